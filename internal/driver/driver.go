@@ -1,0 +1,40 @@
+// Package driver holds the names that every implementation of a device shares:
+// handles, fences and the errors of driver calls. It calls nothing itself.
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Handle names one physical allocation of mem.HandleSize. Zero is no handle.
+type Handle uint64
+
+// Fence names a point on a stream that pending work will pass. Zero is none.
+type Fence uint64
+
+// ErrOutOfMemory is matched, by errors.Is, by every driver error that says the
+// device has no memory left.
+var ErrOutOfMemory = errors.New("out of device memory")
+
+// CodeOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const CodeOutOfMemory = 2
+
+// Error is a driver call that failed.
+type Error struct {
+	Call string // the driver's function, such as cuMemCreate
+	Code int    // the CUresult
+	Name string // the CUresult's name, if known
+}
+
+func (e *Error) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s failed with driver error %d", e.Call, e.Code)
+	}
+	return fmt.Sprintf("%s failed with driver error %d (%s)", e.Call, e.Code, e.Name)
+}
+
+// Is reports whether the error means that the device is full.
+func (e *Error) Is(target error) bool {
+	return target == ErrOutOfMemory && e.Code == CodeOutOfMemory
+}

@@ -1,0 +1,101 @@
+// Package mem holds one type per quantity that the allocator counts, so that a
+// size cannot be passed where a place is meant, and the few constants every
+// floor agrees on.
+package mem
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Bytes is a size or an amount of memory.
+type Bytes int64
+
+// Offset is a place: bytes from the start of an arena or of a view.
+type Offset int64
+
+// Addr is a device virtual address. Zero is no address.
+type Addr uint64
+
+// Tick is a place in the order of events. It has no relation to wall time.
+type Tick int64
+
+// StreamID names a CUDA stream within one device: the CUstream handle as an
+// integer on a real device, the stream's number in a recorded trace. Zero is
+// the default stream.
+type StreamID uint64
+
+const (
+	// Grain is the unit every request is rounded up to, as in PyTorch.
+	Grain Bytes = 512
+	// HandleSize is the size of one physical allocation: the driver's
+	// granularity on every NVIDIA device we know of.
+	HandleSize Bytes = 2 << 20
+
+	KiB Bytes = 1 << 10
+	MiB Bytes = 1 << 20
+	GiB Bytes = 1 << 30
+	TiB Bytes = 1 << 40
+)
+
+// Round returns the size of the block that serves a request of n bytes: n up
+// to a multiple of Grain, and at least one Grain.
+func Round(n Bytes) Bytes {
+	if n <= Grain {
+		return Grain
+	}
+	return RoundUp(n, Grain)
+}
+
+// RoundUp returns n up to a multiple of unit, which must be a power of two.
+func RoundUp(n, unit Bytes) Bytes { return (n + unit - 1) &^ (unit - 1) }
+
+// Handles returns how many handles n bytes need.
+func Handles(n Bytes) int64 { return int64((n + HandleSize - 1) / HandleSize) }
+
+// String prints the amount in the largest binary unit that keeps it above one:
+// "512 B", "1.50 GiB".
+func (b Bytes) String() string {
+	abs := b
+	if abs < 0 {
+		abs = -abs
+	}
+	switch {
+	case abs >= TiB:
+		return fmt.Sprintf("%.2f TiB", float64(b)/float64(TiB))
+	case abs >= GiB:
+		return fmt.Sprintf("%.2f GiB", float64(b)/float64(GiB))
+	case abs >= MiB:
+		return fmt.Sprintf("%.2f MiB", float64(b)/float64(MiB))
+	case abs >= KiB:
+		return fmt.Sprintf("%.2f KiB", float64(b)/float64(KiB))
+	}
+	return strconv.FormatInt(int64(b), 10) + " B"
+}
+
+var units = []struct {
+	suffix string
+	factor Bytes
+}{
+	{"tib", TiB}, {"gib", GiB}, {"mib", MiB}, {"kib", KiB},
+	{"t", TiB}, {"g", GiB}, {"m", MiB}, {"k", KiB}, {"b", 1}, {"", 1},
+}
+
+// ParseBytes reads an amount such as "80GiB", "512 MiB", "1.5g" or "4096". All
+// units are binary and their case does not matter.
+func ParseBytes(s string) (Bytes, error) {
+	text := strings.ToLower(strings.TrimSpace(s))
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(value >= 0) || value*float64(u.factor) >= 1<<62 {
+			break
+		}
+		return Bytes(value * float64(u.factor)), nil
+	}
+	return 0, fmt.Errorf("%q is not an amount of memory: expected a number with an optional unit, such as 80GiB or 512MiB", s)
+}

@@ -1,0 +1,46 @@
+package mem
+
+import "testing"
+
+func TestRound(t *testing.T) {
+	for _, c := range []struct{ in, want Bytes }{
+		{0, 512}, {1, 512}, {512, 512}, {513, 1024}, {1 << 20, 1 << 20}, {1<<20 + 1, 1<<20 + 512},
+	} {
+		if got := Round(c.in); got != c.want {
+			t.Errorf("Round(%d) = %d, want %d", c.in, got, c.want)
+		}
+	}
+	if Handles(0) != 0 || Handles(1) != 1 || Handles(HandleSize) != 1 || Handles(HandleSize+1) != 2 {
+		t.Error("Handles does not round up")
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Bytes
+	}{
+		{"80GiB", 80 << 30}, {"512 MiB", 512 << 20}, {"1.5g", 3 << 29}, {"4096", 4096}, {"7b", 7}, {"2T", 2 << 40},
+	} {
+		got, err := ParseBytes(c.in)
+		if err != nil || got != c.want {
+			t.Errorf("ParseBytes(%q) = %d, %v, want %d", c.in, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "GiB", "-1", "1e40", "12 parsecs", "NaN"} {
+		if got, err := ParseBytes(bad); err == nil {
+			t.Errorf("ParseBytes(%q) = %d without an error", bad, got)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
+	for _, c := range []struct {
+		in   Bytes
+		want string
+	}{{0, "0 B"}, {512, "512 B"}, {3 << 29, "1.50 GiB"}, {-2 << 20, "-2.00 MiB"}} {
+		if got := c.in.String(); got != c.want {
+			t.Errorf("String(%d) = %q, want %q", int64(c.in), got, c.want)
+		}
+	}
+}
