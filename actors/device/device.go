@@ -1,0 +1,71 @@
+// Package device is the seam between the allocator and the memory of one GPU:
+// the few driver calls the allocator makes, and wrappers that count, limit,
+// log or break them.
+//
+// The idea: physical memory comes in handles of mem.HandleSize, addresses come
+// from reservations, and the two are joined and parted at will. A request on
+// its way through the seam: Reserve gives addresses with nothing behind them;
+// Create gives a handle without an address; Map joins them; Access makes the
+// joined range usable; Unmap parts them again while the handle keeps its
+// contents, so it can be mapped elsewhere, or at two places at once; Release
+// gives the handle up and the last Unmap gives its memory back. Malloc and Free
+// are the driver's ordinary allocation, for the day the rest fails.
+//
+// Invariants that every implementation holds, and that package devicetest
+// checks:
+//   - a handle is mapped whole, at a multiple of mem.HandleSize, inside one
+//     reservation, where nothing else is mapped;
+//   - a range is usable only after Access, and loses that with Unmap;
+//   - a reservation is given back whole, as it was made;
+//   - a fence that Done reported as passed is gone.
+//
+// The device does not wait for the work that uses a range before it unmaps it:
+// that is the caller's duty, with Record, Done and Sync.
+package device
+
+import (
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// Device is the memory of one GPU. Implementations are safe for use from
+// several threads. Errors of the driver are *driver.Error; a full device
+// matches driver.ErrOutOfMemory.
+type Device interface {
+	// Reserve takes size bytes of address space, aligned to mem.HandleSize.
+	// No memory is behind it. The size must be a multiple of mem.HandleSize.
+	Reserve(size mem.Bytes) (mem.Addr, error)
+	// Unreserve gives back a whole reservation, in which nothing is mapped.
+	Unreserve(addr mem.Addr, size mem.Bytes) error
+	// Create takes one physical handle of mem.HandleSize.
+	Create() (driver.Handle, error)
+	// Release gives a handle up. While it is still mapped its memory stays.
+	Release(h driver.Handle) error
+	// Map puts the whole handle at addr. The same handle may be mapped at
+	// several addresses at once.
+	Map(addr mem.Addr, h driver.Handle) error
+	// Access grants read and write on a fully mapped range to this device, and
+	// to its peers where they are enabled.
+	Access(addr mem.Addr, size mem.Bytes) error
+	// Unmap parts the range, which consists of whole mappings, from its
+	// handles. No pending work may use it.
+	Unmap(addr mem.Addr, size mem.Bytes) error
+	// Record puts an event behind the work pending on the stream.
+	Record(stream mem.StreamID) (driver.Fence, error)
+	// Done reports whether the stream has passed the fence. If so the fence
+	// is gone and must not be asked about again.
+	Done(f driver.Fence) (bool, error)
+	// Sync waits for all work on the stream.
+	Sync(stream mem.StreamID) error
+	// Malloc is the driver's plain allocation: memory and address in one.
+	Malloc(size mem.Bytes) (mem.Addr, error)
+	// Free gives back what Malloc returned.
+	Free(addr mem.Addr) error
+	// Memory returns the device's free and total physical memory.
+	Memory() (free, total mem.Bytes, err error)
+	// Name is the device's name, such as "NVIDIA H100 80GB HBM3".
+	Name() string
+	// Close gives the device up. What was leaked is reported as an error
+	// where the implementation can know it.
+	Close() error
+}
