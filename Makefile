@@ -1,0 +1,160 @@
+# Everything a developer does is a target here; `make help` lists them.
+# Needed: Go, gcc, make and Python 3. Linters and pytest are fetched at the
+# versions pinned below and in requirements-dev.txt, into build/ and .venv/.
+
+GO          ?= go
+CC          ?= gcc
+PYTHON      ?= python3
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STATICCHECK_VERSION := v0.8.2
+
+BUILD  := build
+BIN    := bin/stalloc
+LIBDIR := python/stalloc/lib
+SHIM   := $(LIBDIR)/libstalloc.so
+ENGINE := $(LIBDIR)/libstalloc_engine.so
+FAKE   := $(BUILD)/fakecuda/libcuda.so.1
+TRACES  = $(sort $(wildcard tests/traces/*.csv.gz))
+
+WARNINGS := -Wall -Wextra -Werror
+CPPFLAGS += -D_GNU_SOURCE -I. -Icshim -Icuda
+CFLAGS   ?= -O2 -g
+# initial-exec: one thread-local load on the fast path instead of a call into
+# the loader; the few bytes used fit in the surplus it keeps for dlopen.
+# -fexceptions: an exception thrown in a frame above can pass through ours.
+# nodelete: threads and thread-exit handlers outlive a dlclose.
+SHIM_CFLAGS  := -std=gnu11 -fPIC -fexceptions -fvisibility=hidden -ftls-model=initial-exec $(WARNINGS)
+SHIM_LDFLAGS := -shared -Wl,-z,nodelete -Wl,-z,defs -pthread
+SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
+SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
+FAKE_SRC := $(wildcard tests/fakecuda/*.c)
+FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
+
+# Packages whose self-checks are worth a second run with the checks compiled in.
+CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
+# Folders with a Makefile of their own that knows `test`, `race` and `bench`.
+C_TESTS := $(dir $(wildcard cshim/test/Makefile))
+PY_TESTS := $(wildcard python/tests)
+PY_CODE  := $(wildcard python examples tests)
+
+.DEFAULT_GOAL := build
+
+##@ Build
+
+.PHONY: build
+build: cli libs $(FAKE) ## build the command line, both libraries and the fake driver
+
+.PHONY: cli
+cli: ## build bin/stalloc
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/stalloc
+
+.PHONY: libs
+libs: $(SHIM) engine-lib ## build the two libraries the Python package loads
+
+$(SHIM): $(SHIM_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(SHIM_LDFLAGS) $(LDFLAGS) -o $@ $^ -ldl
+
+# The go command knows best what is out of date, so it always runs.
+.PHONY: engine-lib
+engine-lib:
+	@mkdir -p $(LIBDIR)
+	$(GO) build -trimpath -buildmode=c-shared -o $(ENGINE) ./cshim/engine
+	@rm -f $(ENGINE:.so=.h)
+
+$(FAKE): $(FAKE_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libcuda.so.1 -pthread $(LDFLAGS) -o $@ $^
+
+$(BUILD)/c/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(SHIM_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(SHIM_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
+
+##@ Use
+
+.PHONY: demo
+demo: build ## replay the bundled traces through every allocator on the simulated device
+	$(BIN) replay $(TRACES)
+
+.PHONY: gpu
+gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of allocators (needs a GPU and PyTorch)
+	@test -e $(SHIM) -a -e $(ENGINE) || { echo 'make gpu: the libraries are not built and there is no Go here; run "make build" where there is and copy $(LIBDIR)' >&2; exit 1; }
+	@set -e; for t in $(sort $(wildcard tests/gpu/test_*.py)); do \
+	  echo "== $$t"; PYTHONPATH=python $(PYTHON) $$t; done
+	PYTHONPATH=python $(PYTHON) examples/compare.py
+
+##@ Check
+
+.PHONY: test
+test: build test-go test-c test-python ## every test that needs no GPU
+
+.PHONY: test-go
+test-go: build
+	$(GO) test ./...
+	$(GO) test -tags invariants $(CHECKED)
+
+.PHONY: test-c
+test-c: build
+	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d test; done
+
+.PHONY: test-python
+test-python: build .venv/ready
+	@set -e; for d in $(PY_TESTS); do PYTHONPATH=python .venv/bin/python -m pytest -q $$d; done
+
+.PHONY: race
+race: build ## Go and C tests under the race detectors
+	$(GO) test -race ./...
+	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
+
+.PHONY: bench
+bench: build ## microbenchmarks, with nanoseconds and allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
+
+.PHONY: lint
+lint: lint-go lint-c lint-python ## formatting, static analysis, warnings and the floors
+
+.PHONY: lint-go
+lint-go: $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION)
+	@out=$$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l); \
+	  test -z "$$out" || { echo "not gofmt'ed (make fmt mends it):"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./...
+	$< ./...
+	$(GO) test -count=1 ./tests/floors
+
+.PHONY: lint-c
+lint-c: $(SHIM) $(FAKE)
+
+.PHONY: lint-python
+lint-python: .venv/ready
+	.venv/bin/ruff check $(PY_CODE)
+	.venv/bin/ruff format --check $(PY_CODE)
+
+.PHONY: fmt
+fmt: .venv/ready ## format Go and Python
+	git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -w
+	.venv/bin/ruff check --fix $(PY_CODE)
+	.venv/bin/ruff format $(PY_CODE)
+
+# Installed under its version's name, so that a new pin is a new file.
+$(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION):
+	GOBIN=$(CURDIR)/$(@D) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	mv $(@D)/staticcheck $@
+
+.venv/ready: requirements-dev.txt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+##@ Keep house
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf bin $(BUILD) $(LIBDIR) .venv
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
