@@ -1,0 +1,73 @@
+// Package floors keeps the module's folders in order. Each folder stands on a
+// floor and imports only what lies below it, so that every piece can be read,
+// tested and replaced knowing nothing of what is built on top:
+//
+//	5  examples, tests
+//	4  cshim, cmd             what users load and run
+//	3  actors, cuda           goroutines, clocks and the driver begin here
+//	2  engine, baseline       pure
+//	1  plan, stream, trace    pure, and strangers to each other
+//	0  internal               pure
+//
+// Pure means: an event in, a decision out. A pure package touches no clock,
+// lock, file, network, C or unsafe pointer and starts no goroutine, so a state
+// can be replayed exactly. What little input and output the pure floors need
+// is listed, file by file and with its reason, in Allowed; an entry that is no
+// longer needed is a violation too.
+//
+// Tests may use the whole standard library and packages of their own floor.
+package floors
+
+// Floor is one row of the table.
+type Floor struct {
+	Folder string
+	Level  int
+}
+
+// Rules is what Check holds a module to.
+type Rules struct {
+	Module string
+	Floors []Floor // the longest folder that matches a package decides
+	Pure   int     // floors up to this one are pure
+
+	// Impure are the imports, with all below them, that a pure package
+	// does without.
+	Impure []string
+	// Banned are imports nobody may have, with the reason.
+	Banned map[string]string
+	// Allowed excuses single files of pure packages: file → imports.
+	Allowed map[string]Allowance
+}
+
+// Allowance lets one file of a pure package import what it otherwise may not.
+type Allowance struct {
+	Imports []string
+	Why     string
+}
+
+// Stalloc is the table of this module.
+var Stalloc = Rules{
+	Module: "stalloc",
+	Floors: []Floor{
+		{"internal", 0},
+		{"plan", 1}, {"stream", 1}, {"trace", 1},
+		{"engine", 2}, {"baseline", 2},
+		{"actors", 3}, {"cuda", 3},
+		{"cshim", 4}, {"cmd", 4},
+		{"examples", 5}, {"tests", 5},
+	},
+	Pure: 2,
+	Impure: []string{
+		"C", "unsafe", "time", "sync", "os", "net", "syscall", "runtime", "context", "log",
+		"math/rand", "crypto/rand",
+	},
+	Banned: map[string]string{
+		"github.com/asynkron/protoactor-go/remote":  "brings grpc into the training process",
+		"github.com/asynkron/protoactor-go/cluster": "brings grpc into the training process",
+	},
+	Allowed: map[string]Allowance{},
+}
+
+// TagSets are the ways the module is built; a file that only one of them
+// compiles is held to the rules as well.
+var TagSets = [][]string{{}, {"invariants"}, {"race"}, {"gpu"}}
