@@ -1,0 +1,37 @@
+// Package plan decides, from what one training step did, where the next one's
+// blocks will lie.
+//
+// # Idea
+//
+// A training step repeats itself, so the sizes and lives of its blocks are
+// known before they are asked for. Placing them is dynamic storage allocation:
+// rectangles, as wide as a life and as high as a size, that may slide up and
+// down but not sideways, to be stacked without overlap as low as possible.
+//
+//	offset
+//	   4 | . . . . . . . .       A = [0, 4) size 2      load  2 2 3 3 3 3 2 2
+//	   3 | . . B B B B . .       B = [2, 6) size 1      peak  3: no arena is smaller
+//	   2 | A A A A C C C C       C = [4, 8) size 2
+//	   1 | A A A A C C C C       slots: A at 0, C at 0, B at 2
+//	     +-----------------
+//	       0 1 2 3 4 5 6 7  tick                    tape: +A +B -A +C -B -C
+//
+// The problem is NP-complete; the peak load is the only cheap lower bound, and
+// training steps nearly always reach it.
+//
+// # One step followed all the way
+//
+// A Recorder takes the events of one stream and closes a Step at each boundary.
+// Make turns the steps, one per stream, into problems of Buffers; Solve finds
+// the offsets; the result is a Plan: for each stream an arena, the slots in it
+// and the tape, the order in which they are served. MakeRun adds a prologue, so
+// that a later run is served from its very first request. Encode and Decode
+// keep a plan between runs.
+//
+// # Invariants
+//
+// At every place of a tape the live slots are pairwise disjoint: this is what
+// makes serving them safe without a lock, and Plan.Validate proves it for every
+// plan made or read, sharing no code with the solver. A Plan is immutable.
+// Everything here is deterministic: budgets count work, never time.
+package plan

@@ -1,0 +1,73 @@
+package plan
+
+import "stalloc/internal/mem"
+
+// Entry is one place of a tape: e >= 0 is the allocation of slot e, e < 0 is
+// the free of slot ^e.
+type Entry int32
+
+// Slot returns the slot that the entry is about.
+func (e Entry) Slot() int32 {
+	if e < 0 {
+		return int32(^e)
+	}
+	return int32(e)
+}
+
+// Frees reports whether the entry frees its slot.
+func (e Entry) Frees() bool { return e < 0 }
+
+// Slot is one planned request.
+type Slot struct {
+	Size    mem.Bytes
+	Offset  mem.Offset // from the start of the stream's arena
+	Persist bool       // never freed by a tape: lives on through every later one
+}
+
+// End returns the offset behind the slot's last byte.
+func (s Slot) End() mem.Offset { return s.Offset + mem.Offset(s.Size) }
+
+// TapeKind says when a tape is served.
+type TapeKind uint8
+
+const (
+	// Prologue is set-up and the first step: served once, at the start of a run.
+	Prologue TapeKind = iota
+	// Steady is served at every step after the prologue, if there is one.
+	Steady
+)
+
+func (k TapeKind) String() string {
+	switch k {
+	case Prologue:
+		return "prologue"
+	case Steady:
+		return "steady"
+	}
+	return "unknown"
+}
+
+// Tape is the expected order of the planned requests and frees of a step.
+type Tape struct {
+	Kind    TapeKind
+	Entries []Entry
+}
+
+// Stream is the part of a plan that serves one CUDA stream.
+type Stream struct {
+	Ordinal    int       // place of the stream in the order of first requests
+	Arena      mem.Bytes // size of the arena, a multiple of mem.HandleSize
+	LowerBound mem.Bytes // peak load of the slots: no arena is smaller
+	Makespan   mem.Bytes // end of the highest slot, before rounding to handles
+	Slots      []Slot
+	Tapes      []Tape
+	Order      string  // method that found the offsets
+	Weights    Weights // its priority, to warm-start the next plan from
+}
+
+// Plan holds the slots and tapes of a training step. It is immutable once
+// published.
+type Plan struct {
+	Key     uint64 // of the request sequence it was made for, see KeyOf
+	Streams []Stream
+}
