@@ -1,0 +1,150 @@
+package stream
+
+import "stalloc/internal/mem"
+
+// Served is the outcome of a request.
+type Served struct {
+	Addr mem.Addr
+	Slot uint32 // None: a miss
+}
+
+// Alloc serves a request of asked bytes or reports a miss. It is the whole of
+// what C does in its quick case, followed by the look-ahead.
+func (t *Tape) Alloc(asked mem.Bytes) Served {
+	n := uint64(mem.Round(asked))
+	s := t.State
+	if e := &t.Entries[s.Cursor]; e.Size == n && s.Owed|s.Guests|s.Off == 0 {
+		return t.take(s.Cursor, uint64(asked))
+	}
+	return t.AllocSlow(asked)
+}
+
+// AllocSlow serves a request that the quick case refused.
+func (t *Tape) AllocSlow(asked mem.Bytes) Served {
+	n := uint64(mem.Round(asked))
+	if t.State.Off == 0 {
+		if at := t.match.find(t, n); at != None {
+			t.jump(at)
+			t.match.hit()
+			if t.State.Off == 0 && t.clear(&t.Entries[at]) {
+				return t.take(at, uint64(asked))
+			}
+			// The request is known but its slot is not free: it is served
+			// elsewhere, and the tape goes on behind it.
+			t.State.Cursor = at + 1
+			t.skipFreed()
+			t.State.Misses++
+			return Served{Slot: None}
+		}
+	}
+	t.match.miss(n)
+	t.State.Misses++
+	return Served{Slot: None}
+}
+
+// take hands out the slot of entry at and moves the cursor behind it and behind
+// the frees of slots that are not live.
+func (t *Tape) take(at uint32, asked uint64) Served {
+	e, s := &t.Entries[at], t.State
+	l := Live{Slot: e.Slot + 1, Asked: asked}
+	if e.Offset&EntryPersists != 0 {
+		l.Flags = FlagPersists
+		s.PersistN++
+	}
+	t.Live[e.Place] = l
+	s.LiveN++
+	s.Hits++
+	s.Cursor = at + 1
+	t.skipFreed()
+	return Served{Addr: mem.Addr(s.Base + e.offset()), Slot: e.Slot}
+}
+
+// skipFreed moves the cursor over frees whose slot is no longer live: it was
+// freed early or was never served.
+func (t *Tape) skipFreed() {
+	s := t.State
+	for {
+		e := &t.Entries[s.Cursor]
+		if e.Size != 0 || e.Slot == None || t.Live[e.Place].Slot == e.Slot+1 {
+			return
+		}
+		s.Cursor++
+	}
+}
+
+// Freed is the outcome of a free.
+type Freed struct {
+	Slot   uint32 // None: no live slot starts at that address
+	Asked  mem.Bytes
+	Pinned bool // another stream used the block: it stays live until Release
+}
+
+// Free frees the live slot at an address. A pinned slot stays live.
+func (t *Tape) Free(addr mem.Addr) Freed {
+	place := t.place(uint64(addr) - t.State.Base)
+	if place == None || t.Live[place].Slot == 0 {
+		return Freed{Slot: None}
+	}
+	l := t.Live[place]
+	f := Freed{Slot: l.Slot - 1, Asked: mem.Bytes(l.Asked), Pinned: l.Flags&FlagPinned != 0}
+	if !f.Pinned {
+		t.release(place)
+	}
+	return f
+}
+
+// Pin marks the live slot at an address as used by another stream, so that Free
+// leaves it live until Release. It reports whether there is such a slot.
+func (t *Tape) Pin(addr mem.Addr) bool {
+	place := t.place(uint64(addr) - t.State.Base)
+	if place == None || t.Live[place].Slot == 0 {
+		return false
+	}
+	t.Live[place].Flags |= FlagPinned
+	return true
+}
+
+// Release ends the life of a pinned slot whose fences have passed.
+func (t *Tape) Release(addr mem.Addr) {
+	if place := t.place(uint64(addr) - t.State.Base); place != None && t.Live[place].Slot != 0 {
+		t.release(place)
+	}
+}
+
+func (t *Tape) release(place uint32) {
+	s, l := t.State, t.Live[place]
+	t.Live[place] = Live{}
+	s.LiveN--
+	if l.Flags&FlagPersists != 0 {
+		s.PersistN--
+	}
+	if l.Flags&FlagOwed != 0 {
+		t.settle(place)
+		return
+	}
+	t.skipFreed()
+}
+
+// Step is a step boundary: the cursor goes back to the first entry, and what is
+// still live and does not persist becomes owed.
+func (t *Tape) Step() {
+	t.Play(t.Entries)
+}
+
+// Play is a step boundary at which another tape over the same slots is served
+// from now on.
+func (t *Tape) Play(entries []Entry) {
+	s := t.State
+	t.Entries, s.Cursor, s.Off, s.Owed = entries, 0, 0, 0
+	t.match.hit()
+	if s.LiveN != s.PersistN {
+		for place := range t.Live {
+			l := &t.Live[place]
+			l.Flags &^= FlagOwed
+			if l.Slot != 0 && l.Flags&FlagPersists == 0 {
+				t.owe(uint32(place))
+			}
+		}
+	}
+	t.skipFreed()
+}
