@@ -1,0 +1,69 @@
+/* Opening the driver's library and resolving its functions: see driver.h. */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The layouts are a binary interface: a compiler that pads otherwise must fail
+ * here and not in the driver. */
+_Static_assert(sizeof(struct stalloc_cu_location) == 8, "CUmemLocation");
+_Static_assert(sizeof(struct stalloc_cu_prop) == 32, "CUmemAllocationProp");
+_Static_assert(offsetof(struct stalloc_cu_prop, win32) == 16,
+	       "CUmemAllocationProp.win32HandleMetaData");
+_Static_assert(sizeof(struct stalloc_cu_access) == 12, "CUmemAccessDesc");
+_Static_assert(sizeof(stalloc_cu_addr) == 8, "CUdeviceptr");
+
+static const char default_path[] = "libcuda.so.1";
+
+/* POSIX promises that a pointer from dlsym can hold a function; ISO C has no
+ * cast for it, so the bytes are copied. */
+static int resolve(void *library, const char *symbol, void *slot)
+{
+	void *address = dlsym(library, symbol);
+	memcpy(slot, &address, sizeof address);
+	return address != NULL;
+}
+
+int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
+			size_t errlen)
+{
+	if (path == NULL || path[0] == '\0')
+		path = default_path;
+	memset(out, 0, sizeof *out);
+	out->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (out->library == NULL) {
+		const char *why = dlerror();
+		snprintf(err, errlen,
+			 "cannot open the CUDA driver library %s: %s; install "
+			 "the NVIDIA driver, or add the folder that holds "
+			 "libcuda.so.1 to LD_LIBRARY_PATH",
+			 path, why != NULL ? why : "unknown reason");
+		return -1;
+	}
+	const char *missing = NULL;
+#define RESOLVE(field, symbol, parameters)                                     \
+	if (!resolve(out->library, #symbol, &out->field) && missing == NULL)   \
+		missing = #symbol;
+	STALLOC_DRIVER_CALLS(RESOLVE)
+#undef RESOLVE
+	if (missing == NULL)
+		return 0;
+	snprintf(err, errlen,
+		 "%s is not a usable CUDA driver library: it has no function "
+		 "%s; install an NVIDIA driver of CUDA 11 or later",
+		 path, missing);
+	dlclose(out->library);
+	memset(out, 0, sizeof *out);
+	return -1;
+}
+
+const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
+				      stalloc_cu_result code)
+{
+	const char *name = NULL;
+	if (driver->cuGetErrorName(code, &name) != STALLOC_CU_SUCCESS ||
+	    name == NULL)
+		return "";
+	return name;
+}
