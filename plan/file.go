@@ -71,7 +71,7 @@ func (p *Plan) appendPayload(out []byte) []byte {
 		for _, f := range []float64{s.Weights.Size, s.Weights.Duration, s.Weights.Load, s.Weights.Lower, s.Weights.Upper} {
 			real(f)
 		}
-		number(flag[s.Weights.Mirror])
+		number(flag[s.Weights.Fit]<<1 | flag[s.Weights.Mirror])
 		number(uint64(len(s.Slots)))
 		for _, slot := range s.Slots {
 			number(uint64(slot.Size/mem.Grain)<<1 | flag[slot.Persist])

@@ -87,7 +87,8 @@ func (r *reader) stream(s *Stream) {
 	for _, f := range []*float64{&w.Size, &w.Duration, &w.Load, &w.Lower, &w.Upper} {
 		*f = math.Float64frombits(r.word("weight"))
 	}
-	w.Mirror = r.number("mirror", 1) == 1
+	flags := r.number("flags of the priority", 3)
+	w.Mirror, w.Fit = flags&1 == 1, flags&2 == 2
 	if n := r.count("slots", 2); n > 0 {
 		s.Slots = make([]Slot, n)
 	}

@@ -16,7 +16,7 @@ type Buffer struct {
 
 func (b Buffer) empty() bool { return b.Lower >= b.Upper || b.Size <= 0 }
 
-// Weights are a priority for the skyline descent: the sum of each weight times
+// Weights are a priority by which buffers are placed: the sum of each weight times
 // its feature, features scaled to [0, 1] within the problem, larger placed
 // first. The best weights of one problem are usually good for the next one
 // like it, so they are kept with the plan and tried first when planning again.
@@ -26,7 +26,8 @@ type Weights struct {
 	Load     float64 // largest load met during its life
 	Lower    float64 // start of its life
 	Upper    float64 // end of its life
-	Mirror   bool    // descend with time reversed
+	Mirror   bool    // with time reversed: ties go to the later end, not the earlier start
+	Fit      bool    // place by first fit instead of by descent
 }
 
 // Options bound the work of Solve. The zero value is a good choice for

@@ -1,40 +1,48 @@
 package plan
 
 import (
-	"sort"
+	"math/rand/v2"
 
 	"stalloc/internal/mem"
 )
 
-// Solve places the buffers of b.
-func Solve(b []Buffer, o Options) Solution {
-	s := Solution{Offsets: make([]mem.Offset, len(b)), LowerBound: LowerBound(b), Order: "first fit by size"}
-	order := make([]int, 0, len(b))
+// Solve places the buffers of b. It is deterministic, and stops as soon as the
+// makespan is the lower bound.
+func Solve(b []Buffer, o Options) Solution { return solvePinned(b, nil, o) }
+
+// solvePinned is Solve where buffers with a non-negative entry in pinned stay
+// there. They must be stacked without holes between them at any tick.
+func solvePinned(b []Buffer, pinned []mem.Offset, o Options) Solution {
+	d := newBoard(b, pinned)
+	s := Solution{Offsets: make([]mem.Offset, len(b)), LowerBound: mem.Bytes(d.bound), Order: "trivial"}
+	for i := range pinned {
+		s.Offsets[i] = max(pinned[i], 0)
+	}
+	budget := o.Descents
+	if budget == 0 {
+		budget = defaultDescents(len(d.ids))
+	}
+	goal := d.bound
+	for i, p := range d.pieces(s.Offsets) {
+		se := newSearch(p, goal-p.base, budget)
+		se.run(o.Warm, rand.New(rand.NewPCG(o.Seed, uint64(i))))
+		for k, id := range p.ids {
+			s.Offsets[id] = mem.Offset(p.base + se.offset[k])
+		}
+		s.Descents += se.used
+		if top := p.base + se.best; top > goal || s.Order == "trivial" {
+			s.Order, s.Weights = se.order, se.w
+			goal = max(goal, top)
+		}
+	}
 	for i := range b {
 		if !b[i].empty() {
-			order = append(order, i)
+			s.Makespan = max(s.Makespan, mem.Bytes(s.Offsets[i])+b[i].Size)
 		}
 	}
-	sort.SliceStable(order, func(i, j int) bool { return b[order[i]].Size > b[order[j]].Size })
-	var placed []int
-	for _, i := range order {
-		at := mem.Offset(0)
-		for _, p := range placed {
-			if b[p].Lower >= b[i].Upper || b[i].Lower >= b[p].Upper || s.Offsets[p]+mem.Offset(b[p].Size) <= at {
-				continue
-			}
-			if s.Offsets[p] >= at+mem.Offset(b[i].Size) {
-				break
-			}
-			at = s.Offsets[p] + mem.Offset(b[p].Size)
-		}
-		s.Offsets[i] = at
-		s.Makespan = max(s.Makespan, mem.Bytes(at)+b[i].Size)
-		k := sort.Search(len(placed), func(k int) bool { return s.Offsets[placed[k]] >= at })
-		placed = append(placed, 0)
-		copy(placed[k+1:], placed[k:])
-		placed[k] = i
-	}
-	s.Descents = 1
 	return s
 }
+
+// defaultDescents spends about a second on one core whatever the size: a
+// placement costs about a microsecond a buffer.
+func defaultDescents(n int) int { return min(max(1_000_000/max(n, 1), 32), 2000) }
