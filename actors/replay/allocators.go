@@ -1,0 +1,66 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// Config is how a run is set up.
+type Config struct {
+	Capacity  mem.Bytes // memory of the simulated device
+	FragLimit mem.Bytes // gmlake only: smaller blocks are neither split nor stitched
+	Warm      bool      // load the plan of an earlier run, for allocators that plan
+}
+
+// DefaultFragLimit is GMLake's own default.
+const DefaultFragLimit = 512 * mem.MiB
+
+// Allocator is an allocator that traces can be replayed through.
+type Allocator struct {
+	Name  string
+	Plans bool // has a warm mode
+	// New sets up one run. What a warm run loads, an earlier run of tr has
+	// made; that run may take time, and ends with the context.
+	New func(ctx context.Context, tr *trace.Trace, c Config) (Target, error)
+}
+
+// Allocators are all of them, in the order they are shown.
+var Allocators = []Allocator{}
+
+// Names lists the names of Allocators.
+func Names() []string {
+	names := make([]string, len(Allocators))
+	for i, a := range Allocators {
+		names[i] = a.Name
+	}
+	return names
+}
+
+// Lookup returns the allocator called name. The error lists the names there are.
+func Lookup(name string) (Allocator, error) {
+	for _, a := range Allocators {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return Allocator{}, fmt.Errorf("unknown allocator %q: choose from %s", name, strings.Join(Names(), ", "))
+}
+
+// Replay drives tr through a new instance of a.
+func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progress func(done, total int)) (Result, error) {
+	c.Warm = c.Warm && a.Plans
+	target, err := a.New(ctx, tr, c)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := Run(ctx, tr, target, progress)
+	r.Allocator = a.Name
+	if c.Warm {
+		r.Mode = Warm
+	}
+	return r, err
+}

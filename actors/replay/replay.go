@@ -1,0 +1,197 @@
+// Package replay drives a recorded training run through an allocator and says
+// how well it served the run.
+//
+// The idea: a trace fixes what the program asked for and when, so any number of
+// allocators can be given exactly the same work and compared by what they hold
+// and how often they go to the driver. Run walks the trace once and translates
+// each line for a Target:
+//
+//	a  → Alloc            an error that matches driver.ErrOutOfMemory ends the run,
+//	                      as it would end the training
+//	s  → RecordStream
+//	r  → FreeRequested    deferred if the block's end of life does not follow at
+//	                      once: another stream still uses it
+//	f  → FreeCompleted
+//	e  → EmptyCache
+//	# step k, # end → Step, before the step's first request
+//
+// and keeps the load, whose peak no allocator can go below. Targets are listed
+// by name in Allocators; each count of a Result says in its comment where it
+// begins.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// Modes of a run.
+const (
+	Cold = "cold" // nothing known at the start
+	Warm = "warm" // the plan of an earlier run of the same trace is loaded
+)
+
+// Result is what one run of a trace through one allocator came to. Sizes are
+// in bytes.
+type Result struct {
+	Trace     string `json:"trace"`
+	Allocator string `json:"allocator"`
+	Mode      string `json:"mode"`
+	// Requests counts all of the trace, up to the one that failed if one did.
+	Requests     int64     `json:"requests"`
+	Hits         int64     `json:"hits"`
+	Misses       int64     `json:"misses"`
+	PeakLoad     mem.Bytes `json:"peak_load_bytes"`
+	PeakReserved mem.Bytes `json:"peak_reserved_bytes"`
+	// Fragmentation is 1 − PeakLoad / PeakReserved, between 0 and 1.
+	Fragmentation     float64 `json:"fragmentation"`
+	DriverCalls       int64   `json:"driver_calls"`
+	SteadyDriverCalls int64   `json:"steady_driver_calls"`
+	DriverTimeUS      float64 `json:"driver_time_us"`
+	// OOM says that the device was full and the run ended there; the other
+	// figures cover what came before.
+	OOM bool `json:"oom"`
+}
+
+// Counts is what an allocator knows of its run.
+type Counts struct {
+	// Hits and Misses are requests the plan served and did not serve, from the
+	// first step under a plan on. Both are zero where there never was one.
+	Hits, Misses int64
+	PeakReserved mem.Bytes
+	DriverCalls  int64
+	// SteadyDriverCalls are those after the second step under a plan, or after
+	// the second step of the trace for an allocator that does not plan.
+	SteadyDriverCalls int64
+	DriverTimeUS      float64 // modelled, in microseconds
+}
+
+// Target is an allocator under replay. Ids are the trace's; each names one
+// block. Run calls a Target from one goroutine.
+type Target interface {
+	// Alloc serves a request. An error that matches driver.ErrOutOfMemory says
+	// the device is full.
+	Alloc(id int64, size mem.Bytes, stream mem.StreamID) error
+	// RecordStream says that work queued on stream uses the block too.
+	RecordStream(id int64, stream mem.StreamID)
+	// FreeRequested is the program's free. If deferred, the block stays in use
+	// on some other stream until FreeCompleted.
+	FreeRequested(id int64, deferred bool)
+	// FreeCompleted is the end of the block's life.
+	FreeCompleted(id int64)
+	// EmptyCache gives back what is reserved and not needed.
+	EmptyCache()
+	// Step is a step boundary: before each step's first request, and at the
+	// end of the last.
+	Step()
+	// Finish ends the run and returns its counts. It is called once, last,
+	// whether or not the run was cut short. An error says that the allocator
+	// broke one of its own rules.
+	Finish() (Counts, error)
+}
+
+// reportEvery is how many events pass between looks at the context and reports
+// of progress.
+const reportEvery = 1 << 12
+
+// Run drives tr through target. It calls progress, unless that is nil, now and
+// then with the number of events done and of all. A full device is a Result,
+// not an error; the error is the context's, or the target's own.
+func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int)) (Result, error) {
+	r := run{trace: tr, target: target, result: Result{Trace: tr.Name, Mode: Cold}, live: make(map[int64]mem.Bytes)}
+	err := r.events(ctx, progress)
+	counts, finishErr := target.Finish()
+	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
+	r.result.PeakReserved = counts.PeakReserved
+	r.result.DriverCalls, r.result.SteadyDriverCalls = counts.DriverCalls, counts.SteadyDriverCalls
+	r.result.DriverTimeUS = counts.DriverTimeUS
+	if counts.PeakReserved > 0 {
+		r.result.Fragmentation = 1 - float64(r.result.PeakLoad)/float64(counts.PeakReserved)
+	}
+	return r.result, errors.Join(err, finishErr)
+}
+
+type run struct {
+	trace  *trace.Trace
+	target Target
+	result Result
+	load   mem.Bytes
+	live   map[int64]mem.Bytes // rounded sizes
+}
+
+// events runs until the trace ends, the context does, or the device is full.
+func (r *run) events(ctx context.Context, progress func(done, total int)) error {
+	total := len(r.trace.Events)
+	for i := range r.trace.Events {
+		if i%reportEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("replay of %s stopped after %d of %d events: %w", r.trace.Name, i, total, err)
+			}
+			if progress != nil {
+				progress(i, total)
+			}
+		}
+		err := r.event(i)
+		if errors.Is(err, driver.ErrOutOfMemory) {
+			r.result.OOM = true
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("replay of %s, event %d: %w", r.trace.Name, i, err)
+		}
+	}
+	if progress != nil {
+		progress(total, total)
+	}
+	return nil
+}
+
+func (r *run) event(i int) error {
+	switch e := &r.trace.Events[i]; e.Kind {
+	case trace.Alloc:
+		r.result.Requests++
+		if err := r.target.Alloc(e.ID, e.Size, e.Stream); err != nil {
+			return err
+		}
+		size := mem.Round(e.Size)
+		r.live[e.ID] = size
+		r.load += size
+		r.result.PeakLoad = max(r.result.PeakLoad, r.load)
+	case trace.RecordStream:
+		r.target.RecordStream(e.ID, e.Stream)
+	case trace.FreeRequested:
+		r.target.FreeRequested(e.ID, Deferred(r.trace.Events, i))
+	case trace.FreeCompleted:
+		r.target.FreeCompleted(e.ID)
+		r.load -= r.live[e.ID]
+		delete(r.live, e.ID)
+	case trace.EmptyCache:
+		r.target.EmptyCache()
+	case trace.Mark:
+		if Boundary(e.Mark) {
+			r.target.Step()
+		}
+	}
+	return nil
+}
+
+// Boundary reports whether a mark is a step boundary.
+func Boundary(mark string) bool { return mark == "end" || strings.HasPrefix(mark, "step ") }
+
+// Deferred reports whether the block whose free is requested at events[i]
+// outlives that request: recordings put the two next to each other where no
+// other stream was in the way.
+func Deferred(events []trace.Event, i int) bool {
+	for _, next := range events[i+1:] {
+		if next.Kind != trace.Mark {
+			return next.Kind != trace.FreeCompleted || next.ID != events[i].ID
+		}
+	}
+	return true
+}

@@ -1,0 +1,85 @@
+// Command stalloc replays recorded training runs through GPU memory allocators
+// and makes allocation plans for them. It needs no GPU.
+//
+// Exit status: 0 if nothing failed, 1 if something did (each failure is named
+// on standard error, and what could still be done was), 2 for a command line
+// that makes no sense, 130 after an interrupt.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set when linking; see the Makefile.
+var version = "unknown"
+
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 128 + int(syscall.SIGINT)
+)
+
+// errFailed ends a command whose failures have already been reported.
+var errFailed = errors.New("failed")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns the exit status.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "stalloc: interrupted")
+		return exitInterrupted
+	case errors.Is(err, errFailed):
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "stalloc: %v\nRun 'stalloc help' or 'stalloc <command> --help' for usage.\n", err)
+	return exitUsage
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "stalloc",
+		Short: "Plan GPU memory for training runs and compare allocators",
+		Long: `stalloc works on recorded training runs: text traces, plain or gzip'd, and
+memory snapshots from torch.cuda.memory._dump_snapshot. It needs no GPU.
+
+Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
+makes no sense, 130 after an interrupt.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(newReplay(), newPlan(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "stalloc %s\n", version)
+		},
+	}
+}

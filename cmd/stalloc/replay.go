@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"stalloc/actors/replay"
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+type replayFlags struct {
+	allocators []string
+	warm, json bool
+	capacity   size
+	fragLimit  size
+}
+
+func newReplay() *cobra.Command {
+	flags := replayFlags{
+		allocators: replay.Names(),
+		capacity:   size(80 * mem.GiB),
+		fragLimit:  size(replay.DefaultFragLimit),
+	}
+	cmd := &cobra.Command{
+		Use:   "replay [flags] TRACE...",
+		Short: "Replay recorded runs through allocators on a simulated device",
+		Long: `Replay drives each recorded run through each allocator, on a simulated device
+that keeps the driver's rules and counts its calls, and prints what it cost.
+
+Peak load is the largest sum of live blocks: no allocator can reserve less.
+Fragmentation is 1 - peak load / peak reserved. Steady driver calls are those
+after the second step under a plan; for an allocator that does not plan, after
+the second step of the run. Driver time is modelled from measured costs.
+
+Hits and misses count the requests from the first step served under a plan.
+With --warm, allocators that plan start with the plan of an earlier run of the
+same trace; the others know nothing to load and run cold.`,
+		Example: `  stalloc replay tests/traces/llama_naive.csv.gz
+  stalloc replay --allocator native,stalloc --warm tests/traces/*.csv.gz
+  stalloc replay --capacity 40GiB --json snapshot.pickle`,
+		Args: atLeastOneTrace,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			return flags.run(cmd, paths)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
+	f.BoolVar(&flags.warm, "warm", false, "start with the plan of an earlier run")
+	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace and allocator")
+	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
+	f.Var(&flags.fragLimit, "frag-limit", "gmlake: blocks below this size are neither split nor stitched")
+	return cmd
+}
+
+func atLeastOneTrace(cmd *cobra.Command, paths []string) error {
+	if len(paths) == 0 {
+		return fmt.Errorf("%s: no trace given", cmd.Name())
+	}
+	return nil
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
+	var allocators []replay.Allocator
+	for _, name := range f.allocators {
+		a, err := replay.Lookup(name)
+		if err != nil {
+			return err
+		}
+		allocators = append(allocators, a)
+	}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm}
+	s := newSession(cmd, f.json,
+		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time"},
+		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time")...)
+	s.eachTrace(paths, func(path string, tr *trace.Trace) {
+		s.separate()
+		for _, a := range allocators {
+			if s.ctx.Err() != nil {
+				return
+			}
+			r, err := a.Replay(s.ctx, tr, config, s.progress(tr.Name+" "+a.Name))
+			if err != nil {
+				s.fail(fmt.Errorf("%s, allocator %s: %w", path, a.Name, err))
+				continue
+			}
+			if r.OOM {
+				s.fail(fmt.Errorf("%s, allocator %s: %w at request %d with %v of live blocks; give the device more than %v with --capacity",
+					path, a.Name, errFull, r.Requests, r.PeakLoad, mem.Bytes(f.capacity)))
+			}
+			s.emit(r, replayRow(r))
+		}
+	})
+	return s.finish()
+}
+
+var errFull = errors.New("the device is full")
+
+func replayRow(r replay.Result) table.Row {
+	hits := "-"
+	if r.Hits+r.Misses > 0 {
+		hits = fmt.Sprintf("%.2f %%", 100*float64(r.Hits)/float64(r.Hits+r.Misses))
+	}
+	reserved := r.PeakReserved.String()
+	if r.OOM {
+		reserved = "full at " + reserved
+	}
+	return table.Row{
+		r.Trace, r.Allocator, r.Mode, r.Requests, hits, r.PeakLoad, reserved,
+		fmt.Sprintf("%.2f %%", 100*r.Fragmentation), r.DriverCalls, r.SteadyDriverCalls,
+		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3),
+	}
+}

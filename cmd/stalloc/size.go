@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"stalloc/internal/mem"
+)
+
+// size is an amount of memory on the command line: 80GiB, 512 MiB, 4096.
+type size mem.Bytes
+
+func (s *size) Set(text string) error {
+	n, err := mem.ParseBytes(text)
+	if err != nil {
+		return err
+	}
+	if n <= 0 {
+		return fmt.Errorf("%q is no amount of memory: give a number above zero, such as 80GiB", text)
+	}
+	*s = size(n)
+	return nil
+}
+
+// String prints whole units as one would type them: 80GiB.
+func (s *size) String() string {
+	return strings.ReplaceAll(strings.Replace(mem.Bytes(*s).String(), ".00", "", 1), " ", "")
+}
+
+func (s *size) Type() string { return "size" }
