@@ -1,0 +1,36 @@
+"""A GPU memory allocator for PyTorch training that plans every step's addresses ahead.
+
+A training step repeats itself. stalloc watches one, decides offline where every block of the
+next goes, almost perfectly packed, and serves the following steps from that plan::
+
+    import stalloc
+
+    stalloc.enable()  # before the first tensor goes to the GPU
+
+    for batch in data:
+        ...
+        optimizer.step()
+        optimizer.zero_grad()
+        stalloc.step()  # a step ends here
+
+Without calls of stalloc.step() the optimizers mark the steps: each step of the optimizer that
+stepped first counts as one (see stalloc._steps for programs with several). The first call of
+stalloc.step() ends that, and only the calls count from then on.
+"""
+
+from ._errors import StallocError, StallocWarning
+from ._native import Stats
+from ._session import enable, explain, is_enabled, stats, step
+from ._version import __version__
+
+__all__ = [
+    "StallocError",
+    "StallocWarning",
+    "Stats",
+    "__version__",
+    "enable",
+    "explain",
+    "is_enabled",
+    "stats",
+    "step",
+]

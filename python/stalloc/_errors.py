@@ -1,0 +1,9 @@
+"""What this package raises and warns with."""
+
+
+class StallocError(RuntimeError):
+    """stalloc cannot do what was asked; the message says why and what to do about it."""
+
+
+class StallocWarning(UserWarning):
+    """Training goes on, but not in the way that was asked for."""

@@ -1,0 +1,183 @@
+"""The one place that knows the C ABI of libstalloc.so (documented in stalloc.h).
+
+PyTorch calls the allocating functions itself, by address: Python only passes the addresses
+on, and is never entered, nor its lock taken, while a tensor is allocated or freed.
+"""
+
+import ctypes
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from ._errors import StallocError
+
+ALLOC = "stalloc_malloc"
+FREE = "stalloc_free"
+
+# PyTorch's setter on the pluggable allocator -> our function behind it.
+HOOKS: dict[str, str] = {
+    "set_init_fn": "stalloc_set_device_count",
+    "set_reset_fn": "stalloc_empty_cache",
+    "set_memory_fraction_fn": "stalloc_set_memory_fraction",
+    "set_base_alloc_fn": "stalloc_base",
+    "set_record_stream_fn": "stalloc_record_stream",
+    "set_begin_allocate_to_pool": "stalloc_begin_pool",
+    "set_end_allocate_to_pool_fn": "stalloc_end_pool",
+    "set_release_pool": "stalloc_release_pool",
+}
+
+# Functions that Python itself calls: result, arguments.
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "stalloc_init": (ctypes.c_int, []),
+    "stalloc_last_error": (ctypes.c_char_p, []),
+    "stalloc_version": (ctypes.c_char_p, []),
+    "stalloc_step": (ctypes.c_int, [ctypes.c_int]),
+    "stalloc_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]),
+    "stalloc_reset_peak": (ctypes.c_int, [ctypes.c_int]),
+    "stalloc_set_thrower": (None, [ctypes.c_void_p]),
+    "stalloc_explain": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
+}
+
+_ALL_DEVICES = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """One device's counters since the process began, in the order of struct stalloc_stats.
+
+    Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
+    sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
+    ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
+    made under a plan: those served from it, and the others.
+    """
+
+    requests: int = 0
+    hits: int = 0
+    misses: int = 0
+    resyncs: int = 0
+    steps: int = 0
+    plan_generation: int = 0
+    allocated: int = 0
+    peak_allocated: int = 0
+    requested: int = 0
+    peak_requested: int = 0
+    active: int = 0
+    peak_active: int = 0
+    reserved: int = 0
+    peak_reserved: int = 0
+    allocated_total: int = 0
+    freed_total: int = 0
+    blocks: int = 0
+    peak_blocks: int = 0
+    blocks_total: int = 0
+    driver_calls: int = 0
+    driver_ns: int = 0
+    ooms: int = 0
+    retries: int = 0
+    lost_events: int = 0
+    arena_bytes: int = 0
+    pool_bytes: int = 0
+
+    @property
+    def fragmentation(self) -> float:
+        """1 - peak load / peak reserved: the share of held memory that no tensor ever needed."""
+        return 1 - self.peak_allocated / self.peak_reserved if self.peak_reserved else 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits per request made under a plan; 0 before there is one."""
+        served = self.hits + self.misses
+        return self.hits / served if served else 0.0
+
+
+class _StatsStruct(ctypes.Structure):
+    _fields_ = [(field.name, ctypes.c_uint64) for field in dataclasses.fields(Stats)]
+
+
+class Native:
+    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        self.path = os.fspath(path)
+        if not os.path.exists(self.path):
+            raise StallocError(
+                f"stalloc: the native library {self.path} is missing; run `make build` in the "
+                f"source tree before `pip install ./python`, or reinstall the package"
+            )
+        try:
+            self._lib = ctypes.CDLL(self.path)
+        except OSError as error:
+            raise StallocError(
+                f"stalloc: cannot load {self.path}: {error}; it is built for Linux with glibc "
+                f"on the machine's own processor: rebuild it here with `make build`"
+            ) from error
+        for name in [ALLOC, FREE, *HOOKS.values()]:
+            self.address(name)
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = self._function(name)
+            function.restype, function.argtypes = result, arguments
+
+    def _function(self, name: str) -> Any:
+        try:
+            return getattr(self._lib, name)
+        except AttributeError:
+            raise StallocError(
+                f"stalloc: {self.path} does not export {name}: library and Python package are "
+                f"of different versions; rebuild with `make build` and reinstall the package"
+            ) from None
+
+    def address(self, name: str) -> int:
+        """Where the function lies in this process, for PyTorch to call."""
+        address = ctypes.cast(self._function(name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def _check(self, status: int, doing: str) -> None:
+        if status < 0:
+            raise StallocError(f"stalloc: {doing}: {self.last_error() or 'no reason given'}")
+
+    def init(self) -> None:
+        self._check(self._lib.stalloc_init(), "cannot start")
+
+    def last_error(self) -> str:
+        return _decode(self._lib.stalloc_last_error())
+
+    def version(self) -> str:
+        return _decode(self._lib.stalloc_version())
+
+    def step(self, device: int = _ALL_DEVICES) -> None:
+        self._check(self._lib.stalloc_step(device), "cannot mark a step boundary")
+
+    def stats(self, device: int) -> Stats:
+        raw = _StatsStruct()
+        status = self._lib.stalloc_get_stats(device, ctypes.byref(raw), ctypes.sizeof(raw))
+        self._check(status, f"cannot read the statistics of device {device}")
+        return Stats(*(getattr(raw, field.name) for field in dataclasses.fields(Stats)))
+
+    def reset_peak(self, device: int) -> None:
+        status = self._lib.stalloc_reset_peak(device)
+        self._check(status, f"cannot reset the peaks of device {device}")
+
+    def set_thrower(self, address: int) -> None:
+        self._lib.stalloc_set_thrower(address)
+
+    def explain(self, device: int) -> str:
+        """The library's text; like snprintf it tells how much room the whole of it needs."""
+        size = 1 << 14
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            needed = self._lib.stalloc_explain(device, buffer, size)
+            self._check(needed, f"cannot explain the memory of device {device}")
+            if needed < size:
+                return _decode(buffer.value)
+            size = needed + 1
+
+
+def library_path() -> Path:
+    """Where `make build` puts libstalloc.so and the package keeps it."""
+    return Path(__file__).resolve().parent / "lib" / "libstalloc.so"
+
+
+def _decode(text: Optional[bytes]) -> str:
+    return (text or b"").decode("utf-8", "replace")

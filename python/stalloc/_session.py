@@ -1,0 +1,139 @@
+"""The process's one session with stalloc: off, inactive (no GPU) or active, never back."""
+
+import os
+import threading
+import warnings
+from types import ModuleType
+from typing import Any, Optional
+
+from . import _config, _cudnn, _native, _statistics, _torch
+from ._errors import StallocError, StallocWarning
+from ._steps import OptimizerBoundary
+
+
+class _Session:
+    """What enable() set up. PyTorch takes one allocator per process, so there is one session."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.torch: Optional[ModuleType] = None  # set by enable()
+        self.native: Optional[_native.Native] = None  # set while active
+        self.conf: dict[str, str] = {}
+        self.boundary: Optional[OptimizerBoundary] = None
+
+
+_session = _Session()
+
+
+def enable(**conf: _config.Value) -> bool:
+    """Makes stalloc PyTorch's CUDA allocator in this process.
+
+    Call it before or after ``import torch`` (it imports torch itself), but before CUDA starts:
+    before the first tensor goes to the GPU. The arguments are settings as in the environment
+    variable STALLOC_CONF, which they override.
+
+    Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
+    with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
+    Calling it again changes nothing.
+
+    Raises:
+        StallocError: CUDA has started already, PyTorch is missing or too old, another allocator
+            is in place, the native library is missing, or a setting is unknown to it.
+        ValueError, TypeError: an argument or STALLOC_CONF is not well-formed.
+    """
+    with _session.lock:
+        merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
+        if _session.native is not None:
+            if merged != _session.conf:
+                warnings.warn(
+                    f"stalloc is already enabled with the settings "
+                    f"{_config.render(_session.conf) or '(none)'}; "
+                    f"{_config.render(merged) or '(none)'} is ignored",
+                    StallocWarning,
+                    stacklevel=2,
+                )
+            return True
+        torch = _torch.load()
+        reason = _torch.why_inactive(torch)
+        if reason is not None:
+            if _session.torch is None:
+                warnings.warn(
+                    f"stalloc stays inactive: {reason}. Training on the CPU goes on without it",
+                    StallocWarning,
+                    stacklevel=2,
+                )
+            _session.torch = torch
+            return False
+        _start(torch, merged)
+        return True
+
+
+def _start(torch: ModuleType, conf: dict[str, str]) -> None:
+    _torch.check_unused(torch)
+    native = _native.Native(_native.library_path())
+    before = os.environ.get(_config.VARIABLE)
+    os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
+    try:
+        native.init()
+        _torch.install(torch, native)
+    except BaseException:
+        if before is None:
+            del os.environ[_config.VARIABLE]
+        else:
+            os.environ[_config.VARIABLE] = before
+        raise
+    # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
+    _statistics.patch(torch, _statistics.Answers(native))
+    _cudnn.guard(torch)
+    boundary = OptimizerBoundary(native.step)
+    boundary.install(torch)
+    _session.torch, _session.native = torch, native
+    _session.conf, _session.boundary = conf, boundary
+
+
+def is_enabled() -> bool:
+    """Whether stalloc serves this process's CUDA memory."""
+    return _session.native is not None
+
+
+def step() -> None:
+    """Marks the end of a training step, on every device.
+
+    Call it where the step's own tensors are gone: after ``optimizer.zero_grad()``, at the end
+    of the loop. From the first call on the optimizers' steps no longer count. Does nothing
+    while stalloc is not enabled, so the call can stay in the script.
+    """
+    if _session.native is None:
+        return
+    if _session.boundary is not None:
+        _session.boundary.remove()
+        _session.boundary = None
+    _session.native.step()
+
+
+def stats(device: Any = None) -> _native.Stats:
+    """The counters of one device, by default the current one.
+
+    All zero where enable() found no GPU.
+
+    Raises:
+        StallocError: enable() was not called, or there is no such device.
+    """
+    torch = _enabled()
+    if _session.native is None:
+        return _native.Stats()
+    return _session.native.stats(_torch.device_index(torch, device))
+
+
+def explain(device: Any = None) -> str:
+    """A text for people: where the memory of a device is, by default the current one's."""
+    torch = _enabled()
+    if _session.native is None:
+        return f"stalloc is inactive: {_torch.why_inactive(torch)}."
+    return _session.native.explain(_torch.device_index(torch, device))
+
+
+def _enabled() -> ModuleType:
+    if _session.torch is None:
+        raise StallocError("stalloc: not enabled; call stalloc.enable() before CUDA starts")
+    return _session.torch

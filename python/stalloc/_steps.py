@@ -1,0 +1,45 @@
+"""Where a training step ends.
+
+stalloc plans whole steps, so it must know where they begin. Best is a call of stalloc.step() at
+the end of the loop. Until there is one, the optimizers tell: PyTorch has a hook that sees every
+optimizer's step. A training step may contain several (a generator's and a discriminator's, one
+per parameter group), so one of them leads and only its steps are boundaries.
+"""
+
+import weakref
+from types import ModuleType
+from typing import Any, Callable, Optional
+
+
+class OptimizerBoundary:
+    """Calls `boundary` once per training step, as far as optimizers can tell.
+
+    The first optimizer seen leads. Another takes over when it steps twice without the leader
+    stepping in between: then the leader has gone, or belongs to a rarer rhythm.
+    """
+
+    def __init__(self, boundary: Callable[[], None]) -> None:
+        self._boundary = boundary
+        self._leader: Optional[weakref.ref] = None
+        self._others: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._handle: Any = None
+
+    def install(self, torch: ModuleType) -> None:
+        register = torch.optim.optimizer.register_optimizer_step_post_hook
+        self._handle = register(self._after_step)
+
+    def remove(self) -> None:
+        """From now on the boundaries come from elsewhere."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        leader = self._leader() if self._leader is not None else None
+        if leader is not None and optimizer is not leader and optimizer not in self._others:
+            self._others.add(optimizer)
+            return
+        if optimizer is not leader:
+            self._leader = weakref.ref(optimizer)
+        self._others.clear()
+        self._boundary()

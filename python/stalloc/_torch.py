@@ -1,0 +1,125 @@
+"""Putting stalloc in PyTorch's place of an allocator, or saying why that cannot be.
+
+The route is torch.cuda.memory.CUDAPluggableAllocator. PyTorch takes an allocator only before
+CUDA starts and only once per process; all it wants are addresses of C functions.
+"""
+
+import ctypes
+import os
+from types import ModuleType
+from typing import Any, Optional
+
+from . import _native
+from ._errors import StallocError
+
+# c10::detail::torchCheckFail(char const*, char const*, unsigned int, char const*): throws
+# c10::Error, which PyTorch turns into Python's RuntimeError.
+_THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+
+
+def load() -> ModuleType:
+    """Imports PyTorch, which is needed to reach its allocator."""
+    try:
+        import torch
+    except ImportError as error:
+        raise StallocError(
+            f"stalloc: PyTorch cannot be imported ({error}); install it, or call "
+            f"stalloc.enable() in the environment that trains"
+        ) from error
+    return torch
+
+
+def why_inactive(torch: ModuleType) -> Optional[str]:
+    """Why this machine has no use for stalloc, or None. Training on the CPU can go on."""
+    version = getattr(torch, "version", None)
+    if getattr(version, "hip", None):
+        return f"PyTorch {torch.__version__} is built for ROCm; stalloc needs a CUDA build"
+    if not getattr(version, "cuda", None):
+        return f"PyTorch {torch.__version__} is built without CUDA"
+    try:
+        # Asking torch.cuda.is_available() would start the driver in this process, and forked
+        # children could not use CUDA any more. Looking for the library starts nothing.
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return f"there is no NVIDIA driver ({error})"
+    return None
+
+
+def check_unused(torch: ModuleType) -> None:
+    """Refuses where PyTorch would refuse later, with the way out."""
+    if torch.cuda.is_initialized():
+        raise StallocError(
+            "stalloc: CUDA has already been started in this process, and PyTorch accepts an "
+            "allocator only before; call stalloc.enable() first thing in the program, before "
+            "the first tensor goes to the GPU and before torch.cuda.init()"
+        )
+    backend = getattr(torch.cuda.memory, "get_allocator_backend", lambda: "native")()
+    if backend == "pluggable":
+        raise StallocError(
+            "stalloc: another CUDAPluggableAllocator is already installed and PyTorch accepts "
+            "only one per process; remove that call of change_current_allocator"
+        )
+
+
+def install(torch: ModuleType, native: _native.Native) -> None:
+    """Makes stalloc the process's CUDA allocator."""
+    memory = torch.cuda.memory
+    if not hasattr(memory, "CUDAPluggableAllocator"):
+        raise _too_old(torch, "torch.cuda.memory.CUDAPluggableAllocator")
+    plugged = memory.CUDAPluggableAllocator(native.path, _native.ALLOC, _native.FREE)
+    allocator = plugged.allocator()
+    for setter in _native.HOOKS:
+        if not hasattr(allocator, setter):
+            raise _too_old(torch, f"{setter} of the pluggable allocator")
+    native.set_thrower(_thrower(torch))
+    for setter, function in _native.HOOKS.items():
+        getattr(allocator, setter)(native.address(function))
+    try:
+        memory.change_current_allocator(plugged)
+    except RuntimeError as error:
+        raise StallocError(
+            f"stalloc: PyTorch {torch.__version__} refused the allocator: {error}; call "
+            f"stalloc.enable() before anything else uses CUDA, once per process"
+        ) from error
+
+
+def device_index(torch: ModuleType, device: Any) -> int:
+    """The ordinal of what torch calls a device: None, an int, "cuda:1", torch.device."""
+    if isinstance(device, int):
+        return device
+    if device is not None:
+        device = torch.device(device)
+        if device.type != "cuda":
+            raise ValueError(f"stalloc: {device} is not a CUDA device; name one like 'cuda:0'")
+        if device.index is not None:
+            return int(device.index)
+    # Asking for the current device would start CUDA.
+    return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
+
+
+def _thrower(torch: ModuleType) -> int:
+    """The address of a function that throws what PyTorch knows how to catch.
+
+    CUDAPluggableAllocator does not look at what it is given: a NULL would become a tensor, and
+    the next kernel an illegal access. Only a C++ exception stops that, so without it stalloc
+    does not take the allocator's place.
+    """
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    try:
+        function = getattr(ctypes.CDLL(path), _THROWER)
+    except (OSError, AttributeError) as error:
+        raise StallocError(
+            f"stalloc: PyTorch {torch.__version__} has no {_THROWER} in {path} ({error}), "
+            f"without which running out of memory would corrupt the program; please report this "
+            f"version, and use another release of PyTorch meanwhile"
+        ) from error
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _too_old(torch: ModuleType, missing: str) -> StallocError:
+    return StallocError(
+        f"stalloc: PyTorch {torch.__version__} has no {missing}; "
+        f"stalloc needs PyTorch 2.3 or newer: upgrade with `pip install --upgrade torch`"
+    )
