@@ -1,0 +1,95 @@
+/* Everything that is not an allocation: steps, limits, statistics. */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime.h"
+#include "tape.h"
+
+int stalloc_step(int device) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	char err[1024] = "";
+	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
+	int result = e->step(device, err, sizeof err);
+	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
+}
+
+void stalloc_empty_cache(void) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (*stalloc_alive && e) e->trim(-1, 0);
+}
+
+void stalloc_set_memory_fraction(double fraction, int device) {
+	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine() : NULL;
+	if (e) e->limit(device, fraction);
+}
+
+void stalloc_set_device_count(int count) { (void)count; }
+
+static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
+
+static uint64_t bytes_of(_Atomic int64_t *counter) {
+	int64_t n = STALLOC_RELAXED(*counter);
+	return n < 0 ? 0 : (uint64_t)n;
+}
+
+int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
+	struct stalloc_stats s = {0};
+	struct stalloc_engine_stats engine = {0};
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	struct stalloc_device *d = &stalloc_devices[device];
+	if (*stalloc_alive && e) e->stats(device, &engine, 0);
+	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next) {
+		s.requests += p->allocations;
+		s.blocks_total += p->allocations;
+		s.allocated_total += p->allocated_total;
+		s.freed_total += p->freed_total;
+		s.lost_events += p->ring.lost;
+		s.misses += STALLOC_RELAXED(p->busy);
+	}
+	s.hits = engine.hits;
+	s.misses += engine.misses;
+	s.resyncs = engine.resyncs;
+	s.steps = engine.steps;
+	s.plan_generation = engine.plan_generation;
+	s.allocated = bytes_of(&d->allocated);
+	s.peak_allocated = bytes_of(&d->peak_allocated);
+	s.requested = bytes_of(&d->requested);
+	s.peak_requested = bytes_of(&d->peak_requested);
+	s.active = s.allocated + bytes_of(&d->pending);
+	s.peak_active = bytes_of(&d->peak_active);
+	s.blocks = bytes_of(&d->live);
+	s.peak_blocks = bytes_of(&d->peak_live);
+	uint64_t plain = *stalloc_alive ? stalloc_plain_bytes(device) : 0;
+	s.reserved = engine.reserved + plain;
+	s.peak_reserved = engine.peak_reserved + plain;
+	s.arena_bytes = engine.arena_bytes;
+	s.pool_bytes = engine.pool_bytes + plain;
+	s.driver_calls = engine.driver_calls;
+	s.driver_ns = engine.driver_ns;
+	s.retries = engine.retries;
+	s.ooms = STALLOC_RELAXED(d->ooms);
+	memcpy(out, &s, size < sizeof s ? size : sizeof s);
+	return STALLOC_OK;
+}
+
+int stalloc_reset_peak(int device) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	struct stalloc_engine_stats ignored;
+	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	struct stalloc_device *d = &stalloc_devices[device];
+	STALLOC_PUT(d->peak_allocated, STALLOC_RELAXED(d->allocated));
+	STALLOC_PUT(d->peak_requested, STALLOC_RELAXED(d->requested));
+	STALLOC_PUT(d->peak_live, STALLOC_RELAXED(d->live));
+	STALLOC_PUT(d->peak_active, STALLOC_RELAXED(d->allocated) + STALLOC_RELAXED(d->pending));
+	if (*stalloc_alive && e) e->stats(device, &ignored, 1);
+	return STALLOC_OK;
+}
+
+int stalloc_explain(int device, char *text, size_t length) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive || !e) return snprintf(text, length, "stalloc has allocated nothing yet");
+	return e->explain(device, text, length);
+}

@@ -1,0 +1,90 @@
+/* Which private pool a request belongs to. PyTorch hands the filter over as a
+ * std::function<bool(cudaStream_t)> by value, which in the Itanium C++ ABI is a
+ * pointer to a temporary; libstdc++ lays it out as below. The copy that outlives
+ * the call is made with the function's own manager, as its copy constructor
+ * does, so no C++ compiler is needed to build this library. */
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime.h"
+
+union functor {
+	void *object;
+	unsigned char bytes[16];
+};
+
+struct std_function {
+	union functor functor;
+	bool (*manager)(union functor *to, const union functor *from, int operation);
+	bool (*invoker)(const union functor *functor, void **stream);
+};
+enum { CLONE_FUNCTOR = 2, DESTROY_FUNCTOR = 3 };
+
+struct pool {
+	uint64_t id0, id1;
+	int device;
+	bool any; /* no filter: every stream */
+	struct std_function accepts;
+};
+enum { MOST = 64 };
+static struct pool active[MOST];
+static int count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t key(uint64_t id0, uint64_t id1) { return id0 << 32 | (id1 & 0xffffffff); }
+
+void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
+	static _Atomic bool full;
+	const struct std_function *f = filter;
+	if (!stalloc_ready() || device < 0 || device >= STALLOC_MAX_DEVICES) return;
+	pthread_mutex_lock(&lock);
+	if (count < MOST) {
+		struct pool *p = &active[count++];
+		memset(p, 0, sizeof *p);
+		p->id0 = id0;
+		p->id1 = id1;
+		p->device = device;
+		p->any = !f || !f->manager;
+		if (!p->any) {
+			p->accepts.manager = f->manager;
+			p->accepts.invoker = f->invoker;
+			f->manager(&p->accepts.functor, &f->functor, CLONE_FUNCTOR);
+		}
+		atomic_fetch_add(&stalloc_devices[device].pools, 1);
+	} else {
+		stalloc_log_once(&full, "more than %d private pools are being allocated to at once; the newest is ignored", MOST);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
+	pthread_mutex_lock(&lock);
+	for (int i = count - 1; i >= 0; i--) {
+		struct pool *p = &active[i];
+		if (p->device != device || p->id0 != id0 || p->id1 != id1) continue;
+		if (!p->any) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
+		memmove(p, p + 1, (size_t)(--count - i) * sizeof *p);
+		atomic_fetch_sub(&stalloc_devices[device].pools, 1);
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (e && *stalloc_alive) e->trim(device, key(id0, id1));
+}
+
+/* The newest pool whose filter accepts the stream. */
+uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream) {
+	uint64_t found = 0;
+	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0)) return 0;
+	pthread_mutex_lock(&lock);
+	for (int i = count - 1; i >= 0 && !found; i--) {
+		struct pool *p = &active[i];
+		if (p->device == device->ordinal && (p->any || p->accepts.invoker(&p->accepts.functor, &stream)))
+			found = key(p->id0, p->id1);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}

@@ -1,0 +1,128 @@
+/* Process-wide state: the fork guard, devices, streams, arenas, errors. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime.h"
+#include "tape.h"
+
+static const unsigned char dead;
+const unsigned char *stalloc_alive = &dead;
+struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
+_Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
+_Atomic uint32_t stalloc_arena_count;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned char *guard_page;
+static _Atomic bool conf_logged;
+
+static __thread char last_error[1024];
+static __thread bool in_child;
+
+const char *stalloc_last_error(void) { return last_error; }
+
+int stalloc_fail(int code, const char *format, ...) {
+	va_list args;
+	va_start(args, format);
+	vsnprintf(last_error, sizeof last_error, format, args);
+	va_end(args);
+	return code;
+}
+
+void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
+	char line[1024];
+	va_list args;
+	if (atomic_exchange(key, true)) return;
+	va_start(args, format);
+	vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	fprintf(stderr, "stalloc: %s\n", line);
+}
+
+static void after_fork_in_child(void) {
+	in_child = true;
+	if (guard_page) *guard_page = 0;
+}
+
+/* MADV_WIPEONFORK covers children made without running fork handlers; the
+ * handler covers kernels that do not have it. */
+static void prepare(void) {
+	long size = sysconf(_SC_PAGESIZE);
+	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
+#ifdef MADV_WIPEONFORK
+	madvise(page, (size_t)size, MADV_WIPEONFORK);
+#endif
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) stalloc_devices[i].ordinal = i;
+	*page = 1;
+	guard_page = page;
+	pthread_atfork(NULL, NULL, after_fork_in_child);
+	stalloc_alive = page;
+	if (stalloc_conf_read() != STALLOC_OK)
+		stalloc_log_once(&conf_logged, "%s; going on with the other settings", last_error);
+}
+
+bool stalloc_ready(void) {
+	if (STALLOC_LIKELY(*stalloc_alive)) return true;
+	if (in_child || guard_page) return false;
+	pthread_once(&once, prepare);
+	return *stalloc_alive != 0;
+}
+
+int stalloc_init(void) {
+	if (!stalloc_ready())
+		return stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child: CUDA does not survive a "
+							"fork; start the child with the spawn method");
+	return stalloc_conf_read();
+}
+
+const char *stalloc_version(void) { return STALLOC_VERSION; }
+
+static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
+	struct stalloc_stream *s = atomic_load_explicit(&d->streams, memory_order_acquire);
+	while (s && s->id != id) s = s->next;
+	return s;
+}
+
+static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
+	struct stalloc_stream *s = calloc(1, sizeof *s), *first = atomic_load(&d->streams);
+	void *events = mmap(NULL, STALLOC_RING_EVENTS * sizeof(struct stalloc_event), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (!s || events == MAP_FAILED) {
+		free(s);
+		if (events != MAP_FAILED) munmap(events, STALLOC_RING_EVENTS * sizeof(struct stalloc_event));
+		return NULL;
+	}
+	s->id = id;
+	s->device = d;
+	s->recording = 1;
+	s->ring.events = events;
+	s->next = first;
+	/* From the second stream on, the device's counters need atomic additions.
+	 * The first stream's lock is held while that changes, so none of its
+	 * updates straddles the change. */
+	if (first && !STALLOC_RELAXED(d->many)) {
+		stalloc_lock(first);
+		STALLOC_PUT(d->many, 1);
+		stalloc_unlock(first);
+	}
+	atomic_store_explicit(&d->streams, s, memory_order_release);
+	return s;
+}
+
+struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
+	if (device < 0 || device >= STALLOC_MAX_DEVICES) return NULL;
+	struct stalloc_device *d = &stalloc_devices[device];
+	struct stalloc_stream *s = find(d, (uint64_t)(uintptr_t)stream);
+	if (s) return s;
+	pthread_mutex_lock(&streams_lock);
+	s = find(d, (uint64_t)(uintptr_t)stream);
+	if (!s) s = make(d, (uint64_t)(uintptr_t)stream);
+	pthread_mutex_unlock(&streams_lock);
+	return s;
+}

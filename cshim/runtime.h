@@ -1,0 +1,90 @@
+/* The parts of libstalloc.so that its files share. */
+#ifndef STALLOC_RUNTIME_H
+#define STALLOC_RUNTIME_H
+
+#include "../cuda/driver.h"
+#include "shared.h"
+#include "stalloc.h"
+
+#define STALLOC_LIKELY(x) __builtin_expect(!!(x), 1)
+#define STALLOC_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* One byte on a page that the kernel wipes in a forked child: 1 in the process
+ * that loaded the library, 0 in its children (and before initialisation). */
+extern const unsigned char *stalloc_alive;
+extern struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
+extern _Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
+extern _Atomic uint32_t stalloc_arena_count;
+
+/* Idempotent and thread safe; false in a forked child. */
+bool stalloc_ready(void);
+
+/* The stream's state, made on first sight; NULL if memory is short. */
+struct stalloc_stream *stalloc_stream_of(int device, void *stream);
+
+/* Sets the thread's last error and returns code. */
+int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Writes one line to standard error, once per key. */
+void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* conf.c: the value of a key of STALLOC_CONF, or NULL. */
+int stalloc_conf_read(void);
+const char *stalloc_conf(const char *key);
+const char *stalloc_conf_text(void);
+
+/* What the engine answers to a free. */
+struct stalloc_freed {
+	uint64_t rounded, asked;
+	uint64_t stream;
+	int32_t device;
+	int32_t pending; /* waits for other streams */
+};
+
+struct stalloc_engine_stats {
+	uint64_t reserved, peak_reserved, arena_bytes, pool_bytes;
+	uint64_t hits, misses, resyncs, steps, plan_generation;
+	uint64_t driver_calls, driver_ns, retries, lost_events;
+};
+
+/* link.c: the functions that libstalloc_engine.so exports, found by name as
+ * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then
+ * write a text to err. None lets a panic pass. */
+#define STALLOC_ENGINE_CALLS(X)                                                            \
+	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
+	X(uint64_t, serve, (struct stalloc_tape * tape, uint64_t asked))                   \
+	X(int, alloc, (int device, uint64_t stream, uint64_t pool, uint64_t asked,         \
+		       uint64_t *addr, char *err, size_t n))                               \
+	X(int, free, (uint64_t addr, struct stalloc_freed *freed))                         \
+	X(int, free_pinned, (struct stalloc_tape * tape, uint64_t addr))                   \
+	X(int, record, (struct stalloc_tape * tape, uint64_t addr, uint64_t stream))       \
+	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
+	X(int, step, (int device, char *err, size_t n))                                    \
+	X(int, trim, (int device, uint64_t pool))                                          \
+	X(int, limit, (int device, double fraction))                                       \
+	X(int, stats, (int device, struct stalloc_engine_stats *out, int reset_peak))      \
+	X(int, explain, (int device, char *text, size_t n))
+
+struct stalloc_engine {
+#define STALLOC_ENGINE_FIELD(type, name, parameters) type(*name) parameters;
+	STALLOC_ENGINE_CALLS(STALLOC_ENGINE_FIELD)
+#undef STALLOC_ENGINE_FIELD
+};
+
+/* The engine, opened by the first call; NULL if it cannot be used. */
+const struct stalloc_engine *stalloc_engine(void);
+/* The engine if it is open already; never opens it. */
+const struct stalloc_engine *stalloc_engine_if_open(void);
+/* The engine answered that it is broken: it is asked for no memory any more. */
+void stalloc_engine_give_up(const char *why);
+
+/* plain.c: the driver's own allocations, when there is no engine. */
+const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
+int stalloc_plain_alloc(int device, size_t size, void **out, char *err, size_t n);
+bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
+uint64_t stalloc_plain_bytes(int device);
+
+/* pools.c: the private pool that serves a stream now, 0: the default pool. */
+uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream);
+
+#endif

@@ -1,0 +1,157 @@
+/* What the C half and the Go engine both see: streams, tapes, rings.
+ *
+ * The arrays of a tape are allocated and filled by the engine (stream.Lay),
+ * published under the stream's lock, and read and changed by both sides from
+ * then on, always under that lock. cshim/engine checks at start that Go's
+ * structs have these sizes and offsets. Nothing here is public: see stalloc.h.
+ */
+#ifndef STALLOC_SHARED_H
+#define STALLOC_SHARED_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STALLOC_GRAIN 512u
+#define STALLOC_NONE UINT32_MAX
+#define STALLOC_MAX_DEVICES 64
+#define STALLOC_MAX_ARENAS 256
+#define STALLOC_MAX_OWED 64
+#define STALLOC_RING_EVENTS (1u << 16)
+#define STALLOC_PERSISTS 1u /* low bit of stalloc_entry.offset */
+
+enum { STALLOC_OWED = 1, STALLOC_PINNED = 2, STALLOC_LIVE_PERSISTS = 4 };
+
+/* stream.Entry */
+struct stalloc_entry {
+	uint64_t size;
+	uint64_t offset;
+	uint32_t slot;
+	uint32_t place;
+};
+
+/* stream.Live */
+struct stalloc_live {
+	uint32_t slot; /* index + 1, 0: free */
+	uint32_t flags;
+	uint64_t asked;
+};
+
+/* stream.State */
+struct stalloc_state {
+	uint64_t base;
+	uint32_t cursor;
+	uint32_t owed;
+	uint32_t guests;
+	uint32_t off;
+	uint32_t live;
+	uint32_t persist;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t resyncs;
+	uint64_t late;
+	uint32_t owed_at[STALLOC_MAX_OWED];
+};
+
+struct stalloc_stream;
+
+/* A published tape. The arrays go when its last block is gone; this header is
+ * never freed, because a thread may be reading it while it is taken out of the
+ * table of arenas. */
+struct stalloc_tape {
+	struct stalloc_state state;
+	uint64_t arena_size;
+	struct stalloc_entry *entries;
+	struct stalloc_live *live;
+	uint64_t *index;
+	uint64_t index_mask;
+	uint64_t *offsets; /* by place */
+	struct stalloc_stream *stream;
+	/* Frees that came while another thread held the lock: a stack of places,
+	 * place + 1 in deferred, linked by deferred_next; STALLOC_NONE ends it and
+	 * 0 marks a place that is not on it. */
+	_Atomic uint32_t deferred;
+	uint32_t places;
+	_Atomic uint32_t *deferred_next;
+	uint64_t id; /* the engine's own name for this tape */
+};
+
+/* One event for the planner. info is the rounded size << 8 | kind. */
+struct stalloc_event {
+	uint64_t addr;
+	uint64_t info;
+};
+enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3, STALLOC_EV_PIN = 4 };
+
+/* Single producer (whoever holds the stream's lock), single consumer (the
+ * engine). A full ring loses events, and counts them. */
+struct stalloc_ring {
+	_Atomic uint64_t head; /* written by the producer */
+	uint64_t lost;
+	char pad[48];
+	_Atomic uint64_t tail; /* written by the consumer */
+	struct stalloc_event *events;
+};
+
+struct stalloc_device;
+
+struct stalloc_stream {
+	_Atomic uint32_t lock;
+	uint32_t recording; /* 0: events are not pushed */
+	struct stalloc_tape *tape;
+	struct stalloc_device *device;
+	uint64_t id; /* the CUstream */
+	struct stalloc_stream *next;
+	uint64_t allocations; /* blocks handed out */
+	uint64_t frees;
+	uint64_t allocated_total; /* rounded bytes handed out */
+	uint64_t freed_total;
+	_Atomic uint64_t busy; /* requests that found the lock taken */
+	struct stalloc_ring ring;
+};
+
+struct stalloc_device {
+	_Atomic(struct stalloc_stream *) streams;
+	int32_t ordinal;
+	/* 0 while the device has one stream: then that stream's lock orders every
+	 * update of the counters below and none needs an atomic addition. */
+	_Atomic uint32_t many;
+	_Atomic uint32_t pools; /* private pools being allocated to */
+	_Atomic int64_t allocated, peak_allocated;
+	_Atomic int64_t requested, peak_requested;
+	_Atomic int64_t pending; /* freed, waiting for other streams */
+	_Atomic int64_t peak_active;
+	_Atomic int64_t live, peak_live;
+	_Atomic uint64_t ooms;
+};
+
+static inline bool stalloc_try_lock(struct stalloc_stream *s) {
+	return atomic_exchange_explicit(&s->lock, 1, memory_order_acquire) == 0;
+}
+
+/* The lock is held only for bounded work that calls nothing outside. */
+static inline void stalloc_lock(struct stalloc_stream *s) {
+	for (unsigned spins = 0; !stalloc_try_lock(s); spins++)
+		if (spins > 64) sched_yield();
+}
+
+static inline void stalloc_unlock(struct stalloc_stream *s) {
+	atomic_store_explicit(&s->lock, 0, memory_order_release);
+}
+
+#define STALLOC_RELAXED(x) atomic_load_explicit(&(x), memory_order_relaxed)
+#define STALLOC_PUT(x, v) atomic_store_explicit(&(x), (v), memory_order_relaxed)
+
+/* The engine, as libstalloc sees it: the functions it exports, by name. */
+struct stalloc_host {
+	uint64_t size;	  /* of this struct */
+	const char *conf;   /* STALLOC_CONF, checked */
+	const void *driver; /* struct stalloc_driver, opened; NULL: no driver */
+	struct stalloc_device *devices;
+	_Atomic(struct stalloc_tape *) *arenas; /* STALLOC_MAX_ARENAS, with holes */
+	_Atomic uint32_t *arena_count;		  /* entries behind it are NULL */
+};
+
+#endif

@@ -1,0 +1,130 @@
+/* stalloc: a GPU memory allocator that plans.
+ *
+ * It watches the steps of a training run, plans where every block of the next
+ * step goes, and serves the plan; what does not repeat comes from a pool that
+ * stitches free pages. This header is the whole interface of libstalloc.so for
+ * PyTorch's pluggable allocator and for runtimes that embed it.
+ *
+ * Every function may be called from any thread, with or without a CUDA context
+ * current, and takes no lock of the caller's language (never the GIL). Sizes
+ * are bytes. `device` is a CUDA ordinal. `stream` is a CUstream, NULL for the
+ * default stream. In a forked child allocation returns NULL and everything else
+ * does nothing: CUDA does not survive a fork.
+ *
+ * A block is reused at once by later requests on its own stream and by no other
+ * stream, so the caller frees a block only when all work that uses it has been
+ * submitted to that stream, or names the other streams with
+ * stalloc_record_stream first. These are PyTorch's own rules.
+ */
+#ifndef STALLOC_H
+#define STALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STALLOC_VERSION "0.1.0"
+#define STALLOC_API __attribute__((visibility("default")))
+
+/* Errors, negative. stalloc_last_error() has the text. */
+enum {
+	STALLOC_OK = 0,
+	STALLOC_ERR_CONF = -1,    /* STALLOC_CONF has an unknown key or a wrong value */
+	STALLOC_ERR_ENGINE = -2,  /* the engine library cannot be used */
+	STALLOC_ERR_DRIVER = -3,  /* no CUDA driver, or a driver call failed */
+	STALLOC_ERR_MEMORY = -4,  /* the device has no memory left */
+	STALLOC_ERR_ARGUMENT = -5 /* a device out of range, an unknown address, ... */
+};
+
+/* Reads STALLOC_CONF (comma-separated key:value, see README) and prepares the
+ * fork guard. Optional: the first allocation does it. The engine is opened by
+ * the first allocation, never here. Returns STALLOC_OK or STALLOC_ERR_CONF. */
+STALLOC_API int stalloc_init(void);
+
+/* The text of this thread's last error, never NULL. */
+STALLOC_API const char *stalloc_last_error(void);
+
+/* "major.minor.patch". */
+STALLOC_API const char *stalloc_version(void);
+
+/* A block of at least `size` bytes, aligned to 512, or NULL: `size` is 0, or
+ * nothing is left after everything idle was given back (stalloc_last_error
+ * explains; if a thrower is set it is called instead of returning). */
+STALLOC_API void *stalloc_malloc(size_t size, int device, void *stream);
+
+/* Frees a block by its address. `size` is ignored: callers exist that pass a
+ * stale one. `stream` should be the block's own; it only orders observation.
+ * An address that is not a live block is logged once and ignored. */
+STALLOC_API void stalloc_free(void *ptr, size_t size, int device, void *stream);
+
+/* Another stream uses the block: when freed, it waits for that stream's work. */
+STALLOC_API void stalloc_record_stream(void *ptr, void *stream);
+
+/* The start of the block that contains ptr and, if size is not NULL, its size
+ * in bytes; NULL if there is none. */
+STALLOC_API void *stalloc_base(void *ptr, size_t *size);
+
+/* Gives idle physical memory back to the driver, on every device. */
+STALLOC_API void stalloc_empty_cache(void);
+
+/* Limits what stalloc reserves to a fraction of the device's memory. */
+STALLOC_API void stalloc_set_memory_fraction(double fraction, int device);
+
+/* PyTorch calls it with the number of devices; nothing depends on it. */
+STALLOC_API void stalloc_set_device_count(int count);
+
+/* Private pools (CUDA graphs, torch.cuda.MemPool). Between begin and end,
+ * requests on streams that the filter accepts get memory that nothing outside
+ * the pool shares. id0 and id1 are PyTorch's MempoolId_t; filter points to a
+ * libstdc++ std::function<bool(cudaStream_t)>, NULL for every stream. */
+STALLOC_API void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter);
+STALLOC_API void stalloc_end_pool(int device, uint64_t id0, uint64_t id1);
+STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
+
+/* A training step ends here, on one device or (-1) on all. New plans become
+ * active here and nowhere else. Returns STALLOC_OK or an error. */
+STALLOC_API int stalloc_step(int device);
+
+/* Bytes unless said otherwise. New fields are appended only. */
+struct stalloc_stats {
+	uint64_t requests; /* allocations asked for */
+	uint64_t hits;     /* served from a plan */
+	uint64_t misses;   /* while a plan was active, served by the pool */
+	uint64_t resyncs;  /* times the tape was found again after a mismatch */
+	uint64_t steps;
+	uint64_t plan_generation;            /* plans activated so far */
+	uint64_t allocated, peak_allocated;  /* live blocks, rounded to 512 */
+	uint64_t requested, peak_requested;  /* as asked for */
+	uint64_t active, peak_active;        /* live or waiting for other streams */
+	uint64_t reserved, peak_reserved;    /* physical memory taken from the driver */
+	uint64_t allocated_total, freed_total;
+	uint64_t blocks, peak_blocks, blocks_total; /* live blocks, count */
+	uint64_t driver_calls, driver_ns;           /* made by the engine */
+	uint64_t ooms, retries;
+	uint64_t lost_events;            /* not observed: the ring was full */
+	uint64_t arena_bytes, pool_bytes; /* physical, in arenas and outside */
+};
+
+/* Copies min(size, sizeof(struct stalloc_stats)) bytes. */
+STALLOC_API int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size);
+
+/* Peaks start again from the current values. */
+STALLOC_API int stalloc_reset_peak(int device);
+
+/* Writes a text that says where the device's memory is; returns its length
+ * without the final NUL, as snprintf does. */
+STALLOC_API int stalloc_explain(int device, char *text, size_t length);
+
+/* Called instead of returning NULL when memory runs out. It may throw a C++
+ * exception through stalloc_malloc (which is compiled to let it pass); if it
+ * returns, stalloc_malloc returns NULL. */
+typedef void (*stalloc_thrower)(const char *function, const char *file, uint32_t line, const char *message);
+STALLOC_API void stalloc_set_thrower(stalloc_thrower thrower);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

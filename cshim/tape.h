@@ -1,0 +1,134 @@
+/* The quick cases of a tape: a request that matches, a free. Go's stream.Tape
+ * does the same (serve.go) and everything else; a differential test holds the
+ * two together. The caller holds the stream's lock. */
+#ifndef STALLOC_TAPE_H
+#define STALLOC_TAPE_H
+
+#include "shared.h"
+
+static inline void stalloc_skip_freed(struct stalloc_tape *t) {
+	for (;;) {
+		const struct stalloc_entry *e = &t->entries[t->state.cursor];
+		if (e->size != 0 || e->slot == STALLOC_NONE || t->live[e->place].slot == e->slot + 1) return;
+		t->state.cursor++;
+	}
+}
+
+/* The address of the slot under the cursor if it is this request's and the
+ * guard is trivially clear; else 0, and Go decides. */
+static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
+	const struct stalloc_entry *e = &t->entries[t->state.cursor];
+	if (e->size != rounded || (t->state.owed | t->state.guests | t->state.off) != 0) return 0;
+	struct stalloc_live *l = &t->live[e->place];
+	uint32_t persists = e->offset & STALLOC_PERSISTS;
+	l->slot = e->slot + 1;
+	l->flags = persists ? STALLOC_LIVE_PERSISTS : 0;
+	l->asked = asked;
+	t->state.live++;
+	t->state.persist += persists;
+	t->state.hits++;
+	t->state.cursor++;
+	uint64_t address = t->state.base + (e->offset & ~(uint64_t)STALLOC_PERSISTS);
+	stalloc_skip_freed(t);
+	return address;
+}
+
+/* The place at an offset of the arena, or STALLOC_NONE. Reads only what never
+ * changes while the arena lives, so it needs no lock. */
+static inline uint32_t stalloc_place(const struct stalloc_tape *t, uint64_t offset) {
+	if (offset % STALLOC_GRAIN != 0) return STALLOC_NONE;
+	uint64_t key = offset / STALLOC_GRAIN + 1, cell;
+	for (uint64_t at = (key * 0x9E3779B97F4A7C15u >> 32) & t->index_mask; (cell = t->index[at]) != 0;
+		 at = (at + 1) & t->index_mask)
+		if (cell >> 32 == key) return (uint32_t)cell;
+	return STALLOC_NONE;
+}
+
+/* Ends the life of the live slot at a place. */
+static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
+	struct stalloc_live *l = &t->live[place];
+	uint32_t flags = l->flags;
+	l->slot = 0;
+	l->flags = 0;
+	t->state.live--;
+	t->state.persist -= (flags & STALLOC_LIVE_PERSISTS) != 0;
+	if ((flags & STALLOC_OWED) == 0) {
+		stalloc_skip_freed(t);
+		return;
+	}
+	for (uint32_t i = 0; i < t->state.owed; i++)
+		if (t->state.owed_at[i] == place) {
+			t->state.owed_at[i] = t->state.owed_at[--t->state.owed];
+			return;
+		}
+}
+
+/* Announces a free without the lock. False: it was announced before, that is,
+ * the block is freed twice. */
+static inline bool stalloc_defer(struct stalloc_tape *t, uint32_t place) {
+	uint32_t none = 0, head = atomic_load_explicit(&t->deferred, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong(&t->deferred_next[place], &none, STALLOC_NONE)) return false;
+	do {
+		atomic_store_explicit(&t->deferred_next[place], head ? head : STALLOC_NONE, memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(&t->deferred, &head, place + 1, memory_order_release,
+													memory_order_relaxed));
+	return true;
+}
+
+/* Takes the announced frees: the first place + 1, or 0. Follow with
+ * stalloc_next_deferred. */
+static inline uint32_t stalloc_take_deferred(struct stalloc_tape *t) {
+	if (STALLOC_RELAXED(t->deferred) == 0) return 0;
+	return atomic_exchange_explicit(&t->deferred, 0, memory_order_acquire);
+}
+
+/* The next announced place + 1, or 0. The place given may be announced again
+ * from here on. */
+static inline uint32_t stalloc_next_deferred(struct stalloc_tape *t, uint32_t place) {
+	uint32_t next = atomic_load_explicit(&t->deferred_next[place], memory_order_relaxed);
+	atomic_store_explicit(&t->deferred_next[place], 0, memory_order_release);
+	return next == STALLOC_NONE ? 0 : next;
+}
+
+static inline void stalloc_push(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint32_t kind) {
+	struct stalloc_ring *r = &s->ring;
+	if (!s->recording) return;
+	uint64_t head = STALLOC_RELAXED(r->head);
+	if (head - atomic_load_explicit(&r->tail, memory_order_acquire) >= STALLOC_RING_EVENTS) {
+		r->lost++;
+		return;
+	}
+	struct stalloc_event *e = &r->events[head % STALLOC_RING_EVENTS];
+	e->addr = addr;
+	e->info = rounded << 8 | kind;
+	atomic_store_explicit(&r->head, head + 1, memory_order_release);
+}
+
+static inline void stalloc_raise(_Atomic int64_t *peak, int64_t value) {
+	int64_t old = STALLOC_RELAXED(*peak);
+	while (old < value && !atomic_compare_exchange_weak_explicit(peak, &old, value, memory_order_relaxed,
+																 memory_order_relaxed)) {
+	}
+}
+
+/* Counts a block in (sign 1) or out (-1) of the device. */
+static inline void stalloc_count(struct stalloc_device *d, int64_t rounded, int64_t asked, int sign) {
+	int64_t allocated, requested, live;
+	if (STALLOC_RELAXED(d->many) == 0) {
+		STALLOC_PUT(d->allocated, allocated = STALLOC_RELAXED(d->allocated) + sign * rounded);
+		STALLOC_PUT(d->requested, requested = STALLOC_RELAXED(d->requested) + sign * asked);
+		STALLOC_PUT(d->live, live = STALLOC_RELAXED(d->live) + sign);
+	} else {
+		allocated = atomic_fetch_add_explicit(&d->allocated, sign * rounded, memory_order_relaxed) + sign * rounded;
+		requested = atomic_fetch_add_explicit(&d->requested, sign * asked, memory_order_relaxed) + sign * asked;
+		live = atomic_fetch_add_explicit(&d->live, sign, memory_order_relaxed) + sign;
+	}
+	if (sign < 0) return;
+	if (allocated > STALLOC_RELAXED(d->peak_allocated)) stalloc_raise(&d->peak_allocated, allocated);
+	if (requested > STALLOC_RELAXED(d->peak_requested)) stalloc_raise(&d->peak_requested, requested);
+	if (live > STALLOC_RELAXED(d->peak_live)) stalloc_raise(&d->peak_live, live);
+	int64_t active = allocated + STALLOC_RELAXED(d->pending);
+	if (active > STALLOC_RELAXED(d->peak_active)) stalloc_raise(&d->peak_active, active);
+}
+
+#endif
