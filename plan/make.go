@@ -99,7 +99,9 @@ func (m *maker) add(kind TapeKind, s *Step) {
 }
 
 func (m *maker) finish(o Options) Stream {
+	persists := make([]bool, len(m.slots))
 	for i, slot := range m.slots {
+		persists[i] = slot.Persist
 		if slot.Persist {
 			m.lives[i].Upper = m.now
 		}
@@ -107,7 +109,7 @@ func (m *maker) finish(o Options) Stream {
 	if o.Last != nil && m.ordinal < len(o.Last.Streams) {
 		o.Warm = &o.Last.Streams[m.ordinal].Weights
 	}
-	solved := Solve(m.lives, o)
+	solved := solve(m.lives, persists, o)
 	for i := range m.slots {
 		m.slots[i].Offset = solved.Offsets[i]
 	}

@@ -13,23 +13,23 @@ import (
 
 // board is a problem on compressed time.
 type board struct {
-	ids    []int32 // the boxes: buffers that are free to be placed
+	ids    []int32 // the boxes: buffers still to be placed
 	lo, hi []int32 // life of every buffer on compressed time; empty if it has none
 	size   []int64
 	ticks  int32
-	floor  []int64 // by tick, end of the highest pinned buffer; nil if none is
-	load   []int64 // by tick, of the boxes
-	bound  int64   // peak load, pinned buffers included
+	floor  []int64 // by tick, end of the highest persistent buffer; never falls
+	bound  int64   // peak load, of all buffers
 }
 
-// newBoard compresses b. Buffers whose entry in pinned is not negative stay at
-// that offset; pinned may be nil. Pinned buffers must be stacked without holes:
-// the floor covers whatever lies below one.
-func newBoard(b []Buffer, pinned []mem.Offset) *board {
+// newBoard compresses b. The buffers named by persists, which must all live
+// until the end of the problem, are stacked from the base in the order of their
+// starts, and their offsets set: what lies above them at any tick is then one
+// piece, and at the end nothing is lost. persists may be nil.
+func newBoard(b []Buffer, persists []bool, offsets []mem.Offset) *board {
 	d := &board{lo: make([]int32, len(b)), hi: make([]int32, len(b)), size: make([]int64, len(b))}
 	d.compress(b)
 	load := make([]int64, d.ticks+1)
-	isPinned := func(i int) bool { return pinned != nil && pinned[i] >= 0 }
+	var stack []int32
 	for i := range b {
 		if b[i].empty() {
 			continue
@@ -37,7 +37,9 @@ func newBoard(b []Buffer, pinned []mem.Offset) *board {
 		d.size[i] = int64(b[i].Size)
 		load[d.lo[i]] += d.size[i]
 		load[d.hi[i]] -= d.size[i]
-		if !isPinned(i) {
+		if persists != nil && persists[i] {
+			stack = append(stack, int32(i))
+		} else {
 			d.ids = append(d.ids, int32(i))
 		}
 	}
@@ -46,13 +48,19 @@ func newBoard(b []Buffer, pinned []mem.Offset) *board {
 		sum += change
 		d.bound = max(d.bound, sum)
 	}
-	if pinned != nil {
-		d.floor = make([]int64, d.ticks)
-		for i := range b {
-			for t := d.lo[i]; isPinned(i) && t < d.hi[i]; t++ {
-				d.floor[t] = max(d.floor[t], int64(pinned[i])+d.size[i])
-			}
+	slices.SortStableFunc(stack, func(x, y int32) int { return compare(b[x].Lower, b[y].Lower) })
+	d.floor = make([]int64, d.ticks)
+	var top int64
+	t := int32(0)
+	for _, i := range stack {
+		for ; t < d.lo[i]; t++ {
+			d.floor[t] = top
 		}
+		offsets[i] = mem.Offset(top)
+		top += d.size[i]
+	}
+	for ; t < d.ticks; t++ {
+		d.floor[t] = top
 	}
 	return d
 }
@@ -122,30 +130,44 @@ type piece struct {
 func (d *board) pieces(offsets []mem.Offset) []*piece {
 	type part struct {
 		ids  []int32
-		base int64
+		base int64 // -1: not known to lie on anything flat
 	}
 	var out []*piece
-	todo := []part{{d.ids, 0}}
+	todo := []part{{d.ids, -1}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, ids := range d.split(p.ids) {
+			lo, hi := d.span(ids)
 			base := p.base
-			rest := ids
-			if d.floor == nil {
-				rest, base = d.layThrough(ids, base, offsets)
+			if base < 0 && d.floor[lo] == d.floor[hi-1] {
+				base = d.floor[lo]
 			}
+			if base < 0 {
+				out = append(out, d.newPiece(ids, 0, d.floor[lo:hi]))
+				continue
+			}
+			rest, above := d.layThrough(ids, base, offsets)
 			switch {
 			case len(rest) == 0:
 			case len(rest) < len(ids):
-				todo = append(todo, part{rest, base})
+				todo = append(todo, part{rest, above})
 			default:
-				out = append(out, d.newPiece(ids, base))
+				out = append(out, d.newPiece(ids, base, nil))
 			}
 		}
 	}
 	slices.SortStableFunc(out, func(x, y *piece) int { return compare(y.base+y.bound, x.base+x.bound) })
 	return out
+}
+
+// span returns the ticks from the first start to the last end of ids.
+func (d *board) span(ids []int32) (lo, hi int32) {
+	lo = d.ticks
+	for _, id := range ids {
+		lo, hi = min(lo, d.lo[id]), max(hi, d.hi[id])
+	}
+	return lo, hi
 }
 
 // split groups ids into runs that no life connects.
@@ -169,10 +191,7 @@ func (d *board) split(ids []int32) [][]int32 {
 
 // layThrough stacks the boxes that live as long as all of ids together.
 func (d *board) layThrough(ids []int32, base int64, offsets []mem.Offset) ([]int32, int64) {
-	lo, hi := d.lo[ids[0]], int32(0)
-	for _, id := range ids {
-		hi = max(hi, d.hi[id])
-	}
+	lo, hi := d.span(ids)
 	var rest []int32
 	for _, id := range ids {
 		if d.lo[id] > lo || d.hi[id] < hi {
@@ -185,20 +204,14 @@ func (d *board) layThrough(ids []int32, base int64, offsets []mem.Offset) ([]int
 	return rest, base
 }
 
-func (d *board) newPiece(ids []int32, base int64) *piece {
-	from, to := d.lo[ids[0]], int32(0)
-	for _, id := range ids {
-		to = max(to, d.hi[id])
-	}
-	p := &piece{ids: ids, ticks: to - from, base: base, load: make([]int64, to-from+1)}
+func (d *board) newPiece(ids []int32, base int64, floor []int64) *piece {
+	from, to := d.span(ids)
+	p := &piece{ids: ids, ticks: to - from, base: base, floor: floor, load: make([]int64, to-from+1)}
 	for _, id := range ids {
 		lo, hi := d.lo[id]-from, d.hi[id]-from
 		p.lo, p.hi, p.size = append(p.lo, lo), append(p.hi, hi), append(p.size, d.size[id])
 		p.load[lo] += d.size[id]
 		p.load[hi] -= d.size[id]
-	}
-	if d.floor != nil {
-		p.floor = d.floor[from:to]
 	}
 	var sum int64
 	for t := range p.ticks {

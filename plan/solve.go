@@ -8,16 +8,14 @@ import (
 
 // Solve places the buffers of b. It is deterministic, and stops as soon as the
 // makespan is the lower bound.
-func Solve(b []Buffer, o Options) Solution { return solvePinned(b, nil, o) }
+func Solve(b []Buffer, o Options) Solution { return solve(b, nil, o) }
 
-// solvePinned is Solve where buffers with a non-negative entry in pinned stay
-// there. They must be stacked without holes between them at any tick.
-func solvePinned(b []Buffer, pinned []mem.Offset, o Options) Solution {
-	d := newBoard(b, pinned)
-	s := Solution{Offsets: make([]mem.Offset, len(b)), LowerBound: mem.Bytes(d.bound), Order: "trivial"}
-	for i := range pinned {
-		s.Offsets[i] = max(pinned[i], 0)
-	}
+// solve is Solve where the buffers named by persists live until the end of the
+// problem and are packed together at the base, in the order of their starts.
+func solve(b []Buffer, persists []bool, o Options) Solution {
+	s := Solution{Offsets: make([]mem.Offset, len(b)), Order: "stack"}
+	d := newBoard(b, persists, s.Offsets)
+	s.LowerBound = mem.Bytes(d.bound)
 	budget := o.Descents
 	if budget == 0 {
 		budget = defaultDescents(len(d.ids))
@@ -30,7 +28,7 @@ func solvePinned(b []Buffer, pinned []mem.Offset, o Options) Solution {
 			s.Offsets[id] = mem.Offset(p.base + se.offset[k])
 		}
 		s.Descents += se.used
-		if top := p.base + se.best; top > goal || s.Order == "trivial" {
+		if top := p.base + se.best; top > goal || s.Order == "stack" {
 			s.Order, s.Weights = se.order, se.w
 			goal = max(goal, top)
 		}
