@@ -42,7 +42,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return 0
@@ -52,7 +52,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errFailed):
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "stalloc: %v\nRun 'stalloc help' or 'stalloc <command> --help' for usage.\n", err)
+	fmt.Fprintf(stderr, "stalloc: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 	return exitUsage
 }
 

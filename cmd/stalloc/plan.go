@@ -59,7 +59,7 @@ A recording without step marks is planned as one step.`,
 
 func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.output != "" && len(paths) > 1 {
-		return fmt.Errorf("plan: a plan file holds one plan, but %d traces are given with -o %s", len(paths), f.output)
+		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))
 	}
 	s := newSession(cmd, f.json,
 		table.Row{"trace", "buffers", "lower bound", "makespan", "gap", "seconds"},

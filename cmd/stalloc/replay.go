@@ -58,7 +58,7 @@ same trace; the others know nothing to load and run cold.`,
 
 func atLeastOneTrace(cmd *cobra.Command, paths []string) error {
 	if len(paths) == 0 {
-		return fmt.Errorf("%s: no trace given", cmd.Name())
+		return fmt.Errorf("no trace given: name at least one file to %s", cmd.Name())
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func newSession(cmd *cobra.Command, asJSON bool, header table.Row, columns ...ta
 func right(names ...string) []table.ColumnConfig {
 	columns := make([]table.ColumnConfig, len(names))
 	for i, name := range names {
-		columns[i] = table.ColumnConfig{Name: name, Align: text.AlignRight}
+		columns[i] = table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight}
 	}
 	return columns
 }

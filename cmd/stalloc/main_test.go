@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"stalloc/plan"
+)
+
+// asCommand makes the test binary behave as stalloc itself, so that the tests
+// meet a real process: its exit status, its two outputs and its signals.
+const asCommand = "STALLOC_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		version = "v0.0.0-test"
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
+// run returns what a command line printed and its exit status.
+func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+var (
+	secondsJSON = regexp.MustCompile(`"seconds":[0-9.e-]+`)
+	secondsCell = regexp.MustCompile(`[0-9]+\.[0-9]{2} │\n`)
+)
+
+// TestScripts runs the command lines in testdata/cli; -rewrite renews what
+// they print. Times are blotted out.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, filepath.Join("testdata", "cli"), func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd != "run" {
+				d.Fatalf(t, "unknown directive %q", d.Cmd)
+			}
+			out, errs, status := run(t, strings.Fields(d.Input)...)
+			out = secondsJSON.ReplaceAllString(out, `"seconds":0`)
+			out = secondsCell.ReplaceAllString(out, "0.00 │\n")
+			var b strings.Builder
+			b.WriteString(out)
+			if errs != "" {
+				fmt.Fprintf(&b, "-- stderr\n%s", errs)
+			}
+			if status != 0 {
+				fmt.Fprintf(&b, "-- exit %d\n", status)
+			}
+			return b.String()
+		})
+	})
+}
+
+func TestPlanFileIsReadable(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--whole-run"}} {
+		file := filepath.Join(t.TempDir(), "tiny.plan")
+		args := append([]string{"plan", "--json", "-o", file, "testdata/traces/tiny.csv"}, flags...)
+		out, errs, status := run(t, args...)
+		if status != 0 {
+			t.Fatalf("%q: exit %d: %s", args, status, errs)
+		}
+		p, err := plan.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said planResult
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			t.Fatal(err)
+		}
+		if read := summary("tiny", p, 0); read.Buffers != said.Buffers || read.Makespan != said.Makespan {
+			t.Errorf("%q: the file holds %+v, printed was %+v", args, read, said)
+		}
+		hasPrologue := slices.ContainsFunc(p.Streams[0].Tapes, func(tape plan.Tape) bool { return tape.Kind == plan.Prologue && len(tape.Entries) > 0 })
+		if hasPrologue != (flags != nil) {
+			t.Errorf("%q: prologue in the plan: %v", args, hasPrologue)
+		}
+	}
+}
+
+func TestPlanFileThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "missing", "tiny.plan")
+	out, errs, status := run(t, "plan", "-o", file, "testdata/traces/tiny.csv")
+	if status != exitFailed || out != "" || !strings.Contains(errs, file) || !strings.Contains(errs, "-o") {
+		t.Errorf("exit %d, stdout %q, stderr %q", status, out, errs)
+	}
+}
+
+// TestInterrupt stops a long command after its first result. The command
+// cannot end by itself before: its output is not read until it was told.
+func TestInterrupt(t *testing.T) {
+	args := []string{"plan", "--json"}
+	for range 4000 {
+		args = append(args, "testdata/traces/tiny.csv")
+	}
+	cmd := command(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(pipe)
+	if !out.Scan() {
+		t.Fatal("no output")
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	lines := 1
+	for out.Scan() {
+		if !json.Valid(out.Bytes()) {
+			t.Errorf("line %d is cut: %q", lines, out.Text())
+		}
+		lines++
+	}
+	err = cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != exitInterrupted {
+		t.Errorf("exit %d (%v), want %d", status, err, exitInterrupted)
+	}
+	if errs.String() != "stalloc: interrupted\n" {
+		t.Errorf("stderr %q", errs.String())
+	}
+	if lines >= len(args)-2 {
+		t.Errorf("all %d results were printed", lines)
+	}
+}
+
+// TestInterruptedBefore: a command that was stopped before it began does nothing.
+func TestInterruptedBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	if status := execute(ctx, []string{"plan", "testdata/traces/tiny.csv"}, &out, &errs); status != exitInterrupted {
+		t.Errorf("exit %d, want %d", status, exitInterrupted)
+	}
+	if out.Len() > 0 || errs.String() != "stalloc: interrupted\n" {
+		t.Errorf("stdout %q, stderr %q", out.String(), errs.String())
+	}
+}
+
+// TestFullOutput: results that cannot be written are a failure.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, flag := range []string{"--json", "--json=false"} {
+		var errs bytes.Buffer
+		status := execute(context.Background(), []string{"plan", flag, "testdata/traces/tiny.csv"}, full, &errs)
+		if status != exitFailed || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%s: exit %d, stderr %q", flag, status, errs.String())
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"80GiB", "80GiB"}, {"1.5g", "1.50GiB"}, {"512 MiB", "512MiB"}, {"700", "700B"},
+	} {
+		var s size
+		if err := s.Set(c.text); err != nil || s.String() != c.want {
+			t.Errorf("%q became %q, error %v, want %q", c.text, s.String(), err, c.want)
+		}
+		again := s
+		if err := again.Set(s.String()); err != nil || again != s {
+			t.Errorf("%q does not read back: %v", s.String(), err)
+		}
+	}
+	for _, bad := range []string{"0", "-1", "much", ""} {
+		if err := new(size).Set(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
