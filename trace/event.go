@@ -60,7 +60,7 @@ type Event struct {
 type FormatError struct {
 	File   string // the input's name
 	Line   int    // from 1; 0 if the place is a byte offset
-	Offset int64  // byte offset, from 0, if Line is 0
+	Offset int64  // byte offset, from 0, if Line is 0; -1 if Want names the place
 	Want   string // what was expected there
 	Got    string // what was there
 	Remedy string // what the user can do about it, if that is known
@@ -69,10 +69,13 @@ type FormatError struct {
 
 func (e *FormatError) Error() string {
 	var b strings.Builder
-	if e.Line > 0 {
+	switch {
+	case e.Line > 0:
 		fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
-	} else {
+	case e.Offset >= 0:
 		fmt.Fprintf(&b, "%s: byte %d: ", e.File, e.Offset)
+	default:
+		fmt.Fprintf(&b, "%s: ", e.File)
 	}
 	fmt.Fprintf(&b, "want %s, got %s", e.Want, e.Got)
 	if e.Remedy != "" {

@@ -8,9 +8,10 @@ import (
 
 // Trace is a whole recording.
 type Trace struct {
-	Name   string  // the file's base name without .gz, .csv and .pickle
-	Header string  // the first line after "# ": "workload ..." or "megatron ..."
-	Events []Event // in the order the allocator saw them
+	Name    string  // the file's base name without .gz, .csv and .pickle
+	Header  string  // the first line after "# ": "workload ..." or "megatron ..."
+	Events  []Event // in the order the allocator saw them
+	Skipped Skipped // what a snapshot had lost; zero for our own format
 }
 
 // PeakLoad returns the largest sum of live block sizes, each rounded up to

@@ -1,0 +1,194 @@
+package trace
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	remedyCut = "the file was cut short: copy or record it again"
+	// anyDevice stands for the first device of a snapshot that has events.
+	anyDevice = -1
+)
+
+// An Option changes how a trace is read.
+type Option func(*options)
+
+type options struct {
+	device int
+	cells  int
+}
+
+// Device chooses the device, by its number, whose events are read from a
+// snapshot; the default is the first that has any. Our own format holds one
+// device only and ignores it.
+func Device(number int) Option { return func(o *options) { o.device = number } }
+
+// Reader reads a trace event by event.
+//
+// Memory: our own format takes the read buffer and one byte a block. A
+// snapshot is a tree whose parts may refer to each other, so it is decoded
+// when the Reader is made; only what a trace needs of it is kept (no stack
+// frames, no file names), at most some 150 bytes an event, and a snapshot
+// that would take more than about 4 GiB so is refused.
+type Reader struct {
+	source  interface{ next() (Event, error) }
+	name    string
+	header  string
+	skipped *Skipped // nil for our own format
+	close   func() error
+	err     error // the first error, which every later Next returns again
+}
+
+// NewReader reads from r; name is what errors call it. A *FormatError says
+// that r holds no trace at all.
+func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
+	o := options{device: anyDevice, cells: maxCells}
+	for _, set := range opts {
+		set(&o)
+	}
+	in := bufio.NewReaderSize(r, maxLine)
+	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+		unzip, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, inputError(name, 0, 0, err)
+		}
+		in = bufio.NewReaderSize(unzip, maxLine)
+	}
+	reader := &Reader{name: BaseName(name), close: func() error { return nil }}
+	magic, err := in.Peek(2)
+	if err != nil && err != io.EOF {
+		return nil, inputError(name, 0, 0, err)
+	}
+	switch {
+	case len(magic) == 0 || magic[0] == '#':
+		source := &text{in: in, file: name}
+		if reader.header, err = source.header(); err != nil {
+			return nil, err
+		}
+		reader.source = source
+	case magic[0] == opProto:
+		source, err := readSnapshot(in, name, o)
+		if err != nil {
+			return nil, err
+		}
+		reader.header = snapshotHeader(reader.name, source.device)
+		reader.source, reader.skipped = source, &source.skipped
+	default:
+		return nil, foreign(name, magic)
+	}
+	return reader, nil
+}
+
+// foreign explains a file that is neither format.
+func foreign(name string, magic []byte) error {
+	e := &FormatError{
+		File: name, Line: 1,
+		Want: wantHeader + " or a pickled snapshot",
+		Got:  fmt.Sprintf("a file beginning with %q", magic),
+	}
+	if string(magic) == "PK" {
+		e.Got = "a zip archive"
+		e.Remedy = "torch.save writes these: write snapshots with torch.cuda.memory._dump_snapshot"
+	}
+	return e
+}
+
+// Open reads the file at path, which Close closes.
+func Open(path string, opts ...Option) (*Reader, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err // names the call and the path
+	}
+	r, err := NewReader(file, path, opts...)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	r.close = file.Close
+	return r, nil
+}
+
+// Next returns the next event, and io.EOF after the last. Input that is not a
+// trace gives a *FormatError; after any error Next returns that error again.
+func (r *Reader) Next() (Event, error) {
+	if r.err != nil {
+		return Event{}, r.err
+	}
+	e, err := r.source.next()
+	r.err = err
+	return e, err
+}
+
+// Name returns the input's base name without .gz, .csv and .pickle.
+func (r *Reader) Name() string { return r.name }
+
+// Header returns the header line's text after "# ". A snapshot has none, and
+// gets one that says where it came from.
+func (r *Reader) Header() string { return r.header }
+
+// Skipped returns what a snapshot's ring had lost of the events read so far.
+func (r *Reader) Skipped() Skipped {
+	if r.skipped == nil {
+		return Skipped{}
+	}
+	return *r.skipped
+}
+
+// Close closes the file that Open opened.
+func (r *Reader) Close() error { return r.close() }
+
+// ReadFile reads the whole trace at path.
+func ReadFile(path string, opts ...Option) (*Trace, error) {
+	r, err := Open(path, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	t := &Trace{Name: r.Name(), Header: r.Header()}
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			t.Skipped = r.Skipped()
+			return t, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.Events = append(t.Events, e)
+	}
+}
+
+// BaseName returns the name of the trace in the file at path.
+func BaseName(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), ".gz")
+	for _, suffix := range []string{".csv", ".pickle", ".pkl"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok {
+			return base
+		}
+	}
+	return name
+}
+
+// inputError explains an error of the bytes underneath a format: a damaged or
+// cut gzip stream is bad input, anything else is a failing read.
+func inputError(file string, line int, offset int64, err error) error {
+	e := &FormatError{File: file, Line: line, Offset: offset, Want: "a whole gzip stream", Remedy: remedyCut, Err: err}
+	var corrupt flate.CorruptInputError
+	switch {
+	case err == io.ErrUnexpectedEOF || err == io.EOF:
+		e.Got, e.Err = "one that is cut short", io.ErrUnexpectedEOF
+	case err == gzip.ErrChecksum || err == gzip.ErrHeader || errors.As(err, &corrupt):
+		e.Got = "a damaged one (" + err.Error() + ")"
+	default:
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return e
+}
