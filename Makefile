@@ -3,8 +3,10 @@
 # versions pinned below and in requirements-dev.txt, into build/ and .venv/.
 
 GO          ?= go
-CC          ?= gcc
 PYTHON      ?= python3
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATICCHECK_VERSION := v0.8.2
 
@@ -34,8 +36,8 @@ FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
-PY_TESTS := $(wildcard python/tests)
-PY_CODE  := $(wildcard python examples tests)
+PY_TESTS := tests/python
+PY_CODE  := python examples tests
 
 .DEFAULT_GOAL := build
 
@@ -66,7 +68,7 @@ $(FAKE): $(FAKE_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libcuda.so.1 -pthread $(LDFLAGS) -o $@ $^
 
-$(BUILD)/c/%.o: %.c
+$(BUILD)/c/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(SHIM_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -101,7 +103,7 @@ test-c: build
 
 .PHONY: test-python
 test-python: build .venv/ready
-	@set -e; for d in $(PY_TESTS); do PYTHONPATH=python .venv/bin/python -m pytest -q $$d; done
+	PYTHONPATH=python .venv/bin/python -m pytest -q $(PY_TESTS)
 
 .PHONY: race
 race: build ## Go and C tests under the race detectors

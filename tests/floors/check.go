@@ -107,7 +107,7 @@ func (c *checker) pkg(ctx *build.Context, dir string) error {
 		return nil
 	}
 	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
-		if err := c.goroutines(path.Join(dir, name)); err != nil {
+		if err := c.syntax(path.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -158,21 +158,31 @@ func (c *checker) banned(file, imp string) {
 	}
 }
 
-// goroutines reports go statements, which no import gives away.
-func (c *checker) goroutines(file string) error {
+// syntax reports what no import gives away: go statements, and numbers from the
+// global source of randomness, which no seed can repeat.
+func (c *checker) syntax(file string) error {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, filepath.Join(c.root, filepath.FromSlash(file)), nil, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
+	random := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"math/rand/v2"` || i.Path.Value == `"math/rand"` })
 	ast.Inspect(f, func(n ast.Node) bool {
-		if g, ok := n.(*ast.GoStmt); ok {
-			c.report("%s:%d: pure package starts a goroutine", file, fset.Position(g.Go).Line)
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			c.report("%s:%d: pure package starts a goroutine", file, fset.Position(n.Go).Line)
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && random && x.Name == "rand" && !slices.Contains(seeded, n.Sel.Name) {
+				c.report("%s:%d: pure package uses rand.%s, which has no seed", file, fset.Position(n.Pos()).Line, n.Sel.Name)
+			}
 		}
 		return true
 	})
 	return nil
 }
+
+// seeded are the names of math/rand/v2 that do not touch its global source.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source"}
 
 func (c *checker) level(dir string) (int, bool) {
 	best, level := -1, 0

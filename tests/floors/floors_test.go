@@ -63,6 +63,8 @@ func TestCheck(t *testing.T) {
 		{"banned", map[string]string{"act/x.go": `import _ "example.com/heavy/v2"`}, `act/x.go imports example.com/heavy/v2, which is heavy`},
 		{"banned in a test", map[string]string{"act/x_test.go": `import _ "example.com/heavy"`}, `act/x_test.go imports`},
 		{"goroutine", map[string]string{"base/x.go": "func f() {\n\tgo f()\n}"}, `base/x.go:4: pure package starts a goroutine`},
+		{"unseeded", map[string]string{"base/x.go": "import \"math/rand/v2\"\n\nvar x = rand.IntN(3)"}, `base/x.go:5: pure package uses rand.IntN`},
+		{"seeded", map[string]string{"base/x.go": "import \"math/rand/v2\"\n\nvar x = rand.New(rand.NewPCG(1, 2)).IntN(3)"}, ""},
 		{"unknown folder", map[string]string{"misc/x.go": ""}, `misc stands on no floor`},
 		{"stale allowance", map[string]string{"left/file.go": ""}, `left/file.go is allowed "os" but does not import it`},
 		{"only under a tag", map[string]string{"base/x.go": "//go:build special\n" + `import _ "time"`}, `base/x.go: pure package base imports "time"`},
