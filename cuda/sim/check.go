@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"stalloc/internal/mem"
+)
+
+// Check recounts the whole state and reports every equation of the package
+// comment that does not hold.
+func (d *Device) Check() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(d.checkHandles(), d.checkPlain(), d.checkPending())
+}
+
+func (d *Device) checkHandles() error {
+	var errs []error
+	maps := make([]int32, len(d.handles.list))
+	for _, r := range d.reserved.spans {
+		mapped := 0
+		for i, p := range r.data.pages {
+			if p.handle == 0 {
+				if p != (page{}) {
+					errs = append(errs, fmt.Errorf("page %d at %#x is unmapped but not empty: %+v", i, uint64(r.addr), p))
+				}
+				continue
+			}
+			mapped++
+			maps[p.handle-1]++
+		}
+		if mapped != r.data.mapped {
+			errs = append(errs, fmt.Errorf("reservation %#x counts %d mapped pages, has %d", uint64(r.addr), r.data.mapped, mapped))
+		}
+	}
+	held, resident := 0, 0
+	for i, h := range d.handles.list {
+		if h.maps != maps[i] {
+			errs = append(errs, fmt.Errorf("handle %d counts %d mappings, has %d", i+1, h.maps, maps[i]))
+		}
+		if h.held {
+			held++
+		}
+		if h.held || maps[i] > 0 {
+			resident++
+		}
+	}
+	if held != d.handles.held || resident != d.handles.resident || held > resident {
+		errs = append(errs, fmt.Errorf("counted %d handles held and %d resident, have %d and %d",
+			d.handles.held, d.handles.resident, held, resident))
+	}
+	if d.used() > d.cfg.Capacity || d.used() > d.peak {
+		errs = append(errs, fmt.Errorf("%v in use of %v, peak %v", d.used(), d.cfg.Capacity, d.peak))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Device) checkPlain() error {
+	var small, large mem.Bytes
+	for _, b := range d.plain.spans {
+		if b.size > smallPlain {
+			large += b.size
+		} else {
+			small += b.size
+		}
+	}
+	if small != d.small || large != d.large {
+		return fmt.Errorf("plain memory counted as %v + %v, is %v + %v", d.small, d.large, small, large)
+	}
+	return nil
+}
+
+func (d *Device) checkPending() error {
+	want := map[mem.Addr]int{} // page or plain block -> uses
+	for _, s := range d.streams {
+		for _, u := range s.uses {
+			if b := d.plain.find(u.addr); b != nil {
+				want[b.addr]++
+				continue
+			}
+			first := mem.Bytes(u.addr) &^ (mem.HandleSize - 1)
+			for at := first; at < mem.Bytes(u.addr)+u.size; at += mem.HandleSize {
+				want[mem.Addr(at)]++
+			}
+		}
+	}
+	var errs []error
+	compare := func(addr mem.Addr, have int) {
+		if want[addr] != have {
+			errs = append(errs, fmt.Errorf("%#x counts %d pending uses, has %d", uint64(addr), have, want[addr]))
+		}
+	}
+	for _, b := range d.plain.spans {
+		compare(b.addr, b.data.pending)
+	}
+	for _, r := range d.reserved.spans {
+		for i, p := range r.data.pages {
+			compare(r.addr+mem.Addr(i)*mem.Addr(mem.HandleSize), int(p.pending))
+		}
+	}
+	return errors.Join(errs...)
+}

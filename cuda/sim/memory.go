@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"time"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// page is mem.HandleSize of a reservation.
+type page struct {
+	handle  uint32 // index + 1 of the handle behind it, 0: none
+	pending int32  // uses by work that has not passed
+	access  bool
+}
+
+// reservation holds its pages up to the highest one ever mapped: a reservation
+// of a terabyte costs nothing until it is used.
+type reservation struct {
+	pages  []page
+	mapped int
+}
+
+// Reserve takes address space. Sizes that are no multiple of mem.HandleSize
+// are refused with error 1, more than 64 TiB with error 2, as by the driver.
+func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
+	const call = "cuMemAddressReserve"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.begin(&d.stats.Reserve, call, costReserve); err != nil {
+		return 0, err
+	}
+	if size <= 0 || size%mem.HandleSize != 0 {
+		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size, mem.HandleSize)
+	}
+	if size > maxReserve {
+		return 0, refuse(call, driver.CodeOutOfMemory, "no %v of addresses", size)
+	}
+	r := d.reserved.take(size, mem.HandleSize)
+	if r == nil {
+		return 0, refuse(call, driver.CodeOutOfMemory, "no %v of addresses left", size)
+	}
+	return r.addr, nil
+}
+
+// Unreserve gives a whole reservation back; nothing may be mapped in it.
+func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
+	const call = "cuMemAddressFree"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.begin(&d.stats.Unreserve, call, costUnreserve); err != nil {
+		return err
+	}
+	r := d.reserved.find(addr)
+	if r == nil || r.addr != addr || r.size != size {
+		return refuse(call, codeInvalidValue, "no reservation of %v at %#x", size, uint64(addr))
+	}
+	if r.data.mapped > 0 {
+		return refuse(call, codeInvalidValue, "%d handles are mapped in the reservation at %#x", r.data.mapped, uint64(addr))
+	}
+	d.reserved.drop(r)
+	return nil
+}
+
+// Create takes one physical handle.
+func (d *Device) Create() (driver.Handle, error) {
+	const call = "cuMemCreate"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.begin(&d.stats.Create, call, costCreate); err != nil {
+		return 0, err
+	}
+	if d.used()+mem.HandleSize > d.cfg.Capacity {
+		return 0, refuse(call, driver.CodeOutOfMemory, "%v of %v in use", d.used(), d.cfg.Capacity)
+	}
+	h := d.handles.create()
+	d.peak = max(d.peak, d.used())
+	return h, nil
+}
+
+// Release gives a handle up; its memory is free once nothing maps it.
+func (d *Device) Release(h driver.Handle) error {
+	const call = "cuMemRelease"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.begin(&d.stats.Release, call, costRelease); err != nil {
+		return err
+	}
+	i := d.handles.find(h)
+	if i == 0 {
+		return refuse(call, codeInvalidValue, "no handle %#x", uint64(h))
+	}
+	d.handles.release(i)
+	return nil
+}
+
+// Map puts a handle behind the page at addr.
+func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
+	const call = "cuMemMap"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.begin(&d.stats.Map, call, costMap); err != nil {
+		return err
+	}
+	r, lo, hi := d.pageRange(addr, mem.HandleSize)
+	if r == nil {
+		return refuse(call, codeInvalidValue, "%#x is not a page of a reservation", uint64(addr))
+	}
+	i := d.handles.find(h)
+	if i == 0 {
+		return refuse(call, codeInvalidValue, "no handle %#x", uint64(h))
+	}
+	for len(r.pages) < hi {
+		r.pages = append(r.pages, page{})
+	}
+	p := &r.pages[lo]
+	if p.handle != 0 {
+		return refuse(call, codeInvalidValue, "a handle is already mapped at %#x", uint64(addr))
+	}
+	*p = page{handle: i}
+	r.mapped++
+	d.handles.list[i-1].maps++
+	return nil
+}
+
+// Access makes a fully mapped range usable.
+func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
+	const call = "cuMemSetAccess"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, lo, hi := d.pageRange(addr, size)
+	if err := d.begin(&d.stats.Access, call, accessCost(max(1, hi-lo))); err != nil {
+		return err
+	}
+	if r == nil || !r.allMapped(lo, hi) {
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped", uint64(addr), size)
+	}
+	for i := lo; i < hi; i++ {
+		r.pages[i].access = true
+	}
+	return nil
+}
+
+// Unmap parts a fully mapped range from its handles. Memory that pending work
+// uses is refused with error 700 and recorded as a violation: the real driver
+// would unmap it, and the work would fail.
+func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
+	const call = "cuMemUnmap"
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, lo, hi := d.pageRange(addr, size)
+	if err := d.begin(&d.stats.Unmap, call, costUnmap*time.Duration(max(1, hi-lo))); err != nil {
+		return err
+	}
+	if r == nil || !r.allMapped(lo, hi) {
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped", uint64(addr), size)
+	}
+	for i := lo; i < hi; i++ {
+		if r.pages[i].pending > 0 {
+			return d.violate(refuse(call, codeIllegalAddress, "pending work uses %#x", uint64(addr)+uint64(i-lo)*uint64(mem.HandleSize)))
+		}
+	}
+	for i := lo; i < hi; i++ {
+		d.handles.unmap(r.pages[i].handle)
+		r.pages[i] = page{}
+	}
+	r.mapped -= hi - lo
+	return nil
+}
+
+// pageRange finds the pages [lo, hi) of the one reservation that the range
+// lies in. It returns nil when the range is empty, not made of whole pages, or
+// not inside one reservation.
+func (d *Device) pageRange(addr mem.Addr, size mem.Bytes) (r *reservation, lo, hi int) {
+	if size <= 0 || size%mem.HandleSize != 0 || mem.Bytes(addr)%mem.HandleSize != 0 {
+		return nil, 0, 0
+	}
+	s := d.reserved.find(addr)
+	if s == nil || size > s.size-mem.Bytes(addr-s.addr) {
+		return nil, 0, 0
+	}
+	lo = int(mem.Bytes(addr-s.addr) / mem.HandleSize)
+	return &s.data, lo, lo + int(size/mem.HandleSize)
+}
+
+func (r *reservation) allMapped(lo, hi int) bool {
+	if hi > len(r.pages) {
+		return false
+	}
+	for _, p := range r.pages[lo:hi] {
+		if p.handle == 0 {
+			return false
+		}
+	}
+	return true
+}
