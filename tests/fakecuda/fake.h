@@ -1,0 +1,114 @@
+/* What the parts of the simulated driver share: see fakecuda.h. */
+#ifndef STALLOC_FAKE_H
+#define STALLOC_FAKE_H
+
+#include <stdint.h>
+
+#include "../../cuda/driver.h"
+#include "fakecuda.h"
+
+#define PAGE ((size_t)2 << 20) /* granularity and size of a handle */
+#define MAX_DEVICES 8
+
+/* The exported functions, declared from the list of those the product calls:
+ * a signature that differs does not compile. */
+#define DECLARE(field, symbol, parameters) stalloc_cu_result symbol parameters;
+STALLOC_DRIVER_CALLS(DECLARE)
+#undef DECLARE
+
+enum call {
+#define NUMBER(field, symbol, parameters) CALL_##field,
+	STALLOC_DRIVER_CALLS(NUMBER)
+#undef NUMBER
+	CALLS
+};
+
+/* What a call needs before its arguments are looked at. */
+enum need {
+	NEED_NOTHING,
+	NEED_INIT,    /* cuInit */
+	NEED_CONTEXT, /* a current context, too */
+	NEED_SAFE     /* and no capture that this call would break, too */
+};
+
+struct settings {
+	long capacity, devices, event_delay, poison, any_stream;
+};
+extern struct settings settings;
+
+/*
+ * Every exported function runs between these two, under one lock. enter counts
+ * the call, applies failure rules and needs, and returns an error or 0; leave
+ * must follow either way and returns the code given.
+ */
+int enter(enum call call, enum need need);
+int leave(int code);
+#define BEGIN(name, need)                                                      \
+	do {                                                                   \
+		int refused_ = enter(CALL_##name, need);                       \
+		if (refused_ != 0)                                             \
+			return leave(refused_);                                \
+	} while (0)
+
+/* control.c */
+void fatal(const char *what, const char *value);
+void *checked(void *memory); /* ends the process on NULL */
+
+/* context.c */
+int initialised(void);
+int device_exists(int device);
+int current_device(void); /* -1: no current context */
+void context_reset(void);
+long context_live(void);
+
+/* stream.c */
+int capture_blocks(void); /* and invalidates the captures it would break */
+int stream_capture(void *stream, int begin);
+void stream_reset(void);
+long event_live(void);
+long stream_live(void);
+
+/* ranges.c: disjoint address ranges, sorted */
+struct range {
+	uintptr_t addr;
+	size_t size;
+	int device;         /* of a plain block */
+	struct page *pages; /* of a reservation */
+	size_t mapped;      /* of a reservation */
+};
+struct ranges {
+	struct range *list;
+	size_t count, room;
+};
+struct range *ranges_find(struct ranges *r, uintptr_t addr);
+void ranges_add(struct ranges *r, struct range added);
+void ranges_drop(struct ranges *r, struct range *dropped);
+
+/* handles.c: handles by their index + 1 */
+uint32_t handle_find(stalloc_cu_handle value); /* 0: not held */
+void handle_map(uint32_t i, void *at);
+void handle_unmapped(uint32_t i);
+void handle_reset(void);
+long handle_live(void);
+
+/* memory.c */
+void memory_reset(void);
+long mapping_live(void);
+long reservation_live(void);
+/* Bytes that can be read and written by the device from addr on, in mapped
+ * pages, at most size. */
+size_t accessible(uintptr_t addr, size_t size, int device);
+
+/* plain.c */
+void plain_reset(void);
+long plain_live(void);
+
+/* usage.c: memory in use by device */
+int usage_take_handle(int device);
+void usage_give_handle(int device);
+int usage_take_plain(int device, size_t size);
+void usage_give_plain(int device, size_t size);
+size_t usage(int device);
+void usage_reset(void);
+
+#endif

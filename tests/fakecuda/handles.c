@@ -1,0 +1,160 @@
+/* Physical handles: each is 2 MiB of one memfd, reused after release. */
+#define _GNU_SOURCE
+#include "fake.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define POISON 0xCB
+
+/* A handle's value is its index + 1 below the number of times the index was
+ * reused, so that a released value never names a newer handle. The index is
+ * also the handle's place in the memfd. */
+static struct handle {
+	uint32_t reuse;
+	uint32_t maps;
+	int device;
+	int held;
+} *handles;
+static uint32_t handle_count, handle_room;
+static uint32_t *idle;
+static uint32_t idle_count;
+static int memfd = -1;
+
+/* Index + 1 of a handle that is held, or 0. */
+uint32_t handle_find(stalloc_cu_handle value)
+{
+	uint32_t i = (uint32_t)value;
+	if (i == 0 || i > handle_count || !handles[i - 1].held ||
+	    handles[i - 1].reuse != (uint32_t)(value >> 32))
+		return 0;
+	return i;
+}
+
+/* Frees the memory of a handle that is neither held nor mapped. */
+static void retire(uint32_t i)
+{
+	struct handle *h = &handles[i - 1];
+	if (h->held || h->maps > 0)
+		return;
+	usage_give_handle(h->device);
+	h->reuse++;
+	idle[idle_count++] = i;
+	if (fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)(i - 1) * (off_t)PAGE, (off_t)PAGE) != 0)
+		fatal("memfd", "cannot give memory back");
+}
+
+static uint32_t new_index(void)
+{
+	if (idle_count > 0)
+		return idle[--idle_count];
+	if (handle_count == handle_room) {
+		handle_room = handle_room == 0 ? 256 : 2 * handle_room;
+		handles = checked(
+			realloc(handles, handle_room * sizeof handles[0]));
+		idle = checked(realloc(idle, handle_room * sizeof idle[0]));
+	}
+	if (memfd < 0)
+		memfd = memfd_create("fakecuda", MFD_CLOEXEC);
+	if (memfd < 0 ||
+	    ftruncate(memfd, (off_t)(handle_count + 1) * (off_t)PAGE) != 0)
+		fatal("memfd", "cannot grow");
+	memset(&handles[handle_count], 0, sizeof handles[0]);
+	return ++handle_count;
+}
+
+static void poison(uint32_t i)
+{
+	static unsigned char filler[PAGE];
+	if (!settings.poison)
+		return;
+	if (filler[0] != POISON)
+		memset(filler, POISON, sizeof filler);
+	if (pwrite(memfd, filler, PAGE, (off_t)(i - 1) * (off_t)PAGE) !=
+	    (ssize_t)PAGE)
+		fatal("memfd", "cannot fill new memory");
+}
+
+void handle_map(uint32_t i, void *at)
+{
+	if (mmap(at, PAGE, PROT_NONE, MAP_SHARED | MAP_FIXED, memfd,
+		 (off_t)(i - 1) * (off_t)PAGE) == MAP_FAILED)
+		fatal("mmap", "cannot map a handle; too many mappings?");
+	handles[i - 1].maps++;
+}
+
+void handle_unmapped(uint32_t i)
+{
+	handles[i - 1].maps--;
+	retire(i);
+}
+
+static int valid_prop(const struct stalloc_cu_prop *prop)
+{
+	return prop != NULL && prop->type == STALLOC_CU_ALLOCATION_PINNED &&
+	       prop->location.type == STALLOC_CU_LOCATION_DEVICE;
+}
+
+int cuMemGetAllocationGranularity(size_t *size,
+				  const struct stalloc_cu_prop *prop,
+				  int option)
+{
+	BEGIN(cuMemGetAllocationGranularity, NEED_INIT);
+	if (size == NULL || !valid_prop(prop) || option < 0 || option > 1)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (!device_exists(prop->location.id))
+		return leave(STALLOC_CU_INVALID_DEVICE);
+	*size = PAGE;
+	return leave(0);
+}
+
+int cuMemCreate(stalloc_cu_handle *handle, size_t size,
+		const struct stalloc_cu_prop *prop, unsigned long long flags)
+{
+	BEGIN(cuMemCreate, NEED_INIT);
+	if (handle == NULL || !valid_prop(prop) || flags != 0 || size == 0 ||
+	    size % PAGE != 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (!device_exists(prop->location.id))
+		return leave(STALLOC_CU_INVALID_DEVICE);
+	if (size != PAGE) /* the product has no handles of other sizes */
+		return leave(STALLOC_CU_NOT_SUPPORTED);
+	if (!usage_take_handle(prop->location.id))
+		return leave(STALLOC_CU_OUT_OF_MEMORY);
+	uint32_t i = new_index();
+	handles[i - 1].held = 1;
+	handles[i - 1].device = prop->location.id;
+	poison(i);
+	*handle = (stalloc_cu_handle)handles[i - 1].reuse << 32 | i;
+	return leave(0);
+}
+
+int cuMemRelease(stalloc_cu_handle handle)
+{
+	BEGIN(cuMemRelease, NEED_INIT);
+	uint32_t i = handle_find(handle);
+	if (i == 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	handles[i - 1].held = 0;
+	retire(i);
+	return leave(0);
+}
+
+void handle_reset(void)
+{
+	if (memfd >= 0 && ftruncate(memfd, 0) != 0)
+		fatal("memfd", "cannot be emptied");
+	handle_count = idle_count = 0;
+}
+
+long handle_live(void)
+{
+	long held = 0;
+	for (uint32_t i = 0; i < handle_count; i++)
+		held += handles[i].held;
+	return held;
+}

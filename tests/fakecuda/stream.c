@@ -1,0 +1,249 @@
+/* Streams, events and stream capture. A stream is two positions: the last one
+ * given to an event and the one its work has passed. */
+#include "fake.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_READY STALLOC_CU_NOT_READY
+#define CAPTURED_EVENT 907
+enum { NOT_CAPTURING, CAPTURING, INVALIDATED };
+
+static struct stream {
+	void *key;
+	int created, alive, capture;
+	long last, passed;
+} *streams;
+static size_t stream_count;
+
+static struct event {
+	int alive, captured, noes;
+	long stream; /* index, -1: never recorded */
+	long at;
+	unsigned reuse;
+} *events;
+static size_t event_count;
+
+/* Handles are numbers in pointers' clothes; they start above the driver's own
+ * special streams 0, 1 and 2. */
+#define FIRST 4096
+static uintptr_t next_stream = FIRST;
+
+static _Thread_local int thread_mode = STALLOC_CU_CAPTURE_MODE_GLOBAL;
+
+static struct stream *add_stream(void *key, int created)
+{
+	streams = checked(
+		realloc(streams, (stream_count + 1) * sizeof streams[0]));
+	streams[stream_count] =
+		(struct stream){.key = key, .created = created, .alive = 1};
+	return &streams[stream_count++];
+}
+
+static struct stream *find_stream(void *key)
+{
+	for (size_t i = 0; i < stream_count; i++)
+		if (streams[i].key == key)
+			return streams[i].alive ? &streams[i] : NULL;
+	if ((uintptr_t)key <= 2 || settings.any_stream)
+		return add_stream(key, 0);
+	return NULL;
+}
+
+/* An event's handle is its index and how often the index was reused. */
+static struct event *find_event(void *handle)
+{
+	uintptr_t value = (uintptr_t)handle, i = (value & 0xffffffff) - FIRST;
+	if (i >= event_count || !events[i].alive ||
+	    events[i].reuse != (unsigned)(value >> 32))
+		return NULL;
+	return &events[i];
+}
+
+static void invalidate(void)
+{
+	for (size_t i = 0; i < stream_count; i++)
+		if (streams[i].capture == CAPTURING)
+			streams[i].capture = INVALIDATED;
+}
+
+int capture_blocks(void)
+{
+	if (thread_mode == STALLOC_CU_CAPTURE_MODE_RELAXED)
+		return 0;
+	int capturing = 0;
+	for (size_t i = 0; i < stream_count; i++)
+		capturing |= streams[i].capture == CAPTURING;
+	if (capturing)
+		invalidate();
+	return capturing;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	BEGIN(cuThreadExchangeStreamCaptureMode, NEED_INIT);
+	if (mode == NULL || *mode < 0 || *mode > 2)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	int old = thread_mode;
+	thread_mode = *mode;
+	*mode = old;
+	return leave(0);
+}
+
+int cuStreamCreate(void **stream, unsigned int flags)
+{
+	BEGIN(cuStreamCreate, NEED_CONTEXT);
+	if (stream == NULL || flags > 1)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	*stream = add_stream((void *)next_stream++, 1)->key;
+	return leave(0);
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+	BEGIN(cuStreamDestroy, NEED_CONTEXT);
+	struct stream *s = find_stream(stream);
+	if (s == NULL || !s->created)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	s->alive = 0;
+	s->passed = LONG_MAX; /* its work still ends */
+	return leave(0);
+}
+
+int cuStreamSynchronize(void *stream)
+{
+	BEGIN(cuStreamSynchronize, NEED_SAFE);
+	struct stream *s = find_stream(stream);
+	if (s == NULL)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	if (s->capture != NOT_CAPTURING) {
+		invalidate();
+		return leave(STALLOC_CU_CAPTURE_UNSUPPORTED);
+	}
+	s->passed = s->last;
+	return leave(0);
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+	BEGIN(cuStreamIsCapturing, NEED_CONTEXT);
+	struct stream *s = find_stream(stream);
+	if (status == NULL)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (s == NULL)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	*status = s->capture;
+	return leave(0);
+}
+
+int cuEventCreate(void **event, unsigned int flags)
+{
+	BEGIN(cuEventCreate, NEED_CONTEXT);
+	if (event == NULL || flags > 7)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	size_t i = 0;
+	while (i < event_count && events[i].alive)
+		i++;
+	if (i == event_count) {
+		events = checked(realloc(events, (i + 1) * sizeof events[0]));
+		memset(&events[i], 0, sizeof events[i]);
+		event_count++;
+	}
+	unsigned reuse = events[i].reuse;
+	events[i] = (struct event){.alive = 1, .stream = -1, .reuse = reuse};
+	*event = (void *)((uintptr_t)reuse << 32 | (i + FIRST));
+	return leave(0);
+}
+
+int cuEventDestroy_v2(void *event)
+{
+	BEGIN(cuEventDestroy, NEED_CONTEXT);
+	struct event *e = find_event(event);
+	if (e == NULL)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	e->alive = 0;
+	e->reuse++;
+	return leave(0);
+}
+
+int cuEventRecord(void *event, void *stream)
+{
+	BEGIN(cuEventRecord, NEED_CONTEXT);
+	struct event *e = find_event(event);
+	struct stream *s = find_stream(stream);
+	if (e == NULL || s == NULL)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	e->captured = s->capture != NOT_CAPTURING;
+	e->stream = s - streams;
+	e->at = ++s->last;
+	e->noes = (int)settings.event_delay;
+	return leave(0);
+}
+
+/* Has the work before the event passed? 600 if not. */
+static int passed(struct event *e, int wait)
+{
+	if (e->captured) {
+		invalidate();
+		return CAPTURED_EVENT;
+	}
+	if (e->stream < 0 || streams[e->stream].passed >= e->at)
+		return 0;
+	if (!wait && e->noes-- > 0)
+		return NOT_READY;
+	streams[e->stream].passed = e->at;
+	return 0;
+}
+
+int cuEventQuery(void *event)
+{
+	BEGIN(cuEventQuery, NEED_SAFE);
+	struct event *e = find_event(event);
+	return leave(e == NULL ? STALLOC_CU_INVALID_HANDLE : passed(e, 0));
+}
+
+int cuEventSynchronize(void *event)
+{
+	BEGIN(cuEventSynchronize, NEED_SAFE);
+	struct event *e = find_event(event);
+	return leave(e == NULL ? STALLOC_CU_INVALID_HANDLE : passed(e, 1));
+}
+
+/* Under the lock. Returns the state that was, or -1. */
+int stream_capture(void *stream, int begin)
+{
+	struct stream *s = find_stream(stream);
+	if (s == NULL || (begin && s->capture != NOT_CAPTURING))
+		return -1;
+	int was = s->capture;
+	s->capture = begin ? CAPTURING : NOT_CAPTURING;
+	return was;
+}
+
+void stream_reset(void)
+{
+	free(streams);
+	free(events);
+	streams = NULL;
+	events = NULL;
+	stream_count = event_count = 0;
+	next_stream = FIRST;
+	thread_mode = STALLOC_CU_CAPTURE_MODE_GLOBAL;
+}
+
+long event_live(void)
+{
+	long live = 0;
+	for (size_t i = 0; i < event_count; i++)
+		live += events[i].alive;
+	return live;
+}
+
+long stream_live(void)
+{
+	long live = 0;
+	for (size_t i = 0; i < stream_count; i++)
+		live += streams[i].alive && streams[i].created;
+	return live;
+}
