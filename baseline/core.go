@@ -1,0 +1,210 @@
+package baseline
+
+import (
+	"fmt"
+
+	"stalloc/internal/invariants"
+	"stalloc/internal/mem"
+)
+
+// backend is what the simulated allocators do differently. core implements all
+// of it the way PyTorch's native allocator does.
+type backend interface {
+	// search takes a block for the request out of the cache, or returns none.
+	search(rq request) int32
+	// grow takes memory from the driver and returns a block of at least rq.n
+	// bytes that is in no free set, or none if the device is full.
+	grow(rq request) int32
+	// rescue tries to serve a request that grow could not: at stage 1 before
+	// the flush, at stage 2 after it.
+	rescue(rq request, stage int) int32
+	// handOut cuts the block found to the request, marks it live and returns it.
+	handOut(i int32, rq request) int32
+	// reclaim returns a block to the cache once nothing uses it any more.
+	reclaim(i int32)
+	// release returns an unsplit free block to the driver.
+	release(i int32)
+	// flush returns all memory that is wholly free to the driver.
+	flush()
+	// divided is told that hi was cut and lo is its former front.
+	divided(lo, hi int32)
+	// merging is told that two neighbours are about to become one.
+	merging(lo, hi int32)
+	// check recounts what only this allocator has.
+	check() error
+}
+
+// core is the machine the three simulators share: the blocks, the free sets,
+// the order of attempts, the events and the accounts.
+type core struct {
+	opt  Options
+	back backend
+	name string
+
+	blocks []block
+	spare  []int32 // records that are gone
+	pools  [pools]poolState
+
+	streams  map[mem.StreamID]int32
+	lastID   mem.StreamID // the stream interned last: nearly always the next one
+	lastIdx  int32
+	streamed []mem.StreamID
+
+	pending events
+	rt, vm  mem.Offset // the next address of each space
+	// expandable: segments are never whole, so there are no inactive_split
+	// statistics and nothing for the collector or releaseAvailable.
+	expandable bool
+	stats      Stats
+	calls      Calls
+	scratch    []int32
+	mallocs    int64
+}
+
+type poolState struct {
+	free     []set // by interned stream
+	searches int64 // best-fit searches so far, the clock of the garbage collector
+}
+
+func (c *core) init(name string, o Options, b backend) {
+	*c = core{opt: o.withDefaults(), back: b, name: name, streams: map[mem.StreamID]int32{}, lastIdx: none}
+}
+
+func (c *core) intern(s mem.StreamID) int32 {
+	if s == c.lastID && c.lastIdx != none {
+		return c.lastIdx
+	}
+	i, ok := c.streams[s]
+	if !ok {
+		i = int32(len(c.streamed))
+		c.streams[s] = i
+		c.streamed = append(c.streamed, s)
+		for p := range c.pools {
+			c.pools[p].free = append(c.pools[p].free, set{})
+		}
+		c.pending.queues = append(c.pending.queues, queue{})
+	}
+	c.lastID, c.lastIdx = s, i
+	return i
+}
+
+// request rounds what the caller asked for.
+func (c *core) request(size mem.Bytes, stream mem.StreamID) request {
+	n := c.opt.roundSize(size)
+	return request{asked: size, n: n, segment: segmentSize(n), pool: poolOf(n), stream: c.intern(stream)}
+}
+
+func (c *core) Malloc(size mem.Bytes, stream mem.StreamID) (Block, error) {
+	if size < 0 || size > maxRequest {
+		return None, fmt.Errorf("baseline: request of %d bytes: expected 0 to %d", int64(size), int64(maxRequest))
+	}
+	if size == 0 {
+		return None, nil
+	}
+	return c.serve(c.request(size, stream))
+}
+
+func (c *core) serve(rq request) (Block, error) {
+	c.processEvents()
+	i := c.obtain(rq)
+	if i == none {
+		c.stats.OOMs++
+		return None, &OutOfMemory{
+			Asked: rq.asked, Rounded: rq.n, Stream: c.streamed[rq.stream],
+			Allocated: c.stats.Allocated, Reserved: c.stats.Reserved,
+			Physical: c.stats.Physical, Capacity: c.opt.Capacity, Fraction: c.opt.Limit,
+		}
+	}
+	i = c.back.handOut(i, rq)
+	b := &c.blocks[i]
+	b.state = live
+	b.asked = rq.asked
+	c.stats.Allocated += b.charge
+	c.stats.Requested += rq.asked
+	raise(&c.stats.PeakAllocated, c.stats.Allocated)
+	raise(&c.stats.PeakActive, c.stats.Active)
+	raise(&c.stats.PeakRequested, c.stats.Requested)
+	c.selfCheck()
+	return c.handle(i), nil
+}
+
+// obtain tries PyTorch's ways of finding memory in PyTorch's order.
+func (c *core) obtain(rq request) int32 {
+	if i := c.back.search(rq); i != none {
+		return i
+	}
+	c.collectGarbage()
+	if i := c.back.grow(rq); i != none {
+		return i
+	}
+	if c.releaseAvailable(rq) {
+		if i := c.back.grow(rq); i != none {
+			return i
+		}
+	}
+	if i := c.back.rescue(rq, 1); i != none {
+		return i
+	}
+	c.drainEvents()
+	c.back.flush()
+	c.stats.Retries++
+	if i := c.back.grow(rq); i != none {
+		return i
+	}
+	return c.back.rescue(rq, 2)
+}
+
+func (c *core) Free(h Block) error {
+	i, err := c.find(h, "free")
+	if err != nil {
+		return err
+	}
+	b := &c.blocks[i]
+	if b.state != live {
+		return fmt.Errorf("baseline: second free of the block at %v: %w", Place{b.space, b.addr}, ErrUnknownBlock)
+	}
+	c.stats.Allocated -= b.charge
+	if b.used || b.deferred {
+		c.startWaiting(i)
+	} else {
+		c.back.reclaim(i)
+	}
+	return nil
+}
+
+func (c *core) EmptyCache() {
+	c.drainEvents()
+	c.back.flush()
+}
+
+func (c *core) Addr(h Block) (Place, error) {
+	i, err := c.find(h, "address")
+	if err != nil {
+		return Place{}, err
+	}
+	return Place{c.blocks[i].space, c.blocks[i].addr}, nil
+}
+
+func (c *core) Size(h Block) (mem.Bytes, error) {
+	i, err := c.find(h, "size")
+	if err != nil {
+		return 0, err
+	}
+	return c.blocks[i].size, nil
+}
+
+func (c *core) Stats() Stats { return c.stats }
+func (c *core) Calls() Calls { return c.calls }
+func (c *core) Name() string { return c.name }
+
+// selfCheck recounts everything now and then where expensive checks are on.
+func (c *core) selfCheck() {
+	if !invariants.Enabled {
+		return
+	}
+	if c.mallocs++; c.mallocs%512 == 0 {
+		if err := c.Check(); err != nil {
+			panic(err)
+		}
+	}
+}
