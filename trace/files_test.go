@@ -111,3 +111,10 @@ func firstDifference(a, b []Event) int {
 	}
 	return min(len(a), len(b))
 }
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

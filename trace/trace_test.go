@@ -1,0 +1,247 @@
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+func TestKindString(t *testing.T) {
+	for kind, want := range map[Kind]string{
+		0: "Kind(0)", Alloc: "alloc", FreeRequested: "free requested", FreeCompleted: "free completed",
+		Mark: "mark", RecordStream: "record stream", EmptyCache: "empty cache", EmptyCache + 1: "Kind(7)",
+	} {
+		if got := kind.String(); got != want {
+			t.Errorf("%d is %q, want %q", kind, got, want)
+		}
+	}
+}
+
+func TestBaseName(t *testing.T) {
+	for path, want := range map[string]string{
+		"a/b/megatron_vpp.r0.csv.gz": "megatron_vpp.r0", "x.csv": "x", "x.pickle": "x", "x.pickle.gz": "x",
+		"x.pkl": "x", "x.json": "x.json", "x.csv.csv": "x.csv",
+	} {
+		if got := BaseName(path); got != want {
+			t.Errorf("BaseName(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestPeakLoad(t *testing.T) {
+	trace := Trace{Events: []Event{
+		{Kind: Alloc, ID: 0, Size: 1},    // 512
+		{Kind: Alloc, ID: 1, Size: 513},  // 1536
+		{Kind: FreeRequested, ID: 1},     // still live
+		{Kind: Alloc, ID: 2, Size: 1024}, // 2560: the peak
+		{Kind: FreeCompleted, ID: 1},     // 1536
+		{Kind: Alloc, ID: 3, Size: 0},    // 2048: a request of nothing takes a grain
+	}}
+	if got := trace.PeakLoad(); got != 2560 {
+		t.Errorf("peak load %d, want 2560", got)
+	}
+	if got := (&Trace{}).PeakLoad(); got != 0 {
+		t.Errorf("peak load of nothing %d", got)
+	}
+}
+
+func TestSteps(t *testing.T) {
+	marks := func(names ...string) *Trace {
+		trace := &Trace{}
+		for _, name := range names {
+			trace.Events = append(trace.Events, Event{Kind: Mark, Mark: name})
+		}
+		return trace
+	}
+	for _, c := range []struct {
+		trace *Trace
+		want  [][2]int
+	}{
+		{marks("setup", "step 0", "forward", "step 1", "end"), [][2]int{{2, 3}, {4, 4}}},
+		{marks("step 0", "forward"), [][2]int{{1, 2}}},
+		{marks("step 0", "end", "teardown"), [][2]int{{1, 1}}},
+		{marks("setup", "stepping", "end"), nil},
+		{marks(), nil},
+	} {
+		if got := c.trace.Steps(); !slices.Equal(got, c.want) {
+			t.Errorf("%v: steps %v, want %v", c.trace.Events, got, c.want)
+		}
+	}
+}
+
+// randomTrace makes a legal trace of about n events.
+func randomTrace(rng *rand.Rand, n int) *Trace {
+	t := &Trace{Name: "random", Header: "workload random"}
+	var lives, leaving []int64
+	used := map[int64]bool{}
+	take := func(from *[]int64) int64 {
+		i := rng.IntN(len(*from))
+		id := (*from)[i]
+		*from = slices.Delete(*from, i, i+1)
+		return id
+	}
+	for range n {
+		e := Event{Micros: rng.Int64N(1 << 40)}
+		switch choice := rng.IntN(10); {
+		case choice < 4:
+			e.Kind, e.ID = Alloc, rng.Int64N(int64(10*n))
+			if rng.IntN(50) == 0 {
+				e.ID = rng.Int64()
+			}
+			if used[e.ID] {
+				continue
+			}
+			used[e.ID] = true
+			e.Size, e.Stream = mem.Bytes(rng.Int64N(1<<rng.IntN(40))), mem.StreamID(rng.IntN(3))
+			lives = append(lives, e.ID)
+		case choice < 6 && len(lives) > 0:
+			e.Kind, e.ID = FreeRequested, take(&lives)
+			leaving = append(leaving, e.ID)
+		case choice < 8 && len(leaving) > 0:
+			e.Kind, e.ID = FreeCompleted, take(&leaving)
+		case choice == 8 && len(lives) > 0:
+			e.Kind, e.ID, e.Stream = RecordStream, lives[rng.IntN(len(lives))], mem.StreamID(rng.Uint64())
+		case rng.IntN(2) == 0:
+			e.Kind = EmptyCache
+		default:
+			e = Event{Kind: Mark, Mark: fmt.Sprintf("step %d é\xff", rng.IntN(9))}
+		}
+		t.Events = append(t.Events, e)
+	}
+	return t
+}
+
+func TestRoundTrip(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for n := 0; n <= 3000; n = 2*n + 1 {
+		for _, name := range []string{"random.csv", "random.csv.gz"} {
+			want := randomTrace(rng, n)
+			path := filepath.Join(t.TempDir(), name)
+			if err := want.WriteFile(path); err != nil {
+				t.Fatal(err)
+			}
+			got, err := ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := firstDifference(got.Events, want.Events); i >= 0 || got.Name != want.Name || got.Header != want.Header {
+				t.Fatalf("%s of %d events: event %d differs, name %q, header %q", name, n, i, got.Name, got.Header)
+			}
+		}
+	}
+}
+
+// TestRewriteIsIdentical: a recording that is read and written is the same
+// text, so nothing of it is lost.
+func TestRewriteIsIdentical(t *testing.T) {
+	want, err := os.ReadFile("testdata/snapshot.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadFile("testdata/snapshot.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := read.write(&got, false); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("rewritten: %v, %d bytes, want %d", err, got.Len(), len(want))
+	}
+}
+
+func TestWriterErrors(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		events []Event
+		want   string
+	}{
+		{"tiny", nil, `trace header "tiny": want one line beginning with "workload " or "megatron "`},
+		{"workload a\nb", nil, `trace header "workload a\nb": want one line beginning with "workload " or "megatron "`},
+		{"workload t", []Event{{}}, "trace event 0: want a known kind, got Kind(0)"},
+		{"workload t", []Event{{Kind: Mark}}, `trace event 0: want a mark of one line, got ""`},
+		{"workload t", []Event{{Kind: Mark, Mark: "a\r"}}, `trace event 0: want a mark of one line, got "a\r"`},
+		{"workload t", []Event{{Kind: Alloc, Size: -1}}, "trace event 0: want an id, a size and a time of at least 0, got 0, -1, 0"},
+		{"workload t", []Event{{Kind: Alloc}, {Kind: FreeCompleted}}, "trace event 1: want the end of a block whose free was requested, got block 0, which is live"},
+	} {
+		w := NewWriter(&bytes.Buffer{}, c.header)
+		var err error
+		for _, e := range c.events {
+			if err == nil {
+				err = w.Write(e)
+			}
+		}
+		if err == nil {
+			err = w.Flush()
+		}
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%q, %v:\n got %v\nwant %s", c.header, c.events, err, c.want)
+		}
+	}
+}
+
+// TestWriterGoesOn: a refused event is not written and spoils nothing.
+func TestWriterGoesOn(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b, "workload t")
+	for _, e := range []Event{{Kind: Alloc, Size: 8}, {Kind: Alloc, Size: 9}, {Kind: FreeRequested}} {
+		if err := w.Write(e); (err != nil) != (e.Size == 9) {
+			t.Errorf("%v: %v", e, err)
+		}
+	}
+	if err := w.Flush(); err != nil || b.String() != "# workload t\na,0,8,0,0\nr,0,0\n" {
+		t.Errorf("%v, wrote %q", err, b.String())
+	}
+}
+
+// fullDisk fails every write.
+type fullDisk struct{}
+
+var errFull = errors.New("disk full")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriterPassesErrorsOn(t *testing.T) {
+	w := NewWriter(fullDisk{}, "workload t")
+	if err := w.Flush(); !errors.Is(err, errFull) {
+		t.Errorf("flush: %v", err)
+	}
+	if err := w.Write(Event{Kind: EmptyCache}); !errors.Is(err, errFull) {
+		t.Errorf("write after it: %v", err)
+	}
+	trace := Trace{Header: "workload t"}
+	if err := trace.write(fullDisk{}, true); !errors.Is(err, errFull) {
+		t.Errorf("zipped: %v", err)
+	}
+}
+
+// TestWriteFileIsAtomic: a trace that cannot be written leaves the old file
+// and nothing beside it.
+func TestWriteFileIsAtomic(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	good := Trace{Header: "workload t", Events: []Event{{Kind: EmptyCache}}}
+	if err := good.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	bad := Trace{Header: "workload t", Events: []Event{{Kind: FreeRequested}}}
+	if err := bad.WriteFile(path); err == nil || !strings.HasPrefix(err.Error(), path) {
+		t.Errorf("a free of nothing was written: %v", err)
+	}
+	if got, err := ReadFile(path); err != nil || len(got.Events) != 1 {
+		t.Errorf("the old file: %v, %v", got, err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := good.WriteFile(filepath.Join(path, "under.csv")); err == nil {
+		t.Error("wrote below a file")
+	}
+}
