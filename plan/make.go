@@ -125,6 +125,10 @@ func (m *maker) finish(o Options) Stream {
 	}
 }
 
+// maxBlock bounds a block's size, so that sums over a step cannot overflow. No
+// device holds as much.
+const maxBlock = 4 * mem.TiB
+
 // check reports whether every index in s agrees with every other. A step from
 // a Recorder always does; one that was built by hand or read from elsewhere
 // may not.
@@ -132,22 +136,27 @@ func (s *Step) check() error {
 	if s == nil {
 		return nil
 	}
+	named := 0
+	at := func(place int32, want Op) bool { return int(place) >= len(s.Ops) || s.Ops[place] == want }
 	for i, b := range s.Blocks {
-		if b.Size < 0 || b.Size%mem.Grain != 0 {
-			return fmt.Errorf("block %d has size %d: expected a multiple of %d", i, b.Size, mem.Grain)
+		if b.Size < 0 || b.Size > maxBlock || b.Size%mem.Grain != 0 {
+			return fmt.Errorf("block %d has size %d: expected a multiple of %d up to %d", i, b.Size, mem.Grain, maxBlock)
 		}
 		if b.Alloc < -1 || b.Free <= b.Alloc || int(b.Free) > len(s.Ops) {
 			return fmt.Errorf("block %d is live in [%d, %d): expected places within %d operations", i, b.Alloc, b.Free, len(s.Ops))
 		}
+		if b.Alloc >= 0 {
+			named++
+		}
+		if int(b.Free) < len(s.Ops) {
+			named++
+		}
+		if b.Alloc >= 0 && !at(b.Alloc, Op{int32(i), false}) || !at(b.Free, Op{int32(i), true}) {
+			return fmt.Errorf("block %d is live in [%d, %d): the operations there are not its own", i, b.Alloc, b.Free)
+		}
 	}
-	for i, op := range s.Ops {
-		if op.Block < 0 || int(op.Block) >= len(s.Blocks) {
-			return fmt.Errorf("operation %d is about block %d of %d", i, op.Block, len(s.Blocks))
-		}
-		b := s.Blocks[op.Block]
-		if at := map[bool]int32{false: b.Alloc, true: b.Free}[op.Free]; int(at) != i {
-			return fmt.Errorf("operation %d is about block %d, which names operation %d", i, op.Block, at)
-		}
+	if named != len(s.Ops) {
+		return fmt.Errorf("%d operations, of which the blocks name %d: expected each to be named once", len(s.Ops), named)
 	}
 	return nil
 }

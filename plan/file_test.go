@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// samplePlan has two streams, both kinds of tape, a persistent slot and every
+// field set.
+func samplePlan(t testing.TB) *Plan {
+	t.Helper()
+	record := func(r *Recorder, events ...int) *Step { // id: alloc, -id: free
+		for _, e := range events {
+			if e > 0 {
+				r.Alloc(uint64(e), mem.Bytes(e)*700)
+			} else {
+				r.Free(uint64(-e))
+			}
+		}
+		return r.Boundary()
+	}
+	var one, two Recorder
+	p, err := MakeRun(
+		[]*Step{record(&one, 1, 2, -1, 9, 3, -3, -2), record(&two, 5)},
+		[]*Step{record(&one, 4, 5, 6, -4, 7, -6, -5, -7), record(&two, 6, -6)},
+		Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Streams[1].Weights = Weights{-1, 2.5, 1e-9, 4, 5, true, true}
+	return p
+}
+
+func encode(t testing.TB, p *Plan) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := p.Encode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// seal puts the right length and checksum on a file whose payload was changed.
+func seal(file []byte) []byte {
+	file = bytes.Clone(file)
+	body := file[:len(file)-4]
+	binary.LittleEndian.PutUint64(body[12:], uint64(len(body)-headerSize))
+	binary.LittleEndian.PutUint32(file[len(body):], crc32.Checksum(body, castagnoli))
+	return file
+}
+
+func TestFileRoundTrip(t *testing.T) {
+	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}}}
+	steps := observe(t, filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
+	p, err := MakeRun(steps[0], steps[3], Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range append(plans, p) {
+		got, err := Decode(bytes.NewReader(encode(t, p)), "memory")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Errorf("plan %d changed on its way: %+v, expected %+v", i, got, p)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	good := encode(t, samplePlan(t))
+	change := func(at int, to byte) []byte {
+		bad := bytes.Clone(good)
+		bad[at] = to
+		return bad
+	}
+	newer := change(8, fileVersion+1)
+	cases := map[string]struct {
+		file []byte
+		kind error
+	}{
+		"empty":           {nil, ErrForeign},
+		"text":            {[]byte("id,lower,upper,size\n"), ErrForeign},
+		"short and alien": {[]byte("ELF"), ErrForeign},
+		"newer version":   {newer, ErrVersion},
+		"newer, sealed":   {seal(newer), ErrVersion},
+		"huge length":     {change(18, 0x7f), ErrCorrupt},
+		"longer length":   {change(13, 0x7f), ErrTruncated},
+		"something after": {append(bytes.Clone(good), 0), ErrCorrupt},
+		"flipped":         {change(len(good)-20, good[len(good)-20]^4), ErrCorrupt},
+		"wrong checksum":  {change(len(good)-1, good[len(good)-1]^1), ErrCorrupt},
+		"many streams":    {seal(change(headerSize+8, 0x7f)), ErrCorrupt},
+	}
+	for n := 1; n < len(good); n += 1 + n/9 {
+		cases["cut at "+string(rune('a'+n%26))] = struct {
+			file []byte
+			kind error
+		}{good[:n], ErrTruncated}
+	}
+	for name, c := range cases {
+		p, err := Decode(bytes.NewReader(c.file), "some/file.plan")
+		if !errors.Is(err, c.kind) || p != nil {
+			t.Errorf("%s: %v, expected %v", name, err, c.kind)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, "some/file.plan") || !strings.Contains(text, "expected") && name != "flipped" && name != "something after" {
+			t.Errorf("%s: the error does not say where and what: %v", name, err)
+		}
+	}
+	broken := errors.New("the disk is gone")
+	if _, err := Decode(io.MultiReader(bytes.NewReader(good[:40]), failing{broken}), "x"); !errors.Is(err, broken) {
+		t.Errorf("a failing reader: %v", err)
+	}
+	if err := samplePlan(t).Encode(failing{broken}); !errors.Is(err, broken) {
+		t.Errorf("a failing writer: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestDecodeChecksPlans: a well-formed file with an invalid plan is refused.
+// Every byte of the payload is changed in turn under a right checksum; what is
+// accepted must be a plan that validates.
+func TestDecodeChecksPlans(t *testing.T) {
+	good := encode(t, samplePlan(t))
+	refused := 0
+	for at := headerSize; at < len(good)-4; at++ {
+		for _, change := range []byte{1, 2, 0x40, 0x80} {
+			bad := bytes.Clone(good)
+			bad[at] ^= change
+			p, err := Decode(bytes.NewReader(seal(bad)), "x")
+			if err != nil {
+				refused++
+			} else if err := p.Validate(); err != nil {
+				t.Fatalf("byte %d: an invalid plan was accepted: %v", at, err)
+			}
+		}
+	}
+	if refused < len(good) {
+		t.Errorf("only %d of %d changes were refused", refused, 4*len(good))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	good := encode(f, samplePlan(f))
+	f.Add(good)
+	f.Add(good[:len(good)-9])
+	f.Add([]byte(fileMagic))
+	f.Add(encode(f, &Plan{}))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		p, err := Decode(bytes.NewReader(file), "fuzz")
+		if len(file) > headerSize+4 && err != nil {
+			p, err = Decode(bytes.NewReader(seal(file)), "fuzz") // get behind the checksum
+		}
+		if err != nil {
+			return
+		}
+		if again, err := Decode(bytes.NewReader(encode(t, p)), "fuzz"); err != nil || !reflect.DeepEqual(again, p) {
+			t.Fatalf("a decoded plan does not survive encoding: %v", err)
+		}
+	})
+}
+
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "step.plan")
+	if _, err := ReadFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a missing file: %v", err)
+	}
+	// Many writers of different plans and readers at once: every read is whole.
+	var group sync.WaitGroup
+	sample := samplePlan(t)
+	if err := WriteFile(path, sample); err != nil {
+		t.Fatal(err)
+	}
+	for writer := range 8 {
+		group.Go(func() {
+			p := *sample
+			p.Key = uint64(writer)
+			for range 20 {
+				if err := WriteFile(path, &p); err != nil {
+					t.Error(err)
+				}
+				if _, err := ReadFile(path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 1 {
+		t.Errorf("temporary files were left: %v, %v", names, err)
+	}
+	invalid := *sample
+	invalid.Streams = []Stream{{Arena: 1}}
+	if err := WriteFile(path, &invalid); err == nil {
+		t.Error("an invalid plan was written")
+	}
+	if err := WriteFile(filepath.Join(dir, "none", "step.plan"), sample); err == nil {
+		t.Error("a folder that does not exist was written to")
+	}
+	if names, _ := os.ReadDir(dir); len(names) != 1 {
+		t.Errorf("a failed write left %v", names)
+	}
+}

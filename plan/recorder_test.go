@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// naiveLife is one block of the naive model: event numbers over the whole run.
+type naiveLife struct {
+	size        mem.Bytes
+	alloc, free int
+	excluded    int // event number at which it was excluded
+}
+
+// TestRecorderAgainstModel drives a recorder and a model that keeps every block
+// for ever, with reused identifiers, unknown frees and lost events.
+func TestRecorderAgainstModel(t *testing.T) {
+	const never = 1 << 40
+	rng := newRand(t)
+	for range 200 {
+		var r Recorder
+		var lives []naiveLife
+		current := map[uint64]int{} // live identifier to its life
+		unknown, replaced, event, begin := 0, 0, 0, 0
+		for range 5 {
+			for range rng.IntN(60) {
+				id := uint64(rng.IntN(12))
+				life, live := current[id]
+				switch rng.IntN(8) {
+				case 0, 1, 2:
+					size := mem.Bytes(rng.IntN(5000))
+					if live {
+						replaced++
+						lives[life].free = event
+						event++
+					}
+					current[id] = len(lives)
+					lives = append(lives, naiveLife{mem.Round(size), event, never, never})
+					event++
+					r.Alloc(id, size)
+				case 3:
+					if live {
+						lives[life].excluded = min(lives[life].excluded, event)
+					}
+					r.Exclude(id)
+				default:
+					if live {
+						lives[life].free = event
+						event++
+						delete(current, id)
+					} else {
+						unknown++
+					}
+					r.Free(id)
+				}
+			}
+			compareStep(t, r.Boundary(), lives, begin, event)
+			begin = event
+		}
+		if r.Unknown != unknown || r.Replaced != replaced || r.Live() != len(current) {
+			t.Fatalf("unknown %d replaced %d live %d, expected %d %d %d",
+				r.Unknown, r.Replaced, r.Live(), unknown, replaced, len(current))
+		}
+	}
+}
+
+// compareStep holds a closed step against the model's lives in [begin, end).
+func compareStep(t *testing.T, s *Step, lives []naiveLife, begin, end int) {
+	t.Helper()
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Ops) != end-begin {
+		t.Fatalf("%d operations, expected %d", len(s.Ops), end-begin)
+	}
+	var want []Block
+	for _, l := range lives { // in order of allocation, as the recorder keeps them
+		if l.free < begin {
+			continue
+		}
+		b := Block{l.size, int32(max(l.alloc-begin, -1)), int32(min(l.free, end) - begin)}
+		if l.excluded <= end {
+			b.Size = 0
+		}
+		want = append(want, b)
+	}
+	if len(s.Blocks) != len(want) {
+		t.Fatalf("%d blocks, expected %d", len(s.Blocks), len(want))
+	}
+	for i := range want {
+		if s.Blocks[i] != want[i] {
+			t.Fatalf("block %d is %v, expected %v", i, s.Blocks[i], want[i])
+		}
+	}
+}
+
+func TestRecorderAllocatesNothingPerEvent(t *testing.T) {
+	var r Recorder
+	const blocks = 2000
+	step := func() {
+		for i := range uint64(blocks) {
+			r.Alloc(i, 1000)
+		}
+		for i := range uint64(blocks) {
+			r.Free(i)
+		}
+		r.Boundary()
+	}
+	step()
+	if perStep := testing.AllocsPerRun(10, step); perStep > 10 {
+		t.Errorf("%v allocations for %d events", perStep, 2*blocks)
+	}
+}
+
+func TestKeyOf(t *testing.T) {
+	a, b := []mem.Bytes{1, 1000, 5000}, []mem.Bytes{512, 1024, 5120}
+	if KeyOf(a) != KeyOf(b) {
+		t.Error("the key depends on what rounding hides")
+	}
+	if KeyOf(b) == KeyOf([]mem.Bytes{1024, 512, 5120}) || KeyOf(b) == KeyOf(b[:2]) {
+		t.Error("the key does not tell sequences apart")
+	}
+}
