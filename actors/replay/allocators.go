@@ -29,7 +29,11 @@ type Allocator struct {
 }
 
 // Allocators are all of them, in the order they are shown.
-var Allocators = []Allocator{}
+var Allocators = []Allocator{
+	simulated("native"),
+	simulated("expandable"),
+	simulated("gmlake"),
+}
 
 // Names lists the names of Allocators.
 func Names() []string {

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"stalloc/internal/driver"
@@ -110,7 +111,8 @@ func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
 	r.result.PeakReserved = counts.PeakReserved
 	r.result.DriverCalls, r.result.SteadyDriverCalls = counts.DriverCalls, counts.SteadyDriverCalls
-	r.result.DriverTimeUS = counts.DriverTimeUS
+	// To the nanosecond: what lies below is the order of a sum, not the model.
+	r.result.DriverTimeUS = math.Round(counts.DriverTimeUS*1e3) / 1e3
 	if counts.PeakReserved > 0 {
 		r.result.Fragmentation = 1 - float64(r.result.PeakLoad)/float64(counts.PeakReserved)
 	}

@@ -1,0 +1,118 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"stalloc/baseline"
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// simulated makes the list entry of one of the allocators we are compared with.
+func simulated(name string) Allocator {
+	return Allocator{Name: name, New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
+		sim, err := baseline.New(name, baseline.Options{Capacity: c.Capacity, FragLimit: c.FragLimit})
+		if err != nil {
+			return nil, err
+		}
+		return &simulation{sim: sim, blocks: make(map[int64]held)}, nil
+	}}
+}
+
+// simulation is a Target over one of package baseline's allocators.
+type simulation struct {
+	sim    baseline.Allocator
+	blocks map[int64]held
+	steps  int   // boundaries passed
+	begun  int64 // driver calls before the second step was over
+	fault  error // the first error that Alloc could not return
+}
+
+type held struct {
+	block baseline.Block
+	waits bool // its free will wait for Complete
+}
+
+// steadyAfter is the boundary that ends the second step of a trace.
+const steadyAfter = 3
+
+func (s *simulation) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
+	block, err := s.sim.Malloc(size, stream)
+	if err == nil && block != baseline.None { // None: a request of no bytes
+		s.blocks[id] = held{block: block}
+	}
+	return err
+}
+
+func (s *simulation) RecordStream(id int64, stream mem.StreamID) {
+	if h, ok := s.blocks[id]; ok {
+		s.check(id, s.sim.RecordStream(h.block, stream))
+		h.waits = true
+		s.blocks[id] = h
+	}
+}
+
+func (s *simulation) FreeRequested(id int64, deferred bool) {
+	h, ok := s.blocks[id]
+	if !ok {
+		return
+	}
+	if deferred && !h.waits {
+		s.check(id, s.sim.Defer(h.block))
+		h.waits = true
+	}
+	s.check(id, s.sim.Free(h.block))
+	if h.waits {
+		s.blocks[id] = h
+	} else {
+		delete(s.blocks, id)
+	}
+}
+
+func (s *simulation) FreeCompleted(id int64) {
+	h, ok := s.blocks[id]
+	if !ok {
+		return
+	}
+	delete(s.blocks, id)
+	// The wait may be over already: before a flush all work is waited for, and
+	// a later event of the same stream includes the earlier ones.
+	if err := s.sim.Complete(h.block); !errors.Is(err, baseline.ErrUnknownBlock) {
+		s.check(id, err)
+	}
+}
+
+func (s *simulation) EmptyCache() { s.sim.EmptyCache() }
+
+func (s *simulation) Step() {
+	s.steps++
+	if s.steps == steadyAfter {
+		s.begun = s.sim.Calls().Total()
+	}
+}
+
+func (s *simulation) Finish() (Counts, error) {
+	if err := s.sim.Check(); s.fault == nil {
+		s.fault = err
+	}
+	calls, stats := s.sim.Calls(), s.sim.Stats()
+	counts := Counts{
+		// What the device holds is what counts: after a flush GMLake's own
+		// account can be below it.
+		PeakReserved: max(stats.PeakReserved, stats.PeakPhysical),
+		DriverCalls:  calls.Total(),
+		DriverTimeUS: calls.Micros,
+	}
+	if s.steps >= steadyAfter {
+		counts.SteadyDriverCalls = calls.Total() - s.begun
+	}
+	return counts, s.fault
+}
+
+func (s *simulation) check(id int64, err error) {
+	if err != nil && s.fault == nil {
+		s.fault = fmt.Errorf("block %d: %w", id, err)
+	}
+}
