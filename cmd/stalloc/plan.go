@@ -64,7 +64,12 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	s := newSession(cmd, f.json,
 		table.Row{"trace", "buffers", "lower bound", "makespan", "gap", "seconds"},
 		right("buffers", "lower bound", "makespan", "gap", "seconds")...)
+	progress, done := s.progress("planning"), 0
 	s.eachTrace(paths, func(path string, tr *trace.Trace) {
+		if progress != nil {
+			progress(done, len(paths))
+		}
+		done++
 		begin := time.Now()
 		p, err := f.plan(tr)
 		if err != nil {
