@@ -1,0 +1,203 @@
+//go:build cgo
+
+package cuda
+
+/*
+#include "device.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// Device is one GPU. All methods but EnablePeers and Close may be called from
+// any thread at any time. Errors of the driver are *driver.Error.
+type Device struct {
+	driver  *Driver
+	c       C.struct_stalloc_device
+	ordinal int
+	name    string
+
+	// What is alive. The driver dereferences a handle without a check, and
+	// reports nothing at the end: so handles are looked up here first, and
+	// the rest is counted.
+	mu       sync.Mutex
+	closed   bool
+	handles  map[driver.Handle]struct{}
+	reserved atomic.Int64 // reservations
+	blocks   atomic.Int64 // plain
+
+	events
+}
+
+// bytes makes a negative size 0, which the driver refuses, instead of a huge
+// one, which it might not.
+func bytes(size mem.Bytes) C.size_t { return C.size_t(max(size, 0)) }
+
+// Name returns the device's name as the driver gives it.
+func (d *Device) Name() string { return d.name }
+
+// Reserve takes address space; see device.Device.
+func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
+	var addr C.stalloc_cu_addr
+	if err := d.driver.check(C.stalloc_device_reserve(&d.c, bytes(size), &addr)); err != nil {
+		return 0, err
+	}
+	d.reserved.Add(1)
+	return mem.Addr(addr), nil
+}
+
+// Unreserve gives a whole reservation back.
+func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
+	if err := d.driver.check(C.stalloc_device_unreserve(&d.c, C.stalloc_cu_addr(addr), bytes(size))); err != nil {
+		return err
+	}
+	d.reserved.Add(-1)
+	return nil
+}
+
+// Create takes one physical handle of mem.HandleSize.
+func (d *Device) Create() (driver.Handle, error) {
+	var handle C.stalloc_cu_handle
+	if err := d.driver.check(C.stalloc_device_create(&d.c, &handle)); err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	d.handles[driver.Handle(handle)] = struct{}{}
+	d.mu.Unlock()
+	return driver.Handle(handle), nil
+}
+
+// Release gives a handle up. An unknown one is refused with error 1.
+func (d *Device) Release(h driver.Handle) error {
+	d.mu.Lock()
+	_, known := d.handles[h]
+	delete(d.handles, h)
+	d.mu.Unlock()
+	if !known {
+		return d.unknown("cuMemRelease", h)
+	}
+	err := d.driver.check(C.stalloc_device_release(&d.c, C.stalloc_cu_handle(h)))
+	if err != nil {
+		d.mu.Lock()
+		d.handles[h] = struct{}{}
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// Map puts the whole handle at addr. An unknown handle is refused with error 1.
+func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
+	d.mu.Lock()
+	_, known := d.handles[h]
+	d.mu.Unlock()
+	if !known {
+		return d.unknown("cuMemMap", h)
+	}
+	return d.driver.check(C.stalloc_device_map(&d.c, C.stalloc_cu_addr(addr), C.stalloc_cu_handle(h)))
+}
+
+func (d *Device) unknown(call string, h driver.Handle) error {
+	return fmt.Errorf("%w: there is no handle %#x", d.driver.failure(call, C.STALLOC_CU_INVALID_VALUE), uint64(h))
+}
+
+// Access grants read and write on a mapped range to this device and to the
+// peers named by EnablePeers.
+func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
+	return d.driver.check(C.stalloc_device_access(&d.c, C.stalloc_cu_addr(addr), bytes(size)))
+}
+
+// Unmap parts a range of whole mappings from its handles.
+func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
+	return d.driver.check(C.stalloc_device_unmap(&d.c, C.stalloc_cu_addr(addr), bytes(size)))
+}
+
+// Malloc is cuMemAlloc.
+func (d *Device) Malloc(size mem.Bytes) (mem.Addr, error) {
+	var addr C.stalloc_cu_addr
+	if err := d.driver.check(C.stalloc_device_malloc(&d.c, bytes(size), &addr)); err != nil {
+		return 0, err
+	}
+	d.blocks.Add(1)
+	return mem.Addr(addr), nil
+}
+
+// Free is cuMemFree. It may wait for all work of the device.
+func (d *Device) Free(addr mem.Addr) error {
+	if err := d.driver.check(C.stalloc_device_free(&d.c, C.stalloc_cu_addr(addr))); err != nil {
+		return err
+	}
+	if addr != 0 {
+		d.blocks.Add(-1)
+	}
+	return nil
+}
+
+// Memory returns the device's free and total memory, all processes counted.
+func (d *Device) Memory() (free, total mem.Bytes, err error) {
+	var f, t C.size_t
+	err = d.driver.check(C.stalloc_device_memory(&d.c, &f, &t))
+	return mem.Bytes(f), mem.Bytes(t), err
+}
+
+// Read copies device memory to the host and waits for it.
+func (d *Device) Read(to []byte, from mem.Addr) error {
+	if len(to) == 0 {
+		return nil
+	}
+	return d.driver.check(C.stalloc_device_read(&d.c, unsafe.Pointer(unsafe.SliceData(to)), C.stalloc_cu_addr(from), C.size_t(len(to))))
+}
+
+// Write copies host memory to the device and waits for it.
+func (d *Device) Write(to mem.Addr, from []byte) error {
+	if len(from) == 0 {
+		return nil
+	}
+	return d.driver.check(C.stalloc_device_write(&d.c, C.stalloc_cu_addr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
+}
+
+// EnablePeers lets the devices of these ordinals use what Access is called for
+// from now on. It replaces earlier peers, and must not run beside other calls.
+// Whether the devices can reach each other shows at Access.
+func (d *Device) EnablePeers(ordinals ...int) error {
+	if len(ordinals) > C.STALLOC_MAX_PEERS {
+		return fmt.Errorf("%d peers of device %d: at most %d are possible", len(ordinals), d.ordinal, C.STALLOC_MAX_PEERS)
+	}
+	for i, ordinal := range ordinals {
+		d.c.access[1+i] = d.c.access[0]
+		d.c.access[1+i].location.id = C.int(ordinal)
+	}
+	d.c.access_count = C.size_t(1 + len(ordinals))
+	return nil
+}
+
+// Close destroys the events and releases the primary context. The error tells
+// what was not given back. A second Close does nothing. No other call may be
+// under way.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	errs := []error{d.dropEvents()}
+	if code := d.c.restore; code != 0 {
+		errs = append(errs, fmt.Errorf("a thread's context or capture mode could not be restored: %w",
+			d.driver.failure("cuCtxPopCurrent", code)))
+	}
+	r, h, b := d.reserved.Load(), len(d.handles), d.blocks.Load()
+	if r != 0 || h != 0 || b != 0 {
+		errs = append(errs, fmt.Errorf("%s closed with %d reservations, %d handles and %d plain blocks not given back", d.name, r, h, b))
+	}
+	errs = append(errs, d.driver.check(C.stalloc_device_close(&d.c)))
+	d.closed = true
+	return errors.Join(errs...)
+}
