@@ -66,7 +66,7 @@ type block struct {
 
 	prev, next int32
 	stream     int32
-	gen        uint32 // raised at reuse of the record, so old handles are known
+	gen        uint32 // raised each time it is handed out, so old handles are known
 	waits      int32  // events that have not passed, while waiting
 	ext        int32  // GMLake: first atom of a pBlock, record of an sBlock
 	chain      int32  // GMLake: next pBlock held by the same sBlock
@@ -93,9 +93,7 @@ func (c *core) newBlock() int32 {
 }
 
 func (c *core) dropBlock(i int32) {
-	b := &c.blocks[i]
-	b.state = gone
-	b.gen++
+	c.blocks[i].state = gone
 	c.spare = append(c.spare, i)
 }
 

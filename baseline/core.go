@@ -118,6 +118,7 @@ func (c *core) serve(rq request) (Block, error) {
 	i = c.back.handOut(i, rq)
 	b := &c.blocks[i]
 	b.state = live
+	b.gen++ // the record may have been another block, whose handle is stale now
 	b.asked = rq.asked
 	c.stats.Allocated += b.charge
 	c.stats.Requested += rq.asked
