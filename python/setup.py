@@ -5,11 +5,7 @@ libraries are opened with ctypes and never touch Python's own ABI.
 """
 
 from setuptools import Distribution, setup
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # setuptools before 70.1 leaves the command to the wheel package
-    from wheel.bdist_wheel import bdist_wheel
+from setuptools.command.bdist_wheel import bdist_wheel
 
 
 class PlatformDistribution(Distribution):

@@ -47,7 +47,7 @@ def merge(environment: str, arguments: Mapping[str, Value]) -> dict[str, str]:
 
 def _text(key: str, value: Value) -> str:
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return "on" if value else "off"
     if isinstance(value, (int, float)):
         return str(value)
     if not isinstance(value, (str, os.PathLike)):

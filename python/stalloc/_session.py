@@ -71,12 +71,15 @@ def enable(**conf: _config.Value) -> bool:
 def _start(torch: ModuleType, conf: dict[str, str]) -> None:
     _torch.check_unused(torch)
     native = _native.Native(_native.library_path())
+    boundary = OptimizerBoundary(native.step)
     before = os.environ.get(_config.VARIABLE)
     os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
     try:
         native.init()
+        boundary.install(torch)
         _torch.install(torch, native)
     except BaseException:
+        boundary.remove()
         if before is None:
             del os.environ[_config.VARIABLE]
         else:
@@ -85,8 +88,6 @@ def _start(torch: ModuleType, conf: dict[str, str]) -> None:
     # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
     _statistics.patch(torch, _statistics.Answers(native))
     _cudnn.guard(torch)
-    boundary = OptimizerBoundary(native.step)
-    boundary.install(torch)
     _session.torch, _session.native = torch, native
     _session.conf, _session.boundary = conf, boundary
 

@@ -6,6 +6,7 @@ optimizer's step. A training step may contain several (a generator's and a discr
 per parameter group), so one of them leads and only its steps are boundaries.
 """
 
+import importlib
 import weakref
 from types import ModuleType
 from typing import Any, Callable, Optional
@@ -25,8 +26,9 @@ class OptimizerBoundary:
         self._handle: Any = None
 
     def install(self, torch: ModuleType) -> None:
-        register = torch.optim.optimizer.register_optimizer_step_post_hook
-        self._handle = register(self._after_step)
+        # torch.optim deletes its attribute `optimizer`; the module itself stays importable.
+        optimizers = importlib.import_module(f"{torch.__name__}.optim.optimizer")
+        self._handle = optimizers.register_optimizer_step_post_hook(self._after_step)
 
     def remove(self) -> None:
         """From now on the boundaries come from elsewhere."""

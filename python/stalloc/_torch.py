@@ -12,6 +12,8 @@ from typing import Any, Optional
 from . import _native
 from ._errors import StallocError
 
+_DRIVER = "libcuda.so.1"
+
 # c10::detail::torchCheckFail(char const*, char const*, unsigned int, char const*): throws
 # c10::Error, which PyTorch turns into Python's RuntimeError.
 _THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
@@ -39,7 +41,7 @@ def why_inactive(torch: ModuleType) -> Optional[str]:
     try:
         # Asking torch.cuda.is_available() would start the driver in this process, and forked
         # children could not use CUDA any more. Looking for the library starts nothing.
-        ctypes.CDLL("libcuda.so.1")
+        ctypes.CDLL(_DRIVER)
     except OSError as error:
         return f"there is no NVIDIA driver ({error})"
     return None

@@ -1,0 +1,172 @@
+"""The comparison's judgement, and the examples' option parsing, without PyTorch."""
+
+import copy
+import sys
+
+import compare
+import harness
+import pytest
+import train_llama
+
+
+def report(name, losses=(1.0, 0.5), hits=10, checksum="00ff"):
+    """A finished run as the examples write it."""
+    steps = [
+        {"step": n, "phase": "train", "loss": loss, "loss_bits": harness.bits(loss)}
+        for n, loss in enumerate(losses)
+    ]
+    phases = {"train": {"steps": len(steps), "hits": hits, "misses": 1}}
+    summary = {
+        "peak_reserved": 100 << 20, "peak_load": 90 << 20, "fragmentation": 0.1,
+        "steady_reserved": 95 << 20, "hits": hits, "misses": 1, "plan_generation": 1,
+        "median_step_seconds": 0.25, "phases": phases,
+    }  # fmt: skip
+    return {
+        "allocator": name, "device": "Some GPU", "torch": "2.11.0", "cuda": "13.0",
+        "arguments": {"layers": 2, "steps": 2, "recompute": False}, "steps": steps,
+        "summary": summary, "checksum": checksum,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def reports():
+    return {name: report(name) for name in ("native", "expandable", "stalloc:a=1")}
+
+
+def faults(reports):
+    reference = compare.reference_of(reports)
+    return {
+        name: found
+        for name, each in reports.items()
+        if (found := compare.faults_of(name, each, reference))
+    }
+
+
+def test_agreement(reports):
+    assert faults(reports) == {}
+
+
+def test_one_differing_bit_is_found(reports):
+    step = reports["stalloc:a=1"]["steps"][1]
+    step["loss_bits"] = f"{int(step['loss_bits'], 16) ^ 1:08x}"
+    assert "step 1: loss 0.5 (3f000001), expected 0.5 (3f000000)" in str(faults(reports))
+    assert "| NO |" in compare.table(reports)
+
+
+def test_differing_weights_are_found(reports):
+    reports["expandable"]["checksum"] = "00fe"
+    assert list(faults(reports)) == ["expandable"]
+
+
+def test_missing_steps_are_found(reports):
+    reports["stalloc:a=1"]["steps"].pop()
+    assert faults(reports) == {"stalloc:a=1": ["1 steps, expected 2"]}
+
+
+def test_differing_evaluation_is_found(reports):
+    for each in reports.values():
+        each["steps"][1].update(evaluation=2.0, evaluation_bits=harness.bits(2.0))
+    assert faults(reports) == {}
+    reports["expandable"]["steps"][1]["evaluation_bits"] = harness.bits(2.5)
+    assert list(faults(reports)) == ["expandable"]
+
+
+def test_no_hits_is_a_fault_of_stalloc_alone(reports):
+    for each in reports.values():
+        each["summary"]["hits"] = 0
+    assert faults(reports) == {"stalloc:a=1": ["no request was served from a plan (0 hits)"]}
+
+
+def test_failed_run_is_a_fault_and_no_reference(reports):
+    reports["native"] = {"failed": "out of memory in step 3"}
+    assert faults(reports) == {"native": ["out of memory in step 3"]}
+    assert "| native | out of memory in step 3 |" in compare.table(reports)
+
+
+def test_all_failed():
+    reports = {name: {"failed": "exit status 1"} for name in compare.DEFAULT}
+    assert len(faults(reports)) == 3
+    assert "no run got as far" in compare.title(compare.HERE / "x.py", reports)
+    assert compare.table(reports).count("exit status 1") == 3
+
+
+def test_table_and_title(reports):
+    lines = compare.table(reports).splitlines()
+    assert len({line.count("|") for line in lines}) == 1
+    assert "| 100 MiB | 95 MiB | 90 MiB | 10.00% | 10 | 1 | 250.0 ms | yes |" in lines[-1]
+    assert "| – | – |" in lines[2]
+    assert "Some GPU, PyTorch 2.11.0" in compare.title(compare.HERE / "train_llama.py", reports)
+
+
+def test_phases_are_shown_when_there_are_several(reports):
+    assert compare.phase_table(reports) == ""
+    more = copy.deepcopy(reports)
+    more["stalloc:a=1"]["summary"]["phases"]["train+eval"] = {"steps": 1, "hits": 3, "misses": 1}
+    assert "| stalloc:a=1 | train+eval | 1 | 3 | 1 | 75.00% |" in compare.phase_table(more)
+
+
+@pytest.mark.parametrize(
+    "body, failed",
+    [
+        ("import sys; sys.exit(7)", "exit status 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by signal 9"),
+        ("import time; time.sleep(60)", "no end after 1 s"),
+    ],
+)
+def test_runs_that_fail(tmp_path, body, failed):
+    script = tmp_path / "script.py"
+    script.write_text(body)
+    args = compare.parse_arguments(["--script", str(script), "--timeout", "1"])
+    assert compare.run(args, "native")["failed"] == failed
+
+
+def test_unknown_options_go_to_the_example():
+    args = compare.parse_arguments(["--allocators", "native", "--", "--steps", "3", "--recompute"])
+    assert args.allocators == ["native"] and args.rest == ["--steps", "3", "--recompute"]
+
+
+def test_options_of_the_example():
+    args = train_llama.parse_arguments(["--batch-change", "15:4", "--batch", "3"])
+    assert args.batch_change == (15, 4) and args.eval_batch == 6 and args.heads == 16
+    assert train_llama.parse_arguments(["--tiny"]).width == 64
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--batch-change", "15"], "15: expected STEP:BATCH"),
+        (["--batch-change", "1:0"], "BATCH positive"),
+        (["--steps", "0"], "0 is not a positive number"),
+        (["--width", "100", "--heads", "3"], "must be a multiple of twice --heads 3"),
+    ],
+)
+def test_bad_options(options, message, capsys):
+    with pytest.raises(SystemExit):
+        train_llama.parse_arguments(options)
+    assert message in capsys.readouterr().err
+
+
+def test_default_is_the_model_of_1_3_billion():
+    args = train_llama.parse_arguments([])
+    config = train_llama.Config(args.layers, args.width, args.heads, args.vocabulary, False)
+    block = 4 * config.width**2 + 3 * config.width * config.hidden + 2 * config.width
+    weights = config.layers * block + 2 * config.vocabulary * config.width + config.width
+    assert 1.3e9 < weights < 1.4e9
+
+
+@pytest.mark.parametrize("name", ["cuda", "native:x=1", "stallocate"])
+def test_unknown_allocator(name, monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(SystemExit, match="expected native, expandable"):
+        harness.choose_allocator(name)
+
+
+def test_allocator_after_torch_is_a_mistake(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", object())
+    with pytest.raises(RuntimeError, match="torch is already imported"):
+        harness.choose_allocator("native")
+
+
+def test_bits():
+    assert harness.bits(1.0) == "3f800000"
+    assert harness.bits(-0.0) != harness.bits(0.0)
