@@ -1,0 +1,228 @@
+package engine
+
+import "stalloc/internal/mem"
+
+// An action is what the last batch of ops belongs to, kept so that a failure can
+// be undone and OpResume continued. Work that depends on a driver call having
+// succeeded (a wait, an unmap) is never done in the batch that asks for the call:
+// the batch ends with OpResume, and EvResume does the work.
+//
+//	place ──────────────► granted        failed: undo, then climb the ladder
+//	waitIdle, waitAll ──► place          failed: climb
+//	evictWait ► evictUnmap ► place       failed: keep what is still mapped, go on
+//	trimWait ► trimUnmap ► trimRelease   failed: keep the rest, stop
+//	recordFences ► recordWait            failed: wait for the stream instead
+type phase uint8
+
+const (
+	phaseNone phase = iota
+	phasePlace
+	phaseRefused // only in a batch that also undoes the last one
+	phaseWaitIdle
+	phaseWaitAll
+	phaseEvictWait
+	phaseEvictUnmap
+	phaseTrimWait
+	phaseTrimUnmap
+	phaseTrimRelease
+	phaseRecord
+	phaseRecordWait
+)
+
+type action struct {
+	phase   phase
+	waiting bool // the batch ends with OpResume
+	ops     int  // ops in the batch
+
+	// The request served, if any.
+	asked   bool
+	req     uint64
+	n       unit
+	heap    uint32
+	list    uint32
+	hint    uint32
+	whole   bool
+	rung    rung
+	slack   bool // this attempt used slack
+	evicted bool // this request has evicted already
+	swept   bool // this request has taken the idle handles of every stream
+	full    bool // the driver has refused to create a handle
+	short   int  // handles that the last attempt lacked
+	reason  Reason
+	code    int
+
+	// What the batch of phasePlace does: [undo] creates maps access grant.
+	undo    int // 1 if the batch begins with the unmap that undoes the last one
+	view    uint32
+	opened  bool // the view is new
+	first   uint32
+	creates int
+	maps    int
+	block   uint32
+
+	pool  uint64 // trim
+	fence uint64 // phaseRecord: the first fence of the batch
+}
+
+// limbo is an extent whose pages the current batch unmaps: free for use once the
+// batch has gone through, lost if the unmap fails.
+type limbo struct {
+	base  uint32 // zero: none
+	class uint8
+}
+
+// unmapped remembers one page of an unmap batch, to restore it on failure.
+type unmapped struct {
+	page, handle uint32
+	op           int
+}
+
+// settle ends the last action when an ordinary event shows that its batch went
+// through. A request still waiting for EvResume is refused: the runner broke the
+// order, and the request must not stay unanswered.
+func (e *Engine) settle(out []Op) []Op {
+	e.freeLimbo()
+	if e.act.waiting && e.act.asked {
+		out = e.refuse(RefusedOrder, out)
+	}
+	if e.act.phase == phaseEvictUnmap || e.act.phase == phaseTrimUnmap {
+		e.closeEmpty()
+	}
+	e.act = action{}
+	return out
+}
+
+func (e *Engine) freeLimbo() {
+	if e.limbo.base != 0 {
+		e.extents.put(e.limbo.base, e.limbo.class)
+		e.limbo = limbo{}
+	}
+}
+
+// resume continues after OpResume.
+func (e *Engine) resume(ev Event, out []Op) []Op {
+	a := &e.act
+	if !a.waiting || ev.Req != a.req {
+		return append(out, Op{Kind: OpUnknown})
+	}
+	e.freeLimbo()
+	a.waiting, a.undo = false, 0
+	switch a.phase {
+	case phaseWaitIdle:
+		e.adoptIdle()
+		return e.place(out)
+	case phaseWaitAll:
+		e.passFences(func(mem.StreamID, uint64) bool { return true })
+		return e.place(out)
+	case phaseEvictWait:
+		a.phase = phaseEvictUnmap
+		return e.wait(e.unmapIdle(out))
+	case phaseEvictUnmap:
+		e.closeEmpty()
+		a.phase = phaseNone
+		if a.asked {
+			return e.place(out)
+		}
+		return out
+	case phaseTrimWait:
+		a.phase = phaseTrimUnmap
+		return e.wait(e.unmapFree(out))
+	case phaseTrimUnmap:
+		e.closeEmpty()
+		a.phase = phaseTrimRelease
+		return e.releaseFree(out)
+	case phaseRecordWait:
+		first := a.fence
+		e.passFences(func(_ mem.StreamID, fence uint64) bool { return fence >= first })
+		a.phase = phaseNone
+	}
+	return out
+}
+
+// wait ends the batch with OpResume.
+func (e *Engine) wait(out []Op) []Op {
+	e.act.waiting = true
+	return append(out, Op{Kind: OpResume, Req: e.act.req})
+}
+
+// failed undoes what the last batch did not do and goes on with the next best.
+func (e *Engine) failed(ev Event, out []Op) []Op {
+	a := &e.act
+	if a.phase == phaseNone || ev.Failed < 0 || ev.Failed >= a.ops {
+		return append(out, Op{Kind: OpUnknown})
+	}
+	a.waiting, a.code = false, ev.Code
+	at := ev.Failed
+	if a.undo == 1 {
+		a.undo = 0
+		if at == 0 {
+			return e.redo(out)
+		}
+		at--
+	}
+	e.freeLimbo()
+	switch a.phase {
+	case phasePlace:
+		a.full = a.full || at < a.creates
+		out = e.undoPlace(at, out)
+		return e.climb(out)
+	case phaseWaitIdle, phaseWaitAll:
+		return e.climb(out)
+	case phaseEvictWait, phaseEvictUnmap:
+		e.remap(at)
+		e.closeEmpty()
+		a.phase = phaseNone
+		if a.asked {
+			return e.place(out)
+		}
+	case phaseTrimWait:
+		a.phase = phaseNone
+	case phaseTrimUnmap:
+		e.remap(at)
+		e.closeEmpty()
+		a.phase = phaseTrimRelease
+		return e.releaseFree(out)
+	case phaseTrimRelease:
+		e.unrelease(at)
+		a.phase = phaseNone
+	case phaseRecord:
+		return e.waitUnrecorded(at, out)
+	case phaseRecordWait:
+		a.phase = phaseNone // the blocks stay pending: nothing proves that they are idle
+	}
+	return out
+}
+
+// redo repeats a batch whose first op, the unmap that undid the batch before,
+// failed. What is still mapped there stays: those addresses are never used again.
+func (e *Engine) redo(out []Op) []Op {
+	a := &e.act
+	e.limbo = limbo{}
+	switch a.phase {
+	case phasePlace:
+		return e.place(e.undoPlace(0, out))
+	case phaseWaitIdle, phaseWaitAll:
+		a.rung--
+		return e.climb(out)
+	case phaseEvictWait:
+		a.evicted = false
+		return e.place(out)
+	}
+	return e.refuse(a.reason, out)
+}
+
+// waitUnrecorded replaces the fences that could not be recorded by waiting for
+// their streams.
+func (e *Engine) waitUnrecorded(at int, out []Op) []Op {
+	a := &e.act
+	a.fence += uint64(at)
+	b := e.fenceAt.get(a.fence)
+	for u := e.blocks[b].users; u != 0; u = e.users[u].next {
+		if e.users[u].fence >= a.fence {
+			out = append(out, Op{Kind: OpSync, Stream: e.users[u].stream})
+			e.stats.Syncs++
+		}
+	}
+	a.phase = phaseRecordWait
+	return e.wait(out)
+}

@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+
+	"stalloc/internal/mem"
+)
+
+// occupancy is the set of taken units of one handle, rebuilt from the blocks.
+type occupancy [pageUnits / 64]uint64
+
+// Check recounts the whole state from the blocks and the mapped pages, which are
+// the truth, and compares it with everything the engine keeps to be fast: every
+// unit of every handle is live or pending in exactly one block, or free; the runs
+// of every view are the complement of the occupancy of its handles; every list
+// and every sum is right. It returns the first equation that does not hold.
+func (e *Engine) Check() error {
+	taken, err := e.checkBlocks()
+	if err != nil {
+		return err
+	}
+	if err := e.checkHandles(taken); err != nil {
+		return err
+	}
+	runs := 0
+	for x := range e.views {
+		if e.views[x].heap == 0 {
+			continue
+		}
+		n, err := e.checkView(uint32(x), taken)
+		if err != nil {
+			return err
+		}
+		runs += n
+	}
+	return e.checkIndexes(runs)
+}
+
+// checkBlocks rebuilds the occupancy and finds overlaps, through aliases too.
+func (e *Engine) checkBlocks() ([]occupancy, error) {
+	taken := make([]occupancy, len(e.handles))
+	var load, pending mem.Bytes
+	count := 0
+	for b := 1; b < len(e.blocks); b++ {
+		c := &e.blocks[b]
+		if c.state == blockGone {
+			continue
+		}
+		count++
+		if e.blockAt.get(uint64(c.at)+1) != uint32(b) {
+			return nil, fmt.Errorf("block %d at unit %d is not found by its address", b, c.at)
+		}
+		if c.state == blockLive {
+			load += bytesOf(c.size)
+		} else {
+			pending += bytesOf(c.size)
+		}
+		if err := e.checkFences(uint32(b)); err != nil {
+			return nil, err
+		}
+		for at := c.at; at < c.at+c.size; {
+			p := &e.pages[at>>pageShift]
+			if p.handle == 0 || p.view != c.view {
+				return nil, fmt.Errorf("block %d covers unit %d, which view %d does not map", b, at, c.view)
+			}
+			if e.handles[p.handle].heap != e.views[c.view].heap {
+				return nil, fmt.Errorf("block %d lies in handle %d of another heap", b, p.handle)
+			}
+			end := min(c.at+c.size, (at|pageMask)+1)
+			for ; at < end; at++ {
+				w, bit := &taken[p.handle][at&pageMask>>6], uint64(1)<<(at&63)
+				if *w&bit != 0 {
+					return nil, fmt.Errorf("unit %d of handle %d is in two blocks, one of them %d", at&pageMask, p.handle, b)
+				}
+				*w |= bit
+			}
+		}
+	}
+	s := &e.stats
+	if load != s.Load || pending != s.Pending || count != s.Blocks || count != e.blockAt.used {
+		return nil, fmt.Errorf("blocks: %d with load %d and pending %d; counted as %d, %d, %d, table %d",
+			count, load, pending, s.Blocks, s.Load, s.Pending, e.blockAt.used)
+	}
+	return taken, nil
+}
+
+func (e *Engine) checkFences(b uint32) error {
+	c := &e.blocks[b]
+	waits := int32(0)
+	for u := c.users; u != 0; u = e.users[u].next {
+		if f := e.users[u].fence; f != 0 {
+			waits++
+			if e.fenceAt.get(f) != b {
+				return fmt.Errorf("fence %d does not lead to block %d", f, b)
+			}
+		}
+	}
+	if waits != c.fences || (c.state == blockPending) != (waits > 0) {
+		return fmt.Errorf("block %d waits for %d fences, counted as %d, state %d", b, waits, c.fences, c.state)
+	}
+	return nil
+}
+
+// checkHandles compares each handle's summary and lists with its occupancy.
+func (e *Engine) checkHandles(taken []occupancy) error {
+	handles := 0
+	perHeap := make([]int, len(e.heaps))
+	listed := make([]uint8, len(e.handles)) // bit 0: in the free list, bit 1: in its prefix list
+	for i := range e.heaps {
+		h := &e.heaps[i]
+		n := 0
+		for x := h.free; x != 0; x = e.handles[x].next {
+			listed[x] |= 1
+			n++
+		}
+		if n != h.freeCount {
+			return fmt.Errorf("heap %d lists %d free handles, counted as %d", i, n, h.freeCount)
+		}
+		for length, x := range h.prefix {
+			if (x != 0) != (h.prefixSome[length>>6]>>(length&63)&1 == 1) {
+				return fmt.Errorf("heap %d: the bit for prefixes of %d units is wrong", i, length)
+			}
+			for ; x != 0; x = e.handles[x].next {
+				if int(e.handles[x].prefix) != length || e.handles[x].heap != uint32(i) {
+					return fmt.Errorf("heap %d lists handle %d with prefix %d under %d", i, x, e.handles[x].prefix, length)
+				}
+				listed[x] |= 2
+			}
+		}
+	}
+	for x := 1; x < len(e.handles); x++ {
+		c := &e.handles[x]
+		if c.heap == 0 {
+			continue
+		}
+		handles++
+		perHeap[c.heap]++
+		used, prefix := 0, int(pageUnits)
+		for w, word := range taken[x] {
+			used += bits.OnesCount64(word)
+			if word != 0 && prefix == int(pageUnits) {
+				prefix = w<<6 + bits.TrailingZeros64(word)
+			}
+		}
+		want := uint8(0)
+		switch {
+		case used == 0:
+			want = 1
+		case prefix > 0:
+			want = 2
+		}
+		if int(c.used) != used || int(c.prefix) != prefix || listed[x] != want {
+			return fmt.Errorf("handle %d: %d units used, prefix %d, lists %b; recounted %d, %d, %b",
+				x, c.used, c.prefix, listed[x], used, prefix, want)
+		}
+	}
+	for i := range e.heaps {
+		if perHeap[i] != e.heaps[i].handles {
+			return fmt.Errorf("heap %d has %d handles, counted as %d", i, perHeap[i], e.heaps[i].handles)
+		}
+	}
+	if handles != e.stats.Handles || handles+len(e.spareHandles) != len(e.handles)-1 {
+		return fmt.Errorf("%d handles, counted as %d, %d spare numbers", handles, e.stats.Handles, len(e.spareHandles))
+	}
+	return nil
+}
+
+// checkView compares the pages of a view with the lists of their handles, and its
+// runs with the complement of their occupancy. It returns the number of runs.
+func (e *Engine) checkView(x uint32, taken []occupancy) (int, error) {
+	v := &e.views[x]
+	free := 0
+	seen := make(map[uint32]bool, v.n)
+	var lo, hi unit // the free range that is growing
+	runs := 0
+	flush := func() error {
+		if lo == hi {
+			return nil
+		}
+		runs++
+		r := e.locate(lo)
+		if r == 0 || e.runs[r].view != x || e.runs[r].start() != lo || e.runs[r].end() != hi {
+			return fmt.Errorf("view %d: units [%d, %d) are free but no run", x, lo, hi)
+		}
+		return nil
+	}
+	for p := v.base; p < v.base+v.n; p++ {
+		c := e.pages[p].handle
+		if c == 0 {
+			continue
+		}
+		if e.pages[p].view != x || seen[c] || e.handles[c].heap == 0 {
+			return 0, fmt.Errorf("view %d: page %d maps handle %d, page of view %d, seen %t", x, p, c, e.pages[p].view, seen[c])
+		}
+		seen[c] = true
+		if !e.lists(c, p) {
+			return 0, fmt.Errorf("page %d is not among those of its handle %d", p, c)
+		}
+		if e.handles[c].heap != v.heap {
+			continue
+		}
+		if e.handles[c].used == 0 {
+			free++
+		}
+		for u := unit(0); u < pageUnits; {
+			n := freeLength(&taken[c], u)
+			if n == 0 {
+				u++
+				continue
+			}
+			at := unit(p)<<pageShift + u
+			if at != hi {
+				if err := flush(); err != nil {
+					return 0, err
+				}
+				lo = at
+			}
+			hi = at + n
+			u += n
+		}
+	}
+	if err := flush(); err != nil {
+		return 0, err
+	}
+	if free != v.free {
+		return 0, fmt.Errorf("view %d has %d wholly free pages, counted as %d", x, free, v.free)
+	}
+	return runs, nil
+}
+
+// freeLength returns how many units from u on are free.
+func freeLength(o *occupancy, u unit) unit {
+	n := unit(0)
+	for w := u >> 6; w < unit(len(o)); w++ {
+		word := o[w]
+		skip := unit(0)
+		if w == u>>6 {
+			skip = u & 63
+		}
+		zeros := unit(bits.TrailingZeros64(word >> skip))
+		if zeros < 64-skip {
+			return n + zeros
+		}
+		n += 64 - skip
+	}
+	return n
+}
+
+func (e *Engine) lists(c, p uint32) bool {
+	for q := e.handles[c].alias; q != 0; q = e.pages[q].next {
+		if q == p {
+			return true
+		}
+	}
+	return false
+}
+
+// checkIndexes counts what the indexes hold: with every run found by its place,
+// equal numbers mean that nothing is there twice or left over.
+func (e *Engine) checkIndexes(runs int) error {
+	mapped, links, views, blocks := 0, 0, 0, 0
+	byPlace := 0
+	for p := range e.pages {
+		if e.pages[p].handle != 0 {
+			mapped++
+		}
+		byPlace += e.count(e.pages[p].root, byAddr)
+		if got, ok := e.starts.floor(uint32(p)); (ok && got == uint32(p)) != (e.pages[p].root != 0) {
+			return fmt.Errorf("page %d: the bit for runs that start here is wrong", p)
+		}
+	}
+	for x := range e.handles {
+		for q := e.handles[x].alias; q != 0; q = e.pages[q].next {
+			links++
+		}
+	}
+	bySizes := 0
+	for i := range e.heaps {
+		for l := range e.heaps[i].sizes {
+			s := &e.heaps[i].sizes[l]
+			for c, root := range s.root {
+				if (root != 0) != (s.some[c>>6]>>(c&63)&1 == 1) {
+					return fmt.Errorf("heap %d: the bit of size class %d is wrong", i, c)
+				}
+				bySizes += e.count(root, bySize)
+			}
+			for v := e.heaps[i].views[l]; v != 0; v = e.views[v].next {
+				views++
+				blocks += e.views[v].blocks
+			}
+		}
+	}
+	if byPlace != runs || bySizes != runs {
+		return fmt.Errorf("%d runs, %d by place, %d by size", runs, byPlace, bySizes)
+	}
+	if mapped != e.stats.Mapped || links != mapped || views != e.stats.Views || blocks != e.stats.Blocks {
+		return fmt.Errorf("%d pages mapped, %d linked, counted as %d; %d views, counted as %d; %d blocks in them, counted as %d",
+			mapped, links, e.stats.Mapped, views, e.stats.Views, blocks, e.stats.Blocks)
+	}
+	return nil
+}
+
+// count returns the number of nodes of a treap.
+func (e *Engine) count(root uint32, by int) int {
+	if root == 0 {
+		return 0
+	}
+	return 1 + e.count(e.runs[root].kid[by][0], by) + e.count(e.runs[root].kid[by][1], by)
+}

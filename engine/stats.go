@@ -1,0 +1,44 @@
+package engine
+
+import "stalloc/internal/mem"
+
+// Stats counts the state and what has been done. Amounts are bytes of blocks
+// after rounding; handles are 2 MiB each.
+type Stats struct {
+	Load     mem.Bytes // in live blocks, arenas included
+	PeakLoad mem.Bytes
+	Pending  mem.Bytes // in freed blocks that wait for fences
+	PeakHeld mem.Bytes // of load and pending together
+	Blocks   int       // live and pending
+
+	Handles     int // created and not released
+	PeakHandles int
+	FreeHandles int // of them wholly free
+	Mapped      int // pages mapped, aliases counted each
+	Views       int
+
+	Sticky   uint64 // requests served where the last step had them
+	Fits     uint64 // requests served from another free run
+	Stitches uint64 // requests that mapped pages
+	Refused  uint64
+
+	Creates  uint64 // driver calls asked for, per handle
+	Maps     uint64
+	Unmaps   uint64
+	Releases uint64
+	Syncs    uint64
+	Evicted  uint64 // idle views unmapped
+	Adopted  uint64 // handles moved between streams
+}
+
+// Stats returns the counts as of the last event.
+func (e *Engine) Stats() Stats {
+	s := e.stats
+	for i := range e.heaps {
+		s.FreeHandles += e.heaps[i].freeCount
+	}
+	return s
+}
+
+// Reserved is the physical memory held, at most, so far.
+func (s Stats) Reserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }
