@@ -19,13 +19,13 @@ FAKE   := $(BUILD)/fakecuda/libcuda.so.1
 TRACES  = $(sort $(wildcard tests/traces/*.csv.gz))
 
 WARNINGS := -Wall -Wextra -Werror
-CPPFLAGS += -D_GNU_SOURCE -I. -Icshim -Icuda
 CFLAGS   ?= -O2 -g
+C_CFLAGS := -std=gnu11 -fPIC -pthread $(WARNINGS)
 # initial-exec: one thread-local load on the fast path instead of a call into
 # the loader; the few bytes used fit in the surplus it keeps for dlopen.
 # -fexceptions: an exception thrown in a frame above can pass through ours.
 # nodelete: threads and thread-exit handlers outlive a dlclose.
-SHIM_CFLAGS  := -std=gnu11 -fPIC -fexceptions -fvisibility=hidden -ftls-model=initial-exec $(WARNINGS)
+SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec
 SHIM_LDFLAGS := -shared -Wl,-z,nodelete -Wl,-z,defs -pthread
 SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
@@ -53,6 +53,7 @@ cli: ## build bin/stalloc
 .PHONY: libs
 libs: $(SHIM) engine-lib ## build the two libraries the Python package loads
 
+$(SHIM_OBJ): C_CFLAGS += $(SHIM_CFLAGS)
 $(SHIM): $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(SHIM_LDFLAGS) $(LDFLAGS) -o $@ $^ -ldl
@@ -66,11 +67,11 @@ engine-lib:
 
 $(FAKE): $(FAKE_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libcuda.so.1 -pthread $(LDFLAGS) -o $@ $^
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -pthread $(LDFLAGS) -o $@ $^
 
 $(BUILD)/c/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(SHIM_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(C_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 -include $(SHIM_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 
