@@ -35,9 +35,10 @@ func Device(number int) Option { return func(o *options) { o.device = number } }
 //
 // Memory: our own format takes the read buffer and one byte a block. A
 // snapshot is a tree whose parts may refer to each other, so it is decoded
-// when the Reader is made; only what a trace needs of it is kept (no stack
-// frames, no file names), at most some 150 bytes an event, and a snapshot
-// that would take more than about 4 GiB so is refused.
+// when the Reader is made. Only what a trace needs of it is kept, no stack
+// frames and no file names: about 130 bytes an event, and 330 at the peak,
+// while tables grow. One that would keep more than 2 GiB (16 million events)
+// is refused.
 type Reader struct {
 	source  interface{ next() (Event, error) }
 	name    string

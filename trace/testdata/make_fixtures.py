@@ -89,7 +89,10 @@ def snapshot(program):
                 "action": rng.choice(["segment_alloc", "segment_map", "segment_free"]), "addr": BASE + (9 << 32),
                 "size": 2 << 20, "stream": 0, "time_us": time, "frames": [],
             })
-    trace.append({"action": "oom", "device_free": 1 << 30, "size": 1 << 50, "stream": 0, "time_us": trace[-1]["time_us"], "frames": []})
+    trace.append({
+        "action": "oom", "device_free": 1 << 30, "size": 1 << 50, "stream": 0,
+        "time_us": trace[-1]["time_us"], "frames": [],
+    })
     segments = []
     for number in range(2):
         owned = {b["slot"]: b for b in program.live + program.pending if b["segment"] == number}
@@ -112,11 +115,13 @@ def snapshot(program):
         "device_traces": [[], trace, []],
         "allocator_settings": {
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "max_split_size": -1,
-            "garbage_collection_threshold": 0.0, "expandable_segments": True, "roundup_power2_divisions": {"1": 0, "64": 0},
+            "garbage_collection_threshold": 0.0, "expandable_segments": True,
+            "roundup_power2_divisions": {"1": 0, "64": 0},
         },
         "external_annotations": [],
         "note": "x" * 70_000,  # longer than a frame: written outside of any
-        "big": [1 << 70, -(1 << 70), -1, -(1 << 31), (1 << 63) - 1, None, True, False, (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)],
+        "big": [1 << 70, -(1 << 70), -1, -(1 << 31), (1 << 63) - 1, 0.5, None, True, False],
+        "tuples": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)],
     }
 
 
