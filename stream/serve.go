@@ -128,14 +128,8 @@ func (t *Tape) release(place uint32) {
 // Step is a step boundary: the cursor goes back to the first entry, and what is
 // still live and does not persist becomes owed.
 func (t *Tape) Step() {
-	t.Play(t.Entries)
-}
-
-// Play is a step boundary at which another tape over the same slots is served
-// from now on.
-func (t *Tape) Play(entries []Entry) {
 	s := t.State
-	t.Entries, s.Cursor, s.Off, s.Owed = entries, 0, 0, 0
+	s.Cursor, s.Off, s.Owed = 0, 0, 0
 	t.match.hit()
 	if s.LiveN != s.PersistN {
 		for place := range t.Live {
@@ -147,4 +141,10 @@ func (t *Tape) Play(entries []Entry) {
 		}
 	}
 	t.skipFreed()
+}
+
+// Play is a step boundary at which another order is served from now on.
+func (t *Tape) Play(order int) {
+	t.Entries = t.Orders[order]
+	t.Step()
 }

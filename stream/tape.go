@@ -45,9 +45,9 @@ type Live struct {
 
 // Flags of a live slot.
 const (
-	FlagOwed   = 1 << iota // the cursor is past its free
-	FlagPinned             // another stream used it: its free must wait for a fence
-	FlagPersists           // its slot persists
+	FlagOwed     = 1 << iota // the cursor is past its free
+	FlagPinned               // another stream used it: its free must wait for a fence
+	FlagPersists             // its slot persists
 )
 
 // MaxOwed bounds the set of owed slots that a candidate is tested against.
@@ -74,8 +74,9 @@ type State struct {
 // the state of serving it. Entries, Live, Index and State may lie in memory
 // shared with C; Sizes and the matcher's memory belong to Go alone.
 type Tape struct {
-	Entries []Entry // the step that is being served, an end entry last
-	Live    []Live  // by place
+	Entries []Entry   // the order that is being served, an end entry last
+	Orders  [][]Entry // all of them
+	Live    []Live    // by place
 	Index   []uint64
 	State   *State
 
@@ -88,19 +89,20 @@ type Tape struct {
 // Layout is what a tape needs from its builder: the arrays, filled in, ready to
 // be placed in memory of the caller's choice.
 type Layout struct {
-	Entries []Entry
-	Index   []uint64
-	Places  int
+	Orders [][]Entry // in the order they were given to Lay
+	Index  []uint64
+	Places int
 
 	slots   []Slot
 	places  []uint32
 	offsets []uint64
 }
 
-// Lay turns slots and the order of their events into a layout. In order, e >= 0
-// is the allocation of slot e and e < 0 the free of slot ^e. The slots must be
-// those of a valid plan; Lay checks only what it relies on itself.
-func Lay(slots []Slot, order []int32) (*Layout, error) {
+// Lay turns slots and the orders of their events into a layout. There may be
+// several orders (set-up, step, evaluation) over slots in one arena. In an
+// order, e >= 0 is the allocation of slot e and e < 0 the free of slot ^e. The
+// slots must be those of a valid plan; Lay checks only what it relies on itself.
+func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 	l := &Layout{slots: slots, places: make([]uint32, len(slots))}
 	seen := make(map[uint64]uint32, len(slots))
 	for i, s := range slots {
@@ -120,14 +122,17 @@ func Lay(slots []Slot, order []int32) (*Layout, error) {
 	}
 	l.Places = len(l.offsets)
 	l.Index = buildIndex(l.offsets)
-	var err error
-	l.Entries, err = l.Order(order)
-	return l, err
+	for _, order := range orders {
+		entries, err := l.entries(order)
+		if err != nil {
+			return nil, err
+		}
+		l.Orders = append(l.Orders, entries)
+	}
+	return l, nil
 }
 
-// Order returns the entries of another order of events over the same slots, so
-// that several tapes (set-up, step, evaluation) can share one arena.
-func (l *Layout) Order(order []int32) ([]Entry, error) {
+func (l *Layout) entries(order []int32) ([]Entry, error) {
 	entries := make([]Entry, 0, len(order)+1)
 	for i, e := range order {
 		slot, free := e, e < 0
@@ -151,15 +156,18 @@ func (l *Layout) Order(order []int32) ([]Entry, error) {
 
 // New makes a tape over a layout in Go's own memory, for replay and tests.
 func New(l *Layout, base mem.Addr) *Tape {
-	return Bind(l, l.Entries, make([]Live, l.Places), l.Index, &State{Base: uint64(base)})
+	return Bind(l, l.Orders, make([]Live, l.Places), l.Index, &State{Base: uint64(base)})
 }
 
 // Bind makes a tape over arrays that the caller placed, which must hold what
-// the layout says.
-func Bind(l *Layout, entries []Entry, live []Live, index []uint64, state *State) *Tape {
-	return &Tape{Entries: entries, Live: live, Index: index, State: state,
+// the layout says. It serves the first order.
+func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
+	return &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
 		slots: l.slots, places: l.places, offsets: l.offsets}
 }
+
+// Offsets returns the offset of each place.
+func (l *Layout) Offsets() []uint64 { return l.offsets }
 
 // Slot returns slot i as it was given to Lay.
 func (t *Tape) Slot(i uint32) Slot { return t.slots[i] }

@@ -33,6 +33,7 @@ var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
 	simulated("gmlake"),
+	ours(),
 }
 
 // Names lists the names of Allocators.

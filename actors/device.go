@@ -1,0 +1,294 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"stalloc/actors/device"
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// Options set a device up. The zero value plans beside the program, logs
+// nothing and reserves what the engine's own defaults say.
+type Options struct {
+	Log    *zap.Logger
+	Engine engine.Config // the zero value: engine.DefaultConfig
+	NoPlan bool          // serve everything from the pool
+	// Inline plans at the boundary itself, on the thread that ends the step: for
+	// replays, where no time passes between steps.
+	Inline bool
+	// Plan is served from the first request on: that of an earlier run.
+	Plan *plan.Plan
+}
+
+// Device is the allocator of one GPU. Its methods may be called from any thread.
+type Device struct {
+	opts       Options
+	log        *zap.Logger
+	system     *actor.ActorSystem
+	root       *actor.RootContext
+	dev        device.Device
+	host       Host
+	pool       *actor.PID
+	supervisor *actor.PID
+	planner    *actor.PID // nil: no planning
+
+	lanes      atomic.Pointer[[]*lane]
+	arenas     atomic.Pointer[[]*arena]
+	mu         sync.Mutex // guards changes of lanes and arenas
+	generation atomic.Uint64
+	steps      atomic.Uint64
+}
+
+// Open starts the actors of a device. Close ends them.
+func Open(dev device.Device, host Host, opts Options) (*Device, error) {
+	if opts.Log == nil {
+		opts.Log = zap.NewNop()
+	}
+	if opts.Engine == (engine.Config{}) {
+		opts.Engine = engine.DefaultConfig()
+	}
+	p, err := newPool(dev, opts.Engine)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	d.lanes.Store(&[]*lane{})
+	d.arenas.Store(&[]*arena{})
+	d.system = newSystem(opts.Log)
+	d.root = d.system.Root
+	here := actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 20))
+	d.pool = d.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return p }, here))
+	sup := &supervisor{d: d, start: opts.Plan}
+	d.supervisor = d.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return sup }, here))
+	if !opts.NoPlan {
+		pl := &planner{d: d, last: opts.Plan}
+		props := actor.PropsFromProducer(func() actor.Actor { return pl })
+		if opts.Inline {
+			props.Configure(here)
+		}
+		d.planner = d.root.Spawn(props)
+	}
+	return d, nil
+}
+
+// ask sends a message that is answered, and waits for the answer. As a rule the
+// actor has run on this very thread when Send returns.
+func (d *Device) ask(to *actor.PID, q question) {
+	q.slot().reset()
+	d.root.Send(to, q)
+	q.slot().wait()
+}
+
+// adopt starts an actor for every stream that has appeared.
+func (d *Device) adopt() []*lane {
+	lanes := *d.lanes.Load()
+	ports := d.host.Ports()
+	if len(lanes) >= len(ports) {
+		return lanes
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lanes = append([]*lane(nil), *d.lanes.Load()...)
+	for i := len(lanes); i < len(ports); i++ {
+		l := &lane{port: ports[i], ordinal: i}
+		l.pid = d.root.Spawn(actor.PropsFromProducer(
+			func() actor.Actor { return &streamActor{lane: l} },
+			actor.WithDispatcher(actor.NewSynchronizedDispatcher(1<<20))))
+		lanes = append(lanes, l)
+	}
+	d.lanes.Store(&lanes)
+	return lanes
+}
+
+func (d *Device) laneOf(port Port) *lane {
+	for _, l := range *d.lanes.Load() {
+		if l.port.ID() == port.ID() {
+			return l
+		}
+	}
+	return nil
+}
+
+func (d *Device) remember(a *arena) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	arenas := append(append([]*arena(nil), *d.arenas.Load()...), a)
+	d.arenas.Store(&arenas)
+}
+
+func (d *Device) forget(gone *arena) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var arenas []*arena
+	for _, a := range *d.arenas.Load() {
+		if a != gone {
+			arenas = append(arenas, a)
+		}
+	}
+	d.arenas.Store(&arenas)
+}
+
+// arenaOf returns the arena that contains an address, or nil.
+func (d *Device) arenaOf(addr mem.Addr) *arena {
+	for _, a := range *d.arenas.Load() {
+		if a.contains(addr) {
+			return a
+		}
+	}
+	return nil
+}
+
+var (
+	serveRequests  = sync.Pool{New: func() any { return new(serveRequest) }}
+	allocRequests  = sync.Pool{New: func() any { return new(allocRequest) }}
+	freeRequests   = sync.Pool{New: func() any { return new(freeRequest) }}
+	errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
+)
+
+// Serve looks for a request's slot on the stream's tape, where the quick case
+// did not find it under the cursor. The block is counted and observed. The first
+// request of a stream makes the stream known.
+func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
+	l := d.laneOf(port)
+	if l == nil {
+		d.ask(d.supervisor, &admitRequest{})
+		if l = d.laneOf(port); l == nil {
+			return 0, false
+		}
+	}
+	if !l.active.Load() {
+		return 0, false
+	}
+	m := serveRequests.Get().(*serveRequest)
+	defer serveRequests.Put(m)
+	m.asked, m.addr = asked, 0
+	d.ask(l.pid, m)
+	return m.addr, m.err == nil && m.addr != 0
+}
+
+// Alloc asks the pool for a block of size bytes on a stream. Private pools
+// (pool not 0) share memory with nothing else. The error matches
+// driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
+func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
+	m := allocRequests.Get().(*allocRequest)
+	defer allocRequests.Put(m)
+	m.size, m.stream, m.pool, m.whole, m.addr = size, id, pool, false, 0
+	d.ask(d.pool, m)
+	if errors.Is(m.err, driver.ErrOutOfMemory) {
+		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
+	}
+	return m.addr, m.err
+}
+
+// Free gives a block of the pool back. ErrUnknown: it is none.
+func (d *Device) Free(addr mem.Addr) (Freed, error) {
+	m := freeRequests.Get().(*freeRequest)
+	defer freeRequests.Put(m)
+	m.addr, m.freed = addr, Freed{}
+	d.ask(d.pool, m)
+	return m.freed, m.err
+}
+
+// Record says that another stream uses the block at addr, of the tape or of the
+// pool.
+func (d *Device) Record(addr mem.Addr, id mem.StreamID) error {
+	if a := d.arenaOf(addr); a != nil {
+		if id == a.lane.port.ID() || a.pin(addr, id) {
+			return nil
+		}
+	}
+	m := &recordRequest{addr: addr, stream: id}
+	d.ask(d.pool, m)
+	return m.err
+}
+
+// FreePinned ends the program's use of a slot that other streams use too. The
+// slot stays live until they are past this point.
+func (d *Device) FreePinned(addr mem.Addr, asked mem.Bytes) {
+	a := d.arenaOf(addr)
+	if a == nil {
+		return
+	}
+	rounded := mem.Round(asked)
+	a.lane.port.Pending(rounded)
+	d.ask(d.pool, &fenceRequest{arena: a, addr: addr, rounded: rounded, streams: a.users(addr)})
+}
+
+// Step is a step boundary: new plans become active here and nowhere else.
+func (d *Device) Step() error {
+	m := &stepRequest{}
+	d.ask(d.supervisor, m)
+	return m.err
+}
+
+// Find returns the start and size of the pool's block that contains addr.
+func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
+	m := &poolRequest{verb: verbFind, addr: addr}
+	d.ask(d.pool, m)
+	return m.addr, m.size, m.err
+}
+
+// Owner returns the stream of the pool's block at addr.
+func (d *Device) Owner(addr mem.Addr) (mem.StreamID, error) {
+	m := &poolRequest{verb: verbFind, addr: addr}
+	d.ask(d.pool, m)
+	if m.err == nil && m.addr != addr {
+		m.err = ErrUnknown
+	}
+	return m.stream, m.err
+}
+
+// Trim gives idle handles back to the driver; with a private pool's number, what
+// that pool no longer uses.
+func (d *Device) Trim(pool uint64) error { return d.rare(&poolRequest{verb: verbTrim, pool: pool}) }
+
+// Limit bounds the physical memory taken to a fraction of the device's.
+func (d *Device) Limit(fraction float64) error {
+	if !(fraction > 0 && fraction <= 1) {
+		return errNoSuchLimit
+	}
+	_, total, err := d.dev.Memory()
+	if err != nil {
+		return err
+	}
+	limit := mem.Bytes(0)
+	if fraction < 1 {
+		limit = mem.Bytes(fraction * float64(total))
+	}
+	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
+}
+
+// ResetPeak lets PeakReserved start over from what is reserved now.
+func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
+
+// Check recounts the engine's state and every tape.
+func (d *Device) Check() error {
+	errs := []error{d.rare(&poolRequest{verb: verbCheck})}
+	for _, a := range *d.arenas.Load() {
+		a.lane.port.Lock()
+		errs = append(errs, a.tape.Check())
+		a.lane.port.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops the actors and closes the device. Live blocks end with it.
+func (d *Device) Close() error {
+	err := d.rare(&poolRequest{verb: verbClose})
+	d.system.Shutdown()
+	return err
+}
+
+func (d *Device) rare(m *poolRequest) error {
+	d.ask(d.pool, m)
+	return m.err
+}

@@ -1,0 +1,129 @@
+package actors
+
+import (
+	"fmt"
+
+	"stalloc/actors/device"
+	"stalloc/internal/mem"
+	"stalloc/stream"
+)
+
+// Local is a device that serves Go callers: the same tapes and the same actors
+// as under C, with the quick case run here.
+type Local struct {
+	*Device
+	host *GoHost
+}
+
+// OpenLocal opens a device for Go callers.
+func OpenLocal(dev device.Device, opts Options) (*Local, error) {
+	host := NewGoHost()
+	d, err := Open(dev, host, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Local{Device: d, host: host}, nil
+}
+
+// Malloc returns a block of at least size bytes for work on a stream. Size zero
+// gives no block and no error.
+func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
+	if size <= 0 {
+		if size < 0 {
+			return 0, fmt.Errorf("a block of %d bytes was asked for", size)
+		}
+		return 0, nil
+	}
+	p := l.host.Port(id)
+	p.Lock()
+	tape := p.tape
+	if tape != nil {
+		if got := tape.Alloc(size); got.Slot != stream.None {
+			p.HandOut(got.Addr, size)
+			p.Unlock()
+			return got.Addr, nil
+		}
+	}
+	p.Unlock()
+	if tape == nil {
+		if addr, ok := l.Serve(p, size); ok {
+			return addr, nil
+		}
+	}
+	addr, err := l.Alloc(id, 0, size)
+	if err != nil {
+		return 0, err
+	}
+	p.Lock()
+	l.host.count(mem.Round(size))
+	p.push(Event{Addr: addr, Size: mem.Round(size), Kind: EventMiss})
+	p.Unlock()
+	return addr, nil
+}
+
+// Release frees a block by its address.
+func (l *Local) Release(addr mem.Addr) error {
+	if addr == 0 {
+		return nil
+	}
+	if a := l.arenaOf(addr); a != nil {
+		p := a.lane.port.(*GoPort)
+		p.Lock()
+		f := a.tape.Free(addr)
+		if f.Slot != stream.None {
+			l.host.count(-mem.Round(f.Asked))
+			p.push(Event{Addr: addr, Kind: EventFree})
+		}
+		p.Unlock()
+		if f.Pinned {
+			l.FreePinned(addr, f.Asked)
+		}
+		if f.Slot != stream.None {
+			return nil
+		}
+	}
+	id, err := l.Owner(addr)
+	if err != nil {
+		return fmt.Errorf("free of %#x: %w", uint64(addr), err)
+	}
+	p := l.host.Port(id)
+	p.Lock() // the event goes first: once freed, the address may be handed out again
+	p.push(Event{Addr: addr, Kind: EventFree})
+	p.Unlock()
+	freed, err := l.Free(addr)
+	if err != nil {
+		return fmt.Errorf("free of %#x: %w", uint64(addr), err)
+	}
+	l.host.count(-freed.Size)
+	return nil
+}
+
+// Use says that work on another stream uses the block at addr: when freed, the
+// block waits for that stream.
+func (l *Local) Use(addr mem.Addr, id mem.StreamID) error {
+	if err := l.Record(addr, id); err != nil {
+		return err
+	}
+	if owner := l.ownerOf(addr); owner != nil {
+		owner.Lock()
+		owner.push(Event{Addr: addr, Kind: EventPin})
+		owner.Unlock()
+	}
+	return nil
+}
+
+func (l *Local) ownerOf(addr mem.Addr) *GoPort {
+	if a := l.arenaOf(addr); a != nil {
+		return a.lane.port.(*GoPort)
+	}
+	id, err := l.Owner(addr)
+	if err != nil {
+		return nil
+	}
+	return l.host.Port(id)
+}
+
+// Load returns the sum of live rounded sizes and its peak.
+func (l *Local) Load() (now, peak mem.Bytes) {
+	return mem.Bytes(l.host.load.Load()), mem.Bytes(l.host.peak.Load())
+}

@@ -1,0 +1,195 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// ErrUnknown says that an address is no live block of the pool.
+var ErrUnknown = errors.New("not a live block")
+
+// maxRounds bounds the answers one event may need: each failed operation and
+// each resumption is one. The engine's ladder has far fewer rungs.
+const maxRounds = 64
+
+// run feeds the engine an event and performs what comes back until the event is
+// settled. It returns the grant, if the event asked for one.
+func (p *pool) run(ev engine.Event) (engine.Op, error) {
+	for round := 0; round < maxRounds; round++ {
+		p.ops = p.eng.Step(ev, p.ops[:0])
+		if len(p.ops) == 0 {
+			return engine.Op{}, nil
+		}
+		last := p.ops[len(p.ops)-1]
+		failed, err := p.perform(p.ops)
+		p.peak = max(p.peak, p.reserved())
+		switch {
+		case err != nil:
+			var call *driver.Error
+			code := 0
+			if errors.As(err, &call) {
+				code = call.Code
+			}
+			ev = engine.Event{Kind: engine.EvFailed, Failed: failed, Code: code, Req: ev.Req}
+		case last.Kind == engine.OpResume:
+			ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
+		case last.Kind == engine.OpRefuse:
+			return last, &RefusedError{Reason: last.Reason, Code: last.Code}
+		case last.Kind == engine.OpUnknown:
+			return last, ErrUnknown
+		default:
+			return last, nil
+		}
+	}
+	panic(fmt.Sprintf("the engine did not settle event %d in %d rounds", ev.Kind, maxRounds))
+}
+
+// perform does the operations in order and stops at the first that fails.
+func (p *pool) perform(ops []engine.Op) (int, error) {
+	var start time.Time
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind >= engine.OpResume {
+			continue
+		}
+		if start.IsZero() {
+			start = time.Now()
+		}
+		p.calls++
+		if err := p.call(op); err != nil {
+			p.time += time.Since(start)
+			return i, err
+		}
+	}
+	if !start.IsZero() {
+		p.time += time.Since(start)
+	}
+	return 0, nil
+}
+
+func (p *pool) call(op *engine.Op) error {
+	switch op.Kind {
+	case engine.OpCreate:
+		h, err := p.dev.Create()
+		if err != nil {
+			return err
+		}
+		for int(op.Handle) >= len(p.handles) {
+			p.handles = append(p.handles, 0)
+		}
+		p.handles[op.Handle] = h
+		return nil
+	case engine.OpMap:
+		return p.dev.Map(op.Addr, p.handles[op.Handle])
+	case engine.OpAccess:
+		return p.dev.Access(op.Addr, op.Size)
+	case engine.OpUnmap:
+		return p.dev.Unmap(op.Addr, op.Size)
+	case engine.OpRelease:
+		return p.dev.Release(p.handles[op.Handle])
+	case engine.OpSync:
+		return p.dev.Sync(op.Stream)
+	case engine.OpRecord:
+		f, err := p.dev.Record(op.Stream)
+		if err != nil {
+			return err
+		}
+		p.fences = append(p.fences, waiting{engine: op.Fence, driver: f})
+		return nil
+	}
+	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
+}
+
+// poll tells the engine and the tapes which fences have passed. Fences are
+// looked at in the order they were recorded; one that has not passed does not
+// hide those of other streams behind it.
+func (p *pool) poll() {
+	if len(p.fences) == 0 {
+		return
+	}
+	kept := p.fences[:0]
+	for _, w := range p.fences {
+		p.calls++
+		passed, err := p.dev.Done(w.driver)
+		if err == nil && !passed {
+			kept = append(kept, w)
+			continue
+		}
+		// A fence that cannot be asked about is waited for no longer than the
+		// whole device would be: its stream is gone, and its work with it.
+		p.pass(w)
+	}
+	p.fences = kept
+}
+
+func (p *pool) pass(w waiting) {
+	if w.slot == nil {
+		for _, op := range p.eng.Step(engine.Event{Kind: engine.EvFence, Fence: w.engine}, nil) {
+			if op.Kind != engine.OpUnknown { // passed by a synchronisation meanwhile
+				panic("a passed fence needs no operation")
+			}
+		}
+		return
+	}
+	if w.slot.left--; w.slot.left == 0 {
+		w.slot.arena.unpin(w.slot.addr, w.slot.rounded)
+	}
+}
+
+// fenceSlot puts a fence behind the work of every stream that used a pinned
+// slot. A stream that takes no fence is waited for instead.
+func (p *pool) fenceSlot(m *fenceRequest) {
+	slot := &slotWait{arena: m.arena, addr: m.addr, rounded: m.rounded}
+	for _, id := range m.streams {
+		p.calls++
+		f, err := p.dev.Record(id)
+		if err != nil {
+			_ = p.dev.Sync(id)
+			continue
+		}
+		slot.left++
+		p.fences = append(p.fences, waiting{driver: f, slot: slot})
+	}
+	if slot.left == 0 {
+		m.arena.unpin(m.addr, m.rounded)
+	}
+}
+
+// RefusedError says why the engine could not serve a request.
+type RefusedError struct {
+	Reason engine.Reason
+	Code   int // the driver's last error, or 0
+}
+
+func (e *RefusedError) Error() string {
+	switch e.Reason {
+	case engine.RefusedSize:
+		return "the size is larger than any block can be"
+	case engine.RefusedLimit:
+		return "the memory limit is reached"
+	case engine.RefusedWindow:
+		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
+	}
+	if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
+		return "the device has no memory left"
+	}
+	return fmt.Sprintf("the driver failed with error %d", e.Code)
+}
+
+// Is reports whether the device is full, or the limit reached.
+func (e *RefusedError) Is(target error) bool {
+	return target == driver.ErrOutOfMemory &&
+		(e.Reason == engine.RefusedLimit || e.Reason == engine.RefusedDevice && (e.Code == driver.CodeOutOfMemory || e.Code == 0))
+}
+
+// Freed is what a free gave back.
+type Freed struct {
+	Size    mem.Bytes // rounded
+	Stream  mem.StreamID
+	Pending bool // it waits for other streams
+}

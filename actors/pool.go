@@ -1,0 +1,186 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"stalloc/actors/device"
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// PoolStats is what the pool knows about physical memory.
+type PoolStats struct {
+	Reserved, PeakReserved mem.Bytes
+	Arenas                 mem.Bytes // in arenas of plans
+	Load                   mem.Bytes // in blocks of the pool, arenas left out
+	Pending                mem.Bytes // freed, waiting for other streams
+	DriverCalls            uint64
+	DriverTime             time.Duration // spent in the driver, as measured here
+	Retries                uint64        // requests that were served only after memory was given back
+	Engine                 engine.Stats
+}
+
+// pool is the dynamic-pool actor: it owns the engine of one device and is the
+// only one that changes the device's memory.
+type pool struct {
+	dev     device.Device
+	eng     *engine.Engine
+	handles []driver.Handle // by engine.Index
+	base    mem.Addr
+	window  mem.Bytes
+	ops     []engine.Op
+	fences  []waiting
+	slots   []*slotWait
+	arenas  mem.Bytes
+	peak    mem.Bytes // of handles since the last reset
+	calls   uint64
+	time    time.Duration
+	retries uint64
+	broken  error
+}
+
+// waiting is a fence of the engine and the driver's for it.
+type waiting struct {
+	engine driver.Fence // 0: it belongs to slot
+	driver driver.Fence
+	slot   *slotWait
+}
+
+// slotWait is a pinned slot of a tape that waits for fences.
+type slotWait struct {
+	arena   *arena
+	addr    mem.Addr
+	rounded mem.Bytes
+	left    int
+}
+
+// newPool reserves the address window: the largest the driver gives.
+func newPool(dev device.Device, cfg engine.Config) (*pool, error) {
+	p := &pool{dev: dev}
+	var err error
+	for p.window = cfg.Window; p.window >= 64*mem.GiB || p.window == cfg.Window; p.window /= 2 {
+		if p.base, err = dev.Reserve(p.window); err == nil {
+			cfg.Base, cfg.Window = p.base, p.window
+			p.eng = engine.New(cfg)
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no address space for the pool (set STALLOC_CONF=window:SIZE to ask for less): %w", err)
+}
+
+// ErrBroken says that the pool lost track of its state and serves nothing more.
+var ErrBroken = errors.New("the pool is broken")
+
+// Receive implements actor.Actor. It answers whatever happens.
+func (p *pool) Receive(ctx actor.Context) {
+	q, ok := ctx.Message().(question)
+	if !ok {
+		return
+	}
+	var err error
+	defer func() {
+		if r := recover(); r != nil {
+			p.broken = fmt.Errorf("%w: %v", ErrBroken, r)
+			err = p.broken
+		}
+		q.slot().reply(err)
+	}()
+	if p.broken != nil {
+		err = p.broken
+		return
+	}
+	p.poll()
+	switch m := q.(type) {
+	case *allocRequest:
+		err = p.alloc(m)
+	case *freeRequest:
+		err = p.free(m)
+	case *recordRequest:
+		_, err = p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
+	case *fenceRequest:
+		p.fenceSlot(m)
+	case *poolRequest:
+		err = p.rare(m)
+	}
+}
+
+func (p *pool) alloc(m *allocRequest) error {
+	before := p.eng.Stats().Handles
+	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole})
+	if err != nil {
+		return err
+	}
+	if p.eng.Stats().Handles < before {
+		p.retries++
+	}
+	m.addr = grant.Addr
+	if m.whole {
+		p.arenas += grant.Size
+	}
+	return nil
+}
+
+func (p *pool) free(m *freeRequest) error {
+	b, ok := p.eng.Lookup(m.addr)
+	if !ok || b.Addr != m.addr || b.Pending {
+		return ErrUnknown
+	}
+	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr}); err != nil {
+		return err
+	}
+	if b.Whole {
+		p.arenas -= b.Size
+	}
+	after, ok := p.eng.Lookup(m.addr)
+	m.freed = Freed{Size: b.Size, Stream: b.Stream, Pending: ok && after.Addr == m.addr && after.Pending}
+	return nil
+}
+
+func (p *pool) rare(m *poolRequest) error {
+	var err error
+	switch m.verb {
+	case verbBoundary:
+		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
+	case verbTrim:
+		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
+	case verbLimit:
+		p.eng.SetLimit(m.limit)
+	case verbFind:
+		b, ok := p.eng.Lookup(m.addr)
+		if !ok || b.Whole {
+			return ErrUnknown
+		}
+		m.addr, m.size, m.stream = b.Addr, b.Size, b.Stream
+	case verbStats:
+		m.stats = p.stats()
+	case verbResetPeak:
+		p.peak = p.reserved()
+	case verbCheck:
+		err = p.eng.Check()
+	case verbClose:
+		err = p.close()
+	}
+	return err
+}
+
+func (p *pool) reserved() mem.Bytes { return mem.Bytes(p.eng.Stats().Handles) * mem.HandleSize }
+
+func (p *pool) stats() PoolStats {
+	s := p.eng.Stats()
+	return PoolStats{
+		Reserved: p.reserved(), PeakReserved: p.peak,
+		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending,
+		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
+	}
+}
+
+// close gives everything back, live blocks included.
+func (p *pool) close() error {
+	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
+	return p.dev.Close()
+}

@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"sync/atomic"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// The protocol: who sends what to whom, what is answered, what may be lost.
+//
+//	message        from        to          answer             may be lost
+//	allocRequest   any thread  pool        address or error   no
+//	freeRequest    any thread  pool        what was freed     no
+//	recordRequest  any thread  pool        found or not       no
+//	fenceRequest   any thread  pool        none               no: the slot would stay pinned
+//	poolRequest    any thread  pool        depends on verb    no
+//	serveRequest   any thread  stream      address or miss    no
+//	boundary       supervisor  stream      observation        no
+//	stepRequest    any thread  supervisor  error or nil       no
+//	admitRequest   any thread  supervisor  nothing            no
+//	planReady      planner     supervisor  none               yes: the next plan replaces it
+//	observed       supervisor  planner     none               yes: costs one step's observation
+//	solved         solver      planner     none               no: planning would stop
+//
+// Everything that is answered carries an answer; the sender waits for it only
+// if another thread is working off the mailbox at that moment.
+
+// answer is the reply slot of a message.
+type answer struct {
+	state atomic.Int32
+	wake  chan struct{}
+	err   error
+}
+
+const (
+	unanswered int32 = iota
+	answered
+	awaited
+)
+
+func (a *answer) reset() {
+	a.state.Store(unanswered)
+	a.err = nil
+}
+
+// reply publishes what the receiver wrote into the message.
+func (a *answer) reply(err error) {
+	a.err = err
+	if a.state.Swap(answered) == awaited {
+		a.wake <- struct{}{}
+	}
+}
+
+// wait returns once the message is answered.
+func (a *answer) wait() {
+	if a.state.Load() == answered {
+		return
+	}
+	if a.wake == nil {
+		a.wake = make(chan struct{}, 1)
+	}
+	if a.state.CompareAndSwap(unanswered, awaited) {
+		<-a.wake
+	}
+}
+
+func (a *answer) slot() *answer { return a }
+
+// question is a message that is answered.
+type question interface{ slot() *answer }
+
+// allocRequest asks the pool for a block.
+type allocRequest struct {
+	answer
+	size   mem.Bytes
+	stream mem.StreamID
+	pool   uint64
+	whole  bool // an arena
+	addr   mem.Addr
+}
+
+// freeRequest gives a block of the pool back.
+type freeRequest struct {
+	answer
+	addr  mem.Addr
+	freed Freed
+}
+
+// recordRequest says that another stream uses a block of the pool.
+type recordRequest struct {
+	answer
+	addr   mem.Addr
+	stream mem.StreamID
+}
+
+// fenceRequest asks the pool to release a pinned slot of a tape once the
+// streams that used it have passed this point.
+type fenceRequest struct {
+	answer
+	arena   *arena
+	addr    mem.Addr
+	rounded mem.Bytes
+	streams []mem.StreamID
+}
+
+// verb says what a poolRequest asks for.
+type verb uint8
+
+const (
+	verbBoundary verb = iota + 1 // a step ends: sticky placement starts over, fences are polled
+	verbTrim                     // give idle handles back (private pool: it is no longer used)
+	verbLimit                    // reserve at most limit bytes
+	verbFind                     // the block that contains addr
+	verbStats
+	verbResetPeak
+	verbCheck
+	verbClose
+)
+
+// poolRequest is everything rare that the pool is asked.
+type poolRequest struct {
+	answer
+	verb   verb
+	pool   uint64
+	limit  mem.Bytes
+	addr   mem.Addr
+	stream mem.StreamID
+	size   mem.Bytes // answer to verbFind, with addr and stream
+	stats  PoolStats // answer to verbStats
+}
+
+// serveRequest asks a stream for the slot of a request that C did not find
+// under the cursor.
+type serveRequest struct {
+	answer
+	asked mem.Bytes
+	addr  mem.Addr // 0: a miss
+}
+
+// boundary tells a stream that a step ends. The stream answers with what it
+// observed and goes on with the next tape.
+type boundary struct {
+	answer
+	observed observed
+}
+
+// observed is one stream's step, on its way to the planner.
+type observed struct {
+	ordinal int // of the stream on its device
+	events  []Event
+	lost    bool  // events are missing: the step cannot be planned from
+	planned int64 // requests on the tape, 0: the stream had none
+	hits    int64 // requests of the step served from the tape
+	misses  int64 // while a tape was served
+}
+
+// stepEnded follows the observations of all streams of a device.
+type stepEnded struct {
+	steps []observed
+}
+
+// solved is the solver's answer to the planner.
+type solved struct {
+	plan *plan.Plan
+	err  error
+}
+
+// planReady offers a validated plan to the supervisor.
+type planReady struct {
+	plan *plan.Plan
+}
+
+// stepRequest is a step boundary of the device.
+type stepRequest struct {
+	answer
+}
+
+// admitRequest says that a stream the supervisor has not seen made a request.
+type admitRequest struct {
+	answer
+}

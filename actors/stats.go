@@ -1,0 +1,55 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+
+	"stalloc/internal/mem"
+)
+
+// Stats is the state of a device's allocator. Requests served by C's quick case
+// are counted by C; hits and misses are the tapes' own counts.
+type Stats struct {
+	PoolStats
+	Hits, Misses, Resyncs uint64 // while a tape was served
+	Steps, Generation     uint64 // boundaries; plans activated
+}
+
+// Stats returns the current counts.
+func (d *Device) Stats() Stats {
+	m := &poolRequest{verb: verbStats}
+	d.ask(d.pool, m)
+	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load()}
+	for _, l := range *d.lanes.Load() {
+		l.port.Lock()
+		hits, misses, resyncs := l.totals()
+		l.port.Unlock()
+		s.Hits += hits
+		s.Misses += misses
+		s.Resyncs += resyncs
+	}
+	return s
+}
+
+// Explain says in a few lines where the device's memory is and what to try.
+func (d *Device) Explain() string {
+	s := d.Stats()
+	var b strings.Builder
+	idle := s.Reserved - s.Arenas - s.Load - s.Pending
+	fmt.Fprintf(&b, "stalloc holds %v: %v in blocks of the pool, %v in arenas of plans, %v freed and waiting for other streams, %v idle in partly used pages or on other streams.",
+		s.Reserved, s.Load, s.Arenas, s.Pending, max(idle, 0))
+	free, total, err := d.dev.Memory()
+	if err != nil {
+		fmt.Fprintf(&b, " The device's own figures cannot be had: %v.", err)
+		return b.String()
+	}
+	other := total - free - s.Reserved
+	fmt.Fprintf(&b, " The device has %v, %v of it free; the CUDA context, libraries and other processes hold %v.", total, free, max(other, 0))
+	if s.Arenas > 0 && s.Misses > s.Hits/10 {
+		b.WriteString(" Many requests miss the plan, so its arena is held beside the pool: STALLOC_CONF=plan:off may need less.")
+	}
+	if other > mem.GiB*4 {
+		b.WriteString(" Other processes on this device may be worth a look (nvidia-smi).")
+	}
+	return b.String()
+}
