@@ -48,84 +48,89 @@ func segment(device, addr, stream int, blocks ...any) object {
 	return object{"device", device, "address", addr, "stream", stream, "blocks", blocks}
 }
 
-func TestSnapshotEvents(t *testing.T) {
-	const side = 0x7f0012345678
-	for _, c := range []struct {
-		name     string
-		segments []any
-		trace    []any
-		want     []Event
-		skipped  Skipped
-	}{
-		{
-			name: "addresses come again",
-			trace: []any{
-				entry("alloc", 4096, 10, 0, 100), entry("free_requested", 4096, 10, 0, 101), entry("free_completed", 4096, 10, 0, 102),
-				entry("alloc", 4096, 20, 0, 103),
-			},
-			want: []Event{
-				{Kind: Alloc, ID: 0, Size: 10}, {Kind: FreeRequested, ID: 0, Micros: 1}, {Kind: FreeCompleted, ID: 0, Micros: 2},
-				{Kind: Alloc, ID: 1, Size: 20, Micros: 3},
-			},
-		}, {
-			name:  "streams by first appearance",
-			trace: []any{entry("alloc", 1, 1, side, 0), entry("alloc", 2, 1, 2, 0), entry("alloc", 3, 1, 0, 0), entry("alloc", 4, 1, side, 0)},
-			want: []Event{
-				{Kind: Alloc, ID: 0, Size: 1, Stream: 1}, {Kind: Alloc, ID: 1, Size: 1, Stream: 2},
-				{Kind: Alloc, ID: 2, Size: 1}, {Kind: Alloc, ID: 3, Size: 1, Stream: 1},
-			},
-		}, {
-			name: "frees without their alloc",
-			trace: []any{
-				entry("free_requested", 1, 1, 0, 5), entry("free_completed", 1, 1, 0, 6), entry("free_completed", 2, 1, 0, 7),
-				entry("alloc", 1, 1, 0, 4), entry("free_requested", 1, 1, 0, 8), entry("free_requested", 1, 1, 0, 9),
-			},
-			want:    []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 3}},
-			skipped: Skipped{Frees: 4},
-		}, {
-			name:  "a free whose request was lost",
-			trace: []any{entry("alloc", 1, 1, 0, 5), entry("free_completed", 1, 1, 0, 6)},
-			want:  []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 1}, {Kind: FreeCompleted, Micros: 1}},
-		}, {
-			name:    "an alloc at a live address",
-			trace:   []any{entry("alloc", 1, 1, 0, 5), entry("alloc", 1, 2, 0, 6)},
-			want:    []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 1}, {Kind: FreeCompleted, Micros: 1}, {Kind: Alloc, ID: 1, Size: 2, Micros: 1}},
-			skipped: Skipped{Lost: 1},
-		}, {
-			name: "other actions",
-			trace: []any{
-				entry("segment_map", 1, 1, 0, 5), object{"action", "oom"}, object{"action", "something new", "addr", "here"},
-				object{"action", "alloc", "addr", 9, "size", 3},
-			},
-			want: []Event{{Kind: Alloc, Size: 3}},
-		}, {
-			name: "blocks older than the ring",
-			segments: []any{
-				segment(0, 4096, 0,
-					object{"size", 512, "state", "active_allocated"},
-					object{"size", 512, "state", "inactive"},
-					object{"size", 512, "requested_size", 100, "state", "active_pending_free"}),
-				segment(1, 4096, 0, object{"size", 512, "state", "active_allocated"}),
-				segment(0, 8192, side, object{"address", 9000, "size", 512, "requested_size", 7, "state", "active_awaiting_free"}),
-			},
-			trace: []any{
-				entry("free_requested", 4096, 512, 0, 50),
-				entry("alloc", 9000, 7, side, 51),
-			},
-			want: []Event{
-				{Kind: Mark, Mark: "setup"}, {Kind: Alloc, ID: 0, Size: 512}, {Kind: Alloc, ID: 1, Size: 100},
-				{Kind: FreeRequested, ID: 0}, {Kind: Alloc, ID: 2, Size: 7, Stream: 1, Micros: 1},
-			},
-		}, {
-			name:     "a block that appeared while nothing was recorded",
-			segments: []any{segment(0, 1, 0, object{"size", 512, "state", "active_allocated"})},
-			trace: []any{
-				entry("alloc", 1, 512, 0, 50), entry("free_requested", 1, 512, 0, 50), entry("free_completed", 1, 512, 0, 50),
-			},
-			want:    []Event{{Kind: Alloc, Size: 512}, {Kind: FreeRequested}, {Kind: FreeCompleted}},
-			skipped: Skipped{Blocks: 1},
+// side is a stream as a snapshot names it.
+const side = 0x7f0012345678
+
+// snapshotCases: what segments and one device's trace stand for.
+var snapshotCases = []struct {
+	name     string
+	segments []any
+	trace    []any
+	want     []Event
+	skipped  Skipped
+}{
+	{
+		name: "addresses come again",
+		trace: []any{
+			entry("alloc", 4096, 10, 0, 100), entry("free_requested", 4096, 10, 0, 101), entry("free_completed", 4096, 10, 0, 102),
+			entry("alloc", 4096, 20, 0, 103),
 		},
-	} {
+		want: []Event{
+			{Kind: Alloc, ID: 0, Size: 10}, {Kind: FreeRequested, ID: 0, Micros: 1}, {Kind: FreeCompleted, ID: 0, Micros: 2},
+			{Kind: Alloc, ID: 1, Size: 20, Micros: 3},
+		},
+	}, {
+		name:  "streams by first appearance",
+		trace: []any{entry("alloc", 1, 1, side, 0), entry("alloc", 2, 1, 2, 0), entry("alloc", 3, 1, 0, 0), entry("alloc", 4, 1, side, 0)},
+		want: []Event{
+			{Kind: Alloc, ID: 0, Size: 1, Stream: 1}, {Kind: Alloc, ID: 1, Size: 1, Stream: 2},
+			{Kind: Alloc, ID: 2, Size: 1}, {Kind: Alloc, ID: 3, Size: 1, Stream: 1},
+		},
+	}, {
+		name: "frees without their alloc",
+		trace: []any{
+			entry("free_requested", 1, 1, 0, 5), entry("free_completed", 1, 1, 0, 6), entry("free_completed", 2, 1, 0, 7),
+			entry("alloc", 1, 1, 0, 4), entry("free_requested", 1, 1, 0, 8), entry("free_requested", 1, 1, 0, 9),
+		},
+		want:    []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 3}},
+		skipped: Skipped{Frees: 4},
+	}, {
+		name:  "a free whose request was lost",
+		trace: []any{entry("alloc", 1, 1, 0, 5), entry("free_completed", 1, 1, 0, 6)},
+		want:  []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 1}, {Kind: FreeCompleted, Micros: 1}},
+	}, {
+		name:    "an alloc at a live address",
+		trace:   []any{entry("alloc", 1, 1, 0, 5), entry("alloc", 1, 2, 0, 6)},
+		want:    []Event{{Kind: Alloc, Size: 1}, {Kind: FreeRequested, Micros: 1}, {Kind: FreeCompleted, Micros: 1}, {Kind: Alloc, ID: 1, Size: 2, Micros: 1}},
+		skipped: Skipped{Lost: 1},
+	}, {
+		name: "other actions",
+		trace: []any{
+			entry("segment_map", 1, 1, 0, 5), object{"action", "oom"}, object{"action", "something new", "addr", "here"},
+			object{"action", "alloc", "addr", 9, "size", 3},
+		},
+		want: []Event{{Kind: Alloc, Size: 3}},
+	}, {
+		name: "blocks older than the ring",
+		segments: []any{
+			segment(0, 4096, 0,
+				object{"size", 512, "state", "active_allocated"},
+				object{"size", 512, "state", "inactive"},
+				object{"size", 512, "requested_size", 100, "state", "active_pending_free"}),
+			segment(1, 4096, 0, object{"size", 512, "state", "active_allocated"}),
+			segment(0, 8192, side, object{"address", 9000, "size", 512, "requested_size", 7, "state", "active_awaiting_free"}),
+		},
+		trace: []any{
+			entry("free_requested", 4096, 512, 0, 50),
+			entry("alloc", 9000, 7, side, 51),
+		},
+		want: []Event{
+			{Kind: Mark, Mark: "setup"}, {Kind: Alloc, ID: 0, Size: 512}, {Kind: Alloc, ID: 1, Size: 100},
+			{Kind: FreeRequested, ID: 0}, {Kind: Alloc, ID: 2, Size: 7, Stream: 1, Micros: 1},
+		},
+	}, {
+		name:     "a block that appeared while nothing was recorded",
+		segments: []any{segment(0, 1, 0, object{"size", 512, "state", "active_allocated"})},
+		trace: []any{
+			entry("alloc", 1, 512, 0, 50), entry("free_requested", 1, 512, 0, 50), entry("free_completed", 1, 512, 0, 50),
+		},
+		want:    []Event{{Kind: Alloc, Size: 512}, {Kind: FreeRequested}, {Kind: FreeCompleted}},
+		skipped: Skipped{Blocks: 1},
+	},
+}
+
+func TestSnapshotEvents(t *testing.T) {
+	for _, c := range snapshotCases {
 		r, events := readSnapshotOf(t, c.segments, []any{c.trace})
 		if i := firstDifference(events, c.want); i >= 0 || r.Skipped() != c.skipped {
 			t.Errorf("%s: event %d differs, skipped %+v:\n got %v\nwant %v", c.name, i, r.Skipped(), events, c.want)
