@@ -36,7 +36,12 @@ func (r *reader) number(what string, limit uint64) uint64 {
 // count reads how many items follow, each of at least size bytes, so that a
 // wrong count cannot ask for more memory than the file could fill.
 func (r *reader) count(what string, size int) int {
-	return int(r.number("number of "+what, uint64(len(r.rest)/size)))
+	n := r.number("number of "+what, math.MaxInt32)
+	if most := uint64(len(r.rest) / size); n > most {
+		r.fail("number of %s: %d, expected at most %d in what is left of the file", what, n, most)
+		return 0
+	}
+	return int(n)
 }
 
 func (r *reader) word(what string) uint64 {

@@ -14,8 +14,20 @@ type ranker struct {
 
 type rankKey struct {
 	key float64
-	tie int32 // place by time
+	tie int32
 	box int32
+}
+
+func sortKeys(keys []rankKey) {
+	slices.SortFunc(keys, func(x, y rankKey) int {
+		switch {
+		case x.key != y.key:
+			return compare(x.key, y.key)
+		case x.tie != y.tie:
+			return compare(x.tie, y.tie)
+		}
+		return compare(x.box, y.box)
+	})
 }
 
 func newRanker(p *piece) *ranker {
@@ -58,15 +70,7 @@ func (r *ranker) rank(p *piece, w Weights) []int32 {
 		key := w.Size*f[0] + w.Duration*f[1] + w.Load*f[2] + w.Lower*f[3] + w.Upper*f[4]
 		r.keys[i] = rankKey{-key, tie, int32(i)}
 	}
-	slices.SortFunc(r.keys, func(x, y rankKey) int {
-		switch {
-		case x.key != y.key:
-			return compare(x.key, y.key)
-		case x.tie != y.tie:
-			return compare(x.tie, y.tie)
-		}
-		return compare(x.box, y.box)
-	})
+	sortKeys(r.keys)
 	for i, k := range r.keys {
 		r.order[i] = k.box
 	}

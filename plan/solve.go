@@ -41,6 +41,6 @@ func solve(b []Buffer, persists []bool, o Options) Solution {
 	return s
 }
 
-// defaultDescents spends about a second on one core whatever the size: a
+// defaultDescents spends up to a second on one core whatever the size: a
 // placement costs about a microsecond a buffer.
-func defaultDescents(n int) int { return min(max(1_000_000/max(n, 1), 32), 2000) }
+func defaultDescents(n int) int { return min(max(800_000/max(n, 1), 32), 2000) }

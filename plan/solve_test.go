@@ -150,3 +150,32 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("cold %d in %d descents, warm %d in %d", cold.Makespan, cold.Descents, warm.Makespan, warm.Descents)
 	}
 }
+
+// FuzzSolve reads a problem of up to seven buffers from three bytes each, and
+// holds the solution against the optimum.
+func FuzzSolve(f *testing.F) {
+	f.Add([]byte{0, 4, 2, 2, 4, 1, 4, 4, 2})
+	f.Add([]byte{0, 1, 1, 0, 9, 1, 3, 3, 3, 5, 1, 7})
+	f.Add([]byte{1, 0, 1, 2, 2, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var b []Buffer
+		for ; len(data) >= 3 && len(b) < 7; data = data[3:] {
+			b = append(b, Buffer{mem.Tick(data[0]), mem.Tick(data[0]) + mem.Tick(data[1]) - 3, mem.Bytes(data[2])})
+		}
+		s := Solve(b, Options{Descents: 60})
+		checkSolution(t, "fuzz", b, s)
+		var live []Buffer
+		for _, x := range b {
+			if !x.empty() {
+				live = append(live, x)
+			}
+		}
+		best := mem.Bytes(0)
+		if len(live) > 0 {
+			best = optimum(live)
+		}
+		if s.LowerBound > best || best > s.Makespan {
+			t.Fatalf("bound %d, optimum %d, makespan %d", s.LowerBound, best, s.Makespan)
+		}
+	})
+}
