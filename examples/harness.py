@@ -135,8 +135,8 @@ class Recorder:
 
     def setup_done(self):
         """What comes before the first step (weights) counts towards the run's peaks."""
-        self.result["setup"] = self._memory()
         self._before = self._counters()
+        self.result["setup"] = {**self._memory(), **self._before}
 
     def begin(self):
         self._synchronize()

@@ -17,6 +17,7 @@ class _Session:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.torch: Optional[ModuleType] = None  # set by enable()
+        self.reason = ""  # why it stayed inactive
         self.native: Optional[_native.Native] = None  # set while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
@@ -54,7 +55,7 @@ def enable(**conf: _config.Value) -> bool:
                 )
             return True
         torch = _torch.load()
-        reason = _torch.why_inactive(torch)
+        reason = _torch.why_inactive(torch, merged.get("driver"))
         if reason is not None:
             if _session.torch is None:
                 warnings.warn(
@@ -62,7 +63,7 @@ def enable(**conf: _config.Value) -> bool:
                     StallocWarning,
                     stacklevel=2,
                 )
-            _session.torch = torch
+            _session.torch, _session.reason = torch, reason
             return False
         _start(torch, merged)
         return True
@@ -130,7 +131,7 @@ def explain(device: Any = None) -> str:
     """A text for people: where the memory of a device is, by default the current one's."""
     torch = _enabled()
     if _session.native is None:
-        return f"stalloc is inactive: {_torch.why_inactive(torch)}."
+        return f"stalloc is inactive: {_session.reason}."
     return _session.native.explain(_torch.device_index(torch, device))
 
 

@@ -31,8 +31,11 @@ def load() -> ModuleType:
     return torch
 
 
-def why_inactive(torch: ModuleType) -> Optional[str]:
-    """Why this machine has no use for stalloc, or None. Training on the CPU can go on."""
+def why_inactive(torch: ModuleType, driver: Optional[str] = None) -> Optional[str]:
+    """Why this machine has no use for stalloc, or None. Training on the CPU can go on.
+
+    `driver` is the setting of that name: the driver's library, where it is not the usual one.
+    """
     version = getattr(torch, "version", None)
     if getattr(version, "hip", None):
         return f"PyTorch {torch.__version__} is built for ROCm; stalloc needs a CUDA build"
@@ -41,7 +44,7 @@ def why_inactive(torch: ModuleType) -> Optional[str]:
     try:
         # Asking torch.cuda.is_available() would start the driver in this process, and forked
         # children could not use CUDA any more. Looking for the library starts nothing.
-        ctypes.CDLL(_DRIVER)
+        ctypes.CDLL(driver or _DRIVER)
     except OSError as error:
         return f"there is no NVIDIA driver ({error})"
     return None
@@ -106,7 +109,7 @@ def _thrower(torch: ModuleType) -> int:
     the next kernel an illegal access. Only a C++ exception stops that, so without it stalloc
     does not take the allocator's place.
     """
-    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    path = os.path.join(os.path.dirname(torch.__file__ or ""), "lib", "libc10.so")
     try:
         function = getattr(ctypes.CDLL(path), _THROWER)
     except (OSError, AttributeError) as error:

@@ -1,6 +1,7 @@
 """The comparison's judgement, and the examples' option parsing, without PyTorch."""
 
 import copy
+import json
 import sys
 
 import compare
@@ -170,3 +171,25 @@ def test_allocator_after_torch_is_a_mistake(monkeypatch):
 def test_bits():
     assert harness.bits(1.0) == "3f800000"
     assert harness.bits(-0.0) != harness.bits(0.0)
+
+
+SCRIPT = """
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+report = json.load(open(options["--report"]))
+report["allocator"] = options["--allocator"]
+json.dump(report, open(options["--json"], "w"))
+"""
+
+
+@pytest.mark.parametrize("hits, status", [(10, 0), (0, 1)])
+def test_the_whole_comparison(tmp_path, capsys, hits, status):
+    script, prepared, out = (tmp_path / name for name in ("train.py", "in.json", "out.json"))
+    script.write_text(SCRIPT)
+    prepared.write_text(json.dumps(report("any", hits=hits)))
+    options = ["--script", str(script), "--json", str(out), "--report", str(prepared)]
+    assert compare.main([*options, "--allocators", "native", "stalloc", "stalloc"]) == status
+    assert list(json.loads(out.read_text())) == ["native", "stalloc", "stalloc (2)"]
+    printed = capsys.readouterr().out
+    assert ("agree bit for bit" in printed) == (status == 0)
+    assert ("0 hits" in printed) == (status == 1)

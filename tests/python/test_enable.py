@@ -153,6 +153,14 @@ def test_no_gpu_is_no_error(process, monkeypatch, options, reason):
     assert reason in stalloc.explain()
 
 
+def test_driver_named_by_the_settings(process, monkeypatch):
+    process()
+    monkeypatch.setattr(_torch, "_DRIVER", "libabsent.so.1")
+    with pytest.warns(StallocWarning, match="libother.so"):
+        assert stalloc.enable(driver="libother.so") is False
+    assert stalloc.enable(driver="libc.so.6") is True
+
+
 def test_before_enable(process):
     process()
     stalloc.step()
