@@ -1,0 +1,29 @@
+package device_test
+
+import (
+	"testing"
+
+	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+)
+
+func simulated() *sim.Device { return sim.New(sim.Config{Capacity: 256 * mem.MiB}) }
+
+// TestWrappersConform: a wrapper that changes nothing by its settings is as
+// good a device as what it wraps, also when all of them are stacked.
+func TestWrappersConform(t *testing.T) {
+	limit := 192 * mem.MiB
+	for name, open := range map[string]func() device.Device{
+		"count": func() device.Device { d := simulated(); return device.NewCount(d, d.Time) },
+		"trace": func() device.Device { return device.NewTrace(simulated()) },
+		"fault": func() device.Device { return device.NewFault(simulated(), 1) },
+		"limit": func() device.Device { return device.NewLimit(simulated(), limit) },
+		"all": func() device.Device {
+			return device.NewTrace(device.NewFault(device.NewLimit(device.NewCount(simulated(), nil), limit), 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { devicetest.Run(t, open) })
+	}
+}
