@@ -7,8 +7,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Check recounts the state from the block records alone. It is quadratic in
-// nothing and keeps nothing, but it visits every block.
+// Check recounts the state from the block records. It visits every block a few
+// times and changes nothing.
 func (c *core) Check() error {
 	for _, check := range []func() error{c.checkLinks, c.checkSets, c.checkSums, c.checkSegments, c.checkWaits, c.back.check} {
 		if err := check(); err != nil {

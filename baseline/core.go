@@ -51,7 +51,8 @@ type core struct {
 	streamed []mem.StreamID
 
 	pending events
-	rt, vm  mem.Offset // the next address of each space
+	rt, vm  mem.Offset // the next address of each space, going up
+	rtTop   mem.Offset // the end of the next segment going down
 	// expandable: segments are never whole, so there are no inactive_split
 	// statistics and nothing for the collector or releaseAvailable.
 	expandable bool
@@ -66,8 +67,12 @@ type poolState struct {
 	searches int64 // best-fit searches so far, the clock of the garbage collector
 }
 
+// rtEnd is where the segments that go down start: far enough from zero never to
+// meet those that go up.
+const rtEnd mem.Offset = 1 << 60
+
 func (c *core) init(name string, o Options, b backend) {
-	*c = core{opt: o.withDefaults(), back: b, name: name, streams: map[mem.StreamID]int32{}, lastIdx: none}
+	*c = core{opt: o.withDefaults(), back: b, name: name, streams: map[mem.StreamID]int32{}, lastIdx: none, rtTop: rtEnd}
 }
 
 func (c *core) intern(s mem.StreamID) int32 {

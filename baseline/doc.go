@@ -45,10 +45,15 @@
 // # Modelling choices
 //
 // The driver does not define the addresses it returns; they matter only for
-// ties between free blocks of equal size. Here they are handed out upwards and
-// never reused, in two spaces: RT for cudaMalloc and VM for reservations. When
-// an event finishes is not known to a simulator either: the caller says so with
-// Complete, or with Synchronize for all.
+// ties between free blocks of equal size. Here no address is ever reused, and
+// there are two spaces: RT for cudaMalloc and VM for reservations, which go
+// upwards. With cudaMalloc's segments of the small pool going upwards and those
+// of the large pool downwards, Native's peak of reserved memory is the measured
+// one to the MiB on all nine runs recorded on an H100, so that is the default.
+// With all of them upwards (Options.Ascending) it is up to 0.42 GiB away.
+//
+// When an event finishes is not known to a simulator either: the caller says so
+// with Complete, or with Synchronize for all.
 //
 // GMLake orders the dropping of stitched blocks by the age of their last free.
 // A simulation only ever drops all idle ones at once, so the order cannot be

@@ -78,7 +78,7 @@ func (g *GMLake) checkStitched(i int32, owner map[int32]int32, ghosts map[int32]
 		holds[p] = true
 		heldChunks += int64(g.blocks[p].size / chunk)
 	}
-	var chunks, free_ int64
+	var chunks, unused int64
 	seen := map[int32]bool{}
 	for m := s.first; m != none; m = g.maps[m].nextInStitch {
 		a := g.maps[m].atom
@@ -96,7 +96,7 @@ func (g *GMLake) checkStitched(i int32, owner map[int32]int32, ghosts map[int32]
 		}
 		chunks += at.chunks
 		if owned && g.blocks[p].state == free {
-			free_ += at.chunks
+			unused += at.chunks
 		}
 	}
 	isLive := b.state == live || b.state == waiting
@@ -105,10 +105,10 @@ func (g *GMLake) checkStitched(i int32, owner map[int32]int32, ghosts map[int32]
 		return fmt.Errorf("the sBlock at %v of %d bytes maps %d chunks, %d counted", where, b.size, chunks, s.chunks)
 	case heldChunks != s.used || isLive != (s.used > 0) || !isLive && s.doomed:
 		return fmt.Errorf("the %v sBlock at %v uses %d chunks and holds %d", b.state, where, s.used, heldChunks)
-	case !s.doomed && free_ != s.free:
-		return fmt.Errorf("the sBlock at %v has %d free chunks, %d counted", where, free_, s.free)
-	case s.isReady != (!isLive && free_ == chunks):
-		return fmt.Errorf("the %v sBlock at %v with %d of %d chunks free: ready is %v", b.state, where, free_, chunks, s.isReady)
+	case !s.doomed && unused != s.free:
+		return fmt.Errorf("the sBlock at %v has %d free chunks, %d counted", where, unused, s.free)
+	case s.isReady != (!isLive && unused == chunks):
+		return fmt.Errorf("the %v sBlock at %v with %d of %d chunks free: ready is %v", b.state, where, unused, chunks, s.isReady)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ type naive struct {
 	o        Options
 	exp      bool
 	segs     []*nseg
-	next     mem.Offset
+	next     mem.Offset // of what goes up
+	top      mem.Offset // of what goes down
 	taken    map[int]*ntaken
 	ids      int
 	events   []*nevent

@@ -57,12 +57,21 @@ func (c *core) grow(rq request) int32 {
 	}
 	i := c.newBlock()
 	b := &c.blocks[i]
-	b.addr, b.size, b.space = c.rt, rq.segment, RT
+	b.addr, b.size, b.space = c.segmentAddr(rq), rq.segment, RT
 	b.pool, b.stream = rq.pool, rq.stream
-	c.rt += mem.Offset(rq.segment)
 	c.stats.Segments++
 	c.stats.grew(rq.segment)
 	return i
+}
+
+// segmentAddr makes up the address cudaMalloc returns.
+func (c *core) segmentAddr(rq request) mem.Offset {
+	if rq.pool == largePool && !c.opt.Ascending {
+		c.rtTop -= mem.Offset(rq.segment)
+		return c.rtTop
+	}
+	c.rt += mem.Offset(rq.segment)
+	return c.rt - mem.Offset(rq.segment)
 }
 
 // splits is should_split: strictly more than 1 MiB must remain in the large

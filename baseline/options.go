@@ -16,6 +16,10 @@ type Options struct {
 	// Limit is PyTorch's memory fraction in bytes: what would exceed it fails
 	// without a driver call. 0 is no limit.
 	Limit mem.Bytes
+	// Ascending makes cudaMalloc hand out all addresses upwards. By default only
+	// the small pool's are, and the large pool's go downwards, as observed; see
+	// the package's modelling choices. It decides ties and nothing else.
+	Ascending bool
 	// MaxSplit is max_split_size: blocks of at least this size are not split,
 	// and serve no smaller request. 0 is no bound; else at least 20 MiB.
 	MaxSplit mem.Bytes

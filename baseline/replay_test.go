@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
-	"stalloc/internal/mem"
 	"stalloc/trace"
 )
 
@@ -100,32 +98,4 @@ func loadMeasured(t testing.TB) map[string]map[string]measurement {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// tmp exploration
-func TestExplore(t *testing.T) {
-	m := loadMeasured(t)
-	for _, name := range traceNames {
-		tr := loadTrace(t, name)
-		load := tr.PeakLoad()
-		for _, k := range []struct {
-			n string
-			o Options
-		}{{"native", Options{}}, {"expandable", Options{}}, {"gmlake", Options{}}, {"gmlake", Options{FragLimit: 64 << 20}}} {
-			k.o.Capacity = 141 << 30
-			a, _ := New(k.n, k.o)
-			if err := replay(a, tr.Events, nil); err != nil {
-				t.Error(name, k.n, err)
-			}
-			if err := a.Check(); err != nil {
-				t.Error(name, k.n, err)
-			}
-			s := a.Stats()
-			w := m[name][k.n]
-			gib := func(b mem.Bytes) float64 { return math.Round(float64(b)/(1<<30)*1000) / 1000 }
-			t.Logf("%-20s %-10s frag %.2f%% reserved %.3f want %.3f  alloc %.3f/%.3f req %.3f/%.3f calls %d %.0f ms retries %d", name, k.n,
-				100*(1-float64(load)/float64(s.PeakReserved)), gib(s.PeakReserved), w.Reserved, gib(s.PeakAllocated), w.Allocated, gib(s.PeakRequested), w.Requested,
-				a.Calls().Total(), a.Calls().Micros/1000, s.Retries)
-		}
-	}
 }

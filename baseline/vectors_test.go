@@ -48,7 +48,7 @@ func loadVectors(t testing.TB) map[string]vector {
 }
 
 func (v *vector) allocator(t *testing.T) Allocator {
-	o := Options{Capacity: v.Capacity}
+	o := Options{Capacity: v.Capacity, Ascending: true}
 	for name, value := range v.Params {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || name != "fragLimit" {
