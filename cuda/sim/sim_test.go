@@ -1,0 +1,249 @@
+package sim_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+const page = mem.HandleSize
+
+func TestConformance(t *testing.T) {
+	for _, c := range []sim.Config{
+		{Capacity: 128 * mem.MiB},
+		{Capacity: 128 * mem.MiB, FenceDelay: 3},
+	} {
+		devicetest.Run(t, func() device.Device { return checked{t, sim.New(c)} })
+	}
+}
+
+// checked recounts the device's state when it is closed.
+type checked struct {
+	*testing.T
+	*sim.Device
+}
+
+func (c checked) Name() string { return c.Device.Name() }
+
+func (c checked) Close() error {
+	if err := c.Check(); err != nil {
+		c.Error(err)
+	}
+	return c.Device.Close()
+}
+
+func TestRandomAgainstModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for i := range uint64(20) {
+		d := sim.New(sim.Config{Capacity: 48 * mem.MiB, FenceDelay: 2})
+		devicetest.Random(t, seed+i, 2000, d)
+		if err := errors.Join(d.Check(), d.Close()); err != nil {
+			t.Fatalf("seed %d: %v", seed+i, err)
+		}
+	}
+}
+
+// ready is a device with pages mapped and accessible at addr.
+func ready(t *testing.T, c sim.Config, pages int) (*sim.Device, mem.Addr) {
+	t.Helper()
+	d := sim.New(c)
+	addr, err := d.Reserve(mem.Bytes(pages) * page)
+	must(t, err)
+	for i := range pages {
+		h, err := d.Create()
+		must(t, err)
+		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
+	}
+	must(t, d.Access(addr, mem.Bytes(pages)*page))
+	return d, addr
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refused(t *testing.T, err error, code int, text string) {
+	t.Helper()
+	var failure *driver.Error
+	if !errors.As(err, &failure) || failure.Code != code || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v, want error %d with %q", err, code, text)
+	}
+}
+
+// TestStricterThanDriver holds what the driver lets pass.
+func TestStricterThanDriver(t *testing.T) {
+	d, addr := ready(t, sim.Config{}, 3)
+	second := addr + mem.Addr(page)
+	must(t, d.Unmap(second, page))
+	refused(t, d.Unmap(second, page), 1, "not wholly mapped")
+	refused(t, d.Unmap(addr, 3*page), 1, "not wholly mapped")
+	refused(t, d.Access(addr, 3*page), 1, "not wholly mapped")
+	must(t, d.Check())
+}
+
+func TestPendingWork(t *testing.T) {
+	d, addr := ready(t, sim.Config{Manual: true}, 4)
+	last := addr + 3*mem.Addr(page)
+	must(t, d.Use(1, addr+100, page)) // two pages
+	must(t, d.Use(2, last, 1))
+	early, err := d.Record(1)
+	must(t, err)
+	must(t, d.Use(1, addr, 1))
+
+	refused(t, d.Unmap(addr, 4*page), 700, "pending work uses")
+	refused(t, d.Unmap(addr+mem.Addr(page), page), 700, "pending work uses")
+	must(t, d.Unmap(addr+2*mem.Addr(page), page))
+	must(t, d.Check())
+
+	if done, err := d.Done(early); done || err != nil {
+		t.Fatalf("Done before Finish: %t, %v", done, err)
+	}
+	must(t, d.Sync(2))
+	must(t, d.Unmap(last, page))
+	d.Finish(1)
+	if done, err := d.Done(early); !done || err != nil {
+		t.Fatalf("Done after Finish: %t, %v", done, err)
+	}
+	must(t, d.Unmap(addr, 2*page))
+	must(t, d.Check())
+	if n := len(d.Violations()); n != 2 {
+		t.Errorf("%d violations recorded, want 2", n)
+	}
+}
+
+// TestFencePassesEarlierWork: a fence ends the work before it, not after it.
+func TestFencePassesEarlierWork(t *testing.T) {
+	d, addr := ready(t, sim.Config{FenceDelay: 2}, 2)
+	must(t, d.Use(0, addr, 1))
+	f, err := d.Record(0)
+	must(t, err)
+	must(t, d.Use(0, addr+mem.Addr(page), 1))
+	for i, want := range []bool{false, false, true} {
+		if done, err := d.Done(f); done != want || err != nil {
+			t.Fatalf("question %d: %t, %v", i, done, err)
+		}
+	}
+	must(t, d.Unmap(addr, page))
+	refused(t, d.Unmap(addr+mem.Addr(page), page), 700, "pending work uses")
+	must(t, d.Check())
+}
+
+func TestUseNeedsAccess(t *testing.T) {
+	d, addr := ready(t, sim.Config{}, 2)
+	must(t, d.Touch(addr, 2*page))
+	must(t, d.Touch(addr+mem.Addr(page)-1, 2))
+	refused(t, d.Touch(addr, 2*page+1), 700, "not mapped")
+	refused(t, d.Use(0, 12345, 1), 700, "not mapped")
+	refused(t, d.Touch(addr, 0), 1, "not positive")
+	refused(t, d.Touch(addr, 1<<62+(1<<62-1)), 700, "not mapped")
+	must(t, d.Unmap(addr, page))
+	refused(t, d.Touch(addr, 1), 700, "not mapped")
+	h, err := d.Create()
+	must(t, err)
+	must(t, d.Map(addr, h))
+	refused(t, d.Use(0, addr, 1), 700, "without access")
+
+	block, err := d.Malloc(1000)
+	must(t, err)
+	must(t, d.Use(0, block+1000, 24)) // the block is rounded
+	refused(t, d.Touch(block, 1025), 700, "not mapped")
+	refused(t, d.Free(block), 700, "pending work uses")
+	must(t, d.Sync(0))
+	must(t, d.Free(block))
+	refused(t, d.Touch(block, 1), 700, "not mapped")
+	must(t, d.Check())
+	for range 100 {
+		refused(t, d.Touch(0, 1), 700, "not mapped")
+	}
+	list := d.Violations()
+	if got := list[len(list)-1].Error(); got != "and 45 more violations" {
+		t.Errorf("the list of violations ends with %q", got)
+	}
+}
+
+func TestCloseTellsLeaksAndViolations(t *testing.T) {
+	d, _ := ready(t, sim.Config{Name: "toy"}, 2)
+	_, err := d.Malloc(3 * mem.MiB)
+	must(t, err)
+	_ = d.Touch(0, 1)
+	err = d.Close()
+	for _, want := range []string{"toy closed with 1 reservations, 2 handles and 1 plain blocks not given back (8.00 MiB of memory)", "0x0 + 1 B is not mapped"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Close says %v, want %q in it", err, want)
+		}
+	}
+	if _, err := d.Reserve(page); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Reserve after Close: %v", err)
+	}
+}
+
+// TestModelledTime compares sums with the measurements they come from.
+func TestModelledTime(t *testing.T) {
+	d := sim.New(sim.Config{})
+	addr, err := d.Reserve(256 * page)
+	must(t, err)
+	for i := range 256 {
+		h, err := d.Create()
+		must(t, err)
+		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
+	}
+	malloc := func(size mem.Bytes) func() error {
+		return func() error { _, err := d.Malloc(size); return err }
+	}
+	for _, c := range []struct {
+		what       string
+		call       func() error
+		from, upto time.Duration
+	}{
+		{"access to 256 handles in one call", func() error { return d.Access(addr, 256*page) }, 6800 * time.Microsecond, 7000 * time.Microsecond},
+		{"access to one handle", func() error { return d.Access(addr, page) }, 23600 * time.Nanosecond, 23600 * time.Nanosecond},
+		{"unmapping 256 handles", func() error { return d.Unmap(addr, 256*page) }, 4100 * time.Microsecond, 4300 * time.Microsecond},
+		{"plain block of 2 MiB", malloc(2 * mem.MiB), 37 * time.Microsecond, 37 * time.Microsecond},
+		{"plain block of 42 MiB, between two rows", malloc(42 * mem.MiB), 40 * time.Microsecond, 40 * time.Microsecond},
+		{"plain block of 4 GiB", malloc(4 * mem.GiB), 285 * time.Microsecond, 285 * time.Microsecond},
+		{"plain block of 8 GiB, beyond the table", malloc(8 * mem.GiB), 500 * time.Microsecond, 600 * time.Microsecond},
+	} {
+		before := d.Time()
+		must(t, c.call())
+		if got := d.Time() - before; got < c.from || got > c.upto {
+			t.Errorf("%s: modelled as %v, measured %v to %v", c.what, got, c.from, c.upto)
+		}
+	}
+	s := d.Stats()
+	if s.Create != 256 || s.Map != 256 || s.Access != 2 || s.Reserve != 1 || s.Malloc != 4 || s.Calls() != 520 {
+		t.Errorf("counted %+v, %d calls", s, s.Calls())
+	}
+}
+
+// BenchmarkArena builds and takes down an arena of 24 GiB.
+func BenchmarkArena(b *testing.B) {
+	const pages = 12288
+	handles := make([]driver.Handle, pages)
+	b.ReportAllocs()
+	for b.Loop() {
+		d := sim.New(sim.Config{})
+		addr, _ := d.Reserve(pages * page)
+		for i := range handles {
+			handles[i], _ = d.Create()
+			_ = d.Map(addr+mem.Addr(i)*mem.Addr(page), handles[i])
+		}
+		if err := d.Access(addr, pages*page); err != nil {
+			b.Fatal(err)
+		}
+		_ = d.Unmap(addr, pages*page)
+		for _, h := range handles {
+			_ = d.Release(h)
+		}
+	}
+}
