@@ -62,7 +62,7 @@ $(SHIM): $(SHIM_OBJ)
 .PHONY: engine-lib
 engine-lib:
 	@mkdir -p $(LIBDIR)
-	$(GO) build -trimpath -buildmode=c-shared -o $(ENGINE) ./cshim/engine
+	$(GO) build -trimpath -ldflags '-s -w' -buildmode=c-shared -o $(ENGINE) ./cshim/engine
 	@rm -f $(ENGINE:.so=.h)
 
 $(FAKE): $(FAKE_OBJ)

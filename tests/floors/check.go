@@ -138,12 +138,12 @@ func (c *checker) edge(dir string, level int, imp string, pos token.Position) {
 	}
 }
 
-// testEdge judges one import of a test: its own floor is allowed, what lies
-// above is not.
+// testEdge judges one import of a test: its own floor is allowed and so is
+// help for tests, anything else above is not.
 func (c *checker) testEdge(dir string, level int, imp string, pos token.Position) {
 	file := c.file(pos)
 	c.banned(file, imp)
-	if target, inside := c.inside(imp); inside {
+	if target, inside := c.inside(imp); inside && !under(target, c.rules.Help) {
 		if above, ok := c.level(target); ok && above > level {
 			c.report("%s: test of %s (floor %d) imports %s (floor %d)", file, dir, level, imp, above)
 		}

@@ -36,8 +36,9 @@ func TestAllowancesHaveReasons(t *testing.T) {
 // synthetic is the table of the small modules below.
 var synthetic = Rules{
 	Module: "m",
-	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0}},
+	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0}, {"help", 3}},
 	Pure:   1,
+	Help:   "help",
 	Impure: []string{"C", "unsafe", "time", "os", "net"},
 	Banned: map[string]string{"example.com/heavy": "is heavy"},
 	Allowed: map[string]Allowance{
@@ -71,6 +72,8 @@ func TestCheck(t *testing.T) {
 		{"only without cgo", map[string]string{"base/x.go": "//go:build !cgo\n" + `import _ "time"`}, `base/x.go: pure package base imports "time"`},
 		{"test above", map[string]string{"left/x_test.go": `import _ "m/act"`}, `left/x_test.go: test of left (floor 1) imports m/act`},
 		{"test across", map[string]string{"left/x_test.go": `import _ "m/right"`}, ""},
+		{"test with help", map[string]string{"left/x_test.go": `import _ "m/help/fake"`}, ""},
+		{"help without a test", map[string]string{"left/x.go": `import _ "m/help/fake"`}, `left/x.go: left (floor 1) imports m/help/fake (floor 3)`},
 		{"impure test", map[string]string{"left/x_test.go": `import _ "time"`}, ""},
 		{"same impure floor", map[string]string{"act/x.go": `import _ "m/dev"`}, ""},
 		{"longest folder decides", map[string]string{"dev/deep/x.go": `import _ "m/left"`}, `dev/deep/x.go: dev/deep (floor 0) imports`},

@@ -15,7 +15,8 @@
 // is listed, file by file and with its reason, in Allowed; an entry that is no
 // longer needed is a violation too.
 //
-// Tests may use the whole standard library and packages of their own floor.
+// Tests may use the whole standard library, packages of their own floor, and
+// what lies in tests for them.
 package floors
 
 // Floor is one row of the table.
@@ -29,6 +30,7 @@ type Rules struct {
 	Module string
 	Floors []Floor // the longest folder that matches a package decides
 	Pure   int     // floors up to this one are pure
+	Help   string  // the folder whose packages every test may use
 
 	// Impure are the imports, with all below them, that a pure package
 	// does without.
@@ -57,6 +59,7 @@ var Stalloc = Rules{
 		{"examples", 5}, {"tests", 5},
 	},
 	Pure: 2,
+	Help: "tests",
 	Impure: []string{
 		"C", "unsafe", "time", "sync", "os", "net", "syscall", "runtime", "context", "log",
 		"crypto/rand", "hash/maphash",
