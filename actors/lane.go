@@ -104,6 +104,7 @@ func (l *lane) totals() (hits, misses, resyncs uint64) {
 func (l *lane) dropEmpty() (empty []*arena) {
 	kept := l.retiring[:0]
 	for _, a := range l.retiring {
+		l.port.Settle(a.tape)
 		if a.tape.State.LiveN != 0 {
 			kept = append(kept, a)
 			continue

@@ -41,6 +41,9 @@ type Port interface {
 	Play(t *stream.Tape, order int)
 	// Serve makes the tape the one that is served; nil: none.
 	Serve(t *stream.Tape)
+	// Settle performs the frees that were announced for a tape that is not
+	// served any more.
+	Settle(t *stream.Tape)
 	// Drop frees the arrays of a tape that is neither served nor holds a block.
 	Drop(t *stream.Tape)
 	// HandOut counts a block that the slow side served from the tape and
@@ -136,6 +139,9 @@ func (p *GoPort) Play(t *stream.Tape, order int) { t.Play(order) }
 
 // Serve implements Port.
 func (p *GoPort) Serve(t *stream.Tape) { p.tape = t }
+
+// Settle implements Port.
+func (p *GoPort) Settle(*stream.Tape) {}
 
 // Drop implements Port.
 func (p *GoPort) Drop(*stream.Tape) {}

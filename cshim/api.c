@@ -27,63 +27,13 @@ static inline struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
-static inline uint64_t round_up(uint64_t size) {
-	uint64_t n = (size + STALLOC_GRAIN - 1) & ~(uint64_t)(STALLOC_GRAIN - 1);
-	return n ? n : STALLOC_GRAIN;
-}
-
-static inline void count_in(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint64_t asked, uint32_t kind) {
-	s->allocations++;
-	s->allocated_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, 1);
-	stalloc_push(s, addr, rounded, kind);
-}
-
-static inline void count_out(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
-	s->frees++;
-	s->freed_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, -1);
-}
-
-/* Frees the live slot at a place; the lock is held. A pinned slot stays live
- * and is left to the caller: true. */
-static inline bool free_place(struct stalloc_tape *t, uint32_t place, uint64_t addr) {
-	uint64_t asked = t->live[place].asked, rounded = round_up(asked);
-	bool pinned = t->live[place].flags & STALLOC_PINNED;
-	count_out(t->stream, rounded, asked);
-	stalloc_push(t->stream, addr, rounded, STALLOC_EV_FREE);
-	if (!pinned) stalloc_release(t, place);
-	return pinned;
-}
-
-static void free_pinned(struct stalloc_tape *t, uint64_t addr) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e) e->free_pinned(t, addr);
-}
-
-/* Performs the frees that other threads announced. The lock is held; it is
- * dropped around the rare pinned ones, which enter the engine. */
-static void drain(struct stalloc_tape *t) {
-	for (uint32_t next = stalloc_take_deferred(t); next != 0;) {
-		uint32_t place = next - 1;
-		uint64_t addr = t->state.base + t->offsets[place];
-		next = stalloc_next_deferred(t, place);
-		if (t->live[place].slot == 0) continue; /* freed twice */
-		if (free_place(t, place, addr)) {
-			stalloc_unlock(t->stream);
-			free_pinned(t, addr);
-			stalloc_lock(t->stream);
-		}
-	}
-}
-
-static void unlock_and_drain(struct stalloc_tape *t) {
+static inline void unlock_and_drain(struct stalloc_tape *t) {
 	struct stalloc_stream *s = t->stream;
 	stalloc_unlock(s);
 	/* A free may have been announced after the last look: its thread relies on
 	 * whoever holds the lock. */
 	while (STALLOC_UNLIKELY(STALLOC_RELAXED(t->deferred) != 0) && stalloc_try_lock(s)) {
-		drain(t);
+		stalloc_drain(t);
 		stalloc_unlock(s);
 	}
 }
@@ -97,34 +47,26 @@ static void *out_of_memory(int device, size_t size, const char *why) {
 	return NULL;
 }
 
-/* The request is a miss: the engine's pool serves it, or the driver. */
-static __attribute__((noinline)) void *miss(struct stalloc_stream *s, size_t size, int device, void *stream) {
+/* Not the quick case: the engine looks ahead on the tape, then asks its pool. */
+static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, uint64_t pool) {
 	char err[4096] = "no reason given";
-	uint64_t addr = 0, rounded = round_up(size);
+	uint64_t addr = 0;
 	void *plain = NULL;
 	const struct stalloc_engine *e = stalloc_engine();
-	int result = STALLOC_ERR_ENGINE;
-	if (e) result = e->alloc(device, (uint64_t)(uintptr_t)stream, stalloc_pool_of(&stalloc_devices[device], stream), size, &addr, err,
-				 sizeof err);
+	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
+	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
 	if (result == STALLOC_ERR_ENGINE) {
-		result = stalloc_plain_alloc(device, rounded, &plain, err, sizeof err);
+		result = stalloc_plain_alloc(device, stalloc_round(size), &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (result != STALLOC_OK) return out_of_memory(device, size, err);
-	stalloc_lock(s);
-	count_in(s, addr, rounded, size, STALLOC_EV_MISS);
-	stalloc_unlock(s);
+	if (!hit) {
+		stalloc_lock(s);
+		stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
+		stalloc_unlock(s);
+	}
 	return (void *)(uintptr_t)addr;
-}
-
-/* The tape has another request under its cursor, or its guard is not trivially
- * clear. The lock is held. */
-static __attribute__((noinline)) uint64_t look_ahead(struct stalloc_tape *t, size_t size) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	drain(t);
-	uint64_t addr = stalloc_take(t, round_up(size), size);
-	return addr || !e ? addr : e->serve(t, size);
 }
 
 void *stalloc_malloc(size_t size, int device, void *stream) {
@@ -137,21 +79,25 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (STALLOC_UNLIKELY(!s || size > INT64_MAX / 2))
 		return out_of_memory(device, size, s ? "the size is not a size" : "the device does not exist");
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools) && stalloc_pool_of(s->device, stream))) return miss(s, size, device, stream);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools))) {
+		uint64_t pool = stalloc_pool_of(s->device, stream);
+		if (pool) return slow(s, size, pool);
+	}
 	if (STALLOC_UNLIKELY(!stalloc_try_lock(s))) {
 		if (__atomic_load_n(&s->tape, __ATOMIC_RELAXED)) atomic_fetch_add_explicit(&s->busy, 1, memory_order_relaxed);
-		return miss(s, size, device, stream);
+		return slow(s, size, STALLOC_POOL_ONLY);
 	}
 	struct stalloc_tape *t = s->tape;
-	if (STALLOC_UNLIKELY(!t)) {
+	uint64_t addr = 0;
+	if (STALLOC_LIKELY(t)) {
+		stalloc_drain(t);
+		addr = stalloc_take(t, stalloc_round(size), size);
+		if (STALLOC_LIKELY(addr)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
+		unlock_and_drain(t);
+	} else {
 		stalloc_unlock(s);
-		return miss(s, size, device, stream);
 	}
-	uint64_t rounded = round_up(size), addr = stalloc_take(t, rounded, size);
-	if (STALLOC_UNLIKELY(!addr)) addr = look_ahead(t, size);
-	if (STALLOC_LIKELY(addr)) count_in(s, addr, rounded, size, STALLOC_EV_HIT);
-	unlock_and_drain(t);
-	return addr ? (void *)(uintptr_t)addr : miss(s, size, device, stream);
+	return STALLOC_LIKELY(addr) ? (void *)(uintptr_t)addr : slow(s, size, 0);
 }
 
 /* The tape whose arena holds an address, or NULL. Arenas never share addresses,
@@ -163,6 +109,11 @@ static inline struct stalloc_tape *arena_of(uint64_t addr) {
 		if (t && addr - t->state.base < t->arena_size) return t;
 	}
 	return NULL;
+}
+
+static void free_pinned(uint64_t addr, uint64_t asked) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (e) e->free_pinned(addr, asked);
 }
 
 static void unknown(const void *ptr) {
@@ -186,7 +137,7 @@ static __attribute__((noinline)) void free_from_pool(void *ptr, int device, void
 		s = stream_of(freed.device, (void *)(uintptr_t)freed.stream);
 	if (!s) return;
 	stalloc_lock(s);
-	count_out(s, freed.rounded, freed.asked);
+	stalloc_count_out(s, freed.rounded, freed.asked);
 	stalloc_unlock(s);
 }
 
@@ -205,25 +156,25 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 		return;
 	}
 	if (STALLOC_UNLIKELY(!stalloc_try_lock(t->stream))) {
-		if (!stalloc_defer(t, place)) unknown(ptr);
-		if (stalloc_try_lock(t->stream)) { /* its holder may be gone by now */
-			drain(t);
-			unlock_and_drain(t);
+		if (atomic_load_explicit(&t->pinned, memory_order_relaxed) == 0) {
+			if (!stalloc_defer(t, place)) unknown(ptr);
+			if (stalloc_try_lock(t->stream)) unlock_and_drain(t); /* its holder may be gone by now */
+			return;
 		}
-		return;
+		stalloc_lock(t->stream); /* it may be pinned: that needs an answer now */
 	}
 	bool pinned = false, live = t->live[place].slot != 0;
-	if (STALLOC_LIKELY(live)) pinned = free_place(t, place, addr);
+	uint64_t asked = t->live[place].asked;
+	if (STALLOC_LIKELY(live)) pinned = stalloc_free_place(t, place);
 	unlock_and_drain(t);
-	if (STALLOC_UNLIKELY(pinned)) free_pinned(t, addr);
+	if (STALLOC_UNLIKELY(pinned)) free_pinned(addr, asked);
 	if (STALLOC_UNLIKELY(!live)) free_from_pool(ptr, device, stream);
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!ptr || !*stalloc_alive || !e) return;
-	struct stalloc_tape *t = arena_of((uint64_t)(uintptr_t)ptr);
-	e->record(t, (uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
+	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {

@@ -33,31 +33,16 @@ int stalloc_conf_read(void);
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
 
-/* What the engine answers to a free. */
-struct stalloc_freed {
-	uint64_t rounded, asked;
-	uint64_t stream;
-	int32_t device;
-	int32_t pending; /* waits for other streams */
-};
-
-struct stalloc_engine_stats {
-	uint64_t reserved, peak_reserved, arena_bytes, pool_bytes;
-	uint64_t hits, misses, resyncs, steps, plan_generation;
-	uint64_t driver_calls, driver_ns, retries, lost_events;
-};
-
 /* link.c: the functions that libstalloc_engine.so exports, found by name as
  * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then
  * write a text to err. None lets a panic pass. */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
-	X(uint64_t, serve, (struct stalloc_tape * tape, uint64_t asked))                   \
-	X(int, alloc, (int device, uint64_t stream, uint64_t pool, uint64_t asked,         \
-		       uint64_t *addr, char *err, size_t n))                               \
+	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
+		       uint64_t *addr, int *hit, char *err, size_t n))                     \
 	X(int, free, (uint64_t addr, struct stalloc_freed *freed))                         \
-	X(int, free_pinned, (struct stalloc_tape * tape, uint64_t addr))                   \
-	X(int, record, (struct stalloc_tape * tape, uint64_t addr, uint64_t stream))       \
+	X(int, free_pinned, (uint64_t addr, uint64_t asked))                               \
+	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
 	X(int, trim, (int device, uint64_t pool))                                          \

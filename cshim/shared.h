@@ -73,7 +73,7 @@ struct stalloc_tape {
 	 * place + 1 in deferred, linked by deferred_next; STALLOC_NONE ends it and
 	 * 0 marks a place that is not on it. */
 	_Atomic uint32_t deferred;
-	uint32_t places;
+	_Atomic uint32_t pinned; /* live slots that other streams use */
 	_Atomic uint32_t *deferred_next;
 	uint64_t id; /* the engine's own name for this tape */
 };
@@ -153,5 +153,22 @@ struct stalloc_host {
 	_Atomic(struct stalloc_tape *) *arenas; /* STALLOC_MAX_ARENAS, with holes */
 	_Atomic uint32_t *arena_count;		  /* entries behind it are NULL */
 };
+
+/* What the engine answers to a free. */
+struct stalloc_freed {
+	uint64_t rounded, asked;
+	uint64_t stream;
+	int32_t device;
+	int32_t pending; /* waits for other streams */
+};
+
+struct stalloc_engine_stats {
+	uint64_t reserved, peak_reserved, arena_bytes, pool_bytes;
+	uint64_t hits, misses, resyncs, steps, plan_generation;
+	uint64_t driver_calls, driver_ns, retries, lost_events;
+};
+
+/* As the pool of a request: take it from the pool without a look at the tape. */
+#define STALLOC_POOL_ONLY UINT64_MAX
 
 #endif

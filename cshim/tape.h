@@ -131,4 +131,44 @@ static inline void stalloc_count(struct stalloc_device *d, int64_t rounded, int6
 	if (active > STALLOC_RELAXED(d->peak_active)) stalloc_raise(&d->peak_active, active);
 }
 
+static inline uint64_t stalloc_round(uint64_t size) {
+	uint64_t n = (size + STALLOC_GRAIN - 1) & ~(uint64_t)(STALLOC_GRAIN - 1);
+	return n ? n : STALLOC_GRAIN;
+}
+
+static inline void stalloc_count_in(struct stalloc_stream *s, uint64_t addr, uint64_t asked, uint32_t kind) {
+	uint64_t rounded = stalloc_round(asked);
+	s->allocations++;
+	s->allocated_total += rounded;
+	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, 1);
+	stalloc_push(s, addr, rounded, kind);
+}
+
+static inline void stalloc_count_out(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
+	s->frees++;
+	s->freed_total += rounded;
+	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, -1);
+}
+
+/* Frees the live slot at a place. A pinned slot stays live and is left to the
+ * caller: true. */
+static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
+	uint64_t asked = t->live[place].asked, rounded = stalloc_round(asked);
+	bool pinned = t->live[place].flags & STALLOC_PINNED;
+	stalloc_count_out(t->stream, rounded, asked);
+	stalloc_push(t->stream, t->state.base + t->offsets[place], rounded, STALLOC_EV_FREE);
+	if (!pinned) stalloc_release(t, place);
+	return pinned;
+}
+
+/* Performs the frees that other threads announced. None of them is of a pinned
+ * slot: those wait for the lock instead. */
+static inline void stalloc_drain(struct stalloc_tape *t) {
+	for (uint32_t next = stalloc_take_deferred(t); next != 0;) {
+		uint32_t place = next - 1;
+		next = stalloc_next_deferred(t, place);
+		if (t->live[place].slot != 0) stalloc_free_place(t, place);
+	}
+}
+
 #endif

@@ -1,0 +1,207 @@
+package main
+
+/*
+#include "shared.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// write copies a text and its final NUL into C's buffer.
+func write(text string, to *C.char, n C.size_t) {
+	if to == nil || n == 0 {
+		return
+	}
+	buffer := unsafe.Slice((*byte)(unsafe.Pointer(to)), int(n))
+	buffer[copy(buffer[:n-1], text)] = 0
+}
+
+// guard is deferred by every export: a panic becomes the answer errEngine.
+func guard(result *C.int, text *C.char, n C.size_t) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if e := the.Load(); e != nil {
+		e.log.Error("a bug in the engine was caught", zap.Any("panic", r), zap.Stack("stack"))
+	}
+	write(fmt.Sprint(r), text, n)
+	*result = errEngine
+}
+
+func code(err error) C.int {
+	switch {
+	case err == nil:
+		return ok
+	case errors.Is(err, driver.ErrOutOfMemory):
+		return errMemory
+	case errors.Is(err, actors.ErrBroken):
+		return errEngine
+	case errors.Is(err, actors.ErrUnknown):
+		return errArgument
+	}
+	return errDriver
+}
+
+//export stalloc_engine_start
+func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	if err := start(h); err != nil {
+		write(err.Error(), text, n)
+		return errEngine
+	}
+	return ok
+}
+
+//export stalloc_engine_alloc
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	d, err := the.Load().device(int(s.device.ordinal))
+	if err != nil {
+		write(err.Error(), text, n)
+		return errEngine
+	}
+	if pool == 0 {
+		if a, served := d.Serve(d.host.port(s), mem.Bytes(asked)); served {
+			*out, *hit = C.uint64_t(a), 1
+			return ok
+		}
+	}
+	if uint64(pool) == poolOnly {
+		pool = 0
+	}
+	a, err := d.Alloc(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
+	if err != nil {
+		write(err.Error(), text, n)
+		return code(err)
+	}
+	*out = C.uint64_t(a)
+	return ok
+}
+
+//export stalloc_engine_free
+func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.int) {
+	defer guard(&result, nil, 0)
+	found := the.Load().ofAddr(func(d *opened) bool {
+		f, err := d.Free(addr(a))
+		if err != nil {
+			return false
+		}
+		*freed = C.struct_stalloc_freed{
+			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Size), stream: C.uint64_t(f.Stream),
+			device: d.host.device.ordinal, pending: 0,
+		}
+		return true
+	})
+	if !found {
+		return errArgument
+	}
+	return ok
+}
+
+//export stalloc_engine_free_pinned
+func stalloc_engine_free_pinned(a, asked C.uint64_t) (result C.int) {
+	defer guard(&result, nil, 0)
+	err := the.Load().each(-1, func(d *opened) error {
+		d.FreePinned(addr(a), mem.Bytes(asked))
+		return nil
+	})
+	return code(err)
+}
+
+//export stalloc_engine_record
+func stalloc_engine_record(a, stream C.uint64_t) (result C.int) {
+	defer guard(&result, nil, 0)
+	found := the.Load().ofAddr(func(d *opened) bool {
+		return d.Record(addr(a), mem.StreamID(stream)) == nil
+	})
+	if !found {
+		return errArgument
+	}
+	return ok
+}
+
+//export stalloc_engine_base
+func stalloc_engine_base(a C.uint64_t, start, size *C.uint64_t) (result C.int) {
+	defer guard(&result, nil, 0)
+	found := the.Load().ofAddr(func(d *opened) bool {
+		at, n, err := d.Find(addr(a))
+		*start, *size = C.uint64_t(at), C.uint64_t(n)
+		return err == nil
+	})
+	if !found {
+		return errArgument
+	}
+	return ok
+}
+
+//export stalloc_engine_step
+func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	err := the.Load().each(int(device), func(d *opened) error { return d.Step() })
+	if err != nil {
+		write(err.Error(), text, n)
+	}
+	return code(err)
+}
+
+//export stalloc_engine_trim
+func stalloc_engine_trim(device C.int, pool C.uint64_t) (result C.int) {
+	defer guard(&result, nil, 0)
+	return code(the.Load().each(int(device), func(d *opened) error { return d.Trim(uint64(pool)) }))
+}
+
+//export stalloc_engine_limit
+func stalloc_engine_limit(device C.int, fraction C.double) (result C.int) {
+	defer guard(&result, nil, 0)
+	d, err := the.Load().device(int(device))
+	if err == nil {
+		err = d.Limit(float64(fraction))
+	}
+	return code(err)
+}
+
+//export stalloc_engine_stats
+func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, resetPeak C.int) (result C.int) {
+	defer guard(&result, nil, 0)
+	return code(the.Load().each(int(device), func(d *opened) error {
+		if resetPeak != 0 {
+			return d.ResetPeak()
+		}
+		s := d.Stats()
+		*out = C.struct_stalloc_engine_stats{
+			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
+			arena_bytes: C.uint64_t(s.Arenas), pool_bytes: C.uint64_t(s.Reserved - s.Arenas),
+			hits: C.uint64_t(s.Hits), misses: C.uint64_t(s.Misses), resyncs: C.uint64_t(s.Resyncs),
+			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
+			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
+			retries: C.uint64_t(s.Retries),
+		}
+		return nil
+	}))
+}
+
+//export stalloc_engine_explain
+func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	explained := "stalloc has allocated nothing on this device"
+	err := the.Load().each(int(device), func(d *opened) error {
+		explained = d.Explain()
+		return nil
+	})
+	if err != nil {
+		return code(err)
+	}
+	write(explained, text, n)
+	return C.int(len(explained))
+}

@@ -1,0 +1,141 @@
+// Command engine is built as libstalloc_engine.so, which libstalloc.so opens on
+// the first request that a tape did not serve. It exports one function per
+// event, with integer arguments and integer errors, and holds no policy: each
+// function translates, calls actors.Device, and translates back.
+//
+// A panic must not cross into C, where it would end the training process. Every
+// export recovers, logs the state once and answers that the engine is broken;
+// libstalloc then serves from plain driver allocations.
+package main
+
+/*
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/..
+#include "tape.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors"
+	"stalloc/cuda"
+	"stalloc/internal/mem"
+)
+
+// Results, as stalloc.h numbers them.
+const (
+	ok           = 0
+	errEngine    = -2
+	errDriver    = -3
+	errMemory    = -4
+	errArgument  = -5
+	maxDevices   = C.STALLOC_MAX_DEVICES
+	poolOnly     = ^uint64(0)
+	maxArenas    = C.STALLOC_MAX_ARENAS
+	ringEvents   = C.STALLOC_RING_EVENTS
+	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
+)
+
+// engine is the state of the process. It is set once, by start.
+type engine struct {
+	conf    settings
+	log     *zap.Logger
+	driver  *cuda.Driver
+	devices *[maxDevices]C.struct_stalloc_device
+	arenas  *[maxArenas]atomic.Pointer[C.struct_stalloc_tape]
+	count   *atomic.Uint32
+
+	mu     sync.Mutex // opening of devices, the table of arenas
+	opened [maxDevices]atomic.Pointer[opened]
+}
+
+// opened is a device that has served a request, or why it cannot.
+type opened struct {
+	*actors.Device
+	host *host
+	err  error
+}
+
+var the atomic.Pointer[engine]
+
+func start(h *C.struct_stalloc_host) error {
+	if err := checkLayout(); err != nil {
+		return err
+	}
+	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
+		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
+	}
+	conf, err := parseSettings(C.GoString(h.conf))
+	if err != nil {
+		return err
+	}
+	e := &engine{
+		conf:    conf,
+		log:     newLogger(conf.level),
+		driver:  cuda.FromTable(unsafe.Pointer(h.driver)),
+		devices: (*[maxDevices]C.struct_stalloc_device)(unsafe.Pointer(h.devices)),
+		arenas:  (*[maxArenas]atomic.Pointer[C.struct_stalloc_tape])(unsafe.Pointer(h.arenas)),
+		count:   (*atomic.Uint32)(unsafe.Pointer(h.arena_count)),
+	}
+	runtime.GOMAXPROCS(min(serveThreads, runtime.NumCPU()))
+	the.Store(e)
+	return nil
+}
+
+// device returns the device, opened on first use.
+func (e *engine) device(ordinal int) (*opened, error) {
+	if ordinal < 0 || ordinal >= maxDevices {
+		return nil, fmt.Errorf("there is no device %d", ordinal)
+	}
+	if d := e.opened[ordinal].Load(); d != nil {
+		return d, d.err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.opened[ordinal].Load(); d != nil {
+		return d, d.err
+	}
+	d := &opened{host: &host{e: e, device: &e.devices[ordinal]}}
+	var dev *cuda.Device
+	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
+		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal))))
+	}
+	if d.err != nil {
+		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))
+	}
+	e.opened[ordinal].Store(d)
+	return d, d.err
+}
+
+// ofAddr calls f with each open device until one knows the address.
+func (e *engine) ofAddr(f func(*opened) bool) bool {
+	for i := range e.opened {
+		if d := e.opened[i].Load(); d != nil && d.err == nil && f(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// each calls f with the device, or with every open one if ordinal is negative.
+func (e *engine) each(ordinal int, f func(*opened) error) error {
+	var first error
+	for i := range e.opened {
+		if d := e.opened[i].Load(); d != nil && d.err == nil && (ordinal < 0 || ordinal == i) {
+			if err := f(d); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+func addr(a C.uint64_t) mem.Addr { return mem.Addr(a) }
+
+func main() {}

@@ -1,0 +1,211 @@
+package main
+
+/*
+#include <stdlib.h>
+#include "tape.h"
+
+static void port_lock(struct stalloc_stream *s) {
+	stalloc_lock(s);
+	if (s->tape) stalloc_drain(s->tape);
+}
+static void port_unlock(struct stalloc_stream *s) { stalloc_unlock(s); }
+static void port_drain(struct stalloc_tape *t) { stalloc_drain(t); }
+static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t asked) {
+	stalloc_count_in(s, addr, asked, STALLOC_EV_HIT);
+}
+static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
+static void port_pending(struct stalloc_device *d, int64_t n) {
+	int64_t now = atomic_fetch_add(&d->pending, n) + n;
+	stalloc_raise(&d->peak_active, now + STALLOC_RELAXED(d->allocated));
+}
+static struct stalloc_stream *device_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
+static uint64_t ring_head(struct stalloc_stream *s) {
+	return atomic_load_explicit(&s->ring.head, memory_order_acquire);
+}
+static uint64_t ring_tail(struct stalloc_stream *s) { return STALLOC_RELAXED(s->ring.tail); }
+static void ring_consumed(struct stalloc_stream *s, uint64_t to) {
+	atomic_store_explicit(&s->ring.tail, to, memory_order_release);
+}
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"stalloc/actors"
+	"stalloc/internal/mem"
+	"stalloc/stream"
+)
+
+// host lists the streams that C has seen on a device.
+type host struct {
+	e      *engine
+	device *C.struct_stalloc_device
+
+	mu    sync.Mutex
+	ports []actors.Port
+	byC   map[*C.struct_stalloc_stream]*port
+}
+
+// Ports implements actors.Host. C links new streams in front.
+func (h *host) Ports() []actors.Port {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refresh()
+	return h.ports[:len(h.ports):len(h.ports)]
+}
+
+func (h *host) refresh() {
+	if h.byC == nil {
+		h.byC = make(map[*C.struct_stalloc_stream]*port)
+	}
+	var fresh []*C.struct_stalloc_stream
+	for s := C.device_streams(h.device); s != nil && h.byC[s] == nil; s = s.next {
+		fresh = append(fresh, s)
+	}
+	for i := len(fresh) - 1; i >= 0; i-- {
+		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
+		h.byC[fresh[i]] = p
+		h.ports = append(h.ports, p)
+	}
+}
+
+// port returns the port of a stream of this device.
+func (h *host) port(s *C.struct_stalloc_stream) *port {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.byC[s]; p != nil {
+		return p
+	}
+	h.refresh()
+	return h.byC[s]
+}
+
+// port serves a stream through memory shared with C. It implements actors.Port.
+type port struct {
+	s    *C.struct_stalloc_stream
+	host *host
+	lost C.uint64_t
+
+	mu    sync.Mutex
+	tapes map[*stream.Tape]*C.struct_stalloc_tape
+}
+
+func (p *port) ID() mem.StreamID { return mem.StreamID(p.s.id) }
+func (p *port) Lock()            { C.port_lock(p.s) }
+func (p *port) Unlock()          { C.port_unlock(p.s) }
+
+func (p *port) shared(t *stream.Tape) *C.struct_stalloc_tape {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tapes[t]
+}
+
+// array makes a zeroed array in C's memory and a slice over it.
+func array[T any](n int) []T {
+	n = max(n, 1)
+	var one T
+	at := C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(one)))
+	if at == nil {
+		panic("the host has no memory left for a tape")
+	}
+	return unsafe.Slice((*T)(at), n)
+}
+
+func copied[T any](from []T) []T {
+	to := array[T](len(from))
+	copy(to, from)
+	return to[:len(from)]
+}
+
+// Build implements actors.Port. The arena is known to frees from here on.
+func (p *port) Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Tape {
+	shared := &array[C.struct_stalloc_tape](1)[0]
+	shared.state.base = C.uint64_t(base)
+	shared.arena_size = C.uint64_t(size)
+	shared.stream = p.s
+	index, live := copied(l.Index), array[stream.Live](l.Places)
+	offsets, deferred := copied(l.Offsets()), array[uint32](l.Places)
+	shared.index = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(index)))
+	shared.index_mask = C.uint64_t(len(index) - 1)
+	shared.live = (*C.struct_stalloc_live)(unsafe.Pointer(unsafe.SliceData(live)))
+	shared.offsets = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(offsets)))
+	*(*unsafe.Pointer)(unsafe.Pointer(&shared.deferred_next)) = unsafe.Pointer(unsafe.SliceData(deferred))
+	orders := make([][]stream.Entry, len(l.Orders))
+	for i, order := range l.Orders {
+		orders[i] = copied(order)
+	}
+	t := stream.Bind(l, orders, live, index, (*stream.State)(unsafe.Pointer(&shared.state)))
+	setEntries(shared, t)
+	p.mu.Lock()
+	p.tapes[t] = shared
+	p.mu.Unlock()
+	p.host.e.publish(shared)
+	return t
+}
+
+func setEntries(shared *C.struct_stalloc_tape, t *stream.Tape) {
+	shared.entries = (*C.struct_stalloc_entry)(unsafe.Pointer(unsafe.SliceData(t.Entries)))
+}
+
+// Play implements actors.Port.
+func (p *port) Play(t *stream.Tape, order int) {
+	shared := p.shared(t)
+	C.port_drain(shared)
+	t.Play(order)
+	setEntries(shared, t)
+}
+
+// Serve implements actors.Port. Frees announced for the tape that was served
+// are performed first: nobody looks there any more.
+func (p *port) Serve(t *stream.Tape) {
+	if p.s.tape != nil {
+		C.port_drain(p.s.tape)
+	}
+	p.s.tape = p.shared(t)
+}
+
+// Settle implements actors.Port.
+func (p *port) Settle(t *stream.Tape) { C.port_drain(p.shared(t)) }
+
+// Drop implements actors.Port. The header stays: a thread may be reading it.
+func (p *port) Drop(t *stream.Tape) {
+	shared := p.shared(t)
+	p.host.e.unpublish(shared)
+	p.mu.Lock()
+	delete(p.tapes, t)
+	p.mu.Unlock()
+	for _, order := range t.Orders {
+		C.free(unsafe.Pointer(unsafe.SliceData(order)))
+	}
+	for _, at := range []unsafe.Pointer{unsafe.Pointer(shared.index), unsafe.Pointer(shared.live), unsafe.Pointer(shared.offsets),
+		*(*unsafe.Pointer)(unsafe.Pointer(&shared.deferred_next))} {
+		C.free(at)
+	}
+}
+
+// HandOut implements actors.Port.
+func (p *port) HandOut(addr mem.Addr, asked mem.Bytes) {
+	C.port_hand_out(p.s, C.uint64_t(addr), C.uint64_t(asked))
+}
+
+// Pinned implements actors.Port.
+func (p *port) Pinned(t *stream.Tape, n int) { C.port_pinned(p.shared(t), C.int(n)) }
+
+// Pending implements actors.Port.
+func (p *port) Pending(n mem.Bytes) { C.port_pending(p.s.device, C.int64_t(n)) }
+
+// Observed implements actors.Port.
+func (p *port) Observed(to []actors.Event) ([]actors.Event, bool) {
+	events := unsafe.Slice(p.s.ring.events, ringEvents)
+	tail, head := uint64(C.ring_tail(p.s)), uint64(C.ring_head(p.s))
+	for ; tail < head; tail++ {
+		e := &events[tail%ringEvents]
+		to = append(to, actors.Event{Addr: mem.Addr(e.addr), Size: mem.Bytes(e.info >> 8), Kind: actors.EventKind(e.info & 0xff)})
+	}
+	C.ring_consumed(p.s, C.uint64_t(head))
+	lost := p.s.ring.lost != p.lost
+	p.lost = p.s.ring.lost
+	return to, lost
+}

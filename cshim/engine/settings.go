@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"stalloc/actors"
+	core "stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// settings is STALLOC_CONF as C has read and checked it.
+type settings struct {
+	level  zapcore.Level
+	noPlan bool
+	engine core.Config
+}
+
+func parseSettings(text string) (settings, error) {
+	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig()}
+	for _, pair := range strings.Split(text, ",") {
+		key, value, _ := strings.Cut(pair, ":")
+		var err error
+		switch key {
+		case "log":
+			err = s.level.UnmarshalText([]byte(value))
+		case "plan":
+			s.noPlan = value == "off"
+		case "stitch":
+			s.engine.Stitch = value == "on"
+		case "window":
+			s.engine.Window, err = mem.ParseBytes(value)
+		case "limit":
+			s.engine.Limit, err = mem.ParseBytes(value)
+		}
+		if err != nil {
+			return s, fmt.Errorf("STALLOC_CONF: %s: %w", key, err)
+		}
+	}
+	return s, nil
+}
+
+func (s settings) options(log *zap.Logger) actors.Options {
+	return actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine}
+}
+
+// newLogger writes to standard error, one line an entry.
+func newLogger(level zapcore.Level) *zap.Logger {
+	c := zap.NewProductionConfig()
+	c.Encoding = "console"
+	c.EncoderConfig = zap.NewDevelopmentEncoderConfig()
+	c.Level = zap.NewAtomicLevelAt(level)
+	c.DisableCaller, c.DisableStacktrace = true, true
+	log, err := c.Build()
+	if err != nil {
+		return zap.NewNop()
+	}
+	return log.Named("stalloc")
+}
