@@ -17,6 +17,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"stalloc/actors/replay"
 	"stalloc/plan"
 )
 
@@ -112,6 +113,42 @@ func TestPlanFileThatCannotBeWritten(t *testing.T) {
 	out, errs, status := run(t, "plan", "-o", file, "testdata/traces/tiny.csv")
 	if status != exitFailed || out != "" || !strings.Contains(errs, file) || !strings.Contains(errs, "-o") {
 		t.Errorf("exit %d, stdout %q, stderr %q", status, out, errs)
+	}
+}
+
+// TestReplayAll replays through every allocator, without a plan and with one,
+// and checks what holds for any of them.
+func TestReplayAll(t *testing.T) {
+	for mode, flags := range map[string][]string{replay.Cold: nil, replay.Warm: {"--warm"}} {
+		out, errs, status := run(t, append([]string{"replay", "--json", "testdata/traces/tiny.csv"}, flags...)...)
+		if status != 0 || errs != "" {
+			t.Fatalf("%s: exit %d: %s", mode, status, errs)
+		}
+		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+		if len(lines) != len(replay.Allocators) {
+			t.Fatalf("%s: %d lines for %d allocators", mode, len(lines), len(replay.Allocators))
+		}
+		for i, a := range replay.Allocators {
+			var r replay.Result
+			if err := json.Unmarshal([]byte(lines[i]), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Allocator != a.Name || r.Trace != "tiny" || r.Requests != 90 || r.OOM {
+				t.Errorf("%s: %+v", mode, r)
+			}
+			if r.PeakLoad != 61875200 || r.PeakReserved < r.PeakLoad || r.DriverCalls <= 0 || r.DriverTimeUS <= 0 {
+				t.Errorf("%s: %+v", mode, r)
+			}
+			if want := 1 - float64(r.PeakLoad)/float64(r.PeakReserved); r.Fragmentation != want {
+				t.Errorf("%s: fragmentation %v, want %v", mode, r.Fragmentation, want)
+			}
+			if planned := r.Hits+r.Misses > 0; planned != a.Plans {
+				t.Errorf("%s: hits and misses of %+v", mode, r)
+			}
+			if warm := r.Mode == replay.Warm; warm != (a.Plans && mode == replay.Warm) {
+				t.Errorf("%s: mode of %+v", mode, r)
+			}
+		}
 	}
 }
 

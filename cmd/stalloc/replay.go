@@ -77,7 +77,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time"},
 		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time")...)
 	s.eachTrace(paths, func(path string, tr *trace.Trace) {
-		s.separate()
+		if len(allocators) > 1 {
+			s.separate()
+		}
 		for _, a := range allocators {
 			if s.ctx.Err() != nil {
 				return
