@@ -15,6 +15,7 @@ type planner struct {
 	segments  int             // boundaries seen: the first segment is set-up
 	busy      bool            // a solver is at work
 	last      *plan.Plan      // the last plan offered
+	offered   bool            // and no step was served from it yet
 	wait      int             // steps to let pass before planning again
 	backoff   int             // length of the next such wait
 }
@@ -106,7 +107,13 @@ func (p *planner) wanted(m *stepEnded) bool {
 	if requests == 0 {
 		return false
 	}
-	if planned == 0 { // nothing was served from a plan in this step
+	if p.offered { // judge it by a step it has served
+		p.offered = planned == 0 && p.last != nil
+		if p.offered {
+			return false
+		}
+	}
+	if planned == 0 {
 		return p.last == nil || p.rested()
 	}
 	if misses*replanAbove <= requests {
@@ -138,6 +145,6 @@ func (p *planner) solved(m *solved) {
 		p.d.log.Error("the planner made an invalid plan; it is not served", zap.Error(err))
 		return
 	}
-	p.last = m.plan
+	p.last, p.offered = m.plan, true
 	p.d.root.Send(p.d.supervisor, &planReady{plan: m.plan})
 }

@@ -38,11 +38,17 @@ static inline void unlock_and_drain(struct stalloc_tape *t) {
 	}
 }
 
-static void *out_of_memory(int device, size_t size, const char *why) {
+/* Says why there is no block. The first words are those that training code looks
+ * for when memory runs out. */
+static void *refuse(int result, int device, size_t size, const char *why) {
 	stalloc_thrower f = atomic_load(&thrower);
-	if (device >= 0 && device < STALLOC_MAX_DEVICES) atomic_fetch_add(&stalloc_devices[device].ooms, 1);
-	stalloc_fail(STALLOC_ERR_MEMORY, "CUDA out of memory: stalloc could not allocate %zu bytes on device %d: %s", size, device,
-		     why);
+	if (result == STALLOC_ERR_MEMORY) {
+		atomic_fetch_add(&stalloc_devices[device].ooms, 1);
+		stalloc_fail(result, "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on device %d: %s", (double)size / (1 << 20),
+			     size, device, why);
+	} else {
+		stalloc_fail(result, "stalloc could not allocate %zu bytes on device %d: %s", size, device, why);
+	}
 	if (f) f("stalloc_malloc", "stalloc", 0, stalloc_last_error());
 	return NULL;
 }
@@ -60,7 +66,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		result = stalloc_plain_alloc(device, stalloc_round(size), &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
-	if (result != STALLOC_OK) return out_of_memory(device, size, err);
+	if (result != STALLOC_OK) return refuse(result, device, size, err);
 	if (!hit) {
 		stalloc_lock(s);
 		stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
@@ -78,7 +84,7 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (STALLOC_UNLIKELY(!s || size > INT64_MAX / 2))
-		return out_of_memory(device, size, s ? "the size is not a size" : "the device does not exist");
+		return refuse(STALLOC_ERR_ARGUMENT, device, size, s ? "no block is that large" : "there is no such device");
 	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools))) {
 		uint64_t pool = stalloc_pool_of(s->device, stream);
 		if (pool) return slow(s, size, pool);

@@ -21,7 +21,7 @@ static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
 static _Atomic bool conf_logged;
 
-static __thread char last_error[1024];
+static __thread char last_error[4096];
 static __thread bool in_child;
 
 const char *stalloc_last_error(void) { return last_error; }
