@@ -21,8 +21,6 @@ type chunky struct {
 	events  []*nevent
 	stats   Stats
 	extra   int64 // stitches ever made
-	peak    mem.Bytes
-	peakPhy mem.Bytes
 }
 
 type cchunk struct {

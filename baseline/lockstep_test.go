@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"stalloc/internal/invariants"
 	"stalloc/internal/mem"
 )
 
@@ -206,7 +207,11 @@ func TestLockstep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			for i := uint64(0); i < 300; i++ {
+			scripts := uint64(300)
+			if invariants.Enabled {
+				scripts = 100 // the self-checks and the race detector take their time
+			}
+			for i := range scripts {
 				r := rand.New(rand.NewPCG(seed, i))
 				if err := lockstep(name, randomScript(r, 20+int(i)*4)); err != nil {
 					t.Fatalf("seed %d, script %d: %v", seed, i, err)

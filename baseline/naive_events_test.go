@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"slices"
 	"sort"
 
 	"stalloc/internal/mem"
@@ -24,6 +25,7 @@ func (m *naive) Free(id int) {
 func (m *naive) release(id int) {
 	t := m.taken[id]
 	delete(m.taken, id)
+	t.seg.in = slices.DeleteFunc(t.seg.in, func(u *ntaken) bool { return u == t })
 	for _, g := range m.gaps(t.seg) {
 		if g.addr <= t.addr && t.addr < g.addr+mem.Offset(g.size) {
 			m.born[g.addr] = m.searches[pindex(t.seg.small)]

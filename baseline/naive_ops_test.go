@@ -47,6 +47,7 @@ func (m *naive) place(g ngap, n, r mem.Bytes) (int, Place) {
 	}
 	m.ids++
 	m.taken[m.ids] = &ntaken{seg: g.seg, addr: g.addr, size: size, asked: r}
+	g.seg.in = append(g.seg.in, m.taken[m.ids])
 	space := RT
 	if m.exp {
 		space = VM

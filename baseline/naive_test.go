@@ -29,6 +29,7 @@ type nseg struct {
 	size   mem.Bytes
 	stream mem.StreamID
 	small  bool
+	in     []*ntaken
 	mapped []bool // by page; expandable only
 }
 
@@ -73,13 +74,7 @@ func (m *naive) unit(small bool) mem.Bytes {
 
 // gaps of a segment, in address order.
 func (m *naive) gaps(s *nseg) []ngap {
-	var in []*ntaken
-	for _, t := range m.taken {
-		if t.seg == s {
-			in = append(in, t)
-		}
-	}
-	sort.Slice(in, func(i, j int) bool { return in[i].addr < in[j].addr })
+	sort.Slice(s.in, func(i, j int) bool { return s.in[i].addr < s.in[j].addr })
 	var out []ngap
 	add := func(from, to mem.Offset) {
 		for from < to {
@@ -100,7 +95,7 @@ func (m *naive) gaps(s *nseg) []ngap {
 		}
 	}
 	at := s.base
-	for _, t := range in {
+	for _, t := range s.in {
 		if t.addr < at {
 			panic("naive model: blocks overlap")
 		}
