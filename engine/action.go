@@ -52,13 +52,14 @@ type action struct {
 	code    int
 
 	// What the batch of phasePlace does: [undo] creates maps access grant.
-	undo    int // 1 if the batch begins with the unmap that undoes the last one
-	view    uint32
-	opened  bool // the view is new
-	first   uint32
-	creates int
-	maps    int
-	block   uint32
+	undo     int // 1 if the batch begins with the unmap that undoes the last one
+	view     uint32
+	opened   bool // the view is new
+	first    uint32
+	creates  int
+	maps     int
+	firstNew int // among the picks
+	block    uint32
 
 	pool  uint64 // trim
 	fence uint64 // phaseRecord: the first fence of the batch

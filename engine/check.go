@@ -106,26 +106,28 @@ func (e *Engine) checkFences(b uint32) error {
 func (e *Engine) checkHandles(taken []occupancy) error {
 	handles := 0
 	perHeap := make([]int, len(e.heaps))
-	listed := make([]uint8, len(e.handles)) // bit 0: in the free list, bit 1: in its prefix list
+	listed := make([]uint8, len(e.handles)) // bit 0: in the free list, bits 1 and 2: in those of its ends
 	for i := range e.heaps {
 		h := &e.heaps[i]
 		n := 0
-		for x := h.free; x != 0; x = e.handles[x].next {
+		for x := h.free; x != 0; x = e.handles[x].link[prefix].next {
 			listed[x] |= 1
 			n++
 		}
 		if n != h.freeCount {
 			return fmt.Errorf("heap %d lists %d free handles, counted as %d", i, n, h.freeCount)
 		}
-		for length, x := range h.prefix {
-			if (x != 0) != (h.prefixSome[length>>6]>>(length&63)&1 == 1) {
-				return fmt.Errorf("heap %d: the bit for prefixes of %d units is wrong", i, length)
-			}
-			for ; x != 0; x = e.handles[x].next {
-				if int(e.handles[x].prefix) != length || e.handles[x].heap != uint32(i) {
-					return fmt.Errorf("heap %d lists handle %d with prefix %d under %d", i, x, e.handles[x].prefix, length)
+		for side := range h.edges {
+			for length, x := range h.edges[side].head {
+				if (x != 0) != (h.edges[side].some[length>>6]>>(length&63)&1 == 1) {
+					return fmt.Errorf("heap %d: the bit for %d free units at end %d is wrong", i, length, side)
 				}
-				listed[x] |= 2
+				for ; x != 0; x = e.handles[x].link[side].next {
+					if c := &e.handles[x]; int(c.edge[side]) != length || c.heap != uint32(i) {
+						return fmt.Errorf("heap %d lists handle %d with %v free under %d", i, x, c.edge, length)
+					}
+					listed[x] |= 2 << side
+				}
 			}
 		}
 	}
@@ -136,23 +138,10 @@ func (e *Engine) checkHandles(taken []occupancy) error {
 		}
 		handles++
 		perHeap[c.heap]++
-		used, prefix := 0, int(pageUnits)
-		for w, word := range taken[x] {
-			used += bits.OnesCount64(word)
-			if word != 0 && prefix == int(pageUnits) {
-				prefix = w<<6 + bits.TrailingZeros64(word)
-			}
-		}
-		want := uint8(0)
-		switch {
-		case used == 0:
-			want = 1
-		case prefix > 0:
-			want = 2
-		}
-		if int(c.used) != used || int(c.prefix) != prefix || listed[x] != want {
-			return fmt.Errorf("handle %d: %d units used, prefix %d, lists %b; recounted %d, %d, %b",
-				x, c.used, c.prefix, listed[x], used, prefix, want)
+		used, edge, want := recount(&taken[x])
+		if c.used != used || c.edge != edge || listed[x] != want {
+			return fmt.Errorf("handle %d: %d units used, %d free at its ends, lists %b; recounted %d, %d, %b",
+				x, c.used, c.edge, listed[x], used, edge, want)
 		}
 	}
 	for i := range e.heaps {
@@ -164,6 +153,28 @@ func (e *Engine) checkHandles(taken []occupancy) error {
 		return fmt.Errorf("%d handles, counted as %d, %d spare numbers", handles, e.stats.Handles, len(e.spareHandles))
 	}
 	return nil
+}
+
+// recount returns what a handle's summary should be, and the lists it should be on.
+func recount(o *occupancy) (used uint16, edge [2]uint16, lists uint8) {
+	first, last := int(pageUnits), -1
+	for w, word := range o {
+		used += uint16(bits.OnesCount64(word))
+		if word != 0 {
+			first = min(first, w<<6+bits.TrailingZeros64(word))
+			last = w<<6 + 63 - bits.LeadingZeros64(word)
+		}
+	}
+	edge = [2]uint16{uint16(first), uint16(int(pageUnits) - 1 - last)}
+	if used == 0 {
+		return used, edge, 1
+	}
+	for side := range edge {
+		if edge[side] > 0 {
+			lists |= 2 << side
+		}
+	}
+	return used, edge, lists
 }
 
 // checkView compares the pages of a view with the lists of their handles, and its

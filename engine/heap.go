@@ -25,18 +25,34 @@ const (
 	largeViews = 1
 )
 
-// A handle is one physical allocation. Its bytes are live, pending or free; which
+// The two ends of a handle. Free units at an end can continue a block that lies
+// in other handles; free units in the middle cannot.
+const (
+	prefix = 0
+	suffix = 1
+)
+
+// A handle is one physical allocation. Its units are live, pending or free; which
 // ones is recorded in the runs of every view that maps it. Here is only what the
 // search needs without looking there.
 //
-//	used == 0          wholly free: on the heap's list of free handles
-//	0 < prefix, 0<used on the heap's list of prefixes of that length
+//	used == 0              wholly free: on the heap's list of free handles
+//	used > 0, edge[s] > 0  on the heap's list of handles with so many free units
+//	                       at end s
 type handle struct {
-	heap       uint32 // zero: the number is not in use
-	used       uint16 // occupied units, at most 4096
-	prefix     uint16 // free units at the start
-	alias      uint32 // the first page that maps it; zero: none
-	next, prev uint32 // in the list the table above names
+	heap  uint32    // zero: the number is not in use
+	alias uint32    // the first page that maps it; zero: none
+	used  uint16    // occupied units, at most 4096
+	edge  [2]uint16 // free units at each end
+	link  [2]links  // in the list of each end; link[prefix] also in that of free handles
+}
+
+type links struct{ next, prev uint32 }
+
+// edgeList holds the partly used handles of a heap by their free units at one end.
+type edgeList struct {
+	head [pageUnits]uint32
+	some [pageUnits / 64]uint64
 }
 
 // A heap is what one (stream, pool) owns: handles, and the free runs of its
@@ -49,9 +65,7 @@ type heap struct {
 	freeCount int
 	handles   int
 
-	prefix     [pageUnits]uint32 // handles by the length of their free prefix
-	prefixSome [pageUnits / 64]uint64
-
+	edges [2]edgeList
 	sizes [2]sizeIndex // free runs of the small and the large views
 	views [2]uint32    // first view of each list
 }
@@ -88,7 +102,7 @@ func (e *Engine) newHandle(h uint32) uint32 {
 
 // reviveHandle makes handle x a wholly free one of heap h, mapped nowhere.
 func (e *Engine) reviveHandle(x, h uint32) {
-	e.handles[x] = handle{heap: h, prefix: uint16(pageUnits)}
+	e.handles[x] = handle{heap: h, edge: [2]uint16{uint16(pageUnits), uint16(pageUnits)}}
 	e.heaps[h].handles++
 	e.stats.Handles++
 	e.stats.PeakHandles = max(e.stats.PeakHandles, e.stats.Handles)
@@ -104,69 +118,97 @@ func (e *Engine) dropHandle(x uint32) {
 	e.stats.Handles--
 }
 
-// enlist puts a handle on the list its occupancy calls for.
+// enlist puts a handle on the lists its occupancy calls for.
 func (e *Engine) enlist(x uint32) {
 	c := &e.handles[x]
 	h := &e.heaps[c.heap]
-	head := &h.free
-	switch {
-	case c.used == 0:
+	if c.used == 0 {
 		h.freeCount++
-	case c.prefix > 0:
-		head = &h.prefix[c.prefix]
-		h.prefixSome[c.prefix>>6] |= 1 << (c.prefix & 63)
-	default:
+		e.push(&h.free, x, prefix)
 		return
 	}
-	c.prev, c.next = 0, *head
+	for side, n := range c.edge {
+		if n > 0 {
+			l := &h.edges[side]
+			e.push(&l.head[n], x, side)
+			l.some[n>>6] |= 1 << (n & 63)
+		}
+	}
+}
+
+// delist takes a handle off those lists, before its occupancy changes.
+func (e *Engine) delist(x uint32) {
+	c := &e.handles[x]
+	h := &e.heaps[c.heap]
+	if c.used == 0 {
+		h.freeCount--
+		e.pull(&h.free, x, prefix)
+		return
+	}
+	for side, n := range c.edge {
+		if n > 0 {
+			l := &h.edges[side]
+			e.pull(&l.head[n], x, side)
+			if l.head[n] == 0 {
+				l.some[n>>6] &^= 1 << (n & 63)
+			}
+		}
+	}
+}
+
+func (e *Engine) push(head *uint32, x uint32, side int) {
+	e.handles[x].link[side] = links{next: *head}
 	if *head != 0 {
-		e.handles[*head].prev = x
+		e.handles[*head].link[side].prev = x
 	}
 	*head = x
 }
 
-// delist takes a handle off that list, before its occupancy changes.
-func (e *Engine) delist(x uint32) {
-	c := &e.handles[x]
-	h := &e.heaps[c.heap]
-	head := &h.free
-	switch {
-	case c.used == 0:
-		h.freeCount--
-	case c.prefix > 0:
-		head = &h.prefix[c.prefix]
-	default:
-		return
+func (e *Engine) pull(head *uint32, x uint32, side int) {
+	l := e.handles[x].link[side]
+	if l.next != 0 {
+		e.handles[l.next].link[side].prev = l.prev
 	}
-	if c.next != 0 {
-		e.handles[c.next].prev = c.prev
-	}
-	if c.prev != 0 {
-		e.handles[c.prev].next = c.next
-		return
-	}
-	*head = c.next
-	if c.used != 0 && c.next == 0 {
-		h.prefixSome[c.prefix>>6] &^= 1 << (c.prefix & 63)
+	if l.prev != 0 {
+		e.handles[l.prev].link[side].next = l.next
+	} else {
+		*head = l.next
 	}
 }
 
-// prefixFit returns the partly used handle with the shortest free prefix of at
-// least n units that view does not map yet, or zero.
-func (e *Engine) prefixFit(h uint32, n unit, view uint32) uint32 {
-	hp := &e.heaps[h]
-	for w := int(n >> 6); w < len(hp.prefixSome); w++ {
-		word := hp.prefixSome[w]
+// edgeFit returns the partly used handle with the fewest free units, but at least
+// n, at one end, that view does not map yet and that is not the one named; zero
+// if there is none.
+func (e *Engine) edgeFit(h uint32, side int, n unit, view, not uint32) uint32 {
+	l := &e.heaps[h].edges[side]
+	for w := int(n >> 6); w < len(l.some); w++ {
+		word := l.some[w]
 		if w == int(n>>6) {
 			word &= ^uint64(0) << (n & 63)
 		}
 		for ; word != 0; word &= word - 1 {
-			x := hp.prefix[w<<6+bits.TrailingZeros64(word)]
-			for ; x != 0; x = e.handles[x].next {
-				if !e.maps(view, x) {
+			x := l.head[w<<6+bits.TrailingZeros64(word)]
+			for ; x != 0; x = e.handles[x].link[side].next {
+				if x != not && !e.maps(view, x) {
 					return x
 				}
 			}
+		}
+	}
+	return 0
+}
+
+// edgeBelow returns a handle with the most free units, but fewer than n, at one
+// end; zero if there is none.
+func (e *Engine) edgeBelow(h uint32, side int, n unit) uint32 {
+	l := &e.heaps[h].edges[side]
+	for w := int(n >> 6); w >= 0; w-- {
+		word := l.some[w]
+		if w == int(n>>6) {
+			word &= 1<<(n&63) - 1
+		}
+		if word != 0 {
+			return l.head[w<<6+63-bits.LeadingZeros64(word)]
 		}
 	}
 	return 0
@@ -193,19 +235,23 @@ func (e *Engine) occupy(x uint32, lo, hi unit) {
 		e.countFree(x, -1)
 	}
 	c.used += uint16(hi - lo)
-	if lo < unit(c.prefix) {
-		c.prefix = uint16(lo)
-	}
+	c.edge[prefix] = min(c.edge[prefix], uint16(lo))
+	c.edge[suffix] = min(c.edge[suffix], uint16(pageUnits-hi))
 	e.enlist(x)
 }
 
-// vacate records that units [lo, hi) of handle x are free again, and that its
-// free prefix is now prefix units long.
-func (e *Engine) vacate(x uint32, lo, hi, prefix unit) {
+// vacate records that units [lo, hi) of handle x are free again, and lie now in
+// the free range [from, to) of the handle.
+func (e *Engine) vacate(x uint32, lo, hi, from, to unit) {
 	e.delist(x)
 	c := &e.handles[x]
 	c.used -= uint16(hi - lo)
-	c.prefix = uint16(prefix)
+	if from == 0 {
+		c.edge[prefix] = uint16(to)
+	}
+	if to == pageUnits {
+		c.edge[suffix] = uint16(pageUnits - from)
+	}
 	if c.used == 0 {
 		e.countFree(x, +1)
 	}

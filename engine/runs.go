@@ -163,12 +163,8 @@ func (e *Engine) give(view uint32, lo, hi unit) {
 	for at := lo; at < hi; {
 		page := at &^ pageMask
 		next := min(hi, page+pageUnits)
-		x := e.pages[at>>pageShift].handle
-		prefix := unit(e.handles[x].prefix)
-		if start <= page {
-			prefix = min(end-page, pageUnits)
-		}
-		e.vacate(x, at&pageMask, (next-1)&pageMask+1, prefix)
+		from, to := max(start, page)-page, min(end, page+pageUnits)-page
+		e.vacate(e.pages[at>>pageShift].handle, at-page, next-page, from, to)
 		at = next
 	}
 }

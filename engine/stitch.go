@@ -36,15 +36,18 @@ func (e *Engine) stitch(out []Op) []Op {
 	return e.apply(c, out)
 }
 
-// A choice is one way to stitch: pages new pages behind a view's last one, of
-// which the last may be a partly used handle whose free prefix takes the rest.
+// A choice is one way to stitch: so many new pages behind a view's last one. The
+// first page of a new view may be a partly used handle in whose free end the block
+// begins, the last page one in whose free beginning it ends.
 type choice struct {
-	view   uint32 // zero: a new one
-	tail   unit   // free units at the view's end that the block starts in
-	pages  int
-	prefix uint32 // zero: the last page is a wholly free handle too
-	fresh  int    // handles to create
-	slack  bool   // all handles are to be new
+	view  uint32 // zero: a new one
+	tail  unit   // free units at the view's end that the block starts in
+	lead  unit   // units of the block in the head
+	pages int    // to map, head and last included
+	head  uint32 // zero: the block starts with a wholly free handle
+	last  uint32 // zero: it ends in one
+	fresh int    // handles to create
+	slack bool   // all handles are to be new
 }
 
 // choose weighs the ways.
@@ -62,7 +65,7 @@ func (e *Engine) choose() choice {
 		if e.views[v].n+uint32(c.pages) > e.views[v].room {
 			continue
 		}
-		if c.fresh < best.fresh || c.fresh == best.fresh && (c.pages < best.pages || c.pages == best.pages && best.view == 0) {
+		if c.better(best) {
 			best = c
 		}
 		if longest.view == 0 || t > longest.tail {
@@ -71,12 +74,21 @@ func (e *Engine) choose() choice {
 	}
 	if a.rung == rungFirst && best.fresh < best.pages && longest.view != 0 {
 		longest.pages = int((a.n - longest.tail + pageMask) >> pageShift)
-		longest.fresh, longest.prefix, longest.slack = longest.pages, 0, true
+		longest.fresh, longest.last, longest.slack = longest.pages, 0, true
 		if e.withinSlack(longest.fresh) && !e.noRoom(longest) {
 			return longest
 		}
 	}
 	return best
+}
+
+// better reports whether c is cheaper than d: in new handles, then in maps. Of
+// equals an existing view is better, so that views stay few.
+func (c choice) better(d choice) bool {
+	if c.fresh != d.fresh {
+		return c.fresh < d.fresh
+	}
+	return c.pages < d.pages || c.pages == d.pages && d.view == 0
 }
 
 func (e *Engine) noRoom(c choice) bool {
@@ -87,10 +99,9 @@ func (e *Engine) noRoom(c choice) bool {
 // weigh returns the cheapest way to make room behind the tail of view v.
 func (e *Engine) weigh(v uint32, tail unit) choice {
 	a := &e.act
-	h := &e.heaps[a.heap]
 	need := a.n - tail
 	c := choice{view: v, tail: tail, pages: int((need + pageMask) >> pageShift)}
-	free := h.freeCount
+	free := e.heaps[a.heap].freeCount
 	if v != 0 {
 		free -= e.views[v].free
 	}
@@ -99,12 +110,43 @@ func (e *Engine) weigh(v uint32, tail unit) choice {
 		free = 0
 	}
 	c.fresh = max(c.pages-free, 0)
-	if rest := need & pageMask; c.fresh > 0 && rest != 0 && !a.whole && stitch {
-		if c.prefix = e.prefixFit(a.heap, rest, v); c.prefix != 0 {
-			c.fresh--
-		}
+	if rest := need & pageMask; rest != 0 && !a.whole && stitch {
+		e.share(&c, rest)
 	}
 	return c
+}
+
+// share looks for partly used handles that take the rest of the block, its part
+// beyond whole handles, and so save making one more: the tightest fit at the end
+// of the block or, in a new view, at its start; or else both.
+func (e *Engine) share(c *choice, rest unit) {
+	h := e.act.heap
+	last := e.edgeFit(h, prefix, rest, c.view, 0)
+	head := uint32(0)
+	if c.view == 0 {
+		head = e.edgeFit(h, suffix, rest, 0, 0)
+	}
+	switch {
+	case last != 0 && (head == 0 || e.handles[last].edge[prefix] <= e.handles[head].edge[suffix]):
+		c.last = last
+	case head != 0:
+		c.head, c.lead = head, rest
+	case c.view == 0:
+		if head = e.edgeBelow(h, suffix, rest); head == 0 {
+			return
+		}
+		lead := unit(e.handles[head].edge[suffix])
+		if last = e.edgeFit(h, prefix, rest-lead, 0, head); last == 0 {
+			return
+		}
+		c.head, c.lead, c.last = head, lead, last
+		c.pages++
+	default:
+		return
+	}
+	if c.fresh > 0 {
+		c.fresh--
+	}
 }
 
 // withinSlack reports whether so many new handles keep the device's memory
@@ -131,11 +173,10 @@ func (e *Engine) apply(c choice, out []Op) []Op {
 	v := &e.views[a.view]
 	a.first = v.base + v.n
 	at := v.end() - c.tail
-	whole := len(e.picks)
-	if c.prefix != 0 {
-		whole--
+	if c.head != 0 {
+		at = v.end() + pageUnits - c.lead
 	}
-	for _, x := range e.picks[whole-c.fresh : whole] {
+	for _, x := range e.picks[a.firstNew : a.firstNew+c.fresh] {
 		out = append(out, Op{Kind: OpCreate, Handle: Index(x)})
 	}
 	for i, x := range e.picks {
@@ -154,27 +195,32 @@ func (e *Engine) apply(c choice, out []Op) []Op {
 	return e.grant(a.view, at, out)
 }
 
-// pick fills e.picks: wholly free handles that the view does not map yet, in the
-// order they were made so that neighbours stay neighbours, then new ones, then
-// the handle whose prefix takes the rest.
+// pick fills e.picks: the head, wholly free handles that the view does not map
+// yet, in the order they were made so that neighbours stay neighbours, then new
+// ones, then the handle that shares its beginning.
 func (e *Engine) pick(c choice) {
 	a := &e.act
 	e.picks = e.picks[:0]
 	whole := c.pages - c.fresh
-	if c.prefix != 0 {
+	if c.last != 0 {
 		whole--
 	}
-	for x := e.heaps[a.heap].free; len(e.picks) < whole; x = e.handles[x].next {
+	if c.head != 0 {
+		e.picks = append(e.picks, c.head)
+	}
+	first := len(e.picks)
+	for x := e.heaps[a.heap].free; len(e.picks) < whole; x = e.handles[x].link[prefix].next {
 		if c.view == 0 || e.views[c.view].free == 0 || !e.maps(c.view, x) {
 			e.picks = append(e.picks, x)
 		}
 	}
-	slices.Sort(e.picks)
+	slices.Sort(e.picks[first:])
+	a.firstNew = len(e.picks)
 	for range c.fresh {
 		e.picks = append(e.picks, e.newHandle(a.heap))
 	}
-	if c.prefix != 0 {
-		e.picks = append(e.picks, c.prefix)
+	if c.last != 0 {
+		e.picks = append(e.picks, c.last)
 	}
 }
 
@@ -187,7 +233,7 @@ func (e *Engine) roomFor(c choice) uint32 {
 	switch {
 	case a.whole:
 		room = c.pages
-	case c.fresh > 0:
+	case c.fresh > 0 && c.head == 0:
 		room = max(room, 2*c.pages, e.heaps[a.heap].handles)
 	}
 	return uint32(max(room, c.pages))
@@ -226,12 +272,8 @@ func (e *Engine) undoPlace(at int, out []Op) []Op {
 	}
 	// Handles that were not created go. The picks still name them, in order.
 	if at < a.creates {
-		first := a.maps - a.creates
-		if e.handles[e.picks[a.maps-1]].used != 0 {
-			first-- // the last pick is the handle with the prefix
-		}
 		for i := at; i < a.creates; i++ {
-			e.dropHandle(e.picks[first+i])
+			e.dropHandle(e.picks[a.firstNew+i])
 		}
 		e.stats.Creates -= uint64(a.creates - at)
 		a.short = a.creates - at
