@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -12,26 +11,36 @@ import (
 	"stalloc/tests/fakecuda/fake"
 )
 
-// lib is the simulated driver that all tests of this package share.
+// lib is the simulated driver that the tests of this package share. It is built
+// for the first test that needs it: those for a real device do not.
 var lib *fake.Library
 
+var folder string
+
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "fakecuda")
-	if err == nil {
-		lib, err = fake.Load(folder)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cannot build the simulated driver:", err)
-		os.Exit(1)
-	}
 	code := m.Run()
 	os.RemoveAll(folder)
 	os.Exit(code)
 }
 
+func load(t testing.TB) {
+	t.Helper()
+	if lib != nil {
+		return
+	}
+	var err error
+	if folder, err = os.MkdirTemp("", "fakecuda"); err == nil {
+		lib, err = fake.Load(folder)
+	}
+	if err != nil {
+		t.Fatal("cannot build the simulated driver: ", err)
+	}
+}
+
 // restart gives the simulated driver a fresh start with these settings.
 func restart(t testing.TB, settings map[string]string) {
 	t.Helper()
+	load(t)
 	all := map[string]string{"FAKECUDA_CAPACITY": "134217728", "FAKECUDA_DEVICES": "1", "FAKECUDA_EVENT_DELAY": "0"}
 	for name, value := range settings {
 		all[name] = value

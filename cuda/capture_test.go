@@ -1,0 +1,109 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"testing"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// TestCaptureSurvives makes every call while a stream is captured into a graph:
+// none may invalidate the capture, and waiting for the captured stream or
+// recording on it is refused.
+func TestCaptureSurvives(t *testing.T) {
+	restart(t, nil)
+	d := open(t)
+	captured, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib.BeginCapture(uint64(captured))
+	if err := tour(d); err != nil {
+		t.Errorf("while a stream is captured: %v", err)
+	}
+	var failure *driver.Error
+	if err := d.Sync(captured); !errors.As(err, &failure) || failure.Code != 900 || failure.Call != "cuStreamSynchronize" {
+		t.Errorf("Sync of the captured stream: %v", err)
+	}
+	if _, err := d.Record(captured); !errors.As(err, &failure) || failure.Code != 900 || failure.Call != "cuEventRecord" {
+		t.Errorf("Record on the captured stream: %v", err)
+	}
+	if !lib.EndCapture(uint64(captured)) {
+		t.Error("the capture was invalidated")
+	}
+	if err := errors.Join(d.DropStream(captured), d.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoCallOutsideRelaxedMode: a call that cannot switch the thread to relaxed
+// mode does not reach the driver, where it would break a capture.
+func TestNoCallOutsideRelaxedMode(t *testing.T) {
+	restart(t, nil)
+	d := open(t)
+	lib.BeginCapture(0)
+	lib.Fail("cuThreadExchangeStreamCaptureMode:*:999")
+	if _, err := d.Malloc(1); err == nil {
+		t.Error("Malloc went on without relaxed capture mode")
+	}
+	lib.Fail("")
+	if !lib.EndCapture(0) {
+		t.Error("the refused call has invalidated the capture")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTwoDevices: the memory of two devices is apart, each call reaches its own,
+// and peers may read what the other has mapped.
+func TestTwoDevices(t *testing.T) {
+	restart(t, map[string]string{"FAKECUDA_DEVICES": "2"})
+	table, err := Open(lib.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var devices [2]*Device
+	for i := range devices {
+		if devices[i], err = table.Device(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner, peer := devices[0], devices[1]
+	addr, err := owner.Reserve(mem.HandleSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := owner.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	free0, total, _ := owner.Memory()
+	free1, _, _ := peer.Memory()
+	if free0 != total-mem.HandleSize || free1 != total {
+		t.Errorf("a handle of device 0 leaves %v and %v free of %v", free0, free1, total)
+	}
+	if err := errors.Join(owner.Map(addr, h), owner.Access(addr, mem.HandleSize), owner.Write(addr, []byte{7})); err != nil {
+		t.Fatal(err)
+	}
+	got := []byte{0}
+	if err := peer.Read(got, addr); err == nil {
+		t.Error("a device reads another's memory without being its peer")
+	}
+	if err := errors.Join(owner.EnablePeers(1), owner.Access(addr, mem.HandleSize), peer.Read(got, addr)); err != nil || got[0] != 7 {
+		t.Errorf("a peer reads %d, %v, want 7", got[0], err)
+	}
+	if err := owner.EnablePeers(make([]int, 17)...); err == nil {
+		t.Error("17 peers are accepted")
+	}
+	if err := errors.Join(owner.EnablePeers(5), owner.Access(addr, mem.HandleSize)); err == nil {
+		t.Error("access for a device that does not exist is accepted")
+	}
+	if err := errors.Join(owner.Unmap(addr, mem.HandleSize), owner.Release(h), owner.Unreserve(addr, mem.HandleSize),
+		owner.Close(), peer.Close()); err != nil {
+		t.Error(err)
+	}
+}
