@@ -21,15 +21,22 @@ static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
 static _Atomic bool conf_logged;
 
-static __thread char last_error[4096];
+/* The text lies on the heap: the loader keeps only some hundred bytes for the
+ * thread-local variables of all libraries that are opened late, and one that
+ * asks for more cannot be opened at all. */
+enum { ERROR_SIZE = 4096 };
+static __thread char *last_error;
 static __thread bool in_child;
+static pthread_key_t error_key;
 
-const char *stalloc_last_error(void) { return last_error; }
+const char *stalloc_last_error(void) { return last_error ? last_error : ""; }
 
 int stalloc_fail(int code, const char *format, ...) {
 	va_list args;
+	if (!last_error && (last_error = malloc(ERROR_SIZE))) pthread_setspecific(error_key, last_error);
+	if (!last_error) return code;
 	va_start(args, format);
-	vsnprintf(last_error, sizeof last_error, format, args);
+	vsnprintf(last_error, ERROR_SIZE, format, args);
 	va_end(args);
 	return code;
 }
@@ -54,6 +61,7 @@ static void after_fork_in_child(void) {
 static void prepare(void) {
 	long size = sysconf(_SC_PAGESIZE);
 	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_key_create(&error_key, free);
 	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
@@ -64,7 +72,7 @@ static void prepare(void) {
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 	stalloc_alive = page;
 	if (stalloc_conf_read() != STALLOC_OK)
-		stalloc_log_once(&conf_logged, "%s; going on with the other settings", last_error);
+		stalloc_log_once(&conf_logged, "%s; going on with the other settings", stalloc_last_error());
 }
 
 bool stalloc_ready(void) {
