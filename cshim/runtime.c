@@ -28,12 +28,23 @@ enum { ERROR_SIZE = 4096 };
 static __thread char *last_error;
 static __thread bool in_child;
 static pthread_key_t error_key;
+static pthread_once_t error_once = PTHREAD_ONCE_INIT;
+
+static void drop_error(void *text) {
+	last_error = NULL; /* what else runs at this thread's exit may fail once more */
+	free(text);
+}
+
+static void make_error_key(void) { pthread_key_create(&error_key, drop_error); }
 
 const char *stalloc_last_error(void) { return last_error ? last_error : ""; }
 
 int stalloc_fail(int code, const char *format, ...) {
 	va_list args;
-	if (!last_error && (last_error = malloc(ERROR_SIZE))) pthread_setspecific(error_key, last_error);
+	if (!last_error && (last_error = malloc(ERROR_SIZE))) {
+		pthread_once(&error_once, make_error_key);
+		pthread_setspecific(error_key, last_error);
+	}
 	if (!last_error) return code;
 	va_start(args, format);
 	vsnprintf(last_error, ERROR_SIZE, format, args);
@@ -61,7 +72,6 @@ static void after_fork_in_child(void) {
 static void prepare(void) {
 	long size = sysconf(_SC_PAGESIZE);
 	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pthread_key_create(&error_key, free);
 	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
