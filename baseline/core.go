@@ -208,7 +208,7 @@ func (c *core) selfCheck() {
 	if !invariants.Enabled {
 		return
 	}
-	if c.mallocs++; c.mallocs%512 == 0 {
+	if c.mallocs++; c.mallocs%4096 == 0 {
 		if err := c.Check(); err != nil {
 			panic(err)
 		}

@@ -17,7 +17,7 @@ func TestSetAgainstSlice(t *testing.T) {
 	for _, limit := range []int{3, leafCap, 20 * leafCap} {
 		var s set
 		var want []entry
-		for op := range 20000 {
+		for op := range 6000 {
 			growing := op/(2*limit)%2 == 0
 			if insert := r.IntN(4) > 0 == growing; insert && len(want) < limit {
 				e := entry{mem.Bytes(r.IntN(50)), mem.Offset(r.IntN(1 << 30)), int32(op)}
