@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -54,8 +56,9 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	p.busy = true
 	self, root, options := ctx.Self(), p.d.root, plan.Options{Last: p.last}
 	solve := func() {
+		start := time.Now()
 		made, err := plan.Make(steps, options)
-		root.Send(self, &solved{plan: made, err: err})
+		root.Send(self, &solved{plan: made, err: err, took: time.Since(start)})
 	}
 	if p.d.opts.Inline {
 		solve()
@@ -144,6 +147,11 @@ func (p *planner) solved(m *solved) {
 	if err := m.plan.Validate(); err != nil {
 		p.d.log.Error("the planner made an invalid plan; it is not served", zap.Error(err))
 		return
+	}
+	for i := range m.plan.Streams {
+		s := &m.plan.Streams[i]
+		p.d.log.Info("planned", zap.Int("stream", s.Ordinal), zap.Int("slots", len(s.Slots)), zap.Stringer("arena", s.Arena),
+			zap.Stringer("lower bound", s.LowerBound), zap.Duration("took", m.took))
 	}
 	p.last, p.offered = m.plan, true
 	p.d.root.Send(p.d.supervisor, &planReady{plan: m.plan})

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"sync/atomic"
+	"time"
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -164,6 +165,7 @@ type stepEnded struct {
 type solved struct {
 	plan *plan.Plan
 	err  error
+	took time.Duration
 }
 
 // planReady offers a validated plan to the supervisor.

@@ -166,10 +166,11 @@ func (s *suite) full() {
 			s.Fatalf("%d handles created on a device of %v", len(handles), total)
 		}
 	}
-	if s.free() >= page {
-		s.Errorf("Create failed with %v free", s.free())
+	// A real driver keeps a little for itself: 2.19 MiB were left on an H100.
+	if free := s.free(); free >= 8*page {
+		s.Errorf("Create failed with %v free", free)
 	}
-	_, err = s.d.Malloc(page)
+	_, err = s.d.Malloc(8 * page)
 	s.refused(err, driver.CodeOutOfMemory, "Malloc on a full device")
 	s.ok(s.d.Release(handles[0]), "Release")
 	handles[0] = s.create()
