@@ -135,21 +135,7 @@ func step(s *script, op byte, a Allocator, m model, live, waits *[]pair) (string
 	}
 	switch {
 	case op < 128:
-		size, stream := s.size(op), mem.StreamID(op%8/6) // stream 0 three times of four
-		b, err := a.Malloc(size, stream)
-		id, at, ok := m.Malloc(size, stream)
-		what := fmt.Sprintf("malloc %d on %d", size, stream)
-		if ok != (err == nil) || err != nil && !errors.Is(err, ErrOutOfMemory) {
-			return what, fmt.Errorf("error %v, model served: %v", err, ok)
-		}
-		if err != nil {
-			return what, nil
-		}
-		*live = append(*live, pair{b, id})
-		if got, err := a.Addr(b); err != nil || got != at {
-			return what, fmt.Errorf("at %v (%v), want %v", got, err, at)
-		}
-		return what, nil
+		return mallocBoth(s, op, a, m, live)
 	case op < 216:
 		if p, ok := take(live); ok {
 			m.Free(p.id)
@@ -190,6 +176,25 @@ func step(s *script, op byte, a Allocator, m model, live, waits *[]pair) (string
 		return "empty cache", nil
 	}
 	return "nothing", nil
+}
+
+// mallocBoth serves one request by both and compares where.
+func mallocBoth(s *script, op byte, a Allocator, m model, live *[]pair) (string, error) {
+	size, stream := s.size(op), mem.StreamID(op%8/6) // stream 0 three times of four
+	b, err := a.Malloc(size, stream)
+	id, at, ok := m.Malloc(size, stream)
+	what := fmt.Sprintf("malloc %d on %d", size, stream)
+	if ok != (err == nil) || err != nil && !errors.Is(err, ErrOutOfMemory) {
+		return what, fmt.Errorf("error %v, model served: %v", err, ok)
+	}
+	if err != nil {
+		return what, nil
+	}
+	*live = append(*live, pair{b, id})
+	if got, err := a.Addr(b); err != nil || got != at {
+		return what, fmt.Errorf("at %v (%v), want %v", got, err, at)
+	}
+	return what, nil
 }
 
 func randomScript(r *rand.Rand, n int) []byte {
