@@ -17,7 +17,7 @@ type planner struct {
 	segments  int             // boundaries seen: the first segment is set-up
 	busy      bool            // a solver is at work
 	last      *plan.Plan      // the last plan offered
-	offered   bool            // and no step was served from it yet
+	offered   int             // steps left in which that plan may begin to serve
 	wait      int             // steps to let pass before planning again
 	backoff   int             // length of the next such wait
 }
@@ -28,6 +28,9 @@ type planner struct {
 const (
 	replanAbove = 100
 	maxBackoff  = 64
+	// A plan is ready at most one boundary before it serves its first step, and
+	// that step is observed one boundary later.
+	activation = 3
 )
 
 // Receive implements actor.Actor.
@@ -104,21 +107,20 @@ func (p *planner) wanted(m *stepEnded) bool {
 		misses += o.misses
 		planned += o.planned
 		if o.planned == 0 {
-			requests += int64(len(o.events)) / 2
+			requests += o.requests()
 		}
 	}
 	if requests == 0 {
 		return false
 	}
-	if p.offered { // judge it by a step it has served
-		p.offered = planned == 0 && p.last != nil
-		if p.offered {
+	if planned == 0 {
+		if p.offered > 0 { // to be judged by a step it has served
+			p.offered--
 			return false
 		}
-	}
-	if planned == 0 {
 		return p.last == nil || p.rested()
 	}
+	p.offered = 0
 	if misses*replanAbove <= requests {
 		p.wait, p.backoff = 0, 0
 		return false
@@ -144,6 +146,9 @@ func (p *planner) solved(m *solved) {
 		p.d.log.Warn("a step could not be planned", zap.Error(m.err))
 		return
 	}
+	if m.plan.Slots() == 0 {
+		return
+	}
 	if err := m.plan.Validate(); err != nil {
 		p.d.log.Error("the planner made an invalid plan; it is not served", zap.Error(err))
 		return
@@ -153,6 +158,6 @@ func (p *planner) solved(m *solved) {
 		p.d.log.Info("planned", zap.Int("stream", s.Ordinal), zap.Int("slots", len(s.Slots)), zap.Stringer("arena", s.Arena),
 			zap.Stringer("lower bound", s.LowerBound), zap.Duration("took", m.took))
 	}
-	p.last, p.offered = m.plan, true
+	p.last, p.offered = m.plan, activation
 	p.d.root.Send(p.d.supervisor, &planReady{plan: m.plan})
 }

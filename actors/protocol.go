@@ -156,6 +156,16 @@ type observed struct {
 	misses  int64 // while a tape was served
 }
 
+// requests counts the blocks that were handed out.
+func (o *observed) requests() (n int64) {
+	for i := range o.events {
+		if k := o.events[i].Kind; k == EventHit || k == EventMiss {
+			n++
+		}
+	}
+	return n
+}
+
 // stepEnded follows the observations of all streams of a device.
 type stepEnded struct {
 	steps []observed
