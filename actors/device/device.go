@@ -21,6 +21,14 @@
 //
 // The device does not wait for the work that uses a range before it unmaps it:
 // that is the caller's duty, with Record, Done and Sync.
+//
+// Usage, here a simulated device that may be filled to 40 GiB, whose calls are
+// counted and of which every hundredth Create or so fails:
+//
+//	gpu := sim.New(sim.Config{})
+//	counted := device.NewCount(gpu, gpu.Time)
+//	d := device.NewFault(device.NewLimit(counted, 40*mem.GiB), seed,
+//		device.Rule{Kind: device.CallCreate, Chance: 0.01, Code: driver.CodeOutOfMemory})
 package device
 
 import (

@@ -41,3 +41,56 @@ func TestStress(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadableSettings: a typing error in a rule or a setting is never passed
+// over.
+func TestUnreadableSettings(t *testing.T) {
+	lib, err := Load(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range []string{"", "cuMemMap:3:2", "cuMemMap:3:2,cuMemCreate:*:2", "*:1:999"} {
+		lib.Fail(good)
+	}
+	for what, do := range map[string]func(){
+		"unknown function":   func() { lib.Fail("cuMemMop:1:2") },
+		"no code":            func() { lib.Fail("cuMemMap:1") },
+		"call 0":             func() { lib.Fail("cuMemMap:0:2") },
+		"success as failure": func() { lib.Fail("cuMemMap:1:0") },
+		"something after it": func() { lib.Fail("cuMemMap:1:2;") },
+		"unknown counter":    func() { lib.Count("cuMemMop") },
+		"unknown kind":       func() { lib.Live("memories") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: accepted", what)
+				}
+			}()
+			do()
+		}()
+	}
+	program := filepath.Join(t.TempDir(), "settings")
+	build := exec.Command("gcc", "-x", "c", "-", "-o", program, "-ldl")
+	build.Stdin = strings.NewReader(`#include <dlfcn.h>
+		int main(int argc, char **argv) {
+			(void)argc;
+			int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen(argv[1], RTLD_NOW), "cuInit");
+			return init(0);
+		}`)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	for setting, fails := range map[string]bool{
+		"FAKECUDA_DEVICES=2": false, "FAKECUDA_DEVICES=9": true, "FAKECUDA_CAPACITY=8GiB": true,
+		"FAKECUDA_EVENT_DELAY=-1": true, "FAKECUDA_FAIL=cuMemMop:1:2": true,
+	} {
+		run := exec.Command(program, lib.Path)
+		run.Env = append(run.Environ(), setting)
+		out, err := run.CombinedOutput()
+		name, _, _ := strings.Cut(setting, "=")
+		if (err != nil) != fails || fails && !strings.Contains(string(out), "fakecuda: "+name) {
+			t.Errorf("%s: %v, %q", setting, err, out)
+		}
+	}
+}
