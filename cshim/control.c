@@ -33,20 +33,43 @@ static uint64_t bytes_of(_Atomic int64_t *counter) {
 	return n < 0 ? 0 : (uint64_t)n;
 }
 
+/* Performs the frees that other threads announced and nobody has looked at yet,
+ * so that what is read next counts them. */
+static void settle(const struct stalloc_device *d) {
+	uint32_t n = atomic_load_explicit(&stalloc_arena_count, memory_order_acquire);
+	for (uint32_t i = 0; i < n; i++) {
+		struct stalloc_tape *t = atomic_load_explicit(&stalloc_arenas[i], memory_order_acquire);
+		if (!t || t->stream->device != d || STALLOC_RELAXED(t->deferred) == 0) continue;
+		stalloc_lock(t->stream);
+		stalloc_drain(t);
+		stalloc_unlock(t->stream);
+	}
+}
+
+/* Adds up what the streams count under their locks. */
+static void add_streams(struct stalloc_device *d, struct stalloc_stats *s) {
+	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next) {
+		stalloc_lock(p);
+		s->requests += p->allocations;
+		s->blocks_total += p->allocations;
+		s->allocated_total += p->allocated_total;
+		s->freed_total += p->freed_total;
+		s->lost_events += p->ring.lost;
+		stalloc_unlock(p);
+		s->misses += STALLOC_RELAXED(p->busy);
+	}
+}
+
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
 	struct stalloc_engine_stats engine = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
-	if (*stalloc_alive && e) e->stats(device, &engine, 0);
-	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next) {
-		s.requests += p->allocations;
-		s.blocks_total += p->allocations;
-		s.allocated_total += p->allocated_total;
-		s.freed_total += p->freed_total;
-		s.lost_events += p->ring.lost;
-		s.misses += STALLOC_RELAXED(p->busy);
+	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
+		settle(d);
+		if (e) e->stats(device, &engine, 0);
+		add_streams(d, &s);
 	}
 	s.hits = engine.hits;
 	s.misses += engine.misses;

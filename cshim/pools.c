@@ -58,6 +58,7 @@ void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 }
 
 void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
+	if (!*stalloc_alive) return; /* a forked child may have inherited the lock as taken */
 	pthread_mutex_lock(&lock);
 	for (int i = count - 1; i >= 0; i--) {
 		struct pool *p = &active[i];
