@@ -63,7 +63,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
 	if (result == STALLOC_ERR_ENGINE) {
-		result = stalloc_plain_alloc(device, stalloc_round(size), &plain, err, sizeof err);
+		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
@@ -179,8 +179,14 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
+	uint64_t addr = (uint64_t)(uintptr_t)ptr, id = (uint64_t)(uintptr_t)stream;
 	if (!ptr || !*stalloc_alive || !e) return;
-	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
+	struct stalloc_tape *t = arena_of(addr);
+	if (e->record(addr, id) != STALLOC_OK || !t || t->stream->id == id) return;
+	/* The engine tells the planner about blocks of its pool. */
+	stalloc_lock(t->stream);
+	stalloc_push(t->stream, addr, 0, STALLOC_EV_PIN);
+	stalloc_unlock(t->stream);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {

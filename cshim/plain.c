@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime.h"
+#include "tape.h"
 
 static struct stalloc_driver driver;
 static bool driver_open;
@@ -25,7 +26,7 @@ const struct stalloc_driver *stalloc_the_driver(char *err, size_t n) {
 /* The blocks, chained by a hash of the address. */
 struct block {
 	struct block *next;
-	uint64_t addr, size;
+	uint64_t addr, size, asked;
 	int device;
 };
 enum { BUCKETS = 4096 };
@@ -59,7 +60,8 @@ static void leave(void) {
 	driver.cuCtxPopCurrent(&popped);
 }
 
-int stalloc_plain_alloc(int device, size_t size, void **out, char *err, size_t n) {
+int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n) {
+	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
 	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
 	if (!stalloc_the_driver(err, n)) return STALLOC_ERR_DRIVER;
@@ -83,7 +85,7 @@ int stalloc_plain_alloc(int device, size_t size, void **out, char *err, size_t n
 		}
 	}
 	if (result == STALLOC_OK) {
-		*b = (struct block){.next = *bucket(addr), .addr = addr, .size = size, .device = device};
+		*b = (struct block){.next = *bucket(addr), .addr = addr, .size = size, .asked = asked, .device = device};
 		*bucket(addr) = b;
 		bytes[device] += size;
 		*out = (void *)(uintptr_t)addr;
@@ -105,7 +107,7 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	if (b) {
 		*at = b->next;
 		bytes[b->device] -= b->size;
-		*freed = (struct stalloc_freed){.rounded = b->size, .asked = b->size, .device = b->device};
+		*freed = (struct stalloc_freed){.rounded = b->size, .asked = b->asked, .device = b->device};
 		if (enter(b->device, err, sizeof err) == STALLOC_OK) {
 			driver.cuMemFree(addr);
 			leave();

@@ -65,7 +65,7 @@ void stalloc_engine_give_up(const char *why);
 
 /* plain.c: the driver's own allocations, when there is no engine. */
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
-int stalloc_plain_alloc(int device, size_t size, void **out, char *err, size_t n);
+int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
 uint64_t stalloc_plain_bytes(int device);
 

@@ -85,6 +85,7 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 		write(err.Error(), text, n)
 		return code(err)
 	}
+	d.slacks.put(a, mem.Bytes(asked))
 	*out = C.uint64_t(a)
 	return ok
 }
@@ -93,12 +94,13 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.int) {
 	defer guard(&result, nil, 0)
 	found := the.Load().ofAddr(func(d *opened) bool {
+		slack := d.slacks.take(addr(a)) // before another thread can be given the address
 		f, err := d.Free(addr(a))
 		if err != nil {
 			return false
 		}
 		*freed = C.struct_stalloc_freed{
-			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Size), stream: C.uint64_t(f.Stream),
+			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Size - slack), stream: C.uint64_t(f.Stream),
 			device: d.host.device.ordinal, pending: 0,
 		}
 		return true
@@ -123,7 +125,11 @@ func stalloc_engine_free_pinned(a, asked C.uint64_t) (result C.int) {
 func stalloc_engine_record(a, stream C.uint64_t) (result C.int) {
 	defer guard(&result, nil, 0)
 	found := the.Load().ofAddr(func(d *opened) bool {
-		return d.Record(addr(a), mem.StreamID(stream)) == nil
+		if d.Record(addr(a), mem.StreamID(stream)) != nil {
+			return false
+		}
+		d.notePin(addr(a), mem.StreamID(stream))
+		return true
 	})
 	if !found {
 		return errArgument

@@ -58,8 +58,9 @@ type engine struct {
 // opened is a device that has served a request, or why it cannot.
 type opened struct {
 	*actors.Device
-	host *host
-	err  error
+	host   *host
+	slacks slacks
+	err    error
 }
 
 var the atomic.Pointer[engine]

@@ -13,6 +13,11 @@ static void port_drain(struct stalloc_tape *t) { stalloc_drain(t); }
 static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t asked) {
 	stalloc_count_in(s, addr, asked, STALLOC_EV_HIT);
 }
+static void port_note_pin(struct stalloc_stream *s, uint64_t addr) {
+	stalloc_lock(s);
+	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
+	stalloc_unlock(s);
+}
 static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
@@ -80,6 +85,20 @@ func (h *host) port(s *C.struct_stalloc_stream) *port {
 	}
 	h.refresh()
 	return h.byC[s]
+}
+
+// notePin tells the planner that another stream uses a block of the pool; C
+// does so for blocks of a tape.
+func (d *opened) notePin(at mem.Addr, user mem.StreamID) {
+	owner, err := d.Owner(at)
+	if err != nil || owner == user {
+		return
+	}
+	for _, p := range d.host.Ports() {
+		if p := p.(*port); p.ID() == owner {
+			C.port_note_pin(p.s, C.uint64_t(at))
+		}
+	}
 }
 
 // port serves a stream through memory shared with C. It implements actors.Port.
