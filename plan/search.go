@@ -101,13 +101,15 @@ func (s *search) keep(name string, top int64, offset []int64) {
 // one; steps shrink while nothing better is found.
 const firstSigma = 0.5
 
-// wander spends the rest of the budget on three searches in turn: promotion,
-// steps away from the best weights, random weights.
+// wander spends the rest of the budget on four searches in turn: promotion,
+// steps away from the best weights, random weights, and where the piece is
+// small, exact search.
 func (s *search) wander(rng *rand.Rand) {
 	var promoted *promotion
+	var proof *proof
 	sigma := firstSigma
 	for round := 0; !s.done(); round++ {
-		switch round % 3 {
+		switch round % 4 {
 		case 0:
 			if promoted == nil {
 				promoted = newPromotion(s)
@@ -120,6 +122,14 @@ func (s *search) wander(rng *rand.Rand) {
 			sigma = max(sigma*0.97, firstSigma/50)
 		case 2:
 			s.try("random", randomWeights(rng))
+		case 3:
+			if len(s.p.ids) > mostExact {
+				continue
+			}
+			if proof == nil {
+				proof = newProof(s.p)
+			}
+			proof.step(s, rng)
 		}
 	}
 }
