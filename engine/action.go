@@ -1,7 +1,5 @@
 package engine
 
-import "stalloc/internal/mem"
-
 // An action is what the last batch of ops belongs to, kept so that a failure can
 // be undone and OpResume continued. Work that depends on a driver call having
 // succeeded (a wait, an unmap) is never done in the batch that asks for the call:
@@ -32,6 +30,7 @@ const (
 type action struct {
 	phase   phase
 	waiting bool // the batch ends with OpResume
+	synced  int  // of e.synced, how many waits are known to have succeeded
 	ops     int  // ops in the batch
 
 	// The request served, if any.
@@ -90,6 +89,7 @@ func (e *Engine) settle(out []Op) []Op {
 		e.closeEmpty()
 	}
 	e.act = action{}
+	e.synced = e.synced[:0]
 	return out
 }
 
@@ -108,12 +108,13 @@ func (e *Engine) resume(ev Event, out []Op) []Op {
 	}
 	e.freeLimbo()
 	a.waiting, a.undo = false, 0
+	e.passSynced()
+	a.synced = len(e.synced)
 	switch a.phase {
 	case phaseWaitIdle:
 		e.adoptIdle()
 		return e.place(out)
 	case phaseWaitAll:
-		e.passFences(func(mem.StreamID, uint64) bool { return true })
 		return e.place(out)
 	case phaseEvictWait:
 		a.phase = phaseEvictUnmap
@@ -133,8 +134,6 @@ func (e *Engine) resume(ev Event, out []Op) []Op {
 		a.phase = phaseTrimRelease
 		return e.releaseFree(out)
 	case phaseRecordWait:
-		first := a.fence
-		e.passFences(func(_ mem.StreamID, fence uint64) bool { return fence >= first })
 		a.phase = phaseNone
 	}
 	return out
@@ -153,6 +152,7 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 		return append(out, Op{Kind: OpUnknown})
 	}
 	a.waiting, a.code = false, ev.Code
+	e.synced = e.synced[:a.synced]
 	at := ev.Failed
 	if a.undo == 1 {
 		a.undo = 0
@@ -220,8 +220,7 @@ func (e *Engine) waitUnrecorded(at int, out []Op) []Op {
 	b := e.fenceAt.get(a.fence)
 	for u := e.blocks[b].users; u != 0; u = e.users[u].next {
 		if e.users[u].fence >= a.fence {
-			out = append(out, Op{Kind: OpSync, Stream: e.users[u].stream})
-			e.stats.Syncs++
+			out = e.sync(e.users[u].stream, out)
 		}
 	}
 	a.phase = phaseRecordWait

@@ -10,6 +10,34 @@ import (
 // occupancy is the set of taken units of one handle, rebuilt from the blocks.
 type occupancy [pageUnits / 64]uint64
 
+// add takes [lo, hi) and reports whether all of it was free.
+func (o *occupancy) add(lo, hi unit) bool {
+	for lo < hi {
+		n := min(hi-lo, 64-lo&63)
+		mask := ^uint64(0) >> (64 - n) << (lo & 63)
+		if o[lo>>6]&mask != 0 {
+			return false
+		}
+		o[lo>>6] |= mask
+		lo += n
+	}
+	return true
+}
+
+// stretch returns how many units from u on are free, if flip is zero, or taken,
+// if flip is all ones.
+func (o *occupancy) stretch(u unit, flip uint64) unit {
+	from := u
+	for u < pageUnits {
+		n := min(unit(bits.TrailingZeros64((o[u>>6]^flip)>>(u&63))), 64-u&63)
+		u += n
+		if n == 0 || u&63 != 0 {
+			break
+		}
+	}
+	return u - from
+}
+
 // Check recounts the whole state from the blocks and the mapped pages, which are
 // the truth, and compares it with everything the engine keeps to be fast: every
 // unit of every handle is live or pending in exactly one block, or free; the runs
@@ -68,13 +96,11 @@ func (e *Engine) checkBlocks() ([]occupancy, error) {
 				return nil, fmt.Errorf("block %d lies in handle %d of another heap", b, p.handle)
 			}
 			end := min(c.at+c.size, (at|pageMask)+1)
-			for ; at < end; at++ {
-				w, bit := &taken[p.handle][at&pageMask>>6], uint64(1)<<(at&63)
-				if *w&bit != 0 {
-					return nil, fmt.Errorf("unit %d of handle %d is in two blocks, one of them %d", at&pageMask, p.handle, b)
-				}
-				*w |= bit
+			if !taken[p.handle].add(at&pageMask, (end-1)&pageMask+1) {
+				return nil, fmt.Errorf("units [%d, %d) of handle %d are in two blocks, one of them %d",
+					at&pageMask, (end-1)&pageMask+1, p.handle, b)
 			}
+			at = end
 		}
 	}
 	s := &e.stats
@@ -215,10 +241,10 @@ func (e *Engine) checkView(x uint32, taken []occupancy) (int, error) {
 			free++
 		}
 		for u := unit(0); u < pageUnits; {
-			n := freeLength(&taken[c], u)
+			u += taken[c].stretch(u, ^uint64(0))
+			n := taken[c].stretch(u, 0)
 			if n == 0 {
-				u++
-				continue
+				break
 			}
 			at := unit(p)<<pageShift + u
 			if at != hi {
@@ -238,24 +264,6 @@ func (e *Engine) checkView(x uint32, taken []occupancy) (int, error) {
 		return 0, fmt.Errorf("view %d has %d wholly free pages, counted as %d", x, free, v.free)
 	}
 	return runs, nil
-}
-
-// freeLength returns how many units from u on are free.
-func freeLength(o *occupancy, u unit) unit {
-	n := unit(0)
-	for w := u >> 6; w < unit(len(o)); w++ {
-		word := o[w]
-		skip := unit(0)
-		if w == u>>6 {
-			skip = u & 63
-		}
-		zeros := unit(bits.TrailingZeros64(word >> skip))
-		if zeros < 64-skip {
-			return n + zeros
-		}
-		n += 64 - skip
-	}
-	return n
 }
 
 func (e *Engine) lists(c, p uint32) bool {

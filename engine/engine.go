@@ -19,6 +19,8 @@ type Config struct {
 	Sticky     bool      // prefer the address the same request had one step ago
 	Slack      float64   // make new handles instead of stitching while they stay below this share of the peak load
 	MaxAliases int       // evict idle views once the mapped pages exceed this many times the handles
+
+	aliasFloor int // mapped pages that are allowed in any case
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces, with a
@@ -32,6 +34,7 @@ func DefaultConfig() Config {
 		Sticky:     true,
 		Slack:      0.002,
 		MaxAliases: 16,
+		aliasFloor: 1 << 12,
 	}
 }
 
@@ -84,11 +87,12 @@ type Engine struct {
 
 	hints hints
 
-	act   action
-	limbo limbo
-	picks []uint32   // handles that the batch maps
-	undo  []unmapped // pages that the batch unmaps
-	gone  []released // handles that the batch releases
+	act    action
+	limbo  limbo
+	picks  []uint32       // handles that the batch maps
+	undo   []unmapped     // pages that the batch unmaps
+	synced []mem.StreamID // streams that the action has waited for
+	gone   []released     // handles that the batch releases
 
 	stats Stats
 }

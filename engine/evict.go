@@ -4,13 +4,10 @@ package engine
 // change of its handles has to be repeated in its runs. Beyond a bound the least
 // recently used idle ones are unmapped, down to evictTo of the bound, after a
 // wait for the streams that may still read through them.
-const (
-	evictFloor = 1 << 12 // mapped pages that are always allowed
-	evictTo    = 0.75
-)
+const evictTo = 0.75
 
 func (e *Engine) mapBound() int {
-	return e.cfg.MaxAliases*e.stats.Handles + evictFloor
+	return e.cfg.MaxAliases*e.stats.Handles + e.cfg.aliasFloor
 }
 
 // overMapped reports whether mapping so many more pages breaks the bound.
@@ -50,7 +47,7 @@ func (e *Engine) unmapIdle(out []Op) []Op {
 	for e.stats.Mapped > goal {
 		oldest := uint32(0)
 		for x := 1; x < len(e.views); x++ {
-			if e.evictable(uint32(x)) && (oldest == 0 || e.views[x].used < e.views[oldest].used) {
+			if e.evictable(uint32(x)) && e.waited(e.views[x].heap) && (oldest == 0 || e.views[x].used < e.views[oldest].used) {
 				oldest = uint32(x)
 			}
 		}
@@ -164,8 +161,13 @@ func (e *Engine) unmapFree(out []Op) []Op {
 	return out
 }
 
+// trims reports whether trim releases handle x.
 func (e *Engine) trims(x uint32) bool {
-	return x != 0 && e.handles[x].used == 0 && e.heaps[e.handles[x].heap].pool == e.act.pool
+	if x == 0 || e.handles[x].used != 0 {
+		return false
+	}
+	h := e.handles[x].heap
+	return e.heaps[h].pool == e.act.pool && e.waited(h)
 }
 
 // releaseFree releases the handles that unmapFree left without a mapping.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -99,22 +101,21 @@ func (e *Engine) pass(b uint32, fence uint64) {
 	e.dropBlock(b)
 }
 
-// passFences completes every fence for which synced holds: their streams have
-// been waited for.
-func (e *Engine) passFences(synced func(stream mem.StreamID, fence uint64) bool) {
-	for b := 1; b < len(e.blocks); b++ {
+// passSynced completes every fence on the streams that the last batch waited for.
+func (e *Engine) passSynced() {
+	for b := 1; b < len(e.blocks) && e.stats.Pending > 0; b++ {
 		if e.blocks[b].state != blockPending {
 			continue
 		}
 		for u := e.blocks[b].users; u != 0; {
-			next, c := e.users[u].next, e.users[u]
-			if c.fence != 0 && synced(c.stream, c.fence) {
+			c := e.users[u]
+			if c.fence != 0 && slices.Contains(e.synced, c.stream) {
 				e.pass(uint32(b), c.fence)
+				if e.blocks[b].state != blockPending {
+					break // that was the last one: the list is gone
+				}
 			}
-			if e.blocks[b].state != blockPending {
-				break
-			}
-			u = next
+			u = c.next
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package engine
 
-import "stalloc/internal/mem"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // A rung of the ladder a request climbs when it cannot be served: each offers
 // memory that the rungs below it left alone.
@@ -66,6 +70,9 @@ func (e *Engine) waitIdle(out []Op) ([]Op, bool) {
 func (e *Engine) adoptIdle() {
 	a := &e.act
 	for x := 1; x < len(e.heaps); x++ {
+		if !e.waited(uint32(x)) {
+			continue
+		}
 		for a.short > 0 && e.donor(x, a.heap) {
 			e.adopt(e.heaps[x].free, a.heap)
 			a.short--
@@ -102,8 +109,12 @@ func (e *Engine) waitAll(out []Op) ([]Op, bool) {
 // sync appends a wait for a stream.
 func (e *Engine) sync(s mem.StreamID, out []Op) []Op {
 	e.stats.Syncs++
+	e.synced = append(e.synced, s)
 	return append(out, Op{Kind: OpSync, Stream: s})
 }
+
+// waited reports whether this action has waited for the stream of a heap.
+func (e *Engine) waited(h uint32) bool { return slices.Contains(e.synced, e.heaps[h].stream) }
 
 // syncs reports whether ops wait for stream s.
 func syncs(ops []Op, s mem.StreamID) bool {
