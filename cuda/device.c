@@ -56,6 +56,13 @@ struct stalloc_status stalloc_device_close(struct stalloc_device *dev)
 		      "cuDevicePrimaryCtxRelease");
 }
 
+struct stalloc_status stalloc_device_uuid(struct stalloc_device *dev,
+					  struct stalloc_cu_uuid *uuid)
+{
+	GUARDED(s, WITHOUT_CONTEXT, cuDeviceGetUuid, (uuid, dev->ordinal));
+	return s;
+}
+
 struct stalloc_status stalloc_device_reserve(struct stalloc_device *dev,
 					     size_t size, stalloc_cu_addr *addr)
 {

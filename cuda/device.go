@@ -45,6 +45,18 @@ func bytes(size mem.Bytes) C.size_t { return C.size_t(max(size, 0)) }
 // Name returns the device's name as the driver gives it.
 func (d *Device) Name() string { return d.name }
 
+// UUID returns the device's identity, the same in every process and whatever
+// CUDA_VISIBLE_DEVICES says, as 8-4-4-4-12 hexadecimal digits. nvidia-smi writes
+// "GPU-" before it, or "MIG-" for an instance of a GPU.
+func (d *Device) UUID() (string, error) {
+	var uuid C.struct_stalloc_cu_uuid
+	if err := d.driver.check(C.stalloc_device_uuid(&d.c, &uuid)); err != nil {
+		return "", err
+	}
+	b := C.GoBytes(unsafe.Pointer(&uuid.bytes[0]), C.int(len(uuid.bytes)))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
+}
+
 // Reserve takes address space; see device.Device.
 func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
 	var addr C.stalloc_cu_addr

@@ -63,6 +63,9 @@ struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
 					  struct stalloc_device_facts *facts);
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev);
 
+/* The device's UUID; of the instance, where the device is part of a GPU. */
+struct stalloc_status stalloc_device_uuid(struct stalloc_device *dev,
+					  struct stalloc_cu_uuid *uuid);
 struct stalloc_status stalloc_device_reserve(struct stalloc_device *dev,
 					     size_t size,
 					     stalloc_cu_addr *addr);

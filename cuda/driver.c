@@ -7,6 +7,7 @@
 
 /* The layouts are a binary interface: a compiler that pads otherwise must fail
  * here and not in the driver. */
+_Static_assert(sizeof(struct stalloc_cu_uuid) == 16, "CUuuid");
 _Static_assert(sizeof(struct stalloc_cu_location) == 8, "CUmemLocation");
 _Static_assert(sizeof(struct stalloc_cu_prop) == 32, "CUmemAllocationProp");
 _Static_assert(offsetof(struct stalloc_cu_prop, win32) == 16,
@@ -51,7 +52,7 @@ int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
 		return 0;
 	snprintf(err, errlen,
 		 "%s is not a usable CUDA driver library: it has no function "
-		 "%s; install an NVIDIA driver of CUDA 11 or later",
+		 "%s; install an NVIDIA driver of CUDA 11.4 or later",
 		 path, missing);
 	dlclose(out->library);
 	memset(out, 0, sizeof *out);

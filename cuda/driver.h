@@ -24,6 +24,11 @@ typedef void *stalloc_cu_context;             /* CUcontext */
 typedef void *stalloc_cu_stream;              /* CUstream */
 typedef void *stalloc_cu_event;               /* CUevent */
 
+/* CUuuid */
+struct stalloc_cu_uuid {
+	unsigned char bytes[16];
+};
+
 /* CUmemLocation */
 struct stalloc_cu_location {
 	int type; /* CUmemLocationType */
@@ -85,6 +90,8 @@ enum {
 	X(cuDeviceGet, cuDeviceGet, (stalloc_cu_device *dev, int ordinal))     \
 	X(cuDeviceGetName, cuDeviceGetName,                                    \
 	  (char *name, int len, stalloc_cu_device dev))                        \
+	X(cuDeviceGetUuid, cuDeviceGetUuid_v2,                                 \
+	  (struct stalloc_cu_uuid * uuid, stalloc_cu_device dev))              \
 	X(cuDeviceGetAttribute, cuDeviceGetAttribute,                          \
 	  (int *value, int attribute, stalloc_cu_device dev))                  \
 	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain,                  \

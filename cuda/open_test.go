@@ -49,7 +49,7 @@ func TestForeignLibrary(t *testing.T) {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	_, err := Open(library)
-	says(t, err, library, "has no function cuDriverGetVersion", "CUDA 11 or later")
+	says(t, err, library, "has no function cuDriverGetVersion", "CUDA 11.4 or later")
 }
 
 func TestNoSuchDevice(t *testing.T) {
@@ -67,6 +67,28 @@ func TestNoSuchDevice(t *testing.T) {
 	says(t, err, "cannot open device 0", lib.Path, "cuInit failed with driver error 100 (CUDA_ERROR_NO_DEVICE)", "nvidia-smi")
 	if n := lib.Live("contexts"); n != 0 {
 		t.Errorf("%d contexts retained by devices that did not open", n)
+	}
+}
+
+func TestUUID(t *testing.T) {
+	restart(t, map[string]string{"FAKECUDA_DEVICES": "2"})
+	driver, err := Open(lib.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := driver.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uuid, err := d.UUID(); err != nil || uuid != "66616b65-0000-0000-0000-000000000001" {
+		t.Errorf("device 1 has UUID %q, %v", uuid, err)
+	}
+	lib.Fail("cuDeviceGetUuid:*:801")
+	_, err = d.UUID()
+	says(t, err, "cuDeviceGetUuid failed with driver error 801")
+	lib.Fail("")
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
