@@ -28,6 +28,16 @@
 // that a later run is served from its very first request. Encode and Decode
 // keep a plan between runs.
 //
+// # How Solve finds offsets
+//
+// Time is compressed to the ticks that matter; what lives throughout goes to the
+// base; the rest falls apart into pieces where nothing is live. Each piece is
+// placed by the skyline descent or by first fit, under one priority after
+// another: that of the last plan, a fixed portfolio, then random and climbed
+// ones and promotion of the boxes that suffered; small pieces also by exact
+// search. It ends at the first placement as low as the peak load, which is the
+// first one tried on most recorded steps, or when the budget is spent.
+//
 // # Invariants
 //
 // At every place of a tape the live slots are pairwise disjoint: this is what
