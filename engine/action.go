@@ -60,15 +60,20 @@ type action struct {
 	firstNew int // among the picks
 	block    uint32
 
+	peaks peaks // before the batch of phasePlace
+
 	pool  uint64 // trim
 	fence uint64 // phaseRecord: the first fence of the batch
 }
 
-// limbo is an extent whose pages the current batch unmaps: free for use once the
-// batch has gone through, lost if the unmap fails.
+// limbo holds addresses whose pages the current batch unmaps: free for use once
+// the batch has gone through, never used again if the unmap fails. They are a
+// whole extent, or the room behind the last page of a view.
 type limbo struct {
-	base  uint32 // zero: none
+	base  uint32 // zero: no extent
 	class uint8
+	view  uint32 // zero: no view
+	room  uint32
 }
 
 // unmapped remembers one page of an unmap batch, to restore it on failure.
@@ -96,8 +101,11 @@ func (e *Engine) settle(out []Op) []Op {
 func (e *Engine) freeLimbo() {
 	if e.limbo.base != 0 {
 		e.extents.put(e.limbo.base, e.limbo.class)
-		e.limbo = limbo{}
 	}
+	if e.limbo.view != 0 {
+		e.views[e.limbo.view].room = e.limbo.room
+	}
+	e.limbo = limbo{}
 }
 
 // resume continues after OpResume.
@@ -164,6 +172,7 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 	e.freeLimbo()
 	switch a.phase {
 	case phasePlace:
+		a.reason = RefusedDevice
 		a.full = a.full || at < a.creates
 		out = e.undoPlace(at, out)
 		return e.climb(out)
@@ -198,6 +207,9 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 // failed. What is still mapped there stays: those addresses are never used again.
 func (e *Engine) redo(out []Op) []Op {
 	a := &e.act
+	if e.limbo.view != 0 {
+		e.views[e.limbo.view].lost = true
+	}
 	e.limbo = limbo{}
 	switch a.phase {
 	case phasePlace:

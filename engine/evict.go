@@ -108,7 +108,9 @@ func (e *Engine) closeEmpty() {
 		x := e.pages[u.page].view
 		if v := e.views[x]; v.heap != 0 && v.n == 0 && v.base <= u.page && u.page < v.base+1<<v.class {
 			e.closeView(x)
-			e.extents.put(v.base, v.class)
+			if !v.lost {
+				e.extents.put(v.base, v.class)
+			}
 		}
 	}
 	e.undo = e.undo[:0]

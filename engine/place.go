@@ -55,6 +55,7 @@ func (e *Engine) grantFree(v uint32, at unit, out []Op) []Op {
 	a := &e.act
 	a.phase = phaseNone
 	if a.undo == 1 {
+		a.peaks = e.stats.peaks()
 		a.phase, a.creates, a.maps, a.opened = phasePlace, 0, 0, false
 	}
 	return e.grant(v, at, out)

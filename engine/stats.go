@@ -40,5 +40,18 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
+// peaks are the highest counts so far. What a batch adds to them is undone with it.
+type peaks struct {
+	load, held mem.Bytes
+	handles    int
+}
+
+func (s *Stats) peaks() peaks { return peaks{s.PeakLoad, s.PeakHeld, s.PeakHandles} }
+
+func (s *Stats) restore(p peaks) {
+	s.PeakLoad, s.PeakHeld = p.load, p.held
+	s.PeakHandles = max(p.handles, s.Handles)
+}
+
 // Reserved is the physical memory held, at most, so far.
 func (s Stats) Reserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }

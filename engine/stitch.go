@@ -168,6 +168,7 @@ func (e *Engine) apply(c choice, out []Op) []Op {
 		}
 	}
 	a.phase = phasePlace
+	a.peaks = e.stats.peaks()
 	e.pick(c)
 	a.creates, a.maps = c.fresh, len(e.picks)
 	v := &e.views[a.view]
@@ -260,11 +261,13 @@ func (e *Engine) undoPlace(at int, out []Op) []Op {
 		e.stats.Unmaps += uint64(done)
 		a.undo = 1
 		if !a.opened {
-			e.views[a.view].room = e.views[a.view].n
+			v := &e.views[a.view]
+			e.limbo = limbo{view: a.view, room: v.room}
+			v.room = v.n
 		}
 	}
 	if a.opened {
-		e.limbo = limbo{e.views[a.view].base, e.views[a.view].class}
+		e.limbo = limbo{base: e.views[a.view].base, class: e.views[a.view].class}
 		e.closeView(a.view)
 		if a.undo == 0 {
 			e.freeLimbo()
@@ -278,5 +281,6 @@ func (e *Engine) undoPlace(at int, out []Op) []Op {
 		e.stats.Creates -= uint64(a.creates - at)
 		a.short = a.creates - at
 	}
+	e.stats.restore(a.peaks)
 	return out
 }

@@ -27,6 +27,7 @@ type view struct {
 	n          uint32
 	room       uint32 // pages it may grow to
 	class      uint8  // its extent has 1<<class pages
+	lost       bool   // something is still mapped in its room: its extent is not used again
 	blocks     int    // live and pending blocks handed out at its addresses
 	free       int    // pages whose handle is wholly free and awake
 	used       uint64 // the clock when a block was last placed in it or freed from it
