@@ -27,6 +27,10 @@ type Options struct {
 	Inline bool
 	// Plan is served from the first request on: that of an earlier run.
 	Plan *plan.Plan
+	// Neighbours says in a sentence or two who else holds memory of the device.
+	// It is asked beside the program at the start, if the answer would be
+	// logged, and when memory has run out. Nil, and errors, cost that sentence.
+	Neighbours func() (string, error)
 }
 
 // Device is the allocator of one GPU. Its methods may be called from any thread.
@@ -76,6 +80,9 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 			props.Configure(here)
 		}
 		d.planner = d.root.Spawn(props)
+	}
+	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
+		go d.logNeighbours()
 	}
 	return d, nil
 }

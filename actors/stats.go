@@ -1,8 +1,11 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+
+	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
 )
@@ -48,8 +51,37 @@ func (d *Device) Explain() string {
 	if s.Arenas > 0 && s.Misses > s.Hits/10 {
 		b.WriteString(" Many requests miss the plan, so its arena is held beside the pool: STALLOC_CONF=plan:off may need less.")
 	}
-	if other > mem.GiB*4 {
-		b.WriteString(" Other processes on this device may be worth a look (nvidia-smi).")
+	text, err := d.neighbours()
+	switch {
+	case err == nil:
+		b.WriteString(" " + text)
+	case other > mem.GiB*4:
+		fmt.Fprintf(&b, " Other processes on this device may be worth a look with nvidia-smi (here: %v).", err)
 	}
 	return b.String()
+}
+
+var errNotAsked = errors.New("nothing was set up to ask")
+
+// neighbours asks who else holds memory. What it asks is foreign code, and a
+// training job must not end for an explanation.
+func (d *Device) neighbours() (text string, err error) {
+	if d.opts.Neighbours == nil {
+		return "", errNotAsked
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("asking failed: %v", r)
+		}
+	}()
+	return d.opts.Neighbours()
+}
+
+func (d *Device) logNeighbours() {
+	text, err := d.neighbours()
+	if err != nil {
+		d.log.Info("what other processes hold is not known", zap.Error(err))
+		return
+	}
+	d.log.Info("memory of the device at the start: " + text)
 }

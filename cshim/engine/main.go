@@ -105,7 +105,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	d := &opened{host: &host{e: e, device: &e.devices[ordinal]}}
 	var dev *cuda.Device
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
-		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal))))
+		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal)), dev))
 	}
 	if d.err != nil {
 		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))

@@ -8,6 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"stalloc/actors"
+	"stalloc/cuda"
+	"stalloc/cuda/nvml"
 	core "stalloc/engine"
 	"stalloc/internal/mem"
 )
@@ -43,8 +45,15 @@ func parseSettings(text string) (settings, error) {
 	return s, nil
 }
 
-func (s settings) options(log *zap.Logger) actors.Options {
-	return actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine}
+func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
+	neighbours := func() (string, error) {
+		uuid, err := dev.UUID()
+		if err != nil {
+			return "", err
+		}
+		return nvml.Neighbours(uuid)
+	}
+	return actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine, Neighbours: neighbours}
 }
 
 // newLogger writes to standard error, one line an entry.
