@@ -11,7 +11,7 @@
 #include "tape.h"
 
 static const unsigned char dead;
-const unsigned char *stalloc_alive = &dead;
+const unsigned char *_Atomic stalloc_alive = &dead;
 struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
 _Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
 _Atomic uint32_t stalloc_arena_count;
@@ -26,7 +26,6 @@ static _Atomic bool conf_logged;
  * asks for more cannot be opened at all. */
 enum { ERROR_SIZE = 4096 };
 static __thread char *last_error;
-static __thread bool in_child;
 static pthread_key_t error_key;
 static pthread_once_t error_once = PTHREAD_ONCE_INIT;
 
@@ -63,7 +62,6 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 }
 
 static void after_fork_in_child(void) {
-	in_child = true;
 	if (guard_page) *guard_page = 0;
 }
 
@@ -87,7 +85,6 @@ static void prepare(void) {
 
 bool stalloc_ready(void) {
 	if (STALLOC_LIKELY(*stalloc_alive)) return true;
-	if (in_child || guard_page) return false;
 	pthread_once(&once, prepare);
 	return *stalloc_alive != 0;
 }

@@ -11,7 +11,7 @@
 
 /* One byte on a page that the kernel wipes in a forked child: 1 in the process
  * that loaded the library, 0 in its children (and before initialisation). */
-extern const unsigned char *stalloc_alive;
+extern const unsigned char *_Atomic stalloc_alive;
 extern struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
 extern _Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
 extern _Atomic uint32_t stalloc_arena_count;
