@@ -200,7 +200,7 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 func (d *Device) Free(addr mem.Addr) (Freed, error) {
 	m := freeRequests.Get().(*freeRequest)
 	defer freeRequests.Put(m)
-	m.addr, m.freed = addr, Freed{}
+	m.addr, m.arena, m.freed = addr, false, Freed{}
 	d.ask(d.pool, m)
 	return m.freed, m.err
 }

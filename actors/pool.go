@@ -101,7 +101,7 @@ func (p *pool) Receive(ctx actor.Context) {
 	case *freeRequest:
 		err = p.free(m)
 	case *recordRequest:
-		_, err = p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
+		err = p.record(m)
 	case *fenceRequest:
 		p.fenceSlot(m)
 	case *poolRequest:
@@ -127,7 +127,9 @@ func (p *pool) alloc(m *allocRequest) error {
 
 func (p *pool) free(m *freeRequest) error {
 	b, ok := p.eng.Lookup(m.addr)
-	if !ok || b.Addr != m.addr || b.Pending {
+	// An arena begins where its first slot does: a slot freed twice is no
+	// reason to give the arena back.
+	if !ok || b.Addr != m.addr || b.Pending || b.Whole != m.arena {
 		return ErrUnknown
 	}
 	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr}); err != nil {
@@ -139,6 +141,14 @@ func (p *pool) free(m *freeRequest) error {
 	after, ok := p.eng.Lookup(m.addr)
 	m.freed = Freed{Size: b.Size, Stream: b.Stream, Pending: ok && after.Addr == m.addr && after.Pending}
 	return nil
+}
+
+func (p *pool) record(m *recordRequest) error {
+	if b, ok := p.eng.Lookup(m.addr); ok && b.Whole {
+		return ErrUnknown
+	}
+	_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
+	return err
 }
 
 func (p *pool) rare(m *poolRequest) error {

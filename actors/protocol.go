@@ -85,6 +85,7 @@ type allocRequest struct {
 type freeRequest struct {
 	answer
 	addr  mem.Addr
+	arena bool // an arena and no block is meant
 	freed Freed
 }
 

@@ -56,12 +56,12 @@ func (d *Device) Explain() string {
 	case err == nil:
 		b.WriteString(" " + text)
 	case other > mem.GiB*4:
-		fmt.Fprintf(&b, " Other processes on this device may be worth a look with nvidia-smi (here: %v).", err)
+		fmt.Fprintf(&b, " Other processes on this device may be worth a look with nvidia-smi; %v.", err)
 	}
 	return b.String()
 }
 
-var errNotAsked = errors.New("nothing was set up to ask")
+var errNotAsked = errors.New("nothing here was told how to list them")
 
 // neighbours asks who else holds memory. What it asks is foreign code, and a
 // training job must not end for an explanation.
@@ -71,7 +71,7 @@ func (d *Device) neighbours() (text string, err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("asking failed: %v", r)
+			err = fmt.Errorf("asking for them failed: %v", r)
 		}
 	}()
 	return d.opts.Neighbours()

@@ -97,7 +97,7 @@ func (s *supervisor) retire(l *lane) {
 	for _, a := range empty {
 		s.d.forget(a)
 		l.port.Drop(a.tape)
-		free := &freeRequest{addr: a.base}
+		free := &freeRequest{addr: a.base, arena: true}
 		if s.d.ask(s.d.pool, free); free.err != nil {
 			s.d.log.Error("an arena could not be given back", zap.Error(free.err))
 		}

@@ -1,0 +1,71 @@
+package device_test
+
+import (
+	"testing"
+
+	"stalloc/actors/device"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// TestOwner leaves one of everything behind, in several places, and expects the
+// device under it, which tells what was leaked, to close clean.
+func TestOwner(t *testing.T) {
+	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
+	calls := device.NewTrace(inner)
+	o := device.NewOwner(calls)
+	a, err := o.Reserve(4 * page)
+	must(t, err)
+	b, err := o.Reserve(2 * page) // its neighbour, where nothing lies between
+	must(t, err)
+	var handles []driver.Handle
+	for _, at := range []mem.Addr{a, a + mem.Addr(page), a + 3*mem.Addr(page), b} {
+		h, err := o.Create()
+		must(t, err)
+		must(t, o.Map(at, h))
+		handles = append(handles, h)
+	}
+	must(t, o.Access(a, 2*page))
+	must(t, o.Release(handles[0])) // mapped, not held
+	idle, err := o.Create()        // held, not mapped
+	must(t, err)
+	_, err = o.Malloc(1000)
+	must(t, err)
+	gone, err := o.Malloc(1000)
+	must(t, err)
+	must(t, o.Free(gone))
+	calls.Take()
+	must(t, o.Close())
+	if used := inner.Used(); used != 0 {
+		t.Errorf("%v of the device are still in use", used)
+	}
+	unmaps, released := 0, false
+	for _, c := range calls.Take() {
+		if c.Kind == device.CallUnmap {
+			unmaps++
+		}
+		released = released || c.Kind == device.CallRelease && c.Handle == idle
+	}
+	if unmaps != 3 || !released {
+		t.Errorf("three runs of pages were unmapped with %d calls; the idle handle was released: %t", unmaps, released)
+	}
+	must(t, o.Close()) // does nothing
+}
+
+// TestOwnerCloseFails goes on when a call fails, and tells.
+func TestOwnerCloseFails(t *testing.T) {
+	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
+	o := device.NewOwner(inner)
+	_, err := o.Create()
+	must(t, err)
+	addr, err := o.Reserve(page)
+	must(t, err)
+	_ = inner.Unreserve(addr, page) // behind its back
+	if err := o.Close(); err == nil {
+		t.Error("a reservation could not be given back, and Close says nothing")
+	}
+	if used := inner.Used(); used != 0 {
+		t.Errorf("%v of the device are still in use", used)
+	}
+}
