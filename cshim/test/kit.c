@@ -55,7 +55,7 @@ uint64_t kit_seed(void)
 
 static uint64_t word(uint64_t tag, size_t at) { return (tag + at) * 0x9E3779B97F4A7C15u ^ tag << 32; }
 
-/* The words of a block that carry the pattern: next of -8 is the first. */
+/* The word behind the one at an offset that carries the pattern. */
 static size_t next(size_t at, size_t size)
 {
 	at += 8;

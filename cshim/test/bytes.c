@@ -1,0 +1,159 @@
+/* The byte check: threads play steps on several streams, every block carries a
+ * pattern of its own that is checked before the free, and the plans must be hit.
+ *
+ * Phases follow one another in one process: regular steps; regular steps with
+ * frees by other threads; blocks used by other streams; noise; and programs that
+ * change every few steps, so that plans come and go under the threads. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "work.h"
+
+enum { THREADS = 4, STREAMS = 8, REAPERS = 2 };
+
+static struct program programs[STREAMS];
+static struct player players[STREAMS];
+static struct reaper reapers[REAPERS];
+static pthread_barrier_t begin, end;
+static bool over;
+
+static void *work(void *argument)
+{
+	int me = (int)(intptr_t)argument;
+	for (;;) {
+		pthread_barrier_wait(&begin);
+		if (over) return NULL;
+		for (int s = me; s < STREAMS; s += THREADS) player_step(&players[s]);
+		pthread_barrier_wait(&end);
+	}
+}
+
+struct outcome {
+	uint64_t requests, hits, misses;
+};
+
+static struct outcome play_one(void)
+{
+	struct stalloc_stats before = kit_stats();
+	pthread_barrier_wait(&begin);
+	pthread_barrier_wait(&end);
+	struct stalloc_stats now = kit_stats();
+	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	return (struct outcome){now.requests - before.requests, now.hits - before.hits, now.misses - before.misses};
+}
+
+static void new_programs(uint64_t *seed, int slots)
+{
+	for (int s = 0; s < STREAMS; s++) {
+		program_drop(&programs[s]);
+		programs[s] = program_make(kit_random(seed), slots, (size_t)48 << 20);
+	}
+}
+
+static void set_habits(struct habits h)
+{
+	for (int s = 0; s < STREAMS; s++) players[s].habits = h;
+}
+
+static void consistent(const char *phase)
+{
+	struct stalloc_stats s = kit_stats();
+	CHECK(s.allocated_total - s.freed_total == s.allocated, "%s: %llu - %llu is not %llu", phase,
+	      (unsigned long long)s.allocated_total, (unsigned long long)s.freed_total, (unsigned long long)s.allocated);
+	CHECK(s.hits + s.misses <= s.requests, "%s: %llu hits and %llu misses of %llu requests", phase,
+	      (unsigned long long)s.hits, (unsigned long long)s.misses, (unsigned long long)s.requests);
+	CHECK(s.allocated <= s.peak_allocated && s.requested <= s.allocated && s.allocated <= s.active,
+	      "%s: allocated %llu, peak %llu, requested %llu, active %llu", phase, (unsigned long long)s.allocated,
+	      (unsigned long long)s.peak_allocated, (unsigned long long)s.requested, (unsigned long long)s.active);
+	CHECK(s.peak_reserved >= s.reserved && s.reserved >= s.arena_bytes, "%s: reserved %llu, peak %llu, arenas %llu",
+	      phase, (unsigned long long)s.reserved, (unsigned long long)s.peak_reserved, (unsigned long long)s.arena_bytes);
+}
+
+/* Plays until a step is served from a plan as well as asked for, then counts. */
+static void regular(const char *name, struct habits h, uint64_t *seed, int steps, double least)
+{
+	struct outcome o, sum = {0};
+	int tries = 0;
+	new_programs(seed, 60);
+	set_habits(h);
+	do {
+		o = play_one();
+		kit_sleep_ms(5); /* the planner works beside the steps */
+		CHECK(++tries < 60, "%s: after %d steps %llu of %llu requests hit", name, tries, (unsigned long long)o.hits,
+		      (unsigned long long)o.requests);
+	} while (o.requests == 0 || (double)o.hits < least * (double)o.requests);
+	for (int i = 0; i < steps; i++) {
+		o = play_one();
+		sum.requests += o.requests;
+		sum.hits += o.hits;
+		sum.misses += o.misses;
+	}
+	consistent(name);
+	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, hit after %d steps\n", name, (unsigned long long)sum.requests,
+	       100 * (double)sum.hits / (double)sum.requests, (unsigned long long)kit_stats().plan_generation, tries);
+	CHECK((double)sum.hits > least * (double)sum.requests, "%s: %llu of %llu requests hit", name,
+	      (unsigned long long)sum.hits, (unsigned long long)sum.requests);
+}
+
+/* No share of hits is promised here; the bytes are. */
+static void irregular(const char *name, struct habits h, uint64_t *seed, int steps, int change)
+{
+	struct stalloc_stats first = kit_stats();
+	set_habits(h);
+	for (int i = 0; i < steps; i++) {
+		if (i % change == 0) new_programs(seed, 30 + (int)kit_below(seed, 60));
+		play_one();
+		if (i % 3 == 0) kit_sleep_ms(2);
+	}
+	consistent(name);
+	struct stalloc_stats now = kit_stats();
+	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, %llu resyncs\n", name,
+	       (unsigned long long)(now.requests - first.requests),
+	       100 * (double)(now.hits - first.hits) / (double)(now.requests - first.requests),
+	       (unsigned long long)now.plan_generation, (unsigned long long)(now.resyncs - first.resyncs));
+	CHECK(now.hits > first.hits, "%s: nothing hit", name);
+}
+
+int main(void)
+{
+	uint64_t seed = kit_seed(), steps = kit_number("STALLOC_TEST_STEPS", 20);
+	pthread_t threads[THREADS];
+	kit_watchdog(60);
+	pthread_barrier_init(&begin, NULL, THREADS + 1);
+	pthread_barrier_init(&end, NULL, THREADS + 1);
+	for (int i = 0; i < REAPERS; i++) reaper_start(&reapers[i]);
+	for (int s = 0; s < STREAMS; s++)
+		players[s] = (struct player){.program = &programs[s],
+					     .stream = (void *)(uintptr_t)(s == 0 ? 0 : 0x1000 * s),
+					     .other = (void *)(uintptr_t)(s == 1 ? 0 : 0x1000 * (s == STREAMS - 1 ? 1 : s + 1)),
+					     .reapers = reapers,
+					     .reaper_count = REAPERS,
+					     .random = kit_random(&seed),
+					     .id = (uint64_t)s + 1};
+	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
+
+	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
+	regular("crossing", (struct habits){.cross = 200, .wait = true}, &seed, (int)steps, 0.95);
+	irregular("shared", (struct habits){.shared = 30, .cross = 100}, &seed, (int)steps, 10);
+	irregular("noisy", (struct habits){.noise = 30, .cross = 100, .shared = 5}, &seed, (int)steps * 2, 20);
+	irregular("changing", (struct habits){.noise = 5, .cross = 100}, &seed, (int)steps * 3, 4);
+
+	over = true;
+	pthread_barrier_wait(&begin);
+	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+	for (int i = 0; i < REAPERS; i++) reaper_stop(&reapers[i]);
+	for (int s = 0; s < STREAMS; s++) {
+		CHECK(players[s].failed == 0, "stream %d: %llu requests were refused: %s", s,
+		      (unsigned long long)players[s].failed, stalloc_last_error());
+		player_end(&players[s]);
+		program_drop(&programs[s]);
+	}
+	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	struct stalloc_stats s = kit_stats();
+	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks (%llu asked for)",
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks, (unsigned long long)s.requested);
+	stalloc_empty_cache();
+	consistent("the end");
+	return 0;
+}

@@ -1,0 +1,182 @@
+#include "work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t some_sizes[] = {512,    512,     1000,	 4096,      5000,	    60000,
+				    300000, 1 << 20, (2 << 20) + 512, 3 << 20, 5 << 20, 20 << 20};
+enum { SIZES = sizeof some_sizes / sizeof *some_sizes };
+
+void block_free(const struct block *b)
+{
+	long bad = kit_damage(b->at, b->size, b->tag);
+	CHECK(bad < 0, "the block at %p of %zu bytes (tag %#llx) was overwritten at byte %ld", b->at, b->size,
+	      (unsigned long long)b->tag, bad);
+	stalloc_free(b->at, 0, 0, b->stream);
+	kit_progress();
+}
+
+/* STALLOC_TEST_LARGEST leaves the larger sizes out. */
+static size_t some_size(uint64_t *random)
+{
+	size_t largest = kit_number("STALLOC_TEST_LARGEST", 20 << 20), size;
+	do size = some_sizes[kit_below(random, SIZES)];
+	while (size > largest);
+	return size;
+}
+
+struct program program_make(uint64_t seed, int slots, size_t most_live)
+{
+	struct program p = {.slots = slots};
+	int *live = calloc((size_t)slots, sizeof *live), n = 0, made = 0;
+	size_t bytes = 0;
+	p.sizes = calloc((size_t)slots, sizeof *p.sizes);
+	p.op = calloc(2 * (size_t)slots, sizeof *p.op);
+	while (made < slots || n > 0) {
+		size_t size = some_size(&seed);
+		if (made < slots && bytes + size <= most_live && (n == 0 || kit_below(&seed, 5) < 3)) {
+			p.sizes[made] = size;
+			bytes += size;
+			live[n++] = made;
+			p.op[p.ops++] = made++;
+		} else if (n > 0) {
+			int i = (int)kit_below(&seed, (uint64_t)n);
+			bytes -= p.sizes[live[i]];
+			p.op[p.ops++] = ~live[i];
+			live[i] = live[--n];
+		}
+	}
+	free(live);
+	return p;
+}
+
+void program_drop(struct program *p)
+{
+	free(p->sizes);
+	free(p->op);
+	*p = (struct program){0};
+}
+
+static void *reap(void *argument)
+{
+	struct reaper *r = argument;
+	pthread_mutex_lock(&r->lock);
+	for (;;) {
+		while (r->head == r->tail && !r->stop) pthread_cond_wait(&r->changed, &r->lock);
+		if (r->head == r->tail) break;
+		struct block b = r->queue[r->tail % 256];
+		pthread_mutex_unlock(&r->lock);
+		block_free(&b);
+		pthread_mutex_lock(&r->lock);
+		r->tail++;
+		pthread_cond_broadcast(&r->changed);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+void reaper_start(struct reaper *r)
+{
+	memset(r, 0, sizeof *r);
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->changed, NULL);
+	CHECK(pthread_create(&r->thread, NULL, reap, r) == 0, "no thread");
+}
+
+void reaper_post(struct reaper *r, struct block b, bool wait)
+{
+	pthread_mutex_lock(&r->lock);
+	while (r->head - r->tail == 256) pthread_cond_wait(&r->changed, &r->lock);
+	unsigned mine = ++r->head;
+	r->queue[(mine - 1) % 256] = b;
+	pthread_cond_broadcast(&r->changed);
+	while (wait && (int)(r->tail - mine) < 0) pthread_cond_wait(&r->changed, &r->lock);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void reaper_stop(struct reaper *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->stop = true;
+	pthread_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+	pthread_join(r->thread, NULL);
+}
+
+static bool now_and_then(struct player *p, unsigned permille)
+{
+	return permille != 0 && kit_below(&p->random, 1000) < permille;
+}
+
+static struct block request(struct player *p, size_t size)
+{
+	struct block b = {.size = size, .stream = p->stream, .tag = p->id << 40 | ++p->sequence};
+	b.at = stalloc_malloc(size, 0, p->stream);
+	if (!b.at) {
+		p->failed++;
+		return b;
+	}
+	CHECK((uintptr_t)b.at % 512 == 0, "%p is not aligned to 512", b.at);
+	kit_fill(b.at, size, b.tag);
+	if (now_and_then(p, p->habits.shared)) stalloc_record_stream(b.at, p->other);
+	kit_progress();
+	return b;
+}
+
+static void give_back(struct player *p, struct block b)
+{
+	if (!b.at) return;
+	if (p->reaper_count > 0 && now_and_then(p, p->habits.cross))
+		reaper_post(&p->reapers[kit_below(&p->random, (uint64_t)p->reaper_count)], b, p->habits.wait);
+	else
+		block_free(&b);
+}
+
+static void be_late(struct player *p, struct block b)
+{
+	if (!b.at) return;
+	if (p->late_count == 64) {
+		int i = (int)kit_below(&p->random, 64);
+		give_back(p, p->late[i]);
+		p->late[i] = b;
+		return;
+	}
+	p->late[p->late_count++] = b;
+}
+
+static void perform(struct player *p, int op)
+{
+	if (op >= 0) {
+		if (now_and_then(p, p->habits.noise)) return; /* left out */
+		p->live[op] = request(p, p->program->sizes[op]);
+		if (now_and_then(p, p->habits.noise)) be_late(p, request(p, some_size(&p->random)));
+		return;
+	}
+	struct block b = p->live[~op];
+	p->live[~op] = (struct block){0};
+	if (b.at && now_and_then(p, p->habits.noise))
+		be_late(p, b);
+	else
+		give_back(p, b);
+	if (p->late_count > 0 && kit_below(&p->random, 4) == 0) give_back(p, p->late[--p->late_count]);
+}
+
+void player_step(struct player *p)
+{
+	if (p->room < p->program->slots) {
+		p->live = realloc(p->live, (size_t)p->program->slots * sizeof *p->live);
+		CHECK(p->live, "no memory");
+		p->room = p->program->slots;
+	}
+	memset(p->live, 0, (size_t)p->room * sizeof *p->live);
+	for (int i = 0; i < p->program->ops; i++) perform(p, p->program->op[i]);
+}
+
+void player_end(struct player *p)
+{
+	while (p->late_count > 0) block_free(&p->late[--p->late_count]);
+	free(p->live);
+	p->live = NULL;
+	p->room = 0;
+}

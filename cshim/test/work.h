@@ -1,0 +1,67 @@
+/* Steps that look like training: programs of requests and frees, played by
+ * threads that write a pattern into every block and check it before the free. */
+#ifndef STALLOC_TEST_WORK_H
+#define STALLOC_TEST_WORK_H
+
+#include <pthread.h>
+
+#include "kit.h"
+
+struct block {
+	void *at;
+	size_t size;
+	uint64_t tag;
+	void *stream;
+};
+
+/* Checks the pattern and frees. */
+void block_free(const struct block *b);
+
+/* A step: op is a request of sizes[op] or, as ~slot, the free of one. */
+struct program {
+	int slots, ops;
+	size_t *sizes;
+	int *op;
+};
+struct program program_make(uint64_t seed, int slots, size_t most_live);
+void program_drop(struct program *p);
+
+/* Threads that free what others allocated. */
+struct reaper {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct block queue[256];
+	unsigned head, tail; /* posted, freed */
+	bool stop;
+};
+void reaper_start(struct reaper *r);
+void reaper_post(struct reaper *r, struct block b, bool wait);
+void reaper_stop(struct reaper *r);
+
+/* Permille of the events at which something happens. */
+struct habits {
+	unsigned noise;  /* a request is left out or inserted, a free is late */
+	unsigned cross;  /* another thread frees the block */
+	unsigned shared; /* another stream uses the block */
+	bool wait;       /* for the other thread: the order of frees stays the same */
+};
+
+/* One thread's part on one stream. */
+struct player {
+	struct program *program;
+	struct habits habits;
+	void *stream, *other;
+	struct reaper *reapers;
+	int reaper_count;
+	uint64_t random, sequence; /* of this player: part of every tag */
+	uint64_t id, failed;       /* requests refused */
+	struct block *live;        /* by slot */
+	int room;
+	struct block late[64]; /* inserted or freed late */
+	int late_count;
+};
+void player_step(struct player *p);
+void player_end(struct player *p); /* frees what is late */
+
+#endif
