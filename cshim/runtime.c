@@ -78,9 +78,9 @@ static void prepare(void) {
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
-	stalloc_alive = page;
 	if (stalloc_conf_read() != STALLOC_OK)
 		stalloc_log_once(&conf_logged, "%s; going on with the other settings", stalloc_last_error());
+	stalloc_alive = page; /* last: other threads go ahead from here on */
 }
 
 bool stalloc_ready(void) {
