@@ -50,6 +50,7 @@ type Device struct {
 	mu         sync.Mutex // guards changes of lanes and arenas
 	generation atomic.Uint64
 	steps      atomic.Uint64
+	latest     atomic.Pointer[plan.Plan]
 }
 
 // Open starts the actors of a device. Close ends them.
@@ -65,6 +66,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	d.latest.Store(opts.Plan)
 	d.lanes.Store(&[]*lane{})
 	d.arenas.Store(&[]*arena{})
 	d.system = newSystem(opts.Log)
@@ -236,6 +238,10 @@ func (d *Device) Step() error {
 	d.ask(d.supervisor, m)
 	return m.err
 }
+
+// Plan returns the latest plan: the last one made or, before that, the one this
+// device was opened with; nil if there is none. It is immutable.
+func (d *Device) Plan() *plan.Plan { return d.latest.Load() }
 
 // Find returns the start and size of the pool's block that contains addr.
 func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {

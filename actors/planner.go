@@ -159,5 +159,6 @@ func (p *planner) solved(m *solved) {
 			zap.Stringer("lower bound", s.LowerBound), zap.Duration("took", m.took))
 	}
 	p.last, p.offered = m.plan, activation
+	p.d.latest.Store(m.plan)
 	p.d.root.Send(p.d.supervisor, &planReady{plan: m.plan})
 }

@@ -180,7 +180,7 @@ func (s *supervisor) install(l *lane, ps *plan.Stream) error {
 func layoutOf(ps *plan.Stream) (*stream.Layout, error) {
 	slots := make([]stream.Slot, len(ps.Slots))
 	for i, s := range ps.Slots {
-		slots[i] = stream.Slot{Offset: s.Offset, Size: s.Size, Persist: s.Persist}
+		slots[i] = stream.Slot{Offset: s.Offset, Size: s.Size, Persist: s.Persist, Pool: s.Pool}
 	}
 	orders := make([][]int32, len(ps.Tapes))
 	for t, tape := range ps.Tapes {

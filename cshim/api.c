@@ -98,12 +98,13 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	if (STALLOC_LIKELY(t)) {
 		stalloc_drain(t);
 		addr = stalloc_take(t, stalloc_round(size), size);
-		if (STALLOC_LIKELY(addr)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
+		if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
 		unlock_and_drain(t);
 	} else {
 		stalloc_unlock(s);
 	}
-	return STALLOC_LIKELY(addr) ? (void *)(uintptr_t)addr : slow(s, size, 0);
+	if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) return (void *)(uintptr_t)addr;
+	return slow(s, size, addr == STALLOC_THE_POOLS ? STALLOC_POOL_ONLY : 0);
 }
 
 /* The tape whose arena holds an address, or NULL. Arenas never share addresses,

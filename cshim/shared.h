@@ -20,7 +20,9 @@
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
 #define STALLOC_RING_EVENTS (1u << 16)
-#define STALLOC_PERSISTS 1u /* low bit of stalloc_entry.offset */
+/* Flags in stalloc_entry.offset. */
+#define STALLOC_PERSISTS 1u
+#define STALLOC_POOL 2u
 
 enum { STALLOC_OWED = 1, STALLOC_PINNED = 2, STALLOC_LIVE_PERSISTS = 4 };
 

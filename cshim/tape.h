@@ -14,11 +14,21 @@ static inline void stalloc_skip_freed(struct stalloc_tape *t) {
 	}
 }
 
+/* What stalloc_take returns instead of an address. */
+#define STALLOC_GO_DECIDES 0
+#define STALLOC_THE_POOLS 1
+
 /* The address of the slot under the cursor if it is this request's and the
- * guard is trivially clear; else 0, and Go decides. */
+ * guard is trivially clear. */
 static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
 	const struct stalloc_entry *e = &t->entries[t->state.cursor];
-	if (e->size != rounded || (t->state.owed | t->state.guests | t->state.off) != 0) return 0;
+	if (e->size != rounded || (t->state.owed | t->state.guests | t->state.off) != 0) return STALLOC_GO_DECIDES;
+	if (__builtin_expect((e->offset & STALLOC_POOL) != 0, 0)) {
+		t->state.cursor++;
+		t->state.misses++;
+		stalloc_skip_freed(t);
+		return STALLOC_THE_POOLS;
+	}
 	struct stalloc_live *l = &t->live[e->place];
 	uint32_t persists = e->offset & STALLOC_PERSISTS;
 	l->slot = e->slot + 1;

@@ -47,10 +47,15 @@ func (s *Stream) validate() error {
 		if slot.Offset < 0 || slot.Offset > mem.Offset(maxArena) || slot.Offset%mem.Offset(mem.Grain) != 0 {
 			return fmt.Errorf("slot %d has offset %d: expected a multiple of %d", i, slot.Offset, mem.Grain)
 		}
-		if mem.Bytes(slot.End()) > s.Arena {
+		if !slot.Pool && mem.Bytes(slot.End()) > s.Arena {
 			return fmt.Errorf("slot %d ends at %d, outside the arena of %d bytes", i, slot.End(), s.Arena)
 		}
-		top = max(top, slot.End())
+		if slot.Pool && (slot.Persist || slot.Offset != 0) {
+			return fmt.Errorf("slot %d is the pool's and yet has a place in the arena", i)
+		}
+		if !slot.Pool {
+			top = max(top, slot.End())
+		}
 	}
 	if s.Makespan != mem.Bytes(top) {
 		return fmt.Errorf("makespan %d: the highest slot ends at %d", s.Makespan, top)
@@ -101,6 +106,13 @@ func (w *walk) step(kind TapeKind, e Entry) error {
 		return fmt.Errorf("slot %d of %d", slot, len(w.slots))
 	}
 	s := w.slots[slot]
+	if s.Pool {
+		if e.Frees() || w.seen[slot] {
+			return fmt.Errorf("slot %d is the pool's: expected it once, as a request", slot)
+		}
+		w.seen[slot] = true
+		return nil
+	}
 	at := sort.Search(len(w.live), func(k int) bool { return w.slots[w.live[k]].Offset >= s.Offset })
 	if e.Frees() {
 		if at == len(w.live) || w.live[at] != slot {

@@ -21,7 +21,7 @@ import (
 // Fixed-width numbers are little endian.
 const (
 	fileMagic   = "STALLOCP"
-	fileVersion = 1
+	fileVersion = 2
 	headerSize  = len(fileMagic) + 4 + 8
 )
 
@@ -74,7 +74,7 @@ func (p *Plan) appendPayload(out []byte) []byte {
 		number(flag[s.Weights.Fit]<<1 | flag[s.Weights.Mirror])
 		number(uint64(len(s.Slots)))
 		for _, slot := range s.Slots {
-			number(uint64(slot.Size/mem.Grain)<<1 | flag[slot.Persist])
+			number(uint64(slot.Size/mem.Grain)<<2 | flag[slot.Pool]<<1 | flag[slot.Persist])
 			number(uint64(slot.Offset) / uint64(mem.Grain))
 		}
 		number(uint64(len(s.Tapes)))

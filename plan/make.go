@@ -76,11 +76,17 @@ func (m *maker) add(kind TapeKind, s *Step) {
 	}
 	tape := Tape{Kind: kind}
 	slotOf := make([]int32, len(s.Blocks))
+	crosses := s.crossing()
 	for _, op := range s.Ops {
 		block := s.Blocks[op.Block]
 		persist := kind == Prologue && block.Alloc >= 0 && s.outlives(block)
 		switch {
 		case !persist && !s.transient(block):
+			if !op.Free && (block.Pinned || crosses[op.Block]) {
+				tape.Entries = append(tape.Entries, Entry(len(m.slots)))
+				m.slots = append(m.slots, Slot{Size: block.Size, Pool: true})
+				m.lives = append(m.lives, Buffer{Lower: m.now, Upper: m.now})
+			}
 		case op.Free:
 			slot := slotOf[op.Block]
 			m.lives[slot].Upper = m.now
@@ -111,7 +117,9 @@ func (m *maker) finish(o Options) Stream {
 	}
 	solved := solve(m.lives, persists, o)
 	for i := range m.slots {
-		m.slots[i].Offset = solved.Offsets[i]
+		if !m.slots[i].Pool {
+			m.slots[i].Offset = solved.Offsets[i]
+		}
 	}
 	return Stream{
 		Ordinal:    m.ordinal,

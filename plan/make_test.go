@@ -121,11 +121,15 @@ func checkTapes(t *testing.T, s *Stream, prologue, steady *Step, run bool) {
 	persists := 0
 	for i, step := range from {
 		var want []mem.Bytes // frees are negative
+		crosses := step.crossing()
 		for _, op := range step.Ops {
 			b := step.Blocks[op.Block]
 			stays := run && i == 0 && int(b.Free) == len(step.Ops)
 			switch {
-			case b.Size == 0 || b.Alloc < 0 || int(b.Free) == len(step.Ops) && !stays:
+			case b.Pinned || b.Alloc < 0 || int(b.Free) == len(step.Ops) && !stays:
+				if !op.Free && (b.Pinned || crosses[op.Block]) {
+					want = append(want, b.Size) // the pool's
+				}
 			case op.Free:
 				want = append(want, -b.Size)
 			default:
@@ -217,16 +221,16 @@ func TestMakeUsesTheLastPlan(t *testing.T) {
 
 func TestMakeRefuses(t *testing.T) {
 	for name, s := range map[string]*Step{
-		"block out of range":  {Ops: []Op{{Block: 1}}, Blocks: []Block{{512, 0, 1}}},
-		"negative block":      {Ops: []Op{{Block: -1}}, Blocks: []Block{{512, 0, 1}}},
-		"not rounded":         {Ops: []Op{{Block: 0}}, Blocks: []Block{{513, 0, 1}}},
-		"negative size":       {Ops: []Op{{Block: 0}}, Blocks: []Block{{-512, 0, 1}}},
-		"absurd size":         {Ops: []Op{{Block: 0}}, Blocks: []Block{{1 << 62, 0, 1}}},
-		"freed before":        {Ops: []Op{{0, true}, {0, false}}, Blocks: []Block{{512, 1, 0}}},
-		"freed twice":         {Ops: []Op{{0, false}, {0, true}, {0, true}}, Blocks: []Block{{512, 0, 1}}},
-		"place out of range":  {Ops: []Op{{0, false}}, Blocks: []Block{{512, 0, 2}}},
-		"allocated elsewhere": {Ops: []Op{{0, false}, {0, true}}, Blocks: []Block{{512, -1, 1}}},
-		"never mentioned":     {Ops: []Op{{0, false}}, Blocks: []Block{{512, 0, 1}, {512, 0, 1}}},
+		"block out of range":  {Ops: []Op{{Block: 1}}, Blocks: []Block{{Size: 512, Alloc: 0, Free: 1}}},
+		"negative block":      {Ops: []Op{{Block: -1}}, Blocks: []Block{{Size: 512, Alloc: 0, Free: 1}}},
+		"not rounded":         {Ops: []Op{{Block: 0}}, Blocks: []Block{{Size: 513, Alloc: 0, Free: 1}}},
+		"negative size":       {Ops: []Op{{Block: 0}}, Blocks: []Block{{Size: -512, Alloc: 0, Free: 1}}},
+		"absurd size":         {Ops: []Op{{Block: 0}}, Blocks: []Block{{Size: 1 << 62, Alloc: 0, Free: 1}}},
+		"freed before":        {Ops: []Op{{0, true}, {0, false}}, Blocks: []Block{{Size: 512, Alloc: 1, Free: 0}}},
+		"freed twice":         {Ops: []Op{{0, false}, {0, true}, {0, true}}, Blocks: []Block{{Size: 512, Alloc: 0, Free: 1}}},
+		"place out of range":  {Ops: []Op{{0, false}}, Blocks: []Block{{Size: 512, Alloc: 0, Free: 2}}},
+		"allocated elsewhere": {Ops: []Op{{0, false}, {0, true}}, Blocks: []Block{{Size: 512, Alloc: -1, Free: 1}}},
+		"never mentioned":     {Ops: []Op{{0, false}}, Blocks: []Block{{Size: 512, Alloc: 0, Free: 1}, {Size: 512, Alloc: 0, Free: 1}}},
 	} {
 		if _, err := Make([]*Step{s}, Options{}); err == nil {
 			t.Errorf("%s: accepted", name)

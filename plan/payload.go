@@ -98,9 +98,10 @@ func (r *reader) stream(s *Stream) {
 		s.Slots = make([]Slot, n)
 	}
 	for i := range s.Slots {
-		size := r.number("slot size", grains<<1|1)
+		size := r.number("slot size", grains<<2|3)
 		s.Slots[i] = Slot{
-			Size:    mem.Bytes(size>>1) * mem.Grain,
+			Size:    mem.Bytes(size>>2) * mem.Grain,
+			Pool:    size&2 == 2,
 			Persist: size&1 == 1,
 			Offset:  mem.Offset(r.number("slot offset", grains)) * mem.Offset(mem.Grain),
 		}

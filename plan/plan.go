@@ -22,6 +22,10 @@ type Slot struct {
 	Size    mem.Bytes
 	Offset  mem.Offset // from the start of the stream's arena
 	Persist bool       // never freed by a tape: lives on through every later one
+	// Pool marks a request that is known to come but is served by the pool: its
+	// block crosses the step or is used by another stream. It has no offset and
+	// no free; it is on the tape so that the requests around it stay in place.
+	Pool bool
 }
 
 // End returns the offset behind the slot's last byte.

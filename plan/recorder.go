@@ -34,7 +34,7 @@ func (r *Recorder) Alloc(id uint64, size mem.Bytes) {
 	block := int32(len(r.step.Blocks))
 	r.live[id] = block
 	r.ids = append(r.ids, id)
-	r.step.Blocks = append(r.step.Blocks, Block{mem.Round(size), int32(len(r.step.Ops)), unfinished})
+	r.step.Blocks = append(r.step.Blocks, Block{Size: mem.Round(size), Alloc: int32(len(r.step.Ops)), Free: unfinished})
 	r.step.Ops = append(r.step.Ops, Op{Block: block})
 }
 
@@ -54,7 +54,7 @@ func (r *Recorder) Free(id uint64) {
 // waits for another stream (record_stream), so its end cannot be foreseen.
 func (r *Recorder) Exclude(id uint64) {
 	if block, ok := r.live[id]; ok {
-		r.step.Blocks[block].Size = 0
+		r.step.Blocks[block].Pinned = true
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *Recorder) Boundary() *Step {
 		}
 		r.live[ids[i]] = int32(len(r.step.Blocks))
 		r.ids = append(r.ids, ids[i])
-		r.step.Blocks = append(r.step.Blocks, Block{block.Size, -1, unfinished})
+		r.step.Blocks = append(r.step.Blocks, Block{Size: block.Size, Alloc: -1, Free: unfinished, Pinned: block.Pinned})
 		block.Free = int32(len(closed.Ops))
 	}
 	return &closed

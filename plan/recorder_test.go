@@ -79,11 +79,7 @@ func compareStep(t *testing.T, s *Step, lives []naiveLife, begin, end int) {
 		if l.free < begin {
 			continue
 		}
-		b := Block{l.size, int32(max(l.alloc-begin, -1)), int32(min(l.free, end) - begin)}
-		if l.excluded <= end {
-			b.Size = 0
-		}
-		want = append(want, b)
+		want = append(want, Block{Size: l.size, Alloc: int32(max(l.alloc-begin, -1)), Free: int32(min(l.free, end) - begin), Pinned: l.excluded <= end})
 	}
 	if len(s.Blocks) != len(want) {
 		t.Fatalf("%d blocks, expected %d", len(s.Blocks), len(want))

@@ -44,6 +44,9 @@ func (t *Tape) jump(at uint32) {
 // clear reports whether the slot of an entry overlaps no owed slot and no guest.
 func (t *Tape) clear(e *Entry) bool {
 	s := t.State
+	if e.Offset&EntryPool != 0 {
+		return true
+	}
 	if s.Guests != 0 {
 		return false
 	}

@@ -46,6 +46,12 @@ func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 // the frees of slots that are not live.
 func (t *Tape) take(at uint32, asked uint64) Served {
 	e, s := &t.Entries[at], t.State
+	if e.Offset&EntryPool != 0 {
+		s.Cursor = at + 1
+		s.Misses++
+		t.skipFreed()
+		return Served{Slot: None}
+	}
 	l := Live{Slot: e.Slot + 1, Asked: asked}
 	if e.Offset&EntryPersists != 0 {
 		l.Flags = FlagPersists

@@ -18,21 +18,28 @@ type Slot struct {
 	// Persist marks a block that outlives its tape (weights, optimizer state).
 	// It is expected to be live at every place of every other tape.
 	Persist bool
+	// Pool marks a request that is expected but served by the pool. It has no
+	// place in the arena and no free on the tape.
+	Pool bool
 }
 
 // Entry is one event of the tape. The layout is shared with C.
 type Entry struct {
 	Size   uint64 // allocation: the slot's rounded size; free and end: 0
-	Offset uint64 // of the slot, from the base of the arena; its low bit: EntryPersists
+	Offset uint64 // of the slot, from the base of the arena, and the flags below
 	Slot   uint32 // None at the end of the tape
 	Place  uint32 // index of the slot's offset in Tape.Live
 }
 
-// EntryPersists is set in the Offset of an allocation whose slot persists. Offsets
-// are multiples of mem.Grain, so the bit is free.
-const EntryPersists = 1
+// Flags in the Offset of an allocation. Offsets are multiples of mem.Grain, so
+// these bits are free.
+const (
+	EntryPersists = 1 << iota // the slot persists
+	EntryPool                 // the pool serves it
+	entryFlags    = EntryPersists | EntryPool
+)
 
-func (e *Entry) offset() uint64 { return e.Offset &^ EntryPersists }
+func (e *Entry) offset() uint64 { return e.Offset &^ entryFlags }
 
 // Live tells what lies at one place of the arena. The slots of a tape start at
 // few distinct offsets; each distinct offset is a place, and since live slots
@@ -112,6 +119,9 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 		if uint64(s.Offset)/uint64(mem.Grain) >= maxKey {
 			return nil, fmt.Errorf("slot %d lies at offset %d, beyond the largest arena of %s", i, s.Offset, mem.Bytes(maxKey)*mem.Grain)
 		}
+		if s.Pool {
+			continue
+		}
 		place, ok := seen[uint64(s.Offset)]
 		if !ok {
 			place = uint32(len(l.offsets))
@@ -148,6 +158,12 @@ func (l *Layout) entries(order []int32) ([]Entry, error) {
 			entry.Size = 0
 		} else if s.Persist {
 			entry.Offset |= EntryPersists
+		}
+		if s.Pool {
+			if free {
+				return nil, fmt.Errorf("event %d frees slot %d, which is the pool's", i, slot)
+			}
+			entry.Offset = EntryPool
 		}
 		entries = append(entries, entry)
 	}

@@ -13,7 +13,7 @@ const base = mem.Addr(1 << 40)
 // small is the tape of the package's documentation.
 func small(t *testing.T) *Tape {
 	t.Helper()
-	layout, err := Lay([]Slot{{0, 4096, false}, {4096, 2 << 20, false}, {0, 4096, false}}, []int32{0, 1, ^0, 2, ^1, ^2})
+	layout, err := Lay([]Slot{{Offset: 0, Size: 4096}, {Offset: 4096, Size: 2 << 20}, {Offset: 0, Size: 4096}}, []int32{0, 1, ^0, 2, ^1, ^2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +95,13 @@ func TestGuestsAndFullOwedSetStopServing(t *testing.T) {
 	var slots []Slot
 	var order []int32
 	for i := int32(0); i < MaxOwed+2; i++ {
-		slots = append(slots, Slot{mem.Offset(i) * 512, 512, false})
+		slots = append(slots, Slot{Offset: mem.Offset(i) * 512, Size: 512})
 		order = append(order, i)
 	}
 	for i := int32(0); i < MaxOwed+2; i++ {
 		order = append(order, ^i)
 	}
-	layout, err := Lay(append(slots, Slot{1 << 20, 1024, false}), append(order, MaxOwed+2, ^(MaxOwed+2)))
+	layout, err := Lay(append(slots, Slot{Offset: 1 << 20, Size: 1024}), append(order, MaxOwed+2, ^(MaxOwed+2)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestLayRefusesWhatItCannotServe(t *testing.T) {
 		slot  Slot
 		order []int32
 	}{
-		{Slot{0, 100, false}, nil}, {Slot{7, 512, false}, nil}, {Slot{-512, 512, false}, nil},
-		{Slot{1 << 42, 512, false}, nil}, {Slot{0, 512, false}, []int32{1}}, {Slot{0, 512, false}, []int32{^1}},
+		{Slot{Offset: 0, Size: 100}, nil}, {Slot{Offset: 7, Size: 512}, nil}, {Slot{Offset: -512, Size: 512}, nil},
+		{Slot{Offset: 1 << 42, Size: 512}, nil}, {Slot{Offset: 0, Size: 512}, []int32{1}}, {Slot{Offset: 0, Size: 512}, []int32{^1}},
 	} {
 		if _, err := Lay([]Slot{c.slot}, c.order); err == nil {
 			t.Errorf("Lay accepted %+v, %v", c.slot, c.order)
@@ -294,7 +294,7 @@ func TestServingAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkHitPair(b *testing.B) {
-	layout, err := Lay([]Slot{{0, 4096, false}}, []int32{0, ^0})
+	layout, err := Lay([]Slot{{Offset: 0, Size: 4096}}, []int32{0, ^0})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,7 +45,7 @@ a,5,512,5,9
 	same(t, "step 1, second stream: the free put off is excluded", steps[1][1], &plan.Step{
 		Ops: []plan.Op{{Block: 0, Free: true}, {Block: 1}, {Block: 2}, {Block: 2, Free: true}, {Block: 1, Free: true}},
 		Blocks: []plan.Block{
-			{Size: 1024, Alloc: -1, Free: 0}, {Size: 0, Alloc: 1, Free: 4}, {Size: 512, Alloc: 2, Free: 3},
+			{Size: 1024, Alloc: -1, Free: 0}, {Size: 4096, Alloc: 1, Free: 4, Pinned: true}, {Size: 512, Alloc: 2, Free: 3},
 		},
 	})
 }

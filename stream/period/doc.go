@@ -1,0 +1,67 @@
+// Package period finds the steps of a training run in nothing but its sequence
+// of requests and frees.
+//
+// # The idea
+//
+// A step takes memory and lets it go again. Over the steps of a run the load
+// looks like this:
+//
+//	        ___/\            ___/\            ___/\
+//	     __/     \        __/     \        __/     \
+//	  __/         \    __/         \    __/         \
+//	_/             |_,/             |_,/             |_,
+//	               ^ ^
+//	         release valley
+//
+// Blocks too small to matter for where a step ends are set aside (they still
+// count in the load). What remains is a chain of large requests and large
+// frees, and each place where large frees are followed by a large request is a
+// valley. A valley has a level (the load there) and a fall (the bytes that the
+// uninterrupted run of frees before it let go). The end of a step is the place
+// that combines both: the load is back at its base and much was let go at once
+// (gradients, the optimizer's temporaries). So valleys compete by
+//
+//	score = fall − 8·level
+//
+// and the weight says how many bytes of release one byte of load outweighs. The
+// level alone would not do: recomputed graphs that survive until the next step
+// put the lowest load of some runs in the middle of a step. The fall alone
+// would not do either: with few trained parameters the largest run of frees is
+// inside a layer.
+//
+// # How a period is confirmed
+//
+// Contenders are kept on a stack with falling scores, so that a better valley
+// removes all lesser ones since the last equally good one. Layers, microbatches
+// and the optimizer's inner loop therefore vanish when the step ends, and what
+// meets its like again are valleys one whole period apart. Two gaps in a row
+// that agree (in events and in height of the load) confirm a period. Sizes
+// inside the step are never compared: in expert layers and with variable
+// lengths they differ from step to step, while base and release do not.
+//
+// If several valleys of a period are good ones (before and after the optimizer),
+// the one with the longest stretch of events behind it begins the step.
+//
+// # What is emitted
+//
+// A confirmed valley is remembered as a profile. From then on its place is
+// known to the event: so many small events behind the last large free, at
+// exactly this load. Where a step is not exactly regular, the boundary comes
+// with the next large request, a few small events later. After an interruption
+// (evaluation, another batch size) the first valley that fits a remembered
+// profile is a boundary again; what fits none has to be confirmed anew.
+//
+// The state is a few kilobytes, whatever the length of a step, and no event
+// allocates.
+//
+// # Usage
+//
+//	var d period.Detector
+//	if d.Alloc(mem.Round(n)) {
+//		// a step ended before this request
+//	}
+//	d.Free(size)
+//
+// Hooks merges the firings of an optimizer hook into steps, for runs where
+// PyTorch says when an optimizer stepped.
+package period
