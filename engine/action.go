@@ -8,6 +8,7 @@ package engine
 //	place ──────────────► granted        failed: undo, then climb the ladder
 //	waitIdle, waitAll ──► place          failed: climb
 //	evictWait ► evictUnmap ► place       failed: keep what is still mapped, go on
+//	patch ► place                        failed: keep what is still mapped, go on
 //	trimWait ► trimUnmap ► trimRelease   failed: keep the rest, stop
 //	recordFences ► recordWait            failed: wait for the stream instead
 type phase uint8
@@ -20,6 +21,7 @@ const (
 	phaseWaitAll
 	phaseEvictWait
 	phaseEvictUnmap
+	phasePatch
 	phaseTrimWait
 	phaseTrimUnmap
 	phaseTrimRelease
@@ -51,10 +53,9 @@ type action struct {
 	code    int
 
 	// What the batch of phasePlace does: [undo] creates maps access grant.
-	undo     int // 1 if the batch begins with the unmap that undoes the last one
+	undo     int // ops at the batch's beginning that undo the one before
 	view     uint32
 	opened   bool // the view is new
-	first    uint32
 	creates  int
 	maps     int
 	firstNew int // among the picks
@@ -134,6 +135,9 @@ func (e *Engine) resume(ev Event, out []Op) []Op {
 			return e.place(out)
 		}
 		return out
+	case phasePatch:
+		e.undo = e.undo[:0]
+		return e.fill(out)
 	case phaseTrimWait:
 		a.phase = phaseTrimUnmap
 		return e.wait(e.unmapFree(out))
@@ -162,12 +166,12 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 	a.waiting, a.code = false, ev.Code
 	e.synced = e.synced[:a.synced]
 	at := ev.Failed
-	if a.undo == 1 {
+	if undo := a.undo; undo > 0 {
 		a.undo = 0
-		if at == 0 {
+		if at < undo {
 			return e.redo(out)
 		}
-		at--
+		at -= undo
 	}
 	e.freeLimbo()
 	switch a.phase {
@@ -185,6 +189,10 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 		if a.asked {
 			return e.place(out)
 		}
+	case phasePatch:
+		e.remap(at)
+		e.views[a.view].lost = true // not worth a second attempt
+		return e.place(out)
 	case phaseTrimWait:
 		a.phase = phaseNone
 	case phaseTrimUnmap:
@@ -217,6 +225,9 @@ func (e *Engine) redo(out []Op) []Op {
 	case phaseWaitIdle, phaseWaitAll:
 		a.rung--
 		return e.climb(out)
+	case phasePatch:
+		e.remap(0)
+		return e.place(out)
 	case phaseEvictWait:
 		a.evicted = false
 		return e.place(out)
@@ -229,7 +240,15 @@ func (e *Engine) redo(out []Op) []Op {
 func (e *Engine) waitUnrecorded(at int, out []Op) []Op {
 	a := &e.act
 	a.fence += uint64(at)
+	if x := e.fenceAt.get(e.fences); x&viewFence != 0 {
+		e.fenceAt.del(e.fences) // the last of the batch, so not recorded either
+		e.views[x&^viewFence].fence = 0
+	}
 	b := e.fenceAt.get(a.fence)
+	if b == 0 {
+		a.phase = phaseNone
+		return out
+	}
 	for u := e.blocks[b].users; u != 0; u = e.users[u].next {
 		if e.users[u].fence >= a.fence {
 			out = e.sync(e.users[u].stream, out)

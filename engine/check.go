@@ -51,7 +51,7 @@ func (e *Engine) Check() error {
 	if err := e.checkHandles(taken); err != nil {
 		return err
 	}
-	runs := 0
+	runs, shared := 0, 0
 	for x := range e.views {
 		if e.views[x].heap == 0 {
 			continue
@@ -61,8 +61,11 @@ func (e *Engine) Check() error {
 			return err
 		}
 		runs += n
+		if e.views[x].list != privateViews {
+			shared += n
+		}
 	}
-	return e.checkIndexes(runs)
+	return e.checkIndexes(runs, shared)
 }
 
 // checkBlocks rebuilds the occupancy and finds overlaps, through aliases too.
@@ -277,8 +280,8 @@ func (e *Engine) lists(c, p uint32) bool {
 
 // checkIndexes counts what the indexes hold: with every run found by its place,
 // equal numbers mean that nothing is there twice or left over.
-func (e *Engine) checkIndexes(runs int) error {
-	mapped, links, views, blocks := 0, 0, 0, 0
+func (e *Engine) checkIndexes(runs, shared int) error {
+	mapped, links, views, blocks, fences := 0, 0, 0, 0, 0
 	byPlace := 0
 	for p := range e.pages {
 		if e.pages[p].handle != 0 {
@@ -304,14 +307,30 @@ func (e *Engine) checkIndexes(runs int) error {
 				}
 				bySizes += e.count(root, bySize)
 			}
-			for v := e.heaps[i].views[l]; v != 0; v = e.views[v].next {
+		}
+		for _, v := range e.heaps[i].views {
+			for ; v != 0; v = e.views[v].next {
 				views++
 				blocks += e.views[v].blocks
+				if f := e.views[v].fence; f != 0 {
+					fences++
+					if e.fenceAt.get(f) != viewFence|v {
+						return fmt.Errorf("fence %d does not lead to view %d", f, v)
+					}
+				}
 			}
 		}
 	}
-	if byPlace != runs || bySizes != runs {
-		return fmt.Errorf("%d runs, %d by place, %d by size", runs, byPlace, bySizes)
+	if byPlace != runs || bySizes != shared {
+		return fmt.Errorf("%d runs, %d by place; %d of shared views, %d by size", runs, byPlace, shared, bySizes)
+	}
+	for b := range e.blocks {
+		if e.blocks[b].state == blockPending {
+			fences += int(e.blocks[b].fences)
+		}
+	}
+	if fences != e.fenceAt.used {
+		return fmt.Errorf("%d fences are waited for, %d are known", fences, e.fenceAt.used)
 	}
 	if mapped != e.stats.Mapped || links != mapped || views != e.stats.Views || blocks != e.stats.Blocks {
 		return fmt.Errorf("%d pages mapped, %d linked, counted as %d; %d views, counted as %d; %d blocks in them, counted as %d",

@@ -21,7 +21,8 @@ type device struct {
 
 	handles map[Index]*[pageUnits]unitUse
 	mapped  map[mem.Addr]*mapping
-	synced  map[mem.StreamID]int
+	synced  map[mem.StreamID]int // when a stream was last waited for
+	fenced  map[mem.StreamID]int // when the last fence that passed on it was recorded
 	fences  []fenceUse
 	blocks  map[uint64]Op // granted and not freed, by request
 	streams map[uint64]mem.StreamID
@@ -57,12 +58,13 @@ type pending struct {
 type fenceUse struct {
 	fence  driver.Fence
 	stream mem.StreamID
+	seq    int
 }
 
 func newDevice(cfg Config) *device {
 	return &device{
 		eng: New(cfg), handles: map[Index]*[pageUnits]unitUse{}, mapped: map[mem.Addr]*mapping{},
-		synced: map[mem.StreamID]int{}, blocks: map[uint64]Op{}, streams: map[uint64]mem.StreamID{},
+		synced: map[mem.StreamID]int{}, fenced: map[mem.StreamID]int{}, blocks: map[uint64]Op{}, streams: map[uint64]mem.StreamID{},
 		users: map[uint64][]mem.StreamID{},
 	}
 }
@@ -143,8 +145,8 @@ func (d *device) perform(op Op, ev Event) (bool, error) {
 		d.synced[op.Stream] = d.seq
 		return true, d.passed(func(w fenceUse) bool { return w.stream == op.Stream })
 	case OpRecord:
-		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream})
-		for i := range d.freeing.waits {
+		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream, d.seq})
+		for i := range d.freeing.waits { // none, if it is the fence of a private view
 			if d.freeing.waits[i].stream == op.Stream {
 				d.freeing.waits[i].fence = op.Fence
 			}
@@ -178,7 +180,7 @@ func (d *device) pages(op Op, do func(*mapping) error) error {
 
 func (d *device) unmap(op Op) error {
 	err := d.pages(op, func(m *mapping) error {
-		if m.live > 0 || m.freed > 0 && d.synced[m.stream] < m.freed {
+		if m.live > 0 || m.freed > 0 && max(d.synced[m.stream], d.fenced[m.stream]) < m.freed {
 			return fmt.Errorf("unmap of a page in use: %+v", *m)
 		}
 		return nil
@@ -269,16 +271,16 @@ func (d *device) free(req uint64) error {
 		p.waits = append(p.waits, fenceUse{stream: s})
 	}
 	d.freeing = p
+	d.seq++
+	p.seq = d.seq
 	err := d.step(Event{Kind: EvFree, Addr: op.Addr})
 	d.freeing = nil
 	if err != nil {
 		return err
 	}
-	d.seq++
-	p.seq = d.seq
 	if err := d.units(op, func(m *mapping, u *unitUse) error {
 		m.live--
-		m.stream, m.freed = d.streams[req], d.seq
+		m.stream, m.freed = d.streams[req], p.seq
 		return nil
 	}); err != nil {
 		return err
@@ -322,6 +324,7 @@ func (d *device) passed(done func(fenceUse) bool) error {
 func (d *device) pass(i int) error {
 	f := d.fences[i]
 	d.fences = slices.Delete(d.fences, i, i+1)
+	d.fenced[f.stream] = max(d.fenced[f.stream], f.seq)
 	if err := d.passed(func(w fenceUse) bool { return w.fence == f.fence }); err != nil {
 		return err
 	}

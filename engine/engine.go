@@ -17,6 +17,7 @@ type Config struct {
 	SmallLimit mem.Bytes // requests up to this use views of their own
 	Stitch     bool      // map free handles a second time before making new ones
 	Sticky     bool      // prefer the address the same request had one step ago
+	PatchPages int       // blocks stitched from so many pages get a view of their own; 0: none do
 	Slack      float64   // make new handles instead of stitching while they stay below this share of the peak load
 	MaxAliases int       // evict idle views once the mapped pages exceed this many times the handles
 
@@ -33,6 +34,7 @@ func DefaultConfig() Config {
 		Stitch:     true,
 		Sticky:     true,
 		Slack:      0.002,
+		PatchPages: 256,
 		MaxAliases: 16,
 		aliasFloor: 1 << 12,
 	}
@@ -89,6 +91,7 @@ type Engine struct {
 
 	act    action
 	limbo  limbo
+	slots  []uint32       // pages that the batch maps
 	picks  []uint32       // handles that the batch maps
 	undo   []unmapped     // pages that the batch unmaps
 	synced []mem.StreamID // streams that the action has waited for

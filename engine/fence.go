@@ -50,11 +50,37 @@ func (e *Engine) free(ev Event, out []Op) []Op {
 	if b == 0 || e.blocks[b].state != blockLive {
 		return append(out, Op{Kind: OpUnknown, Addr: ev.Addr})
 	}
-	c := &e.blocks[b]
-	if c.users == 0 {
+	x := e.blocks[b].view
+	if e.blocks[b].users != 0 {
+		out = e.postpone(b, out)
+	} else {
 		e.dropBlock(b)
-		return out
 	}
+	if e.views[x].list == privateViews {
+		out = e.soil(x, out)
+	}
+	return out
+}
+
+// soil notes that work on the stream may still use the addresses of a private
+// view whose block has been freed, and asks for a fence behind it.
+func (e *Engine) soil(x uint32, out []Op) []Op {
+	v := &e.views[x]
+	if v.fence != 0 {
+		e.fenceAt.del(v.fence)
+	}
+	if e.act.phase == phaseNone {
+		e.act = action{phase: phaseRecord, fence: e.fences + 1}
+	}
+	e.fences++
+	v.fence, v.dirty = e.fences, true
+	e.fenceAt.put(e.fences, viewFence|x)
+	return append(out, Op{Kind: OpRecord, Stream: e.heaps[v.heap].stream, Fence: driver.Fence(e.fences)})
+}
+
+// postpone makes a freed block wait for the streams that used it.
+func (e *Engine) postpone(b uint32, out []Op) []Op {
+	c := &e.blocks[b]
 	c.state = blockPending
 	e.stats.Load -= bytesOf(c.size)
 	e.stats.Pending += bytesOf(c.size)
@@ -75,8 +101,21 @@ func (e *Engine) fence(ev Event, out []Op) []Op {
 	if b == 0 {
 		return append(out, Op{Kind: OpUnknown, Fence: ev.Fence})
 	}
+	if b&viewFence != 0 {
+		e.clean(b &^ viewFence)
+		return out
+	}
 	e.pass(b, uint64(ev.Fence))
 	return out
+}
+
+// clean notes that the work on a private view's addresses has passed.
+func (e *Engine) clean(x uint32) {
+	v := &e.views[x]
+	if v.fence != 0 {
+		e.fenceAt.del(v.fence)
+	}
+	v.fence, v.dirty = 0, false
 }
 
 func (e *Engine) pass(b uint32, fence uint64) {
@@ -103,6 +142,11 @@ func (e *Engine) pass(b uint32, fence uint64) {
 
 // passSynced completes every fence on the streams that the last batch waited for.
 func (e *Engine) passSynced() {
+	for x := 1; x < len(e.views); x++ {
+		if v := &e.views[x]; v.dirty && e.waited(v.heap) {
+			e.clean(uint32(x))
+		}
+	}
 	for b := 1; b < len(e.blocks) && e.stats.Pending > 0; b++ {
 		if e.blocks[b].state != blockPending {
 			continue

@@ -13,7 +13,7 @@ import (
 
 // TestGolden runs the scripts in testdata. Commands:
 //
-//	new [limit=] [slack=] [stitch=] [sticky=] [aliases=]   an engine without memory
+//	new [limit=] [slack=] [stitch=] [sticky=] [aliases=] [private=]   an engine without memory
 //	alloc req= size= [stream=] [pool=] [whole]             EvAlloc
 //	free req= · record req= stream= · fence n= · boundary · trim [pool=]
 //	fail at= [code=]                                       EvFailed for the last batch
@@ -98,6 +98,7 @@ func (g *golden) open(t *testing.T, d *datadriven.TestData) {
 	if d.MaybeScanArgs(t, "aliases", &cfg.MaxAliases) {
 		cfg.aliasFloor = 0
 	}
+	d.MaybeScanArgs(t, "private", &cfg.PatchPages)
 	var percent int
 	if d.MaybeScanArgs(t, "slack", &percent) {
 		cfg.Slack = float64(percent) / 100

@@ -17,12 +17,13 @@ const (
 	pageMask  = pageUnits - 1
 )
 
-// The two lists of views in a heap. Requests of at most Config.SmallLimit live in
+// The lists of views in a heap. Requests of at most Config.SmallLimit live in
 // views of their own, so that a long-lived small block does not sit in the middle
 // of a large run; the handles underneath are shared.
 const (
-	smallViews = 0
-	largeViews = 1
+	smallViews   = 0
+	largeViews   = 1
+	privateViews = 2 // of one large block each; see patch.go
 )
 
 // The two ends of a handle. Free units at an end can continue a block that lies
@@ -67,7 +68,7 @@ type heap struct {
 
 	edges [2]edgeList
 	sizes [2]sizeIndex // free runs of the small and the large views
-	views [2]uint32    // first view of each list
+	views [3]uint32    // first view of each list
 }
 
 func heapKey(stream mem.StreamID, pool uint64) uint64 {

@@ -54,7 +54,7 @@ func (e *Engine) place(out []Op) []Op {
 func (e *Engine) grantFree(v uint32, at unit, out []Op) []Op {
 	a := &e.act
 	a.phase = phaseNone
-	if a.undo == 1 {
+	if a.undo > 0 {
 		a.peaks = e.stats.peaks()
 		a.phase, a.creates, a.maps, a.opened = phasePlace, 0, 0, false
 	}
@@ -78,7 +78,7 @@ func (e *Engine) refuse(why Reason, out []Op) []Op {
 	e.stats.Refused++
 	out = append(out, Op{Kind: OpRefuse, Req: e.act.req, Reason: why, Code: e.act.code})
 	e.act.asked, e.act.phase, e.act.reason = false, phaseNone, why
-	if e.act.undo == 1 {
+	if e.act.undo > 0 {
 		e.act.phase = phaseRefused
 	}
 	return out

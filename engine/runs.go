@@ -43,13 +43,15 @@ func (e *Engine) addRun(view uint32, lo, hi unit) {
 	n.view = view
 	n.setRange(lo, hi)
 	e.hang(r)
-	v := &e.views[view]
-	e.heaps[v.heap].sizes[v.list].add(e.runs, r)
+	if s := e.sizesOf(view); s != nil {
+		s.add(e.runs, r)
+	}
 }
 
 func (e *Engine) delRun(r uint32) {
-	v := &e.views[e.runs[r].view]
-	e.heaps[v.heap].sizes[v.list].drop(e.runs, r)
+	if s := e.sizesOf(e.runs[r].view); s != nil {
+		s.drop(e.runs, r)
+	}
 	e.unhang(r)
 	e.runs[r] = run{}
 	e.runs[r].kid[byAddr][0] = e.spareRun
@@ -77,9 +79,10 @@ func (e *Engine) unhang(r uint32) {
 // the same as long as its start stays in that page.
 func (e *Engine) reshape(r uint32, lo, hi unit) {
 	n := &e.runs[r]
-	v := &e.views[n.view]
-	sizes := &e.heaps[v.heap].sizes[v.list]
-	sizes.drop(e.runs, r)
+	sizes := e.sizesOf(n.view)
+	if sizes != nil {
+		sizes.drop(e.runs, r)
+	}
 	if n.start()>>pageShift == lo>>pageShift {
 		n.setRange(lo, hi)
 	} else {
@@ -87,7 +90,19 @@ func (e *Engine) reshape(r uint32, lo, hi unit) {
 		n.setRange(lo, hi)
 		e.hang(r)
 	}
-	sizes.add(e.runs, r)
+	if sizes != nil {
+		sizes.add(e.runs, r)
+	}
+}
+
+// sizesOf returns the size index that the runs of a view are in; nil for a
+// private view, whose runs serve nobody else.
+func (e *Engine) sizesOf(view uint32) *sizeIndex {
+	v := &e.views[view]
+	if v.list == privateViews {
+		return nil
+	}
+	return &e.heaps[v.heap].sizes[v.list]
 }
 
 // runTake removes [lo, hi) from the run of view that holds it.

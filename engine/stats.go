@@ -20,6 +20,7 @@ type Stats struct {
 	Sticky   uint64 // requests served where the last step had them
 	Fits     uint64 // requests served from another free run
 	Stitches uint64 // requests that mapped pages
+	Patches  uint64 // of them, that took over a private view
 	Refused  uint64
 
 	Creates  uint64 // driver calls asked for, per handle

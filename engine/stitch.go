@@ -48,20 +48,23 @@ type choice struct {
 	last  uint32 // zero: it ends in one
 	fresh int    // handles to create
 	slack bool   // all handles are to be new
+
+	private bool // the new view is to be a private one
+	patch   bool // view is a private one to take over, pages an upper bound
 }
 
 // choose weighs the ways.
 func (e *Engine) choose() choice {
 	a := &e.act
 	h := &e.heaps[a.heap]
-	best := e.weigh(0, 0)
+	best := e.weigh(0, 0, false)
 	if a.whole {
 		return best
 	}
 	longest := choice{}
 	for v := h.views[a.list]; v != 0; v = e.views[v].next {
 		t := e.tail(v)
-		c := e.weigh(v, t)
+		c := e.weigh(v, t, false)
 		if e.views[v].n+uint32(c.pages) > e.views[v].room {
 			continue
 		}
@@ -70,6 +73,13 @@ func (e *Engine) choose() choice {
 		}
 		if longest.view == 0 || t > longest.tail {
 			longest = c
+		}
+	}
+	if a.list == largeViews && best.pages >= e.cfg.PatchPages && e.heaps[a.heap].pool == 0 && e.cfg.PatchPages > 0 {
+		best = e.choosePrivate(best)
+		if alone := e.weigh(0, 0, true); !best.patch && e.wantsPrivate(alone) && 2*best.pages > alone.pages {
+			best = alone
+			best.private = true
 		}
 	}
 	if a.rung == rungFirst && best.fresh < best.pages && longest.view != 0 {
@@ -88,7 +98,18 @@ func (c choice) better(d choice) bool {
 	if c.fresh != d.fresh {
 		return c.fresh < d.fresh
 	}
-	return c.pages < d.pages || c.pages == d.pages && d.view == 0
+	if x, y := c.cost(), d.cost(); x != y {
+		return x < y
+	}
+	return d.view == 0
+}
+
+// cost is the driver's work, in maps.
+func (c choice) cost() float64 {
+	if c.patch {
+		return patchCost * float64(c.pages)
+	}
+	return float64(c.pages)
 }
 
 func (e *Engine) noRoom(c choice) bool {
@@ -97,7 +118,8 @@ func (e *Engine) noRoom(c choice) bool {
 }
 
 // weigh returns the cheapest way to make room behind the tail of view v.
-func (e *Engine) weigh(v uint32, tail unit) choice {
+// alone: without a handle that the block shares at its start.
+func (e *Engine) weigh(v uint32, tail unit, alone bool) choice {
 	a := &e.act
 	need := a.n - tail
 	c := choice{view: v, tail: tail, pages: int((need + pageMask) >> pageShift)}
@@ -111,7 +133,7 @@ func (e *Engine) weigh(v uint32, tail unit) choice {
 	}
 	c.fresh = max(c.pages-free, 0)
 	if rest := need & pageMask; rest != 0 && !a.whole && stitch {
-		e.share(&c, rest)
+		e.share(&c, rest, alone)
 	}
 	return c
 }
@@ -119,11 +141,11 @@ func (e *Engine) weigh(v uint32, tail unit) choice {
 // share looks for partly used handles that take the rest of the block, its part
 // beyond whole handles, and so save making one more: the tightest fit at the end
 // of the block or, in a new view, at its start; or else both.
-func (e *Engine) share(c *choice, rest unit) {
+func (e *Engine) share(c *choice, rest unit, alone bool) {
 	h := e.act.heap
 	last := e.edgeFit(h, prefix, rest, c.view, 0)
 	head := uint32(0)
-	if c.view == 0 {
+	if c.view == 0 && !alone {
 		head = e.edgeFit(h, suffix, rest, 0, 0)
 	}
 	switch {
@@ -131,7 +153,7 @@ func (e *Engine) share(c *choice, rest unit) {
 		c.last = last
 	case head != 0:
 		c.head, c.lead = head, rest
-	case c.view == 0:
+	case c.view == 0 && !alone:
 		if head = e.edgeBelow(h, suffix, rest); head == 0 {
 			return
 		}
@@ -160,40 +182,69 @@ func (e *Engine) withinSlack(fresh int) bool {
 // apply carries a choice out: ops, state, block.
 func (e *Engine) apply(c choice, out []Op) []Op {
 	a := &e.act
+	if c.patch {
+		return e.patch(c, out)
+	}
 	a.view, a.opened = c.view, c.view == 0
 	if a.opened {
-		if a.view = e.openView(a.heap, a.list, e.roomFor(c)); a.view == 0 {
+		list := a.list
+		if c.private {
+			list = privateViews
+		}
+		if a.view = e.openView(a.heap, list, e.roomFor(c)); a.view == 0 {
 			a.reason = RefusedWindow
 			return e.climb(out)
 		}
 	}
-	a.phase = phasePlace
-	a.peaks = e.stats.peaks()
 	e.pick(c)
-	a.creates, a.maps = c.fresh, len(e.picks)
 	v := &e.views[a.view]
-	a.first = v.base + v.n
+	e.slots = e.slots[:0]
+	for i := range e.picks {
+		e.slots = append(e.slots, v.base+v.n+uint32(i))
+	}
+	if a.whole || c.private {
+		v.room = uint32(len(e.picks))
+	}
 	at := v.end() - c.tail
 	if c.head != 0 {
 		at = v.end() + pageUnits - c.lead
 	}
+	return e.emit(at, c, out)
+}
+
+// emit maps e.picks at e.slots and grants the block at at.
+func (e *Engine) emit(at unit, c choice, out []Op) []Op {
+	a := &e.act
+	a.phase = phasePlace
+	a.peaks = e.stats.peaks()
+	a.creates, a.maps = c.fresh, len(e.picks)
 	for _, x := range e.picks[a.firstNew : a.firstNew+c.fresh] {
 		out = append(out, Op{Kind: OpCreate, Handle: Index(x)})
 	}
 	for i, x := range e.picks {
-		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(a.first+uint32(i)) << pageShift), Handle: Index(x)})
+		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(e.slots[i]) << pageShift), Handle: Index(x)})
 	}
-	out = append(out, Op{
-		Kind: OpAccess, Addr: e.addr(unit(a.first) << pageShift), Size: bytesOf(unit(a.maps) << pageShift),
-	})
+	out = e.ranges(OpAccess, e.slots, out)
 	e.stats.Creates += uint64(a.creates)
 	e.stats.Maps += uint64(a.maps)
 	e.stats.Stitches++
-	e.mapPages(a.view, e.picks)
-	if a.whole {
-		e.views[a.view].room = e.views[a.view].n
-	}
+	e.mapPages(a.view, e.slots, e.picks)
 	return e.grant(a.view, at, out)
+}
+
+// ranges appends one op for each stretch of neighbouring pages.
+func (e *Engine) ranges(kind OpKind, pages []uint32, out []Op) []Op {
+	for i := 0; i < len(pages); {
+		j := i + 1
+		for j < len(pages) && pages[j] == pages[j-1]+1 {
+			j++
+		}
+		out = append(out, Op{
+			Kind: kind, Addr: e.addr(unit(pages[i]) << pageShift), Size: bytesOf(unit(j-i) << pageShift),
+		})
+		i = j
+	}
+	return out
 }
 
 // pick fills e.picks: the head, wholly free handles that the view does not map
@@ -232,7 +283,7 @@ func (e *Engine) roomFor(c choice) uint32 {
 	a := &e.act
 	room := 64
 	switch {
-	case a.whole:
+	case a.whole || c.private:
 		room = c.pages
 	case c.fresh > 0 && c.head == 0:
 		room = max(room, 2*c.pages, e.heaps[a.heap].handles)
@@ -249,17 +300,16 @@ func (e *Engine) undoPlace(at int, out []Op) []Op {
 		e.stats.Stitches--
 	}
 	for i := a.maps - 1; i >= 0; i-- {
-		e.unmapPage(a.first + uint32(i))
+		e.unmapPage(e.slots[i])
 	}
 	e.stats.Maps -= uint64(a.maps)
 	a.undo = 0
 	if done := min(max(at-a.creates, 0), a.maps); done > 0 {
-		out = append(out, Op{
-			Kind: OpUnmap, Addr: e.addr(unit(a.first) << pageShift), Size: bytesOf(unit(done) << pageShift),
-		})
+		start := len(out)
+		out = e.ranges(OpUnmap, e.slots[:done], out)
 		e.stats.Maps += uint64(done)
 		e.stats.Unmaps += uint64(done)
-		a.undo = 1
+		a.undo = len(out) - start
 		if !a.opened {
 			v := &e.views[a.view]
 			e.limbo = limbo{view: a.view, room: v.room}

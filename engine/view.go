@@ -30,6 +30,8 @@ type view struct {
 	lost       bool   // something is still mapped in its room: its extent is not used again
 	blocks     int    // live and pending blocks handed out at its addresses
 	free       int    // pages whose handle is wholly free and awake
+	fence      uint64 // private: recorded when its block was freed; zero: none outstanding
+	dirty      bool   // private: work that used its addresses may be pending
 	used       uint64 // the clock when a block was last placed in it or freed from it
 	next, prev uint32 // in the heap's list
 }
@@ -100,6 +102,9 @@ func (e *Engine) openView(h, list, pages uint32) uint32 {
 // extent may be used again.
 func (e *Engine) closeView(x uint32) {
 	v := &e.views[x]
+	if v.fence != 0 {
+		e.fenceAt.del(v.fence)
+	}
 	if v.next != 0 {
 		e.views[v.next].prev = v.prev
 	}
@@ -113,19 +118,18 @@ func (e *Engine) closeView(x uint32) {
 	e.stats.Views--
 }
 
-// mapPages maps the handles in picks behind the last page of a view: the state
+// mapPages maps the handles in picks at the pages in slots of a view: the state
 // after the driver will have done so. Their free bytes become part of its runs.
-func (e *Engine) mapPages(x uint32, picks []uint32) {
+func (e *Engine) mapPages(x uint32, slots, picks []uint32) {
 	v := &e.views[x]
-	first := v.base + v.n
-	v.n += uint32(len(picks))
 	e.stats.Mapped += len(picks)
 	for i, c := range picks {
-		p := first + uint32(i)
+		p := slots[i]
 		e.pages[p].handle, e.pages[p].view = c, x
+		v.n = max(v.n, p-v.base+1)
 	}
 	for i := 0; i < len(picks); {
-		p := first + uint32(i)
+		p := slots[i]
 		if e.handles[picks[i]].used != 0 {
 			e.showFree(p)
 			e.link(p)
@@ -133,11 +137,11 @@ func (e *Engine) mapPages(x uint32, picks []uint32) {
 			continue
 		}
 		j := i
-		for ; j < len(picks) && e.handles[picks[j]].used == 0; j++ {
-			e.link(first + uint32(j))
+		for ; j < len(picks) && slots[j] == p+uint32(j-i) && e.handles[picks[j]].used == 0; j++ {
+			e.link(slots[j])
 		}
 		e.views[x].free += j - i
-		e.runGive(x, unit(p)<<pageShift, unit(first+uint32(j))<<pageShift)
+		e.runGive(x, unit(p)<<pageShift, unit(p+uint32(j-i))<<pageShift)
 		i = j
 	}
 }
