@@ -1,0 +1,138 @@
+/* Nanoseconds of what a training program does all the time: a hit and its free,
+ * beside malloc and free in the same run; what observing adds; a miss, that is
+ * a request that goes through Go and back, from one thread and from four. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../shared.h"
+#include "kit.h"
+
+enum { PAIRS = 1000, ROUNDS = 301, MISSES = 2000, MISS_ROUNDS = 41, THREADS = 4 };
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof *values, by_value);
+	return values[n / 2];
+}
+
+/* A step of PAIRS allocations, each freed at once; sizes repeat every 8. */
+static double pairs_of_stalloc(void)
+{
+	double start = kit_seconds();
+	for (int i = 0; i < PAIRS; i++) {
+		void *p = stalloc_malloc(512u << (i & 7), 0, NULL);
+		__asm__ volatile("" : : "r"(p) : "memory");
+		stalloc_free(p, 0, 0, NULL);
+	}
+	return (kit_seconds() - start) * 1e9 / PAIRS;
+}
+
+static double pairs_of_malloc(void)
+{
+	double start = kit_seconds();
+	for (int i = 0; i < PAIRS; i++) {
+		void *p = malloc(512u << (i & 7));
+		__asm__ volatile("" : : "r"(p) : "memory");
+		free(p);
+	}
+	return (kit_seconds() - start) * 1e9 / PAIRS;
+}
+
+/* The stream under test, found through a block's stream: only the benchmark may
+ * switch observation off. */
+static struct stalloc_stream *default_stream;
+
+static void plan_it(void)
+{
+	for (int i = 0; i < 400; i++) {
+		uint64_t hits = kit_stats().hits;
+		pairs_of_stalloc();
+		uint64_t now = kit_stats().hits;
+		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+		if (now - hits == PAIRS) return;
+		kit_sleep_ms(5);
+	}
+	CHECK(false, "no plan served the benchmark's step");
+}
+
+static void hits(void)
+{
+	static double ours[ROUNDS], theirs[ROUNDS], quiet[ROUNDS];
+	struct stalloc_stats before = kit_stats(), after;
+	for (int i = 0; i < ROUNDS; i++) {
+		theirs[i] = pairs_of_malloc();
+		ours[i] = pairs_of_stalloc();
+		stalloc_step(0);
+		if (!default_stream) continue;
+		default_stream->recording = 0;
+		quiet[i] = pairs_of_stalloc();
+		default_stream->recording = 1;
+		stalloc_step(0);
+	}
+	after = kit_stats();
+	double a = median(ours, ROUNDS), b = median(theirs, ROUNDS);
+	printf("%-34s %8.1f ns\n", "malloc + free, glibc", b);
+	printf("%-34s %8.1f ns  %5.2f of glibc's\n", "hit + free, guarded, observed", a, a / b);
+	if (default_stream) {
+		double c = median(quiet, ROUNDS);
+		printf("%-34s %8.1f ns  %5.2f of glibc's\n", "hit + free, guarded", c, c / b);
+		printf("%-34s %8.1f ns\n", "observing one event", (a - c) / 2);
+	}
+	printf("%-34s %8.2f %%, %llu events lost\n", "served from the plan",
+	       100 * (double)(after.hits - before.hits) / (double)(after.requests - before.requests),
+	       (unsigned long long)(after.lost_events - before.lost_events));
+	CHECK(after.hits - before.hits == after.requests - before.requests, "some were misses");
+}
+
+/* A size that no tape has, always the same block of the pool. */
+static double misses_of(void *stream)
+{
+	double start = kit_seconds();
+	for (int i = 0; i < MISSES; i++) stalloc_free(stalloc_malloc(3 << 20, 0, stream), 0, 0, stream);
+	return (kit_seconds() - start) * 1e9 / MISSES;
+}
+
+static pthread_barrier_t together;
+
+static void *miss_beside_others(void *argument)
+{
+	static double results[THREADS][MISS_ROUNDS];
+	int me = (int)(intptr_t)argument;
+	for (int i = 0; i < MISS_ROUNDS; i++) {
+		pthread_barrier_wait(&together);
+		results[me][i] = misses_of((void *)(uintptr_t)(0x1000 * (me + 1)));
+	}
+	return results[me];
+}
+
+static void misses(void)
+{
+	double alone[MISS_ROUNDS], four[THREADS];
+	pthread_t threads[THREADS];
+	for (int i = 0; i < MISS_ROUNDS; i++) alone[i] = misses_of((void *)0x1000);
+	printf("%-34s %8.1f ns\n", "miss + free, one thread", median(alone, MISS_ROUNDS));
+	pthread_barrier_init(&together, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, miss_beside_others, (void *)(intptr_t)i);
+	for (int i = 0; i < THREADS; i++) {
+		void *result;
+		pthread_join(threads[i], &result);
+		four[i] = median(result, MISS_ROUNDS);
+	}
+	printf("%-34s %8.1f ns  in each\n", "miss + free, four threads", median(four, THREADS));
+}
+
+int main(void)
+{
+	plan_it();
+	hits();
+	misses();
+	return 0;
+}

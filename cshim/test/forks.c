@@ -1,0 +1,105 @@
+/* Children forked from a process whose threads allocate: every call returns at
+ * once, allocation gives NULL, and the parent notices nothing. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "work.h"
+
+enum { THREADS = 3, CHILDREN = 20 };
+
+static _Atomic bool over;
+static struct program program;
+
+static void *play(void *argument)
+{
+	struct player *p = argument;
+	while (!atomic_load(&over)) player_step(p);
+	player_end(p);
+	return NULL;
+}
+
+#define CHILD_CHECK(condition, code) \
+	do {                         \
+		if (!(condition)) _exit(code); \
+	} while (0)
+
+/* Only what is safe after a fork of a process with threads. */
+static void child(void *block, int number)
+{
+	struct stalloc_stats s;
+	char text[256];
+	int quiet = open("/dev/null", O_WRONLY);
+	dup2(quiet, 2);
+	alarm(10);
+	for (int i = 0; i < 100; i++) {
+		void *p = stalloc_malloc(1 << 20, 0, (void *)(uintptr_t)(0x1000 * (i % THREADS)));
+		CHILD_CHECK(!p, 2);
+		stalloc_free(p, 0, 0, NULL);
+	}
+	CHILD_CHECK(strstr(stalloc_last_error(), "fork"), 3);
+	stalloc_free(block, 0, 0, NULL); /* the parent's */
+	stalloc_record_stream(block, (void *)0x1000);
+	CHILD_CHECK(!stalloc_base(block, NULL), 4);
+	stalloc_empty_cache();
+	stalloc_set_memory_fraction(0.5, 0);
+	stalloc_begin_pool(0, 1, 2, NULL);
+	stalloc_end_pool(0, 1, 2);
+	stalloc_release_pool(0, 1, 2);
+	CHILD_CHECK(stalloc_step(-1) == STALLOC_OK, 5);
+	CHILD_CHECK(stalloc_init() != STALLOC_OK, 6);
+	CHILD_CHECK(stalloc_get_stats(0, &s, sizeof s) == STALLOC_OK, 7);
+	CHILD_CHECK(stalloc_reset_peak(0) == STALLOC_OK, 8);
+	CHILD_CHECK(stalloc_explain(0, text, sizeof text) > 0, 9);
+	if (number % 2) _exit(0);
+	exit(0);
+}
+
+int main(void)
+{
+	uint64_t seed = kit_seed();
+	pthread_t threads[THREADS];
+	struct player players[THREADS];
+	setenv("STALLOC_TEST_LARGEST", "1048576", 0);
+	kit_watchdog(60);
+	program = program_make(kit_random(&seed), 30, (size_t)16 << 20);
+	for (int i = 0; i < THREADS; i++) {
+		players[i] = (struct player){.program = &program,
+					     .stream = (void *)(uintptr_t)(0x1000 * i),
+					     .other = (void *)(uintptr_t)(0x1000 * ((i + 1) % THREADS)),
+					     .habits = {.noise = 5, .shared = 5},
+					     .random = kit_random(&seed),
+					     .id = (uint64_t)i + 1};
+		CHECK(pthread_create(&threads[i], NULL, play, &players[i]) == 0, "no thread");
+	}
+	struct block mine = {.size = 3 << 20, .tag = 77};
+	mine.at = stalloc_malloc(mine.size, 0, NULL);
+	CHECK(mine.at, "%s", stalloc_last_error());
+	kit_fill(mine.at, mine.size, mine.tag);
+	for (int n = 0; n < CHILDREN; n++) {
+		int status;
+		pid_t pid = fork();
+		CHECK(pid >= 0, "cannot fork");
+		if (pid == 0) child(mine.at, n);
+		for (int i = 0; i < 5; i++) CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		CHECK(waitpid(pid, &status, 0) == pid, "lost a child");
+		CHECK(WIFEXITED(status), "child %d ended by signal %d", n, WTERMSIG(status));
+		CHECK(WEXITSTATUS(status) == 0, "child %d failed check %d", n, WEXITSTATUS(status));
+	}
+	atomic_store(&over, true);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK(players[i].failed == 0, "%llu requests of the parent were refused", (unsigned long long)players[i].failed);
+	}
+	block_free(&mine);
+	program_drop(&program);
+	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(kit_stats().allocated == 0, "the parent lost count");
+	printf("%d children, %llu requests of the parent meanwhile\n", CHILDREN, (unsigned long long)kit_stats().requests);
+	return 0;
+}
