@@ -194,8 +194,11 @@ func (c *checker) level(dir string) (int, bool) {
 	return level, best >= 0
 }
 
-// inside returns an import's folder within the module.
+// inside returns an import's folder within the module, "." for its own package.
 func (c *checker) inside(imp string) (string, bool) {
+	if imp == c.rules.Module {
+		return ".", true
+	}
 	return strings.CutPrefix(imp, c.rules.Module+"/")
 }
 

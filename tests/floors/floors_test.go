@@ -36,7 +36,7 @@ func TestAllowancesHaveReasons(t *testing.T) {
 // synthetic is the table of the small modules below.
 var synthetic = Rules{
 	Module: "m",
-	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0}, {"help", 3}},
+	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0}, {"help", 3}, {".", 3}},
 	Pure:   1,
 	Help:   "help",
 	Impure: []string{"C", "unsafe", "time", "os", "net"},
@@ -77,6 +77,8 @@ func TestCheck(t *testing.T) {
 		{"impure test", map[string]string{"left/x_test.go": `import _ "time"`}, ""},
 		{"same impure floor", map[string]string{"act/x.go": `import _ "m/dev"`}, ""},
 		{"longest folder decides", map[string]string{"dev/deep/x.go": `import _ "m/left"`}, `dev/deep/x.go: dev/deep (floor 0) imports`},
+		{"the module's own package", map[string]string{"x.go": `import _ "m/act"`, "help/x.go": `import _ "m"`}, ""},
+		{"up to the module's own package", map[string]string{"x.go": "", "act/x.go": `import _ "m"`}, `act/x.go: act (floor 2) imports m (floor 3)`},
 		{"testdata", map[string]string{"base/testdata/x.go": `import _ "m/left"`}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -119,7 +121,11 @@ func checkModule(t *testing.T, files map[string]string) []string {
 			line, after, _ := strings.Cut(body, "\n")
 			tag, rest = line+"\n\n", after
 		}
-		text := tag + "package " + filepath.Base(filepath.Dir(p)) + "\n\n" + rest + "\n"
+		name := filepath.Base(filepath.Dir(p))
+		if filepath.Dir(p) == root {
+			name = synthetic.Module
+		}
+		text := tag + "package " + name + "\n\n" + rest + "\n"
 		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

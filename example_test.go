@@ -1,0 +1,141 @@
+package stalloc_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"stalloc"
+	"stalloc/cuda/sim"
+)
+
+// A loop that does the same in every step. The first step is watched, the plan
+// made from the second is served from the fourth on; with PlanBeside it would
+// become active at the first boundary after it is ready.
+func Example() {
+	gpu, err := stalloc.Open(stalloc.Options{Simulated: 8 * stalloc.GiB, Planning: stalloc.PlanAtStep})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+
+	const stream = 0
+	step := func() error {
+		var blocks []stalloc.Addr
+		for layer := range 24 {
+			x, err := gpu.Malloc(stream, stalloc.Bytes(8+layer)*stalloc.MiB)
+			if err != nil {
+				return err
+			}
+			blocks = append(blocks, x)
+		}
+		for _, x := range blocks {
+			if err := gpu.Free(x); err != nil {
+				return err
+			}
+		}
+		return gpu.Step()
+	}
+	for range 6 {
+		if err := step(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	s := gpu.Stats()
+	fmt.Printf("%d requests, %d hits, %d misses\n", s.Requests, s.Hits, s.Misses)
+	fmt.Printf("%v at the peak, %v reserved\n", s.PeakLoad, s.PeakReserved)
+	// Output:
+	// 144 requests, 96 hits, 0 misses
+	// 468.00 MiB at the peak, 468.00 MiB reserved
+}
+
+// Work on a second stream reads a block of the first: it is recorded before it is
+// freed, so that its memory is not given away under that work.
+func ExampleAllocator_Record() {
+	device := sim.New(sim.Config{Manual: true}) // work is done when the example says so
+	gpu, err := stalloc.Open(stalloc.Options{Device: device})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+
+	const compute, copies = stalloc.Stream(1), stalloc.Stream(2)
+	x, err := gpu.Malloc(compute, 32*stalloc.MiB)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Work that fills x is launched on compute, work that reads it on copies.
+	if err := errors.Join(gpu.Record(x, copies), gpu.Free(x)); err != nil {
+		log.Fatal(err)
+	}
+	s := gpu.Stats()
+	fmt.Println(s.Load, "live,", s.Pending, "waiting")
+	device.Finish(copies)
+	s = gpu.Stats()
+	fmt.Println(s.Load, "live,", s.Pending, "waiting")
+	// Output:
+	// 0 B live, 32.00 MiB waiting
+	// 0 B live, 0 B waiting
+}
+
+// Every error can be told from the others.
+func ExampleAllocator_Free() {
+	gpu, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB})
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := gpu.Malloc(0, stalloc.MiB)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gpu.Free(x))
+	fmt.Println(errors.Is(gpu.Free(x), stalloc.ErrUnknown))
+	_, err = gpu.Malloc(0, 2*stalloc.GiB)
+	fmt.Println(errors.Is(err, stalloc.ErrOutOfMemory))
+	fmt.Println(gpu.Close())
+	fmt.Println(gpu.Free(x))
+	// Output:
+	// <nil>
+	// true
+	// true
+	// <nil>
+	// the allocator is closed
+}
+
+// The plan of one run serves the next from its first request.
+func ExampleAllocator_Save() {
+	folder, err := os.MkdirTemp("", "plans")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "loop.plan")
+
+	run := func(steps int) {
+		gpu, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, Planning: stalloc.PlanAtStep, PlanFile: path})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer gpu.Close()
+		for range steps {
+			x, err := gpu.Malloc(0, 10*stalloc.MiB)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if err := errors.Join(gpu.Free(x), gpu.Step()); err != nil {
+				log.Fatal(err)
+			}
+		}
+		fmt.Printf("%d of %d requests were hits\n", gpu.Stats().Hits, steps)
+		if err := gpu.Save(path); err != nil {
+			log.Fatal(err)
+		}
+	}
+	run(5)
+	run(5)
+	// Output:
+	// 3 of 5 requests were hits
+	// 5 of 5 requests were hits
+}

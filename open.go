@@ -1,0 +1,116 @@
+package stalloc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors"
+	"stalloc/actors/device"
+	"stalloc/cuda/sim"
+	"stalloc/engine"
+	"stalloc/plan"
+)
+
+// Options choose a device and how it is served. The zero value is the first GPU,
+// planned beside the program, without a word in any log.
+type Options struct {
+	// Ordinal is the GPU's number, as CUDA_VISIBLE_DEVICES numbers them. It is
+	// looked at if neither Simulated nor Device is set.
+	Ordinal int
+	// Driver is the path of the CUDA driver library; empty: libcuda.so.1, as the
+	// dynamic linker finds it.
+	Driver string
+	// Simulated, if not zero, opens a simulated device with this much memory.
+	Simulated Bytes
+	// Device, if not nil, is used instead of a GPU. Close closes it.
+	Device Device
+
+	// Planning says when plans are made, if at all.
+	Planning Planning
+	// PlanFile names a plan that an earlier run saved. If the file exists, its
+	// plan is served from the first request on. A plan that does not fit this
+	// run costs misses and nothing else. If the file does not exist, nothing
+	// happens; one that is there and is no plan is an error.
+	PlanFile string
+	// Limit is the most physical memory to take; zero: no limit but the device's.
+	Limit Bytes
+	// Log takes what is worth telling: plans made and activated at Info, trouble
+	// above. Nil: nothing is logged.
+	Log *zap.Logger
+	// Neighbours, if not nil, says in a sentence who else holds memory of a GPU,
+	// given its UUID, for the log and for explanations. stalloc/cuda/nvml has a
+	// function that fits; it is not set by default because a program that contains
+	// NVML's bindings cannot be loaded with all symbols bound at once.
+	Neighbours func(uuid string) (string, error)
+}
+
+// Planning says when plans are made.
+type Planning uint8
+
+const (
+	// PlanBeside makes plans on a goroutine of their own, while the next steps
+	// run. This is what a training loop wants.
+	PlanBeside Planning = iota
+	// PlanAtStep makes them inside Step, on the caller's goroutine: for replays
+	// and tests, where no time passes between steps and every run shall be alike.
+	PlanAtStep
+	// PlanNever serves everything from the pool.
+	PlanNever
+)
+
+// Open opens a device. The error says what is missing and the remedy. Every
+// Allocator has an address range of its own, so several may be open at once, also
+// on one device.
+func Open(o Options) (*Allocator, error) {
+	if o.Simulated < 0 || o.Limit < 0 {
+		return nil, fmt.Errorf("stalloc: Options.Simulated is %v and Options.Limit %v: expected none below zero", o.Simulated, o.Limit)
+	}
+	if o.Planning > PlanNever {
+		return nil, fmt.Errorf("stalloc: Options.Planning is %d: expected PlanBeside, PlanAtStep or PlanNever", o.Planning)
+	}
+	warm, err := o.plan()
+	if err != nil {
+		return nil, fmt.Errorf("stalloc: %w", err)
+	}
+	dev, neighbours, err := o.device()
+	if err != nil {
+		return nil, fmt.Errorf("stalloc: %w", err)
+	}
+	config := engine.DefaultConfig()
+	config.Limit = o.Limit
+	owner := device.NewOwner(dev)
+	local, err := actors.OpenLocal(owner, actors.Options{
+		Log: o.Log, Engine: config, Plan: warm, Neighbours: neighbours,
+		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), owner.Close())
+	}
+	return &Allocator{local: local, device: dev}, nil
+}
+
+// plan reads the plan of an earlier run, if there is one.
+func (o *Options) plan() (*plan.Plan, error) {
+	if o.PlanFile == "" || o.Planning == PlanNever {
+		return nil, nil
+	}
+	p, err := plan.ReadFile(o.PlanFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return p, err
+}
+
+// device returns the device and, if that can be told, who else uses it.
+func (o *Options) device() (Device, func() (string, error), error) {
+	switch {
+	case o.Device != nil:
+		return o.Device, nil, nil
+	case o.Simulated > 0:
+		return sim.New(sim.Config{Capacity: o.Simulated}), nil, nil
+	}
+	return o.gpu()
+}

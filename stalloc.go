@@ -1,0 +1,102 @@
+// Package stalloc allocates GPU memory for programs that do the same again and
+// again, such as training loops. It watches one step, plans where every block of
+// the next will lie, almost perfectly packed, and serves the following steps from
+// that plan; what does not repeat comes from a pool that stitches free pages
+// together. PyTorch users want the Python package of the same name; this package
+// embeds the same engine in a Go program.
+//
+//	gpu, err := stalloc.Open(stalloc.Options{}) // the first GPU
+//	if err != nil {
+//		return err
+//	}
+//	defer gpu.Close()
+//	for range steps {
+//		x, err := gpu.Malloc(stream, 64*stalloc.MiB)
+//		...                      // launch work on stream that uses x
+//		err = gpu.Free(x)        // may come before that work has run
+//		err = gpu.Step()
+//	}
+//
+// # Streams
+//
+// Memory is handed out for work on one CUDA stream. A freed block may be given to
+// the next request on its own stream at once, because a stream does its work in
+// order, and to no other stream. So free a block as soon as all work that uses it
+// has been submitted to its stream. If another stream uses it too, name that
+// stream with Record before the free: the block then waits until that stream has
+// passed the point of the free. A stream is named by its CUstream handle as a
+// number; 0 is the default stream.
+//
+// # Steps
+//
+// Call Step where the work begins to repeat, once per training iteration, when as
+// few blocks as possible are live. Without it everything comes from the pool,
+// which is sound and tight, and nothing is planned. Plans are made beside the
+// program and become active only at a step boundary; blocks never move.
+//
+// # Threads and errors
+//
+// All methods may be called from any goroutine at any time. A request served from
+// the plan takes a lock of its stream and nothing else. Errors are matched with
+// errors.Is against ErrOutOfMemory, ErrUnknown and ErrClosed; a call of the driver
+// that failed is a *DriverError. A failed call changes nothing: in particular a
+// second free of a block is reported and ignored, until its address has been
+// handed out again.
+//
+// # Without a GPU
+//
+// Options.Simulated opens a device that keeps a driver's books and holds no bytes,
+// for tests and for sizing; Options.Device takes any implementation of Device,
+// also one wrapped by the counters, limits and fault injectors of package
+// stalloc/actors/device.
+package stalloc
+
+import (
+	"errors"
+
+	"stalloc/actors"
+	"stalloc/actors/device"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// The words that this package shares with those it is made of. The aliases let a
+// program name them, and implement Device, without importing anything else.
+type (
+	// Bytes is a size or an amount of memory.
+	Bytes = mem.Bytes
+	// Addr is a device virtual address; zero is none. Blocks are aligned to 512
+	// bytes.
+	Addr = mem.Addr
+	// Stream is a CUstream as a number; zero is the default stream.
+	Stream = mem.StreamID
+	// Device is the memory of one GPU as a driver offers it.
+	Device = device.Device
+	// Handle names a physical allocation of a Device, of HandleSize bytes.
+	Handle = driver.Handle
+	// Fence names a point on a stream of a Device.
+	Fence = driver.Fence
+	// DriverError is a driver call that failed: which, and with what code.
+	DriverError = driver.Error
+)
+
+// Units of memory, and the size of one physical allocation.
+const (
+	KiB        = mem.KiB
+	MiB        = mem.MiB
+	GiB        = mem.GiB
+	TiB        = mem.TiB
+	HandleSize = mem.HandleSize
+)
+
+var (
+	// ErrOutOfMemory says that the device is full, or Options.Limit reached, after
+	// everything idle was given back. The error's text explains where the memory
+	// is. Freeing blocks helps.
+	ErrOutOfMemory = driver.ErrOutOfMemory
+	// ErrUnknown says that an address is not the start of a live block: it never
+	// was one, or it was freed.
+	ErrUnknown = actors.ErrUnknown
+	// ErrClosed says that the allocator was closed.
+	ErrClosed = errors.New("the allocator is closed")
+)

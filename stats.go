@@ -1,0 +1,53 @@
+package stalloc
+
+import "time"
+
+// Stats are counts since Open. Amounts are in bytes; blocks count as their size
+// rounded up to 512.
+type Stats struct {
+	Requests uint64 // calls of Malloc
+	// Hits are requests that a plan served, Misses those that it did not while it
+	// was being served. Both are zero before the first plan.
+	Hits, Misses uint64
+	Resyncs      uint64 // times the plan was found again after a mismatch
+	Steps        uint64 // calls of Step
+	Plans        uint64 // plans that became active
+
+	Load, PeakLoad Bytes // in live blocks
+	Pending        Bytes // in freed blocks of the pool that wait for other streams
+	// Reserved is the physical memory taken from the driver: that of the plan's
+	// arenas and that of the pool. Fragmentation is 1 − PeakLoad/PeakReserved.
+	Reserved, PeakReserved Bytes
+	Arenas                 Bytes // of Reserved, in arenas of plans
+
+	DriverCalls uint64
+	DriverTime  time.Duration // spent in them
+	Retries     uint64        // requests served only after memory was given back
+}
+
+// Fragmentation is the part of the memory taken at the peak that was never needed
+// at once: 1 − PeakLoad/PeakReserved, between 0 and 1.
+func (s Stats) Fragmentation() float64 {
+	if s.PeakReserved == 0 {
+		return 0
+	}
+	return max(0, 1-float64(s.PeakLoad)/float64(s.PeakReserved))
+}
+
+// Stats returns the current counts. Those of streams that are busy meanwhile are
+// taken one after the other. After Close they are zero.
+func (a *Allocator) Stats() Stats {
+	if a.enter() != nil {
+		return Stats{}
+	}
+	defer a.leave()
+	s := a.local.Stats()
+	now, peak := a.local.Load()
+	return Stats{
+		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Resyncs: s.Resyncs,
+		Steps: s.Steps, Plans: s.Generation,
+		Load: now, PeakLoad: peak, Pending: s.Pending,
+		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Arenas: s.Arenas,
+		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
+	}
+}
