@@ -9,32 +9,37 @@ const (
 	cycle  = gaps / 2
 	// window is how long a peak counts as the usual height of the load.
 	window mem.Tick = 1 << 20
+	// shortest is the least number of events that can be a step.
+	shortest mem.Tick = 16
+	// horizon is how far back irregular events can hold against a period.
+	horizon mem.Tick = 1 << 18
 	// shallow: a contender's valley is at least a fraction of the usual height
 	// deep. It keeps layers and the optimizer's loop off the stack.
-	shallow = 8
+	shallow = 4
 )
 
 // contender is a valley that may be the end of a step.
 type contender struct {
-	valley               // as at the last visit
-	since      mem.Bytes // highest load from the last visit to the contender above
-	crest      mem.Bytes // highest load in the last gap
-	gap        [gaps]mem.Tick
-	visits     int
-	run        mem.Tick // events over which the gaps agree
-	rivals     [rivals]valley
-	rival      int    // how many
-	profile    uint64 // the id of the profile it was confirmed as, or 0
+	valley            // as at the last visit
+	since   mem.Bytes // highest load from the last visit to the contender above
+	crest   mem.Bytes // highest load in the last gap
+	gap     [gaps]mem.Tick
+	n       int      // gaps so far
+	run     mem.Tick // events over which the gaps agree
+	rivals  [rivals]valley
+	rival   int    // how many
+	profile uint64 // the id of the profile it was confirmed as, or 0
 }
 
 // lastGap returns the i-th last gap, 0 being the last.
-func (c *contender) lastGap(i int) mem.Tick { return c.gap[(c.visits-2-i)&(gaps-1)] }
+func (c *contender) lastGap(i int) mem.Tick { return c.gap[(c.n-1-i)&(gaps-1)] }
 
 // stack holds contenders of falling score.
 type stack struct {
 	at [depth]contender
 	n  int
 
+	ground       mem.Bytes // highest load before the first contender
 	peak, before mem.Bytes // highest load in this window and in the last
 	until        mem.Tick  // end of this window
 }
@@ -42,8 +47,9 @@ type stack struct {
 // height returns the usual height of the load above a level.
 func (s *stack) height(level mem.Bytes) mem.Bytes { return max(s.peak, s.before) - level }
 
-// tolerance returns how far the levels of one place may lie apart.
-func (s *stack) tolerance(v *valley, cut mem.Bytes) mem.Bytes { return s.height(v.level)/256 + cut }
+// tolerance returns how far the levels of one place may lie apart if the load
+// between two visits rises that high above it.
+func tolerance(height, cut mem.Bytes) mem.Bytes { return height/256 + cut }
 
 // climb takes note of the highest load since the last valley.
 func (s *stack) climb(crest mem.Bytes, now mem.Tick) {
@@ -51,18 +57,46 @@ func (s *stack) climb(crest mem.Bytes, now mem.Tick) {
 		s.before, s.peak, s.until = s.peak, crest, now+window
 	}
 	s.peak = max(s.peak, crest)
-	if s.n > 0 {
-		top := &s.at[s.n-1]
-		top.since = max(top.since, crest)
+	s.raise(s.n, crest)
+}
+
+// below returns the highest load from the contender below place i on.
+func (s *stack) below(i int) mem.Bytes {
+	if i == 0 {
+		return s.ground
+	}
+	return s.at[i-1].since
+}
+
+// start returns when the contender below place i was visited last.
+func (s *stack) start(i int) mem.Tick {
+	if i == 0 {
+		return 0
+	}
+	return s.at[i-1].at
+}
+
+// raise takes note of a load behind the contender below place i.
+func (s *stack) raise(i int, crest mem.Bytes) {
+	if i == 0 {
+		s.ground = max(s.ground, crest)
+	} else {
+		s.at[i-1].since = max(s.at[i-1].since, crest)
 	}
 }
 
 // find returns the place of the contender that v is another visit of, or -1.
-func (s *stack) find(v *valley, tol mem.Bytes) int {
-	most := v.score() + levelWeight*tol + tol/4 + v.fall/8
-	for i := s.n - 1; i >= 0 && s.at[i].score() <= most; i-- {
-		if alike(&s.at[i].valley, v, tol) {
+func (s *stack) find(v *valley, cut mem.Bytes) int {
+	crest := v.level
+	for i := s.n - 1; i >= 0; i-- {
+		c := &s.at[i]
+		crest = max(crest, c.since)
+		tol := tolerance(crest-v.level, cut)
+		if alike(&c.valley, v, tol) {
 			return i
+		}
+		if c.score() > v.score()+(levelWeight+1)*tol+v.fall/8 {
+			break
 		}
 	}
 	return -1
@@ -99,10 +133,7 @@ func (s *stack) pop(r *removed, v *valley) {
 	s.n--
 	c := &s.at[s.n]
 	r.crest = max(r.crest, c.since)
-	if s.n > 0 {
-		below := &s.at[s.n-1]
-		below.since = max(below.since, c.since)
-	}
+	s.raise(s.n, c.since)
 	least := v.score() - v.fall/2
 	// Between two visits of c lie its rivals; behind the last one there are none.
 	for i := range c.rival {
@@ -116,47 +147,38 @@ func (s *stack) pop(r *removed, v *valley) {
 }
 
 // push puts a new contender on top if its valley is deep enough.
-func (s *stack) push(v *valley, r *removed) {
-	crest := r.crest
-	if s.n > 0 {
-		crest = max(crest, s.at[s.n-1].since)
+func (s *stack) push(v *valley, r *removed) bool {
+	crest := max(r.crest, s.below(s.n))
+	rise := crest - v.level
+	if rise < s.height(v.level)/shallow || s.n == depth && !s.thin(rise) {
+		return false
 	}
-	if crest-v.level < s.height(v.level)/shallow || s.n == depth && !s.thin() {
-		return
-	}
-	s.at[s.n] = contender{valley: *v, since: v.level, crest: crest, visits: 1, rivals: r.rivals, rival: r.rival}
+	gap := v.at - s.start(s.n)
+	s.at[s.n] = contender{valley: *v, since: v.level, crest: crest, n: 1, run: gap, rivals: r.rivals, rival: r.rival}
+	s.at[s.n].gap[0] = gap
 	s.n++
+	return true
 }
 
-// thin drops contenders that the load has outgrown, or else the oldest one that
-// was visited only once.
-func (s *stack) thin() bool {
-	kept, peak := 0, mem.Bytes(0)
+// thin makes room for a contender that rises so far out of the load before it.
+// The least of those visited only once goes, or the oldest if there is none. It
+// reports whether there is room now.
+func (s *stack) thin(rise mem.Bytes) bool {
 	drop := -1
-	for i := 0; i < s.n && drop < 0; i++ {
-		if c := &s.at[i]; c.visits == 1 && c.crest-c.level < s.height(c.level)/shallow {
-			drop = i
-		}
-	}
-	for i := 0; i < s.n && drop < 0; i++ {
-		if s.at[i].visits == 1 {
-			drop = i
+	for i := range s.n {
+		if c := &s.at[i]; c.n == 1 && c.crest-c.level < rise {
+			drop, rise = i, c.crest-c.level
 		}
 	}
 	if drop < 0 {
-		return false
-	}
-	peak = s.at[drop].since
-	for i := range s.n {
-		if i != drop {
-			s.at[kept] = s.at[i]
-			kept++
+		if s.at[s.n-1].n == 1 {
+			return false
 		}
+		drop = 0
 	}
-	if drop > 0 {
-		s.at[drop-1].since = max(s.at[drop-1].since, peak)
-	}
-	s.n = kept
+	s.raise(drop, s.at[drop].since)
+	copy(s.at[drop:], s.at[drop+1:s.n])
+	s.n--
 	return true
 }
 
@@ -165,16 +187,14 @@ func (s *stack) visit(i int, v *valley, r *removed) {
 	c := &s.at[i]
 	r.crest = max(r.crest, c.since)
 	gap := v.at - c.at
-	c.gap[(c.visits-1)&(gaps-1)] = gap
-	c.visits++
-	if c.visits > 2 && c.agrees(r.crest-v.level) {
+	c.gap[c.n&(gaps-1)] = gap
+	c.n++
+	if c.agrees(r.crest - v.level) {
 		c.run += gap
 	} else {
 		c.run = gap
 	}
-	if i > 0 {
-		s.at[i-1].since = max(s.at[i-1].since, r.crest)
-	}
+	s.raise(i, r.crest)
 	c.valley, c.crest, c.since = *v, r.crest, v.level
 	c.rivals, c.rival = r.rivals, r.rival
 }
