@@ -1,0 +1,201 @@
+// Package ctape drives the quick functions of cshim/tape.h from Go, so that a
+// test can hold them to stream.Tape event by event. Nothing else uses it.
+//
+// A Tape here is what a training process has: the arrays lie in C's memory, C
+// serves what it can and Go's stream.Tape, bound to the same arrays, serves the
+// rest, as cshim/engine does.
+package ctape
+
+/*
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
+#include <stdlib.h>
+#include "tape.h"
+
+static struct stalloc_tape *tape_new(uint32_t places, uint64_t base, uint64_t size) {
+	struct stalloc_tape *t = calloc(1, sizeof *t);
+	struct stalloc_device *d = calloc(1, sizeof *d);
+	struct stalloc_stream *s = calloc(1, sizeof *s);
+	t->deferred_next = calloc(places + 1, sizeof *t->deferred_next);
+	t->state.base = base;
+	t->arena_size = size;
+	t->stream = s;
+	s->device = d;
+	s->tape = t;
+	s->recording = 1;
+	s->ring.events = calloc(STALLOC_RING_EVENTS, sizeof *s->ring.events);
+	return t;
+}
+
+static void tape_delete(struct stalloc_tape *t) {
+	free(t->stream->ring.events);
+	free(t->stream->device);
+	free(t->stream);
+	free((void *)t->deferred_next);
+	free(t);
+}
+
+static uint64_t tape_alloc(struct stalloc_tape *t, uint64_t asked) {
+	stalloc_drain(t);
+	uint64_t addr = stalloc_take(t, stalloc_round(asked), asked);
+	if (addr > STALLOC_THE_POOLS) stalloc_count_in(t->stream, addr, asked, STALLOC_EV_HIT);
+	return addr;
+}
+
+// 0: no live slot starts there; 1: freed; 2: pinned, it stays live.
+static int tape_free(struct stalloc_tape *t, uint64_t addr) {
+	uint32_t place = stalloc_place(t, addr - t->state.base);
+	if (place == STALLOC_NONE || t->live[place].slot == 0) return 0;
+	return stalloc_free_place(t, place) ? 2 : 1;
+}
+
+static int tape_defer(struct stalloc_tape *t, uint64_t addr) {
+	return stalloc_defer(t, stalloc_place(t, addr - t->state.base));
+}
+
+static void tape_hand_out(struct stalloc_tape *t, uint64_t addr, uint64_t asked) {
+	stalloc_count_in(t->stream, addr, asked, STALLOC_EV_HIT);
+}
+
+static int64_t count_live(struct stalloc_device *d) { return STALLOC_RELAXED(d->live); }
+static int64_t count_allocated(struct stalloc_device *d) { return STALLOC_RELAXED(d->allocated); }
+static int64_t count_requested(struct stalloc_device *d) { return STALLOC_RELAXED(d->requested); }
+static uint64_t ring_head(struct stalloc_stream *s) { return STALLOC_RELAXED(s->ring.head); }
+static void ring_clear(struct stalloc_stream *s) { STALLOC_PUT(s->ring.tail, STALLOC_RELAXED(s->ring.head)); }
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"stalloc/internal/mem"
+	"stalloc/stream"
+)
+
+// Tape is a tape served by C and Go together.
+type Tape struct {
+	Go      *stream.Tape // over the same arrays
+	c       *C.struct_stalloc_tape
+	arrays  []unsafe.Pointer
+	drained int // events taken from the ring
+}
+
+func array[T any](t *Tape, from []T, n int) []T {
+	var one T
+	at := C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(one)))
+	t.arrays = append(t.arrays, at)
+	to := unsafe.Slice((*T)(at), max(n, 1))[:n]
+	copy(to, from)
+	return to
+}
+
+// New places a layout in C's memory. Delete frees it.
+func New(l *stream.Layout, base mem.Addr, size mem.Bytes) *Tape {
+	t := &Tape{c: C.tape_new(C.uint32_t(l.Places), C.uint64_t(base), C.uint64_t(size))}
+	index, live := array(t, l.Index, len(l.Index)), array[stream.Live](t, nil, l.Places)
+	offsets := array(t, l.Offsets(), l.Places)
+	t.c.index = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(index)))
+	t.c.index_mask = C.uint64_t(len(index) - 1)
+	t.c.live = (*C.struct_stalloc_live)(unsafe.Pointer(unsafe.SliceData(live)))
+	t.c.offsets = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(offsets)))
+	var orders [][]stream.Entry
+	for _, order := range l.Orders {
+		orders = append(orders, array(t, order, len(order)))
+	}
+	t.Go = stream.Bind(l, orders, live, index, (*stream.State)(unsafe.Pointer(&t.c.state)))
+	t.setEntries()
+	return t
+}
+
+// Delete frees C's memory.
+func (t *Tape) Delete() {
+	for _, at := range t.arrays {
+		C.free(at)
+	}
+	C.tape_delete(t.c)
+}
+
+func (t *Tape) setEntries() {
+	t.c.entries = (*C.struct_stalloc_entry)(unsafe.Pointer(unsafe.SliceData(t.Go.Entries)))
+}
+
+// Quick serves a request in C. Refused: Go must decide. Pool: the request is the
+// pool's, whatever the tape says.
+func (t *Tape) Quick(asked mem.Bytes) (at mem.Addr, answer Answer) {
+	switch addr := C.tape_alloc(t.c, C.uint64_t(asked)); {
+	case addr == 0:
+		return 0, Refused
+	case addr == C.STALLOC_THE_POOLS:
+		return 0, Pool
+	default:
+		return mem.Addr(addr), Served
+	}
+}
+
+// Answer is what the quick case says to a request.
+type Answer uint8
+
+// The answers of Quick.
+const (
+	Refused Answer = iota
+	Served
+	Pool
+)
+
+// HandOut counts a block that Go served from the tape, and observes it.
+func (t *Tape) HandOut(addr mem.Addr, asked mem.Bytes) {
+	C.tape_hand_out(t.c, C.uint64_t(addr), C.uint64_t(asked))
+}
+
+// Free frees a live slot in C.
+func (t *Tape) Free(addr mem.Addr) (found, pinned bool) {
+	r := C.tape_free(t.c, C.uint64_t(addr))
+	return r != 0, r == 2
+}
+
+// Defer announces the free of a slot, as a thread does that finds the lock
+// taken. False: it was announced before.
+func (t *Tape) Defer(addr mem.Addr) bool { return C.tape_defer(t.c, C.uint64_t(addr)) != 0 }
+
+// Drain performs the announced frees.
+func (t *Tape) Drain() { C.stalloc_drain(t.c) }
+
+// Step is a step boundary; Play one at which another order begins.
+func (t *Tape) Step() { t.Drain(); t.Go.Step() }
+
+// Play is a step boundary at which another order is served from now on.
+func (t *Tape) Play(order int) {
+	t.Drain()
+	t.Go.Play(order)
+	t.setEntries()
+}
+
+// Counts are the device's live blocks, their rounded and their asked sizes.
+func (t *Tape) Counts() (blocks int, rounded, asked mem.Bytes) {
+	d := t.c.stream.device
+	return int(C.count_live(d)), mem.Bytes(C.count_allocated(d)), mem.Bytes(C.count_requested(d))
+}
+
+// Event is one entry of the ring.
+type Event struct {
+	Addr mem.Addr
+	Size mem.Bytes
+	Kind uint8
+}
+
+// Kinds of events.
+const (
+	Hit  = C.STALLOC_EV_HIT
+	Free = C.STALLOC_EV_FREE
+)
+
+// Events takes what the ring holds.
+func (t *Tape) Events() (events []Event) {
+	s := t.c.stream
+	ring := unsafe.Slice(s.ring.events, C.STALLOC_RING_EVENTS)
+	for ; t.drained < int(C.ring_head(s)); t.drained++ {
+		e := ring[t.drained%len(ring)]
+		events = append(events, Event{mem.Addr(e.addr), mem.Bytes(e.info >> 8), uint8(e.info)})
+	}
+	C.ring_clear(s)
+	return events
+}
