@@ -190,7 +190,7 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
 	m := allocRequests.Get().(*allocRequest)
 	defer allocRequests.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.addr = size, id, pool, false, 0
+	m.size, m.stream, m.pool, m.whole, m.after, m.addr = size, id, pool, false, 0, 0
 	d.ask(d.pool, m)
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())

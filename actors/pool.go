@@ -111,7 +111,7 @@ func (p *pool) Receive(ctx actor.Context) {
 
 func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Stats().Handles
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole})
+	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after})
 	if err != nil {
 		return err
 	}

@@ -39,11 +39,13 @@ type Port interface {
 	Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Tape
 	// Play is a step boundary of the tape at which it goes on with an order.
 	Play(t *stream.Tape, order int)
-	// Serve makes the tape the one that is served; nil: none.
-	Serve(t *stream.Tape)
-	// Settle performs the frees that were announced for a tape that is not
+	// Serve makes the tape the one that is served, and known to frees; nil:
+	// none. If it stands over the arena of another tape, whose blocks it has
+	// adopted, that one is named and reached no more.
+	Serve(t, instead *stream.Tape)
+	// Settle performs the frees that were announced for tapes that are not
 	// served any more.
-	Settle(t *stream.Tape)
+	Settle()
 	// Drop frees the arrays of a tape that is neither served nor holds a block.
 	Drop(t *stream.Tape)
 	// HandOut counts a block that the slow side served from the tape and
@@ -138,10 +140,10 @@ func (p *GoPort) Build(l *stream.Layout, base mem.Addr, _ mem.Bytes) *stream.Tap
 func (p *GoPort) Play(t *stream.Tape, order int) { t.Play(order) }
 
 // Serve implements Port.
-func (p *GoPort) Serve(t *stream.Tape) { p.tape = t }
+func (p *GoPort) Serve(t, _ *stream.Tape) { p.tape = t }
 
 // Settle implements Port.
-func (p *GoPort) Settle(*stream.Tape) {}
+func (p *GoPort) Settle() {}
 
 // Drop implements Port.
 func (p *GoPort) Drop(*stream.Tape) {}

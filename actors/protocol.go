@@ -77,7 +77,8 @@ type allocRequest struct {
 	size   mem.Bytes
 	stream mem.StreamID
 	pool   uint64
-	whole  bool // an arena
+	whole  bool     // an arena
+	after  mem.Addr // not 0: lengthen the arena whose last part this is
 	addr   mem.Addr
 }
 

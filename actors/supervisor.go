@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/plan"
-	"stalloc/stream"
 )
 
 // supervisor is the actor that owns the life of the device's plans and streams.
@@ -81,10 +80,8 @@ func (s *supervisor) admit() {
 		return
 	}
 	for _, l := range lanes[known:] {
-		for i := range s.start.Streams {
-			if ps := &s.start.Streams[i]; ps.Ordinal == l.ordinal && s.offer(l, ps) && s.d.generation.Load() == 0 {
-				s.activated(s.start)
-			}
+		if ps := part(s.start, l.ordinal); ps != nil && s.offer(l, ps) && s.d.generation.Load() == 0 {
+			s.activated(s.start)
 		}
 	}
 }
@@ -97,40 +94,24 @@ func (s *supervisor) retire(l *lane) {
 	for _, a := range empty {
 		s.d.forget(a)
 		l.port.Drop(a.tape)
-		free := &freeRequest{addr: a.base, arena: true}
-		if s.d.ask(s.d.pool, free); free.err != nil {
-			s.d.log.Error("an arena could not be given back", zap.Error(free.err))
-		}
+		s.giveBack(a)
 	}
 }
 
-// activate replaces the plan that is served by the one that is ready. What the
-// old arenas hold stays where it is; empty ones give their handles to the new
-// arenas without a call to unmap them.
+// activate replaces the plan that is served by the one that is ready. Blocks stay
+// where they are.
 func (s *supervisor) activate() {
 	p := s.ready
 	if p == nil {
 		return
 	}
 	s.ready, s.start = nil, nil
-	lanes := s.d.adopt()
-	for _, l := range lanes {
-		if l.serving == nil {
-			continue
-		}
-		l.port.Lock()
-		l.port.Serve(nil)
-		l.retiring = append(l.retiring, l.serving)
-		l.serving = nil
-		l.active.Store(false)
-		l.port.Unlock()
-		s.retire(l)
-	}
 	served := false
-	for i := range p.Streams {
-		ps := &p.Streams[i]
-		if ps.Ordinal < len(lanes) && s.offer(lanes[ps.Ordinal], ps) {
-			served = true
+	for _, l := range s.d.adopt() {
+		if ps := part(p, l.ordinal); ps != nil {
+			served = s.offer(l, ps) || served
+		} else {
+			s.withdraw(l)
 		}
 	}
 	if served {
@@ -138,58 +119,43 @@ func (s *supervisor) activate() {
 	}
 }
 
+// part returns the part of a plan for one stream, nil if it has none.
+func part(p *plan.Plan, ordinal int) *plan.Stream {
+	for i := range p.Streams {
+		if ps := &p.Streams[i]; ps.Ordinal == ordinal && ps.Arena > 0 {
+			return ps
+		}
+	}
+	return nil
+}
+
+// withdraw stops serving a stream from a plan. Its arena goes when its last block
+// is gone.
+func (s *supervisor) withdraw(l *lane) {
+	if l.serving == nil {
+		return
+	}
+	l.port.Lock()
+	l.port.Serve(nil, nil)
+	l.retiring = append(l.retiring, l.serving)
+	l.serving = nil
+	l.active.Store(false)
+	l.port.Unlock()
+	s.retire(l)
+}
+
 func (s *supervisor) activated(p *plan.Plan) {
 	generation := s.d.generation.Add(1)
 	s.d.log.Info("plan active", zap.Uint64("generation", generation), zap.Int("streams", len(p.Streams)))
 }
 
-// offer installs a stream's plan, or leaves the stream to the pool.
+// offer installs a stream's plan, or leaves the stream as it is.
 func (s *supervisor) offer(l *lane, ps *plan.Stream) bool {
-	if len(ps.Slots) == 0 {
-		return false
-	}
 	err := s.install(l, ps)
 	if err != nil {
-		s.d.log.Warn("a plan is not served on one stream; its requests go to the pool",
-			zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena), zap.Error(err))
+		s.d.log.Warn("a plan is not served on one stream", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena), zap.Error(err))
 	}
 	return err == nil
-}
-
-func (s *supervisor) install(l *lane, ps *plan.Stream) error {
-	layout, err := layoutOf(ps)
-	if err != nil {
-		return err
-	}
-	request := &allocRequest{size: ps.Arena, stream: l.port.ID(), whole: true}
-	if s.d.ask(s.d.pool, request); request.err != nil {
-		return request.err
-	}
-	a := &arena{lane: l, base: request.addr, size: ps.Arena, prologue: boundariesOf(ps)}
-	a.tape = l.port.Build(layout, a.base, a.size)
-	s.d.remember(a)
-	l.port.Lock()
-	l.serving = a
-	l.active.Store(true)
-	l.port.Serve(a.tape)
-	l.port.Unlock()
-	return nil
-}
-
-// layoutOf lays a stream's plan out for serving.
-func layoutOf(ps *plan.Stream) (*stream.Layout, error) {
-	slots := make([]stream.Slot, len(ps.Slots))
-	for i, s := range ps.Slots {
-		slots[i] = stream.Slot{Offset: s.Offset, Size: s.Size, Persist: s.Persist, Pool: s.Pool}
-	}
-	orders := make([][]int32, len(ps.Tapes))
-	for t, tape := range ps.Tapes {
-		orders[t] = make([]int32, len(tape.Entries))
-		for i, e := range tape.Entries {
-			orders[t][i] = int32(e)
-		}
-	}
-	return stream.Lay(slots, orders...)
 }
 
 // boundariesOf returns how many step boundaries the first tape spans before the

@@ -170,6 +170,14 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 		}
 		stalloc_lock(t->stream); /* it may be pinned: that needs an answer now */
 	}
+	if (STALLOC_UNLIKELY(t->heir)) { /* replaced since it was looked up */
+		t = stalloc_heir(t);
+		if ((place = stalloc_place(t, addr - t->state.base)) == STALLOC_NONE) {
+			stalloc_unlock(t->stream);
+			free_from_pool(ptr, device, stream);
+			return;
+		}
+	}
 	bool pinned = false, live = t->live[place].slot != 0;
 	uint64_t asked = t->live[place].asked;
 	if (STALLOC_LIKELY(live)) pinned = stalloc_free_place(t, place);

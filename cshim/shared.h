@@ -77,7 +77,9 @@ struct stalloc_tape {
 	_Atomic uint32_t deferred;
 	_Atomic uint32_t pinned; /* live slots that other streams use */
 	_Atomic uint32_t *deferred_next;
-	uint64_t id; /* the engine's own name for this tape */
+	/* The tape that adopted this one's blocks and stands over its arena; set
+	 * under the stream's lock, as the last thing that happens to this tape. */
+	struct stalloc_tape *heir;
 };
 
 /* One event for the planner. info is the rounded size << 8 | kind. */

@@ -171,13 +171,25 @@ static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
 	return pinned;
 }
 
+/* The tape that stands over this one's arena now. */
+static inline struct stalloc_tape *stalloc_heir(struct stalloc_tape *t) {
+	while (t->heir) t = t->heir;
+	return t;
+}
+
 /* Performs the frees that other threads announced. None of them is of a pinned
  * slot: those wait for the lock instead. */
 static inline void stalloc_drain(struct stalloc_tape *t) {
 	for (uint32_t next = stalloc_take_deferred(t); next != 0;) {
 		uint32_t place = next - 1;
+		struct stalloc_tape *to = t;
 		next = stalloc_next_deferred(t, place);
-		if (t->live[place].slot != 0) stalloc_free_place(t, place);
+		if (t->heir) { /* announced while the tape was replaced */
+			uint64_t offset = t->offsets[place];
+			to = stalloc_heir(t);
+			if ((place = stalloc_place(to, offset)) == STALLOC_NONE) continue;
+		}
+		if (to->live[place].slot != 0) stalloc_free_place(to, place);
 	}
 }
 

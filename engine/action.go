@@ -58,7 +58,8 @@ type action struct {
 	opened   bool // the view is new
 	creates  int
 	maps     int
-	firstNew int // among the picks
+	firstNew int    // among the picks
+	after    uint32 // the view of the arena to lengthen
 	block    uint32
 
 	peaks peaks // before the batch of phasePlace

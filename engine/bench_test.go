@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"stalloc/internal/invariants"
 	"stalloc/internal/mem"
 )
 
@@ -54,7 +55,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		}
 		ops = e.Step(Event{Kind: EvBoundary}, ops[:0])
 	})
-	if allocs != 0 {
+	if allocs != 0 && !invariants.Enabled { // the recount needs memory
 		t.Errorf("a steady step allocates %.1f times", allocs)
 	}
 	before := e.Stats().Maps

@@ -30,6 +30,7 @@ type device struct {
 	pending []*pending
 	freeing *pending // the block that EvFree is about
 	answers int
+	trail   []Op
 	refused Op
 	ops     []Op
 }

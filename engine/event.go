@@ -39,7 +39,7 @@ type Event struct {
 	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Whole  bool         // EvAlloc: an arena: whole pages of its own
-	Addr   mem.Addr     // EvFree, EvRecord
+	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code

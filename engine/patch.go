@@ -23,10 +23,14 @@ const patchCost = 1.6
 // viewFence marks a value of Engine.fenceAt as a view's number, not a block's.
 const viewFence = 1 << 31
 
-// choosePrivate returns the cheaper of best and taking over an idle private view.
+// choosePrivate returns the cheapest of best, taking over an idle private view, and,
+// if best maps more than half of the block anyway, opening a private view.
 func (e *Engine) choosePrivate(best choice) choice {
 	a := &e.act
 	h := &e.heaps[a.heap]
+	if e.cfg.PatchPages <= 0 || a.list != largeViews || h.pool != 0 || best.pages < e.cfg.PatchPages {
+		return best
+	}
 	pages := int((a.n + pageMask) >> pageShift)
 	for x := h.views[privateViews]; x != 0; x = e.views[x].next {
 		v := &e.views[x]
@@ -42,15 +46,11 @@ func (e *Engine) choosePrivate(best choice) choice {
 			best = c
 		}
 	}
+	if alone := e.weigh(0, 0, true); !best.patch && alone.fresh == 0 && 2*best.pages > alone.pages {
+		alone.private = true
+		return alone
+	}
 	return best
-}
-
-// wantsPrivate reports whether what is stitched this way belongs into a view of
-// its own: many pages, of memory that is there.
-func (e *Engine) wantsPrivate(c choice) bool {
-	a := &e.act
-	return e.cfg.PatchPages > 0 && a.list == largeViews && !a.whole && e.heaps[a.heap].pool == 0 &&
-		c.fresh == 0 && c.pages >= e.cfg.PatchPages
 }
 
 // fits reports whether page p of a private view can serve as page number i of the

@@ -11,6 +11,7 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 	}
 	size := mem.Round(ev.Size)
 	if ev.Whole {
+		a.list = arenaViews
 		size = mem.RoundUp(size, mem.HandleSize)
 	} else if size <= e.cfg.SmallLimit {
 		a.list = smallViews
@@ -19,6 +20,11 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 	a.heap = e.heapFor(ev.Stream, ev.Pool)
 	if !ev.Whole && e.cfg.Sticky {
 		a.hint = e.hints.of(a.heap, a.n)
+	}
+	if ev.Whole && ev.Addr != 0 {
+		if !e.lengthen(ev.Addr) {
+			return e.refuse(RefusedWindow, out)
+		}
 	}
 	if ev.Whole {
 		// An arena takes what lies idle anywhere before it asks for more.
@@ -34,6 +40,12 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 // with driver calls, pages stitched to the end of a view or into a new one.
 func (e *Engine) place(out []Op) []Op {
 	a := &e.act
+	if a.whole && a.after == 0 {
+		if x := e.idleArena(); x != 0 {
+			e.stats.Fits++
+			return e.grantFree(x, e.views[x].start(), out)
+		}
+	}
 	if !a.whole {
 		if a.hint != 0 && a.rung == rungFirst {
 			if v, at, ok := e.sticky(a.heap, a.hint, a.n); ok {

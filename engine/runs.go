@@ -99,7 +99,7 @@ func (e *Engine) reshape(r uint32, lo, hi unit) {
 // private view, whose runs serve nobody else.
 func (e *Engine) sizesOf(view uint32) *sizeIndex {
 	v := &e.views[view]
-	if v.list == privateViews {
+	if v.list >= privateViews {
 		return nil
 	}
 	return &e.heaps[v.heap].sizes[v.list]

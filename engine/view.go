@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"math/bits"
-
-	"stalloc/internal/mem"
-)
+import "stalloc/internal/mem"
 
 // A page is 2 MiB of the window. handle and next link it into the list of the
 // pages that map the same handle; view says whose it is; root is the treap of the
@@ -38,36 +34,6 @@ type view struct {
 
 func (v *view) end() unit   { return unit(v.base+v.n) << pageShift }
 func (v *view) start() unit { return unit(v.base) << pageShift }
-
-// The window is cut into extents of a power of two pages. Extents of dropped
-// views are kept by size and never merged: the window is thousands of times
-// larger than a device, and a view's size is one that comes again.
-type extents struct {
-	next  uint32 // first page never used
-	limit uint32
-	spare [33][]uint32
-}
-
-// get returns an extent of at least so many pages, as its first page and the
-// logarithm of its length.
-func (x *extents) get(pages uint32) (base uint32, class uint8, ok bool) {
-	c := bits.Len32(pages - 1)
-	if n := len(x.spare[c]); n > 0 {
-		base = x.spare[c][n-1]
-		x.spare[c] = x.spare[c][:n-1]
-		return base, uint8(c), true
-	}
-	if uint64(x.next)+1<<c > uint64(x.limit) {
-		return 0, 0, false
-	}
-	base = x.next
-	x.next += 1 << c
-	return base, uint8(c), true
-}
-
-func (x *extents) put(base uint32, class uint8) {
-	x.spare[class] = append(x.spare[class], base)
-}
 
 // openView reserves a view of heap h with room for at least pages; zero if the
 // window is used up.

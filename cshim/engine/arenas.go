@@ -28,6 +28,17 @@ func (e *engine) publish(t *C.struct_stalloc_tape) {
 	panic(fmt.Sprintf("more than %d arenas", maxArenas))
 }
 
+// republish puts another tape over the same arena in a tape's place.
+func (e *engine) republish(old, t *C.struct_stalloc_tape) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.arenas {
+		if e.arenas[i].Load() == old {
+			e.arenas[i].Store(t)
+		}
+	}
+}
+
 func (e *engine) unpublish(t *C.struct_stalloc_tape) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

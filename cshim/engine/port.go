@@ -35,6 +35,7 @@ static void ring_consumed(struct stalloc_stream *s, uint64_t to) {
 import "C"
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -106,6 +107,11 @@ type port struct {
 	s    *C.struct_stalloc_stream
 	host *host
 	lost C.uint64_t
+	// Under the stream's lock: tapes that are served no more and hold blocks,
+	// tapes that others have replaced, boundaries so far.
+	left    []*C.struct_stalloc_tape
+	old     []retired
+	settled int
 
 	mu    sync.Mutex
 	tapes map[*stream.Tape]*C.struct_stalloc_tape
@@ -138,7 +144,7 @@ func copied[T any](from []T) []T {
 	return to[:len(from)]
 }
 
-// Build implements actors.Port. The arena is known to frees from here on.
+// Build implements actors.Port.
 func (p *port) Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Tape {
 	shared := &array[C.struct_stalloc_tape](1)[0]
 	shared.state.base = C.uint64_t(base)
@@ -160,7 +166,6 @@ func (p *port) Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Ta
 	p.mu.Lock()
 	p.tapes[t] = shared
 	p.mu.Unlock()
-	p.host.e.publish(shared)
 	return t
 }
 
@@ -177,24 +182,74 @@ func (p *port) Play(t *stream.Tape, order int) {
 }
 
 // Serve implements actors.Port. Frees announced for the tape that was served
-// are performed first: nobody looks there any more.
-func (p *port) Serve(t *stream.Tape) {
+// are performed first.
+func (p *port) Serve(t, instead *stream.Tape) {
 	if p.s.tape != nil {
 		C.port_drain(p.s.tape)
 	}
-	p.s.tape = p.shared(t)
+	shared := p.shared(t)
+	switch {
+	case t == nil:
+		p.left = append(p.left, p.s.tape)
+	case instead == nil:
+		p.host.e.publish(shared)
+	default:
+		old := p.shared(instead)
+		p.host.e.republish(old, shared)
+		old.heir = shared
+		p.forget(instead)
+		p.old = append(p.old, retired{tape: instead, shared: old, since: p.settled})
+	}
+	p.s.tape = shared
 }
 
-// Settle implements actors.Port.
-func (p *port) Settle(t *stream.Tape) { C.port_drain(p.shared(t)) }
+// A thread may hold a tape that was replaced, on its way to free a block: it has
+// looked the arena up and not yet taken the lock. The arrays of such a tape stay
+// for keepBoundaries steps, which no thread spends between two instructions.
+const keepBoundaries = 64
+
+type retired struct {
+	tape   *stream.Tape
+	shared *C.struct_stalloc_tape
+	since  int
+}
+
+// Settle implements actors.Port. It is called once a boundary.
+func (p *port) Settle() {
+	p.settled++
+	for _, t := range p.left {
+		C.port_drain(t)
+	}
+	kept := p.old[:0]
+	for _, r := range p.old {
+		C.port_drain(r.shared)
+		if p.settled-r.since < keepBoundaries {
+			kept = append(kept, r)
+			continue
+		}
+		release(r.tape, r.shared)
+	}
+	clear(p.old[len(kept):])
+	p.old = kept
+}
+
+func (p *port) forget(t *stream.Tape) {
+	p.mu.Lock()
+	delete(p.tapes, t)
+	p.mu.Unlock()
+}
 
 // Drop implements actors.Port. The header stays: a thread may be reading it.
 func (p *port) Drop(t *stream.Tape) {
 	shared := p.shared(t)
 	p.host.e.unpublish(shared)
-	p.mu.Lock()
-	delete(p.tapes, t)
-	p.mu.Unlock()
+	p.forget(t)
+	p.left = slices.DeleteFunc(p.left, func(s *C.struct_stalloc_tape) bool { return s == shared })
+	release(t, shared)
+}
+
+// release frees the arrays of a tape.
+func release(t *stream.Tape, shared *C.struct_stalloc_tape) {
 	for _, order := range t.Orders {
 		C.free(unsafe.Pointer(unsafe.SliceData(order)))
 	}

@@ -1,0 +1,35 @@
+package stream
+
+// A tape can be replaced by another over the same arena while blocks live in it:
+// the new layout has the live slots among its own, on none of its orders, and
+// adopts them one by one. Those that persist stay what they are; the others are
+// owed, because the new order does not say when they end.
+
+// Adopted is a live slot on its way to another tape over the same arena.
+type Adopted struct {
+	Slot  Slot
+	Asked uint64
+	Flags uint32
+}
+
+// Leave returns the live slots.
+func (t *Tape) Leave() (live []Adopted) {
+	for _, l := range t.Live {
+		if l.Slot != 0 {
+			live = append(live, Adopted{Slot: t.slots[l.Slot-1], Asked: l.Asked, Flags: l.Flags})
+		}
+	}
+	return live
+}
+
+// Adopt makes slot i live, as it was on the tape it comes from.
+func (t *Tape) Adopt(i uint32, from Adopted) {
+	place, s := t.places[i], t.State
+	t.Live[place] = Live{Slot: i + 1, Flags: from.Flags &^ FlagOwed, Asked: from.Asked}
+	s.LiveN++
+	if from.Flags&FlagPersists != 0 {
+		s.PersistN++
+		return
+	}
+	t.owe(place)
+}
