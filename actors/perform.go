@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"stalloc/engine"
@@ -105,26 +106,29 @@ func (p *pool) call(op *engine.Op) error {
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
 
-// poll tells the engine and the tapes which fences have passed. Fences are
-// looked at in the order they were recorded; one that has not passed does not
-// hide those of other streams behind it.
-func (p *pool) poll() {
-	if len(p.fences) == 0 {
-		return
-	}
-	kept := p.fences[:0]
-	for _, w := range p.fences {
+// pollBatch bounds the fences that one message asks the driver about. Each costs
+// a fifth of a microsecond, and many may be outstanding.
+const pollBatch = 4
+
+// poll tells the engine and the tapes which fences have passed: a few at every
+// message, the oldest first and then round, and all of them at a boundary.
+func (p *pool) poll(most int) {
+	for n := min(most, len(p.fences)); n > 0; n-- {
+		if p.nextFence >= len(p.fences) {
+			p.nextFence = 0
+		}
+		w := p.fences[p.nextFence]
 		p.calls++
 		passed, err := p.dev.Done(w.driver)
 		if err == nil && !passed {
-			kept = append(kept, w)
+			p.nextFence++
 			continue
 		}
 		// A fence that cannot be asked about is waited for no longer than the
 		// whole device would be: its stream is gone, and its work with it.
+		p.fences = slices.Delete(p.fences, p.nextFence, p.nextFence+1)
 		p.pass(w)
 	}
-	p.fences = kept
 }
 
 func (p *pool) pass(w waiting) {

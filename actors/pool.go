@@ -28,20 +28,21 @@ type PoolStats struct {
 // pool is the dynamic-pool actor: it owns the engine of one device and is the
 // only one that changes the device's memory.
 type pool struct {
-	dev     device.Device
-	eng     *engine.Engine
-	handles []driver.Handle // by engine.Index
-	base    mem.Addr
-	window  mem.Bytes
-	ops     []engine.Op
-	fences  []waiting
-	slots   []*slotWait
-	arenas  mem.Bytes
-	peak    mem.Bytes // of handles since the last reset
-	calls   uint64
-	time    time.Duration
-	retries uint64
-	broken  error
+	dev       device.Device
+	eng       *engine.Engine
+	handles   []driver.Handle // by engine.Index
+	base      mem.Addr
+	window    mem.Bytes
+	ops       []engine.Op
+	fences    []waiting
+	nextFence int
+	slots     []*slotWait
+	arenas    mem.Bytes
+	peak      mem.Bytes // of handles since the last reset
+	calls     uint64
+	time      time.Duration
+	retries   uint64
+	broken    error
 }
 
 // waiting is a fence of the engine and the driver's for it.
@@ -94,7 +95,7 @@ func (p *pool) Receive(ctx actor.Context) {
 		err = p.broken
 		return
 	}
-	p.poll()
+	p.poll(pollBatch)
 	switch m := q.(type) {
 	case *allocRequest:
 		err = p.alloc(m)
@@ -155,6 +156,7 @@ func (p *pool) rare(m *poolRequest) error {
 	var err error
 	switch m.verb {
 	case verbBoundary:
+		p.poll(len(p.fences))
 		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
 	case verbTrim:
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})

@@ -35,7 +35,9 @@ func earlier(ctx context.Context, tr *trace.Trace) (*plan.Plan, error) {
 	if len(steps) < 2 {
 		return nil, fmt.Errorf("it has %d steps, two are needed: set-up with the first step, and a later one", len(steps))
 	}
-	p, err := plan.MakeRun(steps[0], steps[len(steps)-1], plan.Options{})
+	p, err := plan.MakeRun(plan.Run{
+		Prologue: steps[0], Boundaries: 2, Steady: [][]*plan.Step{steps[len(steps)-1]},
+	}, plan.Options{})
 	if err != nil {
 		return nil, err
 	}
