@@ -2,29 +2,13 @@
 
 package stalloc
 
-import (
-	"errors"
-	"fmt"
-
-	"stalloc/cuda"
-)
+import "stalloc/cuda"
 
 // gpu opens a real device.
-func (o *Options) gpu() (Device, func() (string, error), error) {
+func (o *Options) gpu() (Device, error) {
 	driver, err := cuda.Open(o.Driver)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	dev, err := driver.Device(o.Ordinal)
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.Neighbours == nil {
-		return dev, nil, nil
-	}
-	uuid, err := dev.UUID()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("who else uses device %d cannot be asked: %w", o.Ordinal, err), dev.Close())
-	}
-	return dev, func() (string, error) { return o.Neighbours(uuid) }, nil
+	return driver.Device(o.Ordinal)
 }

@@ -41,8 +41,9 @@ type Options struct {
 	// above. Nil: nothing is logged.
 	Log *zap.Logger
 	// Neighbours, if not nil, says in a sentence who else holds memory of a GPU,
-	// given its UUID, for the log and for explanations. stalloc/cuda/nvml has a
-	// function that fits; it is not set by default because a program that contains
+	// given its UUID, for the log and for explanations. A Device of one's own is
+	// asked about if it has a method UUID as *cuda.Device has. stalloc/cuda/nvml
+	// has a function that fits; it is not set by default because a program that contains
 	// NVML's bindings cannot be loaded with all symbols bound at once.
 	Neighbours func(uuid string) (string, error)
 }
@@ -75,7 +76,7 @@ func Open(o Options) (*Allocator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
-	dev, neighbours, err := o.device()
+	dev, err := o.device()
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
@@ -83,7 +84,7 @@ func Open(o Options) (*Allocator, error) {
 	config.Limit = o.Limit
 	owner := device.NewOwner(dev)
 	local, err := actors.OpenLocal(owner, actors.Options{
-		Log: o.Log, Engine: config, Plan: warm, Neighbours: neighbours,
+		Log: o.Log, Engine: config, Plan: warm, Neighbours: o.neighbours(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
 	})
 	if err != nil {
@@ -104,13 +105,28 @@ func (o *Options) plan() (*plan.Plan, error) {
 	return p, err
 }
 
-// device returns the device and, if that can be told, who else uses it.
-func (o *Options) device() (Device, func() (string, error), error) {
+// device opens what the options name.
+func (o *Options) device() (Device, error) {
 	switch {
 	case o.Device != nil:
-		return o.Device, nil, nil
+		return o.Device, nil
 	case o.Simulated > 0:
-		return sim.New(sim.Config{Capacity: o.Simulated}), nil, nil
+		return sim.New(sim.Config{Capacity: o.Simulated}), nil
 	}
 	return o.gpu()
+}
+
+// neighbours asks Options.Neighbours about a device that has a UUID.
+func (o *Options) neighbours(dev Device) func() (string, error) {
+	gpu, ok := dev.(interface{ UUID() (string, error) })
+	if o.Neighbours == nil || !ok {
+		return nil
+	}
+	return func() (string, error) {
+		uuid, err := gpu.UUID()
+		if err != nil {
+			return "", err
+		}
+		return o.Neighbours(uuid)
+	}
 }

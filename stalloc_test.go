@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"stalloc"
 	"stalloc/actors/device"
 	"stalloc/cuda/sim"
@@ -269,5 +272,64 @@ func TestBadOptions(t *testing.T) {
 		if a, err := stalloc.Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v gave %v, %v, want an error that says %q", o, a, err, want)
 		}
+	}
+}
+
+// known is a simulated device with the UUID of a real one.
+type known struct {
+	*sim.Device
+	err error
+}
+
+func (k known) UUID() (string, error) { return "0000-11", k.err }
+
+func TestNeighbours(t *testing.T) {
+	lost := errors.New("lost")
+	for name, c := range map[string]struct {
+		device  stalloc.Device
+		ask     func(string) (string, error)
+		says    string
+		mustNot string
+	}{
+		"told":        {known{Device: sim.New(sim.Config{})}, func(uuid string) (string, error) { return "Others hold " + uuid + ".", nil }, "Others hold 0000-11.", ""},
+		"not told":    {known{Device: sim.New(sim.Config{})}, func(string) (string, error) { return "nothing", lost }, "", "nothing"},
+		"no identity": {known{sim.New(sim.Config{}), lost}, func(string) (string, error) { return "nothing", nil }, "", "nothing"},
+		"no UUID":     {sim.New(sim.Config{}), func(string) (string, error) { return "nothing", nil }, "", "nothing"},
+		"a panic":     {known{Device: sim.New(sim.Config{})}, func(string) (string, error) { panic("nothing") }, "", "nothing"},
+	} {
+		a := open(t, stalloc.Options{Device: c.device, Neighbours: c.ask})
+		text := a.Explain()
+		if !strings.Contains(text, "stalloc holds") || !strings.Contains(text, c.says) || c.mustNot != "" && strings.Contains(text, c.mustNot) {
+			t.Errorf("%s: explained as %q", name, text)
+		}
+	}
+}
+
+// TestLog: what other processes hold is told at the start where it is logged, and
+// not asked where it is not.
+func TestLog(t *testing.T) {
+	asked := make(chan string, 1)
+	ask := func(uuid string) (string, error) {
+		asked <- uuid
+		return "Others hold it all.", nil
+	}
+	core, logged := observer.New(zap.InfoLevel)
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Neighbours: ask, Log: zap.New(core)})
+	if uuid := <-asked; uuid != "0000-11" {
+		t.Errorf("asked about %q", uuid)
+	}
+	for range 1000 {
+		if logged.FilterMessageSnippet("Others hold it all.").Len() == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := logged.FilterMessageSnippet("Others hold it all.").Len(); n != 1 {
+		t.Errorf("told %d times: %v", n, logged.All())
+	}
+	quiet, _ := observer.New(zap.WarnLevel)
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Neighbours: ask, Log: zap.New(quiet)})
+	if len(asked) != 0 {
+		t.Error("asked though nobody listens")
 	}
 }
