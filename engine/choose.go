@@ -23,7 +23,7 @@ func (e *Engine) choose() choice {
 	h := &e.heaps[a.heap]
 	best := e.weigh(0, 0, false)
 	if a.whole {
-		return best
+		return e.weigh(a.after, 0, false)
 	}
 	longest := choice{}
 	for v := h.views[a.list]; v != 0; v = e.views[v].next {

@@ -20,6 +20,7 @@ const (
 	smallViews   = 0
 	largeViews   = 1
 	privateViews = 2 // of one large block each; see patch.go
+	arenaViews   = 3 // of one arena each; see arena.go
 )
 
 // The two ends of a handle. Free units at an end can continue a block that lies
@@ -64,7 +65,7 @@ type heap struct {
 
 	edges [2]edgeList
 	sizes [2]sizeIndex // free runs of the small and the large views
-	views [3]uint32    // first view of each list
+	views [4]uint32    // first view of each list
 }
 
 func heapKey(stream mem.StreamID, pool uint64) uint64 {
