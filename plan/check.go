@@ -70,6 +70,9 @@ func (s *Stream) walkTapes() error {
 		if tape.Kind > Steady || tape.Kind == Prologue && i != 0 {
 			return fmt.Errorf("tape %d is of kind %d (%v): expected at most one prologue, then steady tapes", i, tape.Kind, tape.Kind)
 		}
+		if b := tape.Boundaries; tape.Kind == Prologue && (b < 1 || b > maxBoundaries) || tape.Kind == Steady && b != 0 {
+			return fmt.Errorf("%v tape %d spans %d boundaries: expected 1 to %d of a prologue, none of a steady tape", tape.Kind, i, b, maxBoundaries)
+		}
 		for place, e := range tape.Entries {
 			if err := w.step(tape.Kind, e); err != nil {
 				return fmt.Errorf("%v tape %d, place %d: %w", tape.Kind, i, place, err)

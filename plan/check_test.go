@@ -42,7 +42,10 @@ func TestPlanValidateRefuses(t *testing.T) {
 		{"on no tape", func(p *Plan, s *Stream) { s.Slots = append(s.Slots, Slot{Size: 512}) }},
 		{"still live", func(p *Plan, s *Stream) { s.Tapes[1].Entries = s.Tapes[1].Entries[:3] }},
 		{"although it persists", func(p *Plan, s *Stream) { s.Tapes[1].Entries = append(s.Tapes[1].Entries, ^persistent(s)) }},
-		{"every step", func(p *Plan, s *Stream) { s.Tapes[0].Kind = Steady }},
+		{"every step", func(p *Plan, s *Stream) { s.Tapes[0] = Tape{Entries: s.Tapes[0].Entries, Kind: Steady} }},
+		{"boundaries", func(p *Plan, s *Stream) { s.Tapes[0].Boundaries = 0 }},
+		{"boundaries", func(p *Plan, s *Stream) { s.Tapes[0].Boundaries = -1 }},
+		{"boundaries", func(p *Plan, s *Stream) { s.Tapes[1].Boundaries = 1 }},
 	} {
 		p := samplePlan(t)
 		c.damage(p, &p.Streams[0])

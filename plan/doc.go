@@ -24,9 +24,10 @@
 // A Recorder takes the events of one stream and closes a Step at each boundary.
 // Make turns the steps, one per stream, into problems of Buffers; Solve finds
 // the offsets; the result is a Plan: for each stream an arena, the slots in it
-// and the tape, the order in which they are served. MakeRun adds a prologue, so
-// that a later run is served from its very first request. Encode and Decode
-// keep a plan between runs.
+// and the tape, the order in which they are served. MakeRun plans several kinds
+// of step over one arena (training, evaluation), and a prologue, so that a later
+// run is served from its very first request. Encode and Decode keep a plan
+// between runs.
 //
 // # How Solve finds offsets
 //

@@ -21,7 +21,7 @@ import (
 // Fixed-width numbers are little endian.
 const (
 	fileMagic   = "STALLOCP"
-	fileVersion = 2
+	fileVersion = 3
 	headerSize  = len(fileMagic) + 4 + 8
 )
 
@@ -80,6 +80,7 @@ func (p *Plan) appendPayload(out []byte) []byte {
 		number(uint64(len(s.Tapes)))
 		for _, tape := range s.Tapes {
 			number(uint64(tape.Kind))
+			number(uint64(tape.Boundaries))
 			number(uint64(len(tape.Entries)))
 			for _, e := range tape.Entries {
 				out = binary.AppendVarint(out, int64(e))

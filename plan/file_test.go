@@ -31,10 +31,14 @@ func samplePlan(t testing.TB) *Plan {
 		return r.Boundary()
 	}
 	var one, two Recorder
-	p, err := MakeRun(
-		[]*Step{record(&one, 1, 2, -1, 9, 3, -3, -2), record(&two, 5)},
-		[]*Step{record(&one, 4, 5, 6, -4, 7, -6, -5, -7), record(&two, 6, -6)},
-		Options{})
+	p, err := MakeRun(Run{
+		Prologue:   []*Step{record(&one, 1, 2, -1, 9, 3, -3, -2), record(&two, 5)},
+		Boundaries: 2,
+		Steady: [][]*Step{
+			{record(&one, 4, 5, 6, -4, 7, -6, -5, -7), record(&two, 6, -6)},
+			{record(&one, 4, 8, -8, -4)},
+		},
+	}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +67,7 @@ func seal(file []byte) []byte {
 func TestFileRoundTrip(t *testing.T) {
 	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}}}
 	steps := observe(t, filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
-	p, err := MakeRun(steps[0], steps[3], Options{})
+	p, err := MakeRun(Run{steps[0], 2, [][]*Step{steps[3]}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 
 	"stalloc/internal/mem"
@@ -11,57 +12,80 @@ import (
 // within the step become slots of a steady tape; blocks that cross its
 // boundaries are left to the pool. The error says which step is malformed.
 func Make(steps []*Step, o Options) (*Plan, error) {
-	return MakeRun(nil, steps, o)
+	return MakeRun(Run{Steady: [][]*Step{steps}}, o)
 }
 
-// MakeRun plans a whole run for a warm start: prologue holds what each stream
-// did during set-up and the first step, steady a later step. Both tapes share
-// one arena per stream: the prologue's blocks that outlive it become persistent
-// slots, live throughout the steady tape, while its transient ones may lie
-// where the steady tape's do, since they never coexist.
-func MakeRun(prologue, steady []*Step, o Options) (*Plan, error) {
+// Run is what a plan is made from. Steps are given by stream ordinal, nil where
+// a stream had no events.
+type Run struct {
+	// Prologue is what happened from the first request on, set-up included, to
+	// the boundary where the first steady step begins. Empty: not planned.
+	Prologue []*Step
+	// Boundaries is how many step boundaries the prologue saw, its last one
+	// included: one or more.
+	Boundaries int
+	// Steady holds one step of each kind that comes again: training, evaluation,
+	// another number of microbatches.
+	Steady [][]*Step
+}
+
+// MakeRun plans a run with all its kinds of step. Every stream gets the same
+// tapes in the same order, the prologue's first; they share one arena per
+// stream. The prologue's blocks that outlive it become persistent slots, live
+// throughout every steady tape, while transient blocks of different tapes may lie
+// at the same place, since two tapes are never served at once.
+func MakeRun(run Run, o Options) (*Plan, error) {
 	p := &Plan{}
-	for ordinal := range max(len(prologue), len(steady)) {
+	streams := len(run.Prologue)
+	for _, steps := range run.Steady {
+		streams = max(streams, len(steps))
+	}
+	if len(run.Prologue) > 0 && (run.Boundaries < 1 || run.Boundaries > maxBoundaries) {
+		return nil, fmt.Errorf("plan: a prologue of %d step boundaries: expected 1 to %d", run.Boundaries, maxBoundaries)
+	}
+	for ordinal := range streams {
 		m := maker{ordinal: ordinal}
-		var firsts, laters *Step
-		if ordinal < len(prologue) {
-			firsts = prologue[ordinal]
+		var err error
+		if len(run.Prologue) > 0 {
+			err = m.add(Tape{Kind: Prologue, Boundaries: run.Boundaries}, of(run.Prologue, ordinal))
 		}
-		if ordinal < len(steady) {
-			laters = steady[ordinal]
+		for _, steps := range run.Steady {
+			err = errors.Join(err, m.add(Tape{Kind: Steady}, of(steps, ordinal)))
 		}
-		for _, s := range []*Step{firsts, laters} {
-			if err := s.check(); err != nil {
-				return nil, fmt.Errorf("plan: stream %d: %w", ordinal, err)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("plan: stream %d: %w", ordinal, err)
 		}
-		m.add(Prologue, firsts)
-		m.add(Steady, laters)
 		p.Streams = append(p.Streams, m.finish(o))
 	}
-	p.Key = runKey(prologue, steady)
+	p.Key = run.key()
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("plan: the solver's own result is invalid, please report it: %w", err)
 	}
 	return p, nil
 }
 
-// runKey names a run by its first requests, a steady step by all of them.
-func runKey(prologue, steady []*Step) uint64 {
-	if len(prologue) > 0 && prologue[0] != nil {
-		return KeyOf(prologue[0].requests(KeyRequests))
+// of returns a stream's step, nil if it had none.
+func of(steps []*Step, ordinal int) *Step {
+	if ordinal >= len(steps) {
+		return nil
 	}
-	var sizes []mem.Bytes
-	for _, s := range steady {
-		if s != nil {
-			sizes = append(sizes, s.requests(len(s.Ops))...)
-		}
-	}
-	return KeyOf(sizes)
+	return steps[ordinal]
 }
 
-// maker collects the slots of one stream on one time axis: the prologue first,
-// the steady step behind it.
+// key names a run by its first requests, steady steps by all of theirs.
+func (r *Run) key() uint64 {
+	if first := of(r.Prologue, 0); first != nil {
+		return KeyOf(first.requests(KeyRequests))
+	}
+	key := uint64(keyBasis)
+	for _, steps := range r.Steady {
+		key = mix(key, Signature(steps))
+	}
+	return key
+}
+
+// maker collects the slots of one stream on one time axis, one tape behind
+// another.
 type maker struct {
 	ordinal int
 	slots   []Slot
@@ -70,16 +94,20 @@ type maker struct {
 	now     mem.Tick
 }
 
-func (m *maker) add(kind TapeKind, s *Step) {
+// add appends a step's slots, and the tape with its entries; none if s is nil.
+func (m *maker) add(tape Tape, s *Step) error {
 	if s == nil {
-		return
+		m.tapes = append(m.tapes, tape)
+		return nil
 	}
-	tape := Tape{Kind: kind}
+	if err := s.check(); err != nil {
+		return err
+	}
 	slotOf := make([]int32, len(s.Blocks))
 	crosses := s.crossing()
 	for _, op := range s.Ops {
 		block := s.Blocks[op.Block]
-		persist := kind == Prologue && block.Alloc >= 0 && s.outlives(block)
+		persist := tape.Kind == Prologue && block.Alloc >= 0 && s.outlives(block)
 		switch {
 		case !persist && !s.transient(block):
 			if !op.Free && (block.Pinned || crosses[op.Block]) {
@@ -102,6 +130,7 @@ func (m *maker) add(kind TapeKind, s *Step) {
 	}
 	m.now++ // the end of this tape and the start of the next are distinct
 	m.tapes = append(m.tapes, tape)
+	return nil
 }
 
 func (m *maker) finish(o Options) Stream {
@@ -141,9 +170,6 @@ const maxBlock = 4 * mem.TiB
 // a Recorder always does; one that was built by hand or read from elsewhere
 // may not.
 func (s *Step) check() error {
-	if s == nil {
-		return nil
-	}
 	named := 0
 	at := func(place int32, want Op) bool { return int(place) >= len(s.Ops) || s.Ops[place] == want }
 	for i, b := range s.Blocks {

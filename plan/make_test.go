@@ -87,7 +87,7 @@ func TestMakeTraces(t *testing.T) {
 		}
 		for kind, make := range map[string]func() (*Plan, error){
 			"step": func() (*Plan, error) { return Make(last, Options{}) },
-			"run":  func() (*Plan, error) { return MakeRun(steps[0], last, Options{}) },
+			"run":  func() (*Plan, error) { return MakeRun(Run{steps[0], 2, [][]*Step{last}}, Options{}) },
 		} {
 			start := time.Now()
 			p, err := make()
@@ -187,7 +187,7 @@ func TestMakeRunRandom(t *testing.T) {
 			}
 			steps = append(steps, r.Boundary())
 		}
-		p, err := MakeRun(steps[:1], steps[1:], Options{Descents: 30})
+		p, err := MakeRun(Run{steps[:1], 1, [][]*Step{steps[1:]}}, Options{Descents: 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,6 +201,44 @@ func TestMakeRunRandom(t *testing.T) {
 		if mem.Bytes(top) != sum {
 			t.Fatalf("persistent slots of %d bytes end at %d", sum, top)
 		}
+	}
+}
+
+// TestKindsOfStepShareTheArena: two kinds of step need no more than the larger
+// one, and each has a tape on every stream.
+func TestKindsOfStepShareTheArena(t *testing.T) {
+	var one, two Recorder
+	step := func(r *Recorder, sizes ...mem.Bytes) *Step {
+		for i, size := range sizes {
+			r.Alloc(uint64(i), size)
+		}
+		for i := range sizes {
+			r.Free(uint64(i))
+		}
+		return r.Boundary()
+	}
+	large, small := []*Step{step(&one, mem.GiB, mem.MiB), step(&two, mem.MiB)}, []*Step{step(&one, mem.MiB, 3*mem.MiB)}
+	p, err := MakeRun(Run{Steady: [][]*Step{large, small}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.Streams[0].Arena, mem.GiB+2*mem.MiB; got != want {
+		t.Errorf("the arena has %v, expected %v", got, want)
+	}
+	for _, s := range p.Streams {
+		if len(s.Tapes) != 2 || s.Tapes[0].Kind != Steady || s.Tapes[1].Kind != Steady {
+			t.Errorf("stream %d has tapes %v", s.Ordinal, s.Tapes)
+		}
+	}
+	if n := len(p.Streams[1].Tapes[1].Entries); n != 0 {
+		t.Errorf("a stream that rests in a kind of step has a tape of %d entries", n)
+	}
+	same := []*Step{step(&one, mem.GiB, mem.MiB-100), step(&two, mem.MiB)}
+	if Signature(large) == Signature(small) || Signature(large) != Signature(same) {
+		t.Error("signatures do not tell kinds of step apart")
+	}
+	if _, err := MakeRun(Run{Prologue: large}, Options{}); err == nil {
+		t.Error("a prologue of no boundaries was accepted")
 	}
 }
 
@@ -238,7 +276,7 @@ func TestMakeRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := MakeRun([]*Step{nil}, []*Step{nil, {}}, Options{})
+	p, err := MakeRun(Run{[]*Step{nil}, 1, [][]*Step{{nil, {}}}}, Options{})
 	if err != nil || len(p.Streams) != 2 {
 		t.Errorf("streams without events: %v, %v", p, err)
 	}

@@ -106,11 +106,12 @@ func (r *reader) stream(s *Stream) {
 			Offset:  mem.Offset(r.number("slot offset", grains)) * mem.Offset(mem.Grain),
 		}
 	}
-	if n := r.count("tapes", 2); n > 0 {
+	if n := r.count("tapes", 3); n > 0 {
 		s.Tapes = make([]Tape, n)
 	}
 	for i := range s.Tapes {
 		s.Tapes[i].Kind = TapeKind(r.number("tape kind", math.MaxUint8))
+		s.Tapes[i].Boundaries = int(r.number("boundaries of a tape", maxBoundaries))
 		if n := r.count("tape entries", 1); n > 0 {
 			s.Tapes[i].Entries = make([]Entry, n)
 		}

@@ -37,7 +37,8 @@ type TapeKind uint8
 const (
 	// Prologue is set-up and the first step: served once, at the start of a run.
 	Prologue TapeKind = iota
-	// Steady is served at every step after the prologue, if there is one.
+	// Steady is served at any step after the prologue, if there is one. A plan
+	// has one for each kind of step.
 	Steady
 )
 
@@ -53,9 +54,16 @@ func (k TapeKind) String() string {
 
 // Tape is the expected order of the planned requests and frees of a step.
 type Tape struct {
-	Kind    TapeKind
-	Entries []Entry
+	Kind TapeKind
+	// Boundaries is how many step boundaries a prologue spans, the one that ends
+	// it included: one where the first step's end is the first boundary, two
+	// where set-up ends with one of its own. Zero for a steady tape.
+	Boundaries int
+	Entries    []Entry
 }
+
+// maxBoundaries bounds what a prologue may span. Set-up and one step have few.
+const maxBoundaries = 1 << 10
 
 // Stream is the part of a plan that serves one CUDA stream.
 type Stream struct {

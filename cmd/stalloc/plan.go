@@ -97,10 +97,11 @@ func (f *planFlags) plan(tr *trace.Trace) (*plan.Plan, error) {
 	if !f.wholeRun {
 		return plan.Make(last, plan.Options{})
 	}
-	if len(steps) == 1 {
-		return plan.MakeRun(last, nil, plan.Options{})
+	run := plan.Run{Prologue: steps[0], Boundaries: 2}
+	if len(steps) > 1 {
+		run.Steady = [][]*plan.Step{last}
 	}
-	return plan.MakeRun(steps[0], last, plan.Options{})
+	return plan.MakeRun(run, plan.Options{})
 }
 
 func summary(name string, p *plan.Plan, took time.Duration) planResult {
