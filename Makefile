@@ -39,6 +39,9 @@ C_TESTS := $(dir $(wildcard cshim/test/Makefile))
 PY_TESTS := tests/python
 PY_CODE  := python examples tests
 
+# The NVML headers mark functions deprecated that the binding wraps all the same.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 .DEFAULT_GOAL := build
 
 ##@ Build
