@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import harness
+import measure
 
 HERE = Path(__file__).resolve().parent
 DEFAULT = ("native", "expandable", "stalloc")
@@ -120,9 +121,9 @@ def table(reports):
             counts = (f"{summary['hits']:,}", f"{summary['misses']:,}")
         same = "NO" if differences(reference, report) else "yes"
         lines.append(
-            f"| {name} | {harness.mib(summary['peak_reserved'])} "
-            f"| {harness.mib(summary['steady_reserved'])} "
-            f"| {harness.mib(summary['peak_load'])} | {summary['fragmentation']:.2%} "
+            f"| {name} | {measure.mib(summary['peak_reserved'])} "
+            f"| {measure.mib(summary['steady_reserved'])} "
+            f"| {measure.mib(summary['peak_load'])} | {summary['fragmentation']:.2%} "
             f"| {counts[0]} | {counts[1]} | {summary['median_step_seconds'] * 1e3:.1f} ms "
             f"| {same} |"
         )

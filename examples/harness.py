@@ -1,25 +1,38 @@
-"""What every training example shares: choosing the allocator, determinism, and measuring.
+"""What every training example shares: its options, the allocator, determinism, the loop.
 
 An example trains the same model on the same data under one of several allocators and writes
 what it saw as JSON; compare.py runs it once per allocator and sets the results side by side.
+It gives run() an object with
 
-Peak load is measured alike for all: the largest sum of the live blocks' sizes as asked for
-(``requested_bytes``), which depends on the program alone. What an allocator rounds up, splits
-off or cannot reuse is its own fragmentation: 1 - peak load / peak reserved.
+    name            how it calls what it trains on: "tokens", "images"
+    setup(device)   makes the model and the optimizer; returns the model
+    step(number)    trains step `number`, counted from 0; returns a Step
 """
 
 import argparse
-import json
+import dataclasses
 import os
-import statistics
-import struct
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
+from typing import Any, Optional
+
+import measure
 
 NATIVE_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 EXIT_OUT_OF_MEMORY = 3
+# How running out of memory reads: the allocators' own errors, and cuBLAS's for its workspace.
+OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+
+
+@dataclasses.dataclass
+class Step:
+    """What an example says about a step it has trained."""
+
+    loss: Any  # a detached tensor of one number
+    items: int  # tokens or images trained on
+    phase: str = "train"  # steps of different phases ask for different memory
+    evaluation: Optional[float] = None
 
 
 def add_arguments(parser):
@@ -40,6 +53,13 @@ def add_arguments(parser):
     )
     group.add_argument("--memory-cap", type=float, metavar="GIB", help="use no more than this")
     group.add_argument("--json", type=Path, metavar="FILE", help="write the measurements here")
+    group.add_argument(
+        "--no-deterministic",
+        dest="deterministic",
+        action="store_false",
+        help="let PyTorch use its usual kernels; losses are then not comparable bit for bit",
+    )
+    group.add_argument("--tiny", action="store_true", help="a model for a smoke test on the CPU")
 
 
 def positive(text):
@@ -52,8 +72,13 @@ def positive(text):
 def choose_allocator(name):
     """Sets up the allocator called `name`. Must run before anything imports torch.
 
-    Returns the stalloc module if it is the one, else None.
+    Returns the stalloc module if steps are to be marked with it, else None. In a script that
+    runs under stalloc.record, PyTorch is there already, with the allocator it is recorded under.
     """
+    if is_recorded():
+        if name != "native":
+            raise SystemExit(f"--allocator {name}: a run is recorded under PyTorch's own allocator")
+        return sys.modules["stalloc"]
     if "torch" in sys.modules:
         raise RuntimeError("choose_allocator: torch is already imported; call this before")
     kind, _, settings = name.partition(":")
@@ -77,6 +102,12 @@ def choose_allocator(name):
     return stalloc
 
 
+def is_recorded():
+    """Whether this script runs under `python -m stalloc.record`."""
+    stalloc = sys.modules.get("stalloc")
+    return stalloc is not None and stalloc.is_recording()
+
+
 def _native_variable():
     """The name under which this release of PyTorch looks for its allocator's settings."""
     try:
@@ -86,172 +117,54 @@ def _native_variable():
     return "PYTORCH_ALLOC_CONF" if (major, minor) >= (2, 9) else "PYTORCH_CUDA_ALLOC_CONF"
 
 
-def make_deterministic(seed):
-    """Same program, same bits: any difference then comes from the allocator."""
+def make_deterministic():
+    """Same program, same bits: any difference then comes from the allocator.
+
+    Not with warn_only=True: PyTorch's flash attention then keeps its usual backward pass, whose
+    atomic additions come in any order.
+    """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     import torch
 
-    torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     # PyTorch would fill every new tensor with NaN, to hide reads of uninitialised memory. An
     # allocator that hands out memory in use shall not be hidden, nor the steps slowed down.
     torch.utils.deterministic.fill_uninitialized_memory = False
 
 
-def bits(value):
-    """The float32's own bits, big-endian hexadecimal."""
-    return struct.pack(">f", value).hex()
-
-
-def checksum(model):
-    """A sum over the bits of every weight: two runs that agree in it trained alike."""
+def run(args, example):
+    """Trains the example as the options say; returns the exit status."""
+    stalloc = choose_allocator(args.allocator)
+    if args.deterministic:
+        make_deterministic()
     import torch
 
-    total = 0
-    with torch.no_grad():
-        for place, parameter in enumerate(model.parameters(), start=1):
-            integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[parameter.element_size()]
-            part = parameter.detach().view(integers).sum(dtype=torch.int64).item()
-            total = (total + place * part) % (1 << 64)
-    return f"{total:016x}"
-
-
-class Recorder:
-    """Measures the run step by step and writes the report."""
-
-    def __init__(self, args, device, stalloc):
-        self.args, self.device, self.stalloc = args, device, stalloc
-        self.steps = []
-        self.result = {}
-        self._on_gpu = device.type == "cuda"
-        self._before = None
-        if self._on_gpu and args.memory_cap:
-            import torch
-
-            total = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(
-                min(1.0, args.memory_cap * (1 << 30) / total), device
-            )
-
-    def setup_done(self):
-        """What comes before the first step (weights) counts towards the run's peaks."""
-        self._before = self._counters()
-        self.result["setup"] = {**self._memory(), **self._before}
-
-    def begin(self):
-        self._synchronize()
-        self._started = time.perf_counter()
-
-    def end(self, step, phase, loss):
-        """Ends a step: `loss` is a float32 number; `phase` says what kind of step it was."""
-        self._synchronize()
-        seconds = time.perf_counter() - self._started
-        counters = self._counters()
-        record = {
-            "step": step,
-            "phase": phase,
-            "loss": loss,
-            "loss_bits": bits(loss),
-            "seconds": seconds,
-            **self._memory(),
-            **{
-                key: counters[key] - self._before[key] for key in ("hits", "misses", "driver_calls")
-            },
-            "plan_generation": counters["plan_generation"],
-        }
-        self._before = counters
-        self.steps.append(record)
-        print(
-            f"{self.args.allocator:>12} step {step:3} {phase:10} loss {loss:.6f} "
-            f"{seconds * 1e3:8.1f} ms  reserved {mib(record['peak_reserved'])}  "
-            f"hits {record['hits']}  misses {record['misses']}  plan {record['plan_generation']}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    def out_of_memory(self, step, error):
-        self.result["out_of_memory"] = {"step": step, "message": str(error).splitlines()[0]}
-        print(f"{self.args.allocator:>12} step {step:3} {error}", file=sys.stderr, flush=True)
-
-    def report(self, **more):
-        """The run as one JSON object; also written to --json."""
-        import torch
-
-        self.result.update(
-            allocator=self.args.allocator,
-            device=torch.cuda.get_device_name(self.device) if self._on_gpu else "CPU",
-            torch=torch.__version__,
-            cuda=torch.version.cuda,
-            arguments={k: v for k, v in vars(self.args).items() if k != "json"},
-            steps=self.steps,
-            summary=self._summary(),
-            **more,
-        )
-        if self.stalloc is not None:
-            self.result["explain"] = self.stalloc.explain()
-        if self.args.json:
-            self.args.json.write_text(json.dumps(self.result, indent=1) + "\n")
-        return self.result
-
-    def _summary(self):
-        peaks = [self.result.get("setup", {}), *self.steps]
-        reserved = max((p.get("peak_reserved", 0) for p in peaks), default=0)
-        load = max((p.get("peak_load", 0) for p in peaks), default=0)
-        last = self.steps[-max(1, len(self.steps) // 3) :]
-        return {
-            "peak_reserved": reserved,
-            "peak_load": load,
-            "fragmentation": 1 - load / reserved if reserved else 0.0,
-            "steady_reserved": max((s["peak_reserved"] for s in last), default=0),
-            "hits": sum(s["hits"] for s in self.steps),
-            "misses": sum(s["misses"] for s in self.steps),
-            "plan_generation": self.steps[-1]["plan_generation"] if self.steps else 0,
-            "median_step_seconds": self._median_seconds(),
-            "phases": self._phases(),
-        }
-
-    def _median_seconds(self):
-        """Over the steady steps: the first third warms up, and the plan is made there."""
-        steady = self.steps[len(self.steps) // 3 :]
-        return statistics.median(s["seconds"] for s in steady) if steady else None
-
-    def _phases(self):
-        phases = {}
-        for step in self.steps:
-            sums = phases.setdefault(step["phase"], {"steps": 0, "hits": 0, "misses": 0})
-            sums["steps"] += 1
-            sums["hits"] += step["hits"]
-            sums["misses"] += step["misses"]
-        return phases
-
-    def _synchronize(self):
-        if self._on_gpu:
-            import torch
-
-            torch.cuda.synchronize(self.device)
-
-    def _memory(self):
-        """The peaks since the last call, from the same functions under every allocator."""
-        if not self._on_gpu:
-            return {"peak_reserved": 0, "peak_allocated": 0, "peak_load": 0, "retries": 0}
-        import torch
-
-        stats = torch.cuda.memory_stats(self.device)
-        torch.cuda.reset_peak_memory_stats(self.device)
-        return {
-            "peak_reserved": stats["reserved_bytes.all.peak"],
-            "peak_allocated": stats["allocated_bytes.all.peak"],
-            "peak_load": stats["requested_bytes.all.peak"],
-            "retries": stats["num_alloc_retries"],
-        }
-
-    def _counters(self):
-        keys = ("hits", "misses", "plan_generation", "driver_calls")
-        if self.stalloc is None:
-            return dict.fromkeys(keys, 0)
-        stats = self.stalloc.stats(self.device if self._on_gpu else None)
-        return {key: getattr(stats, key) for key in keys}
-
-
-def mib(size):
-    return f"{size / (1 << 20):,.0f} MiB"
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu and not args.tiny:
+        raise SystemExit("no GPU here: add --tiny for a smoke test on the CPU")
+    device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
+    torch.manual_seed(args.seed)
+    recorder = measure.Recorder(args, device, None if is_recorded() else stalloc)
+    number = -1
+    try:
+        model = example.setup(device)
+        recorder.setup_done()
+        if is_recorded():
+            stalloc.mark("step 0")
+        for number in range(args.steps):
+            recorder.begin()
+            step = example.step(number)
+            if stalloc is not None and args.boundary == "explicit":
+                stalloc.step()
+            recorder.end(number, step.phase, step.loss.item(), step.items)
+            if step.evaluation is not None:
+                recorder.evaluation(step.evaluation)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one, stalloc's is a plain one
+        if not any(text in str(error) for text in OUT_OF_MEMORY):
+            raise
+        recorder.out_of_memory(number, error)
+        recorder.report()
+        return EXIT_OUT_OF_MEMORY
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    recorder.report(items=example.name, parameters=weights, checksum=measure.checksum(model))
+    return 0

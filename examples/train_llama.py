@@ -53,7 +53,6 @@ def parse_arguments(argv=None):
         metavar="STEP:BATCH",
         help="use another batch size from this step on (counted from 0)",
     )
-    group.add_argument("--tiny", action="store_true", help="a model for a smoke test on the CPU")
     args = parser.parse_args(argv)
     if args.tiny:
         args.layers, args.width, args.heads, args.vocabulary = 2, 64, 2, 256
@@ -75,180 +74,65 @@ def _batch_change(text):
     return step, batch
 
 
-def build(config):
-    """The model, its weights on the default device in the default dtype."""
-    import torch
-    import torch.nn.functional as F
-    from torch import nn
-    from torch.utils.checkpoint import checkpoint
+class Example:
+    name = "tokens"
 
-    class RMSNorm(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(width))
+    def __init__(self, args):
+        self.args = args
 
-        def forward(self, x):
-            wide = x.float()
-            scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
-            return (wide * scale).to(x.dtype) * self.weight
+    def setup(self, device):
+        import decoder
 
-    class Attention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
-            self.out = nn.Linear(config.width, config.width, bias=False)
+        args, self.device = self.args, device
+        config = Config(args.layers, args.width, args.heads, args.vocabulary, args.recompute)
+        self.model, self.optimizer = decoder.build(lambda: make_model(config), device)
+        return self.model
 
-        def forward(self, x, cos, sin):
-            batch, length, width = x.shape
-            shape = (batch, length, 3, config.heads, width // config.heads)
-            q, k, v = self.qkv(x).view(shape).permute(2, 0, 3, 1, 4)
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+    def step(self, number):
+        import decoder
 
-    class FeedForward(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.gate = nn.Linear(config.width, config.hidden, bias=False)
-            self.up = nn.Linear(config.width, config.hidden, bias=False)
-            self.down = nn.Linear(config.hidden, config.width, bias=False)
-
-        def forward(self, x):
-            return self.down(F.silu(self.gate(x)) * self.up(x))
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention_norm, self.attention = RMSNorm(config.width), Attention()
-            self.feed_norm, self.feed = RMSNorm(config.width), FeedForward()
-
-        def forward(self, x, cos, sin):
-            x = x + self.attention(self.attention_norm(x), cos, sin)
-            return x + self.feed(self.feed_norm(x))
-
-    def rotate(x, cos, sin):
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-    class Llama(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(config.vocabulary, config.width)
-            self.blocks = nn.ModuleList(Block() for _ in range(config.layers))
-            self.norm = RMSNorm(config.width)
-            self.head = nn.Linear(config.width, config.vocabulary, bias=False)
-            for weight in self.parameters():
-                if weight.dim() > 1:
-                    nn.init.normal_(weight, std=0.02)
-
-        def forward(self, tokens):
-            x = self.embedding(tokens)
-            cos, sin = self._angles(tokens.shape[1], x)
-            for block in self.blocks:
-                if config.recompute and torch.is_grad_enabled():
-                    x = checkpoint(block, x, cos, sin, use_reentrant=False)
-                else:
-                    x = block(x, cos, sin)
-            return self.head(self.norm(x))
-
-        def _angles(self, length, like):
-            half = config.width // config.heads // 2
-            steps = torch.arange(half, device=like.device, dtype=torch.float32) / half
-            places = torch.arange(length, device=like.device, dtype=torch.float32)
-            angles = torch.outer(places, 10000.0**-steps)
-            return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
-
-    return Llama()
-
-
-def make_batch(args, batch, number, device):
-    """Batch `number`, the same in every run: random tokens, the next token as the target."""
-    import torch
-
-    generator = torch.Generator().manual_seed(args.seed * 1_000_003 + number)
-    tokens = torch.randint(args.vocabulary, (batch, args.seq + 1), generator=generator)
-    tokens = tokens.to(device)
-    return tokens[:, :-1], tokens[:, 1:]
-
-
-def loss_of(model, inputs, targets):
-    import torch.nn.functional as F
-
-    logits = model(inputs)
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
-
-
-def evaluate(model, args, number, device):
-    import torch
-
-    with torch.no_grad():
-        return loss_of(model, *make_batch(args, args.eval_batch, -1 - number, device)).item()
-
-
-def train_step(model, optimizer, args, batch, number, device):
-    loss = loss_of(model, *make_batch(args, batch, number, device))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
-
-
-def train(args, stalloc):
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    on_gpu = torch.cuda.is_available()
-    if not on_gpu and not args.tiny:
-        raise SystemExit("no GPU here: add --tiny for a smoke test on the CPU")
-    device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
-    # The flash kernel has a deterministic backward pass, but only half precisions and no CPU.
-    attention = SDPBackend.FLASH_ATTENTION if on_gpu else SDPBackend.MATH
-
-    recorder = harness.Recorder(args, device, stalloc)
-    step = -1
-    model = None
-    try:
-        torch.set_default_dtype(torch.bfloat16 if on_gpu else torch.float32)
-        with torch.device(device):
-            model = build(
-                Config(args.layers, args.width, args.heads, args.vocabulary, args.recompute)
-            )
-        torch.set_default_dtype(torch.float32)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
-        recorder.setup_done()
+        args = self.args
         batch, phase = args.batch, "train"
-        for step in range(args.steps):
-            if args.batch_change and step == args.batch_change[0]:
-                batch = args.batch_change[1]
-                phase = f"batch {batch}"
-            due = bool(args.eval_every) and (step + 1) % args.eval_every == 0
-            recorder.begin()
-            with sdpa_kernel(attention):
-                loss = train_step(model, optimizer, args, batch, step, device)
-                evaluation = evaluate(model, args, step, device) if due else None
-            if stalloc is not None and args.boundary == "explicit":
-                stalloc.step()
-            recorder.end(step, phase + "+eval" if due else phase, loss.item())
-            if evaluation is not None:
-                recorder.steps[-1].update(
-                    evaluation=evaluation, evaluation_bits=harness.bits(evaluation)
-                )
-    except RuntimeError as error:  # torch.OutOfMemoryError is one, stalloc's is a plain one
-        if "out of memory" not in str(error):
-            raise
-        recorder.out_of_memory(step, error)
-        recorder.report()
-        return harness.EXIT_OUT_OF_MEMORY
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    recorder.report(parameters=weights, checksum=harness.checksum(model))
-    return 0
+        if args.batch_change and number >= args.batch_change[0]:
+            batch = args.batch_change[1]
+            phase = f"batch {batch}"
+        due = bool(args.eval_every) and (number + 1) % args.eval_every == 0
+        with decoder.fast_attention(self.device):
+            loss = decoder.update(self.loss(batch, number), self.optimizer)
+            evaluation = self.evaluate(number) if due else None
+        if due:
+            phase += "+eval"
+        return harness.Step(loss, batch * args.seq, phase, evaluation)
+
+    def loss(self, batch, number):
+        import decoder
+
+        inputs, targets = decoder.make_batch(self.args, batch, self.args.seq, number, self.device)
+        return decoder.loss_of(self.model(inputs)[0], targets)
+
+    def evaluate(self, number):
+        import torch
+
+        with torch.no_grad():
+            return self.loss(self.args.eval_batch, -1 - number).item()
+
+
+def make_model(config):
+    import decoder
+
+    return decoder.Decoder(
+        config.layers,
+        config.width,
+        config.heads,
+        config.vocabulary,
+        lambda: decoder.SwiGLU(config.width, config.hidden),
+        config.recompute,
+    )
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    stalloc = harness.choose_allocator(args.allocator)
-    harness.make_deterministic(args.seed)
-    return train(args, stalloc)
+    return harness.run(args, Example(args))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ stalloc.step() ends that, and only the calls count from then on.
 
 from ._errors import StallocError, StallocWarning
 from ._native import Stats
-from ._session import enable, explain, is_enabled, stats, step
+from ._session import enable, explain, is_enabled, is_recording, mark, stats, step
 from ._version import __version__
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "enable",
     "explain",
     "is_enabled",
+    "is_recording",
+    "mark",
     "stats",
     "step",
 ]

@@ -4,11 +4,21 @@ import os
 import threading
 import warnings
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from . import _config, _cudnn, _native, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._steps import OptimizerBoundary
+
+
+class Recording(Protocol):
+    """What stalloc.record wants to hear of while a script runs."""
+
+    def step(self) -> None:
+        """A training step ended."""
+
+    def mark(self, text: str) -> None:
+        """The program begins what the text names."""
 
 
 class _Session:
@@ -18,6 +28,8 @@ class _Session:
         self.lock = threading.Lock()
         self.torch: Optional[ModuleType] = None  # set by enable()
         self.reason = ""  # why it stayed inactive
+        self.recording: Optional[Recording] = None  # set by stalloc.record
+        self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
         self.native: Optional[_native.Native] = None  # set while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
@@ -44,6 +56,9 @@ def enable(**conf: _config.Value) -> bool:
     """
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
+        if _session.recording is not None:
+            warnings.warn(f"stalloc stays off: {_session.reason}", StallocWarning, stacklevel=2)
+            return False
         if _session.native is not None:
             if merged != _session.conf:
                 warnings.warn(
@@ -89,8 +104,37 @@ def _start(torch: ModuleType, conf: dict[str, str]) -> None:
     # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
     _statistics.patch(torch, _statistics.Answers(native))
     _cudnn.guard(torch)
-    _session.torch, _session.native = torch, native
+    _session.torch, _session.native, _session.at_step = torch, native, native.step
     _session.conf, _session.boundary = conf, boundary
+
+
+def record(torch: ModuleType, recording: Recording) -> None:
+    """Puts a recording where stalloc would be: it hears of the boundaries, enable() refuses."""
+    with _session.lock:
+        if _session.native is not None or _session.recording is not None:
+            raise StallocError(
+                "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
+                "the recording in a process of its own with `python -m stalloc.record`"
+            )
+        boundary = OptimizerBoundary(recording.step)
+        boundary.install(torch)
+        _session.torch, _session.reason = torch, "this run is recorded"
+        _session.recording, _session.at_step = recording, recording.step
+        _session.boundary = boundary
+
+
+def is_recording() -> bool:
+    """Whether this script runs under ``python -m stalloc.record``."""
+    return _session.recording is not None
+
+
+def mark(text: str) -> None:
+    """Puts a mark into the recording of stalloc.record: "forward", "epoch 2". Else nothing.
+
+    "step 0" is special: it says that the set-up ends and the first step begins here.
+    """
+    if _session.recording is not None:
+        _session.recording.mark(text)
 
 
 def is_enabled() -> bool:
@@ -105,12 +149,12 @@ def step() -> None:
     of the loop. From the first call on the optimizers' steps no longer count. Does nothing
     while stalloc is not enabled, so the call can stay in the script.
     """
-    if _session.native is None:
+    if _session.at_step is None:
         return
     if _session.boundary is not None:
         _session.boundary.remove()
         _session.boundary = None
-    _session.native.step()
+    _session.at_step()
 
 
 def stats(device: Any = None) -> _native.Stats:

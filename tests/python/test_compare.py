@@ -6,6 +6,7 @@ import sys
 
 import compare
 import harness
+import measure
 import pytest
 import train_llama
 
@@ -13,7 +14,7 @@ import train_llama
 def report(name, losses=(1.0, 0.5), hits=10, checksum="00ff"):
     """A finished run as the examples write it."""
     steps = [
-        {"step": n, "phase": "train", "loss": loss, "loss_bits": harness.bits(loss)}
+        {"step": n, "phase": "train", "loss": loss, "loss_bits": measure.bits(loss)}
         for n, loss in enumerate(losses)
     ]
     phases = {"train": {"steps": len(steps), "hits": hits, "misses": 1}}
@@ -66,9 +67,9 @@ def test_missing_steps_are_found(reports):
 
 def test_differing_evaluation_is_found(reports):
     for each in reports.values():
-        each["steps"][1].update(evaluation=2.0, evaluation_bits=harness.bits(2.0))
+        each["steps"][1].update(evaluation=2.0, evaluation_bits=measure.bits(2.0))
     assert faults(reports) == {}
-    reports["expandable"]["steps"][1]["evaluation_bits"] = harness.bits(2.5)
+    reports["expandable"]["steps"][1]["evaluation_bits"] = measure.bits(2.5)
     assert list(faults(reports)) == ["expandable"]
 
 
@@ -169,8 +170,8 @@ def test_allocator_after_torch_is_a_mistake(monkeypatch):
 
 
 def test_bits():
-    assert harness.bits(1.0) == "3f800000"
-    assert harness.bits(-0.0) != harness.bits(0.0)
+    assert measure.bits(1.0) == "3f800000"
+    assert measure.bits(-0.0) != measure.bits(0.0)
 
 
 SCRIPT = """

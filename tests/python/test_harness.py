@@ -6,6 +6,7 @@ import sys
 import types
 
 import harness
+import measure
 import pytest
 from stalloc import Stats
 
@@ -67,7 +68,7 @@ def recorder(device, *options):
     parser = argparse.ArgumentParser()
     harness.add_arguments(parser)
     args = parser.parse_args(["--allocator", "stalloc", *options])
-    return harness.Recorder(args, types.SimpleNamespace(type="cuda"), device)
+    return measure.Recorder(args, types.SimpleNamespace(type="cuda"), device)
 
 
 def run(device, *options, hits=(0, 90, 100)):
@@ -82,7 +83,7 @@ def run(device, *options, hits=(0, 90, 100)):
         total += more
         device.use(reserved=peak, allocated=peak - 50, requested=peak - 100)
         device.stats_now = Stats(hits=total, misses=2 + step, plan_generation=step)
-        record.end(step, "train" if step < 2 else "train+eval", 0.5)
+        record.end(step, "train" if step < 2 else "train+eval", 0.5, 64)
     return record.report(checksum="00")
 
 
