@@ -1,0 +1,121 @@
+"""Settings and surroundings that are wrong: a clear line, and a process that goes on."""
+
+import pytest
+from programs import DRIVER, ENGINE
+
+GOOD = f"driver:{DRIVER},engine:{ENGINE}"
+
+
+def test_settings_made_after_the_start_are_seen(run):
+    text = f"""
+os.environ["STALLOC_CONF"] = "{GOOD}"
+check()
+"""
+    assert run(text, conf=None) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("conf", "words"),
+    [
+        ("colour:blue", ["unknown key", "colour", "known are", "engine"]),
+        ("plan", ["plan", "key:value"]),
+        ("plan:perhaps", ["plan:perhaps", "on or off"]),
+        ("limit:much", ["limit:much", "80GiB"]),
+        ("limit:-1GiB", ["limit:-1GiB", "80GiB"]),
+        ("log:loud", ["log:loud", "debug"]),
+        ("engine:", ["engine:", "path"]),
+        ("x" * 3000, ["longer than", "2047"]),
+    ],
+)
+def test_wrong_settings_are_told_once_and_the_others_hold(run, conf, words):
+    text = """
+assert L.stalloc_init() == -1
+told = error()
+assert L.stalloc_init() == -1 and error() == told
+print(told)
+if "x" * 100 not in os.environ["STALLOC_CONF"]:
+    check()
+"""
+    out, err = run(text, conf=f"{conf},{GOOD}")
+    for word in ["STALLOC_CONF", *words]:
+        assert word in out
+    assert err == f"stalloc: {out.strip()}; going on with the other settings\n"
+
+
+def test_no_engine_library(run):
+    text = """
+check()
+keep = [malloc(n * MIB) for n in range(1, 9)]
+assert all(keep) and L.stalloc_step(-1) == 0
+for block in keep:
+    free(block)
+    free(block)
+"""
+    _, err = run(text, conf=f"driver:{DRIVER},engine:/nowhere/libstalloc_engine.so")
+    lines = err.splitlines()
+    assert len(lines) == 2
+    assert "/nowhere/libstalloc_engine.so" in lines[0] and "make build" in lines[0]
+    assert "plain driver allocations" in lines[0] and "double free" in lines[1]
+
+
+def test_an_engine_that_is_none(run):
+    _, err = run("check()", conf=f"driver:{DRIVER},engine:{DRIVER}")
+    assert err.count("\n") == 1
+    assert str(DRIVER) in err and "stalloc_engine_start" in err and "another version" in err
+
+
+NOTHING = """
+assert malloc(MIB) is None
+assert malloc(MIB) is None
+print(error())
+free(123 << 20)
+L.stalloc_empty_cache()
+assert L.stalloc_step(-1) == 0
+"""
+
+
+def test_no_driver(run):
+    out, err = run(NOTHING, conf=f"driver:/nowhere/libcuda.so.1,engine:{ENGINE}")
+    assert "/nowhere/libcuda.so.1" in out and "NVIDIA driver" in out
+    assert err.count("cannot open the CUDA driver library") == 1
+
+
+def test_a_driver_that_is_none(run):
+    out, _ = run(NOTHING, conf=f"driver:{ENGINE},engine:{ENGINE}")
+    assert str(ENGINE) in out and "cuInit" in out
+
+
+def test_no_device(run):
+    out, _ = run(NOTHING, FAKECUDA_DEVICES="0")
+    assert "device" in out.lower()
+
+
+def test_a_driver_that_fails_from_the_first_call_on(run):
+    out, _ = run(NOTHING, FAKECUDA_FAIL="cuInit:*:999")
+    assert "cuInit" in out and "999" in out
+
+
+def test_another_device_than_there_is(run):
+    text = """
+check()
+assert L.stalloc_malloc(MIB, 5, None) is None
+print(error())
+check()
+"""
+    out, _ = run(text)
+    assert "5" in out or "device" in out
+
+
+def test_memory_runs_out_and_comes_back(run):
+    text = """
+blocks = []
+while block := malloc(50 * MIB):
+    blocks.append(block)
+print(len(blocks), error())
+for block in blocks[::2]:
+    free(block)
+assert malloc(50 * MIB), error()
+"""
+    out, err = run(text)
+    assert 18 <= int(out.split()[0]) <= 20
+    assert "out of memory" in out and "GiB" in out and err == ""
