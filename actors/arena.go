@@ -23,9 +23,10 @@ type arena struct {
 	size atomic.Int64 // grows under the port's lock
 	// parts are the starts of the engine's blocks that the arena consists of.
 	parts []mem.Addr
-	// prologue counts the boundaries that order 0 still spans; then the last
-	// order is played at every step.
-	prologue int
+	// prologue counts the boundaries that order 0 still spans; from then on the
+	// orders from steady on are played, one at each step.
+	prologue, steady int
+	past             stream.Succession // of steady orders
 
 	mu   sync.Mutex
 	pins map[mem.Addr][]mem.StreamID // live slots that other streams use
@@ -75,13 +76,19 @@ func (a *arena) unpin(addr mem.Addr, rounded mem.Bytes) {
 	port.Unlock()
 }
 
-// step goes on with the next tape. The port is locked.
+// step goes on with the order that is likely to be next. The port is locked.
 func (a *arena) step() {
-	if a.prologue > 0 {
-		a.prologue--
-	}
 	if a.prologue == 0 {
-		a.lane.port.Play(a.tape, len(a.tape.Orders)-1)
+		a.past.Ended(a.tape.Order())
+	} else if a.prologue--; a.prologue > 0 {
+		return
+	}
+	a.play()
+}
+
+func (a *arena) play() {
+	if next := max(a.past.Next(), a.steady); next < len(a.tape.Orders) {
+		a.lane.port.Play(a.tape, next)
 	}
 }
 
@@ -170,7 +177,11 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
 	} else {
 		s.d.remember(a)
 	}
-	a.tape, a.prologue = tape, boundariesOf(ps)
+	a.tape, a.past = tape, stream.Succession{}
+	a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load()))
+	if a.prologue == 0 {
+		a.play()
+	}
 	l.serving = a
 	l.active.Store(true)
 	l.port.Serve(tape, instead)

@@ -100,7 +100,12 @@ func (s *streamActor) serve(m *serveRequest) {
 	if a == nil {
 		return
 	}
-	if got := a.tape.Alloc(m.asked); got.Slot != stream.None {
+	order := a.tape.Order()
+	got := a.tape.Alloc(m.asked)
+	if a.tape.Order() != order {
+		port.Turned(a.tape)
+	}
+	if got.Slot != stream.None {
 		m.addr = got.Addr
 		port.HandOut(got.Addr, m.asked)
 	}

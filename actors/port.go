@@ -39,6 +39,8 @@ type Port interface {
 	Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Tape
 	// Play is a step boundary of the tape at which it goes on with an order.
 	Play(t *stream.Tape, order int)
+	// Turned says that the tape went over to another of its orders within a step.
+	Turned(t *stream.Tape)
 	// Serve makes the tape the one that is served, and known to frees; nil:
 	// none. If it stands over the arena of another tape, whose blocks it has
 	// adopted, that one is named and reached no more.
@@ -138,6 +140,9 @@ func (p *GoPort) Build(l *stream.Layout, base mem.Addr, _ mem.Bytes) *stream.Tap
 
 // Play implements Port.
 func (p *GoPort) Play(t *stream.Tape, order int) { t.Play(order) }
+
+// Turned implements Port.
+func (p *GoPort) Turned(*stream.Tape) {}
 
 // Serve implements Port.
 func (p *GoPort) Serve(t, _ *stream.Tape) { p.tape = t }

@@ -158,11 +158,11 @@ func (s *supervisor) offer(l *lane, ps *plan.Stream) bool {
 	return err == nil
 }
 
-// boundariesOf returns how many step boundaries the first tape spans before the
-// steady one begins: set-up ends with one, the first step with another.
-func boundariesOf(ps *plan.Stream) int {
-	if len(ps.Tapes) > 1 && ps.Tapes[0].Kind == plan.Prologue {
-		return 2
+// boundariesOf returns how many boundaries the prologue of a plan still spans,
+// after some have passed, and which order is the first behind it.
+func boundariesOf(ps *plan.Stream, passed int) (prologue, steady int) {
+	if len(ps.Tapes) > 0 && ps.Tapes[0].Kind == plan.Prologue {
+		return max(ps.Tapes[0].Boundaries-passed, 0), 1
 	}
-	return 0
+	return 0, 0
 }

@@ -6,6 +6,7 @@ import "stalloc/internal/mem"
 type Served struct {
 	Addr mem.Addr
 	Slot uint32 // None: a miss
+	Pool bool   // a miss that the tape expected: the pool serves it by plan
 }
 
 // Alloc serves a request of asked bytes or reports a miss. It is the whole of
@@ -23,7 +24,9 @@ func (t *Tape) Alloc(asked mem.Bytes) Served {
 func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 	n := uint64(mem.Round(asked))
 	if t.State.Off == 0 {
+		t.turn(n)
 		if at := t.match.find(t, n); at != None {
+			t.strayed = t.strayed || at != nextAlloc(t.Entries, t.State.Cursor)
 			t.jump(at)
 			t.match.hit()
 			if t.State.Off == 0 && t.clear(&t.Entries[at]) {
@@ -38,6 +41,7 @@ func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 		}
 	}
 	t.match.miss(n)
+	t.strayed = true
 	t.State.Misses++
 	return Served{Slot: None}
 }
@@ -50,7 +54,7 @@ func (t *Tape) take(at uint32, asked uint64) Served {
 		s.Cursor = at + 1
 		s.Misses++
 		t.skipFreed()
-		return Served{Slot: None}
+		return Served{Slot: None, Pool: true}
 	}
 	l := Live{Slot: e.Slot + 1, Asked: asked}
 	if e.Offset&EntryPersists != 0 {
@@ -136,6 +140,7 @@ func (t *Tape) release(place uint32) {
 func (t *Tape) Step() {
 	s := t.State
 	s.Cursor, s.Off, s.Owed = 0, 0, 0
+	t.strayed = false
 	t.match.hit()
 	if s.LiveN != s.PersistN {
 		for place := range t.Live {
@@ -147,10 +152,4 @@ func (t *Tape) Step() {
 		}
 	}
 	t.skipFreed()
-}
-
-// Play is a step boundary at which another order is served from now on.
-func (t *Tape) Play(order int) {
-	t.Entries = t.Orders[order]
-	t.Step()
 }

@@ -91,6 +91,9 @@ type Tape struct {
 	places  []uint32 // by slot
 	offsets []uint64 // by place
 	match   matcher
+	order   int      // of Orders, the one in Entries
+	forks   [][]fork // nil: there is one order
+	strayed bool     // the step has left its order since it began
 }
 
 // Layout is what a tape needs from its builder: the arrays, filled in, ready to
@@ -179,7 +182,7 @@ func New(l *Layout, base mem.Addr) *Tape {
 // the layout says. It serves the first order.
 func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
 	return &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
-		slots: l.slots, places: l.places, offsets: l.offsets}
+		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders)}
 }
 
 // Offsets returns the offset of each place.

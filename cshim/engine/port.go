@@ -181,6 +181,9 @@ func (p *port) Play(t *stream.Tape, order int) {
 	setEntries(shared, t)
 }
 
+// Turned implements actors.Port.
+func (p *port) Turned(t *stream.Tape) { setEntries(p.shared(t), t) }
+
 // Serve implements actors.Port. Frees announced for the tape that was served
 // are performed first.
 func (p *port) Serve(t, instead *stream.Tape) {

@@ -114,6 +114,9 @@ func (t *Tape) Delete() {
 	C.tape_delete(t.c)
 }
 
+// Turned follows a change of order within a step.
+func (t *Tape) Turned() { t.setEntries() }
+
 func (t *Tape) setEntries() {
 	t.c.entries = (*C.struct_stalloc_entry)(unsafe.Pointer(unsafe.SliceData(t.Go.Entries)))
 }

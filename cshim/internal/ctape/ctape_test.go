@@ -150,9 +150,11 @@ func (p *pair) alloc(asked mem.Bytes) error {
 	case Served:
 		p.quick++
 	case Pool:
-		got.Slot = stream.None
+		got.Slot, got.Pool = stream.None, true
 	case Refused:
-		if got = p.both.Go.Alloc(asked); got.Slot != stream.None {
+		got = p.both.Go.Alloc(asked)
+		p.both.Turned()
+		if got.Slot != stream.None {
 			p.both.HandOut(got.Addr, asked)
 		}
 	}
