@@ -30,6 +30,7 @@ type device struct {
 	pending []*pending
 	freeing *pending // the block that EvFree is about
 	answers int
+	arena   uint64 // the last arena granted
 	trail   []Op
 	refused Op
 	ops     []Op
@@ -236,6 +237,12 @@ func (d *device) grant(op Op, ev Event) error {
 	}
 	d.blocks[op.Req], d.streams[op.Req] = op, ev.Stream
 	delete(d.users, op.Req)
+	if ev.Whole {
+		if before := d.blocks[d.arena]; ev.Addr != 0 && op.Addr != before.Addr+mem.Addr(before.Size) {
+			return fmt.Errorf("%+v does not continue the arena %+v", op, before)
+		}
+		d.arena = op.Req
+	}
 	if ev.Whole && (op.Addr%mem.Addr(mem.HandleSize) != 0 || op.Size%mem.HandleSize != 0) {
 		return fmt.Errorf("arena %+v is not made of whole pages", op)
 	}

@@ -29,6 +29,9 @@ const (
 	EvFailed
 	// EvResume answers OpResume.
 	EvResume
+	// EvDissolve gives the arena with these Parts back to the pool. The blocks
+	// in Keep, disjoint and inside it, live on as blocks of the pool.
+	EvDissolve
 )
 
 // Event is one input of Step. Only the fields its kind names are read.
@@ -40,6 +43,8 @@ type Event struct {
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Whole  bool         // EvAlloc: an arena: whole pages of its own
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
+	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
+	Keep   []Range      // EvDissolve
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
@@ -108,12 +113,15 @@ const (
 	RefusedDevice
 	// RefusedWindow: the address window is used up.
 	RefusedWindow
+	// RefusedBusy: pages of an idle arena must be replaced, and work may still
+	// use them; ask again later.
+	RefusedBusy
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder
 )
 
 var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedOrder: "order",
+	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedOrder: "order",
 }
 
 // String names the reason in one word.

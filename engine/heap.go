@@ -38,11 +38,12 @@ const (
 //	used > 0, edge[s] > 0  on the heap's list of handles with so many free units
 //	                       at end s
 type handle struct {
-	heap  uint32    // zero: the number is not in use
-	alias uint32    // the first page that maps it; zero: none
-	used  uint16    // occupied units, at most 4096
-	edge  [2]uint16 // free units at each end
-	link  [2]links  // in the list of each end; link[prefix] also in that of free handles
+	heap    uint32    // zero: the number is not in use
+	alias   uint32    // the first page that maps it; zero: none
+	aliases uint32    // pages that map it
+	used    uint16    // occupied units, at most 4096
+	edge    [2]uint16 // free units at each end
+	link    [2]links  // in the list of each end; link[prefix] also in that of free handles
 }
 
 type links struct{ next, prev uint32 }
@@ -133,7 +134,7 @@ func (e *Engine) maps(view, x uint32) bool {
 func (e *Engine) occupy(x uint32, lo, hi unit) {
 	e.delist(x)
 	c := &e.handles[x]
-	if c.used == 0 {
+	if c.used == 0 && hi-lo < pageUnits {
 		e.countFree(x, -1)
 	}
 	c.used += uint16(hi - lo)
@@ -154,14 +155,15 @@ func (e *Engine) vacate(x uint32, lo, hi, from, to unit) {
 	if to == pageUnits {
 		c.edge[suffix] = uint16(pageUnits - from)
 	}
-	if c.used == 0 {
+	if c.used == 0 && hi-lo < pageUnits {
 		e.countFree(x, +1)
 	}
 	e.enlist(x)
 }
 
 // countFree keeps, for every view of the handle's heap that maps it, the number
-// of its wholly free pages.
+// of its wholly free pages. Handles taken or given as a whole are counted by the
+// stretch, in countWhole.
 func (e *Engine) countFree(x uint32, delta int) {
 	for p := e.handles[x].alias; p != 0; p = e.pages[p].next {
 		if v := &e.views[e.pages[p].view]; v.heap == e.handles[x].heap {

@@ -41,9 +41,8 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 func (e *Engine) place(out []Op) []Op {
 	a := &e.act
 	if a.whole && a.after == 0 {
-		if x := e.idleArena(); x != 0 {
-			e.stats.Fits++
-			return e.grantFree(x, e.views[x].start(), out)
+		if got, ok := e.reuseArena(out); ok {
+			return got
 		}
 	}
 	if !a.whole {

@@ -40,7 +40,11 @@ func one(d *device, req uint64, next func() int) error {
 	case k < 15:
 		return d.step(Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 16:
-		return d.step(Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Whole: true})
+		ev := Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Whole: true}
+		if a, ok := d.blocks[d.arena]; ok && next()%2 == 0 {
+			ev.Addr, ev.Stream = a.Addr, d.streams[d.arena] // lengthen the last one
+		}
+		return d.step(ev)
 	case k < 26:
 		if b, ok := d.pick(next()); ok {
 			return d.free(b)

@@ -89,8 +89,12 @@ func (e *Engine) checkIndexes(runs, shared int) error {
 		}
 	}
 	for x := range e.handles {
+		before := links
 		for q := e.handles[x].alias; q != 0; q = e.pages[q].next {
 			links++
+		}
+		if n := links - before; n != int(e.handles[x].aliases) {
+			return fmt.Errorf("handle %d is mapped by %d pages, counted as %d", x, n, e.handles[x].aliases)
 		}
 	}
 	bySizes := 0

@@ -189,23 +189,25 @@ func (e *Engine) give(view uint32, lo, hi unit) {
 // thousand handles that were made together costs one update, not a thousand.
 func (e *Engine) mirror(lo, hi unit, give bool) {
 	first, last := uint32(lo>>pageShift), uint32((hi-1)>>pageShift)
-	for p := first; p <= last; p++ {
+	e.countWhole(e.pages[first].view, lo, hi, give)
+	for p := first; p <= last; {
 		x := e.pages[p].handle
+		step := last - p + 1 // pages on which all aliases of page p go on
 		for q := e.handles[x].alias; q != 0; q = e.pages[q].next {
 			if q == p {
 				continue
 			}
 			view := e.pages[q].view
 			if e.views[view].heap != e.handles[x].heap {
+				step = 1
 				continue // the handle has moved to another heap: this page sleeps
 			}
 			if p > first && e.pages[q-1].handle == e.pages[p-1].handle && e.pages[q-1].view == view {
-				continue // done with the neighbour before
+				step = e.common(p, q, view, step) // done with the neighbour before
+				continue
 			}
-			m := uint32(1)
-			for p+m <= last && e.pages[q+m].handle == e.pages[p+m].handle && e.pages[q+m].view == view {
-				m++
-			}
+			m := e.common(p, q, view, last-p+1)
+			step = min(step, m)
 			shift := (unit(q) - unit(p)) << pageShift // wraps around when q < p, and so does the sum
 			from := max(lo, unit(p)<<pageShift) + shift
 			to := min(hi, unit(p+m)<<pageShift) + shift
@@ -214,6 +216,36 @@ func (e *Engine) mirror(lo, hi unit, give bool) {
 			} else {
 				e.runTake(view, from, to)
 			}
+			e.countWhole(view, from, to, give)
 		}
+		// The pages behind p are done as well, up to one with an alias of its own.
+		n := e.handles[x].aliases
+		for p++; step > 1 && e.handles[e.pages[p].handle].aliases == n; step-- {
+			p++
+		}
+	}
+}
+
+// common returns the number of pages, at most most, on which page q and those
+// behind it in view map the same handles as p and those behind it.
+func (e *Engine) common(p, q, view, most uint32) uint32 {
+	a, b := e.pages[p:p+most], e.pages[q:]
+	m := uint32(1)
+	for m < most && a[m].handle == b[m].handle && b[m].view == view {
+		m++
+	}
+	return m
+}
+
+// countWhole keeps the view's number of wholly free pages for those that lie in
+// [lo, hi) as a whole; occupy and vacate do so for the others.
+func (e *Engine) countWhole(view uint32, lo, hi unit, give bool) {
+	from, to := (lo+pageMask)>>pageShift, hi>>pageShift
+	switch {
+	case from >= to:
+	case give:
+		e.views[view].free += int(to - from)
+	default:
+		e.views[view].free -= int(to - from)
 	}
 }

@@ -117,6 +117,7 @@ func (e *Engine) link(p uint32) {
 	c := &e.handles[e.pages[p].handle]
 	e.pages[p].next = c.alias
 	c.alias = p
+	c.aliases++
 }
 
 // showFree gives page p, not linked yet, the free bytes of its partly used
@@ -170,6 +171,7 @@ func (e *Engine) unmapPage(p uint32) {
 		at = &e.pages[*at].next
 	}
 	*at = e.pages[p].next
+	e.handles[c].aliases--
 	e.pages[p].handle, e.pages[p].next = 0, 0
 	e.stats.Mapped--
 	for v.n > 0 && e.pages[v.base+v.n-1].handle == 0 {
