@@ -1,0 +1,192 @@
+//go:build cgo
+
+package nvml
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// answer is what a child process found out.
+type answer struct {
+	Memory Memory
+	Text   string
+	Error  string
+	Absent bool
+	Same   bool // from all threads, twice
+}
+
+// TestMain makes the test binary a program that asks one question, where the
+// environment says so: go-nvml keeps what it found in the process for good, so
+// every library needs a process of its own.
+func TestMain(m *testing.M) {
+	if device := os.Getenv("STALLOC_TEST_ASK"); device != "" {
+		json.NewEncoder(os.Stdout).Encode(ask(device))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func ask(device string) answer {
+	var wg sync.WaitGroup
+	answers := make([]answer, 8)
+	for i := range answers {
+		wg.Go(func() {
+			a := &answers[i]
+			for range 2 {
+				m, err := Snapshot(device)
+				a.Memory, a.Text = m, m.String()
+				if err != nil {
+					a.Error, a.Absent = err.Error(), errors.Is(err, ErrAbsent)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	answers[0].Same = true
+	for _, a := range answers[1:] {
+		a.Same = true
+		answers[0].Same = answers[0].Same && reflect.DeepEqual(a, answers[0])
+	}
+	return answers[0]
+}
+
+// build makes a libnvidia-ml.so.1 into a folder of its own.
+func build(t *testing.T, flags ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(folder, libraryName), "testdata/nvml.c"}, flags...)
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return folder
+}
+
+// child asks about a device in a process that finds NVML in folder, and returns
+// its number too.
+func child(t *testing.T, folder, device string) (answer, int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "STALLOC_TEST_ASK="+device, "LD_LIBRARY_PATH="+folder)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("asking about %s ended the process: %v\n%s", device, err, out)
+	}
+	var a answer
+	if err := json.Unmarshal(out, &a); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	if !a.Same {
+		t.Errorf("threads that asked about %s at once got different answers", device)
+	}
+	return a, cmd.Process.Pid
+}
+
+const fakeUUID = "66616b65-0000-0000-0000-000000000000"
+
+// TestLibrary asks a whole library for its device under all its names.
+func TestLibrary(t *testing.T) {
+	folder := build(t)
+	for _, name := range []string{fakeUUID, "GPU-" + fakeUUID, "00000000:3B:00.0", "0"} {
+		a, pid := child(t, folder, name)
+		m := a.Memory
+		if a.Error != "" || m.UUID != "GPU-"+fakeUUID {
+			t.Errorf("device %s: %+v", name, a)
+		}
+		if m.Total != 80*mem.GiB || m.Used != 70*mem.GiB || m.Reserved != mem.GiB/2 || m.Free != 19*mem.GiB/2 {
+			t.Errorf("device %s: memory %+v", name, m)
+		}
+		if len(m.Processes) != 3 || m.Processes[0].PID != 1 || m.Processes[0].Used != 60*mem.GiB {
+			t.Fatalf("device %s: processes %+v", name, m.Processes)
+		}
+		own := m.Processes[1]
+		comm, err := os.ReadFile("/proc/self/comm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own.PID != pid || !own.Self || own.Name != strings.TrimSpace(string(comm)) {
+			t.Errorf("device %s: this process is %+v, want number %d and name %q", name, own, pid, comm)
+		}
+		if last := m.Processes[2]; last.Name != "" || last.Self {
+			t.Errorf("device %s: a process that does not exist is %+v", name, last)
+		}
+		if want := "NVML counts 70.00 GiB in use of 80.00 GiB beside 512.00 MiB that the driver keeps, 8.00 GiB of it by this process. Other processes: 1"; !strings.HasPrefix(a.Text, want) {
+			t.Errorf("device %s: %q, want %q", name, a.Text, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"1":                                    "nvmlDeviceGetHandleByIndex failed with error 6 (Not Found)",
+		"77777777-0000-0000-0000-000000000000": "device GPU-77777777-0000-0000-0000-000000000000: nvmlDeviceGetHandleByUUID failed with error 6 (Not Found); nvidia-smi -L",
+		"the big one":                          `"the big one" names no device: expected a UUID`,
+	} {
+		if a, _ := child(t, folder, name); !strings.Contains(a.Error, want) || a.Absent {
+			t.Errorf("device %s: %+v, want the error %q", name, a, want)
+		}
+	}
+}
+
+// TestOldLibrary: functions that a driver lacks are not called.
+func TestOldLibrary(t *testing.T) {
+	folder := build(t, "-DOLD")
+	a, pid := child(t, folder, fakeUUID)
+	m := a.Memory
+	if a.Error != "" || m.UUID != fakeUUID || m.Total != 16*mem.GiB || m.Used != 12*mem.GiB || m.Reserved != 0 {
+		t.Errorf("%+v", a)
+	}
+	if len(m.Processes) != 3 || m.Processes[1].PID != pid || m.Processes[1].Used != 8*mem.GiB {
+		t.Errorf("processes %+v", m.Processes)
+	}
+	for name, want := range map[string]string{
+		"0":                                    "nvmlDeviceGetHandleByIndex failed with error 13 (the installed driver does not have it)",
+		"0000:3b:00.0":                         "nvmlDeviceGetHandleByPciBusId failed with error 13",
+		"77777777-0000-0000-0000-000000000000": "nvmlDeviceGetHandleByUUID failed with error 6;",
+	} {
+		if a, _ := child(t, folder, name); !strings.Contains(a.Error, want) {
+			t.Errorf("device %s: %+v, want the error %q", name, a, want)
+		}
+	}
+}
+
+// TestUnusableLibraries: each is an absent NVML, in every answer alike.
+func TestUnusableLibraries(t *testing.T) {
+	text := t.TempDir()
+	if err := os.WriteFile(filepath.Join(text, libraryName), []byte(strings.Repeat("no library\n", 100)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for folder, want := range map[string]string{
+		build(t, "-DFOREIGN"):          "libnvidia-ml.so.1 has no function nvmlInit",
+		build(t, "-DFAILING"):          "nvmlInit failed with error 9 (Driver Not Loaded)",
+		build(t, "-DFAILING", "-DOLD"): "nvmlInit failed with error 9",
+		text:                           "invalid ELF header",
+	} {
+		a, _ := child(t, folder, fakeUUID)
+		if !a.Absent || !strings.HasPrefix(a.Error, "NVML is not available: ") || !strings.Contains(a.Error, want) {
+			t.Errorf("%+v, want an error that says %q", a, want)
+		}
+	}
+}
+
+// TestNothingAtLoad: importing the package opens no library.
+func TestNothingAtLoad(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(maps), "libnvidia-ml") {
+		t.Error("NVML is loaded though nobody asked")
+	}
+	if fmt.Sprint(system.lib, system.absent) != "<nil> <nil>" {
+		t.Error("the library was opened by the tests, which should ask in processes of their own")
+	}
+}

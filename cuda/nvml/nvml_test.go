@@ -1,0 +1,217 @@
+//go:build cgo
+
+package nvml
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"stalloc/internal/mem"
+)
+
+// machine is an NVML with one device, some of whose functions are missing.
+type machine struct {
+	mock.Interface
+	device  mock.Device
+	missing []string
+	opened  int
+}
+
+const gib = 1 << 30
+
+func newMachine(missing ...string) *machine {
+	m := &machine{missing: missing}
+	m.InitFunc = func() nvml.Return { m.opened++; return nvml.SUCCESS }
+	m.ExtensionsFunc = func() nvml.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
+			if slices.Contains(m.missing, name) {
+				return errors.New("not found")
+			}
+			return nil
+		}}
+	}
+	m.DeviceGetHandleByUUIDFunc = func(uuid string) (nvml.Device, nvml.Return) {
+		if uuid == "MIG-"+fakeUUID {
+			return &m.device, nvml.SUCCESS
+		}
+		return nil, nvml.ERROR_NOT_FOUND
+	}
+	m.device.GetUUIDFunc = func() (string, nvml.Return) { return "MIG-" + fakeUUID, nvml.SUCCESS }
+	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: 80 * gib, Used: 60 * gib, Free: 19 * gib, Reserved: gib}, nvml.SUCCESS
+	}
+	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
+		return nvml.Memory{Total: 80 * gib, Used: 61 * gib, Free: 19 * gib}, nvml.SUCCESS
+	}
+	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	m.device.GetComputeRunningProcessesFunc = none
+	m.device.GetGraphicsRunningProcessesFunc = none
+	m.device.GetMPSComputeRunningProcessesFunc = none
+	return m
+}
+
+// reader asks the machine as process 100, in a folder of processes.
+func (m *machine) reader(t *testing.T, namespace string, names map[string]string) *reader {
+	t.Helper()
+	proc := t.TempDir()
+	for pid, name := range names {
+		if err := errors.Join(os.Mkdir(filepath.Join(proc, pid), 0o755),
+			os.WriteFile(filepath.Join(proc, pid, "comm"), []byte(name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(proc, "self/ns"), 0o755),
+		os.Symlink(namespace, filepath.Join(proc, "self/ns/pid"))); err != nil {
+		t.Fatal(err)
+	}
+	return newReader(func() (library, error) { return m, nil }, proc, 100)
+}
+
+const hostNamespace, container = "pid:[4026531836]", "pid:[4026532000]"
+
+func TestInstanceOfGPU(t *testing.T) {
+	r := newMachine().reader(t, hostNamespace, nil)
+	m, err := r.snapshot(fakeUUID)
+	if err != nil || m.UUID != "MIG-"+fakeUUID || m.Total != 80*mem.GiB || m.Reserved != mem.GiB {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestOpenedOnce, whether that went well or not.
+func TestOpenedOnce(t *testing.T) {
+	good := newMachine()
+	r := good.reader(t, hostNamespace, nil)
+	for range 3 {
+		if _, err := r.snapshot("MIG-" + fakeUUID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := newMachine("nvmlErrorString")
+	bad.InitFunc = func() nvml.Return { bad.opened++; return nvml.ERROR_NO_PERMISSION }
+	r = bad.reader(t, hostNamespace, nil)
+	for range 3 {
+		_, err := r.snapshot(fakeUUID)
+		var call *Error
+		if !errors.Is(err, ErrAbsent) || !errors.As(err, &call) || call.Code != 4 || call.Text != "" {
+			t.Errorf("a failed start is reported as %v", err)
+		}
+	}
+	if good.opened != 1 || bad.opened != 1 {
+		t.Errorf("started %d and %d times, want once each", good.opened, bad.opened)
+	}
+	if n := len(bad.DeviceGetHandleByUUIDCalls()); n != 0 {
+		t.Errorf("%d calls after a failed start", n)
+	}
+	lost := errors.New("no such file")
+	r = newReader(func() (library, error) { return nil, lost }, "/proc", 1)
+	if _, err := r.snapshot(fakeUUID); !errors.Is(err, ErrAbsent) || !errors.Is(err, lost) {
+		t.Errorf("a library that cannot be opened is reported as %v", err)
+	}
+}
+
+func TestMemoryFallsBack(t *testing.T) {
+	m := newMachine()
+	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{}, nvml.ERROR_NOT_SUPPORTED
+	}
+	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
+	if err != nil || got.Used != 61*mem.GiB || got.Reserved != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
+	_, err = m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
+	var call *Error
+	if !errors.As(err, &call) || call.Call != "nvmlDeviceGetMemoryInfo" || call.Code != 15 {
+		t.Errorf("a lost GPU is reported as %v", err)
+	}
+}
+
+// TestProcesses: one entry each, the largest first, names only where the numbers
+// mean what they mean to the driver.
+func TestProcesses(t *testing.T) {
+	names := map[string]string{"100": "self\n", "200": "py\x1b[31mthon\n"}
+	for _, c := range []struct {
+		namespace string
+		own       bool // this process is on the list
+		named     bool
+	}{
+		{hostNamespace, false, true},
+		{hostNamespace, true, true},
+		{container, true, true},
+		{container, false, false},
+	} {
+		m := newMachine()
+		m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			list := []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: 1<<64 - 1}, {Pid: 200, UsedGpuMemory: 5 * gib}}
+			if c.own {
+				list = append(list, nvml.ProcessInfo{Pid: 100, UsedGpuMemory: gib})
+			}
+			return list, nvml.SUCCESS
+		}
+		m.device.GetGraphicsRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return []nvml.ProcessInfo{{Pid: 200, UsedGpuMemory: 6 * gib}}, nvml.SUCCESS
+		}
+		m.device.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return nil, nvml.ERROR_NOT_SUPPORTED
+		}
+		got, err := m.reader(t, c.namespace, names).snapshot(fakeUUID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []Process{{PID: 200, Used: 6 * mem.GiB}, {PID: 300, Used: Unknown}}
+		if c.own {
+			want = slices.Insert(want, 1, Process{PID: 100, Used: mem.GiB, Self: true})
+		}
+		if c.named {
+			want[0].Name = "py[31mthon"
+			if c.own {
+				want[1].Name = "self"
+			}
+		}
+		if !slices.Equal(got.Processes, want) || got.Hidden != nil {
+			t.Errorf("%+v: %+v, want %+v (%v)", c, got.Processes, want, got.Hidden)
+		}
+	}
+}
+
+func TestProcessesHidden(t *testing.T) {
+	m := newMachine("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+	m.device.GetMPSComputeRunningProcessesFunc = nil // a call would be the end of the process
+	m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return nil, nvml.ERROR_NO_PERMISSION
+	}
+	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
+	if err != nil || got.Hidden == nil || !strings.Contains(got.Hidden.Error(), "nvmlDeviceGetComputeRunningProcesses failed with error 4") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := len(m.device.GetMPSComputeRunningProcessesCalls()); n != 0 {
+		t.Errorf("a function that is missing was called %d times", n)
+	}
+}
+
+func TestText(t *testing.T) {
+	many := []Process{{PID: 7, Used: 3 * mem.GiB, Self: true}}
+	for pid := range 10 {
+		many = append(many, Process{PID: 10 + pid, Used: mem.GiB})
+	}
+	base := "NVML counts 2.00 GiB in use of 8.00 GiB"
+	for want, m := range map[string]Memory{
+		base + ". It names no process, as in a container that does not see the host's.":                                                 {},
+		base + ", 1.00 GiB of it by this process. No other process holds memory of this device.":                                        {Processes: []Process{{PID: 1, Used: mem.GiB, Self: true}}},
+		base + ". Other processes: 5 (sh) an unknown amount.":                                                                           {Processes: []Process{{PID: 5, Used: Unknown, Name: "sh"}}},
+		base + ". Processes may be missing from this: denied.":                                                                          {Hidden: errors.New("denied")},
+		"10 1.00 GiB, 11 1.00 GiB, 12 1.00 GiB, 13 1.00 GiB, 14 1.00 GiB, 15 1.00 GiB, 16 1.00 GiB, 17 1.00 GiB, 2 more with 2.00 GiB.": {Processes: many},
+	} {
+		m.Total, m.Used = 8*mem.GiB, 2*mem.GiB
+		if got := m.String(); !strings.HasSuffix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
