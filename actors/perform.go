@@ -176,6 +176,8 @@ func (e *RefusedError) Error() string {
 		return "the size is larger than any block can be"
 	case engine.RefusedLimit:
 		return "the memory limit is reached"
+	case engine.RefusedBusy:
+		return "the arena's pages are still in use"
 	case engine.RefusedWindow:
 		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
 	}

@@ -167,6 +167,8 @@ func (e *Engine) dispatch(ev Event, out []Op) []Op {
 		return e.fence(ev, out)
 	case EvBoundary:
 		return e.boundary(out)
+	case EvDissolve:
+		return e.dissolve(ev, out)
 	case EvTrim:
 		return e.trim(ev, out)
 	}

@@ -56,7 +56,7 @@ func (e *Engine) free(ev Event, out []Op) []Op {
 	} else {
 		e.dropBlock(b)
 	}
-	if e.views[x].list == privateViews {
+	if e.views[x].list >= privateViews {
 		out = e.soil(x, out)
 	}
 	return out
