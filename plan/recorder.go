@@ -58,6 +58,13 @@ func (r *Recorder) Exclude(id uint64) {
 	}
 }
 
+// Miss notes that the block id was handed out beside the plan.
+func (r *Recorder) Miss(id uint64) {
+	if block, ok := r.live[id]; ok {
+		r.step.Blocks[block].Missed = true
+	}
+}
+
 // Live returns how many blocks are live now.
 func (r *Recorder) Live() int { return len(r.live) }
 
@@ -83,7 +90,7 @@ func (r *Recorder) Boundary() *Step {
 		}
 		r.live[ids[i]] = int32(len(r.step.Blocks))
 		r.ids = append(r.ids, ids[i])
-		r.step.Blocks = append(r.step.Blocks, Block{Size: block.Size, Alloc: -1, Free: unfinished, Pinned: block.Pinned})
+		r.step.Blocks = append(r.step.Blocks, Block{Size: block.Size, Alloc: -1, Free: unfinished, Pinned: block.Pinned, Missed: block.Missed})
 		block.Free = int32(len(closed.Ops))
 	}
 	return &closed

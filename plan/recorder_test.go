@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -116,5 +117,59 @@ func TestKeyOf(t *testing.T) {
 	}
 	if KeyOf(b) == KeyOf([]mem.Bytes{1024, 512, 5120}) || KeyOf(b) == KeyOf(b[:2]) {
 		t.Error("the key does not tell sequences apart")
+	}
+}
+
+// TestJoin: joined steps are the step that a recorder without a boundary sees.
+func TestJoin(t *testing.T) {
+	rng := newRand(t)
+	for range 300 {
+		var whole, parts Recorder
+		var joined *Step
+		for range 1 + rng.IntN(3) {
+			for range rng.IntN(40) {
+				id := uint64(rng.IntN(12))
+				size := mem.Bytes(rng.IntN(5000))
+				for _, r := range []*Recorder{&whole, &parts} {
+					switch id % 3 {
+					case 0:
+						r.Free(id / 3)
+					default:
+						r.Alloc(id/3, size)
+						if id%2 == 0 {
+							r.Miss(id / 3)
+						}
+					}
+				}
+			}
+			joined = Join(joined, parts.Boundary())
+		}
+		want := whole.Boundary()
+		if err := joined.check(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(joined.Ops, want.Ops) || !slices.Equal(joined.Blocks, want.Blocks) {
+			t.Fatalf("joined %+v, expected %+v", joined, want)
+		}
+	}
+}
+
+func TestPeaks(t *testing.T) {
+	var r Recorder
+	r.Alloc(1, 1024)
+	r.Alloc(2, 2048)
+	r.Miss(2)
+	r.Boundary()
+	r.Free(1)
+	r.Alloc(3, 4096)
+	r.Alloc(4, 512)
+	r.Miss(4)
+	r.Free(2)
+	s := r.Boundary()
+	if all, missed := s.Peaks(); all != 2048+4096+512 || missed != 2048+512 {
+		t.Errorf("peaks %d and %d", all, missed)
+	}
+	if s.Requests() != 2 {
+		t.Errorf("%d requests", s.Requests())
 	}
 }

@@ -1,6 +1,11 @@
 package plan
 
-import "stalloc/internal/mem"
+import (
+	"cmp"
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // Op is one event of an observed step: the allocation or the free of a block.
 type Op struct {
@@ -17,12 +22,84 @@ type Block struct {
 	// Pinned says that another stream used the block, so its end cannot be
 	// foreseen and it gets no address, see Recorder.Exclude.
 	Pinned bool
+	// Missed says that the block was handed out beside the plan, see
+	// Recorder.Miss.
+	Missed bool
 }
 
 // Step is what was observed on one stream between two step boundaries.
 type Step struct {
 	Ops    []Op
 	Blocks []Block
+}
+
+// Peaks returns the largest load of the step, what it inherited included: of all
+// blocks, and of those that were missed.
+func (s *Step) Peaks() (all, missed mem.Bytes) {
+	var load, beside mem.Bytes
+	count := func(b Block, sign mem.Bytes) {
+		load += sign * b.Size
+		if b.Missed {
+			beside += sign * b.Size
+		}
+		all, missed = max(all, load), max(missed, beside)
+	}
+	for _, b := range s.Blocks {
+		if b.Alloc < 0 {
+			count(b, 1)
+		}
+	}
+	for _, op := range s.Ops {
+		if op.Free {
+			count(s.Blocks[op.Block], -1)
+		} else {
+			count(s.Blocks[op.Block], 1)
+		}
+	}
+	return all, missed
+}
+
+// Requests returns how many requests the step made.
+func (s *Step) Requests() (n int64) {
+	for _, b := range s.Blocks {
+		if b.Alloc >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Join returns the two steps as one, as if there had been no boundary between
+// them. Either may be nil: the stream had not begun, or has ended.
+func Join(first, second *Step) *Step {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	joined := &Step{Ops: slices.Clone(first.Ops), Blocks: slices.Clone(first.Blocks)}
+	seam := int32(len(first.Ops))
+	// The second step inherits what the first left live, in the same order.
+	moved := make([]int32, len(second.Blocks))
+	from := 0
+	for i, b := range second.Blocks {
+		b.Free += seam
+		if b.Alloc >= 0 {
+			b.Alloc += seam
+			moved[i] = int32(len(joined.Blocks))
+			joined.Blocks = append(joined.Blocks, b)
+			continue
+		}
+		for joined.Blocks[from].Free < seam {
+			from++
+		}
+		moved[i] = int32(from)
+		joined.Blocks[from].Free = b.Free
+		joined.Blocks[from].Pinned = b.Pinned
+		from++
+	}
+	for _, op := range second.Ops {
+		joined.Ops = append(joined.Ops, Op{Block: moved[op.Block], Free: op.Free})
+	}
+	return joined
 }
 
 // transient reports whether the block begins and ends within s.
