@@ -151,7 +151,7 @@ func (l *aligner) middle(x0, x1, y0, y1 int32) (int32, int32) {
 			}
 		}
 		if d >= costCap {
-			return l.farthest(fore, x0, y0, zero, d)
+			return farthest(fore, x0, y0, max(-d, -m), min(d, n), zero)
 		}
 	}
 }
@@ -193,12 +193,13 @@ func (l *aligner) backward(above, below, k, n, m, x0, y0 int32) int32 {
 	return x
 }
 
-// farthest returns the end of the path that went farthest from the first corner.
-func (l *aligner) farthest(fore []int32, x0, y0, zero, d int32) (int32, int32) {
-	best, at := nowhere, int32(0)
-	for k := -d; k <= d; k++ {
-		if i := k + zero; i >= 0 && int(i) < len(fore) && fore[i] >= 0 && 2*fore[i]-k > best {
-			best, at = 2*fore[i]-k, k
+// farthest returns the end of the path that went farthest from the first corner,
+// on the diagonals from first to last.
+func farthest(fore []int32, x0, y0, first, last, zero int32) (int32, int32) {
+	best, at := nowhere, first
+	for k := first; k <= last; k++ {
+		if x := fore[k+zero]; x >= 0 && 2*x-k > best {
+			best, at = 2*x-k, k
 		}
 	}
 	x := fore[at+zero]

@@ -129,3 +129,29 @@ func FuzzAlign(f *testing.F) {
 		checkAlign(t, a, b)
 	})
 }
+
+// TestAlignCapped: two long rows with nothing in common but one kind of token are
+// cut short of the shortest script and must still be aligned in order.
+func TestAlignCapped(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 9))
+	a, b := make([]token, 30_000), make([]token, 41_000)
+	for _, v := range [][]token{a, b} {
+		for i := range v {
+			v[i] = token(r.IntN(20))
+		}
+	}
+	last, matched := unaligned, 0
+	for i, j := range align(a, b) {
+		if j == unaligned {
+			continue
+		}
+		if j <= last || a[i] != b[j] {
+			t.Fatalf("place %d aligned with %d behind %d", i, j, last)
+		}
+		last = j
+		matched++
+	}
+	if matched < len(a)/4 {
+		t.Errorf("%d of %d places aligned", matched, len(a))
+	}
+}

@@ -44,6 +44,9 @@ func (s *Stream) validate() error {
 		if slot.Size <= 0 || slot.Size > maxArena || slot.Size%mem.Grain != 0 {
 			return fmt.Errorf("slot %d has size %d: expected a positive multiple of %d", i, slot.Size, mem.Grain)
 		}
+		if slot.Spread < 0 || slot.Spread >= slot.Size || slot.Spread%mem.Grain != 0 {
+			return fmt.Errorf("slot %d has spread %d: expected a multiple of %d less than its size, %d", i, slot.Spread, mem.Grain, slot.Size)
+		}
 		if slot.Offset < 0 || slot.Offset > mem.Offset(maxArena) || slot.Offset%mem.Offset(mem.Grain) != 0 {
 			return fmt.Errorf("slot %d has offset %d: expected a multiple of %d", i, slot.Offset, mem.Grain)
 		}
@@ -65,7 +68,7 @@ func (s *Stream) validate() error {
 
 // walkTapes plays the tapes one after another.
 func (s *Stream) walkTapes() error {
-	w := walk{slots: s.Slots, seen: make([]bool, len(s.Slots))}
+	w := walk{slots: s.Slots, seen: make([]bool, len(s.Slots)), ended: make([]bool, len(s.Slots))}
 	for i, tape := range s.Tapes {
 		if tape.Kind > Steady || tape.Kind == Prologue && i != 0 {
 			return fmt.Errorf("tape %d is of kind %d (%v): expected at most one prologue, then steady tapes", i, tape.Kind, tape.Kind)
@@ -99,6 +102,7 @@ func (s *Stream) walkTapes() error {
 type walk struct {
 	slots      []Slot
 	seen       []bool
+	ended      []bool  // slots of the pool whose free has come
 	live       []int32 // by offset, pairwise disjoint
 	load, peak mem.Bytes
 }
@@ -110,11 +114,7 @@ func (w *walk) step(kind TapeKind, e Entry) error {
 	}
 	s := w.slots[slot]
 	if s.Pool {
-		if e.Frees() || w.seen[slot] {
-			return fmt.Errorf("slot %d is the pool's: expected it once, as a request", slot)
-		}
-		w.seen[slot] = true
-		return nil
+		return w.pool(slot, e.Frees())
 	}
 	at := sort.Search(len(w.live), func(k int) bool { return w.slots[w.live[k]].Offset >= s.Offset })
 	if e.Frees() {
@@ -145,5 +145,20 @@ func (w *walk) step(kind TapeKind, e Entry) error {
 	w.live[at] = slot
 	w.load += s.Size
 	w.peak = max(w.peak, w.load)
+	return nil
+}
+
+// pool is step for a slot without offset, whose free may be left out.
+func (w *walk) pool(slot int32, frees bool) error {
+	switch {
+	case !frees && !w.seen[slot]:
+		w.seen[slot] = true
+	case frees && w.seen[slot] && !w.ended[slot]:
+		w.ended[slot] = true
+	case frees:
+		return fmt.Errorf("slot %d of the pool is freed while not live", slot)
+	default:
+		return fmt.Errorf("slot %d of the pool is allocated a second time", slot)
+	}
 	return nil
 }

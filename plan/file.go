@@ -21,7 +21,7 @@ import (
 // Fixed-width numbers are little endian.
 const (
 	fileMagic   = "STALLOCP"
-	fileVersion = 3
+	fileVersion = 4
 	headerSize  = len(fileMagic) + 4 + 8
 )
 
@@ -74,8 +74,11 @@ func (p *Plan) appendPayload(out []byte) []byte {
 		number(flag[s.Weights.Fit]<<1 | flag[s.Weights.Mirror])
 		number(uint64(len(s.Slots)))
 		for _, slot := range s.Slots {
-			number(uint64(slot.Size/mem.Grain)<<2 | flag[slot.Pool]<<1 | flag[slot.Persist])
+			number(uint64(slot.Size/mem.Grain)<<3 | flag[slot.Spread != 0]<<2 | flag[slot.Pool]<<1 | flag[slot.Persist])
 			number(uint64(slot.Offset) / uint64(mem.Grain))
+			if slot.Spread != 0 {
+				number(uint64(slot.Spread / mem.Grain))
+			}
 		}
 		number(uint64(len(s.Tapes)))
 		for _, tape := range s.Tapes {

@@ -98,12 +98,15 @@ func (r *reader) stream(s *Stream) {
 		s.Slots = make([]Slot, n)
 	}
 	for i := range s.Slots {
-		size := r.number("slot size", grains<<2|3)
+		size := r.number("slot size", grains<<3|7)
 		s.Slots[i] = Slot{
-			Size:    mem.Bytes(size>>2) * mem.Grain,
+			Size:    mem.Bytes(size>>3) * mem.Grain,
 			Pool:    size&2 == 2,
 			Persist: size&1 == 1,
 			Offset:  mem.Offset(r.number("slot offset", grains)) * mem.Offset(mem.Grain),
+		}
+		if size&4 == 4 {
+			s.Slots[i].Spread = mem.Bytes(r.number("spread of a slot", grains)) * mem.Grain
 		}
 	}
 	if n := r.count("tapes", 3); n > 0 {

@@ -22,10 +22,16 @@ type Slot struct {
 	Size    mem.Bytes
 	Offset  mem.Offset // from the start of the stream's arena
 	Persist bool       // never freed by a tape: lives on through every later one
-	// Pool marks a request that is known to come but is served by the pool: its
-	// block crosses the step or is used by another stream. It has no offset and
-	// no free; it is on the tape so that the requests around it stay in place.
+	// Pool marks a request that is known to come but has no offset: its block
+	// crosses the step, is used by another stream, or is of another size in every
+	// step. It is on the tape so that the requests around it stay in place, and
+	// its free is, where it is foreseen, so that it can be a guest until then.
 	Pool bool
+	// Spread is how much smaller than Size, which is the largest size seen at this
+	// position, the smallest was. A slot with an offset has one only if all sizes
+	// of its tape move together with one parameter, such as the length of the
+	// sequences.
+	Spread mem.Bytes
 }
 
 // End returns the offset behind the slot's last byte.

@@ -20,6 +20,9 @@ func (t *Tape) Check() error {
 			}
 			continue
 		}
+		if t.slots[l.Slot-1].Pool {
+			continue
+		}
 		live++
 		slot := t.slots[l.Slot-1]
 		if t.places[l.Slot-1] != uint32(place) {

@@ -35,7 +35,7 @@ func (t *Tape) jump(at uint32) {
 	s := t.State
 	for ; s.Cursor < at; s.Cursor++ {
 		e := &t.Entries[s.Cursor]
-		if e.Size == 0 && t.Live[e.Place].Slot == e.Slot+1 {
+		if e.Size == 0 && e.Offset&EntryPool == 0 && t.Live[e.Place].Slot == e.Slot+1 {
 			t.owe(e.Place)
 		}
 	}

@@ -7,6 +7,11 @@ type Served struct {
 	Addr mem.Addr
 	Slot uint32 // None: a miss
 	Pool bool   // a miss that the tape expected: the pool serves it by plan
+	// A miss that was matched to a position of the tape has a ticket, to be given
+	// back with Tape.Ended, and is expected to be freed at entry Ends (None: not
+	// within the step) while the tape is at entry Now.
+	Ticket    Ticket
+	Now, Ends uint32
 }
 
 // Alloc serves a request of asked bytes or reports a miss. It is the whole of
@@ -25,22 +30,10 @@ func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 	n := uint64(mem.Round(asked))
 	if t.State.Off == 0 {
 		t.turn(n)
-		if at := t.match.find(t, n); at != None {
-			t.strayed = t.strayed || at != nextAlloc(t.Entries, t.State.Cursor)
-			t.jump(at)
-			t.match.hit()
-			if t.State.Off == 0 && t.clear(&t.Entries[at]) {
-				return t.take(at, uint64(asked))
-			}
-			// The request is known but its slot is not free: it is served
-			// elsewhere, and the tape goes on behind it.
-			t.State.Cursor = at + 1
-			t.skipFreed()
-			t.State.Misses++
-			return Served{Slot: None}
+		if at := t.seek(n); at != None {
+			return t.serveAt(at, n, uint64(asked))
 		}
 	}
-	t.match.miss(n)
 	t.strayed = true
 	t.State.Misses++
 	return Served{Slot: None}
@@ -124,6 +117,7 @@ func (t *Tape) Release(addr mem.Addr) {
 func (t *Tape) release(place uint32) {
 	s, l := t.State, t.Live[place]
 	t.Live[place] = Live{}
+	t.follow.note(l.Slot-1, s.Cursor)
 	s.LiveN--
 	if l.Flags&FlagPersists != 0 {
 		s.PersistN--
@@ -141,7 +135,7 @@ func (t *Tape) Step() {
 	s := t.State
 	s.Cursor, s.Off, s.Owed = 0, 0, 0
 	t.strayed = false
-	t.match.hit()
+	t.follow.restart(t)
 	if s.LiveN != s.PersistN {
 		for place := range t.Live {
 			l := &t.Live[place]

@@ -18,9 +18,11 @@ type Slot struct {
 	// Persist marks a block that outlives its tape (weights, optimizer state).
 	// It is expected to be live at every place of every other tape.
 	Persist bool
-	// Pool marks a request that is expected but served by the pool. It has no
-	// place in the arena and no free on the tape.
+	// Pool marks a request that is expected but has no place in the arena. Its free
+	// is on the tape if it can be foreseen.
 	Pool bool
+	// Spread is how much smaller than Size the request may be.
+	Spread mem.Bytes
 }
 
 // Entry is one event of the tape. The layout is shared with C.
@@ -90,7 +92,8 @@ type Tape struct {
 	slots   []Slot
 	places  []uint32 // by slot
 	offsets []uint64 // by place
-	match   matcher
+	pools   int      // of places, the last ones: those of slots without an offset
+	follow  *follower
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
 	strayed bool     // the step has left its order since it began
@@ -106,6 +109,7 @@ type Layout struct {
 	slots   []Slot
 	places  []uint32
 	offsets []uint64
+	pools   int
 }
 
 // Lay turns slots and the orders of their events into a layout. There may be
@@ -123,6 +127,7 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 			return nil, fmt.Errorf("slot %d lies at offset %d, beyond the largest arena of %s", i, s.Offset, mem.Bytes(maxKey)*mem.Grain)
 		}
 		if s.Pool {
+			l.places[i] = None
 			continue
 		}
 		place, ok := seen[uint64(s.Offset)]
@@ -133,8 +138,9 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 		}
 		l.places[i] = place
 	}
-	l.Places = len(l.offsets)
 	l.Index = buildIndex(l.offsets)
+	l.placePools(orders)
+	l.Places = len(l.offsets)
 	for _, order := range orders {
 		entries, err := l.entries(order)
 		if err != nil {
@@ -163,14 +169,28 @@ func (l *Layout) entries(order []int32) ([]Entry, error) {
 			entry.Offset |= EntryPersists
 		}
 		if s.Pool {
-			if free {
-				return nil, fmt.Errorf("event %d frees slot %d, which is the pool's", i, slot)
-			}
 			entry.Offset = EntryPool
+			if !free && l.places[slot] != None {
+				entry.Size = varying
+			}
 		}
 		entries = append(entries, entry)
 	}
 	return append(entries, Entry{Slot: None, Place: None}), nil
+}
+
+// placePools gives a place to each slot that has no offset but a free on a tape,
+// so that the tape knows which of them are live.
+func (l *Layout) placePools(orders [][]int32) {
+	for _, order := range orders {
+		for _, e := range order {
+			if slot := ^e; e < 0 && int(slot) < len(l.slots) && l.slots[slot].Pool && l.places[slot] == None {
+				l.places[slot] = uint32(len(l.offsets))
+				l.offsets = append(l.offsets, 0)
+				l.pools++
+			}
+		}
+	}
 }
 
 // New makes a tape over a layout in Go's own memory, for replay and tests.
@@ -182,10 +202,10 @@ func New(l *Layout, base mem.Addr) *Tape {
 // the layout says. It serves the first order.
 func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
 	return &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
-		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders)}
+		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders), pools: l.pools, follow: newFollower(l)}
 }
 
-// Offsets returns the offset of each place.
+// Offsets returns the offset of each place; zero for one that has none.
 func (l *Layout) Offsets() []uint64 { return l.offsets }
 
 // Slot returns slot i as it was given to Lay.

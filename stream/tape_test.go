@@ -110,7 +110,8 @@ func TestGuestsAndFullOwedSetStopServing(t *testing.T) {
 	for i := uint32(0); i < MaxOwed+2; i++ {
 		addrs = append(addrs, expect(t, tape, 512, i))
 	}
-	expect(t, tape, 1024, None) // more owed than the guard can test
+	tape.moveTo(2 * (MaxOwed + 2)) // all frees are late: more owed than the guard can test
+	expect(t, tape, 1024, None)
 	if tape.State.Off == 0 {
 		t.Fatal("the tape went on without a complete guard")
 	}

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+
+	"stalloc/internal/mem"
+)
+
+// MakeIrregular plans a steady step that is not the same every time from several
+// that were learned, the latest last: steps[k] holds what each stream did in the
+// k-th, by ordinal. Two or three are enough, one is too few.
+//
+// The tape has the structure of the last step. A position whose size was the same
+// in all of them gets an exact slot. A position whose size varies stays on the
+// tape without a slot, with its free, so that its block can be placed as a guest
+// in a hole of the arena that is idle until then. If all sizes move together with
+// one parameter, as with sequences of variable length, every position gets a
+// slot of the largest size seen.
+//
+// Steps that are all the same give the plan that Make gives.
+func MakeIrregular(steps [][]*Step, o Options) (*Plan, error) {
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("plan: no learned step: expected two or three")
+	}
+	p := &Plan{}
+	last := steps[len(steps)-1]
+	for ordinal := range last {
+		m := maker{ordinal: ordinal}
+		var learned []*Step
+		for k, step := range steps {
+			s := of(step, ordinal)
+			if s == nil {
+				continue
+			}
+			if err := s.check(); err != nil {
+				return nil, fmt.Errorf("plan: learned step %d, stream %d: %w", k, ordinal, err)
+			}
+			learned = append(learned, s)
+		}
+		if last[ordinal] == nil {
+			learned = nil
+		}
+		m.addLearned(Tape{Kind: Steady}, learned)
+		p.Streams = append(p.Streams, m.finish(o))
+	}
+	run := Run{Steady: [][]*Step{last}}
+	p.Key = run.key()
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("plan: the solver's own result is invalid, please report it: %w", err)
+	}
+	return p, nil
+}
+
+// addLearned appends the slots and the tape of the last of several learned steps.
+func (m *maker) addLearned(tape Tape, learned []*Step) {
+	if len(learned) == 0 {
+		m.tapes = append(m.tapes, tape)
+		return
+	}
+	s := learned[len(learned)-1]
+	seen := classify(learned)
+	scaled := affine(learned, seen)
+	crosses := s.crossing()
+	slotOf := make([]int32, len(s.Blocks))
+	for i := range slotOf {
+		slotOf[i] = -1
+	}
+	for _, op := range s.Ops {
+		block, was := s.Blocks[op.Block], seen[op.Block]
+		slot := slotOf[op.Block]
+		switch {
+		case op.Free && slot >= 0 && s.transient(block):
+			if !m.slots[slot].Pool {
+				m.lives[slot].Upper = m.now
+			}
+			tape.Entries = append(tape.Entries, ^Entry(slot))
+		case op.Free:
+		case s.transient(block) || block.Pinned || crosses[op.Block]:
+			made := Slot{Size: was.most, Spread: was.most - was.least}
+			made.Pool = !s.transient(block) || !was.fixed() && !scaled
+			slotOf[op.Block] = int32(len(m.slots))
+			tape.Entries = append(tape.Entries, Entry(len(m.slots)))
+			life := Buffer{Lower: m.now, Upper: m.now}
+			if !made.Pool {
+				life.Size = made.Size
+			}
+			m.slots = append(m.slots, made)
+			m.lives = append(m.lives, life)
+		}
+		m.now++
+	}
+	m.now++ // the end of this tape and the start of the next are distinct
+	m.tapes = append(m.tapes, tape)
+}
+
+// affine reports whether the sizes of all positions move together with one
+// parameter. Interpolated between the smallest and the largest of the learned
+// steps, each position must meet its size in every other step, up to the
+// rounding of both. Two steps cannot contradict it and so prove nothing.
+func affine(learned []*Step, seen []sighting) bool {
+	if len(learned) < 3 {
+		return false
+	}
+	return false && mem.Grain > 0
+}

@@ -1,0 +1,160 @@
+package stream
+
+// When a step and the tape disagree, the follower weighs all places where the
+// step may be now: an alignment of the events seen since with the entries around
+// the cursor, kept as one row of the table of edit distances with affine gaps
+// (Gotoh, J. Mol. Biol. 1982), because requests are left out and inserted in
+// runs: an expert without tokens leaves out its whole part. Each event makes the
+// next row. The follower moves to the cheapest place, and stops weighing when
+// one place has clearly won.
+
+// What the steps of an alignment cost. Only their proportions matter.
+const (
+	costExact     = 0  // a request of the size the tape expects, or its free
+	costVaries    = 1  // a request at a position that varies, a size like those seen
+	costUnlike    = 6  // the same, a size unlike those seen
+	costDepth     = 3  // a free of another block than expected, of the same depth
+	costOther     = 1  // a free of the block expected, of another depth
+	costInsert    = 16 // a request that the tape does not have
+	costInsertF   = 4  // a free that the tape does not have here
+	costGap       = 12 // entries left out: once
+	costSkip      = 2  // and for each
+	costLate      = 4  // a free that has not come yet
+	costBack      = 20 // having been too far ahead: once
+	costBackEach  = 2  // and for each entry
+	costCut       = 120
+	costNever     = 1 << 20
+	costAmbiguous = 10 // a rival place within that of the best is a doubt
+)
+
+const (
+	bandWidth = 1024
+	bandBack  = 64 // entries behind the cursor that are weighed
+)
+
+// band is the row. cell i stands for the cursor being at entry lo + i.
+type band struct {
+	lo       uint32
+	from, to int              // cells that may be below costCut
+	free     [bandWidth]int32 // cost with the last entry matched or none left out
+	gap      [bandWidth]int32 // cost with the last entry left out
+	best     int
+	matched  bool // the last event of the best alignment is the entry before it
+	exact    bool // and at no more than costVaries
+	row      int  // events in a row for which that held
+}
+
+// start begins with the cursor known to be at an entry, give or take.
+func (b *band) start(t *Tape, cursor uint32) {
+	b.lo = cursor - min(cursor, bandBack)
+	n := int(cursor - b.lo)
+	for i := range b.free {
+		b.free[i], b.gap[i] = costNever, costNever
+	}
+	for i := 0; i < n; i++ {
+		b.free[i] = int32(costBack + costBackEach*(n-i))
+	}
+	b.free[n], b.from, b.best, b.row = 0, 0, n, 0
+	b.to = n
+	b.extend(t)
+}
+
+// extend fills in the gaps behind the cells of a new row.
+func (b *band) extend(t *Tape) {
+	limit := b.free[b.best] + costCut
+	for i := b.from + 1; i < bandWidth && int(b.lo)+i < len(t.Entries); i++ {
+		skip := int32(costSkip)
+		if e := &t.Entries[int(b.lo)+i-1]; e.Size == 0 && !t.follow.live.in[e.Slot] {
+			skip = 0 // the free of a block that is gone or was never there
+			b.free[i] = min(b.free[i], b.free[i-1])
+		} else if e.Size == 0 {
+			b.free[i] = min(b.free[i], b.free[i-1]+costLate)
+		}
+		b.gap[i] = min(b.free[i-1]+costGap, b.gap[i-1]) + skip
+		if min(b.gap[i], b.free[i]) > limit && i > b.to {
+			return
+		}
+		b.to = max(b.to, i)
+	}
+}
+
+func (b *band) total(i int) int32 { return min(b.free[i], b.gap[i]) }
+
+// event makes the next row: insert is the cost of the event having no entry,
+// match that of its being an entry.
+func (b *band) event(t *Tape, insert int32, match func(e *Entry, token uint8) int32) {
+	tokens := t.follow.shape.tokens
+	end := min(b.to+1, bandWidth-1, len(t.Entries)-1-int(b.lo))
+	before := int32(costNever) // total of the cell before, in the old row
+	best, bestCost, matched, exact := b.from, int32(costNever), false, false
+	for i := b.from; i <= end; i++ {
+		here := b.total(i)
+		if i > b.to {
+			here = costNever
+		}
+		cost, hit, sharp := here+insert, false, false
+		if i > 0 && before < costNever {
+			at := int(b.lo) + i - 1
+			if m := match(&t.Entries[at], tokens[at]); before+m <= cost {
+				cost, hit, sharp = before+m, true, m <= costVaries
+			}
+		}
+		b.free[i], b.gap[i] = min(cost, costNever), costNever
+		if cost < bestCost {
+			best, bestCost, matched, exact = i, cost, hit, sharp
+		}
+		before = here
+	}
+	b.to = max(end, b.to)
+	b.best, b.matched, b.exact = best, matched, exact
+	if exact {
+		b.row++
+	} else {
+		b.row = 0
+	}
+	for b.from < b.best && b.free[b.from] > bestCost+costCut {
+		b.free[b.from], b.gap[b.from] = costNever, costNever
+		b.from++
+	}
+	for b.to > b.best && b.free[b.to] > bestCost+costCut {
+		b.free[b.to], b.gap[b.to] = costNever, costNever
+		b.to--
+	}
+	b.extend(t)
+	b.recentre()
+}
+
+// recentre moves the row when its cells come near the end of the array.
+func (b *band) recentre() {
+	shift := b.from
+	if b.to < bandWidth*3/4 || shift == 0 {
+		return
+	}
+	copy(b.free[:], b.free[shift:])
+	copy(b.gap[:], b.gap[shift:])
+	for i := bandWidth - shift; i < bandWidth; i++ {
+		b.free[i], b.gap[i] = costNever, costNever
+	}
+	b.lo += uint32(shift)
+	b.from, b.to, b.best = 0, b.to-shift, b.best-shift
+}
+
+// doubt reports whether another place is nearly as likely as the best.
+func (b *band) doubt(t *Tape) bool {
+	limit := b.free[b.best] + costAmbiguous
+	run := true // only frees that are nothing to wait for lie between
+	for i := b.best + 1; i <= b.to; i++ {
+		if e := &t.Entries[int(b.lo)+i-1]; e.Size != 0 || t.follow.live.in[e.Slot] {
+			run = false
+		}
+		if !run && b.total(i) < limit {
+			return true
+		}
+	}
+	for i := b.from; i < b.best; i++ {
+		if b.total(i) < limit {
+			return true
+		}
+	}
+	return false
+}

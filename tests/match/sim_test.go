@@ -1,0 +1,287 @@
+// Package match measures how well the tape of an irregular step fits steps it has
+// not seen.
+package match
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/stream"
+	"stalloc/trace"
+)
+
+// kind is what happens to a block.
+type kind uint8
+
+const (
+	begin kind = iota // the request
+	free              // the program's free
+	end               // the end of its life: other streams are done with it
+)
+
+type event struct {
+	kind   kind
+	id     int32
+	size   mem.Bytes // rounded
+	stream int       // ordinal
+	later  bool      // free: the end comes later
+}
+
+// run is a recorded run, cut into steps. steps[0] is set-up and the first step.
+type run struct {
+	name  string
+	steps [][]event
+}
+
+func load(t testing.TB, name string) *run {
+	t.Helper()
+	tr, err := trace.ReadFile("../traces/" + name + ".csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{name: name}
+	ordinal := map[mem.StreamID]int{}
+	of := map[int64]*event{}
+	var now []event
+	begun := 0
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		switch e.Kind {
+		case trace.Mark:
+			if strings.HasPrefix(e.Mark, "step ") || e.Mark == "end" {
+				if begun > 0 {
+					r.steps = append(r.steps, now)
+					now = nil
+				}
+				begun++
+			}
+		case trace.Alloc:
+			if _, ok := ordinal[e.Stream]; !ok {
+				ordinal[e.Stream] = len(ordinal)
+			}
+			ev := event{kind: begin, id: int32(e.ID), size: mem.Round(e.Size), stream: ordinal[e.Stream]}
+			of[e.ID] = &ev
+			now = append(now, ev)
+		case trace.FreeRequested:
+			ev := *of[e.ID]
+			ev.kind = free
+			next := i + 1
+			ev.later = next >= len(tr.Events) || tr.Events[next].Kind != trace.FreeCompleted || tr.Events[next].ID != e.ID
+			now = append(now, ev)
+		case trace.FreeCompleted:
+			ev := *of[e.ID]
+			ev.kind = end
+			now = append(now, ev)
+		}
+	}
+	return r
+}
+
+// disturb inserts and leaves out requests at random, each at half the rate.
+func (r *run) disturb(seed uint64, rate float64) *run {
+	if rate == 0 {
+		return r
+	}
+	rng := rand.New(rand.NewPCG(seed, 77))
+	out := &run{name: r.name}
+	gone := map[int32]bool{}
+	next := int32(0)
+	for _, s := range r.steps {
+		for _, e := range s {
+			next = max(next, e.id+1)
+		}
+	}
+	for k, s := range r.steps {
+		lives := map[int32]int{}
+		var lengths []int
+		var sizes []mem.Bytes
+		for i, e := range s {
+			switch e.kind {
+			case begin:
+				lives[e.id] = i
+			case end:
+				if from, ok := lives[e.id]; ok {
+					lengths = append(lengths, i-from)
+					sizes = append(sizes, e.size)
+				}
+			}
+		}
+		due := map[int][]event{}
+		var now []event
+		for i, e := range s {
+			for _, d := range due[i] {
+				d.kind = free
+				now = append(now, d)
+				d.kind = end
+				now = append(now, d)
+			}
+			if k > 0 && e.kind == begin {
+				switch p := rng.Float64(); {
+				case p < rate/2:
+					gone[e.id] = true
+				case p < rate:
+					pick := rng.IntN(len(sizes))
+					x := event{kind: begin, id: next, size: sizes[pick], stream: e.stream}
+					next++
+					now = append(now, x)
+					until := min(i+1+lengths[pick], len(s)-1)
+					due[until] = append(due[until], x)
+				}
+			}
+			if !gone[e.id] {
+				now = append(now, e)
+			}
+		}
+		out.steps = append(out.steps, now)
+	}
+	return out
+}
+
+// observe returns the steps as a recorder on the device sees them.
+func (r *run) observe() [][]*plan.Step {
+	streams := 0
+	for _, s := range r.steps {
+		for _, e := range s {
+			streams = max(streams, e.stream+1)
+		}
+	}
+	recs := make([]plan.Recorder, streams)
+	var out [][]*plan.Step
+	for _, s := range r.steps {
+		for _, e := range s {
+			switch e.kind {
+			case begin:
+				recs[e.stream].Alloc(uint64(e.id), e.size)
+			case free:
+				if e.later {
+					recs[e.stream].Exclude(uint64(e.id))
+				}
+				recs[e.stream].Free(uint64(e.id))
+			}
+		}
+		step := make([]*plan.Step, streams)
+		for i := range recs {
+			step[i] = recs[i].Boundary()
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+// layout turns a plan's stream into a tape.
+func layout(t testing.TB, ps *plan.Stream) *stream.Layout {
+	t.Helper()
+	slots := make([]stream.Slot, len(ps.Slots))
+	for i, s := range ps.Slots {
+		slots[i] = stream.Slot{Offset: s.Offset, Size: s.Size, Pool: s.Pool, Spread: s.Spread, Persist: s.Persist}
+	}
+	orders := make([][]int32, len(ps.Tapes))
+	for i, tape := range ps.Tapes {
+		for _, e := range tape.Entries {
+			orders[i] = append(orders[i], int32(e))
+		}
+	}
+	l, err := stream.Lay(slots, orders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// result is what serving one step took.
+type result struct {
+	arena, pool, peak  mem.Bytes // pool: peak of what is live outside the arena
+	requests, hits     int
+	bytes, hitBytes    mem.Bytes
+	tickets, correct   int
+	guests, guestBytes mem.Bytes
+}
+
+func (r result) over() float64 { return 100 * (float64(r.arena+r.pool)/float64(r.peak) - 1) }
+
+type block struct {
+	size   mem.Bytes
+	stream int
+	addr   mem.Addr
+	ticket stream.Ticket
+	slot   bool
+}
+
+// serve plays step k of the run on the plan. Blocks of earlier steps that are
+// still live lie in the pool.
+func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
+	t.Helper()
+	var out result
+	tapes := make([]*stream.Tape, len(p.Streams))
+	for i := range p.Streams {
+		tapes[i] = stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
+		tapes[i].Step()
+		out.arena += p.Streams[i].Arena
+	}
+	live := map[int32]block{}
+	var load, pool mem.Bytes
+	for _, s := range r.steps[:k] {
+		for _, e := range s {
+			switch e.kind {
+			case begin:
+				live[e.id] = block{size: e.size}
+				load += e.size
+			case end:
+				load -= e.size
+				delete(live, e.id)
+			}
+		}
+	}
+	pool = load
+	out.peak, out.pool = load, pool
+	for _, e := range r.steps[k] {
+		switch e.kind {
+		case begin:
+			b := block{size: e.size, stream: e.stream}
+			out.requests++
+			out.bytes += e.size
+			got := tapes[e.stream].Alloc(e.size)
+			b.ticket = got.Ticket
+			if got.Slot != stream.None {
+				b.slot, b.addr = true, got.Addr
+				out.hits++
+				out.hitBytes += e.size
+			} else {
+				pool += e.size
+			}
+			load += e.size
+			live[e.id] = b
+		case free:
+			b := live[e.id]
+			switch {
+			case b.slot && e.later:
+				tapes[b.stream].Pin(b.addr)
+			case b.slot:
+				tapes[b.stream].Free(b.addr)
+			default:
+				tapes[b.stream].Ended(b.ticket)
+			}
+		case end:
+			b := live[e.id]
+			delete(live, e.id)
+			load -= b.size
+			if !b.slot {
+				pool -= b.size
+			} else {
+				tapes[b.stream].Release(b.addr)
+			}
+		}
+		out.peak, out.pool = max(out.peak, load), max(out.pool, pool)
+		if check {
+			for _, tape := range tapes {
+				if err := tape.Check(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return out
+}
