@@ -18,6 +18,7 @@ import (
 // old one will do.
 type arena struct {
 	lane *lane
+	part *plan.Stream
 	tape *stream.Tape
 	base mem.Addr
 	size atomic.Int64 // grows under the port's lock
@@ -177,7 +178,7 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
 	} else {
 		s.d.remember(a)
 	}
-	a.tape, a.past = tape, stream.Succession{}
+	a.part, a.tape, a.past = ps, tape, stream.Succession{}
 	a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load()))
 	if a.prologue == 0 {
 		a.play()

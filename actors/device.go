@@ -76,7 +76,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return sup }, here))
 	if !opts.NoPlan {
-		pl := &planner{d: d, last: opts.Plan}
+		pl := newPlanner(d, opts.Plan)
 		props := actor.PropsFromProducer(func() actor.Actor { return pl })
 		if opts.Inline {
 			props.Configure(here)

@@ -122,8 +122,12 @@ func (s *streamActor) boundary(m *boundary) {
 	hits, misses, _ := l.totals()
 	o.hits, o.misses = int64(hits-l.lastHits), int64(misses-l.lastMisses)
 	l.lastHits, l.lastMisses = hits, misses
-	if l.serving != nil {
-		o.planned = int64(len(l.serving.tape.Entries)-1) / 2
-		l.serving.step()
+	if a := l.serving; a != nil {
+		o.part, o.order = a.part, a.tape.Order()
+		o.arenas += a.bytes()
+		a.step()
+	}
+	for _, a := range l.retiring {
+		o.arenas += a.bytes()
 	}
 }

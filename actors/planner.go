@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -11,34 +12,80 @@ import (
 
 // planner is the actor that turns observed steps into plans. It answers nobody,
 // and its failing costs plans, never requests.
+//
+//	         step k           step k+1                boundary
+//	making ─────────► trial ───────────► offered ───────────────► served
+//	                    │ it serves badly                            │ so it does
+//	                    ▼                                            ▼ now, twice
+//	                 dropped                                     withdrawn
+//
+// A plan is offered only once a step that it was not made from has been replayed
+// against it and would have been served well.
 type planner struct {
 	d         *Device
 	recorders []plan.Recorder // by stream ordinal
 	segments  int             // boundaries seen: the first segment is set-up
-	busy      bool            // a solver is at work
-	last      *plan.Plan      // the last plan offered
-	offered   int             // steps left in which that plan may begin to serve
-	wait      int             // steps to let pass before planning again
-	backoff   int             // length of the next such wait
+	kinds     kinds
+	room      room
+	newest    newest
+
+	making  bool
+	trial   *candidate // made, not judged yet
+	offered *candidate // not served yet
+	served  *candidate
+	dropped []*kind    // what the last plan that was dropped was made for
+	last    *plan.Plan // the last plan made or loaded, to warm-start the next from
+
+	patience int // boundaries that the offered plan has left to begin to serve
+	bad      int // steps in a row that the served plan did not serve
+	calm     int // steps in a row that were well served
+	wait     int // steps to let pass before planning again
+	backoff  int // length of the next such wait
 }
 
-// Replanning starts when more than one request in replanAbove misses. A plan
-// that did not mend that makes the next wait twice as long, up to maxBackoff
-// steps: some workloads never repeat.
+// candidate is a plan and the kinds of step it was made for, by steady tape.
+type candidate struct {
+	plan  *plan.Plan
+	kinds []*kind
+	made  int // the segment it was made from
+}
+
+// newPlanner returns a planner that knows of the plan the device starts with.
+func newPlanner(d *Device, start *plan.Plan) *planner {
+	p := &planner{d: d, last: start}
+	if start != nil {
+		p.offered, p.patience = &candidate{plan: start}, activation
+	}
+	return p
+}
+
+// newest is the step that ended last.
+type newest struct {
+	steps []*plan.Step
+	kind  *kind
+	v     verdict // as it was really served
+}
+
+// A plan for a kind of step that has not come again may be for nothing, and some
+// workloads never repeat: each one made for such a step makes the wait before the
+// next one twice as long, up to maxBackoff steps in which one would be welcome.
+// calmAfter well-served steps forgive all that.
 const (
-	replanAbove = 100
-	maxBackoff  = 64
-	// A plan is ready at most one boundary before it serves its first step, and
+	maxBackoff = 64
+	calmAfter  = 32
+	// A plan is offered at most one boundary before it serves its first step, and
 	// that step is observed one boundary later.
 	activation = 3
+	// A plan that costs much memory two steps in a row is withdrawn.
+	badSteps = 2
 )
 
 // Receive implements actor.Actor.
 func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.d.log.Error("the planner failed on one step and goes on with the next", zap.Any("panic", r))
-			p.recorders = nil
+			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+			*p = planner{d: p.d, segments: 1}
 		}
 	}()
 	switch m := ctx.Message().(type) {
@@ -53,21 +100,31 @@ func (p *planner) Receive(ctx actor.Context) {
 func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	steps, usable := p.record(m)
 	p.segments++
-	if p.segments == 1 || !usable || p.busy || !p.wanted(m) {
+	if !usable || requests(steps) == 0 {
 		return
 	}
-	p.busy = true
-	self, root, options := ctx.Self(), p.d.root, plan.Options{Last: p.last}
-	solve := func() {
-		start := time.Now()
-		made, err := plan.Make(steps, options)
-		root.Send(self, &solved{plan: made, err: err, took: time.Since(start)})
+	v := actual(m, steps)
+	p.room.note(v.peak)
+	p.follow(m)
+	if p.segments == 1 {
+		return
 	}
-	if p.d.opts.Inline {
-		solve()
-	} else {
-		go solve()
+	well := p.served != nil && v.serves(p.room.most())
+	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well)), v}
+	p.rate(well)
+	p.consider()
+	if p.welcome(well) {
+		p.make(ctx.Self())
 	}
+}
+
+func requests(steps []*plan.Step) (n int64) {
+	for _, s := range steps {
+		if s != nil {
+			n += s.Requests()
+		}
+	}
+	return n
 }
 
 // record feeds the recorders and closes their steps.
@@ -81,8 +138,11 @@ func (p *planner) record(m *stepEnded) (steps []*plan.Step, usable bool) {
 		r := &p.recorders[o.ordinal]
 		for _, e := range o.events {
 			switch e.Kind {
-			case EventHit, EventMiss:
+			case EventHit:
 				r.Alloc(uint64(e.Addr), e.Size)
+			case EventMiss:
+				r.Alloc(uint64(e.Addr), e.Size)
+				r.Miss(uint64(e.Addr))
 			case EventFree:
 				r.Free(uint64(e.Addr))
 			case EventPin:
@@ -98,34 +158,123 @@ func (p *planner) record(m *stepEnded) (steps []*plan.Step, usable bool) {
 	return steps, usable
 }
 
-// wanted decides whether the step that ended shall be planned.
-func (p *planner) wanted(m *stepEnded) bool {
-	var requests, misses, planned int64
-	for i := range m.steps {
-		o := &m.steps[i]
-		requests += o.hits + o.misses
-		misses += o.misses
-		planned += o.planned
-		if o.planned == 0 {
-			requests += o.requests()
+// follow learns from the observation which plan was served.
+func (p *planner) follow(m *stepEnded) {
+	switch serving := func(c *candidate) bool {
+		return c != nil && slices.ContainsFunc(m.steps, func(o observed) bool { return o.part != nil && o.part == part(c.plan, o.ordinal) })
+	}; {
+	case serving(p.offered):
+		p.served, p.offered, p.bad = p.offered, nil, 0
+	case !serving(p.served):
+		p.served = nil
+	}
+	if p.offered != nil {
+		if p.patience--; p.patience == 0 { // there was no memory for its arena
+			p.offered = nil
 		}
 	}
-	if requests == 0 {
-		return false
+}
+
+// servedAs returns the kind that a well-served step was taken for, nil if that is
+// not known: by the stream with the most requests.
+func (p *planner) servedAs(m *stepEnded, well bool) *kind {
+	if !well {
+		return nil
 	}
-	if planned == 0 {
-		if p.offered > 0 { // to be judged by a step it has served
-			p.offered--
-			return false
+	o := slices.MaxFunc(m.steps, func(a, b observed) int { return int(a.hits - b.hits) })
+	if o.order >= len(p.served.kinds) {
+		return nil
+	}
+	return p.served.kinds[o.order]
+}
+
+// rate keeps count of how the served plan does, and withdraws it if it only costs
+// memory.
+func (p *planner) rate(well bool) {
+	v := &p.newest.v
+	if well && v.hits() {
+		if p.calm++; p.calm >= calmAfter {
+			p.wait, p.backoff = 0, 0
 		}
-		return p.last == nil || p.rested()
+	} else {
+		p.calm = 0
 	}
-	p.offered = 0
-	if misses*replanAbove <= requests {
-		p.wait, p.backoff = 0, 0
+	if p.served == nil || !v.over(p.room.most(), slackHits) {
+		p.bad = 0
+		return
+	}
+	if p.bad++; p.bad >= badSteps {
+		p.d.log.Info("the steps are no longer like the plan; it is withdrawn", zap.Stringer("memory", v.memory), zap.Stringer("load", v.peak))
+		p.d.root.Send(p.d.supervisor, &planReady{})
+		p.served, p.bad = nil, 0
+	}
+}
+
+// consider judges the plan on trial by the newest step, unless it was made from
+// that one.
+func (p *planner) consider() {
+	c := p.trial
+	if c == nil || c.made >= p.segments {
+		return
+	}
+	p.trial = nil
+	v, _, err := judge(c.plan, p.newest.steps)
+	if err == nil && v.serves(p.room.most()) && p.better(c, &v) {
+		p.offer(c)
+		return
+	}
+	p.dropped = c.kinds
+	p.d.log.Info("a plan is dropped: it would not serve the next step", zap.Int64("requests", v.requests), zap.Int64("misses", v.misses),
+		zap.Stringer("memory", v.memory), zap.Stringer("load", v.peak), zap.Error(err))
+}
+
+// better reports whether a plan that would have served the newest step so is
+// preferred to the one that did serve it.
+func (p *planner) better(c *candidate, v *verdict) bool {
+	now := &p.newest.v
+	few := v.requests / missesBelow
+	switch {
+	case p.served == nil:
+		return true
+	case v.misses > now.misses+few || v.over(max(now.memory, p.room.most()), slackAny):
+		return false
+	case v.misses+few < now.misses || now.over(v.memory, slackHits):
+		return true
+	}
+	// They serve this step alike: does the new plan serve another kind better?
+	for _, k := range c.kinds {
+		then, _, err := judge(c.plan, k.steps)
+		was, _, wasErr := judge(p.served.plan, k.steps)
+		if err == nil && then.hits() && (wasErr != nil || !was.hits()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) offer(c *candidate) {
+	for i := range c.plan.Streams {
+		s := &c.plan.Streams[i]
+		p.d.log.Info("a plan is offered", zap.Int("stream", s.Ordinal), zap.Int("kinds of step", len(c.kinds)), zap.Int("slots", len(s.Slots)),
+			zap.Stringer("arena", s.Arena), zap.Stringer("lower bound", s.LowerBound))
+	}
+	p.offered, p.patience = c, activation
+	p.d.latest.Store(c.plan)
+	p.d.root.Send(p.d.supervisor, &planReady{plan: c.plan})
+}
+
+// welcome decides whether the step that ended shall be planned.
+func (p *planner) welcome(well bool) bool {
+	if p.making || p.trial != nil || p.offered != nil || well && p.newest.v.hits() {
 		return false
 	}
-	return p.rested()
+	// A plan made again for the same kinds would miss again what this one misses.
+	worth := p.kinds.worth(p.segments)
+	if p.served != nil && same(p.served.kinds, worth) {
+		return false
+	}
+	again := p.newest.kind.seen > 1 && !same(p.dropped, worth)
+	return again || p.rested()
 }
 
 // rested counts a step that a new plan would have been welcome in, and reports
@@ -140,25 +289,38 @@ func (p *planner) rested() bool {
 	return true
 }
 
+// make has the kinds of step there are planned in the background.
+func (p *planner) make(self *actor.PID) {
+	c := &candidate{kinds: p.kinds.worth(p.segments), made: p.segments}
+	var run plan.Run
+	for _, k := range c.kinds {
+		run.Steady = append(run.Steady, k.steps)
+	}
+	p.making = true
+	root, options := p.d.root, plan.Options{Last: p.last}
+	solve := func() {
+		start := time.Now()
+		made, err := plan.MakeRun(run, options)
+		c.plan = made
+		root.Send(self, &solved{candidate: c, err: err, took: time.Since(start)})
+	}
+	if p.d.opts.Inline {
+		solve()
+	} else {
+		go solve()
+	}
+}
+
 func (p *planner) solved(m *solved) {
-	p.busy = false
+	p.making = false
 	if m.err != nil {
 		p.d.log.Warn("a step could not be planned", zap.Error(m.err))
 		return
 	}
-	if m.plan.Slots() == 0 {
+	p.d.log.Debug("planned", zap.Duration("took", m.took), zap.Int("slots", m.candidate.plan.Slots()))
+	if m.candidate.plan.Slots() == 0 {
 		return
 	}
-	if err := m.plan.Validate(); err != nil {
-		p.d.log.Error("the planner made an invalid plan; it is not served", zap.Error(err))
-		return
-	}
-	for i := range m.plan.Streams {
-		s := &m.plan.Streams[i]
-		p.d.log.Info("planned", zap.Int("stream", s.Ordinal), zap.Int("slots", len(s.Slots)), zap.Stringer("arena", s.Arena),
-			zap.Stringer("lower bound", s.LowerBound), zap.Duration("took", m.took))
-	}
-	p.last, p.offered = m.plan, activation
-	p.d.latest.Store(m.plan)
-	p.d.root.Send(p.d.supervisor, &planReady{plan: m.plan})
+	p.last, p.trial = m.candidate.plan, m.candidate
+	p.consider() // steps may have ended while it was made
 }

@@ -152,20 +152,12 @@ type boundary struct {
 type observed struct {
 	ordinal int // of the stream on its device
 	events  []Event
-	lost    bool  // events are missing: the step cannot be planned from
-	planned int64 // requests on the tape, 0: the stream had none
-	hits    int64 // requests of the step served from the tape
-	misses  int64 // while a tape was served
-}
-
-// requests counts the blocks that were handed out.
-func (o *observed) requests() (n int64) {
-	for i := range o.events {
-		if k := o.events[i].Kind; k == EventHit || k == EventMiss {
-			n++
-		}
-	}
-	return n
+	lost    bool         // events are missing: the step cannot be planned from
+	part    *plan.Stream // what was served, nil: nothing
+	order   int          // the tape of it that the step was taken for
+	hits    int64        // requests of the step served from the tape
+	misses  int64        // while a tape was served
+	arenas  mem.Bytes    // held, with those that wait for their last block
 }
 
 // stepEnded follows the observations of all streams of a device.
@@ -175,14 +167,14 @@ type stepEnded struct {
 
 // solved is the solver's answer to the planner.
 type solved struct {
-	plan *plan.Plan
-	err  error
-	took time.Duration
+	candidate *candidate
+	err       error
+	took      time.Duration
 }
 
-// planReady offers a validated plan to the supervisor.
+// planReady offers a plan to the supervisor, or says that none shall be served.
 type planReady struct {
-	plan *plan.Plan
+	plan *plan.Plan // nil: none
 }
 
 // stepRequest is a step boundary of the device.

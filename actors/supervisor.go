@@ -12,7 +12,7 @@ import (
 // supervisor is the actor that owns the life of the device's plans and streams.
 type supervisor struct {
 	d     *Device
-	ready *plan.Plan // activated at the next boundary
+	ready *planReady // carried out at the next boundary
 	start *plan.Plan // an earlier run's: given to each stream as it appears
 }
 
@@ -38,7 +38,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		}()
 		s.admit()
 	case *planReady:
-		s.ready = m.plan
+		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
 			s.activate()
 		}
@@ -98,13 +98,13 @@ func (s *supervisor) retire(l *lane) {
 	}
 }
 
-// activate replaces the plan that is served by the one that is ready. Blocks stay
-// where they are.
+// activate replaces the plan that is served by the one that is ready, or by none.
+// Blocks stay where they are.
 func (s *supervisor) activate() {
-	p := s.ready
-	if p == nil {
+	if s.ready == nil {
 		return
 	}
+	p := s.ready.plan
 	s.ready, s.start = nil, nil
 	served := false
 	for _, l := range s.d.adopt() {
@@ -121,6 +121,9 @@ func (s *supervisor) activate() {
 
 // part returns the part of a plan for one stream, nil if it has none.
 func part(p *plan.Plan, ordinal int) *plan.Stream {
+	if p == nil {
+		return nil
+	}
 	for i := range p.Streams {
 		if ps := &p.Streams[i]; ps.Ordinal == ordinal && ps.Arena > 0 {
 			return ps

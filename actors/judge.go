@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"fmt"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/stream"
+)
+
+// A plan is worth serving only if the steps to come are like those it was made
+// from. Whether they are is not guessed: a later step is replayed against the
+// plan, in memory and without a device, before the plan is served at all.
+
+// verdict is what serving a step from a plan comes to.
+type verdict struct {
+	requests int64
+	misses   int64     // requests of which the plan does not say that the pool serves them
+	memory   mem.Bytes // arenas, and the peak of what the pool holds beside them
+	peak     mem.Bytes // of the load itself: no allocator needs less
+}
+
+// Bounds of what a plan may cost and still be served. An idle arena beside a pool
+// that serves everything can need twice the memory, so what counts is bytes; many
+// hits excuse a little.
+const (
+	missesBelow = 100 // hits are well if fewer than one request in so many misses
+	slackAny    = 128 // any plan may take one part in so many more than the load's peak
+	slackHits   = 16  // so may a plan that hits well
+)
+
+// hits reports whether nearly every request is served from the plan.
+func (v *verdict) hits() bool { return v.misses*missesBelow <= v.requests }
+
+// over reports whether the memory is more than one part in slack above room: the
+// largest load of the last steps, which any allocator has reserved by now.
+func (v *verdict) over(room mem.Bytes, slack mem.Bytes) bool {
+	return v.memory > room+room/slack+mem.HandleSize
+}
+
+// serves reports whether the step is well served.
+func (v *verdict) serves(room mem.Bytes) bool {
+	return !v.over(room, slackAny) || v.hits() && !v.over(room, slackHits)
+}
+
+// judge replays a step, by stream ordinal, against each steady tape of a plan and
+// returns the best outcome and the tape's number. It changes nothing.
+func judge(p *plan.Plan, steps []*plan.Step) (verdict, int, error) {
+	best, kind := verdict{}, -1
+	for order := range tapes(p) {
+		v, err := judgeOrder(p, order, steps)
+		if err != nil {
+			return v, order, err
+		}
+		if kind < 0 || v.misses < best.misses || v.misses == best.misses && v.memory < best.memory {
+			best, kind = v, order
+		}
+	}
+	if kind < 0 {
+		return best, kind, fmt.Errorf("the plan has no steady tape")
+	}
+	return best, kind, nil
+}
+
+// tapes ranges over the numbers of the plan's steady tapes. Every stream has the
+// same ones.
+func tapes(p *plan.Plan) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		if len(p.Streams) == 0 {
+			return
+		}
+		for i, tape := range p.Streams[0].Tapes {
+			if tape.Kind == plan.Steady && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// judgeOrder replays a step against one tape of every stream. Streams have their
+// peaks at different times, so the sums say too much of the memory and of the
+// load alike.
+func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, err error) {
+	for ordinal, s := range steps {
+		if s == nil {
+			continue
+		}
+		peak, _ := s.Peaks()
+		v.peak += peak
+		v.requests += s.Requests()
+		ps := part(p, ordinal)
+		if ps == nil {
+			v.misses += s.Requests()
+			v.memory += peak
+			continue
+		}
+		slots, orders := shifted(ps, 0)
+		layout, err := stream.Lay(slots, orders...)
+		if err != nil {
+			return v, err
+		}
+		tape := stream.New(layout, dryBase)
+		tape.Play(order)
+		misses, held := dryRun(tape, s)
+		v.misses += misses
+		v.memory += ps.Arena + held
+	}
+	return v, nil
+}
+
+// dryBase is where the arena of a dry run lies: anywhere but at zero.
+const dryBase = mem.Addr(mem.TiB)
+
+// dryRun serves a step from a tape. It returns how many requests missed that the
+// tape expected, and the peak of what the pool had to hold.
+func dryRun(tape *stream.Tape, s *plan.Step) (misses int64, held mem.Bytes) {
+	at := make([]mem.Addr, len(s.Blocks)) // zero: the pool's
+	var pool mem.Bytes
+	for _, b := range s.Blocks {
+		if b.Alloc < 0 {
+			pool += b.Size
+		}
+	}
+	held = pool
+	for _, op := range s.Ops {
+		size := s.Blocks[op.Block].Size
+		switch {
+		case op.Free && at[op.Block] != 0:
+			tape.Free(at[op.Block])
+		case op.Free:
+			pool -= size
+		default:
+			got := tape.Alloc(size)
+			at[op.Block] = got.Addr
+			if got.Slot == stream.None {
+				pool += size
+				held = max(held, pool)
+				if !got.Pool {
+					misses++
+				}
+			}
+		}
+	}
+	return misses, held
+}
+
+// actual is the verdict on a step that was really served.
+func actual(m *stepEnded, steps []*plan.Step) (v verdict) {
+	for i := range m.steps {
+		o := &m.steps[i]
+		s := steps[o.ordinal]
+		peak, held := s.Peaks()
+		v.peak += peak
+		v.requests += s.Requests()
+		v.memory += o.arenas
+		if o.part == nil {
+			v.misses += s.Requests()
+			v.memory += held
+			continue
+		}
+		v.misses += max(o.misses-poolEntries(o.part, o.order), 0)
+		v.memory += held
+	}
+	return v
+}
+
+// poolEntries counts the requests of a tape that the pool serves by plan.
+func poolEntries(ps *plan.Stream, order int) (n int64) {
+	if order >= len(ps.Tapes) {
+		return 0
+	}
+	for _, e := range ps.Tapes[order].Entries {
+		if !e.Frees() && ps.Slots[e.Slot()].Pool {
+			n++
+		}
+	}
+	return n
+}
