@@ -6,6 +6,8 @@ import sys
 
 import compare
 import harness
+import judge
+import launch
 import measure
 import pytest
 import train_llama
@@ -14,17 +16,22 @@ import train_llama
 def report(name, losses=(1.0, 0.5), hits=10, checksum="00ff"):
     """A finished run as the examples write it."""
     steps = [
-        {"step": n, "phase": "train", "loss": loss, "loss_bits": measure.bits(loss)}
+        {
+            "step": n, "phase": "train", "loss": loss, "loss_bits": measure.bits(loss),
+            "seconds": 0.25, "hits": hits // 2, "misses": 0, "peak_reserved": 100 << 20,
+            "plan_generation": int(n > 0),
+        }
         for n, loss in enumerate(losses)
-    ]
+    ]  # fmt: skip
     phases = {"train": {"steps": len(steps), "hits": hits, "misses": 1}}
     summary = {
         "peak_reserved": 100 << 20, "peak_load": 90 << 20, "fragmentation": 0.1,
         "steady_reserved": 95 << 20, "hits": hits, "misses": 1, "plan_generation": 1,
         "median_step_seconds": 0.25, "phases": phases,
     }  # fmt: skip
+    setup = {"hits": 0, "misses": 0, "plan_generation": 0}
     return {
-        "allocator": name, "device": "Some GPU", "torch": "2.11.0", "cuda": "13.0",
+        "allocator": name, "setup": setup, "device": "Some GPU", "torch": "2.11.0", "cuda": "13.0",
         "arguments": {"layers": 2, "steps": 2, "recompute": False}, "steps": steps,
         "summary": summary, "checksum": checksum,
     }  # fmt: skip
@@ -36,11 +43,11 @@ def reports():
 
 
 def faults(reports):
-    reference = compare.reference_of(reports)
+    reference = judge.reference_of(reports)
     return {
         name: found
         for name, each in reports.items()
-        if (found := compare.faults_of(name, each, reference))
+        if (found := judge.faults_of(name, each, reference))
     }
 
 
@@ -52,7 +59,7 @@ def test_one_differing_bit_is_found(reports):
     step = reports["stalloc:a=1"]["steps"][1]
     step["loss_bits"] = f"{int(step['loss_bits'], 16) ^ 1:08x}"
     assert "step 1: loss 0.5 (3f000001), expected 0.5 (3f000000)" in str(faults(reports))
-    assert "| NO |" in compare.table(reports)
+    assert "| NO |" in judge.table(reports)
 
 
 def test_differing_weights_are_found(reports):
@@ -82,29 +89,29 @@ def test_no_hits_is_a_fault_of_stalloc_alone(reports):
 def test_failed_run_is_a_fault_and_no_reference(reports):
     reports["native"] = {"failed": "out of memory in step 3"}
     assert faults(reports) == {"native": ["out of memory in step 3"]}
-    assert "| native | out of memory in step 3 |" in compare.table(reports)
+    assert "| native | out of memory in step 3 |" in judge.table(reports)
 
 
 def test_all_failed():
     reports = {name: {"failed": "exit status 1"} for name in compare.DEFAULT}
     assert len(faults(reports)) == 3
-    assert "no run got as far" in compare.title(compare.HERE / "x.py", reports)
-    assert compare.table(reports).count("exit status 1") == 3
+    assert "no run got as far" in judge.title(compare.HERE / "x.py", reports)
+    assert judge.table(reports).count("exit status 1") == 3
 
 
 def test_table_and_title(reports):
-    lines = compare.table(reports).splitlines()
+    lines = judge.table(reports).splitlines()
     assert len({line.count("|") for line in lines}) == 1
     assert "| 100 MiB | 95 MiB | 90 MiB | 10.00% | 10 | 1 | 250.0 ms | yes |" in lines[-1]
     assert "| – | – |" in lines[2]
-    assert "Some GPU, PyTorch 2.11.0" in compare.title(compare.HERE / "train_llama.py", reports)
+    assert "Some GPU, PyTorch 2.11.0" in judge.title(compare.HERE / "train_llama.py", reports)
 
 
 def test_phases_are_shown_when_there_are_several(reports):
-    assert compare.phase_table(reports) == ""
+    assert judge.phase_table(reports) == ""
     more = copy.deepcopy(reports)
     more["stalloc:a=1"]["summary"]["phases"]["train+eval"] = {"steps": 1, "hits": 3, "misses": 1}
-    assert "| stalloc:a=1 | train+eval | 1 | 3 | 1 | 75.00% |" in compare.phase_table(more)
+    assert "| stalloc:a=1 | train+eval | 1 | 3 | 1 | 75.00% |" in judge.phase_table(more)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +125,7 @@ def test_phases_are_shown_when_there_are_several(reports):
 def test_runs_that_fail(tmp_path, body, failed):
     script = tmp_path / "script.py"
     script.write_text(body)
-    args = compare.parse_arguments(["--script", str(script), "--timeout", "1"])
-    assert compare.run(args, "native")["failed"] == failed
+    assert launch.launch(script, [], "native", timeout=1)["failed"] == failed
 
 
 def test_unknown_options_go_to_the_example():
@@ -194,3 +200,60 @@ def test_the_whole_comparison(tmp_path, capsys, hits, status):
     printed = capsys.readouterr().out
     assert ("agree bit for bit" in printed) == (status == 0)
     assert ("0 hits" in printed) == (status == 1)
+
+
+def test_own_cache_of_plans_unless_the_environment_names_one():
+    assert launch.with_cache({}, "/a") == {"STALLOC_CONF": "cache:/a"}
+    assert (
+        launch.with_cache({"STALLOC_CONF": "plan:on"}, "/a")["STALLOC_CONF"] == "plan:on,cache:/a"
+    )
+    given = {"STALLOC_CONF": "log:debug, cache:/b"}
+    assert launch.with_cache(given, "/a") == given
+
+
+def test_only_the_second_start_of_an_allocator_finds_plans(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "folder = os.environ['STALLOC_CONF'].split('cache:')[1]\n"
+        "found = os.listdir(folder)\n"
+        "open(folder + '/plan', 'w').close()\n"
+        "json.dump({'found': found}, open(sys.argv[-1], 'w'))\n"
+    )
+    names = ["stalloc", "stalloc:a=1", "stalloc"]
+    reports = launch.launch_all(script, [], names, lambda: 60)
+    found = {label: report["found"] for label, report in reports.items()}
+    assert found == {"stalloc": [], "stalloc:a=1": [], "stalloc (2)": ["plan"]}
+
+
+def test_nothing_is_started_when_the_time_is_up(tmp_path):
+    reports = launch.launch_all(tmp_path / "absent.py", [], ["native"], lambda: 0)
+    assert reports == {"native": {"failed": "not run: the time is up"}}
+
+
+def test_second_start_beside_the_first(reports):
+    assert judge.start_table(reports) == ""
+    again = report("stalloc:a=1")
+    again["steps"][0]["hits"], again["setup"]["hits"] = 1234, 99
+    lines = judge.start_table({**reports, "stalloc:a=1 (2)": again}).splitlines()
+    assert lines[-2].startswith("| stalloc:a=1 | 0 | 0 | 5 |")
+    assert lines[-1].startswith("| stalloc:a=1 (2) | 99 | 0 | 1,234 |")
+
+
+def test_what_planning_costs():
+    other, ours = report("native", losses=range(6)), report("stalloc", losses=range(6))
+    for step, generation, seconds in zip(
+        ours["steps"], (0, 0, 0, 1, 1, 1), (9.0, 0.26, 0.28, 0.5, 0.24, 0.24)
+    ):
+        step.update(plan_generation=generation, seconds=seconds)
+    before, activation, after = judge.planning_times(ours, other)
+    assert before == pytest.approx([1.04, 1.12]) and after == pytest.approx([0.96, 0.96])
+    assert activation == pytest.approx([0.25])
+    shown = judge.planning_table({"native": other, "stalloc": ours})
+    assert "| stalloc | 2 | 1.080 | 1 | +250.0 | 0.960 |" in shown
+    assert judge.planning_table({"stalloc": ours}) == ""
+
+
+def test_a_run_without_plans_needs_no_hits(reports):
+    reports["stalloc:plan=off"] = report("stalloc:plan=off", hits=0)
+    assert faults(reports) == {}

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Finds the longest sequences that each GPU memory allocator can train on in a fixed memory.
+
+    python examples/limit.py --cap 8 --json limit.json
+    python examples/limit.py --models qwen --allocators native stalloc
+
+Every allocator may reserve --cap GiB of the device, no more. The batch size stays, the length
+of the sequences is bisected in units of 16 tokens: a length fits if a process of its own trains
+a few steps without running out of memory. Where it fits once it is taken to fit at every shorter
+length. The load at the cap, taken from two short runs, shows where to begin.
+
+Probes run side by side, --jobs at a time, since each has its own share of the device. At the
+limit that was found each allocator runs once more, alone, for the throughput.
+
+The exit status is 0 only if every allocator trained and at its limit did so again.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+import launch
+import measure
+
+HERE = Path(__file__).resolve().parent
+UNIT = 16  # tokens: below it the loads of two lengths hardly differ
+GIB = 1 << 30
+
+MODELS = {
+    "mixtral": "train_moe.py --preset mixtral --layers 4 --width 1024 --heads 8 --batch 4",
+    "qwen": "train_moe.py --preset qwen --layers 4 --recompute --batch 4",
+    "recompute": "train_llama.py --recompute --layers 16 --width 1024 --batch 4",
+}
+SMALL = "--vocabulary 8192"  # so that the layers, not the logits, take the memory
+
+
+@dataclasses.dataclass
+class Probe:
+    """Runs one model under one allocator at given lengths."""
+
+    model: str
+    allocator: str
+    args: argparse.Namespace
+    end: float  # time.monotonic() at which the time is up
+    tried: dict = dataclasses.field(default_factory=dict)
+
+    def run(self, units, steps, cap=True):
+        script, *options = MODELS[self.model].split() + SMALL.split()
+        options += ["--seq", str(units * UNIT), "--steps", str(steps), *self.args.rest]
+        if cap:
+            options += ["--memory-cap", str(self.args.cap)]
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is up")
+        return launch.launch(HERE / script, options, self.allocator, left, quiet=True)
+
+    def fits(self, units):
+        report = self.run(units, self.args.steps)
+        fit = "failed" not in report
+        if not fit and "out_of_memory" not in report:
+            raise RuntimeError(f"length {units * UNIT}: {report['failed']}")
+        self.tried[units] = fit
+        print(
+            f"{self.model:>10} {self.allocator:>12} length {units * UNIT:5} "
+            f"{'fits' if fit else report['failed']}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return fit
+
+
+def largest(fits, guess, most):
+    """The largest n of 1..most for which fits(n), 0 if none; calls it near `guess` first.
+
+    Supposes that all smaller n fit where one does.
+    """
+    low, high, stride = 0, most + 1, max(1, guess // 16)
+    n = min(max(guess, 1), most)
+    while low + 1 < high:
+        if fits(n):
+            low, step = n, n + stride
+        else:
+            high, step = n, n - stride
+        stride *= 2
+        n = step if low < step < high and (low == 0 or high > most) else (low + high) // 2
+    return low
+
+
+def load_limit(args, model, end):
+    """The length, in units, whose load is just the cap; from the loads of two short runs."""
+    short, long = args.short, 2 * args.short
+    loads = []
+    for units in (short, long):
+        report = Probe(model, "native", args, end).run(units, 2, cap=False)
+        if "failed" in report:
+            raise RuntimeError(f"{model} at length {units * UNIT}: {report['failed']}")
+        loads.append(report["summary"]["peak_load"])
+    slope = (loads[1] - loads[0]) / (long - short)
+    if slope <= 0:
+        raise RuntimeError(f"{model}: the load does not grow with the length: {loads} bytes")
+    return max(1, int(short + (args.cap * GIB - loads[0]) / slope))
+
+
+def search(args, model, allocator, limit, end):
+    """The longest fitting length in units, and the lengths that were tried."""
+    probe = Probe(model, allocator, args, end)
+    try:
+        # The loads of irregular models vary a little around the line.
+        best = largest(probe.fits, int(0.9 * limit), int(1.1 * limit) + 1)
+    except (RuntimeError, TimeoutError) as error:
+        return {"failed": str(error), "tried": probe.tried}
+    return {"units": best, "length": best * UNIT, "tried": probe.tried}
+
+
+def search_all(args, end):
+    """The load limits by model, and the results by model and allocator."""
+    limits, results = {}, {model: {} for model in args.models}
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        loads = {model: pool.submit(load_limit, args, model, end) for model in args.models}
+        searches = []
+        for model, load in loads.items():
+            try:
+                limits[model] = load.result()
+            except (RuntimeError, TimeoutError) as error:
+                results[model] = {name: {"failed": str(error)} for name in args.allocators}
+                continue
+            for name in args.allocators:
+                task = pool.submit(search, args, model, name, limits[model], end)
+                searches.append((model, name, task))
+        for model, name, task in searches:
+            results[model][name] = task.result()
+    return limits, results
+
+
+def measure_at(args, model, allocator, result, end):
+    """Trains at the limit, alone on the device."""
+    if "failed" in result:
+        return
+    if not result["units"]:
+        result["failed"] = f"not even {UNIT} tokens fit"
+        return
+    try:
+        report = Probe(model, allocator, args, end).run(result["units"], args.final_steps)
+    except TimeoutError as error:
+        report = {"failed": str(error)}
+    if "failed" in report:
+        result["failed"] = f"at length {result['length']}: {report['failed']}"
+        return
+    result["report"] = report
+
+
+def table(results, allocators):
+    lines = [
+        "| model | allocator | longest sequence | against the first | tokens/s | against the first "
+        "| median step | peak reserved | peak load | retries |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for model, found in results.items():
+        first = found.get(allocators[0], {})
+        for allocator, result in found.items():
+            if "failed" in result:
+                lines.append(f"| {model} | {allocator} | {result['failed']} | | | | | | | |")
+                continue
+            summary, speed = result["report"]["summary"], speed_of(result)
+            lines.append(
+                f"| {model} | {allocator} | {result['length']} "
+                f"| {ratio(result['length'], first.get('length'))} | {speed:,.0f} "
+                f"| {ratio(speed, speed_of(first))} "
+                f"| {summary['median_step_seconds'] * 1e3:.1f} ms "
+                f"| {measure.mib(summary['peak_reserved'])} | {measure.mib(summary['peak_load'])} "
+                f"| {sum(step['retries'] for step in result['report']['steps'])} |"
+            )
+    return "\n".join(lines)
+
+
+def speed_of(result):
+    return result.get("report", {}).get("summary", {}).get("median_items_per_second")
+
+
+def ratio(value, base):
+    return f"{value / base:.3f}" if base else "–"
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="Everything else is passed to the examples."
+    )
+    parser.add_argument("--cap", type=float, default=8, metavar="GIB", help="memory of each run")
+    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=list(MODELS))
+    parser.add_argument(
+        "--allocators", nargs="+", default=["native", "expandable", "stalloc"], metavar="NAME"
+    )
+    parser.add_argument("--steps", type=int, default=6, help="steps that a length must train")
+    parser.add_argument("--final-steps", type=int, default=15, help="steps at the limit")
+    parser.add_argument("--short", type=int, default=64, metavar="UNITS", help="first of two loads")
+    parser.add_argument("--jobs", type=int, default=4, help="probes at a time")
+    parser.add_argument("--budget", type=float, default=540, metavar="SECONDS", help="for all")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements here")
+    args, rest = parser.parse_known_args(argv)
+    args.rest = [option for option in rest if option != "--"]
+    return args
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    end = time.monotonic() + args.budget
+    limits, results = search_all(args, end)
+    for model, found in results.items():
+        for allocator, result in found.items():
+            measure_at(args, model, allocator, result, end)
+    for model, limit in limits.items():
+        print(f"{model}: the load alone reaches {args.cap:g} GiB near length {limit * UNIT}")
+    print(f"\n{table(results, args.allocators)}")
+    if args.json:
+        args.json.write_text(json.dumps({"limits": limits, "results": results}, indent=1) + "\n")
+    return 1 if any("failed" in r for found in results.values() for r in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
