@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
+	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream"
@@ -67,14 +69,18 @@ func (a *arena) users(addr mem.Addr) []mem.StreamID {
 	return users
 }
 
-// unpin ends the life of a pinned slot: every stream that used it is past it.
-func (a *arena) unpin(addr mem.Addr, rounded mem.Bytes) {
+// unpin ends the life of a pinned slot: every stream that used it is past it. It
+// returns false if the slot has become a block of the pool meanwhile.
+func (a *arena) unpin(addr mem.Addr, rounded mem.Bytes) bool {
 	port := a.lane.port
 	port.Lock()
-	a.tape.Release(addr)
-	port.Pinned(a.tape, -1)
+	defer port.Unlock()
 	port.Pending(-rounded)
-	port.Unlock()
+	if !a.tape.Release(addr) {
+		return false
+	}
+	port.Pinned(a.tape, -1)
+	return true
 }
 
 // step goes on with the order that is likely to be next. The port is locked.
@@ -106,43 +112,53 @@ func (a *arena) persistTop() (top mem.Bytes) {
 	return top
 }
 
-func (a *arena) empty() bool {
-	a.lane.port.Lock()
-	defer a.lane.port.Unlock()
-	return a.tape.State.LiveN == 0
-}
-
 // install makes a stream's plan the one that is served: over the arena there is,
 // if it can hold it.
 func (s *supervisor) install(l *lane, ps *plan.Stream) error {
 	shift := mem.Bytes(0)
-	if l.serving != nil {
-		shift = l.serving.persistTop()
-		need := mem.RoundUp(shift+ps.Arena, mem.HandleSize)
-		fits := need <= l.serving.bytes() || s.grow(l.serving, need)
-		if l.serving.empty() && (!fits || need < l.serving.bytes()/2) {
-			s.withdraw(l)
-			shift = 0
-		}
+	if l.arena != nil {
+		shift = l.arena.persistTop()
 	}
-	a := l.serving
-	if need := mem.RoundUp(shift+ps.Arena, mem.HandleSize); a == nil || a.bytes() < need {
-		request := &allocRequest{size: ps.Arena, stream: l.port.ID(), whole: true}
-		if s.d.ask(s.d.pool, request); request.err != nil {
-			return request.err
-		}
-		s.withdraw(l) // it holds blocks and cannot grow: it retires when they are gone
-		a = &arena{lane: l, base: request.addr, parts: []mem.Addr{request.addr}}
-		a.size.Store(int64(ps.Arena))
+	need := mem.RoundUp(shift+ps.Arena, mem.HandleSize)
+	a, err := s.hold(l, need)
+	if err == nil && a != l.arena {
 		shift = 0
 	}
-	if err := s.lay(a, ps, shift); err != nil {
-		if l.serving != a {
-			s.giveBack(a)
-		}
+	if err != nil {
 		return err
 	}
-	return nil
+	return s.lay(a, ps, shift)
+}
+
+// hold returns the lane's arena with at least need bytes of memory, or another
+// one if it cannot have them.
+func (s *supervisor) hold(l *lane, need mem.Bytes) (*arena, error) {
+	a := l.arena
+	if a != nil && a.bytes() >= need {
+		return a, nil
+	}
+	request := &allocRequest{size: need, stream: l.port.ID(), whole: true}
+	if a != nil && len(a.parts) > 0 {
+		request.size, request.after = need-a.bytes(), a.parts[len(a.parts)-1]
+	}
+	s.d.ask(s.d.pool, request)
+	var refused *RefusedError
+	if request.after != 0 && errors.As(request.err, &refused) && refused.Reason == engine.RefusedWindow {
+		// Something lives behind it. What it holds goes to the pool, but for what
+		// persists, and the plan to other addresses.
+		s.dissolve(l)
+		request.size, request.after = need, 0
+		s.d.ask(s.d.pool, request)
+	}
+	if request.err != nil {
+		return nil, request.err
+	}
+	if a == nil || len(a.parts) == 0 && a.base != request.addr || request.after == 0 && len(a.parts) > 0 {
+		a = &arena{lane: l, base: request.addr}
+	}
+	a.parts = append(a.parts, request.addr)
+	a.size.Store(int64(need))
+	return a, nil
 }
 
 // lay makes a tape of the plan over the arena, shifted up, around the blocks that
@@ -178,12 +194,12 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
 	} else {
 		s.d.remember(a)
 	}
-	a.part, a.tape, a.past = ps, tape, stream.Succession{}
-	a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load()))
-	if a.prologue == 0 {
-		a.play()
+	if l.arena != nil && l.arena != a {
+		l.former = append(l.former, l.arena)
 	}
-	l.serving = a
+	a.part, a.tape = ps, tape
+	a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load()))
+	l.arena, l.serving, l.plan = a, a, ps
 	l.active.Store(true)
 	l.port.Serve(tape, instead)
 	return nil
@@ -208,25 +224,63 @@ func shifted(ps *plan.Stream, shift mem.Bytes) (slots []stream.Slot, orders [][]
 	return slots, orders
 }
 
-// grow lengthens an arena at its end, and reports whether it could.
-func (s *supervisor) grow(a *arena, need mem.Bytes) bool {
-	request := &allocRequest{size: need - a.bytes(), stream: a.lane.port.ID(), whole: true, after: a.parts[len(a.parts)-1]}
-	if s.d.ask(s.d.pool, request); request.err != nil {
-		return false
+// dissolve stops serving a stream from its plan and gives the arena to the pool.
+// Blocks that live in it become the pool's where they lie; only what persists
+// keeps its slots, and the arena so much memory.
+func (s *supervisor) dissolve(l *lane) {
+	a := l.arena
+	if a == nil || len(a.parts) == 0 {
+		return
 	}
-	a.lane.port.Lock()
-	a.parts = append(a.parts, request.addr)
-	a.size.Store(int64(need))
-	a.lane.port.Unlock()
-	return true
+	top := mem.RoundUp(a.persistTop(), mem.HandleSize)
+	l.port.Lock()
+	l.active.Store(false)
+	l.serving = nil
+	l.port.Serve(nil, nil)
+	m := &dissolveRequest{parts: a.parts, size: top}
+	for _, from := range a.tape.Leave() {
+		if at := mem.Bytes(from.Slot.Offset); at >= top {
+			m.keep = append(m.keep, engine.Range{Addr: a.base + mem.Addr(at), Size: from.Slot.Size})
+		}
+	}
+	l.port.Unlock()
+	if top == a.bytes() {
+		return
+	}
+	if s.d.ask(s.d.pool, m); m.err != nil {
+		s.d.log.Error("an arena could not be given to the pool", zap.Error(m.err))
+		return
+	}
+	a.parts = a.parts[:0]
+	if top > 0 {
+		a.parts = append(a.parts, a.base)
+	}
+	a.size.Store(int64(top))
+	s.handOver(a, m.keep)
 }
 
-// giveBack returns an arena's memory to the pool.
-func (s *supervisor) giveBack(a *arena) {
-	for _, at := range a.parts {
-		free := &freeRequest{addr: at, arena: true}
-		if s.d.ask(s.d.pool, free); free.err != nil {
-			s.d.log.Error("an arena could not be given back", zap.Error(free.err))
+// handOver makes the slots that the pool has taken over the pool's: those freed
+// meanwhile end now, the others are forgotten by the tape.
+func (s *supervisor) handOver(a *arena, taken []engine.Range) {
+	port := a.lane.port
+	var freed []mem.Addr
+	port.Lock()
+	for _, r := range taken {
+		forgotten, pinned := a.tape.Forget(r.Addr)
+		if !forgotten {
+			freed = append(freed, r.Addr)
+		}
+		if pinned {
+			port.Pinned(a.tape, -1)
+		}
+	}
+	port.Unlock()
+	for _, at := range freed {
+		s.d.ask(s.d.pool, &freeRequest{addr: at})
+	}
+	for _, r := range taken {
+		for _, id := range a.users(r.Addr) {
+			s.d.ask(s.d.pool, &recordRequest{addr: r.Addr, stream: id})
 		}
 	}
 }

@@ -179,8 +179,11 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 	}
 	m := serveRequests.Get().(*serveRequest)
 	defer serveRequests.Put(m)
-	m.asked, m.addr = asked, 0
+	m.asked, m.addr, m.lost = asked, 0, false
 	d.ask(l.pid, m)
+	if m.lost && m.err == nil {
+		d.ask(d.supervisor, &lostRequest{lane: l})
+	}
 	return m.addr, m.err == nil && m.addr != 0
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/stream"
 )
 
@@ -15,11 +17,17 @@ type lane struct {
 	ordinal int
 	pid     *actor.PID
 
-	serving  *arena
-	retiring []*arena
-	active   atomic.Bool // serving != nil, to be read without the port's lock
+	arena   *arena       // where plans are laid, nil before the first
+	serving *arena       // the same, while it serves
+	plan    *plan.Stream // to be served again at the next boundary, nil: none
+	former  []*arena     // not grown in place: they hold what persisted in them
+	active  atomic.Bool  // serving != nil, to be read without the port's lock
 	// Totals of arenas that are gone.
 	hits, misses, resyncs uint64
+	// The row of misses since the last hit of the tape, and where it began.
+	row      int
+	rowBytes mem.Bytes
+	rowBegan uint64
 	// Totals at the last boundary, to tell what the step did.
 	lastHits, lastMisses uint64
 }
@@ -32,10 +40,10 @@ func (l *lane) totals() (hits, misses, resyncs uint64) {
 		misses += a.tape.State.Misses
 		resyncs += a.tape.State.Resyncs
 	}
-	if l.serving != nil {
-		add(l.serving)
+	if l.arena != nil {
+		add(l.arena)
 	}
-	for _, a := range l.retiring {
+	for _, a := range l.former {
 		add(a)
 	}
 	return hits, misses, resyncs
@@ -48,21 +56,23 @@ func (l *lane) keep(s *stream.State) {
 	l.resyncs += s.Resyncs
 }
 
-// dropEmpty takes the retiring arenas whose last block is gone. The port is
-// locked.
-func (l *lane) dropEmpty() (empty []*arena) {
-	kept := l.retiring[:0]
-	for _, a := range l.retiring {
-		if a.tape.State.LiveN != 0 {
-			kept = append(kept, a)
-			continue
-		}
-		l.keep(a.tape.State)
-		empty = append(empty, a)
+// A step is lost to its plan when so many requests in a row, of so many bytes
+// together, were not on the tape. The idle arena beside a pool that serves them
+// would cost far more than mapping a few of its pages again at the boundary.
+const (
+	lostAfter = 24
+	lostBytes = 64 * mem.MiB
+)
+
+// lost counts a miss of the tape and reports whether the step is lost. hits is
+// the tape's count, to tell a row of misses. The port is locked.
+func (l *lane) lost(hits uint64, size mem.Bytes) bool {
+	if hits != l.rowBegan {
+		l.rowBegan, l.row, l.rowBytes = hits, 0, 0
 	}
-	clear(l.retiring[len(kept):])
-	l.retiring = kept
-	return empty
+	l.row++
+	l.rowBytes += size
+	return l.row >= lostAfter && l.rowBytes >= lostBytes
 }
 
 // streamActor is the slow side of one stream.
@@ -102,6 +112,7 @@ func (s *streamActor) serve(m *serveRequest) {
 	}
 	order := a.tape.Order()
 	got := a.tape.Alloc(m.asked)
+	m.lost = got.Slot == stream.None && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
 	if a.tape.Order() != order {
 		port.Turned(a.tape)
 	}
@@ -127,7 +138,7 @@ func (s *streamActor) boundary(m *boundary) {
 		o.arenas += a.bytes()
 		a.step()
 	}
-	for _, a := range l.retiring {
+	for _, a := range l.former {
 		o.arenas += a.bytes()
 	}
 }

@@ -141,7 +141,7 @@ func (p *pool) pass(w waiting) {
 		return
 	}
 	if w.slot.left--; w.slot.left == 0 {
-		w.slot.arena.unpin(w.slot.addr, w.slot.rounded)
+		p.unpin(w.slot)
 	}
 }
 
@@ -160,7 +160,16 @@ func (p *pool) fenceSlot(m *fenceRequest) {
 		p.fences = append(p.fences, waiting{driver: f, slot: slot})
 	}
 	if slot.left == 0 {
-		m.arena.unpin(m.addr, m.rounded)
+		p.unpin(slot)
+	}
+}
+
+func (p *pool) unpin(s *slotWait) {
+	if s.arena.unpin(s.addr, s.rounded) {
+		return
+	}
+	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: s.addr}); err != nil {
+		panic(fmt.Sprintf("a slot that became a block of the pool cannot be freed: %v", err))
 	}
 }
 

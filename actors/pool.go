@@ -101,6 +101,8 @@ func (p *pool) Receive(ctx actor.Context) {
 		err = p.alloc(m)
 	case *freeRequest:
 		err = p.free(m)
+	case *dissolveRequest:
+		err = p.dissolve(m)
 	case *recordRequest:
 		err = p.record(m)
 	case *fenceRequest:
@@ -142,6 +144,17 @@ func (p *pool) free(m *freeRequest) error {
 	after, ok := p.eng.Lookup(m.addr)
 	m.freed = Freed{Size: b.Size, Stream: b.Stream, Pending: ok && after.Addr == m.addr && after.Pending}
 	return nil
+}
+
+func (p *pool) dissolve(m *dissolveRequest) error {
+	for _, at := range m.parts {
+		if b, ok := p.eng.Lookup(at); ok {
+			p.arenas -= b.Size
+		}
+	}
+	p.arenas += m.size
+	_, err := p.run(engine.Event{Kind: engine.EvDissolve, Parts: m.parts, Size: m.size, Keep: m.keep})
+	return err
 }
 
 func (p *pool) record(m *recordRequest) error {

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 )
@@ -17,6 +18,7 @@ import (
 //	fenceRequest   any thread  pool        none               no: the slot would stay pinned
 //	poolRequest    any thread  pool        depends on verb    no
 //	serveRequest   any thread  stream      address or miss    no
+//	lostRequest    any thread  supervisor  nothing            no
 //	boundary       supervisor  stream      observation        no
 //	stepRequest    any thread  supervisor  error or nil       no
 //	admitRequest   any thread  supervisor  nothing            no
@@ -90,6 +92,15 @@ type freeRequest struct {
 	freed Freed
 }
 
+// dissolveRequest gives an arena to the pool, but for its first size bytes and the
+// blocks that live above.
+type dissolveRequest struct {
+	answer
+	parts []mem.Addr
+	size  mem.Bytes
+	keep  []engine.Range
+}
+
 // recordRequest says that another stream uses a block of the pool.
 type recordRequest struct {
 	answer
@@ -139,6 +150,7 @@ type serveRequest struct {
 	answer
 	asked mem.Bytes
 	addr  mem.Addr // 0: a miss
+	lost  bool     // the step does not follow the tape any more
 }
 
 // boundary tells a stream that a step ends. The stream answers with what it
@@ -185,4 +197,11 @@ type stepRequest struct {
 // admitRequest says that a stream the supervisor has not seen made a request.
 type admitRequest struct {
 	answer
+}
+
+// lostRequest says that a stream's step does not follow its plan: the arena is
+// better used by the pool until the next boundary.
+type lostRequest struct {
+	answer
+	lane *lane
 }

@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/engine"
 	"stalloc/plan"
 )
 
@@ -37,6 +39,15 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			m.reply(err)
 		}()
 		s.admit()
+	case *lostRequest:
+		defer func() {
+			var err error
+			if r := recover(); r != nil {
+				err = fmt.Errorf("giving up a plan within a step: %v", r)
+			}
+			m.reply(err)
+		}()
+		s.dissolve(m.lane)
 	case *planReady:
 		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
@@ -61,10 +72,12 @@ func (s *supervisor) step() error {
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
 	d.steps.Add(1)
-	for _, l := range lanes {
-		s.retire(l)
-	}
 	s.activate()
+	for _, l := range lanes {
+		if l.plan != nil && l.serving == nil { // dissolved within the step
+			s.offer(l, l.plan)
+		}
+	}
 	if d.planner != nil {
 		d.root.Send(d.planner, ended)
 	}
@@ -83,18 +96,6 @@ func (s *supervisor) admit() {
 		if ps := part(s.start, l.ordinal); ps != nil && s.offer(l, ps) && s.d.generation.Load() == 0 {
 			s.activated(s.start)
 		}
-	}
-}
-
-// retire frees the arenas whose last block is gone.
-func (s *supervisor) retire(l *lane) {
-	l.port.Lock()
-	empty := l.dropEmpty()
-	l.port.Unlock()
-	for _, a := range empty {
-		s.d.forget(a)
-		l.port.Drop(a.tape)
-		s.giveBack(a)
 	}
 }
 
@@ -132,19 +133,10 @@ func part(p *plan.Plan, ordinal int) *plan.Stream {
 	return nil
 }
 
-// withdraw stops serving a stream from a plan. Its arena goes when its last block
-// is gone.
+// withdraw stops serving a stream from a plan.
 func (s *supervisor) withdraw(l *lane) {
-	if l.serving == nil {
-		return
-	}
-	l.port.Lock()
-	l.port.Serve(nil, nil)
-	l.retiring = append(l.retiring, l.serving)
-	l.serving = nil
-	l.active.Store(false)
-	l.port.Unlock()
-	s.retire(l)
+	l.plan = nil
+	s.dissolve(l)
 }
 
 func (s *supervisor) activated(p *plan.Plan) {
@@ -155,6 +147,11 @@ func (s *supervisor) activated(p *plan.Plan) {
 // offer installs a stream's plan, or leaves the stream as it is.
 func (s *supervisor) offer(l *lane, ps *plan.Stream) bool {
 	err := s.install(l, ps)
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Reason == engine.RefusedBusy {
+		l.plan = ps // at the next boundary
+		return false
+	}
 	if err != nil {
 		s.d.log.Warn("a plan is not served on one stream", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena), zap.Error(err))
 	}

@@ -60,6 +60,7 @@ type action struct {
 	maps     int
 	firstNew int    // among the picks
 	after    uint32 // the view of the arena to lengthen
+	from     uint32 // page of that view where the new part begins
 	block    uint32
 
 	peaks peaks // before the batch of phasePlace

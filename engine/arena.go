@@ -13,8 +13,7 @@ import "stalloc/internal/mem"
 // served again at the price of a few maps, or none.
 
 // lengthen makes the request that is being served continue the arena whose last
-// part begins at addr; false if something stands behind it, or nothing is left of
-// its room.
+// part begins at addr; false if something lives behind it, or the addresses end.
 func (e *Engine) lengthen(addr mem.Addr) bool {
 	a := &e.act
 	b := e.blockOf(addr)
@@ -23,48 +22,74 @@ func (e *Engine) lengthen(addr mem.Addr) bool {
 	}
 	c := &e.blocks[b]
 	v := &e.views[c.view]
-	if c.at+c.size != v.end() || v.heap != a.heap || v.n+uint32(a.n>>pageShift) > v.room {
+	a.from = uint32((c.at+c.size)>>pageShift) - v.base
+	if v.heap != a.heap || v.lost || a.from+uint32(a.n>>pageShift) > 1<<v.class {
+		return false
+	}
+	if e.blocksAbove(c.view, c.at+c.size) {
 		return false
 	}
 	a.after = c.view
 	return true
 }
 
-// idleArena returns the view of a former arena that serves the request with the
-// fewest pages replaced, and how many those are; zero if none saves a quarter of
-// the maps that a new view takes.
-func (e *Engine) idleArena() (best uint32, bad int) {
-	pages := uint32(e.act.n >> pageShift)
-	bad = int(pages) - int(pages)/4
-	for x := e.heaps[e.act.heap].views[arenaViews]; x != 0; x = e.views[x].next {
-		v := &e.views[x]
-		if v.blocks > 0 || v.lost || v.room < pages {
-			continue
-		}
-		n := 0
-		for p := v.base; p < v.base+pages; p++ {
-			if !e.fits(p, false) {
-				n++
-			}
-		}
-		if n < bad || n == bad && best == 0 {
-			best, bad = x, n
+// blocksAbove reports whether a block of a view begins at or above a place.
+func (e *Engine) blocksAbove(x uint32, at unit) bool {
+	for i := range e.blocks {
+		if b := &e.blocks[i]; b.state != blockGone && b.view == x && b.at >= at {
+			return true
 		}
 	}
-	return best, bad
+	return false
 }
 
-// reuseArena serves an arena from the view of a former one; false if there is
-// none to use.
+// misfits counts the pages of a view, from page from on, that the request cannot
+// have as they are.
+func (e *Engine) misfits(x, from uint32) (n int) {
+	v := &e.views[x]
+	for p := v.base + from; p < v.base+from+uint32(e.act.n>>pageShift); p++ {
+		if !e.fits(p, false) {
+			n++
+		}
+	}
+	return n
+}
+
+// idleArena returns the view of a former arena that serves the request with the
+// fewest pages replaced; zero if none saves a quarter of the maps that a new view
+// takes.
+func (e *Engine) idleArena() (best uint32) {
+	pages := int(e.act.n >> pageShift)
+	least := pages - pages/4
+	for x := e.heaps[e.act.heap].views[arenaViews]; x != 0; x = e.views[x].next {
+		v := &e.views[x]
+		if v.blocks > 0 || v.lost || 1<<v.class < pages {
+			continue
+		}
+		if n := e.misfits(x, 0); n < least || n == least && best == 0 {
+			best, least = x, n
+		}
+	}
+	return best
+}
+
+// reuseArena serves an arena, or a further part of one, at the addresses where an
+// arena has been; false if there are none to use.
 func (e *Engine) reuseArena(out []Op) ([]Op, bool) {
-	x, bad := e.idleArena()
-	switch {
-	case x == 0:
-		return out, false
-	case bad == 0:
-		e.stats.Fits++
-		return e.grantFree(x, e.views[x].start(), out), true
-	case e.views[x].dirty:
+	a := &e.act
+	x := a.after
+	if x == 0 {
+		if x = e.idleArena(); x == 0 {
+			return out, false
+		}
+	}
+	v := &e.views[x]
+	v.room = max(v.room, a.from+uint32(a.n>>pageShift))
+	bad, mapped := e.misfits(x, a.from), false
+	for p := v.base + a.from; p < v.base+a.from+uint32(a.n>>pageShift) && !mapped; p++ {
+		mapped = e.pages[p].handle != 0 && !e.fits(p, false)
+	}
+	if mapped && v.dirty {
 		// Pages may be replaced only when the work that used them has passed.
 		// That is soon; a new view would cost far more.
 		return e.refuse(RefusedBusy, out), true
@@ -78,8 +103,9 @@ type Range struct {
 	Size mem.Bytes
 }
 
-// dissolve gives an arena back except for the blocks that live in it, which
-// become blocks of the pool where they lie.
+// dissolve gives an arena back but for its first ev.Size bytes, which stay an
+// arena, and the blocks that live above, which become blocks of the pool where
+// they lie.
 func (e *Engine) dissolve(ev Event, out []Op) []Op {
 	x := uint32(0)
 	for _, part := range ev.Parts {
@@ -94,6 +120,9 @@ func (e *Engine) dissolve(ev Event, out []Op) []Op {
 	}
 	for _, part := range ev.Parts {
 		e.dropBlock(e.blockOf(part))
+	}
+	if n := unit(mem.RoundUp(ev.Size, mem.HandleSize) / mem.Grain); n > 0 {
+		e.blocks[e.addBlock(x, e.views[x].start(), n)].whole = true
 	}
 	for _, r := range ev.Keep {
 		e.addBlock(x, unit(r.Addr-e.cfg.Base)/unit(mem.Grain), unit(mem.Round(r.Size)/mem.Grain))

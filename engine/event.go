@@ -29,8 +29,9 @@ const (
 	EvFailed
 	// EvResume answers OpResume.
 	EvResume
-	// EvDissolve gives the arena with these Parts back to the pool. The blocks
-	// in Keep, disjoint and inside it, live on as blocks of the pool.
+	// EvDissolve gives the arena with these Parts back to the pool, but for its
+	// first Size bytes. The blocks in Keep, disjoint and above those, live on as
+	// blocks of the pool.
 	EvDissolve
 )
 

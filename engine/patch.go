@@ -71,7 +71,7 @@ func (e *Engine) patch(c choice, out []Op) []Op {
 	a.view = c.view
 	e.undo = e.undo[:0]
 	start := len(out)
-	base := e.views[c.view].base
+	base := e.views[c.view].base + a.from
 	pages := uint32((a.n + pageMask) >> pageShift)
 	for p := base; p < base+pages; {
 		q := p
@@ -94,18 +94,19 @@ func (e *Engine) fill(out []Op) []Op {
 	v := &e.views[a.view]
 	pages := uint32((a.n + pageMask) >> pageShift)
 	e.slots = e.slots[:0]
-	for p := v.base; p < v.base+pages; p++ {
+	base := v.base + a.from
+	for p := base; p < base+pages; p++ {
 		if e.pages[p].handle == 0 {
 			e.slots = append(e.slots, p)
 		}
 	}
 	if len(e.slots) == 0 {
 		e.stats.Fits++
-		return e.grantFree(a.view, v.start(), out)
+		return e.grantFree(a.view, unit(base)<<pageShift, out)
 	}
 	c := choice{view: a.view, pages: len(e.slots)}
 	whole := c.pages
-	if rest := a.n & pageMask; rest != 0 && e.slots[whole-1] == v.base+pages-1 {
+	if rest := a.n & pageMask; rest != 0 && e.slots[whole-1] == base+pages-1 {
 		if c.last = e.edgeFit(a.heap, prefix, rest, a.view, 0); c.last != 0 {
 			whole--
 		}
@@ -118,5 +119,5 @@ func (e *Engine) fill(out []Op) []Op {
 	a.opened = false
 	e.pick(c)
 	e.stats.Patches++
-	return e.emit(v.start(), c, out)
+	return e.emit(unit(base)<<pageShift, c, out)
 }

@@ -40,7 +40,7 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 // with driver calls, pages stitched to the end of a view or into a new one.
 func (e *Engine) place(out []Op) []Op {
 	a := &e.act
-	if a.whole && a.after == 0 {
+	if a.whole {
 		if got, ok := e.reuseArena(out); ok {
 			return got
 		}

@@ -1,5 +1,7 @@
 package stream
 
+import "stalloc/internal/mem"
+
 // A tape can be replaced by another over the same arena while blocks live in it:
 // the new layout has the live slots among its own, on none of its orders, and
 // adopts them one by one. Those that persist stay what they are; the others are
@@ -32,4 +34,17 @@ func (t *Tape) Adopt(i uint32, from Adopted) {
 		return
 	}
 	t.owe(place)
+}
+
+// Forget takes the live slot at an address off the tape without an end of its
+// life: another owner has it now. It reports whether there is such a slot, and
+// whether it was pinned.
+func (t *Tape) Forget(addr mem.Addr) (found, pinned bool) {
+	place := t.place(uint64(addr) - t.State.Base)
+	if place == None || t.Live[place].Slot == 0 {
+		return false, false
+	}
+	pinned = t.Live[place].Flags&FlagPinned != 0
+	t.release(place)
+	return true, pinned
 }

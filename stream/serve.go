@@ -107,11 +107,15 @@ func (t *Tape) Pin(addr mem.Addr) bool {
 	return true
 }
 
-// Release ends the life of a pinned slot whose fences have passed.
-func (t *Tape) Release(addr mem.Addr) {
-	if place := t.place(uint64(addr) - t.State.Base); place != None && t.Live[place].Slot != 0 {
-		t.release(place)
+// Release ends the life of a pinned slot whose fences have passed. It reports
+// whether there is such a slot.
+func (t *Tape) Release(addr mem.Addr) bool {
+	place := t.place(uint64(addr) - t.State.Base)
+	if place == None || t.Live[place].Slot == 0 {
+		return false
 	}
+	t.release(place)
+	return true
 }
 
 func (t *Tape) release(place uint32) {

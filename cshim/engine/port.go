@@ -21,7 +21,7 @@ static void port_note_pin(struct stalloc_stream *s, uint64_t addr) {
 static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
-	stalloc_raise(&d->peak_active, now + STALLOC_RELAXED(d->allocated));
+	stalloc_raise(&d->peak_active, now + stalloc_load_bytes(STALLOC_RELAXED(d->load)));
 }
 static struct stalloc_stream *device_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static uint64_t ring_head(struct stalloc_stream *s) {
@@ -35,7 +35,6 @@ static void ring_consumed(struct stalloc_stream *s, uint64_t to) {
 import "C"
 
 import (
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -107,9 +106,7 @@ type port struct {
 	s    *C.struct_stalloc_stream
 	host *host
 	lost C.uint64_t
-	// Under the stream's lock: tapes that are served no more and hold blocks,
-	// tapes that others have replaced, boundaries so far.
-	left    []*C.struct_stalloc_tape
+	// Under the stream's lock: tapes that others have replaced, boundaries so far.
 	old     []retired
 	settled int
 
@@ -192,8 +189,7 @@ func (p *port) Serve(t, instead *stream.Tape) {
 	}
 	shared := p.shared(t)
 	switch {
-	case t == nil:
-		p.left = append(p.left, p.s.tape)
+	case t == nil: // frees still find it
 	case instead == nil:
 		p.host.e.publish(shared)
 	default:
@@ -220,9 +216,11 @@ type retired struct {
 // Settle implements actors.Port. It is called once a boundary.
 func (p *port) Settle() {
 	p.settled++
-	for _, t := range p.left {
+	p.mu.Lock()
+	for _, t := range p.tapes {
 		C.port_drain(t)
 	}
+	p.mu.Unlock()
 	kept := p.old[:0]
 	for _, r := range p.old {
 		C.port_drain(r.shared)
@@ -247,7 +245,6 @@ func (p *port) Drop(t *stream.Tape) {
 	shared := p.shared(t)
 	p.host.e.unpublish(shared)
 	p.forget(t)
-	p.left = slices.DeleteFunc(p.left, func(s *C.struct_stalloc_tape) bool { return s == shared })
 	release(t, shared)
 }
 
