@@ -76,13 +76,14 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.resyncs = engine.resyncs;
 	s.steps = engine.steps;
 	s.plan_generation = engine.plan_generation;
-	s.allocated = bytes_of(&d->allocated);
+	int64_t load = STALLOC_RELAXED(d->load);
+	s.allocated = (uint64_t)stalloc_load_bytes(load);
 	s.peak_allocated = bytes_of(&d->peak_allocated);
-	s.requested = bytes_of(&d->requested);
+	s.requested = s.allocated - bytes_of(&d->slack);
 	s.peak_requested = bytes_of(&d->peak_requested);
 	s.active = s.allocated + bytes_of(&d->pending);
 	s.peak_active = bytes_of(&d->peak_active);
-	s.blocks = bytes_of(&d->live);
+	s.blocks = (uint64_t)stalloc_load_blocks(load);
 	s.peak_blocks = bytes_of(&d->peak_live);
 	uint64_t plain = *stalloc_alive ? stalloc_plain_bytes(device) : 0;
 	s.reserved = engine.reserved + plain;
@@ -102,10 +103,11 @@ int stalloc_reset_peak(int device) {
 	struct stalloc_engine_stats ignored;
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
-	STALLOC_PUT(d->peak_allocated, STALLOC_RELAXED(d->allocated));
-	STALLOC_PUT(d->peak_requested, STALLOC_RELAXED(d->requested));
-	STALLOC_PUT(d->peak_live, STALLOC_RELAXED(d->live));
-	STALLOC_PUT(d->peak_active, STALLOC_RELAXED(d->allocated) + STALLOC_RELAXED(d->pending));
+	int64_t load = STALLOC_RELAXED(d->load), allocated = stalloc_load_bytes(load);
+	STALLOC_PUT(d->peak_allocated, allocated);
+	STALLOC_PUT(d->peak_requested, allocated - STALLOC_RELAXED(d->slack));
+	STALLOC_PUT(d->peak_live, stalloc_load_blocks(load));
+	STALLOC_PUT(d->peak_active, allocated + STALLOC_RELAXED(d->pending));
 	if (*stalloc_alive && e) e->stats(device, &ignored, 1);
 	return STALLOC_OK;
 }

@@ -19,6 +19,7 @@ _Atomic uint32_t stalloc_arena_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
+static bool locks_may_have_owners;
 static _Atomic bool conf_logged;
 
 /* The text lies on the heap: the loader keeps only some hundred bytes for the
@@ -75,6 +76,7 @@ static void prepare(void) {
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
 #endif
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) stalloc_devices[i].ordinal = i;
+	locks_may_have_owners = stalloc_lock_prepare();
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
@@ -105,7 +107,8 @@ static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
 }
 
 static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
-	struct stalloc_stream *s = calloc(1, sizeof *s), *first = atomic_load(&d->streams);
+	size_t size = (sizeof(struct stalloc_stream) + 63) / 64 * 64;
+	struct stalloc_stream *s = aligned_alloc(64, size), *first = atomic_load(&d->streams);
 	void *events = mmap(NULL, STALLOC_RING_EVENTS * sizeof(struct stalloc_event), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!s || events == MAP_FAILED) {
@@ -113,6 +116,8 @@ static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
 		if (events != MAP_FAILED) munmap(events, STALLOC_RING_EVENTS * sizeof(struct stalloc_event));
 		return NULL;
 	}
+	memset(s, 0, size);
+	s->lock.may_own = locks_may_have_owners;
 	s->id = id;
 	s->device = d;
 	s->recording = 1;

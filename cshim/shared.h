@@ -8,17 +8,15 @@
 #ifndef STALLOC_SHARED_H
 #define STALLOC_SHARED_H
 
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "lock.h"
 
 #define STALLOC_GRAIN 512u
+#define STALLOC_LOAD_COUNT 28
 #define STALLOC_NONE UINT32_MAX
 #define STALLOC_MAX_DEVICES 64
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
+#define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
 #define STALLOC_PERSISTS 1u
@@ -41,6 +39,12 @@ struct stalloc_live {
 	uint64_t asked;
 };
 
+/* stream.Freeing */
+struct stalloc_freeing {
+	uint32_t slot;
+	uint32_t cursor;
+};
+
 /* stream.State */
 struct stalloc_state {
 	uint64_t base;
@@ -55,6 +59,9 @@ struct stalloc_state {
 	uint64_t resyncs;
 	uint64_t late;
 	uint32_t owed_at[STALLOC_MAX_OWED];
+	uint32_t freed;
+	uint32_t unused;
+	struct stalloc_freeing log[STALLOC_LOG]; /* the last frees: the n-th is at n % STALLOC_LOG */
 };
 
 struct stalloc_stream;
@@ -102,10 +109,10 @@ struct stalloc_ring {
 struct stalloc_device;
 
 struct stalloc_stream {
-	_Atomic uint32_t lock;
-	uint32_t recording; /* 0: events are not pushed */
+	struct stalloc_lock lock;
 	struct stalloc_tape *tape;
 	struct stalloc_device *device;
+	uint32_t recording; /* 0: events are not pushed */
 	uint64_t id; /* the CUstream */
 	struct stalloc_stream *next;
 	uint64_t allocations; /* blocks handed out */
@@ -123,27 +130,24 @@ struct stalloc_device {
 	 * update of the counters below and none needs an atomic addition. */
 	_Atomic uint32_t many;
 	_Atomic uint32_t pools; /* private pools being allocated to */
-	_Atomic int64_t allocated, peak_allocated;
-	_Atomic int64_t requested, peak_requested;
+	/* Live blocks: their number and, above STALLOC_LOAD_COUNT bits, their
+	 * rounded sizes in grains, together so that one addition counts a block. */
+	_Atomic int64_t load;
+	_Atomic int64_t slack; /* rounded less asked sizes of live blocks */
+	_Atomic int64_t peak_allocated, peak_requested, peak_live, peak_active;
 	_Atomic int64_t pending; /* freed, waiting for other streams */
-	_Atomic int64_t peak_active;
-	_Atomic int64_t live, peak_live;
 	_Atomic uint64_t ooms;
 };
 
-static inline bool stalloc_try_lock(struct stalloc_stream *s) {
-	return atomic_exchange_explicit(&s->lock, 1, memory_order_acquire) == 0;
-}
-
 /* The lock is held only for bounded work that calls nothing outside. */
+static inline bool stalloc_try_lock(struct stalloc_stream *s) { return stalloc_lock_try(&s->lock, false); }
+
 static inline void stalloc_lock(struct stalloc_stream *s) {
-	for (unsigned spins = 0; !stalloc_try_lock(s); spins++)
+	for (unsigned spins = 0; !stalloc_lock_try(&s->lock, true); spins++)
 		if (spins > 64) sched_yield();
 }
 
-static inline void stalloc_unlock(struct stalloc_stream *s) {
-	atomic_store_explicit(&s->lock, 0, memory_order_release);
-}
+static inline void stalloc_unlock(struct stalloc_stream *s) { stalloc_lock_release(&s->lock); }
 
 #define STALLOC_RELAXED(x) atomic_load_explicit(&(x), memory_order_relaxed)
 #define STALLOC_PUT(x, v) atomic_store_explicit(&(x), (v), memory_order_relaxed)

@@ -58,6 +58,7 @@ static inline uint32_t stalloc_place(const struct stalloc_tape *t, uint64_t offs
 static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
 	struct stalloc_live *l = &t->live[place];
 	uint32_t flags = l->flags;
+	t->state.log[t->state.freed++ % STALLOC_LOG] = (struct stalloc_freeing){l->slot - 1, t->state.cursor};
 	l->slot = 0;
 	l->flags = 0;
 	t->state.live--;
@@ -121,23 +122,28 @@ static inline void stalloc_raise(_Atomic int64_t *peak, int64_t value) {
 	}
 }
 
+/* Bytes and blocks that a device's load stands for. */
+static inline int64_t stalloc_load_bytes(int64_t load) { return (load >> STALLOC_LOAD_COUNT) * STALLOC_GRAIN; }
+static inline int64_t stalloc_load_blocks(int64_t load) { return load & (((int64_t)1 << STALLOC_LOAD_COUNT) - 1); }
+
+static inline int64_t stalloc_add(const struct stalloc_device *d, _Atomic int64_t *counter, int64_t n) {
+	if (STALLOC_RELAXED(d->many) != 0) return atomic_fetch_add_explicit(counter, n, memory_order_relaxed) + n;
+	int64_t now = STALLOC_RELAXED(*counter) + n;
+	STALLOC_PUT(*counter, now);
+	return now;
+}
+
 /* Counts a block in (sign 1) or out (-1) of the device. */
 static inline void stalloc_count(struct stalloc_device *d, int64_t rounded, int64_t asked, int sign) {
-	int64_t allocated, requested, live;
-	if (STALLOC_RELAXED(d->many) == 0) {
-		STALLOC_PUT(d->allocated, allocated = STALLOC_RELAXED(d->allocated) + sign * rounded);
-		STALLOC_PUT(d->requested, requested = STALLOC_RELAXED(d->requested) + sign * asked);
-		STALLOC_PUT(d->live, live = STALLOC_RELAXED(d->live) + sign);
-	} else {
-		allocated = atomic_fetch_add_explicit(&d->allocated, sign * rounded, memory_order_relaxed) + sign * rounded;
-		requested = atomic_fetch_add_explicit(&d->requested, sign * asked, memory_order_relaxed) + sign * asked;
-		live = atomic_fetch_add_explicit(&d->live, sign, memory_order_relaxed) + sign;
-	}
+	int64_t block = (rounded / STALLOC_GRAIN << STALLOC_LOAD_COUNT) + 1;
+	int64_t load = stalloc_add(d, &d->load, sign * block);
+	if (rounded != asked) stalloc_add(d, &d->slack, sign * (rounded - asked));
 	if (sign < 0) return;
+	int64_t allocated = stalloc_load_bytes(load), blocks = stalloc_load_blocks(load);
+	int64_t requested = allocated - STALLOC_RELAXED(d->slack), active = allocated + STALLOC_RELAXED(d->pending);
 	if (allocated > STALLOC_RELAXED(d->peak_allocated)) stalloc_raise(&d->peak_allocated, allocated);
 	if (requested > STALLOC_RELAXED(d->peak_requested)) stalloc_raise(&d->peak_requested, requested);
-	if (live > STALLOC_RELAXED(d->peak_live)) stalloc_raise(&d->peak_live, live);
-	int64_t active = allocated + STALLOC_RELAXED(d->pending);
+	if (blocks > STALLOC_RELAXED(d->peak_live)) stalloc_raise(&d->peak_live, blocks);
 	if (active > STALLOC_RELAXED(d->peak_active)) stalloc_raise(&d->peak_active, active);
 }
 

@@ -25,13 +25,8 @@ type follower struct {
 	lost   bool   // the band weighs where the step is
 	band   band
 
-	log  [64]freeing // a ring
-	put  uint32
-	took uint32
+	took uint32 // of State.Freed, taken in
 }
-
-// freeing is a free that passed in the quick case, and the cursor at the time.
-type freeing struct{ slot, cursor uint32 }
 
 func newFollower(l *Layout) *follower {
 	f := &follower{turn: 1}
@@ -51,25 +46,26 @@ func (f *follower) restart(t *Tape) {
 	f.shape = &f.shapes[t.order]
 	f.turn++
 	f.seen, f.lost = 0, false
-	f.took = f.put
+	f.took = t.State.Freed
 	clear(t.Live[len(t.offsets)-t.pools:])
 }
 
-func (f *follower) note(slot, cursor uint32) {
-	f.log[f.put%uint32(len(f.log))] = freeing{slot, cursor}
-	f.put++
+// note remembers a free for the follower.
+func (s *State) note(slot uint32) {
+	s.Log[s.Freed%LogLength] = Freeing{slot, s.Cursor}
+	s.Freed++
 }
 
 // catchUp takes in what passed in the quick case since the last time.
 func (t *Tape) catchUp() {
 	f := t.follow
-	if f.put-f.took > uint32(len(f.log)) {
+	if t.State.Freed-f.took > LogLength {
 		t.recover()
 	}
-	for ; f.took != f.put; f.took++ {
-		free := f.log[f.took%uint32(len(f.log))]
-		t.passed(free.cursor)
-		t.freed(free.slot)
+	for ; f.took != t.State.Freed; f.took++ {
+		free := t.State.Log[f.took%LogLength]
+		t.passed(free.Cursor)
+		t.freed(free.Slot)
 	}
 	t.passed(t.State.Cursor)
 }
@@ -78,7 +74,7 @@ func (t *Tape) catchUp() {
 // a question, so the tape and the step agree.
 func (t *Tape) recover() {
 	f := t.follow
-	f.took = f.put
+	f.took = t.State.Freed
 	f.lost = false
 	f.live.clear()
 	var recent []uint32

@@ -121,7 +121,7 @@ func (t *Tape) Release(addr mem.Addr) bool {
 func (t *Tape) release(place uint32) {
 	s, l := t.State, t.Live[place]
 	t.Live[place] = Live{}
-	t.follow.note(l.Slot-1, s.Cursor)
+	s.note(l.Slot - 1)
 	s.LiveN--
 	if l.Flags&FlagPersists != 0 {
 		s.PersistN--

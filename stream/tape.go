@@ -77,7 +77,17 @@ type State struct {
 	Resyncs  uint64 // jumps of the cursor after a mismatch
 	Late     uint64 // frees that came after the cursor had passed them
 	OwedAt   [MaxOwed]uint32
+	Freed    uint32             // slots freed so far
+	_        uint32             //
+	Log      [LogLength]Freeing // the last of them, a ring: free n is at n % LogLength
 }
+
+// LogLength is how many frees State remembers for the follower, a power of two.
+const LogLength = 64
+
+// Freeing is the free of a slot and where the cursor was then. The layout is
+// shared with C.
+type Freeing struct{ Slot, Cursor uint32 }
 
 // Tape is the expected order of requests and frees of a step on one stream and
 // the state of serving it. Entries, Live, Index and State may lie in memory

@@ -79,6 +79,9 @@ func checkLayout() error {
 		{"state.persist", unsafe.Offsetof(state.PersistN), unsafe.Offsetof(cState.persist)},
 		{"state.hits", unsafe.Offsetof(state.Hits), unsafe.Offsetof(cState.hits)},
 		{"state.misses", unsafe.Offsetof(state.Misses), unsafe.Offsetof(cState.misses)},
+		{"state.freed", unsafe.Offsetof(state.Freed), unsafe.Offsetof(cState.freed)},
+		{"state.log", unsafe.Offsetof(state.Log), unsafe.Offsetof(cState.log)},
+		{"freeing", unsafe.Sizeof(state.Log[0]), unsafe.Sizeof(cState.log[0])},
 		{"state.owed_at", unsafe.Offsetof(state.OwedAt), unsafe.Offsetof(cState.owed_at)},
 	} {
 		if c.go_ != c.c {

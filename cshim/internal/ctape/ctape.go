@@ -56,9 +56,8 @@ static void tape_hand_out(struct stalloc_tape *t, uint64_t addr, uint64_t asked)
 	stalloc_count_in(t->stream, addr, asked, STALLOC_EV_HIT);
 }
 
-static int64_t count_live(struct stalloc_device *d) { return STALLOC_RELAXED(d->live); }
-static int64_t count_allocated(struct stalloc_device *d) { return STALLOC_RELAXED(d->allocated); }
-static int64_t count_requested(struct stalloc_device *d) { return STALLOC_RELAXED(d->requested); }
+static int64_t count_load(struct stalloc_device *d) { return STALLOC_RELAXED(d->load); }
+static int64_t count_slack(struct stalloc_device *d) { return STALLOC_RELAXED(d->slack); }
 static uint64_t ring_head(struct stalloc_stream *s) { return STALLOC_RELAXED(s->ring.head); }
 static void ring_clear(struct stalloc_stream *s) { STALLOC_PUT(s->ring.tail, STALLOC_RELAXED(s->ring.head)); }
 */
@@ -144,6 +143,13 @@ const (
 	Pool
 )
 
+// Slow lets Go decide what C refused.
+func (t *Tape) Slow(asked mem.Bytes) stream.Served {
+	served := t.Go.Alloc(asked)
+	t.setEntries() // the step may have turned to another order
+	return served
+}
+
 // HandOut counts a block that Go served from the tape, and observes it.
 func (t *Tape) HandOut(addr mem.Addr, asked mem.Bytes) {
 	C.tape_hand_out(t.c, C.uint64_t(addr), C.uint64_t(asked))
@@ -175,7 +181,9 @@ func (t *Tape) Play(order int) {
 // Counts are the device's live blocks, their rounded and their asked sizes.
 func (t *Tape) Counts() (blocks int, rounded, asked mem.Bytes) {
 	d := t.c.stream.device
-	return int(C.count_live(d)), mem.Bytes(C.count_allocated(d)), mem.Bytes(C.count_requested(d))
+	load := C.count_load(d)
+	rounded = mem.Bytes(C.stalloc_load_bytes(load))
+	return int(C.stalloc_load_blocks(load)), rounded, rounded - mem.Bytes(C.count_slack(d))
 }
 
 // Event is one entry of the ring.
