@@ -197,8 +197,13 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
 	if l.arena != nil && l.arena != a {
 		l.former = append(l.former, l.arena)
 	}
+	if a.part != ps {
+		a.past = stream.Succession{}
+	}
 	a.part, a.tape = ps, tape
-	a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load()))
+	if a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load())); a.prologue == 0 {
+		a.play()
+	}
 	l.arena, l.serving, l.plan = a, a, ps
 	l.active.Store(true)
 	l.port.Serve(tape, instead)

@@ -146,20 +146,24 @@ func dryRun(tape *stream.Tape, s *plan.Step) (misses int64, held mem.Bytes) {
 
 // actual is the verdict on a step that was really served.
 func actual(m *stepEnded, steps []*plan.Step) (v verdict) {
+	v.memory = m.pending
 	for i := range m.steps {
 		o := &m.steps[i]
 		s := steps[o.ordinal]
 		peak, held := s.Peaks()
 		v.peak += peak
 		v.requests += s.Requests()
-		v.memory += o.arenas
-		if o.part == nil {
-			v.misses += s.Requests()
-			v.memory += held
-			continue
+		v.memory += o.arenas + held
+		v.misses += s.Requests()
+		if o.part != nil {
+			v.misses -= min(o.hits+poolEntries(o.part, o.order), s.Requests())
 		}
-		v.misses += max(o.misses-poolEntries(o.part, o.order), 0)
-		v.memory += held
+	}
+	// Blocks that wait for other streams are part of the load, but while a plan is
+	// served nobody knows how much of it they are at its peak.
+	v.peak += m.pending
+	if m.held > 0 {
+		v.peak = m.held
 	}
 	return v
 }

@@ -137,6 +137,8 @@ func (s *streamActor) boundary(m *boundary) {
 		o.part, o.order = a.part, a.tape.Order()
 		o.arenas += a.bytes()
 		a.step()
+	} else if l.plan != nil {
+		o.part, o.gone = l.plan, true
 	}
 	for _, a := range l.former {
 		o.arenas += a.bytes()

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/internal/mem"
 	"stalloc/plan"
 )
 
@@ -64,6 +65,9 @@ type newest struct {
 	steps []*plan.Step
 	kind  *kind
 	v     verdict // as it was really served
+	// Freed blocks of the pool held so much while other streams used them.
+	pending mem.Bytes
+	gone    bool // the step was lost to the served plan
 }
 
 // A plan for a kind of step that has not come again may be for nothing, and some
@@ -76,7 +80,7 @@ const (
 	// A plan is offered at most one boundary before it serves its first step, and
 	// that step is observed one boundary later.
 	activation = 3
-	// A plan that costs much memory two steps in a row is withdrawn.
+	// A plan that costs much memory, or is lost, two steps in a row is withdrawn.
 	badSteps = 2
 )
 
@@ -110,7 +114,8 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 		return
 	}
 	well := p.served != nil && v.serves(p.room.most())
-	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well)), v}
+	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
+	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well)), v, m.pending, gone}
 	p.rate(well)
 	p.consider()
 	if p.welcome(well) {
@@ -199,7 +204,7 @@ func (p *planner) rate(well bool) {
 	} else {
 		p.calm = 0
 	}
-	if p.served == nil || !v.over(p.room.most(), slackHits) {
+	if p.served == nil || !p.newest.gone && !v.over(p.room.most(), slackHits) {
 		p.bad = 0
 		return
 	}
@@ -219,6 +224,7 @@ func (p *planner) consider() {
 	}
 	p.trial = nil
 	v, _, err := judge(c.plan, p.newest.steps)
+	v.memory += p.newest.pending
 	if err == nil && v.serves(p.room.most()) && p.better(c, &v) {
 		p.offer(c)
 		return

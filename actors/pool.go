@@ -19,6 +19,7 @@ type PoolStats struct {
 	Arenas                 mem.Bytes // in arenas of plans
 	Load                   mem.Bytes // in blocks of the pool, arenas left out
 	Pending                mem.Bytes // freed, waiting for other streams
+	StepPending            mem.Bytes // the most of that since the last boundary
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after memory was given back
@@ -42,6 +43,7 @@ type pool struct {
 	calls     uint64
 	time      time.Duration
 	retries   uint64
+	pending   mem.Bytes // the most since the last boundary
 	broken    error
 }
 
@@ -143,6 +145,9 @@ func (p *pool) free(m *freeRequest) error {
 	}
 	after, ok := p.eng.Lookup(m.addr)
 	m.freed = Freed{Size: b.Size, Stream: b.Stream, Pending: ok && after.Addr == m.addr && after.Pending}
+	if m.freed.Pending {
+		p.pending = max(p.pending, p.eng.Stats().Pending)
+	}
 	return nil
 }
 
@@ -171,6 +176,8 @@ func (p *pool) rare(m *poolRequest) error {
 	case verbBoundary:
 		p.poll(len(p.fences))
 		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
+		m.stats = p.stats()
+		p.pending = m.stats.Pending
 	case verbTrim:
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
 	case verbLimit:
@@ -199,7 +206,7 @@ func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
 		Reserved: p.reserved(), PeakReserved: p.peak,
-		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending,
+		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending, StepPending: p.pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
 	}
 }

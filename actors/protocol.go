@@ -166,15 +166,18 @@ type observed struct {
 	events  []Event
 	lost    bool         // events are missing: the step cannot be planned from
 	part    *plan.Stream // what was served, nil: nothing
+	gone    bool         // until the step was lost to it
 	order   int          // the tape of it that the step was taken for
 	hits    int64        // requests of the step served from the tape
 	misses  int64        // while a tape was served
-	arenas  mem.Bytes    // held, with those that wait for their last block
+	arenas  mem.Bytes    // held at the end
 }
 
 // stepEnded follows the observations of all streams of a device.
 type stepEnded struct {
-	steps []observed
+	steps   []observed
+	pending mem.Bytes // most that freed blocks of the pool held while other streams used them
+	held    mem.Bytes // most that blocks have held since the start, pending ones included; 0: arenas were among them
 }
 
 // solved is the solver's answer to the planner.

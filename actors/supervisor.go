@@ -71,6 +71,10 @@ func (s *supervisor) step() error {
 	}
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
+	ended.pending = end.stats.StepPending
+	if d.generation.Load() == 0 {
+		ended.held = end.stats.Engine.PeakHeld
+	}
 	d.steps.Add(1)
 	s.activate()
 	for _, l := range lanes {
