@@ -123,6 +123,14 @@ def record(torch: ModuleType, recording: Recording) -> None:
         _session.boundary = boundary
 
 
+def end_record() -> None:
+    """Ends what record() began."""
+    with _session.lock:
+        if _session.boundary is not None:
+            _session.boundary.remove()
+        _session.boundary = _session.recording = _session.at_step = None
+
+
 def is_recording() -> bool:
     """Whether this script runs under ``python -m stalloc.record``."""
     return _session.recording is not None
