@@ -27,6 +27,7 @@ const (
 	phaseTrimRelease
 	phaseRecord
 	phaseRecordWait
+	phasePrepare
 )
 
 type action struct {
@@ -205,6 +206,8 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 	case phaseTrimRelease:
 		e.unrelease(at)
 		a.phase = phaseNone
+	case phasePrepare:
+		e.unprepare(at)
 	case phaseRecord:
 		return e.waitUnrecorded(at, out)
 	case phaseRecordWait:

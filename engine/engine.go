@@ -78,6 +78,8 @@ type Engine struct {
 	views      []view
 	spareViews []uint32
 
+	preparing []preparation
+
 	blocks     []block
 	spareBlock uint32
 	blockAt    table // by start in units, plus one
@@ -167,6 +169,8 @@ func (e *Engine) dispatch(ev Event, out []Op) []Op {
 		return e.fence(ev, out)
 	case EvBoundary:
 		return e.boundary(out)
+	case EvPrepare:
+		return e.prepare(ev, out)
 	case EvDissolve:
 		return e.dissolve(ev, out)
 	case EvTrim:

@@ -33,6 +33,10 @@ const (
 	// first Size bytes. The blocks in Keep, disjoint and above those, live on as
 	// blocks of the pool.
 	EvDissolve
+	// EvPrepare maps pages ahead for an arena that will be asked for: Stream,
+	// Pool, Most, and Size to begin. Sent again, without Size, until no operation
+	// comes back.
+	EvPrepare
 )
 
 // Event is one input of Step. Only the fields its kind names are read.
@@ -46,6 +50,7 @@ type Event struct {
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
 	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
 	Keep   []Range      // EvDissolve
+	Most   int          // EvPrepare: pages to map at most
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code

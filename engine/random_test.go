@@ -60,8 +60,15 @@ func one(d *device, req uint64, next func() int) error {
 	case k < 31:
 		return d.step(Event{Kind: EvBoundary})
 	default:
-		if next()%4 == 0 {
+		switch next() % 6 {
+		case 0:
 			return d.step(Event{Kind: EvTrim})
+		case 1, 2:
+			return d.dissolve(next)
+		case 3:
+			return d.step(Event{Kind: EvPrepare, Stream: stream(next()), Size: size(next(), next()), Most: next()%5 + 1})
+		case 4:
+			return d.step(Event{Kind: EvPrepare, Stream: stream(next()), Most: next()%5 + 1})
 		}
 		return d.step(Event{Kind: EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}
