@@ -49,6 +49,8 @@ type Device struct {
 	arenas     atomic.Pointer[[]*arena]
 	mu         sync.Mutex // guards changes of lanes and arenas
 	generation atomic.Uint64
+	closing    atomic.Bool
+	background sync.WaitGroup // goroutines that ask the actors
 	steps      atomic.Uint64
 	latest     atomic.Pointer[plan.Plan]
 }
@@ -299,6 +301,8 @@ func (d *Device) Check() error {
 
 // Close stops the actors and closes the device. Live blocks end with it.
 func (d *Device) Close() error {
+	d.closing.Store(true)
+	d.background.Wait()
 	err := d.rare(&poolRequest{verb: verbClose})
 	d.system.Shutdown()
 	return err

@@ -105,6 +105,8 @@ func (p *pool) Receive(ctx actor.Context) {
 		err = p.free(m)
 	case *dissolveRequest:
 		err = p.dissolve(m)
+	case *prepareRequest:
+		err = p.prepare(m)
 	case *recordRequest:
 		err = p.record(m)
 	case *fenceRequest:
@@ -149,6 +151,12 @@ func (p *pool) free(m *freeRequest) error {
 		p.pending = max(p.pending, p.eng.Stats().Pending)
 	}
 	return nil
+}
+
+func (p *pool) prepare(m *prepareRequest) error {
+	last, err := p.run(engine.Event{Kind: engine.EvPrepare, Stream: m.stream, Size: m.size, Most: portion})
+	m.done = last.Kind == 0
+	return err
 }
 
 func (p *pool) dissolve(m *dissolveRequest) error {

@@ -16,6 +16,7 @@ import (
 //	freeRequest    any thread  pool        what was freed     no
 //	recordRequest  any thread  pool        found or not       no
 //	fenceRequest   any thread  pool        none               no: the slot would stay pinned
+//	prepareRequest supervisor, and its goroutine, to the pool: whether more is left
 //	poolRequest    any thread  pool        depends on verb    no
 //	serveRequest   any thread  stream      address or miss    no
 //	lostRequest    any thread  supervisor  nothing            no

@@ -13,9 +13,10 @@ import (
 
 // supervisor is the actor that owns the life of the device's plans and streams.
 type supervisor struct {
-	d     *Device
-	ready *planReady // carried out at the next boundary
-	start *plan.Plan // an earlier run's: given to each stream as it appears
+	d         *Device
+	ready     *planReady // carried out at the next boundary
+	preparing *preparing // the arenas of a plan that is ready
+	start     *plan.Plan // an earlier run's: given to each stream as it appears
 }
 
 // Receive implements actor.Actor.
@@ -106,7 +107,7 @@ func (s *supervisor) admit() {
 // activate replaces the plan that is served by the one that is ready, or by none.
 // Blocks stay where they are.
 func (s *supervisor) activate() {
-	if s.ready == nil {
+	if s.ready == nil || !s.prepared(s.ready.plan) {
 		return
 	}
 	p := s.ready.plan

@@ -1,0 +1,84 @@
+package actors
+
+import (
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// Access rights for a new arena can take the driver longer than a training step.
+// So before a plan is served the pool maps the arena's pages in small portions,
+// asked for by a goroutine, while training goes on; the boundary at which the plan
+// becomes active then finds them mapped.
+
+const (
+	// prepareFrom is the least an arena must lack for that to be worth a step.
+	prepareFrom = 128 * mem.MiB
+	// portion is how many pages one message maps: 0.1 ms in which a miss waits.
+	portion = 4
+	// patience is how many boundaries a plan is put off for its arena.
+	patience = 16
+)
+
+// prepareRequest asks the pool to map pages ahead for an arena on a stream.
+type prepareRequest struct {
+	answer
+	stream mem.StreamID
+	size   mem.Bytes // of the arena, to begin; 0: go on
+	done   bool      // answer: nothing is left to map
+}
+
+// preparing is the state of mapping ahead for one plan.
+type preparing struct {
+	plan   *plan.Plan
+	done   atomic.Bool
+	waited int // boundaries
+}
+
+// prepared reports whether the plan can be served at this boundary. If its arenas
+// are not mapped yet, it has that begun.
+func (s *supervisor) prepared(p *plan.Plan) bool {
+	if s.d.opts.Inline || p == nil {
+		return true
+	}
+	if now := s.preparing; now != nil && now.plan == p {
+		now.waited++
+		return now.done.Load() || now.waited > patience
+	}
+	var streams []mem.StreamID
+	for _, l := range s.d.adopt() {
+		ps := part(p, l.ordinal)
+		if ps == nil || l.arena != nil && ps.Arena < l.arena.bytes()+prepareFrom || ps.Arena < prepareFrom {
+			continue
+		}
+		begin := &prepareRequest{stream: l.port.ID(), size: ps.Arena}
+		if s.d.ask(s.d.pool, begin); begin.err != nil {
+			s.d.log.Warn("an arena cannot be mapped ahead", zap.Error(begin.err))
+			continue
+		}
+		streams = append(streams, begin.stream)
+	}
+	s.preparing = &preparing{plan: p}
+	if len(streams) == 0 {
+		return true
+	}
+	s.d.background.Add(1)
+	go s.d.prepare(streams, s.preparing)
+	return false
+}
+
+// prepare maps what is left, portion by portion.
+func (d *Device) prepare(streams []mem.StreamID, p *preparing) {
+	defer d.background.Done()
+	defer p.done.Store(true)
+	for _, id := range streams {
+		for more := true; more && !d.closing.Load(); {
+			m := &prepareRequest{stream: id}
+			d.ask(d.pool, m)
+			more = m.err == nil && !m.done
+		}
+	}
+}
