@@ -85,21 +85,22 @@ func (s *stack) raise(i int, crest mem.Bytes) {
 	}
 }
 
-// find returns the place of the contender that v is another visit of, or -1.
-func (s *stack) find(v *valley, cut mem.Bytes) int {
-	crest := v.level
+// find returns the place of the contender that v is another visit of, or -1,
+// and the highest load since its last visit.
+func (s *stack) find(v *valley, cut mem.Bytes) (i int, crest mem.Bytes) {
+	crest = v.level
 	for i := s.n - 1; i >= 0; i-- {
 		c := &s.at[i]
 		crest = max(crest, c.since)
 		tol := tolerance(crest-v.level, cut)
 		if alike(&c.valley, v, tol) {
-			return i
+			return i, crest
 		}
 		if c.score() > v.score()+(levelWeight+1)*tol+v.fall/8 {
 			break
 		}
 	}
-	return -1
+	return -1, crest
 }
 
 // removed is what came off the stack: the highest load and the best valleys.
@@ -153,9 +154,12 @@ func (s *stack) push(v *valley, r *removed) bool {
 	if rise < s.height(v.level)/shallow || s.n == depth && !s.thin(rise) {
 		return false
 	}
-	gap := v.at - s.start(s.n)
-	s.at[s.n] = contender{valley: *v, since: v.level, crest: crest, n: 1, run: gap, rivals: r.rivals, rival: r.rival}
-	s.at[s.n].gap[0] = gap
+	// Field by field: what n and rival do not count need not be cleared.
+	c := &s.at[s.n]
+	c.valley, c.since, c.crest, c.profile = *v, v.level, crest, 0
+	c.gap[0] = v.at - s.start(s.n)
+	c.n, c.run = 1, c.gap[0]
+	c.rival = copy(c.rivals[:], r.rivals[:r.rival])
 	s.n++
 	return true
 }
@@ -196,7 +200,7 @@ func (s *stack) visit(i int, v *valley, r *removed) {
 	}
 	s.raise(i, r.crest)
 	c.valley, c.crest, c.since = *v, r.crest, v.level
-	c.rivals, c.rival = r.rivals, r.rival
+	c.rival = copy(c.rivals[:], r.rivals[:r.rival])
 }
 
 // agrees reports whether the last gap is like the one before. The load may

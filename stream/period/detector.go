@@ -6,8 +6,9 @@ import "stalloc/internal/mem"
 // ready. It must not be used by several goroutines at once.
 type Detector struct {
 	surface
-	stack stack
-	atlas atlas
+	stack   stack
+	atlas   atlas
+	removed removed // scratch
 
 	// The valley expected next: armed when a large free reached exactly the
 	// place that a profile has, so many small events before its valley.
@@ -20,7 +21,6 @@ type Detector struct {
 
 	period mem.Tick // of the last boundary, 0 before the first
 	last   mem.Tick // the last boundary
-	steps  uint64
 }
 
 // Alloc takes a request of a rounded size. It reports whether a step ended
@@ -87,7 +87,6 @@ func (d *Detector) occur(i int, v *valley) bool {
 	}
 	d.atlas.occur(i, v)
 	d.period, d.last = d.atlas.at[0].period, v.at
-	d.steps++
 	return true
 }
 
@@ -95,34 +94,43 @@ func (d *Detector) occur(i int, v *valley) bool {
 // whether v is the end of a step that was confirmed only now.
 func (d *Detector) contend(v *valley) bool {
 	s := &d.stack
-	r := removed{crest: v.level}
-	if i := s.find(v, d.cut); i >= 0 {
+	r := &d.removed
+	r.crest, r.rival = v.level, 0
+	if i, crest := s.find(v, d.cut); i >= 0 {
+		if crest-v.level < s.height(v.level)/shallow {
+			return false // a loop at the base, as of an optimizer: still the same visit
+		}
 		for s.n > i+1 {
-			s.pop(&r, v)
+			s.pop(r, v)
 		}
 		before := s.at[i].at
-		s.visit(i, v, &r)
+		s.visit(i, v, r)
 		d.refute(&s.at[i], before)
 		return d.confirm(i)
 	}
 	for s.n > 0 && s.at[s.n-1].score() <= v.score() {
-		s.pop(&r, v)
+		s.pop(r, v)
 	}
-	if s.push(v, &r) {
+	if s.push(v, r) {
 		d.refute(&s.at[s.n-1], s.start(s.n-1))
 	}
 	return false
 }
 
-// refute forgets the profiles that occurred since a tick and lie higher than c,
-// which ends here: they were only parts of a step, such as microbatches. The
-// same repetition will need to last longer to be believed again.
+// refute forgets the profiles that occurred since a tick, when the gap that ends
+// at c began, and that turn out to be parts of a step, such as microbatches:
+// they lie higher than c, or are shorter than a gap that repeats with them in
+// it. The same repetition will need to last longer to be believed again.
 func (d *Detector) refute(c *contender, since mem.Tick) {
 	tol := tolerance(c.crest-c.level, d.cut)
+	gap := c.lastGap(0)
 	for i := d.atlas.n - 1; i >= 0; i-- {
 		p := &d.atlas.at[i]
-		if p.at > since && p.at < c.at && p.level > c.level+tol {
-			d.refuted.gap, d.refuted.run = p.period, min(p.at-p.since, 16*p.period)
+		run := p.at - p.since
+		inside := p.at > since && p.at < c.at && p.id != c.profile
+		part := c.run > gap && !near(p.period, gap)
+		if inside && (part || p.level > c.level+tol) {
+			d.refuted.gap, d.refuted.run = p.period, min(run, 16*p.period)
 			d.atlas.remove(i)
 		}
 	}
@@ -132,24 +140,37 @@ func (d *Detector) refute(c *contender, since mem.Tick) {
 func (d *Detector) confirm(i int) bool {
 	c := &d.stack.at[i]
 	gap := c.lastGap(0)
-	if !d.believable(i, gap) {
+	if !d.believable(i, gap) || d.served(c, gap) {
 		return false
 	}
-	if p := d.atlas.with(c.profile); p >= 0 && d.atlas.at[p].at > c.at-gap {
-		return false // it occurred in this period, all is well
-	}
+	d.settled = true
 	best := c.canonical()
 	p := d.atlas.find(best)
-	fresh := p < 0 || d.atlas.at[p].at != best.at
+	if p < 0 {
+		p = d.atlas.with(c.profile) // a place that has gone gives way to the new one
+	}
 	c.profile = d.atlas.learn(p, best, gap, c.at-c.run, tolerance(c.crest-c.level, d.cut))
 	if best.at != c.at {
 		return false // passed already: the next one will be met
 	}
 	d.period, d.last = gap, c.at
-	if fresh {
-		d.steps++
+	return true
+}
+
+// served reports whether the period of c has its boundary already: now, or at
+// another place of it. There it may have failed to occur once.
+func (d *Detector) served(c *contender, gap mem.Tick) bool {
+	for i := range d.atlas.n {
+		p := &d.atlas.at[i]
+		same, place := near(p.period, gap), alike(&p.valley, &c.valley, p.tol)
+		if p.at == c.at || !place && (p.at > c.at-gap || same && p.at > c.at-2*gap) {
+			if same {
+				c.profile = p.id
+			}
+			return true
+		}
 	}
-	return fresh
+	return false
 }
 
 // believable reports whether the repetition of contender i counts as a period.
@@ -165,16 +186,26 @@ func (d *Detector) believable(i int, gap mem.Tick) bool {
 			return false
 		}
 	}
-	if c.crest-c.level < d.stack.height(c.level)/shallow {
+	height := c.crest - c.level
+	if height < d.stack.height(c.level)/shallow || height < (d.most-d.least)/32 {
 		return false
 	}
-	// A repetition counts when it is most of what there was since the better
-	// contender below; and inside a known period it has to outlast that.
+	// A repetition counts when it is much of what there was since the last
+	// boundary; and inside what repeats at a better place it has to outlast that.
 	if 5*c.run < 2*min(c.at-d.last, horizon) {
 		return false
 	}
-	if i > 0 && d.stack.at[i-1].n > 1 && c.run <= d.stack.at[i-1].lastGap(0) {
-		return false
+	nearest := true
+	for i--; i >= 0; i-- {
+		outer := &d.stack.at[i]
+		if outer.n == 1 {
+			continue
+		}
+		period := outer.lastGap(0)
+		if (nearest || outer.run > period) && c.run <= period {
+			return false
+		}
+		nearest = false
 	}
 	return !near(gap, d.refuted.gap) || c.run > d.refuted.run+gap
 }

@@ -9,7 +9,7 @@ import (
 	"stalloc/trace"
 )
 
-// event is a request (size > 0) or a free (size < 0) of the main stream.
+// event is a request (above zero) or a free (below) of that many bytes.
 type event = mem.Bytes
 
 // recording is the main stream of a trace. A mark is the number of events
@@ -17,8 +17,8 @@ type event = mem.Bytes
 type recording struct {
 	name       string
 	events     []event
-	steps      []int // "step k" for k ≥ 1, and "end"
-	optimizers []int
+	steps      []int // the marks "step 1", "step 2", ... and "end"
+	optimizers []int // the marks "optimizer"
 }
 
 func load(t testing.TB, path string) recording {
@@ -78,36 +78,38 @@ func feed(d *Detector, events []event) []int {
 	return at
 }
 
-// score is what a test of boundaries against marks found.
+// score says how boundaries compare with marks.
 type score struct {
-	hits, missed, spurious int
-	first                  int // index of the first mark met
-	late                   int // most events between a mark and its boundary
+	met, missed, spurious int
+	before                int // boundaries before the first mark that counts
+	apart                 int // most events between a mark and its boundary
 }
 
-// match compares boundaries with marks. A boundary meets a mark if no event of
-// at least cut bytes lies between them: both are then the same place between
-// two large blocks. Marks before the first one met count as neither.
-func match(events []event, marks, got []int, cut mem.Bytes) score {
-	s := score{first: -1}
-	next := 0
-	for i, m := range marks {
-		for next < len(got) && got[next] < m && !same(events, got[next], m, cut) {
-			next++
+// match compares boundaries with the marks from number from (the first is 1)
+// on. A boundary meets a mark if no event of at least cut bytes lies between
+// them: both are then the same place between two large blocks.
+func match(events []event, marks, got []int, cut mem.Bytes, from int) (s score) {
+	if from > 1 {
+		before := marks[from-2]
+		for s.before < len(got) && (got[s.before] <= before || same(events, before, got[s.before], cut)) {
+			s.before++
+		}
+		got = got[s.before:]
+	}
+	for _, m := range marks[from-1:] {
+		for len(got) > 0 && got[0] < m && !same(events, got[0], m, cut) {
+			got = got[1:]
 			s.spurious++
 		}
-		if next < len(got) && same(events, m, got[next], cut) {
-			s.late = max(s.late, got[next]-m, m-got[next])
-			next++
-			s.hits++
-			if s.first < 0 {
-				s.first = i
-			}
-		} else if s.first >= 0 {
+		if len(got) > 0 && same(events, m, got[0], cut) {
+			s.apart = max(s.apart, got[0]-m, m-got[0])
+			got = got[1:]
+			s.met++
+		} else {
 			s.missed++
 		}
 	}
-	s.spurious += len(got) - next
+	s.spurious += len(got)
 	return s
 }
 
@@ -121,9 +123,10 @@ func same(events []event, a, b int, cut mem.Bytes) bool {
 }
 
 // TestRecordings holds the boundaries against the marks of the recorded runs.
-// Their first regular step is step 1 (step 0 creates the optimizer's state), so
-// after two periods the boundary at mark "step 3" is the first that can be
-// known. Nothing else may be reported before or after.
+// Step 0 creates the optimizer's state, so their first regular step is step 1,
+// and the end of step 2 (the mark "step 3") is the first end of two periods in a
+// row. From there on each mark must be met, and nothing else may be reported,
+// before it either.
 func TestRecordings(t *testing.T) {
 	for _, r := range recordings(t) {
 		var d Detector
@@ -132,14 +135,48 @@ func TestRecordings(t *testing.T) {
 		begin, end := r.steps[len(r.steps)-2], r.steps[len(r.steps)-1]
 		events := append(r.events[:end:end], r.events[begin:begin+64]...)
 		got := feed(&d, events)
-		s := match(events, r.steps, got, d.cut)
-		t.Logf("%-18s marks %6v, first met: step %d, missed %d, spurious %d, at most %d events apart, all below %v",
-			r.name, r.steps, s.first+1, s.missed, s.spurious, s.late, d.cut)
-		if s.first != 2 || s.missed != 0 || s.spurious != 0 {
-			t.Errorf("%s: boundaries at %v", r.name, got)
+		s := match(events, r.steps, got, d.cut, 3)
+		t.Logf("%-18s from step 3: met %d, missed %d, spurious %d, before %d; at most %d events apart, all below %v",
+			r.name, s.met, s.missed, s.spurious, s.before, s.apart, d.cut)
+		if s.missed+s.spurious+s.before != 0 {
+			t.Errorf("%s: marks %v, boundaries %v", r.name, r.steps, got)
 		}
-		if s.late > 8 || d.cut > 256*mem.KiB {
-			t.Errorf("%s: boundaries %d events apart from their marks, cut %v", r.name, s.late, d.cut)
+		if s.apart > 8 || d.cut > 256*mem.KiB {
+			t.Errorf("%s: %d events apart, cut %v; want at most 8 and 256 KiB", r.name, s.apart, d.cut)
 		}
 	}
+}
+
+// TestRecordingsExact goes on with the regular steps of the dense recordings.
+// Once a boundary was met, the next ones must be at the event of the mark.
+func TestRecordingsExact(t *testing.T) {
+	for _, name := range []string{"gpt2_naive", "llama_naive", "llama_recompute", "llama_vpp", "llama_lora", "vit_streams"} {
+		r := load(t, "../../tests/traces/"+name+".csv.gz")
+		events, marks := prolong(r, 3)
+		var d Detector
+		got := feed(&d, events)
+		if len(got) != len(marks)-2 {
+			t.Errorf("%s: marks %v, boundaries %v", name, marks, got)
+			continue
+		}
+		for i, at := range got[1:] {
+			if at != marks[i+3] {
+				t.Errorf("%s: boundary %d, mark %d", name, at, marks[i+3])
+			}
+		}
+	}
+}
+
+// prolong repeats the last two steps of a recording.
+func prolong(r recording, times int) (events []event, marks []int) {
+	n := len(r.steps)
+	begin, end := r.steps[n-3], r.steps[n-1]
+	events = append(events, r.events[:end]...)
+	marks = append(marks, r.steps...)
+	for range times {
+		marks = append(marks, len(events)+r.steps[n-2]-begin)
+		events = append(events, r.events[begin:end]...)
+		marks = append(marks, len(events))
+	}
+	return append(events, mem.GiB), marks // the request that shows the last boundary
 }

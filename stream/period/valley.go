@@ -42,6 +42,7 @@ type surface struct {
 	load        mem.Bytes // may be negative if blocks are freed that were never seen
 	least, most mem.Bytes // of the load, ever
 	cut         mem.Bytes
+	settled     bool      // steps were found with this cut
 	crest       mem.Bytes // highest load since it was last taken
 
 	top   mem.Bytes // load behind the last large request
@@ -103,10 +104,15 @@ func (s *surface) release(size mem.Bytes) bool {
 func (s *surface) settle() { s.bare, s.low, s.quiet, s.lowAt = s.load, s.load, 0, 0 }
 
 // widen raises the cut with the swing of the load, in powers of two so that it
-// soon stops changing. It never goes down: the places it defines must stay.
+// soon stops changing. The places it defines must stay, so it never goes down,
+// and once there are steps it stays as long as it is not far too low.
 func (s *surface) widen() {
 	s.cut = max(s.cut, mem.Grain)
-	for s.cut < (s.most-s.least)>>(smallShift+1) {
+	target := (s.most - s.least) >> smallShift
+	if s.settled && s.cut > target/32 {
+		return
+	}
+	for s.cut <= target/2 {
 		s.cut *= 2
 	}
 }
