@@ -1,0 +1,83 @@
+"""What the GPU tests share: a table of checks, and programs in processes of their own.
+
+A test is a script. It calls start(), defines functions named check_..., which assert what must
+hold and may return a few words for the table, and ends with run(globals()).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def start(**conf):
+    """Enables stalloc, without plans that other runs saved; returns torch and stalloc."""
+    import stalloc
+
+    cache = tempfile.mkdtemp(prefix="stalloc-test-")
+    if not stalloc.enable(cache=cache, **conf):
+        raise SystemExit(f"{sys.argv[0]}: needs a GPU and a PyTorch with CUDA")
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit(f"{sys.argv[0]}: PyTorch finds no GPU")
+    torch.cuda.init()
+    start.cache = cache
+    return torch, stalloc
+
+
+def run(names):
+    """Runs the checks in the order of their definition, prints a table, and exits."""
+    checks = {n[6:].replace("_", " "): f for n, f in names.items() if n.startswith("check_")}
+    failures, width = 0, max(map(len, checks))
+    for name, check in checks.items():
+        begin = time.perf_counter()
+        try:
+            result, words = "ok", check() or ""
+        except BaseException as error:  # whatever it is, the others still run
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            failures += 1
+            result, words = "FAILED", f"{type(error).__name__}: {error}"
+            traceback.print_exc()
+        seconds = time.perf_counter() - begin
+        print(f"{name:<{width}}  {result:<6}  {seconds:6.2f} s  {words}", flush=True)
+    shutil.rmtree(start.cache, ignore_errors=True)
+    sys.exit(1 if failures else 0)
+
+
+def child(code, **environment):
+    """What a program prints as JSON, run in a process of its own under PyTorch's allocator."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def steps_until_planned(stalloc, step, most=40):
+    """Runs steps until one is served from a plan, 99 % of it; returns how many that took."""
+    for number in range(1, most + 1):
+        before = stalloc.stats()
+        step()
+        stalloc.step()
+        after = stalloc.stats()
+        hits, misses = after.hits - before.hits, after.misses - before.misses
+        if hits >= 0.99 * (hits + misses) > 0:
+            return number
+        time.sleep(0.02)  # the planner works beside the steps
+    raise AssertionError(f"no step of {most} was served from a plan; {stalloc.stats()}")

@@ -1,0 +1,166 @@
+"""What a request and its free cost on the host: native, expandable segments, and stalloc.
+
+Two loops of the same steps, each allocator in a process of its own:
+
+    storage   in C++, through PyTorch's allocator as a tensor's storage calls it (needs g++)
+    tensor    in Python, torch.empty: what a program sees, Python's own time included
+
+A step keeps about 200 blocks of up to 512 KiB (random sizes, the same in every step) and does
+1000 pairs. stalloc is measured with its plan, where requests are hits, and with plan:off, where
+each comes from the pool, out of cached memory. Nothing is launched on the GPU.
+
+Fails if a hit costs more than native does, or if the plan is not used.
+"""
+
+import ctypes
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gpu  # noqa: F401, makes the modules below importable
+import harness
+import launch
+
+ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off")
+LIVE, PAIRS, WARM, MEASURED = 200, 1000, 25, 15
+SEED = 7
+
+
+def operations():
+    """Places and sizes as pairs.cc takes them: fill up, free one and ask for one, free all."""
+    draw = random.Random(SEED)
+    places, sizes = list(range(LIVE)), [draw.randint(1, 512 << 10) for _ in range(LIVE)]
+    for _ in range(PAIRS - LIVE):
+        place = draw.randrange(LIVE)
+        places += [place, place]
+        sizes += [0, draw.randint(1, 512 << 10)]
+    return places + list(range(LIVE)), sizes + [0] * LIVE
+
+
+def compiled(folder):
+    """The C++ loop, or why there is none."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    source, library = Path(__file__).with_name("pairs.cc"), folder / "pairs.so"
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    command = ["g++", "-O2", "-std=c++20", "-shared", "-fPIC", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"]
+    command += ["-isystem", str(root / "include"), "-isystem"]
+    command += [str(root / "include/torch/csrc/api/include"), str(source), "-o", str(library)]
+    command += [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    except OSError as error:
+        return None, str(error)
+    if done.returncode:
+        return None, done.stderr.strip().splitlines()[0]
+    return library, ""
+
+
+def storage_step(library):
+    """One step in C++; returns its time in ns."""
+    step = ctypes.CDLL(library).stalloc_test_step
+    step.restype = ctypes.c_double
+    places, sizes = operations()
+    array = ctypes.c_int64 * len(places)
+    arguments = array(*places), array(*sizes), ctypes.c_int64(len(places)), ctypes.c_int64(LIVE)
+
+    def run():
+        spent = step(*arguments)
+        assert spent >= 0, "the allocator raised an error"
+        return spent
+
+    return run
+
+
+def tensor_step(torch):
+    """The same in Python."""
+    places, sizes = operations()
+
+    def run():
+        held = [None] * LIVE
+        begin = time.perf_counter_ns()
+        for place, size in zip(places, sizes):
+            held[place] = torch.empty(size, dtype=torch.uint8, device="cuda") if size else None
+        return time.perf_counter_ns() - begin
+
+    return run
+
+
+def measure(step, stalloc):
+    """ns per pair, and the hits and misses of the measured steps."""
+    spent = []
+    for number in range(WARM + MEASURED):
+        if number == WARM and stalloc:
+            before = stalloc.stats()
+        time.sleep(0.02 if number < WARM else 0)  # time for the planner
+        spent.append(step() / PAIRS)
+        if stalloc:
+            stalloc.step()
+    result = {"ns": statistics.median(spent[WARM:])}
+    if stalloc:
+        after = stalloc.stats()
+        result.update(hits=after.hits - before.hits, misses=after.misses - before.misses)
+    return result
+
+
+def child(allocator, library):
+    stalloc = harness.choose_allocator(allocator)
+    import torch
+
+    torch.empty(1, device="cuda")
+    result = {}
+    if library:
+        result["storage"] = measure(storage_step(library), stalloc)
+    result["tensor"] = measure(tensor_step(torch), stalloc)
+    print(json.dumps(result))
+
+
+def results(folder):
+    library, why = compiled(folder)
+    if library is None:
+        print(f"only the loop in Python: {why}")
+    found = {}
+    for allocator in ALLOCATORS:
+        command = [sys.executable, __file__, "--child", allocator, str(library or "")]
+        environment = launch.with_cache(os.environ, folder)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        if done.returncode:
+            raise SystemExit(f"{allocator}: exit status {done.returncode}\n{done.stderr[-3000:]}")
+        found[allocator] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        found = results(Path(folder))
+    faults = []
+    for loop in found["native"]:
+        native = found["native"][loop]["ns"]
+        for allocator, measured in found.items():
+            result = measured[loop]
+            words = f"{result['ns']:7.0f} ns a pair, {result['ns'] / native:.2f} of native's"
+            if "hits" in result:
+                words += f", {result['hits']} hits, {result['misses']} misses"
+            print(f"{loop:8} {allocator:17} {words}")
+        hit = found["stalloc"][loop]
+        if hit["hits"] < 0.99 * (hit["hits"] + hit["misses"]) or not hit["hits"]:
+            faults.append(f"{loop}: {hit['hits']} hits, {hit['misses']} misses under a plan")
+        elif hit["ns"] > native:
+            faults.append(f"{loop}: a hit costs {hit['ns']:.0f} ns a pair, native {native:.0f}")
+    print("\n".join(faults) or "ok")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:4])
+    else:
+        assert gpu.ROOT  # importing gpu has set the module path
+        sys.exit(main())
