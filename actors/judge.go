@@ -17,7 +17,7 @@ type verdict struct {
 	requests int64
 	misses   int64     // requests of which the plan does not say that the pool serves them
 	memory   mem.Bytes // arenas, and the peak of what the pool holds beside them
-	peak     mem.Bytes // of the load itself: no allocator needs less
+	peak     mem.Bytes // what the pool alone needs: the load's peak, or what it has reserved
 }
 
 // Bounds of what a plan may cost and still be served. An idle arena beside a pool
@@ -25,22 +25,22 @@ type verdict struct {
 // hits excuse a little.
 const (
 	missesBelow = 100 // hits are well if fewer than one request in so many misses
-	slackAny    = 128 // any plan may take one part in so many more than the load's peak
-	slackHits   = 16  // so may a plan that hits well
+	slackHits   = 16  // then a plan may take one part in so many more than the load's peak
+	slackAny    = 128 // so may one that serves at least half of the requests
 )
 
 // hits reports whether nearly every request is served from the plan.
 func (v *verdict) hits() bool { return v.misses*missesBelow <= v.requests }
 
-// over reports whether the memory is more than one part in slack above room: the
-// largest load of the last steps, which any allocator has reserved by now.
+// over reports whether the memory is more than one part in slack above room: what
+// the pool alone would have reserved by now.
 func (v *verdict) over(room mem.Bytes, slack mem.Bytes) bool {
 	return v.memory > room+room/slack+mem.HandleSize
 }
 
 // serves reports whether the step is well served.
 func (v *verdict) serves(room mem.Bytes) bool {
-	return !v.over(room, slackAny) || v.hits() && !v.over(room, slackHits)
+	return v.hits() && !v.over(room, slackHits) || 2*v.misses <= v.requests && !v.over(room, slackAny)
 }
 
 // judge replays a step, by stream ordinal, against each steady tape of a plan and
@@ -162,8 +162,8 @@ func actual(m *stepEnded, steps []*plan.Step) (v verdict) {
 	// Blocks that wait for other streams are part of the load, but while a plan is
 	// served nobody knows how much of it they are at its peak.
 	v.peak += m.pending
-	if m.held > 0 {
-		v.peak = m.held
+	if m.reserved > 0 {
+		v.peak = m.reserved
 	}
 	return v
 }

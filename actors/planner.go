@@ -25,7 +25,7 @@ import (
 type planner struct {
 	d         *Device
 	recorders []plan.Recorder // by stream ordinal
-	segments  int             // boundaries seen: the first segment is set-up
+	segments  int             // boundaries seen; the first segment may be set-up, or have it before the first step
 	kinds     kinds
 	room      room
 	newest    newest
@@ -110,12 +110,9 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	v := actual(m, steps)
 	p.room.note(v.peak)
 	p.follow(m)
-	if p.segments == 1 {
-		return
-	}
 	well := p.served != nil && v.serves(p.room.most())
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
-	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well)), v, m.pending, gone}
+	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
 	p.rate(well)
 	p.consider()
 	if p.welcome(well) {
@@ -280,7 +277,7 @@ func (p *planner) welcome(well bool) bool {
 		return false
 	}
 	again := p.newest.kind.seen > 1 && !same(p.dropped, worth)
-	return again || p.rested()
+	return again || p.segments == 1 || p.rested()
 }
 
 // rested counts a step that a new plan would have been welcome in, and reports

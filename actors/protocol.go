@@ -176,9 +176,11 @@ type observed struct {
 
 // stepEnded follows the observations of all streams of a device.
 type stepEnded struct {
-	steps   []observed
-	pending mem.Bytes // most that freed blocks of the pool held while other streams used them
-	held    mem.Bytes // most that blocks have held since the start, pending ones included; 0: arenas were among them
+	steps []observed
+	// Most that freed blocks of the pool held while other streams used them.
+	pending mem.Bytes
+	// Physical memory held, as long as there has been no arena in it; else 0.
+	reserved mem.Bytes
 }
 
 // solved is the solver's answer to the planner.

@@ -74,7 +74,7 @@ func (s *supervisor) step() error {
 	d.ask(d.pool, end)
 	ended.pending = end.stats.StepPending
 	if d.generation.Load() == 0 {
-		ended.held = end.stats.Engine.PeakHeld
+		ended.reserved = end.stats.Reserved
 	}
 	d.steps.Add(1)
 	s.activate()
