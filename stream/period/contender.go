@@ -4,9 +4,7 @@ import "stalloc/internal/mem"
 
 const (
 	depth  = 48 // contenders kept
-	rivals = 3  // good valleys remembered between two visits of a contender
-	gaps   = 8  // of a contender, a power of two
-	cycle  = gaps / 2
+	rivals = 3  // good valleys remembered of a contender's last gap
 	// window is how long a peak counts as the usual height of the load.
 	window mem.Tick = 1 << 20
 	// shortest is the least number of events that can be a step.
@@ -23,16 +21,13 @@ type contender struct {
 	valley            // as at the last visit
 	since   mem.Bytes // highest load from the last visit to the contender above
 	crest   mem.Bytes // highest load in the last gap
-	gap     [gaps]mem.Tick
-	n       int      // gaps so far
+	gap     mem.Tick  // events from the visit before; at first from the contender below
+	visits  int
 	run     mem.Tick // events over which the gaps agree
 	rivals  [rivals]valley
 	rival   int    // how many
 	profile uint64 // the id of the profile it was confirmed as, or 0
 }
-
-// lastGap returns the i-th last gap, 0 being the last.
-func (c *contender) lastGap(i int) mem.Tick { return c.gap[(c.n-1-i)&(gaps-1)] }
 
 // stack holds contenders of falling score.
 type stack struct {
@@ -110,7 +105,7 @@ type removed struct {
 	rival  int
 }
 
-// add keeps a valley if it is among the best. Order in time is kept.
+// add keeps a valley if it is among the best.
 func (r *removed) add(v *valley) {
 	if r.rival == rivals {
 		worst := 0
@@ -136,7 +131,7 @@ func (s *stack) pop(r *removed, v *valley) {
 	r.crest = max(r.crest, c.since)
 	s.raise(s.n, c.since)
 	least := v.score() - v.fall/2
-	// Between two visits of c lie its rivals; behind the last one there are none.
+	// The rivals of c came between its last two visits, or before its only one.
 	for i := range c.rival {
 		if c.rivals[i].score() >= least {
 			r.add(&c.rivals[i])
@@ -154,11 +149,11 @@ func (s *stack) push(v *valley, r *removed) bool {
 	if rise < s.height(v.level)/shallow || s.n == depth && !s.thin(rise) {
 		return false
 	}
-	// Field by field: what n and rival do not count need not be cleared.
+	// Field by field: what rival does not count need not be cleared.
 	c := &s.at[s.n]
 	c.valley, c.since, c.crest, c.profile = *v, v.level, crest, 0
-	c.gap[0] = v.at - s.start(s.n)
-	c.n, c.run = 1, c.gap[0]
+	c.gap = v.at - s.start(s.n)
+	c.visits, c.run = 1, c.gap
 	c.rival = copy(c.rivals[:], r.rivals[:r.rival])
 	s.n++
 	return true
@@ -170,12 +165,12 @@ func (s *stack) push(v *valley, r *removed) bool {
 func (s *stack) thin(rise mem.Bytes) bool {
 	drop := -1
 	for i := range s.n {
-		if c := &s.at[i]; c.n == 1 && c.crest-c.level < rise {
+		if c := &s.at[i]; c.visits == 1 && c.crest-c.level < rise {
 			drop, rise = i, c.crest-c.level
 		}
 	}
 	if drop < 0 {
-		if s.at[s.n-1].n == 1 {
+		if s.at[s.n-1].visits == 1 {
 			return false
 		}
 		drop = 0
@@ -189,23 +184,24 @@ func (s *stack) thin(rise mem.Bytes) bool {
 // visit records that v is contender i again. Everything above it is gone.
 func (s *stack) visit(i int, v *valley, r *removed) {
 	c := &s.at[i]
-	r.crest = max(r.crest, c.since)
+	crest := max(r.crest, c.since)
 	gap := v.at - c.at
-	c.gap[c.n&(gaps-1)] = gap
-	c.n++
-	if c.agrees(r.crest - v.level) {
+	if c.agrees(gap, crest-v.level) {
 		c.run += gap
 	} else {
 		c.run = gap
 	}
-	s.raise(i, r.crest)
-	c.valley, c.crest, c.since = *v, r.crest, v.level
+	c.gap = gap
+	c.visits++
+	s.raise(i, crest)
+	c.valley, c.crest, c.since = *v, crest, v.level
 	c.rival = copy(c.rivals[:], r.rivals[:r.rival])
 }
 
-// agrees reports whether the last gap is like the one before. The load may
-// differ in height: sequences of another length, more of an expert's tokens.
-func (c *contender) agrees(height mem.Bytes) bool {
+// agrees reports whether a gap over which the load rose so high is like the one
+// before. The height may differ: sequences of another length, more tokens for
+// an expert.
+func (c *contender) agrees(gap mem.Tick, height mem.Bytes) bool {
 	before := c.crest - c.level
-	return near(c.lastGap(0), c.lastGap(1)) && height <= 4*before && before <= 4*height
+	return near(gap, c.gap) && height <= 4*before && before <= 4*height
 }

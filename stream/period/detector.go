@@ -51,9 +51,9 @@ func (d *Detector) Free(size mem.Bytes) {
 	}
 }
 
-// Period returns the events of the last step, requests and frees together; 0
-// before the first boundary.
-func (d *Detector) Period() int64 { return int64(d.period) }
+// Period returns the length of a step as known at the last boundary, in events:
+// requests and frees together. It is 0 before the first boundary.
+func (d *Detector) Period() mem.Tick { return d.period }
 
 // arrive is called at the place where the expected valley would be.
 func (d *Detector) arrive() bool {
@@ -123,12 +123,11 @@ func (d *Detector) contend(v *valley) bool {
 // it. The same repetition will need to last longer to be believed again.
 func (d *Detector) refute(c *contender, since mem.Tick) {
 	tol := tolerance(c.crest-c.level, d.cut)
-	gap := c.lastGap(0)
 	for i := d.atlas.n - 1; i >= 0; i-- {
 		p := &d.atlas.at[i]
 		run := p.at - p.since
 		inside := p.at > since && p.at < c.at && p.id != c.profile
-		part := c.run > gap && !near(p.period, gap)
+		part := c.run > c.gap && !near(p.period, c.gap)
 		if inside && (part || p.level > c.level+tol) {
 			d.refuted.gap, d.refuted.run = p.period, min(run, 16*p.period)
 			d.atlas.remove(i)
@@ -139,8 +138,7 @@ func (d *Detector) refute(c *contender, since mem.Tick) {
 // confirm looks whether the gaps of contender i, just visited, prove a period.
 func (d *Detector) confirm(i int) bool {
 	c := &d.stack.at[i]
-	gap := c.lastGap(0)
-	if !d.believable(i, gap) || d.served(c, gap) {
+	if !d.believable(i) || d.served(c) {
 		return false
 	}
 	d.settled = true
@@ -149,21 +147,21 @@ func (d *Detector) confirm(i int) bool {
 	if p < 0 {
 		p = d.atlas.with(c.profile) // a place that has gone gives way to the new one
 	}
-	c.profile = d.atlas.learn(p, best, gap, c.at-c.run, tolerance(c.crest-c.level, d.cut))
+	c.profile = d.atlas.learn(p, best, c.gap, c.at-c.run, tolerance(c.crest-c.level, d.cut))
 	if best.at != c.at {
 		return false // passed already: the next one will be met
 	}
-	d.period, d.last = gap, c.at
+	d.period, d.last = c.gap, c.at
 	return true
 }
 
 // served reports whether the period of c has its boundary already: now, or at
 // another place of it. There it may have failed to occur once.
-func (d *Detector) served(c *contender, gap mem.Tick) bool {
+func (d *Detector) served(c *contender) bool {
 	for i := range d.atlas.n {
 		p := &d.atlas.at[i]
-		same, place := near(p.period, gap), alike(&p.valley, &c.valley, p.tol)
-		if p.at == c.at || !place && (p.at > c.at-gap || same && p.at > c.at-2*gap) {
+		same, place := near(p.period, c.gap), alike(&p.valley, &c.valley, p.tol)
+		if p.at == c.at || !place && (p.at > c.at-c.gap || same && p.at > c.at-2*c.gap) {
 			if same {
 				c.profile = p.id
 			}
@@ -174,15 +172,15 @@ func (d *Detector) served(c *contender, gap mem.Tick) bool {
 }
 
 // believable reports whether the repetition of contender i counts as a period.
-func (d *Detector) believable(i int, gap mem.Tick) bool {
+func (d *Detector) believable(i int) bool {
 	c := &d.stack.at[i]
-	if gap < shortest {
+	if c.gap < shortest {
 		return false
 	}
-	if c.run == gap {
+	if c.run == c.gap {
 		// One gap is enough if it is the period known from before: the base
 		// has moved, as when more layers are trained.
-		if d.period == 0 || !near(gap, d.period) {
+		if d.period == 0 || !near(c.gap, d.period) {
 			return false
 		}
 	}
@@ -198,16 +196,15 @@ func (d *Detector) believable(i int, gap mem.Tick) bool {
 	nearest := true
 	for i--; i >= 0; i-- {
 		outer := &d.stack.at[i]
-		if outer.n == 1 {
+		if outer.visits == 1 {
 			continue
 		}
-		period := outer.lastGap(0)
-		if (nearest || outer.run > period) && c.run <= period {
+		if (nearest || outer.run > outer.gap) && c.run <= outer.gap {
 			return false
 		}
 		nearest = false
 	}
-	return !near(gap, d.refuted.gap) || c.run > d.refuted.run+gap
+	return !near(c.gap, d.refuted.gap) || c.run > d.refuted.run+c.gap
 }
 
 // canonical returns the valley of the last period that begins a step: of the
@@ -235,7 +232,7 @@ func (c *contender) canonical() *valley {
 		}
 		next = good[i].at
 	}
-	if next-(c.at-c.lastGap(0)) >= longest {
+	if next-(c.at-c.gap) >= longest {
 		best = &c.valley
 	}
 	return best

@@ -105,7 +105,7 @@ func check(d *Detector) error {
 	}
 	for i := range s.n {
 		c := &s.at[i]
-		if c.n < 1 || c.crest < c.level || c.rival > rivals || c.at > d.now {
+		if c.visits < 1 || c.crest < c.level || c.rival > rivals || c.at > d.now {
 			return fmt.Errorf("contender %d: %+v", i, c)
 		}
 		if i > 0 && c.at < s.at[i-1].at {

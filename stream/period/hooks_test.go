@@ -90,6 +90,36 @@ func TestHooksGroups(t *testing.T) {
 	}
 }
 
+// TestHooksDuringBackward: with one optimizer per layer the first firing of a
+// step comes while nearly all activations are live. The boundary must be at the
+// last, where the load is lowest.
+func TestHooksDuringBackward(t *testing.T) {
+	p := &program{}
+	m := newModel(12, 2048)
+	m.fused = true
+	p.create(m)
+	for range 10 {
+		p.train(m, 2048)
+		p.mark()
+	}
+	ends := merge(p.fired)
+	if len(ends) != 9 {
+		t.Fatalf("%d boundaries in 10 steps: %v, fired at %v", len(ends), ends, p.fired)
+	}
+	load, at := mem.Bytes(0), map[int]mem.Bytes{}
+	for i, e := range p.events {
+		at[i] = load
+		load += e
+	}
+	for i, end := range ends {
+		for _, fired := range p.fired[12*(i+1) : 12*(i+2)] {
+			if at[fired] < at[end] {
+				t.Errorf("step %d: boundary at %d with a load of %v, fired at %d with %v", i+1, end, at[end], fired, at[fired])
+			}
+		}
+	}
+}
+
 // TestHooksRandom draws groups whose inner gaps are short and whose outer gaps
 // are long. Each group must have at most one boundary, and from the third on
 // exactly one, at its last firing.

@@ -55,6 +55,33 @@ func TestScenarios(t *testing.T) {
 				}
 			}
 		}},
+		// As high as a step, its batches are steps of another kind: found after
+		// two of them, and known when the next evaluation begins.
+		{"evaluation with larger batches", 3, 2, func(p *program, m *model) {
+			for range 6 {
+				steps(p, m, 5, 1)
+				for range 4 {
+					p.forward(m, 32768, false)
+					p.mark()
+				}
+			}
+		}},
+		{"evaluation after every step", 3, 0, func(p *program, m *model) {
+			for range 10 {
+				p.train(m, 2048)
+				p.optimize(m, true)
+				p.zeroGrad(m)
+				p.mark()
+				p.forward(m, 4096, false)
+			}
+		}},
+		{"long set-up", 12, 0, func(p *program, m *model) {
+			for range 3000 {
+				t := p.alloc(1 + mem.Bytes(p.rng.IntN(64<<20)))
+				p.free(t)
+			}
+			steps(p, m, 20, 1)
+		}},
 		{"generator and discriminator", 3, 0, func(p *program, m *model) {
 			d := newModel(8, 1024)
 			p.create(d)

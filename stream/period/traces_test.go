@@ -3,6 +3,7 @@ package period
 import (
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -52,18 +53,29 @@ func load(t testing.TB, path string) recording {
 	return r
 }
 
+// recordings reads all recorded runs, once for all tests. They must not be
+// changed.
 func recordings(t testing.TB) []recording {
 	t.Helper()
-	paths, err := filepath.Glob("../../tests/traces/*.csv.gz")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no recordings: %v", err)
+	once.Do(func() {
+		paths, err := filepath.Glob("../../tests/traces/*.csv.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			recorded = append(recorded, load(t, p))
+		}
+	})
+	if len(recorded) == 0 {
+		t.Fatal("no recordings in tests/traces")
 	}
-	all := make([]recording, 0, len(paths))
-	for _, p := range paths {
-		all = append(all, load(t, p))
-	}
-	return all
+	return recorded
 }
+
+var (
+	once     sync.Once
+	recorded []recording
+)
 
 // feed returns the places at which d reports boundaries.
 func feed(d *Detector, events []event) []int {

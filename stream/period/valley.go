@@ -88,16 +88,17 @@ func (s *surface) request(size mem.Bytes) (v valley, ok bool) {
 func (s *surface) release(size mem.Bytes) bool {
 	s.now++
 	s.load -= size
+	large := size >= s.cut
+	if large {
+		s.settle()
+	} else {
+		s.quiet++
+	}
 	if s.load < s.least {
 		s.least = s.load
 		s.widen()
 	}
-	if size < s.cut {
-		s.quiet++
-		return false
-	}
-	s.settle()
-	return true
+	return large
 }
 
 // settle starts a new quiet stretch behind a large event.
