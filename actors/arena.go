@@ -99,6 +99,14 @@ func (a *arena) play() {
 	}
 }
 
+// lost notes that the step did not follow its order: it was one of the others, if
+// there are any. The port is locked.
+func (a *arena) lost() {
+	if n := len(a.tape.Orders); a.prologue == 0 && a.steady < n {
+		a.past.Ended(a.steady + (a.tape.Order()-a.steady+1)%(n-a.steady))
+	}
+}
+
 // persistTop returns where the persistent blocks of the arena end. A new plan is
 // laid above it.
 func (a *arena) persistTop() (top mem.Bytes) {
@@ -114,7 +122,7 @@ func (a *arena) persistTop() (top mem.Bytes) {
 
 // install makes a stream's plan the one that is served: over the arena there is,
 // if it can hold it.
-func (s *supervisor) install(l *lane, ps *plan.Stream) error {
+func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 	shift := mem.Bytes(0)
 	if l.arena != nil {
 		shift = l.arena.persistTop()
@@ -127,7 +135,7 @@ func (s *supervisor) install(l *lane, ps *plan.Stream) error {
 	if err != nil {
 		return err
 	}
-	return s.lay(a, ps, shift)
+	return s.lay(a, ps, shift, first)
 }
 
 // hold returns the lane's arena with at least need bytes of memory, or another
@@ -162,8 +170,9 @@ func (s *supervisor) hold(l *lane, need mem.Bytes) (*arena, error) {
 }
 
 // lay makes a tape of the plan over the arena, shifted up, around the blocks that
-// live there, and serves it.
-func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
+// live there, and serves it from its first order, or if the prologue is over from
+// the steady one named.
+func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) error {
 	l := a.lane
 	l.port.Lock()
 	defer l.port.Unlock()
@@ -199,6 +208,7 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes) error {
 	}
 	if a.part != ps {
 		a.past = stream.Succession{}
+		a.past.Ended(first)
 	}
 	a.part, a.tape = ps, tape
 	if a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load())); a.prologue == 0 {
@@ -231,14 +241,16 @@ func shifted(ps *plan.Stream, shift mem.Bytes) (slots []stream.Slot, orders [][]
 
 // dissolve stops serving a stream from its plan and gives the arena to the pool.
 // Blocks that live in it become the pool's where they lie; only what persists
-// keeps its slots, and the arena so much memory.
-func (s *supervisor) dissolve(l *lane) {
-	a := l.arena
-	if a == nil || len(a.parts) == 0 {
-		return
+// keeps its slots, and the arena so much memory. It reports whether there was
+// anything to give.
+func (s *supervisor) dissolve(l *lane) bool {
+	a := l.serving
+	if a == nil {
+		return false
 	}
 	top := mem.RoundUp(a.persistTop(), mem.HandleSize)
 	l.port.Lock()
+	a.lost()
 	l.active.Store(false)
 	l.serving = nil
 	l.port.Serve(nil, nil)
@@ -250,11 +262,11 @@ func (s *supervisor) dissolve(l *lane) {
 	}
 	l.port.Unlock()
 	if top == a.bytes() {
-		return
+		return false
 	}
 	if s.d.ask(s.d.pool, m); m.err != nil {
 		s.d.log.Error("an arena could not be given to the pool", zap.Error(m.err))
-		return
+		return false
 	}
 	a.parts = a.parts[:0]
 	if top > 0 {
@@ -262,6 +274,7 @@ func (s *supervisor) dissolve(l *lane) {
 	}
 	a.size.Store(int64(top))
 	s.handOver(a, m.keep)
+	return true
 }
 
 // handOver makes the slots that the pool has taken over the pool's: those freed

@@ -190,7 +190,8 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 }
 
 // Alloc asks the pool for a block of size bytes on a stream. Private pools
-// (pool not 0) share memory with nothing else. The error matches
+// (pool not 0) share memory with nothing else. Before it fails for want of
+// memory, the arenas of plans are given up for this step. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
 	m := allocRequests.Get().(*allocRequest)
@@ -198,9 +199,20 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	m.size, m.stream, m.pool, m.whole, m.after, m.addr = size, id, pool, false, 0, 0
 	d.ask(d.pool, m)
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
+		if all := (&lostRequest{}); d.gaveUp(all) {
+			m.addr = 0
+			d.ask(d.pool, m)
+		}
+	}
+	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
 	}
 	return m.addr, m.err
+}
+
+func (d *Device) gaveUp(m *lostRequest) bool {
+	d.ask(d.supervisor, m)
+	return m.err == nil && m.gave
 }
 
 // Free gives a block of the pool back. ErrUnknown: it is none.

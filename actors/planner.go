@@ -39,9 +39,8 @@ type planner struct {
 
 	patience int // boundaries that the offered plan has left to begin to serve
 	bad      int // steps in a row that the served plan did not serve
-	calm     int // steps in a row that were well served
-	wait     int // steps to let pass before planning again
-	backoff  int // length of the next such wait
+	wasted   int // plans made in a row for kinds of step that have not come again
+	wait     int // steps to let pass before another one
 }
 
 // candidate is a plan and the kinds of step it was made for, by steady tape.
@@ -70,13 +69,13 @@ type newest struct {
 	gone    bool // the step was lost to the served plan
 }
 
-// A plan for a kind of step that has not come again may be for nothing, and some
-// workloads never repeat: each one made for such a step makes the wait before the
-// next one twice as long, up to maxBackoff steps in which one would be welcome.
-// calmAfter well-served steps forgive all that.
+// A plan for a kind of step that has come once may be for nothing, and some
+// workloads never repeat: after a few such plans in a row each one makes the wait
+// before the next twice as long, up to maxWait steps in which one would be
+// welcome. A kind that comes again ends the row.
 const (
-	maxBackoff = 64
-	calmAfter  = 32
+	freely  = 2
+	maxWait = 64
 	// A plan is offered at most one boundary before it serves its first step, and
 	// that step is observed one boundary later.
 	activation = 3
@@ -113,7 +112,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	well := p.served != nil && v.serves(p.room.most())
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
 	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
-	p.rate(well)
+	p.rate()
 	p.consider()
 	if p.welcome(well) {
 		p.make(ctx.Self())
@@ -192,14 +191,10 @@ func (p *planner) servedAs(m *stepEnded, well bool) *kind {
 
 // rate keeps count of how the served plan does, and withdraws it if it only costs
 // memory.
-func (p *planner) rate(well bool) {
+func (p *planner) rate() {
 	v := &p.newest.v
-	if well && v.hits() {
-		if p.calm++; p.calm >= calmAfter {
-			p.wait, p.backoff = 0, 0
-		}
-	} else {
-		p.calm = 0
+	if p.newest.kind.seen == 2 {
+		p.wasted, p.wait = 0, 0
 	}
 	if p.served == nil || !p.newest.gone && !v.over(p.room.most(), slackHits) {
 		p.bad = 0
@@ -220,10 +215,10 @@ func (p *planner) consider() {
 		return
 	}
 	p.trial = nil
-	v, _, err := judge(c.plan, p.newest.steps)
+	v, first, err := judge(c.plan, p.newest.steps)
 	v.memory += p.newest.pending
 	if err == nil && v.serves(p.room.most()) && p.better(c, &v) {
-		p.offer(c)
+		p.offer(c, first)
 		return
 	}
 	p.dropped = c.kinds
@@ -255,7 +250,7 @@ func (p *planner) better(c *candidate, v *verdict) bool {
 	return false
 }
 
-func (p *planner) offer(c *candidate) {
+func (p *planner) offer(c *candidate, first int) {
 	for i := range c.plan.Streams {
 		s := &c.plan.Streams[i]
 		p.d.log.Info("a plan is offered", zap.Int("stream", s.Ordinal), zap.Int("kinds of step", len(c.kinds)), zap.Int("slots", len(s.Slots)),
@@ -263,7 +258,7 @@ func (p *planner) offer(c *candidate) {
 	}
 	p.offered, p.patience = c, activation
 	p.d.latest.Store(c.plan)
-	p.d.root.Send(p.d.supervisor, &planReady{plan: c.plan})
+	p.d.root.Send(p.d.supervisor, &planReady{plan: c.plan, first: first})
 }
 
 // welcome decides whether the step that ended shall be planned.
@@ -287,8 +282,10 @@ func (p *planner) rested() bool {
 		p.wait--
 		return false
 	}
-	p.wait = p.backoff
-	p.backoff = min(max(1, 2*p.backoff), maxBackoff)
+	if p.wasted++; p.wasted > freely {
+		p.wait = min(1<<(p.wasted-freely-1), maxWait)
+		p.wasted = min(p.wasted, 16)
+	}
 	return true
 }
 

@@ -19,7 +19,7 @@ import (
 //	prepareRequest supervisor, and its goroutine, to the pool: whether more is left
 //	poolRequest    any thread  pool        depends on verb    no
 //	serveRequest   any thread  stream      address or miss    no
-//	lostRequest    any thread  supervisor  nothing            no
+//	lostRequest    any thread  supervisor  arenas given up    no
 //	boundary       supervisor  stream      observation        no
 //	stepRequest    any thread  supervisor  error or nil       no
 //	admitRequest   any thread  supervisor  nothing            no
@@ -192,7 +192,8 @@ type solved struct {
 
 // planReady offers a plan to the supervisor, or says that none shall be served.
 type planReady struct {
-	plan *plan.Plan // nil: none
+	plan  *plan.Plan // nil: none
+	first int        // the tape to begin with
 }
 
 // stepRequest is a step boundary of the device.
@@ -205,9 +206,10 @@ type admitRequest struct {
 	answer
 }
 
-// lostRequest says that a stream's step does not follow its plan: the arena is
-// better used by the pool until the next boundary.
+// lostRequest says that a stream's step does not follow its plan, or that memory
+// has run out: the arena is better used by the pool until the next boundary.
 type lostRequest struct {
 	answer
-	lane *lane
+	lane *lane // nil: every one
+	gave bool  // an arena was given to the pool
 }

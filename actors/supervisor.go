@@ -48,7 +48,11 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			}
 			m.reply(err)
 		}()
-		s.dissolve(m.lane)
+		for _, l := range *s.d.lanes.Load() {
+			if m.lane == nil || m.lane == l {
+				m.gave = s.dissolve(l) || m.gave
+			}
+		}
 	case *planReady:
 		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
@@ -80,7 +84,7 @@ func (s *supervisor) step() error {
 	s.activate()
 	for _, l := range lanes {
 		if l.plan != nil && l.serving == nil { // dissolved within the step
-			s.offer(l, l.plan)
+			s.offer(l, l.plan, 0)
 		}
 	}
 	if d.planner != nil {
@@ -98,7 +102,7 @@ func (s *supervisor) admit() {
 		return
 	}
 	for _, l := range lanes[known:] {
-		if ps := part(s.start, l.ordinal); ps != nil && s.offer(l, ps) && s.d.generation.Load() == 0 {
+		if ps := part(s.start, l.ordinal); ps != nil && s.offer(l, ps, 0) && s.d.generation.Load() == 0 {
 			s.activated(s.start)
 		}
 	}
@@ -110,12 +114,12 @@ func (s *supervisor) activate() {
 	if s.ready == nil || !s.prepared(s.ready.plan) {
 		return
 	}
-	p := s.ready.plan
+	p, first := s.ready.plan, s.ready.first
 	s.ready, s.start = nil, nil
 	served := false
 	for _, l := range s.d.adopt() {
 		if ps := part(p, l.ordinal); ps != nil {
-			served = s.offer(l, ps) || served
+			served = s.offer(l, ps, first) || served
 		} else {
 			s.withdraw(l)
 		}
@@ -150,8 +154,8 @@ func (s *supervisor) activated(p *plan.Plan) {
 }
 
 // offer installs a stream's plan, or leaves the stream as it is.
-func (s *supervisor) offer(l *lane, ps *plan.Stream) bool {
-	err := s.install(l, ps)
+func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
+	err := s.install(l, ps, first)
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedBusy {
 		l.plan = ps // at the next boundary

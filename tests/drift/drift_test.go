@@ -1,0 +1,235 @@
+package drift
+
+import (
+	"testing"
+
+	"stalloc/actors"
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+)
+
+// run drives a program three times: without plans; with plans made at the
+// boundaries; and so again on a device that has hardly more memory than the pool
+// alone needs. Nothing may overlap or be leaked, and memory may not run out.
+func run(t *testing.T, program func(p *Program)) runs {
+	t.Helper()
+	alone, need := drive(t, program, actors.Options{NoPlan: true}, 400*mem.GiB)
+	if len(alone) == 0 {
+		t.Fatal("the program has no steps")
+	}
+	tight, _ := drive(t, program, actors.Options{Inline: true}, mem.RoundUp(need+need/50, mem.HandleSize))
+	steps, reserved := drive(t, program, actors.Options{Inline: true}, 400*mem.GiB)
+	for i, s := range steps {
+		t.Logf("step %d: %d of %d, on a full device %d", i, s.Hits, s.Requests, tight[i].Hits)
+	}
+	t.Logf("reserved %v, without plans %v", reserved, need)
+	return runs{"": steps, ", on a full device": tight}
+}
+
+// runs are the steps of a program, by circumstances.
+type runs map[string][]Served
+
+func drive(t *testing.T, program func(p *Program), options actors.Options, capacity mem.Bytes) ([]Served, mem.Bytes) {
+	t.Helper()
+	device := sim.New(sim.Config{Capacity: capacity})
+	local, err := actors.OpenLocal(device, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := On(local)
+	program(p)
+	if p.Err != nil {
+		t.Fatalf("step %d of a program on a device of %v: %v", len(p.Steps()), capacity, p.Err)
+	}
+	reserved := local.Stats().PeakReserved
+	leaks(t, p, local, device)
+	return p.Steps(), reserved
+}
+
+func leaks(t *testing.T, p *Program, local *actors.Local, device *sim.Device) {
+	t.Helper()
+	if p.Live() > 0 {
+		t.Fatalf("the program left %d blocks", p.Live())
+	}
+	if load, _ := local.Load(); load != 0 {
+		t.Errorf("%v are counted as live at the end", load)
+	}
+	if err := local.Trim(0); err != nil {
+		t.Error(err)
+	}
+	if s := local.Stats(); s.Load != 0 || s.Pending != 0 || s.Reserved != s.Arenas {
+		t.Errorf("at the end %v live, %v pending, %v reserved of which %v in arenas", s.Load, s.Pending, s.Reserved, s.Arenas)
+	}
+	for _, err := range append(device.Violations(), local.Check(), device.Check()) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// most is how many steps may be badly served after each change.
+const most = 3
+
+// recovers requires that from step on, which is where something changed, no more
+// than most steps in a row are bad, and no later one.
+func recovers(t *testing.T, all runs, at, until int) {
+	t.Helper()
+	for where, steps := range all {
+		bad := 0
+		for i, s := range steps[:min(until, len(steps))] {
+			if i < at || !s.Bad() {
+				continue
+			}
+			if bad++; i >= at+most {
+				t.Errorf("step %d, %d after the change%s: %d of %d requests were hits", i, i-at, where, s.Hits, s.Requests)
+			}
+		}
+		t.Logf("%d bad steps after the change at step %d%s", bad, at, where)
+	}
+}
+
+// end is behind the last step.
+const end = 1 << 20
+
+func repeat(n int, f func()) {
+	for range n {
+		f()
+	}
+}
+
+func TestUnfreezing(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Frozen: 30}
+		m.Setup(p)
+		p.Step()
+		train := func() { m.Train(p); p.Step() }
+		repeat(6, train)
+		m.Frozen = 16
+		repeat(6, train)
+		m.Frozen = 0
+		repeat(6, train)
+		m.Unload(p)
+	})
+	for _, at := range []int{1, 7, 13} {
+		recovers(t, steps, at, at+6)
+	}
+}
+
+func TestBatchSize(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+		m.Setup(p)
+		p.Step()
+		train := func() { m.Train(p); p.Step() }
+		repeat(6, train)
+		m.Batch = 96
+		repeat(6, train)
+		m.Batch = 40
+		repeat(6, train)
+		m.Unload(p)
+	})
+	for _, at := range []int{1, 7, 13} {
+		recovers(t, steps, at, at+6)
+	}
+}
+
+func TestGradientAccumulation(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 30, Width: 96 * mem.MiB, Batch: 32, Micro: 4}
+		m.Setup(p)
+		p.Step()
+		train := func() { m.Train(p); p.Step() }
+		repeat(6, train)
+		m.Micro = 2
+		repeat(6, train)
+		m.Micro = 8
+		repeat(6, train)
+		m.Unload(p)
+	})
+	for _, at := range []int{1, 7, 13} {
+		recovers(t, steps, at, at+6)
+	}
+}
+
+// TestEvaluationWithinSteps has an evaluation before every fifth step, as where
+// boundaries come from the optimizer.
+func TestEvaluationWithinSteps(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+		m.Setup(p)
+		p.Step()
+		for i := range 30 {
+			if i%5 == 4 {
+				m.Evaluate(p, 4)
+			}
+			m.Train(p)
+			p.Step()
+		}
+		m.Unload(p)
+	})
+	recovers(t, steps, 1, 5)
+	recovers(t, steps, 5, 31)
+}
+
+// TestEvaluationAsSteps has boundaries around every evaluation.
+func TestEvaluationAsSteps(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+		m.Setup(p)
+		p.Step()
+		for i := range 30 {
+			if i%5 == 4 {
+				m.Evaluate(p, 4)
+				p.Step()
+			}
+			m.Train(p)
+			p.Step()
+		}
+		m.Unload(p)
+	})
+	recovers(t, steps, 1, 5)
+	recovers(t, steps, 5, end)
+}
+
+// TestSecondModel trains a second model when the first is done, and then both in
+// turns.
+func TestSecondModel(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		a := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+		a.Setup(p)
+		p.Step()
+		repeat(5, func() { a.Train(p); p.Step() })
+		b := &Model{Layers: 50, Width: 48 * mem.MiB, Batch: 48}
+		b.Setup(p)
+		repeat(6, func() { b.Train(p); p.Step() })
+		repeat(6, func() { a.Train(p); p.Step(); b.Train(p); p.Step() })
+		a.Unload(p)
+		b.Unload(p)
+	})
+	recovers(t, steps, 1, 6)
+	recovers(t, steps, 6, 12)
+	recovers(t, steps, 12, end)
+}
+
+// TestException ends a step halfway. The next one begins at once, or behind a
+// boundary.
+func TestException(t *testing.T) {
+	for _, boundary := range []bool{false, true} {
+		var at int
+		steps := run(t, func(p *Program) {
+			m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+			m.Setup(p)
+			p.Step()
+			train := func() { m.Train(p); p.Step() }
+			repeat(6, train)
+			at = len(p.Steps())
+			p.Free(m.Forward(p)...)
+			if boundary {
+				p.Step()
+			}
+			repeat(6, train)
+			m.Unload(p)
+		})
+		recovers(t, steps, at, end)
+	}
+}

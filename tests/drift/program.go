@@ -1,0 +1,127 @@
+// Package drift holds programs whose steps change while they run, as training
+// does in real life: layers are unfrozen, the batch grows, evaluations come in
+// between, a second model is trained, a step ends in an exception. Its tests
+// count the steps until the plan serves them again.
+//
+// A program is written against blocks, not addresses:
+//
+//	m := &Model{Layers: 12, Batch: 8}
+//	m.Setup(p)
+//	for range steps { m.Train(p); p.Step() }
+//
+// Program checks on the way that no two live blocks overlap.
+package drift
+
+import (
+	"fmt"
+	"slices"
+
+	"stalloc/actors"
+	"stalloc/internal/mem"
+)
+
+// Block is a live block of a Program.
+type Block struct {
+	Addr mem.Addr
+	Size mem.Bytes // rounded
+}
+
+// Program runs on a device and checks what it is given.
+type Program struct {
+	// Each is called behind every boundary.
+	Each func()
+	Err  error // the first; nothing is done behind it
+
+	local *actors.Local
+	live  []Block // by address
+	Load  mem.Bytes
+	Peak  mem.Bytes
+	steps []Served
+	last  Served
+}
+
+// Served counts requests and how many of them a plan served.
+type Served struct{ Requests, Hits int64 }
+
+// Bad reports whether one request in a hundred or more was not served.
+func (s Served) Bad() bool { return 100*(s.Requests-s.Hits) > s.Requests }
+
+// On returns a program without blocks.
+func On(local *actors.Local) *Program { return &Program{local: local} }
+
+func (p *Program) at(addr mem.Addr) int {
+	i, _ := slices.BinarySearchFunc(p.live, addr, func(b Block, a mem.Addr) int {
+		switch {
+		case b.Addr < a:
+			return -1
+		case b.Addr > a:
+			return 1
+		}
+		return 0
+	})
+	return i
+}
+
+// Alloc requests a block on the default stream.
+func (p *Program) Alloc(size mem.Bytes) Block {
+	if p.Err != nil {
+		return Block{}
+	}
+	addr, err := p.local.Malloc(0, size)
+	if err != nil {
+		p.Err = fmt.Errorf("request of %v with %v live: %w", size, p.Load, err)
+		return Block{}
+	}
+	b := Block{addr, mem.Round(size)}
+	at := p.at(addr)
+	if at < len(p.live) && p.live[at].Addr < addr+mem.Addr(b.Size) || at > 0 && addr < p.live[at-1].Addr+mem.Addr(p.live[at-1].Size) {
+		p.Err = fmt.Errorf("block %+v overlaps a live one", b)
+	}
+	p.live = slices.Insert(p.live, at, b)
+	p.Load += b.Size
+	p.Peak = max(p.Peak, p.Load)
+	p.last.Requests++
+	return b
+}
+
+// Free gives blocks back.
+func (p *Program) Free(blocks ...Block) {
+	for _, b := range blocks {
+		if p.Err != nil {
+			return
+		}
+		at := p.at(b.Addr)
+		if at == len(p.live) || p.live[at] != b {
+			p.Err = fmt.Errorf("block %+v is not live", b)
+			return
+		}
+		p.live = slices.Delete(p.live, at, at+1)
+		p.Load -= b.Size
+		p.Err = p.local.Release(b.Addr)
+	}
+}
+
+// Live returns how many blocks there are.
+func (p *Program) Live() int { return len(p.live) }
+
+// Step is a step boundary. It closes the count of the step.
+func (p *Program) Step() {
+	if p.Err == nil {
+		p.Err = p.local.Step()
+	}
+	if p.Err == nil {
+		p.Err = p.local.Check()
+	}
+	if p.Err != nil {
+		return
+	}
+	hits := int64(p.local.Stats().Hits)
+	p.steps = append(p.steps, Served{p.last.Requests, hits - p.last.Hits})
+	p.last = Served{Hits: hits}
+	if p.Each != nil {
+		p.Each()
+	}
+}
+
+// Steps returns what was served in each step so far.
+func (p *Program) Steps() []Served { return p.steps }
