@@ -11,9 +11,8 @@ import (
 	"stalloc/cuda/sim"
 )
 
-// A loop that does the same in every step. The first step is watched, the plan
-// made from the second is served from the fourth on; with PlanBeside it would
-// become active at the first boundary after it is ready.
+// A loop that does the same in every step. The first steps are watched; a plan is
+// served once it is known to suit a step that it was not made from.
 func Example() {
 	gpu, err := stalloc.Open(stalloc.Options{Simulated: 8 * stalloc.GiB, Planning: stalloc.PlanAtStep})
 	if err != nil {
@@ -38,17 +37,20 @@ func Example() {
 		}
 		return gpu.Step()
 	}
-	for range 6 {
+	var before stalloc.Stats
+	for range 10 {
+		before = gpu.Stats()
 		if err := step(); err != nil {
 			log.Fatal(err)
 		}
 	}
 	s := gpu.Stats()
-	fmt.Printf("%d requests, %d hits, %d misses\n", s.Requests, s.Hits, s.Misses)
-	fmt.Printf("%v at the peak, %v reserved\n", s.PeakLoad, s.PeakReserved)
+	fmt.Printf("the last step: %d requests, %d hits, %d misses, %d driver calls\n", s.Requests-before.Requests,
+		s.Hits-before.Hits, s.Misses-before.Misses, s.DriverCalls-before.DriverCalls)
+	fmt.Printf("the whole run: %v at the peak, %v reserved\n", s.PeakLoad, s.PeakReserved)
 	// Output:
-	// 144 requests, 96 hits, 0 misses
-	// 468.00 MiB at the peak, 468.00 MiB reserved
+	// the last step: 24 requests, 24 hits, 0 misses, 0 driver calls
+	// the whole run: 468.00 MiB at the peak, 468.00 MiB reserved
 }
 
 // Work on a second stream reads a block of the first: it is recorded before it is
@@ -128,14 +130,15 @@ func ExampleAllocator_Save() {
 				log.Fatal(err)
 			}
 		}
-		fmt.Printf("%d of %d requests were hits\n", gpu.Stats().Hits, steps)
+		s := gpu.Stats()
+		fmt.Printf("%d requests, all served from a plan: %t\n", s.Requests, s.Hits == s.Requests)
 		if err := gpu.Save(path); err != nil {
 			log.Fatal(err)
 		}
 	}
-	run(5)
-	run(5)
+	run(10)
+	run(10)
 	// Output:
-	// 3 of 5 requests were hits
-	// 5 of 5 requests were hits
+	// 10 requests, all served from a plan: false
+	// 10 requests, all served from a plan: true
 }
