@@ -1,7 +1,8 @@
 """What the GPU tests share: a table of checks, and programs in processes of their own.
 
-A test is a script. It calls start(), defines functions named check_..., which assert what must
-hold and may return a few words for the table, and ends with run(globals()).
+A test is a script. It calls start() to run under stalloc, defines functions named check_...,
+which assert what must hold and may return a few words for the table, and ends with
+run(globals()).
 """
 
 import json
@@ -19,12 +20,15 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 MIB, GIB = 1 << 20, 1 << 30
 
+_caches = []  # folders to be removed at the end
+
 
 def start(**conf):
     """Enables stalloc, without plans that other runs saved; returns torch and stalloc."""
     import stalloc
 
     cache = tempfile.mkdtemp(prefix="stalloc-test-")
+    _caches.append(cache)
     if not stalloc.enable(cache=cache, **conf):
         raise SystemExit(f"{sys.argv[0]}: needs a GPU and a PyTorch with CUDA")
     import torch
@@ -32,7 +36,6 @@ def start(**conf):
     if not torch.cuda.is_available():
         raise SystemExit(f"{sys.argv[0]}: PyTorch finds no GPU")
     torch.cuda.init()
-    start.cache = cache
     return torch, stalloc
 
 
@@ -52,7 +55,8 @@ def run(names):
             traceback.print_exc()
         seconds = time.perf_counter() - begin
         print(f"{name:<{width}}  {result:<6}  {seconds:6.2f} s  {words}", flush=True)
-    shutil.rmtree(start.cache, ignore_errors=True)
+    for cache in _caches:
+        shutil.rmtree(cache, ignore_errors=True)
     sys.exit(1 if failures else 0)
 
 

@@ -16,7 +16,7 @@ mkdir -p "$out"
 
 options() {
 	case $1 in
-	fine_moe) echo train_moe.py --preset fine --layers 7 ;;
+	fine_moe) echo train_moe.py --preset fine --layers 5 ;;
 	packed_varlen) echo train_varlen.py --packed ;;
 	multiscale_resnet) echo train_vision.py ;;
 	multiscale_vit) echo train_vision.py --model vit ;;
