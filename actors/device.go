@@ -50,9 +50,13 @@ type Device struct {
 	mu         sync.Mutex // guards changes of lanes and arenas
 	generation atomic.Uint64
 	closing    atomic.Bool
-	background sync.WaitGroup // goroutines that ask the actors
+	background sync.WaitGroup // goroutines that ask the actors, or make plans
 	steps      atomic.Uint64
 	latest     atomic.Pointer[plan.Plan]
+
+	// Messages that come with every miss, to be used again. Each device has its
+	// own: a message's wake-up channel belongs to those who wait on it.
+	serves, allocs, frees sync.Pool
 }
 
 // Open starts the actors of a device. Close ends them.
@@ -68,22 +72,24 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	d.serves.New = func() any { return new(serveRequest) }
+	d.allocs.New = func() any { return new(allocRequest) }
+	d.frees.New = func() any { return new(freeRequest) }
 	d.latest.Store(opts.Plan)
 	d.lanes.Store(&[]*lane{})
 	d.arenas.Store(&[]*arena{})
 	d.system = newSystem(opts.Log)
 	d.root = d.system.Root
-	here := actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 20))
-	d.pool = d.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return p }, here))
+	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
 	sup := &supervisor{d: d, start: opts.Plan}
-	d.supervisor = d.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return sup }, here))
+	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
 		pl := newPlanner(d, opts.Plan)
-		props := actor.PropsFromProducer(func() actor.Actor { return pl })
+		props := beside
 		if opts.Inline {
-			props.Configure(here)
+			props = onCaller
 		}
-		d.planner = d.root.Spawn(props)
+		d.planner = d.root.Spawn(props(func() actor.Actor { return pl }))
 	}
 	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
 		go d.logNeighbours()
@@ -111,9 +117,7 @@ func (d *Device) adopt() []*lane {
 	lanes = append([]*lane(nil), *d.lanes.Load()...)
 	for i := len(lanes); i < len(ports); i++ {
 		l := &lane{port: ports[i], ordinal: i}
-		l.pid = d.root.Spawn(actor.PropsFromProducer(
-			func() actor.Actor { return &streamActor{lane: l} },
-			actor.WithDispatcher(actor.NewSynchronizedDispatcher(1<<20))))
+		l.pid = d.root.Spawn(onCaller(func() actor.Actor { return &streamActor{lane: l} }))
 		lanes = append(lanes, l)
 	}
 	d.lanes.Store(&lanes)
@@ -158,12 +162,7 @@ func (d *Device) arenaOf(addr mem.Addr) *arena {
 	return nil
 }
 
-var (
-	serveRequests  = sync.Pool{New: func() any { return new(serveRequest) }}
-	allocRequests  = sync.Pool{New: func() any { return new(allocRequest) }}
-	freeRequests   = sync.Pool{New: func() any { return new(freeRequest) }}
-	errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
-)
+var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
 // Serve looks for a request's slot on the stream's tape, where the quick case
 // did not find it under the cursor. The block is counted and observed. The first
@@ -179,14 +178,17 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 	if !l.active.Load() {
 		return 0, false
 	}
-	m := serveRequests.Get().(*serveRequest)
-	defer serveRequests.Put(m)
+	m := d.serves.Get().(*serveRequest)
+	defer d.serves.Put(m)
 	m.asked, m.addr, m.lost = asked, 0, false
-	d.ask(l.pid, m)
-	if m.lost && m.err == nil {
+	if d.ask(l.pid, m); m.err != nil {
+		d.log.Error("a stream could not look a request up; the pool serves it", zap.Error(m.err))
+		return 0, false
+	}
+	if m.lost {
 		d.ask(d.supervisor, &lostRequest{lane: l})
 	}
-	return m.addr, m.err == nil && m.addr != 0
+	return m.addr, m.addr != 0
 }
 
 // Alloc asks the pool for a block of size bytes on a stream. Private pools
@@ -194,8 +196,8 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 // memory, the arenas of plans are given up for this step. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
-	m := allocRequests.Get().(*allocRequest)
-	defer allocRequests.Put(m)
+	m := d.allocs.Get().(*allocRequest)
+	defer d.allocs.Put(m)
 	m.size, m.stream, m.pool, m.whole, m.after, m.addr = size, id, pool, false, 0, 0
 	d.ask(d.pool, m)
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
@@ -217,8 +219,8 @@ func (d *Device) gaveUp(m *lostRequest) bool {
 
 // Free gives a block of the pool back. ErrUnknown: it is none.
 func (d *Device) Free(addr mem.Addr) (Freed, error) {
-	m := freeRequests.Get().(*freeRequest)
-	defer freeRequests.Put(m)
+	m := d.frees.Get().(*freeRequest)
+	defer d.frees.Put(m)
 	m.addr, m.arena, m.freed = addr, false, Freed{}
 	d.ask(d.pool, m)
 	return m.freed, m.err
@@ -311,9 +313,17 @@ func (d *Device) Check() error {
 	return errors.Join(errs...)
 }
 
-// Close stops the actors and closes the device. Live blocks end with it.
+// Close waits for what goes on beside the program, a plan in the making included,
+// stops the actors and closes the device. Live blocks end with it.
 func (d *Device) Close() error {
-	d.closing.Store(true)
+	if d.closing.Swap(true) {
+		return fmt.Errorf("%w: the device was closed before", ErrBroken)
+	}
+	if d.planner != nil {
+		// It begins nothing new once it has stopped. A planner that takes longer
+		// to stop than the future waits is one that will not begin anything.
+		_ = d.root.StopFuture(d.planner).Wait()
+	}
 	d.background.Wait()
 	err := d.rare(&poolRequest{verb: verbClose})
 	d.system.Shutdown()

@@ -91,6 +91,9 @@ func (s *streamActor) Receive(ctx actor.Context) {
 			q.slot().reply(nil)
 			return
 		}
+		if m, ok := q.(*serveRequest); ok {
+			s.takeBack(m)
+		}
 		q.slot().reply(fmt.Errorf("stream %d: %v", s.lane.ordinal, r))
 		panic(r)
 	}()
@@ -120,6 +123,20 @@ func (s *streamActor) serve(m *serveRequest) {
 		m.addr = got.Addr
 		port.HandOut(got.Addr, m.asked)
 	}
+}
+
+// takeBack frees the slot of a request that failed after it was served: nobody
+// will hear of it.
+func (s *streamActor) takeBack(m *serveRequest) {
+	if m.addr == 0 {
+		return
+	}
+	s.lane.port.Lock()
+	defer s.lane.port.Unlock()
+	if a := s.lane.serving; a != nil {
+		a.tape.Free(m.addr)
+	}
+	m.addr = 0
 }
 
 func (s *streamActor) boundary(m *boundary) {

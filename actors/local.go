@@ -22,7 +22,19 @@ func OpenLocal(dev device.Device, opts Options) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Local{Device: d, host: host}, nil
+	return NewLocal(d, host), nil
+}
+
+// NewLocal serves Go callers from a device whose host's ports are those of a
+// GoHost, as they are or with something around them.
+func NewLocal(d *Device, host *GoHost) *Local { return &Local{d, host} }
+
+// portOf returns the port of an arena's stream.
+func (l *Local) portOf(a *arena) *GoPort {
+	if p, ok := a.lane.port.(*GoPort); ok {
+		return p
+	}
+	return l.host.Port(a.lane.port.ID())
 }
 
 // Malloc returns a block of at least size bytes for work on a stream. Size zero
@@ -67,7 +79,7 @@ func (l *Local) Release(addr mem.Addr) error {
 		return nil
 	}
 	if a := l.arenaOf(addr); a != nil {
-		p := a.lane.port.(*GoPort)
+		p := l.portOf(a)
 		p.Lock()
 		f := a.tape.Free(addr)
 		if f.Slot != stream.None {
@@ -114,7 +126,7 @@ func (l *Local) Use(addr mem.Addr, id mem.StreamID) error {
 
 func (l *Local) ownerOf(addr mem.Addr) *GoPort {
 	if a := l.arenaOf(addr); a != nil {
-		return a.lane.port.(*GoPort)
+		return l.portOf(a)
 	}
 	id, err := l.Owner(addr)
 	if err != nil {

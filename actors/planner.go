@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -299,16 +300,29 @@ func (p *planner) make(self *actor.PID) {
 	p.making = true
 	root, options := p.d.root, plan.Options{Last: p.last}
 	solve := func() {
+		m := &solved{candidate: c}
 		start := time.Now()
-		made, err := plan.MakeRun(run, options)
-		c.plan = made
-		root.Send(self, &solved{candidate: c, err: err, took: time.Since(start)})
+		c.plan, m.err = makePlan(run, options)
+		m.took = time.Since(start)
+		if !p.d.closing.Load() {
+			root.Send(self, m)
+		}
 	}
 	if p.d.opts.Inline {
 		solve()
-	} else {
-		go solve()
+		return
 	}
+	p.d.background.Go(solve)
+}
+
+// makePlan plans a run. A bug in the solver costs a plan and not the program.
+func makePlan(run plan.Run, options plan.Options) (made *plan.Plan, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the solver failed: %v", r)
+		}
+	}()
+	return plan.MakeRun(run, options)
 }
 
 func (p *planner) solved(m *solved) {

@@ -93,6 +93,10 @@ func (p *pool) Receive(ctx actor.Context) {
 		}
 		q.slot().reply(err)
 	}()
+	if m, ok := q.(*poolRequest); ok && m.verb == verbClose {
+		err = p.close()
+		return
+	}
 	if p.broken != nil {
 		err = p.broken
 		return
@@ -202,8 +206,6 @@ func (p *pool) rare(m *poolRequest) error {
 		p.peak = p.reserved()
 	case verbCheck:
 		err = p.eng.Check()
-	case verbClose:
-		err = p.close()
 	}
 	return err
 }
@@ -219,7 +221,8 @@ func (p *pool) stats() PoolStats {
 	}
 }
 
-// close gives everything back, live blocks included.
+// close gives everything back, live blocks included, and that also if the pool
+// does not know any more what it has.
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
 	return p.dev.Close()

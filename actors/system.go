@@ -9,6 +9,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// onCaller spawns an actor that runs on the thread that sends to it. One that
+// fails is restarted however often it does: protoactor's own choice is to stop it
+// for good after the tenth time in ten seconds, and who asks an actor that is gone
+// waits forever.
+func onCaller(producer actor.Producer) *actor.Props {
+	return beside(producer).Configure(actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 20)))
+}
+
+// beside spawns an actor with a goroutine of its own.
+func beside(producer actor.Producer) *actor.Props {
+	return actor.PropsFromProducer(producer, actor.WithGuardian(actor.RestartingSupervisorStrategy()))
+}
+
 // newSystem makes an actor system whose own messages go where ours go.
 func newSystem(log *zap.Logger) *actor.ActorSystem {
 	// Its notices of start and stop are of no use to a training job.
