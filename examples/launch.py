@@ -18,26 +18,27 @@ def launch(script, options, allocator, timeout, cache=None, quiet=False):
 
     `cache` is the folder where stalloc keeps its plans in this run, unless the environment
     names one: without saved plans from other runs, a comparison starts alike every time.
+    With `quiet`, what the run says appears only as the last line of it in the reason.
     """
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "report.json"
+        output, said = Path(folder) / "report.json", Path(folder) / "said"
         command = [sys.executable, str(script), *options]
         command += ["--allocator", allocator, "--json", str(output)]
-        errors = subprocess.DEVNULL if quiet else None
         environment = with_cache(os.environ, cache or folder)
-        try:
-            status = subprocess.run(
-                command, timeout=timeout, env=environment, stderr=errors
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return {"failed": f"no end after {timeout:g} s"}
+        with said.open("w") as sink:
+            try:
+                status = subprocess.run(
+                    command, timeout=timeout, env=environment, stderr=sink if quiet else None
+                ).returncode
+            except subprocess.TimeoutExpired:
+                return {"failed": f"no end after {timeout:g} s"}
         report = json.loads(output.read_text()) if output.exists() else {}
+        last = said.read_text(errors="replace").strip().splitlines()[-1:]
     if status == harness.EXIT_OUT_OF_MEMORY:
         report["failed"] = f"out of memory in step {report['out_of_memory']['step']}"
-    elif status < 0:
-        report["failed"] = f"killed by signal {-status}"
     elif status != 0:
-        report["failed"] = f"exit status {status}"
+        how = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+        report["failed"] = ": ".join([how, *last])
     return report
 
 
