@@ -49,6 +49,7 @@ type Device struct {
 	arenas     atomic.Pointer[[]*arena]
 	mu         sync.Mutex // guards changes of lanes and arenas
 	generation atomic.Uint64
+	auto       autoSteps
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, or make plans
 	steps      atomic.Uint64
@@ -175,6 +176,11 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 			return 0, false
 		}
 	}
+	if !d.auto.marked.Load() && d.auto.before(port, l, asked) {
+		if err := d.endStep(); err != nil {
+			d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
+		}
+	}
 	if !l.active.Load() {
 		return 0, false
 	}
@@ -222,7 +228,9 @@ func (d *Device) Free(addr mem.Addr) (Freed, error) {
 	m := d.frees.Get().(*freeRequest)
 	defer d.frees.Put(m)
 	m.addr, m.arena, m.freed = addr, false, Freed{}
-	d.ask(d.pool, m)
+	if d.ask(d.pool, m); m.err == nil && !d.auto.marked.Load() {
+		d.auto.freed(&m.freed)
+	}
 	return m.freed, m.err
 }
 
@@ -251,8 +259,14 @@ func (d *Device) FreePinned(addr mem.Addr, asked mem.Bytes) {
 	d.ask(d.pool, &fenceRequest{arena: a, addr: addr, rounded: rounded, streams: a.users(addr)})
 }
 
-// Step is a step boundary: new plans become active here and nowhere else.
+// Step is a step boundary: new plans become active here and nowhere else. A
+// program that never calls it has its steps found in its requests.
 func (d *Device) Step() error {
+	d.auto.marked.Store(true)
+	return d.endStep()
+}
+
+func (d *Device) endStep() error {
 	m := &stepRequest{}
 	d.ask(d.supervisor, m)
 	return m.err

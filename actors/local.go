@@ -49,14 +49,27 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	p := l.host.Port(id)
 	p.Lock()
 	tape := p.tape
+	if tape != nil && !l.auto.marked.Load() && tape.BeginsAnew(size) {
+		p.Unlock()
+		if err := l.endStep(); err != nil {
+			return 0, err
+		}
+		p.Lock()
+		tape = p.tape
+	}
+	lost := false
 	if tape != nil {
 		if got := tape.Alloc(size); got.Slot != stream.None {
 			p.HandOut(got.Addr, size)
 			p.Unlock()
 			return got.Addr, nil
 		}
+		lost = l.laneOf(p).lost(tape.State.Hits, mem.Round(size))
 	}
 	p.Unlock()
+	if lost {
+		l.ask(l.supervisor, &lostRequest{lane: l.laneOf(p)})
+	}
 	if tape == nil {
 		if addr, ok := l.Serve(p, size); ok {
 			return addr, nil

@@ -1,0 +1,19 @@
+package stream
+
+import "stalloc/internal/mem"
+
+// BeginsAnew reports whether the order that is served has come to its end, nothing
+// but persistent blocks lives in the arena, and the request is the first of an
+// order: where nobody marks the steps, the next one begins here.
+func (t *Tape) BeginsAnew(asked mem.Bytes) bool {
+	s := t.State
+	if t.Entries[s.Cursor].Slot != None || t.Entries[s.Cursor].Size != 0 || s.LiveN != s.PersistN {
+		return false
+	}
+	for _, order := range t.Orders {
+		if order[nextAlloc(order, 0)].Size == uint64(mem.Round(asked)) {
+			return true
+		}
+	}
+	return false
+}
