@@ -79,10 +79,10 @@ func (d *Detector) meet(v *valley) (boundary bool) {
 }
 
 // occur is called where profile i fits. It is a boundary unless it comes too
-// soon after the last.
+// soon after the last of its kind or of any.
 func (d *Detector) occur(i int, v *valley) bool {
 	p := &d.atlas.at[i]
-	if v.at-p.at < p.soonest {
+	if v.at-p.at < p.soonest || v.at-d.last < shortest {
 		return false
 	}
 	d.atlas.occur(i, v)
@@ -148,7 +148,7 @@ func (d *Detector) confirm(i int) bool {
 		p = d.atlas.with(c.profile) // a place that has gone gives way to the new one
 	}
 	c.profile = d.atlas.learn(p, best, c.gap, c.at-c.run, tolerance(c.crest-c.level, d.cut))
-	if best.at != c.at {
+	if best.at != c.at || c.at-d.last < shortest {
 		return false // passed already: the next one will be met
 	}
 	d.period, d.last = c.gap, c.at

@@ -54,6 +54,18 @@
 // The state is a few kilobytes, whatever the length of a step, and no event
 // allocates.
 //
+// # Limits
+//
+// While a run has shown nothing but microbatches, microbatches are its period:
+// with gradient accumulation the first two steps are cut into them. Two steps
+// are needed again when the base of the load moves (more layers are trained, a
+// second model). Where gradients are set to zero instead of released, or only a
+// small part of the model is trained, the boundary may lie in front of the
+// optimizer instead of behind it, at the same place of every step. Where in
+// addition the last release varies with the data, or the optimizer's loop rises
+// higher than the passes, no boundary may be found at all: say stalloc.step().
+// The last boundary of a run needs one more request to show.
+//
 // # Usage
 //
 //	var d period.Detector

@@ -60,7 +60,7 @@ func (n *naive) add(size event, large bool) {
 func lockstep(events []event) error {
 	var d, again Detector
 	var n naive
-	last := -1
+	var last mem.Tick
 	for i, e := range events {
 		if e < 0 {
 			large := -e >= d.cut
@@ -82,12 +82,10 @@ func lockstep(events []event) error {
 			if again.Alloc(e) != boundary {
 				return fmt.Errorf("event %d: not the same twice", i)
 			}
-			if boundary && last >= 0 && i-last < int(shortest)/2 {
-				return fmt.Errorf("boundaries at %d and %d: too close", last, i)
+			if boundary && (d.last-last < shortest || d.last > d.now) {
+				return fmt.Errorf("event %d: boundaries at %d and %d", i, last, d.last)
 			}
-			if boundary {
-				last = i
-			}
+			last = d.last
 			n.add(e, large)
 		}
 		if err := check(&d); err != nil {

@@ -24,16 +24,18 @@ type Hooks struct {
 	sizes   [2]int   // of the last two groups, 0 if there were none
 }
 
-// apart is the fraction of the usual gap between groups that separates groups.
+// apart: a gap separates groups if it is at least this fraction of the usual one
+// between groups, and a group does not last longer than so many of them.
 const apart = 4
 
 // Fire takes a firing of the hook and reports whether it ends a step. now is the
 // number of requests and frees so far, from the start of the run.
 func (h *Hooks) Fire(now mem.Tick) (boundary bool) {
 	gap := now - h.fired
-	if h.count > 0 && now-h.began >= h.longest && h.inside > 0 {
-		// So long a group is none: the first gap was set-up, or the model has
-		// become smaller. Its own gaps are the measure from now on.
+	if h.inside > 0 && now-h.began >= apart*h.longest {
+		// So long a group is none, even if its optimizers step all through
+		// backward: the first gap was a long set-up, or the model has become
+		// smaller. Its own gaps are the measure from now on.
 		h.longest = max(h.inside, gap)
 	}
 	if gap >= h.longest/apart {

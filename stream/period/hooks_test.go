@@ -66,13 +66,13 @@ func TestHooksGroups(t *testing.T) {
 		{"one per parameter, during backward", 200, [][]int{{5000, 90, 80, 95, 400, 90, 80, 95}}, 1, []int{7}},
 		{"one steps every second time", 500, [][]int{{9000}, {9000, 300}}, 1, []int{0, 0}},
 		{"scaler skips a step", 500, [][]int{{9000}, {9000}, {9000}, {18000}}, 1, []int{0, 0, 0, 0}},
-		{"long set-up", 100000, [][]int{{9000}}, 100000/9000 + 3, []int{0}},
+		{"long set-up", 100000, [][]int{{9000}}, 4*100000/9000 + 8, []int{0}},
 		{"lengths vary", 500, [][]int{{9000, 200}, {6000, 180}, {12000, 260}}, 1, []int{1, 1, 1}},
 		{"each with its own backward", 500, [][]int{{5000}, {9000}}, 1, []int{0, 0}},
 	} {
 		var firings, want []int
 		at := c.setup
-		for i := range 40 {
+		for i := range 100 {
 			s := c.steps[i%len(c.steps)]
 			for k, gap := range s {
 				at += gap

@@ -63,7 +63,7 @@ func (a *atlas) learn(i int, v *valley, period mem.Tick, since mem.Tick, tol mem
 // occur records that profile i occurred at v.
 func (a *atlas) occur(i int, v *valley) {
 	p := &a.at[i]
-	if gap := v.at - p.at; near(gap, p.period) {
+	if gap := v.at - p.at; near(gap, p.period) && gap >= shortest {
 		p.period, p.soonest = gap, gap-gap/4
 	}
 	p.valley = *v
