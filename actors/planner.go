@@ -56,6 +56,13 @@ func newPlanner(d *Device, start *plan.Plan) *planner {
 	p := &planner{d: d, last: start}
 	if start != nil {
 		p.offered, p.patience = &candidate{plan: start}, activation
+		// The load that the plan was made for is still to come; until then its
+		// arena is no waste.
+		var load mem.Bytes
+		for i := range start.Streams {
+			load += start.Streams[i].LowerBound
+		}
+		p.room.note(load)
 	}
 	return p
 }
