@@ -51,7 +51,7 @@
 // (evaluation, another batch size) the first valley that fits a remembered
 // profile is a boundary again; what fits none has to be confirmed anew.
 //
-// The state is a few kilobytes, whatever the length of a step, and no event
+// The state is some ten kilobytes, whatever the length of a step, and no event
 // allocates.
 //
 // # Limits
