@@ -30,6 +30,7 @@ type arena struct {
 	// orders from steady on are played, one at each step.
 	prologue, steady int
 	past             stream.Succession // of steady orders
+	guess            int               // the order that was expected in this step
 
 	mu   sync.Mutex
 	pins map[mem.Addr][]mem.StreamID // live slots that other streams use
@@ -94,17 +95,22 @@ func (a *arena) step() {
 }
 
 func (a *arena) play() {
-	if next := max(a.past.Next(), a.steady); next < len(a.tape.Orders) {
-		a.lane.port.Play(a.tape, next)
+	if a.guess = max(a.past.Next(), a.steady); a.guess < len(a.tape.Orders) {
+		a.lane.port.Play(a.tape, a.guess)
 	}
 }
 
-// lost notes that the step did not follow its order: it was one of the others, if
-// there are any. The port is locked.
+// lost notes a step that did not follow the order that was guessed: it was the one
+// it turned to, or another one, if there are any. The port is locked.
 func (a *arena) lost() {
-	if n := len(a.tape.Orders); a.prologue == 0 && a.steady < n {
-		a.past.Ended(a.steady + (a.tape.Order()-a.steady+1)%(n-a.steady))
+	order, n := a.tape.Order(), len(a.tape.Orders)
+	if a.prologue > 0 || a.steady >= n {
+		return
 	}
+	if order == a.guess {
+		order = a.steady + (order-a.steady+1)%(n-a.steady)
+	}
+	a.past.Ended(order)
 }
 
 // persistTop returns where the persistent blocks of the arena end. A new plan is

@@ -24,10 +24,9 @@ type lane struct {
 	active  atomic.Bool  // serving != nil, to be read without the port's lock
 	// Totals of arenas that are gone.
 	hits, misses, resyncs uint64
-	// The row of misses since the last hit of the tape, and where it began.
-	row      int
-	rowBytes mem.Bytes
-	rowBegan uint64
+	// The row of misses, see lost, and the tape's hits at the last of them.
+	row, rowBytes float64
+	rowHits       uint64
 	// Totals at the last boundary, to tell what the step did.
 	lastHits, lastMisses uint64
 }
@@ -58,21 +57,29 @@ func (l *lane) keep(s *stream.State) {
 
 // A step is lost to its plan when so many requests in a row, of so many bytes
 // together, were not on the tape. The idle arena beside a pool that serves them
-// would cost far more than mapping a few of its pages again at the boundary.
+// would cost far more than mapping a few of its pages again at the boundary. Some
+// requests are the same in any step, so a hit does not end the row but makes up
+// for a part of a miss.
 const (
+	heals     = 4 // hits make up for a miss
 	lostAfter = 24
 	lostBytes = 64 * mem.MiB
 )
 
 // lost counts a miss of the tape and reports whether the step is lost. hits is
-// the tape's count, to tell a row of misses. The port is locked.
+// the tape's count, to tell how many there were since the last miss. The port is
+// locked.
 func (l *lane) lost(hits uint64, size mem.Bytes) bool {
-	if hits != l.rowBegan {
-		l.rowBegan, l.row, l.rowBytes = hits, 0, 0
+	if healed := float64(hits-l.rowHits) / heals; healed >= l.row {
+		l.row, l.rowBytes = 0, 0
+	} else {
+		l.rowBytes *= 1 - healed/l.row
+		l.row -= healed
 	}
+	l.rowHits = hits
 	l.row++
-	l.rowBytes += size
-	return l.row >= lostAfter && l.rowBytes >= lostBytes
+	l.rowBytes += float64(size)
+	return l.row >= lostAfter && l.rowBytes >= float64(lostBytes)
 }
 
 // streamActor is the slow side of one stream.
@@ -115,7 +122,7 @@ func (s *streamActor) serve(m *serveRequest) {
 	}
 	order := a.tape.Order()
 	got := a.tape.Alloc(m.asked)
-	m.lost = got.Slot == stream.None && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
+	m.lost = got.Slot == stream.None && !got.Pool && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
 	if a.tape.Order() != order {
 		port.Turned(a.tape)
 	}

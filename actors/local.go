@@ -59,12 +59,13 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	}
 	lost := false
 	if tape != nil {
-		if got := tape.Alloc(size); got.Slot != stream.None {
+		got := tape.Alloc(size)
+		if got.Slot != stream.None {
 			p.HandOut(got.Addr, size)
 			p.Unlock()
 			return got.Addr, nil
 		}
-		lost = l.laneOf(p).lost(tape.State.Hits, mem.Round(size))
+		lost = !got.Pool && l.laneOf(p).lost(tape.State.Hits, mem.Round(size))
 	}
 	p.Unlock()
 	if lost {

@@ -97,25 +97,38 @@ func (s *Succession) Ended(order int) {
 	if len(s.past) == succession {
 		s.past = s.past[:copy(s.past, s.past[succession/2:])]
 	}
-	s.past = append(s.past, int8(order))
+	s.past = append(s.past, int8(min(order, orderLimit-1)))
 }
 
-// Next guesses the next order: the one that followed where the recent past was
-// most like now, and the last one again if it has never been like this.
+// Next guesses the next order: the one that most often followed where the recent
+// past was most like now. Where nothing is known it is the most frequent one.
 func (s *Succession) Next() int {
-	now := len(s.past)
-	if now == 0 {
-		return 0
-	}
-	next, best := s.past[now-1], 0
-	for then := now - 1; then > best; then-- {
+	now, best := len(s.past), 1
+	var followed [orderLimit]int // by order, where the past was like now for best steps
+	for then := now - 1; then >= best; then-- {
 		like := 0
 		for like < then && s.past[then-1-like] == s.past[now-1-like] {
 			like++
 		}
 		if like > best {
-			next, best = s.past[then], like
+			best, followed = like, [orderLimit]int{}
+		}
+		if like == best {
+			followed[s.past[then]]++
 		}
 	}
-	return int(next)
+	var count [orderLimit]int
+	for _, order := range s.past {
+		count[order]++
+	}
+	next := 0
+	for order := range orderLimit {
+		if f, g := followed[order], followed[next]; f > g || f == g && count[order] > count[next] {
+			next = order
+		}
+	}
+	return next
 }
+
+// orderLimit is one more than the largest order that is told apart.
+const orderLimit = 16

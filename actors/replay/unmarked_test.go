@@ -15,6 +15,24 @@ type unmarked struct{ *live }
 
 func (unmarked) Step() {}
 
+// goOn lengthens a run by its last step, again and again.
+func goOn(tr *trace.Trace, times int) {
+	steps := tr.Steps()
+	last := tr.Events[steps[len(steps)-1][0]:steps[len(steps)-1][1]]
+	own := make(map[int64]bool)
+	for i := range times {
+		for _, e := range last {
+			if e.Kind == trace.Alloc {
+				own[e.ID] = true
+			}
+			if own[e.ID] {
+				e.ID += int64(i+1) << 40
+				tr.Events = append(tr.Events, e)
+			}
+		}
+	}
+}
+
 // TestStepsAreFoundWithoutMarks replays a recorded run and never says where a step
 // ends: plans must be made and served all the same.
 func TestStepsAreFoundWithoutMarks(t *testing.T) {
@@ -23,6 +41,7 @@ func TestStepsAreFoundWithoutMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		goOn(tr, 4)
 		target, err := newLive(sim.New(sim.Config{Capacity: 80 * mem.GiB, Manual: true}), actors.Options{Inline: true})
 		if err != nil {
 			t.Fatal(err)

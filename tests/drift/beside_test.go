@@ -1,0 +1,45 @@
+package drift
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"stalloc/actors"
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+)
+
+// TestBeside makes plans beside the program, each within the step that follows. A
+// plan is judged after one more step and its arena mapped during another, so it
+// serves two steps later than where the program waits for all that.
+func TestBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		device := sim.New(sim.Config{Capacity: 100 * mem.GiB})
+		local, err := actors.OpenLocal(device, actors.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer local.Close()
+		p := On(local)
+		p.Each = synctest.Wait
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
+		m.Setup(p)
+		p.Step()
+		train := func() { m.Train(p); p.Step() }
+		repeat(8, train)
+		m.Batch = 40
+		repeat(6, train)
+		m.Unload(p)
+		if p.Err != nil {
+			t.Fatal(p.Err)
+		}
+		for _, change := range []int{1, 9} {
+			for i := change + most + 1; i < change+6; i++ {
+				if p.Steps()[i].Bad() {
+					t.Errorf("step %d, %d behind the change, was bad", i, i-change)
+				}
+			}
+		}
+		leaks(t, p, local, device)
+	})
+}
