@@ -1,9 +1,10 @@
 /* The byte check: threads play steps on several streams, every block carries a
  * pattern of its own that is checked before the free, and the plans must be hit.
  *
- * Phases follow one another in one process: regular steps; regular steps with
- * frees by other threads; blocks used by other streams; noise; and programs that
- * change every few steps, so that plans come and go under the threads. */
+ * Phases follow one another in one process: regular steps, then noise over the
+ * same plan; regular steps with frees by other threads, then blocks used by other
+ * streams; and programs that change every few steps, so that plans come and go
+ * under the threads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ enum { THREADS = 4, STREAMS = 8, REAPERS = 2 };
 static struct program programs[STREAMS];
 static struct player players[STREAMS];
 static struct reaper reapers[REAPERS];
-static pthread_barrier_t begin, end;
+static pthread_barrier_t begin, middle, end;
 static bool over;
 
 static void *work(void *argument)
@@ -24,7 +25,9 @@ static void *work(void *argument)
 	for (;;) {
 		pthread_barrier_wait(&begin);
 		if (over) return NULL;
-		for (int s = me; s < STREAMS; s += THREADS) player_step(&players[s]);
+		for (int s = me; s < STREAMS; s += THREADS) player_first_half(&players[s]);
+		pthread_barrier_wait(&middle);
+		for (int s = me; s < STREAMS; s += THREADS) player_second_half(&players[s]);
 		pthread_barrier_wait(&end);
 	}
 }
@@ -80,7 +83,7 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 	do {
 		o = play_one();
 		kit_sleep_ms(5); /* the planner works beside the steps */
-		CHECK(++tries < 60, "%s: after %d steps %llu of %llu requests hit", name, tries, (unsigned long long)o.hits,
+		CHECK(++tries < 200, "%s: after %d steps %llu of %llu requests hit", name, tries, (unsigned long long)o.hits,
 		      (unsigned long long)o.requests);
 	} while (o.requests == 0 || (double)o.hits < least * (double)o.requests);
 	for (int i = 0; i < steps; i++) {
@@ -96,13 +99,15 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 	      (unsigned long long)sum.hits, (unsigned long long)sum.requests);
 }
 
-/* No share of hits is promised here; the bytes are. */
+/* What hits is up to the planner, which gives up plans that do not pay: here only
+ * the bytes count. The programs change every so many steps, 0: they stay as they
+ * are, and then their plan must be hit for a while at least. */
 static void irregular(const char *name, struct habits h, uint64_t *seed, int steps, int change)
 {
 	struct stalloc_stats first = kit_stats();
 	set_habits(h);
 	for (int i = 0; i < steps; i++) {
-		if (i % change == 0) new_programs(seed, 30 + (int)kit_below(seed, 60));
+		if (change && i % change == 0) new_programs(seed, 30 + (int)kit_below(seed, 60));
 		play_one();
 		if (i % 3 == 0) kit_sleep_ms(2);
 	}
@@ -112,7 +117,7 @@ static void irregular(const char *name, struct habits h, uint64_t *seed, int ste
 	       (unsigned long long)(now.requests - first.requests),
 	       100 * (double)(now.hits - first.hits) / (double)(now.requests - first.requests),
 	       (unsigned long long)now.plan_generation, (unsigned long long)(now.resyncs - first.resyncs));
-	CHECK(now.hits > first.hits, "%s: nothing hit", name);
+	CHECK(change || now.hits > first.hits, "%s: nothing hit", name);
 }
 
 int main(void)
@@ -121,6 +126,7 @@ int main(void)
 	pthread_t threads[THREADS];
 	kit_watchdog(60);
 	pthread_barrier_init(&begin, NULL, THREADS + 1);
+	pthread_barrier_init(&middle, NULL, THREADS);
 	pthread_barrier_init(&end, NULL, THREADS + 1);
 	for (int i = 0; i < REAPERS; i++) reaper_start(&reapers[i]);
 	for (int s = 0; s < STREAMS; s++)
@@ -134,10 +140,10 @@ int main(void)
 	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
 
 	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
+	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed, (int)steps, 0);
 	regular("crossing", (struct habits){.cross = 200, .wait = true}, &seed, (int)steps, 0.95);
-	irregular("shared", (struct habits){.shared = 30, .cross = 100}, &seed, (int)steps, 10);
-	irregular("noisy", (struct habits){.noise = 30, .cross = 100, .shared = 5}, &seed, (int)steps * 2, 20);
-	irregular("changing", (struct habits){.noise = 5, .cross = 100}, &seed, (int)steps * 3, 4);
+	irregular("shared", (struct habits){.shared = 30, .cross = 100}, &seed, (int)steps, 0);
+	irregular("changing", (struct habits){.noise = 5, .cross = 100, .shared = 5}, &seed, (int)steps * 3, 4);
 
 	over = true;
 	pthread_barrier_wait(&begin);

@@ -36,7 +36,8 @@ static uint64_t run(uint64_t seed, int steps)
 					   .habits = {.shared = 150},
 					   .random = seed + (uint64_t)step,
 					   .id = (uint64_t)s + 1};
-			player_step(&p);
+			player_first_half(&p);
+			player_second_half(&p);
 			player_end(&p);
 			refused += p.failed;
 			if (s == 1 && stalloc_step(-1) != STALLOC_OK) CHECK(*stalloc_last_error(), "an error without a text");

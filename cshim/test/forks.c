@@ -19,7 +19,10 @@ static struct program program;
 static void *play(void *argument)
 {
 	struct player *p = argument;
-	while (!atomic_load(&over)) player_step(p);
+	while (!atomic_load(&over)) {
+		player_first_half(p);
+		player_second_half(p);
+	}
 	player_end(p);
 	return NULL;
 }

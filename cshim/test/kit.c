@@ -17,6 +17,7 @@ static uint64_t seed_of_run;
 void kit_fail(const char *file, int line, const char *condition, const char *format, ...)
 {
 	va_list args;
+	fflush(stdout);
 	fprintf(stderr, "%s:%d: %s does not hold: ", file, line, condition);
 	va_start(args, format);
 	vfprintf(stderr, format, args);

@@ -20,7 +20,7 @@ static struct reaper reapers[REAPERS];
 static _Atomic uint64_t epoch; /* of the programs */
 static _Atomic bool calm;      /* players 0 to 7 play alone, one a stream, in step with the boundaries */
 static _Atomic bool over;
-static pthread_barrier_t begin, end;
+static pthread_barrier_t begin, middle, end;
 static uint64_t seed, dice; /* dice: the main thread's */
 
 static uint64_t seed_of(int stream, uint64_t at) { return seed + at * 1000 + (uint64_t)stream; }
@@ -39,12 +39,16 @@ static void *play(void *argument)
 		uint64_t now = atomic_load(&epoch);
 		if (now != mine) {
 			program_drop(&program);
-			program = program_make(seed_of(me % STREAMS, now), SHORT, (size_t)24 << 20);
+			program = program_make(seed_of(me % STREAMS, now), SHORT, (size_t)48 << 20);
 			mine = now;
 		}
 		p->habits = quiet ? (struct habits){.cross = 50, .wait = true}
 				  : (struct habits){.noise = 10, .cross = 100, .shared = 5};
-		if (!quiet || me < STREAMS) player_step(p);
+		if (!quiet || me < STREAMS) {
+			player_first_half(p);
+			if (quiet) pthread_barrier_wait(&middle);
+			player_second_half(p);
+		}
 		if (quiet) pthread_barrier_wait(&end);
 	}
 	player_end(p);
@@ -63,26 +67,32 @@ static void storm(double seconds)
 	}
 }
 
-/* Steps as a training loop makes them, with another program as soon as the plan
- * for the last one was served: it takes a good step to make the planner eager. */
-static void lull(int changes)
+/* Steps as a training loop makes them. At first many alike: they make the planner
+ * forget the storm. Then another program as soon as the last one's plan served a
+ * step. */
+static void lull(int changes, double until)
 {
 	struct stalloc_stats before = kit_stats(), now;
-	int steps = 0;
+	int steps = 0, alike = 40;
 	atomic_store(&calm, true);
 	do {
 		pthread_barrier_wait(&begin);
 		steps++;
 		if (changes == 0) atomic_store(&calm, false);
 		pthread_barrier_wait(&end);
-		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		now = kit_stats();
+		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		bool good = now.misses == before.misses && now.hits > before.hits;
 		before = now;
-		if (!good && steps < 80) continue;
+		if (kit_seconds() > until) {
+			changes = 0;
+			continue;
+		}
+		if (alike > 0 && good) alike--;
+		if (alike > 0 ? steps < 200 : !good && steps < 40) continue;
 		atomic_fetch_add(&epoch, 1);
+		alike = steps = 0;
 		changes--;
-		steps = 0;
 	} while (atomic_load(&calm));
 }
 
@@ -122,6 +132,7 @@ int main(void)
 	seed = dice = kit_seed();
 	kit_watchdog(30);
 	pthread_barrier_init(&begin, NULL, PLAYERS + 1);
+	pthread_barrier_init(&middle, NULL, STREAMS);
 	pthread_barrier_init(&end, NULL, PLAYERS + 1);
 	for (int i = 0; i < REAPERS; i++) reaper_start(&reapers[i]);
 	for (int i = 0; i < PLAYERS; i++) {
@@ -135,7 +146,7 @@ int main(void)
 	}
 	while (kit_seconds() - start < seconds) {
 		storm(0.1 + (double)kit_below(&dice, 200) / 1000);
-		lull(10 + (int)kit_below(&dice, 30));
+		lull(30 + (int)kit_below(&dice, 60), start + seconds);
 		if (!early.threads) early = crowd();
 	}
 	struct crowd late = crowd();

@@ -26,25 +26,41 @@ static size_t some_size(uint64_t *random)
 	return size;
 }
 
+static void add_request(struct program *p, int *live, int *n, size_t size)
+{
+	p->sizes[p->slots] = size;
+	live[(*n)++] = p->slots;
+	p->op[p->ops++] = p->slots++;
+}
+
+/* Frees the i-th live slot; returns its size. */
+static size_t add_free(struct program *p, int *live, int *n, int i)
+{
+	int slot = live[i];
+	p->op[p->ops++] = ~slot;
+	live[i] = live[--*n];
+	return p->sizes[slot];
+}
+
 struct program program_make(uint64_t seed, int slots, size_t most_live)
 {
-	struct program p = {.slots = slots};
-	int *live = calloc((size_t)slots, sizeof *live), n = 0, made = 0;
-	size_t bytes = 0;
-	p.sizes = calloc((size_t)slots, sizeof *p.sizes);
-	p.op = calloc(2 * (size_t)slots, sizeof *p.op);
-	while (made < slots || n > 0) {
+	struct program p = {0};
+	int *live = calloc((size_t)slots + 1, sizeof *live), n = 0;
+	size_t bytes = 0, room = 64 * (size_t)kit_number("STALLOC_TEST_LARGEST", 20 << 20);
+	if (most_live > room) most_live = room;
+	p.sizes = calloc((size_t)slots + 1, sizeof *p.sizes);
+	p.op = calloc(2 * (size_t)slots + 2, sizeof *p.op);
+	while (p.slots < slots || n > 0) {
 		size_t size = some_size(&seed);
-		if (made < slots && bytes + size <= most_live && (n == 0 || kit_below(&seed, 5) < 3)) {
-			p.sizes[made] = size;
+		if (p.slots == slots / 2 && most_live - bytes >= 512) { /* fills up, and goes again */
+			add_request(&p, live, &n, most_live - bytes);
+			p.half = p.ops;
+			add_free(&p, live, &n, n - 1);
+		} else if (p.slots < slots && bytes + size <= most_live && (n == 0 || kit_below(&seed, 5) < 3)) {
+			add_request(&p, live, &n, size);
 			bytes += size;
-			live[n++] = made;
-			p.op[p.ops++] = made++;
 		} else if (n > 0) {
-			int i = (int)kit_below(&seed, (uint64_t)n);
-			bytes -= p.sizes[live[i]];
-			p.op[p.ops++] = ~live[i];
-			live[i] = live[--n];
+			bytes -= add_free(&p, live, &n, (int)kit_below(&seed, (uint64_t)n));
 		}
 	}
 	free(live);
@@ -162,7 +178,7 @@ static void perform(struct player *p, int op)
 	if (p->late_count > 0 && kit_below(&p->random, 4) == 0) give_back(p, p->late[--p->late_count]);
 }
 
-void player_step(struct player *p)
+void player_first_half(struct player *p)
 {
 	if (p->room < p->program->slots) {
 		p->live = realloc(p->live, (size_t)p->program->slots * sizeof *p->live);
@@ -170,7 +186,12 @@ void player_step(struct player *p)
 		p->room = p->program->slots;
 	}
 	memset(p->live, 0, (size_t)p->room * sizeof *p->live);
-	for (int i = 0; i < p->program->ops; i++) perform(p, p->program->op[i]);
+	for (int i = 0; i < p->program->half; i++) perform(p, p->program->op[i]);
+}
+
+void player_second_half(struct player *p)
+{
+	for (int i = p->program->half; i < p->program->ops; i++) perform(p, p->program->op[i]);
 }
 
 void player_end(struct player *p)

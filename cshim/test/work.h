@@ -17,12 +17,15 @@ struct block {
 /* Checks the pattern and frees. */
 void block_free(const struct block *b);
 
-/* A step: op is a request of sizes[op] or, as ~slot, the free of one. */
+/* A step: op is a request of sizes[op] or, as ~slot, the free of one. After half
+ * of the operations all of most_live is in use: if the streams meet there, the
+ * load of all of them peaks at one time, as that of a training step does. */
 struct program {
-	int slots, ops;
+	int slots, ops, half;
 	size_t *sizes;
 	int *op;
 };
+/* At most 64 times the largest size is live. */
 struct program program_make(uint64_t seed, int slots, size_t most_live);
 void program_drop(struct program *p);
 
@@ -61,7 +64,8 @@ struct player {
 	struct block late[64]; /* inserted or freed late */
 	int late_count;
 };
-void player_step(struct player *p);
+void player_first_half(struct player *p);
+void player_second_half(struct player *p);
 void player_end(struct player *p); /* frees what is late */
 
 #endif
