@@ -115,15 +115,47 @@ func (a *arena) lost() {
 
 // persistTop returns where the persistent blocks of the arena end. A new plan is
 // laid above it.
-func (a *arena) persistTop() (top mem.Bytes) {
+func (a *arena) persistTop() mem.Bytes {
 	a.lane.port.Lock()
 	defer a.lane.port.Unlock()
-	for _, l := range a.tape.Leave() {
+	return topOf(a.tape.Leave())
+}
+
+func topOf(live []stream.Adopted) (top mem.Bytes) {
+	for _, l := range live {
 		if l.Flags&stream.FlagPersists != 0 {
 			top = max(top, mem.Bytes(l.Slot.Offset)+l.Slot.Size)
 		}
 	}
 	return top
+}
+
+// retire gives up former arenas that hold nothing any more. Their addresses may
+// come back as another arena's, so their tapes must not be found there.
+func (s *supervisor) retire(l *lane) {
+	kept := l.former[:0]
+	for _, a := range l.former {
+		l.port.Lock()
+		empty := a.tape.State.LiveN == 0
+		if empty {
+			l.keep(a.tape.State)
+			l.port.Drop(a.tape)
+		}
+		l.port.Unlock()
+		if !empty {
+			kept = append(kept, a)
+			continue
+		}
+		s.d.forget(a)
+		for _, at := range a.parts {
+			free := &freeRequest{addr: at, arena: true}
+			if s.d.ask(s.d.pool, free); free.err != nil {
+				s.d.log.Error("an arena could not be given back", zap.Error(free.err))
+			}
+		}
+	}
+	clear(l.former[len(kept):])
+	l.former = kept
 }
 
 // install makes a stream's plan the one that is served: over the arena there is,
@@ -141,7 +173,11 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 	if err != nil {
 		return err
 	}
-	return s.lay(a, ps, shift, first)
+	if err := s.lay(a, ps, shift, first); err != nil {
+		return err
+	}
+	s.retire(l)
+	return nil
 }
 
 // hold returns the lane's arena with at least need bytes of memory, or another
@@ -186,6 +222,9 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) 
 	if a.tape != nil {
 		l.port.Settle()
 		live = a.tape.Leave()
+	}
+	if topOf(live) > shift { // another thread was served from the prologue meanwhile
+		return &RefusedError{Reason: engine.RefusedBusy}
 	}
 	slots, orders := shifted(ps, shift)
 	own := len(slots)

@@ -83,6 +83,7 @@ func (s *supervisor) step() error {
 	d.steps.Add(1)
 	s.activate()
 	for _, l := range lanes {
+		s.retire(l)
 		if l.plan != nil && l.serving == nil { // dissolved within the step
 			s.offer(l, l.plan, 0)
 		}

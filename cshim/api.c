@@ -27,6 +27,20 @@ static inline struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
+static void free_from_pool(void *ptr, int device, void *stream);
+
+/* Frees in the pool what announced frees no longer found on a tape. */
+static __attribute__((noinline)) void free_strays(struct stalloc_stream *s) {
+	uint64_t strays[STALLOC_MAX_STRAYS];
+	stalloc_lock(s);
+	uint32_t n = STALLOC_RELAXED(s->stray_count);
+	memcpy(strays, s->strays, n * sizeof *strays);
+	STALLOC_PUT(s->stray_count, 0);
+	stalloc_unlock(s);
+	for (uint32_t i = 0; i < n; i++)
+		free_from_pool((void *)(uintptr_t)strays[i], s->device->ordinal, (void *)(uintptr_t)s->id);
+}
+
 static inline void unlock_and_drain(struct stalloc_tape *t) {
 	struct stalloc_stream *s = t->stream;
 	stalloc_unlock(s);
@@ -36,6 +50,7 @@ static inline void unlock_and_drain(struct stalloc_tape *t) {
 		stalloc_drain(t);
 		stalloc_unlock(s);
 	}
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->stray_count) != 0)) free_strays(s);
 }
 
 /* Says why there is no block. The first words are those that training code looks

@@ -16,6 +16,7 @@
 #define STALLOC_MAX_DEVICES 64
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
+#define STALLOC_MAX_STRAYS 64
 #define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
@@ -120,6 +121,10 @@ struct stalloc_stream {
 	uint64_t allocated_total; /* rounded bytes handed out */
 	uint64_t freed_total;
 	_Atomic uint64_t busy; /* requests that found the lock taken */
+	/* Addresses whose announced free found no live slot: the pool has taken the
+	 * block over meanwhile. Whoever leaves the lock next in C frees them there. */
+	uint64_t strays[STALLOC_MAX_STRAYS];
+	_Atomic uint32_t stray_count;
 	struct stalloc_ring ring;
 };
 

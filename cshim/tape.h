@@ -177,6 +177,14 @@ static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
 	return pinned;
 }
 
+/* Keeps an address for the pool. A full list loses it: the block stays taken. */
+static inline void stalloc_stray(struct stalloc_stream *s, uint64_t addr) {
+	uint32_t n = STALLOC_RELAXED(s->stray_count);
+	if (n == STALLOC_MAX_STRAYS) return;
+	s->strays[n] = addr;
+	STALLOC_PUT(s->stray_count, n + 1);
+}
+
 /* The tape that stands over this one's arena now. */
 static inline struct stalloc_tape *stalloc_heir(struct stalloc_tape *t) {
 	while (t->heir) t = t->heir;
@@ -193,9 +201,15 @@ static inline void stalloc_drain(struct stalloc_tape *t) {
 		if (t->heir) { /* announced while the tape was replaced */
 			uint64_t offset = t->offsets[place];
 			to = stalloc_heir(t);
-			if ((place = stalloc_place(to, offset)) == STALLOC_NONE) continue;
+			if ((place = stalloc_place(to, offset)) == STALLOC_NONE) {
+				stalloc_stray(to->stream, to->state.base + offset);
+				continue;
+			}
 		}
-		if (to->live[place].slot != 0) stalloc_free_place(to, place);
+		if (to->live[place].slot != 0)
+			stalloc_free_place(to, place);
+		else
+			stalloc_stray(to->stream, to->state.base + to->offsets[place]);
 	}
 }
 

@@ -240,12 +240,13 @@ func (p *port) forget(t *stream.Tape) {
 	p.mu.Unlock()
 }
 
-// Drop implements actors.Port. The header stays: a thread may be reading it.
+// Drop implements actors.Port. The header stays for good and the arrays for a
+// while: a thread may be reading them.
 func (p *port) Drop(t *stream.Tape) {
 	shared := p.shared(t)
 	p.host.e.unpublish(shared)
 	p.forget(t)
-	release(t, shared)
+	p.old = append(p.old, retired{tape: t, shared: shared, since: p.settled})
 }
 
 // release frees the arrays of a tape.

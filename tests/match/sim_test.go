@@ -249,6 +249,10 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 				b.slot, b.addr = true, got.Addr
 				out.hits++
 				out.hitBytes += e.size
+			} else if got.Guest {
+				b.slot, b.addr = true, got.Addr
+				out.guests++
+				out.guestBytes += e.size
 			} else {
 				pool += e.size
 			}

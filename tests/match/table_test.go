@@ -32,8 +32,8 @@ func TestTable(t *testing.T) {
 					fix++
 				}
 			}
-			t.Logf("%-20s noise %.3f over %7.3f %% arena %v pool %v peak %v hits %.1f/%.1f%% slots %d/%d plan %v %.0f ns/req", name, noise, x.over(), x.arena, x.pool, x.peak,
-				100*float64(x.hits)/float64(x.requests), 100*float64(x.hitBytes)/float64(x.bytes), fix, all, made.Round(time.Millisecond), float64(d.Nanoseconds())/float64(x.requests))
+			t.Logf("%-20s noise %.3f over %7.3f %% arena %v pool %v peak %v hits %.1f/%.1f%% guests %.1f/%.1f%% slots %d/%d plan %v %.0f ns/req", name, noise, x.over(), x.arena, x.pool, x.peak,
+				100*float64(x.hits)/float64(x.requests), 100*float64(x.hitBytes)/float64(x.bytes), 100*float64(x.guests)/float64(x.requests), 100*float64(x.guestBytes)/float64(x.bytes), fix, all, made.Round(time.Millisecond), float64(d.Nanoseconds())/float64(x.requests))
 		}
 	}
 	_ = mem.Grain
