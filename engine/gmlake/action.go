@@ -1,0 +1,160 @@
+package gmlake
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// An action is what the last batch of ops belongs to. A batch that calls the
+// driver ends with OpResume; EvResume says that all of it was done, EvFailed how
+// much, and commit enters just that into the books. Then the action goes on:
+//
+//	grow ─────► granted              failed: scrap ► release ► climb
+//	stitch ───► granted              failed: scrap ► sweep, and once more
+//	wait ► drop ► unmap ► release    a sweep; failed: the next phase, with what is left
+//	record                           failed: recordWait
+//
+// Only record needs no answer if it succeeds.
+type phase uint8
+
+const (
+	phaseNone phase = iota
+	phaseGrow
+	phaseStitch
+	phaseScrap
+	phaseWait
+	phaseDrop
+	phaseUnmap
+	phaseRelease
+	phaseRecord
+	phaseRecordWait
+)
+
+type action struct {
+	phase phase
+	ops   int // driver calls in the batch
+
+	// The request served, if any.
+	asked     bool
+	req       uint64
+	size      mem.Bytes // what was asked for, rounded to 512 bytes
+	n         mem.Bytes // what a block must have
+	segment   mem.Bytes // what a new segment has
+	heap      int32
+	kind      kind
+	whole     bool
+	ladder    []rung
+	level     int  // mapping a stitch has failed: the next level of sweepIdle
+	collected bool // idle sBlocks were dropped because of AutoGC
+	reason    engine.Reason
+	code      int
+
+	// The batch.
+	page      uint32 // first of the addresses being mapped
+	pages     int
+	creates   int
+	mapped    int  // phaseScrap
+	rung      rung // phaseStitch
+	stitching bool // phaseScrap: the mapping was to be an sBlock
+	old       int  // phaseGrow: spare handles among the picks
+
+	// A sweep.
+	sweep sweep
+	pool  uint64 // whose memory
+}
+
+// await ends a batch with OpResume.
+func (p *Pool) await(ph phase, out []engine.Op) []engine.Op {
+	p.act.phase = ph
+	return append(out, engine.Op{Kind: engine.OpResume, Req: p.act.req})
+}
+
+// settle ends an action whose answer never came, because the runner sent another
+// event instead: its batch is taken to have gone through. A request still waiting
+// is refused, so that it does not stay unanswered.
+func (p *Pool) settle(out []engine.Op) []engine.Op {
+	if a := &p.act; a.phase != phaseNone && a.phase != phaseRecord {
+		if b := p.commit(a.ops); b != none {
+			p.reclaim(b)
+		}
+		if a.asked {
+			out = p.refuse(engine.RefusedOrder, out)
+		}
+	}
+	p.act = action{}
+	return out
+}
+
+func (p *Pool) resume(ev engine.Event, out []engine.Op) []engine.Op {
+	a := &p.act
+	if a.phase == phaseNone || a.phase == phaseRecord || ev.Req != a.req {
+		return append(out, engine.Op{Kind: engine.OpUnknown})
+	}
+	b := p.commit(a.ops)
+	return p.proceed(b, out)
+}
+
+func (p *Pool) failed(ev engine.Event, out []engine.Op) []engine.Op {
+	a := &p.act
+	if a.phase == phaseNone || ev.Failed < 0 || ev.Failed >= a.ops {
+		return append(out, engine.Op{Kind: engine.OpUnknown})
+	}
+	a.code, a.reason = ev.Code, engine.RefusedDevice
+	if a.phase == phaseRecord {
+		return p.waitUnrecorded(ev.Failed, out)
+	}
+	b := p.commit(ev.Failed)
+	return p.proceed(b, out)
+}
+
+// commit enters the first done calls of the batch into the books. It returns the
+// block that is complete now, held, or none.
+func (p *Pool) commit(done int) int32 {
+	switch p.act.phase {
+	case phaseGrow:
+		return p.grown(done)
+	case phaseStitch:
+		return p.stitched(done)
+	case phaseScrap:
+		p.stats.Mapped -= p.act.mapped
+		if done > 0 {
+			p.stats.Unmaps += uint64(p.act.mapped)
+			p.space.put(p.act.page, uint32(p.act.pages))
+		}
+	case phaseWait, phaseRecordWait:
+		p.synced = p.synced[:done]
+		p.passSynced()
+	case phaseDrop:
+		p.dropped(done)
+	case phaseUnmap:
+		p.unmapped(done)
+	case phaseRelease:
+		p.released(done)
+	}
+	return none
+}
+
+// proceed goes on after commit.
+func (p *Pool) proceed(b int32, out []engine.Op) []engine.Op {
+	a := &p.act
+	was := a.phase
+	a.phase = phaseNone
+	if b != none {
+		return p.grant(b, out)
+	}
+	switch was {
+	case phaseGrow, phaseStitch:
+		return p.scrap(was == phaseStitch, out)
+	case phaseScrap:
+		return p.scrapped(out)
+	case phaseWait:
+		return p.drop(out)
+	case phaseDrop:
+		return p.unmap(out)
+	case phaseUnmap:
+		return p.release(out)
+	case phaseRelease:
+		return p.climb(out)
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+package gmlake
+
+import (
+	"testing"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// TestDoomed: a flush while a stitched block is used in part returns the segment
+// under its other chunks. Their handles stay until the block is gone, and the block
+// never serves again.
+func TestDoomed(t *testing.T) {
+	for _, retire := range []engine.EventKind{engine.EvBoundary, engine.EvTrim} {
+		cfg := DefaultConfig()
+		cfg.FragLimit = 0
+		d := newDevice(cfg)
+		req := uint64(0)
+		do := func(ev engine.Event, handles, mapped, doomed int) uint64 {
+			t.Helper()
+			req++
+			ev.Req = req
+			if err := d.step(ev); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.pool.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if s := d.pool.Stats(); s.Handles != handles || s.Mapped != mapped || d.doomed != doomed {
+				t.Fatalf("%d doomed, want %d; %d handles, want %d; %d mapped, want %d", d.doomed, doomed, s.Handles, handles, s.Mapped, mapped)
+			}
+			return req
+		}
+		free := func(reqs ...uint64) {
+			t.Helper()
+			for _, r := range reqs {
+				if err := d.free(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		a := do(engine.Event{Kind: engine.EvAlloc, Size: 20 * mem.MiB}, 10, 10, 0)
+		b := do(engine.Event{Kind: engine.EvAlloc, Size: 12 * mem.MiB}, 16, 16, 0)
+		c := do(engine.Event{Kind: engine.EvAlloc, Size: 10 * mem.MiB}, 21, 21, 0)
+		free(a, b, c)
+		free(do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21, 42, 0))          // all three
+		live := do(engine.Event{Kind: engine.EvAlloc, Size: 32 * mem.MiB}, 21, 42, 0)        // over a and b
+		do(engine.Event{Kind: engine.EvTrim}, 21, 37, 1)                                     // c goes
+		other := do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21+21, 37+21, 1) // not out of c
+		free(live, other)
+		if retire == engine.EvBoundary {
+			do(engine.Event{Kind: retire}, 16+21, 16+21, 1)
+		}
+		do(engine.Event{Kind: engine.EvTrim}, 0, 0, 1)
+	}
+}
+
+// TestRunnerOutOfOrder: events the protocol forbids change nothing that matters.
+func TestRunnerOutOfOrder(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.FragLimit = 0
+	p := New(cfg)
+	for _, ev := range []engine.Event{
+		{Kind: engine.EvResume}, {Kind: engine.EvFailed}, {Kind: engine.EvFailed, Failed: -1}, {Kind: engine.EvFence, Fence: 9},
+		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvRecord, Addr: cfg.Base + 512, Stream: 3}, {}, {Kind: 200},
+		{Kind: engine.EvDissolve}, {Kind: engine.EvDissolve, Parts: []mem.Addr{cfg.Base}},
+	} {
+		if out := p.Step(ev, nil); len(out) != 1 || out[0].Kind != engine.OpUnknown {
+			t.Errorf("%+v: %v", ev, out)
+		}
+	}
+	// The runner maps a segment and never answers the resume: it is kept, free.
+	out := p.Step(engine.Event{Kind: engine.EvAlloc, Req: 5, Size: 4 * mem.MiB}, nil)
+	if out[len(out)-1].Kind != engine.OpResume {
+		t.Fatalf("no resume: %v", out)
+	}
+	out = p.Step(engine.Event{Kind: engine.EvBoundary}, nil)
+	if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Req != 5 || out[0].Reason != engine.RefusedOrder {
+		t.Errorf("a request left hanging got %v", out)
+	}
+	if s := p.Stats(); s.FreeHandles != 10 || s.Blocks != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefusesSizes(t *testing.T) {
+	for _, size := range []mem.Bytes{-1, 3 * mem.TiB, 1<<63 - 1} {
+		for _, whole := range []bool{false, true} {
+			p := New(DefaultConfig())
+			out := p.Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size, Whole: whole}, nil)
+			if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Reason != engine.RefusedSize {
+				t.Errorf("%d bytes: %v", int64(size), out)
+			}
+		}
+	}
+}

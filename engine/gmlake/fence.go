@@ -1,0 +1,129 @@
+package gmlake
+
+import (
+	"slices"
+
+	"stalloc/engine"
+)
+
+// record notes another stream of a block.
+func (p *Pool) record(ev engine.Event, out []engine.Op) []engine.Op {
+	b, ok := p.at[ev.Addr]
+	if !ok || p.blocks[b].state != live {
+		return append(out, engine.Op{Kind: engine.OpUnknown, Addr: ev.Addr})
+	}
+	c := &p.blocks[b]
+	known := slices.ContainsFunc(c.users, func(u user) bool { return u.stream == ev.Stream })
+	if !known && p.heaps[c.heap].stream != ev.Stream {
+		c.users = append(c.users, user{stream: ev.Stream})
+	}
+	return out
+}
+
+// free gives a block back: at once, or after the fences of the other streams that
+// used it.
+func (p *Pool) free(ev engine.Event, out []engine.Op) []engine.Op {
+	b, ok := p.at[ev.Addr]
+	if !ok || p.blocks[b].state != live {
+		return append(out, engine.Op{Kind: engine.OpUnknown, Addr: ev.Addr})
+	}
+	c := &p.blocks[b]
+	if len(c.users) == 0 {
+		p.discharge(b)
+		p.reclaim(b)
+		return out
+	}
+	c.state = pending
+	p.stats.Load -= c.asked
+	p.stats.Pending += c.asked
+	p.waiting = append(p.waiting, b)
+	p.act.phase = phaseRecord
+	for i := range c.users {
+		p.lastFence++
+		c.users[i].fence = p.lastFence
+		p.fences[p.lastFence] = b
+		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: c.users[i].stream, Fence: p.lastFence})
+	}
+	return out
+}
+
+// waitUnrecorded replaces the fences that could not be recorded, from number at of
+// the batch on, by waiting for their streams. A block for which that fails too
+// stays pending until a later wait: nothing proves that it is idle.
+func (p *Pool) waitUnrecorded(at int, out []engine.Op) []engine.Op {
+	b := p.waiting[len(p.waiting)-1]
+	p.synced = p.synced[:0]
+	for i := range p.blocks[b].users[at:] {
+		u := &p.blocks[b].users[at+i]
+		delete(p.fences, u.fence)
+		u.fence = 0
+		out = p.sync(u.stream, out)
+	}
+	return p.await(phaseRecordWait, out)
+}
+
+// fence completes one fence, and the free of its block if it was the last.
+func (p *Pool) fence(ev engine.Event, out []engine.Op) []engine.Op {
+	b, ok := p.fences[ev.Fence]
+	if !ok {
+		return append(out, engine.Op{Kind: engine.OpUnknown, Fence: ev.Fence})
+	}
+	p.pass(b, func(u user) bool { return u.fence == ev.Fence })
+	if len(p.blocks[b].users) == 0 {
+		i := slices.Index(p.waiting, b)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.discharge(b)
+		p.reclaim(b)
+	}
+	return out
+}
+
+// pass drops the users of a block whose work has passed.
+func (p *Pool) pass(b int32, passed func(user) bool) {
+	c := &p.blocks[b]
+	c.users = slices.DeleteFunc(c.users, func(u user) bool {
+		if !passed(u) {
+			return false
+		}
+		delete(p.fences, u.fence)
+		return true
+	})
+}
+
+// passSynced completes every fence on the streams that have been waited for.
+func (p *Pool) passSynced() {
+	p.waiting = slices.DeleteFunc(p.waiting, func(b int32) bool {
+		p.pass(b, func(u user) bool { return slices.Contains(p.synced, u.stream) })
+		if len(p.blocks[b].users) > 0 {
+			return false
+		}
+		p.discharge(b)
+		p.reclaim(b)
+		return true
+	})
+}
+
+// reclaim caches a held block that nothing uses any more.
+func (p *Pool) reclaim(b int32) {
+	c := &p.blocks[b]
+	if c.kind == kept {
+		parent := c.parent
+		p.dropBlock(b)
+		if p.blocks[parent].kids--; p.blocks[parent].kids == 0 {
+			p.reclaim(parent)
+		}
+		return
+	}
+	h := &p.heaps[c.heap]
+	h.event++
+	c.event = h.event
+	switch c.kind {
+	case stitched:
+		p.retire(b)
+	case large:
+		p.shift(b, 1)
+		p.coalesce(b)
+	default:
+		p.coalesce(b)
+	}
+}

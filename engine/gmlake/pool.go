@@ -1,0 +1,164 @@
+package gmlake
+
+import (
+	"fmt"
+	"math"
+
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/invariants"
+	"stalloc/internal/mem"
+)
+
+// Pool is the state. Its zero value is not usable; see New.
+type Pool struct {
+	cfg   Config
+	limit int    // handles; the largest int if there is no limit
+	clock uint64 // events so far
+	space addresses
+
+	blocks   []block
+	segments []segment
+	chunks   []chunk
+	stitches []stitch
+	heaps    []heap
+
+	spareBlocks, spareSegments, spareChunks, spareStitches []int32
+
+	heapAt map[heapKey]int32
+	at     map[mem.Addr]int32 // live and pending blocks
+
+	fences    map[driver.Fence]int32 // the pending block that waits for it
+	lastFence driver.Fence
+	waiting   []int32 // pending blocks
+
+	spares   []engine.Index // handles that are in no chunk
+	numbers  []engine.Index // free numbers of handles
+	numbered engine.Index   // the highest number in use so far
+	unused   int            // chunks and small segments without a byte in use
+	virtual  mem.Bytes      // addresses in sBlocks
+	act      action
+	chosen   []int32        // pBlocks a stitch or a reuse is about
+	picks    []engine.Index // handles a segment is being made of
+	synced   []mem.StreamID // streams the action has waited for
+	victims  []int32        // what the batch unmaps
+
+	stats engine.Stats
+}
+
+// heap is what one stream has in one pool of graphs, or in the default pool.
+type heap struct {
+	heapKey
+	free  [2]set // by kind: large, small
+	ready set    // sBlocks that can serve
+	event uint64 // frees so far
+}
+
+type heapKey struct {
+	stream mem.StreamID
+	pool   uint64
+}
+
+// New returns a pool that owns no memory yet.
+func New(cfg Config) *Pool {
+	cfg = cfg.withDefaults()
+	p := &Pool{
+		cfg:    cfg,
+		space:  addresses{limit: uint32(cfg.Window / pageSize)},
+		heapAt: map[heapKey]int32{},
+		at:     map[mem.Addr]int32{},
+		fences: map[driver.Fence]int32{},
+	}
+	p.SetLimit(cfg.Limit)
+	return p
+}
+
+// SetLimit bounds the physical memory that may be created from now on; 0: no
+// bound. What is held beyond it already stays.
+func (p *Pool) SetLimit(limit mem.Bytes) {
+	p.limit = math.MaxInt
+	if limit > 0 {
+		p.limit = int(limit / pageSize)
+	}
+}
+
+// Stats returns the counts as of the last event. Views are segments and sBlocks;
+// Fits are requests served by a free pBlock, a small block or an sBlock that was
+// there, Stitches those that made one.
+func (p *Pool) Stats() engine.Stats {
+	s := p.stats
+	s.FreeHandles = p.unused + len(p.spares)
+	return s
+}
+
+// Step takes one event, appends the ops that are now due to out, and returns it.
+// The contract is that of engine.Engine.Step.
+func (p *Pool) Step(ev engine.Event, out []engine.Op) []engine.Op {
+	p.clock++
+	start := len(out)
+	switch ev.Kind {
+	case engine.EvResume:
+		out = p.resume(ev, out)
+	case engine.EvFailed:
+		out = p.failed(ev, out)
+	default:
+		out = p.settle(out)
+		start = len(out)
+		out = p.dispatch(ev, out)
+	}
+	p.act.ops = 0
+	for _, op := range out[start:] {
+		if op.Kind < engine.OpResume {
+			p.act.ops++
+		}
+	}
+	if invariants.Enabled && p.clock&checkEvery == 0 {
+		if err := p.Check(); err != nil {
+			panic(fmt.Sprintf("gmlake: after event %d (kind %d): %v", p.clock, ev.Kind, err))
+		}
+	}
+	return out
+}
+
+// checkEvery thins out the full recount: a power of two, minus one.
+const checkEvery = 1<<10 - 1
+
+func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
+	switch ev.Kind {
+	case engine.EvAlloc:
+		return p.alloc(ev, out)
+	case engine.EvFree:
+		return p.free(ev, out)
+	case engine.EvRecord:
+		return p.record(ev, out)
+	case engine.EvFence:
+		return p.fence(ev, out)
+	case engine.EvBoundary:
+		return p.boundary(out)
+	case engine.EvTrim:
+		p.act = action{pool: ev.Pool}
+		return p.sweep(sweepTrim, out)
+	case engine.EvDissolve:
+		return p.dissolve(ev, out)
+	case engine.EvPrepare:
+		return out // an arena is mapped when it is asked for
+	}
+	return append(out, engine.Op{Kind: engine.OpUnknown})
+}
+
+func (p *Pool) heapOf(stream mem.StreamID, pool uint64) int32 {
+	key := heapKey{stream, pool}
+	h, ok := p.heapAt[key]
+	if !ok {
+		h = int32(len(p.heaps))
+		p.heaps = append(p.heaps, heap{heapKey: key})
+		p.heapAt[key] = h
+	}
+	return h
+}
+
+func (p *Pool) addr(page uint32) mem.Addr {
+	return p.cfg.Base + mem.Addr(page)*mem.Addr(pageSize)
+}
+
+func (p *Pool) page(a mem.Addr) uint32 { return uint32((a - p.cfg.Base) / mem.Addr(pageSize)) }

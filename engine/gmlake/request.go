@@ -1,0 +1,134 @@
+package gmlake
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// rung is one way to serve a request.
+type rung uint8
+
+const (
+	rungFit     rung = iota // a free block
+	rungReuse               // an idle sBlock
+	rungStitch0             // a new sBlock, before new memory
+	rungStitch1             // after new memory was refused
+	rungStitch2             // after the flush
+	rungGrow                // a new segment
+	rungFlush               // return every wholly free segment, and try on
+)
+
+var (
+	smallLadder = []rung{rungFit, rungGrow, rungFlush, rungGrow}
+	largeLadder = []rung{rungFit, rungReuse, rungStitch0, rungGrow, rungStitch1, rungFlush, rungGrow, rungStitch2}
+	arenaLadder = []rung{rungFit, rungFlush, rungGrow}
+)
+
+// alloc starts to serve a request.
+func (p *Pool) alloc(ev engine.Event, out []engine.Op) []engine.Op {
+	p.act = action{asked: true, req: ev.Req, whole: ev.Whole, reason: engine.RefusedDevice}
+	a := &p.act
+	if ev.Size < 0 || ev.Size > p.cfg.Window/2 {
+		return p.refuse(engine.RefusedSize, out)
+	}
+	if ev.Whole && ev.Addr != 0 {
+		return p.refuse(engine.RefusedWindow, out) // a segment does not grow
+	}
+	a.size = mem.Round(ev.Size)
+	a.n = a.size
+	switch {
+	case ev.Whole:
+		a.n = mem.RoundUp(a.n, pageSize)
+		a.size, a.segment, a.ladder = a.n, a.n, arenaLadder
+	case a.n <= smallLimit:
+		a.kind, a.segment, a.ladder = small, pageSize, smallLadder
+	default:
+		a.n = mem.RoundUp(a.n, pageSize)
+		a.segment, a.ladder = a.n, largeLadder
+		if a.n < segmentBig {
+			a.segment = segmentMost
+		}
+	}
+	a.heap = p.heapOf(ev.Stream, ev.Pool)
+	return p.climb(out)
+}
+
+// climb tries what is left of the ladder. Without a request there is none.
+func (p *Pool) climb(out []engine.Op) []engine.Op {
+	a := &p.act
+	if !a.asked {
+		return out
+	}
+	for len(a.ladder) > 0 {
+		r := a.ladder[0]
+		a.ladder = a.ladder[1:]
+		b, ok := none, false
+		switch r {
+		case rungFit:
+			b = p.fit()
+		case rungReuse:
+			b = p.reuse()
+		case rungStitch0, rungStitch1, rungStitch2:
+			out, ok = p.stitch(r, out)
+		case rungGrow:
+			out, ok = p.grow(out)
+		case rungFlush:
+			return p.sweep(sweepFlush, out)
+		}
+		if b != none {
+			p.stats.Fits++
+			return p.grant(b, out)
+		}
+		if ok {
+			return out
+		}
+	}
+	return p.refuse(a.reason, out)
+}
+
+// fit takes the smallest free block that holds the request.
+func (p *Pool) fit() int32 {
+	a := &p.act
+	set := &p.heaps[a.heap].free[a.kind]
+	i, ok := set.ceil(a.n)
+	if !ok {
+		return none
+	}
+	b := set.entries[i].block
+	p.removeFree(b)
+	return b
+}
+
+// cut gives back what a held block has beyond n bytes, if that is worth a block.
+func (p *Pool) cut(b int32, n mem.Bytes) {
+	least := pageSize
+	if p.blocks[b].kind == small {
+		least = mem.Grain
+	}
+	if p.blocks[b].size >= n+least {
+		p.insertFree(p.split(b, n))
+	}
+}
+
+// grant hands out a held block. An sBlock is handed out whole.
+func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
+	a := &p.act
+	if p.blocks[b].kind != stitched {
+		p.cut(b, a.n)
+	}
+	if p.blocks[b].kind == large {
+		p.shift(b, -1)
+	}
+	p.charge(b, a.size, a.whole)
+	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr, Size: a.size})
+	p.act = action{}
+	return out
+}
+
+// refuse answers the request with a reason.
+func (p *Pool) refuse(why engine.Reason, out []engine.Op) []engine.Op {
+	p.stats.Refused++
+	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: p.act.req, Reason: why, Code: p.act.code})
+	p.act = action{}
+	return out
+}
