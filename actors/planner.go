@@ -104,6 +104,8 @@ func (p *planner) Receive(ctx actor.Context) {
 		p.ended(ctx, m)
 	case *solved:
 		p.solved(m)
+	case *refined:
+		p.refined(m)
 	}
 }
 
@@ -309,10 +311,18 @@ func (p *planner) make(self *actor.PID) {
 	solve := func() {
 		m := &solved{candidate: c}
 		start := time.Now()
+		options.Descents = quickly
 		c.plan, m.err = makePlan(run, options)
 		m.took = time.Since(start)
 		if !p.d.closing.Load() {
 			root.Send(self, m)
+		}
+		if m.err != nil || tight(c.plan) || p.d.closing.Load() {
+			return
+		}
+		options.Descents = 0
+		if better, err := makePlan(run, options); err == nil && !p.d.closing.Load() {
+			root.Send(self, &refined{candidate: &candidate{kinds: c.kinds, made: c.made, plan: better}})
 		}
 	}
 	if p.d.opts.Inline {
@@ -330,6 +340,42 @@ func makePlan(run plan.Run, options plan.Options) (made *plan.Plan, err error) {
 		}
 	}()
 	return plan.MakeRun(run, options)
+}
+
+// refined takes in what the whole search found for a step that is hard to pack. It
+// is worth another plan if it is noticeably smaller than the one that is served.
+func (p *planner) refined(m *refined) {
+	if p.served == nil || p.trial != nil || !same(p.served.kinds, m.candidate.kinds) {
+		return
+	}
+	if was, now := arenas(p.served.plan), arenas(m.candidate.plan); now+now/slackAny < was {
+		m.candidate.made = p.segments
+		p.trial = m.candidate
+	}
+}
+
+func arenas(p *plan.Plan) (n mem.Bytes) {
+	for i := range p.Streams {
+		n += p.Streams[i].Arena
+	}
+	return n
+}
+
+// The first few orders nearly always reach the bound, in milliseconds. A step that
+// is hard to pack is served from what they found while the whole search, which can
+// take seconds, goes on.
+const (
+	quickly   = 24 // descents
+	tightPart = 64 // a plan is tight if it is less than one part in so many above its bound
+)
+
+func tight(p *plan.Plan) bool {
+	for i := range p.Streams {
+		if s := &p.Streams[i]; s.Makespan > s.LowerBound+s.LowerBound/tightPart+mem.HandleSize {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *planner) solved(m *solved) {

@@ -23,6 +23,7 @@ import (
 //	boundary       supervisor  stream      observation        no
 //	stepRequest    any thread  supervisor  error or nil       no
 //	admitRequest   any thread  supervisor  nothing            no
+//	refined        solver      planner     none               yes: the plan stays larger
 //	planReady      planner     supervisor  none               yes: the next plan replaces it
 //	observed       supervisor  planner     none               yes: costs one step's observation
 //	solved         solver      planner     none               no: planning would stop
@@ -188,6 +189,11 @@ type solved struct {
 	candidate *candidate
 	err       error
 	took      time.Duration
+}
+
+// refined is a smaller plan for the same steps.
+type refined struct {
+	candidate *candidate
 }
 
 // planReady offers a plan to the supervisor, or says that none shall be served.
