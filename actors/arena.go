@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -45,20 +43,22 @@ func (a *arena) bytes() mem.Bytes { return mem.Bytes(a.size.Load()) }
 func (a *arena) pin(addr mem.Addr, id mem.StreamID) bool {
 	port := a.lane.port
 	port.Lock()
-	ok := a.tape.Pin(addr)
-	if ok {
+	defer port.Unlock()
+	if !a.tape.Pin(addr) {
+		return false
+	}
+	// Noted before the port is unlocked: whoever frees the slot, or takes it over,
+	// must know of the stream.
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pins == nil {
+		a.pins = make(map[mem.Addr][]mem.StreamID)
+	}
+	if len(a.pins[addr]) == 0 {
 		port.Pinned(a.tape, 1)
 	}
-	port.Unlock()
-	if ok {
-		a.mu.Lock()
-		if a.pins == nil {
-			a.pins = make(map[mem.Addr][]mem.StreamID)
-		}
-		a.pins[addr] = append(a.pins[addr], id)
-		a.mu.Unlock()
-	}
-	return ok
+	a.pins[addr] = append(a.pins[addr], id)
+	return true
 }
 
 // users takes the streams that used a pinned slot.
@@ -130,34 +130,6 @@ func topOf(live []stream.Adopted) (top mem.Bytes) {
 	return top
 }
 
-// retire gives up former arenas that hold nothing any more. Their addresses may
-// come back as another arena's, so their tapes must not be found there.
-func (s *supervisor) retire(l *lane) {
-	kept := l.former[:0]
-	for _, a := range l.former {
-		l.port.Lock()
-		empty := a.tape.State.LiveN == 0
-		if empty {
-			l.keep(a.tape.State)
-			l.port.Drop(a.tape)
-		}
-		l.port.Unlock()
-		if !empty {
-			kept = append(kept, a)
-			continue
-		}
-		s.d.forget(a)
-		for _, at := range a.parts {
-			free := &freeRequest{addr: at, arena: true}
-			if s.d.ask(s.d.pool, free); free.err != nil {
-				s.d.log.Error("an arena could not be given back", zap.Error(free.err))
-			}
-		}
-	}
-	clear(l.former[len(kept):])
-	l.former = kept
-}
-
 // install makes a stream's plan the one that is served: over the arena there is,
 // if it can hold it.
 func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
@@ -173,11 +145,17 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.lay(a, ps, shift, first); err != nil {
-		return err
+	laid := false
+	defer func() { // lay may panic, too: it calls the port
+		if !laid && a != l.arena {
+			s.giveBack(a)
+		}
+	}()
+	if err = s.lay(a, ps, shift, first); err == nil {
+		laid = true
+		s.retire(l)
 	}
-	s.retire(l)
-	return nil
+	return err
 }
 
 // hold returns the lane's arena with at least need bytes of memory, or another
@@ -242,7 +220,9 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) 
 			l.port.Pinned(tape, 1)
 		}
 	}
+	// Should the port fail here, the tape before goes on being served.
 	instead := a.tape
+	l.port.Serve(tape, instead)
 	if instead != nil {
 		l.keep(instead.State)
 	} else {
@@ -256,12 +236,11 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) 
 		a.past.Ended(first)
 	}
 	a.part, a.tape = ps, tape
+	l.arena, l.serving, l.plan = a, a, ps
+	l.active.Store(true)
 	if a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load())); a.prologue == 0 {
 		a.play()
 	}
-	l.arena, l.serving, l.plan = a, a, ps
-	l.active.Store(true)
-	l.port.Serve(tape, instead)
 	return nil
 }
 
@@ -282,68 +261,4 @@ func shifted(ps *plan.Stream, shift mem.Bytes) (slots []stream.Slot, orders [][]
 		}
 	}
 	return slots, orders
-}
-
-// dissolve stops serving a stream from its plan and gives the arena to the pool.
-// Blocks that live in it become the pool's where they lie; only what persists
-// keeps its slots, and the arena so much memory. It reports whether there was
-// anything to give.
-func (s *supervisor) dissolve(l *lane) bool {
-	a := l.serving
-	if a == nil {
-		return false
-	}
-	top := mem.RoundUp(a.persistTop(), mem.HandleSize)
-	l.port.Lock()
-	a.lost()
-	l.active.Store(false)
-	l.serving = nil
-	l.port.Serve(nil, nil)
-	m := &dissolveRequest{parts: a.parts, size: top}
-	for _, from := range a.tape.Leave() {
-		if at := mem.Bytes(from.Slot.Offset); at >= top {
-			m.keep = append(m.keep, engine.Range{Addr: a.base + mem.Addr(at), Size: from.Slot.Size})
-		}
-	}
-	l.port.Unlock()
-	if top == a.bytes() {
-		return false
-	}
-	if s.d.ask(s.d.pool, m); m.err != nil {
-		s.d.log.Error("an arena could not be given to the pool", zap.Error(m.err))
-		return false
-	}
-	a.parts = a.parts[:0]
-	if top > 0 {
-		a.parts = append(a.parts, a.base)
-	}
-	a.size.Store(int64(top))
-	s.handOver(a, m.keep)
-	return true
-}
-
-// handOver makes the slots that the pool has taken over the pool's: those freed
-// meanwhile end now, the others are forgotten by the tape.
-func (s *supervisor) handOver(a *arena, taken []engine.Range) {
-	port := a.lane.port
-	var freed []mem.Addr
-	port.Lock()
-	for _, r := range taken {
-		forgotten, pinned := a.tape.Forget(r.Addr)
-		if !forgotten {
-			freed = append(freed, r.Addr)
-		}
-		if pinned {
-			port.Pinned(a.tape, -1)
-		}
-	}
-	port.Unlock()
-	for _, at := range freed {
-		s.d.ask(s.d.pool, &freeRequest{addr: at})
-	}
-	for _, r := range taken {
-		for _, id := range a.users(r.Addr) {
-			s.d.ask(s.d.pool, &recordRequest{addr: r.Addr, stream: id})
-		}
-	}
 }

@@ -251,7 +251,8 @@ func (d *Device) Record(addr mem.Addr, id mem.StreamID) error {
 // slot stays live until they are past this point.
 func (d *Device) FreePinned(addr mem.Addr, asked mem.Bytes) {
 	a := d.arenaOf(addr)
-	if a == nil {
+	if a == nil { // the pool has taken the slot over since, and knows its streams
+		_, _ = d.Free(addr)
 		return
 	}
 	rounded := mem.Round(asked)

@@ -163,15 +163,33 @@ func (p *pool) prepare(m *prepareRequest) error {
 	return err
 }
 
+// dissolve takes an arena, and the blocks in it, from a tape. Nobody asks the pool
+// about them in between: a block freed meanwhile ends now, and none is freed before
+// the pool knows which streams use it.
 func (p *pool) dissolve(m *dissolveRequest) error {
+	var held mem.Bytes
 	for _, at := range m.parts {
 		if b, ok := p.eng.Lookup(at); ok {
-			p.arenas -= b.Size
+			held += b.Size
 		}
 	}
-	p.arenas += m.size
-	_, err := p.run(engine.Event{Kind: engine.EvDissolve, Parts: m.parts, Size: m.size, Keep: m.keep})
-	return err
+	if _, err := p.run(engine.Event{Kind: engine.EvDissolve, Parts: m.parts, Size: m.size, Keep: m.keep}); err != nil {
+		return err
+	}
+	p.arenas += m.size - held
+	freed, used := m.arena.release(m.keep)
+	var errs []error
+	for _, at := range freed {
+		_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: at})
+		errs = append(errs, err)
+	}
+	for at, streams := range used {
+		for _, id := range streams {
+			_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: at, Stream: id})
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (p *pool) record(m *recordRequest) error {

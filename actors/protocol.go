@@ -98,6 +98,7 @@ type freeRequest struct {
 // blocks that live above.
 type dissolveRequest struct {
 	answer
+	arena *arena
 	parts []mem.Addr
 	size  mem.Bytes
 	keep  []engine.Range

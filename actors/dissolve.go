@@ -1,0 +1,113 @@
+package actors
+
+import (
+	"slices"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// dissolve stops serving a stream from its plan and gives the arena to the pool.
+// Blocks that live in it become the pool's where they lie; only what persists
+// keeps its slots, and the arena so much memory. It reports whether there was
+// anything to give.
+func (s *supervisor) dissolve(l *lane) bool {
+	a := l.serving
+	if a == nil {
+		return false
+	}
+	top := mem.RoundUp(a.persistTop(), mem.HandleSize)
+	m := &dissolveRequest{arena: a, parts: a.parts, size: top, keep: l.stop(top)}
+	if top == a.bytes() {
+		return false
+	}
+	if s.d.ask(s.d.pool, m); m.err != nil {
+		s.d.log.Error("an arena could not be given to the pool", zap.Error(m.err))
+		return false
+	}
+	a.parts = a.parts[:0]
+	if top > 0 {
+		a.parts = append(a.parts, a.base)
+	}
+	a.size.Store(int64(top))
+	return true
+}
+
+// stop has the lane's arena serve nothing more. It returns the blocks that live
+// there at top or above.
+func (l *lane) stop(top mem.Bytes) (keep []engine.Range) {
+	l.port.Lock()
+	defer l.port.Unlock()
+	a := l.serving
+	a.lost()
+	l.active.Store(false)
+	l.serving = nil
+	l.port.Serve(nil, nil)
+	for _, from := range a.tape.Leave() {
+		if at := mem.Bytes(from.Slot.Offset); at >= top {
+			keep = append(keep, engine.Range{Addr: a.base + mem.Addr(at), Size: from.Slot.Size})
+		}
+	}
+	return keep
+}
+
+// release takes slots off the tape that the pool has made blocks of its own. It
+// returns those that were freed meanwhile, and which streams use the others.
+func (a *arena) release(taken []engine.Range) (freed []mem.Addr, used map[mem.Addr][]mem.StreamID) {
+	port := a.lane.port
+	port.Lock()
+	defer port.Unlock()
+	used = make(map[mem.Addr][]mem.StreamID)
+	for _, r := range taken {
+		found, pinned := a.tape.Forget(r.Addr)
+		if !found {
+			freed = append(freed, r.Addr)
+		}
+		if pinned {
+			port.Pinned(a.tape, -1)
+			used[r.Addr] = a.users(r.Addr)
+		}
+	}
+	return freed, used
+}
+
+// retire gives up former arenas that hold nothing any more. Their addresses may
+// come back as another arena's, so their tapes must not be found there.
+func (s *supervisor) retire(l *lane) {
+	for _, a := range l.emptied() {
+		s.d.forget(a)
+		l.port.Lock()
+		l.port.Drop(a.tape)
+		l.port.Unlock()
+		s.giveBack(a)
+	}
+}
+
+// emptied takes the former arenas out in which nothing lives.
+func (l *lane) emptied() (empty []*arena) {
+	l.port.Lock()
+	defer l.port.Unlock()
+	l.former = slices.DeleteFunc(l.former, func(a *arena) bool {
+		if len(a.tape.Leave()) > 0 {
+			return false
+		}
+		l.keep(a.tape.State)
+		empty = append(empty, a)
+		return true
+	})
+	return empty
+}
+
+// giveBack frees the memory of an arena that holds no block.
+func (s *supervisor) giveBack(a *arena) {
+	for _, at := range a.parts {
+		m := &freeRequest{addr: at, arena: true}
+		if s.d.ask(s.d.pool, m); m.err != nil {
+			s.d.log.Error("the memory of an arena could not be given back", zap.Error(m.err))
+		}
+	}
+	a.parts = nil
+	a.size.Store(0)
+}
