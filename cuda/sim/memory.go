@@ -168,6 +168,20 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	return nil
 }
 
+// Behind returns the handle mapped at the page that addr lies in, also if it was
+// released since, and whether there is one. With it a test follows a block to the
+// memory itself: two addresses may be one byte.
+func (d *Device) Behind(addr mem.Addr) (driver.Handle, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, lo, hi := d.covering(addr, 1)
+	if r == nil || !r.allMapped(lo, hi) {
+		return 0, false
+	}
+	i := r.pages[lo].handle
+	return driver.Handle(uint64(d.handles.list[i-1].reuse)<<32 | uint64(i)), true
+}
+
 // pageRange finds the pages [lo, hi) of the one reservation that the range
 // lies in. It returns nil when the range is empty, not made of whole pages, or
 // not inside one reservation.

@@ -247,3 +247,21 @@ func BenchmarkArena(b *testing.B) {
 		}
 	}
 }
+
+// TestBehind checks that a page names its handle wherever that is mapped, and for
+// as long.
+func TestBehind(t *testing.T) {
+	d := sim.New(sim.Config{})
+	at, err := d.Reserve(3 * mem.HandleSize)
+	h, err2 := d.Create()
+	page := mem.Addr(mem.HandleSize)
+	if err := errors.Join(err, err2, d.Map(at, h), d.Map(at+2*page, h), d.Release(h)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []driver.Handle{h, 0, h, 0} {
+		got, ok := d.Behind(at + mem.Addr(i)*page + page - 1)
+		if got != want || ok != (want != 0) {
+			t.Errorf("page %d: handle %d, %t; want %d", i, got, ok, want)
+		}
+	}
+}
