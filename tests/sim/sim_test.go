@@ -1,0 +1,114 @@
+// Package sim runs the whole allocator, actors and all, through imagined lives: a
+// few threads with a stream each, steps that repeat, drift or break off, driver
+// calls that fail, actors that panic, a device that is too small. Each life is
+// drawn from a seed and runs in a bubble of testing/synctest, where time passes
+// only when nobody has anything to do: threads that sleep wake in the order the
+// seed says, and who waits forever is found out.
+//
+// A model of the device's memory follows every block to the bytes of the handles
+// behind it. What must hold, whatever happens:
+//
+//   - every request is answered, with a block or an error;
+//
+//   - no byte belongs to two blocks, nor to one while a stream that the program
+//     named still uses it for another;
+//
+//   - a live block keeps its memory;
+//
+//   - the allocator's own recounts add up, and the device saw no rule broken;
+//
+//   - what was freed is free, and at the end nothing is left on the device.
+//
+//     go test ./tests/sim -lives 10000 -budget 10m
+//     go test ./tests/sim -seed 1234
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	lives  = flag.Int("lives", 400, "how many lives to run")
+	budget = flag.Duration("budget", 15*time.Second, "begin no life after so long")
+	first  = flag.Uint64("seed", 0, "run the one life of this seed")
+)
+
+// totals say whether the lives were interesting.
+type totals struct {
+	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm int64
+}
+
+func (sum *totals) add(r *run) {
+	sum.requests += r.answered.Load()
+	sum.refused += r.refused.Load()
+	sum.hits += int64(r.hits)
+	sum.plans += int64(r.plans)
+	sum.stitches += int64(r.stats.Stitches)
+	sum.syncs += int64(r.stats.Syncs)
+	sum.evicted += int64(r.stats.Evicted)
+	sum.adopted += int64(r.stats.Adopted)
+	sum.faults += int64(r.fault.Injected())
+}
+
+// TestLives runs lives from a random seed on.
+func TestLives(t *testing.T) {
+	from, n := uint64(time.Now().UnixNano())%1e9*1000, *lives
+	if *first != 0 {
+		from, n = *first, 1
+	}
+	t.Logf("seeds from %d", from)
+	var sum totals
+	began := time.Now()
+	for i := 0; i < n && time.Since(began) < *budget; i++ {
+		seed := from + uint64(i)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { life(t, seed, &sum) }) {
+			t.Fatalf("seed %d failed; repeat it with -seed %d", seed, seed)
+		}
+	}
+	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
+	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/20 || sum.plans == 0 || sum.stitches == 0 || sum.syncs == 0 ||
+		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0) {
+		t.Error("the lives were too quiet to prove anything")
+	}
+}
+
+// life runs an allocator from start to end, and half of the time another one that
+// starts with its plan.
+func life(t *testing.T, seed uint64, sum *totals) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.Fatalf("seed %d: %v", seed, r)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScenario(seed)
+		r := &run{scenario: s}
+		if err := r.live(); err != nil {
+			t.Errorf("seed %d: %+v: %v", seed, s.settings(), err)
+		}
+		sum.add(r)
+		if r.last != nil && !t.Failed() && seed%2 == 0 {
+			again := newScenario(seed)
+			again.chaos.off = s.random.IntN(2) == 0
+			r = &run{scenario: again, warm: r.last}
+			if err := r.live(); err != nil {
+				t.Errorf("seed %d, second start: %+v: %v", seed, s.settings(), err)
+			}
+			sum.warm++
+			sum.add(r)
+		}
+		sum.lives++
+		sum.panics += int64(s.chaos.thrown)
+		time.Sleep(time.Minute) // what still runs ends, or is found out
+	})
+}
+
+// settings are the scenario without what is drawn from them.
+func (s *scenario) settings() string {
+	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t meddles %t inline %t tight %t largest %v capacity %v engine %+v faults %+v lies %t panics %d broken %t slow %d",
+		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.meddles, s.inline, s.tight, s.largest, s.capacity, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
+}
