@@ -137,10 +137,11 @@ func (t *Tape) release(place uint32) {
 // still live and does not persist becomes owed.
 func (t *Tape) Step() {
 	s := t.State
+	late := s.Owed != 0 || s.LiveN != s.PersistN
 	s.Cursor, s.Off, s.Owed = 0, 0, 0
 	t.strayed = false
 	t.follow.restart(t)
-	if s.LiveN != s.PersistN {
+	if late {
 		for place := range t.Live {
 			l := &t.Live[place]
 			l.Flags &^= FlagOwed

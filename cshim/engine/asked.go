@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"stalloc/internal/mem"
+	"stalloc/stream"
 )
 
 // slacks remembers by how much less than its rounded size each live block of
@@ -17,15 +18,24 @@ type slacks struct {
 
 func (s *slacks) put(at mem.Addr, asked mem.Bytes) {
 	slack := mem.Round(asked) - asked
-	if slack == 0 {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slack == 0 {
+		delete(s.byAt, at) // of a block that was the pool's for a while
+		return
+	}
 	if s.byAt == nil {
 		s.byAt = make(map[mem.Addr]mem.Bytes)
 	}
 	s.byAt[at] = slack
+}
+
+// putAll notes the live blocks of a tape that is served no more: they may become
+// the pool's.
+func (s *slacks) putAll(t *stream.Tape) {
+	for _, from := range t.Leave() {
+		s.put(mem.Addr(t.State.Base)+mem.Addr(from.Slot.Offset), mem.Bytes(from.Asked))
+	}
 }
 
 // take forgets a block that is about to be freed.

@@ -190,6 +190,7 @@ func (p *port) Serve(t, instead *stream.Tape) {
 	shared := p.shared(t)
 	switch {
 	case t == nil: // frees still find it
+		p.stopped()
 	case instead == nil:
 		p.host.e.publish(shared)
 	default:
@@ -200,6 +201,21 @@ func (p *port) Serve(t, instead *stream.Tape) {
 		p.old = append(p.old, retired{tape: instead, shared: old, since: p.settled})
 	}
 	p.s.tape = shared
+}
+
+// stopped notes what was asked for the blocks of the tape that was served.
+func (p *port) stopped() {
+	d := p.host.e.opened[p.host.device.ordinal].Load()
+	if d == nil || p.s.tape == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for t, shared := range p.tapes {
+		if shared == p.s.tape {
+			d.slacks.putAll(t)
+		}
+	}
 }
 
 // A thread may hold a tape that was replaced, on its way to free a block: it has
