@@ -64,9 +64,9 @@ free(block), free(again)
 INTERRUPTED = """
 check()
 {handler}
-print("ready", flush=True)
 rounds = 0
 try:
+    print("ready", flush=True)
     begin = time.monotonic()
     while time.monotonic() - begin < 30:
         for size in range(1, 9):
