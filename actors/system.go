@@ -14,7 +14,7 @@ import (
 // for good after the tenth time in ten seconds, and who asks an actor that is gone
 // waits forever.
 func onCaller(producer actor.Producer) *actor.Props {
-	return beside(producer).Configure(actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 20)))
+	return beside(producer).Configure(actor.WithMailbox(func() actor.Mailbox { return &mailbox{} }))
 }
 
 // beside spawns an actor with a goroutine of its own.
