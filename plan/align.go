@@ -7,7 +7,7 @@ package plan
 
 // A token is one event of a step as the alignment sees it: an allocation, or a
 // free together with its depth.
-type token uint8
+type token uint32
 
 // MaxDepth caps the depth of a free: how many of the blocks live at that moment
 // were allocated later than the one that is freed. Near the top of this order

@@ -6,39 +6,104 @@ import "stalloc/internal/mem"
 type sighting struct {
 	least, most mem.Bytes // sizes seen at this position
 	seen        int       // steps that have the position, the last included
-	steady      bool      // wherever it was seen, its free was at the same place
 }
 
 func (s sighting) fixed() bool { return s.least == s.most }
 
-// classify aligns the earlier steps with the last and returns the sighting of each
-// of its blocks.
+// classify aligns the earlier steps with the last and returns the sighting of
+// each of its blocks. Two blocks of different steps correspond if their
+// allocations do.
 //
-// Two blocks of different steps correspond if their allocations do. Matching
-// them with the online matcher instead would repeat in the plan the very errors
-// that the plan is to survive.
+// Matching them with the online matcher instead would repeat in the plan the very
+// errors that the plan is to survive.
 func classify(steps []*Step) []sighting {
 	last := steps[len(steps)-1]
-	spans := make([]sighting, len(last.Blocks))
+	seen := make([]sighting, len(last.Blocks))
 	for i, b := range last.Blocks {
-		spans[i] = sighting{least: b.Size, most: b.Size, seen: 1, steady: true}
+		seen[i] = sighting{least: b.Size, most: b.Size, seen: 1}
 	}
-	tokens := last.tokens()
 	for _, s := range steps[:len(steps)-1] {
-		to := align(tokens, s.tokens())
+		to := alignSteps(last, s)
 		for i, b := range last.Blocks {
 			if b.Alloc < 0 || to[b.Alloc] == unaligned {
 				continue
 			}
 			other := s.Blocks[s.Ops[to[b.Alloc]].Block]
-			sp := &spans[i]
-			sp.seen++
-			sp.least, sp.most = min(sp.least, other.Size), max(sp.most, other.Size)
-			if int(b.Free) < len(last.Ops) && to[b.Free] != other.Free ||
-				int(b.Free) == len(last.Ops) && int(other.Free) != len(s.Ops) {
-				sp.steady = false
+			seen[i].seen++
+			seen[i].least, seen[i].most = min(seen[i].least, other.Size), max(seen[i].most, other.Size)
+		}
+	}
+	return seen
+}
+
+// anchorSize is the size from which a block can be an anchor. Smaller sizes are
+// common and come by chance.
+const anchorSize = mem.MiB
+
+// alignSteps aligns two steps by their structure between anchors, which hold the
+// alignment where irregular parts repeat one pattern: a layer with more experts in
+// one step must not push the next layer's along. An anchor is an allocation of a
+// large size that comes about equally often in both steps, told apart by the
+// events before it.
+func alignSteps(a, b *Step) []int32 {
+	ta, tb := a.tokens(), b.tokens()
+	regular := regularSizes(a, b)
+	pa, ka := a.anchors(ta, regular)
+	pb, kb := b.anchors(tb, regular)
+	to := make([]int32, len(ta))
+	i, j := int32(0), int32(0)
+	segment := func(x, y int32) {
+		for k, m := range align(ta[i:x], tb[j:y]) {
+			if m != unaligned {
+				m += j
+			}
+			to[int(i)+k] = m
+		}
+	}
+	for k, m := range align(ka, kb) {
+		if m != unaligned {
+			segment(pa[k], pb[m])
+			to[pa[k]] = pb[m]
+			i, j = pa[k]+1, pb[m]+1
+		}
+	}
+	segment(int32(len(ta)), int32(len(tb)))
+	return to
+}
+
+// regularSizes returns the large sizes that come about equally often in both.
+func regularSizes(a, b *Step) map[mem.Bytes]bool {
+	count := make(map[mem.Bytes][2]int)
+	for k, s := range []*Step{a, b} {
+		for _, block := range s.Blocks {
+			if block.Alloc >= 0 && block.Size >= anchorSize {
+				n := count[block.Size]
+				n[k]++
+				count[block.Size] = n
 			}
 		}
 	}
-	return spans
+	regular := make(map[mem.Bytes]bool)
+	for size, n := range count {
+		regular[size] = n[0] > 0 && n[1] > 0 && 20*max(n[0]-n[1], n[1]-n[0]) <= n[0]+20
+	}
+	return regular
+}
+
+// anchors returns the places of the step's anchors and a token for each, of its
+// size and the structure just before.
+func (s *Step) anchors(tokens []token, regular map[mem.Bytes]bool) (places []int32, kinds []token) {
+	const context = 4
+	for i, op := range s.Ops {
+		size := s.Blocks[op.Block].Size
+		if op.Free || !regular[size] {
+			continue
+		}
+		kind := uint64(size / mem.Grain)
+		for _, t := range tokens[max(0, i-context):i] {
+			kind = kind*0x9E3779B97F4A7C15 + uint64(t) + 1
+		}
+		places, kinds = append(places, int32(i)), append(kinds, token(kind>>32^kind))
+	}
+	return places, kinds
 }

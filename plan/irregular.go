@@ -69,7 +69,7 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 		block, was := s.Blocks[op.Block], seen[op.Block]
 		slot := slotOf[op.Block]
 		switch {
-		case op.Free && slot >= 0 && s.transient(block):
+		case op.Free && slot >= 0:
 			if !m.slots[slot].Pool {
 				m.lives[slot].Upper = m.now
 			}

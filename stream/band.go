@@ -11,25 +11,31 @@ package stream
 // What the steps of an alignment cost. Only their proportions matter.
 const (
 	costExact     = 0  // a request of the size the tape expects, or its free
-	costVaries    = 1  // a request at a position that varies, a size like those seen
-	costUnlike    = 6  // the same, a size unlike those seen
-	costDepth     = 3  // a free of another block than expected, of the same depth
-	costOther     = 1  // a free of the block expected, of another depth
-	costInsert    = 16 // a request that the tape does not have
-	costInsertF   = 4  // a free that the tape does not have here
-	costGap       = 12 // entries left out: once
-	costSkip      = 2  // and for each
-	costLate      = 4  // a free that has not come yet
-	costBack      = 20 // having been too far ahead: once
+	costVaries    = 2  // a request at a position that varies, a size like those seen
+	costUnlike    = 2  // the same, a size unlike those seen
+	costOdd       = 8  // the same, where only one size has been seen
+	costOddLarge  = 40 // the same, a large one
+	costHuge      = 2  // a large request at a position that varies, far beyond the sizes seen
+	costDepth     = 8  // a free of another block than expected, of the same depth
+	costOther     = 3  // a free of the block expected, of another depth
+	costInsert    = 56 // a request that the tape does not have
+	costMore      = 12 // and for each event behind it that the tape does not have either
+	costInsertN   = 6  // the free of a block without a position
+	costAgain     = 4  // a position whose block is live: this is a second one
+	costInsertF   = 40 // a free that the tape does not have here
+	costGap       = 56 // entries left out: once
+	costSkip      = 1  // and for each
+	costLate      = 10 // a free that has not come yet
+	costBack      = 50 // having been too far ahead: once
 	costBackEach  = 2  // and for each entry
-	costCut       = 120
+	costCut       = 600
 	costNever     = 1 << 20
-	costAmbiguous = 10 // a rival place within that of the best is a doubt
+	costAmbiguous = 30 // a rival place within that of the best is a doubt
 )
 
 const (
-	bandWidth = 1024
-	bandBack  = 64 // entries behind the cursor that are weighed
+	bandWidth = 2048
+	bandBack  = 600 // entries behind the cursor that are weighed
 )
 
 // band is the row. cell i stands for the cursor being at entry lo + i.
@@ -38,6 +44,7 @@ type band struct {
 	from, to int              // cells that may be below costCut
 	free     [bandWidth]int32 // cost with the last entry matched or none left out
 	gap      [bandWidth]int32 // cost with the last entry left out
+	extra    [bandWidth]int32 // cost with the last event inserted
 	best     int
 	matched  bool // the last event of the best alignment is the entry before it
 	exact    bool // and at no more than costVaries
@@ -49,7 +56,7 @@ func (b *band) start(t *Tape, cursor uint32) {
 	b.lo = cursor - min(cursor, bandBack)
 	n := int(cursor - b.lo)
 	for i := range b.free {
-		b.free[i], b.gap[i] = costNever, costNever
+		b.free[i], b.gap[i], b.extra[i] = costNever, costNever, costNever
 	}
 	for i := 0; i < n; i++ {
 		b.free[i] = int32(costBack + costBackEach*(n-i))
@@ -61,24 +68,25 @@ func (b *band) start(t *Tape, cursor uint32) {
 
 // extend fills in the gaps behind the cells of a new row.
 func (b *band) extend(t *Tape) {
-	limit := b.free[b.best] + costCut
+	limit := b.total(b.best) + costCut
 	for i := b.from + 1; i < bandWidth && int(b.lo)+i < len(t.Entries); i++ {
 		skip := int32(costSkip)
 		if e := &t.Entries[int(b.lo)+i-1]; e.Size == 0 && !t.follow.live.in[e.Slot] {
 			skip = 0 // the free of a block that is gone or was never there
 			b.free[i] = min(b.free[i], b.free[i-1])
+			b.extra[i] = min(b.extra[i], b.extra[i-1])
 		} else if e.Size == 0 {
 			b.free[i] = min(b.free[i], b.free[i-1]+costLate)
 		}
-		b.gap[i] = min(b.free[i-1]+costGap, b.gap[i-1]) + skip
-		if min(b.gap[i], b.free[i]) > limit && i > b.to {
+		b.gap[i] = min(min(b.free[i-1], b.extra[i-1])+costGap, b.gap[i-1]) + skip
+		if b.total(i) > limit && i > b.to {
 			return
 		}
 		b.to = max(b.to, i)
 	}
 }
 
-func (b *band) total(i int) int32 { return min(b.free[i], b.gap[i]) }
+func (b *band) total(i int) int32 { return min(b.free[i], b.gap[i], b.extra[i]) }
 
 // event makes the next row: insert is the cost of the event having no entry,
 // match that of its being an entry.
@@ -92,14 +100,21 @@ func (b *band) event(t *Tape, insert int32, match func(e *Entry, token uint8) in
 		if i > b.to {
 			here = costNever
 		}
-		cost, hit, sharp := here+insert, false, false
+		extra := here + insert
+		if i <= b.to {
+			extra = min(extra, b.extra[i]+costMore)
+		}
+		cost, hit, sharp := int32(costNever), false, false
 		if i > 0 && before < costNever {
 			at := int(b.lo) + i - 1
-			if m := match(&t.Entries[at], tokens[at]); before+m <= cost {
+			if m := match(&t.Entries[at], tokens[at]); before+m < costNever {
 				cost, hit, sharp = before+m, true, m <= costVaries
 			}
 		}
-		b.free[i], b.gap[i] = min(cost, costNever), costNever
+		b.free[i], b.gap[i], b.extra[i] = min(cost, costNever), costNever, min(extra, costNever)
+		if extra < cost {
+			cost, hit, sharp = extra, false, false
+		}
 		if cost < bestCost {
 			best, bestCost, matched, exact = i, cost, hit, sharp
 		}
@@ -112,12 +127,12 @@ func (b *band) event(t *Tape, insert int32, match func(e *Entry, token uint8) in
 	} else {
 		b.row = 0
 	}
-	for b.from < b.best && b.free[b.from] > bestCost+costCut {
-		b.free[b.from], b.gap[b.from] = costNever, costNever
+	for b.from < b.best && b.total(b.from) > bestCost+costCut {
+		b.free[b.from], b.gap[b.from], b.extra[b.from] = costNever, costNever, costNever
 		b.from++
 	}
-	for b.to > b.best && b.free[b.to] > bestCost+costCut {
-		b.free[b.to], b.gap[b.to] = costNever, costNever
+	for b.to > b.best && b.total(b.to) > bestCost+costCut {
+		b.free[b.to], b.gap[b.to], b.extra[b.to] = costNever, costNever, costNever
 		b.to--
 	}
 	b.extend(t)
@@ -132,8 +147,9 @@ func (b *band) recentre() {
 	}
 	copy(b.free[:], b.free[shift:])
 	copy(b.gap[:], b.gap[shift:])
+	copy(b.extra[:], b.extra[shift:])
 	for i := bandWidth - shift; i < bandWidth; i++ {
-		b.free[i], b.gap[i] = costNever, costNever
+		b.free[i], b.gap[i], b.extra[i] = costNever, costNever, costNever
 	}
 	b.lo += uint32(shift)
 	b.from, b.to, b.best = 0, b.to-shift, b.best-shift
@@ -141,7 +157,7 @@ func (b *band) recentre() {
 
 // doubt reports whether another place is nearly as likely as the best.
 func (b *band) doubt(t *Tape) bool {
-	limit := b.free[b.best] + costAmbiguous
+	limit := b.total(b.best) + costAmbiguous
 	run := true // only frees that are nothing to wait for lie between
 	for i := b.best + 1; i <= b.to; i++ {
 		if e := &t.Entries[int(b.lo)+i-1]; e.Size != 0 || t.follow.live.in[e.Slot] {

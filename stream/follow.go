@@ -2,12 +2,12 @@ package stream
 
 import "stalloc/internal/mem"
 
-// Ticket names the position of the tape that a miss was matched to. The owner of
-// the block keeps it and gives it back with Tape.Ended when the block is freed.
-// Zero: the request was matched to none.
+// Ticket names a block that lies outside the arena. Its owner keeps the ticket
+// and gives it back with Tape.Ended when the block is freed, so that the tape sees
+// every event of the step. Zero: the tape need not know.
 type Ticket uint64
 
-func (t *Tape) ticket(slot uint32) Ticket { return Ticket(t.follow.turn)<<32 | Ticket(slot) + 1 }
+func (t *Tape) ticket(node uint32) Ticket { return Ticket(t.follow.turn)<<32 | Ticket(node) + 1 }
 
 // settledRow is how many events in a row must agree before the follower is sure
 // again.
@@ -31,7 +31,7 @@ type follower struct {
 func newFollower(l *Layout) *follower {
 	f := &follower{turn: 1}
 	for _, order := range l.Orders {
-		f.shapes = append(f.shapes, shapeOf(order, len(l.slots), func(slot uint32) bool { return l.places[slot] != None }))
+		f.shapes = append(f.shapes, shapeOf(l, order))
 	}
 	f.live.grow(len(l.slots))
 	if len(f.shapes) > 0 {
@@ -100,22 +100,29 @@ func (t *Tape) passed(to uint32) {
 			continue
 		}
 		if f.lost {
-			t.weighAlloc(e.Size)
+			t.weighAlloc(uint64(t.slots[e.Slot].Size))
 		}
 		f.live.push(e.Slot)
 	}
 }
 
-// freed takes in the free of a position's block.
-func (t *Tape) freed(slot uint32) {
+// freed takes in the free of a node's block.
+func (t *Tape) freed(node uint32) {
 	f := t.follow
-	if !f.live.in[slot] {
+	if !f.live.in[node] {
 		return
 	}
-	depth := f.live.depth(slot)
-	f.live.drop(slot)
-	at := f.shape.free[slot]
+	slot, depth := f.live.of[node], f.live.depth(node)
+	f.live.drop(node)
+	insert := int32(costInsertN)
+	if slot != None {
+		insert = costInsertF
+	}
 	if !f.lost {
+		if slot == None {
+			return
+		}
+		at := f.shape.free[slot]
 		if at == None || at < f.seen || nextAlloc(t.Entries, f.seen) > at {
 			return
 		}
@@ -123,7 +130,7 @@ func (t *Tape) freed(slot uint32) {
 		f.band.start(t, f.seen)
 	}
 	token := tokenFree(depth)
-	f.band.event(t, costInsertF, func(e *Entry, want uint8) int32 {
+	f.band.event(t, insert, func(e *Entry, want uint8) int32 {
 		switch {
 		case e.Size != 0 || e.Slot == None:
 			return costNever
@@ -142,30 +149,48 @@ func (t *Tape) freed(slot uint32) {
 func (t *Tape) weighAlloc(n uint64) {
 	f := t.follow
 	f.band.event(t, costInsert, func(e *Entry, _ uint8) int32 {
-		if e.Size == 0 || f.live.in[e.Slot] {
+		if e.Size == 0 {
 			return costNever
 		}
-		return t.unlike(e, n)
+		if cost := t.unlike(e, n); e.Place == None || !f.live.in[e.Slot] {
+			return cost
+		} else {
+			return cost + costAgain
+		}
 	})
 	t.settle2()
 }
+
+// large is the size from which sizes weigh more: such blocks are few and decide
+// over the memory.
+const large = 1 << 20
 
 // unlike is the cost of a request of n bytes being the one of an entry.
 func (t *Tape) unlike(e *Entry, n uint64) int32 {
 	slot := &t.slots[e.Slot]
 	most, least := uint64(slot.Size), uint64(slot.Size-slot.Spread)
 	switch {
+	case n == most && n == least:
+		return costExact
 	case n >= least && n <= most:
-		if least == most {
-			return costExact
-		}
 		return costVaries
-	case least == most:
+	case least == most && t.follow.shape.rigid[e.Slot]:
 		return costNever
-	case n <= 2*most && 2*n >= least:
-		return costVaries
+	case least == most && max(n, most) >= large:
+		return costOddLarge
+	case least == most:
+		return costOdd
+	case n >= large && n > 4*most:
+		return costHuge
 	}
 	return costUnlike
+}
+
+// fits reports whether a request of n bytes may have the slot of an entry. In a
+// position that has always had one size, another is taken for a doubtful match.
+func (t *Tape) fits(e *Entry, n uint64) bool {
+	slot := &t.slots[e.Slot]
+	return n == uint64(slot.Size) || slot.Spread != 0 && n < uint64(slot.Size)
 }
 
 // settle2 ends the weighing when one place has won.
@@ -188,7 +213,7 @@ func (t *Tape) seek(n uint64) uint32 {
 		if e.Size != 0 && t.unlike(e, n) <= costVaries && !f.live.in[e.Slot] {
 			return s.Cursor
 		}
-		f.lost = true
+		f.lost, t.strayed = true, true
 		f.band.start(t, s.Cursor)
 	}
 	t.weighAlloc(n)
@@ -215,6 +240,7 @@ func (t *Tape) moveTo(at uint32) {
 			}
 		}
 		s.Cursor = at
+		t.remark(at)
 	}
 	t.follow.seen = s.Cursor
 }
@@ -228,17 +254,24 @@ func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 		t.passOver()
 		return Served{Slot: None, Pool: true}
 	}
-	f.live.push(e.Slot)
-	if e.Offset&EntryPool == 0 && n <= uint64(t.slots[e.Slot].Size) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
+	node := f.live.push(e.Slot)
+	t.overdue(at)
+	if e.Offset&EntryPool == 0 && t.fits(e, n) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
 		got := t.take(at, asked)
 		f.seen = s.Cursor
 		return got
 	}
-	out := Served{Slot: None, Pool: e.Offset&EntryPool != 0, Ticket: t.ticket(e.Slot), Now: at, Ends: f.shape.free[e.Slot]}
+	out := Served{Slot: None, Pool: e.Offset&EntryPool != 0, Ticket: t.ticket(node), Now: at, Ends: f.shape.free[e.Slot]}
 	if out.Pool {
 		t.Live[e.Place] = Live{Slot: e.Slot + 1}
 	}
+	t.missing(e)
 	s.Cursor = at + 1
+	if out.Ends != None && out.Ends > at && s.Off == 0 {
+		if out.Addr, out.Guest = t.host(mem.Bytes(asked), at, out.Ends, out.Ticket); out.Guest {
+			out.Ticket = 0 // the tape itself sees the block's end
+		}
+	}
 	t.passOver()
 	return out
 }
@@ -255,11 +288,11 @@ func (t *Tape) Ended(ticket Ticket) {
 	if ticket == 0 || uint32(ticket>>32) != f.turn {
 		return
 	}
-	slot := uint32(ticket) - 1
+	node := uint32(ticket) - 1
 	t.catchUp()
-	t.freed(slot)
-	if place := t.places[slot]; t.slots[slot].Pool && place != None {
-		t.Live[place] = Live{}
+	t.freed(node)
+	if int(node) < len(t.slots) && t.slots[node].Pool {
+		t.Live[t.places[node]] = Live{}
 	}
 	if f.lost {
 		t.moveTo(f.band.lo + uint32(f.band.best))
@@ -269,5 +302,3 @@ func (t *Tape) Ended(ticket Ticket) {
 		f.seen = t.State.Cursor
 	}
 }
-
-var _ mem.Bytes

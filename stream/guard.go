@@ -35,7 +35,9 @@ func (t *Tape) jump(at uint32) {
 	s := t.State
 	for ; s.Cursor < at; s.Cursor++ {
 		e := &t.Entries[s.Cursor]
-		if e.Size == 0 && e.Offset&EntryPool == 0 && t.Live[e.Place].Slot == e.Slot+1 {
+		if e.Size != 0 {
+			t.missing(e)
+		} else if e.Offset&EntryPool == 0 && t.Live[e.Place].Slot == e.Slot+1 {
 			t.owe(e.Place)
 		}
 	}
@@ -47,7 +49,7 @@ func (t *Tape) clear(e *Entry) bool {
 	if e.Offset&EntryPool != 0 {
 		return true
 	}
-	if s.Guests != 0 {
+	if len(t.guests.at) > 0 && t.meets(e) {
 		return false
 	}
 	for _, place := range s.OwedAt[:s.Owed] {

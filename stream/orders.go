@@ -55,6 +55,7 @@ func (t *Tape) Order() int { return t.order }
 
 // Play is a step boundary at which another order is served from now on.
 func (t *Tape) Play(order int) {
+	t.unmarkAll()
 	t.order, t.Entries = order, t.Orders[order]
 	t.Step()
 }

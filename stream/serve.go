@@ -7,6 +7,9 @@ type Served struct {
 	Addr mem.Addr
 	Slot uint32 // None: a miss
 	Pool bool   // a miss that the tape expected: the pool serves it by plan
+	// Guest: a miss that was placed in a hole of the arena, at Addr. It is freed as
+	// a slot is.
+	Guest bool
 	// A miss that was matched to a position of the tape has a ticket, to be given
 	// back with Tape.Ended, and is expected to be freed at entry Ends (None: not
 	// within the step) while the tape is at entry Now.
@@ -36,7 +39,7 @@ func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 	}
 	t.strayed = true
 	t.State.Misses++
-	return Served{Slot: None}
+	return Served{Slot: None, Ticket: t.ticket(t.follow.live.push(None)), Now: t.State.Cursor, Ends: None}
 }
 
 // take hands out the slot of entry at and moves the cursor behind it and behind
@@ -80,12 +83,16 @@ type Freed struct {
 	Slot   uint32 // None: no live slot starts at that address
 	Asked  mem.Bytes
 	Pinned bool // another stream used the block: it stays live until Release
+	Guest  bool // it was a guest
 }
 
 // Free frees the live slot at an address. A pinned slot stays live.
 func (t *Tape) Free(addr mem.Addr) Freed {
 	place := t.place(uint64(addr) - t.State.Base)
-	if place == None || t.Live[place].Slot == 0 {
+	if place == None {
+		return t.freeGuest(addr)
+	}
+	if t.Live[place].Slot == 0 {
 		return Freed{Slot: None}
 	}
 	l := t.Live[place]
@@ -100,6 +107,10 @@ func (t *Tape) Free(addr mem.Addr) Freed {
 // leaves it live until Release. It reports whether there is such a slot.
 func (t *Tape) Pin(addr mem.Addr) bool {
 	place := t.place(uint64(addr) - t.State.Base)
+	if i := t.guestAt(uint64(addr) - t.State.Base); i >= 0 {
+		t.guests.at[i].pinned = true
+		return true
+	}
 	if place == None || t.Live[place].Slot == 0 {
 		return false
 	}
@@ -111,6 +122,10 @@ func (t *Tape) Pin(addr mem.Addr) bool {
 // whether there is such a slot.
 func (t *Tape) Release(addr mem.Addr) bool {
 	place := t.place(uint64(addr) - t.State.Base)
+	if i := t.guestAt(uint64(addr) - t.State.Base); i >= 0 {
+		t.leave(i)
+		return true
+	}
 	if place == None || t.Live[place].Slot == 0 {
 		return false
 	}

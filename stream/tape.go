@@ -77,8 +77,8 @@ type State struct {
 	Resyncs  uint64 // jumps of the cursor after a mismatch
 	Late     uint64 // frees that came after the cursor had passed them
 	OwedAt   [MaxOwed]uint32
-	Freed    uint32             // slots freed so far
-	_        uint32             //
+	Freed    uint32 // slots freed so far
+	_        uint32
 	Log      [LogLength]Freeing // the last of them, a ring: free n is at n % LogLength
 }
 
@@ -104,6 +104,8 @@ type Tape struct {
 	offsets []uint64 // by place
 	pools   int      // of places, the last ones: those of slots without an offset
 	follow  *follower
+	holes   []*Holes // by order
+	guests  guests
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
 	strayed bool     // the step has left its order since it began
@@ -120,6 +122,7 @@ type Layout struct {
 	places  []uint32
 	offsets []uint64
 	pools   int
+	holes   []*Holes
 }
 
 // Lay turns slots and the orders of their events into a layout. There may be
@@ -129,6 +132,7 @@ type Layout struct {
 func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 	l := &Layout{slots: slots, places: make([]uint32, len(slots))}
 	seen := make(map[uint64]uint32, len(slots))
+	var arena mem.Offset
 	for i, s := range slots {
 		if s.Size < mem.Grain || s.Size%mem.Grain != 0 || s.Offset < 0 || mem.Bytes(s.Offset)%mem.Grain != 0 {
 			return nil, fmt.Errorf("slot %d of %d bytes at offset %d is not a multiple of %d", i, s.Size, s.Offset, mem.Grain)
@@ -140,6 +144,7 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 			l.places[i] = None
 			continue
 		}
+		arena = max(arena, s.Offset+offset(s.Size))
 		place, ok := seen[uint64(s.Offset)]
 		if !ok {
 			place = uint32(len(l.offsets))
@@ -157,6 +162,7 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 			return nil, err
 		}
 		l.Orders = append(l.Orders, entries)
+		l.holes = append(l.holes, holesOf(slots, entries, arena))
 	}
 	return l, nil
 }
@@ -211,8 +217,13 @@ func New(l *Layout, base mem.Addr) *Tape {
 // Bind makes a tape over arrays that the caller placed, which must hold what
 // the layout says. It serves the first order.
 func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
-	return &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
-		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders), pools: l.pools, follow: newFollower(l)}
+	t := &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
+		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders),
+		pools: l.pools, follow: newFollower(l), holes: l.holes}
+	for _, order := range orders {
+		t.guests.marks = append(t.guests.marks, make([]uint8, len(order)))
+	}
+	return t
 }
 
 // Offsets returns the offset of each place; zero for one that has none.

@@ -84,14 +84,7 @@ func TestPinnedSlotStaysUntilRelease(t *testing.T) {
 	expect(t, tape, 4096, 0)
 }
 
-func TestGuestsAndFullOwedSetStopServing(t *testing.T) {
-	tape := small(t)
-	tape.State.Guests = 1
-	expect(t, tape, 4096, None)
-	tape.State.Guests = 0
-	tape.Step()
-	expect(t, tape, 4096, 0)
-
+func TestFullOwedSetStopsServing(t *testing.T) {
 	var slots []Slot
 	var order []int32
 	for i := int32(0); i < MaxOwed+2; i++ {
@@ -105,7 +98,7 @@ func TestGuestsAndFullOwedSetStopServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tape = New(layout, base)
+	tape := New(layout, base)
 	var addrs []mem.Addr
 	for i := uint32(0); i < MaxOwed+2; i++ {
 		addrs = append(addrs, expect(t, tape, 512, i))

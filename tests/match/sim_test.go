@@ -4,6 +4,7 @@ package match
 
 import (
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -198,6 +199,7 @@ type result struct {
 	bytes, hitBytes    mem.Bytes
 	tickets, correct   int
 	guests, guestBytes mem.Bytes
+	pages              int // lent
 }
 
 func (r result) over() float64 { return 100 * (float64(r.arena+r.pool)/float64(r.peak) - 1) }
@@ -208,7 +210,10 @@ type block struct {
 	addr   mem.Addr
 	ticket stream.Ticket
 	slot   bool
+	pool   mem.Bytes // of it outside the arena
 }
+
+var lending = os.Getenv("LEND") != ""
 
 // serve plays step k of the run on the plan. Blocks of earlier steps that are
 // still live lie in the pool.
@@ -222,20 +227,21 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 		out.arena += p.Streams[i].Arena
 	}
 	live := map[int32]block{}
-	var load, pool mem.Bytes
+	var load, pool, room, seen mem.Bytes
 	for _, s := range r.steps[:k] {
 		for _, e := range s {
 			switch e.kind {
 			case begin:
-				live[e.id] = block{size: e.size}
+				live[e.id] = block{size: e.size, pool: e.size}
 				load += e.size
+				seen = max(seen, load)
 			case end:
 				load -= e.size
 				delete(live, e.id)
 			}
 		}
 	}
-	pool = load
+	pool, room = load, load
 	out.peak, out.pool = load, pool
 	for _, e := range r.steps[k] {
 		switch e.kind {
@@ -254,7 +260,22 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 				out.guests++
 				out.guestBytes += e.size
 			} else {
-				pool += e.size
+				var lent mem.Bytes
+				lend := func(n mem.Bytes, force bool) {
+					for _, l := range tapes[e.stream].Lend(got, n, force, nil) {
+						lent += l.Size
+						out.pages += int(l.Size / mem.HandleSize)
+					}
+				}
+				seen = max(seen, load+e.size)
+				if free := room - pool; lending && e.size > free && out.arena+pool+e.size > seen+seen/500 {
+					lend(e.size-free+mem.HandleSize-1, false)
+					lend(e.size-free-lent+mem.HandleSize-1, true)
+					lent = min(lent, e.size)
+				}
+				b.pool = e.size - lent
+				room = max(room, pool+b.pool)
+				pool += b.pool
 			}
 			load += e.size
 			live[e.id] = b
@@ -273,7 +294,10 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 			delete(live, e.id)
 			load -= b.size
 			if !b.slot {
-				pool -= b.size
+				pool -= b.pool
+				if b.ticket != 0 {
+					tapes[b.stream].Returned(b.ticket)
+				}
 			} else {
 				tapes[b.stream].Release(b.addr)
 			}

@@ -1,0 +1,394 @@
+package stream
+
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
+
+// A guest is a miss that was placed in a hole of the arena: a range that holds no
+// live block and that no slot needs until the guest's predicted end. While it
+// stays no longer, no slot can meet it, and the quick case need not look. If it
+// stays longer, the guard must: from the entry on from which a slot could meet it,
+// the tape carries a mark that sends the quick case to Go.
+//
+//	entry   120         180            230 ⚑
+//	        guest placed  predicted end  first request behind the time it was
+//	                                     placed for: marked while the guest lives
+//
+// A mark is the lowest bit of an entry's Size, which is then the size of no
+// request.
+
+const marked = 1
+
+// slack is how many entries a guest may overstay before it is marked.
+const slack = 32
+
+// guest is a live guest.
+type guest struct {
+	gap
+	asked  mem.Bytes
+	ticket Ticket
+	mark   uint32 // the entry that carries its mark; None: no slot behind meets it
+	lent   bool   // pages for a block of the pool, not a block
+	pinned bool
+}
+
+// guests are sorted by offset.
+type guests struct {
+	at     []guest
+	absent []absent
+	marks  [][]uint8 // by order and entry: guests marked there; 255: it stays marked
+
+	rooms, free, block, busy gaps // scratch
+}
+
+// host places a request of a known end as a guest.
+func (t *Tape) host(asked mem.Bytes, now, ends uint32, ticket Ticket) (mem.Addr, bool) {
+	want := grains(uint64(mem.Round(asked)))
+	until := t.placedFor(ends)
+	best, found := gap{0, 1<<32 - 1}, false
+	for _, room := range t.idle(now, until, want) {
+		// Not where a slot begins: the quick case must find none there.
+		for t.place(uint64(room.lo)*uint64(mem.Grain)) != None {
+			room.lo++
+		}
+		if room.hi > room.lo && room.hi-room.lo >= want && room.hi-room.lo < best.hi-best.lo {
+			best, found = room, true
+		}
+	}
+	if !found {
+		return 0, false
+	}
+	t.admit(guest{gap: gap{best.lo, best.lo + want}, asked: asked, ticket: ticket}, until)
+	return mem.Addr(t.State.Base + uint64(best.lo)*uint64(mem.Grain)), true
+}
+
+// placedFor returns the entry that a guest with a predicted end is placed for.
+func (t *Tape) placedFor(ends uint32) uint32 {
+	last := uint32(len(t.Entries) - 1)
+	if ends == None {
+		return last
+	}
+	return min(last, ends+slack)
+}
+
+// admit adds a guest that no slot meets until an entry.
+func (t *Tape) admit(n guest, until uint32) {
+	g := &t.guests
+	i, _ := slices.BinarySearchFunc(g.at, n.lo, byLo)
+	g.at = slices.Insert(g.at, i, n)
+	t.mark(&g.at[i], nextAlloc(t.Entries, until))
+}
+
+func byLo(a guest, lo uint32) int { return int(int64(a.lo) - int64(lo)) }
+
+// idle returns the ranges of at least least grains that are idle now and that no
+// slot needs until an entry, each once. The result is valid until the next call.
+func (t *Tape) idle(now, until, least uint32) gaps {
+	g := &t.guests
+	g.rooms = t.holes[t.order].idle(g.rooms[:0], now, until, least)
+	g.absent = slices.DeleteFunc(g.absent, func(a absent) bool { return a.until <= now })
+	for _, a := range g.absent {
+		if a.hi-a.lo < least {
+			continue
+		}
+		if until < a.until {
+			g.rooms = append(g.rooms, a.gap)
+			continue
+		}
+		from := len(g.rooms)
+		g.rooms = t.holes[t.order].idle(g.rooms, a.until+1, until, least)
+		kept := from
+		for _, r := range g.rooms[from:] {
+			if r = (gap{max(r.lo, a.lo), min(r.hi, a.hi)}); r.hi > r.lo && r.hi-r.lo >= least {
+				g.rooms[kept] = r
+				kept++
+			}
+		}
+		g.rooms = g.rooms[:kept]
+	}
+	return t.unblocked(g.rooms, least)
+}
+
+// unblocked returns what guests and owed slots leave of ranges, in pieces of at
+// least least grains.
+func (t *Tape) unblocked(rooms gaps, least uint32) gaps {
+	g := &t.guests
+	g.free = g.free[:0]
+	blocked := t.blocked()
+	for _, r := range rooms {
+		m, _ := slices.BinarySearchFunc(blocked, r.lo, func(b gap, lo uint32) int {
+			if b.hi <= lo {
+				return -1
+			}
+			return 1
+		})
+		lo := r.lo
+		for ; m < len(blocked) && blocked[m].lo < r.hi; m++ {
+			if blocked[m].lo > lo && blocked[m].lo-lo >= least {
+				g.free = append(g.free, gap{lo, blocked[m].lo})
+			}
+			lo = max(lo, blocked[m].hi)
+		}
+		if r.hi > lo && r.hi-lo >= least {
+			g.free = append(g.free, gap{lo, r.hi})
+		}
+	}
+	return g.free
+}
+
+// unused appends what no live slot occupies and no slot needs from entry now to
+// entry until. Unlike idle it goes through all live slots, and so knows exactly
+// what the step has left unused. A tape that is off needs nothing until the next
+// step.
+func (t *Tape) unused(out gaps, now, until uint32) gaps {
+	g := &t.guests
+	g.busy = g.busy[:0]
+	for place, l := range t.Live[:len(t.offsets)-t.pools] {
+		if l.Slot != 0 {
+			o := t.offsets[place]
+			g.busy = append(g.busy, gap{grains(o), grains(o + uint64(t.slots[l.Slot-1].Size))})
+		}
+	}
+	if t.State.Off == 0 {
+		for i := now + 1; i <= until; i++ {
+			if e := &t.Entries[i]; e.Size != 0 && e.Offset&EntryPool == 0 {
+				g.busy = append(g.busy, gap{grains(e.offset()), grains(e.offset() + uint64(t.slots[e.Slot].Size))})
+			}
+		}
+	}
+	slices.SortFunc(g.busy, func(a, b gap) int { return int(int64(a.lo) - int64(b.lo)) })
+	return between(out, g.busy, grains(uint64(t.holes[t.order].arena)))
+}
+
+// absent is a range that the tape has in use but the step does not: its slot was
+// left out or could not be served. Until the slot's free no other slot needs it.
+type absent struct {
+	gap
+	until uint32
+}
+
+// missing notes that the slot of an allocation entry is not served.
+func (t *Tape) missing(e *Entry) {
+	if until := t.follow.shape.free[e.Slot]; e.Offset&EntryPool == 0 && until != None && e.Size >= large {
+		lo := grains(e.offset())
+		t.guests.absent = append(t.guests.absent, absent{gap{lo, lo + grains(uint64(t.slots[e.Slot].Size))}, until})
+	}
+}
+
+// Range is a part of the arena.
+type Range struct {
+	Offset mem.Offset
+	Size   mem.Bytes
+}
+
+// Lend gives whole pages of the arena to a block of the pool, as much of its size
+// as idle pages can hold, and returns them. The block must have come with a
+// ticket; the pages come back with Tape.Returned. They lie apart: whoever borrows
+// them stitches them.
+//
+// Pages that stay idle for the block's predicted life come first. If force is
+// set, pages that a slot needs before are lent as well, those that are needed
+// last first: the guard will refuse those slots, and their requests borrow in
+// turn. So no match, however wrong, takes more memory than having no plan; it
+// takes the driver's time instead, and is meant for when the pool would have to
+// grow beyond the largest load seen.
+func (t *Tape) Lend(s Served, size mem.Bytes, force bool, out []Range) []Range {
+	want := uint32(size / mem.HandleSize)
+	if s.Ticket == 0 || want == 0 {
+		return out
+	}
+	ends := s.Ends
+	if ends == None {
+		ends = s.Now + unforeseen
+	}
+	last := uint32(len(t.Entries) - 1)
+	want, out = t.lend(s, want, min(ends+slack, last), out)
+	for until := min(ends, last); force && want > 0; until = s.Now + (until-s.Now)/2 {
+		want, out = t.lend(s, want, until, out)
+		if until <= s.Now {
+			break
+		}
+	}
+	return out
+}
+
+// lend lends pages that are idle until an entry, the smallest ranges first, and
+// returns how many are still wanted.
+func (t *Tape) lend(s Served, want, until uint32, out []Range) (uint32, []Range) {
+	const page = uint32(mem.HandleSize / mem.Grain)
+	pages := t.unblocked(t.unused(t.guests.rooms[:0], s.Now, until), page)
+	slices.SortFunc(pages, func(a, b gap) int { return int(int64(a.hi-a.lo) - int64(b.hi-b.lo)) })
+	for _, p := range pages {
+		p.lo, p.hi = (p.lo+page-1)/page*page, p.hi/page*page
+		if want == 0 || p.hi <= p.lo {
+			continue
+		}
+		n := min(want, (p.hi-p.lo)/page)
+		p.hi = p.lo + n*page
+		if t.taken(p) {
+			continue
+		}
+		want -= n
+		t.admit(guest{gap: p, ticket: s.Ticket, lent: true}, until)
+		out = append(out, Range{mem.Offset(p.lo) * mem.Offset(mem.Grain), mem.Bytes(p.hi-p.lo) * mem.Grain})
+	}
+	return want, out
+}
+
+// unforeseen is how many entries a block that no position explains is expected to
+// live.
+const unforeseen = 256
+
+// taken reports whether a guest lies in a range: ranges of absent slots may
+// overlap holes.
+func (t *Tape) taken(r gap) bool {
+	g := t.guests.at
+	i, _ := slices.BinarySearchFunc(g, r.lo, byLo)
+	return i > 0 && g[i-1].hi > r.lo || i < len(g) && g[i].lo < r.hi
+}
+
+// Returned says that the pages lent to a block are no longer in use: it was freed
+// and what other streams had queued on it is done.
+func (t *Tape) Returned(ticket Ticket) {
+	g := &t.guests
+	kept := g.at[:0]
+	for i := range g.at {
+		if g.at[i].lent && g.at[i].ticket == ticket {
+			t.unmark(&g.at[i])
+			continue
+		}
+		kept = append(kept, g.at[i])
+	}
+	g.at = kept
+}
+
+// blocked returns the ranges that hold guests or owed slots, merged.
+func (t *Tape) blocked() []gap {
+	g := &t.guests
+	g.block = g.block[:0]
+	for i := range g.at {
+		g.block = append(g.block, g.at[i].gap)
+	}
+	s := t.State
+	for _, place := range s.OwedAt[:s.Owed] {
+		o := t.offsets[place]
+		b := gap{grains(o), grains(o + uint64(t.slots[t.Live[place].Slot-1].Size))}
+		i, _ := slices.BinarySearchFunc(g.block, b.lo, func(a gap, lo uint32) int { return int(int64(a.lo) - int64(lo)) })
+		g.block = slices.Insert(g.block, i, b)
+	}
+	return g.block
+}
+
+// mark puts a guest's mark on an entry, if it is an allocation.
+func (t *Tape) mark(g *guest, at uint32) {
+	g.mark = None
+	if t.Entries[at].Size == 0 {
+		return
+	}
+	g.mark = at
+	if t.guests.marks[t.order][at] < 255 {
+		t.guests.marks[t.order][at]++
+	}
+	t.Entries[at].Size |= marked
+}
+
+func (t *Tape) unmark(g *guest) {
+	if g.mark == None {
+		return
+	}
+	if m := &t.guests.marks[t.order][g.mark]; *m < 255 {
+		*m--
+		if *m == 0 && t.Entries[g.mark].Size != varying {
+			t.Entries[g.mark].Size &^= marked
+		}
+	}
+	g.mark = None
+}
+
+// meets reports whether a live guest lies in the slot of an entry.
+func (t *Tape) meets(e *Entry) bool {
+	lo, hi := grains(e.offset()), grains(e.offset()+uint64(t.slots[e.Slot].Size))
+	return t.taken(gap{lo, hi})
+}
+
+// overdue moves the marks of the guests at an entry to the next slot that each
+// really meets.
+func (t *Tape) overdue(at uint32) {
+	if t.guests.marks[t.order][at] == 0 {
+		return
+	}
+	for i := range t.guests.at {
+		g := &t.guests.at[i]
+		if g.mark != at {
+			continue
+		}
+		t.unmark(g)
+		t.mark(g, t.meeting(g.gap, at+1))
+	}
+}
+
+// meeting returns the first allocation at or behind an entry whose slot meets a
+// range, or the end.
+func (t *Tape) meeting(r gap, from uint32) uint32 {
+	at := nextAlloc(t.Entries, from)
+	for ; t.Entries[at].Size != 0; at = nextAlloc(t.Entries, at+1) {
+		e := &t.Entries[at]
+		if e.Offset&EntryPool == 0 && grains(e.offset()) < r.hi && r.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
+			break
+		}
+	}
+	return at
+}
+
+// guestAt returns the index of the guest that starts at an offset, or -1.
+func (t *Tape) guestAt(offset uint64) int {
+	lo := grains(offset)
+	i, found := slices.BinarySearchFunc(t.guests.at, lo, byLo)
+	if !found || offset%uint64(mem.Grain) != 0 || t.guests.at[i].lent {
+		return -1
+	}
+	return i
+}
+
+// freeGuest is Free for a guest.
+func (t *Tape) freeGuest(addr mem.Addr) Freed {
+	i := t.guestAt(uint64(addr) - t.State.Base)
+	if i < 0 {
+		return Freed{Slot: None}
+	}
+	g := &t.guests.at[i]
+	f := Freed{Slot: None, Guest: true, Asked: g.asked, Pinned: g.pinned}
+	if !f.Pinned {
+		t.leave(i)
+	}
+	return f
+}
+
+// leave ends a guest's life.
+func (t *Tape) leave(i int) {
+	g := &t.guests
+	t.unmark(&g.at[i])
+	ticket := g.at[i].ticket
+	g.at = slices.Delete(g.at, i, i+1)
+	t.State.Guests = min(t.State.Guests, uint32(len(g.at)))
+	t.Ended(ticket)
+}
+
+// unmarkAll takes the marks off the order that is served.
+func (t *Tape) unmarkAll() {
+	for i := range t.guests.at {
+		t.unmark(&t.guests.at[i])
+	}
+}
+
+// remark sets the marks of all guests as seen from an entry: after the cursor
+// went back, or over to another order.
+func (t *Tape) remark(from uint32) {
+	for i := range t.guests.at {
+		g := &t.guests.at[i]
+		t.unmark(g)
+		t.mark(g, t.meeting(g.gap, from))
+	}
+}
