@@ -11,6 +11,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/engine"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -21,7 +22,10 @@ import (
 type Options struct {
 	Log    *zap.Logger
 	Engine engine.Config // the zero value: engine.DefaultConfig
-	NoPlan bool          // serve everything from the pool
+	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
+	// engine's. Addresses and limit are those of Engine.
+	GMLake *gmlake.Config
+	NoPlan bool // serve everything from the pool
 	// Inline plans at the boundary itself, on the thread that ends the step: for
 	// replays, where no time passes between steps.
 	Inline bool
@@ -68,7 +72,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if opts.Engine == (engine.Config{}) {
 		opts.Engine = engine.DefaultConfig()
 	}
-	p, err := newPool(dev, opts.Engine)
+	p, err := newPool(dev, opts.Engine, opts.GMLake)
 	if err != nil {
 		return nil, err
 	}

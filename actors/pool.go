@@ -9,6 +9,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/engine"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -26,11 +27,11 @@ type PoolStats struct {
 	Engine                 engine.Stats
 }
 
-// pool is the dynamic-pool actor: it owns the engine of one device and is the
+// pool is the dynamic-pool actor: it owns the policy of one device and is the
 // only one that changes the device's memory.
 type pool struct {
 	dev       device.Device
-	eng       *engine.Engine
+	eng       policy
 	handles   []driver.Handle // by engine.Index
 	base      mem.Addr
 	window    mem.Bytes
@@ -63,13 +64,13 @@ type slotWait struct {
 }
 
 // newPool reserves the address window: the largest the driver gives.
-func newPool(dev device.Device, cfg engine.Config) (*pool, error) {
+func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config) (*pool, error) {
 	p := &pool{dev: dev}
 	var err error
 	for p.window = cfg.Window; p.window >= 64*mem.GiB || p.window == cfg.Window; p.window /= 2 {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
-			p.eng = engine.New(cfg)
+			p.eng = newPolicy(cfg, lake)
 			return p, nil
 		}
 	}

@@ -8,7 +8,7 @@
 
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, TEXT, LEVEL };
+enum kind { FLAG, AMOUNT, TEXT, LEVEL, POOL };
 
 static struct {
 	const char *name;
@@ -17,7 +17,8 @@ static struct {
 } keys[] = {
 	{"plan", FLAG, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
 	{"driver", TEXT, ""},   {"window", AMOUNT, ""}, {"limit", AMOUNT, ""},
-	{"cache", TEXT, ""},    {"stitch", FLAG, ""},
+	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
+	{"fraglimit", AMOUNT, ""},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -30,12 +31,14 @@ static const char *const expected[] = {
 	[AMOUNT] = "an amount of memory such as 80GiB",
 	[TEXT] = "a path",
 	[LEVEL] = "debug, info, warn or error",
+	[POOL] = "stitch or gmlake",
 };
 
 static bool fits(enum kind kind, const char *value) {
 	char *end;
 	switch (kind) {
 	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
+	case POOL: return !strcmp(value, "stitch") || !strcmp(value, "gmlake");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
 	case AMOUNT:

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"stalloc/internal/mem"
@@ -12,8 +13,21 @@ import (
 // Config is how a run is set up.
 type Config struct {
 	Capacity  mem.Bytes // memory of the simulated device
-	FragLimit mem.Bytes // gmlake only: smaller blocks are neither split nor stitched
+	FragLimit mem.Bytes // gmlake, as allocator or as pool: smaller requests are not stitched
+	Pool      string    // stalloc only: one of Pools; empty for the first
 	Warm      bool      // load the plan of an earlier run, for allocators that plan
+}
+
+// Pools are the policies that the pool of stalloc can have: its own, which
+// stitches pages, and GMLake's.
+var Pools = []string{"stitch", "gmlake"}
+
+// CheckPool reports a pool that is none of Pools. The error lists them.
+func CheckPool(name string) error {
+	if slices.Contains(Pools, name) {
+		return nil
+	}
+	return fmt.Errorf("unknown pool %q: choose from %s", name, strings.Join(Pools, ", "))
 }
 
 // DefaultFragLimit is GMLake's own default.
@@ -64,6 +78,9 @@ func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progre
 	}
 	r, err := Run(ctx, tr, target, progress)
 	r.Allocator = a.Name
+	if a.Plans && c.Pool != "" && c.Pool != Pools[0] {
+		r.Allocator += "-" + c.Pool
+	}
 	if c.Warm {
 		r.Mode = Warm
 	}

@@ -7,6 +7,7 @@ import (
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/trace"
@@ -17,6 +18,11 @@ import (
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
 		options := actors.Options{Inline: true}
+		if c.Pool == "gmlake" {
+			lake := gmlake.DefaultConfig()
+			lake.FragLimit = c.FragLimit
+			options.GMLake = &lake
+		}
 		if c.Warm {
 			p, err := earlier(ctx, tr)
 			if err != nil {

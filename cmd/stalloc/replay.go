@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ type replayFlags struct {
 	warm, json bool
 	capacity   size
 	fragLimit  size
+	pool       string
 }
 
 func newReplay() *cobra.Command {
@@ -52,7 +54,8 @@ same trace; the others know nothing to load and run cold.`,
 	f.BoolVar(&flags.warm, "warm", false, "start with the plan of an earlier run")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace and allocator")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
-	f.Var(&flags.fragLimit, "frag-limit", "gmlake: blocks below this size are neither split nor stitched")
+	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
+	f.StringVar(&flags.pool, "pool", replay.Pools[0], "stalloc: what serves requests outside the plan, "+strings.Join(replay.Pools, " or "))
 	return cmd
 }
 
@@ -72,7 +75,10 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		allocators = append(allocators, a)
 	}
-	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm}
+	if err := replay.CheckPool(f.pool); err != nil {
+		return err
+	}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, Pool: f.pool}
 	s := newSession(cmd, f.json,
 		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time"},
 		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time")...)

@@ -11,6 +11,7 @@ import (
 	"stalloc/cuda"
 	"stalloc/cuda/nvml"
 	core "stalloc/engine"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 )
 
@@ -19,10 +20,12 @@ type settings struct {
 	level  zapcore.Level
 	noPlan bool
 	engine core.Config
+	pool   string
+	lake   gmlake.Config
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig()}
+	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -33,6 +36,10 @@ func parseSettings(text string) (settings, error) {
 			s.noPlan = value == "off"
 		case "stitch":
 			s.engine.Stitch = value == "on"
+		case "pool":
+			s.pool = value
+		case "fraglimit":
+			s.lake.FragLimit, err = mem.ParseBytes(value)
 		case "window":
 			s.engine.Window, err = mem.ParseBytes(value)
 		case "limit":
@@ -53,7 +60,11 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
 		}
 		return nvml.Neighbours(uuid)
 	}
-	return actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine, Neighbours: neighbours}
+	options := actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine, Neighbours: neighbours}
+	if s.pool == "gmlake" {
+		options.GMLake = &s.lake
+	}
+	return options
 }
 
 // newLogger writes to standard error, one line an entry.

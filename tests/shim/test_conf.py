@@ -17,11 +17,13 @@ check()
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ("colour:blue", ["unknown key", "colour", "known are", "engine"]),
+        ("colour:blue", ["unknown key", "colour", "known are", "engine", "fraglimit"]),
         ("plan", ["plan", "key:value"]),
         ("plan:perhaps", ["plan:perhaps", "on or off"]),
         ("limit:much", ["limit:much", "80GiB"]),
         ("limit:-1GiB", ["limit:-1GiB", "80GiB"]),
+        ("pool:lake", ["pool:lake", "stitch or gmlake"]),
+        ("fraglimit:some", ["fraglimit:some", "80GiB"]),
         ("log:loud", ["log:loud", "debug"]),
         ("engine:", ["engine:", "path"]),
         ("x" * 3000, ["longer than", "2047"]),
@@ -40,6 +42,22 @@ if "x" * 100 not in os.environ["STALLOC_CONF"]:
     for word in ["STALLOC_CONF", *words]:
         assert word in out
     assert err == f"stalloc: {out.strip()}; going on with the other settings\n"
+
+
+def test_gmlake_as_the_pool(run):
+    text = """
+big = [malloc(n * MIB) for n in (64, 64)]
+for block in big:
+    free(block)
+stitched = malloc(128 * MIB)
+assert stitched and stitched not in big, error()
+again = [malloc(512) for _ in range(3)]
+free(stitched)
+assert malloc(128 * MIB) == stitched
+check(128 * MIB)
+"""
+    _, err = run(text, conf=f"pool:gmlake,fraglimit:2MiB,limit:400MiB,plan:off,{GOOD}")
+    assert err == ""
 
 
 def test_no_engine_library(run):

@@ -1,0 +1,28 @@
+package actors
+
+import (
+	"stalloc/engine"
+	"stalloc/engine/gmlake"
+	"stalloc/internal/mem"
+)
+
+// policy is what decides where blocks lie and when the driver is called: an engine
+// or, to compare with it, GMLake's algorithm. Both speak the engine's events and
+// operations.
+type policy interface {
+	Step(engine.Event, []engine.Op) []engine.Op
+	Lookup(mem.Addr) (engine.Block, bool)
+	Stats() engine.Stats
+	Check() error
+	SetLimit(mem.Bytes)
+}
+
+// newPolicy makes the one that the options choose, over the addresses of cfg.
+func newPolicy(cfg engine.Config, lake *gmlake.Config) policy {
+	if lake == nil {
+		return engine.New(cfg)
+	}
+	c := *lake
+	c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
+	return gmlake.New(c)
+}
