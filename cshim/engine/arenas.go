@@ -85,7 +85,7 @@ func checkLayout() error {
 		{"state.owed_at", unsafe.Offsetof(state.OwedAt), unsafe.Offsetof(cState.owed_at)},
 	} {
 		if c.go_ != c.c {
-			return fmt.Errorf("Go and C disagree on struct %s: %d and %d", c.name, c.go_, c.c)
+			return fmt.Errorf("struct %s differs between Go and C: %d and %d", c.name, c.go_, c.c)
 		}
 	}
 	return nil
