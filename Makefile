@@ -36,11 +36,14 @@ FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
-PY_TESTS := tests/python
+PY_TESTS := tests/python tests/shim
 PY_CODE  := python examples tests
 
 # The NVML headers mark functions deprecated that the binding wraps all the same.
-export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+# The go command does not see changes of headers outside a package's folder, so
+# their checksum is one of its flags.
+HEADERS := $(shell cat cshim/*.h cuda/*.h | cksum | cut -d' ' -f1)
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations -DSTALLOC_HEADERS=$(HEADERS)
 
 .DEFAULT_GOAL := build
 
@@ -115,6 +118,10 @@ test-python: build .venv/ready
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
+
+.PHONY: stress
+stress: build ## a minute of many threads, streams and plans, every byte checked
+	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d stress; done
 
 .PHONY: bench
 bench: build ## microbenchmarks, with nanoseconds and allocations

@@ -66,7 +66,12 @@ type slotWait struct {
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config) (*pool, error) {
 	p := &pool{dev: dev}
-	var err error
+	// More than the device has need not be tried: the failed request would first
+	// take all there is.
+	_, total, err := dev.Memory()
+	if err == nil && (cfg.Limit == 0 || cfg.Limit > total) {
+		cfg.Limit = total
+	}
 	for p.window = cfg.Window; p.window >= 64*mem.GiB || p.window == cfg.Window; p.window /= 2 {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
@@ -125,6 +130,9 @@ func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Stats().Handles
 	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after})
 	if err != nil {
+		if after := p.eng.Stats().Handles; after > before { // what the attempt took in vain
+			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
+		}
 		return err
 	}
 	if p.eng.Stats().Handles < before {
