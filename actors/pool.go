@@ -38,7 +38,6 @@ type pool struct {
 	ops       []engine.Op
 	fences    []waiting
 	nextFence int
-	slots     []*slotWait
 	arenas    mem.Bytes
 	peak      mem.Bytes // of handles since the last reset
 	calls     uint64

@@ -195,16 +195,6 @@ func (m *model) finishAll() {
 	}
 }
 
-// load is the sum of the rounded sizes of the live blocks.
-func (m *model) load() (n mem.Bytes) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.live {
-		n += mem.Round(b.size)
-	}
-	return n
-}
-
 // watched tells the model of streams that the allocator waits for.
 type watched struct {
 	device.Device
