@@ -3,6 +3,9 @@ package actors
 import (
 	"testing"
 
+	"github.com/asynkron/protoactor-go/actor"
+
+	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/stream"
 )
@@ -173,5 +176,48 @@ func TestManyArenas(t *testing.T) {
 	}
 	if s := k.Stats(); s.Arenas != k.lane().arena.bytes() {
 		t.Errorf("%v are in arenas, the last one has %v", s.Arenas, k.lane().arena.bytes())
+	}
+}
+
+// busy stands before the pool and refuses arenas for a while, as the pool does while
+// work may still use their pages.
+type busy struct {
+	d    *Device
+	pool *actor.PID
+	left int
+}
+
+func (b *busy) Receive(ctx actor.Context) {
+	if m, ok := ctx.Message().(*allocRequest); ok && m.whole && b.left > 0 {
+		b.left--
+		m.reply(&RefusedError{Reason: engine.RefusedBusy})
+		return
+	}
+	if q, ok := ctx.Message().(question); ok {
+		b.d.root.Send(b.pool, q)
+	}
+}
+
+// TestBusyArena has the pool refuse the arena of a plan at some boundaries. The
+// requests are served meanwhile, and the plan is when its arena can be had.
+func TestBusyArena(t *testing.T) {
+	const refusals = 2
+	k := newKit(t, Options{})
+	b := &busy{k.Device, k.pool, refusals}
+	k.Device.pool = k.root.Spawn(onCaller(func() actor.Actor { return b }))
+	began := -1
+	for step := range 12 {
+		k.play(tens(8)...)
+		refused := refusals - b.left
+		k.boundary()
+		switch lane := k.lane(); {
+		case refused < refusals && lane.serving != nil:
+			t.Fatalf("step %d: an arena is served after %d refusals", step, refused)
+		case began < 0 && lane.serving != nil:
+			began = step
+		}
+	}
+	if hits := k.Stats().Hits; began < 0 || hits != uint64(8*(11-began)) {
+		t.Errorf("served from the boundary after step %d, %d hits, %d refusals left", began, hits, b.left)
 	}
 }
