@@ -49,8 +49,49 @@ func (t *Tape) Check() error {
 			return fmt.Errorf("place %d is in the owed set and not marked", place)
 		}
 	}
+	if err := t.checkGuests(alive); err != nil {
+		return err
+	}
 	if int(s.Cursor) >= len(t.Entries) {
 		return fmt.Errorf("cursor %d is behind the end of %d entries", s.Cursor, len(t.Entries))
+	}
+	return nil
+}
+
+// checkGuests tests that no guest meets a live slot or another guest, and that no
+// slot can meet one behind the quick case's back: every allocation from the cursor
+// on that would is behind the guest's mark.
+func (t *Tape) checkGuests(alive []Slot) error {
+	marks := make([]int, len(t.Entries))
+	for i := range t.guests.at {
+		g := &t.guests.at[i]
+		if i > 0 && t.guests.at[i-1].hi > g.lo {
+			return fmt.Errorf("guests overlap: %+v and %+v", t.guests.at[i-1], *g)
+		}
+		for _, o := range alive {
+			if grains(uint64(o.Offset)) < g.hi && g.lo < grains(uint64(o.Offset)+uint64(o.Size)) {
+				return fmt.Errorf("guest %+v overlaps live slot %+v", *g, o)
+			}
+		}
+		until := uint32(len(t.Entries) - 1)
+		if g.mark != None {
+			until = g.mark
+			marks[g.mark]++
+		}
+		for at := t.State.Cursor; at < until; at++ {
+			e := &t.Entries[at]
+			if e.Size != 0 && e.Offset&EntryPool == 0 && grains(e.offset()) < g.hi && g.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
+				return fmt.Errorf("guest %+v meets the slot of entry %d, before its mark", *g, at)
+			}
+		}
+	}
+	for at, n := range marks {
+		if m := int(t.guests.marks[t.order][at]); m != n && m != 255 {
+			return fmt.Errorf("entry %d has %d marks, counted %d", at, m, n)
+		}
+		if e := &t.Entries[at]; e.Size != 0 && e.Offset&EntryPool == 0 && (e.Size&marked != 0) != (t.guests.marks[t.order][at] != 0) {
+			return fmt.Errorf("entry %d of size %d has %d marks", at, e.Size, t.guests.marks[t.order][at])
+		}
 	}
 	return nil
 }

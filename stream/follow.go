@@ -7,7 +7,9 @@ import "stalloc/internal/mem"
 // every event of the step. Zero: the tape need not know.
 type Ticket uint64
 
-func (t *Tape) ticket(node uint32) Ticket { return Ticket(t.follow.turn)<<32 | Ticket(node) + 1 }
+func (t *Tape) ticket(node uint32) Ticket {
+	return Ticket(t.follow.live.born[node])<<32 | Ticket(node) + 1
+}
 
 // settledRow is how many events in a row must agree before the follower is sure
 // again.
@@ -20,7 +22,6 @@ type follower struct {
 	shapes []shape // by order
 	shape  *shape  // of the order that is served
 	live   lives
-	turn   uint32 // counts steps, so that tickets of earlier ones are known
 	seen   uint32 // entries before it have been taken in
 	lost   bool   // the band weighs where the step is
 	band   band
@@ -29,7 +30,7 @@ type follower struct {
 }
 
 func newFollower(l *Layout) *follower {
-	f := &follower{turn: 1}
+	f := &follower{}
 	for _, order := range l.Orders {
 		f.shapes = append(f.shapes, shapeOf(l, order))
 	}
@@ -44,9 +45,10 @@ func newFollower(l *Layout) *follower {
 func (f *follower) restart(t *Tape) {
 	f.live.clear()
 	f.shape = &f.shapes[t.order]
-	f.turn++
 	f.seen, f.lost = 0, false
 	f.took = t.State.Freed
+	t.unmarkAll()
+	t.remark(0)
 	clear(t.Live[len(t.offsets)-t.pools:])
 }
 
@@ -256,13 +258,14 @@ func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 	}
 	node := f.live.push(e.Slot)
 	t.overdue(at)
-	if e.Offset&EntryPool == 0 && t.fits(e, n) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
+	first := node == e.Slot // a second block of a position cannot have its slot
+	if first && e.Offset&EntryPool == 0 && t.fits(e, n) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
 		got := t.take(at, asked)
 		f.seen = s.Cursor
 		return got
 	}
 	out := Served{Slot: None, Pool: e.Offset&EntryPool != 0, Ticket: t.ticket(node), Now: at, Ends: f.shape.free[e.Slot]}
-	if out.Pool {
+	if out.Pool && first {
 		t.Live[e.Place] = Live{Slot: e.Slot + 1}
 	}
 	t.missing(e)
@@ -285,10 +288,10 @@ func (t *Tape) passOver() {
 // Ended says that the block of a miss was freed.
 func (t *Tape) Ended(ticket Ticket) {
 	f := t.follow
-	if ticket == 0 || uint32(ticket>>32) != f.turn {
-		return
-	}
 	node := uint32(ticket) - 1
+	if ticket == 0 || !f.live.in[node] || f.live.born[node] != uint32(ticket>>32) {
+		return // a block of an earlier step
+	}
 	t.catchUp()
 	t.freed(node)
 	if int(node) < len(t.slots) && t.slots[node].Pool {

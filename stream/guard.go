@@ -36,6 +36,7 @@ func (t *Tape) jump(at uint32) {
 	for ; s.Cursor < at; s.Cursor++ {
 		e := &t.Entries[s.Cursor]
 		if e.Size != 0 {
+			t.overdue(s.Cursor)
 			t.missing(e)
 		} else if e.Offset&EntryPool == 0 && t.Live[e.Place].Slot == e.Slot+1 {
 			t.owe(e.Place)

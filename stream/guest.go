@@ -29,6 +29,7 @@ type guest struct {
 	gap
 	asked  mem.Bytes
 	ticket Ticket
+	since  uint32 // no slot between this entry and the mark meets it
 	mark   uint32 // the entry that carries its mark; None: no slot behind meets it
 	lent   bool   // pages for a block of the pool, not a block
 	pinned bool
@@ -78,7 +79,8 @@ func (t *Tape) admit(n guest, until uint32) {
 	g := &t.guests
 	i, _ := slices.BinarySearchFunc(g.at, n.lo, byLo)
 	g.at = slices.Insert(g.at, i, n)
-	t.mark(&g.at[i], nextAlloc(t.Entries, until))
+	g.at[i].since = t.State.Cursor
+	t.mark(&g.at[i], nextAlloc(t.Entries, min(until+1, uint32(len(t.Entries)-1))))
 }
 
 func byLo(a guest, lo uint32) int { return int(int64(a.lo) - int64(lo)) }
@@ -138,11 +140,11 @@ func (t *Tape) unblocked(rooms gaps, least uint32) gaps {
 	return g.free
 }
 
-// unused appends what no live slot occupies and no slot needs from entry now to
-// entry until. Unlike idle it goes through all live slots, and so knows exactly
+// unused appends what no live slot occupies and no slot needs from the cursor to
+// an entry. Unlike idle it goes through all live slots, and so knows exactly
 // what the step has left unused. A tape that is off needs nothing until the next
 // step.
-func (t *Tape) unused(out gaps, now, until uint32) gaps {
+func (t *Tape) unused(out gaps, until uint32) gaps {
 	g := &t.guests
 	g.busy = g.busy[:0]
 	for place, l := range t.Live[:len(t.offsets)-t.pools] {
@@ -152,7 +154,7 @@ func (t *Tape) unused(out gaps, now, until uint32) gaps {
 		}
 	}
 	if t.State.Off == 0 {
-		for i := now + 1; i <= until; i++ {
+		for i := t.State.Cursor; i <= until; i++ {
 			if e := &t.Entries[i]; e.Size != 0 && e.Offset&EntryPool == 0 {
 				g.busy = append(g.busy, gap{grains(e.offset()), grains(e.offset() + uint64(t.slots[e.Slot].Size))})
 			}
@@ -166,14 +168,14 @@ func (t *Tape) unused(out gaps, now, until uint32) gaps {
 // left out or could not be served. Until the slot's free no other slot needs it.
 type absent struct {
 	gap
-	until uint32
+	from, until uint32 // entries of its allocation and its free
 }
 
 // missing notes that the slot of an allocation entry is not served.
 func (t *Tape) missing(e *Entry) {
 	if until := t.follow.shape.free[e.Slot]; e.Offset&EntryPool == 0 && until != None && e.Size >= large {
 		lo := grains(e.offset())
-		t.guests.absent = append(t.guests.absent, absent{gap{lo, lo + grains(uint64(t.slots[e.Slot].Size))}, until})
+		t.guests.absent = append(t.guests.absent, absent{gap{lo, lo + grains(uint64(t.slots[e.Slot].Size))}, t.follow.shape.alloc[e.Slot], until})
 	}
 }
 
@@ -203,11 +205,11 @@ func (t *Tape) Lend(s Served, size mem.Bytes, force bool, out []Range) []Range {
 	if ends == None {
 		ends = s.Now + unforeseen
 	}
-	last := uint32(len(t.Entries) - 1)
-	want, out = t.lend(s, want, min(ends+slack, last), out)
-	for until := min(ends, last); force && want > 0; until = s.Now + (until-s.Now)/2 {
+	last, now := uint32(len(t.Entries)-1), t.State.Cursor
+	want, out = t.lend(s, want, max(now, min(ends+slack, last)), out)
+	for until := max(now, min(ends, last)); force && want > 0; until = now + (until-now)/2 {
 		want, out = t.lend(s, want, until, out)
-		if until <= s.Now {
+		if until == now {
 			break
 		}
 	}
@@ -218,7 +220,7 @@ func (t *Tape) Lend(s Served, size mem.Bytes, force bool, out []Range) []Range {
 // returns how many are still wanted.
 func (t *Tape) lend(s Served, want, until uint32, out []Range) (uint32, []Range) {
 	const page = uint32(mem.HandleSize / mem.Grain)
-	pages := t.unblocked(t.unused(t.guests.rooms[:0], s.Now, until), page)
+	pages := t.unblocked(t.unused(t.guests.rooms[:0], until), page)
 	slices.SortFunc(pages, func(a, b gap) int { return int(int64(a.hi-a.lo) - int64(b.hi-b.lo)) })
 	for _, p := range pages {
 		p.lo, p.hi = (p.lo+page-1)/page*page, p.hi/page*page
@@ -326,20 +328,24 @@ func (t *Tape) overdue(at uint32) {
 		}
 		t.unmark(g)
 		t.mark(g, t.meeting(g.gap, at+1))
+		g.since = at + 1
 	}
 }
 
 // meeting returns the first allocation at or behind an entry whose slot meets a
 // range, or the end.
 func (t *Tape) meeting(r gap, from uint32) uint32 {
-	at := nextAlloc(t.Entries, from)
-	for ; t.Entries[at].Size != 0; at = nextAlloc(t.Entries, at+1) {
-		e := &t.Entries[at]
-		if e.Offset&EntryPool == 0 && grains(e.offset()) < r.hi && r.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
-			break
+	last := uint32(len(t.Entries) - 1)
+	for at := from; at < last; {
+		at = t.holes[t.order].idleUntil(r, at)
+		for end := min((at/leafEntries+1)*leafEntries, last); at < end; at++ {
+			e := &t.Entries[at]
+			if e.Size != 0 && e.Offset&EntryPool == 0 && grains(e.offset()) < r.hi && r.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
+				return at
+			}
 		}
 	}
-	return at
+	return last
 }
 
 // guestAt returns the index of the guest that starts at an offset, or -1.
@@ -380,15 +386,20 @@ func (t *Tape) leave(i int) {
 func (t *Tape) unmarkAll() {
 	for i := range t.guests.at {
 		t.unmark(&t.guests.at[i])
+		t.guests.at[i].since = None
 	}
 }
 
-// remark sets the marks of all guests as seen from an entry: after the cursor
-// went back, or over to another order.
+// remark sets the marks of all guests as seen from an entry to which the cursor
+// went back, at a step boundary or within a step. Guests that were placed before
+// it are marked already. Slots that were left out behind it may come yet.
 func (t *Tape) remark(from uint32) {
+	t.guests.absent = slices.DeleteFunc(t.guests.absent, func(a absent) bool { return a.from >= from })
 	for i := range t.guests.at {
-		g := &t.guests.at[i]
-		t.unmark(g)
-		t.mark(g, t.meeting(g.gap, from))
+		if g := &t.guests.at[i]; g.since > from {
+			t.unmark(g)
+			t.mark(g, t.meeting(g.gap, from))
+			g.since = from
+		}
 	}
 }

@@ -61,7 +61,7 @@ func holesOf(slots []Slot, entries []Entry, arena mem.Offset) *Holes {
 // allocated in it.
 func (h *Holes) base(slots []Slot, entries []Entry) []gaps {
 	out := make([]gaps, h.leaves)
-	var live, gone []gap // by offset; gone: freed within the leaf
+	live, gone := lasting(slots, entries), gaps(nil) // by offset; gone: freed within the leaf
 	byLo := func(g gap, lo uint32) int { return int(int64(g.lo) - int64(lo)) }
 	for at := range entries {
 		e := &entries[at]
@@ -76,12 +76,30 @@ func (h *Holes) base(slots []Slot, entries []Entry) []gaps {
 			}
 		}
 		if (at+1)%leafEntries == 0 || at == len(entries)-1 {
-			busy := append(slices.Clone(live), gone...)
+			busy := slices.Concat(live, gone)
 			slices.SortFunc(busy, func(a, b gap) int { return int(int64(a.lo) - int64(b.lo)) })
 			out[at/leafEntries] = between(nil, busy, grains(uint64(h.arena)))
 			gone = gone[:0]
 		}
 	}
+	return out
+}
+
+// lasting returns the slots that persist from another order.
+func lasting(slots []Slot, entries []Entry) gaps {
+	here := make(map[uint32]bool)
+	for i := range entries {
+		if e := &entries[i]; e.Size != 0 && e.Offset&EntryPersists != 0 {
+			here[e.Slot] = true
+		}
+	}
+	var out gaps
+	for i, s := range slots {
+		if s.Persist && !here[uint32(i)] {
+			out = append(out, gap{grains(uint64(s.Offset)), grains(uint64(s.Offset) + uint64(s.Size))})
+		}
+	}
+	slices.SortFunc(out, func(a, b gap) int { return int(int64(a.lo) - int64(b.lo)) })
 	return out
 }
 
@@ -142,4 +160,26 @@ func (h *Holes) idle(out gaps, now, end, least uint32) gaps {
 		}
 	}
 	return out
+}
+
+// idleUntil returns the first entry, at or behind one, of the first leaf in which
+// a range is not known to be idle.
+func (h *Holes) idleUntil(r gap, from uint32) uint32 {
+	i := leaf(from)
+	for k := len(h.runs) - 1; k >= 0; k-- {
+		if i+1<<k <= h.leaves && h.runs[k][i].contain(r) {
+			i += 1 << k
+		}
+	}
+	return max(from, uint32(i)*leafEntries)
+}
+
+func (g gaps) contain(r gap) bool {
+	i, _ := slices.BinarySearchFunc(g, r.lo, func(a gap, lo uint32) int {
+		if a.hi <= lo {
+			return -1
+		}
+		return 1
+	})
+	return i < len(g) && g[i].lo <= r.lo && r.hi <= g[i].hi
 }

@@ -86,10 +86,13 @@ type lives struct {
 	newest       uint32
 	slots        int
 	unused       []uint32 // nodes beyond the slots
+	born         []uint32 // by node: the number of its allocation, so that tickets are never taken for each other
+	count        uint32
 }
 
 func (l *lives) grow(slots int) {
-	l.newer, l.older, l.in, l.of = make([]uint32, slots), make([]uint32, slots), make([]bool, slots), make([]uint32, slots)
+	l.newer, l.older, l.in = make([]uint32, slots), make([]uint32, slots), make([]bool, slots)
+	l.of, l.born = make([]uint32, slots), make([]uint32, slots)
 	for i := range l.of {
 		l.of[i] = uint32(i)
 	}
@@ -113,12 +116,15 @@ func (l *lives) push(slot uint32) uint32 {
 	if slot == None || l.in[slot] {
 		if len(l.unused) == 0 {
 			l.unused = append(l.unused, uint32(len(l.in)))
-			l.newer, l.older, l.in, l.of = append(l.newer, 0), append(l.older, 0), append(l.in, false), append(l.of, None)
+			l.newer, l.older, l.in = append(l.newer, 0), append(l.older, 0), append(l.in, false)
+			l.of, l.born = append(l.of, None), append(l.born, 0)
 		}
 		node = l.unused[len(l.unused)-1]
 		l.unused = l.unused[:len(l.unused)-1]
 		l.of[node] = slot
 	}
+	l.count++
+	l.born[node] = l.count
 	l.in[node] = true
 	l.newer[node], l.older[node] = None, l.newest
 	if l.newest != None {

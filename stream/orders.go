@@ -76,7 +76,7 @@ func (t *Tape) turn(n uint64) bool {
 			continue
 		}
 		t.Play(order)
-		t.State.Cursor = f.to
+		t.jump(f.to)
 		t.State.Resyncs++
 		return true
 	}

@@ -1,0 +1,163 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// area is memory of the arena that the model knows to be in use.
+type area struct {
+	at   mem.Addr
+	size mem.Bytes
+}
+
+func (a area) meets(b area) bool {
+	return a.at < b.at+mem.Addr(b.size) && b.at < a.at+mem.Addr(a.size)
+}
+
+// held is a live block of the model and what it occupies of the arena.
+type held struct {
+	served Served
+	areas  []area
+}
+
+// model plays a tape and remembers every byte of the arena that is in use.
+type model struct {
+	tape *Tape
+	rand *rand.Rand
+	live []*held
+}
+
+func (m *model) alloc(n mem.Bytes) (*held, error) {
+	h := &held{served: m.tape.Alloc(n)}
+	s := h.served
+	switch {
+	case s.Slot != None || s.Guest:
+		h.areas = []area{{s.Addr, mem.Round(n)}}
+	case s.Ticket != 0 && m.rand.IntN(2) == 0:
+		for _, r := range m.tape.Lend(s, n, m.rand.IntN(2) == 0, nil) {
+			h.areas = append(h.areas, area{base + mem.Addr(r.Offset), r.Size})
+		}
+	}
+	for _, other := range m.live {
+		for _, a := range h.areas {
+			for _, b := range other.areas {
+				if a.meets(b) {
+					return nil, fmt.Errorf("%+v was given %v while %+v has %v", s, a, other.served, b)
+				}
+			}
+		}
+	}
+	m.live = append(m.live, h)
+	return h, nil
+}
+
+func (m *model) free(h *held) error {
+	for i, other := range m.live {
+		if other != h {
+			continue
+		}
+		m.live[i] = m.live[len(m.live)-1]
+		m.live = m.live[:len(m.live)-1]
+		if h.served.Slot == None && !h.served.Guest {
+			m.tape.Ended(h.served.Ticket)
+			m.tape.Returned(h.served.Ticket)
+			return nil
+		}
+		if m.rand.IntN(8) == 0 && m.tape.Pin(h.served.Addr) {
+			if f := m.tape.Free(h.served.Addr); !f.Pinned {
+				return fmt.Errorf("a pinned block was freed: %+v", h.served)
+			}
+			if !m.tape.Release(h.served.Addr) {
+				return fmt.Errorf("a pinned block was lost: %+v", h.served)
+			}
+			return nil
+		}
+		if f := m.tape.Free(h.served.Addr); f.Slot != h.served.Slot || f.Guest != h.served.Guest {
+			return fmt.Errorf("free of %+v gave %+v", h.served, f)
+		}
+		return nil
+	}
+	return nil
+}
+
+// irregular plays steps of a program of which a share of the positions varies,
+// with insertions, deletions and late frees.
+func irregular(seed uint64, n int, noise float64) (State, error) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	slots, order := program(r, n)
+	for i := range slots {
+		switch r.IntN(4) {
+		case 0:
+			slots[i] = Slot{Size: slots[i].Size, Spread: slots[i].Size - 512, Pool: true}
+		case 1:
+			slots[i].Spread = slots[i].Size / 1024 * 512
+		}
+	}
+	layout, err := Lay(slots, order)
+	if err != nil {
+		return State{}, err
+	}
+	m := &model{tape: New(layout, base), rand: r}
+	var late []*held
+	for step := 0; step < 3; step++ {
+		at := make([]*held, len(slots))
+		for k, e := range order {
+			var err error
+			switch {
+			case e >= 0 && r.Float64() < noise:
+				if r.IntN(2) == 0 {
+					at[e], err = m.alloc(slots[e].Size + 512)
+				}
+			case e >= 0:
+				at[e], err = m.alloc(slots[e].Size - mem.Bytes(r.Int64N(int64(slots[e].Spread)+1)))
+			case at[^e] == nil:
+			case r.Float64() < noise:
+				late = append(late, at[^e])
+			default:
+				err = m.free(at[^e])
+			}
+			if err == nil && r.Float64() < noise {
+				var h *held
+				h, err = m.alloc(slots[r.IntN(len(slots))].Size)
+				late = append(late, h)
+			}
+			if err == nil && len(late) > 0 && r.Float64() < 0.2 {
+				err = m.free(late[0])
+				late = late[1:]
+			}
+			if err == nil && k%7 == 0 {
+				err = m.tape.Check()
+			}
+			if err != nil {
+				return *m.tape.State, fmt.Errorf("seed %d, step %d, event %d: %w", seed, step, k, err)
+			}
+		}
+		m.tape.Step()
+	}
+	return *m.tape.State, m.tape.Check()
+}
+
+func TestIrregularStepsNeverOverlap(t *testing.T) {
+	for size := 1; size <= 256; size *= 2 {
+		for seed := uint64(0); seed < 20; seed++ {
+			for _, noise := range []float64{0, 0.02, 0.3} {
+				if _, err := irregular(seed, size, noise); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func FuzzIrregularSteps(f *testing.F) {
+	f.Add(uint64(1), uint16(200), uint8(10))
+	f.Fuzz(func(t *testing.T, seed uint64, n uint16, noise uint8) {
+		if _, err := irregular(seed, int(n%600)+1, float64(noise)/256); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
