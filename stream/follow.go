@@ -251,13 +251,13 @@ func (t *Tape) moveTo(at uint32) {
 func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 	f, s := t.follow, t.State
 	e := &t.Entries[at]
+	t.overdue(at)
 	if e.Place == None { // the pool's, and its end is not on the tape
 		s.Cursor = at + 1
 		t.passOver()
 		return Served{Slot: None, Pool: true}
 	}
 	node := f.live.push(e.Slot)
-	t.overdue(at)
 	first := node == e.Slot // a second block of a position cannot have its slot
 	if first && e.Offset&EntryPool == 0 && t.fits(e, n) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
 		got := t.take(at, asked)

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -93,6 +94,11 @@ func irregular(seed uint64, n int, noise float64) (State, error) {
 		switch r.IntN(4) {
 		case 0:
 			slots[i] = Slot{Size: slots[i].Size, Spread: slots[i].Size - 512, Pool: true}
+		case 2:
+			if r.IntN(8) == 0 { // no free on the tape
+				slots[i] = Slot{Size: slots[i].Size, Pool: true}
+				order = slices.DeleteFunc(order, func(e int32) bool { return e == ^int32(i) })
+			}
 		case 1:
 			slots[i].Spread = slots[i].Size / 1024 * 512
 		}

@@ -210,6 +210,8 @@ func (p *pair) nobody() error {
 	}
 	if f := p.ref.Free(addr); f.Slot != stream.None {
 		return fmt.Errorf("Go freed %#x: %+v", addr, f)
+	} else if f.Guest { // no block of the quick case's: C asks Go about it
+		p.both.Go.Free(addr)
 	}
 	if found, _ := p.both.Free(addr); found {
 		return fmt.Errorf("C freed %#x", addr)
