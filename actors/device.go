@@ -72,7 +72,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if opts.Engine == (engine.Config{}) {
 		opts.Engine = engine.DefaultConfig()
 	}
-	p, err := newPool(dev, opts.Engine, opts.GMLake)
+	p, err := newPool(dev, opts.Engine, opts.GMLake, opts.Log)
 	if err != nil {
 		return nil, err
 	}

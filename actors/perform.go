@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -31,6 +33,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		p.peak = max(p.peak, p.reserved())
 		switch {
 		case err != nil:
+			p.log.Debug("a driver call failed; the engine tries something else", zap.Uint8("event", uint8(ev.Kind)), zap.Error(err))
 			var call *driver.Error
 			code := 0
 			if errors.As(err, &call) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
 
 	"stalloc/actors/device"
 	"stalloc/engine"
@@ -31,6 +32,7 @@ type PoolStats struct {
 // only one that changes the device's memory.
 type pool struct {
 	dev       device.Device
+	log       *zap.Logger
 	eng       policy
 	handles   []driver.Handle // by engine.Index
 	base      mem.Addr
@@ -63,8 +65,8 @@ type slotWait struct {
 }
 
 // newPool reserves the address window: the largest the driver gives.
-func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config) (*pool, error) {
-	p := &pool{dev: dev}
+func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap.Logger) (*pool, error) {
+	p := &pool{dev: dev, log: log}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
