@@ -4,8 +4,8 @@ import "stalloc/internal/mem"
 
 // sighting is what several learned steps say about one block of the last of them.
 type sighting struct {
-	least, most mem.Bytes // sizes seen at this position
-	seen        int       // steps that have the position, the last included
+	least, most mem.Bytes   // sizes seen at this position
+	sizes       []mem.Bytes // in each step that has the position, the last step first
 }
 
 func (s sighting) fixed() bool { return s.least == s.most }
@@ -20,7 +20,7 @@ func classify(steps []*Step) []sighting {
 	last := steps[len(steps)-1]
 	seen := make([]sighting, len(last.Blocks))
 	for i, b := range last.Blocks {
-		seen[i] = sighting{least: b.Size, most: b.Size, seen: 1}
+		seen[i] = sighting{least: b.Size, most: b.Size, sizes: []mem.Bytes{b.Size}}
 	}
 	for _, s := range steps[:len(steps)-1] {
 		to := alignSteps(last, s)
@@ -29,7 +29,7 @@ func classify(steps []*Step) []sighting {
 				continue
 			}
 			other := s.Blocks[s.Ops[to[b.Alloc]].Block]
-			seen[i].seen++
+			seen[i].sizes = append(seen[i].sizes, other.Size)
 			seen[i].least, seen[i].most = min(seen[i].least, other.Size), max(seen[i].most, other.Size)
 		}
 	}

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"fmt"
-
-	"stalloc/internal/mem"
-)
+import "fmt"
 
 // MakeIrregular plans a steady step that is not the same every time from several
 // that were learned, the latest last: steps[k] holds what each stream did in the
@@ -59,7 +55,7 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 	}
 	s := learned[len(learned)-1]
 	seen := classify(learned)
-	scaled := affine(learned, seen)
+	together := scaled(seen, len(learned))
 	crosses := s.crossing()
 	slotOf := make([]int32, len(s.Blocks))
 	for i := range slotOf {
@@ -69,7 +65,7 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 		block, was := s.Blocks[op.Block], seen[op.Block]
 		slot := slotOf[op.Block]
 		switch {
-		case op.Free && slot >= 0:
+		case op.Free && slot >= 0 && !block.Pinned:
 			if !m.slots[slot].Pool {
 				m.lives[slot].Upper = m.now
 			}
@@ -77,7 +73,7 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 		case op.Free:
 		case s.transient(block) || block.Pinned || crosses[op.Block]:
 			made := Slot{Size: was.most, Spread: was.most - was.least}
-			made.Pool = !s.transient(block) || !was.fixed() && !scaled
+			made.Pool = !s.transient(block) || !was.fixed() && (together == nil || !together[op.Block])
 			slotOf[op.Block] = int32(len(m.slots))
 			tape.Entries = append(tape.Entries, Entry(len(m.slots)))
 			life := Buffer{Lower: m.now, Upper: m.now}
@@ -91,15 +87,4 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 	}
 	m.now++ // the end of this tape and the start of the next are distinct
 	m.tapes = append(m.tapes, tape)
-}
-
-// affine reports whether the sizes of all positions move together with one
-// parameter. Interpolated between the smallest and the largest of the learned
-// steps, each position must meet its size in every other step, up to the
-// rounding of both. Two steps cannot contradict it and so prove nothing.
-func affine(learned []*Step, seen []sighting) bool {
-	if len(learned) < 3 {
-		return false
-	}
-	return false && mem.Grain > 0
 }

@@ -157,9 +157,13 @@ func (r *run) observe() [][]*plan.Step {
 			case begin:
 				recs[e.stream].Alloc(uint64(e.id), e.size)
 			case free:
-				if e.later {
+				if e.later && os.Getenv("EXCL") != "" {
 					recs[e.stream].Exclude(uint64(e.id))
 				}
+				if !e.later || os.Getenv("EXCL") != "" {
+					recs[e.stream].Free(uint64(e.id))
+				}
+			case end:
 				recs[e.stream].Free(uint64(e.id))
 			}
 		}
@@ -268,7 +272,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 					}
 				}
 				seen = max(seen, load+e.size)
-				if free := room - pool; lending && e.size > free && out.arena+pool+e.size > seen+seen/500 {
+				if free := room - pool; lending && e.size > free && out.arena+pool+e.size > seen+seen/200 {
 					lend(e.size-free+mem.HandleSize-1, false)
 					lend(e.size-free-lent+mem.HandleSize-1, true)
 					lent = min(lent, e.size)
@@ -286,11 +290,14 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 				tapes[b.stream].Pin(b.addr)
 			case b.slot:
 				tapes[b.stream].Free(b.addr)
-			default:
+			case !e.later:
 				tapes[b.stream].Ended(b.ticket)
 			}
 		case end:
 			b := live[e.id]
+			if !b.slot && b.ticket != 0 {
+				tapes[b.stream].Ended(b.ticket)
+			}
 			delete(live, e.id)
 			load -= b.size
 			if !b.slot {
