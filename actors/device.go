@@ -53,6 +53,7 @@ type Device struct {
 	arenas     atomic.Pointer[[]*arena]
 	mu         sync.Mutex // guards changes of lanes and arenas
 	generation atomic.Uint64
+	traffic    atomic.Uint64 // requests and frees that reached the pool
 	auto       autoSteps
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, or make plans
@@ -206,6 +207,7 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 // memory, the arenas of plans are given up for this step. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
+	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
 	m.size, m.stream, m.pool, m.whole, m.after, m.addr = size, id, pool, false, 0, 0
@@ -229,6 +231,7 @@ func (d *Device) gaveUp(m *lostRequest) bool {
 
 // Free gives a block of the pool back. ErrUnknown: it is none.
 func (d *Device) Free(addr mem.Addr) (Freed, error) {
+	d.traffic.Add(1)
 	m := d.frees.Get().(*freeRequest)
 	defer d.frees.Put(m)
 	m.addr, m.arena, m.freed = addr, false, Freed{}

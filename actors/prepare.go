@@ -2,6 +2,7 @@ package actors
 
 import (
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,10 +18,14 @@ import (
 const (
 	// prepareFrom is the least an arena must lack for that to be worth a step.
 	prepareFrom = 128 * mem.MiB
-	// portion is how many pages one message maps: 0.1 ms in which a miss waits.
-	portion = 4
+	// portion is how many pages one message maps: 60 µs in which a miss waits.
+	portion = 2
+	// While the program makes requests of the pool, a portion is mapped only every
+	// so often. A training loop that waits for its device makes none, and then
+	// they follow each other.
+	unhurried = 4 * time.Millisecond
 	// patience is how many boundaries a plan is put off for its arena.
-	patience = 16
+	patience = 100
 )
 
 // prepareRequest asks the pool to map pages ahead for an arena on a stream.
@@ -76,9 +81,13 @@ func (d *Device) prepare(streams []mem.StreamID, p *preparing) {
 	defer p.done.Store(true)
 	for _, id := range streams {
 		for more := true; more && !d.closing.Load(); {
+			before := d.traffic.Load()
 			m := &prepareRequest{stream: id}
 			d.ask(d.pool, m)
 			more = m.err == nil && !m.done
+			if more && d.traffic.Load() != before {
+				time.Sleep(unhurried)
+			}
 		}
 	}
 }
