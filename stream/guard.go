@@ -56,7 +56,7 @@ func (t *Tape) clear(e *Entry) bool {
 	for _, place := range s.OwedAt[:s.Owed] {
 		o := t.offsets[place]
 		size := uint64(t.slots[t.Live[place].Slot-1].Size)
-		if e.offset() < o+size && o < e.offset()+e.Size {
+		if e.offset() < o+size && o < e.offset()+uint64(t.slots[e.Slot].Size) {
 			return false
 		}
 	}

@@ -173,7 +173,7 @@ type absent struct {
 
 // missing notes that the slot of an allocation entry is not served.
 func (t *Tape) missing(e *Entry) {
-	if until := t.follow.shape.free[e.Slot]; e.Offset&EntryPool == 0 && until != None && e.Size >= large {
+	if until := t.follow.shape.free[e.Slot]; e.Offset&EntryPool == 0 && until != None && uint64(t.slots[e.Slot].Size) >= large {
 		lo := grains(e.offset())
 		t.guests.absent = append(t.guests.absent, absent{gap{lo, lo + grains(uint64(t.slots[e.Slot].Size))}, t.follow.shape.alloc[e.Slot], until})
 	}
@@ -302,7 +302,7 @@ func (t *Tape) unmark(g *guest) {
 	}
 	if m := &t.guests.marks[t.order][g.mark]; *m < 255 {
 		*m--
-		if *m == 0 && t.Entries[g.mark].Size != varying {
+		if *m == 0 {
 			t.Entries[g.mark].Size &^= marked
 		}
 	}

@@ -8,7 +8,7 @@ package stream
 
 // varying is the Size of an allocation entry that no request can equal, so that
 // the quick case leaves every request at that place to Go.
-const varying = 1
+const varying = 2
 
 // The structure of a step is a row of tokens: an allocation is one, a free is one
 // together with its depth, the number of blocks live at that moment that were

@@ -167,3 +167,40 @@ func FuzzIrregularSteps(f *testing.F) {
 		}
 	})
 }
+
+// TestSizesThatMoveTogether: the first request tells the sizes of the others, and
+// the quick case serves them.
+func TestSizesThatMoveTogether(t *testing.T) {
+	var slots []Slot
+	var order []int32
+	at := mem.Offset(0)
+	for i := int32(0); i < 20; i++ {
+		n := mem.Bytes(i+1) * 64 * 1024
+		slots = append(slots, Slot{Offset: at, Size: 2 * n, Spread: n})
+		at += mem.Offset(2 * n)
+		order = append(order, i)
+	}
+	layout, err := Lay(slots, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := New(layout, base)
+	for _, share := range []float64{0, 0.25, 0.7, 1} {
+		slow := 0
+		for i, s := range slots {
+			n := s.Size - s.Spread + mem.Bytes(share*float64(s.Spread))
+			if tape.Entries[tape.State.Cursor].Size != uint64(mem.Round(n)) {
+				slow++
+			}
+			expect(t, tape, n, uint32(i))
+		}
+		if slow > 6 {
+			t.Errorf("at %v of the way %d of %d sizes were not foreseen", share, slow, len(slots))
+		}
+		for i := range slots {
+			tape.Free(base + mem.Addr(slots[i].Offset))
+		}
+		tape.Step()
+	}
+	expect(t, tape, slots[0].Size+512, None) // larger than ever
+}

@@ -106,6 +106,7 @@ type Tape struct {
 	follow  *follower
 	holes   []*Holes // by order
 	guests  guests
+	scale   scale
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
 	strayed bool     // the step has left its order since it began
@@ -222,7 +223,9 @@ func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State
 		pools: l.pools, follow: newFollower(l), holes: l.holes}
 	for _, order := range orders {
 		t.guests.marks = append(t.guests.marks, make([]uint8, len(order)))
+		t.scale.add(l.slots, order)
 	}
+	t.scale.restart()
 	return t
 }
 
