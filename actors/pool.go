@@ -168,7 +168,7 @@ func (p *pool) free(m *freeRequest) error {
 }
 
 func (p *pool) prepare(m *prepareRequest) error {
-	last, err := p.run(engine.Event{Kind: engine.EvPrepare, Stream: m.stream, Size: m.size, Most: portion})
+	last, err := p.run(engine.Event{Kind: engine.EvPrepare, Stream: m.stream, Size: m.size, Most: m.most})
 	m.done = last.Kind == 0
 	return err
 }

@@ -18,12 +18,12 @@ import (
 const (
 	// prepareFrom is the least an arena must lack for that to be worth a step.
 	prepareFrom = 128 * mem.MiB
-	// portion is how many pages one message maps: 60 µs in which a miss waits.
-	portion = 2
-	// While the program makes requests of the pool, a portion is mapped only every
-	// so often. A training loop that waits for its device makes none, and then
-	// they follow each other.
-	unhurried = 4 * time.Millisecond
+	// While the program makes requests of the pool, a small portion of pages is
+	// mapped every so often: 60 µs in which a miss waits. A training loop that
+	// waits for its device makes none, and then larger ones follow each other.
+	smallPortion = 2
+	largePortion = 16
+	unhurried    = 4 * time.Millisecond
 	// patience is how many boundaries a plan is put off for its arena.
 	patience = 100
 )
@@ -33,6 +33,7 @@ type prepareRequest struct {
 	answer
 	stream mem.StreamID
 	size   mem.Bytes // of the arena, to begin; 0: go on
+	most   int       // pages to map
 	done   bool      // answer: nothing is left to map
 }
 
@@ -59,7 +60,7 @@ func (s *supervisor) prepared(p *plan.Plan) bool {
 		if ps == nil || l.arena != nil && ps.Arena < l.arena.bytes()+prepareFrom || ps.Arena < prepareFrom {
 			continue
 		}
-		begin := &prepareRequest{stream: l.port.ID(), size: ps.Arena}
+		begin := &prepareRequest{stream: l.port.ID(), size: ps.Arena, most: smallPortion}
 		if s.d.ask(s.d.pool, begin); begin.err != nil {
 			s.d.log.Warn("an arena cannot be mapped ahead", zap.Error(begin.err))
 			continue
@@ -79,13 +80,16 @@ func (s *supervisor) prepared(p *plan.Plan) bool {
 func (d *Device) prepare(streams []mem.StreamID, p *preparing) {
 	defer d.background.Done()
 	defer p.done.Store(true)
+	most := smallPortion
 	for _, id := range streams {
 		for more := true; more && !d.closing.Load(); {
 			before := d.traffic.Load()
-			m := &prepareRequest{stream: id}
+			m := &prepareRequest{stream: id, most: most}
 			d.ask(d.pool, m)
 			more = m.err == nil && !m.done
+			most = largePortion
 			if more && d.traffic.Load() != before {
+				most = smallPortion
 				time.Sleep(unhurried)
 			}
 		}
