@@ -37,7 +37,7 @@ class Step:
 
 def add_arguments(parser):
     group = parser.add_argument_group("run")
-    group.add_argument("--steps", type=positive, default=12)
+    group.add_argument("--steps", type=positive, default=24)
     group.add_argument("--seed", type=int, default=1234)
     group.add_argument(
         "--allocator",
