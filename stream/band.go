@@ -26,8 +26,8 @@ const (
 	costGap       = 56 // entries left out: once
 	costSkip      = 1  // and for each
 	costLate      = 10 // a free that has not come yet
-	costBack      = 60 // having been too far ahead: once
-	costBackEach  = 8  // and for each four entries
+	costBack      = 50 // having been too far ahead: once
+	costBackEach  = 2  // and for each entry
 	costCut       = 600
 	costNever     = 1 << 20
 	costAmbiguous = 30 // a rival place within that of the best is a doubt
@@ -58,7 +58,10 @@ func (b *band) start(t *Tape, cursor uint32) {
 	for i := range b.free {
 		b.free[i], b.gap[i], b.extra[i] = costNever, costNever, costNever
 	}
-	b.free[n], b.from, b.best, b.row = 0, n, n, 0
+	for i := 0; i < n; i++ {
+		b.free[i] = int32(costBack + costBackEach*(n-i))
+	}
+	b.free[n], b.from, b.best, b.row = 0, 0, n, 0
 	b.to = n
 	b.extend(t)
 }
@@ -66,7 +69,6 @@ func (b *band) start(t *Tape, cursor uint32) {
 // extend fills in the gaps behind the cells of a new row.
 func (b *band) extend(t *Tape) {
 	limit := b.total(b.best) + costCut
-	b.back(limit)
 	for i := b.from + 1; i < bandWidth && int(b.lo)+i < len(t.Entries); i++ {
 		skip := int32(costSkip)
 		if e := &t.Entries[int(b.lo)+i-1]; e.Size == 0 && !t.follow.live.in[e.Slot] {
@@ -81,21 +83,6 @@ func (b *band) extend(t *Tape) {
 			return
 		}
 		b.to = max(b.to, i)
-	}
-}
-
-// back fills in the places behind the best one.
-func (b *band) back(limit int32) {
-	cost := b.total(b.best) + costBack
-	for i := b.best - 1; i >= 0 && i >= b.best-bandBack && cost <= limit; i-- {
-		if (b.best-i)%4 == 0 {
-			cost += costBackEach
-		}
-		if i < b.from {
-			b.from = i
-			b.free[i], b.gap[i], b.extra[i] = costNever, costNever, costNever
-		}
-		b.free[i] = min(b.free[i], cost)
 	}
 }
 
