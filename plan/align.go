@@ -15,8 +15,6 @@ type token uint32
 // changes with everything above and says nothing.
 const MaxDepth = 24
 
-const tokenAlloc token = 0
-
 func tokenFree(depth int) token { return token(1 + min(depth, MaxDepth)) }
 
 // tokens writes a step down as tokens. Live blocks are kept in the order of
