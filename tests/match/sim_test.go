@@ -201,7 +201,6 @@ type result struct {
 	arena, pool, peak  mem.Bytes // pool: peak of what is live outside the arena
 	requests, hits     int
 	bytes, hitBytes    mem.Bytes
-	tickets, correct   int
 	guests, guestBytes mem.Bytes
 	pages              int // lent
 }
