@@ -1,6 +1,10 @@
 package plan
 
-import "stalloc/internal/mem"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // sighting is what several learned steps say about one block of the last of them.
 type sighting struct {
@@ -40,13 +44,41 @@ func classify(steps []*Step) []sighting {
 // common and come by chance.
 const anchorSize = mem.MiB
 
-// alignSteps aligns two steps by their structure between anchors, which hold the
-// alignment where irregular parts repeat one pattern: a layer with more experts in
-// one step must not push the next layer's along. An anchor is an allocation of a
-// large size that comes about equally often in both steps, told apart by the
-// events before it.
+// alignSteps aligns two steps by their structure, once as a whole and once between
+// anchors, and takes the second unless the first explains clearly more.
+//
+// Anchors hold the alignment where irregular parts repeat one pattern: a layer
+// with more experts in one step must not push the next layer's along. An anchor is
+// an allocation of a large size that comes about equally often in both steps, told
+// apart by the events before it. Where all sizes vary some will agree by chance
+// only, and then the whole is better.
 func alignSteps(a, b *Step) []int32 {
 	ta, tb := a.tokens(), b.tokens()
+	if slices.Equal(ta, tb) {
+		return align(ta, tb)
+	}
+	whole, anchored := align(ta, tb), alignAnchored(a, b, ta, tb)
+	if w, n := explained(a, b, whole), explained(a, b, anchored); w-n > n/20 {
+		return whole
+	}
+	return anchored
+}
+
+// explained sums up the allocations that correspond, those of equal size twice.
+func explained(a, b *Step, to []int32) (sum mem.Bytes) {
+	for i, j := range to {
+		if j != unaligned && !a.Ops[i].Free {
+			size := a.Blocks[a.Ops[i].Block].Size
+			sum += size
+			if size == b.Blocks[b.Ops[j].Block].Size {
+				sum += size
+			}
+		}
+	}
+	return sum
+}
+
+func alignAnchored(a, b *Step, ta, tb []token) []int32 {
 	regular := regularSizes(a, b)
 	pa, ka := a.anchors(ta, regular)
 	pb, kb := b.anchors(tb, regular)

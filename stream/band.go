@@ -15,15 +15,10 @@ const (
 	costUnlike    = 2  // the same, a size unlike those seen
 	costOdd       = 8  // the same, where only one size has been seen
 	costOddLarge  = 40 // the same, a large one
-	costHuge      = 2  // a large request at a position that varies, far beyond the sizes seen
 	costDepth     = 8  // a free of another block than expected, of the same depth
 	costOther     = 3  // a free of the block expected, of another depth
-	costInsert    = 56 // a request that the tape does not have
-	costMore      = 12 // and for each event behind it that the tape does not have either
 	costInsertN   = 6  // the free of a block without a position
-	costAgain     = 4  // a position whose block is live: this is a second one
 	costInsertF   = 40 // a free that the tape does not have here
-	costGap       = 56 // entries left out: once
 	costSkip      = 1  // and for each
 	costLate      = 10 // a free that has not come yet
 	costBack      = 50 // having been too far ahead: once
@@ -32,6 +27,25 @@ const (
 	costNever     = 1 << 20
 	costAmbiguous = 30 // a rival place within that of the best is a doubt
 )
+
+// Tuning chooses between variants of matching. Which is best differs from program
+// to program; a replay of the last step ranks them as the next step will.
+type Tuning struct {
+	Insert int32 // cost of a request that the tape does not have
+	More   int32 // and of each event behind it that the tape does not have either
+	Gap    int32 // cost of entries left out, once
+	Again  int32 // cost of a second block at a position whose block is live
+	// NoGuests leaves every miss to the pool.
+	NoGuests bool
+}
+
+// Tunings are the variants worth trying, the one that is usually best first.
+var Tunings = [...]Tuning{
+	{Insert: 56, More: 12, Gap: 56, Again: 4},
+	{Insert: 56, More: 8, Gap: 56, Again: 10},
+	{Insert: 40, More: 12, Gap: 70, Again: 2},
+	{Insert: 56, More: 12, Gap: 56, Again: 4, NoGuests: true},
+}
 
 const (
 	bandWidth = 2048
@@ -78,7 +92,7 @@ func (b *band) extend(t *Tape) {
 		} else if e.Size == 0 {
 			b.free[i] = min(b.free[i], b.free[i-1]+costLate)
 		}
-		b.gap[i] = min(min(b.free[i-1], b.extra[i-1])+costGap, b.gap[i-1]) + skip
+		b.gap[i] = min(min(b.free[i-1], b.extra[i-1])+t.tuning.Gap, b.gap[i-1]) + skip
 		if b.total(i) > limit && i > b.to {
 			return
 		}
@@ -88,9 +102,36 @@ func (b *band) extend(t *Tape) {
 
 func (b *band) total(i int) int32 { return min(b.free[i], b.gap[i], b.extra[i]) }
 
-// event makes the next row: insert is the cost of the event having no entry,
-// match that of its being an entry.
-func (b *band) event(t *Tape, insert int32, match func(e *Entry, token uint8) int32) {
+// observed is an event of the step.
+type observed struct {
+	free   bool
+	size   uint64 // of a request, rounded
+	slot   uint32 // of the position whose block is freed, None
+	token  uint8  // of a free
+	insert int32  // cost of the event having no entry
+}
+
+// cost returns that of an event being the one of an entry.
+func (t *Tape) cost(o *observed, e *Entry, token uint8) int32 {
+	switch {
+	case o.free != (e.Size == 0) || e.Slot == None:
+		return costNever
+	case !o.free && e.Place != None && t.follow.live.in[e.Slot]:
+		return t.unlike(e, o.size) + t.tuning.Again
+	case !o.free:
+		return t.unlike(e, o.size)
+	case e.Slot == o.slot && token == o.token:
+		return costExact
+	case e.Slot == o.slot:
+		return costOther
+	case token == o.token:
+		return costDepth
+	}
+	return costNever
+}
+
+// event makes the next row.
+func (b *band) event(t *Tape, o observed) {
 	tokens := t.follow.shape.tokens
 	end := min(b.to+1, bandWidth-1, len(t.Entries)-1-int(b.lo))
 	before := int32(costNever) // total of the cell before, in the old row
@@ -100,14 +141,14 @@ func (b *band) event(t *Tape, insert int32, match func(e *Entry, token uint8) in
 		if i > b.to {
 			here = costNever
 		}
-		extra := here + insert
+		extra := here + o.insert
 		if i <= b.to {
-			extra = min(extra, b.extra[i]+costMore)
+			extra = min(extra, b.extra[i]+t.tuning.More)
 		}
 		cost, hit, sharp := int32(costNever), false, false
 		if i > 0 && before < costNever {
 			at := int(b.lo) + i - 1
-			if m := match(&t.Entries[at], tokens[at]); before+m < costNever {
+			if m := t.cost(&o, &t.Entries[at], tokens[at]); before+m < costNever {
 				cost, hit, sharp = before+m, true, m <= costVaries
 			}
 		}

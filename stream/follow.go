@@ -132,36 +132,14 @@ func (t *Tape) freed(node uint32) {
 		f.lost = true // freed although the tape has requests before
 		f.band.start(t, f.seen)
 	}
-	token := tokenFree(depth)
-	f.band.event(t, insert, func(e *Entry, want uint8) int32 {
-		switch {
-		case e.Size != 0 || e.Slot == None:
-			return costNever
-		case e.Slot == slot && want == token:
-			return costExact
-		case e.Slot == slot:
-			return costOther
-		case want == token:
-			return costDepth
-		}
-		return costNever
-	})
-	t.settle2()
+	f.band.event(t, observed{free: true, slot: slot, token: tokenFree(depth), insert: insert})
+	t.conclude()
 }
 
+// weighAlloc takes a request into account while the follower is lost.
 func (t *Tape) weighAlloc(n uint64) {
-	f := t.follow
-	f.band.event(t, costInsert, func(e *Entry, _ uint8) int32 {
-		if e.Size == 0 {
-			return costNever
-		}
-		if cost := t.unlike(e, n); e.Place == None || !f.live.in[e.Slot] {
-			return cost
-		} else {
-			return cost + costAgain
-		}
-	})
-	t.settle2()
+	t.follow.band.event(t, observed{size: n, slot: None, insert: t.tuning.Insert})
+	t.conclude()
 }
 
 // large is the size from which sizes weigh more: such blocks are few and decide
@@ -183,8 +161,6 @@ func (t *Tape) unlike(e *Entry, n uint64) int32 {
 		return costOddLarge
 	case least == most:
 		return costOdd
-	case n >= large && n > 4*most:
-		return costHuge
 	}
 	return costUnlike
 }
@@ -196,8 +172,8 @@ func (t *Tape) fits(e *Entry, n uint64) bool {
 	return n == uint64(slot.Size) || slot.Spread != 0 && n < uint64(slot.Size)
 }
 
-// settle2 ends the weighing when one place has won.
-func (t *Tape) settle2() {
+// conclude ends the weighing when one place has won.
+func (t *Tape) conclude() {
 	f := t.follow
 	if b := &f.band; b.row >= settledRow && !b.doubt(t) {
 		f.lost = false
@@ -274,7 +250,7 @@ func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 	}
 	t.missing(e)
 	s.Cursor = at + 1
-	if out.Ends != None && out.Ends > at && s.Off == 0 {
+	if out.Ends != None && out.Ends > at && s.Off == 0 && !t.tuning.NoGuests {
 		if out.Addr, out.Guest = t.host(mem.Bytes(asked), at, out.Ends, out.Ticket); out.Guest {
 			out.Ticket = 0 // the tape itself sees the block's end
 		}
@@ -309,3 +285,6 @@ func (t *Tape) Ended(ticket Ticket) {
 		f.seen = t.State.Cursor
 	}
 }
+
+// Tune chooses a variant of matching, from the next step on at the latest.
+func (t *Tape) Tune(v Tuning) { t.tuning = v }

@@ -21,8 +21,13 @@ import (
 
 const marked = 1
 
-// slack is how many entries a guest may overstay before it is marked.
-const slack = 32
+// A guest is placed where no slot comes for long entries behind its predicted end
+// if there is such a hole, else for short ones: the prediction is the end of a
+// position, and the block may not be that position's.
+const (
+	long  = 512
+	short = 32
+)
 
 // guest is a live guest.
 type guest struct {
@@ -47,8 +52,23 @@ type guests struct {
 // host places a request of a known end as a guest.
 func (t *Tape) host(asked mem.Bytes, now, ends uint32, ticket Ticket) (mem.Addr, bool) {
 	want := grains(uint64(mem.Round(asked)))
-	until := t.placedFor(ends)
-	best, found := gap{0, 1<<32 - 1}, false
+	last := uint32(len(t.Entries) - 1)
+	until := min(last, ends+long)
+	best, found := t.room(now, until, want)
+	if !found {
+		until = min(last, ends+short)
+		best, found = t.room(now, until, want)
+	}
+	if !found {
+		return 0, false
+	}
+	t.admit(guest{gap: gap{best.lo, best.lo + want}, asked: asked, ticket: ticket}, until)
+	return mem.Addr(t.State.Base + uint64(best.lo)*uint64(mem.Grain)), true
+}
+
+// room returns the smallest range that can hold want grains until an entry.
+func (t *Tape) room(now, until, want uint32) (best gap, found bool) {
+	best.hi = 1<<32 - 1
 	for _, room := range t.idle(now, until, want) {
 		// Not where a slot begins: the quick case must find none there.
 		for t.place(uint64(room.lo)*uint64(mem.Grain)) != None {
@@ -58,20 +78,7 @@ func (t *Tape) host(asked mem.Bytes, now, ends uint32, ticket Ticket) (mem.Addr,
 			best, found = room, true
 		}
 	}
-	if !found {
-		return 0, false
-	}
-	t.admit(guest{gap: gap{best.lo, best.lo + want}, asked: asked, ticket: ticket}, until)
-	return mem.Addr(t.State.Base + uint64(best.lo)*uint64(mem.Grain)), true
-}
-
-// placedFor returns the entry that a guest with a predicted end is placed for.
-func (t *Tape) placedFor(ends uint32) uint32 {
-	last := uint32(len(t.Entries) - 1)
-	if ends == None {
-		return last
-	}
-	return min(last, ends+slack)
+	return best, found
 }
 
 // admit adds a guest that no slot meets until an entry.
@@ -206,7 +213,7 @@ func (t *Tape) Lend(s Served, size mem.Bytes, force bool, out []Range) []Range {
 		ends = s.Now + unforeseen
 	}
 	last, now := uint32(len(t.Entries)-1), t.State.Cursor
-	want, out = t.lend(s, want, max(now, min(ends+slack, last)), out)
+	want, out = t.lend(s, want, max(now, min(ends+short, last)), out)
 	for until := max(now, min(ends, last)); force && want > 0; until = now + (until-now)/2 {
 		want, out = t.lend(s, want, until, out)
 		if until == now {

@@ -107,6 +107,7 @@ type Tape struct {
 	holes   []*Holes // by order
 	guests  guests
 	scale   scale
+	tuning  Tuning
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
 	strayed bool     // the step has left its order since it began
@@ -226,6 +227,7 @@ func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State
 		t.scale.add(l.slots, order)
 	}
 	t.scale.restart()
+	t.tuning = Tunings[0]
 	return t
 }
 

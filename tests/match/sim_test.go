@@ -5,6 +5,7 @@ package match
 import (
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -216,6 +217,8 @@ type block struct {
 	pool   mem.Bytes // of it outside the arena
 }
 
+var tuning = stream.Tunings[func() int { n, _ := strconv.Atoi(os.Getenv("TUNE")); return n }()]
+
 var lending = os.Getenv("LEND") != ""
 
 // serve plays step k of the run on the plan. Blocks of earlier steps that are
@@ -226,6 +229,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 	tapes := make([]*stream.Tape, len(p.Streams))
 	for i := range p.Streams {
 		tapes[i] = stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
+		tapes[i].Tune(tuning)
 		tapes[i].Step()
 		out.arena += p.Streams[i].Arena
 	}
