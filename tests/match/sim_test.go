@@ -4,10 +4,9 @@ package match
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -142,7 +141,8 @@ func (r *run) disturb(seed uint64, rate float64) *run {
 	return out
 }
 
-// observe returns the steps as a recorder on the device sees them.
+// observe returns the steps as a recorder on the device sees them. A block that
+// another stream uses ends when that stream is done with it.
 func (r *run) observe() [][]*plan.Step {
 	streams := 0
 	for _, s := range r.steps {
@@ -158,10 +158,7 @@ func (r *run) observe() [][]*plan.Step {
 			case begin:
 				recs[e.stream].Alloc(uint64(e.id), e.size)
 			case free:
-				if e.later && os.Getenv("EXCL") != "" {
-					recs[e.stream].Exclude(uint64(e.id))
-				}
-				if !e.later || os.Getenv("EXCL") != "" {
+				if !e.later {
 					recs[e.stream].Free(uint64(e.id))
 				}
 			case end:
@@ -204,6 +201,7 @@ type result struct {
 	bytes, hitBytes    mem.Bytes
 	guests, guestBytes mem.Bytes
 	pages              int // lent
+	spent              time.Duration
 }
 
 func (r result) over() float64 { return 100 * (float64(r.arena+r.pool)/float64(r.peak) - 1) }
@@ -217,19 +215,26 @@ type block struct {
 	pool   mem.Bytes // of it outside the arena
 }
 
-var tuning = stream.Tunings[func() int { n, _ := strconv.Atoi(os.Getenv("TUNE")); return n }()]
+// options of a simulation.
+type options struct {
+	lend   bool // the pool borrows idle pages of the arena rather than grow beyond the largest load
+	tuning stream.Tuning
+	check  bool // recount after every event
+}
 
-var lending = os.Getenv("LEND") != ""
+// growth is how far beyond the largest load seen the memory held may grow before
+// pages are borrowed: the pool's slack.
+const growth = 0.005
 
 // serve plays step k of the run on the plan. Blocks of earlier steps that are
 // still live lie in the pool.
-func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
+func (r *run) serve(t testing.TB, p *plan.Plan, k int, o options) result {
 	t.Helper()
 	var out result
 	tapes := make([]*stream.Tape, len(p.Streams))
 	for i := range p.Streams {
 		tapes[i] = stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
-		tapes[i].Tune(tuning)
+		tapes[i].Tune(o.tuning)
 		tapes[i].Step()
 		out.arena += p.Streams[i].Arena
 	}
@@ -250,6 +255,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 	}
 	pool, room = load, load
 	out.peak, out.pool = load, pool
+	start := time.Now()
 	for _, e := range r.steps[k] {
 		switch e.kind {
 		case begin:
@@ -275,7 +281,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 					}
 				}
 				seen = max(seen, load+e.size)
-				if free := room - pool; lending && e.size > free && out.arena+pool+e.size > seen+seen/200 {
+				if free := room - pool; o.lend && e.size > free && float64(out.arena+pool+e.size) > (1+growth)*float64(seen) {
 					lend(e.size-free+mem.HandleSize-1, false)
 					lend(e.size-free-lent+mem.HandleSize-1, true)
 					lent = min(lent, e.size)
@@ -313,7 +319,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 			}
 		}
 		out.peak, out.pool = max(out.peak, load), max(out.pool, pool)
-		if check {
+		if o.check {
 			for _, tape := range tapes {
 				if err := tape.Check(); err != nil {
 					t.Fatal(err)
@@ -321,5 +327,6 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, check bool) result {
 			}
 		}
 	}
+	out.spent = time.Since(start)
 	return out
 }
