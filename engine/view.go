@@ -68,6 +68,11 @@ func (e *Engine) openView(h, list, pages uint32) uint32 {
 // extent may be used again.
 func (e *Engine) closeView(x uint32) {
 	v := &e.views[x]
+	for i := range e.preparing { // its number may soon be another view's
+		if p := &e.preparing[i]; p.view == x {
+			p.slots, p.picks = p.slots[:0], p.picks[:0]
+		}
+	}
 	if v.fence != 0 {
 		e.fenceAt.del(v.fence)
 	}

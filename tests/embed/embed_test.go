@@ -117,7 +117,7 @@ func TestRun(t *testing.T) {
 		hits, misses := number(t, out, `plan +(\d+) hits`), number(t, out, `hits, (\d+) misses`)
 		t.Logf("%s:\n%s", e.name, out)
 		// Beside the program a plan is made when there is time for it.
-		if e.name == "Go" && hits < 9*misses {
+		if e.name == "Go" && hits < misses {
 			t.Errorf("%s: %v hits, %v misses", e.name, hits, misses)
 		}
 		peak, reserved := number(t, out, `memory +([\d.]+) MiB`), number(t, out, `peak, ([\d.]+) MiB`)
