@@ -25,10 +25,11 @@ type arena struct {
 	// parts are the starts of the engine's blocks that the arena consists of.
 	parts []mem.Addr
 	// prologue counts the boundaries that order 0 still spans; from then on the
-	// orders from steady on are played, one at each step.
-	prologue, steady int
-	past             stream.Succession // of steady orders
-	guess            int               // the order that was expected in this step
+	// orders from steady on are played, one at each step. The first cut tapes of
+	// the plan are over and not among the orders.
+	prologue, steady, cut int
+	past                  stream.Succession // of steady orders
+	guess                 int               // the order that was expected in this step
 
 	mu   sync.Mutex
 	pins map[mem.Addr][]mem.StreamID // live slots that other streams use
@@ -133,49 +134,76 @@ func topOf(live []stream.Adopted) (top mem.Bytes) {
 // install makes a stream's plan the one that is served: over the arena there is,
 // if it can hold it.
 func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
+	rest, cut, err := due(ps, int(s.d.steps.Load()))
+	if err != nil {
+		return err
+	}
 	shift := mem.Bytes(0)
 	if l.arena != nil {
 		shift = l.arena.persistTop()
 	}
-	need := mem.RoundUp(shift+ps.Arena, mem.HandleSize)
-	a, err := s.hold(l, need)
-	if err == nil && a != l.arena {
-		shift = 0
-	}
+	a, err := s.hold(l, shift, rest.Arena)
 	if err != nil {
 		return err
 	}
-	laid := false
+	if a != l.arena {
+		shift = 0
+	}
+	done := false
 	defer func() { // lay may panic, too: it calls the port
-		if !laid && a != l.arena {
+		if !done && a != l.arena {
 			s.giveBack(a)
 		}
 	}()
-	if err = s.lay(a, ps, shift, first); err == nil {
-		laid = true
+	if err = s.lay(a, &laid{ps, rest, cut, max(first-cut, 0)}, shift); err == nil {
+		done = true
 		s.retire(l)
 	}
 	return err
 }
 
-// hold returns the lane's arena with at least need bytes of memory, or another
-// one if it cannot have them.
-func (s *supervisor) hold(l *lane, need mem.Bytes) (*arena, error) {
+// laid is a stream's plan as it is laid over an arena.
+type laid struct {
+	part  *plan.Stream // the plan
+	rest  *plan.Stream // what of it is still to come
+	cut   int          // the tapes that are over
+	first int          // the order to begin with, if the prologue is among them
+}
+
+// errPrologue says that a plan cannot be served before its prologue is over.
+var errPrologue = errors.New("the plan begins with a prologue that is half over")
+
+// due returns what is left of a stream's plan after some boundaries, and how many
+// tapes are over.
+func due(ps *plan.Stream, passed int) (rest *plan.Stream, cut int, err error) {
+	switch {
+	case passed == 0 || len(ps.Tapes) == 0 || ps.Tapes[0].Kind != plan.Prologue:
+		return ps, 0, nil
+	case passed < ps.Tapes[0].Boundaries:
+		return nil, 0, errPrologue
+	}
+	return ps.Steady(), 1, nil
+}
+
+// hold returns the lane's arena with at least need bytes of memory above shift, or
+// another one of need bytes if it cannot have them.
+func (s *supervisor) hold(l *lane, shift, need mem.Bytes) (*arena, error) {
 	a := l.arena
-	if a != nil && a.bytes() >= need {
+	end := mem.RoundUp(shift+need, mem.HandleSize)
+	if a != nil && a.bytes() >= end {
 		return a, nil
 	}
-	request := &allocRequest{size: need, stream: l.port.ID(), whole: true}
+	request := &allocRequest{size: end, stream: l.port.ID(), whole: true}
 	if a != nil && len(a.parts) > 0 {
-		request.size, request.after = need-a.bytes(), a.parts[len(a.parts)-1]
+		request.size, request.after = end-a.bytes(), a.parts[len(a.parts)-1]
 	}
 	s.d.ask(s.d.pool, request)
 	var refused *RefusedError
-	if request.after != 0 && errors.As(request.err, &refused) && refused.Reason == engine.RefusedWindow {
-		// Something lives behind it. What it holds goes to the pool, but for what
-		// persists, and the plan to other addresses.
+	if request.after != 0 && errors.As(request.err, &refused) && refused.Reason != engine.RefusedBusy {
+		// Something lives behind it, or the device is full. What it holds goes to
+		// the pool, but for what persists, and the plan to other addresses.
 		s.dissolve(l)
-		request.size, request.after = need, 0
+		request.size, request.after, end = need, 0, need
 		s.d.ask(s.d.pool, request)
 	}
 	if request.err != nil {
@@ -185,14 +213,14 @@ func (s *supervisor) hold(l *lane, need mem.Bytes) (*arena, error) {
 		a = &arena{lane: l, base: request.addr}
 	}
 	a.parts = append(a.parts, request.addr)
-	a.size.Store(int64(need))
+	a.size.Store(int64(end))
 	return a, nil
 }
 
 // lay makes a tape of the plan over the arena, shifted up, around the blocks that
 // live there, and serves it from its first order, or if the prologue is over from
 // the steady one named.
-func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) error {
+func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 	l := a.lane
 	l.port.Lock()
 	defer l.port.Unlock()
@@ -204,7 +232,7 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) 
 	if topOf(live) > shift { // another thread was served from the prologue meanwhile
 		return &RefusedError{Reason: engine.RefusedBusy}
 	}
-	slots, orders := shifted(ps, shift)
+	slots, orders := shifted(p.rest, shift)
 	own := len(slots)
 	for _, from := range live {
 		slots = append(slots, from.Slot)
@@ -231,14 +259,17 @@ func (s *supervisor) lay(a *arena, ps *plan.Stream, shift mem.Bytes, first int) 
 	if l.arena != nil && l.arena != a {
 		l.former = append(l.former, l.arena)
 	}
-	if a.part != ps {
+	if a.part != p.part || a.cut != p.cut {
 		a.past = stream.Succession{}
-		a.past.Ended(first)
+		a.past.Ended(p.first)
 	}
-	a.part, a.tape = ps, tape
-	l.arena, l.serving, l.plan = a, a, ps
+	a.part, a.cut, a.tape = p.part, p.cut, tape
+	l.arena, l.serving, l.plan = a, a, p.part
 	l.active.Store(true)
-	if a.prologue, a.steady = boundariesOf(ps, int(s.d.steps.Load())); a.prologue == 0 {
+	a.prologue, a.steady = 0, 0
+	if tapes := p.rest.Tapes; len(tapes) > 0 && tapes[0].Kind == plan.Prologue {
+		a.prologue, a.steady = tapes[0].Boundaries, 1
+	} else {
 		a.play()
 	}
 	return nil

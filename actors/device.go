@@ -31,6 +31,9 @@ type Options struct {
 	Inline bool
 	// Plan is served from the first request on: that of an earlier run.
 	Plan *plan.Plan
+	// Cache names the folder in which runs leave their plans for later ones, ""
+	// for none. It is made when there is something to leave.
+	Cache string
 	// Neighbours says in a sentence or two who else holds memory of the device.
 	// It is asked beside the program at the start, if the answer would be
 	// logged, and when memory has run out. Nil, and errors, cost that sentence.
@@ -55,6 +58,7 @@ type Device struct {
 	generation atomic.Uint64
 	traffic    atomic.Uint64 // requests and frees that reached the pool
 	auto       autoSteps
+	opening    *opening // nil: no cache
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, or make plans
 	steps      atomic.Uint64
@@ -96,6 +100,9 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return pl }))
+	}
+	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
+		d.opening = newOpening(d, newCache(opts.Cache))
 	}
 	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
 		go d.logNeighbours()
@@ -185,6 +192,9 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 		if err := d.endStep(); err != nil {
 			d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
 		}
+	}
+	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 && !l.active.Load() {
+		o.next(l, asked)
 	}
 	if !l.active.Load() {
 		return 0, false

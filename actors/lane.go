@@ -158,7 +158,7 @@ func (s *streamActor) boundary(m *boundary) {
 	o.hits, o.misses = int64(hits-l.lastHits), int64(misses-l.lastMisses)
 	l.lastHits, l.lastMisses = hits, misses
 	if a := l.serving; a != nil {
-		o.part, o.order = a.part, a.tape.Order()
+		o.part, o.order = a.part, a.tape.Order()+a.cut
 		o.arenas += a.bytes()
 		a.step()
 	} else if l.plan != nil {

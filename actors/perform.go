@@ -30,7 +30,9 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		}
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
-		p.peak = max(p.peak, p.reserved())
+		if err == nil { // else the engine still counts what could not be done
+			p.peak = max(p.peak, p.reserved())
+		}
 		switch {
 		case err != nil:
 			p.log.Debug("a driver call failed; the engine tries something else", zap.Uint8("event", uint8(ev.Kind)), zap.Error(err))

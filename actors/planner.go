@@ -30,6 +30,7 @@ type planner struct {
 	kinds     kinds
 	room      room
 	newest    newest
+	beginning beginning
 
 	making  bool
 	trial   *candidate // made, not judged yet
@@ -53,18 +54,24 @@ type candidate struct {
 
 // newPlanner returns a planner that knows of the plan the device starts with.
 func newPlanner(d *Device, start *plan.Plan) *planner {
-	p := &planner{d: d, last: start}
+	p := &planner{d: d}
 	if start != nil {
-		p.offered, p.patience = &candidate{plan: start}, activation
-		// The load that the plan was made for is still to come; until then its
-		// arena is no waste.
-		var load mem.Bytes
-		for i := range start.Streams {
-			load += start.Streams[i].LowerBound
-		}
-		p.room.note(load)
+		p.loaded(start)
 	}
 	return p
+}
+
+// loaded takes in an earlier run's plan, which is served from now on.
+func (p *planner) loaded(start *plan.Plan) {
+	p.last, p.beginning.saved = start, start
+	p.offered, p.patience = &candidate{plan: start}, activation
+	// The load that the plan was made for is still to come; until then its arena
+	// is no waste.
+	var load mem.Bytes
+	for i := range start.Streams {
+		load += start.Streams[i].LowerBound
+	}
+	p.room.note(load)
 }
 
 // newest is the step that ended last.
@@ -96,7 +103,7 @@ func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
-			*p = planner{d: p.d, segments: 1}
+			*p = planner{d: p.d, segments: 1, beginning: beginning{lost: true}}
 		}
 	}()
 	switch m := ctx.Message().(type) {
@@ -106,6 +113,8 @@ func (p *planner) Receive(ctx actor.Context) {
 		p.solved(m)
 	case *refined:
 		p.refined(m)
+	case *planLoaded:
+		p.loaded(m.plan)
 	}
 }
 
@@ -113,6 +122,7 @@ func (p *planner) Receive(ctx actor.Context) {
 func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	steps, usable := p.record(m)
 	p.segments++
+	p.beginning.note(steps, usable)
 	if !usable || requests(steps) == 0 {
 		return
 	}
@@ -127,6 +137,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	if p.welcome(well) {
 		p.make(ctx.Self())
 	}
+	p.keep(well)
 }
 
 func requests(steps []*plan.Step) (n int64) {

@@ -24,7 +24,9 @@ import (
 //	stepRequest    any thread  supervisor  error or nil       no
 //	admitRequest   any thread  supervisor  nothing            no
 //	refined        solver      planner     none               yes: the plan stays larger
+//	startRequest   any thread  supervisor  error or nil       no
 //	planReady      planner     supervisor  none               yes: the next plan replaces it
+//	planLoaded     supervisor  planner     none               yes: the plan would not be judged
 //	observed       supervisor  planner     none               yes: costs one step's observation
 //	solved         solver      planner     none               no: planning would stop
 //
@@ -201,6 +203,20 @@ type refined struct {
 type planReady struct {
 	plan  *plan.Plan // nil: none
 	first int        // the tape to begin with
+}
+
+// planLoaded says that an earlier run's plan is served.
+type planLoaded struct {
+	plan *plan.Plan
+}
+
+// startRequest asks for an earlier run's plan to be served from the next request
+// on. Those in skip have been served by the pool.
+type startRequest struct {
+	answer
+	plan *plan.Plan
+	lane *lane
+	skip []mem.Bytes
 }
 
 // stepRequest is a step boundary of the device.

@@ -40,6 +40,15 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			m.reply(err)
 		}()
 		s.admit()
+	case *startRequest:
+		var err error
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("start with a saved plan: %v", r)
+			}
+			m.reply(err)
+		}()
+		err = s.begin(m)
 	case *lostRequest:
 		defer func() {
 			var err error
@@ -109,6 +118,36 @@ func (s *supervisor) admit() {
 	}
 }
 
+// begin serves an earlier run's plan in the middle of the first segment.
+func (s *supervisor) begin(m *startRequest) error {
+	ps := part(m.plan, m.lane.ordinal)
+	if ps == nil || s.d.generation.Load() > 0 || s.d.steps.Load() > 0 {
+		return errors.New("it comes too late, or serves nothing on the first stream")
+	}
+	if err := s.install(m.lane, ps, 0); err != nil {
+		return err
+	}
+	m.lane.port.Lock()
+	same := m.lane.serving.tape.Skip(m.skip)
+	m.lane.port.Unlock()
+	if !same {
+		s.withdraw(m.lane)
+		return errors.New("it begins with other requests than this run")
+	}
+	s.start = m.plan
+	for _, l := range s.d.adopt() {
+		if ps := part(m.plan, l.ordinal); ps != nil && l != m.lane {
+			s.offer(l, ps, 0)
+		}
+	}
+	s.d.latest.Store(m.plan)
+	s.activated(m.plan)
+	if s.d.planner != nil {
+		s.d.root.Send(s.d.planner, &planLoaded{plan: m.plan})
+	}
+	return nil
+}
+
 // activate replaces the plan that is served by the one that is ready, or by none.
 // Blocks stay where they are.
 func (s *supervisor) activate() {
@@ -158,7 +197,7 @@ func (s *supervisor) activated(p *plan.Plan) {
 func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 	err := s.install(l, ps, first)
 	var refused *RefusedError
-	if errors.As(err, &refused) && refused.Reason == engine.RefusedBusy {
+	if errors.Is(err, errPrologue) || errors.As(err, &refused) && refused.Reason == engine.RefusedBusy {
 		l.plan = ps // at the next boundary
 		return false
 	}
@@ -166,13 +205,4 @@ func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 		s.d.log.Warn("a plan is not served on one stream", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena), zap.Error(err))
 	}
 	return err == nil
-}
-
-// boundariesOf returns how many boundaries the prologue of a plan still spans,
-// after some have passed, and which order is the first behind it.
-func boundariesOf(ps *plan.Stream, passed int) (prologue, steady int) {
-	if len(ps.Tapes) > 0 && ps.Tapes[0].Kind == plan.Prologue {
-		return max(ps.Tapes[0].Boundaries-passed, 0), 1
-	}
-	return 0, 0
 }

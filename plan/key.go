@@ -46,9 +46,12 @@ func mix(key, n uint64) uint64 {
 	return key
 }
 
-// requests returns the sizes of the first n requests of s, all of them if
-// there are fewer.
-func (s *Step) requests(n int) []mem.Bytes {
+// FirstRequests returns the sizes of the first n requests of s, all of them if
+// there are fewer; none if s is nil.
+func (s *Step) FirstRequests(n int) []mem.Bytes {
+	if s == nil {
+		return nil
+	}
 	var sizes []mem.Bytes
 	for _, op := range s.Ops {
 		if len(sizes) == n {

@@ -75,7 +75,7 @@ func of(steps []*Step, ordinal int) *Step {
 // key names a run by its first requests, steady steps by all of theirs.
 func (r *Run) key() uint64 {
 	if first := of(r.Prologue, 0); first != nil {
-		return KeyOf(first.requests(KeyRequests))
+		return KeyOf(first.FirstRequests(KeyRequests))
 	}
 	key := uint64(keyBasis)
 	for _, steps := range r.Steady {

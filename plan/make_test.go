@@ -201,6 +201,13 @@ func TestMakeRunRandom(t *testing.T) {
 		if mem.Bytes(top) != sum {
 			t.Fatalf("persistent slots of %d bytes end at %d", sum, top)
 		}
+		rest := Plan{Streams: []Stream{*p.Streams[0].Steady()}}
+		if err := rest.Validate(); err != nil {
+			t.Fatalf("what is left without the prologue: %v", err)
+		}
+		if r, whole := rest.Streams[0], p.Streams[0]; len(r.Tapes) != 1 || len(r.Tapes[0].Entries) != len(whole.Tapes[1].Entries) || r.Arena > whole.Arena {
+			t.Fatalf("of a plan with %v tapes and %v, %v with %v is left", len(whole.Tapes), whole.Arena, len(r.Tapes), r.Arena)
+		}
 	}
 }
 

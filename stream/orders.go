@@ -1,6 +1,10 @@
 package stream
 
-import "slices"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // A tape can have several orders: a prologue, and one for each kind of step that
 // comes again (training, evaluation, another number of microbatches). Two means
@@ -58,6 +62,25 @@ func (t *Tape) Play(order int) {
 	t.unmarkAll()
 	t.order, t.Entries = order, t.Orders[order]
 	t.Step()
+}
+
+// Skip moves the cursor behind requests, by rounded size, that were served before
+// there was a tape. It reports whether the order begins with them; if not, nothing
+// is changed.
+func (t *Tape) Skip(requests []mem.Bytes) bool {
+	at := uint32(0)
+	for _, size := range requests {
+		at = nextAlloc(t.Entries, at)
+		if e := &t.Entries[at]; e.Size == 0 || e.Size != uint64(size) && e.Offset&EntryPool == 0 {
+			return false
+		}
+		at++
+	}
+	if at > t.State.Cursor {
+		t.jump(at)
+		t.skipFreed()
+	}
+	return true
 }
 
 // turn goes over to the order that explains a request of n rounded bytes which

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"go.uber.org/zap"
@@ -19,13 +21,14 @@ import (
 type settings struct {
 	level  zapcore.Level
 	noPlan bool
+	cache  string // "": none
 	engine core.Config
 	pool   string
 	lake   gmlake.Config
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig()}
+	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -34,6 +37,10 @@ func parseSettings(text string) (settings, error) {
 			err = s.level.UnmarshalText([]byte(value))
 		case "plan":
 			s.noPlan = value == "off"
+		case "cache":
+			if s.cache = value; value == "off" {
+				s.cache = ""
+			}
 		case "stitch":
 			s.engine.Stitch = value == "on"
 		case "pool":
@@ -52,6 +59,15 @@ func parseSettings(text string) (settings, error) {
 	return s, nil
 }
 
+// defaultCache is the user's cache folder; none where the system has no such thing.
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "stalloc")
+}
+
 func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
 	neighbours := func() (string, error) {
 		uuid, err := dev.UUID()
@@ -60,7 +76,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
 		}
 		return nvml.Neighbours(uuid)
 	}
-	options := actors.Options{Log: log, NoPlan: s.noPlan, Engine: s.engine, Neighbours: neighbours}
+	options := actors.Options{Log: log, NoPlan: s.noPlan, Cache: s.cache, Engine: s.engine, Neighbours: neighbours}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
 	}

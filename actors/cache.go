@@ -1,0 +1,150 @@
+package actors
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// cache is the folder in which runs leave their plans for later ones. All reading
+// and writing of files is here, and none of it on a thread that serves requests.
+//
+// A plan's file name says for which runs it is worth a look, so that none has to
+// be opened for that:
+//
+//	requests 1, 4, 16 and 64     program      run
+//	1c9a0f3e-02b77c10-9d33aa5e-71f0c2d4-5be1a007-c04418f2.plan
+//
+// The first four are keys of so many first requests on the first stream, the
+// fifth is the program's command line, the last the whole of what was planned.
+// Ranks of one job that do the same write the same file; whoever renames last has
+// written it. What cannot be read is deleted: the next run writes a new one.
+type cache struct {
+	dir     string
+	program uint32
+}
+
+// prefixes are the numbers of first requests that the files of a cache are known
+// by.
+var prefixes = [...]int{1, 4, 16, plan.KeyRequests}
+
+// The folder is kept below cacheBytes by deleting what was used least recently. A
+// temporary file that a crash has left is deleted after staleAfter.
+const (
+	cacheBytes = 256 * mem.MiB
+	staleAfter = time.Hour
+)
+
+// cached is a file of a cache.
+type cached struct {
+	path         string
+	keys         [len(prefixes)]uint32
+	program, run uint32
+	used         time.Time
+}
+
+func newCache(dir string) *cache { return &cache{dir: dir, program: programKey()} }
+
+// programKey is a key of the command line: the same program run the same way.
+func programKey() uint32 {
+	h := fnv.New32a()
+	line, err := os.ReadFile("/proc/self/cmdline")
+	if err != nil {
+		line = []byte(strings.Join(os.Args, "\x00"))
+	}
+	h.Write(line)
+	return h.Sum32()
+}
+
+// fold shortens a key for a file name.
+func fold(key uint64) uint32 { return uint32(key>>32) ^ uint32(key) }
+
+// keysOf returns the keys of a run's first requests.
+func keysOf(sizes []mem.Bytes) (keys [len(prefixes)]uint32) {
+	for i, n := range prefixes {
+		keys[i] = fold(plan.KeyOf(sizes[:min(n, len(sizes))]))
+	}
+	return keys
+}
+
+func (c *cached) name() string {
+	k := c.keys
+	return fmt.Sprintf("%08x-%08x-%08x-%08x-%08x-%08x.plan", k[0], k[1], k[2], k[3], c.program, c.run)
+}
+
+// list returns what the cache holds, the last used first. A folder that does not
+// exist holds nothing.
+func (c *cache) list() []cached {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return nil
+	}
+	var files []cached
+	for _, e := range entries {
+		f := cached{path: filepath.Join(c.dir, e.Name())}
+		k := &f.keys
+		n, err := fmt.Sscanf(e.Name(), "%08x-%08x-%08x-%08x-%08x-%08x.plan", &k[0], &k[1], &k[2], &k[3], &f.program, &f.run)
+		info, statErr := e.Info()
+		if n != 6 || err != nil || statErr != nil || f.name() != e.Name() {
+			continue
+		}
+		f.used = info.ModTime()
+		files = append(files, f)
+	}
+	slices.SortFunc(files, func(a, b cached) int { return b.used.Compare(a.used) })
+	return files
+}
+
+// load reads a plan and marks it as used.
+func (c *cache) load(f cached) (*plan.Plan, error) {
+	p, err := plan.ReadFile(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
+	}
+	now := time.Now()
+	_ = os.Chtimes(f.path, now, now) // for the order of eviction alone
+	return p, nil
+}
+
+// store writes the plan of a run that began with these requests.
+func (c *cache) store(p *plan.Plan, first []mem.Bytes, run uint64) (path string, err error) {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return "", err
+	}
+	f := cached{keys: keysOf(first), program: c.program, run: fold(run)}
+	path = filepath.Join(c.dir, f.name())
+	if err := plan.WriteFile(path, p); err != nil {
+		return "", err
+	}
+	c.evict(path)
+	return path, nil
+}
+
+// evict deletes what was used least recently until the folder is small enough.
+// The file named stays. Other ranks may be deleting the same files.
+func (c *cache) evict(keep string) {
+	left := cacheBytes
+	for _, f := range c.list() {
+		info, err := os.Stat(f.path)
+		if err != nil {
+			continue
+		}
+		if left -= mem.Bytes(info.Size()); left < 0 && f.path != keep {
+			_ = os.Remove(f.path)
+		}
+	}
+	stale, _ := filepath.Glob(filepath.Join(c.dir, ".*.plan.*"))
+	for _, path := range stale {
+		if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeType == 0 && time.Since(info.ModTime()) > staleAfter {
+			_ = os.Remove(path)
+		}
+	}
+}

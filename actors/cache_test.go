@@ -1,0 +1,152 @@
+package actors
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// somePlan is a plan of a run that requests these sizes and frees all of them but
+// the first.
+func somePlan(t testing.TB, sizes ...mem.Bytes) *plan.Plan {
+	t.Helper()
+	var r plan.Recorder
+	for i, size := range sizes {
+		r.Alloc(uint64(i), size)
+	}
+	for i := range sizes {
+		if i > 0 {
+			r.Free(uint64(i))
+		}
+	}
+	p, err := plan.MakeRun(plan.Run{Prologue: []*plan.Step{r.Boundary()}, Boundaries: 1}, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestCacheKeepsPlans(t *testing.T) {
+	c := newCache(filepath.Join(t.TempDir(), "not", "yet", "there"))
+	if files := c.list(); len(files) != 0 {
+		t.Fatalf("a folder that is not there holds %v", files)
+	}
+	sizes := []mem.Bytes{512, 1024, 2048, 4096, 8192}
+	path, err := c.store(somePlan(t, sizes...), sizes, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := c.list()
+	if len(files) != 1 || files[0].path != path || files[0].program != c.program || files[0].run != 7 || files[0].keys != keysOf(sizes) {
+		t.Fatalf("the cache holds %+v", files)
+	}
+	if four := keysOf(sizes[:4]); four[0] != files[0].keys[0] || four[1] != files[0].keys[1] || four[2] == files[0].keys[2] {
+		t.Error("keys are not those of so many first requests")
+	}
+	if p, err := c.load(files[0]); err != nil || p.Slots() != len(sizes) {
+		t.Errorf("the plan read back: %v, %v", p, err)
+	}
+}
+
+func TestCacheDeletesWhatCannotBeRead(t *testing.T) {
+	c := newCache(t.TempDir())
+	sizes := []mem.Bytes{512}
+	path, err := c.store(somePlan(t, sizes...), sizes, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("STALLOCP and then nothing of use"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.load(c.list()[0]); err == nil {
+		t.Fatal("a broken file was read")
+	}
+	if files := c.list(); len(files) != 0 {
+		t.Fatalf("the broken file is still there: %v", files)
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	c := newCache(t.TempDir())
+	sizes := []mem.Bytes{512}
+	const each, many = 30 * mem.MiB, 12
+	old := time.Now().Add(-24 * time.Hour)
+	for i := range many {
+		f := cached{run: uint32(i)}
+		path := filepath.Join(c.dir, f.name())
+		used := old.Add(time.Duration(i) * time.Minute)
+		err := os.WriteFile(path, nil, 0o644)
+		if err == nil {
+			err = os.Truncate(path, int64(each))
+		}
+		if err == nil {
+			err = os.Chtimes(path, used, used)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"notes.txt", ".00000000.plan.123", "00000000.plan"} {
+		path := filepath.Join(c.dir, other)
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.store(somePlan(t, sizes...), sizes, 99); err != nil {
+		t.Fatal(err)
+	}
+	files := c.list()
+	if want := int(cacheBytes/each) + 1; len(files) != want {
+		t.Fatalf("%d files are left, expected %d", len(files), want)
+	}
+	if files[0].run != 99 || files[1].run != many-1 {
+		t.Errorf("those used last are runs %d and %d", files[0].run, files[1].run)
+	}
+	for name, stays := range map[string]bool{"notes.txt": true, "00000000.plan": true, ".00000000.plan.123": false} {
+		if _, err := os.Stat(filepath.Join(c.dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRanksShareTheCache: many ranks write, and others read and evict, at once.
+func TestRanksShareTheCache(t *testing.T) {
+	dir := t.TempDir()
+	var group sync.WaitGroup
+	for rank := range 8 {
+		group.Go(func() {
+			c := newCache(dir)
+			for i := range 10 {
+				sizes := []mem.Bytes{512, mem.Bytes(1+i) * 1024}
+				if _, err := c.store(somePlan(t, sizes...), sizes, uint64(rank%2)); err != nil {
+					t.Error(err)
+				}
+				for _, f := range c.list() {
+					if _, err := c.load(f); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 20 {
+		t.Errorf("%d files, expected 10 of each kind: %v", len(entries), err)
+	}
+	for _, e := range entries {
+		var f cached
+		if n, _ := fmt.Sscanf(e.Name(), "%08x-", &f.keys[0]); n != 1 {
+			t.Errorf("%s was left", e.Name())
+		}
+	}
+}
