@@ -123,6 +123,9 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	steps, usable := p.record(m)
 	p.segments++
 	p.beginning.note(steps, usable)
+	if m.found && p.segments == 1 {
+		return // several steps: it takes that long to find the first
+	}
 	if !usable || requests(steps) == 0 {
 		return
 	}

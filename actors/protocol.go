@@ -180,6 +180,7 @@ type observed struct {
 
 // stepEnded follows the observations of all streams of a device.
 type stepEnded struct {
+	found bool // in the requests: nobody marked it
 	steps []observed
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes

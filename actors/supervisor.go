@@ -73,7 +73,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 func (s *supervisor) step() error {
 	d := s.d
 	lanes := d.adopt()
-	ended := &stepEnded{steps: make([]observed, 0, len(lanes))}
+	ended := &stepEnded{found: !d.auto.marked.Load(), steps: make([]observed, 0, len(lanes))}
 	for _, l := range lanes {
 		b := &boundary{}
 		d.ask(l.pid, b)
