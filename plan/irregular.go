@@ -73,7 +73,8 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 		case op.Free:
 		case s.transient(block) || block.Pinned || crosses[op.Block]:
 			made := Slot{Size: was.most, Spread: was.most - was.least}
-			made.Pool = !s.transient(block) || !was.fixed() && (together == nil || !together[op.Block])
+			made.Pool = !s.transient(block) || !was.fixed() && (together == nil || !together[op.Block]) ||
+				len(was.sizes) == 1 && len(learned) > 1 // seen once: nothing is known of its size
 			slotOf[op.Block] = int32(len(m.slots))
 			tape.Entries = append(tape.Entries, Entry(len(m.slots)))
 			life := Buffer{Lower: m.now, Upper: m.now}

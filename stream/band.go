@@ -20,6 +20,7 @@ const (
 	costInsertN   = 6  // the free of a block without a position
 	costInsertF   = 40 // a free that the tape does not have here
 	costSkip      = 1  // and for each
+	costSkipRigid = 4  // the same, a request in a regular part of the step
 	costLate      = 10 // a free that has not come yet
 	costBack      = 50 // having been too far ahead: once
 	costBackEach  = 2  // and for each entry
@@ -91,6 +92,8 @@ func (b *band) extend(t *Tape) {
 			b.extra[i] = min(b.extra[i], b.extra[i-1])
 		} else if e.Size == 0 {
 			b.free[i] = min(b.free[i], b.free[i-1]+costLate)
+		} else if t.follow.shape.rigid[e.Slot] {
+			skip = costSkipRigid
 		}
 		b.gap[i] = min(min(b.free[i-1], b.extra[i-1])+t.tuning.Gap, b.gap[i-1]) + skip
 		if b.total(i) > limit && i > b.to {
@@ -109,6 +112,7 @@ type observed struct {
 	slot   uint32 // of the position whose block is freed, None
 	token  uint8  // of a free
 	insert int32  // cost of the event having no entry
+	born   uint32 // of a request: blocks allocated before it
 }
 
 // cost returns that of an event being the one of an entry.
@@ -116,7 +120,7 @@ func (t *Tape) cost(o *observed, e *Entry, token uint8) int32 {
 	switch {
 	case o.free != (e.Size == 0) || e.Slot == None:
 		return costNever
-	case !o.free && e.Place != None && t.follow.live.in[e.Slot]:
+	case !o.free && e.Place != None && t.follow.live.in[e.Slot] && t.follow.live.born[e.Slot] <= o.born:
 		return t.unlike(e, o.size) + t.tuning.Again
 	case !o.free:
 		return t.unlike(e, o.size)

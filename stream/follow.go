@@ -11,9 +11,13 @@ func (t *Tape) ticket(node uint32) Ticket {
 	return Ticket(t.follow.live.born[node])<<32 | Ticket(node) + 1
 }
 
-// settledRow is how many events in a row must agree before the follower is sure
-// again.
-const settledRow = 8
+// While the follower is lost, events that agree with the place it believes in are
+// only put by, and weighed if one comes that does not. After settledRow of them in
+// a row, or surelyRow if no other place is nearly as likely, it is sure again.
+const (
+	settledRow = 16
+	surelyRow  = 8
+)
 
 // follower knows where on the tape a step is. As long as step and tape agree it
 // does nothing: requests and frees pass in C. What passed there it learns later,
@@ -25,6 +29,9 @@ type follower struct {
 	seen   uint32 // entries before it have been taken in
 	lost   bool   // the band weighs where the step is
 	band   band
+	at     uint32 // while lost: the entry where the step is believed to be
+	hit    bool   // while lost: the last event is the entry before at
+	put    []observed
 
 	took uint32 // of State.Freed, taken in
 }
@@ -103,7 +110,7 @@ func (t *Tape) passed(to uint32) {
 			continue
 		}
 		if f.lost {
-			t.weighAlloc(uint64(t.slots[e.Slot].Size))
+			t.weigh(t.request(uint64(t.slots[e.Slot].Size)))
 		}
 		f.live.push(e.Slot)
 	}
@@ -129,17 +136,56 @@ func (t *Tape) freed(node uint32) {
 		if at == None || at < f.seen || nextAlloc(t.Entries, f.seen) > at {
 			return
 		}
-		f.lost = true // freed although the tape has requests before
-		f.band.start(t, f.seen)
+		t.doubt(f.seen) // freed although the tape has requests before
 	}
-	f.band.event(t, observed{free: true, slot: slot, token: tokenFree(depth), insert: insert})
-	t.conclude()
+	t.weigh(observed{free: true, slot: slot, token: tokenFree(depth), insert: insert})
 }
 
-// weighAlloc takes a request into account while the follower is lost.
-func (t *Tape) weighAlloc(n uint64) {
-	t.follow.band.event(t, observed{size: n, slot: None, insert: t.tuning.Insert})
-	t.conclude()
+// doubt begins to weigh where the step is, from an entry where it was thought to be.
+func (t *Tape) doubt(at uint32) {
+	f := t.follow
+	f.lost, f.at, f.hit = true, at, false
+	f.put = f.put[:0]
+	f.band.start(t, at)
+}
+
+// weigh takes an event into account while the follower is lost.
+func (t *Tape) weigh(o observed) {
+	f := t.follow
+	if t.agrees(&o) {
+		if f.put = append(f.put, o); len(f.put) == settledRow {
+			f.lost = false
+		}
+		return
+	}
+	for _, p := range f.put {
+		f.band.event(t, p)
+	}
+	f.put = f.put[:0]
+	f.band.event(t, o)
+	f.at, f.hit = f.band.lo+uint32(f.band.best), f.band.matched
+	if f.band.row >= surelyRow && !f.band.doubt(t) {
+		f.lost = false
+	}
+}
+
+// agrees reports whether an event is the next one where the step is believed to
+// be, and goes behind it.
+func (t *Tape) agrees(o *observed) bool {
+	f := t.follow
+	at := f.at
+	for t.Entries[at].Size == 0 && t.Entries[at].Slot != None && !f.live.in[t.Entries[at].Slot] && (!o.free || t.Entries[at].Slot != o.slot) {
+		at++
+	}
+	if t.cost(o, &t.Entries[at], f.shape.tokens[at]) > costVaries {
+		return false
+	}
+	f.at, f.hit = at+1, true
+	return true
+}
+
+func (t *Tape) request(n uint64) observed {
+	return observed{size: n, slot: None, insert: t.tuning.Insert, born: t.follow.live.count}
 }
 
 // large is the size from which sizes weigh more: such blocks are few and decide
@@ -153,7 +199,7 @@ func (t *Tape) unlike(e *Entry, n uint64) int32 {
 	switch {
 	case n == most && n == least:
 		return costExact
-	case n >= least && n <= most:
+	case n >= least && n <= most || slot.Pool && e.Place != None:
 		return costVaries
 	case least == most && t.follow.shape.rigid[e.Slot]:
 		return costNever
@@ -172,15 +218,6 @@ func (t *Tape) fits(e *Entry, n uint64) bool {
 	return n == uint64(slot.Size) || slot.Spread != 0 && n < uint64(slot.Size)
 }
 
-// conclude ends the weighing when one place has won.
-func (t *Tape) conclude() {
-	f := t.follow
-	if b := &f.band; b.row >= settledRow && !b.doubt(t) {
-		f.lost = false
-		f.seen = b.lo + uint32(b.best)
-	}
-}
-
 // seek returns the entry that a request of n rounded bytes is believed to be, or
 // None, and leaves the cursor where the step is believed to be.
 func (t *Tape) seek(n uint64) uint32 {
@@ -192,18 +229,17 @@ func (t *Tape) seek(n uint64) uint32 {
 		if e.Size != 0 && t.unlike(e, n) <= costVaries && !f.live.in[e.Slot] {
 			return s.Cursor
 		}
-		f.lost, t.strayed = true, true
-		f.band.start(t, s.Cursor)
+		t.strayed = true
+		t.doubt(s.Cursor)
 	}
-	t.weighAlloc(n)
-	at := f.band.lo + uint32(f.band.best)
-	if !f.band.matched {
-		t.moveTo(at)
+	t.weigh(t.request(n))
+	if !f.hit {
+		t.moveTo(f.at)
 		return None
 	}
 	s.Resyncs++
-	t.moveTo(at - 1)
-	return at - 1
+	t.moveTo(f.at - 1)
+	return f.at - 1
 }
 
 // moveTo sets the cursor. Going forward, the frees it passes are owed; going
@@ -273,17 +309,16 @@ func (t *Tape) Ended(ticket Ticket) {
 		return // a block of an earlier step
 	}
 	t.catchUp()
+	lost := f.lost
 	t.freed(node)
 	if int(node) < len(t.slots) && t.slots[node].Pool {
 		t.Live[t.places[node]] = Live{}
 	}
-	if f.lost {
-		t.moveTo(f.band.lo + uint32(f.band.best))
+	if lost || f.lost {
+		t.moveTo(f.at)
 	}
 	t.skipFreed()
-	if !f.lost {
-		f.seen = t.State.Cursor
-	}
+	f.seen = t.State.Cursor
 }
 
 // Tune chooses a variant of matching, from the next step on at the latest.

@@ -52,7 +52,7 @@ func shapeOf(l *Layout, entries []Entry) shape {
 			if l.places[e.Slot] != None {
 				live.push(e.Slot)
 			}
-			if run = append(run, e.Slot); l.slots[e.Slot].Spread != 0 {
+			if run = append(run, e.Slot); l.slots[e.Slot].Spread != 0 || l.slots[e.Slot].Pool && l.places[e.Slot] != None {
 				run = run[:0]
 				varies = true
 			} else if len(run) >= rigidRun {
