@@ -18,40 +18,20 @@ func MakeIrregular(steps [][]*Step, o Options) (*Plan, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Errorf("plan: no learned step: expected two or three")
 	}
-	p := &Plan{}
-	last := steps[len(steps)-1]
-	for ordinal := range last {
-		m := maker{ordinal: ordinal}
-		var learned []*Step
-		for k, step := range steps {
-			s := of(step, ordinal)
-			if s == nil {
-				continue
-			}
-			if err := s.check(); err != nil {
-				return nil, fmt.Errorf("plan: learned step %d, stream %d: %w", k, ordinal, err)
-			}
-			learned = append(learned, s)
-		}
-		if last[ordinal] == nil {
-			learned = nil
-		}
-		m.addLearned(Tape{Kind: Steady}, learned)
-		p.Streams = append(p.Streams, m.finish(o))
-	}
-	run := Run{Steady: [][]*Step{last}}
-	p.Key = run.key()
-	if err := p.Validate(); err != nil {
-		return nil, fmt.Errorf("plan: the solver's own result is invalid, please report it: %w", err)
-	}
-	return p, nil
+	last := len(steps) - 1
+	return MakeRun(Run{Steady: [][]*Step{steps[last]}, Earlier: [][][]*Step{steps[:last]}}, o)
 }
 
 // addLearned appends the slots and the tape of the last of several learned steps.
-func (m *maker) addLearned(tape Tape, learned []*Step) {
+func (m *maker) addLearned(tape Tape, learned []*Step) error {
 	if len(learned) == 0 {
 		m.tapes = append(m.tapes, tape)
-		return
+		return nil
+	}
+	for k, s := range learned {
+		if err := s.check(); err != nil {
+			return fmt.Errorf("step %d of %d: %w", k+1, len(learned), err)
+		}
 	}
 	s := learned[len(learned)-1]
 	seen := classify(learned)
@@ -88,4 +68,5 @@ func (m *maker) addLearned(tape Tape, learned []*Step) {
 	}
 	m.now++ // the end of this tape and the start of the next are distinct
 	m.tapes = append(m.tapes, tape)
+	return nil
 }

@@ -148,7 +148,7 @@ func TestIrregularRefusesBadSteps(t *testing.T) {
 	}
 	bad := &Step{Ops: []Op{{Block: 0}}, Blocks: []Block{{Size: 7, Alloc: 0, Free: 1}}}
 	_, err := MakeIrregular([][]*Step{{scale(7)}, {bad}}, Options{})
-	if err == nil || !strings.Contains(err.Error(), "learned step 1, stream 0") {
+	if err == nil || !strings.Contains(err.Error(), "stream 0: step 2 of 2") {
 		t.Errorf("the error is %v", err)
 	}
 }

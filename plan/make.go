@@ -27,6 +27,28 @@ type Run struct {
 	// Steady holds one step of each kind that comes again: training, evaluation,
 	// another number of microbatches.
 	Steady [][]*Step
+	// Earlier holds further steps of the same kinds, oldest first, to learn what
+	// varies: Earlier[kind] belongs to Steady[kind], and may be missing. Two or
+	// three steps are enough; from one alone, sizes that vary are taken for fixed.
+	Earlier [][][]*Step
+}
+
+// learned returns the steps of a kind on one stream, the latest last; none if the
+// stream is not in that one.
+func (r *Run) learned(kind, ordinal int) []*Step {
+	last := of(r.Steady[kind], ordinal)
+	if last == nil {
+		return nil
+	}
+	var steps []*Step
+	if kind < len(r.Earlier) {
+		for _, earlier := range r.Earlier[kind] {
+			if s := of(earlier, ordinal); s != nil {
+				steps = append(steps, s)
+			}
+		}
+	}
+	return append(steps, last)
 }
 
 // MakeRun plans a run with all its kinds of step. Every stream gets the same
@@ -49,8 +71,8 @@ func MakeRun(run Run, o Options) (*Plan, error) {
 		if len(run.Prologue) > 0 {
 			err = m.add(Tape{Kind: Prologue, Boundaries: run.Boundaries}, of(run.Prologue, ordinal))
 		}
-		for _, steps := range run.Steady {
-			err = errors.Join(err, m.add(Tape{Kind: Steady}, of(steps, ordinal)))
+		for kind := range run.Steady {
+			err = errors.Join(err, m.addLearned(Tape{Kind: Steady}, run.learned(kind, ordinal)))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("plan: stream %d: %w", ordinal, err)
