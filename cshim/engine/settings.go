@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"go.uber.org/zap"
@@ -21,14 +19,14 @@ import (
 type settings struct {
 	level  zapcore.Level
 	noPlan bool
-	cache  string // "": none
+	cache  string // "": none, unless asked for: a second start can reserve more than the first
 	engine core.Config
 	pool   string
 	lake   gmlake.Config
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
+	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -57,15 +55,6 @@ func parseSettings(text string) (settings, error) {
 		}
 	}
 	return s, nil
-}
-
-// defaultCache is the user's cache folder; none where the system has no such thing.
-func defaultCache() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "stalloc")
 }
 
 func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
