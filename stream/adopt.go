@@ -14,11 +14,23 @@ type Adopted struct {
 	Flags uint32
 }
 
-// Leave returns the live slots.
+// Leave returns the live slots, and the guests as slots of their own. Pages that
+// are lent are not among them: a tape cannot be replaced before they are back, see
+// Guests.
 func (t *Tape) Leave() (live []Adopted) {
-	for _, l := range t.Live {
+	for _, l := range t.Live[:len(t.offsets)-t.pools] {
 		if l.Slot != 0 {
 			live = append(live, Adopted{Slot: t.slots[l.Slot-1], Asked: l.Asked, Flags: l.Flags})
+		}
+	}
+	for i := range t.guests.at {
+		if g := &t.guests.at[i]; !g.lent {
+			a := Adopted{Asked: uint64(g.asked)}
+			a.Slot.Offset, a.Slot.Size = mem.Offset(g.lo)*mem.Offset(mem.Grain), mem.Round(g.asked)
+			if g.pinned {
+				a.Flags = FlagPinned
+			}
+			live = append(live, a)
 		}
 	}
 	return live

@@ -7,7 +7,7 @@ import "stalloc/internal/mem"
 // order: where nobody marks the steps, the next one begins here.
 func (t *Tape) BeginsAnew(asked mem.Bytes) bool {
 	s := t.State
-	if t.Entries[nextAlloc(t.Entries, s.Cursor)].Size != 0 || s.LiveN != s.PersistN {
+	if t.Entries[nextAlloc(t.Entries, s.Cursor)].Size != 0 || s.LiveN != s.PersistN || len(t.guests.at) > 0 {
 		return false
 	}
 	for _, order := range t.Orders {

@@ -147,30 +147,6 @@ func (t *Tape) unblocked(rooms gaps, least uint32) gaps {
 	return g.free
 }
 
-// unused appends what no live slot occupies and no slot needs from the cursor to
-// an entry. Unlike idle it goes through all live slots, and so knows exactly
-// what the step has left unused. A tape that is off needs nothing until the next
-// step.
-func (t *Tape) unused(out gaps, until uint32) gaps {
-	g := &t.guests
-	g.busy = g.busy[:0]
-	for place, l := range t.Live[:len(t.offsets)-t.pools] {
-		if l.Slot != 0 {
-			o := t.offsets[place]
-			g.busy = append(g.busy, gap{grains(o), grains(o + uint64(t.slots[l.Slot-1].Size))})
-		}
-	}
-	if t.State.Off == 0 {
-		for i := t.State.Cursor; i <= until; i++ {
-			if e := &t.Entries[i]; e.Size != 0 && e.Offset&EntryPool == 0 {
-				g.busy = append(g.busy, gap{grains(e.offset()), grains(e.offset() + uint64(t.slots[e.Slot].Size))})
-			}
-		}
-	}
-	slices.SortFunc(g.busy, func(a, b gap) int { return int(int64(a.lo) - int64(b.lo)) })
-	return between(out, g.busy, grains(uint64(t.holes[t.order].arena)))
-}
-
 // absent is a range that the tape has in use but the step does not: its slot was
 // left out or could not be served. Until the slot's free no other slot needs it.
 type absent struct {
@@ -186,91 +162,12 @@ func (t *Tape) missing(e *Entry) {
 	}
 }
 
-// Range is a part of the arena.
-type Range struct {
-	Offset mem.Offset
-	Size   mem.Bytes
-}
-
-// Lend gives whole pages of the arena to a block of the pool, as much of its size
-// as idle pages can hold, and returns them. The block must have come with a
-// ticket; the pages come back with Tape.Returned. They lie apart: whoever borrows
-// them stitches them.
-//
-// Pages that stay idle for the block's predicted life come first. If force is
-// set, pages that a slot needs before are lent as well, those that are needed
-// last first: the guard will refuse those slots, and their requests borrow in
-// turn. So no match, however wrong, takes more memory than having no plan; it
-// takes the driver's time instead, and is meant for when the pool would have to
-// grow beyond the largest load seen.
-func (t *Tape) Lend(s Served, size mem.Bytes, force bool, out []Range) []Range {
-	want := uint32(size / mem.HandleSize)
-	if s.Ticket == 0 || want == 0 {
-		return out
-	}
-	ends := s.Ends
-	if ends == None {
-		ends = s.Now + unforeseen
-	}
-	last, now := uint32(len(t.Entries)-1), t.State.Cursor
-	want, out = t.lend(s, want, max(now, min(ends+short, last)), out)
-	for until := max(now, min(ends, last)); force && want > 0; until = now + (until-now)/2 {
-		want, out = t.lend(s, want, until, out)
-		if until == now {
-			break
-		}
-	}
-	return out
-}
-
-// lend lends pages that are idle until an entry, the smallest ranges first, and
-// returns how many are still wanted.
-func (t *Tape) lend(s Served, want, until uint32, out []Range) (uint32, []Range) {
-	const page = uint32(mem.HandleSize / mem.Grain)
-	pages := t.unblocked(t.unused(t.guests.rooms[:0], until), page)
-	slices.SortFunc(pages, func(a, b gap) int { return int(int64(a.hi-a.lo) - int64(b.hi-b.lo)) })
-	for _, p := range pages {
-		p.lo, p.hi = (p.lo+page-1)/page*page, p.hi/page*page
-		if want == 0 || p.hi <= p.lo {
-			continue
-		}
-		n := min(want, (p.hi-p.lo)/page)
-		p.hi = p.lo + n*page
-		if t.taken(p) {
-			continue
-		}
-		want -= n
-		t.admit(guest{gap: p, ticket: s.Ticket, lent: true}, until)
-		out = append(out, Range{mem.Offset(p.lo) * mem.Offset(mem.Grain), mem.Bytes(p.hi-p.lo) * mem.Grain})
-	}
-	return want, out
-}
-
-// unforeseen is how many entries a block that no position explains is expected to
-// live.
-const unforeseen = 256
-
 // taken reports whether a guest lies in a range: ranges of absent slots may
 // overlap holes.
 func (t *Tape) taken(r gap) bool {
 	g := t.guests.at
 	i, _ := slices.BinarySearchFunc(g, r.lo, byLo)
 	return i > 0 && g[i-1].hi > r.lo || i < len(g) && g[i].lo < r.hi
-}
-
-// Returned says that the pages lent to a block are no longer in use: it was freed
-// and what other streams had queued on it is done.
-func (t *Tape) Returned(ticket Ticket) {
-	g := &t.guests
-	kept := g.at[:0]
-	for i := range g.at {
-		if g.at[i].lent && g.at[i].ticket == ticket {
-			t.unmark(&g.at[i])
-			continue
-		}
-		kept = append(kept, g.at[i])
-	}
-	g.at = kept
 }
 
 // blocked returns the ranges that hold guests or owed slots, merged.
@@ -290,69 +187,21 @@ func (t *Tape) blocked() []gap {
 	return g.block
 }
 
-// mark puts a guest's mark on an entry, if it is an allocation.
-func (t *Tape) mark(g *guest, at uint32) {
-	g.mark = None
-	if t.Entries[at].Size == 0 {
-		return
-	}
-	g.mark = at
-	if t.guests.marks[t.order][at] < 255 {
-		t.guests.marks[t.order][at]++
-	}
-	t.Entries[at].Size |= marked
-}
-
-func (t *Tape) unmark(g *guest) {
-	if g.mark == None {
-		return
-	}
-	if m := &t.guests.marks[t.order][g.mark]; *m < 255 {
-		*m--
-		if *m == 0 {
-			t.Entries[g.mark].Size &^= marked
-		}
-	}
-	g.mark = None
-}
-
 // meets reports whether a live guest lies in the slot of an entry.
 func (t *Tape) meets(e *Entry) bool {
 	lo, hi := grains(e.offset()), grains(e.offset()+uint64(t.slots[e.Slot].Size))
 	return t.taken(gap{lo, hi})
 }
 
-// overdue moves the marks of the guests at an entry to the next slot that each
-// really meets.
-func (t *Tape) overdue(at uint32) {
-	if t.guests.marks[t.order][at] == 0 {
-		return
-	}
+// Guests returns how many guests live in the arena and how many ranges of it are
+// lent. An arena with any must be kept.
+func (t *Tape) Guests() (blocks, lent int) {
 	for i := range t.guests.at {
-		g := &t.guests.at[i]
-		if g.mark != at {
-			continue
-		}
-		t.unmark(g)
-		t.mark(g, t.meeting(g.gap, at+1))
-		g.since = at + 1
-	}
-}
-
-// meeting returns the first allocation at or behind an entry whose slot meets a
-// range, or the end.
-func (t *Tape) meeting(r gap, from uint32) uint32 {
-	last := uint32(len(t.Entries) - 1)
-	for at := from; at < last; {
-		at = t.holes[t.order].idleUntil(r, at)
-		for end := min((at/leafEntries+1)*leafEntries, last); at < end; at++ {
-			e := &t.Entries[at]
-			if e.Size != 0 && e.Offset&EntryPool == 0 && grains(e.offset()) < r.hi && r.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
-				return at
-			}
+		if t.guests.at[i].lent {
+			lent++
 		}
 	}
-	return last
+	return len(t.guests.at) - lent, lent
 }
 
 // guestAt returns the index of the guest that starts at an offset, or -1.
@@ -387,26 +236,4 @@ func (t *Tape) leave(i int) {
 	g.at = slices.Delete(g.at, i, i+1)
 	t.State.Guests = min(t.State.Guests, uint32(len(g.at)))
 	t.Ended(ticket)
-}
-
-// unmarkAll takes the marks off the order that is served.
-func (t *Tape) unmarkAll() {
-	for i := range t.guests.at {
-		t.unmark(&t.guests.at[i])
-		t.guests.at[i].since = None
-	}
-}
-
-// remark sets the marks of all guests as seen from an entry to which the cursor
-// went back, at a step boundary or within a step. Guests that were placed before
-// it are marked already. Slots that were left out behind it may come yet.
-func (t *Tape) remark(from uint32) {
-	t.guests.absent = slices.DeleteFunc(t.guests.absent, func(a absent) bool { return a.from >= from })
-	for i := range t.guests.at {
-		if g := &t.guests.at[i]; g.since > from {
-			t.unmark(g)
-			t.mark(g, t.meeting(g.gap, from))
-			g.since = from
-		}
-	}
 }

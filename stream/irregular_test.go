@@ -204,3 +204,45 @@ func TestSizesThatMoveTogether(t *testing.T) {
 	}
 	expect(t, tape, slots[0].Size+512, None) // larger than ever
 }
+
+// TestGuestsLifeInShort: placed in a hole, found by its address, marked when it
+// overstays, and handed over to another tape.
+func TestGuestsLifeInShort(t *testing.T) {
+	slots := []Slot{{Size: mem.MiB, Spread: 512 * mem.KiB, Pool: true}, {Offset: 0, Size: 4 * mem.MiB}, {Offset: 4 << 20, Size: mem.MiB}}
+	order := []int32{0, 2, ^0}
+	for len(slots) < 80 { // time passes
+		n := int32(len(slots))
+		slots = append(slots, Slot{Offset: 5 << 20, Size: 512})
+		order = append(order, n, ^n)
+	}
+	layout, err := Lay(slots, append(order, 1, ^1, ^2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := New(layout, base)
+	got := tape.Alloc(900 * mem.KiB)
+	if !got.Guest || got.Slot != None || got.Addr < base || got.Addr >= base+4<<20 {
+		t.Fatalf("served %+v, want a guest where slot 1 will be", got)
+	}
+	if live := tape.Leave(); len(live) != 1 || live[0].Asked != uint64(900*mem.KiB) {
+		t.Fatalf("handed over %+v", live)
+	}
+	expect(t, tape, mem.MiB, 2)
+	for i := uint32(3); i < 80; i++ {
+		tape.Free(expect(t, tape, 512, i))
+	}
+	expect(t, tape, 4*mem.MiB, None) // the guest is still there
+	if f := tape.Free(got.Addr); !f.Guest || f.Asked != 900*mem.KiB {
+		t.Fatalf("free of the guest gave %+v", f)
+	}
+	if blocks, lent := tape.Guests(); blocks != 0 || lent != 0 {
+		t.Fatalf("%d guests and %d loans are left", blocks, lent)
+	}
+	tape.Step()
+	got = tape.Alloc(mem.MiB)
+	tape.Free(got.Addr)
+	expect(t, tape, mem.MiB, None) // slot 2 is owed: nobody freed it
+	if err := tape.Check(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -226,107 +226,132 @@ type options struct {
 // pages are borrowed: the pool's slack.
 const growth = 0.005
 
-// serve plays step k of the run on the plan. Blocks of earlier steps that are
-// still live lie in the pool.
-func (r *run) serve(t testing.TB, p *plan.Plan, k int, o options) result {
-	t.Helper()
-	var out result
-	tapes := make([]*stream.Tape, len(p.Streams))
-	for i := range p.Streams {
-		tapes[i] = stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
-		tapes[i].Tune(o.tuning)
-		tapes[i].Step()
-		out.arena += p.Streams[i].Arena
+// sim is a step being served.
+type sim struct {
+	options
+	result
+	tapes            []*stream.Tape
+	live             map[int32]block
+	load, used       mem.Bytes // live now: everywhere, and in the pool
+	created, largest mem.Bytes // memory that the pool has, the largest load so far
+}
+
+// before takes in an event of an earlier step: its blocks lie in the pool.
+func (s *sim) before(e event) {
+	switch e.kind {
+	case begin:
+		s.live[e.id] = block{size: e.size, pool: e.size}
+		s.load += e.size
+		s.largest = max(s.largest, s.load)
+	case end:
+		s.load -= e.size
+		delete(s.live, e.id)
 	}
-	live := map[int32]block{}
-	var load, pool, room, seen mem.Bytes
-	for _, s := range r.steps[:k] {
-		for _, e := range s {
-			switch e.kind {
-			case begin:
-				live[e.id] = block{size: e.size, pool: e.size}
-				load += e.size
-				seen = max(seen, load)
-			case end:
-				load -= e.size
-				delete(live, e.id)
-			}
+}
+
+func (s *sim) begin(e event) {
+	tape := s.tapes[e.stream]
+	got := tape.Alloc(e.size)
+	b := block{size: e.size, stream: e.stream, ticket: got.Ticket, addr: got.Addr, slot: got.Slot != stream.None || got.Guest}
+	s.requests++
+	s.bytes += e.size
+	s.load += e.size
+	s.largest = max(s.largest, s.load)
+	switch {
+	case got.Slot != stream.None:
+		s.hits++
+		s.hitBytes += e.size
+	case got.Guest:
+		s.guests++
+		s.guestBytes += e.size
+	default:
+		b.pool = e.size - s.borrow(tape, got, e.size)
+		s.used += b.pool
+		s.created = max(s.created, s.used)
+	}
+	s.live[e.id] = b
+}
+
+// borrow returns how much of a miss the arena's idle pages take, which are asked
+// only if the pool would grow too far.
+func (s *sim) borrow(tape *stream.Tape, got stream.Served, size mem.Bytes) (lent mem.Bytes) {
+	free := s.created - s.used
+	if !s.lend || size <= free || float64(s.arena+s.used+size) <= (1+growth)*float64(s.largest) {
+		return 0
+	}
+	for _, force := range []bool{false, true} {
+		for _, r := range tape.Lend(got, size-free-lent+mem.HandleSize-1, force, nil) {
+			lent += r.Size
+			s.pages += int(r.Size / mem.HandleSize)
 		}
 	}
-	pool, room = load, load
-	out.peak, out.pool = load, pool
+	return min(lent, size)
+}
+
+func (s *sim) free(e event) {
+	b := s.live[e.id]
+	switch {
+	case b.slot && e.later:
+		s.tapes[b.stream].Pin(b.addr)
+	case b.slot:
+		s.tapes[b.stream].Free(b.addr)
+	case !e.later:
+		s.tapes[b.stream].Ended(b.ticket)
+	}
+}
+
+func (s *sim) end(e event) {
+	b := s.live[e.id]
+	delete(s.live, e.id)
+	s.load -= b.size
+	s.used -= b.pool
+	tape := s.tapes[b.stream]
+	switch {
+	case b.slot:
+		tape.Release(b.addr)
+	case b.ticket != 0:
+		tape.Ended(b.ticket)
+		tape.Returned(b.ticket)
+	}
+}
+
+// serve plays step k of the run on the plan. The pool is one that wastes nothing.
+func (r *run) serve(t testing.TB, p *plan.Plan, k int, o options) result {
+	t.Helper()
+	s := sim{options: o, live: map[int32]block{}}
+	for i := range p.Streams {
+		tape := stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
+		tape.Tune(o.tuning)
+		tape.Step()
+		s.tapes = append(s.tapes, tape)
+		s.arena += p.Streams[i].Arena
+	}
+	for _, step := range r.steps[:k] {
+		for _, e := range step {
+			s.before(e)
+		}
+	}
+	s.used, s.created, s.peak = s.load, s.load, s.load
 	start := time.Now()
 	for _, e := range r.steps[k] {
 		switch e.kind {
 		case begin:
-			b := block{size: e.size, stream: e.stream}
-			out.requests++
-			out.bytes += e.size
-			got := tapes[e.stream].Alloc(e.size)
-			b.ticket = got.Ticket
-			if got.Slot != stream.None {
-				b.slot, b.addr = true, got.Addr
-				out.hits++
-				out.hitBytes += e.size
-			} else if got.Guest {
-				b.slot, b.addr = true, got.Addr
-				out.guests++
-				out.guestBytes += e.size
-			} else {
-				var lent mem.Bytes
-				lend := func(n mem.Bytes, force bool) {
-					for _, l := range tapes[e.stream].Lend(got, n, force, nil) {
-						lent += l.Size
-						out.pages += int(l.Size / mem.HandleSize)
-					}
-				}
-				seen = max(seen, load+e.size)
-				if free := room - pool; o.lend && e.size > free && float64(out.arena+pool+e.size) > (1+growth)*float64(seen) {
-					lend(e.size-free+mem.HandleSize-1, false)
-					lend(e.size-free-lent+mem.HandleSize-1, true)
-					lent = min(lent, e.size)
-				}
-				b.pool = e.size - lent
-				room = max(room, pool+b.pool)
-				pool += b.pool
-			}
-			load += e.size
-			live[e.id] = b
+			s.begin(e)
 		case free:
-			b := live[e.id]
-			switch {
-			case b.slot && e.later:
-				tapes[b.stream].Pin(b.addr)
-			case b.slot:
-				tapes[b.stream].Free(b.addr)
-			case !e.later:
-				tapes[b.stream].Ended(b.ticket)
-			}
+			s.free(e)
 		case end:
-			b := live[e.id]
-			if !b.slot && b.ticket != 0 {
-				tapes[b.stream].Ended(b.ticket)
-			}
-			delete(live, e.id)
-			load -= b.size
-			if !b.slot {
-				pool -= b.pool
-				if b.ticket != 0 {
-					tapes[b.stream].Returned(b.ticket)
-				}
-			} else {
-				tapes[b.stream].Release(b.addr)
-			}
+			s.end(e)
 		}
-		out.peak, out.pool = max(out.peak, load), max(out.pool, pool)
-		if o.check {
-			for _, tape := range tapes {
-				if err := tape.Check(); err != nil {
-					t.Fatal(err)
-				}
+		s.peak = max(s.peak, s.load)
+		for _, tape := range s.tapes {
+			if !o.check {
+				break
+			}
+			if err := tape.Check(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
-	out.spent = time.Since(start)
-	return out
+	s.spent, s.pool = time.Since(start), s.created
+	return s.result
 }
