@@ -185,12 +185,15 @@ func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 	}
 	t.missing(e)
 	s.Cursor = at + 1
-	if out.Ends != None && out.Ends > at && s.Off == 0 && !t.tuning.NoGuests {
+	if t.Hosts && out.Ends != None && out.Ends > at && s.Off == 0 && !t.tuning.NoGuests {
 		if out.Addr, out.Guest = t.host(mem.Bytes(asked), at, out.Ends, out.Ticket); out.Guest {
 			out.Ticket = 0 // the tape itself sees the block's end
 		}
 	}
 	t.passOver()
+	if !t.Hosts {
+		out.Ticket = 0
+	}
 	return out
 }
 

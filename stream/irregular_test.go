@@ -108,6 +108,7 @@ func irregular(seed uint64, n int, noise float64) (State, error) {
 		return State{}, err
 	}
 	m := &model{tape: New(layout, base), rand: r}
+	m.tape.Hosts = r.IntN(4) > 0
 	var late []*held
 	for step := 0; step < 3; step++ {
 		at := make([]*held, len(slots))
@@ -220,6 +221,7 @@ func TestGuestsLifeInShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	tape := New(layout, base)
+	tape.Hosts = true
 	got := tape.Alloc(900 * mem.KiB)
 	if !got.Guest || got.Slot != None || got.Addr < base || got.Addr >= base+4<<20 {
 		t.Fatalf("served %+v, want a guest where slot 1 will be", got)

@@ -39,6 +39,9 @@ func (t *Tape) AllocSlow(asked mem.Bytes) Served {
 	}
 	t.strayed = true
 	t.State.Misses++
+	if !t.Hosts {
+		return Served{Slot: None}
+	}
 	return Served{Slot: None, Ticket: t.ticket(t.follow.live.push(None)), Now: t.State.Cursor, Ends: None}
 }
 

@@ -98,6 +98,9 @@ type Tape struct {
 	Live    []Live    // by place
 	Index   []uint64
 	State   *State
+	// Hosts says that whoever serves misses knows guests and gives tickets back.
+	// Otherwise there are neither.
+	Hosts bool
 
 	slots   []Slot
 	places  []uint32 // by slot

@@ -321,6 +321,7 @@ func (r *run) serve(t testing.TB, p *plan.Plan, k int, o options) result {
 	s := sim{options: o, live: map[int32]block{}}
 	for i := range p.Streams {
 		tape := stream.New(layout(t, &p.Streams[i]), mem.Addr(i+1)<<44)
+		tape.Hosts = true
 		tape.Tune(o.tuning)
 		tape.Step()
 		s.tapes = append(s.tapes, tape)
