@@ -29,13 +29,21 @@
 //
 // # Life of a plan
 //
-//	observed ──► solving ──► ready ──► serving ──► retiring ──► gone
-//	  planner     planner   supervisor  stream     supervisor
+//	observed ──► solving ──► on trial ──► ready ──► serving ──► replaced, lost
+//	  planner     solver      planner    supervisor  stream     or withdrawn
 //
-// A step boundary is the only place where a plan changes state on the serving
-// side. The supervisor first retires what is empty, then asks the pool for the
-// arenas of the ready plan, then hands each stream its tape. A plan whose arena
-// still holds a block retires when that block is freed. Nothing is copied.
+// A plan is on trial until a step that it was not made from has been replayed
+// against it, in memory (judge.go): only if that step would have been served well,
+// for about the memory that the pool alone needs, it is offered. So workloads that
+// never repeat are left to the pool. Kinds of step that come again are planned
+// together and share one arena (planner_kinds.go).
+//
+// A step boundary is the only place where a plan begins to serve, but for the plan
+// of an earlier run, which begins as soon as it is recognised (cache_opening.go).
+// The supervisor asks the pool for what the arena lacks and lays each stream's tape
+// over it, around the blocks that live there. A step that leaves its plan gives the
+// arena to the pool until the next boundary (dissolve.go); a plan that is left, or
+// costs memory, two steps in a row is withdrawn. Nothing is copied.
 //
 // # When something fails
 //

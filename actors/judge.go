@@ -21,12 +21,12 @@ type verdict struct {
 }
 
 // Bounds of what a plan may cost and still be served. An idle arena beside a pool
-// that serves everything can need twice the memory, so what counts is bytes; many
-// hits excuse a little.
+// that serves everything can need twice the memory, so what counts is bytes; the
+// more requests hit, the more of them is excused.
 const (
 	missesBelow = 100 // hits are well if fewer than one request in so many misses
-	slackHits   = 16  // then a plan may take one part in so many more than the load's peak
-	slackAny    = 128 // so may one that serves at least half of the requests
+	slackHits   = 16  // then a plan may take one part in so many more than the pool alone
+	slackAny    = 128 // and one part in so many if it serves only half of the requests
 )
 
 // hits reports whether nearly every request is served from the plan.
@@ -40,20 +40,25 @@ func (v *verdict) over(room mem.Bytes, slack mem.Bytes) bool {
 
 // serves reports whether the step is well served.
 func (v *verdict) serves(room mem.Bytes) bool {
-	return v.hits() && !v.over(room, slackHits) || 2*v.misses <= v.requests && !v.over(room, slackAny)
+	if 2*v.misses > v.requests {
+		return false
+	}
+	slack := slackHits + 2*(slackAny-slackHits)*v.misses/max(v.requests, 1)
+	return !v.over(room, mem.Bytes(slack))
 }
 
 // judge replays a step, by stream ordinal, against each steady tape of a plan and
-// returns the best outcome and the tape's number. It changes nothing.
+// returns the best outcome and the number of the tape it followed. It changes
+// nothing.
 func judge(p *plan.Plan, steps []*plan.Step) (verdict, int, error) {
 	best, kind := verdict{}, -1
 	for order := range tapes(p) {
-		v, err := judgeOrder(p, order, steps)
+		v, ended, err := judgeOrder(p, order, steps)
 		if err != nil {
 			return v, order, err
 		}
 		if kind < 0 || v.misses < best.misses || v.misses == best.misses && v.memory < best.memory {
-			best, kind = v, order
+			best, kind = v, ended
 		}
 	}
 	if kind < 0 {
@@ -77,10 +82,12 @@ func tapes(p *plan.Plan) func(func(int) bool) {
 	}
 }
 
-// judgeOrder replays a step against one tape of every stream. Streams have their
-// peaks at different times, so the sums say too much of the memory and of the
-// load alike.
-func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, err error) {
+// judgeOrder replays a step against one tape of every stream. It also returns the
+// tape that the busiest stream went over to, if it did. Streams have their peaks at
+// different times, so the sums say too much of the memory and of the load alike.
+func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, ended int, err error) {
+	busiest := int64(0)
+	ended = order
 	for ordinal, s := range steps {
 		if s == nil {
 			continue
@@ -97,15 +104,18 @@ func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, err err
 		slots, orders := shifted(ps, 0)
 		layout, err := stream.Lay(slots, orders...)
 		if err != nil {
-			return v, err
+			return v, ended, err
 		}
 		tape := stream.New(layout, dryBase)
 		tape.Play(order)
 		misses, held := dryRun(tape, s)
 		v.misses += misses
 		v.memory += ps.Arena + held
+		if n := s.Requests(); n > busiest {
+			busiest, ended = n, tape.Order()
+		}
 	}
-	return v, nil
+	return v, ended, nil
 }
 
 // dryBase is where the arena of a dry run lies: anywhere but at zero.

@@ -263,8 +263,12 @@ func (p *planner) better(c *candidate, v *verdict) bool {
 	case v.misses+few < now.misses || now.over(v.memory, slackHits):
 		return true
 	}
-	// They serve this step alike: does the new plan serve another kind better?
+	// They serve this step alike: does the new plan serve another kind better? One
+	// that came once counts as long as such kinds have mostly come again.
 	for _, k := range c.kinds {
+		if k.seen == 1 && p.wasted > freely {
+			continue
+		}
 		then, _, err := judge(c.plan, k.steps)
 		was, _, wasErr := judge(p.served.plan, k.steps)
 		if err == nil && then.hits() && (wasErr != nil || !was.hits()) {
