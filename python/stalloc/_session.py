@@ -17,6 +17,9 @@ class Recording(Protocol):
     def step(self) -> None:
         """A training step ended."""
 
+    def optimizer_step(self) -> None:
+        """An optimizer stepped, which ends a training step if nothing else says where it ends."""
+
     def mark(self, text: str) -> None:
         """The program begins what the text names."""
 
@@ -116,7 +119,7 @@ def record(torch: ModuleType, recording: Recording) -> None:
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
             )
-        boundary = OptimizerBoundary(recording.step)
+        boundary = OptimizerBoundary(recording.optimizer_step)
         boundary.install(torch)
         _session.torch, _session.reason = torch, "this run is recorded"
         _session.recording, _session.at_step = recording, recording.step

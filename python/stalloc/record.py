@@ -8,7 +8,7 @@ nothing. When it ends, by an exception too, the trace is written. PyTorch's memo
 what is needed, call stacks left out: every request and free, in the order the allocator saw them.
 
 Steps: where the script calls stalloc.step(), a step ends; without such calls, where its first
-optimizer's steps end, as under stalloc itself. stalloc.mark("step 0") may say where the set-up
+optimizer's steps end. stalloc.mark("step 0") may say where the set-up
 ends and the first step begins; without it the set-up counts as part of step 0. Other marks
 (stalloc.mark("forward")) are kept too. A mark gets into the history as an allocation of a size
 that nothing else asks for (--mark-bytes), so its place is exact whatever the clocks say; it is
@@ -51,11 +51,26 @@ class Marks:
 
     def __init__(self, torch: ModuleType, device: int, size: int) -> None:
         self._torch, self._device, self._size = torch, device, size
-        self.texts: list[str] = []
+        self.texts: list[Optional[str]] = []  # None: nothing is marked there after all
         self._steps = 0
+        self._guessed: list[int] = []  # places in texts where an optimizer ended a step
 
     def step(self) -> None:
         """The end of a step, which is the beginning of the next."""
+        # A script that says where its steps end has stepped its optimizer before it says so for
+        # the first time: that was inside the first step.
+        if self._guessed:
+            for place in self._guessed:
+                self.texts[place] = None
+            self._guessed, self._steps = [], 0
+        self._next()
+
+    def optimizer_step(self) -> None:
+        """The end of a step, unless the script is going to call step()."""
+        self._guessed.append(len(self.texts))
+        self._next()
+
+    def _next(self) -> None:
         self._steps += 1
         self.mark(f"step {self._steps}")
 
@@ -68,7 +83,7 @@ class Marks:
             cuda.caching_allocator_delete(cuda.caching_allocator_alloc(self._size))
         self.texts.append(text)
 
-    def finished(self) -> list[str]:
+    def finished(self) -> list[Optional[str]]:
         """The texts of a run that ended well: no step begins where its last one ended."""
         last = f"step {self._steps}"
         if self._steps == 0 or last not in self.texts:
@@ -78,14 +93,16 @@ class Marks:
 
 
 def lines(
-    history: Iterable[Mapping[str, Any]], marks: Sequence[str], mark_bytes: int = MARK_BYTES
+    history: Iterable[Mapping[str, Any]],
+    marks: Sequence[Optional[str]],
+    mark_bytes: int = MARK_BYTES,
 ) -> Iterator[str]:
     """The trace, without its first line, of one device's history.
 
     `history` is an element of the list "device_traces" of a memory snapshot. The blocks of
-    `mark_bytes` in it stand for `marks`, in this order. Frees of blocks that are older than the
-    history are left out; a block whose address is handed out again has been freed, whether the
-    history says so or not.
+    `mark_bytes` in it stand for `marks`, in this order; None is left out. Frees of blocks that
+    are older than the history are left out; a block whose address is handed out again has been
+    freed, whether the history says so or not.
 
     Raises:
         StallocError: the history has more or fewer such blocks than there are marks.
@@ -105,7 +122,7 @@ def lines(
             if entry["size"] == mark_bytes:
                 seen += 1
                 # One too many is told below, with the right count.
-                yield from (f"# {text}" for text in marks[seen - 1 : seen])
+                yield from (f"# {text}" for text in marks[seen - 1 : seen] if text is not None)
                 continue
             stream = streams.setdefault(entry.get("stream", 0), len(streams))
             live[address] = (count, False)

@@ -172,6 +172,31 @@ def test_the_optimizers_mark_the_steps_where_the_script_does_not(recorded):
     assert marks_of(lines) == ["step 0", "step 1", "end"]
 
 
+@pytest.mark.parametrize("steps", ["torch.step(adam)", "torch.step(adam); torch.step(adam)"])
+def test_the_optimizer_steps_before_the_script_says_where_a_step_ends(recorded, steps):
+    body = f"""
+class Adam: pass
+adam = Adam()
+stalloc.mark("step 0")
+for _ in range(3):
+    history.alloc(8)
+    {steps}
+    history.alloc(9)
+    stalloc.step()
+"""
+    _, lines = recorded(body)
+    assert [line if line[0] == "#" else line.split(",")[2] for line in lines[1:]] == [
+        "# setup", "# step 0", "8", "9", "# step 1", "8", "9", "# step 2", "8", "9", "# end",
+    ]  # fmt: skip
+
+
+def test_a_script_that_fails_in_its_first_step(recorded, tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        recorded("class Adam: pass\nhistory.alloc(8)\ntorch.step(Adam())\nhistory.alloc(9)\n1 / 0")
+    lines = gzip.decompress((tmp_path / "trace.csv.gz").read_bytes()).decode().splitlines()
+    assert marks_of(lines) == ["step 0", "step 1"]
+
+
 def test_stalloc_stays_off(recorded):
     with pytest.warns(StallocWarning, match="this run is recorded"):
         status, _ = recorded("assert not stalloc.enable() and stalloc.stats().hits == 0\n" + LOOP)
