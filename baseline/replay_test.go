@@ -78,6 +78,7 @@ func loadTrace(t testing.TB, name string) *trace.Trace {
 var traceNames = []string{
 	"gpt2_naive", "llama_naive", "llama_recompute", "llama_vpp", "llama_varlen", "llama_lora",
 	"mixtral_moe", "qwen2moe_recompute", "vit_streams", "megatron_vpp", "megatron_moer",
+	"fine_moe", "packed_varlen", "multiscale_resnet",
 }
 
 type measurement struct {

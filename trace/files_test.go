@@ -17,6 +17,7 @@ var recordedTraces = []struct {
 	name                 string
 	events, steps, peaks int
 }{
+	{"fine_moe", 115196, 5, 1},
 	{"gpt2_naive", 66433, 4, 1},
 	{"llama_lora", 94868, 5, 1},
 	{"llama_naive", 24461, 4, 1},
@@ -26,6 +27,8 @@ var recordedTraces = []struct {
 	{"megatron_moer.r0", 162451, 4, 0},
 	{"megatron_vpp.r0", 128057, 4, 0},
 	{"mixtral_moe", 91260, 5, 1},
+	{"multiscale_resnet", 21859, 5, 1},
+	{"packed_varlen", 32601, 5, 1},
 	{"qwen2moe_recompute", 588470, 5, 1},
 	{"vit_streams", 32604, 5, 1},
 }
