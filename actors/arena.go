@@ -62,6 +62,13 @@ func (a *arena) pin(addr mem.Addr, id mem.StreamID) bool {
 	return true
 }
 
+// free frees the slot or guest at addr.
+func (a *arena) free(addr mem.Addr) stream.Freed {
+	a.lane.port.Lock()
+	defer a.lane.port.Unlock()
+	return a.tape.Free(addr)
+}
+
 // users takes the streams that used a pinned slot.
 func (a *arena) users(addr mem.Addr) []mem.StreamID {
 	a.mu.Lock()
@@ -242,6 +249,11 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 		return err
 	}
 	tape := l.port.Build(layout, a.base, a.bytes())
+	tape.Hosts = true
+	tape.Tune(l.tuning)
+	if l.latest != nil {
+		tape.Succeed(l.latest)
+	}
 	for i, from := range live {
 		tape.Adopt(uint32(own+i), from)
 		if from.Flags&stream.FlagPinned != 0 {
@@ -263,7 +275,7 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 		a.past = stream.Succession{}
 		a.past.Ended(p.first)
 	}
-	a.part, a.cut, a.tape = p.part, p.cut, tape
+	a.part, a.cut, a.tape, l.latest = p.part, p.cut, tape, tape
 	l.arena, l.serving, l.plan = a, a, p.part
 	l.active.Store(true)
 	a.prologue, a.steady = 0, 0
@@ -279,7 +291,7 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 func shifted(ps *plan.Stream, shift mem.Bytes) (slots []stream.Slot, orders [][]int32) {
 	slots = make([]stream.Slot, len(ps.Slots))
 	for i, s := range ps.Slots {
-		slots[i] = stream.Slot{Size: s.Size, Persist: s.Persist, Pool: s.Pool}
+		slots[i] = stream.Slot{Size: s.Size, Persist: s.Persist, Pool: s.Pool, Spread: s.Spread}
 		if !s.Pool {
 			slots[i].Offset = s.Offset + mem.Offset(shift)
 		}

@@ -58,9 +58,9 @@ func BenchmarkServe(b *testing.B) {
 			next()
 			b.StartTimer()
 		}
-		addr, ok := k.Serve(port, sizes[len(live)])
-		if !ok {
-			b.Fatalf("request %d missed", len(live))
+		addr, hit, err := k.Serve(port, sizes[len(live)])
+		if !hit {
+			b.Fatalf("request %d missed: %v", len(live), err)
 		}
 		live = append(live, addr)
 	}

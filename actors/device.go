@@ -15,6 +15,7 @@ import (
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream"
 )
 
 // Options set a device up. The zero value plans beside the program, logs
@@ -62,6 +63,7 @@ type Device struct {
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, or make plans
 	steps      atomic.Uint64
+	most       atomic.Int64 // handles to hold before arenas are given up; 0: no bound
 	latest     atomic.Pointer[plan.Plan]
 
 	// Messages that come with every miss, to be used again. Each device has its
@@ -129,7 +131,7 @@ func (d *Device) adopt() []*lane {
 	defer d.mu.Unlock()
 	lanes = append([]*lane(nil), *d.lanes.Load()...)
 	for i := len(lanes); i < len(ports); i++ {
-		l := &lane{port: ports[i], ordinal: i}
+		l := &lane{port: ports[i], ordinal: i, tuning: stream.Tunings[0]}
 		l.pid = d.root.Spawn(onCaller(func() actor.Actor { return &streamActor{lane: l} }))
 		lanes = append(lanes, l)
 	}
@@ -177,17 +179,30 @@ func (d *Device) arenaOf(addr mem.Addr) *arena {
 
 var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
-// Serve looks for a request's slot on the stream's tape, where the quick case
-// did not find it under the cursor. The block is counted and observed. The first
-// request of a stream makes the stream known.
-func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
+// Serve serves a request that the quick case did not: from the stream's tape, a
+// hit, which is counted and observed already, or from the pool. The first request
+// of a stream makes the stream known.
+func (d *Device) Serve(port Port, asked mem.Bytes) (addr mem.Addr, hit bool, err error) {
 	l := d.laneOf(port)
 	if l == nil {
 		d.ask(d.supervisor, &admitRequest{})
-		if l = d.laneOf(port); l == nil {
-			return 0, false
+		l = d.laneOf(port)
+	}
+	var ticket stream.Ticket
+	if l != nil {
+		if addr, ticket = d.lookUp(port, l, asked); addr != 0 {
+			return addr, true, nil
 		}
 	}
+	if addr, err = d.Alloc(port.ID(), 0, asked); err == nil && ticket != 0 {
+		l.hold(addr, ticket)
+	}
+	return addr, false, err
+}
+
+// lookUp looks for a request's slot on the stream's tape, or for a hole of the
+// arena. If there is neither it may return a ticket for the pool's block.
+func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.Ticket) {
 	if !d.auto.marked.Load() && d.auto.before(port, l, asked) {
 		if err := d.endStep(); err != nil {
 			d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
@@ -197,19 +212,19 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (mem.Addr, bool) {
 		o.next(l, asked)
 	}
 	if !l.active.Load() {
-		return 0, false
+		return 0, 0
 	}
 	m := d.serves.Get().(*serveRequest)
 	defer d.serves.Put(m)
-	m.asked, m.addr, m.lost = asked, 0, false
+	m.asked, m.addr, m.ticket, m.lost = asked, 0, 0, false
 	if d.ask(l.pid, m); m.err != nil {
 		d.log.Error("a stream could not look a request up; the pool serves it", zap.Error(m.err))
-		return 0, false
+		return 0, 0
 	}
 	if m.lost {
 		d.ask(d.supervisor, &lostRequest{lane: l})
 	}
-	return m.addr, m.addr != 0
+	return m.addr, m.ticket
 }
 
 // Alloc asks the pool for a block of size bytes on a stream. Private pools
@@ -220,8 +235,15 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.after, m.addr = size, id, pool, false, 0, 0
+	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr = size, id, pool, false, 0, int(d.most.Load()), 0
 	d.ask(d.pool, m)
+	var refused *RefusedError
+	if m.most != 0 && errors.As(m.err, &refused) && refused.Reason == engine.RefusedMost {
+		// An arena that stands half idle is no reason to grow.
+		d.ask(d.supervisor, &lostRequest{})
+		m.most, m.addr = 0, 0
+		d.ask(d.pool, m)
+	}
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		if all := (&lostRequest{}); d.gaveUp(all) {
 			m.addr = 0
@@ -239,9 +261,23 @@ func (d *Device) gaveUp(m *lostRequest) bool {
 	return m.err == nil && m.gave
 }
 
-// Free gives a block of the pool back. ErrUnknown: it is none.
+// Free gives a block of the pool back, or a guest of an arena, where the quick
+// case finds only slots. ErrUnknown: it is neither.
 func (d *Device) Free(addr mem.Addr) (Freed, error) {
+	if a := d.arenaOf(addr); a != nil {
+		if f := a.free(addr); f.Slot != stream.None || f.Guest {
+			if f.Pinned {
+				d.FreePinned(addr, f.Asked)
+			}
+			return Freed{Size: mem.Round(f.Asked), Asked: f.Asked, Stream: a.lane.port.ID(), Pending: f.Pinned}, nil
+		}
+	}
 	d.traffic.Add(1)
+	for _, l := range *d.lanes.Load() {
+		if l.waiting.Load() > 0 {
+			l.ended(addr)
+		}
+	}
 	m := d.frees.Get().(*freeRequest)
 	defer d.frees.Put(m)
 	m.addr, m.arena, m.freed = addr, false, Freed{}

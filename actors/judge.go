@@ -15,6 +15,7 @@ import (
 // verdict is what serving a step from a plan comes to.
 type verdict struct {
 	requests int64
+	slots    int64     // requests that have their slot
 	misses   int64     // requests of which the plan does not say that the pool serves them
 	memory   mem.Bytes // arenas, and the peak of what the pool holds beside them
 	peak     mem.Bytes // what the pool alone needs: the load's peak, or what it has reserved
@@ -40,8 +41,8 @@ func (v *verdict) over(room mem.Bytes, slack mem.Bytes) bool {
 
 // serves reports whether the step is well served.
 func (v *verdict) serves(room mem.Bytes) bool {
-	if 2*v.misses > v.requests {
-		return false
+	if 2*v.misses > v.requests || 2*v.slots < v.requests {
+		return false // whatever the rest takes, it would only be slower
 	}
 	slack := slackHits + 2*(slackAny-slackHits)*v.misses/max(v.requests, 1)
 	return !v.over(room, mem.Bytes(slack))
@@ -50,10 +51,10 @@ func (v *verdict) serves(room mem.Bytes) bool {
 // judge replays a step, by stream ordinal, against each steady tape of a plan and
 // returns the best outcome and the number of the tape it followed. It changes
 // nothing.
-func judge(p *plan.Plan, steps []*plan.Step) (verdict, int, error) {
+func judge(p *plan.Plan, steps []*plan.Step, tuning stream.Tuning) (verdict, int, error) {
 	best, kind := verdict{}, -1
 	for order := range tapes(p) {
-		v, ended, err := judgeOrder(p, order, steps)
+		v, ended, err := judgeOrder(p, order, steps, tuning)
 		if err != nil {
 			return v, order, err
 		}
@@ -85,7 +86,7 @@ func tapes(p *plan.Plan) func(func(int) bool) {
 // judgeOrder replays a step against one tape of every stream. It also returns the
 // tape that the busiest stream went over to, if it did. Streams have their peaks at
 // different times, so the sums say too much of the memory and of the load alike.
-func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, ended int, err error) {
+func judgeOrder(p *plan.Plan, order int, steps []*plan.Step, tuning stream.Tuning) (v verdict, ended int, err error) {
 	busiest := int64(0)
 	ended = order
 	for ordinal, s := range steps {
@@ -107,8 +108,11 @@ func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, ended i
 			return v, ended, err
 		}
 		tape := stream.New(layout, dryBase)
+		tape.Hosts = true
+		tape.Tune(tuning)
 		tape.Play(order)
-		misses, held := dryRun(tape, s)
+		hits, misses, held := dryRun(tape, s)
+		v.slots += hits
 		v.misses += misses
 		v.memory += ps.Arena + held
 		if n := s.Requests(); n > busiest {
@@ -121,10 +125,11 @@ func judgeOrder(p *plan.Plan, order int, steps []*plan.Step) (v verdict, ended i
 // dryBase is where the arena of a dry run lies: anywhere but at zero.
 const dryBase = mem.Addr(mem.TiB)
 
-// dryRun serves a step from a tape. It returns how many requests missed that the
-// tape expected, and the peak of what the pool had to hold.
-func dryRun(tape *stream.Tape, s *plan.Step) (misses int64, held mem.Bytes) {
+// dryRun serves a step from a tape. It returns how many requests had their slot, how
+// many missed that the tape expected, and the peak of what the pool had to hold.
+func dryRun(tape *stream.Tape, s *plan.Step) (slots, misses int64, held mem.Bytes) {
 	at := make([]mem.Addr, len(s.Blocks)) // zero: the pool's
+	tickets := make([]stream.Ticket, len(s.Blocks))
 	var pool mem.Bytes
 	for _, b := range s.Blocks {
 		if b.Alloc < 0 {
@@ -139,10 +144,14 @@ func dryRun(tape *stream.Tape, s *plan.Step) (misses int64, held mem.Bytes) {
 			tape.Free(at[op.Block])
 		case op.Free:
 			pool -= size
+			tape.Ended(tickets[op.Block])
 		default:
 			got := tape.Alloc(size)
-			at[op.Block] = got.Addr
-			if got.Slot == stream.None {
+			at[op.Block], tickets[op.Block] = got.Addr, got.Ticket
+			switch {
+			case got.Slot != stream.None:
+				slots++
+			case !got.Guest:
 				pool += size
 				held = max(held, pool)
 				if !got.Pool {
@@ -151,7 +160,7 @@ func dryRun(tape *stream.Tape, s *plan.Step) (misses int64, held mem.Bytes) {
 			}
 		}
 	}
-	return misses, held
+	return slots, misses, held
 }
 
 // actual is the verdict on a step that was really served.
@@ -166,6 +175,7 @@ func actual(m *stepEnded, steps []*plan.Step) (v verdict) {
 		v.memory += o.arenas + held
 		v.misses += s.Requests()
 		if o.part != nil {
+			v.slots += o.hits
 			v.misses -= min(o.hits+poolEntries(o.part, o.order), s.Requests())
 		}
 	}

@@ -1,10 +1,12 @@
 package actors
 
 import (
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream"
 )
 
 // step records requests of these sizes, each freed when the second behind it has
@@ -46,7 +48,7 @@ func planned(t testing.TB, kinds ...[]*plan.Step) *plan.Plan {
 
 func judged(t testing.TB, p *plan.Plan, steps []*plan.Step) (verdict, int) {
 	t.Helper()
-	v, kind, err := judge(p, steps)
+	v, kind, err := judge(p, steps, stream.Tunings[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestJudgeStreams(t *testing.T) {
 	if v.requests != 25 || v.misses != 5 || v.memory != p.Streams[0].Arena+peak {
 		t.Errorf("a stream without a plan: %+v", v)
 	}
-	if _, _, err := judge(&plan.Plan{}, both); err == nil {
+	if _, _, err := judge(&plan.Plan{}, both, stream.Tunings[0]); err == nil {
 		t.Error("a plan without a tape was judged")
 	}
 }
@@ -153,13 +155,47 @@ func TestKinds(t *testing.T) {
 		t.Errorf("a well-served step is one of the kind that served it: %v", near)
 	}
 	for i := range mostKinds {
-		k.note(step(0, ramp(10+i, mem.MiB)...), 6+i, nil)
+		k.note(step(0, ramp(10<<i, mem.MiB)...), 6+i, nil)
 	}
 	if len(k) != mostKinds || k[0] == second || k[0] == first {
 		t.Errorf("%d kinds are kept: %v", len(k), k)
 	}
-	if !same([]*kind{first, second}, []*kind{second, first}) || same([]*kind{first}, []*kind{second}) || same([]*kind{first}, []*kind{first, second}) {
+	if !slices.Equal(versions([]*kind{first, second}), versions([]*kind{second, first})) {
 		t.Error("sets of kinds are not compared as sets")
+	}
+}
+
+// TestKindsThatVary: steps of one structure and never the same sizes are one kind,
+// and what is known of it holds its largest step.
+func TestKindsThatVary(t *testing.T) {
+	var k kinds
+	k.note(step(0, ramp(20, mem.MiB)...), 1, nil) // set-up
+	units := []mem.Bytes{2, 7, 3, 4, 5}
+	var latest *kind
+	for i, unit := range units {
+		latest = k.note(step(0, ramp(20, unit*mem.MiB)...), 2+i, nil)
+	}
+	if len(k) != 2 || !latest.varies() || latest.seen != len(units) || len(latest.earlier) != mostEarlier {
+		t.Fatalf("%d kinds, the newest %+v", len(k), latest)
+	}
+	known := []mem.Bytes{peaks(latest.earlier[0]), peaks(latest.earlier[1]), peaks(latest.steps)}
+	want := []mem.Bytes{peaks(step(0, ramp(20, 7*mem.MiB)...)), peaks(step(0, ramp(20, 4*mem.MiB)...)), peaks(step(0, ramp(20, 5*mem.MiB)...))}
+	if !slices.Equal(known, want) {
+		t.Errorf("peaks known %v, want %v", known, want)
+	}
+	version := latest.version()
+	latest = k.note(step(0, ramp(20, 5*mem.MiB)...), 9, nil)
+	if latest.varies() || latest.version() == version {
+		t.Errorf("two steps are the same now: %+v", latest)
+	}
+	if latest = k.note(step(0, ramp(20, 6*mem.MiB)...), 10, nil); !latest.varies() || len(k) != 2 {
+		t.Errorf("it varies again: %+v", latest)
+	}
+	for range settled {
+		latest = k.note(step(0, ramp(20, 6*mem.MiB)...), 11, nil)
+	}
+	if latest.varies() || latest.earlier != nil {
+		t.Errorf("the steps are all the same now: %+v", latest)
 	}
 }
 

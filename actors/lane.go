@@ -22,6 +22,12 @@ type lane struct {
 	plan    *plan.Stream // to be served again at the next boundary, nil: none
 	former  []*arena     // not grown in place: they hold what persisted in them
 	active  atomic.Bool  // serving != nil, to be read without the port's lock
+	tuning  stream.Tuning
+	latest  *stream.Tape // the last one that was laid
+	// What the tape wants to hear of the blocks that the pool served, under the
+	// port's lock, and their number.
+	tickets map[mem.Addr]stream.Ticket
+	waiting atomic.Int32
 	// Totals of arenas that are gone.
 	hits, misses, resyncs uint64
 	// The row of misses, see lost, and the tape's hits at the last of them.
@@ -82,6 +88,38 @@ func (l *lane) lost(hits uint64, size mem.Bytes) bool {
 	return l.row >= lostAfter && l.rowBytes >= float64(lostBytes)
 }
 
+// unexpected reports whether a request was neither served nor one that the tape
+// leaves to the pool.
+func (l *lane) unexpected(got *stream.Served) bool {
+	return got.Slot == stream.None && !got.Pool && !got.Guest
+}
+
+// hold keeps the ticket of a block that the pool served.
+func (l *lane) hold(addr mem.Addr, ticket stream.Ticket) {
+	l.port.Lock()
+	defer l.port.Unlock()
+	if l.tickets == nil {
+		l.tickets = make(map[mem.Addr]stream.Ticket)
+	}
+	l.tickets[addr] = ticket
+	l.waiting.Store(int32(len(l.tickets)))
+}
+
+// ended tells the tape that a block of the pool is freed, if it wants to know.
+func (l *lane) ended(addr mem.Addr) {
+	l.port.Lock()
+	defer l.port.Unlock()
+	ticket, ok := l.tickets[addr]
+	if !ok {
+		return
+	}
+	delete(l.tickets, addr)
+	l.waiting.Store(int32(len(l.tickets)))
+	if l.serving != nil {
+		l.serving.tape.Ended(ticket)
+	}
+}
+
 // streamActor is the slow side of one stream.
 type streamActor struct{ lane *lane }
 
@@ -122,11 +160,12 @@ func (s *streamActor) serve(m *serveRequest) {
 	}
 	order := a.tape.Order()
 	got := a.tape.Alloc(m.asked)
-	m.lost = got.Slot == stream.None && !got.Pool && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
+	m.lost = s.lane.unexpected(&got) && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
 	if a.tape.Order() != order {
 		port.Turned(a.tape)
 	}
-	if got.Slot != stream.None {
+	m.ticket = got.Ticket
+	if got.Slot != stream.None || got.Guest {
 		m.addr = got.Addr
 		port.HandOut(got.Addr, m.asked)
 	}

@@ -49,6 +49,7 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	p := l.host.Port(id)
 	p.Lock()
 	tape := p.tape
+	var got stream.Served
 	if tape != nil && !l.auto.marked.Load() && tape.BeginsAnew(size) {
 		p.Unlock()
 		if err := l.endStep(); err != nil {
@@ -59,24 +60,29 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	}
 	lost := false
 	if tape != nil {
-		got := tape.Alloc(size)
-		if got.Slot != stream.None {
+		got = tape.Alloc(size)
+		if got.Slot != stream.None || got.Guest {
 			p.HandOut(got.Addr, size)
 			p.Unlock()
 			return got.Addr, nil
 		}
-		lost = !got.Pool && l.laneOf(p).lost(tape.State.Hits, mem.Round(size))
+		own := l.laneOf(p)
+		lost = own.unexpected(&got) && own.lost(tape.State.Hits, mem.Round(size))
 	}
 	p.Unlock()
 	if lost {
 		l.ask(l.supervisor, &lostRequest{lane: l.laneOf(p)})
 	}
+	var addr mem.Addr
+	var err error
 	if tape == nil {
-		if addr, ok := l.Serve(p, size); ok {
+		var hit bool
+		if addr, hit, err = l.Serve(p, size); hit {
 			return addr, nil
 		}
+	} else if addr, err = l.Alloc(id, 0, size); err == nil && got.Ticket != 0 {
+		l.laneOf(p).hold(addr, got.Ticket)
 	}
-	addr, err := l.Alloc(id, 0, size)
 	if err != nil {
 		return 0, err
 	}
@@ -96,7 +102,8 @@ func (l *Local) Release(addr mem.Addr) error {
 		p := l.portOf(a)
 		p.Lock()
 		f := a.tape.Free(addr)
-		if f.Slot != stream.None {
+		found := f.Slot != stream.None || f.Guest
+		if found {
 			l.host.count(-mem.Round(f.Asked))
 			p.push(Event{Addr: addr, Kind: EventFree})
 		}
@@ -104,7 +111,7 @@ func (l *Local) Release(addr mem.Addr) error {
 		if f.Pinned {
 			l.FreePinned(addr, f.Asked)
 		}
-		if f.Slot != stream.None {
+		if found {
 			return nil
 		}
 	}

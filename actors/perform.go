@@ -190,6 +190,8 @@ func (e *RefusedError) Error() string {
 		return "the size is larger than any block can be"
 	case engine.RefusedLimit:
 		return "the memory limit is reached"
+	case engine.RefusedMost:
+		return "an arena stands idle"
 	case engine.RefusedBusy:
 		return "the arena's pages are still in use"
 	case engine.RefusedWindow:
@@ -210,6 +212,7 @@ func (e *RefusedError) Is(target error) bool {
 // Freed is what a free gave back.
 type Freed struct {
 	Size    mem.Bytes // rounded
+	Asked   mem.Bytes // by the program; 0: the pool does not know
 	Stream  mem.StreamID
 	Pending bool // it waits for other streams
 }

@@ -10,6 +10,7 @@ import (
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream"
 )
 
 // planner is the actor that turns observed steps into plans. It answers nobody,
@@ -36,20 +37,29 @@ type planner struct {
 	trial   *candidate // made, not judged yet
 	offered *candidate // not served yet
 	served  *candidate
-	dropped []*kind    // what the last plan that was dropped was made for
+	dropped []uint64   // versions of the kinds that the last plan that was dropped was made from
 	last    *plan.Plan // the last plan made or loaded, to warm-start the next from
 
-	patience int // boundaries that the offered plan has left to begin to serve
-	bad      int // steps in a row that the served plan did not serve
-	wasted   int // plans made in a row for kinds of step that have not come again
-	wait     int // steps to let pass before another one
+	held     mem.Bytes // at the end of the first step that the served plan served
+	patience int       // boundaries that the offered plan has left to begin to serve
+	bad      int       // steps in a row that the served plan did not serve
+	wasted   int       // plans made in a row for kinds of step that have not come again
+	wait     int       // steps to let pass before another one
 }
 
 // candidate is a plan and the kinds of step it was made for, by steady tape.
 type candidate struct {
-	plan  *plan.Plan
-	kinds []*kind
-	made  int // the segment it was made from
+	plan   *plan.Plan
+	kinds  []*kind
+	from   []uint64 // versions of the kinds that it was made from
+	made   int      // the segment it was made from
+	tuning stream.Tuning
+	memory mem.Bytes // that a step it was judged by would have taken
+}
+
+// varies reports whether steps of the plan are expected to vary.
+func (c *candidate) varies() bool {
+	return slices.ContainsFunc(c.plan.Streams, func(s plan.Stream) bool { return s.Varies() })
 }
 
 // newPlanner returns a planner that knows of the plan the device starts with.
@@ -64,7 +74,7 @@ func newPlanner(d *Device, start *plan.Plan) *planner {
 // loaded takes in an earlier run's plan, which is served from now on.
 func (p *planner) loaded(start *plan.Plan) {
 	p.last, p.beginning.saved = start, start
-	p.offered, p.patience = &candidate{plan: start}, activation
+	p.offered, p.patience = &candidate{plan: start, tuning: stream.Tunings[0]}, activation
 	// The load that the plan was made for is still to come; until then its arena
 	// is no waste.
 	var load mem.Bytes
@@ -136,11 +146,23 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
 	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
 	p.rate()
+	p.bound()
 	p.consider()
 	if p.welcome(well) {
 		p.make(ctx.Self())
 	}
 	p.keep(well)
+}
+
+// bound tells the device how much memory may be held before arenas that stand
+// partly idle are given up: little more than what was needed before.
+func (p *planner) bound() {
+	most := mem.Bytes(0)
+	if p.served != nil {
+		most = max(p.room.most(), p.served.memory, p.held)
+		most += most/slackAny + mem.HandleSize
+	}
+	p.d.most.Store(int64(most / mem.HandleSize))
 }
 
 func requests(steps []*plan.Step) (n int64) {
@@ -189,7 +211,7 @@ func (p *planner) follow(m *stepEnded) {
 		return c != nil && slices.ContainsFunc(m.steps, func(o observed) bool { return o.part != nil && o.part == part(c.plan, o.ordinal) })
 	}; {
 	case serving(p.offered):
-		p.served, p.offered, p.bad = p.offered, nil, 0
+		p.served, p.offered, p.bad, p.held = p.offered, nil, 0, m.held
 	case !serving(p.served):
 		p.served = nil
 	}
@@ -217,7 +239,7 @@ func (p *planner) servedAs(m *stepEnded, well bool) *kind {
 // memory.
 func (p *planner) rate() {
 	v := &p.newest.v
-	if p.newest.kind.seen == 2 {
+	if p.newest.kind.seen == 2 && !p.newest.kind.varies() {
 		p.wasted, p.wait = 0, 0
 	}
 	if p.served == nil || !p.newest.gone && !v.over(p.room.most(), slackHits) {
@@ -239,15 +261,35 @@ func (p *planner) consider() {
 		return
 	}
 	p.trial = nil
-	v, first, err := judge(c.plan, p.newest.steps)
-	v.memory += p.newest.pending
-	if err == nil && v.serves(p.room.most()) && p.better(c, &v) {
+	v, first, err := p.try(c)
+	if err == nil && p.acceptable(c, &v) && p.better(c, &v) {
+		c.memory = v.memory
 		p.offer(c, first)
 		return
 	}
-	p.dropped = c.kinds
+	p.dropped = c.from
 	p.d.log.Info("a plan is dropped: it would not serve the next step", zap.Int64("requests", v.requests), zap.Int64("misses", v.misses),
 		zap.Stringer("memory", v.memory), zap.Stringer("load", v.peak), zap.Error(err))
+}
+
+// try judges a candidate by the newest step. If steps vary it also finds the
+// variant of matching that serves it best: the first that is acceptable, in the
+// order of how often they are.
+func (p *planner) try(c *candidate) (v verdict, first int, err error) {
+	for _, c.tuning = range stream.Tunings {
+		v, first, err = judge(c.plan, p.newest.steps, c.tuning)
+		v.memory += p.newest.pending
+		if err != nil || !c.varies() || p.acceptable(c, &v) {
+			return v, first, err
+		}
+	}
+	return v, first, err
+}
+
+// acceptable reports whether a verdict allows a plan to be served. One of steps
+// that vary will do a little worse at some steps to come, so less memory is excused.
+func (p *planner) acceptable(c *candidate, v *verdict) bool {
+	return v.serves(p.room.most()) && !(c.varies() && v.over(p.room.most(), slackAny))
 }
 
 // better reports whether a plan that would have served the newest step so is
@@ -269,8 +311,8 @@ func (p *planner) better(c *candidate, v *verdict) bool {
 		if k.seen == 1 && p.wasted > freely {
 			continue
 		}
-		then, _, err := judge(c.plan, k.steps)
-		was, _, wasErr := judge(p.served.plan, k.steps)
+		then, _, err := judge(c.plan, k.steps, c.tuning)
+		was, _, wasErr := judge(p.served.plan, k.steps, p.served.tuning)
 		if err == nil && then.hits() && (wasErr != nil || !was.hits()) {
 			return true
 		}
@@ -286,7 +328,7 @@ func (p *planner) offer(c *candidate, first int) {
 	}
 	p.offered, p.patience = c, activation
 	p.d.latest.Store(c.plan)
-	p.d.root.Send(p.d.supervisor, &planReady{plan: c.plan, first: first})
+	p.d.root.Send(p.d.supervisor, &planReady{plan: c.plan, first: first, tuning: c.tuning})
 }
 
 // welcome decides whether the step that ended shall be planned.
@@ -295,11 +337,12 @@ func (p *planner) welcome(well bool) bool {
 		return false
 	}
 	// A plan made again for the same kinds would miss again what this one misses.
-	worth := p.kinds.worth(p.segments)
-	if p.served != nil && same(p.served.kinds, worth) {
+	from := versions(p.kinds.worth(p.segments))
+	if p.served != nil && slices.Equal(p.served.from, from) {
 		return false
 	}
-	again := p.newest.kind.seen > 1 && !same(p.dropped, worth)
+	k := p.newest.kind
+	again := k.seen > 1 && !k.varies() && !slices.Equal(p.dropped, from)
 	return again || p.segments == 1 || p.rested()
 }
 
@@ -320,10 +363,8 @@ func (p *planner) rested() bool {
 // make has the kinds of step there are planned in the background.
 func (p *planner) make(self *actor.PID) {
 	c := &candidate{kinds: p.kinds.worth(p.segments), made: p.segments}
-	var run plan.Run
-	for _, k := range c.kinds {
-		run.Steady = append(run.Steady, k.steps)
-	}
+	c.from = versions(c.kinds)
+	run := runOf(c.kinds)
 	p.making = true
 	root, options := p.d.root, plan.Options{Last: p.last}
 	solve := func() {
@@ -340,7 +381,7 @@ func (p *planner) make(self *actor.PID) {
 		}
 		options.Descents = 0
 		if better, err := makePlan(run, options); err == nil && !p.d.closing.Load() {
-			root.Send(self, &refined{candidate: &candidate{kinds: c.kinds, made: c.made, plan: better}})
+			root.Send(self, &refined{candidate: &candidate{kinds: c.kinds, from: c.from, made: c.made, plan: better}})
 		}
 	}
 	if p.d.opts.Inline {
@@ -363,7 +404,7 @@ func makePlan(run plan.Run, options plan.Options) (made *plan.Plan, err error) {
 // refined takes in what the whole search found for a step that is hard to pack. It
 // is worth another plan if it is noticeably smaller than the one that is served.
 func (p *planner) refined(m *refined) {
-	if p.served == nil || p.trial != nil || !same(p.served.kinds, m.candidate.kinds) {
+	if p.served == nil || p.trial != nil || !slices.Equal(p.served.from, m.candidate.from) {
 		return
 	}
 	if was, now := arenas(p.served.plan), arenas(m.candidate.plan); now+now/slackAny < was {

@@ -13,6 +13,58 @@ type kind struct {
 	steps     []*plan.Step // the latest of its kind
 	seen      int          // how often it came
 	last      int          // when: a segment
+	repeated  int          // how often in a row it was the very same
+	// If it came again in structure only: what else is known of it, the step of the
+	// largest load and the newest of the others, the older first.
+	earlier [][]*plan.Step
+}
+
+const (
+	// mostEarlier steps beside the latest are enough to learn what varies.
+	mostEarlier = 2
+	// settled is how often in a row a kind that varied must repeat before it is one
+	// of those that never do.
+	settled = 3
+)
+
+// varies reports whether the next step of the kind is expected to have the structure
+// of the latest and other sizes.
+func (k *kind) varies() bool { return k.earlier != nil && k.repeated == 0 }
+
+// like reports whether a step that is not the same may still be one of this kind.
+func (k *kind) like(steps []*plan.Step) bool {
+	return k.last > 1 && (k.earlier != nil || k.seen == 1) && plan.Alike(k.steps, steps)
+}
+
+// again takes in a step of the same kind.
+func (k *kind) again(steps []*plan.Step, signature uint64, now int) {
+	if k.signature == signature {
+		if k.repeated++; k.repeated == settled {
+			k.earlier = nil
+		}
+	} else {
+		k.repeated = 0
+		if k.earlier = append(k.earlier, k.steps); len(k.earlier) > mostEarlier {
+			drop := 0
+			if peaks(k.earlier[0]) > peaks(k.earlier[1]) && peaks(k.earlier[0]) > peaks(steps) {
+				drop = 1
+			}
+			k.earlier = slices.Delete(k.earlier, drop, drop+1)
+		}
+	}
+	k.steps, k.signature, k.last = steps, signature, now
+	k.seen++
+}
+
+// peaks adds up the streams' peak loads.
+func peaks(steps []*plan.Step) (sum mem.Bytes) {
+	for _, s := range steps {
+		if s != nil {
+			peak, _ := s.Peaks()
+			sum += peak
+		}
+	}
+	return sum
 }
 
 // kinds are the recent kinds of step, few enough to plan them all together.
@@ -27,20 +79,26 @@ const (
 )
 
 // note takes in a step. A step that as good as repeats the kind it was served as
-// is one more of that kind.
+// is one more of that kind. So is one that has the structure of a kind of which no
+// two steps were the same so far; the first segment, set-up included, is no such
+// kind.
 func (k *kinds) note(steps []*plan.Step, now int, servedAs *kind) *kind {
 	signature := plan.Signature(steps)
 	at := slices.IndexFunc(*k, func(old *kind) bool { return old.signature == signature })
 	if at >= 0 {
-		old := (*k)[at]
-		old.steps, old.last = steps, now
-		old.seen++
-		return old
+		(*k)[at].again(steps, signature, now)
+		return (*k)[at]
 	}
 	if servedAs != nil {
 		servedAs.last = now
 		servedAs.seen++
 		return servedAs
+	}
+	for _, old := range *k {
+		if old.like(steps) {
+			old.again(steps, signature, now)
+			return old
+		}
 	}
 	if len(*k) == mostKinds {
 		oldest := slices.MinFunc(*k, func(a, b *kind) int { return a.last - b.last })
@@ -64,12 +122,33 @@ func (k kinds) worth(now int) (chosen []*kind) {
 	return chosen
 }
 
-// same reports whether two sets of kinds are made of the same steps.
-func same(a, b []*kind) bool {
-	has := func(set []*kind, k *kind) bool {
-		return slices.ContainsFunc(set, func(o *kind) bool { return o.signature == k.signature })
+// version changes whenever a plan of the kind would.
+func (k *kind) version() uint64 {
+	if k.varies() {
+		return ^k.signature
 	}
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(k *kind) bool { return !has(b, k) })
+	return k.signature
+}
+
+func versions(set []*kind) (out []uint64) {
+	for _, k := range set {
+		out = append(out, k.version())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// runOf is what a plan of some kinds is made from.
+func runOf(set []*kind) (run plan.Run) {
+	for _, k := range set {
+		run.Steady = append(run.Steady, k.steps)
+		var earlier [][]*plan.Step
+		if k.varies() {
+			earlier = slices.Clone(k.earlier)
+		}
+		run.Earlier = append(run.Earlier, earlier)
+	}
+	return run
 }
 
 // room is the largest load of the last steps.

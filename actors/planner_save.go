@@ -8,6 +8,7 @@ import (
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream"
 )
 
 // Once a plan has served a few steps well, the run is planned once more as a
@@ -39,10 +40,10 @@ func (b *beginning) note(steps []*plan.Step, usable bool) {
 }
 
 // prologue joins the segments before the first one that the plan serves.
-func (b *beginning) prologue(steady *plan.Plan) (joined []*plan.Step, boundaries int) {
+func (b *beginning) prologue(steady *plan.Plan, tuning stream.Tuning) (joined []*plan.Step, boundaries int) {
 	joined, boundaries = slices.Clone(b.segments[0]), 1
 	for _, steps := range b.segments[1:] {
-		if v, _, err := judge(steady, steps); err == nil && v.hits() {
+		if v, _, err := judge(steady, steps, tuning); err == nil && v.hits() {
 			break
 		}
 		for ordinal, s := range steps {
@@ -66,15 +67,12 @@ func (p *planner) keep(well bool) {
 		return
 	}
 	b.saved = p.served.plan
-	run := plan.Run{}
-	for _, k := range p.served.kinds {
-		run.Steady = append(run.Steady, k.steps)
-	}
-	segments, steady := b.segments, p.served.plan
+	run := runOf(p.served.kinds)
+	segments, steady, tuning := b.segments, p.served.plan, p.served.tuning
 	save := func() {
 		start := time.Now()
 		whole := beginning{segments: segments}
-		run.Prologue, run.Boundaries = whole.prologue(steady)
+		run.Prologue, run.Boundaries = whole.prologue(steady, tuning)
 		path, err := p.d.save(run, steady)
 		if err != nil {
 			p.d.log.Warn("the plan is not kept for the next run", zap.Error(err))

@@ -7,6 +7,7 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream"
 )
 
 // The protocol: who sends what to whom, what is answered, what may be lost.
@@ -85,6 +86,7 @@ type allocRequest struct {
 	pool   uint64
 	whole  bool     // an arena
 	after  mem.Addr // not 0: lengthen the arena whose last part this is
+	most   int      // not 0: refuse rather than hold more handles
 	addr   mem.Addr
 }
 
@@ -153,9 +155,10 @@ type poolRequest struct {
 // under the cursor.
 type serveRequest struct {
 	answer
-	asked mem.Bytes
-	addr  mem.Addr // 0: a miss
-	lost  bool     // the step does not follow the tape any more
+	asked  mem.Bytes
+	addr   mem.Addr // 0: a miss
+	ticket stream.Ticket
+	lost   bool // the step does not follow the tape any more
 }
 
 // boundary tells a stream that a step ends. The stream answers with what it
@@ -184,7 +187,9 @@ type stepEnded struct {
 	steps []observed
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes
-	// Physical memory held, as long as there has been no arena in it; else 0.
+	// Physical memory held at the boundary.
+	held mem.Bytes
+	// The same, as long as there has been no arena in it; else 0.
 	reserved mem.Bytes
 }
 
@@ -204,6 +209,8 @@ type refined struct {
 type planReady struct {
 	plan  *plan.Plan // nil: none
 	first int        // the tape to begin with
+	// How steps that vary are matched.
+	tuning stream.Tuning
 }
 
 // planLoaded says that an earlier run's plan is served.

@@ -85,7 +85,7 @@ func (s *supervisor) step() error {
 	}
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
-	ended.pending = end.stats.StepPending
+	ended.pending, ended.held = end.stats.StepPending, end.stats.Reserved
 	if d.generation.Load() == 0 {
 		ended.reserved = end.stats.Reserved
 	}
@@ -154,11 +154,12 @@ func (s *supervisor) activate() {
 	if s.ready == nil || !s.prepared(s.ready.plan) {
 		return
 	}
-	p, first := s.ready.plan, s.ready.first
+	p, first, tuning := s.ready.plan, s.ready.first, s.ready.tuning
 	s.ready, s.start = nil, nil
 	served := false
 	for _, l := range s.d.adopt() {
 		if ps := part(p, l.ordinal); ps != nil {
+			l.tuning = tuning
 			served = s.offer(l, ps, first) || served
 		} else {
 			s.withdraw(l)

@@ -50,7 +50,7 @@ type Event struct {
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
 	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
 	Keep   []Range      // EvDissolve
-	Most   int          // EvPrepare: pages to map at most
+	Most   int          // EvPrepare: pages to map at most; EvAlloc: refuse rather than hold more handles, 0: no bound
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
@@ -122,12 +122,15 @@ const (
 	// RefusedBusy: pages of an idle arena must be replaced, and work may still
 	// use them; ask again later.
 	RefusedBusy
+	// RefusedMost: more handles are needed than the request's Most. Nothing was
+	// waited for or given back: the caller has memory of its own to offer first.
+	RefusedMost
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder
 )
 
 var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedOrder: "order",
+	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedMost: "most", RefusedOrder: "order",
 }
 
 // String names the reason in one word.

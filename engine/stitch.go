@@ -8,7 +8,14 @@ import "slices"
 func (e *Engine) stitch(out []Op) []Op {
 	a := &e.act
 	c := e.choose()
+	if a.most > 0 && c.slack && e.stats.Handles+c.fresh > a.most {
+		a.rung = rungStitch
+		c = e.choose()
+	}
 	a.slack = c.slack
+	if a.most > 0 && c.fresh > 0 && e.stats.Handles+c.fresh > a.most {
+		return e.refuse(RefusedMost, out)
+	}
 	room := e.limit - e.stats.Handles
 	a.reason = RefusedLimit
 	if a.full {

@@ -1,6 +1,10 @@
 package plan
 
-import "stalloc/internal/mem"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // Entry is one place of a tape: e >= 0 is the allocation of slot e, e < 0 is
 // the free of slot ^e.
@@ -36,6 +40,11 @@ type Slot struct {
 
 // End returns the offset behind the slot's last byte.
 func (s Slot) End() mem.Offset { return s.Offset + mem.Offset(s.Size) }
+
+// Varies reports whether a slot is of no fixed size.
+func (s *Stream) Varies() bool {
+	return slices.ContainsFunc(s.Slots, func(s Slot) bool { return s.Spread != 0 })
+}
 
 // TapeKind says when a tape is served.
 type TapeKind uint8

@@ -14,9 +14,7 @@ type Adopted struct {
 	Flags uint32
 }
 
-// Leave returns the live slots, and the guests as slots of their own. Pages that
-// are lent are not among them: a tape cannot be replaced before they are back, see
-// Guests.
+// Leave returns the live slots, and the guests as slots of their own.
 func (t *Tape) Leave() (live []Adopted) {
 	for _, l := range t.Live[:len(t.offsets)-t.pools] {
 		if l.Slot != 0 {
@@ -24,14 +22,13 @@ func (t *Tape) Leave() (live []Adopted) {
 		}
 	}
 	for i := range t.guests.at {
-		if g := &t.guests.at[i]; !g.lent {
-			a := Adopted{Asked: uint64(g.asked)}
-			a.Slot.Offset, a.Slot.Size = mem.Offset(g.lo)*mem.Offset(mem.Grain), mem.Round(g.asked)
-			if g.pinned {
-				a.Flags = FlagPinned
-			}
-			live = append(live, a)
+		g := &t.guests.at[i]
+		a := Adopted{Asked: uint64(g.asked)}
+		a.Slot.Offset, a.Slot.Size = mem.Offset(g.lo)*mem.Offset(mem.Grain), mem.Round(g.asked)
+		if g.pinned {
+			a.Flags = FlagPinned
 		}
+		live = append(live, a)
 	}
 	return live
 }
@@ -48,10 +45,19 @@ func (t *Tape) Adopt(i uint32, from Adopted) {
 	t.owe(place)
 }
 
-// Forget takes the live slot at an address off the tape without an end of its
-// life: another owner has it now. It reports whether there is such a slot, and
-// whether it was pinned.
+// Succeed says which tape was served before on the same stream: its tickets mean
+// nothing to this one.
+func (t *Tape) Succeed(before *Tape) { t.follow.live.count = before.follow.live.count }
+
+// Forget takes the live slot or guest at an address off the tape without an end of
+// its life: another owner has it now. It reports whether there is one, and whether
+// it was pinned.
 func (t *Tape) Forget(addr mem.Addr) (found, pinned bool) {
+	if i := t.guestAt(uint64(addr) - t.State.Base); i >= 0 {
+		pinned = t.guests.at[i].pinned
+		t.leave(i)
+		return true, pinned
+	}
 	place := t.place(uint64(addr) - t.State.Base)
 	if place == None || t.Live[place].Slot == 0 {
 		return false, false

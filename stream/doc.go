@@ -25,9 +25,9 @@
 //     late, or the cursor jumped over it). They are kept in a small set and a
 //     candidate is tested against each. In a regular step the set is empty.
 //     A set that overflows switches the tape off until the next step.
-//  2. Guests: misses that were placed in a hole of the arena, and pages of it
-//     that were lent to the pool. The entries from which one could be met are
-//     marked on the tape, so that the quick case need not know of them.
+//  2. Guests: misses that were placed in a hole of the arena. The entries from
+//     which one could be met are marked on the tape, so that the quick case need
+//     not know of them.
 //
 // A third kind can only arise where the follower takes back a mistake: slots that
 // were served further on. When the cursor goes back over them they become owed.
@@ -54,19 +54,15 @@
 //
 // # What a wrong match costs
 //
-// Not memory. A block at the wrong place keeps a slot from being served, so that
-// its request goes elsewhere while the arena holds the same bytes idle; near the
-// peak of the step this would cost as much as the slot is large. So before the
-// pool grows beyond the largest load seen, it borrows pages of the arena that are
-// idle, for as long as they are foreseen to be (Lend), and if those do not suffice
-// any that are idle now: slots that need them later are refused in turn and
-// borrow as well. However wrong the plan, the memory held is then what the pool
-// alone would hold, and the price is the driver's time for stitching. Measured in
-// tests/match, against a pool that wastes nothing: with one request in a hundred
-// inserted or left out, the memory held is within 0.6 % of the largest load on
-// every recording; without lending it is up to 10 % above. Refusing large slots
-// while in doubt was tried instead and makes it worse, since a request that is
-// refused its slot leaves it idle.
+// A block at the wrong place keeps a slot from being served, so that its request
+// goes elsewhere while the arena holds the same bytes idle; near the peak of the
+// step this costs as much as the slot is large, with one request in a hundred
+// inserted or left out up to 10 % of the memory. The tape does nothing about that:
+// whoever serves misses gives the whole arena to the pool before the pool grows
+// beyond the largest load seen, and has it back at the next boundary. Lending
+// single idle pages was tried: it saves hits, but asks for tens of thousands of
+// mappings a step where the plan is bad. Refusing large slots while in doubt makes
+// it worse, since a request that is refused its slot leaves it idle.
 //
 // # Two implementations of one structure
 //

@@ -207,8 +207,8 @@ func (t *Tape) passOver() {
 func (t *Tape) Ended(ticket Ticket) {
 	f := t.follow
 	node := uint32(ticket) - 1
-	if ticket == 0 || !f.live.in[node] || f.live.born[node] != uint32(ticket>>32) {
-		return // a block of an earlier step
+	if ticket == 0 || int(node) >= len(f.live.in) || !f.live.in[node] || f.live.born[node] != uint32(ticket>>32) {
+		return // a block of an earlier step, or of an earlier tape
 	}
 	t.catchUp()
 	lost := f.lost

@@ -36,7 +36,6 @@ type guest struct {
 	ticket Ticket
 	since  uint32 // no slot between this entry and the mark meets it
 	mark   uint32 // the entry that carries its mark; None: no slot behind meets it
-	lent   bool   // pages for a block of the pool, not a block
 	pinned bool
 }
 
@@ -193,22 +192,14 @@ func (t *Tape) meets(e *Entry) bool {
 	return t.taken(gap{lo, hi})
 }
 
-// Guests returns how many guests live in the arena and how many ranges of it are
-// lent. An arena with any must be kept.
-func (t *Tape) Guests() (blocks, lent int) {
-	for i := range t.guests.at {
-		if t.guests.at[i].lent {
-			lent++
-		}
-	}
-	return len(t.guests.at) - lent, lent
-}
+// Guests returns how many guests live in the arena.
+func (t *Tape) Guests() int { return len(t.guests.at) }
 
 // guestAt returns the index of the guest that starts at an offset, or -1.
 func (t *Tape) guestAt(offset uint64) int {
 	lo := grains(offset)
 	i, found := slices.BinarySearchFunc(t.guests.at, lo, byLo)
-	if !found || offset%uint64(mem.Grain) != 0 || t.guests.at[i].lent {
+	if !found || offset%uint64(mem.Grain) != 0 {
 		return -1
 	}
 	return i

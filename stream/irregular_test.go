@@ -9,20 +9,14 @@ import (
 	"stalloc/internal/mem"
 )
 
-// area is memory of the arena that the model knows to be in use.
-type area struct {
-	at   mem.Addr
-	size mem.Bytes
-}
-
-func (a area) meets(b area) bool {
-	return a.at < b.at+mem.Addr(b.size) && b.at < a.at+mem.Addr(a.size)
-}
-
-// held is a live block of the model and what it occupies of the arena.
+// held is a live block of the model, and its bytes if it lies in the arena.
 type held struct {
 	served Served
-	areas  []area
+	size   mem.Bytes
+}
+
+func (h *held) meets(o *held) bool {
+	return h.served.Addr < o.served.Addr+mem.Addr(o.size) && o.served.Addr < h.served.Addr+mem.Addr(h.size)
 }
 
 // model plays a tape and remembers every byte of the arena that is in use.
@@ -35,21 +29,12 @@ type model struct {
 func (m *model) alloc(n mem.Bytes) (*held, error) {
 	h := &held{served: m.tape.Alloc(n)}
 	s := h.served
-	switch {
-	case s.Slot != None || s.Guest:
-		h.areas = []area{{s.Addr, mem.Round(n)}}
-	case s.Ticket != 0 && m.rand.IntN(2) == 0:
-		for _, r := range m.tape.Lend(s, n, m.rand.IntN(2) == 0, nil) {
-			h.areas = append(h.areas, area{base + mem.Addr(r.Offset), r.Size})
-		}
+	if s.Slot != None || s.Guest {
+		h.size = mem.Round(n)
 	}
 	for _, other := range m.live {
-		for _, a := range h.areas {
-			for _, b := range other.areas {
-				if a.meets(b) {
-					return nil, fmt.Errorf("%+v was given %v while %+v has %v", s, a, other.served, b)
-				}
-			}
+		if h.size > 0 && other.size > 0 && h.meets(other) {
+			return nil, fmt.Errorf("%d bytes were served %+v while %+v is live", n, s, other.served)
 		}
 	}
 	m.live = append(m.live, h)
@@ -65,7 +50,6 @@ func (m *model) free(h *held) error {
 		m.live = m.live[:len(m.live)-1]
 		if h.served.Slot == None && !h.served.Guest {
 			m.tape.Ended(h.served.Ticket)
-			m.tape.Returned(h.served.Ticket)
 			return nil
 		}
 		if m.rand.IntN(8) == 0 && m.tape.Pin(h.served.Addr) {
@@ -74,6 +58,12 @@ func (m *model) free(h *held) error {
 			}
 			if !m.tape.Release(h.served.Addr) {
 				return fmt.Errorf("a pinned block was lost: %+v", h.served)
+			}
+			return nil
+		}
+		if m.rand.IntN(16) == 0 {
+			if found, _ := m.tape.Forget(h.served.Addr); !found {
+				return fmt.Errorf("a live block is not known: %+v", h.served)
 			}
 			return nil
 		}
@@ -237,8 +227,8 @@ func TestGuestsLifeInShort(t *testing.T) {
 	if f := tape.Free(got.Addr); !f.Guest || f.Asked != 900*mem.KiB {
 		t.Fatalf("free of the guest gave %+v", f)
 	}
-	if blocks, lent := tape.Guests(); blocks != 0 || lent != 0 {
-		t.Fatalf("%d guests and %d loans are left", blocks, lent)
+	if n := tape.Guests(); n != 0 {
+		t.Fatalf("%d guests are left", n)
 	}
 	tape.Step()
 	got = tape.Alloc(mem.MiB)

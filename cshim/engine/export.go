@@ -71,16 +71,20 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 		write(err.Error(), text, n)
 		return errEngine
 	}
-	if pool == 0 {
-		if a, served := d.Serve(d.host.port(s), mem.Bytes(asked)); served {
-			*out, *hit = C.uint64_t(a), 1
-			return ok
-		}
+	var a mem.Addr
+	served := false
+	switch uint64(pool) {
+	case 0:
+		a, served, err = d.Serve(d.host.port(s), mem.Bytes(asked))
+	case poolOnly:
+		a, err = d.Alloc(mem.StreamID(s.id), 0, mem.Bytes(asked))
+	default:
+		a, err = d.Alloc(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
 	}
-	if uint64(pool) == poolOnly {
-		pool = 0
+	if served {
+		*out, *hit = C.uint64_t(a), 1
+		return ok
 	}
-	a, err := d.Alloc(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
 	if err != nil {
 		write(err.Error(), text, n)
 		return code(err)
@@ -99,8 +103,12 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 		if err != nil {
 			return false
 		}
+		asked := f.Asked
+		if asked == 0 {
+			asked = f.Size - slack
+		}
 		*freed = C.struct_stalloc_freed{
-			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Size - slack), stream: C.uint64_t(f.Stream),
+			rounded: C.uint64_t(f.Size), asked: C.uint64_t(asked), stream: C.uint64_t(f.Stream),
 			device: d.host.device.ordinal, pending: 0,
 		}
 		return true

@@ -75,8 +75,8 @@ func TestNoiseCostsNoMemory(t *testing.T) {
 	for _, name := range []string{"mixtral_moe", "megatron_moer.r0", "vit_streams", "llama_naive", "llama_recompute", "llama_lora"} {
 		for _, rate := range []float64{0.001, 0.01} {
 			r := load(t, name).disturb(1, rate)
-			x := r.fit(t, options{tuning: stream.Tunings[0], lend: true})
-			t.Logf("%-17s noise %.3f: %.3f %% above, %d pages lent", name, rate, r.above(x), x.pages)
+			x := r.fit(t, options{tuning: stream.Tunings[0], give: true})
+			t.Logf("%-17s noise %.3f: %.3f %% above, the arena given up: %v", name, rate, r.above(x), x.given)
 			if r.above(x) > poolAlone+1 {
 				t.Errorf("%s, seed 1, noise %v: %.3f %% above the largest load", name, rate, r.above(x))
 			}
@@ -91,7 +91,7 @@ func TestAllVariantsKeepTheGuard(t *testing.T) {
 		r.steps[k] = r.steps[k][:min(len(r.steps[k]), 900)]
 	}
 	for i, tuning := range stream.Tunings {
-		x := r.fit(t, options{tuning: tuning, lend: i%2 == 0, check: true})
+		x := r.fit(t, options{tuning: tuning, give: i%2 == 0, check: true})
 		if x.hits == 0 {
 			t.Errorf("variant %d served nothing", i)
 		}
@@ -102,12 +102,12 @@ func share(part, of mem.Bytes) float64 { return 100 * float64(part) / float64(ma
 
 // BenchmarkFit is the table: for each recording and noise the memory held over the
 // step's own peak and over the run's, in percent, the shares of slots and guests,
-// the pages lent, and the time a request takes in Go, its free included.
+// and the time a request takes in Go, its free included.
 func BenchmarkFit(b *testing.B) {
 	for _, name := range names {
 		for _, rate := range []float64{0, 0.001, 0.01} {
-			for _, lend := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/noise=%v/lend=%v", name, rate, lend), func(b *testing.B) {
+			for _, give := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/noise=%v/give=%v", name, rate, give), func(b *testing.B) {
 					r := load(b, name).disturb(1, rate)
 					steps := r.observe()
 					k := len(steps) - 1
@@ -117,13 +117,12 @@ func BenchmarkFit(b *testing.B) {
 					}
 					var x result
 					for b.Loop() {
-						x = r.serve(b, p, k, options{tuning: stream.Tunings[0], lend: lend})
+						x = r.serve(b, p, k, options{tuning: stream.Tunings[0], give: give})
 					}
 					b.ReportMetric(math.Round(1000*x.over())/1000, "%own")
 					b.ReportMetric(math.Round(1000*r.above(x))/1000, "%run")
 					b.ReportMetric(share(x.hitBytes, x.bytes), "%slots")
 					b.ReportMetric(share(x.guestBytes, x.bytes), "%guests")
-					b.ReportMetric(float64(x.pages), "pages")
 					b.ReportMetric(float64(x.spent.Nanoseconds())/float64(x.requests), "ns/request")
 				})
 			}

@@ -200,7 +200,7 @@ type result struct {
 	requests, hits     int
 	bytes, hitBytes    mem.Bytes
 	guests, guestBytes mem.Bytes
-	pages              int // lent
+	given              bool // the arena was given to the pool
 	spent              time.Duration
 }
 
@@ -212,18 +212,18 @@ type block struct {
 	addr   mem.Addr
 	ticket stream.Ticket
 	slot   bool
-	pool   mem.Bytes // of it outside the arena
+	pool   bool // its bytes are the pool's
 }
 
 // options of a simulation.
 type options struct {
-	lend   bool // the pool borrows idle pages of the arena rather than grow beyond the largest load
+	give   bool // the arena goes to the pool rather than that this grows beyond the largest load
 	tuning stream.Tuning
 	check  bool // recount after every event
 }
 
 // growth is how far beyond the largest load seen the memory held may grow before
-// pages are borrowed: the pool's slack.
+// the arena is given up: the pool's slack.
 const growth = 0.005
 
 // sim is a step being served.
@@ -240,7 +240,7 @@ type sim struct {
 func (s *sim) before(e event) {
 	switch e.kind {
 	case begin:
-		s.live[e.id] = block{size: e.size, pool: e.size}
+		s.live[e.id] = block{size: e.size, pool: true}
 		s.load += e.size
 		s.largest = max(s.largest, s.load)
 	case end:
@@ -250,8 +250,10 @@ func (s *sim) before(e event) {
 }
 
 func (s *sim) begin(e event) {
-	tape := s.tapes[e.stream]
-	got := tape.Alloc(e.size)
+	got := stream.Served{Slot: stream.None}
+	if !s.given {
+		got = s.tapes[e.stream].Alloc(e.size)
+	}
 	b := block{size: e.size, stream: e.stream, ticket: got.Ticket, addr: got.Addr, slot: got.Slot != stream.None || got.Guest}
 	s.requests++
 	s.bytes += e.size
@@ -265,27 +267,26 @@ func (s *sim) begin(e event) {
 		s.guests++
 		s.guestBytes += e.size
 	default:
-		b.pool = e.size - s.borrow(tape, got, e.size)
-		s.used += b.pool
+		if s.give && !s.given && s.used+e.size > s.created && float64(s.arena+s.used+e.size) > (1+growth)*float64(s.largest) {
+			s.giveUp()
+		}
+		b.pool = true
+		s.used += e.size
 		s.created = max(s.created, s.used)
 	}
 	s.live[e.id] = b
 }
 
-// borrow returns how much of a miss the arena's idle pages take, which are asked
-// only if the pool would grow too far.
-func (s *sim) borrow(tape *stream.Tape, got stream.Served, size mem.Bytes) (lent mem.Bytes) {
-	free := s.created - s.used
-	if !s.lend || size <= free || float64(s.arena+s.used+size) <= (1+growth)*float64(s.largest) {
-		return 0
+// giveUp makes the arena memory of the pool, which has the blocks in it from now on.
+func (s *sim) giveUp() {
+	s.given = true
+	s.created += s.arena
+	s.arena = 0
+	s.used = s.load
+	for id, b := range s.live {
+		b.pool, b.slot, b.ticket = true, false, 0
+		s.live[id] = b
 	}
-	for _, force := range []bool{false, true} {
-		for _, r := range tape.Lend(got, size-free-lent+mem.HandleSize-1, force, nil) {
-			lent += r.Size
-			s.pages += int(r.Size / mem.HandleSize)
-		}
-	}
-	return min(lent, size)
 }
 
 func (s *sim) free(e event) {
@@ -304,14 +305,14 @@ func (s *sim) end(e event) {
 	b := s.live[e.id]
 	delete(s.live, e.id)
 	s.load -= b.size
-	s.used -= b.pool
-	tape := s.tapes[b.stream]
-	switch {
+	if b.pool {
+		s.used -= b.size
+	}
+	switch tape := s.tapes[b.stream]; {
 	case b.slot:
 		tape.Release(b.addr)
 	case b.ticket != 0:
 		tape.Ended(b.ticket)
-		tape.Returned(b.ticket)
 	}
 }
 
