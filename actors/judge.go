@@ -28,6 +28,9 @@ const (
 	missesBelow = 100 // hits are well if fewer than one request in so many misses
 	slackHits   = 16  // then a plan may take one part in so many more than the pool alone
 	slackAny    = 128 // and one part in so many if it serves only half of the requests
+	// A plan must have slots for so many of so many requests. The others are matched
+	// to positions and placed as guests, which takes longer than the pool does.
+	slotsAtLeast, slotsOf = 3, 4
 )
 
 // hits reports whether nearly every request is served from the plan.
@@ -41,8 +44,8 @@ func (v *verdict) over(room mem.Bytes, slack mem.Bytes) bool {
 
 // serves reports whether the step is well served.
 func (v *verdict) serves(room mem.Bytes) bool {
-	if 2*v.misses > v.requests || 2*v.slots < v.requests {
-		return false // whatever the rest takes, it would only be slower
+	if 2*v.misses > v.requests || slotsOf*v.slots < slotsAtLeast*v.requests {
+		return false
 	}
 	slack := slackHits + 2*(slackAny-slackHits)*v.misses/max(v.requests, 1)
 	return !v.over(room, mem.Bytes(slack))
