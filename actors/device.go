@@ -27,6 +27,9 @@ type Options struct {
 	// engine's. Addresses and limit are those of Engine.
 	GMLake *gmlake.Config
 	NoPlan bool // serve everything from the pool
+	// Always makes a plan after every step and serves it whatever it is worth: for
+	// tests of what must hold under any plan.
+	Always bool
 	// Inline plans at the boundary itself, on the thread that ends the step: for
 	// replays, where no time passes between steps.
 	Inline bool

@@ -239,6 +239,9 @@ func (p *planner) servedAs(m *stepEnded, well bool) *kind {
 // memory.
 func (p *planner) rate() {
 	v := &p.newest.v
+	if p.d.opts.Always {
+		return
+	}
 	if p.newest.kind.seen == 2 && !p.newest.kind.varies() {
 		p.wasted, p.wait = 0, 0
 	}
@@ -262,7 +265,7 @@ func (p *planner) consider() {
 	}
 	p.trial = nil
 	v, first, err := p.try(c)
-	if err == nil && p.acceptable(c, &v) && p.better(c, &v) {
+	if err == nil && (p.d.opts.Always || p.acceptable(c, &v) && p.better(c, &v)) {
 		c.memory = v.memory
 		p.offer(c, first)
 		return
@@ -333,7 +336,13 @@ func (p *planner) offer(c *candidate, first int) {
 
 // welcome decides whether the step that ended shall be planned.
 func (p *planner) welcome(well bool) bool {
-	if p.making || p.trial != nil || p.offered != nil || well && p.newest.v.hits() {
+	if p.making || p.trial != nil || p.offered != nil {
+		return false
+	}
+	if p.d.opts.Always {
+		return true
+	}
+	if well && p.newest.v.hits() {
 		return false
 	}
 	// A plan made again for the same kinds would miss again what this one misses.

@@ -8,14 +8,14 @@
 
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, TEXT, LEVEL, POOL };
+enum kind { FLAG, AMOUNT, TEXT, LEVEL, POOL, PLAN };
 
 static struct {
 	const char *name;
 	enum kind kind;
 	char value[512];
 } keys[] = {
-	{"plan", FLAG, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
+	{"plan", PLAN, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
 	{"driver", TEXT, ""},   {"window", AMOUNT, ""}, {"limit", AMOUNT, ""},
 	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
 	{"fraglimit", AMOUNT, ""},
@@ -32,12 +32,14 @@ static const char *const expected[] = {
 	[TEXT] = "a path",
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "stitch or gmlake",
+	[PLAN] = "on, off or always",
 };
 
 static bool fits(enum kind kind, const char *value) {
 	char *end;
 	switch (kind) {
 	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
+	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
 	case POOL: return !strcmp(value, "stitch") || !strcmp(value, "gmlake");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");

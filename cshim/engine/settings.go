@@ -19,6 +19,7 @@ import (
 type settings struct {
 	level  zapcore.Level
 	noPlan bool
+	always bool   // whatever a plan is worth, it is served: for tests
 	cache  string // "": none, unless asked for: a second start can reserve more than the first
 	engine core.Config
 	pool   string
@@ -34,7 +35,7 @@ func parseSettings(text string) (settings, error) {
 		case "log":
 			err = s.level.UnmarshalText([]byte(value))
 		case "plan":
-			s.noPlan = value == "off"
+			s.noPlan, s.always = value == "off", value == "always"
 		case "cache":
 			if s.cache = value; value == "off" {
 				s.cache = ""
@@ -65,7 +66,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
 		}
 		return nvml.Neighbours(uuid)
 	}
-	options := actors.Options{Log: log, NoPlan: s.noPlan, Cache: s.cache, Engine: s.engine, Neighbours: neighbours}
+	options := actors.Options{Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Engine: s.engine, Neighbours: neighbours}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
 	}

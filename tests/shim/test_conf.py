@@ -19,7 +19,7 @@ check()
     [
         ("colour:blue", ["unknown key", "colour", "known are", "engine", "fraglimit"]),
         ("plan", ["plan", "key:value"]),
-        ("plan:perhaps", ["plan:perhaps", "on or off"]),
+        ("plan:perhaps", ["plan:perhaps", "on, off or always"]),
         ("limit:much", ["limit:much", "80GiB"]),
         ("limit:-1GiB", ["limit:-1GiB", "80GiB"]),
         ("pool:lake", ["pool:lake", "stitch or gmlake"]),

@@ -34,6 +34,7 @@ type scenario struct {
 	loose    bool    // boundaries come while streams are at work
 	meddles  bool    // somebody trims, asks for statistics, changes the limit
 	inline   bool
+	always   bool // any plan is served
 	tight    bool // the device is little larger than the program
 	largest  mem.Bytes
 	capacity mem.Bytes
@@ -66,7 +67,7 @@ func newScenario(seed uint64) *scenario {
 	if one(3) {
 		s.largest = 32 * mem.MiB // arenas that are mapped ahead
 	}
-	s.loose, s.meddles, s.inline, s.tight = one(4), one(3), one(4), one(3)
+	s.loose, s.meddles, s.inline, s.tight, s.always = one(4), one(3), one(4), one(3), one(2)
 	if one(3) {
 		s.chaos.slow = 200
 	}
@@ -189,7 +190,7 @@ func (r *run) open() error {
 	}
 	r.fault = device.NewFault(dev, r.seed)
 	h := actors.NewGoHost()
-	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, Inline: r.inline, Plan: r.warm})
+	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, Inline: r.inline, Always: r.always, Plan: r.warm})
 	if err != nil {
 		return err
 	}
