@@ -260,7 +260,7 @@ func (p *planner) rate() {
 // that one.
 func (p *planner) consider() {
 	c := p.trial
-	if c == nil || c.made >= p.segments {
+	if c == nil || c.made >= p.segments && !p.d.opts.Always {
 		return
 	}
 	p.trial = nil
