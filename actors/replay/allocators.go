@@ -15,7 +15,8 @@ type Config struct {
 	Capacity  mem.Bytes // memory of the simulated device
 	FragLimit mem.Bytes // gmlake, as allocator or as pool: smaller requests are not stitched
 	Pool      string    // stalloc only: one of Pools; empty for the first
-	Warm      bool      // load the plan of an earlier run, for allocators that plan
+	Warm      bool      // start with what an earlier run has left, for allocators that plan
+	NoPlan    bool      // stalloc only: serve everything from the pool
 }
 
 // Pools are the policies that the pool of stalloc can have: its own, which
@@ -37,8 +38,8 @@ const DefaultFragLimit = 512 * mem.MiB
 type Allocator struct {
 	Name  string
 	Plans bool // has a warm mode
-	// New sets up one run. What a warm run loads, an earlier run of tr has
-	// made; that run may take time, and ends with the context.
+	// New sets up one run. A warm one replays tr once before, which takes time and
+	// ends with the context, for what that run leaves to later ones.
 	New func(ctx context.Context, tr *trace.Trace, c Config) (Target, error)
 }
 
@@ -71,7 +72,7 @@ func Lookup(name string) (Allocator, error) {
 
 // Replay drives tr through a new instance of a.
 func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progress func(done, total int)) (Result, error) {
-	c.Warm = c.Warm && a.Plans
+	c.Warm = c.Warm && a.Plans && !c.NoPlan
 	target, err := a.New(ctx, tr, c)
 	if err != nil {
 		return Result{}, err
@@ -80,6 +81,9 @@ func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progre
 	r.Allocator = a.Name
 	if a.Plans && c.Pool != "" && c.Pool != Pools[0] {
 		r.Allocator += "-" + c.Pool
+	}
+	if a.Plans && c.NoPlan {
+		r.Allocator += "-noplan"
 	}
 	if c.Warm {
 		r.Mode = Warm

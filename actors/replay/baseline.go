@@ -25,9 +25,9 @@ func simulated(name string) Allocator {
 type simulation struct {
 	sim    baseline.Allocator
 	blocks map[int64]held
-	steps  int   // boundaries passed
-	begun  int64 // driver calls before the second step was over
-	fault  error // the first error that Alloc could not return
+	steps  int            // boundaries passed
+	begun  baseline.Calls // when the second step was over
+	fault  error          // the first error that Alloc could not return
 }
 
 type held struct {
@@ -89,7 +89,7 @@ func (s *simulation) EmptyCache() { s.sim.EmptyCache() }
 func (s *simulation) Step() {
 	s.steps++
 	if s.steps == steadyAfter {
-		s.begun = s.sim.Calls().Total()
+		s.begun = s.sim.Calls()
 	}
 }
 
@@ -106,7 +106,9 @@ func (s *simulation) Finish() (Counts, error) {
 		DriverTimeUS: calls.Micros,
 	}
 	if s.steps >= steadyAfter {
-		counts.SteadyDriverCalls = calls.Total() - s.begun
+		counts.SteadyFrom = steadyAfter
+		counts.SteadyDriverCalls = calls.Total() - s.begun.Total()
+		counts.SteadyDriverTimeUS = calls.Micros - s.begun.Micros
 	}
 	return counts, s.fault
 }

@@ -44,7 +44,7 @@ func TestGMLakeServesLive(t *testing.T) {
 	}
 }
 
-func replayed(t *testing.T, tr *trace.Trace, name string, c Config) Result {
+func replayed(t testing.TB, tr *trace.Trace, name string, c Config) Result {
 	t.Helper()
 	a, err := Lookup(name)
 	if err != nil {

@@ -35,7 +35,7 @@ import (
 // Modes of a run.
 const (
 	Cold = "cold" // nothing known at the start
-	Warm = "warm" // the plan of an earlier run of the same trace is loaded
+	Warm = "warm" // the second start: with what an earlier run of the same trace has left
 )
 
 // Result is what one run of a trace through one allocator came to. Sizes are
@@ -44,6 +44,10 @@ type Result struct {
 	Trace     string `json:"trace"`
 	Allocator string `json:"allocator"`
 	Mode      string `json:"mode"`
+	// Noise and Seed say how the trace was disturbed, see trace.Trace.Disturb. They
+	// are the caller's to set.
+	Noise float64 `json:"noise,omitempty"`
+	Seed  uint64  `json:"seed,omitempty"`
 	// Requests counts all of the trace, up to the one that failed if one did.
 	Requests     int64     `json:"requests"`
 	Hits         int64     `json:"hits"`
@@ -51,10 +55,16 @@ type Result struct {
 	PeakLoad     mem.Bytes `json:"peak_load_bytes"`
 	PeakReserved mem.Bytes `json:"peak_reserved_bytes"`
 	// Fragmentation is 1 − PeakLoad / PeakReserved, between 0 and 1.
-	Fragmentation     float64 `json:"fragmentation"`
-	DriverCalls       int64   `json:"driver_calls"`
-	SteadyDriverCalls int64   `json:"steady_driver_calls"`
-	DriverTimeUS      float64 `json:"driver_time_us"`
+	Fragmentation float64 `json:"fragmentation"`
+	DriverCalls   int64   `json:"driver_calls"`
+	// SteadyDriverCalls and SteadyDriverTimeUS are the part of DriverCalls and
+	// DriverTimeUS behind the boundary that Counts.SteadyFrom names, and
+	// SteadyTimeUS is how long that part of the run took when it was recorded. All
+	// are zero if there is no such part.
+	SteadyDriverCalls  int64   `json:"steady_driver_calls"`
+	DriverTimeUS       float64 `json:"driver_time_us"`
+	SteadyDriverTimeUS float64 `json:"steady_driver_time_us"`
+	SteadyTimeUS       int64   `json:"steady_time_us"`
 	// OOM says that the device was full and the run ended there; the other
 	// figures cover what came before.
 	OOM bool `json:"oom"`
@@ -67,10 +77,14 @@ type Counts struct {
 	Hits, Misses int64
 	PeakReserved mem.Bytes
 	DriverCalls  int64
-	// SteadyDriverCalls are those after the second step under a plan, or after
-	// the second step of the trace for an allocator that does not plan.
-	SteadyDriverCalls int64
-	DriverTimeUS      float64 // modelled, in microseconds
+	DriverTimeUS float64 // modelled, in microseconds
+	// SteadyFrom is the boundary, counted from 1, at which the steady part of the
+	// run begins: behind the first whole step under a plan, or where there never
+	// was one, behind the second step. 0: the run was over before. SteadyDriverCalls
+	// and SteadyDriverTimeUS count from there.
+	SteadyFrom         int
+	SteadyDriverCalls  int64
+	SteadyDriverTimeUS float64
 }
 
 // Target is an allocator under replay. Ids are the trace's; each names one
@@ -111,13 +125,18 @@ func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
 	r.result.PeakReserved = counts.PeakReserved
 	r.result.DriverCalls, r.result.SteadyDriverCalls = counts.DriverCalls, counts.SteadyDriverCalls
-	// To the nanosecond: what lies below is the order of a sum, not the model.
-	r.result.DriverTimeUS = math.Round(counts.DriverTimeUS*1e3) / 1e3
+	r.result.DriverTimeUS, r.result.SteadyDriverTimeUS = nanoseconds(counts.DriverTimeUS), nanoseconds(counts.SteadyDriverTimeUS)
+	if n := counts.SteadyFrom; n > 0 {
+		r.result.SteadyTimeUS = r.now - r.boundaries[n-1]
+	}
 	if counts.PeakReserved > 0 {
 		r.result.Fragmentation = 1 - float64(r.result.PeakLoad)/float64(counts.PeakReserved)
 	}
 	return r.result, errors.Join(err, finishErr)
 }
+
+// nanoseconds rounds: what lies below is the order of a sum, not the model.
+func nanoseconds(micros float64) float64 { return math.Round(micros*1e3) / 1e3 }
 
 type run struct {
 	trace  *trace.Trace
@@ -125,6 +144,9 @@ type run struct {
 	result Result
 	load   mem.Bytes
 	live   map[int64]mem.Bytes // rounded sizes
+	// Recorded times, in microseconds: of the latest event and of the boundaries.
+	now        int64
+	boundaries []int64
 }
 
 // events runs until the trace ends, the context does, or the device is full.
@@ -155,7 +177,11 @@ func (r *run) events(ctx context.Context, progress func(done, total int)) error 
 }
 
 func (r *run) event(i int) error {
-	switch e := &r.trace.Events[i]; e.Kind {
+	e := &r.trace.Events[i]
+	if e.Kind != trace.Mark {
+		r.now = max(r.now, e.Micros)
+	}
+	switch e.Kind {
 	case trace.Alloc:
 		r.result.Requests++
 		if err := r.target.Alloc(e.ID, e.Size, e.Stream); err != nil {
@@ -177,6 +203,7 @@ func (r *run) event(i int) error {
 		r.target.EmptyCache()
 	case trace.Mark:
 		if Boundary(e.Mark) {
+			r.boundaries = append(r.boundaries, r.now)
 			r.target.Step()
 		}
 	}

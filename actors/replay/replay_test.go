@@ -80,7 +80,7 @@ func (r *recorder) Finish() (Counts, error)                    { r.note("finish"
 
 func TestRunTellsEveryEvent(t *testing.T) {
 	tr := script(t, "tiny", twoSteps)
-	target := &recorder{full: -1, counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 3, SteadyDriverCalls: 4, DriverTimeUS: 5.5}}
+	target := &recorder{full: -1, counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 3, SteadyFrom: 2, SteadyDriverCalls: 4, DriverTimeUS: 5.5, SteadyDriverTimeUS: 1.25}}
 	var seen [][2]int
 	got, err := Run(context.Background(), tr, target, func(done, total int) { seen = append(seen, [2]int{done, total}) })
 	if err != nil {
@@ -97,7 +97,7 @@ func TestRunTellsEveryEvent(t *testing.T) {
 	want := Result{
 		Trace: "tiny", Mode: Cold, Requests: 4, Hits: 1, Misses: 2,
 		PeakLoad: 1024 + 2048 + 1024, PeakReserved: 8192, Fragmentation: 0.5,
-		DriverCalls: 3, SteadyDriverCalls: 4, DriverTimeUS: 5.5,
+		DriverCalls: 3, SteadyDriverCalls: 4, DriverTimeUS: 5.5, SteadyDriverTimeUS: 1.25, SteadyTimeUS: 11 - 6,
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

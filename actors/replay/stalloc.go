@@ -1,57 +1,58 @@
 package replay
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
-	"stalloc/plan"
 	"stalloc/trace"
 )
 
 // ours makes the list entry of the live allocator, its actors over a simulated
-// device.
+// device. A warm run is the second of two: the first leaves its plans in a folder,
+// and the second finds there what any second start of a program would.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-		options := actors.Options{Inline: true}
-		if c.Pool == "gmlake" {
-			lake := gmlake.DefaultConfig()
-			lake.FragLimit = c.FragLimit
-			options.GMLake = &lake
+		if !c.Warm {
+			return start(c, "")
 		}
-		if c.Warm {
-			p, err := earlier(ctx, tr)
-			if err != nil {
-				return nil, fmt.Errorf("the plan for a warm run of %s: %w", tr.Name, err)
+		cache, err := os.MkdirTemp("", "stalloc-replay-")
+		if err != nil {
+			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
+		}
+		first, err := start(c, cache)
+		if err == nil {
+			if _, err = Run(ctx, tr, first, nil); err != nil {
+				err = fmt.Errorf("the first of two runs: %w", err)
 			}
-			options.Plan = p
 		}
-		return newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
+		var second *live
+		if err == nil {
+			second, err = start(c, cache)
+		}
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(cache))
+		}
+		second.cache = cache
+		return second, nil
 	}}
 }
 
-// earlier is the plan that an earlier run of the trace would have left: made
-// from its set-up, first and last step, written and read back.
-func earlier(ctx context.Context, tr *trace.Trace) (*plan.Plan, error) {
-	steps := Observe(tr)
-	if len(steps) < 2 {
-		return nil, fmt.Errorf("it has %d steps, two are needed: set-up with the first step, and a later one", len(steps))
+// start sets up a run whose plans are kept in a folder, "" for nowhere.
+func start(c Config, cache string) (*live, error) {
+	options := actors.Options{Inline: true, NoPlan: c.NoPlan, Cache: cache}
+	if c.Pool == "gmlake" {
+		lake := gmlake.DefaultConfig()
+		lake.FragLimit = c.FragLimit
+		options.GMLake = &lake
 	}
-	p, err := plan.MakeRun(plan.Run{
-		Prologue: steps[0], Boundaries: 2, Steady: [][]*plan.Step{steps[len(steps)-1]},
-	}, plan.Options{})
-	if err != nil {
-		return nil, err
-	}
-	var file bytes.Buffer
-	if err := p.Encode(&file); err != nil {
-		return nil, err
-	}
-	return plan.Decode(&file, tr.Name)
+	return newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
 }
 
 // live is a Target over the live allocator.
@@ -60,11 +61,16 @@ type live struct {
 	local  *actors.Local
 	blocks map[int64]mem.Addr
 	waits  map[int64]mem.StreamID // blocks that another stream still uses
-	fault  error
-	// Steps served under a plan, and the driver calls up to the end of the
-	// second.
-	planned int
-	begun   int64
+	cache  string                 // a folder to delete at the end, "" for none
+	events int
+	// The streams on which the trace makes requests.
+	streams map[mem.StreamID]bool
+	fault   error
+	// The boundaries passed, and the one at which the steady part of the run
+	// begins, with what the driver had done by then.
+	boundaries, steady int
+	planned            bool // steady is behind a step under a plan
+	begun              sim.Stats
 }
 
 // otherStream is the first number of the streams that stand in for the unknown
@@ -77,10 +83,26 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &live{device: device, local: local, blocks: make(map[int64]mem.Addr), waits: make(map[int64]mem.StreamID)}, nil
+	return &live{device: device, local: local, blocks: make(map[int64]mem.Addr), waits: make(map[int64]mem.StreamID), streams: make(map[mem.StreamID]bool)}, nil
+}
+
+// deviceLag is how many requests and frees the device is behind the host at most:
+// about as many as the late frees of the Megatron recordings show. The simulated
+// device comes no further by itself.
+const deviceLag = 2000
+
+// advance lets the device follow.
+func (l *live) advance() {
+	if l.events++; l.events%deviceLag == 0 {
+		for stream := range l.streams {
+			l.device.Finish(stream)
+		}
+	}
 }
 
 func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
+	l.streams[stream] = true
+	l.advance()
 	addr, err := l.local.Malloc(stream, size)
 	if err == nil && addr != 0 {
 		l.blocks[id] = addr
@@ -100,6 +122,7 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		return
 	}
 	delete(l.blocks, id)
+	l.advance()
 	if deferred {
 		other := otherStream + mem.StreamID(id)
 		l.waits[id] = other
@@ -119,33 +142,42 @@ func (l *live) FreeCompleted(id int64) {
 func (l *live) EmptyCache() { l.note(l.local.Trim(0)) }
 
 func (l *live) Step() {
-	before := l.local.Stats().Generation
+	planned := l.local.Stats().Generation > 0
 	l.note(l.local.Step())
-	if before > 0 {
-		if l.planned++; l.planned == 2 {
-			l.begun = l.device.Stats().Calls()
-		}
+	l.boundaries++
+	// What a plan serves before the end of the first step is no whole step.
+	planned = planned && l.boundaries > 1
+	if planned && !l.planned || !planned && l.boundaries == steadyAfter {
+		l.planned, l.steady, l.begun = planned, l.boundaries, l.device.Stats()
 	}
 }
 
 func (l *live) Finish() (Counts, error) {
-	s := l.local.Stats()
+	s, calls := l.local.Stats(), l.device.Stats()
 	c := Counts{
 		Hits: int64(s.Hits), Misses: int64(s.Misses),
 		PeakReserved: l.device.Peak(),
-		DriverCalls:  l.device.Stats().Calls(),
-		DriverTimeUS: float64(l.device.Time().Nanoseconds()) / 1e3,
+		DriverCalls:  calls.Calls(),
+		DriverTimeUS: micros(calls.Time),
+		SteadyFrom:   l.steady,
 	}
-	if l.planned >= 2 {
-		c.SteadyDriverCalls = c.DriverCalls - l.begun
+	if l.steady > 0 {
+		c.SteadyDriverCalls = calls.Calls() - l.begun.Calls()
+		c.SteadyDriverTimeUS = micros(calls.Time - l.begun.Time)
 	}
 	l.note(l.local.Check())
 	l.note(l.device.Check())
 	for _, v := range l.device.Violations() {
 		l.note(v)
 	}
+	_ = l.local.Close() // it complains of the blocks that the trace leaves live
+	if l.cache != "" {
+		l.note(os.RemoveAll(l.cache))
+	}
 	return c, l.fault
 }
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 func (l *live) note(err error) {
 	if l.fault == nil {

@@ -16,9 +16,12 @@ import (
 type replayFlags struct {
 	allocators []string
 	warm, json bool
+	noPlan     bool
 	capacity   size
 	fragLimit  size
 	pool       string
+	noise      float64
+	seed       uint64
 }
 
 func newReplay() *cobra.Command {
@@ -26,6 +29,7 @@ func newReplay() *cobra.Command {
 		allocators: replay.Names(),
 		capacity:   size(80 * mem.GiB),
 		fragLimit:  size(replay.DefaultFragLimit),
+		seed:       1,
 	}
 	cmd := &cobra.Command{
 		Use:   "replay [flags] TRACE...",
@@ -34,15 +38,21 @@ func newReplay() *cobra.Command {
 that keeps the driver's rules and counts its calls, and prints what it cost.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
-Fragmentation is 1 - peak load / peak reserved. Steady driver calls are those
-after the second step under a plan; for an allocator that does not plan, after
-the second step of the run. Driver time is modelled from measured costs.
+Fragmentation is 1 - peak load / peak reserved. The steady part of a run begins
+behind the first whole step under a plan; for an allocator that makes none,
+behind the second step. Driver time is modelled from measured costs, and steady
+time is its share of what the steady part took when it was recorded.
 
 Hits and misses count the requests from the first step served under a plan.
-With --warm, allocators that plan start with the plan of an earlier run of the
-same trace; the others know nothing to load and run cold.`,
+With --warm, allocators that plan are started twice, and the second start, which
+finds the plans that the first has left, is shown; the others leave nothing and
+run cold.
+
+With --noise, that share of the requests in the steps behind the first is inserted
+or left out at random, each at half the rate: 0.01 disturbs one in a hundred.`,
 		Example: `  stalloc replay tests/traces/llama_naive.csv.gz
   stalloc replay --allocator native,stalloc --warm tests/traces/*.csv.gz
+  stalloc replay --noise 0.01 --seed 7 tests/traces/llama_naive.csv.gz
   stalloc replay --capacity 40GiB --json snapshot.pickle`,
 		Args: atLeastOneTrace,
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -51,7 +61,10 @@ same trace; the others know nothing to load and run cold.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
-	f.BoolVar(&flags.warm, "warm", false, "start with the plan of an earlier run")
+	f.BoolVar(&flags.warm, "warm", false, "show the second of two starts, with what the first has left")
+	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: serve everything from the pool")
+	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
+	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the noise")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace and allocator")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
@@ -78,11 +91,17 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := replay.CheckPool(f.pool); err != nil {
 		return err
 	}
-	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, Pool: f.pool}
+	if !(f.noise >= 0 && f.noise <= 1) {
+		return fmt.Errorf("--noise %v is no share: give a number from 0 to 1", f.noise)
+	}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, NoPlan: f.noPlan, Pool: f.pool}
 	s := newSession(cmd, f.json,
-		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time"},
-		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time")...)
+		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time"},
+		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time")...)
 	s.eachTrace(paths, func(path string, tr *trace.Trace) {
+		if f.noise > 0 {
+			tr = tr.Disturb(f.seed, f.noise)
+		}
 		if len(allocators) > 1 {
 			s.separate()
 		}
@@ -99,6 +118,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				s.fail(fmt.Errorf("%s, allocator %s: %w at request %d with %v of live blocks; give the device more than %v with --capacity",
 					path, a.Name, errFull, r.Requests, r.PeakLoad, mem.Bytes(f.capacity)))
 			}
+			if f.noise > 0 {
+				r.Noise, r.Seed = f.noise, f.seed
+			}
 			s.emit(r, replayRow(r))
 		}
 	})
@@ -112,6 +134,10 @@ func replayRow(r replay.Result) table.Row {
 	if r.Hits+r.Misses > 0 {
 		hits = fmt.Sprintf("%.2f %%", 100*float64(r.Hits)/float64(r.Hits+r.Misses))
 	}
+	steady := "-"
+	if r.SteadyTimeUS > 0 {
+		steady = fmt.Sprintf("%.2f %%", 100*r.SteadyDriverTimeUS/float64(r.SteadyTimeUS))
+	}
 	reserved := r.PeakReserved.String()
 	if r.OOM {
 		reserved = "full at " + reserved
@@ -119,6 +145,6 @@ func replayRow(r replay.Result) table.Row {
 	return table.Row{
 		r.Trace, r.Allocator, r.Mode, r.Requests, hits, r.PeakLoad, reserved,
 		fmt.Sprintf("%.2f %%", 100*r.Fragmentation), r.DriverCalls, r.SteadyDriverCalls,
-		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3),
+		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3), steady,
 	}
 }
