@@ -14,6 +14,15 @@ static inline void stalloc_skip_freed(struct stalloc_tape *t) {
 	}
 }
 
+/* Whether an entry is for a request of so many rounded bytes: of one size, or of a
+ * range, see Go's stream/range.go. */
+static inline bool stalloc_takes(const struct stalloc_entry *e, uint64_t rounded) {
+	if (__builtin_expect(e->size == rounded, 1)) return true;
+	if (e->size >> 63 == 0 || (e->size & 1) != 0) return false;
+	uint64_t least = e->size >> 32 & INT32_MAX, most = e->size >> 1 & INT32_MAX;
+	return rounded / STALLOC_GRAIN - least <= most - least;
+}
+
 /* What stalloc_take returns instead of an address. */
 #define STALLOC_GO_DECIDES 0
 #define STALLOC_THE_POOLS 1
@@ -22,7 +31,7 @@ static inline void stalloc_skip_freed(struct stalloc_tape *t) {
  * guard is trivially clear. */
 static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
 	const struct stalloc_entry *e = &t->entries[t->state.cursor];
-	if (e->size != rounded || (t->state.owed | t->state.guests | t->state.off) != 0) return STALLOC_GO_DECIDES;
+	if (!stalloc_takes(e, rounded) || (t->state.owed | t->state.guests | t->state.off) != 0) return STALLOC_GO_DECIDES;
 	if (__builtin_expect((e->offset & STALLOC_POOL) != 0, 0)) {
 		t->state.cursor++;
 		t->state.misses++;

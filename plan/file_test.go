@@ -67,7 +67,7 @@ func seal(file []byte) []byte {
 func TestFileRoundTrip(t *testing.T) {
 	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}}}
 	steps := observe(t, filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
-	p, err := MakeRun(Run{steps[0], 2, [][]*Step{steps[3]}, nil}, Options{})
+	p, err := MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{steps[3]}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

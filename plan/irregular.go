@@ -9,9 +9,8 @@ import "fmt"
 // The tape has the structure of the last step. A position whose size was the same
 // in all of them gets an exact slot. A position whose size varies stays on the
 // tape without a slot, with its free, so that its block can be placed as a guest
-// in a hole of the arena that is idle until then. If all sizes move together with
-// one parameter, as with sequences of variable length, every position gets a
-// slot of the largest size seen.
+// in a hole of the arena that is idle until then. MakeRun can give it a slot of
+// the largest size instead, see Run.Envelope.
 //
 // Steps that are all the same give the plan that Make gives.
 func MakeIrregular(steps [][]*Step, o Options) (*Plan, error) {
@@ -23,7 +22,7 @@ func MakeIrregular(steps [][]*Step, o Options) (*Plan, error) {
 }
 
 // addLearned appends the slots and the tape of the last of several learned steps.
-func (m *maker) addLearned(tape Tape, learned []*Step) error {
+func (m *maker) addLearned(tape Tape, learned []*Step, envelope bool) error {
 	if len(learned) == 0 {
 		m.tapes = append(m.tapes, tape)
 		return nil
@@ -35,7 +34,6 @@ func (m *maker) addLearned(tape Tape, learned []*Step) error {
 	}
 	s := learned[len(learned)-1]
 	seen := classify(learned)
-	together := scaled(seen, len(learned))
 	crosses := s.crossing()
 	slotOf := make([]int32, len(s.Blocks))
 	for i := range slotOf {
@@ -53,8 +51,8 @@ func (m *maker) addLearned(tape Tape, learned []*Step) error {
 		case op.Free:
 		case s.transient(block) || block.Pinned || crosses[op.Block]:
 			made := Slot{Size: was.most, Spread: was.most - was.least}
-			made.Pool = !s.transient(block) || !was.fixed() && (together == nil || !together[op.Block]) ||
-				len(was.sizes) == 1 && len(learned) > 1 // seen once: nothing is known of its size
+			once := len(was.sizes) == 1 && len(learned) > 1 // nothing is known of its size
+			made.Pool = !s.transient(block) || !envelope && (once || !was.fixed())
 			slotOf[op.Block] = int32(len(m.slots))
 			tape.Entries = append(tape.Entries, Entry(len(m.slots)))
 			life := Buffer{Lower: m.now, Upper: m.now}

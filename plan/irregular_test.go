@@ -117,28 +117,38 @@ func scale(x mem.Bytes) *Step {
 	return rec.Boundary()
 }
 
-func TestSizesThatMoveTogetherHaveSlots(t *testing.T) {
-	p, err := MakeIrregular([][]*Step{{scale(700)}, {scale(1900)}, {scale(1234)}}, Options{})
-	if err != nil {
-		t.Fatal(err)
+// TestEnvelope: where sizes move together an envelope is as large as the largest
+// step, and where they do not it is larger than any.
+func TestEnvelope(t *testing.T) {
+	plan := func(learned ...*Step) *Plan {
+		run := Run{Steady: [][]*Step{{learned[len(learned)-1]}}, Earlier: [][][]*Step{nil}, Envelope: true}
+		for _, s := range learned[:len(learned)-1] {
+			run.Earlier[0] = append(run.Earlier[0], []*Step{s})
+		}
+		p, err := MakeRun(run, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
+	p := plan(scale(700), scale(1900), scale(1234))
 	for i, s := range p.Streams[0].Slots {
 		if s.Pool || s.Size != mem.Round(mem.Bytes(i+1)*1900*64+mem.Bytes(i%3)*mem.MiB) {
 			t.Errorf("slot %d is %+v, want one of the largest size", i, s)
 		}
 	}
-	// Two steps prove nothing, and independent sizes do not move together.
+	if peak, _ := scale(1900).Peaks(); p.Streams[0].Makespan != peak {
+		t.Errorf("the arena takes %v, the largest step %v", p.Streams[0].Makespan, peak)
+	}
 	r := rand.New(rand.NewPCG(3, 3))
-	for _, learned := range [][][]*Step{{{scale(700)}, {scale(1900)}}, {{layers(r, 5, 9)}, {layers(r, 5, 9)}, {layers(r, 5, 9)}}} {
-		p, err := MakeIrregular(learned, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range p.Streams[0].Slots {
-			if !s.Pool && s.Spread != 0 {
-				t.Fatalf("slot %d is %+v: an envelope", i, s)
-			}
-		}
+	experts := []*Step{layers(r, 5, 9), layers(r, 5, 9), layers(r, 5, 9)}
+	var most mem.Bytes
+	for _, s := range experts {
+		peak, _ := s.Peaks()
+		most = max(most, peak)
+	}
+	if got := plan(experts...).Streams[0].LowerBound; got <= most {
+		t.Errorf("the envelope of experts needs %v, the largest of their steps %v", got, most)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestMakeTraces(t *testing.T) {
 		}
 		for kind, make := range map[string]func() (*Plan, error){
 			"step": func() (*Plan, error) { return Make(last, Options{}) },
-			"run":  func() (*Plan, error) { return MakeRun(Run{steps[0], 2, [][]*Step{last}, nil}, Options{}) },
+			"run":  func() (*Plan, error) { return MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{last}}, Options{}) },
 		} {
 			start := time.Now()
 			p, err := make()
@@ -187,7 +187,7 @@ func TestMakeRunRandom(t *testing.T) {
 			}
 			steps = append(steps, r.Boundary())
 		}
-		p, err := MakeRun(Run{steps[:1], 1, [][]*Step{steps[1:]}, nil}, Options{Descents: 30})
+		p, err := MakeRun(Run{Prologue: steps[:1], Boundaries: 1, Steady: [][]*Step{steps[1:]}}, Options{Descents: 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestMakeRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := MakeRun(Run{[]*Step{nil}, 1, [][]*Step{{nil, {}}}, nil}, Options{})
+	p, err := MakeRun(Run{Prologue: []*Step{nil}, Boundaries: 1, Steady: [][]*Step{{nil, {}}}}, Options{})
 	if err != nil || len(p.Streams) != 2 {
 		t.Errorf("streams without events: %v, %v", p, err)
 	}

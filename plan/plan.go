@@ -32,9 +32,8 @@ type Slot struct {
 	// its free is, where it is foreseen, so that it can be a guest until then.
 	Pool bool
 	// Spread is how much smaller than Size, which is the largest size seen at this
-	// position, the smallest was. A slot with an offset has one only if all sizes
-	// of its tape move together with one parameter, such as the length of the
-	// sequences.
+	// position, the smallest was. A slot with an offset has one only in an
+	// envelope, see Run.
 	Spread mem.Bytes
 }
 

@@ -48,9 +48,9 @@
 // back as well as forward (follow.go). Sizes count only where the step is regular.
 //
 // A miss whose end is foreseen becomes a guest: the smallest hole of the arena that
-// no slot needs until well behind that end (holes.go, guest.go). Where all sizes
-// move together the first one that varies tells the others, which are written into
-// the tape (scale.go).
+// no slot needs until well behind that end (holes.go, guest.go). Where the planner
+// found room for it, a position that varies has a slot of its largest size, and its
+// entry takes a range of sizes (range.go).
 //
 // # What a wrong match costs
 //

@@ -11,7 +11,7 @@ func (t *Tape) BeginsAnew(asked mem.Bytes) bool {
 		return false
 	}
 	for _, order := range t.Orders {
-		if order[nextAlloc(order, 0)].Size == uint64(mem.Round(asked)) {
+		if order[nextAlloc(order, 0)].takes(uint64(mem.Round(asked))) {
 			return true
 		}
 	}

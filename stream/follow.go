@@ -56,7 +56,6 @@ func (f *follower) restart(t *Tape) {
 	f.took = t.State.Freed
 	t.unmarkAll()
 	t.remark(0)
-	t.scale.restart()
 	clear(t.Live[len(t.offsets)-t.pools:])
 }
 
@@ -171,9 +170,6 @@ func (t *Tape) serveAt(at uint32, n, asked uint64) Served {
 	}
 	node := f.live.push(e.Slot)
 	first := node == e.Slot // a second block of a position cannot have its slot
-	if e.Size&^marked != n && e.Offset&EntryPool == 0 {
-		t.tell(at, n)
-	}
 	if first && e.Offset&EntryPool == 0 && t.fits(e, n) && s.Off == 0 && t.Live[e.Place].Slot == 0 && t.clear(e) {
 		got := t.take(at, asked)
 		f.seen = s.Cursor

@@ -79,7 +79,7 @@ func TestIdleUntilIsNoLongerThanIdle(t *testing.T) {
 			want := from
 			for want < uint32(len(order)) {
 				e := &tape.Entries[want]
-				if e.Size != 0 && grains(e.offset()) < g.hi && g.lo < grains(e.offset()+e.Size) {
+				if e.Size != 0 && grains(e.offset()) < g.hi && g.lo < grains(e.offset()+uint64(slots[e.Slot].Size)) {
 					break
 				}
 				want++

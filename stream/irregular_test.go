@@ -159,41 +159,38 @@ func FuzzIrregularSteps(f *testing.F) {
 	})
 }
 
-// TestSizesThatMoveTogether: the first request tells the sizes of the others, and
-// the quick case serves them.
-func TestSizesThatMoveTogether(t *testing.T) {
-	var slots []Slot
-	var order []int32
-	at := mem.Offset(0)
-	for i := int32(0); i < 20; i++ {
-		n := mem.Bytes(i+1) * 64 * 1024
-		slots = append(slots, Slot{Offset: at, Size: 2 * n, Spread: n})
-		at += mem.Offset(2 * n)
-		order = append(order, i)
-	}
-	layout, err := Lay(slots, order)
+// TestRanges: an entry of a range takes what lies in it, in the quick case, and a
+// guest's mark closes it.
+func TestRanges(t *testing.T) {
+	slots := []Slot{{Size: 8 * mem.MiB, Spread: 6 * mem.MiB}, {Offset: 8 << 20, Size: 4096, Spread: 3584}}
+	layout, err := Lay(slots, []int32{0, 1, ^0, ^1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tape := New(layout, base)
-	for _, share := range []float64{0, 0.25, 0.7, 1} {
-		slow := 0
-		for i, s := range slots {
-			n := s.Size - s.Spread + mem.Bytes(share*float64(s.Spread))
-			if tape.Entries[tape.State.Cursor].Size != uint64(mem.Round(n)) {
-				slow++
-			}
-			expect(t, tape, n, uint32(i))
+	for n, want := range map[mem.Bytes]bool{2 * mem.MiB: true, 2*mem.MiB - 512: false, 5 * mem.MiB: true, 8 * mem.MiB: true, 8*mem.MiB + 512: false, 512: false} {
+		if got := tape.Entries[0].takes(uint64(n)); got != want {
+			t.Errorf("the first entry takes %v: %v", n, got)
 		}
-		if slow > 6 {
-			t.Errorf("at %v of the way %d of %d sizes were not foreseen", share, slow, len(slots))
-		}
-		for i := range slots {
-			tape.Free(base + mem.Addr(slots[i].Offset))
-		}
-		tape.Step()
 	}
-	expect(t, tape, slots[0].Size+512, None) // larger than ever
+	closed := tape.Entries[0]
+	closed.Size |= marked
+	if closed.takes(uint64(5 * mem.MiB)) {
+		t.Error("a marked entry takes a request")
+	}
+	a, b := expect(t, tape, 3*mem.MiB, 0), expect(t, tape, 512, 1)
+	if live := tape.Leave(); len(live) != 2 || live[0].Asked != uint64(3*mem.MiB) || live[0].Slot.Size != 8*mem.MiB {
+		t.Errorf("live are %+v", live)
+	}
+	tape.Free(a)
+	tape.Free(b)
+	tape.Step()
+	expect(t, tape, 8*mem.MiB+512, None) // larger than ever
+	for _, s := range []Slot{{Size: 1024, Spread: 1024}, {Size: 1024, Spread: 100}, {Size: 2 << 40, Spread: 512}} {
+		if _, err := Lay([]Slot{s}, []int32{0, ^0}); err == nil {
+			t.Errorf("%+v was accepted", s)
+		}
+	}
 }
 
 // TestGuestsLifeInShort: placed in a hole, found by its address, marked when it

@@ -71,7 +71,7 @@ func (t *Tape) Skip(requests []mem.Bytes) bool {
 	at := uint32(0)
 	for _, size := range requests {
 		at = nextAlloc(t.Entries, at)
-		if e := &t.Entries[at]; e.Size == 0 || e.Size != uint64(size) && e.Offset&EntryPool == 0 {
+		if e := &t.Entries[at]; e.Size == 0 || !e.takes(uint64(size)) && e.Offset&EntryPool == 0 {
 			return false
 		}
 		at++
@@ -91,11 +91,11 @@ func (t *Tape) turn(n uint64) bool {
 		return false
 	}
 	at := nextAlloc(t.Entries, t.State.Cursor)
-	if t.Entries[at].Size == n {
+	if t.Entries[at].takes(n) {
 		return false
 	}
 	for order, f := range t.forks[t.order] {
-		if f.from != at || t.Orders[order][f.to].Size != n {
+		if f.from != at || !t.Orders[order][f.to].takes(n) {
 			continue
 		}
 		t.Play(order)

@@ -27,7 +27,7 @@ type Slot struct {
 
 // Entry is one event of the tape. The layout is shared with C.
 type Entry struct {
-	Size   uint64 // allocation: the slot's rounded size; free and end: 0
+	Size   uint64 // allocation: the slot's rounded size, or a range (range.go); free and end: 0
 	Offset uint64 // of the slot, from the base of the arena, and the flags below
 	Slot   uint32 // None at the end of the tape
 	Place  uint32 // index of the slot's offset in Tape.Live
@@ -109,7 +109,6 @@ type Tape struct {
 	follow  *follower
 	holes   []*Holes // by order
 	guests  guests
-	scale   scale
 	tuning  Tuning
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
@@ -145,9 +144,15 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 		if uint64(s.Offset)/uint64(mem.Grain) >= maxKey {
 			return nil, fmt.Errorf("slot %d lies at offset %d, beyond the largest arena of %s", i, s.Offset, mem.Bytes(maxKey)*mem.Grain)
 		}
+		if s.Spread < 0 || s.Spread >= s.Size || s.Spread%mem.Grain != 0 {
+			return nil, fmt.Errorf("slot %d of %d bytes is said to vary by %d", i, s.Size, s.Spread)
+		}
 		if s.Pool {
 			l.places[i] = None
 			continue
+		}
+		if s.Spread != 0 && s.Size/mem.Grain > mostRange {
+			return nil, fmt.Errorf("slot %d, whose size varies, has %d bytes: expected at most %d", i, s.Size, mostRange*mem.Grain)
 		}
 		arena = max(arena, s.Offset+offset(s.Size))
 		place, ok := seen[uint64(s.Offset)]
@@ -189,6 +194,9 @@ func (l *Layout) entries(order []int32) ([]Entry, error) {
 		} else if s.Persist {
 			entry.Offset |= EntryPersists
 		}
+		if !free && s.Spread != 0 {
+			entry.Size = rangeOf(s.Size-s.Spread, s.Size)
+		}
 		if s.Pool {
 			entry.Offset = EntryPool
 			if !free && l.places[slot] != None {
@@ -227,9 +235,7 @@ func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State
 		pools: l.pools, follow: newFollower(l), holes: l.holes}
 	for _, order := range orders {
 		t.guests.marks = append(t.guests.marks, make([]uint8, len(order)))
-		t.scale.add(l.slots, order)
 	}
-	t.scale.restart()
 	t.tuning = Tunings[0]
 	return t
 }

@@ -21,11 +21,18 @@ func (r *run) fit(t testing.TB, o options) result {
 	t.Helper()
 	steps := r.observe()
 	k := len(steps) - 1
-	p, err := plan.MakeIrregular(steps[max(1, k-learned):k], plan.Options{})
+	return r.serve(t, made(t, steps[max(1, k-learned):k], o), k, o)
+}
+
+// made plans the last of some steps.
+func made(t testing.TB, steps [][]*plan.Step, o options) *plan.Plan {
+	t.Helper()
+	last := len(steps) - 1
+	p, err := plan.MakeRun(plan.Run{Steady: steps[last:], Earlier: [][][]*plan.Step{steps[:last]}, Envelope: o.envelope}, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.serve(t, p, k, o)
+	return p
 }
 
 // largest is the peak load of the run up to its last step: memory that the run
@@ -106,18 +113,16 @@ func share(part, of mem.Bytes) float64 { return 100 * float64(part) / float64(ma
 func BenchmarkFit(b *testing.B) {
 	for _, name := range names {
 		for _, rate := range []float64{0, 0.001, 0.01} {
-			for _, give := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/noise=%v/give=%v", name, rate, give), func(b *testing.B) {
+			for _, envelope := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/noise=%v/envelope=%v", name, rate, envelope), func(b *testing.B) {
 					r := load(b, name).disturb(1, rate)
 					steps := r.observe()
 					k := len(steps) - 1
-					p, err := plan.MakeIrregular(steps[max(1, k-learned):k], plan.Options{})
-					if err != nil {
-						b.Fatal(err)
-					}
+					o := options{tuning: stream.Tunings[0], envelope: envelope}
+					p := made(b, steps[max(1, k-learned):k], o)
 					var x result
 					for b.Loop() {
-						x = r.serve(b, p, k, options{tuning: stream.Tunings[0], give: give})
+						x = r.serve(b, p, k, o)
 					}
 					b.ReportMetric(math.Round(1000*x.over())/1000, "%own")
 					b.ReportMetric(math.Round(1000*r.above(x))/1000, "%run")

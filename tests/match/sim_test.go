@@ -217,9 +217,10 @@ type block struct {
 
 // options of a simulation.
 type options struct {
-	give   bool // the arena goes to the pool rather than that this grows beyond the largest load
-	tuning stream.Tuning
-	check  bool // recount after every event
+	give     bool // the arena goes to the pool rather than that this grows beyond the largest load
+	envelope bool // positions that vary have slots
+	tuning   stream.Tuning
+	check    bool // recount after every event
 }
 
 // growth is how far beyond the largest load seen the memory held may grow before

@@ -136,10 +136,19 @@ func (p *pair) same() error {
 	return p.ref.Check()
 }
 
+// takes says what the quick case ought to do with an entry.
+func (p *pair) takes(e *stream.Entry, n mem.Bytes) bool {
+	if e.Slot == stream.None || e.Size == 0 || p.slots[e.Slot].Spread == 0 {
+		return e.Size == uint64(n)
+	}
+	s := p.slots[e.Slot]
+	return n >= s.Size-s.Spread && n <= s.Size
+}
+
 func (p *pair) alloc(asked mem.Bytes) error {
 	s, n := p.ref.State, mem.Round(asked)
 	e := p.ref.Entries[s.Cursor]
-	plain := e.Size == uint64(n) && s.Owed|s.Guests|s.Off == 0
+	plain := p.takes(&e, n) && s.Owed|s.Guests|s.Off == 0
 	want := p.ref.Alloc(asked)
 	at, answer := p.both.Quick(asked)
 	if plain != (answer != Refused) {
