@@ -151,14 +151,14 @@ func TestKinds(t *testing.T) {
 	if chosen := k.worth(3 + remember); len(chosen) != 0 {
 		t.Errorf("kinds of long ago: %v", chosen)
 	}
-	if near := k.note(step(0, ramp(5, mem.MiB)...), 5, first); near != first || len(k) != 2 {
+	if near := k.note(step(0, ramp(5, mem.MiB)...), 5, first); near != first || len(k.list) != 2 {
 		t.Errorf("a well-served step is one of the kind that served it: %v", near)
 	}
 	for i := range mostKinds {
 		k.note(step(0, ramp(10<<i, mem.MiB)...), 6+i, nil)
 	}
-	if len(k) != mostKinds || k[0] == second || k[0] == first {
-		t.Errorf("%d kinds are kept: %v", len(k), k)
+	if len(k.list) != mostKinds || k.list[0] == second || k.list[0] == first {
+		t.Errorf("%d kinds are kept: %v", len(k.list), k.list)
 	}
 	if !slices.Equal(versions([]*kind{first, second}), versions([]*kind{second, first})) {
 		t.Error("sets of kinds are not compared as sets")
@@ -175,8 +175,8 @@ func TestKindsThatVary(t *testing.T) {
 	for i, unit := range units {
 		latest = k.note(step(0, ramp(20, unit*mem.MiB)...), 2+i, nil)
 	}
-	if len(k) != 2 || !latest.varies() || latest.seen != len(units) || len(latest.earlier) != mostEarlier {
-		t.Fatalf("%d kinds, the newest %+v", len(k), latest)
+	if len(k.list) != 2 || !latest.varies() || latest.seen != len(units) || len(latest.earlier) != mostEarlier {
+		t.Fatalf("%d kinds, the newest %+v", len(k.list), latest)
 	}
 	known := []mem.Bytes{peaks(latest.earlier[0]), peaks(latest.earlier[1]), peaks(latest.steps)}
 	want := []mem.Bytes{peaks(step(0, ramp(20, 7*mem.MiB)...)), peaks(step(0, ramp(20, 4*mem.MiB)...)), peaks(step(0, ramp(20, 5*mem.MiB)...))}
@@ -188,7 +188,7 @@ func TestKindsThatVary(t *testing.T) {
 	if latest.varies() || latest.version() == version {
 		t.Errorf("two steps are the same now: %+v", latest)
 	}
-	if latest = k.note(step(0, ramp(20, 6*mem.MiB)...), 10, nil); !latest.varies() || len(k) != 2 {
+	if latest = k.note(step(0, ramp(20, 6*mem.MiB)...), 10, nil); !latest.varies() || len(k.list) != 2 {
 		t.Errorf("it varies again: %+v", latest)
 	}
 	for range settled {
@@ -196,6 +196,10 @@ func TestKindsThatVary(t *testing.T) {
 	}
 	if latest.varies() || latest.earlier != nil {
 		t.Errorf("the steps are all the same now: %+v", latest)
+	}
+	// What was taken for one of the many comes again: it is a kind of its own.
+	if again := k.note(step(0, ramp(20, 7*mem.MiB)...), 15, nil); again == latest || again.seen != 2 || again.varies() {
+		t.Errorf("a size that came before: %+v", again)
 	}
 }
 

@@ -68,10 +68,16 @@ func peaks(steps []*plan.Step) (sum mem.Bytes) {
 }
 
 // kinds are the recent kinds of step, few enough to plan them all together.
-type kinds []*kind
+type kinds struct {
+	list []*kind
+	// Signatures of the last steps, a ring: where many kinds take turns (images of
+	// several sizes) each is first taken for a kind that varies, until it comes again.
+	past [remember]uint64
+	at   int
+}
 
 const (
-	mostKinds = 4
+	mostKinds = 8
 	// remember is for how many steps a kind is worth a place in the arena, and a
 	// peak of the load is held against nobody: an allocator that caches has
 	// reserved it anyway.
@@ -84,36 +90,46 @@ const (
 // kind.
 func (k *kinds) note(steps []*plan.Step, now int, servedAs *kind) *kind {
 	signature := plan.Signature(steps)
-	at := slices.IndexFunc(*k, func(old *kind) bool { return old.signature == signature })
+	before := slices.Contains(k.past[:], signature)
+	k.past[k.at%remember] = signature
+	k.at++
+	at := slices.IndexFunc(k.list, func(old *kind) bool { return old.signature == signature })
 	if at >= 0 {
-		(*k)[at].again(steps, signature, now)
-		return (*k)[at]
+		k.list[at].again(steps, signature, now)
+		return k.list[at]
 	}
 	if servedAs != nil {
 		servedAs.last = now
 		servedAs.seen++
 		return servedAs
 	}
-	for _, old := range *k {
+	if before {
+		return k.add(&kind{signature: signature, steps: steps, seen: 2, last: now})
+	}
+	for _, old := range k.list {
 		if old.like(steps) {
 			old.again(steps, signature, now)
 			return old
 		}
 	}
-	if len(*k) == mostKinds {
-		oldest := slices.MinFunc(*k, func(a, b *kind) int { return a.last - b.last })
-		*k = slices.DeleteFunc(*k, func(old *kind) bool { return old == oldest })
+	return k.add(&kind{signature: signature, steps: steps, seen: 1, last: now})
+}
+
+// add makes room for a kind and adds it.
+func (k *kinds) add(fresh *kind) *kind {
+	if len(k.list) == mostKinds {
+		oldest := slices.MinFunc(k.list, func(a, b *kind) int { return a.last - b.last })
+		k.list = slices.DeleteFunc(k.list, func(old *kind) bool { return old == oldest })
 	}
-	fresh := &kind{signature: signature, steps: steps, seen: 1, last: now}
-	*k = append(*k, fresh)
+	k.list = append(k.list, fresh)
 	return fresh
 }
 
 // worth returns the kinds that the next plan shall serve: the newest, and those
 // that have come again lately, the most frequent first, which is the one that is
 // expected as long as nothing is known.
-func (k kinds) worth(now int) (chosen []*kind) {
-	for _, old := range k {
+func (k *kinds) worth(now int) (chosen []*kind) {
+	for _, old := range k.list {
 		if old.last == now || old.seen > 1 && now-old.last <= remember {
 			chosen = append(chosen, old)
 		}
