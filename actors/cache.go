@@ -24,7 +24,8 @@ import (
 //	1c9a0f3e-02b77c10-9d33aa5e-71f0c2d4-5be1a007-c04418f2.plan
 //
 // The first four are keys of so many first requests on the first stream, the
-// fifth is the program's command line, the last the whole of what was planned.
+// fifth is the program's command line, the last all of its prologue. Steps that
+// come after it may change from run to run: the file is replaced.
 // Ranks of one job that do the same write the same file; whoever renames last has
 // written it. What cannot be read is deleted: the next run writes a new one.
 type cache struct {
@@ -103,15 +104,20 @@ func (c *cache) list() []cached {
 	return files
 }
 
-// load reads a plan and marks it as used.
+// load reads a plan.
 func (c *cache) load(f cached) (*plan.Plan, error) {
 	p, err := plan.ReadFile(f.path)
 	if err != nil {
 		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
 	}
-	now := time.Now()
-	_ = os.Chtimes(f.path, now, now) // for the order of eviction alone
 	return p, nil
+}
+
+// use marks a plan as used: it is the last to be evicted, and preferred by runs
+// that could take several.
+func (c *cache) use(path string) {
+	now := time.Now()
+	_ = os.Chtimes(path, now, now)
 }
 
 // store writes the plan of a run that began with these requests.

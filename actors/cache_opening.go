@@ -14,9 +14,10 @@ import (
 )
 
 // opening finds the plan of an earlier run by comparing the first requests of this
-// one. The same program run the same way is believed at its first request, if the
-// cache has one plan for that; anything else after plan.KeyRequests of them. What
-// the pool has served by then it keeps: the tape begins behind it.
+// one. The same program run the same way is believed at its first request, if all
+// plans that the cache has for it begin with the same plan.KeyRequests of them; the
+// last used is taken. Anything else is believed after so many. What the pool has
+// served by then it keeps, and the plan begins behind it.
 //
 // Files are read on a goroutine. The first request waits for those that may be
 // its own, which takes some milliseconds once, so that the largest blocks of a
@@ -99,6 +100,7 @@ func (o *opening) next(l *lane, asked mem.Bytes) {
 		o.d.log.Warn("a saved plan is not served", zap.String("file", o.chosen), zap.Error(m.err))
 		return
 	}
+	o.d.background.Go(func() { o.cache.use(o.chosen) })
 	o.d.log.Info("the plan of an earlier run is served", zap.String("file", o.chosen), zap.Int("after requests", len(m.skip)))
 }
 
@@ -159,7 +161,7 @@ func (o *opening) choose() bool {
 	}
 	var f cached
 	switch {
-	case len(ours) == 1 || len(ours) > 1 && last:
+	case len(ours) > 0 && (last || !differ(ours)):
 		f = ours[0] // the last used
 	case last:
 		f = o.files[0] // of another program, or run another way
@@ -171,4 +173,9 @@ func (o *opening) choose() bool {
 		o.d.background.Go(func() { o.load(f) })
 	}
 	return true
+}
+
+// differ reports whether the first requests of runs tell their plans apart.
+func differ(files []cached) bool {
+	return slices.ContainsFunc(files, func(f cached) bool { return f.keys != files[0].keys })
 }

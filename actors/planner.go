@@ -134,7 +134,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	if p.welcome(well) {
 		p.make(ctx.Self())
 	}
-	p.keep(well)
+	p.keep(m, well)
 }
 
 // bound tells the device how much memory may be held before arenas that stand

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -124,15 +125,17 @@ func (s *supervisor) begin(m *startRequest) error {
 	if ps == nil || s.d.generation.Load() > 0 || s.d.steps.Load() > 0 {
 		return errors.New("it comes too late, or serves nothing on the first stream")
 	}
+	if len(m.skip) > 0 {
+		rest, same := ps.Behind(m.skip)
+		if !same || rest.Arena == 0 {
+			return errors.New("it begins with other requests than this run")
+		}
+		m.plan = &plan.Plan{Key: m.plan.Key, Streams: slices.Clone(m.plan.Streams)}
+		ps = part(m.plan, m.lane.ordinal)
+		*ps = *rest
+	}
 	if err := s.install(m.lane, ps, 0); err != nil {
 		return err
-	}
-	m.lane.port.Lock()
-	same := m.lane.serving.tape.Skip(m.skip)
-	m.lane.port.Unlock()
-	if !same {
-		s.withdraw(m.lane)
-		return errors.New("it begins with other requests than this run")
 	}
 	s.start = m.plan
 	for _, l := range s.d.adopt() {

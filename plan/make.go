@@ -60,8 +60,9 @@ func (r *Run) learned(kind, ordinal int) []*Step {
 // MakeRun plans a run with all its kinds of step. Every stream gets the same
 // tapes in the same order, the prologue's first; they share one arena per
 // stream. The prologue's blocks that outlive it become persistent slots, live
-// throughout every steady tape, while transient blocks of different tapes may lie
-// at the same place, since two tapes are never served at once.
+// throughout every steady tape, unless they are known to end later (Block.Passes).
+// Transient blocks of different tapes may lie at the same place, since two tapes
+// are never served at once.
 func MakeRun(run Run, o Options) (*Plan, error) {
 	p := &Plan{}
 	streams := len(run.Prologue)
@@ -135,10 +136,10 @@ func (m *maker) add(tape Tape, s *Step) error {
 	crosses := s.crossing()
 	for _, op := range s.Ops {
 		block := s.Blocks[op.Block]
-		persist := tape.Kind == Prologue && block.Alloc >= 0 && s.outlives(block)
+		persist := tape.Kind == Prologue && block.Alloc >= 0 && s.outlives(block) && !block.Passes
 		switch {
 		case !persist && !s.transient(block):
-			if !op.Free && (block.Pinned || crosses[op.Block]) {
+			if !op.Free && (block.Pinned || block.Passes || crosses[op.Block]) {
 				tape.Entries = append(tape.Entries, Entry(len(m.slots)))
 				m.slots = append(m.slots, Slot{Size: block.Size, Pool: true})
 				m.lives = append(m.lives, Buffer{Lower: m.now, Upper: m.now})

@@ -25,6 +25,9 @@ type Block struct {
 	// Missed says that the block was handed out beside the plan, see
 	// Recorder.Miss.
 	Missed bool
+	// Passes says that the block outlives the step and is known to have been freed
+	// in a later one, so it is no block that persists. A Recorder cannot know.
+	Passes bool
 }
 
 // Step is what was observed on one stream between two step boundaries.

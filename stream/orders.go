@@ -2,8 +2,6 @@ package stream
 
 import (
 	"slices"
-
-	"stalloc/internal/mem"
 )
 
 // A tape can have several orders: a prologue, and one for each kind of step that
@@ -62,25 +60,6 @@ func (t *Tape) Play(order int) {
 	t.unmarkAll()
 	t.order, t.Entries = order, t.Orders[order]
 	t.Step()
-}
-
-// Skip moves the cursor behind requests, by rounded size, that were served before
-// there was a tape. It reports whether the order begins with them; if not, nothing
-// is changed.
-func (t *Tape) Skip(requests []mem.Bytes) bool {
-	at := uint32(0)
-	for _, size := range requests {
-		at = nextAlloc(t.Entries, at)
-		if e := &t.Entries[at]; e.Size == 0 || !e.takes(uint64(size)) && e.Offset&EntryPool == 0 {
-			return false
-		}
-		at++
-	}
-	if at > t.State.Cursor {
-		t.jump(at)
-		t.skipFreed()
-	}
-	return true
 }
 
 // turn goes over to the order that explains a request of n rounded bytes which

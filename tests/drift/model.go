@@ -9,6 +9,7 @@ type Model struct {
 	Batch  int       // activations grow with it
 	Micro  int       // microbatches whose gradients are added up, 0: one
 	Frozen int       // the first layers, which get no gradient
+	Late   bool      // gradients are freed when the next step begins
 
 	weights []Block
 	grads   []Block
@@ -87,6 +88,7 @@ func (m *Model) backward(p *Program, kept []Block) {
 
 // Train is a training step without its boundary.
 func (m *Model) Train(p *Program) {
+	m.zero(p)
 	for range max(m.Micro, 1) {
 		kept := m.forward(p, true)
 		loss := p.Alloc(512)
@@ -105,12 +107,19 @@ func (m *Model) optimize(p *Program) {
 		update, root := p.Alloc(m.Width), p.Alloc(m.Width)
 		p.Free(update, root)
 	}
+	if !m.Late {
+		m.zero(p)
+	}
+}
+
+func (m *Model) zero(p *Program) {
 	p.Free(m.grads...)
 	m.grads = nil
 }
 
 // Unload gives everything back.
 func (m *Model) Unload(p *Program) {
+	m.zero(p)
 	p.Free(m.weights...)
 	p.Free(m.loss...)
 	for layer := range m.Layers {
