@@ -114,7 +114,7 @@ func (b *beginning) run(served *candidate) plan.Run {
 			}
 		}
 	}
-	r := plan.Run{Boundaries: b.boundaries}
+	r := plan.Run{Boundaries: b.boundaries, Envelope: envelopes(served.plan)}
 	for _, steps := range marked(b.segments[:b.boundaries], b.left) {
 		for ordinal, s := range steps {
 			if ordinal == len(r.Prologue) {
@@ -131,6 +131,13 @@ func (b *beginning) run(served *candidate) plan.Run {
 		r.Steady, r.Earlier = append(r.Steady, t.steps), append(r.Earlier, t.earlier)
 	}
 	return r
+}
+
+// envelopes reports whether positions that vary have slots in a plan.
+func envelopes(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Streams, func(s plan.Stream) bool {
+		return slices.ContainsFunc(s.Slots, func(slot plan.Slot) bool { return slot.Spread > 0 && !slot.Pool })
+	})
 }
 
 // keep saves a plan of the whole run if it is time to.
