@@ -242,8 +242,11 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	d.ask(d.pool, m)
 	var refused *RefusedError
 	if m.most != 0 && errors.As(m.err, &refused) && refused.Reason == engine.RefusedMost {
-		// An arena that stands half idle is no reason to grow.
-		d.ask(d.supervisor, &lostRequest{})
+		// An arena with as much idle memory is to be used before the pool grows. If
+		// there is none, it takes more memory than ever before, and for the rest of
+		// the step that is not looked into again.
+		d.ask(d.supervisor, &lostRequest{idle: max(size, mem.HandleSize)})
+		d.most.Store(0)
 		m.most, m.addr = 0, 0
 		d.ask(d.pool, m)
 	}

@@ -94,6 +94,16 @@ func (l *lane) unexpected(got *stream.Served) bool {
 	return got.Slot == stream.None && !got.Pool && !got.Guest
 }
 
+// idle returns how many bytes of the arena that is served no block occupies.
+func (l *lane) idle() mem.Bytes {
+	l.port.Lock()
+	defer l.port.Unlock()
+	if l.serving == nil {
+		return 0
+	}
+	return l.serving.bytes() - l.serving.tape.Occupied()
+}
+
 // hold keeps the ticket of a block that the pool served.
 func (l *lane) hold(addr mem.Addr, ticket stream.Ticket) {
 	l.port.Lock()

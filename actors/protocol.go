@@ -241,6 +241,7 @@ type admitRequest struct {
 // has run out: the arena is better used by the pool until the next boundary.
 type lostRequest struct {
 	answer
-	lane *lane // nil: every one
-	gave bool  // an arena was given to the pool
+	lane *lane // nil: every one in which at least so many bytes are idle
+	idle mem.Bytes
+	gave bool // an arena was given to the pool
 }

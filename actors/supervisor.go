@@ -59,7 +59,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			m.reply(err)
 		}()
 		for _, l := range *s.d.lanes.Load() {
-			if m.lane == nil || m.lane == l {
+			if m.lane == l || m.lane == nil && l.idle() >= m.idle {
 				m.gave = s.dissolve(l) || m.gave
 			}
 		}

@@ -192,6 +192,19 @@ func (t *Tape) meets(e *Entry) bool {
 	return t.taken(gap{lo, hi})
 }
 
+// Occupied returns how many bytes of the arena live slots and guests take.
+func (t *Tape) Occupied() (n mem.Bytes) {
+	for _, l := range t.Live[:len(t.offsets)-t.pools] {
+		if l.Slot != 0 {
+			n += mem.Round(mem.Bytes(l.Asked))
+		}
+	}
+	for i := range t.guests.at {
+		n += mem.Round(t.guests.at[i].asked)
+	}
+	return n
+}
+
 // Guests returns how many guests live in the arena.
 func (t *Tape) Guests() int { return len(t.guests.at) }
 
