@@ -27,6 +27,7 @@ import launch
 import measure
 
 HERE = Path(__file__).resolve().parent
+SEARCH = 0.75  # of the budget; the rest is for the runs at the limits
 UNIT = 16  # tokens: below it the loads of two lengths hardly differ
 GIB = 1 << 30
 
@@ -207,8 +208,9 @@ def parse_arguments(argv=None):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    end = time.monotonic() + args.budget
-    limits, results = search_all(args, end)
+    start = time.monotonic()
+    end = start + args.budget
+    limits, results = search_all(args, start + SEARCH * args.budget)
     for model, found in results.items():
         for allocator, result in found.items():
             measure_at(args, model, allocator, result, end)

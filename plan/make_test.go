@@ -87,7 +87,9 @@ func TestMakeTraces(t *testing.T) {
 		}
 		for kind, make := range map[string]func() (*Plan, error){
 			"step": func() (*Plan, error) { return Make(last, Options{}) },
-			"run":  func() (*Plan, error) { return MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{last}}, Options{}) },
+			"run": func() (*Plan, error) {
+				return MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{last}}, Options{})
+			},
 		} {
 			start := time.Now()
 			p, err := make()
