@@ -79,9 +79,9 @@ type Counts struct {
 	DriverCalls  int64
 	DriverTimeUS float64 // modelled, in microseconds
 	// SteadyFrom is the boundary, counted from 1, at which the steady part of the
-	// run begins: behind the first whole step under a plan, or where there never
-	// was one, behind the second step. 0: the run was over before. SteadyDriverCalls
-	// and SteadyDriverTimeUS count from there.
+	// run begins: behind the first whole step under a plan, or where no further step
+	// follows that one, behind the second step. 0: the run was over before.
+	// SteadyDriverCalls and SteadyDriverTimeUS count from there.
 	SteadyFrom         int
 	SteadyDriverCalls  int64
 	SteadyDriverTimeUS float64

@@ -66,11 +66,16 @@ type live struct {
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
-	// The boundaries passed, and the one at which the steady part of the run
-	// begins, with what the driver had done by then.
-	boundaries, steady int
-	planned            bool // steady is behind a step under a plan
-	begun              sim.Stats
+	// The boundaries passed, and where the steady part of the run may begin: behind
+	// the second step, and behind the first step under a plan.
+	boundaries     int
+	second, served milestone
+}
+
+// milestone is a boundary, 0 for none, and what the driver had done by then.
+type milestone struct {
+	boundary int
+	calls    sim.Stats
 }
 
 // otherStream is the first number of the streams that stand in for the unknown
@@ -145,25 +150,35 @@ func (l *live) Step() {
 	planned := l.local.Stats().Generation > 0
 	l.note(l.local.Step())
 	l.boundaries++
-	// What a plan serves before the end of the first step is no whole step.
-	planned = planned && l.boundaries > 1
-	if planned && !l.planned || !planned && l.boundaries == steadyAfter {
-		l.planned, l.steady, l.begun = planned, l.boundaries, l.device.Stats()
+	if l.boundaries == steadyAfter {
+		l.second = milestone{l.boundaries, l.device.Stats()}
+	}
+	// What a plan serves before the first step begins is no step.
+	if planned && l.boundaries > 1 && l.served.boundary == 0 {
+		l.served = milestone{l.boundaries, l.device.Stats()}
 	}
 }
 
+// steady returns where the steady part begins.
+func (l *live) steady() milestone {
+	if l.served.boundary > 0 && l.served.boundary < l.boundaries {
+		return l.served
+	}
+	return l.second
+}
+
 func (l *live) Finish() (Counts, error) {
-	s, calls := l.local.Stats(), l.device.Stats()
+	s, calls, begun := l.local.Stats(), l.device.Stats(), l.steady()
 	c := Counts{
 		Hits: int64(s.Hits), Misses: int64(s.Misses),
 		PeakReserved: l.device.Peak(),
 		DriverCalls:  calls.Calls(),
 		DriverTimeUS: micros(calls.Time),
-		SteadyFrom:   l.steady,
+		SteadyFrom:   begun.boundary,
 	}
-	if l.steady > 0 {
-		c.SteadyDriverCalls = calls.Calls() - l.begun.Calls()
-		c.SteadyDriverTimeUS = micros(calls.Time - l.begun.Time)
+	if begun.boundary > 0 {
+		c.SteadyDriverCalls = calls.Calls() - begun.calls.Calls()
+		c.SteadyDriverTimeUS = micros(calls.Time - begun.calls.Time)
 	}
 	l.note(l.local.Check())
 	l.note(l.device.Check())
