@@ -104,15 +104,22 @@ func (b *beginning) stale(served *plan.Plan) bool {
 	return served != b.saved || b.bytes() < b.persists-b.persists/slackAny
 }
 
+// span finds out how many segments are the prologue: those before the first that the
+// plan would have served and that left hardly a block for good.
+func (b *beginning) span(served *candidate) int {
+	for k, steps := range b.segments[1:] {
+		v, _, err := judge(served.plan, steps, served.tuning)
+		if err == nil && v.hits() && b.leftBy(k+1)*missesBelow <= v.requests {
+			return k + 1
+		}
+	}
+	return len(b.segments)
+}
+
 // run is what the plan for the next run is made from, the most frequent kind first.
-// The prologue ends before the first segment that the plan served.
 func (b *beginning) run(served *candidate) plan.Run {
 	if b.boundaries == 0 {
-		for b.boundaries = 1; b.boundaries < len(b.segments); b.boundaries++ {
-			if v, _, err := judge(served.plan, b.segments[b.boundaries], served.tuning); err == nil && v.hits() {
-				break
-			}
-		}
+		b.boundaries = b.span(served)
 	}
 	r := plan.Run{Boundaries: b.boundaries, Envelope: envelopes(served.plan)}
 	for _, steps := range marked(b.segments[:b.boundaries], b.left) {

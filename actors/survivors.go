@@ -72,3 +72,15 @@ func (b *beginning) bytes() (n mem.Bytes) {
 	}
 	return n
 }
+
+// leftBy counts the survivors of one segment.
+func (b *beginning) leftBy(segment int) (n int64) {
+	for _, left := range b.left {
+		for _, o := range left {
+			if int(o.segment) == segment {
+				n++
+			}
+		}
+	}
+	return n
+}
