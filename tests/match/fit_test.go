@@ -11,7 +11,8 @@ import (
 )
 
 var names = []string{"mixtral_moe", "qwen2moe_recompute", "megatron_moer.r0", "llama_varlen", "vit_streams",
-	"llama_naive", "gpt2_naive", "llama_recompute", "llama_lora", "llama_vpp", "megatron_vpp.r0"}
+	"llama_naive", "gpt2_naive", "llama_recompute", "llama_lora", "llama_vpp", "megatron_vpp.r0",
+	"fine_moe", "packed_varlen", "multiscale_resnet"}
 
 // learned is how many steps a plan is made from.
 const learned = 3
@@ -64,7 +65,10 @@ func TestIrregularStepsFit(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		most float64
-	}{{"mixtral_moe", 0.3}, {"megatron_moer.r0", 0.3}, {"llama_varlen", 0.01}, {"vit_streams", 0.01}} {
+	}{
+		{"mixtral_moe", 0.3}, {"megatron_moer.r0", 0.3}, {"fine_moe", 0.3},
+		{"llama_varlen", 0.01}, {"vit_streams", 0.01},
+	} {
 		r := load(t, c.name)
 		x := r.fit(t, options{tuning: stream.Tunings[0]})
 		t.Logf("%-17s %.3f %% above, %.1f %% of the bytes in slots, %.1f %% guests", c.name, r.above(x), share(x.hitBytes, x.bytes), share(x.guestBytes, x.bytes))
