@@ -30,7 +30,6 @@ var dense = map[string]bool{
 // Zero: the bar holds.
 type reached struct {
 	warm   float64 // fragmentation
-	misses float64 // share of the requests, warm
 	calls  int64   // of the driver in the steady part
 	steady float64 // share of the recorded time
 	// Fragmentation above the pool's, with one request in 1000 and in 100 disturbed.
@@ -38,20 +37,20 @@ type reached struct {
 }
 
 var open = map[string]reached{
-	// What the first start leaves does not fit the second's first steps.
-	"llama_lora": {misses: 0.021, calls: 13_000, noise: [2]float64{0.0125, 0.0435}},
-	"llama_vpp":  {calls: 31_000, noise: [2]float64{1: 0.013}},
 	// Frees that wait for another stream take events.
-	"vit_streams":     {calls: 94},
+	"vit_streams": {calls: 60},
+	// A step that does not follow its plan needs more than the pool would.
+	"llama_lora":      {noise: [2]float64{0.0125, 0.0435}},
 	"llama_naive":     {noise: [2]float64{1: 0.0126}},
 	"llama_recompute": {noise: [2]float64{1: 0.0154}},
+	"llama_vpp":       {noise: [2]float64{1: 0.013}},
 	// No plan serves these, or only late, and the pool still maps.
 	"fine_moe":          {warm: 0.0135, steady: 0.045},
+	"llama_varlen":      {steady: 0.63},
 	"megatron_vpp.r0":   {steady: 0.7},
 	"mixtral_moe":       {steady: 0.085},
 	"multiscale_resnet": {steady: 0.07},
-	"llama_varlen":      {steady: 0.63},
-	"packed_varlen":     {steady: 0.8},
+	"packed_varlen":     {steady: 0.012},
 }
 
 // recordings reads the bundled runs, once for all tests. They must not be changed.
@@ -135,8 +134,8 @@ func check(t *testing.T, tr *trace.Trace, cold, warm *Result) {
 	most := warmEach
 	if dense[tr.Name] {
 		most = warmDense
-		checkDense(t, tr, cold, 0)
-		checkDense(t, tr, warm, but.misses)
+		checkDense(t, tr, cold)
+		checkDense(t, tr, warm)
 	}
 	if most = max(most, but.warm); warm.Fragmentation > most {
 		t.Errorf("warm: fragmentation %.4f, expected at most %.4f", warm.Fragmentation, most)
@@ -159,7 +158,7 @@ func check(t *testing.T, tr *trace.Trace, cold, warm *Result) {
 
 // checkDense: from the third step on requests are served under a plan, and nearly
 // all are hits.
-func checkDense(t *testing.T, tr *trace.Trace, r *Result, misses float64) {
+func checkDense(t *testing.T, tr *trace.Trace, r *Result) {
 	t.Helper()
 	planned := int64(0)
 	for _, step := range tr.Steps()[2:] {
@@ -172,7 +171,7 @@ func checkDense(t *testing.T, tr *trace.Trace, r *Result, misses float64) {
 	if r.Hits+r.Misses < planned {
 		t.Errorf("%s: %d requests were served under a plan, from the third step on there are %d", r.Mode, r.Hits+r.Misses, planned)
 	}
-	if most := max(denseMisses, misses); float64(r.Misses) > most*float64(r.Hits) {
+	if float64(r.Misses) > denseMisses*float64(r.Hits) {
 		t.Errorf("%s: %d misses, %d hits", r.Mode, r.Misses, r.Hits)
 	}
 }
