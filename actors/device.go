@@ -66,6 +66,7 @@ type Device struct {
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, or make plans
 	steps      atomic.Uint64
+	room       atomic.Int64 // bytes that the steps lately needed at their peaks
 	most       atomic.Int64 // handles to hold before arenas are given up; 0: no bound
 	latest     atomic.Pointer[plan.Plan]
 

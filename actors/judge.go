@@ -26,7 +26,7 @@ type verdict struct {
 // more requests hit, the more of them is excused.
 const (
 	missesBelow = 100 // hits are well if fewer than one request in so many misses
-	slackHits   = 16  // then a plan may take one part in so many more than the pool alone
+	slackHits   = 40  // then a plan may take one part in so many more than the pool alone
 	slackAny    = 128 // and one part in so many if it serves only half of the requests
 	// A plan must have slots for so many of so many requests. The others are matched
 	// to positions and placed as guests, which takes longer than the pool does.

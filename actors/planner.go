@@ -38,11 +38,10 @@ type planner struct {
 	dropped []uint64   // versions of the kinds that the last plan that was dropped was made from
 	last    *plan.Plan // the last plan made or loaded, to warm-start the next from
 
-	held     mem.Bytes // at the end of the first step that the served plan served
-	patience int       // boundaries that the offered plan has left to begin to serve
-	bad      int       // steps in a row that the served plan did not serve
-	wasted   int       // plans made in a row for kinds of step that have not come again
-	wait     int       // steps to let pass before another one
+	patience int // boundaries that the offered plan has left to begin to serve
+	bad      int // steps in a row that the served plan did not serve
+	wasted   int // plans made in a row for kinds of step that have not come again
+	wait     int // steps to let pass before another one
 }
 
 // newPlanner returns a planner that knows of the plan the device starts with.
@@ -124,28 +123,17 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	}
 	v := actual(m, steps)
 	p.room.note(v.peak)
+	p.d.room.Store(int64(p.room.most()))
 	p.follow(m)
 	well := p.served != nil && v.serves(p.room.most())
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
 	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
 	p.rate()
-	p.bound()
 	p.consider()
 	if p.welcome(well) {
 		p.make(ctx.Self())
 	}
 	p.keep(m, well)
-}
-
-// bound tells the device how much memory may be held before arenas that stand
-// partly idle are given up: little more than what was needed before.
-func (p *planner) bound() {
-	most := mem.Bytes(0)
-	if p.served != nil {
-		most = max(p.room.most(), p.served.memory, p.held)
-		most += most/slackAny + mem.HandleSize
-	}
-	p.d.most.Store(int64(most / mem.HandleSize))
 }
 
 func requests(steps []*plan.Step) (n int64) {
@@ -194,7 +182,7 @@ func (p *planner) follow(m *stepEnded) {
 		return c != nil && slices.ContainsFunc(m.steps, func(o observed) bool { return o.part != nil && o.part == part(c.plan, o.ordinal) })
 	}; {
 	case serving(p.offered):
-		p.served, p.offered, p.bad, p.held = p.offered, nil, 0, m.held
+		p.served, p.offered, p.bad = p.offered, nil, 0
 	case !serving(p.served):
 		p.served = nil
 	}

@@ -187,9 +187,7 @@ type stepEnded struct {
 	steps []observed
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes
-	// Physical memory held at the boundary.
-	held mem.Bytes
-	// The same, as long as there has been no arena in it; else 0.
+	// Physical memory held, as long as there has been no arena in it; else 0.
 	reserved mem.Bytes
 }
 

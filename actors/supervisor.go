@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
+	"stalloc/internal/mem"
 	"stalloc/plan"
 )
 
@@ -18,6 +19,19 @@ type supervisor struct {
 	ready     *planReady // carried out at the next boundary
 	preparing *preparing // the arenas of a plan that is ready
 	start     *plan.Plan // an earlier run's: given to each stream as it appears
+	held      mem.Bytes  // physical memory when the plan that is served became active
+}
+
+// bound limits the pool until the next boundary: before it takes noticeably more
+// memory than the steps needed so far and the plan began with, arenas that stand
+// idle are given up.
+func (s *supervisor) bound() {
+	most := max(mem.Bytes(s.d.room.Load()), s.held)
+	if most == 0 {
+		return
+	}
+	most += most/slackAny + mem.HandleSize
+	s.d.most.Store(int64(most / mem.HandleSize))
 }
 
 // Receive implements actor.Actor.
@@ -86,7 +100,7 @@ func (s *supervisor) step() error {
 	}
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
-	ended.pending, ended.held = end.stats.StepPending, end.stats.Reserved
+	ended.pending = end.stats.StepPending
 	if d.generation.Load() == 0 {
 		ended.reserved = end.stats.Reserved
 	}
@@ -98,6 +112,7 @@ func (s *supervisor) step() error {
 			s.offer(l, l.plan, 0)
 		}
 	}
+	s.bound()
 	if d.planner != nil {
 		d.root.Send(d.planner, ended)
 	}
@@ -170,6 +185,10 @@ func (s *supervisor) activate() {
 	}
 	if served {
 		s.activated(p)
+		now := &poolRequest{verb: verbStats}
+		s.d.ask(s.d.pool, now)
+		s.held = now.stats.Reserved
+		s.bound()
 	}
 }
 
