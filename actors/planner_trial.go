@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream"
 )
@@ -58,16 +59,36 @@ func (p *planner) consider() {
 // try judges a candidate by the newest step. If steps vary it settles for the first
 // plan and the first variant of matching that are acceptable.
 func (p *planner) try(c *candidate) (v verdict, first int, err error) {
-	for _, c.plan = range append([]*plan.Plan{c.plan}, c.others...) {
+	ways := append([]*plan.Plan{c.plan}, c.others...)
+	for i, way := range ways {
+		if i+1 < len(ways) && p.tooLarge(arenas(way)) {
+			continue
+		}
+		c.plan = way
 		for _, c.tuning = range stream.Tunings {
 			v, first, err = judge(c.plan, p.newest.steps, c.tuning)
 			v.memory += p.newest.pending
 			if err != nil || !c.varies() || p.acceptable(c, &v) {
 				return v, first, err
 			}
+			if p.tooLarge(v.memory-v.memory/hopeful) || v.slots*hopeless < v.requests {
+				break // no other variant makes up for that
+			}
 		}
 	}
 	return v, first, err
+}
+
+// Variants of matching differ by a few percent in what they take, and by some tens
+// in what they serve. Trying one takes as long as serving a step.
+const (
+	hopeful  = 16
+	hopeless = 2
+)
+
+func (p *planner) tooLarge(n mem.Bytes) bool {
+	room := p.room.most()
+	return n > room+room/slackAny
 }
 
 // acceptable reports whether a verdict allows a plan to be served. One of steps

@@ -26,11 +26,11 @@ type supervisor struct {
 // memory than the steps needed so far and the plan began with, arenas that stand
 // idle are given up.
 func (s *supervisor) bound() {
-	most := max(mem.Bytes(s.d.room.Load()), s.held)
-	if most == 0 {
-		return
+	most := mem.Bytes(0)
+	if slices.ContainsFunc(*s.d.lanes.Load(), func(l *lane) bool { return l.active.Load() }) {
+		most = max(mem.Bytes(s.d.room.Load()), s.held)
+		most += most/slackAny + mem.HandleSize
 	}
-	most += most/slackAny + mem.HandleSize
 	s.d.most.Store(int64(most / mem.HandleSize))
 }
 
@@ -185,10 +185,6 @@ func (s *supervisor) activate() {
 	}
 	if served {
 		s.activated(p)
-		now := &poolRequest{verb: verbStats}
-		s.d.ask(s.d.pool, now)
-		s.held = now.stats.Reserved
-		s.bound()
 	}
 }
 
@@ -213,6 +209,10 @@ func (s *supervisor) withdraw(l *lane) {
 
 func (s *supervisor) activated(p *plan.Plan) {
 	generation := s.d.generation.Add(1)
+	now := &poolRequest{verb: verbStats}
+	s.d.ask(s.d.pool, now)
+	s.held = now.stats.Reserved
+	s.bound()
 	s.d.log.Info("plan active", zap.Uint64("generation", generation), zap.Int("streams", len(p.Streams)))
 }
 
