@@ -69,7 +69,7 @@ func TestIrregularStepsFit(t *testing.T) {
 		{"mixtral_moe", 0.3}, {"megatron_moer.r0", 0.3}, {"fine_moe", 0.3},
 		{"llama_varlen", 0.01}, {"vit_streams", 0.01},
 	} {
-		r := load(t, c.name)
+		r := load(t, c.name, 0)
 		x := r.fit(t, options{tuning: stream.Tunings[0]})
 		t.Logf("%-17s %.3f %% above, %.1f %% of the bytes in slots, %.1f %% guests", c.name, r.above(x), share(x.hitBytes, x.bytes), share(x.guestBytes, x.bytes))
 		if r.above(x) > c.most {
@@ -78,31 +78,14 @@ func TestIrregularStepsFit(t *testing.T) {
 	}
 }
 
-// TestNoiseCostsNoMemory: with requests inserted and left out at random, in the
-// learned steps as well, the memory held stays within a point of what the pool
-// alone would hold.
-func TestNoiseCostsNoMemory(t *testing.T) {
-	const poolAlone = 0.2
-	for _, name := range []string{"mixtral_moe", "megatron_moer.r0", "vit_streams", "llama_naive", "llama_recompute", "llama_lora"} {
-		for _, rate := range []float64{0.001, 0.01} {
-			r := load(t, name).disturb(1, rate)
-			x := r.fit(t, options{tuning: stream.Tunings[0], give: true})
-			t.Logf("%-17s noise %.3f: %.3f %% above, the arena given up: %v", name, rate, r.above(x), x.given)
-			if r.above(x) > poolAlone+1 {
-				t.Errorf("%s, seed 1, noise %v: %.3f %% above the largest load", name, rate, r.above(x))
-			}
-		}
-	}
-}
-
 // TestAllVariantsKeepTheGuard recounts everything while noise is served.
 func TestAllVariantsKeepTheGuard(t *testing.T) {
-	r := load(t, "llama_naive").disturb(2, 0.02)
+	r := load(t, "llama_naive", 0.02)
 	for k := range r.steps {
 		r.steps[k] = r.steps[k][:min(len(r.steps[k]), 900)]
 	}
 	for i, tuning := range stream.Tunings {
-		x := r.fit(t, options{tuning: tuning, give: i%2 == 0, check: true})
+		x := r.fit(t, options{tuning: tuning, check: true})
 		if x.hits == 0 {
 			t.Errorf("variant %d served nothing", i)
 		}
@@ -119,7 +102,7 @@ func BenchmarkFit(b *testing.B) {
 		for _, rate := range []float64{0, 0.001, 0.01} {
 			for _, envelope := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%s/noise=%v/envelope=%v", name, rate, envelope), func(b *testing.B) {
-					r := load(b, name).disturb(1, rate)
+					r := load(b, name, rate)
 					steps := r.observe()
 					k := len(steps) - 1
 					o := options{tuning: stream.Tunings[0], envelope: envelope}

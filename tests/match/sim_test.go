@@ -3,7 +3,6 @@
 package match
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -37,12 +36,14 @@ type run struct {
 	steps [][]event
 }
 
-func load(t testing.TB, name string) *run {
+// load reads a recording, with a share of its requests inserted and left out.
+func load(t testing.TB, name string, noise float64) *run {
 	t.Helper()
 	tr, err := trace.ReadFile("../traces/" + name + ".csv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
+	tr = tr.Disturb(1, noise)
 	r := &run{name: name}
 	ordinal := map[mem.StreamID]int{}
 	of := map[int64]*event{}
@@ -79,66 +80,6 @@ func load(t testing.TB, name string) *run {
 		}
 	}
 	return r
-}
-
-// disturb inserts and leaves out requests at random, each at half the rate.
-func (r *run) disturb(seed uint64, rate float64) *run {
-	if rate == 0 {
-		return r
-	}
-	rng := rand.New(rand.NewPCG(seed, 77))
-	out := &run{name: r.name}
-	gone := map[int32]bool{}
-	next := int32(0)
-	for _, s := range r.steps {
-		for _, e := range s {
-			next = max(next, e.id+1)
-		}
-	}
-	for k, s := range r.steps {
-		lives := map[int32]int{}
-		var lengths []int
-		var sizes []mem.Bytes
-		for i, e := range s {
-			switch e.kind {
-			case begin:
-				lives[e.id] = i
-			case end:
-				if from, ok := lives[e.id]; ok {
-					lengths = append(lengths, i-from)
-					sizes = append(sizes, e.size)
-				}
-			}
-		}
-		due := map[int][]event{}
-		var now []event
-		for i, e := range s {
-			for _, d := range due[i] {
-				d.kind = free
-				now = append(now, d)
-				d.kind = end
-				now = append(now, d)
-			}
-			if k > 0 && e.kind == begin {
-				switch p := rng.Float64(); {
-				case p < rate/2:
-					gone[e.id] = true
-				case p < rate:
-					pick := rng.IntN(len(sizes))
-					x := event{kind: begin, id: next, size: sizes[pick], stream: e.stream}
-					next++
-					now = append(now, x)
-					until := min(i+1+lengths[pick], len(s)-1)
-					due[until] = append(due[until], x)
-				}
-			}
-			if !gone[e.id] {
-				now = append(now, e)
-			}
-		}
-		out.steps = append(out.steps, now)
-	}
-	return out
 }
 
 // observe returns the steps as a recorder on the device sees them. A block that
@@ -200,7 +141,6 @@ type result struct {
 	requests, hits     int
 	bytes, hitBytes    mem.Bytes
 	guests, guestBytes mem.Bytes
-	given              bool // the arena was given to the pool
 	spent              time.Duration
 }
 
@@ -217,24 +157,19 @@ type block struct {
 
 // options of a simulation.
 type options struct {
-	give     bool // the arena goes to the pool rather than that this grows beyond the largest load
 	envelope bool // positions that vary have slots
 	tuning   stream.Tuning
 	check    bool // recount after every event
 }
 
-// growth is how far beyond the largest load seen the memory held may grow before
-// the arena is given up: the pool's slack.
-const growth = 0.005
-
 // sim is a step being served.
 type sim struct {
 	options
 	result
-	tapes            []*stream.Tape
-	live             map[int32]block
-	load, used       mem.Bytes // live now: everywhere, and in the pool
-	created, largest mem.Bytes // memory that the pool has, the largest load so far
+	tapes      []*stream.Tape
+	live       map[int32]block
+	load, used mem.Bytes // live now: everywhere, and in the pool
+	created    mem.Bytes // memory that the pool has
 }
 
 // before takes in an event of an earlier step: its blocks lie in the pool.
@@ -243,7 +178,6 @@ func (s *sim) before(e event) {
 	case begin:
 		s.live[e.id] = block{size: e.size, pool: true}
 		s.load += e.size
-		s.largest = max(s.largest, s.load)
 	case end:
 		s.load -= e.size
 		delete(s.live, e.id)
@@ -251,15 +185,11 @@ func (s *sim) before(e event) {
 }
 
 func (s *sim) begin(e event) {
-	got := stream.Served{Slot: stream.None}
-	if !s.given {
-		got = s.tapes[e.stream].Alloc(e.size)
-	}
+	got := s.tapes[e.stream].Alloc(e.size)
 	b := block{size: e.size, stream: e.stream, ticket: got.Ticket, addr: got.Addr, slot: got.Slot != stream.None || got.Guest}
 	s.requests++
 	s.bytes += e.size
 	s.load += e.size
-	s.largest = max(s.largest, s.load)
 	switch {
 	case got.Slot != stream.None:
 		s.hits++
@@ -268,26 +198,11 @@ func (s *sim) begin(e event) {
 		s.guests++
 		s.guestBytes += e.size
 	default:
-		if s.give && !s.given && s.used+e.size > s.created && float64(s.arena+s.used+e.size) > (1+growth)*float64(s.largest) {
-			s.giveUp()
-		}
 		b.pool = true
 		s.used += e.size
 		s.created = max(s.created, s.used)
 	}
 	s.live[e.id] = b
-}
-
-// giveUp makes the arena memory of the pool, which has the blocks in it from now on.
-func (s *sim) giveUp() {
-	s.given = true
-	s.created += s.arena
-	s.arena = 0
-	s.used = s.load
-	for id, b := range s.live {
-		b.pool, b.slot, b.ticket = true, false, 0
-		s.live[id] = b
-	}
 }
 
 func (s *sim) free(e event) {
