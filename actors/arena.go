@@ -22,6 +22,9 @@ type arena struct {
 	tape *stream.Tape
 	base mem.Addr
 	size atomic.Int64 // grows under the port's lock
+	// The addresses that it has, and how many of its bytes the plan needs; it may have
+	// memory for less, see grow.go.
+	room, span mem.Bytes
 	// parts are the starts of the engine's blocks that the arena consists of.
 	parts []mem.Addr
 	// prologue counts the boundaries that order 0 still spans; from then on the
@@ -149,7 +152,11 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 	if l.arena != nil {
 		shift = l.arena.persistTop()
 	}
-	a, err := s.hold(l, shift, rest.Arena)
+	need := rest.Arena
+	if s.partly(l, ps, shift+need) {
+		need = min(need, portionOf(need))
+	}
+	a, err := s.hold(l, shift, need, rest.Arena)
 	if err != nil {
 		return err
 	}
@@ -193,14 +200,15 @@ func due(ps *plan.Stream, passed int) (rest *plan.Stream, cut int, err error) {
 }
 
 // hold returns the lane's arena with at least need bytes of memory above shift, or
-// another one of need bytes if it cannot have them.
-func (s *supervisor) hold(l *lane, shift, need mem.Bytes) (*arena, error) {
+// another one of need bytes, with addresses for as many as whole, if it cannot have
+// them.
+func (s *supervisor) hold(l *lane, shift, need, whole mem.Bytes) (*arena, error) {
 	a := l.arena
 	end := mem.RoundUp(shift+need, mem.HandleSize)
 	if a != nil && a.bytes() >= end {
 		return a, nil
 	}
-	request := &allocRequest{size: end, stream: l.port.ID(), whole: true}
+	request := &allocRequest{size: end, stream: l.port.ID(), whole: true, room: whole}
 	if a != nil && len(a.parts) > 0 {
 		request.size, request.after = end-a.bytes(), a.parts[len(a.parts)-1]
 	}
@@ -217,7 +225,7 @@ func (s *supervisor) hold(l *lane, shift, need mem.Bytes) (*arena, error) {
 		return nil, request.err
 	}
 	if a == nil || len(a.parts) == 0 && a.base != request.addr || request.after == 0 && len(a.parts) > 0 {
-		a = &arena{lane: l, base: request.addr}
+		a = &arena{lane: l, base: request.addr, room: max(end, whole)}
 	}
 	a.parts = append(a.parts, request.addr)
 	a.size.Store(int64(end))
@@ -248,7 +256,9 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 	if err != nil {
 		return err
 	}
-	tape := l.port.Build(layout, a.base, a.bytes())
+	a.span = max(a.bytes(), shift+p.rest.Arena)
+	tape := l.port.Build(layout, a.base, a.span)
+	tape.Cover(a.bytes())
 	tape.Hosts = true
 	tape.Tune(l.tuning)
 	if l.latest != nil {
@@ -278,6 +288,7 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 	a.part, a.cut, a.tape, l.latest = p.part, p.cut, tape, tape
 	l.arena, l.serving, l.plan = a, a, p.part
 	l.active.Store(true)
+	l.row, l.rowBytes, l.rowHits = 0, 0, 0 // they were the tape's before
 	a.prologue, a.steady = 0, 0
 	if tapes := p.rest.Tapes; len(tapes) > 0 && tapes[0].Kind == plan.Prologue {
 		a.prologue, a.steady = tapes[0].Boundaries, 1

@@ -97,7 +97,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	d.system = newSystem(opts.Log)
 	d.root = d.system.Root
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d, start: opts.Plan}
+	sup := &supervisor{d: d, start: opts.Plan, earlier: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
 		pl := newPlanner(d, opts.Plan)
@@ -220,8 +220,12 @@ func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.T
 	}
 	m := d.serves.Get().(*serveRequest)
 	defer d.serves.Put(m)
-	m.asked, m.addr, m.ticket, m.lost = asked, 0, 0, false
-	if d.ask(l.pid, m); m.err != nil {
+	m.asked, m.addr, m.ticket, m.lost, m.lacks = asked, 0, 0, false, 0
+	if d.ask(l.pid, m); m.lacks > 0 {
+		d.ask(d.supervisor, &growRequest{lane: l, need: m.lacks})
+		d.ask(l.pid, m)
+	}
+	if m.err != nil {
 		d.log.Error("a stream could not look a request up; the pool serves it", zap.Error(m.err))
 		return 0, 0
 	}

@@ -42,6 +42,9 @@ func (l *lane) stop(top mem.Bytes) (keep []engine.Range) {
 	defer l.port.Unlock()
 	a := l.serving
 	a.lost()
+	if a.prologue > 0 { // this run does not begin as the earlier one did
+		l.plan = nil
+	}
 	l.active.Store(false)
 	l.serving = nil
 	l.port.Serve(nil, nil)

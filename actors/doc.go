@@ -38,6 +38,10 @@
 // never repeat are left to the pool. Kinds of step that come again are planned
 // together and share one arena (planner_kinds.go).
 //
+// The plan of an earlier run (cache.go, planner_save.go) has set-up and the first
+// step as well. Its arena gets memory as far as the run has come (grow.go), so a run
+// that turns out to be another holds no more for it.
+//
 // A step boundary is the only place where a plan begins to serve, but for the plan
 // of an earlier run, which begins as soon as it is recognised (cache_opening.go).
 // The supervisor asks the pool for what the arena lacks and lays each stream's tape

@@ -168,6 +168,9 @@ func (s *streamActor) serve(m *serveRequest) {
 	if a == nil {
 		return
 	}
+	if m.lacks = a.tape.Lacks(m.asked); m.lacks > 0 {
+		return
+	}
 	order := a.tape.Order()
 	got := a.tape.Alloc(m.asked)
 	m.lost = s.lane.unexpected(&got) && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))

@@ -58,6 +58,14 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 		p.Lock()
 		tape = p.tape
 	}
+	if tape != nil {
+		if need := tape.Lacks(size); need > 0 {
+			p.Unlock()
+			l.ask(l.supervisor, &growRequest{lane: l.laneOf(p), need: need})
+			p.Lock()
+			tape = p.tape
+		}
+	}
 	lost := false
 	if tape != nil {
 		got = tape.Alloc(size)

@@ -86,8 +86,8 @@ func (b *beginning) know(k *kind, steps []*plan.Step) *typical {
 		return &b.kinds[at]
 	}
 	if len(b.kinds) == mostKept {
-		slices.SortStableFunc(b.kinds, func(x, y typical) int { return y.served - x.served })
-		b.kinds = b.kinds[:mostKept-1]
+		rarest := slices.MinFunc(b.kinds, func(x, y typical) int { return x.served - y.served })
+		b.kinds = slices.DeleteFunc(b.kinds, func(t typical) bool { return t.signature == rarest.signature })
 	}
 	b.kinds = append(b.kinds, typical{kind: k, signature: signature, steps: steps})
 	return &b.kinds[len(b.kinds)-1]
@@ -116,7 +116,8 @@ func (b *beginning) span(served *candidate) int {
 	return len(b.segments)
 }
 
-// run is what the plan for the next run is made from, the most frequent kind first.
+// run is what the plan for the next run is made from. The kinds are in the order in
+// which they came: the first is what the next run does behind the prologue.
 func (b *beginning) run(served *candidate) plan.Run {
 	if b.boundaries == 0 {
 		b.boundaries = b.span(served)
@@ -133,7 +134,6 @@ func (b *beginning) run(served *candidate) plan.Run {
 	for _, k := range served.kinds {
 		b.know(k, k.steps)
 	}
-	slices.SortStableFunc(b.kinds, func(x, y typical) int { return y.served - x.served })
 	for _, t := range b.kinds {
 		r.Steady, r.Earlier = append(r.Steady, t.steps), append(r.Earlier, t.earlier)
 	}
@@ -183,7 +183,7 @@ func (p *planner) keep(m *stepEnded, well bool) {
 // save plans a whole run and writes the plan to the cache, in place of what an
 // earlier run with the same prologue has left there. The next run shall not need
 // more memory than this one did, so as long as the plan would, it is made for one
-// kind of step less: the one that came least often.
+// kind of step less: the one that came last.
 func (d *Device) save(run plan.Run, served *candidate) (path string, err error) {
 	m := &poolRequest{verb: verbStats}
 	if d.ask(d.pool, m); m.err != nil {

@@ -129,7 +129,7 @@ func (p *pool) Receive(ctx actor.Context) {
 
 func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Stats().Handles
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Most: m.most})
+	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
 	if err != nil {
 		if after := p.eng.Stats().Handles; after > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})

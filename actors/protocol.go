@@ -21,6 +21,7 @@ import (
 //	poolRequest    any thread  pool        depends on verb    no
 //	serveRequest   any thread  stream      address or miss    no
 //	lostRequest    any thread  supervisor  arenas given up    no
+//	growRequest    any thread  supervisor  none               no
 //	boundary       supervisor  stream      observation        no
 //	stepRequest    any thread  supervisor  error or nil       no
 //	admitRequest   any thread  supervisor  nothing            no
@@ -84,9 +85,10 @@ type allocRequest struct {
 	size   mem.Bytes
 	stream mem.StreamID
 	pool   uint64
-	whole  bool     // an arena
-	after  mem.Addr // not 0: lengthen the arena whose last part this is
-	most   int      // not 0: refuse rather than hold more handles
+	whole  bool      // an arena
+	after  mem.Addr  // not 0: lengthen the arena whose last part this is
+	room   mem.Bytes // addresses to set aside for an arena
+	most   int       // not 0: refuse rather than hold more handles
 	addr   mem.Addr
 }
 
@@ -158,7 +160,8 @@ type serveRequest struct {
 	asked  mem.Bytes
 	addr   mem.Addr // 0: a miss
 	ticket stream.Ticket
-	lost   bool // the step does not follow the tape any more
+	lost   bool      // the step does not follow the tape any more
+	lacks  mem.Bytes // the arena must have so much first
 }
 
 // boundary tells a stream that a step ends. The stream answers with what it
@@ -233,6 +236,14 @@ type stepRequest struct {
 // admitRequest says that a stream the supervisor has not seen made a request.
 type admitRequest struct {
 	answer
+}
+
+// growRequest asks for more memory in the arena of a stream that begins with the plan
+// of an earlier run.
+type growRequest struct {
+	answer
+	lane *lane
+	need mem.Bytes // from the arena's base on
 }
 
 // lostRequest says that a stream's step does not follow its plan, or that memory

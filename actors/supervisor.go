@@ -19,6 +19,7 @@ type supervisor struct {
 	ready     *planReady // carried out at the next boundary
 	preparing *preparing // the arenas of a plan that is ready
 	start     *plan.Plan // an earlier run's: given to each stream as it appears
+	earlier   *plan.Plan // the same, for good
 	held      mem.Bytes  // physical memory when the plan that is served became active
 }
 
@@ -77,6 +78,15 @@ func (s *supervisor) Receive(ctx actor.Context) {
 				m.gave = s.dissolve(l) || m.gave
 			}
 		}
+	case *growRequest:
+		var err error
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("more memory for an arena: %v", r)
+			}
+			m.reply(err)
+		}()
+		s.grow(m.lane, m.need)
 	case *planReady:
 		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
@@ -111,6 +121,7 @@ func (s *supervisor) step() error {
 		if l.plan != nil && l.serving == nil { // dissolved within the step
 			s.offer(l, l.plan, 0)
 		}
+		s.complete(l)
 	}
 	s.bound()
 	if d.planner != nil {
@@ -149,6 +160,7 @@ func (s *supervisor) begin(m *startRequest) error {
 		ps = part(m.plan, m.lane.ordinal)
 		*ps = *rest
 	}
+	s.earlier = m.plan
 	if err := s.install(m.lane, ps, 0); err != nil {
 		return err
 	}
@@ -211,7 +223,7 @@ func (s *supervisor) activated(p *plan.Plan) {
 	generation := s.d.generation.Add(1)
 	now := &poolRequest{verb: verbStats}
 	s.d.ask(s.d.pool, now)
-	s.held = now.stats.Reserved
+	s.held = max(now.stats.Reserved, arenas(p)) // an earlier run's are still to grow
 	s.bound()
 	s.d.log.Info("plan active", zap.Uint64("generation", generation), zap.Int("streams", len(p.Streams)))
 }

@@ -105,6 +105,9 @@ func TestAnotherProgramIsRecognisedLater(t *testing.T) {
 	if steps[0].Hits < steps[0].Requests-80 || steps[1].Bad() || steps[4].Bad() {
 		t.Error("the plan was not found, or did not serve what was left")
 	}
+	if reserved := local.Stats().PeakReserved; float64(reserved) > 1.005*float64(p.Peak) {
+		t.Errorf("%v reserved, the load's peak is %v: what the pool served first has room in the arena as well", reserved, p.Peak)
+	}
 }
 
 // TestAStalePlanCostsMissesOnly: the same program with another batch size starts

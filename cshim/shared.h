@@ -51,7 +51,7 @@ struct stalloc_state {
 	uint64_t base;
 	uint32_t cursor;
 	uint32_t owed;
-	uint32_t guests;
+	uint32_t partial;
 	uint32_t off;
 	uint32_t live;
 	uint32_t persist;

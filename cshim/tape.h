@@ -31,7 +31,7 @@ static inline bool stalloc_takes(const struct stalloc_entry *e, uint64_t rounded
  * guard is trivially clear. */
 static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
 	const struct stalloc_entry *e = &t->entries[t->state.cursor];
-	if (!stalloc_takes(e, rounded) || (t->state.owed | t->state.guests | t->state.off) != 0) return STALLOC_GO_DECIDES;
+	if (!stalloc_takes(e, rounded) || (t->state.owed | t->state.partial | t->state.off) != 0) return STALLOC_GO_DECIDES;
 	if (__builtin_expect((e->offset & STALLOC_POOL) != 0, 0)) {
 		t->state.cursor++;
 		t->state.misses++;

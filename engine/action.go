@@ -44,7 +44,8 @@ type action struct {
 	list    uint32
 	hint    uint32
 	whole   bool
-	most    int // handles to hold at most, 0: no bound
+	room    uint32 // pages that an arena may need later
+	most    int    // handles to hold at most, 0: no bound
 	rung    rung
 	slack   bool // this attempt used slack
 	evicted bool // this request has evicted already

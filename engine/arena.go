@@ -63,7 +63,7 @@ func (e *Engine) idleArena() (best uint32) {
 	least := pages - pages/4
 	for x := e.heaps[e.act.heap].views[arenaViews]; x != 0; x = e.views[x].next {
 		v := &e.views[x]
-		if v.blocks > 0 || v.lost || 1<<v.class < pages {
+		if v.blocks > 0 || v.lost || 1<<v.class < max(pages, int(e.act.room)) {
 			continue
 		}
 		if n := e.misfits(x, 0); n < least || n == least && best == 0 {

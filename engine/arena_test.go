@@ -135,3 +135,34 @@ func TestPreparedArenaIsGrantedWithoutCalls(t *testing.T) {
 		t.Errorf("%d handles for 64 MiB", s.Handles)
 	}
 }
+
+// TestArenaHasRoom lengthens an arena, while the pool takes memory as well, to the
+// end of the addresses that were set aside for it.
+func TestArenaHasRoom(t *testing.T) {
+	d := newDevice(DefaultConfig())
+	const part, room = 2 * mem.MiB, 256 * mem.MiB
+	must := func(ev Event) Op {
+		t.Helper()
+		if err := d.step(ev); err != nil {
+			t.Fatal(err)
+		}
+		op, ok := d.blocks[ev.Req]
+		if !ok {
+			t.Fatalf("request %d was refused", ev.Req)
+		}
+		return op
+	}
+	last := must(Event{Kind: EvAlloc, Req: 1, Size: part, Room: room, Whole: true})
+	for req, held := uint64(2), part; held < room; held += part {
+		must(Event{Kind: EvAlloc, Req: req, Size: 3 * mem.MiB})
+		next := must(Event{Kind: EvAlloc, Req: req + 1, Size: part, Addr: last.Addr, Whole: true})
+		if next.Addr != last.Addr+mem.Addr(part) {
+			t.Fatalf("the part behind %x lies at %x", last.Addr, next.Addr)
+		}
+		last = next
+		req += 2
+	}
+	if err := d.eng.Check(); err != nil {
+		t.Fatal(err)
+	}
+}

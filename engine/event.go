@@ -48,6 +48,7 @@ type Event struct {
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Whole  bool         // EvAlloc: an arena: whole pages of its own
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
+	Room   mem.Bytes    // EvAlloc of an arena: addresses to set aside, for it to be lengthened
 	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
 	Keep   []Range      // EvDissolve
 	Most   int          // EvPrepare: pages to map at most; EvAlloc: refuse rather than hold more handles, 0: no bound

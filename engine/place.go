@@ -13,6 +13,7 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 	if ev.Whole {
 		a.list = arenaViews
 		size = mem.RoundUp(size, mem.HandleSize)
+		a.room = uint32(mem.Handles(min(ev.Room, e.cfg.Window/2)))
 	} else if size <= e.cfg.SmallLimit {
 		a.list = smallViews
 	}

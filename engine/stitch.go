@@ -150,7 +150,7 @@ func (e *Engine) roomFor(c choice) uint32 {
 	case c.private:
 		room = c.pages
 	case a.whole:
-		room = c.pages + c.pages/2 // to grow into
+		room = max(c.pages+c.pages/2, int(a.room)) // to grow into
 	case c.fresh > 0 && c.head == 0:
 		room = max(room, 2*c.pages, e.heaps[a.heap].handles)
 	}

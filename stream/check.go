@@ -49,6 +49,14 @@ func (t *Tape) Check() error {
 			return fmt.Errorf("place %d is in the owed set and not marked", place)
 		}
 	}
+	if top := t.tops[t.order]; s.Partial == 0 && top > t.covered {
+		return fmt.Errorf("the order needs %d bytes, the arena has %d, and requests are not looked at", top, t.covered)
+	}
+	for _, o := range alive {
+		if uint64(o.Offset)+uint64(o.Size) > t.covered {
+			return fmt.Errorf("live slot %+v lies beyond the %d bytes that the arena has", o, t.covered)
+		}
+	}
 	if err := t.checkGuests(alive); err != nil {
 		return err
 	}

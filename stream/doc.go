@@ -32,7 +32,8 @@
 // A third kind can only arise where the follower takes back a mistake: slots that
 // were served further on. When the cursor goes back over them they become owed.
 //
-// Slots that the cursor skipped are simply not live. These tests are the guard. It
+// A slot beyond the memory that the arena has (Cover) is not served either. Slots
+// that the cursor skipped are simply not live. These tests are the guard. It
 // has no switch.
 //
 // # Steps that are not the same every time

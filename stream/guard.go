@@ -44,11 +44,15 @@ func (t *Tape) jump(at uint32) {
 	}
 }
 
-// clear reports whether the slot of an entry overlaps no owed slot and no guest.
+// clear reports whether the slot of an entry has memory and overlaps no owed slot
+// and no guest.
 func (t *Tape) clear(e *Entry) bool {
 	s := t.State
 	if e.Offset&EntryPool != 0 {
 		return true
+	}
+	if t.beyond(e) {
+		return false
 	}
 	if len(t.guests.at) > 0 && t.meets(e) {
 		return false

@@ -126,6 +126,10 @@ func (t *Tape) unblocked(rooms gaps, least uint32) gaps {
 	g.free = g.free[:0]
 	blocked := t.blocked()
 	for _, r := range rooms {
+		r.hi = min(r.hi, grains(min(t.covered, maxKey*uint64(mem.Grain))))
+		if r.hi < r.lo+least {
+			continue
+		}
 		m, _ := slices.BinarySearchFunc(blocked, r.lo, func(b gap, lo uint32) int {
 			if b.hi <= lo {
 				return -1
@@ -238,6 +242,5 @@ func (t *Tape) leave(i int) {
 	t.unmark(&g.at[i])
 	ticket := g.at[i].ticket
 	g.at = slices.Delete(g.at, i, i+1)
-	t.State.Guests = min(t.State.Guests, uint32(len(g.at)))
 	t.Ended(ticket)
 }

@@ -59,6 +59,7 @@ func (t *Tape) Order() int { return t.order }
 func (t *Tape) Play(order int) {
 	t.unmarkAll()
 	t.order, t.Entries = order, t.Orders[order]
+	t.watch()
 	t.Step()
 }
 

@@ -22,7 +22,7 @@ type Served struct {
 func (t *Tape) Alloc(asked mem.Bytes) Served {
 	n := uint64(mem.Round(asked))
 	s := t.State
-	if e := &t.Entries[s.Cursor]; e.takes(n) && s.Owed|s.Guests|s.Off == 0 {
+	if e := &t.Entries[s.Cursor]; e.takes(n) && s.Owed|s.Partial|s.Off == 0 {
 		return t.take(s.Cursor, uint64(asked))
 	}
 	return t.AllocSlow(asked)

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"sort"
 
 	"stalloc/internal/mem"
@@ -68,7 +69,7 @@ type State struct {
 	Base     uint64 // address of the arena
 	Cursor   uint32 // next entry
 	Owed     uint32 // number of owed slots; invariant: Owed == |{p: Live[p].Flags&FlagOwed != 0}|
-	Guests   uint32 // guests in the arena, 0 lets the guard pass without a look at pages
+	Partial  uint32 // not 0: the arena lacks memory that the order needs, see Cover
 	Off      uint32 // not 0: the tape serves nothing until the next step
 	LiveN    uint32 // invariant: LiveN == |{p: Live[p].Slot != 0}|
 	PersistN uint32 // how many of them persist
@@ -113,6 +114,8 @@ type Tape struct {
 	order   int      // of Orders, the one in Entries
 	forks   [][]fork // nil: there is one order
 	strayed bool     // the step has left its order since it began
+	covered uint64   // bytes of memory that the arena has
+	tops    []uint64 // by order: how many it needs
 }
 
 // Layout is what a tape needs from its builder: the arrays, filled in, ready to
@@ -232,9 +235,10 @@ func New(l *Layout, base mem.Addr) *Tape {
 func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
 	t := &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
 		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders),
-		pools: l.pools, follow: newFollower(l), holes: l.holes}
+		pools: l.pools, follow: newFollower(l), holes: l.holes, covered: math.MaxUint64}
 	for _, order := range orders {
 		t.guests.marks = append(t.guests.marks, make([]uint8, len(order)))
+		t.tops = append(t.tops, t.top(order))
 	}
 	t.tuning = Tunings[0]
 	return t

@@ -73,7 +73,7 @@ func checkLayout() error {
 		{"state", unsafe.Sizeof(state), unsafe.Sizeof(cState)},
 		{"state.cursor", unsafe.Offsetof(state.Cursor), unsafe.Offsetof(cState.cursor)},
 		{"state.owed", unsafe.Offsetof(state.Owed), unsafe.Offsetof(cState.owed)},
-		{"state.guests", unsafe.Offsetof(state.Guests), unsafe.Offsetof(cState.guests)},
+		{"state.partial", unsafe.Offsetof(state.Partial), unsafe.Offsetof(cState.partial)},
 		{"state.off", unsafe.Offsetof(state.Off), unsafe.Offsetof(cState.off)},
 		{"state.live", unsafe.Offsetof(state.LiveN), unsafe.Offsetof(cState.live)},
 		{"state.persist", unsafe.Offsetof(state.PersistN), unsafe.Offsetof(cState.persist)},

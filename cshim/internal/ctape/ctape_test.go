@@ -148,7 +148,7 @@ func (p *pair) takes(e *stream.Entry, n mem.Bytes) bool {
 func (p *pair) alloc(asked mem.Bytes) error {
 	s, n := p.ref.State, mem.Round(asked)
 	e := p.ref.Entries[s.Cursor]
-	plain := p.takes(&e, n) && s.Owed|s.Guests|s.Off == 0
+	plain := p.takes(&e, n) && s.Owed|s.Partial|s.Off == 0
 	want := p.ref.Alloc(asked)
 	at, answer := p.both.Quick(asked)
 	if plain != (answer != Refused) {
@@ -266,8 +266,8 @@ func (p *pair) event(e int32, at []mem.Addr, noise float64) (err error) {
 		case 3:
 			err = p.alloc(p.slots[p.r.IntN(len(p.slots))].Size)
 		default:
-			guests := uint32(p.r.IntN(2))
-			p.ref.State.Guests, p.both.Go.State.Guests = guests, guests
+			partial := uint32(p.r.IntN(2))
+			p.ref.State.Partial, p.both.Go.State.Partial = partial, partial
 		}
 	}
 	return err
