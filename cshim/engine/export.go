@@ -64,13 +64,14 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) (r
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, freed *C.uint64_t, freedN C.uint32_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
 	defer guard(&result, text, n)
 	d, err := the.Load().device(int(s.device.ordinal))
 	if err != nil {
 		write(err.Error(), text, n)
 		return errEngine
 	}
+	d.freeAll(freed, freedN)
 	var a mem.Addr
 	served := false
 	switch uint64(pool) {
@@ -89,7 +90,6 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 		write(err.Error(), text, n)
 		return code(err)
 	}
-	d.slacks.put(a, mem.Bytes(asked))
 	*out = C.uint64_t(a)
 	return ok
 }
@@ -116,6 +116,26 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 	if !found {
 		return errArgument
 	}
+	return ok
+}
+
+// freeAll frees blocks of the pool. C has counted them out.
+func (d *opened) freeAll(addrs *C.uint64_t, n C.uint32_t) {
+	for _, a := range unsafe.Slice(addrs, int(n)) {
+		if _, err := d.Free(addr(a)); err != nil {
+			d.host.e.log.Error("a freed block of the pool is none", zap.Uint64("address", uint64(a)), zap.Error(err))
+		}
+	}
+}
+
+//export stalloc_engine_free_all
+func stalloc_engine_free_all(device C.int, addrs *C.uint64_t, n C.uint32_t) (result C.int) {
+	defer guard(&result, nil, 0)
+	d, err := the.Load().device(int(device))
+	if err != nil {
+		return errEngine
+	}
+	d.freeAll(addrs, n)
 	return ok
 }
 

@@ -2,7 +2,7 @@ package main
 
 /*
 #include <stdlib.h>
-#include "tape.h"
+#include "blocks.h"
 
 static void port_lock(struct stalloc_stream *s) {
 	stalloc_lock(s);
@@ -15,6 +15,8 @@ static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t aske
 }
 static void port_note_pin(struct stalloc_stream *s, uint64_t addr) {
 	stalloc_lock(s);
+	struct stalloc_block *b = stalloc_block_find(s, addr);
+	if (b) b->asked |= STALLOC_BLOCK_PINNED;
 	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
 	stalloc_unlock(s);
 }

@@ -96,9 +96,20 @@ static uint64_t look_ahead(struct stalloc_stream *s, uint64_t asked)
 	return 0;
 }
 
-EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, uint64_t *addr, int *hit,
-				char *err, size_t n)
+EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed);
+
+EXPORT int stalloc_engine_free_all(int device, const uint64_t *addrs, uint32_t n)
 {
+	struct stalloc_freed freed;
+	(void)device;
+	for (uint32_t i = 0; i < n; i++) stalloc_engine_free(addrs[i], &freed);
+	return STALLOC_OK;
+}
+
+EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, const uint64_t *freed,
+				uint32_t freed_n, uint64_t *addr, int *hit, char *err, size_t n)
+{
+	stalloc_engine_free_all(s->device->ordinal, freed, freed_n);
 	if (pool == 0) {
 		stalloc_lock(s);
 		*addr = look_ahead(s, asked);
