@@ -35,6 +35,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		}
 		switch {
 		case err != nil:
+			p.waited = p.waited || errors.Is(err, driver.ErrOutOfMemory)
 			p.log.Debug("a driver call failed; the engine tries something else", zap.Uint8("event", uint8(ev.Kind)), zap.Error(err))
 			var call *driver.Error
 			code := 0
@@ -99,6 +100,7 @@ func (p *pool) call(op *engine.Op) error {
 	case engine.OpRelease:
 		return p.dev.Release(p.handles[op.Handle])
 	case engine.OpSync:
+		p.waited = true
 		return p.dev.Sync(op.Stream)
 	case engine.OpRecord:
 		f, err := p.dev.Record(op.Stream)

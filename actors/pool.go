@@ -24,7 +24,7 @@ type PoolStats struct {
 	StepPending            mem.Bytes // the most of that since the last boundary
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
-	Retries                uint64        // requests that were served only after memory was given back
+	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
 	Engine                 engine.Stats
 }
 
@@ -45,6 +45,7 @@ type pool struct {
 	calls     uint64
 	time      time.Duration
 	retries   uint64
+	waited    bool      // the last request waited for streams, or the device was full
 	pending   mem.Bytes // the most since the last boundary
 	broken    error
 }
@@ -128,15 +129,16 @@ func (p *pool) Receive(ctx actor.Context) {
 }
 
 func (p *pool) alloc(m *allocRequest) error {
-	before := p.eng.Stats().Handles
+	before := p.eng.Handles()
+	p.waited = false
 	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
 	if err != nil {
-		if after := p.eng.Stats().Handles; after > before { // what the attempt took in vain
+		if p.eng.Handles() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
 		}
 		return err
 	}
-	if p.eng.Stats().Handles < before {
+	if p.waited && !m.whole {
 		p.retries++
 	}
 	m.addr = grant.Addr
@@ -238,7 +240,7 @@ func (p *pool) rare(m *poolRequest) error {
 	return err
 }
 
-func (p *pool) reserved() mem.Bytes { return mem.Bytes(p.eng.Stats().Handles) * mem.HandleSize }
+func (p *pool) reserved() mem.Bytes { return mem.Bytes(p.eng.Handles()) * mem.HandleSize }
 
 func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()

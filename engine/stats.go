@@ -56,3 +56,6 @@ func (s *Stats) restore(p peaks) {
 
 // Reserved is the physical memory held, at most, so far.
 func (s Stats) Reserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }
+
+// Handles returns how many handles exist.
+func (e *Engine) Handles() int { return e.stats.Handles }

@@ -91,6 +91,9 @@ func (p *Pool) Stats() engine.Stats {
 	return s
 }
 
+// Handles returns how many handles exist.
+func (p *Pool) Handles() int { return p.stats.Handles }
+
 // Step takes one event, appends the ops that are now due to out, and returns it.
 // The contract is that of engine.Engine.Step.
 func (p *Pool) Step(ev engine.Event, out []engine.Op) []engine.Op {
