@@ -1,0 +1,103 @@
+"""A second start of a program begins with the plan that the first one left."""
+
+from programs import DRIVER, ENGINE
+
+# Trains a model whose batch grows, with an evaluation every few steps. Every block is marked at
+# both ends and looked at before it is freed. Writes the hits of the first step in percent, and
+# the peaks of load and reserved memory.
+TRAINING = """
+L.stalloc_step.argtypes = [ctypes.c_int]
+L.stalloc_get_stats.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+FIELDS = ("requests hits misses resyncs steps generation allocated peak_allocated requested "
+          "peak_requested active peak_active reserved peak_reserved").split()
+count = 0
+
+def stats():
+    values = (ctypes.c_uint64 * len(FIELDS))()
+    L.stalloc_get_stats(0, values, ctypes.sizeof(values))
+    return dict(zip(FIELDS, values))
+
+class Block:
+    def __init__(self, size):
+        global count
+        count += 1
+        self.size, self.mark = size, count
+        self.at = malloc(size)
+        assert self.at, error()
+        for end in self.ends():
+            end.value = self.mark
+    def ends(self):
+        return [ctypes.c_uint64.from_address(self.at + i) for i in (0, self.size - 8)]
+    def free(self):
+        assert [end.value for end in self.ends()] == [self.mark] * 2, self.size
+        free(self.at)
+
+LAYERS, WIDTH = 12, 3 * MIB
+weights = [Block(WIDTH) for layer in range(LAYERS)]
+state = []
+
+def forward(batch, training):
+    kept = [Block(batch * 64 * 1024)]
+    for layer in range(LAYERS):
+        hidden, y = Block(batch * 192 * 1024 + 512 * layer), Block(batch * 64 * 1024)
+        if training:
+            kept += [hidden, y]
+        else:
+            hidden.free()
+            kept.pop().free()
+            kept.append(y)
+    return kept
+
+def train(batch):
+    kept = forward(batch, True)
+    gradients = []
+    while kept:
+        work = Block(batch * 96 * 1024 + 8192)
+        if len(kept) % 2:
+            gradients.append(Block(WIDTH))
+        work.free()
+        kept.pop().free()
+    if not state:
+        state.extend(Block(2 * WIDTH) for layer in range(LAYERS))
+    for g in gradients:
+        g.free()
+
+first = None
+for step in range(int(os.environ["STEPS"])):
+    train(8 if step < 20 else 12)
+    if step % 4 == 3:
+        for block in forward(10, False):
+            block.free()
+    assert L.stalloc_step(0) == 0
+    time.sleep(0.03)
+    first = first or stats()
+now = stats()
+print(100 * first["hits"] // first["requests"], now["peak_allocated"], now["peak_reserved"])
+for block in state + weights:
+    block.free()
+"""
+
+
+def started(run, cache, steps=40):
+    conf = f"driver:{DRIVER},engine:{ENGINE},cache:{cache}"
+    out, _ = run(TRAINING, conf=conf, STEPS=str(steps))
+    return [int(word) for word in out.split()]
+
+
+def test_a_second_start_is_served_from_its_first_request_on(run, tmp_path):
+    hits, load, first = started(run, tmp_path)
+    assert hits == 0
+    assert len(list(tmp_path.glob("*.plan"))) == 1
+    for _ in range(2):
+        hits, load, reserved = started(run, tmp_path)
+        assert hits > 95
+        assert reserved <= first
+        assert reserved <= 1.005 * load + 2 * (4 << 20)
+
+
+def test_a_second_start_that_ends_early_takes_no_more(run, tmp_path):
+    _, load, _ = started(run, tmp_path)
+    hits, less, reserved = started(run, tmp_path, steps=3)
+    assert hits > 95
+    assert less <= load
+    assert reserved <= 1.005 * less + 2 * (64 << 20)
