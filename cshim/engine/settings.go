@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"go.uber.org/zap"
@@ -20,14 +22,14 @@ type settings struct {
 	level  zapcore.Level
 	noPlan bool
 	always bool   // whatever a plan is worth, it is served: for tests
-	cache  string // "": none, unless asked for: a second start can reserve more than the first
+	cache  string // "": none
 	engine core.Config
 	pool   string
 	lake   gmlake.Config
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig()}
+	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -56,6 +58,15 @@ func parseSettings(text string) (settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// defaultCache is the user's cache folder; none where the system has no such thing.
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "stalloc")
 }
 
 func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {

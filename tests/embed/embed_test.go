@@ -51,7 +51,7 @@ func build(folder string) (err error) {
 		return err
 	}
 	goExample = example{"Go", filepath.Join(folder, "embed_go"), []string{"-trace", recording, "-driver", driver, "-scale", scale, "-at-step"}, nil}
-	cExample = example{"C", filepath.Join(folder, "embed_c"), []string{"-s", scale, recording}, []string{"STALLOC_CONF=driver:" + driver}}
+	cExample = example{"C", filepath.Join(folder, "embed_c"), []string{"-s", scale, recording}, []string{"STALLOC_CONF=driver:" + driver, "XDG_CACHE_HOME=" + folder}}
 	return errors.Join(
 		command("go", "build", "-o", folder, "stalloc/examples/embed_go"),
 		command("make", "-C", "../../examples/embed_c", "OUT="+folder))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ LIB = ROOT / "python" / "stalloc" / "lib"
 SHIM = LIB / "libstalloc.so"
 ENGINE = LIB / "libstalloc_engine.so"
 DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
+
+# No program finds plans of earlier test runs.
+CACHE = tempfile.TemporaryDirectory()
 
 # What every program begins with.
 PRELUDE = """
@@ -54,6 +58,7 @@ class Program:
     def __init__(self, text, conf, environment):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC_", "FAKECUDA_"))}
         env |= {"SHIM": str(SHIM), "FAKECUDA_CAPACITY": str(1 << 30), "FAKECUDA_ANY_STREAM": "1"}
+        env["XDG_CACHE_HOME"] = CACHE.name
         if conf is not None:
             env["STALLOC_CONF"] = conf
         env |= environment
