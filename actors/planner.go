@@ -125,7 +125,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	p.room.note(v.peak)
 	p.d.room.Store(int64(p.room.most()))
 	p.follow(m)
-	well := p.served != nil && v.serves(p.room.most())
+	well := p.served != nil && v.serves(p.allowed(&v))
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
 	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
 	p.rate()
@@ -193,6 +193,17 @@ func (p *planner) follow(m *stepEnded) {
 	}
 }
 
+// allowed returns the memory that a step may take before its plan is a waste: what
+// the steps lately needed or, as long as nearly every request hits, what the plan was
+// found good with. What an allocator without a plan would have reserved is only seen
+// while there is none.
+func (p *planner) allowed(v *verdict) mem.Bytes {
+	if p.served != nil && v.hits() {
+		return max(p.room.most(), p.served.memory)
+	}
+	return p.room.most()
+}
+
 // rate keeps count of how the served plan does, and withdraws it if it only costs
 // memory.
 func (p *planner) rate() {
@@ -203,7 +214,7 @@ func (p *planner) rate() {
 	if p.newest.kind.seen == 2 && !p.newest.kind.varies() {
 		p.wasted, p.wait = 0, 0
 	}
-	if p.served == nil || !p.newest.gone && !v.over(p.room.most(), slackHits) {
+	if p.served == nil || !p.newest.gone && !v.over(p.allowed(v), slackHits) {
 		p.bad = 0
 		return
 	}

@@ -160,6 +160,48 @@ func TestPlanIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestPlanStaysWhileItHits: blocks of all sizes that end in any order are hard to
+// pack, and the arena lies well above the load. That is no waste because the steps
+// before the plan are long ago.
+func TestPlanStaysWhileItHits(t *testing.T) {
+	l := newLooper(t)
+	const most, requests = 200, 1000
+	step := func() (hits int) {
+		rng := rand.New(rand.NewPCG(7, 7)) // the same in every step
+		var live [most]mem.Addr
+		for i := range requests {
+			at := i
+			if i >= most {
+				at = rng.IntN(most)
+				if err := l.local.Release(live[at]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			addr, err := l.local.Malloc(0, 1+mem.Bytes(rng.Int64N(int64(8*mem.MiB))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			live[at] = addr
+		}
+		for _, addr := range live {
+			if err := l.local.Release(addr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.local.Step(); err != nil {
+			t.Fatal(err)
+		}
+		was := l.hits
+		l.hits = l.local.Stats().Hits
+		return int(l.hits - was)
+	}
+	for i := range 2 * remember {
+		if hits := step(); i > 3 && hits != requests {
+			t.Fatalf("step %d: %d hits of %d; %d plans were withdrawn", i, hits, requests, l.logged("the steps are no longer like the plan; it is withdrawn"))
+		}
+	}
+}
+
 // TestKindsAlternate: two kinds of step take turns and both are served.
 func TestKindsAlternate(t *testing.T) {
 	l := newLooper(t)

@@ -18,6 +18,7 @@ type candidate struct {
 	from   []uint64 // versions of the kinds that it was made from
 	made   int      // the segment it was made from
 	tuning stream.Tuning
+	memory mem.Bytes // that the step it was judged by would have taken
 }
 
 // varies reports whether steps of the plan are expected to vary.
@@ -48,6 +49,7 @@ func (p *planner) consider() {
 	p.trial = nil
 	v, first, err := p.try(c)
 	if err == nil && (p.d.opts.Always || p.acceptable(c, &v) && p.better(c, &v)) {
+		c.memory = v.memory
 		p.offer(c, first)
 		return
 	}
