@@ -119,7 +119,7 @@ def record(torch: ModuleType, recording: Recording) -> None:
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
             )
-        boundary = OptimizerBoundary(recording.optimizer_step)
+        boundary = OptimizerBoundary(recording.optimizer_step, first=True)
         boundary.install(torch)
         _session.torch, _session.reason = torch, "this run is recorded"
         _session.recording, _session.at_step = recording, recording.step

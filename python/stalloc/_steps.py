@@ -17,12 +17,17 @@ class OptimizerBoundary:
 
     The first optimizer seen leads. Another takes over when it steps twice without the leader
     stepping in between: then the leader has gone, or belongs to a rarer rhythm.
+
+    Unless `first`, the very first step is no boundary: a script that calls stalloc.step() does
+    so right behind it, and a boundary between the two would cut the first training step where
+    its gradients are still alive.
     """
 
-    def __init__(self, boundary: Callable[[], None]) -> None:
+    def __init__(self, boundary: Callable[[], None], first: bool = False) -> None:
         self._boundary = boundary
         self._leader: Optional[weakref.ref] = None
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._begun = first
         self._handle: Any = None
 
     def install(self, torch: ModuleType) -> None:
@@ -44,4 +49,6 @@ class OptimizerBoundary:
         if optimizer is not leader:
             self._leader = weakref.ref(optimizer)
         self._others.clear()
-        self._boundary()
+        if self._begun:
+            self._boundary()
+        self._begun = True
