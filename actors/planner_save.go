@@ -167,7 +167,7 @@ func (p *planner) keep(m *stepEnded, well bool) {
 		start := time.Now()
 		path, err := p.d.save(run, served)
 		if err != nil {
-			p.d.log.Warn("the plan is not kept for the next run", zap.Error(err))
+			p.d.log.Info("the plan is not kept for the next run", zap.Error(err))
 			return
 		}
 		p.d.log.Info("the plan is kept for the next run", zap.String("file", path), zap.Int("boundaries of the prologue", run.Boundaries),
