@@ -3,10 +3,11 @@
  *
  * A program frees a block and soon asks for one of the same size. While no plan is
  * served, the free of such a block stays here, and the next request of its size has
- * it at once: neither enters the engine. Any other request takes all these frees
- * along, so the engine decides as if it had heard of each when it came. Before
- * anything else that looks at the pool (a boundary, statistics, memory running out,
- * the free of an address that nobody knows) they are told as well.
+ * it at once: neither enters the engine. Another request is served by the engine as
+ * long as it has free memory that fits. Before it would map or make memory, and
+ * before anything else that looks at the pool (a boundary, statistics, the free of an
+ * address that nobody knows), it hears of all these frees. So the memory held is what
+ * it would be without them; the engine counts them as freed throughout.
  *
  * Which addresses are blocks, and of what size, is written down here and not taken
  * from the caller. All of it is under the stream's lock. */
@@ -73,27 +74,34 @@ static inline void stalloc_block_drop(struct stalloc_stream *s, struct stalloc_b
 	s->block_count--;
 }
 
-/* The newest idle block of exactly so many rounded bytes, handed out, or 0. */
+/* An idle block of exactly so many rounded bytes, handed out, or 0. */
 static inline uint64_t stalloc_reuse(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
-	for (uint32_t n = STALLOC_RELAXED(s->idle), i = n; i-- > 0;) {
-		if (s->idle_size[i] != rounded) continue;
+	uint32_t n = STALLOC_RELAXED(s->idle), grains = (uint32_t)(rounded / STALLOC_GRAIN);
+	for (uint32_t i = n; i-- > 0;) {
+		if (s->idle_grains[i] != grains) continue;
 		uint64_t addr = s->idle_addr[i];
-		memmove(s->idle_addr + i, s->idle_addr + i + 1, (n - i - 1) * sizeof *s->idle_addr);
-		memmove(s->idle_size + i, s->idle_size + i + 1, (n - i - 1) * sizeof *s->idle_size);
+		s->idle_addr[i] = s->idle_addr[n - 1];
+		s->idle_grains[i] = s->idle_grains[n - 1];
 		STALLOC_PUT(s->idle, n - 1);
+		stalloc_add(s->device, &s->device->idle, -(int64_t)rounded);
 		stalloc_block_put(s, addr, asked);
 		return addr;
 	}
 	return 0;
 }
 
-/* Takes the oldest idle blocks, at most `most`, into out. */
+/* Takes up to `most` idle blocks into out. */
 static inline uint32_t stalloc_take_idle(struct stalloc_stream *s, uint32_t most, uint64_t *out) {
 	uint32_t n = STALLOC_RELAXED(s->idle), taken = n < most ? n : most;
-	memcpy(out, s->idle_addr, taken * sizeof *out);
+	int64_t bytes = 0;
+	for (uint32_t i = 0; i < taken; i++) {
+		out[i] = s->idle_addr[i];
+		bytes += (int64_t)s->idle_grains[i] * STALLOC_GRAIN;
+	}
 	memmove(s->idle_addr, s->idle_addr + taken, (n - taken) * sizeof *s->idle_addr);
-	memmove(s->idle_size, s->idle_size + taken, (n - taken) * sizeof *s->idle_size);
+	memmove(s->idle_grains, s->idle_grains + taken, (n - taken) * sizeof *s->idle_grains);
 	STALLOC_PUT(s->idle, n - taken);
+	stalloc_add(s->device, &s->device->idle, -bytes);
 	return taken;
 }
 
@@ -101,8 +109,9 @@ static inline uint32_t stalloc_take_idle(struct stalloc_stream *s, uint32_t most
 static inline void stalloc_keep_idle(struct stalloc_stream *s, uint64_t addr, uint64_t rounded) {
 	uint32_t n = STALLOC_RELAXED(s->idle);
 	s->idle_addr[n] = addr;
-	s->idle_size[n] = rounded;
+	s->idle_grains[n] = (uint32_t)(rounded / STALLOC_GRAIN);
 	STALLOC_PUT(s->idle, n + 1);
+	stalloc_add(s->device, &s->device->idle, (int64_t)rounded);
 }
 
 #endif
