@@ -17,7 +17,7 @@
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
 #define STALLOC_MAX_STRAYS 64
-#define STALLOC_MAX_IDLE 64
+#define STALLOC_MAX_IDLE 256
 #define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
