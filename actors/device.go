@@ -38,9 +38,6 @@ type Options struct {
 	// Cache names the folder in which runs leave their plans for later ones, ""
 	// for none. It is made when there is something to leave.
 	Cache string
-	// Idle, if not nil, tells how many bytes of the pool's blocks the caller has
-	// freed and not given back yet. They are no part of the load.
-	Idle func() mem.Bytes
 	// Neighbours says in a sentence or two who else holds memory of the device.
 	// It is asked beside the program at the start, if the answer would be
 	// logged, and when memory has run out. Nil, and errors, cost that sentence.
@@ -90,7 +87,6 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.idle = opts.Idle
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
@@ -247,7 +243,7 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.quick, m.addr = size, id, pool, false, 0, int(d.most.Load()), false, 0
+	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr = size, id, pool, false, 0, int(d.most.Load()), 0
 	d.ask(d.pool, m)
 	var refused *RefusedError
 	if m.most != 0 && errors.As(m.err, &refused) && refused.Reason == engine.RefusedMost {
@@ -267,24 +263,6 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	}
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
-	}
-	return m.addr, m.err
-}
-
-// ErrNotQuick says that the driver would have to be called.
-var ErrNotQuick = errors.New("no free memory fits")
-
-// AllocQuick is Alloc from the default pool for a caller that has blocks to give back
-// first: ErrNotQuick if no free memory fits as it is.
-func (d *Device) AllocQuick(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
-	d.traffic.Add(1)
-	m := d.allocs.Get().(*allocRequest)
-	defer d.allocs.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.quick, m.addr = size, id, 0, false, 0, 0, true, 0
-	d.ask(d.pool, m)
-	var refused *RefusedError
-	if errors.As(m.err, &refused) && refused.Reason == engine.RefusedMost {
-		return 0, ErrNotQuick
 	}
 	return m.addr, m.err
 }

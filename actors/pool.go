@@ -33,7 +33,6 @@ type PoolStats struct {
 type pool struct {
 	dev       device.Device
 	log       *zap.Logger
-	idle      func() mem.Bytes // nil: nothing ever is
 	eng       policy
 	handles   []driver.Handle // by engine.Index
 	base      mem.Addr
@@ -130,12 +129,9 @@ func (p *pool) Receive(ctx actor.Context) {
 }
 
 func (p *pool) alloc(m *allocRequest) error {
-	before, idle := p.eng.Handles(), mem.Bytes(0)
+	before := p.eng.Handles()
 	p.waited = false
-	if p.idle != nil {
-		idle = p.idle()
-	}
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Quick: m.quick, Idle: idle})
+	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
 	if err != nil {
 		if p.eng.Handles() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})

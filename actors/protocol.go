@@ -89,7 +89,6 @@ type allocRequest struct {
 	after  mem.Addr  // not 0: lengthen the arena whose last part this is
 	room   mem.Bytes // addresses to set aside for an arena
 	most   int       // not 0: refuse rather than hold more handles
-	quick  bool      // refuse rather than call the driver
 	addr   mem.Addr
 }
 

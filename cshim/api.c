@@ -96,16 +96,12 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	void *plain = NULL;
 	const struct stalloc_engine *e = stalloc_engine();
 	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
-	bool ours = pool == 0 || pool == STALLOC_POOL_ONLY, idle = STALLOC_RELAXED(s->idle) != 0;
-	if (e && idle && ours) result = e->alloc(s, STALLOC_POOL_QUICK, size, freed, 0, &addr, &hit, err, sizeof err);
-	if (e && (!idle || !ours || result == STALLOC_TELL_ME)) {
-		if (idle) {
-			stalloc_lock(s);
-			n = stalloc_take_idle(s, STALLOC_MAX_IDLE, freed);
-			stalloc_unlock(s);
-		}
-		result = e->alloc(s, pool, size, freed, n, &addr, &hit, err, sizeof err);
+	if (e && STALLOC_RELAXED(s->idle) != 0) {
+		stalloc_lock(s);
+		n = stalloc_take_idle(s, STALLOC_MAX_IDLE, freed);
+		stalloc_unlock(s);
 	}
+	if (e) result = e->alloc(s, pool, size, freed, n, &addr, &hit, err, sizeof err);
 	if (result == STALLOC_ERR_MEMORY && stalloc_tell(device)) /* other streams kept some */
 		result = e->alloc(s, pool, size, freed, 0, &addr, &hit, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
@@ -117,7 +113,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	if (!hit) {
 		stalloc_lock(s);
 		stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
-		if (!plain && ours) stalloc_block_put(s, addr, size);
+		if (!plain && (pool == 0 || pool == STALLOC_POOL_ONLY)) stalloc_block_put(s, addr, size);
 		stalloc_unlock(s);
 	}
 	return (void *)(uintptr_t)addr;
@@ -192,7 +188,7 @@ static int free_known(struct stalloc_stream *s, uint64_t addr) {
 	}
 	bool pinned = b->asked & STALLOC_BLOCK_PINNED;
 	uint64_t asked = b->asked & ~STALLOC_BLOCK_PINNED, rounded = stalloc_round(asked);
-	bool keep = !pinned && !s->tape && STALLOC_RELAXED(s->device->marked) != 0 && rounded / STALLOC_GRAIN <= UINT32_MAX;
+	bool keep = !pinned && !s->tape && STALLOC_RELAXED(s->device->marked) != 0;
 	stalloc_block_drop(s, b);
 	stalloc_count_out(s, rounded, asked);
 	if (keep) {

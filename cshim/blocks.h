@@ -3,11 +3,10 @@
  *
  * A program frees a block and soon asks for one of the same size. While no plan is
  * served, the free of such a block stays here, and the next request of its size has
- * it at once: neither enters the engine. Another request is served by the engine as
- * long as it has free memory that fits. Before it would map or make memory, and
- * before anything else that looks at the pool (a boundary, statistics, the free of an
- * address that nobody knows), it hears of all these frees. So the memory held is what
- * it would be without them; the engine counts them as freed throughout.
+ * it at once: neither enters the engine. Any other request takes all these frees
+ * along, so the engine decides as if it had heard of each when it came. Before
+ * anything else that looks at the pool (a boundary, statistics, memory running out,
+ * the free of an address that nobody knows) they are told as well.
  *
  * Which addresses are blocks, and of what size, is written down here and not taken
  * from the caller. All of it is under the stream's lock. */
@@ -74,34 +73,27 @@ static inline void stalloc_block_drop(struct stalloc_stream *s, struct stalloc_b
 	s->block_count--;
 }
 
-/* An idle block of exactly so many rounded bytes, handed out, or 0. */
+/* The newest idle block of exactly so many rounded bytes, handed out, or 0. */
 static inline uint64_t stalloc_reuse(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
-	uint32_t n = STALLOC_RELAXED(s->idle), grains = (uint32_t)(rounded / STALLOC_GRAIN);
-	for (uint32_t i = n; i-- > 0;) {
-		if (s->idle_grains[i] != grains) continue;
+	for (uint32_t n = STALLOC_RELAXED(s->idle), i = n; i-- > 0;) {
+		if (s->idle_size[i] != rounded) continue;
 		uint64_t addr = s->idle_addr[i];
-		s->idle_addr[i] = s->idle_addr[n - 1];
-		s->idle_grains[i] = s->idle_grains[n - 1];
+		memmove(s->idle_addr + i, s->idle_addr + i + 1, (n - i - 1) * sizeof *s->idle_addr);
+		memmove(s->idle_size + i, s->idle_size + i + 1, (n - i - 1) * sizeof *s->idle_size);
 		STALLOC_PUT(s->idle, n - 1);
-		stalloc_add(s->device, &s->device->idle, -(int64_t)rounded);
 		stalloc_block_put(s, addr, asked);
 		return addr;
 	}
 	return 0;
 }
 
-/* Takes up to `most` idle blocks into out. */
+/* Takes the oldest idle blocks, at most `most`, into out. */
 static inline uint32_t stalloc_take_idle(struct stalloc_stream *s, uint32_t most, uint64_t *out) {
 	uint32_t n = STALLOC_RELAXED(s->idle), taken = n < most ? n : most;
-	int64_t bytes = 0;
-	for (uint32_t i = 0; i < taken; i++) {
-		out[i] = s->idle_addr[i];
-		bytes += (int64_t)s->idle_grains[i] * STALLOC_GRAIN;
-	}
+	memcpy(out, s->idle_addr, taken * sizeof *out);
 	memmove(s->idle_addr, s->idle_addr + taken, (n - taken) * sizeof *s->idle_addr);
-	memmove(s->idle_grains, s->idle_grains + taken, (n - taken) * sizeof *s->idle_grains);
+	memmove(s->idle_size, s->idle_size + taken, (n - taken) * sizeof *s->idle_size);
 	STALLOC_PUT(s->idle, n - taken);
-	stalloc_add(s->device, &s->device->idle, -bytes);
 	return taken;
 }
 
@@ -109,9 +101,8 @@ static inline uint32_t stalloc_take_idle(struct stalloc_stream *s, uint32_t most
 static inline void stalloc_keep_idle(struct stalloc_stream *s, uint64_t addr, uint64_t rounded) {
 	uint32_t n = STALLOC_RELAXED(s->idle);
 	s->idle_addr[n] = addr;
-	s->idle_grains[n] = (uint32_t)(rounded / STALLOC_GRAIN);
+	s->idle_size[n] = rounded;
 	STALLOC_PUT(s->idle, n + 1);
-	stalloc_add(s->device, &s->device->idle, (int64_t)rounded);
 }
 
 #endif

@@ -10,10 +10,8 @@ int stalloc_step(int device) {
 	char err[1024] = "";
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	/* GMLake's algorithm is to be seen as it is: it hears of every free. */
-	const char *pool = stalloc_conf("pool");
 	for (int d = device < 0 ? 0 : device; d < (device < 0 ? STALLOC_MAX_DEVICES : device + 1); d++)
-		STALLOC_PUT(stalloc_devices[d].marked, !pool || strcmp(pool, "gmlake") != 0);
+		STALLOC_PUT(stalloc_devices[d].marked, 1);
 	stalloc_tell(device);
 	int result = e->step(device, err, sizeof err);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);

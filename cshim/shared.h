@@ -17,7 +17,7 @@
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
 #define STALLOC_MAX_STRAYS 64
-#define STALLOC_MAX_IDLE 256
+#define STALLOC_MAX_IDLE 32
 #define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
@@ -132,12 +132,11 @@ struct stalloc_stream {
 	uint64_t strays[STALLOC_MAX_STRAYS];
 	_Atomic uint32_t stray_count;
 	/* Blocks of the pool by address, open addressing; and freed ones that the engine
-	 * has not heard of. */
+	 * has not heard of, the oldest first. */
 	_Atomic uint32_t idle;
 	struct stalloc_block *blocks;
 	uint32_t block_mask, block_count;
-	uint64_t idle_addr[STALLOC_MAX_IDLE];
-	uint32_t idle_grains[STALLOC_MAX_IDLE];
+	uint64_t idle_addr[STALLOC_MAX_IDLE], idle_size[STALLOC_MAX_IDLE];
 	struct stalloc_ring ring;
 };
 
@@ -157,7 +156,6 @@ struct stalloc_device {
 	_Atomic int64_t slack; /* rounded less asked sizes of live blocks */
 	_Atomic int64_t peak_allocated, peak_requested, peak_live, peak_active;
 	_Atomic int64_t pending; /* freed, waiting for other streams */
-	_Atomic int64_t idle;	 /* freed, and the engine has not heard of it */
 	_Atomic uint64_t ooms;
 };
 
@@ -200,8 +198,5 @@ struct stalloc_engine_stats {
 
 /* As the pool of a request: take it from the pool without a look at the tape. */
 #define STALLOC_POOL_ONLY UINT64_MAX
-/* The same, and rather STALLOC_TELL_ME than a call of the driver. */
-#define STALLOC_POOL_QUICK (UINT64_MAX - 1)
-#define STALLOC_TELL_ME 1
 
 #endif

@@ -46,7 +46,6 @@ type action struct {
 	whole   bool
 	room    uint32 // pages that an arena may need later
 	most    int    // handles to hold at most, 0: no bound
-	quick   bool   // refuse rather than ask for an operation
 	rung    rung
 	slack   bool // this attempt used slack
 	evicted bool // this request has evicted already

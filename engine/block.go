@@ -49,8 +49,8 @@ func (e *Engine) addBlock(x uint32, at, n unit) uint32 {
 	v.used = e.clock
 	e.stats.Blocks++
 	e.stats.Load += bytesOf(n)
-	e.stats.PeakLoad = max(e.stats.PeakLoad, e.stats.Load-e.idle)
-	e.stats.PeakHeld = max(e.stats.PeakHeld, e.stats.Load-e.idle+e.stats.Pending)
+	e.stats.PeakLoad = max(e.stats.PeakLoad, e.stats.Load)
+	e.stats.PeakHeld = max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending)
 	return b
 }
 

@@ -132,7 +132,7 @@ func (e *Engine) share(c *choice, rest unit, alone bool) {
 // withinSlack reports whether so many new handles keep the device's memory
 // within the slack above the peak load.
 func (e *Engine) withinSlack(fresh int) bool {
-	peak := max(e.stats.PeakHeld, e.stats.Load-e.idle+e.stats.Pending+bytesOf(e.act.n))
+	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
 	reserved := float64(e.stats.Handles+fresh) * float64(bytesOf(pageUnits))
 	return reserved*(1-e.cfg.Slack) <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
 }

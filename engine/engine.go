@@ -100,7 +100,6 @@ type Engine struct {
 	gone   []released     // handles that the batch releases
 
 	stats Stats
-	idle  mem.Bytes // of the load, freed in truth: as of the last request
 }
 
 // New returns an engine that owns no memory yet.

@@ -47,8 +47,6 @@ type Event struct {
 	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Whole  bool         // EvAlloc: an arena: whole pages of its own
-	Quick  bool         // EvAlloc: refuse rather than ask for an operation
-	Idle   mem.Bytes    // EvAlloc: blocks that are freed, and not yet known to be; no part of the load
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
 	Room   mem.Bytes    // EvAlloc of an arena: addresses to set aside, for it to be lengthened
 	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
@@ -125,9 +123,8 @@ const (
 	// RefusedBusy: pages of an idle arena must be replaced, and work may still
 	// use them; ask again later.
 	RefusedBusy
-	// RefusedMost: more handles are needed than the request's Most, or operations
-	// for one that is Quick. Nothing was waited for or given back: the caller has
-	// memory of its own to offer first.
+	// RefusedMost: more handles are needed than the request's Most. Nothing was
+	// waited for or given back: the caller has memory of its own to offer first.
 	RefusedMost
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder

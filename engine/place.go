@@ -4,9 +4,8 @@ import "stalloc/internal/mem"
 
 // alloc starts to serve a request.
 func (e *Engine) alloc(ev Event, out []Op) []Op {
-	e.act = action{asked: true, req: ev.Req, whole: ev.Whole, most: ev.Most, quick: ev.Quick, list: largeViews}
+	e.act = action{asked: true, req: ev.Req, whole: ev.Whole, most: ev.Most, list: largeViews}
 	a := &e.act
-	e.idle = min(ev.Idle, e.stats.Load)
 	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
 		return e.refuse(RefusedSize, out)
 	}

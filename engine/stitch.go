@@ -7,9 +7,6 @@ import "slices"
 // handles, then the fewest maps.
 func (e *Engine) stitch(out []Op) []Op {
 	a := &e.act
-	if a.quick {
-		return e.refuse(RefusedMost, out)
-	}
 	c := e.choose()
 	if a.most > 0 && c.slack && e.stats.Handles+c.fresh > a.most {
 		a.rung = rungStitch

@@ -77,10 +77,6 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, fr
 	switch uint64(pool) {
 	case 0:
 		a, served, err = d.Serve(d.host.port(s), mem.Bytes(asked))
-	case poolQuick:
-		if a, err = d.AllocQuick(mem.StreamID(s.id), mem.Bytes(asked)); errors.Is(err, actors.ErrNotQuick) {
-			return tellMe
-		}
 	case poolOnly:
 		a, err = d.Alloc(mem.StreamID(s.id), 0, mem.Bytes(asked))
 	default:

@@ -37,8 +37,6 @@ const (
 	errArgument  = -5
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	poolOnly     = ^uint64(0)
-	poolQuick    = poolOnly - 1
-	tellMe       = C.STALLOC_TELL_ME
 	maxArenas    = C.STALLOC_MAX_ARENAS
 	ringEvents   = C.STALLOC_RING_EVENTS
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
@@ -107,9 +105,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	d := &opened{host: &host{e: e, device: &e.devices[ordinal]}}
 	var dev *cuda.Device
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
-		options := e.conf.options(e.log.With(zap.Int("device", ordinal)), dev)
-		options.Idle = d.host.idle
-		d.Device, d.err = actors.Open(dev, d.host, options)
+		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal)), dev))
 	}
 	if d.err != nil {
 		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))

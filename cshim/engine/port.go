@@ -25,7 +25,6 @@ static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
 	stalloc_raise(&d->peak_active, now + stalloc_load_bytes(STALLOC_RELAXED(d->load)));
 }
-static int64_t device_idle(struct stalloc_device *d) { return STALLOC_RELAXED(d->idle); }
 static struct stalloc_stream *device_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static uint64_t ring_head(struct stalloc_stream *s) {
 	return atomic_load_explicit(&s->ring.head, memory_order_acquire);
@@ -63,9 +62,6 @@ func (h *host) Ports() []actors.Port {
 	h.refresh()
 	return h.ports[:len(h.ports):len(h.ports)]
 }
-
-// idle returns what C has kept of the blocks freed.
-func (h *host) idle() mem.Bytes { return max(mem.Bytes(C.device_idle(h.device)), 0) }
 
 func (h *host) refresh() {
 	if h.byC == nil {

@@ -110,7 +110,6 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_
 				uint32_t freed_n, uint64_t *addr, int *hit, char *err, size_t n)
 {
 	stalloc_engine_free_all(s->device->ordinal, freed, freed_n);
-	if (pool == STALLOC_POOL_QUICK && freed_n == 0 && asked % 3 == 0) return STALLOC_TELL_ME;
 	if (pool == 0) {
 		stalloc_lock(s);
 		*addr = look_ahead(s, asked);
