@@ -88,6 +88,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	p.borrow(host, d.unwatched, &d.traffic)
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
@@ -245,8 +246,7 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 	defer d.allocs.Put(m)
 	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr = size, id, pool, false, 0, int(d.most.Load()), 0
 	d.ask(d.pool, m)
-	var refused *RefusedError
-	if m.most != 0 && errors.As(m.err, &refused) && refused.Reason == engine.RefusedMost {
+	if m.most != 0 && isRefused(m.err, engine.RefusedMost) {
 		// An arena with as much idle memory is to be used before the pool grows. If
 		// there is none, it takes more memory than ever before, and for the rest of
 		// the step that is not looked into again.

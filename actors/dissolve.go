@@ -50,7 +50,7 @@ func (l *lane) stop(top mem.Bytes) (keep []engine.Range) {
 	l.port.Serve(nil, nil)
 	for _, from := range a.tape.Leave() {
 		if at := mem.Bytes(from.Slot.Offset); at >= top {
-			keep = append(keep, engine.Range{Addr: a.base + mem.Addr(at), Size: mem.Round(mem.Bytes(from.Asked))}) // a slot may be larger
+			keep = append(keep, engine.Range{Addr: a.base + mem.Addr(at), Size: mem.Bytes(from.Asked)}) // a slot may be larger
 		}
 	}
 	return keep

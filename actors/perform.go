@@ -186,6 +186,15 @@ type RefusedError struct {
 	Code   int // the driver's last error, or 0
 }
 
+// isRefused reports whether an error says that the engine refused, and for a reason.
+func isRefused(err error, why engine.Reason) bool {
+	if err == nil { // nearly always: without an allocation
+		return false
+	}
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.Reason == why
+}
+
 func (e *RefusedError) Error() string {
 	switch e.Reason {
 	case engine.RefusedSize:
@@ -214,7 +223,7 @@ func (e *RefusedError) Is(target error) bool {
 // Freed is what a free gave back.
 type Freed struct {
 	Size    mem.Bytes // rounded
-	Asked   mem.Bytes // by the program; 0: the pool does not know
+	Asked   mem.Bytes // by the program
 	Stream  mem.StreamID
 	Pending bool // it waits for other streams
 }

@@ -48,6 +48,7 @@ type pool struct {
 	waited    bool      // the last request waited for streams, or the device was full
 	pending   mem.Bytes // the most since the last boundary
 	broken    error
+	loan      loan
 }
 
 // waiting is a fence of the engine and the driver's for it.
@@ -93,39 +94,51 @@ func (p *pool) Receive(ctx actor.Context) {
 	if !ok {
 		return
 	}
-	var err error
+	q.slot().reply(p.answer(q))
+}
+
+// answer does what a message asks for. A panic breaks the pool: the state is never
+// lent again.
+func (p *pool) answer(q question) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.broken = fmt.Errorf("%w: %v", ErrBroken, r)
 			err = p.broken
 		}
-		q.slot().reply(err)
 	}()
+	meanwhile := p.takeBack()
 	if m, ok := q.(*poolRequest); ok && m.verb == verbClose {
-		err = p.close()
-		return
+		return p.close()
 	}
 	if p.broken != nil {
-		err = p.broken
-		return
+		return p.broken
 	}
-	p.poll(pollBatch)
+	if len(p.fences) > 0 {
+		p.poll(pollBatch * (1 + meanwhile))
+	}
+	err = p.do(q)
+	p.lend()
+	return err
+}
+
+func (p *pool) do(q question) error {
 	switch m := q.(type) {
 	case *allocRequest:
-		err = p.alloc(m)
+		return p.alloc(m)
 	case *freeRequest:
-		err = p.free(m)
+		return p.free(m)
 	case *dissolveRequest:
-		err = p.dissolve(m)
+		return p.dissolve(m)
 	case *prepareRequest:
-		err = p.prepare(m)
+		return p.prepare(m)
 	case *recordRequest:
-		err = p.record(m)
+		return p.record(m)
 	case *fenceRequest:
 		p.fenceSlot(m)
 	case *poolRequest:
-		err = p.rare(m)
+		return p.rare(m)
 	}
+	return nil
 }
 
 func (p *pool) alloc(m *allocRequest) error {
@@ -155,15 +168,19 @@ func (p *pool) free(m *freeRequest) error {
 	if !ok || b.Addr != m.addr || b.Pending || b.Whole != m.arena {
 		return ErrUnknown
 	}
-	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr}); err != nil {
+	last, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
+	if err != nil {
 		return err
 	}
 	if b.Whole {
 		p.arenas -= b.Size
 	}
-	after, ok := p.eng.Lookup(m.addr)
-	m.freed = Freed{Size: b.Size, Stream: b.Stream, Pending: ok && after.Addr == m.addr && after.Pending}
-	if m.freed.Pending {
+	m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
+	if last.Kind == 0 {
+		return nil
+	}
+	if after, ok := p.eng.Lookup(m.addr); ok && after.Addr == m.addr && after.Pending {
+		m.freed.Pending = true
 		p.pending = max(p.pending, p.eng.Stats().Pending)
 	}
 	return nil

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "blocks.h"
+#include "pool.h"
 #include "runtime.h"
+#include "tape.h"
 
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_unknown, logged_child;
@@ -68,42 +69,15 @@ static void *refuse(int result, int device, size_t size, const char *why) {
 	return NULL;
 }
 
-static bool tell_stream(const struct stalloc_engine *e, struct stalloc_stream *s) {
-	uint64_t freed[STALLOC_MAX_IDLE];
-	if (STALLOC_RELAXED(s->idle) == 0) return false;
-	stalloc_lock(s);
-	uint32_t n = stalloc_take_idle(s, STALLOC_MAX_IDLE, freed);
-	stalloc_unlock(s);
-	if (n > 0) e->free_all(s->device->ordinal, freed, n);
-	return n > 0;
-}
-
-bool stalloc_tell(int device) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	bool any = false;
-	if (!e || !*stalloc_alive) return false;
-	for (int d = device < 0 ? 0 : device; d < (device < 0 ? STALLOC_MAX_DEVICES : device + 1); d++)
-		for (struct stalloc_stream *s = atomic_load(&stalloc_devices[d].streams); s; s = s->next)
-			any |= tell_stream(e, s);
-	return any;
-}
-
 /* Not the quick case: the engine looks ahead on the tape, then asks its pool. */
 static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, uint64_t pool) {
-	char err[4096] = "no reason given";
-	uint64_t addr = 0, freed[STALLOC_MAX_IDLE];
-	uint32_t n = 0;
+	char err[4096]; /* not cleared: that would take longer than much of what follows */
+	uint64_t addr = 0;
 	void *plain = NULL;
+	strcpy(err, "no reason given");
 	const struct stalloc_engine *e = stalloc_engine();
 	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
-	if (e && STALLOC_RELAXED(s->idle) != 0) {
-		stalloc_lock(s);
-		n = stalloc_take_idle(s, STALLOC_MAX_IDLE, freed);
-		stalloc_unlock(s);
-	}
-	if (e) result = e->alloc(s, pool, size, freed, n, &addr, &hit, err, sizeof err);
-	if (result == STALLOC_ERR_MEMORY && stalloc_tell(device)) /* other streams kept some */
-		result = e->alloc(s, pool, size, freed, 0, &addr, &hit, err, sizeof err);
+	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
 	if (result == STALLOC_ERR_ENGINE) {
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
@@ -113,10 +87,48 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	if (!hit) {
 		stalloc_lock(s);
 		stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
-		if (!plain && (pool == 0 || pool == STALLOC_POOL_ONLY)) stalloc_block_put(s, addr, size);
+		if (pool == 0 && !plain) s->known = 1;
 		stalloc_unlock(s);
 	}
 	return (void *)(uintptr_t)addr;
+}
+
+/* The pool, if the engine lends it and it serves a stream without a tape, whose
+ * lock is held: a tape has to hear of every request, and of the frees of what the
+ * pool served instead. End with pool_leave. */
+static inline struct stalloc_pool *borrow(struct stalloc_stream *s) {
+	struct stalloc_pool *p = atomic_load_explicit(&s->device->pool, memory_order_acquire);
+	if (!p || s->tape || !s->known || !pool_try(p)) return NULL;
+	if (STALLOC_UNLIKELY(s->heap == 0)) s->heap = pool_heap_of(p, s->id);
+	return p;
+}
+
+/* Serves a request from free memory of the pool, 0: the engine must. */
+static inline uint64_t take_from_pool(struct stalloc_stream *s, uint64_t asked) {
+	struct stalloc_pool *p = borrow(s);
+	if (!p) return 0;
+	uint64_t addr = s->heap ? pool_alloc(p, s->heap, stalloc_round(asked), asked) : 0;
+	pool_leave(p);
+	if (addr) stalloc_count_in(s, addr, asked, STALLOC_EV_MISS);
+	return addr;
+}
+
+/* Takes a block back that take_from_pool handed out. */
+static inline bool give_to_pool(struct stalloc_stream *s, uint64_t addr) {
+	uint64_t rounded = 0, asked = 0;
+	bool done = false;
+	if (!stalloc_try_lock(s)) return false;
+	struct stalloc_pool *p = borrow(s);
+	if (p) {
+		done = pool_free(p, s->id, addr, &rounded, &asked);
+		pool_leave(p);
+	}
+	if (done) { /* nobody else can have been given the address: that takes the lock */
+		stalloc_push(s, addr, 0, STALLOC_EV_FREE);
+		stalloc_count_out(s, rounded, asked);
+	}
+	stalloc_unlock(s);
+	return done;
 }
 
 void *stalloc_malloc(size_t size, int device, void *stream) {
@@ -145,8 +157,7 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 		if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
 		unlock_and_drain(t);
 	} else {
-		addr = stalloc_reuse(s, stalloc_round(size), size);
-		if (addr) stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
+		addr = take_from_pool(s, size);
 		stalloc_unlock(s);
 	}
 	if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) return (void *)(uintptr_t)addr;
@@ -173,55 +184,24 @@ static void unknown(const void *ptr) {
 	stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
 }
 
-/* The free of a block that the stream knows: counted here, and kept if the next
- * request may have it. 0: not known; 1: the engine is to be told; 2: done. */
-static int free_known(struct stalloc_stream *s, uint64_t addr) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	uint64_t old[STALLOC_MAX_IDLE];
-	uint32_t n = 0;
-	stalloc_lock(s);
-	stalloc_push(s, addr, 0, STALLOC_EV_FREE); /* before the block can be handed out again */
-	struct stalloc_block *b = stalloc_block_find(s, addr);
-	if (!b) {
-		stalloc_unlock(s);
-		return 0;
-	}
-	bool pinned = b->asked & STALLOC_BLOCK_PINNED;
-	uint64_t asked = b->asked & ~STALLOC_BLOCK_PINNED, rounded = stalloc_round(asked);
-	bool keep = !pinned && !s->tape && STALLOC_RELAXED(s->device->marked) != 0;
-	stalloc_block_drop(s, b);
-	stalloc_count_out(s, rounded, asked);
-	if (keep) {
-		if (STALLOC_RELAXED(s->idle) == STALLOC_MAX_IDLE) n = stalloc_take_idle(s, STALLOC_MAX_IDLE / 2, old);
-		stalloc_keep_idle(s, addr, rounded);
-	}
-	stalloc_unlock(s);
-	if (n > 0) e->free_all(s->device->ordinal, old, n);
-	return keep ? 2 : 1;
-}
-
 static __attribute__((noinline)) void free_from_pool(void *ptr, int device, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	struct stalloc_freed freed;
-	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	struct stalloc_stream *s = stream_of(device, stream);
-	int known = s ? free_known(s, addr) : 0;
-	if (known == 2) return;
-	if (known == 0) stalloc_tell(device); /* if it was freed before, the engine must know */
-	if (!(e && e->free(addr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed)) {
+	if (s && give_to_pool(s, (uint64_t)(uintptr_t)ptr)) return;
+	if (s) { /* before the block can be handed out again */
+		stalloc_lock(s);
+		stalloc_push(s, (uint64_t)(uintptr_t)ptr, 0, STALLOC_EV_FREE);
+		stalloc_unlock(s);
+	}
+	if (!(e && e->free((uint64_t)(uintptr_t)ptr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed)) {
 		unknown(ptr);
 		return;
 	}
-	if (known == 1) return;
 	if (freed.stream != (uint64_t)(uintptr_t)stream || freed.device != device)
 		s = stream_of(freed.device, (void *)(uintptr_t)freed.stream);
 	if (!s) return;
 	stalloc_lock(s);
-	struct stalloc_block *b = stalloc_block_find(s, addr);
-	if (b) {
-		freed.asked = b->asked & ~STALLOC_BLOCK_PINNED;
-		stalloc_block_drop(s, b);
-	}
 	stalloc_count_out(s, freed.rounded, freed.asked);
 	stalloc_unlock(s);
 }

@@ -10,18 +10,13 @@ int stalloc_step(int device) {
 	char err[1024] = "";
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	for (int d = device < 0 ? 0 : device; d < (device < 0 ? STALLOC_MAX_DEVICES : device + 1); d++)
-		STALLOC_PUT(stalloc_devices[d].marked, 1);
-	stalloc_tell(device);
 	int result = e->step(device, err, sizeof err);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!*stalloc_alive || !e) return;
-	stalloc_tell(-1);
-	e->trim(-1, 0);
+	if (*stalloc_alive && e) e->trim(-1, 0);
 }
 
 void stalloc_set_memory_fraction(double fraction, int device) {
@@ -73,7 +68,6 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
 		settle(d);
-		stalloc_tell(device);
 		if (e) e->stats(device, &engine, 0);
 		add_streams(d, &s);
 	}
@@ -122,6 +116,5 @@ int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return snprintf(text, length, "stalloc has allocated nothing yet");
-	stalloc_tell(device);
 	return e->explain(device, text, length);
 }

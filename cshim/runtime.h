@@ -22,10 +22,6 @@ bool stalloc_ready(void);
 /* The stream's state, made on first sight; NULL if memory is short. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
-/* api.c: tells the engine of all frees of a device (-1: of all) that it has not
- * heard of; false: there were none. */
-bool stalloc_tell(int device);
-
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -43,10 +39,8 @@ const char *stalloc_conf_text(void);
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
 	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
-		       const uint64_t *freed, uint32_t freed_n, /* frees to hear of first */ \
 		       uint64_t *addr, int *hit, char *err, size_t n))                     \
 	X(int, free, (uint64_t addr, struct stalloc_freed *freed))                         \
-	X(int, free_all, (int device, const uint64_t *addrs, uint32_t n))                  \
 	X(int, free_pinned, (uint64_t addr, uint64_t asked))                               \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \

@@ -17,7 +17,6 @@
 #define STALLOC_MAX_ARENAS 256
 #define STALLOC_MAX_OWED 64
 #define STALLOC_MAX_STRAYS 64
-#define STALLOC_MAX_IDLE 32
 #define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
@@ -110,11 +109,6 @@ struct stalloc_ring {
 
 struct stalloc_device;
 
-/* A live block of the pool, see blocks.h. addr 0: none. */
-struct stalloc_block {
-	uint64_t addr, asked;
-};
-
 struct stalloc_stream {
 	struct stalloc_lock lock;
 	struct stalloc_tape *tape;
@@ -131,25 +125,21 @@ struct stalloc_stream {
 	 * block over meanwhile. Whoever leaves the lock next in C frees them there. */
 	uint64_t strays[STALLOC_MAX_STRAYS];
 	_Atomic uint32_t stray_count;
-	/* Blocks of the pool by address, open addressing; and freed ones that the engine
-	 * has not heard of, the oldest first. */
-	_Atomic uint32_t idle;
-	struct stalloc_block *blocks;
-	uint32_t block_mask, block_count;
-	uint64_t idle_addr[STALLOC_MAX_IDLE], idle_size[STALLOC_MAX_IDLE];
+	uint32_t known; /* the engine has served a request of this stream */
+	uint32_t heap;	/* its number in the engine's pool; 0: not looked up yet */
 	struct stalloc_ring ring;
 };
 
+struct stalloc_pool;
+
 struct stalloc_device {
 	_Atomic(struct stalloc_stream *) streams;
+	_Atomic(struct stalloc_pool *) pool; /* NULL: the engine lends none */
 	int32_t ordinal;
 	/* 0 while the device has one stream: then that stream's lock orders every
 	 * update of the counters below and none needs an atomic addition. */
 	_Atomic uint32_t many;
 	_Atomic uint32_t pools; /* private pools being allocated to */
-	/* 1 once the program has marked a step. Until then the engine looks for steps in
-	 * the requests, and must see them all. */
-	_Atomic uint32_t marked;
 	/* Live blocks: their number and, above STALLOC_LOAD_COUNT bits, their
 	 * rounded sizes in grains, together so that one addition counts a block. */
 	_Atomic int64_t load;

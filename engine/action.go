@@ -46,6 +46,8 @@ type action struct {
 	whole   bool
 	room    uint32 // pages that an arena may need later
 	most    int    // handles to hold at most, 0: no bound
+	quick   bool
+	less    uint16 // bytes of n that are not asked for
 	rung    rung
 	slack   bool // this attempt used slack
 	evicted bool // this request has evicted already

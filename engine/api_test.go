@@ -19,9 +19,9 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	for req, want := range []Block{
-		{Size: 1024, Stream: 3},
-		{Size: 6 * mem.MiB, Whole: true},
-		{Size: 3 * mem.MiB, Pool: 9},
+		{Size: 1024, Asked: 1000, Stream: 3},
+		{Size: 6 * mem.MiB, Asked: 6 * mem.MiB, Whole: true},
+		{Size: 3 * mem.MiB, Asked: 3 * mem.MiB, Pool: 9},
 	} {
 		want.Addr = d.blocks[uint64(req)].Addr
 		if got, ok := d.eng.Lookup(want.Addr); !ok || got != want {

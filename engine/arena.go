@@ -103,6 +103,13 @@ type Range struct {
 	Size mem.Bytes
 }
 
+// Block returns the size of a block of so many bytes, and how many of them were not
+// asked for.
+func (r Range) Block() (size, less mem.Bytes) {
+	size = mem.Round(r.Size)
+	return size, size - r.Size
+}
+
 // dissolve gives an arena back but for its first ev.Size bytes, which stay an
 // arena, and the blocks that live above, which become blocks of the pool where
 // they lie.
@@ -125,7 +132,9 @@ func (e *Engine) dissolve(ev Event, out []Op) []Op {
 		e.blocks[e.addBlock(x, e.views[x].start(), n)].whole = true
 	}
 	for _, r := range ev.Keep {
-		e.addBlock(x, unit(r.Addr-e.cfg.Base)/unit(mem.Grain), unit(mem.Round(r.Size)/mem.Grain))
+		size, less := r.Block()
+		b := e.addBlock(x, unit(r.Addr-e.cfg.Base)/unit(mem.Grain), unit(size/mem.Grain))
+		e.blocks[b].less = uint16(less)
 	}
 	return e.soil(x, out)
 }

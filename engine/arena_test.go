@@ -25,7 +25,7 @@ func (d *device) dissolve(next func() int) error {
 		if at+mem.Addr(n) > end {
 			break
 		}
-		ev.Keep = append(ev.Keep, Range{at, n})
+		ev.Keep = append(ev.Keep, Range{Addr: at, Size: n})
 		at += mem.Addr(n)
 	}
 	d.seq++
@@ -50,7 +50,7 @@ func (d *device) split(req uint64, op Op, ev Event) error {
 	delete(d.blocks, req)
 	ranges := ev.Keep
 	if ev.Size > 0 {
-		ranges = append([]Range{{op.Addr, ev.Size}}, ranges...)
+		ranges = append([]Range{{Addr: op.Addr, Size: ev.Size}}, ranges...)
 	}
 	owner := map[mem.Addr]uint64{}
 	for i, r := range ranges {

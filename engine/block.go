@@ -19,12 +19,15 @@ type block struct {
 	fences   int32  // pending: fences still to pass
 	state    blockState
 	whole    bool
+	quick    bool   // the quick case handed it out, and may take it back
+	less     uint16 // bytes that were not asked for
 }
 
 // Block is what Lookup tells about a block.
 type Block struct {
 	Addr    mem.Addr
 	Size    mem.Bytes // rounded up to mem.Grain, whole handles for an arena
+	Asked   mem.Bytes // what was asked for; of an arena, Size
 	Stream  mem.StreamID
 	Pool    uint64
 	Whole   bool // an arena
@@ -89,7 +92,7 @@ func (e *Engine) Lookup(addr mem.Addr) (Block, bool) {
 	c := &e.blocks[b]
 	h := &e.heaps[e.views[c.view].heap]
 	return Block{
-		Addr: addr, Size: bytesOf(c.size), Stream: h.stream, Pool: h.pool,
+		Addr: addr, Size: bytesOf(c.size), Asked: bytesOf(c.size) - mem.Bytes(c.less), Stream: h.stream, Pool: h.pool,
 		Whole: c.whole, Pending: c.state == blockPending,
 	}, true
 }

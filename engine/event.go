@@ -47,6 +47,7 @@ type Event struct {
 	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Whole  bool         // EvAlloc: an arena: whole pages of its own
+	Quick  bool         // EvAlloc: a borrower of the state may free the block (see Lend)
 	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
 	Room   mem.Bytes    // EvAlloc of an arena: addresses to set aside, for it to be lengthened
 	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order

@@ -4,7 +4,7 @@ import "stalloc/internal/mem"
 
 // alloc starts to serve a request.
 func (e *Engine) alloc(ev Event, out []Op) []Op {
-	e.act = action{asked: true, req: ev.Req, whole: ev.Whole, most: ev.Most, list: largeViews}
+	e.act = action{asked: true, req: ev.Req, whole: ev.Whole, most: ev.Most, quick: ev.Quick, list: largeViews}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
 		return e.refuse(RefusedSize, out)
@@ -18,6 +18,9 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 		a.list = smallViews
 	}
 	a.n = unit(size / mem.Grain)
+	if !ev.Whole {
+		a.less = uint16(size - ev.Size)
+	}
 	a.heap = e.heapFor(ev.Stream, ev.Pool)
 	if !ev.Whole && e.cfg.Sticky {
 		a.hint = e.hints.of(a.heap, a.n)
@@ -78,7 +81,8 @@ func (e *Engine) grant(v uint32, at unit, out []Op) []Op {
 	a := &e.act
 	b := e.addBlock(v, at, a.n)
 	a.block = b
-	e.blocks[b].whole = a.whole
+	c := &e.blocks[b]
+	c.whole, c.quick, c.less = a.whole, a.quick, a.less
 	if a.hint != 0 {
 		e.hints.note(a.hint, at)
 	}

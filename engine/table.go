@@ -40,9 +40,7 @@ func (t *table) get(key uint64) uint32 {
 
 // put sets the value of key; val is not zero.
 func (t *table) put(key uint64, val uint32) {
-	if 2*(t.used+1) > len(t.key) {
-		t.grow()
-	}
+	t.makeRoom(1)
 	i := mix(key) & t.mask
 	for ; t.val[i] != 0; i = (i + 1) & t.mask {
 		if t.key[i] == key {
@@ -52,6 +50,13 @@ func (t *table) put(key uint64, val uint32) {
 	}
 	t.key[i], t.val[i] = key, val
 	t.used++
+}
+
+// makeRoom makes the table large enough for n more keys.
+func (t *table) makeRoom(n int) {
+	for 2*(t.used+n) > len(t.key) {
+		t.grow()
+	}
 }
 
 func (t *table) grow() {

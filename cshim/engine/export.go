@@ -64,14 +64,13 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) (r
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, freed *C.uint64_t, freedN C.uint32_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
 	defer guard(&result, text, n)
 	d, err := the.Load().device(int(s.device.ordinal))
 	if err != nil {
 		write(err.Error(), text, n)
 		return errEngine
 	}
-	d.freeAll(freed, freedN)
 	var a mem.Addr
 	served := false
 	switch uint64(pool) {
@@ -98,17 +97,12 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, fr
 func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.int) {
 	defer guard(&result, nil, 0)
 	found := the.Load().ofAddr(func(d *opened) bool {
-		slack := d.slacks.take(addr(a)) // before another thread can be given the address
 		f, err := d.Free(addr(a))
 		if err != nil {
 			return false
 		}
-		asked := f.Asked
-		if asked == 0 {
-			asked = f.Size - slack
-		}
 		*freed = C.struct_stalloc_freed{
-			rounded: C.uint64_t(f.Size), asked: C.uint64_t(asked), stream: C.uint64_t(f.Stream),
+			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), stream: C.uint64_t(f.Stream),
 			device: d.host.device.ordinal, pending: 0,
 		}
 		return true
@@ -116,26 +110,6 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 	if !found {
 		return errArgument
 	}
-	return ok
-}
-
-// freeAll frees blocks of the pool. C has counted them out.
-func (d *opened) freeAll(addrs *C.uint64_t, n C.uint32_t) {
-	for _, a := range unsafe.Slice(addrs, int(n)) {
-		if _, err := d.Free(addr(a)); err != nil {
-			d.host.e.log.Error("a freed block of the pool is none", zap.Uint64("address", uint64(a)), zap.Error(err))
-		}
-	}
-}
-
-//export stalloc_engine_free_all
-func stalloc_engine_free_all(device C.int, addrs *C.uint64_t, n C.uint32_t) (result C.int) {
-	defer guard(&result, nil, 0)
-	d, err := the.Load().device(int(device))
-	if err != nil {
-		return errEngine
-	}
-	d.freeAll(addrs, n)
 	return ok
 }
 

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors"
+	"stalloc/cshim/internal/loan"
 	"stalloc/cuda"
 	"stalloc/internal/mem"
 )
@@ -58,15 +59,17 @@ type engine struct {
 // opened is a device that has served a request, or why it cannot.
 type opened struct {
 	*actors.Device
-	host   *host
-	slacks slacks
-	err    error
+	host *host
+	err  error
 }
 
 var the atomic.Pointer[engine]
 
 func start(h *C.struct_stalloc_host) error {
 	if err := checkLayout(); err != nil {
+		return err
+	}
+	if err := loan.Check(); err != nil {
 		return err
 	}
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
@@ -102,10 +105,13 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	if d := e.opened[ordinal].Load(); d != nil {
 		return d, d.err
 	}
-	d := &opened{host: &host{e: e, device: &e.devices[ordinal]}}
+	d := &opened{host: &host{Pool: loan.New(), e: e, device: &e.devices[ordinal]}}
 	var dev *cuda.Device
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
 		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal)), dev))
+	}
+	if d.err == nil {
+		d.host.borrow()
 	}
 	if d.err != nil {
 		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))

@@ -2,7 +2,7 @@ package main
 
 /*
 #include <stdlib.h>
-#include "blocks.h"
+#include "tape.h"
 
 static void port_lock(struct stalloc_stream *s) {
 	stalloc_lock(s);
@@ -15,10 +15,11 @@ static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t aske
 }
 static void port_note_pin(struct stalloc_stream *s, uint64_t addr) {
 	stalloc_lock(s);
-	struct stalloc_block *b = stalloc_block_find(s, addr);
-	if (b) b->asked |= STALLOC_BLOCK_PINNED;
 	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
 	stalloc_unlock(s);
+}
+static void port_borrow(struct stalloc_device *d, void *pool) {
+	atomic_store_explicit(&d->pool, (struct stalloc_pool *)pool, memory_order_release);
 }
 static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
@@ -41,12 +42,14 @@ import (
 	"unsafe"
 
 	"stalloc/actors"
+	"stalloc/cshim/internal/loan"
 	"stalloc/internal/mem"
 	"stalloc/stream"
 )
 
-// host lists the streams that C has seen on a device.
+// host lists the streams that C has seen on a device, and lends C the pool.
 type host struct {
+	*loan.Pool
 	e      *engine
 	device *C.struct_stalloc_device
 
@@ -54,6 +57,9 @@ type host struct {
 	ports []actors.Port
 	byC   map[*C.struct_stalloc_stream]*port
 }
+
+// borrow lets C serve from the pool while it is lent.
+func (h *host) borrow() { C.port_borrow(h.device, h.Address()) }
 
 // Ports implements actors.Host. C links new streams in front.
 func (h *host) Ports() []actors.Port {
@@ -192,7 +198,6 @@ func (p *port) Serve(t, instead *stream.Tape) {
 	shared := p.shared(t)
 	switch {
 	case t == nil: // frees still find it
-		p.stopped()
 	case instead == nil:
 		p.host.e.publish(shared)
 	default:
@@ -203,21 +208,6 @@ func (p *port) Serve(t, instead *stream.Tape) {
 		p.old = append(p.old, retired{tape: instead, shared: old, since: p.settled})
 	}
 	p.s.tape = shared
-}
-
-// stopped notes what was asked for the blocks of the tape that was served.
-func (p *port) stopped() {
-	d := p.host.e.opened[p.host.device.ordinal].Load()
-	if d == nil || p.s.tape == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for t, shared := range p.tapes {
-		if shared == p.s.tape {
-			d.slacks.putAll(t)
-		}
-	}
 }
 
 // A thread may hold a tape that was replaced, on its way to free a block: it has

@@ -1,6 +1,7 @@
 /* Nanoseconds of what a training program does all the time: a hit and its free,
- * beside malloc and free in the same run; what observing adds; a miss, that is
- * a request that goes through Go and back, from one thread and from four. */
+ * beside malloc and free in the same run; what observing adds; a request without a
+ * plan that the pool's cached memory serves, from one thread and from four; and one
+ * that goes through the pool's actor in Go, as those of a private pool do. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,14 +96,20 @@ static void hits(const char *what)
 	CHECK(after.lost_events == before.lost_events, "events were lost");
 }
 
-/* Sizes that no tape has, blocks of the pool: of one size, which is what was freed
- * last, or of many in turn, so that each request enters the engine. */
-static double misses_of(void *stream, int sizes)
+/* Sizes that no tape has: one, or many in turn. */
+static double misses_of(void *stream, size_t most, int sizes)
 {
 	double start = kit_seconds();
 	for (int i = 0; i < MISSES; i++)
-		stalloc_free(stalloc_malloc((3 << 20) - (size_t)(i % sizes) * 512, 0, stream), 0, 0, stream);
+		stalloc_free(stalloc_malloc(most - (size_t)(i % sizes) * 512, 0, stream), 0, 0, stream);
 	return (kit_seconds() - start) * 1e9 / MISSES;
+}
+
+static void misses_alone(const char *what, void *stream, size_t most, int sizes)
+{
+	double results[MISS_ROUNDS];
+	for (int i = 0; i < MISS_ROUNDS; i++) results[i] = misses_of(stream, most, sizes);
+	printf("%-36s %8.1f ns\n", what, median(results, MISS_ROUNDS));
 }
 
 static pthread_barrier_t together;
@@ -113,19 +120,17 @@ static void *miss_beside_others(void *argument)
 	int me = (int)(intptr_t)argument;
 	for (int i = 0; i < MISS_ROUNDS; i++) {
 		pthread_barrier_wait(&together);
-		results[me][i] = misses_of((void *)(uintptr_t)(0x1000 * (me + 1)), MANY);
+		results[me][i] = misses_of((void *)(uintptr_t)(0x1000 * (me + 1)), 3 << 20, MANY);
 	}
 	return results[me];
 }
 
 static void misses(void)
 {
-	double same[MISS_ROUNDS], alone[MISS_ROUNDS], four[THREADS];
+	double four[THREADS];
 	pthread_t threads[THREADS];
-	for (int i = 0; i < MISS_ROUNDS; i++) same[i] = misses_of((void *)0x1000, 1);
-	printf("%-36s %8.1f ns\n", "miss of the size freed last, and free", median(same, MISS_ROUNDS));
-	for (int i = 0; i < MISS_ROUNDS; i++) alone[i] = misses_of((void *)0x1000, MANY);
-	printf("%-36s %8.1f ns\n", "miss in the engine, and free", median(alone, MISS_ROUNDS));
+	misses_alone("cached block and free", (void *)0x1000, 3 << 20, 1);
+	misses_alone("the same, many sizes", (void *)0x1000, 3 << 20, MANY);
 	pthread_barrier_init(&together, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, miss_beside_others, (void *)(intptr_t)i);
 	for (int i = 0; i < THREADS; i++) {
@@ -134,6 +139,9 @@ static void misses(void)
 		four[i] = median(result, MISS_ROUNDS);
 	}
 	printf("%-36s %8.1f ns  in each\n", "the same, four threads", median(four, THREADS));
+	stalloc_begin_pool(0, 1, 1, NULL);
+	misses_alone("one thread, through the pool's actor", (void *)0x1000, 3 << 20, 1);
+	stalloc_end_pool(0, 1, 1);
 }
 
 int main(void)

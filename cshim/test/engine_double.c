@@ -5,7 +5,8 @@
  * into a tape whose slots are all disjoint (so every order of serving them is
  * valid) and publishes it; a block that is live at the boundary is owed. After
  * a mismatch it looks a few entries ahead. That exercises everything that the C
- * half does: quick hits, refusals, announced frees, publishing, retiring. */
+ * half does: quick hits, refusals, announced frees, publishing, retiring. With
+ * STALLOC_TEST_LENT set it lends a pool, too (lent.h). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "../runtime.h"
 #include "../tape.h"
+#include "lent.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -32,6 +34,7 @@ struct tape {
 enum { BUCKETS = 4096, AHEAD = 16 };
 
 static struct stalloc_host host;
+static bool lending;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a stream's */
 static struct block *buckets[BUCKETS];
 static struct tape *tapes;
@@ -71,6 +74,8 @@ EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t 
 		return STALLOC_ERR_ENGINE;
 	}
 	host = *h;
+	lending = getenv("STALLOC_TEST_LENT") != NULL;
+	if (lending) lent_make(&host.devices[0]);
 	return STALLOC_OK;
 }
 
@@ -96,20 +101,9 @@ static uint64_t look_ahead(struct stalloc_stream *s, uint64_t asked)
 	return 0;
 }
 
-EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed);
-
-EXPORT int stalloc_engine_free_all(int device, const uint64_t *addrs, uint32_t n)
+EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, uint64_t *addr, int *hit,
+				char *err, size_t n)
 {
-	struct stalloc_freed freed;
-	(void)device;
-	for (uint32_t i = 0; i < n; i++) stalloc_engine_free(addrs[i], &freed);
-	return STALLOC_OK;
-}
-
-EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, const uint64_t *freed,
-				uint32_t freed_n, uint64_t *addr, int *hit, char *err, size_t n)
-{
-	stalloc_engine_free_all(s->device->ordinal, freed, freed_n);
 	if (pool == 0) {
 		stalloc_lock(s);
 		*addr = look_ahead(s, asked);
@@ -139,6 +133,7 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_
 
 EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed)
 {
+	if (lending && lent_free(addr, freed)) return STALLOC_OK;
 	pthread_mutex_lock(&lock);
 	struct block **at = bucket(addr), *b;
 	while ((b = *at) && b->addr != addr) at = &b->next;
@@ -324,10 +319,11 @@ static void rewind_tape(struct tape *t)
 static void boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum)
 {
 	struct tape *old = (struct tape *)s->tape;
-	bool drifted;
+	bool drifted, none = lending && sum->steps / 16 % 2; /* a tape that is served leaves the pool alone */
 	stalloc_lock(s);
 	if (old) stalloc_drain(&old->shared);
-	drifted = !old || old->shared.entries[old->shared.state.cursor].slot != STALLOC_NONE || sum->steps % 5 == 0;
+	drifted = !old || old->shared.entries[old->shared.state.cursor].slot != STALLOC_NONE || sum->steps % 5 == 0 || none;
+	if (none) atomic_store_explicit(&s->ring.tail, STALLOC_RELAXED(s->ring.head), memory_order_release);
 	if (old && !drifted) {
 		rewind_tape(old);
 		atomic_store_explicit(&s->ring.tail, STALLOC_RELAXED(s->ring.head), memory_order_release);
@@ -336,7 +332,7 @@ static void boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum)
 		__atomic_store_n(&s->tape, NULL, __ATOMIC_RELAXED);
 	}
 	stalloc_unlock(s);
-	if (!drifted) return;
+	if (!drifted || none) return;
 	struct tape *t = lay(s);
 	publish(t);
 	sum->reserved += t->shared.arena_size;
@@ -352,6 +348,7 @@ static void boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum)
 EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 {
 	(void)err, (void)n;
+	if (lending) lent_boundary();
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		if (device >= 0 && i != device) continue;

@@ -38,6 +38,7 @@ type action struct {
 	asked     bool
 	req       uint64
 	size      mem.Bytes // what was asked for, rounded to 512 bytes
+	less      mem.Bytes // by which it was rounded
 	n         mem.Bytes // what a block must have
 	segment   mem.Bytes // what a new segment has
 	heap      int32

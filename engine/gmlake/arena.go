@@ -23,7 +23,7 @@ func (p *Pool) dissolve(ev engine.Event, out []engine.Op) []engine.Op {
 		if head < p.blocks[b].size {
 			rest = p.split(b, head)
 		}
-		p.charge(b, head, true)
+		p.charge(b, head, 0, true)
 		b = rest
 	}
 	for keep := ev.Keep; len(keep) > 0; {
@@ -44,9 +44,10 @@ func (p *Pool) dissolve(ev engine.Event, out []engine.Op) []engine.Op {
 		}
 		p.blocks[b].kids = run
 		for _, r := range keep[:run] {
-			k := p.newBlock(kept, heap, r.Addr, mem.Round(r.Size))
+			size, less := r.Block()
+			k := p.newBlock(kept, heap, r.Addr, size)
 			p.blocks[k].parent = b
-			p.charge(k, mem.Round(r.Size), false)
+			p.charge(k, size, less, false)
 		}
 		b, keep = rest, keep[run:]
 	}

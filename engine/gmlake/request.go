@@ -35,11 +35,11 @@ func (p *Pool) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		return p.refuse(engine.RefusedWindow, out) // a segment does not grow
 	}
 	a.size = mem.Round(ev.Size)
-	a.n = a.size
+	a.n, a.less = a.size, a.size-ev.Size
 	switch {
 	case ev.Whole:
 		a.n = mem.RoundUp(a.n, pageSize)
-		a.size, a.segment, a.ladder = a.n, a.n, arenaLadder
+		a.size, a.less, a.segment, a.ladder = a.n, 0, a.n, arenaLadder
 	case a.n <= smallLimit:
 		a.kind, a.segment, a.ladder = small, pageSize, smallLadder
 	default:
@@ -119,7 +119,7 @@ func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
 	if p.blocks[b].kind == large {
 		p.shift(b, -1)
 	}
-	p.charge(b, a.size, a.whole)
+	p.charge(b, a.size, a.less, a.whole)
 	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr, Size: a.size})
 	p.act = action{}
 	return out
