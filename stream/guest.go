@@ -45,7 +45,7 @@ type guests struct {
 	absent []absent
 	marks  [][]uint8 // by order and entry: guests marked there; 255: it stays marked
 
-	rooms, free, block, busy gaps // scratch
+	rooms, free, block gaps // scratch
 }
 
 // host places a request of a known end as a guest.
