@@ -22,6 +22,7 @@ type PoolStats struct {
 	Load                   mem.Bytes // in blocks of the pool, arenas left out
 	Pending                mem.Bytes // freed, waiting for other streams
 	StepPending            mem.Bytes // the most of that since the last boundary
+	LargestFree            mem.Bytes // free range as it is mapped; 0 where the policy does not know
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
@@ -249,6 +250,9 @@ func (p *pool) rare(m *poolRequest) error {
 		m.addr, m.size, m.stream = b.Addr, b.Size, b.Stream
 	case verbStats:
 		m.stats = p.stats()
+		if e, ok := p.eng.(*engine.Engine); ok {
+			m.stats.LargestFree = e.LargestFree()
+		}
 	case verbResetPeak:
 		p.peak = p.reserved()
 	case verbCheck:

@@ -41,6 +41,9 @@ func (d *Device) Explain() string {
 	idle := s.Reserved - s.Arenas - s.Load - s.Pending
 	fmt.Fprintf(&b, "stalloc holds %v: %v in blocks of the pool, %v in arenas of plans, %v freed and waiting for other streams, %v idle in partly used pages or on other streams.",
 		s.Reserved, s.Load, s.Arenas, s.Pending, max(idle, 0))
+	if s.LargestFree > 0 {
+		fmt.Fprintf(&b, " The largest free range is %v; whole free pages are stitched to larger ones.", s.LargestFree)
+	}
 	free, total, err := d.dev.Memory()
 	if err != nil {
 		fmt.Fprintf(&b, " The device's own figures cannot be had: %v.", err)

@@ -59,3 +59,12 @@ func (s Stats) Reserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.Hand
 
 // Handles returns how many handles exist.
 func (e *Engine) Handles() int { return e.stats.Handles }
+
+// LargestFree returns the size of the largest free range as it is mapped now. Whole
+// free handles can be stitched to a larger one.
+func (e *Engine) LargestFree() (n mem.Bytes) {
+	for i := range e.runs {
+		n = max(n, bytesOf(e.runs[i].size()))
+	}
+	return n
+}
