@@ -3,6 +3,8 @@ package actors
 import (
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"stalloc/actors/device"
 	"stalloc/internal/mem"
 	"stalloc/stream"
@@ -52,8 +54,8 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	var got stream.Served
 	if tape != nil && !l.auto.marked.Load() && tape.BeginsAnew(size) {
 		p.Unlock()
-		if err := l.endStep(); err != nil {
-			return 0, err
+		if err := l.endStep(); err != nil { // no reason to refuse a request
+			l.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
 		}
 		p.Lock()
 		tape = p.tape

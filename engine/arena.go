@@ -84,6 +84,9 @@ func (e *Engine) reuseArena(out []Op) ([]Op, bool) {
 		}
 	}
 	v := &e.views[x]
+	if v.lost { // pages of it could not be unmapped: it is as long as it will be
+		return e.refuse(RefusedWindow, out), true
+	}
 	v.room = max(v.room, a.from+uint32(a.n>>pageShift))
 	bad, mapped := e.misfits(x, a.from), false
 	for p := v.base + a.from; p < v.base+a.from+uint32(a.n>>pageShift) && !mapped; p++ {
