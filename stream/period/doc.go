@@ -73,7 +73,4 @@
 //		// a step ended before this request
 //	}
 //	d.Free(size)
-//
-// Hooks merges the firings of an optimizer hook into steps, for runs where
-// PyTorch says when an optimizer stepped.
 package period

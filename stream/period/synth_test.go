@@ -11,7 +11,6 @@ type program struct {
 	rng    *rand.Rand
 	events []event
 	marks  []int // where a step ends
-	fired  []int // where an optimizer stepped during backward
 }
 
 // model is a chain of layers; a layer's requests are the same at every batch,
@@ -26,7 +25,6 @@ type model struct {
 	states  map[int]bool
 	grads   map[int]bool
 	keep    bool // gradients are set to zero, not freed
-	fused   bool // an optimizer per layer steps during backward and frees the gradients
 }
 
 func newModel(layers int, hidden mem.Bytes) *model {
@@ -123,10 +121,6 @@ func (p *program) backward(m *model, tokens mem.Bytes, kept [][]mem.Bytes) {
 		p.free(d)
 		d = e
 		p.free(kept[l]...)
-		if m.fused {
-			p.zeroGrad(m)
-			p.fired = append(p.fired, len(p.events))
-		}
 	}
 	p.free(d)
 }

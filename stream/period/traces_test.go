@@ -16,10 +16,9 @@ type event = mem.Bytes
 // recording is the main stream of a trace. A mark is the number of events
 // before it.
 type recording struct {
-	name       string
-	events     []event
-	steps      []int // the marks "step 1", "step 2", ... and "end"
-	optimizers []int // the marks "optimizer"
+	name   string
+	events []event
+	steps  []int // the marks "step 1", "step 2", ... and "end"
 }
 
 func load(t testing.TB, path string) recording {
@@ -42,10 +41,7 @@ func load(t testing.TB, path string) recording {
 				r.events = append(r.events, -n)
 			}
 		case trace.Mark:
-			switch {
-			case e.Mark == "optimizer":
-				r.optimizers = append(r.optimizers, len(r.events))
-			case e.Mark == "end" || strings.HasPrefix(e.Mark, "step ") && e.Mark != "step 0":
+			if e.Mark == "end" || strings.HasPrefix(e.Mark, "step ") && e.Mark != "step 0" {
 				r.steps = append(r.steps, len(r.events))
 			}
 		}
