@@ -81,9 +81,6 @@ func FromTable(table unsafe.Pointer) *Driver {
 	return &Driver{table: (*C.struct_stalloc_driver)(table), path: "the driver table of this process"}
 }
 
-// Table is the driver's struct stalloc_driver, for C code in this process.
-func (d *Driver) Table() unsafe.Pointer { return unsafe.Pointer(d.table) }
-
 // Device opens one GPU by its ordinal, as CUDA_VISIBLE_DEVICES numbers them, and
 // retains its primary context. The error says what is missing and the remedy.
 func (d *Driver) Device(ordinal int) (*Device, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"stalloc/internal/mem"
 )
@@ -98,7 +99,7 @@ func TestTableFromElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := FromTable(owner.Table()).Device(0)
+	d, err := FromTable(unsafe.Pointer(owner.table)).Device(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,6 @@ func (d *Detector) Free(size mem.Bytes) {
 	}
 }
 
-// Period returns the length of a step as known at the last boundary, in events:
-// requests and frees together. It is 0 before the first boundary.
-func (d *Detector) Period() mem.Tick { return d.period }
-
 // arrive is called at the place where the expected valley would be.
 func (d *Detector) arrive() bool {
 	d.armed = false

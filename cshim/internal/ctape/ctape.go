@@ -143,13 +143,6 @@ const (
 	Pool
 )
 
-// Slow lets Go decide what C refused.
-func (t *Tape) Slow(asked mem.Bytes) stream.Served {
-	served := t.Go.Alloc(asked)
-	t.setEntries() // the step may have turned to another order
-	return served
-}
-
 // HandOut counts a block that Go served from the tape, and observes it.
 func (t *Tape) HandOut(addr mem.Addr, asked mem.Bytes) {
 	C.tape_hand_out(t.c, C.uint64_t(addr), C.uint64_t(asked))
