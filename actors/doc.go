@@ -5,11 +5,12 @@
 //
 //	caller's thread                                             own goroutine
 //	───────────────                                             ─────────────
-//	Device.Alloc ──► stream actor   the tape's slow side            planner
+//	Device.Serve ──► stream actor   the tape's slow side            planner
 //	             └─► pool actor     engine, handles, driver           ▲  │
-//	Device.Step  ──► supervisor ──► stream actors ── Observed ────────┘  │
-//	                     ▲  └─────► pool actor                           │
-//	                     └──────────────── PlanReady ────────────────────┘
+//	Device.Step  ──► supervisor ──► stream actors                     │  │
+//	                  ▲  │  └─────► pool actor                        │  │
+//	                  │  └──────────────── stepEnded ─────────────────┘  │
+//	                  └─────────────────── planReady ────────────────────┘
 //
 // Stream actors (one per CUDA stream), the pool actor and the supervisor (one
 // of each per device) run on the thread that sends to them: protoactor's
@@ -20,12 +21,12 @@
 //
 // # One request followed all the way
 //
-// C could not serve it from the tape. Device.Alloc asks the stream actor, which
-// takes the stream's lock, looks ahead on the tape and serves a slot if the
-// step can be found there again. If not, Device.Alloc asks the pool actor: it
-// feeds the engine an event and performs the operations that come back, driver
-// calls included, until one grants the block. Messages never form a cycle: the
-// supervisor asks streams and the pool, those ask nobody.
+// C could not serve it from the tape. Device.Serve asks the stream actor, which
+// takes the stream's lock, looks for the step's place on the tape and serves a slot,
+// or a hole of the arena, if it finds one. If not, Device.Alloc asks the pool actor:
+// it feeds the engine an event and performs the operations that come back, driver
+// calls included, until one grants the block. Messages never form a cycle
+// (protocol.go): the supervisor asks streams and the pool, those ask nobody.
 //
 // # Life of a plan
 //

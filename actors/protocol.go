@@ -10,30 +10,43 @@ import (
 	"stalloc/stream"
 )
 
-// The protocol: who sends what to whom, what is answered, what may be lost.
+// The protocol: who sends what to whom, what is answered, what may be lost. The
+// threads are the program's, and the goroutine that maps an arena ahead. The solver is
+// the goroutine that makes or saves a plan; with Options.Inline, the planner itself.
 //
-//	message        from        to          answer             may be lost
-//	allocRequest   any thread  pool        address or error   no
-//	freeRequest    any thread  pool        what was freed     no
-//	recordRequest  any thread  pool        found or not       no
-//	fenceRequest   any thread  pool        none               no: the slot would stay pinned
-//	prepareRequest supervisor, and its goroutine, to the pool: whether more is left
-//	poolRequest    any thread  pool        depends on verb    no
-//	serveRequest   any thread  stream      address or miss    no
-//	lostRequest    any thread  supervisor  arenas given up    no
-//	growRequest    any thread  supervisor  none               no
-//	boundary       supervisor  stream      observation        no
-//	stepRequest    any thread  supervisor  error or nil       no
-//	admitRequest   any thread  supervisor  nothing            no
-//	refined        solver      planner     none               yes: the plan stays larger
-//	startRequest   any thread  supervisor  error or nil       no
-//	planReady      planner     supervisor  none               yes: the next plan replaces it
-//	planLoaded     supervisor  planner     none               yes: the plan would not be judged
-//	observed       supervisor  planner     none               yes: costs one step's observation
-//	solved         solver      planner     none               no: planning would stop
+//	message          from                  to          answer                          may be lost
+//	allocRequest     threads, supervisor   pool        address                         no
+//	freeRequest      threads, supervisor   pool        what was freed                  no
+//	recordRequest    threads               pool        done                            no
+//	fenceRequest     threads               pool        done                            no: the slot would stay pinned
+//	poolRequest      threads, supervisor,  pool        depends on the verb             no
+//	                 solver
+//	prepareRequest   threads, supervisor   pool        whether something is left       no
+//	dissolveRequest  supervisor            pool        done                            no
+//	serveRequest     threads               stream      address or miss; what the step  no
+//	                                                   is short of, or that it is lost
+//	boundary         supervisor            stream      observation                     no
+//	admitRequest     threads               supervisor  done                            no
+//	startRequest     threads               supervisor  done                            no
+//	growRequest      threads               supervisor  done                            no
+//	lostRequest      threads               supervisor  whether an arena was given up   no
+//	stepRequest      threads               supervisor  done                            no
+//	stepEnded        supervisor            planner     none                            yes: costs one step's observation
+//	planLoaded       supervisor            planner     none                            yes: the plan would not be judged
+//	planReady        planner               supervisor  none                            yes: the next plan replaces it
+//	solved           solver                planner     none                            no: planning would stop
+//	refined          solver                planner     none                            yes: the plan stays larger
 //
-// Everything that is answered carries an answer; the sender waits for it only
-// if another thread is working off the mailbox at that moment.
+// Everything that is answered carries its answer, an error besides; the sender
+// waits for it only if another thread is working off the mailbox at that moment.
+//
+// Whoever waits for an answer stands above whom he asks, so there is no cycle:
+// threads ask the supervisor, streams and the pool, the supervisor asks streams and
+// the pool, the solver asks the pool, and streams and the pool ask nobody. What
+// a stream or the pool finds out that concerns the supervisor (a lost step, memory that
+// the arena lacks, a refused request) goes to the thread that asked, and that one
+// tells the supervisor. A message without an answer is never waited for: where its
+// receiver is at work already, even further up on the same thread, it is queued.
 
 // answer is the reply slot of a message.
 type answer struct {
