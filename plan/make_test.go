@@ -168,28 +168,7 @@ func checkTapes(t *testing.T, s *Stream, prologue, steady *Step, run bool) {
 func TestMakeRunRandom(t *testing.T) {
 	rng := newRand(t)
 	for n := range 150 {
-		var r Recorder
-		var steps []*Step
-		var live []uint64
-		next := uint64(0)
-		for range 2 {
-			for range 1 + rng.IntN(2+n) {
-				if len(live) > 0 && rng.IntN(5) < 2 {
-					k := rng.IntN(len(live))
-					r.Free(live[k])
-					live = append(live[:k], live[k+1:]...)
-					continue
-				}
-				next++
-				live = append(live, next)
-				r.Alloc(next, mem.Bytes(rng.IntN(20_000)))
-				if rng.IntN(10) == 0 {
-					r.Exclude(next)
-				}
-			}
-			steps = append(steps, r.Boundary())
-		}
-		p, err := MakeRun(Run{Prologue: steps[:1], Boundaries: 1, Steady: [][]*Step{steps[1:]}}, Options{Descents: 30})
+		p, err := MakeRun(randomRun(rng, 1+rng.IntN(2+n), 1+rng.IntN(2+n)), Options{Descents: 30})
 		if err != nil {
 			t.Fatal(err)
 		}

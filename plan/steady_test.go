@@ -1,21 +1,21 @@
 package plan
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"stalloc/internal/mem"
 )
 
-// randomRun records a run of two steps on one stream.
-func randomRun(t *testing.T, n int) Run {
-	t.Helper()
-	rng := newRand(t)
+// randomRun records a run on one stream: a prologue and a steady step of so many
+// events.
+func randomRun(rng *rand.Rand, prologue, steady int) Run {
 	var r Recorder
 	var steps []*Step
 	var live []uint64
 	next := uint64(0)
-	for range 2 {
-		for range n {
+	for _, events := range []int{prologue, steady} {
+		for range events {
 			if len(live) > 0 && rng.IntN(5) < 2 {
 				k := rng.IntN(len(live))
 				r.Free(live[k])
@@ -38,9 +38,9 @@ func randomRun(t *testing.T, n int) Run {
 // elsewhere is valid, has the other requests in their order, and no memory for
 // those that are gone.
 func TestBehindLeavesNoRoom(t *testing.T) {
+	rng := newRand(t)
 	for n := 1; n < 100; n++ {
-		run := randomRun(t, n)
-		p, err := MakeRun(run, Options{Descents: 30})
+		p, err := MakeRun(randomRun(rng, n, n), Options{Descents: 30})
 		if err != nil {
 			t.Fatal(err)
 		}
