@@ -26,30 +26,19 @@ func TestAStalePlanCostsNoMemory(t *testing.T) {
 		"recorded, not as far":    {recorded("llama_naive", 1.5, 20), recorded("llama_naive", 1, 9)},
 		"recorded, smaller batch": {recorded("llama_naive", 1, 9), recorded("llama_naive", 0.7, 20)},
 	} {
-		for beside, how := range map[bool]string{false: "inline", true: "beside"} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				cache := t.TempDir()
-				begin(t, cache, beside, c.earlier)
-				plain, alone, load := begin(t, t.TempDir(), beside, c.now)
-				steps, reserved, _ := begin(t, cache, beside, c.now)
-				t.Logf("%v reserved with a stale plan, %v without, the load's peak is %v; %d bad steps, without %d",
-					reserved, alone, load, bad(steps), bad(plain))
-				if reserved > alone+alone/100 {
-					t.Errorf("%v reserved with a stale plan, %v without", reserved, alone)
-				}
-				if bad(steps) > bad(plain)+1 {
-					t.Errorf("%d bad steps, without a plan %d", bad(steps), bad(plain))
-				}
-			})
-		}
+		bothWays(t, name, func(t *testing.T, beside bool) {
+			cache := t.TempDir()
+			begin(t, cache, beside, c.earlier)
+			plain := begin(t, t.TempDir(), beside, c.now)
+			stale := begin(t, cache, beside, c.now)
+			t.Logf("%v reserved with a stale plan, %v without, the load's peak is %v; %d bad steps, without %d",
+				stale.reserved, plain.reserved, plain.load, stale.bad(), plain.bad())
+			if stale.reserved > plain.reserved+plain.reserved/100 {
+				t.Errorf("%v reserved with a stale plan, %v without", stale.reserved, plain.reserved)
+			}
+			if stale.bad() > plain.bad()+1 {
+				t.Errorf("%d bad steps, without a plan %d", stale.bad(), plain.bad())
+			}
+		})
 	}
-}
-
-func bad(steps []drift.Served) (n int) {
-	for _, s := range steps {
-		if s.Bad() {
-			n++
-		}
-	}
-	return n
 }

@@ -5,34 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"stalloc/actors"
-	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/tests/drift"
 )
-
-// start runs a program over a cache and returns its steps and the memory it
-// needed.
-func start(t *testing.T, cache string, capacity mem.Bytes, program func(p *drift.Program)) ([]drift.Served, mem.Bytes, mem.Bytes) {
-	t.Helper()
-	device := sim.New(sim.Config{Capacity: capacity})
-	local, err := actors.OpenLocal(device, actors.Options{Inline: true, Cache: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer local.Close()
-	p := drift.On(local)
-	program(p)
-	if p.Err != nil {
-		t.Fatalf("step %d: %v", len(p.Steps()), p.Err)
-	}
-	for _, err := range append(device.Violations(), local.Check(), device.Check()) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	return p.Steps(), local.Stats().PeakReserved, p.Peak
-}
 
 func training(batch, steps int) func(p *drift.Program) {
 	return func(p *drift.Program) {
@@ -46,30 +21,28 @@ func training(batch, steps int) func(p *drift.Program) {
 	}
 }
 
-// files returns the plans in a cache.
-func files(t *testing.T, cache string) []string {
+// trained returns a cache in which a run has left its plan, and the plan's file.
+func trained(t *testing.T) (cache, path string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(cache, "*.plan"))
-	if err != nil {
-		t.Fatal(err)
+	cache = t.TempDir()
+	start(t, cache, 100*mem.GiB, training(64, 6))
+	left := files(t, cache)
+	if len(left) != 1 {
+		t.Fatalf("the first run left %d plans", len(left))
 	}
-	return paths
+	return cache, left[0]
 }
 
 func TestTheNextRunStartsWithThePlan(t *testing.T) {
 	cache := t.TempDir()
-	_, cold, _ := start(t, cache, 100*mem.GiB, training(64, 6))
+	cold := start(t, cache, 100*mem.GiB, training(64, 6))
 	if n := len(files(t, cache)); n != 1 {
 		t.Fatalf("the first run left %d plans", n)
 	}
-	steps, warm, load := start(t, cache, 100*mem.GiB, training(64, 6))
-	for i, s := range steps {
-		if s.Bad() {
-			t.Errorf("step %d: %d of %d requests were hits", i, s.Hits, s.Requests)
-		}
-	}
-	if warm > cold || float64(warm) > 1.005*float64(load) {
-		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm, cold, load)
+	warm := start(t, cache, 100*mem.GiB, training(64, 6))
+	warm.report(t)
+	if warm.reserved > cold.reserved || !warm.tight() {
+		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm.reserved, cold.reserved, warm.load)
 	}
 	if n := len(files(t, cache)); n != 1 {
 		t.Errorf("a run that had nothing to add left %d plans", n)
@@ -79,34 +52,22 @@ func TestTheNextRunStartsWithThePlan(t *testing.T) {
 // TestAnotherProgramIsRecognisedLater: run another way, the plan of the same model
 // is found by its first requests, and begins behind what the pool has served.
 func TestAnotherProgramIsRecognisedLater(t *testing.T) {
-	cache := t.TempDir()
-	start(t, cache, 100*mem.GiB, training(64, 6))
-	old := files(t, cache)[0]
-	name := []byte(filepath.Base(old))
+	cache, path := trained(t)
+	name := []byte(filepath.Base(path))
 	copy(name[4*9:], "00000000") // the program's key
-	if err := os.Rename(old, filepath.Join(cache, string(name))); err != nil {
+	if err := os.Rename(path, filepath.Join(cache, string(name))); err != nil {
 		t.Fatal(err)
 	}
-	device := sim.New(sim.Config{Capacity: 100 * mem.GiB})
-	local, err := actors.OpenLocal(device, actors.Options{Inline: true, Cache: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer local.Close()
-	p := drift.On(local)
-	training(64, 4)(p)
-	if p.Err != nil {
-		t.Fatal(p.Err)
-	}
-	for i, s := range p.Steps() {
+	again := start(t, cache, 100*mem.GiB, training(64, 4))
+	steps := again.steps
+	for i, s := range steps {
 		t.Logf("step %d: %d of %d", i, s.Hits, s.Requests)
 	}
-	steps := p.Steps()
 	if steps[0].Hits < steps[0].Requests-80 || steps[1].Bad() || steps[4].Bad() {
 		t.Error("the plan was not found, or did not serve what was left")
 	}
-	if reserved := local.Stats().PeakReserved; float64(reserved) > 1.005*float64(p.Peak) {
-		t.Errorf("%v reserved, the load's peak is %v: what the pool served first has room in the arena as well", reserved, p.Peak)
+	if !again.tight() {
+		t.Errorf("%v reserved, the load's peak is %v: what the pool served first has room in the arena as well", again.reserved, again.load)
 	}
 }
 
@@ -117,19 +78,15 @@ func TestAStalePlanCostsMissesOnly(t *testing.T) {
 	for _, batches := range [][2]int{{64, 40}, {40, 64}} {
 		cache := t.TempDir()
 		start(t, cache, 100*mem.GiB, training(batches[0], 6))
-		_, need, _ := start(t, t.TempDir(), 100*mem.GiB, training(batches[1], 10))
-		steps, reserved, _ := start(t, cache, mem.RoundUp(need+need/50, mem.HandleSize), training(batches[1], 10))
-		bad := 0
-		for i, s := range steps {
+		cold := start(t, t.TempDir(), 100*mem.GiB, training(batches[1], 10))
+		stale := start(t, cache, mem.RoundUp(cold.reserved+cold.reserved/50, mem.HandleSize), training(batches[1], 10))
+		for i, s := range stale.steps {
 			t.Logf("step %d: %d of %d", i, s.Hits, s.Requests)
-			if s.Bad() {
-				bad++
-			}
 		}
-		if bad > 3 {
+		if bad := stale.bad(); bad > 3 {
 			t.Errorf("batch %d after %d: %d bad steps", batches[1], batches[0], bad)
 		}
-		t.Logf("reserved %v, cold %v", reserved, need)
+		t.Logf("reserved %v, cold %v", stale.reserved, cold.reserved)
 		if n := len(files(t, cache)); n != 2 {
 			t.Errorf("%d plans in the cache, expected one of each batch size", n)
 		}
@@ -137,13 +94,11 @@ func TestAStalePlanCostsMissesOnly(t *testing.T) {
 }
 
 func TestABrokenCacheIsNoTrouble(t *testing.T) {
-	cache := t.TempDir()
-	start(t, cache, 100*mem.GiB, training(64, 6))
-	path := files(t, cache)[0]
+	cache, path := trained(t)
 	if err := os.WriteFile(path, []byte("STALLOCP"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	steps, _, _ := start(t, cache, 100*mem.GiB, training(64, 6))
+	steps := start(t, cache, 100*mem.GiB, training(64, 6)).steps
 	if last := steps[len(steps)-1]; last.Bad() {
 		t.Errorf("behind a broken file the last step was bad: %+v", last)
 	}
