@@ -209,9 +209,7 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (addr mem.Addr, hit bool, err
 // arena. If there is neither it may return a ticket for the pool's block.
 func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.Ticket) {
 	if !d.auto.marked.Load() && d.auto.before(port, l, asked) {
-		if err := d.endStep(); err != nil {
-			d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
-		}
+		d.endFound()
 	}
 	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 && !l.active.Load() {
 		o.next(l, asked)
@@ -335,6 +333,14 @@ func (d *Device) endStep() error {
 	m := &stepRequest{}
 	d.ask(d.supervisor, m)
 	return m.err
+}
+
+// endFound ends a step that was found in the requests. Whether it can is no reason to
+// refuse the request behind it.
+func (d *Device) endFound() {
+	if err := d.endStep(); err != nil {
+		d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
+	}
 }
 
 // Plan returns the latest plan: the last one made or, before that, the one this

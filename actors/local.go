@@ -3,8 +3,6 @@ package actors
 import (
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"stalloc/actors/device"
 	"stalloc/internal/mem"
 	"stalloc/stream"
@@ -54,9 +52,7 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	var got stream.Served
 	if tape != nil && !l.auto.marked.Load() && tape.BeginsAnew(size) {
 		p.Unlock()
-		if err := l.endStep(); err != nil { // no reason to refuse a request
-			l.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
-		}
+		l.endFound()
 		p.Lock()
 		tape = p.tape
 	}
