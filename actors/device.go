@@ -11,38 +11,11 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/engine"
-	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream"
 )
-
-// Options set a device up. The zero value plans beside the program, logs
-// nothing and reserves what the engine's own defaults say.
-type Options struct {
-	Log    *zap.Logger
-	Engine engine.Config // the zero value: engine.DefaultConfig
-	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
-	// engine's. Addresses and limit are those of Engine.
-	GMLake *gmlake.Config
-	NoPlan bool // serve everything from the pool
-	// Always makes a plan after every step and serves it whatever it is worth: for
-	// tests of what must hold under any plan.
-	Always bool
-	// Inline plans at the boundary itself, on the thread that ends the step: for
-	// replays, where no time passes between steps.
-	Inline bool
-	// Plan is served from the first request on: that of an earlier run.
-	Plan *plan.Plan
-	// Cache names the folder in which runs leave their plans for later ones, ""
-	// for none. It is made when there is something to leave.
-	Cache string
-	// Neighbours says in a sentence or two who else holds memory of the device.
-	// It is asked beside the program at the start, if the answer would be
-	// logged, and when memory has run out. Nil, and errors, cost that sentence.
-	Neighbours func() (string, error)
-}
 
 // Device is the allocator of one GPU. Its methods may be called from any thread.
 type Device struct {
@@ -58,63 +31,21 @@ type Device struct {
 
 	lanes      atomic.Pointer[[]*lane]
 	arenas     atomic.Pointer[[]*arena]
-	mu         sync.Mutex // guards changes of lanes and arenas
-	generation atomic.Uint64
+	mu         sync.Mutex    // guards changes of lanes and arenas
+	generation atomic.Uint64 // plans activated
 	traffic    atomic.Uint64 // requests and frees that reached the pool
 	auto       autoSteps
 	opening    *opening // nil: no cache
 	closing    atomic.Bool
-	background sync.WaitGroup // goroutines that ask the actors, or make plans
-	steps      atomic.Uint64
-	room       atomic.Int64 // bytes that the steps lately needed at their peaks
-	most       atomic.Int64 // handles to hold before arenas are given up; 0: no bound
+	background sync.WaitGroup // goroutines that ask the actors, make plans or read files
+	steps      atomic.Uint64  // boundaries
+	room       atomic.Int64   // bytes that the steps lately needed at their peaks
+	most       atomic.Int64   // handles to hold before arenas are given up; 0: no bound
 	latest     atomic.Pointer[plan.Plan]
 
 	// Messages that come with every miss, to be used again. Each device has its
 	// own: a message's wake-up channel belongs to those who wait on it.
 	serves, allocs, frees sync.Pool
-}
-
-// Open starts the actors of a device. Close ends them.
-func Open(dev device.Device, host Host, opts Options) (*Device, error) {
-	if opts.Log == nil {
-		opts.Log = zap.NewNop()
-	}
-	if opts.Engine == (engine.Config{}) {
-		opts.Engine = engine.DefaultConfig()
-	}
-	p, err := newPool(dev, opts.Engine, opts.GMLake, opts.Log)
-	if err != nil {
-		return nil, err
-	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
-	p.borrow(host, d.unwatched, &d.traffic)
-	d.serves.New = func() any { return new(serveRequest) }
-	d.allocs.New = func() any { return new(allocRequest) }
-	d.frees.New = func() any { return new(freeRequest) }
-	d.latest.Store(opts.Plan)
-	d.lanes.Store(&[]*lane{})
-	d.arenas.Store(&[]*arena{})
-	d.system = newSystem(opts.Log)
-	d.root = d.system.Root
-	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d, start: opts.Plan, earlier: opts.Plan}
-	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
-	if !opts.NoPlan {
-		pl := newPlanner(d, opts.Plan)
-		props := beside
-		if opts.Inline {
-			props = onCaller
-		}
-		d.planner = d.root.Spawn(props(func() actor.Actor { return pl }))
-	}
-	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
-		d.opening = newOpening(d, newCache(opts.Cache))
-	}
-	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
-		go d.logNeighbours()
-	}
-	return d, nil
 }
 
 // ask sends a message that is answered, and waits for the answer. As a rule the
@@ -124,65 +55,6 @@ func (d *Device) ask(to *actor.PID, q question) {
 	d.root.Send(to, q)
 	q.slot().wait()
 }
-
-// adopt starts an actor for every stream that has appeared.
-func (d *Device) adopt() []*lane {
-	lanes := *d.lanes.Load()
-	ports := d.host.Ports()
-	if len(lanes) >= len(ports) {
-		return lanes
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	lanes = append([]*lane(nil), *d.lanes.Load()...)
-	for i := len(lanes); i < len(ports); i++ {
-		l := &lane{port: ports[i], ordinal: i, tuning: stream.Tunings[0]}
-		l.pid = d.root.Spawn(onCaller(func() actor.Actor { return &streamActor{lane: l} }))
-		lanes = append(lanes, l)
-	}
-	d.lanes.Store(&lanes)
-	return lanes
-}
-
-func (d *Device) laneOf(port Port) *lane {
-	for _, l := range *d.lanes.Load() {
-		if l.port.ID() == port.ID() {
-			return l
-		}
-	}
-	return nil
-}
-
-func (d *Device) remember(a *arena) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	arenas := append(append([]*arena(nil), *d.arenas.Load()...), a)
-	d.arenas.Store(&arenas)
-}
-
-func (d *Device) forget(gone *arena) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var arenas []*arena
-	for _, a := range *d.arenas.Load() {
-		if a != gone {
-			arenas = append(arenas, a)
-		}
-	}
-	d.arenas.Store(&arenas)
-}
-
-// arenaOf returns the arena that contains an address, or nil.
-func (d *Device) arenaOf(addr mem.Addr) *arena {
-	for _, a := range *d.arenas.Load() {
-		if a.contains(addr) {
-			return a
-		}
-	}
-	return nil
-}
-
-var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
 // Serve serves a request that the quick case did not: from the stream's tape, a
 // hit, which is counted and observed already, or from the pool. The first request
@@ -346,76 +218,3 @@ func (d *Device) endFound() {
 // Plan returns the latest plan: the last one made or, before that, the one this
 // device was opened with; nil if there is none. It is immutable.
 func (d *Device) Plan() *plan.Plan { return d.latest.Load() }
-
-// Find returns the start and size of the pool's block that contains addr.
-func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
-	m := &poolRequest{verb: verbFind, addr: addr}
-	d.ask(d.pool, m)
-	return m.addr, m.size, m.err
-}
-
-// Owner returns the stream of the pool's block at addr.
-func (d *Device) Owner(addr mem.Addr) (mem.StreamID, error) {
-	m := &poolRequest{verb: verbFind, addr: addr}
-	d.ask(d.pool, m)
-	if m.err == nil && m.addr != addr {
-		m.err = ErrUnknown
-	}
-	return m.stream, m.err
-}
-
-// Trim gives idle handles back to the driver; with a private pool's number, what
-// that pool no longer uses.
-func (d *Device) Trim(pool uint64) error { return d.rare(&poolRequest{verb: verbTrim, pool: pool}) }
-
-// Limit bounds the physical memory taken to a fraction of the device's.
-func (d *Device) Limit(fraction float64) error {
-	if !(fraction > 0 && fraction <= 1) {
-		return errNoSuchLimit
-	}
-	_, total, err := d.dev.Memory()
-	if err != nil {
-		return err
-	}
-	limit := mem.Bytes(0)
-	if fraction < 1 {
-		limit = mem.Bytes(fraction * float64(total))
-	}
-	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
-}
-
-// ResetPeak lets PeakReserved start over from what is reserved now.
-func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
-
-// Check recounts the engine's state and every tape.
-func (d *Device) Check() error {
-	errs := []error{d.rare(&poolRequest{verb: verbCheck})}
-	for _, a := range *d.arenas.Load() {
-		a.lane.port.Lock()
-		errs = append(errs, a.tape.Check())
-		a.lane.port.Unlock()
-	}
-	return errors.Join(errs...)
-}
-
-// Close waits for what goes on beside the program, a plan in the making included,
-// stops the actors and closes the device. Live blocks end with it.
-func (d *Device) Close() error {
-	if d.closing.Swap(true) {
-		return fmt.Errorf("%w: the device was closed before", ErrBroken)
-	}
-	if d.planner != nil {
-		// It begins nothing new once it has stopped. A planner that takes longer
-		// to stop than the future waits is one that will not begin anything.
-		_ = d.root.StopFuture(d.planner).Wait()
-	}
-	d.background.Wait()
-	err := d.rare(&poolRequest{verb: verbClose})
-	d.system.Shutdown()
-	return err
-}
-
-func (d *Device) rare(m *poolRequest) error {
-	d.ask(d.pool, m)
-	return m.err
-}

@@ -1,0 +1,65 @@
+package actors
+
+import (
+	"errors"
+
+	"stalloc/internal/mem"
+)
+
+func (d *Device) rare(m *poolRequest) error {
+	d.ask(d.pool, m)
+	return m.err
+}
+
+// Find returns the start and size of the pool's block that contains addr.
+func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
+	m := &poolRequest{verb: verbFind, addr: addr}
+	d.ask(d.pool, m)
+	return m.addr, m.size, m.err
+}
+
+// Owner returns the stream of the pool's block at addr.
+func (d *Device) Owner(addr mem.Addr) (mem.StreamID, error) {
+	m := &poolRequest{verb: verbFind, addr: addr}
+	d.ask(d.pool, m)
+	if m.err == nil && m.addr != addr {
+		m.err = ErrUnknown
+	}
+	return m.stream, m.err
+}
+
+// Trim gives idle handles back to the driver; with a private pool's number, what
+// that pool no longer uses.
+func (d *Device) Trim(pool uint64) error { return d.rare(&poolRequest{verb: verbTrim, pool: pool}) }
+
+var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
+
+// Limit bounds the physical memory taken to a fraction of the device's.
+func (d *Device) Limit(fraction float64) error {
+	if !(fraction > 0 && fraction <= 1) {
+		return errNoSuchLimit
+	}
+	_, total, err := d.dev.Memory()
+	if err != nil {
+		return err
+	}
+	limit := mem.Bytes(0)
+	if fraction < 1 {
+		limit = mem.Bytes(fraction * float64(total))
+	}
+	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
+}
+
+// ResetPeak lets PeakReserved start over from what is reserved now.
+func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
+
+// Check recounts the engine's state and every tape.
+func (d *Device) Check() error {
+	errs := []error{d.rare(&poolRequest{verb: verbCheck})}
+	for _, a := range *d.arenas.Load() {
+		a.lane.port.Lock()
+		errs = append(errs, a.tape.Check())
+		a.lane.port.Unlock()
+	}
+	return errors.Join(errs...)
+}
