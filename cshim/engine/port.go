@@ -13,20 +13,11 @@ static void port_drain(struct stalloc_tape *t) { stalloc_drain(t); }
 static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t asked) {
 	stalloc_count_in(s, addr, asked, STALLOC_EV_HIT);
 }
-static void port_note_pin(struct stalloc_stream *s, uint64_t addr) {
-	stalloc_lock(s);
-	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
-	stalloc_unlock(s);
-}
-static void port_borrow(struct stalloc_device *d, void *pool) {
-	atomic_store_explicit(&d->pool, (struct stalloc_pool *)pool, memory_order_release);
-}
 static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
 	stalloc_raise(&d->peak_active, now + stalloc_load_bytes(STALLOC_RELAXED(d->load)));
 }
-static struct stalloc_stream *device_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static uint64_t ring_head(struct stalloc_stream *s) {
 	return atomic_load_explicit(&s->ring.head, memory_order_acquire);
 }
@@ -42,78 +33,15 @@ import (
 	"unsafe"
 
 	"stalloc/actors"
-	"stalloc/cshim/internal/loan"
 	"stalloc/internal/mem"
 	"stalloc/stream"
 )
-
-// host lists the streams that C has seen on a device, and lends C the pool.
-type host struct {
-	*loan.Pool
-	e      *engine
-	device *C.struct_stalloc_device
-
-	mu    sync.Mutex
-	ports []actors.Port
-	byC   map[*C.struct_stalloc_stream]*port
-}
-
-// borrow lets C serve from the pool while it is lent.
-func (h *host) borrow() { C.port_borrow(h.device, h.Address()) }
-
-// Ports implements actors.Host. C links new streams in front.
-func (h *host) Ports() []actors.Port {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.refresh()
-	return h.ports[:len(h.ports):len(h.ports)]
-}
-
-func (h *host) refresh() {
-	if h.byC == nil {
-		h.byC = make(map[*C.struct_stalloc_stream]*port)
-	}
-	var fresh []*C.struct_stalloc_stream
-	for s := C.device_streams(h.device); s != nil && h.byC[s] == nil; s = s.next {
-		fresh = append(fresh, s)
-	}
-	for i := len(fresh) - 1; i >= 0; i-- {
-		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
-		h.byC[fresh[i]] = p
-		h.ports = append(h.ports, p)
-	}
-}
-
-// port returns the port of a stream of this device.
-func (h *host) port(s *C.struct_stalloc_stream) *port {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.byC[s]; p != nil {
-		return p
-	}
-	h.refresh()
-	return h.byC[s]
-}
-
-// notePin tells the planner that another stream uses a block of the pool; C
-// does so for blocks of a tape.
-func (d *opened) notePin(at mem.Addr, user mem.StreamID) {
-	owner, err := d.Owner(at)
-	if err != nil || owner == user {
-		return
-	}
-	for _, p := range d.host.Ports() {
-		if p := p.(*port); p.ID() == owner {
-			C.port_note_pin(p.s, C.uint64_t(at))
-		}
-	}
-}
 
 // port serves a stream through memory shared with C. It implements actors.Port.
 type port struct {
 	s    *C.struct_stalloc_stream
 	host *host
-	lost C.uint64_t
+	lost C.uint64_t // events, by the ring's count when it was last read
 	// Under the stream's lock: tapes that others have replaced, boundaries so far.
 	old     []retired
 	settled int
