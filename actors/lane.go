@@ -90,7 +90,7 @@ func (l *lane) lost(hits uint64, size mem.Bytes) bool {
 
 // unexpected reports whether a request was neither served nor one that the tape
 // leaves to the pool.
-func (l *lane) unexpected(got *stream.Served) bool {
+func unexpected(got *stream.Served) bool {
 	return got.Slot == stream.None && !got.Pool && !got.Guest
 }
 
@@ -173,7 +173,7 @@ func (s *streamActor) serve(m *serveRequest) {
 	}
 	order := a.tape.Order()
 	got := a.tape.Alloc(m.asked)
-	m.lost = s.lane.unexpected(&got) && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
+	m.lost = unexpected(&got) && s.lane.lost(a.tape.State.Hits, mem.Round(m.asked))
 	if a.tape.Order() != order {
 		port.Turned(a.tape)
 	}

@@ -72,8 +72,7 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 			p.Unlock()
 			return got.Addr, nil
 		}
-		own := l.laneOf(p)
-		lost = own.unexpected(&got) && own.lost(tape.State.Hits, mem.Round(size))
+		lost = unexpected(&got) && l.laneOf(p).lost(tape.State.Hits, mem.Round(size))
 	}
 	p.Unlock()
 	if lost {

@@ -71,14 +71,13 @@ func (s *supervisor) prepared(p *plan.Plan) bool {
 	if len(streams) == 0 {
 		return true
 	}
-	s.d.background.Add(1)
-	go s.d.prepare(streams, s.preparing)
+	now := s.preparing
+	s.d.background.Go(func() { s.d.prepare(streams, now) })
 	return false
 }
 
 // prepare maps what is left, portion by portion.
 func (d *Device) prepare(streams []mem.StreamID, p *preparing) {
-	defer d.background.Done()
 	defer p.done.Store(true)
 	most := smallPortion
 	for _, id := range streams {

@@ -35,58 +35,11 @@ func (s *supervisor) bound() {
 	s.d.most.Store(int64(most / mem.HandleSize))
 }
 
-// Receive implements actor.Actor.
+// Receive implements actor.Actor. It answers whatever happens.
 func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *stepRequest:
-		var err error
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("step boundary: %v", r)
-			}
-			m.reply(err)
-		}()
-		err = s.step()
-	case *admitRequest:
-		defer func() {
-			var err error
-			if r := recover(); r != nil {
-				err = fmt.Errorf("first request of a stream: %v", r)
-			}
-			m.reply(err)
-		}()
-		s.admit()
-	case *startRequest:
-		var err error
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("start with a saved plan: %v", r)
-			}
-			m.reply(err)
-		}()
-		err = s.begin(m)
-	case *lostRequest:
-		defer func() {
-			var err error
-			if r := recover(); r != nil {
-				err = fmt.Errorf("giving up a plan within a step: %v", r)
-			}
-			m.reply(err)
-		}()
-		for _, l := range *s.d.lanes.Load() {
-			if m.lane == l || m.lane == nil && l.idle() >= m.idle {
-				m.gave = s.dissolve(l) || m.gave
-			}
-		}
-	case *growRequest:
-		var err error
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("more memory for an arena: %v", r)
-			}
-			m.reply(err)
-		}()
-		s.grow(m.lane, m.need)
+	case question:
+		m.slot().reply(s.answer(m))
 	case *planReady:
 		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
@@ -95,6 +48,46 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	}
 }
 
+// answer does what a message asks for. A panic fails that message alone: streams and
+// pool know what they own.
+func (s *supervisor) answer(q question) (err error) {
+	var what string
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: %v", what, r)
+		}
+	}()
+	switch m := q.(type) {
+	case *stepRequest:
+		what = "step boundary"
+		return s.step()
+	case *admitRequest:
+		what = "first request of a stream"
+		s.admit()
+	case *startRequest:
+		what = "start with a saved plan"
+		return s.begin(m)
+	case *growRequest:
+		what = "more memory for an arena"
+		s.grow(m.lane, m.need)
+	case *lostRequest:
+		what = "giving up a plan within a step"
+		s.giveUp(m)
+	}
+	return nil
+}
+
+// giveUp dissolves the arenas that the message means.
+func (s *supervisor) giveUp(m *lostRequest) {
+	for _, l := range *s.d.lanes.Load() {
+		if m.lane == l || m.lane == nil && l.idle() >= m.idle {
+			m.gave = s.dissolve(l) || m.gave
+		}
+	}
+}
+
+// step is a boundary of the device: every stream's, the pool's, and then the planner
+// hears what was observed.
 func (s *supervisor) step() error {
 	d := s.d
 	lanes := d.adopt()
@@ -219,6 +212,7 @@ func (s *supervisor) withdraw(l *lane) {
 	s.dissolve(l)
 }
 
+// activated notes that a plan has begun to serve.
 func (s *supervisor) activated(p *plan.Plan) {
 	generation := s.d.generation.Add(1)
 	now := &poolRequest{verb: verbStats}
