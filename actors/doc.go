@@ -13,11 +13,13 @@
 //	                  └─────────────────── planReady ────────────────────┘
 //
 // Stream actors (one per CUDA stream), the pool actor and the supervisor (one
-// of each per device) run on the thread that sends to them: protoactor's
-// synchronized dispatcher makes a mailbox a lock whose holder works off what
-// others queue meanwhile. Nothing that serves a request waits for a goroutine
-// to be scheduled. The planner has a goroutine of its own, because planning
-// takes as long as a step does.
+// of each per device) run on the thread that sends to them: their mailbox
+// (mailbox.go) is a lock whose holder works off what others queue meanwhile. Nothing
+// that serves a request waits for a goroutine to be scheduled. The planner has a
+// goroutine of its own, because planning takes as long as a step does.
+//
+// Between two messages to the pool actor, C may have the engine's state: it then serves
+// what cached memory can serve without a message (loan.go).
 //
 // # One request followed all the way
 //
@@ -53,8 +55,8 @@
 // # When something fails
 //
 // Every Receive recovers, answers its caller with an error and marks what it
-// owns. A failing stream actor is restarted by protoactor and finds its blocks
-// in the port, which outlives it. A failing pool actor cannot know what it
+// owns. A failing stream actor is restarted by protoactor and finds its tape
+// in the lane, which outlives it. A failing pool actor cannot know what it
 // owns any more: the device is broken, live blocks stay valid, new requests get
 // ErrBroken and the C side serves them from plain driver allocations.
 package actors

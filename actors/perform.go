@@ -113,8 +113,9 @@ func (p *pool) call(op *engine.Op) error {
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
 
-// pollBatch bounds the fences that one message asks the driver about. Each costs
-// a fifth of a microsecond, and many may be outstanding.
+// pollBatch bounds the fences that the driver is asked about at one message, and once
+// more for each request or free that the loan served since the last. Each costs a
+// fifth of a microsecond, and many may be outstanding.
 const pollBatch = 4
 
 // poll tells the engine and the tapes which fences have passed: a few at every

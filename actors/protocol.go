@@ -197,7 +197,7 @@ type observed struct {
 	arenas  mem.Bytes    // held at the end
 }
 
-// stepEnded follows the observations of all streams of a device.
+// stepEnded is what all streams of a device observed in a step.
 type stepEnded struct {
 	found bool // in the requests: nobody marked it
 	steps []observed
@@ -221,10 +221,9 @@ type refined struct {
 
 // planReady offers a plan to the supervisor, or says that none shall be served.
 type planReady struct {
-	plan  *plan.Plan // nil: none
-	first int        // the tape to begin with
-	// How steps that vary are matched.
-	tuning stream.Tuning
+	plan   *plan.Plan    // nil: none
+	first  int           // the tape to begin with
+	tuning stream.Tuning // how steps that vary are matched
 }
 
 // planLoaded says that an earlier run's plan is served.

@@ -8,11 +8,11 @@ nothing. When it ends, by an exception too, the trace is written. PyTorch's memo
 what is needed, call stacks left out: every request and free, in the order the allocator saw them.
 
 Steps: where the script calls stalloc.step(), a step ends; without such calls, where its first
-optimizer's steps end. stalloc.mark("step 0") may say where the set-up
-ends and the first step begins; without it the set-up counts as part of step 0. Other marks
-(stalloc.mark("forward")) are kept too. A mark gets into the history as an allocation of a size
-that nothing else asks for (--mark-bytes), so its place is exact whatever the clocks say; it is
-freed at once and left out of the trace.
+optimizer's steps end. stalloc.mark("step 0") may say where the set-up ends and the first step
+begins; without it the set-up counts as part of step 0. Other marks (stalloc.mark("forward")) are
+kept too. A mark gets into the history as an allocation of a size that nothing else asks for
+(--mark-bytes), so its place is exact whatever the clocks say; it is freed at once and left out
+of the trace.
 
 The trace is text, gzip'd if its name ends in .gz, one event a line:
 
