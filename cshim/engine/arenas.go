@@ -6,9 +6,11 @@ package main
 import "C"
 
 import (
+	"errors"
 	"fmt"
-	"unsafe"
+	"reflect"
 
+	"stalloc/cshim/internal/layout"
 	"stalloc/stream"
 )
 
@@ -49,44 +51,11 @@ func (e *engine) unpublish(t *C.struct_stalloc_tape) {
 	}
 }
 
-// checkLayout compares the structs that Go and C share, field by field.
+// checkLayout compares the structs of a tape that Go and C share.
 func checkLayout() error {
-	var (
-		entry  stream.Entry
-		cEntry C.struct_stalloc_entry
-		live   stream.Live
-		cLive  C.struct_stalloc_live
-		state  stream.State
-		cState C.struct_stalloc_state
+	return errors.Join(
+		layout.Same("entry", reflect.TypeFor[stream.Entry](), reflect.TypeFor[C.struct_stalloc_entry]()),
+		layout.Same("live", reflect.TypeFor[stream.Live](), reflect.TypeFor[C.struct_stalloc_live]()),
+		layout.Same("state", reflect.TypeFor[stream.State](), reflect.TypeFor[C.struct_stalloc_state]()),
 	)
-	for _, c := range []struct {
-		name   string
-		go_, c uintptr
-	}{
-		{"entry", unsafe.Sizeof(entry), unsafe.Sizeof(cEntry)},
-		{"entry.offset", unsafe.Offsetof(entry.Offset), unsafe.Offsetof(cEntry.offset)},
-		{"entry.slot", unsafe.Offsetof(entry.Slot), unsafe.Offsetof(cEntry.slot)},
-		{"entry.place", unsafe.Offsetof(entry.Place), unsafe.Offsetof(cEntry.place)},
-		{"live", unsafe.Sizeof(live), unsafe.Sizeof(cLive)},
-		{"live.flags", unsafe.Offsetof(live.Flags), unsafe.Offsetof(cLive.flags)},
-		{"live.asked", unsafe.Offsetof(live.Asked), unsafe.Offsetof(cLive.asked)},
-		{"state", unsafe.Sizeof(state), unsafe.Sizeof(cState)},
-		{"state.cursor", unsafe.Offsetof(state.Cursor), unsafe.Offsetof(cState.cursor)},
-		{"state.owed", unsafe.Offsetof(state.Owed), unsafe.Offsetof(cState.owed)},
-		{"state.partial", unsafe.Offsetof(state.Partial), unsafe.Offsetof(cState.partial)},
-		{"state.off", unsafe.Offsetof(state.Off), unsafe.Offsetof(cState.off)},
-		{"state.live", unsafe.Offsetof(state.LiveN), unsafe.Offsetof(cState.live)},
-		{"state.persist", unsafe.Offsetof(state.PersistN), unsafe.Offsetof(cState.persist)},
-		{"state.hits", unsafe.Offsetof(state.Hits), unsafe.Offsetof(cState.hits)},
-		{"state.misses", unsafe.Offsetof(state.Misses), unsafe.Offsetof(cState.misses)},
-		{"state.freed", unsafe.Offsetof(state.Freed), unsafe.Offsetof(cState.freed)},
-		{"state.log", unsafe.Offsetof(state.Log), unsafe.Offsetof(cState.log)},
-		{"freeing", unsafe.Sizeof(state.Log[0]), unsafe.Sizeof(cState.log[0])},
-		{"state.owed_at", unsafe.Offsetof(state.OwedAt), unsafe.Offsetof(cState.owed_at)},
-	} {
-		if c.go_ != c.c {
-			return fmt.Errorf("struct %s differs between Go and C: %d and %d", c.name, c.go_, c.c)
-		}
-	}
-	return nil
 }
