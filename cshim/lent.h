@@ -1,7 +1,7 @@
 /* The state of the Go engine as it lies in memory while it is lent (engine/lent.go):
- * the same structs, field by field; cshim/engine compares sizes and offsets at
- * start. Units are 512 bytes, counted from base; pages are 2 MiB; all numbers of
- * things begin at 1, and 0 is none. */
+ * the same structs, field by field; cshim/engine compares them at start. Units are 512
+ * bytes, counted from base; pages are 2 MiB; all numbers of things begin at 1, and 0 is
+ * none. */
 #ifndef STALLOC_LENT_H
 #define STALLOC_LENT_H
 

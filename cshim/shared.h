@@ -3,7 +3,7 @@
  * The arrays of a tape are allocated and filled by the engine (stream.Lay),
  * published under the stream's lock, and read and changed by both sides from
  * then on, always under that lock. cshim/engine checks at start that Go's
- * structs have these sizes and offsets. Nothing here is public: see stalloc.h.
+ * structs have these fields at these offsets. Nothing here is public: see stalloc.h.
  */
 #ifndef STALLOC_SHARED_H
 #define STALLOC_SHARED_H
@@ -177,13 +177,12 @@ struct stalloc_freed {
 	uint64_t rounded, asked;
 	uint64_t stream;
 	int32_t device;
-	int32_t pending; /* waits for other streams */
 };
 
 struct stalloc_engine_stats {
 	uint64_t reserved, peak_reserved, arena_bytes, pool_bytes;
 	uint64_t hits, misses, resyncs, steps, plan_generation;
-	uint64_t driver_calls, driver_ns, retries, lost_events;
+	uint64_t driver_calls, driver_ns, retries;
 };
 
 /* As the pool of a request: take it from the pool without a look at the tape. */

@@ -103,7 +103,7 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 		}
 		*freed = C.struct_stalloc_freed{
 			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), stream: C.uint64_t(f.Stream),
-			device: d.host.device.ordinal, pending: 0,
+			device: d.host.device.ordinal,
 		}
 		return true
 	})
