@@ -26,29 +26,6 @@ func (s slowly) Access(addr mem.Addr, size mem.Bytes) error {
 	return s.Device.Access(addr, size)
 }
 
-// TestAnswer asks and answers in every order.
-func TestAnswer(t *testing.T) {
-	failed := errors.New("failed")
-	synctest.Test(t, func(t *testing.T) {
-		var a answer
-		for _, late := range []bool{false, true, true, false} { // one message, used again
-			a.reset()
-			if late {
-				go func() {
-					time.Sleep(time.Second)
-					a.reply(failed)
-				}()
-			} else {
-				a.reply(failed)
-			}
-			before := time.Now()
-			if a.wait(); a.err != failed || late != (time.Since(before) == time.Second) {
-				t.Errorf("late %t: answered %v after %v", late, a.err, time.Since(before))
-			}
-		}
-	})
-}
-
 // TestContention has many threads ask the pool while it works for one of them.
 func TestContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

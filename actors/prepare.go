@@ -28,15 +28,6 @@ const (
 	patience = 100
 )
 
-// prepareRequest asks the pool to map pages ahead for an arena on a stream.
-type prepareRequest struct {
-	answer
-	stream mem.StreamID
-	size   mem.Bytes // of the arena, to begin; 0: go on
-	most   int       // pages to map
-	done   bool      // answer: nothing is left to map
-}
-
 // preparing is the state of mapping ahead for one plan.
 type preparing struct {
 	plan   *plan.Plan

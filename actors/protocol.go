@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"sync/atomic"
 	"time"
 
 	"stalloc/engine"
@@ -48,50 +47,6 @@ import (
 // tells the supervisor. A message without an answer is never waited for: where its
 // receiver is at work already, even further up on the same thread, it is queued.
 
-// answer is the reply slot of a message.
-type answer struct {
-	state atomic.Int32
-	wake  chan struct{}
-	err   error
-}
-
-const (
-	unanswered int32 = iota
-	answered
-	awaited
-)
-
-func (a *answer) reset() {
-	a.state.Store(unanswered)
-	a.err = nil
-}
-
-// reply publishes what the receiver wrote into the message.
-func (a *answer) reply(err error) {
-	a.err = err
-	if a.state.Swap(answered) == awaited {
-		a.wake <- struct{}{}
-	}
-}
-
-// wait returns once the message is answered.
-func (a *answer) wait() {
-	if a.state.Load() == answered {
-		return
-	}
-	if a.wake == nil {
-		a.wake = make(chan struct{}, 1)
-	}
-	if a.state.CompareAndSwap(unanswered, awaited) {
-		<-a.wake
-	}
-}
-
-func (a *answer) slot() *answer { return a }
-
-// question is a message that is answered.
-type question interface{ slot() *answer }
-
 // allocRequest asks the pool for a block.
 type allocRequest struct {
 	answer
@@ -121,6 +76,15 @@ type dissolveRequest struct {
 	parts []mem.Addr
 	size  mem.Bytes
 	keep  []engine.Range
+}
+
+// prepareRequest asks the pool to map pages ahead for an arena on a stream.
+type prepareRequest struct {
+	answer
+	stream mem.StreamID
+	size   mem.Bytes // of the arena, to begin; 0: go on
+	most   int       // pages to map
+	done   bool      // answer: nothing is left to map
 }
 
 // recordRequest says that another stream uses a block of the pool.
