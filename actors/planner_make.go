@@ -60,10 +60,11 @@ func (p *planner) make(self *actor.PID) {
 		options.Descents = quickly
 		m.err = c.make(run, options)
 		m.took = time.Since(start)
+		hard := m.err == nil && len(c.others) == 0 && !tight(c.plan) // behind the message the planner changes it
 		if !p.d.closing.Load() {
 			root.Send(self, m)
 		}
-		if m.err != nil || len(c.others) > 0 || tight(c.plan) || p.d.closing.Load() {
+		if !hard || p.d.closing.Load() {
 			return
 		}
 		options.Descents = 0
