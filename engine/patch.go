@@ -34,10 +34,10 @@ func (e *Engine) choosePrivate(best choice) choice {
 	pages := int((a.n + pageMask) >> pageShift)
 	for x := h.views[privateViews]; x != 0; x = e.views[x].next {
 		v := &e.views[x]
-		if v.blocks > 0 || v.lost || int(v.room) < pages || int(v.room) > 2*pages {
+		if v.blocks > 0 || v.lost || int(v.room) < pages || int(v.n) > 2*pages {
 			continue
 		}
-		bad := min(int(v.room)-v.free, pages)
+		bad := min(max(int(v.n), pages)-v.free, pages)
 		if bad == pages || v.dirty && bad > 0 {
 			continue
 		}
@@ -104,7 +104,7 @@ func (e *Engine) fill(out []Op) []Op {
 		e.stats.Fits++
 		return e.grantFree(a.view, unit(base)<<pageShift, out)
 	}
-	c := choice{view: a.view, pages: len(e.slots)}
+	c := choice{view: a.view, pages: len(e.slots), private: true}
 	whole := c.pages
 	if rest := a.n & pageMask; rest != 0 && e.slots[whole-1] == base+pages-1 {
 		if c.last = e.edgeFit(a.heap, prefix, rest, a.view, 0); c.last != 0 {

@@ -1,6 +1,9 @@
 package engine
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // stitch serves the request by mapping pages. Among extending the tail of each
 // view of the heap and opening a new view, it takes what needs the fewest new
@@ -66,9 +69,6 @@ func (e *Engine) apply(c choice, out []Op) []Op {
 	for i := range e.picks {
 		e.slots = append(e.slots, v.base+v.n+uint32(i))
 	}
-	if c.private {
-		v.room = uint32(len(e.picks))
-	}
 	at := v.end() - c.tail
 	if c.head != 0 {
 		at = v.end() + pageUnits - c.lead
@@ -113,7 +113,10 @@ func (e *Engine) ranges(kind OpKind, pages []uint32, out []Op) []Op {
 
 // pick fills e.picks: the head, wholly free handles that the view does not map
 // yet, in the order they were made so that neighbours stay neighbours, then new
-// ones, then the handle that shares its beginning.
+// ones, then the handle that shares its beginning. Of the free handles a shared view
+// takes those freed last. A private one takes those that have been free for longest:
+// others had no use for them, and so may not have at this place of the next step
+// either, when the view is wanted again as it is.
 func (e *Engine) pick(c choice) {
 	a := &e.act
 	e.picks = e.picks[:0]
@@ -125,10 +128,17 @@ func (e *Engine) pick(c choice) {
 		e.picks = append(e.picks, c.head)
 	}
 	first := len(e.picks)
-	for x := e.heaps[a.heap].free; len(e.picks) < whole; x = e.handles[x].link[prefix].next {
+	most := whole
+	if c.private {
+		most = math.MaxInt
+	}
+	for x := e.heaps[a.heap].free; x != 0 && len(e.picks) < most; x = e.handles[x].link[prefix].next {
 		if c.view == 0 || e.views[c.view].free == 0 || !e.maps(c.view, x) {
 			e.picks = append(e.picks, x)
 		}
+	}
+	if c.private {
+		e.picks = slices.Delete(e.picks, first, len(e.picks)-(whole-first))
 	}
 	slices.Sort(e.picks[first:])
 	a.firstNew = len(e.picks)
@@ -148,7 +158,7 @@ func (e *Engine) roomFor(c choice) uint32 {
 	room := 64
 	switch {
 	case c.private:
-		room = c.pages
+		room = c.pages + c.pages/4 // for one that is a little larger
 	case a.whole:
 		room = max(c.pages+c.pages/2, int(a.room)) // to grow into
 	case c.fresh > 0 && c.head == 0:
