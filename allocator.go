@@ -85,6 +85,20 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 	return nil
 }
 
+// Share lets another GPU of this process, by its ordinal, use this one's memory: for
+// copies between the two, and for kernels that read across. It covers blocks that are
+// live now and those to come. The error says if the other one cannot reach it.
+func (a *Allocator) Share(ordinal int) error {
+	if err := a.enter(); err != nil {
+		return err
+	}
+	defer a.leave()
+	if err := a.local.Share(ordinal); err != nil {
+		return fmt.Errorf("stalloc: %w", err)
+	}
+	return nil
+}
+
 // Step is a step boundary: the place from which on the requests of the last step
 // are expected again. Plans that are ready become active here. What Step does
 // depends on what has changed; in a steady state it makes no driver call.

@@ -94,9 +94,17 @@ func (p *pool) call(op *engine.Op) error {
 	case engine.OpMap:
 		return p.dev.Map(op.Addr, p.handles[op.Handle])
 	case engine.OpAccess:
-		return p.dev.Access(op.Addr, op.Size)
+		err := p.dev.Access(op.Addr, op.Size)
+		if err == nil {
+			p.mark(op, true)
+		}
+		return err
 	case engine.OpUnmap:
-		return p.dev.Unmap(op.Addr, op.Size)
+		err := p.dev.Unmap(op.Addr, op.Size)
+		if err == nil {
+			p.mark(op, false)
+		}
+		return err
 	case engine.OpRelease:
 		return p.dev.Release(p.handles[op.Handle])
 	case engine.OpSync:

@@ -50,6 +50,8 @@ type pool struct {
 	pending   mem.Bytes // the most since the last boundary
 	broken    error
 	loan      loan
+	usable    pageSet // pages that the device has access to
+	peers     []int   // other devices that have it too
 }
 
 // waiting is a fence of the engine and the driver's for it.
@@ -257,6 +259,8 @@ func (p *pool) rare(m *poolRequest) error {
 		p.peak = p.reserved()
 	case verbCheck:
 		err = p.eng.Check()
+	case verbShare:
+		err = p.share(m.peer)
 	}
 	return err
 }

@@ -115,6 +115,7 @@ const (
 	verbStats
 	verbResetPeak
 	verbCheck
+	verbShare // let the device of ordinal peer use this one's memory
 	verbClose
 )
 
@@ -125,6 +126,7 @@ type poolRequest struct {
 	pool   uint64
 	limit  mem.Bytes
 	addr   mem.Addr
+	peer   int
 	stream mem.StreamID
 	size   mem.Bytes // answer to verbFind, with addr and stream
 	stats  PoolStats // answer to verbStats

@@ -50,6 +50,11 @@ func (d *Device) Limit(fraction float64) error {
 	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
 }
 
+// Share lets another device of the process, by its ordinal, use all memory of this
+// one, what is in use now included: copies from one to the other, and kernels that
+// read across. On an error nothing changes for the program but that they fail.
+func (d *Device) Share(peer int) error { return d.rare(&poolRequest{verb: verbShare, peer: peer}) }
+
 // ResetPeak lets PeakReserved start over from what is reserved now.
 func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
 

@@ -99,8 +99,11 @@ func TestTwoDevices(t *testing.T) {
 	if err := owner.EnablePeers(make([]int, 17)...); err == nil {
 		t.Error("17 peers are accepted")
 	}
-	if err := errors.Join(owner.EnablePeers(5), owner.Access(addr, mem.HandleSize)); err == nil {
-		t.Error("access for a device that does not exist is accepted")
+	if err := owner.EnablePeers(5); err == nil {
+		t.Error("a device that does not exist is accepted as a peer")
+	}
+	if err := owner.EnablePeers(0); err == nil {
+		t.Error("a device is accepted as its own peer")
 	}
 	if err := errors.Join(owner.Unmap(addr, mem.HandleSize), owner.Release(h), owner.Unreserve(addr, mem.HandleSize),
 		owner.Close(), peer.Close()); err != nil {

@@ -63,6 +63,14 @@ struct stalloc_status stalloc_device_uuid(struct stalloc_device *dev,
 	return s;
 }
 
+struct stalloc_status stalloc_device_reached_by(struct stalloc_device *dev,
+						int peer, int *can)
+{
+	GUARDED(s, WITHOUT_CONTEXT, cuDeviceCanAccessPeer,
+		(can, peer, dev->ordinal));
+	return s;
+}
+
 struct stalloc_status stalloc_device_reserve(struct stalloc_device *dev,
 					     size_t size, stalloc_cu_addr *addr)
 {

@@ -177,11 +177,20 @@ func (d *Device) Write(to mem.Addr, from []byte) error {
 }
 
 // EnablePeers lets the devices of these ordinals use what Access is called for
-// from now on. It replaces earlier peers, and must not run beside other calls.
-// Whether the devices can reach each other shows at Access.
+// from now on, in place of earlier peers. It must not run beside Access. If one of
+// them cannot reach this device's memory, that is the error and nothing changes.
 func (d *Device) EnablePeers(ordinals ...int) error {
 	if len(ordinals) > C.STALLOC_MAX_PEERS {
 		return fmt.Errorf("%d peers of device %d: at most %d are possible", len(ordinals), d.ordinal, C.STALLOC_MAX_PEERS)
+	}
+	for _, ordinal := range ordinals {
+		var can C.int
+		if err := d.driver.check(C.stalloc_device_reached_by(&d.c, C.int(ordinal), &can)); err != nil {
+			return err
+		}
+		if can == 0 {
+			return fmt.Errorf("device %d cannot reach the memory of device %d (see nvidia-smi topo -p2p r)", ordinal, d.ordinal)
+		}
 	}
 	for i, ordinal := range ordinals {
 		d.c.access[1+i] = d.c.access[0]

@@ -63,6 +63,9 @@ struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
 					  struct stalloc_device_facts *facts);
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev);
 
+/* Whether another device can reach this one's memory. */
+struct stalloc_status stalloc_device_reached_by(struct stalloc_device *dev,
+						int peer, int *can);
 /* The device's UUID; of the instance, where the device is part of a GPU. */
 struct stalloc_status stalloc_device_uuid(struct stalloc_device *dev,
 					  struct stalloc_cu_uuid *uuid);

@@ -94,6 +94,8 @@ enum {
 	  (struct stalloc_cu_uuid * uuid, stalloc_cu_device dev))              \
 	X(cuDeviceGetAttribute, cuDeviceGetAttribute,                          \
 	  (int *value, int attribute, stalloc_cu_device dev))                  \
+	X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer,                        \
+	  (int *can, stalloc_cu_device dev, stalloc_cu_device peer))           \
 	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain,                  \
 	  (stalloc_cu_context * ctx, stalloc_cu_device dev))                   \
 	X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2,             \

@@ -28,6 +28,14 @@ func (a *around) run(c *Call, call func() error) error {
 	return c.Err
 }
 
+// EnablePeers implements Sharer as far as the wrapped device does.
+func (a *around) EnablePeers(ordinals ...int) error {
+	if s, ok := a.Device.(Sharer); ok {
+		return s.EnablePeers(ordinals...)
+	}
+	return ErrAlone
+}
+
 func (a *around) Reserve(size mem.Bytes) (mem.Addr, error) {
 	c := Call{Kind: CallReserve, Size: size}
 	err := a.run(&c, func() (err error) { c.Addr, err = a.Device.Reserve(size); return })

@@ -32,9 +32,22 @@
 package device
 
 import (
+	"errors"
+
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
+
+// Sharer is a Device whose memory other devices of the process may use.
+type Sharer interface {
+	// EnablePeers lets the devices of these ordinals use what Access is called for
+	// from now on, in place of earlier peers. If one cannot, nothing changes. It
+	// must not run beside Access.
+	EnablePeers(ordinals ...int) error
+}
+
+// ErrAlone says that a device knows of no others.
+var ErrAlone = errors.New("the device knows of no others that it could share its memory with")
 
 // Device is the memory of one GPU. Implementations are safe for use from
 // several threads. Errors of the driver are *driver.Error; a full device

@@ -15,6 +15,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -112,12 +113,29 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	}
 	if d.err == nil {
 		d.host.borrow()
+		e.share(ordinal, d)
 	}
 	if d.err != nil {
 		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))
 	}
 	e.opened[ordinal].Store(d)
 	return d, d.err
+}
+
+// share makes a device that is opened, and those that are open, peers of each other:
+// PyTorch takes it that devices which can reach each other's memory do. The engine is
+// locked.
+func (e *engine) share(ordinal int, d *opened) {
+	for other := range e.opened {
+		o := e.opened[other].Load()
+		if o == nil || o.err != nil {
+			continue
+		}
+		if err := errors.Join(o.Share(ordinal), d.Share(other)); err != nil {
+			e.log.Error("copies and kernels between two devices will fail: start one process per device, or do without stalloc",
+				zap.Int("device", ordinal), zap.Int("other", other), zap.Error(err))
+		}
+	}
 }
 
 // ofAddr calls f with each open device until one knows the address.

@@ -139,6 +139,17 @@ int cuDeviceGetAttribute(int *value, int attribute, int dev)
 	return leave(0);
 }
 
+int cuDeviceCanAccessPeer(int *can, int dev, int peer)
+{
+	BEGIN(cuDeviceCanAccessPeer, NEED_INIT);
+	if (can == NULL)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (!device_exists(dev) || !device_exists(peer))
+		return leave(STALLOC_CU_INVALID_DEVICE);
+	*can = dev != peer && settings.peers;
+	return leave(0);
+}
+
 int cuDevicePrimaryCtxRetain(void **ctx, int dev)
 {
 	BEGIN(cuDevicePrimaryCtxRetain, NEED_INIT);

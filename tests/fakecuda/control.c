@@ -116,6 +116,7 @@ static void configure(void)
 	const char *fail = getenv("FAKECUDA_FAIL");
 	settings.capacity = number("FAKECUDA_CAPACITY", 8L << 30, 1, 1L << 42);
 	settings.devices = number("FAKECUDA_DEVICES", 1, 0, MAX_DEVICES);
+	settings.peers = number("FAKECUDA_PEERS", 1, 0, 1);
 	settings.event_delay = number("FAKECUDA_EVENT_DELAY", 0, 0, 1L << 30);
 	settings.poison = number("FAKECUDA_POISON", 1, 0, 1);
 	settings.any_stream = number("FAKECUDA_ANY_STREAM", 0, 0, 1);

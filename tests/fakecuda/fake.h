@@ -32,7 +32,7 @@ enum need {
 };
 
 struct settings {
-	long capacity, devices, event_delay, poison, any_stream;
+	long capacity, devices, peers, event_delay, poison, any_stream;
 };
 extern struct settings settings;
 

@@ -16,6 +16,7 @@
  * Settings, read from the environment at the first call and by fakecuda_reset:
  *   FAKECUDA_CAPACITY     bytes of memory of each device (default 8 GiB)
  *   FAKECUDA_DEVICES      number of devices, 0 to 8 (default 1)
+ *   FAKECUDA_PEERS        0: no device can reach another's memory (default 1)
  *   FAKECUDA_EVENT_DELAY  queries an event answers with "not ready" (default 0)
  *   FAKECUDA_POISON       0: do not fill new memory (default 1)
  *   FAKECUDA_ANY_STREAM   1: accept stream handles nobody created (default 0)
