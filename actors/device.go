@@ -35,6 +35,7 @@ type Device struct {
 	generation atomic.Uint64 // plans activated
 	traffic    atomic.Uint64 // requests and frees that reached the pool
 	auto       autoSteps
+	late       lateBoundary
 	opening    *opening // nil: no cache
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that ask the actors, make plans or read files
@@ -80,7 +81,7 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (addr mem.Addr, hit bool, err
 // lookUp looks for a request's slot on the stream's tape, or for a hole of the
 // arena. If there is neither it may return a ticket for the pool's block.
 func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.Ticket) {
-	if !d.auto.marked.Load() && d.auto.before(port, l, asked) {
+	if !d.auto.marked.Load() && d.auto.before(port, l, asked) || d.reached() {
 		d.endFound()
 	}
 	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 && !l.active.Load() {
@@ -198,7 +199,7 @@ func (d *Device) FreePinned(addr mem.Addr, asked mem.Bytes) {
 // program that never calls it has its steps found in its requests.
 func (d *Device) Step() error {
 	d.auto.marked.Store(true)
-	return d.endStep()
+	return d.mark()
 }
 
 func (d *Device) endStep() error {

@@ -53,7 +53,7 @@ func (p *pool) borrow(host Host, open func() bool, traffic *atomic.Uint64) {
 // unwatched reports whether nobody needs to see each request: neither who looks
 // for steps in them nor who compares them with an earlier run's.
 func (d *Device) unwatched() bool {
-	return d.auto.marked.Load() && (d.opening == nil || d.opening.over.Load())
+	return d.auto.marked.Load() && !d.late.due.Load() && (d.opening == nil || d.opening.over.Load())
 }
 
 // takeBack returns how many requests and frees were served meanwhile.

@@ -50,7 +50,7 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 	p.Lock()
 	tape := p.tape
 	var got stream.Served
-	if tape != nil && !l.auto.marked.Load() && tape.BeginsAnew(size) {
+	if tape != nil && (!l.auto.marked.Load() && tape.BeginsAnew(size) || l.reached()) {
 		p.Unlock()
 		l.endFound()
 		p.Lock()

@@ -30,6 +30,7 @@ type planner struct {
 	room      room
 	newest    newest
 	beginning beginning
+	valleys   valleys
 
 	making  bool
 	trial   *candidate // made, not judged yet
@@ -118,7 +119,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	if m.found && p.segments == 1 {
 		return // several steps: it takes that long to find the first
 	}
-	if !usable || requests(steps) == 0 {
+	if !usable || requests(steps) == 0 || !m.found && p.moved(steps) {
 		return
 	}
 	v := actual(m, steps)

@@ -66,6 +66,7 @@ type Port interface {
 // list only grows.
 type Host interface {
 	Ports() []Port
+	Load() mem.Bytes // of live blocks, rounded
 }
 
 // GoHost is a Host for programs that call the allocator from Go.
@@ -76,6 +77,9 @@ type GoHost struct {
 	// Load and its peak over all streams, in rounded bytes.
 	load, peak, pending atomic.Int64
 }
+
+// Load implements Host.
+func (h *GoHost) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
 
 // NewGoHost returns a host without streams.
 func NewGoHost() *GoHost { return &GoHost{byID: make(map[mem.StreamID]*GoPort)} }

@@ -6,6 +6,7 @@ package main
 static void host_borrow(struct stalloc_device *d, void *pool) {
 	atomic_store_explicit(&d->pool, (struct stalloc_pool *)pool, memory_order_release);
 }
+static int64_t host_load(struct stalloc_device *d) { return stalloc_load_bytes(STALLOC_RELAXED(d->load)); }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static void host_note_pin(struct stalloc_stream *s, uint64_t addr) {
 	stalloc_lock(s);
@@ -37,6 +38,9 @@ type host struct {
 
 // borrow lets C serve from the pool while it is lent.
 func (h *host) borrow() { C.host_borrow(h.device, h.Address()) }
+
+// Load implements actors.Host.
+func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
 // Ports implements actors.Host. C links new streams in front.
 func (h *host) Ports() []actors.Port {

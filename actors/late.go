@@ -1,0 +1,145 @@
+package actors
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+)
+
+// Many training loops mark the end of a step, or their optimizer does, while the
+// gradients are live, and clear them when the next iteration begins:
+//
+//	        mark                     valley
+//	optimizer │ batch, zero_grad frees  │ forward, backward, optimizer │ mark ...
+//
+// Cut at the mark, every gradient crosses the boundary. So once two steps in a row
+// have such a valley behind their mark, the boundary is late: at the first request
+// behind the valley. What comes before it, the batch for example, is the end of the
+// last step.
+type lateBoundary struct {
+	// Set by the planner, read wherever a step is marked; nil: boundaries are where
+	// the marks are.
+	valley atomic.Pointer[plan.Valley]
+	due    atomic.Bool // a step was marked and has not ended yet
+
+	mu       sync.Mutex
+	load     mem.Bytes // when it was marked
+	requests int       // seen since, those that C served left out
+	missed   int       // valleys in a row that did not come
+}
+
+// A boundary is late for the sake of one part in valleyWorth of the step's peak at
+// least. Two steps have the same valley if their drops differ by one part in
+// valleySame at most, and it is reached when as much of the drop is missing. If twice
+// as many requests as there should be, and a few more, come before that, the step
+// ends where it is; after mostMissed such steps in a row the marks are believed again.
+const (
+	valleyWorth = 64
+	valleySame  = 8
+	valleyMore  = 16
+	mostMissed  = 2
+)
+
+// sameValley reports whether two steps' valleys are one.
+func sameValley(a, b plan.Valley) bool {
+	differ := max(a.Drop, b.Drop) - min(a.Drop, b.Drop)
+	return a.Requests == b.Requests && differ <= a.Drop/valleySame
+}
+
+// mark ends a step, now or soon.
+func (d *Device) mark() error {
+	late := &d.late
+	if late.due.CompareAndSwap(true, false) { // the one before came to no valley at all
+		late.ended(d, false)
+		if err := d.endStep(); err != nil {
+			return err
+		}
+	}
+	if late.valley.Load() == nil {
+		return d.endStep()
+	}
+	late.mu.Lock()
+	late.load, late.requests = d.host.Load(), 0
+	late.mu.Unlock()
+	late.due.Store(true)
+	// The pool lends its state to C only while nobody needs to see each request: this
+	// takes it back.
+	return d.rare(&poolRequest{verb: verbStats})
+}
+
+// reached reports whether the step that was marked ends before this request.
+func (d *Device) reached() bool {
+	late := &d.late
+	v := late.valley.Load()
+	if !late.due.Load() || v == nil {
+		return false
+	}
+	late.mu.Lock()
+	late.requests++
+	low := d.host.Load()+v.Drop-v.Drop/valleySame <= late.load
+	over := late.requests > 2*v.Requests+valleyMore
+	late.mu.Unlock()
+	if !low && !over || !late.due.CompareAndSwap(true, false) {
+		return false
+	}
+	late.ended(d, low)
+	return true
+}
+
+// ended counts valleys that do not come.
+func (late *lateBoundary) ended(d *Device, low bool) {
+	late.mu.Lock()
+	defer late.mu.Unlock()
+	if low {
+		late.missed = 0
+		return
+	}
+	if late.missed++; late.missed >= mostMissed {
+		late.missed = 0
+		late.valley.Store(nil)
+		d.log.Info("steps end where they are marked again: nothing is freed behind the mark any more")
+	}
+}
+
+// valleys is what the planner knows of them.
+type valleys struct {
+	last  plan.Valley // of the step before
+	mixed bool        // the step under way began at a mark and ends in a valley
+}
+
+// moved takes in a step and reports whether it is of no use for planning, because the
+// boundaries move: from the marks to valleys, if the last two steps had the same one.
+// The plan for a later start would have to know of the move, so there is none.
+func (p *planner) moved(steps []*plan.Step) bool {
+	if p.valleys.mixed {
+		p.valleys.mixed = false
+		return true
+	}
+	if p.d.late.valley.Load() != nil {
+		return false
+	}
+	busiest := slices.MaxFunc(steps, func(a, b *plan.Step) int { return int(number(a) - number(b)) })
+	v, last := busiest.Valley(), p.valleys.last
+	p.valleys.last = v
+	if peak, _ := busiest.Peaks(); v.Drop*valleyWorth < peak || !sameValley(last, v) {
+		return false
+	}
+	p.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
+	p.d.late.valley.Store(&v)
+	p.valleys = valleys{mixed: true}
+	p.kinds, p.trial, p.beginning = kinds{}, nil, beginning{lost: true}
+	return true
+}
+
+// number returns how many requests a step made; a stream may have had none.
+func number(s *plan.Step) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Requests()
+}
