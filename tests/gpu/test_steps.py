@@ -22,6 +22,8 @@ optimizer = torch.optim.AdamW(parameters, lr=1e-4) if MODE != "unmarked" else No
 for number in range({STEPS}):
     if number == {STEPS - COUNTED}:
         before = counts()
+    if MODE == "cleared first":
+        optimizer.zero_grad()
     model(batch).square().mean().backward()
     if optimizer is not None:
         optimizer.step()
@@ -29,9 +31,10 @@ for number in range({STEPS}):
         with torch.no_grad():
             for parameter in parameters:
                 parameter -= 1e-4 * parameter.grad
-    for parameter in parameters:
-        parameter.grad = None
-    if MODE == "marked":
+    if MODE != "cleared first":
+        for parameter in parameters:
+            parameter.grad = None
+    if MODE in ("marked", "cleared first"):
         stalloc.step()
     time.sleep(0.02)  # the planner works beside the steps
 torch.cuda.synchronize()
@@ -48,6 +51,10 @@ def served(mode):
 
 def check_steps_that_are_marked():
     return served("marked")
+
+
+def check_steps_that_are_marked_while_gradients_live():
+    return served("cleared first")
 
 
 def check_steps_that_the_optimizer_tells():
