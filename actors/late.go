@@ -112,14 +112,16 @@ type valleys struct {
 	mixed bool        // the step under way began at a mark and ends in a valley
 }
 
-// moved takes in a step and reports whether it is of no use for planning, because the
-// boundaries move: from the marks to valleys, if the last two steps had the same one.
-// The plan for a later start would have to know of the move, so there is none.
-func (p *planner) moved(steps []*plan.Step) bool {
-	if p.valleys.mixed {
-		p.valleys.mixed = false
-		return true
-	}
+// skip reports whether the step that has ended is of no use: the boundaries moved in it.
+func (v *valleys) skip() (mixed bool) {
+	mixed, v.mixed = v.mixed, false
+	return mixed
+}
+
+// moves takes in a step that was not served well, and moves the boundaries from the
+// marks to valleys if it had the same one as the step before. The plan for a later
+// start would have to know of the move, so there is none.
+func (p *planner) moves(steps []*plan.Step) bool {
 	if p.d.late.valley.Load() != nil {
 		return false
 	}
@@ -133,6 +135,9 @@ func (p *planner) moved(steps []*plan.Step) bool {
 	p.d.late.valley.Store(&v)
 	p.valleys = valleys{mixed: true}
 	p.kinds, p.trial, p.beginning = kinds{}, nil, beginning{lost: true}
+	// A plan from mark to mark would begin where no step does any more.
+	p.d.root.Send(p.d.supervisor, &planReady{})
+	p.offered, p.served, p.bad = nil, nil, 0
 	return true
 }
 

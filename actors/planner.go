@@ -119,7 +119,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	if m.found && p.segments == 1 {
 		return // several steps: it takes that long to find the first
 	}
-	if !usable || requests(steps) == 0 || !m.found && p.moved(steps) {
+	if !usable || requests(steps) == 0 || p.valleys.skip() {
 		return
 	}
 	v := actual(m, steps)
@@ -127,6 +127,9 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	p.d.room.Store(int64(p.room.most()))
 	p.follow(m)
 	well := p.served != nil && v.serves(p.allowed(&v))
+	if !m.found && !(well && v.hits()) && p.moves(steps) {
+		return
+	}
 	gone := slices.ContainsFunc(m.steps, func(o observed) bool { return o.gone })
 	p.newest = newest{steps, p.kinds.note(steps, p.segments, p.servedAs(m, well && v.hits())), v, m.pending, gone}
 	p.rate()
