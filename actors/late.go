@@ -25,7 +25,8 @@ type lateBoundary struct {
 	// Set by the planner, read wherever a step is marked; nil: boundaries are where
 	// the marks are.
 	valley atomic.Pointer[plan.Valley]
-	due    atomic.Bool // a step was marked and has not ended yet
+	saved  atomic.Pointer[plan.Plan] // of an earlier run, until it is at work
+	due    atomic.Bool               // a step was marked and has not ended yet
 
 	mu       sync.Mutex
 	load     mem.Bytes // when it was marked
@@ -51,9 +52,49 @@ func sameValley(a, b plan.Valley) bool {
 	return a.Requests == b.Requests && differ <= a.Drop/valleySame
 }
 
+// at returns the valley in which steps end; zero: they end at their marks.
+func (late *lateBoundary) at() (v plan.Valley) {
+	if p := late.valley.Load(); p != nil {
+		v = *p
+	}
+	return v
+}
+
+// expect takes in a plan of an earlier run, whose boundaries may have been late.
+func (late *lateBoundary) expect(p *plan.Plan) {
+	if p != nil && p.Late != (plan.Valley{}) {
+		late.saved.Store(p)
+	}
+}
+
+// resume lets the boundaries be late from the place on where they were in the earlier
+// run: the end of its prologue.
+func (late *lateBoundary) resume(passed uint64) {
+	p := late.saved.Load()
+	if p == nil {
+		return
+	}
+	if int(passed)+1 < prologueOf(p) {
+		return
+	}
+	late.saved.Store(nil)
+	late.valley.CompareAndSwap(nil, &p.Late)
+}
+
+// prologueOf returns how many boundaries the prologue of a plan spans.
+func prologueOf(p *plan.Plan) (n int) {
+	for i := range p.Streams {
+		if tapes := p.Streams[i].Tapes; len(tapes) > 0 {
+			n = max(n, tapes[0].Boundaries)
+		}
+	}
+	return n
+}
+
 // mark ends a step, now or soon.
 func (d *Device) mark() error {
 	late := &d.late
+	late.resume(d.steps.Load())
 	if late.due.CompareAndSwap(true, false) { // the one before came to no valley at all
 		late.ended(d, false)
 		if err := d.endStep(); err != nil {
@@ -112,6 +153,14 @@ type valleys struct {
 	mixed bool        // the step under way began at a mark and ends in a valley
 }
 
+// move notes that the segment to come is the first that ends in a valley: the prologue
+// of the next run ends there. Nothing is kept for that run if the segment is not, or if
+// there are kinds of step that began and ended at marks.
+func (b *beginning) move() {
+	b.late = len(b.segments) + 1
+	b.lost = b.lost || len(b.segments) == mostFirst || len(b.kinds) > 0
+}
+
 // skip reports whether the step that has ended is of no use: the boundaries moved in it.
 func (v *valleys) skip() (mixed bool) {
 	mixed, v.mixed = v.mixed, false
@@ -119,8 +168,7 @@ func (v *valleys) skip() (mixed bool) {
 }
 
 // moves takes in a step that was not served well, and moves the boundaries from the
-// marks to valleys if it had the same one as the step before. The plan for a later
-// start would have to know of the move, so there is none.
+// marks to valleys if it had the same one as the step before.
 func (p *planner) moves(steps []*plan.Step) bool {
 	if p.d.late.valley.Load() != nil {
 		return false
@@ -134,7 +182,8 @@ func (p *planner) moves(steps []*plan.Step) bool {
 	p.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
 	p.d.late.valley.Store(&v)
 	p.valleys = valleys{mixed: true}
-	p.kinds, p.trial, p.beginning = kinds{}, nil, beginning{lost: true}
+	p.kinds, p.trial = kinds{}, nil
+	p.beginning.move()
 	// A plan from mark to mark would begin where no step does any more.
 	p.d.root.Send(p.d.supervisor, &planReady{})
 	p.offered, p.served, p.bad = nil, nil, 0

@@ -56,6 +56,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
 	d.latest.Store(opts.Plan)
+	d.late.expect(opts.Plan)
 	d.lanes.Store(&[]*lane{})
 	d.arenas.Store(&[]*arena{})
 	d.system = newSystem(opts.Log)

@@ -57,6 +57,9 @@ func newPlanner(d *Device, start *plan.Plan) *planner {
 // loaded takes in an earlier run's plan, which is served from now on.
 func (p *planner) loaded(start *plan.Plan) {
 	p.last, p.beginning.saved = start, start
+	if start.Late != (plan.Valley{}) {
+		p.beginning.late = prologueOf(start)
+	}
 	p.offered, p.patience = &candidate{plan: start, tuning: stream.Tunings[0]}, activation
 	// The load that the plan was made for is still to come; until then its arena
 	// is no waste.

@@ -52,6 +52,7 @@ func (p *planner) make(self *actor.PID) {
 	c := &candidate{kinds: p.kinds.worth(p.segments), made: p.segments}
 	c.from = versions(c.kinds)
 	run := runOf(c.kinds)
+	run.Late = p.d.late.at()
 	p.making = true
 	root, options := p.d.root, plan.Options{Last: p.last}
 	solve := func() {

@@ -18,7 +18,7 @@ import (
 const (
 	// mostFirst is how many segments of the beginning are kept, until it is clear
 	// which of them are steady steps.
-	mostFirst = 4
+	mostFirst = 5
 	// mostKept is how many kinds of step are planned for the next run.
 	mostKept = 8
 	// wellBefore is how many steps in a row a plan serves well before it is worth a
@@ -32,6 +32,7 @@ type beginning struct {
 	boundaries int         // how many of them the prologue spans; 0: not known yet
 	left       []survivors // by stream: what of the segments is still live
 	lost       bool        // events are missing
+	late       int         // segments before the boundaries moved; 0: they did not
 	kinds      []typical   // that plans have served
 	well       int         // steps in a row that were served well
 	saved      *plan.Plan  // the plan that was served when the file was written
@@ -107,6 +108,9 @@ func (b *beginning) stale(served *plan.Plan) bool {
 // span finds out how many segments are the prologue: those before the first that the
 // plan would have served and that left hardly a block for good.
 func (b *beginning) span(served *candidate) int {
+	if b.late > 0 {
+		return b.late
+	}
 	for k, steps := range b.segments[1:] {
 		v, _, err := judge(served.plan, steps, served.tuning)
 		if err == nil && v.hits() && b.leftBy(k+1)*missesBelow <= v.requests {
@@ -122,7 +126,7 @@ func (b *beginning) run(served *candidate) plan.Run {
 	if b.boundaries == 0 {
 		b.boundaries = b.span(served)
 	}
-	r := plan.Run{Boundaries: b.boundaries, Envelope: envelopes(served.plan)}
+	r := plan.Run{Boundaries: b.boundaries, Envelope: envelopes(served.plan), Late: served.plan.Late}
 	for _, steps := range marked(b.segments[:b.boundaries], b.left) {
 		for ordinal, s := range steps {
 			if ordinal == len(r.Prologue) {
@@ -158,7 +162,7 @@ func (p *planner) keep(m *stepEnded, well bool) {
 		return
 	}
 	b.served(p.newest.kind, p.newest.steps)
-	if b.well < wellBefore || !b.stale(p.served.plan) {
+	if b.well < wellBefore || !b.stale(p.served.plan) || p.served.plan.Late != p.d.late.at() {
 		return
 	}
 	b.saved, b.persists = p.served.plan, b.bytes()

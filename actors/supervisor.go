@@ -158,6 +158,7 @@ func (s *supervisor) begin(m *startRequest) error {
 		return err
 	}
 	s.start = m.plan
+	s.d.late.expect(m.plan)
 	for _, l := range s.d.adopt() {
 		if ps := part(m.plan, l.ordinal); ps != nil && l != m.lane {
 			s.offer(l, ps, 0)

@@ -20,8 +20,8 @@
 // Stitching instead of new memory is GMLake's idea (ASPLOS 2024); sharing handles
 // at 512 bytes, placing blocks where the last step had them, and the small slack
 // before stitching starts are ours. Measured on the recorded traces in
-// tests/traces (TestReplay prints the table), fragmentation is 0.21 % on average
-// and 0.55 % at worst, and a step that repeats exactly makes no driver call from
+// tests/traces (TestReplay prints the table), fragmentation is 0.30 % on average, 0.55 %
+// at worst but for thousands of blocks of one to two MiB (fine_moe, 1.33 %), and a step that repeats exactly makes no driver call from
 // the third on.
 //
 // # One request, followed all the way
@@ -66,11 +66,9 @@
 // not move, and EvTrim with its number, sent when nobody will replay it, is what
 // releases it.
 //
-// An arena (Whole) is one block over whole pages in a view of its own. What serves
-// requests inside it (the planner's slots) is no business of the engine's. Guests,
-// misses placed in holes of an arena, will come as an event that names the address:
-// their bytes are occupied already, so a guest needs an entry among the blocks and
-// a test against the other guests of that arena, and touches no run.
+// An arena (Whole) is one block over whole pages in a view of its own. What lives
+// inside it, the planner's slots and the guests in its holes, is no business of the
+// engine's; the tape that serves them guards them (package stream).
 //
 // # Invariants
 //

@@ -41,7 +41,7 @@
 // An envelope, slots of the largest size seen, serves more requests and serves them
 // faster. Where sizes move together, as with the length of the sequences, it costs
 // little: a run holds the memory of its longest step anyway. The largest sizes of a
-// step's experts never come together, and there it takes up to 28 % more. Which it
+// step's experts never come together, and there it takes up to half more. Which it
 // is, is found by trying (Run.Envelope).
 //
 // # How Solve finds offsets

@@ -21,7 +21,7 @@ import (
 // Fixed-width numbers are little endian.
 const (
 	fileMagic   = "STALLOCP"
-	fileVersion = 4
+	fileVersion = 5
 	headerSize  = len(fileMagic) + 4 + 8
 )
 
@@ -60,6 +60,8 @@ func (p *Plan) appendPayload(out []byte) []byte {
 	real := func(f float64) { out = binary.LittleEndian.AppendUint64(out, math.Float64bits(f)) }
 	flag := map[bool]uint64{true: 1}
 	out = binary.LittleEndian.AppendUint64(out, p.Key)
+	number(uint64(p.Late.Requests))
+	number(uint64(p.Late.Drop / mem.Grain))
 	number(uint64(len(p.Streams)))
 	for _, s := range p.Streams {
 		number(uint64(s.Ordinal))

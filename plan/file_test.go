@@ -65,7 +65,7 @@ func seal(file []byte) []byte {
 }
 
 func TestFileRoundTrip(t *testing.T) {
-	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}}}
+	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}, Late: Valley{Requests: 3, Drop: 5 * mem.GiB}}}
 	steps := observe(t, filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
 	p, err := MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{steps[3]}}, Options{})
 	if err != nil {
@@ -104,7 +104,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"something after": {append(bytes.Clone(good), 0), ErrCorrupt},
 		"flipped":         {change(len(good)-20, good[len(good)-20]^4), ErrCorrupt},
 		"wrong checksum":  {change(len(good)-1, good[len(good)-1]^1), ErrCorrupt},
-		"many streams":    {seal(change(headerSize+8, 0x7f)), ErrCorrupt},
+		"many streams":    {seal(change(headerSize+10, 0x7f)), ErrCorrupt},
 	}
 	for n := 1; n < len(good); n += 1 + n/9 {
 		cases["cut at "+string(rune('a'+n%26))] = struct {

@@ -35,8 +35,10 @@ type Run struct {
 	// sizes of a step move together, as with sequences of variable length, the
 	// arena is then little larger than what the largest step needs anyway, and
 	// every request has its slot. Where they do not, as with experts, it is up to
-	// 28 % larger, and guests are better.
+	// half larger, and guests are better.
 	Envelope bool
+	// Late is where the steps end, see Plan.
+	Late Valley
 }
 
 // learned returns the steps of a kind on one stream, the latest last; none if the
@@ -86,7 +88,7 @@ func MakeRun(run Run, o Options) (*Plan, error) {
 		}
 		p.Streams = append(p.Streams, m.finish(o))
 	}
-	p.Key = run.key()
+	p.Key, p.Late = run.key(), run.Late
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("plan: the solver's own result is invalid, please report it: %w", err)
 	}

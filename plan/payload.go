@@ -67,6 +67,8 @@ func (r *reader) entry() Entry {
 func decodePayload(payload []byte) (*Plan, error) {
 	r := &reader{rest: payload}
 	p := &Plan{Key: r.word("key")}
+	p.Late.Requests = int(r.number("requests before the valley", math.MaxInt32))
+	p.Late.Drop = mem.Bytes(r.number("depth of the valley", math.MaxInt64/uint64(mem.Grain))) * mem.Grain
 	if n := r.count("streams", 40); n > 0 {
 		p.Streams = make([]Stream, n)
 	}

@@ -96,4 +96,7 @@ type Stream struct {
 type Plan struct {
 	Key     uint64 // of the request sequence it was made for, see KeyOf
 	Streams []Stream
+	// Late, if not zero, is where steps end: the prologue's last one, and those behind
+	// it, in this valley behind their mark.
+	Late Valley
 }
