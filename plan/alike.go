@@ -2,7 +2,7 @@ package plan
 
 // Alike reports whether two steps, by stream ordinal, have the same structure for
 // the most part: nearly as many requests, and most of them in the same pattern of
-// requests and lives. What they may differ in is what MakeIrregular learns: sizes,
+// requests and lives. What they may differ in is what a plan of several steps learns: sizes,
 // and requests that are left out or come in addition. Steps of one program whose
 // sizes vary are alike; its training and its evaluation are not, nor are a step with
 // an evaluation and one without: their sizes do not vary, and a part is missing.

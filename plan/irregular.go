@@ -2,26 +2,15 @@ package plan
 
 import "fmt"
 
-// MakeIrregular plans a steady step that is not the same every time from several
-// that were learned, the latest last: steps[k] holds what each stream did in the
-// k-th, by ordinal. Two or three are enough, one is too few.
+// addLearned appends the slots and the tape of a steady step that is not the same
+// every time, from several that were learned, the latest last. Two or three are enough,
+// one is too few.
 //
 // The tape has the structure of the last step. A position whose size was the same
 // in all of them gets an exact slot. A position whose size varies stays on the
 // tape without a slot, with its free, so that its block can be placed as a guest
-// in a hole of the arena that is idle until then. MakeRun can give it a slot of
-// the largest size instead, see Run.Envelope.
-//
-// Steps that are all the same give the plan that Make gives.
-func MakeIrregular(steps [][]*Step, o Options) (*Plan, error) {
-	if len(steps) == 0 {
-		return nil, fmt.Errorf("plan: no learned step: expected two or three")
-	}
-	last := len(steps) - 1
-	return MakeRun(Run{Steady: [][]*Step{steps[last]}, Earlier: [][][]*Step{steps[:last]}}, o)
-}
-
-// addLearned appends the slots and the tape of the last of several learned steps.
+// in a hole of the arena that is idle until then; with envelope it gets a slot of the
+// largest size instead.
 func (m *maker) addLearned(tape Tape, learned []*Step, envelope bool) error {
 	if len(learned) == 0 {
 		m.tapes = append(m.tapes, tape)

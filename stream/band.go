@@ -62,8 +62,7 @@ type band struct {
 	extra    [bandWidth]int32 // cost with the last event inserted
 	best     int
 	matched  bool // the last event of the best alignment is the entry before it
-	exact    bool // and at no more than costVaries
-	row      int  // events in a row for which that held
+	row      int  // events in a row that were matched at no more than costVaries
 }
 
 // start begins with the cursor known to be at an entry, give or take.
@@ -166,7 +165,7 @@ func (b *band) event(t *Tape, o observed) {
 		before = here
 	}
 	b.to = max(end, b.to)
-	b.best, b.matched, b.exact = best, matched, exact
+	b.best, b.matched = best, matched
 	if exact {
 		b.row++
 	} else {
