@@ -18,14 +18,18 @@ func (unmarked) Step() {}
 // goOn lengthens a run by its last step, again and again.
 func goOn(tr *trace.Trace, times int) {
 	steps := tr.Steps()
-	last := tr.Events[steps[len(steps)-1][0]:steps[len(steps)-1][1]]
+	last := tr.Events[steps[len(steps)-1][0]-1 : steps[len(steps)-1][1]] // its mark included
+	tr.Events = tr.Events[:steps[len(steps)-1][1]]                       // no end
 	own := make(map[int64]bool)
 	for i := range times {
 		for _, e := range last {
 			if e.Kind == trace.Alloc {
 				own[e.ID] = true
 			}
-			if own[e.ID] {
+			switch {
+			case e.Kind == trace.Mark:
+				tr.Events = append(tr.Events, e)
+			case own[e.ID]:
 				e.ID += int64(i+1) << 40
 				tr.Events = append(tr.Events, e)
 			}
