@@ -104,6 +104,13 @@ func (d *Device) mark() error {
 	if late.valley.Load() == nil {
 		return d.endStep()
 	}
+	// Frees that were announced count: for the load here, and for who asks after the
+	// mark what is live.
+	for _, l := range d.adopt() {
+		l.port.Lock()
+		l.port.Settle()
+		l.port.Unlock()
+	}
 	late.mu.Lock()
 	late.load, late.requests = d.host.Load(), 0
 	late.mu.Unlock()

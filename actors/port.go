@@ -46,7 +46,7 @@ type Port interface {
 	// adopted, that one is named and reached no more.
 	Serve(t, instead *stream.Tape)
 	// Settle performs the frees that were announced for tapes that are not
-	// served any more.
+	// served any more: at every boundary, and where a step is marked.
 	Settle()
 	// Drop frees the arrays of a tape that is neither served nor holds a block.
 	Drop(t *stream.Tape)

@@ -149,7 +149,7 @@ type retired struct {
 	since  int
 }
 
-// Settle implements actors.Port. It is called once a boundary.
+// Settle implements actors.Port. It is called once or twice a step.
 func (p *port) Settle() {
 	p.settled++
 	p.mu.Lock()
