@@ -100,7 +100,8 @@ func (a *Allocator) Share(ordinal int) error {
 }
 
 // Step is a step boundary: the place from which on the requests of the last step
-// are expected again. Plans that are ready become active here. What Step does
+// are expected again. Plans that are ready become active here. If much is freed only
+// when the next step begins, the step ends there, at a later Malloc. What Step does
 // depends on what has changed; in a steady state it makes no driver call.
 func (a *Allocator) Step() error {
 	if err := a.enter(); err != nil {

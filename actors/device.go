@@ -151,7 +151,7 @@ func (d *Device) Free(addr mem.Addr) (Freed, error) {
 			if f.Pinned {
 				d.FreePinned(addr, f.Asked)
 			}
-			return Freed{Size: mem.Round(f.Asked), Asked: f.Asked, Stream: a.lane.port.ID(), Pending: f.Pinned}, nil
+			return Freed{Size: mem.Round(f.Asked), Asked: f.Asked, Stream: a.lane.port.ID()}, nil
 		}
 	}
 	d.traffic.Add(1)
@@ -195,8 +195,9 @@ func (d *Device) FreePinned(addr mem.Addr, asked mem.Bytes) {
 	d.ask(d.pool, &fenceRequest{arena: a, addr: addr, rounded: rounded, streams: a.users(addr)})
 }
 
-// Step is a step boundary: new plans become active here and nowhere else. A
-// program that never calls it has its steps found in its requests.
+// Step marks a step boundary: new plans become active here, or shortly behind (see
+// lateBoundary), and nowhere else. A program that never calls it has its steps found
+// in its requests.
 func (d *Device) Step() error {
 	d.auto.marked.Store(true)
 	return d.mark()

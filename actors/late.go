@@ -123,8 +123,11 @@ func (d *Device) mark() error {
 // reached reports whether the step that was marked ends before this request.
 func (d *Device) reached() bool {
 	late := &d.late
+	if !late.due.Load() { // nearly always
+		return false
+	}
 	v := late.valley.Load()
-	if !late.due.Load() || v == nil {
+	if v == nil {
 		return false
 	}
 	late.mu.Lock()
@@ -180,7 +183,7 @@ func (p *planner) moves(steps []*plan.Step) bool {
 	if p.d.late.valley.Load() != nil {
 		return false
 	}
-	busiest := slices.MaxFunc(steps, func(a, b *plan.Step) int { return int(number(a) - number(b)) })
+	busiest := slices.MaxFunc(steps, func(a, b *plan.Step) int { return int(a.Requests() - b.Requests()) })
 	v, last := busiest.Valley(), p.valleys.last
 	p.valleys.last = v
 	if peak, _ := busiest.Peaks(); v.Drop*valleyWorth < peak || !sameValley(last, v) {
@@ -195,12 +198,4 @@ func (p *planner) moves(steps []*plan.Step) bool {
 	p.d.root.Send(p.d.supervisor, &planReady{})
 	p.offered, p.served, p.bad = nil, nil, 0
 	return true
-}
-
-// number returns how many requests a step made; a stream may have had none.
-func number(s *plan.Step) int64 {
-	if s == nil {
-		return 0
-	}
-	return s.Requests()
 }

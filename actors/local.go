@@ -163,5 +163,5 @@ func (l *Local) ownerOf(addr mem.Addr) *GoPort {
 
 // Load returns the sum of live rounded sizes and its peak.
 func (l *Local) Load() (now, peak mem.Bytes) {
-	return mem.Bytes(l.host.load.Load()), mem.Bytes(l.host.peak.Load())
+	return l.host.Load(), mem.Bytes(l.host.peak.Load())
 }

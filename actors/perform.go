@@ -96,13 +96,13 @@ func (p *pool) call(op *engine.Op) error {
 	case engine.OpAccess:
 		err := p.dev.Access(op.Addr, op.Size)
 		if err == nil {
-			p.mark(op, true)
+			p.opened(op, true)
 		}
 		return err
 	case engine.OpUnmap:
 		err := p.dev.Unmap(op.Addr, op.Size)
 		if err == nil {
-			p.mark(op, false)
+			p.opened(op, false)
 		}
 		return err
 	case engine.OpRelease:
@@ -231,8 +231,7 @@ func (e *RefusedError) Is(target error) bool {
 
 // Freed is what a free gave back.
 type Freed struct {
-	Size    mem.Bytes // rounded
-	Asked   mem.Bytes // by the program
-	Stream  mem.StreamID
-	Pending bool // it waits for other streams
+	Size   mem.Bytes // rounded
+	Asked  mem.Bytes // by the program
+	Stream mem.StreamID
 }

@@ -145,9 +145,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 
 func requests(steps []*plan.Step) (n int64) {
 	for _, s := range steps {
-		if s != nil {
-			n += s.Requests()
-		}
+		n += s.Requests()
 	}
 	return n
 }

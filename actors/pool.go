@@ -183,7 +183,6 @@ func (p *pool) free(m *freeRequest) error {
 		return nil
 	}
 	if after, ok := p.eng.Lookup(m.addr); ok && after.Addr == m.addr && after.Pending {
-		m.freed.Pending = true
 		p.pending = max(p.pending, p.eng.Stats().Pending)
 	}
 	return nil

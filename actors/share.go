@@ -54,8 +54,8 @@ func (s pageSet) find(at int, flip uint64) int {
 	return 64 * len(s)
 }
 
-// mark notes that the pages of an operation are usable now, or no longer.
-func (p *pool) mark(op *engine.Op, usable bool) {
+// opened notes that the pages of an operation are usable now, or no longer.
+func (p *pool) opened(op *engine.Op, usable bool) {
 	from := int((op.Addr - p.base) / mem.Addr(mem.HandleSize))
 	p.usable.set(from, from+int(op.Size/mem.HandleSize), usable)
 }

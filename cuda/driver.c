@@ -32,8 +32,8 @@ int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
 	if (path == NULL || path[0] == '\0')
 		path = default_path;
 	memset(out, 0, sizeof *out);
-	out->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (out->library == NULL) {
+	out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (out->handle == NULL) {
 		const char *why = dlerror();
 		snprintf(err, errlen,
 			 "cannot open the CUDA driver library %s: %s; install "
@@ -44,7 +44,7 @@ int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
 	}
 	const char *missing = NULL;
 #define RESOLVE(field, symbol, parameters)                                     \
-	if (!resolve(out->library, #symbol, &out->field) && missing == NULL)   \
+	if (!resolve(out->handle, #symbol, &out->field) && missing == NULL)   \
 		missing = #symbol;
 	STALLOC_DRIVER_CALLS(RESOLVE)
 #undef RESOLVE
@@ -54,7 +54,7 @@ int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
 		 "%s is not a usable CUDA driver library: it has no function "
 		 "%s; install an NVIDIA driver of CUDA 11.4 or later",
 		 path, missing);
-	dlclose(out->library);
+	dlclose(out->handle);
 	memset(out, 0, sizeof *out);
 	return -1;
 }

@@ -150,7 +150,7 @@ enum {
 	  (stalloc_cu_result code, const char **name))
 
 struct stalloc_driver {
-	void *library; /* from dlopen; never closed while the table is in use */
+	void *handle; /* from dlopen; never closed while the table is in use */
 #define STALLOC_DRIVER_FIELD(field, symbol, parameters)                        \
 	stalloc_cu_result(*field) parameters;
 	STALLOC_DRIVER_CALLS(STALLOC_DRIVER_FIELD)

@@ -62,8 +62,12 @@ func (s *Step) Peaks() (all, missed mem.Bytes) {
 	return all, missed
 }
 
-// Requests returns how many requests the step made.
+// Requests returns how many requests the step made; nil, a stream without events,
+// made none.
 func (s *Step) Requests() (n int64) {
+	if s == nil {
+		return 0
+	}
 	for _, b := range s.Blocks {
 		if b.Alloc >= 0 {
 			n++

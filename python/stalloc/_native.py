@@ -174,7 +174,7 @@ class Native:
             size = needed + 1
 
 
-def library_path() -> Path:
+def shim_path() -> Path:
     """Where `make build` puts libstalloc.so and the package keeps it."""
     return Path(__file__).resolve().parent / "lib" / "libstalloc.so"
 

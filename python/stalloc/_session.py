@@ -89,7 +89,7 @@ def enable(**conf: _config.Value) -> bool:
 
 def _start(torch: ModuleType, conf: dict[str, str]) -> None:
     _torch.check_unused(torch)
-    native = _native.Native(_native.library_path())
+    native = _native.Native(_native.shim_path())
     boundary = OptimizerBoundary(native.step)
     before = os.environ.get(_config.VARIABLE)
     os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
@@ -157,8 +157,9 @@ def step() -> None:
     """Marks the end of a training step, on every device.
 
     Call it where the step's own tensors are gone: after ``optimizer.zero_grad()``, at the end
-    of the loop. From the first call on the optimizers' steps no longer count. Does nothing
-    while stalloc is not enabled, so the call can stay in the script.
+    of the loop. If gradients live on, the step ends where they are freed. From the first call
+    on the optimizers' steps no longer count. Does nothing while stalloc is not enabled, so the
+    call can stay in the script.
     """
     if _session.at_step is None:
         return

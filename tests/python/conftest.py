@@ -125,7 +125,7 @@ def process(stub, c10, monkeypatch):
     from stalloc import _native, _session, _torch
 
     monkeypatch.setattr(_session, "_session", _session._Session())
-    monkeypatch.setattr(_native, "library_path", lambda: stub.path)
+    monkeypatch.setattr(_native, "shim_path", lambda: stub.path)
     monkeypatch.setattr(_torch, "_DRIVER", "libc.so.6")  # some library that is there
     monkeypatch.setenv("STALLOC_CONF", "")
     monkeypatch.delenv("STALLOC_CONF")

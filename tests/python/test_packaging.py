@@ -21,7 +21,7 @@ def test_pip_installs_libraries_and_types(tmp_path, stub):
     assert (target / "stalloc" / "py.typed").exists()
     code = (
         f"import sys; sys.path.insert(0, {str(target)!r}); import stalloc\n"
-        "from stalloc import _native; _native.Native(_native.library_path())"
+        "from stalloc import _native; _native.Native(_native.shim_path())"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
     metadata = next(target.glob("stalloc-*.dist-info"))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 PRELUDE = """
 import ctypes, sys, warnings
 from stalloc import _native, _torch
-_native.library_path = lambda: sys.argv[1]
+_native.shim_path = lambda: sys.argv[1]
 _torch._DRIVER = "libc.so.6"
 import stalloc, torch
 assert stalloc.enable() is True

@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	MUST(facts.granularity == PAGE && facts.count == 2);
 	stray();
 	context_restored();
-	capture(driver.library);
+	capture(driver.handle);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		MUST(pthread_create(&threads[i], NULL, thread, (void *)i) == 0);
 	for (int i = 0; i < THREADS; i++)
