@@ -20,6 +20,7 @@ type lane struct {
 	arena   *arena       // where plans are laid, nil before the first
 	serving *arena       // the same, while it serves
 	plan    *plan.Stream // to be served again at the next boundary, nil: none
+	busy    bool         // it was to be served again, and its pages were still in use
 	former  []*arena     // not grown in place: they hold what persisted in them
 	active  atomic.Bool  // serving != nil, to be read without the port's lock
 	tuning  stream.Tuning
@@ -214,7 +215,7 @@ func (s *streamActor) boundary(m *boundary) {
 		o.arenas += a.bytes()
 		a.step()
 	} else if l.plan != nil {
-		o.part, o.gone = l.plan, true
+		o.part, o.gone = l.plan, !l.busy
 	}
 	for _, a := range l.former {
 		o.arenas += a.bytes()

@@ -122,7 +122,9 @@ func TestGradientsStayFromSomeStepOn(t *testing.T) {
 	l.clear()
 }
 
-// TestEvaluationsBetween has steps of another kind behind some marks.
+// TestEvaluationsBetween has steps of another kind behind some marks. They lose the
+// plan. Where the batch then lies in the arena's pages while work on gradients in it is
+// still under way, it is served again one step later.
 func TestEvaluationsBetween(t *testing.T) {
 	l := &trainer{kit: newKit(t, Options{})}
 	sum, n := 0.0, 0.0
@@ -134,7 +136,7 @@ func TestEvaluationsBetween(t *testing.T) {
 			sum, n = sum+hits, n+1
 		}
 	}
-	if sum < 0.95*n {
+	if sum < 0.74*n {
 		t.Errorf("%.3f of the requests in training steps are hits", sum/n)
 	}
 	l.reserves(0)

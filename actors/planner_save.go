@@ -184,10 +184,14 @@ func (p *planner) keep(m *stepEnded, well bool) {
 	p.d.background.Go(save)
 }
 
+// savedMore is the part of the memory that a saved plan may need beyond that.
+const savedMore = 256
+
 // save plans a whole run and writes the plan to the cache, in place of what an
 // earlier run with the same prologue has left there. The next run shall not need
-// more memory than this one did, so as long as the plan would, it is made for one
-// kind of step less: the one that came last.
+// more memory than this one did, but for a 256th, which is what a tight pool saves of
+// a plan's gaps; so as long as the plan would, it is made for one kind of step less:
+// the one that came last.
 func (d *Device) save(run plan.Run, served *candidate) (path string, err error) {
 	m := &poolRequest{verb: verbStats}
 	if d.ask(d.pool, m); m.err != nil {
@@ -203,7 +207,7 @@ func (d *Device) save(run plan.Run, served *candidate) (path string, err error) 
 		if err != nil {
 			return "", err
 		}
-		if need <= m.stats.PeakReserved {
+		if need <= m.stats.PeakReserved+max(m.stats.PeakReserved/savedMore, mem.HandleSize) {
 			break
 		}
 		if kinds == 1 {

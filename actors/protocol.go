@@ -156,7 +156,7 @@ type observed struct {
 	events  []Event
 	lost    bool         // events are missing: the step cannot be planned from
 	part    *plan.Stream // what was served, nil: nothing
-	gone    bool         // until the step was lost to it
+	gone    bool         // the step was lost to it; one in which its arena was still busy is not
 	order   int          // the tape of it that the step was taken for
 	hits    int64        // requests of the step served from the tape
 	misses  int64        // while a tape was served

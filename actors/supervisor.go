@@ -227,7 +227,8 @@ func (s *supervisor) activated(p *plan.Plan) {
 func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 	err := s.install(l, ps, first)
 	var refused *RefusedError
-	if errors.Is(err, errPrologue) || errors.As(err, &refused) && refused.Reason == engine.RefusedBusy {
+	l.busy = errors.As(err, &refused) && refused.Reason == engine.RefusedBusy
+	if errors.Is(err, errPrologue) || l.busy {
 		l.plan = ps // at the next boundary
 		return false
 	}

@@ -100,6 +100,7 @@ struct pool_counters {
 	uint64_t sticky, fits, epoch, ordinals, spare_run, spare_block;
 	uint64_t run_n, block_n, hint_n, count_n;
 	uint64_t block_used, hint_used, count_used;
+	uint64_t known, follow;
 };
 
 struct stalloc_pool {

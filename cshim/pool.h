@@ -73,6 +73,7 @@ static inline void wish_note(struct stalloc_pool *p, const struct pool_wish *w, 
 		pool_put(&p->hint_at, &p->now.hint_used, w->key, hint);
 	}
 	struct pool_hint *h = &p->hints[hint];
+	p->now.known += h->epoch + 1 == p->now.epoch;
 	h->epoch = p->now.epoch;
 	if (h->at[0] == at) return;
 	h->at[1] = h->at[0];
@@ -120,7 +121,7 @@ static inline uint64_t pool_alloc(struct stalloc_pool *p, uint32_t heap, uint64_
 	if (!pool_has_room(&p->block_at, p->now.block_used)) return 0;
 	if (p->now.spare_block == 0 && p->now.block_n == p->block_room) return 0;
 	if (!wish_find(p, heap, n, &w)) return 0;
-	uint32_t view = wish_place(p, heap, w.hint, n, &at), r;
+	uint32_t view = n < p->now.follow ? 0 : wish_place(p, heap, w.hint, n, &at), r;
 	bool sticky = view != 0;
 	if (!sticky) {
 		int list = rounded <= p->small_limit ? POOL_SMALL_VIEWS : POOL_LARGE_VIEWS;

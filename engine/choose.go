@@ -134,5 +134,5 @@ func (e *Engine) share(c *choice, rest unit, alone bool) {
 func (e *Engine) withinSlack(fresh int) bool {
 	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
 	reserved := float64(e.stats.Handles+fresh) * float64(bytesOf(pageUnits))
-	return reserved*(1-e.cfg.Slack) <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
+	return reserved*(1-e.slack) <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
 }

@@ -19,6 +19,7 @@ type Config struct {
 	Sticky     bool      // prefer the address the same request had one step ago
 	PatchPages int       // blocks stitched from so many pages get a view of their own; 0: none do
 	Slack      float64   // make new handles instead of stitching while they stay below this share of the peak load
+	Economy    float64   // what Slack becomes when a step stitches most of the memory
 	MaxAliases int       // evict idle views once the mapped pages exceed this many times the handles
 
 	aliasFloor int // mapped pages that are allowed in any case
@@ -30,11 +31,12 @@ func DefaultConfig() Config {
 	return Config{
 		Base:       1 << 40,
 		Window:     4 * mem.TiB,
-		SmallLimit: mem.MiB,
+		SmallLimit: 100 * mem.KiB,
 		Stitch:     true,
 		Sticky:     true,
 		Slack:      0.002,
-		PatchPages: 256,
+		Economy:    0.02,
+		PatchPages: 64,
 		MaxAliases: 16,
 		aliasFloor: 1 << 12,
 	}
@@ -52,15 +54,18 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.Slack = min(max(c.Slack, 0), 0.5)
+	c.Economy = min(max(c.Economy, 0), 0.5)
 	c.MaxAliases = max(c.MaxAliases, 1)
 	return c
 }
 
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
-	cfg   Config
-	limit int    // handles; the largest int if there is no limit
-	clock uint64 // events so far
+	cfg      Config
+	limit    int    // handles; the largest int if there is no limit
+	clock    uint64 // events so far
+	slack    float64
+	stitched int // pages that blocks of this step took from free handles
 
 	pages   []page
 	starts  pageBits
@@ -108,6 +113,7 @@ func New(cfg Config) *Engine {
 	pages := int(cfg.Window / mem.HandleSize)
 	e := &Engine{
 		cfg:     cfg,
+		slack:   cfg.Slack,
 		limit:   int(^uint(0) >> 1),
 		starts:  newPageBits(pages + 1),
 		extents: extents{next: 1, limit: uint32(pages)}, // page 0 stands for none

@@ -118,6 +118,7 @@ func (e *Engine) closeEmpty() {
 
 // boundary ends a step. It is the cheapest moment to evict.
 func (e *Engine) boundary(out []Op) []Op {
+	e.economize()
 	e.hints.boundary()
 	if e.stats.Mapped > e.mapBound() {
 		out, _ = e.evictWait(out)

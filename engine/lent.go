@@ -26,6 +26,7 @@ type Counters struct {
 	HintN, CountN      uint64
 	BlockUsed          uint64 // entries of the tables
 	HintUsed, CountUse uint64
+	Known, Follow      uint64 // see hints
 }
 
 // Lent is the state as a borrower sees it. The arrays are the engine's own: they
@@ -89,6 +90,7 @@ func (e *Engine) Lend(l *Lent) bool {
 		SpareRun: uint64(e.spareRun), SpareBlock: uint64(e.spareBlock),
 		RunN: uint64(len(e.runs)), BlockN: uint64(len(e.blocks)), HintN: uint64(len(s.list)), CountN: uint64(len(s.counts)),
 		BlockUsed: uint64(e.blockAt.used), HintUsed: uint64(s.at.used), CountUse: uint64(s.countAt.used),
+		Known: uint64(s.known), Follow: uint64(s.follow),
 	}
 	return true
 }
@@ -100,7 +102,7 @@ func (e *Engine) TakeBack(c *Counters) {
 	e.stats.Load, e.stats.PeakLoad = mem.Bytes(c.Load), mem.Bytes(c.PeakLoad)
 	e.stats.PeakHeld, e.stats.Blocks = mem.Bytes(c.PeakHeld), int(c.Blocks)
 	e.stats.Sticky, e.stats.Fits = c.Sticky, c.Fits
-	s.ordinals = int(c.Ordinals)
+	s.ordinals, s.known = int(c.Ordinals), int(c.Known)
 	e.spareRun, e.spareBlock = uint32(c.SpareRun), uint32(c.SpareBlock)
 	e.runs, e.blocks = e.runs[:c.RunN], e.blocks[:c.BlockN]
 	s.list, s.counts = s.list[:c.HintN], s.counts[:c.CountN]

@@ -112,6 +112,9 @@ func (e *Engine) fill(out []Op) []Op {
 		}
 	}
 	c.fresh = max(whole-(e.heaps[a.heap].freeCount-v.free), 0)
+	if a.rung == rungFirst && e.withinSlack(whole) { // then others do not take them again
+		c.fresh = whole
+	}
 	if c.fresh > e.limit-e.stats.Handles || c.fresh > 0 && a.full {
 		a.short = c.fresh
 		return e.climb(out)

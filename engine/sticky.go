@@ -6,6 +6,13 @@ package engine
 // all, however many pages the first one had to stitch. A hint is only a wish: it
 // is taken if all its bytes are free.
 //
+// A step whose sizes follow its data does not: what it asks for the k-th time lay
+// elsewhere by accident, and going back there breaks up what others will want. So
+// where fewer than two of three requests had a namesake one step before, wishes are
+// noted and not followed, but for the largest blocks. Where even a step that repeats
+// itself stitches most of the memory (economy.go), none is followed: blocks that
+// wait for other streams keep the places of the next ones.
+//
 // Two addresses are kept, because a block that lives across the boundary (a
 // gradient freed after its successor is made) alternates between two places.
 
@@ -13,6 +20,13 @@ const (
 	hintPlaces  = 2
 	hintSteps   = 4       // steps without use after which a hint is forgotten
 	maxOrdinals = 1 << 20 // per step: without boundaries the table must not grow for ever
+)
+
+// The least size, in units, of a block whose wish is followed.
+const (
+	followAll   = unit(0)
+	followLarge = 64 * pageUnits
+	followNone  = ^unit(0)
 )
 
 type hint struct {
@@ -29,7 +43,9 @@ type counter struct {
 
 type hints struct {
 	epoch    uint64
-	ordinals int // hints asked for in this step
+	ordinals int  // hints asked for in this step
+	known    int  // of those, that were asked for in the step before as well
+	follow   unit // followAll, or something larger
 	at       table
 	list     []hint
 	countAt  table
@@ -70,6 +86,9 @@ func (s *hints) of(h uint32, n unit) uint32 {
 		x = uint32(len(s.list) - 1)
 		s.at.put(key, x)
 	}
+	if s.list[x].epoch+1 == s.epoch {
+		s.known++
+	}
 	s.list[x].epoch = s.epoch
 	return x
 }
@@ -82,11 +101,21 @@ func (s *hints) note(x uint32, at unit) {
 	}
 }
 
+// repeats reports whether the step so far asks for what the last one did.
+func (s *hints) repeats() bool { return 3*s.known >= 2*s.ordinals }
+
 // boundary starts the next step, and drops old hints once they are the majority.
 func (s *hints) boundary() {
 	live := s.ordinals
+	switch {
+	case s.follow == followNone:
+	case s.repeats():
+		s.follow = followAll
+	default:
+		s.follow = followLarge
+	}
 	s.epoch++
-	s.ordinals = 0
+	s.ordinals, s.known = 0, 0
 	if len(s.list) < 2*live+1<<12 {
 		return
 	}
@@ -113,6 +142,9 @@ func (s *hints) boundary() {
 // sticky returns a view and the place in it that hint x wishes, if n units are
 // free there.
 func (e *Engine) sticky(h uint32, x uint32, n unit) (uint32, unit, bool) {
+	if n < e.hints.follow {
+		return 0, 0, false
+	}
 	for _, at := range e.hints.list[x].at {
 		if at == 0 {
 			continue
