@@ -38,7 +38,8 @@ type loan struct {
 }
 
 // lentWhilePending is how many requests and frees the borrower may serve while
-// there are fences to ask the driver about.
+// memory waits for fences that the driver must be asked about. A view that waits for
+// one is needed at the earliest by a request that comes as a message anyway.
 const lentWhilePending = 8
 
 // borrow has the pool lend its state to a host, if both are able to.
@@ -80,7 +81,7 @@ func (p *pool) lend() {
 		return
 	}
 	until := uint64(math.MaxUint64)
-	if len(p.fences) > 0 {
+	if p.urgent > 0 {
 		until = l.lent.Clock + lentWhilePending
 	}
 	l.out = true

@@ -115,10 +115,17 @@ func (p *pool) call(op *engine.Op) error {
 		if err != nil {
 			return err
 		}
-		p.fences = append(p.fences, waiting{engine: op.Fence, driver: f})
+		p.await(waiting{engine: op.Fence, driver: f, urgent: op.Addr == 0})
 		return nil
 	}
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
+}
+
+func (p *pool) await(w waiting) {
+	p.fences = append(p.fences, w)
+	if w.urgent {
+		p.urgent++
+	}
 }
 
 // pollBatch bounds the fences that the driver is asked about at one message, and once
@@ -143,6 +150,9 @@ func (p *pool) poll(most int) {
 		// A fence that cannot be asked about is waited for no longer than the
 		// whole device would be: its stream is gone, and its work with it.
 		p.fences = slices.Delete(p.fences, p.nextFence, p.nextFence+1)
+		if w.urgent {
+			p.urgent--
+		}
 		p.pass(w)
 	}
 }
@@ -173,7 +183,7 @@ func (p *pool) fenceSlot(m *fenceRequest) {
 			continue
 		}
 		slot.left++
-		p.fences = append(p.fences, waiting{driver: f, slot: slot})
+		p.await(waiting{driver: f, slot: slot, urgent: true})
 	}
 	if slot.left == 0 {
 		p.unpin(slot)

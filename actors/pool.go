@@ -40,6 +40,7 @@ type pool struct {
 	window    mem.Bytes
 	ops       []engine.Op
 	fences    []waiting
+	urgent    int // of those, that memory waits for
 	nextFence int
 	arenas    mem.Bytes
 	peak      mem.Bytes // of handles since the last reset
@@ -59,6 +60,7 @@ type waiting struct {
 	engine driver.Fence // 0: it belongs to slot
 	driver driver.Fence
 	slot   *slotWait
+	urgent bool // memory comes free with it
 }
 
 // slotWait is a pinned slot of a tape that waits for fences.

@@ -72,7 +72,8 @@ const (
 	OpUnmap
 	// OpRelease returns Handle to the driver. It is mapped nowhere by then.
 	OpRelease
-	// OpRecord records a fence on Stream. The number in Fence is the engine's
+	// OpRecord records a fence on Stream: a freed block waits for it or, with Addr,
+	// the view there, which is in no hurry. The number in Fence is the engine's
 	// own; EvFence repeats it once the fence has passed.
 	OpRecord
 	// OpSync waits until all work submitted to Stream so far is done.
@@ -150,7 +151,7 @@ type Op struct {
 	Handle Index        // OpCreate, OpMap, OpRelease
 	Code   int          // OpRefuse
 	Req    uint64       // OpGrant, OpRefuse, OpResume
-	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpGrant, OpUnknown
+	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpRecord, OpGrant, OpUnknown
 	Size   mem.Bytes    // OpMap, OpAccess, OpUnmap, OpGrant
 	Stream mem.StreamID // OpRecord, OpSync
 	Fence  driver.Fence // OpRecord, OpUnknown

@@ -75,7 +75,7 @@ func (e *Engine) soil(x uint32, out []Op) []Op {
 	e.fences++
 	v.fence, v.dirty = e.fences, true
 	e.fenceAt.put(e.fences, viewFence|x)
-	return append(out, Op{Kind: OpRecord, Stream: e.heaps[v.heap].stream, Fence: driver.Fence(e.fences)})
+	return append(out, Op{Kind: OpRecord, Addr: e.addr(v.start()), Stream: e.heaps[v.heap].stream, Fence: driver.Fence(e.fences)})
 }
 
 // postpone makes a freed block wait for the streams that used it.
