@@ -118,8 +118,11 @@ func (e *Engine) closeEmpty() {
 
 // boundary ends a step. It is the cheapest moment to evict.
 func (e *Engine) boundary(out []Op) []Op {
-	e.economize()
+	anew := e.economize()
 	e.hints.boundary()
+	if anew {
+		return e.trim(Event{Kind: EvTrim}, out)
+	}
 	if e.stats.Mapped > e.mapBound() {
 		out, _ = e.evictWait(out)
 	}

@@ -54,7 +54,7 @@ type hints struct {
 
 func newHints() hints {
 	return hints{
-		epoch: 1,
+		epoch: 2, // a hint that is new was asked for in none
 		at:    newTable(1 << 10), list: make([]hint, 1),
 		countAt: newTable(1 << 8), counts: make([]counter, 1),
 	}

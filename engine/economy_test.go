@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// TestEconomize: what is stitched in a step unlike the last, or beside
+// an arena, is no reason.
+func TestEconomize(t *testing.T) {
+	for _, c := range []struct {
+		what            string
+		known, stitched int
+		arena, expected bool
+	}{
+		{"a step that repeats the last and stitches most", 90, 60, false, true},
+		{"a step that is new", 10, 60, false, false},
+		{"a step that stitches a little", 90, 40, false, false},
+		{"a plan has been lost", 90, 60, true, false},
+	} {
+		e := New(DefaultConfig())
+		e.stats.Handles, e.stitched = 100, c.stitched
+		e.hints.ordinals, e.hints.known = 100, c.known
+		if c.arena {
+			e.heaps = append(e.heaps, heap{})
+			e.heaps[1].views[arenaViews] = 1
+		}
+		if got := e.economize(); got != c.expected || (e.slack == e.cfg.Economy) != c.expected {
+			t.Errorf("%s: begins anew: %t, slack %v", c.what, got, e.slack)
+		}
+		if e.economize() {
+			t.Errorf("%s: begins anew twice", c.what)
+		}
+	}
+}
+
+// TestWishesOfStepsThatDiffer: sizes that follow the data have no places to go back to.
+func TestWishesOfStepsThatDiffer(t *testing.T) {
+	d := newDevice(DefaultConfig())
+	req := uint64(0)
+	train := func(more mem.Bytes) {
+		first := req + 1
+		for i := range 30 {
+			req++
+			if err := d.step(Event{Kind: EvAlloc, Req: req, Size: mem.Bytes(i+3)*mem.MiB + more}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r := first; r <= req; r++ {
+			if err := d.free(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.step(Event{Kind: EvBoundary}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range []struct {
+		more   mem.Bytes
+		follow unit
+		sticky bool // requests of this step went back
+	}{
+		{0, followLarge, false}, {0, followAll, false}, {0, followAll, true},
+		{700 << 10, followLarge, true}, {900 << 10, followLarge, false}, {900 << 10, followAll, false}, {900 << 10, followAll, true},
+	} {
+		before := d.eng.Stats().Sticky
+		train(c.more)
+		if d.eng.hints.follow != c.follow {
+			t.Errorf("step %d: wishes are followed from %d units on, expected %d", i, d.eng.hints.follow, c.follow)
+		}
+		if i != 3 && (d.eng.Stats().Sticky > before) != c.sticky {
+			t.Errorf("step %d: %d requests went back to their places", i, d.eng.Stats().Sticky-before)
+		}
+	}
+}
