@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -20,17 +21,42 @@ func TestEconomize(t *testing.T) {
 		{"a plan has been lost", 90, 60, true, false},
 	} {
 		e := New(DefaultConfig())
-		e.stats.Handles, e.stitched = 100, c.stitched
+		e.stats.Handles, e.economy.stitched = 100, c.stitched
 		e.hints.ordinals, e.hints.known = 100, c.known
 		if c.arena {
 			e.heaps = append(e.heaps, heap{})
 			e.heaps[1].views[arenaViews] = 1
 		}
-		if got := e.economize(); got != c.expected || (e.slack == e.cfg.Economy) != c.expected {
+		if got := e.economize(); got != c.expected || (e.slack == e.cfg.Economy[0]) != c.expected {
 			t.Errorf("%s: begins anew: %t, slack %v", c.what, got, e.slack)
 		}
 		if e.economize() {
 			t.Errorf("%s: begins anew twice", c.what)
+		}
+	}
+}
+
+// TestEconomizeAgain: a pool that has begun anew has some steps to settle, and if it
+// then goes on stitching it begins anew once more, and not again.
+func TestEconomizeAgain(t *testing.T) {
+	for _, c := range []struct {
+		stitched int // in each step after the first
+		expected []int
+	}{{1, []int{0}}, {2, []int{0, 8}}, {99, []int{0, 8}}} {
+		e := New(DefaultConfig())
+		var anew []int
+		for step := range 40 {
+			e.stats.Handles, e.economy.stitched = 100, c.stitched
+			e.hints.ordinals, e.hints.known = 100, 100
+			if step == 0 {
+				e.economy.stitched = 51
+			}
+			if e.economize() {
+				anew = append(anew, step)
+			}
+		}
+		if !slices.Equal(anew, c.expected) || e.slack != e.cfg.Economy[len(anew)-1] {
+			t.Errorf("%d of 100 handles are stitched in each step: begins anew in %v, expected %v; slack %v", c.stitched, anew, c.expected, e.slack)
 		}
 	}
 }

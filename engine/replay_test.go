@@ -179,7 +179,7 @@ func TestReplay(t *testing.T) {
 		if regular[tr.Name] && last.Maps != r.steps[len(r.steps)-2].Maps {
 			t.Errorf("%s: a regular workload still maps in its last step: %v", tr.Name, maps)
 		}
-		if mapped := last.Maps - r.steps[len(r.steps)-2].Maps; tr.Name == "megatron_vpp.r0" && 50*mapped > uint64(s.PeakHandles) {
+		if mapped := last.Maps - r.steps[len(r.steps)-2].Maps; tr.Name == "megatron_vpp.r0" && 4*mapped > uint64(s.PeakHandles) {
 			t.Errorf("%s: the pool does not settle after it began anew: %v", tr.Name, maps)
 		}
 		t.Logf("%-20s fragmentation %.3f %%, %5d handles, %5d pages in %3d views, sticky %d fits %d stitches %d (%d patches), maps before and per step %v, driver %.0f ms, last step %.1f ms",
@@ -194,7 +194,7 @@ func TestReplay(t *testing.T) {
 }
 
 // open are traces on which the pool alone is above the bars, and what it reaches.
-var open = map[string]float64{"fine_moe": 0.0135, "megatron_vpp.r0": 0.02}
+var open = map[string]float64{"fine_moe": 0.0135, "megatron_vpp.r0": 0.0095}
 
 // regular names the traces whose steps repeat exactly, frees included.
 var regular = map[string]bool{

@@ -93,7 +93,7 @@ func (e *Engine) emit(at unit, c choice, out []Op) []Op {
 	e.stats.Maps += uint64(a.maps)
 	e.stats.Stitches++
 	if !a.whole {
-		e.stitched += a.maps - a.creates
+		e.economy.stitched += a.maps - a.creates
 	}
 	e.mapPages(a.view, e.slots, e.picks)
 	return e.grant(a.view, at, out)
