@@ -1,5 +1,7 @@
 package engine
 
+import "stalloc/internal/mem"
+
 // A choice is one way to stitch: so many new pages behind a view's last one. The
 // first page of a new view may be a partly used handle in whose free end the block
 // begins, the last page one in whose free beginning it ends.
@@ -129,10 +131,19 @@ func (e *Engine) share(c *choice, rest unit, alone bool) {
 	}
 }
 
+// slackAtLeast is the slack of a pool so small that a share of it is nothing: what it
+// would save is not worth handles that two views map, for every change is then made
+// twice.
+const slackAtLeast = 8 * mem.MiB
+
 // withinSlack reports whether so many new handles keep the device's memory
 // within the slack above the peak load.
 func (e *Engine) withinSlack(fresh int) bool {
 	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
-	reserved := float64(e.stats.Handles+fresh) * float64(bytesOf(pageUnits))
-	return reserved*(1-e.slack) <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
+	reserved := bytesOf(pageUnits) * mem.Bytes(e.stats.Handles+fresh)
+	least := float64(reserved) * (1 - e.slack)
+	if e.slack > 0 {
+		least = min(least, float64(reserved-slackAtLeast))
+	}
+	return least <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
 }

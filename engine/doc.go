@@ -39,8 +39,8 @@
 //     goes into the tightest free end of a partly used handle;
 //     A large block stitched from what is there gets a view of its own, which the
 //     next one takes over by replacing only the pages others use (patch.go);
-//  4. while the memory held stays within Config.Slack of the peak load, new handles
-//     rather than stitched ones: they keep later maps few;
+//  4. while the memory held stays within Config.Slack of the peak load, or
+//     8 MiB, new handles rather than stitched ones: they keep later maps few;
 //  5. when Config.Limit or the device forbids new handles: idle handles of other
 //     streams after waiting for those, blocks that wait for fences after waiting
 //     for them, once more the driver, and at last OpRefuse.

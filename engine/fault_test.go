@@ -111,7 +111,9 @@ func TestFaultAtEveryCall(t *testing.T) {
 // TestRetryAfterFault: a request whose driver calls failed once is served the
 // second time, by the ladder itself if other memory is there.
 func TestRetryAfterFault(t *testing.T) {
-	d := newDevice(DefaultConfig())
+	cfg := DefaultConfig()
+	cfg.Slack = 0
+	d := newDevice(cfg)
 	d.failing = func(_ int, op Op) bool { return op.Kind == OpCreate }
 	if err := d.step(Event{Kind: EvAlloc, Req: 1, Size: 4 * mem.MiB}); err != nil {
 		t.Fatal(err)

@@ -39,9 +39,9 @@ var open = map[string]reached{
 	// Frees that wait for another stream take events.
 	"vit_streams": {calls: 60},
 	// No plan serves these, or only late, and the pool still maps.
-	"fine_moe":          {warm: 0.012, steady: 0.04},
+	"fine_moe":          {warm: 0.0125, steady: 0.06},
 	"llama_varlen":      {steady: 0.6},
-	"mixtral_moe":       {steady: 0.075},
+	"mixtral_moe":       {steady: 0.07},
 	"multiscale_resnet": {steady: 0.055},
 	"packed_varlen":     {steady: 0.014},
 	// As tight as GMLake with a limit of 64 MiB, the pool would stitch for a quarter of
