@@ -30,8 +30,7 @@ static inline struct stalloc_stream *stream_of(int device, void *id) {
 
 static void free_from_pool(void *ptr, int device, void *stream);
 
-/* Frees in the pool what announced frees no longer found on a tape. */
-static __attribute__((noinline)) void free_strays(struct stalloc_stream *s) {
+__attribute__((noinline)) void stalloc_free_strays(struct stalloc_stream *s) {
 	uint64_t strays[STALLOC_MAX_STRAYS];
 	stalloc_lock(s);
 	uint32_t n = STALLOC_RELAXED(s->stray_count);
@@ -51,7 +50,7 @@ static inline void unlock_and_drain(struct stalloc_tape *t) {
 		stalloc_drain(t);
 		stalloc_unlock(s);
 	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->stray_count) != 0)) free_strays(s);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->stray_count) != 0)) stalloc_free_strays(s);
 }
 
 /* Says why there is no block. The first words are those that training code looks

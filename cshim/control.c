@@ -5,12 +5,29 @@
 #include "runtime.h"
 #include "tape.h"
 
+/* Performs the frees that other threads announced and nobody has looked at yet,
+ * and those that an arena given up meanwhile has left to the pool: there may be no
+ * request or free of their stream any more that would. */
+static void settle(struct stalloc_device *d) {
+	uint32_t n = atomic_load_explicit(&stalloc_arena_count, memory_order_acquire);
+	for (uint32_t i = 0; i < n; i++) {
+		struct stalloc_tape *t = atomic_load_explicit(&stalloc_arenas[i], memory_order_acquire);
+		if (!t || t->stream->device != d || STALLOC_RELAXED(t->deferred) == 0) continue;
+		stalloc_lock(t->stream);
+		stalloc_drain(t);
+		stalloc_unlock(t->stream);
+	}
+	for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
+		if (STALLOC_RELAXED(s->stray_count) != 0) stalloc_free_strays(s);
+}
+
 int stalloc_step(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
 	int result = e->step(device, err, sizeof err);
+	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) settle(&stalloc_devices[i]);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
@@ -31,19 +48,6 @@ static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVIC
 static uint64_t bytes_of(_Atomic int64_t *counter) {
 	int64_t n = STALLOC_RELAXED(*counter);
 	return n < 0 ? 0 : (uint64_t)n;
-}
-
-/* Performs the frees that other threads announced and nobody has looked at yet,
- * so that what is read next counts them. */
-static void settle(const struct stalloc_device *d) {
-	uint32_t n = atomic_load_explicit(&stalloc_arena_count, memory_order_acquire);
-	for (uint32_t i = 0; i < n; i++) {
-		struct stalloc_tape *t = atomic_load_explicit(&stalloc_arenas[i], memory_order_acquire);
-		if (!t || t->stream->device != d || STALLOC_RELAXED(t->deferred) == 0) continue;
-		stalloc_lock(t->stream);
-		stalloc_drain(t);
-		stalloc_unlock(t->stream);
-	}
 }
 
 /* Adds up what the streams count under their locks. */

@@ -22,6 +22,9 @@ bool stalloc_ready(void);
 /* The stream's state, made on first sight; NULL if memory is short. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
+/* Frees in the pool what announced frees no longer found on a tape. */
+void stalloc_free_strays(struct stalloc_stream *s);
+
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
