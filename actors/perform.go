@@ -121,6 +121,7 @@ func (p *pool) call(op *engine.Op) error {
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
 
+// await keeps a fence to ask the driver about.
 func (p *pool) await(w waiting) {
 	p.fences = append(p.fences, w)
 	if w.urgent {

@@ -184,7 +184,7 @@ func (p *planner) keep(m *stepEnded, well bool) {
 	p.d.background.Go(save)
 }
 
-// savedMore is the part of the memory that a saved plan may need beyond that.
+// savedMore is the part of the memory that a saved plan may need beyond what the run reserved.
 const savedMore = 256
 
 // save plans a whole run and writes the plan to the cache, in place of what an

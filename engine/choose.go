@@ -137,7 +137,7 @@ func (e *Engine) share(c *choice, rest unit, alone bool) {
 const slackAtLeast = 8 * mem.MiB
 
 // withinSlack reports whether so many new handles keep the device's memory
-// within the slack above the peak load.
+// within the slack above the peak load, and within what the request may take.
 func (e *Engine) withinSlack(fresh int) bool {
 	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
 	reserved := bytesOf(pageUnits) * mem.Bytes(e.stats.Handles+fresh)
@@ -145,5 +145,9 @@ func (e *Engine) withinSlack(fresh int) bool {
 	if e.slack > 0 {
 		least = min(least, float64(reserved-slackAtLeast))
 	}
-	return least <= float64(peak) && e.stats.Handles+fresh <= e.limit && !e.act.full
+	held, most := e.stats.Handles+fresh, e.limit
+	if e.act.most > 0 {
+		most = min(most, e.act.most)
+	}
+	return least <= float64(peak) && held <= most && !e.act.full
 }

@@ -21,7 +21,7 @@
 // at 512 bytes, placing blocks where the last step had them, and the small slack
 // before stitching starts are ours. Measured on the recorded traces in
 // tests/traces (TestReplay prints the table), fragmentation is 0.21 % on average and
-// 0.46 % at worst, but for thousands of blocks of one to two MiB (fine_moe, 1.16 %) and a
+// 0.48 % at worst, but for thousands of blocks of one to two MiB (fine_moe, 1.20 %) and a
 // pipeline whose blocks wait for other streams (megatron_vpp, 0.85 %; see economy.go).
 // A step that repeats exactly makes no driver call from the third on.
 //

@@ -4,7 +4,7 @@ package engine
 // which of them are free together differs in every step, and a pool as tight as the
 // load stitches all of its memory anew in each: on the recorded pipeline of Megatron
 // 35,000 maps, two thirds of the step's time. Begun with two hundredths more memory it
-// settles within a few steps, and then maps nothing. The same room given later is of
+// settles within a few steps, and then maps some hundred pages a step. The same room given later is of
 // little use: by then free memory is a patchwork of views.
 //
 // So a step that stitches more than half of what the pool holds raises the slack to

@@ -100,3 +100,15 @@ func TestWishesOfStepsThatDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestSlackKeepsTheBound: room that only saves maps is not taken beyond what a request
+// may take.
+func TestSlackKeepsTheBound(t *testing.T) {
+	for most, expected := range map[int]bool{0: true, 513: true, 512: false} {
+		e := New(DefaultConfig())
+		e.stats.Handles, e.stats.PeakHeld, e.act.most = 512, mem.GiB, most
+		if e.withinSlack(1) != expected {
+			t.Errorf("512 handles held, %d allowed: within slack is %t", most, !expected)
+		}
+	}
+}

@@ -54,6 +54,9 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.Slack = min(max(c.Slack, 0), 0.5)
+	for i := range c.Economy {
+		c.Economy[i] = min(max(c.Economy[i], 0), 0.5)
+	}
 	c.MaxAliases = max(c.MaxAliases, 1)
 	return c
 }

@@ -112,7 +112,8 @@ func (e *Engine) fill(out []Op) []Op {
 		}
 	}
 	c.fresh = max(whole-(e.heaps[a.heap].freeCount-v.free), 0)
-	if a.rung == rungFirst && e.withinSlack(whole) { // then others do not take them again
+	// New handles of its own are not taken by others again. An arena uses what is idle.
+	if !a.whole && a.rung == rungFirst && e.withinSlack(whole) {
 		c.fresh = whole
 	}
 	if c.fresh > e.limit-e.stats.Handles || c.fresh > 0 && a.full {

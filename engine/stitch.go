@@ -11,10 +11,6 @@ import (
 func (e *Engine) stitch(out []Op) []Op {
 	a := &e.act
 	c := e.choose()
-	if a.most > 0 && c.slack && e.stats.Handles+c.fresh > a.most {
-		a.rung = rungStitch
-		c = e.choose()
-	}
 	a.slack = c.slack
 	if a.most > 0 && c.fresh > 0 && e.stats.Handles+c.fresh > a.most {
 		return e.refuse(RefusedMost, out)
