@@ -33,7 +33,7 @@ func (b *idleBorrower) TakeBack(c *engine.Counters) bool {
 // the borrower could serve.
 func TestOnlyMemoryThatWaitsEndsTheLoan(t *testing.T) {
 	cfg := engine.DefaultConfig()
-	cfg.PatchPages, cfg.Slack = 2, 0
+	cfg.PatchPages, cfg.Slack, cfg.First = 2, 0, 0
 	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
 	p, err := newPool(device.NewOwner(gpu), cfg, nil, zap.NewNop())
 	if err != nil {

@@ -241,6 +241,8 @@ func (p *pool) rare(m *poolRequest) error {
 		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
 		m.stats = p.stats()
 		p.pending = m.stats.Pending
+	case verbFirst:
+		_, err = p.run(engine.Event{Kind: engine.EvFirst})
 	case verbTrim:
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
 	case verbLimit:

@@ -110,6 +110,7 @@ type verb uint8
 const (
 	verbBoundary verb = iota + 1 // a step ends: sticky placement starts over, fences are polled
 	verbTrim                     // give idle handles back (private pool: it is no longer used)
+	verbFirst                    // the first step is over, though it ends no step
 	verbLimit                    // reserve at most limit bytes
 	verbFind                     // the block that contains addr
 	verbStats

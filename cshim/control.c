@@ -31,6 +31,15 @@ int stalloc_step(int device) {
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
+int stalloc_first_step(int device) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	char err[1024] = "";
+	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
+	int result = e->first_step(device, err, sizeof err);
+	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
+}
+
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (*stalloc_alive && e) e->trim(-1, 0);

@@ -139,15 +139,25 @@ const slackAtLeast = 8 * mem.MiB
 // withinSlack reports whether so many new handles keep the device's memory
 // within the slack above the peak load, and within what the request may take.
 func (e *Engine) withinSlack(fresh int) bool {
-	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
-	reserved := bytesOf(pageUnits) * mem.Bytes(e.stats.Handles+fresh)
-	least := float64(reserved) * (1 - e.slack)
-	if e.slack > 0 {
-		least = min(least, float64(reserved-slackAtLeast))
-	}
 	held, most := e.stats.Handles+fresh, e.limit
 	if e.act.most > 0 {
 		most = min(most, e.act.most)
 	}
-	return least <= float64(peak) && held <= most && !e.act.full
+	slack := e.slack
+	if e.isFirst() {
+		slack = max(slack, e.cfg.First)
+	}
+	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
+	return within(held, slack, peak) && held <= most && !e.act.full
+}
+
+// within reports whether so many handles are no more than the slack above a peak of
+// the load.
+func within(handles int, slack float64, peak mem.Bytes) bool {
+	reserved := bytesOf(pageUnits) * mem.Bytes(handles)
+	least := float64(reserved) * (1 - slack)
+	if slack > 0 {
+		least = min(least, float64(reserved-slackAtLeast))
+	}
+	return least <= float64(peak)
 }

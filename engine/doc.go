@@ -20,9 +20,9 @@
 // Stitching instead of new memory is GMLake's idea (ASPLOS 2024); sharing handles
 // at 512 bytes, placing blocks where the last step had them, and the small slack
 // before stitching starts are ours. Measured on the recorded traces in
-// tests/traces (TestReplay prints the table), fragmentation is 0.21 % on average and
-// 0.48 % at worst, but for thousands of blocks of one to two MiB (fine_moe, 1.20 %) and a
-// pipeline whose blocks wait for other streams (megatron_vpp, 0.85 %; see economy.go).
+// tests/traces (TestReplay prints the table), fragmentation is 0.16 % on average and
+// 0.97 % at worst, where there are thousands of blocks of one to two MiB (fine_moe), but for
+// a pipeline whose blocks wait for other streams (megatron_vpp, 0.85 %; see economy.go).
 // A step that repeats exactly makes no driver call from the third on.
 //
 // # One request, followed all the way
@@ -40,7 +40,8 @@
 //     A large block stitched from what is there gets a view of its own, which the
 //     next one takes over by replacing only the pages others use (patch.go);
 //  4. while the memory held stays within Config.Slack of the peak load, or
-//     8 MiB, new handles rather than stitched ones: they keep later maps few;
+//     8 MiB, new handles rather than stitched ones: they keep later maps few. In the
+//     first step, when the load has yet to grow, within Config.First (first.go);
 //  5. when Config.Limit or the device forbids new handles: idle handles of other
 //     streams after waiting for those, blocks that wait for fences after waiting
 //     for them, once more the driver, and at last OpRefuse.

@@ -19,6 +19,7 @@ type Config struct {
 	Sticky     bool       // prefer the address the same request had one step ago
 	PatchPages int        // blocks stitched from so many pages get a view of their own; 0: none do
 	Slack      float64    // make new handles instead of stitching while they stay below this share of the peak load
+	First      float64    // what Slack is while the load has yet to grow
 	Economy    [2]float64 // what Slack becomes in turn while steps stitch most of the memory
 	MaxAliases int        // evict idle views once the mapped pages exceed this many times the handles
 
@@ -35,6 +36,7 @@ func DefaultConfig() Config {
 		Stitch:     true,
 		Sticky:     true,
 		Slack:      0.002,
+		First:      0.06,
 		Economy:    [2]float64{0.0085, 0.02},
 		PatchPages: 64,
 		MaxAliases: 16,
@@ -54,6 +56,7 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.Slack = min(max(c.Slack, 0), 0.5)
+	c.First = min(max(c.First, 0), 0.5)
 	for i := range c.Economy {
 		c.Economy[i] = min(max(c.Economy[i], 0), 0.5)
 	}
@@ -68,6 +71,7 @@ type Engine struct {
 	clock   uint64 // events so far
 	slack   float64
 	economy economy
+	first   first
 
 	pages   []page
 	starts  pageBits
@@ -179,6 +183,9 @@ func (e *Engine) dispatch(ev Event, out []Op) []Op {
 		return e.boundary(out)
 	case EvPrepare:
 		return e.prepare(ev, out)
+	case EvFirst:
+		e.first.over = true
+		return out
 	case EvDissolve:
 		return e.dissolve(ev, out)
 	case EvTrim:

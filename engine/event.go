@@ -37,6 +37,9 @@ const (
 	// Pool, Most, and Size to begin. Sent again, without Size, until no operation
 	// comes back.
 	EvPrepare
+	// EvFirst says that the first training step is over, though it ends no step: where
+	// the steps are marked by an optimizer, its first one (see first.go).
+	EvFirst
 )
 
 // Event is one input of Step. Only the fields its kind names are read.

@@ -119,6 +119,7 @@ func (e *Engine) closeEmpty() {
 // boundary ends a step. It is the cheapest moment to evict.
 func (e *Engine) boundary(out []Op) []Op {
 	anew := e.economize()
+	anew = e.passFirst() || anew
 	e.hints.boundary()
 	if anew {
 		return e.trim(Event{Kind: EvTrim}, out)

@@ -74,7 +74,7 @@ func (d *device) maybeRecord(req uint64, streams ...mem.StreamID) error {
 
 func storyDevice() *device {
 	cfg := DefaultConfig()
-	cfg.Slack, cfg.MaxAliases, cfg.aliasFloor = 0, 1, 0
+	cfg.Slack, cfg.First, cfg.MaxAliases, cfg.aliasFloor = 0, 0, 1, 0
 	d := newDevice(cfg)
 	d.capacity = 16
 	return d
@@ -112,7 +112,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 // second time, by the ladder itself if other memory is there.
 func TestRetryAfterFault(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.Slack = 0
+	cfg.Slack, cfg.First = 0, 0
 	d := newDevice(cfg)
 	d.failing = func(_ int, op Op) bool { return op.Kind == OpCreate }
 	if err := d.step(Event{Kind: EvAlloc, Req: 1, Size: 4 * mem.MiB}); err != nil {

@@ -13,9 +13,9 @@ import (
 
 // TestGolden runs the scripts in testdata. Commands:
 //
-//	new [limit=] [slack=] [stitch=] [sticky=] [aliases=] [private=]   an engine without memory
+//	new [limit=] [slack=] [first=] [stitch=] [sticky=] [aliases=] [private=]   an engine without memory
 //	alloc req= size= [stream=] [pool=] [whole]             EvAlloc
-//	free req= · record req= stream= · fence n= · boundary · trim [pool=]
+//	free req= · record req= stream= · fence n= · boundary · trim [pool=] · first
 //	fail at= [code=]                                       EvFailed for the last batch
 //	resume                                                 EvResume for the last batch
 //	stats                                                  the counts that are not zero
@@ -74,6 +74,8 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 		ev.Kind = EvBoundary
 	case "trim":
 		ev.Kind = EvTrim
+	case "first":
+		ev.Kind = EvFirst
 	case "resume":
 		ev.Kind, ev.Req = EvResume, g.last
 	case "fail":
@@ -87,7 +89,7 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 
 func (g *golden) open(t *testing.T, d *datadriven.TestData) {
 	cfg := DefaultConfig()
-	cfg.Slack = 0
+	cfg.Slack, cfg.First = 0, 0
 	var limit string
 	if d.MaybeScanArgs(t, "limit", &limit) {
 		var err error
@@ -102,6 +104,9 @@ func (g *golden) open(t *testing.T, d *datadriven.TestData) {
 	var percent int
 	if d.MaybeScanArgs(t, "slack", &percent) {
 		cfg.Slack = float64(percent) / 100
+	}
+	if d.MaybeScanArgs(t, "first", &percent) {
+		cfg.First = float64(percent) / 100
 	}
 	d.MaybeScanArgs(t, "stitch", &cfg.Stitch)
 	d.MaybeScanArgs(t, "sticky", &cfg.Sticky)

@@ -146,14 +146,14 @@ var variants = []struct {
 	faults   int // one driver call in so many fails; 0: none
 }{
 	{"plain", func(c *Config) {}, 0, 0},
-	{"no slack, no sticky", func(c *Config) { c.Slack, c.Sticky = 0, false }, 0, 0},
+	{"no slack, no sticky", func(c *Config) { c.Slack, c.First, c.Sticky = 0, 0, false }, 0, 0},
 	{"no stitching", func(c *Config) { c.Stitch = false }, 0, 0},
-	{"few aliases", func(c *Config) { c.MaxAliases, c.aliasFloor = 2, 16 }, 0, 0},
-	{"private views", func(c *Config) { c.PatchPages, c.Slack = 2, 0 }, 0, 0},
-	{"private views, faults", func(c *Config) { c.PatchPages, c.Slack = 2, 0 }, 40, 12},
+	{"few aliases", func(c *Config) { c.First, c.MaxAliases, c.aliasFloor = 0, 2, 16 }, 0, 0},
+	{"private views", func(c *Config) { c.PatchPages, c.Slack, c.First = 2, 0, 0 }, 0, 0},
+	{"private views, faults", func(c *Config) { c.PatchPages, c.Slack, c.First = 2, 0, 0 }, 40, 12},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
 	{"capacity", func(c *Config) {}, 48, 0},
-	{"faults", func(c *Config) { c.MaxAliases, c.aliasFloor = 2, 16 }, 64, 40},
+	{"faults", func(c *Config) { c.First, c.MaxAliases, c.aliasFloor = 0, 2, 16 }, 64, 40},
 	{"many faults", func(c *Config) {}, 48, 6},
 	{"small window", func(c *Config) { c.Window = 512 * mem.MiB }, 0, 0},
 }

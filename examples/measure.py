@@ -72,9 +72,8 @@ class Recorder:
             "seconds": seconds,
             "items": items,
             **self._memory(),
-            **{
-                key: counters[key] - self._before[key] for key in ("hits", "misses", "driver_calls")
-            },
+            **{key: now - self._before[key] for key, now in counters.items()},
+            "driver_seconds": 1e-9 * (counters["driver_ns"] - self._before["driver_ns"]),
             "plan_generation": counters["plan_generation"],
         }
         self._before = counters
@@ -129,6 +128,7 @@ class Recorder:
             "misses": sum(s["misses"] for s in self.steps),
             "plan_generation": self.steps[-1]["plan_generation"] if self.steps else 0,
             "median_step_seconds": self._median(lambda step: step["seconds"]),
+            "median_driver_seconds": self._median(lambda step: step["driver_seconds"]),
             "median_items_per_second": self._median(lambda step: step["items"] / step["seconds"]),
             "phases": self._phases(),
         }
@@ -169,7 +169,7 @@ class Recorder:
         }
 
     def _counters(self):
-        keys = ("hits", "misses", "plan_generation", "driver_calls")
+        keys = ("hits", "misses", "plan_generation", "driver_calls", "driver_ns")
         if self.stalloc is None:
             return dict.fromkeys(keys, 0)
         stats = self.stalloc.stats(self.device if self._on_gpu else None)

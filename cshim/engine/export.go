@@ -163,6 +163,16 @@ func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) 
 	return code(err)
 }
 
+//export stalloc_engine_first_step
+func stalloc_engine_first_step(device C.int, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	err := the.Load().each(int(device), func(d *opened) error { return d.FirstStep() })
+	if err != nil {
+		write(err.Error(), text, n)
+	}
+	return code(err)
+}
+
 //export stalloc_engine_trim
 func stalloc_engine_trim(device C.int, pool C.uint64_t) (result C.int) {
 	defer guard(&result, nil, 0)

@@ -90,7 +90,7 @@ def enable(**conf: _config.Value) -> bool:
 def _start(torch: ModuleType, conf: dict[str, str]) -> None:
     _torch.check_unused(torch)
     native = _native.Native(_native.shim_path())
-    boundary = OptimizerBoundary(native.step)
+    boundary = OptimizerBoundary(native.step, first=native.first_step)
     before = os.environ.get(_config.VARIABLE)
     os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
     try:
@@ -119,7 +119,7 @@ def record(torch: ModuleType, recording: Recording) -> None:
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
             )
-        boundary = OptimizerBoundary(recording.optimizer_step, first=True)
+        boundary = OptimizerBoundary(recording.optimizer_step, first=recording.optimizer_step)
         boundary.install(torch)
         _session.torch, _session.reason = torch, "this run is recorded"
         _session.recording, _session.at_step = recording, recording.step

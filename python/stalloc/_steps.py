@@ -18,16 +18,15 @@ class OptimizerBoundary:
     The first optimizer seen leads. Another takes over when it steps twice without the leader
     stepping in between: then the leader has gone, or belongs to a rarer rhythm.
 
-    Unless `first`, the very first step is no boundary: a script that calls stalloc.step() does
-    so right behind it, and a boundary between the two would cut the first training step where
-    its gradients are still alive.
+    At the very first step `first` is called instead. It is to be no boundary: a script that
+    calls stalloc.step() does so right behind it, and a boundary between the two would cut the
+    first training step where its gradients are still alive.
     """
 
-    def __init__(self, boundary: Callable[[], None], first: bool = False) -> None:
-        self._boundary = boundary
+    def __init__(self, boundary: Callable[[], None], first: Callable[[], None]) -> None:
+        self._boundary, self._next = boundary, first
         self._leader: Optional[weakref.ref] = None
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._begun = first
         self._handle: Any = None
 
     def install(self, torch: ModuleType) -> None:
@@ -49,6 +48,5 @@ class OptimizerBoundary:
         if optimizer is not leader:
             self._leader = weakref.ref(optimizer)
         self._others.clear()
-        if self._begun:
-            self._boundary()
-        self._begun = True
+        self._next()
+        self._next = self._boundary

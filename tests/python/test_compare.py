@@ -27,7 +27,7 @@ def report(name, losses=(1.0, 0.5), hits=10, checksum="00ff"):
     summary = {
         "peak_reserved": 100 << 20, "peak_load": 90 << 20, "fragmentation": 0.1,
         "steady_reserved": 95 << 20, "hits": hits, "misses": 1, "plan_generation": 1,
-        "median_step_seconds": 0.25, "phases": phases,
+        "median_step_seconds": 0.25, "median_driver_seconds": 0.005, "phases": phases,
     }  # fmt: skip
     setup = {"hits": 0, "misses": 0, "plan_generation": 0}
     return {
@@ -102,7 +102,7 @@ def test_all_failed():
 def test_table_and_title(reports):
     lines = judge.table(reports).splitlines()
     assert len({line.count("|") for line in lines}) == 1
-    assert "| 100 MiB | 95 MiB | 90 MiB | 10.00% | 10 | 1 | 250.0 ms | yes |" in lines[-1]
+    assert "| 100 MiB | 95 MiB | 90 MiB | 10.00% | 10 | 1 | 250.0 ms | 5.0 ms | yes |" in lines[-1]
     assert "| – | – |" in lines[2]
     assert "Some GPU, PyTorch 2.11.0" in judge.title(compare.HERE / "train_llama.py", reports)
 

@@ -82,6 +82,9 @@ func newScenario(seed uint64) *scenario {
 	if one(4) {
 		s.engine.PatchPages, s.engine.Slack, s.engine.MaxAliases = 2+r.IntN(8), 0.1*r.Float64(), 1
 	}
+	if one(2) {
+		s.engine.First = 0
+	}
 	s.draw()
 	if s.cramped = one(6); s.cramped {
 		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)

@@ -247,10 +247,10 @@ var variants = []struct {
 	failing int
 }{
 	{"plain", func(*engine.Config) {}, 0},
-	{"no slack, no sticky", func(c *engine.Config) { c.Slack, c.Sticky = 0, false }, 0},
-	{"private views", func(c *engine.Config) { c.PatchPages, c.Slack = 2, 0 }, 0},
+	{"no slack, no sticky", func(c *engine.Config) { c.Slack, c.First, c.Sticky = 0, 0, false }, 0},
+	{"private views", func(c *engine.Config) { c.PatchPages, c.Slack, c.First = 2, 0, 0 }, 0},
 	{"limit", func(c *engine.Config) { c.Limit = 300 * mem.MiB }, 0},
-	{"faults", func(c *engine.Config) { c.Slack = 0 }, 30},
+	{"faults", func(c *engine.Config) { c.Slack, c.First = 0, 0 }, 30},
 }
 
 // TestLockStep: what C serves is what the engine would have served, and leaves the
