@@ -20,8 +20,12 @@ type supervisor struct {
 	preparing *preparing // the arenas of a plan that is ready
 	start     *plan.Plan // an earlier run's: given to each stream as it appears
 	earlier   *plan.Plan // the same, for good
-	held      mem.Bytes  // physical memory when the plan that is served became active
+	held      mem.Bytes  // physical memory when the first plan became active, or the largest arenas since
 }
+
+// boundMore is the part of the memory that the pool may hold beyond that under a plan. More
+// would save hits of steps whose plan is a little short, and is held for good.
+const boundMore = 256
 
 // bound limits the pool until the next boundary: before it takes noticeably more
 // memory than the steps needed so far and the plan began with, arenas that stand
@@ -30,7 +34,7 @@ func (s *supervisor) bound() {
 	most := mem.Bytes(0)
 	if slices.ContainsFunc(*s.d.lanes.Load(), func(l *lane) bool { return l.active.Load() }) {
 		most = max(mem.Bytes(s.d.room.Load()), s.held)
-		most += most/slackAny + mem.HandleSize
+		most += most/boundMore + mem.HandleSize
 	}
 	s.d.most.Store(int64(most / mem.HandleSize))
 }
@@ -218,7 +222,10 @@ func (s *supervisor) activated(p *plan.Plan) {
 	generation := s.d.generation.Add(1)
 	now := &poolRequest{verb: verbStats}
 	s.d.ask(s.d.pool, now)
-	s.held = max(now.stats.Reserved, arenas(p)) // an earlier run's are still to grow
+	if s.held == 0 {
+		s.held = now.stats.Reserved
+	}
+	s.held = max(s.held, arenas(p)) // an earlier run's are still to grow
 	s.bound()
 	s.d.log.Info("plan active", zap.Uint64("generation", generation), zap.Int("streams", len(p.Streams)))
 }
