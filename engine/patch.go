@@ -24,7 +24,9 @@ const patchCost = 1.6
 const viewFence = 1 << 31
 
 // choosePrivate returns the cheapest of best, taking over an idle private view, and,
-// if best maps more than half of the block anyway, opening a private view.
+// if best maps more than half of the block anyway, opening a private view. That may
+// hold new handles: a block that has no place now will have none in the next step
+// either. But not in the first step, when nobody else needs new memory less.
 func (e *Engine) choosePrivate(best choice) choice {
 	a := &e.act
 	h := &e.heaps[a.heap]
@@ -46,7 +48,8 @@ func (e *Engine) choosePrivate(best choice) choice {
 			best = c
 		}
 	}
-	if alone := e.weigh(0, 0, true); !best.patch && alone.fresh == 0 && 2*best.pages > alone.pages {
+	alone := e.weigh(0, 0, true)
+	if few := alone.fresh == 0 || alone.fresh == best.fresh && !e.isFirst(); !best.patch && few && 2*best.pages > alone.pages {
 		alone.private = true
 		return alone
 	}
