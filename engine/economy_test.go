@@ -1,62 +1,53 @@
 package engine
 
 import (
-	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
 )
 
-// TestEconomize: what is stitched in a step unlike the last, or beside
-// an arena, is no reason.
+// TestEconomize: steps in a row that repeat the one before, and only those, are a reason
+// to begin anew, once.
 func TestEconomize(t *testing.T) {
-	for _, c := range []struct {
-		what            string
+	type step struct {
 		known, stitched int
-		arena, expected bool
+		arena           bool
+	}
+	much, little := step{90, 13, false}, step{90, 12, false}
+	fresh, planned := step{10, 60, false}, step{90, 60, true}
+	for _, c := range []struct {
+		what     string
+		steps    []step
+		expected int // the step after which the pool begins anew, -1: none
 	}{
-		{"a step that repeats the last and stitches most", 90, 60, false, true},
-		{"a step that is new", 10, 60, false, false},
-		{"a step that stitches a little", 90, 40, false, false},
-		{"a plan has been lost", 90, 60, true, false},
+		{"much in each step", []step{much, much, much, much, much, much, much, much, much}, 3},
+		{"much on average", []step{{90, 52, false}, {90, 0, false}, {90, 0, false}, {90, 0, false}}, 3},
+		{"a little in each step", []step{little, little, little, little, little, little, little, little}, -1},
+		{"much, once it goes on", []step{little, {90, 0, false}, little, little, much, much, much, much}, 7},
+		{"new steps", []step{fresh, fresh, fresh, fresh, fresh}, -1},
+		{"a new one in between", []step{much, much, much, fresh, much, much, much, much}, 7},
+		{"a plan that is lost", []step{planned, planned, planned, planned}, -1},
+		{"and once it is gone", []step{much, much, planned, much, much, much, much}, 6},
 	} {
 		e := New(DefaultConfig())
-		e.stats.Handles, e.economy.stitched = 100, c.stitched
-		e.hints.ordinals, e.hints.known = 100, c.known
-		if c.arena {
-			e.heaps = append(e.heaps, heap{})
-			e.heaps[1].views[arenaViews] = 1
-		}
-		if got := e.economize(); got != c.expected || (e.slack == e.cfg.Economy[0]) != c.expected {
-			t.Errorf("%s: begins anew: %t, slack %v", c.what, got, e.slack)
-		}
-		if e.economize() {
-			t.Errorf("%s: begins anew twice", c.what)
-		}
-	}
-}
-
-// TestEconomizeAgain: a pool that has begun anew has some steps to settle, and if it
-// then goes on stitching it begins anew once more, and not again.
-func TestEconomizeAgain(t *testing.T) {
-	for _, c := range []struct {
-		stitched int // in each step after the first
-		expected []int
-	}{{1, []int{0}}, {2, []int{0, 8}}, {99, []int{0, 8}}} {
-		e := New(DefaultConfig())
-		var anew []int
-		for step := range 40 {
-			e.stats.Handles, e.economy.stitched = 100, c.stitched
-			e.hints.ordinals, e.hints.known = 100, 100
-			if step == 0 {
-				e.economy.stitched = 51
+		e.heaps = append(e.heaps, heap{})
+		anew := -1
+		for i, s := range c.steps {
+			e.stats.Handles, e.economy.stitched = 100, s.stitched
+			e.hints.ordinals, e.hints.known = 100, s.known
+			e.heaps[1].views[arenaViews] = 0
+			if s.arena {
+				e.heaps[1].views[arenaViews] = 1
 			}
 			if e.economize() {
-				anew = append(anew, step)
+				if anew >= 0 {
+					t.Errorf("%s: begins anew after step %d and once more after step %d", c.what, anew, i)
+				}
+				anew = i
 			}
 		}
-		if !slices.Equal(anew, c.expected) || e.slack != e.cfg.Economy[len(anew)-1] {
-			t.Errorf("%d of 100 handles are stitched in each step: begins anew in %v, expected %v; slack %v", c.stitched, anew, c.expected, e.slack)
+		if anew != c.expected || (e.slack == e.cfg.Economy) != (anew >= 0) {
+			t.Errorf("%s: begins anew after step %d, expected %d; slack %v", c.what, anew, c.expected, e.slack)
 		}
 	}
 }

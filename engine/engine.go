@@ -14,14 +14,14 @@ type Config struct {
 	Window mem.Bytes // its size: at least 64 MiB, at most 4 TiB
 	Limit  mem.Bytes // most physical memory to create; 0: what the device gives
 
-	SmallLimit mem.Bytes  // requests up to this use views of their own
-	Stitch     bool       // map free handles a second time before making new ones
-	Sticky     bool       // prefer the address the same request had one step ago
-	PatchPages int        // blocks stitched from so many pages get a view of their own; 0: none do
-	Slack      float64    // make new handles instead of stitching while they stay below this share of the peak load
-	First      float64    // what Slack is while the load has yet to grow
-	Economy    [2]float64 // what Slack becomes in turn while steps stitch most of the memory
-	MaxAliases int        // evict idle views once the mapped pages exceed this many times the handles
+	SmallLimit mem.Bytes // requests up to this use views of their own
+	Stitch     bool      // map free handles a second time before making new ones
+	Sticky     bool      // prefer the address the same request had one step ago
+	PatchPages int       // blocks stitched from so many pages get a view of their own; 0: none do
+	Slack      float64   // make new handles instead of stitching while they stay below this share of the peak load
+	First      float64   // what Slack is while the load has yet to grow
+	Economy    float64   // what Slack becomes where every step stitches much of the memory
+	MaxAliases int       // evict idle views once the mapped pages exceed this many times the handles
 
 	aliasFloor int // mapped pages that are allowed in any case
 }
@@ -37,7 +37,7 @@ func DefaultConfig() Config {
 		Sticky:     true,
 		Slack:      0.002,
 		First:      0.06,
-		Economy:    [2]float64{0.0085, 0.02},
+		Economy:    0.02,
 		PatchPages: 64,
 		MaxAliases: 16,
 		aliasFloor: 1 << 12,
@@ -57,9 +57,7 @@ func (c Config) withDefaults() Config {
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.Slack = min(max(c.Slack, 0), 0.5)
 	c.First = min(max(c.First, 0), 0.5)
-	for i := range c.Economy {
-		c.Economy[i] = min(max(c.Economy[i], 0), 0.5)
-	}
+	c.Economy = min(max(c.Economy, 0), 0.5)
 	c.MaxAliases = max(c.MaxAliases, 1)
 	return c
 }

@@ -10,7 +10,7 @@ package engine
 // elsewhere by accident, and going back there breaks up what others will want. So
 // where fewer than two of three requests had a namesake one step before, wishes are
 // noted and not followed, but for the largest blocks. Where even a step that repeats
-// itself stitches most of the memory (economy.go), none is followed: blocks that
+// itself stitches much of the memory (economy.go), none is followed: blocks that
 // wait for other streams keep the places of the next ones.
 //
 // Two addresses are kept, because a block that lives across the boundary (a
