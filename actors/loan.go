@@ -81,7 +81,7 @@ func (p *pool) lend() {
 		return
 	}
 	until := uint64(math.MaxUint64)
-	if p.urgent > 0 {
+	if p.fences.urgent > 0 {
 		until = l.lent.Clock + lentWhilePending
 	}
 	l.out = true

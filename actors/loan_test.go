@@ -59,8 +59,8 @@ func TestOnlyMemoryThatWaitsEndsTheLoan(t *testing.T) {
 	}
 	expect := func(what string, fences int, served uint64) {
 		t.Helper()
-		if len(p.fences) != fences || b.served != served {
-			t.Errorf("%s: %d fences, lent for %d events, expected %d and %d", what, len(p.fences), b.served, fences, served)
+		if p.fences.n != fences || b.served != served {
+			t.Errorf("%s: %d fences, lent for %d events, expected %d and %d", what, p.fences.n, b.served, fences, served)
 		}
 	}
 	const ever = math.MaxUint64

@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -115,18 +114,10 @@ func (p *pool) call(op *engine.Op) error {
 		if err != nil {
 			return err
 		}
-		p.await(waiting{engine: op.Fence, driver: f, urgent: op.Addr == 0})
+		p.fences.add(op.Stream, waiting{engine: op.Fence, driver: f, urgent: op.Addr == 0})
 		return nil
 	}
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
-}
-
-// await keeps a fence to ask the driver about.
-func (p *pool) await(w waiting) {
-	p.fences = append(p.fences, w)
-	if w.urgent {
-		p.urgent++
-	}
 }
 
 // pollBatch bounds the fences that the driver is asked about at one message, and once
@@ -135,27 +126,12 @@ func (p *pool) await(w waiting) {
 const pollBatch = 4
 
 // poll tells the engine and the tapes which fences have passed: a few at every
-// message, the oldest first and then round, and all of them at a boundary.
+// message, and all of them at a boundary.
 func (p *pool) poll(most int) {
-	for n := min(most, len(p.fences)); n > 0; n-- {
-		if p.nextFence >= len(p.fences) {
-			p.nextFence = 0
-		}
-		w := p.fences[p.nextFence]
+	p.fences.poll(most, func(f driver.Fence) (bool, error) {
 		p.calls++
-		passed, err := p.dev.Done(w.driver)
-		if err == nil && !passed {
-			p.nextFence++
-			continue
-		}
-		// A fence that cannot be asked about is waited for no longer than the
-		// whole device would be: its stream is gone, and its work with it.
-		p.fences = slices.Delete(p.fences, p.nextFence, p.nextFence+1)
-		if w.urgent {
-			p.urgent--
-		}
-		p.pass(w)
-	}
+		return p.dev.Done(f)
+	}, p.pass)
 }
 
 func (p *pool) pass(w waiting) {
@@ -184,7 +160,7 @@ func (p *pool) fenceSlot(m *fenceRequest) {
 			continue
 		}
 		slot.left++
-		p.await(waiting{driver: f, slot: slot, urgent: true})
+		p.fences.add(id, waiting{driver: f, slot: slot, urgent: true})
 	}
 	if slot.left == 0 {
 		p.unpin(slot)

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -32,43 +33,25 @@ type PoolStats struct {
 // pool is the dynamic-pool actor: it owns the policy of one device and is the
 // only one that changes the device's memory.
 type pool struct {
-	dev       device.Device
-	log       *zap.Logger
-	eng       policy
-	handles   []driver.Handle // by engine.Index
-	base      mem.Addr
-	window    mem.Bytes
-	ops       []engine.Op
-	fences    []waiting
-	urgent    int // of those, that memory waits for
-	nextFence int
-	arenas    mem.Bytes
-	peak      mem.Bytes // of handles since the last reset
-	calls     uint64
-	time      time.Duration
-	retries   uint64
-	waited    bool      // the last request waited for streams, or the device was full
-	pending   mem.Bytes // the most since the last boundary
-	broken    error
-	loan      loan
-	usable    pageSet // pages that the device has access to
-	peers     []int   // other devices that have it too
-}
-
-// waiting is a fence of the engine and the driver's for it.
-type waiting struct {
-	engine driver.Fence // 0: it belongs to slot
-	driver driver.Fence
-	slot   *slotWait
-	urgent bool // memory comes free with it
-}
-
-// slotWait is a pinned slot of a tape that waits for fences.
-type slotWait struct {
-	arena   *arena
-	addr    mem.Addr
-	rounded mem.Bytes
-	left    int
+	dev     device.Device
+	log     *zap.Logger
+	eng     policy
+	handles []driver.Handle // by engine.Index
+	base    mem.Addr
+	window  mem.Bytes
+	ops     []engine.Op
+	fences  fences
+	arenas  mem.Bytes
+	peak    mem.Bytes // of handles since the last reset
+	calls   uint64
+	time    time.Duration
+	retries uint64
+	waited  bool      // the last request waited for streams, or the device was full
+	pending mem.Bytes // the most since the last boundary
+	broken  error
+	loan    loan
+	usable  pageSet // pages that the device has access to
+	peers   []int   // other devices that have it too
 }
 
 // newPool reserves the address window: the largest the driver gives.
@@ -118,7 +101,7 @@ func (p *pool) answer(q question) (err error) {
 	if p.broken != nil {
 		return p.broken
 	}
-	if len(p.fences) > 0 {
+	if p.fences.n > 0 {
 		p.poll(pollBatch * (1 + meanwhile))
 	}
 	err = p.do(q)
@@ -237,7 +220,7 @@ func (p *pool) rare(m *poolRequest) error {
 	var err error
 	switch m.verb {
 	case verbBoundary:
-		p.poll(len(p.fences))
+		p.poll(math.MaxInt)
 		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
 		m.stats = p.stats()
 		p.pending = m.stats.Pending
