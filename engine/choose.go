@@ -144,7 +144,7 @@ func (e *Engine) withinSlack(fresh int) bool {
 		most = min(most, e.act.most)
 	}
 	slack := e.slack
-	if e.isFirst() {
+	if held <= e.limit-e.limit/firstLeaves && e.isFirst() {
 		slack = max(slack, e.cfg.First)
 	}
 	peak := max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))

@@ -7,7 +7,8 @@ import "stalloc/internal/mem"
 // saves nothing then, since what it saves will be needed in any case. It costs its maps
 // and leaves free memory a patchwork of views, in which the blocks that stay for good,
 // the optimizer's state first of all, lie with gaps between them. So until the first
-// step is over new handles are made within Config.First of the load.
+// step is over new handles are made within Config.First of the load, and while much of the
+// device is left: libraries take memory of their own when they are used first.
 //
 // If the load does not grow, because the optimizer has no state, what is far too much
 // goes back to the driver some steps later.
@@ -27,6 +28,8 @@ const (
 	// of a step comes in its first quarter.
 	firstOver   = 4
 	firstEvents = 1 << 14
+	// One part in firstLeaves of what may be held stays free.
+	firstLeaves = 8
 	// A boundary behind the set-up ends no step: nearly nothing was freed, neither
 	// bytes nor blocks. Of a step's events hardly one in setupEvents leaves a block.
 	setupEvents = 8

@@ -55,6 +55,8 @@ func TestFirstStep(t *testing.T) {
 		{"told so", func(d *device) { must(t, d.step(Event{Kind: EvFirst})) }, true},
 		{"some requests", func(d *device) { small(d, 1000) }, false},
 		{"very many requests", func(d *device) { small(d, firstEvents) }, true},
+		{"a device that is nearly full", func(d *device) { d.eng.SetLimit(88 * mem.MiB) }, true},
+		{"one that is not", func(d *device) { d.eng.SetLimit(90 * mem.MiB) }, false},
 		{"an arena", func(d *device) { must(t, d.step(Event{Kind: EvAlloc, Req: 98, Size: 2 * mem.MiB, Whole: true})) }, true},
 	} {
 		d := firstDevice(t)

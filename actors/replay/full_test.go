@@ -1,0 +1,36 @@
+package replay
+
+import (
+	"testing"
+
+	"stalloc/internal/mem"
+)
+
+// TestHardlyMoreThanTheLoad: every recording runs on a device with hardly more memory than its
+// blocks need, which native and GMLake cannot.
+func TestHardlyMoreThanTheLoad(t *testing.T) {
+	const fewEvents = 100_000 // the long ones would take minutes and add nothing to these
+	ran := 0
+	for _, tr := range recordings(t) {
+		if len(tr.Events) > fewEvents {
+			continue
+		}
+		ran++
+		t.Run(tr.Name, func(t *testing.T) {
+			t.Parallel()
+			load := tr.PeakLoad()
+			full := Config{Capacity: mem.RoundUp(load+load/200, mem.HandleSize), FragLimit: DefaultFragLimit}
+			if got := replayed(t, tr, "stalloc", full); got.OOM {
+				t.Errorf("out of memory after %d requests; the load's peak is %v of %v", got.Requests, load, full.Capacity)
+			}
+			for _, peer := range []string{"native", "gmlake"} {
+				if got := replayed(t, tr, peer, full); !got.OOM {
+					t.Errorf("%s has room, too: the device is not full", peer)
+				}
+			}
+		})
+	}
+	if ran < 8 {
+		t.Errorf("only %d recordings are short enough", ran)
+	}
+}
