@@ -207,7 +207,7 @@ func BenchmarkMalloc(b *testing.B) {
 		for range perStep {
 			pair()
 		}
-		if err := a.Step(); err != nil {
+		if err := errors.Join(a.Step(), a.FirstStep()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -90,7 +90,9 @@ STALLOC_API int stalloc_step(int device);
 
 /* The first training step is over, on one device or (-1) on all, though no step
  * ends: for whoever does not call stalloc_step right behind the first one. From
- * here on the pool is as tight as it can be. Returns STALLOC_OK or an error. */
+ * here on the pool is as tight as it can be; before, it may hold 6 % more than the
+ * load. Called behind the first allocation, it never does. Returns STALLOC_OK or an
+ * error. */
 STALLOC_API int stalloc_first_step(int device);
 
 /* Bytes unless said otherwise. New fields are appended only. */
