@@ -30,3 +30,33 @@ func TestBoundStays(t *testing.T) {
 		k.malloc(50 * mem.MiB)
 	}
 }
+
+// TestNewStreamUnderASmallPlan: the first request of another stream takes a handle, and
+// is no reason to give up an arena that is hardly larger.
+func TestNewStreamUnderASmallPlan(t *testing.T) {
+	k := newKit(t, Options{})
+	const requests = 8
+	step := func() int64 {
+		before := k.Stats().Hits
+		for i := range requests {
+			k.release(k.malloc(512 << i))
+		}
+		hits := k.Stats().Hits - before
+		k.boundary()
+		return int64(hits)
+	}
+	for range 10 {
+		step()
+	}
+	if got := step(); got != requests {
+		t.Fatalf("%d of %d requests hit", got, requests)
+	}
+	for id := range mem.StreamID(3) {
+		if _, err := k.Malloc(id+7, 512); err != nil {
+			t.Fatal(err)
+		}
+		if got := step(); got != requests {
+			t.Errorf("with %d other streams %d of %d requests hit", id+1, got, requests)
+		}
+	}
+}

@@ -23,9 +23,13 @@ type supervisor struct {
 	held      mem.Bytes  // physical memory when the first plan became active, or the largest arenas since
 }
 
-// boundMore is the part of the memory that the pool may hold beyond that under a plan. More
+// boundMore is the part of the memory that the pool may hold beyond that under a plan, and
+// boundLeast what it may in any case: a stream that appears takes a handle or two. More
 // would save hits of steps whose plan is a little short, and is held for good.
-const boundMore = 256
+const (
+	boundMore  = 256
+	boundLeast = 8 * mem.MiB
+)
 
 // bound limits the pool until the next boundary: before it takes noticeably more
 // memory than the steps needed so far and the plan began with, arenas that stand
@@ -34,7 +38,7 @@ func (s *supervisor) bound() {
 	most := mem.Bytes(0)
 	if slices.ContainsFunc(*s.d.lanes.Load(), func(l *lane) bool { return l.active.Load() }) {
 		most = max(mem.Bytes(s.d.room.Load()), s.held)
-		most += most/boundMore + mem.HandleSize
+		most += max(most/boundMore, boundLeast)
 	}
 	s.d.most.Store(int64(most / mem.HandleSize))
 }
