@@ -69,6 +69,9 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             env=env,
+            # A shell starts what is to run in the background with SIGINT ignored, and Python
+            # then has no handler for it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def line(self):
