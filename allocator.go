@@ -104,25 +104,23 @@ func (a *Allocator) Share(ordinal int) error {
 // when the next step begins, the step ends there, at a later Malloc. What Step does
 // depends on what has changed; in a steady state it makes no driver call.
 func (a *Allocator) Step() error {
-	if err := a.enter(); err != nil {
-		return err
-	}
-	defer a.leave()
-	if err := a.local.Step(); err != nil {
-		return fmt.Errorf("stalloc: %w", err)
-	}
-	return nil
+	return a.tell(a.local.Step)
 }
 
 // FirstStep says that the first step is over, though it ends no step: for programs that
 // do not call Step right behind it. From here on the pool is as tight as it can be;
 // before, it may hold 6 % more than the load, which mostly has yet to grow.
 func (a *Allocator) FirstStep() error {
+	return a.tell(a.local.FirstStep)
+}
+
+// tell has the allocator do something that has no result.
+func (a *Allocator) tell(what func() error) error {
 	if err := a.enter(); err != nil {
 		return err
 	}
 	defer a.leave()
-	if err := a.local.FirstStep(); err != nil {
+	if err := what(); err != nil {
 		return fmt.Errorf("stalloc: %w", err)
 	}
 	return nil
@@ -131,14 +129,7 @@ func (a *Allocator) FirstStep() error {
 // Trim gives physical memory that no block uses back to the driver. Other
 // programs may want it; this one has to take it anew, at a cost.
 func (a *Allocator) Trim() error {
-	if err := a.enter(); err != nil {
-		return err
-	}
-	defer a.leave()
-	if err := a.local.Trim(0); err != nil {
-		return fmt.Errorf("stalloc: %w", err)
-	}
-	return nil
+	return a.tell(func() error { return a.local.Trim(0) })
 }
 
 // ErrNoPlan says that there is no plan to save, yet.

@@ -21,24 +21,20 @@ static void settle(struct stalloc_device *d) {
 		if (STALLOC_RELAXED(s->stray_count) != 0) stalloc_free_strays(s);
 }
 
-int stalloc_step(int device) {
+/* Ends a step, or only the first one of all, on one device or on every one. */
+static int end(int device, bool first) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	int result = e->step(device, err, sizeof err);
+	int result = (first ? e->first_step : e->step)(device, err, sizeof err);
 	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) settle(&stalloc_devices[i]);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
-int stalloc_first_step(int device) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
-	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	int result = e->first_step(device, err, sizeof err);
-	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
-}
+int stalloc_step(int device) { return end(device, false); }
+
+int stalloc_first_step(int device) { return end(device, true); }
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();

@@ -8,10 +8,10 @@ package engine
 // patchwork of views.
 //
 // So if several steps in a row that repeat the one before stitch more than one handle in
-// eight on average, the slack becomes Config.Economy, places are not kept any more, and the pool begins
-// anew: what is free at the end of the step goes back to the driver. This never makes a
-// request fail: when the device or Config.Limit gives no more handles, what is free is
-// stitched, however large the slack.
+// eight on average, the slack becomes Config.Economy, places are not kept any more, and
+// the pool begins anew: what is free at the end of the step goes back to the driver. This
+// never makes a request fail: when the device or Config.Limit gives no more handles, what
+// is free is stitched, however large the slack.
 
 // economy is what is known about that.
 type economy struct {

@@ -5,16 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"stalloc/internal/invariants"
 	"stalloc/trace"
 )
 
 // TestEconomyPays: a pipeline whose blocks wait for other streams is stitched in every
 // step, until the pool has begun anew with more memory.
 func TestEconomyPays(t *testing.T) {
-	if invariants.Enabled {
-		t.Skip("TestReplay recounts the same recording; here it would take minutes")
-	}
 	tr, err := trace.ReadFile("../tests/traces/megatron_vpp.r0.csv.gz")
 	if err != nil {
 		t.Fatal(err)

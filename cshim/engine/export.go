@@ -156,17 +156,18 @@ func stalloc_engine_base(a C.uint64_t, start, size *C.uint64_t) (result C.int) {
 //export stalloc_engine_step
 func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) {
 	defer guard(&result, text, n)
-	err := the.Load().each(int(device), func(d *opened) error { return d.Step() })
-	if err != nil {
-		write(err.Error(), text, n)
-	}
-	return code(err)
+	return tell(device, text, n, func(d *opened) error { return d.Step() })
 }
 
 //export stalloc_engine_first_step
 func stalloc_engine_first_step(device C.int, text *C.char, n C.size_t) (result C.int) {
 	defer guard(&result, text, n)
-	err := the.Load().each(int(device), func(d *opened) error { return d.FirstStep() })
+	return tell(device, text, n, func(d *opened) error { return d.FirstStep() })
+}
+
+// tell tells one device, or each, and writes what went wrong to text.
+func tell(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
+	err := the.Load().each(int(device), what)
 	if err != nil {
 		write(err.Error(), text, n)
 	}
