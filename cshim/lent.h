@@ -34,7 +34,7 @@ struct pool_run {
 
 struct pool_handle {
 	uint32_t heap, alias, aliases;
-	uint16_t used, edge[2];
+	uint16_t used, edge[2], big;
 	struct {
 		uint32_t next, prev;
 	} link[2];
@@ -62,7 +62,7 @@ struct pool_heap {
 struct pool_view {
 	uint32_t heap, list, base, n, room;
 	uint8_t class;
-	bool lost;
+	bool big, lost;
 	int64_t blocks, free;
 	uint64_t fence;
 	bool dirty;
@@ -110,6 +110,7 @@ struct stalloc_pool {
 	struct pool_counters now;
 	uint64_t until;	/* the clock at which the engine wants to be asked again */
 	uint64_t base, small_limit;
+	uint64_t most; /* units of a block that the borrower may serve */
 	uint32_t hinted;
 	uint64_t run_room, block_room, hint_room, count_room; /* capacities */
 	struct pool_page *pages;

@@ -13,9 +13,6 @@
 #include "handles.h"
 #include "shared.h"
 
-/* Larger blocks are left to Go: the work grows with their pages. */
-#define POOL_MOST_PAGES 32u
-#define POOL_MOST_UNITS ((uint64_t)POOL_MOST_PAGES << POOL_PAGE_SHIFT)
 #define POOL_MOST_ORDINALS (1u << 20) /* hints of a step */
 
 static inline bool pool_try(struct stalloc_pool *p) {
@@ -117,7 +114,7 @@ static inline void pool_add_block(struct stalloc_pool *p, uint32_t view, uint64_
 static inline uint64_t pool_alloc(struct stalloc_pool *p, uint32_t heap, uint64_t rounded, uint64_t asked) {
 	uint64_t n = rounded / STALLOC_GRAIN, at = 0;
 	struct pool_wish w;
-	if (p->now.clock >= p->until || n > POOL_MOST_UNITS) return 0;
+	if (p->now.clock >= p->until || n > p->most) return 0;
 	if (!pool_has_room(&p->block_at, p->now.block_used)) return 0;
 	if (p->now.spare_block == 0 && p->now.block_n == p->block_room) return 0;
 	if (!wish_find(p, heap, n, &w)) return 0;

@@ -50,6 +50,7 @@ type action struct {
 	less    uint16 // bytes of n that are not asked for
 	rung    rung
 	slack   bool // this attempt used slack
+	apart   bool // this attempt makes a private view of a big block
 	evicted bool // this request has evicted already
 	swept   bool // this request has taken the idle handles of every stream
 	full    bool // the driver has refused to create a handle

@@ -24,8 +24,13 @@ func (e *Engine) choose() choice {
 	a := &e.act
 	h := &e.heaps[a.heap]
 	best := e.weigh(0, 0, false)
-	if a.whole {
+	switch {
+	case a.whole:
 		return e.weigh(a.after, 0, false)
+	case a.apart:
+		own := e.weigh(0, 0, true)
+		own.private = true
+		return e.choosePrivate(own)
 	}
 	longest := choice{}
 	for v := h.views[a.list]; v != 0; v = e.views[v].next {

@@ -37,7 +37,8 @@
 //     fewest new handles and then the fewest maps. The part beyond whole handles
 //     goes into the tightest free end of a partly used handle;
 //     A large block stitched from what is there gets a view of its own, which the
-//     next one takes over by replacing only the pages others use (patch.go);
+//     next one takes over by replacing only the pages others use (patch.go), and the
+//     largest are kept apart from each other (big.go);
 //  4. while the memory held stays within Config.Slack of the peak load, or
 //     8 MiB, new handles rather than stitched ones: they keep later maps few. In the
 //     first step, when the load has yet to grow, within Config.First (first.go);

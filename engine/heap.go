@@ -43,6 +43,7 @@ type handle struct {
 	aliases uint32    // pages that map it
 	used    uint16    // occupied units, at most 4096
 	edge    [2]uint16 // free units at each end
+	big     uint16    // pages of big views that map it
 	link    [2]links  // in the list of each end; link[prefix] also in that of free handles
 }
 

@@ -36,6 +36,7 @@ type Lent struct {
 	Counters
 	Base       mem.Addr
 	SmallLimit mem.Bytes
+	Most       unit // of a request that the borrower may serve
 	Hinted     bool // requests have hints
 
 	Pages     []page
@@ -61,6 +62,10 @@ type Lent struct {
 // must leave a request to Step.
 const lentRoom = 128
 
+// lentMost: larger blocks are left to Step, because the work grows with their pages,
+// and so are those that may have private views.
+const lentMost = 32 * pageUnits
+
 // Lend shows the state to a borrower. False: the last action is not over, or there
 // is nothing that could be borrowed.
 func (e *Engine) Lend(l *Lent) bool {
@@ -77,6 +82,10 @@ func (e *Engine) Lend(l *Lent) bool {
 		t.makeRoom(lentRoom)
 	}
 	l.Base, l.SmallLimit, l.Hinted = e.cfg.Base, e.cfg.SmallLimit, e.cfg.Sticky
+	l.Most = lentMost
+	if least := unit(e.cfg.PatchPages) * pageUnits; least > 0 {
+		l.Most = min(l.Most, least-1)
+	}
 	l.Pages, l.Starts, l.Runs, l.Handles, l.Heaps = e.pages, e.starts.level, e.runs, e.handles, e.heaps
 	l.Views, l.Blocks, l.Hints, l.Counts = e.views, e.blocks, s.list, s.counts
 	l.HeapKeys, l.HeapVals = e.heapAt.key, e.heapAt.val

@@ -23,17 +23,38 @@ const patchCost = 1.6
 // viewFence marks a value of Engine.fenceAt as a view's number, not a block's.
 const viewFence = 1 << 31
 
+// ownWaste: for so many pages of a private view one handle may be made that a shared one
+// would not need, because it can end in a handle that is partly used. The next step is
+// to find the private one as it was.
+const ownWaste = 500
+
 // choosePrivate returns the cheapest of best, taking over an idle private view, and,
 // if best maps more than half of the block anyway, opening a private view. That may
 // hold new handles: a block that has no place now will have none in the next step
 // either. But not in the first step, when nobody else needs new memory less.
 func (e *Engine) choosePrivate(best choice) choice {
-	a := &e.act
-	h := &e.heaps[a.heap]
-	if e.cfg.PatchPages <= 0 || a.list != largeViews || h.pool != 0 || best.pages < e.cfg.PatchPages {
+	if !e.privacy() || best.pages < e.cfg.PatchPages {
 		return best
 	}
-	pages := int((a.n + pageMask) >> pageShift)
+	few := best.fresh + int(e.act.n>>pageShift)/ownWaste
+	over := e.choosePatch()
+	if over.patch && (over.better(best) || over.fresh <= few && over.cost() < best.cost()) {
+		return over
+	}
+	alone := e.weigh(0, 0, true)
+	if (alone.fresh == 0 || alone.fresh <= few && !e.isFirst()) && 2*best.pages > alone.pages {
+		alone.private = true
+		return alone
+	}
+	return best
+}
+
+// choosePatch returns the idle private view that is cheapest to take over; patch is
+// false if there is none.
+func (e *Engine) choosePatch() choice {
+	var best choice
+	h := &e.heaps[e.act.heap]
+	pages := int((e.act.n + pageMask) >> pageShift)
 	for x := h.views[privateViews]; x != 0; x = e.views[x].next {
 		v := &e.views[x]
 		if v.blocks > 0 || v.lost || int(v.room) < pages || int(v.n) > 2*pages {
@@ -44,14 +65,9 @@ func (e *Engine) choosePrivate(best choice) choice {
 			continue
 		}
 		c := choice{view: x, pages: bad, patch: true, fresh: max(bad-(h.freeCount-v.free), 0)}
-		if c.better(best) {
+		if !best.patch || c.better(best) {
 			best = c
 		}
-	}
-	alone := e.weigh(0, 0, true)
-	if few := alone.fresh == 0 || alone.fresh == best.fresh && !e.isFirst(); !best.patch && few && 2*best.pages > alone.pages {
-		alone.private = true
-		return alone
 	}
 	return best
 }

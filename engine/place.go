@@ -40,8 +40,8 @@ func (e *Engine) alloc(ev Event, out []Op) []Op {
 	return e.place(out)
 }
 
-// place makes one attempt to serve the request: the hint, a free run, and then,
-// with driver calls, pages stitched to the end of a view or into a new one.
+// place makes one attempt to serve the request: the hint, an idle private view, a free
+// run, and then, with driver calls, pages stitched to the end of a view or into a new one.
 func (e *Engine) place(out []Op) []Op {
 	a := &e.act
 	if a.whole {
@@ -50,13 +50,19 @@ func (e *Engine) place(out []Op) []Op {
 		}
 	}
 	if !a.whole {
+		a.apart = e.apart()
 		if a.hint != 0 && a.rung == rungFirst {
-			if v, at, ok := e.sticky(a.heap, a.hint, a.n); ok {
+			if v, at, ok := e.sticky(a.heap, a.hint, a.n); ok && !(a.apart && e.views[v].list != privateViews) {
 				e.stats.Sticky++
 				return e.grantFree(v, at, out)
 			}
 		}
-		if r := e.heaps[a.heap].sizes[a.list].bestFit(e.runs, a.n); r != 0 {
+		if x := e.idle(); x != 0 {
+			e.stats.Fits++
+			return e.grantFree(x, e.views[x].start(), out)
+		}
+		if r := e.heaps[a.heap].sizes[a.list].bestFit(e.runs, a.n); r != 0 && !(a.apart && e.weigh(0, 0, true).fresh == 0) {
+			a.apart = false
 			e.stats.Fits++
 			return e.grantFree(e.runs[r].view, e.runs[r].start(), out)
 		}

@@ -90,11 +90,15 @@ func (e *Engine) checkIndexes(runs, shared int) error {
 	}
 	for x := range e.handles {
 		before := links
+		big := 0
 		for q := e.handles[x].alias; q != 0; q = e.pages[q].next {
 			links++
+			if e.views[e.pages[q].view].big {
+				big++
+			}
 		}
-		if n := links - before; n != int(e.handles[x].aliases) {
-			return fmt.Errorf("handle %d is mapped by %d pages, counted as %d", x, n, e.handles[x].aliases)
+		if n := links - before; n != int(e.handles[x].aliases) || big != int(e.handles[x].big) {
+			return fmt.Errorf("handle %d is mapped by %d pages, %d of big views, counted as %d and %d", x, n, big, e.handles[x].aliases, e.handles[x].big)
 		}
 	}
 	bySizes := 0

@@ -9,7 +9,7 @@ package engine
 // A step whose sizes follow its data does not: what it asks for the k-th time lay
 // elsewhere by accident, and going back there breaks up what others will want. So
 // where fewer than two of three requests had a namesake one step before, wishes are
-// noted and not followed, but for the largest blocks. Where even a step that repeats
+// noted and not followed, but for large blocks. Where even a step that repeats
 // itself stitches much of the memory (economy.go), none is followed: blocks that
 // wait for other streams keep the places of the next ones.
 //
@@ -25,7 +25,7 @@ const (
 // The least size, in units, of a block whose wish is followed.
 const (
 	followAll   = unit(0)
-	followLarge = 64 * pageUnits
+	followLarge = 40 * pageUnits
 	followNone  = ^unit(0)
 )
 

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // stitch serves the request by mapping pages. Among extending the tail of each
 // view of the heap and opening a new view, it takes what needs the fewest new
@@ -58,6 +55,7 @@ func (e *Engine) apply(c choice, out []Op) []Op {
 			a.reason = RefusedWindow
 			return e.climb(out)
 		}
+		e.views[a.view].big = c.private && e.isBig(a.n)
 	}
 	e.pick(c)
 	v := &e.views[a.view]
@@ -112,10 +110,7 @@ func (e *Engine) ranges(kind OpKind, pages []uint32, out []Op) []Op {
 
 // pick fills e.picks: the head, wholly free handles that the view does not map
 // yet, in the order they were made so that neighbours stay neighbours, then new
-// ones, then the handle that shares its beginning. Of the free handles a shared view
-// takes those freed last. A private one takes those that have been free for longest:
-// others had no use for them, and so may not have at this place of the next step
-// either, when the view is wanted again as it is.
+// ones, then the handle that shares its beginning.
 func (e *Engine) pick(c choice) {
 	a := &e.act
 	e.picks = e.picks[:0]
@@ -127,18 +122,7 @@ func (e *Engine) pick(c choice) {
 		e.picks = append(e.picks, c.head)
 	}
 	first := len(e.picks)
-	most := whole
-	if c.private {
-		most = math.MaxInt
-	}
-	for x := e.heaps[a.heap].free; x != 0 && len(e.picks) < most; x = e.handles[x].link[prefix].next {
-		if c.view == 0 || e.views[c.view].free == 0 || !e.maps(c.view, x) {
-			e.picks = append(e.picks, x)
-		}
-	}
-	if c.private {
-		e.picks = slices.Delete(e.picks, first, len(e.picks)-(whole-first))
-	}
+	e.pickFree(c, whole)
 	slices.Sort(e.picks[first:])
 	a.firstNew = len(e.picks)
 	for range c.fresh {

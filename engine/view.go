@@ -23,6 +23,7 @@ type view struct {
 	n          uint32
 	room       uint32 // pages it may grow to
 	class      uint8  // its extent has 1<<class pages
+	big        bool   // private: of a big block
 	lost       bool   // something is still mapped in its room: its extent is not used again
 	blocks     int    // live and pending blocks handed out at its addresses
 	free       int    // pages whose handle is wholly free and awake
@@ -123,6 +124,9 @@ func (e *Engine) link(p uint32) {
 	e.pages[p].next = c.alias
 	c.alias = p
 	c.aliases++
+	if e.views[e.pages[p].view].big {
+		c.big++
+	}
 }
 
 // showFree gives page p, not linked yet, the free bytes of its partly used
@@ -177,6 +181,9 @@ func (e *Engine) unmapPage(p uint32) {
 	}
 	*at = e.pages[p].next
 	e.handles[c].aliases--
+	if v.big {
+		e.handles[c].big--
+	}
 	e.pages[p].handle, e.pages[p].next = 0, 0
 	e.stats.Mapped--
 	for v.n > 0 && e.pages[v.base+v.n-1].handle == 0 {

@@ -72,7 +72,7 @@ void lent_make(struct stalloc_device *device)
 	void *base = mmap(NULL, (size_t)(ALL_PAGES + 1) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(base != MAP_FAILED, "no addresses");
 	pool = (struct stalloc_pool){
-		.taken = 1, .until = UINT64_MAX, .base = ((uint64_t)(uintptr_t)base + PAGE - 1) / PAGE * PAGE, .small_limit = 1 << 20, .hinted = 1,
+		.taken = 1, .until = UINT64_MAX, .base = ((uint64_t)(uintptr_t)base + PAGE - 1) / PAGE * PAGE, .small_limit = 1 << 20, .most = 1 << 17, .hinted = 1,
 		.run_room = ROOM, .block_room = ROOM, .hint_room = ROOM, .count_room = ROOM, .pages = zeroed(ALL_PAGES, sizeof *pool.pages),
 		.runs = zeroed(ROOM, sizeof *pool.runs), .handles = zeroed(HANDLES + 1, sizeof *pool.handles),
 		.heaps = zeroed(STREAMS + 1, sizeof *pool.heaps), .views = zeroed(VIEWS + 1, sizeof *pool.views),

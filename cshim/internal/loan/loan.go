@@ -114,7 +114,7 @@ func (p *Pool) show(l *engine.Lent, now *arrays) {
 		*(*unsafe.Pointer)(to) = now[i]
 	}
 	c := p.c
-	c.base, c.small_limit, c.levels = C.uint64_t(l.Base), C.uint64_t(l.SmallLimit), C.uint64_t(len(l.Starts))
+	c.base, c.small_limit, c.most, c.levels = C.uint64_t(l.Base), C.uint64_t(l.SmallLimit), C.uint64_t(l.Most), C.uint64_t(len(l.Starts))
 	c.hinted = 0
 	if l.Hinted {
 		c.hinted = 1
