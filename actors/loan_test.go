@@ -78,6 +78,8 @@ func TestOnlyMemoryThatWaitsEndsTheLoan(t *testing.T) {
 	expect("the block's fence has passed", 1, ever-p.loan.lent.Clock)
 	gpu.Finish(0)
 	malloc(mem.MiB)
+	expect("a small block asks about no view", 1, ever-p.loan.lent.Clock)
+	malloc(4 * mem.MiB)
 	expect("all have", 0, ever-p.loan.lent.Clock)
 	if err := p.eng.Check(); err != nil {
 		t.Error(err)

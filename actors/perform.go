@@ -125,6 +125,22 @@ func (p *pool) call(op *engine.Op) error {
 // fifth of a microsecond, and many may be outstanding.
 const pollBatch = 4
 
+// ask polls for what the question is about. Where nothing but private views wait, only
+// those are concerned that may take one over; a boundary polls by itself.
+func (p *pool) ask(q question, meanwhile int) {
+	concerned := p.fences.urgent > 0
+	switch m := q.(type) {
+	case *allocRequest:
+		concerned = concerned || m.size >= p.patched
+	case *freeRequest, *poolRequest:
+	default:
+		concerned = true
+	}
+	if concerned && p.fences.n > 0 {
+		p.poll(pollBatch * (1 + meanwhile))
+	}
+}
+
 // poll tells the engine and the tapes which fences have passed: a few at every
 // message, and all of them at a boundary.
 func (p *pool) poll(most int) {

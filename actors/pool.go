@@ -41,6 +41,7 @@ type pool struct {
 	window  mem.Bytes
 	ops     []engine.Op
 	fences  fences
+	patched mem.Bytes // the least block that may lie in a private view
 	arenas  mem.Bytes
 	peak    mem.Bytes // of handles since the last reset
 	calls   uint64
@@ -56,7 +57,7 @@ type pool struct {
 
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap.Logger) (*pool, error) {
-	p := &pool{dev: dev, log: log}
+	p := &pool{dev: dev, log: log, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -101,9 +102,7 @@ func (p *pool) answer(q question) (err error) {
 	if p.broken != nil {
 		return p.broken
 	}
-	if p.fences.n > 0 {
-		p.poll(pollBatch * (1 + meanwhile))
-	}
+	p.ask(q, meanwhile)
 	err = p.do(q)
 	p.lend()
 	return err
