@@ -25,18 +25,13 @@ func simulated(name string) Allocator {
 type simulation struct {
 	sim    baseline.Allocator
 	blocks map[int64]held
-	steps  int            // boundaries passed
-	begun  baseline.Calls // when the second step was over
-	fault  error          // the first error that Alloc could not return
+	fault  error // the first error that Alloc could not return
 }
 
 type held struct {
 	block baseline.Block
 	waits bool // its free will wait for Complete
 }
-
-// steadyAfter is the boundary that ends the second step of a trace.
-const steadyAfter = 3
 
 func (s *simulation) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	block, err := s.sim.Malloc(size, stream)
@@ -86,11 +81,9 @@ func (s *simulation) FreeCompleted(id int64) {
 
 func (s *simulation) EmptyCache() { s.sim.EmptyCache() }
 
-func (s *simulation) Step() {
-	s.steps++
-	if s.steps == steadyAfter {
-		s.begun = s.sim.Calls()
-	}
+func (s *simulation) Step() Done {
+	calls := s.sim.Calls()
+	return Done{Calls: calls.Total(), TimeUS: calls.Micros}
 }
 
 func (s *simulation) Finish() (Counts, error) {
@@ -98,19 +91,13 @@ func (s *simulation) Finish() (Counts, error) {
 		s.fault = err
 	}
 	calls, stats := s.sim.Calls(), s.sim.Stats()
-	counts := Counts{
+	return Counts{
 		// What the device holds is what counts: after a flush GMLake's own
 		// account can be below it.
 		PeakReserved: max(stats.PeakReserved, stats.PeakPhysical),
 		DriverCalls:  calls.Total(),
 		DriverTimeUS: calls.Micros,
-	}
-	if s.steps >= steadyAfter {
-		counts.SteadyFrom = steadyAfter
-		counts.SteadyDriverCalls = calls.Total() - s.begun.Total()
-		counts.SteadyDriverTimeUS = calls.Micros - s.begun.Micros
-	}
-	return counts, s.fault
+	}, s.fault
 }
 
 func (s *simulation) check(id int64, err error) {

@@ -60,11 +60,14 @@ func replayOne(t *testing.T, allocator string, tr *trace.Trace, c Config) Result
 }
 
 // TestSteadyCallsBeginWithTheThirdStep: one 2 MiB segment in each of four steps
-// and one after the end.
+// and one after the end, and in the first a block as large as none that follows.
 func TestSteadyCallsBeginWithTheThirdStep(t *testing.T) {
 	tr := script(t, "grow", `
 # workload grow
 # step 0
+a,9,209715200,0,1
+r,9,1
+f,9,1
 a,0,1048576,0,1
 a,1,1048576,0,1
 # step 1
@@ -80,11 +83,11 @@ a,7,1048576,0,4
 a,8,1048576,0,5
 `)
 	got := replayOne(t, "native", tr, config)
-	if got.DriverCalls != 5 || got.SteadyDriverCalls != 3 || got.Allocator != "native" || got.Mode != Cold {
+	if got.DriverCalls != 6 || got.SteadyDriverCalls != 2 || got.Allocator != "native" || got.Mode != Cold {
 		t.Errorf("got %+v", got)
 	}
-	tr.Events = tr.Events[:6]
-	if got := replayOne(t, "native", tr, config); got.DriverCalls != 2 || got.SteadyDriverCalls != 0 {
+	tr.Events = tr.Events[:9]
+	if got := replayOne(t, "native", tr, config); got.DriverCalls != 3 || got.SteadyDriverCalls != 0 {
 		t.Errorf("two steps: got %+v", got)
 	}
 }
@@ -147,7 +150,7 @@ func TestJSON(t *testing.T) {
 	}
 	want := `{"trace":"t","allocator":"a","mode":"warm","requests":0,"hits":0,"misses":0,` +
 		`"peak_load_bytes":0,"peak_reserved_bytes":0,"fragmentation":0,"driver_calls":0,` +
-		`"steady_driver_calls":0,"driver_time_us":0,"steady_driver_time_us":0,"steady_time_us":0,"oom":true}`
+		`"driver_time_us":0,"steady_driver_calls":0,"steady_driver_time_us":0,"steady_time_us":0,"oom":true}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"stalloc/internal/driver"
@@ -57,17 +58,37 @@ type Result struct {
 	// Fragmentation is 1 − PeakLoad / PeakReserved, between 0 and 1.
 	Fragmentation float64 `json:"fragmentation"`
 	DriverCalls   int64   `json:"driver_calls"`
+	DriverTimeUS  float64 `json:"driver_time_us"`
 	// SteadyDriverCalls and SteadyDriverTimeUS are the part of DriverCalls and
-	// DriverTimeUS behind the boundary that Counts.SteadyFrom names, and
-	// SteadyTimeUS is how long that part of the run took when it was recorded. All
-	// are zero if there is no such part.
+	// DriverTimeUS in the steady part of the run, and SteadyTimeUS is how long that
+	// took when it was recorded. All are zero if there is no such part; steadyFrom
+	// says where it begins.
 	SteadyDriverCalls  int64   `json:"steady_driver_calls"`
-	DriverTimeUS       float64 `json:"driver_time_us"`
 	SteadyDriverTimeUS float64 `json:"steady_driver_time_us"`
 	SteadyTimeUS       int64   `json:"steady_time_us"`
+	// Steps are the steps of the run, the set-up left out.
+	Steps []Step `json:"steps,omitempty"`
 	// OOM says that the device was full and the run ended there; the other
 	// figures cover what came before.
 	OOM bool `json:"oom"`
+}
+
+// Step is what one step of a run came to.
+type Step struct {
+	TimeUS       int64     `json:"time_us"` // when it was recorded
+	DriverCalls  int64     `json:"driver_calls"`
+	DriverTimeUS float64   `json:"driver_time_us"` // modelled
+	PeakLoad     mem.Bytes `json:"peak_load_bytes"`
+	// Planned says that the step began under a plan.
+	Planned bool `json:"planned"`
+}
+
+// Done is what an allocator's driver has done at a boundary.
+type Done struct {
+	Calls  int64
+	TimeUS float64 // modelled, in microseconds
+	// Planned says that the step that now begins is served under a plan.
+	Planned bool
 }
 
 // Counts is what an allocator knows of its run.
@@ -78,13 +99,6 @@ type Counts struct {
 	PeakReserved mem.Bytes
 	DriverCalls  int64
 	DriverTimeUS float64 // modelled, in microseconds
-	// SteadyFrom is the boundary, counted from 1, at which the steady part of the
-	// run begins: behind the first whole step under a plan, or where no further step
-	// follows that one, behind the second step. 0: the run was over before.
-	// SteadyDriverCalls and SteadyDriverTimeUS count from there.
-	SteadyFrom         int
-	SteadyDriverCalls  int64
-	SteadyDriverTimeUS float64
 }
 
 // Target is an allocator under replay. Ids are the trace's; each names one
@@ -103,8 +117,9 @@ type Target interface {
 	// EmptyCache gives back what is reserved and not needed.
 	EmptyCache()
 	// Step is a step boundary: before each step's first request, and at the
-	// end of the last.
-	Step()
+	// end of the last. It returns what has been done by then, its own part
+	// included.
+	Step() Done
 	// Finish ends the run and returns its counts. It is called once, last,
 	// whether or not the run was cut short. An error says that the allocator
 	// broke one of its own rules.
@@ -124,10 +139,11 @@ func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done
 	counts, finishErr := target.Finish()
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
 	r.result.PeakReserved = counts.PeakReserved
-	r.result.DriverCalls, r.result.SteadyDriverCalls = counts.DriverCalls, counts.SteadyDriverCalls
-	r.result.DriverTimeUS, r.result.SteadyDriverTimeUS = nanoseconds(counts.DriverTimeUS), nanoseconds(counts.SteadyDriverTimeUS)
-	if n := counts.SteadyFrom; n > 0 {
-		r.result.SteadyTimeUS = r.now - r.boundaries[n-1]
+	r.result.DriverCalls, r.result.DriverTimeUS = counts.DriverCalls, nanoseconds(counts.DriverTimeUS)
+	for _, s := range r.result.Steps[r.result.steadyFrom():] {
+		r.result.SteadyDriverCalls += s.DriverCalls
+		r.result.SteadyDriverTimeUS = nanoseconds(r.result.SteadyDriverTimeUS + s.DriverTimeUS)
+		r.result.SteadyTimeUS += s.TimeUS
 	}
 	if counts.PeakReserved > 0 {
 		r.result.Fragmentation = 1 - float64(r.result.PeakLoad)/float64(counts.PeakReserved)
@@ -144,9 +160,50 @@ type run struct {
 	result Result
 	load   mem.Bytes
 	live   map[int64]mem.Bytes // rounded sizes
-	// Recorded times, in microseconds: of the latest event and of the boundaries.
-	now        int64
-	boundaries []int64
+	now    int64               // recorded, in microseconds: of the latest event
+	step   mem.Bytes           // the peak load of the step so far
+	// The last boundary, and when it was; begun says that there was one.
+	begun bool
+	at    int64
+	last  Done
+}
+
+// steadyFrom returns the number of the first step of the steady part, len(r.Steps) if
+// there is none. Until the load has come within steadyLoad of its peak memory must be
+// made, by whatever allocator, and until a plan is served it must be learned: so the
+// steady part begins behind the step of the peak and behind the second step, or where a
+// plan comes to be served, with the first step under it, but for the very first step of
+// the run.
+func (r *Result) steadyFrom() int {
+	from := steadyAfter
+	for i, s := range r.Steps {
+		if s.Planned {
+			from = max(i, 1)
+			break
+		}
+	}
+	var peak mem.Bytes
+	for _, s := range r.Steps {
+		peak = max(peak, s.PeakLoad)
+	}
+	near := slices.IndexFunc(r.Steps, func(s Step) bool { return float64(s.PeakLoad) >= steadyLoad*float64(peak) })
+	return min(max(from, near+1), len(r.Steps))
+}
+
+const (
+	steadyAfter = 2 // steps
+	steadyLoad  = 0.99
+)
+
+// boundary ends a step, or the set-up.
+func (r *run) boundary(done Done) {
+	if r.begun {
+		r.result.Steps = append(r.result.Steps, Step{
+			TimeUS: r.now - r.at, PeakLoad: r.step, Planned: r.last.Planned,
+			DriverCalls: done.Calls - r.last.Calls, DriverTimeUS: nanoseconds(done.TimeUS - r.last.TimeUS),
+		})
+	}
+	r.begun, r.at, r.last, r.step = true, r.now, done, r.load
 }
 
 // events runs until the trace ends, the context does, or the device is full.
@@ -190,7 +247,7 @@ func (r *run) event(i int) error {
 		size := mem.Round(e.Size)
 		r.live[e.ID] = size
 		r.load += size
-		r.result.PeakLoad = max(r.result.PeakLoad, r.load)
+		r.result.PeakLoad, r.step = max(r.result.PeakLoad, r.load), max(r.step, r.load)
 	case trace.RecordStream:
 		r.target.RecordStream(e.ID, e.Stream)
 	case trace.FreeRequested:
@@ -203,8 +260,7 @@ func (r *run) event(i int) error {
 		r.target.EmptyCache()
 	case trace.Mark:
 		if Boundary(e.Mark) {
-			r.boundaries = append(r.boundaries, r.now)
-			r.target.Step()
+			r.boundary(r.target.Step())
 		}
 	}
 	return nil

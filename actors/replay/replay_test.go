@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,8 +56,10 @@ f,0,11
 // recorder is a target that writes down what it is told.
 type recorder struct {
 	told   []string
-	full   int64 // id whose request finds the device full; -1 for none
-	failed error // what any later request fails with
+	full   int64  // id whose request finds the device full; -1 for none
+	failed error  // what any later request fails with
+	done   []Done // at each boundary
+	steps  int    // passed
 	counts Counts
 }
 
@@ -75,12 +78,15 @@ func (r *recorder) RecordStream(id int64, stream mem.StreamID) { r.note("record 
 func (r *recorder) FreeRequested(id int64, deferred bool)      { r.note("free %d %v", id, deferred) }
 func (r *recorder) FreeCompleted(id int64)                     { r.note("done %d", id) }
 func (r *recorder) EmptyCache()                                { r.note("empty") }
-func (r *recorder) Step()                                      { r.note("step") }
+func (r *recorder) Step() Done                                 { r.note("step"); r.steps++; return r.done[r.steps-1] }
 func (r *recorder) Finish() (Counts, error)                    { r.note("finish"); return r.counts, nil }
 
 func TestRunTellsEveryEvent(t *testing.T) {
 	tr := script(t, "tiny", twoSteps)
-	target := &recorder{full: -1, counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 3, SteadyFrom: 2, SteadyDriverCalls: 4, DriverTimeUS: 5.5, SteadyDriverTimeUS: 1.25}}
+	target := &recorder{
+		full: -1, done: []Done{{1, 1.5, false}, {3, 4.25, true}, {7, 5.5, true}},
+		counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 8, DriverTimeUS: 6.75},
+	}
 	var seen [][2]int
 	got, err := Run(context.Background(), tr, target, func(done, total int) { seen = append(seen, [2]int{done, total}) })
 	if err != nil {
@@ -97,9 +103,13 @@ func TestRunTellsEveryEvent(t *testing.T) {
 	want := Result{
 		Trace: "tiny", Mode: Cold, Requests: 4, Hits: 1, Misses: 2,
 		PeakLoad: 1024 + 2048 + 1024, PeakReserved: 8192, Fragmentation: 0.5,
-		DriverCalls: 3, SteadyDriverCalls: 4, DriverTimeUS: 5.5, SteadyDriverTimeUS: 1.25, SteadyTimeUS: 11 - 6,
+		DriverCalls: 8, DriverTimeUS: 6.75, SteadyDriverCalls: 4, SteadyDriverTimeUS: 1.25, SteadyTimeUS: 10 - 6,
+		Steps: []Step{
+			{TimeUS: 6 - 1, DriverCalls: 2, DriverTimeUS: 2.75, PeakLoad: 4096},
+			{TimeUS: 10 - 6, DriverCalls: 4, DriverTimeUS: 1.25, PeakLoad: 3072, Planned: true},
+		},
 	}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if got.PeakLoad != tr.PeakLoad() {
@@ -111,7 +121,7 @@ func TestRunTellsEveryEvent(t *testing.T) {
 }
 
 func TestRunStopsAtAFullDevice(t *testing.T) {
-	target := &recorder{full: 2, counts: Counts{PeakReserved: 4096}}
+	target := &recorder{full: 2, done: make([]Done, 3), counts: Counts{PeakReserved: 4096}}
 	got, err := Run(context.Background(), script(t, "tiny", twoSteps), target, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -154,5 +164,27 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}
 	if got.Requests == 0 || got.Requests > 2*reportEvery {
 		t.Errorf("stopped after %d requests, wanted about %d", got.Requests, reportEvery)
+	}
+}
+
+// TestTheSteadyPart: steps as multiples of a load, those under a plan in capitals.
+func TestTheSteadyPart(t *testing.T) {
+	for steps, want := range map[string]int{
+		"": 0, "a": 1, "aa": 2, "aaaa": 2, // behind the second step
+		"baaa": 2, "abaa": 2, "aaba": 3, "aaab": 4, // and behind the step of the peak
+		"aaAA": 2, "aaaA": 3, "aaabA": 4, "aabaA": 4, // with the first under a plan
+		"AAAA": 1, "ABAA": 2, "A": 1, // but for the very first of the run
+	} {
+		var r Result
+		for _, c := range steps {
+			s := Step{PeakLoad: 100 * mem.MiB, Planned: c < 'a'}
+			if c == 'b' || c == 'B' {
+				s.PeakLoad = 102 * mem.MiB
+			}
+			r.Steps = append(r.Steps, s)
+		}
+		if got := r.steadyFrom(); got != want {
+			t.Errorf("%q: from step %d, expected %d", steps, got, want)
+		}
 	}
 }

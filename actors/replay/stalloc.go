@@ -66,16 +66,6 @@ type live struct {
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
-	// The boundaries passed, and where the steady part of the run may begin: behind
-	// the second step, and behind the first step under a plan.
-	boundaries     int
-	second, served milestone
-}
-
-// milestone is a boundary, 0 for none, and what the driver had done by then.
-type milestone struct {
-	boundary int
-	calls    sim.Stats
 }
 
 // otherStream is the first number of the streams that stand in for the unknown
@@ -146,39 +136,19 @@ func (l *live) FreeCompleted(id int64) {
 
 func (l *live) EmptyCache() { l.note(l.local.Trim(0)) }
 
-func (l *live) Step() {
-	planned := l.local.Stats().Generation > 0
+func (l *live) Step() Done {
 	l.note(l.local.Step())
-	l.boundaries++
-	if l.boundaries == steadyAfter {
-		l.second = milestone{l.boundaries, l.device.Stats()}
-	}
-	// What a plan serves before the first step begins is no step.
-	if planned && l.boundaries > 1 && l.served.boundary == 0 {
-		l.served = milestone{l.boundaries, l.device.Stats()}
-	}
-}
-
-// steady returns where the steady part begins.
-func (l *live) steady() milestone {
-	if l.served.boundary > 0 && l.served.boundary < l.boundaries {
-		return l.served
-	}
-	return l.second
+	calls := l.device.Stats()
+	return Done{Calls: calls.Calls(), TimeUS: micros(calls.Time), Planned: l.local.Stats().Generation > 0}
 }
 
 func (l *live) Finish() (Counts, error) {
-	s, calls, begun := l.local.Stats(), l.device.Stats(), l.steady()
+	s, calls := l.local.Stats(), l.device.Stats()
 	c := Counts{
 		Hits: int64(s.Hits), Misses: int64(s.Misses),
 		PeakReserved: l.device.Peak(),
 		DriverCalls:  calls.Calls(),
 		DriverTimeUS: micros(calls.Time),
-		SteadyFrom:   begun.boundary,
-	}
-	if begun.boundary > 0 {
-		c.SteadyDriverCalls = calls.Calls() - begun.calls.Calls()
-		c.SteadyDriverTimeUS = micros(calls.Time - begun.calls.Time)
 	}
 	l.note(l.local.Check())
 	l.note(l.device.Check())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestWarmIsTheSecondStart(t *testing.T) {
 	short.Events = long.Events[:long.Steps()[1][1]]
 	cold, warm = replayed(t, &short, "stalloc", Config{Capacity: device}), replayed(t, &short, "stalloc", Config{Capacity: device, Warm: true})
 	cold.Mode = Warm
-	if cold != warm || warm.Hits > 0 {
+	if !reflect.DeepEqual(cold, warm) || warm.Hits > 0 {
 		t.Errorf("after a short run\n%+v\ncold\n%+v", warm, cold)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {

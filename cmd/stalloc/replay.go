@@ -39,10 +39,10 @@ that keeps the driver's rules and counts its calls, and prints what it cost.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Fragmentation is 1 - peak load / peak reserved. The steady part of a run begins
-behind the first whole step under a plan; without a plan, or if no further step
-follows that one, behind the second step. Driver time is modelled from measured
-costs, and steady time is its share of what the steady part took when it was
-recorded.
+with the first step under a plan, without a plan behind the second step, but in
+any case behind the step in which the load comes within 1 % of its peak: until
+then memory must be made. Driver time is modelled from measured costs, and steady
+time is its share of what the steady part took when it was recorded.
 
 Hits and misses count the requests from the first step served under a plan.
 With --warm, allocators that plan are started twice, and the second start, which
