@@ -44,7 +44,7 @@ RUNS = {
     "varlen": Run("train_varlen.py", "--steps 24"),
     "fine": Run("train_moe.py", "--preset fine --steps 12"),
     "packed": Run("train_varlen.py", "--packed --steps 20"),
-    "vision": Run("train_vision.py", "--steps 24"),
+    "vision": Run("train_vision.py", "--steps 60"),
     "recompute": Run("train_llama.py", "--recompute --batch 16 --steps 12"),
 }
 
