@@ -10,8 +10,8 @@ import (
 // blocks need, which native and GMLake cannot.
 func TestHardlyMoreThanTheLoad(t *testing.T) {
 	const fewEvents = 100_000 // the long ones would take minutes and add nothing to these
-	ran := 0
-	for _, tr := range recordings(t) {
+	ran, all := 0, recordings(t)
+	for _, tr := range all {
 		if len(tr.Events) > fewEvents {
 			continue
 		}
@@ -30,7 +30,7 @@ func TestHardlyMoreThanTheLoad(t *testing.T) {
 			}
 		})
 	}
-	if ran < 8 {
+	if ran < min(8, len(all)) {
 		t.Errorf("only %d recordings are short enough", ran)
 	}
 }
