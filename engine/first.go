@@ -11,7 +11,7 @@ import "stalloc/internal/mem"
 // device is left: libraries take memory of their own when they are used first.
 //
 // If the load does not grow, because the optimizer has no state, what is far too much
-// goes back to the driver some steps later.
+// goes back to the driver some steps later. Without stitching what is held is not due to this.
 
 // first is how far the run is.
 type first struct {
@@ -64,5 +64,5 @@ func (e *Engine) passFirst() bool {
 		return false
 	}
 	f.steps++
-	return f.steps == firstJudged && !e.hasArena() && !within(s.Handles, max(e.slack, firstMuch), s.PeakHeld)
+	return f.steps == firstJudged && e.cfg.Stitch && !e.hasArena() && !within(s.Handles, max(e.slack, firstMuch), s.PeakHeld)
 }
