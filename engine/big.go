@@ -23,6 +23,7 @@ import "slices"
 // to arrange.
 const bigPart = 16
 
+// isBig reports whether so many units are a big block that may have a private view.
 func (e *Engine) isBig(n unit) bool {
 	pages := int(n >> pageShift)
 	return e.privacy() && pages >= e.cfg.PatchPages && bigPart*pages >= e.stats.Handles

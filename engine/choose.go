@@ -22,16 +22,14 @@ type choice struct {
 // choose weighs the ways.
 func (e *Engine) choose() choice {
 	a := &e.act
-	h := &e.heaps[a.heap]
-	best := e.weigh(0, 0, false)
 	switch {
 	case a.whole:
 		return e.weigh(a.after, 0, false)
 	case a.apart:
-		own := e.weigh(0, 0, true)
-		own.private = true
-		return e.choosePrivate(own)
+		return e.choosePrivate(e.weigh(0, 0, true))
 	}
+	h := &e.heaps[a.heap]
+	best := e.weigh(0, 0, false)
 	longest := choice{}
 	for v := h.views[a.list]; v != 0; v = e.views[v].next {
 		t := e.tail(v)

@@ -73,14 +73,14 @@ func TestFirstStepTooLoose(t *testing.T) {
 		what   string
 		grows  mem.Bytes
 		arena  bool
-		apart  bool
+		fresh  bool // no stitching
 		expect bool
 	}{
 		{"the load does not grow", 0, false, false, true}, {"it does", 32 * mem.MiB, false, false, false},
 		{"there is an arena", 0, true, false, false}, {"nothing is ever stitched", 0, false, true, false},
 	} {
 		d := firstDevice(t)
-		d.eng.cfg.Stitch = !c.apart
+		d.eng.cfg.Stitch = !c.fresh
 		if stitches(t, d) {
 			t.Fatal("stitches in the first step")
 		}
