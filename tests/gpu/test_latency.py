@@ -9,6 +9,9 @@ A step keeps about 200 blocks of up to 512 KiB (random sizes, the same in every 
 1000 pairs. stalloc is measured with its plan, where requests are hits, and with plan:off, where
 each comes from the pool, out of cached memory. Nothing is launched on the GPU.
 
+The allocators take turns, and of several turns each has its fastest: a host that others use as well
+slows one process down and not the next.
+
 Fails if a hit costs more than native does, or if the plan is not used.
 """
 
@@ -29,6 +32,7 @@ import launch
 
 ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off")
 LIVE, PAIRS, WARM, MEASURED = 200, 1000, 25, 15
+TURNS = 3
 SEED = 7
 
 
@@ -126,15 +130,28 @@ def results(folder):
     library, why = compiled(folder)
     if library is None:
         print(f"only the loop in Python: {why}")
-    found = {}
-    for allocator in ALLOCATORS:
-        command = [sys.executable, __file__, "--child", allocator, str(library or "")]
-        environment = launch.with_cache(os.environ, folder)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-        if done.returncode:
-            raise SystemExit(f"{allocator}: exit status {done.returncode}\n{done.stderr[-3000:]}")
-        found[allocator] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    turns = {allocator: [] for allocator in ALLOCATORS}
+    for number in range(TURNS):
+        for allocator, measured in turns.items():
+            measured.append(turn(allocator, library, folder / str(number)))
+    return {
+        allocator: {loop: fastest(result[loop] for result in measured) for loop in measured[0]}
+        for allocator, measured in turns.items()
+    }
+
+
+def turn(allocator, library, plans):
+    """The loops in a process of its own, which keeps its plans in that folder."""
+    command = [sys.executable, __file__, "--child", allocator, str(library or "")]
+    environment = launch.with_cache(os.environ, plans)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{allocator}: exit status {done.returncode}\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def fastest(results):
+    return min(results, key=lambda result: result["ns"])
 
 
 def main():

@@ -86,6 +86,13 @@ def test_no_hits_is_a_fault_of_stalloc_alone(reports):
     assert faults(reports) == {"stalloc:a=1": ["no request was served from a plan (0 hits)"]}
 
 
+def test_steps_with_experts_need_no_plan(reports):
+    for each in reports.values():
+        each["summary"]["hits"] = 0
+        each["arguments"]["experts"] = 8
+    assert faults(reports) == {}
+
+
 def test_failed_run_is_a_fault_and_no_reference(reports):
     reports["native"] = {"failed": "out of memory in step 3"}
     assert faults(reports) == {"native": ["out of memory in step 3"]}
