@@ -1,12 +1,14 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 
 	"go.uber.org/zap"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/stream"
 )
 
 // dissolve stops serving a stream from its plan and gives the arena to the pool.
@@ -18,9 +20,8 @@ func (s *supervisor) dissolve(l *lane) bool {
 	if a == nil {
 		return false
 	}
-	top := mem.RoundUp(a.persistTop(), mem.HandleSize)
-	m := &dissolveRequest{arena: a, parts: a.parts, size: top, keep: l.stop(top)}
-	if top == a.bytes() {
+	m := &dissolveRequest{arena: a, parts: a.parts}
+	if m.size, m.keep = l.stop(); m.size == a.bytes() {
 		return false
 	}
 	if s.d.ask(s.d.pool, m); m.err != nil {
@@ -28,16 +29,16 @@ func (s *supervisor) dissolve(l *lane) bool {
 		return false
 	}
 	a.parts = a.parts[:0]
-	if top > 0 {
+	if m.size > 0 {
 		a.parts = append(a.parts, a.base)
 	}
-	a.size.Store(int64(top))
+	a.size.Store(int64(m.size))
 	return true
 }
 
-// stop has the lane's arena serve nothing more. It returns the blocks that live
-// there at top or above.
-func (l *lane) stop(top mem.Bytes) (keep []engine.Range) {
+// stop has the lane's arena serve nothing more. It returns how much of it stays an arena,
+// and the blocks that live above.
+func (l *lane) stop() (stays mem.Bytes, above []engine.Range) {
 	l.port.Lock()
 	defer l.port.Unlock()
 	a := l.serving
@@ -48,12 +49,30 @@ func (l *lane) stop(top mem.Bytes) (keep []engine.Range) {
 	l.active.Store(false)
 	l.serving = nil
 	l.port.Serve(nil, nil)
-	for _, from := range a.tape.Leave() {
-		if at := mem.Bytes(from.Slot.Offset); at >= top {
-			keep = append(keep, engine.Range{Addr: a.base + mem.Addr(at), Size: mem.Bytes(from.Asked)}) // a slot may be larger
+	live := a.tape.Leave()
+	stays = remains(live)
+	for _, from := range live {
+		if at := mem.Bytes(from.Slot.Offset); at >= stays {
+			above = append(above, engine.Range{Addr: a.base + mem.Addr(at), Size: mem.Bytes(from.Asked)}) // a slot may be larger
 		}
 	}
-	return keep
+	return stays, above
+}
+
+// remains returns how much of an arena must stay one, in whole pages: all up to the last
+// block that persists, and further where a block lies on both sides of that page's end.
+// Such a block, a guest behind the weights say, can be neither the arena's nor the pool's.
+// It sorts the blocks by their offsets.
+func remains(live []stream.Adopted) mem.Bytes {
+	top := mem.RoundUp(topOf(live), mem.HandleSize)
+	slices.SortFunc(live, func(a, b stream.Adopted) int { return cmp.Compare(a.Slot.Offset, b.Slot.Offset) })
+	for _, l := range live {
+		at := mem.Bytes(l.Slot.Offset)
+		if end := at + mem.Round(mem.Bytes(l.Asked)); at < top && end > top {
+			top = mem.RoundUp(end, mem.HandleSize)
+		}
+	}
+	return top
 }
 
 // release takes slots off the tape that the pool has made blocks of its own. It
