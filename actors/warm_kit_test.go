@@ -68,7 +68,7 @@ func run(t *testing.T, options actors.Options, capacity mem.Bytes, each func(), 
 		t.Fatal(err)
 	}
 	defer local.Close()
-	p := drift.On(local)
+	p := drift.On(local, device)
 	p.Each = each
 	program(p)
 	if p.Err != nil {

@@ -60,6 +60,8 @@ type live struct {
 	device *sim.Device
 	local  *actors.Local
 	blocks map[int64]mem.Addr
+	watch  *sim.Watch
+	seen   map[int64]*sim.Watched
 	waits  map[int64]mem.StreamID // blocks that another stream still uses
 	cache  string                 // a folder to delete at the end, "" for none
 	events int
@@ -78,7 +80,10 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &live{device: device, local: local, blocks: make(map[int64]mem.Addr), waits: make(map[int64]mem.StreamID), streams: make(map[mem.StreamID]bool)}, nil
+	return &live{
+		device: device, local: local, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
+		waits: make(map[int64]mem.StreamID), streams: make(map[mem.StreamID]bool),
+	}, nil
 }
 
 // deviceLag is how many requests and frees the device is behind the host at most:
@@ -101,6 +106,9 @@ func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	addr, err := l.local.Malloc(stream, size)
 	if err == nil && addr != 0 {
 		l.blocks[id] = addr
+		var wrong error
+		l.seen[id], wrong = l.watch.Begin(addr, size, stream)
+		l.note(wrong)
 	}
 	return err
 }
@@ -122,7 +130,10 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		other := otherStream + mem.StreamID(id)
 		l.waits[id] = other
 		l.note(l.local.Use(addr, other))
-		l.note(l.device.Use(other, addr, 1))
+		l.note(l.seen[id].Freed(other))
+	} else {
+		l.note(l.seen[id].Freed())
+		delete(l.seen, id)
 	}
 	l.note(l.local.Release(addr))
 }
@@ -130,6 +141,8 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 func (l *live) FreeCompleted(id int64) {
 	if other, ok := l.waits[id]; ok {
 		delete(l.waits, id)
+		l.seen[id].End()
+		delete(l.seen, id)
 		l.device.Finish(other)
 	}
 }

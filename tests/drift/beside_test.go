@@ -20,7 +20,7 @@ func TestBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer local.Close()
-		p := On(local)
+		p := On(local, device)
 		p.Each = synctest.Wait
 		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
 		m.Setup(p)

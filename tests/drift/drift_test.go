@@ -36,7 +36,7 @@ func drive(t *testing.T, program func(p *Program), options actors.Options, capac
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := On(local)
+	p := On(local, device)
 	program(p)
 	if p.Err != nil {
 		t.Fatalf("step %d of a program on a device of %v: %v", len(p.Steps()), capacity, p.Err)

@@ -9,14 +9,17 @@
 //	m.Setup(p)
 //	for range steps { m.Train(p); p.Step() }
 //
-// Program checks on the way that no two live blocks overlap.
+// Program checks on the way that no two live blocks overlap, neither by their addresses
+// nor in the memory behind them.
 package drift
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"stalloc/actors"
+	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
 
@@ -33,6 +36,8 @@ type Program struct {
 	Err  error // the first; nothing is done behind it
 
 	local *actors.Local
+	watch *sim.Watch
+	seen  map[mem.Addr]*sim.Watched
 	live  []Block // by address
 	Load  mem.Bytes
 	Peak  mem.Bytes
@@ -46,8 +51,10 @@ type Served struct{ Requests, Hits int64 }
 // Bad reports whether one request in a hundred or more was not served.
 func (s Served) Bad() bool { return 100*(s.Requests-s.Hits) > s.Requests }
 
-// On returns a program without blocks.
-func On(local *actors.Local) *Program { return &Program{local: local} }
+// On returns a program without blocks, on an allocator over a simulated device.
+func On(local *actors.Local, device *sim.Device) *Program {
+	return &Program{local: local, watch: sim.NewWatch(device), seen: make(map[mem.Addr]*sim.Watched)}
+}
 
 func (p *Program) at(addr mem.Addr) int {
 	i, _ := slices.BinarySearchFunc(p.live, addr, func(b Block, a mem.Addr) int {
@@ -77,6 +84,9 @@ func (p *Program) Alloc(size mem.Bytes) Block {
 	if at < len(p.live) && p.live[at].Addr < addr+mem.Addr(b.Size) || at > 0 && addr < p.live[at-1].Addr+mem.Addr(p.live[at-1].Size) {
 		p.Err = fmt.Errorf("block %+v overlaps a live one", b)
 	}
+	if p.seen[addr], err = p.watch.Begin(addr, size, 0); err != nil && p.Err == nil {
+		p.Err = err
+	}
 	p.live = slices.Insert(p.live, at, b)
 	p.Load += b.Size
 	p.Peak = max(p.Peak, p.Load)
@@ -97,7 +107,8 @@ func (p *Program) Free(blocks ...Block) {
 		}
 		p.live = slices.Delete(p.live, at, at+1)
 		p.Load -= b.Size
-		p.Err = p.local.Release(b.Addr)
+		p.Err = errors.Join(p.seen[b.Addr].Freed(), p.local.Release(b.Addr))
+		delete(p.seen, b.Addr)
 	}
 }
 

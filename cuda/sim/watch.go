@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// Watch follows blocks to the memory itself, whatever an allocator believes of it: two
+// addresses may be the same byte, and what is behind an address may change. It holds an
+// allocator to the rules that matter to a program:
+//
+//   - no byte is in two blocks that are live, or freed and still used by other streams;
+//   - a live block has the same memory all the time;
+//   - what queued work uses stays mapped until the work is done (Unmap refuses it).
+//
+// A Watch is for one goroutine.
+type Watch struct {
+	device *Device
+	pieces map[driver.Handle][]piece // of the blocks it follows
+}
+
+// Watched is a block that a Watch follows.
+type Watched struct {
+	watch  *Watch
+	addr   mem.Addr
+	size   mem.Bytes
+	stream mem.StreamID
+	behind []driver.Handle // by page that it touches; 0 for plain memory
+	waits  []wait          // for other streams, once it was freed
+}
+
+// piece is the part of a block in one handle.
+type piece struct {
+	of     *Watched
+	lo, hi mem.Bytes
+}
+
+// wait is a place in the work of a stream.
+type wait struct {
+	stream *stream
+	until  mem.Tick
+}
+
+// NewWatch returns a Watch that follows no block.
+func NewWatch(device *Device) *Watch {
+	return &Watch{device: device, pieces: make(map[driver.Handle][]piece)}
+}
+
+// Begin follows a block of size bytes that was handed out for work on a stream, and
+// queues work that uses it. The error says what is wrong with the block.
+func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watched, error) {
+	b := &Watched{watch: w, addr: addr, size: size, stream: stream}
+	err := w.device.Use(stream, addr, size)
+	b.each(func(page mem.Addr, lo, hi mem.Bytes) {
+		h, ok := w.device.Behind(page)
+		b.behind = append(b.behind, h)
+		if !ok { // plain memory has no second address
+			return
+		}
+		kept := slices.DeleteFunc(w.pieces[h], func(p piece) bool {
+			meets := lo < p.hi && p.lo < hi
+			if meets && err == nil && !w.device.over(p.of.waits) {
+				err = fmt.Errorf("%v shares memory with %v, which is in use", b, p.of)
+			}
+			return meets
+		})
+		w.pieces[h] = append(kept, piece{b, lo, hi})
+	})
+	return b, err
+}
+
+// Freed says that the program has freed the block, behind the last work that it queued on
+// its own stream and on others. Without others it is followed no longer, otherwise until
+// those have passed this point or, if that is earlier, End.
+func (b *Watched) Freed(others ...mem.StreamID) (err error) {
+	device, page := b.watch.device, 0
+	b.each(func(at mem.Addr, _, _ mem.Bytes) {
+		if h, _ := device.Behind(at); h != b.behind[page] && err == nil {
+			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b, uint64(at))
+		}
+		page++
+	})
+	for _, id := range append(others, b.stream) {
+		if used := device.Use(id, b.addr, b.size); err == nil {
+			err = used
+		}
+	}
+	for _, id := range others {
+		b.waits = append(b.waits, device.place(id))
+	}
+	if len(others) == 0 {
+		b.End()
+	}
+	return err
+}
+
+// End says that nothing uses the block any more.
+func (b *Watched) End() {
+	for _, h := range b.behind {
+		b.watch.pieces[h] = slices.DeleteFunc(b.watch.pieces[h], func(p piece) bool { return p.of == b })
+	}
+}
+
+// String names the block by its size and address.
+func (b *Watched) String() string {
+	return fmt.Sprintf("the block of %v at %#x", b.size, uint64(b.addr))
+}
+
+// each visits the pages that the block touches, with the part of each that it takes.
+func (b *Watched) each(visit func(page mem.Addr, lo, hi mem.Bytes)) {
+	const mask = mem.Addr(mem.HandleSize - 1)
+	end := b.addr + mem.Addr(b.size)
+	for at := b.addr; at < end; {
+		page := at &^ mask
+		next := min(page+mem.Addr(mem.HandleSize), end)
+		visit(page, mem.Bytes(at-page), mem.Bytes(next-page))
+		at = next
+	}
+}
+
+// place returns how far the work on a stream has been queued.
+func (d *Device) place(id mem.StreamID) wait {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(id)
+	return wait{s, s.last}
+}
+
+// over reports whether there was something to wait for, and all of it has passed.
+func (d *Device) over(waits []wait) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range waits {
+		if w.stream.passed < w.until {
+			return false
+		}
+	}
+	return len(waits) > 0
+}
