@@ -21,7 +21,7 @@ func (s *supervisor) dissolve(l *lane) bool {
 		return false
 	}
 	m := &dissolveRequest{arena: a, parts: a.parts}
-	if m.size, m.keep = l.stop(); m.size == a.bytes() {
+	if m.size, m.keep = l.stop(s.d.opts.GMLake != nil); m.size == a.bytes() {
 		return false
 	}
 	if s.d.ask(s.d.pool, m); m.err != nil {
@@ -37,8 +37,8 @@ func (s *supervisor) dissolve(l *lane) bool {
 }
 
 // stop has the lane's arena serve nothing more. It returns how much of it stays an arena,
-// and the blocks that live above.
-func (l *lane) stop() (stays mem.Bytes, above []engine.Range) {
+// in whole pages if need be, and the blocks that live above.
+func (l *lane) stop(whole bool) (stays mem.Bytes, above []engine.Range) {
 	l.port.Lock()
 	defer l.port.Unlock()
 	a := l.serving
@@ -50,7 +50,7 @@ func (l *lane) stop() (stays mem.Bytes, above []engine.Range) {
 	l.serving = nil
 	l.port.Serve(nil, nil)
 	live := a.tape.Leave()
-	stays = remains(live)
+	stays = remains(live, whole)
 	for _, from := range live {
 		if at := mem.Bytes(from.Slot.Offset); at >= stays {
 			above = append(above, engine.Range{Addr: a.base + mem.Addr(at), Size: mem.Bytes(from.Asked)}) // a slot may be larger
@@ -59,17 +59,25 @@ func (l *lane) stop() (stays mem.Bytes, above []engine.Range) {
 	return stays, above
 }
 
-// remains returns how much of an arena must stay one, in whole pages: all up to the last
-// block that persists, and further where a block lies on both sides of that page's end.
-// Such a block, a guest behind the weights say, can be neither the arena's nor the pool's.
+// remains returns how much of an arena must stay one: up to the last block that
+// persists, and the rest of its page. But where a block that begins in that rest ends
+// behind it, a guest behind the weights say, all of the rest is the pool's. With whole
+// only pages can stay, and then such blocks do, too.
+//
 // It sorts the blocks by their offsets.
-func remains(live []stream.Adopted) mem.Bytes {
-	top := mem.RoundUp(topOf(live), mem.HandleSize)
+func remains(live []stream.Adopted, whole bool) mem.Bytes {
+	persists := topOf(live)
+	top := mem.RoundUp(persists, mem.HandleSize)
 	slices.SortFunc(live, func(a, b stream.Adopted) int { return cmp.Compare(a.Slot.Offset, b.Slot.Offset) })
 	for _, l := range live {
 		at := mem.Bytes(l.Slot.Offset)
-		if end := at + mem.Round(mem.Bytes(l.Asked)); at < top && end > top {
+		end := at + mem.Round(mem.Bytes(l.Asked))
+		switch {
+		case at >= top || end <= top:
+		case whole:
 			top = mem.RoundUp(end, mem.HandleSize)
+		default:
+			return persists
 		}
 	}
 	return top

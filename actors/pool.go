@@ -131,6 +131,9 @@ func (p *pool) do(q question) error {
 func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Handles()
 	p.waited = false
+	if m.after != 0 { // the part before may be lengthened to whole pages
+		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
+	}
 	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
 	if err != nil {
 		if p.eng.Handles() > before { // what the attempt took in vain
@@ -146,6 +149,12 @@ func (p *pool) alloc(m *allocRequest) error {
 		p.arenas += grant.Size
 	}
 	return nil
+}
+
+// part returns the size of a part of an arena, by its start.
+func (p *pool) part(at mem.Addr) mem.Bytes {
+	b, _ := p.eng.Lookup(at)
+	return b.Size
 }
 
 func (p *pool) free(m *freeRequest) error {
@@ -184,9 +193,7 @@ func (p *pool) prepare(m *prepareRequest) error {
 func (p *pool) dissolve(m *dissolveRequest) error {
 	var held mem.Bytes
 	for _, at := range m.parts {
-		if b, ok := p.eng.Lookup(at); ok {
-			held += b.Size
-		}
+		held += p.part(at)
 	}
 	if _, err := p.run(engine.Event{Kind: engine.EvDissolve, Parts: m.parts, Size: m.size, Keep: m.keep}); err != nil {
 		return err

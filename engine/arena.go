@@ -13,7 +13,8 @@ import "stalloc/internal/mem"
 // served again at the price of a few maps, or none.
 
 // lengthen makes the request that is being served continue the arena whose last
-// part begins at addr; false if something lives behind it, or the addresses end.
+// part begins at addr; false if something lives behind it, or the addresses end. A part
+// that ends within a page (see dissolve) has the rest of that page from now on.
 func (e *Engine) lengthen(addr mem.Addr) bool {
 	a := &e.act
 	b := e.blockOf(addr)
@@ -22,12 +23,21 @@ func (e *Engine) lengthen(addr mem.Addr) bool {
 	}
 	c := &e.blocks[b]
 	v := &e.views[c.view]
-	a.from = uint32((c.at+c.size)>>pageShift) - v.base
+	end := c.at + c.size
+	page := (end + pageMask) &^ pageMask
+	a.from = uint32(page>>pageShift) - v.base
 	if v.heap != a.heap || v.lost || a.from+uint32(a.n>>pageShift) > 1<<v.class {
 		return false
 	}
-	if e.blocksAbove(c.view, c.at+c.size) {
+	if e.blocksAbove(c.view, end) || end < page && e.freeAt(c.view, end, page) == 0 {
 		return false
+	}
+	if end < page {
+		e.take(c.view, end, page)
+		c.size += page - end
+		e.stats.Load += bytesOf(page - end)
+		e.stats.PeakLoad = max(e.stats.PeakLoad, e.stats.Load)
+		e.stats.PeakHeld = max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending)
 	}
 	a.after = c.view
 	return true
@@ -115,7 +125,7 @@ func (r Range) Block() (size, less mem.Bytes) {
 
 // dissolve gives an arena back but for its first ev.Size bytes, which stay an
 // arena, and the blocks that live above, which become blocks of the pool where
-// they lie.
+// they lie. What stays may end within a page, in which the first of those begins.
 func (e *Engine) dissolve(ev Event, out []Op) []Op {
 	x := uint32(0)
 	for _, part := range ev.Parts {
@@ -131,7 +141,7 @@ func (e *Engine) dissolve(ev Event, out []Op) []Op {
 	for _, part := range ev.Parts {
 		e.dropBlock(e.blockOf(part))
 	}
-	if n := unit(mem.RoundUp(ev.Size, mem.HandleSize) / mem.Grain); n > 0 {
+	if n := unit(mem.Round(ev.Size) / mem.Grain); ev.Size > 0 {
 		e.blocks[e.addBlock(x, e.views[x].start(), n)].whole = true
 	}
 	for _, r := range ev.Keep {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -16,6 +17,9 @@ func (d *device) dissolve(next func() int) error {
 	ev := Event{Kind: EvDissolve, Parts: []mem.Addr{op.Addr}}
 	if d.alone(op) {
 		ev.Size = mem.Bytes(next()%3) * mem.HandleSize
+		if next()%2 == 0 && ev.Size > 0 { // within a page
+			ev.Size -= mem.Bytes(next()) * 13 * mem.Grain
+		}
 		ev.Size = min(ev.Size, op.Size)
 	}
 	at := op.Addr + mem.Addr(ev.Size)
@@ -28,6 +32,12 @@ func (d *device) dissolve(next func() int) error {
 		ev.Keep = append(ev.Keep, Range{Addr: at, Size: n})
 		at += mem.Addr(n)
 	}
+	return d.give(req, ev)
+}
+
+// give has an arena dissolved.
+func (d *device) give(req uint64, ev Event) error {
+	op := d.blocks[req]
 	d.seq++
 	d.freeing = &pending{op: op, seq: d.seq}
 	err := d.step(ev)
@@ -36,6 +46,35 @@ func (d *device) dissolve(next func() int) error {
 		return err
 	}
 	return d.split(req, op, ev)
+}
+
+// continues asks for a further part of the arena and follows the part before, which has
+// the rest of its last page then.
+func (d *device) continues(ev Event) error {
+	before := d.blocks[d.arena]
+	req := before.Req
+	ev.Addr, ev.Whole = before.Addr, true
+	if err := d.step(ev); err != nil {
+		return err
+	}
+	b, _ := d.eng.Lookup(before.Addr)
+	rest := Op{Addr: before.Addr + mem.Addr(before.Size), Size: b.Size - before.Size}
+	if rest.Size == 0 {
+		return nil
+	}
+	if rest.Size < 0 || rest.Size >= mem.HandleSize || b.Size%mem.HandleSize != 0 {
+		return fmt.Errorf("the part %+v has become %+v", before, b)
+	}
+	before.Size = b.Size
+	d.blocks[req] = before
+	return d.units(rest, func(m *mapping, u *unitUse) error {
+		m.live++
+		if u.owner != 0 {
+			return fmt.Errorf("the rest of the page of part %+v is request %d's", before, u.owner-1)
+		}
+		u.owner, u.stream, u.pool = req+1, ev.Stream, ev.Pool
+		return nil
+	})
 }
 
 // alone reports whether an arena is the first part in its view.
@@ -51,6 +90,7 @@ func (d *device) split(req uint64, op Op, ev Event) error {
 	ranges := ev.Keep
 	if ev.Size > 0 {
 		ranges = append([]Range{{Addr: op.Addr, Size: ev.Size}}, ranges...)
+		d.arena = req<<20 + 1
 	}
 	owner := map[mem.Addr]uint64{}
 	for i, r := range ranges {
@@ -165,4 +205,43 @@ func TestArenaHasRoom(t *testing.T) {
 	if err := d.eng.Check(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestArenaEndsWithinAPage dissolves an arena but for its first page and a half. What
+// stays can be lengthened again once nothing is left in the other half.
+func TestArenaEndsWithinAPage(t *testing.T) {
+	d := newDevice(DefaultConfig())
+	must := func(err error) {
+		t.Helper()
+		if err == nil {
+			err = d.eng.Check()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const stays, more = 3 * mem.MiB, 6 * mem.MiB
+	must(d.step(Event{Kind: EvAlloc, Req: 1, Size: 8 * mem.MiB, Whole: true}))
+	op := d.blocks[1]
+	kept := Range{Addr: op.Addr + mem.Addr(stays), Size: 2 * mem.MiB} // on both sides of a page's end
+	must(d.give(1, Event{Kind: EvDissolve, Parts: []mem.Addr{op.Addr}, Size: stays, Keep: []Range{kept}}))
+	if s := d.eng.Stats(); s.Load != stays+kept.Size {
+		t.Fatalf("%v are live, expected %v", s.Load, stays+kept.Size)
+	}
+
+	must(d.step(Event{Kind: EvAlloc, Req: 2, Size: more, Addr: op.Addr, Whole: true}))
+	if d.refused.Reason != RefusedWindow {
+		t.Fatalf("a block lies behind the arena, and it got %+v", d.blocks[2])
+	}
+	for req, b := range d.blocks {
+		if b.Addr == kept.Addr {
+			must(d.free(req))
+		}
+	}
+	must(d.pass(0)) // work behind the arena's addresses
+	must(d.continues(Event{Kind: EvAlloc, Req: 3, Size: more}))
+	if got := d.blocks[3]; got.Addr != op.Addr+mem.Addr(4*mem.MiB) || d.blocks[1<<20+1].Size != 4*mem.MiB {
+		t.Errorf("the arena goes on with %+v behind %+v", got, d.blocks[1<<20+1])
+	}
+	must(d.finish())
 }

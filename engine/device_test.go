@@ -238,7 +238,7 @@ func (d *device) grant(op Op, ev Event) error {
 	d.blocks[op.Req], d.streams[op.Req] = op, ev.Stream
 	delete(d.users, op.Req)
 	if ev.Whole {
-		if before := d.blocks[d.arena]; ev.Addr != 0 && op.Addr != before.Addr+mem.Addr(before.Size) {
+		if before := d.blocks[d.arena]; ev.Addr != 0 && op.Addr != before.Addr+mem.Addr(mem.RoundUp(before.Size, mem.HandleSize)) {
 			return fmt.Errorf("%+v does not continue the arena %+v", op, before)
 		}
 		d.arena = op.Req

@@ -41,8 +41,9 @@ func one(d *device, req uint64, next func() int) error {
 		return d.step(Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 16:
 		ev := Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Whole: true}
-		if a, ok := d.blocks[d.arena]; ok && next()%2 == 0 {
-			ev.Addr, ev.Stream = a.Addr, d.streams[d.arena] // lengthen the last one
+		if _, ok := d.blocks[d.arena]; ok && next()%2 == 0 {
+			ev.Stream = d.streams[d.arena]
+			return d.continues(ev)
 		}
 		return d.step(ev)
 	case k < 26:
