@@ -45,7 +45,10 @@ type scenario struct {
 	broken   bool // one of them where the pool cannot recover
 
 	programs [][]program // by kind and stream
-	chaos    *chaos
+	// Blocks that stay, by stream: those of set-up, and those that the first step makes
+	// at its end, as an optimizer does.
+	weights, state [][]mem.Bytes
+	chaos          *chaos
 }
 
 func newScenario(seed uint64) *scenario {
@@ -86,6 +89,14 @@ func newScenario(seed uint64) *scenario {
 		s.engine.First = 0
 	}
 	s.draw()
+	stay := 0
+	if one(2) {
+		stay = 8
+	}
+	for range s.streams {
+		s.weights = append(s.weights, s.drawSizes(stay))
+		s.state = append(s.state, s.drawSizes(stay))
+	}
 	if s.cramped = one(6); s.cramped {
 		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
 	}
@@ -127,8 +138,20 @@ func (s *scenario) draw() {
 	}
 }
 
+func (s *scenario) drawSizes(n int) (sizes []mem.Bytes) {
+	for range n {
+		sizes = append(sizes, drawSize(s.random, s.largest))
+	}
+	return sizes
+}
+
 // peak is the most that the programs hold, all streams at their worst at once.
 func (s *scenario) peak() (most mem.Bytes) {
+	for stream := range s.weights {
+		for _, size := range slices.Concat(s.weights[stream], s.state[stream]) {
+			defer func() { most += mem.Round(size) }()
+		}
+	}
 	for _, of := range s.programs {
 		var sum mem.Bytes
 		for _, p := range of {
@@ -164,11 +187,13 @@ type run struct {
 	model   *model
 	workers []*worker
 	warm    *plan.Plan
+	cache   string // folder of plans, "" for none
 
 	answered atomic.Int64
 	refused  atomic.Int64
 	hits     uint64
 	plans    uint64
+	begun    bool // under a plan of an earlier life
 	stats    engine.Stats
 	last     *plan.Plan // the plan at the end
 	mu       sync.Mutex
@@ -193,7 +218,7 @@ func (r *run) open() error {
 	}
 	r.fault = device.NewFault(dev, r.seed)
 	h := actors.NewGoHost()
-	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, Inline: r.inline, Always: r.always, Plan: r.warm})
+	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
 	if err != nil {
 		return err
 	}
@@ -215,6 +240,9 @@ func (r *run) live() error {
 			r.draw()
 		}
 		r.step(step)
+		if step == 0 && r.cache != "" {
+			r.begun = r.local.Plan() != nil
+		}
 		if err := r.settled(); err != nil {
 			return fmt.Errorf("after step %d: %w", step, err)
 		}
@@ -228,7 +256,13 @@ func (r *run) step(n int) {
 	var work, beside sync.WaitGroup
 	var stop atomic.Bool
 	for _, w := range r.workers {
-		work.Go(func() { w.step(r.programs[kind][w.stream]) })
+		work.Go(func() {
+			if n == 0 {
+				w.keep(r.weights[w.stream])
+				defer func() { w.keep(r.state[w.stream]) }()
+			}
+			w.step(r.programs[kind][w.stream])
+		})
 	}
 	if r.meddles {
 		beside.Go(func() { r.meddle(&stop, rand.New(rand.NewPCG(r.seed, uint64(1000+n)))) })
@@ -299,6 +333,7 @@ func (r *run) end() error {
 	r.chaos.stop()
 	r.fault.Set()
 	for _, w := range r.workers {
+		w.others = append(w.others, w.kept...)
 		w.drop(0)
 	}
 	for _, w := range r.workers { // what others were given to free

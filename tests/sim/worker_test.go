@@ -15,6 +15,7 @@ type worker struct {
 	random *rand.Rand
 	now    map[int]*block // of this step, by the program's number
 	others []*block       // that do not end as the program says
+	kept   []*block       // that stay to the end
 
 	mu    sync.Mutex
 	gifts []*block // from other threads, to be freed here
@@ -53,6 +54,13 @@ func (w *worker) step(p program) {
 		}
 	}
 	w.drop(4)
+}
+
+// keep asks for blocks that stay.
+func (w *worker) keep(sizes []mem.Bytes) {
+	for _, size := range sizes {
+		w.kept = append(w.kept, w.malloc(size))
+	}
 }
 
 // stray does something that no program says.
