@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"stalloc/internal/mem"
+	"stalloc/trace"
 )
 
 // TestSecondStartOfAnotherProgram starts every recording with the plan of the run before
@@ -20,32 +21,44 @@ func TestSecondStartOfAnotherProgram(t *testing.T) {
 		}
 		t.Run(tr.Name, func(t *testing.T) {
 			t.Parallel()
-			cache := t.TempDir()
-			first, err := start(Config{Capacity: device}, cache)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Run(context.Background(), tr, first, nil); err != nil {
-				t.Fatal(err)
-			}
-			for seed, rate := range []float64{0.0005, 0.01, 0.1} {
-				copied := t.TempDir()
-				if err := os.CopyFS(copied, os.DirFS(cache)); err != nil {
-					t.Fatal(err)
-				}
-				second, err := start(Config{Capacity: device}, copied)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := Run(context.Background(), tr.Disturb(uint64(seed+1), rate), second, nil)
-				t.Logf("noise %v: fragmentation %.4f, %d hits, %d misses", rate, r.Fragmentation, r.Hits, r.Misses)
-				if err != nil || r.OOM {
-					t.Errorf("noise %v: out of memory %v, %v", rate, r.OOM, err)
-				}
+			for i, r := range startChanged(t, tr, Config{Capacity: device}) {
 				if limit := mem.Bytes(float64(r.PeakLoad) * 1.05); r.PeakReserved > limit {
-					t.Errorf("noise %v: %v reserved for a load of %v", rate, r.PeakReserved, r.PeakLoad)
+					t.Errorf("run %d: %v reserved for a load of %v", i, r.PeakReserved, r.PeakLoad)
 				}
+			}
+			if len(tr.Events) < fewEvents/2 {
+				startChanged(t, tr, Config{Capacity: device, Pool: "gmlake", FragLimit: 64 * mem.MiB})
 			}
 		})
 	}
+}
+
+// startChanged runs a recording and then, with the plan of that run, three that differ.
+func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
+	t.Helper()
+	cache := t.TempDir()
+	first, err := start(c, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), tr, first, nil); err != nil {
+		t.Fatal(err)
+	}
+	for seed, rate := range []float64{0.0005, 0.01, 0.1} {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(cache)); err != nil {
+			t.Fatal(err)
+		}
+		second, err := start(c, copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(context.Background(), tr.Disturb(uint64(seed+1), rate), second, nil)
+		t.Logf("%s noise %v: fragmentation %.4f, %d hits, %d misses", c.Pool, rate, r.Fragmentation, r.Hits, r.Misses)
+		if err != nil || r.OOM {
+			t.Errorf("%s noise %v: out of memory %v, %v", c.Pool, rate, r.OOM, err)
+		}
+		results = append(results, r)
+	}
+	return results
 }
