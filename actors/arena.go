@@ -41,6 +41,15 @@ func (a *arena) contains(addr mem.Addr) bool { return addr-a.base < mem.Addr(a.s
 
 func (a *arena) bytes() mem.Bytes { return mem.Bytes(a.size.Load()) }
 
+// further returns how many bytes to ask for so that the arena has as many as end, or a
+// page more, and what it has then. It may have been dissolved within a page, whose rest
+// comes with what is asked for; otherwise it consists of whole pages.
+func (a *arena) further(end mem.Bytes) (size, then mem.Bytes) {
+	from := mem.RoundUp(a.bytes(), mem.HandleSize)
+	then = max(mem.RoundUp(end, mem.HandleSize), from+mem.HandleSize)
+	return then - from, then
+}
+
 // pin notes that another stream uses the live slot at addr.
 func (a *arena) pin(addr mem.Addr, id mem.StreamID) bool {
 	port := a.lane.port

@@ -67,8 +67,8 @@ func (s *supervisor) complete(l *lane) {
 // lengthen has the lane's arena cover need bytes, or gives it up for this step.
 func (s *supervisor) lengthen(l *lane, need mem.Bytes) {
 	a := l.serving
-	end := min(mem.RoundUp(need, mem.HandleSize), a.span)
-	m := &allocRequest{size: end - a.bytes(), stream: l.port.ID(), whole: true, after: a.parts[len(a.parts)-1]}
+	size, end := a.further(min(need, a.span))
+	m := &allocRequest{size: size, stream: l.port.ID(), whole: true, after: a.parts[len(a.parts)-1]}
 	if s.d.ask(s.d.pool, m); m.err != nil {
 		s.d.log.Info("an arena cannot grow", zap.Int("stream", l.ordinal), zap.Error(m.err))
 		s.dissolve(l)

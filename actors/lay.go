@@ -78,9 +78,8 @@ func (s *supervisor) hold(l *lane, shift, need, whole mem.Bytes) (*arena, error)
 	}
 	request := &allocRequest{size: end, stream: l.port.ID(), whole: true, room: whole}
 	if a != nil && len(a.parts) > 0 {
-		from := mem.RoundUp(a.bytes(), mem.HandleSize) // it may have been dissolved within a page
-		end = max(end, from+mem.HandleSize)
-		request.size, request.after = end-from, a.parts[len(a.parts)-1]
+		request.size, end = a.further(end)
+		request.after = a.parts[len(a.parts)-1]
 	}
 	s.d.ask(s.d.pool, request)
 	var refused *RefusedError
