@@ -61,11 +61,14 @@ func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watc
 			return
 		}
 		kept := slices.DeleteFunc(w.pieces[h], func(p piece) bool {
-			meets := lo < p.hi && p.lo < hi
-			if meets && err == nil && !w.device.over(p.of.waits) {
+			if p.hi <= lo || hi <= p.lo {
+				return false
+			}
+			over := w.device.over(p.of.waits)
+			if !over && err == nil {
 				err = fmt.Errorf("%v shares memory with %v, which is in use", b, p.of)
 			}
-			return meets
+			return over
 		})
 		w.pieces[h] = append(kept, piece{b, lo, hi})
 	})
