@@ -35,9 +35,7 @@ func (e *Engine) lengthen(addr mem.Addr) bool {
 	if end < page {
 		e.take(c.view, end, page)
 		c.size += page - end
-		e.stats.Load += bytesOf(page - end)
-		e.stats.PeakLoad = max(e.stats.PeakLoad, e.stats.Load)
-		e.stats.PeakHeld = max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending)
+		e.addLoad(page - end)
 	}
 	a.after = c.view
 	return true

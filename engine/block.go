@@ -51,10 +51,14 @@ func (e *Engine) addBlock(x uint32, at, n unit) uint32 {
 	v.blocks++
 	v.used = e.clock
 	e.stats.Blocks++
+	e.addLoad(n)
+	return b
+}
+
+func (e *Engine) addLoad(n unit) {
 	e.stats.Load += bytesOf(n)
 	e.stats.PeakLoad = max(e.stats.PeakLoad, e.stats.Load)
 	e.stats.PeakHeld = max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending)
-	return b
 }
 
 // dropBlock gives a block's bytes back and forgets it.

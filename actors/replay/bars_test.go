@@ -35,7 +35,7 @@ type reached struct {
 
 var open = map[string]reached{
 	// Frees that wait for another stream take events.
-	"vit_streams": {calls: 60},
+	"vit_streams": {calls: 42},
 	// Thousands of blocks of one to four MiB take sixty pages of the biggest blocks in each step.
 	"fine_moe": {steady: 0.006},
 	// The pool is tighter than GMLake with a limit of 64 MiB and, like it, stitches for a

@@ -9,14 +9,12 @@
 //	m.Setup(p)
 //	for range steps { m.Train(p); p.Step() }
 //
-// Program checks on the way that no two live blocks overlap, neither by their addresses
-// nor in the memory behind them.
+// Program checks on the way that no two live blocks overlap in the memory behind them.
 package drift
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
@@ -37,8 +35,7 @@ type Program struct {
 
 	local *actors.Local
 	watch *sim.Watch
-	seen  map[mem.Addr]*sim.Watched
-	live  []Block // by address
+	live  map[Block]*sim.Watched
 	Load  mem.Bytes
 	Peak  mem.Bytes
 	steps []Served
@@ -53,20 +50,7 @@ func (s Served) Bad() bool { return 100*(s.Requests-s.Hits) > s.Requests }
 
 // On returns a program without blocks, on an allocator over a simulated device.
 func On(local *actors.Local, device *sim.Device) *Program {
-	return &Program{local: local, watch: sim.NewWatch(device), seen: make(map[mem.Addr]*sim.Watched)}
-}
-
-func (p *Program) at(addr mem.Addr) int {
-	i, _ := slices.BinarySearchFunc(p.live, addr, func(b Block, a mem.Addr) int {
-		switch {
-		case b.Addr < a:
-			return -1
-		case b.Addr > a:
-			return 1
-		}
-		return 0
-	})
-	return i
+	return &Program{local: local, watch: sim.NewWatch(device), live: make(map[Block]*sim.Watched)}
 }
 
 // Alloc requests a block on the default stream.
@@ -80,14 +64,9 @@ func (p *Program) Alloc(size mem.Bytes) Block {
 		return Block{}
 	}
 	b := Block{addr, mem.Round(size)}
-	at := p.at(addr)
-	if at < len(p.live) && p.live[at].Addr < addr+mem.Addr(b.Size) || at > 0 && addr < p.live[at-1].Addr+mem.Addr(p.live[at-1].Size) {
-		p.Err = fmt.Errorf("block %+v overlaps a live one", b)
-	}
-	if p.seen[addr], err = p.watch.Begin(addr, size, 0); err != nil && p.Err == nil {
+	if p.live[b], err = p.watch.Begin(addr, b.Size, 0); err != nil {
 		p.Err = err
 	}
-	p.live = slices.Insert(p.live, at, b)
 	p.Load += b.Size
 	p.Peak = max(p.Peak, p.Load)
 	p.last.Requests++
@@ -100,15 +79,14 @@ func (p *Program) Free(blocks ...Block) {
 		if p.Err != nil {
 			return
 		}
-		at := p.at(b.Addr)
-		if at == len(p.live) || p.live[at] != b {
+		seen := p.live[b]
+		if seen == nil {
 			p.Err = fmt.Errorf("block %+v is not live", b)
 			return
 		}
-		p.live = slices.Delete(p.live, at, at+1)
+		delete(p.live, b)
 		p.Load -= b.Size
-		p.Err = errors.Join(p.seen[b.Addr].Freed(), p.local.Release(b.Addr))
-		delete(p.seen, b.Addr)
+		p.Err = errors.Join(seen.Freed(), p.local.Release(b.Addr))
 	}
 }
 

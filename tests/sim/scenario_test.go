@@ -147,11 +147,6 @@ func (s *scenario) drawSizes(n int) (sizes []mem.Bytes) {
 
 // peak is the most that the programs hold, all streams at their worst at once.
 func (s *scenario) peak() (most mem.Bytes) {
-	for stream := range s.weights {
-		for _, size := range slices.Concat(s.weights[stream], s.state[stream]) {
-			defer func() { most += mem.Round(size) }()
-		}
-	}
 	for _, of := range s.programs {
 		var sum mem.Bytes
 		for _, p := range of {
@@ -169,6 +164,11 @@ func (s *scenario) peak() (most mem.Bytes) {
 			sum += top
 		}
 		most = max(most, sum)
+	}
+	for _, sizes := range slices.Concat(s.weights, s.state) {
+		for _, size := range sizes {
+			most += mem.Round(size)
+		}
 	}
 	return most
 }
