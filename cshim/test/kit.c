@@ -1,5 +1,6 @@
 #include "kit.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -90,20 +91,52 @@ static _Atomic uint64_t progress;
 
 void kit_progress(void) { atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed); }
 
+/* A line of /proc/self/task/TID/NAME, "?" if it cannot be read. */
+static const char *of_thread(const char *tid, const char *name, char *line, int size)
+{
+	char path[300];
+	snprintf(path, sizeof path, "/proc/self/task/%s/%s", tid, name);
+	FILE *f = fopen(path, "r");
+	if (!f || !fgets(line, size, f)) snprintf(line, (size_t)size, "?");
+	if (f) fclose(f);
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}
+
+/* What every thread does: its state (R runs, S sleeps), the number and arguments of the
+ * system call it is in, and the time it has had. All asleep is a deadlock, some running
+ * is a loop without an end or a machine that gives no time. */
+static void tell_threads(void)
+{
+	char stat[512], call[256];
+	DIR *tasks = opendir("/proc/self/task");
+	for (struct dirent *d; tasks && (d = readdir(tasks));) {
+		if (d->d_name[0] == '.') continue;
+		char state = '?';
+		unsigned long user = 0, kernel = 0;
+		const char *behind = strrchr(of_thread(d->d_name, "stat", stat, sizeof stat), ')');
+		if (behind) sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &kernel);
+		fprintf(stderr, "  thread %s: %c, %lu and %lu ticks, in %s\n", d->d_name, state, user, kernel,
+			of_thread(d->d_name, "syscall", call, sizeof call));
+	}
+	if (tasks) closedir(tasks);
+}
+
+/* Waits in slices: where the machine stands still, it is not the program that hangs. */
 static void *watch(void *argument)
 {
-	uint64_t last = atomic_load(&progress), now;
-	for (;;) {
-		sleep((unsigned)(uintptr_t)argument);
-		now = atomic_load(&progress);
-		if (now == last) {
-			fprintf(stderr, "watchdog: no progress for %u s (seed %llu)\n", (unsigned)(uintptr_t)argument,
-				(unsigned long long)seed_of_run);
-			abort();
-		}
+	unsigned seconds = (unsigned)(uintptr_t)argument, slices = 0;
+	for (uint64_t last = atomic_load(&progress); slices < 10 * seconds; slices++) {
+		kit_sleep_ms(100);
+		uint64_t now = atomic_load(&progress);
+		if (now == last) continue;
 		last = now;
+		slices = 0;
 	}
-	return NULL;
+	fprintf(stderr, "watchdog: no progress for %u s after %llu blocks (seed %llu)\n", seconds,
+		(unsigned long long)atomic_load(&progress), (unsigned long long)seed_of_run);
+	tell_threads();
+	abort();
 }
 
 void kit_watchdog(unsigned seconds)

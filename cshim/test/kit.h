@@ -31,7 +31,8 @@ void kit_fill(void *block, size_t size, uint64_t tag);
 /* The offset of the first word that is not as kit_fill left it, or -1. */
 long kit_damage(const void *block, size_t size, uint64_t tag);
 
-/* Ends the process if progress is not called for so many seconds. */
+/* Ends the process if progress is not called for so many seconds, and says what its
+ * threads do. */
 void kit_watchdog(unsigned seconds);
 void kit_progress(void);
 

@@ -27,7 +27,8 @@ def test_a_good_guess_needs_few_probes():
         assert len(calls) <= 9
 
 
-# Holds 1 MiB a token, and twice that under "native", in whole GiB of --memory-cap.
+# Holds 1 MiB a token, and twice that under "native", in whole GiB of --memory-cap. Under "late"
+# what hardly fits runs out of memory behind the steps of a probe.
 SCRIPT = """
 import json, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
@@ -41,10 +42,12 @@ summary = {
     "median_items_per_second": length / 0.5,
 }
 report = {"steps": steps, "summary": summary}
-if reserved > cap:
-    report["out_of_memory"] = {"step": 1, "message": "out of memory"}
+late = allocator == "late" and len(steps) > 6 and length > 1024 - 3 * 16
+short = reserved > cap or late
+if short:
+    report["out_of_memory"] = {"step": 9 if late else 1, "message": "out of memory"}
 json.dump(report, open(options["--json"], "w"))
-sys.exit(3 if reserved > cap else int(options.get("--status", 0)))
+sys.exit(3 if short else int(options.get("--status", 0)))
 """
 
 
@@ -66,6 +69,33 @@ def test_the_search(models, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| one | native | 512 | 1.000 | 1,024 | 1.000 |" in printed
     assert "| one | other | 1024 | 2.000 | 2,048 | 2.000 |" in printed
+
+
+def test_a_limit_that_does_not_last_is_lowered(models, tmp_path):
+    out = tmp_path / "limit.json"
+    assert limit.main([*models, "--allocators", "other", "late", "--json", str(out)]) == 0
+    found = json.loads(out.read_text())["results"]["one"]
+    assert found["other"]["length"] == 1024 and found["late"]["length"] == 1024 - 3 * 16
+    assert found["late"]["report"]["summary"]["peak_load"] == (1024 - 3 * 16) << 20
+
+
+def test_the_fastest_turn_counts(models, tmp_path, monkeypatch):
+    speeds = iter([100, 300, 200] * 2)
+    run = limit.Probe.run
+
+    def measured(probe, units, steps, cap=True):
+        report = run(probe, units, steps, cap)
+        if steps == probe.args.final_steps:
+            report["summary"]["median_items_per_second"] = next(speeds)
+        return report
+
+    monkeypatch.setattr(limit.Probe, "run", measured)
+    out = tmp_path / "limit.json"
+    assert limit.main([*models, "--turns", "3", "--json", str(out)]) == 0
+    found = json.loads(out.read_text())["results"]["one"]
+    # Each in turn: native 100, 200, 300; other 300, 100, 200.
+    assert [limit.speed_of(found[name]) for name in ("native", "other")] == [300, 300]
+    assert next(speeds, None) is None
 
 
 def test_a_run_that_breaks_is_no_limit(models, capsys):
