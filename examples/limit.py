@@ -7,7 +7,7 @@
 Every allocator may reserve --cap GiB of the device, no more. The batch size stays, the length
 of the sequences is bisected in units of 16 tokens: a length fits if a process of its own trains
 a few steps without running out of memory. Where it fits once it is taken to fit at every shorter
-length. The load at the cap, taken from two short runs, shows where to begin.
+length. The load at the cap, estimated from a few short runs, shows where to begin.
 
 Probes run side by side, --jobs at a time, since each has its own share of the device. At the
 limit that was found each allocator trains more steps, alone; where one of those runs out of
@@ -30,6 +30,7 @@ import measure
 
 HERE = Path(__file__).resolve().parent
 SEARCH = 0.75  # of the budget; the rest is for the runs at the limits
+ROUNDS = 3  # pairs of runs that estimate the load
 UNIT = 16  # tokens: below it the loads of two lengths hardly differ
 GIB = 1 << 30
 
@@ -94,18 +95,30 @@ def largest(fits, guess, most):
 
 
 def load_limit(args, model, end):
-    """The length, in units, whose load is just the cap; from the loads of two short runs."""
-    short, long = args.short, 2 * args.short
-    loads = []
-    for units in (short, long):
-        report = Probe(model, "native", args, end).run(units, 2, cap=False)
-        if "failed" in report:
-            raise RuntimeError(f"{model} at length {units * UNIT}: {report['failed']}")
-        loads.append(report["summary"]["peak_load"])
-    slope = (loads[1] - loads[0]) / (long - short)
-    if slope <= 0:
-        raise RuntimeError(f"{model}: the load does not grow with the length: {loads} bytes")
-    return max(1, int(short + (args.cap * GIB - loads[0]) / slope))
+    """The length, in units, whose load is just the cap; from the loads of pairs of runs.
+
+    The load of a short sequence may be the optimizer's and hardly grow: a pair that the cap is
+    far from only says where to take the next.
+    """
+    short = args.short
+    for _ in range(ROUNDS):
+        loads = [load_of(args, model, units, end) for units in (short, short + args.short)]
+        slope = (loads[1] - loads[0]) / args.short
+        if slope <= 0:
+            raise RuntimeError(f"{model}: the load does not grow with the length: {loads} bytes")
+        limit = max(1, int(short + (args.cap * GIB - loads[0]) / slope))
+        if limit <= 4 * short:
+            break
+        short = limit // 2
+    return limit
+
+
+def load_of(args, model, units, end):
+    """The peak load in bytes at a length, without a cap."""
+    report = Probe(model, "native", args, end).run(units, 2, cap=False)
+    if "failed" in report:
+        raise RuntimeError(f"{model} at length {units * UNIT}: {report['failed']}")
+    return report["summary"]["peak_load"]
 
 
 def search(args, model, allocator, limit, end):

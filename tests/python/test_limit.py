@@ -98,6 +98,14 @@ def test_the_fastest_turn_counts(models, tmp_path, monkeypatch):
     assert next(speeds, None) is None
 
 
+def test_a_load_that_is_flat_at_first(models, monkeypatch):
+    """What a short sequence holds may be the optimizer's, which says little about a long one."""
+    args = limit.parse_arguments(models)
+    loads = lambda units: max(600 + units, 10 * units) << 20  # noqa: E731
+    monkeypatch.setattr(limit, "load_of", lambda args, model, units, end: loads(units))
+    assert limit.load_limit(args, "one", 0) == 102  # 10 MiB a unit, 1 GiB
+
+
 def test_a_run_that_breaks_is_no_limit(models, capsys):
     assert limit.main([*models, "--status", "1"]) == 1
     assert capsys.readouterr().out.count("one at length 64: exit status 1") == 2
