@@ -68,7 +68,7 @@ func (s *supervisor) complete(l *lane) {
 func (s *supervisor) lengthen(l *lane, need mem.Bytes) {
 	a := l.serving
 	size, end := a.further(min(need, a.span))
-	m := &allocRequest{size: size, stream: l.port.ID(), whole: true, after: a.parts[len(a.parts)-1]}
+	m := &allocRequest{size: size, stream: l.port.ID(), whole: true, after: a.parts[len(a.parts)-1], most: s.mostWith(l, end)}
 	if s.d.ask(s.d.pool, m); m.err != nil {
 		s.d.log.Info("an arena cannot grow", zap.Int("stream", l.ordinal), zap.Error(m.err))
 		s.dissolve(l)

@@ -28,21 +28,20 @@ type lateBoundary struct {
 	saved  atomic.Pointer[plan.Plan] // of an earlier run, until it is at work
 	due    atomic.Bool               // a step was marked and has not ended yet
 
-	mu       sync.Mutex
-	load     mem.Bytes // when it was marked
-	requests int       // seen since, those that C served left out
-	missed   int       // valleys in a row that did not come
+	mu     sync.Mutex
+	load   mem.Bytes // when it was marked
+	missed int       // valleys in a row that did not come
 }
 
 // A boundary is late for the sake of one part in valleyWorth of the step's peak at
 // least. Two steps have the same valley if their drops differ by one part in
-// valleySame at most, and it is reached when as much of the drop is missing. If twice
-// as many requests as there should be, and a few more, come before that, the step
-// ends where it is; after mostMissed such steps in a row the marks are believed again.
+// valleySame at most, and it is reached when as much of the drop is missing. An
+// evaluation may come before that: it belongs to the step that was marked. A step that is
+// marked once more before its valley came ends there; after mostMissed such steps in a
+// row the marks are believed again.
 const (
 	valleyWorth = 64
 	valleySame  = 8
-	valleyMore  = 16
 	mostMissed  = 2
 )
 
@@ -112,7 +111,7 @@ func (d *Device) mark() error {
 		l.port.Unlock()
 	}
 	late.mu.Lock()
-	late.load, late.requests = d.host.Load(), 0
+	late.load = d.host.Load()
 	late.mu.Unlock()
 	late.due.Store(true)
 	// The pool lends its state to C only while nobody needs to see each request: this
@@ -131,14 +130,12 @@ func (d *Device) reached() bool {
 		return false
 	}
 	late.mu.Lock()
-	late.requests++
 	low := d.host.Load()+v.Drop-v.Drop/valleySame <= late.load
-	over := late.requests > 2*v.Requests+valleyMore
 	late.mu.Unlock()
-	if !low && !over || !late.due.CompareAndSwap(true, false) {
+	if !low || !late.due.CompareAndSwap(true, false) {
 		return false
 	}
-	late.ended(d, low)
+	late.ended(d, true)
 	return true
 }
 

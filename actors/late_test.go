@@ -139,7 +139,7 @@ func TestEvaluationsBetween(t *testing.T) {
 	if sum < 0.74*n {
 		t.Errorf("%.3f of the requests in training steps are hits", sum/n)
 	}
-	l.reserves(0)
+	l.reserves(boundLeast)
 	l.clear()
 }
 

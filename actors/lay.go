@@ -76,7 +76,7 @@ func (s *supervisor) hold(l *lane, shift, need, whole mem.Bytes) (*arena, error)
 	if a != nil && a.bytes() >= end {
 		return a, nil
 	}
-	request := &allocRequest{size: end, stream: l.port.ID(), whole: true, room: whole}
+	request := &allocRequest{size: end, stream: l.port.ID(), whole: true, room: whole, most: s.mostWith(l, end)}
 	if a != nil && len(a.parts) > 0 {
 		request.size, end = a.further(end)
 		request.after = a.parts[len(a.parts)-1]

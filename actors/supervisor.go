@@ -16,11 +16,12 @@ import (
 // supervisor is the actor that owns the life of the device's plans and streams.
 type supervisor struct {
 	d         *Device
-	ready     *planReady // carried out at the next boundary
-	preparing *preparing // the arenas of a plan that is ready
-	start     *plan.Plan // an earlier run's: given to each stream as it appears
-	earlier   *plan.Plan // the same, for good
-	held      mem.Bytes  // physical memory when the first plan became active, or the largest arenas since
+	ready     *planReady   // carried out at the next boundary
+	preparing *preparing   // the arenas of a plan that is ready
+	start     *plan.Plan   // an earlier run's: given to each stream as it appears
+	earlier   *plan.Plan   // the same, for good
+	held      mem.Bytes    // physical memory when the first plan became active, or the largest arenas since
+	beside    [2]mem.Bytes // live in the pool at the last two boundaries
 }
 
 // boundMore is the part of the memory that the pool may hold beyond that under a plan, and
@@ -35,12 +36,38 @@ const (
 // memory than the steps needed so far and the plan began with, arenas that stand
 // idle are given up.
 func (s *supervisor) bound() {
-	most := mem.Bytes(0)
+	most := 0
 	if slices.ContainsFunc(*s.d.lanes.Load(), func(l *lane) bool { return l.active.Load() }) {
-		most = max(mem.Bytes(s.d.room.Load()), s.held)
-		most += max(most/boundMore, boundLeast)
+		most = s.most(s.held, boundMore)
 	}
-	s.d.most.Store(int64(most / mem.HandleSize))
+	s.d.most.Store(int64(most))
+}
+
+// most is how many handles arenas and pool may hold together: for what steps needed
+// lately or what was held, and one part in so many more.
+func (s *supervisor) most(held mem.Bytes, part mem.Bytes) int {
+	most := max(mem.Bytes(s.d.room.Load()), held)
+	return int((most + max(most/part, boundLeast)) / mem.HandleSize)
+}
+
+// mostWith is the same where a stream's arena is to be as large as said. A step may end
+// where more is live than plans know of, all its gradients for example. Beside an arena
+// that has room for them they would cost their memory twice: such a boundary is not the
+// one to make it at. Zero: no bound, before the first boundary.
+func (s *supervisor) mostWith(l *lane, size mem.Bytes) int {
+	if s.d.steps.Load() == 0 {
+		return 0
+	}
+	now := &poolRequest{verb: verbStats}
+	s.d.ask(s.d.pool, now)
+	held, arenas := s.held, now.stats.Arenas+size
+	if held == 0 {
+		held = now.stats.Reserved
+	}
+	if l.arena != nil {
+		arenas -= l.arena.bytes()
+	}
+	return s.most(max(held, slices.Min(s.beside[:])+arenas), slackAny)
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -112,6 +139,7 @@ func (s *supervisor) step() error {
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
 	ended.pending = end.stats.StepPending
+	s.beside = [2]mem.Bytes{s.beside[1], end.stats.Load}
 	if d.generation.Load() == 0 {
 		ended.reserved = end.stats.Reserved
 	}
@@ -239,7 +267,7 @@ func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 	err := s.install(l, ps, first)
 	var refused *RefusedError
 	l.busy = errors.As(err, &refused) && refused.Reason == engine.RefusedBusy
-	if errors.Is(err, errPrologue) || l.busy {
+	if errors.Is(err, errPrologue) || l.busy || isRefused(err, engine.RefusedMost) {
 		l.plan = ps // at the next boundary
 		return false
 	}

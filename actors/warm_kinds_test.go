@@ -27,6 +27,25 @@ func changing(first, then, steps int) func(p *drift.Program) {
 	}
 }
 
+// behindTheMark does the same where an optimizer marks its steps: the gradients are live
+// then, and an evaluation comes before they are cleared.
+func behindTheMark(first, then, steps int) func(p *drift.Program) {
+	return func(p *drift.Program) {
+		m := &drift.Model{Layers: 40, Width: 96 * mem.MiB, Batch: first, Late: true}
+		m.Setup(p)
+		for i := range steps {
+			if i == 15 {
+				m.Batch = then
+			}
+			m.Train(p)
+			p.Step()
+			if i%5 == 4 {
+				m.Evaluate(p, 4)
+			}
+		}
+	}
+}
+
 // recorded does the same with a recorded step.
 func recorded(name string, scale float64, steps int) func(p *drift.Program) {
 	return func(p *drift.Program) {
@@ -91,6 +110,8 @@ func TestLaterStartsReserveLess(t *testing.T) {
 	startAgain(t, 2, map[string]func(p *drift.Program){
 		"a larger batch":          changing(64, 96, 30),
 		"a smaller batch":         changing(96, 64, 30),
+		"marks of the optimizer":  behindTheMark(64, 96, 30),
+		"the same, then smaller":  behindTheMark(96, 64, 30),
 		"recorded, larger batch":  recorded("llama_naive", 1.5, 30),
 		"recorded, smaller batch": recorded("llama_recompute", 0.7, 30),
 	}, func(t *testing.T, cache string, first, later outcome) {

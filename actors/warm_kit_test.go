@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
@@ -55,7 +56,10 @@ func begin(t *testing.T, cache string, beside bool, program func(p *drift.Progra
 		return start(t, cache, capacity, program)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		o = run(t, actors.Options{Cache: cache}, capacity, synctest.Wait, program)
+		o = run(t, actors.Options{Cache: cache}, capacity, func() {
+			time.Sleep(time.Second) // arenas are mapped ahead where the program makes no requests
+			synctest.Wait()
+		}, program)
 	})
 	return o
 }

@@ -105,6 +105,10 @@ func (e *Engine) reuseArena(out []Op) ([]Op, bool) {
 		// That is soon; a new view would cost far more.
 		return e.refuse(RefusedBusy, out), true
 	}
+	fresh := max(bad-(e.heaps[a.heap].freeCount-v.free), 0)
+	if a.most > 0 && fresh > 0 && e.stats.Handles+fresh > a.most {
+		return e.refuse(RefusedMost, out), true
+	}
 	return e.patch(choice{view: x, pages: bad, patch: true}, out), true
 }
 

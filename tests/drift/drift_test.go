@@ -23,6 +23,9 @@ func run(t *testing.T, program func(p *Program)) runs {
 		t.Logf("step %d: %d of %d, on a full device %d", i, s.Hits, s.Requests, tight[i].Hits)
 	}
 	t.Logf("reserved %v, without plans %v", reserved, need)
+	if reserved > need+need/50 {
+		t.Errorf("%v were reserved, without plans %v", reserved, need)
+	}
 	return runs{"": steps, ", on a full device": tight}
 }
 
@@ -168,6 +171,26 @@ func TestEvaluationWithinSteps(t *testing.T) {
 	})
 	recovers(t, steps, 1, 5)
 	recovers(t, steps, 5, 31)
+}
+
+// TestEvaluationBehindTheMark has one before the gradients are cleared. The boundaries move
+// behind that once it is known, and the evaluation ends the step that was marked.
+func TestEvaluationBehindTheMark(t *testing.T) {
+	steps := run(t, func(p *Program) {
+		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Late: true}
+		m.Setup(p)
+		p.Step()
+		for i := range 40 {
+			m.Train(p)
+			p.Step()
+			if i%5 == 4 {
+				m.Evaluate(p, 4)
+			}
+		}
+		m.zero(p)
+		m.Unload(p)
+	})
+	recovers(t, steps, 6, end)
 }
 
 // TestEvaluationAsSteps has boundaries around every evaluation.
