@@ -214,7 +214,7 @@ func (e *RefusedError) Error() string {
 	case engine.RefusedLimit:
 		return "the memory limit is reached"
 	case engine.RefusedMost:
-		return "an arena stands idle"
+		return "more memory would be held than the steps need"
 	case engine.RefusedBusy:
 		return "the arena's pages are still in use"
 	case engine.RefusedWindow:

@@ -265,10 +265,13 @@ func (s *supervisor) activated(p *plan.Plan) {
 // offer installs a stream's plan, or leaves the stream as it is.
 func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 	err := s.install(l, ps, first)
-	var refused *RefusedError
-	l.busy = errors.As(err, &refused) && refused.Reason == engine.RefusedBusy
-	if errors.Is(err, errPrologue) || l.busy || isRefused(err, engine.RefusedMost) {
-		l.plan = ps // at the next boundary
+	l.busy = isRefused(err, engine.RefusedBusy)
+	much := isRefused(err, engine.RefusedMost)
+	if much {
+		s.d.log.Info("a plan waits for the next boundary: more is live at this one than it knows of", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena))
+	}
+	if errors.Is(err, errPrologue) || l.busy || much {
+		l.plan = ps
 		return false
 	}
 	if err != nil {

@@ -187,7 +187,7 @@ func TestEvaluationBehindTheMark(t *testing.T) {
 				m.Evaluate(p, 4)
 			}
 		}
-		m.zero(p)
+		m.Zero(p)
 		m.Unload(p)
 	})
 	recovers(t, steps, 6, end)

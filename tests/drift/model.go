@@ -88,7 +88,7 @@ func (m *Model) backward(p *Program, kept []Block) {
 
 // Train is a training step without its boundary.
 func (m *Model) Train(p *Program) {
-	m.zero(p)
+	m.Zero(p)
 	for range max(m.Micro, 1) {
 		kept := m.forward(p, true)
 		loss := p.Alloc(512)
@@ -108,18 +108,19 @@ func (m *Model) optimize(p *Program) {
 		p.Free(update, root)
 	}
 	if !m.Late {
-		m.zero(p)
+		m.Zero(p)
 	}
 }
 
-func (m *Model) zero(p *Program) {
+// Zero frees the gradients.
+func (m *Model) Zero(p *Program) {
 	p.Free(m.grads...)
 	m.grads = nil
 }
 
 // Unload gives everything back.
 func (m *Model) Unload(p *Program) {
-	m.zero(p)
+	m.Zero(p)
 	p.Free(m.weights...)
 	p.Free(m.loss...)
 	for layer := range m.Layers {
