@@ -145,6 +145,36 @@ func TestArenaComesBackWithoutMaps(t *testing.T) {
 	}
 }
 
+// TestArenaIsBounded: an arena whose former memory is partly in use is made of new handles
+// up to the request's bound only. Refused, it changes nothing.
+func TestArenaIsBounded(t *testing.T) {
+	for _, again := range []mem.Bytes{64 * mem.MiB, 128 * mem.MiB} { // where it was, and elsewhere
+		d := newDevice(DefaultConfig())
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(d.step(Event{Kind: EvAlloc, Req: 1, Size: 64 * mem.MiB, Whole: true}))
+		must(d.give(1, Event{Kind: EvDissolve, Parts: []mem.Addr{d.blocks[1].Addr}}))
+		must(d.step(Event{Kind: EvAlloc, Req: 4, Size: 20 * mem.MiB})) // in a view of its own
+		must(d.pass(0))
+		need := 32 + 10 + int((again-64*mem.MiB)/mem.HandleSize)
+		calls, handles := d.calls, len(d.handles)
+		must(d.step(Event{Kind: EvAlloc, Req: 2, Size: again, Whole: true, Most: need - 1}))
+		if d.refused.Req != 2 || d.refused.Reason != RefusedMost || d.calls != calls || len(d.handles) != handles {
+			t.Errorf("%v: %+v with %d calls and %d new handles", again, d.refused, d.calls-calls, len(d.handles)-handles)
+		}
+		must(d.eng.Check())
+		must(d.step(Event{Kind: EvAlloc, Req: 3, Size: again, Whole: true, Most: need}))
+		if _, ok := d.blocks[3]; !ok || len(d.handles) != need {
+			t.Errorf("%v: granted %t with %d handles, expected %d", again, ok, len(d.handles), need)
+		}
+		must(d.eng.Check())
+	}
+}
+
 // TestPreparedArenaIsGrantedWithoutCalls maps an arena while its handles are in
 // use.
 func TestPreparedArenaIsGrantedWithoutCalls(t *testing.T) {

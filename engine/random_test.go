@@ -40,7 +40,7 @@ func one(d *device, req uint64, next func() int) error {
 	case k < 15:
 		return d.step(Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 16:
-		ev := Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Whole: true}
+		ev := Event{Kind: EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Whole: true, Most: next() % 64}
 		if _, ok := d.blocks[d.arena]; ok && next()%2 == 0 {
 			ev.Stream = d.streams[d.arena]
 			return d.continues(ev)
