@@ -116,7 +116,7 @@ test-python: build .venv/ready
 
 .PHONY: race
 race: build ## Go and C tests under the race detectors
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 60m ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
 
 .PHONY: stress

@@ -156,9 +156,17 @@ func (s *streamActor) Receive(ctx actor.Context) {
 	switch m := q.(type) {
 	case *serveRequest:
 		s.serve(m)
+	case *settleRequest:
+		s.settle()
 	case *boundary:
 		s.boundary(m)
 	}
+}
+
+func (s *streamActor) settle() {
+	s.lane.port.Lock()
+	defer s.lane.port.Unlock()
+	s.lane.port.Settle()
 }
 
 func (s *streamActor) serve(m *serveRequest) {

@@ -106,9 +106,10 @@ func (d *Device) mark() error {
 	// Frees that were announced count: for the load here, and for who asks after the
 	// mark what is live.
 	for _, l := range d.adopt() {
-		l.port.Lock()
-		l.port.Settle()
-		l.port.Unlock()
+		m := &settleRequest{}
+		if d.ask(l.pid, m); m.err != nil {
+			d.log.Error("a stream could not settle its frees", zap.Int("stream", l.ordinal), zap.Error(m.err))
+		}
 	}
 	late.mu.Lock()
 	late.load = d.host.Load()

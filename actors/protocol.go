@@ -24,6 +24,7 @@ import (
 //	dissolveRequest  supervisor            pool        done                            no
 //	serveRequest     threads               stream      address or miss; what the step  no
 //	                                                   is short of, or that it is lost
+//	settleRequest    threads               stream      done                            no
 //	boundary         supervisor            stream      observation                     no
 //	admitRequest     threads               supervisor  done                            no
 //	startRequest     threads               supervisor  done                            no
@@ -143,6 +144,9 @@ type serveRequest struct {
 	lost   bool      // the step does not follow the tape any more
 	lacks  mem.Bytes // the arena must have so much first
 }
+
+// settleRequest has a stream perform the frees that were announced to it.
+type settleRequest struct{ answer }
 
 // boundary tells a stream that a step ends. The stream answers with what it
 // observed and goes on with the next tape.

@@ -48,7 +48,11 @@ type scenario struct {
 	// Blocks that stay, by stream: those of set-up, and those that the first step makes
 	// at its end, as an optimizer does.
 	weights, state [][]mem.Bytes
-	chaos          *chaos
+	// Blocks that a step makes at its end and the next one frees, by stream: gradients
+	// that are live where the step is marked. Before that it may evaluate.
+	gradients [][]mem.Bytes
+	evaluates float64
+	chaos     *chaos
 }
 
 func newScenario(seed uint64) *scenario {
@@ -93,9 +97,15 @@ func newScenario(seed uint64) *scenario {
 	if one(2) {
 		stay = 8
 	}
+	outlive := 0
+	if one(3) {
+		outlive = 4 + r.IntN(12)
+		s.evaluates = 0.25 * float64(r.IntN(2))
+	}
 	for range s.streams {
 		s.weights = append(s.weights, s.drawSizes(stay))
 		s.state = append(s.state, s.drawSizes(stay))
+		s.gradients = append(s.gradients, s.drawSizes(outlive))
 	}
 	if s.cramped = one(6); s.cramped {
 		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
@@ -165,7 +175,7 @@ func (s *scenario) peak() (most mem.Bytes) {
 		}
 		most = max(most, sum)
 	}
-	for _, sizes := range slices.Concat(s.weights, s.state) {
+	for _, sizes := range slices.Concat(s.weights, s.state, s.gradients) {
 		for _, size := range sizes {
 			most += mem.Round(size)
 		}
@@ -261,7 +271,12 @@ func (r *run) step(n int) {
 				w.keep(r.weights[w.stream])
 				defer func() { w.keep(r.state[w.stream]) }()
 			}
+			if w.random.Float64() < r.evaluates {
+				w.step(r.programs[r.kinds-1][w.stream])
+			}
+			w.clear()
 			w.step(r.programs[kind][w.stream])
+			w.backward(r.gradients[w.stream])
 		})
 	}
 	if r.meddles {
@@ -333,6 +348,7 @@ func (r *run) end() error {
 	r.chaos.stop()
 	r.fault.Set()
 	for _, w := range r.workers {
+		w.clear()
 		w.others = append(w.others, w.kept...)
 		w.drop(0)
 	}

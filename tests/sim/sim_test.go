@@ -29,6 +29,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"stalloc/plan"
 )
 
 var (
@@ -39,7 +41,7 @@ var (
 
 // totals say whether the lives were interesting.
 type totals struct {
-	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm, cached int64
+	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm, cached, late int64
 }
 
 func (sum *totals) add(r *run) {
@@ -52,6 +54,9 @@ func (sum *totals) add(r *run) {
 	sum.evicted += int64(r.stats.Evicted)
 	sum.adopted += int64(r.stats.Adopted)
 	sum.faults += int64(r.fault.Injected())
+	if r.last != nil && r.last.Late != (plan.Valley{}) {
+		sum.late++
+	}
 }
 
 // TestLives runs lives from a random seed on.
@@ -71,7 +76,7 @@ func TestLives(t *testing.T) {
 	}
 	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
 	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/20 || sum.plans == 0 || sum.stitches == 0 || sum.syncs == 0 ||
-		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0 || sum.cached == 0) {
+		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0 || sum.cached == 0 || sum.late == 0) {
 		t.Error("the lives were too quiet to prove anything")
 	}
 }

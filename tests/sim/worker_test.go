@@ -16,6 +16,8 @@ type worker struct {
 	now    map[int]*block // of this step, by the program's number
 	others []*block       // that do not end as the program says
 	kept   []*block       // that stay to the end
+	// That stay until the next step.
+	gradients []*block
 
 	mu    sync.Mutex
 	gifts []*block // from other threads, to be freed here
@@ -61,6 +63,23 @@ func (w *worker) keep(sizes []mem.Bytes) {
 	for _, size := range sizes {
 		w.kept = append(w.kept, w.malloc(size))
 	}
+}
+
+// backward asks for the gradients.
+func (w *worker) backward(sizes []mem.Bytes) {
+	for _, size := range sizes {
+		w.gradients = append(w.gradients, w.malloc(size))
+	}
+}
+
+// clear frees the gradients.
+func (w *worker) clear() {
+	for _, b := range w.gradients {
+		if b != nil {
+			w.free(b)
+		}
+	}
+	w.gradients = nil
 }
 
 // stray does something that no program says.
