@@ -69,3 +69,31 @@ func TestFences(t *testing.T) {
 	poll(math.MaxInt)
 	expect("there are none", nil, nil, 0, 0)
 }
+
+// TestTrimHasFencesPolled: when memory is to go back to the driver, all that other streams
+// are done with does.
+func TestTrimHasFencesPolled(t *testing.T) {
+	const blocks = 100
+	k := newKit(t, Options{NoPlan: true})
+	for _, finished := range []bool{false, true} {
+		var used []mem.Addr
+		for range blocks {
+			addr := k.malloc(2 * mem.MiB)
+			if err := k.Use(addr, 1); err != nil {
+				t.Fatal(err)
+			}
+			used = append(used, addr)
+		}
+		k.release(used...)
+		if finished {
+			k.gpu.Finish(1)
+		}
+		if err := k.Trim(0); err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Stats(); finished != (s.Reserved == 0 && s.Pending == 0) {
+			t.Errorf("finished %t: %v reserved, %v pending", finished, s.Reserved, s.Pending)
+		}
+		k.gpu.Finish(1)
+	}
+}

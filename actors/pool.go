@@ -233,6 +233,7 @@ func (p *pool) rare(m *poolRequest) error {
 	case verbFirst:
 		_, err = p.run(engine.Event{Kind: engine.EvFirst})
 	case verbTrim:
+		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
 	case verbLimit:
 		p.eng.SetLimit(m.limit)

@@ -32,6 +32,7 @@ type scenario struct {
 	noise    float64 // of the requests are not like the program's
 	aborts   float64 // of the steps end halfway
 	loose    bool    // boundaries come while streams are at work
+	silent   bool    // nobody marks them
 	meddles  bool    // somebody trims, asks for statistics, changes the limit
 	inline   bool
 	always   bool // any plan is served
@@ -106,6 +107,9 @@ func newScenario(seed uint64) *scenario {
 		s.weights = append(s.weights, s.drawSizes(stay))
 		s.state = append(s.state, s.drawSizes(stay))
 		s.gradients = append(s.gradients, s.drawSizes(outlive))
+	}
+	if s.silent = one(8); s.silent {
+		s.steps *= 3
 	}
 	if s.cramped = one(6); s.cramped {
 		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
@@ -204,6 +208,7 @@ type run struct {
 	hits     uint64
 	plans    uint64
 	begun    bool // under a plan of an earlier life
+	found    bool // steps that nobody marked
 	stats    engine.Stats
 	last     *plan.Plan // the plan at the end
 	mu       sync.Mutex
@@ -293,6 +298,9 @@ func (r *run) step(n int) {
 }
 
 func (r *run) boundary() {
+	if r.silent {
+		return
+	}
 	if err := r.local.Step(); err != nil && !r.mayFail() && r.chaos.thrown == 0 {
 		r.fail("step boundary: %w", err)
 	}
@@ -363,6 +371,7 @@ func (r *run) end() error {
 	err := r.local.Trim(0)
 	s := r.local.Stats()
 	r.hits, r.plans, r.stats = s.Hits, s.Generation, s.Engine
+	r.found = r.silent && s.Steps > 1 // one boundary is the end
 	if !r.wrecked(err) {
 		if err != nil {
 			r.fail("trim: %w", err)

@@ -41,7 +41,7 @@ var (
 
 // totals say whether the lives were interesting.
 type totals struct {
-	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm, cached, late int64
+	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm, cached, late, found int64
 }
 
 func (sum *totals) add(r *run) {
@@ -56,6 +56,9 @@ func (sum *totals) add(r *run) {
 	sum.faults += int64(r.fault.Injected())
 	if r.last != nil && r.last.Late != (plan.Valley{}) {
 		sum.late++
+	}
+	if r.found {
+		sum.found++
 	}
 }
 
@@ -76,7 +79,7 @@ func TestLives(t *testing.T) {
 	}
 	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
 	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/20 || sum.plans == 0 || sum.stitches == 0 || sum.syncs == 0 ||
-		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0 || sum.cached == 0 || sum.late == 0) {
+		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0 || sum.cached == 0 || sum.late == 0 || sum.found == 0) {
 		t.Error("the lives were too quiet to prove anything")
 	}
 }
@@ -126,6 +129,6 @@ func life(t *testing.T, seed uint64, sum *totals) {
 
 // settings are the scenario without what is drawn from them.
 func (s *scenario) settings() string {
-	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t meddles %t inline %t always %t tight %t largest %v capacity %v engine %+v faults %+v lies %t panics %d broken %t slow %d",
-		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
+	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v engine %+v faults %+v lies %t panics %d broken %t slow %d",
+		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
 }
