@@ -15,6 +15,7 @@ import (
 	"stalloc/actors/device"
 	gpu "stalloc/cuda/sim"
 	"stalloc/engine"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -41,9 +42,10 @@ type scenario struct {
 	capacity mem.Bytes
 	faults   []device.Rule
 	engine   engine.Config
-	cramped  bool // so is its address window
-	lies     bool // faults come where the driver says what is done
-	broken   bool // one of them where the pool cannot recover
+	lake     *gmlake.Config // the pool's policy is GMLake's
+	cramped  bool           // so is its address window
+	lies     bool           // faults come where the driver says what is done
+	broken   bool           // one of them where the pool cannot recover
 
 	programs [][]program // by kind and stream
 	// Blocks that stay, by stream: those of set-up, and those that the first step makes
@@ -113,6 +115,11 @@ func newScenario(seed uint64) *scenario {
 	}
 	if s.cramped = one(6); s.cramped {
 		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
+	}
+	if one(8) {
+		lake := gmlake.DefaultConfig()
+		lake.FragLimit, lake.Window = 4*mem.MiB, s.engine.Window
+		s.lake = &lake
 	}
 	s.capacity = 4 * mem.GiB
 	if s.tight {
@@ -233,7 +240,7 @@ func (r *run) open() error {
 	}
 	r.fault = device.NewFault(dev, r.seed)
 	h := actors.NewGoHost()
-	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
+	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, GMLake: r.lake, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
 	if err != nil {
 		return err
 	}
@@ -379,9 +386,13 @@ func (r *run) end() error {
 		if load, _ := r.local.Load(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
 			r.fail("with all freed the program holds %v, the pool %v, pending are %v", load, s.PoolStats.Load, s.Pending)
 		}
-		// An arena that was dissolved may end within a page.
+		// An arena that was dissolved may end within a page. GMLake keeps what is left of a
+		// segment that an arena was cut from.
 		rest, most := s.Reserved-s.Arenas, mem.Bytes(r.streams)*mem.HandleSize
-		if used := r.dev.Used(); !r.sticks() && (rest < 0 || rest >= most || used != s.Reserved) {
+		if r.lake != nil {
+			most = s.Reserved
+		}
+		if used := r.dev.Used(); !r.sticks() && (rest < 0 || rest > 0 && rest >= most || used != s.Reserved) {
 			r.fail("with all freed %v are reserved, %v in arenas, and the device has %v in use", s.Reserved, s.Arenas, used)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package sim runs the whole allocator, actors and all, through imagined lives: a
-// few threads with a stream each, steps that repeat, drift or break off, driver
-// calls that fail, actors that panic, a device that is too small. Each life is
-// drawn from a seed and runs in a bubble of testing/synctest, where time passes
+// few threads with a stream each, steps that repeat, drift or break off, that end
+// behind their mark or have none, driver calls that fail, actors that panic, a device
+// that is too small, and at times GMLake's algorithm in the pool. Each life is drawn from a seed and runs in a bubble of testing/synctest, where time passes
 // only when nobody has anything to do: threads that sleep wake in the order the
 // seed says, and who waits forever is found out.
 //
@@ -129,6 +129,6 @@ func life(t *testing.T, seed uint64, sum *totals) {
 
 // settings are the scenario without what is drawn from them.
 func (s *scenario) settings() string {
-	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v engine %+v faults %+v lies %t panics %d broken %t slow %d",
-		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
+	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v lake %t engine %+v faults %+v lies %t panics %d broken %t slow %d",
+		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.lake != nil, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
 }
