@@ -1,9 +1,10 @@
 // Package sim runs the whole allocator, actors and all, through imagined lives: a
 // few threads with a stream each, steps that repeat, drift or break off, that end
 // behind their mark or have none, driver calls that fail, actors that panic, a device
-// that is too small, and at times GMLake's algorithm in the pool. Each life is drawn from a seed and runs in a bubble of testing/synctest, where time passes
-// only when nobody has anything to do: threads that sleep wake in the order the
-// seed says, and who waits forever is found out.
+// that is too small, and at times GMLake's algorithm in the pool. Each life is drawn
+// from a seed and runs in a bubble of testing/synctest, where time passes only when
+// nobody has anything to do: threads that sleep wake in the order the seed says, and
+// who waits forever is found out.
 //
 // A model of the device's memory follows every block to the bytes of the handles
 // behind it. What must hold, whatever happens:
