@@ -41,6 +41,7 @@ type Device struct {
 	background sync.WaitGroup // goroutines that ask the actors, make plans or read files
 	steps      atomic.Uint64  // boundaries
 	room       atomic.Int64   // bytes that the steps lately needed at their peaks
+	floor      atomic.Int64   // bytes that were live all through the last step
 	most       atomic.Int64   // handles to hold before arenas are given up; 0: no bound
 	latest     atomic.Pointer[plan.Plan]
 

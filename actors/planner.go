@@ -128,6 +128,7 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	v := actual(m, steps)
 	p.room.note(v.peak)
 	p.d.room.Store(int64(p.room.most()))
+	p.d.floor.Store(int64(floor(steps)))
 	p.follow(m)
 	well := p.served != nil && v.serves(p.allowed(&v))
 	if !m.found && !(well && v.hits()) && p.moves(steps) {

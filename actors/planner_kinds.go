@@ -76,6 +76,16 @@ type kinds struct {
 	at   int
 }
 
+// floor adds up the streams' lowest loads.
+func floor(steps []*plan.Step) (sum mem.Bytes) {
+	for _, s := range steps {
+		if s != nil {
+			sum += s.Floor()
+		}
+	}
+	return sum
+}
+
 const (
 	mostKinds = 8
 	// remember is for how many steps a kind is worth a place in the arena, and a

@@ -16,12 +16,11 @@ import (
 // supervisor is the actor that owns the life of the device's plans and streams.
 type supervisor struct {
 	d         *Device
-	ready     *planReady   // carried out at the next boundary
-	preparing *preparing   // the arenas of a plan that is ready
-	start     *plan.Plan   // an earlier run's: given to each stream as it appears
-	earlier   *plan.Plan   // the same, for good
-	held      mem.Bytes    // physical memory when the first plan became active, or the largest arenas since
-	beside    [2]mem.Bytes // live in the pool at the last two boundaries
+	ready     *planReady // carried out at the next boundary
+	preparing *preparing // the arenas of a plan that is ready
+	start     *plan.Plan // an earlier run's: given to each stream as it appears
+	earlier   *plan.Plan // the same, for good
+	held      mem.Bytes  // physical memory when the first plan became active, or the largest arenas since
 }
 
 // boundMore is the part of the memory that the pool may hold beyond that under a plan, and
@@ -51,9 +50,9 @@ func (s *supervisor) most(held mem.Bytes, part mem.Bytes) int {
 }
 
 // mostWith is the same where a stream's arena is to be as large as said. A step may end
-// where more is live than plans know of, all its gradients for example. Beside an arena
-// that has room for them they would cost their memory twice: such a boundary is not the
-// one to make it at. Zero: no bound, before the first boundary.
+// where much is live that the next one frees, all its gradients for example. Beside an
+// arena that has room for them they would cost their memory twice: such a boundary is not
+// the one to make it at. Zero: no bound, before the first boundary.
 func (s *supervisor) mostWith(l *lane, size mem.Bytes) int {
 	if s.d.steps.Load() == 0 {
 		return 0
@@ -67,7 +66,9 @@ func (s *supervisor) mostWith(l *lane, size mem.Bytes) int {
 	if l.arena != nil {
 		arenas -= l.arena.bytes()
 	}
-	return s.most(max(held, slices.Min(s.beside[:])+arenas), slackAny)
+	inside := s.d.host.Load() - now.stats.Load // of the load, in arenas
+	beside := max(mem.Bytes(s.d.floor.Load())-inside, 0)
+	return s.most(max(held, beside+arenas), slackAny)
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -139,7 +140,6 @@ func (s *supervisor) step() error {
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
 	ended.pending = end.stats.StepPending
-	s.beside = [2]mem.Bytes{s.beside[1], end.stats.Load}
 	if d.generation.Load() == 0 {
 		ended.reserved = end.stats.Reserved
 	}

@@ -62,6 +62,27 @@ func (s *Step) Peaks() (all, missed mem.Bytes) {
 	return all, missed
 }
 
+// Floor returns the lowest load in the step: what neither it nor the next frees, and
+// little more.
+func (s *Step) Floor() mem.Bytes {
+	var load mem.Bytes
+	for _, b := range s.Blocks {
+		if b.Alloc < 0 {
+			load += b.Size
+		}
+	}
+	least := load
+	for _, op := range s.Ops {
+		if op.Free {
+			load -= s.Blocks[op.Block].Size
+		} else {
+			load += s.Blocks[op.Block].Size
+		}
+		least = min(least, load)
+	}
+	return least
+}
+
 // Requests returns how many requests the step made; nil, a stream without events,
 // made none.
 func (s *Step) Requests() (n int64) {
