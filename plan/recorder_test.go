@@ -169,6 +169,9 @@ func TestPeaks(t *testing.T) {
 	if all, missed := s.Peaks(); all != 2048+4096+512 || missed != 2048+512 {
 		t.Errorf("peaks %d and %d", all, missed)
 	}
+	if got := s.Floor(); got != 2048 { // behind the first free
+		t.Errorf("never less than %d", got)
+	}
 	if s.Requests() != 2 {
 		t.Errorf("%d requests", s.Requests())
 	}
