@@ -52,9 +52,10 @@ func (s *supervisor) most(held mem.Bytes, part mem.Bytes) int {
 // mostWith is the same where a stream's arena is to be as large as said. A step may end
 // where much is live that the next one frees, all its gradients for example. Beside an
 // arena that has room for them they would cost their memory twice: such a boundary is not
-// the one to make it at. Zero: no bound, before the first boundary.
+// the one to make it at. Zero: no bound, as long as no step has been looked at.
 func (s *supervisor) mostWith(l *lane, size mem.Bytes) int {
-	if s.d.steps.Load() == 0 {
+	floor := mem.Bytes(s.d.floor.Load())
+	if floor == 0 {
 		return 0
 	}
 	now := &poolRequest{verb: verbStats}
@@ -67,7 +68,7 @@ func (s *supervisor) mostWith(l *lane, size mem.Bytes) int {
 		arenas -= l.arena.bytes()
 	}
 	inside := s.d.host.Load() - now.stats.Load // of the load, in arenas
-	beside := max(mem.Bytes(s.d.floor.Load())-inside, 0)
+	beside := max(floor-inside, 0)
 	return s.most(max(held, beside+arenas), slackAny)
 }
 
