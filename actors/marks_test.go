@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"stalloc/tests/drift"
@@ -14,13 +13,10 @@ func TestMarksOfTheOptimizerReserveNoMore(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_recompute"} {
 		for _, every := range []int{100, 5} {
 			marked := func(p *drift.Program) {
-				r, err := drift.ReadRecorded(filepath.Join("..", "tests", "traces", name+".csv.gz"))
-				if err != nil {
-					p.Err = err
+				r := recording(p, name)
+				if r == nil {
 					return
 				}
-				r.Start(p)
-				p.Step()
 				for i := range 20 {
 					r.TrainMarked(p)
 					if i%every == every-1 {

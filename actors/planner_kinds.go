@@ -76,16 +76,6 @@ type kinds struct {
 	at   int
 }
 
-// floor adds up the streams' lowest loads.
-func floor(steps []*plan.Step) (sum mem.Bytes) {
-	for _, s := range steps {
-		if s != nil {
-			sum += s.Floor()
-		}
-	}
-	return sum
-}
-
 const (
 	mostKinds = 8
 	// remember is for how many steps a kind is worth a place in the arena, and a
@@ -189,3 +179,13 @@ func (r *room) note(peak mem.Bytes) {
 }
 
 func (r *room) most() mem.Bytes { return slices.Max(r.peaks[:]) }
+
+// floor adds up the streams' lowest loads.
+func floor(steps []*plan.Step) (sum mem.Bytes) {
+	for _, s := range steps {
+		if s != nil {
+			sum += s.Floor()
+		}
+	}
+	return sum
+}

@@ -272,7 +272,7 @@ func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 		s.d.log.Info("a plan waits for the next boundary: more is live at this one than it knows of", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena))
 	}
 	if errors.Is(err, errPrologue) || l.busy || much {
-		l.plan = ps
+		l.plan = ps // to be offered again at the next boundary
 		return false
 	}
 	if err != nil {

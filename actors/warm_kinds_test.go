@@ -49,16 +49,25 @@ func behindTheMark(first, then, steps int, cleared bool) func(p *drift.Program) 
 	}
 }
 
+// recording does set-up and first step of a recorded run; nil if it cannot be read.
+func recording(p *drift.Program, name string) *drift.Recorded {
+	r, err := drift.ReadRecorded(filepath.Join("..", "tests", "traces", name+".csv.gz"))
+	if err != nil {
+		p.Err = err
+		return nil
+	}
+	r.Start(p)
+	p.Step()
+	return r
+}
+
 // recorded does the same with a recorded step.
 func recorded(name string, scale float64, steps int) func(p *drift.Program) {
 	return func(p *drift.Program) {
-		r, err := drift.ReadRecorded(filepath.Join("..", "tests", "traces", name+".csv.gz"))
-		if err != nil {
-			p.Err = err
+		r := recording(p, name)
+		if r == nil {
 			return
 		}
-		r.Start(p)
-		p.Step()
 		for i := 1; i < steps; i++ {
 			if i == 15 {
 				r.Scale = scale

@@ -40,47 +40,45 @@ type Step struct {
 // blocks, and of those that were missed.
 func (s *Step) Peaks() (all, missed mem.Bytes) {
 	var load, beside mem.Bytes
-	count := func(b Block, sign mem.Bytes) {
-		load += sign * b.Size
+	s.replay(func(b Block, change mem.Bytes, _ bool) {
+		load += change
 		if b.Missed {
-			beside += sign * b.Size
+			beside += change
 		}
 		all, missed = max(all, load), max(missed, beside)
-	}
-	for _, b := range s.Blocks {
-		if b.Alloc < 0 {
-			count(b, 1)
-		}
-	}
-	for _, op := range s.Ops {
-		if op.Free {
-			count(s.Blocks[op.Block], -1)
-		} else {
-			count(s.Blocks[op.Block], 1)
-		}
-	}
+	})
 	return all, missed
 }
 
 // Floor returns the lowest load in the step: what neither it nor the next frees, and
 // little more.
-func (s *Step) Floor() mem.Bytes {
+func (s *Step) Floor() (least mem.Bytes) {
 	var load mem.Bytes
-	for _, b := range s.Blocks {
-		if b.Alloc < 0 {
-			load += b.Size
-		}
-	}
-	least := load
-	for _, op := range s.Ops {
-		if op.Free {
-			load -= s.Blocks[op.Block].Size
-		} else {
-			load += s.Blocks[op.Block].Size
+	s.replay(func(_ Block, change mem.Bytes, inherited bool) {
+		load += change
+		if inherited {
+			least = load
 		}
 		least = min(least, load)
-	}
+	})
 	return least
+}
+
+// replay calls f with each change of the load: the blocks that the step inherits, then its
+// requests and frees.
+func (s *Step) replay(f func(b Block, change mem.Bytes, inherited bool)) {
+	for _, b := range s.Blocks {
+		if b.Alloc < 0 {
+			f(b, b.Size, true)
+		}
+	}
+	for _, op := range s.Ops {
+		if b := s.Blocks[op.Block]; op.Free {
+			f(b, -b.Size, false)
+		} else {
+			f(b, b.Size, false)
+		}
+	}
 }
 
 // Requests returns how many requests the step made; nil, a stream without events,
