@@ -1,0 +1,283 @@
+package onerange
+
+import (
+	"math/bits"
+
+	"stalloc/engine"
+)
+
+// growWithin makes room for the request with new handles if the slack allows it.
+func (e *Engine) growWithin(out []engine.Op) ([]engine.Op, bool) {
+	return e.growFor(e.act.n, e.allowed(), out)
+}
+
+// growFor makes a gap of n units by new handles, in the void where the fewest are
+// missing. False: more than most would be held, or there are no addresses.
+func (e *Engine) growFor(n, most unit, out []engine.Op) ([]engine.Op, bool) {
+	s := e.act.space
+	v, lack, ok := e.bestVoid(s, n)
+	if !ok {
+		e.act.reason = engine.RefusedWindow
+		return out, false
+	}
+	return e.grow(v, lack, most, out)
+}
+
+// growBy makes so many units of new handles, wherever there are addresses.
+func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
+	v, _, ok := e.bestVoid(e.act.space, 0)
+	if !ok {
+		e.act.reason = engine.RefusedWindow
+		return out, false
+	}
+	c := &e.spaces[e.act.space].voids[v]
+	return e.grow(v, min(lack, c.hi-c.lo), e.limit, out)
+}
+
+// bestVoid returns the void that, filled from below, makes a gap of n units out of
+// the fewest new ones, and how many. The lowest of equals; of n = 0 the last void.
+func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
+	c := &e.spaces[s]
+	best = -1
+	for i, v := range c.voids {
+		missing := n - e.below(s, v.lo)
+		if n == 0 {
+			missing = pageUnits
+		}
+		missing = (missing + pageUnits - 1) / pageUnits * pageUnits
+		if missing > v.hi-v.lo {
+			missing = v.hi - v.lo
+			if e.below(s, v.lo)+missing+e.above(s, v.hi) < n {
+				continue
+			}
+		}
+		if best < 0 || missing < lack || n == 0 {
+			best, lack = i, missing
+		}
+	}
+	if best >= 0 {
+		return best, lack, true
+	}
+	if !e.extend(s, n) {
+		return 0, 0, false
+	}
+	return e.bestVoid(s, n)
+}
+
+// below returns the size of the gap that ends at a place.
+func (e *Engine) below(s uint32, at unit) unit {
+	if g := e.find(s, at-1); g != 0 {
+		return e.gaps[g].size()
+	}
+	return 0
+}
+
+// above returns the size of the gap that begins at a place.
+func (e *Engine) above(s uint32, at unit) unit {
+	if g := e.find(s, at); g != 0 && e.gaps[g].start() == at {
+		return e.gaps[g].size()
+	}
+	return 0
+}
+
+// extend gives a space more addresses: the first stream's as many as the device has
+// memory, later ones fewer, and each time twice as many.
+func (e *Engine) extend(s uint32, n unit) bool {
+	c := &e.spaces[s]
+	want := max(2*n, 2*c.held, unitsOf(e.cfg.Window)/256)
+	if len(e.heaps) == 2 && c.kind == largeSpace && c.held == 0 {
+		want = max(want, min(e.limit, unitsOf(e.cfg.Window)/4))
+	}
+	for ; ; want /= 2 {
+		if want = max(want, n, pageUnits); want > unitsOf(e.cfg.Window) {
+			return false
+		}
+		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
+		if ok {
+			c.addVoid(unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
+			return true
+		}
+		if want <= max(n, pageUnits) {
+			return false
+		}
+	}
+}
+
+// addVoid joins [lo, hi) with the voids beside it.
+func (c *space) addVoid(lo, hi unit) {
+	i := 0
+	for i < len(c.voids) && c.voids[i].hi < lo {
+		i++
+	}
+	j := i
+	for ; j < len(c.voids) && c.voids[j].lo <= hi; j++ {
+		lo, hi = min(lo, c.voids[j].lo), max(hi, c.voids[j].hi)
+	}
+	if i == j {
+		c.voids = append(c.voids, void{})
+		copy(c.voids[i+1:], c.voids[i:])
+		c.voids[i] = void{lo, hi}
+		return
+	}
+	c.voids[i] = void{lo, hi}
+	c.voids = append(c.voids[:i+1], c.voids[j:]...)
+}
+
+// grow maps handles of at least lack units together from the start of void v on:
+// spares first, then new ones. False: more than most would be held.
+func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	c := &e.spaces[a.space]
+	room := c.voids[v].hi - c.voids[v].lo
+	e.picks = e.picks[:0]
+	for len(e.spares) > 0 && lack > 0 {
+		h := e.spares[len(e.spares)-1]
+		if e.handles[h].size > room {
+			break
+		}
+		e.spares = e.spares[:len(e.spares)-1]
+		e.picks = append(e.picks, h)
+		room -= e.handles[h].size
+		lack -= e.handles[h].size
+	}
+	a.creates = 0
+	if lack > 0 {
+		size := e.handleSize(c, a.n)
+		sum := (lack + size - 1) / size * size
+		if sum > room || e.held+sum > most { // as little as will do
+			if sum = (lack + pageUnits - 1) / pageUnits * pageUnits; sum > room || e.held+sum > most {
+				e.spares = append(e.spares, e.picks...)
+				a.reason = engine.RefusedLimit
+				return out, false
+			}
+		}
+		for ; sum > 0; sum -= size {
+			if size > sum {
+				size = 1 << (bits.Len64(uint64(sum)) - 1)
+			}
+			h := e.number()
+			e.handles[h].size = size // counted once it exists
+			e.picks = append(e.picks, h)
+			a.creates++
+			out = append(out, engine.Op{Kind: engine.OpCreate, Handle: engine.Index(h), Size: bytesOf(size)})
+		}
+	}
+	a.void, a.at = v, c.voids[v].lo
+	out = e.mapPicks(out)
+	return e.await(phaseGrow, out), true
+}
+
+// mapPicks maps the picks one behind the other from the action's place on.
+func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
+	at := e.act.at
+	for _, h := range e.picks {
+		size := e.handles[h].size
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size), Handle: engine.Index(h)})
+		at += size
+	}
+	return append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(e.act.at), Size: bytesOf(at - e.act.at)})
+}
+
+// number returns a number that no handle has.
+func (e *Engine) number() uint32 {
+	if k := len(e.numbers); k > 0 {
+		h := e.numbers[k-1]
+		e.numbers = e.numbers[:k-1]
+		return h
+	}
+	e.handles = append(e.handles, handle{})
+	return uint32(len(e.handles) - 1)
+}
+
+// grown enters what a batch of growth has done: all of it, or what exists now is a
+// spare, but for the first ones that are mapped, which mend looks after.
+func (e *Engine) grown(done int) {
+	a := &e.act
+	old := len(e.picks) - a.creates
+	made := min(done, a.creates)
+	for i, h := range e.picks[old:] {
+		if i < made {
+			e.held += e.handles[h].size
+			e.stats.Creates++
+		} else {
+			e.handles[h] = handle{}
+			e.numbers = append(e.numbers, h)
+		}
+	}
+	e.stats.PeakHandles = max(e.stats.PeakHandles, e.Handles())
+	if done == a.ops {
+		e.settleIn(len(e.picks))
+		return
+	}
+	a.full = true
+	a.mapped = min(max(done-a.creates, 0), len(e.picks))
+	e.spares = append(e.spares, e.picks[a.mapped:min(old+made, len(e.picks))]...)
+	e.picks = e.picks[:a.mapped]
+}
+
+// settleIn gives the first n picks their place and their bytes to the space.
+func (e *Engine) settleIn(n int) {
+	a := &e.act
+	c := &e.spaces[a.space]
+	at := a.at
+	for _, h := range e.picks[:n] {
+		x := &e.handles[h]
+		x.space, x.at = a.space, at
+		e.setHome(h, at, x.size)
+		at += x.size
+	}
+	c.held += at - a.at
+	e.stats.Maps += uint64(n)
+	e.stats.Mapped += int((at - a.at) / pageUnits)
+	e.takeVoid(at)
+	e.give(a.space, a.at, at)
+}
+
+// takeVoid takes the addresses from the action's place to end out of its void.
+func (e *Engine) takeVoid(end unit) {
+	a := &e.act
+	c := &e.spaces[a.space]
+	if c.voids[a.void].lo = end; end == c.voids[a.void].hi {
+		c.voids = append(c.voids[:a.void], c.voids[a.void+1:]...)
+	}
+}
+
+// mend goes on after growth that the driver cut short: what it has mapped is made
+// usable; where that is what failed, unmapped.
+func (e *Engine) mend(out []engine.Op) []engine.Op {
+	a := &e.act
+	if a.mapped == 0 {
+		a.rung = rungFit
+		return e.climb(out)
+	}
+	var size unit
+	for _, h := range e.picks {
+		size += e.handles[h].size
+	}
+	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(a.at), Size: bytesOf(size)})
+	return e.await(phaseAccess, out)
+}
+
+func (e *Engine) ungrow(out []engine.Op) []engine.Op {
+	at := e.act.at
+	for _, h := range e.picks {
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at), Size: bytesOf(e.handles[h].size)})
+		at += e.handles[h].size
+	}
+	return e.await(phaseUngrow, out)
+}
+
+// ungrown keeps the handles as spares. Addresses that could not be unmapped are
+// never used again.
+func (e *Engine) ungrown(done int) {
+	at := e.act.at
+	for i, h := range e.picks {
+		if at += e.handles[h].size; i >= done {
+			e.handles[h].aliases++ // the driver keeps its memory
+		}
+	}
+	if done < len(e.picks) {
+		e.takeVoid(at)
+	}
+	e.spares = append(e.spares, e.picks...)
+}

@@ -1,0 +1,261 @@
+package onerange
+
+import (
+	"slices"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// donor reports whether handles of a space may move to another heap once its stream
+// has been waited for. Private pools keep what they have: a graph that will be
+// replayed remembers their addresses.
+func (e *Engine) donor(s uint32) bool {
+	c := &e.spaces[s]
+	return c.heap != e.act.heap && e.heaps[c.heap].pool == 0 && c.units >= pageUnits && !slices.Contains(e.synced, e.heaps[c.heap].stream)
+}
+
+// waitIdle waits for the other streams that have wholly free handles.
+func (e *Engine) waitIdle(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if a.moved {
+		return out, false
+	}
+	a.moved = true
+	e.synced = e.synced[:0]
+	for s := 1; s < len(e.spaces); s++ {
+		if e.donor(uint32(s)) && e.freeHandles(uint32(s)) > 0 {
+			out = e.sync(e.heaps[e.spaces[s].heap].stream, out)
+		}
+	}
+	if len(e.synced) == 0 {
+		return out, false
+	}
+	return e.await(phaseWait, out), true
+}
+
+// waitAll waits for every stream that a pending block waits for, and once more for
+// those with idle handles: more of them may be free then.
+func (e *Engine) waitAll(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if a.waited || e.stats.Pending == 0 {
+		return out, false
+	}
+	a.waited = true
+	e.synced = e.synced[:0]
+	for b := range e.blocks {
+		if e.blocks[b].state != blockPending {
+			continue
+		}
+		out = e.sync(e.heaps[e.spaces[e.blocks[b].space].heap].stream, out)
+		for u := e.blocks[b].users; u != 0; u = e.users[u].next {
+			out = e.sync(e.users[u].stream, out)
+		}
+	}
+	return e.await(phaseWait, out), true
+}
+
+// sync appends a wait for a stream, once.
+func (e *Engine) sync(s mem.StreamID, out []engine.Op) []engine.Op {
+	if slices.Contains(e.synced, s) {
+		return out
+	}
+	e.stats.Syncs++
+	e.synced = append(e.synced, s)
+	return append(out, engine.Op{Kind: engine.OpSync, Stream: s})
+}
+
+// waited goes on with a request whose streams have been waited for: it takes what
+// lacks from the idle handles of other heaps.
+func (e *Engine) waited(out []engine.Op) []engine.Op {
+	a := &e.act
+	a.torn = false
+	e.picks = e.picks[:0]
+	lack := a.n - e.freeHandles(a.space)
+	for s := 1; s < len(e.spaces) && lack > 0; s++ {
+		c := &e.spaces[s]
+		if c.heap == a.heap || e.heaps[c.heap].pool != 0 || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
+			continue
+		}
+		for g := c.free.nextBySize(e.gaps, 0); g != 0 && lack > 0; g = c.free.nextBySize(e.gaps, g) {
+			e.inGap(g, func(h uint32) bool {
+				e.picks = append(e.picks, h)
+				lack -= e.handles[h].size
+				return lack > 0
+			})
+		}
+	}
+	if len(e.picks) == 0 {
+		a.rung, a.grown = rungFit, false
+		return e.climb(out)
+	}
+	return e.unhome(out)
+}
+
+// unhome unmaps the places of the picks, all of them free and their streams waited
+// for. They are spares then.
+func (e *Engine) unhome(out []engine.Op) []engine.Op {
+	for _, h := range e.picks {
+		c := &e.handles[h]
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(c.at), Size: bytesOf(c.size)})
+	}
+	return e.await(phaseUnhome, out)
+}
+
+func (e *Engine) unhomed(done int) {
+	for _, h := range e.picks[:done] {
+		x := &e.handles[h]
+		c := &e.spaces[x.space]
+		if !e.act.trimming {
+			e.stats.Adopted++
+		}
+		e.take(x.space, x.at, x.at+x.size)
+		e.setHome(0, x.at, x.size)
+		c.held -= x.size
+		c.addVoid(x.at, x.at+x.size)
+		e.stats.Unmaps++
+		e.stats.Mapped -= int(x.size / pageUnits)
+		x.space, x.at = 0, 0
+		e.spares = append(e.spares, h)
+	}
+}
+
+// trim gives back what is idle: of the default pools, or of one private pool that
+// nobody will use any more.
+func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
+	e.act = action{trimming: true, pool: ev.Pool}
+	e.synced = e.synced[:0]
+	for h := 1; h < len(e.heaps); h++ {
+		c := &e.heaps[h]
+		if c.pool != ev.Pool {
+			continue
+		}
+		if e.spaces[c.spaces[0]].units+e.spaces[c.spaces[1]].units >= pageUnits || e.hasIdleView(c.spaces[largeSpace]) {
+			out = e.sync(c.stream, out)
+		}
+	}
+	if len(e.synced) == 0 {
+		return e.release(out)
+	}
+	return e.await(phaseWait, out)
+}
+
+func (e *Engine) hasIdleView(s uint32) bool {
+	for x := range e.views {
+		if v := &e.views[x]; v.space == s && v.block == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// trimmed reports whether the trim may take what a space has.
+func (e *Engine) trimmed(s uint32) bool {
+	h := &e.heaps[e.spaces[s].heap]
+	return s != 0 && h.pool == e.act.pool && slices.Contains(e.synced, h.stream)
+}
+
+// dropIdle unmaps the idle views of a trim.
+func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for x := 1; x < len(e.views); x++ {
+		if v := &e.views[x]; e.trimmed(v.space) && v.block == 0 && !v.burnt {
+			e.picks = append(e.picks, uint32(x))
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.unhomeIdle(out)
+	}
+	return e.unmapViews(out)
+}
+
+// unmapViews unmaps the views in picks, each in as many calls as it has pieces.
+func (e *Engine) unmapViews(out []engine.Op) []engine.Op {
+	for _, x := range e.picks {
+		out = e.unmapView(x, out)
+	}
+	return e.await(phaseDrop, out)
+}
+
+func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
+	v := &e.views[x]
+	from, at := v.at, v.at
+	for i, h := range v.handles {
+		if slices.Contains(v.holes, i) {
+			if at > from {
+				out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(from), Size: bytesOf(at - from)})
+			}
+			from = at + e.handles[h].size
+		}
+		at += e.handles[h].size
+	}
+	if at > from {
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(from), Size: bytesOf(at - from)})
+	}
+	return out
+}
+
+// dropped forgets the views whose calls are all done. One that could not be unmapped
+// keeps its addresses and serves nobody.
+func (e *Engine) dropped(done int) {
+	for _, x := range e.picks {
+		pieces := len(e.unmapView(x, nil))
+		if done -= pieces; done >= 0 {
+			e.stats.Unmaps += uint64(len(e.views[x].handles))
+			e.dropView(x)
+			continue
+		}
+		e.views[x].burnt = true
+		done = min(done, 0)
+	}
+}
+
+// unhomeIdle makes the wholly free handles of a trim spares.
+func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for s := 1; s < len(e.spaces); s++ {
+		if !e.trimmed(uint32(s)) {
+			continue
+		}
+		f := &e.spaces[s].free
+		for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+			e.inGap(g, func(h uint32) bool {
+				if e.handles[h].aliases == 0 {
+					e.picks = append(e.picks, h)
+				}
+				return true
+			})
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.release(out)
+	}
+	return e.unhome(out)
+}
+
+// release returns the spares that are mapped nowhere.
+func (e *Engine) release(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for _, h := range e.spares {
+		if e.handles[h].aliases == 0 {
+			e.picks = append(e.picks, h)
+			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+		}
+	}
+	if len(e.picks) == 0 {
+		e.act = action{}
+		return out
+	}
+	return e.await(phaseRelease, out)
+}
+
+func (e *Engine) released(done int) {
+	gone := e.picks[:done]
+	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return slices.Contains(gone, h) })
+	for _, h := range gone {
+		e.held -= e.handles[h].size
+		e.handles[h] = handle{}
+		e.numbers = append(e.numbers, h)
+		e.stats.Releases++
+	}
+}

@@ -1,0 +1,111 @@
+package onerange
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// rung is one way to serve a request; each comes when those before have failed.
+type rung uint8
+
+const (
+	rungFit     rung = iota // the smallest gap
+	rungSlack               // new handles, within the slack
+	rungStitch              // free handles under a view, with as many new ones as lack
+	rungGrow                // new handles, whatever is free
+	rungIdle                // idle handles of other streams, after waiting for those
+	rungPending             // blocks that wait for fences, after waiting for all streams
+	rungSmall               // a small request goes where the large ones are
+)
+
+func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, reason: engine.RefusedDevice}
+	a := &e.act
+	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
+		return e.refuse(engine.RefusedSize, out)
+	}
+	if ev.Whole {
+		return e.refuse(engine.RefusedWindow, out) // plans have no memory of their own
+	}
+	a.n = unit(mem.Round(ev.Size) / mem.Grain)
+	a.heap = e.heapOf(ev.Stream, ev.Pool)
+	a.space = e.heaps[a.heap].spaces[largeSpace]
+	if mem.Round(ev.Size) <= e.cfg.SmallLimit {
+		a.space = e.heaps[a.heap].spaces[smallSpace]
+	}
+	return e.climb(out)
+}
+
+// climb tries the rungs from the action's on.
+func (e *Engine) climb(out []engine.Op) []engine.Op {
+	a := &e.act
+	for ; ; a.rung++ {
+		ok := false
+		switch a.rung {
+		case rungFit:
+			if g := e.spaces[a.space].free.bestFit(e.gaps, a.n); g != 0 {
+				e.stats.Fits++
+				return e.grant(e.gaps[g].start(), 0, out)
+			}
+		case rungSlack:
+			if !a.grown && !a.full {
+				out, ok = e.growWithin(out)
+			}
+		case rungStitch:
+			if e.cfg.Stitch && !a.torn && e.spaces[a.space].kind == largeSpace {
+				out, ok = e.stitch(out)
+			}
+		case rungGrow:
+			if !a.full {
+				out, ok = e.growFor(a.n, e.limit, out)
+			}
+		case rungIdle:
+			out, ok = e.waitIdle(out)
+		case rungPending:
+			out, ok = e.waitAll(out)
+		case rungSmall:
+			if e.spaces[a.space].kind == largeSpace {
+				return e.refuse(a.reason, out)
+			}
+			a.space = e.heaps[a.heap].spaces[largeSpace]
+			a.full, a.rung = false, rungFit
+			return e.climb(out)
+		}
+		if ok {
+			return out
+		}
+	}
+}
+
+// grant hands out the block at a place, or in a view.
+func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
+	a := &e.act
+	e.addBlock(a.space, at, a.n, view, a.size)
+	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: e.addr(at), Size: bytesOf(a.n)})
+	e.act = action{}
+	return out
+}
+
+func (e *Engine) grantView(out []engine.Op) []engine.Op {
+	x := e.act.view
+	return e.grant(e.views[x].at, x, out)
+}
+
+// refuse answers the request with a reason.
+func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
+	e.stats.Refused++
+	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why, Code: e.act.code})
+	e.act = action{}
+	return out
+}
+
+// allowed returns how much may be held instead of stitching, once the request is
+// served.
+func (e *Engine) allowed() unit {
+	slack := e.slack
+	if e.first {
+		slack = max(slack, e.cfg.First)
+	}
+	peak := unit(max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n)) / mem.Grain)
+	return min(peak+unit(float64(peak)*slack), e.limit)
+}

@@ -1,0 +1,79 @@
+package onerange
+
+import "slices"
+
+// A view is a private address range of one block, over handles that lie apart in
+// their space. When its block is freed the bytes go back to the space, and the view
+// stays mapped: the next block of about that size takes it over, once the handles
+// under it are free or replaced.
+type view struct {
+	space   uint32 // 0: not used
+	at      unit
+	class   uint8    // of its extent
+	handles []uint32 // in order
+	holes   []int    // in it: positions where nothing is mapped any more; such a view is being dropped
+	size    unit     // of the handles together
+	block   uint32   // that lies in it, 0: idle
+	fence   uint64   // behind the last block's work, 0: passed or not recorded
+	dirty   bool     // work may still use the addresses
+	burnt   bool     // it could not be unmapped
+	used    uint64   // when its block was freed
+}
+
+// parts calls do with what the first n units of a view are in its space.
+func (e *Engine) parts(x uint32, n unit, do func(lo, hi unit)) {
+	for _, h := range e.views[x].handles {
+		c := &e.handles[h]
+		size := min(n, c.size)
+		do(c.at, c.at+size)
+		if n -= size; n == 0 {
+			return
+		}
+	}
+}
+
+// newView makes a view over the picks.
+func (e *Engine) newView(s uint32, at unit, class uint8, picks []uint32) uint32 {
+	var x uint32
+	if n := len(e.spareViews); n > 0 {
+		x = e.spareViews[n-1]
+		e.spareViews = e.spareViews[:n-1]
+	} else {
+		e.views = append(e.views, view{})
+		x = uint32(len(e.views) - 1)
+	}
+	v := &e.views[x]
+	*v = view{space: s, at: at, class: class, handles: append(v.handles[:0], picks...), used: e.clock}
+	for _, h := range picks {
+		v.size += e.handles[h].size
+		e.handles[h].aliases++
+	}
+	e.stats.Mapped += int(v.size / pageUnits)
+	return x
+}
+
+// dropView forgets a view that is not mapped any more.
+func (e *Engine) dropView(x uint32) {
+	v := &e.views[x]
+	for i, h := range v.handles {
+		if !slices.Contains(v.holes, i) {
+			e.handles[h].aliases--
+		}
+	}
+	if v.fence != 0 {
+		e.fenceAt.del(v.fence)
+	}
+	e.stats.Mapped -= int(v.size / pageUnits)
+	e.window.put(uint32(v.at/pageUnits), v.class)
+	*v = view{handles: v.handles[:0]}
+	e.spareViews = append(e.spareViews, x)
+}
+
+// clean notes that the work on a view's addresses has passed.
+func (e *Engine) clean(x uint32) {
+	v := &e.views[x]
+	if v.fence != 0 {
+		e.fenceAt.del(v.fence)
+	}
+	v.fence, v.dirty = 0, false
+}
