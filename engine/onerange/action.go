@@ -10,7 +10,7 @@ import (
 // commit enters just that into the books. Then the action goes on:
 //
 //	grow ──► climb                    failed: access what was mapped, or ungrow ──► climb
-//	stitch, patch ──► granted         failed: drop the view ──► climb
+//	stitch ──► granted                failed: drop the view ──► climb
 //	wait ──► unhome ──► climb         idle memory of other streams
 //	wait ──► climb                    blocks that wait for fences
 //	wait ──► drop ──► unhome ──► release    a trim
@@ -25,7 +25,6 @@ const (
 	phaseAccess
 	phaseUngrow
 	phaseStitch
-	phasePatch
 	phaseDrop
 	phaseWait
 	phaseUnhome
@@ -56,9 +55,9 @@ type action struct {
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int
 	at       unit
-	class    uint8
-	creates  int // of the picks, the last ones
-	mapped   int // phaseAccess, phaseUngrow: of the picks
+	before   unit // of the block that lies before its view
+	creates  int  // of the picks, the last ones
+	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32
 	trimming bool
 	pool     uint64 // trimming: whose memory
@@ -117,8 +116,6 @@ func (e *Engine) commit(done int) phase {
 		e.ungrown(done)
 	case phaseStitch:
 		e.stitched(done)
-	case phasePatch:
-		e.patched(done)
 	case phaseDrop:
 		e.dropped(done)
 	case phaseWait, phaseRecordWait:
@@ -145,7 +142,7 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 		if !all {
 			return e.ungrow(out)
 		}
-	case phaseStitch, phasePatch:
+	case phaseStitch:
 		if all {
 			return e.grantView(out)
 		}

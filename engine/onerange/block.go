@@ -41,7 +41,7 @@ func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
 		e.take(s, at, at+n)
 	} else {
 		e.views[view].block = b
-		e.parts(view, n, func(lo, hi unit) { e.take(s, lo, hi) })
+		e.parts(view, at, n, func(lo, hi unit) { e.take(s, lo, hi) })
 	}
 	c := &e.spaces[s]
 	c.load += n
@@ -58,7 +58,7 @@ func (e *Engine) dropBlock(b uint32) {
 	if c.view == 0 {
 		e.give(c.space, c.at, c.at+c.size)
 	} else {
-		e.parts(c.view, c.size, func(lo, hi unit) { e.give(c.space, lo, hi) })
+		e.parts(c.view, c.at, c.size, func(lo, hi unit) { e.give(c.space, lo, hi) })
 		e.views[c.view].block = 0
 		e.views[c.view].used = e.clock
 	}

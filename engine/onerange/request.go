@@ -88,7 +88,7 @@ func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 
 func (e *Engine) grantView(out []engine.Op) []engine.Op {
 	x := e.act.view
-	return e.grant(e.views[x].at, x, out)
+	return e.grant(e.views[x].at-e.act.before, x, out)
 }
 
 // refuse answers the request with a reason.

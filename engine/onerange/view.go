@@ -13,6 +13,7 @@ type view struct {
 	handles []uint32 // in order
 	holes   []int    // in it: positions where nothing is mapped any more; such a view is being dropped
 	size    unit     // of the handles together
+	over    bool     // an overhang: it continues the range, and its block begins in the gap before it
 	block   uint32   // that lies in it, 0: idle
 	fence   uint64   // behind the last block's work, 0: passed or not recorded
 	dirty   bool     // work may still use the addresses
@@ -20,8 +21,14 @@ type view struct {
 	used    uint64   // when its block was freed
 }
 
-// parts calls do with what the first n units of a view are in its space.
-func (e *Engine) parts(x uint32, n unit, do func(lo, hi unit)) {
+// parts calls do with what the n units of a block from at on are in its space: the
+// end of a gap if the view is an overhang and the block begins before it, and the
+// handles of the view from the first on.
+func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
+	if before := e.views[x].at - at; before > 0 {
+		do(at, at+before)
+		n -= before
+	}
 	for _, h := range e.views[x].handles {
 		c := &e.handles[h]
 		size := min(n, c.size)
@@ -32,24 +39,18 @@ func (e *Engine) parts(x uint32, n unit, do func(lo, hi unit)) {
 	}
 }
 
-// newView makes a view over the picks.
-func (e *Engine) newView(s uint32, at unit, class uint8, picks []uint32) uint32 {
-	var x uint32
+// newView numbers a view that maps nothing yet.
+func (e *Engine) newView(v view) uint32 {
+	v.used = e.clock
 	if n := len(e.spareViews); n > 0 {
-		x = e.spareViews[n-1]
+		x := e.spareViews[n-1]
 		e.spareViews = e.spareViews[:n-1]
-	} else {
-		e.views = append(e.views, view{})
-		x = uint32(len(e.views) - 1)
+		v.handles = e.views[x].handles[:0]
+		e.views[x] = v
+		return x
 	}
-	v := &e.views[x]
-	*v = view{space: s, at: at, class: class, handles: append(v.handles[:0], picks...), used: e.clock}
-	for _, h := range picks {
-		v.size += e.handles[h].size
-		e.handles[h].aliases++
-	}
-	e.stats.Mapped += int(v.size / pageUnits)
-	return x
+	e.views = append(e.views, v)
+	return uint32(len(e.views) - 1)
 }
 
 // dropView forgets a view that is not mapped any more.
@@ -64,7 +65,11 @@ func (e *Engine) dropView(x uint32) {
 		e.fenceAt.del(v.fence)
 	}
 	e.stats.Mapped -= int(v.size / pageUnits)
-	e.window.put(uint32(v.at/pageUnits), v.class)
+	if v.over {
+		e.spaces[v.space].addVoid(v.at, v.at+v.size)
+	} else {
+		e.window.put(uint32(v.at/pageUnits), v.class)
+	}
 	*v = view{handles: v.handles[:0]}
 	e.spareViews = append(e.spareViews, x)
 }
