@@ -60,6 +60,7 @@ type action struct {
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32
 	trimming bool
+	again    unit   // a rebuild: to be held again
 	pool     uint64 // trimming: whose memory
 	block    uint32 // phaseRecord
 }
@@ -165,7 +166,12 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 			return e.release(out)
 		}
 		a.grown = false
-	case phaseRelease, phaseRecordWait:
+	case phaseRelease:
+		if a.again > 0 {
+			return e.relay(out)
+		}
+		return out
+	case phaseRecordWait:
 		return out
 	}
 	if !a.asked {

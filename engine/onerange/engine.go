@@ -21,7 +21,8 @@ type Config struct {
 	HandleMost mem.Bytes // the largest handle, a power of two
 	HandlePart int       // a handle is at most this part of the peak load
 	Slack      float64   // grow instead of stitching while what is held stays below this share above the peak load
-	First      float64   // what Slack is until the first step is over
+	Rebuild    int
+	First      float64 // what Slack is until the first step is over
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -30,7 +31,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
 		HandleMost: 16 * mem.MiB, HandlePart: 2048,
-		Slack: 0.005, First: 0.06,
+		Slack: 0.005, First: 0.06, Rebuild: 2,
 	}
 }
 
@@ -96,6 +97,7 @@ type Engine struct {
 	limit      unit   // the largest unit if there is no limit
 	clock      uint64 // events so far
 	slack      float64
+	large      bool
 	first      bool // the first step is not over
 	boundaries int
 
@@ -218,7 +220,7 @@ func (e *Engine) heapOf(stream mem.StreamID, pool uint64) uint32 {
 
 // handleSize returns the size of the handles that a space grows by.
 func (e *Engine) handleSize(s *space, n unit) unit {
-	if s.kind == smallSpace {
+	if s.kind == smallSpace || !e.large {
 		return pageUnits
 	}
 	most := min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/unit(e.cfg.HandlePart))

@@ -169,12 +169,3 @@ func (e *Engine) passSynced() {
 		}
 	}
 }
-
-// boundary ends a step.
-func (e *Engine) boundary(_ engine.Event, out []engine.Op) []engine.Op {
-	if e.stats.Load > 0 {
-		e.boundaries++
-		e.first = e.boundaries < 2
-	}
-	return out
-}

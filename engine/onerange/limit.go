@@ -243,6 +243,9 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 		}
 	}
 	if len(e.picks) == 0 {
+		if e.act.again > 0 {
+			return e.relay(out)
+		}
 		e.act = action{}
 		return out
 	}

@@ -104,6 +104,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := DefaultConfig()
+		envCfg(&cfg)
 		s := &sim{e: New(cfg), sizes: map[engine.Index]mem.Bytes{}, at: map[int64]mem.Addr{}, fence: map[int64][]uint64{}, mapsz: map[mem.Addr]mem.Bytes{}}
 		type step struct {
 			driver float64
@@ -119,6 +120,24 @@ func TestReplay(t *testing.T) {
 		var st0 uint64
 		live := map[int64]mem.Bytes{}
 		fences := map[int64]engine.Op{}
+		if os.Getenv("DBG") != "" {
+			debugStitch = func(e *Engine, w way) {
+				big, cnt := unit(0), 0
+				var tot, hs unit
+				f := &e.spaces[e.act.space].free
+				top := ""
+				for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+					cnt++
+					tot += e.gaps[g].size()
+					big = e.gaps[g].size()
+					if big > 64*2048 {
+						top += fmt.Sprintf(" %d@%d", big/2048, e.gaps[g].start()/2048)
+					}
+				}
+				hs = e.freeHandles(e.act.space)
+				fmt.Printf("   step %d stitch %d MiB: gaps %d, free %d MiB, largest %d, handles %d, way %+v held %d peak %d views %d :%s\n", len(steps), e.act.n/2048, cnt, tot/2048, big/2048, hs/2048, w, e.held/2048, peak>>20, len(e.views), top)
+			}
+		}
 		for i := range tr.Events {
 			e := &tr.Events[i]
 			if e.Kind != trace.Mark {
@@ -187,7 +206,7 @@ func TestReplay(t *testing.T) {
 		w := 100 * (1 - float64(peak)/float64(s.peak))
 		var fp []string
 		for _, x := range steps[:min(6, len(steps))] {
-			fp = append(fp, fmt.Sprintf("%.0f/%d/%.2f", x.driver/1e3, x.st, float64(x.held)/float64(1<<30)))
+			fp = append(fp, fmt.Sprintf("%.1f/%d/%.2f", x.driver/1e3, x.st, float64(x.held)/float64(1<<30)))
 		}
 		fmt.Printf("%-22s load %6.2f waste %5.2f driver %6.3f%% total %5.0f ms steady stitches %d of %d patches %d steps %d  %v\n", strings.TrimSuffix(filepath.Base(f), ".csv.gz"), float64(peak)/(1<<30), w, share, s.time/1e3, st, s.e.stats.Stitches, s.e.stats.Patches, len(steps), fp)
 		sumW += w
@@ -195,4 +214,25 @@ func TestReplay(t *testing.T) {
 		n++
 	}
 	fmt.Printf("average %.3f %.3f\n", sumW/float64(n), sumD/float64(n))
+}
+
+func envCfg(c *Config) {
+	if v := os.Getenv("PART"); v != "" {
+		fmt.Sscan(v, &c.HandlePart)
+	}
+	if v := os.Getenv("SLACK"); v != "" {
+		fmt.Sscan(v, &c.Slack)
+	}
+	if v := os.Getenv("FIRST"); v != "" {
+		fmt.Sscan(v, &c.First)
+	}
+	if v := os.Getenv("REBUILD"); v != "" {
+		fmt.Sscan(v, &c.Rebuild)
+	}
+	if v := os.Getenv("MOST"); v != "" {
+		var n int
+		fmt.Sscan(v, &n)
+		c.HandleMost = mem.Bytes(n) * mem.MiB
+	}
+	noOver = os.Getenv("NOOVER") != ""
 }

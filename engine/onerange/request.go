@@ -103,6 +103,9 @@ func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 // served.
 func (e *Engine) allowed() unit {
 	slack := e.slack
+	if !e.large {
+		slack = 0
+	}
 	if e.first {
 		slack = max(slack, e.cfg.First)
 	}

@@ -43,10 +43,13 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 			e.compare(&w, way{view: uint32(x), over: v.over, at: v.at})
 		}
 	}
-	if !e.first {
+	if !e.first && !noOver {
 		for _, v := range e.spaces[a.space].voids {
 			e.compare(&w, way{over: true, at: v.lo})
 		}
+	}
+	if debugStitch != nil {
+		debugStitch(e, w)
 	}
 	return e.stitchBy(w, out)
 }
@@ -310,3 +313,7 @@ func (e *Engine) stitched(done int) {
 		}
 	}
 }
+
+var noOver bool
+
+var debugStitch func(e *Engine, w way)
