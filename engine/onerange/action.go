@@ -62,7 +62,6 @@ type action struct {
 	trimming bool
 	again    unit   // a rebuild: to be held again
 	pool     uint64 // trimming: whose memory
-	block    uint32 // phaseRecord
 }
 
 // await ends a batch with OpResume.

@@ -2,7 +2,6 @@ package onerange
 
 import (
 	"fmt"
-	"math/bits"
 
 	"stalloc/engine"
 	"stalloc/internal/invariants"
@@ -18,11 +17,10 @@ type Config struct {
 
 	SmallLimit mem.Bytes // requests up to this have a space of their own
 	Stitch     bool      // map free handles a second time before making new ones
-	HandleMost mem.Bytes // the largest handle, a power of two
-	HandlePart int       // a handle is at most this part of the peak load
-	Slack      float64   // grow instead of stitching while what is held stays below this share above the peak load
-	Rebuild    int
-	First      float64 // what Slack is until the first step is over
+	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
+	First      float64   // grow instead of stitching in the first step while what is held stays below this share above the peak load
+	Slack      []float64 // the same behind a rebuild: each next one where the driver takes more than Dear of the time
+	Dear       float64   // share of a step's time
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -30,8 +28,8 @@ func DefaultConfig() Config {
 	return Config{
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
-		HandleMost: 16 * mem.MiB, HandlePart: 2048,
-		Slack: 0.005, First: 0.06, Rebuild: 2,
+		HandleMost: 16 * mem.MiB,
+		First:      0.01, Slack: []float64{0.005, 0.01, 0.02}, Dear: 0.004,
 	}
 }
 
@@ -47,9 +45,10 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
-	c.HandlePart = max(c.HandlePart, 1)
-	c.Slack = min(max(c.Slack, 0), 0.5)
 	c.First = min(max(c.First, 0), 0.5)
+	if len(c.Slack) == 0 {
+		c.Slack = []float64{0}
+	}
 	return c
 }
 
@@ -93,13 +92,10 @@ type handle struct {
 
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
-	cfg        Config
-	limit      unit   // the largest unit if there is no limit
-	clock      uint64 // events so far
-	slack      float64
-	large      bool
-	first      bool // the first step is not over
-	boundaries int
+	cfg   Config
+	limit unit   // the largest unit if there is no limit
+	clock uint64 // events so far
+	price price
 
 	window extents
 
@@ -131,6 +127,7 @@ type Engine struct {
 	swaps  []swap
 	synced []mem.StreamID
 
+	frees uint64
 	held  unit
 	stats engine.Stats
 }
@@ -140,7 +137,7 @@ func New(cfg Config) *Engine {
 	cfg = cfg.withDefaults()
 	pages := uint32(cfg.Window / mem.HandleSize)
 	e := &Engine{
-		cfg: cfg, slack: cfg.Slack, first: true,
+		cfg:    cfg,
 		window: extents{next: 1, limit: pages}, // page 0 stands for none
 		gaps:   make([]gap, 1), spaces: make([]space, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
@@ -195,7 +192,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvFence:
 		return e.fence(ev, out)
 	case engine.EvFirst:
-		e.first = false
+		e.price.first = true
 		return out
 	case engine.EvBoundary:
 		return e.boundary(ev, out)
@@ -216,18 +213,6 @@ func (e *Engine) heapOf(stream mem.StreamID, pool uint64) uint32 {
 		e.heapAt.put(key, h)
 	}
 	return h
-}
-
-// handleSize returns the size of the handles that a space grows by.
-func (e *Engine) handleSize(s *space, n unit) unit {
-	if s.kind == smallSpace || !e.large {
-		return pageUnits
-	}
-	most := min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/unit(e.cfg.HandlePart))
-	if most < pageUnits {
-		return pageUnits
-	}
-	return 1 << (bits.Len64(uint64(most)) - 1)
 }
 
 func (e *Engine) addr(at unit) mem.Addr { return e.cfg.Base + mem.Addr(bytesOf(at)) }

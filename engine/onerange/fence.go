@@ -55,7 +55,7 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	c := &e.blocks[b]
 	view := c.view
-	e.act.block = b
+	e.frees++
 	if c.users == 0 {
 		e.dropBlock(b)
 	} else {

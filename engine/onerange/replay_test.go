@@ -120,24 +120,6 @@ func TestReplay(t *testing.T) {
 		var st0 uint64
 		live := map[int64]mem.Bytes{}
 		fences := map[int64]engine.Op{}
-		if os.Getenv("DBG") != "" {
-			debugStitch = func(e *Engine, w way) {
-				big, cnt := unit(0), 0
-				var tot, hs unit
-				f := &e.spaces[e.act.space].free
-				top := ""
-				for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
-					cnt++
-					tot += e.gaps[g].size()
-					big = e.gaps[g].size()
-					if big > 64*2048 {
-						top += fmt.Sprintf(" %d@%d", big/2048, e.gaps[g].start()/2048)
-					}
-				}
-				hs = e.freeHandles(e.act.space)
-				fmt.Printf("   step %d stitch %d MiB: gaps %d, free %d MiB, largest %d, handles %d, way %+v held %d peak %d views %d :%s\n", len(steps), e.act.n/2048, cnt, tot/2048, big/2048, hs/2048, w, e.held/2048, peak>>20, len(e.views), top)
-			}
-		}
 		for i := range tr.Events {
 			e := &tr.Events[i]
 			if e.Kind != trace.Mark {
@@ -171,7 +153,7 @@ func TestReplay(t *testing.T) {
 				s.run(engine.Event{Kind: engine.EvTrim})
 			case trace.Mark:
 				if e.Mark == "end" || strings.HasPrefix(e.Mark, "step ") {
-					s.run(engine.Event{Kind: engine.EvBoundary})
+					s.run(engine.Event{Kind: engine.EvBoundary, Driver: int64(1e3 * (s.time - d0)), Took: 1e3 * (now - begin)})
 					if begin > 0 || len(steps) > 0 {
 						steps = append(steps, step{s.time - d0, now - begin, stepPeak, s.e.stats.Stitches - st0, s.held})
 					} else {
@@ -217,22 +199,15 @@ func TestReplay(t *testing.T) {
 }
 
 func envCfg(c *Config) {
-	if v := os.Getenv("PART"); v != "" {
-		fmt.Sscan(v, &c.HandlePart)
-	}
-	if v := os.Getenv("SLACK"); v != "" {
-		fmt.Sscan(v, &c.Slack)
-	}
 	if v := os.Getenv("FIRST"); v != "" {
 		fmt.Sscan(v, &c.First)
 	}
-	if v := os.Getenv("REBUILD"); v != "" {
-		fmt.Sscan(v, &c.Rebuild)
+	if v := os.Getenv("DEAR"); v != "" {
+		fmt.Sscan(v, &c.Dear)
 	}
 	if v := os.Getenv("MOST"); v != "" {
 		var n int
 		fmt.Sscan(v, &n)
 		c.HandleMost = mem.Bytes(n) * mem.MiB
 	}
-	noOver = os.Getenv("NOOVER") != ""
 }

@@ -98,17 +98,3 @@ func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	e.act = action{}
 	return out
 }
-
-// allowed returns how much may be held instead of stitching, once the request is
-// served.
-func (e *Engine) allowed() unit {
-	slack := e.slack
-	if !e.large {
-		slack = 0
-	}
-	if e.first {
-		slack = max(slack, e.cfg.First)
-	}
-	peak := unit(max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n)) / mem.Grain)
-	return min(peak+unit(float64(peak)*slack), e.limit)
-}

@@ -2,16 +2,6 @@ package onerange
 
 import "stalloc/engine"
 
-// What the driver takes for a handle, in tenths of a microsecond (docs: costs): to
-// map one, and to replace one by another. Only their ratio matters.
-const (
-	costMap  = 270
-	costSwap = 435
-)
-
-// looseView: a view serves a block that is at least 16/17 of it.
-const looseView = 16
-
 // A way to serve a request from wholly free handles: through an idle view whose
 // handles are free or can be replaced, or a new one; by itself, or as an overhang,
 // which continues a gap that ends where nothing is mapped behind it.
@@ -43,13 +33,10 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 			e.compare(&w, way{view: uint32(x), over: v.over, at: v.at})
 		}
 	}
-	if !e.first && !noOver {
+	if e.price.steps > 0 {
 		for _, v := range e.spaces[a.space].voids {
 			e.compare(&w, way{over: true, at: v.lo})
 		}
-	}
-	if debugStitch != nil {
-		debugStitch(e, w)
 	}
 	return e.stitchBy(w, out)
 }
@@ -65,7 +52,7 @@ func (e *Engine) compare(best *way, w way) {
 	n := a.n - w.before
 	if w.view != 0 {
 		v := &e.views[w.view]
-		if !w.over && (v.size < n || v.size > n+n/looseView+unitsOf(e.cfg.HandleMost)) {
+		if !w.over && (v.size < n || v.size > n+n/viewLoose+unitsOf(e.cfg.HandleMost)) {
 			return
 		}
 		swaps := 0
@@ -313,7 +300,3 @@ func (e *Engine) stitched(done int) {
 		}
 	}
 }
-
-var noOver bool
-
-var debugStitch func(e *Engine, w way)

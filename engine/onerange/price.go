@@ -1,0 +1,138 @@
+package onerange
+
+import (
+	"math/bits"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// Everything here weighs memory against the driver's time. Memory that is held above
+// the peak load is lost to the program for good; a map is paid once, unless steps
+// stitch anew, and then in every step. So:
+//
+//   - while little is known, in the first two steps, memory is tight: handles are as
+//     small as the driver makes them, and a block without a gap is stitched;
+//   - if the second step still paid for that more than Dear of its time, so will the
+//     next ones. Then the memory is laid anew once, in handles of a 2048th of the peak
+//     load, for which the driver takes hardly more each than for the smallest, and may
+//     exceed the peak load by Slack;
+//   - as long as the driver's share stays above Dear, that becomes the next Slack.
+//
+// The driver's time and the step's are measured by the runner (EvBoundary).
+
+// What the driver takes for a handle, in tenths of a microsecond (docs: costs): to
+// map one, and to replace one by another. Only their ratio matters.
+const (
+	costMap  = 270
+	costSwap = 435
+)
+
+// A handle is at most a handlePart-th of the peak load: what a gap loses at its two
+// ends is about one handle, and gaps are some tens.
+const handlePart = 2048
+
+// A view serves a block that takes all of it but a viewLoose-th: the handles behind
+// it are lost to other views.
+const viewLoose = 16
+
+// dearOver is how many steps the driver's share is averaged over.
+const dearOver = 4
+
+type price struct {
+	first bool    // the first step is over
+	steps int     // that have ended
+	large bool    // the memory has been laid anew
+	level int     // of Slack
+	share float64 // of the driver in the time of the last steps
+}
+
+// allowed returns how much may be held instead of stitching, once the request is
+// served.
+func (e *Engine) allowed() unit {
+	slack := 0.0
+	switch p := &e.price; {
+	case p.large:
+		slack = e.cfg.Slack[p.level]
+	case !p.first:
+		slack = e.cfg.First
+	}
+	peak := unit(max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n)) / mem.Grain)
+	return min(peak+unit(float64(peak)*slack), e.limit)
+}
+
+// handleSize returns the size of the handles that a space grows by, for a request of
+// n units.
+func (e *Engine) handleSize(s *space, n unit) unit {
+	if s.kind == smallSpace || !e.price.large {
+		return pageUnits
+	}
+	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/handlePart)))
+}
+
+// powerOf2 returns the largest power of two that is not above n.
+func powerOf2(n unit) unit {
+	if n <= 0 {
+		return 0
+	}
+	return 1 << (bits.Len64(uint64(n)) - 1)
+}
+
+// boundary ends a step, or the set-up: until something has been freed there was none.
+func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
+	p := &e.price
+	if e.frees == 0 {
+		return out
+	}
+	p.first = true
+	p.steps++
+	if ev.Took <= 0 {
+		return out
+	}
+	share := float64(ev.Driver) / float64(ev.Took)
+	if p.steps == 2 {
+		p.share = share
+	} else {
+		p.share += (share - p.share) / dearOver
+	}
+	if p.steps < 2 || p.share <= e.cfg.Dear || !e.cfg.Stitch {
+		return out
+	}
+	if !p.large {
+		return e.rebuild(out)
+	}
+	if p.level < len(e.cfg.Slack)-1 {
+		p.level++
+		p.share = 0
+	}
+	return out
+}
+
+// rebuild gives back what is free and makes as much of larger handles.
+func (e *Engine) rebuild(out []engine.Op) []engine.Op {
+	e.price.large = true
+	e.price.share = 0
+	main := 1
+	for s := range e.spaces {
+		if c := &e.spaces[s]; c.kind == largeSpace && c.peak > e.spaces[main].peak {
+			main = s
+		}
+	}
+	if e.handleSize(&e.spaces[main], 0) == pageUnits {
+		return out // there are none that are larger
+	}
+	again := e.held
+	out = e.trim(engine.Event{}, out)
+	e.act.again, e.act.space = again, uint32(main)
+	return out
+}
+
+// relay makes what a rebuild has given back anew.
+func (e *Engine) relay(out []engine.Op) []engine.Op {
+	lack := e.act.again - e.held
+	e.act = action{space: e.act.space}
+	if lack >= pageUnits {
+		out, _ = e.growBy(lack, out)
+	}
+	return out
+}
