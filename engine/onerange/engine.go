@@ -125,6 +125,7 @@ type Engine struct {
 	act    action
 	picks  []uint32
 	swaps  []swap
+	ops    []engine.Op
 	synced []mem.StreamID
 
 	frees uint64

@@ -267,17 +267,28 @@ func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	return e.await(phaseUngrow, out)
 }
 
-// ungrown keeps the handles as spares. Addresses that could not be unmapped are
-// never used again.
+// ungrown keeps the handles as spares. What could not be unmapped is tried again, as
+// a view that serves nobody.
 func (e *Engine) ungrown(done int) {
-	at := e.act.at
-	for i, h := range e.picks {
-		if at += e.handles[h].size; i >= done {
-			e.handles[h].aliases++ // the driver keeps its memory
-		}
-	}
-	if done < len(e.picks) {
-		e.takeVoid(at)
+	a := &e.act
+	at := a.at
+	for _, h := range e.picks[:done] {
+		at += e.handles[h].size
 	}
 	e.spares = append(e.spares, e.picks...)
+	if done == len(e.picks) {
+		return
+	}
+	end := at
+	for _, h := range e.picks[done:] {
+		end += e.handles[h].size
+		e.handles[h].aliases++
+	}
+	e.takeVoid(end)
+	if at > a.at {
+		e.spaces[a.space].addVoid(a.at, at)
+	}
+	x := e.newView(view{space: a.space, at: at, over: true, burnt: true, size: end - at})
+	e.views[x].handles = append(e.views[x].handles, e.picks[done:]...)
+	e.stats.Mapped += int((end - at) / pageUnits)
 }

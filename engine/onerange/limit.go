@@ -159,7 +159,7 @@ func (e *Engine) trimmed(s uint32) bool {
 func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for x := 1; x < len(e.views); x++ {
-		if v := &e.views[x]; e.trimmed(v.space) && v.block == 0 && !v.burnt {
+		if v := &e.views[x]; e.trimmed(v.space) && v.block == 0 {
 			e.picks = append(e.picks, uint32(x))
 		}
 	}
@@ -178,35 +178,43 @@ func (e *Engine) unmapViews(out []engine.Op) []engine.Op {
 }
 
 func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
-	v := &e.views[x]
-	from, at := v.at, v.at
-	for i, h := range v.handles {
-		if slices.Contains(v.holes, i) {
-			if at > from {
-				out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(from), Size: bytesOf(at - from)})
-			}
-			from = at + e.handles[h].size
+	at := e.views[x].at
+	for i, h := range e.views[x].handles {
+		size := e.handles[h].size
+		if last := len(out) - 1; slices.Contains(e.views[x].holes, i) {
+			// nothing is mapped there
+		} else if last >= 0 && out[last].Kind == engine.OpUnmap && out[last].Addr+mem.Addr(out[last].Size) == e.addr(at) && at != e.views[x].at {
+			out[last].Size += bytesOf(size)
+		} else {
+			out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at), Size: bytesOf(size)})
 		}
-		at += e.handles[h].size
-	}
-	if at > from {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(from), Size: bytesOf(at - from)})
+		at += size
 	}
 	return out
 }
 
-// dropped forgets the views whose calls are all done. One that could not be unmapped
-// keeps its addresses and serves nobody.
+// dropped forgets the views that are unmapped now. Of one that is not, the next trim
+// tries what is left; until then it serves nobody.
 func (e *Engine) dropped(done int) {
 	for _, x := range e.picks {
-		pieces := len(e.unmapView(x, nil))
-		if done -= pieces; done >= 0 {
-			e.stats.Unmaps += uint64(len(e.views[x].handles))
-			e.dropView(x)
-			continue
+		v := &e.views[x]
+		e.ops = e.unmapView(x, e.ops[:0])
+		pieces := e.ops[:min(done, len(e.ops))]
+		done -= len(pieces)
+		v.burnt = len(pieces) < len(e.ops)
+		at := v.at
+		for i, h := range v.handles {
+			a := e.addr(at)
+			if slices.ContainsFunc(pieces, func(op engine.Op) bool { return a >= op.Addr && a < op.Addr+mem.Addr(op.Size) }) {
+				v.holes = append(v.holes, i)
+				e.handles[h].aliases--
+				e.stats.Unmaps++
+			}
+			at += e.handles[h].size
 		}
-		e.views[x].burnt = true
-		done = min(done, 0)
+		if !v.burnt {
+			e.dropView(x)
+		}
 	}
 }
 

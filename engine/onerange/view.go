@@ -17,7 +17,7 @@ type view struct {
 	block   uint32   // that lies in it, 0: idle
 	fence   uint64   // behind the last block's work, 0: passed or not recorded
 	dirty   bool     // work may still use the addresses
-	burnt   bool     // it could not be unmapped
+	burnt   bool     // it could not be unmapped, and serves nobody
 	used    uint64   // when its block was freed
 }
 
