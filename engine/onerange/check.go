@@ -119,7 +119,7 @@ func (e *Engine) checkSpace(s uint32, claimed []piece, load unit) error {
 	if sum != c.held {
 		return fmt.Errorf("%d units held, counted %d", c.held, sum)
 	}
-	for _, v := range c.voids {
+	for _, v := range e.voids[s] {
 		places = append(places, piece{v.lo, v.hi, "void"})
 	}
 	_, err = tile(places)

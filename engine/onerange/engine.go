@@ -67,16 +67,15 @@ const (
 
 // A space is contiguous addresses over handles: mapped ones, of which the free bytes
 // are gaps, and voids, where nothing is mapped. A heap has one for large and one for
-// small requests.
+// small requests. It holds no pointers, so that C can be shown it (lent.go).
 type space struct {
 	heap  uint32
-	kind  int
+	kind  uint32
 	free  gaps
-	units unit   // of free
-	held  unit   // mapped
-	load  unit   // live and pending
-	peak  unit   // of load
-	voids []void // by address, disjoint
+	units unit // of free
+	held  unit // mapped
+	load  unit // live and pending
+	peak  unit // of load
 }
 
 type void struct{ lo, hi unit }
@@ -102,6 +101,7 @@ type Engine struct {
 	gaps     []gap
 	spareGap uint32
 	spaces   []space
+	voids    [][]void // by space: by address, disjoint
 	heaps    []heap
 	heapAt   table
 
@@ -140,7 +140,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{
 		cfg:    cfg,
 		window: extents{next: 1, limit: pages}, // page 0 stands for none
-		gaps:   make([]gap, 1), spaces: make([]space, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
+		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
 		heapAt: newTable(8), blockAt: newTable(1 << 10), fenceAt: newTable(64),
 	}
@@ -211,6 +211,7 @@ func (e *Engine) heapOf(stream mem.StreamID, pool uint64) uint32 {
 		s := uint32(len(e.spaces))
 		e.heaps = append(e.heaps, heap{stream: stream, pool: pool, spaces: [2]uint32{s, s + 1}})
 		e.spaces = append(e.spaces, space{heap: h, kind: largeSpace}, space{heap: h, kind: smallSpace})
+		e.voids = append(e.voids, nil, nil)
 		e.heapAt.put(key, h)
 	}
 	return h

@@ -1,7 +1,7 @@
 package onerange
 
 import (
-	"math/bits"
+	"slices"
 
 	"stalloc/engine"
 )
@@ -30,16 +30,15 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	c := &e.spaces[e.act.space].voids[v]
+	c := &e.voids[e.act.space][v]
 	return e.grow(v, min(lack, c.hi-c.lo), e.limit, out)
 }
 
 // bestVoid returns the void that, filled from below, makes a gap of n units out of
 // the fewest new ones, and how many. The lowest of equals; of n = 0 the last void.
 func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
-	c := &e.spaces[s]
 	best = -1
-	for i, v := range c.voids {
+	for i, v := range e.voids[s] {
 		missing := n - e.below(s, v.lo)
 		if n == 0 {
 			missing = pageUnits
@@ -94,7 +93,7 @@ func (e *Engine) extend(s uint32, n unit) bool {
 		}
 		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
 		if ok {
-			c.addVoid(unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
+			e.addVoid(s, unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
 			return true
 		}
 		if want <= max(n, pageUnits) {
@@ -104,23 +103,17 @@ func (e *Engine) extend(s uint32, n unit) bool {
 }
 
 // addVoid joins [lo, hi) with the voids beside it.
-func (c *space) addVoid(lo, hi unit) {
+func (e *Engine) addVoid(s uint32, lo, hi unit) {
+	voids := e.voids[s]
 	i := 0
-	for i < len(c.voids) && c.voids[i].hi < lo {
+	for i < len(voids) && voids[i].hi < lo {
 		i++
 	}
 	j := i
-	for ; j < len(c.voids) && c.voids[j].lo <= hi; j++ {
-		lo, hi = min(lo, c.voids[j].lo), max(hi, c.voids[j].hi)
+	for ; j < len(voids) && voids[j].lo <= hi; j++ {
+		lo, hi = min(lo, voids[j].lo), max(hi, voids[j].hi)
 	}
-	if i == j {
-		c.voids = append(c.voids, void{})
-		copy(c.voids[i+1:], c.voids[i:])
-		c.voids[i] = void{lo, hi}
-		return
-	}
-	c.voids[i] = void{lo, hi}
-	c.voids = append(c.voids[:i+1], c.voids[j:]...)
+	e.voids[s] = slices.Replace(voids, i, j, void{lo, hi})
 }
 
 // grow maps handles of at least lack units together from the start of void v on:
@@ -128,7 +121,8 @@ func (c *space) addVoid(lo, hi unit) {
 func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	c := &e.spaces[a.space]
-	room := c.voids[v].hi - c.voids[v].lo
+	hole := e.voids[a.space][v]
+	room := hole.hi - hole.lo
 	e.picks = e.picks[:0]
 	for len(e.spares) > 0 && lack > 0 {
 		h := e.spares[len(e.spares)-1]
@@ -153,7 +147,7 @@ func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, boo
 		}
 		for ; sum > 0; sum -= size {
 			if size > sum {
-				size = 1 << (bits.Len64(uint64(sum)) - 1)
+				size = powerOf2(sum)
 			}
 			h := e.number()
 			e.handles[h].size = size // counted once it exists
@@ -162,7 +156,7 @@ func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, boo
 			out = append(out, engine.Op{Kind: engine.OpCreate, Handle: engine.Index(h), Size: bytesOf(size)})
 		}
 	}
-	a.void, a.at = v, c.voids[v].lo
+	a.void, a.at = v, hole.lo
 	out = e.mapPicks(out)
 	return e.await(phaseGrow, out), true
 }
@@ -236,9 +230,9 @@ func (e *Engine) settleIn(n int) {
 // takeVoid takes the addresses from the action's place to end out of its void.
 func (e *Engine) takeVoid(end unit) {
 	a := &e.act
-	c := &e.spaces[a.space]
-	if c.voids[a.void].lo = end; end == c.voids[a.void].hi {
-		c.voids = append(c.voids[:a.void], c.voids[a.void+1:]...)
+	v := &e.voids[a.space]
+	if (*v)[a.void].lo = end; end == (*v)[a.void].hi {
+		*v = slices.Delete(*v, a.void, a.void+1)
 	}
 }
 
@@ -286,7 +280,7 @@ func (e *Engine) ungrown(done int) {
 	}
 	e.takeVoid(end)
 	if at > a.at {
-		e.spaces[a.space].addVoid(a.at, at)
+		e.addVoid(a.space, a.at, at)
 	}
 	x := e.newView(view{space: a.space, at: at, over: true, burnt: true, size: end - at})
 	e.views[x].handles = append(e.views[x].handles, e.picks[done:]...)

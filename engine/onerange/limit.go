@@ -112,7 +112,7 @@ func (e *Engine) unhomed(done int) {
 		e.take(x.space, x.at, x.at+x.size)
 		e.setHome(0, x.at, x.size)
 		c.held -= x.size
-		c.addVoid(x.at, x.at+x.size)
+		e.addVoid(x.space, x.at, x.at+x.size)
 		e.stats.Unmaps++
 		e.stats.Mapped -= int(x.size / pageUnits)
 		x.space, x.at = 0, 0

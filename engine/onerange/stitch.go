@@ -34,7 +34,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		}
 	}
 	if e.price.steps > 0 {
-		for _, v := range e.spaces[a.space].voids {
+		for _, v := range e.voids[a.space] {
 			e.compare(&w, way{over: true, at: v.lo})
 		}
 	}
@@ -92,7 +92,7 @@ func (e *Engine) isIn2(h uint32, lo, hi unit) bool {
 
 // voidAt returns the void that begins at a place, or -1.
 func (e *Engine) voidAt(s uint32, at unit) int {
-	for i, v := range e.spaces[s].voids {
+	for i, v := range e.voids[s] {
 		if v.lo == at {
 			return i
 		}
@@ -198,7 +198,7 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 			at += e.views[w.view].size
 		}
 		a.void, a.at = e.voidAt(a.space, at), at
-		if c := e.spaces[a.space].voids[a.void]; c.hi-c.lo < size {
+		if c := e.voids[a.space][a.void]; c.hi-c.lo < size {
 			return e.stitchBy(way{cost: w.cost}, out)
 		}
 		e.takeVoid(at + size)
@@ -293,7 +293,7 @@ func (e *Engine) stitched(done int) {
 		} else if v.over {
 			at := v.at + v.size
 			for _, h := range e.picks[i:] {
-				e.spaces[a.space].addVoid(at, at+e.handles[h].size)
+				e.addVoid(a.space, at, at+e.handles[h].size)
 				at += e.handles[h].size
 			}
 			break

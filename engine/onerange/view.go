@@ -66,7 +66,7 @@ func (e *Engine) dropView(x uint32) {
 	}
 	e.stats.Mapped -= int(v.size / pageUnits)
 	if v.over {
-		e.spaces[v.space].addVoid(v.at, v.at+v.size)
+		e.addVoid(v.space, v.at, v.at+v.size)
 	} else {
 		e.window.put(uint32(v.at/pageUnits), v.class)
 	}
