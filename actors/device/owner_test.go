@@ -21,14 +21,14 @@ func TestOwner(t *testing.T) {
 	must(t, err)
 	var handles []driver.Handle
 	for _, at := range []mem.Addr{a, a + mem.Addr(page), a + 3*mem.Addr(page), b} {
-		h, err := o.Create()
+		h, err := o.Create(mem.HandleSize)
 		must(t, err)
 		must(t, o.Map(at, h))
 		handles = append(handles, h)
 	}
 	must(t, o.Access(a, 2*page))
-	must(t, o.Release(handles[0])) // mapped, not held
-	idle, err := o.Create()        // held, not mapped
+	must(t, o.Release(handles[0]))        // mapped, not held
+	idle, err := o.Create(mem.HandleSize) // held, not mapped
 	must(t, err)
 	_, err = o.Malloc(1000)
 	must(t, err)
@@ -57,7 +57,7 @@ func TestOwner(t *testing.T) {
 func TestOwnerCloseFails(t *testing.T) {
 	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
 	o := device.NewOwner(inner)
-	_, err := o.Create()
+	_, err := o.Create(mem.HandleSize)
 	must(t, err)
 	addr, err := o.Reserve(page)
 	must(t, err)

@@ -58,7 +58,7 @@ func ready(t *testing.T, c sim.Config, pages int) (*sim.Device, mem.Addr) {
 	addr, err := d.Reserve(mem.Bytes(pages) * page)
 	must(t, err)
 	for i := range pages {
-		h, err := d.Create()
+		h, err := d.Create(mem.HandleSize)
 		must(t, err)
 		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
 	}
@@ -149,7 +149,7 @@ func TestUseNeedsAccess(t *testing.T) {
 	refused(t, d.Touch(addr, 1<<62+(1<<62-1)), 700, "not mapped")
 	must(t, d.Unmap(addr, page))
 	refused(t, d.Touch(addr, 1), 700, "not mapped")
-	h, err := d.Create()
+	h, err := d.Create(mem.HandleSize)
 	must(t, err)
 	must(t, d.Map(addr, h))
 	refused(t, d.Use(0, addr, 1), 700, "without access")
@@ -194,7 +194,7 @@ func TestModelledTime(t *testing.T) {
 	addr, err := d.Reserve(256 * page)
 	must(t, err)
 	for i := range 256 {
-		h, err := d.Create()
+		h, err := d.Create(mem.HandleSize)
 		must(t, err)
 		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
 	}
@@ -235,7 +235,7 @@ func BenchmarkArena(b *testing.B) {
 		d := sim.New(sim.Config{})
 		addr, _ := d.Reserve(pages * page)
 		for i := range handles {
-			handles[i], _ = d.Create()
+			handles[i], _ = d.Create(mem.HandleSize)
 			_ = d.Map(addr+mem.Addr(i)*mem.Addr(page), handles[i])
 		}
 		if err := d.Access(addr, pages*page); err != nil {
@@ -253,15 +253,15 @@ func BenchmarkArena(b *testing.B) {
 func TestBehind(t *testing.T) {
 	d := sim.New(sim.Config{})
 	at, err := d.Reserve(3 * mem.HandleSize)
-	h, err2 := d.Create()
+	h, err2 := d.Create(mem.HandleSize)
 	page := mem.Addr(mem.HandleSize)
 	if err := errors.Join(err, err2, d.Map(at, h), d.Map(at+2*page, h), d.Release(h)); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []driver.Handle{h, 0, h, 0} {
-		got, ok := d.Behind(at + mem.Addr(i)*page + page - 1)
-		if got != want || ok != (want != 0) {
-			t.Errorf("page %d: handle %d, %t; want %d", i, got, ok, want)
+		got, in, ok := d.Behind(at + mem.Addr(i)*page + page - 1)
+		if got != want || ok != (want != 0) || ok && in != mem.Offset(page-1) {
+			t.Errorf("page %d: byte %d of handle %d, %t; want %d", i, in, got, ok, want)
 		}
 	}
 }

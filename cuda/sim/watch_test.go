@@ -26,7 +26,7 @@ func newWatching(t *testing.T) *watching {
 	}
 	w := &watching{NewWatch(device), t, base, nil}
 	for range 3 {
-		h, err := device.Create()
+		h, err := device.Create(mem.HandleSize)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ static void stitch(const stalloc_cu_handle *handles, unsigned char value)
 	stalloc_cu_addr view;
 	OK(stalloc_device_reserve(&dev, PAGES * PAGE, &view));
 	for (size_t i = 0; i < PAGES; i++)
-		OK(stalloc_device_map(&dev, view + i * PAGE,
+		OK(stalloc_device_map(&dev, view + i * PAGE, PAGE,
 				      handles[PAGES - 1 - i]));
 	OK(stalloc_device_access(&dev, view, PAGES * PAGE));
 	for (size_t i = 0; i < PAGES; i++)
@@ -63,8 +63,9 @@ static void one_round(unsigned char value)
 	int done = 0;
 	OK(stalloc_device_reserve(&dev, PAGES * PAGE, &addr));
 	for (size_t i = 0; i < PAGES; i++) {
-		OK(stalloc_device_create(&dev, &handles[i]));
-		OK(stalloc_device_map(&dev, addr + i * PAGE, handles[i]));
+		OK(stalloc_device_create(&dev, PAGE, &handles[i]));
+		OK(stalloc_device_map(&dev, addr + i * PAGE, PAGE,
+				      handles[i]));
 	}
 	OK(stalloc_device_access(&dev, addr, PAGES * PAGE));
 	unsigned char *bytes = (unsigned char *)(uintptr_t)addr;
@@ -118,8 +119,8 @@ static void stray(void)
 	stalloc_cu_handle handle;
 	OK(stalloc_device_reserve(&dev, PAGE, &addr));
 	must_fault(addr); /* reserved */
-	OK(stalloc_device_create(&dev, &handle));
-	OK(stalloc_device_map(&dev, addr, handle));
+	OK(stalloc_device_create(&dev, PAGE, &handle));
+	OK(stalloc_device_map(&dev, addr, PAGE, handle));
 	must_fault(addr); /* mapped without access */
 	OK(stalloc_device_access(&dev, addr, PAGE));
 	*(volatile char *)(uintptr_t)addr = 1;
