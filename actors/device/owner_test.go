@@ -15,18 +15,18 @@ func TestOwner(t *testing.T) {
 	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
 	calls := device.NewTrace(inner)
 	o := device.NewOwner(calls)
-	a, err := o.Reserve(4 * page)
+	a, err := o.Reserve(5 * page)
 	must(t, err)
 	b, err := o.Reserve(2 * page) // its neighbour, where nothing lies between
 	must(t, err)
 	var handles []driver.Handle
-	for _, at := range []mem.Addr{a, a + mem.Addr(page), a + 3*mem.Addr(page), b} {
-		h, err := o.Create(mem.HandleSize)
+	for i, at := range []mem.Addr{a, a + mem.Addr(page), a + 4*mem.Addr(page), b} {
+		h, err := o.Create([]mem.Bytes{page, 2 * page, page, 2 * page}[i])
 		must(t, err)
 		must(t, o.Map(at, h))
 		handles = append(handles, h)
 	}
-	must(t, o.Access(a, 2*page))
+	must(t, o.Access(a, 3*page))
 	must(t, o.Release(handles[0]))        // mapped, not held
 	idle, err := o.Create(mem.HandleSize) // held, not mapped
 	must(t, err)
@@ -48,7 +48,7 @@ func TestOwner(t *testing.T) {
 		released = released || c.Kind == device.CallRelease && c.Handle == idle
 	}
 	if unmaps != 3 || !released {
-		t.Errorf("three runs of pages were unmapped with %d calls; the idle handle was released: %t", unmaps, released)
+		t.Errorf("three runs of mappings were unmapped with %d calls; the idle handle was released: %t", unmaps, released)
 	}
 	must(t, o.Close()) // does nothing
 }

@@ -146,7 +146,7 @@ func TestLimit(t *testing.T) {
 	}
 	full := func(err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "of a limit of 6.00 MiB in use") {
+		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "of a limit of 6.00 MiB in use, ") {
 			t.Errorf("beyond the limit: %v", err)
 		}
 	}
@@ -175,6 +175,22 @@ func TestLimit(t *testing.T) {
 	must(t, d.Unmap(addr, page))
 	expect(2 * page)
 	must(t, d.Unmap(addr+mem.Addr(page), page))
+	expect(3 * page)
+
+	// Handles count by their sizes.
+	large, err := d.Create(2 * page)
+	must(t, err)
+	expect(page)
+	_, err = d.Create(2 * page)
+	full(err)
+	must(t, d.Map(addr+mem.Addr(page), large))
+	must(t, d.Release(large))
+	expect(page)
+	if d.Unmap(addr+2*mem.Addr(page), page) == nil {
+		t.Error("part of a handle is unmapped")
+	}
+	expect(page)
+	must(t, d.Unmap(addr+mem.Addr(page), 2*page))
 	expect(3 * page)
 
 	// A call that fails below the limit takes nothing.

@@ -33,14 +33,13 @@ func (d *Device) Stats() Stats {
 // clock for device.NewCount.
 func (d *Device) Time() time.Duration { return d.Stats().Time }
 
-// What package cost does not have: calls that take no memory, measured on the same
-// device, and cuMemAddressFree, which is cheaper than what is assumed there.
+// What package cost leaves out, the calls that neither take memory nor give it back,
+// measured on the same device.
 const (
-	costUnreserve = 3 * time.Microsecond
-	costRecord    = 280 * time.Nanosecond
-	costDone      = 190 * time.Nanosecond
-	costSync      = 500 * time.Nanosecond // an idle stream
-	costMemory    = 4400 * time.Nanosecond
+	costRecord = 280 * time.Nanosecond
+	costDone   = 190 * time.Nanosecond
+	costSync   = 500 * time.Nanosecond // an idle stream
+	costMemory = 4400 * time.Nanosecond
 )
 
 // costOf is the modelled time of one call over size bytes.

@@ -48,7 +48,7 @@ func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
 	const call = "cuMemAddressFree"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Unreserve, call, costUnreserve); err != nil {
+	if err := d.begin(&d.stats.Unreserve, call, costOf(cost.AddressFree, size)); err != nil {
 		return err
 	}
 	r := d.reserved.find(addr)

@@ -130,6 +130,36 @@ static void stray(void)
 	OK(stalloc_device_unreserve(&dev, addr, PAGE));
 }
 
+/* A handle of several pages is mapped and unmapped whole, at any page. */
+static void larger(void)
+{
+	stalloc_cu_addr addr;
+	stalloc_cu_handle handle;
+	OK(stalloc_device_reserve(&dev, 4 * PAGE, &addr));
+	OK(stalloc_device_create(&dev, 3 * PAGE, &handle));
+	MUST(driver.cuMemMap(addr, PAGE, 0, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	MUST(driver.cuMemMap(addr, PAGE, PAGE, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	MUST(driver.cuMemMap(addr, 4 * PAGE, 0, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	OK(stalloc_device_map(&dev, addr + PAGE, 3 * PAGE, handle));
+	MUST(stalloc_device_access(&dev, addr + PAGE, PAGE).code ==
+	     STALLOC_CU_INVALID_VALUE);
+	OK(stalloc_device_access(&dev, addr + PAGE, 3 * PAGE));
+	must_fault(addr + PAGE - 1); /* before it */
+	unsigned char *bytes = (unsigned char *)(uintptr_t)(addr + PAGE);
+	check(bytes, 0xCB, 3 * PAGE);
+	memset(bytes, 1, 3 * PAGE);
+	MUST(stalloc_device_unmap(&dev, addr + 2 * PAGE, PAGE).code ==
+	     STALLOC_CU_INVALID_VALUE);
+	check(bytes, 1, 3 * PAGE);
+	OK(stalloc_device_unmap(&dev, addr + PAGE, 3 * PAGE));
+	must_fault(addr + 4 * PAGE - 1); /* its last byte */
+	OK(stalloc_device_release(&dev, handle));
+	OK(stalloc_device_unreserve(&dev, addr, 4 * PAGE));
+}
+
 /* A call of ours leaves the thread's own context current, and puts none there if
  * there was none. */
 static void context_restored(void)
@@ -178,6 +208,7 @@ int main(int argc, char **argv)
 	OK(stalloc_device_open(&driver, 0, &dev, &facts));
 	MUST(facts.granularity == PAGE && facts.count == 2);
 	stray();
+	larger();
 	context_restored();
 	capture(driver.handle);
 	for (uintptr_t i = 0; i < THREADS; i++)
