@@ -72,7 +72,8 @@ type (
 	Stream = mem.StreamID
 	// Device is the memory of one GPU as a driver offers it.
 	Device = device.Device
-	// Handle names a physical allocation of a Device, of HandleSize bytes.
+	// Handle names a physical allocation of a Device, of one or more times
+	// HandleSize bytes.
 	Handle = driver.Handle
 	// Fence names a point on a stream of a Device.
 	Fence = driver.Fence
@@ -80,7 +81,7 @@ type (
 	DriverError = driver.Error
 )
 
-// Units of memory, and the size of one physical allocation.
+// Units of memory, and the least size of a physical allocation.
 const (
 	KiB        = mem.KiB
 	MiB        = mem.MiB

@@ -16,9 +16,9 @@ import (
 // slowly is a device on which making and opening memory takes the bubble's time.
 type slowly struct{ device.Device }
 
-func (s slowly) Create() (driver.Handle, error) {
+func (s slowly) Create(size mem.Bytes) (driver.Handle, error) {
 	time.Sleep(time.Millisecond)
-	return s.Device.Create()
+	return s.Device.Create(size)
 }
 
 func (s slowly) Access(addr mem.Addr, size mem.Bytes) error {
@@ -169,7 +169,7 @@ func TestStreamIsRestarted(t *testing.T) {
 // exploding is a device that panics when asked for memory.
 type exploding struct{ device.Device }
 
-func (exploding) Create() (driver.Handle, error) { panic("no such luck") }
+func (exploding) Create(mem.Bytes) (driver.Handle, error) { panic("no such luck") }
 
 // TestBrokenPool has the pool lose its state: every call says so, and Close still
 // gives back what the device knows of.

@@ -30,7 +30,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the engine still counts what could not be done
-			p.peak = max(p.peak, p.reserved())
+			p.peak = max(p.peak, p.eng.Reserved())
 		}
 		switch {
 		case err != nil:
@@ -81,7 +81,7 @@ func (p *pool) perform(ops []engine.Op) (int, error) {
 func (p *pool) call(op *engine.Op) error {
 	switch op.Kind {
 	case engine.OpCreate:
-		h, err := p.dev.Create()
+		h, err := p.dev.Create(op.Size)
 		if err != nil {
 			return err
 		}

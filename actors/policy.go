@@ -13,7 +13,7 @@ type policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	Lookup(mem.Addr) (engine.Block, bool)
 	Stats() engine.Stats
-	Handles() int // that exist
+	Reserved() mem.Bytes // the sizes of all handles
 	Check() error
 	SetLimit(mem.Bytes)
 }

@@ -129,14 +129,14 @@ func (p *pool) do(q question) error {
 }
 
 func (p *pool) alloc(m *allocRequest) error {
-	before := p.eng.Handles()
+	before := p.eng.Reserved()
 	p.waited = false
 	if m.after != 0 { // the part before may be lengthened to whole pages
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
 	}
 	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
 	if err != nil {
-		if p.eng.Handles() > before { // what the attempt took in vain
+		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
 		}
 		return err
@@ -249,7 +249,7 @@ func (p *pool) rare(m *poolRequest) error {
 			m.stats.LargestFree = e.LargestFree()
 		}
 	case verbResetPeak:
-		p.peak = p.reserved()
+		p.peak = p.eng.Reserved()
 	case verbCheck:
 		err = p.eng.Check()
 	case verbShare:
@@ -258,12 +258,10 @@ func (p *pool) rare(m *poolRequest) error {
 	return err
 }
 
-func (p *pool) reserved() mem.Bytes { return mem.Bytes(p.eng.Handles()) * mem.HandleSize }
-
 func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
-		Reserved: p.reserved(), PeakReserved: p.peak,
+		Reserved: p.eng.Reserved(), PeakReserved: p.peak,
 		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending, StepPending: p.pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
 	}

@@ -77,7 +77,7 @@ func TestTwoDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := owner.Create()
+	h, err := owner.Create(mem.HandleSize)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	dev := &Device{
 		driver:  d,
 		ordinal: ordinal,
-		handles: map[driver.Handle]struct{}{},
+		handles: map[driver.Handle]mem.Bytes{},
 		events:  events{fences: map[driver.Fence]C.uintptr_t{}},
 	}
 	var facts C.struct_stalloc_device_facts

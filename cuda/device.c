@@ -88,11 +88,11 @@ struct stalloc_status stalloc_device_unreserve(struct stalloc_device *dev,
 }
 
 struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
+					    size_t size,
 					    stalloc_cu_handle *handle)
 {
 	struct stalloc_cu_prop prop = handle_prop(dev);
-	GUARDED(s, WITHOUT_CONTEXT, cuMemCreate,
-		(handle, STALLOC_HANDLE_SIZE, &prop, 0));
+	GUARDED(s, WITHOUT_CONTEXT, cuMemCreate, (handle, size, &prop, 0));
 	return s;
 }
 
@@ -104,11 +104,10 @@ struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 }
 
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
-					 stalloc_cu_addr addr,
+					 stalloc_cu_addr addr, size_t size,
 					 stalloc_cu_handle handle)
 {
-	GUARDED(s, WITHOUT_CONTEXT, cuMemMap,
-		(addr, STALLOC_HANDLE_SIZE, 0, handle, 0));
+	GUARDED(s, WITHOUT_CONTEXT, cuMemMap, (addr, size, 0, handle, 0));
 	return s;
 }
 

@@ -31,9 +31,9 @@ type Device struct {
 	// the rest is counted.
 	mu       sync.Mutex
 	closed   bool
-	handles  map[driver.Handle]struct{}
-	reserved atomic.Int64 // reservations
-	blocks   atomic.Int64 // plain
+	handles  map[driver.Handle]mem.Bytes // their sizes, which Map must name
+	reserved atomic.Int64                // reservations
+	blocks   atomic.Int64                // plain
 
 	events
 }
@@ -76,14 +76,14 @@ func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
 	return nil
 }
 
-// Create takes one physical handle of mem.HandleSize.
-func (d *Device) Create() (driver.Handle, error) {
+// Create takes one physical handle; see device.Device.
+func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	var handle C.stalloc_cu_handle
-	if err := d.driver.check(C.stalloc_device_create(&d.c, &handle)); err != nil {
+	if err := d.driver.check(C.stalloc_device_create(&d.c, bytes(size), &handle)); err != nil {
 		return 0, err
 	}
 	d.mu.Lock()
-	d.handles[driver.Handle(handle)] = struct{}{}
+	d.handles[driver.Handle(handle)] = size
 	d.mu.Unlock()
 	return driver.Handle(handle), nil
 }
@@ -91,7 +91,7 @@ func (d *Device) Create() (driver.Handle, error) {
 // Release gives a handle up. An unknown one is refused with error 1.
 func (d *Device) Release(h driver.Handle) error {
 	d.mu.Lock()
-	_, known := d.handles[h]
+	size, known := d.handles[h]
 	delete(d.handles, h)
 	d.mu.Unlock()
 	if !known {
@@ -100,7 +100,7 @@ func (d *Device) Release(h driver.Handle) error {
 	err := d.driver.check(C.stalloc_device_release(&d.c, C.stalloc_cu_handle(h)))
 	if err != nil {
 		d.mu.Lock()
-		d.handles[h] = struct{}{}
+		d.handles[h] = size
 		d.mu.Unlock()
 	}
 	return err
@@ -109,19 +109,19 @@ func (d *Device) Release(h driver.Handle) error {
 // Map puts the whole handle at addr. An unknown handle is refused with error 1.
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	d.mu.Lock()
-	_, known := d.handles[h]
+	size, known := d.handles[h]
 	d.mu.Unlock()
 	if !known {
 		return d.unknown("cuMemMap", h)
 	}
-	return d.driver.check(C.stalloc_device_map(&d.c, C.stalloc_cu_addr(addr), C.stalloc_cu_handle(h)))
+	return d.driver.check(C.stalloc_device_map(&d.c, C.stalloc_cu_addr(addr), bytes(size), C.stalloc_cu_handle(h)))
 }
 
 func (d *Device) unknown(call string, h driver.Handle) error {
 	return fmt.Errorf("%w: there is no handle %#x", d.driver.failure(call, C.STALLOC_CU_INVALID_VALUE), uint64(h))
 }
 
-// Access grants read and write on a mapped range to this device and to the
+// Access grants read and write on a range of whole mappings to this device and to the
 // peers named by EnablePeers.
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	return d.driver.check(C.stalloc_device_access(&d.c, C.stalloc_cu_addr(addr), bytes(size)))

@@ -22,7 +22,8 @@
 extern "C" {
 #endif
 
-/* One physical handle: the driver's granularity. */
+/* The driver's granularity: the alignment of every mapping, and the size of a
+ * physical handle is one or more times this. */
 #define STALLOC_HANDLE_SIZE ((size_t)2 << 20)
 
 #define STALLOC_MAX_PEERS 16
@@ -76,11 +77,13 @@ struct stalloc_status stalloc_device_unreserve(struct stalloc_device *dev,
 					       stalloc_cu_addr addr,
 					       size_t size);
 struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
+					    size_t size,
 					    stalloc_cu_handle *handle);
 struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 					     stalloc_cu_handle handle);
+/* size is the handle's own: it is mapped whole. */
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
-					 stalloc_cu_addr addr,
+					 stalloc_cu_addr addr, size_t size,
 					 stalloc_cu_handle handle);
 struct stalloc_status stalloc_device_access(struct stalloc_device *dev,
 					    stalloc_cu_addr addr, size_t size);

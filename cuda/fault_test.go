@@ -31,7 +31,7 @@ func tour(d *Device) (err error) {
 		return err
 	}
 	defer undo(func() error { return d.Unreserve(addr, 2*mem.HandleSize) })
-	h, e := d.Create()
+	h, e := d.Create(mem.HandleSize)
 	if keep(e); e != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func TestContextOnlyWhereNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := d.Create()
+	h, err := d.Create(mem.HandleSize)
 	if err != nil {
 		t.Fatal(err)
 	}

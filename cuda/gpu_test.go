@@ -45,7 +45,7 @@ func TestGPUCosts(t *testing.T) {
 	}
 	var handles [pages]driver.Handle
 	for i := range handles {
-		if handles[i], err = d.Create(); err != nil {
+		if handles[i], err = d.Create(mem.HandleSize); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Map(addr+mem.Addr(i)*mem.Addr(mem.HandleSize), handles[i]); err != nil {

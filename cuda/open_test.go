@@ -118,7 +118,7 @@ func TestTableFromElsewhere(t *testing.T) {
 func TestCloseTellsLeaks(t *testing.T) {
 	restart(t, nil)
 	d := open(t)
-	if _, err := d.Create(); err != nil {
+	if _, err := d.Create(mem.HandleSize); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Malloc(1); err != nil {

@@ -24,7 +24,7 @@ func TestEconomyPays(t *testing.T) {
 		}
 		s := r.eng.Stats()
 		n := len(r.steps)
-		return (r.steps[n-1].Maps - r.steps[n-4].Maps) / 3, 1 - float64(s.PeakHeld)/float64(s.Reserved())
+		return (r.steps[n-1].Maps - r.steps[n-4].Maps) / 3, 1 - float64(s.PeakHeld)/float64(s.PeakReserved())
 	}
 	cfg := DefaultConfig()
 	mapped, held := stepMaps(cfg)

@@ -67,9 +67,9 @@ type Event struct {
 type OpKind uint8
 
 const (
-	// OpCreate makes the physical allocation the engine calls Handle.
+	// OpCreate makes the physical allocation of Size bytes that the engine calls Handle.
 	OpCreate OpKind = iota + 1
-	// OpMap maps Handle at Addr.
+	// OpMap maps Handle, all of its Size bytes, at Addr.
 	OpMap
 	// OpAccess grants the device read and write access to [Addr, Addr+Size).
 	OpAccess
@@ -157,7 +157,7 @@ type Op struct {
 	Code   int          // OpRefuse
 	Req    uint64       // OpGrant, OpRefuse, OpResume
 	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpRecord, OpGrant, OpUnknown
-	Size   mem.Bytes    // OpMap, OpAccess, OpUnmap, OpGrant
+	Size   mem.Bytes    // OpCreate, OpMap, OpAccess, OpUnmap, OpGrant
 	Stream mem.StreamID // OpRecord, OpSync
 	Fence  driver.Fence // OpRecord, OpUnknown
 }

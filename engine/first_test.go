@@ -84,7 +84,7 @@ func TestFirstStepTooLoose(t *testing.T) {
 		if stitches(t, d) {
 			t.Fatal("stitches in the first step")
 		}
-		most := d.eng.Handles()
+		most := d.eng.Reserved()
 		for step := range firstJudged {
 			for req := range uint64(20) {
 				must(t, d.step(Event{Kind: EvAlloc, Req: 200 + req, Size: mem.KiB}), d.free(200+req))
@@ -95,13 +95,13 @@ func TestFirstStepTooLoose(t *testing.T) {
 			if step == 1 && c.arena {
 				must(t, d.step(Event{Kind: EvAlloc, Req: 150, Size: 2 * mem.MiB, Whole: true}))
 			}
-			if d.eng.Handles() < most {
+			if d.eng.Reserved() < most {
 				t.Errorf("%s: memory goes back after step %d", c.what, step)
 			}
 			must(t, d.step(Event{Kind: EvBoundary}))
 		}
-		if gave := d.eng.Handles() < most; gave != c.expect {
-			t.Errorf("%s: %d handles, then %d", c.what, most, d.eng.Handles())
+		if gave := d.eng.Reserved() < most; gave != c.expect {
+			t.Errorf("%s: %v held, then %v", c.what, most, d.eng.Reserved())
 		}
 	}
 }

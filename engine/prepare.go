@@ -52,7 +52,7 @@ func (e *Engine) prepare(ev Event, out []Op) []Op {
 	}
 	e.act = action{phase: phasePrepare, view: p.view, maps: len(e.slots)}
 	for i, x := range e.picks {
-		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(e.slots[i]) << pageShift), Handle: Index(x)})
+		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(e.slots[i]) << pageShift), Handle: Index(x), Size: mem.HandleSize})
 	}
 	out = e.ranges(OpAccess, e.slots, out)
 	e.stats.Maps += uint64(len(e.slots))

@@ -162,10 +162,10 @@ func TestReplay(t *testing.T) {
 		if peak := tr.PeakLoad(); s.PeakHeld != peak {
 			t.Errorf("%s: peak load %d, the trace's is %d", tr.Name, s.PeakHeld, peak)
 		}
-		frag := 1 - float64(s.PeakHeld)/float64(s.Reserved())
+		frag := 1 - float64(s.PeakHeld)/float64(s.PeakReserved())
 		sum, worst = sum+frag, max(worst, frag)
-		if p, ok := peers[tr.Name]; ok && s.Reserved() > p {
-			t.Errorf("%s: %v reserved, a peer %v", tr.Name, s.Reserved(), p)
+		if p, ok := peers[tr.Name]; ok && s.PeakReserved() > p {
+			t.Errorf("%s: %v reserved, a peer %v", tr.Name, s.PeakReserved(), p)
 		}
 		maps := []uint64{r.steps[0].Maps}
 		for i := range r.steps[1:] {

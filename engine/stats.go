@@ -54,11 +54,11 @@ func (s *Stats) restore(p peaks) {
 	s.PeakHandles = max(p.handles, s.Handles)
 }
 
-// Reserved is the physical memory held, at most, so far.
-func (s Stats) Reserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }
+// PeakReserved is the physical memory held, at most, so far.
+func (s Stats) PeakReserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }
 
-// Handles returns how many handles exist.
-func (e *Engine) Handles() int { return e.stats.Handles }
+// Reserved returns the physical memory that is held: the sizes of all handles.
+func (e *Engine) Reserved() mem.Bytes { return mem.Bytes(e.stats.Handles) * mem.HandleSize }
 
 // LargestFree returns the size of the largest free range as it is mapped now. Whole
 // free handles can be stitched to a larger one.

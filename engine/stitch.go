@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // stitch serves the request by mapping pages. Among extending the tail of each
 // view of the heap and opening a new view, it takes what needs the fewest new
@@ -77,10 +81,10 @@ func (e *Engine) emit(at unit, c choice, out []Op) []Op {
 	a.peaks = e.stats.peaks()
 	a.creates, a.maps = c.fresh, len(e.picks)
 	for _, x := range e.picks[a.firstNew : a.firstNew+c.fresh] {
-		out = append(out, Op{Kind: OpCreate, Handle: Index(x)})
+		out = append(out, Op{Kind: OpCreate, Handle: Index(x), Size: mem.HandleSize})
 	}
 	for i, x := range e.picks {
-		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(e.slots[i]) << pageShift), Handle: Index(x)})
+		out = append(out, Op{Kind: OpMap, Addr: e.addr(unit(e.slots[i]) << pageShift), Handle: Index(x), Size: mem.HandleSize})
 	}
 	out = e.ranges(OpAccess, e.slots, out)
 	e.stats.Creates += uint64(a.creates)

@@ -47,9 +47,9 @@ func (a *around) Unreserve(addr mem.Addr, size mem.Bytes) error {
 	return a.run(&c, func() error { return a.Device.Unreserve(addr, size) })
 }
 
-func (a *around) Create() (driver.Handle, error) {
-	c := Call{Kind: CallCreate}
-	err := a.run(&c, func() (err error) { c.Handle, err = a.Device.Create(); return })
+func (a *around) Create(size mem.Bytes) (driver.Handle, error) {
+	c := Call{Kind: CallCreate, Size: size}
+	err := a.run(&c, func() (err error) { c.Handle, err = a.Device.Create(size); return })
 	return c.Handle, err
 }
 

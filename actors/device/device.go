@@ -2,8 +2,9 @@
 // the few driver calls the allocator makes, and wrappers that count, limit,
 // log or break them.
 //
-// The idea: physical memory comes in handles of mem.HandleSize, addresses come
-// from reservations, and the two are joined and parted at will. A request on
+// The idea: physical memory comes in handles, each of one or more times
+// mem.HandleSize, addresses come from reservations, and the two are joined and
+// parted at will. A request on
 // its way through the seam: Reserve gives addresses with nothing behind them;
 // Create gives a handle without an address; Map joins them; Access makes the
 // joined range usable; Unmap parts them again while the handle keeps its
@@ -14,7 +15,7 @@
 // Invariants that every implementation holds, and that package devicetest
 // checks:
 //   - a handle is mapped whole, at a multiple of mem.HandleSize, inside one
-//     reservation, where nothing else is mapped;
+//     reservation, where nothing else is mapped, and is unmapped whole;
 //   - a range is usable only after Access, and loses that with Unmap;
 //   - a reservation is given back whole, as it was made;
 //   - a fence that Done reported as passed is gone.
@@ -58,18 +59,20 @@ type Device interface {
 	Reserve(size mem.Bytes) (mem.Addr, error)
 	// Unreserve gives back a whole reservation, in which nothing is mapped.
 	Unreserve(addr mem.Addr, size mem.Bytes) error
-	// Create takes one physical handle of mem.HandleSize.
-	Create() (driver.Handle, error)
+	// Create takes one physical handle of size bytes, a positive multiple of
+	// mem.HandleSize.
+	Create(size mem.Bytes) (driver.Handle, error)
 	// Release gives a handle up. While it is still mapped its memory stays.
 	Release(h driver.Handle) error
-	// Map puts the whole handle at addr. The same handle may be mapped at
-	// several addresses at once.
+	// Map puts the whole handle, all of its bytes, at addr, a multiple of
+	// mem.HandleSize whatever the handle's size. The same handle may be mapped
+	// at several addresses at once.
 	Map(addr mem.Addr, h driver.Handle) error
-	// Access grants read and write on a fully mapped range to this device, and
-	// to its peers where they are enabled.
+	// Access grants read and write on a range, which consists of whole mappings,
+	// to this device, and to its peers where they are enabled.
 	Access(addr mem.Addr, size mem.Bytes) error
 	// Unmap parts the range, which consists of whole mappings, from its
-	// handles. No pending work may use it.
+	// handles: none is split. No pending work may use it.
 	Unmap(addr mem.Addr, size mem.Bytes) error
 	// Record puts an event behind the work pending on the stream.
 	Record(stream mem.StreamID) (driver.Fence, error)

@@ -20,16 +20,21 @@ type Limit struct {
 	// crossed out here.
 	mu     sync.Mutex
 	used   mem.Bytes
-	uses   map[driver.Handle]int      // 1 while held, + its mappings
-	mapped map[mem.Addr]driver.Handle // by page
+	uses   map[driver.Handle]handleUse
+	mapped map[mem.Addr]driver.Handle // by where a mapping begins
 	plain  map[mem.Addr]mem.Bytes
+}
+
+type handleUse struct {
+	size mem.Bytes
+	n    int // 1 while held, + its mappings
 }
 
 // NewLimit lets at most capacity bytes be taken from d.
 func NewLimit(d Device, capacity mem.Bytes) *Limit {
 	l := &Limit{
 		capacity: capacity,
-		uses:     map[driver.Handle]int{},
+		uses:     map[driver.Handle]handleUse{},
 		mapped:   map[mem.Addr]driver.Handle{},
 		plain:    map[mem.Addr]mem.Bytes{},
 	}
@@ -56,7 +61,7 @@ func (l *Limit) before(c *Call) error {
 	var need mem.Bytes
 	switch c.Kind {
 	case CallCreate:
-		need = mem.HandleSize
+		need = c.Size
 	case CallMalloc:
 		need = mem.Round(c.Size)
 	}
@@ -78,19 +83,21 @@ func (l *Limit) after(c *Call) {
 	}
 	switch c.Kind {
 	case CallCreate:
-		l.used += mem.HandleSize
-		l.uses[c.Handle] = 1
+		l.used += c.Size
+		l.uses[c.Handle] = handleUse{c.Size, 1}
 	case CallMap:
-		if l.uses[c.Handle] > 0 {
-			l.uses[c.Handle]++
+		if u, known := l.uses[c.Handle]; known {
+			l.uses[c.Handle] = handleUse{u.size, u.n + 1}
 			l.mapped[c.Addr] = c.Handle
 		}
 	case CallRelease:
 		l.drop(c.Handle)
 	case CallUnmap:
 		for at, end := c.Addr, c.Addr+mem.Addr(c.Size); at < end; at += mem.Addr(mem.HandleSize) {
-			l.drop(l.mapped[at])
-			delete(l.mapped, at)
+			if h, begins := l.mapped[at]; begins {
+				l.drop(h)
+				delete(l.mapped, at)
+			}
 		}
 	case CallMalloc:
 		l.plain[c.Addr] = mem.Round(c.Size)
@@ -103,12 +110,13 @@ func (l *Limit) after(c *Call) {
 
 // drop ends one use of a handle; one from before the limit is not counted.
 func (l *Limit) drop(h driver.Handle) {
-	switch l.uses[h] {
-	case 0:
-	case 1:
+	u, known := l.uses[h]
+	switch {
+	case !known:
+	case u.n == 1:
 		delete(l.uses, h)
-		l.used -= mem.HandleSize
+		l.used -= u.size
 	default:
-		l.uses[h]--
+		l.uses[h] = handleUse{u.size, u.n - 1}
 	}
 }

@@ -21,17 +21,18 @@ type Owner struct {
 	mu       sync.Mutex
 	closed   bool
 	reserved map[mem.Addr]mem.Bytes
-	mapped   map[mem.Addr]struct{} // by page
-	handles  map[driver.Handle]struct{}
+	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
+	handles  map[driver.Handle]mem.Bytes
 	plain    map[mem.Addr]struct{}
 }
 
-// NewOwner notes what is taken from d from now on.
+// NewOwner notes what is taken from d from now on. Handles from before are not to
+// be mapped through it: their size is not known.
 func NewOwner(d Device) *Owner {
 	o := &Owner{
 		reserved: map[mem.Addr]mem.Bytes{},
-		mapped:   map[mem.Addr]struct{}{},
-		handles:  map[driver.Handle]struct{}{},
+		mapped:   map[mem.Addr]mem.Bytes{},
+		handles:  map[driver.Handle]mem.Bytes{},
 		plain:    map[mem.Addr]struct{}{},
 	}
 	o.around = around{d, o}
@@ -64,11 +65,11 @@ func (o *Owner) after(c *Call) {
 	case CallUnreserve:
 		delete(o.reserved, c.Addr)
 	case CallCreate:
-		o.handles[c.Handle] = struct{}{}
+		o.handles[c.Handle] = c.Size
 	case CallRelease:
 		delete(o.handles, c.Handle)
 	case CallMap:
-		o.mapped[c.Addr] = struct{}{}
+		o.mapped[c.Addr] = o.handles[c.Handle]
 	case CallUnmap:
 		for at, end := c.Addr, c.Addr+mem.Addr(c.Size); at < end; at += mem.Addr(mem.HandleSize) {
 			delete(o.mapped, at)
@@ -105,7 +106,7 @@ func (o *Owner) Close() error {
 	return errors.Join(append(errs, o.Device.Close())...)
 }
 
-// runs joins neighbouring pages of one reservation: unmapping them one by one
+// runs joins neighbouring mappings of one reservation: unmapping them one by one
 // would take as many calls as there are handles.
 func (o *Owner) runs() map[mem.Addr]mem.Bytes {
 	runs := map[mem.Addr]mem.Bytes{}
@@ -114,7 +115,7 @@ func (o *Owner) runs() map[mem.Addr]mem.Bytes {
 		if _, first := o.reserved[at]; len(runs) == 0 || first || at != start+mem.Addr(runs[start]) {
 			start = at
 		}
-		runs[start] += mem.HandleSize
+		runs[start] += o.mapped[at]
 	}
 	return runs
 }

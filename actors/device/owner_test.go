@@ -15,20 +15,20 @@ func TestOwner(t *testing.T) {
 	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
 	calls := device.NewTrace(inner)
 	o := device.NewOwner(calls)
-	a, err := o.Reserve(4 * page)
+	a, err := o.Reserve(5 * page)
 	must(t, err)
 	b, err := o.Reserve(2 * page) // its neighbour, where nothing lies between
 	must(t, err)
 	var handles []driver.Handle
-	for _, at := range []mem.Addr{a, a + mem.Addr(page), a + 3*mem.Addr(page), b} {
-		h, err := o.Create()
+	for i, at := range []mem.Addr{a, a + mem.Addr(page), a + 4*mem.Addr(page), b} {
+		h, err := o.Create([]mem.Bytes{page, 2 * page, page, 2 * page}[i])
 		must(t, err)
 		must(t, o.Map(at, h))
 		handles = append(handles, h)
 	}
-	must(t, o.Access(a, 2*page))
-	must(t, o.Release(handles[0])) // mapped, not held
-	idle, err := o.Create()        // held, not mapped
+	must(t, o.Access(a, 3*page))
+	must(t, o.Release(handles[0]))        // mapped, not held
+	idle, err := o.Create(mem.HandleSize) // held, not mapped
 	must(t, err)
 	_, err = o.Malloc(1000)
 	must(t, err)
@@ -48,7 +48,7 @@ func TestOwner(t *testing.T) {
 		released = released || c.Kind == device.CallRelease && c.Handle == idle
 	}
 	if unmaps != 3 || !released {
-		t.Errorf("three runs of pages were unmapped with %d calls; the idle handle was released: %t", unmaps, released)
+		t.Errorf("three runs of mappings were unmapped with %d calls; the idle handle was released: %t", unmaps, released)
 	}
 	must(t, o.Close()) // does nothing
 }
@@ -57,7 +57,7 @@ func TestOwner(t *testing.T) {
 func TestOwnerCloseFails(t *testing.T) {
 	inner := sim.New(sim.Config{Capacity: 64 * mem.MiB})
 	o := device.NewOwner(inner)
-	_, err := o.Create()
+	_, err := o.Create(mem.HandleSize)
 	must(t, err)
 	addr, err := o.Reserve(page)
 	must(t, err)

@@ -27,7 +27,7 @@ func session(t *testing.T, d device.Device) (mem.Addr, driver.Handle) {
 	t.Helper()
 	addr, err := d.Reserve(2 * page)
 	must(t, err)
-	h, err := d.Create()
+	h, err := d.Create(mem.HandleSize)
 	must(t, err)
 	must(t, d.Map(addr, h))
 	if err := d.Map(addr, h); err == nil {
@@ -62,7 +62,7 @@ func TestTrace(t *testing.T) {
 	_, err = tr.Done(f)
 	must(t, err)
 	want := `Reserve addr=0x100000000000 size=4.00 MiB
-Create handle=1
+Create size=2.00 MiB handle=1
 Map addr=0x100000000000 handle=1
 Map addr=0x100000000000 handle=1 error=cuMemMap failed with driver error 1 (CUDA_ERROR_INVALID_VALUE): a handle is already mapped at 0x100000000000
 Access addr=0x100000000000 size=2.00 MiB
@@ -80,7 +80,7 @@ Done fence=1 passed=false
 func TestFaultByNumber(t *testing.T) {
 	f := device.NewFault(sim.New(sim.Config{}), 1, device.Rule{Kind: device.CallCreate, Nth: 2, Code: driver.CodeOutOfMemory})
 	for n := 1; n <= 3; n++ {
-		_, err := f.Create()
+		_, err := f.Create(mem.HandleSize)
 		if failed := errors.Is(err, driver.ErrOutOfMemory); failed != (n == 2) {
 			t.Errorf("Create number %d: %v", n, err)
 		}
@@ -128,7 +128,7 @@ func TestFaultedCallDoesNotReachDevice(t *testing.T) {
 	inner := sim.New(sim.Config{})
 	f := device.NewFault(inner, 1, device.Rule{Kind: device.AnyCall, Code: 1})
 	_, _ = f.Reserve(page)
-	_, _ = f.Create()
+	_, _ = f.Create(mem.HandleSize)
 	_, _ = f.Malloc(1)
 	if calls := inner.Stats().Calls(); calls != 0 {
 		t.Errorf("%d refused calls reached the device", calls)
@@ -146,19 +146,19 @@ func TestLimit(t *testing.T) {
 	}
 	full := func(err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "of a limit of 6.00 MiB in use") {
+		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "of a limit of 6.00 MiB in use, ") {
 			t.Errorf("beyond the limit: %v", err)
 		}
 	}
 	expect(3 * page)
 	addr, err := d.Reserve(4 * page)
 	must(t, err)
-	h, err := d.Create()
+	h, err := d.Create(mem.HandleSize)
 	must(t, err)
 	block, err := d.Malloc(page + 1)
 	must(t, err)
 	expect(2*page - page - mem.Grain)
-	_, err = d.Create()
+	_, err = d.Create(mem.HandleSize)
 	full(err)
 	_, err = d.Malloc(page)
 	full(err)
@@ -175,6 +175,22 @@ func TestLimit(t *testing.T) {
 	must(t, d.Unmap(addr, page))
 	expect(2 * page)
 	must(t, d.Unmap(addr+mem.Addr(page), page))
+	expect(3 * page)
+
+	// Handles count by their sizes.
+	large, err := d.Create(2 * page)
+	must(t, err)
+	expect(page)
+	_, err = d.Create(2 * page)
+	full(err)
+	must(t, d.Map(addr+mem.Addr(page), large))
+	must(t, d.Release(large))
+	expect(page)
+	if d.Unmap(addr+2*mem.Addr(page), page) == nil {
+		t.Error("part of a handle is unmapped")
+	}
+	expect(page)
+	must(t, d.Unmap(addr+mem.Addr(page), 2*page))
 	expect(3 * page)
 
 	// A call that fails below the limit takes nothing.

@@ -27,14 +27,19 @@ func (d *Device) checkHandles() error {
 				}
 				continue
 			}
-			mapped++
-			maps[p.handle-1]++
+			if p.part == 0 {
+				mapped++
+				maps[p.handle-1]++
+			}
+			if !d.continues(r.data.pages, i) {
+				errs = append(errs, fmt.Errorf("page %d at %#x is part %d of handle %d, which is not mapped whole", i, uint64(r.addr), p.part, p.handle))
+			}
 		}
 		if mapped != r.data.mapped {
-			errs = append(errs, fmt.Errorf("reservation %#x counts %d mapped pages, has %d", uint64(r.addr), r.data.mapped, mapped))
+			errs = append(errs, fmt.Errorf("reservation %#x counts %d mapped handles, has %d", uint64(r.addr), r.data.mapped, mapped))
 		}
 	}
-	held, resident := 0, 0
+	held, resident := 0, mem.Bytes(0)
 	for i, h := range d.handles.list {
 		if h.maps != maps[i] {
 			errs = append(errs, fmt.Errorf("handle %d counts %d mappings, has %d", i+1, h.maps, maps[i]))
@@ -43,17 +48,28 @@ func (d *Device) checkHandles() error {
 			held++
 		}
 		if h.held || maps[i] > 0 {
-			resident++
+			resident += h.size
 		}
 	}
-	if held != d.handles.held || resident != d.handles.resident || held > resident {
-		errs = append(errs, fmt.Errorf("counted %d handles held and %d resident, have %d and %d",
+	if held != d.handles.held || resident != d.handles.resident || mem.Bytes(held)*mem.HandleSize > resident {
+		errs = append(errs, fmt.Errorf("counted %d handles held and %v resident, have %d and %v",
 			d.handles.held, d.handles.resident, held, resident))
 	}
 	if d.used() > d.cfg.Capacity || d.used() > d.peak {
 		errs = append(errs, fmt.Errorf("%v in use of %v, peak %v", d.used(), d.cfg.Capacity, d.peak))
 	}
 	return errors.Join(errs...)
+}
+
+// continues reports whether the pages beside a mapped one are the parts of its handle
+// before and behind it, as far as it has such.
+func (d *Device) continues(pages []page, i int) bool {
+	p := pages[i]
+	if p.part > 0 && (i == 0 || pages[i-1].handle != p.handle || pages[i-1].part != p.part-1) {
+		return false
+	}
+	last := mem.Bytes(p.part+1)*mem.HandleSize == d.handles.list[p.handle-1].size
+	return last || i+1 < len(pages) && pages[i+1].handle == p.handle && pages[i+1].part == p.part+1
 }
 
 func (d *Device) checkPlain() error {

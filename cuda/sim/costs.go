@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"math"
 	"time"
 
+	"stalloc/internal/cost"
 	"stalloc/internal/mem"
 )
 
@@ -31,65 +33,53 @@ func (d *Device) Stats() Stats {
 // clock for device.NewCount.
 func (d *Device) Time() time.Duration { return d.Stats().Time }
 
-// Medians measured on one H100 80GB (driver 580, CUDA 13.0), for handles of
-// 2 MiB. Access rights and unmapping are paid per handle, even in one call over
-// a range; in a range, access costs more per handle than for a single one.
+// What package cost leaves out, the calls that neither take memory nor give it back,
+// measured on the same device.
 const (
-	costReserve     = 14 * time.Microsecond
-	costUnreserve   = 3 * time.Microsecond
-	costCreate      = 9300 * time.Nanosecond
-	costRelease     = 11 * time.Microsecond
-	costMap         = 800 * time.Nanosecond
-	costAccessOne   = 23600 * time.Nanosecond
-	costAccessRange = 27 * time.Microsecond // per handle
-	costUnmap       = 16500 * time.Nanosecond
-	costRecord      = 280 * time.Nanosecond
-	costDone        = 190 * time.Nanosecond
-	costSync        = 500 * time.Nanosecond // an idle stream
-	costMemory      = 4400 * time.Nanosecond
+	costRecord = 280 * time.Nanosecond
+	costDone   = 190 * time.Nanosecond
+	costSync   = 500 * time.Nanosecond // an idle stream
+	costMemory = 4400 * time.Nanosecond
 )
 
-// plainCosts are cuMemAlloc and cuMemFree by size, from the same device.
-var plainCosts = []struct {
-	size        mem.Bytes
-	alloc, free time.Duration
-}{
-	{2 * mem.MiB, 37 * time.Microsecond, 32 * time.Microsecond},
-	{20 * mem.MiB, 38 * time.Microsecond, 43 * time.Microsecond},
-	{64 * mem.MiB, 42 * time.Microsecond, 53 * time.Microsecond},
-	{512 * mem.MiB, 71 * time.Microsecond, 197 * time.Microsecond},
-	{4 * mem.GiB, 285 * time.Microsecond, 1994 * time.Microsecond},
-}
+// costOf is the modelled time of one call over size bytes.
+func costOf(k cost.Call, size mem.Bytes) time.Duration { return micros(cost.Micros(k, size)) }
 
-// plainCost reads the table, linear between its rows and beyond the last.
-func plainCost(size mem.Bytes) (alloc, free time.Duration) {
-	if size <= plainCosts[0].size {
-		return plainCosts[0].alloc, plainCosts[0].free
-	}
-	i := 1
-	for i < len(plainCosts)-1 && size > plainCosts[i].size {
-		i++
-	}
-	a, b := plainCosts[i-1], plainCosts[i]
-	part := float64(size-a.size) / float64(b.size-a.size)
-	between := func(x, y time.Duration) time.Duration { return x + time.Duration(part*float64(y-x)) }
-	return between(a.alloc, b.alloc), between(a.free, b.free)
-}
+func micros(us float64) time.Duration { return time.Duration(math.Round(us * 1000)) }
 
-func accessCost(pages int) time.Duration {
-	if pages == 1 {
-		return costAccessOne
+// rangeCost is the modelled time of a call over the mappings that begin in the pages
+// [lo, hi) of a reservation, paid for each handle; what is not mapped counts as one of
+// the least size. extra is added, in µs a handle, where there are several.
+func (d *Device) rangeCost(k cost.Call, extra float64, r *reservation, lo, hi int) time.Duration {
+	var sum float64
+	n := 0
+	for i := lo; i < hi; i++ {
+		size := mem.HandleSize
+		if i < len(r.pages) && r.pages[i].handle != 0 {
+			if i > lo && r.pages[i].part > 0 {
+				continue
+			}
+			size = d.handles.list[r.pages[i].handle-1].size
+		}
+		sum += cost.Micros(k, size)
+		n++
 	}
-	return time.Duration(pages) * costAccessRange
+	switch n {
+	case 0: // no range at all: the call has been made
+		return costOf(k, mem.HandleSize)
+	case 1:
+		return micros(sum)
+	}
+	return micros(sum + extra*float64(n))
 }
 
 // begin counts a call and charges it; every exported call starts here. A call
 // that is refused later has still been made.
-func (d *Device) begin(counter *int64, call string, cost time.Duration) error {
+func (d *Device) begin(counter *int64, call string, took time.Duration) error {
 	if d.closed {
 		return refuse(call, codeDeinitialized, "the device is closed")
 	}
 	*counter++
-	d.stats.Time += cost
+	d.stats.Time += took
 	return nil
 }

@@ -1,24 +1,28 @@
 package sim
 
-import "stalloc/internal/driver"
+import (
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
 
 // handles is the table of physical handles. A handle's value is its index + 1
 // with, above it, the number of times the index was reused: a value that was
 // given up is never taken for a newer handle.
 type handles struct {
 	list     []handle
-	idle     []uint32 // indices + 1
-	held     int      // created and not released
-	resident int      // held or mapped: memory is in use
+	idle     []uint32  // indices + 1
+	held     int       // created and not released
+	resident mem.Bytes // of those held or mapped: memory is in use
 }
 
 type handle struct {
+	size  mem.Bytes
 	reuse uint32
 	maps  int32
 	held  bool
 }
 
-func (t *handles) create() driver.Handle {
+func (t *handles) create(size mem.Bytes) driver.Handle {
 	var i uint32
 	if n := len(t.idle); n > 0 {
 		i = t.idle[n-1]
@@ -28,9 +32,9 @@ func (t *handles) create() driver.Handle {
 		i = uint32(len(t.list))
 	}
 	h := &t.list[i-1]
-	h.held = true
+	h.held, h.size = true, size
 	t.held++
-	t.resident++
+	t.resident += size
 	return driver.Handle(uint64(h.reuse)<<32 | uint64(i))
 }
 
@@ -44,6 +48,14 @@ func (t *handles) find(value driver.Handle) uint32 {
 		return 0
 	}
 	return i
+}
+
+// size returns the size of a handle, or the least where find found none.
+func (t *handles) size(i uint32) mem.Bytes {
+	if i == 0 {
+		return mem.HandleSize
+	}
+	return t.list[i-1].size
 }
 
 func (t *handles) release(i uint32) {
@@ -64,6 +76,6 @@ func (t *handles) retire(i uint32) {
 		return
 	}
 	h.reuse++
-	t.resident--
+	t.resident -= h.size
 	t.idle = append(t.idle, i)
 }

@@ -1,8 +1,7 @@
 package sim
 
 import (
-	"time"
-
+	"stalloc/internal/cost"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -10,6 +9,7 @@ import (
 // page is mem.HandleSize of a reservation.
 type page struct {
 	handle  uint32 // index + 1 of the handle behind it, 0: none
+	part    uint32 // which of the handle's pages it is
 	pending int32  // uses by work that has not passed
 	access  bool
 }
@@ -18,7 +18,7 @@ type page struct {
 // of a terabyte costs nothing until it is used.
 type reservation struct {
 	pages  []page
-	mapped int
+	mapped int // handles
 }
 
 // Reserve takes address space. Sizes that are no multiple of mem.HandleSize
@@ -27,7 +27,7 @@ func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
 	const call = "cuMemAddressReserve"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Reserve, call, costReserve); err != nil {
+	if err := d.begin(&d.stats.Reserve, call, costOf(cost.Reserve, size)); err != nil {
 		return 0, err
 	}
 	if size <= 0 || size%mem.HandleSize != 0 {
@@ -48,7 +48,7 @@ func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
 	const call = "cuMemAddressFree"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Unreserve, call, costUnreserve); err != nil {
+	if err := d.begin(&d.stats.Unreserve, call, costOf(cost.AddressFree, size)); err != nil {
 		return err
 	}
 	r := d.reserved.find(addr)
@@ -62,18 +62,21 @@ func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
 	return nil
 }
 
-// Create takes one physical handle.
-func (d *Device) Create() (driver.Handle, error) {
+// Create takes one physical handle. Sizes are refused as by Reserve.
+func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	const call = "cuMemCreate"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Create, call, costCreate); err != nil {
+	if err := d.begin(&d.stats.Create, call, costOf(cost.Create, size)); err != nil {
 		return 0, err
 	}
-	if d.used()+mem.HandleSize > d.cfg.Capacity {
-		return 0, refuse(call, driver.CodeOutOfMemory, "%v of %v in use", d.used(), d.cfg.Capacity)
+	if size <= 0 || size%mem.HandleSize != 0 {
+		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size, mem.HandleSize)
 	}
-	h := d.handles.create()
+	if size > d.cfg.Capacity-d.used() {
+		return 0, refuse(call, driver.CodeOutOfMemory, "%v of %v in use, %v asked for", d.used(), d.cfg.Capacity, size)
+	}
+	h := d.handles.create(size)
 	d.peak = max(d.peak, d.used())
 	return h, nil
 }
@@ -83,10 +86,10 @@ func (d *Device) Release(h driver.Handle) error {
 	const call = "cuMemRelease"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Release, call, costRelease); err != nil {
+	i := d.handles.find(h)
+	if err := d.begin(&d.stats.Release, call, costOf(cost.Release, d.handles.size(i))); err != nil {
 		return err
 	}
-	i := d.handles.find(h)
 	if i == 0 {
 		return refuse(call, codeInvalidValue, "no handle %#x", uint64(h))
 	}
@@ -94,46 +97,50 @@ func (d *Device) Release(h driver.Handle) error {
 	return nil
 }
 
-// Map puts a handle behind the page at addr.
+// Map puts a handle behind the pages from addr on.
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	const call = "cuMemMap"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Map, call, costMap); err != nil {
+	i := d.handles.find(h)
+	size := d.handles.size(i)
+	if err := d.begin(&d.stats.Map, call, costOf(cost.Map, size)); err != nil {
 		return err
 	}
-	r, lo, hi := d.pageRange(addr, mem.HandleSize)
-	if r == nil {
-		return refuse(call, codeInvalidValue, "%#x is not a page of a reservation", uint64(addr))
-	}
-	i := d.handles.find(h)
 	if i == 0 {
 		return refuse(call, codeInvalidValue, "no handle %#x", uint64(h))
+	}
+	r, lo, hi := d.pageRange(addr, size)
+	if r == nil {
+		return refuse(call, codeInvalidValue, "%#x + %v are not pages of one reservation", uint64(addr), size)
 	}
 	for len(r.pages) < hi {
 		r.pages = append(r.pages, page{})
 	}
-	p := &r.pages[lo]
-	if p.handle != 0 {
-		return refuse(call, codeInvalidValue, "a handle is already mapped at %#x", uint64(addr))
+	for n, p := range r.pages[lo:hi] {
+		if p.handle != 0 {
+			return refuse(call, codeInvalidValue, "a handle is already mapped at %#x", uint64(addr)+uint64(n)*uint64(mem.HandleSize))
+		}
 	}
-	*p = page{handle: i}
+	for n := range r.pages[lo:hi] {
+		r.pages[lo+n] = page{handle: i, part: uint32(n)}
+	}
 	r.mapped++
 	d.handles.list[i-1].maps++
 	return nil
 }
 
-// Access makes a fully mapped range usable.
+// Access makes a range of whole mappings usable.
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	const call = "cuMemSetAccess"
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, lo, hi := d.pageRange(addr, size)
-	if err := d.begin(&d.stats.Access, call, accessCost(max(1, hi-lo))); err != nil {
+	if err := d.begin(&d.stats.Access, call, d.rangeCost(cost.SetAccess, cost.InRange, r, lo, hi)); err != nil {
 		return err
 	}
-	if r == nil || !r.allMapped(lo, hi) {
-		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped", uint64(addr), size)
+	if r == nil || !d.wholeMappings(r, lo, hi) {
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping", uint64(addr), size)
 	}
 	for i := lo; i < hi; i++ {
 		r.pages[i].access = true
@@ -141,7 +148,7 @@ func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	return nil
 }
 
-// Unmap parts a fully mapped range from its handles. Memory that pending work
+// Unmap parts a range of whole mappings from its handles. Memory that pending work
 // uses is refused with error 700 and recorded as a violation: the real driver
 // would unmap it, and the work would fail.
 func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
@@ -149,11 +156,11 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, lo, hi := d.pageRange(addr, size)
-	if err := d.begin(&d.stats.Unmap, call, costUnmap*time.Duration(max(1, hi-lo))); err != nil {
+	if err := d.begin(&d.stats.Unmap, call, d.rangeCost(cost.Unmap, 0, r, lo, hi)); err != nil {
 		return err
 	}
-	if r == nil || !r.allMapped(lo, hi) {
-		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped", uint64(addr), size)
+	if r == nil || !d.wholeMappings(r, lo, hi) {
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping", uint64(addr), size)
 	}
 	for i := lo; i < hi; i++ {
 		if r.pages[i].pending > 0 {
@@ -161,25 +168,28 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 		}
 	}
 	for i := lo; i < hi; i++ {
-		d.handles.unmap(r.pages[i].handle)
+		if r.pages[i].part == 0 {
+			d.handles.unmap(r.pages[i].handle)
+			r.mapped--
+		}
 		r.pages[i] = page{}
 	}
-	r.mapped -= hi - lo
 	return nil
 }
 
-// Behind returns the handle mapped at the page that addr lies in, also if it was
-// released since, and whether there is one. With it a test follows a block to the
-// memory itself: two addresses may be one byte.
-func (d *Device) Behind(addr mem.Addr) (driver.Handle, bool) {
+// Behind returns the handle that is mapped at addr, also if it was released since,
+// the place of addr in it, and whether there is one. With it a test follows a block
+// to the memory itself: two addresses may be one byte.
+func (d *Device) Behind(addr mem.Addr) (h driver.Handle, at mem.Offset, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, lo, hi := d.covering(addr, 1)
 	if r == nil || !r.allMapped(lo, hi) {
-		return 0, false
+		return 0, 0, false
 	}
-	i := r.pages[lo].handle
-	return driver.Handle(uint64(d.handles.list[i-1].reuse)<<32 | uint64(i)), true
+	p := r.pages[lo]
+	at = mem.Offset(p.part)*mem.Offset(mem.HandleSize) + mem.Offset(mem.Bytes(addr)%mem.HandleSize)
+	return driver.Handle(uint64(d.handles.list[p.handle-1].reuse)<<32 | uint64(p.handle)), at, true
 }
 
 // pageRange finds the pages [lo, hi) of the one reservation that the range
@@ -207,4 +217,14 @@ func (r *reservation) allMapped(lo, hi int) bool {
 		}
 	}
 	return true
+}
+
+// wholeMappings reports whether the pages [lo, hi) are mapped and no mapping goes on
+// beyond them.
+func (d *Device) wholeMappings(r *reservation, lo, hi int) bool {
+	if !r.allMapped(lo, hi) || r.pages[lo].part != 0 {
+		return false
+	}
+	last := r.pages[hi-1]
+	return mem.Bytes(last.part+1)*mem.HandleSize == d.handles.list[last.handle-1].size
 }

@@ -39,7 +39,7 @@ func pendingRound(t *testing.T, seed uint64) {
 	const pages, streams = 6, 3
 	random := rand.New(rand.NewPCG(seed, 3))
 	d, base := ready(t, sim.Config{Manual: seed%2 == 0}, pages)
-	handle, err := d.Create() // what is mapped again where a page was unmapped
+	handle, err := d.Create(mem.HandleSize) // what is mapped again where a page was unmapped
 	must(t, err)
 
 	var uses []pendingUse

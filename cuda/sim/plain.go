@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"stalloc/internal/cost"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -19,8 +20,7 @@ func (d *Device) Malloc(size mem.Bytes) (mem.Addr, error) {
 	const call = "cuMemAlloc"
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	cost, _ := plainCost(size)
-	if err := d.begin(&d.stats.Malloc, call, cost); err != nil {
+	if err := d.begin(&d.stats.Malloc, call, costOf(cost.MemAlloc, size)); err != nil {
 		return 0, err
 	}
 	if size <= 0 {
@@ -56,11 +56,11 @@ func (d *Device) Free(addr mem.Addr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.plain.find(addr)
-	_, cost := plainCost(0)
+	var size mem.Bytes
 	if b != nil {
-		_, cost = plainCost(b.size)
+		size = b.size
 	}
-	if err := d.begin(&d.stats.Free, call, cost); err != nil {
+	if err := d.begin(&d.stats.Free, call, costOf(cost.MemFree, size)); err != nil {
 		return err
 	}
 	if addr == 0 {

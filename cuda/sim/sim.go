@@ -25,8 +25,9 @@
 // or never existed) it returns error 1 as well.
 //
 // Invariants, recounted by Check:
-//   - used memory = handles held or mapped × mem.HandleSize + plain memory;
-//   - a handle's map count = pages that name it;
+//   - used memory = sizes of the handles held or mapped + plain memory;
+//   - a mapped handle's pages follow each other, all of them;
+//   - a handle's map count = first pages that name it;
 //   - a page's pending count = uses in the streams' queues that cover it.
 package sim
 
@@ -120,8 +121,7 @@ func (d *Device) Peak() mem.Bytes {
 }
 
 func (d *Device) used() mem.Bytes {
-	return mem.Bytes(d.handles.resident)*mem.HandleSize +
-		mem.RoundUp(d.small, mem.HandleSize) + d.large
+	return d.handles.resident + mem.RoundUp(d.small, mem.HandleSize) + d.large
 }
 
 // Violations returns the recorded breaches of the rules that a real device

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func ready(t *testing.T, c sim.Config, pages int) (*sim.Device, mem.Addr) {
 	addr, err := d.Reserve(mem.Bytes(pages) * page)
 	must(t, err)
 	for i := range pages {
-		h, err := d.Create()
+		h, err := d.Create(mem.HandleSize)
 		must(t, err)
 		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
 	}
@@ -89,6 +90,17 @@ func TestStricterThanDriver(t *testing.T) {
 	refused(t, d.Unmap(second, page), 1, "not wholly mapped")
 	refused(t, d.Unmap(addr, 3*page), 1, "not wholly mapped")
 	refused(t, d.Access(addr, 3*page), 1, "not wholly mapped")
+	large, err := d.Create(3 * page)
+	must(t, err)
+	at, err := d.Reserve(3 * page)
+	must(t, err)
+	must(t, d.Map(at, large))
+	refused(t, d.Access(at, page), 1, "cuts a mapping")
+	refused(t, d.Access(at+mem.Addr(page), 2*page), 1, "cuts a mapping")
+	refused(t, d.Unmap(at, 2*page), 1, "cuts a mapping")
+	must(t, d.Access(at, 3*page))
+	must(t, d.Use(0, at+2*mem.Addr(page), 1))
+	refused(t, d.Unmap(at, 3*page), 700, "pending work uses")
 	must(t, d.Check())
 }
 
@@ -149,7 +161,7 @@ func TestUseNeedsAccess(t *testing.T) {
 	refused(t, d.Touch(addr, 1<<62+(1<<62-1)), 700, "not mapped")
 	must(t, d.Unmap(addr, page))
 	refused(t, d.Touch(addr, 1), 700, "not mapped")
-	h, err := d.Create()
+	h, err := d.Create(mem.HandleSize)
 	must(t, err)
 	must(t, d.Map(addr, h))
 	refused(t, d.Use(0, addr, 1), 700, "without access")
@@ -194,7 +206,7 @@ func TestModelledTime(t *testing.T) {
 	addr, err := d.Reserve(256 * page)
 	must(t, err)
 	for i := range 256 {
-		h, err := d.Create()
+		h, err := d.Create(mem.HandleSize)
 		must(t, err)
 		must(t, d.Map(addr+mem.Addr(i)*mem.Addr(page), h))
 	}
@@ -220,8 +232,42 @@ func TestModelledTime(t *testing.T) {
 			t.Errorf("%s: modelled as %v, measured %v to %v", c.what, got, c.from, c.upto)
 		}
 	}
+	large := mem.Bytes(512) * mem.MiB
+	at, err := d.Reserve(2*large + page)
+	must(t, err)
+	var h driver.Handle
+	create := func(size mem.Bytes) func() error {
+		return func() (err error) { h, err = d.Create(size); return err }
+	}
+	mapAt := func(offset mem.Bytes) func() error {
+		return func() error { return d.Map(at+mem.Addr(offset), h) }
+	}
+	for _, c := range []struct {
+		what string
+		call func() error
+		want float64 // µs
+	}{
+		{"creating 512 MiB", create(large), 18},
+		{"mapping them", mapAt(0), 1.1},
+		{"mapping them again", mapAt(large + page), 1.1},
+		{"creating 2 MiB", create(page), 9.3},
+		{"mapping them", mapAt(large), 0.8},
+		{"access to 2 MiB between the others", func() error { return d.Access(at+mem.Addr(large), page) }, 23.6},
+		{"access to the three in one call", func() error { return d.Access(at, 2*large+page) }, 2*46 + 23.6 + 3*3.4},
+		{"unmapping one", func() error { return d.Unmap(at, large) }, 24},
+		{"unmapping two", func() error { return d.Unmap(at+mem.Addr(large), large+page) }, 24 + 16.5},
+		{"releasing 2 MiB", func() error { return d.Release(h) }, 11},
+		{"creating 4 GiB", create(4 * mem.GiB), 74},
+		{"releasing 4 GiB", func() error { return d.Release(h) }, 1416},
+	} {
+		before := d.Time()
+		must(t, c.call())
+		if got := float64(d.Time()-before) / 1000; math.Abs(got-c.want) > 0.01 {
+			t.Errorf("%s: modelled as %v µs, want %v", c.what, got, c.want)
+		}
+	}
 	s := d.Stats()
-	if s.Create != 256 || s.Map != 256 || s.Access != 2 || s.Reserve != 1 || s.Malloc != 4 || s.Calls() != 520 {
+	if s.Create != 256+3 || s.Map != 259 || s.Access != 4 || s.Reserve != 2 || s.Malloc != 4 || s.Calls() != 533 {
 		t.Errorf("counted %+v, %d calls", s, s.Calls())
 	}
 }
@@ -235,7 +281,7 @@ func BenchmarkArena(b *testing.B) {
 		d := sim.New(sim.Config{})
 		addr, _ := d.Reserve(pages * page)
 		for i := range handles {
-			handles[i], _ = d.Create()
+			handles[i], _ = d.Create(mem.HandleSize)
 			_ = d.Map(addr+mem.Addr(i)*mem.Addr(page), handles[i])
 		}
 		if err := d.Access(addr, pages*page); err != nil {
@@ -253,15 +299,34 @@ func BenchmarkArena(b *testing.B) {
 func TestBehind(t *testing.T) {
 	d := sim.New(sim.Config{})
 	at, err := d.Reserve(3 * mem.HandleSize)
-	h, err2 := d.Create()
+	h, err2 := d.Create(mem.HandleSize)
 	page := mem.Addr(mem.HandleSize)
 	if err := errors.Join(err, err2, d.Map(at, h), d.Map(at+2*page, h), d.Release(h)); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []driver.Handle{h, 0, h, 0} {
-		got, ok := d.Behind(at + mem.Addr(i)*page + page - 1)
-		if got != want || ok != (want != 0) {
-			t.Errorf("page %d: handle %d, %t; want %d", i, got, ok, want)
+		got, in, ok := d.Behind(at + mem.Addr(i)*page + page - 1)
+		if got != want || ok != (want != 0) || ok && in != mem.Offset(page-1) {
+			t.Errorf("page %d: byte %d of handle %d, %t; want %d", i, in, got, ok, want)
+		}
+	}
+}
+
+// TestBehindLargerHandle: each page of a mapping is its own part of the handle.
+func TestBehindLargerHandle(t *testing.T) {
+	d := sim.New(sim.Config{})
+	at, err := d.Reserve(4 * page)
+	must(t, err)
+	h, err := d.Create(3 * page)
+	must(t, err)
+	must(t, d.Map(at+mem.Addr(page), h))
+	for _, c := range []struct {
+		offset mem.Bytes
+		want   mem.Offset
+	}{{page, 0}, {2*page - 1, mem.Offset(page - 1)}, {3*page + 7, mem.Offset(2*page + 7)}} {
+		got, in, ok := d.Behind(at + mem.Addr(c.offset))
+		if got != h || in != c.want || !ok {
+			t.Errorf("%v from the start: byte %d of handle %d, %t; want byte %d of handle %d", c.offset, in, got, ok, c.want, h)
 		}
 	}
 }

@@ -28,14 +28,20 @@ type Watched struct {
 	addr   mem.Addr
 	size   mem.Bytes
 	stream mem.StreamID
-	behind []driver.Handle // by page that it touches; 0 for plain memory
-	waits  []wait          // for other streams, once it was freed
+	behind []memory // by page that it touches; zero for plain memory
+	waits  []wait   // for other streams, once it was freed
 }
 
-// piece is the part of a block in one handle.
+// memory is a byte of a handle.
+type memory struct {
+	handle driver.Handle
+	at     mem.Offset
+}
+
+// piece is the part of a block in one page of a handle, by its place in the handle.
 type piece struct {
 	of     *Watched
-	lo, hi mem.Bytes
+	lo, hi mem.Offset
 }
 
 // wait is a place in the work of a stream.
@@ -54,12 +60,13 @@ func NewWatch(device *Device) *Watch {
 func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watched, error) {
 	b := &Watched{watch: w, addr: addr, size: size, stream: stream}
 	err := w.device.Use(stream, addr, size)
-	b.each(func(page mem.Addr, lo, hi mem.Bytes) {
-		h, ok := w.device.Behind(page)
-		b.behind = append(b.behind, h)
+	b.each(func(from mem.Addr, size mem.Bytes) {
+		h, lo, ok := w.device.Behind(from)
+		b.behind = append(b.behind, memory{h, lo})
 		if !ok { // plain memory has no second address
 			return
 		}
+		hi := lo + mem.Offset(size)
 		kept := slices.DeleteFunc(w.pieces[h], func(p piece) bool {
 			if p.hi <= lo || hi <= p.lo {
 				return false
@@ -80,9 +87,9 @@ func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watc
 // those have passed this point or, if that is earlier, End.
 func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 	device, page := b.watch.device, 0
-	b.each(func(at mem.Addr, _, _ mem.Bytes) {
-		if h, _ := device.Behind(at); h != b.behind[page] && err == nil {
-			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b, uint64(at))
+	b.each(func(from mem.Addr, _ mem.Bytes) {
+		if h, at, _ := device.Behind(from); (memory{h, at}) != b.behind[page] && err == nil {
+			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b, uint64(from))
 		}
 		page++
 	})
@@ -102,8 +109,8 @@ func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 
 // End says that nothing uses the block any more.
 func (b *Watched) End() {
-	for _, h := range b.behind {
-		b.watch.pieces[h] = slices.DeleteFunc(b.watch.pieces[h], func(p piece) bool { return p.of == b })
+	for _, m := range b.behind {
+		b.watch.pieces[m.handle] = slices.DeleteFunc(b.watch.pieces[m.handle], func(p piece) bool { return p.of == b })
 	}
 }
 
@@ -112,14 +119,13 @@ func (b *Watched) String() string {
 	return fmt.Sprintf("the block of %v at %#x", b.size, uint64(b.addr))
 }
 
-// each visits the pages that the block touches, with the part of each that it takes.
-func (b *Watched) each(visit func(page mem.Addr, lo, hi mem.Bytes)) {
+// each visits the parts of the block that lie in a page each.
+func (b *Watched) each(visit func(from mem.Addr, size mem.Bytes)) {
 	const mask = mem.Addr(mem.HandleSize - 1)
 	end := b.addr + mem.Addr(b.size)
 	for at := b.addr; at < end; {
-		page := at &^ mask
-		next := min(page+mem.Addr(mem.HandleSize), end)
-		visit(page, mem.Bytes(at-page), mem.Bytes(next-page))
+		next := min(at&^mask+mem.Addr(mem.HandleSize), end)
+		visit(at, mem.Bytes(next-at))
 		at = next
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func newWatching(t *testing.T) *watching {
 	}
 	w := &watching{NewWatch(device), t, base, nil}
 	for range 3 {
-		h, err := device.Create()
+		h, err := device.Create(mem.HandleSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,4 +124,30 @@ func TestWatchQueuesWork(t *testing.T) {
 	if err := w.device.Unmap(w.at(0, 0), mem.HandleSize); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWatchKnowsPartsOfHandles: two blocks in one larger handle share memory only where
+// they are in the same part of it, whichever address shows it.
+func TestWatchKnowsPartsOfHandles(t *testing.T) {
+	device := New(Config{Manual: true})
+	base, err := device.Reserve(6 * mem.HandleSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := device.Create(3 * mem.HandleSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watching{NewWatch(device), t, base, []driver.Handle{h}}
+	for _, page := range []int{0, 3} {
+		if err := errors.Join(device.Map(w.at(page, 0), h), device.Access(w.at(page, 0), 3*mem.HandleSize)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := w.begins(1, 0, mem.HandleSize+mem.MiB, "") // until the middle of the third page
+	w.begins(3, 0, mem.HandleSize, "").End()
+	w.begins(5, mem.MiB, mem.MiB, "").End()
+	w.begins(4, mem.MiB, mem.Grain, shares).End()
+	w.begins(5, 0, mem.Grain, shares).End()
+	w.says(first.Freed(), "")
 }

@@ -143,16 +143,16 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 	}
 	switch op.Kind {
 	case engine.OpCreate:
-		if d.handles[op.Handle] != nil || op.Handle == 0 {
-			return false, fmt.Errorf("handle %d exists", op.Handle)
+		if d.handles[op.Handle] != nil || op.Handle == 0 || op.Size != mem.HandleSize {
+			return false, fmt.Errorf("handle %d of %v: exists, or has another size", op.Handle, op.Size)
 		}
 		if d.capacity > 0 && len(d.handles) >= d.capacity {
 			return false, nil
 		}
 		d.handles[op.Handle] = new([pageUnits]use)
 	case engine.OpMap:
-		if d.handles[op.Handle] == nil || d.mapped[op.Addr] != nil || op.Addr%mem.Addr(pageSize) != 0 {
-			return false, fmt.Errorf("map of handle %d at %x, mapped there: %v", op.Handle, op.Addr, d.mapped[op.Addr])
+		if d.handles[op.Handle] == nil || d.mapped[op.Addr] != nil || op.Size != mem.HandleSize || op.Addr%mem.Addr(pageSize) != 0 {
+			return false, fmt.Errorf("map of handle %d, %v, at %x, mapped there: %v", op.Handle, op.Size, op.Addr, d.mapped[op.Addr])
 		}
 		d.mapped[op.Addr] = &mapping{handle: op.Handle}
 	case engine.OpAccess:

@@ -178,10 +178,10 @@ func TestReplay(t *testing.T) {
 			}
 			s, want := w.pool.Stats(), w.sim.Stats()
 			t.Logf("%-20s fragLimit %4v: peak reserved %v, the simulation's %v; %d stitches, %d reuses and fits, %d maps",
-				tr.Name, limit, s.Reserved(), want.PeakReserved, s.Stitches, s.Fits, s.Maps)
-			if s.Reserved() != want.PeakReserved || s.PeakHeld != tr.PeakLoad() {
+				tr.Name, limit, s.PeakReserved(), want.PeakReserved, s.Stitches, s.Fits, s.Maps)
+			if s.PeakReserved() != want.PeakReserved || s.PeakHeld != tr.PeakLoad() {
 				t.Errorf("%s, fragLimit %v: peak reserved %v, the simulation's %v; peak load %v, the trace's %v",
-					tr.Name, limit, s.Reserved(), want.PeakReserved, s.PeakHeld, tr.PeakLoad())
+					tr.Name, limit, s.PeakReserved(), want.PeakReserved, s.PeakHeld, tr.PeakLoad())
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 	for range a.creates {
 		h := p.number()
 		p.picks = append(p.picks, h)
-		out = append(out, engine.Op{Kind: engine.OpCreate, Handle: h})
+		out = append(out, engine.Op{Kind: engine.OpCreate, Handle: h, Size: pageSize})
 	}
 	return p.mapAll(phaseGrow, out), true
 }
@@ -33,7 +33,7 @@ func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 func (p *Pool) mapAll(ph phase, out []engine.Op) []engine.Op {
 	a := &p.act
 	for i, h := range p.picks {
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: p.addr(a.page + uint32(i)), Handle: h})
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: p.addr(a.page + uint32(i)), Handle: h, Size: pageSize})
 	}
 	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: p.addr(a.page), Size: mem.Bytes(a.pages) * pageSize})
 	return p.await(ph, out)

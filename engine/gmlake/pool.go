@@ -91,8 +91,8 @@ func (p *Pool) Stats() engine.Stats {
 	return s
 }
 
-// Handles returns how many handles exist.
-func (p *Pool) Handles() int { return p.stats.Handles }
+// Reserved returns the physical memory that is held: the sizes of all handles.
+func (p *Pool) Reserved() mem.Bytes { return mem.Bytes(p.stats.Handles) * pageSize }
 
 // Step takes one event, appends the ops that are now due to out, and returns it.
 // The contract is that of engine.Engine.Step.

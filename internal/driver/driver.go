@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Handle names one physical allocation of mem.HandleSize. Zero is no handle.
+// Handle names one physical allocation. Zero is no handle.
 type Handle uint64
 
 // Fence names a point on a stream that pending work will pass. Zero is none.

@@ -29,8 +29,8 @@ type StreamID uint64
 const (
 	// Grain is the unit every request is rounded up to, as in PyTorch.
 	Grain Bytes = 512
-	// HandleSize is the size of one physical allocation: the driver's
-	// granularity on every NVIDIA device we know of.
+	// HandleSize is the least size of a physical allocation, and the unit of all
+	// others: the driver's granularity on every NVIDIA device we know of.
 	HandleSize Bytes = 2 << 20
 
 	KiB Bytes = 1 << 10

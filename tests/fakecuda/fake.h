@@ -7,7 +7,7 @@
 #include "../../cuda/driver.h"
 #include "fakecuda.h"
 
-#define PAGE ((size_t)2 << 20) /* granularity and size of a handle */
+#define PAGE ((size_t)2 << 20) /* granularity */
 #define MAX_DEVICES 8
 
 /* The exported functions, declared from the list of those the product calls:
@@ -74,7 +74,7 @@ struct range {
 	size_t size;
 	int device;         /* of a plain block */
 	struct page *pages; /* of a reservation */
-	size_t mapped;      /* of a reservation */
+	size_t mapped;      /* of a reservation: handles */
 };
 struct ranges {
 	struct range *list;
@@ -86,6 +86,7 @@ void ranges_drop(struct ranges *r, struct range *dropped);
 
 /* handles.c: handles by their index + 1 */
 uint32_t handle_find(stalloc_cu_handle value); /* 0: not held */
+size_t handle_size(uint32_t i);
 void handle_map(uint32_t i, void *at);
 void handle_unmapped(uint32_t i);
 void handle_reset(void);
@@ -104,8 +105,8 @@ void plain_reset(void);
 long plain_live(void);
 
 /* usage.c: memory in use by device */
-int usage_take_handle(int device);
-void usage_give_handle(int device);
+int usage_take_handle(int device, size_t size);
+void usage_give_handle(int device, size_t size);
 int usage_take_plain(int device, size_t size);
 void usage_give_plain(int device, size_t size);
 size_t usage(int device);

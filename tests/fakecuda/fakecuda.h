@@ -2,7 +2,7 @@
  * A CUDA driver made of ordinary memory, for tests without a GPU.
  *
  * Built as libcuda.so.1 it stands where the real driver would, and what it
- * hands out can be read and written: a physical handle is 2 MiB of one memfd, a
+ * hands out can be read and written: a physical handle is a part of one memfd, a
  * reservation is an inaccessible mapping, cuMemMap puts the handle's part of
  * the memfd there and cuMemSetAccess makes it accessible. So the same handle at
  * two addresses really is the same memory, a block handed out twice shows as
@@ -11,7 +11,8 @@
  *
  * Rules and error codes are those seen on an H100 with driver 580, stricter
  * where that one lets a mistake pass or crashes: unmapping what is not mapped,
- * access rights on a range with gaps, and unknown handles all give error 1.
+ * access rights on a range with gaps or on part of a handle, and unknown handles
+ * all give error 1. A handle is mapped whole (error 801 else) and unmapped whole.
  *
  * Settings, read from the environment at the first call and by fakecuda_reset:
  *   FAKECUDA_CAPACITY     bytes of memory of each device (default 8 GiB)

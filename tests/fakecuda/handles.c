@@ -1,4 +1,4 @@
-/* Physical handles: each is 2 MiB of one memfd, reused after release. */
+/* Physical handles: each is a stretch of one memfd, punched out after release. */
 #define _GNU_SOURCE
 #include "fake.h"
 
@@ -11,9 +11,11 @@
 #define POISON 0xCB
 
 /* A handle's value is its index + 1 below the number of times the index was
- * reused, so that a released value never names a newer handle. The index is
- * also the handle's place in the memfd. */
+ * reused, so that a released value never names a newer handle. No place in the
+ * memfd is used twice: what is punched out takes no memory. */
 static struct handle {
+	off_t at; /* in the memfd */
+	size_t size;
 	uint32_t reuse;
 	uint32_t maps;
 	int device;
@@ -23,6 +25,7 @@ static uint32_t handle_count, handle_room;
 static uint32_t *idle;
 static uint32_t idle_count;
 static int memfd = -1;
+static off_t memfd_end;
 
 /* Index + 1 of a handle that is held, or 0. */
 uint32_t handle_find(stalloc_cu_handle value)
@@ -34,17 +37,22 @@ uint32_t handle_find(stalloc_cu_handle value)
 	return i;
 }
 
+size_t handle_size(uint32_t i)
+{
+	return handles[i - 1].size;
+}
+
 /* Frees the memory of a handle that is neither held nor mapped. */
 static void retire(uint32_t i)
 {
 	struct handle *h = &handles[i - 1];
 	if (h->held || h->maps > 0)
 		return;
-	usage_give_handle(h->device);
+	usage_give_handle(h->device, h->size);
 	h->reuse++;
 	idle[idle_count++] = i;
 	if (fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		      (off_t)(i - 1) * (off_t)PAGE, (off_t)PAGE) != 0)
+		      h->at, (off_t)h->size) != 0)
 		fatal("memfd", "cannot give memory back");
 }
 
@@ -58,33 +66,41 @@ static uint32_t new_index(void)
 			realloc(handles, handle_room * sizeof handles[0]));
 		idle = checked(realloc(idle, handle_room * sizeof idle[0]));
 	}
-	if (memfd < 0)
-		memfd = memfd_create("fakecuda", MFD_CLOEXEC);
-	if (memfd < 0 ||
-	    ftruncate(memfd, (off_t)(handle_count + 1) * (off_t)PAGE) != 0)
-		fatal("memfd", "cannot grow");
 	memset(&handles[handle_count], 0, sizeof handles[0]);
 	return ++handle_count;
 }
 
-static void poison(uint32_t i)
+static void place(struct handle *h, size_t size)
+{
+	h->at = memfd_end;
+	h->size = size;
+	memfd_end += (off_t)size;
+	if (memfd < 0)
+		memfd = memfd_create("fakecuda", MFD_CLOEXEC);
+	if (memfd < 0 || ftruncate(memfd, memfd_end) != 0)
+		fatal("memfd", "cannot grow");
+}
+
+static void poison(const struct handle *h)
 {
 	static unsigned char filler[PAGE];
 	if (!settings.poison)
 		return;
 	if (filler[0] != POISON)
 		memset(filler, POISON, sizeof filler);
-	if (pwrite(memfd, filler, PAGE, (off_t)(i - 1) * (off_t)PAGE) !=
-	    (ssize_t)PAGE)
-		fatal("memfd", "cannot fill new memory");
+	for (size_t at = 0; at < h->size; at += PAGE)
+		if (pwrite(memfd, filler, PAGE, h->at + (off_t)at) !=
+		    (ssize_t)PAGE)
+			fatal("memfd", "cannot fill new memory");
 }
 
 void handle_map(uint32_t i, void *at)
 {
-	if (mmap(at, PAGE, PROT_NONE, MAP_SHARED | MAP_FIXED, memfd,
-		 (off_t)(i - 1) * (off_t)PAGE) == MAP_FAILED)
+	struct handle *h = &handles[i - 1];
+	if (mmap(at, h->size, PROT_NONE, MAP_SHARED | MAP_FIXED, memfd,
+		 h->at) == MAP_FAILED)
 		fatal("mmap", "cannot map a handle; too many mappings?");
-	handles[i - 1].maps++;
+	h->maps++;
 }
 
 void handle_unmapped(uint32_t i)
@@ -121,15 +137,15 @@ int cuMemCreate(stalloc_cu_handle *handle, size_t size,
 		return leave(STALLOC_CU_INVALID_VALUE);
 	if (!device_exists(prop->location.id))
 		return leave(STALLOC_CU_INVALID_DEVICE);
-	if (size != PAGE) /* the product has no handles of other sizes */
-		return leave(STALLOC_CU_NOT_SUPPORTED);
-	if (!usage_take_handle(prop->location.id))
+	if (!usage_take_handle(prop->location.id, size))
 		return leave(STALLOC_CU_OUT_OF_MEMORY);
 	uint32_t i = new_index();
-	handles[i - 1].held = 1;
-	handles[i - 1].device = prop->location.id;
-	poison(i);
-	*handle = (stalloc_cu_handle)handles[i - 1].reuse << 32 | i;
+	struct handle *h = &handles[i - 1];
+	h->held = 1;
+	h->device = prop->location.id;
+	place(h, size);
+	poison(h);
+	*handle = (stalloc_cu_handle)h->reuse << 32 | i;
 	return leave(0);
 }
 
@@ -149,6 +165,7 @@ void handle_reset(void)
 	if (memfd >= 0 && ftruncate(memfd, 0) != 0)
 		fatal("memfd", "cannot be emptied");
 	handle_count = idle_count = 0;
+	memfd_end = 0;
 }
 
 long handle_live(void)

@@ -11,6 +11,7 @@
 
 struct page {
 	uint32_t handle;              /* index + 1, 0: unmapped */
+	uint32_t part;                /* which of the handle's pages */
 	unsigned char at[MAX_DEVICES]; /* access flags by device */
 };
 static struct ranges reservations;
@@ -28,12 +29,15 @@ static struct page *pages_of(uintptr_t addr, size_t size, struct range **in)
 	return &r->pages[(addr - r->addr) / PAGE];
 }
 
-static int all_mapped(const struct page *pages, size_t count)
+/* Whether all pages are mapped and no mapping goes on beyond them. */
+static int whole_mappings(const struct page *pages, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (pages[i].handle == 0)
 			return 0;
-	return 1;
+	const struct page *last = &pages[count - 1];
+	return pages[0].part == 0 &&
+	       (last->part + 1) * PAGE == handle_size(last->handle);
 }
 
 /* A mapping with nothing behind it, anywhere or at a fixed place. */
@@ -96,15 +100,23 @@ int cuMemMap(stalloc_cu_addr addr, size_t size, size_t offset,
 	BEGIN(cuMemMap, NEED_INIT);
 	if (size == 0 || addr % PAGE != 0 || flags != 0)
 		return leave(STALLOC_CU_INVALID_VALUE);
-	if (size != PAGE || offset != 0)
+	uint32_t i = handle_find(handle);
+	if (i == 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (offset != 0 || size != handle_size(i)) /* mapped whole or not */
 		return leave(STALLOC_CU_NOT_SUPPORTED);
 	struct range *r;
 	struct page *p = pages_of((uintptr_t)addr, size, &r);
-	uint32_t i = handle_find(handle);
-	if (p == NULL || i == 0 || p->handle != 0)
+	for (size_t n = 0; p != NULL && n < size / PAGE; n++)
+		if (p[n].handle != 0)
+			p = NULL;
+	if (p == NULL)
 		return leave(STALLOC_CU_INVALID_VALUE);
 	handle_map(i, (void *)(uintptr_t)addr);
-	p->handle = i;
+	for (size_t n = 0; n < size / PAGE; n++) {
+		p[n].handle = i;
+		p[n].part = (uint32_t)n;
+	}
 	r->mapped++;
 	mapping_count++;
 	return leave(0);
@@ -115,16 +127,18 @@ int cuMemUnmap(stalloc_cu_addr addr, size_t size)
 	BEGIN(cuMemUnmap, NEED_INIT);
 	struct range *r;
 	struct page *p = pages_of((uintptr_t)addr, size, &r);
-	if (p == NULL || !all_mapped(p, size / PAGE))
+	if (p == NULL || !whole_mappings(p, size / PAGE))
 		return leave(STALLOC_CU_INVALID_VALUE);
 	if (nothing((void *)(uintptr_t)addr, size) == MAP_FAILED)
 		fatal("mmap", "cannot unmap a range");
 	for (size_t i = 0; i < size / PAGE; i++) {
-		handle_unmapped(p[i].handle);
+		if (p[i].part == 0) {
+			handle_unmapped(p[i].handle);
+			r->mapped--;
+			mapping_count--;
+		}
 		memset(&p[i], 0, sizeof p[i]);
 	}
-	r->mapped -= size / PAGE;
-	mapping_count -= (long)(size / PAGE);
 	return leave(0);
 }
 
@@ -149,7 +163,7 @@ int cuMemSetAccess(stalloc_cu_addr addr, size_t size,
 	struct range *r;
 	struct page *p = pages_of((uintptr_t)addr, size, &r);
 	if (access == NULL || count == 0 || p == NULL ||
-	    !all_mapped(p, size / PAGE))
+	    !whole_mappings(p, size / PAGE))
 		return leave(STALLOC_CU_INVALID_VALUE);
 	for (size_t i = 0; i < count; i++)
 		if (access[i].location.type != STALLOC_CU_LOCATION_DEVICE ||

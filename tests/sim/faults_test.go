@@ -118,9 +118,9 @@ type slow struct {
 	chaos *chaos
 }
 
-func (s slow) Create() (driver.Handle, error) {
+func (s slow) Create(size mem.Bytes) (driver.Handle, error) {
 	s.chaos.delay()
-	return s.Device.Create()
+	return s.Device.Create(size)
 }
 
 func (s slow) Access(addr mem.Addr, size mem.Bytes) error {

@@ -72,13 +72,13 @@ func (m *model) err() error {
 // resolve finds the memory behind a block.
 func (m *model) resolve(b *block) (pieces []piece) {
 	for at, end := b.addr, b.addr+mem.Addr(b.size); at < end; {
-		h, ok := m.dev.Behind(at)
+		h, from, ok := m.dev.Behind(at)
 		if !ok {
 			m.fail("block %#x + %v has nothing behind it at %#x", uint64(b.addr), b.size, uint64(at))
 			return pieces
 		}
-		lo := mem.Bytes(at) % mem.HandleSize
-		hi := min(mem.HandleSize, lo+mem.Bytes(end-at))
+		lo := mem.Bytes(from)
+		hi := min(mem.RoundUp(lo+1, mem.HandleSize), lo+mem.Bytes(end-at))
 		pieces = append(pieces, piece{h, lo, hi, b})
 		at += mem.Addr(hi - lo)
 	}

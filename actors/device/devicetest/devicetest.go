@@ -44,6 +44,8 @@ func Run(t *testing.T, open func() device.Device) {
 		{"mapping", (*suite).mapping},
 		{"access", (*suite).access},
 		{"unmapping", (*suite).unmapping},
+		{"larger handles", (*suite).larger},
+		{"handles of mixed sizes", (*suite).mixed},
 		{"aliasing", (*suite).aliasing},
 		{"released while mapped", (*suite).releasedWhileMapped},
 		{"contents move", (*suite).contentsMove},
@@ -57,7 +59,7 @@ func Run(t *testing.T, open func() device.Device) {
 			c.test(s)
 			s.ok(s.d.Close(), "Close")
 			s.ok(s.d.Close(), "second Close")
-			if _, err := s.d.Create(); err == nil {
+			if _, err := s.d.Create(mem.HandleSize); err == nil {
 				t.Error("Create works on a closed device")
 			}
 		})
@@ -112,8 +114,13 @@ func (s *suite) reserve(pages int) mem.Addr {
 
 func (s *suite) create() driver.Handle {
 	s.Helper()
-	h, err := s.d.Create()
-	s.ok(err, "Create")
+	return s.createOf(1)
+}
+
+func (s *suite) createOf(pages int) driver.Handle {
+	s.Helper()
+	h, err := s.d.Create(mem.Bytes(pages) * page)
+	s.ok(err, "Create of %d pages", pages)
 	return h
 }
 

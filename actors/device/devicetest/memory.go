@@ -151,7 +151,7 @@ func (s *suite) full() {
 	s.refused(err, driver.CodeOutOfMemory, "Malloc of twice the device")
 	var handles []driver.Handle
 	for {
-		h, err := s.d.Create()
+		h, err := s.d.Create(mem.HandleSize)
 		if err != nil {
 			s.refused(err, driver.CodeOutOfMemory, "Create on a full device")
 			break

@@ -24,8 +24,10 @@ type reservation struct {
 	pages []mapping
 }
 
+// mapping is one page of a reservation.
 type mapping struct {
 	handle *handle
+	part   int // which of the handle's pages it is
 	access bool
 }
 
@@ -33,8 +35,7 @@ type handle struct {
 	values []driver.Handle
 	held   bool
 	maps   int
-	known  bool // whether the first byte was written
-	first  byte
+	bytes  []*byte // by page the first one, if it was written
 }
 
 type block struct {
@@ -56,10 +57,12 @@ func (m *reservation) mapped() (n int) {
 	return n
 }
 
+func (h *handle) size() mem.Bytes { return mem.Bytes(len(h.bytes)) * page }
+
 func (m *model) used() (bytes mem.Bytes) {
 	for _, h := range m.handles {
 		if h.held || h.maps > 0 {
-			bytes += page
+			bytes += h.size()
 		}
 	}
 	var small mem.Bytes
@@ -170,15 +173,17 @@ func (r *random) bytes() {
 	if h == nil || !m.pages[n].access {
 		return
 	}
-	write := !h.known || r.rand.IntN(2) == 0
+	known := &h.bytes[m.pages[n].part]
+	write := *known == nil || r.rand.IntN(2) == 0
 	if write {
-		h.known, h.first = true, byte(r.rand.Uint32())
+		value := byte(r.rand.Uint32())
+		*known = &value
 	}
 	for i, s := range r.suites {
 		if write {
-			s.write(at(m.addrs[i], n), h.first)
+			s.write(at(m.addrs[i], n), **known)
 		} else {
-			s.read(at(m.addrs[i], n), h.first)
+			s.read(at(m.addrs[i], n), **known)
 		}
 		if s.Failed() {
 			r.fail("step %d, device %d: wrong byte in page %d", r.step, i, n)
@@ -198,8 +203,8 @@ func (r *random) memory() {
 func (r *random) giveBack() {
 	for _, m := range r.reservations {
 		for n, p := range m.pages {
-			if p.handle != nil {
-				r.call(0, "Unmap", func(i int, d device.Device) error { return d.Unmap(at(m.addrs[i], n), page) })
+			if p.handle != nil && p.part == 0 {
+				r.call(0, "Unmap", func(i int, d device.Device) error { return d.Unmap(at(m.addrs[i], n), p.handle.size()) })
 			}
 		}
 		r.call(0, "Unreserve", func(i int, d device.Device) error {

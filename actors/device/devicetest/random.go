@@ -15,8 +15,8 @@ import (
 // every answer, error codes included, with what a naive model says and so with
 // each other; bytes too, on devices that have contents. The devices must be
 // fresh, of one capacity, and share the model's strictness: they refuse to
-// unmap what is not mapped and to give access to a range with gaps. In the end
-// everything is given back.
+// unmap what is not mapped and to give access to a range with gaps or to part of a
+// mapping. In the end everything is given back.
 func Random(t *testing.T, seed uint64, steps int, devices ...device.Device) {
 	t.Helper()
 	r := &random{
@@ -67,7 +67,7 @@ func (r *random) one() {
 		weight int
 		do     func()
 	}{
-		{2, r.reserve}, {1, r.unreserve}, {6, r.create}, {3, r.release}, {12, r.mapPage},
+		{2, r.reserve}, {1, r.unreserve}, {6, r.create}, {3, r.release}, {12, r.mapHandle},
 		{6, r.access}, {5, r.unmap}, {3, r.malloc}, {3, r.free}, {2, r.record}, {4, r.done},
 		{1, r.sync}, {10, r.bytes},
 	}
@@ -120,13 +120,18 @@ func (r *random) unreserve() {
 }
 
 func (r *random) create() {
-	want := 0
-	if r.used()+page > r.capacity {
+	pages := []int{1, 1, 1, 2, 3, 4, 64}[r.rand.IntN(7)]
+	size := mem.Bytes(pages) * page
+	if r.rand.IntN(8) == 0 {
+		size = []mem.Bytes{0, -page, page / 2, size + 512}[r.rand.IntN(4)]
+	}
+	want := code(size <= 0 || size%page != 0)
+	if want == 0 && r.used()+size > r.capacity {
 		want = driver.CodeOutOfMemory
 	}
-	h := &handle{values: make([]driver.Handle, len(r.suites)), held: true}
-	r.call(want, "Create", func(i int, d device.Device) (err error) {
-		h.values[i], err = d.Create()
+	h := &handle{values: make([]driver.Handle, len(r.suites)), held: true, bytes: make([]*byte, pages)}
+	r.call(want, fmt.Sprintf("Create(%d)", size), func(i int, d device.Device) (err error) {
+		h.values[i], err = d.Create(size)
 		return err
 	})
 	if want == 0 {
@@ -143,7 +148,7 @@ func (r *random) release() {
 	h.held = false
 }
 
-func (r *random) mapPage() {
+func (r *random) mapHandle() {
 	_, m := pick(r.rand, r.reservations)
 	_, h := pick(r.rand, r.handles)
 	if m == nil || h == nil {
@@ -153,30 +158,44 @@ func (r *random) mapPage() {
 	if r.rand.IntN(10) == 0 {
 		skew = 512
 	}
-	want := code(skew != 0 || !h.held || m.pages[n].handle != nil)
-	r.call(want, fmt.Sprintf("Map(page %d + %d)", n, skew), func(i int, d device.Device) error {
+	good := skew == 0 && h.held && n+len(h.bytes) <= len(m.pages)
+	for i := 0; good && i < len(h.bytes); i++ {
+		good = m.pages[n+i].handle == nil
+	}
+	want := code(!good)
+	r.call(want, fmt.Sprintf("Map(%d pages at page %d + %d)", len(h.bytes), n, skew), func(i int, d device.Device) error {
 		return d.Map(at(m.addrs[i], n)+skew, h.values[i])
 	})
 	if want == 0 {
-		m.pages[n] = mapping{handle: h}
+		for i := range h.bytes {
+			m.pages[n+i] = mapping{handle: h, part: i}
+		}
 		h.maps++
 	}
 }
 
-// some picks a range that starts in a reservation and may reach beyond it.
+// some picks a range that starts in a reservation and may reach beyond it, or cut a
+// mapping, which no device lets pass.
 func (r *random) some() (m *reservation, first, count int, skew mem.Addr, want int) {
 	_, m = pick(r.rand, r.reservations)
 	if m == nil {
 		return nil, 0, 0, 0, 0
 	}
 	first = r.rand.IntN(len(m.pages))
-	count = r.rand.IntN(4)
+	count = r.rand.IntN(6)
+	if p := m.pages[first]; p.handle != nil && r.rand.IntN(2) == 0 { // one whole mapping
+		first, count = first-p.part, len(p.handle.bytes)
+	}
 	if r.rand.IntN(10) == 0 {
 		skew = 4096
 	}
 	good := skew == 0 && count > 0 && first+count <= len(m.pages)
 	for i := first; good && i < first+count; i++ {
 		good = m.pages[i].handle != nil
+	}
+	if good {
+		last := m.pages[first+count-1]
+		good = m.pages[first].part == 0 && last.part == len(last.handle.bytes)-1
 	}
 	return m, first, count, skew, code(!good)
 }
@@ -203,7 +222,9 @@ func (r *random) unmap() {
 		return d.Unmap(at(m.addrs[i], first)+skew, mem.Bytes(count)*page)
 	})
 	for i := first; want == 0 && i < first+count; i++ {
-		m.pages[i].handle.maps--
+		if m.pages[i].part == 0 {
+			m.pages[i].handle.maps--
+		}
 		m.pages[i] = mapping{}
 	}
 }

@@ -63,6 +63,14 @@ func (s *suite) handles() {
 	if got := before - s.free(); got != 2*page {
 		s.Errorf("two handles took %v, want %v", got, 2*page)
 	}
+	for _, size := range []mem.Bytes{0, -page, 1, page / 2, page + 4096} {
+		_, err := s.d.Create(size)
+		s.refused(err, invalidValue, "Create of "+size.String())
+	}
+	_, total, err := s.d.Memory()
+	s.ok(err, "Memory")
+	_, err = s.d.Create(2 * mem.RoundUp(total, page))
+	s.refused(err, driver.CodeOutOfMemory, "Create of twice the device")
 	s.refused(s.d.Release(0), invalidValue, "Release of handle 0")
 	s.ok(s.d.Release(a), "Release")
 	s.refused(s.d.Release(a), invalidValue, "second Release")

@@ -45,7 +45,7 @@ func (s *suite) round(value byte, pages int) error {
 	}
 	handles := make([]driver.Handle, pages)
 	for i := range handles {
-		if handles[i], err = s.d.Create(); err != nil {
+		if handles[i], err = s.d.Create(mem.HandleSize); err != nil {
 			return err
 		}
 		if err := s.d.Map(at(addr, i), handles[i]); err != nil {

@@ -45,7 +45,7 @@ static void stitch(const stalloc_cu_handle *handles, unsigned char value)
 	stalloc_cu_addr view;
 	OK(stalloc_device_reserve(&dev, PAGES * PAGE, &view));
 	for (size_t i = 0; i < PAGES; i++)
-		OK(stalloc_device_map(&dev, view + i * PAGE,
+		OK(stalloc_device_map(&dev, view + i * PAGE, PAGE,
 				      handles[PAGES - 1 - i]));
 	OK(stalloc_device_access(&dev, view, PAGES * PAGE));
 	for (size_t i = 0; i < PAGES; i++)
@@ -63,8 +63,9 @@ static void one_round(unsigned char value)
 	int done = 0;
 	OK(stalloc_device_reserve(&dev, PAGES * PAGE, &addr));
 	for (size_t i = 0; i < PAGES; i++) {
-		OK(stalloc_device_create(&dev, &handles[i]));
-		OK(stalloc_device_map(&dev, addr + i * PAGE, handles[i]));
+		OK(stalloc_device_create(&dev, PAGE, &handles[i]));
+		OK(stalloc_device_map(&dev, addr + i * PAGE, PAGE,
+				      handles[i]));
 	}
 	OK(stalloc_device_access(&dev, addr, PAGES * PAGE));
 	unsigned char *bytes = (unsigned char *)(uintptr_t)addr;
@@ -118,8 +119,8 @@ static void stray(void)
 	stalloc_cu_handle handle;
 	OK(stalloc_device_reserve(&dev, PAGE, &addr));
 	must_fault(addr); /* reserved */
-	OK(stalloc_device_create(&dev, &handle));
-	OK(stalloc_device_map(&dev, addr, handle));
+	OK(stalloc_device_create(&dev, PAGE, &handle));
+	OK(stalloc_device_map(&dev, addr, PAGE, handle));
 	must_fault(addr); /* mapped without access */
 	OK(stalloc_device_access(&dev, addr, PAGE));
 	*(volatile char *)(uintptr_t)addr = 1;
@@ -127,6 +128,36 @@ static void stray(void)
 	must_fault(addr); /* unmapped */
 	OK(stalloc_device_release(&dev, handle));
 	OK(stalloc_device_unreserve(&dev, addr, PAGE));
+}
+
+/* A handle of several pages is mapped and unmapped whole, at any page. */
+static void larger(void)
+{
+	stalloc_cu_addr addr;
+	stalloc_cu_handle handle;
+	OK(stalloc_device_reserve(&dev, 4 * PAGE, &addr));
+	OK(stalloc_device_create(&dev, 3 * PAGE, &handle));
+	MUST(driver.cuMemMap(addr, PAGE, 0, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	MUST(driver.cuMemMap(addr, PAGE, PAGE, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	MUST(driver.cuMemMap(addr, 4 * PAGE, 0, handle, 0) ==
+	     STALLOC_CU_NOT_SUPPORTED);
+	OK(stalloc_device_map(&dev, addr + PAGE, 3 * PAGE, handle));
+	MUST(stalloc_device_access(&dev, addr + PAGE, PAGE).code ==
+	     STALLOC_CU_INVALID_VALUE);
+	OK(stalloc_device_access(&dev, addr + PAGE, 3 * PAGE));
+	must_fault(addr + PAGE - 1); /* before it */
+	unsigned char *bytes = (unsigned char *)(uintptr_t)(addr + PAGE);
+	check(bytes, 0xCB, 3 * PAGE);
+	memset(bytes, 1, 3 * PAGE);
+	MUST(stalloc_device_unmap(&dev, addr + 2 * PAGE, PAGE).code ==
+	     STALLOC_CU_INVALID_VALUE);
+	check(bytes, 1, 3 * PAGE);
+	OK(stalloc_device_unmap(&dev, addr + PAGE, 3 * PAGE));
+	must_fault(addr + 4 * PAGE - 1); /* its last byte */
+	OK(stalloc_device_release(&dev, handle));
+	OK(stalloc_device_unreserve(&dev, addr, 4 * PAGE));
 }
 
 /* A call of ours leaves the thread's own context current, and puts none there if
@@ -177,6 +208,7 @@ int main(int argc, char **argv)
 	OK(stalloc_device_open(&driver, 0, &dev, &facts));
 	MUST(facts.granularity == PAGE && facts.count == 2);
 	stray();
+	larger();
 	context_restored();
 	capture(driver.handle);
 	for (uintptr_t i = 0; i < THREADS; i++)
