@@ -35,7 +35,7 @@ func TestOnlyMemoryThatWaitsEndsTheLoan(t *testing.T) {
 	cfg := engine.DefaultConfig()
 	cfg.PatchPages, cfg.Slack, cfg.First = 2, 0, 0
 	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
-	p, err := newPool(device.NewOwner(gpu), cfg, nil, zap.NewNop())
+	p, err := newPool(device.NewOwner(gpu), &Options{Engine: cfg, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

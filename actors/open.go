@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -9,6 +10,7 @@ import (
 	"stalloc/actors/device"
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
 	"stalloc/plan"
 )
 
@@ -20,7 +22,13 @@ type Options struct {
 	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
 	// engine's. Addresses and limit are those of Engine.
 	GMLake *gmlake.Config
+	// Range, if not nil, serves everything from one range for each stream. There are no
+	// plans in it yet.
+	Range  *onerange.Config
 	NoPlan bool // serve everything from the pool
+	// Clock tells how long steps take; the zero value: the wall's, and the driver's
+	// time as it is measured. For replays, where neither is that of the recording.
+	Clock Clock
 	// Always makes a plan after every step and serves it whatever it is worth: for
 	// tests of what must hold under any plan.
 	Always bool
@@ -46,7 +54,12 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if opts.Engine == (engine.Config{}) {
 		opts.Engine = engine.DefaultConfig()
 	}
-	p, err := newPool(dev, opts.Engine, opts.GMLake, opts.Log)
+	if opts.Clock.Now == nil {
+		begin := time.Now()
+		opts.Clock.Now = func() time.Duration { return time.Since(begin) }
+	}
+	opts.NoPlan = opts.NoPlan || opts.Range != nil
+	p, err := newPool(dev, &opts)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 )
 
@@ -19,11 +20,16 @@ type policy interface {
 }
 
 // newPolicy makes the one that the options choose, over the addresses of cfg.
-func newPolicy(cfg engine.Config, lake *gmlake.Config) policy {
-	if lake == nil {
-		return engine.New(cfg)
+func newPolicy(cfg engine.Config, opts *Options) policy {
+	switch {
+	case opts.GMLake != nil:
+		c := *opts.GMLake
+		c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
+		return gmlake.New(c)
+	case opts.Range != nil:
+		c := *opts.Range
+		c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
+		return onerange.New(c)
 	}
-	c := *lake
-	c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
-	return gmlake.New(c)
+	return engine.New(cfg)
 }

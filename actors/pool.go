@@ -11,7 +11,6 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/engine"
-	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -46,6 +45,8 @@ type pool struct {
 	peak    mem.Bytes // of handles since the last reset
 	calls   uint64
 	time    time.Duration
+	clock   Clock
+	stepped stepTimes
 	retries uint64
 	waited  bool      // the last request waited for streams, or the device was full
 	pending mem.Bytes // the most since the last boundary
@@ -56,8 +57,9 @@ type pool struct {
 }
 
 // newPool reserves the address window: the largest the driver gives.
-func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap.Logger) (*pool, error) {
-	p := &pool{dev: dev, log: log, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
+func newPool(dev device.Device, opts *Options) (*pool, error) {
+	cfg := opts.Engine
+	p := &pool{dev: dev, log: opts.Log, clock: opts.Clock, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -67,7 +69,7 @@ func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap
 	for p.window = cfg.Window; p.window >= 64*mem.GiB || p.window == cfg.Window; p.window /= 2 {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
-			p.eng = newPolicy(cfg, lake)
+			p.eng = newPolicy(cfg, opts)
 			return p, nil
 		}
 	}
@@ -227,7 +229,7 @@ func (p *pool) rare(m *poolRequest) error {
 	switch m.verb {
 	case verbBoundary:
 		p.poll(math.MaxInt)
-		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
+		_, err = p.run(p.boundary())
 		m.stats = p.stats()
 		p.pending = m.stats.Pending
 	case verbFirst:
@@ -272,4 +274,21 @@ func (p *pool) stats() PoolStats {
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
 	return p.dev.Close()
+}
+
+// A Clock tells the time since some moment, and how much of it the driver has had.
+type Clock struct{ Now, Driver func() time.Duration }
+
+// stepTimes are a clock's at the last boundary.
+type stepTimes struct{ now, driver time.Duration }
+
+// boundary is the event that ends a step, with what it took.
+func (p *pool) boundary() engine.Event {
+	at := stepTimes{p.clock.Now(), p.time}
+	if p.clock.Driver != nil {
+		at.driver = p.clock.Driver()
+	}
+	was := p.stepped
+	p.stepped = at
+	return engine.Event{Kind: engine.EvBoundary, Took: int64(at.now - was.now), Driver: int64(at.driver - was.driver)}
 }

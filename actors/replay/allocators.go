@@ -20,8 +20,8 @@ type Config struct {
 }
 
 // Pools are the policies that the pool of stalloc can have: its own, which
-// stitches pages, and GMLake's.
-var Pools = []string{"stitch", "gmlake"}
+// stitches pages, GMLake's, and one range for each stream, which knows no plans yet.
+var Pools = []string{"stitch", "gmlake", "range"}
 
 // CheckPool reports a pool that is none of Pools. The error lists them.
 func CheckPool(name string) error {

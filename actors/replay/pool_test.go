@@ -63,7 +63,7 @@ func TestCheckPool(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := CheckPool("lake"); err == nil || err.Error() != `unknown pool "lake": choose from stitch, gmlake` {
+	if err := CheckPool("lake"); err == nil || err.Error() != `unknown pool "lake": choose from stitch, gmlake, range` {
 		t.Errorf("got %v", err)
 	}
 }

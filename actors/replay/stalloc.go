@@ -10,6 +10,7 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -52,6 +53,10 @@ func start(c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
+	if c.Pool == "range" {
+		config := onerange.DefaultConfig()
+		options.Range = &config
+	}
 	return newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
 }
 
@@ -65,6 +70,7 @@ type live struct {
 	waits  map[int64]mem.StreamID // blocks that another stream still uses
 	cache  string                 // a folder to delete at the end, "" for none
 	events int
+	now    time.Duration // recorded, at the last boundary
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
@@ -76,15 +82,17 @@ type live struct {
 const otherStream mem.StreamID = 1 << 40
 
 func newLive(device *sim.Device, options actors.Options) (*live, error) {
-	local, err := actors.OpenLocal(device, options)
-	if err != nil {
-		return nil, err
-	}
-	return &live{
-		device: device, local: local, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
+	l := &live{
+		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
 		waits: make(map[int64]mem.StreamID), streams: make(map[mem.StreamID]bool),
-	}, nil
+	}
+	options.Clock = actors.Clock{Now: func() time.Duration { return l.now }, Driver: device.Time}
+	var err error
+	l.local, err = actors.OpenLocal(device, options)
+	return l, err
 }
+
+func (l *live) at(micros int64) { l.now = time.Duration(micros) * time.Microsecond }
 
 // deviceLag is how many requests and frees the device is behind the host at most:
 // about as many as the late frees of the Megatron recordings show. The simulated

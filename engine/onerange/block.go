@@ -100,7 +100,7 @@ func (e *Engine) Lookup(addr mem.Addr) (engine.Block, bool) {
 // Stats returns the counts as of the last event.
 func (e *Engine) Stats() engine.Stats {
 	s := e.stats
-	s.Handles = e.Handles()
+	s.Handles = int(e.held / pageUnits)
 	for i := range e.spaces {
 		s.FreeHandles += int(e.spaces[i].units / pageUnits)
 	}

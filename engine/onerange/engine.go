@@ -238,5 +238,5 @@ func (e *Engine) setHome(h uint32, at, size unit) {
 	}
 }
 
-// Handles returns how many pages of 2 MiB the handles have that exist.
-func (e *Engine) Handles() int { return int(e.held / pageUnits) }
+// Reserved returns the physical memory held.
+func (e *Engine) Reserved() mem.Bytes { return bytesOf(e.held) }
