@@ -59,6 +59,7 @@ type Event struct {
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
+	Wish   mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Driver int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
 	Took   int64        // EvBoundary: time since the last one, ns; 0: not measured
 }

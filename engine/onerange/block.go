@@ -108,6 +108,15 @@ func (e *Engine) Stats() engine.Stats {
 	return s
 }
 
+// Gaps calls do with every gap of a stream's range for large requests, by address.
+func (e *Engine) Gaps(stream mem.StreamID, do func(engine.Range)) {
+	s := e.heaps[e.heapOf(stream, 0)].spaces[largeSpace]
+	f := &e.spaces[s].free
+	for g := atLeast(e.gaps, f.addrs, 0, byAddr); g != 0; g = atLeast(e.gaps, f.addrs, e.gaps[g].key[byAddr]+1, byAddr) {
+		do(engine.Range{Addr: e.addr(e.gaps[g].start()), Size: bytesOf(e.gaps[g].size())})
+	}
+}
+
 // LargestFree returns the size of the largest gap.
 func (e *Engine) LargestFree() (n mem.Bytes) {
 	for i := range e.gaps {

@@ -78,10 +78,14 @@ func powerOf2(n unit) unit {
 	return 1 << (bits.Len64(uint64(n)) - 1)
 }
 
-// boundary ends a step, or the set-up: until something has been freed there was none.
+// A boundary behind which more than setupLoad of the peak load is live ends no step but
+// the set-up.
+const setupLoad = 0.9
+
+// boundary ends a step.
 func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	p := &e.price
-	if e.frees == 0 {
+	if p.steps == 0 && float64(e.stats.Load) >= setupLoad*float64(e.stats.PeakLoad) {
 		return out
 	}
 	p.first = true
@@ -90,12 +94,12 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	}
 	share := float64(ev.Driver) / float64(ev.Took)
-	if p.steps == 2 {
+	if p.steps == rebuildAt {
 		p.share = share
 	} else {
 		p.share += (share - p.share) / dearOver
 	}
-	if p.steps < 2 || p.share <= e.cfg.Dear || !e.cfg.Stitch {
+	if p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
 		return out
 	}
 	if !p.large {
@@ -136,3 +140,5 @@ func (e *Engine) relay(out []engine.Op) []engine.Op {
 	}
 	return out
 }
+
+var rebuildAt = 2

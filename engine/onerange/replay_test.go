@@ -1,14 +1,17 @@
 package onerange
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/trace"
 )
 
@@ -114,6 +117,11 @@ func TestReplay(t *testing.T) {
 			held   mem.Bytes
 		}
 		var steps []step
+		var seen []obs
+		var wishes []wished
+		var tick, matched, hits, total int
+		noPlan := os.Getenv("NOPLAN")
+		index := map[int64]int{}
 		var load, peak, stepPeak mem.Bytes
 		var now, begin int64
 		var d0 float64
@@ -127,7 +135,21 @@ func TestReplay(t *testing.T) {
 			}
 			switch e.Kind {
 			case trace.Alloc:
-				g := s.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: e.Size, Stream: e.Stream})
+				large := e.Stream == 0 && mem.Round(e.Size) > 64*mem.KiB
+				wish := mem.Addr(0)
+				if large && noPlan == "" {
+					if i := len(seen); i < len(wishes) && wishes[i].size == mem.Round(e.Size) {
+						wish = wishes[i].at
+						matched++
+					}
+					seen = append(seen, obs{size: mem.Round(e.Size), id: e.ID, from: tick, to: -1})
+					index[e.ID] = len(seen)
+					tick++
+				}
+				total++
+				before := s.e.stats.Sticky
+				g := s.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: e.Size, Stream: e.Stream, Wish: wish})
+				hits += int(s.e.stats.Sticky - before)
 				if g.Kind != engine.OpGrant {
 					t.Fatalf("%s: %+v", f, g)
 				}
@@ -149,6 +171,11 @@ func TestReplay(t *testing.T) {
 					s.run(engine.Event{Kind: engine.EvFence, Fence: op.Fence})
 				}
 				load -= live[e.ID]
+				if i := index[e.ID]; i > 0 {
+					seen[i-1].to = tick
+					tick++
+					delete(index, e.ID)
+				}
 			case trace.EmptyCache:
 				s.run(engine.Event{Kind: engine.EvTrim})
 			case trace.Mark:
@@ -159,6 +186,19 @@ func TestReplay(t *testing.T) {
 					} else {
 						steps = append(steps, step{})
 					}
+					wishes = wishes[:0]
+					if len(steps) >= 3 && noPlan == "" {
+						var free []engine.Range
+						s.e.Gaps(0, func(r engine.Range) { free = append(free, r) })
+						var over mem.Bytes
+						wishes, over = planWishes(seen, free, tick)
+						if os.Getenv("DBG") != "" {
+							fmt.Printf("   step %d: matched %d hits %d of %d, next plan of %d, beyond the gaps %d MiB, free gaps %d\n", len(steps), matched, hits, total, len(seen), over>>20, len(free))
+						}
+					}
+					matched, hits, total = 0, 0, 0
+					seen, tick = seen[:0], 0
+					clear(index)
 					begin, d0, stepPeak, st0 = now, s.time, load, s.e.stats.Stitches
 				}
 			}
@@ -198,9 +238,96 @@ func TestReplay(t *testing.T) {
 	fmt.Printf("average %.3f %.3f\n", sumW/float64(n), sumD/float64(n))
 }
 
+type obs struct {
+	size     mem.Bytes
+	id       int64
+	from, to int
+}
+type wished struct {
+	size mem.Bytes
+	at   mem.Addr
+}
+
+// planWishes lays what was seen into the gaps, the smaller gaps first.
+func planWishes(seen []obs, free []engine.Range, end int) ([]wished, mem.Bytes) {
+	out := make([]wished, len(seen))
+	left := make([]int, len(seen))
+	for i, o := range seen {
+		out[i].size = o.size
+		left[i] = i
+	}
+	slices.SortStableFunc(free, func(a, b engine.Range) int { return cmp.Compare(a.Size, b.Size) })
+	for gi, r := range free {
+		last := gi == len(free)-1
+		if !last && r.Size < 2*mem.MiB {
+			continue
+		}
+		if last {
+			bufs := make([]plan.Buffer, len(left))
+			for k, i := range left {
+				to := seen[i].to
+				if to < 0 {
+					to = end
+				}
+				bufs[k] = plan.Buffer{Lower: mem.Tick(seen[i].from), Upper: mem.Tick(to), Size: seen[i].size}
+			}
+			sol := plan.Solve(bufs, plan.Options{Descents: 64})
+			for k, i := range left {
+				out[i].at = r.Addr + mem.Addr(sol.Offsets[k])
+			}
+			if sol.Makespan > r.Size {
+				return out, sol.Makespan - r.Size
+			}
+			return out, 0
+		}
+		// first fit by size below the gap's end
+		slices.SortStableFunc(left, func(a, b int) int { return cmp.Compare(seen[b].size, seen[a].size) })
+		type box struct {
+			lo, hi   mem.Bytes
+			from, to int
+		}
+		var placed []box
+		var rest []int
+		for _, i := range left {
+			o := seen[i]
+			to := o.to
+			if to < 0 {
+				to = end
+			}
+			at := mem.Bytes(0)
+			if o.size <= r.Size {
+				for _, b := range placed {
+					if b.from >= to || b.to <= o.from || b.hi <= at {
+						continue
+					}
+					if b.lo-at >= o.size {
+						break
+					}
+					at = b.hi
+				}
+			} else {
+				at = r.Size
+			}
+			if at+o.size > r.Size {
+				rest = append(rest, i)
+				continue
+			}
+			out[i].at = r.Addr + mem.Addr(at)
+			k, _ := slices.BinarySearchFunc(placed, at, func(b box, at mem.Bytes) int { return cmp.Compare(b.lo, at) })
+			placed = slices.Insert(placed, k, box{at, at + o.size, o.from, to})
+		}
+		left = rest
+		slices.Sort(left)
+	}
+	return out, 0
+}
+
 func envCfg(c *Config) {
 	if v := os.Getenv("FIRST"); v != "" {
 		fmt.Sscan(v, &c.First)
+	}
+	if v := os.Getenv("AT"); v != "" {
+		fmt.Sscan(v, &rebuildAt)
 	}
 	if v := os.Getenv("DEAR"); v != "" {
 		fmt.Sscan(v, &c.Dear)

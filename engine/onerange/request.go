@@ -33,6 +33,10 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	if mem.Round(ev.Size) <= e.cfg.SmallLimit {
 		a.space = e.heaps[a.heap].spaces[smallSpace]
 	}
+	if at, ok := e.place(ev.Wish); ok && ev.Wish != 0 && e.isFree(a.space, at, at+a.n) {
+		e.stats.Sticky++
+		return e.grant(at, 0, out)
+	}
 	return e.climb(out)
 }
 
