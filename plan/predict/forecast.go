@@ -1,0 +1,186 @@
+package predict
+
+import "stalloc/internal/mem"
+
+// Position is what is foreseen of one large request.
+type Position struct {
+	// Size is rounded, zero where it is not known.
+	Size mem.Bytes
+	// Bound says that the request may be smaller, by less than a 32nd.
+	Bound bool
+	// Begin and End are the places in the step of the request and of the end of its
+	// life; a block that outlives the step ends with it.
+	Begin, End mem.Tick
+}
+
+// boundSlack is how much of a bound, one part in so many, need not be asked for.
+const boundSlack = 32
+
+// fits says whether a request of so many rounded bytes is what was foreseen.
+func (p Position) fits(size mem.Bytes) bool {
+	slack := mem.Grain // sizes are derived to 16 bytes
+	if p.Bound {
+		slack = max(slack, p.Size/boundSlack)
+	}
+	return size <= p.Size && size >= p.Size-slack
+}
+
+// Forecast appends the positions of the running step to dst, in the order of its
+// requests, and returns the number by which a Match refers to them. The number is zero
+// if there is no forecast, or it is not trusted any more.
+func (l *Learner) Forecast(dst []Position) ([]Position, uint32) {
+	if l.follower.kind == noKind || l.trust < leastTrust {
+		return dst, 0
+	}
+	return append(dst, l.positions...), l.number
+}
+
+// Never is the end of a life that is not foreseen.
+const Never = mem.Tick(maxEvents + 1)
+
+// End returns the place in the running step at which the memory of a live block will
+// be free again, or Never. It knows of the blocks of this step and of the one before.
+func (l *Learner) End(r Ref) mem.Tick {
+	if l.follower.kind == noKind || r < 0 || int(r) >= len(l.live) {
+		return Never
+	}
+	b := &l.live[r]
+	end := Never
+	switch {
+	case b.state == unusedBlock:
+	case b.step == l.steps && int(b.ordinal) < len(l.positions):
+		end = l.positions[b.ordinal].End
+	case b.step == l.steps-1 && b.rank != noRank:
+		for _, v := range l.leaves {
+			if v.rank == b.rank {
+				end = mem.Tick(v.at)
+			}
+		}
+	}
+	if end <= l.Now() {
+		return Never
+	}
+	return end
+}
+
+// forecast makes a forecast for the running step, from the likeliest kind that it is a
+// beginning of.
+func (l *Learner) forecast() {
+	f := &l.follower
+	f.kind = noKind
+	if f.off > 0 {
+		return
+	}
+	k := l.likeliest()
+	if k == noKind {
+		return
+	}
+	if !l.derive(&l.kinds[k]) {
+		return
+	}
+	f.kind, f.trust = k, 1
+	f.number++
+	f.counts.Forecasts++
+}
+
+// likeliest returns the kind whose steps began with such sizes: with just these before
+// one that usually comes next, and that before the latest.
+func (l *Learner) likeliest() int {
+	best, bestScore := noKind, int64(-1)
+	for rest := l.alive; rest != 0; {
+		var k int
+		k, rest = rest.first()
+		kd := &l.kinds[k]
+		score := kd.used
+		if l.last != noKind && l.kinds[l.last].next == k {
+			score += 1 << 60
+		}
+		switch kd.resembles(l.run.seen.features) {
+		case sameFeatures:
+			score += 1 << 61
+		case otherFeatures:
+			continue
+		}
+		if score > bestScore {
+			best, bestScore = k, score
+		}
+	}
+	return best
+}
+
+type resemblance int
+
+const (
+	otherFeatures resemblance = iota
+	likeFeatures
+	sameFeatures
+)
+
+// resembles says whether steps of the kind began with these sizes, or some like them.
+func (kd *kind) resembles(f [features]mem.Bytes) resemblance {
+	for i := range min(kd.count, history) {
+		if kd.seen[i].features == f {
+			return sameFeatures
+		}
+	}
+	last := kd.latest(0)
+	for i, size := range f {
+		if !near(size, last.features[i]) {
+			return otherFeatures
+		}
+	}
+	return likeFeatures
+}
+
+// latest returns the observation before which ago others were made.
+func (kd *kind) latest(ago int) *observation { return &kd.seen[(kd.count-1-ago)%history] }
+
+// near says whether a size is between half and twice another.
+func near(a, b mem.Bytes) bool { return 2*a >= b && a <= 2*b }
+
+// derive sets the positions and reports whether they are worth planning.
+func (l *Learner) derive(kd *kind) bool {
+	f := &l.follower
+	f.positions = f.positions[:0]
+	f.models.prepare(kd, l.run.seen.features)
+	n := min(kd.count, history)
+	last := kd.latest(0)
+	var known, all mem.Bytes
+	for i := range last.sizes {
+		p := f.models.size(i)
+		p.Begin = mem.Tick(kd.begins[i])
+		for j := range n {
+			end := kd.seen[j].ends[i]
+			if end == 0 {
+				end = int32(len(kd.tokens))
+			}
+			p.End = max(p.End, mem.Tick(end))
+		}
+		f.positions = append(f.positions, p)
+		all += last.sizes[i]
+		if p.Size > 0 {
+			known += last.sizes[i]
+		}
+	}
+	f.leaves = kd.foreseenLeaves(f.leaves[:0])
+	return float64(known) >= leastShare*float64(all)
+}
+
+// foreseenLeaves appends the ends of what a step of the kind inherits, if the last two
+// agree on which blocks these are.
+func (kd *kind) foreseenLeaves(dst []leave) []leave {
+	if kd.count < 2 {
+		return dst
+	}
+	a, b := kd.latest(0).leaves, kd.latest(1).leaves
+	if len(a) != len(b) {
+		return dst
+	}
+	for i := range a {
+		if a[i].rank != b[i].rank {
+			return dst[:0]
+		}
+		dst = append(dst, leave{a[i].rank, max(a[i].at, b[i].at)})
+	}
+	return dst
+}
