@@ -17,7 +17,8 @@ const (
 
 // follower holds the running step against its forecast.
 type follower struct {
-	kind      int // of the forecast, or noKind
+	kind      int     // of the forecast, or noKind
+	tried     kindSet // the kinds that the forecast, or none, was chosen from
 	number    uint32
 	positions []Position
 	leaves    []leave
@@ -38,7 +39,7 @@ type Counts struct {
 // follow says which position a request is.
 func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
 	f := &l.follower
-	if ordinal == features || ordinal > features && f.kind != noKind && !l.alive.has(f.kind) && l.alive != 0 {
+	if ordinal == features || ordinal > features && l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried {
 		l.forecast()
 	}
 	if f.kind == noKind || ordinal < 0 || int(ordinal) >= len(f.positions) || f.trust < leastTrust {

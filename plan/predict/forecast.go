@@ -64,30 +64,33 @@ func (l *Learner) End(r Ref) mem.Tick {
 }
 
 // forecast makes a forecast for the running step, from the likeliest kind that it is a
-// beginning of.
+// beginning of and whose sizes are known.
 func (l *Learner) forecast() {
 	f := &l.follower
-	f.kind = noKind
+	f.kind, f.tried = noKind, l.alive
 	if f.off > 0 {
 		return
 	}
-	k := l.likeliest()
-	if k == noKind {
-		return
+	for rest := l.alive; rest != 0; {
+		k := l.likeliest(rest)
+		if k == noKind {
+			return
+		}
+		rest &^= 1 << k
+		if l.derive(&l.kinds[k]) {
+			f.kind, f.trust = k, 1
+			f.number++
+			f.counts.Forecasts++
+			return
+		}
 	}
-	if !l.derive(&l.kinds[k]) {
-		return
-	}
-	f.kind, f.trust = k, 1
-	f.number++
-	f.counts.Forecasts++
 }
 
-// likeliest returns the kind whose steps began with such sizes: with just these before
-// one that usually comes next, and that before the latest.
-func (l *Learner) likeliest() int {
+// likeliest returns that one of the kinds whose steps began with such sizes: with just these
+// before one that usually comes next, and that before the latest.
+func (l *Learner) likeliest(rest kindSet) int {
 	best, bestScore := noKind, int64(-1)
-	for rest := l.alive; rest != 0; {
+	for rest != 0 {
 		var k int
 		k, rest = rest.first()
 		kd := &l.kinds[k]
@@ -123,9 +126,12 @@ func (kd *kind) resembles(f [features]mem.Bytes) resemblance {
 			return sameFeatures
 		}
 	}
-	last := kd.latest(0)
 	for i, size := range f {
-		if !near(size, last.features[i]) {
+		least, most := kd.seen[0].features[i], mem.Bytes(0)
+		for j := range min(kd.count, history) {
+			least, most = min(least, kd.seen[j].features[i]), max(most, kd.seen[j].features[i])
+		}
+		if !within(size, least, most) {
 			return otherFeatures
 		}
 	}
@@ -135,8 +141,8 @@ func (kd *kind) resembles(f [features]mem.Bytes) resemblance {
 // latest returns the observation before which ago others were made.
 func (kd *kind) latest(ago int) *observation { return &kd.seen[(kd.count-1-ago)%history] }
 
-// near says whether a size is between half and twice another.
-func near(a, b mem.Bytes) bool { return 2*a >= b && a <= 2*b }
+// within says whether a size is no further than a factor of two from those seen.
+func within(size, least, most mem.Bytes) bool { return 2*size >= least && size <= 2*most }
 
 // derive sets the positions and reports whether they are worth planning.
 func (l *Learner) derive(kd *kind) bool {

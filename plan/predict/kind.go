@@ -21,7 +21,8 @@ type kind struct {
 	begins []int32
 	count  int   // steps seen; the latest is seen[(count-1)%history]
 	used   int64 // the latest of them
-	next   int   // kind of the step behind it
+	next   int   // kind of the step that mostly comes behind it
+	votes  int   // for next, less those against it
 	seen   [history]observation
 }
 
@@ -86,9 +87,24 @@ func (l *Learner) learn() {
 	kd.count++
 	kd.used = l.steps
 	if l.last != noKind {
-		l.kinds[l.last].next = k
+		l.kinds[l.last].precedes(k)
 	}
 	l.last = k
+}
+
+// mostVotes bounds how long it takes until another kind is expected next.
+const mostVotes = 4
+
+// precedes counts that a step of kind k came behind one of this kind.
+func (kd *kind) precedes(k int) {
+	switch {
+	case kd.next == k:
+		kd.votes = min(kd.votes+1, mostVotes)
+	case kd.votes > 0:
+		kd.votes--
+	default:
+		kd.next, kd.votes = k, 1
+	}
 }
 
 func (l *Learner) kindOfRun() int {
@@ -105,7 +121,8 @@ func (l *Learner) kindOfRun() int {
 	kd := &l.kinds[k]
 	kd.tokens, l.run.tokens = l.run.tokens, kd.tokens
 	kd.begins, l.run.begins = l.run.begins, kd.begins
-	kd.count, kd.next = 0, noKind
+	kd.count, kd.next, kd.votes = 0, noKind, 0
+	l.follower.counts.Kinds++
 	return k
 }
 

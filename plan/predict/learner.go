@@ -59,6 +59,7 @@ type tape struct {
 	tokens  []uint8
 	begins  []int32 // by request: its place in tokens
 	seen    observation
+	onRails int // tokens that some kind had too, in a row from the first
 	tooLong bool
 }
 
@@ -159,15 +160,17 @@ func (l *Learner) token(t uint8) {
 		l.alive = 0
 		return
 	}
-	l.alive = l.agree(l.alive, len(l.run.tokens), t)
+	if l.alive = l.agree(l.alive, len(l.run.tokens), t); l.alive != 0 {
+		l.run.onRails++
+	}
 	l.run.tokens = append(l.run.tokens, t)
 }
 
 // isOver reports whether the running step ends before a request although nobody marked a
-// boundary: no kind goes on like this, and no more is live than when least was. An
-// evaluation in front of a training step ends so.
+// boundary: it began like a kind that is known, none goes on like this, and no more is live
+// than when least was. An evaluation in front of a training step ends so.
 func (l *Learner) isOver() bool {
-	return l.load <= l.valley && len(l.run.begins) >= shortest &&
+	return l.load <= l.valley && len(l.run.begins) >= shortest && l.run.onRails >= shortest &&
 		l.agree(l.alive, len(l.run.tokens), request) == 0
 }
 
@@ -220,7 +223,7 @@ func (l *Learner) next() {
 	}
 	l.run.tokens, l.run.begins = l.run.tokens[:0], l.run.begins[:0]
 	l.run.seen.reset()
-	l.run.tooLong = false
+	l.run.tooLong, l.run.onRails = false, 0
 	l.alive = l.known()
 	l.valley = l.load
 	// Only what the step before made is ranked: what is older stays for good, as far

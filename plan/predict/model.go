@@ -158,6 +158,10 @@ func (m *models) varying(row *[history]mem.Bytes) Position {
 	if m.sames > 0 {
 		return m.whenSame(row)
 	}
+	least, most := row[0], row[0]
+	for _, size := range row[:m.n] {
+		least, most = min(least, size), max(most, size)
+	}
 	bound := math.Inf(1)
 	for i := range m.affine {
 		at, miss, part := m.affine[i].at(row, m.n)
@@ -165,7 +169,7 @@ func (m *models) varying(row *[history]mem.Bytes) Position {
 			if miss > 0.5 {
 				size += exactError
 			}
-			if near(size, row[0]) {
+			if within(size, least, most) {
 				return Position{Size: mem.Round(size)}
 			}
 			return Position{}
@@ -174,7 +178,7 @@ func (m *models) varying(row *[history]mem.Bytes) Position {
 			bound = min(bound, at*(1+boundError))
 		}
 	}
-	if size := mem.Bytes(min(bound, 1<<60)); near(size, row[0]) {
+	if size := mem.Bytes(min(bound, 1<<60)); within(size, least, most) {
 		return Position{Size: mem.Round(size), Bound: true}
 	}
 	return Position{}

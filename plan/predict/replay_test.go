@@ -16,7 +16,7 @@ type row struct {
 	requests, exact, bound int       // of them matched with the size that was foreseen, or below a bound
 	asked, matched         mem.Bytes // rounded
 	taken                  int       // matched, but the planned bytes were in use
-	plans                  int
+	plans, refused         int       // a plan that would need much more than the load is not used
 	top, peak              mem.Bytes // of the plans; of the load
 	spread                 mem.Bytes // end of the highest block
 }
@@ -24,8 +24,8 @@ type row struct {
 func (r row) share() float64 { return float64(r.matched) / float64(max(r.asked, 1)) }
 
 func (r row) String() string {
-	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, top %.4f of the peak, spread %.4f",
-		r.requests, r.exact, r.bound, 100*r.share(), r.taken, r.plans, float64(r.top)/float64(max(r.peak, 1)), float64(r.spread)/float64(max(r.peak, 1)))
+	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, %d refused, top %.4f of the peak, spread %.4f",
+		r.requests, r.exact, r.bound, 100*r.share(), r.taken, r.plans, r.refused, float64(r.top)/float64(max(r.peak, 1)), float64(r.spread)/float64(max(r.peak, 1)))
 }
 
 // replayer serves the large blocks of a recording from one address space: where the
@@ -133,6 +133,13 @@ func (r *replayer) plan(now, _ mem.Tick) {
 	r.offsets, top = r.p.Plan(now, r.posit, obstacles, r.largest)
 	step.plans++
 	step.top = max(step.top, top)
+	if refused := top > r.largest+r.largest/20; refused {
+		step.refused++
+		for i := range r.offsets {
+			r.offsets[i] = Nowhere
+		}
+		return
+	}
 	if err := check(now, r.posit, obstacles, r.offsets, top); err != nil {
 		r.t.Fatal(err)
 	}
