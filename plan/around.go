@@ -33,7 +33,7 @@ func SolveAround(b []Buffer, fixed []Fixed, goal mem.Bytes, o Options) Solution 
 	goal = max(goal, s.LowerBound)
 	budget := o.Descents
 	if budget == 0 {
-		budget = max(aroundWork/len(d.ids), len(a.gaps), 4)
+		budget = max(aroundWork/len(d.ids), 4)
 	}
 	a.search(o, budget, int64(goal), &s)
 	for k, id := range d.ids {
@@ -44,11 +44,11 @@ func SolveAround(b []Buffer, fixed []Fixed, goal mem.Bytes, o Options) Solution 
 
 // aroundWork is how many buffers are placed at most unless the caller says something else:
 // one takes less than a microsecond.
-const aroundWork = 20_000
+const aroundWork = 40_000
 
 // mostGaps is how many of the gaps between fixed blocks are used, besides the memory
 // behind them: the largest ones.
-const mostGaps = 8
+const mostGaps = 64
 
 func first(b []Buffer) mem.Tick {
 	t := b[0].Lower
@@ -124,7 +124,6 @@ func (a *around) prune() {
 	a.gaps = slices.DeleteFunc(a.gaps, func(g space) bool { return g.size < smallest })
 	slices.SortStableFunc(a.gaps, func(x, y space) int { return compare(y.size, x.size) })
 	a.gaps = a.gaps[:min(len(a.gaps), mostGaps)]
-	slices.SortFunc(a.gaps, func(x, y space) int { return compare(x.from, y.from) })
 }
 
 // lowerBound returns the address below which the gaps hold the largest load.
@@ -162,7 +161,7 @@ func (a *around) search(o Options, budget int, goal int64, s *Solution) {
 	}
 }
 
-// place fills the gaps in the order of their addresses and returns the makespan. It gives up
+// place fills the gaps, the largest first, and returns the makespan. It gives up
 // where that would be limit or more.
 func (a *around) place(order []int32, limit int64) (top int64, ok bool) {
 	for i := range a.at {

@@ -20,8 +20,10 @@ type follower struct {
 	kind      int     // of the forecast, or noKind
 	tried     kindSet // the kinds that the forecast, or none, was chosen from
 	number    uint32
+	from      mem.Tick
 	positions []Position
 	leaves    []leave
+	change    []mem.Bytes // by place in the step, of the foreseen load
 	models    models
 	trust     float64
 	bad       int // steps in a row that were forecast badly
@@ -35,6 +37,9 @@ type Counts struct {
 	Forecasts, Bad int // forecasts made; steps whose forecast was given up
 	Off            int // steps that were not forecast because three were bad
 }
+
+// Counts returns what was counted so far.
+func (l *Learner) Counts() Counts { return l.counts }
 
 // follow says which position a request is.
 func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {

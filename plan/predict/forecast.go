@@ -1,6 +1,10 @@
 package predict
 
-import "stalloc/internal/mem"
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
 
 // Position is what is foreseen of one large request.
 type Position struct {
@@ -25,14 +29,22 @@ func (p Position) fits(size mem.Bytes) bool {
 	return size <= p.Size && size >= p.Size-slack
 }
 
-// Forecast appends the positions of the running step to dst, in the order of its
-// requests, and returns the number by which a Match refers to them. The number is zero
-// if there is no forecast, or it is not trusted any more.
-func (l *Learner) Forecast(dst []Position) ([]Position, uint32) {
+// Forecast is what the running step is expected to do.
+type Forecast struct {
+	Number    uint32     // by which a Match refers to it; never zero
+	From      mem.Tick   // place of the request that it was made at
+	Positions []Position // by request of the step, from its first
+}
+
+// Forecast copies the forecast in force into f, whose memory it uses, and reports
+// whether there is one that is trusted.
+func (l *Learner) Forecast(f *Forecast) bool {
 	if l.follower.kind == noKind || l.trust < leastTrust {
-		return dst, 0
+		return false
 	}
-	return append(dst, l.positions...), l.number
+	f.Number, f.From = l.number, l.from
+	f.Positions = append(f.Positions[:0], l.positions...)
+	return true
 }
 
 // Never is the end of a life that is not foreseen.
@@ -78,7 +90,7 @@ func (l *Learner) forecast() {
 		}
 		rest &^= 1 << k
 		if l.derive(&l.kinds[k]) {
-			f.kind, f.trust = k, 1
+			f.kind, f.trust, f.from = k, 1, l.Now()-1
 			f.number++
 			f.counts.Forecasts++
 			return
@@ -169,7 +181,46 @@ func (l *Learner) derive(kd *kind) bool {
 		}
 	}
 	f.leaves = kd.foreseenLeaves(f.leaves[:0])
-	return float64(known) >= leastShare*float64(all)
+	return float64(known) >= leastShare*float64(all) && l.foreseenPeak(kd) <= l.peak+l.peak/growth
+}
+
+// growth is the part of the largest load so far, one in so many, by which a forecast
+// may exceed it. The first step makes the optimizer's state; who took it for the second, or
+// trusted a line through few points too far, would plan for memory that nobody needs.
+const growth = 20
+
+// foreseenPeak returns the largest load of the rest of the step if the forecast comes true.
+// Where it has no size, that of the last step counts.
+func (l *Learner) foreseenPeak(kd *kind) mem.Bytes {
+	f := &l.follower
+	f.change = slices.Grow(f.change[:0], len(kd.tokens)+1)[:len(kd.tokens)+1]
+	clear(f.change)
+	now, last := l.Now()-1, kd.latest(0)
+	for i, p := range f.positions {
+		switch {
+		case p.Begin >= now:
+			size := p.Size
+			if size == 0 {
+				size = mem.Round(last.sizes[i])
+			}
+			f.change[p.Begin] += size
+			f.change[p.End] -= size
+		case p.End > now:
+			f.change[p.End] -= mem.Round(l.run.seen.sizes[i])
+		}
+	}
+	for _, v := range f.leaves {
+		if mem.Tick(v.at) > now {
+			f.change[v.at] -= v.size
+		}
+	}
+	load := l.held
+	peak := load
+	for _, c := range f.change[now:] {
+		load += c
+		peak = max(peak, load)
+	}
+	return peak
 }
 
 // foreseenLeaves appends the ends of what a step of the kind inherits, if the last two
@@ -186,7 +237,7 @@ func (kd *kind) foreseenLeaves(dst []leave) []leave {
 		if a[i].rank != b[i].rank {
 			return dst[:0]
 		}
-		dst = append(dst, leave{a[i].rank, max(a[i].at, b[i].at)})
+		dst = append(dst, leave{a[i].rank, max(a[i].at, b[i].at), a[i].size})
 	}
 	return dst
 }

@@ -38,6 +38,7 @@ type observation struct {
 type leave struct {
 	rank int32
 	at   int32
+	size mem.Bytes
 }
 
 func (o *observation) reset() {

@@ -48,6 +48,8 @@ type Learner struct {
 	live   []block // free ones are linked by next
 	newest Ref     // head of the list of live blocks, by falling age
 	unused Ref
+	held   mem.Bytes // rounded, of all blocks whose memory is in use
+	peak   mem.Bytes // its largest
 	load   mem.Bytes // of the blocks in that list
 	valley mem.Bytes // its least since the running step began
 
@@ -112,7 +114,8 @@ func (l *Learner) Alloc(size mem.Bytes) (Ref, Match) {
 			l.run.seen.features[ordinal] = size
 		}
 	}
-	return l.enter(size, ordinal), l.follow(ordinal, size)
+	m := l.follow(ordinal, size)
+	return l.enter(mem.Round(size), ordinal), m
 }
 
 // Free notes the program's free of a block.
@@ -142,8 +145,9 @@ func (l *Learner) Done(r Ref) {
 	case b.step == l.steps:
 		l.run.seen.ends[b.ordinal] = now
 	case b.rank != noRank:
-		l.run.seen.leaves = append(l.run.seen.leaves, leave{b.rank, now})
+		l.run.seen.leaves = append(l.run.seen.leaves, leave{b.rank, now, b.size})
 	}
+	l.held -= b.size
 	*b = block{newer: l.unused}
 	l.unused = r
 }
@@ -186,6 +190,8 @@ func (l *Learner) enter(size mem.Bytes, ordinal int32) Ref {
 		l.live = append(l.live, block{})
 	}
 	l.live[r] = block{older: l.newest, newer: None, ordinal: ordinal, rank: noRank, step: l.steps, size: size, state: liveBlock}
+	l.held += size
+	l.peak = max(l.peak, l.held)
 	if ordinal < 0 {
 		l.live[r].step = -1
 	}

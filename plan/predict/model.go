@@ -44,6 +44,7 @@ type knownRow struct {
 // squares need of them.
 type affine struct {
 	two    bool
+	spare  int              // steps beyond those that any such model fits
 	x, y   [history]float64 // from their mean
 	atX    float64          // of the running step, from the mean
 	atY    float64
@@ -80,7 +81,11 @@ func (m *models) add(i, j int) {
 	var a affine
 	a.two = i != j
 	a.x, a.atX = m.centred(i)
-	if m.distinct(i, j) < 3 || a.two && m.distinct(i, j) < 4 {
+	a.spare = m.distinct(i, j) - 2
+	if a.two {
+		a.spare--
+	}
+	if a.spare < 1 {
 		return
 	}
 	var xx, xy, yy float64
@@ -174,8 +179,9 @@ func (m *models) varying(row *[history]mem.Bytes) Position {
 			}
 			return Position{}
 		}
-		if part <= boundError {
-			bound = min(bound, at*(1+boundError))
+		if spare := m.affine[i].spare; part <= boundError && spare > 1 {
+			// The fewer steps, the less they say about how far the next one will be off.
+			bound = min(bound, at*(1+min((2+4/float64(spare))*part, boundError)))
 		}
 	}
 	if size := mem.Bytes(min(bound, 1<<60)); within(size, least, most) {

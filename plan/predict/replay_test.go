@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,15 +18,16 @@ type row struct {
 	asked, matched         mem.Bytes // rounded
 	taken                  int       // matched, but the planned bytes were in use
 	plans, refused         int       // a plan that would need much more than the load is not used
-	top, peak              mem.Bytes // of the plans; of the load
+	top, goal              mem.Bytes // of the plans; the largest load so far
+	peak                   mem.Bytes // of the load
 	spread                 mem.Bytes // end of the highest block
 }
 
 func (r row) share() float64 { return float64(r.matched) / float64(max(r.asked, 1)) }
 
 func (r row) String() string {
-	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, %d refused, top %.4f of the peak, spread %.4f",
-		r.requests, r.exact, r.bound, 100*r.share(), r.taken, r.plans, r.refused, float64(r.top)/float64(max(r.peak, 1)), float64(r.spread)/float64(max(r.peak, 1)))
+	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, %d refused, top %.4f of the largest load, spread %.4f",
+		r.requests, r.exact, r.bound, 100*r.share(), r.taken, r.plans, r.refused, float64(r.top)/float64(max(r.goal, 1)), float64(r.spread)/float64(max(r.peak, 1)))
 }
 
 // replayer serves the large blocks of a recording from one address space: where the
@@ -37,15 +39,14 @@ type replayer struct {
 	refs    map[int64]Ref
 	where   map[Ref]plan.Fixed
 	space   []plan.Fixed // of the live blocks, by offset
-	number  uint32       // of the plan
-	offsets []mem.Offset
-	posit   []Position
+	f       Forecast
+	offsets []mem.Offset // its plan
 	load    mem.Bytes
 	largest mem.Bytes
 	rows    []row
 }
 
-func replayTrace(t *testing.T, tr *trace.Trace) *replayer {
+func replayTrace(t *testing.T, tr *trace.Trace, rebuilt bool) *replayer {
 	t.Helper()
 	r := &replayer{t: t, l: New(), refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
 	for _, e := range tr.Events {
@@ -71,11 +72,29 @@ func replayTrace(t *testing.T, tr *trace.Trace) *replayer {
 		case trace.Mark:
 			if strings.HasPrefix(e.Mark, "step ") || e.Mark == "end" {
 				r.l.Boundary()
+				if rebuilt && e.Mark == "step 2" {
+					r.rebuild()
+				}
 				r.rows = append(r.rows, row{peak: r.load})
 			}
 		}
 	}
 	return r
+}
+
+// rebuild lays the live blocks side by side: what an allocator comes to that gives the
+// free memory behind them new addresses in one piece.
+func (r *replayer) rebuild() {
+	moved := map[mem.Offset]plan.Fixed{}
+	end := mem.Offset(0)
+	for i, f := range r.space {
+		r.space[i] = plan.Fixed{From: end, To: end + f.To - f.From}
+		moved[f.From] = r.space[i]
+		end = r.space[i].To
+	}
+	for ref, f := range r.where {
+		r.where[ref] = moved[f.From]
+	}
 }
 
 func (r *replayer) index(at mem.Offset) int {
@@ -86,17 +105,16 @@ func (r *replayer) index(at mem.Offset) int {
 func (r *replayer) alloc(id int64, asked mem.Bytes) {
 	size := mem.Round(asked)
 	step := &r.rows[len(r.rows)-1]
-	now := r.l.Now()
 	ref, m := r.l.Alloc(asked)
-	if m.Forecast != 0 && m.Forecast != r.number {
-		r.plan(max(0, r.l.Now()-1), now)
+	if m.Forecast != 0 && m.Forecast != r.f.Number {
+		r.plan()
 	}
 	step.requests++
 	step.asked += size
 	at := Nowhere
 	if m.Forecast != 0 {
 		step.matched += size
-		p := r.posit[m.Position]
+		p := r.f.Positions[m.Position]
 		if p.Size == size {
 			step.exact++
 		} else {
@@ -120,8 +138,10 @@ func (r *replayer) alloc(id int64, asked mem.Bytes) {
 }
 
 // plan makes the offsets for a forecast and proves them.
-func (r *replayer) plan(now, _ mem.Tick) {
-	r.posit, r.number = r.l.Forecast(r.posit[:0])
+func (r *replayer) plan() {
+	if !r.l.Forecast(&r.f) {
+		r.t.Fatal("a match without a forecast")
+	}
 	var obstacles []Obstacle
 	for ref, f := range r.where {
 		f.Until = r.l.End(ref)
@@ -130,9 +150,9 @@ func (r *replayer) plan(now, _ mem.Tick) {
 	slices.SortFunc(obstacles, func(a, b Obstacle) int { return int(a.From - b.From) })
 	step := &r.rows[len(r.rows)-1]
 	var top mem.Bytes
-	r.offsets, top = r.p.Plan(now, r.posit, obstacles, r.largest)
+	r.offsets, top = r.p.Plan(r.f.From, r.f.Positions, obstacles, r.largest)
 	step.plans++
-	step.top = max(step.top, top)
+	step.top, step.goal = max(step.top, top), r.largest
 	if refused := top > r.largest+r.largest/20; refused {
 		step.refused++
 		for i := range r.offsets {
@@ -140,7 +160,7 @@ func (r *replayer) plan(now, _ mem.Tick) {
 		}
 		return
 	}
-	if err := check(now, r.posit, obstacles, r.offsets, top); err != nil {
+	if err := check(r.f.From, r.f.Positions, obstacles, r.offsets, top); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -196,7 +216,8 @@ func TestReplay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := replayTrace(t, tr)
+			rebuilt := os.Getenv("REB") != ""
+			r := replayTrace(t, tr, rebuilt)
 			for i, row := range r.rows {
 				t.Logf("step %2d: %v", i-1, row)
 			}
