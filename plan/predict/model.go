@@ -13,6 +13,8 @@ const (
 	// boundError is by what part it may miss one that gives a bound: batches are padded to
 	// 128 rows.
 	boundError = 0.008
+	// leastMargin is the part by which a bound lies above its model where that fitted well.
+	leastMargin = 0.0002
 )
 
 // models derive the sizes of a step from its features, by what the last steps of its kind
@@ -181,7 +183,8 @@ func (m *models) varying(row *[history]mem.Bytes) Position {
 		}
 		if spare := m.affine[i].spare; part <= boundError && spare > 1 {
 			// The fewer steps, the less they say about how far the next one will be off.
-			bound = min(bound, at*(1+min((2+4/float64(spare))*part, boundError)))
+			margin := (2 + 4/float64(spare)) * part
+			bound = min(bound, at*(1+max(min(margin, boundError), leastMargin)))
 		}
 	}
 	if size := mem.Bytes(min(bound, 1<<60)); within(size, least, most) {
