@@ -32,6 +32,7 @@ type Device struct {
 	lanes      atomic.Pointer[[]*lane]
 	arenas     atomic.Pointer[[]*arena]
 	mu         sync.Mutex    // guards changes of lanes and arenas
+	base       mem.Addr      // of the address window
 	generation atomic.Uint64 // plans activated
 	traffic    atomic.Uint64 // requests and frees that reached the pool
 	auto       autoSteps
@@ -66,6 +67,9 @@ func (d *Device) Serve(port Port, asked mem.Bytes) (addr mem.Addr, hit bool, err
 	if l == nil {
 		d.ask(d.supervisor, &admitRequest{})
 		l = d.laneOf(port)
+	}
+	if l != nil && d.opts.Range != nil {
+		return d.serveWish(port, l, asked)
 	}
 	var ticket stream.Ticket
 	if l != nil {
@@ -113,10 +117,14 @@ func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.T
 // memory, the arenas of plans are given up for this step. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
+	return d.allocAt(id, pool, size, 0)
+}
+
+func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.Addr) (mem.Addr, error) {
 	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr = size, id, pool, false, 0, int(d.most.Load()), 0
+	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr, m.wish = size, id, pool, false, 0, int(d.most.Load()), 0, wish
 	d.ask(d.pool, m)
 	if m.most != 0 && isRefused(m.err, engine.RefusedMost) {
 		// An arena with as much idle memory is to be used before the pool grows. If
@@ -142,6 +150,41 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 func (d *Device) gaveUp(m *lostRequest) bool {
 	d.ask(d.supervisor, m)
 	return m.err == nil && m.gave
+}
+
+// serveWish serves a request of a stream in its range, where the stream wishes if the
+// bytes are free there, which is a hit.
+func (d *Device) serveWish(port Port, l *lane, asked mem.Bytes) (mem.Addr, bool, error) {
+	if !d.auto.marked.Load() && d.auto.before(port, l, asked) {
+		d.endFound()
+	}
+	n := mem.Round(asked)
+	small := 0
+	if n <= d.opts.Range.SmallLimit {
+		small = 1
+	}
+	port.Lock()
+	tape := &l.wishes[small]
+	planned := len(tape.Entries) > 0
+	entry := tape.Next(uint64(n / mem.Grain))
+	port.Unlock()
+	var at mem.Addr
+	if entry.Place() != 0 {
+		at = d.base + mem.Addr(entry.Place())*mem.Addr(mem.Grain)
+	}
+	addr, err := d.allocAt(port.ID(), 0, asked, at)
+	if err != nil || !planned {
+		return addr, false, err
+	}
+	port.Lock()
+	defer port.Unlock()
+	if addr != at {
+		l.misses++
+		return addr, false, nil
+	}
+	l.hits++
+	port.HandOut(addr, asked)
+	return addr, true, nil
 }
 
 // Free gives a block of the pool back, or a guest of an arena, where the quick

@@ -9,6 +9,7 @@ import (
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream"
+	"stalloc/stream/wish"
 )
 
 // lane is the state of one stream that outlives its actor.
@@ -29,6 +30,7 @@ type lane struct {
 	// port's lock, and their number.
 	tickets map[mem.Addr]stream.Ticket
 	waiting atomic.Int32
+	wishes  [2]wish.Tape // of large and of small requests, under the port's lock
 	// Totals of arenas that are gone.
 	hits, misses, resyncs uint64
 	// The row of misses, see lost, and the tape's hits at the last of them.
@@ -216,6 +218,9 @@ func (s *streamActor) boundary(m *boundary) {
 	o.ordinal = l.ordinal
 	o.events, o.lost = l.port.Observed(o.events[:0])
 	hits, misses, _ := l.totals()
+	for i := range l.wishes {
+		l.wishes[i].Boundary()
+	}
 	o.hits, o.misses = int64(hits-l.lastHits), int64(misses-l.lastMisses)
 	l.lastHits, l.lastMisses = hits, misses
 	if a := l.serving; a != nil {

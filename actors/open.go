@@ -22,8 +22,8 @@ type Options struct {
 	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
 	// engine's. Addresses and limit are those of Engine.
 	GMLake *gmlake.Config
-	// Range, if not nil, serves everything from one range for each stream. There are no
-	// plans in it yet.
+	// Range, if not nil, serves everything from one range for each stream. Plans are
+	// wishes in it; they are not kept for later runs yet.
 	Range  *onerange.Config
 	NoPlan bool // serve everything from the pool
 	// Clock tells how long steps take; the zero value: the wall's, and the driver's
@@ -58,12 +58,14 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		begin := time.Now()
 		opts.Clock.Now = func() time.Duration { return time.Since(begin) }
 	}
-	opts.NoPlan = opts.NoPlan || opts.Range != nil
 	p, err := newPool(dev, &opts)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	if opts.Range != nil {
+		opts.Plan, opts.Cache = nil, ""
+	}
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base}
 	p.borrow(host, d.unwatched, &d.traffic)
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
@@ -78,7 +80,10 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	sup := &supervisor{d: d, start: opts.Plan, earlier: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		pl := newPlanner(d, opts.Plan)
+		var pl actor.Actor = newPlanner(d, opts.Plan)
+		if opts.Range != nil {
+			pl = &wisher{d: d, known: map[spaceKey]*habit{}}
+		}
 		props := beside
 		if opts.Inline {
 			props = onCaller

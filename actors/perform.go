@@ -157,6 +157,12 @@ func (p *pool) pass(w waiting) {
 				panic("a passed fence needs no operation")
 			}
 		}
+		if p.seen != nil {
+			p.seen.passed(w.engine, func(at mem.Addr) bool {
+				b, ok := p.eng.Lookup(at)
+				return ok && b.Pending
+			})
+		}
 		return
 	}
 	if w.slot.left--; w.slot.left == 0 {

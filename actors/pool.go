@@ -11,6 +11,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/engine"
+	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -47,6 +48,8 @@ type pool struct {
 	time    time.Duration
 	clock   Clock
 	stepped stepTimes
+	seen    *stepLog  // nil: nobody wants to know
+	small   mem.Bytes // requests up to this have a space of their own
 	retries uint64
 	waited  bool      // the last request waited for streams, or the device was full
 	pending mem.Bytes // the most since the last boundary
@@ -70,6 +73,9 @@ func newPool(dev device.Device, opts *Options) (*pool, error) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts)
+			if opts.Range != nil {
+				p.seen, p.small = newStepLog(), opts.Range.SmallLimit
+			}
 			return p, nil
 		}
 	}
@@ -136,7 +142,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.after != 0 { // the part before may be lengthened to whole pages
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
 	}
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
+	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Wish: m.wish})
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
@@ -147,6 +153,9 @@ func (p *pool) alloc(m *allocRequest) error {
 		p.retries++
 	}
 	m.addr = grant.Addr
+	if p.seen != nil && m.pool == 0 {
+		p.seen.alloc(m, p.small)
+	}
 	if m.whole {
 		p.arenas += grant.Size
 	}
@@ -174,6 +183,9 @@ func (p *pool) free(m *freeRequest) error {
 		p.arenas -= b.Size
 	}
 	m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
+	if p.seen != nil {
+		p.seen.freed(m.addr, p.ops)
+	}
 	if last.Kind == 0 {
 		return nil
 	}
@@ -232,6 +244,9 @@ func (p *pool) rare(m *poolRequest) error {
 		_, err = p.run(p.boundary())
 		m.stats = p.stats()
 		p.pending = m.stats.Pending
+		if e, ok := p.eng.(*onerange.Engine); ok {
+			m.spaces = p.seen.take(e)
+		}
 	case verbFirst:
 		_, err = p.run(engine.Event{Kind: engine.EvFirst})
 	case verbTrim:

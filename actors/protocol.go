@@ -58,6 +58,7 @@ type allocRequest struct {
 	after  mem.Addr  // not 0: lengthen the arena whose last part this is
 	room   mem.Bytes // addresses to set aside for an arena
 	most   int       // not 0: refuse rather than hold more handles
+	wish   mem.Addr  // where the block is to lie if it is free there; 0: anywhere
 	addr   mem.Addr
 }
 
@@ -130,8 +131,9 @@ type poolRequest struct {
 	addr   mem.Addr
 	peer   int
 	stream mem.StreamID
-	size   mem.Bytes // answer to verbFind, with addr and stream
-	stats  PoolStats // answer to verbStats
+	size   mem.Bytes   // answer to verbFind, with addr and stream
+	stats  PoolStats   // answer to verbStats
+	spaces []spaceStep // answer to verbBoundary, where the memory is one range for each stream
 }
 
 // serveRequest asks a stream for the slot of a request that C did not find
@@ -170,8 +172,9 @@ type observed struct {
 
 // stepEnded is what all streams of a device observed in a step.
 type stepEnded struct {
-	found bool // in the requests: nobody marked it
-	steps []observed
+	found  bool // in the requests: nobody marked it
+	steps  []observed
+	spaces []spaceStep // where the memory is one range for each stream
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes
 	// Physical memory held, as long as there has been no arena in it; else 0.

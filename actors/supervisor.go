@@ -16,11 +16,12 @@ import (
 // supervisor is the actor that owns the life of the device's plans and streams.
 type supervisor struct {
 	d         *Device
-	ready     *planReady // carried out at the next boundary
-	preparing *preparing // the arenas of a plan that is ready
-	start     *plan.Plan // an earlier run's: given to each stream as it appears
-	earlier   *plan.Plan // the same, for good
-	held      mem.Bytes  // physical memory when the first plan became active, or the largest arenas since
+	ready     *planReady   // carried out at the next boundary
+	wishes    *wishesReady // the same
+	preparing *preparing   // the arenas of a plan that is ready
+	start     *plan.Plan   // an earlier run's: given to each stream as it appears
+	earlier   *plan.Plan   // the same, for good
+	held      mem.Bytes    // physical memory when the first plan became active, or the largest arenas since
 }
 
 // boundMore is the part of the memory that the pool may hold beyond that under a plan, and
@@ -77,6 +78,11 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case question:
 		m.slot().reply(s.answer(m))
+	case *wishesReady:
+		s.wishes = m
+		if s.d.opts.Inline {
+			s.wishAll()
+		}
 	case *planReady:
 		s.ready = m
 		if s.d.opts.Inline { // planned at this very boundary
@@ -141,10 +147,12 @@ func (s *supervisor) step() error {
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
 	ended.pending = end.stats.StepPending
+	ended.spaces = end.spaces
 	if d.generation.Load() == 0 {
 		ended.reserved = end.stats.Reserved
 	}
 	d.steps.Add(1)
+	s.wishAll()
 	s.activate()
 	for _, l := range lanes {
 		s.retire(l)
@@ -279,4 +287,22 @@ func (s *supervisor) offer(l *lane, ps *plan.Stream, first int) bool {
 		s.d.log.Warn("a plan is not served on one stream", zap.Int("stream", ps.Ordinal), zap.Stringer("arena", ps.Arena), zap.Error(err))
 	}
 	return err == nil
+}
+
+// wishAll has the streams wish what the planner has decided.
+func (s *supervisor) wishAll() {
+	if s.wishes == nil {
+		return
+	}
+	for _, l := range s.d.adopt() {
+		for small := range l.wishes {
+			if entries, ok := s.wishes.spaces[spaceKey{l.port.ID(), small == 1}]; ok {
+				l.port.Lock()
+				l.wishes[small].Replace(entries)
+				l.port.Unlock()
+			}
+		}
+	}
+	s.wishes = nil
+	s.d.generation.Add(1)
 }

@@ -108,9 +108,12 @@ func (e *Engine) Stats() engine.Stats {
 	return s
 }
 
-// Gaps calls do with every gap of a stream's range for large requests, by address.
-func (e *Engine) Gaps(stream mem.StreamID, do func(engine.Range)) {
+// Gaps calls do with every gap of a stream's space, by address.
+func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.heaps[e.heapOf(stream, 0)].spaces[largeSpace]
+	if small {
+		s = e.heaps[e.heapOf(stream, 0)].spaces[smallSpace]
+	}
 	f := &e.spaces[s].free
 	for g := atLeast(e.gaps, f.addrs, 0, byAddr); g != 0; g = atLeast(e.gaps, f.addrs, e.gaps[g].key[byAddr]+1, byAddr) {
 		do(engine.Range{Addr: e.addr(e.gaps[g].start()), Size: bytesOf(e.gaps[g].size())})

@@ -189,7 +189,7 @@ func TestReplay(t *testing.T) {
 					wishes = wishes[:0]
 					if len(steps) >= 3 && noPlan == "" {
 						var free []engine.Range
-						s.e.Gaps(0, func(r engine.Range) { free = append(free, r) })
+						s.e.Gaps(0, false, func(r engine.Range) { free = append(free, r) })
 						var over mem.Bytes
 						wishes, over = planWishes(seen, free, tick)
 						if os.Getenv("DBG") != "" {

@@ -1,0 +1,140 @@
+package actors
+
+import (
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/stream/wish"
+)
+
+// wisher is the planner of a device whose memory is one range for each stream. It looks
+// whether a step asked for what the one before did, and if so decides where in the
+// range the blocks of the next are best placed. What it decides are wishes: it owns no
+// memory, and a bad plan costs the places it gives.
+type wisher struct {
+	d     *Device
+	known map[spaceKey]*habit
+}
+
+// habit is what is known about one space.
+type habit struct {
+	before  []wish.Entry // the last step's requests
+	planned bool
+	tries   int // plans in a row that did not serve
+	rest    int // steps to let pass before the next
+}
+
+const (
+	// Two steps are alike, and a plan serves, if so much of their requests agrees.
+	alike  = 0.95
+	serves = 0.98
+)
+
+// wishesReady tells the supervisor the wishes of the next steps.
+type wishesReady struct {
+	spaces map[spaceKey][]wish.Entry
+}
+
+// Receive implements actor.Actor.
+func (w *wisher) Receive(ctx actor.Context) {
+	m, ok := ctx.Message().(*stepEnded)
+	if !ok {
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			w.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+			w.known = map[spaceKey]*habit{}
+		}
+	}()
+	ready := &wishesReady{spaces: map[spaceKey][]wish.Entry{}}
+	for i := range m.spaces {
+		s := &m.spaces[i]
+		if wishes, change := w.look(s); change {
+			ready.spaces[s.spaceKey] = wishes
+		}
+	}
+	if len(ready.spaces) > 0 {
+		w.d.root.Send(w.d.supervisor, ready)
+	}
+}
+
+// look compares a step with the last one, and returns new wishes if there is a reason.
+func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
+	h := w.known[s.spaceKey]
+	if h == nil {
+		h = &habit{}
+		w.known[s.spaceKey] = h
+	}
+	tape := wish.Tape{Entries: h.before}
+	now := make([]wish.Entry, len(s.requests))
+	for i, r := range s.requests {
+		size := uint64(r.size / mem.Grain)
+		now[i] = wish.Of(size, 0)
+		tape.Next(size)
+	}
+	h.before = now
+	n := float64(len(s.requests))
+	if float64(tape.Matched) < alike*n {
+		change, h.planned = h.planned, false
+		return nil, change
+	}
+	if h.planned && float64(s.hits) >= serves*n {
+		h.tries, h.rest = 0, 0
+		return nil, false
+	}
+	if h.planned { // it does not serve as it should: another one, less and less often
+		if h.rest > 0 {
+			h.rest--
+			return nil, false
+		}
+		h.tries++
+		h.rest = 1 << min(h.tries, 6)
+	}
+	h.planned = true
+	return layOut(s, w.d.base), true
+}
+
+// layOut places the requests of a step in the gaps that the range had at its end. What
+// would lie beyond the last of them has no wish.
+func layOut(s *spaceStep, base mem.Addr) []wish.Entry {
+	entries := make([]wish.Entry, len(s.requests))
+	buffers := make([]plan.Buffer, len(s.requests))
+	for i, r := range s.requests {
+		if r.to < 0 {
+			r.to = s.events
+		}
+		buffers[i] = plan.Buffer{Lower: r.from, Upper: r.to, Size: r.size}
+		entries[i] = wish.Of(uint64(r.size/mem.Grain), 0)
+	}
+	if len(s.gaps) == 0 {
+		return entries
+	}
+	origin := s.gaps[0].Addr
+	var fixed []plan.Fixed
+	for i, g := range s.gaps[1:] {
+		before := s.gaps[i]
+		fixed = append(fixed, plan.Fixed{
+			From: mem.Offset(before.Addr - origin + mem.Addr(before.Size)), To: mem.Offset(g.Addr - origin), Until: s.events,
+		})
+	}
+	last := s.gaps[len(s.gaps)-1]
+	end := mem.Bytes(last.Addr-origin) + last.Size
+	solved := plan.SolveAround(buffers, fixed, end, plan.Options{})
+	for i, r := range s.requests {
+		at := mem.Bytes(solved.Offsets[i])
+		inside := slices.ContainsFunc(s.gaps, func(g engine.Range) bool {
+			from := mem.Bytes(g.Addr - origin)
+			return at >= from && at+r.size <= from+g.Size
+		})
+		if inside {
+			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(origin-base)/uint64(mem.Grain)+uint64(at/mem.Grain))
+		}
+	}
+	return entries
+}
