@@ -128,6 +128,14 @@ const pollBatch = 4
 // ask polls for what the question is about. Where nothing but private views wait, only
 // those are concerned that may take one over; a boundary polls by itself.
 func (p *pool) ask(q question, meanwhile int) {
+	if p.seen != nil {
+		// A request that lacks memory has them polled. Otherwise it is enough to know
+		// about when they pass.
+		if p.asked++; p.asked%8 == 0 && p.fences.n > 0 {
+			p.poll(pollBatch)
+		}
+		return
+	}
 	concerned := p.fences.urgent > 0
 	switch m := q.(type) {
 	case *allocRequest:

@@ -48,6 +48,7 @@ type pool struct {
 	time    time.Duration
 	clock   Clock
 	stepped stepTimes
+	asked   int
 	seen    *stepLog  // nil: nobody wants to know
 	small   mem.Bytes // requests up to this have a space of their own
 	retries uint64
@@ -142,7 +143,23 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.after != 0 { // the part before may be lengthened to whole pages
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
 	}
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Wish: m.wish})
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Wish: m.wish}
+	ev.Poll = p.seen != nil && p.fences.n > 0
+	grant, err := p.run(ev)
+	if isRefused(err, engine.RefusedPending) {
+		// A wish that is taken is worth a few questions, what the driver would have to
+		// help with all of them.
+		p.poll(pollBatch)
+		if grant, err = p.run(ev); isRefused(err, engine.RefusedPending) {
+			ev.Wish = 0
+			grant, err = p.run(ev)
+		}
+		if isRefused(err, engine.RefusedPending) {
+			p.poll(math.MaxInt)
+			ev.Wish, ev.Poll = m.wish, false
+			grant, err = p.run(ev)
+		}
+	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})

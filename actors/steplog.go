@@ -12,6 +12,7 @@ import (
 type lasting struct {
 	size     mem.Bytes // rounded
 	from, to mem.Tick  // to < 0: it outlived the step
+	late     bool      // other streams used the block
 }
 
 // spaceKey names a space of the range: a stream's for large or for small requests.
@@ -70,6 +71,9 @@ func (l *stepLog) freed(at mem.Addr, ops []engine.Op) {
 		if op.Kind == engine.OpRecord && op.Addr == 0 {
 			l.waits[op.Fence] = at
 			waits = true
+			if x, ok := l.live[at]; ok {
+				x.of.requests[x.n].late = true
+			}
 		}
 	}
 	if !waits {

@@ -24,6 +24,7 @@ type wisher struct {
 // habit is what is known about one space.
 type habit struct {
 	before  []wish.Entry // the last step's requests
+	ends    []mem.Tick
 	planned bool
 	tries   int // plans in a row that did not serve
 	rest    int // steps to let pass before the next
@@ -78,7 +79,16 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		now[i] = wish.Of(size, 0)
 		tape.Next(size)
 	}
-	h.before = now
+	same := len(h.ends) == len(s.requests) && tape.Matched == len(s.requests)
+	ends := make([]mem.Tick, len(s.requests))
+	for i := range s.requests {
+		r := &s.requests[i]
+		ends[i] = r.to
+		if same && r.late && r.to >= 0 {
+			r.to = max(r.to, h.ends[i])
+		}
+	}
+	h.before, h.ends = now, ends
 	n := float64(len(s.requests))
 	if float64(tape.Matched) < alike*n {
 		change, h.planned = h.planned, false

@@ -59,6 +59,7 @@ type Event struct {
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
+	Poll   bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than wished, or with the driver's help, while blocks wait for fences
 	Wish   mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Driver int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
 	Took   int64        // EvBoundary: time since the last one, ns; 0: not measured
@@ -134,12 +135,14 @@ const (
 	// RefusedMost: more handles are needed than the request's Most. Nothing was
 	// waited for or given back: the caller has memory of its own to offer first.
 	RefusedMost
+	// RefusedPending: see Event.Poll.
+	RefusedPending
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder
 )
 
 var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedMost: "most", RefusedOrder: "order",
+	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedMost: "most", RefusedOrder: "order", RefusedPending: "pending",
 }
 
 // String names the reason in one word.

@@ -37,7 +37,7 @@ func TestSecondStartOfAnotherProgram(t *testing.T) {
 func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
 	t.Helper()
 	cache := t.TempDir()
-	first, err := start(c, cache)
+	first, err := start(tr, c, cache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
 		if err := os.CopyFS(copied, os.DirFS(cache)); err != nil {
 			t.Fatal(err)
 		}
-		second, err := start(c, copied)
+		second, err := start(tr, c, copied)
 		if err != nil {
 			t.Fatal(err)
 		}

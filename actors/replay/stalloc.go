@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sort"
 	"time"
 
 	"stalloc/actors"
@@ -21,13 +22,13 @@ import (
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
 		if !c.Warm {
-			return start(c, "")
+			return start(tr, c, "")
 		}
 		cache, err := os.MkdirTemp("", "stalloc-replay-")
 		if err != nil {
 			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
 		}
-		first, err := start(c, cache)
+		first, err := start(tr, c, cache)
 		if err == nil {
 			if _, err = Run(ctx, tr, first, nil); err != nil {
 				err = fmt.Errorf("the first of two runs: %w", err)
@@ -35,7 +36,7 @@ func ours() Allocator {
 		}
 		var second *live
 		if err == nil {
-			second, err = start(c, cache)
+			second, err = start(tr, c, cache)
 		}
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(cache))
@@ -46,7 +47,7 @@ func ours() Allocator {
 }
 
 // start sets up a run whose plans are kept in a folder, "" for nowhere.
-func start(c Config, cache string) (*live, error) {
+func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 	options := actors.Options{Inline: true, NoPlan: c.NoPlan, Cache: cache}
 	if c.Pool == "gmlake" {
 		lake := gmlake.DefaultConfig()
@@ -57,7 +58,11 @@ func start(c Config, cache string) (*live, error) {
 		config := onerange.DefaultConfig()
 		options.Range = &config
 	}
-	return newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
+	if err == nil {
+		l.others = otherStreams(tr)
+	}
+	return l, err
 }
 
 // live is a Target over the live allocator.
@@ -67,7 +72,8 @@ type live struct {
 	blocks map[int64]mem.Addr
 	watch  *sim.Watch
 	seen   map[int64]*sim.Watched
-	waits  map[int64]mem.StreamID // blocks that another stream still uses
+	waits  map[int64]wait         // blocks that another stream still uses
+	others map[int64]mem.StreamID // by block whose free completes late, the stream that it waits for
 	cache  string                 // a folder to delete at the end, "" for none
 	events int
 	now    time.Duration // recorded, at the last boundary
@@ -76,15 +82,50 @@ type live struct {
 	fault   error
 }
 
-// otherStream is the first number of the streams that stand in for the unknown
-// stream a deferred free waits for. One for each such block: the trace says when
-// each wait ends.
+// otherStream is the first number of the streams that stand in for the unknown ones
+// that deferred frees wait for.
 const otherStream mem.StreamID = 1 << 40
+
+// wait is how far a stream must come.
+type wait struct {
+	stream mem.StreamID
+	to     mem.Tick
+}
+
+// otherStreams chooses a stream for each deferred free of a trace: as few as let all of
+// them complete when they were recorded to, since the work on a stream ends in its order.
+func otherStreams(tr *trace.Trace) map[int64]mem.StreamID {
+	done := make(map[int64]int) // the event at which a block's free completes
+	for i := range tr.Events {
+		if e := &tr.Events[i]; e.Kind == trace.FreeCompleted {
+			done[e.ID] = i
+		}
+	}
+	others := make(map[int64]mem.StreamID)
+	var last []int // by stream, falling: when its last wait ends
+	for i := range tr.Events {
+		e := &tr.Events[i]
+		if e.Kind != trace.FreeRequested || !Deferred(tr.Events, i) {
+			continue
+		}
+		end, known := done[e.ID]
+		if !known {
+			end = len(tr.Events)
+		}
+		at := sort.Search(len(last), func(k int) bool { return last[k] <= end })
+		if at == len(last) {
+			last = append(last, end)
+		}
+		last[at] = end
+		others[e.ID] = otherStream + mem.StreamID(at)
+	}
+	return others
+}
 
 func newLive(device *sim.Device, options actors.Options) (*live, error) {
 	l := &live{
 		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
-		waits: make(map[int64]mem.StreamID), streams: make(map[mem.StreamID]bool),
+		waits: make(map[int64]wait), streams: make(map[mem.StreamID]bool),
 	}
 	options.Clock = actors.Clock{Now: func() time.Duration { return l.now }, Driver: device.Time}
 	var err error
@@ -134,9 +175,11 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 	}
 	delete(l.blocks, id)
 	l.advance()
+	other := l.others[id]
 	if deferred {
-		other := otherStream + mem.StreamID(id)
-		l.waits[id] = other
+		if other == 0 {
+			other = otherStream<<1 + mem.StreamID(id)
+		}
 		l.note(l.local.Use(addr, other))
 		l.note(l.seen[id].Freed(other))
 	} else {
@@ -144,14 +187,17 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		delete(l.seen, id)
 	}
 	l.note(l.local.Release(addr))
+	if deferred {
+		l.waits[id] = wait{other, l.device.Place(other)}
+	}
 }
 
 func (l *live) FreeCompleted(id int64) {
-	if other, ok := l.waits[id]; ok {
+	if w, ok := l.waits[id]; ok {
 		delete(l.waits, id)
 		l.seen[id].End()
 		delete(l.seen, id)
-		l.device.Finish(other)
+		l.device.FinishTo(w.stream, w.to)
 	}
 }
 

@@ -61,6 +61,17 @@ func (d *Device) Finish(id mem.StreamID) {
 	d.pass(s, s.last)
 }
 
+// Place returns how much work has been queued on the stream, for FinishTo.
+func (d *Device) Place(id mem.StreamID) mem.Tick { return d.place(id).until }
+
+// FinishTo lets the device come to the end of the work that had been queued on the stream
+// at a place.
+func (d *Device) FinishTo(id mem.StreamID, to mem.Tick) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pass(d.stream(id), to)
+}
+
 // Record puts a fence behind the work on the stream.
 func (d *Device) Record(id mem.StreamID) (driver.Fence, error) {
 	d.mu.Lock()

@@ -45,6 +45,9 @@ type price struct {
 	large bool    // the memory has been laid anew
 	level int     // of Slack
 	share float64 // of the driver in the time of the last steps
+	// The most that had to be held: of the load, and of what waited for fences whenever
+	// memory was short. What waits at other times is not asked about.
+	peak mem.Bytes
 }
 
 // allowed returns how much may be held instead of stitching, once the request is
@@ -57,7 +60,8 @@ func (e *Engine) allowed() unit {
 	case !p.first:
 		slack = e.cfg.First
 	}
-	peak := unit(max(e.stats.PeakHeld, e.stats.Load+e.stats.Pending+bytesOf(e.act.n)) / mem.Grain)
+	e.price.peak = max(e.price.peak, e.stats.PeakLoad, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
+	peak := unit(e.price.peak / mem.Grain)
 	return min(peak+unit(float64(peak)*slack), e.limit)
 }
 

@@ -33,9 +33,14 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	if mem.Round(ev.Size) <= e.cfg.SmallLimit {
 		a.space = e.heaps[a.heap].spaces[smallSpace]
 	}
-	if at, ok := e.place(ev.Wish); ok && ev.Wish != 0 && e.isFree(a.space, at, at+a.n) {
+	at, ok := e.place(ev.Wish)
+	ok = ok && ev.Wish != 0
+	if ok && e.isFree(a.space, at, at+a.n) {
 		e.stats.Sticky++
 		return e.grant(at, 0, out)
+	}
+	if ev.Poll && e.stats.Pending > 0 && (ok || e.spaces[a.space].free.bestFit(e.gaps, a.n) == 0) {
+		return e.refuse(engine.RefusedPending, out)
 	}
 	return e.climb(out)
 }
