@@ -34,6 +34,9 @@ const (
 	// Two steps are alike, and a plan serves, if so much of their requests agrees.
 	alike  = 0.95
 	serves = 0.98
+	// The end of a block that other streams use moves from step to step. As long as the
+	// memory allows, its place is left alone for so many more events, at most.
+	mostMargin = 1 << 10
 )
 
 // wishesReady tells the supervisor the wishes of the next steps.
@@ -83,10 +86,10 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 	ends := make([]mem.Tick, len(s.requests))
 	for i := range s.requests {
 		r := &s.requests[i]
-		ends[i] = r.to
 		if same && r.late && r.to >= 0 {
 			r.to = max(r.to, h.ends[i])
 		}
+		ends[i] = r.to
 	}
 	h.before, h.ends = now, ends
 	n := float64(len(s.requests))
@@ -135,7 +138,20 @@ func layOut(s *spaceStep, base mem.Addr) []wish.Entry {
 	}
 	last := s.gaps[len(s.gaps)-1]
 	end := mem.Bytes(last.Addr-origin) + last.Size
-	solved := plan.SolveAround(buffers, fixed, end, plan.Options{})
+	var solved plan.Solution
+	for margin := mem.Tick(mostMargin); ; margin /= 2 {
+		late := false
+		for i, r := range s.requests {
+			if r.late && r.to >= 0 {
+				late = true
+				buffers[i].Upper = min(r.to+margin, s.events)
+			}
+		}
+		solved = plan.SolveAround(buffers, fixed, end, plan.Options{})
+		if !late || margin == 0 || solved.Makespan <= end {
+			break
+		}
+	}
 	for i, r := range s.requests {
 		at := mem.Bytes(solved.Offsets[i])
 		inside := slices.ContainsFunc(s.gaps, func(g engine.Range) bool {
