@@ -5,6 +5,8 @@
 #include "runtime.h"
 #include "tape.h"
 
+static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
+
 /* Performs the frees that other threads announced and nobody has looked at yet,
  * and those that an arena given up meanwhile has left to the pool: there may be no
  * request or free of their stream any more that would. */
@@ -42,13 +44,11 @@ void stalloc_empty_cache(void) {
 }
 
 void stalloc_set_memory_fraction(double fraction, int device) {
-	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine() : NULL;
+	const struct stalloc_engine *e = stalloc_ready() && known(device) ? stalloc_engine(device) : NULL;
 	if (e) e->limit(device, fraction);
 }
 
 void stalloc_set_device_count(int count) { (void)count; }
-
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
 static uint64_t bytes_of(_Atomic int64_t *counter) {
 	int64_t n = STALLOC_RELAXED(*counter);

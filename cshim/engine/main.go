@@ -115,9 +115,6 @@ func (e *engine) device(ordinal int) (*opened, error) {
 		d.host.borrow()
 		e.share(ordinal, d)
 	}
-	if d.err != nil {
-		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))
-	}
 	e.opened[ordinal].Store(d)
 	return d, d.err
 }

@@ -120,8 +120,31 @@ assert L.stalloc_malloc(MIB, 5, None) is None
 print(error())
 check()
 """
-    out, _ = run(text)
-    assert "5" in out or "device" in out
+    out, err = run(text)
+    assert "there is no device 5" in out and "CUDA_VISIBLE_DEVICES" in out
+    assert err == ""  # nothing has failed: the other device goes on
+
+
+def test_a_device_that_fails_leaves_the_others_to_the_engine(run):
+    text = """
+assert malloc(MIB), error()
+D = ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
+D.fakecuda_count.restype = ctypes.c_long
+D.fakecuda_fail(b"cuMemAddressReserve:*:999")
+first = L.stalloc_malloc(MIB, 1, None)
+assert first, error()
+D.fakecuda_fail(b"")
+assert L.stalloc_malloc(MIB, 5, None) is None
+plain = D.fakecuda_count(b"cuMemAlloc")
+L.stalloc_free(first, 0, 1, None)
+for n in range(1, 9):
+    assert L.stalloc_malloc(n * MIB, 1, None), error()
+assert D.fakecuda_count(b"cuMemAlloc") == plain + 8
+check(2 * MIB)
+assert D.fakecuda_count(b"cuMemAlloc") == plain + 8
+"""
+    _, err = run(text, FAKECUDA_DEVICES="2")
+    assert err.count("the engine failed on device 1") == 1 and err.count("\n") == 1
 
 
 def test_memory_runs_out_and_comes_back(run):
