@@ -50,7 +50,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host}
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, largest: p.largest}
 	p.borrow(host, d.unwatched, &d.traffic)
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }

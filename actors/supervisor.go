@@ -145,6 +145,9 @@ func (s *supervisor) step() error {
 		ended.reserved = end.stats.Reserved
 	}
 	d.steps.Add(1)
+	if errors.Is(end.err, ErrBroken) { // no plan can have an arena any more
+		return nil
+	}
 	s.activate()
 	for _, l := range lanes {
 		s.retire(l)

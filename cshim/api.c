@@ -138,8 +138,8 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 		return NULL;
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
-	if (STALLOC_UNLIKELY(!s || size > INT64_MAX / 2))
-		return refuse(STALLOC_ERR_ARGUMENT, device, size, s ? "no block is that large" : "there is no such device");
+	if (STALLOC_UNLIKELY(!s)) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
+	if (STALLOC_UNLIKELY(size > INT64_MAX / 2)) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
 	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools))) {
 		uint64_t pool = stalloc_pool_of(s->device, stream);
 		if (pool) return slow(s, size, pool);
