@@ -210,7 +210,7 @@ func isRefused(err error, why engine.Reason) bool {
 func (e *RefusedError) Error() string {
 	switch e.Reason {
 	case engine.RefusedSize:
-		return "no block can be that large: it exceeds the memory of the device, or its limit"
+		return "no block can be that large: it exceeds the memory of the device"
 	case engine.RefusedLimit:
 		return "the memory limit is reached"
 	case engine.RefusedMost:

@@ -72,8 +72,8 @@ func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, lake)
 			p.largest = p.window / 2
-			if cfg.Limit > 0 {
-				p.largest = min(p.largest, cfg.Limit)
+			if total > 0 {
+				p.largest = min(p.largest, total)
 			}
 			return p, nil
 		}

@@ -1,6 +1,5 @@
 /* Opens the Go engine, on the first request that needs it: importing the
- * package costs nothing, and RTLD_LAZY leaves the NVML functions that the
- * engine does not call unresolved. */
+ * package costs nothing. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,9 @@
 """Settings and surroundings that are wrong: a clear line, and a process that goes on."""
 
+import subprocess
+
 import pytest
-from programs import DRIVER, ENGINE
+from programs import DRIVER, ENGINE, ROOT
 
 GOOD = f"driver:{DRIVER},engine:{ENGINE}"
 
@@ -160,3 +162,41 @@ assert malloc(50 * MIB), error()
     out, err = run(text)
     assert 18 <= int(out.split()[0]) <= 20
     assert "out of memory" in out and "GiB" in out and err == ""
+
+
+# An allocation that fails is explained, also by what NVML says of the device.
+EXPLAINED = """
+if now:
+    ctypes.CDLL(os.environ["STALLOC_CONF"].split("engine:")[1], os.RTLD_NOW)
+check()
+while malloc(50 * MIB):
+    pass
+print(error())
+D = ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
+D.fakecuda_count.restype = ctypes.c_long
+assert D.fakecuda_count(b"cuMemAlloc") == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory):
+    """A folder with a libnvidia-ml.so.1."""
+    folder = tmp_path_factory.mktemp("nvml")
+    source = ROOT / "cuda" / "nvml" / "testdata" / "nvml.c"
+    command = ["gcc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("bound", ["at the call", "at load", "by dlopen"])
+def test_nvml_however_symbols_are_bound(run, nvml, bound):
+    environment = {"LD_BIND_NOW": "1"} if bound == "at load" else {}
+    text = f"now = {bound == 'by dlopen'}" + EXPLAINED
+    out, err = run(text, LD_LIBRARY_PATH=str(nvml), **environment)
+    assert "out of memory" in out and "NVML counts 70.00 GiB in use of 80.00 GiB" in out
+    assert err == ""
+
+
+def test_no_nvml(run):
+    out, err = run("now = False" + EXPLAINED, LD_BIND_NOW="1")
+    assert "out of memory" in out and "NVML counts" not in out and err == ""
