@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amount.h"
 #include "runtime.h"
 
 static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
 static _Atomic bool failed; /* it could not be opened */
+static char why_failed[1024];
 static _Atomic bool given_up[STALLOC_MAX_DEVICES];
-static _Atomic bool logged, logged_of[STALLOC_MAX_DEVICES];
+static char why_given_up[STALLOC_MAX_DEVICES][256];
+static _Atomic bool logged;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The engine lies beside this library unless STALLOC_CONF names another. */
@@ -50,6 +53,10 @@ static int open_engine(char *err, size_t n) {
 	struct stalloc_host host = {
 		.size = sizeof host,
 		.conf = stalloc_conf_text(),
+		.window = stalloc_conf_amount("window").bytes,
+		.fraglimit = stalloc_conf_amount("fraglimit").bytes,
+		.limit = stalloc_conf_amount("limit").bytes,
+		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
 		.arenas = stalloc_arenas,
@@ -68,18 +75,17 @@ const struct stalloc_engine *stalloc_engine_if_open(void) {
 
 const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	char err[1024] = "";
 	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
 	if (STALLOC_LIKELY(e) || atomic_load_explicit(&failed, memory_order_relaxed)) return e;
 	pthread_mutex_lock(&lock);
 	e = stalloc_engine_if_open();
 	if (!e && !atomic_load(&failed)) {
-		if (open_engine(err, sizeof err) == STALLOC_OK) {
+		if (open_engine(why_failed, sizeof why_failed) == STALLOC_OK) {
 			e = &table;
 			atomic_store_explicit(&engine, e, memory_order_release);
 		} else {
 			atomic_store(&failed, true);
-			stalloc_log_once(&logged, "%s; serving from plain driver allocations", err);
+			stalloc_log_once(&logged, "%s; serving from plain driver allocations", why_failed);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -89,7 +95,19 @@ const struct stalloc_engine *stalloc_engine(int device) {
 /* Blocks that the engine handed out stay known to it, so frees still go there;
  * alloc is not called again. Other devices have pools of their own. */
 void stalloc_engine_give_up(int device, const char *why) {
-	atomic_store(&given_up[device], true);
-	stalloc_log_once(&logged_of[device], "the engine failed on device %d (%s); serving from plain driver allocations from now on",
-			 device, why);
+	pthread_mutex_lock(&lock);
+	bool first = !atomic_load(&given_up[device]);
+	_Atomic bool unlogged = false;
+	if (first) {
+		snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
+		atomic_store(&given_up[device], true);
+		stalloc_log_once(&unlogged, "the engine failed on device %d (%s); serving from plain driver allocations from now on",
+				 device, why);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+const char *stalloc_engine_problem(int device) {
+	if (atomic_load(&failed)) return why_failed;
+	return atomic_load(&given_up[device]) ? why_given_up[device] : NULL;
 }
