@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "amount.h"
 #include "runtime.h"
@@ -15,7 +16,7 @@ static _Atomic bool failed; /* it could not be opened */
 static char why_failed[1024];
 static _Atomic bool given_up[STALLOC_MAX_DEVICES];
 static char why_given_up[STALLOC_MAX_DEVICES][256];
-static _Atomic bool logged;
+static _Atomic bool logged, logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The engine lies beside this library unless STALLOC_CONF names another. */
@@ -35,6 +36,7 @@ static void path_of_engine(char *out, size_t n) {
 static int open_engine(char *err, size_t n) {
 	char path[4096], why[512];
 	path_of_engine(path, sizeof path);
+	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) {
 		snprintf(err, n, "the engine cannot be opened: %s; build it with make build or name it in STALLOC_CONF=engine:PATH",
@@ -69,18 +71,37 @@ static int open_engine(char *err, size_t n) {
 	return table.start(&host, err, n);
 }
 
+/* Go raises the soft limit of open files to one below the hard one. Children would
+ * inherit that, and programs that use select() rely on small numbers. */
+static int open_with_limits_kept(char *err, size_t n) {
+	struct rlimit before, after;
+	bool known = getrlimit(RLIMIT_NOFILE, &before) == 0;
+	int result = open_engine(err, n);
+	if (known && getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur > before.rlim_cur && after.rlim_cur + 1 >= after.rlim_max) {
+		after.rlim_cur = before.rlim_cur;
+		setrlimit(RLIMIT_NOFILE, &after);
+	}
+	return result;
+}
+
 const struct stalloc_engine *stalloc_engine_if_open(void) {
-	return atomic_load_explicit(&engine, memory_order_acquire);
+	const struct stalloc_engine *e = atomic_load_explicit(&engine, memory_order_acquire);
+	return e && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
 }
 
 const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
 	if (STALLOC_LIKELY(e) || atomic_load_explicit(&failed, memory_order_relaxed)) return e;
+	if (!stalloc_thread_fits()) {
+		stalloc_log_once(&logged_thread, "a thread's alternate signal stack is too small for the engine and cannot be replaced; "
+						 "plain driver allocations serve it");
+		return NULL;
+	}
 	pthread_mutex_lock(&lock);
 	e = stalloc_engine_if_open();
 	if (!e && !atomic_load(&failed)) {
-		if (open_engine(why_failed, sizeof why_failed) == STALLOC_OK) {
+		if (open_with_limits_kept(why_failed, sizeof why_failed) == STALLOC_OK) {
 			e = &table;
 			atomic_store_explicit(&engine, e, memory_order_release);
 		} else {

@@ -73,6 +73,10 @@ void stalloc_engine_give_up(int device, const char *why);
 /* Why the engine does not serve a device; NULL if it does, or has not been asked. */
 const char *stalloc_engine_problem(int device);
 
+/* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
+bool stalloc_needs_met(char *err, size_t n);
+bool stalloc_thread_fits(void);
+
 /* plain.c: the driver's own allocations, when there is no engine. */
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
