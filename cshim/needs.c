@@ -1,5 +1,5 @@
-/* What Go's runtime ends the process over, where an error would do: no threads or file
- * descriptors left when it starts, and a thread whose alternate signal stack is too
+/* What Go's runtime ends the process over, where an error would do: no threads, file
+ * descriptors or addresses left when it starts, and a thread whose alternate signal stack is too
  * small for its signal handlers. It is looked at before Go is. */
 #include <errno.h>
 #include <pthread.h>
@@ -16,6 +16,7 @@
 enum {
 	THREADS = 12, /* four that run goroutines, some that wait in the kernel, Go's own */
 	FILES = 8,    /* those of its poller, and one to be read at a time */
+	ADDRESSES = 1 << 30, /* its tables take most of that */
 	SMALL = 16 << 10,
 	LARGE = 64 << 10,
 };
@@ -49,6 +50,13 @@ static int try_files(int *error) {
 
 bool stalloc_needs_met(char *err, size_t size) {
 	int error = 0, n = try_files(&error);
+	void *addresses = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (addresses == MAP_FAILED) {
+		snprintf(err, size, "the engine needs %d MiB of addresses to start and cannot have them (%s): raise ulimit -v",
+			 ADDRESSES >> 20, strerror(errno));
+		return false;
+	}
+	munmap(addresses, ADDRESSES);
 	if (n < FILES) {
 		snprintf(err, size, "the engine needs %d file descriptors to start and %d can be had (%s): raise ulimit -n, or close some",
 			 FILES, n, strerror(error));
@@ -56,7 +64,7 @@ bool stalloc_needs_met(char *err, size_t size) {
 	}
 	if ((n = try_threads(&error)) < THREADS) {
 		snprintf(err, size,
-			 "the engine needs %d threads to start and %d can be had (%s): raise ulimit -u or -v, or the container's limit of processes",
+			 "the engine needs %d threads to start and %d can be had (%s): raise ulimit -u, or the container's limit of processes",
 			 THREADS, n, strerror(error));
 		return false;
 	}

@@ -17,7 +17,7 @@ ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
 def test_no_file_descriptors_left(run):
     text = """
 held = [os.dup(0) for _ in range(20)]
-resource.setrlimit(resource.RLIMIT_NOFILE, (held[-1] + 1, 4096))
+resource.setrlimit(resource.RLIMIT_NOFILE, (held[-1] + 1, held[-1] + 1))
 for fd in held[:3]:
     os.close(fd)
 check()
@@ -27,10 +27,22 @@ assert fallback() == 1
     assert err.count("\n") == 1 and "file descriptors" in err and "ulimit -n" in err
 
 
-def test_no_threads_left(run):
+def test_no_addresses_left(run):
     text = """
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (size + (40 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (size + (150 << 20), resource.RLIM_INFINITY))
+check()
+assert fallback() == 1
+"""
+    _, err = run(STATS + text)
+    assert err.count("\n") == 1 and "addresses" in err and "ulimit -v" in err
+
+
+def test_no_threads_left(run):
+    text = """
+if os.geteuid() == 0:  # whom no limit of processes holds
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 check()
 assert fallback() == 1
 """
