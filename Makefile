@@ -64,13 +64,11 @@ $(SHIM): $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(SHIM_LDFLAGS) $(LDFLAGS) -o $@ $^ -ldl
 
-# The go command knows best what is out of date, so it always runs. Compilers of
-# some distributions bind all symbols at load by default, which NVML's bindings,
-# most of whose functions are found when called, do not survive.
+# The go command knows best what is out of date, so it always runs.
 .PHONY: engine-lib
 engine-lib:
 	@mkdir -p $(LIBDIR)
-	$(GO) build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy' -buildmode=c-shared -o $(ENGINE) ./cshim/engine
+	$(GO) build -trimpath -ldflags '-s -w' -buildmode=c-shared -o $(ENGINE) ./cshim/engine
 	@rm -f $(ENGINE:.so=.h)
 
 $(FAKE): $(FAKE_OBJ)

@@ -171,8 +171,8 @@ type exploding struct{ device.Device }
 
 func (exploding) Create(mem.Bytes) (driver.Handle, error) { panic("no such luck") }
 
-// TestBrokenPool has the pool lose its state: every call says so, and Close still
-// gives back what the device knows of.
+// TestBrokenPool has the pool lose its state: what needs it says so, what does not goes
+// on, and Close still gives back what the device knows of.
 func TestBrokenPool(t *testing.T) {
 	gpu := sim.New(sim.Config{})
 	l, err := OpenLocal(exploding{device.NewOwner(gpu)}, Options{})
@@ -180,17 +180,23 @@ func TestBrokenPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	alloc := func() error { _, err := l.Malloc(0, mem.MiB); return err }
-	free := func() error { _, err := l.Free(1 << 40); return err }
-	find := func() error { _, _, err := l.Find(1 << 40); return err }
-	for i, call := range []func() error{
-		alloc, alloc, free, find, l.Step, l.Check, l.ResetPeak,
-		func() error { return l.Release(1 << 40) },
-		func() error { return l.Use(1<<40, 3) },
-		func() error { return l.Trim(0) },
-		func() error { return l.Limit(0.5) },
+	free := func() error { _, err := l.Free(1 << 41); return err }
+	find := func() error { _, _, err := l.Find(1 << 41); return err }
+	for i, call := range []struct {
+		f    func() error
+		want error
+	}{
+		{alloc, ErrBroken}, {alloc, ErrBroken}, {l.Check, ErrBroken},
+		{func() error { return l.Use(1<<40, 3) }, ErrBroken},
+		{func() error { return l.Share(1) }, ErrBroken},
+		{free, ErrUnknown}, {find, ErrUnknown},
+		{func() error { return l.Release(1 << 41) }, ErrUnknown},
+		{l.Step, nil}, {l.ResetPeak, nil},
+		{func() error { return l.Trim(0) }, nil},
+		{func() error { return l.Limit(0.5) }, nil},
 	} {
-		if err := call(); !errors.Is(err, ErrBroken) {
-			t.Errorf("call %d: %v, expected ErrBroken", i, err)
+		if err := call.f(); !errors.Is(err, call.want) {
+			t.Errorf("call %d: %v, expected %v", i, err, call.want)
 		}
 	}
 	if text := l.Explain(); text == "" {

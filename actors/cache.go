@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"stalloc/internal/mem"
@@ -27,7 +29,11 @@ import (
 // fifth is the program's command line, the last all of its prologue. Steps that
 // come after it may change from run to run: the file is replaced.
 // Ranks of one job that do the same write the same file; whoever renames last has
-// written it. What cannot be read is deleted: the next run writes a new one.
+// written it. What is no plan is deleted: the next run writes a new one. What cannot be
+// opened, or was written by another version, is somebody's plan all the same and stays.
+//
+// A plan decides where a program's tensors lie, so it is taken from nobody but the user
+// and root: neither folder nor file may be another's, or open to others for writing.
 type cache struct {
 	dir     string
 	program uint32
@@ -94,7 +100,7 @@ func (c *cache) list() []cached {
 		k := &f.keys
 		n, err := fmt.Sscanf(e.Name(), "%08x-%08x-%08x-%08x-%08x-%08x.plan", &k[0], &k[1], &k[2], &k[3], &f.program, &f.run)
 		info, statErr := e.Info()
-		if n != 6 || err != nil || statErr != nil || f.name() != e.Name() {
+		if n != 6 || err != nil || statErr != nil || !info.Mode().IsRegular() || f.name() != e.Name() {
 			continue
 		}
 		f.used = info.ModTime()
@@ -104,13 +110,42 @@ func (c *cache) list() []cached {
 	return files
 }
 
+// check reports why the folder's plans are not to be trusted. One that is not there yet
+// is none that anybody else has made.
+func (c *cache) check() error {
+	info, err := os.Stat(c.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder: name another in STALLOC_CONF=cache:DIR", c.dir)
+	}
+	if err := ours(info); err != nil {
+		return fmt.Errorf("%s %w, or name another folder in STALLOC_CONF=cache:DIR", c.dir, err)
+	}
+	return nil
+}
+
+// ours reports what is wrong with the owner or the mode of a file or folder.
+func ours(info os.FileInfo) error {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 && int(s.Uid) != os.Geteuid() {
+		return fmt.Errorf("belongs to user %d, and plans are taken from this one (%d) and root alone: chown it", s.Uid, os.Geteuid())
+	}
+	if info.Mode()&0o022 != 0 {
+		return fmt.Errorf("can be written by others than its owner (%v): chmod go-w it", info.Mode())
+	}
+	return nil
+}
+
 // load reads a plan.
 func (c *cache) load(f cached) (*plan.Plan, error) {
-	p, err := plan.ReadFile(f.path)
-	if err != nil {
+	p, err := plan.ReadFileIf(f.path, ours)
+	if errors.Is(err, plan.ErrForeign) || errors.Is(err, plan.ErrTruncated) || errors.Is(err, plan.ErrCorrupt) {
 		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
 	}
-	return p, nil
+	return p, err
 }
 
 // use marks a plan as used: it is the last to be evicted, and preferred by runs
@@ -123,6 +158,9 @@ func (c *cache) use(path string) {
 // store writes the plan of a run that began with these requests.
 func (c *cache) store(p *plan.Plan, first []mem.Bytes, run uint64) (path string, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := c.check(); err != nil {
 		return "", err
 	}
 	f := cached{keys: keysOf(first), program: c.program, run: fold(run)}

@@ -52,6 +52,10 @@ func newOpening(d *Device, c *cache) *opening {
 	o := &opening{d: d, cache: c, listed: make(chan struct{})}
 	d.background.Go(func() {
 		defer close(o.listed)
+		if err := c.check(); err != nil {
+			d.log.Warn("plans of earlier runs are not used", zap.Error(err))
+			return
+		}
 		o.files = c.list()
 		slices.SortStableFunc(o.files, func(a, b cached) int { // those of this program first
 			return cmp.Compare(btoi(a.program != c.program), btoi(b.program != c.program))

@@ -1,10 +1,13 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,7 +64,7 @@ func TestCacheDeletesWhatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("STALLOCP and then nothing of use"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("nothing of use"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.load(c.list()[0]); err == nil {
@@ -149,4 +152,121 @@ func TestRanksShareTheCache(t *testing.T) {
 			t.Errorf("%s was left", e.Name())
 		}
 	}
+}
+
+// stored is a cache that holds one plan.
+func stored(t *testing.T) (c *cache, path string) {
+	t.Helper()
+	c = newCache(t.TempDir())
+	sizes := []mem.Bytes{512, 1024, 2048}
+	path, err := c.store(somePlan(t, sizes...), sizes, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, path
+}
+
+// TestCacheKeepsWhatItCannotRead: a plan that cannot be opened now, or that another
+// version wrote, is still one.
+func TestCacheKeepsWhatItCannotRead(t *testing.T) {
+	c, path := stored(t)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(good)
+	other[len("STALLOCP")]++
+	for what, spoil := range map[string]func() error{
+		"of another version": func() error { return os.WriteFile(path, other, 0o644) },
+		// Nobody can read it, root included: a loop of links.
+		"unreadable": func() error { return errors.Join(os.Remove(path), os.Symlink(path, path)) },
+	} {
+		f := c.list()[0]
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.load(f); err == nil {
+			t.Errorf("a plan that is %s was read", what)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("a plan that is %s was deleted: %v", what, err)
+		}
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, good, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCacheTrustsItsUserAlone: what others could have written is not read, and nothing is
+// put beside it.
+func TestCacheTrustsItsUserAlone(t *testing.T) {
+	c, path := stored(t)
+	for _, target := range []string{path, c.dir} {
+		info, err := os.Stat(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bits := range []os.FileMode{0o020, 0o002} {
+			if err := os.Chmod(target, info.Mode()|bits); err != nil {
+				t.Fatal(err)
+			}
+			k := newKit(t, Options{Cache: c.dir})
+			if k.malloc(512); k.Stats().Generation != 0 {
+				t.Errorf("mode %v of %s: the plan is served", info.Mode()|bits, target)
+			}
+			if target == c.dir {
+				if path, err := c.store(somePlan(t, 512), []mem.Bytes{512}, 8); err == nil {
+					t.Errorf("mode %v of %s: %s was stored", info.Mode()|bits, target, path)
+				}
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("the plan was deleted: %v", err)
+			}
+		}
+		if err := os.Chmod(target, info.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Geteuid() == 0 { // only root can make somebody else its owner
+		for _, target := range []string{path, c.dir} {
+			if err := os.Chown(target, 4242, -1); err != nil {
+				t.Fatal(err)
+			}
+			k := newKit(t, Options{Cache: c.dir})
+			if k.malloc(512); k.Stats().Generation != 0 {
+				t.Errorf("the plan is served though %s is another's", target)
+			}
+			if err := os.Chown(target, 0, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k := newKit(t, Options{Cache: c.dir})
+	if k.malloc(512); k.Stats().Generation != 1 {
+		t.Error("the plan is not served though it and its folder are the user's")
+	}
+}
+
+// TestCacheOfOddFiles: pipes hold nothing up, and no file is larger than memory.
+func TestCacheOfOddFiles(t *testing.T) {
+	c, path := stored(t)
+	f := c.list()[0]
+	if err := os.Truncate(path, 40<<30); err != nil {
+		t.Fatal(err)
+	}
+	good := c.list()[0]
+	if _, err := c.load(good); !errors.Is(err, plan.ErrCorrupt) {
+		t.Errorf("a file of 40 GiB: %v", err)
+	}
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if files := c.list(); len(files) != 0 {
+		t.Errorf("a pipe is listed: %v", files)
+	}
+	if _, err := c.load(f); err == nil {
+		t.Error("a pipe was read")
+	}
+	k := newKit(t, Options{Cache: path})
+	k.play(512, 1024)
 }

@@ -28,6 +28,7 @@ type Device struct {
 	pool       *actor.PID
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
+	largest    mem.Bytes  // no block can be larger
 
 	lanes      atomic.Pointer[[]*lane]
 	arenas     atomic.Pointer[[]*arena]
@@ -63,6 +64,9 @@ func (d *Device) ask(to *actor.PID, q question) {
 // hit, which is counted and observed already, or from the pool. The first request
 // of a stream makes the stream known.
 func (d *Device) Serve(port Port, asked mem.Bytes) (addr mem.Addr, hit bool, err error) {
+	if asked > d.largest {
+		return 0, false, d.tooLarge()
+	}
 	l := d.laneOf(port)
 	if l == nil {
 		d.ask(d.supervisor, &admitRequest{})
@@ -121,6 +125,9 @@ func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, 
 }
 
 func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.Addr) (mem.Addr, error) {
+	if size > d.largest {
+		return 0, d.tooLarge()
+	}
 	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
@@ -145,6 +152,13 @@ func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.
 		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
 	}
 	return m.addr, m.err
+}
+
+// tooLarge is the error of a request that the device could not serve if it were empty,
+// a shape with a zero too much: neither a tape nor the pool hears of it, and no arena is
+// given up for it.
+func (d *Device) tooLarge() error {
+	return fmt.Errorf("%w\n%s", &RefusedError{Reason: engine.RefusedSize}, d.Explain())
 }
 
 func (d *Device) gaveUp(m *lostRequest) bool {

@@ -46,6 +46,9 @@ func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
 		}
 		return 0, nil
 	}
+	if size > l.largest {
+		return 0, l.tooLarge()
+	}
 	p := l.host.Port(id)
 	p.Lock()
 	tape := p.tape

@@ -65,7 +65,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if opts.Range != nil {
 		opts.Plan, opts.Cache = nil, ""
 	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base}
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest}
 	p.borrow(host, d.unwatched, &d.traffic)
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }

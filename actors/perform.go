@@ -224,7 +224,7 @@ func isRefused(err error, why engine.Reason) bool {
 func (e *RefusedError) Error() string {
 	switch e.Reason {
 	case engine.RefusedSize:
-		return "the size is larger than any block can be"
+		return "no block can be that large: it exceeds the memory of the device"
 	case engine.RefusedLimit:
 		return "the memory limit is reached"
 	case engine.RefusedMost:
@@ -240,10 +240,19 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the driver failed with error %d", e.Code)
 }
 
-// Is reports whether the device is full, or the limit reached.
+// Is reports whether there is no room for the block: the device is full, a limit is
+// reached, or it is larger than either.
 func (e *RefusedError) Is(target error) bool {
-	return target == driver.ErrOutOfMemory &&
-		(e.Reason == engine.RefusedLimit || e.Reason == engine.RefusedDevice && (e.Code == driver.CodeOutOfMemory || e.Code == 0))
+	if target != driver.ErrOutOfMemory {
+		return false
+	}
+	switch e.Reason {
+	case engine.RefusedSize, engine.RefusedLimit, engine.RefusedWindow:
+		return true
+	case engine.RefusedDevice:
+		return e.Code == driver.CodeOutOfMemory || e.Code == 0
+	}
+	return false
 }
 
 // Freed is what a free gave back.

@@ -39,6 +39,7 @@ type pool struct {
 	handles []driver.Handle // by engine.Index
 	base    mem.Addr
 	window  mem.Bytes
+	largest mem.Bytes // no block can be larger
 	ops     []engine.Op
 	fences  fences
 	patched mem.Bytes // the least block that may lie in a private view
@@ -55,6 +56,7 @@ type pool struct {
 	waited  bool      // the last request waited for streams, or the device was full
 	pending mem.Bytes // the most since the last boundary
 	broken  error
+	ended   map[mem.Addr]struct{} // blocks freed since it broke
 	loan    loan
 	usable  pageSet // pages that the device has access to
 	peers   []int   // other devices that have it too
@@ -66,18 +68,26 @@ func newPool(dev device.Device, opts *Options) (*pool, error) {
 	p := &pool{dev: dev, log: opts.Log, clock: opts.Clock, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
+	cfg = cfg.WithDefaults()
 	_, total, err := dev.Memory()
 	if err == nil && (cfg.Limit == 0 || cfg.Limit > total) {
 		cfg.Limit = total
 	}
-	for p.window = cfg.Window; p.window >= 64*mem.GiB || p.window == cfg.Window; p.window /= 2 {
+	for p.window = cfg.Window; ; p.window = p.window / 2 &^ (mem.HandleSize - 1) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts)
 			if opts.Range != nil {
 				p.seen, p.small = newStepLog(), opts.Range.SmallLimit
 			}
+			p.largest = p.window / 2
+			if total > 0 {
+				p.largest = min(p.largest, total)
+			}
 			return p, nil
+		}
+		if p.window < 128*mem.GiB {
+			break
 		}
 	}
 	return nil, fmt.Errorf("no address space for the pool (set STALLOC_CONF=window:SIZE to ask for less): %w", err)
@@ -100,8 +110,7 @@ func (p *pool) Receive(ctx actor.Context) {
 func (p *pool) answer(q question) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.broken = fmt.Errorf("%w: %v", ErrBroken, r)
-			err = p.broken
+			err = p.breaks(r)
 		}
 	}()
 	meanwhile := p.takeBack()
@@ -109,7 +118,7 @@ func (p *pool) answer(q question) (err error) {
 		return p.close()
 	}
 	if p.broken != nil {
-		return p.broken
+		return p.outlive(q)
 	}
 	p.ask(q, meanwhile)
 	err = p.do(q)

@@ -49,7 +49,7 @@ func (d *Device) Limit(fraction float64) error {
 	}
 	limit := mem.Bytes(0)
 	if fraction < 1 {
-		limit = mem.Bytes(fraction * float64(total))
+		limit = max(mem.Bytes(fraction*float64(total)), 1) // 0: no limit
 	}
 	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
 }

@@ -153,6 +153,9 @@ func (s *supervisor) step() error {
 	}
 	d.steps.Add(1)
 	s.wishAll()
+	if errors.Is(end.err, ErrBroken) { // no plan can have an arena any more
+		return nil
+	}
 	s.activate()
 	for _, l := range lanes {
 		s.retire(l)

@@ -74,10 +74,10 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	uint64_t addr = 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
-	const struct stalloc_engine *e = stalloc_engine();
 	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
+	const struct stalloc_engine *e = stalloc_engine(device);
 	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
-	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
+	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
@@ -138,8 +138,8 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 		return NULL;
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
-	if (STALLOC_UNLIKELY(!s || size > INT64_MAX / 2))
-		return refuse(STALLOC_ERR_ARGUMENT, device, size, s ? "no block is that large" : "there is no such device");
+	if (STALLOC_UNLIKELY(!s)) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
+	if (STALLOC_UNLIKELY(size > INT64_MAX / 2)) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
 	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools))) {
 		uint64_t pool = stalloc_pool_of(s->device, stream);
 		if (pool) return slow(s, size, pool);

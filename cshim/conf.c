@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, TEXT, LEVEL, POOL, PLAN };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN };
 
 static struct {
 	const char *name;
@@ -16,7 +17,7 @@ static struct {
 	char value[512];
 } keys[] = {
 	{"plan", PLAN, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
-	{"driver", TEXT, ""},   {"window", AMOUNT, ""}, {"limit", AMOUNT, ""},
+	{"driver", TEXT, ""},   {"window", WINDOW, ""}, {"limit", LIMIT, ""},
 	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
 	{"fraglimit", AMOUNT, ""},
 };
@@ -26,9 +27,12 @@ static char text[2048]; /* the accepted settings, for the engine */
 static char problem[1024];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+#define AMOUNTS "80GiB or 80G (2^30 bytes each), 80GB (10^9) or a whole number of bytes"
 static const char *const expected[] = {
 	[FLAG] = "on or off",
-	[AMOUNT] = "an amount of memory such as 80GiB",
+	[AMOUNT] = "an amount of memory such as " AMOUNTS,
+	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS ", or a share of the device's such as 90%",
+	[WINDOW] = "an amount of addresses of at least 1GiB, such as " AMOUNTS,
 	[TEXT] = "a path",
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "stitch or gmlake",
@@ -36,19 +40,16 @@ static const char *const expected[] = {
 };
 
 static bool fits(enum kind kind, const char *value) {
-	char *end;
+	struct stalloc_amount a;
 	switch (kind) {
 	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
 	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
 	case POOL: return !strcmp(value, "stitch") || !strcmp(value, "gmlake");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
-	case AMOUNT:
-		if (strtod(value, &end) < 0 || end == value) return false;
-		if (*end && strchr("kKmMgGtT", *end)) end++;
-		if (*end == 'i') end++;
-		if (*end == 'b' || *end == 'B') end++;
-		return *end == '\0';
+	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;
+	case LIMIT: return stalloc_read_amount(value, &a) && (a.share > 0 || a.bytes >= 2 << 20);
+	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30;
 	default: return *value != '\0';
 	}
 }
@@ -65,7 +66,7 @@ static void known_keys(char *out, size_t n) {
 }
 
 static void set(char *pair) {
-	char names[256];
+	char names[320];
 	char *colon = strchr(pair, ':');
 	if (!colon) {
 		complain("STALLOC_CONF: \"%s\" is not of the form key:value%s", pair, "");
@@ -113,6 +114,13 @@ const char *stalloc_conf(const char *key) {
 	for (int i = 0; i < KEYS; i++)
 		if (!strcmp(key, keys[i].name)) return keys[i].value[0] ? keys[i].value : NULL;
 	return NULL;
+}
+
+struct stalloc_amount stalloc_conf_amount(const char *key) {
+	struct stalloc_amount a = {0};
+	const char *value = stalloc_conf(key);
+	if (value) stalloc_read_amount(value, &a);
+	return a;
 }
 
 const char *stalloc_conf_text(void) { return text; }

@@ -5,6 +5,8 @@
 #include "runtime.h"
 #include "tape.h"
 
+static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
+
 /* Performs the frees that other threads announced and nobody has looked at yet,
  * and those that an arena given up meanwhile has left to the pool: there may be no
  * request or free of their stream any more that would. */
@@ -21,6 +23,8 @@ static void settle(struct stalloc_device *d) {
 		if (STALLOC_RELAXED(s->stray_count) != 0) stalloc_free_strays(s);
 }
 
+static _Atomic bool logged_step;
+
 /* Ends a step, or only the first one of all, on one device or on every one. */
 static int end(int device, bool first) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
@@ -28,6 +32,10 @@ static int end(int device, bool first) {
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
 	int result = (first ? e->first_step : e->step)(device, err, sizeof err);
+	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
+		stalloc_log_once(&logged_step, "the engine could not end a step (%s); training goes on", err);
+		result = STALLOC_OK;
+	}
 	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) settle(&stalloc_devices[i]);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
@@ -42,13 +50,11 @@ void stalloc_empty_cache(void) {
 }
 
 void stalloc_set_memory_fraction(double fraction, int device) {
-	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine() : NULL;
+	const struct stalloc_engine *e = stalloc_ready() && known(device) ? stalloc_engine(device) : NULL;
 	if (e) e->limit(device, fraction);
 }
 
 void stalloc_set_device_count(int count) { (void)count; }
-
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
 static uint64_t bytes_of(_Atomic int64_t *counter) {
 	int64_t n = STALLOC_RELAXED(*counter);
@@ -94,11 +100,12 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.peak_active = bytes_of(&d->peak_active);
 	s.blocks = (uint64_t)stalloc_load_blocks(load);
 	s.peak_blocks = bytes_of(&d->peak_live);
-	uint64_t plain = *stalloc_alive ? stalloc_plain_bytes(device) : 0;
-	s.reserved = engine.reserved + plain;
-	s.peak_reserved = engine.peak_reserved + plain;
+	struct stalloc_plain_counts plain = *stalloc_alive ? stalloc_plain_counts(device) : (struct stalloc_plain_counts){0};
+	s.fallback = plain.served;
+	s.reserved = engine.reserved + plain.bytes;
+	s.peak_reserved = engine.peak_reserved + plain.bytes;
 	s.arena_bytes = engine.arena_bytes;
-	s.pool_bytes = engine.pool_bytes + plain;
+	s.pool_bytes = engine.pool_bytes + plain.bytes;
 	s.driver_calls = engine.driver_calls;
 	s.driver_ns = engine.driver_ns;
 	s.retries = engine.retries;
@@ -124,6 +131,14 @@ int stalloc_reset_peak(int device) {
 int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
-	if (!*stalloc_alive || !e) return snprintf(text, length, "stalloc has allocated nothing yet");
-	return e->explain(device, text, length);
+	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
+	if (!*stalloc_alive || (!e && !problem)) return snprintf(text, length, "stalloc has allocated nothing yet");
+	int used = 0;
+	if (problem)
+		used = snprintf(text, length, "Plain driver allocations serve device %d, so far %llu of them, because the engine does not: %s. ",
+				device, (unsigned long long)stalloc_plain_counts(device).served, problem);
+	if (!e) return used;
+	size_t room = (size_t)used < length ? length - (size_t)used : 0;
+	int rest = e->explain(device, room ? text + used : NULL, room);
+	return rest < 0 ? rest : used + rest;
 }

@@ -1,18 +1,22 @@
 /* Opens the Go engine, on the first request that needs it: importing the
- * package costs nothing, and RTLD_LAZY leaves the NVML functions that the
- * engine does not call unresolved. */
+ * package costs nothing. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "amount.h"
 #include "runtime.h"
 
 static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
-static _Atomic bool failed;
-static _Atomic bool logged;
+static _Atomic bool failed; /* it could not be opened */
+static char why_failed[1024];
+static _Atomic bool given_up[STALLOC_MAX_DEVICES];
+static char why_given_up[STALLOC_MAX_DEVICES][256];
+static _Atomic bool logged, logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The engine lies beside this library unless STALLOC_CONF names another. */
@@ -32,6 +36,7 @@ static void path_of_engine(char *out, size_t n) {
 static int open_engine(char *err, size_t n) {
 	char path[4096], why[512];
 	path_of_engine(path, sizeof path);
+	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) {
 		snprintf(err, n, "the engine cannot be opened: %s; build it with make build or name it in STALLOC_CONF=engine:PATH",
@@ -50,6 +55,10 @@ static int open_engine(char *err, size_t n) {
 	struct stalloc_host host = {
 		.size = sizeof host,
 		.conf = stalloc_conf_text(),
+		.window = stalloc_conf_amount("window").bytes,
+		.fraglimit = stalloc_conf_amount("fraglimit").bytes,
+		.limit = stalloc_conf_amount("limit").bytes,
+		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
 		.arenas = stalloc_arenas,
@@ -62,32 +71,64 @@ static int open_engine(char *err, size_t n) {
 	return table.start(&host, err, n);
 }
 
-const struct stalloc_engine *stalloc_engine_if_open(void) {
-	return atomic_load_explicit(&engine, memory_order_acquire);
+/* Go raises the soft limit of open files to one below the hard one. Children would
+ * inherit that, and programs that use select() rely on small numbers. */
+static int open_with_limits_kept(char *err, size_t n) {
+	struct rlimit before, after;
+	bool known = getrlimit(RLIMIT_NOFILE, &before) == 0;
+	int result = open_engine(err, n);
+	if (known && getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur > before.rlim_cur && after.rlim_cur + 1 >= after.rlim_max) {
+		after.rlim_cur = before.rlim_cur;
+		setrlimit(RLIMIT_NOFILE, &after);
+	}
+	return result;
 }
 
-const struct stalloc_engine *stalloc_engine(void) {
+const struct stalloc_engine *stalloc_engine_if_open(void) {
+	const struct stalloc_engine *e = atomic_load_explicit(&engine, memory_order_acquire);
+	return e && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
+}
+
+const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	char err[1024] = "";
+	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
 	if (STALLOC_LIKELY(e) || atomic_load_explicit(&failed, memory_order_relaxed)) return e;
+	if (!stalloc_thread_fits()) {
+		stalloc_log_once(&logged_thread, "a thread's alternate signal stack is too small for the engine and cannot be replaced; "
+						 "plain driver allocations serve it");
+		return NULL;
+	}
 	pthread_mutex_lock(&lock);
 	e = stalloc_engine_if_open();
 	if (!e && !atomic_load(&failed)) {
-		if (open_engine(err, sizeof err) == STALLOC_OK) {
+		if (open_with_limits_kept(why_failed, sizeof why_failed) == STALLOC_OK) {
 			e = &table;
 			atomic_store_explicit(&engine, e, memory_order_release);
 		} else {
 			atomic_store(&failed, true);
-			stalloc_log_once(&logged, "%s; serving from plain driver allocations", err);
+			stalloc_log_once(&logged, "%s; serving from plain driver allocations", why_failed);
 		}
 	}
 	pthread_mutex_unlock(&lock);
 	return e;
 }
 
-/* Blocks that the engine handed out stay known to it, so its pointer stays;
- * alloc is never called again. */
-void stalloc_engine_give_up(const char *why) {
-	atomic_store(&failed, true);
-	stalloc_log_once(&logged, "the engine failed (%s); serving from plain driver allocations from now on", why);
+/* Blocks that the engine handed out stay known to it, so frees still go there;
+ * alloc is not called again. Other devices have pools of their own. */
+void stalloc_engine_give_up(int device, const char *why) {
+	pthread_mutex_lock(&lock);
+	bool first = !atomic_load(&given_up[device]);
+	_Atomic bool unlogged = false;
+	if (first) {
+		snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
+		atomic_store(&given_up[device], true);
+		stalloc_log_once(&unlogged, "the engine failed on device %d (%s); serving from plain driver allocations from now on",
+				 device, why);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+const char *stalloc_engine_problem(int device) {
+	if (atomic_load(&failed)) return why_failed;
+	return atomic_load(&given_up[device]) ? why_given_up[device] : NULL;
 }

@@ -31,7 +31,7 @@ struct block {
 };
 enum { BUCKETS = 4096 };
 static struct block *buckets[BUCKETS];
-static uint64_t bytes[STALLOC_MAX_DEVICES];
+static struct stalloc_plain_counts counts[STALLOC_MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static stalloc_cu_context contexts[STALLOC_MAX_DEVICES];
 
@@ -87,7 +87,8 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 	if (result == STALLOC_OK) {
 		*b = (struct block){.next = *bucket(addr), .addr = addr, .size = size, .asked = asked, .device = device};
 		*bucket(addr) = b;
-		bytes[device] += size;
+		counts[device].bytes += size;
+		counts[device].served++;
 		*out = (void *)(uintptr_t)addr;
 	} else {
 		free(b);
@@ -106,7 +107,7 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	while ((b = *at) && b->addr != addr) at = &b->next;
 	if (b) {
 		*at = b->next;
-		bytes[b->device] -= b->size;
+		counts[b->device].bytes -= b->size;
 		*freed = (struct stalloc_freed){.rounded = b->size, .asked = b->asked, .device = b->device};
 		if (enter(b->device, err, sizeof err) == STALLOC_OK) {
 			driver.cuMemFree(addr);
@@ -118,9 +119,9 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	return b != NULL;
 }
 
-uint64_t stalloc_plain_bytes(int device) {
+struct stalloc_plain_counts stalloc_plain_counts(int device) {
 	pthread_mutex_lock(&lock);
-	uint64_t n = bytes[device];
+	struct stalloc_plain_counts n = counts[device];
 	pthread_mutex_unlock(&lock);
 	return n;
 }

@@ -35,6 +35,7 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__(
 int stalloc_conf_read(void);
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
+struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 
 /* link.c: the functions that libstalloc_engine.so exports, found by name as
  * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then
@@ -60,18 +61,31 @@ struct stalloc_engine {
 #undef STALLOC_ENGINE_FIELD
 };
 
-/* The engine, opened by the first call; NULL if it cannot be used. */
-const struct stalloc_engine *stalloc_engine(void);
+/* The engine, opened by the first call; NULL if it cannot be used, or not for this
+ * device. */
+const struct stalloc_engine *stalloc_engine(int device);
 /* The engine if it is open already; never opens it. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
-/* The engine answered that it is broken: it is asked for no memory any more. */
-void stalloc_engine_give_up(const char *why);
+/* The engine answered that it cannot serve a device: it is asked for no memory of it
+ * any more. */
+void stalloc_engine_give_up(int device, const char *why);
+
+/* Why the engine does not serve a device; NULL if it does, or has not been asked. */
+const char *stalloc_engine_problem(int device);
+
+/* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
+bool stalloc_needs_met(char *err, size_t n);
+bool stalloc_thread_fits(void);
 
 /* plain.c: the driver's own allocations, when there is no engine. */
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
-uint64_t stalloc_plain_bytes(int device);
+struct stalloc_plain_counts {
+	uint64_t bytes;	 /* of live blocks */
+	uint64_t served; /* requests so far */
+};
+struct stalloc_plain_counts stalloc_plain_counts(int device);
 
 /* pools.c: the private pool that serves a stream now, 0: the default pool. */
 uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream);

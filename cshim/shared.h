@@ -166,6 +166,9 @@ static inline void stalloc_unlock(struct stalloc_stream *s) { stalloc_lock_relea
 struct stalloc_host {
 	uint64_t size;	  /* of this struct */
 	const char *conf;   /* STALLOC_CONF, checked */
+	uint64_t window, fraglimit; /* of it, amounts of memory; 0: not set */
+	uint64_t limit;
+	double limit_share; /* of the device's memory, where limit is such */
 	const void *driver; /* struct stalloc_driver, opened; NULL: no driver */
 	struct stalloc_device *devices;
 	_Atomic(struct stalloc_tape *) *arenas; /* STALLOC_MAX_ARENAS, with holes */

@@ -113,6 +113,7 @@ struct stalloc_stats {
 	uint64_t ooms, retries;
 	uint64_t lost_events;            /* not observed: the ring was full */
 	uint64_t arena_bytes, pool_bytes; /* physical, in arenas and outside */
+	uint64_t fallback; /* requests served by plain driver allocations: the engine could not, see stalloc_explain */
 };
 
 /* Copies min(size, sizeof(struct stalloc_stats)) bytes. */

@@ -12,7 +12,7 @@ import (
 type Config struct {
 	Base   mem.Addr  // start of the reserved address window, a multiple of 2 MiB
 	Window mem.Bytes // its size: at least 64 MiB, at most 4 TiB
-	Limit  mem.Bytes // most physical memory to create; 0: what the device gives
+	Limit  mem.Bytes // most physical memory to create; 0: what the device gives, up to 1 TiB
 
 	SmallLimit mem.Bytes // requests up to this use views of their own
 	Stitch     bool      // map free handles a second time before making new ones
@@ -46,9 +46,9 @@ func DefaultConfig() Config {
 
 const maxWindow = 4 * mem.TiB
 
-// withDefaults repairs values that no engine can work with: it has no one to
+// WithDefaults repairs values that no engine can work with: it has no one to
 // report them to, and its callers read them from a checked configuration.
-func (c Config) withDefaults() Config {
+func (c Config) WithDefaults() Config {
 	if c.Window <= 0 || c.Window > maxWindow {
 		c.Window = maxWindow
 	}
@@ -65,7 +65,7 @@ func (c Config) withDefaults() Config {
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
 	cfg     Config
-	limit   int    // handles; the largest int if there is no limit
+	limit   int    // handles
 	clock   uint64 // events so far
 	slack   float64
 	economy economy
@@ -113,12 +113,11 @@ type Engine struct {
 
 // New returns an engine that owns no memory yet.
 func New(cfg Config) *Engine {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	pages := int(cfg.Window / mem.HandleSize)
 	e := &Engine{
 		cfg:     cfg,
 		slack:   cfg.Slack,
-		limit:   int(^uint(0) >> 1),
 		starts:  newPageBits(pages + 1),
 		extents: extents{next: 1, limit: uint32(pages)}, // page 0 stands for none
 		pages:   make([]page, 2),
@@ -133,9 +132,7 @@ func New(cfg Config) *Engine {
 		fenceAt: newTable(1 << 6),
 		hints:   newHints(),
 	}
-	if cfg.Limit > 0 {
-		e.limit = int(cfg.Limit / mem.HandleSize)
-	}
+	e.SetLimit(0)
 	return e
 }
 

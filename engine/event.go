@@ -121,7 +121,8 @@ type Index uint32
 type Reason uint8
 
 const (
-	// RefusedSize: the size is negative or larger than the address window.
+	// RefusedSize: the size is negative, or larger than half the address window or
+	// than all that can be held.
 	RefusedSize Reason = iota + 1
 	// RefusedLimit: Config.Limit forbids the handles that are missing.
 	RefusedLimit

@@ -73,7 +73,7 @@ const (
 )
 
 // startBits is the width of a start inside a bySize key: 2^33 units are 4 TiB,
-// the largest window, and leave 2^31 units, 1 TiB, for the size.
+// the largest window, and leave 31 bits for the size: less than 1 TiB (maxHandles).
 const startBits = 33
 
 type run struct {

@@ -6,7 +6,7 @@ import "stalloc/internal/mem"
 func (e *Engine) alloc(ev Event, out []Op) []Op {
 	e.act = action{asked: true, req: ev.Req, whole: ev.Whole, most: ev.Most, quick: ev.Quick, list: largeViews}
 	a := &e.act
-	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
+	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, mem.Bytes(maxHandles)*mem.HandleSize) {
 		return e.refuse(RefusedSize, out)
 	}
 	size := mem.Round(ev.Size)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // WriteFile writes the plan to path so that a reader, or a crash at any time,
@@ -51,10 +52,30 @@ func syncDir(path string) error {
 
 // ReadFile reads and validates the plan at path.
 func ReadFile(path string) (*Plan, error) {
-	f, err := os.Open(path)
+	return ReadFileIf(path, func(os.FileInfo) error { return nil })
+}
+
+// ReadFileIf reads and validates the plan at path if accept has nothing against the file,
+// as it is once it is open: nobody can put another in its place meanwhile. It waits for
+// no writer of a pipe, and reads nothing that is too large for a plan.
+func ReadFileIf(path string, accept func(os.FileInfo) error) (*Plan, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("plan file %s: %w", path, err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("it is no regular file but %v", info.Mode())
+	case info.Size() > int64(headerSize+maxPayload+4):
+		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(), headerSize+maxPayload+4)
+	default:
+		err = accept(info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("plan file %s: %w", path, err)
+	}
 	return Decode(f, path)
 }

@@ -23,6 +23,8 @@ const (
 	fileMagic   = "STALLOCP"
 	fileVersion = 5
 	headerSize  = len(fileMagic) + 4 + 8
+	// maxPayload is many times what the plan of a step of a million requests takes.
+	maxPayload = 64 << 20
 )
 
 // What can be wrong with a plan file. The remedy is always the same: delete it
@@ -43,6 +45,9 @@ func (p *Plan) Encode(w io.Writer) error {
 		return err
 	}
 	payload := p.appendPayload(nil)
+	if len(payload) > maxPayload {
+		return fmt.Errorf("plan: it takes %d bytes, expected at most %d", len(payload), maxPayload)
+	}
 	out := make([]byte, 0, headerSize+len(payload)+4)
 	out = append(out, fileMagic...)
 	out = binary.LittleEndian.AppendUint32(out, fileVersion)
@@ -117,8 +122,8 @@ func Decode(r io.Reader, name string) (*Plan, error) {
 		return fail(ErrVersion, "format %d, expected %d", v, fileVersion)
 	}
 	length := binary.LittleEndian.Uint64(header[len(fileMagic)+4:])
-	if length > 1<<40 {
-		return fail(ErrCorrupt, "a payload of %d bytes is claimed, expected less than a terabyte", length)
+	if length > maxPayload {
+		return fail(ErrCorrupt, "a payload of %d bytes is claimed, expected at most %d", length, maxPayload)
 	}
 	var body bytes.Buffer // grows with what is there, not with what is claimed
 	if _, err := io.Copy(&body, io.LimitReader(r, int64(length)+5)); err != nil {

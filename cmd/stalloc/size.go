@@ -16,7 +16,7 @@ func (s *size) Set(text string) error {
 		return err
 	}
 	if n <= 0 {
-		return fmt.Errorf("%q is no amount of memory: give a number above zero, such as 80GiB", text)
+		return fmt.Errorf("%q is no amount of memory above zero: expected %s", text, mem.Amounts)
 	}
 	*s = size(n)
 	return nil

@@ -69,6 +69,9 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 	d, err := the.Load().device(int(s.device.ordinal))
 	if err != nil {
 		write(err.Error(), text, n)
+		if errors.Is(err, driver.ErrNoSuchDevice) {
+			return errArgument // neither can the driver alone serve it
+		}
 		return errEngine
 	}
 	var a mem.Addr

@@ -80,6 +80,7 @@ func start(h *C.struct_stalloc_host) error {
 	if err != nil {
 		return err
 	}
+	conf.amounts(mem.Bytes(h.window), mem.Bytes(h.fraglimit), mem.Bytes(h.limit), float64(h.limit_share))
 	e := &engine{
 		conf:    conf,
 		log:     newLogger(conf.level),
@@ -108,15 +109,16 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	}
 	d := &opened{host: &host{Pool: loan.New(), e: e, device: &e.devices[ordinal]}}
 	var dev *cuda.Device
+	var options actors.Options
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
-		d.Device, d.err = actors.Open(dev, d.host, e.conf.options(e.log.With(zap.Int("device", ordinal)), dev))
+		options, d.err = e.conf.options(e.log.With(zap.Int("device", ordinal)), dev)
+	}
+	if d.err == nil {
+		d.Device, d.err = actors.Open(dev, d.host, options)
 	}
 	if d.err == nil {
 		d.host.borrow()
 		e.share(ordinal, d)
-	}
-	if d.err != nil {
-		e.log.Error("the device cannot be used; its requests are served by the driver alone", zap.Int("device", ordinal), zap.Error(d.err))
 	}
 	e.opened[ordinal].Store(d)
 	return d, d.err

@@ -26,6 +26,7 @@ type settings struct {
 	engine core.Config
 	pool   string
 	lake   gmlake.Config
+	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
 }
 
 func parseSettings(text string) (settings, error) {
@@ -46,12 +47,6 @@ func parseSettings(text string) (settings, error) {
 			s.engine.Stitch = value == "on"
 		case "pool":
 			s.pool = value
-		case "fraglimit":
-			s.lake.FragLimit, err = mem.ParseBytes(value)
-		case "window":
-			s.engine.Window, err = mem.ParseBytes(value)
-		case "limit":
-			s.engine.Limit, err = mem.ParseBytes(value)
 		}
 		if err != nil {
 			return s, fmt.Errorf("STALLOC_CONF: %s: %w", key, err)
@@ -69,7 +64,25 @@ func defaultCache() string {
 	return filepath.Join(dir, "stalloc")
 }
 
-func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
+// amounts takes the settings that are amounts of memory: C has read them, zero is none.
+func (s *settings) amounts(window, fraglimit, limit mem.Bytes, share float64) {
+	s.engine.Limit, s.share = limit, share
+	if window > 0 {
+		s.engine.Window = window
+	}
+	if fraglimit > 0 {
+		s.lake.FragLimit = fraglimit
+	}
+}
+
+func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, error) {
+	if s.share > 0 {
+		_, total, err := dev.Memory()
+		if err != nil {
+			return actors.Options{}, fmt.Errorf("the limit is a share of the device's memory, which cannot be had: %w", err)
+		}
+		s.engine.Limit = mem.Bytes(s.share * float64(total))
+	}
 	neighbours := func() (string, error) {
 		uuid, err := dev.UUID()
 		if err != nil {
@@ -81,7 +94,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) actors.Options {
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
 	}
-	return options
+	return options, nil
 }
 
 // newLogger writes to standard error, one line an entry.

@@ -22,7 +22,8 @@
 // dynamic linker finds when they are first called; one that the installed driver
 // lacks ends the process. So nothing is called here that was not looked up
 // first. For the same reason a program with this package in it loads only where
-// the linker binds lazily: not under LD_BIND_NOW, not linked with -z now.
+// the linker binds lazily: not under LD_BIND_NOW, not linked with -z now, unless it
+// brings those functions itself, as stalloc's own library does (cshim/engine/nvml.c).
 package nvml
 
 import (

@@ -69,16 +69,18 @@ func New(cfg Config) *Pool {
 		at:     map[mem.Addr]int32{},
 		fences: map[driver.Fence]int32{},
 	}
-	p.SetLimit(cfg.Limit)
+	p.SetLimit(0)
 	return p
 }
 
-// SetLimit bounds the physical memory that may be created from now on; 0: no
-// bound. What is held beyond it already stays.
+// SetLimit bounds the physical memory that may be created from now on, within
+// Config.Limit; 0: that alone. What is held beyond it already stays.
 func (p *Pool) SetLimit(limit mem.Bytes) {
 	p.limit = math.MaxInt
-	if limit > 0 {
-		p.limit = int(limit / pageSize)
+	for _, most := range []mem.Bytes{limit, p.cfg.Limit} {
+		if most > 0 {
+			p.limit = min(p.limit, int(most/pageSize))
+		}
 	}
 }
 

@@ -144,14 +144,17 @@ func New(cfg Config) *Engine {
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
 		heapAt: newTable(8), blockAt: newTable(1 << 10), fenceAt: newTable(64),
 	}
-	e.SetLimit(cfg.Limit)
+	e.SetLimit(0)
 	return e
 }
 
-// SetLimit changes Config.Limit.
+// SetLimit bounds the physical memory that may be created from now on, within
+// Config.Limit; zero goes back to that.
 func (e *Engine) SetLimit(n mem.Bytes) {
-	e.limit = unit(n / mem.Grain)
-	if n <= 0 {
+	if n <= 0 || e.cfg.Limit > 0 && n > e.cfg.Limit {
+		n = e.cfg.Limit
+	}
+	if e.limit = unit(n / mem.Grain); n <= 0 {
 		e.limit = 1 << 62
 	}
 }

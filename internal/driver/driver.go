@@ -17,8 +17,14 @@ type Fence uint64
 // device has no memory left.
 var ErrOutOfMemory = errors.New("out of device memory")
 
-// CodeOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
-const CodeOutOfMemory = 2
+// ErrNoSuchDevice is matched by the error of a device that the driver does not list.
+var ErrNoSuchDevice = errors.New("no such device")
+
+// CodeOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY, codeNoSuchDevice CUDA_ERROR_INVALID_DEVICE.
+const (
+	CodeOutOfMemory  = 2
+	codeNoSuchDevice = 101
+)
 
 // Error is a driver call that failed.
 type Error struct {
@@ -34,7 +40,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s failed with driver error %d (%s)", e.Call, e.Code, e.Name)
 }
 
-// Is reports whether the error means that the device is full.
+// Is reports whether the error means that the device is full, or that there is none.
 func (e *Error) Is(target error) bool {
-	return target == ErrOutOfMemory && e.Code == CodeOutOfMemory
+	return target == ErrOutOfMemory && e.Code == CodeOutOfMemory ||
+		target == ErrNoSuchDevice && e.Code == codeNoSuchDevice
 }

@@ -6,7 +6,6 @@ package mem
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // Bytes is a size or an amount of memory.
@@ -72,30 +71,4 @@ func (b Bytes) String() string {
 		return fmt.Sprintf("%.2f KiB", float64(b)/float64(KiB))
 	}
 	return strconv.FormatInt(int64(b), 10) + " B"
-}
-
-var units = []struct {
-	suffix string
-	factor Bytes
-}{
-	{"tib", TiB}, {"gib", GiB}, {"mib", MiB}, {"kib", KiB},
-	{"t", TiB}, {"g", GiB}, {"m", MiB}, {"k", KiB}, {"b", 1}, {"", 1},
-}
-
-// ParseBytes reads an amount such as "80GiB", "512 MiB", "1.5g" or "4096". All
-// units are binary and their case does not matter.
-func ParseBytes(s string) (Bytes, error) {
-	text := strings.ToLower(strings.TrimSpace(s))
-	for _, u := range units {
-		number, ok := strings.CutSuffix(text, u.suffix)
-		if !ok {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(value >= 0) || value*float64(u.factor) >= 1<<62 {
-			break
-		}
-		return Bytes(value * float64(u.factor)), nil
-	}
-	return 0, fmt.Errorf("%q is not an amount of memory: expected a number with an optional unit, such as 80GiB or 512MiB", s)
 }

@@ -21,13 +21,14 @@ func TestParseBytes(t *testing.T) {
 		want Bytes
 	}{
 		{"80GiB", 80 << 30}, {"512 MiB", 512 << 20}, {"1.5g", 3 << 29}, {"4096", 4096}, {"7b", 7}, {"2T", 2 << 40},
+		{"70GB", 70e9}, {"1.5 TB", 15e11}, {"70G", 70 << 30}, {"0", 0}, {" 3kb ", 3000},
 	} {
 		got, err := ParseBytes(c.in)
 		if err != nil || got != c.want {
 			t.Errorf("ParseBytes(%q) = %d, %v, want %d", c.in, got, err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "GiB", "-1", "1e40", "12 parsecs", "NaN"} {
+	for _, bad := range []string{"", "GiB", "-1", "1e40", "12 parsecs", "NaN", "0.9", "90%", "1e9", ".5G", "1.G", "7.5b", "70GX", "4194304TiB"} {
 		if got, err := ParseBytes(bad); err == nil {
 			t.Errorf("ParseBytes(%q) = %d without an error", bad, got)
 		}

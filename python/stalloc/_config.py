@@ -48,6 +48,8 @@ def merge(environment: str, arguments: Mapping[str, Value]) -> dict[str, str]:
 def _text(key: str, value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 70e9 is a whole number of bytes
     if isinstance(value, (int, float)):
         return str(value)
     if not isinstance(value, (str, os.PathLike)):

@@ -50,7 +50,8 @@ class Stats:
     Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
     sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    made under a plan: those served from it, and the others.
+    made under a plan: those served from it, and the others. ``fallback`` counts the requests
+    that plain driver allocations served because the engine could not: explain() says why.
     """
 
     requests: int = 0
@@ -79,6 +80,7 @@ class Stats:
     lost_events: int = 0
     arena_bytes: int = 0
     pool_bytes: int = 0
+    fallback: int = 0
 
     @property
     def fragmentation(self) -> float:

@@ -88,6 +88,7 @@ def nested(stats: Stats, since: Stats) -> _Nested:
             "hits": stats.hits - since.hits,
             "misses": stats.misses - since.misses,
             "plan_generation": stats.plan_generation,
+            "fallback": stats.fallback - since.fallback,
         },
     }
 

@@ -15,6 +15,11 @@ def test_arguments_override_the_environment():
     assert merged == {"a": "1", "b": "3", "c": "on", "d": "/p", "e": "0.5", "f": "off"}
 
 
+def test_whole_numbers_of_bytes():
+    assert _config.merge("", {"limit": 70e9}) == {"limit": "70000000000"}
+    assert _config.merge("", {"limit": 70 * 2**30}) == {"limit": "75161927680"}
+
+
 def test_render_is_the_opposite_of_parse():
     for text in ("", "a:1", "a:1,b:x:y"):
         assert _config.render(_config.parse(text)) == text

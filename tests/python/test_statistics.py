@@ -45,7 +45,7 @@ def test_values():
         allocated=512, peak_allocated=1024, allocated_total=2048, freed_total=1536,
         requested=500, peak_requested=1000, active=768, peak_active=1280,
         reserved=4 * MIB, peak_reserved=6 * MIB, blocks=1, peak_blocks=2, blocks_total=4,
-        ooms=1, retries=2, hits=3, misses=4, plan_generation=5,
+        ooms=1, retries=2, hits=3, misses=4, plan_generation=5, fallback=6,
     )  # fmt: skip
     got = _statistics.nested(stats, Stats())
     assert got["allocated_bytes"]["all"] == dict(current=512, peak=1024, allocated=2048, freed=1536)
@@ -56,7 +56,7 @@ def test_values():
     assert got["allocation"]["all"] == dict(current=1, peak=2, allocated=4, freed=3)
     assert got["segment"]["all"]["current"] == 2 and got["segment"]["all"]["peak"] == 3
     assert (got["num_ooms"], got["num_alloc_retries"]) == (1, 2)
-    assert got["stalloc"] == {"hits": 3, "misses": 4, "plan_generation": 5}
+    assert got["stalloc"] == {"hits": 3, "misses": 4, "plan_generation": 5, "fallback": 6}
 
 
 def test_pools_add_up_and_totals_agree_with_current():

@@ -1,7 +1,9 @@
 """Settings and surroundings that are wrong: a clear line, and a process that goes on."""
 
+import subprocess
+
 import pytest
-from programs import DRIVER, ENGINE
+from programs import DRIVER, ENGINE, ROOT
 
 GOOD = f"driver:{DRIVER},engine:{ENGINE}"
 
@@ -22,6 +24,14 @@ check()
         ("plan:perhaps", ["plan:perhaps", "on, off or always"]),
         ("limit:much", ["limit:much", "80GiB"]),
         ("limit:-1GiB", ["limit:-1GiB", "80GiB"]),
+        ("limit:70GX", ["limit:70GX", "80GiB", "80GB", "90%"]),
+        ("limit:0.9", ["limit:0.9", "90%"]),
+        ("limit:101%", ["limit:101%", "90%"]),
+        ("limit:70", ["limit:70", "at least 2MiB"]),
+        ("limit:0", ["limit:0", "at least 2MiB"]),
+        ("window:0", ["window:0", "at least 1GiB"]),
+        ("window:50%", ["window:50%", "at least 1GiB"]),
+        ("fraglimit:0GB", ["fraglimit:0GB", "80GB"]),
         ("pool:lake", ["pool:lake", "stitch or gmlake"]),
         ("fraglimit:some", ["fraglimit:some", "80GiB"]),
         ("log:loud", ["log:loud", "debug"]),
@@ -120,8 +130,31 @@ assert L.stalloc_malloc(MIB, 5, None) is None
 print(error())
 check()
 """
-    out, _ = run(text)
-    assert "5" in out or "device" in out
+    out, err = run(text)
+    assert "there is no device 5" in out and "CUDA_VISIBLE_DEVICES" in out
+    assert err == ""  # nothing has failed: the other device goes on
+
+
+def test_a_device_that_fails_leaves_the_others_to_the_engine(run):
+    text = """
+assert malloc(MIB), error()
+D = ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
+D.fakecuda_count.restype = ctypes.c_long
+D.fakecuda_fail(b"cuMemAddressReserve:*:999")
+first = L.stalloc_malloc(MIB, 1, None)
+assert first, error()
+D.fakecuda_fail(b"")
+assert L.stalloc_malloc(MIB, 5, None) is None
+plain = D.fakecuda_count(b"cuMemAlloc")
+L.stalloc_free(first, 0, 1, None)
+for n in range(1, 9):
+    assert L.stalloc_malloc(n * MIB, 1, None), error()
+assert D.fakecuda_count(b"cuMemAlloc") == plain + 8
+check(2 * MIB)
+assert D.fakecuda_count(b"cuMemAlloc") == plain + 8
+"""
+    _, err = run(text, FAKECUDA_DEVICES="2")
+    assert err.count("the engine failed on device 1") == 1 and err.count("\n") == 1
 
 
 def test_memory_runs_out_and_comes_back(run):
@@ -137,3 +170,41 @@ assert malloc(50 * MIB), error()
     out, err = run(text)
     assert 18 <= int(out.split()[0]) <= 20
     assert "out of memory" in out and "GiB" in out and err == ""
+
+
+# An allocation that fails is explained, also by what NVML says of the device.
+EXPLAINED = """
+if now:
+    ctypes.CDLL(os.environ["STALLOC_CONF"].split("engine:")[1], os.RTLD_NOW)
+check()
+while malloc(50 * MIB):
+    pass
+print(error())
+D = ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
+D.fakecuda_count.restype = ctypes.c_long
+assert D.fakecuda_count(b"cuMemAlloc") == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory):
+    """A folder with a libnvidia-ml.so.1."""
+    folder = tmp_path_factory.mktemp("nvml")
+    source = ROOT / "cuda" / "nvml" / "testdata" / "nvml.c"
+    command = ["gcc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("bound", ["at the call", "at load", "by dlopen"])
+def test_nvml_however_symbols_are_bound(run, nvml, bound):
+    environment = {"LD_BIND_NOW": "1"} if bound == "at load" else {}
+    text = f"now = {bound == 'by dlopen'}" + EXPLAINED
+    out, err = run(text, LD_LIBRARY_PATH=str(nvml), **environment)
+    assert "out of memory" in out and "NVML counts 70.00 GiB in use of 80.00 GiB" in out
+    assert err == ""
+
+
+def test_no_nvml(run):
+    out, err = run("now = False" + EXPLAINED, LD_BIND_NOW="1")
+    assert "out of memory" in out and "NVML counts" not in out and err == ""

@@ -1,0 +1,109 @@
+/* What Go's runtime ends the process over, where an error would do: no threads, file
+ * descriptors or addresses left when it starts, and a thread whose alternate signal stack is too
+ * small for its signal handlers. It is looked at before Go is. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+enum {
+	THREADS = 12, /* four that run goroutines, some that wait in the kernel, Go's own */
+	FILES = 8,    /* those of its poller, and one to be read at a time */
+	ADDRESSES = 1 << 30, /* its tables take most of that */
+	SMALL = 16 << 10,
+	LARGE = 64 << 10,
+};
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *pass(void *nothing) {
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+	return nothing;
+}
+
+/* How many threads can be there at once beside those that are. */
+static int try_threads(int *error) {
+	pthread_t threads[THREADS];
+	int n = 0;
+	pthread_mutex_lock(&gate);
+	while (n < THREADS && (*error = pthread_create(&threads[n], NULL, pass, NULL)) == 0) n++;
+	pthread_mutex_unlock(&gate);
+	for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
+	return n;
+}
+
+static int try_files(int *error) {
+	int files[FILES], n = 0;
+	while (n < FILES && (files[n] = eventfd(0, EFD_CLOEXEC)) >= 0) n++;
+	*error = errno;
+	for (int i = 0; i < n; i++) close(files[i]);
+	return n;
+}
+
+bool stalloc_needs_met(char *err, size_t size) {
+	int error = 0, n = try_files(&error);
+	void *addresses = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (addresses == MAP_FAILED) {
+		snprintf(err, size, "the engine needs %d MiB of addresses to start and cannot have them (%s): raise ulimit -v",
+			 ADDRESSES >> 20, strerror(errno));
+		return false;
+	}
+	munmap(addresses, ADDRESSES);
+	if (n < FILES) {
+		snprintf(err, size, "the engine needs %d file descriptors to start and %d can be had (%s): raise ulimit -n, or close some",
+			 FILES, n, strerror(error));
+		return false;
+	}
+	if ((n = try_threads(&error)) < THREADS) {
+		snprintf(err, size,
+			 "the engine needs %d threads to start and %d can be had (%s): raise ulimit -u, or the container's limit of processes",
+			 THREADS, n, strerror(error));
+		return false;
+	}
+	return true;
+}
+
+/* A signal stack of ours, which begins with what it replaced. */
+struct larger {
+	stack_t old;
+};
+static __thread bool looked;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void put_back(void *larger) {
+	struct larger *mine = larger;
+	stack_t now;
+	if (sigaltstack(NULL, &now) == 0 && now.ss_sp == larger) sigaltstack(&mine->old, NULL);
+	munmap(larger, LARGE);
+}
+
+static void make_key(void) { pthread_key_create(&key, put_back); }
+
+/* Go's handlers run on the alternate stack of the thread that they interrupt. One that is
+ * too small is replaced until the thread ends: its own handlers only gain by it. */
+bool stalloc_thread_fits(void) {
+	stack_t now;
+	if (STALLOC_LIKELY(looked)) return true;
+	if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE) == 0 && now.ss_size < SMALL) {
+		struct larger *mine = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (mine == MAP_FAILED) return false;
+		mine->old = now;
+		if (sigaltstack(&(stack_t){.ss_sp = mine, .ss_size = LARGE}, NULL) != 0) {
+			munmap(mine, LARGE);
+			return false;
+		}
+		pthread_once(&once, make_key);
+		pthread_setspecific(key, mine);
+	}
+	looked = true;
+	return true;
+}
