@@ -12,6 +12,7 @@ import (
 type policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	Lookup(mem.Addr) (engine.Block, bool)
+	Within(mem.Addr) (engine.Block, bool)
 	Stats() engine.Stats
 	Handles() int // that exist
 	Check() error
