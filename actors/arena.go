@@ -79,6 +79,13 @@ func (a *arena) free(addr mem.Addr) stream.Freed {
 	return a.tape.Free(addr)
 }
 
+// find returns the slot or guest that contains addr.
+func (a *arena) find(addr mem.Addr) (mem.Addr, mem.Bytes, bool) {
+	a.lane.port.Lock()
+	defer a.lane.port.Unlock()
+	return a.tape.Find(addr)
+}
+
 // users takes the streams that used a pinned slot.
 func (a *arena) users(addr mem.Addr) []mem.StreamID {
 	a.mu.Lock()

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -72,6 +74,49 @@ func TestPinnedSlotsThroughDissolve(t *testing.T) {
 			case "after":
 				k.loses()
 				k.release(at)
+			}
+			for range 50 {
+				again := k.malloc(tens(4)[0])
+				if again == at {
+					t.Fatal("the bytes were handed out while another stream used them")
+				}
+				k.release(again)
+			}
+			k.gpu.Finish(other)
+			k.boundary()
+			k.empty()
+			if pending := k.host.pending.Load(); pending != 0 {
+				t.Errorf("the host counts %d pending bytes", pending)
+			}
+		})
+	}
+}
+
+// TestPinnedSlotFreedTwice frees a slot twice while another stream still uses it, in its
+// arena and after the arena has gone to the pool. The second free is of nothing, and the
+// bytes stay where they are until that stream is through.
+func TestPinnedSlotFreedTwice(t *testing.T) {
+	const other = 7
+	for _, dissolved := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dissolved %t", dissolved), func(t *testing.T) {
+			k := newKit(t, Options{})
+			k.learn(tens(4)...)
+			at := k.malloc(tens(4)[0])
+			if start, size, err := k.Find(at + 1000); err != nil || start != at || size != tens(4)[0] {
+				t.Fatalf("found %v bytes at %x, %v", size, start, err)
+			}
+			if err := errors.Join(k.gpu.Use(other, at, tens(4)[0]), k.Use(at, other)); err != nil {
+				t.Fatal(err)
+			}
+			k.release(at)
+			if dissolved {
+				k.loses()
+			}
+			if err := k.Release(at); !errors.Is(err, ErrUnknown) {
+				t.Errorf("freed twice: %v", err)
+			}
+			if _, _, err := k.Find(at + 1000); err == nil {
+				t.Error("a freed block was found")
 			}
 			for range 50 {
 				again := k.malloc(tens(4)[0])

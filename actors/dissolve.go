@@ -103,13 +103,24 @@ func (a *arena) release(taken []engine.Range) (freed []mem.Addr, used map[mem.Ad
 	return freed, used
 }
 
+// nothing is the tape of an arena that is gone, for those who found it before.
+var nothing = func() *stream.Tape {
+	l, err := stream.Lay(nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return stream.New(l, 0)
+}()
+
 // retire gives up former arenas that hold nothing any more. Their addresses may
 // come back as another arena's, so their tapes must not be found there.
 func (s *supervisor) retire(l *lane) {
 	for _, a := range l.emptied() {
 		s.d.forget(a)
 		l.port.Lock()
-		l.port.Drop(a.tape)
+		dropped := a.tape
+		a.tape = nothing
+		l.port.Drop(dropped)
 		l.port.Unlock()
 		s.giveBack(a)
 	}

@@ -139,11 +139,15 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 			l.port.Pinned(tape, 1)
 		}
 	}
-	// Should the port fail here, the tape before goes on being served.
+	var before stream.State
 	instead := a.tape
+	if instead != nil {
+		before = *instead.State
+	}
+	// Should the port fail here, the tape before goes on being served.
 	l.port.Serve(tape, instead)
 	if instead != nil {
-		l.keep(instead.State)
+		l.keep(&before)
 	} else {
 		s.d.remember(a)
 	}

@@ -201,6 +201,7 @@ func (p *pool) unpin(s *slotWait) {
 	if s.arena.unpin(s.addr, s.rounded) {
 		return
 	}
+	delete(p.freed, s.addr)
 	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: s.addr}); err != nil {
 		panic(fmt.Sprintf("a slot that became a block of the pool cannot be freed: %v", err))
 	}

@@ -13,6 +13,7 @@ import (
 type policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	Lookup(mem.Addr) (engine.Block, bool)
+	Within(mem.Addr) (engine.Block, bool)
 	Stats() engine.Stats
 	Reserved() mem.Bytes // the sizes of all handles
 	Check() error

@@ -57,9 +57,12 @@ type pool struct {
 	pending mem.Bytes // the most since the last boundary
 	broken  error
 	ended   map[mem.Addr]struct{} // blocks freed since it broke
-	loan    loan
-	usable  pageSet // pages that the device has access to
-	peers   []int   // other devices that have it too
+	// Blocks that were pinned slots of an arena, freed before the pool took them over:
+	// they wait for the fences of the slot.
+	freed  map[mem.Addr]bool
+	loan   loan
+	usable pageSet // pages that the device has access to
+	peers  []int   // other devices that have it too
 }
 
 // newPool reserves the address window: the largest the driver gives.
@@ -198,7 +201,7 @@ func (p *pool) free(m *freeRequest) error {
 	b, ok := p.eng.Lookup(m.addr)
 	// An arena begins where its first slot does: a slot freed twice is no
 	// reason to give the arena back.
-	if !ok || b.Addr != m.addr || b.Pending || b.Whole != m.arena {
+	if !ok || b.Addr != m.addr || b.Pending || b.Whole != m.arena || p.freed[m.addr] {
 		return ErrUnknown
 	}
 	last, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
@@ -246,6 +249,12 @@ func (p *pool) dissolve(m *dissolveRequest) error {
 		errs = append(errs, err)
 	}
 	for at, streams := range used {
+		if len(streams) == 0 { // freed by the program, and its fences are recorded
+			if p.freed == nil {
+				p.freed = make(map[mem.Addr]bool)
+			}
+			p.freed[at] = true
+		}
 		for _, id := range streams {
 			_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: at, Stream: id})
 			errs = append(errs, err)
@@ -282,7 +291,10 @@ func (p *pool) rare(m *poolRequest) error {
 		p.eng.SetLimit(m.limit)
 	case verbFind:
 		b, ok := p.eng.Lookup(m.addr)
-		if !ok || b.Whole {
+		if !ok {
+			b, ok = p.eng.Within(m.addr)
+		}
+		if !ok || b.Whole || b.Pending || p.freed[b.Addr] {
 			return ErrUnknown
 		}
 		m.addr, m.size, m.stream = b.Addr, b.Size, b.Stream

@@ -11,8 +11,13 @@ func (d *Device) rare(m *poolRequest) error {
 	return m.err
 }
 
-// Find returns the start and size of the pool's block that contains addr.
+// Find returns the start and size of the block that contains addr.
 func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
+	if a := d.arenaOf(addr); a != nil {
+		if at, size, ok := a.find(addr); ok {
+			return at, size, nil
+		}
+	}
 	m := &poolRequest{verb: verbFind, addr: addr}
 	d.ask(d.pool, m)
 	return m.addr, m.size, m.err

@@ -1,6 +1,7 @@
 /* Allocation and free. The quick case of each is a few loads under a lock that
  * is never waited for; what it cannot decide goes to the Go engine. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pool.h"
@@ -30,27 +31,42 @@ static inline struct stalloc_stream *stream_of(int device, void *id) {
 
 static void free_from_pool(void *ptr, int device, void *stream);
 
-__attribute__((noinline)) void stalloc_free_strays(struct stalloc_stream *s) {
-	uint64_t strays[STALLOC_MAX_STRAYS];
+__attribute__((noinline)) void stalloc_finish(struct stalloc_stream *s) {
 	stalloc_lock(s);
-	uint32_t n = STALLOC_RELAXED(s->stray_count);
-	memcpy(strays, s->strays, n * sizeof *strays);
-	STALLOC_PUT(s->stray_count, 0);
+	struct stalloc_announced *n = STALLOC_RELAXED(s->left), *next;
+	STALLOC_PUT(s->left, NULL);
 	stalloc_unlock(s);
-	for (uint32_t i = 0; i < n; i++)
-		free_from_pool((void *)(uintptr_t)strays[i], s->device->ordinal, (void *)(uintptr_t)s->id);
+	for (; n; n = next) {
+		next = n->next;
+		if (n->addr) free_from_pool((void *)(uintptr_t)n->addr, s->device->ordinal, (void *)(uintptr_t)s->id);
+		free(n);
+	}
 }
 
-static inline void unlock_and_drain(struct stalloc_tape *t) {
-	struct stalloc_stream *s = t->stream;
+static inline void unlock_and_drain(struct stalloc_stream *s) {
 	stalloc_unlock(s);
 	/* A free may have been announced after the last look: its thread relies on
 	 * whoever holds the lock. */
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(t->deferred) != 0) && stalloc_try_lock(s)) {
-		stalloc_drain(t);
+	while (STALLOC_UNLIKELY(STALLOC_RELAXED(s->announced) != NULL) && stalloc_try_lock(s)) {
+		stalloc_drain(s);
 		stalloc_unlock(s);
 	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->stray_count) != 0)) stalloc_free_strays(s);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->left) != NULL)) stalloc_finish(s);
+}
+
+bool stalloc_settle(struct stalloc_device *d) {
+	bool any = false;
+	for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next) {
+		if (STALLOC_RELAXED(s->announced) != NULL) {
+			stalloc_lock(s);
+			stalloc_drain(s);
+			stalloc_unlock(s);
+		}
+		if (STALLOC_RELAXED(s->left) == NULL) continue;
+		stalloc_finish(s);
+		any = true;
+	}
+	return any;
 }
 
 /* Says why there is no block. The first words are those that training code looks
@@ -77,6 +93,8 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
 	const struct stalloc_engine *e = stalloc_engine(device);
 	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
+	if (result == STALLOC_ERR_MEMORY && stalloc_settle(s->device)) /* frees that nobody had looked at */
+		result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
@@ -89,6 +107,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		if (pool == 0 && !plain) s->known = 1;
 		stalloc_unlock(s);
 	}
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->left) != NULL)) stalloc_finish(s); /* Go may have left some */
 	return (void *)(uintptr_t)addr;
 }
 
@@ -151,25 +170,27 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_tape *t = s->tape;
 	uint64_t addr = 0;
 	if (STALLOC_LIKELY(t)) {
-		stalloc_drain(t);
+		stalloc_drain(s);
 		addr = stalloc_take(t, stalloc_round(size), size);
 		if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
-		unlock_and_drain(t);
 	} else {
 		addr = take_from_pool(s, size);
-		stalloc_unlock(s);
 	}
+	unlock_and_drain(s);
 	if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) return (void *)(uintptr_t)addr;
 	return slow(s, size, addr == STALLOC_THE_POOLS ? STALLOC_POOL_ONLY : 0);
 }
 
-/* The tape whose arena holds an address, or NULL. Arenas never share addresses,
- * so a stale entry can only match an address that is no block's any more. */
-static inline struct stalloc_tape *arena_of(uint64_t addr) {
-	uint32_t n = atomic_load_explicit(&stalloc_arena_count, memory_order_acquire);
-	for (uint32_t i = 0; i < n; i++) {
-		struct stalloc_tape *t = atomic_load_explicit(&stalloc_arenas[i], memory_order_acquire);
-		if (t && addr - t->state.base < t->arena_size) return t;
+/* The stream whose arena holds an address, or NULL. What an entry says while it is given
+ * to another arena can be wrong: then the stream knows of no such arena, and the engine,
+ * who is asked next, finds the block in any case. */
+static inline struct stalloc_stream *stream_of_arena(uint64_t addr) {
+	for (struct stalloc_arenas *a = &stalloc_arenas; a; a = atomic_load_explicit(&a->more, memory_order_acquire)) {
+		uint32_t n = atomic_load_explicit(&a->count, memory_order_acquire);
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t size = atomic_load_explicit(&a->at[i].size, memory_order_acquire);
+			if (addr - STALLOC_RELAXED(a->at[i].base) < size) return STALLOC_RELAXED(a->at[i].stream);
+		}
 	}
 	return NULL;
 }
@@ -209,56 +230,48 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	(void)size;
 	if (STALLOC_UNLIKELY(!ptr || !*stalloc_alive)) return;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	struct stalloc_tape *t = arena_of(addr);
-	if (STALLOC_UNLIKELY(!t)) {
+	struct stalloc_stream *s = stream_of_arena(addr);
+	if (STALLOC_UNLIKELY(!s)) {
 		free_from_pool(ptr, device, stream);
 		return;
 	}
-	uint32_t place = stalloc_place(t, addr - t->state.base);
-	if (STALLOC_UNLIKELY(place == STALLOC_NONE)) {
-		free_from_pool(ptr, device, stream); /* a guest, or nothing of ours */
-		return;
-	}
-	if (STALLOC_UNLIKELY(!stalloc_try_lock(t->stream))) {
-		if (atomic_load_explicit(&t->pinned, memory_order_relaxed) == 0) {
-			if (!stalloc_defer(t, place)) unknown(ptr);
-			if (stalloc_try_lock(t->stream)) unlock_and_drain(t); /* its holder may be gone by now */
+	if (STALLOC_UNLIKELY(!stalloc_try_lock(s))) {
+		/* A block that others use needs an answer now: nobody else can record its fences. */
+		if (STALLOC_RELAXED(s->pinned) == 0 && stalloc_announce(s, addr)) {
+			if (stalloc_try_lock(s)) unlock_and_drain(s); /* its holder may be gone by now */
 			return;
 		}
-		stalloc_lock(t->stream); /* it may be pinned: that needs an answer now */
+		stalloc_lock(s);
 	}
-	if (STALLOC_UNLIKELY(t->heir)) { /* replaced since it was looked up */
-		t = stalloc_heir(t);
-		if ((place = stalloc_place(t, addr - t->state.base)) == STALLOC_NONE) {
-			stalloc_unlock(t->stream);
-			free_from_pool(ptr, device, stream);
-			return;
-		}
-	}
-	bool pinned = false, live = t->live[place].slot != 0;
-	uint64_t asked = t->live[place].asked;
+	struct stalloc_tape *t;
+	uint32_t place = stalloc_slot_at(s, addr, &t);
+	bool live = place != STALLOC_NONE, pinned = false;
+	uint64_t asked = live ? t->live[place].asked : 0;
 	if (STALLOC_LIKELY(live)) pinned = stalloc_free_place(t, place);
-	unlock_and_drain(t);
+	unlock_and_drain(s);
 	if (STALLOC_UNLIKELY(pinned)) free_pinned(addr, asked);
-	if (STALLOC_UNLIKELY(!live)) free_from_pool(ptr, device, stream);
+	if (STALLOC_UNLIKELY(!live)) free_from_pool(ptr, device, stream); /* a guest, the pool's, or nothing of ours */
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	uint64_t addr = (uint64_t)(uintptr_t)ptr, id = (uint64_t)(uintptr_t)stream;
 	if (!ptr || !*stalloc_alive || !e) return;
-	struct stalloc_tape *t = arena_of(addr);
-	if (e->record(addr, id) != STALLOC_OK || !t || t->stream->id == id) return;
+	struct stalloc_stream *s = stream_of_arena(addr);
+	if (e->record(addr, id) != STALLOC_OK || !s || s->id == id) return;
 	/* The engine tells the planner about blocks of its pool. */
-	stalloc_lock(t->stream);
-	stalloc_push(t->stream, addr, 0, STALLOC_EV_PIN);
-	stalloc_unlock(t->stream);
+	stalloc_lock(s);
+	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
+	stalloc_unlock(s);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	uint64_t start = 0, bytes = 0;
-	if (!ptr || !*stalloc_alive || !e || e->base((uint64_t)(uintptr_t)ptr, &start, &bytes) != STALLOC_OK) return NULL;
+	if (!ptr || !*stalloc_alive) return NULL;
+	if (!(e && e->base((uint64_t)(uintptr_t)ptr, &start, &bytes) == STALLOC_OK) &&
+	    !stalloc_plain_base((uint64_t)(uintptr_t)ptr, &start, &bytes))
+		return NULL;
 	if (size) *size = bytes;
 	return (void *)(uintptr_t)start;
 }

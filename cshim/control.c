@@ -7,22 +7,6 @@
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
-/* Performs the frees that other threads announced and nobody has looked at yet,
- * and those that an arena given up meanwhile has left to the pool: there may be no
- * request or free of their stream any more that would. */
-static void settle(struct stalloc_device *d) {
-	uint32_t n = atomic_load_explicit(&stalloc_arena_count, memory_order_acquire);
-	for (uint32_t i = 0; i < n; i++) {
-		struct stalloc_tape *t = atomic_load_explicit(&stalloc_arenas[i], memory_order_acquire);
-		if (!t || t->stream->device != d || STALLOC_RELAXED(t->deferred) == 0) continue;
-		stalloc_lock(t->stream);
-		stalloc_drain(t);
-		stalloc_unlock(t->stream);
-	}
-	for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
-		if (STALLOC_RELAXED(s->stray_count) != 0) stalloc_free_strays(s);
-}
-
 static _Atomic bool logged_step;
 
 /* Ends a step, or only the first one of all, on one device or on every one. */
@@ -36,7 +20,7 @@ static int end(int device, bool first) {
 		stalloc_log_once(&logged_step, "the engine could not end a step (%s); training goes on", err);
 		result = STALLOC_OK;
 	}
-	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) settle(&stalloc_devices[i]);
+	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) stalloc_settle(&stalloc_devices[i]);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
@@ -82,7 +66,7 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
-		settle(d);
+		stalloc_settle(d);
 		if (e) e->stats(device, &engine, 0);
 		add_streams(d, &s);
 	}

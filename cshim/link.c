@@ -61,8 +61,7 @@ static int open_engine(char *err, size_t n) {
 		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
-		.arenas = stalloc_arenas,
-		.arena_count = &stalloc_arena_count,
+		.arenas = &stalloc_arenas,
 	};
 	if (!host.driver) {
 		snprintf(err, n, "%s", why);

@@ -26,7 +26,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Looks at a lock that another holds before the caller is told. After them the wait must
+ * not go on in C where C was called by Go: the holder may be a goroutine that Go's
+ * collector has stopped, and the collector may be waiting for this very call to return.
+ * (A thread that enters C just as the world is stopped can be missed: reentersyscall looks
+ * for the collector before it counts as being in a system call. Nobody then takes its
+ * processor away until the runtime's monitor wakes, after a minute.) */
+#define STALLOC_PATIENCE 80
+/* Of those, the looks before other threads are let go ahead. */
+#define STALLOC_SPINS 64
 
 /* Threads that can become owner of one stream's lock; more do without. */
 #define STALLOC_OWNERS 6
@@ -77,33 +88,38 @@ static inline void stalloc_lock_count(struct stalloc_lock *l) {
 	}
 }
 
-/* Takes the lock from the outside: ends an ownership that stands in the way.
- * With wait, returns only with the lock. */
-static __attribute__((noinline, unused)) bool stalloc_lock_outside(struct stalloc_lock *l, bool wait) {
-	for (unsigned spins = 0; atomic_exchange_explicit(&l->taken, 1, memory_order_acquire) != 0; spins++) {
-		if (!wait) return false;
-		if (spins > 64) sched_yield();
+/* Takes the lock from the outside: ends an ownership that stands in the way. False: after
+ * so many looks somebody is still inside. The owner keeps the ownership then, because the
+ * next one to come has to look at its flag, too. */
+static __attribute__((noinline, unused)) bool stalloc_lock_outside(struct stalloc_lock *l, unsigned patience) {
+	unsigned looks = 0;
+	for (; atomic_exchange_explicit(&l->taken, 1, memory_order_acquire) != 0; looks++) {
+		if (looks >= patience) return false;
+		if (looks > STALLOC_SPINS) sched_yield();
 	}
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_relaxed);
-	if (o && !wait && atomic_load_explicit(&o->inside, memory_order_relaxed)) {
-		atomic_store_explicit(&l->taken, 0, memory_order_release);
-		return false;
-	}
 	if (o) {
+		bool inside = patience == 0 && atomic_load_explicit(&o->inside, memory_order_relaxed);
+		if (!inside) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+		while (inside || atomic_load_explicit(&o->inside, memory_order_acquire)) {
+			if (looks >= patience) {
+				atomic_store_explicit(&l->taken, 0, memory_order_release);
+				return false;
+			}
+			if (looks++ > STALLOC_SPINS) sched_yield();
+		}
+		/* Seen by whoever finds the lock free again. */
 		atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
-		syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-		/* The owner's work is as short as anybody's under this lock. */
-		for (unsigned spins = 0; atomic_load_explicit(&o->inside, memory_order_acquire); spins++)
-			if (spins > 64) sched_yield();
 		l->last = 0;
 	}
 	stalloc_lock_count(l);
 	return true;
 }
 
-static inline bool stalloc_lock_try(struct stalloc_lock *l, bool wait) {
+/* Takes the lock if it is free, or becomes so within a few looks. */
+static inline bool stalloc_lock_try(struct stalloc_lock *l, unsigned patience) {
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
-	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return stalloc_lock_outside(l, wait);
+	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return stalloc_lock_outside(l, patience);
 	/* Inside already: Go has moved a goroutine that holds the lock off this
 	 * thread. Acquire: what it did is to be seen here. */
 	if (__builtin_expect(atomic_load_explicit(&o->inside, memory_order_acquire) == 0, 1)) {
@@ -117,6 +133,16 @@ static inline bool stalloc_lock_try(struct stalloc_lock *l, bool wait) {
 		atomic_store_explicit(&o->inside, 0, memory_order_release);
 	}
 	return false;
+}
+
+/* Waits for the lock, asleep after a while: its holder may have less priority, or be a
+ * goroutine that does not run now. Never called by Go. */
+static __attribute__((noinline, unused)) void stalloc_lock_wait(struct stalloc_lock *l) {
+	struct timespec nap = {.tv_nsec = 20000};
+	while (!stalloc_lock_try(l, STALLOC_PATIENCE)) {
+		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < 1000000) nap.tv_nsec *= 2;
+	}
 }
 
 static inline void stalloc_lock_release(struct stalloc_lock *l) {

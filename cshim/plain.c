@@ -119,6 +119,20 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	return b != NULL;
 }
 
+/* The block that contains an address. False: none does. Looks at all of them. */
+bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size) {
+	const struct block *found = NULL;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < BUCKETS && !found; i++)
+		for (found = buckets[i]; found && addr - found->addr >= found->size;) found = found->next;
+	if (found) {
+		*start = found->addr;
+		*size = found->size;
+	}
+	pthread_mutex_unlock(&lock);
+	return found != NULL;
+}
+
 struct stalloc_plain_counts stalloc_plain_counts(int device) {
 	pthread_mutex_lock(&lock);
 	struct stalloc_plain_counts n = counts[device];

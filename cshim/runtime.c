@@ -13,8 +13,7 @@
 static const unsigned char dead;
 const unsigned char *_Atomic stalloc_alive = &dead;
 struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
-_Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
-_Atomic uint32_t stalloc_arena_count;
+struct stalloc_arenas stalloc_arenas;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -13,8 +13,7 @@
  * that loaded the library, 0 in its children (and before initialisation). */
 extern const unsigned char *_Atomic stalloc_alive;
 extern struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
-extern _Atomic(struct stalloc_tape *) stalloc_arenas[STALLOC_MAX_ARENAS];
-extern _Atomic uint32_t stalloc_arena_count;
+extern struct stalloc_arenas stalloc_arenas;
 
 /* Idempotent and thread safe; false in a forked child. */
 bool stalloc_ready(void);
@@ -22,8 +21,13 @@ bool stalloc_ready(void);
 /* The stream's state, made on first sight; NULL if memory is short. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
-/* Frees in the pool what announced frees no longer found on a tape. */
-void stalloc_free_strays(struct stalloc_stream *s);
+/* Frees what announced frees did not find on a tape. */
+void stalloc_finish(struct stalloc_stream *s);
+
+/* Performs the frees that other threads announced on a device and nobody has looked at
+ * yet: there may be no request or free of their stream any more that would. True if
+ * there were any. */
+bool stalloc_settle(struct stalloc_device *d);
 
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -86,6 +90,7 @@ struct stalloc_plain_counts {
 	uint64_t served; /* requests so far */
 };
 struct stalloc_plain_counts stalloc_plain_counts(int device);
+bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 
 /* pools.c: the private pool that serves a stream now, 0: the default pool. */
 uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream);

@@ -14,16 +14,15 @@
 #define STALLOC_LOAD_COUNT 28
 #define STALLOC_NONE UINT32_MAX
 #define STALLOC_MAX_DEVICES 64
-#define STALLOC_MAX_ARENAS 256
+#define STALLOC_ARENAS 256 /* of one part of the table */
 #define STALLOC_MAX_OWED 64
-#define STALLOC_MAX_STRAYS 64
 #define STALLOC_LOG 64
 #define STALLOC_RING_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
 #define STALLOC_PERSISTS 1u
 #define STALLOC_POOL 2u
 
-enum { STALLOC_OWED = 1, STALLOC_PINNED = 2, STALLOC_LIVE_PERSISTS = 4 };
+enum { STALLOC_OWED = 1, STALLOC_PINNED = 2, STALLOC_LIVE_PERSISTS = 4, STALLOC_FREED = 8 };
 
 /* stream.Entry */
 struct stalloc_entry {
@@ -67,9 +66,22 @@ struct stalloc_state {
 
 struct stalloc_stream;
 
-/* A published tape. The arrays go when its last block is gone; this header is
- * never freed, because a thread may be reading it while it is taken out of the
- * table of arenas. */
+/* An arena that frees find by address. An entry only says whose lock to take: it may be
+ * changing while it is read, and under the lock the stream's own tapes decide. */
+struct stalloc_arena {
+	_Atomic uint64_t size, base; /* size 0: nothing */
+	_Atomic(struct stalloc_stream *) stream; /* NULL: not in use */
+};
+
+/* The arenas of the process, in parts that are never freed. */
+struct stalloc_arenas {
+	_Atomic uint32_t count; /* entries behind it were never in use */
+	struct stalloc_arena at[STALLOC_ARENAS];
+	_Atomic(struct stalloc_arenas *) more;
+};
+
+/* A tape and its arrays. They are read and changed under the stream's lock only, and
+ * freed under it as soon as the tape is replaced or dropped. */
 struct stalloc_tape {
 	struct stalloc_state state;
 	uint64_t arena_size;
@@ -79,15 +91,15 @@ struct stalloc_tape {
 	uint64_t index_mask;
 	uint64_t *offsets; /* by place */
 	struct stalloc_stream *stream;
-	/* Frees that came while another thread held the lock: a stack of places,
-	 * place + 1 in deferred, linked by deferred_next; STALLOC_NONE ends it and
-	 * 0 marks a place that is not on it. */
-	_Atomic uint32_t deferred;
-	_Atomic uint32_t pinned; /* live slots that other streams use */
-	_Atomic uint32_t *deferred_next;
-	/* The tape that adopted this one's blocks and stands over its arena; set
-	 * under the stream's lock, as the last thing that happens to this tape. */
-	struct stalloc_tape *heir;
+	struct stalloc_tape *next;   /* of the stream's */
+	struct stalloc_arena *arena; /* its entry, NULL: none */
+	uint32_t pinned;	     /* live slots that other streams use */
+};
+
+/* A free that came while another thread held the lock. */
+struct stalloc_announced {
+	struct stalloc_announced *next;
+	uint64_t addr; /* 0: it is done */
 };
 
 /* One event for the planner. info is the rounded size << 8 | kind. */
@@ -111,7 +123,14 @@ struct stalloc_device;
 
 struct stalloc_stream {
 	struct stalloc_lock lock;
-	struct stalloc_tape *tape;
+	struct stalloc_tape *tape; /* that is served */
+	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
+	/* Those that somebody took off the stack and that are no free of a live slot (the
+	 * pool has taken the block over, or it is a guest), or are done. Whoever leaves the
+	 * lock next in C frees these blocks and the announcements. */
+	_Atomic(struct stalloc_announced *) left;
+	_Atomic uint32_t pinned;    /* of all tapes */
+	struct stalloc_tape *tapes; /* all that hold or may hold a block */
 	struct stalloc_device *device;
 	uint32_t recording; /* 0: events are not pushed */
 	uint64_t id; /* the CUstream */
@@ -121,10 +140,6 @@ struct stalloc_stream {
 	uint64_t allocated_total; /* rounded bytes handed out */
 	uint64_t freed_total;
 	_Atomic uint64_t busy; /* requests that found the lock taken */
-	/* Addresses whose announced free found no live slot: the pool has taken the
-	 * block over meanwhile. Whoever leaves the lock next in C frees them there. */
-	uint64_t strays[STALLOC_MAX_STRAYS];
-	_Atomic uint32_t stray_count;
 	uint32_t known; /* the engine has served a request of this stream */
 	uint32_t heap;	/* its number in the engine's pool; 0: not looked up yet */
 	struct stalloc_ring ring;
@@ -150,11 +165,11 @@ struct stalloc_device {
 };
 
 /* The lock is held only for bounded work that calls nothing outside. */
-static inline bool stalloc_try_lock(struct stalloc_stream *s) { return stalloc_lock_try(&s->lock, false); }
+static inline bool stalloc_try_lock(struct stalloc_stream *s) { return stalloc_lock_try(&s->lock, 0); }
 
+/* Not from Go, see lock.h. */
 static inline void stalloc_lock(struct stalloc_stream *s) {
-	for (unsigned spins = 0; !stalloc_lock_try(&s->lock, true); spins++)
-		if (spins > 64) sched_yield();
+	if (!stalloc_lock_try(&s->lock, STALLOC_PATIENCE)) stalloc_lock_wait(&s->lock);
 }
 
 static inline void stalloc_unlock(struct stalloc_stream *s) { stalloc_lock_release(&s->lock); }
@@ -171,8 +186,7 @@ struct stalloc_host {
 	double limit_share; /* of the device's memory, where limit is such */
 	const void *driver; /* struct stalloc_driver, opened; NULL: no driver */
 	struct stalloc_device *devices;
-	_Atomic(struct stalloc_tape *) *arenas; /* STALLOC_MAX_ARENAS, with holes */
-	_Atomic uint32_t *arena_count;		  /* entries behind it are NULL */
+	struct stalloc_arenas *arenas;
 };
 
 /* What the engine answers to a free. */

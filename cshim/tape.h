@@ -4,6 +4,8 @@
 #ifndef STALLOC_TAPE_H
 #define STALLOC_TAPE_H
 
+#include <stdlib.h>
+
 #include "shared.h"
 
 static inline void stalloc_skip_freed(struct stalloc_tape *t) {
@@ -52,8 +54,7 @@ static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, ui
 	return address;
 }
 
-/* The place at an offset of the arena, or STALLOC_NONE. Reads only what never
- * changes while the arena lives, so it needs no lock. */
+/* The place at an offset of the arena, or STALLOC_NONE. */
 static inline uint32_t stalloc_place(const struct stalloc_tape *t, uint64_t offset) {
 	if (offset % STALLOC_GRAIN != 0) return STALLOC_NONE;
 	uint64_t key = offset / STALLOC_GRAIN + 1, cell;
@@ -81,33 +82,6 @@ static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
 			t->state.owed_at[i] = t->state.owed_at[--t->state.owed];
 			return;
 		}
-}
-
-/* Announces a free without the lock. False: it was announced before, that is,
- * the block is freed twice. */
-static inline bool stalloc_defer(struct stalloc_tape *t, uint32_t place) {
-	uint32_t none = 0, head = atomic_load_explicit(&t->deferred, memory_order_relaxed);
-	if (!atomic_compare_exchange_strong(&t->deferred_next[place], &none, STALLOC_NONE)) return false;
-	do {
-		atomic_store_explicit(&t->deferred_next[place], head ? head : STALLOC_NONE, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&t->deferred, &head, place + 1, memory_order_release,
-													memory_order_relaxed));
-	return true;
-}
-
-/* Takes the announced frees: the first place + 1, or 0. Follow with
- * stalloc_next_deferred. */
-static inline uint32_t stalloc_take_deferred(struct stalloc_tape *t) {
-	if (STALLOC_RELAXED(t->deferred) == 0) return 0;
-	return atomic_exchange_explicit(&t->deferred, 0, memory_order_acquire);
-}
-
-/* The next announced place + 1, or 0. The place given may be announced again
- * from here on. */
-static inline uint32_t stalloc_next_deferred(struct stalloc_tape *t, uint32_t place) {
-	uint32_t next = atomic_load_explicit(&t->deferred_next[place], memory_order_relaxed);
-	atomic_store_explicit(&t->deferred_next[place], 0, memory_order_release);
-	return next == STALLOC_NONE ? 0 : next;
 }
 
 static inline void stalloc_push(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint32_t kind) {
@@ -175,51 +149,62 @@ static inline void stalloc_count_out(struct stalloc_stream *s, uint64_t rounded,
 	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, -1);
 }
 
-/* Frees the live slot at a place. A pinned slot stays live and is left to the
- * caller: true. */
+/* Frees the live slot at a place. A pinned slot stays live, cannot be freed again, and
+ * is left to the caller: true. */
 static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
 	uint64_t asked = t->live[place].asked, rounded = stalloc_round(asked);
 	bool pinned = t->live[place].flags & STALLOC_PINNED;
 	stalloc_count_out(t->stream, rounded, asked);
 	stalloc_push(t->stream, t->state.base + t->offsets[place], rounded, STALLOC_EV_FREE);
-	if (!pinned) stalloc_release(t, place);
+	if (pinned)
+		t->live[place].flags |= STALLOC_FREED;
+	else
+		stalloc_release(t, place);
 	return pinned;
 }
 
-/* Keeps an address for the pool. A full list loses it: the block stays taken. */
-static inline void stalloc_stray(struct stalloc_stream *s, uint64_t addr) {
-	uint32_t n = STALLOC_RELAXED(s->stray_count);
-	if (n == STALLOC_MAX_STRAYS) return;
-	s->strays[n] = addr;
-	STALLOC_PUT(s->stray_count, n + 1);
+/* The place of the live slot at an address, and its tape; STALLOC_NONE: there is none
+ * that a free could mean. A place is found by the whole address: no other tape's can be. */
+static inline uint32_t stalloc_slot_at(const struct stalloc_stream *s, uint64_t addr, struct stalloc_tape **tape) {
+	struct stalloc_tape *t = s->tape;
+	uint32_t place = t ? stalloc_place(t, addr - t->state.base) : STALLOC_NONE;
+	if (__builtin_expect(place == STALLOC_NONE, 0))
+		for (t = s->tapes; t && (place = stalloc_place(t, addr - t->state.base)) == STALLOC_NONE;) t = t->next;
+	*tape = t;
+	if (place == STALLOC_NONE || t->live[place].slot == 0 || (t->live[place].flags & STALLOC_FREED) != 0)
+		return STALLOC_NONE;
+	return place;
 }
 
-/* The tape that stands over this one's arena now. */
-static inline struct stalloc_tape *stalloc_heir(struct stalloc_tape *t) {
-	while (t->heir) t = t->heir;
-	return t;
+/* Announces a free without the lock. False: the host has no memory left. */
+static inline bool stalloc_announce(struct stalloc_stream *s, uint64_t addr) {
+	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(s->announced);
+	if (!n) return false;
+	n->addr = addr;
+	do {
+		n->next = head;
+	} while (!atomic_compare_exchange_weak(&s->announced, &head, n));
+	return true;
 }
 
-/* Performs the frees that other threads announced. None of them is of a pinned
- * slot: those wait for the lock instead. */
-static inline void stalloc_drain(struct stalloc_tape *t) {
-	for (uint32_t next = stalloc_take_deferred(t); next != 0;) {
-		uint32_t place = next - 1;
-		struct stalloc_tape *to = t;
-		next = stalloc_next_deferred(t, place);
-		if (t->heir) { /* announced while the tape was replaced */
-			uint64_t offset = t->offsets[place];
-			to = stalloc_heir(t);
-			if ((place = stalloc_place(to, offset)) == STALLOC_NONE) {
-				stalloc_stray(to->stream, to->state.base + offset);
-				continue;
-			}
+static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_stream *s) {
+	struct stalloc_announced *n = atomic_exchange_explicit(&s->announced, NULL, memory_order_acquire), *next;
+	for (; n; n = next) {
+		struct stalloc_tape *t;
+		uint32_t place = stalloc_slot_at(s, n->addr, &t);
+		if (place != STALLOC_NONE && (t->live[place].flags & STALLOC_PINNED) == 0) {
+			stalloc_free_place(t, place);
+			n->addr = 0;
 		}
-		if (to->live[place].slot != 0)
-			stalloc_free_place(to, place);
-		else
-			stalloc_stray(to->stream, to->state.base + to->offsets[place]);
+		next = n->next;
+		n->next = STALLOC_RELAXED(s->left);
+		STALLOC_PUT(s->left, n);
 	}
+}
+
+/* Performs the frees that other threads announced. */
+static inline void stalloc_drain(struct stalloc_stream *s) {
+	if (__builtin_expect(STALLOC_RELAXED(s->announced) != NULL, 0)) stalloc_perform(s);
 }
 
 #endif

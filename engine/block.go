@@ -101,4 +101,16 @@ func (e *Engine) Lookup(addr mem.Addr) (Block, bool) {
 	}, true
 }
 
+// Within returns the live or pending block that contains addr. It looks at all of them.
+func (e *Engine) Within(addr mem.Addr) (Block, bool) {
+	at := unit((addr - e.cfg.Base) / mem.Addr(mem.Grain))
+	for i := range e.blocks {
+		c := &e.blocks[i]
+		if c.state != blockGone && addr >= e.cfg.Base && at-c.at < c.size {
+			return e.Lookup(e.addr(c.at))
+		}
+	}
+	return Block{}, false
+}
+
 func bytesOf(n unit) mem.Bytes { return mem.Bytes(n) * mem.Grain }

@@ -28,6 +28,9 @@ func (t *Tape) Leave() (live []Adopted) {
 		if g.pinned {
 			a.Flags = FlagPinned
 		}
+		if g.freed {
+			a.Flags |= FlagFreed
+		}
 		live = append(live, a)
 	}
 	return live

@@ -37,6 +37,7 @@ type guest struct {
 	since  uint32 // no slot between this entry and the mark meets it
 	mark   uint32 // the entry that carries its mark; None: no slot behind meets it
 	pinned bool
+	freed  bool // by the program, while it is pinned
 }
 
 // guests are sorted by offset.
@@ -225,12 +226,14 @@ func (t *Tape) guestAt(offset uint64) int {
 // freeGuest is Free for a guest.
 func (t *Tape) freeGuest(addr mem.Addr) Freed {
 	i := t.guestAt(uint64(addr) - t.State.Base)
-	if i < 0 {
+	if i < 0 || t.guests.at[i].freed {
 		return Freed{Slot: None}
 	}
 	g := &t.guests.at[i]
 	f := Freed{Slot: None, Guest: true, Asked: g.asked, Pinned: g.pinned}
-	if !f.Pinned {
+	if f.Pinned {
+		g.freed = true
+	} else {
 		t.leave(i)
 	}
 	return f

@@ -83,7 +83,7 @@ func (t *Tape) skipFreed() {
 
 // Freed is the outcome of a free.
 type Freed struct {
-	Slot   uint32 // None: no live slot starts at that address
+	Slot   uint32 // None: no live slot starts at that address, or it was freed before
 	Asked  mem.Bytes
 	Pinned bool // another stream used the block: it stays live until Release
 	Guest  bool // it was a guest
@@ -95,12 +95,14 @@ func (t *Tape) Free(addr mem.Addr) Freed {
 	if place == None {
 		return t.freeGuest(addr)
 	}
-	if t.Live[place].Slot == 0 {
+	l := &t.Live[place]
+	if l.Slot == 0 || l.Flags&FlagFreed != 0 {
 		return Freed{Slot: None}
 	}
-	l := t.Live[place]
 	f := Freed{Slot: l.Slot - 1, Asked: mem.Bytes(l.Asked), Pinned: l.Flags&FlagPinned != 0}
-	if !f.Pinned {
+	if f.Pinned {
+		l.Flags |= FlagFreed
+	} else {
 		t.release(place)
 	}
 	return f
@@ -111,10 +113,11 @@ func (t *Tape) Free(addr mem.Addr) Freed {
 func (t *Tape) Pin(addr mem.Addr) bool {
 	place := t.place(uint64(addr) - t.State.Base)
 	if i := t.guestAt(uint64(addr) - t.State.Base); i >= 0 {
-		t.guests.at[i].pinned = true
-		return true
+		g := &t.guests.at[i]
+		g.pinned = g.pinned || !g.freed
+		return !g.freed
 	}
-	if place == None || t.Live[place].Slot == 0 {
+	if place == None || t.Live[place].Slot == 0 || t.Live[place].Flags&FlagFreed != 0 {
 		return false
 	}
 	t.Live[place].Flags |= FlagPinned

@@ -56,6 +56,7 @@ const (
 	FlagOwed     = 1 << iota // the cursor is past its free
 	FlagPinned               // another stream used it: its free must wait for a fence
 	FlagPersists             // its slot persists
+	FlagFreed                // pinned, and freed by the program: live until Release
 )
 
 // MaxOwed bounds the set of owed slots that a candidate is tested against.

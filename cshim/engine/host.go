@@ -8,11 +8,6 @@ static void host_borrow(struct stalloc_device *d, void *pool) {
 }
 static int64_t host_load(struct stalloc_device *d) { return stalloc_load_bytes(STALLOC_RELAXED(d->load)); }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
-static void host_note_pin(struct stalloc_stream *s, uint64_t addr) {
-	stalloc_lock(s);
-	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
-	stalloc_unlock(s);
-}
 */
 import "C"
 
@@ -86,7 +81,7 @@ func (d *opened) notePin(at mem.Addr, user mem.StreamID) {
 	}
 	for _, p := range d.host.Ports() {
 		if p := p.(*port); p.ID() == owner {
-			C.host_note_pin(p.s, C.uint64_t(at))
+			p.notePin(at)
 		}
 	}
 }

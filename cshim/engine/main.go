@@ -39,7 +39,6 @@ const (
 	errArgument  = -5
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	poolOnly     = ^uint64(0)
-	maxArenas    = C.STALLOC_MAX_ARENAS
 	ringEvents   = C.STALLOC_RING_EVENTS
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
 )
@@ -50,10 +49,9 @@ type engine struct {
 	log     *zap.Logger
 	driver  *cuda.Driver
 	devices *[maxDevices]C.struct_stalloc_device
-	arenas  *[maxArenas]atomic.Pointer[C.struct_stalloc_tape]
-	count   *atomic.Uint32
+	arenas  *C.struct_stalloc_arenas
 
-	mu     sync.Mutex // opening of devices, the table of arenas
+	mu     sync.Mutex // opening of devices
 	opened [maxDevices]atomic.Pointer[opened]
 }
 
@@ -86,8 +84,7 @@ func start(h *C.struct_stalloc_host) error {
 		log:     newLogger(conf.level),
 		driver:  cuda.FromTable(unsafe.Pointer(h.driver)),
 		devices: (*[maxDevices]C.struct_stalloc_device)(unsafe.Pointer(h.devices)),
-		arenas:  (*[maxArenas]atomic.Pointer[C.struct_stalloc_tape])(unsafe.Pointer(h.arenas)),
-		count:   (*atomic.Uint32)(unsafe.Pointer(h.arena_count)),
+		arenas:  h.arenas,
 	}
 	runtime.GOMAXPROCS(min(serveThreads, runtime.NumCPU()))
 	the.Store(e)

@@ -2,18 +2,41 @@ package main
 
 /*
 #include <stdlib.h>
+#include "arenas.h"
 #include "tape.h"
 
-static void port_lock(struct stalloc_stream *s) {
-	stalloc_lock(s);
-	if (s->tape) stalloc_drain(s->tape);
+static bool port_try_lock(struct stalloc_stream *s) {
+	if (!stalloc_lock_try(&s->lock, STALLOC_PATIENCE)) return false;
+	stalloc_drain(s);
+	return true;
 }
-static void port_unlock(struct stalloc_stream *s) { stalloc_unlock(s); }
-static void port_drain(struct stalloc_tape *t) { stalloc_drain(t); }
+// A free may have been announced after the last look: its thread relies on whoever
+// holds the lock.
+static void port_unlock(struct stalloc_stream *s) {
+	do {
+		stalloc_unlock(s);
+	} while (STALLOC_RELAXED(s->announced) != NULL && port_try_lock(s));
+}
+static void port_drain(struct stalloc_stream *s) { stalloc_drain(s); }
+static void port_link(struct stalloc_arenas *a, struct stalloc_tape *t, struct stalloc_tape *instead) {
+	stalloc_link(a, t, instead);
+}
+static void port_serve(struct stalloc_stream *s, struct stalloc_tape *t) { __atomic_store_n(&s->tape, t, __ATOMIC_RELAXED); }
+static void port_free(struct stalloc_tape *t) {
+	stalloc_unlink(t);
+	free(t->index);
+	free(t->live);
+	free(t->offsets);
+	free(t);
+}
 static void port_hand_out(struct stalloc_stream *s, uint64_t addr, uint64_t asked) {
 	stalloc_count_in(s, addr, asked, STALLOC_EV_HIT);
 }
-static void port_pinned(struct stalloc_tape *t, int n) { atomic_fetch_add(&t->pinned, (uint32_t)n); }
+static void port_pinned(struct stalloc_tape *t, int n) {
+	t->pinned += (uint32_t)n;
+	atomic_fetch_add(&t->stream->pinned, (uint32_t)n);
+}
+static void port_note_pin(struct stalloc_stream *s, uint64_t addr) { stalloc_push(s, addr, 0, STALLOC_EV_PIN); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
 	stalloc_raise(&d->peak_active, now + stalloc_load_bytes(STALLOC_RELAXED(d->load)));
@@ -29,7 +52,8 @@ static void ring_consumed(struct stalloc_stream *s, uint64_t to) {
 import "C"
 
 import (
-	"sync"
+	"runtime"
+	"time"
 	"unsafe"
 
 	"stalloc/actors"
@@ -39,26 +63,28 @@ import (
 
 // port serves a stream through memory shared with C. It implements actors.Port.
 type port struct {
-	s    *C.struct_stalloc_stream
-	host *host
-	lost C.uint64_t // events, by the ring's count when it was last read
-	// Under the stream's lock: tapes that others have replaced, boundaries so far.
-	old     []retired
-	settled int
-
-	mu    sync.Mutex
-	tapes map[*stream.Tape]*C.struct_stalloc_tape
+	s     *C.struct_stalloc_stream
+	host  *host
+	lost  C.uint64_t                              // events, by the ring's count when it was last read
+	tapes map[*stream.Tape]*C.struct_stalloc_tape // under the stream's lock
 }
 
 func (p *port) ID() mem.StreamID { return mem.StreamID(p.s.id) }
-func (p *port) Lock()            { C.port_lock(p.s) }
-func (p *port) Unlock()          { C.port_unlock(p.s) }
 
-func (p *port) shared(t *stream.Tape) *C.struct_stalloc_tape {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tapes[t]
+// Lock implements actors.Port. C looks a few times only: the holder may be a goroutine
+// that the collector has stopped, and nothing must wait for it in C (cshim/lock.h).
+func (p *port) Lock() {
+	for n := 0; !C.port_try_lock(p.s); n++ {
+		if n < 4 {
+			runtime.Gosched()
+			continue
+		}
+		time.Sleep(time.Microsecond << min(n, 10))
+	}
 }
+
+// Unlock implements actors.Port.
+func (p *port) Unlock() { C.port_unlock(p.s) }
 
 // array makes a zeroed array in C's memory and a slice over it.
 func array[T any](n int) []T {
@@ -84,21 +110,18 @@ func (p *port) Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Ta
 	shared.arena_size = C.uint64_t(size)
 	shared.stream = p.s
 	index, live := copied(l.Index), array[stream.Live](l.Places)
-	offsets, deferred := copied(l.Offsets()), array[uint32](l.Places)
+	offsets := copied(l.Offsets())
 	shared.index = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(index)))
 	shared.index_mask = C.uint64_t(len(index) - 1)
 	shared.live = (*C.struct_stalloc_live)(unsafe.Pointer(unsafe.SliceData(live)))
 	shared.offsets = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(offsets)))
-	*(*unsafe.Pointer)(unsafe.Pointer(&shared.deferred_next)) = unsafe.Pointer(unsafe.SliceData(deferred))
 	orders := make([][]stream.Entry, len(l.Orders))
 	for i, order := range l.Orders {
 		orders[i] = copied(order)
 	}
 	t := stream.Bind(l, orders, live, index, (*stream.State)(unsafe.Pointer(&shared.state)))
 	setEntries(shared, t)
-	p.mu.Lock()
 	p.tapes[t] = shared
-	p.mu.Unlock()
 	return t
 }
 
@@ -108,92 +131,37 @@ func setEntries(shared *C.struct_stalloc_tape, t *stream.Tape) {
 
 // Play implements actors.Port.
 func (p *port) Play(t *stream.Tape, order int) {
-	shared := p.shared(t)
-	C.port_drain(shared)
+	C.port_drain(p.s)
 	t.Play(order)
-	setEntries(shared, t)
+	setEntries(p.tapes[t], t)
 }
 
 // Turned implements actors.Port.
-func (p *port) Turned(t *stream.Tape) { setEntries(p.shared(t), t) }
+func (p *port) Turned(t *stream.Tape) { setEntries(p.tapes[t], t) }
 
-// Serve implements actors.Port. Frees announced for the tape that was served
-// are performed first.
+// Serve implements actors.Port. Frees that were announced since the tape adopted its
+// blocks are performed later: they mean its slots by then.
 func (p *port) Serve(t, instead *stream.Tape) {
-	if p.s.tape != nil {
-		C.port_drain(p.s.tape)
+	shared := p.tapes[t]
+	if t != nil { // frees still find the one before
+		C.port_link(p.host.e.arenas, shared, p.tapes[instead])
 	}
-	shared := p.shared(t)
-	switch {
-	case t == nil: // frees still find it
-	case instead == nil:
-		p.host.e.publish(shared)
-	default:
-		old := p.shared(instead)
-		p.host.e.republish(old, shared)
-		old.heir = shared
-		p.forget(instead)
-		p.old = append(p.old, retired{tape: instead, shared: old, since: p.settled})
+	C.port_serve(p.s, shared)
+	if instead != nil {
+		p.Drop(instead)
 	}
-	p.s.tape = shared
 }
 
-// A thread may hold a tape that was replaced, on its way to free a block: it has
-// looked the arena up and not yet taken the lock. The arrays of such a tape stay
-// for keepBoundaries steps, which no thread spends between two instructions.
-const keepBoundaries = 64
+// Settle implements actors.Port.
+func (p *port) Settle() { C.port_drain(p.s) }
 
-type retired struct {
-	tape   *stream.Tape
-	shared *C.struct_stalloc_tape
-	since  int
-}
-
-// Settle implements actors.Port. It is called once or twice a step.
-func (p *port) Settle() {
-	p.settled++
-	p.mu.Lock()
-	for _, t := range p.tapes {
-		C.port_drain(t)
-	}
-	p.mu.Unlock()
-	kept := p.old[:0]
-	for _, r := range p.old {
-		C.port_drain(r.shared)
-		if p.settled-r.since < keepBoundaries {
-			kept = append(kept, r)
-			continue
-		}
-		release(r.tape, r.shared)
-	}
-	clear(p.old[len(kept):])
-	p.old = kept
-}
-
-func (p *port) forget(t *stream.Tape) {
-	p.mu.Lock()
-	delete(p.tapes, t)
-	p.mu.Unlock()
-}
-
-// Drop implements actors.Port. The header stays for good and the arrays for a
-// while: a thread may be reading them.
+// Drop implements actors.Port. Nobody reads a tape but under the stream's lock.
 func (p *port) Drop(t *stream.Tape) {
-	shared := p.shared(t)
-	p.host.e.unpublish(shared)
-	p.forget(t)
-	p.old = append(p.old, retired{tape: t, shared: shared, since: p.settled})
-}
-
-// release frees the arrays of a tape.
-func release(t *stream.Tape, shared *C.struct_stalloc_tape) {
 	for _, order := range t.Orders {
 		C.free(unsafe.Pointer(unsafe.SliceData(order)))
 	}
-	for _, at := range []unsafe.Pointer{unsafe.Pointer(shared.index), unsafe.Pointer(shared.live), unsafe.Pointer(shared.offsets),
-		*(*unsafe.Pointer)(unsafe.Pointer(&shared.deferred_next))} {
-		C.free(at)
-	}
+	C.port_free(p.tapes[t])
+	delete(p.tapes, t)
 }
 
 // HandOut implements actors.Port.
@@ -202,7 +170,14 @@ func (p *port) HandOut(addr mem.Addr, asked mem.Bytes) {
 }
 
 // Pinned implements actors.Port.
-func (p *port) Pinned(t *stream.Tape, n int) { C.port_pinned(p.shared(t), C.int(n)) }
+func (p *port) Pinned(t *stream.Tape, n int) { C.port_pinned(p.tapes[t], C.int(n)) }
+
+// notePin observes that another stream uses a block of the pool.
+func (p *port) notePin(at mem.Addr) {
+	p.Lock()
+	defer p.Unlock()
+	C.port_note_pin(p.s, C.uint64_t(at))
+}
 
 // Pending implements actors.Port.
 func (p *port) Pending(n mem.Bytes) { C.port_pending(p.s.device, C.int64_t(n)) }

@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 
+#include "../arenas.h"
 #include "../runtime.h"
 #include "../tape.h"
 
 /* The double's own view of a tape. */
 struct tape {
 	struct stalloc_tape shared; /* first: C knows its address */
-	struct tape *next;          /* of all there ever were: headers are never freed */
+	struct tape *next;          /* of all there ever were: for the counts */
 	uint32_t places;
 	void *arena;
 	bool served, gone;
@@ -25,7 +26,7 @@ uint64_t tapes_look_ahead(struct stalloc_stream *s, uint64_t asked)
 	struct stalloc_tape *t = s->tape;
 	uint64_t rounded = stalloc_round(asked);
 	if (!t || t->state.off) return 0;
-	stalloc_drain(t);
+	stalloc_drain(s);
 	uint32_t at = t->state.cursor;
 	for (int ahead = 0; ahead < AHEAD && t->state.owed == 0; at++) {
 		const struct stalloc_entry *e = &t->entries[at];
@@ -55,8 +56,9 @@ bool tapes_unpin(uint64_t addr)
 	uint32_t place = stalloc_place(&t->shared, addr - t->shared.state.base);
 	stalloc_lock(t->shared.stream);
 	stalloc_release(&t->shared, place);
+	t->shared.pinned--;
+	atomic_fetch_sub(&t->shared.stream->pinned, 1);
 	stalloc_unlock(t->shared.stream);
-	atomic_fetch_sub(&t->shared.pinned, 1);
 	return true;
 }
 
@@ -68,7 +70,8 @@ void tapes_pin(uint64_t addr, uint64_t stream)
 	stalloc_lock(t->shared.stream);
 	if (place != STALLOC_NONE && t->shared.live[place].slot && !(t->shared.live[place].flags & STALLOC_PINNED)) {
 		t->shared.live[place].flags |= STALLOC_PINNED;
-		atomic_fetch_add(&t->shared.pinned, 1);
+		t->shared.pinned++;
+		atomic_fetch_add(&t->shared.stream->pinned, 1);
 	}
 	stalloc_unlock(t->shared.stream);
 }
@@ -79,12 +82,11 @@ void tapes_retire(struct stalloc_engine_stats *totals)
 		struct stalloc_tape *s = &t->shared;
 		if (t->served || t->gone) continue;
 		stalloc_lock(s->stream);
-		stalloc_drain(s);
+		stalloc_drain(s->stream);
 		bool empty = s->state.live == 0;
+		if (empty) stalloc_unlink(s);
 		stalloc_unlock(s->stream);
 		if (!empty) continue;
-		for (uint32_t i = 0; i < STALLOC_MAX_ARENAS; i++)
-			if (atomic_load(&host->arenas[i]) == s) atomic_store(&host->arenas[i], NULL);
 		t->gone = true;
 		struct stalloc_engine_stats *sum = &totals[s->stream->device->ordinal];
 		sum->hits += s->state.hits;
@@ -95,7 +97,6 @@ void tapes_retire(struct stalloc_engine_stats *totals)
 		free(s->live);
 		free(s->index);
 		free(s->offsets);
-		free((void *)s->deferred_next);
 		free(t->arena);
 	}
 }
@@ -134,7 +135,6 @@ static struct tape *lay(struct stalloc_stream *s)
 	c->index = calloc(cells, sizeof *c->index);
 	c->index_mask = cells - 1;
 	c->live = calloc(slots + 1, sizeof *c->live);
-	c->deferred_next = calloc(slots + 1, sizeof *c->deferred_next);
 	for (uint32_t i = 0; i < slots; i++) {
 		uint64_t key = c->offsets[i] / STALLOC_GRAIN + 1, at = (key * 0x9E3779B97F4A7C15u >> 32) & c->index_mask;
 		while (c->index[at]) at = (at + 1) & c->index_mask;
@@ -152,13 +152,7 @@ static void publish(struct tape *t)
 {
 	t->next = tapes;
 	tapes = t;
-	for (uint32_t i = 0; i < STALLOC_MAX_ARENAS; i++) {
-		if (atomic_load(&host->arenas[i])) continue;
-		atomic_store(&host->arenas[i], &t->shared);
-		if (i + 1 > atomic_load(host->arena_count)) atomic_store(host->arena_count, i + 1);
-		return;
-	}
-	abort();
+	stalloc_link(host->arenas, &t->shared, NULL);
 }
 
 /* The tape starts over; what is live is owed. The stream's lock is held. */
@@ -184,7 +178,7 @@ void tapes_boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum, 
 {
 	struct tape *old = (struct tape *)s->tape;
 	stalloc_lock(s);
-	if (old) stalloc_drain(&old->shared);
+	stalloc_drain(s);
 	bool drifted = !old || old->shared.entries[old->shared.state.cursor].slot != STALLOC_NONE || sum->steps % 5 == 0 || none;
 	if (none) atomic_store_explicit(&s->ring.tail, STALLOC_RELAXED(s->ring.head), memory_order_release);
 	if (old && !drifted) {
@@ -197,11 +191,11 @@ void tapes_boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum, 
 	stalloc_unlock(s);
 	if (!drifted || none) return;
 	struct tape *t = lay(s);
-	publish(t);
 	sum->reserved += t->shared.arena_size;
 	sum->arena_bytes += t->shared.arena_size;
 	if (sum->reserved > sum->peak_reserved) sum->peak_reserved = sum->reserved;
 	stalloc_lock(s);
+	publish(t);
 	t->served = true;
 	__atomic_store_n(&s->tape, &t->shared, __ATOMIC_RELAXED);
 	stalloc_unlock(s);

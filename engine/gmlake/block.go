@@ -120,6 +120,16 @@ func (p *Pool) discharge(b int32) {
 	c.state, c.whole = held, false
 }
 
+// Within returns the live or pending block that contains addr. It looks at all of them.
+func (p *Pool) Within(addr mem.Addr) (engine.Block, bool) {
+	for at, b := range p.at {
+		if addr-at < mem.Addr(p.blocks[b].asked) {
+			return p.Lookup(at)
+		}
+	}
+	return engine.Block{}, false
+}
+
 // Lookup returns the live or pending block that starts at addr.
 func (p *Pool) Lookup(addr mem.Addr) (engine.Block, bool) {
 	b, ok := p.at[addr]

@@ -129,3 +129,15 @@ func (e *Engine) LargestFree() (n mem.Bytes) {
 	}
 	return n
 }
+
+// Within returns the live or pending block that contains addr. It looks at all of them.
+func (e *Engine) Within(addr mem.Addr) (engine.Block, bool) {
+	at := unit((addr - e.cfg.Base) / mem.Addr(mem.Grain))
+	for i := range e.blocks {
+		c := &e.blocks[i]
+		if c.state != blockGone && addr >= e.cfg.Base && at >= c.at && at < c.at+c.size {
+			return e.Lookup(e.addr(c.at))
+		}
+	}
+	return engine.Block{}, false
+}

@@ -11,16 +11,15 @@ package ctape
 #include <stdlib.h>
 #include "tape.h"
 
-static struct stalloc_tape *tape_new(uint32_t places, uint64_t base, uint64_t size) {
+static struct stalloc_tape *tape_new(uint64_t base, uint64_t size) {
 	struct stalloc_tape *t = calloc(1, sizeof *t);
 	struct stalloc_device *d = calloc(1, sizeof *d);
 	struct stalloc_stream *s = calloc(1, sizeof *s);
-	t->deferred_next = calloc(places + 1, sizeof *t->deferred_next);
 	t->state.base = base;
 	t->arena_size = size;
 	t->stream = s;
 	s->device = d;
-	s->tape = t;
+	s->tape = s->tapes = t;
 	s->recording = 1;
 	s->ring.events = calloc(STALLOC_RING_EVENTS, sizeof *s->ring.events);
 	return t;
@@ -30,12 +29,22 @@ static void tape_delete(struct stalloc_tape *t) {
 	free(t->stream->ring.events);
 	free(t->stream->device);
 	free(t->stream);
-	free((void *)t->deferred_next);
 	free(t);
 }
 
+// Performs the announced frees; how many meant no live slot.
+static int tape_drain(struct stalloc_tape *t) {
+	int unknown = 0;
+	stalloc_drain(t->stream);
+	for (struct stalloc_announced *n; (n = STALLOC_RELAXED(t->stream->left)); free(n)) {
+		unknown += n->addr != 0;
+		STALLOC_PUT(t->stream->left, n->next);
+	}
+	return unknown;
+}
+
 static uint64_t tape_alloc(struct stalloc_tape *t, uint64_t asked) {
-	stalloc_drain(t);
+	tape_drain(t);
 	uint64_t addr = stalloc_take(t, stalloc_round(asked), asked);
 	if (addr > STALLOC_THE_POOLS) stalloc_count_in(t->stream, addr, asked, STALLOC_EV_HIT);
 	return addr;
@@ -43,14 +52,12 @@ static uint64_t tape_alloc(struct stalloc_tape *t, uint64_t asked) {
 
 // 0: no live slot starts there; 1: freed; 2: pinned, it stays live.
 static int tape_free(struct stalloc_tape *t, uint64_t addr) {
-	uint32_t place = stalloc_place(t, addr - t->state.base);
-	if (place == STALLOC_NONE || t->live[place].slot == 0) return 0;
+	uint32_t place = stalloc_slot_at(t->stream, addr, &t);
+	if (place == STALLOC_NONE) return 0;
 	return stalloc_free_place(t, place) ? 2 : 1;
 }
 
-static int tape_defer(struct stalloc_tape *t, uint64_t addr) {
-	return stalloc_defer(t, stalloc_place(t, addr - t->state.base));
-}
+static int tape_defer(struct stalloc_tape *t, uint64_t addr) { return stalloc_announce(t->stream, addr); }
 
 static void tape_hand_out(struct stalloc_tape *t, uint64_t addr, uint64_t asked) {
 	stalloc_count_in(t->stream, addr, asked, STALLOC_EV_HIT);
@@ -89,7 +96,7 @@ func array[T any](t *Tape, from []T, n int) []T {
 
 // New places a layout in C's memory. Delete frees it.
 func New(l *stream.Layout, base mem.Addr, size mem.Bytes) *Tape {
-	t := &Tape{c: C.tape_new(C.uint32_t(l.Places), C.uint64_t(base), C.uint64_t(size))}
+	t := &Tape{c: C.tape_new(C.uint64_t(base), C.uint64_t(size))}
 	index, live := array(t, l.Index, len(l.Index)), array[stream.Live](t, nil, l.Places)
 	offsets := array(t, l.Offsets(), l.Places)
 	t.c.index = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(index)))
@@ -155,11 +162,11 @@ func (t *Tape) Free(addr mem.Addr) (found, pinned bool) {
 }
 
 // Defer announces the free of a slot, as a thread does that finds the lock
-// taken. False: it was announced before.
+// taken. False: the host has no memory left.
 func (t *Tape) Defer(addr mem.Addr) bool { return C.tape_defer(t.c, C.uint64_t(addr)) != 0 }
 
-// Drain performs the announced frees.
-func (t *Tape) Drain() { C.stalloc_drain(t.c) }
+// Drain performs the announced frees and returns how many were of no live slot.
+func (t *Tape) Drain() (unknown int) { return int(C.tape_drain(t.c)) }
 
 // Step is a step boundary; Play one at which another order begins.
 func (t *Tape) Step() { t.Drain(); t.Go.Step() }

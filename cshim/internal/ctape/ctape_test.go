@@ -187,10 +187,12 @@ func (p *pair) free(i int) error {
 	}
 	p.want = append(p.want, Event{h.addr, mem.Round(h.asked), Free})
 	if !h.pinned && p.r.IntN(4) == 0 {
-		if !p.both.Defer(h.addr) || p.both.Defer(h.addr) {
-			return fmt.Errorf("the free of %+v was not announced exactly once", h)
+		if !p.both.Defer(h.addr) || !p.both.Defer(h.addr) {
+			return fmt.Errorf("the free of %+v was not announced", h)
 		}
-		p.both.Drain()
+		if n := p.both.Drain(); n != 1 {
+			return fmt.Errorf("of two frees of %+v, %d were of no live slot", h, n)
+		}
 		return nil
 	}
 	found, pinned := p.both.Free(h.addr)

@@ -1,0 +1,106 @@
+/* The lock of a stream (lock.h) alone: one is inside at a time, threads come and go, owners
+ * are made and ended; and whoever looks a bounded number of times comes back, however long
+ * the holder stays: Go relies on that, see lock.h. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "../shared.h"
+#include "kit.h"
+
+enum { THREADS = 4, ROUNDS = 12, BURSTS = 40 };
+
+static struct stalloc_stream s;
+static uint64_t counter, inside; /* under the lock */
+static _Atomic uint64_t wanted;
+static _Atomic int holder; /* 1: has the lock; 2: is to leave */
+
+static void critical(uint64_t me)
+{
+	CHECK(inside == 0, "two are inside");
+	inside = me;
+	counter++;
+	CHECK(inside == me, "two are inside");
+	inside = 0;
+}
+
+/* Bursts long enough to become the owner, by each way into the lock. */
+static void *work(void *argument)
+{
+	uint64_t me = (uintptr_t)argument, r = me * 7919, n = 0;
+	for (int burst = 0; burst < BURSTS; burst++) {
+		uint64_t way = kit_below(&r, 3), length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
+		for (uint64_t i = 0; i < length; i++) {
+			if (way == 0)
+				stalloc_lock(&s);
+			else if (!stalloc_lock_try(&s.lock, way == 1 ? 0 : STALLOC_PATIENCE))
+				continue;
+			critical(me);
+			stalloc_unlock(&s);
+			n++;
+		}
+		kit_progress();
+		if (kit_below(&r, 4) == 0) sched_yield();
+	}
+	atomic_fetch_add(&wanted, n);
+	return NULL;
+}
+
+static void exclusion(void)
+{
+	pthread_t threads[THREADS];
+	for (uintptr_t round = 0; round < ROUNDS; round++) {
+		for (uintptr_t i = 0; i < THREADS; i++)
+			CHECK(pthread_create(&threads[i], NULL, work, (void *)(round * THREADS + i + 1)) == 0, "no thread");
+		for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+	}
+	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted, (unsigned long long)counter);
+}
+
+/* Takes the lock so often that it becomes the owner, if so said, and stays inside. */
+static void *hold(void *times)
+{
+	for (uintptr_t i = 1; i < (uintptr_t)times; i++) {
+		stalloc_lock(&s);
+		stalloc_unlock(&s);
+	}
+	stalloc_lock(&s);
+	atomic_store(&holder, 1);
+	while (atomic_load(&holder) != 2) kit_sleep_ms(1);
+	stalloc_unlock(&s);
+	return NULL;
+}
+
+static void comes_back(uintptr_t times)
+{
+	pthread_t thread;
+	atomic_store(&holder, 0);
+	CHECK(pthread_create(&thread, NULL, hold, (void *)times) == 0, "no thread");
+	while (atomic_load(&holder) != 1) kit_sleep_ms(1);
+	for (int i = 0; i < 100; i++) {
+		CHECK(!stalloc_try_lock(&s), "two are inside");
+		CHECK(!stalloc_lock_try(&s.lock, STALLOC_PATIENCE), "two are inside");
+		kit_progress();
+	}
+	atomic_store(&holder, 2);
+	stalloc_lock(&s);
+	stalloc_unlock(&s);
+	pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+	bool owners = stalloc_lock_prepare();
+	kit_watchdog(30);
+	for (int with = 0; with <= owners; with++) {
+		s = (struct stalloc_stream){.lock.may_own = with};
+		counter = wanted = 0;
+		exclusion();
+		comes_back(1);
+		comes_back(2 * STALLOC_STREAK);
+		comes_back(2 * STALLOC_STREAK); /* another owner */
+	}
+	printf("lock: one at a time, %s\n", owners ? "with owners and without" : "without owners: no membarrier here");
+	return 0;
+}
