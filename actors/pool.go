@@ -27,32 +27,35 @@ type PoolStats struct {
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
+	Unfenced               uint64        // fences that the driver refused to record or to tell about
+	Late                   int           // of those, the ones that memory still waits for
 	Engine                 engine.Stats
 }
 
 // pool is the dynamic-pool actor: it owns the policy of one device and is the
 // only one that changes the device's memory.
 type pool struct {
-	dev     device.Device
-	log     *zap.Logger
-	eng     policy
-	handles []driver.Handle // by engine.Index
-	base    mem.Addr
-	window  mem.Bytes
-	ops     []engine.Op
-	fences  fences
-	patched mem.Bytes // the least block that may lie in a private view
-	arenas  mem.Bytes
-	peak    mem.Bytes // of handles since the last reset
-	calls   uint64
-	time    time.Duration
-	retries uint64
-	waited  bool      // the last request waited for streams, or the device was full
-	pending mem.Bytes // the most since the last boundary
-	broken  error
-	loan    loan
-	usable  pageSet // pages that the device has access to
-	peers   []int   // other devices that have it too
+	dev      device.Device
+	log      *zap.Logger
+	eng      policy
+	handles  []driver.Handle // by engine.Index
+	base     mem.Addr
+	window   mem.Bytes
+	ops      []engine.Op
+	fences   fences
+	patched  mem.Bytes // the least block that may lie in a private view
+	arenas   mem.Bytes
+	peak     mem.Bytes // of handles since the last reset
+	calls    uint64
+	time     time.Duration
+	retries  uint64
+	waited   bool      // the last request waited for streams, or the device was full
+	unwaited int       // streams that the event at hand could not wait for
+	pending  mem.Bytes // the most since the last boundary
+	broken   error
+	loan     loan
+	usable   pageSet // pages that the device has access to
+	peers    []int   // other devices that have it too
 }
 
 // newPool reserves the address window: the largest the driver gives.
@@ -134,7 +137,12 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.after != 0 { // the part before may be lengthened to whole pages
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
 	}
-	grant, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most})
+	ask := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most}
+	grant, err := p.run(ask)
+	if errors.Is(err, driver.ErrOutOfMemory) && p.await() {
+		p.waited = true
+		grant, err = p.run(ask)
+	}
 	if err != nil {
 		if p.eng.Handles() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
@@ -266,6 +274,7 @@ func (p *pool) stats() PoolStats {
 		Reserved: p.reserved(), PeakReserved: p.peak,
 		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending, StepPending: p.pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
+		Unfenced: p.fences.failed, Late: len(p.fences.late),
 	}
 }
 
