@@ -123,6 +123,8 @@ func TestArenaAfterFailedFence(t *testing.T) {
 	if s := k.Stats(); s.Arenas != 0 || fault.Injected() != 1 {
 		t.Fatalf("%v are in arenas, %d calls failed", s.Arenas, fault.Injected())
 	}
+	held := k.malloc(33 * mem.MiB) // in pages that the arena will have to replace
+	defer k.release(held)
 	k.boundary()
 	k.gpu.Finish(0)
 	k.boundary()
