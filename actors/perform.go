@@ -48,7 +48,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		case last.Kind == engine.OpResume:
 			ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
 		case last.Kind == engine.OpRefuse:
-			return last, &RefusedError{Reason: last.Reason, Code: last.Code}
+			return last, &RefusedError{Reason: last.Reason, Code: last.Code, Limit: p.limit}
 		case last.Kind == engine.OpUnknown:
 			return last, ErrUnknown
 		default:
@@ -248,7 +248,8 @@ func (p *pool) unpin(s *slotWait) {
 // RefusedError says why the engine could not serve a request.
 type RefusedError struct {
 	Reason engine.Reason
-	Code   int // the driver's last error, or 0
+	Code   int       // the driver's last error, or 0
+	Limit  mem.Bytes // that the program has set, or 0
 }
 
 // isRefused reports whether an error says that the engine refused, and for a reason.
@@ -265,7 +266,10 @@ func (e *RefusedError) Error() string {
 	case engine.RefusedSize:
 		return "the size is larger than any block can be"
 	case engine.RefusedLimit:
-		return "the memory limit is reached"
+		if e.Limit > 0 {
+			return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
+		}
+		return "the device has no memory left" // the engine's limit is what the device has
 	case engine.RefusedMost:
 		return "more memory would be held than the steps need"
 	case engine.RefusedBusy:

@@ -53,6 +53,7 @@ type pool struct {
 	unwaited int       // streams that the event at hand could not wait for
 	pending  mem.Bytes // the most since the last boundary
 	broken   error
+	limit    mem.Bytes // that the program has set, 0: none
 	loan     loan
 	usable   pageSet // pages that the device has access to
 	peers    []int   // other devices that have it too
@@ -60,7 +61,7 @@ type pool struct {
 
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, cfg engine.Config, lake *gmlake.Config, log *zap.Logger) (*pool, error) {
-	p := &pool{dev: dev, log: log, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
+	p := &pool{dev: dev, log: log, limit: cfg.Limit, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -244,6 +245,7 @@ func (p *pool) rare(m *poolRequest) error {
 		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
 	case verbLimit:
+		p.limit = m.limit
 		p.eng.SetLimit(m.limit)
 	case verbFind:
 		b, ok := p.eng.Lookup(m.addr)

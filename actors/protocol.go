@@ -172,6 +172,7 @@ type observed struct {
 type stepEnded struct {
 	found bool // in the requests: nobody marked it
 	steps []observed
+	waits *plan.Plan // ready, and its arenas are still being mapped
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes
 	// Physical memory held, as long as there has been no arena in it; else 0.

@@ -74,10 +74,10 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	uint64_t addr = 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
-	const struct stalloc_engine *e = stalloc_engine();
 	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
+	const struct stalloc_engine *e = stalloc_engine(device);
 	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
-	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(err);
+	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;

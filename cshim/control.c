@@ -41,14 +41,14 @@ void stalloc_empty_cache(void) {
 	if (*stalloc_alive && e) e->trim(-1, 0);
 }
 
+static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
+
 void stalloc_set_memory_fraction(double fraction, int device) {
-	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine() : NULL;
+	const struct stalloc_engine *e = known(device) && stalloc_ready() ? stalloc_engine(device) : NULL;
 	if (e) e->limit(device, fraction);
 }
 
 void stalloc_set_device_count(int count) { (void)count; }
-
-static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
 static uint64_t bytes_of(_Atomic int64_t *counter) {
 	int64_t n = STALLOC_RELAXED(*counter);

@@ -11,7 +11,8 @@
 
 static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
-static _Atomic bool failed;
+static _Atomic bool failed; /* to open */
+static _Atomic bool given_up[STALLOC_MAX_DEVICES];
 static _Atomic bool logged;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -66,9 +67,10 @@ const struct stalloc_engine *stalloc_engine_if_open(void) {
 	return atomic_load_explicit(&engine, memory_order_acquire);
 }
 
-const struct stalloc_engine *stalloc_engine(void) {
+const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
+	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
 	if (STALLOC_LIKELY(e) || atomic_load_explicit(&failed, memory_order_relaxed)) return e;
 	pthread_mutex_lock(&lock);
 	e = stalloc_engine_if_open();
@@ -85,9 +87,9 @@ const struct stalloc_engine *stalloc_engine(void) {
 	return e;
 }
 
-/* Blocks that the engine handed out stay known to it, so its pointer stays;
- * alloc is never called again. */
-void stalloc_engine_give_up(const char *why) {
-	atomic_store(&failed, true);
-	stalloc_log_once(&logged, "the engine failed (%s); serving from plain driver allocations from now on", why);
+/* Blocks that the engine handed out stay known to it, and other devices go on with
+ * it; alloc is never called again for this one. */
+void stalloc_engine_give_up(int device, const char *why) {
+	stalloc_log_once(&given_up[device],
+			 "the engine failed on device %d (%s); serving it from plain driver allocations from now on", device, why);
 }

@@ -60,12 +60,14 @@ struct stalloc_engine {
 #undef STALLOC_ENGINE_FIELD
 };
 
-/* The engine, opened by the first call; NULL if it cannot be used. */
-const struct stalloc_engine *stalloc_engine(void);
+/* The engine, opened by the first call; NULL if it cannot be used, or not for that
+ * device any more. */
+const struct stalloc_engine *stalloc_engine(int device);
 /* The engine if it is open already; never opens it. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
-/* The engine answered that it is broken: it is asked for no memory any more. */
-void stalloc_engine_give_up(const char *why);
+/* The engine answered that it is broken: it is asked for no memory of the device any
+ * more. */
+void stalloc_engine_give_up(int device, const char *why);
 
 /* plain.c: the driver's own allocations, when there is no engine. */
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
