@@ -105,7 +105,7 @@ func (e *Engine) settle(out []Op) []Op {
 		e.closeEmpty()
 	}
 	e.act = action{}
-	e.synced = e.synced[:0]
+	e.synced, e.unwaited = e.synced[:0], e.unwaited[:0]
 	return out
 }
 
@@ -227,9 +227,13 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 func (e *Engine) waitOthers(at int, out []Op) []Op {
 	a := &e.act
 	a.synced += at
+	e.unwaited = append(e.unwaited, e.synced[a.synced])
 	e.synced = slices.Delete(e.synced, a.synced, a.synced+1)
 	for _, s := range e.synced[a.synced:] {
 		out = append(out, Op{Kind: OpSync, Stream: s})
+	}
+	if a.phase == phaseWaitIdle { // others may have what it will not give
+		out = e.syncDonors(e.synced, out)
 	}
 	return e.wait(out)
 }
