@@ -138,14 +138,7 @@ func (a *arena) lost() {
 	a.past.Ended(order)
 }
 
-// persistTop returns where the persistent blocks of the arena end. A new plan is
-// laid above it.
-func (a *arena) persistTop() mem.Bytes {
-	a.lane.port.Lock()
-	defer a.lane.port.Unlock()
-	return topOf(a.tape.Leave())
-}
-
+// topOf returns where the persistent ones of some blocks end.
 func topOf(live []stream.Adopted) (top mem.Bytes) {
 	for _, l := range live {
 		if l.Flags&stream.FlagPersists != 0 {

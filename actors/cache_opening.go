@@ -51,7 +51,11 @@ const (
 func newOpening(d *Device, c *cache) *opening {
 	o := &opening{d: d, cache: c, listed: make(chan struct{})}
 	d.background.Go(func() {
-		defer close(o.listed)
+		var likely any // the plan that will most likely be served
+		defer func() {
+			close(o.listed)
+			o.layOut(likely)
+		}()
 		if err := c.check(); err != nil {
 			d.log.Warn("plans of earlier runs are not used", zap.Error(err))
 			return
@@ -63,8 +67,20 @@ func newOpening(d *Device, c *cache) *opening {
 		for _, f := range o.files[:min(loadedAtOnce, len(o.files))] {
 			o.load(f)
 		}
+		if len(o.files) > 0 {
+			likely, _ = o.loaded.Load(o.files[0].path)
+		}
 	})
 	return o
+}
+
+// layOut lays a plan out before it is served.
+func (o *opening) layOut(loaded any) {
+	if p, _ := loaded.(*plan.Plan); p != nil {
+		for i := range p.Streams {
+			_, _ = o.d.layouts.of(&p.Streams[i], ground{}) // an error comes again where it is served
+		}
+	}
 }
 
 func (o *opening) load(f cached) {

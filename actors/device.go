@@ -46,6 +46,7 @@ type Device struct {
 	floor      atomic.Int64   // bytes that were live all through the last step
 	most       atomic.Int64   // handles to hold before arenas are given up; 0: no bound
 	latest     atomic.Pointer[plan.Plan]
+	layouts    layouts
 
 	// Messages that come with every miss, to be used again. Each device has its
 	// own: a message's wake-up channel belongs to those who wait on it.

@@ -48,7 +48,8 @@
 // A step boundary is the only place where a plan begins to serve, but for the plan
 // of an earlier run, which begins as soon as it is recognised (cache_opening.go).
 // The supervisor asks the pool for what the arena lacks and lays each stream's tape
-// over it, around the blocks that live there. A step that leaves its plan gives the
+// over it, around the blocks that live there, from a layout that was made beside the
+// program (layouts.go). A step that leaves its plan gives the
 // arena to the pool until the next boundary (dissolve.go); a plan that is left, or
 // costs memory, two steps in a row is withdrawn. Nothing is copied.
 //
@@ -59,4 +60,7 @@
 // in the lane, which outlives it. A failing pool actor cannot know what it
 // owns any more: the device is broken, live blocks stay valid, new requests get
 // ErrBroken and the C side serves them from plain driver allocations.
+//
+// A fence that the driver does not take, on a stream that is being captured for
+// example, is late: what waits for it stays taken, and it is tried again (fences.go).
 package actors

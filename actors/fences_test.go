@@ -17,7 +17,7 @@ func TestFences(t *testing.T) {
 	next := driver.Fence(0)
 	add := func(id mem.StreamID, urgent bool) driver.Fence {
 		next++
-		f.add(id, waiting{driver: next, urgent: urgent})
+		f.add(waiting{stream: id, driver: next, urgent: urgent})
 		return next
 	}
 	for i := range 30 {
@@ -58,13 +58,26 @@ func TestFences(t *testing.T) {
 	done[1], done[2], done[4] = true, true, true
 	poll(math.MaxInt)
 	// 5 cannot be asked about; 4 adds fence 31 on a fourth stream, for the next time.
-	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2, 5}, 26, 12)
+	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12)
+	refuse := gone
+	record := func(id mem.StreamID) (driver.Fence, error) {
+		next++
+		return next, refuse
+	}
+	retry := func() { f.retry(record, func(w waiting) { passed = append(passed, w.driver) }) }
+	if retry(); len(f.late) != 1 || f.n != 26 || f.due() {
+		t.Errorf("a fence that cannot be recorded either: %+v", f)
+	}
+	refuse = nil
+	if retry(); len(f.late) != 0 || f.n != 27 {
+		t.Errorf("a fence that is recorded again: %+v", f)
+	}
 	for x := range next + 1 {
 		done[x] = true
 	}
 	poll(math.MaxInt)
-	if len(passed) != 26 || f.n != 0 || f.urgent != 0 || len(f.queues) != 0 {
-		t.Errorf("all have passed: %d of 26, %+v is left", len(passed), f)
+	if len(passed) != 27 || f.n != 0 || f.urgent != 0 || len(f.queues) != 0 {
+		t.Errorf("all have passed: %d of 27, %+v is left", len(passed), f)
 	}
 	poll(math.MaxInt)
 	expect("there are none", nil, nil, 0, 0)

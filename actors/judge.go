@@ -54,10 +54,10 @@ func (v *verdict) serves(room mem.Bytes) bool {
 // judge replays a step, by stream ordinal, against each steady tape of a plan and
 // returns the best outcome and the number of the tape it followed. It changes
 // nothing.
-func judge(p *plan.Plan, steps []*plan.Step, tuning stream.Tuning) (verdict, int, error) {
+func (s *layouts) judge(p *plan.Plan, steps []*plan.Step, tuning stream.Tuning) (verdict, int, error) {
 	best, kind := verdict{}, -1
 	for order := range tapes(p) {
-		v, ended, err := judgeOrder(p, order, steps, tuning)
+		v, ended, err := s.judgeOrder(p, order, steps, tuning)
 		if err != nil {
 			return v, order, err
 		}
@@ -89,24 +89,23 @@ func tapes(p *plan.Plan) func(func(int) bool) {
 // judgeOrder replays a step against one tape of every stream. It also returns the
 // tape that the busiest stream went over to, if it did. Streams have their peaks at
 // different times, so the sums say too much of the memory and of the load alike.
-func judgeOrder(p *plan.Plan, order int, steps []*plan.Step, tuning stream.Tuning) (v verdict, ended int, err error) {
+func (s *layouts) judgeOrder(p *plan.Plan, order int, steps []*plan.Step, tuning stream.Tuning) (v verdict, ended int, err error) {
 	busiest := int64(0)
 	ended = order
-	for ordinal, s := range steps {
-		if s == nil {
+	for ordinal, step := range steps {
+		if step == nil {
 			continue
 		}
-		peak, _ := s.Peaks()
+		peak, _ := step.Peaks()
 		v.peak += peak
-		v.requests += s.Requests()
+		v.requests += step.Requests()
 		ps := part(p, ordinal)
 		if ps == nil {
-			v.misses += s.Requests()
+			v.misses += step.Requests()
 			v.memory += peak
 			continue
 		}
-		slots, orders := shifted(ps, 0)
-		layout, err := stream.Lay(slots, orders...)
+		layout, err := s.of(ps, ground{})
 		if err != nil {
 			return v, ended, err
 		}
@@ -114,11 +113,11 @@ func judgeOrder(p *plan.Plan, order int, steps []*plan.Step, tuning stream.Tunin
 		tape.Hosts = true
 		tape.Tune(tuning)
 		tape.Play(order)
-		hits, misses, held := dryRun(tape, s)
+		hits, misses, held := dryRun(tape, step)
 		v.slots += hits
 		v.misses += misses
 		v.memory += ps.Arena + held
-		if n := s.Requests(); n > busiest {
+		if n := step.Requests(); n > busiest {
 			busiest, ended = n, tape.Order()
 		}
 	}

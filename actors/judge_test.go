@@ -48,7 +48,7 @@ func planned(t testing.TB, kinds ...[]*plan.Step) *plan.Plan {
 
 func judged(t testing.TB, p *plan.Plan, steps []*plan.Step) (verdict, int) {
 	t.Helper()
-	v, kind, err := judge(p, steps, stream.Tunings[0])
+	v, kind, err := new(layouts).judge(p, steps, stream.Tunings[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestJudgeStreams(t *testing.T) {
 	if v.requests != 25 || v.misses != 5 || v.memory != p.Streams[0].Arena+peak {
 		t.Errorf("a stream without a plan: %+v", v)
 	}
-	if _, _, err := judge(&plan.Plan{}, both, stream.Tunings[0]); err == nil {
+	if _, _, err := new(layouts).judge(&plan.Plan{}, both, stream.Tunings[0]); err == nil {
 		t.Error("a plan without a tape was judged")
 	}
 }

@@ -18,9 +18,17 @@ type kit struct {
 // newKit plans at the boundaries themselves.
 func newKit(t testing.TB, opts Options) *kit {
 	t.Helper()
+	k, _ := newFaultyKit(t, opts)
+	return k
+}
+
+// newFaultyKit is a kit whose driver calls can be made to fail.
+func newFaultyKit(t testing.TB, opts Options) (*kit, *device.Fault) {
+	t.Helper()
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
+	fault := device.NewFault(gpu, 1)
 	opts.Inline = true
-	l, err := OpenLocal(device.NewOwner(gpu), opts)
+	l, err := OpenLocal(device.NewOwner(fault), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +41,7 @@ func newKit(t testing.TB, opts Options) *kit {
 			t.Error(err)
 		}
 	})
-	return k
+	return k, fault
 }
 
 func (k *kit) malloc(size mem.Bytes) mem.Addr {

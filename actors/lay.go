@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -16,20 +17,17 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 	if err != nil {
 		return err
 	}
-	shift := mem.Bytes(0)
-	if l.arena != nil {
-		shift = l.arena.persistTop()
-	}
+	g := l.ground(cut)
 	need := rest.Arena
-	if s.partly(l, ps, shift+need) {
+	if s.partly(l, ps, g.shift+need) {
 		need = min(need, portionOf(need))
 	}
-	a, err := s.hold(l, shift, need, rest.Arena)
+	a, err := s.hold(l, g.shift, need, rest.Arena)
 	if err != nil {
 		return err
 	}
 	if a != l.arena {
-		shift = 0
+		g = ground{cut: cut}
 	}
 	done := false
 	defer func() { // lay may panic, too: it calls the port
@@ -37,7 +35,11 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 			s.giveBack(a)
 		}
 	}()
-	if err = s.lay(a, &laid{ps, rest, cut, max(first-cut, 0)}, shift); err == nil {
+	made, err := s.d.layouts.of(ps, g)
+	if err != nil {
+		return err
+	}
+	if err = s.lay(a, &laid{ps, rest, g, max(first-cut, 0), made}); err == nil {
 		done = true
 		s.retire(l)
 	}
@@ -46,10 +48,11 @@ func (s *supervisor) install(l *lane, ps *plan.Stream, first int) error {
 
 // laid is a stream's plan as it is laid over an arena.
 type laid struct {
-	part  *plan.Stream // the plan
-	rest  *plan.Stream // what of it is still to come
-	cut   int          // the tapes that are over
-	first int          // the order to begin with, if the prologue is over
+	part *plan.Stream // the plan
+	rest *plan.Stream // what of it is still to come
+	ground
+	first int // the order to begin with, if the prologue is over
+	made  *stream.Layout
 }
 
 // errPrologue says that a plan cannot be served before its prologue is over.
@@ -103,8 +106,9 @@ func (s *supervisor) hold(l *lane, shift, need, whole mem.Bytes) (*arena, error)
 
 // lay makes a tape of the plan over the arena, shifted up, around the blocks that
 // live there, and serves it from its first order, or if the prologue is over from
-// the steady one named.
-func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
+// the steady one named. All of this is under the stream's lock, so what takes long is
+// done before.
+func (s *supervisor) lay(a *arena, p *laid) error {
 	l := a.lane
 	l.port.Lock()
 	defer l.port.Unlock()
@@ -113,28 +117,29 @@ func (s *supervisor) lay(a *arena, p *laid, shift mem.Bytes) error {
 		l.port.Settle()
 		live = a.tape.Leave()
 	}
-	if topOf(live) > shift { // another thread was served from the prologue meanwhile
+	kept, others := persistent(live)
+	if !slices.Equal(kept, p.kept) { // another thread was served from the prologue meanwhile
 		return &RefusedError{Reason: engine.RefusedBusy}
 	}
-	slots, orders := shifted(p.rest, shift)
-	own := len(slots)
-	for _, from := range live {
-		slots = append(slots, from.Slot)
+	at := make(map[mem.Offset]uint32, len(live)) // slots by their offset
+	for i, slot := range kept {
+		at[slot.Offset] = uint32(len(p.rest.Slots) + i)
 	}
-	layout, err := stream.Lay(slots, orders...)
-	if err != nil {
-		return err
+	var more []stream.Slot
+	for i, from := range others {
+		at[from.Slot.Offset] = uint32(len(p.rest.Slots) + len(kept) + i)
+		more = append(more, from.Slot)
 	}
-	a.span = max(a.bytes(), shift+p.rest.Arena)
-	tape := l.port.Build(layout, a.base, a.span)
+	a.span = max(a.bytes(), p.shift+p.rest.Arena)
+	tape := l.port.Build(p.made.With(more), a.base, a.span)
 	tape.Cover(a.bytes())
 	tape.Hosts = true
 	tape.Tune(l.tuning)
 	if l.latest != nil {
 		tape.Succeed(l.latest)
 	}
-	for i, from := range live {
-		tape.Adopt(uint32(own+i), from)
+	for _, from := range live {
+		tape.Adopt(at[from.Slot.Offset], from)
 		if from.Flags&stream.FlagPinned != 0 {
 			l.port.Pinned(tape, 1)
 		}

@@ -83,6 +83,8 @@ func (p *pool) lend() {
 	until := uint64(math.MaxUint64)
 	if p.fences.urgent > 0 {
 		until = l.lent.Clock + lentWhilePending
+	} else if len(p.fences.late) > 0 {
+		until = l.lent.Clock + lentWhilePending*uint64(max(p.fences.passing, 1))
 	}
 	l.out = true
 	l.to.Lend(&l.lent, until)

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,13 +17,15 @@ import (
 var ErrUnknown = errors.New("not a live block")
 
 // maxRounds bounds the answers one event may need: each failed operation and
-// each resumption is one. The engine's ladder has far fewer rungs.
+// each resumption is one. The engine's ladder has far fewer rungs. Any number of
+// streams may refuse to be waited for.
 const maxRounds = 64
 
 // run feeds the engine an event and performs what comes back until the event is
 // settled. It returns the grant, if the event asked for one.
 func (p *pool) run(ev engine.Event) (engine.Op, error) {
-	for round := 0; round < maxRounds; round++ {
+	p.unwaited = 0
+	for round := 0; round < maxRounds+p.unwaited; round++ {
 		p.ops = p.eng.Step(ev, p.ops[:0])
 		if len(p.ops) == 0 {
 			return engine.Op{}, nil
@@ -45,7 +48,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		case last.Kind == engine.OpResume:
 			ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
 		case last.Kind == engine.OpRefuse:
-			return last, &RefusedError{Reason: last.Reason, Code: last.Code}
+			return last, &RefusedError{Reason: last.Reason, Code: last.Code, Limit: p.limit}
 		case last.Kind == engine.OpUnknown:
 			return last, ErrUnknown
 		default:
@@ -108,13 +111,9 @@ func (p *pool) call(op *engine.Op) error {
 		return p.dev.Release(p.handles[op.Handle])
 	case engine.OpSync:
 		p.waited = true
-		return p.dev.Sync(op.Stream)
+		return p.sync(op.Stream)
 	case engine.OpRecord:
-		f, err := p.dev.Record(op.Stream)
-		if err != nil {
-			return err
-		}
-		p.fences.add(op.Stream, waiting{engine: op.Fence, driver: f, urgent: op.Addr == 0})
+		p.fence(waiting{stream: op.Stream, engine: op.Fence, urgent: op.Addr == 0})
 		return nil
 	}
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
@@ -134,6 +133,9 @@ func (p *pool) ask(q question, meanwhile int) {
 		if p.asked++; p.asked%8 == 0 && p.fences.n > 0 {
 			p.poll(pollBatch)
 		}
+		if p.fences.due() {
+			p.retry()
+		}
 		return
 	}
 	concerned := p.fences.urgent > 0
@@ -147,15 +149,76 @@ func (p *pool) ask(q question, meanwhile int) {
 	if concerned && p.fences.n > 0 {
 		p.poll(pollBatch * (1 + meanwhile))
 	}
+	if p.fences.due() {
+		p.retry()
+	}
 }
 
 // poll tells the engine and the tapes which fences have passed: a few at every
-// message, and all of them at a boundary.
+// message, and all of them, the late ones too, at a boundary.
 func (p *pool) poll(most int) {
+	if most == math.MaxInt {
+		p.retry()
+	}
 	p.fences.poll(most, func(f driver.Fence) (bool, error) {
 		p.calls++
-		return p.dev.Done(f)
+		done, err := p.dev.Done(f)
+		if err != nil {
+			p.unfenced(err)
+		}
+		return done, err
 	}, p.pass)
+}
+
+func (p *pool) retry() {
+	p.fences.retry(func(id mem.StreamID) (driver.Fence, error) {
+		p.calls++
+		return p.dev.Record(id)
+	}, p.pass)
+}
+
+// fence puts a fence behind the work of a stream, at once or as soon as the driver lets
+// it.
+func (p *pool) fence(w waiting) {
+	var err error
+	if w.driver, err = p.dev.Record(w.stream); err != nil {
+		p.unfenced(err)
+		p.fences.put(w)
+		return
+	}
+	p.fences.add(w)
+}
+
+// unfenced says once that memory waits longer than it need.
+func (p *pool) unfenced(err error) {
+	if p.fences.failed == 0 {
+		p.log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other streams have used stays taken until it does", zap.Error(err))
+	}
+}
+
+// sync waits for a stream.
+func (p *pool) sync(id mem.StreamID) error {
+	err := p.dev.Sync(id)
+	if err == nil {
+		p.fences.synced(id)
+	} else {
+		p.unwaited++
+	}
+	return err
+}
+
+// await waits for every stream that freed memory waits for, and reports whether any of
+// it came free.
+func (p *pool) await() bool {
+	before := p.fences.n + len(p.fences.late)
+	for _, id := range p.fences.streams() {
+		p.calls++
+		if err := p.sync(id); err != nil {
+			p.log.Debug("a stream cannot be waited for", zap.Error(err))
+		}
+	}
+	p.poll(math.MaxInt)
+	return p.fences.n+len(p.fences.late) < before
 }
 
 func (p *pool) pass(w waiting) {
@@ -178,22 +241,15 @@ func (p *pool) pass(w waiting) {
 	}
 }
 
-// fenceSlot puts a fence behind the work of every stream that used a pinned
-// slot. A stream that takes no fence is waited for instead.
+// fenceSlot puts a fence behind the work of every stream that used a pinned slot.
 func (p *pool) fenceSlot(m *fenceRequest) {
-	slot := &slotWait{arena: m.arena, addr: m.addr, rounded: m.rounded}
-	for _, id := range m.streams {
-		p.calls++
-		f, err := p.dev.Record(id)
-		if err != nil {
-			_ = p.dev.Sync(id)
-			continue
-		}
-		slot.left++
-		p.fences.add(id, waiting{driver: f, slot: slot, urgent: true})
-	}
+	slot := &slotWait{arena: m.arena, addr: m.addr, rounded: m.rounded, left: len(m.streams)}
 	if slot.left == 0 {
 		p.unpin(slot)
+	}
+	for _, id := range m.streams {
+		p.calls++
+		p.fence(waiting{stream: id, slot: slot, urgent: true})
 	}
 }
 
@@ -210,7 +266,8 @@ func (p *pool) unpin(s *slotWait) {
 // RefusedError says why the engine could not serve a request.
 type RefusedError struct {
 	Reason engine.Reason
-	Code   int // the driver's last error, or 0
+	Code   int       // the driver's last error, or 0
+	Limit  mem.Bytes // that the program has set, or 0
 }
 
 // isRefused reports whether an error says that the engine refused, and for a reason.
@@ -227,7 +284,10 @@ func (e *RefusedError) Error() string {
 	case engine.RefusedSize:
 		return "no block can be that large: it exceeds the memory of the device"
 	case engine.RefusedLimit:
-		return "the memory limit is reached"
+		if e.Limit > 0 {
+			return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
+		}
+		return "the device has no memory left" // the engine's limit is what the device has
 	case engine.RefusedMost:
 		return "more memory would be held than the steps need"
 	case engine.RefusedBusy:

@@ -192,7 +192,11 @@ func (p *planner) follow(m *stepEnded) {
 	case !serving(p.served):
 		p.served = nil
 	}
-	if p.offered != nil {
+	switch {
+	case p.offered == nil:
+	case p.offered.plan == m.waits: // for its arenas to be mapped: it is not late
+		p.patience = activation
+	default:
 		if p.patience--; p.patience == 0 { // there was no memory for its arena
 			p.offered = nil
 		}

@@ -111,8 +111,9 @@ func (b *beginning) span(served *candidate) int {
 	if b.late > 0 {
 		return b.late
 	}
+	var made layouts
 	for k, steps := range b.segments[1:] {
-		v, _, err := judge(served.plan, steps, served.tuning)
+		v, _, err := made.judge(served.plan, steps, served.tuning)
 		if err == nil && v.hits() && b.leftBy(k+1)*missesBelow <= v.requests {
 			return k + 1
 		}
@@ -232,8 +233,9 @@ func needs(p *plan.Plan, run plan.Run, tuning stream.Tuning) (most mem.Bytes, er
 			}
 		}
 	}
+	var made layouts
 	for order, steps := range append([][]*plan.Step{run.Prologue}, run.Steady...) {
-		v, _, err := judgeOrder(p, order, steps, tuning)
+		v, _, err := made.judgeOrder(p, order, steps, tuning)
 		if err != nil {
 			return 0, err
 		}

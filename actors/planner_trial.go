@@ -68,7 +68,7 @@ func (p *planner) try(c *candidate) (v verdict, first int, err error) {
 		}
 		c.plan = way
 		for _, c.tuning = range stream.Tunings {
-			v, first, err = judge(c.plan, p.newest.steps, c.tuning)
+			v, first, err = p.d.layouts.judge(c.plan, p.newest.steps, c.tuning)
 			v.memory += p.newest.pending
 			if err != nil || !c.varies() || p.acceptable(c, &v) {
 				return v, first, err
@@ -118,8 +118,8 @@ func (p *planner) better(c *candidate, v *verdict) bool {
 		if k.seen == 1 && p.wasted > freely {
 			continue
 		}
-		then, _, err := judge(c.plan, k.steps, c.tuning)
-		was, _, wasErr := judge(p.served.plan, k.steps, p.served.tuning)
+		then, _, err := p.d.layouts.judge(c.plan, k.steps, c.tuning)
+		was, _, wasErr := p.d.layouts.judge(p.served.plan, k.steps, p.served.tuning)
 		if err == nil && then.hits() && (wasErr != nil || !was.hits()) {
 			return true
 		}

@@ -27,36 +27,40 @@ type PoolStats struct {
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
+	Unfenced               uint64        // fences that the driver refused to record or to tell about
+	Late                   int           // of those, the ones that memory still waits for
 	Engine                 engine.Stats
 }
 
 // pool is the dynamic-pool actor: it owns the policy of one device and is the
 // only one that changes the device's memory.
 type pool struct {
-	dev     device.Device
-	log     *zap.Logger
-	eng     policy
-	handles []driver.Handle // by engine.Index
-	base    mem.Addr
-	window  mem.Bytes
-	largest mem.Bytes // no block can be larger
-	ops     []engine.Op
-	fences  fences
-	patched mem.Bytes // the least block that may lie in a private view
-	arenas  mem.Bytes
-	peak    mem.Bytes // of handles since the last reset
-	calls   uint64
-	time    time.Duration
-	clock   Clock
-	stepped stepTimes
-	asked   int
-	seen    *stepLog  // nil: nobody wants to know
-	small   mem.Bytes // requests up to this have a space of their own
-	retries uint64
-	waited  bool      // the last request waited for streams, or the device was full
-	pending mem.Bytes // the most since the last boundary
-	broken  error
-	ended   map[mem.Addr]struct{} // blocks freed since it broke
+	dev      device.Device
+	log      *zap.Logger
+	eng      policy
+	handles  []driver.Handle // by engine.Index
+	base     mem.Addr
+	window   mem.Bytes
+	largest  mem.Bytes // no block can be larger
+	ops      []engine.Op
+	fences   fences
+	patched  mem.Bytes // the least block that may lie in a private view
+	arenas   mem.Bytes
+	peak     mem.Bytes // of handles since the last reset
+	calls    uint64
+	time     time.Duration
+	clock    Clock
+	stepped  stepTimes
+	asked    int
+	seen     *stepLog  // nil: nobody wants to know
+	small    mem.Bytes // requests up to this have a space of their own
+	retries  uint64
+	waited   bool      // the last request waited for streams, or the device was full
+	unwaited int       // streams that the event at hand could not wait for
+	pending  mem.Bytes // the most since the last boundary
+	broken   error
+	limit    mem.Bytes             // that the program has set, 0: none
+	ended    map[mem.Addr]struct{} // blocks freed since it broke
 	// Blocks that were pinned slots of an arena, freed before the pool took them over:
 	// they wait for the fences of the slot.
 	freed  map[mem.Addr]bool
@@ -68,7 +72,7 @@ type pool struct {
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, opts *Options) (*pool, error) {
 	cfg := opts.Engine
-	p := &pool{dev: dev, log: opts.Log, clock: opts.Clock, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
+	p := &pool{dev: dev, log: opts.Log, clock: opts.Clock, limit: opts.Engine.Limit, patched: mem.Bytes(cfg.PatchPages) * mem.HandleSize}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	cfg = cfg.WithDefaults()
@@ -156,7 +160,7 @@ func (p *pool) alloc(m *allocRequest) error {
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
 	}
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Wish: m.wish}
-	ev.Poll = p.seen != nil && p.fences.n > 0
+	ev.Poll = p.seen != nil && p.fences.n+len(p.fences.late) > 0
 	grant, err := p.run(ev)
 	if isRefused(err, engine.RefusedPending) {
 		// A wish that is taken is worth a few questions, what the driver would have to
@@ -171,6 +175,10 @@ func (p *pool) alloc(m *allocRequest) error {
 			ev.Wish, ev.Poll = m.wish, false
 			grant, err = p.run(ev)
 		}
+	}
+	if errors.Is(err, driver.ErrOutOfMemory) && p.await() {
+		p.waited = true
+		grant, err = p.run(ev)
 	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
@@ -288,6 +296,7 @@ func (p *pool) rare(m *poolRequest) error {
 		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})
 	case verbLimit:
+		p.limit = m.limit
 		p.eng.SetLimit(m.limit)
 	case verbFind:
 		b, ok := p.eng.Lookup(m.addr)
@@ -319,6 +328,7 @@ func (p *pool) stats() PoolStats {
 		Reserved: p.eng.Reserved(), PeakReserved: p.peak,
 		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending, StepPending: p.pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
+		Unfenced: p.fences.failed, Late: len(p.fences.late),
 	}
 }
 

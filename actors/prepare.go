@@ -46,8 +46,12 @@ func (s *supervisor) prepared(p *plan.Plan) bool {
 		return now.done.Load() || now.waited > patience
 	}
 	var streams []mem.StreamID
+	var unlaid []func()
 	for _, l := range s.d.adopt() {
 		ps := part(p, l.ordinal)
+		if lay := s.unlaid(l, ps); lay != nil {
+			unlaid = append(unlaid, lay)
+		}
 		if ps == nil || l.arena != nil && ps.Arena < l.arena.bytes()+prepareFrom || ps.Arena < prepareFrom {
 			continue
 		}
@@ -59,12 +63,34 @@ func (s *supervisor) prepared(p *plan.Plan) bool {
 		streams = append(streams, begin.stream)
 	}
 	s.preparing = &preparing{plan: p}
-	if len(streams) == 0 {
+	if len(streams) == 0 && len(unlaid) == 0 {
 		return true
 	}
 	now := s.preparing
-	s.d.background.Go(func() { s.d.prepare(streams, now) })
+	s.d.background.Go(func() {
+		for _, lay := range unlaid {
+			lay()
+		}
+		s.d.prepare(streams, now)
+	})
 	return false
+}
+
+// unlaid returns what lays a stream's plan out as it would be served now, nil if that is
+// done or it would not be served.
+func (s *supervisor) unlaid(l *lane, ps *plan.Stream) func() {
+	if ps == nil {
+		return nil
+	}
+	_, cut, err := due(ps, int(s.d.steps.Load()))
+	if err != nil {
+		return nil
+	}
+	g := l.ground(cut)
+	if s.d.layouts.has(ps, g) {
+		return nil
+	}
+	return func() { _, _ = s.d.layouts.of(ps, g) } // an error comes again where it is served
 }
 
 // prepare maps what is left, portion by portion.

@@ -175,6 +175,7 @@ type stepEnded struct {
 	found  bool // in the requests: nobody marked it
 	steps  []observed
 	spaces []spaceStep // where the memory is one range for each stream
+	waits  *plan.Plan  // ready, and its arenas are still being mapped
 	// Most that freed blocks of the pool held while other streams used them.
 	pending mem.Bytes
 	// Physical memory held, as long as there has been no arena in it; else 0.

@@ -44,6 +44,9 @@ func (d *Device) Explain() string {
 	if s.LargestFree > 0 {
 		fmt.Fprintf(&b, " The largest free range is %v; whole free pages are stitched to larger ones.", s.LargestFree)
 	}
+	if s.Late > 0 {
+		fmt.Fprintf(&b, " The driver takes no fence on a stream that freed memory waits for (is it being captured, or gone?): %d fences are late.", s.Late)
+	}
 	free, total, err := d.dev.Memory()
 	if err != nil {
 		fmt.Fprintf(&b, " The device's own figures cannot be had: %v.", err)

@@ -165,6 +165,9 @@ func (s *supervisor) step() error {
 		s.complete(l)
 	}
 	s.bound()
+	if s.ready != nil {
+		ended.waits = s.ready.plan
+	}
 	if d.planner != nil {
 		d.root.Send(d.planner, ended)
 	}

@@ -110,12 +110,12 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		h.rest = 1 << min(h.tries, 6)
 	}
 	h.planned = true
-	return layOut(s, w.d.base), true
+	return wishesOf(s, w.d.base), true
 }
 
-// layOut places the requests of a step in the gaps that the range had at its end. What
+// wishesOf places the requests of a step in the gaps that the range had at its end. What
 // would lie beyond the last of them has no wish.
-func layOut(s *spaceStep, base mem.Addr) []wish.Entry {
+func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	entries := make([]wish.Entry, len(s.requests))
 	buffers := make([]plan.Buffer, len(s.requests))
 	for i, r := range s.requests {

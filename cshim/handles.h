@@ -31,8 +31,8 @@ static inline void handle_enlist(struct stalloc_pool *p, uint32_t x) {
 		return;
 	}
 	for (int side = 0; side < 2; side++) {
-		uint32_t n = c->edge[side];
-		if (n == 0) continue;
+		uint32_t n = c->edge[side] >> POOL_EDGE_SHIFT;
+		if (c->edge[side] == 0) continue;
 		handle_push(p, &h->edges[side].head[n], x, side);
 		h->edges[side].some[n >> 6] |= (uint64_t)1 << (n & 63);
 	}
@@ -47,8 +47,8 @@ static inline void handle_delist(struct stalloc_pool *p, uint32_t x) {
 		return;
 	}
 	for (int side = 0; side < 2; side++) {
-		uint32_t n = c->edge[side];
-		if (n == 0) continue;
+		uint32_t n = c->edge[side] >> POOL_EDGE_SHIFT;
+		if (c->edge[side] == 0) continue;
 		handle_pull(p, &h->edges[side].head[n], x, side);
 		if (h->edges[side].head[n] == 0) h->edges[side].some[n >> 6] &= ~((uint64_t)1 << (n & 63));
 	}

@@ -12,6 +12,8 @@
 #define POOL_PAGE_SHIFT 12
 #define POOL_PAGE_UNITS 4096u
 #define POOL_PAGE_MASK 4095u
+#define POOL_EDGE_SHIFT 5
+#define POOL_EDGE_CLASSES (POOL_PAGE_UNITS >> POOL_EDGE_SHIFT)
 #define POOL_START_BITS 33
 #define POOL_CLASS_BITS 5
 #define POOL_CLASSES (32 * (POOL_START_BITS - POOL_CLASS_BITS))
@@ -41,8 +43,8 @@ struct pool_handle {
 };
 
 struct pool_edges {
-	uint32_t head[POOL_PAGE_UNITS];
-	uint64_t some[POOL_PAGE_UNITS / 64];
+	uint32_t head[POOL_EDGE_CLASSES];
+	uint64_t some[POOL_EDGE_CLASSES / 64];
 };
 
 struct pool_sizes {

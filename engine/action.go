@@ -1,12 +1,14 @@
 package engine
 
+import "slices"
+
 // An action is what the last batch of ops belongs to, kept so that a failure can
 // be undone and OpResume continued. Work that depends on a driver call having
 // succeeded (a wait, an unmap) is never done in the batch that asks for the call:
 // the batch ends with OpResume, and EvResume does the work.
 //
 //	place ──────────────► granted        failed: undo, then climb the ladder
-//	waitIdle, waitAll ──► place          failed: climb
+//	waitIdle, waitAll ──► place          a wait that fails leaves its stream out
 //	evictWait ► evictUnmap ► place       failed: keep what is still mapped, go on
 //	patch ► place                        failed: keep what is still mapped, go on
 //	trimWait ► trimUnmap ► trimRelease   failed: keep the rest, stop
@@ -103,7 +105,7 @@ func (e *Engine) settle(out []Op) []Op {
 		e.closeEmpty()
 	}
 	e.act = action{}
-	e.synced = e.synced[:0]
+	e.synced, e.unwaited = e.synced[:0], e.unwaited[:0]
 	return out
 }
 
@@ -172,25 +174,28 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 		return append(out, Op{Kind: OpUnknown})
 	}
 	a.waiting, a.code = false, ev.Code
-	e.synced = e.synced[:a.synced]
 	at := ev.Failed
 	if undo := a.undo; undo > 0 {
 		a.undo = 0
 		if at < undo {
+			e.synced = e.synced[:a.synced]
 			return e.redo(out)
 		}
 		at -= undo
 	}
 	e.freeLimbo()
 	switch a.phase {
+	case phaseWaitIdle, phaseWaitAll, phaseEvictWait, phaseTrimWait, phaseRecordWait:
+		return e.waitOthers(at, out)
+	}
+	e.synced = e.synced[:a.synced]
+	switch a.phase {
 	case phasePlace:
 		a.reason = RefusedDevice
 		a.full = a.full || at < a.creates
 		out = e.undoPlace(at, out)
 		return e.climb(out)
-	case phaseWaitIdle, phaseWaitAll:
-		return e.climb(out)
-	case phaseEvictWait, phaseEvictUnmap:
+	case phaseEvictUnmap:
 		e.remap(at)
 		e.closeEmpty()
 		a.phase = phaseNone
@@ -201,8 +206,6 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 		e.remap(at)
 		e.views[a.view].lost = true // not worth a second attempt
 		return e.place(out)
-	case phaseTrimWait:
-		a.phase = phaseNone
 	case phaseTrimUnmap:
 		e.remap(at)
 		e.closeEmpty()
@@ -215,10 +218,24 @@ func (e *Engine) failed(ev Event, out []Op) []Op {
 		e.unprepare(at)
 	case phaseRecord:
 		return e.waitUnrecorded(at, out)
-	case phaseRecordWait:
-		a.phase = phaseNone // the blocks stay pending: nothing proves that they are idle
 	}
 	return out
+}
+
+// waitOthers goes on without a stream that could not be waited for, because it is being
+// captured into a graph or is gone: what it has stays as it is, nothing proves it idle.
+func (e *Engine) waitOthers(at int, out []Op) []Op {
+	a := &e.act
+	a.synced += at
+	e.unwaited = append(e.unwaited, e.synced[a.synced])
+	e.synced = slices.Delete(e.synced, a.synced, a.synced+1)
+	for _, s := range e.synced[a.synced:] {
+		out = append(out, Op{Kind: OpSync, Stream: s})
+	}
+	if a.phase == phaseWaitIdle { // others may have what it will not give
+		out = e.syncDonors(e.synced, out)
+	}
+	return e.wait(out)
 }
 
 // redo repeats a batch whose first op, the unmap that undid the batch before,

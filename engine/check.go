@@ -147,13 +147,13 @@ func (e *Engine) checkHandles(taken []occupancy) error {
 			return fmt.Errorf("heap %d lists %d free handles, counted as %d", i, n, h.freeCount)
 		}
 		for side := range h.edges {
-			for length, x := range h.edges[side].head {
-				if (x != 0) != (h.edges[side].some[length>>6]>>(length&63)&1 == 1) {
-					return fmt.Errorf("heap %d: the bit for %d free units at end %d is wrong", i, length, side)
+			for class, x := range h.edges[side].head {
+				if (x != 0) != (h.edges[side].some[class>>6]>>(class&63)&1 == 1) {
+					return fmt.Errorf("heap %d: the bit for class %d at end %d is wrong", i, class, side)
 				}
 				for ; x != 0; x = e.handles[x].link[side].next {
-					if c := &e.handles[x]; int(c.edge[side]) != length || c.heap != uint32(i) {
-						return fmt.Errorf("heap %d lists handle %d with %v free under %d", i, x, c.edge, length)
+					if c := &e.handles[x]; c.edge[side] == 0 || int(c.edge[side]>>edgeShift) != class || c.heap != uint32(i) {
+						return fmt.Errorf("heap %d lists handle %d with %v free under class %d", i, x, c.edge, class)
 					}
 					listed[x] |= 2 << side
 				}

@@ -100,13 +100,14 @@ type Engine struct {
 
 	hints hints
 
-	act    action
-	limbo  limbo
-	slots  []uint32       // pages that the batch maps
-	picks  []uint32       // handles that the batch maps
-	undo   []unmapped     // pages that the batch unmaps
-	synced []mem.StreamID // streams that the action has waited for
-	gone   []released     // handles that the batch releases
+	act      action
+	limbo    limbo
+	slots    []uint32       // pages that the batch maps
+	picks    []uint32       // handles that the batch maps
+	undo     []unmapped     // pages that the batch unmaps
+	synced   []mem.StreamID // streams that the action has waited for
+	unwaited []mem.StreamID // streams that it could not wait for
+	gone     []released     // handles that the batch releases
 
 	stats Stats
 }

@@ -35,8 +35,8 @@ const (
 // search needs without looking there.
 //
 //	used == 0              wholly free: on the heap's list of free handles
-//	used > 0, edge[s] > 0  on the heap's list of handles with so many free units
-//	                       at end s
+//	used > 0, edge[s] > 0  on the heap's list of handles with about so many free
+//	                       units at end s
 type handle struct {
 	heap    uint32    // zero: the number is not in use
 	alias   uint32    // the first page that maps it; zero: none
@@ -49,11 +49,18 @@ type handle struct {
 
 type links struct{ next, prev uint32 }
 
-// edgeList holds the partly used handles of a heap by their free units at one end.
+// edgeList holds the partly used handles of a heap by their free units at one end, in
+// classes of 32 units: a heap for each stream that there ever was has them, and a list for
+// each number of units would be most of what a heap takes.
 type edgeList struct {
-	head [pageUnits]uint32
-	some [pageUnits / 64]uint64
+	head [edgeClasses]uint32
+	some [edgeClasses / 64]uint64
 }
+
+const (
+	edgeShift   = 5
+	edgeClasses = pageUnits >> edgeShift
+)
 
 // A heap is what one (stream, pool) owns: handles, and the free runs of its
 // views. Memory freed here serves this heap at once and no other one.

@@ -51,19 +51,29 @@ func (e *Engine) donor(x int, h uint32) bool {
 
 // waitIdle waits for the streams whose idle handles cover what is missing.
 func (e *Engine) waitIdle(out []Op) ([]Op, bool) {
-	a := &e.act
-	missing := a.short
-	for x := 1; x < len(e.heaps) && missing > 0; x++ {
-		if e.donor(x, a.heap) {
-			out = e.sync(e.heaps[x].stream, out)
-			missing -= e.heaps[x].freeCount
-		}
-	}
-	if missing == a.short {
+	start := len(out)
+	if out = e.syncDonors(nil, out); len(out) == start {
 		return out, false
 	}
-	a.phase = phaseWaitIdle
+	e.act.phase = phaseWaitIdle
 	return e.wait(out), true
+}
+
+// syncDonors waits for as many streams as it takes, but for those waited for already and
+// those that cannot be.
+func (e *Engine) syncDonors(waited []mem.StreamID, out []Op) []Op {
+	missing := e.act.short
+	for x := 1; x < len(e.heaps) && missing > 0; x++ {
+		s := e.heaps[x].stream
+		if !e.donor(x, e.act.heap) || slices.Contains(e.unwaited, s) {
+			continue
+		}
+		if !slices.Contains(waited, s) {
+			out = e.sync(s, out)
+		}
+		missing -= e.heaps[x].freeCount
+	}
+	return out
 }
 
 // adoptIdle moves the missing handles from the heaps that waitIdle waited for.

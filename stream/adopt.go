@@ -16,8 +16,8 @@ type Adopted struct {
 
 // Leave returns the live slots, and the guests as slots of their own.
 func (t *Tape) Leave() (live []Adopted) {
-	for _, l := range t.Live[:len(t.offsets)-t.pools] {
-		if l.Slot != 0 {
+	for _, l := range t.Live {
+		if l.Slot != 0 && !t.slots[l.Slot-1].Pool {
 			live = append(live, Adopted{Slot: t.slots[l.Slot-1], Asked: l.Asked, Flags: l.Flags})
 		}
 	}

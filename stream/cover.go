@@ -47,10 +47,10 @@ func (t *Tape) end(e *Entry) uint64 { return e.offset() + uint64(t.slots[e.Slot]
 func (t *Tape) beyond(e *Entry) bool { return e.Offset&EntryPool == 0 && t.end(e) > t.covered }
 
 // top returns where the highest slot of an order ends.
-func (t *Tape) top(order []Entry) (top uint64) {
+func (l *Layout) top(order []Entry) (top uint64) {
 	for i := range order {
 		if e := &order[i]; e.Size != 0 && e.Offset&EntryPool == 0 {
-			top = max(top, t.end(e))
+			top = max(top, e.offset()+uint64(l.slots[e.Slot].Size))
 		}
 	}
 	return top

@@ -37,10 +37,7 @@ type follower struct {
 }
 
 func newFollower(l *Layout) *follower {
-	f := &follower{}
-	for _, order := range l.Orders {
-		f.shapes = append(f.shapes, shapeOf(l, order))
-	}
+	f := &follower{shapes: l.shapes}
 	f.live.grow(len(l.slots))
 	if len(f.shapes) > 0 {
 		f.shape = &f.shapes[0]
@@ -56,7 +53,7 @@ func (f *follower) restart(t *Tape) {
 	f.took = t.State.Freed
 	t.unmarkAll()
 	t.remark(0)
-	clear(t.Live[len(t.offsets)-t.pools:])
+	clear(t.Live[t.pools[0]:t.pools[1]])
 }
 
 // note remembers a free for the follower.

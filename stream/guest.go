@@ -199,8 +199,8 @@ func (t *Tape) meets(e *Entry) bool {
 
 // Occupied returns how many bytes of the arena live slots and guests take.
 func (t *Tape) Occupied() (n mem.Bytes) {
-	for _, l := range t.Live[:len(t.offsets)-t.pools] {
-		if l.Slot != 0 {
+	for _, l := range t.Live {
+		if l.Slot != 0 && !t.slots[l.Slot-1].Pool {
 			n += mem.Round(mem.Bytes(l.Asked))
 		}
 	}

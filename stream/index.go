@@ -18,7 +18,7 @@ func buildIndex(offsets []uint64) []uint64 {
 	for size < 2*len(offsets) {
 		size *= 2
 	}
-	index, mask := make([]uint64, size), uint64(size-1)
+	index := make([]uint64, size)
 	// Insert in address order: a layout must not depend on the order of slots.
 	order := make([]int, len(offsets))
 	for i := range order {
@@ -26,26 +26,33 @@ func buildIndex(offsets []uint64) []uint64 {
 	}
 	sort.Slice(order, func(a, b int) bool { return offsets[order[a]] < offsets[order[b]] })
 	for _, place := range order {
-		key := offsets[place]/uint64(mem.Grain) + 1
-		at := hashKey(key, mask)
-		for index[at] != 0 {
-			at = (at + 1) & mask
-		}
-		index[at] = key<<32 | uint64(place)
+		enter(index, offsets[place], place)
 	}
 	return index
 }
 
-// place finds the place at an offset, or None.
-func (t *Tape) place(offset uint64) uint32 {
+// enter adds an offset that is not in the index.
+func enter(index []uint64, offset uint64, place int) {
+	key, mask := offset/uint64(mem.Grain)+1, uint64(len(index)-1)
+	at := hashKey(key, mask)
+	for index[at] != 0 {
+		at = (at + 1) & mask
+	}
+	index[at] = key<<32 | uint64(place)
+}
+
+// placeIn finds the place at an offset, or None.
+func placeIn(index []uint64, offset uint64) uint32 {
 	if offset%uint64(mem.Grain) != 0 {
 		return None
 	}
-	key, mask := offset/uint64(mem.Grain)+1, uint64(len(t.Index)-1)
-	for at := hashKey(key, mask); t.Index[at] != 0; at = (at + 1) & mask {
-		if t.Index[at]>>32 == key {
-			return uint32(t.Index[at])
+	key, mask := offset/uint64(mem.Grain)+1, uint64(len(index)-1)
+	for at := hashKey(key, mask); index[at] != 0; at = (at + 1) & mask {
+		if index[at]>>32 == key {
+			return uint32(index[at])
 		}
 	}
 	return None
 }
+
+func (t *Tape) place(offset uint64) uint32 { return placeIn(t.Index, offset) }

@@ -2,12 +2,15 @@ package stream
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"stalloc/internal/mem"
 )
 
 // Layout is what a tape needs from its builder: the arrays, filled in, ready to
-// be placed in memory of the caller's choice.
+// be placed in memory of the caller's choice. It is immutable: any number of tapes can be
+// made from one, and making it is what takes long.
 type Layout struct {
 	Orders [][]Entry // in the order they were given to Lay
 	Index  []uint64
@@ -16,8 +19,11 @@ type Layout struct {
 	slots   []Slot
 	places  []uint32
 	offsets []uint64
-	pools   int
+	pools   [2]int // places of slots without an offset: from, to
 	holes   []*Holes
+	shapes  []shape
+	tops    []uint64
+	forks   [][]fork
 }
 
 // Lay turns slots and the orders of their events into a layout. There may be
@@ -64,7 +70,10 @@ func Lay(slots []Slot, orders ...[]int32) (*Layout, error) {
 		}
 		l.Orders = append(l.Orders, entries)
 		l.holes = append(l.holes, holesOf(slots, entries, arena))
+		l.shapes = append(l.shapes, shapeOf(l, entries))
+		l.tops = append(l.tops, l.top(entries))
 	}
+	l.forks = forksOf(l.Orders)
 	return l, nil
 }
 
@@ -102,15 +111,47 @@ func (l *Layout) entries(order []int32) ([]Entry, error) {
 // placePools gives a place to each slot that has no offset but a free on a tape,
 // so that the tape knows which of them are live.
 func (l *Layout) placePools(orders [][]int32) {
+	l.pools[0] = len(l.offsets)
 	for _, order := range orders {
 		for _, e := range order {
 			if slot := ^e; e < 0 && int(slot) < len(l.slots) && l.slots[slot].Pool && l.places[slot] == None {
 				l.places[slot] = uint32(len(l.offsets))
 				l.offsets = append(l.offsets, 0)
-				l.pools++
 			}
 		}
 	}
+	l.pools[1] = len(l.offsets)
+}
+
+// With returns the layout with more slots, on none of its orders: those of blocks that
+// live in the arena and that a tape over it will adopt. None of them persists: where the
+// arena is idle depends on those that do, so they must be among the slots of Lay.
+func (l *Layout) With(more []Slot) *Layout {
+	if len(more) == 0 {
+		return l
+	}
+	w := *l
+	w.slots = slices.Concat(l.slots, more)
+	w.places, w.offsets, w.Index = slices.Clone(l.places), slices.Clone(l.offsets), slices.Clone(l.Index)
+	if size := len(l.offsets) + len(more); 2*size > len(w.Index) {
+		w.Index = make([]uint64, 2<<bits.Len(uint(size)))
+		for place, offset := range l.offsets {
+			if place < l.pools[0] || place >= l.pools[1] {
+				enter(w.Index, offset, place)
+			}
+		}
+	}
+	for _, s := range more {
+		place := placeIn(w.Index, uint64(s.Offset))
+		if place == None {
+			place = uint32(len(w.offsets))
+			w.offsets = append(w.offsets, uint64(s.Offset))
+			enter(w.Index, uint64(s.Offset), int(place))
+		}
+		w.places = append(w.places, place)
+	}
+	w.Places = len(w.offsets)
+	return &w
 }
 
 // Offsets returns the offset of each place; zero for one that has none.

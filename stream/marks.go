@@ -50,8 +50,9 @@ func (t *Tape) overdue(at uint32) {
 func (t *Tape) meeting(r gap, from uint32) uint32 {
 	last := uint32(len(t.Entries) - 1)
 	for at := from; at < last; {
-		at = t.holes[t.order].idleUntil(r, at)
-		for end := min((at/leafEntries+1)*leafEntries, last); at < end; at++ {
+		h := t.holes[t.order]
+		at = h.idleUntil(r, at)
+		for end := min((at/h.width+1)*h.width, last); at < end; at++ {
 			e := &t.Entries[at]
 			if e.Size != 0 && e.Offset&EntryPool == 0 && grains(e.offset()) < r.hi && r.lo < grains(e.offset()+uint64(t.slots[e.Slot].Size)) {
 				return at

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"math"
+	"slices"
 
 	"stalloc/internal/mem"
 )
@@ -105,7 +106,7 @@ type Tape struct {
 	slots   []Slot
 	places  []uint32 // by slot
 	offsets []uint64 // by place
-	pools   int      // of places, the last ones: those of slots without an offset
+	pools   [2]int   // places of slots without an offset: from, to
 	follow  *follower
 	holes   []*Holes // by order
 	guests  guests
@@ -119,18 +120,21 @@ type Tape struct {
 
 // New makes a tape over a layout in Go's own memory, for programs that call from Go.
 func New(l *Layout, base mem.Addr) *Tape {
-	return Bind(l, l.Orders, make([]Live, l.Places), l.Index, &State{Base: uint64(base)})
+	orders := make([][]Entry, len(l.Orders))
+	for i, order := range l.Orders {
+		orders[i] = slices.Clone(order)
+	}
+	return Bind(l, orders, make([]Live, l.Places), l.Index, &State{Base: uint64(base)})
 }
 
 // Bind makes a tape over arrays that the caller placed, which must hold what
 // the layout says. It serves the first order.
 func Bind(l *Layout, orders [][]Entry, live []Live, index []uint64, state *State) *Tape {
 	t := &Tape{Entries: orders[0], Orders: orders, Live: live, Index: index, State: state,
-		slots: l.slots, places: l.places, offsets: l.offsets, forks: forksOf(orders),
-		pools: l.pools, follow: newFollower(l), holes: l.holes, covered: math.MaxUint64}
+		slots: l.slots, places: l.places, offsets: l.offsets, forks: l.forks,
+		pools: l.pools, follow: newFollower(l), holes: l.holes, covered: math.MaxUint64, tops: l.tops}
 	for _, order := range orders {
 		t.guests.marks = append(t.guests.marks, make([]uint8, len(order)))
-		t.tops = append(t.tops, t.top(order))
 	}
 	t.tuning = Tunings[0]
 	return t

@@ -71,6 +71,12 @@ EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t 
 EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, uint64_t *addr, int *hit,
 				char *err, size_t n)
 {
+	static _Atomic long requests;
+	const char *breaks = getenv("STALLOC_TEST_BREAKS"); /* at this request, and at no other */
+	if (breaks && atomic_fetch_add(&requests, 1) + 1 == atol(breaks)) {
+		snprintf(err, n, "the stand-in engine is told to break");
+		return STALLOC_ERR_ENGINE;
+	}
 	if (pool == 0) {
 		stalloc_lock(s);
 		*addr = tapes_look_ahead(s, asked);
