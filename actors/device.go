@@ -28,6 +28,8 @@ type Device struct {
 	pool       *actor.PID
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
+	inbox      inbox      // the planner's
+	unobserved unobserved
 
 	lanes      atomic.Pointer[[]*lane]
 	arenas     atomic.Pointer[[]*arena]

@@ -155,7 +155,7 @@ func (s *supervisor) step() error {
 	}
 	s.bound()
 	if d.planner != nil {
-		d.root.Send(d.planner, ended)
+		d.observed(ended)
 	}
 	return end.err
 }

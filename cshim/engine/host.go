@@ -8,6 +8,11 @@ static void host_borrow(struct stalloc_device *d, void *pool) {
 }
 static int64_t host_load(struct stalloc_device *d) { return stalloc_load_bytes(STALLOC_RELAXED(d->load)); }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
+static void host_do_not_observe(struct stalloc_stream *s) {
+	stalloc_lock(s);
+	s->recording = 0;
+	stalloc_unlock(s);
+}
 static void host_note_pin(struct stalloc_stream *s, uint64_t addr) {
 	stalloc_lock(s);
 	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
@@ -61,6 +66,9 @@ func (h *host) refresh() {
 	}
 	for i := len(fresh) - 1; i >= 0; i-- {
 		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
+		if h.e.conf.noPlan {
+			C.host_do_not_observe(fresh[i])
+		}
 		h.byC[fresh[i]] = p
 		h.ports = append(h.ports, p)
 	}
