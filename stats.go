@@ -12,6 +12,9 @@ type Stats struct {
 	Resyncs      uint64 // times the plan was found again after a mismatch
 	Steps        uint64 // calls of Step
 	Plans        uint64 // plans that became active
+	// LostEvents are requests and frees that were not observed: more than 2^20 on a
+	// stream within a step, or in steps that ended faster than they could be looked at.
+	LostEvents uint64
 
 	Load, PeakLoad Bytes // in live blocks
 	Pending        Bytes // in freed blocks of the pool that wait for other streams
@@ -45,7 +48,7 @@ func (a *Allocator) Stats() Stats {
 	now, peak := a.local.Load()
 	return Stats{
 		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Resyncs: s.Resyncs,
-		Steps: s.Steps, Plans: s.Generation,
+		Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
 		Load: now, PeakLoad: peak, Pending: s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Arenas: s.Arenas,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,

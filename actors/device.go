@@ -29,6 +29,8 @@ type Device struct {
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
 	largest    mem.Bytes  // no block can be larger
+	inbox      inbox      // the planner's
+	unobserved unobserved
 
 	lanes      atomic.Pointer[[]*lane]
 	arenas     atomic.Pointer[[]*arena]

@@ -164,6 +164,10 @@ func (l *Local) ownerOf(addr mem.Addr) *GoPort {
 	return l.host.Port(id)
 }
 
+// LostEvents counts the requests and frees that the planner did not see: there were too
+// many in a step, or the steps ended too fast.
+func (l *Local) LostEvents() uint64 { return l.host.lost.Load() + l.inbox.lost() }
+
 // Load returns the sum of live rounded sizes and its peak.
 func (l *Local) Load() (now, peak mem.Bytes) {
 	return l.host.Load(), mem.Bytes(l.host.peak.Load())

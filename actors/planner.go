@@ -96,15 +96,14 @@ const (
 
 // Receive implements actor.Actor.
 func (p *planner) Receive(ctx actor.Context) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
-			*p = planner{d: p.d, segments: 1, beginning: beginning{lost: true}}
-		}
-	}()
+	defer p.survive()
 	switch m := ctx.Message().(type) {
-	case *stepEnded:
-		p.ended(ctx, m)
+	case stepsWait:
+		steps := p.d.inbox.take()
+		for i, m := range steps {
+			p.look(ctx, m, i == len(steps)-1)
+			steps[i] = nil
+		}
 	case *solved:
 		p.solved(m)
 	case *refined:
@@ -114,11 +113,22 @@ func (p *planner) Receive(ctx actor.Context) {
 	}
 }
 
-// ended takes in what all streams observed in a step.
-func (p *planner) ended(ctx actor.Context, m *stepEnded) {
+// survive is deferred where a bug may show: it costs what the planner knew.
+func (p *planner) survive() {
+	if r := recover(); r != nil {
+		p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+		*p = planner{d: p.d, segments: 1, beginning: beginning{lost: true}}
+	}
+}
+
+// look takes in what all streams observed in a step. Where another step has ended since,
+// it is too late to judge anything by this one: it only has to be followed, for what
+// lives and what is served.
+func (p *planner) look(ctx actor.Context, m *stepEnded, last bool) {
+	defer p.survive()
 	steps, usable := p.record(m)
 	p.segments++
-	p.beginning.note(steps, usable)
+	p.beginning.note(steps, usable && !m.gap)
 	if m.found && p.segments == 1 {
 		return // several steps: it takes that long to find the first
 	}
@@ -130,6 +140,9 @@ func (p *planner) ended(ctx actor.Context, m *stepEnded) {
 	p.d.room.Store(int64(p.room.most()))
 	p.d.floor.Store(int64(floor(steps)))
 	p.follow(m)
+	if !last {
+		return
+	}
 	well := p.served != nil && v.serves(p.allowed(&v))
 	if !m.found && !(well && v.hits()) && p.moves(steps) {
 		return
@@ -160,6 +173,9 @@ func (p *planner) record(m *stepEnded) (steps []*plan.Step, usable bool) {
 			p.recorders = append(p.recorders, plan.Recorder{})
 		}
 		r := &p.recorders[o.ordinal]
+		if m.gap {
+			r.Gap()
+		}
 		for _, e := range o.events {
 			switch e.Kind {
 			case EventHit:
@@ -177,7 +193,10 @@ func (p *planner) record(m *stepEnded) (steps []*plan.Step, usable bool) {
 			steps = append(steps, nil)
 		}
 		steps[o.ordinal] = r.Boundary()
-		usable = usable && !o.lost
+		if o.lost {
+			r.Gap()
+			usable = false
+		}
 	}
 	return steps, usable
 }

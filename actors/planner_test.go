@@ -228,7 +228,7 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 100)
 	l.step(sizes)
-	l.local.root.Send(l.local.planner, &stepEnded{steps: []observed{{ordinal: -1}}})
+	l.local.Device.observed(&stepEnded{steps: []observed{{ordinal: -1}}})
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
 	}

@@ -76,6 +76,7 @@ type GoHost struct {
 	byID  map[mem.StreamID]*GoPort
 	// Load and its peak over all streams, in rounded bytes.
 	load, peak, pending atomic.Int64
+	lost                atomic.Uint64 // events
 }
 
 // Load implements Host.
@@ -125,8 +126,9 @@ type GoPort struct {
 	lost   bool
 }
 
-// maxEvents bounds the events a GoPort keeps between two boundaries.
-const maxEvents = 1 << 20
+// MostEvents is how many events of a stream are kept between two boundaries; a step of
+// more is not planned. It bounds memory: in C, 16 bytes an event.
+const MostEvents = 1 << 20
 
 // ID implements Port.
 func (p *GoPort) ID() mem.StreamID { return p.id }
@@ -178,8 +180,9 @@ func (p *GoPort) Observed(to []Event) ([]Event, bool) {
 }
 
 func (p *GoPort) push(e Event) {
-	if len(p.events) == maxEvents {
+	if len(p.events) == MostEvents {
 		p.lost = true
+		p.host.lost.Add(1)
 		return
 	}
 	p.events = append(p.events, e)

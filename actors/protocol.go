@@ -31,7 +31,7 @@ import (
 //	growRequest      threads               supervisor  done                            no
 //	lostRequest      threads               supervisor  whether an arena was given up   no
 //	stepRequest      threads               supervisor  done                            no
-//	stepEnded        supervisor            planner     none                            yes: costs one step's observation
+//	stepsWait        supervisor            planner     none                            no: steps would be dropped
 //	planLoaded       supervisor            planner     none                            yes: the plan would not be judged
 //	planReady        planner               supervisor  none                            yes: the next plan replaces it
 //	solved           solver                planner     none                            no: planning would stop
@@ -170,8 +170,13 @@ type observed struct {
 	arenas  mem.Bytes    // held at the end
 }
 
-// stepEnded is what all streams of a device observed in a step.
+// stepsWait says that there are steps in the planner's inbox.
+type stepsWait struct{}
+
+// stepEnded is what all streams of a device observed in a step. It waits in the inbox, and
+// may be dropped there: that costs one step's observation.
 type stepEnded struct {
+	gap    bool // the steps before it were dropped
 	found  bool // in the requests: nobody marked it
 	steps  []observed
 	spaces []spaceStep // where the memory is one range for each stream

@@ -16,13 +16,14 @@ type Stats struct {
 	PoolStats
 	Hits, Misses, Resyncs uint64 // while a tape was served
 	Steps, Generation     uint64 // boundaries; plans activated
+	DroppedEvents         uint64 // of steps that ended faster than the planner could look at them
 }
 
 // Stats returns the current counts.
 func (d *Device) Stats() Stats {
 	m := &poolRequest{verb: verbStats}
 	d.ask(d.pool, m)
-	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load()}
+	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
 	for _, l := range *d.lanes.Load() {
 		l.port.Lock()
 		hits, misses, resyncs := l.totals()

@@ -169,7 +169,7 @@ func (s *supervisor) step() error {
 		ended.waits = s.ready.plan
 	}
 	if d.planner != nil {
-		d.root.Send(d.planner, ended)
+		d.observed(ended)
 	}
 	return end.err
 }

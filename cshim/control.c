@@ -53,7 +53,7 @@ static void add_streams(struct stalloc_device *d, struct stalloc_stats *s) {
 		s->blocks_total += p->allocations;
 		s->allocated_total += p->allocated_total;
 		s->freed_total += p->freed_total;
-		s->lost_events += p->ring.lost;
+		s->lost_events += p->observed.lost;
 		stalloc_unlock(p);
 		s->misses += STALLOC_RELAXED(p->busy);
 	}
@@ -75,6 +75,7 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.resyncs = engine.resyncs;
 	s.steps = engine.steps;
 	s.plan_generation = engine.plan_generation;
+	s.lost_events += engine.dropped_events;
 	int64_t load = STALLOC_RELAXED(d->load);
 	s.allocated = (uint64_t)stalloc_load_bytes(load);
 	s.peak_allocated = bytes_of(&d->peak_allocated);

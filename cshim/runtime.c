@@ -108,19 +108,15 @@ static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
 static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
 	size_t size = (sizeof(struct stalloc_stream) + 63) / 64 * 64;
 	struct stalloc_stream *s = aligned_alloc(64, size), *first = atomic_load(&d->streams);
-	void *events = mmap(NULL, STALLOC_RING_EVENTS * sizeof(struct stalloc_event), PROT_READ | PROT_WRITE,
+	if (!s) return NULL;
+	void *events = mmap(NULL, STALLOC_MOST_EVENTS * sizeof(struct stalloc_event), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (!s || events == MAP_FAILED) {
-		free(s);
-		if (events != MAP_FAILED) munmap(events, STALLOC_RING_EVENTS * sizeof(struct stalloc_event));
-		return NULL;
-	}
 	memset(s, 0, size);
 	s->lock.may_own = locks_may_have_owners;
 	s->id = id;
 	s->device = d;
-	s->recording = 1;
-	s->ring.events = events;
+	s->recording = events != MAP_FAILED; /* without, the stream is served and never planned */
+	if (s->recording) s->observed.events = events;
 	s->next = first;
 	/* From the second stream on, the device's counters need atomic additions.
 	 * The first stream's lock is held while that changes, so none of its

@@ -1,4 +1,4 @@
-/* What the C half and the Go engine both see: streams, tapes, rings.
+/* What the C half and the Go engine both see: streams, tapes, events.
  *
  * The arrays of a tape are allocated and filled by the engine (stream.Lay),
  * published under the stream's lock, and read and changed by both sides from
@@ -17,7 +17,11 @@
 #define STALLOC_ARENAS 256 /* of one part of the table */
 #define STALLOC_MAX_OWED 64
 #define STALLOC_LOG 64
-#define STALLOC_RING_EVENTS (1u << 16)
+/* Of a stream between two boundaries, actors.MostEvents: 16 MiB, touched as far as
+ * they are used. Behind the first so many it gives memory back that it has no more
+ * use for. */
+#define STALLOC_MOST_EVENTS (1u << 20)
+#define STALLOC_KEPT_EVENTS (1u << 16)
 /* Flags in stalloc_entry.offset. */
 #define STALLOC_PERSISTS 1u
 #define STALLOC_POOL 2u
@@ -109,14 +113,13 @@ struct stalloc_event {
 };
 enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3, STALLOC_EV_PIN = 4 };
 
-/* Single producer (whoever holds the stream's lock), single consumer (the
- * engine). A full ring loses events, and counts them. */
-struct stalloc_ring {
-	_Atomic uint64_t head; /* written by the producer */
-	uint64_t lost;
-	char pad[48];
-	_Atomic uint64_t tail; /* written by the consumer */
+/* The events since the last boundary, under the stream's lock. What comes when all
+ * room is taken is lost, and counted. */
+struct stalloc_observed {
 	struct stalloc_event *events;
+	uint64_t count;
+	uint64_t lost; /* ever */
+	uint64_t touched; /* the most since memory was given back */
 };
 
 struct stalloc_device;
@@ -142,7 +145,7 @@ struct stalloc_stream {
 	_Atomic uint64_t busy; /* requests that found the lock taken */
 	uint32_t known; /* the engine has served a request of this stream */
 	uint32_t heap;	/* its number in the engine's pool; 0: not looked up yet */
-	struct stalloc_ring ring;
+	struct stalloc_observed observed;
 };
 
 struct stalloc_pool;
@@ -200,6 +203,7 @@ struct stalloc_engine_stats {
 	uint64_t reserved, peak_reserved, arena_bytes, pool_bytes;
 	uint64_t hits, misses, resyncs, steps, plan_generation;
 	uint64_t driver_calls, driver_ns, retries;
+	uint64_t dropped_events;
 };
 
 /* As the pool of a request: take it from the pool without a look at the tape. */

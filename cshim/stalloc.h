@@ -111,7 +111,7 @@ struct stalloc_stats {
 	uint64_t blocks, peak_blocks, blocks_total; /* live blocks, count */
 	uint64_t driver_calls, driver_ns;           /* made by the engine */
 	uint64_t ooms, retries;
-	uint64_t lost_events;            /* not observed: the ring was full */
+	uint64_t lost_events;            /* not observed: more than 2^20 of a stream in a step, or in steps too fast to look at */
 	uint64_t arena_bytes, pool_bytes; /* physical, in arenas and outside */
 	uint64_t fallback; /* requests served by plain driver allocations: the engine could not, see stalloc_explain */
 };

@@ -85,17 +85,15 @@ static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
 }
 
 static inline void stalloc_push(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint32_t kind) {
-	struct stalloc_ring *r = &s->ring;
+	struct stalloc_observed *o = &s->observed;
 	if (!s->recording) return;
-	uint64_t head = STALLOC_RELAXED(r->head);
-	if (head - atomic_load_explicit(&r->tail, memory_order_acquire) >= STALLOC_RING_EVENTS) {
-		r->lost++;
+	if (__builtin_expect(o->count == STALLOC_MOST_EVENTS, 0)) {
+		o->lost++;
 		return;
 	}
-	struct stalloc_event *e = &r->events[head % STALLOC_RING_EVENTS];
+	struct stalloc_event *e = &o->events[o->count++];
 	e->addr = addr;
 	e->info = rounded << 8 | kind;
-	atomic_store_explicit(&r->head, head + 1, memory_order_release);
 }
 
 static inline void stalloc_raise(_Atomic int64_t *peak, int64_t value) {

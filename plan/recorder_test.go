@@ -176,3 +176,25 @@ func TestPeaks(t *testing.T) {
 		t.Errorf("%d requests", s.Requests())
 	}
 }
+
+// TestGapIsFoundOut: of what was live before a gap, a block whose memory is handed out
+// again was freed in it. The others live on.
+func TestGapIsFoundOut(t *testing.T) {
+	var r Recorder
+	r.Alloc(0x1000, 4096) // lives on
+	r.Alloc(0x2000, 8192) // freed in the gap
+	r.Alloc(0x8000, 512)  // the same
+	r.Boundary()
+	r.Gap()
+	r.Alloc(0x3000, 4096) // in the middle of the second
+	r.Free(0x3000)
+	r.Alloc(0x7e00, 512)
+	r.Alloc(0x8000, 4096)
+	s := r.Boundary()
+	if len(s.Blocks) != 6 || s.Blocks[1].Free != 0 || s.Blocks[2].Free != 4 {
+		t.Errorf("blocks %+v", s.Blocks)
+	}
+	if r.Live() != 3 {
+		t.Errorf("%d blocks live behind the gap, expected 3", r.Live())
+	}
+}

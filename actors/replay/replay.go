@@ -68,6 +68,8 @@ type Result struct {
 	SteadyTimeUS       int64   `json:"steady_time_us"`
 	// Steps are the steps of the run, the set-up left out.
 	Steps []Step `json:"steps,omitempty"`
+	// LostEvents are requests and frees that were not observed for planning.
+	LostEvents int64 `json:"lost_events,omitempty"`
 	// OOM says that the device was full and the run ended there; the other
 	// figures cover what came before.
 	OOM bool `json:"oom"`
@@ -99,6 +101,7 @@ type Counts struct {
 	PeakReserved mem.Bytes
 	DriverCalls  int64
 	DriverTimeUS float64 // modelled, in microseconds
+	LostEvents   int64   // not observed for planning
 }
 
 // Target is an allocator under replay. Ids are the trace's; each names one
@@ -141,7 +144,7 @@ func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done
 	err := r.events(ctx, progress)
 	counts, finishErr := target.Finish()
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
-	r.result.PeakReserved = counts.PeakReserved
+	r.result.PeakReserved, r.result.LostEvents = counts.PeakReserved, counts.LostEvents
 	r.result.DriverCalls, r.result.DriverTimeUS = counts.DriverCalls, nanoseconds(counts.DriverTimeUS)
 	for _, s := range r.result.Steps[r.result.steadyFrom():] {
 		r.result.SteadyDriverCalls += s.DriverCalls

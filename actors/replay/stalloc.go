@@ -214,6 +214,7 @@ func (l *live) Finish() (Counts, error) {
 	c := Counts{
 		Hits: int64(s.Hits), Misses: int64(s.Misses),
 		PeakReserved: l.device.Peak(),
+		LostEvents:   int64(l.local.LostEvents()),
 		DriverCalls:  calls.Calls(),
 		DriverTimeUS: micros(calls.Time),
 	}

@@ -207,7 +207,7 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, rese
 			hits: C.uint64_t(s.Hits), misses: C.uint64_t(s.Misses), resyncs: C.uint64_t(s.Resyncs),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
-			retries: C.uint64_t(s.Retries),
+			retries: C.uint64_t(s.Retries), dropped_events: C.uint64_t(s.DroppedEvents),
 		}
 		return nil
 	}))

@@ -56,6 +56,9 @@ func (h *host) refresh() {
 	}
 	for i := len(fresh) - 1; i >= 0; i-- {
 		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
+		if h.e.conf.noPlan {
+			p.doNotObserve()
+		}
 		h.byC[fresh[i]] = p
 		h.ports = append(h.ports, p)
 	}

@@ -39,9 +39,12 @@ const (
 	errArgument  = -5
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	poolOnly     = ^uint64(0)
-	ringEvents   = C.STALLOC_RING_EVENTS
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
 )
+
+// C bounds what is observed of a step where Go's own port does; else an index out of
+// range here.
+var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-actors.MostEvents]
 
 // engine is the state of the process. It is set once, by start.
 type engine struct {

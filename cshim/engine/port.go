@@ -3,6 +3,8 @@ package main
 /*
 #include <stdlib.h>
 #include "arenas.h"
+#include <sys/mman.h>
+#include <unistd.h>
 #include "tape.h"
 
 static bool port_try_lock(struct stalloc_stream *s) {
@@ -36,23 +38,30 @@ static void port_pinned(struct stalloc_tape *t, int n) {
 	t->pinned += (uint32_t)n;
 	atomic_fetch_add(&t->stream->pinned, (uint32_t)n);
 }
+static void port_do_not_observe(struct stalloc_stream *s) { s->recording = 0; }
 static void port_note_pin(struct stalloc_stream *s, uint64_t addr) { stalloc_push(s, addr, 0, STALLOC_EV_PIN); }
 static void port_pending(struct stalloc_device *d, int64_t n) {
 	int64_t now = atomic_fetch_add(&d->pending, n) + n;
 	stalloc_raise(&d->peak_active, now + stalloc_load_bytes(STALLOC_RELAXED(d->load)));
 }
-static uint64_t ring_head(struct stalloc_stream *s) {
-	return atomic_load_explicit(&s->ring.head, memory_order_acquire);
-}
-static uint64_t ring_tail(struct stalloc_stream *s) { return STALLOC_RELAXED(s->ring.tail); }
-static void ring_consumed(struct stalloc_stream *s, uint64_t to) {
-	atomic_store_explicit(&s->ring.tail, to, memory_order_release);
+// Memory beyond this step and a few events goes back where far more was used once, so
+// that steps of one length, or two in turn, do not have it made anew each time.
+static void port_observed(struct stalloc_observed *o) {
+	uint64_t keep = o->count > STALLOC_KEPT_EVENTS ? o->count : STALLOC_KEPT_EVENTS;
+	if (o->touched < o->count) o->touched = o->count;
+	if (keep < o->touched / 2) {
+		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)(o->events + keep) + page - 1) & ~(page - 1);
+		madvise((void *)from, (uintptr_t)(o->events + o->touched) - from, MADV_DONTNEED);
+		o->touched = keep;
+	}
+	o->count = 0;
 }
 */
 import "C"
 
 import (
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -65,7 +74,7 @@ import (
 type port struct {
 	s     *C.struct_stalloc_stream
 	host  *host
-	lost  C.uint64_t                              // events, by the ring's count when it was last read
+	lost  C.uint64_t                              // events, by the stream's count when it was last read
 	tapes map[*stream.Tape]*C.struct_stalloc_tape // under the stream's lock
 }
 
@@ -179,19 +188,25 @@ func (p *port) notePin(at mem.Addr) {
 	C.port_note_pin(p.s, C.uint64_t(at))
 }
 
+// doNotObserve has no events kept: nobody plans.
+func (p *port) doNotObserve() {
+	p.Lock()
+	defer p.Unlock()
+	C.port_do_not_observe(p.s)
+}
+
 // Pending implements actors.Port.
 func (p *port) Pending(n mem.Bytes) { C.port_pending(p.s.device, C.int64_t(n)) }
 
 // Observed implements actors.Port.
 func (p *port) Observed(to []actors.Event) ([]actors.Event, bool) {
-	events := unsafe.Slice(p.s.ring.events, ringEvents)
-	tail, head := uint64(C.ring_tail(p.s)), uint64(C.ring_head(p.s))
-	for ; tail < head; tail++ {
-		e := &events[tail%ringEvents]
+	o := &p.s.observed
+	to = slices.Grow(to, int(o.count))
+	for _, e := range unsafe.Slice(o.events, o.count) {
 		to = append(to, actors.Event{Addr: mem.Addr(e.addr), Size: mem.Bytes(e.info >> 8), Kind: actors.EventKind(e.info & 0xff)})
 	}
-	C.ring_consumed(p.s, C.uint64_t(head))
-	lost := p.s.ring.lost != p.lost
-	p.lost = p.s.ring.lost
+	C.port_observed(o)
+	lost := o.lost != p.lost
+	p.lost = o.lost
 	return to, lost
 }

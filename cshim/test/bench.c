@@ -77,7 +77,7 @@ static void hits(const char *what)
 	for (int i = 0; i < ROUNDS; i++) {
 		theirs[i] = pairs_of_malloc();
 		ours[i] = pairs_of_stalloc();
-		stalloc_step(0); /* empties the ring */
+		stalloc_step(0); /* takes what was observed */
 		if (!s) continue;
 		s->recording = 0;
 		quiet[i] = pairs_of_stalloc();

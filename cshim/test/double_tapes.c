@@ -1,6 +1,7 @@
 #include "double_tapes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../arenas.h"
 #include "../runtime.h"
@@ -101,11 +102,15 @@ void tapes_retire(struct stalloc_engine_stats *totals)
 	}
 }
 
-/* Disjoint slots for the requests of the step that the ring holds. */
+/* Disjoint slots for the requests of the step that was observed. */
 static struct tape *lay(struct stalloc_stream *s)
 {
-	uint64_t tail = STALLOC_RELAXED(s->ring.tail), head = atomic_load_explicit(&s->ring.head, memory_order_acquire);
-	uint64_t events = head - tail, offset = 0, cells = 16;
+	stalloc_lock(s);
+	uint64_t events = s->observed.count, offset = 0, cells = 16;
+	struct stalloc_event *step = calloc(events + 1, sizeof *step);
+	memcpy(step, s->observed.events, events * sizeof *step);
+	s->observed.count = 0;
+	stalloc_unlock(s);
 	uint32_t slots = 0;
 	struct tape *t = calloc(1, sizeof *t);
 	struct stalloc_tape *c = &t->shared;
@@ -113,8 +118,7 @@ static struct tape *lay(struct stalloc_stream *s)
 	c->entries = calloc(events + 1, sizeof *c->entries);
 	c->offsets = calloc(events + 1, sizeof *c->offsets);
 	struct stalloc_entry *e = c->entries;
-	for (; tail < head; tail++) {
-		const struct stalloc_event *ev = &s->ring.events[tail % STALLOC_RING_EVENTS];
+	for (const struct stalloc_event *ev = step; ev < step + events; ev++) {
 		uint32_t kind = ev->info & 0xff, slot = slots;
 		if (kind == STALLOC_EV_HIT || kind == STALLOC_EV_MISS) {
 			*e++ = (struct stalloc_entry){.size = ev->info >> 8, .offset = offset, .slot = slot, .place = slot};
@@ -128,7 +132,7 @@ static struct tape *lay(struct stalloc_stream *s)
 			*e++ = (struct stalloc_entry){.offset = c->offsets[slot - 1], .slot = slot - 1, .place = slot - 1};
 		}
 	}
-	atomic_store_explicit(&s->ring.tail, head, memory_order_release);
+	free(step);
 	*e = (struct stalloc_entry){.slot = STALLOC_NONE, .place = STALLOC_NONE};
 	free(addrs);
 	while (cells < 2 * (uint64_t)slots) cells *= 2;
@@ -180,10 +184,10 @@ void tapes_boundary(struct stalloc_stream *s, struct stalloc_engine_stats *sum, 
 	stalloc_lock(s);
 	stalloc_drain(s);
 	bool drifted = !old || old->shared.entries[old->shared.state.cursor].slot != STALLOC_NONE || sum->steps % 5 == 0 || none;
-	if (none) atomic_store_explicit(&s->ring.tail, STALLOC_RELAXED(s->ring.head), memory_order_release);
+	if (none) s->observed.count = 0;
 	if (old && !drifted) {
 		rewind_tape(old);
-		atomic_store_explicit(&s->ring.tail, STALLOC_RELAXED(s->ring.head), memory_order_release);
+		s->observed.count = 0;
 	} else if (old) {
 		old->served = false;
 		__atomic_store_n(&s->tape, NULL, __ATOMIC_RELAXED);

@@ -14,11 +14,14 @@
 enum { WHOLE = 32 << 10, STRIDE = 4096, EDGE = 4096 };
 
 static uint64_t seed_of_run;
+static FILE *kept; /* standard error, while it is listened to */
+static int standard_error;
 
 void kit_fail(const char *file, int line, const char *condition, const char *format, ...)
 {
 	va_list args;
 	fflush(stdout);
+	if (kept) kit_heard("");
 	fprintf(stderr, "%s:%d: %s does not hold: ", file, line, condition);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
@@ -133,6 +136,7 @@ static void *watch(void *argument)
 		last = now;
 		slices = 0;
 	}
+	if (kept) kit_heard("");
 	fprintf(stderr, "watchdog: no progress for %u s after %llu blocks (seed %llu)\n", seconds,
 		(unsigned long long)atomic_load(&progress), (unsigned long long)seed_of_run);
 	tell_threads();
@@ -182,6 +186,31 @@ long kit_fake_live(const char *kind)
 	return f(kind);
 }
 
+void kit_listen(void)
+{
+	CHECK((kept = tmpfile()), "no temporary file");
+	fflush(stderr);
+	standard_error = dup(STDERR_FILENO);
+	dup2(fileno(kept), STDERR_FILENO);
+}
+
+int kit_heard(const char *text)
+{
+	char line[4096];
+	int found = 0;
+	FILE *f = kept;
+	fflush(stderr);
+	dup2(standard_error, STDERR_FILENO);
+	kept = NULL;
+	rewind(f);
+	while (fgets(line, sizeof line, f)) {
+		fputs(line, stderr);
+		found += strstr(line, text) != NULL;
+	}
+	fclose(f);
+	return found;
+}
+
 struct stalloc_stats kit_stats(void)
 {
 	struct stalloc_stats s;
@@ -199,6 +228,15 @@ int kit_threads(void)
 		if (sscanf(line, "Threads: %d", &n) == 1) break;
 	fclose(f);
 	return n;
+}
+
+size_t kit_resident(void)
+{
+	unsigned long resident, of_files;
+	FILE *f = fopen("/proc/self/statm", "r");
+	CHECK(f && fscanf(f, "%*u %lu %lu", &resident, &of_files) == 2, "no /proc");
+	fclose(f);
+	return (resident - of_files) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 double kit_seconds(void)

@@ -42,7 +42,14 @@ long kit_fake_count(const char *name);
 long kit_fake_live(const char *kind);
 void *kit_symbol(const char *conf_key, const char *symbol);
 
+/* From kit_listen on, standard error is kept; kit_heard lets it out again and returns how
+ * many of its lines contain a text. */
+void kit_listen(void);
+int kit_heard(const char *text);
+
 struct stalloc_stats kit_stats(void);
+/* Resident memory that is this process's own. */
+size_t kit_resident(void);
 /* Threads of this process. */
 int kit_threads(void);
 double kit_seconds(void); /* monotonic */

@@ -21,12 +21,12 @@ static struct stalloc_tape *tape_new(uint64_t base, uint64_t size) {
 	s->device = d;
 	s->tape = s->tapes = t;
 	s->recording = 1;
-	s->ring.events = calloc(STALLOC_RING_EVENTS, sizeof *s->ring.events);
+	s->observed.events = calloc(STALLOC_MOST_EVENTS, sizeof *s->observed.events);
 	return t;
 }
 
 static void tape_delete(struct stalloc_tape *t) {
-	free(t->stream->ring.events);
+	free(t->stream->observed.events);
 	free(t->stream->device);
 	free(t->stream);
 	free(t);
@@ -65,8 +65,6 @@ static void tape_hand_out(struct stalloc_tape *t, uint64_t addr, uint64_t asked)
 
 static int64_t count_load(struct stalloc_device *d) { return STALLOC_RELAXED(d->load); }
 static int64_t count_slack(struct stalloc_device *d) { return STALLOC_RELAXED(d->slack); }
-static uint64_t ring_head(struct stalloc_stream *s) { return STALLOC_RELAXED(s->ring.head); }
-static void ring_clear(struct stalloc_stream *s) { STALLOC_PUT(s->ring.tail, STALLOC_RELAXED(s->ring.head)); }
 */
 import "C"
 
@@ -79,10 +77,9 @@ import (
 
 // Tape is a tape served by C and Go together.
 type Tape struct {
-	Go      *stream.Tape // over the same arrays
-	c       *C.struct_stalloc_tape
-	arrays  []unsafe.Pointer
-	drained int // events taken from the ring
+	Go     *stream.Tape // over the same arrays
+	c      *C.struct_stalloc_tape
+	arrays []unsafe.Pointer
 }
 
 func array[T any](t *Tape, from []T, n int) []T {
@@ -186,7 +183,7 @@ func (t *Tape) Counts() (blocks int, rounded, asked mem.Bytes) {
 	return int(C.stalloc_load_blocks(load)), rounded, rounded - mem.Bytes(C.count_slack(d))
 }
 
-// Event is one entry of the ring.
+// Event is one observed event.
 type Event struct {
 	Addr mem.Addr
 	Size mem.Bytes
@@ -199,14 +196,12 @@ const (
 	Free = C.STALLOC_EV_FREE
 )
 
-// Events takes what the ring holds.
+// Events takes what was observed.
 func (t *Tape) Events() (events []Event) {
-	s := t.c.stream
-	ring := unsafe.Slice(s.ring.events, C.STALLOC_RING_EVENTS)
-	for ; t.drained < int(C.ring_head(s)); t.drained++ {
-		e := ring[t.drained%len(ring)]
+	o := &t.c.stream.observed
+	for _, e := range unsafe.Slice(o.events, o.count) {
 		events = append(events, Event{mem.Addr(e.addr), mem.Bytes(e.info >> 8), uint8(e.info)})
 	}
-	C.ring_clear(s)
+	o.count = 0
 	return events
 }

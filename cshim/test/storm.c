@@ -1,0 +1,144 @@
+/* Private pools in a storm: eight threads allocate inside and outside of pools that
+ * begin, end and are released all the time, hand blocks to each other to be freed,
+ * name other streams, end steps and give memory back. Every free is of a live block,
+ * and every block keeps what was written into it, so the allocator has to find each
+ * one and to call none unknown. STALLOC_TEST_SECONDS says how long (5). */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kit.h"
+
+enum { THREADS = 8, STREAMS = 5, HELD = 60, SHARED = 64, REUSED = 4 };
+
+struct block {
+	unsigned char *at;
+	size_t size;
+	uint64_t tag;
+};
+
+static struct block *_Atomic shared[SHARED]; /* any thread frees what another left here */
+static _Atomic uint64_t tags, pools;
+static _Atomic bool over;
+
+/* The layout of a std::function<bool(cudaStream_t)>, as PyTorch passes it. */
+struct filter {
+	union functor {
+		void *stream;
+		char bytes[16];
+	} functor;
+	bool (*manager)(union functor *to, const union functor *from, int operation);
+	bool (*invoker)(const union functor *functor, void **stream);
+};
+
+static bool copy(union functor *to, const union functor *from, int operation)
+{
+	if (operation == 2) *to = *from;
+	return false;
+}
+
+static bool same(const union functor *functor, void **stream) { return functor->stream == *stream; }
+
+static void *stream_at(uint64_t n) { return (void *)(uintptr_t)(0x1000 * (n % STREAMS)); }
+
+static struct block *take(uint64_t *dice)
+{
+	struct block *b = malloc(sizeof *b);
+	size_t most = kit_below(dice, 100) == 0 ? 3 << 20 : 6000;
+	*b = (struct block){.size = 1 + kit_below(dice, most), .tag = atomic_fetch_add(&tags, 1)};
+	b->at = stalloc_malloc(b->size, 0, stream_at(kit_random(dice)));
+	CHECK(b->at, "%zu bytes: %s", b->size, stalloc_last_error());
+	kit_fill(b->at, b->size, b->tag);
+	return b;
+}
+
+static void drop(struct block *b, uint64_t *dice)
+{
+	if (!b) return;
+	long at = kit_damage(b->at, b->size, b->tag);
+	CHECK(at < 0, "block %p of %zu bytes is damaged at %ld", (void *)b->at, b->size, at);
+	stalloc_free(b->at, b->size, 0, stream_at(kit_random(dice)));
+	free(b);
+	kit_progress();
+}
+
+/* One private pool: blocks in it outlive its end and its release. */
+static void in_pool(struct block **held, uint64_t *dice)
+{
+	struct filter one = {.functor = {.stream = stream_at(kit_random(dice))}, .manager = copy, .invoker = same};
+	uint64_t id = 1 + (kit_below(dice, 4) == 0 ? kit_below(dice, REUSED) : REUSED + atomic_fetch_add(&pools, 1));
+	stalloc_begin_pool(0, id, 0, kit_below(dice, 2) ? &one : NULL);
+	for (uint64_t n = kit_below(dice, 40); n > 0; n--) {
+		uint64_t i = kit_below(dice, HELD);
+		drop(held[i], dice);
+		held[i] = take(dice);
+	}
+	stalloc_end_pool(0, id, 0);
+	if (kit_below(dice, 3) != 0) stalloc_release_pool(0, id, 0);
+}
+
+/* What repeats, so that plans have something to hit. */
+static void routine(struct block **held, uint64_t dice)
+{
+	for (int n = 0; n < HELD; n++) {
+		drop(held[n], &dice);
+		held[n] = take(&dice);
+	}
+}
+
+static void *play(void *argument)
+{
+	uint64_t dice = (uint64_t)(uintptr_t)argument;
+	struct block *held[HELD] = {0};
+	while (!atomic_load(&over)) {
+		uint64_t what = kit_below(&dice, 1000), i = kit_below(&dice, HELD);
+		if (what < 600) {
+			drop(held[i], &dice);
+			held[i] = take(&dice);
+		} else if (what < 850) {
+			drop(atomic_exchange(&shared[kit_below(&dice, SHARED)], held[i]), &dice);
+			held[i] = NULL;
+		} else if (what < 900) {
+			if (held[i]) stalloc_record_stream(held[i]->at, stream_at(kit_random(&dice)));
+		} else if (what < 920) {
+			routine(held, (uint64_t)(uintptr_t)argument);
+		} else if (what < 940) {
+			in_pool(held, &dice);
+		} else if (what < 990) {
+			CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		} else if (what < 993) {
+			stalloc_empty_cache();
+		} else if (what < 996) {
+			kit_stats();
+		} else {
+			stalloc_first_step(0);
+		}
+	}
+	for (int n = 0; n < HELD; n++) drop(held[n], &dice);
+	return NULL;
+}
+
+int main(void)
+{
+	uint64_t seed = kit_seed(), dice = seed, seconds = kit_number("STALLOC_TEST_SECONDS", 5);
+	pthread_t threads[THREADS];
+	kit_watchdog(60);
+	kit_listen();
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, play, (void *)(uintptr_t)kit_random(&dice)) == 0, "no thread");
+	kit_sleep_ms((unsigned)seconds * 1000);
+	atomic_store(&over, true);
+	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+	for (int i = 0; i < SHARED; i++) drop(shared[i], &dice);
+	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	bool unknown = kit_heard("not a live block");
+	struct stalloc_stats s = kit_stats();
+	printf("%llu requests, %llu hits, %llu steps, %llu plans, %llu private pools\n", (unsigned long long)s.requests,
+	       (unsigned long long)s.hits, (unsigned long long)s.steps, (unsigned long long)s.plan_generation,
+	       (unsigned long long)atomic_load(&pools));
+	CHECK(!unknown, "a free of a live block was called a free of none");
+	CHECK(s.allocated == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
+	      (unsigned long long)s.blocks);
+	return 0;
+}
