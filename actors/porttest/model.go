@@ -1,8 +1,6 @@
 package porttest
 
 import (
-	"cmp"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -38,58 +36,6 @@ type block struct {
 	asked  mem.Bytes
 	pooled bool // the pool has taken it over
 	pinned bool
-}
-
-// plan is a step: slots and the orders of their events, as stream.Lay takes them.
-type plan struct {
-	slots  []stream.Slot
-	orders [][]int32
-	span   mem.Bytes
-}
-
-// random makes a valid plan of n slots, placed first fit; at the end nothing is live.
-func random(r *rand.Rand, n int) plan {
-	var p plan
-	var order, live []int32
-	for len(p.slots) < n || len(live) > 0 {
-		if len(p.slots) < n && (len(live) == 0 || r.IntN(5) < 3) {
-			s := stream.Slot{Size: mem.Grain * mem.Bytes(1+r.IntN(12))}
-			s.Offset = p.lowest(live, s.Size)
-			p.span = max(p.span, mem.Bytes(s.Offset)+s.Size)
-			live = append(live, int32(len(p.slots)))
-			order = append(order, int32(len(p.slots)))
-			p.slots = append(p.slots, s)
-			continue
-		}
-		i := r.IntN(len(live))
-		order = append(order, ^live[i])
-		live = slices.Delete(live, i, i+1)
-	}
-	p.orders = [][]int32{order}
-	return p
-}
-
-// row is a plan of n slots that are all live at once and freed in their order.
-func row(n int, size mem.Bytes) (p plan) {
-	order := make([]int32, 2*n)
-	for i := range n {
-		p.slots = append(p.slots, stream.Slot{Offset: mem.Offset(i) * mem.Offset(size), Size: size})
-		order[i], order[n+i] = int32(i), ^int32(i)
-	}
-	p.span, p.orders = mem.Bytes(n)*size, [][]int32{order}
-	return p
-}
-
-func (p *plan) lowest(live []int32, size mem.Bytes) (at mem.Offset) {
-	for moved := true; moved; {
-		moved = false
-		for _, l := range live {
-			if s := p.slots[l]; at < s.Offset+mem.Offset(s.Size) && s.Offset < at+mem.Offset(size) {
-				at, moved = s.Offset+mem.Offset(s.Size), true
-			}
-		}
-	}
-	return at
 }
 
 // build makes a tape of a plan over an arena of its own, or over that of another tape,
@@ -282,98 +228,4 @@ func (s *suite) freeLocked(do func(), addrs ...mem.Addr) {
 	}
 	s.Unlock()
 	wait()
-}
-
-// check compares everything with the model, which may have the lock settle first.
-func (s *suite) check() {
-	s.Helper()
-	s.Look()
-	s.Lock()
-	s.Settle()
-	found, wrong := make(map[mem.Addr]bool), 0
-	for _, t := range s.tapes {
-		if err := t.Check(); err != nil {
-			s.Error(err)
-		}
-		for _, l := range t.Leave() {
-			addr := t.base + mem.Addr(l.Slot.Offset)
-			found[addr] = true
-			if b := s.live[addr]; b == nil || b.pooled || b.asked != mem.Bytes(l.Asked) {
-				if wrong++; wrong <= 3 {
-					s.Errorf("%d bytes live at %#x of a tape, the model has %+v", l.Asked, addr, b)
-				}
-			}
-		}
-	}
-	if wrong > 3 {
-		s.Errorf("and %d more", wrong-3)
-	}
-	events, lost := s.Observed(nil)
-	s.Unlock()
-	var load mem.Bytes
-	for addr, b := range s.live {
-		load += mem.Round(b.asked)
-		if !b.pooled && !found[addr] {
-			s.Errorf("the block at %#x lives on no tape", addr)
-		}
-	}
-	if got := s.Load() - s.before; got != load {
-		s.Errorf("the load is %v, want %v", got, load)
-	}
-	if lost {
-		s.Error("events were lost")
-	}
-	s.compare(events)
-	if _, unknown := s.Pooled(); unknown > 0 {
-		s.Errorf("%d frees of live blocks were of no block", unknown)
-	}
-	if s.Failed() {
-		s.FailNow()
-	}
-}
-
-// compare holds the events to the model's, but for the order of those that were
-// announced, and for the sizes of frees.
-func (s *suite) compare(got []actors.Event) {
-	s.Helper()
-	want := slices.Clone(s.events)
-	s.events = nil
-	got = slices.Clone(got)
-	for i := range got {
-		if got[i].Kind == actors.EventFree {
-			got[i].Size = 0
-		}
-	}
-	for _, events := range [][]actors.Event{got, want} {
-		slices.SortFunc(events, func(a, b actors.Event) int {
-			return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Size, b.Size))
-		})
-	}
-	if !slices.Equal(got, want) {
-		first := 0
-		for first < min(len(got), len(want)) && got[first] == want[first] {
-			first++
-		}
-		s.Errorf("observed %d events, want %d; sorted by address, the first that differ are %+v and %+v", len(got), len(want),
-			got[first:min(first+1, len(got))], want[first:min(first+1, len(want))])
-	}
-}
-
-// end frees what lives, drops the tapes and expects nothing to be left.
-func (s *suite) end() {
-	s.Helper()
-	for addr := range s.live {
-		s.free(addr)
-	}
-	s.check()
-	if s.now != nil {
-		s.Lock()
-		s.Serve(nil, nil)
-		s.Unlock()
-		s.now = nil
-	}
-	s.dropEmpty()
-	if len(s.tapes) > 0 {
-		s.Errorf("%d tapes hold blocks at the end", len(s.tapes))
-	}
 }
