@@ -103,6 +103,7 @@ test: build test-go test-c test-python ## every test that needs no GPU
 test-go: build
 	$(GO) test ./...
 	$(GO) test -tags invariants $(CHECKED)
+	$(GO) test -tags porttest ./cshim/engine
 
 .PHONY: test-c
 test-c: build
@@ -115,10 +116,11 @@ test-python: build .venv/ready
 .PHONY: race
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race -timeout 60m ./...
+	$(GO) test -race -tags porttest ./cshim/engine
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
 
 .PHONY: stress
-stress: build ## a minute of many threads, streams and plans, every byte checked
+stress: build ## many threads, streams and plans, then a rough machine: minutes, every byte checked
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d stress; done
 
 .PHONY: bench
@@ -135,6 +137,7 @@ lint-go: $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION)
 	  test -z "$$out" || { echo "not gofmt'ed (make fmt mends it):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./...
+	$(GO) vet -tags porttest ./cshim/engine
 	$< ./...
 	$(GO) test -count=1 ./tests/floors
 

@@ -1,0 +1,3 @@
+//go:build porttest
+
+#include "../pools.c"

@@ -1,0 +1,127 @@
+/* Stops: a thread that frees a block of a plan stops at any instruction of it, and
+ * goes on when the plan, and the ones after it, are long replaced.
+ *
+ * One thread, the holder, stops first, mostly with the stream's lock taken, so that
+ * the other, the late one, has to announce its free. The main thread lets the holder
+ * go, takes steps until plans have been replaced and more boundaries have passed than
+ * anybody waits for, and then lets the late one go. Where a stopped thread has the
+ * lock that the main thread needs, a warden notices that nothing moves and lets all go.
+ * At the end nothing may be live; the build with AddressSanitizer also sees where the
+ * late thread reads and writes.
+ * STALLOC_TEST_SECONDS says how long (20). */
+#include <stdio.h>
+#include <string.h>
+
+#include "stops.h"
+
+enum { N = 24, PLANS = 2, STEPS = 160, MOST = 600, STANDSTILL = 40 };
+
+static struct stopper holder, late;
+static _Atomic uint64_t moves; /* of the main thread */
+static _Atomic bool over;
+static uint64_t dice, program, steps, freed_by_warden;
+
+/* Counts its own slices: where the machine stands still, nobody is let go. */
+static void *warden(void *unused)
+{
+	(void)unused;
+	for (uint64_t last = 0, still = 0; !atomic_load(&over); still++) {
+		kit_sleep_ms(1);
+		uint64_t now = atomic_load(&moves);
+		if (now != last) still = 0;
+		last = now;
+		if (still < STANDSTILL) continue;
+		stopper_release(&holder);
+		stopper_release(&late);
+		freed_by_warden++;
+		still = 0;
+	}
+	return NULL;
+}
+
+static void begin(struct block *b)
+{
+	static uint64_t sequence;
+	uint64_t sizes = program;
+	for (int i = 0; i < N; i++) {
+		b[i] = (struct block){.size = 512 + kit_below(&sizes, 5000), .tag = ++sequence};
+		b[i].at = stalloc_malloc(b[i].size, 0, NULL);
+		CHECK(b[i].at, "%s", stalloc_last_error());
+		kit_fill(b[i].at, b[i].size, b[i].tag);
+		atomic_fetch_add(&moves, 1);
+	}
+}
+
+static void end(struct block *b, int from)
+{
+	for (int i = from; i < N; i++) {
+		block_free(&b[i]);
+		atomic_fetch_add(&moves, 1);
+	}
+	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+	atomic_fetch_add(&moves, 1);
+	steps++;
+}
+
+/* Steps until plans have come and gone. */
+static void world(void)
+{
+	struct block b[N];
+	uint64_t first = kit_stats().plan_generation;
+	for (int i = 0, behind = 0; i < MOST && behind < STEPS; i++) {
+		if (i % 6 == 0) program = kit_random(&dice);
+		begin(b);
+		end(b, 0);
+		if (behind > 0 || kit_stats().plan_generation >= first + PLANS) behind++;
+	}
+}
+
+/* Where to stop: anywhere in the call, whose length is found on the way. */
+static uint32_t pick(uint32_t *longest, bool stopped, uint32_t at)
+{
+	if (stopped && at > *longest / 2 && *longest < 2000) *longest = at * 2;
+	return 1 + (uint32_t)kit_below(&dice, *longest);
+}
+
+int main(void)
+{
+	double seconds = (double)kit_number("STALLOC_TEST_SECONDS", 20), start;
+	uint32_t longest = 100, in_lock = 1, at = 1;
+	uint64_t rounds = 0, stops = 0;
+	bool stopped = false;
+	pthread_t watcher;
+	struct block b[N];
+	dice = kit_seed();
+	kit_watchdog(60);
+	stops_prepare();
+	stopper_start(&holder);
+	stopper_start(&late);
+	CHECK(pthread_create(&watcher, NULL, warden, NULL) == 0, "no thread");
+	for (start = kit_seconds(); kit_seconds() < start + seconds; rounds++) {
+		begin(b);
+		in_lock = 1 + (uint32_t)kit_below(&dice, longest);
+		at = pick(&longest, stopped, at);
+		stopper_free(&holder, b[0], in_lock);
+		stopped = stopper_free(&late, b[1], at);
+		stopper_release(&holder);
+		stopper_wait(&holder);
+		end(b, 2);
+		if (stopped) world();
+		stops += stopped;
+		stopper_release(&late);
+		stopper_wait(&late);
+	}
+	atomic_store(&over, true);
+	pthread_join(watcher, NULL);
+	stopper_end(&holder);
+	stopper_end(&late);
+	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+	struct stalloc_stats s = kit_stats();
+	printf("%llu rounds, %llu stops within %u instructions, %llu let go by the warden, %llu steps, %llu plans, %llu hits\n",
+	       (unsigned long long)rounds, (unsigned long long)stops, longest, (unsigned long long)freed_by_warden,
+	       (unsigned long long)steps, (unsigned long long)s.plan_generation, (unsigned long long)s.hits);
+	CHECK(s.blocks == 0 && s.allocated == 0, "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
+	      (unsigned long long)s.blocks);
+	CHECK(stops > 0 && s.plan_generation > 1 && s.hits > 0, "no free was stopped under a plan");
+	return 0;
+}
