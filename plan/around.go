@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
+
+// Fixed is memory that buffers must keep away from: a block that lies at [From, To)
+// until a tick, from before the first buffer on.
+type Fixed struct {
+	From, To mem.Offset
+	Until    mem.Tick
+}
+
+// SolveAround places the buffers of b in one address space from zero upward, around what
+// is fixed, which does not overlap. It is content with a makespan of goal, and
+// tries at most o.Descents placements, or a number that takes some milliseconds.
+// LowerBound is that of the buffers beside what is fixed throughout.
+func SolveAround(b []Buffer, fixed []Fixed, goal mem.Bytes, o Options) Solution {
+	s := Solution{Offsets: make([]mem.Offset, len(b)), Order: "stack"}
+	all := slices.Clone(b)
+	for _, f := range fixed {
+		all = append(all, Buffer{first(b), f.Until, mem.Bytes(f.To - f.From)})
+	}
+	d := newBoard(all, nil, make([]mem.Offset, len(all)))
+	d.ids = slices.DeleteFunc(d.ids, func(id int32) bool { return int(id) >= len(b) })
+	if len(d.ids) == 0 {
+		return s
+	}
+	a := newAround(d, fixed, len(b))
+	s.LowerBound = mem.Bytes(a.lowerBound())
+	goal = max(goal, s.LowerBound)
+	budget := o.Descents
+	if budget == 0 {
+		budget = max(aroundWork/len(d.ids), 4)
+	}
+	a.search(o, budget, int64(goal), &s)
+	for k, id := range d.ids {
+		s.Offsets[id] = mem.Offset(a.best[k])
+	}
+	return s
+}
+
+// aroundWork is how many buffers are placed at most unless the caller says something else:
+// one takes less than a microsecond.
+const aroundWork = 40_000
+
+// mostGaps is how many of the gaps between fixed blocks are used, besides the memory
+// behind them: the largest ones.
+const mostGaps = 64
+
+func first(b []Buffer) mem.Tick {
+	t := b[0].Lower
+	for _, x := range b {
+		t = min(t, x.Lower)
+	}
+	return t
+}
+
+// around places boxes in the gaps that fixed memory leaves, one gap after another.
+type around struct {
+	p    *piece
+	sky  *descent
+	gaps []space
+	at   []int64 // by box, of the last try
+	best []int64
+	left [2][]int32
+}
+
+// space is memory between two places that are fixed throughout. What is fixed in it for a
+// time is a floor, with all that lies below it.
+type space struct {
+	from, size int64
+	floor      []int64 // by tick; nil: flat
+}
+
+const unplaced = -1
+
+func newAround(d *board, fixed []Fixed, buffers int) *around {
+	p := d.newPiece(d.ids, 0, nil)
+	from, to := d.span(d.ids)
+	a := &around{p: p, sky: newDescent(p), at: make([]int64, len(d.ids)), best: make([]int64, len(d.ids))}
+	order := make([]int32, len(fixed))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(x, y int32) int { return compare(int64(fixed[x].From), int64(fixed[y].From)) })
+	end := space{} // the one being made
+	top := int64(0)
+	for _, i := range order {
+		f := fixed[i]
+		until := d.hi[buffers+int(i)] - from
+		if until <= 0 {
+			continue
+		}
+		// Under a floor, what lies below it is lost for its time; a wall takes its own
+		// bytes for all time.
+		below, size := int64(f.From)-max(top, end.from), int64(f.To-f.From)
+		if until < to-from && below*int64(until) <= size*int64(to-from-until) {
+			if end.floor == nil {
+				end.floor = make([]int64, p.ticks)
+			}
+			for t := range until {
+				end.floor[t] = int64(f.To) - end.from
+			}
+			top = int64(f.To)
+			continue
+		}
+		end.size = int64(f.From) - end.from
+		a.gaps = append(a.gaps, end)
+		end = space{from: int64(f.To)}
+		top = end.from
+	}
+	a.prune()
+	end.size = 1 << 62
+	a.gaps = append(a.gaps, end)
+	return a
+}
+
+// prune keeps the largest gaps.
+func (a *around) prune() {
+	smallest := slices.Min(a.p.size)
+	a.gaps = slices.DeleteFunc(a.gaps, func(g space) bool { return g.size < smallest })
+	slices.SortStableFunc(a.gaps, func(x, y space) int { return compare(y.size, x.size) })
+	a.gaps = a.gaps[:min(len(a.gaps), mostGaps)]
+}
+
+// lowerBound returns the address below which the gaps hold the largest load.
+func (a *around) lowerBound() int64 {
+	load := a.p.bound
+	for _, g := range a.gaps {
+		if load <= g.size {
+			return g.from + load
+		}
+		load -= g.size
+	}
+	return 0
+}
+
+// search tries one priority after another, the last plan's first.
+func (a *around) search(o Options, budget int, goal int64, s *Solution) {
+	rank := newRanker(a.p)
+	best := int64(1) << 62
+	try := func(name string, w Weights) {
+		if w.Fit || s.Descents >= budget || best <= goal {
+			return
+		}
+		s.Descents++
+		if top, ok := a.place(rank.rank(a.p, w), best); ok {
+			best = top
+			copy(a.best, a.at)
+			s.Makespan, s.Order, s.Weights = mem.Bytes(top), name, w
+		}
+	}
+	if o.Warm != nil {
+		try("warm", *o.Warm)
+	}
+	for _, c := range portfolio {
+		try(c.name, c.w)
+	}
+}
+
+// place fills the gaps, the largest first, and returns the makespan. It gives up
+// where that would be limit or more.
+func (a *around) place(order []int32, limit int64) (top int64, ok bool) {
+	for i := range a.at {
+		a.at[i] = unplaced
+	}
+	for i, g := range a.gaps {
+		a.p.floor = g.floor
+		size := min(g.size, limit-g.from)
+		left := a.left[i%2][:0]
+		if size > 0 {
+			top = max(top, a.sky.fill(order, g.from, size, a.at))
+		}
+		for _, box := range order {
+			if a.at[box] == unplaced {
+				left = append(left, box)
+			}
+		}
+		a.left[i%2] = left
+		if order = left; len(order) == 0 {
+			return top, top < limit
+		}
+	}
+	return top, false
+}
+
+// fill is run in a gap of so many bytes: it leaves out what does not fit.
+func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) {
+	d.tree.refill(order)
+	d.reset()
+	for left := len(order); left > 0; {
+		s := d.heap[0]
+		seg := d.segs[s]
+		if seg.height >= size {
+			break
+		}
+		rank := d.tree.within(seg.lo, seg.hi)
+		if rank == taken {
+			if len(d.heap) == 1 {
+				break
+			}
+			d.raise(s)
+			continue
+		}
+		box := order[rank]
+		d.tree.take(box)
+		left--
+		// The skyline never falls: what does not fit here fits nowhere above.
+		if end := seg.height + d.p.size[box]; end <= size {
+			at[box] = from + seg.height
+			top = max(top, from+end)
+			d.lay(s, d.p.lo[box], d.p.hi[box], end)
+		}
+	}
+	return top
+}

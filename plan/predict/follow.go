@@ -1,0 +1,90 @@
+package predict
+
+import "stalloc/internal/mem"
+
+const (
+	// trustGain is how much one request counts for the trust in a forecast.
+	trustGain = 1.0 / 32
+	// leastTrust is the share of right sizes below which a forecast is given up.
+	leastTrust = 0.9
+	// mostBad is how many steps in a row may be forecast badly, and offSteps how many
+	// are not forecast then.
+	mostBad, offSteps = 3, 16
+	// leastShare is the part of a step's bytes that a forecast must know. Where sizes
+	// follow the routing of experts it is 10 to 30 %, and a plan for them is no help.
+	leastShare = 0.5
+)
+
+// follower holds the running step against its forecast.
+type follower struct {
+	kind      int     // of the forecast, or noKind
+	tried     kindSet // the kinds that the forecast, or none, was chosen from
+	number    uint32
+	from      mem.Tick
+	positions []Position
+	leaves    []leave
+	change    []mem.Bytes // by place in the step, of the foreseen load
+	models    models
+	trust     float64
+	bad       int // steps in a row that were forecast badly
+	off       int // steps that will not be forecast
+	counts    Counts
+}
+
+// Counts says how steps were forecast.
+type Counts struct {
+	Steps, Kinds   int // closed; kinds met
+	Forecasts, Bad int // forecasts made; steps whose forecast was given up
+	Off            int // steps that were not forecast because three were bad
+}
+
+// Counts returns what was counted so far.
+func (l *Learner) Counts() Counts { return l.counts }
+
+// follow says which position a request is.
+func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
+	f := &l.follower
+	if ordinal == features || ordinal > features && l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried {
+		l.forecast()
+	}
+	if f.kind == noKind || ordinal < 0 || int(ordinal) >= len(f.positions) || f.trust < leastTrust {
+		return Match{}
+	}
+	p := f.positions[ordinal]
+	if p.Size == 0 {
+		return Match{}
+	}
+	f.trust -= f.trust * trustGain
+	if !p.fits(mem.Round(size)) {
+		return Match{}
+	}
+	f.trust += trustGain
+	if f.trust < leastTrust {
+		return Match{}
+	}
+	return Match{f.number, ordinal}
+}
+
+// settle closes the account of the running step's forecast.
+func (l *Learner) settle() {
+	f := &l.follower
+	if len(l.run.begins) <= features {
+		f.kind = noKind
+		return
+	}
+	f.counts.Steps++
+	switch {
+	case f.off > 0:
+		f.off--
+		f.counts.Off++
+	case f.kind == noKind:
+	case f.trust >= leastTrust:
+		f.bad = 0
+	default:
+		f.counts.Bad++
+		if f.bad++; f.bad == mostBad {
+			f.bad, f.off = 0, offSteps
+		}
+	}
+	f.kind = noKind
+}
