@@ -74,9 +74,6 @@ func (l *Learner) settle() {
 	}
 	f.counts.Steps++
 	switch {
-	case f.off > 0:
-		f.off--
-		f.counts.Off++
 	case f.kind == noKind:
 	case f.trust >= leastTrust:
 		f.bad = 0

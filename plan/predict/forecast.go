@@ -63,10 +63,8 @@ func (l *Learner) End(r Ref) mem.Tick {
 	case b.step == l.steps && int(b.ordinal) < len(l.positions):
 		end = l.positions[b.ordinal].End
 	case b.step == l.steps-1 && b.rank != noRank:
-		for _, v := range l.leaves {
-			if v.rank == b.rank {
-				end = mem.Tick(v.at)
-			}
+		if i, ok := slices.BinarySearchFunc(l.leaves, b.rank, byRank); ok {
+			end = mem.Tick(l.leaves[i].at)
 		}
 	}
 	if end <= l.Now() {
@@ -163,16 +161,16 @@ func (l *Learner) derive(kd *kind) bool {
 	f.models.prepare(kd, l.run.seen.features)
 	n := min(kd.count, history)
 	last := kd.latest(0)
+	length := mem.Tick(len(kd.tokens))
 	var known, all mem.Bytes
 	for i := range last.sizes {
 		p := f.models.size(i)
 		p.Begin = mem.Tick(kd.begins[i])
 		for j := range n {
-			end := kd.seen[j].ends[i]
-			if end == 0 {
-				end = int32(len(kd.tokens))
-			}
-			p.End = max(p.End, mem.Tick(end))
+			p.End = max(p.End, mem.Tick(kd.seen[j].ends[i]))
+		}
+		if late := p.End - mem.Tick(kd.frees[i]); late > 0 {
+			p.End = min(p.End+late/lateMargin, length)
 		}
 		f.positions = append(f.positions, p)
 		all += last.sizes[i]
@@ -183,6 +181,10 @@ func (l *Learner) derive(kd *kind) bool {
 	f.leaves = kd.foreseenLeaves(f.leaves[:0])
 	return float64(known) >= leastShare*float64(all) && l.foreseenPeak(kd) <= l.peak+l.peak/growth
 }
+
+// lateMargin is the part of a block's wait for other streams, one in so many, that is allowed
+// for beside the longest seen.
+const lateMargin = 8
 
 // growth is the part of the largest load so far, one in so many, by which a forecast
 // may exceed it. The first step makes the optimizer's state; who took it for the second, or
@@ -239,5 +241,8 @@ func (kd *kind) foreseenLeaves(dst []leave) []leave {
 		}
 		dst = append(dst, leave{a[i].rank, max(a[i].at, b[i].at), a[i].size})
 	}
+	slices.SortFunc(dst, func(a, b leave) int { return byRank(a, b.rank) })
 	return dst
 }
+
+func byRank(v leave, rank int32) int { return int(v.rank - rank) }

@@ -18,11 +18,12 @@ const noKind = -1
 // kind is a tape that steps had, and what they asked for.
 type kind struct {
 	tokens []uint8
-	begins []int32
-	count  int   // steps seen; the latest is seen[(count-1)%history]
-	used   int64 // the latest of them
-	next   int   // kind of the step that mostly comes behind it
-	votes  int   // for next, less those against it
+	begins []int32 // by request: its place in tokens
+	frees  []int32 // by request: the place behind its free, or the end
+	count  int     // steps seen; the latest is seen[(count-1)%history]
+	used   int64   // the latest of them
+	next   int     // kind of the step that mostly comes behind it
+	votes  int     // for next, less those against it
 	seen   [history]observation
 }
 
@@ -30,7 +31,7 @@ type kind struct {
 type observation struct {
 	features [features]mem.Bytes
 	sizes    []mem.Bytes // by request, as asked for
-	ends     []int32     // by request: the place in the tape at which its memory was free again; 0: never
+	ends     []int32     // by request: the place in the tape at which its memory was free again, or the end
 	leaves   []leave     // what it inherited and ended, in the order of the ends
 }
 
@@ -122,6 +123,7 @@ func (l *Learner) kindOfRun() int {
 	kd := &l.kinds[k]
 	kd.tokens, l.run.tokens = l.run.tokens, kd.tokens
 	kd.begins, l.run.begins = l.run.begins, kd.begins
+	kd.frees, l.run.frees = l.run.frees, kd.frees
 	kd.count, kd.next, kd.votes = 0, noKind, 0
 	l.follower.counts.Kinds++
 	return k

@@ -12,8 +12,6 @@ const (
 	maxKinds = 8
 	// maxEvents bounds the large requests and frees of a step. A longer one is not learned.
 	maxEvents = 1 << 16
-	// maxLive bounds the large live blocks that are followed.
-	maxLive = 1 << 16
 	// features is how many requests at the beginning of a step its sizes are derived from.
 	features = 3
 	// shortest is how many requests end a step at a valley. A boundary ends any.
@@ -24,12 +22,6 @@ const (
 
 // request is the token of a request. A free's is its depth.
 const request = maxDepth + 1
-
-// Ref names a large block between its request and its end.
-type Ref int32
-
-// None is no block.
-const None Ref = -1
 
 // Match says which position of which forecast a request is. Forecast is zero where it is none.
 type Match struct {
@@ -45,8 +37,8 @@ type Learner struct {
 	steps int64   // closed
 
 	run    tape
-	live   []block // free ones are linked by next
-	newest Ref     // head of the list of live blocks, by falling age
+	live   []block // the unused ones are linked by newer
+	newest Ref     // head of the list of live blocks, the older ones behind
 	unused Ref
 	held   mem.Bytes // rounded, of all blocks whose memory is in use
 	peak   mem.Bytes // its largest
@@ -60,29 +52,14 @@ type Learner struct {
 type tape struct {
 	tokens  []uint8
 	begins  []int32 // by request: its place in tokens
+	frees   []int32 // by request: the place behind its free
 	seen    observation
 	onRails int // tokens that some kind had too, in a row from the first
 	tooLong bool
 }
 
-// block is a large block from its request until its end, which may come later than
-// its free: then it is off the list already.
-type block struct {
-	older, newer Ref
-	ordinal      int32 // of its request, in the step that made it
-	rank         int32 // among the blocks that the running step inherited, from the newest; or noRank
-	step         int64 // the one that made it
-	size         mem.Bytes
-	state        uint8
-}
-
-const (
-	unusedBlock uint8 = iota
-	liveBlock
-	freedBlock // freed, but its memory is still in use
-)
-
-const noRank int32 = -1
+// notYet is the place of an end that has not come.
+const notYet int32 = maxEvents
 
 // New returns a Learner that knows nothing.
 func New() *Learner {
@@ -92,8 +69,9 @@ func New() *Learner {
 }
 
 // Alloc notes a large request, of as many bytes as were asked for, and says which
-// position it is of the forecast in force. At the fourth request of a step, and where it turns out
-// to be of another kind, the forecast is a new one.
+// position it is of the forecast in force. At the fourth request of a step, and where the step
+// turns out to be of another kind, the forecast is a new one. A request that is not large has no
+// Ref, and to note its free does nothing.
 func (l *Learner) Alloc(size mem.Bytes) (Ref, Match) {
 	if size <= Large {
 		return None, Match{}
@@ -109,7 +87,8 @@ func (l *Learner) Alloc(size mem.Bytes) (Ref, Match) {
 	} else {
 		l.run.begins = append(l.run.begins, tick)
 		l.run.seen.sizes = append(l.run.seen.sizes, size)
-		l.run.seen.ends = append(l.run.seen.ends, 0)
+		l.run.frees = append(l.run.frees, notYet)
+		l.run.seen.ends = append(l.run.seen.ends, notYet)
 		if ordinal < features {
 			l.run.seen.features[ordinal] = size
 		}
@@ -129,6 +108,9 @@ func (l *Learner) Free(r Ref) {
 	}
 	l.leave(r)
 	l.token(depth)
+	if b := &l.live[r]; b.step == l.steps && !l.run.tooLong {
+		l.run.frees[b.ordinal] = int32(len(l.run.tokens))
+	}
 }
 
 // Done notes that the memory of a freed block may serve another request: at once,
@@ -144,7 +126,7 @@ func (l *Learner) Done(r Ref) {
 	case l.run.tooLong:
 	case b.step == l.steps:
 		l.run.seen.ends[b.ordinal] = now
-	case b.rank != noRank:
+	case b.step == l.steps-1 && b.rank != noRank:
 		l.run.seen.leaves = append(l.run.seen.leaves, leave{b.rank, now, b.size})
 	}
 	l.held -= b.size
@@ -153,7 +135,13 @@ func (l *Learner) Done(r Ref) {
 }
 
 // Boundary ends the step.
-func (l *Learner) Boundary() { l.next() }
+func (l *Learner) Boundary() {
+	if l.off > 0 {
+		l.off--
+		l.counts.Off++
+	}
+	l.next()
+}
 
 // Now returns how many events of the running step there were.
 func (l *Learner) Now() mem.Tick { return mem.Tick(len(l.run.tokens)) }
@@ -178,66 +166,24 @@ func (l *Learner) isOver() bool {
 		l.agree(l.alive, len(l.run.tokens), request) == 0
 }
 
-func (l *Learner) enter(size mem.Bytes, ordinal int32) Ref {
-	r := l.unused
-	switch {
-	case r != None:
-		l.unused = l.live[r].newer
-	case len(l.live) == maxLive:
-		return None
-	default:
-		r = Ref(len(l.live))
-		l.live = append(l.live, block{})
-	}
-	l.live[r] = block{older: l.newest, newer: None, ordinal: ordinal, rank: noRank, step: l.steps, size: size, state: liveBlock}
-	l.held += size
-	l.peak = max(l.peak, l.held)
-	if ordinal < 0 {
-		l.live[r].step = -1
-	}
-	if l.newest != None {
-		l.live[l.newest].newer = r
-	}
-	l.newest = r
-	l.load += size
-	return r
-}
-
-// leave takes a block off the list.
-func (l *Learner) leave(r Ref) {
-	b := &l.live[r]
-	b.state = freedBlock
-	if b.older != None {
-		l.live[b.older].newer = b.newer
-	}
-	if b.newer != None {
-		l.live[b.newer].older = b.older
-	} else {
-		l.newest = b.older
-	}
-	l.load -= b.size
-	l.valley = min(l.valley, l.load)
-}
-
 // next closes the running step and begins another.
 func (l *Learner) next() {
 	l.settle()
 	if n := len(l.run.begins); n > features && !l.run.tooLong {
+		end := int32(len(l.run.tokens))
+		for i := range n {
+			l.run.frees[i] = min(l.run.frees[i], end)
+			l.run.seen.ends[i] = min(l.run.seen.ends[i], end)
+		}
 		l.learn()
 	} else if n > 0 {
 		l.last = noKind
 	}
-	l.run.tokens, l.run.begins = l.run.tokens[:0], l.run.begins[:0]
+	l.run.tokens, l.run.begins, l.run.frees = l.run.tokens[:0], l.run.begins[:0], l.run.frees[:0]
 	l.run.seen.reset()
 	l.run.tooLong, l.run.onRails = false, 0
 	l.alive = l.known()
 	l.valley = l.load
-	// Only what the step before made is ranked: what is older stays for good, as far
-	// as anybody knows.
-	rank := int32(0)
-	for r := l.newest; r != None && l.live[r].step == l.steps; r = l.live[r].older {
-		l.live[r].rank = rank
-		rank++
-	}
+	l.rank()
 	l.steps++
 }

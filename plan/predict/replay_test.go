@@ -47,8 +47,15 @@ type replayer struct {
 }
 
 func replayTrace(t *testing.T, tr *trace.Trace, rebuilt bool) *replayer {
+	return replayTraceOff(t, tr, rebuilt, false)
+}
+func replayTraceOff(t *testing.T, tr *trace.Trace, rebuilt, off bool) *replayer {
 	t.Helper()
-	r := &replayer{t: t, l: New(), refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
+	l := New()
+	if off {
+		l.follower.off = 1 << 30
+	}
+	r := &replayer{t: t, l: l, refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
 	for _, e := range tr.Events {
 		switch e.Kind {
 		case trace.Alloc:
