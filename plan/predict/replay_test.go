@@ -252,12 +252,12 @@ var recordings = []struct {
 	{"llama_lora", 2, 0.99, 1, 1.002},
 	{"vit_streams", 2, 0.99, 1, 1.002},
 	{"megatron_dense.r0", 2, 0.99, 1, 1.03}, // 260 large frees a step complete late, now and then later than ever
-	{"packed_varlen", 4, 0.90, 1, 1.05},     // from the fourth step of the kind
+	// 730 complete late, by up to a thousand events more than before: no plan allows for that and fits.
+	{"megatron_vpp.r0", 2, 0.99, 1, 1.04},
+	{"packed_varlen", 4, 0.90, 1, 1.05}, // from the fourth step of the kind
 	// Five steps, in no three of which the same requests are large, or have the same algorithms.
 	{"llama_varlen", 1, 0, 0, 1.2},
 	{"multiscale_resnet", 1, 0, 0, 1.1},
-	// 730 large frees a step complete late, by up to a thousand events more than before.
-	{"megatron_vpp.r0", 1, 0, 0.2, 1.04},
 	// The routing decides.
 	{"mixtral_moe", 1, 0, 0.01, 1.05},
 	{"fine_moe", 1, 0, 0.02, 1.12},
@@ -319,7 +319,8 @@ func TestReplayAroundBlocks(t *testing.T) {
 }
 
 // TestReplayWithNoise: with requests inserted and left out less comes as foreseen or nothing,
-// and what does costs no memory.
+// and a step whose plan is given up halfway costs little. Best fit then goes on from a
+// placement that had no gap to spare.
 func TestReplayWithNoise(t *testing.T) {
 	for _, name := range []string{"hf_trainer", "pyg_gat", "megatron_dense.r0", "llama_lora", "llama_recompute", "llama_vpp", "gpt2_naive", "packed_varlen"} {
 		for _, rate := range []float64{0.001, 0.01} {
@@ -327,7 +328,7 @@ func TestReplayWithNoise(t *testing.T) {
 			blind, r := replayed(t, tr, run{blind: true, rebuilt: true}), replayed(t, tr, run{rebuilt: true})
 			a, b := blind.from(2), r.from(2)
 			t.Logf("%s, noise %v: %v, %+v; by best fit spread %.4f", name, rate, b, r.l.Counts(), float64(a.spread)/float64(a.peak))
-			if float64(b.spread-a.spread) > 0.02*float64(r.largest) {
+			if float64(b.spread-a.spread) > 0.03*float64(r.largest) {
 				t.Errorf("%s, noise %v: %v used, by best fit %v", name, rate, b.spread, a.spread)
 			}
 			if rate == 0.01 && b.share() > 0.1 {
