@@ -45,7 +45,7 @@ func (r row) String() string {
 // replayer serves the large blocks of a recording from one address space: where the
 // forecast's plan says if these bytes are free, else by best fit.
 type replayer struct {
-	t       *testing.T
+	t       testing.TB
 	l       *Learner
 	p       Planner
 	refs    map[int64]Ref
@@ -65,7 +65,7 @@ type run struct {
 	rebuilt bool // the live blocks are laid side by side behind the second step
 }
 
-func replayed(t *testing.T, tr *trace.Trace, how run) *replayer {
+func replayed(t testing.TB, tr *trace.Trace, how run) *replayer {
 	t.Helper()
 	r := &replayer{t: t, l: New(), refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
 	if how.blind {
