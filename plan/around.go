@@ -64,7 +64,8 @@ type around struct {
 	gaps []space
 	at   []int64 // by box, of the last try
 	best []int64
-	left [2][]int32
+	rest []int32 // not placed yet, by rank
+	fits []int32 // those no larger than the gap
 }
 
 // space is memory between two places that are fixed throughout. What is fixed in it for a
@@ -181,34 +182,39 @@ func (a *around) place(order []int32, limit int64) (top int64, ok bool) {
 	for i := range a.at {
 		a.at[i] = unplaced
 	}
-	for i, g := range a.gaps {
+	a.rest = append(a.rest[:0], order...)
+	for _, g := range a.gaps {
 		a.p.floor = g.floor
 		size := min(g.size, limit-g.from)
-		left := a.left[i%2][:0]
-		if size > 0 {
-			top = max(top, a.sky.fill(order, g.from, size, a.at))
-		}
-		for _, box := range order {
-			if a.at[box] == unplaced {
-				left = append(left, box)
+		a.fits = a.fits[:0]
+		for _, box := range a.rest {
+			if a.p.size[box] <= size {
+				a.fits = append(a.fits, box)
 			}
 		}
-		a.left[i%2] = left
-		if order = left; len(order) == 0 {
-			return top, top < limit
+		if len(a.fits) > 0 {
+			top = max(top, a.sky.fill(a.fits, g.from, size, a.at))
+			a.rest = slices.DeleteFunc(a.rest, func(box int32) bool { return a.at[box] != unplaced })
 		}
 	}
-	return top, false
+	return top, len(a.rest) == 0 && top < limit
 }
 
 // fill is run in a gap of so many bytes: it leaves out what does not fit.
 func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) {
+	for i := range d.tree.rank {
+		d.tree.rank[i] = taken
+	}
 	d.tree.refill(order)
 	d.reset()
+	smallest := int64(1) << 62
+	for _, box := range order {
+		smallest = min(smallest, d.p.size[box])
+	}
 	for left := len(order); left > 0; {
 		s := d.heap[0]
 		seg := d.segs[s]
-		if seg.height >= size {
+		if seg.height > size-smallest {
 			break
 		}
 		rank := d.tree.within(seg.lo, seg.hi)
