@@ -16,12 +16,19 @@ type Fixed struct {
 // SolveAround places the buffers of b in one address space from zero upward, around what
 // is fixed, which does not overlap. It is content with a makespan of goal, and
 // tries at most o.Descents placements, or a number that takes some milliseconds.
-// LowerBound is that of the buffers beside what is fixed throughout.
+// LowerBound is for the gaps it uses.
 func SolveAround(b []Buffer, fixed []Fixed, goal mem.Bytes, o Options) Solution {
 	s := Solution{Offsets: make([]mem.Offset, len(b)), Order: "stack"}
+	if len(b) == 0 {
+		return s
+	}
+	begin := b[0].Lower
+	for _, x := range b {
+		begin = min(begin, x.Lower)
+	}
 	all := slices.Clone(b)
 	for _, f := range fixed {
-		all = append(all, Buffer{first(b), f.Until, mem.Bytes(f.To - f.From)})
+		all = append(all, Buffer{begin, f.Until, mem.Bytes(f.To - f.From)})
 	}
 	d := newBoard(all, nil, make([]mem.Offset, len(all)))
 	d.ids = slices.DeleteFunc(d.ids, func(id int32) bool { return int(id) >= len(b) })
@@ -50,14 +57,6 @@ const aroundWork = 40_000
 // behind them: the largest ones.
 const mostGaps = 64
 
-func first(b []Buffer) mem.Tick {
-	t := b[0].Lower
-	for _, x := range b {
-		t = min(t, x.Lower)
-	}
-	return t
-}
-
 // around places boxes in the gaps that fixed memory leaves, one gap after another.
 type around struct {
 	p    *piece
@@ -65,14 +64,22 @@ type around struct {
 	gaps []space
 	at   []int64 // by box, of the last try
 	best []int64
-	left [2][]int32
+	rest []int32 // not placed yet, by rank
+	fits []int32 // those no larger than the gap
 }
 
 // space is memory between two places that are fixed throughout. What is fixed in it for a
 // time is a floor, with all that lies below it.
 type space struct {
 	from, size int64
-	floor      []int64 // by tick; nil: flat
+	ends       []floorEnd
+	floor      []int64 // by tick, of the ends; nil: flat
+}
+
+// floorEnd is a floor of that height, until a tick.
+type floorEnd struct {
+	height int64
+	until  int32
 }
 
 const unplaced = -1
@@ -98,12 +105,7 @@ func newAround(d *board, fixed []Fixed, buffers int) *around {
 		// bytes for all time.
 		below, size := int64(f.From)-max(top, end.from), int64(f.To-f.From)
 		if until < to-from && below*int64(until) <= size*int64(to-from-until) {
-			if end.floor == nil {
-				end.floor = make([]int64, p.ticks)
-			}
-			for t := range until {
-				end.floor[t] = int64(f.To) - end.from
-			}
+			end.ends = append(end.ends, floorEnd{int64(f.To) - end.from, until})
 			top = int64(f.To)
 			continue
 		}
@@ -112,24 +114,37 @@ func newAround(d *board, fixed []Fixed, buffers int) *around {
 		end = space{from: int64(f.To)}
 		top = end.from
 	}
-	a.prune()
 	end.size = 1 << 62
-	a.gaps = append(a.gaps, end)
+	a.choose(end)
 	return a
 }
 
-// prune keeps the largest gaps.
-func (a *around) prune() {
+// choose keeps the largest gaps and the memory behind them, and lays their floors.
+func (a *around) choose(last space) {
 	smallest := slices.Min(a.p.size)
 	a.gaps = slices.DeleteFunc(a.gaps, func(g space) bool { return g.size < smallest })
 	slices.SortStableFunc(a.gaps, func(x, y space) int { return compare(y.size, x.size) })
-	a.gaps = a.gaps[:min(len(a.gaps), mostGaps)]
+	a.gaps = append(a.gaps[:min(len(a.gaps), mostGaps)], last)
+	for i := range a.gaps {
+		g := &a.gaps[i]
+		if len(g.ends) == 0 {
+			continue
+		}
+		g.floor = make([]int64, a.p.ticks)
+		for _, e := range g.ends { // by rising height
+			for t := range e.until {
+				g.floor[t] = e.height
+			}
+		}
+	}
 }
 
 // lowerBound returns the address below which the gaps hold the largest load.
 func (a *around) lowerBound() int64 {
 	load := a.p.bound
-	for _, g := range a.gaps {
+	gaps := slices.Clone(a.gaps)
+	slices.SortFunc(gaps, func(x, y space) int { return compare(x.from, y.from) })
+	for _, g := range gaps {
 		if load <= g.size {
 			return g.from + load
 		}
@@ -167,34 +182,39 @@ func (a *around) place(order []int32, limit int64) (top int64, ok bool) {
 	for i := range a.at {
 		a.at[i] = unplaced
 	}
-	for i, g := range a.gaps {
+	a.rest = append(a.rest[:0], order...)
+	for _, g := range a.gaps {
 		a.p.floor = g.floor
 		size := min(g.size, limit-g.from)
-		left := a.left[i%2][:0]
-		if size > 0 {
-			top = max(top, a.sky.fill(order, g.from, size, a.at))
-		}
-		for _, box := range order {
-			if a.at[box] == unplaced {
-				left = append(left, box)
+		a.fits = a.fits[:0]
+		for _, box := range a.rest {
+			if a.p.size[box] <= size {
+				a.fits = append(a.fits, box)
 			}
 		}
-		a.left[i%2] = left
-		if order = left; len(order) == 0 {
-			return top, top < limit
+		if len(a.fits) > 0 {
+			top = max(top, a.sky.fill(a.fits, g.from, size, a.at))
+			a.rest = slices.DeleteFunc(a.rest, func(box int32) bool { return a.at[box] != unplaced })
 		}
 	}
-	return top, false
+	return top, len(a.rest) == 0 && top < limit
 }
 
 // fill is run in a gap of so many bytes: it leaves out what does not fit.
 func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) {
+	for i := range d.tree.rank {
+		d.tree.rank[i] = taken
+	}
 	d.tree.refill(order)
 	d.reset()
+	smallest := int64(1) << 62
+	for _, box := range order {
+		smallest = min(smallest, d.p.size[box])
+	}
 	for left := len(order); left > 0; {
 		s := d.heap[0]
 		seg := d.segs[s]
-		if seg.height >= size {
+		if seg.height > size-smallest {
 			break
 		}
 		rank := d.tree.within(seg.lo, seg.hi)

@@ -7,7 +7,9 @@
  *
  * The list is what `nm -D --undefined-only` prints of nvml for a library linked without
  * this file. Where one is missing the test that binds all symbols at load fails. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
 
 typedef long function(long, long, long, long, long, long);

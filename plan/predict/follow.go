@@ -7,6 +7,10 @@ const (
 	trustGain = 1.0 / 32
 	// leastTrust is the share of right sizes below which a forecast is given up.
 	leastTrust = 0.9
+	// servedGain is how much one match counts for the share of them that find their bytes
+	// free, and leastServed the share below which the plan is given up: where most
+	// blocks are freed later than ever before, whatever is planned only stands in the way.
+	servedGain, leastServed = 1.0 / 128, 0.25
 	// mostBad is how many steps in a row may be forecast badly, and offSteps how many
 	// are not forecast then.
 	mostBad, offSteps = 3, 16
@@ -24,10 +28,12 @@ type follower struct {
 	positions []Position
 	leaves    []leave
 	change    []mem.Bytes // by place in the step, of the foreseen load
+	foreseen  mem.Bytes   // its peak
 	models    models
 	trust     float64
-	bad       int // steps in a row that were forecast badly
-	off       int // steps that will not be forecast
+	served    float64 // share of the matches that found their bytes free
+	bad       int     // steps in a row that were forecast badly
+	off       int     // steps that will not be forecast
 	counts    Counts
 }
 
@@ -62,7 +68,18 @@ func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
 	if f.trust < leastTrust {
 		return Match{}
 	}
+	f.served += (1 - f.served) * servedGain
 	return Match{f.number, ordinal}
+}
+
+// Taken notes that the bytes planned for the last match were in use: a block was freed later
+// than foreseen, or what came instead of another such match lies there.
+func (l *Learner) Taken() {
+	f := &l.follower
+	f.served -= servedGain
+	if f.served < leastServed {
+		f.trust = 0
+	}
 }
 
 // settle closes the account of the running step's forecast.

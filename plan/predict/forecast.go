@@ -33,6 +33,7 @@ func (p Position) fits(size mem.Bytes) bool {
 type Forecast struct {
 	Number    uint32     // by which a Match refers to it; never zero
 	From      mem.Tick   // place of the request that it was made at
+	Peak      mem.Bytes  // largest load of large blocks from there on; more than it no plan should need
 	Positions []Position // by request of the step, from its first
 }
 
@@ -42,7 +43,7 @@ func (l *Learner) Forecast(f *Forecast) bool {
 	if l.follower.kind == noKind || l.trust < leastTrust {
 		return false
 	}
-	f.Number, f.From = l.number, l.from
+	f.Number, f.From, f.Peak = l.number, l.from, l.foreseen
 	f.Positions = append(f.Positions[:0], l.positions...)
 	return true
 }
@@ -88,7 +89,7 @@ func (l *Learner) forecast() {
 		}
 		rest &^= 1 << k
 		if l.derive(&l.kinds[k]) {
-			f.kind, f.trust, f.from = k, 1, l.Now()-1
+			f.kind, f.trust, f.served, f.from = k, 1, 1, l.Now()-1
 			f.number++
 			f.counts.Forecasts++
 			return
@@ -179,7 +180,8 @@ func (l *Learner) derive(kd *kind) bool {
 		}
 	}
 	f.leaves = kd.foreseenLeaves(f.leaves[:0])
-	return float64(known) >= leastShare*float64(all) && l.foreseenPeak(kd) <= l.peak+l.peak/growth
+	f.foreseen = l.foreseenPeak(kd)
+	return float64(known) >= leastShare*float64(all) && f.foreseen <= l.peak+l.peak/growth
 }
 
 // lateMargin is the part of a block's wait for other streams, one in so many, that is allowed

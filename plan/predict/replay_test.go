@@ -2,7 +2,6 @@ package predict
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,23 +16,36 @@ type row struct {
 	requests, exact, bound int       // of them matched with the size that was foreseen, or below a bound
 	asked, matched         mem.Bytes // rounded
 	taken                  int       // matched, but the planned bytes were in use
-	plans, refused         int       // a plan that would need much more than the load is not used
-	top, goal              mem.Bytes // of the plans; the largest load so far
+	plans, refused         int       // a plan that needs more than what is used already and the load is not followed
+	top, goal              mem.Bytes // of the plans; what they may need
 	peak                   mem.Bytes // of the load
 	spread                 mem.Bytes // end of the highest block
 }
 
 func (r row) share() float64 { return float64(r.matched) / float64(max(r.asked, 1)) }
 
+// from adds up the steps from one on.
+func (r *replayer) from(step int) (sum row) {
+	// What comes before the first step has a row, too, and what comes behind the last.
+	for _, x := range r.rows[min(step+1, len(r.rows)-1) : len(r.rows)-1] {
+		sum.requests, sum.exact, sum.bound = sum.requests+x.requests, sum.exact+x.exact, sum.bound+x.bound
+		sum.asked, sum.matched, sum.taken = sum.asked+x.asked, sum.matched+x.matched, sum.taken+x.taken
+		sum.plans, sum.refused = sum.plans+x.plans, sum.refused+x.refused
+		sum.top, sum.goal = max(sum.top, x.top), max(sum.goal, x.goal)
+		sum.peak, sum.spread = max(sum.peak, x.peak), max(sum.spread, x.spread)
+	}
+	return sum
+}
+
 func (r row) String() string {
-	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, %d refused, top %.4f of the largest load, spread %.4f",
+	return fmt.Sprintf("%5d large, %5d exact, %4d bounds, %5.1f %% of the bytes, %d taken, %d plans, %d refused, top %.4f of the goal, spread %.4f of the peak",
 		r.requests, r.exact, r.bound, 100*r.share(), r.taken, r.plans, r.refused, float64(r.top)/float64(max(r.goal, 1)), float64(r.spread)/float64(max(r.peak, 1)))
 }
 
 // replayer serves the large blocks of a recording from one address space: where the
 // forecast's plan says if these bytes are free, else by best fit.
 type replayer struct {
-	t       *testing.T
+	t       testing.TB
 	l       *Learner
 	p       Planner
 	refs    map[int64]Ref
@@ -42,20 +54,23 @@ type replayer struct {
 	f       Forecast
 	offsets []mem.Offset // its plan
 	load    mem.Bytes
-	largest mem.Bytes
+	largest mem.Bytes // its peak
+	used    mem.Bytes // end of the highest block so far
 	rows    []row
 }
 
-func replayTrace(t *testing.T, tr *trace.Trace, rebuilt bool) *replayer {
-	return replayTraceOff(t, tr, rebuilt, false)
+// run says how a recording is replayed.
+type run struct {
+	blind   bool // nothing is forecast
+	rebuilt bool // the live blocks are laid side by side behind the second step
 }
-func replayTraceOff(t *testing.T, tr *trace.Trace, rebuilt, off bool) *replayer {
+
+func replayed(t testing.TB, tr *trace.Trace, how run) *replayer {
 	t.Helper()
-	l := New()
-	if off {
-		l.follower.off = 1 << 30
+	r := &replayer{t: t, l: New(), refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
+	if how.blind {
+		r.l.off = 1 << 30
 	}
-	r := &replayer{t: t, l: l, refs: map[int64]Ref{}, where: map[Ref]plan.Fixed{}, rows: make([]row, 1)}
 	for _, e := range tr.Events {
 		switch e.Kind {
 		case trace.Alloc:
@@ -79,7 +94,7 @@ func replayTraceOff(t *testing.T, tr *trace.Trace, rebuilt, off bool) *replayer 
 		case trace.Mark:
 			if strings.HasPrefix(e.Mark, "step ") || e.Mark == "end" {
 				r.l.Boundary()
-				if rebuilt && e.Mark == "step 2" {
+				if how.rebuilt && e.Mark == "step 2" {
 					r.rebuild()
 				}
 				r.rows = append(r.rows, row{peak: r.load})
@@ -94,6 +109,7 @@ func replayTraceOff(t *testing.T, tr *trace.Trace, rebuilt, off bool) *replayer 
 func (r *replayer) rebuild() {
 	moved := map[mem.Offset]plan.Fixed{}
 	end := mem.Offset(0)
+	r.used = r.largest
 	for i, f := range r.space {
 		r.space[i] = plan.Fixed{From: end, To: end + f.To - f.From}
 		moved[f.From] = r.space[i]
@@ -127,9 +143,10 @@ func (r *replayer) alloc(id int64, asked mem.Bytes) {
 		} else {
 			step.bound++
 		}
-		if at = r.offsets[m.Position]; at == Nowhere || !r.free(at, size) {
+		if at = r.offsets[m.Position]; at != Nowhere && !r.free(at, size) {
 			step.taken++
 			at = Nowhere
+			r.l.Taken()
 		}
 	}
 	if at == Nowhere {
@@ -142,6 +159,7 @@ func (r *replayer) alloc(id int64, asked mem.Bytes) {
 	r.largest = max(r.largest, r.load)
 	step.peak = max(step.peak, r.load)
 	step.spread = max(step.spread, mem.Bytes(f.To))
+	r.used = max(r.used, step.spread)
 }
 
 // plan makes the offsets for a forecast and proves them.
@@ -157,18 +175,18 @@ func (r *replayer) plan() {
 	slices.SortFunc(obstacles, func(a, b Obstacle) int { return int(a.From - b.From) })
 	step := &r.rows[len(r.rows)-1]
 	var top mem.Bytes
-	r.offsets, top = r.p.Plan(r.f.From, r.f.Positions, obstacles, r.largest)
+	goal := max(r.used, r.f.Peak)
+	r.offsets, top = r.p.Plan(r.f.From, r.f.Positions, obstacles, goal)
 	step.plans++
-	step.top, step.goal = max(step.top, top), r.largest
-	if refused := top > r.largest+r.largest/20; refused {
+	step.top, step.goal = max(step.top, top), goal
+	if err := check(r.f.From, r.f.Positions, obstacles, r.offsets, top); err != nil {
+		r.t.Fatal(err)
+	}
+	if top > goal+goal/200 {
 		step.refused++
 		for i := range r.offsets {
 			r.offsets[i] = Nowhere
 		}
-		return
-	}
-	if err := check(r.f.From, r.f.Positions, obstacles, r.offsets, top); err != nil {
-		r.t.Fatal(err)
 	}
 }
 
@@ -216,19 +234,106 @@ func (r *replayer) bestFit(size mem.Bytes) mem.Offset {
 	return best
 }
 
+// recordings are the bundled runs and what is held to them: the share of the large
+// bytes that come as foreseen, from a step on.
+var recordings = []struct {
+	name   string
+	from   int
+	least  float64
+	most   float64 // for those that are to be left alone
+	spread float64 // of the largest load, the address range that is used with forecasts
+}{
+	{"hf_trainer", 9, 0.90, 1, 1.005},
+	{"pyg_gat", 9, 0.99, 1, 1.005},
+	{"gpt2_naive", 2, 0.99, 1, 1.002},
+	{"llama_naive", 2, 0.99, 1, 1.002},
+	{"llama_recompute", 2, 0.99, 1, 1.002},
+	{"llama_vpp", 2, 0.99, 1, 1.002},
+	{"llama_lora", 2, 0.99, 1, 1.002},
+	{"vit_streams", 2, 0.99, 1, 1.002},
+	{"megatron_dense.r0", 2, 0.99, 1, 1.03}, // 260 large frees a step complete late, now and then later than ever
+	// 730 complete late, by up to a thousand events more than before: no plan allows for that and fits.
+	{"megatron_vpp.r0", 2, 0.99, 1, 1.04},
+	{"packed_varlen", 4, 0.90, 1, 1.05}, // from the fourth step of the kind
+	// Five steps, in no three of which the same requests are large, or have the same algorithms.
+	{"llama_varlen", 1, 0, 0, 1.2},
+	{"multiscale_resnet", 1, 0, 0, 1.1},
+	// The routing decides.
+	{"mixtral_moe", 1, 0, 0.01, 1.05},
+	{"fine_moe", 1, 0, 0.02, 1.12},
+	{"qwen2moe_recompute", 1, 0, 0.01, 1.05},
+	{"megatron_moe.r0", 1, 0, 0.01, 1.05},
+	{"megatron_moer.r0", 1, 0, 0.01, 1.05},
+}
+
+func read(t *testing.T, name string) *trace.Trace {
+	t.Helper()
+	tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// TestReplay: what is foreseen, and the address range that plans for it need. Run with -v
+// for the table.
 func TestReplay(t *testing.T) {
-	for _, name := range []string{"hf_trainer", "pyg_gat", "megatron_dense.r0", "megatron_moe.r0", "gpt2_naive", "llama_naive", "llama_recompute", "llama_vpp", "llama_lora", "vit_streams", "llama_varlen", "packed_varlen", "multiscale_resnet", "mixtral_moe", "fine_moe", "qwen2moe_recompute", "megatron_vpp.r0", "megatron_moer.r0"} {
-		t.Run(name, func(t *testing.T) {
-			tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
-			if err != nil {
-				t.Fatal(err)
-			}
-			rebuilt := os.Getenv("REB") != ""
-			r := replayTrace(t, tr, rebuilt)
+	for _, c := range recordings {
+		t.Run(c.name, func(t *testing.T) {
+			tr := read(t, c.name)
+			r := replayed(t, tr, run{rebuilt: true})
 			for i, row := range r.rows {
 				t.Logf("step %2d: %v", i-1, row)
 			}
-			t.Logf("%+v, %d plans made, %d again", r.l.counts, r.p.Solved, r.p.Reused)
+			sum, counts := r.from(c.from), r.l.Counts()
+			t.Logf("from step %d: %v", c.from, sum)
+			t.Logf("%+v, %d plans made, %d again", counts, r.p.Solved, r.p.Reused)
+			if share := sum.share(); share < c.least || share > c.most {
+				t.Errorf("from step %d on %.4f of the bytes came as foreseen, expected %v to %v", c.from, share, c.least, c.most)
+			}
+			if spread := float64(sum.spread) / float64(r.largest); spread > c.spread {
+				t.Errorf("%.4f of the largest load is used, expected at most %v", spread, c.spread)
+			}
+			if taken := float64(sum.taken) / float64(sum.requests); taken > 0.05 {
+				t.Errorf("%.4f of the requests found their bytes in use", taken)
+			}
+			if c.most < 1 && counts.Forecasts > mostBad+counts.Kinds {
+				t.Errorf("%+v: forecasts should have ended", counts)
+			}
 		})
+	}
+}
+
+// TestReplayAroundBlocks: where the live blocks stay where the first steps left them, plans
+// go around them and are still better than best fit.
+func TestReplayAroundBlocks(t *testing.T) {
+	for _, name := range []string{"hf_trainer", "pyg_gat", "gpt2_naive", "llama_naive", "llama_recompute", "llama_lora", "packed_varlen"} {
+		tr := read(t, name)
+		blind, r := replayed(t, tr, run{blind: true}), replayed(t, tr, run{})
+		t.Logf("%s: by best fit %v", name, blind.from(2))
+		t.Logf("%s: as planned  %v", name, r.from(2))
+		if s := r.from(1).spread; s > blind.from(1).spread {
+			t.Errorf("%s: %v used, by best fit %v", name, s, blind.from(1).spread)
+		}
+	}
+}
+
+// TestReplayWithNoise: with requests inserted and left out less comes as foreseen or nothing,
+// and a step whose plan is given up halfway costs little. Best fit then goes on from a
+// placement that had no gap to spare.
+func TestReplayWithNoise(t *testing.T) {
+	for _, name := range []string{"hf_trainer", "pyg_gat", "megatron_dense.r0", "llama_lora", "llama_recompute", "llama_vpp", "gpt2_naive", "packed_varlen"} {
+		for _, rate := range []float64{0.001, 0.01} {
+			tr := read(t, name).Disturb(1, rate)
+			blind, r := replayed(t, tr, run{blind: true, rebuilt: true}), replayed(t, tr, run{rebuilt: true})
+			a, b := blind.from(2), r.from(2)
+			t.Logf("%s, noise %v: %v, %+v; by best fit spread %.4f", name, rate, b, r.l.Counts(), float64(a.spread)/float64(a.peak))
+			if float64(b.spread-a.spread) > 0.03*float64(r.largest) {
+				t.Errorf("%s, noise %v: %v used, by best fit %v", name, rate, b.spread, a.spread)
+			}
+			if rate == 0.01 && b.share() > 0.1 {
+				t.Errorf("%s, noise %v: %.3f of the bytes still came as foreseen: a test of nothing", name, rate, b.share())
+			}
+		}
 	}
 }
