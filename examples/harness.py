@@ -7,10 +7,15 @@ It gives run() an object with
     name            how it calls what it trains on: "tokens", "images"
     setup(device)   makes the model and the optimizer; returns the model
     step(number)    trains step `number`, counted from 0; returns a Step
+
+or, where the loop over the steps is in a library, instead of step(number)
+
+    train(loop)     trains all steps, with loop.begin() and loop.end(Step) around each
 """
 
 import argparse
 import dataclasses
+import importlib.util
 import os
 import sys
 from importlib import metadata
@@ -102,6 +107,12 @@ def choose_allocator(name):
     return stalloc
 
 
+def missing(*modules):
+    """What to say of those of the modules that are not installed, "" if all are there."""
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    return f"not installed: {' '.join(absent)} (pip install it)" if absent else ""
+
+
 def is_recorded():
     """Whether this script runs under `python -m stalloc.record`."""
     stalloc = sys.modules.get("stalloc")
@@ -145,26 +156,43 @@ def run(args, example):
     device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
     torch.manual_seed(args.seed)
     recorder = measure.Recorder(args, device, None if is_recorded() else stalloc)
-    number = -1
+    loop = Loop(args, recorder, stalloc)
     try:
         model = example.setup(device)
         recorder.setup_done()
         if is_recorded():
             stalloc.mark("step 0")
-        for number in range(args.steps):
-            recorder.begin()
-            step = example.step(number)
-            if stalloc is not None and args.boundary == "explicit":
-                stalloc.step()
-            recorder.end(number, step.phase, step.loss.item(), step.items)
-            if step.evaluation is not None:
-                recorder.evaluation(step.evaluation)
+        if hasattr(example, "train"):
+            example.train(loop)
+        else:
+            for number in range(args.steps):
+                loop.begin()
+                loop.end(example.step(number))
     except RuntimeError as error:  # torch.OutOfMemoryError is one, stalloc's is a plain one
         if not any(text in str(error) for text in OUT_OF_MEMORY):
             raise
-        recorder.out_of_memory(number, error)
+        recorder.out_of_memory(loop.number, error)
         recorder.report()
         return EXIT_OUT_OF_MEMORY
     weights = sum(parameter.numel() for parameter in model.parameters())
     recorder.report(items=example.name, parameters=weights, checksum=measure.checksum(model))
     return 0
+
+
+class Loop:
+    """Where a run's steps begin and end: there they are marked for stalloc, and measured."""
+
+    def __init__(self, args, recorder, stalloc):
+        self.number = -1  # of the step under way
+        self._recorder = recorder
+        self._mark = stalloc.step if stalloc and args.boundary == "explicit" else lambda: None
+
+    def begin(self):
+        self.number += 1
+        self._recorder.begin()
+
+    def end(self, step):
+        self._mark()
+        self._recorder.end(self.number, step.phase, step.loss.item(), step.items)
+        if step.evaluation is not None:
+            self._recorder.evaluation(step.evaluation)

@@ -210,7 +210,8 @@ def title(script, reports):
     arguments = report["arguments"]
     shown = (
         "preset", "model", "layers", "width", "batch", "seq", "longest", "packed", "tokens",
-        "sides", "steps", "recompute", "eval_every", "batch_change", "memory_cap",
+        "sides", "nodes", "degree", "experts", "microbatches", "lora", "steps", "recompute",
+        "eval_every", "batch_change", "memory_cap",
     )  # fmt: skip
     options = ", ".join(
         key.replace("_", " ") + ("" if arguments[key] is True else f" {arguments[key]}")

@@ -8,9 +8,10 @@
 Each run, under each allocator, in a process of its own. `llama` starts twice under stalloc: the
 second start finds the first one's plan. Writes suite.json (everything that was measured) and
 suite.md (tables) into --out, after every comparison anew. Options that are not listed here go
-to every example, behind its own.
+to every example, behind its own. Runs of programs that others wrote (hf, pyg, megatron) are
+skipped where those are not installed, and the tables say why.
 
-The exit status is 0 only if all of them ran and passed as compare.py has it.
+The exit status is 0 only if all others ran and passed as compare.py has it.
 """
 
 import argparse
@@ -19,9 +20,12 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Callable
 
+import harness
 import judge
 import launch
+import train_megatron
 
 HERE = Path(__file__).resolve().parent
 
@@ -31,10 +35,15 @@ class Run:
     script: str
     options: str
     again: bool = False  # start the last allocator a second time
+    missing: Callable[[], str] = lambda: ""  # why it cannot run here
 
     @property
     def path(self):
         return HERE / self.script
+
+
+def needs(*modules):
+    return lambda: harness.missing(*modules)
 
 
 RUNS = {
@@ -46,6 +55,15 @@ RUNS = {
     "packed": Run("train_varlen.py", "--packed --steps 20"),
     "vision": Run("train_vision.py", "--steps 60"),
     "recompute": Run("train_llama.py", "--recompute --batch 16 --steps 12"),
+    "hf": Run("train_hf.py", "--steps 30", missing=needs("transformers", "accelerate")),
+    "hf_lora": Run(
+        "train_hf.py", "--lora --steps 30", missing=needs("transformers", "accelerate", "peft")
+    ),
+    "pyg": Run("train_pyg.py", "--steps 40", missing=needs("torch_geometric")),
+    "megatron_dense": Run("train_megatron.py", "--steps 16", missing=train_megatron.missing),
+    "megatron_moe": Run(
+        "train_megatron.py", "--experts 16 --steps 16", missing=train_megatron.missing
+    ),
 }
 
 
@@ -70,8 +88,8 @@ def allocators_of(run, allocators):
     return [*allocators, *twice]
 
 
-def overview(results):
-    """One line per run and allocator."""
+def overview(results, skipped):
+    """One line per run and allocator, and one for each that was skipped."""
     lines = [
         "| run | allocator | peak reserved | fragmentation | hit rate | median step | same bits |",
         "|---|---|--:|--:|--:|--:|---|",
@@ -91,12 +109,14 @@ def overview(results):
                 f"| {summary['median_step_seconds'] * 1e3:.1f} ms "
                 f"| {'NO' if judge.differences(reference, report) else 'yes'} |"
             )
+    lines += [f"| {name} | skipped: {why} | | | | | |" for name, why in skipped.items()]
     return "\n".join(lines)
 
 
-def write(folder, results):
-    (folder / "suite.json").write_text(json.dumps(results, indent=1) + "\n")
-    parts = [overview(results)]
+def write(folder, results, skipped):
+    everything = {**results, **{name: {"skipped": why} for name, why in skipped.items()}}
+    (folder / "suite.json").write_text(json.dumps(everything, indent=1) + "\n")
+    parts = [overview(results, skipped)]
     parts += [f"## {name}\n\n{judge.in_full(RUNS[name].path, r)}" for name, r in results.items()]
     (folder / "suite.md").write_text("\n\n".join(parts) + "\n")
 
@@ -105,17 +125,22 @@ def main(argv=None):
     args = parse_arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + args.budget
-    results = {}
+    results, skipped = {}, {}
     for name in args.only:
         run = RUNS[name]
-        print(f"\n==== {name}", file=sys.stderr, flush=True)
+        why = run.missing()
+        print(f"\n==== {name}{why and ': skipped: '}{why}", file=sys.stderr, flush=True)
+        if why:
+            skipped[name] = why
+            write(args.out, results, skipped)
+            continue
         results[name] = launch.launch_all(
             run.path,
             [*run.options.split(), *args.rest],
             allocators_of(run, args.allocators),
             lambda: end - time.monotonic(),
         )
-        write(args.out, results)
+        write(args.out, results, skipped)
     print((args.out / "suite.md").read_text())
     return 1 if any(judge.all_faults(reports) for reports in results.values()) else 0
 

@@ -73,6 +73,9 @@ type Result struct {
 	// OOM says that the device was full and the run ended there; the other
 	// figures cover what came before.
 	OOM bool `json:"oom"`
+	// Smallest is what Allocator.Smallest has found, zero if nobody asked. It is the
+	// caller's to set.
+	Smallest mem.Bytes `json:"smallest_bytes,omitempty"`
 }
 
 // Step is what one step of a run came to.

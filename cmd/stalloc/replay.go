@@ -22,6 +22,7 @@ type replayFlags struct {
 	pool       string
 	noise      float64
 	seed       uint64
+	smallest   bool
 }
 
 func newReplay() *cobra.Command {
@@ -50,10 +51,15 @@ finds the plans that the first has left, is shown; the others leave nothing and
 run cold.
 
 With --noise, that share of the requests in the steps behind the first is inserted
-or left out at random, each at half the rate: 0.01 disturbs one in a hundred.`,
+or left out at random, each at half the rate: 0.01 disturbs one in a hundred.
+
+With --smallest, the run is repeated on other devices, some ten times, to find the
+smallest that it does not fill: to 2 MiB, and whatever --capacity says. The next
+smaller one is filled; still smaller ones may do again, by chance.`,
 		Example: `  stalloc replay tests/traces/llama_naive.csv.gz
   stalloc replay --allocator native,stalloc --warm tests/traces/*.csv.gz
   stalloc replay --noise 0.01 --seed 7 tests/traces/llama_naive.csv.gz
+  stalloc replay --allocator native,stalloc --smallest tests/traces/llama_lora.csv.gz
   stalloc replay --capacity 40GiB --json snapshot.pickle`,
 		Args: atLeastOneTrace,
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -66,6 +72,7 @@ or left out at random, each at half the rate: 0.01 disturbs one in a hundred.`,
 	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: serve everything from the pool")
 	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the noise")
+	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest device that the run does not fill")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace and allocator")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
@@ -96,9 +103,12 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		return fmt.Errorf("--noise %v is no share: give a number from 0 to 1", f.noise)
 	}
 	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, NoPlan: f.noPlan, Pool: f.pool}
-	s := newSession(cmd, f.json,
-		table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time"},
-		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time")...)
+	header := table.Row{"trace", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time"}
+	if f.smallest {
+		header = append(header, "smallest")
+	}
+	s := newSession(cmd, f.json, header,
+		right("requests", "hits", "peak load", "peak reserved", "frag", "calls", "steady", "driver time", "steady time", "smallest")...)
 	s.eachTrace(paths, func(path string, tr *trace.Trace) {
 		if f.noise > 0 {
 			tr = tr.Disturb(f.seed, f.noise)
@@ -122,6 +132,11 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 			if f.noise > 0 {
 				r.Noise, r.Seed = f.noise, f.seed
 			}
+			if f.smallest {
+				if r.Smallest, err = f.findSmallest(s, a, tr, config, r.PeakReserved); err != nil {
+					s.fail(fmt.Errorf("%s, allocator %s, the smallest device: %w", path, a.Name, err))
+				}
+			}
 			s.emit(r, replayRow(r))
 		}
 	})
@@ -129,6 +144,13 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 }
 
 var errFull = errors.New("the device is full")
+
+func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config, reserved mem.Bytes) (mem.Bytes, error) {
+	return a.Smallest(s.ctx, tr, c, reserved, func(capacity mem.Bytes) func(done, total int) {
+		s.clearProgress() // of a replay that a full device has ended
+		return s.progress(fmt.Sprintf("%s %s on %v", tr.Name, a.Name, capacity))
+	})
+}
 
 func replayRow(r replay.Result) table.Row {
 	hits := "-"
@@ -143,9 +165,13 @@ func replayRow(r replay.Result) table.Row {
 	if r.OOM {
 		reserved = "full at " + reserved
 	}
-	return table.Row{
+	row := table.Row{
 		r.Trace, r.Allocator, r.Mode, r.Requests, hits, r.PeakLoad, reserved,
 		fmt.Sprintf("%.2f %%", 100*r.Fragmentation), r.DriverCalls, r.SteadyDriverCalls,
 		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3), steady,
 	}
+	if r.Smallest > 0 {
+		row = append(row, r.Smallest)
+	}
+	return row
 }

@@ -5,14 +5,26 @@ import os
 import random
 import subprocess
 import sys
+import types
 from pathlib import Path
 
+import harness
 import pytest
+import train_hf
+import train_megatron
 import train_moe
+import train_pyg
 import train_varlen
 import train_vision
 
 EXAMPLES = Path(train_moe.__file__).parent
+
+
+@pytest.fixture
+def all_installed(monkeypatch):
+    """As if every library were there that an example asks for."""
+    monkeypatch.setattr(harness, "missing", lambda *modules: "")
+    monkeypatch.setattr(train_megatron, "missing", lambda: "")
 
 
 def test_a_preset_gives_what_is_not_asked_for():
@@ -29,12 +41,116 @@ def test_a_preset_gives_what_is_not_asked_for():
         (train_varlen, ["--shortest", "9", "--longest", "8"], "want --shortest <= --longest"),
         (train_varlen, ["--packed", "--tokens", "100"], "--longest <= --tokens if packed"),
         (train_vision, ["--model", "vit", "--sides", "100"], "multiples of 16"),
+        (train_hf, ["--width", "100", "--heads", "3"], "must be a multiple of twice --heads 3"),
+        (train_hf, ["--shortest", "9", "--longest", "8"], "want --shortest (9) <= --longest (8)"),
+        (train_hf, ["--eval-every", "-1"], "or 0 for never"),
+        (train_pyg, ["--heads", "3"], "--width 128 must be a multiple of --heads 3"),
+        (train_megatron, ["--experts", "2"], "want at least --top (4), or 0 for none"),
     ],
 )
-def test_bad_options(module, options, message, capsys):
+def test_bad_options(module, options, message, capsys, all_installed):
     with pytest.raises(SystemExit):
         module.parse_arguments(options)
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "module, options, message",
+    [
+        (train_hf, [], "not installed: transformers accelerate (pip install it)"),
+        (train_hf, ["--lora"], "not installed: transformers accelerate peft"),
+        (train_pyg, [], "not installed: torch_geometric"),
+    ],
+)
+def test_a_library_that_is_missing_is_named(module, options, message, capsys, monkeypatch):
+    monkeypatch.setattr(harness.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        module.parse_arguments(options)
+    assert message in capsys.readouterr().err
+
+
+def test_megatron_is_looked_for_where_the_environment_says(monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("MEGATRON_PATH", raising=False)
+    with pytest.raises(SystemExit):
+        train_megatron.parse_arguments([])
+    assert "MEGATRON_PATH is not set" in capsys.readouterr().err
+    monkeypatch.setenv("MEGATRON_PATH", str(tmp_path))
+    assert f"MEGATRON_PATH={tmp_path}: there is no megatron/core" in train_megatron.missing()
+    (tmp_path / "megatron" / "core").mkdir(parents=True)
+    assert train_megatron.missing() == ""
+    dense, experts = (train_megatron.parse_arguments(o) for o in ([], ["--experts", "16"]))
+    assert (dense.layers, dense.hidden, experts.layers, experts.hidden) == (16, 8192, 10, 1024)
+
+
+def test_graphs_vary_within_their_bounds(all_installed):
+    args = train_pyg.parse_arguments([])
+    graphs = [train_pyg.draw_graph(args, random.Random(seed)) for seed in range(50)]
+    assert len({nodes for nodes, _ in graphs}) > 40 and len({edges for _, edges in graphs}) > 40
+    for nodes, edges in graphs:
+        assert args.nodes / 2 <= nodes <= args.nodes
+        assert args.degree / 2 <= edges / nodes <= args.degree + 1
+
+
+class Loop:
+    """Writes down what harness.Loop is told."""
+
+    def __init__(self):
+        self.begun, self.ended = 0, []
+
+    def begin(self):
+        assert self.begun == len(self.ended)
+        self.begun += 1
+
+    def end(self, step):
+        assert self.begun == len(self.ended) + 1
+        self.ended.append((step.loss, step.items, step.phase, step.evaluation))
+
+
+def fake_transformers(steps, eval_steps):
+    """A Trainer that calls back in the order in which the real one does."""
+
+    class Trainer:
+        def __init__(self, model, args, callbacks, **_):
+            self.callbacks, self.args = callbacks, args
+
+        def training_step(self, model, inputs):
+            return f"loss {inputs['input_ids'].numel()}"
+
+        def call(self, event, control, **more):
+            for callback in self.callbacks:
+                getattr(callback, event, lambda *_, **__: None)(self.args, None, control, **more)
+
+        def train(self):
+            control = types.SimpleNamespace(should_evaluate=False)
+            self.call("on_train_begin", control)
+            for step in range(1, steps + 1):
+                tokens = types.SimpleNamespace(numel=lambda step=step: 10 * step)
+                self.call("on_step_begin", control)
+                self.training_step(None, {"input_ids": tokens})
+                control.should_evaluate = step % eval_steps == 0
+                self.call("on_step_end", control)
+                if control.should_evaluate:
+                    self.call("on_evaluate", control, metrics={"eval_loss": step / 2})
+
+    class Callback:
+        pass
+
+    return types.SimpleNamespace(
+        Trainer=Trainer, TrainerCallback=Callback, TrainingArguments=types.SimpleNamespace
+    )
+
+
+def test_the_trainer_tells_of_every_step_once(monkeypatch, all_installed, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", fake_transformers(steps=5, eval_steps=2))
+    args, loop = train_hf.parse_arguments(["--steps", "5", "--eval-every", "2"]), Loop()
+    train_hf.make_trainer(args, None, loop, str(tmp_path), on_cpu=True).train()
+    assert loop.ended == [
+        ("loss 10", 10, "train", None),
+        ("loss 20", 20, "train+eval", 1.0),
+        ("loss 30", 30, "train", None),
+        ("loss 40", 40, "train+eval", 2.0),
+        ("loss 50", 50, "train", None),
+    ]
 
 
 def test_packs_fill_the_row_and_vary():
@@ -58,6 +174,12 @@ def run(tmp_path, script, *options):
     return json.loads(out.read_text())
 
 
+def needing(line, *modules):
+    """A parameter that needs more than PyTorch."""
+    why = harness.missing(*modules)
+    return pytest.param(line, marks=pytest.mark.skipif(bool(why), reason=why))
+
+
 def outcome(report):
     return [step["loss_bits"] for step in report["steps"]], report["checksum"]
 
@@ -74,6 +196,9 @@ def outcome(report):
         "train_varlen.py --packed --recompute",
         "train_vision.py",
         "train_vision.py --model vit",
+        needing("train_hf.py --eval-every 2", "transformers", "accelerate"),
+        needing("train_hf.py --lora", "transformers", "accelerate", "peft"),
+        needing("train_pyg.py", "torch_geometric"),
     ],
 )
 def test_runs_and_repeats_bit_for_bit(tmp_path, line):

@@ -126,3 +126,21 @@ def test_out_of_memory_in_the_set_up_still_gives_a_report(device):
     report = record.report()
     assert report["out_of_memory"] == {"step": -1, "message": "CUDA out of memory. Tried"}
     assert report["summary"]["median_step_seconds"] is None
+
+
+@pytest.mark.parametrize("boundary, marks", [("explicit", 2), ("optimizer", 0)])
+def test_the_loop_marks_and_measures_every_step(device, boundary, marks):
+    marked = []
+    device.step = lambda: marked.append(len(record.steps))
+    record = recorder(device, "--boundary", boundary)
+    record.setup_done()
+    loop = harness.Loop(record.args, record, device)
+    assert loop.number == -1  # what fails now fails in the set-up
+    for number, evaluation in enumerate((None, 0.25)):
+        loop.begin()
+        assert loop.number == number
+        loss = types.SimpleNamespace(item=lambda: 0.5)
+        loop.end(harness.Step(loss, 64, "train", evaluation))
+    assert marked == list(range(marks))  # before its step was measured
+    assert [step["items"] for step in record.steps] == [64, 64]
+    assert [step.get("evaluation") for step in record.steps] == [None, 0.25]

@@ -134,3 +134,24 @@ def test_suite_runs_and_writes_both_files(tmp_path, monkeypatch, capsys):
     assert "| a | stalloc (2) | exit status 5 |" in (tmp_path / "suite.md").read_text()
     assert suite.main(["--out", str(tmp_path), "--budget", "0", "--only", "a"]) == 1
     assert "not run: the time is up" in capsys.readouterr().out
+
+
+def test_suite_skips_what_is_not_installed_and_says_why(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("import sys; sys.exit(5)")
+    absent = suite.Run(str(script), "", missing=lambda: "not installed: x")
+    monkeypatch.setattr(suite, "RUNS", {"a": absent})
+    assert suite.main(["--only", "a", "--out", str(tmp_path), "--allocators", "stalloc"]) == 0
+    assert json.loads((tmp_path / "suite.json").read_text()) == {
+        "a": {"skipped": "not installed: x"}
+    }
+    assert "| a | skipped: not installed: x |" in capsys.readouterr().out
+
+
+def test_suite_knows_what_its_runs_need(monkeypatch):
+    monkeypatch.delenv("MEGATRON_PATH", raising=False)
+    monkeypatch.setattr(suite.harness.importlib.util, "find_spec", lambda name: None)
+    absent = {name: run.missing() for name, run in suite.RUNS.items() if run.missing()}
+    assert set(absent) == {"hf", "hf_lora", "pyg", "megatron_dense", "megatron_moe"}
+    assert "peft" in absent["hf_lora"] and "peft" not in absent["hf"]
+    assert "MEGATRON_PATH is not set" in absent["megatron_moe"]
