@@ -124,17 +124,20 @@ func (d *Device) lookUp(port Port, l *lane, asked mem.Bytes) (mem.Addr, stream.T
 // memory, the arenas of plans are given up for this step. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the pool is.
 func (d *Device) Alloc(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
-	return d.allocAt(id, pool, size, 0)
+	addr, _, err := d.allocAt(id, pool, size, 0, nil)
+	return addr, err
 }
 
-func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.Addr) (mem.Addr, error) {
+// allocAt is Alloc with a wish where the block is to lie, and says whether it does. planned
+// is set if the request was foreseen.
+func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.Addr, planned *bool) (mem.Addr, bool, error) {
 	if size > d.largest {
-		return 0, d.tooLarge()
+		return 0, false, d.tooLarge()
 	}
 	d.traffic.Add(1)
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr, m.wish = size, id, pool, false, 0, int(d.most.Load()), 0, wish
+	m.size, m.stream, m.pool, m.whole, m.after, m.most, m.addr, m.wish, m.wished = size, id, pool, false, 0, int(d.most.Load()), 0, wish, false
 	d.ask(d.pool, m)
 	if m.most != 0 && isRefused(m.err, engine.RefusedMost) {
 		// An arena with as much idle memory is to be used before the pool grows. If
@@ -152,9 +155,12 @@ func (d *Device) allocAt(id mem.StreamID, pool uint64, size mem.Bytes, wish mem.
 		}
 	}
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
-		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
+		return 0, false, fmt.Errorf("%w\n%s", m.err, d.Explain())
 	}
-	return m.addr, m.err
+	if planned != nil {
+		*planned = *planned || m.wished
+	}
+	return m.addr, m.hit, m.err
 }
 
 // tooLarge is the error of a request that the device could not serve if it were empty,
@@ -189,13 +195,13 @@ func (d *Device) serveWish(port Port, l *lane, asked mem.Bytes) (mem.Addr, bool,
 	if entry.Place() != 0 {
 		at = d.base + mem.Addr(entry.Place())*mem.Addr(mem.Grain)
 	}
-	addr, err := d.allocAt(port.ID(), 0, asked, at)
+	addr, hit, err := d.allocAt(port.ID(), 0, asked, at, &planned)
 	if err != nil || !planned {
 		return addr, false, err
 	}
 	port.Lock()
 	defer port.Unlock()
-	if addr != at {
+	if !hit {
 		l.misses++
 		return addr, false, nil
 	}

@@ -89,6 +89,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return pl }))
+		p.plan = func(x *foreseen) { d.root.Send(d.planner, x) }
 	}
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
 		d.opening = newOpening(d, newCache(opts.Cache))

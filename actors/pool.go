@@ -52,8 +52,9 @@ type pool struct {
 	clock    Clock
 	stepped  stepTimes
 	asked    int
-	seen     *stepLog  // nil: nobody wants to know
-	small    mem.Bytes // requests up to this have a space of their own
+	plan     func(*foreseen) // has the planner lay a forecast out; nil: nobody plans
+	seen     *stepLog        // nil: nobody wants to know
+	small    mem.Bytes       // requests up to this have a space of their own
 	retries  uint64
 	waited   bool      // the last request waited for streams, or the device was full
 	unwaited int       // streams that the event at hand could not wait for
@@ -158,6 +159,10 @@ func (p *pool) alloc(m *allocRequest) error {
 	p.waited = false
 	if m.after != 0 { // the part before may be lengthened to whole pages
 		defer func(was mem.Bytes) { p.arenas += p.part(m.after) - was }(p.part(m.after))
+	}
+	m.hit, m.wished = false, m.wished || m.wish != 0
+	if p.seen != nil && m.pool == 0 {
+		p.seen.foresee(p, m)
 	}
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Whole: m.whole, Addr: m.after, Room: m.room, Most: m.most, Wish: m.wish}
 	ev.Poll = p.seen != nil && p.fences.n+len(p.fences.late) > 0

@@ -59,6 +59,8 @@ type allocRequest struct {
 	room   mem.Bytes // addresses to set aside for an arena
 	most   int       // not 0: refuse rather than hold more handles
 	wish   mem.Addr  // where the block is to lie if it is free there; 0: anywhere
+	hit    bool      // answer: it lies where it was wished
+	wished bool      // answer: the step was planned
 	addr   mem.Addr
 }
 

@@ -34,7 +34,8 @@ type spaceStep struct {
 type stepLog struct {
 	tick   mem.Tick
 	spaces map[spaceKey]*spaceStep
-	live   map[mem.Addr]lived        // of this step's blocks
+	live   map[mem.Addr]lived // of this step's blocks
+	large  map[mem.StreamID]*forecaster
 	waits  map[driver.Fence]mem.Addr // blocks that are freed and wait for other streams
 }
 
@@ -44,7 +45,7 @@ type lived struct {
 }
 
 func newStepLog() *stepLog {
-	return &stepLog{spaces: map[spaceKey]*spaceStep{}, live: map[mem.Addr]lived{}, waits: map[driver.Fence]mem.Addr{}}
+	return &stepLog{spaces: map[spaceKey]*spaceStep{}, large: map[mem.StreamID]*forecaster{}, live: map[mem.Addr]lived{}, waits: map[driver.Fence]mem.Addr{}}
 }
 
 func (l *stepLog) alloc(m *allocRequest, small mem.Bytes) {
@@ -57,8 +58,10 @@ func (l *stepLog) alloc(m *allocRequest, small mem.Bytes) {
 		l.spaces[key] = s
 	}
 	if m.wish != 0 && m.addr == m.wish {
+		m.hit = true
 		s.hits++
 	}
+	l.large[m.stream].placed(m)
 	l.live[m.addr] = lived{s, len(s.requests)}
 	s.requests = append(s.requests, lasting{size: size, from: l.tick, to: -1})
 }
@@ -76,12 +79,18 @@ func (l *stepLog) freed(at mem.Addr, ops []engine.Op) {
 			}
 		}
 	}
+	for _, f := range l.large {
+		f.freed(at)
+	}
 	if !waits {
 		l.end(at)
 	}
 }
 
 func (l *stepLog) end(at mem.Addr) {
+	for _, f := range l.large {
+		f.done(at)
+	}
 	if x, ok := l.live[at]; ok {
 		x.of.requests[x.n].to = l.tick
 		delete(l.live, at)
@@ -107,5 +116,8 @@ func (l *stepLog) take(e *onerange.Engine) []spaceStep {
 	clear(l.spaces)
 	clear(l.live)
 	l.tick = 0
+	for _, f := range l.large {
+		f.learner.Boundary()
+	}
 	return steps
 }

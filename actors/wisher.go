@@ -46,21 +46,29 @@ type wishesReady struct {
 
 // Receive implements actor.Actor.
 func (w *wisher) Receive(ctx actor.Context) {
-	m, ok := ctx.Message().(*stepEnded)
-	if !ok {
-		return
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			w.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
 			w.known = map[spaceKey]*habit{}
 		}
 	}()
+	switch m := ctx.Message().(type) {
+	case *foreseen:
+		m.layOut()
+	case stepsWait:
+		w.ended()
+	}
+}
+
+// ended looks at the steps that have ended.
+func (w *wisher) ended() {
 	ready := &wishesReady{spaces: map[spaceKey][]wish.Entry{}}
-	for i := range m.spaces {
-		s := &m.spaces[i]
-		if wishes, change := w.look(s); change {
-			ready.spaces[s.spaceKey] = wishes
+	for _, m := range w.d.inbox.take() {
+		for i := range m.spaces {
+			s := &m.spaces[i]
+			if wishes, change := w.look(s); change {
+				ready.spaces[s.spaceKey] = wishes
+			}
 		}
 	}
 	if len(ready.spaces) > 0 {
