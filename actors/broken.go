@@ -33,6 +33,7 @@ func (p *pool) outlive(q question) error {
 			return ErrUnknown
 		}
 		p.ended[m.addr] = struct{}{}
+		p.gone += b.Size
 		m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
 		return nil
 	case *poolRequest:

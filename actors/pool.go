@@ -62,6 +62,7 @@ type pool struct {
 	broken   error
 	limit    mem.Bytes             // that the program has set, 0: none
 	ended    map[mem.Addr]struct{} // blocks freed since it broke
+	gone     mem.Bytes             // in them
 	// Blocks that were pinned slots of an arena, freed before the pool took them over:
 	// they wait for the fences of the slot.
 	freed  map[mem.Addr]bool
@@ -331,7 +332,7 @@ func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
 		Reserved: p.eng.Reserved(), PeakReserved: p.peak,
-		Arenas: p.arenas, Load: s.Load - p.arenas, Pending: s.Pending, StepPending: p.pending,
+		Arenas: p.arenas, Load: s.Load - p.arenas - p.gone, Pending: s.Pending, StepPending: p.pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
 		Unfenced: p.fences.failed, Late: len(p.fences.late),
 	}

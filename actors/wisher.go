@@ -117,8 +117,10 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		h.tries++
 		h.rest = 1 << min(h.tries, 6)
 	}
-	h.planned = true
-	return wishesOf(s, w.d.base), true
+	wishes = wishesOf(s, w.d.base)
+	change = h.planned || wishes != nil
+	h.planned = wishes != nil
+	return wishes, change
 }
 
 // wishesOf places the requests of a step in the gaps that the range had at its end. What
@@ -159,6 +161,9 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 		if !late || margin == 0 || solved.Makespan <= end {
 			break
 		}
+	}
+	if solved.Makespan > end+end/foreseenMore {
+		return nil // the blocks without a place would take those of others
 	}
 	for i, r := range s.requests {
 		at := mem.Bytes(solved.Offsets[i])
