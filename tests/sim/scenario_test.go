@@ -384,6 +384,7 @@ func (r *run) end() error {
 	s := r.local.Stats()
 	// A fence that the driver refused is recorded by a trim and passes at a later one.
 	for n := 0; n < 16 && err == nil && s.Pending > 0; n++ {
+		r.model.finishAll()
 		err = r.local.Trim(0)
 		s = r.local.Stats()
 	}
@@ -394,7 +395,7 @@ func (r *run) end() error {
 			r.fail("trim: %w", err)
 		}
 		if load, _ := r.local.Load(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
-			r.fail("with all freed the program holds %v, the pool %v, pending are %v", load, s.PoolStats.Load, s.Pending)
+			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.PoolStats.Load, s.Pending, s.Late)
 		}
 		// An arena that was dissolved may end within a page. GMLake keeps what is left of a
 		// segment that an arena was cut from.
