@@ -56,7 +56,7 @@ func (h *host) refresh() {
 	}
 	for i := len(fresh) - 1; i >= 0; i-- {
 		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
-		if h.e.conf.noPlan {
+		if h.e.conf.noPlan || h.e.conf.pool == "range" { // its pool sees every request
 			p.doNotObserve()
 		}
 		h.byC[fresh[i]] = p

@@ -14,6 +14,7 @@ import (
 	"stalloc/cuda/nvml"
 	core "stalloc/engine"
 	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 )
 
@@ -93,6 +94,11 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 	options := actors.Options{Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Engine: s.engine, Neighbours: neighbours}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
+	}
+	if s.pool == "range" {
+		config := onerange.DefaultConfig()
+		config.Stitch = s.engine.Stitch
+		options.Range = &config
 	}
 	return options, nil
 }

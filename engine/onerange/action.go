@@ -119,6 +119,7 @@ func (e *Engine) commit(done int) phase {
 	case phaseDrop:
 		e.dropped(done)
 	case phaseWait, phaseRecordWait:
+		e.unwaited = append(e.unwaited[:0], e.synced[min(done+1, len(e.synced)):]...)
 		e.synced = e.synced[:done]
 		e.passSynced()
 	case phaseUnhome:
@@ -147,11 +148,21 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 			return e.grantView(out)
 		}
 		a.torn = true
-		if e.views[a.view].space != 0 {
+		if v := &e.views[a.view]; v.dirty {
+			v.burnt = true // queued work may use it: a trim, which waits, unmaps it
+		} else if v.space != 0 {
 			e.picks = append(e.picks[:0], a.view)
 			return e.unmapViews(out)
 		}
 	case phaseWait:
+		e.waitedFor = append(e.waitedFor, e.synced...)
+		if e.synced = e.synced[:0]; len(e.unwaited) > 0 { // one stream cannot be waited for: the others can
+			for _, id := range e.unwaited {
+				out = e.sync(id, out)
+			}
+			return e.await(phaseWait, out)
+		}
+		e.synced, e.waitedFor = append(e.synced, e.waitedFor...), e.waitedFor[:0]
 		if a.trimming {
 			return e.dropIdle(out)
 		}
@@ -164,12 +175,9 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 		if a.trimming {
 			return e.release(out)
 		}
-		a.grown = false
+		a.grown, a.full = false, false
 	case phaseRelease:
-		if a.again > 0 {
-			return e.relay(out)
-		}
-		return out
+		return e.trimEnded(out)
 	case phaseRecordWait:
 		return out
 	}

@@ -34,7 +34,6 @@ type device struct {
 	answers int
 	trail   []engine.Op
 	refused engine.Op
-	trimmed uint64 // the private pool of the event
 	ops     []engine.Op
 }
 
@@ -78,8 +77,14 @@ func newDevice(cfg Config) *device {
 func (d *device) step(ev engine.Event) error {
 	d.answers = 0
 	first := ev
-	if d.trimmed = 0; ev.Kind == engine.EvTrim {
-		d.trimmed = ev.Pool
+	if ev.Kind == engine.EvTrim && ev.Pool != 0 { // nobody will use what this private pool had
+		for _, units := range d.handles {
+			for i := range units {
+				if units[i].pool == ev.Pool {
+					units[i].pool = 0
+				}
+			}
+		}
 	}
 	for round := 0; ; round++ {
 		if round > 100 {
@@ -203,14 +208,6 @@ func (d *device) unmap(op engine.Op) error {
 		}
 		return nil
 	})
-	if d.trimmed != 0 { // nobody will use what this private pool had
-		_ = d.units(op, func(_ *mapping, u *unitUse) error {
-			if u.pool == d.trimmed {
-				u.pool = 0
-			}
-			return nil
-		})
-	}
 	end := op.Addr + mem.Addr(op.Size)
 	if m := d.mapped[end]; err == nil && (d.mapped[op.Addr].page != 0 || m != nil && m.page != 0) {
 		err = fmt.Errorf("unmap %v splits a handle", op)

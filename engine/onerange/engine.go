@@ -58,6 +58,7 @@ type heap struct {
 	stream mem.StreamID
 	pool   uint64
 	spaces [2]uint32
+	over   bool // a private pool that nobody will use any more: what it has is anybody's
 }
 
 const (
@@ -96,14 +97,16 @@ type Engine struct {
 	clock uint64 // events so far
 	price price
 
-	window extents
+	window addresses
 
-	gaps     []gap
-	spareGap uint32
-	spaces   []space
-	voids    [][]void // by space: by address, disjoint
-	heaps    []heap
-	heapAt   table
+	gaps       []gap
+	spareGap   uint32
+	spaces     []space
+	voids      [][]void   // by space: by address, disjoint
+	extents    [][]extent // by space
+	spareHeaps []uint32   // of private pools that are gone
+	heaps      []heap
+	heapAt     table
 
 	handles []handle
 	numbers []uint32 // of no handle
@@ -122,11 +125,12 @@ type Engine struct {
 	fenceAt    table
 	fences     uint64
 
-	act    action
-	picks  []uint32
-	swaps  []swap
-	ops    []engine.Op
-	synced []mem.StreamID
+	act                 action
+	picks               []uint32
+	swaps               []swap
+	ops                 []engine.Op
+	synced              []mem.StreamID // that the batch waits for, or the action has waited for
+	unwaited, waitedFor []mem.StreamID
 
 	frees uint64
 	held  unit
@@ -139,8 +143,8 @@ func New(cfg Config) *Engine {
 	pages := uint32(cfg.Window / mem.HandleSize)
 	e := &Engine{
 		cfg:    cfg,
-		window: extents{next: 1, limit: pages}, // page 0 stands for none
-		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
+		window: addresses{next: 1, limit: pages}, // page 0 stands for none
+		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), extents: make([][]extent, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
 		heapAt: newTable(8), blockAt: newTable(1 << 10), fenceAt: newTable(64),
 	}
@@ -206,15 +210,27 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpUnknown})
 }
 
+func heapKey(stream mem.StreamID, pool uint64) uint64 {
+	return mix(uint64(stream)+1) ^ mix(pool+0x9e3779b97f4a7c15)
+}
+
 func (e *Engine) heapOf(stream mem.StreamID, pool uint64) uint32 {
-	key := mix(uint64(stream)+1) ^ mix(pool+0x9e3779b97f4a7c15)
+	key := heapKey(stream, pool)
 	h := e.heapAt.get(key)
+	if n := len(e.spareHeaps); h == 0 && n > 0 {
+		h = e.spareHeaps[n-1]
+		e.spareHeaps = e.spareHeaps[:n-1]
+		e.heaps[h].stream, e.heaps[h].pool = stream, pool
+		e.heapAt.put(key, h)
+	}
+	e.heaps[h].over = false
 	if h == 0 {
 		h = uint32(len(e.heaps))
 		s := uint32(len(e.spaces))
 		e.heaps = append(e.heaps, heap{stream: stream, pool: pool, spaces: [2]uint32{s, s + 1}})
 		e.spaces = append(e.spaces, space{heap: h, kind: largeSpace}, space{heap: h, kind: smallSpace})
 		e.voids = append(e.voids, nil, nil)
+		e.extents = append(e.extents, nil, nil)
 		e.heapAt.put(key, h)
 	}
 	return h

@@ -2,6 +2,7 @@ package onerange
 
 import (
 	"slices"
+	"stalloc/internal/mem"
 
 	"stalloc/engine"
 )
@@ -79,11 +80,21 @@ func (e *Engine) above(s uint32, at unit) unit {
 	return 0
 }
 
+// An extent is what a space has of the window's addresses at a time.
+type extent struct {
+	base  uint32
+	class uint8
+}
+
+// leastExtent is how many addresses a space begins with: few, because there may be
+// hundreds of private pools.
+const leastExtent = 64 * mem.MiB
+
 // extend gives a space more addresses: the first stream's as many as the device has
-// memory, later ones fewer, and each time twice as many.
+// memory, others few, and each time twice as many.
 func (e *Engine) extend(s uint32, n unit) bool {
 	c := &e.spaces[s]
-	want := max(2*n, 2*c.held, unitsOf(e.cfg.Window)/256)
+	want := max(2*n, 2*c.held, min(unitsOf(leastExtent), unitsOf(e.cfg.Window)/256))
 	if len(e.heaps) == 2 && c.kind == largeSpace && c.held == 0 {
 		want = max(want, min(e.limit, unitsOf(e.cfg.Window)/4))
 	}
@@ -93,6 +104,7 @@ func (e *Engine) extend(s uint32, n unit) bool {
 		}
 		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
 		if ok {
+			e.extents[s] = append(e.extents[s], extent{base, class})
 			e.addVoid(s, unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
 			return true
 		}

@@ -12,8 +12,14 @@ import (
 // replayed remembers their addresses.
 func (e *Engine) donor(s uint32) bool {
 	c := &e.spaces[s]
-	return c.heap != e.act.heap && e.heaps[c.heap].pool == 0 && c.units >= pageUnits && !slices.Contains(e.synced, e.heaps[c.heap].stream)
+	return c.heap != e.act.heap && e.heaps[c.heap].anybodys() && c.units >= pageUnits && !slices.Contains(e.synced, e.heaps[c.heap].stream)
 }
+
+// anybodys reports whether memory of a heap may serve others.
+func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
+
+// trimmedBy reports whether a trim of a pool means a heap.
+func (h *heap) trimmedBy(pool uint64) bool { return h.pool == pool || pool == 0 && h.over }
 
 // waitIdle waits for the other streams that have wholly free handles.
 func (e *Engine) waitIdle(out []engine.Op) ([]engine.Op, bool) {
@@ -74,7 +80,7 @@ func (e *Engine) waited(out []engine.Op) []engine.Op {
 	lack := a.n - e.freeHandles(a.space)
 	for s := 1; s < len(e.spaces) && lack > 0; s++ {
 		c := &e.spaces[s]
-		if c.heap == a.heap || e.heaps[c.heap].pool != 0 || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
+		if c.heap == a.heap || !e.heaps[c.heap].anybodys() || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
 			continue
 		}
 		for g := c.free.nextBySize(e.gaps, 0); g != 0 && lack > 0; g = c.free.nextBySize(e.gaps, g) {
@@ -127,9 +133,10 @@ func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
 	e.synced = e.synced[:0]
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
-		if c.pool != ev.Pool {
+		if !c.trimmedBy(ev.Pool) {
 			continue
 		}
+		c.over = c.over || ev.Pool != 0
 		if e.spaces[c.spaces[0]].units+e.spaces[c.spaces[1]].units >= pageUnits || e.hasIdleView(c.spaces[largeSpace]) {
 			out = e.sync(c.stream, out)
 		}
@@ -152,7 +159,7 @@ func (e *Engine) hasIdleView(s uint32) bool {
 // trimmed reports whether the trim may take what a space has.
 func (e *Engine) trimmed(s uint32) bool {
 	h := &e.heaps[e.spaces[s].heap]
-	return s != 0 && h.pool == e.act.pool && slices.Contains(e.synced, h.stream)
+	return s != 0 && h.trimmedBy(e.act.pool) && slices.Contains(e.synced, h.stream)
 }
 
 // dropIdle unmaps the idle views of a trim.
@@ -251,13 +258,51 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 		}
 	}
 	if len(e.picks) == 0 {
-		if e.act.again > 0 {
-			return e.relay(out)
-		}
-		e.act = action{}
-		return out
+		return e.trimEnded(out)
 	}
 	return e.await(phaseRelease, out)
+}
+
+// trimEnded goes on with a rebuild, or forgets what a private pool had.
+func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
+	if e.act.again > 0 {
+		return e.relay(out)
+	}
+	for h := 1; h < len(e.heaps); h++ {
+		if e.heaps[h].over {
+			e.retire(uint32(h))
+		}
+	}
+	e.act = action{}
+	return out
+}
+
+// retire gives the addresses of a heap back that holds nothing any more.
+func (e *Engine) retire(h uint32) {
+	c := &e.heaps[h]
+	for _, s := range c.spaces {
+		if e.spaces[s].held > 0 || e.spaces[s].load > 0 || e.hasView(s) {
+			return
+		}
+	}
+	for _, s := range c.spaces {
+		for _, x := range e.extents[s] {
+			e.window.put(x.base, x.class)
+		}
+		e.extents[s], e.voids[s] = e.extents[s][:0], e.voids[s][:0]
+		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind}
+	}
+	e.heapAt.del(heapKey(c.stream, c.pool))
+	*c = heap{pool: retired, spaces: c.spaces}
+	e.spareHeaps = append(e.spareHeaps, h)
+}
+
+// retired stands in a heap that is nobody's.
+const retired = 1<<64 - 1
+
+// hasView reports whether a view of a space is there, also one that could not be unmapped.
+func (e *Engine) hasView(s uint32) bool {
+	return slices.ContainsFunc(e.views, func(v view) bool { return v.space == s })
 }
 
 func (e *Engine) released(done int) {

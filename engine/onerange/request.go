@@ -30,7 +30,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	a.n = unit(mem.Round(ev.Size) / mem.Grain)
 	a.heap = e.heapOf(ev.Stream, ev.Pool)
 	a.space = e.heaps[a.heap].spaces[largeSpace]
-	if mem.Round(ev.Size) <= e.cfg.SmallLimit {
+	if mem.Round(ev.Size) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
 		a.space = e.heaps[a.heap].spaces[smallSpace]
 	}
 	at, ok := e.place(ev.Wish)

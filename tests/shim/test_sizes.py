@@ -35,7 +35,7 @@ assert D.fakecuda_count(b"cuMemAlloc") == 0
 """
 
 
-@pytest.mark.parametrize("pool", ["stitch", "gmlake"])
+@pytest.mark.parametrize("pool", ["stitch", "gmlake", "range"])
 def test_sizes_beyond_any_device(run, pool):
     assert run(HUGE, conf=f"pool:{pool},driver:{DRIVER},engine:{ENGINE}") == ("", "")
 
