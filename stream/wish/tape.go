@@ -17,8 +17,11 @@
 //
 // It has no wish, and the cursor waits: something may have been inserted. It goes on
 // where the next request, or that together with the one before, agrees with the tape
-// again, up to Window entries ahead: something was left out, or came in another size.
+// again, up to Window entries ahead or back: something was left out, or came in another
+// size, or the cursor had gone too far.
 package wish
+
+import "math/bits"
 
 // An Entry is an expected request: its size and, if it has one, its place, both in
 // units of 512 bytes, in one word.
@@ -46,53 +49,62 @@ type Tape struct {
 	Cursor  int
 	// Matched and Missed count requests since the last boundary.
 	Matched, Missed int
-	before          uint64 // size of the last request, if it was missed; else 0
+	strayed         bool      // the last request was missed
+	last            [4]uint64 // sizes of the last requests, the latest first
 }
 
 // Next returns the entry of a request of size units; zero: it is not expected here.
 func (t *Tape) Next(size uint64) Entry {
-	if t.Cursor < len(t.Entries) && t.Entries[t.Cursor].Size() == size {
-		return t.take(t.Cursor)
+	at := t.Cursor
+	if at >= len(t.Entries) || t.Entries[at].Size() != size {
+		at = t.seek(size)
 	}
-	if at := t.seek(size); at >= 0 {
-		return t.take(at)
+	t.last = [4]uint64{size, t.last[0], t.last[1], t.last[2]}
+	if t.strayed = at < 0; t.strayed {
+		t.Missed++
+		return 0
 	}
-	t.Missed++
-	t.before = size
-	return 0
-}
-
-func (t *Tape) take(at int) Entry {
-	t.Cursor, t.before = at+1, 0
+	t.Cursor = at + 1
 	t.Matched++
 	return t.Entries[at]
 }
 
 // seek finds where the tape goes on with a request that is not under the cursor: behind
-// an entry that came in another size, or where the last two requests follow each other.
+// an entry that came in another size, or where the last requests follow each other as on
+// the tape. The farther, the more of them, and the most to go back: sizes are few.
 func (t *Tape) seek(size uint64) int {
-	if t.before == 0 {
+	next := t.Cursor + 1
+	if !t.strayed {
 		return -1
 	}
-	next := t.Cursor + 1
 	if next < len(t.Entries) && t.Entries[next].Size() == size {
 		return next
 	}
 	for at := next; at < min(t.Cursor+Window, len(t.Entries)); at++ {
-		if t.Entries[at].Size() == size && t.Entries[at-1].Size() == t.before {
+		if t.Entries[at].Size() == size && t.follows(at, 1+bits.Len(uint(at-t.Cursor))/3) {
+			return at
+		}
+	}
+	for at := min(t.Cursor, len(t.Entries)) - 1; at >= max(t.Cursor-Window, 0); at-- { // it went too far
+		if t.Entries[at].Size() == size && t.follows(at, len(t.last)) {
 			return at
 		}
 	}
 	return -1
 }
 
-// Boundary begins the list again.
-func (t *Tape) Boundary() {
-	t.Cursor, t.Matched, t.Missed, t.before = 0, 0, 0, 0
+// follows reports whether the n entries before one are the last n requests.
+func (t *Tape) follows(at, n int) bool {
+	for i := range min(n, len(t.last)) {
+		if at-1-i < 0 || t.Entries[at-1-i].Size() != t.last[i] {
+			return false
+		}
+	}
+	return true
 }
 
+// Boundary begins the list again.
+func (t *Tape) Boundary() { *t = Tape{Entries: t.Entries} }
+
 // Replace goes on with another list from its first entry.
-func (t *Tape) Replace(entries []Entry) {
-	t.Entries = entries
-	t.Boundary()
-}
+func (t *Tape) Replace(entries []Entry) { *t = Tape{Entries: entries} }
