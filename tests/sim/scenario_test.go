@@ -16,6 +16,7 @@ import (
 	gpu "stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan"
@@ -42,10 +43,11 @@ type scenario struct {
 	capacity mem.Bytes
 	faults   []device.Rule
 	engine   engine.Config
-	lake     *gmlake.Config // the pool's policy is GMLake's
-	cramped  bool           // so is its address window
-	lies     bool           // faults come where the driver says what is done
-	broken   bool           // one of them where the pool cannot recover
+	lake     *gmlake.Config   // the pool's policy is GMLake's
+	ranged   *onerange.Config // one range for each stream, with wishes for plans
+	cramped  bool             // so is its address window
+	lies     bool             // faults come where the driver says what is done
+	broken   bool             // one of them where the pool cannot recover
 
 	programs [][]program // by kind and stream
 	// Blocks that stay, by stream: those of set-up, and those that the first step makes
@@ -120,6 +122,13 @@ func newScenario(seed uint64) *scenario {
 		lake := gmlake.DefaultConfig()
 		lake.FragLimit, lake.Window = 4*mem.MiB, s.engine.Window
 		s.lake = &lake
+	} else if r.IntN(3) == 0 {
+		ranged := onerange.DefaultConfig()
+		ranged.Stitch, ranged.First = s.engine.Stitch, s.engine.First
+		if r.IntN(3) == 0 {
+			ranged.Dear = -1 // always laid anew
+		}
+		s.ranged = &ranged
 	}
 	s.capacity = 4 * mem.GiB
 	if s.tight {
@@ -240,7 +249,7 @@ func (r *run) open() error {
 	}
 	r.fault = device.NewFault(dev, r.seed)
 	h := actors.NewGoHost()
-	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, GMLake: r.lake, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
+	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
 	if err != nil {
 		return err
 	}
