@@ -11,8 +11,9 @@ import (
 // of the pool. A block that other streams used ends where its fences were seen to pass.
 type lasting struct {
 	size     mem.Bytes // rounded
-	from, to mem.Tick  // to < 0: it outlived the step
-	late     bool      // other streams used the block
+	at       mem.Addr
+	from, to mem.Tick // to < 0: it outlived the step
+	late     bool     // other streams used the block
 }
 
 // spaceKey names a space of the range: a stream's for large or for small requests.
@@ -63,7 +64,7 @@ func (l *stepLog) alloc(m *allocRequest, small mem.Bytes) {
 	}
 	l.large[m.stream].placed(m)
 	l.live[m.addr] = lived{s, len(s.requests)}
-	s.requests = append(s.requests, lasting{size: size, from: l.tick, to: -1})
+	s.requests = append(s.requests, lasting{size: size, at: m.addr, from: l.tick, to: -1})
 }
 
 // freed ends a block, or has it wait for the fences that ops ask for.

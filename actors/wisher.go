@@ -127,6 +127,12 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 // would lie beyond the last of them has no wish.
 func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	entries := make([]wish.Entry, len(s.requests))
+	if s.small { // they cost no memory worth a plan: each goes where it lay
+		for i, r := range s.requests {
+			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(r.at-base)/uint64(mem.Grain))
+		}
+		return entries
+	}
 	buffers := make([]plan.Buffer, len(s.requests))
 	for i, r := range s.requests {
 		if r.to < 0 {
