@@ -1,0 +1,198 @@
+package onerange
+
+import (
+	"slices"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// trim gives back what is idle: of the default pools, or of one private pool that
+// nobody will use any more.
+func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
+	e.act = action{trimming: true, pool: ev.Pool}
+	e.synced = e.synced[:0]
+	for h := 1; h < len(e.heaps); h++ {
+		c := &e.heaps[h]
+		if !c.trimmedBy(ev.Pool) {
+			continue
+		}
+		c.over = c.over || ev.Pool != 0
+		if e.spaces[c.spaces[0]].units+e.spaces[c.spaces[1]].units >= pageUnits || e.hasIdleView(c.spaces[largeSpace]) {
+			out = e.sync(c.stream, out)
+		}
+	}
+	if len(e.synced) == 0 {
+		return e.release(out)
+	}
+	return e.await(phaseWait, out)
+}
+
+func (e *Engine) hasIdleView(s uint32) bool {
+	for x := range e.views {
+		if v := &e.views[x]; v.space == s && v.block == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// trimmed reports whether the trim may take what a space has.
+func (e *Engine) trimmed(s uint32) bool {
+	h := &e.heaps[e.spaces[s].heap]
+	return s != 0 && h.trimmedBy(e.act.pool) && slices.Contains(e.synced, h.stream)
+}
+
+// dropIdle unmaps the idle views of a trim.
+func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for x := 1; x < len(e.views); x++ {
+		if v := &e.views[x]; e.trimmed(v.space) && v.block == 0 {
+			e.picks = append(e.picks, uint32(x))
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.unhomeIdle(out)
+	}
+	return e.unmapViews(out)
+}
+
+// unmapViews unmaps the views in picks, each in as many calls as it has pieces.
+func (e *Engine) unmapViews(out []engine.Op) []engine.Op {
+	for _, x := range e.picks {
+		out = e.unmapView(x, out)
+	}
+	return e.await(phaseDrop, out)
+}
+
+func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
+	at := e.views[x].at
+	for i, h := range e.views[x].handles {
+		size := e.handles[h].size
+		if last := len(out) - 1; slices.Contains(e.views[x].holes, i) {
+			// nothing is mapped there
+		} else if last >= 0 && out[last].Kind == engine.OpUnmap && out[last].Addr+mem.Addr(out[last].Size) == e.addr(at) && at != e.views[x].at {
+			out[last].Size += bytesOf(size)
+		} else {
+			out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at), Size: bytesOf(size)})
+		}
+		at += size
+	}
+	return out
+}
+
+// dropped forgets the views that are unmapped now. Of one that is not, the next trim
+// tries what is left; until then it serves nobody.
+func (e *Engine) dropped(done int) {
+	for _, x := range e.picks {
+		v := &e.views[x]
+		e.ops = e.unmapView(x, e.ops[:0])
+		pieces := e.ops[:min(done, len(e.ops))]
+		done -= len(pieces)
+		v.burnt = len(pieces) < len(e.ops)
+		at := v.at
+		for i, h := range v.handles {
+			a := e.addr(at)
+			if slices.ContainsFunc(pieces, func(op engine.Op) bool { return a >= op.Addr && a < op.Addr+mem.Addr(op.Size) }) {
+				v.holes = append(v.holes, i)
+				e.handles[h].aliases--
+				e.stats.Unmaps++
+			}
+			at += e.handles[h].size
+		}
+		if !v.burnt {
+			e.dropView(x)
+		}
+	}
+}
+
+// unhomeIdle makes the wholly free handles of a trim spares.
+func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for s := 1; s < len(e.spaces); s++ {
+		if !e.trimmed(uint32(s)) {
+			continue
+		}
+		f := &e.spaces[s].free
+		for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+			e.inGap(g, func(h uint32) bool {
+				if e.handles[h].aliases == 0 {
+					e.picks = append(e.picks, h)
+				}
+				return true
+			})
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.release(out)
+	}
+	return e.unhome(out)
+}
+
+// release returns the spares that are mapped nowhere.
+func (e *Engine) release(out []engine.Op) []engine.Op {
+	e.picks = e.picks[:0]
+	for _, h := range e.spares {
+		if e.handles[h].aliases == 0 {
+			e.picks = append(e.picks, h)
+			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.trimEnded(out)
+	}
+	return e.await(phaseRelease, out)
+}
+
+// trimEnded goes on with a rebuild, or forgets what a private pool had.
+func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
+	if e.act.again > 0 {
+		return e.relay(out)
+	}
+	for h := 1; h < len(e.heaps); h++ {
+		if e.heaps[h].over {
+			e.retire(uint32(h))
+		}
+	}
+	e.act = action{}
+	return out
+}
+
+// retire gives the addresses of a heap back that holds nothing any more.
+func (e *Engine) retire(h uint32) {
+	c := &e.heaps[h]
+	for _, s := range c.spaces {
+		if e.spaces[s].held > 0 || e.spaces[s].load > 0 || e.hasView(s) {
+			return
+		}
+	}
+	for _, s := range c.spaces {
+		for _, x := range e.extents[s] {
+			e.window.put(x.base, x.class)
+		}
+		e.extents[s], e.voids[s] = e.extents[s][:0], e.voids[s][:0]
+		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind}
+	}
+	e.heapAt.del(heapKey(c.stream, c.pool))
+	*c = heap{pool: retired, spaces: c.spaces}
+	e.spareHeaps = append(e.spareHeaps, h)
+}
+
+// retired stands in a heap that is nobody's.
+const retired = 1<<64 - 1
+
+// hasView reports whether a view of a space is there, also one that could not be unmapped.
+func (e *Engine) hasView(s uint32) bool {
+	return slices.ContainsFunc(e.views, func(v view) bool { return v.space == s })
+}
+
+func (e *Engine) released(done int) {
+	gone := e.picks[:done]
+	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return slices.Contains(gone, h) })
+	for _, h := range gone {
+		e.held -= e.handles[h].size
+		e.handles[h] = handle{}
+		e.numbers = append(e.numbers, h)
+		e.stats.Releases++
+	}
+}

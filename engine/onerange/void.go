@@ -1,0 +1,109 @@
+package onerange
+
+import (
+	"slices"
+
+	"stalloc/internal/mem"
+)
+
+// An extent is what a space has of the window's addresses at a time.
+type extent struct {
+	base  uint32
+	class uint8
+}
+
+// leastExtent is how many addresses a space begins with: few, because there may be
+// hundreds of private pools.
+const leastExtent = 64 * mem.MiB
+
+// extend gives a space more addresses: the first stream's as many as the device has
+// memory, others few, and each time twice as many.
+func (e *Engine) extend(s uint32, n unit) bool {
+	c := &e.spaces[s]
+	want := max(2*n, 2*c.held, min(unitsOf(leastExtent), unitsOf(e.cfg.Window)/256))
+	if len(e.heaps) == 2 && c.kind == largeSpace && c.held == 0 {
+		want = max(want, min(e.limit, unitsOf(e.cfg.Window)/4))
+	}
+	for ; ; want /= 2 {
+		if want = max(want, n, pageUnits); want > unitsOf(e.cfg.Window) {
+			return false
+		}
+		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
+		if ok {
+			e.extents[s] = append(e.extents[s], extent{base, class})
+			e.addVoid(s, unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
+			return true
+		}
+		if want <= max(n, pageUnits) {
+			return false
+		}
+	}
+}
+
+// addVoid joins [lo, hi) with the voids beside it.
+func (e *Engine) addVoid(s uint32, lo, hi unit) {
+	voids := e.voids[s]
+	i := 0
+	for i < len(voids) && voids[i].hi < lo {
+		i++
+	}
+	j := i
+	for ; j < len(voids) && voids[j].lo <= hi; j++ {
+		lo, hi = min(lo, voids[j].lo), max(hi, voids[j].hi)
+	}
+	e.voids[s] = slices.Replace(voids, i, j, void{lo, hi})
+}
+
+// bestVoid returns the void that, filled from below, makes a gap of n units out of
+// the fewest new ones, and how many. The lowest of equals; of n = 0 the last void.
+func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
+	best = -1
+	for i, v := range e.voids[s] {
+		missing := n - e.below(s, v.lo)
+		if n == 0 {
+			missing = pageUnits
+		}
+		missing = (missing + pageUnits - 1) / pageUnits * pageUnits
+		if missing > v.hi-v.lo {
+			missing = v.hi - v.lo
+			if e.below(s, v.lo)+missing+e.above(s, v.hi) < n {
+				continue
+			}
+		}
+		if best < 0 || missing < lack || n == 0 {
+			best, lack = i, missing
+		}
+	}
+	if best >= 0 {
+		return best, lack, true
+	}
+	if !e.extend(s, n) {
+		return 0, 0, false
+	}
+	return e.bestVoid(s, n)
+}
+
+// below returns the size of the gap that ends at a place.
+func (e *Engine) below(s uint32, at unit) unit {
+	if g := e.find(s, at-1); g != 0 {
+		return e.gaps[g].size()
+	}
+	return 0
+}
+
+// above returns the size of the gap that begins at a place.
+func (e *Engine) above(s uint32, at unit) unit {
+	if g := e.find(s, at); g != 0 && e.gaps[g].start() == at {
+		return e.gaps[g].size()
+	}
+	return 0
+}
+
+// takeVoid takes the addresses from the action's place to end out of its void.
+func (e *Engine) takeVoid(end unit) {
+	a := &e.act
+	v := &e.voids[a.space]
+	if (*v)[a.void].lo = end; end == (*v)[a.void].hi {
+		*v = slices.Delete(*v, a.void, a.void+1)
+	}
+}

@@ -1,0 +1,111 @@
+package onerange
+
+import "stalloc/engine"
+
+// A way to serve a request from wholly free handles: through an idle view whose
+// handles are free or can be replaced, or a new one; by itself, or as an overhang,
+// which continues a gap that ends where nothing is mapped behind it.
+type way struct {
+	view   uint32 // 0: a new one
+	over   bool
+	at     unit // of the view
+	before unit // of the block that lies in the gap before an overhang
+	cost   int
+}
+
+// stitch serves the request the cheapest way. What lacks is made first. False: it
+// cannot be.
+func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if lack := a.n - e.freeHandles(a.space); lack > 0 {
+		if a.full {
+			return out, false
+		}
+		if _, missing, ok := e.bestVoid(a.space, a.n); ok && missing <= lack+pageUnits {
+			return e.growFor(a.n, e.limit, out)
+		}
+		return e.growBy(lack, out)
+	}
+	w := way{cost: e.pickFree(a.n) * costMap}
+	for x := 1; x < len(e.views); x++ {
+		v := &e.views[x]
+		if v.space == a.space && v.block == 0 && !v.burnt {
+			e.compare(&w, way{view: uint32(x), over: v.over, at: v.at})
+		}
+	}
+	if e.price.steps > 0 {
+		for _, v := range e.voids[a.space] {
+			e.compare(&w, way{over: true, at: v.lo})
+		}
+	}
+	return e.stitchBy(w, out)
+}
+
+// compare replaces the best way by another if that can be gone and is cheaper.
+func (e *Engine) compare(best *way, w way) {
+	a := &e.act
+	if w.over {
+		if w.before = e.below(a.space, w.at); w.before == 0 {
+			return
+		}
+	}
+	n := a.n - w.before
+	if w.view != 0 {
+		v := &e.views[w.view]
+		if !w.over && (v.size < n || v.size > n+n/viewLoose+unitsOf(e.cfg.HandleMost)) {
+			return
+		}
+		swaps := 0
+		for _, h := range v.handles {
+			if n <= 0 {
+				break
+			}
+			if !e.isIn(v, h, n) || w.before > 0 && e.touches(h, w.at-w.before, w.at) {
+				swaps++
+			}
+			n -= e.handles[h].size
+		}
+		if swaps > 0 && v.dirty || n > 0 && e.voidAt(a.space, v.at+v.size) < 0 {
+			return
+		}
+		w.cost = swaps * costSwap
+	}
+	if n > 0 {
+		w.cost += e.pickFree(n) * costMap
+	}
+	if w.cost < best.cost {
+		*best = w
+	}
+}
+
+// isIn reports whether the first n units of a handle under a view are free in its
+// space.
+func (e *Engine) isIn(v *view, h uint32, n unit) bool {
+	c := &e.handles[h]
+	return c.space == v.space && e.isFree(c.space, c.at, c.at+min(n, c.size))
+}
+
+// touches reports whether the place of a handle has a part in [lo, hi).
+func (e *Engine) touches(h uint32, lo, hi unit) bool {
+	c := &e.handles[h]
+	return c.at < hi && c.at+c.size > lo
+}
+
+// voidAt returns the void that begins at a place, or -1.
+func (e *Engine) voidAt(s uint32, at unit) int {
+	for i, v := range e.voids[s] {
+		if v.lo == at {
+			return i
+		}
+	}
+	return -1
+}
+
+// freeHandles returns the units in wholly free handles of a space.
+func (e *Engine) freeHandles(s uint32) (n unit) {
+	f := &e.spaces[s].free
+	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+		e.inGap(g, func(h uint32) bool { n += e.handles[h].size; return true })
+	}
+	return n
+}
