@@ -35,8 +35,7 @@ type sim struct {
 	held, peak        mem.Bytes
 	at                map[int64]mem.Addr
 	fence             map[int64][]uint64
-	pend              map[uint64]int64
-	stitch, maps, swp int
+	maps              int
 	mapsz             map[mem.Addr]mem.Bytes
 }
 
@@ -46,8 +45,6 @@ func (s *sim) run(ev engine.Event) engine.Op {
 		if len(out) == 0 {
 			return engine.Op{}
 		}
-		var accs mem.Bytes
-		_ = accs
 		for _, op := range out {
 			switch op.Kind {
 			case engine.OpCreate:
