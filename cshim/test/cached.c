@@ -13,7 +13,8 @@
 
 #include "work.h"
 
-enum { THREADS = 6, STREAMS = 3, LIVE = 48, SIZES = 10, LOOPS = 8 };
+/* A busy machine serves few in the time. */
+enum { THREADS = 6, STREAMS = 3, LIVE = 48, SIZES = 10, LOOPS = 8, LEAST = 2000 };
 static const size_t sizes[SIZES] = {512, 700, 4096, 4096 + 512, 100000, 1 << 20, (1 << 20) + 512, (2 << 20) + 512, 3 << 20, 9 << 20};
 
 static struct reaper reaper;
@@ -121,7 +122,7 @@ int main(void)
 		workers[i] = (struct worker){.random = kit_random(&seed), .id = (uint64_t)i + 1, .stream = i};
 		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0, "no thread");
 	}
-	while (kit_seconds() - start < seconds) {
+	while (kit_seconds() - start < seconds || atomic_load(&served) < LEAST) {
 		kit_sleep_ms(3);
 		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		kit_stats();

@@ -10,7 +10,7 @@
 
 #include "kit.h"
 
-enum { THREADS = 8, STREAMS = 5, HELD = 60, SHARED = 64, REUSED = 4 };
+enum { THREADS = 8, STREAMS = 5, HELD = 60, SHARED = 64, REUSED = 4, KEPT = 8 };
 
 struct block {
 	unsigned char *at;
@@ -20,6 +20,7 @@ struct block {
 
 static struct block *_Atomic shared[SHARED]; /* any thread frees what another left here */
 static _Atomic uint64_t tags, pools;
+static _Atomic uint64_t kept[KEPT]; /* pools that have ended and keep their memory: only so many fit */
 static _Atomic bool over;
 
 /* The layout of a std::function<bool(cudaStream_t)>, as PyTorch passes it. */
@@ -75,7 +76,8 @@ static void in_pool(struct block **held, uint64_t *dice)
 		held[i] = take(dice);
 	}
 	stalloc_end_pool(0, id, 0);
-	if (kit_below(dice, 3) != 0) stalloc_release_pool(0, id, 0);
+	uint64_t done = kit_below(dice, 3) != 0 ? id : atomic_exchange(&kept[kit_below(dice, KEPT)], id);
+	if (done) stalloc_release_pool(0, done, 0);
 }
 
 /* What repeats, so that plans have something to hit. */

@@ -32,7 +32,6 @@ type device struct {
 	pending []*pending
 	freeing *pending // the block that engine.EvFree is about
 	answers int
-	trail   []engine.Op
 	refused engine.Op
 	ops     []engine.Op
 }

@@ -93,9 +93,3 @@ func (t *table) del(key uint64) bool {
 	t.used--
 	return true
 }
-
-// clear forgets everything and keeps the storage.
-func (t *table) clear() {
-	clear(t.val)
-	t.used = 0
-}

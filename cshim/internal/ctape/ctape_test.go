@@ -187,8 +187,10 @@ func (p *pair) free(i int) error {
 	}
 	p.want = append(p.want, Event{h.addr, mem.Round(h.asked), Free})
 	if !h.pinned && p.r.IntN(4) == 0 {
-		if !p.both.Defer(h.addr) || !p.both.Defer(h.addr) {
-			return fmt.Errorf("the free of %+v was not announced", h)
+		for range 2 {
+			if !p.both.Defer(h.addr) {
+				return fmt.Errorf("the free of %+v was not announced", h)
+			}
 		}
 		if n := p.both.Drain(); n != 1 {
 			return fmt.Errorf("of two frees of %+v, %d were of no live slot", h, n)
