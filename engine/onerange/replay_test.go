@@ -29,14 +29,14 @@ func lin(n mem.Bytes, v [5]float64) float64 {
 }
 
 type sim struct {
-	e                 *Engine
-	time              float64
-	sizes             map[engine.Index]mem.Bytes
-	held, peak        mem.Bytes
-	at                map[int64]mem.Addr
-	fence             map[int64][]uint64
-	maps              int
-	mapsz             map[mem.Addr]mem.Bytes
+	e          *Engine
+	time       float64
+	sizes      map[engine.Index]mem.Bytes
+	held, peak mem.Bytes
+	at         map[int64]mem.Addr
+	fence      map[int64][]uint64
+	maps       int
+	mapsz      map[mem.Addr]mem.Bytes
 }
 
 func (s *sim) run(ev engine.Event) engine.Op {
