@@ -54,6 +54,7 @@ struct pool_sizes {
 
 struct pool_heap {
 	uint64_t stream, pool;
+	bool over;
 	uint32_t free;
 	int64_t free_count, handles;
 	struct pool_edges edges[2];

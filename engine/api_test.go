@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -48,6 +49,36 @@ func TestLookup(t *testing.T) {
 	}
 	if got, ok := d.eng.Lookup(addr); ok {
 		t.Errorf("a block whose fence has passed: %+v", got)
+	}
+}
+
+// Blocks may outlive their private pool. What they held is no graph's afterwards: the
+// device has room for one of them.
+func TestBlocksOutliveTheirPool(t *testing.T) {
+	for _, stream := range []mem.StreamID{0, 1} { // of the request that needs the room
+		d := newDevice(DefaultConfig())
+		d.capacity = 4
+		for req := range uint64(4) {
+			if err := errors.Join(
+				d.step(Event{Kind: EvAlloc, Req: req, Size: 8 * mem.MiB, Pool: req + 1}),
+				d.step(Event{Kind: EvTrim, Pool: req + 1}),
+				d.free(req),
+			); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.step(Event{Kind: EvAlloc, Req: 4, Size: 8 * mem.MiB, Stream: stream}); err != nil {
+			t.Fatal(err)
+		}
+		if _, granted := d.blocks[4]; !granted {
+			t.Fatalf("on stream %d: %+v", stream, d.refused)
+		}
+		if err := errors.Join(d.free(4), d.step(Event{Kind: EvTrim})); err != nil {
+			t.Fatal(err)
+		}
+		if n := d.eng.Stats().Handles; n != 0 {
+			t.Errorf("%d handles are left", n)
+		}
 	}
 }
 

@@ -75,6 +75,15 @@ func newDevice(cfg Config) *device {
 func (d *device) step(ev Event) error {
 	d.answers = 0
 	first := ev
+	if ev.Kind == EvTrim { // what is in this pool now is anybody's once it is freed
+		for _, units := range d.handles {
+			for i := range units {
+				if units[i].pool == ev.Pool {
+					units[i].pool = 0
+				}
+			}
+		}
+	}
 	for round := 0; ; round++ {
 		if round > 100 {
 			return fmt.Errorf("event %+v is not settled after %d rounds", first, round)

@@ -66,7 +66,8 @@
 // A pool other than zero never gives memory away: a captured graph replays
 // addresses after its blocks are freed. Its views are not evicted, its handles do
 // not move, and EvTrim with its number, sent when nobody will replay it, is what
-// releases it.
+// releases it: what is free goes back to the driver, what is freed later is as good as
+// the default pool's, until a request names the pool again.
 //
 // An arena (Whole) is one block over whole pages in a view of its own. What lives
 // inside it, the planner's slots and the guests in its holes, is no business of the

@@ -22,7 +22,8 @@ const (
 	EvBoundary
 	// EvTrim asks to return every wholly free handle to the driver. With Pool
 	// other than zero it says that this private pool is no longer used by any
-	// graph and returns that pool's handles instead.
+	// graph and returns that pool's handles instead; those of blocks that outlive
+	// it follow when they are free.
 	EvTrim
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.

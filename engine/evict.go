@@ -15,11 +15,10 @@ func (e *Engine) overMapped(pages int) bool {
 	return e.stats.Mapped+pages > e.mapBound()
 }
 
-// evictable reports whether a view may be unmapped. Views of private pools are
-// not: a graph replays their addresses.
+// evictable reports whether a view may be unmapped.
 func (e *Engine) evictable(x uint32) bool {
 	v := &e.views[x]
-	return v.heap != 0 && v.blocks == 0 && v.n > 0 && e.heaps[v.heap].pool == 0
+	return v.heap != 0 && v.blocks == 0 && v.n > 0 && !e.keeps(v.heap)
 }
 
 // evictWait waits for the streams whose views will go; false if none can.
@@ -131,12 +130,15 @@ func (e *Engine) boundary(out []Op) []Op {
 }
 
 // trim returns wholly free handles to the driver: of all streams' default pools,
-// or of the one private pool that is named.
+// or of the one private pool that is named, which is over with that: what is freed in
+// it later is anybody's.
 func (e *Engine) trim(ev Event, out []Op) []Op {
 	e.act.pool = ev.Pool
 	start := len(out)
 	for x := 1; x < len(e.heaps); x++ {
-		if h := &e.heaps[x]; h.pool == ev.Pool && h.freeCount > 0 && !syncs(out[start:], h.stream) {
+		h := &e.heaps[x]
+		h.over = h.over || h.pool != 0 && h.pool == ev.Pool
+		if e.trimmed(uint32(x)) && h.freeCount > 0 && !syncs(out[start:], h.stream) {
 			out = e.sync(h.stream, out)
 		}
 	}
@@ -168,13 +170,18 @@ func (e *Engine) unmapFree(out []Op) []Op {
 	return out
 }
 
+// trimmed reports whether the trim is about heap x.
+func (e *Engine) trimmed(x uint32) bool {
+	return e.heaps[x].pool == e.act.pool || e.act.pool == 0 && !e.keeps(x)
+}
+
 // trims reports whether trim releases handle x.
 func (e *Engine) trims(x uint32) bool {
 	if x == 0 || e.handles[x].used != 0 {
 		return false
 	}
 	h := e.handles[x].heap
-	return e.heaps[h].pool == e.act.pool && e.waited(h)
+	return e.trimmed(h) && e.waited(h)
 }
 
 // releaseFree releases the handles that unmapFree left without a mapping.

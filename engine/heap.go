@@ -67,6 +67,7 @@ const (
 type heap struct {
 	stream mem.StreamID
 	pool   uint64
+	over   bool // a private pool that was trimmed: nobody will replay what was in it
 
 	free      uint32 // wholly free handles, most recently freed first
 	freeCount int
@@ -85,6 +86,7 @@ func heapKey(stream mem.StreamID, pool uint64) uint64 {
 func (e *Engine) heapFor(stream mem.StreamID, pool uint64) uint32 {
 	key := heapKey(stream, pool)
 	if x := e.heapAt.get(key); x != 0 {
+		e.heaps[x].over = false
 		return x
 	}
 	e.heaps = append(e.heaps, heap{stream: stream, pool: pool})
@@ -92,6 +94,10 @@ func (e *Engine) heapFor(stream mem.StreamID, pool uint64) uint32 {
 	e.heapAt.put(key, x)
 	return x
 }
+
+// keeps reports whether what is free in heap x stays there: a graph that will be
+// replayed remembers its addresses.
+func (e *Engine) keeps(x uint32) bool { return e.heaps[x].pool != 0 && !e.heaps[x].over }
 
 // newHandle takes a number for a handle that OpCreate is about to make.
 func (e *Engine) newHandle(h uint32) uint32 {

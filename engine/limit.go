@@ -43,10 +43,9 @@ func (e *Engine) climb(out []Op) []Op {
 }
 
 // donor reports whether handles of heap x may move to heap h once its stream has
-// been waited for. Private pools keep what they have: a graph that will be
-// replayed remembers their addresses.
+// been waited for.
 func (e *Engine) donor(x int, h uint32) bool {
-	return uint32(x) != h && e.heaps[x].pool == 0 && e.heaps[x].freeCount > 0
+	return uint32(x) != h && !e.keeps(uint32(x)) && e.heaps[x].freeCount > 0
 }
 
 // waitIdle waits for the streams whose idle handles cover what is missing.
@@ -98,7 +97,7 @@ func (e *Engine) waitAll(out []Op) ([]Op, bool) {
 	}
 	start := len(out)
 	for x := 1; x < len(e.heaps); x++ {
-		if h := &e.heaps[x]; h.pool == 0 && uint32(x) != e.act.heap && !syncs(out[start:], h.stream) {
+		if h := &e.heaps[x]; !e.keeps(uint32(x)) && uint32(x) != e.act.heap && !syncs(out[start:], h.stream) {
 			out = e.sync(h.stream, out)
 		}
 	}

@@ -63,7 +63,7 @@ func one(d *device, req uint64, next func() int) error {
 	default:
 		switch next() % 6 {
 		case 0:
-			return d.step(Event{Kind: EvTrim})
+			return d.step(Event{Kind: EvTrim, Pool: uint64(next() % 3)})
 		case 1, 2:
 			return d.dissolve(next)
 		case 3:
