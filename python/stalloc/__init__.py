@@ -20,7 +20,7 @@ stalloc.step() ends that, and only the calls count from then on.
 
 from ._errors import StallocError, StallocWarning
 from ._native import Stats
-from ._session import enable, explain, is_enabled, is_recording, mark, stats, step
+from ._session import enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._version import __version__
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "is_enabled",
     "is_recording",
     "mark",
+    "route",
     "stats",
     "step",
 ]

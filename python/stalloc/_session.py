@@ -6,7 +6,7 @@ import warnings
 from types import ModuleType
 from typing import Any, Callable, Optional, Protocol
 
-from . import _config, _cudnn, _native, _statistics, _torch
+from . import _config, _cudnn, _native, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._steps import OptimizerBoundary
 
@@ -34,6 +34,7 @@ class _Session:
         self.recording: Optional[Recording] = None  # set by stalloc.record
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
         self.native: Optional[_native.Native] = None  # set while active
+        self.route = ""  # "adapter" or "pluggable" while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
 
@@ -44,17 +45,20 @@ _session = _Session()
 def enable(**conf: _config.Value) -> bool:
     """Makes stalloc PyTorch's CUDA allocator in this process.
 
-    Call it before or after ``import torch`` (it imports torch itself), but before CUDA starts:
-    before the first tensor goes to the GPU. The arguments are settings as in the environment
-    variable STALLOC_CONF, which they override.
+    Call it before or after ``import torch`` (it imports torch itself), best before the first
+    tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. The
+    arguments are settings as in the environment variable STALLOC_CONF, which they override.
+    ``route`` is how PyTorch is entered: "adapter" (compiled at the first start, see
+    stalloc._adapter), "pluggable" (PyTorch's CUDAPluggableAllocator, which lacks much and takes
+    no allocator once CUDA has started), or else the first, and the second where it cannot be.
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
     Calling it again changes nothing.
 
     Raises:
-        StallocError: CUDA has started already, PyTorch is missing or too old, another allocator
-            is in place, the native library is missing, or a setting is unknown to it.
+        StallocError: PyTorch is missing or too old, another allocator is in place, the native
+            library is missing, a setting is unknown to it, or the route cannot be taken.
         ValueError, TypeError: an argument or STALLOC_CONF is not well-formed.
     """
     with _session.lock:
@@ -88,15 +92,17 @@ def enable(**conf: _config.Value) -> bool:
 
 
 def _start(torch: ModuleType, conf: dict[str, str]) -> None:
-    _torch.check_unused(torch)
+    wanted = _route.wanted(conf)
     native = _native.Native(_native.shim_path())
     boundary = OptimizerBoundary(native.step, first=native.first_step)
     before = os.environ.get(_config.VARIABLE)
-    os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
+    # The library reads it with getenv, and does not know the route.
+    os.environ[_config.VARIABLE] = _config.render(_route.without(conf))
     try:
         native.init()
+        os.environ[_config.VARIABLE] = _config.render(conf)
         boundary.install(torch)
-        _torch.install(torch, native)
+        route = _route.install(torch, native, wanted)
     except BaseException:
         boundary.remove()
         if before is None:
@@ -105,10 +111,11 @@ def _start(torch: ModuleType, conf: dict[str, str]) -> None:
             os.environ[_config.VARIABLE] = before
         raise
     # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
-    _statistics.patch(torch, _statistics.Answers(native))
-    _cudnn.guard(torch)
+    if route == _route.PLUGGABLE:
+        _statistics.patch(torch, _statistics.Answers(native))
+        _cudnn.guard(torch)
     _session.torch, _session.native, _session.at_step = torch, native, native.step
-    _session.conf, _session.boundary = conf, boundary
+    _session.conf, _session.boundary, _session.route = conf, boundary, route
 
 
 def record(torch: ModuleType, recording: Recording) -> None:
@@ -151,6 +158,11 @@ def mark(text: str) -> None:
 def is_enabled() -> bool:
     """Whether stalloc serves this process's CUDA memory."""
     return _session.native is not None
+
+
+def route() -> str:
+    """How PyTorch is entered: "adapter" or "pluggable"; empty while stalloc is not enabled."""
+    return _session.route
 
 
 def step() -> None:
