@@ -1,4 +1,4 @@
-/* A stand-in for libcudart.so.13: as much of CUDA's runtime as PyTorch's own allocator
+/* A stand-in for libcudart.so.12 and 13: as much of CUDA's runtime as PyTorch's own allocator
  * needs to serve from the host's memory. One device of 1 GiB, where all work is done at once. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@ API size_t fake_used(void) { return used; }
 API int cudaGetDevice(int *d) { *d = 0; return OK; }
 API int cudaSetDevice(int d) { return d == 0 ? OK : 101; }
 API int cudaGetDeviceCount(int *n) { *n = 1; return OK; }
-API int cudaGetDeviceProperties(void *p, int d) { (void)d; memset(p, 0, 1008); memcpy((char *)p + 288, &total, sizeof total); return OK; } /* totalGlobalMem */
+API int cudaGetDeviceProperties(void *p, int d) { (void)d; memset(p, 0, 512); memcpy((char *)p + 288, &total, sizeof total); return OK; } /* totalGlobalMem */
+API int cudaGetDeviceProperties_v2(void *p, int d) { return cudaGetDeviceProperties(p, d); } /* CUDA 12's name */
 API int cudaDeviceSynchronize(void) { return OK; }
 API int cudaDriverGetVersion(int *v) { *v = 13000; return OK; }
 API int cudaGetLastError(void) { return OK; }
@@ -61,4 +62,4 @@ ABSENT(cudaGraphNodeGetDependencies) ABSENT(cudaIpcCloseMemHandle) ABSENT(cudaIp
 ABSENT(cudaIpcOpenMemHandle) ABSENT(cudaMallocAsync) ABSENT(cudaMemPoolGetAttribute)
 ABSENT(cudaMemPoolSetAccess) ABSENT(cudaMemPoolSetAttribute) ABSENT(cudaMemPoolTrimTo)
 ABSENT(cudaMemcpyAsync) ABSENT(cudaMemcpyPeerAsync) ABSENT(cudaStreamGetCaptureInfo)
-ABSENT(cudaStreamWaitEvent)
+ABSENT(cudaStreamGetCaptureInfo_v2) ABSENT(cudaGetDriverEntryPoint) ABSENT(cudaStreamWaitEvent)

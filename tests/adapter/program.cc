@@ -10,7 +10,6 @@
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -251,18 +250,6 @@ static void threads() {
 	agree();
 }
 
-static void time_pairs() {
-	std::vector<DataPtr> held(200);
-	auto begin = std::chrono::steady_clock::now();
-	const int pairs = 100000;
-	for (int i = 0; i < pairs; i++) {
-		held[i % 200].clear();
-		held[i % 200] = get(size_t(1 + i % 97) << 12);
-	}
-	auto spent = std::chrono::steady_clock::now() - begin;
-	printf("a free and a request: %.0f ns\n", std::chrono::duration<double, std::nano>(spent).count() / pairs);
-}
-
 int main(int, char **arguments) {
 	c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; }); // as libtorch does
 	caching::init(1);
@@ -272,7 +259,6 @@ int main(int, char **arguments) {
 	setenv("ADAPTER", arguments[1], 1);
 	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(dlsym(library, "stalloc_adapter_install"));
 	char text[256];
-	if (getenv("TIME_NATIVE")) time_pairs();
 	if (install(arguments[2], text, sizeof text) < 0) fprintf(stderr, "%s\n", text), exit(1);
 	CHECK(allocated() == int64_t(100 * MiB));
 	blocks_and_counts();
@@ -282,7 +268,6 @@ int main(int, char **arguments) {
 	limits();
 	moves_to_be_shared();
 	threads();
-	time_pairs();
 	history();
 	forked_child();
 	DataPtr late = get(MiB);
