@@ -33,6 +33,8 @@ SHIM = ROOT / "python" / "stalloc" / "lib" / "libstalloc.so"
 DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
+# c10::Error's constructor, where strings are libstdc++'s newer kind.
+NEW_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
 
@@ -107,7 +109,7 @@ def compile_all(version, build):
     """The adapter and the program of its tests; returns the latter's command and libraries."""
     folder, runtime, cuda = headers(version)
     libraries = folder / "torch" / "lib"
-    abi = int(b"NSt7__cxx1112basic_string" in (libraries / "libc10.so").read_bytes())
+    abi = int(NEW_ABI in (libraries / "libc10.so").read_bytes())
     flags = _adapter.compile_flags(minor(version), abi, folder / "torch" / "include", runtime)
     link = [f"-L{libraries}", "-lc10", "-lc10_cuda"]
     adapter = folder / "adapter.so"
