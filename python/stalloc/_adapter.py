@@ -92,7 +92,7 @@ def _release(torch: ModuleType) -> tuple[int, ...]:
 
 
 def _abi(torch: ModuleType) -> int:
-    return int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    return int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True))  # the older one is gone
 
 
 def _compiled(torch: ModuleType) -> Path:

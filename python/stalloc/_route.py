@@ -14,11 +14,12 @@ from ._errors import StallocError, StallocWarning
 
 SETTING = "route"
 AUTO, ADAPTER, PLUGGABLE = "auto", "adapter", "pluggable"
+DEFAULT = AUTO
 
 
 def wanted(conf: Mapping[str, str]) -> str:
     """The setting's value."""
-    value = conf.get(SETTING, AUTO)
+    value = conf.get(SETTING, DEFAULT)
     if value not in (AUTO, ADAPTER, PLUGGABLE):
         raise ValueError(f"stalloc: {SETTING}:{value}: expected {ADAPTER}, {PLUGGABLE} or {AUTO}")
     return value

@@ -34,7 +34,7 @@ extern "C" size_t fake_used(void);
 
 static constexpr size_t MiB = 1 << 20;
 
-static DataPtr get(size_t size) { return c10::GetAllocator(c10::kCUDA)->allocate(size); }
+static DataPtr get(size_t size) { return caching::get()->allocate(size); }
 static auto stats() { return caching::getDeviceStats(0); }
 static int64_t allocated() { return stats().allocated_bytes[0].current; }
 static int64_t peak() { return stats().allocated_bytes[0].peak; }
@@ -171,6 +171,15 @@ static void history() {
 	record(false, 1);
 }
 
+static int collected; // how often memory was asked back
+
+struct Collect : c10::FreeMemoryCallback {
+	bool Execute() override { return collected++; }
+};
+namespace c10 {
+REGISTER_FREE_MEMORY_CALLBACK("collect", Collect);
+}
+
 static void out_of_memory() {
 	int told = 0;
 	size_t asked = 0;
@@ -185,7 +194,7 @@ static void out_of_memory() {
 		CHECK(text.find("stalloc: ") != std::string::npos);
 		puts(text.c_str());
 	}
-	CHECK(told == 1 && asked == size_t{8} << 30 && stats().num_ooms == ooms + 1);
+	CHECK(collected > 0 && told == 1 && asked == size_t{8} << 30 && stats().num_ooms == ooms + 1);
 	try {
 		get(size_t{1} << 61);
 		CHECK(!"out of memory");
@@ -260,7 +269,7 @@ int main(int, char **arguments) {
 	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(dlsym(library, "stalloc_adapter_install"));
 	char text[256];
 	if (install(arguments[2], text, sizeof text) < 0) fprintf(stderr, "%s\n", text), exit(1);
-	CHECK(allocated() == int64_t(100 * MiB));
+	CHECK(allocated() == int64_t(100 * MiB) && c10::GetAllocator(c10::kCUDA) == caching::get());
 	blocks_and_counts();
 	peaks_of_both(std::move(older));
 	private_pool();
