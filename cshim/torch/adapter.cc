@@ -35,8 +35,9 @@ namespace {
 std::atomic<bool> forked{false};
 void release(void *ptr);
 
-std::string amount(double bytes) {
+std::string amount(size_t size) {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+	auto bytes = static_cast<double>(size);
 	size_t unit = 0;
 	for (; bytes >= 1024 && unit < 3; unit++) bytes /= 1024;
 	char text[64];
@@ -486,14 +487,16 @@ class Adapter final : public Delegate {
 		double fraction = native->initialized() ? native->getMemoryFraction(device) : 1;
 		const auto allowed = static_cast<size_t>(fraction * static_cast<double>(total));
 		for (const auto &observer : observers) observer(device, size, allowed, free);
-		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words.
-		size_t reason = why.find(": ");
-		TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", amount(static_cast<double>(size)), ". GPU ",
-				 static_cast<int>(device), " has a total capacity of ", amount(static_cast<double>(total)), " of which ",
-				 amount(static_cast<double>(free)), " is free. ", fraction < 1 ? amount(static_cast<double>(allowed)) + " allowed; " : "",
-				 "Of the allocated memory ", amount(static_cast<double>(allocated)), " is allocated by PyTorch, and ",
-				 amount(static_cast<double>(reserved - std::min(allocated, reserved))), " is reserved by PyTorch but unallocated. stalloc: ",
-				 reason == std::string::npos ? why : why.substr(reason + 2));
+		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words. No
+		// streams: where the compiler links a libstdc++ of its own, they meet PyTorch's locales.
+		const size_t reason = why.find(": ");
+		std::string text = "CUDA out of memory. Tried to allocate " + amount(size) + ". GPU " + std::to_string(device) +
+				   " has a total capacity of " + amount(total) + " of which " + amount(free) + " is free. ";
+		if (fraction < 1) text += amount(allowed) + " allowed; ";
+		text += "Of the allocated memory " + amount(allocated) + " is allocated by PyTorch, and " +
+			amount(reserved - std::min(allocated, reserved)) + " is reserved by PyTorch but unallocated. stalloc: ";
+		text += reason == std::string::npos ? why : why.substr(reason + 2);
+		TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 	}
 };
 
