@@ -47,10 +47,10 @@ std::string amount(size_t size) {
 
 class Adapter final : public Delegate {
       public:
-	Adapter(caching::CUDAAllocator *native, const char *path) : Delegate(native), library_(path), older_(native->initialized()) {
+	Adapter(caching::CUDAAllocator *native, const char *path) : Delegate(native), library_(path) {
 		const char *uncached = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
 		enabled_ = !(uncached && !strcmp(uncached, "1")) && native->isEnabled();
-		if (!older_) return;
+		if (!native->initialized()) return;
 		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
 			DeviceStats stats = native->getDeviceStats(d);
 			Books &b = books_[d];
@@ -90,7 +90,6 @@ class Adapter final : public Delegate {
 		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::ALL) : nullptr;
 		if (C10_UNLIKELY(!take(ptr, &block, &device, std::move(frames)))) {
 			native->raw_delete(ptr);
-			if (enabled_) refresh_all();
 			return;
 		}
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
@@ -233,7 +232,7 @@ class Adapter final : public Delegate {
 	}
 	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
 		native->attachAllocatorTraceTracker(tracker);
-		recorder_.track(std::move(tracker));
+		alone([&] { recorder_.track(std::move(tracker)); });
 	}
 
       protected:
@@ -248,12 +247,13 @@ class Adapter final : public Delegate {
 		if (!pushed && !contexts.empty()) contexts.pop();
 	}
 	void on_history(const HistoryRequest &request) override {
-		recorder_.configure(request);
-		for (Books &b : books_) {
-			std::lock_guard<std::mutex> hold(b.lock);
-			b.history.configure(request);
-			if (!request.enabled) b.frames.clear();
-		}
+		alone([&] {
+			recorder_.configure(request);
+			for (Books &b : books_) {
+				b.history.configure(request);
+				if (!request.enabled) b.frames.clear();
+			}
+		});
 	}
 	void on_snapshot(caching::SnapshotInfo &info, bool traces) override {
 		auto to_nanoseconds = clock_.makeConverter();
@@ -311,10 +311,10 @@ class Adapter final : public Delegate {
 
 	Library library_;
 	std::atomic<bool> enabled_{true}, use_on_oom_{false};
-	const bool older_; // native may free blocks that are older than the adapter unseen
 	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
 	std::atomic<int> recent_{0}; // the device of the last request, where a block is looked for first
-	Recorder recorder_;
+	std::atomic<int> used_{1};   // no device from this one on has had a request
+	Recorder recorder_;	     // read under any one of the books' locks, changed under all
 	c10::ApproximateClockToUnixTimeConverter clock_;
 	std::mutex pools_lock_, observers_lock_;
 	std::vector<Pool> pools_; // that requests go to now
@@ -362,10 +362,8 @@ class Adapter final : public Delegate {
 			std::lock_guard<std::mutex> hold(b.lock);
 			b.add(ptr, size, stream);
 			if (C10_UNLIKELY(b.top())) {
-				if (older_ && b.allocated.beside)
-					stale = true;
-				else
-					b.raise();
+				stale = b.blocks.beside != 0; // native may have freed some since
+				if (!stale) b.raise();
 			}
 			if (C10_UNLIKELY(recorder_.on())) {
 				note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
@@ -373,6 +371,7 @@ class Adapter final : public Delegate {
 			}
 		}
 		if (C10_UNLIKELY(recent_.load(std::memory_order_relaxed) != device)) recent_.store(device, std::memory_order_relaxed);
+		for (int used = used_; C10_UNLIKELY(used <= device) && !used_.compare_exchange_weak(used, device + 1);) continue;
 		if (C10_UNLIKELY(stale)) refresh(device);
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
 			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
@@ -385,6 +384,12 @@ class Adapter final : public Delegate {
 		return ptr;
 	}
 
+	template <typename Change> void alone(Change change) {
+		std::vector<std::unique_lock<std::mutex>> all;
+		for (Books &b : books_) all.emplace_back(b.lock);
+		change();
+	}
+
 	// The books' lock is held.
 	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, Context frames) {
 		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size, stream, std::move(frames), native);
@@ -392,7 +397,7 @@ class Adapter final : public Delegate {
 	}
 
 	bool find(void *ptr, Block *block, DeviceIndex *device = nullptr) {
-		for (size_t i = 0, d = recent_.load(std::memory_order_relaxed); ptr && i < books_.size(); d = i++) {
+		for (int d = 0; ptr && d < used_; d++) {
 			std::lock_guard<std::mutex> hold(books_[d].lock);
 			if (!books_[d].find(ptr, block)) continue;
 			if (device) *device = static_cast<DeviceIndex>(d);
@@ -402,7 +407,7 @@ class Adapter final : public Delegate {
 	}
 	bool take(void *ptr, Block *block, DeviceIndex *device, Context frames) {
 		// The recent device first, then all.
-		for (size_t i = 0, d = recent_.load(std::memory_order_relaxed); i <= books_.size(); d = i++) {
+		for (int i = 0, d = recent_.load(std::memory_order_relaxed); i <= used_; d = i++) {
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
 			if (C10_UNLIKELY(!b.take(ptr, block))) continue;
