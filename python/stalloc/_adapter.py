@@ -22,7 +22,7 @@ from . import _native
 from ._errors import StallocError
 from ._version import __version__
 
-SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "library.h", "stalloc.h")
+SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "stalloc.h")
 OLDEST = (2, 6)
 _TEXT = 4096
 
