@@ -249,7 +249,15 @@ class Adapter final : public Ledger {
 		return ptr;
 	}
 	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream) {
-		void *ptr = native->raw_alloc_with_stream(size, stream);
+		void *ptr = nullptr;
+		try {
+			ptr = native->raw_alloc_with_stream(size, stream);
+		} catch (const c10::OutOfMemoryError &) {
+			stalloc_stats s = library_.stats(device);
+			if (s.reserved <= s.active) throw;
+			library_.empty_cache(); // what we keep idle, native may take
+			ptr = native->raw_alloc_with_stream(size, stream);
+		}
 		refresh(device);
 		return ptr;
 	}
