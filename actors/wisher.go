@@ -19,6 +19,10 @@ import (
 type wisher struct {
 	d     *Device
 	known map[spaceKey]*habit
+	// The valley of the step before, and whether the running step began at a mark and ends
+	// in a valley.
+	valley plan.Valley
+	mixed  bool
 }
 
 // habit is what is known about one space.
@@ -39,11 +43,6 @@ const (
 	mostMargin = 1 << 10
 )
 
-// wishesReady tells the supervisor the wishes of the next steps.
-type wishesReady struct {
-	spaces map[spaceKey][]wish.Entry
-}
-
 // Receive implements actor.Actor.
 func (w *wisher) Receive(ctx actor.Context) {
 	defer func() {
@@ -62,13 +61,31 @@ func (w *wisher) Receive(ctx actor.Context) {
 
 // ended looks at the steps that have ended.
 func (w *wisher) ended() {
-	ready := &wishesReady{spaces: map[spaceKey][]wish.Entry{}}
+	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
 	for _, m := range w.d.inbox.take() {
-		for i := range m.spaces {
-			s := &m.spaces[i]
-			if wishes, change := w.look(s); change {
-				ready.spaces[s.spaceKey] = wishes
+		if m.lost > 0 || m.gap {
+			w.known = map[spaceKey]*habit{}
+		}
+		if m.lost > 0 {
+			continue
+		}
+		if w.mixed { // the boundaries moved in it
+			w.mixed = false
+			continue
+		}
+		served := true
+		for _, s := range m.spaces(w.d.small) {
+			wishes, change := w.look(s)
+			if change {
+				if old := ready.spaces[s.spaceKey]; old != nil {
+					w.d.host.Discard(old)
+				}
+				ready.spaces[s.spaceKey] = w.d.reel(wishes)
 			}
+			served = served && !change && w.known[s.spaceKey].planned
+		}
+		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
+			w.known = map[spaceKey]*habit{}
 		}
 	}
 	if len(ready.spaces) > 0 {

@@ -11,7 +11,6 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/engine/gmlake"
-	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -53,10 +52,6 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake := gmlake.DefaultConfig()
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
-	}
-	if c.Pool == "range" {
-		config := onerange.DefaultConfig()
-		options.Range = &config
 	}
 	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
 	if err == nil {
@@ -164,7 +159,7 @@ func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 
 func (l *live) RecordStream(id int64, stream mem.StreamID) {
 	if addr, ok := l.blocks[id]; ok {
-		l.note(l.local.Use(addr, stream))
+		l.note(l.local.Record(addr, stream))
 	}
 }
 
@@ -180,7 +175,7 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		if other == 0 {
 			other = otherStream<<1 + mem.StreamID(id)
 		}
-		l.note(l.local.Use(addr, other))
+		l.note(l.local.Record(addr, other))
 		l.note(l.seen[id].Freed(other))
 	} else {
 		l.note(l.seen[id].Freed())

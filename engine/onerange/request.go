@@ -24,9 +24,6 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
 		return e.refuse(engine.RefusedSize, out)
 	}
-	if ev.Whole {
-		return e.refuse(engine.RefusedWindow, out) // plans have no memory of their own
-	}
 	a.n = unit(mem.Round(ev.Size) / mem.Grain)
 	a.heap = e.heapOf(ev.Stream, ev.Pool)
 	a.space = e.heaps[a.heap].spaces[largeSpace]
@@ -36,7 +33,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	at, ok := e.place(ev.Wish)
 	ok = ok && ev.Wish != 0
 	if ok && e.isFree(a.space, at, at+a.n) {
-		e.stats.Sticky++
+		e.stats.Wished++
 		return e.grant(at, 0, out)
 	}
 	if ev.Poll && e.stats.Pending > 0 && (ok || e.spaces[a.space].free.bestFit(e.gaps, a.n) == 0) {
