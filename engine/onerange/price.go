@@ -107,6 +107,9 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	} else {
 		p.share += (share - p.share) / dearOver
 	}
+	if p.steps == rebuildAt && p.large { // a plan of an earlier run: what it expects was made
+		p.share = 0
+	}
 	if p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
 		return out
 	}
