@@ -129,6 +129,10 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 	}
 	h.before, h.ends = now, ends
 	n := float64(len(s.requests))
+	if w.d.opts.Always {
+		h.planned = true
+		return wishesOf(s, w.d.base), true
+	}
 	if float64(tape.Matched) < alike*n {
 		change, h.planned = h.planned, false
 		return nil, change
