@@ -19,8 +19,8 @@ import (
 type Options struct {
 	Log    *zap.Logger
 	Engine engine.Config // the zero value: engine.DefaultConfig
-	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
-	// engine's. Addresses and limit are those of Engine.
+	// GMLake, if not nil, serves everything by GMLake's algorithm, which knows no plans.
+	// Addresses and limit are those of Engine.
 	GMLake *gmlake.Config
 	// Range, if not nil, serves everything from one range for each stream. Plans are
 	// wishes in it; they are not kept for later runs yet.
@@ -62,9 +62,10 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Range != nil {
+	if opts.Range != nil || opts.GMLake != nil {
 		opts.Plan, opts.Cache = nil, ""
 	}
+	opts.NoPlan = opts.NoPlan || opts.GMLake != nil
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest}
 	p.borrow(host, d.unwatched, &d.traffic)
 	d.serves.New = func() any { return new(serveRequest) }
