@@ -15,6 +15,7 @@ import (
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream"
+	"stalloc/stream/wish"
 )
 
 // Device is the allocator of one GPU. Its methods may be called from any thread.
@@ -188,6 +189,9 @@ func (d *Device) serveWish(port Port, l *lane, asked mem.Bytes) (mem.Addr, bool,
 	}
 	port.Lock()
 	tape := &l.wishes[small]
+	if tape.State == nil {
+		*tape = wish.New(nil)
+	}
 	planned := len(tape.Entries) > 0
 	entry := tape.Next(uint64(n / mem.Grain))
 	port.Unlock()

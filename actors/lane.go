@@ -219,7 +219,9 @@ func (s *streamActor) boundary(m *boundary) {
 	o.events, o.lost = l.port.Observed(o.events[:0])
 	hits, misses, _ := l.totals()
 	for i := range l.wishes {
-		l.wishes[i].Boundary()
+		if l.wishes[i].State != nil {
+			l.wishes[i].Boundary()
+		}
 	}
 	o.hits, o.misses = int64(hits-l.lastHits), int64(misses-l.lastMisses)
 	l.lastHits, l.lastMisses = hits, misses

@@ -11,6 +11,7 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream/wish"
 )
 
 // supervisor is the actor that owns the life of the device's plans and streams.
@@ -304,7 +305,7 @@ func (s *supervisor) wishAll() {
 		for small := range l.wishes {
 			if entries, ok := s.wishes.spaces[spaceKey{l.port.ID(), small == 1}]; ok {
 				l.port.Lock()
-				l.wishes[small].Replace(entries)
+				l.wishes[small] = wish.New(entries)
 				l.port.Unlock()
 			}
 		}

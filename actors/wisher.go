@@ -83,14 +83,14 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		h = &habit{}
 		w.known[s.spaceKey] = h
 	}
-	tape := wish.Tape{Entries: h.before}
+	tape := wish.New(h.before)
 	now := make([]wish.Entry, len(s.requests))
 	for i, r := range s.requests {
 		size := uint64(r.size / mem.Grain)
 		now[i] = wish.Of(size, 0)
 		tape.Next(size)
 	}
-	same := len(h.ends) == len(s.requests) && tape.Matched == len(s.requests)
+	same := len(h.ends) == len(s.requests) && tape.Matched == uint64(len(s.requests))
 	ends := make([]mem.Tick, len(s.requests))
 	for i := range s.requests {
 		r := &s.requests[i]
