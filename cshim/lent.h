@@ -31,7 +31,7 @@ struct range_space {
 		uint64_t some[RANGE_CLASS_WORDS];
 		uint32_t addrs;
 	} free;
-	int64_t units, held, load, peak;
+	int64_t units, held, load, peak, expected;
 	uint32_t first, last;
 	uint64_t version;
 };
@@ -55,7 +55,7 @@ struct range_heap {
 struct range_counters {
 	uint64_t clock;
 	int64_t load, peak_load, pending, peak_held, blocks;
-	uint64_t sticky, fits, spare_gap, spare_block, gap_n, block_n, starts;
+	uint64_t wished, fits, spare_gap, spare_block, gap_n, block_n, starts;
 };
 
 struct stalloc_range {

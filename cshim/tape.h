@@ -21,7 +21,7 @@ static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t i
 }
 
 static inline void stalloc_observe(struct stalloc_device *d, uint64_t at, uint64_t n, uint32_t heap, uint32_t kind) {
-	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, n << 24 | (uint64_t)(heap & 0xffff) << 8 | kind);
+	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, n << 24 | (uint64_t)(heap >> 16 ? 0 : heap) << 8 | kind);
 }
 
 /* allocated is also read without the lock. */
@@ -45,15 +45,14 @@ static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, 
 	c->freed_total += (uint64_t)rounded;
 }
 
-/* Serves a request of n units that the tape expects where it is wished. 0: it cannot, and
- * nothing has changed. */
-static inline uint64_t tape_hit(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t less) {
-	uint64_t at = t->reel->entries[t->state.cursor] & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1);
-	uint32_t g = at != 0 && range_room(r) ? gap_holding(r, s, at, n) : 0;
+/* Puts a block of n units where it is wished. 0: that is not free, and nothing has
+ * changed. */
+static inline uint64_t tape_hit(struct stalloc_range *r, struct range_space *s, uint64_t at, uint64_t n, uint64_t less) {
+	uint32_t g = range_room(r) ? gap_holding(r, s, at, n) : 0;
 	if (g == 0) return 0;
 	range_enter(r, s, g, at, n, less);
 	range_count_in(r, s, n);
-	r->now.sticky++;
+	r->now.wished++;
 	s->version++;
 	return at;
 }
@@ -79,15 +78,16 @@ static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_st
 	bool small = n <= r->small_limit, hit = false;
 	struct stalloc_tape *t = &st->tapes[small];
 	struct range_space *s = &r->spaces[r->heaps[st->heap].spaces[small]];
-	bool expected = tape_expects(t, n);
-	if (expected) {
-		at = tape_hit(r, s, t, n, less);
-		hit = at != 0;
-	} else if (t->reel) {
-		return 0;
+	if (t->reel) {
+		if (!tape_expects(t, n)) return 0;
+		uint64_t place = t->reel->entries[t->state.cursor] & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1);
+		if (place != 0) { /* where it is not free, Go may have to ask the driver for fences, or for memory */
+			if ((at = tape_hit(r, s, place, n, less)) == 0) return 0;
+			hit = true;
+		}
 	}
 	if (at == 0 && (r->tape_only || n > r->most || (at = range_alloc(r, s, n, less)) == 0)) return 0;
-	if (expected) tape_step(t, hit);
+	if (t->reel) tape_step(t, hit);
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, st->heap, hit ? STALLOC_EV_HIT : STALLOC_EV_MISS);
 	return r->base + at * STALLOC_GRAIN;

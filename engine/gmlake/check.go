@@ -36,7 +36,7 @@ func (p *Pool) Check() error {
 // counted is what Check has seen.
 type counted struct {
 	handles               map[engine.Index]bool
-	free, ready, unused   int
+	free, ready, doomed   int
 	mapped, views, blocks int
 	load, pending         mem.Bytes
 	virtual               mem.Bytes
@@ -56,7 +56,6 @@ func (p *Pool) checkSegment(s int32, c *counted) error {
 				return fmt.Errorf("the free blocks before and at %#x are not merged", at)
 			}
 			c.free++
-			c.unused += int(x.size / pageSize)
 		}
 		at += mem.Addr(x.size)
 		if x.kind != large {
@@ -132,6 +131,9 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 	if s.ready {
 		c.ready++
 	}
+	if s.doomed {
+		c.doomed++
+	}
 	c.mapped += len(s.chunks)
 	c.views++
 	c.virtual += b.size
@@ -161,9 +163,6 @@ func (p *Pool) checkBlock(b int32, c *counted) error {
 	c.blocks++
 	if at, ok := p.at[x.addr]; !ok || at != b {
 		return fmt.Errorf("the %v block at %#x is not found", x.state, x.addr)
-	}
-	if x.kind == kept && (p.blocks[x.parent].state != held || p.blocks[x.parent].kids <= 0) {
-		return fmt.Errorf("the kept block at %#x lies in %+v", x.addr, p.blocks[x.parent])
 	}
 	return nil
 }
@@ -232,8 +231,8 @@ func (p *Pool) checkSet(s *set, belongs func(*block) bool) (int, error) {
 func (p *Pool) checkStats(c *counted) error {
 	s := p.stats
 	if c.load != s.Load || c.pending != s.Pending || c.blocks != s.Blocks || c.blocks != len(p.at) ||
-		c.mapped != s.Mapped || c.views != s.Views || c.unused != p.unused || c.virtual != p.virtual {
-		return fmt.Errorf("counted %+v, virtual %v, unused %d; found %+v", s, p.virtual, p.unused, *c)
+		c.mapped != s.Mapped || c.views != s.Views || c.doomed != p.doomed || c.virtual != p.virtual {
+		return fmt.Errorf("counted %+v, virtual %v, doomed %d; found %+v", s, p.virtual, p.doomed, *c)
 	}
 	return nil
 }

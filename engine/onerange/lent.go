@@ -18,7 +18,7 @@ type Counters struct {
 	Pending        int64
 	PeakHeld       int64
 	Blocks         int64
-	Sticky, Fits   uint64
+	Wished, Fits   uint64
 	SpareGap       uint64
 	SpareBlock     uint64
 	GapN, BlockN   uint64 // lengths of the arrays that the borrower may lengthen
@@ -68,7 +68,7 @@ func (e *Engine) Lend(l *Lent) bool {
 	l.Counters = Counters{
 		Clock: e.clock, Load: int64(e.stats.Load), PeakLoad: int64(e.stats.PeakLoad),
 		Pending: int64(e.stats.Pending), PeakHeld: int64(e.stats.PeakHeld), Blocks: int64(e.stats.Blocks),
-		Sticky: e.stats.Sticky, Fits: e.stats.Fits,
+		Wished: e.stats.Wished, Fits: e.stats.Fits,
 		SpareGap: uint64(e.spareGap), SpareBlock: uint64(e.spareBlock),
 		GapN: uint64(len(e.gaps)), BlockN: uint64(len(e.blocks)), Starts: uint64(e.blockAt.used),
 	}
@@ -80,7 +80,7 @@ func (e *Engine) TakeBack(c *Counters) {
 	e.clock = c.Clock
 	e.stats.Load, e.stats.PeakLoad = mem.Bytes(c.Load), mem.Bytes(c.PeakLoad)
 	e.stats.PeakHeld, e.stats.Blocks = mem.Bytes(c.PeakHeld), int(c.Blocks)
-	e.stats.Sticky, e.stats.Fits = c.Sticky, c.Fits
+	e.stats.Wished, e.stats.Fits = c.Wished, c.Fits
 	e.spareGap, e.spareBlock = uint32(c.SpareGap), uint32(c.SpareBlock)
 	e.gaps, e.blocks = e.gaps[:c.GapN], e.blocks[:c.BlockN]
 	e.blockAt.used = int(c.Starts)

@@ -13,14 +13,14 @@ static uint64_t quick_alloc(struct stalloc_range *r, uint64_t stream, uint64_t w
 	uint64_t n = units_of(asked), less = n * STALLOC_GRAIN - asked, at = 0;
 	if (heap == 0) return 0;
 	struct range_space *s = range_space_of(r, heap, n);
-	if (wish != 0 && range_room(r) && (g = gap_holding(r, s, wish, n)) != 0) {
+	if (wish == 0) {
+		at = range_alloc(r, s, n, less);
+	} else if (range_room(r) && (g = gap_holding(r, s, wish, n)) != 0) {
 		at = wish;
 		range_enter(r, s, g, at, n, less);
 		range_count_in(r, s, n);
-		r->now.sticky++;
+		r->now.wished++;
 		s->version++;
-	} else {
-		at = range_alloc(r, s, n, less);
 	}
 	return at ? r->base + at * STALLOC_GRAIN : 0;
 }
@@ -44,8 +44,8 @@ import (
 
 func of(r *loan.Range) *C.struct_stalloc_range { return (*C.struct_stalloc_range)(r.Address()) }
 
-// Alloc serves a request as a C thread does, where it is wished if that is free. Zero: the
-// engine must.
+// Alloc serves a request as a C thread does, where it is wished if that is not zero. Zero:
+// the engine must.
 func Alloc(r *loan.Range, stream mem.StreamID, wish, asked mem.Bytes) mem.Addr {
 	return mem.Addr(C.quick_alloc(of(r), C.uint64_t(stream), C.uint64_t(wish/mem.Grain), C.uint64_t(asked)))
 }
