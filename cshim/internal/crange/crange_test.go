@@ -80,7 +80,7 @@ func (p *pair) lend() error {
 	if p.a.Counters != p.b.Counters {
 		return fmt.Errorf("counters differ:\nalone   %+v\nlending %+v", p.a.Counters, p.b.Counters)
 	}
-	p.quickly.Lend(&p.b, math.MaxUint64, mem.TiB, false)
+	p.quickly.Lend(&p.b, math.MaxUint64, math.MaxUint64, false)
 	return nil
 }
 

@@ -44,15 +44,15 @@ func New() *Range {
 func (r *Range) Address() unsafe.Pointer { return unsafe.Pointer(r.c) }
 
 // Lend shows the state to C, which asks the engine again when the clock reaches until, for
-// requests that no tape knows of more than most bytes, and with tapeOnly for all of those.
-func (r *Range) Lend(l *onerange.Lent, until uint64, most mem.Bytes, tapeOnly bool) {
+// requests that no tape knows of more than most units, and with tapeOnly for all of those.
+func (r *Range) Lend(l *onerange.Lent, until uint64, most uint64, tapeOnly bool) {
 	if now := addresses(l); now != r.shown {
 		r.show(l, &now)
 	}
 	c := r.c
 	*(*onerange.Counters)(unsafe.Pointer(&c.now)) = l.Counters
 	c.block_most = C.int64_t(cap(l.Blocks) - 1)
-	c.until, c.most, c.tape_only = C.uint64_t(until), C.uint64_t(most/mem.Grain), 0
+	c.until, c.most, c.tape_only = C.uint64_t(until), C.uint64_t(most), 0
 	if tapeOnly {
 		c.tape_only = 1
 	}
