@@ -1,4 +1,4 @@
-package cpool
+package crange
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"stalloc/cshim/internal/loan"
 	"stalloc/engine"
+	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -18,14 +19,14 @@ import (
 // C before every request and every free.
 type pair struct {
 	r         *rand.Rand
-	alone     *engine.Engine
-	lending   *engine.Engine
-	pool      *loan.Pool
-	a, b      engine.Lent
+	alone     *onerange.Engine
+	lending   *onerange.Engine
+	quickly   *loan.Range
+	a, b      onerange.Lent
 	live      []block
-	arenas    []block
 	fences    []driver.Fence
-	failing   int // one operation in so many fails; 0: none
+	failing   int        // one operation in so many fails; 0: none
+	places    []mem.Addr // that blocks had
 	requests  int
 	quick     int // of them, served by C
 	frees     int
@@ -79,12 +80,12 @@ func (p *pair) lend() error {
 	if p.a.Counters != p.b.Counters {
 		return fmt.Errorf("counters differ:\nalone   %+v\nlending %+v", p.a.Counters, p.b.Counters)
 	}
-	p.pool.Lend(&p.b, math.MaxUint64)
+	p.quickly.Lend(&p.b, math.MaxUint64, math.MaxUint64, false)
 	return nil
 }
 
 func (p *pair) takeBack() error {
-	if !p.pool.TakeBack(&p.b.Counters) {
+	if !p.quickly.TakeBack(&p.b.Counters) {
 		return fmt.Errorf("an equation did not hold in C")
 	}
 	p.lending.TakeBack(&p.b.Counters)
@@ -96,24 +97,29 @@ func (p *pair) alloc(size mem.Bytes, stream mem.StreamID) error {
 	if err := p.lend(); err != nil {
 		return err
 	}
-	addr := Alloc(p.pool, stream, size)
+	wish := p.wish(size)
+	addr := Alloc(p.quickly, stream, wish, size)
 	if err := p.takeBack(); err != nil {
 		return err
 	}
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size, Stream: stream}
+	if wish != 0 {
+		ev.Wish = p.b.Base + mem.Addr(wish)
+	}
 	if addr == 0 {
 		got, err := p.step(ev)
 		if err == nil && got.Kind == engine.OpGrant {
+			p.placed(got.Addr)
 			p.live = append(p.live, block{got.Addr, got.Size, size, stream})
 		}
 		return err
 	}
 	p.quick++
-	ev.Quick = true
 	want := []engine.Op{{Kind: engine.OpGrant, Req: 1, Addr: addr, Size: mem.Round(size)}}
 	if got := p.alone.Step(ev, nil); !slices.Equal(got, want) {
 		return fmt.Errorf("C granted %+v, the engine says %+v", want, got)
 	}
+	p.placed(addr)
 	p.live = append(p.live, block{addr, mem.Round(size), size, stream})
 	return nil
 }
@@ -125,14 +131,11 @@ func (p *pair) free(i int) error {
 	if err := p.lend(); err != nil {
 		return err
 	}
-	if _, _, done := Free(p.pool, x.stream+1, x.addr); done {
-		return fmt.Errorf("another stream could free %+v", x)
-	}
-	if _, _, done := Free(p.pool, x.stream, x.addr+mem.Addr(mem.Grain)/2); done {
+	if _, _, done := Free(p.quickly, x.addr+mem.Addr(mem.Grain)/2); done {
 		return fmt.Errorf("the middle of %+v could be freed", x)
 	}
-	rounded, asked, done := Free(p.pool, x.stream, x.addr)
-	if _, _, again := Free(p.pool, x.stream, x.addr); done && again {
+	rounded, asked, done := Free(p.quickly, x.addr)
+	if _, _, again := Free(p.quickly, x.addr); done && again {
 		return fmt.Errorf("%+v could be freed twice", x)
 	}
 	if err := p.takeBack(); err != nil {
@@ -191,14 +194,25 @@ func (p *pair) size() mem.Bytes {
 	}
 }
 
-// dissolve gives the newest arena to the pool and keeps a block in it.
-func (p *pair) dissolve() error {
-	x := p.arenas[len(p.arenas)-1]
-	p.arenas = p.arenas[:len(p.arenas)-1]
-	keep := engine.Range{Addr: x.addr + mem.Addr(p.r.IntN(100))*mem.Addr(mem.Grain), Size: 90*mem.KiB - 100}
-	_, err := p.step(engine.Event{Kind: engine.EvDissolve, Parts: []mem.Addr{x.addr}, Keep: []engine.Range{keep}})
-	p.live = append(p.live, block{keep.Addr, mem.Round(keep.Size), keep.Size, x.stream})
-	return err
+// wish is a place near one that a block had, from the base on; often none.
+func (p *pair) wish(size mem.Bytes) mem.Bytes {
+	if len(p.places) == 0 || p.r.IntN(3) > 0 {
+		return 0
+	}
+	at := mem.Bytes(p.places[p.r.IntN(len(p.places))] - p.b.Base)
+	if p.r.IntN(2) == 0 {
+		at += mem.Bytes(p.r.IntN(8)) * mem.Grain
+	}
+	return at
+}
+
+// placed notes where a block lies, for wishes to come.
+func (p *pair) placed(at mem.Addr) {
+	if len(p.places) < 100 {
+		p.places = append(p.places, at)
+	} else {
+		p.places[p.r.IntN(len(p.places))] = at
+	}
 }
 
 // one does one random thing.
@@ -223,18 +237,13 @@ func (p *pair) one() (err error) {
 		}
 	case k < 96:
 		var got engine.Op
-		got, err = p.step(engine.Event{Kind: engine.EvAlloc, Req: 2, Size: 8 * mem.MiB, Stream: stream, Whole: true})
+		size := p.size()
+		got, err = p.step(engine.Event{Kind: engine.EvAlloc, Req: 2, Size: size, Stream: stream, Pool: 1})
 		if got.Kind == engine.OpGrant {
-			p.arenas = append(p.arenas, block{addr: got.Addr, stream: stream})
-		}
-	case k < 97:
-		if len(p.arenas) > 0 {
-			err = p.dissolve()
+			p.live = append(p.live, block{got.Addr, got.Size, size, stream})
 		}
 	case k < 98:
-		_, err = p.step(engine.Event{Kind: engine.EvPrepare, Stream: stream, Size: p.size(), Most: 3})
-	case k < 99:
-		_, err = p.step(engine.Event{Kind: engine.EvBoundary})
+		_, err = p.step(engine.Event{Kind: engine.EvBoundary, Driver: int64(p.r.IntN(3)), Took: 256})
 	default:
 		_, err = p.step(engine.Event{Kind: engine.EvTrim})
 	}
@@ -243,14 +252,14 @@ func (p *pair) one() (err error) {
 
 var variants = []struct {
 	name    string
-	cfg     func(*engine.Config)
+	cfg     func(*onerange.Config)
 	failing int
 }{
-	{"plain", func(*engine.Config) {}, 0},
-	{"no slack, no sticky", func(c *engine.Config) { c.Slack, c.First, c.Sticky = 0, 0, false }, 0},
-	{"private views", func(c *engine.Config) { c.PatchPages, c.Slack, c.First = 2, 0, 0 }, 0},
-	{"limit", func(c *engine.Config) { c.Limit = 300 * mem.MiB }, 0},
-	{"faults", func(c *engine.Config) { c.Slack, c.First = 0, 0 }, 30},
+	{"plain", func(*onerange.Config) {}, 0},
+	{"no slack", func(c *onerange.Config) { c.First, c.Slack = 0, nil }, 0},
+	{"laid anew", func(c *onerange.Config) { c.Dear = -1 }, 0},
+	{"limit", func(c *onerange.Config) { c.Limit = 300 * mem.MiB }, 0},
+	{"faults", func(c *onerange.Config) { c.First, c.Slack = 0, nil }, 30},
 }
 
 // TestLockStep: what C serves is what the engine would have served, and leaves the
@@ -260,11 +269,11 @@ func TestLockStep(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			for round := range 4 {
 				seed := uint64(i)<<8 | uint64(round)
-				cfg := engine.DefaultConfig()
+				cfg := onerange.DefaultConfig()
 				cfg.Window = 64 * mem.GiB
 				v.cfg(&cfg)
-				p := &pair{r: rand.New(rand.NewPCG(seed, 5)), alone: engine.New(cfg), lending: engine.New(cfg), pool: loan.New(), failing: v.failing}
-				defer p.pool.Close()
+				p := &pair{r: rand.New(rand.NewPCG(seed, 5)), alone: onerange.New(cfg), lending: onerange.New(cfg), quickly: loan.New(), failing: v.failing}
+				defer p.quickly.Close()
 				for n := range 4000 {
 					err := p.one()
 					if err == nil && n%100 == 99 {
