@@ -40,6 +40,7 @@ type Device struct {
 	auto       autoSteps
 	late       lateBoundary
 	latest     atomic.Pointer[plan.Plan]
+	opening    *opening // nil: no cache
 	closing    atomic.Bool
 	background sync.WaitGroup // goroutines that make plans or read and write files
 
@@ -89,6 +90,9 @@ func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
 			return nil
 		}
 		l = m.lane
+	}
+	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 {
+		o.next(to.size)
 	}
 	if !d.auto.marked.Load() && d.auto.before(d, l, to.size) || d.reached() {
 		d.endFound()

@@ -16,8 +16,12 @@ type lane struct {
 	ordinal int // in the order of first requests
 	pid     *actor.PID
 	host    Host
-	heap    atomic.Uint32  // its number in the log; 0: nothing was served yet
+	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
 	tapes   *[2]wish.Tape // for large and for small requests
+	// With the plan of an earlier run: the steps that follow the beginning, and behind how
+	// many boundaries.
+	step  [2]Reel
+	until int
 }
 
 // adopt returns the lane of a stream, made with its actor on first sight.
@@ -84,8 +88,11 @@ func (s *streamActor) answer(q question) (err error) {
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
 	case *boundary:
-		for i := range s.tapes {
-			s.tapes[i].Boundary()
+		s.ended()
+	case *beginRequest:
+		s.step, s.until = m.step, m.boundaries
+		for i, r := range m.first {
+			s.host.Serve(s.id, i, r)
 		}
 	case *wishRequest:
 		for i, r := range m.reels {
@@ -95,6 +102,24 @@ func (s *streamActor) answer(q question) (err error) {
 		}
 	}
 	return nil
+}
+
+// ended begins the tapes again, but for those of a run's beginning, which span several
+// boundaries.
+func (s *streamActor) ended() {
+	if s.until > 0 {
+		if s.until--; s.until > 0 {
+			return
+		}
+		for i, r := range s.step {
+			s.host.Serve(s.id, i, r)
+		}
+		s.step = [2]Reel{}
+		return
+	}
+	for i := range s.tapes {
+		s.tapes[i].Boundary()
+	}
 }
 
 // smallOf returns 1 for a small request, 0 for a large one: the numbers of their tapes.

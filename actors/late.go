@@ -25,7 +25,7 @@ type lateBoundary struct {
 	// Set by the planner, read wherever a step is marked; nil: boundaries are where
 	// the marks are.
 	valley atomic.Pointer[plan.Valley]
-	due    atomic.Bool               // a step was marked and has not ended yet
+	due    atomic.Bool // a step was marked and has not ended yet
 
 	mu     sync.Mutex
 	load   mem.Bytes // when it was marked

@@ -33,7 +33,9 @@ func (p *pool) borrow(open func() bool) {
 }
 
 // unwatched reports whether nobody needs to see each request.
-func (d *Device) unwatched() bool { return d.auto.marked.Load() && !d.late.due.Load() }
+func (d *Device) unwatched() bool {
+	return d.auto.marked.Load() && !d.late.due.Load() && (d.opening == nil || d.opening.over.Load())
+}
 
 func (p *pool) takeBack() {
 	l := &p.loan

@@ -60,16 +60,19 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	d.system = newSystem(opts.Log)
 	d.root = d.system.Root
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d}
+	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		planner := &wisher{d: d, known: map[spaceKey]*habit{}}
+		planner := &wisher{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
 		props := beside
 		if opts.Inline {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
 		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
+	}
+	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
+		d.opening = newOpening(d, newCache(opts.Cache))
 	}
 	host.Lock()
 	host.Observe(!opts.NoPlan)

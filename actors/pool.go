@@ -47,7 +47,7 @@ type pool struct {
 	ops      []engine.Op
 	fences   fences
 	waits    map[driver.Fence]engine.Block // freed, and still used by other streams
-	peak     mem.Bytes                 // of handles since the last reset
+	peak     mem.Bytes                     // of handles since the last reset
 	calls    uint64
 	time     time.Duration
 	clock    Clock
@@ -250,7 +250,10 @@ func (p *pool) rare(m *poolRequest) error {
 		m.stats = p.stats()
 		m.step = p.ahead.boundary(p)
 	case verbExpect:
-		_, err = p.run(engine.Event{Kind: engine.EvExpect, Stream: m.stream, Size: m.size, Handle: m.limit})
+		e, ok := p.eng.(*onerange.Engine)
+		if _, err = p.run(engine.Event{Kind: engine.EvExpect, Stream: m.stream, Small: m.small, Size: m.size, Handle: m.handle}); ok {
+			m.addr, _ = e.Origin(m.stream, m.small)
+		}
 	case verbFirst:
 		_, err = p.run(engine.Event{Kind: engine.EvFirst})
 	case verbTrim:

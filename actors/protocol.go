@@ -3,6 +3,7 @@ package actors
 import (
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/stream/wish"
 )
 
@@ -17,7 +18,10 @@ import (
 //	freeRequest    threads               pool        what was freed       no
 //	recordRequest  threads               pool        done                 no
 //	poolRequest    threads, supervisor   pool        depends on the verb  no
+//	beginRequest   supervisor            stream      done                 no
 //	admitRequest   threads               supervisor  the stream's lane    no
+//	startRequest   threads               supervisor  done                 no
+//	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
 //	stepRequest    threads               supervisor  done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
@@ -103,7 +107,9 @@ type poolRequest struct {
 	addr   mem.Addr
 	peer   int
 	stream mem.StreamID
-	size   mem.Bytes  // answer to verbFind, with addr and stream
+	small  bool // verbExpect, with stream, size and handle
+	handle mem.Bytes
+	size   mem.Bytes  // answer to verbFind, with addr and stream; verbExpect answers with addr
 	stats  PoolStats  // answer to verbStats
 	step   *stepEnded // answer to verbBoundary, if anybody wants to know
 }
@@ -115,6 +121,23 @@ type admitRequest struct {
 	lane   *lane // answer
 }
 
+// startRequest asks for an earlier run's plan to be served from the next request on.
+type startRequest struct {
+	answer
+	plan *plan.Plan
+	skip []mem.Bytes // requests of the first stream that were served already
+}
+
+// planLoaded tells the planner that an earlier run's plan is served.
+type planLoaded struct{ plan *plan.Plan }
+
+// beginRequest has a stream begin with an earlier run's plan.
+type beginRequest struct {
+	answer
+	first, step [2]Reel
+	boundaries  int // behind which the step follows
+}
+
 // stepRequest ends a step.
 type stepRequest struct{ answer }
 
@@ -123,8 +146,10 @@ type stepEnded struct {
 	events  []wish.Event
 	lost    uint64 // events that the log had no room for
 	streams map[uint16]mem.StreamID
+	order   []mem.StreamID              // in the order of their first requests
+	begins  map[spaceKey]engine.Range   // where the addresses of a space begin, and the first of them that are contiguous
 	gaps    map[spaceKey][]engine.Range // at the end of the step
-	live    mem.Bytes                   // at the end of the step
+	handle  mem.Bytes                   // the size of handles; 0: the least
 	gap     bool                        // steps before it were dropped
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/plan"
 	"stalloc/stream/wish"
 )
 
@@ -14,6 +15,7 @@ import (
 type supervisor struct {
 	d      *Device
 	wishes *wishesReady // carried out at the next boundary
+	start  *plan.Plan   // of an earlier run: each stream that appears begins with it
 }
 
 // wishesReady tells the supervisor the wishes of the next steps.
@@ -63,7 +65,13 @@ func (s *supervisor) answer(q question) (err error) {
 		return s.step()
 	case *admitRequest:
 		what = "first request of a stream"
-		m.lane = s.d.adopt(m.stream)
+		known := s.d.laneOf(m.stream) != nil
+		if m.lane = s.d.adopt(m.stream); !known && s.start != nil {
+			return s.begin(m.lane, nil)
+		}
+	case *startRequest:
+		what = "start with a saved plan"
+		return s.startWith(m)
 	}
 	return nil
 }
@@ -80,6 +88,11 @@ func (s *supervisor) step() error {
 	}
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
+	if end.step != nil {
+		for _, l := range *d.lanes.Load() {
+			end.step.order = append(end.step.order, l.id)
+		}
+	}
 	d.steps.Add(1)
 	d.auto.ended()
 	s.wish()

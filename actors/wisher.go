@@ -23,6 +23,8 @@ type wisher struct {
 	// in a valley.
 	valley plan.Valley
 	mixed  bool
+	saver  saver
+	begin  int // boundaries that the beginning of an earlier run's plan still spans
 }
 
 // habit is what is known about one space.
@@ -54,6 +56,8 @@ func (w *wisher) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *foreseen:
 		m.layOut()
+	case *planLoaded:
+		w.loaded(m.plan)
 	case stepsWait:
 		w.ended()
 	}
@@ -63,6 +67,11 @@ func (w *wisher) Receive(ctx actor.Context) {
 func (w *wisher) ended() {
 	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
 	for _, m := range w.d.inbox.take() {
+		w.saver.add(m)
+		if w.begin > 0 { // an earlier run's plan spans it
+			w.begin--
+			continue
+		}
 		if m.lost > 0 || m.gap {
 			w.known = map[spaceKey]*habit{}
 		}
@@ -73,8 +82,9 @@ func (w *wisher) ended() {
 			w.mixed = false
 			continue
 		}
-		served := true
-		for _, s := range m.spaces(w.d.small) {
+		spaces := m.spaces(w.d.small)
+		served := len(spaces) > 0
+		for _, s := range spaces {
 			wishes, change := w.look(s)
 			if change {
 				if old := ready.spaces[s.spaceKey]; old != nil {
@@ -84,6 +94,7 @@ func (w *wisher) ended() {
 			}
 			served = served && !change && w.known[s.spaceKey].planned
 		}
+		w.saver.judged(m, served)
 		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
 			w.known = map[spaceKey]*habit{}
 		}

@@ -47,6 +47,7 @@ type Event struct {
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Addr   mem.Addr     // EvFree, EvRecord
 	Handle mem.Bytes    // EvExpect
+	Small  bool         // EvExpect: the space for small requests is meant
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code

@@ -12,6 +12,7 @@ import (
 	"stalloc/cuda/sim"
 	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/trace"
 )
 
@@ -60,6 +61,20 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 	return l, err
 }
 
+// Plan replays a recording and returns the plan of a later run. The error says that there
+// is none: the recording is too short.
+func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
+	l, err := start(tr, Config{}, "")
+	if err != nil {
+		return nil, Result{}, err
+	}
+	r, err := Run(ctx, tr, l, nil)
+	if err == nil && l.plan == nil {
+		err = fmt.Errorf("%d steps are too few to plan from: record some more", len(r.Steps))
+	}
+	return l.plan, r, err
+}
+
 // live is a Target over the live allocator.
 type live struct {
 	device *sim.Device
@@ -75,6 +90,7 @@ type live struct {
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
+	plan    *plan.Plan // at the end
 }
 
 // otherStream is the first number of the streams that stand in for the unknown ones
@@ -218,6 +234,7 @@ func (l *live) Finish() (Counts, error) {
 	for _, v := range l.device.Violations() {
 		l.note(v)
 	}
+	l.plan = l.local.Plan()
 	_ = l.local.Close() // it complains of the blocks that the trace leaves live
 	if l.cache != "" {
 		l.note(os.RemoveAll(l.cache))

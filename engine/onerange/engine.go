@@ -70,13 +70,14 @@ const (
 // are gaps, and voids, where nothing is mapped. A heap has one for large and one for
 // small requests. It holds no pointers, so that C can be shown it (lent.go).
 type space struct {
-	heap  uint32
-	kind  uint32
-	free  gaps
-	units unit // of free
-	held  unit // mapped
-	load  unit // live and pending
-	peak  unit // of load
+	heap     uint32
+	kind     uint32
+	free     gaps
+	units    unit // of free
+	held     unit // mapped
+	load     unit // live and pending
+	peak     unit // of load
+	expected unit // where the blocks of a plan of an earlier run end, from the first address on
 }
 
 type void struct{ lo, hi unit }
@@ -199,6 +200,8 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.record(ev, out)
 	case engine.EvFence:
 		return e.fence(ev, out)
+	case engine.EvExpect:
+		return e.expect(ev, out)
 	case engine.EvFirst:
 		e.price.first = true
 		return out
