@@ -87,7 +87,7 @@ func (o *Options) defaults() {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	if o.Range.Window == 0 {
+	if o.Range.Window <= 0 {
 		limit := o.Range.Limit
 		o.Range = onerange.DefaultConfig()
 		o.Range.Limit = limit

@@ -94,7 +94,7 @@ func (s *supervisor) step() error {
 		}
 	}
 	d.steps.Add(1)
-	d.auto.ended()
+	d.auto.ended(d.host)
 	s.wish()
 	if d.planner != nil && end.step != nil {
 		d.observed(end.step)
