@@ -61,7 +61,7 @@ stamp:
 
 .PHONY: cli
 cli: ## build bin/stalloc
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/stalloc
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION) $(GO_LDFLAGS)' -o $(BIN) ./cmd/stalloc
 	@install -D $(BIN) $(PKGBIN)
 
 .PHONY: libs
@@ -175,12 +175,14 @@ $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION):
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+include packaging/wheel.mk
+
 ##@ Keep house
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf bin $(BUILD) $(LIBDIR) $(dir $(PKGBIN)) .venv
+	rm -rf bin dist $(BUILD) $(LIBDIR) $(dir $(PKGBIN)) .venv
 
 .PHONY: help
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile packaging/wheel.mk

@@ -19,8 +19,8 @@ stalloc.step() ends that, and only the calls count from then on.
 """
 
 from ._errors import StallocError, StallocWarning
-from ._native import Stats
 from ._session import enable, explain, is_enabled, is_recording, mark, stats, step
+from ._stats import Stats
 from ._version import __version__
 
 __all__ = [

@@ -8,7 +8,7 @@ needs no new Python.
 
 import os
 from collections.abc import Mapping
-from typing import Union
+from typing import Optional, Union
 
 VARIABLE = "STALLOC_CONF"
 
@@ -37,11 +37,15 @@ def render(pairs: Mapping[str, str]) -> str:
     return ",".join(f"{key}:{value}" for key, value in pairs.items())
 
 
-def merge(environment: str, arguments: Mapping[str, Value]) -> dict[str, str]:
-    """The settings in force: what code asks for explicitly wins over the environment."""
+def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> dict[str, str]:
+    """The settings in force: what code asks for explicitly wins over the environment.
+
+    None is what nobody asked for.
+    """
     merged = parse(environment)
     for key, value in arguments.items():
-        merged[key] = _text(key, value)
+        if value is not None:
+            merged[key] = _text(key, value)
     return merged
 
 

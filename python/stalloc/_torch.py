@@ -5,6 +5,7 @@ CUDA starts and only once per process; all it wants are addresses of C functions
 """
 
 import ctypes
+import importlib
 import os
 from types import ModuleType
 from typing import Any, Optional
@@ -22,7 +23,7 @@ _THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 def load() -> ModuleType:
     """Imports PyTorch, which is needed to reach its allocator."""
     try:
-        import torch
+        torch = importlib.import_module("torch")
     except ImportError as error:
         raise StallocError(
             f"stalloc: PyTorch cannot be imported ({error}); install it, or call "
