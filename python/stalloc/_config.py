@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Optional, Union
 
+from ._errors import SettingError
+
 VARIABLE = "STALLOC_CONF"
 
 Value = Union[bool, int, float, str, "os.PathLike[str]"]
@@ -24,7 +26,7 @@ def parse(text: str) -> dict[str, str]:
             continue
         key, colon, value = (part.strip() for part in item.partition(":"))
         if not colon or not key or not value:
-            raise ValueError(
+            raise SettingError(
                 f"{VARIABLE}: item {place} is {item!r}, expected key:value; "
                 f"separate several settings by commas, as in key1:value1,key2:value2"
             )
@@ -63,7 +65,7 @@ def _text(key: str, value: Value) -> str:
         )
     text = os.fspath(value).strip()
     if not text or "," in text:
-        raise ValueError(
+        raise SettingError(
             f"stalloc.enable({key}={value!r}): a setting must not be empty or contain a comma, "
             f"which separates settings in {VARIABLE}"
         )

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ._errors import StallocError
+from ._errors import SettingError, StallocError
 from ._stats import Stats
 
 ALLOC = "stalloc_malloc"
@@ -42,6 +42,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
+_WRONG_SETTING = -1  # STALLOC_ERR_CONF
 
 
 class _StatsStruct(ctypes.Structure):
@@ -91,7 +92,10 @@ class Native:
             raise StallocError(f"stalloc: {doing}: {self.last_error() or 'no reason given'}")
 
     def init(self) -> None:
-        self._check(self._lib.stalloc_init(), "cannot start")
+        status = self._lib.stalloc_init()
+        if status == _WRONG_SETTING:
+            raise SettingError(f"stalloc: cannot start: {self.last_error()}")
+        self._check(status, "cannot start")
 
     def last_error(self) -> str:
         return _decode(self._lib.stalloc_last_error())

@@ -43,6 +43,14 @@ class _Session:
 
 _session = _Session()
 
+# In the environment: see _auto.
+VARIABLE = "STALLOC"
+STRICT = "strict"
+
+
+def strict_in_environment() -> bool:
+    return os.environ.get(VARIABLE, "").lower() == STRICT
+
 
 def enable(
     *,
@@ -75,8 +83,9 @@ def enable(
 
     Raises:
         StallocError: CUDA has started already, PyTorch is missing or too old, another allocator
-            is in place, the native library is missing, or a setting is unknown to it.
-        ValueError, TypeError: an argument or STALLOC_CONF is not well-formed.
+            is in place, the native library is missing, or a setting is unknown to it or wrong;
+            the last is a ValueError, too.
+        TypeError: an argument is of a type that no setting has.
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
@@ -100,7 +109,7 @@ def enable(
         torch = _torch.load()
         reason = _torch.why_inactive(torch, merged.get("driver"))
         if reason is not None:
-            if strict:
+            if strict or strict_in_environment():
                 raise StallocError(f"stalloc: {reason}; strict asks for stalloc or nothing")
             if _session.torch is None:
                 warnings.warn(
@@ -110,7 +119,7 @@ def enable(
                 )
             _session.torch, _session.reason = torch, reason
             return False
-        _start(torch, merged, strict)
+        _start(torch, merged, strict or strict_in_environment())
         return True
 
 

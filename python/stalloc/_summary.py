@@ -16,13 +16,20 @@ from ._stats import Stats, size
 VARIABLE = "STALLOC_SUMMARY"
 
 
+_owner = 0  # the process that writes it; a forked child inherits the handler only
+
+
 def at_exit() -> None:
-    """Has the summary written when this process ends; a forked child does not inherit that."""
-    atexit.register(_end, os.getpid(), os.environ.get(VARIABLE, ""))
+    """Has the summary written once when this process ends."""
+    global _owner
+    if _owner != os.getpid():
+        _owner = os.getpid()
+        atexit.register(_end)
 
 
-def _end(owner: int, where: str) -> None:
-    if os.getpid() != owner or where == "off":
+def _end() -> None:
+    where = os.environ.get(VARIABLE, "")
+    if os.getpid() != _owner or where == "off":
         return
     devices = served()
     for device, stats in devices.items():

@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import Any, Optional
 
-from . import _native
+from . import _hook, _native
 from ._errors import StallocError
 
 _DRIVER = "libcuda.so.1"
@@ -21,7 +21,8 @@ _THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
 def load() -> ModuleType:
-    """Imports PyTorch, which is needed to reach its allocator."""
+    """Imports PyTorch, which is needed to reach its allocator, and is by whom nobody waits for."""
+    _hook.disarm()
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:

@@ -39,7 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
-from . import _auto, _session, _torch
+from . import _session, _torch
 from ._errors import StallocError
 
 # A prime: no shape of any element size but one byte has it.
@@ -243,7 +243,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
-    _auto.disarm()
     try:
         recorder = Recorder(args)
     except StallocError as error:

@@ -4,10 +4,10 @@
     stalloc run [options] -m package.module its own arguments
     torchrun --nproc-per-node 8 -m stalloc.run [options] train.py its own arguments
 
-It enables stalloc and then runs the program as Python would. Processes that the program starts
-run under stalloc, too, where the package is installed: the environment tells them (STALLOC=1,
-STALLOC_CONF). Without stalloc.step() in the program the optimizer's steps end the training
-steps. At the end each process says what it used.
+It runs the program as Python would, and enables stalloc when that has imported torch. Processes
+that the program starts do so, too, where the package is installed: the environment tells them
+(STALLOC=1, STALLOC_CONF). Without stalloc.step() in the program the optimizer's steps end the
+training steps. At the end each process says what it used.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
-from . import _auto, _config, _program, _summary
-from ._errors import StallocError
+from . import _auto, _config, _program, _session, _summary
+from ._errors import SettingError
 
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
@@ -57,20 +57,18 @@ def settings(args: argparse.Namespace, environment: str) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
-    _auto.disarm()
     if args.no_summary or args.summary:
         where = "off" if args.no_summary else os.path.abspath(args.summary)
         os.environ[_summary.VARIABLE] = where
-    try:
-        conf = settings(args, os.environ.get(_config.VARIABLE, ""))
-        os.environ[_config.VARIABLE] = conf
-        os.environ[_auto.VARIABLE] = "strict" if args.strict else "1"
-        _auto.begin(args.strict)
-    except (StallocError, ValueError) as error:
-        print(f"stalloc run: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
     run = _program.run_module if args.module else _program.run_script
-    run(args.program, args.arguments)
+    try:
+        os.environ[_config.VARIABLE] = settings(args, os.environ.get(_config.VARIABLE, ""))
+        os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
+        _auto.begin()
+        run(args.program, args.arguments)
+    except SettingError as error:
+        print(f"stalloc run: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
