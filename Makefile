@@ -38,7 +38,7 @@ CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
 PY_TESTS := tests/python tests/shim
-PY_CODE  := python examples tests
+PY_CODE  := python examples tests packaging
 
 # The NVML headers mark functions deprecated that the binding wraps all the same.
 # The go command does not see changes of headers outside a package's folder, so
@@ -158,6 +158,7 @@ lint-c: $(SHIM) $(FAKE)
 lint-python: .venv/ready
 	.venv/bin/ruff check $(PY_CODE)
 	.venv/bin/ruff format --check $(PY_CODE)
+	cd python && ../.venv/bin/mypy
 
 .PHONY: fmt
 fmt: .venv/ready ## format Go and Python
