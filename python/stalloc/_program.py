@@ -1,9 +1,13 @@
 """Runs a program in this process as `python program arguments...` would."""
 
+import builtins
+import io
 import os
 import runpy
 import sys
+import zipfile
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 # The program's globals, to stay until Python ends, as those of a program of its own would:
@@ -14,8 +18,19 @@ _kept: list[dict[str, Any]] = []
 def run_script(path: str, arguments: Sequence[str]) -> None:
     """`python path arguments...`: path is a file, or a folder or archive with a __main__.py."""
     sys.argv = [path, *arguments]
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        _kept.append(runpy.run_path(path, run_name="__main__"))
+        return
+    # Not runpy: it would give the program's argv[0] and __file__ the same text, and take its
+    # module away when it ends.
     _first_on_path(os.path.dirname(os.path.realpath(path)))
-    _kept.append(runpy.run_path(path, run_name="__main__"))
+    main = ModuleType("__main__")
+    main.__file__ = os.path.abspath(path)
+    main.__dict__["__builtins__"] = builtins
+    with io.open_code(main.__file__) as file:
+        code = compile(file.read(), main.__file__, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
