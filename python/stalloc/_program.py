@@ -19,7 +19,8 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     """`python path arguments...`: path is a file, or a folder or archive with a __main__.py."""
     sys.argv = [path, *arguments]
     if os.path.isdir(path) or zipfile.is_zipfile(path):
-        _kept.append(runpy.run_path(path, run_name="__main__"))
+        _first_on_path(os.path.abspath(path))
+        _kept.append(runpy.run_path(os.path.abspath(path), run_name="__main__"))
         return
     # Not runpy: it would give the program's argv[0] and __file__ the same text, and take its
     # module away when it ends.

@@ -38,7 +38,7 @@ def test_a_module_runs_as_it_would(training):
 def test_a_folder_runs_as_it_would(training):
     folder = training.folder / "work" / "package"
     folder.mkdir()
-    (folder / "__main__.py").write_text("import sys, torch; print(sys.argv, sys.path[0])")
+    (folder / "__main__.py").write_text("import sys, torch; print(sys.argv[1:], sys.path[0])")
     assert training.start(*RUN, "package", "x") == training.start("package", "x")
 
 

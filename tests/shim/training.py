@@ -74,8 +74,7 @@ class Training:
             cwd=self.folder / "work",
             env=env,
             text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=120,
         )
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -24,7 +24,7 @@ def mark_steps(optimizer: Any) -> None:
     def marked_zero_grad(*args: Any, **kwargs: Any) -> None:
         nonlocal stepped
         zero_grad(*args, **kwargs)
-        if stepped:
+        if stepped and optimizer.gradient_state.sync_gradients:
             stepped = False
             stalloc.step()
 
