@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"stalloc/actors/replay"
@@ -25,12 +26,13 @@ type planResult struct {
 }
 
 type planFlags struct {
-	json, wholeRun bool
-	output         string
+	format   format
+	wholeRun bool
+	output   string
 }
 
 func newPlan() *cobra.Command {
-	var flags planFlags
+	flags := planFlags{format: asTable}
 	cmd := &cobra.Command{
 		Use:   "plan [flags] TRACE...",
 		Short: "Plan the memory of recorded runs",
@@ -45,15 +47,17 @@ A recording without step marks is planned as one step.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
   stalloc plan --whole-run -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle`,
-		Args: atLeastOneTrace,
+		Args:              atLeastOneTrace,
+		ValidArgsFunction: traceFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return flags.run(cmd, paths)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace")
+	addFormat(f, &flags.format)
 	f.BoolVar(&flags.wholeRun, "whole-run", false, "also plan set-up, the first step and the blocks that stay")
 	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one TRACE to this `file`")
+	complete(cmd, map[string][]string{"format": formats})
 	return cmd
 }
 
@@ -61,15 +65,10 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))
 	}
-	s := newSession(cmd, f.json,
-		table.Row{"trace", "buffers", "lower bound", "makespan", "gap", "seconds"},
-		right("buffers", "lower bound", "makespan", "gap", "seconds")...)
-	progress, done := s.progress("planning"), 0
-	s.eachTrace(paths, func(path string, tr *trace.Trace) {
-		if progress != nil {
-			progress(done, len(paths))
-		}
-		done++
+	s := newSession(cmd, f.format, len(paths))
+	var t table.Writer
+	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
+		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
 		p, err := f.plan(tr)
 		if err != nil {
@@ -83,12 +82,16 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 				return
 			}
 		}
-		s.emit(r, table.Row{
-			r.Trace, r.Buffers, r.LowerBound, r.Makespan,
+		s.emit(r)
+		if t == nil {
+			t = newTable(1, "recording", "blocks", "lower bound", "planned", "gap", "seconds")
+		}
+		t.AppendRow(table.Row{
+			text.Snip(r.Trace, longest, "~"), r.Buffers, r.LowerBound, r.Makespan,
 			fmt.Sprintf("%.3f %%", 100*r.Gap), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
-	return s.finish()
+	return s.finish(t, "gap: planned / lower bound - 1; the lower bound is the blocks' peak load\n")
 }
 
 func (f *planFlags) plan(tr *trace.Trace) (*plan.Plan, error) {
