@@ -107,6 +107,11 @@ func columns(result any) (keys, values []string) {
 	v := reflect.ValueOf(result)
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
+		if field.Anonymous {
+			inner, below := columns(v.Field(i).Interface())
+			keys, values = append(keys, inner...), append(values, below...)
+			continue
+		}
 		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if key == "" || field.Type.Kind() == reflect.Slice {
 			continue

@@ -21,6 +21,7 @@ import (
 
 	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/live/page"
 	"stalloc/plan"
 )
 
@@ -253,12 +254,14 @@ func TestSize(t *testing.T) {
 
 // TestKeys: every key that is printed is explained, and nothing else is.
 func TestKeys(t *testing.T) {
-	for i, printed := range []any{replay.Result{}, replay.Step{}, planResult{}} {
+	for i, printed := range []any{replay.Result{}, replay.Step{}, planResult{}, topResult{}, page.Stats{}} {
 		var tags, explained []string
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {
-			tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ",")
-			tags = append(tags, tag)
+			if !of.Field(j).Anonymous {
+				tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ",")
+				tags = append(tags, tag)
+			}
 		}
 		for _, k := range keysOf[i].keys {
 			explained = append(explained, k.name)

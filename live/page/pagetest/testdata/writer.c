@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../../cshim/page.h"
+#include "../../../../cshim/page.h"
 
 static unsigned char *alive;
 const unsigned char *_Atomic stalloc_alive;
