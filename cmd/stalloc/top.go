@@ -42,10 +42,10 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
-		Long: `Top shows each process that runs with stalloc, and each of its devices: the load,
-what is reserved for it, how much of that was never needed, and of the last second
-or two the requests that a plan served, the time in the driver and the time of a
-step. It reads a page that the process keeps in /dev/shm and costs it nothing.
+		Long: `Top shows each process that runs with stalloc, and each of its devices: the peak
+load, what is reserved, how much of its peak was never needed; and of the last
+second or two the requests that a plan served, the time in the driver and the time
+of a step. It reads a page that the process keeps in /dev/shm and costs it nothing.
 
 On a terminal it refreshes; elsewhere, and with --once, it prints once. With
 --metrics it answers Prometheus at 127.0.0.1:PORT/metrics until it is interrupted.`,
@@ -144,7 +144,7 @@ const topNotes = "waste, hits of the last requests and driver's share of the tim
 // topTable has a row for each device of each process. Rates are those since the samples in
 // earlier, which it renews, else those that the page itself tells.
 func topTable(processes []page.Process, earlier map[string]page.Sample) table.Writer {
-	t := newTable(2, "pid", "program", "gpu", "load", "reserved", "waste", "hits", "driver", "step", "plan")
+	t := newTable(2, "pid", "program", "gpu", "peak load", "reserved", "waste", "hits", "driver", "step", "plan")
 	for _, p := range processes {
 		program := text.Snip(shortCommand(p.Command()), 12, "~")
 		if rank := p.Rank(); rank != "" {
@@ -187,7 +187,7 @@ func topRow(pid int, program string, d page.Device, r page.Rates) table.Row {
 		plan = fmt.Sprintf("#%d", d.Now.PlanGeneration)
 	}
 	return table.Row{
-		pid, program, d.Ordinal, amount(float64(d.Now.Allocated)), amount(float64(d.Now.Reserved)),
+		pid, program, d.Ordinal, amount(float64(d.Now.PeakAllocated)), amount(float64(d.Now.Reserved)),
 		fmt.Sprintf("%.1f", 100*d.Now.Waste()), hits, driver, step, plan,
 	}
 }

@@ -23,7 +23,7 @@ func TestTop(t *testing.T) {
 	w.Do(t, "again")
 	pid := fmt.Sprint(w.Process.Pid)
 	out, errs, status := run(t, "top", "--pid", pid)
-	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0  4.00 KiB  2.00 MiB") || !strings.Contains(out, "plain") {
+	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0   1.00 MiB  2.00 MiB   50.0") || !strings.Contains(out, "plain") {
 		t.Errorf("exit %d, %s\n%s", status, errs, out)
 	}
 	out, errs, status = run(t, "top", "--pid", pid, "--json")

@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 		t.Fatalf("%+v, rank %q, %q", p, p.Rank(), p.Command())
 	}
 	now := p.Devices[0].Now
-	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096, Reserved: 2 << 20, Fallback: 7}); now.Stats != want {
+	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096, PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20, Fallback: 7}); now.Stats != want {
 		t.Errorf("%+v, want %+v", now.Stats, want)
 	}
 	if age := time.Since(now.At); age < 0 || age > time.Hour || !p.Devices[0].Before.At.IsZero() {

@@ -93,6 +93,16 @@ class Stats:
         served = self.hits + self.misses
         return self.hits / served if served else 0.0
 
+    def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
+        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
+
+        For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
+        """
+        figures: dict[str, float] = dataclasses.asdict(self)
+        figures["fragmentation"] = self.fragmentation
+        figures["hit_rate"] = self.hit_rate
+        return {prefix + name: value for name, value in figures.items()}
+
 
 class _StatsStruct(ctypes.Structure):
     _fields_ = [(field.name, ctypes.c_uint64) for field in dataclasses.fields(Stats)]

@@ -48,7 +48,7 @@ static void layout(void)
 int main(int argc, char **argv)
 {
 	char line[64];
-	struct stalloc_stats s = {.requests = 100, .hits = 75, .steps = 3, .allocated = 4096, .reserved = 2 << 20, .fallback = 7};
+	struct stalloc_stats s = {.requests = 100, .hits = 75, .steps = 3, .allocated = 4096, .peak_allocated = 1 << 20, .reserved = 2 << 20, .peak_reserved = 2 << 20, .fallback = 7};
 	alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	madvise(alive, 4096, MADV_WIPEONFORK);
 	*alive = 1;
