@@ -118,6 +118,22 @@ gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of al
 gpu-features: ## what of PyTorch's memory API and modes works, native beside stalloc (needs a GPU and PyTorch)
 	PYTHONPATH=python $(PYTHON) tests/gpu/features.py
 
+PREFIX ?= /usr/local
+API_VERSION = $(shell sed -n 's/^.define STALLOC_VERSION "\(.*\)"/\1/p' cshim/stalloc.h)
+
+# What is built already is not built again: installing may be another user's.
+.PHONY: install
+install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))),,build) ## header, libraries, pkg-config file and command, below PREFIX (and DESTDIR)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig)
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 cshim/stalloc.h $(DESTDIR)$(PREFIX)/include/
+	install -m 755 $(SHIM) $(ENGINE) $(DESTDIR)$(PREFIX)/lib/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(API_VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
+
+.PHONY: uninstall
+uninstall: ## take away what install has put there
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/stalloc include/stalloc.h lib/libstalloc.so lib/libstalloc_engine.so lib/pkgconfig/stalloc.pc)
+
 ##@ Check
 
 .PHONY: test
