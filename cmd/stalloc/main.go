@@ -69,7 +69,7 @@ makes no sense, 130 after an interrupt.`,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(newReplay(), newPlan(), newVersion())
+	root.AddCommand(newReplay(), newPlan(), newReport(), newVersion())
 	return root
 }
 
