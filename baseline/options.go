@@ -46,6 +46,11 @@ type Options struct {
 	// AutoGC is GMLake's autoGC: the amount of stitched addresses above which
 	// idle stitched blocks are dropped. 0 stands for 1000 GiB.
 	AutoGC mem.Bytes
+
+	// Held, unless it is nil, is told of every range of addresses that comes to have
+	// memory behind it, or has none any longer. GMLake does not tell: its addresses
+	// share memory.
+	Held func(at Place, size mem.Bytes, held bool)
 }
 
 // DefaultCapacity is the device memory assumed when none is given.

@@ -15,7 +15,8 @@ type run struct {
 	name     string
 	result   replay.Result
 	reserved []mem.Bytes // by event
-	at       []mem.Addr  // by block; nil where addresses are not memory
+	at       []mem.Addr  // by block
+	held     []extent    // nil where addresses are not memory
 	served   []served    // by block
 }
 
@@ -27,9 +28,6 @@ const (
 	hit
 	miss
 )
-
-// stitches are the allocators whose addresses are not memory: one byte may have several.
-var stitches = map[string]bool{"gmlake": true}
 
 // config is how stalloc is set up for a report.
 func config(o Options) replay.Config {
@@ -53,27 +51,25 @@ func replayAll(ctx context.Context, tr *trace.Trace, l *ledger, o Options) ([]*r
 }
 
 func replayOne(ctx context.Context, a replay.Allocator, tr *trace.Trace, l *ledger, c replay.Config) (*run, error) {
-	r := &run{name: a.Name, reserved: make([]mem.Bytes, len(tr.Events)), served: make([]served, len(l.blocks))}
-	if !stitches[a.Name] {
-		r.at = make([]mem.Addr, len(l.blocks))
-	}
+	r := &run{name: a.Name, reserved: make([]mem.Bytes, len(tr.Events)), served: make([]served, len(l.blocks)), at: make([]mem.Addr, len(l.blocks))}
+	var holds holding
+	event := 0
 	var err error
 	r.result, err = a.Follow(ctx, tr, c, func(s replay.Seen) {
-		r.reserved[s.Event] = s.Reserved
+		r.reserved[s.Event], event = s.Reserved, s.Event+1
 		b := l.of[s.Event]
 		if b < 0 {
 			return
 		}
-		if r.at != nil {
-			r.at[b] = s.Addr
-		}
+		r.at[b] = s.Addr
 		switch {
 		case s.Hit:
 			r.served[b] = hit
 		case s.Miss:
 			r.served[b] = miss
 		}
-	})
+	}, func(at mem.Addr, size mem.Bytes, held bool) { holds.set(at, size, held, event) })
+	r.held = holds.close(len(tr.Events))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+
+	"stalloc/internal/mem"
 )
 
 // A page's data is gzip'd and in base64: the length of a JSON object as uint32, little
@@ -45,8 +47,8 @@ func (d *Data) encode() (string, error) {
 	add("curve.load", d.Curve.Load)
 	for i, a := range d.Allocators {
 		add("curve."+a.Name, d.Curve.Reserved[i])
-		h.Heights = append(h.Heights, int(w.Height[i]>>9))
-		h.Maps = append(h.Maps, w.Place[i] != nil)
+		h.Heights = append(h.Heights, int(w.Maps[i].Height/mem.Grain))
+		h.Maps = append(h.Maps, w.Maps[i].Height > 0)
 	}
 	add("micros", w.Micros)
 	add("from", w.From)
@@ -57,7 +59,12 @@ func (d *Data) encode() (string, error) {
 	add("stack", w.Stack)
 	add("served", w.Served)
 	for i, a := range d.Allocators {
-		add("place."+a.Name, w.Place[i])
+		m := &w.Maps[i]
+		add("place."+a.Name, m.Place)
+		add("held.low."+a.Name, m.HeldLow)
+		add("held.size."+a.Name, m.HeldSize)
+		add("held.begin."+a.Name, m.HeldBegin)
+		add("held.life."+a.Name, m.HeldLife)
 	}
 	object, err := json.Marshal(h)
 	if err != nil {

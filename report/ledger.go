@@ -151,7 +151,7 @@ func (l *ledger) inferred(event int) string {
 	case s.Name == setUp:
 		return setUp
 	case l.marked:
-		return "between the marks"
+		return "before the first mark"
 	case event <= s.peakAt:
 		return upToPeak
 	}

@@ -39,8 +39,12 @@ type Group struct {
 	FreedTo   int `json:"freed_to"`
 }
 
-// shownGroups is how many groups a page lists.
-const shownGroups = 24
+// A page lists at most so many groups, and none below a share of the load: the rest is
+// one line.
+const (
+	shownGroups = 16
+	shownShare  = 1.0 / 500
+)
 
 func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	at := l.peak
@@ -80,7 +84,10 @@ func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	slices.SortFunc(all, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From), cmp.Compare(a.Stack, b.Stack))
 	})
-	shown := min(len(all), shownGroups)
+	shown := 0
+	for shown < min(len(all), shownGroups) && (shown == 0 || float64(all[shown].Bytes) >= shownShare*float64(p.Load)) {
+		shown++
+	}
 	p.Groups = all[:shown]
 	for _, g := range all[shown:] {
 		p.Others.Count += g.Count

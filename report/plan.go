@@ -47,7 +47,7 @@ func loadPlan(path string) (*Data, error) {
 		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases, Reasons: reasons[:],
 	}
 	d.Peak = l.atPeak(nil)
-	a := Allocator{Name: "plan", Reserved: arenas, Requests: int64(len(l.blocks)), Height: arenas}
+	a := Allocator{Name: "plan", Reserved: arenas, Requests: int64(len(l.blocks))}
 	if arenas > 0 {
 		a.Fragmentation = 1 - float64(d.Peak.Load)/float64(arenas)
 	}
@@ -58,7 +58,10 @@ func loadPlan(path string) (*Data, error) {
 	}
 	d.Curve = l.curve([]*run{r})
 	d.Window = l.window(nil, []*run{r}, make([]reason, len(l.blocks)), len(l.blocks))
-	d.Window.Place[0], d.Window.Height[0] = heights, arenas
+	d.Window.Maps[0] = Map{
+		Height: arenas, Place: heights,
+		HeldLow: []int{0}, HeldSize: []int{int(arenas / mem.Grain)}, HeldBegin: []int{0}, HeldLife: []int{len(l.load)},
+	}
 	return d, nil
 }
 

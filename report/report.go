@@ -16,8 +16,7 @@
 // # Addresses
 //
 // Addresses of a replay mean something only as differences, and have gaps that were never
-// memory. Bytes that no block of the whole run ever lay on are left out, so the height of
-// the map is what the allocator has ever used (places.go).
+// memory. Bytes that never had memory in what is drawn are left out (places.go).
 //
 // The page never asks a network for anything. Curves are drawn by uPlot, bundled
 // (assets/uplot); the blocks by assets/map.js on a canvas of its own.
@@ -99,7 +98,6 @@ type Allocator struct {
 	Calls         int64     `json:"calls"`
 	DriverMillis  float64   `json:"driver_ms"` // modelled
 	Full          bool      `json:"full"`      // the device was full and the run ended there
-	Height        mem.Bytes `json:"height"`    // of its map; 0 if it has none
 }
 
 // Load reads the file at path, a recording or a plan, and makes a report of it.

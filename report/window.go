@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -52,23 +53,32 @@ type Window struct {
 	Size       []int // as asked for, in bytes
 	Stream     []int
 	Phase      []int
-	Stack      []int   // number of the stack behind one, 0 for none; nil where none has one
-	Served     []int   // by reason
-	Place      [][]int // by allocator: height in grains; nil for one without a map
-	Height     []mem.Bytes
+	Stack      []int // number of the stack behind one, 0 for none; nil where none has one
+	Served     []int // by reason
+	Maps       []Map // by allocator
+}
+
+// Map is where an allocator put the blocks, heights in grains. It is empty for one whose
+// addresses are not memory.
+type Map struct {
+	Height mem.Bytes
+	Place  []int // by block
+	// What had memory: from one height to another, by events.
+	HeldLow, HeldSize, HeldBegin, HeldLife []int
 }
 
 // window chooses the steps to draw, and packs their blocks.
 func (l *ledger) window(stacks *trace.Stacks, runs []*run, why []reason, most int) Window {
 	begin, end := l.around(most)
-	w := Window{Begin: begin, End: end, Place: make([][]int, len(runs)), Height: make([]mem.Bytes, len(runs))}
+	w := Window{Begin: begin, End: end, Maps: make([]Map, len(runs))}
 	for _, t := range l.micros[begin:end] {
 		w.Micros = append(w.Micros, int(t))
 	}
-	heights := make([][]int, len(runs))
+	spaces := make([]*space, len(runs))
 	for i, r := range runs {
-		if r.at != nil {
-			heights[i], w.Height[i] = places(l, r.at)
+		if r.held != nil {
+			spaces[i] = newSpace(r.held, begin, end)
+			w.Maps[i] = spaces[i].background(r.held, begin, end)
 		}
 	}
 	streams := make(map[mem.StreamID]int)
@@ -90,13 +100,29 @@ func (l *ledger) window(stacks *trace.Stacks, runs []*run, why []reason, most in
 		if stacks != nil {
 			w.Stack = append(w.Stack, stacks.Of(b.id)+1)
 		}
-		for k := range runs {
-			if heights[k] != nil {
-				w.Place[k] = append(w.Place[k], heights[k][i])
+		for k, s := range spaces {
+			if s != nil {
+				w.Maps[k].Place = append(w.Maps[k].Place, s.height(runs[k].at[i]))
 			}
 		}
 	}
 	return w
+}
+
+// background lists what had memory in the window.
+func (s *space) background(held []extent, begin, end int) Map {
+	m := Map{Height: s.high}
+	slices.SortFunc(held, func(a, b extent) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.from, b.from)) })
+	for _, e := range held {
+		if e.end < begin || e.begin >= end {
+			continue
+		}
+		m.HeldLow = append(m.HeldLow, s.height(e.from))
+		m.HeldSize = append(m.HeldSize, int(mem.Bytes(e.to-e.from)/mem.Grain))
+		m.HeldBegin = append(m.HeldBegin, e.begin)
+		m.HeldLife = append(m.HeldLife, e.end-e.begin)
+	}
+	return m
 }
 
 // around returns the events of the peak's step and of as many steps beside it as have at

@@ -25,9 +25,14 @@ type shown interface {
 }
 
 // Follow is Replay that calls see behind every event of the run, until the device is
-// full if it comes to that.
-func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen)) (Result, error) {
+// full if it comes to that, and held, unless that is nil, while an event comes to be
+// done, for every range of addresses that gets memory or loses it. GMLake's ranges
+// share memory, so it never calls held.
+func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen), held func(addr mem.Addr, size mem.Bytes, held bool)) (Result, error) {
 	c.Warm = c.Warm && a.Plans && !c.NoPlan
+	if a.Name != "gmlake" {
+		c.held = held
+	}
 	target, err := a.New(ctx, tr, c)
 	if err != nil {
 		return Result{}, err
@@ -60,6 +65,11 @@ func (s *simulation) place(id int64) mem.Addr {
 	}
 	at, err := s.sim.Addr(h.block)
 	s.check(id, err)
+	return address(at)
+}
+
+// address makes one address of a place in one of two spaces.
+func address(at baseline.Place) mem.Addr {
 	const page = mem.Addr(mem.HandleSize) // nothing lies at zero
 	if at.Space == baseline.VM {
 		return page + mem.Addr(at.Offset) | 1<<62

@@ -24,6 +24,7 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 		var hits, misses int64
 		events := 0
 		at := make(map[int64]mem.Addr)
+		var held, most mem.Bytes
 		r, err := a.Follow(context.Background(), tr, c, func(s Seen) {
 			if s.Event != events {
 				t.Fatalf("%s: event %d comes behind %d", a.Name, s.Event, events-1)
@@ -42,6 +43,13 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 				}
 				at[e.ID] = s.Addr
 			}
+		}, func(_ mem.Addr, size mem.Bytes, got bool) {
+			if got {
+				held += size
+			} else {
+				held -= size
+			}
+			most = max(most, held)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -54,6 +62,10 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 		}
 		if a.Name != "gmlake" { // it stitches, so its addresses may share memory and addresses differ
 			disjoint(t, a.Name, tr, at)
+			// stalloc may map a page where it is needed before it leaves its last place.
+			if most < r.PeakReserved || most > r.PeakReserved && !a.Plans {
+				t.Errorf("%s: ranges of %v have memory at the peak, Replay says %v", a.Name, most, r.PeakReserved)
+			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ class Curve {
   build() {
     if (this.plot) this.plot.destroy();
     const ink = style("soft"), grid = { stroke: style("line"), width: 1 };
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const gib = (v) => (v == null ? "–" : bytesText(v * GRAIN));
     const series = [{ label: this.view.byTime ? "at" : "event", value: (u, v) => (v == null ? "–" : this.view.label(v)) }];
     this.names.forEach((name, i) => {
@@ -25,14 +26,15 @@ class Curve {
       });
     });
     this.plot = new uPlot({
-      width: this.box.clientWidth, height: 236,
+      width: this.box.clientWidth, height: 220,
       padding: [18, RIGHT, 0, 0],
       scales: { x: { time: false, range: () => [this.view.from, this.view.to] }, y: { range: (u, low, high) => [0, high * 1.04] } },
+      legend: { mount: (u, legend) => document.getElementById("values").replaceChildren(legend) },
       cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       series,
       axes: [
-        { stroke: ink, grid, ticks: grid, size: 30, values: (u, ticks) => ticks.map((v) => this.view.label(v)) },
-        { stroke: ink, grid, ticks: grid, size: LEFT, values: (u, ticks) => ticks.map(gib), incrs: this.steps() },
+        { grid, ticks: { show: false }, size: 8, splits: () => this.view.ticks(), values: () => [] }, // the map's axis serves both
+        { stroke: ink, grid, ticks: { show: false }, size: LEFT, font, values: (u, ticks) => ticks.map((v) => shortText(v * GRAIN)), incrs: this.steps() },
       ],
       hooks: { setSelect: [(u) => this.selected(u)], draw: [(u) => this.marks(u)] },
     }, this.columns(), this.box);
@@ -66,7 +68,7 @@ class Curve {
   draw() { this.plot.setData(this.columns()); }
 
   resize() {
-    if (this.box.clientWidth !== this.plot.width) this.plot.setSize({ width: this.box.clientWidth, height: 236 });
+    if (this.box.clientWidth !== this.plot.width) this.plot.setSize({ width: this.box.clientWidth, height: 220 });
   }
 
   selected(u) {
@@ -83,6 +85,7 @@ class Curve {
     c.save();
     c.font = `${11 * dpr}px ${getComputedStyle(document.body).fontFamily}`;
     c.strokeStyle = c.fillStyle = style("soft");
+    c.textAlign = "left";
     c.setLineDash([3 * dpr, 3 * dpr]);
     let free = left;
     for (const step of d.steps) {

@@ -38,6 +38,9 @@ function bytesText(n) {
   return (unit === 0 ? n : n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2)) + " " + units[unit];
 }
 
+// shortText is bytesText without zeros at its end, for axes.
+const shortText = (n) => bytesText(n).replace(/\.0+(?= )|(\.\d*?)0+(?= )/, "$1");
+
 function timeText(micros) {
   if (micros >= 1e6) return (micros / 1e6).toFixed(3) + " s";
   if (micros >= 1e3) return (micros / 1e3).toFixed(2) + " ms";

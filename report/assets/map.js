@@ -15,9 +15,6 @@ class BlockMap {
     this.box = box;
     this.marked = null; // a Uint8Array: 1 for what stands out, the rest is dimmed
     this.hovered = this.pinned = -1;
-    this.top = Math.max(...data.heights, 1);
-    this.y0 = 0;
-    this.y1 = this.top * 1.01;
     const n = (this.count = data.drawn);
     this.begin = data.columns.from;
     this.end = new Float64Array(n);
@@ -29,9 +26,11 @@ class BlockMap {
     }
     this.left = new Float64Array(n);
     this.right = new Float64Array(n);
-    this.use(data.allocators.findIndex((a, i) => data.maps[i] && (a.name === "stalloc" || a.name === "plan")));
+    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(data.columns, a.name) : null));
+    this.allocator = data.allocators.findIndex((a, i) => data.maps[i] && (a.name === "stalloc" || a.name === "plan"));
+    this.fold(data.begin, data.end);
     this.placeAll();
-    view.listen(() => this.due());
+    view.listen(() => { this.moved(); this.due(); });
     new ResizeObserver(() => this.due()).observe(box);
     this.listen();
   }
@@ -39,8 +38,26 @@ class BlockMap {
   // use chooses whose addresses are shown.
   use(allocator) {
     this.allocator = allocator;
-    this.low = this.data.columns["place." + this.data.allocators[allocator].name];
+    this.low = this.spaces[allocator].low;
+    this.held = this.spaces[allocator].held;
     this.due();
+  }
+
+  // fold leaves out the addresses that have no memory all the while between two events, and
+  // gives all maps one scale.
+  fold(begin, end) {
+    this.folded = [begin, end];
+    this.top = 1;
+    for (const s of this.spaces) if (s) this.top = Math.max(this.top, s.fold(begin, end));
+    this.use(this.allocator);
+    this.showUp(0, this.top * 1.01);
+  }
+
+  // moved folds anew where the range across has left what was folded for.
+  moved() {
+    const [begin, end] = this.folded, { view, data } = this;
+    if (begin <= data.begin && end >= data.end) return;
+    if (view.from < view.place(begin) || view.to > view.place(end)) this.fold(data.begin, data.end);
   }
 
   // placeAll says where every block begins and ends across; the axis decides.
@@ -91,9 +108,10 @@ class BlockMap {
       this.owner = new Int32Array(width * height);
     }
     const { pixels, owner, view } = this;
-    pixels.fill(packed(style("idle")));
+    pixels.fill(packed(style("none")));
     owner.fill(-1);
     const [sx, sy] = this.scale();
+    this.background(sx, sy);
     const colours = this.classes.colours(), { of } = this.classes;
     this.labels = [];
     for (let i = 0; i < this.count; i++) {
@@ -124,6 +142,19 @@ class BlockMap {
     this.write(ctx);
   }
 
+  // background paints what has memory behind it; what stays in sight is held and not in use.
+  background(sx, sy) {
+    const { width, height } = this.area, { pixels, view, held } = this, colour = packed(style("held"));
+    for (let i = 0; i < held.low.length; i++) {
+      const from = view.place(held.begin[i]), to = view.place(held.begin[i] + held.life[i]);
+      if (from > view.to || to < view.from || held.low[i] < 0) continue;
+      const x0 = Math.max(Math.round((from - view.from) * sx), 0), x1 = Math.min(Math.round((to - view.from) * sx), width);
+      const y1 = Math.min(height - Math.round((held.low[i] - this.y0) * sy), height);
+      const y0 = Math.max(height - Math.round((held.low[i] + held.size[i] - this.y0) * sy), 0);
+      if (x1 > x0) for (let y = y0; y < y1; y++) pixels.fill(colour, y * width + x0, y * width + x1);
+    }
+  }
+
   // write puts the size on blocks that have the room.
   write(ctx) {
     const dpr = this.dpr;
@@ -147,12 +178,12 @@ class BlockMap {
     const step = nice((this.y1 - this.y0) * GRAIN / 7, 2) / GRAIN;
     for (let v = Math.ceil(this.y0 / step) * step; v <= this.y1; v += step) {
       const y = a.top + a.height - (v - this.y0) * sy;
-      ctx.fillText(bytesText(v * GRAIN), a.left - 8 * dpr, Math.max(y, a.top + 6 * dpr));
+      ctx.fillText(shortText(v * GRAIN), a.left - 8 * dpr, Math.max(y, a.top + 6 * dpr));
     }
     ctx.textAlign = "center";
     ctx.textBaseline = "top";
-    const [sx] = this.scale(), across = nice((this.view.to - this.view.from) / 9, 10);
-    for (let v = Math.ceil(this.view.from / across) * across; v <= this.view.to; v += across) {
+    const [sx] = this.scale();
+    for (const v of this.view.ticks()) {
       const x = a.left + (v - this.view.from) * sx;
       if (x > a.left + 24 * dpr && x < a.left + a.width - 24 * dpr) ctx.fillText(this.view.label(v), x, a.top + a.height + 7 * dpr);
     }
@@ -259,6 +290,49 @@ class BlockMap {
     this.pinned = block;
     this.outline();
     this.onpin?.(block);
+  }
+}
+
+// Space is where one allocator put the blocks, in grains above its lowest address.
+class Space {
+  constructor(columns, name) {
+    this.whole = columns["place." + name];
+    this.ranges = { low: columns["held.low." + name], size: columns["held.size." + name], begin: columns["held.begin." + name], life: columns["held.life." + name] };
+    this.low = new Float64Array(this.whole.length);
+    this.held = { ...this.ranges, low: new Float64Array(this.ranges.low.length) };
+  }
+
+  // fold moves everything down over what has no memory between two events; it returns the
+  // height that is left.
+  fold(begin, end) {
+    const r = this.ranges, used = [];
+    for (let i = 0; i < r.low.length; i++) {
+      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) used.push([r.low[i], r.low[i] + r.size[i]]);
+    }
+    used.sort((a, b) => a[0] - b[0]);
+    const starts = [], ends = [], below = [];
+    let height = 0;
+    for (const [from, to] of used) {
+      const n = ends.length - 1;
+      if (n >= 0 && from <= ends[n]) {
+        height += Math.max(to - ends[n], 0);
+        ends[n] = Math.max(ends[n], to);
+        continue;
+      }
+      starts.push(from); ends.push(to); below.push(height);
+      height += to - from;
+    }
+    const place = (at) => {
+      let low = 0, high = starts.length;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (starts[middle] <= at) low = middle + 1; else high = middle;
+      }
+      return low > 0 && at < ends[low - 1] ? below[low - 1] + at - starts[low - 1] : -1;
+    };
+    for (let i = 0; i < this.low.length; i++) this.low[i] = this.whole[i] < 0 ? -1 : place(this.whole[i]);
+    for (let i = 0; i < r.low.length; i++) this.held.low[i] = place(r.low[i]);
+    return height;
   }
 }
 

@@ -52,7 +52,7 @@ class Classes {
 
   colours() {
     return (this.cache ??= this.variables.map((name) => {
-      const fill = rgb(style(name)), idle = rgb(style("idle")), dark = [0, 0, 0];
+      const fill = rgb(style(name)), idle = rgb(style("none")), dark = [0, 0, 0];
       const bright = (fill[0] * 3 + fill[1] * 6 + fill[2]) / 10 > 140;
       const dim = mix(idle, fill, 0.16);
       return { fill: pack(fill), edge: pack(mix(fill, dark, 0.3)), dim: pack(dim), dimEdge: pack(mix(dim, fill, 0.12)), text: bright ? "#10131a" : "#ffffff" };
@@ -166,7 +166,7 @@ function legend(page) {
     key.style.background = `var(--${classes.variables[i]})`;
     item.append(key, name);
     return [item];
-  }), Object.assign(document.createElement("span"), { innerHTML: '<i style="background:var(--idle)"></i>held, not in use' }));
+  }), Object.assign(document.createElement("span"), { innerHTML: '<i style="background:var(--held)"></i>held, not in use' }));
 }
 
 function steps(page) {
@@ -175,8 +175,9 @@ function steps(page) {
   data.steps.forEach((s, i) => all.push([s.name + (i === data.peak.step ? " (the peak)" : ""), s.begin, s.end]));
   all.forEach(([text], i) => select.append(new Option(text, i)));
   const show = () => {
-    view.showEvents(all[select.value][1], all[select.value][2]);
-    map.showUp(0, map.top * 1.01);
+    const [, begin, end] = all[select.value];
+    map.fold(Math.max(begin, data.begin), Math.min(end, data.end));
+    view.showEvents(begin, end);
   };
   select.value = data.steps.length > 1 ? data.peak.step + 1 : 0;
   select.onchange = show;

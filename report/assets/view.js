@@ -58,5 +58,12 @@ class View {
     this.set(around - (around - this.from) * factor, around + (this.to - around) * factor);
   }
 
+  // ticks are round places across, for both axes.
+  ticks() {
+    const step = nice((this.to - this.from) / 9, 10), out = [];
+    for (let v = Math.ceil(this.from / step) * step; v <= this.to; v += step) out.push(v);
+    return out;
+  }
+
   label(x) { return this.byTime ? timeText(Math.max(x, 0)) : countText(x); }
 }
