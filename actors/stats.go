@@ -24,15 +24,20 @@ func (d *Device) Stats() Stats {
 	m := &poolRequest{verb: verbStats}
 	d.ask(d.pool, m)
 	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
+	s.Hits, s.Misses, s.Resyncs = d.Served()
+	return s
+}
+
+// Served is the part of Stats that asks no actor, so that it changes nothing: the pool
+// looks at its fences whenever it is asked.
+func (d *Device) Served() (hits, misses, resyncs uint64) {
 	for _, l := range *d.lanes.Load() {
 		l.port.Lock()
-		hits, misses, resyncs := l.totals()
+		h, m, r := l.totals()
 		l.port.Unlock()
-		s.Hits += hits
-		s.Misses += misses
-		s.Resyncs += resyncs
+		hits, misses, resyncs = hits+h, misses+m, resyncs+r
 	}
-	return s
+	return hits, misses, resyncs
 }
 
 // Explain says in a few lines where the device's memory is and what to try.

@@ -95,7 +95,7 @@ func (p page) Wasted(a Allocator) mem.Bytes { return a.Reserved - p.Peak.Load }
 func (p page) Growing() mem.Bytes { return p.Peak.Load - p.Peak.Kept }
 
 // Ours is stalloc's part of a recording.
-func (p page) Ours() Allocator { return p.Allocators[len(p.Allocators)-1] }
+func (d *Data) Ours() Allocator { return d.Allocators[len(d.Allocators)-1] }
 
 // Hits is the share of all requests that a plan served.
 func (p page) Hits() float64 {

@@ -159,6 +159,11 @@ func ReadFile(path string, opts ...Option) (*Trace, error) {
 		return nil, err
 	}
 	defer r.Close()
+	return r.all()
+}
+
+// all reads the rest of a trace that has just been opened.
+func (r *Reader) all() (*Trace, error) {
 	t := &Trace{Name: r.Name(), Header: r.Header()}
 	for {
 		e, err := r.Next()

@@ -89,6 +89,6 @@ func (l *live) place(id int64) mem.Addr { return l.blocks[id] }
 func (l *live) reserved() mem.Bytes { return l.device.Used() }
 
 func (l *live) served() (hits, misses int64) {
-	s := l.local.Stats()
-	return int64(s.Hits), int64(s.Misses)
+	h, m, _ := l.local.Served()
+	return int64(h), int64(m)
 }
