@@ -56,6 +56,10 @@ func (f *reportFlags) run(cmd *cobra.Command, path string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
+	folder := filepath.Dir(f.output)
+	if at, err := os.Stat(folder); err != nil || !at.IsDir() {
+		return fmt.Errorf("-o %s: there is no folder %s: make it, or choose another file", f.output, folder)
+	}
 	s := newSession(cmd, false, nil)
 	data, err := report.Load(s.ctx, path, report.Options{
 		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Progress: s.say,
