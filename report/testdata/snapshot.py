@@ -25,11 +25,24 @@ def note(action, address, size):
     global clock
     clock += 20
     frames = live[address][1]
-    events.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": clock, "frames": frames})
+    events.append(
+        {
+            "action": action,
+            "addr": address,
+            "size": size,
+            "stream": 0,
+            "time_us": clock,
+            "frames": frames,
+        }
+    )
 
 
 def alloc(size, frames):
-    address = next(a for a in range(1 << 30, 1 << 40, MIB) if all(a + size <= b or b + s <= a for b, (s, _) in live.items()))
+    address = next(
+        a
+        for a in range(1 << 30, 1 << 40, MIB)
+        if all(a + size <= b or b + s <= a for b, (s, _) in live.items())
+    )
     live[address] = size, frames
     note("alloc", address, size)
     return address
@@ -48,6 +61,12 @@ for _ in range(3):
     for address in reversed(activations):
         free(address)
 
-blocks = [{"address": a, "size": s, "requested_size": s, "state": "active_allocated", "frames": f} for a, (s, f) in live.items()]
-snapshot = {"segments": [{"device": 0, "address": 1 << 30, "stream": 0, "blocks": blocks}], "device_traces": [events]}
+blocks = [
+    {"address": a, "size": s, "requested_size": s, "state": "active_allocated", "frames": f}
+    for a, (s, f) in live.items()
+]
+snapshot = {
+    "segments": [{"device": 0, "address": 1 << 30, "stream": 0, "blocks": blocks}],
+    "device_traces": [events],
+}
 pathlib.Path(__file__).with_suffix(".pickle").write_bytes(pickle.dumps(snapshot))

@@ -13,7 +13,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def main():
-    print(f"{'report of':<18}{'blocks':>9}{'MB':>8}{'made in s':>11}{'first paint ms':>16}{'drawn ms':>10}")
+    print("report of            blocks      MB  made in s  first paint ms  drawn ms")
     with tempfile.TemporaryDirectory() as folder, browser.chromium() as chromium:
         for name in RUNS:
             path = Path(folder) / f"{name}.html"

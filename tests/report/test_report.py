@@ -49,8 +49,8 @@ def opened(chromium, reports):
 
 COLOURS = """() => {
   const map = document.getElementById('map');
-  const pixels = new Uint32Array(map.getContext('2d').getImageData(0, 0, map.width, map.height).data.buffer);
-  return new Set(pixels).size;
+  const image = map.getContext('2d').getImageData(0, 0, map.width, map.height);
+  return new Set(new Uint32Array(image.data.buffer)).size;
 }"""
 
 
@@ -60,8 +60,10 @@ def over_a_block(page):
       const { map } = window.report, count = new Map();
       map.owner.forEach((b) => b >= 0 && count.set(b, (count.get(b) ?? 0) + 1));
       const [block] = [...count].reduce((a, b) => (b[1] > a[1] ? b : a));
-      const at = map.owner.indexOf(block), box = map.over.getBoundingClientRect(), w = map.area.width;
-      return { block, x: box.left + (map.area.left + at % w + 1) / map.dpr, y: box.top + (map.area.top + Math.floor(at / w)) / map.dpr };
+      const at = map.owner.indexOf(block), box = map.over.getBoundingClientRect();
+      const x = map.area.left + at % map.area.width + 1;
+      const y = map.area.top + Math.floor(at / map.area.width);
+      return { block, x: box.left + x / map.dpr, y: box.top + y / map.dpr };
     }""")
     page.mouse.move(spot["x"], spot["y"])
     return spot
