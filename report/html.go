@@ -24,6 +24,7 @@ var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"round":   func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
 	"part":    part,
 	"count":   grouped,
+	"moment":  func(micros int64) string { return fmt.Sprintf("%.3f s", float64(micros)/1e6) },
 	"add":     func(a, b int) int { return a + b },
 }).ParseFS(assets, "assets/page.html"))
 
@@ -111,9 +112,17 @@ func (p page) Stack(g Group) string {
 	return p.Stacks[g.Stack]
 }
 
-// Frame is the innermost frame of a stack outside PyTorch itself, shortened.
+// Frame is the frame to name of a group's stack.
 func (p page) Frame(g Group) string {
-	frames := strings.Split(p.Stack(g), "\n")
+	if g.Stack < 0 {
+		return ""
+	}
+	return p.Frames[g.Stack]
+}
+
+// frameOf returns the innermost frame of a stack outside PyTorch itself, shortened.
+func frameOf(stack string) string {
+	frames := strings.Split(stack, "\n")
 	best := frames[0]
 	for _, f := range frames {
 		if !strings.Contains(f, "/torch/") && !strings.HasPrefix(f, "<") && !strings.HasPrefix(f, "??") {

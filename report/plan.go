@@ -1,9 +1,6 @@
 package report
 
 import (
-	"bytes"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,18 +10,6 @@ import (
 
 // planMagic is what a plan file begins with.
 const planMagic = "STALLOCP"
-
-// isPlan looks at the first bytes of a file.
-func isPlan(path string) (bool, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer file.Close()
-	head := make([]byte, len(planMagic))
-	_, err = io.ReadFull(file, head)
-	return err == nil && bytes.Equal(head, []byte(planMagic)), nil
-}
 
 // loadPlan draws a plan as it would be served: its tapes one behind the other, the
 // streams' arenas one on top of the other.

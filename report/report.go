@@ -11,7 +11,8 @@
 // packed columns, which the page's script draws.
 //
 //	Load ── trace.ReadFile ── replay.Follow ×4 ── Data ── WriteHTML
-//	     └─ plan.ReadFile ── one lane a stream ──┘
+//	     ├─ plan.ReadFile ── one arena a stream ─┤
+//	     └─ a live run's log ── its curves ──────┘
 //
 // # Addresses
 //
@@ -25,6 +26,8 @@ package report
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"stalloc/actors/replay"
@@ -58,11 +61,13 @@ type Data struct {
 	Phases     []string    `json:"phases"`
 	Marked     bool        `json:"marked"` // phases are the recording's own marks
 	Stacks     []string    `json:"stacks,omitempty"`
+	Frames     []string    `json:"frames,omitempty"` // of each stack, the one to name
 	Allocators []Allocator `json:"allocators"`
 	Peak       Peak        `json:"peak"`
 	Worth      []Worth     `json:"worth"`
 	Misses     []Miss      `json:"misses"`
 	Reasons    []string    `json:"reasons"` // by number, as in Window.Served
+	Notes      []Note      `json:"notes,omitempty"`
 
 	Curve  Curve  `json:"-"`
 	Window Window `json:"-"`
@@ -75,6 +80,7 @@ type Kind string
 const (
 	Recording Kind = "recording" // a trace or a snapshot
 	Planned   Kind = "plan"      // a plan file: nothing is replayed
+	Live      Kind = "live"      // a run's own log, which knows no blocks
 )
 
 // Step is a step of the recording, by events.
@@ -106,12 +112,14 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 		o.Progress = func(string) {}
 	}
 	o.Progress("reading " + path)
-	planned, err := isPlan(path)
-	if err != nil {
+	head, err := headOf(path)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if planned {
+	case strings.HasPrefix(head, planMagic):
 		return loadPlan(path)
+	case isLive([]byte(head)):
+		return loadLive(path, o.Device)
 	}
 	options := []trace.Option{trace.Frames()}
 	if o.Device >= 0 {
@@ -122,6 +130,21 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 		return nil, err
 	}
 	return Make(ctx, tr, o)
+}
+
+// headOf returns the first bytes of a file; fewer, of one that is shorter.
+func headOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	head := make([]byte, 64)
+	n, err := io.ReadFull(file, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return string(head[:n]), err
 }
 
 // Make makes a report of a recording.
@@ -159,6 +182,9 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	d.Window = l.window(tr.Stacks, runs, why, o.Blocks)
 	if tr.Stacks != nil {
 		d.Stacks = tr.Stacks.Texts()
+		for _, s := range d.Stacks {
+			d.Frames = append(d.Frames, frameOf(s))
+		}
 	}
 	return d, nil
 }

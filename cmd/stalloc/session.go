@@ -143,19 +143,6 @@ func (s *session) progress(title string) func(done, total int) {
 	}
 }
 
-// say draws a spinner with what is being done, for a person at a terminal.
-func (s *session) say(what string) {
-	s.clearProgress()
-	if file, ok := s.errs.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.bar = progressbar.NewOptions(-1,
-			progressbar.OptionSetWriter(file),
-			progressbar.OptionSetDescription(what),
-			progressbar.OptionSpinnerType(14),
-			progressbar.OptionClearOnFinish())
-		_ = s.bar.RenderBlank()
-	}
-}
-
 func (s *session) clearProgress() {
 	if s.bar != nil {
 		_ = s.bar.Clear()

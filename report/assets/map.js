@@ -26,8 +26,8 @@ class BlockMap {
     }
     this.left = new Float64Array(n);
     this.right = new Float64Array(n);
-    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(data.columns, a.name) : null));
-    this.allocator = data.allocators.findIndex((a, i) => data.maps[i] && (a.name === "stalloc" || a.name === "plan"));
+    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(data.columns, a.name) : Space.none));
+    this.allocator = data.allocators.length - 1; // stalloc's, or the only one
     this.fold(data.begin, data.end);
     this.placeAll();
     view.listen(() => { this.moved(); this.due(); });
@@ -48,7 +48,7 @@ class BlockMap {
   fold(begin, end) {
     this.folded = [begin, end];
     this.top = 1;
-    for (const s of this.spaces) if (s) this.top = Math.max(this.top, s.fold(begin, end));
+    for (const s of this.spaces) this.top = Math.max(this.top, s.fold(begin, end));
     this.use(this.allocator);
     this.showUp(0, this.top * 1.01);
   }
@@ -78,7 +78,7 @@ class BlockMap {
   draw() {
     const dpr = devicePixelRatio || 1, box = this.box.getBoundingClientRect();
     const width = Math.round(box.width * dpr), height = Math.round(box.height * dpr);
-    if (width < 200 || height < 100) return;
+    if (width < 100 || height < 20) return;
     if (this.canvas.width !== width || this.canvas.height !== height) {
       for (const c of [this.canvas, this.over]) { c.width = width; c.height = height; }
     }
@@ -88,7 +88,8 @@ class BlockMap {
       width: width - Math.round((LEFT + RIGHT) * dpr), height: height - Math.round((TOP + BOTTOM) * dpr),
     };
     const began = performance.now();
-    this.paint();
+    if (this.area.height > 8) this.paint();
+    else this.canvas.getContext("2d").clearRect(0, 0, width, height); // a live run has no blocks, only the axis
     this.axes();
     this.outline();
     this.took = performance.now() - began;
@@ -175,7 +176,7 @@ class BlockMap {
     ctx.textAlign = "right";
     ctx.textBaseline = "middle";
     const [, sy] = this.scale();
-    const step = nice((this.y1 - this.y0) * GRAIN / 7, 2) / GRAIN;
+    const step = this.count === 0 ? Infinity : nice((this.y1 - this.y0) * GRAIN / 7, 2) / GRAIN;
     for (let v = Math.ceil(this.y0 / step) * step; v <= this.y1; v += step) {
       const y = a.top + a.height - (v - this.y0) * sy;
       ctx.fillText(shortText(v * GRAIN), a.left - 8 * dpr, Math.max(y, a.top + 6 * dpr));
@@ -335,6 +336,9 @@ class Space {
     return height;
   }
 }
+
+// none is the space of an allocator whose addresses are not known, or are not memory.
+Space.none = { low: [], held: { low: [] }, fold: () => 0 };
 
 // nice returns a round number near n: 1, 2 or 5 times a power of ten, or a power of two.
 function nice(n, base) {

@@ -8,6 +8,7 @@ class Classes {
     this.ways = [{ name: "phase", make: () => this.byPhase() }, { name: "life", make: () => this.byLife() }, { name: "size", make: () => this.bySize() }];
     if (new Set(data.columns.stream).size > 1) this.ways.push({ name: "stream", make: () => this.byStream() });
     if (data.kind !== "plan") this.ways.push({ name: "plan", make: () => this.byPlan() });
+    if (data.frames) this.ways.push({ name: "frame", make: () => this.byFrame() });
     this.use(data.marked || data.kind === "plan" ? "phase" : "life");
   }
 
@@ -20,7 +21,7 @@ class Classes {
   byPhase() { return { of: this.data.columns.phase, names: this.data.phases, variables: this.data.phases.map((p, i) => (p === "set-up" ? "c0" : "c" + (i % 7 + 1))) }; }
 
   byStream() {
-    const most = Math.max(...new Set(this.data.columns.stream));
+    const most = Math.max(...new Set(this.data.columns.stream), 0);
     const names = Array.from({ length: most + 1 }, (_, i) => "stream " + i);
     return { of: this.data.columns.stream, names, variables: names.map((_, i) => "c" + (i % 7 + 1)) };
   }
@@ -28,6 +29,16 @@ class Classes {
   byPlan() {
     const names = this.data.reasons.map((r) => r.split(":")[0]);
     return { of: this.data.columns.served, names, variables: ["c3", "c0", "c4", "c2", "c5", "c6"] };
+  }
+
+  // byFrame tells the seven places in the program apart that ask for the most bytes together.
+  byFrame() {
+    const { stack, size } = this.data.columns, bytes = new Map();
+    const frame = (i) => (stack[i] > 0 ? this.data.frames[stack[i] - 1] : "");
+    size.forEach((s, i) => frame(i) && bytes.set(frame(i), (bytes.get(frame(i)) ?? 0) + s));
+    const names = [...bytes].sort((a, b) => b[1] - a[1]).slice(0, 7).map(([name]) => name);
+    const of = size.map((s, i) => { const n = names.indexOf(frame(i)); return n < 0 ? names.length : n; });
+    return { of, names: [...names, "elsewhere"], variables: [...names.map((_, i) => "c" + (i + 1)), "c0"] };
   }
 
   bySize() {
@@ -179,7 +190,7 @@ function steps(page) {
     map.fold(Math.max(begin, data.begin), Math.min(end, data.end));
     view.showEvents(begin, end);
   };
-  select.value = data.steps.length > 1 ? data.peak.step + 1 : 0;
+  select.value = data.steps.length > 1 && data.kind !== "live" ? data.peak.step + 1 : 0;
   select.onchange = show;
   map.onback = page.curve.onback = show;
   show();
@@ -205,14 +216,14 @@ async function start() {
   const map = new BlockMap(document.getElementById("mapbox"), data, view, classes);
   const curve = new Curve(document.getElementById("curve"), data, view);
   const page = { data, view, classes, map, curve };
-  choice("maps", data.allocators.flatMap((a, i) => (data.maps[i] ? [[i, a.name]] : [])), map.allocator, (i) => map.use(Number(i)));
-  choice("colours", classes.ways.map((w) => [w.name, w.name]), classes.name, (name) => { classes.use(name); legend(page); map.due(); });
-  choice("axis", data.kind === "plan" ? [["events", "requests"]] : [["time", "time"], ["events", "requests"]], view.byTime ? "time" : "events", (axis) => {
+  if (data.kind !== "live") choice("maps", data.allocators.flatMap((a, i) => (data.maps[i] ? [[i, a.name]] : [])), map.allocator, (i) => map.use(Number(i)));
+  if (data.kind !== "live") choice("colours", classes.ways.map((w) => [w.name, w.name]), classes.name, (name) => { classes.use(name); legend(page); map.due(); });
+  choice("axis", data.kind === "plan" ? [["events", "requests"]] : data.kind === "live" ? [["time", "time"]] : [["time", "time"], ["events", "requests"]], view.byTime ? "time" : "events", (axis) => {
     view.setAxis(axis === "time");
     map.placeAll();
     curve.build();
   });
-  legend(page);
+  if (data.kind !== "live") legend(page);
   tooltip(page);
   tables(page);
   themes(page);

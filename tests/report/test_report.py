@@ -1,5 +1,6 @@
 """A report as a person meets it: it renders, it answers the pointer, the console stays empty."""
 
+import json
 import subprocess
 
 import browser
@@ -10,6 +11,25 @@ RUNS = {
     "streams": browser.recording("vit_streams"),
     "snapshot": browser.ROOT / "report" / "testdata" / "snapshot.pickle",
 }
+
+
+def event(**fields):
+    return json.dumps(fields) + ",\n"
+
+
+def memory(at):
+    args = {"allocated": at << 20, "idle": (90 - at) << 20}
+    return event(name="device 0 memory", ph="C", ts=at * 1000, tid=0, args=args)
+
+
+# What a run writes of itself; the process was killed.
+LOG = (
+    "[\n"
+    + "".join(memory(at) for at in range(1, 80))
+    + event(name="step 0", ph="X", ts=20000, dur=30000, tid=0, args={"requests": 5, "hits": 4})
+    + event(name="a <b>plan</b> serves", ph="i", ts=40000, tid=0)
+    + '{"name":"st'
+)
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +44,9 @@ def reports(tmp_path_factory):
     plan = folder / "llama.plan"
     planned = [browser.STALLOC, "plan", "--whole-run", "-o", plan, RUNS["varlen"]]
     subprocess.run(planned, check=True, capture_output=True)
-    runs = {**RUNS, "plan": plan}
+    live = folder / "live.json"
+    live.write_text(LOG)
+    runs = {**RUNS, "plan": plan, "live": live}
     return {name: browser.make(run, folder / f"{name}.html") for name, run in runs.items()}
 
 
@@ -93,6 +115,20 @@ def test_hover_and_click(opened, name):
     assert size in page.locator("#details").inner_text()
     page.mouse.move(2, 2)
     assert tip.is_hidden() and page.locator("#details").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_live_run(opened, scheme):
+    page = opened("live", color_scheme=scheme)
+    assert page.locator("#curve canvas").bounding_box()["height"] > 100
+    assert "80.00 %" in page.locator("main").inner_text()
+    assert "a <b>plan</b> serves" in page.locator(".notes").inner_text()
+    over = page.locator("#curve .u-over").bounding_box()
+    page.mouse.move(over["x"] + over["width"] / 2, over["y"] + 60)
+    assert "40" in page.locator(".u-legend").inner_text()
+    before = shown(page)
+    page.locator("#steps").select_option(label="step 0 (the peak)")
+    assert shown(page) != before
 
 
 def shown(page):
