@@ -153,6 +153,14 @@ test-c: build
 test-python: build .venv/ready
 	PYTHONPATH=python .venv/bin/python -m pytest -q $(PY_TESTS)
 
+.PHONY: report-test
+report-test: cli .venv/browser ## look at reports in a headless browser
+	.venv/bin/python -m pytest -q tests/report
+
+.PHONY: report-bench
+report-bench: cli .venv/browser
+	.venv/bin/python tests/report/bench.py
+
 .PHONY: race
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race -timeout 60m ./...
@@ -167,6 +175,7 @@ stress: build ## many threads, streams and plans, then a rough machine: minutes,
 bench: build ## microbenchmarks, with nanoseconds and allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
+	@$(MAKE) --no-print-directory report-bench
 
 .PHONY: adapter-headers
 adapter-headers: libs ## compile the adapter against PyTorch 2.11 and the newest (VERSIONS=all: each from 2.6 on)
@@ -212,6 +221,13 @@ $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION):
 	@touch $@
 
 include packaging/wheel.mk
+
+# Chromium comes from the system: from Debian's packages if there is none.
+.venv/browser: tests/report/requirements.txt .venv/ready
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
+	@touch $@
 
 ##@ Keep house
 
