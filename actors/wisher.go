@@ -32,8 +32,9 @@ type habit struct {
 	before  []wish.Entry // the last step's requests
 	ends    []mem.Tick
 	planned bool
-	tries   int // plans in a row that did not serve
-	rest    int // steps to let pass before the next
+	left    bool // the last step was another than the planned one
+	tries   int  // plans in a row that did not serve
+	rest    int  // steps to let pass before the next
 }
 
 const (
@@ -118,6 +119,13 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		now[i] = wish.Of(size, 0)
 		tape.Next(size)
 	}
+	n := float64(len(s.requests))
+	other := float64(tape.Matched) < alike*n
+	if other && h.planned && !h.left { // an evaluation, perhaps: the plan is for the steps behind it
+		h.left = true
+		return nil, false
+	}
+	h.left = false
 	same := len(h.ends) == len(s.requests) && tape.Matched == uint64(len(s.requests))
 	ends := make([]mem.Tick, len(s.requests))
 	for i := range s.requests {
@@ -128,8 +136,7 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		ends[i] = r.to
 	}
 	h.before, h.ends = now, ends
-	n := float64(len(s.requests))
-	if float64(tape.Matched) < alike*n {
+	if other {
 		change, h.planned = h.planned, false
 		return nil, change
 	}
