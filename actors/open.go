@@ -92,7 +92,9 @@ func (o *Options) defaults() {
 		o.Range = onerange.DefaultConfig()
 		o.Range.Limit = limit
 	}
-	o.NoPlan = o.NoPlan || o.GMLake != nil
+	if o.GMLake != nil {
+		o.NoPlan, o.Plan, o.Cache = true, nil, ""
+	}
 	if o.Clock.Now == nil {
 		begin := time.Now()
 		o.Clock.Now = func() time.Duration { return time.Since(begin) }

@@ -113,10 +113,9 @@ func (s *supervisor) wish() {
 	for _, l := range *s.d.lanes.Load() {
 		m := &wishRequest{}
 		for small := range m.reels {
-			key := spaceKey{l.id, small == 1}
-			m.reels[small], m.change[small] = ready.spaces[key], false
-			_, m.change[small] = ready.spaces[key]
-			planned = planned || m.reels[small] != nil
+			r, change := ready.spaces[spaceKey{l.id, small == 1}]
+			m.reels[small], m.change[small] = r, change
+			planned = planned || r != nil
 		}
 		if m.change != [2]bool{} {
 			if s.d.ask(l.pid, m); m.err != nil {

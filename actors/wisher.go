@@ -120,6 +120,10 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		tape.Next(size)
 	}
 	n := float64(len(s.requests))
+	if w.d.opts.Always {
+		h.planned = true
+		return wishesOf(s, w.d.base), true
+	}
 	other := float64(tape.Matched) < alike*n
 	if other && h.planned && !h.left { // an evaluation, perhaps: the plan is for the steps behind it
 		h.left = true

@@ -47,7 +47,7 @@ type Allocator struct {
 var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
-	simulated("gmlake"),
+	{Name: "gmlake", New: newLake},
 	ours(),
 }
 

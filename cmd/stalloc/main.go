@@ -68,7 +68,9 @@ makes no sense, 130 after an interrupt.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version:           version,
 	}
+	root.SetVersionTemplate("stalloc {{.Version}}\n")
 	root.AddCommand(newReplay(), newPlan(), newVersion())
 	return root
 }

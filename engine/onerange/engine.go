@@ -78,6 +78,11 @@ type space struct {
 	load     unit // live and pending
 	peak     unit // of load
 	expected unit // where the blocks of a plan of an earlier run end, from the first address on
+	first    link // of its gaps and blocks by address
+	last     link
+	// Raised by whatever takes bytes of the space, but for what a tape's quick case places
+	// where the tape has it (cshim/tape.h).
+	version uint64
 }
 
 type void struct{ lo, hi unit }
@@ -120,7 +125,7 @@ type Engine struct {
 
 	blocks     []block
 	spareBlock uint32
-	blockAt    table // by start in units, plus one
+	blockAt    starts
 	users      []user
 	spareUser  uint32
 	fenceAt    table
@@ -133,7 +138,6 @@ type Engine struct {
 	synced              []mem.StreamID // that the batch waits for, or the action has waited for
 	unwaited, waitedFor []mem.StreamID
 
-	frees uint64
 	held  unit
 	stats engine.Stats
 }
@@ -147,7 +151,7 @@ func New(cfg Config) *Engine {
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
 		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), extents: make([][]extent, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
-		heapAt: newTable(8), blockAt: newTable(1 << 10), fenceAt: newTable(64),
+		heapAt: newTable(8), blockAt: newStarts(1 << 10), fenceAt: newTable(64),
 	}
 	e.SetLimit(0)
 	return e

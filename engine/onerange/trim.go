@@ -171,7 +171,7 @@ func (e *Engine) retire(h uint32) {
 			e.window.put(x.base, x.class)
 		}
 		e.extents[s], e.voids[s] = e.extents[s][:0], e.voids[s][:0]
-		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind}
+		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind, version: e.spaces[s].version + 1}
 	}
 	e.heapAt.del(heapKey(c.stream, c.pool))
 	*c = heap{pool: retired, spaces: c.spaces}
