@@ -17,11 +17,13 @@ type Config struct {
 	Pool      string    // stalloc only: one of Pools; empty for the first
 	Warm      bool      // start with what an earlier run has left, for allocators that plan
 	NoPlan    bool      // stalloc only: serve everything from the pool
+
+	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }
 
-// Pools are the policies that the pool of stalloc can have: its own, which
-// stitches pages, GMLake's, and one range for each stream, which knows no plans yet.
-var Pools = []string{"stitch", "gmlake", "range"}
+// Pools are what stalloc can serve from: its range, which comes first, and GMLake's
+// algorithm.
+var Pools = []string{"range", "gmlake"}
 
 // CheckPool reports a pool that is none of Pools. The error lists them.
 func CheckPool(name string) error {
@@ -47,7 +49,7 @@ type Allocator struct {
 var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
-	simulated("gmlake"),
+	{Name: "gmlake", New: newLake},
 	ours(),
 }
 
