@@ -44,16 +44,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 _ALL_DEVICES = -1
 _WRONG_SETTING = -1  # STALLOC_ERR_CONF
 
-    def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
-        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
-
-        For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
-        """
-        figures: dict[str, float] = dataclasses.asdict(self)
-        figures["fragmentation"] = self.fragmentation
-        figures["hit_rate"] = self.hit_rate
-        return {prefix + name: value for name, value in figures.items()}
-
 
 class _StatsStruct(ctypes.Structure):
     _fields_ = [(field.name, ctypes.c_uint64) for field in dataclasses.fields(Stats)]
