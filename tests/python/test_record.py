@@ -9,7 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
-from stalloc import StallocError, StallocWarning, record
+from stalloc import StallocError, StallocWarning, _rank, record
 from stalloc.record_history import MARK_BYTES as MARK
 from stalloc.record_history import History as Recorded
 from stalloc.record_history import Lines
@@ -123,7 +123,7 @@ def recorded(history, tmp_path, monkeypatch, request):
     """recorded(body, ...): records a script; its exit status and the trace's lines."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in (*record.RANKS, *record.WORLDS, "LOCAL_RANK"):
+    for name in (*_rank.VARIABLES, *_rank.WORLDS, "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     handler = signal.getsignal(signal.SIGTERM)
     request.addfinalizer(lambda: signal.signal(signal.SIGTERM, handler))
