@@ -10,7 +10,7 @@ class Stats:
     Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
     sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    made under a plan: those served from it, and the others. ``fallback`` counts the requests
+    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the requests
     that plain driver allocations served because the engine could not: explain() says why.
 
     print() shows what matters of it to people.
@@ -19,7 +19,6 @@ class Stats:
     requests: int = 0
     hits: int = 0
     misses: int = 0
-    resyncs: int = 0
     steps: int = 0
     plan_generation: int = 0
     allocated: int = 0
@@ -40,8 +39,6 @@ class Stats:
     ooms: int = 0
     retries: int = 0
     lost_events: int = 0
-    arena_bytes: int = 0
-    pool_bytes: int = 0
     fallback: int = 0
 
     @property
