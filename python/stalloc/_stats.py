@@ -1,7 +1,6 @@
 """The counters of one device, as stalloc.stats() returns them."""
 
 import dataclasses
-from typing import Union
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +52,15 @@ class Stats:
         served = self.hits + self.misses
         return self.hits / served if served else 0.0
 
-    def as_dict(self, prefix: str = "") -> dict[str, Union[int, float]]:
-        """All counters by name, with fragmentation and hit_rate, for loggers of scalars."""
-        values: dict[str, Union[int, float]] = {**dataclasses.asdict(self)}
-        values.update(fragmentation=self.fragmentation, hit_rate=self.hit_rate)
-        return {prefix + name: value for name, value in values.items()}
+    def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
+        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
+
+        For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
+        """
+        figures: dict[str, float] = dataclasses.asdict(self)
+        figures["fragmentation"] = self.fragmentation
+        figures["hit_rate"] = self.hit_rate
+        return {prefix + name: value for name, value in figures.items()}
 
     def __str__(self) -> str:
         lines = [

@@ -128,7 +128,7 @@ def test_optimizer_s_step_is_a_boundary(stub):
     optimizer.step()
     print(first, stalloc.stats().steps)
     """
-    assert python(code, stub.path).split() == ["3", "4"]
+    assert python(code, stub.path).split() == ["2", "3"]
 
 
 def test_enable_before_and_after_import_of_torch(stub):
