@@ -19,6 +19,12 @@ import (
 type wisher struct {
 	d     *Device
 	known map[spaceKey]*habit
+	// The valley of the step before, and whether the running step began at a mark and ends
+	// in a valley.
+	valley plan.Valley
+	mixed  bool
+	saver  saver
+	begin  int // boundaries that the beginning of an earlier run's plan still spans
 }
 
 // habit is what is known about one space.
@@ -39,11 +45,6 @@ const (
 	mostMargin = 1 << 10
 )
 
-// wishesReady tells the supervisor the wishes of the next steps.
-type wishesReady struct {
-	spaces map[spaceKey][]wish.Entry
-}
-
 // Receive implements actor.Actor.
 func (w *wisher) Receive(ctx actor.Context) {
 	defer func() {
@@ -55,6 +56,8 @@ func (w *wisher) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *foreseen:
 		m.layOut()
+	case *planLoaded:
+		w.loaded(m.plan)
 	case stepsWait:
 		w.ended()
 	}
@@ -62,13 +65,38 @@ func (w *wisher) Receive(ctx actor.Context) {
 
 // ended looks at the steps that have ended.
 func (w *wisher) ended() {
-	ready := &wishesReady{spaces: map[spaceKey][]wish.Entry{}}
+	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
 	for _, m := range w.d.inbox.take() {
-		for i := range m.spaces {
-			s := &m.spaces[i]
-			if wishes, change := w.look(s); change {
-				ready.spaces[s.spaceKey] = wishes
+		w.saver.add(m)
+		if w.begin > 0 { // an earlier run's plan spans it
+			w.begin--
+			continue
+		}
+		if m.lost > 0 || m.gap {
+			w.known = map[spaceKey]*habit{}
+		}
+		if m.lost > 0 {
+			continue
+		}
+		if w.mixed { // the boundaries moved in it
+			w.mixed = false
+			continue
+		}
+		spaces := m.spaces(w.d.small)
+		served := len(spaces) > 0
+		for _, s := range spaces {
+			wishes, change := w.look(s)
+			if change {
+				if old := ready.spaces[s.spaceKey]; old != nil {
+					w.d.host.Discard(old)
+				}
+				ready.spaces[s.spaceKey] = w.d.reel(wishes)
 			}
+			served = served && !change && w.known[s.spaceKey].planned
+		}
+		w.saver.judged(m, served)
+		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
+			w.known = map[spaceKey]*habit{}
 		}
 	}
 	if len(ready.spaces) > 0 {
@@ -83,14 +111,14 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		h = &habit{}
 		w.known[s.spaceKey] = h
 	}
-	tape := wish.Tape{Entries: h.before}
+	tape := wish.New(h.before)
 	now := make([]wish.Entry, len(s.requests))
 	for i, r := range s.requests {
 		size := uint64(r.size / mem.Grain)
 		now[i] = wish.Of(size, 0)
 		tape.Next(size)
 	}
-	same := len(h.ends) == len(s.requests) && tape.Matched == len(s.requests)
+	same := len(h.ends) == len(s.requests) && tape.Matched == uint64(len(s.requests))
 	ends := make([]mem.Tick, len(s.requests))
 	for i := range s.requests {
 		r := &s.requests[i]
@@ -101,6 +129,10 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 	}
 	h.before, h.ends = now, ends
 	n := float64(len(s.requests))
+	if w.d.opts.Always {
+		h.planned = true
+		return wishesOf(s, w.d.base), true
+	}
 	if float64(tape.Matched) < alike*n {
 		change, h.planned = h.planned, false
 		return nil, change

@@ -1,208 +1,140 @@
-/* The quick cases of a tape: a request that matches, a free. Go's stream.Tape
- * does the same (serve.go) and everything else; a differential test holds the
- * two together. The caller holds the stream's lock. */
+/* The quick cases of a device: a request that its stream's tape expects or that a gap
+ * serves, and the free of a block that nobody else uses. Go does the same (stream/wish,
+ * engine/onerange) and everything else; lock-step tests hold the two together. The caller
+ * holds the device's lock. */
 #ifndef STALLOC_TAPE_H
 #define STALLOC_TAPE_H
 
 #include <stdlib.h>
 
+#include "range.h"
 #include "shared.h"
 
-static inline void stalloc_skip_freed(struct stalloc_tape *t) {
-	for (;;) {
-		const struct stalloc_entry *e = &t->entries[t->state.cursor];
-		if (e->size != 0 || e->slot == STALLOC_NONE || t->live[e->place].slot == e->slot + 1) return;
-		t->state.cursor++;
+static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t info) {
+	if (!l->recording) return;
+	if (__builtin_expect(l->count == STALLOC_MOST_EVENTS, 0)) {
+		l->lost++;
+		l->lost_ever++;
+		return;
 	}
+	l->events[l->count++] = (struct stalloc_event){addr, info};
 }
 
-/* Whether an entry is for a request of so many rounded bytes: of one size, or of a
- * range, see Go's stream/range.go. */
-static inline bool stalloc_takes(const struct stalloc_entry *e, uint64_t rounded) {
-	if (__builtin_expect(e->size == rounded, 1)) return true;
-	if (e->size >> 63 == 0 || (e->size & 1) != 0) return false;
-	uint64_t least = e->size >> 32 & INT32_MAX, most = e->size >> 1 & INT32_MAX;
-	return rounded / STALLOC_GRAIN - least <= most - least;
+static inline void stalloc_observe(struct stalloc_device *d, uint64_t at, uint64_t n, uint32_t heap, uint32_t kind) {
+	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, n << 24 | (uint64_t)(heap >> 16 ? 0 : heap) << 8 | kind);
 }
 
-/* What stalloc_take returns instead of an address. */
-#define STALLOC_GO_DECIDES 0
-#define STALLOC_THE_POOLS 1
+/* allocated is also read without the lock. */
+static inline void stalloc_count_in(struct stalloc_device *d, int64_t rounded, int64_t asked) {
+	struct stalloc_counts *c = &d->counts;
+	int64_t allocated = c->allocated + rounded, active = allocated + d->range.now.pending;
+	__atomic_store_n(&c->allocated, allocated, __ATOMIC_RELAXED);
+	c->requests++;
+	c->allocated_total += (uint64_t)rounded;
+	if (allocated > c->peak_allocated) c->peak_allocated = allocated;
+	if (active > c->peak_active) c->peak_active = active;
+	if ((c->requested += asked) > c->peak_requested) c->peak_requested = c->requested;
+	if (++c->blocks > c->peak_blocks) c->peak_blocks = c->blocks;
+}
 
-/* The address of the slot under the cursor if it is this request's and the
- * guard is trivially clear. */
-static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
-	const struct stalloc_entry *e = &t->entries[t->state.cursor];
-	if (!stalloc_takes(e, rounded) || (t->state.owed | t->state.partial | t->state.off) != 0) return STALLOC_GO_DECIDES;
-	if (__builtin_expect((e->offset & STALLOC_POOL) != 0, 0)) {
-		t->state.cursor++;
-		t->state.misses++;
-		stalloc_skip_freed(t);
-		return STALLOC_THE_POOLS;
-	}
-	struct stalloc_live *l = &t->live[e->place];
-	uint32_t persists = e->offset & STALLOC_PERSISTS;
-	l->slot = e->slot + 1;
-	l->flags = persists ? STALLOC_LIVE_PERSISTS : 0;
-	l->asked = asked;
-	t->state.live++;
-	t->state.persist += persists;
-	t->state.hits++;
+static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, int64_t asked) {
+	struct stalloc_counts *c = &d->counts;
+	__atomic_store_n(&c->allocated, c->allocated - rounded, __ATOMIC_RELAXED);
+	c->requested -= asked;
+	c->blocks--;
+	c->freed_total += (uint64_t)rounded;
+}
+
+/* Puts a block of n units where it is wished. 0: that is not free, and nothing has
+ * changed. */
+static inline uint64_t tape_hit(struct stalloc_range *r, struct range_space *s, uint64_t at, uint64_t n, uint64_t less) {
+	uint32_t g = range_room(r) ? gap_holding(r, s, at, n) : 0;
+	if (g == 0) return 0;
+	range_enter(r, s, g, at, n, less);
+	range_count_in(r, s, n);
+	r->now.wished++;
+	s->version++;
+	return at;
+}
+
+static inline bool tape_expects(const struct stalloc_tape *t, uint64_t n) {
+	return t->reel && t->state.cursor < t->reel->n && t->reel->entries[t->state.cursor] >> STALLOC_PLACE_BITS == n;
+}
+
+static inline void tape_step(struct stalloc_tape *t, bool hit) {
 	t->state.cursor++;
-	uint64_t address = t->state.base + (e->offset & ~(uint64_t)STALLOC_PERSISTS);
-	stalloc_skip_freed(t);
-	return address;
+	t->state.strays = 0;
+	t->state.matched++;
+	t->state.hits += hit;
+	t->state.misses += !hit;
 }
 
-/* The place at an offset of the arena, or STALLOC_NONE. */
-static inline uint32_t stalloc_place(const struct stalloc_tape *t, uint64_t offset) {
-	if (offset % STALLOC_GRAIN != 0) return STALLOC_NONE;
-	uint64_t key = offset / STALLOC_GRAIN + 1, cell;
-	for (uint64_t at = (key * 0x9E3779B97F4A7C15u >> 32) & t->index_mask; (cell = t->index[at]) != 0;
-		 at = (at + 1) & t->index_mask)
-		if (cell >> 32 == key) return (uint32_t)cell;
-	return STALLOC_NONE;
-}
-
-/* Ends the life of the live slot at a place. */
-static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
-	struct stalloc_live *l = &t->live[place];
-	uint32_t flags = l->flags;
-	t->state.log[t->state.freed++ % STALLOC_LOG] = (struct stalloc_freeing){l->slot - 1, t->state.cursor};
-	l->slot = 0;
-	l->flags = 0;
-	t->state.live--;
-	t->state.persist -= (flags & STALLOC_LIVE_PERSISTS) != 0;
-	if ((flags & STALLOC_OWED) == 0) {
-		stalloc_skip_freed(t);
-		return;
-	}
-	for (uint32_t i = 0; i < t->state.owed; i++)
-		if (t->state.owed_at[i] == place) {
-			t->state.owed_at[i] = t->state.owed_at[--t->state.owed];
-			return;
+/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
+static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+	struct stalloc_range *r = &d->range;
+	uint64_t n = stalloc_units_of(asked), less = n * STALLOC_GRAIN - asked, at = 0;
+	if (!range_open(r)) return 0;
+	if (__builtin_expect(st->heap == 0, 0) && (st->heap = range_heap_of(r, st->id)) == 0) return 0;
+	bool small = n <= r->small_limit, hit = false;
+	struct stalloc_tape *t = &st->tapes[small];
+	struct range_space *s = &r->spaces[r->heaps[st->heap].spaces[small]];
+	if (t->reel) {
+		if (!tape_expects(t, n)) return 0;
+		uint64_t place = t->reel->entries[t->state.cursor] & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1);
+		if (place != 0) { /* where it is not free, Go may have to ask the driver for fences, or for memory */
+			if ((at = tape_hit(r, s, place, n, less)) == 0) return 0;
+			hit = true;
 		}
-}
-
-static inline void stalloc_push(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint32_t kind) {
-	struct stalloc_observed *o = &s->observed;
-	if (!s->recording) return;
-	if (__builtin_expect(o->count == STALLOC_MOST_EVENTS, 0)) {
-		o->lost++;
-		return;
 	}
-	struct stalloc_event *e = &o->events[o->count++];
-	e->addr = addr;
-	e->info = rounded << 8 | kind;
+	if (at == 0 && (r->tape_only || n > r->most || (at = range_alloc(r, s, n, less)) == 0)) return 0;
+	if (t->reel) tape_step(t, hit);
+	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
+	stalloc_observe(d, at, n, st->heap, hit ? STALLOC_EV_HIT : STALLOC_EV_MISS);
+	return r->base + at * STALLOC_GRAIN;
 }
 
-static inline void stalloc_raise(_Atomic int64_t *peak, int64_t value) {
-	int64_t old = STALLOC_RELAXED(*peak);
-	while (old < value && !atomic_compare_exchange_weak_explicit(peak, &old, value, memory_order_relaxed,
-																 memory_order_relaxed)) {
-	}
-}
-
-/* Bytes and blocks that a device's load stands for. */
-static inline int64_t stalloc_load_bytes(int64_t load) { return (load >> STALLOC_LOAD_COUNT) * STALLOC_GRAIN; }
-static inline int64_t stalloc_load_blocks(int64_t load) { return load & (((int64_t)1 << STALLOC_LOAD_COUNT) - 1); }
-
-static inline int64_t stalloc_add(const struct stalloc_device *d, _Atomic int64_t *counter, int64_t n) {
-	if (STALLOC_RELAXED(d->many) != 0) return atomic_fetch_add_explicit(counter, n, memory_order_relaxed) + n;
-	int64_t now = STALLOC_RELAXED(*counter) + n;
-	STALLOC_PUT(*counter, now);
-	return now;
-}
-
-/* Counts a block in (sign 1) or out (-1) of the device. */
-static inline void stalloc_count(struct stalloc_device *d, int64_t rounded, int64_t asked, int sign) {
-	int64_t block = (rounded / STALLOC_GRAIN << STALLOC_LOAD_COUNT) + 1;
-	int64_t load = stalloc_add(d, &d->load, sign * block);
-	if (rounded != asked) stalloc_add(d, &d->slack, sign * (rounded - asked));
-	if (sign < 0) return;
-	int64_t allocated = stalloc_load_bytes(load), blocks = stalloc_load_blocks(load);
-	int64_t requested = allocated - STALLOC_RELAXED(d->slack), active = allocated + STALLOC_RELAXED(d->pending);
-	if (allocated > STALLOC_RELAXED(d->peak_allocated)) stalloc_raise(&d->peak_allocated, allocated);
-	if (requested > STALLOC_RELAXED(d->peak_requested)) stalloc_raise(&d->peak_requested, requested);
-	if (blocks > STALLOC_RELAXED(d->peak_live)) stalloc_raise(&d->peak_live, blocks);
-	if (active > STALLOC_RELAXED(d->peak_active)) stalloc_raise(&d->peak_active, active);
-}
-
-static inline uint64_t stalloc_round(uint64_t size) {
-	uint64_t n = (size + STALLOC_GRAIN - 1) & ~(uint64_t)(STALLOC_GRAIN - 1);
-	return n ? n : STALLOC_GRAIN;
-}
-
-static inline void stalloc_count_in(struct stalloc_stream *s, uint64_t addr, uint64_t asked, uint32_t kind) {
-	uint64_t rounded = stalloc_round(asked);
-	s->allocations++;
-	s->allocated_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, 1);
-	stalloc_push(s, addr, rounded, kind);
-}
-
-static inline void stalloc_count_out(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
-	s->frees++;
-	s->freed_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, -1);
-}
-
-/* Frees the live slot at a place. A pinned slot stays live, cannot be freed again, and
- * is left to the caller: true. */
-static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
-	uint64_t asked = t->live[place].asked, rounded = stalloc_round(asked);
-	bool pinned = t->live[place].flags & STALLOC_PINNED;
-	stalloc_count_out(t->stream, rounded, asked);
-	stalloc_push(t->stream, t->state.base + t->offsets[place], rounded, STALLOC_EV_FREE);
-	if (pinned)
-		t->live[place].flags |= STALLOC_FREED;
-	else
-		stalloc_release(t, place);
-	return pinned;
-}
-
-/* The place of the live slot at an address, and its tape; STALLOC_NONE: there is none
- * that a free could mean. A place is found by the whole address: no other tape's can be. */
-static inline uint32_t stalloc_slot_at(const struct stalloc_stream *s, uint64_t addr, struct stalloc_tape **tape) {
-	struct stalloc_tape *t = s->tape;
-	uint32_t place = t ? stalloc_place(t, addr - t->state.base) : STALLOC_NONE;
-	if (__builtin_expect(place == STALLOC_NONE, 0))
-		for (t = s->tapes; t && (place = stalloc_place(t, addr - t->state.base)) == STALLOC_NONE;) t = t->next;
-	*tape = t;
-	if (place == STALLOC_NONE || t->live[place].slot == 0 || (t->live[place].flags & STALLOC_FREED) != 0)
-		return STALLOC_NONE;
-	return place;
-}
-
-/* Announces a free without the lock. False: the host has no memory left. */
-static inline bool stalloc_announce(struct stalloc_stream *s, uint64_t addr) {
-	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(s->announced);
-	if (!n) return false;
-	n->addr = addr;
-	do {
-		n->next = head;
-	} while (!atomic_compare_exchange_weak(&s->announced, &head, n));
+/* Frees a block. False: Go must, or there is none; nothing has changed. */
+static inline bool stalloc_give(struct stalloc_device *d, uint64_t addr) {
+	struct stalloc_range *r = &d->range;
+	uint64_t offset = addr - r->base, at = offset / STALLOC_GRAIN;
+	if (!range_open(r) || addr < r->base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
+	uint32_t b = range_block_at(r, at);
+	if (b == 0) return false;
+	uint64_t n = r->blocks[b].size, less = r->blocks[b].less;
+	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
+	stalloc_observe(d, at, n, r->spaces[r->blocks[b].space].heap, STALLOC_EV_FREE);
+	range_free(r, b);
 	return true;
 }
 
-static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_stream *s) {
-	struct stalloc_announced *n = atomic_exchange_explicit(&s->announced, NULL, memory_order_acquire), *next;
+/* Announces a free, or what is to be counted, without the lock. False: the host has no
+ * memory left. */
+static inline bool stalloc_announce(struct stalloc_device *d, uint32_t kind, uint64_t addr, uint64_t asked) {
+	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(d->announced);
+	if (!n) return false;
+	*n = (struct stalloc_announced){.kind = kind, .addr = addr, .asked = asked};
+	do {
+		n->next = head;
+	} while (!atomic_compare_exchange_weak(&d->announced, &head, n));
+	return true;
+}
+
+static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_device *d) {
+	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next;
 	for (; n; n = next) {
-		struct stalloc_tape *t;
-		uint32_t place = stalloc_slot_at(s, n->addr, &t);
-		if (place != STALLOC_NONE && (t->live[place].flags & STALLOC_PINNED) == 0) {
-			stalloc_free_place(t, place);
-			n->addr = 0;
-		}
+		int64_t asked = (int64_t)n->asked, rounded = (int64_t)stalloc_round(n->asked);
+		if (n->kind == STALLOC_COUNT_IN) stalloc_count_in(d, rounded, asked);
+		if (n->kind == STALLOC_COUNT_OUT) stalloc_count_out(d, rounded, asked);
+		if (n->kind != STALLOC_FREE || stalloc_give(d, n->addr)) n->kind = STALLOC_DONE;
 		next = n->next;
-		n->next = STALLOC_RELAXED(s->left);
-		STALLOC_PUT(s->left, n);
+		n->next = STALLOC_RELAXED(d->left);
+		STALLOC_PUT(d->left, n);
 	}
 }
 
-/* Performs the frees that other threads announced. */
-static inline void stalloc_drain(struct stalloc_stream *s) {
-	if (__builtin_expect(STALLOC_RELAXED(s->announced) != NULL, 0)) stalloc_perform(s);
+/* Does what other threads announced. */
+static inline void stalloc_drain(struct stalloc_device *d) {
+	if (__builtin_expect(STALLOC_RELAXED(d->announced) != NULL, 0)) stalloc_perform(d);
 }
 
 #endif

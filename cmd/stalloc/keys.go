@@ -45,11 +45,12 @@ var keysOf = []struct {
 	}},
 	{"stalloc plan: an object for each recording", []key{
 		{"trace", "name of the recording"},
-		{"buffers", "blocks in the plan"},
-		{"lower_bound_bytes", "peak load of these blocks: no plan can be smaller"},
-		{"makespan_bytes", "what the plan takes"},
-		{"gap", "makespan / lower bound - 1"},
-		{"seconds", "time the planning took, without reading the recording"},
+		{"requests", "in the plan"},
+		{"peak_load_bytes", "of the whole recording: nothing can go below it"},
+		{"hold_bytes", "the memory that the plan needs"},
+		{"gap", "hold / peak load - 1"},
+		{"steady", "whether the steps repeat: the plan has one"},
+		{"seconds", "time the replay and the planning took, without reading the recording"},
 	}},
 	{"stalloc top: an object for each device of each process", []key{
 		{"pid", "number of the process"},

@@ -14,21 +14,20 @@ import (
 	"stalloc/trace"
 )
 
-// planResult is what planning one trace came to. With several streams, sizes
-// are sums over their arenas.
+// planResult is what planning one trace came to. Sizes are sums over streams.
 type planResult struct {
-	Trace      string    `json:"trace"`
-	Buffers    int       `json:"buffers"`
-	LowerBound mem.Bytes `json:"lower_bound_bytes"`
-	Makespan   mem.Bytes `json:"makespan_bytes"`
-	Gap        float64   `json:"gap"`     // Makespan / LowerBound − 1
-	Seconds    float64   `json:"seconds"` // planning only, not reading the trace
+	Trace    string    `json:"trace"`
+	Requests int       `json:"requests"`
+	Load     mem.Bytes `json:"peak_load_bytes"` // of the whole recording
+	Hold     mem.Bytes `json:"hold_bytes"`      // what the plan needs
+	Gap      float64   `json:"gap"`             // Hold / Load − 1
+	Steady   bool      `json:"steady"`          // the steps repeat: the plan has one
+	Seconds  float64   `json:"seconds"`         // the replay and planning, not reading the trace
 }
 
 type planFlags struct {
-	format   format
-	wholeRun bool
-	output   string
+	format format
+	output string
 }
 
 func newPlan() *cobra.Command {
@@ -36,16 +35,14 @@ func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] TRACE...",
 		Short: "Plan the memory of recorded runs",
-		Long: `Plan decides where each block of a recorded step will lie and says how close
-the result comes to the lower bound, the peak load of the planned blocks.
+		Long: `Plan replays a recorded run, has it planned as a live run would be, and says how
+much memory the plan needs beside the peak load of the recording, below which
+nothing can go.
 
-It plans the last step of the recording: the blocks that begin and end within
-it. With --whole-run the plan also covers set-up and the first step, and so the
-blocks that stay for good, which a run can only use from its very start.
-
-A recording without step marks is planned as one step.`,
+The plan covers set-up, the first steps and, if the steps repeat, one of them. A
+later run of the program is served from it from its first request on.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
-  stalloc plan --whole-run -o llama.plan tests/traces/llama_naive.csv.gz
+  stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle`,
 		Args:              atLeastOneTrace,
 		ValidArgsFunction: traceFiles,
@@ -55,7 +52,6 @@ A recording without step marks is planned as one step.`,
 	}
 	f := cmd.Flags()
 	addFormat(f, &flags.format)
-	f.BoolVar(&flags.wholeRun, "whole-run", false, "also plan set-up, the first step and the blocks that stay")
 	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one TRACE to this `file`")
 	complete(cmd, map[string][]string{"format": formats})
 	return cmd
@@ -70,12 +66,12 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
 		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
-		p, err := f.plan(tr)
+		p, result, err := replay.Plan(cmd.Context(), tr)
 		if err != nil {
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
 		}
-		r := summary(tr.Name, p, time.Since(begin))
+		r := summary(tr.Name, p, result.PeakLoad, time.Since(begin))
 		if f.output != "" {
 			if err := plan.WriteFile(f.output, p); err != nil {
 				s.fail(fmt.Errorf("%w; choose another file with -o", err))
@@ -84,38 +80,30 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		s.emit(r)
 		if t == nil {
-			t = newTable(1, "recording", "blocks", "lower bound", "planned", "gap", "seconds")
+			t = newTable(1, "recording", "requests", "peak load", "to hold", "gap", "steady", "seconds")
 		}
 		t.AppendRow(table.Row{
-			text.Snip(r.Trace, longest, "~"), r.Buffers, r.LowerBound, r.Makespan,
-			fmt.Sprintf("%.3f %%", 100*r.Gap), fmt.Sprintf("%.2f", r.Seconds),
+			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
-	return s.finish(t, "gap: planned / lower bound - 1; the lower bound is the blocks' peak load\n")
+	return s.finish(t, "gap: to hold / peak load - 1; steady: the steps repeat, and the plan has one\n")
 }
 
-func (f *planFlags) plan(tr *trace.Trace) (*plan.Plan, error) {
-	steps := replay.Observe(tr)
-	last := steps[len(steps)-1]
-	if !f.wholeRun {
-		return plan.Make(last, plan.Options{})
+func yes(b bool) string {
+	if b {
+		return "yes"
 	}
-	run := plan.Run{Prologue: steps[0], Boundaries: 2}
-	if len(steps) > 1 {
-		run.Steady = [][]*plan.Step{last}
-	}
-	return plan.MakeRun(run, plan.Options{})
+	return "no"
 }
 
-func summary(name string, p *plan.Plan, took time.Duration) planResult {
-	r := planResult{Trace: name, Seconds: took.Seconds()}
-	for _, s := range p.Streams {
-		r.Buffers += len(s.Slots)
-		r.LowerBound += s.LowerBound
-		r.Makespan += s.Makespan
+func summary(name string, p *plan.Plan, load mem.Bytes, took time.Duration) planResult {
+	r := planResult{Trace: name, Requests: p.Requests(), Load: load, Seconds: took.Seconds()}
+	for i := range p.Spaces {
+		r.Hold += p.Spaces[i].Hold
+		r.Steady = r.Steady || len(p.Spaces[i].Step) > 0
 	}
-	if r.LowerBound > 0 {
-		r.Gap = float64(r.Makespan)/float64(r.LowerBound) - 1
+	if load > 0 {
+		r.Gap = float64(r.Hold)/float64(load) - 1
 	}
 	return r
 }
