@@ -28,7 +28,9 @@ func ours() Allocator {
 		if err != nil {
 			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
 		}
-		first, err := start(tr, c, cache)
+		earlier := c
+		earlier.held = nil
+		first, err := start(tr, earlier, cache)
 		if err == nil {
 			if _, err = Run(ctx, tr, first, nil); err != nil {
 				err = fmt.Errorf("the first of two runs: %w", err)
@@ -54,7 +56,7 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
-	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: c.held}), options)
 	if err == nil {
 		l.others = otherStreams(tr)
 	}

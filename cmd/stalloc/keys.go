@@ -45,12 +45,12 @@ var keysOf = []struct {
 	}},
 	{"stalloc plan: an object for each recording", []key{
 		{"trace", "name of the recording"},
-		{"requests", "in the plan"},
-		{"peak_load_bytes", "of the whole recording: nothing can go below it"},
-		{"hold_bytes", "the memory that the plan needs"},
+		{"requests", "requests in the plan"},
+		{"peak_load_bytes", "largest sum of live blocks of the whole recording"},
+		{"hold_bytes", "memory that the plan needs"},
 		{"gap", "hold / peak load - 1"},
-		{"steady", "whether the steps repeat: the plan has one"},
-		{"seconds", "time the replay and the planning took, without reading the recording"},
+		{"steady", "whether the steps repeat, and the plan has one"},
+		{"seconds", "time of the replay and the planning, without reading the recording"},
 	}},
 	{"stalloc top: an object for each device of each process", []key{
 		{"pid", "number of the process"},

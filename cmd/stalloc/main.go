@@ -70,7 +70,7 @@ makes no sense, 130 after an interrupt.`,
 		Version:       version,
 	}
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
-	root.AddCommand(newReplay(), newPlan(), newTop(), newMerge(), newDoctor(), newVersion(), newKeys())
+	root.AddCommand(newReplay(), newPlan(), newReport(), newTop(), newMerge(), newDoctor(), newVersion(), newKeys())
 	return root
 }
 
