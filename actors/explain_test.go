@@ -20,3 +20,17 @@ func TestExplainNamesTheLargestGap(t *testing.T) {
 	}
 	k.release(live[1], live[3], live[4])
 }
+
+// TestOutOfMemoryNamesTheLimit only where there is one.
+func TestOutOfMemoryNamesTheLimit(t *testing.T) {
+	k := newKit(t, Options{NoPlan: true})
+	if _, err := k.Malloc(0, 9*mem.GiB); err == nil || strings.Contains(err.Error(), "limit") {
+		t.Errorf("no limit is set: %v", err)
+	}
+	if err := k.Limit(0.5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Malloc(0, 5*mem.GiB); err == nil || !strings.Contains(err.Error(), "limit is reached: 4.00 GiB") {
+		t.Errorf("a limit of 4 GiB is set: %v", err)
+	}
+}

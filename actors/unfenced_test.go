@@ -28,7 +28,6 @@ var unfenced = map[string][]device.Rule{
 // no fence: of a plan, and of the pool. Nobody gets their bytes before the driver takes
 // one and that stream has passed it, and then somebody does.
 func TestUnfencedBlockStaysTaken(t *testing.T) {
-	const other = 7
 	for what, rules := range unfenced {
 		for _, planned := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s planned %t", what, planned), func(t *testing.T) {
@@ -86,7 +85,6 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 // TestUnfencedBlocksBeforeOutOfMemory: what waits for a fence that was never recorded is
 // looked at again before a request is refused.
 func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
-	const other = 7
 	for _, planned := range []bool{true, false} {
 		k, fault := newFaultyKit(t, Options{NoPlan: !planned})
 		big := []mem.Bytes{5 * mem.GiB}
@@ -114,7 +112,7 @@ func TestPlansAfterAFailedFence(t *testing.T) {
 	k, fault := newFaultyKit(t, Options{})
 	k.learn(tens(8)...)
 	at := k.malloc(tens(8)[0])
-	if err := k.Record(at, 7); err != nil {
+	if err := k.Record(at, other); err != nil {
 		t.Fatal(err)
 	}
 	fault.Set(device.Rule{Kind: device.CallRecord, Nth: 1, Code: 999})
@@ -126,7 +124,7 @@ func TestPlansAfterAFailedFence(t *testing.T) {
 		k.play(3*mem.MiB + 512)
 	}
 	k.boundary()
-	k.gpu.Finish(7)
+	k.gpu.Finish(other)
 	k.boundary()
 	k.learn(tens(8)...)
 	k.empty()

@@ -71,7 +71,9 @@ func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 		return nil, Result{}, err
 	}
 	r, err := Run(ctx, tr, l, nil)
-	if err == nil && l.plan == nil {
+	if err == nil && len(r.Steps) == 0 {
+		err = errors.New("it has no step marks: mark the steps while it is recorded")
+	} else if err == nil && l.plan == nil {
 		err = fmt.Errorf("%d steps are too few to plan from: record some more", len(r.Steps))
 	}
 	return l.plan, r, err

@@ -67,6 +67,9 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
 		p, result, err := replay.Plan(cmd.Context(), tr)
+		if cmd.Context().Err() != nil {
+			return
+		}
 		if err != nil {
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
