@@ -26,7 +26,7 @@ class BlockMap {
     }
     this.left = new Float64Array(n);
     this.right = new Float64Array(n);
-    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(data.columns, a.name) : Space.none));
+    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(this, data.columns, a.name) : Space.none));
     this.allocator = data.allocators.length - 1; // stalloc's, or the only one
     this.fold(data.begin, data.end);
     this.placeAll();
@@ -296,17 +296,21 @@ class BlockMap {
 
 // Space is where one allocator put the blocks, in grains above its lowest address.
 class Space {
-  constructor(columns, name) {
+  constructor(map, columns, name) {
+    this.map = map;
     this.whole = columns["place." + name];
     this.ranges = { low: columns["held.low." + name], size: columns["held.size." + name], begin: columns["held.begin." + name], life: columns["held.life." + name] };
     this.low = new Float64Array(this.whole.length);
     this.held = { ...this.ranges, low: new Float64Array(this.ranges.low.length) };
   }
 
-  // fold moves everything down over what has no memory between two events; it returns the
-  // height that is left.
+  // fold moves everything down over what has neither memory nor a block between two events;
+  // it returns the height that is left.
   fold(begin, end) {
-    const r = this.ranges, used = [];
+    const r = this.ranges, used = [], blocks = this.map;
+    for (let i = 0; i < this.whole.length; i++) {
+      if (this.whole[i] >= 0 && blocks.begin[i] < end && blocks.end[i] >= begin) used.push([this.whole[i], this.whole[i] + blocks.high[i]]);
+    }
     for (let i = 0; i < r.low.length; i++) {
       if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) used.push([r.low[i], r.low[i] + r.size[i]]);
     }
