@@ -226,6 +226,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     words = args.m if args.m is not None else args.program
     if not words:
         parser.error("name a script to run, or a module behind -m")
+    if args.m is not None:
+        sys.path[0] = os.getcwd()  # as `python -m` would
     args.arguments = words[1:]
     args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
     _check_program(parser, args)

@@ -324,7 +324,7 @@ def test_a_module(recorded, tmp_path, monkeypatch, capsys):
         "assert sys.argv[1:] == ['-x', '-m', '1'] and __name__ == '__main__'\n" + LOOP
     )
     (package / "beside.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "m.csv"
     assert record.main(["-o", str(path), "-m", "pack.train", "-x", "-m", "1"]) == 0
     lines = path.read_text().splitlines()
@@ -363,6 +363,7 @@ def test_no_gpu(recorded, capsys):
 )
 def test_bad_options(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "it.py").write_text("")
     with pytest.raises(SystemExit):
         record.main(options)
