@@ -130,7 +130,7 @@ class BlockMap {
       const y0 = Math.max(Math.min(height - Math.round((top - this.y0) * sy), y1 - 1), 0);
       if (x0 >= width || y1 <= 0) continue;
       const c = colours[of[i]], out = this.marked && !this.marked[i];
-      const fill = out ? c.dim : c.fill;
+      const fill = out ? c.dim : c.shades[i % 3];
       const w = x1 - x0, h = y1 - y0;
       for (let y = y0; y < y1; y++) {
         pixels.fill(fill, y * width + x0, y * width + x1);
@@ -327,25 +327,24 @@ class Space {
 
   // fold finds what has memory or a block between two events, for move; it returns its height.
   fold(begin, end) {
-    const r = this.ranges, used = [], blocks = this.map;
-    for (let i = 0; i < this.whole.length; i++) {
-      if (this.whole[i] >= 0 && blocks.begin[i] < end && blocks.end[i] >= begin) used.push([this.whole[i], this.whole[i] + blocks.high[i]]);
+    const r = this.ranges, { begin: from, end: to, high } = this.map, whole = this.whole;
+    const lows = new Float64Array(whole.length + r.low.length), highs = new Float64Array(lows.length);
+    let n = 0;
+    for (let i = 0; i < whole.length; i++) {
+      if (whole[i] >= 0 && from[i] < end && to[i] >= begin) { lows[n] = whole[i]; highs[n++] = whole[i] + high[i]; }
     }
     for (let i = 0; i < r.low.length; i++) {
-      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) used.push([r.low[i], r.low[i] + r.size[i]]);
+      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) { lows[n] = r.low[i]; highs[n++] = r.low[i] + r.size[i]; }
     }
-    used.sort((a, b) => a[0] - b[0]);
+    // Sorted apart, begins and ends tell where nothing lies: where as many have ended as begun.
+    const sorted = lows.subarray(0, n).sort(), over = highs.subarray(0, n).sort();
     const starts = [], ends = [], below = [];
     let height = 0;
-    for (const [from, to] of used) {
-      const n = ends.length - 1;
-      if (n >= 0 && from <= ends[n]) {
-        height += Math.max(to - ends[n], 0);
-        ends[n] = Math.max(ends[n], to);
-        continue;
-      }
-      starts.push(from); ends.push(to); below.push(height);
-      height += to - from;
+    for (let i = 0, first = 0; i < n; i++) {
+      if (i + 1 < n && sorted[i + 1] <= over[i]) continue;
+      starts.push(sorted[first]); ends.push(over[i]); below.push(height);
+      height += over[i] - sorted[first];
+      first = i + 1;
     }
     this.left = [starts, ends, below];
     this.moved = false;

@@ -67,7 +67,9 @@ class Classes {
       const fill = rgb(style(name)), idle = rgb(style("none")), dark = [0, 0, 0];
       const bright = (fill[0] * 3 + fill[1] * 6 + fill[2]) / 10 > 140;
       const dim = mix(idle, fill, 0.16);
-      return { fill: pack(fill), edge: pack(mix(fill, dark, 0.3)), dim: pack(dim), dimEdge: pack(mix(dim, fill, 0.12)), text: bright ? "#10131a" : "#ffffff" };
+      // Three shades in turn tell blocks apart where there is no room for an edge.
+      const shades = [0, 0.07, 0.14].map((share) => pack(mix(fill, dark, share)));
+      return { shades, edge: pack(mix(fill, dark, 0.3)), dim: pack(dim), dimEdge: pack(mix(dim, fill, 0.12)), text: bright ? "#10131a" : "#ffffff" };
     }));
   }
 }
