@@ -32,10 +32,6 @@ const (
 // ends is about one handle, and gaps are some tens.
 const handlePart = 2048
 
-// A view serves a block that takes all of it but a viewLoose-th: the handles behind
-// it are lost to other views.
-const viewLoose = 16
-
 // dearOver is how many steps the driver's share is averaged over.
 const dearOver = 4
 

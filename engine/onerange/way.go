@@ -52,7 +52,7 @@ func (e *Engine) compare(best *way, w way) {
 	n := a.n - w.before
 	if w.view != 0 {
 		v := &e.views[w.view]
-		if !w.over && (v.size < n || v.size > n+n/viewLoose+unitsOf(e.cfg.HandleMost)) {
+		if !w.over && v.size < n {
 			return
 		}
 		swaps := 0
