@@ -24,7 +24,6 @@ type wisher struct {
 // habit is what is known about one space.
 type habit struct {
 	before  []wish.Entry // the last step's requests
-	ends    []mem.Tick
 	planned bool
 	tries   int // plans in a row that did not serve
 	rest    int // steps to let pass before the next
@@ -90,16 +89,7 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		now[i] = wish.Of(size, 0)
 		tape.Next(size)
 	}
-	same := len(h.ends) == len(s.requests) && tape.Matched == len(s.requests)
-	ends := make([]mem.Tick, len(s.requests))
-	for i := range s.requests {
-		r := &s.requests[i]
-		if same && r.late && r.to >= 0 {
-			r.to = max(r.to, h.ends[i])
-		}
-		ends[i] = r.to
-	}
-	h.before, h.ends = now, ends
+	h.before = now
 	n := float64(len(s.requests))
 	if float64(tape.Matched) < alike*n {
 		change, h.planned = h.planned, false
