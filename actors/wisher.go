@@ -31,8 +31,7 @@ type habit struct {
 
 const (
 	// Two steps are alike, and a plan serves, if so much of their requests agrees.
-	alike  = 0.95
-	serves = 0.98
+	alike = 0.95
 	// The end of a block that other streams use moves from step to step. As long as the
 	// memory allows, its place is left alone for so many more events, at most.
 	mostMargin = 1 << 10
@@ -95,7 +94,7 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		change, h.planned = h.planned, false
 		return nil, change
 	}
-	if h.planned && float64(s.hits) >= serves*n {
+	if h.planned && float64(s.hits) >= alike*n {
 		h.tries, h.rest = 0, 0
 		return nil, false
 	}
