@@ -19,13 +19,6 @@ import (
 //
 // The driver's time and the step's are measured by the runner (EvBoundary).
 
-// What the driver takes for a handle, in tenths of a microsecond (docs: costs): to
-// map one, and to replace one by another. Only their ratio matters.
-const (
-	costMap  = 270
-	costSwap = 435
-)
-
 // A handle is at most a handlePart-th of the peak load: what a gap loses at its two
 // ends is about one handle, and gaps are some tens.
 const handlePart = 2048
