@@ -37,9 +37,6 @@ type foreseen struct {
 	offsets  []mem.Offset
 }
 
-// A plan may end so much above what the range has, one part in so many.
-const foreseenMore = 200
-
 // foresee tells the learner of a request, and gives it the wish that was planned for it.
 func (l *stepLog) foresee(p *pool, m *allocRequest) {
 	if m.size <= predict.Large {
@@ -119,7 +116,7 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 func (x *foreseen) layOut() {
 	var p predict.Planner
 	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
-	if top > x.goal+x.goal/foreseenMore {
+	if top > x.goal {
 		return
 	}
 	x.offsets = slices.Clone(offsets)
