@@ -98,3 +98,23 @@ func following(past []*kind) *kind {
 	}
 	return best
 }
+
+// replan reports whether a kind that was seen before is to be planned. A plan that does not
+// serve what agrees with the step before is made again, less and less often.
+func (k *kind) replan(hits, agree int, began bool) bool {
+	switch {
+	case k.wishes == nil:
+		return true
+	case !began:
+		return false
+	case float64(hits) >= serves*float64(agree):
+		k.tries, k.rest = 0, 0
+		return false
+	case k.rest > 0:
+		k.rest--
+		return false
+	}
+	k.tries++
+	k.rest = 1 << min(k.tries, 6)
+	return true
+}
