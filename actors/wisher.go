@@ -110,12 +110,12 @@ func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change,
 	for i, r := range s.requests {
 		now[i] = wish.Of(uint64(r.size/mem.Grain), 0)
 	}
-	k, _ := h.recognize(now)
+	k, agree := h.recognize(now)
 	known := k.before != nil
 	k.before = now
 	h.note(k)
 	began := h.serving == k && wished >= h.since
-	fresh := known && w.replan(k, s, began) || w.d.opts.Always
+	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
 	if fresh {
 		k.wishes = wishesOf(s, w.d.base)
 		w.fresh = w.fresh || k.wishes != nil
@@ -134,26 +134,6 @@ func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change,
 		wishes = next.wishes
 	}
 	return wishes, true, served
-}
-
-// replan reports whether a kind that was seen before is to be planned. A plan that does not
-// serve as it should is made again less and less often.
-func (w *wisher) replan(k *kind, s *spaceStep, began bool) bool {
-	switch {
-	case k.wishes == nil:
-		return true
-	case !began:
-		return false
-	case float64(s.hits) >= alike*float64(len(s.requests)):
-		k.tries, k.rest = 0, 0
-		return false
-	case k.rest > 0:
-		k.rest--
-		return false
-	}
-	k.tries++
-	k.rest = 1 << min(k.tries, 6)
-	return true
 }
 
 // wishesOf places the requests of a step in the gaps that the range had at its end. What
