@@ -55,7 +55,7 @@ type action struct {
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int
 	at       unit
-	before   unit // of the block that lies before its view
+	before   unit // of the block that lies before its view; < 0: how far behind its start
 	creates  int  // of the picks, the last ones
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32
