@@ -47,8 +47,10 @@ type action struct {
 	rung          rung
 	grown         bool // new memory was made for it
 	full          bool // the driver gave none
+	spared        bool // and spares were tried instead
 	torn          bool // no view could be made
 	moved, waited bool
+	renewed       bool // all that is free was given back for it
 	reason        engine.Reason
 	code          int
 

@@ -19,9 +19,10 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	_, _, whole := e.ends(a.n)
 	if lack := whole - e.freeHandles(a.space); lack > 0 {
-		if a.full {
+		if a.full && (a.spared || e.spareUnits() < lack) {
 			return out, false
 		}
+		a.spared = a.full
 		if _, missing, ok := e.bestVoid(a.space, a.n); ok && missing <= lack+pageUnits {
 			return e.growFor(a.n, e.limit, out)
 		}
