@@ -157,7 +157,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 			break
 		}
 	}
-	if solved.Makespan > end+end/foreseenMore {
+	if solved.Makespan > end {
 		return nil // the blocks without a place would take those of others
 	}
 	for i, r := range s.requests {
