@@ -11,6 +11,7 @@ import (
 type kind struct {
 	before []wish.Entry // the requests of the last one
 	ends   []mem.Tick
+	setUp  bool         // there was only the first, with set-up before it
 	wishes []wish.Entry // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
@@ -30,20 +31,24 @@ const (
 )
 
 // recognize returns the kind of a step: one whose last step asked for nearly the same, or a
-// new one. It says how many of the requests agree.
+// new one. It says how many of the requests agree. Set-up comes before the first step, and
+// is no part of the second.
 func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
-	for i := len(h.kinds) - 1; i >= 0; i-- {
-		k := h.kinds[i]
-		most := max(len(now), len(k.before))
-		if float64(min(len(now), len(k.before))) < alike*float64(most) {
+	for i, k := range slices.Backward(h.kinds) {
+		least := alike * float64(len(now))
+		if !k.setUp {
+			least = alike * float64(max(len(now), len(k.before)))
+		}
+		if least > float64(min(len(now), len(k.before))) {
 			continue
 		}
 		tape := wish.New(k.before)
 		for _, e := range now {
 			tape.Next(e.Size())
 		}
-		if float64(tape.Matched) >= alike*float64(most) {
+		if float64(tape.Matched) >= least {
 			h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
+			k.setUp = false
 			return k, int(tape.Matched)
 		}
 	}
@@ -51,7 +56,7 @@ func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
 		*h.kinds[0] = kind{} // the past still knows it by its address
 		h.kinds = slices.Delete(h.kinds, 0, 1)
 	}
-	k = &kind{}
+	k = &kind{setUp: len(h.past) == 0}
 	h.kinds = append(h.kinds, k)
 	return k, 0
 }
@@ -63,41 +68,56 @@ func (h *habit) note(k *kind) {
 	}
 }
 
-// next returns the kind of which the step is that comes behind so many more, as far as
-// there are wishes for it: what came where the steps before were the most like the last
-// ones. Else the kind that is served stays.
+// next returns the kind of which the step is that comes behind so many more. Where there
+// are no wishes for it, those that are served stay.
 func (h *habit) next(behind int) *kind {
 	past := slices.Clone(h.past)
 	for range behind + 1 {
 		past = append(past, following(past))
 	}
 	for _, k := range []*kind{past[len(past)-1], h.serving} {
-		if k != nil && k.wishes != nil && slices.Contains(h.kinds, k) {
+		if k != nil && k.wishes != nil {
 			return k
 		}
 	}
-	for i := len(h.kinds) - 1; i >= 0; i-- {
-		if h.kinds[i].wishes != nil {
-			return h.kinds[i]
+	for _, k := range slices.Backward(h.kinds) {
+		if k.wishes != nil {
+			return k
 		}
 	}
 	return nil
 }
 
-// following returns what came behind the longest end of a sequence that it has had before.
+// following returns what came behind the longest end of a sequence that it has had before,
+// if that is believable. If not, steps are thought to go on as the last two, or else to be
+// of the kind that most are.
 func following(past []*kind) *kind {
-	best, longest := past[len(past)-1], 0
-	for i := len(past) - 2; i >= 0; i-- {
+	last := len(past) - 1
+	var best *kind
+	longest, count, most := believable-1, map[*kind]int{}, past[last]
+	for i := last - 1; i >= 0; i-- {
 		n := 0
-		for n <= i && past[i-n] == past[len(past)-1-n] {
+		for n <= i && past[i-n] == past[last-n] {
 			n++
 		}
 		if n > longest {
 			best, longest = past[i+1], n
 		}
+		if count[past[i]]++; count[past[i]] > count[most] {
+			most = past[i]
+		}
 	}
-	return best
+	switch {
+	case best != nil:
+		return best
+	case last > 0 && past[last-1] == past[last]:
+		return past[last]
+	}
+	return most
 }
+
+// believable is how many steps in a row that came before tell what comes behind them.
+const believable = 3
 
 // replan reports whether a kind that was seen before is to be planned. A plan that does not
 // serve what agrees with the step before is made again, less and less often.
