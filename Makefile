@@ -30,6 +30,10 @@ SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initi
 SHIM_LDFLAGS := -shared -Wl,-soname,libstalloc.so -Wl,-z,nodelete -Wl,-z,defs -pthread
 SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
+# The adapter is compiled where it is used, against the PyTorch there: its sources are
+# part of the package.
+ADAPTER_SRC := $(wildcard cshim/torch/*.cc cshim/torch/*.h cshim/torch/host/crt/*.h) cshim/stalloc.h
+ADAPTER     := $(patsubst cshim/%,$(LIBDIR)/torch/%,$(ADAPTER_SRC:cshim/torch/%=cshim/%))
 FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 
@@ -65,7 +69,14 @@ cli: ## build bin/stalloc
 	@install -D $(BIN) $(PKGBIN)
 
 .PHONY: libs
-libs: $(SHIM) engine-lib ## build the two libraries the Python package loads
+libs: $(SHIM) engine-lib $(ADAPTER) ## build the two libraries the Python package loads
+
+$(filter-out %/stalloc.h,$(ADAPTER)): $(LIBDIR)/torch/%: cshim/torch/%
+	@mkdir -p $(@D)
+	cp $< $@
+$(LIBDIR)/torch/stalloc.h: cshim/stalloc.h
+	@mkdir -p $(@D)
+	cp $< $@
 
 $(SHIM_OBJ): C_CFLAGS += $(SHIM_CFLAGS)
 $(SHIM_OBJ): | stamp
@@ -103,6 +114,26 @@ gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of al
 	  echo "== $$t"; PYTHONPATH=python $(PYTHON) $$t; done
 	PYTHONPATH=python $(PYTHON) examples/compare.py
 
+.PHONY: gpu-features
+gpu-features: ## what of PyTorch's memory API and modes works, native beside stalloc (needs a GPU and PyTorch)
+	PYTHONPATH=python $(PYTHON) tests/gpu/features.py
+
+PREFIX ?= /usr/local
+API_VERSION = $(shell sed -n 's/^.define STALLOC_VERSION "\(.*\)"/\1/p' cshim/stalloc.h)
+
+# What is built already is not built again: installing may be another user's.
+.PHONY: install
+install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))),,build) ## header, libraries, pkg-config file and command, below PREFIX (and DESTDIR)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig)
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 cshim/stalloc.h $(DESTDIR)$(PREFIX)/include/
+	install -m 755 $(SHIM) $(ENGINE) $(DESTDIR)$(PREFIX)/lib/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(API_VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
+
+.PHONY: uninstall
+uninstall: ## take away what install has put there
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/stalloc include/stalloc.h lib/libstalloc.so lib/libstalloc_engine.so lib/pkgconfig/stalloc.pc)
+
 ##@ Check
 
 .PHONY: test
@@ -122,6 +153,14 @@ test-c: build
 test-python: build .venv/ready
 	PYTHONPATH=python .venv/bin/python -m pytest -q $(PY_TESTS)
 
+.PHONY: report-test
+report-test: cli .venv/browser ## look at reports in a headless browser
+	.venv/bin/python -m pytest -q tests/report
+
+.PHONY: report-bench
+report-bench: cli .venv/browser
+	.venv/bin/python tests/report/bench.py
+
 .PHONY: race
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race -timeout 60m ./...
@@ -136,6 +175,11 @@ stress: build ## many threads, streams and plans, then a rough machine: minutes,
 bench: build ## microbenchmarks, with nanoseconds and allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
+	@$(MAKE) --no-print-directory report-bench
+
+.PHONY: adapter-headers
+adapter-headers: libs ## compile the adapter against PyTorch 2.11 and the newest (VERSIONS=all: each from 2.6 on)
+	$(PYTHON) tests/torch_headers.py $(VERSIONS)
 
 .PHONY: lint
 lint: lint-go lint-c lint-python ## formatting, static analysis, warnings and the floors
@@ -177,6 +221,13 @@ $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION):
 	@touch $@
 
 include packaging/wheel.mk
+
+# Chromium comes from the system: from Debian's packages if there is none.
+.venv/browser: tests/report/requirements.txt .venv/ready
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
+	@touch $@
 
 ##@ Keep house
 

@@ -140,7 +140,7 @@ func TestOutOfMemory(t *testing.T) {
 	a := open(t, stalloc.Options{Simulated: 64 * stalloc.MiB})
 	x := malloc(t, a, 0, 40*stalloc.MiB)
 	_, err := a.Malloc(0, 32*stalloc.MiB)
-	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB", "40.00 MiB in blocks of the pool", "The device has 64.00 MiB")
+	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB", "40.00 MiB in live blocks", "The device has 64.00 MiB")
 	must(t, a.Free(x))
 	must(t, a.Free(malloc(t, a, 0, 64*stalloc.MiB)), a.Check())
 

@@ -3,15 +3,13 @@ package actors
 import (
 	"slices"
 
-	"stalloc/internal/mem"
 	"stalloc/stream/wish"
 )
 
 // kind is one kind of step: training, an evaluation. Its steps ask for the same.
 type kind struct {
 	before []wish.Entry // the requests of the last one
-	ends   []mem.Tick
-	setUp  bool         // there was only the first, with set-up before it
+	once   bool         // there was only one
 	wishes []wish.Entry // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
@@ -31,34 +29,47 @@ const (
 )
 
 // recognize returns the kind of a step: one whose last step asked for nearly the same, or a
-// new one. It says how many of the requests agree. Set-up comes before the first step, and
-// is no part of the second.
+// new one. It says how many of the requests agree.
 func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
-	for i, k := range slices.Backward(h.kinds) {
-		least := alike * float64(len(now))
-		if !k.setUp {
-			least = alike * float64(max(len(now), len(k.before)))
-		}
-		if least > float64(min(len(now), len(k.before))) {
-			continue
-		}
-		tape := wish.New(k.before)
-		for _, e := range now {
-			tape.Next(e.Size())
-		}
-		if float64(tape.Matched) >= least {
-			h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
-			k.setUp = false
-			return k, int(tape.Matched)
+	for _, first := range []bool{false, true} {
+		for i, k := range slices.Backward(h.kinds) {
+			if agree := k.agrees(now, first); agree > 0 {
+				h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
+				k.once = false
+				return k, agree
+			}
 		}
 	}
 	if len(h.kinds) == mostKinds {
 		*h.kinds[0] = kind{} // the past still knows it by its address
 		h.kinds = slices.Delete(h.kinds, 0, 1)
 	}
-	k = &kind{setUp: len(h.past) == 0}
+	k = &kind{once: true}
 	h.kinds = append(h.kinds, k)
 	return k, 0
+}
+
+// agrees returns how many requests of a step agree with those of the last of a kind; zero:
+// too few. The first of a kind may have had others besides, up to as many again: set-up, or
+// the state of an optimizer.
+func (k *kind) agrees(now []wish.Entry, first bool) int {
+	least := alike * float64(max(len(now), len(k.before)))
+	if first {
+		if least = alike * float64(len(now)); !k.once || len(k.before) > 2*len(now) {
+			return 0
+		}
+	}
+	if float64(min(len(now), len(k.before))) < least {
+		return 0
+	}
+	tape := wish.New(k.before)
+	for _, e := range now {
+		tape.Next(e.Size())
+	}
+	if float64(tape.Matched) < least {
+		return 0
+	}
+	return int(tape.Matched)
 }
 
 // note adds a step to the past.
@@ -127,7 +138,7 @@ func (k *kind) replan(hits, agree int, began bool) bool {
 		return true
 	case !began:
 		return false
-	case float64(hits) >= serves*float64(agree):
+	case float64(hits) >= alike*float64(agree):
 		k.tries, k.rest = 0, 0
 		return false
 	case k.rest > 0:

@@ -275,6 +275,7 @@ func (p *pool) rare(m *poolRequest) error {
 		}
 		m.addr, m.size, m.stream = b.Addr, b.Size, b.Stream
 	case verbStats:
+		p.poll(math.MaxInt)
 		m.stats = p.stats()
 		if e, ok := p.eng.(*onerange.Engine); ok {
 			m.stats.LargestFree = e.LargestFree()

@@ -31,8 +31,7 @@ type wisher struct {
 
 const (
 	// Two steps are alike, and a plan serves, if so much of their requests agrees.
-	alike  = 0.95
-	serves = 0.98
+	alike = 0.95
 	// The end of a block that other streams use moves from step to step. As long as the
 	// memory allows, its place is left alone for so many more events, at most.
 	mostMargin = 1 << 10
@@ -113,16 +112,7 @@ func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change,
 	}
 	k, agree := h.recognize(now)
 	known := k.before != nil
-	same := len(k.ends) == len(now) && agree == len(now)
-	ends := make([]mem.Tick, len(now))
-	for i := range s.requests {
-		r := &s.requests[i]
-		if same && r.late && r.to >= 0 {
-			r.to = max(r.to, k.ends[i])
-		}
-		ends[i] = r.to
-	}
-	k.before, k.ends = now, ends
+	k.before = now
 	h.note(k)
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
@@ -191,7 +181,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 			break
 		}
 	}
-	if solved.Makespan > end+end/foreseenMore {
+	if solved.Makespan > end {
 		return nil // the blocks without a place would take those of others
 	}
 	for i, r := range s.requests {

@@ -186,6 +186,12 @@ func (c *core) Size(h Block) (mem.Bytes, error) {
 	return c.blocks[i].size, nil
 }
 
+func (c *core) held(space Space, at mem.Offset, size mem.Bytes, held bool) {
+	if c.opt.Held != nil {
+		c.opt.Held(Place{space, at}, size, held)
+	}
+}
+
 func (c *core) Stats() Stats { return c.stats }
 func (c *core) Calls() Calls { return c.calls }
 func (c *core) Name() string { return c.name }

@@ -61,6 +61,7 @@ func (c *core) grow(rq request) int32 {
 	b.pool, b.stream = rq.pool, rq.stream
 	c.stats.Segments++
 	c.stats.grew(rq.segment)
+	c.held(RT, b.addr, rq.segment, true)
 	return i
 }
 

@@ -33,6 +33,10 @@ type Options struct {
 	// 0 is off. Only Native collects: blocks of expandable segments are exempt
 	// by PyTorch's rule.
 	GCThreshold float64
+
+	// Held, unless it is nil, is told of every range of addresses that comes to have
+	// memory behind it, or has none any longer.
+	Held func(at Place, size mem.Bytes, held bool)
 }
 
 // DefaultCapacity is the device memory assumed when none is given.

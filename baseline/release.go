@@ -21,6 +21,7 @@ func (c *core) flush() {
 // release gives an unsplit free block back: one cudaFree.
 func (c *core) release(i int32) {
 	size := c.blocks[i].size
+	c.held(c.blocks[i].space, c.blocks[i].addr, size, false)
 	c.removeFree(i)
 	c.dropBlock(i)
 	c.calls.add(MemFree, size, 1)

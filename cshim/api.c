@@ -153,7 +153,6 @@ static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
-	(void)size, (void)stream;
 	if (STALLOC_UNLIKELY(!ptr || !*stalloc_alive)) return;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	if (STALLOC_UNLIKELY(device < 0 || device >= STALLOC_MAX_DEVICES)) {
@@ -168,7 +167,7 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 		}
 		stalloc_lock(d);
 	}
-	bool done = stalloc_give(d, addr);
+	bool done = stalloc_give(d, stream_of(device, stream), addr, size);
 	unlock_and_drain(d);
 	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr); /* other streams use it, or it is not the range's */
 }

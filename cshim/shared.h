@@ -26,17 +26,45 @@ struct stalloc_tape_state {
 	uint64_t hits, misses;
 };
 
-/* What a tape plays, made beside the program. An entry is wish.Entry. */
-struct stalloc_reel {
-	uint32_t n;
-	uint64_t *entries;
-};
 #define STALLOC_PLACE_BITS 33
+
+struct stalloc_slot {
+	uint64_t version;  /* of the space when the bytes were last known to be free */
+	uint32_t frontier; /* the first of its frontier; the next entry's is behind the last */
+	uint32_t place;
+};
+
+/* Where a block of a tape may begin. */
+struct stalloc_place {
+	uint32_t entry; /* + 1, that has its block here; 0: none */
+	uint16_t less;	/* of its bytes were not asked for */
+	bool indexed;	/* the block is the range's, which may have freed it since */
+	bool dirty;	/* is on the list */
+};
+
+/* What a tape plays (reel.h). An entry is wish.Entry. */
+struct stalloc_reel {
+	uint32_t n, places_n;
+	uint64_t *entries;
+	struct stalloc_slot *slots; /* by entry */
+	uint32_t *frontier;	    /* of all entries: places */
+	struct stalloc_place *places;
+	uint64_t *index; /* of places: where << NUMBER_BITS | number */
+	uint32_t shift;	 /* of a hash */
+	uint32_t dirty_n;
+	uint32_t *dirty; /* places whose blocks the range may not know */
+};
 
 /* The wishes of one space of a stream. */
 struct stalloc_tape {
 	struct stalloc_tape_state state;
 	struct stalloc_reel *reel; /* NULL: there are none */
+	/* As the last hit left them. What is different was done by others. */
+	uint32_t cursor;
+	uint64_t matched, hits, version;
+	uint32_t space;		   /* of the engine */
+	bool unknown;		   /* it is on the device's list */
+	struct stalloc_tape *next; /* there */
 };
 
 /* What came while another thread had the lock. */
@@ -92,6 +120,7 @@ struct stalloc_device {
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to */
 	struct stalloc_range range;
+	struct stalloc_tape *unknown; /* those with blocks that the range does not know */
 	struct stalloc_log log;
 	struct stalloc_counts counts;
 	_Atomic uint64_t ooms;

@@ -9,6 +9,7 @@ package main
 static bool host_try_lock(struct stalloc_device *d) {
 	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
 	stalloc_drain(d);
+	stalloc_sync(d);
 	return true;
 }
 // A free may have been announced after the last look: its thread relies on whoever holds
@@ -159,24 +160,17 @@ func (h *host) Build(entries []wish.Entry) actors.Reel {
 	if len(entries) == 0 {
 		return nil
 	}
-	r := &reel{c: &array[C.struct_stalloc_reel](1)[0], entries: array[wish.Entry](len(entries))}
-	copy(r.entries, entries)
-	r.c.n = C.uint32_t(len(entries))
-	r.c.entries = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(r.entries)))
-	return r
+	c := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+	if c == nil {
+		panic("the host has no memory left for a tape")
+	}
+	return &reel{c: c, entries: unsafe.Slice((*wish.Entry)(unsafe.Pointer(c.entries)), len(entries))}
 }
 
 // Discard implements actors.Host.
 func (h *host) Discard(r actors.Reel) {
 	if r, ok := r.(*reel); ok {
-		drop(r.c)
-	}
-}
-
-func drop(r *C.struct_stalloc_reel) {
-	if r != nil {
-		C.free(unsafe.Pointer(r.entries))
-		C.free(unsafe.Pointer(r))
+		C.stalloc_reel_free(r.c)
 	}
 }
 
@@ -187,8 +181,7 @@ func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
 	if next == nil {
 		next = &reel{}
 	}
-	drop(t.c[small].reel)
-	t.c[small].reel = next.c
+	C.stalloc_tape_play(t.c[small], next.c)
 	t.wishes[small].Replace(next.entries)
 }
 

@@ -19,7 +19,7 @@ stalloc.step() ends that, and only the calls count from then on.
 """
 
 from ._errors import SettingError, StallocError, StallocWarning
-from ._session import enable, explain, is_enabled, is_recording, mark, stats, step
+from ._session import enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._stats import Stats
 from ._version import __version__
 
@@ -34,6 +34,7 @@ __all__ = [
     "is_enabled",
     "is_recording",
     "mark",
+    "route",
     "stats",
     "step",
 ]

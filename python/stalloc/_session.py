@@ -6,7 +6,7 @@ import warnings
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _config, _cudnn, _native, _rank, _statistics, _torch
+from . import _config, _cudnn, _native, _rank, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -37,6 +37,7 @@ class _Session:
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
         self.native: Optional[_native.Native] = None  # set while active
         self.watch: Optional[Watch] = None  # likewise
+        self.route = ""  # "adapter" or "pluggable" while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
 
@@ -56,7 +57,7 @@ def enable(
     *,
     strict: bool = False,
     plan: Optional[Union[bool, Literal["on", "off", "always"]]] = None,
-    pool: Optional[Literal["stitch", "gmlake", "range"]] = None,
+    pool: Optional[Literal["range", "gmlake"]] = None,
     stitch: Optional[bool] = None,
     limit: Optional[Union[int, float, str]] = None,
     fraglimit: Optional[Union[int, float, str]] = None,
@@ -65,14 +66,19 @@ def enable(
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
     driver: Optional[Union[str, "os.PathLike[str]"]] = None,
     engine: Optional[Union[str, "os.PathLike[str]"]] = None,
+    route: Optional[Literal["auto", "adapter", "pluggable"]] = None,
     **more: Optional[_config.Value],
 ) -> bool:
     """Makes stalloc PyTorch's CUDA allocator in this process.
 
-    Call it before or after ``import torch`` (it imports torch itself), but before CUDA starts:
-    before the first tensor goes to the GPU. The arguments but `strict` are settings as in the
-    environment variable STALLOC_CONF, which they override; None leaves what stands there, and
-    %r in one is the rank. The README explains each; `more` are what a newer library may know.
+    Call it before or after ``import torch`` (it imports torch itself), best before the first
+    tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. The
+    arguments but `strict` are settings as in the environment variable STALLOC_CONF, which they
+    override; None leaves what stands there, and %r in one is the rank. The README explains each;
+    `more` are what a newer library may know. `route` is how PyTorch is entered: "adapter"
+    (compiled at the first start, see stalloc._adapter), "pluggable" (PyTorch's
+    CUDAPluggableAllocator, which lacks much and takes no allocator once CUDA has started), or
+    else the first, and the second where it cannot be.
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
@@ -82,14 +88,15 @@ def enable(
     and a step where plain driver allocations serve because the engine cannot.
 
     Raises:
-        StallocError: CUDA has started already, PyTorch is missing or too old, another allocator
-            is in place, the native library is missing, or a setting is unknown to it or wrong;
-            the last is a ValueError, too.
+        StallocError: PyTorch is missing or too old, another allocator is in place, the native
+            library is missing, the route cannot be taken, or a setting is unknown or wrong; the
+            last is a ValueError, too.
         TypeError: an argument is of a type that no setting has.
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine, **more,
+        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine,
+        "route": route, **more,
     }  # fmt: skip
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
@@ -124,18 +131,19 @@ def enable(
 
 
 def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
-    _torch.check_unused(torch)
+    wanted = _route.wanted(conf)
     native = _native.Native(_native.shim_path())
     watch = Watch(native, torch, strict)
     boundary = OptimizerBoundary(watch.step, first=native.first_step)
     before = os.environ.get(_config.VARIABLE)
-    # The library reads it with getenv. Children inherit it and have ranks of their own.
-    os.environ[_config.VARIABLE] = _rank.expand(_config.render(conf))
+    # The library reads it with getenv, and does not know the route. Children inherit it and have
+    # ranks of their own.
+    os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
     try:
         native.init()
         os.environ[_config.VARIABLE] = _config.render(conf)
         boundary.install(torch)
-        _torch.install(torch, native)
+        route = _route.install(torch, native, wanted)
     except BaseException:
         boundary.remove()
         if before is None:
@@ -144,10 +152,11 @@ def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
             os.environ[_config.VARIABLE] = before
         raise
     # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
-    _statistics.patch(torch, _statistics.Answers(native))
-    _cudnn.guard(torch)
+    if route == _route.PLUGGABLE:
+        _statistics.patch(torch, _statistics.Answers(native))
+        _cudnn.guard(torch)
     _session.torch, _session.native, _session.at_step = torch, native, watch.step
-    _session.conf, _session.boundary, _session.watch = conf, boundary, watch
+    _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
 
 def record(torch: ModuleType, recording: Recording) -> None:
@@ -190,6 +199,11 @@ def mark(text: str) -> None:
 def is_enabled() -> bool:
     """Whether stalloc serves this process's CUDA memory."""
     return _session.native is not None
+
+
+def route() -> str:
+    """How PyTorch is entered: "adapter" or "pluggable"; empty while stalloc is not enabled."""
+    return _session.route
 
 
 def step() -> None:

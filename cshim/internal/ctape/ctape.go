@@ -1,0 +1,131 @@
+// Package ctape drives the quick cases of cshim/tape.h from Go, so that a test can hold
+// them to wish.Tape and onerange.Engine. Nothing else uses it.
+package ctape
+
+/*
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
+#include <stdlib.h>
+#include "tape.h"
+
+static struct stalloc_device *device_new(void) {
+	struct stalloc_device *d = calloc(1, sizeof *d);
+	d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
+	d->log.recording = 1;
+	return d;
+}
+
+static void device_free(struct stalloc_device *d) {
+	free(d->log.events);
+	free(d);
+}
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"stalloc/cshim/internal/loan"
+	"stalloc/engine/onerange"
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// Device is a device with one lock less than a real one: a test has one thread.
+type Device struct {
+	c       *C.struct_stalloc_device
+	loan    *loan.Range
+	streams map[mem.StreamID]*Stream
+}
+
+// Stream is a stream and its tapes, which C and Go share.
+type Stream struct {
+	c     *C.struct_stalloc_stream
+	Tapes [2]wish.Tape
+}
+
+// New makes a device.
+func New() *Device {
+	c := C.device_new()
+	return &Device{c: c, loan: loan.At(unsafe.Pointer(&c._range)), streams: map[mem.StreamID]*Stream{}}
+}
+
+// Close frees it, after TakeBack.
+func (d *Device) Close() {
+	d.loan.Close()
+	for _, s := range d.streams {
+		for i := range s.c.tapes {
+			C.stalloc_reel_free(s.c.tapes[i].reel)
+		}
+		C.free(unsafe.Pointer(s.c))
+	}
+	C.device_free(d.c)
+}
+
+// Stream returns a stream, made on first sight.
+func (d *Device) Stream(id mem.StreamID) *Stream {
+	s := d.streams[id]
+	if s == nil {
+		s = &Stream{c: (*C.struct_stalloc_stream)(C.calloc(1, C.sizeof_struct_stalloc_stream))}
+		s.c.id, s.c.device = C.uint64_t(id), d.c
+		for i := range s.Tapes {
+			s.Tapes[i].State = (*wish.State)(unsafe.Pointer(&s.c.tapes[i].state))
+		}
+		d.streams[id] = s
+	}
+	return s
+}
+
+// Play begins a tape with a list.
+func (d *Device) Play(id mem.StreamID, small int, entries []wish.Entry) {
+	s := d.Stream(id)
+	r := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+	C.stalloc_tape_play(&s.c.tapes[small], r)
+	s.Tapes[small].Replace(unsafe.Slice((*wish.Entry)(unsafe.Pointer(r.entries)), len(entries)))
+}
+
+// Lend gives the state of an engine to C.
+func (d *Device) Lend(l *onerange.Lent, until, most uint64, tapeOnly bool) {
+	d.loan.Lend(l, until, most, tapeOnly)
+}
+
+// TakeBack ends that. False: an equation did not hold.
+func (d *Device) TakeBack(c *onerange.Counters) bool {
+	C.stalloc_sync(d.c)
+	return d.loan.TakeBack(c)
+}
+
+// Sync has the range know everything, as before Go has the lock.
+func (d *Device) Sync() { C.stalloc_sync(d.c) }
+
+// Alloc serves a request as a C thread does. Zero: Go must.
+func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
+	return mem.Addr(C.stalloc_serve(d.c, d.Stream(id).c, C.uint64_t(asked)))
+}
+
+// Free frees a block as a C thread does. False: Go must.
+func (d *Device) Free(id mem.StreamID, at mem.Addr) bool {
+	return bool(C.stalloc_give(d.c, d.Stream(id).c, C.uint64_t(at), 0))
+}
+
+// Counts returns the rounded bytes and the number of live blocks.
+func (d *Device) Counts() (allocated mem.Bytes, blocks int) {
+	return mem.Bytes(d.c.counts.allocated), int(d.c.counts.blocks)
+}
+
+// Served counts a block that Go has served, Freed one that Go has freed.
+func (d *Device) Served(asked mem.Bytes) {
+	C.stalloc_count_in(d.c, C.int64_t(mem.Round(asked)), C.int64_t(asked))
+}
+
+// Freed counts a block out.
+func (d *Device) Freed(asked mem.Bytes) {
+	C.stalloc_count_out(d.c, C.int64_t(mem.Round(asked)), C.int64_t(asked))
+}
+
+// Events returns and clears the log.
+func (d *Device) Events() []wish.Event {
+	l := &d.c.log
+	events := append([]wish.Event(nil), unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(l.count))...)
+	l.count = 0
+	return events
+}

@@ -1,0 +1,527 @@
+package ctape
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"stalloc/engine"
+	"stalloc/engine/onerange"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// twins are one engine with tapes that is asked for everything, and one whose state and
+// tapes are C's, as in a training process: C serves what it can, Go the rest.
+type twins struct {
+	r       *rand.Rand
+	alone   *onerange.Engine
+	tapes   map[mem.StreamID]*[2]wish.Tape
+	lending *onerange.Engine
+	device  *Device
+	a, b    onerange.Lent
+	lent    bool
+	slack   uint64 // events that C may serve in a row; 0: any number
+	live    []block
+	late    map[mem.Addr]block // freed, and waiting for other streams
+	waits   map[driver.Fence]mem.Addr
+	fences  []driver.Fence
+	served  [2]int // requests: by Go, by C
+	hits    int    // of C's
+	freed   [2]int
+}
+
+type block struct {
+	addr   mem.Addr
+	size   mem.Bytes // rounded
+	asked  mem.Bytes
+	stream mem.StreamID
+}
+
+func newTwins(seed uint64) *twins {
+	cfg := onerange.DefaultConfig()
+	cfg.Window = 64 * mem.GiB
+	t := &twins{
+		r: rand.New(rand.NewPCG(seed, 7)), alone: onerange.New(cfg), lending: onerange.New(cfg), device: New(),
+		tapes: map[mem.StreamID]*[2]wish.Tape{}, late: map[mem.Addr]block{}, waits: map[driver.Fence]mem.Addr{},
+	}
+	t.lend()
+	return t
+}
+
+func (t *twins) lend() {
+	t.alone.Lend(&t.a)
+	t.lending.Lend(&t.b)
+	until := uint64(math.MaxUint64)
+	if t.slack > 0 {
+		until = t.b.Clock + t.slack
+	}
+	t.device.Lend(&t.b, until, math.MaxUint64, false)
+	t.lent = true
+}
+
+func (t *twins) takeBack() error {
+	if !t.device.TakeBack(&t.b.Counters) {
+		return fmt.Errorf("an equation did not hold in C")
+	}
+	t.lending.TakeBack(&t.b.Counters)
+	return nil
+}
+
+// both has Go's engines take an event; C has nothing.
+func (t *twins) both(ev engine.Event) (last engine.Op, err error) {
+	if err := t.takeBack(); err != nil {
+		return last, err
+	}
+	defer t.lend()
+	last, err = t.step(t.alone, ev)
+	if other, _ := t.step(t.lending, ev); err == nil && other != last {
+		err = fmt.Errorf("event %+v: alone %+v, lending %+v", ev, last, other)
+	}
+	return last, err
+}
+
+// step performs what an engine asks for; returns the last operation.
+func (t *twins) step(e *onerange.Engine, ev engine.Event) (last engine.Op, err error) {
+	for {
+		ops := e.Step(ev, nil)
+		if len(ops) == 0 {
+			return last, nil
+		}
+		last = ops[len(ops)-1]
+		for _, op := range ops {
+			if op.Kind == engine.OpRecord && e == t.alone && op.Addr == 0 {
+				t.fences = append(t.fences, op.Fence)
+				t.waits[op.Fence] = ev.Addr
+			}
+		}
+		if last.Kind != engine.OpResume {
+			return last, nil
+		}
+		ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
+	}
+}
+
+func (t *twins) tapesOf(id mem.StreamID) *[2]wish.Tape {
+	x := t.tapes[id]
+	if x == nil {
+		x = &[2]wish.Tape{wish.New(nil), wish.New(nil)}
+		t.tapes[id] = x
+	}
+	return x
+}
+
+func (t *twins) place(e wish.Entry) (at mem.Addr) {
+	if e.Place() != 0 {
+		at = t.b.Base + mem.Addr(e.Place())*mem.Addr(mem.Grain)
+	}
+	return at
+}
+
+// alloc asks C first and, where it does not serve, both engines, as a pool does.
+func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
+	units := uint64(mem.Round(asked) / mem.Grain)
+	small := 0
+	if mem.Round(asked) <= t.b.SmallLimit {
+		small = 1
+	}
+	mine := &t.tapesOf(id)[small]
+	planned := len(mine.Entries) > 0
+	before := *mine.State
+	entry := mine.Next(units)
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Wish: t.place(entry)}
+	addr := t.device.Alloc(id, asked)
+	var got engine.Op
+	if addr != 0 {
+		t.served[1]++
+		got, err = t.step(t.alone, ev)
+		if err == nil && (got.Kind != engine.OpGrant || got.Addr != addr) {
+			err = fmt.Errorf("C served %v of stream %d at %#x, alone %+v (wish %#x)", asked, id, addr, got, ev.Wish)
+		}
+		if !planned { // C leaves a tape alone that expects nothing
+			*mine.State = before
+		}
+		if entry.Place() != 0 {
+			t.hits++
+		}
+	} else {
+		t.served[0]++
+		its := &t.device.Stream(id).Tapes[small]
+		if err := t.takeBack(); err != nil {
+			return b, err
+		}
+		if other := its.Next(units); other != entry {
+			return b, fmt.Errorf("the tapes of stream %d answer %x and, C's, %x for %d units", id, entry, other, units)
+		}
+		got, err = t.step(t.alone, ev)
+		other, _ := t.step(t.lending, ev)
+		if err == nil && other != got {
+			err = fmt.Errorf("%+v: alone %+v, lending %+v", ev, got, other)
+		}
+		if planned {
+			count(its.State, got.Addr == ev.Wish)
+		}
+		t.device.Served(asked)
+		t.lend()
+	}
+	if planned {
+		count(mine.State, got.Addr == ev.Wish)
+	}
+	if err != nil || got.Kind != engine.OpGrant {
+		return b, err
+	}
+	b = block{got.Addr, mem.Round(asked), asked, id}
+	return b, t.apart(b)
+}
+
+func count(s *wish.State, hit bool) {
+	if hit {
+		s.Hits++
+	} else {
+		s.Misses++
+	}
+}
+
+// apart enters a block that was handed out, and reports whether it shares a byte.
+func (t *twins) apart(b block) error {
+	for _, x := range t.live {
+		if b.addr < x.addr+mem.Addr(x.size) && x.addr < b.addr+mem.Addr(b.size) {
+			return fmt.Errorf("%+v overlaps %+v, which lives", b, x)
+		}
+	}
+	for _, x := range t.late {
+		if b.addr < x.addr+mem.Addr(x.size) && x.addr < b.addr+mem.Addr(b.size) {
+			return fmt.Errorf("%+v overlaps %+v, which waits for other streams", b, x)
+		}
+	}
+	t.live = append(t.live, b)
+	return nil
+}
+
+// free ends a block's life; by says which stream the caller names.
+func (t *twins) free(x block, by mem.StreamID) error {
+	i := slices.Index(t.live, x)
+	t.live = slices.Delete(t.live, i, i+1)
+	ev := engine.Event{Kind: engine.EvFree, Addr: x.addr}
+	if t.device.Free(by, x.addr) {
+		t.freed[1]++
+		if t.device.Free(by, x.addr) {
+			return fmt.Errorf("%+v could be freed twice", x)
+		}
+		if _, err := t.step(t.alone, ev); err != nil {
+			return err
+		}
+		if got, ok := t.alone.Lookup(x.addr); ok {
+			return fmt.Errorf("C has freed %+v, which waits: %+v", x, got)
+		}
+		return nil
+	}
+	t.freed[0]++
+	if _, err := t.both(ev); err != nil {
+		return err
+	}
+	t.device.Freed(x.asked)
+	if got, ok := t.alone.Lookup(x.addr); ok && got.Pending {
+		t.late[x.addr] = x
+	}
+	return nil
+}
+
+// pass completes the n-th fence.
+func (t *twins) pass(n int) error {
+	f := t.fences[n]
+	t.fences = slices.Delete(t.fences, n, n+1)
+	at := t.waits[f]
+	delete(t.waits, f)
+	if _, err := t.both(engine.Event{Kind: engine.EvFence, Fence: f}); err != nil {
+		return err
+	}
+	if got, ok := t.alone.Lookup(at); !ok || !got.Pending {
+		delete(t.late, at)
+	}
+	return nil
+}
+
+func (t *twins) record(x block, user mem.StreamID) error {
+	_, err := t.both(engine.Event{Kind: engine.EvRecord, Addr: x.addr, Stream: user})
+	return err
+}
+
+// play begins a tape of a stream with a list.
+func (t *twins) play(id mem.StreamID, small int, entries []wish.Entry) error {
+	if err := t.takeBack(); err != nil {
+		return err
+	}
+	t.device.Play(id, small, entries)
+	t.tapesOf(id)[small].Replace(slices.Clone(entries))
+	t.lend()
+	return nil
+}
+
+func (t *twins) boundary() error {
+	if err := t.takeBack(); err != nil {
+		return err
+	}
+	for id, s := range t.device.streams {
+		for i := range s.Tapes {
+			s.Tapes[i].Boundary()
+			t.tapesOf(id)[i].Boundary()
+		}
+	}
+	t.lend()
+	return nil
+}
+
+// same compares what both sides know.
+func (t *twins) same() error {
+	if err := t.takeBack(); err != nil {
+		return err
+	}
+	defer t.lend()
+	if err := t.lending.Check(); err != nil {
+		return err
+	}
+	if a, b := t.alone.Stats(), t.lending.Stats(); a != b {
+		return fmt.Errorf("stats differ:\nalone   %+v\nlending %+v", a, b)
+	}
+	for _, x := range t.live {
+		if got, ok := t.lending.Lookup(x.addr); !ok || got.Pending || got.Size != x.size || got.Asked != x.asked || got.Stream != x.stream {
+			return fmt.Errorf("%+v is known as %+v", x, got)
+		}
+	}
+	var allocated mem.Bytes
+	for _, x := range t.live {
+		allocated += x.size
+	}
+	if n, blocks := t.device.Counts(); n != allocated || blocks != len(t.live) {
+		return fmt.Errorf("%v in %d blocks live, counted are %v in %d", allocated, len(t.live), n, blocks)
+	}
+	for id, s := range t.device.streams {
+		for small := range 2 {
+			var gaps [2][]engine.Range
+			t.alone.Gaps(id, small == 1, func(r engine.Range) { gaps[0] = append(gaps[0], r) })
+			t.lending.Gaps(id, small == 1, func(r engine.Range) { gaps[1] = append(gaps[1], r) })
+			if !slices.Equal(gaps[0], gaps[1]) {
+				return fmt.Errorf("gaps of stream %d differ: alone %v, lending %v", id, gaps[0], gaps[1])
+			}
+			if a, b := *t.tapesOf(id)[small].State, *s.Tapes[small].State; a != b {
+				return fmt.Errorf("tapes of stream %d differ: alone %+v, C's %+v", id, a, b)
+			}
+		}
+	}
+	return nil
+}
+
+// program is a step of one stream: requests by size, each freed behind some later one,
+// or in the next step.
+type program struct {
+	id    mem.StreamID
+	sizes []mem.Bytes
+	frees [][]int // behind each request
+	keeps []int   // freed where the next step begins
+}
+
+func (t *twins) program(id mem.StreamID, n int) *program {
+	p := &program{id: id, sizes: make([]mem.Bytes, n), frees: make([][]int, n)}
+	for i := range p.sizes {
+		switch k := t.r.IntN(10); {
+		case k < 5:
+			p.sizes[i] = mem.Bytes(1+t.r.IntN(12)) * 700
+		case k < 9:
+			p.sizes[i] = mem.Bytes(1+t.r.IntN(8)) * 100 * mem.KiB
+		default:
+			p.sizes[i] = mem.Bytes(1+t.r.IntN(3)) * 3 * mem.MiB
+		}
+		if at := i + t.r.IntN(1+t.r.IntN(20)); at < n && t.r.IntN(30) > 0 {
+			p.frees[at] = append(p.frees[at], i)
+		} else {
+			p.keeps = append(p.keeps, i)
+		}
+	}
+	return p
+}
+
+// noise is how often, of a thousand chances, something is not as in the step before.
+type noise struct{ skip, insert, keep, record, goes, pass, jump int }
+
+func (t *twins) odd(n int) bool { return t.r.IntN(1000) < n }
+
+// run plays a step of a program. held are blocks of the one before.
+func (t *twins) run(p *program, x noise, held *[]block) ([]placed, error) {
+	got := make([]placed, 0, len(p.sizes))
+	at := map[int]block{}
+	drop := func(b block) error {
+		if t.odd(x.keep) {
+			*held = append(*held, b)
+			return nil
+		}
+		return t.free(b, p.id+mem.StreamID(t.r.IntN(8)/7))
+	}
+	old := *held
+	*held = nil
+	for i, size := range p.sizes {
+		if len(old) > 0 && t.r.IntN(3) == 0 {
+			if err := t.free(old[0], p.id); err != nil {
+				return nil, err
+			}
+			old = old[1:]
+		}
+		if t.odd(x.insert) {
+			b, err := t.alloc(p.id, mem.Bytes(1+t.r.IntN(200))*512*mem.Bytes(1+t.r.IntN(20)))
+			if err != nil {
+				return nil, err
+			}
+			*held = append(*held, b)
+		}
+		if t.odd(x.jump) {
+			return got, t.rest(at, append(old, *held...), held)
+		}
+		if !t.odd(x.skip) {
+			b, err := t.alloc(p.id, size-mem.Bytes(t.r.IntN(100)))
+			if err != nil {
+				return nil, fmt.Errorf("request %d: %w", i, err)
+			}
+			at[i] = b
+			got = append(got, placed{mem.Round(size), b.addr})
+			if t.odd(x.record) {
+				if err := t.record(b, p.id+100); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, f := range p.frees[i] {
+			if b, ok := at[f]; ok {
+				delete(at, f)
+				if err := drop(b); err != nil {
+					return nil, fmt.Errorf("free behind request %d: %w", i, err)
+				}
+			}
+		}
+		if len(t.fences) > 0 && t.odd(x.pass) {
+			if err := t.pass(t.r.IntN(len(t.fences))); err != nil {
+				return nil, err
+			}
+		}
+		if t.odd(x.goes) {
+			if err := t.same(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return got, t.rest(at, append(old, *held...), held)
+}
+
+type placed struct {
+	size mem.Bytes
+	addr mem.Addr
+}
+
+// rest keeps what lives for the next step.
+func (t *twins) rest(at map[int]block, old []block, held *[]block) error {
+	*held = old
+	for i := range 10000 {
+		if b, ok := at[i]; ok {
+			*held = append(*held, b)
+		}
+	}
+	return nil
+}
+
+// entriesOf are the wishes that a step was served at, or near: a plan moves things.
+func (t *twins) entriesOf(got []placed, move int) (entries [2][]wish.Entry) {
+	for _, x := range got {
+		small := 0
+		if x.size <= t.b.SmallLimit {
+			small = 1
+		}
+		at := uint64(x.addr-t.b.Base) / uint64(mem.Grain)
+		if t.odd(move) {
+			at += uint64(t.r.IntN(40))
+		}
+		if t.odd(move / 4) {
+			at = 0
+		}
+		entries[small] = append(entries[small], wish.Of(uint64(x.size/mem.Grain), at))
+	}
+	return entries
+}
+
+// life runs programs of three streams for some steps.
+func (t *twins) life(steps, requests int, x noise, move int) error {
+	programs := [3]*program{}
+	var held [3][]block
+	last := [3][]placed{}
+	for i := range programs {
+		programs[i] = t.program(mem.StreamID(i), 1+t.r.IntN(requests))
+	}
+	for step := range steps {
+		for i, p := range programs {
+			if step > 0 && (step == 2 || t.r.IntN(12) == 0) {
+				for small, entries := range t.entriesOf(last[i], move) {
+					if err := t.play(p.id, small, entries); err != nil {
+						return err
+					}
+				}
+			}
+			got, err := t.run(p, x, &held[i])
+			if err != nil {
+				return fmt.Errorf("step %d, stream %d: %w", step, i, err)
+			}
+			last[i] = got
+		}
+		if err := t.boundary(); err != nil {
+			return err
+		}
+		if t.r.IntN(3) == 0 {
+			if err := t.same(); err != nil {
+				return fmt.Errorf("behind step %d: %w", step, err)
+			}
+		}
+	}
+	return t.same()
+}
+
+// TestLockStep: what C answers where it serves from a tape is what Go answers that looks
+// every wish up in the range, whatever happens between; and no two live blocks overlap.
+func TestLockStep(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		x      noise
+		move   int
+		slack  uint64
+		served float64 // by C, of the requests, at least
+	}{
+		{"exact", noise{}, 0, 0, 0.6},
+		{"exact, looked at", noise{goes: 20}, 0, 0, 0.6},
+		{"planned", noise{goes: 3}, 300, 0, 0.5},
+		{"late frees", noise{record: 60, pass: 200, goes: 3}, 20, 0, 0.4},
+		{"misses", noise{skip: 10, insert: 10, keep: 10, goes: 3}, 20, 0, 0.4},
+		{"jumps", noise{skip: 3, jump: 3, insert: 3, goes: 3}, 0, 0, 0.3},
+		{"asked often", noise{record: 20, pass: 100}, 20, 5, 0.2},
+		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var served, hits [2]int
+			for seed := range uint64(12) {
+				x := newTwins(seed)
+				x.slack = c.slack
+				if err := x.life(14, 20<<(seed%5), c.x, c.move); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				x.takeBack()
+				x.device.Close()
+				served[0] += x.served[0]
+				served[1] += x.served[1]
+				hits[1] += x.hits
+			}
+			share := float64(served[1]) / float64(served[0]+served[1])
+			t.Logf("C served %d of %d requests (%.0f %%), %d where wished", served[1], served[0]+served[1], 100*share, hits[1])
+			if share < c.served {
+				t.Errorf("C served only %.0f %% of the requests, want %.0f %%", 100*share, 100*c.served)
+			}
+		})
+	}
+}
