@@ -240,7 +240,7 @@ plots: cli .venv/docs .venv/browser ## draw the figures of README and docs from 
 	$(BIN) report --blocks 1 -o $(BUILD)/places.html tests/traces/llama_recompute.csv.gz
 	$(BIN) report -o $(BUILD)/varlen.html tests/traces/llama_varlen.csv.gz
 	.venv/bin/python docs/plots/plots.py --report $(BUILD)/places.html
-	.venv/bin/python docs/plots/screenshot.py $(BUILD)/varlen.html docs/figures/report.png
+	.venv/bin/python docs/plots/screenshot.py $(BUILD)/varlen.html docs/report.png
 
 .PHONY: recordings
 recordings: cli ## replay the recordings anew for docs/data

@@ -5,7 +5,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/internal/mem"
 )
 
 // saver makes the plan of a later run once this one's steps are served well, and leaves it

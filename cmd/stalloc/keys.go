@@ -67,7 +67,6 @@ var keysOf = []struct {
 		{"requests", "allocations asked for"},
 		{"hits", "requests that a plan served"},
 		{"misses", "requests that a plan was there for and did not serve"},
-		{"resyncs", "times the plan was found again after a mismatch"},
 		{"steps", "step boundaries"},
 		{"plan_generation", "plans activated"},
 		{"allocated", "bytes in live blocks, each rounded up to 512"},
@@ -88,8 +87,6 @@ var keysOf = []struct {
 		{"ooms", "requests refused because memory was out"},
 		{"retries", "requests served only after memory was given back"},
 		{"lost_events", "requests and frees that were not observed"},
-		{"arena_bytes", "of reserved, in arenas of plans"},
-		{"pool_bytes", "of reserved, elsewhere"},
 		{"fallback", "requests that plain driver allocations served"},
 	}},
 }

@@ -29,7 +29,6 @@ type Stats struct {
 	Requests       uint64 `json:"requests"`
 	Hits           uint64 `json:"hits"`
 	Misses         uint64 `json:"misses"`
-	Resyncs        uint64 `json:"resyncs"`
 	Steps          uint64 `json:"steps"`
 	PlanGeneration uint64 `json:"plan_generation"`
 	Allocated      uint64 `json:"allocated"`
@@ -50,8 +49,6 @@ type Stats struct {
 	OOMs           uint64 `json:"ooms"`
 	Retries        uint64 `json:"retries"`
 	LostEvents     uint64 `json:"lost_events"`
-	ArenaBytes     uint64 `json:"arena_bytes"`
-	PoolBytes      uint64 `json:"pool_bytes"`
 	Fallback       uint64 `json:"fallback"`
 }
 

@@ -36,6 +36,8 @@ def main() -> int:
         for name, what in PYTHON.items():
             print(f"  {name:<11} {what}")
         return status
+    if command == "doctor":  # looks at the Python that is named last
+        arguments[1:1] = ["--python", sys.executable]
     # Python ignores it, and what is executed would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(path, ["stalloc", *arguments])

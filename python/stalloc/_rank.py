@@ -6,7 +6,7 @@ from typing import Optional
 # torchrun, DeepSpeed, accelerate and Megatron-LM set the first; then Slurm and MPI; last what
 # Lightning's own launcher sets. cshim/rank.h has the same list.
 VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
-_WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 def rank() -> Optional[int]:
@@ -16,7 +16,7 @@ def rank() -> Optional[int]:
 
 def world_size() -> int:
     """How many processes there are, as far as the environment says: else 1."""
-    return _first(_WORLDS) or 1
+    return _first(WORLDS) or 1
 
 
 def name() -> str:

@@ -52,7 +52,7 @@ def install(torch: ModuleType, native: _native.Native, wanted: str) -> str:
 
 
 def _refuse_late(torch: ModuleType, why: Exception) -> None:
-    """CUDA has started: without the adapter nothing can be done, and what to mend is the adapter."""
+    """Once CUDA has started only the adapter helps, so it is what there is to mend."""
     if torch.cuda.is_initialized():
         raise StallocError(
             f"stalloc: CUDA has already been started in this process, where only the adapter can "

@@ -66,7 +66,7 @@ def enable(
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
     driver: Optional[Union[str, "os.PathLike[str]"]] = None,
     engine: Optional[Union[str, "os.PathLike[str]"]] = None,
-    route: Optional[Literal["adapter", "pluggable"]] = None,
+    route: Optional[Literal["auto", "adapter", "pluggable"]] = None,
     **more: Optional[_config.Value],
 ) -> bool:
     """Makes stalloc PyTorch's CUDA allocator in this process.
@@ -95,8 +95,8 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine, "route": route,
-        **more,
+        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine,
+        "route": route, **more,
     }  # fmt: skip
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)

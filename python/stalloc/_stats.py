@@ -1,7 +1,6 @@
 """The counters of one device, as stalloc.stats() returns them."""
 
 import dataclasses
-from typing import Union
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,7 +10,7 @@ class Stats:
     Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
     sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    made under a plan: those served from it, and the others. ``fallback`` counts the requests
+    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the requests
     that plain driver allocations served because the engine could not: explain() says why.
 
     print() shows what matters of it to people.
@@ -20,7 +19,6 @@ class Stats:
     requests: int = 0
     hits: int = 0
     misses: int = 0
-    resyncs: int = 0
     steps: int = 0
     plan_generation: int = 0
     allocated: int = 0
@@ -41,8 +39,6 @@ class Stats:
     ooms: int = 0
     retries: int = 0
     lost_events: int = 0
-    arena_bytes: int = 0
-    pool_bytes: int = 0
     fallback: int = 0
 
     @property
@@ -56,11 +52,15 @@ class Stats:
         served = self.hits + self.misses
         return self.hits / served if served else 0.0
 
-    def as_dict(self, prefix: str = "") -> dict[str, Union[int, float]]:
-        """All counters by name, with fragmentation and hit_rate, for loggers of scalars."""
-        values: dict[str, Union[int, float]] = {**dataclasses.asdict(self)}
-        values.update(fragmentation=self.fragmentation, hit_rate=self.hit_rate)
-        return {prefix + name: value for name, value in values.items()}
+    def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
+        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
+
+        For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
+        """
+        figures: dict[str, float] = dataclasses.asdict(self)
+        figures["fragmentation"] = self.fragmentation
+        figures["hit_rate"] = self.hit_rate
+        return {prefix + name: value for name, value in figures.items()}
 
     def __str__(self) -> str:
         lines = [

@@ -67,7 +67,7 @@ def write(where: str, devices: dict[int, Stats]) -> None:
     rank = _rank.rank()
     if name == where and rank is not None and _rank.world_size() > 1:
         name = f"{where}.{rank}"
-    counters = {str(device): stats.as_dict() for device, stats in devices.items()}
+    counters = {str(device): stats.as_dict("") for device, stats in devices.items()}
     with open(name, "w", encoding="utf-8") as out:
         json.dump({"rank": rank, "devices": counters}, out, indent=1)
         out.write("\n")

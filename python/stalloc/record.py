@@ -38,11 +38,11 @@ import runpy
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from . import _session, _torch
+from . import _rank, _session, _torch
 from ._errors import StallocError
 from .record_file import Kept, write
 from .record_history import ENTRY_BYTES, History, Lines
@@ -51,8 +51,8 @@ from .record_history import ENTRY_BYTES, History, Lines
 class Marks:
     """The marks of a run: their places are in the history, their texts are here."""
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, history: History, marked: Callable[[], None]) -> None:
+        self._history, self._marked = history, marked
         # By the number of the mark; None: nothing is marked there after all.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
@@ -85,6 +85,7 @@ class Marks:
     def _mark(self, text: str) -> int:
         number = self._history.mark()
         self.texts[number] = text
+        self._marked()
         return number
 
     def all(self, finished: bool) -> list[Optional[str]]:
@@ -114,7 +115,7 @@ class Recorder:
         torch.cuda.init()
         self.device = _device(torch, args.device)
         self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
-        self.marks = Marks(self.history)
+        self.marks = Marks(self.history, self.look_if_due)
         self.lines, self.kept = Lines(), Kept(args.output.parent)
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
@@ -127,19 +128,24 @@ class Recorder:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Looks at the history whenever enough of it is new, and tells how far the run is."""
-        while not self._over.wait(0.1):
+        """Looks at the history within long steps too, and tells how far the run is."""
+        while not self._over.wait(0.05):
+            self.look_if_due()
+            self._tell()
+
+    def look_if_due(self) -> None:
+        """Looks at the history if enough of it is new. The script must not suffer from it."""
+        with self._look_lock:
+            if self.failure is not None:
+                return
             try:
                 if self.history.due():
-                    self.look()
-                self._tell()
-            except BaseException as error:  # the script must not suffer from it
+                    self._look()
+            except BaseException as error:
                 self.failure = error
-                return
 
-    def look(self) -> None:
-        with self._look_lock:
-            self.kept.add(self.lines.of(self.history.look()))
+    def _look(self) -> None:
+        self.kept.add(self.lines.of(self.history.look()))
 
     def _tell(self) -> None:
         if sys.stderr.isatty():
@@ -156,7 +162,7 @@ class Recorder:
         try:
             if self.failure is not None:
                 raise self.failure
-            self.look()
+            self._look()
             self.history.stop()
             device = self.torch.cuda.get_device_name(self.device)
             name = "_".join(self.args.name.split())
@@ -186,8 +192,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return runpy.run_path(str(args.script), run_name="__main__")
 
 
-RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 LEAST_MEMORY = 1 << 20
 UNITS = {"KIB": 10, "MIB": 20, "GIB": 30, "K": 10, "M": 20, "G": 30, "": 0}
 
@@ -226,14 +230,14 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     words = args.m if args.m is not None else args.program
     if not words:
         parser.error("name a script to run, or a module behind -m")
+    if args.m is not None:
+        sys.path[0] = os.getcwd()  # as `python -m` would
     args.arguments = words[1:]
     args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
     _check_program(parser, args)
-    several = any(os.environ.get(name, "1") not in ("", "1") for name in WORLDS)
-    if several and "%r" not in args.output:
+    if _rank.world_size() > 1 and "%r" not in args.output:
         parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
-    rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
-    args.output = Path(args.output.replace("%r", rank))
+    args.output = Path(_rank.expand(args.output))
     if not args.output.parent.is_dir():
         parser.error(f"-o {args.output}: there is no folder {args.output.parent}")
     return args

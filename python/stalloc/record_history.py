@@ -54,7 +54,7 @@ class History:
     def count(self) -> int:
         """About how many entries there have been: what PyTorch's own counters know of."""
         stats = self._torch.cuda.memory_stats(self._device)
-        return (
+        return int(
             stats.get("allocation.all.allocated", 0)
             + 2 * stats.get("allocation.all.freed", 0)  # requested, and completed
             + stats.get("segment.all.allocated", 0)
@@ -92,7 +92,7 @@ class History:
         ]
 
     def _is_mark(self, entry: Entry) -> bool:
-        return (
+        return bool(
             entry["action"] == "alloc"
             and entry["size"] == MARK_BYTES
             and entry.get("stream") == self._stream

@@ -74,13 +74,6 @@ def test_library_of_another_version(c10):
         _native.Native(c10 / "lib" / "libc10.so")
 
 
-def test_stats_for_loggers():
-    values = Stats(hits=3, misses=1, peak_allocated=9, peak_reserved=10).as_dict("memory/")
-    assert values["memory/hits"] == 3 and values["memory/hit_rate"] == 0.75
-    assert values["memory/fragmentation"] == pytest.approx(0.1)
-    assert set(values) > {f"memory/{name}" for name in header_fields()}
-
-
 def test_stats_print_themselves():
     stats = Stats(
         requests=120, hits=99, misses=1, steps=4, allocated=512, peak_allocated=3 << 29,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from programs import DRIVER, ROOT
 
+# There is nothing to compile an adapter against.
+CONF = f"driver:{DRIVER},cache:off,route:pluggable"
 DOUBLES = ROOT / "tests" / "python"
 
 TORCH = f"""
@@ -67,7 +69,7 @@ class Training:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC", "FAKECUDA_"))}
         env = {k: v for k, v in env.items() if "RANK" not in k and "WORLD" not in k}
         path = [str(self.folder / "site"), *([str(stalloc)] if stalloc else [])]
-        env |= {"PYTHONPATH": os.pathsep.join(path), "STALLOC_CONF": f"driver:{DRIVER},cache:off"}
+        env |= {"PYTHONPATH": os.pathsep.join(path), "STALLOC_CONF": CONF}
         env |= {"FAKECUDA_CAPACITY": str(1 << 30), "FAKECUDA_ANY_STREAM": "1"} | more
         done = subprocess.run(
             [str(python), *map(str, arguments)],
