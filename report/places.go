@@ -79,15 +79,21 @@ func (h *holding) close(event int) []extent {
 }
 
 // space turns the addresses of one allocator into heights above the lowest, leaving out
-// what never had memory in the window that is drawn.
+// what neither had memory nor a block in the window that is drawn. A block may lie where
+// no memory is said to be: a page that is mapped twice is held where it was mapped last.
 type space struct {
 	whole []extent    // disjoint and sorted
 	below []mem.Bytes // what lies below each
 	high  mem.Bytes
 }
 
-func newSpace(held []extent, begin, end int) *space {
+func newSpace(held, blocks []extent, begin, end int) *space {
 	var used []extent
+	for _, e := range blocks {
+		if e.from != 0 && e.end >= begin && e.begin < end {
+			used = append(used, e)
+		}
+	}
 	for _, e := range held {
 		if e.end >= begin && e.begin < end {
 			used = append(used, e)

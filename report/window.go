@@ -77,7 +77,7 @@ func (l *ledger) window(stacks *trace.Stacks, runs []*run, why []reason, most in
 	spaces := make([]*space, len(runs))
 	for i, r := range runs {
 		if r.held != nil {
-			spaces[i] = newSpace(r.held, begin, end)
+			spaces[i] = newSpace(r.held, l.extents(r.at), begin, end)
 			w.Maps[i] = spaces[i].background(r.held, begin, end)
 		}
 	}
@@ -107,6 +107,16 @@ func (l *ledger) window(stacks *trace.Stacks, runs []*run, why []reason, most in
 		}
 	}
 	return w
+}
+
+// extents lists where the blocks lay, and when.
+func (l *ledger) extents(at []mem.Addr) []extent {
+	all := make([]extent, len(l.blocks))
+	for i := range l.blocks {
+		b := &l.blocks[i]
+		all[i] = extent{at[i], at[i] + mem.Addr(mem.Round(b.size)), b.begin, b.end}
+	}
+	return all
 }
 
 // background lists what had memory in the window.

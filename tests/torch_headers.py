@@ -6,7 +6,7 @@ program is linked with PyTorch's own libraries, a stand-in for CUDA's runtime un
 over libstalloc and the simulated driver.
 
     python tests/torch_headers.py                  2.11 and the newest
-    python tests/torch_headers.py all              the newest patch of each minor version from 2.6 on
+    python tests/torch_headers.py all              the newest of each minor version from 2.6 on
     python tests/torch_headers.py 2.9 2.10.0 --build python/stalloc/lib/adapters
 
 --build also leaves the compiled adapters in a folder, under the names that the package looks for.
@@ -105,6 +105,17 @@ def headers(version):
     return folder, next(runtime.rglob("cuda_runtime_api.h")).parent, cuda
 
 
+def stubs(library):
+    """C for every function of CUDA's runtime that the library uses and fakecudart.c has not."""
+    used = re.findall(r" U (cuda\w+)", run(["nm", "-D", str(library)]))
+    made = set(re.findall(r"^API .*?(cuda\w+)\(", (TESTS / "fakecudart.c").read_text(), re.M))
+    unsupported = 801
+    return "".join(
+        f"int {name}(void);\nint {name}(void) {{ return {unsupported}; }}\n"
+        for name in sorted(set(used) - made)
+    )
+
+
 def compile_all(version, build):
     """The adapter and the program of its tests; returns the latter's command and libraries."""
     folder, runtime, cuda = headers(version)
@@ -122,11 +133,13 @@ def compile_all(version, build):
         shutil.copy2(adapter, build / f"torch{major}.{small}-abi{abi}.so")
         run(["strip", str(build / f"torch{major}.{small}-abi{abi}.so")])
     fake = folder / f"libcudart.so.{cuda}"
+    absent = folder / "absent.c"
+    absent.write_text(stubs(libraries / "libc10_cuda.so"))
     symbols = folder / "symbols"
     symbols.write_text(f"{fake.name} {{ global: *; }};\n")
     options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{fake.name}"]
     options += [f"-Wl,--version-script={symbols}", "-o", str(fake)]
-    run(["gcc", *options, str(TESTS / "fakecudart.c")])
+    run(["gcc", *options, str(TESTS / "fakecudart.c"), str(absent)])
     program = folder / "program"
     paths = [f"-Wl,-rpath,{libraries}", f"-Wl,-rpath,{folder}", str(fake), "-ldl", "-pthread"]
     sources = [str(TESTS / "program.cc"), "-o", str(program)]

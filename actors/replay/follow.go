@@ -2,8 +2,10 @@ package replay
 
 import (
 	"context"
+	"slices"
 
 	"stalloc/baseline"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -55,6 +57,38 @@ func follower(tr *trace.Trace, target shown, see func(Seen)) func(int) {
 			hits, misses = h, m
 		}
 		see(s)
+	}
+}
+
+// heldOnce tells of the memory behind addresses, each page where it was mapped last: one
+// that stays mapped elsewhere too is not held twice.
+func heldOnce(tell func(addr mem.Addr, size mem.Bytes, held bool)) func(mem.Addr, mem.Bytes, driver.Handle, bool) {
+	if tell == nil {
+		return nil
+	}
+	at := make(map[driver.Handle][]mem.Addr) // the last one counts
+	return func(addr mem.Addr, size mem.Bytes, h driver.Handle, held bool) {
+		views := at[h]
+		n := len(views)
+		switch {
+		case h == 0:
+			tell(addr, size, held)
+		case held:
+			if n > 0 {
+				tell(views[n-1], size, false)
+			}
+			at[h] = append(views, addr)
+			tell(addr, size, true)
+		default:
+			i := slices.Index(views, addr)
+			at[h] = slices.Delete(views, i, i+1)
+			if i < n-1 {
+				return
+			}
+			if tell(addr, size, false); i > 0 {
+				tell(views[i-1], size, true)
+			}
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
-	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: c.held}), options)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: heldOnce(c.held)}), options)
 	if err == nil {
 		l.others = otherStreams(tr)
 	}

@@ -27,7 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "books.h"
+#include "ledger.h"
 
 namespace stalloc {
 namespace {
@@ -35,8 +35,9 @@ namespace {
 std::atomic<bool> forked{false};
 void release(void *ptr);
 
-std::string amount(double bytes) {
+std::string amount(size_t size) {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+	auto bytes = static_cast<double>(size);
 	size_t unit = 0;
 	for (; bytes >= 1024 && unit < 3; unit++) bytes /= 1024;
 	char text[64];
@@ -44,24 +45,11 @@ std::string amount(double bytes) {
 	return text;
 }
 
-class Adapter final : public Delegate {
+class Adapter final : public Ledger {
       public:
-	Adapter(caching::CUDAAllocator *native, const char *path) : Delegate(native), library_(path), older_(native->initialized()) {
+	Adapter(caching::CUDAAllocator *native, const char *path) : Ledger(native, path) {
 		const char *uncached = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
 		enabled_ = !(uncached && !strcmp(uncached, "1")) && native->isEnabled();
-		if (!older_) return;
-		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
-			DeviceStats stats = native->getDeviceStats(d);
-			Books &b = books_[d];
-			b.beside(stats);
-			b.blocks.peak = stats.allocation[kAll].peak;
-			b.allocated.peak = stats.allocated_bytes[kAll].peak;
-			b.requested.peak = stats.requested_bytes[kAll].peak;
-			b.reserved = {stats.reserved_bytes[kAll].peak, stats.reserved_bytes[kAll].current, 0};
-			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current, 0};
-			double fraction = native->getMemoryFraction(d);
-			if (fraction < 1) library_.set_memory_fraction(fraction, d);
-		}
 	}
 
 	// Requests.
@@ -89,7 +77,6 @@ class Adapter final : public Delegate {
 		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::ALL) : nullptr;
 		if (C10_UNLIKELY(!take(ptr, &block, &device, std::move(frames)))) {
 			native->raw_delete(ptr);
-			if (enabled_) refresh_all();
 			return;
 		}
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
@@ -114,12 +101,6 @@ class Adapter final : public Delegate {
 			native->recordStream(theirs, stream);
 			theirs.release_context();
 		}
-	}
-	void *getBaseAllocation(void *ptr, size_t *size) override {
-		Block block;
-		if (!find(ptr, &block)) return native->getBaseAllocation(ptr, size);
-		if (size) *size = static_cast<size_t>(rounded(block.asked));
-		return ptr;
 	}
 	// Our memory is mapped, not cudaMalloc's: between devices only the peer copy knows it.
 	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t n, cudaStream_t s, bool p2p) override {
@@ -179,121 +160,17 @@ class Adapter final : public Delegate {
 		native->setMemoryFraction(fraction, d);
 		library_.set_memory_fraction(fraction, d);
 	}
-	void cacheInfo(DeviceIndex d, size_t *largest) override {
-		native->cacheInfo(d, largest);
-		stalloc_stats s = library_.stats(d); // free pages are stitched, so all of them are one block
-		if (s.reserved > s.active) *largest = std::max<size_t>(*largest, s.reserved - s.active);
-	}
-	DeviceStats getDeviceStats(DeviceIndex d) override {
-		DeviceStats sum = native->getDeviceStats(d);
-		stalloc_stats s = library_.stats(d);
-		Books &b = books_[d];
-		std::lock_guard<std::mutex> hold(b.lock);
-		b.beside(sum);
-		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
-		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
-		b.active.peak = std::max(b.active.peak, b.allocated.peak);
-		merge(&sum.allocation, b.blocks);
-		merge(&sum.active, b.blocks);
-		if (s.active > s.allocated) sum.active[kAll].current++, sum.active[kLarge].current++; // one in the snapshot, too
-		merge(&sum.allocated_bytes, b.allocated);
-		merge(&sum.requested_bytes, b.requested);
-		merge(&sum.reserved_bytes, s.reserved, s.peak_reserved, b.reserved);
-		merge(&sum.active_bytes, s.active, s.peak_active, b.active);
-		sum.num_ooms += b.ooms;
-		sum.num_alloc_retries += static_cast<int64_t>(s.retries - b.retries_before);
-		return sum;
-	}
-	void resetAccumulatedStats(DeviceIndex d) override {
-		native->resetAccumulatedStats(d);
-		uint64_t retries = library_.stats(d).retries;
-		Books &b = books_[d];
-		std::lock_guard<std::mutex> hold(b.lock);
-		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->allocated = m->freed = 0;
-		b.ooms = 0;
-		b.retries_before = retries;
-	}
-	void resetPeakStats(DeviceIndex d) override {
-		native->resetPeakStats(d);
-		library_.reset_peak(d);
-		DeviceStats theirs = native->getDeviceStats(d);
-		stalloc_stats s = library_.stats(d);
-		Books &b = books_[d];
-		std::lock_guard<std::mutex> hold(b.lock);
-		b.beside(theirs);
-		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->reset();
-		b.reserved.reset(s.reserved, theirs.reserved_bytes[kAll].current);
-		b.active.reset(s.active, theirs.active_bytes[kAll].current);
-	}
 	void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override {
 		native->attachOutOfMemoryObserver(observer);
 		std::lock_guard<std::mutex> hold(observers_lock_);
 		observers_.push_back(std::move(observer));
 	}
-	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
-		native->attachAllocatorTraceTracker(tracker);
-		recorder_.track(std::move(tracker));
-	}
-
       protected:
 	void on_empty_cache() override {
 		library_.empty_cache();
 		refresh_all();
 	}
 	void on_use_on_oom() override { use_on_oom_ = true; }
-	void on_compile_context(const std::string *pushed) override {
-		auto &contexts = Recorder::compile_contexts();
-		if (pushed && recorder_.on()) contexts.push(*pushed);
-		if (!pushed && !contexts.empty()) contexts.pop();
-	}
-	void on_history(const HistoryRequest &request) override {
-		recorder_.configure(request);
-		for (Books &b : books_) {
-			std::lock_guard<std::mutex> hold(b.lock);
-			b.history.configure(request);
-			if (!request.enabled) b.frames.clear();
-		}
-	}
-	void on_snapshot(caching::SnapshotInfo &info, bool traces) override {
-		auto to_nanoseconds = clock_.makeConverter();
-		for (size_t d = 0; d < info.device_traces.size() && d < books_.size(); d++) {
-			stalloc_stats s = library_.stats(static_cast<int>(d));
-			Books &b = books_[d];
-			std::lock_guard<std::mutex> hold(b.lock);
-			b.append_segments(static_cast<DeviceIndex>(d), s, &info.segments);
-			if (!traces) continue;
-			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
-			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
-			auto earlier = [](const TraceEntry &x, const TraceEntry &y) { return x.time_.t_ < y.time_.t_; };
-			auto &theirs = info.device_traces[d];
-			std::merge(std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()),
-				   std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()), std::back_inserter(both), earlier);
-			theirs = std::move(both);
-		}
-	}
-	bool on_annotate([[maybe_unused]] const void *ptr, [[maybe_unused]] const std::string &metadata) override {
-#if STALLOC_TORCH >= 214
-		Block block;
-		DeviceIndex device = 0;
-		if (!find(const_cast<void *>(ptr), &block, &device)) return false;
-		if (!recorder_.on()) return true;
-		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked, block.stream, nullptr, native);
-		e.user_metadata_ = metadata;
-		std::lock_guard<std::mutex> hold(books_[device].lock);
-		if (recorder_.announce(e)) books_[device].history.add(std::move(e));
-		return true;
-#else
-		return false;
-#endif
-	}
-	Context context_of(const void *ptr) override {
-		for (Books &b : books_) {
-			std::lock_guard<std::mutex> hold(b.lock);
-			auto at = b.frames.find(const_cast<void *>(ptr));
-			if (at != b.frames.end()) return at->second;
-		}
-		return nullptr;
-	}
 	DataPtr adopt(DataPtr &&p) override {
 		void *ptr = p.get();
 		DataPtr ours(ptr, ptr, &release, p.device());
@@ -308,13 +185,7 @@ class Adapter final : public Delegate {
 		Filter accepts;
 	};
 
-	Library library_;
 	std::atomic<bool> enabled_{true}, use_on_oom_{false};
-	const bool older_; // native may free blocks that are older than the adapter unseen
-	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
-	std::atomic<int> recent_{0}; // the device of the last request, where a block is looked for first
-	Recorder recorder_;
-	c10::ApproximateClockToUnixTimeConverter clock_;
 	std::mutex pools_lock_, observers_lock_;
 	std::vector<Pool> pools_; // that requests go to now
 	std::atomic<int> pools_active_{0};
@@ -361,10 +232,8 @@ class Adapter final : public Delegate {
 			std::lock_guard<std::mutex> hold(b.lock);
 			b.add(ptr, size, stream);
 			if (C10_UNLIKELY(b.top())) {
-				if (older_ && b.allocated.beside)
-					stale = true;
-				else
-					b.raise();
+				stale = b.blocks.beside != 0; // native may have freed some since
+				if (!stale) b.raise();
 			}
 			if (C10_UNLIKELY(recorder_.on())) {
 				note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
@@ -372,6 +241,7 @@ class Adapter final : public Delegate {
 			}
 		}
 		if (C10_UNLIKELY(recent_.load(std::memory_order_relaxed) != device)) recent_.store(device, std::memory_order_relaxed);
+		for (int used = used_; C10_UNLIKELY(used <= device) && !used_.compare_exchange_weak(used, device + 1);) continue;
 		if (C10_UNLIKELY(stale)) refresh(device);
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
 			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
@@ -379,70 +249,17 @@ class Adapter final : public Delegate {
 		return ptr;
 	}
 	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream) {
-		void *ptr = native->raw_alloc_with_stream(size, stream);
+		void *ptr = nullptr;
+		try {
+			ptr = native->raw_alloc_with_stream(size, stream);
+		} catch (const c10::OutOfMemoryError &) {
+			stalloc_stats s = library_.stats(device);
+			if (s.reserved <= s.active) throw;
+			library_.empty_cache(); // what we keep idle, native may take
+			ptr = native->raw_alloc_with_stream(size, stream);
+		}
 		refresh(device);
 		return ptr;
-	}
-
-	// The books' lock is held.
-	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, Context frames) {
-		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size, stream, std::move(frames), native);
-		if (recorder_.announce(e)) b.history.add(std::move(e));
-	}
-
-	bool find(void *ptr, Block *block, DeviceIndex *device = nullptr) {
-		for (size_t i = 0, d = recent_.load(std::memory_order_relaxed); ptr && i < books_.size(); d = i++) {
-			std::lock_guard<std::mutex> hold(books_[d].lock);
-			if (!books_[d].find(ptr, block)) continue;
-			if (device) *device = static_cast<DeviceIndex>(d);
-			return true;
-		}
-		return false;
-	}
-	bool take(void *ptr, Block *block, DeviceIndex *device, Context frames) {
-		// The recent device first, then all.
-		for (size_t i = 0, d = recent_.load(std::memory_order_relaxed); i <= books_.size(); d = i++) {
-			Books &b = books_[d];
-			std::lock_guard<std::mutex> hold(b.lock);
-			if (C10_UNLIKELY(!b.take(ptr, block))) continue;
-			*device = static_cast<DeviceIndex>(d);
-			if (C10_UNLIKELY(recorder_.on())) {
-				note(b, TraceEntry::FREE_REQUESTED, *device, ptr, block->asked, block->stream, frames);
-				// Another stream may still use it; when it no longer does is known to libstalloc alone.
-				note(b, TraceEntry::FREE_COMPLETED, *device, ptr, block->asked, block->stream, std::move(frames));
-			}
-			if (C10_UNLIKELY(!b.frames.empty())) b.frames.erase(ptr);
-			return true;
-		}
-		return false;
-	}
-
-	// What native holds has changed, or may have.
-	void refresh(DeviceIndex device) {
-		DeviceStats theirs = native->getDeviceStats(device);
-		Books &b = books_[device];
-		bool look = false;
-		{
-			std::lock_guard<std::mutex> hold(b.lock);
-			b.beside(theirs);
-			look = b.reserved.beside != theirs.reserved_bytes[kAll].current;
-		}
-		if (!look) return;
-		stalloc_stats s = library_.stats(device);
-		std::lock_guard<std::mutex> hold(b.lock);
-		b.reserved.look(s.reserved, s.peak_reserved, theirs.reserved_bytes[kAll].current);
-		b.active.look(s.active, s.peak_active, theirs.active_bytes[kAll].current);
-	}
-	void refresh_all() {
-		if (!native->initialized()) return;
-		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) refresh(d);
-	}
-
-	void report(void *ptr, int64_t change, DeviceIndex device) {
-		if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-		DeviceStats s = getDeviceStats(device);
-		c10::reportMemoryUsageToProfiler(ptr, change, static_cast<size_t>(s.allocated_bytes[kAll].current),
-						 static_cast<size_t>(s.reserved_bytes[kAll].current), c10::Device(c10::kCUDA, device));
 	}
 
 	// libstalloc has nothing left: what others can give back comes first, then the error that
@@ -486,14 +303,16 @@ class Adapter final : public Delegate {
 		double fraction = native->initialized() ? native->getMemoryFraction(device) : 1;
 		const auto allowed = static_cast<size_t>(fraction * static_cast<double>(total));
 		for (const auto &observer : observers) observer(device, size, allowed, free);
-		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words.
-		size_t reason = why.find(": ");
-		TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", amount(static_cast<double>(size)), ". GPU ",
-				 static_cast<int>(device), " has a total capacity of ", amount(static_cast<double>(total)), " of which ",
-				 amount(static_cast<double>(free)), " is free. ", fraction < 1 ? amount(static_cast<double>(allowed)) + " allowed; " : "",
-				 "Of the allocated memory ", amount(static_cast<double>(allocated)), " is allocated by PyTorch, and ",
-				 amount(static_cast<double>(reserved - std::min(allocated, reserved))), " is reserved by PyTorch but unallocated. stalloc: ",
-				 reason == std::string::npos ? why : why.substr(reason + 2));
+		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words. No
+		// streams: where the compiler links a libstdc++ of its own, they meet PyTorch's locales.
+		const size_t reason = why.find(": ");
+		std::string text = "CUDA out of memory. Tried to allocate " + amount(size) + ". GPU " + std::to_string(device) +
+				   " has a total capacity of " + amount(total) + " of which " + amount(free) + " is free. ";
+		if (fraction < 1) text += amount(allowed) + " allowed; ";
+		text += "Of the allocated memory " + amount(allocated) + " is allocated by PyTorch, and " +
+			amount(reserved - std::min(allocated, reserved)) + " is reserved by PyTorch but unallocated. stalloc: ";
+		text += reason == std::string::npos ? why : why.substr(reason + 2);
+		TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 	}
 };
 

@@ -62,7 +62,7 @@ struct Block {
 };
 
 struct Books {
-	std::mutex lock; // guards everything below; native is never called under it
+	std::mutex lock; // guards everything below; native's locks are never taken under it
 	ska::flat_hash_map<void *, Block> live;
 	std::unordered_map<void *, Context> frames; // of live blocks, while history is recorded
 	Meter blocks, allocated, requested;

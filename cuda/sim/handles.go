@@ -35,7 +35,12 @@ func (t *handles) create(size mem.Bytes) driver.Handle {
 	h.held, h.size = true, size
 	t.held++
 	t.resident += size
-	return driver.Handle(uint64(h.reuse)<<32 | uint64(i))
+	return t.value(i)
+}
+
+// value returns the handle with that index + 1.
+func (t *handles) value(i uint32) driver.Handle {
+	return driver.Handle(uint64(t.list[i-1].reuse)<<32 | uint64(i))
 }
 
 // find returns the index + 1 of a handle that is held, or 0.

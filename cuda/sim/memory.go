@@ -127,7 +127,7 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	}
 	r.mapped++
 	d.handles.list[i-1].maps++
-	d.held(addr, size, true)
+	d.held(addr, size, h, true)
 	return nil
 }
 
@@ -169,19 +169,19 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 		}
 	}
 	for i := lo; i < hi; i++ {
-		if r.pages[i].part == 0 {
-			d.handles.unmap(r.pages[i].handle)
+		if h := r.pages[i].handle; r.pages[i].part == 0 {
+			d.held(addr+mem.Addr(i-lo)*mem.Addr(mem.HandleSize), d.handles.size(h), d.handles.value(h), false)
+			d.handles.unmap(h)
 			r.mapped--
 		}
 		r.pages[i] = page{}
 	}
-	d.held(addr, size, false)
 	return nil
 }
 
-func (d *Device) held(addr mem.Addr, size mem.Bytes, held bool) {
+func (d *Device) held(addr mem.Addr, size mem.Bytes, h driver.Handle, held bool) {
 	if d.cfg.Held != nil {
-		d.cfg.Held(addr, size, held)
+		d.cfg.Held(addr, size, h, held)
 	}
 }
 

@@ -44,7 +44,7 @@ func (d *Device) Malloc(size mem.Bytes) (mem.Addr, error) {
 		return 0, refuse(call, driver.CodeOutOfMemory, "no %v of addresses left", take)
 	}
 	d.peak = max(d.peak, d.used())
-	d.held(b.addr, take, true)
+	d.held(b.addr, take, 0, true)
 	return b.addr, nil
 }
 
@@ -73,7 +73,7 @@ func (d *Device) Free(addr mem.Addr) error {
 	if b.data.pending > 0 {
 		return d.violate(refuse(call, codeIllegalAddress, "pending work uses the block at %#x", uint64(addr)))
 	}
-	d.held(b.addr, b.size, false)
+	d.held(b.addr, b.size, 0, false)
 	if b.size > smallPlain {
 		d.large -= b.size
 	} else {

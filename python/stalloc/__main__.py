@@ -1,4 +1,4 @@
-"""The command `stalloc`: run and record are Python, everything else is the binary's."""
+"""The command `stalloc`: run, record and doctor are Python, everything else is the binary's."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 PYTHON = {
     "run": "Run a training program under stalloc",
     "record": "Record a training program's requests",
+    "doctor": "Look whether stalloc can serve on this machine",
 }
 
 
@@ -21,9 +22,9 @@ def main() -> int:
     arguments = sys.argv[1:]
     command = arguments[0] if arguments else "--help"
     if command in PYTHON:
-        from . import record, run
+        from . import doctor, record, run
 
-        command_of = {"run": run.main, "record": record.main}
+        command_of = {"run": run.main, "record": record.main, "doctor": doctor.main}
         return command_of[command](arguments[1:])
     path = binary()
     if not path.exists():

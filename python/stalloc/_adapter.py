@@ -22,7 +22,7 @@ from . import _native
 from ._errors import StallocError
 from ._version import __version__
 
-SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "library.h", "stalloc.h")
+SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "stalloc.h")
 OLDEST = (2, 6)
 _TEXT = 4096
 
@@ -164,8 +164,16 @@ def command_line(torch: ModuleType, output: Path) -> list[str]:
     flags = compile_flags(_release(torch), _abi(torch), root / "include", cuda_headers(torch))
     return [
         *shlex.split(compiler), *flags, "-O2", "-shared", str(folder() / "adapter.cc"),
-        "-o", str(output), f"-L{root / 'lib'}", "-lc10", "-lc10_cuda",
+        "-o", str(output), f"-L{root / 'lib'}", "-lc10", "-lc10_cuda", *_standard_library(),
     ]  # fmt: skip
+
+
+def _standard_library() -> list[str]:
+    """The libstdc++ that PyTorch uses in this process: a compiler may bring one to link statically,
+    and of two copies in a process each has its own state."""
+    with open("/proc/self/maps") as maps:
+        loaded = {line.split()[-1] for line in maps if "/libstdc++.so" in line}
+    return sorted(path for path in loaded if os.path.exists(path))[:1]
 
 
 def compile_flags(release: tuple[int, ...], abi: int, torch: Path, cuda: Path) -> list[str]:

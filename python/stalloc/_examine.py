@@ -6,12 +6,14 @@ import os
 import platform
 import re
 import resource
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
-from . import _config, _native
+from . import _adapter, _config, _native, _rank, _route
 from ._errors import StallocError
 from ._version import __version__
 
@@ -33,10 +35,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
+# As it was given: libraries() leaves what the native library may read in its place.
+_GIVEN = os.environ.get(_config.VARIABLE, "")
+
+
 def settings() -> dict[str, str]:
     """STALLOC_CONF, as far as it can be read: libraries() says what is wrong with it."""
     try:
-        return _config.parse(os.environ.get(_config.VARIABLE, ""))
+        return _config.parse(_GIVEN)
     except ValueError:
         return {}
 
@@ -74,17 +80,20 @@ def system() -> Iterator[Finding]:
 def libraries() -> Iterator[Finding]:
     path = _native.shim_path()
     try:
+        conf = _config.parse(_GIVEN)
+        _route.wanted(conf)
+        os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
         native = _native.Native(path)
         native.init()
-    except StallocError as error:
+    except (StallocError, ValueError) as error:
         text = str(error).removeprefix("stalloc: ")
-        subject = "settings" if _config.VARIABLE in text else "library"
-        yield Finding(
-            "fix", subject, text, f"correct {_config.VARIABLE}" if subject == "settings" else ""
-        )
+        if _config.VARIABLE in text or text.startswith(_route.SETTING):
+            yield Finding("fix", "settings", text, f"correct {_config.VARIABLE}, or unset it")
+        else:
+            yield Finding("fix", "library", text)
         return
-    if os.environ.get(_config.VARIABLE):
-        yield Finding("ok", "settings", f"{_config.VARIABLE}={os.environ[_config.VARIABLE]}")
+    if _GIVEN:
+        yield Finding("ok", "settings", f"{_config.VARIABLE}={_GIVEN}")
     if native.version() != __version__:
         yield Finding(
             "fix",
@@ -143,7 +152,35 @@ def torch() -> Iterator[Finding]:
     elif _numbers(version) < _OLDEST_TORCH:
         yield Finding("fix", "torch", f"PyTorch {version}", "pip install --upgrade torch (2.3)")
     else:
-        yield Finding("ok", "torch", f"PyTorch {version}, CUDA {cuda}, as a pluggable allocator")
+        yield Finding("ok", "torch", f"PyTorch {version}, CUDA {cuda}")
+        yield _adapter_of(version, cuda, str(spec and spec.origin))
+
+
+def _adapter_of(version: str, cuda: str, package: str) -> Finding:
+    """How PyTorch will be entered: as _route and _adapter decide it, with nothing made."""
+    if settings().get(_route.SETTING) == _route.PLUGGABLE:
+        return Finding("note", "adapter", "the pluggable route, as the settings say")
+    release = ".".join(map(str, _numbers(version)))
+    prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
+    if prebuilt:
+        return Finding("ok", "adapter", str(prebuilt[0]))
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = list(Path(home, "stalloc", "adapters").glob(f"torch{version}-*/adapter.so"))
+    if kept:
+        return Finding("ok", "adapter", f"compiled before: {kept[0]}")
+    torch = ModuleType("torch")
+    torch.__file__ = package
+    torch.version = SimpleNamespace(cuda=cuda)  # type: ignore[attr-defined]
+    try:
+        if _numbers(version) < _adapter.OLDEST:
+            raise _adapter.Unavailable(f"PyTorch {version} is older than 2.6")
+        if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")):
+            raise _adapter.Unavailable("there is no C++ compiler (g++) to make it with")
+        _adapter.cuda_headers(torch)
+    except StallocError as error:
+        text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
+        return Finding("note", "adapter", text, "see docs/troubleshooting.md for what that lacks")
+    return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
 
 
 def _torch_version(package: Path) -> tuple[str, str]:

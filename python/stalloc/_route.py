@@ -52,7 +52,7 @@ def install(torch: ModuleType, native: _native.Native, wanted: str) -> str:
 
 
 def _refuse_late(torch: ModuleType, why: Exception) -> None:
-    """CUDA has started: only the adapter can come in then, so it is what is to be mended."""
+    """Once CUDA has started only the adapter helps, so it is what there is to mend."""
     if torch.cuda.is_initialized():
         raise StallocError(
             f"stalloc: CUDA has already been started in this process, where only the adapter can "

@@ -38,7 +38,7 @@ import runpy
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -51,8 +51,8 @@ from .record_history import ENTRY_BYTES, History, Lines
 class Marks:
     """The marks of a run: their places are in the history, their texts are here."""
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, history: History, marked: Callable[[], None]) -> None:
+        self._history, self._marked = history, marked
         # By the number of the mark; None: nothing is marked there after all.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
@@ -85,6 +85,7 @@ class Marks:
     def _mark(self, text: str) -> int:
         number = self._history.mark()
         self.texts[number] = text
+        self._marked()
         return number
 
     def all(self, finished: bool) -> list[Optional[str]]:
@@ -114,7 +115,7 @@ class Recorder:
         torch.cuda.init()
         self.device = _device(torch, args.device)
         self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
-        self.marks = Marks(self.history)
+        self.marks = Marks(self.history, self.look_if_due)
         self.lines, self.kept = Lines(), Kept(args.output.parent)
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
@@ -127,19 +128,24 @@ class Recorder:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Looks at the history whenever enough of it is new, and tells how far the run is."""
-        while not self._over.wait(0.1):
+        """Looks at the history within long steps too, and tells how far the run is."""
+        while not self._over.wait(0.05):
+            self.look_if_due()
+            self._tell()
+
+    def look_if_due(self) -> None:
+        """Looks at the history if enough of it is new. The script must not suffer from it."""
+        with self._look_lock:
+            if self.failure is not None:
+                return
             try:
                 if self.history.due():
-                    self.look()
-                self._tell()
-            except BaseException as error:  # the script must not suffer from it
+                    self._look()
+            except BaseException as error:
                 self.failure = error
-                return
 
-    def look(self) -> None:
-        with self._look_lock:
-            self.kept.add(self.lines.of(self.history.look()))
+    def _look(self) -> None:
+        self.kept.add(self.lines.of(self.history.look()))
 
     def _tell(self) -> None:
         if sys.stderr.isatty():
@@ -156,7 +162,7 @@ class Recorder:
         try:
             if self.failure is not None:
                 raise self.failure
-            self.look()
+            self._look()
             self.history.stop()
             device = self.torch.cuda.get_device_name(self.device)
             name = "_".join(self.args.name.split())
@@ -224,6 +230,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     words = args.m if args.m is not None else args.program
     if not words:
         parser.error("name a script to run, or a module behind -m")
+    if args.m is not None:
+        sys.path[0] = os.getcwd()  # as `python -m` would
     args.arguments = words[1:]
     args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
     _check_program(parser, args)

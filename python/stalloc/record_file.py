@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Optional, Union
+from typing import IO, Optional, Union
 
 
 class Kept:
@@ -53,7 +53,7 @@ def write(path: Path, header: str, kept: Kept, marks: Sequence[Optional[str]]) -
 
 
 @contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Union[BinaryIO, gzip.GzipFile]]:
+def _replaced(path: Path) -> Iterator[Union[IO[bytes], gzip.GzipFile]]:
     """A file beside `path` that takes its place at the end: never half a trace."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:

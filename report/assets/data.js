@@ -2,7 +2,8 @@
 "use strict";
 
 async function unpack(text) {
-  const raw = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const letters = atob(text), raw = new Uint8Array(letters.length);
+  for (let i = 0; i < raw.length; i++) raw[i] = letters.charCodeAt(i);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
@@ -13,14 +14,17 @@ async function unpack(text) {
     const values = new Float64Array(data.columns[name]);
     let last = 0;
     for (let i = 0; i < values.length; i++) {
-      // Numbers may pass 2^31, where shifts would wrap.
-      let number = 0, scale = 1, byte;
-      do {
-        byte = bytes[at++];
-        number += (byte & 127) * scale;
-        scale *= 128;
-      } while (byte > 127);
-      last += number % 2 ? -(number + 1) / 2 : number / 2;
+      let byte = bytes[at++], number = byte;
+      if (byte > 127) { // numbers may pass 2^31, where shifts would wrap
+        let scale = 128;
+        number -= 128;
+        do {
+          byte = bytes[at++];
+          number += (byte & 127) * scale;
+          scale *= 128;
+        } while (byte > 127);
+      }
+      last += number % 2 === 1 ? -(number + 1) / 2 : number / 2;
       values[i] = last;
     }
     columns[name] = values;

@@ -26,9 +26,12 @@ class BlockMap {
     }
     this.left = new Float64Array(n);
     this.right = new Float64Array(n);
-    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(data.columns, a.name) : Space.none));
+    this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(this, data.columns, a.name) : Space.none));
     this.allocator = data.allocators.length - 1; // stalloc's, or the only one
-    this.fold(data.begin, data.end);
+    this.y0 = 0;
+    this.y1 = this.top = 1;
+    this.folded = [data.begin, data.end];
+    this.use(this.allocator);
     this.placeAll();
     view.listen(() => { this.moved(); this.due(); });
     new ResizeObserver(() => this.due()).observe(box);
@@ -38,6 +41,7 @@ class BlockMap {
   // use chooses whose addresses are shown.
   use(allocator) {
     this.allocator = allocator;
+    this.spaces[allocator].move();
     this.low = this.spaces[allocator].low;
     this.held = this.spaces[allocator].held;
     this.due();
@@ -126,7 +130,7 @@ class BlockMap {
       const y0 = Math.max(Math.min(height - Math.round((top - this.y0) * sy), y1 - 1), 0);
       if (x0 >= width || y1 <= 0) continue;
       const c = colours[of[i]], out = this.marked && !this.marked[i];
-      const fill = out ? c.dim : c.fill;
+      const fill = out ? c.dim : c.shades[i % 3];
       const w = x1 - x0, h = y1 - y0;
       for (let y = y0; y < y1; y++) {
         pixels.fill(fill, y * width + x0, y * width + x1);
@@ -277,6 +281,22 @@ class BlockMap {
     });
     over.addEventListener("pointerleave", (e) => this.hover({ block: -1, inside: false }, e));
     over.addEventListener("dblclick", () => this.onback?.());
+    over.tabIndex = 0;
+    over.addEventListener("keydown", (e) => this.key(e));
+  }
+
+  // key moves and zooms without a pointer: arrows, plus, minus and 0.
+  key(e) {
+    const across = (this.view.to - this.view.from) / 8, up = (this.y1 - this.y0) / 8;
+    const middle = (this.view.to + this.view.from) / 2;
+    const shift = (x, y) => { this.view.set(this.view.from + x, this.view.to + x); if (y) this.showUp(this.y0 + y, this.y1 + y); };
+    const act = {
+      ArrowLeft: () => shift(-across, 0), ArrowRight: () => shift(across, 0), ArrowUp: () => shift(0, up), ArrowDown: () => shift(0, -up),
+      "+": () => this.view.zoom(0.8, middle), "=": () => this.view.zoom(0.8, middle), "-": () => this.view.zoom(1.25, middle), "0": () => this.onback?.(),
+    }[e.key];
+    if (!act || e.ctrlKey || e.metaKey) return;
+    e.preventDefault();
+    act();
   }
 
   hover(p, e) {
@@ -296,49 +316,57 @@ class BlockMap {
 
 // Space is where one allocator put the blocks, in grains above its lowest address.
 class Space {
-  constructor(columns, name) {
+  constructor(map, columns, name) {
+    this.map = map;
     this.whole = columns["place." + name];
     this.ranges = { low: columns["held.low." + name], size: columns["held.size." + name], begin: columns["held.begin." + name], life: columns["held.life." + name] };
     this.low = new Float64Array(this.whole.length);
     this.held = { ...this.ranges, low: new Float64Array(this.ranges.low.length) };
+    this.left = [[], [], []]; // by fold: where it starts, ends, and what lies below
   }
 
-  // fold moves everything down over what has no memory between two events; it returns the
-  // height that is left.
+  // fold finds what has memory or a block between two events, for move; it returns its height.
   fold(begin, end) {
-    const r = this.ranges, used = [];
-    for (let i = 0; i < r.low.length; i++) {
-      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) used.push([r.low[i], r.low[i] + r.size[i]]);
+    const r = this.ranges, { begin: from, end: to, high } = this.map, whole = this.whole;
+    const lows = new Float64Array(whole.length + r.low.length), highs = new Float64Array(lows.length);
+    let n = 0;
+    for (let i = 0; i < whole.length; i++) {
+      if (whole[i] >= 0 && from[i] < end && to[i] >= begin) { lows[n] = whole[i]; highs[n++] = whole[i] + high[i]; }
     }
-    used.sort((a, b) => a[0] - b[0]);
+    for (let i = 0; i < r.low.length; i++) {
+      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) { lows[n] = r.low[i]; highs[n++] = r.low[i] + r.size[i]; }
+    }
+    // Sorted apart, begins and ends tell where nothing lies: where as many have ended as begun.
+    const sorted = lows.subarray(0, n).sort(), over = highs.subarray(0, n).sort();
     const starts = [], ends = [], below = [];
     let height = 0;
-    for (const [from, to] of used) {
-      const n = ends.length - 1;
-      if (n >= 0 && from <= ends[n]) {
-        height += Math.max(to - ends[n], 0);
-        ends[n] = Math.max(ends[n], to);
-        continue;
-      }
-      starts.push(from); ends.push(to); below.push(height);
-      height += to - from;
+    for (let i = 0, first = 0; i < n; i++) {
+      if (i + 1 < n && sorted[i + 1] <= over[i]) continue;
+      starts.push(sorted[first]); ends.push(over[i]); below.push(height);
+      height += over[i] - sorted[first];
+      first = i + 1;
     }
-    const place = (at) => {
-      let low = 0, high = starts.length;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (starts[middle] <= at) low = middle + 1; else high = middle;
-      }
-      return low > 0 && at < ends[low - 1] ? below[low - 1] + at - starts[low - 1] : -1;
-    };
-    for (let i = 0; i < this.low.length; i++) this.low[i] = this.whole[i] < 0 ? -1 : place(this.whole[i]);
-    for (let i = 0; i < r.low.length; i++) this.held.low[i] = place(r.low[i]);
+    this.left = [starts, ends, below];
+    this.moved = false;
     return height;
+  }
+
+  // move brings everything down to where fold says that it lies.
+  move() {
+    if (this.moved) return;
+    this.moved = true;
+    const [starts, ends, heights] = this.left;
+    const place = (at) => {
+      const n = below(starts, at) - 1;
+      return n >= 0 && at < ends[n] ? heights[n] + at - starts[n] : -1;
+    };
+    this.whole.forEach((at, i) => { this.low[i] = at < 0 ? -1 : place(at); });
+    this.ranges.low.forEach((at, i) => { this.held.low[i] = place(at); });
   }
 }
 
 // none is the space of an allocator whose addresses are not known, or are not memory.
-Space.none = { low: [], held: { low: [] }, fold: () => 0 };
+Space.none = { low: [], held: { low: [] }, fold: () => 0, move: () => {} };
 
 // nice returns a round number near n: 1, 2 or 5 times a power of ten, or a power of two.
 function nice(n, base) {

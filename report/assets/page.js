@@ -49,7 +49,8 @@ class Classes {
 
   byLife() {
     const { from, life } = this.data.columns, steps = this.data.steps;
-    const stepAt = (event) => { let i = 0; while (i + 1 < steps.length && steps[i + 1].begin <= event) i++; return i; };
+    const begins = steps.map((s) => s.begin);
+    const stepAt = (event) => Math.max(below(begins, event) - 1, 0);
     const of = from.map((begin, i) => {
       if (life[i] === 0) return 0;
       const s = stepAt(begin), e = stepAt(begin + life[i]);
@@ -66,9 +67,21 @@ class Classes {
       const fill = rgb(style(name)), idle = rgb(style("none")), dark = [0, 0, 0];
       const bright = (fill[0] * 3 + fill[1] * 6 + fill[2]) / 10 > 140;
       const dim = mix(idle, fill, 0.16);
-      return { fill: pack(fill), edge: pack(mix(fill, dark, 0.3)), dim: pack(dim), dimEdge: pack(mix(dim, fill, 0.12)), text: bright ? "#10131a" : "#ffffff" };
+      // Three shades in turn tell blocks apart where there is no room for an edge.
+      const shades = [0, 0.07, 0.14].map((share) => pack(mix(fill, dark, share)));
+      return { shades, edge: pack(mix(fill, dark, 0.3)), dim: pack(dim), dimEdge: pack(mix(dim, fill, 0.12)), text: bright ? "#10131a" : "#ffffff" };
     }));
   }
+}
+
+// below counts the sorted numbers that are at most n.
+function below(numbers, n) {
+  let low = 0, high = numbers.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (numbers[middle] <= n) low = middle + 1; else high = middle;
+  }
+  return low;
 }
 
 function choice(id, options, chosen, use) {

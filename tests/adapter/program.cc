@@ -101,6 +101,12 @@ static void private_pool() {
 	CHECK(fake_used() >= native + 30 * MiB); // native's memory
 	void *ours = caching::raw_alloc_with_stream(MiB, reinterpret_cast<cudaStream_t>(0x40));
 	CHECK(fake_used() < native + 60 * MiB && allocated() == before + int64_t(31 * MiB));
+	try {
+		get(size_t{2} << 30);
+		CHECK(!"more than there is");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	CHECK(allocated() == before + int64_t(31 * MiB));
 	auto state = all->getCheckpointState(0, id);
 	CHECK(all->checkPoolLiveAllocations(0, id, {graph.get()}));
 	all->endAllocateToPool(0, id);

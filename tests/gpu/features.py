@@ -1,8 +1,8 @@
 """What of PyTorch's memory API and of its modes works: native beside stalloc.
 
-Every row is a small program of feature_rows.py in a process of its own, once under PyTorch's
-allocator and once under stalloc, several at a time. The table at the end is the README's; the
-exit status is 1 if anything works under native and not under stalloc.
+Every row is a small program (feature_rows.py, feature_modes.py) in a process of its own, once
+under PyTorch's allocator and once under stalloc, several at a time. The table at the end is the
+README's; the exit status is 1 if anything works under native and not under stalloc.
 
     python tests/gpu/features.py                    all
     python tests/gpu/features.py snapshot graph     rows whose names contain one of these words
@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import feature_modes
 import feature_rows
 import gpu
 
@@ -62,7 +62,8 @@ def measure(row, allocator, args):
         return (WORKS if done.returncode == 0 else ABSENT), last[0], spent
     lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
     if args.verbose:
-        print(f"-- {row} under {allocator}, exit {done.returncode}", *lines[-25:], sep="\n", flush=True)
+        head = f"-- {row} under {allocator}, exit {done.returncode}"
+        print(head, *lines[-25:], sep="\n", flush=True)
     return FAILS, f"{lines[-1]} (exit {done.returncode})", spent
 
 
@@ -109,5 +110,5 @@ def main():
 
 
 if __name__ == "__main__":
-    assert Path(gpu.__file__).parent == Path(__file__).resolve().parent
+    assert feature_modes.ROWS is feature_rows.ROWS  # importing it has added its rows
     sys.exit(main())

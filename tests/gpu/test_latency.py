@@ -30,8 +30,8 @@ import gpu  # noqa: F401, makes the modules below importable
 import harness
 import launch
 
-PLUGGABLE = "stalloc:route=pluggable"
-ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off", PLUGGABLE, f"{PLUGGABLE},plan=off")
+OTHER = "stalloc:route=pluggable"  # the default is the adapter
+ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off", OTHER, f"{OTHER},plan=off")
 LIVE, PAIRS, WARM, MEASURED = 200, 1000, 25, 15
 TURNS = 3
 SEED = 7

@@ -59,6 +59,35 @@ def check_experts():
     return agrees("train_moe.py", "--preset", "fine", "--layers", "2", "--batch", "4")
 
 
+def check_streamed():
+    """A run that outgrows its ring many times, each look in step with the next."""
+    with tempfile.TemporaryDirectory() as folder:
+        script, trace = Path(folder) / "loop.py", Path(folder) / "trace.csv.gz"
+        script.write_text(LOOP)
+        command = [sys.executable, "-m", "stalloc.record", "--memory", "64MiB", "-o", str(trace)]
+        environment = {**os.environ, "PYTHONPATH": str(gpu.ROOT / "python")}
+        done = subprocess.run(
+            [*command, str(script)], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        lines = gzip.decompress(trace.read_bytes()).decode().splitlines()
+    marks = [line[2:] for line in lines if line.startswith("#")][1:]
+    assert marks == [*(f"step {n}" for n in range(1000)), "end"], marks[:5]
+    sizes = [line.split(",")[2] for line in lines if line.startswith("a,")]
+    assert sizes == [str(4 * (n + 1)) for n in range(100)] * 1000, len(sizes)
+    assert sum(line.startswith("f,") for line in lines) == 100_000
+    return f"{len(lines)} lines through a ring of {(64 << 20) // 1000}"
+
+
+LOOP = """
+import stalloc, torch
+for step in range(1000):
+    blocks = [torch.empty(n + 1, device="cuda") for n in range(100)]
+    del blocks
+    stalloc.step()
+"""
+
+
 def check_packed():
     return agrees("train_varlen.py", "--packed", "--layers", "4", "--width", "512")
 

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class History:
         self.ring = 0
         self.looks = 0
         self.allocs = self.frees = 0
+        self.lock = threading.RLock()
 
     def _enter(self, action, address):
         self.clock += 10
@@ -41,24 +43,27 @@ class History:
             del self.entries[: -self.ring]
 
     def alloc(self, size, stream=0):
-        address = next(a for a in range(1 << 20, 1 << 40, 1 << 20) if a not in self.live)
-        self.live[address] = size, stream
-        self.allocs += 1
-        self._enter("alloc", address)
-        return address
+        with self.lock:
+            address = next(a for a in range(1 << 20, 1 << 40, 1 << 20) if a not in self.live)
+            self.live[address] = size, stream
+            self.allocs += 1
+            self._enter("alloc", address)
+            return address
 
     def free(self, address):
-        self._enter("free_requested", address)
-        self._enter("free_completed", address)
-        self.frees += 1
-        del self.live[address]
+        with self.lock:
+            self._enter("free_requested", address)
+            self._enter("free_completed", address)
+            self.frees += 1
+            del self.live[address]
 
     def start(self, enabled="all", context="all", max_entries=0):
         self.entries, self.ring = None if enabled is None else [], max_entries
 
     def snapshot(self):
-        self.looks += 1
-        return {"segments": [], "device_traces": [list(self.entries)]}
+        with self.lock:
+            self.looks += 1
+            return {"segments": [], "device_traces": [list(self.entries)]}
 
     def stats(self, device):
         return {"allocation.all.allocated": self.allocs, "allocation.all.freed": self.frees}
@@ -245,8 +250,10 @@ for step in range(40):
     blocks = [history.alloc(1000 + n) for n in range(100)]
     for block in blocks:
         history.free(block)
-    time.sleep(0.01)
-    stalloc.step()
+    if "--unmarked" in sys.argv:
+        time.sleep(0.06)  # then it is the watcher that looks
+    else:
+        stalloc.step()
 """
 
 
@@ -263,6 +270,12 @@ def test_a_run_that_outgrows_the_ring(recorded, history, monkeypatch):
         assert [line.split(",")[2] for line in body[:100]] == [str(1000 + n) for n in range(100)]
     ids = [int(line.split(",")[1]) for line in lines if line[0] == "a"]
     assert ids == list(range(4000))
+
+
+def test_a_run_without_steps_outgrows_the_ring(recorded, history, monkeypatch):
+    monkeypatch.setattr(record, "ENTRY_BYTES", (1 << 20) // 9000)
+    status, lines = recorded(LONG, "--unmarked", options=["--memory", "1MiB"])
+    assert status == 0 and len(lines) == 2 + 40 * 300 and history.looks > 2
 
 
 def test_looks_fit_together_wherever_they_fall(history):
@@ -324,7 +337,7 @@ def test_a_module(recorded, tmp_path, monkeypatch, capsys):
         "assert sys.argv[1:] == ['-x', '-m', '1'] and __name__ == '__main__'\n" + LOOP
     )
     (package / "beside.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "m.csv"
     assert record.main(["-o", str(path), "-m", "pack.train", "-x", "-m", "1"]) == 0
     lines = path.read_text().splitlines()
@@ -363,6 +376,7 @@ def test_no_gpu(recorded, capsys):
 )
 def test_bad_options(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "it.py").write_text("")
     with pytest.raises(SystemExit):
         record.main(options)

@@ -129,13 +129,3 @@ def test_other_errors_pass_unchanged(process):
     stalloc.enable()
     with pytest.raises(RuntimeError, match="^the device fell off$"):
         torch.cuda.memory.memory_snapshot()
-
-
-def test_scalars_for_logs():
-    scalars = Stats(requests=10, hits=6, misses=2, peak_allocated=3, peak_reserved=4).as_dict(
-        "gpu/"
-    )
-    assert scalars["gpu/requests"] == 10 and scalars["gpu/fallback"] == 0
-    assert scalars["gpu/fragmentation"] == 0.25 and scalars["gpu/hit_rate"] == 0.75
-    assert all(isinstance(value, (int, float)) for value in scalars.values())
-    assert "stalloc/reserved" in Stats().as_dict()

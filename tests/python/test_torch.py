@@ -21,7 +21,7 @@ from stalloc import _native, _torch
 _native.shim_path = lambda: sys.argv[1]
 _torch._DRIVER = "libc.so.6"
 import stalloc, torch
-assert stalloc.enable() is True
+assert stalloc.enable(route="pluggable") is True
 library = ctypes.CDLL(sys.argv[1])
 library.stub_stats.restype = ctypes.POINTER(ctypes.c_uint64)
 """

@@ -172,6 +172,19 @@ def test_zoom_drag_and_back(opened):
     assert shown(page)[1] - shown(page)[0] < (whole[1] - whole[0]) / 3
 
 
+def test_keys(opened):
+    page = opened("varlen")
+    first = shown(page)
+    page.locator("#over").focus()
+    page.keyboard.press("+")
+    closer = shown(page)
+    assert closer[0] > first[0] and closer[1] < first[1]
+    page.keyboard.press("ArrowRight")
+    assert shown(page)[0] > closer[0]
+    page.keyboard.press("0")
+    assert shown(page) == first
+
+
 def picture(page):
     page.wait_for_timeout(100)
     return page.evaluate("document.getElementById('map').toDataURL()")

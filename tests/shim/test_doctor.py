@@ -72,10 +72,14 @@ def test_several_devices(doctor):
     assert status == 0 and [f["text"][:9] for f in found["gpu"]] == ["device 0:", "device 1:"]
 
 
-def test_a_wrong_setting(doctor):
-    status, found, _ = doctor("limit:0.9")
+@pytest.mark.parametrize(
+    "conf, text",
+    [("limit:0.9", "90%"), ("limit", "key:value"), ("route:best", "pluggable or auto")],
+)
+def test_a_wrong_setting(doctor, conf, text):
+    status, found, _ = doctor(conf)
     assert status == 1
-    assert found["settings"][0]["status"] == "fix" and "90%" in found["settings"][0]["text"]
+    assert found["settings"][0]["status"] == "fix" and text in found["settings"][0]["text"]
 
 
 def test_an_engine_that_fails(doctor):
@@ -135,6 +139,31 @@ def test_torch(doctor, tmp_path):
         (package / "version.py").write_text(text)
         _, found, _ = doctor("driver:/none", PYTHONPATH=str(package.parent))
         assert found["torch"][0]["status"] == status and expected in found["torch"][0]["text"]
+
+
+def test_adapter(doctor, tmp_path):
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\n")
+    environment = {"PYTHONPATH": str(package.parent), "CUDA_HOME": "/none", "CUDA_PATH": "/none"}
+
+    def adapter(conf="driver:/none", **more):
+        _, found, _ = doctor(conf, **{**environment, **more})
+        return found["adapter"][0]
+
+    assert "no C++ compiler" in adapter()["text"]  # nothing is on the path
+    headers = adapter(CXX="/bin/c++")
+    assert headers["status"] == "note" and "cuda_runtime_api.h" in headers["text"]
+    runtime = package.parent / "nvidia" / "cu13" / "include"
+    runtime.mkdir(parents=True)
+    (runtime / "cuda_runtime_api.h").touch()
+    assert "at the first start" in adapter(CXX="/bin/c++")["text"]
+    kept = tmp_path / "stalloc" / "adapters" / "torch2.11.0-0123"
+    kept.mkdir(parents=True)
+    (kept / "adapter.so").touch()
+    assert adapter()["text"] == f"compiled before: {kept / 'adapter.so'}"
+    assert "as the settings say" in adapter("driver:/none,route:pluggable")["text"]
 
 
 def test_for_people(doctor, tmp_path):
