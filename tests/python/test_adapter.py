@@ -77,7 +77,7 @@ def test_route_is_no_setting_of_the_library(machine, stub):
 
     stalloc.enable(route="adapter", limit="1GiB")
     assert stub.conf == "limit:1GiB"
-    assert os.environ["STALLOC_CONF"] == "route:adapter,limit:1GiB"  # children's
+    assert os.environ["STALLOC_CONF"] == "limit:1GiB,route:adapter"  # children's
 
 
 def test_late_is_no_error(machine):
