@@ -79,7 +79,7 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 		return err
 	}
 	defer a.leave()
-	if err := a.local.Use(addr, stream); err != nil {
+	if err := a.local.Record(addr, stream); err != nil {
 		return fmt.Errorf("stalloc: use of %#x on stream %#x: %w", uint64(addr), uint64(stream), err)
 	}
 	return nil

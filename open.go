@@ -10,7 +10,7 @@ import (
 	"stalloc/actors"
 	"stalloc/actors/device"
 	"stalloc/cuda/sim"
-	"stalloc/engine"
+	"stalloc/engine/onerange"
 	"stalloc/plan"
 )
 
@@ -80,11 +80,9 @@ func Open(o Options) (*Allocator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
-	config := engine.DefaultConfig()
-	config.Limit = o.Limit
 	owner := device.NewOwner(dev)
 	local, err := actors.OpenLocal(owner, actors.Options{
-		Log: o.Log, Engine: config, Plan: warm, Neighbours: o.neighbours(dev),
+		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Neighbours: o.neighbours(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
 	})
 	if err != nil {

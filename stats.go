@@ -9,7 +9,6 @@ type Stats struct {
 	// Hits are requests that a plan served, Misses those that it did not while it
 	// was being served. Both are zero before the first plan.
 	Hits, Misses uint64
-	Resyncs      uint64 // times the plan was found again after a mismatch
 	Steps        uint64 // calls of Step
 	Plans        uint64 // plans that became active
 	// LostEvents are requests and frees that were not observed: more than 2^20 on a
@@ -18,10 +17,8 @@ type Stats struct {
 
 	Load, PeakLoad Bytes // in live blocks
 	Pending        Bytes // in freed blocks of the pool that wait for other streams
-	// Reserved is the physical memory taken from the driver: that of the plan's
-	// arenas and that of the pool. Fragmentation is 1 − PeakLoad/PeakReserved.
+	// Reserved is the physical memory taken from the driver. Fragmentation is 1 − PeakLoad/PeakReserved.
 	Reserved, PeakReserved Bytes
-	Arenas                 Bytes // of Reserved, in arenas of plans
 
 	DriverCalls uint64
 	DriverTime  time.Duration // spent in them
@@ -47,10 +44,9 @@ func (a *Allocator) Stats() Stats {
 	s := a.local.Stats()
 	now, peak := a.local.Load()
 	return Stats{
-		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Resyncs: s.Resyncs,
-		Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
+		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
 		Load: now, PeakLoad: peak, Pending: s.Pending,
-		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Arenas: s.Arenas,
+		Reserved: s.Reserved, PeakReserved: s.PeakReserved,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
 	}
 }

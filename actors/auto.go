@@ -1,11 +1,11 @@
 package actors
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"stalloc/internal/mem"
 	"stalloc/stream/period"
+	"stalloc/stream/wish"
 )
 
 // Steps that nobody marks are found in the sequence of requests itself: before
@@ -15,40 +15,54 @@ import (
 type autoSteps struct {
 	marked atomic.Bool // the program marks its steps
 
-	mu       sync.Mutex
-	main     Port // the stream that is watched: that of the first request
+	// Under the host's lock.
+	main     *lane // the stream that is watched: that of the first request
 	detector period.Detector
 	fed      bool // the detector has seen every event since its last boundary
+	seen     int  // events of the log that were read
 }
 
-// before takes a request that C's quick case did not serve, and reports whether a
+// before takes a request that the host did not serve itself, and reports whether a
 // step ended before it.
-func (a *autoSteps) before(port Port, l *lane, asked mem.Bytes) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *autoSteps) before(d *Device, l *lane, asked mem.Bytes) bool {
+	d.host.Lock()
+	defer d.host.Unlock()
 	if a.main == nil {
-		a.main = port
+		a.main = l
 	}
-	if a.main.ID() != port.ID() {
+	if a.main != l {
 		return false
 	}
-	if l.active.Load() {
-		a.fed = false // hits pass unseen
-		port.Lock()
-		defer port.Unlock()
-		return l.serving != nil && l.serving.tape.BeginsAnew(asked)
+	n := mem.Round(asked)
+	freed := a.read(d.host.Events())
+	t := &l.tapes[smallOf(n, d.small)]
+	if len(t.Entries) > 0 && !t.Lost() { // hits pass unseen
+		a.fed = false
+		return t.BeginsAnew(uint64(n / mem.Grain))
 	}
 	if !a.fed {
 		a.detector, a.fed = period.Detector{}, true
 	}
-	return a.detector.Alloc(mem.Round(asked))
+	for _, size := range freed {
+		a.detector.Free(size)
+	}
+	return a.detector.Alloc(n)
 }
 
-// freed takes a free of a block of the pool.
-func (a *autoSteps) freed(f *Freed) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.fed && a.main != nil && a.main.ID() == f.Stream {
-		a.detector.Free(f.Size)
+// read returns the sizes of the stream's blocks that were freed since the last time.
+func (a *autoSteps) read(events []wish.Event) (freed []mem.Bytes) {
+	for ; a.seen < len(events); a.seen++ {
+		e := events[a.seen]
+		if (e.Kind() == wish.EventFree || e.Kind() == wish.EventDone) && uint32(e.Stream()) == a.main.heap.Load() {
+			freed = append(freed, mem.Bytes(e.Size())*mem.Grain)
+		}
 	}
+	return freed
+}
+
+// ended begins the log anew.
+func (a *autoSteps) ended(h Host) {
+	h.Lock()
+	defer h.Unlock()
+	a.seen = 0
 }

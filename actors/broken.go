@@ -29,7 +29,7 @@ func (p *pool) outlive(q question) error {
 	switch m := q.(type) {
 	case *freeRequest:
 		b, ok := p.eng.Lookup(m.addr)
-		if _, gone := p.ended[m.addr]; gone || !ok || b.Addr != m.addr || b.Pending || b.Whole || m.arena {
+		if _, gone := p.ended[m.addr]; gone || !ok || b.Addr != m.addr || b.Pending {
 			return ErrUnknown
 		}
 		p.ended[m.addr] = struct{}{}
@@ -43,7 +43,7 @@ func (p *pool) outlive(q question) error {
 			return nil
 		case verbFind:
 			return p.rare(m)
-		case verbTrim, verbLimit, verbFirst, verbResetPeak:
+		case verbBoundary, verbTrim, verbLimit, verbFirst, verbResetPeak:
 			return nil // there is nothing to be done
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/cuda/sim"
-	"stalloc/engine"
+	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -33,7 +33,7 @@ func TestAnySizeIsRefusedPlainly(t *testing.T) {
 					if pool == 0 {
 						_, err = k.Malloc(0, size)
 					} else {
-						_, err = k.Alloc(0, pool, size)
+						_, err = k.Serve(0, pool, size)
 					}
 					if !errors.Is(err, driver.ErrOutOfMemory) {
 						t.Fatalf("%d bytes, pool %d, fraction %v: %v, want out of memory", size, pool, fraction, err)
@@ -141,9 +141,9 @@ func TestFreesOutliveThePool(t *testing.T) {
 // TestWindows: one that nobody set is the default, and one too small for a block says so.
 func TestWindows(t *testing.T) {
 	for window, served := range map[mem.Bytes]bool{-1: true, 0: true, 1: false, 3 * mem.MiB: false} {
-		cfg := engine.DefaultConfig()
+		cfg := onerange.DefaultConfig()
 		cfg.Window = window
-		k := newKit(t, Options{Engine: cfg})
+		k := newKit(t, Options{Range: cfg})
 		addr, err := k.Malloc(0, 100*mem.MiB)
 		switch {
 		case !served && !errors.Is(err, driver.ErrOutOfMemory):

@@ -34,19 +34,10 @@ type fenceQueue struct {
 // waiting is a fence of the engine and the driver's for it.
 type waiting struct {
 	stream mem.StreamID
-	engine driver.Fence // 0: it belongs to slot
+	engine driver.Fence
 	driver driver.Fence
-	slot   *slotWait
 	urgent bool // memory comes free with it
 	synced bool // late: the stream has been waited for
-}
-
-// slotWait is a pinned slot of a tape that waits for fences.
-type slotWait struct {
-	arena   *arena
-	addr    mem.Addr
-	rounded mem.Bytes
-	left    int
 }
 
 // lateMost bounds the messages between two attempts to record what is late: each costs a

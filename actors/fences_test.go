@@ -92,7 +92,7 @@ func TestTrimHasFencesPolled(t *testing.T) {
 		var used []mem.Addr
 		for range blocks {
 			addr := k.malloc(2 * mem.MiB)
-			if err := k.Use(addr, 1); err != nil {
+			if err := k.Record(addr, 1); err != nil {
 				t.Fatal(err)
 			}
 			used = append(used, addr)

@@ -9,7 +9,16 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/plan/predict"
+	"stalloc/stream/wish"
 )
+
+// ahead looks ahead in the steps of each stream. A nil one does nothing: nobody plans.
+type ahead struct {
+	streams map[mem.StreamID]*forecaster
+	host    Host
+	plan    func(*foreseen) // has the planner lay a forecast out
+	seen    int             // events of the log that were read
+}
 
 // forecaster foresees the large requests of one stream's steps, where no two have the same
 // sizes (package predict), and has the planner lay them out while the step runs.
@@ -40,16 +49,52 @@ type foreseen struct {
 // A plan may end so much above what the range has, one part in so many.
 const foreseenMore = 200
 
-// foresee tells the learner of a request, and gives it the wish that was planned for it.
-func (l *stepLog) foresee(p *pool, m *allocRequest) {
-	if m.size <= predict.Large {
-		return
-	}
-	f := l.large[m.stream]
+// of returns the forecaster of a stream, made on first sight.
+func (a *ahead) of(id mem.StreamID) *forecaster {
+	f := a.streams[id]
 	if f == nil {
 		f = &forecaster{learner: predict.New(), refs: map[mem.Addr]known{}}
-		l.large[m.stream] = f
+		a.streams[id] = f
 	}
+	return f
+}
+
+// read takes in what the host has served itself.
+func (a *ahead) read(p *pool) {
+	e, ok := p.eng.(*onerange.Engine)
+	if a == nil || !ok {
+		return
+	}
+	events := p.host.Events()
+	for ; a.seen < len(events); a.seen++ {
+		ev := events[a.seen]
+		size := mem.Bytes(ev.Size()) * mem.Grain
+		if size <= predict.Large {
+			continue
+		}
+		f := a.of(e.StreamOf(ev.Stream()))
+		at := mem.Addr(ev.Addr)
+		switch ev.Kind() {
+		case wish.EventHit, wish.EventMiss:
+			f.next, f.match = f.learner.Alloc(size)
+			f.refs[at] = known{f.next, size}
+		case wish.EventFree:
+			f.freed(at)
+			f.done(at)
+		case wish.EventLate:
+			f.freed(at)
+		case wish.EventDone:
+			f.done(at)
+		}
+	}
+}
+
+// foresee tells the learner of a request, and gives it the wish that was planned for it.
+func (a *ahead) foresee(p *pool, m *allocRequest) {
+	if a == nil || m.size <= predict.Large {
+		return
+	}
+	f := a.of(m.stream)
 	f.next, f.match = f.learner.Alloc(m.size)
 	if f.match.Forecast == 0 {
 		return
@@ -57,11 +102,13 @@ func (l *stepLog) foresee(p *pool, m *allocRequest) {
 	if f.match.Forecast != f.asked {
 		f.asked = f.match.Forecast
 		f.ready.Store(nil)
-		if x := f.gather(p.eng.(*onerange.Engine), m.stream); x != nil && p.plan != nil {
-			p.plan(x)
+		if e, ok := p.eng.(*onerange.Engine); ok {
+			if x := f.gather(e, m.stream); x != nil {
+				a.plan(x)
+			}
 		}
 	}
-	m.wished = true
+	m.planned = true
 	x := f.ready.Load()
 	if m.wish != 0 || x == nil || x.forecast.Number != f.match.Forecast {
 		return
@@ -69,6 +116,47 @@ func (l *stepLog) foresee(p *pool, m *allocRequest) {
 	if at := x.offsets[f.match.Position]; at != predict.Nowhere {
 		m.wish = x.origin + mem.Addr(at)
 	}
+}
+
+// placed notes where the request at hand has its block, which was logged just now.
+func (a *ahead) placed(m *allocRequest, kind wish.EventKind) {
+	if a == nil {
+		return
+	}
+	a.seen = len(a.host.Events())
+	if m.size <= predict.Large {
+		return
+	}
+	f := a.of(m.stream)
+	f.refs[m.addr] = known{f.next, mem.Round(m.size)}
+	if f.match.Forecast != 0 && m.wish != 0 && kind != wish.EventHit {
+		f.learner.Taken()
+	}
+}
+
+// boundary ends the step: it returns what the planner is to know of it.
+func (a *ahead) boundary(p *pool) *stepEnded {
+	e, ok := p.eng.(*onerange.Engine)
+	if a == nil || !ok {
+		return nil
+	}
+	a.read(p)
+	m := &stepEnded{events: slices.Clone(p.host.Events()), streams: map[uint16]mem.StreamID{}, begins: map[spaceKey]engine.Range{}, gaps: map[spaceKey][]engine.Range{}, handle: e.Handle()}
+	m.lost = p.host.Clear()
+	a.seen = 0
+	for _, f := range a.streams {
+		f.learner.Boundary()
+	}
+	for _, id := range e.Streams() {
+		m.streams[e.Ordinal(id)] = id
+		for _, small := range []bool{false, true} {
+			key := spaceKey{id, small}
+			at, n := e.Origin(id, small)
+			m.begins[key] = engine.Range{Addr: at, Size: n}
+			e.Gaps(id, small, func(r engine.Range) { m.gaps[key] = append(m.gaps[key], r) })
+		}
+	}
+	return m
 }
 
 // gather copies what the planner needs: the forecast, and where other blocks lie until
@@ -124,17 +212,6 @@ func (x *foreseen) layOut() {
 	}
 	x.offsets = slices.Clone(offsets)
 	x.by.ready.Store(x)
-}
-
-// placed notes where the request at hand has its block.
-func (f *forecaster) placed(m *allocRequest) {
-	if f == nil || m.size <= predict.Large {
-		return
-	}
-	f.refs[m.addr] = known{f.next, mem.Round(m.size)}
-	if f.match.Forecast != 0 && m.wish != 0 && !m.hit {
-		f.learner.Taken()
-	}
 }
 
 func (f *forecaster) freed(at mem.Addr) {

@@ -24,15 +24,7 @@ const (
 )
 
 // weight is how many events' memory a step takes.
-func (m *stepEnded) weight() int { return m.events() + emptyStep*(1+len(m.steps)) }
-
-// events counts what its streams observed.
-func (m *stepEnded) events() (n int) {
-	for i := range m.steps {
-		n += len(m.steps[i].events)
-	}
-	return n
-}
+func (m *stepEnded) weight() int { return len(m.events) + emptyStep*(1+len(m.gaps)) }
 
 // put adds a step. It reports whether the planner is to be told: it was told of those
 // that wait already. It says how many steps were dropped for this one.
@@ -45,7 +37,7 @@ func (b *inbox) put(m *stepEnded) (tell bool, dropped int) {
 		b.steps[0] = nil
 		b.steps = b.steps[1:]
 		b.weight -= oldest.weight()
-		b.dropped += uint64(oldest.events())
+		b.dropped += uint64(len(oldest.events))
 		m.gap = len(b.steps) == 0
 	}
 	if dropped > 0 && len(b.steps) > 0 {
@@ -77,13 +69,11 @@ type unobserved struct{ lost, dropped sync.Once }
 
 // observed hands a step to the planner.
 func (d *Device) observed(m *stepEnded) {
-	for i := range m.steps {
-		if o := &m.steps[i]; o.lost {
-			d.unobserved.lost.Do(func() {
-				d.log.Warn("a step is not planned: it has more requests and frees than are observed of one; mark steps more often",
-					zap.Int("stream", o.ordinal), zap.Int("observed", len(o.events)), zap.Int("at most", MostEvents))
-			})
-		}
+	if m.lost > 0 {
+		d.unobserved.lost.Do(func() {
+			d.log.Warn("a step is not planned: it has more requests and frees than are observed of one; mark steps more often",
+				zap.Int("observed", len(m.events)), zap.Int("at most", MostEvents))
+		})
 	}
 	tell, dropped := d.inbox.put(m)
 	if dropped > 0 {

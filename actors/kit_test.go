@@ -99,9 +99,6 @@ func (k *kit) learn(sizes ...mem.Bytes) {
 
 func (k *kit) lane() *lane { return (*k.lanes.Load())[0] }
 
-// loses tells the supervisor that the step does not follow its plan.
-func (k *kit) loses() { k.ask(k.supervisor, &lostRequest{lane: k.lane()}) }
-
 // empty fails unless nothing is live or waits.
 func (k *kit) empty() {
 	k.t.Helper()

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -9,6 +8,7 @@ import (
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream/wish"
 )
 
 // Many training loops mark the end of a step, or their optimizer does, while the
@@ -25,8 +25,7 @@ type lateBoundary struct {
 	// Set by the planner, read wherever a step is marked; nil: boundaries are where
 	// the marks are.
 	valley atomic.Pointer[plan.Valley]
-	saved  atomic.Pointer[plan.Plan] // of an earlier run, until it is at work
-	due    atomic.Bool               // a step was marked and has not ended yet
+	due    atomic.Bool // a step was marked and has not ended yet
 
 	mu     sync.Mutex
 	load   mem.Bytes // when it was marked
@@ -59,65 +58,29 @@ func (late *lateBoundary) at() (v plan.Valley) {
 	return v
 }
 
-// expect takes in a plan of an earlier run, whose boundaries may have been late.
-func (late *lateBoundary) expect(p *plan.Plan) {
-	if p != nil && p.Late != (plan.Valley{}) {
-		late.saved.Store(p)
-	}
-}
-
-// resume lets the boundaries be late from the place on where they were in the earlier
-// run: the end of its prologue.
-func (late *lateBoundary) resume(passed uint64) {
-	p := late.saved.Load()
-	if p == nil {
-		return
-	}
-	if int(passed)+1 < prologueOf(p) {
-		return
-	}
-	late.saved.Store(nil)
-	late.valley.CompareAndSwap(nil, &p.Late)
-}
-
-// prologueOf returns how many boundaries the prologue of a plan spans.
-func prologueOf(p *plan.Plan) (n int) {
-	for i := range p.Streams {
-		if tapes := p.Streams[i].Tapes; len(tapes) > 0 {
-			n = max(n, tapes[0].Boundaries)
-		}
-	}
-	return n
-}
-
 // mark ends a step, now or soon.
 func (d *Device) mark() error {
 	late := &d.late
-	late.resume(d.steps.Load())
 	if late.due.CompareAndSwap(true, false) { // the one before came to no valley at all
 		late.ended(d, false)
-		if err := d.endStep(); err != nil {
+		if err := d.endStep(); err != nil || late.valley.Load() == nil { // nil: this mark's step as well
 			return err
 		}
 	}
 	if late.valley.Load() == nil {
 		return d.endStep()
 	}
-	// Frees that were announced count: for the load here, and for who asks after the
-	// mark what is live.
-	for _, l := range d.adopt() {
-		m := &settleRequest{}
-		if d.ask(l.pid, m); m.err != nil {
-			d.log.Error("a stream could not settle its frees", zap.Int("stream", l.ordinal), zap.Error(m.err))
-		}
-	}
+	// This takes what is lent back: frees that were announced count, for the load here and
+	// for who asks after the mark what is live. From now on each request is seen.
+	err := d.rare(&poolRequest{verb: verbStats})
 	late.mu.Lock()
 	late.load = d.host.Load()
 	late.mu.Unlock()
 	late.due.Store(true)
-	// The pool lends its state to C only while nobody needs to see each request: this
-	// takes it back.
-	return d.rare(&poolRequest{verb: verbStats})
+	if err == nil {
+		err = d.rare(&poolRequest{verb: verbStats}) // lent on the new terms
+	}
+	return err
 }
 
 // reached reports whether the step that was marked ends before this request.
@@ -155,45 +118,53 @@ func (late *lateBoundary) ended(d *Device, low bool) {
 	}
 }
 
-// valleys is what the planner knows of them.
-type valleys struct {
-	last  plan.Valley // of the step before
-	mixed bool        // the step under way began at a mark and ends in a valley
+// valleyOf looks for the valley among the first requests of a step, one in valleyPart. A
+// training loop that clears its gradients only when the next iteration begins has one, and
+// a plan made from boundary to boundary would hold every gradient as a block that crosses
+// it. It returns the peak of the load, above that at the beginning, as well.
+func valleyOf(events []wish.Event) (v plan.Valley, peak mem.Bytes) {
+	requests, load, least := 0, mem.Bytes(0), mem.Bytes(0)
+	for _, e := range events {
+		if e.Kind() == wish.EventHit || e.Kind() == wish.EventMiss {
+			requests++
+		}
+	}
+	most := requests / valleyPart
+	requests = 0
+	for _, e := range events {
+		size := mem.Bytes(e.Size()) * mem.Grain
+		switch e.Kind() {
+		case wish.EventHit, wish.EventMiss:
+			load += size
+			requests++
+		case wish.EventFree, wish.EventDone:
+			load -= size
+		}
+		if load < least && requests <= most {
+			least = load
+			v = plan.Valley{Requests: requests, Drop: -load}
+		}
+		peak = max(peak, load)
+	}
+	return v, peak
 }
 
-// move notes that the segment to come is the first that ends in a valley: the prologue
-// of the next run ends there. Nothing is kept for that run if the segment is not, or if
-// there are kinds of step that began and ended at marks.
-func (b *beginning) move() {
-	b.late = len(b.segments) + 1
-	b.lost = b.lost || len(b.segments) == mostFirst || len(b.kinds) > 0
-}
-
-// skip reports whether the step that has ended is of no use: the boundaries moved in it.
-func (v *valleys) skip() (mixed bool) {
-	mixed, v.mixed = v.mixed, false
-	return mixed
-}
+const valleyPart = 8
 
 // moves takes in a step that was not served well, and moves the boundaries from the
 // marks to valleys if it had the same one as the step before.
-func (p *planner) moves(steps []*plan.Step) bool {
-	if p.d.late.valley.Load() != nil {
+func (w *wisher) moves(m *stepEnded) bool {
+	if !w.d.auto.marked.Load() || w.d.late.valley.Load() != nil {
 		return false
 	}
-	busiest := slices.MaxFunc(steps, func(a, b *plan.Step) int { return int(a.Requests() - b.Requests()) })
-	v, last := busiest.Valley(), p.valleys.last
-	p.valleys.last = v
-	if peak, _ := busiest.Peaks(); v.Drop*valleyWorth < peak || !sameValley(last, v) {
+	v, peak := valleyOf(m.events)
+	last := w.valley
+	w.valley = v
+	if v.Drop == 0 || v.Drop*valleyWorth < peak+v.Drop || !sameValley(last, v) {
 		return false
 	}
-	p.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
-	p.d.late.valley.Store(&v)
-	p.valleys = valleys{mixed: true}
-	p.kinds, p.trial = kinds{}, nil
-	p.beginning.move()
-	// A plan from mark to mark would begin where no step does any more.
-	p.d.root.Send(p.d.supervisor, &planReady{})
-	p.offered, p.served, p.bad = nil, nil, 0
+	w.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
+	w.d.late.valley.Store(&v)
+	w.valley, w.mixed = plan.Valley{}, true
 	return true
 }

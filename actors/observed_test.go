@@ -3,13 +3,16 @@ package actors
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
+	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/stream/wish"
 )
 
 // bookend requests two blocks and frees them, n times: four events each. It returns how
@@ -59,29 +62,36 @@ func TestStepsOfTooManyEvents(t *testing.T) {
 	}
 }
 
+// holding is a host that stops the planner where it makes its first tape.
+type holding struct {
+	*GoHost
+	first         sync.Once
+	stopped, goOn chan bool
+}
+
+func (h *holding) Build(entries []wish.Entry) Reel {
+	h.first.Do(func() {
+		h.stopped <- true
+		<-h.goOn
+	})
+	return h.GoHost.Build(entries)
+}
+
 // TestStepsFasterThanThePlanner: what waits for the planner is bounded, and when it
 // looks again it sees the newest steps.
 func TestStepsFasterThanThePlanner(t *testing.T) {
-	const planned = "planned" // said by the planner on its own goroutine
-	stopped, goOn := make(chan bool), make(chan bool)
-	first := true
-	log := zap.New(zapcore.NewNopCore()).WithOptions(zap.WrapCore(func(zapcore.Core) zapcore.Core {
-		return hook{zapcore.NewNopCore(), func(message string) {
-			if message == planned && first {
-				first = false
-				stopped <- true
-				<-goOn
-			}
-		}}
-	}))
-	local, err := OpenLocal(sim.New(sim.Config{}), Options{Log: log})
+	h := &holding{GoHost: NewGoHost(), stopped: make(chan bool), goOn: make(chan bool)}
+	logs, log := observer.New(zap.WarnLevel)
+	d, err := Open(device.NewOwner(sim.New(sim.Config{})), h, Options{Log: zap.New(logs)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	local := NewLocal(d, h.GoHost)
 	t.Cleanup(func() { local.Close() })
 	l := &looper{t: t, local: local}
-	l.bookend(2) // the first step is planned
-	<-stopped
+	l.bookend(2)
+	l.bookend(2) // is planned
+	<-h.stopped
 	before := heap()
 	for range 1000 {
 		l.bookend(500)
@@ -89,7 +99,10 @@ func TestStepsFasterThanThePlanner(t *testing.T) {
 	if grown := int64(heap()-before) >> 20; grown > 48 {
 		t.Errorf("%d MiB of the host's memory wait for the planner", grown)
 	}
-	close(goOn)
+	if n := log.FilterMessageSnippet("only the newest are").Len(); n != 1 || l.local.LostEvents() == 0 {
+		t.Errorf("said %d times that events were dropped, and %d were", n, l.local.LostEvents())
+	}
+	close(h.goOn)
 	for range 10000 {
 		if l.bookend(500) == 1000 {
 			return
@@ -104,23 +117,4 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
-}
-
-// hook is a log that is listened to.
-type hook struct {
-	zapcore.Core
-	f func(message string)
-}
-
-func (h hook) Enabled(zapcore.Level) bool { return true }
-
-func (h hook) With([]zapcore.Field) zapcore.Core { return h }
-
-func (h hook) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	return to.AddCore(e, h)
-}
-
-func (h hook) Write(e zapcore.Entry, _ []zapcore.Field) error {
-	h.f(e.Message)
-	return nil
 }

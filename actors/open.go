@@ -8,29 +8,26 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
-	"stalloc/engine"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
+	"stalloc/internal/mem"
 	"stalloc/plan"
 )
 
 // Options set a device up. The zero value plans beside the program, logs
-// nothing and reserves what the engine's own defaults say.
+// nothing and reserves what the range's own defaults say.
 type Options struct {
-	Log    *zap.Logger
-	Engine engine.Config // the zero value: engine.DefaultConfig
-	// GMLake, if not nil, serves the pool by GMLake's algorithm instead of the
-	// engine's. Addresses and limit are those of Engine.
+	Log   *zap.Logger
+	Range onerange.Config // the zero value: onerange.DefaultConfig
+	// GMLake, if not nil, serves by GMLake's algorithm instead, without plans. Addresses
+	// and limit are those of Range.
 	GMLake *gmlake.Config
-	// Range, if not nil, serves everything from one range for each stream. Plans are
-	// wishes in it; they are not kept for later runs yet.
-	Range  *onerange.Config
-	NoPlan bool // serve everything from the pool
+	NoPlan bool // no wishes
 	// Clock tells how long steps take; the zero value: the wall's, and the driver's
 	// time as it is measured. For replays, where neither is that of the recording.
 	Clock Clock
-	// Always makes a plan after every step and serves it whatever it is worth: for
-	// tests of what must hold under any plan.
+	// Always serves every plan, whatever it is worth: for tests of what must hold under
+	// any plan.
 	Always bool
 	// Inline plans at the boundary itself, on the thread that ends the step: for
 	// replays, where no time passes between steps.
@@ -48,56 +45,60 @@ type Options struct {
 
 // Open starts the actors of a device. Close ends them.
 func Open(dev device.Device, host Host, opts Options) (*Device, error) {
-	if opts.Log == nil {
-		opts.Log = zap.NewNop()
-	}
-	if opts.Engine == (engine.Config{}) {
-		opts.Engine = engine.DefaultConfig()
-	}
-	if opts.Clock.Now == nil {
-		begin := time.Now()
-		opts.Clock.Now = func() time.Duration { return time.Since(begin) }
-	}
-	p, err := newPool(dev, &opts)
+	opts.defaults()
+	p, err := newPool(dev, host, &opts)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Range != nil {
-		opts.Plan, opts.Cache = nil, ""
-	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest}
-	p.borrow(host, d.unwatched, &d.traffic)
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
+	p.borrow(d.unwatched)
 	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
 	d.latest.Store(opts.Plan)
-	d.late.expect(opts.Plan)
 	d.lanes.Store(&[]*lane{})
-	d.arenas.Store(&[]*arena{})
 	d.system = newSystem(opts.Log)
 	d.root = d.system.Root
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d, start: opts.Plan, earlier: opts.Plan}
+	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		var pl actor.Actor = newPlanner(d, opts.Plan)
-		if opts.Range != nil {
-			pl = &wisher{d: d, known: map[spaceKey]*habit{}}
-		}
+		planner := &wisher{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
 		props := beside
 		if opts.Inline {
 			props = onCaller
 		}
-		d.planner = d.root.Spawn(props(func() actor.Actor { return pl }))
-		p.plan = func(x *foreseen) { d.root.Send(d.planner, x) }
+		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
+		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
 	}
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
 		d.opening = newOpening(d, newCache(opts.Cache))
 	}
+	host.Lock()
+	host.Observe(!opts.NoPlan)
+	host.Unlock()
 	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
 		go d.logNeighbours()
 	}
 	return d, nil
+}
+
+func (o *Options) defaults() {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Range.Window <= 0 {
+		limit := o.Range.Limit
+		o.Range = onerange.DefaultConfig()
+		o.Range.Limit = limit
+	}
+	if o.GMLake != nil {
+		o.NoPlan, o.Plan, o.Cache = true, nil, ""
+	}
+	if o.Clock.Now == nil {
+		begin := time.Now()
+		o.Clock.Now = func() time.Duration { return time.Since(begin) }
+	}
 }
 
 // Close waits for what goes on beside the program, a plan in the making included,

@@ -11,6 +11,7 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/stream/wish"
 )
 
 // ErrUnknown says that an address is no live block of the pool.
@@ -119,42 +120,24 @@ func (p *pool) call(op *engine.Op) error {
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
 
-// pollBatch bounds the fences that the driver is asked about at one message, and once
-// more for each request or free that the loan served since the last. Each costs a
+// pollBatch bounds the fences that the driver is asked about at one message. Each costs a
 // fifth of a microsecond, and many may be outstanding.
 const pollBatch = 4
 
-// ask polls for what the question is about. Where nothing but private views wait, only
-// those are concerned that may take one over; a boundary polls by itself.
-func (p *pool) ask(q question, meanwhile int) {
-	if p.seen != nil {
-		// A request that lacks memory has them polled. Otherwise it is enough to know
-		// about when they pass.
-		if p.asked++; p.asked%8 == 0 && p.fences.n > 0 {
-			p.poll(pollBatch)
-		}
-		if p.fences.due() {
-			p.retry()
-		}
-		return
-	}
-	concerned := p.fences.urgent > 0
-	switch m := q.(type) {
-	case *allocRequest:
-		concerned = concerned || m.size >= p.patched
-	case *freeRequest, *poolRequest:
-	default:
-		concerned = true
-	}
-	if concerned && p.fences.n > 0 {
-		p.poll(pollBatch * (1 + meanwhile))
+// ask polls a few fences now and then. A request that lacks memory has them polled;
+// otherwise it is enough to know about when they pass.
+func (p *pool) ask() {
+	if p.asked++; p.asked%askEvery == 0 && p.fences.n > 0 {
+		p.poll(pollBatch)
 	}
 	if p.fences.due() {
 		p.retry()
 	}
 }
 
-// poll tells the engine and the tapes which fences have passed: a few at every
+const askEvery = 8
+
+// poll tells the engine which fences have passed: a few at every
 // message, and all of them, the late ones too, at a boundary.
 func (p *pool) poll(most int) {
 	if most == math.MaxInt {
@@ -222,44 +205,22 @@ func (p *pool) await() bool {
 }
 
 func (p *pool) pass(w waiting) {
-	if w.slot == nil {
-		for _, op := range p.eng.Step(engine.Event{Kind: engine.EvFence, Fence: w.engine}, nil) {
-			if op.Kind != engine.OpUnknown { // passed by a synchronisation meanwhile
-				panic("a passed fence needs no operation")
-			}
+	for _, op := range p.eng.Step(engine.Event{Kind: engine.EvFence, Fence: w.engine}, nil) {
+		if op.Kind != engine.OpUnknown { // passed by a synchronisation meanwhile
+			panic("a passed fence needs no operation")
 		}
-		if p.seen != nil {
-			p.seen.passed(w.engine, func(at mem.Addr) bool {
-				b, ok := p.eng.Lookup(at)
-				return ok && b.Pending
-			})
-		}
+	}
+	b, known := p.waits[w.engine]
+	if !known {
 		return
 	}
-	if w.slot.left--; w.slot.left == 0 {
-		p.unpin(w.slot)
+	delete(p.waits, w.engine)
+	if now, still := p.eng.Lookup(b.Addr); still && now.Pending {
+		return // it waits for other fences as well
 	}
-}
-
-// fenceSlot puts a fence behind the work of every stream that used a pinned slot.
-func (p *pool) fenceSlot(m *fenceRequest) {
-	slot := &slotWait{arena: m.arena, addr: m.addr, rounded: m.rounded, left: len(m.streams)}
-	if slot.left == 0 {
-		p.unpin(slot)
-	}
-	for _, id := range m.streams {
-		p.calls++
-		p.fence(waiting{stream: id, slot: slot, urgent: true})
-	}
-}
-
-func (p *pool) unpin(s *slotWait) {
-	if s.arena.unpin(s.addr, s.rounded) {
-		return
-	}
-	delete(p.freed, s.addr)
-	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: s.addr}); err != nil {
-		panic(fmt.Sprintf("a slot that became a block of the pool cannot be freed: %v", err))
+	if b.Pool == 0 {
+		p.note(wish.EventDone, b.Addr, b.Size, b.Stream)
+		p.ahead.read(p)
 	}
 }
 
@@ -288,10 +249,6 @@ func (e *RefusedError) Error() string {
 			return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
 		}
 		return "the device has no memory left" // the engine's limit is what the device has
-	case engine.RefusedMost:
-		return "more memory would be held than the steps need"
-	case engine.RefusedBusy:
-		return "the arena's pages are still in use"
 	case engine.RefusedWindow:
 		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
 	}

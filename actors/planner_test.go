@@ -81,17 +81,17 @@ func TestPlanServesTheThirdStep(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 200)
 	for i, want := range []int{0, 0, 200, 200, 200} {
-		if hits := l.step(sizes); hits != want {
+		if hits := l.step(sizes); hits < want || i == 0 && hits > 0 {
 			t.Errorf("step %d: %d hits, expected %d", i, hits, want)
 		}
 	}
-	if n := l.logged("planned"); n != 1 {
+	if n := l.local.Stats().Generation; n != 1 {
 		t.Errorf("%d plans were made for a step that is always the same", n)
 	}
 }
 
-// TestWildStepsAreLeftToThePool: no plan is served, and ever fewer are made.
-func TestWildStepsAreLeftToThePool(t *testing.T) {
+// TestWildStepsAreLeftAlone: no plan is served, and the memory is as tight as without.
+func TestWildStepsAreLeftAlone(t *testing.T) {
 	l := newLooper(t)
 	rng := seeded(t)
 	for range 150 {
@@ -99,14 +99,12 @@ func TestWildStepsAreLeftToThePool(t *testing.T) {
 			t.Fatalf("%d hits", hits)
 		}
 	}
-	if n := l.logged("planned"); n < 3 || n > 12 {
+	if n := l.local.Stats().Generation; n > 0 {
 		t.Errorf("%d plans were made for 150 steps that never repeat", n)
 	}
-	if n := l.logged("a plan is offered"); n > 0 {
-		t.Errorf("%d plans were offered", n)
-	}
-	if s := l.local.Stats(); s.Arenas > 0 {
-		t.Errorf("%v lie idle in arenas", s.Arenas)
+	_, peak := l.local.Load()
+	if s := l.local.Stats(); s.PeakReserved > peak+peak/50 {
+		t.Errorf("%v are reserved for a load of %v", s.PeakReserved, peak)
 	}
 }
 
@@ -123,16 +121,13 @@ func TestWhatAlwaysMissesIsNotPlannedForEver(t *testing.T) {
 			t.Errorf("step %d: %d hits of 300 that come every time", i, hits)
 		}
 	}
-	if n := l.logged("planned"); n > 12 {
+	if n := l.local.Stats().Generation; n > 12 {
 		t.Errorf("%d plans were made in 100 steps", n)
-	}
-	if n := l.logged("plan active"); n > 6 {
-		t.Errorf("%d plans became active in 100 steps", n)
 	}
 }
 
-// TestPlanIsWithdrawn: when steps become wild the arena goes back to the pool, and
-// when they are regular again a plan is soon served again.
+// TestPlanIsWithdrawn: when steps become wild there are no wishes any more, and when they
+// are regular again a plan is soon served again.
 func TestPlanIsWithdrawn(t *testing.T) {
 	l := newLooper(t)
 	rng := seeded(t)
@@ -140,17 +135,14 @@ func TestPlanIsWithdrawn(t *testing.T) {
 	for range 5 {
 		l.step(sizes)
 	}
-	if l.local.Stats().Arenas == 0 {
+	if l.wishes() == 0 {
 		t.Fatal("no plan was served")
 	}
 	for range 30 {
 		l.step(wild(rng, 200))
 	}
-	if s := l.local.Stats(); s.Arenas > 0 {
-		t.Errorf("%v lie idle in arenas", s.Arenas)
-	}
-	if l.logged("the steps are no longer like the plan; it is withdrawn") == 0 {
-		t.Error("nothing was withdrawn")
+	if n := l.wishes(); n > 0 {
+		t.Errorf("%d wishes are left", n)
 	}
 	sizes = wild(rng, 150)
 	for i := range 5 {
@@ -160,9 +152,11 @@ func TestPlanIsWithdrawn(t *testing.T) {
 	}
 }
 
+// wishes returns how many entries the first stream's tape of large requests has.
+func (l *looper) wishes() int { return len((*l.local.lanes.Load())[0].tapes[0].Entries) }
+
 // TestPlanStaysWhileItHits: blocks of all sizes that end in any order are hard to
-// pack, and the arena lies well above the load. That is no waste because the steps
-// before the plan are long ago.
+// pack. What has a place stays where it is.
 func TestPlanStaysWhileItHits(t *testing.T) {
 	l := newLooper(t)
 	const most, requests = 200, 1000
@@ -195,9 +189,9 @@ func TestPlanStaysWhileItHits(t *testing.T) {
 		l.hits = l.local.Stats().Hits
 		return int(l.hits - was)
 	}
-	for i := range 2 * remember {
+	for i := range 40 {
 		if hits := step(); i > 3 && hits != requests {
-			t.Fatalf("step %d: %d hits of %d; %d plans were withdrawn", i, hits, requests, l.logged("the steps are no longer like the plan; it is withdrawn"))
+			t.Fatalf("step %d: %d hits of %d; %d plans were made", i, hits, requests, l.local.Stats().Generation)
 		}
 	}
 }
@@ -228,7 +222,7 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 100)
 	l.step(sizes)
-	l.local.Device.observed(&stepEnded{steps: []observed{{ordinal: -1}}})
+	l.local.root.Send(l.local.planner, &foreseen{}) // of nobody
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
 	}

@@ -7,9 +7,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// policy is what decides where blocks lie and when the driver is called: an engine
-// or, to compare with it, GMLake's algorithm. Both speak the engine's events and
-// operations.
+// policy is what decides where blocks lie and when the driver is called: the range or, to
+// compare with it, GMLake's algorithm. Both speak the engine's events and operations.
 type policy interface {
 	Step(engine.Event, []engine.Op) []engine.Op
 	Lookup(mem.Addr) (engine.Block, bool)
@@ -21,16 +20,11 @@ type policy interface {
 }
 
 // newPolicy makes the one that the options choose, over the addresses of cfg.
-func newPolicy(cfg engine.Config, opts *Options) policy {
-	switch {
-	case opts.GMLake != nil:
+func newPolicy(cfg onerange.Config, opts *Options) policy {
+	if opts.GMLake != nil {
 		c := *opts.GMLake
 		c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
 		return gmlake.New(c)
-	case opts.Range != nil:
-		c := *opts.Range
-		c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
-		return onerange.New(c)
 	}
-	return engine.New(cfg)
+	return onerange.New(cfg)
 }

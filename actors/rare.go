@@ -13,24 +13,9 @@ func (d *Device) rare(m *poolRequest) error {
 
 // Find returns the start and size of the block that contains addr.
 func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
-	if a := d.arenaOf(addr); a != nil {
-		if at, size, ok := a.find(addr); ok {
-			return at, size, nil
-		}
-	}
 	m := &poolRequest{verb: verbFind, addr: addr}
 	d.ask(d.pool, m)
 	return m.addr, m.size, m.err
-}
-
-// Owner returns the stream of the pool's block at addr.
-func (d *Device) Owner(addr mem.Addr) (mem.StreamID, error) {
-	m := &poolRequest{verb: verbFind, addr: addr}
-	d.ask(d.pool, m)
-	if m.err == nil && m.addr != addr {
-		m.err = ErrUnknown
-	}
-	return m.stream, m.err
 }
 
 // Trim gives idle handles back to the driver; with a private pool's number, what
@@ -67,13 +52,5 @@ func (d *Device) Share(peer int) error { return d.rare(&poolRequest{verb: verbSh
 // ResetPeak lets PeakReserved start over from what is reserved now.
 func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
 
-// Check recounts the engine's state and every tape.
-func (d *Device) Check() error {
-	errs := []error{d.rare(&poolRequest{verb: verbCheck})}
-	for _, a := range *d.arenas.Load() {
-		a.lane.port.Lock()
-		errs = append(errs, a.tape.Check())
-		a.lane.port.Unlock()
-	}
-	return errors.Join(errs...)
-}
+// Check recounts the engine's state.
+func (d *Device) Check() error { return d.rare(&poolRequest{verb: verbCheck}) }

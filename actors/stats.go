@@ -10,13 +10,12 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Stats is the state of a device's allocator. Requests served by C's quick case
-// are counted by C; hits and misses are the tapes' own counts.
+// Stats is the state of a device's allocator.
 type Stats struct {
 	PoolStats
-	Hits, Misses, Resyncs uint64 // while a tape was served
-	Steps, Generation     uint64 // boundaries; plans activated
-	DroppedEvents         uint64 // of steps that ended faster than the planner could look at them
+	Hits, Misses      uint64 // requests that were foreseen: served where they were wished, or elsewhere
+	Steps, Generation uint64 // boundaries; plans activated
+	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
 }
 
 // Stats returns the current counts.
@@ -24,31 +23,33 @@ func (d *Device) Stats() Stats {
 	m := &poolRequest{verb: verbStats}
 	d.ask(d.pool, m)
 	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
-	s.Hits, s.Misses, s.Resyncs = d.Served()
+	s.Hits, s.Misses = d.Served()
 	return s
 }
 
 // Served is the part of Stats that asks no actor, so that it changes nothing: the pool
 // looks at its fences whenever it is asked.
-func (d *Device) Served() (hits, misses, resyncs uint64) {
+func (d *Device) Served() (hits, misses uint64) {
+	d.host.Lock()
+	defer d.host.Unlock()
 	for _, l := range *d.lanes.Load() {
-		l.port.Lock()
-		h, m, r := l.totals()
-		l.port.Unlock()
-		hits, misses, resyncs = hits+h, misses+m, resyncs+r
+		for i := range l.tapes {
+			hits += l.tapes[i].Hits
+			misses += l.tapes[i].Misses
+		}
 	}
-	return hits, misses, resyncs
+	return hits, misses
 }
 
 // Explain says in a few lines where the device's memory is and what to try.
 func (d *Device) Explain() string {
 	s := d.Stats()
 	var b strings.Builder
-	idle := s.Reserved - s.Arenas - s.Load - s.Pending
-	fmt.Fprintf(&b, "stalloc holds %v: %v in blocks of the pool, %v in arenas of plans, %v freed and waiting for other streams, %v idle in partly used pages or on other streams.",
-		s.Reserved, s.Load, s.Arenas, s.Pending, max(idle, 0))
+	idle := s.Reserved - s.Load - s.Pending
+	fmt.Fprintf(&b, "stalloc holds %v: %v in live blocks, %v freed and waiting for other streams, %v idle in gaps or on other streams.",
+		s.Reserved, s.Load, s.Pending, max(idle, 0))
 	if s.LargestFree > 0 {
-		fmt.Fprintf(&b, " The largest free range is %v; whole free pages are stitched to larger ones.", s.LargestFree)
+		fmt.Fprintf(&b, " The largest gap is %v; free memory is stitched for what is larger.", s.LargestFree)
 	}
 	if s.Late > 0 {
 		fmt.Fprintf(&b, " The driver takes no fence on a stream that freed memory waits for (is it being captured, or gone?): %d fences are late.", s.Late)
@@ -60,9 +61,6 @@ func (d *Device) Explain() string {
 	}
 	other := total - free - s.Reserved
 	fmt.Fprintf(&b, " The device has %v, %v of it free; the CUDA context, libraries and other processes hold %v.", total, free, max(other, 0))
-	if s.Arenas > 0 && s.Misses > s.Hits/10 {
-		b.WriteString(" Many requests miss the plan, so its arena is held beside the pool: STALLOC_CONF=plan:off may need less.")
-	}
 	text, err := d.neighbours()
 	switch {
 	case err == nil:

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool.h"
 #include "runtime.h"
 #include "tape.h"
 
@@ -29,44 +28,58 @@ static inline struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
-static void free_from_pool(void *ptr, int device, void *stream);
+static void free_in_engine(uint64_t addr);
 
-__attribute__((noinline)) void stalloc_finish(struct stalloc_stream *s) {
-	stalloc_lock(s);
-	struct stalloc_announced *n = STALLOC_RELAXED(s->left), *next;
-	STALLOC_PUT(s->left, NULL);
-	stalloc_unlock(s);
+/* Frees what only Go can free, of what others announced. */
+__attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
+	stalloc_lock(d);
+	struct stalloc_announced *n = STALLOC_RELAXED(d->left), *next;
+	STALLOC_PUT(d->left, NULL);
+	stalloc_unlock(d);
 	for (; n; n = next) {
 		next = n->next;
-		if (n->addr) free_from_pool((void *)(uintptr_t)n->addr, s->device->ordinal, (void *)(uintptr_t)s->id);
+		if (n->kind == STALLOC_FREE) free_in_engine(n->addr);
 		free(n);
 	}
 }
 
-static inline void unlock_and_drain(struct stalloc_stream *s) {
-	stalloc_unlock(s);
+static inline void unlock_and_drain(struct stalloc_device *d) {
+	stalloc_unlock(d);
 	/* A free may have been announced after the last look: its thread relies on
 	 * whoever holds the lock. */
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(s->announced) != NULL) && stalloc_try_lock(s)) {
-		stalloc_drain(s);
-		stalloc_unlock(s);
+	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->announced) != NULL) && stalloc_try_lock(d)) {
+		stalloc_drain(d);
+		stalloc_unlock(d);
 	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->left) != NULL)) stalloc_finish(s);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->left) != NULL)) stalloc_finish(d);
 }
 
 bool stalloc_settle(struct stalloc_device *d) {
-	bool any = false;
-	for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next) {
-		if (STALLOC_RELAXED(s->announced) != NULL) {
-			stalloc_lock(s);
-			stalloc_drain(s);
-			stalloc_unlock(s);
-		}
-		if (STALLOC_RELAXED(s->left) == NULL) continue;
-		stalloc_finish(s);
-		any = true;
+	if (STALLOC_RELAXED(d->announced) != NULL) {
+		stalloc_lock(d);
+		stalloc_drain(d);
+		stalloc_unlock(d);
 	}
-	return any;
+	if (STALLOC_RELAXED(d->left) == NULL) return false;
+	stalloc_finish(d);
+	return true;
+}
+
+/* Counts what Go has done, now or, if another thread has the lock, when that leaves it. */
+static void count(struct stalloc_device *d, uint32_t kind, uint64_t asked) {
+	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) {
+		if (stalloc_announce(d, kind, 0, asked)) {
+			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
+			return;
+		}
+		stalloc_lock(d);
+	}
+	int64_t rounded = (int64_t)stalloc_round(asked);
+	if (kind == STALLOC_COUNT_IN)
+		stalloc_count_in(d, rounded, (int64_t)asked);
+	else
+		stalloc_count_out(d, rounded, (int64_t)asked);
+	unlock_and_drain(d);
 }
 
 /* Says why there is no block. The first words are those that training code looks
@@ -84,69 +97,25 @@ static void *refuse(int result, int device, size_t size, const char *why) {
 	return NULL;
 }
 
-/* Not the quick case: the engine looks ahead on the tape, then asks its pool. */
+/* Not the quick case: the engine. */
 static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, uint64_t pool) {
 	char err[4096]; /* not cleared: that would take longer than much of what follows */
 	uint64_t addr = 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
-	int hit = 0, result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
+	int result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
 	const struct stalloc_engine *e = stalloc_engine(device);
-	if (e) result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
+	if (e) result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (result == STALLOC_ERR_MEMORY && stalloc_settle(s->device)) /* frees that nobody had looked at */
-		result = e->alloc(s, pool, size, &addr, &hit, err, sizeof err);
+		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
-	if (!hit) {
-		stalloc_lock(s);
-		stalloc_count_in(s, addr, size, STALLOC_EV_MISS);
-		if (pool == 0 && !plain) s->known = 1;
-		stalloc_unlock(s);
-	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->left) != NULL)) stalloc_finish(s); /* Go may have left some */
+	count(s->device, STALLOC_COUNT_IN, size);
 	return (void *)(uintptr_t)addr;
-}
-
-/* The pool, if the engine lends it and it serves a stream without a tape, whose
- * lock is held: a tape has to hear of every request, and of the frees of what the
- * pool served instead. End with pool_leave. */
-static inline struct stalloc_pool *borrow(struct stalloc_stream *s) {
-	struct stalloc_pool *p = atomic_load_explicit(&s->device->pool, memory_order_acquire);
-	if (!p || s->tape || !s->known || !pool_try(p)) return NULL;
-	if (STALLOC_UNLIKELY(s->heap == 0)) s->heap = pool_heap_of(p, s->id);
-	return p;
-}
-
-/* Serves a request from free memory of the pool, 0: the engine must. */
-static inline uint64_t take_from_pool(struct stalloc_stream *s, uint64_t asked) {
-	struct stalloc_pool *p = borrow(s);
-	if (!p) return 0;
-	uint64_t addr = s->heap ? pool_alloc(p, s->heap, stalloc_round(asked), asked) : 0;
-	pool_leave(p);
-	if (addr) stalloc_count_in(s, addr, asked, STALLOC_EV_MISS);
-	return addr;
-}
-
-/* Takes a block back that take_from_pool handed out. */
-static inline bool give_to_pool(struct stalloc_stream *s, uint64_t addr) {
-	uint64_t rounded = 0, asked = 0;
-	bool done = false;
-	if (!stalloc_try_lock(s)) return false;
-	struct stalloc_pool *p = borrow(s);
-	if (p) {
-		done = pool_free(p, s->id, addr, &rounded, &asked);
-		pool_leave(p);
-	}
-	if (done) { /* nobody else can have been given the address: that takes the lock */
-		stalloc_push(s, addr, 0, STALLOC_EV_FREE);
-		stalloc_count_out(s, rounded, asked);
-	}
-	stalloc_unlock(s);
-	return done;
 }
 
 void *stalloc_malloc(size_t size, int device, void *stream) {
@@ -159,110 +128,54 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (STALLOC_UNLIKELY(!s)) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
 	if (STALLOC_UNLIKELY(size > INT64_MAX / 2)) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(s->device->pools))) {
-		uint64_t pool = stalloc_pool_of(s->device, stream);
+	struct stalloc_device *d = s->device;
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->pools))) {
+		uint64_t pool = stalloc_pool_of(d, stream);
 		if (pool) return slow(s, size, pool);
 	}
-	if (STALLOC_UNLIKELY(!stalloc_try_lock(s))) {
-		if (__atomic_load_n(&s->tape, __ATOMIC_RELAXED)) atomic_fetch_add_explicit(&s->busy, 1, memory_order_relaxed);
-		return slow(s, size, STALLOC_POOL_ONLY);
-	}
-	struct stalloc_tape *t = s->tape;
-	uint64_t addr = 0;
-	if (STALLOC_LIKELY(t)) {
-		stalloc_drain(s);
-		addr = stalloc_take(t, stalloc_round(size), size);
-		if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) stalloc_count_in(s, addr, size, STALLOC_EV_HIT);
-	} else {
-		addr = take_from_pool(s, size);
-	}
-	unlock_and_drain(s);
-	if (STALLOC_LIKELY(addr > STALLOC_THE_POOLS)) return (void *)(uintptr_t)addr;
-	return slow(s, size, addr == STALLOC_THE_POOLS ? STALLOC_POOL_ONLY : 0);
+	if (STALLOC_UNLIKELY(!stalloc_try_lock(d))) return slow(s, size, 0);
+	stalloc_drain(d);
+	uint64_t addr = stalloc_serve(d, s, size);
+	unlock_and_drain(d);
+	if (STALLOC_LIKELY(addr)) return (void *)(uintptr_t)addr;
+	return slow(s, size, 0);
 }
 
-/* The stream whose arena holds an address, or NULL. What an entry says while it is given
- * to another arena can be wrong: then the stream knows of no such arena, and the engine,
- * who is asked next, finds the block in any case. */
-static inline struct stalloc_stream *stream_of_arena(uint64_t addr) {
-	for (struct stalloc_arenas *a = &stalloc_arenas; a; a = atomic_load_explicit(&a->more, memory_order_acquire)) {
-		uint32_t n = atomic_load_explicit(&a->count, memory_order_acquire);
-		for (uint32_t i = 0; i < n; i++) {
-			uint64_t size = atomic_load_explicit(&a->at[i].size, memory_order_acquire);
-			if (addr - STALLOC_RELAXED(a->at[i].base) < size) return STALLOC_RELAXED(a->at[i].stream);
-		}
-	}
-	return NULL;
-}
-
-static void free_pinned(uint64_t addr, uint64_t asked) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e) e->free_pinned(addr, asked);
-}
-
-static void unknown(const void *ptr) {
-	stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
-}
-
-static __attribute__((noinline)) void free_from_pool(void *ptr, int device, void *stream) {
+/* Frees a block of the engine's, or a plain one. */
+static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	struct stalloc_freed freed;
-	struct stalloc_stream *s = stream_of(device, stream);
-	if (s && give_to_pool(s, (uint64_t)(uintptr_t)ptr)) return;
-	if (s) { /* before the block can be handed out again */
-		stalloc_lock(s);
-		stalloc_push(s, (uint64_t)(uintptr_t)ptr, 0, STALLOC_EV_FREE);
-		stalloc_unlock(s);
-	}
-	if (!(e && e->free((uint64_t)(uintptr_t)ptr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed)) {
-		unknown(ptr);
-		return;
-	}
-	if (freed.stream != (uint64_t)(uintptr_t)stream || freed.device != device)
-		s = stream_of(freed.device, (void *)(uintptr_t)freed.stream);
-	if (!s) return;
-	stalloc_lock(s);
-	stalloc_count_out(s, freed.rounded, freed.asked);
-	stalloc_unlock(s);
+	void *ptr = (void *)(uintptr_t)addr;
+	if (!(e && e->free(addr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
+		stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
+	else
+		count(&stalloc_devices[freed.device], STALLOC_COUNT_OUT, freed.asked);
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
-	(void)size;
 	if (STALLOC_UNLIKELY(!ptr || !*stalloc_alive)) return;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	struct stalloc_stream *s = stream_of_arena(addr);
-	if (STALLOC_UNLIKELY(!s)) {
-		free_from_pool(ptr, device, stream);
+	if (STALLOC_UNLIKELY(device < 0 || device >= STALLOC_MAX_DEVICES)) {
+		free_in_engine(addr); /* it knows the block's */
 		return;
 	}
-	if (STALLOC_UNLIKELY(!stalloc_try_lock(s))) {
-		/* A block that others use needs an answer now: nobody else can record its fences. */
-		if (STALLOC_RELAXED(s->pinned) == 0 && stalloc_announce(s, addr)) {
-			if (stalloc_try_lock(s)) unlock_and_drain(s); /* its holder may be gone by now */
+	struct stalloc_device *d = &stalloc_devices[device];
+	if (STALLOC_UNLIKELY(!stalloc_try_lock(d))) {
+		if (stalloc_announce(d, STALLOC_FREE, addr, 0)) {
+			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}
-		stalloc_lock(s);
+		stalloc_lock(d);
 	}
-	struct stalloc_tape *t;
-	uint32_t place = stalloc_slot_at(s, addr, &t);
-	bool live = place != STALLOC_NONE, pinned = false;
-	uint64_t asked = live ? t->live[place].asked : 0;
-	if (STALLOC_LIKELY(live)) pinned = stalloc_free_place(t, place);
-	unlock_and_drain(s);
-	if (STALLOC_UNLIKELY(pinned)) free_pinned(addr, asked);
-	if (STALLOC_UNLIKELY(!live)) free_from_pool(ptr, device, stream); /* a guest, the pool's, or nothing of ours */
+	bool done = stalloc_give(d, stream_of(device, stream), addr, size);
+	unlock_and_drain(d);
+	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr); /* other streams use it, or it is not the range's */
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	uint64_t addr = (uint64_t)(uintptr_t)ptr, id = (uint64_t)(uintptr_t)stream;
 	if (!ptr || !*stalloc_alive || !e) return;
-	struct stalloc_stream *s = stream_of_arena(addr);
-	if (e->record(addr, id) != STALLOC_OK || !s || s->id == id) return;
-	/* The engine tells the planner about blocks of its pool. */
-	stalloc_lock(s);
-	stalloc_push(s, addr, 0, STALLOC_EV_PIN);
-	stalloc_unlock(s);
+	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {

@@ -35,7 +35,7 @@ static const char *const expected[] = {
 	[WINDOW] = "an amount of addresses of at least 1GiB, such as " AMOUNTS,
 	[TEXT] = "a path",
 	[LEVEL] = "debug, info, warn or error",
-	[POOL] = "stitch, gmlake or range",
+	[POOL] = "range or gmlake",
 	[PLAN] = "on, off or always",
 };
 
@@ -44,7 +44,7 @@ static bool fits(enum kind kind, const char *value) {
 	switch (kind) {
 	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
 	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
-	case POOL: return !strcmp(value, "stitch") || !strcmp(value, "gmlake") || !strcmp(value, "range");
+	case POOL: return !strcmp(value, "range") || !strcmp(value, "gmlake");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
 	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;

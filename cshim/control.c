@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "runtime.h"
-#include "tape.h"
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
@@ -40,57 +39,51 @@ void stalloc_set_memory_fraction(double fraction, int device) {
 
 void stalloc_set_device_count(int count) { (void)count; }
 
-static uint64_t bytes_of(_Atomic int64_t *counter) {
-	int64_t n = STALLOC_RELAXED(*counter);
-	return n < 0 ? 0 : (uint64_t)n;
-}
+static uint64_t positive(int64_t n) { return n < 0 ? 0 : (uint64_t)n; }
 
-/* Adds up what the streams count under their locks. */
-static void add_streams(struct stalloc_device *d, struct stalloc_stats *s) {
-	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next) {
-		stalloc_lock(p);
-		s->requests += p->allocations;
-		s->blocks_total += p->allocations;
-		s->allocated_total += p->allocated_total;
-		s->freed_total += p->freed_total;
-		s->lost_events += p->observed.lost;
-		stalloc_unlock(p);
-		s->misses += STALLOC_RELAXED(p->busy);
-	}
+/* Adds what is counted under the lock. */
+static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
+	stalloc_lock(d);
+	const struct stalloc_counts c = d->counts;
+	s->active = positive(c.allocated + d->range.now.pending);
+	s->lost_events = d->log.lost_ever;
+	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next)
+		for (int i = 0; i < 2; i++) {
+			s->hits += p->tapes[i].state.hits;
+			s->misses += p->tapes[i].state.misses;
+		}
+	stalloc_unlock(d);
+	s->requests = s->blocks_total = c.requests;
+	s->allocated_total = c.allocated_total;
+	s->freed_total = c.freed_total;
+	s->allocated = positive(c.allocated);
+	s->peak_allocated = positive(c.peak_allocated);
+	s->requested = positive(c.requested);
+	s->peak_requested = positive(c.peak_requested);
+	s->peak_active = positive(c.peak_active);
+	s->blocks = positive(c.blocks);
+	s->peak_blocks = positive(c.peak_blocks);
 }
 
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
 	struct stalloc_engine_stats engine = {0};
+	struct stalloc_plain_counts plain = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
 		stalloc_settle(d);
 		if (e) e->stats(device, &engine, 0);
-		add_streams(d, &s);
+		add_counts(d, &s);
+		plain = stalloc_plain_counts(device);
 	}
-	s.hits = engine.hits;
-	s.misses += engine.misses;
-	s.resyncs = engine.resyncs;
 	s.steps = engine.steps;
 	s.plan_generation = engine.plan_generation;
 	s.lost_events += engine.dropped_events;
-	int64_t load = STALLOC_RELAXED(d->load);
-	s.allocated = (uint64_t)stalloc_load_bytes(load);
-	s.peak_allocated = bytes_of(&d->peak_allocated);
-	s.requested = s.allocated - bytes_of(&d->slack);
-	s.peak_requested = bytes_of(&d->peak_requested);
-	s.active = s.allocated + bytes_of(&d->pending);
-	s.peak_active = bytes_of(&d->peak_active);
-	s.blocks = (uint64_t)stalloc_load_blocks(load);
-	s.peak_blocks = bytes_of(&d->peak_live);
-	struct stalloc_plain_counts plain = *stalloc_alive ? stalloc_plain_counts(device) : (struct stalloc_plain_counts){0};
 	s.fallback = plain.served;
 	s.reserved = engine.reserved + plain.bytes;
 	s.peak_reserved = engine.peak_reserved + plain.bytes;
-	s.arena_bytes = engine.arena_bytes;
-	s.pool_bytes = engine.pool_bytes + plain.bytes;
 	s.driver_calls = engine.driver_calls;
 	s.driver_ns = engine.driver_ns;
 	s.retries = engine.retries;
@@ -103,13 +96,16 @@ int stalloc_reset_peak(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	struct stalloc_engine_stats ignored;
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
-	int64_t load = STALLOC_RELAXED(d->load), allocated = stalloc_load_bytes(load);
-	STALLOC_PUT(d->peak_allocated, allocated);
-	STALLOC_PUT(d->peak_requested, allocated - STALLOC_RELAXED(d->slack));
-	STALLOC_PUT(d->peak_live, stalloc_load_blocks(load));
-	STALLOC_PUT(d->peak_active, allocated + STALLOC_RELAXED(d->pending));
-	if (*stalloc_alive && e) e->stats(device, &ignored, 1);
+	stalloc_lock(d);
+	struct stalloc_counts *c = &d->counts;
+	c->peak_allocated = c->allocated;
+	c->peak_requested = c->requested;
+	c->peak_blocks = c->blocks;
+	c->peak_active = c->allocated + d->range.now.pending;
+	stalloc_unlock(d);
+	if (e) e->stats(device, &ignored, 1);
 	return STALLOC_OK;
 }
 

@@ -61,7 +61,6 @@ static int open_engine(char *err, size_t n) {
 		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
-		.arenas = &stalloc_arenas,
 	};
 	if (!host.driver) {
 		snprintf(err, n, "%s", why);

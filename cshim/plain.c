@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "runtime.h"
-#include "tape.h"
 
 static struct stalloc_driver driver;
 static bool driver_open;

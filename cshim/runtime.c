@@ -1,4 +1,4 @@
-/* Process-wide state: the fork guard, devices, streams, arenas, errors. */
+/* Process-wide state: the fork guard, devices, streams, errors. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,18 +7,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "rank.h"
 #include "runtime.h"
-#include "tape.h"
 
 static const unsigned char dead;
 const unsigned char *_Atomic stalloc_alive = &dead;
 struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
-struct stalloc_arenas stalloc_arenas;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
-static bool locks_may_have_owners;
 static _Atomic bool conf_logged;
 
 /* The text lies on the heap: the loader keeps only some hundred bytes for the
@@ -52,13 +50,13 @@ int stalloc_fail(int code, const char *format, ...) {
 }
 
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
-	char line[1024];
+	char line[1024], name[32];
 	va_list args;
 	if (atomic_exchange(key, true)) return;
 	va_start(args, format);
 	vsnprintf(line, sizeof line, format, args);
 	va_end(args);
-	fprintf(stderr, "stalloc: %s\n", line);
+	fprintf(stderr, "%s: %s\n", stalloc_log_name(name, sizeof name), line);
 }
 
 static void after_fork_in_child(void) {
@@ -74,8 +72,11 @@ static void prepare(void) {
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
 #endif
-	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) stalloc_devices[i].ordinal = i;
-	locks_may_have_owners = stalloc_lock_prepare();
+	bool may_own = stalloc_lock_prepare();
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
+		stalloc_devices[i].ordinal = i;
+		stalloc_devices[i].lock.may_own = may_own;
+	}
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
@@ -107,25 +108,12 @@ static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
 
 static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
 	size_t size = (sizeof(struct stalloc_stream) + 63) / 64 * 64;
-	struct stalloc_stream *s = aligned_alloc(64, size), *first = atomic_load(&d->streams);
+	struct stalloc_stream *s = aligned_alloc(64, size);
 	if (!s) return NULL;
-	void *events = mmap(NULL, STALLOC_MOST_EVENTS * sizeof(struct stalloc_event), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	memset(s, 0, size);
-	s->lock.may_own = locks_may_have_owners;
 	s->id = id;
 	s->device = d;
-	s->recording = events != MAP_FAILED; /* without, the stream is served and never planned */
-	if (s->recording) s->observed.events = events;
-	s->next = first;
-	/* From the second stream on, the device's counters need atomic additions.
-	 * The first stream's lock is held while that changes, so none of its
-	 * updates straddles the change. */
-	if (first && !STALLOC_RELAXED(d->many)) {
-		stalloc_lock(first);
-		STALLOC_PUT(d->many, 1);
-		stalloc_unlock(first);
-	}
+	s->next = atomic_load(&d->streams);
 	atomic_store_explicit(&d->streams, s, memory_order_release);
 	return s;
 }

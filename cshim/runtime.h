@@ -13,7 +13,6 @@
  * that loaded the library, 0 in its children (and before initialisation). */
 extern const unsigned char *_Atomic stalloc_alive;
 extern struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
-extern struct stalloc_arenas stalloc_arenas;
 
 /* Idempotent and thread safe; false in a forked child. */
 bool stalloc_ready(void);
@@ -21,12 +20,11 @@ bool stalloc_ready(void);
 /* The stream's state, made on first sight; NULL if memory is short. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
-/* Frees what announced frees did not find on a tape. */
-void stalloc_finish(struct stalloc_stream *s);
+/* Frees what of the announced frees only Go can. */
+void stalloc_finish(struct stalloc_device *d);
 
 /* Performs the frees that other threads announced on a device and nobody has looked at
- * yet: there may be no request or free of their stream any more that would. True if
- * there were any. */
+ * yet: there may be no request or free any more that would. True if there were any. */
 bool stalloc_settle(struct stalloc_device *d);
 
 /* Sets the thread's last error and returns code. */
@@ -47,9 +45,8 @@ struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
 	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
-		       uint64_t *addr, int *hit, char *err, size_t n))                     \
+		       uint64_t *addr, char *err, size_t n))                               \
 	X(int, free, (uint64_t addr, struct stalloc_freed *freed))                         \
-	X(int, free_pinned, (uint64_t addr, uint64_t asked))                               \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \

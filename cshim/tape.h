@@ -1,208 +1,295 @@
-/* The quick cases of a tape: a request that matches, a free. Go's stream.Tape
- * does the same (serve.go) and everything else; a differential test holds the
- * two together. The caller holds the stream's lock. */
+/* The quick cases of a device: a request that its stream's tape expects or that a gap
+ * serves, and the free of a block that nobody else uses. Go does the same (stream/wish,
+ * engine/onerange) and everything else; lock-step tests hold the two together. The caller
+ * holds the device's lock. */
 #ifndef STALLOC_TAPE_H
 #define STALLOC_TAPE_H
 
 #include <stdlib.h>
 
+#include "range.h"
+#include "reel.h"
 #include "shared.h"
 
-static inline void stalloc_skip_freed(struct stalloc_tape *t) {
-	for (;;) {
-		const struct stalloc_entry *e = &t->entries[t->state.cursor];
-		if (e->size != 0 || e->slot == STALLOC_NONE || t->live[e->place].slot == e->slot + 1) return;
-		t->state.cursor++;
-	}
-}
-
-/* Whether an entry is for a request of so many rounded bytes: of one size, or of a
- * range, see Go's stream/range.go. */
-static inline bool stalloc_takes(const struct stalloc_entry *e, uint64_t rounded) {
-	if (__builtin_expect(e->size == rounded, 1)) return true;
-	if (e->size >> 63 == 0 || (e->size & 1) != 0) return false;
-	uint64_t least = e->size >> 32 & INT32_MAX, most = e->size >> 1 & INT32_MAX;
-	return rounded / STALLOC_GRAIN - least <= most - least;
-}
-
-/* What stalloc_take returns instead of an address. */
-#define STALLOC_GO_DECIDES 0
-#define STALLOC_THE_POOLS 1
-
-/* The address of the slot under the cursor if it is this request's and the
- * guard is trivially clear. */
-static inline uint64_t stalloc_take(struct stalloc_tape *t, uint64_t rounded, uint64_t asked) {
-	const struct stalloc_entry *e = &t->entries[t->state.cursor];
-	if (!stalloc_takes(e, rounded) || (t->state.owed | t->state.partial | t->state.off) != 0) return STALLOC_GO_DECIDES;
-	if (__builtin_expect((e->offset & STALLOC_POOL) != 0, 0)) {
-		t->state.cursor++;
-		t->state.misses++;
-		stalloc_skip_freed(t);
-		return STALLOC_THE_POOLS;
-	}
-	struct stalloc_live *l = &t->live[e->place];
-	uint32_t persists = e->offset & STALLOC_PERSISTS;
-	l->slot = e->slot + 1;
-	l->flags = persists ? STALLOC_LIVE_PERSISTS : 0;
-	l->asked = asked;
-	t->state.live++;
-	t->state.persist += persists;
-	t->state.hits++;
-	t->state.cursor++;
-	uint64_t address = t->state.base + (e->offset & ~(uint64_t)STALLOC_PERSISTS);
-	stalloc_skip_freed(t);
-	return address;
-}
-
-/* The place at an offset of the arena, or STALLOC_NONE. */
-static inline uint32_t stalloc_place(const struct stalloc_tape *t, uint64_t offset) {
-	if (offset % STALLOC_GRAIN != 0) return STALLOC_NONE;
-	uint64_t key = offset / STALLOC_GRAIN + 1, cell;
-	for (uint64_t at = (key * 0x9E3779B97F4A7C15u >> 32) & t->index_mask; (cell = t->index[at]) != 0;
-		 at = (at + 1) & t->index_mask)
-		if (cell >> 32 == key) return (uint32_t)cell;
-	return STALLOC_NONE;
-}
-
-/* Ends the life of the live slot at a place. */
-static inline void stalloc_release(struct stalloc_tape *t, uint32_t place) {
-	struct stalloc_live *l = &t->live[place];
-	uint32_t flags = l->flags;
-	t->state.log[t->state.freed++ % STALLOC_LOG] = (struct stalloc_freeing){l->slot - 1, t->state.cursor};
-	l->slot = 0;
-	l->flags = 0;
-	t->state.live--;
-	t->state.persist -= (flags & STALLOC_LIVE_PERSISTS) != 0;
-	if ((flags & STALLOC_OWED) == 0) {
-		stalloc_skip_freed(t);
+static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t info) {
+	if (!l->recording) return;
+	if (__builtin_expect(l->count == STALLOC_MOST_EVENTS, 0)) {
+		l->lost++;
+		l->lost_ever++;
 		return;
 	}
-	for (uint32_t i = 0; i < t->state.owed; i++)
-		if (t->state.owed_at[i] == place) {
-			t->state.owed_at[i] = t->state.owed_at[--t->state.owed];
-			return;
+	l->events[l->count++] = (struct stalloc_event){addr, info};
+}
+
+static inline void stalloc_observe(struct stalloc_device *d, uint64_t at, uint64_t n, uint32_t heap, uint32_t kind) {
+	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, n << 24 | (uint64_t)(heap >> 16 ? 0 : heap) << 8 | kind);
+}
+
+/* allocated is also read without the lock. */
+static inline void stalloc_count_in(struct stalloc_device *d, int64_t rounded, int64_t asked) {
+	struct stalloc_counts *c = &d->counts;
+	int64_t allocated = c->allocated + rounded, active = allocated + d->range.now.pending;
+	__atomic_store_n(&c->allocated, allocated, __ATOMIC_RELAXED);
+	c->requests++;
+	c->allocated_total += (uint64_t)rounded;
+	if (allocated > c->peak_allocated) c->peak_allocated = allocated;
+	if (active > c->peak_active) c->peak_active = active;
+	if ((c->requested += asked) > c->peak_requested) c->peak_requested = c->requested;
+	if (++c->blocks > c->peak_blocks) c->peak_blocks = c->blocks;
+}
+
+static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, int64_t asked) {
+	struct stalloc_counts *c = &d->counts;
+	__atomic_store_n(&c->allocated, c->allocated - rounded, __ATOMIC_RELAXED);
+	c->requested -= asked;
+	c->blocks--;
+	c->freed_total += (uint64_t)rounded;
+}
+
+/* A hit is served without the range, which hears of the block when it needs to: before Go
+ * has the lock, and where another request is looked up in it. So that no two live blocks
+ * share a byte nevertheless, an entry is verified: at the space's present version all of
+ * its bytes were free once. The version rises with every take of bytes in the space by
+ * anything but a hit, and when a part of the list was not served in its order. As long as
+ * it has not, only blocks of this tape can lie there, and of those only the entry's
+ * frontier: whoever had some of the bytes before was gone when one of these was put there. */
+
+/* Has the range know the blocks of a tape. */
+static __attribute__((noinline, unused)) void tape_tell(struct stalloc_range *r, struct stalloc_tape *t) {
+	struct stalloc_reel *l = t->reel;
+	for (uint32_t i = 0; i < l->dirty_n; i++) {
+		struct stalloc_place *p = &l->places[l->dirty[i]];
+		p->dirty = false;
+		if (p->entry == 0 || p->indexed) continue;
+		uint64_t e = l->entries[p->entry - 1];
+		struct range_space *s = &r->spaces[t->space];
+		uint32_t g = gap_holding(r, s, entry_place(e), entry_size(e));
+		if (g == 0) { /* an equation does not hold */
+			r->broken = 1;
+			r->until = 0;
+			break;
 		}
-}
-
-static inline void stalloc_push(struct stalloc_stream *s, uint64_t addr, uint64_t rounded, uint32_t kind) {
-	struct stalloc_observed *o = &s->observed;
-	if (!s->recording) return;
-	if (__builtin_expect(o->count == STALLOC_MOST_EVENTS, 0)) {
-		o->lost++;
-		return;
+		range_enter(r, s, g, entry_place(e), entry_size(e), p->less);
+		p->indexed = true;
 	}
-	struct stalloc_event *e = &o->events[o->count++];
-	e->addr = addr;
-	e->info = rounded << 8 | kind;
+	l->dirty_n = 0;
 }
 
-static inline void stalloc_raise(_Atomic int64_t *peak, int64_t value) {
-	int64_t old = STALLOC_RELAXED(*peak);
-	while (old < value && !atomic_compare_exchange_weak_explicit(peak, &old, value, memory_order_relaxed,
-																 memory_order_relaxed)) {
+static inline void tape_sync(struct stalloc_range *r, struct stalloc_tape *t) {
+	if (t->reel && t->reel->dirty_n != 0) tape_tell(r, t);
+}
+
+/* Has the range know all blocks: before Go has the lock. */
+static inline void stalloc_sync(struct stalloc_device *d) {
+	for (struct stalloc_tape *t = d->unknown; t; t = t->next) {
+		tape_sync(&d->range, t);
+		t->unknown = false;
+	}
+	d->unknown = NULL;
+}
+
+/* Begins a list, which is told by now (stalloc_sync), in place of another. */
+static inline void stalloc_tape_play(struct stalloc_tape *t, struct stalloc_reel *r) {
+	stalloc_reel_free(t->reel);
+	t->reel = r;
+	t->cursor = 0;
+}
+
+static inline bool tape_expects(const struct stalloc_tape *t, uint64_t n) {
+	return t->state.cursor < t->reel->n && entry_size(t->reel->entries[t->state.cursor]) == n;
+}
+
+static inline void tape_step(struct stalloc_tape *t, bool hit) {
+	t->cursor = ++t->state.cursor;
+	t->matched = ++t->state.matched;
+	t->state.strays = 0;
+	t->hits = t->state.hits += hit;
+	t->state.misses += !hit;
+}
+
+/* Looks at what others have done since the last hit. */
+static __attribute__((noinline, unused)) void tape_look(struct range_space *s, struct stalloc_tape *t) {
+	const struct stalloc_tape_state *now = &t->state;
+	bool in_order = now->cursor == t->cursor && now->matched == t->matched;
+	bool begun = now->cursor == 0 && now->matched == 0 && t->cursor == t->reel->n;
+	if (now->cursor == t->cursor + 1 && now->matched == t->matched + 1 && now->hits == t->hits + 1 && s->version == t->version + 1) {
+		/* Go has served a hit, and nothing else. */
+		struct stalloc_slot *slot = &t->reel->slots[t->cursor];
+		struct stalloc_place *p = &t->reel->places[slot->place];
+		p->entry = t->cursor + 1;
+		p->indexed = true;
+		slot->version = s->version = t->version;
+	} else if (!in_order && !begun) {
+		s->version++;
+	}
+	t->version = s->version;
+	t->cursor = now->cursor;
+	t->matched = now->matched;
+	t->hits = now->hits;
+}
+
+/* Whether a block lives, or may live, in a place of an entry's frontier or its own. */
+static inline bool tape_blocked(const struct stalloc_reel *l, const struct stalloc_slot *slot) {
+	uint32_t live = l->places[slot->place].entry;
+	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) live |= l->places[l->frontier[i]].entry;
+	return live != 0;
+}
+
+/* Forgets a block that the range has freed. */
+static inline void tape_forget(const struct stalloc_range *r, const struct stalloc_reel *l, struct stalloc_place *p) {
+	if (p->indexed && start_get(r, entry_place(l->entries[p->entry - 1])) == 0) {
+		p->entry = 0;
+		p->indexed = false;
 	}
 }
 
-/* Bytes and blocks that a device's load stands for. */
-static inline int64_t stalloc_load_bytes(int64_t load) { return (load >> STALLOC_LOAD_COUNT) * STALLOC_GRAIN; }
-static inline int64_t stalloc_load_blocks(int64_t load) { return load & (((int64_t)1 << STALLOC_LOAD_COUNT) - 1); }
-
-static inline int64_t stalloc_add(const struct stalloc_device *d, _Atomic int64_t *counter, int64_t n) {
-	if (STALLOC_RELAXED(d->many) != 0) return atomic_fetch_add_explicit(counter, n, memory_order_relaxed) + n;
-	int64_t now = STALLOC_RELAXED(*counter) + n;
-	STALLOC_PUT(*counter, now);
-	return now;
-}
-
-/* Counts a block in (sign 1) or out (-1) of the device. */
-static inline void stalloc_count(struct stalloc_device *d, int64_t rounded, int64_t asked, int sign) {
-	int64_t block = (rounded / STALLOC_GRAIN << STALLOC_LOAD_COUNT) + 1;
-	int64_t load = stalloc_add(d, &d->load, sign * block);
-	if (rounded != asked) stalloc_add(d, &d->slack, sign * (rounded - asked));
-	if (sign < 0) return;
-	int64_t allocated = stalloc_load_bytes(load), blocks = stalloc_load_blocks(load);
-	int64_t requested = allocated - STALLOC_RELAXED(d->slack), active = allocated + STALLOC_RELAXED(d->pending);
-	if (allocated > STALLOC_RELAXED(d->peak_allocated)) stalloc_raise(&d->peak_allocated, allocated);
-	if (requested > STALLOC_RELAXED(d->peak_requested)) stalloc_raise(&d->peak_requested, requested);
-	if (blocks > STALLOC_RELAXED(d->peak_live)) stalloc_raise(&d->peak_live, blocks);
-	if (active > STALLOC_RELAXED(d->peak_active)) stalloc_raise(&d->peak_active, active);
-}
-
-static inline uint64_t stalloc_round(uint64_t size) {
-	uint64_t n = (size + STALLOC_GRAIN - 1) & ~(uint64_t)(STALLOC_GRAIN - 1);
-	return n ? n : STALLOC_GRAIN;
-}
-
-static inline void stalloc_count_in(struct stalloc_stream *s, uint64_t addr, uint64_t asked, uint32_t kind) {
-	uint64_t rounded = stalloc_round(asked);
-	s->allocations++;
-	s->allocated_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, 1);
-	stalloc_push(s, addr, rounded, kind);
-}
-
-static inline void stalloc_count_out(struct stalloc_stream *s, uint64_t rounded, uint64_t asked) {
-	s->frees++;
-	s->freed_total += rounded;
-	stalloc_count(s->device, (int64_t)rounded, (int64_t)asked, -1);
-}
-
-/* Frees the live slot at a place. A pinned slot stays live, cannot be freed again, and
- * is left to the caller: true. */
-static inline bool stalloc_free_place(struct stalloc_tape *t, uint32_t place) {
-	uint64_t asked = t->live[place].asked, rounded = stalloc_round(asked);
-	bool pinned = t->live[place].flags & STALLOC_PINNED;
-	stalloc_count_out(t->stream, rounded, asked);
-	stalloc_push(t->stream, t->state.base + t->offsets[place], rounded, STALLOC_EV_FREE);
-	if (pinned)
-		t->live[place].flags |= STALLOC_FREED;
-	else
-		stalloc_release(t, place);
-	return pinned;
-}
-
-/* The place of the live slot at an address, and its tape; STALLOC_NONE: there is none
- * that a free could mean. A place is found by the whole address: no other tape's can be. */
-static inline uint32_t stalloc_slot_at(const struct stalloc_stream *s, uint64_t addr, struct stalloc_tape **tape) {
-	struct stalloc_tape *t = s->tape;
-	uint32_t place = t ? stalloc_place(t, addr - t->state.base) : STALLOC_NONE;
-	if (__builtin_expect(place == STALLOC_NONE, 0))
-		for (t = s->tapes; t && (place = stalloc_place(t, addr - t->state.base)) == STALLOC_NONE;) t = t->next;
-	*tape = t;
-	if (place == STALLOC_NONE || t->live[place].slot == 0 || (t->live[place].flags & STALLOC_FREED) != 0)
-		return STALLOC_NONE;
-	return place;
-}
-
-/* Announces a free without the lock. False: the host has no memory left. */
-static inline bool stalloc_announce(struct stalloc_stream *s, uint64_t addr) {
-	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(s->announced);
-	if (!n) return false;
-	n->addr = addr;
-	do {
-		n->next = head;
-	} while (!atomic_compare_exchange_weak(&s->announced, &head, n));
+/* Serves the entry under the cursor, which is for this request, with the range's help.
+ * False: its bytes are not free, and nothing has changed. */
+static __attribute__((noinline, unused)) bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
+	struct stalloc_reel *l = t->reel;
+	struct stalloc_slot *slot = &l->slots[t->state.cursor];
+	uint64_t e = l->entries[t->state.cursor];
+	tape_sync(r, t);
+	uint32_t g = gap_holding(r, s, entry_place(e), entry_size(e));
+	if (g == 0) return false;
+	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, l, &l->places[l->frontier[i]]);
+	range_enter(r, s, g, entry_place(e), entry_size(e), less);
+	struct stalloc_place *p = &l->places[slot->place];
+	p->entry = t->state.cursor + 1;
+	p->indexed = true;
+	slot->version = t->version;
 	return true;
 }
 
-static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_stream *s) {
-	struct stalloc_announced *n = atomic_exchange_explicit(&s->announced, NULL, memory_order_acquire), *next;
-	for (; n; n = next) {
-		struct stalloc_tape *t;
-		uint32_t place = stalloc_slot_at(s, n->addr, &t);
-		if (place != STALLOC_NONE && (t->live[place].flags & STALLOC_PINNED) == 0) {
-			stalloc_free_place(t, place);
-			n->addr = 0;
+/* Serves the entry under the cursor where it is wished. False: that is not free. */
+static inline bool tape_hit(struct stalloc_device *d, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
+	struct stalloc_reel *l = t->reel;
+	struct stalloc_slot *slot = &l->slots[t->state.cursor];
+	if (__builtin_expect(s->version != t->version || t->state.cursor != t->cursor || t->state.matched != t->matched, 0)) tape_look(s, t);
+	if (!range_room(&d->range)) return false;
+	if (__builtin_expect(slot->version != t->version || tape_blocked(l, slot), 0)) {
+		if (!tape_ask(&d->range, s, t, less)) return false;
+	} else {
+		struct stalloc_place *p = &l->places[slot->place];
+		p->entry = t->state.cursor + 1;
+		p->less = (uint16_t)less;
+		if (!p->dirty) {
+			p->dirty = true;
+			l->dirty[l->dirty_n++] = slot->place;
 		}
+		if (!t->unknown) {
+			t->unknown = true;
+			t->next = d->unknown;
+			d->unknown = t;
+		}
+	}
+	range_count_in(&d->range, s, entry_size(l->entries[t->state.cursor]));
+	d->range.now.wished++;
+	tape_step(t, true);
+	return true;
+}
+
+/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
+static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+	struct stalloc_range *r = &d->range;
+	uint64_t n = stalloc_units_of(asked), less = n * STALLOC_GRAIN - asked, at = 0;
+	if (!range_open(r)) return 0;
+	if (__builtin_expect(st->heap == 0, 0) && (st->heap = range_heap_of(r, st->id)) == 0) return 0;
+	bool small = n <= r->small_limit, hit = false;
+	struct stalloc_tape *t = &st->tapes[small];
+	t->space = r->heaps[st->heap].spaces[small];
+	struct range_space *s = &r->spaces[t->space];
+	if (t->reel) {
+		if (!tape_expects(t, n)) return 0;
+		at = entry_place(t->reel->entries[t->state.cursor]);
+		hit = at != 0;
+		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
+		if (hit && !tape_hit(d, s, t, less)) return 0;
+	}
+	if (!hit) {
+		if (r->tape_only || n > r->most) return 0;
+		tape_sync(r, t);
+		if ((at = range_alloc(r, s, n, less)) == 0) return 0;
+		if (t->reel) tape_step(t, false);
+	}
+	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
+	stalloc_observe(d, at, n, st->heap, hit ? STALLOC_EV_HIT : STALLOC_EV_MISS);
+	return r->base + at * STALLOC_GRAIN;
+}
+
+static inline void stalloc_count_free(struct stalloc_device *d, uint64_t at, uint64_t n, uint64_t less, uint32_t heap) {
+	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
+	stalloc_observe(d, at, n, heap, STALLOC_EV_FREE);
+}
+
+/* The live place of a stream's tapes at which a block begins, and its tape; NULL: none. */
+static inline struct stalloc_place *place_of(struct stalloc_stream *st, uint64_t at, bool small, struct stalloc_tape **tape) {
+	for (int i = 0; i < 2; i++, small = !small) {
+		struct stalloc_tape *t = &st->tapes[small];
+		uint32_t place = t->reel ? reel_find(t->reel, at) : REEL_NONE;
+		if (place == REEL_NONE || t->reel->places[place].entry == 0) continue;
+		*tape = t;
+		return &t->reel->places[place];
+	}
+	return NULL;
+}
+
+/* Frees a block. The stream and the size only say where to look first. False: Go must, or
+ * there is none; nothing has changed. */
+static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
+	struct stalloc_range *r = &d->range;
+	uint64_t offset = addr - r->base, at = offset / STALLOC_GRAIN;
+	struct stalloc_tape *t;
+	if (!range_open(r) || addr < r->base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
+	struct stalloc_place *p = st ? place_of(st, at, size <= r->small_limit * STALLOC_GRAIN, &t) : NULL;
+	uint32_t b = p ? 0 : range_block_at(r, at);
+	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
+		for (st = STALLOC_RELAXED(d->streams); st && !(p = place_of(st, at, false, &t));) st = st->next;
+	if (p && !p->indexed) {
+		uint64_t n = entry_size(t->reel->entries[p->entry - 1]);
+		range_count_out(r, &r->spaces[t->space], n);
+		stalloc_count_free(d, at, n, p->less, st->heap);
+		p->entry = 0;
+		return true;
+	}
+	if (p && (b = range_block_at(r, at)) != 0) {
+		p->entry = 0;
+		p->indexed = false;
+	}
+	if (b == 0) return false; /* it may live on: the place stays as it is */
+	stalloc_count_free(d, at, r->blocks[b].size, r->blocks[b].less, r->spaces[r->blocks[b].space].heap);
+	range_free(r, b);
+	return true;
+}
+
+/* Announces a free, or what is to be counted, without the lock. False: the host has no
+ * memory left. */
+static inline bool stalloc_announce(struct stalloc_device *d, uint32_t kind, uint64_t addr, uint64_t asked) {
+	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(d->announced);
+	if (!n) return false;
+	*n = (struct stalloc_announced){.kind = kind, .addr = addr, .asked = asked};
+	do {
+		n->next = head;
+	} while (!atomic_compare_exchange_weak(&d->announced, &head, n));
+	return true;
+}
+
+static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_device *d) {
+	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next;
+	for (; n; n = next) {
+		int64_t asked = (int64_t)n->asked, rounded = (int64_t)stalloc_round(n->asked);
+		if (n->kind == STALLOC_COUNT_IN) stalloc_count_in(d, rounded, asked);
+		if (n->kind == STALLOC_COUNT_OUT) stalloc_count_out(d, rounded, asked);
+		if (n->kind != STALLOC_FREE || stalloc_give(d, NULL, n->addr, 0)) n->kind = STALLOC_DONE;
 		next = n->next;
-		n->next = STALLOC_RELAXED(s->left);
-		STALLOC_PUT(s->left, n);
+		n->next = STALLOC_RELAXED(d->left);
+		STALLOC_PUT(d->left, n);
 	}
 }
 
-/* Performs the frees that other threads announced. */
-static inline void stalloc_drain(struct stalloc_stream *s) {
-	if (__builtin_expect(STALLOC_RELAXED(s->announced) != NULL, 0)) stalloc_perform(s);
+/* Does what other threads announced. */
+static inline void stalloc_drain(struct stalloc_device *d) {
+	if (__builtin_expect(STALLOC_RELAXED(d->announced) != NULL, 0)) stalloc_perform(d);
 }
 
 #endif

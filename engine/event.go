@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Whole. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Wish, Poll. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -30,16 +30,11 @@ const (
 	EvFailed
 	// EvResume answers OpResume.
 	EvResume
-	// EvDissolve gives the arena with these Parts back to the pool, but for its
-	// first Size bytes. The blocks in Keep, disjoint and above those, live on as
-	// blocks of the pool.
-	EvDissolve
-	// EvPrepare maps pages ahead for an arena that will be asked for: Stream,
-	// Pool, Most, and Size to begin. Sent again, without Size, until no operation
-	// comes back.
-	EvPrepare
+	// EvExpect says what a plan of an earlier run needs, before the first request of
+	// Stream: Size bytes, in handles of Handle bytes.
+	EvExpect
 	// EvFirst says that the first training step is over, though it ends no step: where
-	// the steps are marked by an optimizer, its first one (see first.go).
+	// the steps are marked by an optimizer, its first one.
 	EvFirst
 )
 
@@ -50,13 +45,9 @@ type Event struct {
 	Size   mem.Bytes    // EvAlloc: bytes asked for
 	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
-	Whole  bool         // EvAlloc: an arena: whole pages of its own
-	Quick  bool         // EvAlloc: a borrower of the state may free the block (see Lend)
-	Addr   mem.Addr     // EvFree, EvRecord; EvAlloc of an arena: 0, or the arena's last part, to lengthen it
-	Room   mem.Bytes    // EvAlloc of an arena: addresses to set aside, for it to be lengthened
-	Parts  []mem.Addr   // EvDissolve: starts of the arena's blocks, in order
-	Keep   []Range      // EvDissolve
-	Most   int          // EvPrepare: pages to map at most; EvAlloc: refuse rather than hold more handles, 0: no bound
+	Addr   mem.Addr     // EvFree, EvRecord
+	Handle mem.Bytes    // EvExpect
+	Small  bool         // EvExpect: the space for small requests is meant
 	Fence  driver.Fence // EvFence: the number an OpRecord carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
@@ -131,12 +122,6 @@ const (
 	RefusedDevice
 	// RefusedWindow: the address window is used up.
 	RefusedWindow
-	// RefusedBusy: pages of an idle arena must be replaced, and work may still
-	// use them; ask again later.
-	RefusedBusy
-	// RefusedMost: more handles are needed than the request's Most. Nothing was
-	// waited for or given back: the caller has memory of its own to offer first.
-	RefusedMost
 	// RefusedPending: see Event.Poll.
 	RefusedPending
 	// RefusedOrder: the runner sent another event where EvResume was due.
@@ -144,7 +129,7 @@ const (
 )
 
 var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedBusy: "busy", RefusedMost: "most", RefusedOrder: "order", RefusedPending: "pending",
+	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedOrder: "order", RefusedPending: "pending",
 }
 
 // String names the reason in one word.

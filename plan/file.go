@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
-
-	"stalloc/internal/mem"
 )
 
 // A plan file is a header, a payload and a checksum:
@@ -21,7 +18,7 @@ import (
 // Fixed-width numbers are little endian.
 const (
 	fileMagic   = "STALLOCP"
-	fileVersion = 5
+	fileVersion = 6
 	headerSize  = len(fileMagic) + 4 + 8
 	// maxPayload is many times what the plan of a step of a million requests takes.
 	maxPayload = 64 << 20
@@ -58,46 +55,6 @@ func (p *Plan) Encode(w io.Writer) error {
 		return fmt.Errorf("plan: writing: %w", err)
 	}
 	return nil
-}
-
-func (p *Plan) appendPayload(out []byte) []byte {
-	number := func(n uint64) { out = binary.AppendUvarint(out, n) }
-	real := func(f float64) { out = binary.LittleEndian.AppendUint64(out, math.Float64bits(f)) }
-	flag := map[bool]uint64{true: 1}
-	out = binary.LittleEndian.AppendUint64(out, p.Key)
-	number(uint64(p.Late.Requests))
-	number(uint64(p.Late.Drop / mem.Grain))
-	number(uint64(len(p.Streams)))
-	for _, s := range p.Streams {
-		number(uint64(s.Ordinal))
-		number(uint64(s.Arena / mem.HandleSize))
-		number(uint64(s.LowerBound / mem.Grain))
-		number(uint64(s.Makespan / mem.Grain))
-		number(uint64(len(s.Order)))
-		out = append(out, s.Order...)
-		for _, f := range []float64{s.Weights.Size, s.Weights.Duration, s.Weights.Load, s.Weights.Lower, s.Weights.Upper} {
-			real(f)
-		}
-		number(flag[s.Weights.Fit]<<1 | flag[s.Weights.Mirror])
-		number(uint64(len(s.Slots)))
-		for _, slot := range s.Slots {
-			number(uint64(slot.Size/mem.Grain)<<3 | flag[slot.Spread != 0]<<2 | flag[slot.Pool]<<1 | flag[slot.Persist])
-			number(uint64(slot.Offset) / uint64(mem.Grain))
-			if slot.Spread != 0 {
-				number(uint64(slot.Spread / mem.Grain))
-			}
-		}
-		number(uint64(len(s.Tapes)))
-		for _, tape := range s.Tapes {
-			number(uint64(tape.Kind))
-			number(uint64(tape.Boundaries))
-			number(uint64(len(tape.Entries)))
-			for _, e := range tape.Entries {
-				out = binary.AppendVarint(out, int64(e))
-			}
-		}
-	}
-	return out
 }
 
 // Decode reads a plan and validates it. name is used in errors, which wrap one

@@ -17,25 +17,6 @@ func KeyOf(sizes []mem.Bytes) uint64 {
 	return key
 }
 
-// Signature names a kind of step: it is equal for steps that make the same
-// requests in the same order on every stream. When blocks are freed does not
-// matter: where other threads free, no two steps agree on that.
-func Signature(steps []*Step) uint64 {
-	key := uint64(keyBasis)
-	for ordinal, s := range steps {
-		if s == nil {
-			continue
-		}
-		key = mix(key, uint64(ordinal))
-		for _, op := range s.Ops {
-			if !op.Free {
-				key = mix(key, uint64(s.Blocks[op.Block].Size))
-			}
-		}
-	}
-	return key
-}
-
 const keyBasis = 14695981039346656037
 
 func mix(key, n uint64) uint64 {
@@ -44,22 +25,4 @@ func mix(key, n uint64) uint64 {
 		n >>= 8
 	}
 	return key
-}
-
-// FirstRequests returns the sizes of the first n requests of s, all of them if
-// there are fewer; none if s is nil.
-func (s *Step) FirstRequests(n int) []mem.Bytes {
-	if s == nil {
-		return nil
-	}
-	var sizes []mem.Bytes
-	for _, op := range s.Ops {
-		if len(sizes) == n {
-			break
-		}
-		if !op.Free {
-			sizes = append(sizes, s.Blocks[op.Block].Size)
-		}
-	}
-	return sizes
 }

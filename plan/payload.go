@@ -3,125 +3,128 @@ package plan
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"stalloc/internal/mem"
 )
 
-// reader takes numbers off a payload. The first failure sticks: everything
-// read behind it is zero.
-type reader struct {
+// The payload, all varints but the key, which is eight bytes:
+//
+//	key · handle · boundaries · valley: requests, drop · number of spaces
+//	each: ordinal·2 + small · hold · first: number, requests · step: number, requests
+//	each request: size · distance from the end of the one before, signed;
+//	without a wish: size·2 + 1 and no distance, else size·2
+func (p *Plan) appendPayload(out []byte) []byte {
+	number := func(n int64) { out = binary.AppendUvarint(out, uint64(n)) }
+	requests := func(list []Request) {
+		number(int64(len(list)))
+		last := mem.Offset(0)
+		for _, r := range list {
+			size := int64(r.Size / mem.Grain)
+			if r.At == Nowhere {
+				number(size<<1 | 1)
+				continue
+			}
+			number(size << 1)
+			out = binary.AppendVarint(out, int64(r.At-last)/int64(mem.Grain))
+			last = r.At + mem.Offset(r.Size)
+		}
+	}
+	out = binary.LittleEndian.AppendUint64(out, p.Key)
+	number(int64(p.Handle / mem.HandleSize))
+	number(int64(p.Boundaries))
+	number(int64(p.Late.Requests))
+	number(int64(p.Late.Drop / mem.Grain))
+	number(int64(len(p.Spaces)))
+	for i := range p.Spaces {
+		s := &p.Spaces[i]
+		small := int64(0)
+		if s.Small {
+			small = 1
+		}
+		number(int64(s.Ordinal)<<1 | small)
+		number(int64(s.Hold / mem.HandleSize))
+		requests(s.First)
+		requests(s.Step)
+	}
+	return out
+}
+
+// payload reads one, and keeps the first error.
+type payload struct {
 	rest []byte
 	err  error
 }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, args...)
+func (b *payload) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
 	}
-	r.rest = nil
+	b.rest = nil
 }
 
-// number reads an unsigned varint of at most limit.
-func (r *reader) number(what string, limit uint64) uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > limit {
-		r.fail("%s: expected a number up to %d", what, limit)
+// number reads a number of at most most.
+func (b *payload) number(what string, most uint64) int64 {
+	n, width := binary.Uvarint(b.rest)
+	if width <= 0 || n > most {
+		b.fail("the %s is %d or missing, expected at most %d", what, n, most)
 		return 0
 	}
-	r.rest = r.rest[size:]
-	return n
+	b.rest = b.rest[width:]
+	return int64(n)
 }
 
-// count reads how many items follow, each of at least size bytes, so that a
-// wrong count cannot ask for more memory than the file could fill.
-func (r *reader) count(what string, size int) int {
-	n := r.number("number of "+what, math.MaxInt32)
-	if most := uint64(len(r.rest) / size); n > most {
-		r.fail("number of %s: %d, expected at most %d in what is left of the file", what, n, most)
-		return 0
-	}
-	return int(n)
-}
+// mostGrains bounds sizes and offsets: no device has so much.
+const mostGrains = 1 << 40
 
-func (r *reader) word(what string) uint64 {
-	if len(r.rest) < 8 {
-		r.fail("%s: expected 8 bytes, found %d", what, len(r.rest))
-		return 0
+func (b *payload) requests(what string) []Request {
+	n := b.number("number of "+what, uint64(len(b.rest)))
+	if n == 0 {
+		return nil
 	}
-	n := binary.LittleEndian.Uint64(r.rest)
-	r.rest = r.rest[8:]
-	return n
-}
-
-func (r *reader) entry() Entry {
-	n, size := binary.Varint(r.rest)
-	if size <= 0 || n != int64(int32(n)) {
-		r.fail("tape entry: expected a number of 32 bits")
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return Entry(n)
-}
-
-func decodePayload(payload []byte) (*Plan, error) {
-	r := &reader{rest: payload}
-	p := &Plan{Key: r.word("key")}
-	p.Late.Requests = int(r.number("requests before the valley", math.MaxInt32))
-	p.Late.Drop = mem.Bytes(r.number("depth of the valley", math.MaxInt64/uint64(mem.Grain))) * mem.Grain
-	if n := r.count("streams", 40); n > 0 {
-		p.Streams = make([]Stream, n)
-	}
-	for i := range p.Streams {
-		r.stream(&p.Streams[i])
-	}
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail("%d bytes follow the last stream", len(r.rest))
-	}
-	return p, r.err
-}
-
-func (r *reader) stream(s *Stream) {
-	const grains = uint64(maxArena / mem.Grain)
-	s.Ordinal = int(r.number("ordinal", math.MaxInt32))
-	s.Arena = mem.Bytes(r.number("arena", uint64(maxArena/mem.HandleSize))) * mem.HandleSize
-	s.LowerBound = mem.Bytes(r.number("lower bound", grains)) * mem.Grain
-	s.Makespan = mem.Bytes(r.number("makespan", grains)) * mem.Grain
-	name := r.count("letters of the order", 1)
-	s.Order = string(r.rest[:name])
-	r.rest = r.rest[name:]
-	w := &s.Weights
-	for _, f := range []*float64{&w.Size, &w.Duration, &w.Load, &w.Lower, &w.Upper} {
-		*f = math.Float64frombits(r.word("weight"))
-	}
-	flags := r.number("flags of the priority", 3)
-	w.Mirror, w.Fit = flags&1 == 1, flags&2 == 2
-	if n := r.count("slots", 2); n > 0 {
-		s.Slots = make([]Slot, n)
-	}
-	for i := range s.Slots {
-		size := r.number("slot size", grains<<3|7)
-		s.Slots[i] = Slot{
-			Size:    mem.Bytes(size>>3) * mem.Grain,
-			Pool:    size&2 == 2,
-			Persist: size&1 == 1,
-			Offset:  mem.Offset(r.number("slot offset", grains)) * mem.Offset(mem.Grain),
+	list := make([]Request, 0, n)
+	last := int64(0)
+	for range n {
+		size := b.number("size of a request", mostGrains<<1)
+		if size&1 != 0 {
+			list = append(list, Request{mem.Bytes(size>>1) * mem.Grain, Nowhere})
+			continue
 		}
-		if size&4 == 4 {
-			s.Slots[i].Spread = mem.Bytes(r.number("spread of a slot", grains)) * mem.Grain
+		size >>= 1
+		distance, width := binary.Varint(b.rest)
+		at := last + distance
+		if width <= 0 || distance > mostGrains || distance < -mostGrains || at < 0 || at > mostGrains {
+			b.fail("a request lies at %d or nowhere, expected a place from 0 to %d", at, mostGrains)
+			return nil
 		}
+		b.rest = b.rest[width:]
+		list = append(list, Request{mem.Bytes(size) * mem.Grain, mem.Offset(at) * mem.Offset(mem.Grain)})
+		last = at + size
 	}
-	if n := r.count("tapes", 3); n > 0 {
-		s.Tapes = make([]Tape, n)
+	return list
+}
+
+func decodePayload(in []byte) (*Plan, error) {
+	if len(in) < 8 {
+		return nil, fmt.Errorf("the payload ends after %d bytes, expected at least 8", len(in))
 	}
-	for i := range s.Tapes {
-		s.Tapes[i].Kind = TapeKind(r.number("tape kind", math.MaxUint8))
-		s.Tapes[i].Boundaries = int(r.number("boundaries of a tape", maxBoundaries))
-		if n := r.count("tape entries", 1); n > 0 {
-			s.Tapes[i].Entries = make([]Entry, n)
-		}
-		for k := range s.Tapes[i].Entries {
-			s.Tapes[i].Entries[k] = r.entry()
-		}
+	p := &Plan{Key: binary.LittleEndian.Uint64(in)}
+	b := &payload{rest: in[8:]}
+	p.Handle = mem.Bytes(b.number("handle size", mostGrains)) * mem.HandleSize
+	p.Boundaries = int(b.number("number of boundaries", maxBoundaries))
+	p.Late.Requests = int(b.number("valley's requests", 1<<31))
+	p.Late.Drop = mem.Bytes(b.number("valley's drop", mostGrains)) * mem.Grain
+	spaces := b.number("number of spaces", uint64(len(b.rest)))
+	for range spaces {
+		s := Space{}
+		ordinal := b.number("ordinal", 1<<32)
+		s.Ordinal, s.Small = int(ordinal>>1), ordinal&1 != 0
+		s.Hold = mem.Bytes(b.number("hold", mostGrains)) * mem.HandleSize
+		s.First = b.requests("first requests")
+		s.Step = b.requests("requests of a step")
+		p.Spaces = append(p.Spaces, s)
 	}
+	if b.err == nil && len(b.rest) > 0 {
+		b.fail("%d bytes follow its end, expected none", len(b.rest))
+	}
+	return p, b.err
 }

@@ -1,102 +1,126 @@
 package plan
 
 import (
-	"slices"
+	"fmt"
 
 	"stalloc/internal/mem"
 )
 
-// Entry is one place of a tape: e >= 0 is the allocation of slot e, e < 0 is
-// the free of slot ^e.
-type Entry int32
-
-// Slot returns the slot that the entry is about.
-func (e Entry) Slot() int32 {
-	if e < 0 {
-		return int32(^e)
-	}
-	return int32(e)
-}
-
-// Frees reports whether the entry frees its slot.
-func (e Entry) Frees() bool { return e < 0 }
-
-// Slot is one planned request.
-type Slot struct {
-	Size    mem.Bytes
-	Offset  mem.Offset // from the start of the stream's arena
-	Persist bool       // never freed by a tape: lives on through every later one
-	// Pool marks a request that is known to come but has no offset: its block
-	// crosses the step, is used by another stream, or is of another size in every
-	// step. It is on the tape so that the requests around it stay in place, and
-	// its free is, where it is foreseen, so that it can be a guest until then.
-	Pool bool
-	// Spread is how much smaller than Size, which is the largest size seen at this
-	// position, the smallest was. A slot with an offset has one only in an
-	// envelope, see Run.
-	Spread mem.Bytes
-}
-
-// End returns the offset behind the slot's last byte.
-func (s Slot) End() mem.Offset { return s.Offset + mem.Offset(s.Size) }
-
-// Varies reports whether a slot is of no fixed size.
-func (s *Stream) Varies() bool {
-	return slices.ContainsFunc(s.Slots, func(s Slot) bool { return s.Spread != 0 })
-}
-
-// TapeKind says when a tape is served.
-type TapeKind uint8
-
-const (
-	// Prologue is set-up and the first step: served once, at the start of a run.
-	Prologue TapeKind = iota
-	// Steady is served at any step after the prologue, if there is one. A plan
-	// has one for each kind of step.
-	Steady
-)
-
-func (k TapeKind) String() string {
-	switch k {
-	case Prologue:
-		return "prologue"
-	case Steady:
-		return "steady"
-	}
-	return "unknown"
-}
-
-// Tape is the expected order of the planned requests and frees of a step.
-type Tape struct {
-	Kind TapeKind
-	// Boundaries is how many step boundaries a prologue spans, the one that ends
-	// it included: one where the first step's end is the first boundary, two
-	// where set-up ends with one of its own. Zero for a steady tape.
+// Plan says where the requests of a run are best placed, for a later run of the same
+// program. It is immutable once published.
+type Plan struct {
+	Key    uint64    // of the run's first requests, see KeyOf
+	Handle mem.Bytes // the size of handles that the run came to
+	Spaces []Space
+	// Boundaries is how many step boundaries Space.First spans, the one that ends it
+	// included.
 	Boundaries int
-	Entries    []Entry
+	// Late, if not zero, is where steps end: in this valley behind their mark.
+	Late Valley
 }
 
-// maxBoundaries bounds what a prologue may span. Set-up and one step have few.
+// Space is the part of a plan for the large or for the small requests of one stream.
+type Space struct {
+	Ordinal int       // place of the stream in the order of first requests
+	Small   bool      // requests that have a space of their own
+	Hold    mem.Bytes // where the highest block ends, a multiple of mem.HandleSize
+	First   []Request // set-up and the first steps
+	Step    []Request // any step behind them; none: steps do not repeat
+}
+
+// Request is one request and where its block is wished.
+type Request struct {
+	Size mem.Bytes  // rounded
+	At   mem.Offset // from where the space begins, or Nowhere
+}
+
+// Nowhere is the offset of a request without a wish.
+const Nowhere mem.Offset = -1
+
+// Valley is the place shortly behind the beginning of a step where the least is live.
+type Valley struct {
+	Requests int       // made before it
+	Drop     mem.Bytes // by which the load is lower there than at the beginning
+}
+
+// Requests returns how many requests the plan knows.
+func (p *Plan) Requests() (n int) {
+	for i := range p.Spaces {
+		n += len(p.Spaces[i].First) + len(p.Spaces[i].Step)
+	}
+	return n
+}
+
+// Run names all that a run's beginning asks for.
+func (p *Plan) Run() uint64 {
+	key := p.Key
+	for i := range p.Spaces {
+		for _, r := range p.Spaces[i].First {
+			key = mix(key, uint64(r.Size))
+		}
+	}
+	return key
+}
+
+// maxBoundaries bounds what First may span. Set-up and the first steps have few.
 const maxBoundaries = 1 << 10
 
-// Stream is the part of a plan that serves one CUDA stream.
-type Stream struct {
-	Ordinal    int       // place of the stream in the order of first requests
-	Arena      mem.Bytes // size of the arena, a multiple of mem.HandleSize
-	LowerBound mem.Bytes // peak load of the slots: no arena is smaller
-	Makespan   mem.Bytes // end of the highest slot, before rounding to handles
-	Slots      []Slot
-	Tapes      []Tape
-	Order      string  // method that found the offsets
-	Weights    Weights // its priority, to warm-start the next plan from
+// Validate reports the first thing that no plan may say.
+func (p *Plan) Validate() error {
+	if p.Boundaries < 0 || p.Boundaries > maxBoundaries {
+		return fmt.Errorf("plan: %d boundaries, expected at most %d", p.Boundaries, maxBoundaries)
+	}
+	if p.Handle < 0 || p.Handle%mem.HandleSize != 0 {
+		return fmt.Errorf("plan: handles of %d bytes, expected a multiple of %d", p.Handle, mem.HandleSize)
+	}
+	for i := range p.Spaces {
+		s := &p.Spaces[i]
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("plan: stream %d: %w", s.Ordinal, err)
+		}
+	}
+	return nil
 }
 
-// Plan holds the slots and tapes of a training step. It is immutable once
-// published.
-type Plan struct {
-	Key     uint64 // of the request sequence it was made for, see KeyOf
-	Streams []Stream
-	// Late, if not zero, is where steps end: the prologue's last one, and those behind
-	// it, in this valley behind their mark.
-	Late Valley
+func (s *Space) validate() error {
+	if s.Ordinal < 0 || s.Hold < 0 || s.Hold%mem.HandleSize != 0 {
+		return fmt.Errorf("it is to hold %d bytes, expected a multiple of %d", s.Hold, mem.HandleSize)
+	}
+	for _, part := range [][]Request{s.First, s.Step} {
+		for i, r := range part {
+			switch {
+			case r.Size <= 0 || r.Size%mem.Grain != 0:
+				return fmt.Errorf("request %d has %d bytes, expected a multiple of %d", i, r.Size, mem.Grain)
+			case r.At == Nowhere:
+			case r.At < 0 || r.At%mem.Offset(mem.Grain) != 0 || mem.Bytes(r.At) > s.Hold-r.Size:
+				return fmt.Errorf("request %d of %d bytes lies at %d, which is not within the %d bytes to hold", i, r.Size, r.At, s.Hold)
+			}
+		}
+	}
+	return nil
+}
+
+// Begins reports whether the first stream of a run that the plan is for may begin with
+// requests of these rounded sizes.
+func (p *Plan) Begins(sizes []mem.Bytes) bool {
+	var parts [2][]Request
+	for i := range p.Spaces {
+		if s := &p.Spaces[i]; s.Ordinal == 0 && s.Small {
+			parts[1] = s.First
+		} else if s.Ordinal == 0 {
+			parts[0] = s.First
+		}
+	}
+	for _, size := range sizes { // the next of either space
+		found := false
+		for k, part := range parts {
+			if len(part) > 0 && part[0].Size == size && !found {
+				parts[k], found = part[1:], true
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"stalloc/internal/mem"
@@ -11,8 +12,8 @@ import (
 // planMagic is what a plan file begins with.
 const planMagic = "STALLOCP"
 
-// loadPlan draws a plan as it would be served: its tapes one behind the other, the
-// streams' arenas one on top of the other.
+// loadPlan draws a plan as it would be served: set-up and the first steps, then one that
+// repeats, the spaces of the streams one on top of the other.
 func loadPlan(path string) (*Data, error) {
 	p, err := plan.ReadFile(path)
 	if err != nil {
@@ -20,10 +21,10 @@ func loadPlan(path string) (*Data, error) {
 	}
 	l := &ledger{}
 	var heights []int
-	var arenas mem.Bytes
-	for n := range p.Streams {
-		heights = append(heights, l.addStream(&p.Streams[n], n, arenas)...)
-		arenas += p.Streams[n].Arena
+	var hold mem.Bytes
+	for n := range p.Spaces {
+		heights = append(heights, l.addSpace(&p.Spaces[n], hold)...)
+		hold += p.Spaces[n].Hold
 	}
 	l.close()
 	d := &Data{
@@ -32,63 +33,63 @@ func loadPlan(path string) (*Data, error) {
 		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases, Reasons: reasons[:],
 	}
 	d.Peak = l.atPeak(nil)
-	a := Allocator{Name: "plan", Reserved: arenas, Requests: int64(len(l.blocks))}
-	if arenas > 0 {
-		a.Fragmentation = 1 - float64(d.Peak.Load)/float64(arenas)
+	a := Allocator{Name: "plan", Reserved: hold, Requests: int64(len(l.blocks))}
+	if hold > 0 {
+		a.Fragmentation = 1 - float64(d.Peak.Load)/float64(hold)
 	}
 	d.Allocators = []Allocator{a}
 	r := &run{name: a.Name, reserved: make([]mem.Bytes, len(l.load))}
 	for i := range r.reserved {
-		r.reserved[i] = arenas
+		r.reserved[i] = hold
 	}
 	d.Curve = l.curve([]*run{r})
 	d.Window = l.window(nil, []*run{r}, make([]reason, len(l.blocks)), len(l.blocks))
 	d.Window.Maps[0] = Map{
-		Height: arenas, Place: heights,
-		HeldLow: []int{0}, HeldSize: []int{int(arenas / mem.Grain)}, HeldBegin: []int{0}, HeldLife: []int{len(l.load)},
+		Height: hold, Place: heights,
+		HeldLow: []int{0}, HeldSize: []int{int(hold / mem.Grain)}, HeldBegin: []int{0}, HeldLife: []int{len(l.load)},
 	}
 	return d, nil
 }
 
-// addStream adds the blocks of a stream's tapes and returns their heights. A slot that
-// its tape does not free is there to the end of it, one that persists to the end of all.
-func (l *ledger) addStream(s *plan.Stream, number int, below mem.Bytes) (heights []int) {
-	at, lives := 0, make(map[int32]int)
-	for n, tape := range s.Tapes {
-		if n == len(l.steps) {
-			l.steps = append(l.steps, Step{Name: tape.Kind.String(), Begin: at})
-			l.phases = append(l.phases, tape.Kind.String())
+// addSpace adds the blocks of a space and returns their heights. A plan does not say when
+// blocks are freed: each is drawn until a byte of it is wished again.
+func (l *ledger) addSpace(s *plan.Space, below mem.Bytes) (heights []int) {
+	type lying struct {
+		from, to mem.Offset
+		block    int
+	}
+	at := 0
+	var there []lying
+	for n, requests := range [][]plan.Request{s.First, s.Step} {
+		if len(l.steps) == n {
+			l.steps = append(l.steps, Step{Name: partNames[n], Begin: at})
+			l.phases = append(l.phases, partNames[n])
 		}
-		for _, e := range tape.Entries {
-			slot := s.Slots[e.Slot()]
-			if slot.Pool {
+		at = max(at, l.steps[n].Begin)
+		for _, r := range requests {
+			if r.At == plan.Nowhere {
 				continue
 			}
-			if b, live := lives[e.Slot()]; e.Frees() {
-				if live {
-					l.blocks[b].end = at
+			to := r.At + mem.Offset(r.Size)
+			there = slices.DeleteFunc(there, func(x lying) bool {
+				over := x.from < to && r.At < x.to
+				if over {
+					l.blocks[x.block].end = at
 				}
-				delete(lives, e.Slot())
-			} else {
-				lives[e.Slot()] = len(l.blocks)
-				l.blocks = append(l.blocks, block{begin: at, end: never, size: slot.Size, stream: mem.StreamID(number), phase: n})
-				heights = append(heights, int((below+mem.Bytes(slot.Offset))/mem.Grain))
-			}
+				return over
+			})
+			there = append(there, lying{r.At, to, len(l.blocks)})
+			l.blocks = append(l.blocks, block{begin: at, end: never, size: r.Size, stream: mem.StreamID(s.Ordinal), phase: n})
+			heights = append(heights, int((below+mem.Bytes(r.At))/mem.Grain))
 			at++
 		}
-		for slot, b := range lives {
-			if !s.Slots[slot].Persist {
-				l.blocks[b].end = at
-				delete(lives, slot)
-			}
-		}
 		l.steps[n].End = max(l.steps[n].End, at)
-		if n+1 < len(l.steps) {
-			at = l.steps[n+1].Begin
-		}
 	}
 	return heights
 }
+
+// partNames names the two parts of a plan.
+var partNames = [...]string{"set-up and first steps", "step"}
 
 // never is the end of a block before the length of the timeline is known.
 const never = -1

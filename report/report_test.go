@@ -236,8 +236,7 @@ func TestPlanReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := replay.Observe(tr)
-	p, err := plan.MakeRun(plan.Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*plan.Step{steps[len(steps)-1]}}, plan.Options{})
+	p, _, err := replay.Plan(context.Background(), tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,12 +248,12 @@ func TestPlanReport(t *testing.T) {
 	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 {
 		t.Fatalf("%+v", d)
 	}
-	var arenas mem.Bytes
-	for _, s := range p.Streams {
-		arenas += s.Arena
+	var hold mem.Bytes
+	for _, s := range p.Spaces {
+		hold += s.Hold
 	}
-	if d.Ours().Reserved != arenas || d.Peak.Load > arenas || d.Peak.Load < arenas/2 {
-		t.Errorf("a load of %v in arenas of %v, want %v", d.Peak.Load, d.Ours().Reserved, arenas)
+	if d.Ours().Reserved != hold || d.Peak.Load > hold || d.Peak.Load < hold/2 {
+		t.Errorf("a load of %v where %v are held", d.Peak.Load, hold)
 	}
 	checkMap(t, "plan", 0, d.Events, u.columns)
 }

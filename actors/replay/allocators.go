@@ -21,9 +21,9 @@ type Config struct {
 	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }
 
-// Pools are the policies that the pool of stalloc can have: its own, which
-// stitches pages, GMLake's, and one range for each stream, which knows no plans yet.
-var Pools = []string{"stitch", "gmlake", "range"}
+// Pools are what stalloc can serve from: its range, which comes first, and GMLake's
+// algorithm.
+var Pools = []string{"range", "gmlake"}
 
 // CheckPool reports a pool that is none of Pools. The error lists them.
 func CheckPool(name string) error {
@@ -49,7 +49,7 @@ type Allocator struct {
 var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
-	simulated("gmlake"),
+	{Name: "gmlake", New: newLake},
 	ours(),
 }
 

@@ -112,8 +112,7 @@ func address(at baseline.Place) mem.Addr {
 }
 
 func (s *simulation) reserved() mem.Bytes {
-	stats := s.sim.Stats()
-	return max(stats.Reserved, stats.Physical)
+	return s.sim.Stats().Reserved
 }
 
 func (s *simulation) served() (hits, misses int64) { return 0, 0 }
@@ -123,6 +122,12 @@ func (l *live) place(id int64) mem.Addr { return l.blocks[id] }
 func (l *live) reserved() mem.Bytes { return l.device.Used() }
 
 func (l *live) served() (hits, misses int64) {
-	h, m, _ := l.local.Served()
+	h, m := l.local.Served()
 	return int64(h), int64(m)
 }
+
+func (l *lake) place(id int64) mem.Addr { return l.blocks[id] }
+
+func (l *lake) reserved() mem.Bytes { return l.pool.Reserved() }
+
+func (l *lake) served() (hits, misses int64) { return 0, 0 }

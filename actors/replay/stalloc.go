@@ -11,8 +11,8 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/engine/gmlake"
-	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/trace"
 )
 
@@ -56,15 +56,27 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
-	if c.Pool == "range" {
-		config := onerange.DefaultConfig()
-		options.Range = &config
-	}
 	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: heldOnce(c.held)}), options)
 	if err == nil {
 		l.others = otherStreams(tr)
 	}
 	return l, err
+}
+
+// Plan replays a recording and returns the plan of a later run. The error says that there
+// is none: the recording is too short.
+func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
+	l, err := start(tr, Config{}, "")
+	if err != nil {
+		return nil, Result{}, err
+	}
+	r, err := Run(ctx, tr, l, nil)
+	if err == nil && len(r.Steps) == 0 {
+		err = errors.New("it has no step marks: mark the steps while it is recorded")
+	} else if err == nil && l.plan == nil {
+		err = fmt.Errorf("%d steps are too few to plan from: record some more", len(r.Steps))
+	}
+	return l.plan, r, err
 }
 
 // live is a Target over the live allocator.
@@ -82,6 +94,7 @@ type live struct {
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
+	plan    *plan.Plan // at the end
 }
 
 // otherStream is the first number of the streams that stand in for the unknown ones
@@ -166,7 +179,7 @@ func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 
 func (l *live) RecordStream(id int64, stream mem.StreamID) {
 	if addr, ok := l.blocks[id]; ok {
-		l.note(l.local.Use(addr, stream))
+		l.note(l.local.Record(addr, stream))
 	}
 }
 
@@ -182,7 +195,7 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		if other == 0 {
 			other = otherStream<<1 + mem.StreamID(id)
 		}
-		l.note(l.local.Use(addr, other))
+		l.note(l.local.Record(addr, other))
 		l.note(l.seen[id].Freed(other))
 	} else {
 		l.note(l.seen[id].Freed())
@@ -225,6 +238,7 @@ func (l *live) Finish() (Counts, error) {
 	for _, v := range l.device.Violations() {
 		l.note(v)
 	}
+	l.plan = l.local.Plan()
 	_ = l.local.Close() // it complains of the blocks that the trace leaves live
 	if l.cache != "" {
 		l.note(os.RemoveAll(l.cache))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"stalloc/actors/replay"
@@ -13,47 +14,46 @@ import (
 	"stalloc/trace"
 )
 
-// planResult is what planning one trace came to. With several streams, sizes
-// are sums over their arenas.
+// planResult is what planning one trace came to. Sizes are sums over streams.
 type planResult struct {
-	Trace      string    `json:"trace"`
-	Buffers    int       `json:"buffers"`
-	LowerBound mem.Bytes `json:"lower_bound_bytes"`
-	Makespan   mem.Bytes `json:"makespan_bytes"`
-	Gap        float64   `json:"gap"`     // Makespan / LowerBound − 1
-	Seconds    float64   `json:"seconds"` // planning only, not reading the trace
+	Trace    string    `json:"trace"`
+	Requests int       `json:"requests"`
+	Load     mem.Bytes `json:"peak_load_bytes"` // of the whole recording
+	Hold     mem.Bytes `json:"hold_bytes"`      // what the plan needs
+	Gap      float64   `json:"gap"`             // Hold / Load − 1
+	Steady   bool      `json:"steady"`          // the steps repeat: the plan has one
+	Seconds  float64   `json:"seconds"`         // the replay and planning, not reading the trace
 }
 
 type planFlags struct {
-	json, wholeRun bool
-	output         string
+	format format
+	output string
 }
 
 func newPlan() *cobra.Command {
-	var flags planFlags
+	flags := planFlags{format: asTable}
 	cmd := &cobra.Command{
 		Use:   "plan [flags] TRACE...",
 		Short: "Plan the memory of recorded runs",
-		Long: `Plan decides where each block of a recorded step will lie and says how close
-the result comes to the lower bound, the peak load of the planned blocks.
+		Long: `Plan replays a recorded run, has it planned as a live run would be, and says how
+much memory the plan needs beside the peak load of the recording, below which
+nothing can go.
 
-It plans the last step of the recording: the blocks that begin and end within
-it. With --whole-run the plan also covers set-up and the first step, and so the
-blocks that stay for good, which a run can only use from its very start.
-
-A recording without step marks is planned as one step.`,
+The plan covers set-up, the first steps and, if the steps repeat, one of them. A
+later run of the program is served from it from its first request on.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
-  stalloc plan --whole-run -o llama.plan tests/traces/llama_naive.csv.gz
+  stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle`,
-		Args: atLeastOneTrace,
+		Args:              atLeastOneTrace,
+		ValidArgsFunction: traceFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return flags.run(cmd, paths)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace")
-	f.BoolVar(&flags.wholeRun, "whole-run", false, "also plan set-up, the first step and the blocks that stay")
+	addFormat(f, &flags.format)
 	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one TRACE to this `file`")
+	complete(cmd, map[string][]string{"format": formats})
 	return cmd
 }
 
@@ -61,58 +61,52 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))
 	}
-	s := newSession(cmd, f.json,
-		table.Row{"trace", "buffers", "lower bound", "makespan", "gap", "seconds"},
-		right("buffers", "lower bound", "makespan", "gap", "seconds")...)
-	progress, done := s.progress("planning"), 0
-	s.eachTrace(paths, func(path string, tr *trace.Trace) {
-		if progress != nil {
-			progress(done, len(paths))
-		}
-		done++
+	s := newSession(cmd, f.format, len(paths))
+	var t table.Writer
+	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
+		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
-		p, err := f.plan(tr)
+		p, result, err := replay.Plan(cmd.Context(), tr)
+		if cmd.Context().Err() != nil {
+			return
+		}
 		if err != nil {
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
 		}
-		r := summary(tr.Name, p, time.Since(begin))
+		r := summary(tr.Name, p, result.PeakLoad, time.Since(begin))
 		if f.output != "" {
 			if err := plan.WriteFile(f.output, p); err != nil {
 				s.fail(fmt.Errorf("%w; choose another file with -o", err))
 				return
 			}
 		}
-		s.emit(r, table.Row{
-			r.Trace, r.Buffers, r.LowerBound, r.Makespan,
-			fmt.Sprintf("%.3f %%", 100*r.Gap), fmt.Sprintf("%.2f", r.Seconds),
+		s.emit(r)
+		if t == nil {
+			t = newTable(1, "recording", "requests", "peak load", "to hold", "gap", "steady", "seconds")
+		}
+		t.AppendRow(table.Row{
+			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
-	return s.finish()
+	return s.finish(t, "gap: to hold / peak load - 1; steady: the steps repeat, and the plan has one\n")
 }
 
-func (f *planFlags) plan(tr *trace.Trace) (*plan.Plan, error) {
-	steps := replay.Observe(tr)
-	last := steps[len(steps)-1]
-	if !f.wholeRun {
-		return plan.Make(last, plan.Options{})
+func yes(b bool) string {
+	if b {
+		return "yes"
 	}
-	run := plan.Run{Prologue: steps[0], Boundaries: 2}
-	if len(steps) > 1 {
-		run.Steady = [][]*plan.Step{last}
-	}
-	return plan.MakeRun(run, plan.Options{})
+	return "no"
 }
 
-func summary(name string, p *plan.Plan, took time.Duration) planResult {
-	r := planResult{Trace: name, Seconds: took.Seconds()}
-	for _, s := range p.Streams {
-		r.Buffers += len(s.Slots)
-		r.LowerBound += s.LowerBound
-		r.Makespan += s.Makespan
+func summary(name string, p *plan.Plan, load mem.Bytes, took time.Duration) planResult {
+	r := planResult{Trace: name, Requests: p.Requests(), Load: load, Seconds: took.Seconds()}
+	for i := range p.Spaces {
+		r.Hold += p.Spaces[i].Hold
+		r.Steady = r.Steady || len(p.Spaces[i].Step) > 0
 	}
-	if r.LowerBound > 0 {
-		r.Gap = float64(r.Makespan)/float64(r.LowerBound) - 1
+	if load > 0 {
+		r.Gap = float64(r.Hold)/float64(load) - 1
 	}
 	return r
 }

@@ -64,7 +64,7 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) (r
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, hit *C.int, text *C.char, n C.size_t) (result C.int) {
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) (result C.int) {
 	defer guard(&result, text, n)
 	d, err := the.Load().device(int(s.device.ordinal))
 	if err != nil {
@@ -74,20 +74,7 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 		}
 		return errEngine
 	}
-	var a mem.Addr
-	served := false
-	switch uint64(pool) {
-	case 0:
-		a, served, err = d.Serve(d.host.port(s), mem.Bytes(asked))
-	case poolOnly:
-		a, err = d.Alloc(mem.StreamID(s.id), 0, mem.Bytes(asked))
-	default:
-		a, err = d.Alloc(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
-	}
-	if served {
-		*out, *hit = C.uint64_t(a), 1
-		return ok
-	}
+	a, err := d.Serve(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
 	if err != nil {
 		write(err.Error(), text, n)
 		return code(err)
@@ -104,10 +91,7 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 		if err != nil {
 			return false
 		}
-		*freed = C.struct_stalloc_freed{
-			rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), stream: C.uint64_t(f.Stream),
-			device: d.host.device.ordinal,
-		}
+		*freed = C.struct_stalloc_freed{rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
 		return true
 	})
 	if !found {
@@ -116,27 +100,10 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 	return ok
 }
 
-//export stalloc_engine_free_pinned
-func stalloc_engine_free_pinned(a, asked C.uint64_t) (result C.int) {
-	defer guard(&result, nil, 0)
-	err := the.Load().each(-1, func(d *opened) error {
-		d.FreePinned(addr(a), mem.Bytes(asked))
-		return nil
-	})
-	return code(err)
-}
-
 //export stalloc_engine_record
 func stalloc_engine_record(a, stream C.uint64_t) (result C.int) {
 	defer guard(&result, nil, 0)
-	found := the.Load().ofAddr(func(d *opened) bool {
-		if d.Record(addr(a), mem.StreamID(stream)) != nil {
-			return false
-		}
-		d.notePin(addr(a), mem.StreamID(stream))
-		return true
-	})
-	if !found {
+	if !the.Load().ofAddr(func(d *opened) bool { return d.Record(addr(a), mem.StreamID(stream)) == nil }) {
 		return errArgument
 	}
 	return ok
@@ -203,8 +170,6 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, rese
 		s := d.Stats()
 		*out = C.struct_stalloc_engine_stats{
 			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
-			arena_bytes: C.uint64_t(s.Arenas), pool_bytes: C.uint64_t(s.Reserved - s.Arenas),
-			hits: C.uint64_t(s.Hits), misses: C.uint64_t(s.Misses), resyncs: C.uint64_t(s.Resyncs),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
 			retries: C.uint64_t(s.Retries), dropped_events: C.uint64_t(s.DroppedEvents),

@@ -1,90 +1,201 @@
 package main
 
 /*
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "tape.h"
 
-static void host_borrow(struct stalloc_device *d, void *pool) {
-	atomic_store_explicit(&d->pool, (struct stalloc_pool *)pool, memory_order_release);
+static bool host_try_lock(struct stalloc_device *d) {
+	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
+	stalloc_drain(d);
+	stalloc_sync(d);
+	return true;
 }
-static int64_t host_load(struct stalloc_device *d) { return stalloc_load_bytes(STALLOC_RELAXED(d->load)); }
+// A free may have been announced after the last look: its thread relies on whoever holds
+// the lock.
+static void host_unlock(struct stalloc_device *d) {
+	do {
+		stalloc_unlock(d);
+	} while (STALLOC_RELAXED(d->announced) != NULL && host_try_lock(d));
+}
+static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED); }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
+static void host_note(struct stalloc_device *d, uint64_t addr, uint64_t info) { stalloc_push(&d->log, addr, info); }
+static void host_observe(struct stalloc_log *l, bool on) {
+	if (on && !l->events) {
+		void *at = mmap(NULL, STALLOC_MOST_EVENTS * sizeof *l->events, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (at != MAP_FAILED) l->events = at;
+	}
+	l->recording = on && l->events;
+}
+// Memory beyond this step and a few events goes back where far more was used once, so
+// that steps of one length, or two in turn, do not have it made anew each time.
+static uint64_t host_clear(struct stalloc_log *l) {
+	uint64_t keep = l->count > STALLOC_KEPT_EVENTS ? l->count : STALLOC_KEPT_EVENTS, lost = l->lost;
+	if (l->touched < l->count) l->touched = l->count;
+	if (keep < l->touched / 2) {
+		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)(l->events + keep) + page - 1) & ~(page - 1);
+		madvise((void *)from, (uintptr_t)(l->events + l->touched) - from, MADV_DONTNEED);
+		l->touched = keep;
+	}
+	l->count = l->lost = 0;
+	return lost;
+}
+static void host_active(struct stalloc_device *d) {
+	int64_t active = d->counts.allocated + d->range.now.pending;
+	if (active > d->counts.peak_active) d->counts.peak_active = active;
+}
 */
 import "C"
 
 import (
-	"sync"
+	"runtime"
+	"time"
+	"unsafe"
 
 	"stalloc/actors"
 	"stalloc/cshim/internal/loan"
+	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
-	"stalloc/stream"
+	"stalloc/stream/wish"
 )
 
-// host lists the streams that C has seen on a device, and lends C the pool.
+// host is the memory of a device that C and Go share. It implements actors.Host and
+// actors.Borrower.
 type host struct {
-	*loan.Pool
-	e      *engine
 	device *C.struct_stalloc_device
-
-	mu    sync.Mutex
-	ports []actors.Port
-	byC   map[*C.struct_stalloc_stream]*port
+	loan   *loan.Range
+	tapes  map[mem.StreamID]*tapes // under the lock
 }
 
-// borrow lets C serve from the pool while it is lent.
-func (h *host) borrow() { C.host_borrow(h.device, h.Address()) }
+// tapes are those of a stream, in C's memory.
+type tapes struct {
+	wishes [2]wish.Tape
+	c      [2]*C.struct_stalloc_tape
+}
+
+// reel is what Build makes.
+type reel struct {
+	c       *C.struct_stalloc_reel
+	entries []wish.Entry
+}
+
+func newHost(device *C.struct_stalloc_device) *host {
+	return &host{device: device, loan: loan.At(unsafe.Pointer(&device._range)), tapes: map[mem.StreamID]*tapes{}}
+}
 
 // Load implements actors.Host.
 func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
-// Ports implements actors.Host. C links new streams in front.
-func (h *host) Ports() []actors.Port {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.refresh()
-	return h.ports[:len(h.ports):len(h.ports)]
-}
-
-// refresh makes ports for streams that have appeared. The host is locked.
-func (h *host) refresh() {
-	if h.byC == nil {
-		h.byC = make(map[*C.struct_stalloc_stream]*port)
-	}
-	var fresh []*C.struct_stalloc_stream
-	for s := C.host_streams(h.device); s != nil && h.byC[s] == nil; s = s.next {
-		fresh = append(fresh, s)
-	}
-	for i := len(fresh) - 1; i >= 0; i-- {
-		p := &port{s: fresh[i], host: h, tapes: make(map[*stream.Tape]*C.struct_stalloc_tape)}
-		if h.e.conf.noPlan || h.e.conf.pool == "range" { // its pool sees every request
-			p.doNotObserve()
+// Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
+// that the collector has stopped, and nothing must wait for it in C (cshim/lock.h).
+func (h *host) Lock() {
+	for n := 0; !C.host_try_lock(h.device); n++ {
+		if n < 4 {
+			runtime.Gosched()
+			continue
 		}
-		h.byC[fresh[i]] = p
-		h.ports = append(h.ports, p)
+		time.Sleep(time.Microsecond << min(n, 10))
 	}
 }
 
-// port returns the port of a stream of this device.
-func (h *host) port(s *C.struct_stalloc_stream) *port {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.byC[s]; p != nil {
-		return p
-	}
-	h.refresh()
-	return h.byC[s]
+// Unlock implements actors.Host.
+func (h *host) Unlock() { C.host_unlock(h.device) }
+
+// Lend implements actors.Borrower.
+func (h *host) Lend(l *onerange.Lent, t actors.Terms) {
+	h.loan.Lend(l, t.Until, t.Most, t.TapeOnly)
+	C.host_active(h.device)
+	h.Unlock()
 }
 
-// notePin tells the planner that another stream uses a block of the pool; C
-// does so for blocks of a tape.
-func (d *opened) notePin(at mem.Addr, user mem.StreamID) {
-	owner, err := d.Owner(at)
-	if err != nil || owner == user {
-		return
+// TakeBack implements actors.Borrower.
+func (h *host) TakeBack(c *onerange.Counters) bool {
+	h.Lock()
+	return h.loan.TakeBack(c)
+}
+
+// Tapes implements actors.Host.
+func (h *host) Tapes(id mem.StreamID) *[2]wish.Tape { return &h.tapesOf(id).wishes }
+
+func (h *host) tapesOf(id mem.StreamID) *tapes {
+	t := h.tapes[id]
+	if t == nil {
+		t = &tapes{}
+		at := h.streamOf(id)
+		for i := range t.c {
+			t.c[i] = &at.tapes[i]
+			t.wishes[i].State = (*wish.State)(unsafe.Pointer(&t.c[i].state))
+		}
+		h.tapes[id] = t
 	}
-	for _, p := range d.host.Ports() {
-		if p := p.(*port); p.ID() == owner {
-			p.notePin(at)
+	return t
+}
+
+// streamOf returns the stream of C's; if C has not seen it, one that serves nobody.
+func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
+	for s := C.host_streams(h.device); s != nil; s = s.next {
+		if mem.StreamID(s.id) == id {
+			return s
 		}
 	}
+	return &array[C.struct_stalloc_stream](1)[0]
 }
+
+// array makes a zeroed array in C's memory and a slice over it.
+func array[T any](n int) []T {
+	n = max(n, 1)
+	var one T
+	at := C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(one)))
+	if at == nil {
+		panic("the host has no memory left for a tape")
+	}
+	return unsafe.Slice((*T)(at), n)
+}
+
+// Build implements actors.Host.
+func (h *host) Build(entries []wish.Entry) actors.Reel {
+	if len(entries) == 0 {
+		return nil
+	}
+	c := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+	if c == nil {
+		panic("the host has no memory left for a tape")
+	}
+	return &reel{c: c, entries: unsafe.Slice((*wish.Entry)(unsafe.Pointer(c.entries)), len(entries))}
+}
+
+// Discard implements actors.Host.
+func (h *host) Discard(r actors.Reel) {
+	if r, ok := r.(*reel); ok {
+		C.stalloc_reel_free(r.c)
+	}
+}
+
+// Serve implements actors.Host.
+func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
+	t := h.tapesOf(id)
+	next, _ := r.(*reel)
+	if next == nil {
+		next = &reel{}
+	}
+	C.stalloc_tape_play(t.c[small], next.c)
+	t.wishes[small].Replace(next.entries)
+}
+
+// Note implements actors.Host.
+func (h *host) Note(e wish.Event) { C.host_note(h.device, C.uint64_t(e.Addr), C.uint64_t(e.Info)) }
+
+// Events implements actors.Host.
+func (h *host) Events() []wish.Event {
+	l := &h.device.log
+	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(l.count))
+}
+
+// Clear implements actors.Host.
+func (h *host) Clear() uint64 { return uint64(C.host_clear(&h.device.log)) }
+
+// Observe implements actors.Host.
+func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

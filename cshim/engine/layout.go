@@ -10,14 +10,15 @@ import (
 	"reflect"
 
 	"stalloc/cshim/internal/layout"
-	"stalloc/stream"
+	"stalloc/cshim/internal/loan"
+	"stalloc/stream/wish"
 )
 
-// checkLayout compares the structs of a tape that Go and C share.
+// checkLayout compares the structs of tapes and events that Go and C share.
 func checkLayout() error {
 	return errors.Join(
-		layout.Same("entry", reflect.TypeFor[stream.Entry](), reflect.TypeFor[C.struct_stalloc_entry]()),
-		layout.Same("live", reflect.TypeFor[stream.Live](), reflect.TypeFor[C.struct_stalloc_live]()),
-		layout.Same("state", reflect.TypeFor[stream.State](), reflect.TypeFor[C.struct_stalloc_state]()),
+		layout.Same("state", reflect.TypeFor[wish.State](), reflect.TypeFor[C.struct_stalloc_tape_state]()),
+		layout.Same("event", reflect.TypeFor[wish.Event](), reflect.TypeFor[C.struct_stalloc_event]()),
+		loan.Check(),
 	)
 }

@@ -1,5 +1,5 @@
 // Command engine is built as libstalloc_engine.so, which libstalloc.so opens on
-// the first request that a tape did not serve. It exports one function per
+// the first request. It exports one function per
 // event, with integer arguments and integer errors, and holds no policy: each
 // function translates, calls actors.Device, and translates back.
 //
@@ -25,7 +25,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors"
-	"stalloc/cshim/internal/loan"
 	"stalloc/cuda"
 	"stalloc/internal/mem"
 )
@@ -38,11 +37,10 @@ const (
 	errMemory    = -4
 	errArgument  = -5
 	maxDevices   = C.STALLOC_MAX_DEVICES
-	poolOnly     = ^uint64(0)
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
 )
 
-// C bounds what is observed of a step where Go's own port does; else an index out of
+// C bounds what is observed of a step where Go's own host does; else an index out of
 // range here.
 var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-actors.MostEvents]
 
@@ -52,7 +50,6 @@ type engine struct {
 	log     *zap.Logger
 	driver  *cuda.Driver
 	devices *[maxDevices]C.struct_stalloc_device
-	arenas  *C.struct_stalloc_arenas
 
 	mu     sync.Mutex // opening of devices
 	opened [maxDevices]atomic.Pointer[opened]
@@ -71,9 +68,6 @@ func start(h *C.struct_stalloc_host) error {
 	if err := checkLayout(); err != nil {
 		return err
 	}
-	if err := loan.Check(); err != nil {
-		return err
-	}
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}
@@ -87,7 +81,6 @@ func start(h *C.struct_stalloc_host) error {
 		log:     newLogger(conf.level),
 		driver:  cuda.FromTable(unsafe.Pointer(h.driver)),
 		devices: (*[maxDevices]C.struct_stalloc_device)(unsafe.Pointer(h.devices)),
-		arenas:  h.arenas,
 	}
 	runtime.GOMAXPROCS(min(serveThreads, runtime.NumCPU()))
 	the.Store(e)
@@ -107,7 +100,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	if d := e.opened[ordinal].Load(); d != nil {
 		return d, d.err
 	}
-	d := &opened{host: &host{Pool: loan.New(), e: e, device: &e.devices[ordinal]}}
+	d := &opened{host: newHost(&e.devices[ordinal])}
 	var dev *cuda.Device
 	var options actors.Options
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
@@ -117,7 +110,6 @@ func (e *engine) device(ordinal int) (*opened, error) {
 		d.Device, d.err = actors.Open(dev, d.host, options)
 	}
 	if d.err == nil {
-		d.host.borrow()
 		e.share(ordinal, d)
 	}
 	e.opened[ordinal].Store(d)

@@ -12,7 +12,6 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda"
 	"stalloc/cuda/nvml"
-	core "stalloc/engine"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
@@ -24,14 +23,14 @@ type settings struct {
 	noPlan bool
 	always bool   // whatever a plan is worth, it is served: for tests
 	cache  string // "": none
-	engine core.Config
+	engine onerange.Config
 	pool   string
 	lake   gmlake.Config
 	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: core.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
+	s := settings{level: zapcore.WarnLevel, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -91,14 +90,9 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		}
 		return nvml.Neighbours(uuid)
 	}
-	options := actors.Options{Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Engine: s.engine, Neighbours: neighbours}
+	options := actors.Options{Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Range: s.engine, Neighbours: neighbours}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
-	}
-	if s.pool == "range" {
-		config := onerange.DefaultConfig()
-		config.Stitch = s.engine.Stitch
-		options.Range = &config
 	}
 	return options, nil
 }
@@ -114,5 +108,5 @@ func newLogger(level zapcore.Level) *zap.Logger {
 	if err != nil {
 		return zap.NewNop()
 	}
-	return log.Named("stalloc")
+	return log.Named(logName())
 }

@@ -35,20 +35,18 @@ type action struct {
 	ops   int // driver calls in the batch
 
 	// The request served, if any.
-	asked     bool
-	req       uint64
-	size      mem.Bytes // what was asked for, rounded to 512 bytes
-	less      mem.Bytes // by which it was rounded
-	n         mem.Bytes // what a block must have
-	segment   mem.Bytes // what a new segment has
-	heap      int32
-	kind      kind
-	whole     bool
-	ladder    []rung
-	level     int  // mapping a stitch has failed: the next level of sweepIdle
-	collected bool // idle sBlocks were dropped because of AutoGC
-	reason    engine.Reason
-	code      int
+	asked   bool
+	req     uint64
+	size    mem.Bytes // what was asked for, rounded to 512 bytes
+	less    mem.Bytes // by which it was rounded
+	n       mem.Bytes // what a block must have
+	segment mem.Bytes // what a new segment has
+	heap    int32
+	kind    kind
+	ladder  []rung
+	swept   bool // idle sBlocks have been dropped for a stitch
+	reason  engine.Reason
+	code    int
 
 	// The batch.
 	page      uint32 // first of the addresses being mapped
@@ -57,7 +55,6 @@ type action struct {
 	mapped    int  // phaseScrap
 	rung      rung // phaseStitch
 	stitching bool // phaseScrap: the mapping was to be an sBlock
-	old       int  // phaseGrow: spare handles among the picks
 
 	// A sweep.
 	sweep sweep

@@ -16,7 +16,7 @@ const pageSize = mem.HandleSize
 //
 //	gone → held            made, by a new segment or a cut
 //	free → held → live     taken for a request, granted
-//	free → held            its chunks serve an sBlock, or blocks of a former arena
+//	free → held            its chunks serve an sBlock
 //	live → pending         freed; other streams may still use it
 //	live, pending, held → free
 //	live, pending → idle   an sBlock, which keeps its mapping
@@ -42,7 +42,6 @@ const (
 	large    kind = iota // a pBlock
 	small                // a block of the small pool
 	stitched             // an sBlock
-	kept                 // a block that outlived its arena, inside a held pBlock
 )
 
 type block struct {
@@ -53,14 +52,10 @@ type block struct {
 	heap  int32
 	kind  kind
 	state state
-	whole bool // an arena
 
 	segment    int32 // large, small
 	prev, next int32 // neighbours in the segment
 	stitch     int32 // stitched: its record
-	parent     int32 // kept: the pBlock
-	kids       int   // large, held: kept blocks inside
-	event      uint64
 	users      []user
 }
 
@@ -75,7 +70,7 @@ func (p *Pool) newBlock(k kind, heap int32, addr mem.Addr, size mem.Bytes) int32
 	users := p.blocks[i].users[:0]
 	p.blocks[i] = block{
 		addr: addr, size: size, heap: heap, kind: k, state: held, users: users,
-		segment: none, prev: none, next: none, stitch: none, parent: none,
+		segment: none, prev: none, next: none, stitch: none,
 	}
 	return i
 }
@@ -97,9 +92,9 @@ func record[T any](records *[]T, spare *[]int32) int32 {
 }
 
 // charge makes a held block live. asked is rounded up, by less bytes.
-func (p *Pool) charge(b int32, asked, less mem.Bytes, whole bool) {
+func (p *Pool) charge(b int32, asked, less mem.Bytes) {
 	c := &p.blocks[b]
-	c.state, c.asked, c.less, c.whole = live, asked, less, whole
+	c.state, c.asked, c.less = live, asked, less
 	p.at[c.addr] = b
 	p.stats.Blocks++
 	p.stats.Load += asked
@@ -117,7 +112,7 @@ func (p *Pool) discharge(b int32) {
 	}
 	p.stats.Blocks--
 	delete(p.at, c.addr)
-	c.state, c.whole = held, false
+	c.state = held
 }
 
 // Within returns the live or pending block that contains addr. It looks at all of them.
@@ -139,6 +134,6 @@ func (p *Pool) Lookup(addr mem.Addr) (engine.Block, bool) {
 	c := &p.blocks[b]
 	h := &p.heaps[c.heap]
 	return engine.Block{
-		Addr: addr, Size: c.asked, Asked: c.asked - c.less, Stream: h.stream, Pool: h.pool, Whole: c.whole, Pending: c.state == pending,
+		Addr: addr, Size: c.asked, Asked: c.asked - c.less, Stream: h.stream, Pool: h.pool, Pending: c.state == pending,
 	}, true
 }

@@ -50,7 +50,7 @@ func TestCheckFinds(t *testing.T) {
 		"the load":                func(p *Pool) { p.stats.Load += mem.Grain },
 		"the mapped pages":        func(p *Pool) { p.stats.Mapped-- },
 		"the stitched addresses":  func(p *Pool) { p.virtual++ },
-		"the unused handles":      func(p *Pool) { p.unused++ },
+		"the doomed sBlocks":      func(p *Pool) { p.doomed++ },
 	} {
 		p := sound()
 		spoil(p)

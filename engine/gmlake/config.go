@@ -34,7 +34,8 @@ const (
 	segmentMost = 20 * mem.MiB // a segment for less
 )
 
-// withDefaults repairs values that no pool can work with; see engine.Config.
+// withDefaults repairs values that no pool can work with: it has nobody to report
+// them to, and its callers read them from a checked configuration.
 func (c Config) withDefaults() Config {
 	if c.Window <= 0 || c.Window > maxWindow {
 		c.Window = maxWindow

@@ -29,7 +29,6 @@ type device struct {
 	blocks  map[uint64]*granted
 	freed   []*granted // wait for other streams
 	freeing *granted
-	arena   uint64
 	answers int
 	refused engine.Op
 	doomed  int // most doomed sBlocks seen
@@ -234,7 +233,7 @@ func (d *device) release(op engine.Op) error {
 // units calls do for every unit of [addr, addr+size).
 func (d *device) units(op engine.Op, do func(*mapping, *use) error) error {
 	for a, end := op.Addr, op.Addr+mem.Addr(op.Size); a < end; {
-		page := pageFloor(a)
+		page := a &^ (mem.Addr(pageSize) - 1)
 		m := d.mapped[page]
 		if m == nil || !m.access {
 			return fmt.Errorf("%x is not accessible", a)
@@ -255,14 +254,8 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 	if op.Req != ev.Req || op.Size < ev.Size || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
 	}
-	if b, ok := d.pool.Lookup(op.Addr); !ok || b.Size != op.Size || b.Stream != ev.Stream || b.Pool != ev.Pool || b.Whole != ev.Whole {
+	if b, ok := d.pool.Lookup(op.Addr); !ok || b.Size != op.Size || b.Stream != ev.Stream || b.Pool != ev.Pool {
 		return fmt.Errorf("%+v is looked up as %+v", op, b)
-	}
-	if ev.Whole {
-		if op.Addr%mem.Addr(pageSize) != 0 || op.Size%pageSize != 0 {
-			return fmt.Errorf("arena %+v is not made of whole pages", op)
-		}
-		d.arena = op.Req
 	}
 	d.blocks[op.Req] = &granted{op: op, stream: ev.Stream, pool: ev.Pool}
 	return d.units(op, func(m *mapping, u *use) error {
@@ -352,55 +345,4 @@ func (d *device) pass(i int) error {
 		return err
 	}
 	return d.step(engine.Event{Kind: engine.EvFence, Fence: f.fence})
-}
-
-// dissolve gives the last arena back but for its head and some blocks inside.
-func (d *device) dissolve(next func() int) error {
-	g, ok := d.blocks[d.arena]
-	if !ok || len(g.users) > 0 {
-		return nil
-	}
-	ev := engine.Event{Kind: engine.EvDissolve, Parts: []mem.Addr{g.op.Addr}}
-	ev.Size = min(mem.Bytes(next()%3)*pageSize, g.op.Size)
-	at, end := g.op.Addr+mem.Addr(ev.Size), g.op.Addr+mem.Addr(g.op.Size)
-	for {
-		at += mem.Addr(next()*next()) * 20 * mem.Addr(mem.Grain)
-		n := mem.Bytes(next()+1) * 11 * mem.Grain
-		if at+mem.Addr(n) > end {
-			break
-		}
-		ev.Keep = append(ev.Keep, engine.Range{Addr: at, Size: n})
-		at += mem.Addr(n)
-	}
-	delete(d.blocks, d.arena)
-	d.seq++
-	g.seq = d.seq
-	if err := d.vacate(g); err != nil {
-		return err
-	}
-	if err := d.step(ev); err != nil {
-		return err
-	}
-	if ev.Size > 0 {
-		if err := d.adopt(g, d.arena, engine.Range{Addr: g.op.Addr, Size: ev.Size}, true); err != nil {
-			return err
-		}
-	}
-	for i, r := range ev.Keep {
-		if err := d.adopt(g, d.arena<<20|uint64(i+1)<<12, r, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// adopt makes part of a dissolved arena a block of its own.
-func (d *device) adopt(g *granted, req uint64, r engine.Range, whole bool) error {
-	op := engine.Op{Kind: engine.OpGrant, Req: req, Addr: r.Addr, Size: r.Size}
-	arena := d.arena
-	err := d.grant(op, engine.Event{Req: req, Size: r.Size, Stream: g.stream, Pool: g.pool, Whole: whole})
-	if !whole {
-		d.arena = arena
-	}
-	return err
 }

@@ -1,7 +1,7 @@
 // Package gmlake is GMLake's released allocator (ASPLOS 2024, the open-source code
-// rather than the paper) as a policy of the pool: the same state machine as
-// stalloc/engine, events in and operations out, so that the two can be exchanged
-// under a running program and compared on it.
+// rather than the paper) as a policy of the pool: events in and operations out, in the
+// words of stalloc/engine, so that the two can be exchanged under a running program and
+// compared on it. Recorded runs are replayed through the same state machine.
 //
 // # The idea
 //
@@ -37,14 +37,15 @@
 //
 //   - Its defects are not imitated: every idle sBlock over a returned segment is
 //     dropped, and one that was live then (doomed) is dropped once it is freed, at
-//     the next boundary or whenever memory is short. Its reAlloc is not offered.
+//     the next boundary or whenever memory is short. Its reAlloc is not offered, nor
+//     are PyTorch's settings of how blocks are split.
+//   - Where the driver cannot map an sBlock, every idle one is dropped and it is tried
+//     once more; the original drops a few at first, those idle for longest.
 //   - Nothing is unmapped before the streams that used the range have been waited
 //     for, and nothing counts as returned before the driver has returned it.
 //   - Private pools of graphs neither give memory away nor lose a mapping until
 //     EvTrim names them.
-//   - Plans and their arenas are not GMLake's. An arena is a pBlock of exactly its
-//     size, never stitched; before new memory is made for one, what is wholly free
-//     is unmapped and its handles mapped again under the arena.
+//   - It knows no plans: a request goes where the algorithm says.
 //
 // # Driver calls and failures
 //

@@ -63,7 +63,6 @@ func TestRunnerOutOfOrder(t *testing.T) {
 	for _, ev := range []engine.Event{
 		{Kind: engine.EvResume}, {Kind: engine.EvFailed}, {Kind: engine.EvFailed, Failed: -1}, {Kind: engine.EvFence, Fence: 9},
 		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvRecord, Addr: cfg.Base + 512, Stream: 3}, {}, {Kind: 200},
-		{Kind: engine.EvDissolve}, {Kind: engine.EvDissolve, Parts: []mem.Addr{cfg.Base}},
 	} {
 		if out := p.Step(ev, nil); len(out) != 1 || out[0].Kind != engine.OpUnknown {
 			t.Errorf("%+v: %v", ev, out)
@@ -88,12 +87,9 @@ func TestRunnerOutOfOrder(t *testing.T) {
 
 func TestRefusesSizes(t *testing.T) {
 	for _, size := range []mem.Bytes{-1, 3 * mem.TiB, 1<<63 - 1} {
-		for _, whole := range []bool{false, true} {
-			p := New(DefaultConfig())
-			out := p.Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size, Whole: whole}, nil)
-			if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Reason != engine.RefusedSize {
-				t.Errorf("%d bytes: %v", int64(size), out)
-			}
+		out := New(DefaultConfig()).Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size}, nil)
+		if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Reason != engine.RefusedSize {
+			t.Errorf("%d bytes: %v", int64(size), out)
 		}
 	}
 }

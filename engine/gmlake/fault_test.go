@@ -9,13 +9,13 @@ import (
 )
 
 // story is a fixed sequence that grows, cuts, stitches, reuses a stitched block in
-// part, dooms it, waits for fences, makes and dissolves an arena, and trims.
+// part, dooms it, waits for fences, and trims.
 func story(d *device) error {
 	req := uint64(0)
-	alloc := func(size mem.Bytes, s mem.StreamID, pool uint64, whole bool) func() error {
+	alloc := func(size mem.Bytes, s mem.StreamID, pool uint64) func() error {
 		return func() error {
 			req++
-			return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size, Stream: s, Pool: pool, Whole: whole})
+			return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size, Stream: s, Pool: pool})
 		}
 	}
 	free := func(reqs ...uint64) func() error {
@@ -35,37 +35,29 @@ func story(d *device) error {
 		return func() error { return d.step(engine.Event{Kind: engine.EvTrim, Pool: pool}) }
 	}
 	steps := []func() error{
-		alloc(12*mem.MiB, 0, 0, false),  // 1
-		alloc(700*mem.KiB, 0, 0, false), // 2
-		alloc(12*mem.MiB, 0, 0, false),  // 3
-		free(1, 3),                      //
-		alloc(20*mem.MiB, 0, 0, false),  // 4: stitched
-		free(4),                         //
-		alloc(14*mem.MiB, 0, 0, false),  // 5: the same sBlock, in part
-		alloc(4*mem.MiB, 0, 0, false),   // 6: out of its last chunks
-		alloc(10*mem.MiB, 0, 2, false),  // 7: private
+		alloc(12*mem.MiB, 0, 0),  // 1
+		alloc(700*mem.KiB, 0, 0), // 2
+		alloc(12*mem.MiB, 0, 0),  // 3
+		free(1, 3),               //
+		alloc(20*mem.MiB, 0, 0),  // 4: stitched
+		free(4),                  //
+		alloc(14*mem.MiB, 0, 0),  // 5: the same sBlock, in part
+		alloc(4*mem.MiB, 0, 0),   // 6: out of its last chunks
+		alloc(10*mem.MiB, 0, 2),  // 7: private
 		func() error {
 			if _, ok := d.blocks[5]; ok {
 				return d.record(5, 2)
 			}
 			return nil
 		},
-		free(5),                        // waits for a fence
-		alloc(24*mem.MiB, 1, 0, false), // 8: at the limit: waits, flushes
-		free(6, 7),                     //
+		free(5),                 // waits for a fence
+		alloc(24*mem.MiB, 1, 0), // 8: at the limit: waits, flushes
+		free(6, 7),              //
 		func() error { return d.step(engine.Event{Kind: engine.EvBoundary}) },
-		free(8),                       //
-		alloc(30*mem.MiB, 1, 0, true), // 9: an arena of what is there
-		func() error {
-			data := []int{1, 3, 7, 90, 9, 9, 255}
-			return d.dissolve(func() int {
-				v := data[0]
-				data = append(data[1:], 255)
-				return v
-			})
-		},
+		free(8),                 //
+		alloc(30*mem.MiB, 1, 0), // 9: what is there goes first
 		trim(0),
-		alloc(100*mem.MiB, 1, 0, false), // 10: refused
+		alloc(100*mem.MiB, 1, 0), // 10: refused
 		trim(2),
 		free(2, 9),
 	}

@@ -105,19 +105,7 @@ func (p *Pool) passSynced() {
 
 // reclaim caches a held block that nothing uses any more.
 func (p *Pool) reclaim(b int32) {
-	c := &p.blocks[b]
-	if c.kind == kept {
-		parent := c.parent
-		p.dropBlock(b)
-		if p.blocks[parent].kids--; p.blocks[parent].kids == 0 {
-			p.reclaim(parent)
-		}
-		return
-	}
-	h := &p.heaps[c.heap]
-	h.event++
-	c.event = h.event
-	switch c.kind {
+	switch p.blocks[b].kind {
 	case stitched:
 		p.retire(b)
 	case large:

@@ -9,8 +9,7 @@ import (
 func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 	a := &p.act
 	pages := int(a.segment / pageSize)
-	old := min(pages, len(p.spares))
-	if pages-old > p.limit-p.stats.Handles {
+	if pages > p.limit-p.stats.Handles {
 		a.reason = engine.RefusedLimit
 		return out, false
 	}
@@ -19,8 +18,8 @@ func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 		a.reason = engine.RefusedWindow
 		return out, false
 	}
-	a.page, a.pages, a.old, a.creates = page, pages, old, pages-old
-	p.picks = append(p.picks[:0], p.spares[:old]...)
+	a.page, a.pages, a.creates = page, pages, pages
+	p.picks = p.picks[:0]
 	for range a.creates {
 		h := p.number()
 		p.picks = append(p.picks, h)
@@ -67,11 +66,10 @@ func (p *Pool) grown(done int) int32 {
 	p.stats.PeakHandles = max(p.stats.PeakHandles, p.stats.Handles)
 	p.countMaps(done)
 	if done == a.ops {
-		p.spares = append(p.spares[:0], p.spares[a.old:]...)
 		return p.newSegment(a.kind, a.heap, a.page, p.picks)
 	}
-	p.spares = append(p.spares, p.picks[a.old:a.old+made]...)
-	p.numbers = append(p.numbers, p.picks[a.old+made:]...)
+	p.spares = append(p.spares, p.picks[:made]...)
+	p.numbers = append(p.numbers, p.picks[made:]...)
 	return none
 }
 
@@ -83,10 +81,8 @@ func (p *Pool) stitch(r rung, out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	a.pages, a.creates = int(a.n/pageSize), 0
-	if p.cfg.AutoGC > 0 && p.virtual+a.n > p.cfg.AutoGC && !a.collected {
-		a.collected = true
-		a.ladder = append([]rung{r}, a.ladder...)
-		return p.sweep(sweepStitched, out), true
+	if p.cfg.AutoGC > 0 && p.virtual+a.n > p.cfg.AutoGC && !a.swept {
+		return p.stitchAgain(r, out)
 	}
 	page, ok := p.space.take(uint32(a.pages))
 	if !ok {
@@ -105,16 +101,16 @@ func (p *Pool) stitch(r rung, out []engine.Op) ([]engine.Op, bool) {
 	return p.mapAll(phaseStitch, out), true
 }
 
-// stitchAgain drops idle sBlocks, of ever more levels, before another attempt;
-// false if that has been tried.
+// stitchAgain drops the idle sBlocks before another attempt; false if that has been
+// tried.
 func (p *Pool) stitchAgain(r rung, out []engine.Op) ([]engine.Op, bool) {
 	a := &p.act
-	if a.level == len(stitchLevels) {
+	if a.swept {
 		return out, false
 	}
-	a.level++
+	a.swept = true
 	a.ladder = append([]rung{r}, a.ladder...)
-	return p.sweep(stitchLevels[a.level-1], out), true
+	return p.sweep(sweepStitched, out), true
 }
 
 // stitched makes the sBlock, if all calls succeeded.

@@ -35,8 +35,8 @@ type Pool struct {
 	spares   []engine.Index // handles that are in no chunk
 	numbers  []engine.Index // free numbers of handles
 	numbered engine.Index   // the highest number in use so far
-	unused   int            // chunks and small segments without a byte in use
 	virtual  mem.Bytes      // addresses in sBlocks
+	doomed   int            // sBlocks that are
 	act      action
 	chosen   []int32        // pBlocks a stitch or a reuse is about
 	picks    []engine.Index // handles a segment is being made of
@@ -51,7 +51,6 @@ type heap struct {
 	heapKey
 	free  [2]set // by kind: large, small
 	ready set    // sBlocks that can serve
-	event uint64 // frees so far
 }
 
 type heapKey struct {
@@ -89,7 +88,14 @@ func (p *Pool) SetLimit(limit mem.Bytes) {
 // there, Stitches those that made one.
 func (p *Pool) Stats() engine.Stats {
 	s := p.stats
-	s.FreeHandles = p.unused + len(p.spares)
+	s.FreeHandles = len(p.spares)
+	for h := range p.heaps {
+		for k := range p.heaps[h].free {
+			for _, e := range p.heaps[h].free[k].entries {
+				s.FreeHandles += int(e.size / pageSize)
+			}
+		}
+	}
 	return s
 }
 
@@ -97,7 +103,7 @@ func (p *Pool) Stats() engine.Stats {
 func (p *Pool) Reserved() mem.Bytes { return mem.Bytes(p.stats.Handles) * pageSize }
 
 // Step takes one event, appends the ops that are now due to out, and returns it.
-// The contract is that of engine.Engine.Step.
+// They are to be done in order; an answer holds if all before it have succeeded.
 func (p *Pool) Step(ev engine.Event, out []engine.Op) []engine.Op {
 	p.clock++
 	start := len(out)
@@ -145,10 +151,6 @@ func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvTrim:
 		p.act = action{pool: ev.Pool}
 		return p.sweep(sweepTrim, out)
-	case engine.EvDissolve:
-		return p.dissolve(ev, out)
-	case engine.EvPrepare:
-		return out // an arena is mapped when it is asked for
 	}
 	return append(out, engine.Op{Kind: engine.OpUnknown})
 }

@@ -38,14 +38,11 @@ func script(d *device, data []byte, checkEvery int) error {
 func one(d *device, req uint64, next func() int) error {
 	ev := engine.Event{Kind: engine.EvAlloc, Req: req}
 	switch k := next() % 32; {
-	case k < 15:
+	case k < 13:
 		ev.Size, ev.Stream = size(next(), next()), stream(next())
 		if k == 0 {
 			ev.Pool = uint64(next() % 3)
 		}
-		return d.step(ev)
-	case k < 16:
-		ev.Size, ev.Stream, ev.Whole = size(next(), next()), stream(next()), true
 		return d.step(ev)
 	case k < 26:
 		if b, ok := d.pick(next()); ok {
@@ -62,13 +59,8 @@ func one(d *device, req uint64, next func() int) error {
 	case k < 31:
 		return d.step(engine.Event{Kind: engine.EvBoundary})
 	default:
-		switch next() % 5 {
-		case 0:
-			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(max(next()%8-5, 0))})
-		case 1, 2:
-			return d.dissolve(next)
-		case 3:
-			return d.step(engine.Event{Kind: engine.EvPrepare, Stream: stream(next()), Size: size(next(), next()), Most: 4})
+		if next()%4 > 0 {
+			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(max(next()%16-13, 0))})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

@@ -21,28 +21,20 @@ const (
 var (
 	smallLadder = []rung{rungFit, rungGrow, rungFlush, rungGrow}
 	largeLadder = []rung{rungFit, rungReuse, rungStitch0, rungGrow, rungStitch1, rungFlush, rungGrow, rungStitch2}
-	arenaLadder = []rung{rungFit, rungFlush, rungGrow}
 )
 
 // alloc starts to serve a request.
 func (p *Pool) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	p.act = action{asked: true, req: ev.Req, whole: ev.Whole, reason: engine.RefusedDevice}
+	p.act = action{asked: true, req: ev.Req, reason: engine.RefusedDevice}
 	a := &p.act
 	if ev.Size < 0 || ev.Size > p.cfg.Window/2 {
 		return p.refuse(engine.RefusedSize, out)
 	}
-	if ev.Whole && ev.Addr != 0 {
-		return p.refuse(engine.RefusedWindow, out) // a segment does not grow
-	}
 	a.size = mem.Round(ev.Size)
 	a.n, a.less = a.size, a.size-ev.Size
-	switch {
-	case ev.Whole:
-		a.n = mem.RoundUp(a.n, pageSize)
-		a.size, a.less, a.segment, a.ladder = a.n, 0, a.n, arenaLadder
-	case a.n <= smallLimit:
+	if a.n <= smallLimit {
 		a.kind, a.segment, a.ladder = small, pageSize, smallLadder
-	default:
+	} else {
 		a.n = mem.RoundUp(a.n, pageSize)
 		a.segment, a.ladder = a.n, largeLadder
 		if a.n < segmentBig {
@@ -119,7 +111,7 @@ func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
 	if p.blocks[b].kind == large {
 		p.shift(b, -1)
 	}
-	p.charge(b, a.size, a.less, a.whole)
+	p.charge(b, a.size, a.less)
 	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr, Size: a.size})
 	p.act = action{}
 	return out

@@ -64,7 +64,7 @@ func (p *Pool) split(b int32, n mem.Bytes) int32 {
 	lo := p.blocks[b]
 	u := p.newBlock(lo.kind, lo.heap, lo.addr+mem.Addr(n), lo.size-n)
 	up := &p.blocks[u]
-	up.segment, up.prev, up.next, up.event = lo.segment, b, lo.next, lo.event
+	up.segment, up.prev, up.next = lo.segment, b, lo.next
 	if lo.next != none {
 		p.blocks[lo.next].prev = u
 	}
@@ -88,7 +88,6 @@ func (p *Pool) join(lo, up int32) {
 	u := p.blocks[up]
 	l := &p.blocks[lo]
 	l.size += u.size
-	l.event = max(l.event, u.event)
 	if l.next = u.next; u.next != none {
 		p.blocks[u.next].prev = lo
 	}
@@ -115,7 +114,6 @@ func (p *Pool) insertFree(b int32) {
 	c := &p.blocks[b]
 	c.state = free
 	p.heaps[c.heap].free[c.kind].insert(entry{c.size, c.addr, b})
-	p.countFree(c, 1)
 }
 
 // removeFree takes a free block out of its set. It is held.
@@ -125,12 +123,7 @@ func (p *Pool) removeFree(b int32) {
 		panic(fmt.Sprintf("gmlake: the free block at %#x is not in its set", c.addr))
 	}
 	c.state = held
-	p.countFree(c, -1)
 }
-
-// countFree keeps the number of handles without a byte in use. A small block that
-// is not a whole page has neighbours.
-func (p *Pool) countFree(c *block, sign int) { p.unused += sign * int(c.size/pageSize) }
 
 // wholeSegment reports whether a free block is all of its segment.
 func (p *Pool) wholeSegment(b int32) bool {

@@ -83,7 +83,6 @@ func (p *Pool) newStitch(page uint32) int32 {
 		p.shift(from, -1)
 		s.holds = append(s.holds, from)
 		s.chunks = append(s.chunks, p.chunksOf(from)...)
-		p.blocks[b].event = max(p.blocks[b].event, p.blocks[from].event)
 	}
 	for _, c := range s.chunks {
 		p.chunks[c].over = append(p.chunks[c].over, si)
@@ -154,11 +153,9 @@ func (p *Pool) cutRuns(s *stitch, b int32) {
 func (p *Pool) retire(b int32) {
 	si := p.blocks[b].stitch
 	s := &p.stitches[si]
-	event := p.blocks[b].event
 	p.blocks[b].state = idle
 	s.used = 0
 	for _, from := range s.holds {
-		p.blocks[from].event = max(p.blocks[from].event, event)
 		p.shift(from, 1)
 		p.coalesce(from)
 	}
@@ -183,6 +180,9 @@ func (p *Pool) dropStitch(si int32) {
 	}
 	p.space.put(p.page(b.addr), uint32(len(s.chunks)))
 	p.virtual -= b.size
+	if s.doomed {
+		p.doomed--
+	}
 	p.stats.Views--
 	p.stats.Evicted++
 	p.dropBlock(s.block)

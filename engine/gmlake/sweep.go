@@ -1,7 +1,6 @@
 package gmlake
 
 import (
-	"cmp"
 	"slices"
 
 	"stalloc/engine"
@@ -17,13 +16,8 @@ const (
 	sweepFlush    sweep = iota // wholly free segments, and the idle sBlocks over them
 	sweepTrim                  // these, and every idle sBlock
 	sweepDoomed                // doomed sBlocks
-	sweepSome                  // fragmented sBlocks, four times what is needed
-	sweepMore                  // 16 times that, and all that are ready
 	sweepStitched              // every idle sBlock
 )
-
-// stitchLevels are the original's gc(0), gc(1) and gc(2).
-var stitchLevels = [...]sweep{sweepSome, sweepMore, sweepStitched}
 
 // segments reports whether a sweep returns segments.
 func (s sweep) segments() bool { return s <= sweepTrim }
@@ -89,9 +83,6 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 			p.victims = append(p.victims, int32(si))
 		}
 	}
-	if s := p.act.sweep; s == sweepSome || s == sweepMore {
-		p.thin()
-	}
 	for _, si := range p.victims {
 		b := &p.blocks[p.stitches[si].block]
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: b.addr, Size: b.size})
@@ -110,37 +101,8 @@ func (p *Pool) droppable(si int32) bool {
 		return s.doomed
 	case sweepFlush:
 		return s.doomed || slices.ContainsFunc(s.chunks, func(c int32) bool { return p.wholeSegment(p.chunks[c].owner) })
-	case sweepSome:
-		return !s.ready
 	}
 	return true
-}
-
-// thin leaves among the victims, which are of all streams, what the original's gc
-// takes: of each stream the fragmented sBlocks, the least recently freed first,
-// until they make up for 4 or 16 times the request, and the ready ones there are.
-func (p *Pool) thin() {
-	enough := p.act.n * 4
-	if p.act.sweep == sweepMore {
-		enough *= 4
-	}
-	slices.SortFunc(p.victims, func(x, y int32) int {
-		b, c := &p.blocks[p.stitches[x].block], &p.blocks[p.stitches[y].block]
-		return cmp.Or(cmp.Compare(b.event, c.event), cmp.Compare(b.size, c.size), cmp.Compare(b.addr, c.addr))
-	})
-	taken := make([]mem.Bytes, len(p.heaps))
-	p.victims = slices.DeleteFunc(p.victims, func(si int32) bool {
-		s := &p.stitches[si]
-		b := &p.blocks[s.block]
-		if s.ready {
-			return false
-		}
-		if taken[b.heap] >= enough {
-			return true
-		}
-		taken[b.heap] += b.size
-		return false
-	})
 }
 
 // dropped forgets the first done victims of drop.
@@ -199,7 +161,10 @@ func (p *Pool) unmapped(done int) {
 		for _, c := range g.chunks {
 			p.chunks[c].owner = none
 			for _, si := range p.chunks[c].over {
-				p.stitches[si].doomed = true
+				if s := &p.stitches[si]; !s.doomed {
+					s.doomed = true
+					p.doomed++
+				}
 			}
 			if len(p.chunks[c].over) == 0 {
 				p.dropChunk(c)
@@ -216,37 +181,28 @@ func (p *Pool) unmapped(done int) {
 	}
 }
 
-// release returns the spare handles, but for those that an arena is to be made of.
+// release returns the spare handles.
 func (p *Pool) release(out []engine.Op) []engine.Op {
-	spares := p.spares[min(p.keep(), len(p.spares)):]
-	if len(spares) == 0 {
+	if len(p.spares) == 0 {
 		return p.climb(out)
 	}
-	for _, h := range spares {
+	for _, h := range p.spares {
 		out = append(out, engine.Op{Kind: engine.OpRelease, Handle: h})
 	}
 	return p.await(phaseRelease, out)
 }
 
-func (p *Pool) keep() int {
-	if p.act.whole && len(p.act.ladder) > 0 {
-		return int(p.act.n / pageSize)
-	}
-	return 0
-}
-
 // released forgets the first done handles of release.
 func (p *Pool) released(done int) {
-	from := min(p.keep(), len(p.spares))
-	p.numbers = append(p.numbers, p.spares[from:from+done]...)
-	p.spares = slices.Delete(p.spares, from, from+done)
+	p.numbers = append(p.numbers, p.spares[:done]...)
+	p.spares = slices.Delete(p.spares, 0, done)
 	p.stats.Releases += uint64(done)
 	p.stats.Handles -= done
 }
 
 // boundary drops what was doomed and has been freed since.
 func (p *Pool) boundary(out []engine.Op) []engine.Op {
-	for si := range p.stitches {
+	for si := 0; p.doomed > 0 && si < len(p.stitches); si++ {
 		s := &p.stitches[si]
 		if s.block != none && s.doomed && p.blocks[s.block].state == idle && p.heaps[p.blocks[s.block].heap].pool == 0 {
 			return p.sweep(sweepDoomed, out)

@@ -42,6 +42,7 @@ type action struct {
 	req           uint64
 	size          mem.Bytes // asked for
 	n             unit
+	wish          unit // 0: none
 	heap          uint32
 	space         uint32
 	rung          rung
@@ -184,6 +185,6 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 	if !a.asked {
 		return out
 	}
-	a.rung = rungFit
+	a.rung = rungWish
 	return e.climb(out)
 }

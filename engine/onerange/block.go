@@ -16,13 +16,14 @@ const (
 )
 
 type block struct {
-	at, size unit // at: in its space, or where its view begins
-	space    uint32
-	view     uint32 // 0: the block lies in its space
-	users    uint32 // other streams that used it; the list's first user
-	fences   int32  // pending: fences still to pass
-	state    blockState
-	less     uint16 // bytes that were not asked for
+	at, size   unit // at: in its space, or where its view begins
+	space      uint32
+	view       uint32 // 0: the block lies in its space
+	users      uint32 // other streams that used it; the list's first user
+	fences     int32  // pending: fences still to pass
+	prev, next link
+	state      blockState
+	less       uint16 // bytes that were not asked for
 }
 
 // addBlock hands out n units at a place: in its space, or through a view whose
@@ -36,12 +37,12 @@ func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
 		b = uint32(len(e.blocks) - 1)
 	}
 	e.blocks[b] = block{at: at, size: n, space: s, view: view, state: blockLive, less: uint16(bytesOf(n) - asked)}
-	e.blockAt.put(uint64(at)+1, b)
+	e.blockAt.put(at, b)
 	if view == 0 {
-		e.take(s, at, at+n)
+		e.take(s, at, at+n, b)
 	} else {
 		e.views[view].block = b
-		e.parts(view, at, n, func(lo, hi unit) { e.take(s, lo, hi) })
+		e.parts(view, at, n, func(lo, hi unit) { e.take(s, lo, hi, 0) })
 	}
 	c := &e.spaces[s]
 	c.load += n
@@ -56,14 +57,14 @@ func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
 func (e *Engine) dropBlock(b uint32) {
 	c := &e.blocks[b]
 	if c.view == 0 {
-		e.give(c.space, c.at, c.at+c.size)
+		e.giveBetween(c.space, c.at, c.at+c.size, c.prev, c.next)
 	} else {
 		e.parts(c.view, c.at, c.size, func(lo, hi unit) { e.give(c.space, lo, hi) })
 		e.views[c.view].block = 0
 		e.views[c.view].used = e.clock
 	}
 	e.spaces[c.space].load -= c.size
-	e.blockAt.del(uint64(c.at) + 1)
+	e.blockAt.del(c.at)
 	e.stats.Blocks--
 	if c.state == blockLive {
 		e.stats.Load -= bytesOf(c.size)
@@ -80,7 +81,7 @@ func (e *Engine) blockOf(a mem.Addr) uint32 {
 	if !ok {
 		return 0
 	}
-	return e.blockAt.get(uint64(at) + 1)
+	return e.blockAt.get(at)
 }
 
 // Lookup returns the live or pending block that starts at addr.

@@ -16,7 +16,7 @@ type piece struct {
 //
 //   - the places of the handles and the voids tile the addresses of a space;
 //   - gaps and blocks, live or pending, tile the places of its handles; gaps do not
-//     touch, and each is found by address and by size;
+//     touch, and each is found by address and by size; they are one list by address;
 //   - the block of a view occupies the handles under it from the first on;
 //   - held is the sum of all handles, those of spaces and spares.
 func (e *Engine) Check() error {
@@ -27,7 +27,7 @@ func (e *Engine) Check() error {
 		if c.state == blockGone {
 			continue
 		}
-		if got := e.blockAt.get(uint64(c.at) + 1); got != uint32(b) {
+		if got := e.blockAt.get(c.at); got != uint32(b) {
 			return fmt.Errorf("block %d at %d is found as %d", b, c.at, got)
 		}
 		what := fmt.Sprintf("block %d", b)
@@ -88,6 +88,9 @@ func (e *Engine) checkSpace(s uint32, claimed []piece, load unit) error {
 	if err != nil || n != 0 || free != c.units || load != c.load {
 		return fmt.Errorf("%w; %d more gaps by size than by address; free %d counted %d; load %d counted %d", err, n, c.units, free, c.load, load)
 	}
+	if err := e.checkList(s, claimed); err != nil {
+		return err
+	}
 	var places []piece
 	for h := 1; h < len(e.handles); h++ {
 		x := &e.handles[h]
@@ -124,6 +127,32 @@ func (e *Engine) checkSpace(s uint32, claimed []piece, load unit) error {
 	}
 	_, err = tile(places)
 	return err
+}
+
+// checkList compares the list of a space with its gaps and the blocks in it.
+func (e *Engine) checkList(s uint32, claimed []piece) error {
+	n, last, prev := 0, unit(-1), link(0)
+	for l := e.spaces[s].first; l != 0; n++ {
+		at, next := e.at(l)
+		back := e.gaps[l.gap()].prev
+		if l.gap() == 0 {
+			back = e.blocks[l>>1].prev
+		}
+		if at <= last || back != prev {
+			return fmt.Errorf("element %d of the list, at %d, is behind %d at %d", l, at, prev, last)
+		}
+		last, prev, l = at, l, next
+	}
+	want := len(claimed)
+	for x := 1; x < len(e.views); x++ {
+		if v := &e.views[x]; v.space == s && v.block != 0 {
+			e.parts(uint32(x), e.blocks[v.block].at, e.blocks[v.block].size, func(unit, unit) { want-- })
+		}
+	}
+	if n != want || prev != e.spaces[s].last {
+		return fmt.Errorf("%d elements are on the list, which ends at %d, want %d and %d", n, prev, want, e.spaces[s].last)
+	}
+	return nil
 }
 
 // tile joins pieces that touch; an error if two overlap.

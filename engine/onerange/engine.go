@@ -70,13 +70,19 @@ const (
 // are gaps, and voids, where nothing is mapped. A heap has one for large and one for
 // small requests. It holds no pointers, so that C can be shown it (lent.go).
 type space struct {
-	heap  uint32
-	kind  uint32
-	free  gaps
-	units unit // of free
-	held  unit // mapped
-	load  unit // live and pending
-	peak  unit // of load
+	heap     uint32
+	kind     uint32
+	free     gaps
+	units    unit // of free
+	held     unit // mapped
+	load     unit // live and pending
+	peak     unit // of load
+	expected unit // where the blocks of a plan of an earlier run end, from the first address on
+	first    link // of its gaps and blocks by address
+	last     link
+	// Raised by whatever takes bytes of the space, but for what a tape's quick case places
+	// where the tape has it (cshim/tape.h).
+	version uint64
 }
 
 type void struct{ lo, hi unit }
@@ -93,7 +99,7 @@ type handle struct {
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
 	cfg   Config
-	limit unit   // the largest unit if there is no limit
+	limit unit   // mostHeld if there is no limit
 	clock uint64 // events so far
 	price price
 
@@ -119,7 +125,7 @@ type Engine struct {
 
 	blocks     []block
 	spareBlock uint32
-	blockAt    table // by start in units, plus one
+	blockAt    starts
 	users      []user
 	spareUser  uint32
 	fenceAt    table
@@ -132,7 +138,6 @@ type Engine struct {
 	synced              []mem.StreamID // that the batch waits for, or the action has waited for
 	unwaited, waitedFor []mem.StreamID
 
-	frees uint64
 	held  unit
 	stats engine.Stats
 }
@@ -146,11 +151,17 @@ func New(cfg Config) *Engine {
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
 		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), extents: make([][]extent, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
 		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
-		heapAt: newTable(8), blockAt: newTable(1 << 10), fenceAt: newTable(64),
+		heapAt: newTable(8), blockAt: newStarts(1 << 10), fenceAt: newTable(64),
 	}
 	e.SetLimit(0)
 	return e
 }
+
+// Largest is the most that an engine holds, and so the most that a gap or a block can
+// have: as many bits are left for a size beside a start.
+const Largest = mem.Bytes(mostHeld) * mem.Grain
+
+const mostHeld = unit(1)<<(64-startBits) - pageUnits
 
 // SetLimit bounds the physical memory that may be created from now on, within
 // Config.Limit; zero goes back to that.
@@ -158,8 +169,8 @@ func (e *Engine) SetLimit(n mem.Bytes) {
 	if n <= 0 || e.cfg.Limit > 0 && n > e.cfg.Limit {
 		n = e.cfg.Limit
 	}
-	if e.limit = unit(n / mem.Grain); n <= 0 {
-		e.limit = 1 << 62
+	if e.limit = mostHeld; n > 0 {
+		e.limit = min(unit(n/mem.Grain), mostHeld)
 	}
 }
 
@@ -199,6 +210,8 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.record(ev, out)
 	case engine.EvFence:
 		return e.fence(ev, out)
+	case engine.EvExpect:
+		return e.expect(ev, out)
 	case engine.EvFirst:
 		e.price.first = true
 		return out

@@ -55,7 +55,6 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	c := &e.blocks[b]
 	view := c.view
-	e.frees++
 	if c.users == 0 {
 		e.dropBlock(b)
 	} else {

@@ -15,63 +15,81 @@ func (e *Engine) isFree(s uint32, lo, hi unit) bool {
 	return g != 0 && e.gaps[g].end() >= hi
 }
 
-func (e *Engine) newGap(s uint32, lo, hi unit) {
-	var n uint32
-	if e.spareGap != 0 {
-		n = e.spareGap
-		e.spareGap = e.gaps[n].space
+// newGap makes a gap between two neighbours.
+func (e *Engine) newGap(s uint32, lo, hi unit, p, n link) {
+	g := e.spareGap
+	if g != 0 {
+		e.spareGap = e.gaps[g].space
 	} else {
 		e.gaps = append(e.gaps, gap{})
-		n = uint32(len(e.gaps) - 1)
+		g = uint32(len(e.gaps) - 1)
 	}
-	e.gaps[n] = gap{space: s}
-	e.gaps[n].set(lo, hi)
+	e.gaps[g] = gap{space: s}
+	e.gaps[g].set(lo, hi)
 	f := &e.spaces[s].free
-	insert(e.gaps, &f.addrs, n, byAddr)
-	f.addSize(e.gaps, n)
+	insert(e.gaps, &f.addrs, g, byAddr)
+	f.addSize(e.gaps, g)
+	e.join(s, p, gapLink(g))
+	e.join(s, gapLink(g), n)
 }
 
-func (e *Engine) dropGap(n uint32) {
-	f := &e.spaces[e.gaps[n].space].free
-	f.dropSize(e.gaps, n)
-	remove(e.gaps, &f.addrs, n, byAddr)
-	e.gaps[n] = gap{space: e.spareGap}
-	e.spareGap = n
+// dropGap forgets a gap, whose neighbours are joined by the caller.
+func (e *Engine) dropGap(g uint32) {
+	f := &e.spaces[e.gaps[g].space].free
+	f.dropSize(e.gaps, g)
+	remove(e.gaps, &f.addrs, g, byAddr)
+	e.gaps[g] = gap{space: e.spareGap}
+	e.spareGap = g
 }
 
 // reshape gives a gap another extent in the same place of the order by address.
-func (e *Engine) reshape(n uint32, lo, hi unit) {
-	f := &e.spaces[e.gaps[n].space].free
-	f.dropSize(e.gaps, n)
-	e.gaps[n].set(lo, hi)
-	f.addSize(e.gaps, n)
+func (e *Engine) reshape(g uint32, lo, hi unit) {
+	f := &e.spaces[e.gaps[g].space].free
+	f.dropSize(e.gaps, g)
+	e.gaps[g].set(lo, hi)
+	f.addSize(e.gaps, g)
 }
 
-// take occupies [lo, hi), all of it free in one gap.
-func (e *Engine) take(s uint32, lo, hi unit) { e.takeFrom(e.find(s, lo), lo, hi) }
-
-func (e *Engine) takeFrom(g uint32, lo, hi unit) {
-	start, end, s := e.gaps[g].start(), e.gaps[g].end(), e.gaps[g].space
-	switch {
-	case start == lo && end == hi:
-		e.dropGap(g)
-	case start == lo:
+// take occupies [lo, hi), all of it free in one gap, with a block that lies there; 0:
+// with what is found by other means.
+func (e *Engine) take(s uint32, lo, hi unit, block uint32) {
+	g := e.find(s, lo)
+	start, end, p, n := e.gaps[g].start(), e.gaps[g].end(), e.gaps[g].prev, e.gaps[g].next
+	if end == hi {
+		if start == lo {
+			e.dropGap(g)
+		} else {
+			e.reshape(g, start, lo)
+			p = gapLink(g)
+		}
+	} else if start == lo {
 		e.reshape(g, hi, end)
-	case end == hi:
+		n = gapLink(g)
+	} else {
 		e.reshape(g, start, lo)
-	default:
-		e.reshape(g, start, lo)
-		e.newGap(s, hi, end)
+		e.newGap(s, hi, end, gapLink(g), n)
+		p, n = gapLink(g), e.gaps[g].next
 	}
+	if block != 0 {
+		e.join(s, p, blockLink(block))
+		p = blockLink(block)
+	}
+	e.join(s, p, n)
 	e.spaces[s].units -= hi - lo
+	e.spaces[s].version++
 }
 
-// give frees [lo, hi) and joins it with the gaps beside it.
+// give frees [lo, hi), in which no block lies.
 func (e *Engine) give(s uint32, lo, hi unit) {
+	p, n := e.around(s, lo)
+	e.giveBetween(s, lo, hi, p, n)
+}
+
+// giveBetween frees [lo, hi) between two neighbours and joins it with those that are
+// gaps and touch it.
+func (e *Engine) giveBetween(s uint32, lo, hi unit, p, n link) {
 	e.spaces[s].units += hi - lo
-	f := &e.spaces[s].free
-	before := atMost(e.gaps, f.addrs, uint64(lo), byAddr)
-	after := atLeast(e.gaps, f.addrs, uint64(hi), byAddr)
+	before, after := p.gap(), n.gap()
 	if before != 0 && e.gaps[before].end() != lo {
 		before = 0
 	}
@@ -80,14 +98,17 @@ func (e *Engine) give(s uint32, lo, hi unit) {
 	}
 	switch {
 	case before != 0 && after != 0:
-		start, end := e.gaps[before].start(), e.gaps[after].end()
+		start, end, behind := e.gaps[before].start(), e.gaps[after].end(), e.gaps[after].next
 		e.dropGap(after)
 		e.reshape(before, start, end)
+		e.join(s, p, behind)
 	case before != 0:
 		e.reshape(before, e.gaps[before].start(), hi)
+		e.join(s, p, n)
 	case after != 0:
 		e.reshape(after, lo, e.gaps[after].end())
+		e.join(s, p, n)
 	default:
-		e.newGap(s, lo, hi)
+		e.newGap(s, lo, hi, p, n)
 	}
 }

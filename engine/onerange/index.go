@@ -23,9 +23,10 @@ func unitsOf(n mem.Bytes) unit { return unit((n + mem.Grain - 1) / mem.Grain) }
 // one implementation serves both. The priority of a node is a hash of its number:
 // balanced on average, and the same in every run.
 type gap struct {
-	key   [2]uint64 // byAddr: start; bySize: size<<startBits | start, in units
-	kid   [2][2]uint32
-	space uint32
+	key        [2]uint64 // byAddr: start; bySize: size<<startBits | start, in units
+	kid        [2][2]uint32
+	space      uint32
+	prev, next link
 }
 
 const (

@@ -115,7 +115,7 @@ func (e *Engine) unhomed(done int) {
 		if !e.act.trimming {
 			e.stats.Adopted++
 		}
-		e.take(x.space, x.at, x.at+x.size)
+		e.take(x.space, x.at, x.at+x.size, 0)
 		e.setHome(0, x.at, x.size)
 		c.held -= x.size
 		e.addVoid(x.space, x.at, x.at+x.size)

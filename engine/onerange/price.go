@@ -40,11 +40,12 @@ const viewLoose = 16
 const dearOver = 4
 
 type price struct {
-	first bool    // the first step is over
-	steps int     // that have ended
-	large bool    // the memory has been laid anew
-	level int     // of Slack
-	share float64 // of the driver in the time of the last steps
+	first  bool    // the first step is over
+	steps  int     // that have ended
+	large  bool    // the memory has been laid anew
+	handle unit    // of that size, if a plan of an earlier run says so; else 0
+	level  int     // of Slack
+	share  float64 // of the driver in the time of the last steps
 	// The most that had to be held: of the load, and of what waited for fences whenever
 	// memory was short. What waits at other times is not asked about.
 	peak mem.Bytes
@@ -70,6 +71,9 @@ func (e *Engine) allowed() unit {
 func (e *Engine) handleSize(s *space, n unit) unit {
 	if s.kind == smallSpace || !e.price.large {
 		return pageUnits
+	}
+	if e.price.handle > 0 {
+		return e.price.handle
 	}
 	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/handlePart)))
 }
@@ -102,6 +106,9 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 		p.share = share
 	} else {
 		p.share += (share - p.share) / dearOver
+	}
+	if p.steps == rebuildAt && p.large { // a plan of an earlier run: what it expects was made
+		p.share = 0
 	}
 	if p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
 		return out

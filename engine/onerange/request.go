@@ -9,7 +9,8 @@ import (
 type rung uint8
 
 const (
-	rungFit     rung = iota // the smallest gap
+	rungWish    rung = iota // the wished place
+	rungFit                 // the smallest gap
 	rungSlack               // new handles, within the slack
 	rungStitch              // free handles under a view, with as many new ones as lack
 	rungGrow                // new handles, whatever is free
@@ -21,11 +22,8 @@ const (
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	e.act = action{asked: true, req: ev.Req, size: ev.Size, reason: engine.RefusedDevice}
 	a := &e.act
-	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
+	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
-	}
-	if ev.Whole {
-		return e.refuse(engine.RefusedWindow, out) // plans have no memory of their own
 	}
 	a.n = unit(mem.Round(ev.Size) / mem.Grain)
 	a.heap = e.heapOf(ev.Stream, ev.Pool)
@@ -34,15 +32,33 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		a.space = e.heaps[a.heap].spaces[smallSpace]
 	}
 	at, ok := e.place(ev.Wish)
-	ok = ok && ev.Wish != 0
-	if ok && e.isFree(a.space, at, at+a.n) {
-		e.stats.Sticky++
-		return e.grant(at, 0, out)
+	if ok = ok && ev.Wish != 0; ok {
+		a.wish = at
+		var grown bool
+		if out, grown = e.tryWish(out); grown {
+			return out
+		}
 	}
 	if ev.Poll && e.stats.Pending > 0 && (ok || e.spaces[a.space].free.bestFit(e.gaps, a.n) == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}
 	return e.climb(out)
+}
+
+// tryWish serves a request where it is wished, or maps what lacks there.
+func (e *Engine) tryWish(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if a.wish == 0 {
+		return out, false
+	}
+	if e.isFree(a.space, a.wish, a.wish+a.n) {
+		e.stats.Wished++
+		return e.grant(a.wish, 0, out), true
+	}
+	if a.grown || a.full {
+		return out, false
+	}
+	return e.growToWish(a.wish, out)
 }
 
 // climb tries the rungs from the action's on.
@@ -51,6 +67,8 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 	for ; ; a.rung++ {
 		ok := false
 		switch a.rung {
+		case rungWish:
+			out, ok = e.tryWish(out)
 		case rungFit:
 			if g := e.spaces[a.space].free.bestFit(e.gaps, a.n); g != 0 {
 				e.stats.Fits++
@@ -77,7 +95,7 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 				return e.refuse(a.reason, out)
 			}
 			a.space = e.heaps[a.heap].spaces[largeSpace]
-			a.full, a.rung = false, rungFit
+			a.full, a.rung, a.wish = false, rungFit, 0
 			return e.climb(out)
 		}
 		if ok {

@@ -93,3 +93,78 @@ func (t *table) del(key uint64) bool {
 	t.used--
 	return true
 }
+
+// starts finds blocks by where they begin: a table as above, with key and value in one
+// word, so that a look costs one line of the cache.
+type starts struct {
+	cell  []uint64 // at << numberBits | block
+	used  int
+	shift uint32 // of a hash, so that it is an index
+}
+
+// numberBits is what the 33 bits of a place leave for the number of a block.
+const numberBits = 64 - startBits
+
+func newStarts(capacity int) starts {
+	bits := 4
+	for 1<<bits < 2*capacity {
+		bits++
+	}
+	return starts{cell: make([]uint64, 1<<bits), shift: uint32(64 - bits)}
+}
+
+// home is where the search for a place begins.
+func (t *starts) home(at uint64) int { return int(at * 0x9e3779b97f4a7c15 >> t.shift) }
+
+func (t *starts) next(i int) int { return (i + 1) & (len(t.cell) - 1) }
+
+// get returns the block that begins at a place, or zero.
+func (t *starts) get(at unit) uint32 {
+	for i := t.home(uint64(at)); t.cell[i] != 0; i = t.next(i) {
+		if t.cell[i]>>numberBits == uint64(at) {
+			return uint32(t.cell[i] & (1<<numberBits - 1))
+		}
+	}
+	return 0
+}
+
+// put adds a block at a place where none begins.
+func (t *starts) put(at unit, b uint32) {
+	t.makeRoom(1)
+	i := t.home(uint64(at))
+	for t.cell[i] != 0 {
+		i = t.next(i)
+	}
+	t.cell[i] = uint64(at)<<numberBits | uint64(b)
+	t.used++
+}
+
+// makeRoom makes the table large enough for n more blocks.
+func (t *starts) makeRoom(n int) {
+	for 2*(t.used+n) > len(t.cell) {
+		bigger := newStarts(len(t.cell))
+		for _, c := range t.cell {
+			if c != 0 {
+				bigger.put(unit(c>>numberBits), uint32(c&(1<<numberBits-1)))
+			}
+		}
+		*t = bigger
+	}
+}
+
+// del forgets the block that begins at a place.
+func (t *starts) del(at unit) {
+	i := t.home(uint64(at))
+	for t.cell[i]>>numberBits != uint64(at) {
+		i = t.next(i)
+	}
+	mask := len(t.cell) - 1
+	for j := t.next(i); t.cell[j] != 0; j = t.next(j) {
+		if home := t.home(t.cell[j] >> numberBits); (j-home)&mask >= (j-i)&mask {
+			t.cell[i] = t.cell[j]
+			i = j
+		}
+	}
+	t.cell[i] = 0
+	t.used--
+}

@@ -171,7 +171,7 @@ func (e *Engine) retire(h uint32) {
 			e.window.put(x.base, x.class)
 		}
 		e.extents[s], e.voids[s] = e.extents[s][:0], e.voids[s][:0]
-		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind}
+		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind, version: e.spaces[s].version + 1}
 	}
 	e.heapAt.del(heapKey(c.stream, c.pool))
 	*c = heap{pool: retired, spaces: c.spaces}
@@ -187,12 +187,11 @@ func (e *Engine) hasView(s uint32) bool {
 }
 
 func (e *Engine) released(done int) {
-	gone := e.picks[:done]
-	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return slices.Contains(gone, h) })
-	for _, h := range gone {
+	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
 		e.handles[h] = handle{}
 		e.numbers = append(e.numbers, h)
 		e.stats.Releases++
 	}
+	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return e.handles[h].size == 0 })
 }

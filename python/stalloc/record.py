@@ -42,7 +42,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from . import _session, _torch
+from . import _rank, _session, _torch
 from ._errors import StallocError
 from .record_file import Kept, write
 from .record_history import ENTRY_BYTES, History, Lines
@@ -192,8 +192,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return runpy.run_path(str(args.script), run_name="__main__")
 
 
-RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 LEAST_MEMORY = 1 << 20
 UNITS = {"KIB": 10, "MIB": 20, "GIB": 30, "K": 10, "M": 20, "G": 30, "": 0}
 
@@ -237,11 +235,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     args.arguments = words[1:]
     args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
     _check_program(parser, args)
-    several = any(os.environ.get(name, "1") not in ("", "1") for name in WORLDS)
-    if several and "%r" not in args.output:
+    if _rank.world_size() > 1 and "%r" not in args.output:
         parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
-    rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
-    args.output = Path(args.output.replace("%r", rank))
+    args.output = Path(_rank.expand(args.output))
     if not args.output.parent.is_dir():
         parser.error(f"-o {args.output}: there is no folder {args.output.parent}")
     return args

@@ -43,28 +43,41 @@ func (e Entry) Place() uint64 { return uint64(e) & (1<<placeBits - 1) }
 // a layer.
 const Window = 512
 
-// Tape is the list and the cursor. Its zero value expects nothing.
-type Tape struct {
-	Entries []Entry
-	Cursor  int
-	// Matched and Missed count requests since the last boundary.
-	Matched, Missed int
-	strayed         bool      // the last request was missed
-	last            [4]uint64 // sizes of the last requests, the latest first
+// State is what a tape knows besides its entries. C serves from it as well (cshim/tape.h),
+// so it has the same layout there.
+type State struct {
+	Cursor          uint32    // the next entry
+	Strays          uint32    // requests since the last that was matched; of more than lastKept, so many
+	Last            [4]uint64 // their sizes, the latest first
+	Matched, Missed uint64    // requests since the last boundary that were on the tape, and that were not
+	Hits, Misses    uint64    // ever: requests that were served where they were wished, and others while there were entries
 }
+
+// lastKept is how many sizes State.Last holds.
+const lastKept = 4
+
+// Tape is the list and the cursor.
+type Tape struct {
+	*State
+	Entries []Entry
+}
+
+// New returns a tape at its first entry.
+func New(entries []Entry) Tape { return Tape{State: &State{}, Entries: entries} }
 
 // Next returns the entry of a request of size units; zero: it is not expected here.
 func (t *Tape) Next(size uint64) Entry {
-	at := t.Cursor
+	at := int(t.Cursor)
 	if at >= len(t.Entries) || t.Entries[at].Size() != size {
 		at = t.seek(size)
 	}
-	t.last = [4]uint64{size, t.last[0], t.last[1], t.last[2]}
-	if t.strayed = at < 0; t.strayed {
+	if at < 0 {
+		t.Last = [lastKept]uint64{size, t.Last[0], t.Last[1], t.Last[2]}
+		t.Strays = min(t.Strays+1, lastKept)
 		t.Missed++
 		return 0
 	}
-	t.Cursor = at + 1
+	t.Cursor, t.Strays = uint32(at)+1, 0
 	t.Matched++
 	return t.Entries[at]
 }
@@ -73,30 +86,40 @@ func (t *Tape) Next(size uint64) Entry {
 // an entry that came in another size, or where the last requests follow each other as on
 // the tape. The farther, the more of them, and the most to go back: sizes are few.
 func (t *Tape) seek(size uint64) int {
-	next := t.Cursor + 1
-	if !t.strayed {
+	cursor := int(t.Cursor)
+	next := cursor + 1
+	if t.Strays == 0 {
 		return -1
 	}
 	if next < len(t.Entries) && t.Entries[next].Size() == size {
 		return next
 	}
-	for at := next; at < min(t.Cursor+Window, len(t.Entries)); at++ {
-		if t.Entries[at].Size() == size && t.follows(at, 1+bits.Len(uint(at-t.Cursor))/3) {
+	for at := next; at < min(cursor+Window, len(t.Entries)); at++ {
+		if t.Entries[at].Size() == size && t.follows(at, 1+bits.Len(uint(at-cursor))/3) {
 			return at
 		}
 	}
-	for at := min(t.Cursor, len(t.Entries)) - 1; at >= max(t.Cursor-Window, 0); at-- { // it went too far
-		if t.Entries[at].Size() == size && t.follows(at, len(t.last)) {
+	for at := min(cursor, len(t.Entries)) - 1; at >= max(cursor-Window, 0); at-- { // it went too far
+		if t.Entries[at].Size() == size && t.follows(at, lastKept) {
 			return at
 		}
 	}
 	return -1
 }
 
-// follows reports whether the n entries before one are the last n requests.
+// follows reports whether the n entries before one are the last n requests: the strays,
+// and before them what the cursor has passed.
 func (t *Tape) follows(at, n int) bool {
-	for i := range min(n, len(t.last)) {
-		if at-1-i < 0 || t.Entries[at-1-i].Size() != t.last[i] {
+	for i := range min(n, lastKept) {
+		size := t.Last[i]
+		if i >= int(t.Strays) {
+			before := int(t.Cursor) - 1 - (i - int(t.Strays))
+			if before < 0 {
+				return false
+			}
+			size = t.Entries[before].Size()
+		}
+		if at-1-i < 0 || t.Entries[at-1-i].Size() != size {
 			return false
 		}
 	}
@@ -104,7 +127,10 @@ func (t *Tape) follows(at, n int) bool {
 }
 
 // Boundary begins the list again.
-func (t *Tape) Boundary() { *t = Tape{Entries: t.Entries} }
+func (t *Tape) Boundary() { *t.State = State{Hits: t.Hits, Misses: t.Misses} }
 
 // Replace goes on with another list from its first entry.
-func (t *Tape) Replace(entries []Entry) { *t = Tape{Entries: entries} }
+func (t *Tape) Replace(entries []Entry) {
+	t.Boundary()
+	t.Entries = entries
+}

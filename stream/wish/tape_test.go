@@ -32,9 +32,9 @@ func TestFollows(t *testing.T) {
 		{"no place", []uint64{4}, []uint64{4}, []int{0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tape := Tape{Entries: entries(c.expected...)}
+			tape := New(entries(c.expected...))
 			for round := range 2 {
-				missed := 0
+				missed := uint64(0)
 				for i, n := range c.requests {
 					got, want := tape.Next(n), Entry(0)
 					if c.want[i] >= 0 {
@@ -46,7 +46,7 @@ func TestFollows(t *testing.T) {
 						t.Fatalf("round %d, request %d of %d units: %d at %d, want %d at %d", round, i, n, got.Size(), got.Place(), want.Size(), want.Place())
 					}
 				}
-				if tape.Missed != missed || tape.Matched != len(c.requests)-missed {
+				if tape.Missed != missed || tape.Matched != uint64(len(c.requests))-missed {
 					t.Errorf("%d matched and %d missed of %d", tape.Matched, tape.Missed, len(c.requests))
 				}
 				tape.Boundary()
@@ -64,7 +64,7 @@ func TestNoise(t *testing.T) {
 		for i := range sizes {
 			sizes[i] = 1 + r.Uint64N(40)
 		}
-		tape := Tape{Entries: entries(sizes...)}
+		tape := New(entries(sizes...))
 		for step := range 3 {
 			for _, n := range sizes {
 				switch r.IntN(20) {
@@ -77,7 +77,7 @@ func TestNoise(t *testing.T) {
 					t.Fatalf("seed %d, step %d: %d units got the entry of %d at %d", seed, step, n, e.Size(), e.Place())
 				}
 			}
-			if tape.Matched < len(sizes)/2 {
+			if tape.Matched < uint64(len(sizes))/2 {
 				t.Errorf("seed %d: only %d of %d requests are matched", seed, tape.Matched, len(sizes))
 			}
 			tape.Boundary()
@@ -94,13 +94,25 @@ func TestEntry(t *testing.T) {
 	}
 }
 
+// TestEvent: what an event is made of comes back from it, up to the largest of each.
+func TestEvent(t *testing.T) {
+	for _, x := range []Event{EventOf(EventHit, 1, 2, 3), EventOf(EventDone, 1<<50, 1<<40-1, 1<<16-1)} {
+		if got := EventOf(x.Kind(), x.Addr, x.Size(), x.Stream()); got != x {
+			t.Errorf("%+v came back as %+v", x, got)
+		}
+	}
+	if e := EventOf(EventLate, 8, 5, 7); e.Kind() != EventLate || e.Size() != 5 || e.Stream() != 7 {
+		t.Errorf("%+v: kind %d, size %d, stream %d", e, e.Kind(), e.Size(), e.Stream())
+	}
+}
+
 // BenchmarkNext is a request that the tape expects.
 func BenchmarkNext(b *testing.B) {
 	sizes := make([]uint64, 4096)
 	for i := range sizes {
 		sizes[i] = uint64(i%7 + 1)
 	}
-	tape := Tape{Entries: entries(sizes...)}
+	tape := New(entries(sizes...))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(sizes) == 0 {

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 
 import pytest
-from stalloc import StallocError, StallocWarning, record
+from stalloc import StallocError, StallocWarning, _rank, record
 from stalloc.record_history import MARK_BYTES as MARK
 from stalloc.record_history import History as Recorded
 from stalloc.record_history import Lines
@@ -128,7 +128,7 @@ def recorded(history, tmp_path, monkeypatch, request):
     """recorded(body, ...): records a script; its exit status and the trace's lines."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in (*record.RANKS, *record.WORLDS, "LOCAL_RANK"):
+    for name in (*_rank.VARIABLES, *_rank.WORLDS, "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     handler = signal.getsignal(signal.SIGTERM)
     request.addfinalizer(lambda: signal.signal(signal.SIGTERM, handler))
@@ -401,7 +401,7 @@ def test_the_go_reader_takes_it(recorded, tmp_path, file):
         return subprocess.run(command, check=True, capture_output=True).stdout
 
     made = json.loads(stalloc("plan", "--json"))
-    assert made["trace"] == "own" and made["makespan_bytes"] == 130 << 20
+    assert made["trace"] == "own" and made["peak_load_bytes"] == (130 << 20) + 1024
     replayed = [json.loads(line) for line in stalloc("replay", "--json").splitlines()]
     assert len(replayed) == 4
     assert {r["requests"] for r in replayed} == {7}

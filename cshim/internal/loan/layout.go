@@ -1,7 +1,7 @@
 package loan
 
 /*
-#include "pool.h"
+#include "range.h"
 */
 import "C"
 
@@ -9,29 +9,25 @@ import (
 	"reflect"
 
 	"stalloc/cshim/internal/layout"
-	"stalloc/engine"
+	"stalloc/engine/onerange"
 )
 
 // Check compares the structs of the engine's state in Go and in C.
 func Check() error {
-	l := reflect.TypeFor[engine.Lent]()
+	l := reflect.TypeFor[onerange.Lent]()
 	for _, s := range []struct {
 		array string
 		c     reflect.Type
 	}{
-		{"Pages", reflect.TypeFor[C.struct_pool_page]()},
-		{"Runs", reflect.TypeFor[C.struct_pool_run]()},
-		{"Handles", reflect.TypeFor[C.struct_pool_handle]()},
-		{"Heaps", reflect.TypeFor[C.struct_pool_heap]()},
-		{"Views", reflect.TypeFor[C.struct_pool_view]()},
-		{"Blocks", reflect.TypeFor[C.struct_pool_block]()},
-		{"Hints", reflect.TypeFor[C.struct_pool_hint]()},
-		{"Counts", reflect.TypeFor[C.struct_pool_counter]()},
+		{"Gaps", reflect.TypeFor[C.struct_range_gap]()},
+		{"Spaces", reflect.TypeFor[C.struct_range_space]()},
+		{"Blocks", reflect.TypeFor[C.struct_range_block]()},
+		{"Heaps", reflect.TypeFor[C.struct_range_heap]()},
 	} {
 		field, _ := l.FieldByName(s.array)
 		if err := layout.Same(s.array, field.Type.Elem(), s.c); err != nil {
 			return err
 		}
 	}
-	return layout.Same("Counters", reflect.TypeFor[engine.Counters](), reflect.TypeFor[C.struct_pool_counters]())
+	return layout.Same("Counters", reflect.TypeFor[onerange.Counters](), reflect.TypeFor[C.struct_range_counters]())
 }

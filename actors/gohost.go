@@ -1,0 +1,88 @@
+package actors
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// GoHost is a Host for programs that call the allocator from Go. It has no quick case:
+// every request is a message.
+type GoHost struct {
+	mu     sync.Mutex
+	tapes  map[mem.StreamID]*[2]wish.Tape
+	events []wish.Event
+	full   uint64 // events that were lost since Clear
+	mute   bool
+	lost   atomic.Uint64 // ever
+	load   atomic.Int64  // rounded bytes of live blocks
+	peak   atomic.Int64
+}
+
+// NewGoHost returns a host without streams.
+func NewGoHost() *GoHost { return &GoHost{tapes: map[mem.StreamID]*[2]wish.Tape{}} }
+
+// Load implements Host.
+func (h *GoHost) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
+
+// Lock implements Host.
+func (h *GoHost) Lock() { h.mu.Lock() }
+
+// Unlock implements Host.
+func (h *GoHost) Unlock() { h.mu.Unlock() }
+
+// Tapes implements Host.
+func (h *GoHost) Tapes(id mem.StreamID) *[2]wish.Tape {
+	t := h.tapes[id]
+	if t == nil {
+		t = &[2]wish.Tape{{State: &wish.State{}}, {State: &wish.State{}}}
+		h.tapes[id] = t
+	}
+	return t
+}
+
+// Build implements Host.
+func (h *GoHost) Build(entries []wish.Entry) Reel { return entries }
+
+// Serve implements Host.
+func (h *GoHost) Serve(id mem.StreamID, small int, r Reel) {
+	entries, _ := r.([]wish.Entry)
+	h.Tapes(id)[small].Replace(entries)
+}
+
+// Discard implements Host.
+func (h *GoHost) Discard(Reel) {}
+
+// Note implements Host.
+func (h *GoHost) Note(e wish.Event) {
+	if h.mute {
+		return
+	}
+	if len(h.events) == MostEvents {
+		h.full++
+		h.lost.Add(1)
+		return
+	}
+	h.events = append(h.events, e)
+}
+
+// Events implements Host.
+func (h *GoHost) Events() []wish.Event { return h.events }
+
+// Clear implements Host.
+func (h *GoHost) Clear() (lost uint64) {
+	lost, h.full = h.full, 0
+	h.events = h.events[:0]
+	return lost
+}
+
+// Observe implements Host.
+func (h *GoHost) Observe(on bool) { h.mute = !on }
+
+func (h *GoHost) count(n mem.Bytes) {
+	load := h.load.Add(int64(n))
+	for peak := h.peak.Load(); load > peak && !h.peak.CompareAndSwap(peak, load); peak = h.peak.Load() {
+	}
+}

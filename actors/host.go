@@ -1,0 +1,64 @@
+package actors
+
+import (
+	"stalloc/engine/onerange"
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// Host is the program's side of a device. In a training process that is C, whose threads
+// serve most requests themselves in the memory they share with Go; in a Go program that
+// embeds the allocator, and in a replay, it is a GoHost.
+//
+// One lock guards all of it: the state of the range, the tapes, and the log of what was
+// requested and freed. The pool's actor has it for as long as a message takes, driver calls
+// included; everybody else for a few loads and stores.
+type Host interface {
+	// Load returns the rounded bytes of live blocks.
+	Load() mem.Bytes
+	Lock()
+	Unlock()
+	// Tapes returns the tapes of a stream, for large and for small requests; made on first
+	// sight. Locked.
+	Tapes(id mem.StreamID) *[2]wish.Tape
+	// Build makes a reel of wishes: all that serving them takes. Not locked, as it may take
+	// long.
+	Build(entries []wish.Entry) Reel
+	// Serve puts a reel on a tape of a stream, in place of what was there. Locked.
+	Serve(id mem.StreamID, small int, r Reel)
+	// Discard frees a reel that is not to be served.
+	Discard(r Reel)
+	// Note appends to the log. Locked.
+	Note(e wish.Event)
+	// Events returns the log since Clear, until the lock is left. Locked.
+	Events() []wish.Event
+	// Clear begins the log anew, and returns how many events were lost because it was full.
+	// Locked.
+	Clear() (lost uint64)
+	// Observe says whether there is to be a log. Locked.
+	Observe(on bool)
+}
+
+// Reel is what Host.Build makes.
+type Reel any
+
+// Borrower is a Host with a quick case: whenever the lock is free, it serves requests from
+// the range and from tapes without a message.
+type Borrower interface {
+	// Lend gives the state away, and leaves the lock.
+	Lend(l *onerange.Lent, t Terms)
+	// TakeBack takes the lock, and returns what the borrower has made of the counters.
+	// False: an equation did not hold, and the state is of no use any more.
+	TakeBack(c *onerange.Counters) bool
+}
+
+// Terms are what a borrower is to leave to the device.
+type Terms struct {
+	Until    uint64 // everything, once the engine's clock says so
+	Most     uint64 // requests of more units, where no tape serves them
+	TapeOnly bool   // all requests that no tape serves
+}
+
+// MostEvents is how many events are kept between two boundaries; a step of more is not
+// planned. It bounds memory: 16 bytes an event.
+const MostEvents = 1 << 20

@@ -1,0 +1,100 @@
+package actors
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/stream/wish"
+)
+
+var errOther = errors.New("it begins with other requests than this run, or comes too late")
+
+// startWith serves an earlier run's plan, in the middle of the first segment.
+func (s *supervisor) startWith(m *startRequest) error {
+	if s.start != nil || s.d.steps.Load() > 0 || s.d.generation.Load() > 0 {
+		return errOther
+	}
+	if len(m.skip) > 0 && !m.plan.Begins(m.skip) {
+		return errOther
+	}
+	s.start = m.plan
+	var errs []error
+	for _, l := range *s.d.lanes.Load() {
+		skip := m.skip
+		if l.ordinal > 0 {
+			skip = nil
+		}
+		errs = append(errs, s.begin(l, skip))
+	}
+	return errors.Join(errs...)
+}
+
+// begin has a stream begin with the plan of an earlier run, behind what it was served
+// already.
+func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
+	d, p := s.d, s.start
+	m := &beginRequest{boundaries: p.Boundaries - int(d.steps.Load())}
+	if m.boundaries <= 0 {
+		return nil
+	}
+	loaded := &planLoaded{plan: p, steps: map[spaceKey][]wish.Entry{}}
+	some := false
+	for i := range p.Spaces {
+		x := &p.Spaces[i]
+		if x.Ordinal != l.ordinal {
+			continue
+		}
+		expect := &poolRequest{verb: verbExpect, stream: l.id, small: x.Small, size: x.Hold, handle: p.Handle}
+		if d.ask(d.pool, expect); expect.err != nil || expect.addr == 0 {
+			return errors.Join(errOther, expect.err)
+		}
+		small, passed := 0, 0
+		if x.Small {
+			small = 1
+		}
+		for _, size := range skip {
+			if smallOf(size, d.small) == small {
+				passed++
+			}
+		}
+		origin := uint64(expect.addr-d.base) / uint64(mem.Grain)
+		m.first[small] = d.reel(wishes(x.First[min(passed, len(x.First)):], origin))
+		step := wishes(x.Step, origin)
+		m.step[small] = d.reel(step)
+		loaded.steps[spaceKey{l.id, x.Small}] = step
+		some = true
+	}
+	if !some {
+		return nil
+	}
+	if d.ask(l.pid, m); m.err != nil {
+		return m.err
+	}
+	if d.planner != nil {
+		d.root.Send(d.planner, loaded)
+	}
+	if l.ordinal == 0 {
+		d.latest.Store(p)
+		if p.Late != (plan.Valley{}) {
+			d.late.valley.Store(&p.Late)
+		}
+		d.log.Info("plan active", zap.Uint64("generation", d.generation.Add(1)), zap.Int("requests", p.Requests()))
+	}
+	return nil
+}
+
+// wishes makes entries of the requests of a plan, over a space that begins at origin.
+func wishes(list []plan.Request, origin uint64) []wish.Entry {
+	entries := make([]wish.Entry, len(list))
+	for i, r := range list {
+		place := uint64(0)
+		if r.At != plan.Nowhere {
+			place = origin + uint64(r.At)/uint64(mem.Grain)
+		}
+		entries[i] = wish.Of(uint64(r.Size/mem.Grain), place)
+	}
+	return entries
+}

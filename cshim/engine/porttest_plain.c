@@ -1,3 +1,0 @@
-//go:build porttest
-
-#include "../plain.c"

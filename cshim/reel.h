@@ -1,0 +1,182 @@
+/* What a tape plays, and what lets it serve a hit without a look at the range: for each
+ * entry the places whose blocks may still lie where its own is wished. Reels are made
+ * beside the program. */
+#ifndef STALLOC_REEL_H
+#define STALLOC_REEL_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared.h"
+
+#define REEL_NONE UINT32_MAX
+
+static inline uint64_t entry_size(uint64_t e) { return e >> STALLOC_PLACE_BITS; }
+static inline uint64_t entry_place(uint64_t e) { return e & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1); }
+
+/* The number of a place, REEL_NONE: no entry has it. */
+static inline uint32_t reel_find(const struct stalloc_reel *r, uint64_t at) {
+	uint64_t cell, mask = ~(uint64_t)0 >> r->shift;
+	for (uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift; (cell = r->index[i]) != 0; i = (i + 1) & mask)
+		if (cell >> RANGE_NUMBER_BITS == at) return cell & ((1u << RANGE_NUMBER_BITS) - 1);
+	return REEL_NONE;
+}
+
+static inline void stalloc_reel_free(struct stalloc_reel *r) {
+	if (!r) return;
+	free(r->entries);
+	free(r->slots);
+	free(r->frontier);
+	free(r->places);
+	free(r->index);
+	free(r->dirty);
+	free(r);
+}
+
+/* Who lies where, as runs over the stretches between all ends of blocks, in order. */
+struct reel_sweep {
+	uint64_t *end;	     /* where a stretch begins; sorted */
+	uint32_t n;
+	uint32_t *owner;     /* of the run that begins with a stretch: a place, or none */
+	uint64_t *begins;    /* a bit for each stretch with which a run begins */
+	uint32_t *mark;	     /* of a place: the last entry whose frontier it is in */
+	uint32_t used, room; /* of the frontiers */
+};
+
+static inline int reel_by_value(const void *a, const void *b) {
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+static inline uint32_t sweep_at(const struct reel_sweep *s, uint64_t end) {
+	uint32_t lo = 0, hi = s->n;
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+		if (s->end[mid] < end)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static inline bool sweep_begins(const struct reel_sweep *s, uint32_t i) { return s->begins[i >> 6] >> (i & 63) & 1; }
+
+/* The run that a stretch is in: the last that begins with it or before. */
+static inline uint32_t sweep_run(const struct reel_sweep *s, uint32_t i) {
+	uint32_t w = i >> 6;
+	uint64_t bits = s->begins[w] & (~(uint64_t)0 >> (63 - (i & 63)));
+	while (bits == 0) bits = s->begins[--w]; /* 0 always is one */
+	return w << 6 | (63u - (uint32_t)__builtin_clzll(bits));
+}
+
+static inline void sweep_begin(struct reel_sweep *s, uint32_t i, uint32_t owner) {
+	s->begins[i >> 6] |= (uint64_t)1 << (i & 63);
+	s->owner[i] = owner;
+}
+
+static inline bool reel_note(struct stalloc_reel *r, struct reel_sweep *s, uint32_t place) {
+	if (s->used == s->room) {
+		uint32_t room = s->room * 2 + 64;
+		uint32_t *more = realloc(r->frontier, room * sizeof *more);
+		if (!more) return false;
+		r->frontier = more;
+		s->room = room;
+	}
+	r->frontier[s->used++] = place;
+	return true;
+}
+
+/* Puts the block of an entry where it is wished; with note, what was there is its
+ * frontier, but for its own place. */
+static inline bool sweep_put(struct stalloc_reel *r, struct reel_sweep *s, uint32_t e, bool note) {
+	uint64_t at = entry_place(r->entries[e]);
+	uint32_t place = r->slots[e].place, from = sweep_at(s, at), to = sweep_at(s, at + entry_size(r->entries[e]));
+	uint32_t run = sweep_run(s, from), owner = s->owner[run];
+	for (uint32_t i = from; i < to; i++) {
+		if (i > from && !sweep_begins(s, i)) continue;
+		if (i > from) owner = s->owner[i];
+		s->begins[i >> 6] &= ~((uint64_t)1 << (i & 63));
+		if (!note || owner == REEL_NONE || owner == place || s->mark[owner] == e) continue;
+		s->mark[owner] = e;
+		if (!reel_note(r, s, owner)) return false;
+	}
+	if (to < s->n && !sweep_begins(s, to)) sweep_begin(s, to, owner);
+	sweep_begin(s, from, place);
+	return true;
+}
+
+/* Every entry's frontier: who was the last, in the cyclic order of the list, to have some
+ * of its bytes. */
+static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) {
+	if (!s->end || !s->owner || !s->begins || !s->mark) return false;
+	for (uint32_t e = 0; e < r->n; e++) {
+		uint64_t at = entry_place(r->entries[e]);
+		if (at == 0) continue;
+		s->end[s->n++] = at;
+		s->end[s->n++] = at + entry_size(r->entries[e]);
+	}
+	qsort(s->end, s->n, sizeof *s->end, reel_by_value);
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < s->n; i++)
+		if (n == 0 || s->end[n - 1] != s->end[i]) s->end[n++] = s->end[i];
+	s->n = n;
+	memset(s->mark, 0xff, (r->n + 1) * sizeof *s->mark);
+	sweep_begin(s, 0, REEL_NONE);
+	for (int round = 0; round < 2; round++)
+		for (uint32_t e = 0; e < r->n; e++) {
+			if (round > 0) r->slots[e].frontier = s->used;
+			if (entry_place(r->entries[e]) != 0 && !sweep_put(r, s, e, round > 0)) return false;
+		}
+	r->slots[r->n].frontier = s->used;
+	return true;
+}
+
+/* Numbers the places. */
+static inline void reel_places(struct stalloc_reel *r) {
+	uint64_t mask = ~(uint64_t)0 >> r->shift;
+	for (uint32_t e = 0; e < r->n; e++) {
+		uint64_t at = entry_place(r->entries[e]);
+		r->slots[e] = (struct stalloc_slot){.version = UINT64_MAX, .place = REEL_NONE};
+		if (at == 0 || (r->slots[e].place = reel_find(r, at)) != REEL_NONE) continue;
+		uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
+		while (r->index[i] != 0) i = (i + 1) & mask;
+		r->index[i] = at << RANGE_NUMBER_BITS | r->places_n;
+		r->slots[e].place = r->places_n++;
+	}
+}
+
+/* A reel of a list of entries. NULL: the host has no memory left. */
+static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uint32_t n) {
+	struct stalloc_reel *r = calloc(1, sizeof *r);
+	struct reel_sweep s = {0};
+	uint32_t bits = 4;
+	if (!r) return NULL;
+	while ((uint64_t)1 << bits < 2 * (uint64_t)n) bits++;
+	r->n = n;
+	r->shift = 64 - bits;
+	r->entries = malloc((n + 1) * sizeof *r->entries);
+	r->slots = calloc(n + 1, sizeof *r->slots);
+	r->places = calloc(n + 1, sizeof *r->places);
+	r->dirty = calloc(n + 1, sizeof *r->dirty);
+	r->index = calloc((size_t)1 << bits, sizeof *r->index);
+	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
+	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
+	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
+	s.mark = malloc((n + 1) * sizeof *s.mark);
+	bool done = r->entries && r->slots && r->places && r->dirty && r->index;
+	if (done) {
+		memcpy(r->entries, entries, n * sizeof *entries);
+		reel_places(r);
+		done = reel_frontiers(r, &s);
+	}
+	free(s.end);
+	free(s.owner);
+	free(s.begins);
+	free(s.mark);
+	if (done) return r;
+	stalloc_reel_free(r);
+	return NULL;
+}
+
+#endif

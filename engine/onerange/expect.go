@@ -1,0 +1,77 @@
+package onerange
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// A plan of an earlier run knows where the blocks of a stream will lie before there is
+// memory. So that its places are addresses, the space gets all of them at once; its memory
+// comes with the requests: one that is wished behind what is mapped has the space grow up
+// to there. A run that turns out to be another holds no more for it.
+
+// expect takes in what a plan says of a space.
+func (e *Engine) expect(ev engine.Event, out []engine.Op) []engine.Op {
+	kind := largeSpace
+	if ev.Small {
+		kind = smallSpace
+	}
+	s := e.heaps[e.heapOf(ev.Stream, 0)].spaces[kind]
+	if len(e.extents[s]) == 0 && !e.extend(s, max(unitsOf(ev.Size), pageUnits)) {
+		return out
+	}
+	e.spaces[s].expected = unitsOf(ev.Size)
+	if ev.Handle > 0 {
+		e.price.large, e.price.handle = true, powerOf2(min(unitsOf(ev.Handle), unitsOf(e.cfg.HandleMost)))
+	}
+	return out
+}
+
+// Origin returns where the addresses of a stream's space begin, and how many of them are
+// contiguous there; zero if it has none.
+func (e *Engine) Origin(id mem.StreamID, small bool) (mem.Addr, mem.Bytes) {
+	kind := largeSpace
+	if small {
+		kind = smallSpace
+	}
+	h := e.heapAt.get(heapKey(id, 0))
+	if h == 0 || len(e.extents[e.heaps[h].spaces[kind]]) == 0 {
+		return 0, 0
+	}
+	x := e.extents[e.heaps[h].spaces[kind]][0]
+	return e.addr(unit(x.base) * pageUnits), bytesOf(unit(1) << x.class * pageUnits)
+}
+
+// Handle returns the size of the handles that the largest space grows by, if memory has
+// been laid anew; else zero.
+func (e *Engine) Handle() mem.Bytes {
+	if !e.price.large {
+		return 0
+	}
+	most := unit(0)
+	for s := 1; s < len(e.spaces); s++ {
+		if c := &e.spaces[s]; c.kind == largeSpace {
+			most = max(most, e.handleSize(c, 0))
+		}
+	}
+	return bytesOf(most)
+}
+
+// growToWish maps what a wished place lacks, where that is in memory that a plan expects.
+func (e *Engine) growToWish(at unit, out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	x := e.extents[a.space]
+	if e.spaces[a.space].expected == 0 || len(x) == 0 || at+a.n > unit(x[0].base)*pageUnits+e.spaces[a.space].expected {
+		return out, false
+	}
+	for v, hole := range e.voids[a.space] {
+		if at+a.n <= hole.lo || at+a.n > hole.hi {
+			continue
+		}
+		if at < hole.lo && !e.isFree(a.space, at, hole.lo) {
+			return out, false
+		}
+		return e.grow(v, at+a.n-hole.lo, e.limit, out)
+	}
+	return out, false
+}

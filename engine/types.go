@@ -1,0 +1,52 @@
+package engine
+
+import "stalloc/internal/mem"
+
+// Range is a range of addresses.
+type Range struct {
+	Addr mem.Addr
+	Size mem.Bytes
+}
+
+// Block is what a policy tells about a live or pending block.
+type Block struct {
+	Addr    mem.Addr
+	Size    mem.Bytes // rounded up to mem.Grain
+	Asked   mem.Bytes // what was asked for
+	Stream  mem.StreamID
+	Pool    uint64
+	Pending bool // freed, but other streams may still use it
+}
+
+// Stats counts the state and what has been done. Amounts are bytes of blocks
+// after rounding; handles are counted in 2 MiB.
+type Stats struct {
+	Load     mem.Bytes // in live blocks
+	PeakLoad mem.Bytes
+	Pending  mem.Bytes // in freed blocks that wait for fences
+	PeakHeld mem.Bytes // of load and pending together
+	Blocks   int       // live and pending
+
+	Handles     int // created and not released
+	PeakHandles int
+	FreeHandles int // of them wholly free
+	Mapped      int // pages mapped, aliases counted each
+	Views       int
+
+	Wished   uint64 // requests served where they were wished
+	Fits     uint64 // requests served from another gap
+	Stitches uint64 // requests that mapped pages
+	Patches  uint64 // of them, that took over a private view
+	Refused  uint64
+
+	Creates  uint64 // driver calls asked for, per handle
+	Maps     uint64
+	Unmaps   uint64
+	Releases uint64
+	Syncs    uint64
+	Evicted  uint64 // idle views unmapped
+	Adopted  uint64 // handles moved between streams
+}
+
+// PeakReserved is the physical memory held, at most, so far.
+func (s Stats) PeakReserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }
