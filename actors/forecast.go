@@ -46,9 +46,6 @@ type foreseen struct {
 	offsets  []mem.Offset
 }
 
-// A plan may end so much above what the range has, one part in so many.
-const foreseenMore = 200
-
 // of returns the forecaster of a stream, made on first sight.
 func (a *ahead) of(id mem.StreamID) *forecaster {
 	f := a.streams[id]
@@ -207,7 +204,7 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 func (x *foreseen) layOut() {
 	var p predict.Planner
 	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
-	if top > x.goal+x.goal/foreseenMore {
+	if top > x.goal {
 		return
 	}
 	x.offsets = slices.Clone(offsets)

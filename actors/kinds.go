@@ -3,14 +3,12 @@ package actors
 import (
 	"slices"
 
-	"stalloc/internal/mem"
 	"stalloc/stream/wish"
 )
 
 // kind is one kind of step: training, an evaluation. Its steps ask for the same.
 type kind struct {
 	before []wish.Entry // the requests of the last one
-	ends   []mem.Tick
 	wishes []wish.Entry // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
@@ -97,4 +95,24 @@ func following(past []*kind) *kind {
 		}
 	}
 	return best
+}
+
+// replan reports whether a kind that was seen before is to be planned. A plan that does not
+// serve what agrees with the step before is made again, less and less often.
+func (k *kind) replan(hits, agree int, began bool) bool {
+	switch {
+	case k.wishes == nil:
+		return true
+	case !began:
+		return false
+	case float64(hits) >= alike*float64(agree):
+		k.tries, k.rest = 0, 0
+		return false
+	case k.rest > 0:
+		k.rest--
+		return false
+	}
+	k.tries++
+	k.rest = 1 << min(k.tries, 6)
+	return true
 }

@@ -98,7 +98,7 @@ func (w *wisher) loaded(m *planLoaded) {
 	}
 	for key, step := range m.steps {
 		if len(step) > 0 {
-			k := &kind{before: step, ends: make([]mem.Tick, len(step)), wishes: step}
+			k := &kind{before: step, wishes: step}
 			w.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
 		}
 	}

@@ -31,8 +31,7 @@ type wisher struct {
 
 const (
 	// Two steps are alike, and a plan serves, if so much of their requests agrees.
-	alike  = 0.95
-	serves = 0.98
+	alike = 0.95
 	// The end of a block that other streams use moves from step to step. As long as the
 	// memory allows, its place is left alone for so many more events, at most.
 	mostMargin = 1 << 10
@@ -113,19 +112,10 @@ func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change,
 	}
 	k, agree := h.recognize(now)
 	known := k.before != nil
-	same := len(k.ends) == len(now) && agree == len(now)
-	ends := make([]mem.Tick, len(now))
-	for i := range s.requests {
-		r := &s.requests[i]
-		if same && r.late && r.to >= 0 {
-			r.to = max(r.to, k.ends[i])
-		}
-		ends[i] = r.to
-	}
-	k.before, k.ends = now, ends
+	k.before = now
 	h.note(k)
 	began := h.serving == k && wished >= h.since
-	fresh := known && w.replan(k, s, began) || w.d.opts.Always
+	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
 	if fresh {
 		k.wishes = wishesOf(s, w.d.base)
 		w.fresh = w.fresh || k.wishes != nil
@@ -144,26 +134,6 @@ func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change,
 		wishes = next.wishes
 	}
 	return wishes, true, served
-}
-
-// replan reports whether a kind that was seen before is to be planned. A plan that does not
-// serve as it should is made again less and less often.
-func (w *wisher) replan(k *kind, s *spaceStep, began bool) bool {
-	switch {
-	case k.wishes == nil:
-		return true
-	case !began:
-		return false
-	case float64(s.hits) >= serves*float64(len(s.requests)):
-		k.tries, k.rest = 0, 0
-		return false
-	case k.rest > 0:
-		k.rest--
-		return false
-	}
-	k.tries++
-	k.rest = 1 << min(k.tries, 6)
-	return true
 }
 
 // wishesOf places the requests of a step in the gaps that the range had at its end. What
@@ -211,7 +181,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 			break
 		}
 	}
-	if solved.Makespan > end+end/foreseenMore {
+	if solved.Makespan > end {
 		return nil // the blocks without a place would take those of others
 	}
 	for i, r := range s.requests {

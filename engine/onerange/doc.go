@@ -14,8 +14,8 @@
 //	                                                              gaps, when nothing else is wide enough
 //
 // When a stitched block is freed its bytes are the space's again, and the view stays mapped.
-// The next block of about that size takes it over; handles under it that are in use by then
-// are replaced. So the patchwork of views never reaches the space, where best fit goes on
+// A later block that it is large enough for takes it over; handles under it that are in use
+// by then are replaced. So the patchwork of views never reaches the space, where best fit goes on
 // as if they were not there. In recorded runs 0 to 20 blocks are stitched in a whole run.
 //
 // # Plans are wishes

@@ -19,8 +19,7 @@ type Config struct {
 	Stitch     bool      // map free handles a second time before making new ones
 	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
 	First      float64   // grow instead of stitching in the first step while what is held stays below this share above the peak load
-	Slack      []float64 // the same behind a rebuild: each next one where the driver takes more than Dear of the time
-	Dear       float64   // share of a step's time
+	Dear       float64   // the driver's share of a step's time above which memory is laid anew
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -29,7 +28,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
 		HandleMost: 16 * mem.MiB,
-		First:      0.01, Slack: []float64{0.005, 0.01, 0.02}, Dear: 0.004,
+		First:      0.01, Dear: 0.004,
 	}
 }
 
@@ -46,9 +45,6 @@ func (c Config) withDefaults() Config {
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
 	c.First = min(max(c.First, 0), 0.5)
-	if len(c.Slack) == 0 {
-		c.Slack = []float64{0}
-	}
 	return c
 }
 

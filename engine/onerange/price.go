@@ -15,26 +15,13 @@ import (
 //     small as the driver makes them, and a block without a gap is stitched;
 //   - if the second step still paid for that more than Dear of its time, so will the
 //     next ones. Then the memory is laid anew once, in handles of a 2048th of the peak
-//     load, for which the driver takes hardly more each than for the smallest, and may
-//     exceed the peak load by Slack;
-//   - as long as the driver's share stays above Dear, that becomes the next Slack.
+//     load, for which the driver takes hardly more each than for the smallest.
 //
 // The driver's time and the step's are measured by the runner (EvBoundary).
-
-// What the driver takes for a handle, in tenths of a microsecond (docs: costs): to
-// map one, and to replace one by another. Only their ratio matters.
-const (
-	costMap  = 270
-	costSwap = 435
-)
 
 // A handle is at most a handlePart-th of the peak load: what a gap loses at its two
 // ends is about one handle, and gaps are some tens.
 const handlePart = 2048
-
-// A view serves a block that takes all of it but a viewLoose-th: the handles behind
-// it are lost to other views.
-const viewLoose = 16
 
 // dearOver is how many steps the driver's share is averaged over.
 const dearOver = 4
@@ -44,7 +31,6 @@ type price struct {
 	steps  int     // that have ended
 	large  bool    // the memory has been laid anew
 	handle unit    // of that size, if a plan of an earlier run says so; else 0
-	level  int     // of Slack
 	share  float64 // of the driver in the time of the last steps
 	// The most that had to be held: of the load, and of what waited for fences whenever
 	// memory was short. What waits at other times is not asked about.
@@ -55,10 +41,7 @@ type price struct {
 // served.
 func (e *Engine) allowed() unit {
 	slack := 0.0
-	switch p := &e.price; {
-	case p.large:
-		slack = e.cfg.Slack[p.level]
-	case !p.first:
+	if !e.price.first {
 		slack = e.cfg.First
 	}
 	e.price.peak = max(e.price.peak, e.stats.PeakLoad, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
@@ -107,26 +90,15 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	} else {
 		p.share += (share - p.share) / dearOver
 	}
-	if p.steps == rebuildAt && p.large { // a plan of an earlier run: what it expects was made
-		p.share = 0
-	}
-	if p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
+	if p.large || p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
 		return out
 	}
-	if !p.large {
-		return e.rebuild(out)
-	}
-	if p.level < len(e.cfg.Slack)-1 {
-		p.level++
-		p.share = 0
-	}
-	return out
+	return e.rebuild(out)
 }
 
 // rebuild gives back what is free and makes as much of larger handles.
 func (e *Engine) rebuild(out []engine.Op) []engine.Op {
 	e.price.large = true
-	e.price.share = 0
 	main := 1
 	for s := range e.spaces {
 		if c := &e.spaces[s]; c.kind == largeSpace && c.peak > e.spaces[main].peak {

@@ -67,7 +67,7 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 			n -= c.size
 		}
 		if !e.pickSwaps(v) {
-			return e.stitchBy(way{cost: w.cost}, out)
+			return e.stitchBy(way{}, out)
 		}
 	}
 	e.picks = e.picks[:0]
@@ -92,7 +92,7 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 		}
 		a.void, a.at = e.voidAt(a.space, at), at
 		if c := e.voids[a.space][a.void]; c.hi-c.lo < size {
-			return e.stitchBy(way{cost: w.cost}, out)
+			return e.stitchBy(way{}, out)
 		}
 		e.takeVoid(at + size)
 		if w.view == 0 {

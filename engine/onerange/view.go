@@ -4,8 +4,8 @@ import "slices"
 
 // A view is a private address range of one block, over handles that lie apart in
 // their space. When its block is freed the bytes go back to the space, and the view
-// stays mapped: the next block of about that size takes it over, once the handles
-// under it are free or replaced.
+// stays mapped: a later block that it is large enough for takes it over, once the
+// handles under it are free or replaced.
 type view struct {
 	space   uint32 // 0: not used
 	at      unit

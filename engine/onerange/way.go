@@ -10,7 +10,7 @@ type way struct {
 	over   bool
 	at     unit // of the view
 	before unit // of the block that lies in the gap before an overhang
-	cost   int
+	cost   int  // handles to map
 }
 
 // stitch serves the request the cheapest way. What lacks is made first. False: it
@@ -26,7 +26,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		}
 		return e.growBy(lack, out)
 	}
-	w := way{cost: e.pickFree(a.n) * costMap}
+	w := way{cost: e.pickFree(a.n)}
 	for x := 1; x < len(e.views); x++ {
 		v := &e.views[x]
 		if v.space == a.space && v.block == 0 && !v.burnt {
@@ -52,7 +52,7 @@ func (e *Engine) compare(best *way, w way) {
 	n := a.n - w.before
 	if w.view != 0 {
 		v := &e.views[w.view]
-		if !w.over && (v.size < n || v.size > n+n/viewLoose+unitsOf(e.cfg.HandleMost)) {
+		if !w.over && v.size < n {
 			return
 		}
 		swaps := 0
@@ -68,10 +68,10 @@ func (e *Engine) compare(best *way, w way) {
 		if swaps > 0 && v.dirty || n > 0 && e.voidAt(a.space, v.at+v.size) < 0 {
 			return
 		}
-		w.cost = swaps * costSwap
+		w.cost = swaps
 	}
 	if n > 0 {
-		w.cost += e.pickFree(n) * costMap
+		w.cost += e.pickFree(n)
 	}
 	if w.cost < best.cost {
 		*best = w

@@ -11,7 +11,7 @@ import (
 	"stalloc/actors/device"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
-	"stalloc/stream"
+	"stalloc/stream/wish"
 )
 
 // chaos decides when something fails or takes long. Its answers depend on the
@@ -62,54 +62,33 @@ func (c *chaos) delay() {
 	}
 }
 
-// host wraps the ports of a GoHost in ones that fail.
+// host is a GoHost that panics in what actors call beside the pool, and takes its time to
+// make wishes. A bubble sees through its lock, which the pool has while the device works.
 type host struct {
 	*actors.GoHost
+	lock  chan struct{}
 	chaos *chaos
 }
 
-// Ports implements actors.Host.
-func (h host) Ports() (ports []actors.Port) {
-	for _, p := range h.GoHost.Ports() {
-		ports = append(ports, port{p, h.chaos})
-	}
-	return ports
+func newHost(c *chaos) *host { return &host{actors.NewGoHost(), make(chan struct{}, 1), c} }
+
+// Lock implements actors.Host.
+func (h *host) Lock() { h.lock <- struct{}{} }
+
+// Unlock implements actors.Host.
+func (h *host) Unlock() { <-h.lock }
+
+// Build implements actors.Host.
+func (h *host) Build(entries []wish.Entry) actors.Reel {
+	h.chaos.delay()
+	h.chaos.trip("Build")
+	return h.GoHost.Build(entries)
 }
 
-// port panics in what the actors call, and only there.
-type port struct {
-	actors.Port
-	chaos *chaos
-}
-
-func (p port) Build(l *stream.Layout, base mem.Addr, size mem.Bytes) *stream.Tape {
-	p.chaos.trip("Build")
-	return p.Port.Build(l, base, size)
-}
-
-func (p port) Play(t *stream.Tape, order int) {
-	p.chaos.trip("Play")
-	p.Port.Play(t, order)
-}
-
-func (p port) Serve(t, instead *stream.Tape) {
-	p.chaos.trip("Serve")
-	p.Port.Serve(t, instead)
-}
-
-func (p port) Settle() {
-	p.chaos.trip("Settle")
-	p.Port.Settle()
-}
-
-func (p port) HandOut(addr mem.Addr, asked mem.Bytes) {
-	p.chaos.trip("HandOut")
-	p.Port.HandOut(addr, asked)
-}
-
-func (p port) Observed(to []actors.Event) ([]actors.Event, bool) {
-	p.chaos.trip("Observed")
-	return p.Port.Observed(to)
+// Serve implements actors.Host.
+func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
+	h.chaos.trip("Serve")
+	h.GoHost.Serve(id, small, r)
 }
 
 // slow is a device whose calls take time: others run meanwhile.
@@ -147,11 +126,8 @@ func (m mine) Map(addr mem.Addr, h driver.Handle) error {
 // plannerSays are messages of the planner, which has a goroutine of its own: a
 // panic there is one of the planner's, and a delay one of planning.
 var plannerSays = map[string]bool{
-	"planned":           true,
-	"a plan is offered": true,
-	"a plan is dropped: it would not serve the next step":          true,
-	"the steps are no longer like the plan; it is withdrawn":       true,
-	"the planner failed on one step and starts over with the next": true,
+	"steps end behind their mark, where much is freed before the next begins": true,
+	"the planner failed on one step and starts over with the next":            true,
 }
 
 // journal is a log that takes time, and in which the planner trips.

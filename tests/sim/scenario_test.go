@@ -42,12 +42,11 @@ type scenario struct {
 	largest  mem.Bytes
 	capacity mem.Bytes
 	faults   []device.Rule
-	engine   engine.Config
-	lake     *gmlake.Config   // the pool's policy is GMLake's
-	ranged   *onerange.Config // one range for each stream, with wishes for plans
-	cramped  bool             // so is its address window
-	lies     bool             // faults come where the driver says what is done
-	broken   bool             // one of them where the pool cannot recover
+	ranged   onerange.Config
+	lake     *gmlake.Config // the pool's policy is GMLake's
+	cramped  bool           // the address window is little larger than the program
+	lies     bool           // faults come where the driver says what is done
+	broken   bool           // one of them where the pool cannot recover
 
 	programs [][]program // by kind and stream
 	// Blocks that stay, by stream: those of set-up, and those that the first step makes
@@ -77,7 +76,7 @@ func newScenario(seed uint64) *scenario {
 		s.aborts = 0.2
 	}
 	if one(3) {
-		s.largest = 32 * mem.MiB // arenas that are mapped ahead
+		s.largest = 32 * mem.MiB
 	}
 	s.loose, s.meddles, s.inline, s.tight, s.always = one(4), one(3), one(4), one(3), one(2)
 	if one(3) {
@@ -90,12 +89,15 @@ func newScenario(seed uint64) *scenario {
 		s.chaos.panics, s.chaos.chance = 1+r.IntN(20), 0.2
 		s.broken = one(4)
 	}
-	s.engine = engine.DefaultConfig()
+	s.ranged = onerange.DefaultConfig()
 	if one(4) {
-		s.engine.PatchPages, s.engine.Slack, s.engine.MaxAliases = 2+r.IntN(8), 0.1*r.Float64(), 1
+		s.ranged.HandleMost, s.ranged.Slack = mem.HandleSize, []float64{0.1 * r.Float64()}
 	}
 	if one(2) {
-		s.engine.First = 0
+		s.ranged.First = 0
+	}
+	if one(8) {
+		s.ranged.Dear = -1 // always laid anew
 	}
 	s.draw()
 	stay := 0
@@ -116,19 +118,12 @@ func newScenario(seed uint64) *scenario {
 		s.steps *= 3
 	}
 	if s.cramped = one(6); s.cramped {
-		s.engine.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
+		s.ranged.Window = 2 * mem.RoundUp(s.peak(), mem.HandleSize)
 	}
 	if one(8) {
 		lake := gmlake.DefaultConfig()
-		lake.FragLimit, lake.Window = 4*mem.MiB, s.engine.Window
+		lake.FragLimit, lake.Window = 4*mem.MiB, s.ranged.Window
 		s.lake = &lake
-	} else if r.IntN(3) == 0 {
-		ranged := onerange.DefaultConfig()
-		ranged.Stitch, ranged.First = s.engine.Stitch, s.engine.First
-		if r.IntN(3) == 0 {
-			ranged.Dear = -1 // always laid anew
-		}
-		s.ranged = &ranged
 	}
 	s.capacity = 4 * mem.GiB
 	if s.tight {
@@ -248,13 +243,13 @@ func (r *run) open() error {
 		dev = mine{dev, r.chaos}
 	}
 	r.fault = device.NewFault(dev, r.seed)
-	h := actors.NewGoHost()
-	d, err := actors.Open(r.fault, host{h, r.chaos}, actors.Options{Log: zap.New(journal{r.chaos}), Engine: r.engine, GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
+	h := newHost(r.chaos)
+	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
 	if err != nil {
 		return err
 	}
 	r.fault.Set(r.faults...)
-	r.local = actors.NewLocal(d, h)
+	r.local = actors.NewLocal(d, h.GoHost)
 	for i := range r.streams {
 		r.workers = append(r.workers, &worker{run: r, stream: mem.StreamID(i), random: rand.New(rand.NewPCG(r.seed, uint64(10+i)))})
 	}
@@ -406,10 +401,8 @@ func (r *run) end() error {
 		if load, _ := r.local.Load(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
 			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.PoolStats.Load, s.Pending, s.Late)
 		}
-		// An arena that was dissolved may end within a page.
-		rest, most := s.Reserved-s.Arenas, mem.Bytes(r.streams)*mem.HandleSize
-		if used := r.dev.Used(); !r.sticks() && (rest < 0 || rest > 0 && rest >= most || used != s.Reserved) {
-			r.fail("with all freed %v are reserved, %v in arenas, and the device has %v in use", s.Reserved, s.Arenas, used)
+		if used := r.dev.Used(); !r.sticks() && (s.Reserved != 0 || used != 0) {
+			r.fail("with all freed %v are reserved, and the device has %v in use", s.Reserved, used)
 		}
 	}
 	r.last = r.local.Plan()

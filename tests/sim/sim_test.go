@@ -130,6 +130,6 @@ func life(t *testing.T, seed uint64, sum *totals) {
 
 // settings are the scenario without what is drawn from them.
 func (s *scenario) settings() string {
-	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v lake %t range %t engine %+v faults %+v lies %t panics %d broken %t slow %d",
-		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.lake != nil, s.ranged != nil, s.engine, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
+	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v lake %t range %+v faults %+v lies %t panics %d broken %t slow %d",
+		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.lake != nil, s.ranged, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
 }

@@ -127,7 +127,7 @@ func (w *worker) malloc(size mem.Bytes) *block {
 }
 
 func (w *worker) use(b *block, stream mem.StreamID) {
-	if err := w.run.local.Use(b.addr, stream); err != nil {
+	if err := w.run.local.Record(b.addr, stream); err != nil {
 		if !w.run.wrecked(err) {
 			w.run.fail("use of %#x on stream %d: %w", uint64(b.addr), stream, err)
 		}
