@@ -98,9 +98,9 @@ STALLOC_API int stalloc_first_step(int device);
 /* Bytes unless said otherwise. New fields are appended only. */
 struct stalloc_stats {
 	uint64_t requests; /* allocations asked for */
-	uint64_t hits;     /* served from a plan */
-	uint64_t misses;   /* while a plan was active, served by the pool */
-	uint64_t resyncs;  /* times the tape was found again after a mismatch */
+	uint64_t hits;     /* served where a plan wished them */
+	uint64_t misses;   /* while a plan was active, served elsewhere */
+	uint64_t resyncs;  /* no longer counted: 0 */
 	uint64_t steps;
 	uint64_t plan_generation;            /* plans activated so far */
 	uint64_t allocated, peak_allocated;  /* live blocks, rounded to 512 */
@@ -112,7 +112,7 @@ struct stalloc_stats {
 	uint64_t driver_calls, driver_ns;           /* made by the engine */
 	uint64_t ooms, retries;
 	uint64_t lost_events;            /* not observed: more than 2^20 of a stream in a step, or in steps too fast to look at */
-	uint64_t arena_bytes, pool_bytes; /* physical, in arenas and outside */
+	uint64_t arena_bytes, pool_bytes; /* 0: plans have no memory of their own; reserved */
 	uint64_t fallback; /* requests served by plain driver allocations: the engine could not, see stalloc_explain */
 };
 

@@ -501,7 +501,7 @@ func TestLockStep(t *testing.T) {
 		{"misses", noise{skip: 10, insert: 10, keep: 10, goes: 3}, 20, 0, 0.4},
 		{"jumps", noise{skip: 3, jump: 3, insert: 3, goes: 3}, 0, 0, 0.3},
 		{"cut short", noise{jump: 6}, 0, 0, 0.3},
-		{"asked often", noise{record: 20, pass: 100}, 20, 5, 0.2},
+		{"asked often", noise{record: 20, pass: 100, insert: 20}, 20, 5, 0.2},
 		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
