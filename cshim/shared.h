@@ -126,8 +126,10 @@ struct stalloc_device {
 	_Atomic uint64_t ooms;
 };
 
-/* The lock is held in C only for bounded work that calls nothing outside. */
-static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, 0); }
+/* The lock is held in C only for bounded work that calls nothing outside: for less than so
+ * many looks, where Go does not have it. */
+#define STALLOC_QUICK_LOOKS 16
+static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, STALLOC_QUICK_LOOKS); }
 
 /* Not from Go, and not in a quick case, see lock.h. */
 static inline void stalloc_lock(struct stalloc_device *d) {

@@ -2,8 +2,9 @@
  * the order that Go code makes, and for tests of libstalloc alone.
  *
  * Its state is a range as the engine lends it, in plain host memory, and it serves with the
- * quick cases' own functions what they leave to it. Every second step goes by a tape of
- * what the step before asked for, served where that was. */
+ * quick cases' own functions what they leave to it. A step goes by a tape of what the one
+ * before asked for, served where that was; behind one that is not as expected comes one
+ * without. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,6 @@ static bool grow(struct stalloc_device *d, struct range_space *s, uint64_t n)
 	if ((lo + size) * STALLOC_GRAIN > MEMORY) return false;
 	next_unit[d->ordinal] += size + 1; /* no two touch */
 	gap_new(&d->range, s, lo, lo + size, s->last, 0);
-	totals[d->ordinal].reserved = totals[d->ordinal].peak_reserved += size * STALLOC_GRAIN;
 	return true;
 }
 
@@ -105,6 +105,13 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 		return STALLOC_ERR_ENGINE;
 	}
 	take(d);
+	struct stalloc_counts before = d->counts; /* the caller counts it */
+	*addr = stalloc_serve(d, st, asked);
+	d->counts = before;
+	if (*addr != 0) { /* another thread had the lock */
+		stalloc_unlock(d);
+		return STALLOC_OK;
+	}
 	uint32_t heap = heap_of(d, st->id);
 	struct range_space *s = range_space_of(r, heap, n);
 	if (heap != 0 && range_room(r) && ((at = range_alloc(r, s, n, less)) != 0 || grow(d, s, n)) && at == 0) at = range_alloc(r, s, n, less);
@@ -188,15 +195,16 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		struct stalloc_device *d = &host.devices[i];
 		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
 		take(d);
-		bool again = ++totals[i].steps / 4 % 2; /* some steps in a row go by one tape, some without any */
+		totals[i].steps++;
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
 			for (int small = 0; small < 2; small++) {
 				struct stalloc_tape *t = &s->tapes[small];
+				bool served = t->reel && t->state.matched == t->reel->n, failed = t->reel && !served;
 				t->state = (struct stalloc_tape_state){.hits = t->state.hits, .misses = t->state.misses};
-				if (again && t->reel) continue;
-				stalloc_tape_play(t, again && s->heap ? reel_of(d, s->heap, small) : NULL);
+				if (served) continue;
+				stalloc_tape_play(t, s->heap && !failed ? reel_of(d, s->heap, small) : NULL);
+				totals[i].plan_generation += t->reel != NULL;
 			}
-		totals[i].plan_generation += again && totals[i].steps % 4 == 0;
 		d->log.count = d->log.lost = 0;
 		stalloc_unlock(d);
 	}
@@ -226,6 +234,8 @@ EXPORT int stalloc_engine_stats(int device, struct stalloc_engine_stats *out, in
 	(void)reset_peak;
 	take(&host.devices[device]);
 	*out = totals[device];
+	out->reserved = (uint64_t)host.devices[device].range.now.load;
+	out->peak_reserved = (uint64_t)host.devices[device].range.now.peak_load;
 	stalloc_unlock(&host.devices[device]);
 	return STALLOC_OK;
 }
