@@ -7,12 +7,13 @@ PYTHON      ?= python3
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION     := $(shell cat VERSION)
 STATICCHECK_VERSION := v0.8.2
 
 BUILD  := build
 BIN    := bin/stalloc
 LIBDIR := python/stalloc/lib
+PKGBIN := python/stalloc/bin/stalloc
 SHIM   := $(LIBDIR)/libstalloc.so
 ENGINE := $(LIBDIR)/libstalloc_engine.so
 FAKE   := $(BUILD)/fakecuda/libcuda.so.1
@@ -26,9 +27,13 @@ C_CFLAGS := -std=gnu11 -fPIC -pthread $(WARNINGS)
 # -fexceptions: an exception thrown in a frame above can pass through ours.
 # nodelete: threads and thread-exit handlers outlive a dlclose.
 SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec
-SHIM_LDFLAGS := -shared -Wl,-z,nodelete -Wl,-z,defs -pthread
+SHIM_LDFLAGS := -shared -Wl,-soname,libstalloc.so -Wl,-z,nodelete -Wl,-z,defs -pthread
 SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
+# The adapter is compiled where it is used, against the PyTorch there: its sources are
+# part of the package.
+ADAPTER_SRC := $(wildcard cshim/torch/*.cc cshim/torch/*.h cshim/torch/host/crt/*.h) cshim/stalloc.h
+ADAPTER     := $(patsubst cshim/%,$(LIBDIR)/torch/%,$(ADAPTER_SRC:cshim/torch/%=cshim/%))
 FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 
@@ -37,7 +42,7 @@ CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
 PY_TESTS := tests/python tests/shim
-PY_CODE  := python examples tests
+PY_CODE  := python examples tests packaging
 
 # The NVML headers mark functions deprecated that the binding wraps all the same.
 # The go command does not see changes of headers outside a package's folder, so
@@ -52,14 +57,29 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations -DSTALLOC_HEADERS=$(HEA
 .PHONY: build
 build: cli libs $(FAKE) ## build the command line, both libraries and the fake driver
 
+# VERSION holds the version. What cannot read it when it runs has it written in.
+.PHONY: stamp
+stamp:
+	@for f in cshim/stalloc.h python/stalloc/_version.py; do grep -qF '"$(VERSION)"' $$f || \
+	  sed -i -E 's/^((#define STALLOC_VERSION|__version__ =) )".*"/\1"$(VERSION)"/' $$f; done
+
 .PHONY: cli
 cli: ## build bin/stalloc
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/stalloc
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION) $(GO_LDFLAGS)' -o $(BIN) ./cmd/stalloc
+	@install -D $(BIN) $(PKGBIN)
 
 .PHONY: libs
-libs: $(SHIM) engine-lib ## build the two libraries the Python package loads
+libs: $(SHIM) engine-lib $(ADAPTER) ## build the two libraries the Python package loads
+
+$(filter-out %/stalloc.h,$(ADAPTER)): $(LIBDIR)/torch/%: cshim/torch/%
+	@mkdir -p $(@D)
+	cp $< $@
+$(LIBDIR)/torch/stalloc.h: cshim/stalloc.h
+	@mkdir -p $(@D)
+	cp $< $@
 
 $(SHIM_OBJ): C_CFLAGS += $(SHIM_CFLAGS)
+$(SHIM_OBJ): | stamp
 $(SHIM): $(SHIM_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(SHIM_LDFLAGS) $(LDFLAGS) -o $@ $^ -ldl
@@ -94,6 +114,26 @@ gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of al
 	  echo "== $$t"; PYTHONPATH=python $(PYTHON) $$t; done
 	PYTHONPATH=python $(PYTHON) examples/compare.py
 
+.PHONY: gpu-features
+gpu-features: ## what of PyTorch's memory API and modes works, native beside stalloc (needs a GPU and PyTorch)
+	PYTHONPATH=python $(PYTHON) tests/gpu/features.py
+
+PREFIX ?= /usr/local
+API_VERSION = $(shell sed -n 's/^.define STALLOC_VERSION "\(.*\)"/\1/p' cshim/stalloc.h)
+
+# What is built already is not built again: installing may be another user's.
+.PHONY: install
+install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))),,build) ## header, libraries, pkg-config file and command, below PREFIX (and DESTDIR)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig)
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 cshim/stalloc.h $(DESTDIR)$(PREFIX)/include/
+	install -m 755 $(SHIM) $(ENGINE) $(DESTDIR)$(PREFIX)/lib/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(API_VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
+
+.PHONY: uninstall
+uninstall: ## take away what install has put there
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/stalloc include/stalloc.h lib/libstalloc.so lib/libstalloc_engine.so lib/pkgconfig/stalloc.pc)
+
 ##@ Check
 
 .PHONY: test
@@ -113,6 +153,14 @@ test-c: build
 test-python: build .venv/ready
 	PYTHONPATH=python .venv/bin/python -m pytest -q $(PY_TESTS)
 
+.PHONY: report-test
+report-test: cli .venv/browser ## look at reports in a headless browser
+	.venv/bin/python -m pytest -q tests/report
+
+.PHONY: report-bench
+report-bench: cli .venv/browser
+	.venv/bin/python tests/report/bench.py
+
 .PHONY: race
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race -timeout 60m ./...
@@ -127,6 +175,11 @@ stress: build ## many threads, streams and plans, then a rough machine: minutes,
 bench: build ## microbenchmarks, with nanoseconds and allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
+	@$(MAKE) --no-print-directory report-bench
+
+.PHONY: adapter-headers
+adapter-headers: libs ## compile the adapter against PyTorch 2.11 and the newest (VERSIONS=all: each from 2.6 on)
+	$(PYTHON) tests/torch_headers.py $(VERSIONS)
 
 .PHONY: lint
 lint: lint-go lint-c lint-python ## formatting, static analysis, warnings and the floors
@@ -135,6 +188,7 @@ lint: lint-go lint-c lint-python ## formatting, static analysis, warnings and th
 lint-go: $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION)
 	@out=$$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l); \
 	  test -z "$$out" || { echo "not gofmt'ed (make fmt mends it):"; echo "$$out"; exit 1; }
+	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./...
 	$(GO) vet -tags porttest ./cshim/engine
@@ -148,6 +202,7 @@ lint-c: $(SHIM) $(FAKE)
 lint-python: .venv/ready
 	.venv/bin/ruff check $(PY_CODE)
 	.venv/bin/ruff format --check $(PY_CODE)
+	cd python && ../.venv/bin/mypy
 
 .PHONY: fmt
 fmt: .venv/ready ## format Go and Python
@@ -165,12 +220,21 @@ $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION):
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+include packaging/wheel.mk
+
+# Chromium comes from the system: from Debian's packages if there is none.
+.venv/browser: tests/report/requirements.txt .venv/ready
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
+	@touch $@
+
 ##@ Keep house
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf bin $(BUILD) $(LIBDIR) .venv
+	rm -rf bin dist $(BUILD) $(LIBDIR) $(dir $(PKGBIN)) .venv
 
 .PHONY: help
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile packaging/wheel.mk

@@ -50,7 +50,7 @@ func Example() {
 	fmt.Printf("the whole run: %v at the peak, %v reserved\n", s.PeakLoad, s.PeakReserved)
 	// Output:
 	// the last step: 24 requests, 24 hits, 0 misses, 0 driver calls
-	// the whole run: 468.00 MiB at the peak, 470.00 MiB reserved
+	// the whole run: 468.00 MiB at the peak, 468.00 MiB reserved
 }
 
 // Work on a second stream reads a block of the first: it is recorded before it is

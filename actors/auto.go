@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"stalloc/internal/mem"
@@ -16,7 +15,7 @@ import (
 type autoSteps struct {
 	marked atomic.Bool // the program marks its steps
 
-	mu       sync.Mutex
+	// Under the host's lock.
 	main     *lane // the stream that is watched: that of the first request
 	detector period.Detector
 	fed      bool // the detector has seen every event since its last boundary
@@ -26,8 +25,8 @@ type autoSteps struct {
 // before takes a request that the host did not serve itself, and reports whether a
 // step ended before it.
 func (a *autoSteps) before(d *Device, l *lane, asked mem.Bytes) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	d.host.Lock()
+	defer d.host.Unlock()
 	if a.main == nil {
 		a.main = l
 	}
@@ -35,15 +34,11 @@ func (a *autoSteps) before(d *Device, l *lane, asked mem.Bytes) bool {
 		return false
 	}
 	n := mem.Round(asked)
-	d.host.Lock()
 	freed := a.read(d.host.Events())
 	t := &l.tapes[smallOf(n, d.small)]
-	planned := len(t.Entries) > 0 && !t.Lost()
-	anew := planned && t.BeginsAnew(uint64(n/mem.Grain))
-	d.host.Unlock()
-	if planned { // hits pass unseen
+	if len(t.Entries) > 0 && !t.Lost() { // hits pass unseen
 		a.fed = false
-		return anew
+		return t.BeginsAnew(uint64(n / mem.Grain))
 	}
 	if !a.fed {
 		a.detector, a.fed = period.Detector{}, true
@@ -66,8 +61,8 @@ func (a *autoSteps) read(events []wish.Event) (freed []mem.Bytes) {
 }
 
 // ended begins the log anew.
-func (a *autoSteps) ended() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *autoSteps) ended(h Host) {
+	h.Lock()
+	defer h.Unlock()
 	a.seen = 0
 }

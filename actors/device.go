@@ -34,7 +34,6 @@ type Device struct {
 	unobserved unobserved
 
 	lanes      atomic.Pointer[[]*lane]
-	mu         sync.Mutex    // guards changes of lanes
 	generation atomic.Uint64 // plans activated
 	steps      atomic.Uint64 // boundaries
 	auto       autoSteps

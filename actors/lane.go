@@ -24,13 +24,9 @@ type lane struct {
 	until int
 }
 
-// adopt returns the lane of a stream, made with its actor on first sight.
+// adopt returns the lane of a stream, made with its actor on first sight. Only the
+// supervisor calls it.
 func (d *Device) adopt(id mem.StreamID) *lane {
-	if l := d.laneOf(id); l != nil {
-		return l
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if l := d.laneOf(id); l != nil {
 		return l
 	}
@@ -75,9 +71,7 @@ func (s *streamActor) answer(q question) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("stream %#x: %v", uint64(s.id), r)
-			for i := range s.tapes { // without wishes it is served all the same
-				s.host.Serve(s.id, i, nil)
-			}
+			s.giveUp()
 		}
 	}()
 	switch m := q.(type) {
@@ -102,6 +96,15 @@ func (s *streamActor) answer(q question) (err error) {
 		}
 	}
 	return nil
+}
+
+// giveUp leaves the stream without wishes: it is served all the same. What has failed
+// once may fail here, too, and who has asked waits for an answer.
+func (s *streamActor) giveUp() {
+	defer func() { _ = recover() }()
+	for i := range s.tapes {
+		s.host.Serve(s.id, i, nil)
+	}
 }
 
 // ended begins the tapes again, but for those of a run's beginning, which span several

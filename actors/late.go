@@ -63,7 +63,7 @@ func (d *Device) mark() error {
 	late := &d.late
 	if late.due.CompareAndSwap(true, false) { // the one before came to no valley at all
 		late.ended(d, false)
-		if err := d.endStep(); err != nil {
+		if err := d.endStep(); err != nil || late.valley.Load() == nil { // nil: this mark's step as well
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (w *wisher) moves(m *stepEnded) bool {
 	v, peak := valleyOf(m.events)
 	last := w.valley
 	w.valley = v
-	if v.Drop*valleyWorth < peak+v.Drop || !sameValley(last, v) {
+	if v.Drop == 0 || v.Drop*valleyWorth < peak+v.Drop || !sameValley(last, v) {
 		return false
 	}
 	w.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"stalloc/engine/onerange"
+	"stalloc/internal/mem"
 	"stalloc/plan/predict"
 )
 
@@ -57,9 +58,9 @@ func (p *pool) lend() {
 		p.host.Unlock()
 		return
 	}
-	t := Terms{Until: math.MaxUint64, Most: math.MaxUint64, TapeOnly: !l.open()}
+	t := Terms{Until: math.MaxUint64, Most: uint64(p.largest / mem.Grain), TapeOnly: !l.open()}
 	if p.ahead != nil {
-		t.Most = uint64(predict.Large) / 512
+		t.Most = uint64(predict.Large / mem.Grain)
 	}
 	if p.fences.urgent > 0 {
 		t.Until = l.lent.Clock + lentWhilePending

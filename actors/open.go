@@ -87,12 +87,14 @@ func (o *Options) defaults() {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	if o.Range.Window == 0 {
+	if o.Range.Window <= 0 {
 		limit := o.Range.Limit
 		o.Range = onerange.DefaultConfig()
 		o.Range.Limit = limit
 	}
-	o.NoPlan = o.NoPlan || o.GMLake != nil
+	if o.GMLake != nil {
+		o.NoPlan, o.Plan, o.Cache = true, nil, ""
+	}
 	if o.Clock.Now == nil {
 		begin := time.Now()
 		o.Clock.Now = func() time.Duration { return time.Since(begin) }

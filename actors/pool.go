@@ -65,6 +65,9 @@ type pool struct {
 	peers    []int                 // other devices that have it too
 }
 
+// leastWindow is what a window has that is set to less.
+const leastWindow = 64 * mem.MiB
+
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
@@ -75,12 +78,12 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	if err == nil && (cfg.Limit == 0 || cfg.Limit > total) {
 		cfg.Limit = total
 	}
-	for p.window = cfg.Window; ; p.window = p.window / 2 &^ (mem.HandleSize - 1) {
+	for p.window = max(cfg.Window, leastWindow) &^ (mem.HandleSize - 1); ; p.window = p.window / 2 &^ (mem.HandleSize - 1) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts)
 			p.small = cfg.SmallLimit
-			p.largest = p.window / 2
+			p.largest = min(p.window/2, onerange.Largest)
 			if total > 0 {
 				p.largest = min(p.largest, total)
 			}
@@ -272,6 +275,7 @@ func (p *pool) rare(m *poolRequest) error {
 		}
 		m.addr, m.size, m.stream = b.Addr, b.Size, b.Stream
 	case verbStats:
+		p.poll(math.MaxInt)
 		m.stats = p.stats()
 		if e, ok := p.eng.(*onerange.Engine); ok {
 			m.stats.LargestFree = e.LargestFree()

@@ -129,7 +129,10 @@ type startRequest struct {
 }
 
 // planLoaded tells the planner that an earlier run's plan is served.
-type planLoaded struct{ plan *plan.Plan }
+type planLoaded struct {
+	plan  *plan.Plan
+	steps map[spaceKey][]wish.Entry // of its step, on one stream
+}
 
 // beginRequest has a stream begin with an earlier run's plan.
 type beginRequest struct {
@@ -150,6 +153,7 @@ type stepEnded struct {
 	begins  map[spaceKey]engine.Range   // where the addresses of a space begin, and the first of them that are contiguous
 	gaps    map[spaceKey][]engine.Range // at the end of the step
 	handle  mem.Bytes                   // the size of handles; 0: the least
+	wishes  uint64                      // the number of those that were carried out last
 	gap     bool                        // steps before it were dropped
 }
 

@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
-	"stalloc/plan"
 )
 
 // saver makes the plan of a later run once this one's steps are served well, and leaves it
@@ -93,14 +92,14 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 
 // loaded takes in that the run began with an earlier run's plan, which is judged behind
 // its beginning.
-func (w *wisher) loaded(p *plan.Plan) {
-	w.begin = p.Boundaries
-	w.saver.loaded = true
-	for _, l := range *w.d.lanes.Load() {
-		for i := range p.Spaces {
-			if s := &p.Spaces[i]; s.Ordinal == l.ordinal && len(s.Step) > 0 {
-				w.known[spaceKey{l.id, s.Small}] = &habit{before: wishes(s.Step, 0), ends: make([]mem.Tick, len(s.Step)), planned: true}
-			}
+func (w *wisher) loaded(m *planLoaded) {
+	if !w.saver.loaded {
+		w.begin, w.saver.loaded = m.plan.Boundaries, true
+	}
+	for key, step := range m.steps {
+		if len(step) > 0 {
+			k := &kind{before: step, ends: make([]mem.Tick, len(step)), wishes: step}
+			w.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
 		}
 	}
 }

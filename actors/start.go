@@ -40,6 +40,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	if m.boundaries <= 0 {
 		return nil
 	}
+	loaded := &planLoaded{plan: p, steps: map[spaceKey][]wish.Entry{}}
 	some := false
 	for i := range p.Spaces {
 		x := &p.Spaces[i]
@@ -61,7 +62,9 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		}
 		origin := uint64(expect.addr-d.base) / uint64(mem.Grain)
 		m.first[small] = d.reel(wishes(x.First[min(passed, len(x.First)):], origin))
-		m.step[small] = d.reel(wishes(x.Step, origin))
+		step := wishes(x.Step, origin)
+		m.step[small] = d.reel(step)
+		loaded.steps[spaceKey{l.id, x.Small}] = step
 		some = true
 	}
 	if !some {
@@ -70,13 +73,13 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	if d.ask(l.pid, m); m.err != nil {
 		return m.err
 	}
+	if d.planner != nil {
+		d.root.Send(d.planner, loaded)
+	}
 	if l.ordinal == 0 {
 		d.latest.Store(p)
 		if p.Late != (plan.Valley{}) {
 			d.late.valley.Store(&p.Late)
-		}
-		if d.planner != nil {
-			d.root.Send(d.planner, &planLoaded{plan: p})
 		}
 		d.log.Info("plan active", zap.Uint64("generation", d.generation.Add(1)), zap.Int("requests", p.Requests()))
 	}

@@ -23,15 +23,22 @@ func (d *Device) Stats() Stats {
 	m := &poolRequest{verb: verbStats}
 	d.ask(d.pool, m)
 	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
+	s.Hits, s.Misses = d.Served()
+	return s
+}
+
+// Served is the part of Stats that asks no actor, so that it changes nothing: the pool
+// looks at its fences whenever it is asked.
+func (d *Device) Served() (hits, misses uint64) {
 	d.host.Lock()
 	defer d.host.Unlock()
 	for _, l := range *d.lanes.Load() {
 		for i := range l.tapes {
-			s.Hits += l.tapes[i].Hits
-			s.Misses += l.tapes[i].Misses
+			hits += l.tapes[i].Hits
+			misses += l.tapes[i].Misses
 		}
 	}
-	return s
+	return hits, misses
 }
 
 // Explain says in a few lines where the device's memory is and what to try.

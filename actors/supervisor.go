@@ -15,12 +15,15 @@ import (
 type supervisor struct {
 	d      *Device
 	wishes *wishesReady // carried out at the next boundary
+	number uint64       // of those that were carried out last
 	start  *plan.Plan   // of an earlier run: each stream that appears begins with it
 }
 
 // wishesReady tells the supervisor the wishes of the next steps.
 type wishesReady struct {
 	spaces map[spaceKey]Reel // nil: none
+	number uint64            // in the order in which they were sent
+	fresh  bool              // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -48,6 +51,7 @@ func (s *supervisor) merge(m *wishesReady) {
 		}
 		s.wishes.spaces[key] = r
 	}
+	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
 // answer does what a message asks for. A panic fails that message alone: streams and
@@ -89,12 +93,13 @@ func (s *supervisor) step() error {
 	end := &poolRequest{verb: verbBoundary}
 	d.ask(d.pool, end)
 	if end.step != nil {
+		end.step.wishes = s.number
 		for _, l := range *d.lanes.Load() {
 			end.step.order = append(end.step.order, l.id)
 		}
 	}
 	d.steps.Add(1)
-	d.auto.ended()
+	d.auto.ended(d.host)
 	s.wish()
 	if d.planner != nil && end.step != nil {
 		d.observed(end.step)
@@ -109,14 +114,12 @@ func (s *supervisor) wish() {
 	if ready == nil {
 		return
 	}
-	planned := false
+	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
 		m := &wishRequest{}
 		for small := range m.reels {
-			key := spaceKey{l.id, small == 1}
-			m.reels[small], m.change[small] = ready.spaces[key], false
-			_, m.change[small] = ready.spaces[key]
-			planned = planned || m.reels[small] != nil
+			r, change := ready.spaces[spaceKey{l.id, small == 1}]
+			m.reels[small], m.change[small] = r, change
 		}
 		if m.change != [2]bool{} {
 			if s.d.ask(l.pid, m); m.err != nil {
@@ -124,7 +127,7 @@ func (s *supervisor) wish() {
 			}
 		}
 	}
-	if planned {
+	if ready.fresh {
 		s.d.log.Info("plan active", zap.Uint64("generation", s.d.generation.Add(1)))
 	}
 }

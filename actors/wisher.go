@@ -24,16 +24,9 @@ type wisher struct {
 	valley plan.Valley
 	mixed  bool
 	saver  saver
-	begin  int // boundaries that the beginning of an earlier run's plan still spans
-}
-
-// habit is what is known about one space.
-type habit struct {
-	before  []wish.Entry // the last step's requests
-	ends    []mem.Tick
-	planned bool
-	tries   int // plans in a row that did not serve
-	rest    int // steps to let pass before the next
+	sent   uint64 // wishes, ever
+	fresh  bool   // a plan was made that is not sent yet
+	begin  int    // boundaries that the beginning of an earlier run's plan still spans
 }
 
 const (
@@ -57,7 +50,7 @@ func (w *wisher) Receive(ctx actor.Context) {
 	case *foreseen:
 		m.layOut()
 	case *planLoaded:
-		w.loaded(m.plan)
+		w.loaded(m)
 	case stepsWait:
 		w.ended()
 	}
@@ -85,14 +78,14 @@ func (w *wisher) ended() {
 		spaces := m.spaces(w.d.small)
 		served := len(spaces) > 0
 		for _, s := range spaces {
-			wishes, change := w.look(s)
+			wishes, change, well := w.look(s, m.wishes)
 			if change {
 				if old := ready.spaces[s.spaceKey]; old != nil {
 					w.d.host.Discard(old)
 				}
 				ready.spaces[s.spaceKey] = w.d.reel(wishes)
 			}
-			served = served && !change && w.known[s.spaceKey].planned
+			served = served && well
 		}
 		w.saver.judged(m, served)
 		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
@@ -100,55 +93,77 @@ func (w *wisher) ended() {
 		}
 	}
 	if len(ready.spaces) > 0 {
+		w.sent++
+		ready.number, ready.fresh, w.fresh = w.sent, w.fresh, false
 		w.d.root.Send(w.d.supervisor, ready)
 	}
 }
 
-// look compares a step with the last one, and returns new wishes if there is a reason.
-func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
+// look compares a step with earlier ones, and returns what is to be wished in the next if
+// that changes. It reports whether the step was served as its plan says.
+func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
 	h := w.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
 		w.known[s.spaceKey] = h
 	}
-	tape := wish.New(h.before)
 	now := make([]wish.Entry, len(s.requests))
 	for i, r := range s.requests {
-		size := uint64(r.size / mem.Grain)
-		now[i] = wish.Of(size, 0)
-		tape.Next(size)
+		now[i] = wish.Of(uint64(r.size/mem.Grain), 0)
 	}
-	same := len(h.ends) == len(s.requests) && tape.Matched == uint64(len(s.requests))
-	ends := make([]mem.Tick, len(s.requests))
+	k, agree := h.recognize(now)
+	known := k.before != nil
+	same := len(k.ends) == len(now) && agree == len(now)
+	ends := make([]mem.Tick, len(now))
 	for i := range s.requests {
 		r := &s.requests[i]
 		if same && r.late && r.to >= 0 {
-			r.to = max(r.to, h.ends[i])
+			r.to = max(r.to, k.ends[i])
 		}
 		ends[i] = r.to
 	}
-	h.before, h.ends = now, ends
-	n := float64(len(s.requests))
-	if float64(tape.Matched) < alike*n {
-		change, h.planned = h.planned, false
-		return nil, change
+	k.before, k.ends = now, ends
+	h.note(k)
+	began := h.serving == k && wished >= h.since
+	fresh := known && w.replan(k, s, began) || w.d.opts.Always
+	if fresh {
+		k.wishes = wishesOf(s, w.d.base)
+		w.fresh = w.fresh || k.wishes != nil
 	}
-	if h.planned && float64(s.hits) >= serves*n {
-		h.tries, h.rest = 0, 0
-		return nil, false
+	behind := 0
+	if !w.d.opts.Inline { // the next step is running by now
+		behind = 1
 	}
-	if h.planned { // it does not serve as it should: another one, less and less often
-		if h.rest > 0 {
-			h.rest--
-			return nil, false
-		}
-		h.tries++
-		h.rest = 1 << min(h.tries, 6)
+	next := h.next(behind)
+	served = began && !fresh && k.wishes != nil
+	if next == h.serving && !(fresh && next == k) {
+		return nil, false, served
 	}
-	wishes = wishesOf(s, w.d.base)
-	change = h.planned || wishes != nil
-	h.planned = wishes != nil
-	return wishes, change
+	h.serving, h.since = next, w.sent+1
+	if next != nil {
+		wishes = next.wishes
+	}
+	return wishes, true, served
+}
+
+// replan reports whether a kind that was seen before is to be planned. A plan that does not
+// serve as it should is made again less and less often.
+func (w *wisher) replan(k *kind, s *spaceStep, began bool) bool {
+	switch {
+	case k.wishes == nil:
+		return true
+	case !began:
+		return false
+	case float64(s.hits) >= serves*float64(len(s.requests)):
+		k.tries, k.rest = 0, 0
+		return false
+	case k.rest > 0:
+		k.rest--
+		return false
+	}
+	k.tries++
+	k.rest = 1 << min(k.tries, 6)
+	return true
 }
 
 // wishesOf places the requests of a step in the gaps that the range had at its end. What

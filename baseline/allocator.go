@@ -59,10 +59,10 @@ var (
 
 // OutOfMemory says what was asked for and how the device stood.
 type OutOfMemory struct {
-	Asked, Rounded               mem.Bytes
-	Stream                       mem.StreamID
-	Allocated, Reserved          mem.Bytes
-	Physical, Capacity, Fraction mem.Bytes // Fraction is Options.Limit
+	Asked, Rounded      mem.Bytes
+	Stream              mem.StreamID
+	Allocated, Reserved mem.Bytes
+	Capacity, Fraction  mem.Bytes // Fraction is Options.Limit
 }
 
 func (e *OutOfMemory) Error() string {
@@ -80,15 +80,14 @@ func (e *OutOfMemory) Is(target error) bool { return target == ErrOutOfMemory }
 // Stats are PyTorch's memory statistics, the sum over both pools, in bytes and
 // counts. A peak is that of its own statistic alone.
 type Stats struct {
-	Allocated mem.Bytes // sizes of the live blocks (GMLake: rounded requests)
+	Allocated mem.Bytes // sizes of the live blocks
 	Active    mem.Bytes // the same and the waiting blocks
 	Requested mem.Bytes // what was asked for, of live and waiting blocks
-	Reserved  mem.Bytes // taken from the driver, by PyTorch's accounts
-	Physical  mem.Bytes // really in use on the device; above Reserved only in GMLake
+	Reserved  mem.Bytes // taken from the driver
 
-	PeakAllocated, PeakActive, PeakRequested, PeakReserved, PeakPhysical mem.Bytes
+	PeakAllocated, PeakActive, PeakRequested, PeakReserved mem.Bytes
 
-	Segments           int64 // cudaMalloc'ed; GMLake: plus every stitch ever made
+	Segments           int64 // cudaMalloc'ed
 	InactiveSplit      int64 // free blocks that are part of a segment
 	InactiveSplitBytes mem.Bytes
 	Retries            int64 // flushes because the device was full
@@ -104,7 +103,5 @@ func raise(peak *mem.Bytes, now mem.Bytes) {
 // grew accounts for memory taken from the driver.
 func (s *Stats) grew(n mem.Bytes) {
 	s.Reserved += n
-	s.Physical += n
 	raise(&s.PeakReserved, s.Reserved)
-	raise(&s.PeakPhysical, s.Physical)
 }

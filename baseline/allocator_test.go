@@ -22,14 +22,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		"MaxSplit":    bad(func(o *Options) { o.MaxSplit = 19 * mem.MiB }),
 		"Roundup[3]":  bad(func(o *Options) { o.Roundup[3] = 6 }),
 		"GCThreshold": bad(func(o *Options) { o.GCThreshold = math.NaN() }),
-		"DefragLevel": bad(func(o *Options) { o.DefragLevel = 3 }),
-		"ReuseLimit":  bad(func(o *Options) { o.ReuseLimit = -1 }),
 	} {
 		if _, err := New("native", o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("options with a bad %s: %v", want, err)
 		}
 	}
-	if _, err := New("jemalloc", Options{}); err == nil || !strings.Contains(err.Error(), "native, expandable, gmlake") {
+	if _, err := New("jemalloc", Options{}); err == nil || !strings.Contains(err.Error(), "native, expandable") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	for _, name := range Names() {
@@ -146,7 +144,7 @@ func TestDeferredFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.EmptyCache()
-		if s := a.Stats(); s.Active != 0 || s.Reserved != 0 || s.Physical != 0 {
+		if s := a.Stats(); s.Active != 0 || s.Reserved != 0 {
 			t.Errorf("%s: after EmptyCache: %+v", name, s)
 		}
 	}
@@ -155,7 +153,7 @@ func TestDeferredFree(t *testing.T) {
 // TestNoAllocations: once warm, serving requests allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	for _, name := range Names() {
-		a, _ := New(name, Options{FragLimit: mem.MiB})
+		a, _ := New(name, Options{})
 		var blocks [64]Block
 		round := func() {
 			for i := range blocks {
@@ -197,7 +195,6 @@ func TestCallsOfOneRequest(t *testing.T) {
 	for name, want := range map[string]Calls{
 		"native":     {Count: [CallKinds]int64{MemAlloc: 1, MemFree: 1}},
 		"expandable": {Count: [CallKinds]int64{Reserve: 1, AddressFree: 1, Create: 3, Map: 3, SetAccess: 1, Unmap: 3, Release: 3}},
-		"gmlake":     {Count: [CallKinds]int64{Reserve: 1, AddressFree: 1, Create: 25, Map: 25, SetAccess: 25, Unmap: 25, Release: 25}},
 	} {
 		a, _ := New(name, Options{})
 		b, err := a.Malloc(50*mem.MiB, 0)

@@ -3,8 +3,6 @@ package baseline
 import (
 	"syscall"
 	"testing"
-
-	"stalloc/internal/mem"
 )
 
 // BenchmarkReplay reports, for every allocator and trace, the events of the
@@ -12,21 +10,13 @@ import (
 // process, garbage collection included: the second is the one to go by on a
 // machine that is shared.
 func BenchmarkReplay(b *testing.B) {
-	for _, k := range []struct {
-		label, name string
-		o           Options
-	}{
-		{"native", "native", Options{}},
-		{"expandable", "expandable", Options{}},
-		{"gmlake512", "gmlake", Options{FragLimit: 512 * mem.MiB}},
-		{"gmlake64", "gmlake", Options{FragLimit: 64 * mem.MiB}},
-	} {
+	for _, allocator := range Names() {
 		for _, name := range traceNames {
-			b.Run(k.label+"/"+name, func(b *testing.B) {
+			b.Run(allocator+"/"+name, func(b *testing.B) {
 				events := loadTrace(b, name).Events
 				start := processorSeconds(b)
 				for b.Loop() {
-					a, err := New(k.name, k.o)
+					a, err := New(allocator, Options{})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -43,38 +43,33 @@ const (
 	free
 	live
 	waiting
-	held
-	idle
 	unmapped
 )
 
 func (s state) String() string {
-	return [...]string{"gone", "free", "live", "waiting", "held", "idle", "unmapped"}[s]
+	return [...]string{"gone", "free", "live", "waiting", "unmapped"}[s]
 }
 
-// none is the index of no block, atom or other record.
+// none is the index of no block.
 const none int32 = -1
 
 // block is the record of one block. Its neighbours are those of its segment,
 // in address order.
 type block struct {
-	addr   mem.Offset
-	size   mem.Bytes
-	asked  mem.Bytes // what the caller asked for, while live or waiting
-	charge mem.Bytes // what it adds to Stats.Allocated while live
-	born   int64     // its pool's search counter when it was last freed, for the GC
+	addr  mem.Offset
+	size  mem.Bytes
+	asked mem.Bytes // what the caller asked for, while live or waiting
+	born  int64     // its pool's search counter when it was last freed, for the GC
 
 	prev, next int32
 	stream     int32
 	gen        uint32 // raised each time it is handed out, so old handles are known
 	waits      int32  // events that have not passed, while waiting
-	ext        int32  // GMLake: first atom of a pBlock, record of an sBlock
-	chain      int32  // GMLake: next pBlock held by the same sBlock
+	ext        int32  // Expandable: the segment
 
 	state    state
 	pool     poolID
 	space    Space
-	stitched bool // GMLake: an sBlock
 	used     bool // recorded on other streams; they are in core.uses
 	deferred bool // waits for Complete though no stream is recorded
 }
@@ -88,7 +83,7 @@ func (c *core) newBlock() int32 {
 		i = int32(len(c.blocks))
 		c.blocks = append(c.blocks, block{})
 	}
-	c.blocks[i] = block{gen: c.blocks[i].gen, prev: none, next: none, ext: none, chain: none}
+	c.blocks[i] = block{gen: c.blocks[i].gen, prev: none, next: none, ext: none}
 	return i
 }
 

@@ -88,18 +88,15 @@ func (c *core) checkSums() error {
 	for i := range c.blocks {
 		b := &c.blocks[i]
 		switch b.state {
-		case gone, idle:
+		case gone:
 			continue
 		case live:
-			want.Allocated += b.charge
+			want.Allocated += b.size
 			want.Requested += b.asked
 		case waiting:
 			want.Requested += b.asked
 		}
-		if b.stitched {
-			continue
-		}
-		if b.state == live || b.state == waiting || b.state == held {
+		if b.state == live || b.state == waiting {
 			want.Active += b.size
 		}
 		if b.state != unmapped {
@@ -119,14 +116,14 @@ func (c *core) checkSums() error {
 	}
 	s := &c.stats
 	if s.Allocated > s.PeakAllocated || s.Active > s.PeakActive || s.Requested > s.PeakRequested ||
-		s.Reserved > s.PeakReserved || s.Physical > s.PeakPhysical || s.Physical > c.opt.Capacity || s.Physical < s.Reserved {
+		s.Reserved > s.PeakReserved || s.Reserved > c.opt.Capacity {
 		return fmt.Errorf("a statistic is beyond its peak or the device: %+v", *s)
 	}
 	return nil
 }
 
 // checkSegments: every block is reached from the first block of its segment,
-// and no two segments, stitched ones included, share an address.
+// and no two segments share an address.
 func (c *core) checkSegments() error {
 	type span struct {
 		space    Space

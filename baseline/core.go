@@ -15,9 +15,6 @@ type backend interface {
 	// grow takes memory from the driver and returns a block of at least rq.n
 	// bytes that is in no free set, or none if the device is full.
 	grow(rq request) int32
-	// rescue tries to serve a request that grow could not: at stage 1 before
-	// the flush, at stage 2 after it.
-	rescue(rq request, stage int) int32
 	// handOut cuts the block found to the request, marks it live and returns it.
 	handOut(i int32, rq request) int32
 	// reclaim returns a block to the cache once nothing uses it any more.
@@ -26,15 +23,11 @@ type backend interface {
 	release(i int32)
 	// flush returns all memory that is wholly free to the driver.
 	flush()
-	// divided is told that hi was cut and lo is its former front.
-	divided(lo, hi int32)
-	// merging is told that two neighbours are about to become one.
-	merging(lo, hi int32)
 	// check recounts what only this allocator has.
 	check() error
 }
 
-// core is the machine the three simulators share: the blocks, the free sets,
+// core is the machine both simulators share: the blocks, the free sets,
 // the order of attempts, the events and the accounts.
 type core struct {
 	opt  Options
@@ -117,7 +110,7 @@ func (c *core) serve(rq request) (Block, error) {
 		return None, &OutOfMemory{
 			Asked: rq.asked, Rounded: rq.n, Stream: c.streamed[rq.stream],
 			Allocated: c.stats.Allocated, Reserved: c.stats.Reserved,
-			Physical: c.stats.Physical, Capacity: c.opt.Capacity, Fraction: c.opt.Limit,
+			Capacity: c.opt.Capacity, Fraction: c.opt.Limit,
 		}
 	}
 	i = c.back.handOut(i, rq)
@@ -125,7 +118,7 @@ func (c *core) serve(rq request) (Block, error) {
 	b.state = live
 	b.gen++ // the record may have been another block, whose handle is stale now
 	b.asked = rq.asked
-	c.stats.Allocated += b.charge
+	c.stats.Allocated += b.size
 	c.stats.Requested += rq.asked
 	raise(&c.stats.PeakAllocated, c.stats.Allocated)
 	raise(&c.stats.PeakActive, c.stats.Active)
@@ -148,16 +141,10 @@ func (c *core) obtain(rq request) int32 {
 			return i
 		}
 	}
-	if i := c.back.rescue(rq, 1); i != none {
-		return i
-	}
 	c.drainEvents()
 	c.back.flush()
 	c.stats.Retries++
-	if i := c.back.grow(rq); i != none {
-		return i
-	}
-	return c.back.rescue(rq, 2)
+	return c.back.grow(rq)
 }
 
 func (c *core) Free(h Block) error {
@@ -169,7 +156,7 @@ func (c *core) Free(h Block) error {
 	if b.state != live {
 		return fmt.Errorf("baseline: second free of the block at %v: %w", Place{b.space, b.addr}, ErrUnknownBlock)
 	}
-	c.stats.Allocated -= b.charge
+	c.stats.Allocated -= b.size
 	if b.used || b.deferred {
 		c.startWaiting(i)
 	} else {
@@ -197,6 +184,12 @@ func (c *core) Size(h Block) (mem.Bytes, error) {
 		return 0, err
 	}
 	return c.blocks[i].size, nil
+}
+
+func (c *core) held(space Space, at mem.Offset, size mem.Bytes, held bool) {
+	if c.opt.Held != nil {
+		c.opt.Held(Place{space, at}, size, held)
+	}
 }
 
 func (c *core) Stats() Stats { return c.stats }

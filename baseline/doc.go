@@ -1,22 +1,22 @@
 // Package baseline simulates, call by call, the allocators this project is
-// compared with: PyTorch's native caching allocator, the same with expandable
-// segments, and GMLake. It computes addresses, statistics and driver calls; it
-// touches no memory.
+// compared with: PyTorch's native caching allocator and the same with expandable
+// segments. It computes addresses, statistics and driver calls; it touches no memory.
+// GMLake, the third, is package engine/gmlake.
 //
 // # The idea
 //
-// All three are the same machine with three parts exchanged. A request is
+// Both are the same machine with three parts exchanged. A request is
 // rounded to a size n and belongs to one of two pools, small (n ≤ 1 MiB) or
 // large, and to one CUDA stream. The machine asks, in this order, for a block:
 //
-//	search        among the free blocks          best fit / best fit that prefers not to grow / best fit, then stitching
-//	grow          from the driver                cudaMalloc / map pages behind a free block / a new range of 2 MiB chunks
+//	search        among the free blocks          best fit / best fit that prefers not to grow
+//	grow          from the driver                cudaMalloc / map pages behind a free block
 //	available     give back oversize blocks, grow again (only with MaxSplit)
 //	flush         give back all that is wholly free, grow again (counted as a retry)
 //
 // and the block found is cut to n. The machine is type core; the parts are the
 // interface backend. Native is core with its own defaults, Expandable replaces
-// search, grow and flush, GMLake replaces what concerns the large pool.
+// search, grow and flush.
 //
 // # One request followed all the way
 //
@@ -31,8 +31,6 @@
 //	free     in the free set of its pool and stream; may merge           → live, and gone by merging or release
 //	live     handed out                                                   → waiting or free, by Free
 //	waiting  freed, but events on other streams have not passed           → free, by the first Malloc after Complete
-//	held     GMLake: a pBlock in use under a live sBlock                  → free, when the sBlock is freed
-//	idle     GMLake: a cached sBlock                                      → live, or gone
 //	unmapped expandable: addresses without memory                        → free, by mapping
 //	gone     the record waits for reuse
 //
@@ -55,13 +53,5 @@
 // When an event finishes is not known to a simulator either: the caller says so
 // with Complete, or with Synchronize for all.
 //
-// GMLake orders the dropping of stitched blocks by the age of their last free.
-// A simulation only ever drops all idle ones at once, so the order cannot be
-// observed and is not kept. Two faults of GMLake's released code (a block
-// skipped while a list is edited, and a crash on the free of a block whose
-// memory was flushed) are not imitated: the evident intention is.
-//
-// Sources: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11 for the first two,
-// antgroup/glake (GMLake, ASPLOS 2024; the released code, not the paper, where
-// they differ) for the third.
+// Source: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11.
 package baseline

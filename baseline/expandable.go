@@ -78,13 +78,9 @@ func (e *Expandable) growable(i int32) mem.Bytes {
 // handOut cuts at 512 bytes in both pools, whatever MaxSplit says.
 func (e *Expandable) handOut(i int32, rq request) int32 {
 	i = e.carve(i, rq.n, e.blocks[i].size-rq.n >= mem.Grain)
-	b := &e.blocks[i]
-	b.charge = b.size
-	e.stats.Active += b.size
+	e.stats.Active += e.blocks[i].size
 	return i
 }
-
-func (e *Expandable) divided(lo, hi int32) { e.blocks[lo].ext = e.blocks[hi].ext }
 
 // grow is try_allocate_expandable_block: the lowest run of free and unmapped
 // blocks that is long enough becomes one mapped block.

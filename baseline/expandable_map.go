@@ -12,7 +12,7 @@ func (e *Expandable) mapFront(i int32, n mem.Bytes) int32 {
 	mapped := mem.Bytes(pages) * unit
 	if !e.fits(mapped) {
 		// One handle after the other is created until one cannot be.
-		created := int64(max(e.opt.Capacity-e.stats.Physical, 0) / unit)
+		created := int64(max(e.opt.Capacity-e.stats.Reserved, 0) / unit)
 		e.calls.add(Create, unit, created+1)
 		e.calls.add(Release, unit, created)
 		return none
@@ -21,6 +21,7 @@ func (e *Expandable) mapFront(i int32, n mem.Bytes) int32 {
 	e.calls.add(Map, unit, pages)
 	e.calls.access(unit, pages)
 	e.stats.grew(mapped)
+	e.held(e.blocks[i].space, e.blocks[i].addr, mapped, true)
 
 	e.removeHole(i)
 	if b := &e.blocks[i]; b.size > mapped {
@@ -84,7 +85,7 @@ func (e *Expandable) unmapPages(i int32) {
 	e.calls.add(Unmap, mem.Bytes(unit), pages)
 	e.calls.add(Release, mem.Bytes(unit), pages)
 	e.stats.Reserved -= mem.Bytes(to - from)
-	e.stats.Physical -= mem.Bytes(to - from)
+	e.held(e.blocks[i].space, from, mem.Bytes(to-from), false)
 	e.joinHoles(i)
 }
 

@@ -10,18 +10,6 @@ import (
 	"stalloc/internal/mem"
 )
 
-// model is a slow twin of a simulator.
-type model interface {
-	Malloc(r mem.Bytes, s mem.StreamID) (id int, at Place, ok bool)
-	Free(id int)
-	Record(id int, s mem.StreamID)
-	Defer(id int)
-	Complete(id int)
-	Sync()
-	Empty()
-	current() Stats
-}
-
 // script turns bytes into a configuration and operations, so that the fuzzer
 // and the random tests explore the same space.
 type script struct{ data []byte }
@@ -54,10 +42,6 @@ func (s *script) options() Options {
 		}
 	}
 	o.Ascending = flags&8 != 0
-	o.FragLimit = s.pick(0, 2*mem.MiB, 16*mem.MiB, 64*mem.MiB, 1)
-	o.DefragLevel = []int{0, 0, 0, 1, 2}[s.byte()%5]
-	o.ReuseLimit = []float64{0, 1, 1.5, 3}[s.byte()%4]
-	o.AutoGC = s.pick(0, 0, 256*mem.MiB, 2*mem.GiB)
 	return o
 }
 
@@ -82,7 +66,7 @@ type pair struct {
 	id int
 }
 
-// lockstep runs a script on a simulator and its model. It returns an error at
+// lockstep runs a script on a simulator and its slow model. It returns an error at
 // the first difference or broken invariant.
 func lockstep(name string, data []byte) error {
 	s := &script{data}
@@ -91,7 +75,7 @@ func lockstep(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	m := newModel(name, o)
+	m := newNaive(o, name == "expandable")
 	var live, waits []pair
 	for n := 0; len(s.data) > 0; n++ {
 		op := s.byte()
@@ -109,14 +93,7 @@ func lockstep(name string, data []byte) error {
 	return nil
 }
 
-func newModel(name string, o Options) model {
-	if name == "gmlake" {
-		return newChunky(o)
-	}
-	return newNaive(o, name == "expandable")
-}
-
-func step(s *script, op byte, a Allocator, m model, live, waits *[]pair) (string, error) {
+func step(s *script, op byte, a Allocator, m *naive, live, waits *[]pair) (string, error) {
 	take := func(from *[]pair) (pair, bool) {
 		if len(*from) == 0 {
 			return pair{}, false
@@ -179,7 +156,7 @@ func step(s *script, op byte, a Allocator, m model, live, waits *[]pair) (string
 }
 
 // mallocBoth serves one request by both and compares where.
-func mallocBoth(s *script, op byte, a Allocator, m model, live *[]pair) (string, error) {
+func mallocBoth(s *script, op byte, a Allocator, m *naive, live *[]pair) (string, error) {
 	size, stream := s.size(op), mem.StreamID(op%8/6) // stream 0 three times of four
 	b, err := a.Malloc(size, stream)
 	id, at, ok := m.Malloc(size, stream)

@@ -186,7 +186,6 @@ func (m *naive) current() Stats {
 		}
 	}
 	s.Reserved = m.reserved()
-	s.Physical = s.Reserved
 	if !m.exp {
 		s.Segments = int64(len(m.segs))
 		for _, seg := range m.segs {
@@ -202,7 +201,6 @@ func (m *naive) current() Stats {
 	s.PeakActive = max(s.PeakActive, s.Active)
 	s.PeakRequested = max(s.PeakRequested, s.Requested)
 	s.PeakReserved = max(s.PeakReserved, s.Reserved)
-	s.PeakPhysical = s.PeakReserved
 	m.stats = s
 	return s
 }

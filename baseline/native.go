@@ -39,7 +39,7 @@ func (c *core) takeFree(fs *set, cur cursor, rq request) int32 {
 }
 
 // fits says whether the driver would give n more bytes.
-func (c *core) fits(n mem.Bytes) bool { return c.stats.Physical+n <= c.opt.Capacity }
+func (c *core) fits(n mem.Bytes) bool { return c.stats.Reserved+n <= c.opt.Capacity }
 
 // withinLimit is the memory-fraction test, made before any driver call.
 func (c *core) withinLimit(n mem.Bytes) bool {
@@ -61,6 +61,7 @@ func (c *core) grow(rq request) int32 {
 	b.pool, b.stream = rq.pool, rq.stream
 	c.stats.Segments++
 	c.stats.grew(rq.segment)
+	c.held(RT, b.addr, rq.segment, true)
 	return i
 }
 
@@ -85,9 +86,7 @@ func (c *core) splits(size mem.Bytes, rq request) bool {
 
 func (c *core) handOut(i int32, rq request) int32 {
 	i = c.carve(i, rq.n, c.splits(c.blocks[i].size, rq))
-	b := &c.blocks[i]
-	b.charge = b.size
-	c.stats.Active += b.size
+	c.stats.Active += c.blocks[i].size
 	return i
 }
 
@@ -108,11 +107,10 @@ func (c *core) carve(i int32, n mem.Bytes, cut bool) int32 {
 	hi = &c.blocks[i] // newBlock may have moved the records
 	lo := &c.blocks[l]
 	lo.addr, lo.size, lo.space = hi.addr, n, hi.space
-	lo.pool, lo.stream = hi.pool, hi.stream
+	lo.pool, lo.stream, lo.ext = hi.pool, hi.stream, hi.ext
 	c.linkBefore(l, i)
 	hi.addr += mem.Offset(n)
 	hi.size -= n
-	c.back.divided(l, i)
 	if split {
 		c.countSplit(0, -n)
 	} else {
@@ -143,13 +141,11 @@ func (c *core) coalesce(i int32) {
 	if p := c.blocks[i].prev; p != none && c.blocks[p].state == free {
 		c.removeFree(p)
 		c.countSplit(-1, -c.blocks[p].size)
-		c.back.merging(p, i)
 		c.absorb(i, p)
 	}
 	if n := c.blocks[i].next; n != none && c.blocks[n].state == free {
 		c.removeFree(n)
 		c.countSplit(-1, -c.blocks[n].size)
-		c.back.merging(i, n)
 		c.absorb(i, n)
 	}
 	if b := &c.blocks[i]; c.isSplit(b) {
@@ -157,7 +153,3 @@ func (c *core) coalesce(i int32) {
 	}
 	c.insertFree(i)
 }
-
-func (c *core) rescue(request, int) int32 { return none }
-func (c *core) divided(_, _ int32)        {}
-func (c *core) merging(_, _ int32)        {}

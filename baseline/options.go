@@ -31,21 +31,12 @@ type Options struct {
 	Roundup [16]int
 	// GCThreshold is garbage_collection_threshold, a share of Limit in (0,1).
 	// 0 is off. Only Native collects: blocks of expandable segments are exempt
-	// by PyTorch's rule, and GMLake's older variant is not modelled.
+	// by PyTorch's rule.
 	GCThreshold float64
 
-	// FragLimit is GMLake's fragLimit: smaller requests are never stitched.
-	// 0 stands for 512 MiB.
-	FragLimit mem.Bytes
-	// DefragLevel is GMLake's defragLevel, the earliest stage at which it
-	// stitches: 0 before new memory, 1 once that failed, 2 after the flush.
-	DefragLevel int
-	// ReuseLimit is GMLake's reuseLimit: a stitched block serves a request of n
-	// bytes only up to n·ReuseLimit bytes. 0 stands for 10.
-	ReuseLimit float64
-	// AutoGC is GMLake's autoGC: the amount of stitched addresses above which
-	// idle stitched blocks are dropped. 0 stands for 1000 GiB.
-	AutoGC mem.Bytes
+	// Held, unless it is nil, is told of every range of addresses that comes to have
+	// memory behind it, or has none any longer.
+	Held func(at Place, size mem.Bytes, held bool)
 }
 
 // DefaultCapacity is the device memory assumed when none is given.
@@ -58,7 +49,7 @@ func (o Options) Validate() error {
 		value mem.Bytes
 	}{
 		{"Capacity", o.Capacity}, {"Limit", o.Limit}, {"MaxSplit", o.MaxSplit},
-		{"NonSplitRounding", o.NonSplitRounding}, {"FragLimit", o.FragLimit}, {"AutoGC", o.AutoGC},
+		{"NonSplitRounding", o.NonSplitRounding},
 	} {
 		if v.value < 0 || v.value > 1<<50 {
 			return fmt.Errorf("baseline: option %s is %d bytes: expected 0 (the default) to 1 PiB", v.name, int64(v.value))
@@ -75,12 +66,6 @@ func (o Options) Validate() error {
 	if !(o.GCThreshold >= 0 && o.GCThreshold < 1) {
 		return fmt.Errorf("baseline: option GCThreshold is %v: expected 0 (off) or a share between 0 and 1", o.GCThreshold)
 	}
-	if o.DefragLevel < 0 || o.DefragLevel > 2 {
-		return fmt.Errorf("baseline: option DefragLevel is %d: expected 0, 1 or 2", o.DefragLevel)
-	}
-	if !(o.ReuseLimit >= 0) {
-		return fmt.Errorf("baseline: option ReuseLimit is %v: expected 0 (the default, 10) or a positive factor", o.ReuseLimit)
-	}
 	return nil
 }
 
@@ -93,18 +78,13 @@ func (o Options) withDefaults() Options {
 	def(&o.Capacity, DefaultCapacity)
 	def(&o.MaxSplit, unlimited)
 	def(&o.NonSplitRounding, largeBuffer)
-	def(&o.FragLimit, 512*mem.MiB)
-	def(&o.AutoGC, 1000*mem.GiB)
-	if o.ReuseLimit == 0 {
-		o.ReuseLimit = 10
-	}
 	return o
 }
 
 // Names lists the allocators New knows.
-func Names() []string { return []string{"native", "expandable", "gmlake"} }
+func Names() []string { return []string{"native", "expandable"} }
 
-// New makes the allocator of that name. Unlike the three constructors it checks
+// New makes the allocator of that name. Unlike the two constructors it checks
 // the options.
 func New(name string, o Options) (Allocator, error) {
 	if err := o.Validate(); err != nil {
@@ -115,8 +95,6 @@ func New(name string, o Options) (Allocator, error) {
 		return NewNative(o), nil
 	case "expandable":
 		return NewExpandable(o), nil
-	case "gmlake":
-		return NewGMLake(o), nil
 	}
 	return nil, fmt.Errorf("baseline: no allocator is called %q: expected one of %s", name, strings.Join(Names(), ", "))
 }

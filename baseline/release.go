@@ -21,39 +21,33 @@ func (c *core) flush() {
 // release gives an unsplit free block back: one cudaFree.
 func (c *core) release(i int32) {
 	size := c.blocks[i].size
+	c.held(c.blocks[i].space, c.blocks[i].addr, size, false)
 	c.removeFree(i)
 	c.dropBlock(i)
 	c.calls.add(MemFree, size, 1)
 	c.stats.Segments--
 	c.stats.Reserved -= size
-	c.stats.Physical -= size
 }
 
 // releaseAvailable is release_available_cached_blocks: with MaxSplit set, give
 // back blocks too large to be split, the one nearest to the request or else the
 // largest until they make up for it. It reports whether that is worth another
-// attempt. In PyTorch such blocks are whole segments. GMLake's cuts can leave
-// one that is not, which its code returns all the same, to its ruin; here it is
-// passed over.
+// attempt. Such blocks are whole segments.
 func (c *core) releaseAvailable(rq request) bool {
 	if c.opt.MaxSplit == unlimited || c.expandable {
 		return false // blocks of expandable segments are exempt
 	}
 	fs := &c.pools[rq.pool].free[rq.stream]
 	need := max(rq.n, c.opt.MaxSplit)
-	for cur, ok := fs.ceil(entry{size: need}); ok; cur, ok = fs.next(cur) {
-		if i := fs.at(cur).block; !c.isSplit(&c.blocks[i]) {
-			c.back.release(i)
-			return true
-		}
+	if cur, ok := fs.ceil(entry{size: need}); ok {
+		c.back.release(fs.at(cur).block)
+		return true
 	}
 	c.scratch = c.scratch[:0]
 	var released mem.Bytes
 	for cur, ok := fs.last(); ok && released < need && fs.at(cur).size >= c.opt.MaxSplit; cur, ok = fs.prev(cur) {
-		if i := fs.at(cur).block; !c.isSplit(&c.blocks[i]) {
-			released += fs.at(cur).size
-			c.scratch = append(c.scratch, i)
-		}
+		released += fs.at(cur).size
+		c.scratch = append(c.scratch, fs.at(cur).block)
 	}
 	for _, i := range c.scratch {
 		c.back.release(i)

@@ -35,7 +35,6 @@ type set struct {
 	leaves []*leaf
 	spare  []*leaf
 	count  int
-	bytes  mem.Bytes // sum of the sizes
 }
 
 // cursor names an entry until the set next changes.
@@ -119,7 +118,6 @@ func (s *set) last() (cursor, bool) {
 // insert adds e, which must not be in the set.
 func (s *set) insert(e entry) {
 	s.count++
-	s.bytes += e.size
 	if len(s.leaves) == 0 {
 		s.leaves = append(s.leaves, s.newLeaf())
 	}
@@ -171,7 +169,6 @@ func (s *set) remove(size mem.Bytes, addr mem.Offset) bool {
 func (s *set) removeAt(c cursor) {
 	l := s.leaves[c.leaf]
 	s.count--
-	s.bytes -= l.e[c.pos].size
 	copy(l.e[c.pos:l.n-1], l.e[c.pos+1:l.n])
 	if l.n--; l.n == 0 {
 		s.spare = append(s.spare, l)
@@ -193,16 +190,12 @@ func (s *set) appendBlocks(out []int32) []int32 {
 // sorted reports whether the set keeps its own promises.
 func (s *set) sorted() bool {
 	var all []entry
-	var bytes mem.Bytes
 	for _, l := range s.leaves {
 		if l.n == 0 {
 			return false
 		}
 		all = append(all, l.e[:l.n]...)
 	}
-	for _, e := range all {
-		bytes += e.size
-	}
-	return len(all) == s.count && bytes == s.bytes &&
+	return len(all) == s.count &&
 		sort.SliceIsSorted(all, func(i, j int) bool { return all[i].less(all[j]) })
 }

@@ -1,7 +1,6 @@
 package baseline
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -95,21 +94,6 @@ func TestExpandableMeasured(t *testing.T) {
 		near(t, name+": peak reserved", s.PeakReserved, want.Reserved, tolerance)
 		near(t, name+": peak allocated", s.PeakAllocated, want.Allocated, rounding)
 		near(t, name+": peak requested", s.PeakRequested, want.Requested, rounding)
-	}
-}
-
-// TestGMLakeTraces has nothing measured to compare with; the lock-step tests
-// compare with a model. Here the invariants hold on real runs, and what is
-// requested is what the other allocators were asked for.
-func TestGMLakeTraces(t *testing.T) {
-	measured := loadMeasured(t)
-	for _, name := range traceNames {
-		for _, limit := range []mem.Bytes{512 * mem.MiB, 64 * mem.MiB} {
-			s := replayed(t, "gmlake", name, Options{FragLimit: limit})
-			if m, ok := measured[name]; ok {
-				near(t, fmt.Sprint(name, ": peak requested at ", limit), s.PeakRequested, m["native"].Requested, rounding)
-			}
-		}
 	}
 }
 

@@ -84,7 +84,6 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.fallback = plain.served;
 	s.reserved = engine.reserved + plain.bytes;
 	s.peak_reserved = engine.peak_reserved + plain.bytes;
-	s.pool_bytes = s.reserved;
 	s.driver_calls = engine.driver_calls;
 	s.driver_ns = engine.driver_ns;
 	s.retries = engine.retries;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "rank.h"
 #include "runtime.h"
 
 static const unsigned char dead;
@@ -49,13 +50,13 @@ int stalloc_fail(int code, const char *format, ...) {
 }
 
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
-	char line[1024];
+	char line[1024], name[32];
 	va_list args;
 	if (atomic_exchange(key, true)) return;
 	va_start(args, format);
 	vsnprintf(line, sizeof line, format, args);
 	va_end(args);
-	fprintf(stderr, "stalloc: %s\n", line);
+	fprintf(stderr, "%s: %s\n", stalloc_log_name(name, sizeof name), line);
 }
 
 static void after_fork_in_child(void) {

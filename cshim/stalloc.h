@@ -1,8 +1,8 @@
 /* stalloc: a GPU memory allocator that plans.
  *
  * It watches the steps of a training run, plans where every block of the next
- * step goes, and serves the plan; what does not repeat comes from a pool that
- * stitches free pages. This header is the whole interface of libstalloc.so for
+ * step goes, and serves it there; what does not repeat goes where it fits, and free
+ * memory is stitched for what fits nowhere. This header is the whole interface of libstalloc.so for
  * PyTorch's pluggable allocator and for runtimes that embed it.
  *
  * Every function may be called from any thread, with or without a CUDA context
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define STALLOC_VERSION "0.1.0"
+#define STALLOC_VERSION "0.1.0" /* written by make, from the file VERSION */
 #define STALLOC_API __attribute__((visibility("default")))
 
 /* Errors, negative. stalloc_last_error() has the text. */
@@ -90,8 +90,8 @@ STALLOC_API int stalloc_step(int device);
 
 /* The first training step is over, on one device or (-1) on all, though no step
  * ends: for whoever does not call stalloc_step right behind the first one. From
- * here on the pool is as tight as it can be; before, it may hold 6 % more than the
- * load. Called behind the first allocation, it never does. Returns STALLOC_OK or an
+ * here on memory is as tight as it can be; before, 1 % more than the load may be held.
+ * Called behind the first allocation, it never is. Returns STALLOC_OK or an
  * error. */
 STALLOC_API int stalloc_first_step(int device);
 
@@ -99,8 +99,7 @@ STALLOC_API int stalloc_first_step(int device);
 struct stalloc_stats {
 	uint64_t requests; /* allocations asked for */
 	uint64_t hits;     /* served where a plan wished them */
-	uint64_t misses;   /* while a plan was active, served elsewhere */
-	uint64_t resyncs;  /* no longer counted: 0 */
+	uint64_t misses;   /* that a plan foresaw, served elsewhere */
 	uint64_t steps;
 	uint64_t plan_generation;            /* plans activated so far */
 	uint64_t allocated, peak_allocated;  /* live blocks, rounded to 512 */
@@ -112,7 +111,6 @@ struct stalloc_stats {
 	uint64_t driver_calls, driver_ns;           /* made by the engine */
 	uint64_t ooms, retries;
 	uint64_t lost_events;            /* not observed: more than 2^20 of a stream in a step, or in steps too fast to look at */
-	uint64_t arena_bytes, pool_bytes; /* 0: plans have no memory of their own; reserved */
 	uint64_t fallback; /* requests served by plain driver allocations: the engine could not, see stalloc_explain */
 };
 

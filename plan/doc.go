@@ -10,39 +10,24 @@
 //
 //	offset
 //	   4 | . . . . . . . .       A = [0, 4) size 2      load  2 2 3 3 3 3 2 2
-//	   3 | . . B B B B . .       B = [2, 6) size 1      peak  3: no arena is smaller
+//	   3 | . . B B B B . .       B = [2, 6) size 1      peak  3: no less will do
 //	   2 | A A A A C C C C       C = [4, 8) size 2
-//	   1 | A A A A C C C C       slots: A at 0, C at 0, B at 2
+//	   1 | A A A A C C C C       offsets: A at 0, C at 0, B at 2
 //	     +-----------------
-//	       0 1 2 3 4 5 6 7  tick                    tape: +A +B -A +C -B -C
+//	       0 1 2 3 4 5 6 7  tick
 //
 // The problem is NP-complete; the peak load is the only cheap lower bound, and
 // training steps nearly always reach it.
 //
 // # One step followed all the way
 //
-// A Recorder takes the events of one stream and closes a Step at each boundary.
-// Make turns the steps, one per stream, into problems of Buffers; Solve finds
-// the offsets; the result is a Plan: for each stream an arena, the slots in it
-// and the tape, the order in which they are served. MakeRun plans several kinds
-// of step over one arena (training, evaluation), and a prologue, so that a later
-// run is served from its very first request. Encode and Decode keep a plan
-// between runs.
-//
-// # Steps that are not the same every time
-//
-// Expert layers and variable lengths repeat the pattern of a step but not its
-// sizes. From two or three learned steps (Run.Earlier) each position of the last
-// one is classified: the steps are aligned by an edit script over allocations and
-// frees, the frees told apart by their depth, with large regular sizes as anchors
-// (align.go, classify.go). Positions of one size get slots; positions that vary,
-// and those seen only once, stay on the tape without an offset but with their
-// free, so that their blocks can be guests in holes of the arena until then.
-// An envelope, slots of the largest size seen, serves more requests and serves them
-// faster. Where sizes move together, as with the length of the sequences, it costs
-// little: a run holds the memory of its longest step anyway. The largest sizes of a
-// step's experts never come together, and there it takes up to half more. Which it
-// is, is found by trying (Run.Envelope).
+// Whoever observes a step makes a Buffer of each request: how long its block lives, and its
+// size. SolveAround places them in the gaps that other blocks leave, Solve in an empty
+// address space. The offsets are wishes: whoever serves the next step puts a block where it
+// is wished if all bytes are free there, so a plan that is wrong costs places that are not
+// the best and nothing else. A Plan is what is kept for a later run: set-up, the first
+// steps and, if steps repeat, one of them. Encode and Decode keep it between runs. Package
+// plan/predict makes offsets for steps of which no two have the same sizes.
 //
 // # How Solve finds offsets
 //
@@ -56,8 +41,7 @@
 //
 // # Invariants
 //
-// At every place of a tape the live slots are pairwise disjoint: this is what
-// makes serving them safe without a lock, and Plan.Validate proves it for every
-// plan made or read, sharing no code with the solver. A Plan is immutable.
-// Everything here is deterministic: budgets count work, never time.
+// A Solution's buffers that live together are disjoint: Validate proves it for those that
+// tests solve, sharing no code with the solver. A Plan is immutable. Everything here is
+// deterministic: budgets count work, never time.
 package plan

@@ -16,34 +16,18 @@ import (
 	"stalloc/internal/mem"
 )
 
-// samplePlan has two streams, both kinds of tape, a persistent slot and every
+// samplePlan has two streams, both kinds of space, requests without a wish, and every
 // field set.
 func samplePlan(t testing.TB) *Plan {
 	t.Helper()
-	record := func(r *Recorder, events ...int) *Step { // id: alloc, -id: free
-		for _, e := range events {
-			if e > 0 {
-				r.Alloc(uint64(e), mem.Bytes(e)*700)
-			} else {
-				r.Free(uint64(-e))
-			}
-		}
-		return r.Boundary()
-	}
-	var one, two Recorder
-	p, err := MakeRun(Run{
-		Prologue:   []*Step{record(&one, 1, 2, -1, 9, 3, -3, -2), record(&two, 5)},
-		Boundaries: 2,
-		Steady: [][]*Step{
-			{record(&one, 4, 5, 6, -4, 7, -6, -5, -7), record(&two, 6, -6)},
-			{record(&one, 4, 8, -8, -4)},
+	return &Plan{
+		Key: 12345678901234567890, Handle: 8 * mem.MiB, Boundaries: 2, Late: Valley{Requests: 3, Drop: 5 * mem.GiB},
+		Spaces: []Space{
+			{Ordinal: 0, Hold: 64 * mem.MiB, First: []Request{{512, 0}, {40 * mem.MiB, mem.Offset(2 * mem.MiB)}, {1024, Nowhere}}, Step: []Request{{2 * mem.MiB, mem.Offset(62 * mem.MiB)}, {512, 512}}},
+			{Ordinal: 0, Small: true, Hold: 2 * mem.MiB, First: []Request{{512, 512}}},
+			{Ordinal: 3, Hold: 2 * mem.MiB, Step: []Request{{2 * mem.MiB, 0}}},
 		},
-	}, Options{})
-	if err != nil {
-		t.Fatal(err)
 	}
-	p.Streams[1].Weights = Weights{-1, 2.5, 1e-9, 4, 5, true, true}
-	return p
 }
 
 func encode(t testing.TB, p *Plan) []byte {
@@ -65,13 +49,8 @@ func seal(file []byte) []byte {
 }
 
 func TestFileRoundTrip(t *testing.T) {
-	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Streams: []Stream{{}, {Ordinal: 7}}, Late: Valley{Requests: 3, Drop: 5 * mem.GiB}}}
-	steps := observe(t, filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
-	p, err := MakeRun(Run{Prologue: steps[0], Boundaries: 2, Steady: [][]*Step{steps[3]}}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range append(plans, p) {
+	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Spaces: []Space{{Ordinal: 7}}}}
+	for i, p := range plans {
 		got, err := Decode(bytes.NewReader(encode(t, p)), "memory")
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +83,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"something after": {append(bytes.Clone(good), 0), ErrCorrupt},
 		"flipped":         {change(len(good)-20, good[len(good)-20]^4), ErrCorrupt},
 		"wrong checksum":  {change(len(good)-1, good[len(good)-1]^1), ErrCorrupt},
-		"many streams":    {seal(change(headerSize+10, 0x7f)), ErrCorrupt},
+		"many streams":    {seal(change(headerSize+15, 0x7f)), ErrCorrupt},
 	}
 	for n := 1; n < len(good); n += 1 + n/9 {
 		cases["cut at "+string(rune('a'+n%26))] = struct {
@@ -211,7 +190,7 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("temporary files were left: %v, %v", names, err)
 	}
 	invalid := *sample
-	invalid.Streams = []Stream{{Arena: 1}}
+	invalid.Spaces = []Space{{Hold: 1}}
 	if err := WriteFile(path, &invalid); err == nil {
 		t.Error("an invalid plan was written")
 	}

@@ -66,7 +66,7 @@ func (b *payload) fail(format string, args ...any) {
 func (b *payload) number(what string, most uint64) int64 {
 	n, width := binary.Uvarint(b.rest)
 	if width <= 0 || n > most {
-		b.fail("the %s is missing or too large", what)
+		b.fail("the %s is %d or missing, expected at most %d", what, n, most)
 		return 0
 	}
 	b.rest = b.rest[width:]
@@ -78,6 +78,9 @@ const mostGrains = 1 << 40
 
 func (b *payload) requests(what string) []Request {
 	n := b.number("number of "+what, uint64(len(b.rest)))
+	if n == 0 {
+		return nil
+	}
 	list := make([]Request, 0, n)
 	last := int64(0)
 	for range n {
@@ -90,7 +93,7 @@ func (b *payload) requests(what string) []Request {
 		distance, width := binary.Varint(b.rest)
 		at := last + distance
 		if width <= 0 || distance > mostGrains || distance < -mostGrains || at < 0 || at > mostGrains {
-			b.fail("the place of a request is missing or impossible")
+			b.fail("a request lies at %d or nowhere, expected a place from 0 to %d", at, mostGrains)
 			return nil
 		}
 		b.rest = b.rest[width:]
@@ -102,7 +105,7 @@ func (b *payload) requests(what string) []Request {
 
 func decodePayload(in []byte) (*Plan, error) {
 	if len(in) < 8 {
-		return nil, fmt.Errorf("the payload ends after %d bytes", len(in))
+		return nil, fmt.Errorf("the payload ends after %d bytes, expected at least 8", len(in))
 	}
 	p := &Plan{Key: binary.LittleEndian.Uint64(in)}
 	b := &payload{rest: in[8:]}
@@ -121,7 +124,7 @@ func decodePayload(in []byte) (*Plan, error) {
 		p.Spaces = append(p.Spaces, s)
 	}
 	if b.err == nil && len(b.rest) > 0 {
-		b.fail("%d bytes follow its end", len(b.rest))
+		b.fail("%d bytes follow its end, expected none", len(b.rest))
 	}
 	return p, b.err
 }

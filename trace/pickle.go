@@ -25,7 +25,7 @@ const (
 	valueNone valueKind = iota
 	valueBool
 	valueFloat
-	valueString // one that is no word
+	valueString // one that is no word; n is its number where texts are kept, from 1
 	valueBytes
 	valueTuple
 	valueBig  // an integer outside int64
@@ -71,6 +71,9 @@ type pickle struct {
 	lists [][]value
 	dicts []dict
 	field []value // the fields of all dictionaries
+
+	strings map[string]int64 // numbers of the texts; nil where they are forgotten
+	texts   []string
 
 	cells, most int // kept so far, and allowed
 }

@@ -63,11 +63,19 @@ func (p *pickle) setItems(op byte) error {
 		return p.fail("a value for every key", fmt.Sprintf("%d keys and values", len(items)))
 	}
 	for i := 0; i < len(items); i += 2 {
-		if key := items[i]; key.kind == valueWord && word(key.n) < lastKey {
+		if key := items[i]; key.kind == valueWord && word(key.n) < p.keys() {
 			p.set(&p.dicts[into], word(key.n), items[i+1])
 		}
 	}
 	return nil
+}
+
+// keys returns the end of the words that are worth keeping as keys.
+func (p *pickle) keys() word {
+	if p.strings != nil {
+		return lastKey
+	}
+	return wordFrames
 }
 
 // set stores one field. A dictionary whose fields are not the last of the

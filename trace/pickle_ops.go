@@ -166,7 +166,7 @@ func (p *pickle) text(width int) error {
 	if err != nil {
 		return err
 	}
-	if n > uint64(longestWord) {
+	if n > uint64(longestWord) && (p.strings == nil || n > maxText) {
 		return p.opaque(n, valueString)
 	}
 	b, err := p.take(int(n))
@@ -177,6 +177,24 @@ func (p *pickle) text(width int) error {
 		p.push(value{kind: valueWord, n: int64(w)})
 		return nil
 	}
-	p.push(value{kind: valueString})
+	p.push(value{kind: valueString, n: p.keep(b)})
 	return nil
+}
+
+// maxText bounds a file's or function's name; the text of a longer one is forgotten.
+const maxText = 1 << 12
+
+// keep returns a string's number, 0 where texts are forgotten.
+func (p *pickle) keep(b []byte) int64 {
+	if p.strings == nil {
+		return 0
+	}
+	n, ok := p.strings[string(b)]
+	if !ok {
+		p.texts = append(p.texts, string(b))
+		n = int64(len(p.texts))
+		p.strings[string(b)] = n
+		p.cells += 4 + len(b)/8
+	}
+	return n
 }

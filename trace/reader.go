@@ -24,12 +24,17 @@ type Option func(*options)
 type options struct {
 	device int
 	cells  int
+	frames bool
 }
 
 // Device chooses the device, by its number, whose events are read from a
 // snapshot; the default is the first that has any. Our own format holds one
 // device only and ignores it.
 func Device(number int) Option { return func(o *options) { o.device = number } }
+
+// Frames keeps the call stacks of a snapshot's requests, see Trace.Stacks. They take
+// some 40 bytes more for every request, and their texts.
+func Frames() Option { return func(o *options) { o.frames = true } }
 
 // Reader reads a trace event by event.
 //
@@ -44,6 +49,7 @@ type Reader struct {
 	name    string
 	header  string
 	skipped *Skipped // nil for our own format
+	stacks  *Stacks  // nil unless Frames asked for them
 	close   func() error
 	err     error // the first error, which every later Next returns again
 }
@@ -81,7 +87,7 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 			return nil, err
 		}
 		reader.header = snapshotHeader(reader.name, source.device)
-		reader.source, reader.skipped = source, &source.skipped
+		reader.source, reader.skipped, reader.stacks = source, &source.skipped, source.stacks
 	default:
 		return nil, foreign(name, magic)
 	}
@@ -153,11 +159,16 @@ func ReadFile(path string, opts ...Option) (*Trace, error) {
 		return nil, err
 	}
 	defer r.Close()
+	return r.all()
+}
+
+// all reads the rest of a trace that has just been opened.
+func (r *Reader) all() (*Trace, error) {
 	t := &Trace{Name: r.Name(), Header: r.Header()}
 	for {
 		e, err := r.Next()
 		if err == io.EOF {
-			t.Skipped = r.Skipped()
+			t.Skipped, t.Stacks = r.Skipped(), r.stacks.found()
 			return t, nil
 		}
 		if err != nil {

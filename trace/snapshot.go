@@ -40,9 +40,13 @@ type snapshot struct {
 	start   int64 // time_us of the first action
 	ledger  ledger
 	skipped Skipped
+	stacks  *Stacks // nil unless asked for
 }
 
-type setupBlock struct{ addr, size, stream int64 }
+type setupBlock struct {
+	addr, size, stream int64
+	from               value // the dictionary that names it
+}
 
 type liveBlock struct {
 	id        int64
@@ -53,16 +57,23 @@ type liveBlock struct {
 type action struct {
 	what                     word // wordNone if it is of no interest
 	addr, size, stream, time int64
+	from                     value
 }
 
 // readSnapshot decodes a snapshot and finds what was live before its ring.
 func readSnapshot(in *bufio.Reader, file string, o options) (*snapshot, error) {
 	p := &pickle{in: in, file: file, most: o.cells}
+	if o.frames {
+		p.strings = make(map[string]int64)
+	}
 	root, err := p.decode()
 	if err != nil {
 		return nil, err
 	}
 	s := &snapshot{p: p, live: make(map[int64]liveBlock), streams: map[int64]mem.StreamID{0: 0}}
+	if o.frames {
+		s.stacks = newStacks(p)
+	}
 	if root.kind != valueDict {
 		return nil, s.fail(`a snapshot: a dictionary with "segments" and "device_traces"`, root.kind.String())
 	}
@@ -159,7 +170,7 @@ func (s *snapshot) action(i int) (action, error) {
 	if v.kind != valueDict {
 		return action{}, s.fail("a dictionary as "+place(), v.kind.String())
 	}
-	var a action
+	a := action{from: v}
 	switch what, ok := s.p.lookup(v, wordAction); {
 	case !ok:
 		return a, s.fail(`"action" in `+place(), "none")

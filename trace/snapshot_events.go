@@ -15,7 +15,7 @@ func (s *snapshot) advance() error {
 	if len(s.setup) > 0 {
 		b := s.setup[0]
 		s.setup = s.setup[1:]
-		s.begin(b.addr, b.size, b.stream, 0)
+		s.begin(b.addr, b.size, b.stream, 0, b.from)
 		return nil
 	}
 	if s.at == len(s.actions) {
@@ -34,7 +34,7 @@ func (s *snapshot) advance() error {
 			s.skipped.Lost++
 			s.end(a.addr, block, micros)
 		}
-		s.begin(a.addr, a.size, a.stream, micros)
+		s.begin(a.addr, a.size, a.stream, micros, a.from)
 	case wordFreeRequested:
 		if !known || block.requested {
 			s.skipped.Frees++
@@ -52,13 +52,14 @@ func (s *snapshot) advance() error {
 	return nil
 }
 
-func (s *snapshot) begin(addr, size, stream, micros int64) {
+func (s *snapshot) begin(addr, size, stream, micros int64, from value) {
 	number, ok := s.streams[stream]
 	if !ok {
 		number = mem.StreamID(len(s.streams))
 		s.streams[stream] = number
 	}
 	s.live[addr] = liveBlock{id: s.ids}
+	s.stacks.add(s.ids, from)
 	s.queue = append(s.queue, Event{Kind: Alloc, ID: s.ids, Size: mem.Bytes(size), Stream: number, Micros: micros})
 	s.ids++
 }
@@ -143,7 +144,7 @@ func (s *snapshot) segmentBlocks(segment value, blocks []value, place func() str
 			return nil, s.fail(`a string "state" in `+place(), present(state, ok))
 		}
 		if state.kind == valueWord && isActive(word(state.n)) {
-			active = append(active, setupBlock{addr: addr, size: asked, stream: stream})
+			active = append(active, setupBlock{addr: addr, size: asked, stream: stream, from: v})
 		}
 		if size > math.MaxInt64-addr {
 			return nil, s.fail("a possible address and size in "+place(), fmt.Sprintf("%d and %d", addr, size))

@@ -1,8 +1,8 @@
 package trace
 
 // word is a string that means something in a snapshot. The unpickler keeps
-// these by number and forgets the text of all others, which are most of a
-// snapshot: file names, function names, settings.
+// these by number and, unless Frames asks for stacks, forgets the text of all
+// others, which are most of a snapshot: file names, function names, settings.
 type word uint8
 
 const (
@@ -19,6 +19,10 @@ const (
 	wordBlocks
 	wordState
 	wordRequestedSize
+	wordFrames // from here on keys that only Frames asks for
+	wordFilename
+	wordName
+	wordLine
 	lastKey // words up to here are keys
 	wordAlloc
 	wordFreeRequested
@@ -41,6 +45,10 @@ var wordTexts = [...]string{
 	wordBlocks:             "blocks",
 	wordState:              "state",
 	wordRequestedSize:      "requested_size",
+	wordFrames:             "frames",
+	wordFilename:           "filename",
+	wordName:               "name",
+	wordLine:               "line",
 	wordAlloc:              "alloc",
 	wordFreeRequested:      "free_requested",
 	wordFreeCompleted:      "free_completed",

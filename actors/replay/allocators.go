@@ -17,6 +17,8 @@ type Config struct {
 	Pool      string    // stalloc only: one of Pools; empty for the first
 	Warm      bool      // start with what an earlier run has left, for allocators that plan
 	NoPlan    bool      // stalloc only: serve everything from the pool
+
+	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }
 
 // Pools are what stalloc can serve from: its range, which comes first, and GMLake's
@@ -47,7 +49,7 @@ type Allocator struct {
 var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
-	simulated("gmlake"),
+	{Name: "gmlake", New: newLake},
 	ours(),
 }
 

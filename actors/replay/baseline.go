@@ -13,7 +13,11 @@ import (
 // simulated makes the list entry of one of the allocators we are compared with.
 func simulated(name string) Allocator {
 	return Allocator{Name: name, New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
-		sim, err := baseline.New(name, baseline.Options{Capacity: c.Capacity, FragLimit: c.FragLimit})
+		options := baseline.Options{Capacity: c.Capacity}
+		if c.held != nil {
+			options.Held = func(at baseline.Place, size mem.Bytes, held bool) { c.held(address(at), size, held) }
+		}
+		sim, err := baseline.New(name, options)
 		if err != nil {
 			return nil, err
 		}
@@ -92,9 +96,7 @@ func (s *simulation) Finish() (Counts, error) {
 	}
 	calls, stats := s.sim.Calls(), s.sim.Stats()
 	return Counts{
-		// What the device holds is what counts: after a flush GMLake's own
-		// account can be below it.
-		PeakReserved: max(stats.PeakReserved, stats.PeakPhysical),
+		PeakReserved: stats.PeakReserved,
 		DriverCalls:  calls.Total(),
 		DriverTimeUS: calls.Micros,
 	}, s.fault

@@ -4,16 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"stalloc/actors"
-	"stalloc/cuda/sim"
-	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
 
 // TestGMLakeServesLive: GMLake's algorithm behind the live allocator, on a device
-// that keeps the driver's rules, reserves what its simulation says; and it lives
-// beside a plan, whose arena is a block of its own.
+// that keeps the driver's rules, reserves what the replay of it alone says.
 func TestGMLakeServesLive(t *testing.T) {
 	capacity, limit := 80*mem.GiB, 64*mem.MiB
 	for _, name := range []string{"llama_recompute", "vit_streams", "llama_varlen"} {
@@ -23,24 +19,10 @@ func TestGMLakeServesLive(t *testing.T) {
 		}
 		want := replayed(t, tr, "gmlake", Config{Capacity: capacity, FragLimit: limit})
 
-		lake := gmlake.DefaultConfig()
-		lake.FragLimit = limit
-		target, err := newLive(sim.New(sim.Config{Capacity: capacity, Manual: true}), actors.Options{NoPlan: true, GMLake: &lake})
-		if err != nil {
-			t.Fatal(err)
+		live := replayed(t, tr, "stalloc", Config{Capacity: capacity, FragLimit: limit, Pool: "gmlake"})
+		if live.Allocator != "stalloc-gmlake" || live.PeakReserved != want.PeakReserved || live.Hits+live.Misses > 0 || live.OOM {
+			t.Errorf("%s: %+v live, %v reserved by the algorithm alone", name, live, want.PeakReserved)
 		}
-		alone, err := Run(context.Background(), tr, target, nil)
-		if err != nil || alone.PeakReserved != want.PeakReserved || alone.OOM {
-			t.Errorf("%s: %v reserved, the simulation %v: %v", name, alone.PeakReserved, want.PeakReserved, err)
-		}
-
-		planned := replayed(t, tr, "stalloc", Config{Capacity: capacity, FragLimit: limit, Pool: "gmlake"})
-		own := replayed(t, tr, "stalloc", Config{Capacity: capacity})
-		if planned.Allocator != "stalloc-gmlake" || planned.Hits == 0 || planned.OOM {
-			t.Errorf("%s: %+v under GMLake, %+v under the engine", name, planned, own)
-		}
-		t.Logf("%s: reserved %v simulated, %v live, %v beside a plan; %v with the engine",
-			name, want.PeakReserved, alone.PeakReserved, planned.PeakReserved, own.PeakReserved)
 	}
 }
 
@@ -65,5 +47,16 @@ func TestCheckPool(t *testing.T) {
 	}
 	if err := CheckPool("lake"); err == nil || err.Error() != `unknown pool "lake": choose from stitch, gmlake, range` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestGMLakeCalls counts, by hand, the driver calls of 50 MiB and of a small segment, and
+// of their return: a map and a grant of rights for each of 25 chunks.
+func TestGMLakeCalls(t *testing.T) {
+	tr := script(t, "calls", "# workload calls\na,0,52428800,0,1\na,1,1000,0,1\nr,0,2\nf,0,2\nr,1,2\nf,1,2\ne,3")
+	got := replayOne(t, "gmlake", tr, config)
+	const reserve, create, mapped, access, unmap, release, small = 2, 25, 25, 25, 25, 25, 2
+	if want := int64(reserve + create + mapped + access + unmap + release + small); got.DriverCalls != want {
+		t.Errorf("%d calls, want %d", got.DriverCalls, want)
 	}
 }

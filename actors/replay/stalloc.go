@@ -28,7 +28,9 @@ func ours() Allocator {
 		if err != nil {
 			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
 		}
-		first, err := start(tr, c, cache)
+		earlier := c
+		earlier.held = nil
+		first, err := start(tr, earlier, cache)
 		if err == nil {
 			if _, err = Run(ctx, tr, first, nil); err != nil {
 				err = fmt.Errorf("the first of two runs: %w", err)
@@ -54,7 +56,7 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
-	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true}), options)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: c.held}), options)
 	if err == nil {
 		l.others = otherStreams(tr)
 	}
@@ -69,7 +71,9 @@ func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 		return nil, Result{}, err
 	}
 	r, err := Run(ctx, tr, l, nil)
-	if err == nil && l.plan == nil {
+	if err == nil && len(r.Steps) == 0 {
+		err = errors.New("it has no step marks: mark the steps while it is recorded")
+	} else if err == nil && l.plan == nil {
 		err = fmt.Errorf("%d steps are too few to plan from: record some more", len(r.Steps))
 	}
 	return l.plan, r, err

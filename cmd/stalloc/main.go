@@ -65,11 +65,12 @@ memory snapshots from torch.cuda.memory._dump_snapshot. It needs no GPU.
 
 Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
 makes no sense, 130 after an interrupt.`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
 	}
-	root.AddCommand(newReplay(), newPlan(), newVersion())
+	root.SetVersionTemplate("stalloc {{.Version}}\n")
+	root.AddCommand(newReplay(), newPlan(), newReport(), newTop(), newMerge(), newDoctor(), newVersion(), newKeys())
 	return root
 }
 

@@ -10,14 +10,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/datadriven"
 
 	"stalloc/actors/replay"
+	"stalloc/internal/mem"
+	"stalloc/live/page"
 	"stalloc/plan"
 )
 
@@ -55,7 +59,8 @@ func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 
 var (
 	secondsJSON = regexp.MustCompile(`"seconds":[0-9.e-]+`)
-	secondsCell = regexp.MustCompile(`[0-9]+\.[0-9]{2} │\n`)
+	secondsCell = regexp.MustCompile(`(?m) [0-9]+\.[0-9]{2}( \|)?$`)
+	secondsCSV  = regexp.MustCompile(`(?m),[0-9.e-]+$`)
 )
 
 // TestScripts runs the command lines in testdata/cli; -rewrite renews what
@@ -68,7 +73,10 @@ func TestScripts(t *testing.T) {
 			}
 			out, errs, status := run(t, strings.Fields(d.Input)...)
 			out = secondsJSON.ReplaceAllString(out, `"seconds":0`)
-			out = secondsCell.ReplaceAllString(out, "0.00 │\n")
+			if strings.HasPrefix(d.Input, "plan") {
+				out = secondsCell.ReplaceAllString(out, " 0.00$1")
+				out = secondsCSV.ReplaceAllString(out, ",0")
+			}
 			var b strings.Builder
 			b.WriteString(out)
 			if errs != "" {
@@ -83,28 +91,24 @@ func TestScripts(t *testing.T) {
 }
 
 func TestPlanFileIsReadable(t *testing.T) {
-	for _, flags := range [][]string{nil, {"--whole-run"}} {
-		file := filepath.Join(t.TempDir(), "tiny.plan")
-		args := append([]string{"plan", "--json", "-o", file, "testdata/traces/tiny.csv"}, flags...)
-		out, errs, status := run(t, args...)
-		if status != 0 {
-			t.Fatalf("%q: exit %d: %s", args, status, errs)
-		}
-		p, err := plan.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said planResult
-		if err := json.Unmarshal([]byte(out), &said); err != nil {
-			t.Fatal(err)
-		}
-		if read := summary("tiny", p, 0); read.Buffers != said.Buffers || read.Makespan != said.Makespan {
-			t.Errorf("%q: the file holds %+v, printed was %+v", args, read, said)
-		}
-		hasPrologue := slices.ContainsFunc(p.Streams[0].Tapes, func(tape plan.Tape) bool { return tape.Kind == plan.Prologue && len(tape.Entries) > 0 })
-		if hasPrologue != (flags != nil) {
-			t.Errorf("%q: prologue in the plan: %v", args, hasPrologue)
-		}
+	file := filepath.Join(t.TempDir(), "tiny.plan")
+	out, errs, status := run(t, "plan", "--json", "-o", file, "testdata/traces/tiny.csv")
+	if status != 0 {
+		t.Fatalf("exit %d: %s", status, errs)
+	}
+	p, err := plan.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said planResult
+	if err := json.Unmarshal([]byte(out), &said); err != nil {
+		t.Fatal(err)
+	}
+	if read := summary("tiny", p, said.Load, 0); read.Requests != said.Requests || read.Hold != said.Hold || read.Steady != said.Steady {
+		t.Errorf("the file holds %+v, printed was %+v", read, said)
+	}
+	if said.Requests == 0 || said.Hold < said.Load {
+		t.Errorf("%+v", said)
 	}
 }
 
@@ -226,7 +230,7 @@ func TestFullOutput(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"80GiB", "80GiB"}, {"1.5g", "1.50GiB"}, {"512 MiB", "512MiB"}, {"700", "700B"},
+		{"80GiB", "80GiB"}, {"1.5g", "1.50GiB"}, {"512 MiB", "512MiB"}, {"700B", "700B"}, {"4194304", "4MiB"},
 	} {
 		var s size
 		if err := s.Set(c.text); err != nil || s.String() != c.want {
@@ -237,9 +241,66 @@ func TestSize(t *testing.T) {
 			t.Errorf("%q does not read back: %v", s.String(), err)
 		}
 	}
-	for _, bad := range []string{"0", "-1", "much", ""} {
+	for _, bad := range []string{"0", "-1", "much", "", "40", "512"} {
 		if err := new(size).Set(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+// TestKeys: every key that is printed is explained, and nothing else is.
+func TestKeys(t *testing.T) {
+	for i, printed := range []any{replay.Result{}, replay.Step{}, planResult{}, topResult{}, page.Stats{}} {
+		var tags, explained []string
+		of := reflect.TypeOf(printed)
+		for j := range of.NumField() {
+			if !of.Field(j).Anonymous {
+				tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ",")
+				tags = append(tags, tag)
+			}
+		}
+		for _, k := range keysOf[i].keys {
+			explained = append(explained, k.name)
+		}
+		if !slices.Equal(tags, explained) {
+			t.Errorf("%v prints %q, explained are %q", of, tags, explained)
+		}
+	}
+}
+
+// TestWidth: tables of the longest names there are fit into 80 columns.
+func TestWidth(t *testing.T) {
+	for _, m := range measures {
+		c := comparison{measure: m}
+		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-gmlake-noplan"} {
+			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9, Hits: 9, SteadyTimeUS: 1,
+				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, Smallest: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
+		}
+		drawn, notes := c.table()
+		for line := range strings.Lines(drawn.Render() + "\n" + notes) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s: %d columns: %s", m.name, n, line)
+			}
+		}
+	}
+}
+
+// TestAverages: the average is over what every allocator got through.
+func TestAverages(t *testing.T) {
+	m, err := findMeasure("waste")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comparison{measure: m, colours: true}
+	for i, r := range []replay.Result{{Fragmentation: 0.1}, {Fragmentation: 0.2}, {Fragmentation: 0.3}, {Fragmentation: 0.4}, {OOM: true}, {Fragmentation: 0.5}} {
+		r.Trace, r.Allocator, r.Requests = string(rune('a'+i/2)), []string{"x", "y"}[i%2], 1
+		c.add(r)
+	}
+	drawn, _ := c.table()
+	if out := drawn.Render(); !strings.Contains(out, "average of 2") || !strings.Contains(out, "20.00") || !strings.Contains(out, "30.00") || !strings.Contains(out, "full") {
+		t.Errorf("\n%s", out)
+	}
+	if best, ok := c.best(c.rows[2]); !ok || best != "50.00" {
+		t.Errorf("the best where one device was full: %q, %v", best, ok)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"stalloc/actors/replay"
@@ -25,12 +26,12 @@ type planResult struct {
 }
 
 type planFlags struct {
-	json   bool
+	format format
 	output string
 }
 
 func newPlan() *cobra.Command {
-	var flags planFlags
+	flags := planFlags{format: asTable}
 	cmd := &cobra.Command{
 		Use:   "plan [flags] TRACE...",
 		Short: "Plan the memory of recorded runs",
@@ -43,14 +44,16 @@ later run of the program is served from it from its first request on.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
   stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle`,
-		Args: atLeastOneTrace,
+		Args:              atLeastOneTrace,
+		ValidArgsFunction: traceFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return flags.run(cmd, paths)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&flags.json, "json", false, "print one JSON object per trace")
+	addFormat(f, &flags.format)
 	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one TRACE to this `file`")
+	complete(cmd, map[string][]string{"format": formats})
 	return cmd
 }
 
@@ -58,17 +61,15 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))
 	}
-	s := newSession(cmd, f.json,
-		table.Row{"trace", "requests", "peak load", "to hold", "gap", "steady", "seconds"},
-		right("requests", "peak load", "to hold", "gap", "seconds")...)
-	progress, done := s.progress("planning"), 0
-	s.eachTrace(paths, func(path string, tr *trace.Trace) {
-		if progress != nil {
-			progress(done, len(paths))
-		}
-		done++
+	s := newSession(cmd, f.format, len(paths))
+	var t table.Writer
+	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
+		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
 		p, result, err := replay.Plan(cmd.Context(), tr)
+		if cmd.Context().Err() != nil {
+			return
+		}
 		if err != nil {
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
@@ -80,11 +81,15 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 				return
 			}
 		}
-		s.emit(r, table.Row{
-			r.Trace, r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
+		s.emit(r)
+		if t == nil {
+			t = newTable(1, "recording", "requests", "peak load", "to hold", "gap", "steady", "seconds")
+		}
+		t.AppendRow(table.Row{
+			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
-	return s.finish()
+	return s.finish(t, "gap: to hold / peak load - 1; steady: the steps repeat, and the plan has one\n")
 }
 
 func yes(b bool) string {

@@ -2,64 +2,48 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"stalloc/trace"
 )
 
-// session is one run of a command over a list of traces: failures are reported
-// as they come and the rest goes on, results go out as JSON lines at once or
-// as one table at the end.
+// session is one run of a command over a list of traces: failures are reported as they
+// come and the rest goes on. Results go out one by one where a program reads them, and
+// as one table at the end where people do.
 type session struct {
-	ctx    context.Context
-	out    io.Writer
-	errs   io.Writer
-	json   *json.Encoder // nil for a table
-	table  table.Writer
-	rows   int
-	failed bool
-	bar    *progressbar.ProgressBar
+	ctx      context.Context
+	out      io.Writer
+	errs     io.Writer
+	format   format
+	records  *records // nil for a table
+	progress *progress
+	failed   bool
 }
 
-func newSession(cmd *cobra.Command, asJSON bool, header table.Row, columns ...table.ColumnConfig) *session {
-	s := &session{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), table: table.NewWriter()}
-	if asJSON {
-		s.json = json.NewEncoder(s.out)
-	}
-	s.table.SetStyle(table.StyleLight)
-	s.table.AppendHeader(header)
-	s.table.SetColumnConfigs(columns)
+// newSession begins a command of so many pieces of work for each of its files.
+func newSession(cmd *cobra.Command, f format, pieces int) *session {
+	s := &session{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), format: f}
+	s.records = newRecords(f, s.out)
+	s.progress = startProgress(s.errs, pieces)
 	return s
-}
-
-// right aligns the named columns, for numbers.
-func right(names ...string) []table.ColumnConfig {
-	columns := make([]table.ColumnConfig, len(names))
-	for i, name := range names {
-		columns[i] = table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight}
-	}
-	return columns
 }
 
 // eachTrace reads the files one by one and hands them to work, until the
 // context ends. A file that cannot be read is a failure; the others go on.
-func (s *session) eachTrace(paths []string, work func(path string, tr *trace.Trace)) {
-	for _, path := range paths {
+func (s *session) eachTrace(paths []string, pieces int, work func(path string, tr *trace.Trace)) {
+	for i, path := range paths {
 		if s.ctx.Err() != nil {
 			return
 		}
+		s.progress.startAt(i * pieces)
+		s.progress.begin("reading " + path)
 		tr, err := trace.ReadFile(path)
 		if err != nil {
 			s.fail(readError(path, err))
@@ -82,32 +66,33 @@ func readError(path string, err error) error {
 	return fmt.Errorf("%s: %w; give the path of a readable trace", path, err)
 }
 
-// emit adds one result.
-func (s *session) emit(result any, row table.Row) {
-	s.rows++
-	if s.json == nil {
-		s.table.AppendRow(row)
+// emit prints one result if a program reads them.
+func (s *session) emit(result any) {
+	if s.records == nil {
 		return
 	}
-	if err := s.json.Encode(result); err != nil {
+	s.progress.hide()
+	if err := s.records.write(result); err != nil {
 		s.fail(fmt.Errorf("writing the result: %w", err))
 	}
 }
 
-// separate draws a line before the next row.
-func (s *session) separate() { s.table.AppendSeparator() }
-
 func (s *session) fail(err error) {
 	s.failed = true
-	s.clearProgress()
+	s.progress.hide()
 	fmt.Fprintf(s.errs, "stalloc: %v\n", err)
 }
 
-// finish prints the table, whatever there is of it, and says how it went.
-func (s *session) finish() error {
-	s.clearProgress()
-	if s.json == nil && s.rows > 0 {
-		if _, err := fmt.Fprintln(s.out, s.table.Render()); err != nil {
+// finish prints the table, whatever there is of it, and the lines that explain it, and
+// says how it went.
+func (s *session) finish(t table.Writer, notes string) error {
+	s.progress.stop()
+	if s.records == nil && t != nil {
+		printed := t.Render
+		if s.format == asMD {
+			printed, notes = t.RenderMarkdown, ""
+		}
+		if _, err := fmt.Fprintf(s.out, "%s\n%s", printed(), notes); err != nil {
 			s.fail(fmt.Errorf("writing the table: %w", err))
 		}
 	}
@@ -120,32 +105,24 @@ func (s *session) finish() error {
 	return nil
 }
 
-// progress returns a function that draws a bar, or nil where nobody would see
-// it: a bar is for a person at a terminal.
-func (s *session) progress(title string) func(done, total int) {
-	file, ok := s.errs.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil
-	}
-	return func(done, total int) {
-		if s.bar == nil {
-			s.bar = progressbar.NewOptions(total,
-				progressbar.OptionSetWriter(file),
-				progressbar.OptionSetDescription(title),
-				progressbar.OptionThrottle(100*time.Millisecond),
-				progressbar.OptionSetWidth(30),
-				progressbar.OptionClearOnFinish())
+// newTable begins a table whose columns, but for the first so many, are numbers.
+func newTable(words int, header ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header, style.Format.Footer = text.FormatDefault, text.FormatDefault
+	style.Options = table.Options{SeparateHeader: true, SeparateFooter: true}
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(header)
+	columns := make([]table.ColumnConfig, len(header))
+	for i := range columns {
+		align := text.AlignRight
+		if i < words {
+			align = text.AlignLeft
 		}
-		_ = s.bar.Set(done) // a bar that cannot be drawn is no failure
-		if done == total {
-			s.bar = nil
-		}
+		columns[i] = table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align, AlignFooter: align}
 	}
-}
-
-func (s *session) clearProgress() {
-	if s.bar != nil {
-		_ = s.bar.Clear()
-		s.bar = nil
-	}
+	t.SetColumnConfigs(columns)
+	return t
 }

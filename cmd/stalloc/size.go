@@ -15,8 +15,11 @@ func (s *size) Set(text string) error {
 	if err != nil {
 		return err
 	}
+	if digits := strings.TrimSpace(text); n > 0 && n < mem.MiB && strings.Trim(digits, "0123456789") == "" {
+		return fmt.Errorf("%s has no unit and would be %s bytes: write %sGiB, or %sB if you mean bytes", digits, digits, digits, digits)
+	}
 	if n <= 0 {
-		return fmt.Errorf("%q is no amount of memory above zero: expected %s", text, mem.Amounts)
+		return fmt.Errorf("%q is no amount of memory above zero: write %s", text, mem.Amounts)
 	}
 	*s = size(n)
 	return nil

@@ -108,5 +108,5 @@ func newLogger(level zapcore.Level) *zap.Logger {
 	if err != nil {
 		return zap.NewNop()
 	}
-	return log.Named("stalloc")
+	return log.Named(logName())
 }

@@ -127,6 +127,7 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	}
 	r.mapped++
 	d.handles.list[i-1].maps++
+	d.held(addr, size, true)
 	return nil
 }
 
@@ -174,7 +175,14 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 		}
 		r.pages[i] = page{}
 	}
+	d.held(addr, size, false)
 	return nil
+}
+
+func (d *Device) held(addr mem.Addr, size mem.Bytes, held bool) {
+	if d.cfg.Held != nil {
+		d.cfg.Held(addr, size, held)
+	}
 }
 
 // Behind returns the handle that is mapped at addr, also if it was released since,

@@ -44,6 +44,7 @@ func (d *Device) Malloc(size mem.Bytes) (mem.Addr, error) {
 		return 0, refuse(call, driver.CodeOutOfMemory, "no %v of addresses left", take)
 	}
 	d.peak = max(d.peak, d.used())
+	d.held(b.addr, take, true)
 	return b.addr, nil
 }
 
@@ -72,6 +73,7 @@ func (d *Device) Free(addr mem.Addr) error {
 	if b.data.pending > 0 {
 		return d.violate(refuse(call, codeIllegalAddress, "pending work uses the block at %#x", uint64(addr)))
 	}
+	d.held(b.addr, b.size, false)
 	if b.size > smallPlain {
 		d.large -= b.size
 	} else {

@@ -51,6 +51,9 @@ type Config struct {
 	FenceDelay int
 	// Manual means that fences pass only by Finish or Sync.
 	Manual bool
+	// Held, unless it is nil, is told of every range that comes to have memory behind
+	// it, or has none any longer. It runs inside the call, and makes none itself.
+	Held func(addr mem.Addr, size mem.Bytes, held bool)
 }
 
 // Device is a simulated device. Its methods are safe for use from several

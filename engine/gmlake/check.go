@@ -8,7 +8,17 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Check recounts the whole state. It returns the first broken invariant.
+// counted is what Check has seen.
+type counted struct {
+	handles             map[engine.Index]bool
+	free, ready, doomed int
+	mapped, views       int
+	blocks              int
+	load, pending       mem.Bytes
+	virtual             mem.Bytes
+}
+
+// Check recounts the whole state. It returns the first broken invariants.
 func (p *Pool) Check() error {
 	c := &counted{handles: map[engine.Index]bool{}}
 	for s := range p.segments {
@@ -30,16 +40,12 @@ func (p *Pool) Check() error {
 			return err
 		}
 	}
-	return errors.Join(p.checkHandles(c), p.checkSets(c), p.checkStats(c))
-}
-
-// counted is what Check has seen.
-type counted struct {
-	handles               map[engine.Index]bool
-	free, ready, doomed   int
-	mapped, views, blocks int
-	load, pending         mem.Bytes
-	virtual               mem.Bytes
+	var err error
+	if s := p.stats; c.load != s.Load || c.pending != s.Pending || c.blocks != s.Blocks || c.blocks != len(p.at) ||
+		c.mapped != s.Mapped || c.views != s.Views || c.doomed != p.doomed || c.virtual != p.virtual {
+		err = fmt.Errorf("counted %+v, virtual %v, doomed %d; found %+v", s, p.virtual, p.doomed, *c)
+	}
+	return errors.Join(p.checkHandles(c), p.checkSets(c), err)
 }
 
 // checkSegment: blocks tile it, own its chunks, and no free ones are neighbours.
@@ -52,10 +58,10 @@ func (p *Pool) checkSegment(s int32, c *counted) error {
 			return fmt.Errorf("block %d does not continue segment %d at %#x: %+v", b, s, at, *x)
 		}
 		if x.state == free {
+			c.free++
 			if before != none && p.blocks[before].state == free {
 				return fmt.Errorf("the free blocks before and at %#x are not merged", at)
 			}
-			c.free++
 		}
 		at += mem.Addr(x.size)
 		if x.kind != large {
@@ -105,11 +111,8 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 				times++
 			}
 		}
-		if times != 1 || (x.owner == none) && !s.doomed {
-			return fmt.Errorf("chunk %d of the sBlock at %#x: %+v", i, b.addr, *x)
-		}
-		if inUse[k] != (i < s.used) {
-			return fmt.Errorf("chunk %d of the sBlock at %#x, which uses %d: held is %v", i, b.addr, s.used, inUse[k])
+		if times != 1 || x.owner == none && !s.doomed || inUse[k] != (i < s.used) {
+			return fmt.Errorf("chunk %d of the sBlock at %#x, which uses %d: held is %v, %+v", i, b.addr, s.used, inUse[k], *x)
 		}
 		if x.owner == none {
 			c.handles[x.handle] = true
@@ -118,15 +121,10 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 		}
 	}
 	isIdle := b.state == idle
-	switch {
-	case b.kind != stitched || b.stitch != si || b.size != mem.Bytes(len(s.chunks))*pageSize:
-		return fmt.Errorf("the sBlock at %#x of %d chunks is block %+v", b.addr, len(s.chunks), *b)
-	case isIdle != (s.used == 0) || len(inUse) != s.used:
-		return fmt.Errorf("the %v sBlock at %#x uses %d chunks and holds %d", b.state, b.addr, s.used, len(inUse))
-	case !s.doomed && s.free != unused:
-		return fmt.Errorf("the sBlock at %#x has %d free chunks, %d counted", b.addr, unused, s.free)
-	case s.ready != (isIdle && !s.doomed && unused == len(s.chunks)):
-		return fmt.Errorf("the %v sBlock at %#x with %d of %d chunks free: ready is %v", b.state, b.addr, unused, len(s.chunks), s.ready)
+	if b.kind != stitched || b.stitch != si || b.size != mem.Bytes(len(s.chunks))*pageSize ||
+		isIdle != (s.used == 0) || len(inUse) != s.used || !s.doomed && s.free != unused ||
+		s.ready != (isIdle && !s.doomed && unused == len(s.chunks)) {
+		return fmt.Errorf("the %v sBlock at %#x, %d of its %d chunks free, %d held: %+v", b.state, b.addr, unused, len(s.chunks), len(inUse), *s)
 	}
 	if s.ready {
 		c.ready++
@@ -140,8 +138,7 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 	return nil
 }
 
-// checkBlock: live and pending blocks are found by address, and held ones are
-// held by something.
+// checkBlock: live and pending blocks are found by address, and wait for known fences.
 func (p *Pool) checkBlock(b int32, c *counted) error {
 	x := &p.blocks[b]
 	switch x.state {
@@ -167,6 +164,7 @@ func (p *Pool) checkBlock(b int32, c *counted) error {
 	return nil
 }
 
+// checkHandles: each is in one chunk or spare, and no other number is in use.
 func (p *Pool) checkHandles(c *counted) error {
 	for _, h := range p.spares {
 		if c.handles[h] {
@@ -189,50 +187,29 @@ func (p *Pool) checkHandles(c *counted) error {
 	return nil
 }
 
+// checkSets: free blocks and ready sBlocks are in the sets of their heap, in order.
 func (p *Pool) checkSets(c *counted) error {
-	idleBlocks, ready := 0, 0
+	entries := [2]int{}
 	for h := range p.heaps {
-		for k := range p.heaps[h].free {
-			n, err := p.checkSet(&p.heaps[h].free[k], func(b *block) bool { return b.state == free && b.kind == kind(k) })
-			if err != nil {
-				return err
+		x := &p.heaps[h]
+		for k, s := range [...]*set{&x.free[large], &x.free[small], &x.ready} {
+			bytes := mem.Bytes(0)
+			for i, e := range s.entries {
+				b := &p.blocks[e.block]
+				belongs := b.kind == kind(k) && (b.state == free || b.kind == stitched && p.stitches[b.stitch].ready)
+				if b.size != e.size || b.addr != e.addr || int(b.heap) != h || !belongs || i > 0 && !s.entries[i-1].less(e) {
+					return fmt.Errorf("entry %d of a set, %+v, is of block %+v", i, e, *b)
+				}
+				bytes += e.size
 			}
-			idleBlocks += n
+			if bytes != s.bytes {
+				return fmt.Errorf("a set holds %v, %v counted", bytes, s.bytes)
+			}
+			entries[k/2] += len(s.entries)
 		}
-		n, err := p.checkSet(&p.heaps[h].ready, func(b *block) bool { return b.kind == stitched && p.stitches[b.stitch].ready })
-		if err != nil {
-			return err
-		}
-		ready += n
 	}
-	if idleBlocks != c.free || ready != c.ready {
-		return fmt.Errorf("%d free blocks and %d ready sBlocks, %d and %d in the sets", c.free, c.ready, idleBlocks, ready)
-	}
-	return nil
-}
-
-// checkSet returns how many entries a set has, all in order and of blocks that
-// belong there.
-func (p *Pool) checkSet(s *set, belongs func(*block) bool) (int, error) {
-	bytes := mem.Bytes(0)
-	for i, e := range s.entries {
-		b := &p.blocks[e.block]
-		if b.size != e.size || b.addr != e.addr || !belongs(b) || i > 0 && !s.entries[i-1].less(e) {
-			return 0, fmt.Errorf("entry %d of a set, %+v, is of block %+v", i, e, *b)
-		}
-		bytes += e.size
-	}
-	if bytes != s.bytes {
-		return 0, fmt.Errorf("a set holds %v, %v counted", bytes, s.bytes)
-	}
-	return len(s.entries), nil
-}
-
-func (p *Pool) checkStats(c *counted) error {
-	s := p.stats
-	if c.load != s.Load || c.pending != s.Pending || c.blocks != s.Blocks || c.blocks != len(p.at) ||
-		c.mapped != s.Mapped || c.views != s.Views || c.doomed != p.doomed || c.virtual != p.virtual {
-		return fmt.Errorf("counted %+v, virtual %v, doomed %d; found %+v", s, p.virtual, p.doomed, *c)
+	if entries != [2]int{c.free, c.ready} {
+		return fmt.Errorf("%d free blocks and %d ready sBlocks, in the sets are %d", c.free, c.ready, entries)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ type handle struct {
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
 	cfg   Config
-	limit unit   // the largest unit if there is no limit
+	limit unit   // mostHeld if there is no limit
 	clock uint64 // events so far
 	price price
 
@@ -157,14 +157,20 @@ func New(cfg Config) *Engine {
 	return e
 }
 
+// Largest is the most that an engine holds, and so the most that a gap or a block can
+// have: as many bits are left for a size beside a start.
+const Largest = mem.Bytes(mostHeld) * mem.Grain
+
+const mostHeld = unit(1)<<(64-startBits) - pageUnits
+
 // SetLimit bounds the physical memory that may be created from now on, within
 // Config.Limit; zero goes back to that.
 func (e *Engine) SetLimit(n mem.Bytes) {
 	if n <= 0 || e.cfg.Limit > 0 && n > e.cfg.Limit {
 		n = e.cfg.Limit
 	}
-	if e.limit = unit(n / mem.Grain); n <= 0 {
-		e.limit = 1 << 62
+	if e.limit = mostHeld; n > 0 {
+		e.limit = min(unit(n/mem.Grain), mostHeld)
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	e.act = action{asked: true, req: ev.Req, size: ev.Size, reason: engine.RefusedDevice}
 	a := &e.act
-	if ev.Size < 0 || ev.Size > e.cfg.Window/2 {
+	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
 	}
 	a.n = unit(mem.Round(ev.Size) / mem.Grain)

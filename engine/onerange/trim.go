@@ -187,12 +187,11 @@ func (e *Engine) hasView(s uint32) bool {
 }
 
 func (e *Engine) released(done int) {
-	gone := e.picks[:done]
-	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return slices.Contains(gone, h) })
-	for _, h := range gone {
+	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
 		e.handles[h] = handle{}
 		e.numbers = append(e.numbers, h)
 		e.stats.Releases++
 	}
+	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return e.handles[h].size == 0 })
 }

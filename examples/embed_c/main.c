@@ -1,12 +1,14 @@
 /* embed_c shows how a C program embeds stalloc: it replays a recorded training run
- * through stalloc.h, from several threads on several streams at once, and checks
+ * through stalloc.h, from one thread or from several at once, and checks
  * that no block's bytes are ever touched by another.
  *
  * The first thread follows the recording on the default stream; every further
  * thread follows it on a stream of its own, with smaller blocks. All of them meet
- * at each step boundary. Every block is filled with a pattern of its own when it is
- * handed out and compared with it before it is freed; now and then one is lent to
- * the next stream. The Makefile beside this file shows how to build and run it.
+ * at each step boundary. Behind the recording its last step is repeated, as a
+ * training loop does, so that plans come to serve. Every block is filled with a
+ * pattern of its own when it is handed out and compared with it before it is freed,
+ * in every tenth of the repeated steps; now and then one is lent to the next stream.
+ * The Makefile beside this file shows how to build and run it.
  *
  * The exit status is 0 only if every byte was found as it was left. */
 #include <inttypes.h>
@@ -32,7 +34,8 @@ static void report(const struct thread *threads, int n, double took) {
 		spent += threads[i].spent;
 	}
 	printf("requests  %" PRIu64 ", in %" PRIu64 " steps\n", s.requests, s.steps);
-	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " plans\n", s.hits, s.misses, s.plan_generation);
+	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " plans; %.1f %% of all requests\n", s.hits, s.misses,
+	       s.plan_generation, 100 * (double)s.hits / (double)s.requests);
 	printf("memory    %.2f MiB live at the peak, %.2f MiB reserved, %.1f %% fragmentation\n", (double)s.peak_allocated / MiB,
 	       (double)s.peak_reserved / MiB, 100 * (1 - (double)s.peak_allocated / (double)s.peak_reserved));
 	printf("driver    %" PRIu64 " calls, %.3f s\n", s.driver_calls, 1e-9 * (double)s.driver_ns);
@@ -53,10 +56,11 @@ static const char *driver_of_conf(char *out, size_t n) {
 }
 
 static void usage(void) {
-	fprintf(stderr, "usage: embed_c [-s SCALE] [-t THREADS] [-p MILLISECONDS] RECORDING\n"
-			"  -s  divide the recorded sizes by this (128)\n"
-			"  -t  threads, each on a stream of its own, 1 to 64 (3)\n"
-			"  -p  wait after each step, in place of the work a real one does (100)\n"
+	fprintf(stderr, "usage: embed_c [-s SCALE] [-t THREADS] [-n STEPS] [-p MILLISECONDS] RECORDING\n"
+			"  -s  divide the recorded sizes by this (256)\n"
+			"  -t  threads, each on a stream of its own, 1 to 64 (1)\n"
+			"  -n  repeat the last step so many times (40)\n"
+			"  -p  wait after each step, in place of the work a real one does (20)\n"
 			"STALLOC_CONF=driver:PATH names the CUDA driver library.\n");
 	exit(2);
 }
@@ -64,15 +68,16 @@ static void usage(void) {
 int main(int argc, char **argv) {
 	static struct thread threads[64];
 	char path[4096];
-	int option, n = 3;
-	long scale = 128;
-	while ((option = getopt(argc, argv, "s:t:p:")) != -1) {
+	int option, n = 1;
+	long scale = 256;
+	while ((option = getopt(argc, argv, "s:t:n:p:")) != -1) {
 		if (option == 's') scale = atol(optarg);
 		else if (option == 't') n = atoi(optarg);
+		else if (option == 'n') repeats = atoi(optarg);
 		else if (option == 'p') pause_ms = (unsigned)atoi(optarg);
 		else usage();
 	}
-	if (optind + 1 != argc || scale < 1 || n < 1 || n > 64) usage();
+	if (optind + 1 != argc || scale < 1 || n < 1 || n > 64 || repeats < 0) usage();
 	recording = recording_read(argv[optind]);
 	if (stalloc_init() != STALLOC_OK) {
 		fprintf(stderr, "embed_c: %s\n", stalloc_last_error());

@@ -17,6 +17,7 @@ struct event {
 struct recording {
 	struct event *events;
 	size_t count;
+	size_t last;	 /* where the events of the last step begin */
 	uint32_t blocks; /* numbers are below this */
 };
 

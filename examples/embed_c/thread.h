@@ -13,11 +13,12 @@ enum { DEVICE = 0 };
 extern struct recording recording;
 extern pthread_barrier_t boundary; /* where the threads meet */
 extern unsigned pause_ms;
+extern int repeats; /* of the last step, behind the recording */
 
 struct block {
 	void *ptr;
 	uint64_t size, tag;
-	int lent;
+	int lent, filled;
 };
 
 struct thread {
@@ -26,6 +27,7 @@ struct thread {
 	void *stream, *neighbour;
 	struct block *blocks;	   /* by the recording's number */
 	uint64_t *want, *got;	   /* room for a piece of a block */
+	int looks;		   /* blocks are filled and checked */
 	uint64_t checked;	   /* bytes */
 	double spent;		   /* seconds in the allocator */
 };

@@ -1,18 +1,20 @@
 //go:build cgo
 
 // Command embed_go shows how a Go program embeds stalloc: it replays a recorded
-// training run through the API, from several threads on several streams at once,
-// and checks that no block's bytes are ever touched by another.
+// training run through the API, from one thread or from several at once, and checks
+// that no block's bytes are ever touched by another.
 //
 // The first thread follows the recording on the default stream; every further
 // thread follows it on a stream of its own, with smaller blocks. All of them meet
-// at each step boundary. Every block is filled with a pattern of its own when it
-// is handed out and compared with it before it is freed; now and then one is lent
-// to the next stream. The sizes of the recording are divided, so that it fits into
-// the memory of a simulated driver, which is this machine's own:
+// at each step boundary. Behind the recording its last step is repeated, as a
+// training loop does, so that plans come to serve. Every block is filled with a
+// pattern of its own when it is handed out and compared with it before it is freed,
+// in every tenth of the repeated steps; now and then one is lent to the next stream.
+// The sizes of the recording are divided, so that it fits into the memory of a
+// simulated driver, which is this machine's own:
 //
 //	make build                                    # builds that driver, too
-//	go run ./examples/embed_go                    # about five seconds
+//	go run ./examples/embed_go                    # some seconds
 //	go run ./examples/embed_go -driver libcuda.so.1 -scale 1   # on a GPU
 //
 // The exit status is 0 only if every byte was found as it was left.
@@ -36,6 +38,7 @@ type options struct {
 	trace, driver string
 	scale         int64
 	threads       int
+	repeats       int
 	pause         time.Duration
 	atStep        bool
 	verbose       bool
@@ -45,13 +48,14 @@ func main() {
 	var o options
 	flag.StringVar(&o.trace, "trace", "tests/traces/llama_naive.csv.gz", "the recording to replay")
 	flag.StringVar(&o.driver, "driver", "build/fakecuda/libcuda.so.1", "the CUDA driver library; libcuda.so.1 is the GPU's")
-	flag.Int64Var(&o.scale, "scale", 128, "divide the recorded sizes by this")
-	flag.IntVar(&o.threads, "threads", 3, "threads, each on a stream of its own")
-	flag.DurationVar(&o.pause, "pause", 0, "wait after each step, in place of the work a real one does")
+	flag.Int64Var(&o.scale, "scale", 256, "divide the recorded sizes by this")
+	flag.IntVar(&o.threads, "threads", 1, "threads, each on a stream of its own")
+	flag.IntVar(&o.repeats, "steps", 40, "repeat the last step so many times")
+	flag.DurationVar(&o.pause, "pause", 20*time.Millisecond, "wait after each step, in place of the work a real one does")
 	flag.BoolVar(&o.atStep, "at-step", false, "plan at the step boundaries instead of beside the program")
 	flag.BoolVar(&o.verbose, "v", false, "log what the allocator does")
 	flag.Parse()
-	if flag.NArg() > 0 || o.scale < 1 || o.threads < 1 {
+	if flag.NArg() > 0 || o.scale < 1 || o.threads < 1 || o.repeats < 0 {
 		fmt.Fprintln(os.Stderr, "embed_go: expected flags only, with -scale and -threads of at least 1")
 		flag.Usage()
 		os.Exit(2)
@@ -94,7 +98,7 @@ func run(o options) (err error) {
 			err = e
 		}
 	}()
-	r := &replay{memory: allocator, bytes: gpu, events: recording.Events, pause: o.pause}
+	r := &replay{memory: allocator, bytes: gpu, events: recording.Events, pause: o.pause, repeats: o.repeats}
 	if err := r.addThreads(o.threads, o.scale, gpu.NewStream); err != nil {
 		return err
 	}
@@ -115,7 +119,7 @@ func report(r *replay, s stalloc.Stats, took time.Duration) {
 		spent += t.spent
 	}
 	fmt.Printf("requests  %d, in %d steps\n", s.Requests, s.Steps)
-	fmt.Printf("plan      %d hits, %d misses, %d plans\n", s.Hits, s.Misses, s.Plans)
+	fmt.Printf("plan      %d hits, %d misses, %d plans; %.1f %% of all requests\n", s.Hits, s.Misses, s.Plans, 100*float64(s.Hits)/float64(s.Requests))
 	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakLoad, s.PeakReserved, 100*s.Fragmentation())
 	fmt.Printf("driver    %d calls, %v\n", s.DriverCalls, s.DriverTime.Round(time.Microsecond))
 	fmt.Printf("time      %v, of it %v in the allocator\n", took.Round(time.Millisecond), spent.Round(time.Microsecond))

@@ -85,6 +85,9 @@ func TestReplay(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if r.threads[0].checked != 300*1000 {
+			t.Errorf("%v were checked", r.threads[0].checked)
+		}
 		if live := slices.Collect(maps.Keys(b.live)); len(live) > 0 || b.steps != 4 || b.records != 3 {
 			t.Errorf("%d blocks left, %d steps, %d blocks lent, want 0, 4 and 3", len(live), b.steps, b.records)
 		}
@@ -104,5 +107,21 @@ func TestPattern(t *testing.T) {
 			}
 			seen[string(bytes[:8])] = here
 		}
+	}
+}
+
+// TestRepeats: the last step is repeated, blocks that it keeps are freed in their next
+// turn, and some turns are checked.
+func TestRepeats(t *testing.T) {
+	b := &bump{stride: 1000, live: map[stalloc.Addr]bool{}}
+	r := &replay{memory: b, bytes: make(host, 4<<20), events: recorded(), repeats: look}
+	if err := r.addThreads(1, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.run(); err != nil {
+		t.Fatal(err)
+	}
+	if b.steps != 4+look || len(b.live) != 0 || int(b.next) != 1000*(300+100*look) || r.threads[0].checked != 400*1000 {
+		t.Errorf("%d steps, %d blocks left, %d bytes handed out, %v checked", b.steps, len(b.live), b.next, r.threads[0].checked)
 	}
 }

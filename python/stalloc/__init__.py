@@ -18,12 +18,13 @@ stepped first counts as one (see stalloc._steps for programs with several). The 
 stalloc.step() ends that, and only the calls count from then on.
 """
 
-from ._errors import StallocError, StallocWarning
-from ._native import Stats
-from ._session import enable, explain, is_enabled, is_recording, mark, stats, step
+from ._errors import SettingError, StallocError, StallocWarning
+from ._session import enable, explain, is_enabled, is_recording, mark, route, stats, step
+from ._stats import Stats
 from ._version import __version__
 
 __all__ = [
+    "SettingError",
     "StallocError",
     "StallocWarning",
     "Stats",
@@ -33,6 +34,7 @@ __all__ = [
     "is_enabled",
     "is_recording",
     "mark",
+    "route",
     "stats",
     "step",
 ]

@@ -8,7 +8,9 @@ needs no new Python.
 
 import os
 from collections.abc import Mapping
-from typing import Union
+from typing import Optional, Union
+
+from ._errors import SettingError
 
 VARIABLE = "STALLOC_CONF"
 
@@ -24,7 +26,7 @@ def parse(text: str) -> dict[str, str]:
             continue
         key, colon, value = (part.strip() for part in item.partition(":"))
         if not colon or not key or not value:
-            raise ValueError(
+            raise SettingError(
                 f"{VARIABLE}: item {place} is {item!r}, expected key:value; "
                 f"separate several settings by commas, as in key1:value1,key2:value2"
             )
@@ -37,11 +39,15 @@ def render(pairs: Mapping[str, str]) -> str:
     return ",".join(f"{key}:{value}" for key, value in pairs.items())
 
 
-def merge(environment: str, arguments: Mapping[str, Value]) -> dict[str, str]:
-    """The settings in force: what code asks for explicitly wins over the environment."""
+def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> dict[str, str]:
+    """The settings in force: what code asks for explicitly wins over the environment.
+
+    None is what nobody asked for.
+    """
     merged = parse(environment)
     for key, value in arguments.items():
-        merged[key] = _text(key, value)
+        if value is not None:
+            merged[key] = _text(key, value)
     return merged
 
 
@@ -59,7 +65,7 @@ def _text(key: str, value: Value) -> str:
         )
     text = os.fspath(value).strip()
     if not text or "," in text:
-        raise ValueError(
+        raise SettingError(
             f"stalloc.enable({key}={value!r}): a setting must not be empty or contain a comma, "
             f"which separates settings in {VARIABLE}"
         )

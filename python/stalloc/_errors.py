@@ -5,5 +5,9 @@ class StallocError(RuntimeError):
     """stalloc cannot do what was asked; the message says why and what to do about it."""
 
 
+class SettingError(StallocError, ValueError):
+    """A setting is unknown, or its value is none it can have."""
+
+
 class StallocWarning(UserWarning):
     """Training goes on, but not in the way that was asked for."""

@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ._errors import StallocError
+from ._errors import SettingError, StallocError
+from ._stats import Stats
 
 ALLOC = "stalloc_malloc"
 FREE = "stalloc_free"
@@ -41,57 +42,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
-
-
-@dataclasses.dataclass(frozen=True)
-class Stats:
-    """One device's counters since the process began, in the order of struct stalloc_stats.
-
-    Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
-    sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
-    ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    made under a plan: those served from it, and the others. ``fallback`` counts the requests
-    that plain driver allocations served because the engine could not: explain() says why.
-    """
-
-    requests: int = 0
-    hits: int = 0
-    misses: int = 0
-    resyncs: int = 0
-    steps: int = 0
-    plan_generation: int = 0
-    allocated: int = 0
-    peak_allocated: int = 0
-    requested: int = 0
-    peak_requested: int = 0
-    active: int = 0
-    peak_active: int = 0
-    reserved: int = 0
-    peak_reserved: int = 0
-    allocated_total: int = 0
-    freed_total: int = 0
-    blocks: int = 0
-    peak_blocks: int = 0
-    blocks_total: int = 0
-    driver_calls: int = 0
-    driver_ns: int = 0
-    ooms: int = 0
-    retries: int = 0
-    lost_events: int = 0
-    arena_bytes: int = 0
-    pool_bytes: int = 0
-    fallback: int = 0
-
-    @property
-    def fragmentation(self) -> float:
-        """1 - peak load / peak reserved: the share of held memory that no tensor ever needed."""
-        return 1 - self.peak_allocated / self.peak_reserved if self.peak_reserved else 0.0
-
-    @property
-    def hit_rate(self) -> float:
-        """Hits per request made under a plan; 0 before there is one."""
-        served = self.hits + self.misses
-        return self.hits / served if served else 0.0
+_WRONG_SETTING = -1  # STALLOC_ERR_CONF
 
 
 class _StatsStruct(ctypes.Structure):
@@ -141,7 +92,10 @@ class Native:
             raise StallocError(f"stalloc: {doing}: {self.last_error() or 'no reason given'}")
 
     def init(self) -> None:
-        self._check(self._lib.stalloc_init(), "cannot start")
+        status = self._lib.stalloc_init()
+        if status == _WRONG_SETTING:
+            raise SettingError(f"stalloc: cannot start: {self.last_error()}")
+        self._check(status, "cannot start")
 
     def last_error(self) -> str:
         return _decode(self._lib.stalloc_last_error())

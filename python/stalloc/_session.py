@@ -4,11 +4,13 @@ import os
 import threading
 import warnings
 from types import ModuleType
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _config, _cudnn, _native, _statistics, _torch
+from . import _config, _cudnn, _native, _rank, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
+from ._stats import Stats
 from ._steps import OptimizerBoundary
+from ._watch import Watch
 
 
 class Recording(Protocol):
@@ -34,29 +36,68 @@ class _Session:
         self.recording: Optional[Recording] = None  # set by stalloc.record
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
         self.native: Optional[_native.Native] = None  # set while active
+        self.watch: Optional[Watch] = None  # likewise
+        self.route = ""  # "adapter" or "pluggable" while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
 
 
 _session = _Session()
 
+# In the environment: see _auto.
+VARIABLE = "STALLOC"
+STRICT = "strict"
 
-def enable(**conf: _config.Value) -> bool:
+
+def strict_in_environment() -> bool:
+    return os.environ.get(VARIABLE, "").lower() == STRICT
+
+
+def enable(
+    *,
+    strict: bool = False,
+    plan: Optional[Union[bool, Literal["on", "off", "always"]]] = None,
+    pool: Optional[Literal["range", "gmlake"]] = None,
+    stitch: Optional[bool] = None,
+    limit: Optional[Union[int, float, str]] = None,
+    fraglimit: Optional[Union[int, float, str]] = None,
+    window: Optional[Union[int, float, str]] = None,
+    cache: Optional[Union[Literal[False], str, "os.PathLike[str]"]] = None,
+    log: Optional[Literal["debug", "info", "warn", "error"]] = None,
+    driver: Optional[Union[str, "os.PathLike[str]"]] = None,
+    engine: Optional[Union[str, "os.PathLike[str]"]] = None,
+    route: Optional[Literal["auto", "adapter", "pluggable"]] = None,
+    **more: Optional[_config.Value],
+) -> bool:
     """Makes stalloc PyTorch's CUDA allocator in this process.
 
-    Call it before or after ``import torch`` (it imports torch itself), but before CUDA starts:
-    before the first tensor goes to the GPU. The arguments are settings as in the environment
-    variable STALLOC_CONF, which they override.
+    Call it before or after ``import torch`` (it imports torch itself), best before the first
+    tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. The
+    arguments but `strict` are settings as in the environment variable STALLOC_CONF, which they
+    override; None leaves what stands there, and %r in one is the rank. The README explains each;
+    `more` are what a newer library may know. `route` is how PyTorch is entered: "adapter"
+    (compiled at the first start, see stalloc._adapter), "pluggable" (PyTorch's
+    CUDAPluggableAllocator, which lacks much and takes no allocator once CUDA has started), or
+    else the first, and the second where it cannot be.
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
     Calling it again changes nothing.
 
+    `strict`: what would be a warning is an error. enable() raises where it would return False,
+    and a step where plain driver allocations serve because the engine cannot.
+
     Raises:
-        StallocError: CUDA has started already, PyTorch is missing or too old, another allocator
-            is in place, the native library is missing, or a setting is unknown to it.
-        ValueError, TypeError: an argument or STALLOC_CONF is not well-formed.
+        StallocError: PyTorch is missing or too old, another allocator is in place, the native
+            library is missing, the route cannot be taken, or a setting is unknown or wrong; the
+            last is a ValueError, too.
+        TypeError: an argument is of a type that no setting has.
     """
+    conf: dict[str, Optional[_config.Value]] = {
+        "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
+        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine,
+        "route": route, **more,
+    }  # fmt: skip
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
         if _session.recording is not None:
@@ -75,6 +116,8 @@ def enable(**conf: _config.Value) -> bool:
         torch = _torch.load()
         reason = _torch.why_inactive(torch, merged.get("driver"))
         if reason is not None:
+            if strict or strict_in_environment():
+                raise StallocError(f"stalloc: {reason}; strict asks for stalloc or nothing")
             if _session.torch is None:
                 warnings.warn(
                     f"stalloc stays inactive: {reason}. Training on the CPU goes on without it",
@@ -83,20 +126,24 @@ def enable(**conf: _config.Value) -> bool:
                 )
             _session.torch, _session.reason = torch, reason
             return False
-        _start(torch, merged)
+        _start(torch, merged, strict or strict_in_environment())
         return True
 
 
-def _start(torch: ModuleType, conf: dict[str, str]) -> None:
-    _torch.check_unused(torch)
+def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
+    wanted = _route.wanted(conf)
     native = _native.Native(_native.shim_path())
-    boundary = OptimizerBoundary(native.step, first=native.first_step)
+    watch = Watch(native, torch, strict)
+    boundary = OptimizerBoundary(watch.step, first=native.first_step)
     before = os.environ.get(_config.VARIABLE)
-    os.environ[_config.VARIABLE] = _config.render(conf)  # the library reads it with getenv
+    # The library reads it with getenv, and does not know the route. Children inherit it and have
+    # ranks of their own.
+    os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
     try:
         native.init()
+        os.environ[_config.VARIABLE] = _config.render(conf)
         boundary.install(torch)
-        _torch.install(torch, native)
+        route = _route.install(torch, native, wanted)
     except BaseException:
         boundary.remove()
         if before is None:
@@ -105,10 +152,11 @@ def _start(torch: ModuleType, conf: dict[str, str]) -> None:
             os.environ[_config.VARIABLE] = before
         raise
     # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
-    _statistics.patch(torch, _statistics.Answers(native))
-    _cudnn.guard(torch)
-    _session.torch, _session.native, _session.at_step = torch, native, native.step
-    _session.conf, _session.boundary = conf, boundary
+    if route == _route.PLUGGABLE:
+        _statistics.patch(torch, _statistics.Answers(native))
+        _cudnn.guard(torch)
+    _session.torch, _session.native, _session.at_step = torch, native, watch.step
+    _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
 
 def record(torch: ModuleType, recording: Recording) -> None:
@@ -153,6 +201,11 @@ def is_enabled() -> bool:
     return _session.native is not None
 
 
+def route() -> str:
+    """How PyTorch is entered: "adapter" or "pluggable"; empty while stalloc is not enabled."""
+    return _session.route
+
+
 def step() -> None:
     """Marks the end of a training step, on every device.
 
@@ -169,29 +222,23 @@ def step() -> None:
     _session.at_step()
 
 
-def stats(device: Any = None) -> _native.Stats:
-    """The counters of one device, by default the current one.
-
-    All zero where enable() found no GPU.
+def stats(device: Any = None) -> Stats:
+    """The counters of one device, by default the current one. All zero while not enabled.
 
     Raises:
-        StallocError: enable() was not called, or there is no such device.
+        StallocError: there is no such device.
     """
-    torch = _enabled()
-    if _session.native is None:
-        return _native.Stats()
-    return _session.native.stats(_torch.device_index(torch, device))
+    if _session.watch is None or _session.torch is None:
+        return Stats()
+    return _session.watch.stats(_torch.device_index(_session.torch, device))
 
 
 def explain(device: Any = None) -> str:
-    """A text for people: where the memory of a device is, by default the current one's."""
-    torch = _enabled()
-    if _session.native is None:
-        return f"stalloc is inactive: {_session.reason}."
-    return _session.native.explain(_torch.device_index(torch, device))
+    """A text for people: where the memory of a device is, by default the current one's.
 
-
-def _enabled() -> ModuleType:
-    if _session.torch is None:
-        raise StallocError("stalloc: not enabled; call stalloc.enable() before CUDA starts")
-    return _session.torch
+    While not enabled it says that, and why.
+    """
+    if _session.native is None or _session.torch is None:
+        reason = _session.reason or "nothing has called stalloc.enable() in this process"
+        return f"stalloc is not enabled: {reason}."
+    return _session.native.explain(_torch.device_index(_session.torch, device))

@@ -14,7 +14,8 @@ import threading
 from types import ModuleType
 from typing import Any, Callable
 
-from ._native import Native, Stats
+from ._native import Native
+from ._stats import Stats
 
 # A segment is what the allocator takes from the driver at a time: one handle.
 _HANDLE_BYTES = 2 << 20

@@ -25,7 +25,7 @@ class OptimizerBoundary:
 
     def __init__(self, boundary: Callable[[], None], first: Callable[[], None]) -> None:
         self._boundary, self._next = boundary, first
-        self._leader: Optional[weakref.ref] = None
+        self._leader: Optional[weakref.ref[Any]] = None
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
         self._handle: Any = None
 

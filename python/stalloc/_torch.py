@@ -5,11 +5,12 @@ CUDA starts and only once per process; all it wants are addresses of C functions
 """
 
 import ctypes
+import importlib
 import os
 from types import ModuleType
 from typing import Any, Optional
 
-from . import _native
+from . import _hook, _native
 from ._errors import StallocError
 
 _DRIVER = "libcuda.so.1"
@@ -20,9 +21,10 @@ _THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
 def load() -> ModuleType:
-    """Imports PyTorch, which is needed to reach its allocator."""
+    """Imports PyTorch, which is needed to reach its allocator, and is by whom nobody waits for."""
+    _hook.disarm()
     try:
-        import torch
+        torch = importlib.import_module("torch")
     except ImportError as error:
         raise StallocError(
             f"stalloc: PyTorch cannot be imported ({error}); install it, or call "

@@ -1,18 +1,21 @@
-"""Records a training script's requests for GPU memory, for `stalloc plan` and `stalloc replay`.
+"""Records a training script's requests for GPU memory, for `stalloc report` and `stalloc replay`.
 
     python -m stalloc.record -o trace.csv.gz train.py --its --own --options
-    stalloc replay trace.csv.gz
+    python -m stalloc.record -o trace.csv.gz -m package.train --its --own --options
+    torchrun --nproc-per-node 8 -m stalloc.record -o trace.%r.csv.gz train.py
+    stalloc report trace.csv.gz
 
 The script runs as ever, under PyTorch's own allocator; stalloc.enable() inside it warns and does
 nothing. When it ends, by an exception too, the trace is written. PyTorch's memory history has
 what is needed, call stacks left out: every request and free, in the order the allocator saw them.
+It is a ring, and read while the script runs: a run may be of any length, the host's memory for it
+is bounded (--memory), and what was read is on the disk, beside the trace to be.
 
 Steps: where the script calls stalloc.step(), a step ends; without such calls, where its first
 optimizer's steps end. stalloc.mark("step 0") may say where the set-up ends and the first step
 begins; without it the set-up counts as part of step 0. Other marks (stalloc.mark("forward")) are
-kept too. A mark gets into the history as an allocation of a size that nothing else asks for
-(--mark-bytes), so its place is exact whatever the clocks say; it is freed at once and left out
-of the trace.
+kept too. A mark gets into the history as an allocation on a stream of its own, so its place is
+exact whatever the clocks say; it is freed at once and left out of the trace.
 
 The trace is text, gzip'd if its name ends in .gz, one event a line:
 
@@ -23,153 +26,79 @@ The trace is text, gzip'd if its name ends in .gz, one event a line:
     r,<id>,<µs>                              its free was requested
     f,<id>,<µs>                              its free is complete: other streams are done too
 
-Limits: one device, the one that is current when the script starts unless --device says
-otherwise. os._exit() in the script loses the recording. A history that outgrows --max-events
-loses its beginning, and the trace is not written; record fewer steps then.
+Limits: one device, the process's own under torchrun (LOCAL_RANK), else the one that is current
+when the script starts, unless --device says otherwise. os._exit() in the script loses the
+recording.
 """
 
 import argparse
-import gzip
+import importlib.util
 import os
 import runpy
+import signal
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Optional
 
-from . import _session, _torch
+from . import _rank, _session, _torch
 from ._errors import StallocError
-
-# A prime: no shape of any element size but one byte has it.
-MARK_BYTES = 1_000_003
+from .record_file import Kept, write
+from .record_history import ENTRY_BYTES, History, Lines
 
 
 class Marks:
-    """The marks of a run. Each is in the allocator's history, their texts are here."""
+    """The marks of a run: their places are in the history, their texts are here."""
 
-    def __init__(self, torch: ModuleType, device: int, size: int) -> None:
-        self._torch, self._device, self._size = torch, device, size
-        self.texts: list[Optional[str]] = []  # None: nothing is marked there after all
-        self._steps = 0
-        self._guessed: list[int] = []  # places in texts where an optimizer ended a step
+    def __init__(self, history: History) -> None:
+        self._history = history
+        # By the number of the mark; None: nothing is marked there after all.
+        self.texts: dict[int, Optional[str]] = {}
+        self.steps = 0
+        self._guessed: list[int] = []  # marks where an optimizer ended a step
 
     def step(self) -> None:
         """The end of a step, which is the beginning of the next."""
         # A script that says where its steps end has stepped its optimizer before it says so for
         # the first time: that was inside the first step.
         if self._guessed:
-            for place in self._guessed:
-                self.texts[place] = None
-            self._guessed, self._steps = [], 0
+            for number in self._guessed:
+                self.texts[number] = None
+            self._guessed, self.steps = [], 0
         self._next()
 
     def optimizer_step(self) -> None:
         """The end of a step, unless the script is going to call step()."""
-        self._guessed.append(len(self.texts))
-        self._next()
+        self._guessed.append(self._next())
 
-    def _next(self) -> None:
-        self._steps += 1
-        self.mark(f"step {self._steps}")
+    def _next(self) -> int:
+        self.steps += 1
+        return self._mark(f"step {self.steps}")
 
     def mark(self, text: str) -> None:
         text = " ".join(text.split())
         if not text:
             raise ValueError('stalloc.mark(""): a mark needs a text')
-        cuda = self._torch.cuda
-        with cuda.device(self._device):
-            cuda.caching_allocator_delete(cuda.caching_allocator_alloc(self._size))
-        self.texts.append(text)
+        self._mark(text)
 
-    def finished(self) -> list[Optional[str]]:
-        """The texts of a run that ended well: no step begins where its last one ended."""
-        last = f"step {self._steps}"
-        if self._steps == 0 or last not in self.texts:
-            return self.texts
-        place = self.texts.index(last)
-        return [*self.texts[:place], "end", *self.texts[place + 1 :]]
+    def _mark(self, text: str) -> int:
+        number = self._history.mark()
+        self.texts[number] = text
+        return number
 
-
-def lines(
-    history: Iterable[Mapping[str, Any]],
-    marks: Sequence[Optional[str]],
-    mark_bytes: int = MARK_BYTES,
-) -> Iterator[str]:
-    """The trace, without its first line, of one device's history.
-
-    `history` is an element of the list "device_traces" of a memory snapshot. The blocks of
-    `mark_bytes` in it stand for `marks`, in this order; None is left out. Frees of blocks that
-    are older than the history are left out; a block whose address is handed out again has been
-    freed, whether the history says so or not.
-
-    Raises:
-        StallocError: the history has more or fewer such blocks than there are marks.
-    """
-    live: dict[int, tuple[int, bool]] = {}  # by address: the id, whether its free was requested
-    streams = {0: 0}
-    begin: Optional[int] = None
-    count = seen = 0
-    yield "# setup" if "step 0" in marks else "# step 0"
-    for entry in history:
-        action, address = entry["action"], entry.get("addr", -1)
-        begin = entry["time_us"] if begin is None else begin
-        micros = max(0, entry["time_us"] - begin)
-        if action == "alloc":
-            if address in live:
-                yield from _end(live.pop(address), micros)
-            if entry["size"] == mark_bytes:
-                seen += 1
-                # One too many is told below, with the right count.
-                yield from (f"# {text}" for text in marks[seen - 1 : seen] if text is not None)
-                continue
-            stream = streams.setdefault(entry.get("stream", 0), len(streams))
-            live[address] = (count, False)
-            yield f"a,{count},{entry['size']},{stream},{micros}"
-            count += 1
-        elif action == "free_requested" and address in live and not live[address][1]:
-            live[address] = (live[address][0], True)
-            yield f"r,{live[address][0]},{micros}"
-        elif action == "free_completed" and address in live:
-            yield from _end(live.pop(address), micros)
-    if seen != len(marks):
-        raise StallocError(
-            f"stalloc.record: {len(marks)} marks were set, but the history has {seen} requests "
-            f"of {mark_bytes} bytes; if the script makes some itself, choose another size with "
-            f"--mark-bytes, at most 1048576; if the history is too short, raise --max-events"
-        )
-
-
-def _end(block: tuple[int, bool], micros: int) -> Iterator[str]:
-    number, requested = block
-    if not requested:
-        yield f"r,{number},{micros}"
-    yield f"f,{number},{micros}"
-
-
-def write(path: Path, header: str, body: Iterable[str]) -> None:
-    """Writes a trace beside `path` and renames it at the end: never half a one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as plain:
-            packed = path.suffix == ".gz"
-            # No time and no name in gzip's header: equal traces give equal files.
-            out = gzip.GzipFile("", "wb", 9, plain, mtime=0) if packed else plain
-            out.write(f"# {header}\n".encode())
-            for line in body:
-                out.write(f"{line}\n".encode())
-            if packed:
-                out.close()
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    def all(self, finished: bool) -> list[Optional[str]]:
+        """The texts by number. In a run that ended well no step begins where its last one ends."""
+        count = max(self.texts, default=-1) + 1
+        texts = [self.texts.get(number) for number in range(count)]
+        last = f"step {self.steps}"
+        if finished and self.steps > 0 and last in texts:
+            texts[texts.index(last)] = "end"
+        return texts
 
 
 class Recorder:
-    """A recording: started before the script, saved after it."""
+    """A recording: started before the script, saved after it. A thread reads the history."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -183,84 +112,172 @@ class Recorder:
                 f"unset PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF"
             )
         torch.cuda.init()
-        self.device = torch.cuda.current_device() if args.device is None else args.device
-        self.marks = Marks(torch, self.device, args.mark_bytes)
+        self.device = _device(torch, args.device)
+        self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
+        self.marks = Marks(self.history)
+        self.lines, self.kept = Lines(), Kept(args.output.parent)
+        self.failure: Optional[BaseException] = None  # why the recording is none
+        self._look_lock = threading.Lock()
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="stalloc.record", daemon=True)
         _session.record(torch, self.marks)
 
     def start(self) -> None:
-        self.torch.cuda.memory._record_memory_history(
-            enabled="all", context=None, max_entries=self.args.max_events
-        )
+        self.history.start()
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        """Looks at the history whenever enough of it is new, and tells how far the run is."""
+        while not self._over.wait(0.1):
+            try:
+                if self.history.due():
+                    self.look()
+                self._tell()
+            except BaseException as error:  # the script must not suffer from it
+                self.failure = error
+                return
+
+    def look(self) -> None:
+        with self._look_lock:
+            self.kept.add(self.lines.of(self.history.look()))
+
+    def _tell(self) -> None:
+        if sys.stderr.isatty():
+            so_far = f"{self.lines.events:,} events, {self.kept.size() / 1e6:.1f} MB"
+            print(f"\rrecording: step {self.marks.steps}, {so_far} ", end="", file=sys.stderr)
 
     def save(self, finished: bool) -> int:
         """Writes the trace; returns the number of its events. `finished`: without an error."""
         _session.end_record()
-        memory = self.torch.cuda.memory
-        history = memory._snapshot()["device_traces"][self.device]
-        memory._record_memory_history(enabled=None)
-        if len(history) >= self.args.max_events:
-            raise StallocError(
-                f"stalloc.record: the run made more than --max-events "
-                f"({self.args.max_events:,}) events, the first are lost; raise it, or record "
-                f"fewer steps"
-            )
-        device = self.torch.cuda.get_device_name(self.device)
-        name = "_".join(self.args.name.split())
-        header = f"workload {name} torch {self.torch.__version__} {device}"
-        marks = self.marks.finished() if finished else self.marks.texts
-        write(self.args.output, header, lines(history, marks, self.args.mark_bytes))
-        return len(history)
+        self._over.set()
+        self._watcher.join()
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+        try:
+            if self.failure is not None:
+                raise self.failure
+            self.look()
+            self.history.stop()
+            device = self.torch.cuda.get_device_name(self.device)
+            name = "_".join(self.args.name.split())
+            header = f"workload {name} torch {self.torch.__version__} {device}"
+            write(self.args.output, header, self.kept, self.marks.all(finished))
+        finally:
+            self.kept.close()
+        return self.lines.events
 
 
-def run(script: Path, arguments: Sequence[str]) -> dict[str, Any]:
-    """Runs a script as `python script arguments...` would; returns its globals."""
-    sys.argv = [str(script), *arguments]
-    sys.path[0] = str(script.resolve().parent)
-    return runpy.run_path(str(script), run_name="__main__")
+def _device(torch: Any, wanted: Optional[int]) -> int:
+    if wanted is not None:
+        return wanted
+    local = os.environ.get("LOCAL_RANK", "")
+    if local.isdigit() and int(local) < torch.cuda.device_count():
+        return int(local)
+    return int(torch.cuda.current_device())
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs the program as `python script arguments...` would; returns its globals."""
+    if args.module:
+        sys.argv = [args.module, *args.arguments]
+        return runpy.run_module(args.module, run_name="__main__", alter_sys=True)
+    sys.argv = [str(args.script), *args.arguments]
+    sys.path[0] = str(args.script.resolve().parent)
+    return runpy.run_path(str(args.script), run_name="__main__")
+
+
+LEAST_MEMORY = 1 << 20
+UNITS = {"KIB": 10, "MIB": 20, "GIB": 30, "K": 10, "M": 20, "G": 30, "": 0}
+
+
+def _amount(text: str) -> int:
+    """Bytes: 512MiB, 2G, or a whole number."""
+    digits = text.rstrip("KMGiBkmgb")
+    shift = UNITS.get(text[len(digits) :].strip().upper())
+    if shift is None or not digits.strip().isdigit() or int(digits) << shift < LEAST_MEMORY:
+        raise argparse.ArgumentTypeError(f"{text}: want an amount of at least 1MiB, like 512MiB")
+    return int(digits) << shift
 
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m stalloc.record",
+        usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
         description=(__doc__ or "").splitlines()[0],
         epilog="The module's documentation says what is recorded, and how.",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="%%r in it stands for the rank"
+    )
     parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
     parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
-    parser.add_argument("--max-events", type=int, default=10_000_000, metavar="N")
-    parser.add_argument("--mark-bytes", type=int, default=MARK_BYTES, metavar="N")
-    parser.add_argument("script", type=Path)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    parser.add_argument(
+        "--memory",
+        type=_amount,
+        default=1 << 30,
+        metavar="AMOUNT",
+        help="of the host's memory, at most, for what is not on the disk yet; default: 1GiB",
+    )
+    parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script")
     args = parser.parse_args(argv)
-    if not args.script.is_file():
-        parser.error(f"{args.script}: no such script")
+    words = args.m if args.m is not None else args.program
+    if not words:
+        parser.error("name a script to run, or a module behind -m")
+    args.arguments = words[1:]
+    args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
+    _check_program(parser, args)
+    if _rank.world_size() > 1 and "%r" not in args.output:
+        parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
+    args.output = Path(_rank.expand(args.output))
     if not args.output.parent.is_dir():
         parser.error(f"-o {args.output}: there is no folder {args.output.parent}")
-    args.name = args.name or args.script.stem
     return args
+
+
+def _check_program(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.script is not None:
+        if not args.script.is_file():
+            parser.error(f"{args.script}: no such script")
+        args.name = args.name or args.script.stem
+        return
+    try:
+        found = importlib.util.find_spec(args.module)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        parser.error(f"-m {args.module}: no such module")
+    args.name = args.name or args.module
+
+
+def _terminated(number: int, frame: Any) -> None:
+    """A launcher that gives up says SIGTERM: what was recorded by then is worth keeping."""
+    raise SystemExit(128 + number)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
     try:
         recorder = Recorder(args)
-    except StallocError as error:
+    except (StallocError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     recorder.start()
     status: Any = 0
     kept: Any = None  # the script's globals: dropping them would free what they hold
     failure: Optional[BaseException] = None
     try:
-        kept = run(args.script, args.arguments)
+        kept = run(args)
     except SystemExit as stop:
         status = stop.code
     except BaseException as error:
         failure = error
     try:
         events = recorder.save(finished=failure is None and not status)
-        print(f"{args.output}: {events:,} events", file=sys.stderr)
+        told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
+        print(f"{told}; see them with `stalloc report {args.output}`", file=sys.stderr)
     except (StallocError, OSError) as error:
         print(error, file=sys.stderr)
         status = status or 1

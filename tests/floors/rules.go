@@ -3,9 +3,10 @@
 // tested and replaced knowing nothing of what is built on top:
 //
 //	5  examples, tests
-//	4  cshim, cmd, and the    what users load and run
-//	   module's own package
-//	3  actors, cuda           goroutines, clocks and the driver begin here
+//	4  cshim, cmd, report,    what users load and run
+//	   and the module's own
+//	   package
+//	3  actors, cuda, live     goroutines, clocks and the driver begin here
 //	2  engine, baseline       pure
 //	1  plan, stream, trace    pure, and strangers to each other
 //	0  internal               pure
@@ -55,8 +56,8 @@ var Stalloc = Rules{
 		{"internal", 0},
 		{"plan", 1}, {"stream", 1}, {"trace", 1},
 		{"engine", 2}, {"baseline", 2},
-		{"actors", 3}, {"cuda", 3},
-		{".", 4}, {"cshim", 4}, {"cmd", 4},
+		{"actors", 3}, {"cuda", 3}, {"live", 3},
+		{".", 4}, {"cshim", 4}, {"cmd", 4}, {"report", 4},
 		{"examples", 5}, {"tests", 5},
 	},
 	Pure: 2,

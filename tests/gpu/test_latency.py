@@ -1,4 +1,4 @@
-"""What a request and its free cost on the host: native, expandable segments, and stalloc.
+"""What a request and its free cost on the host: native, expandable segments, stalloc by each route.
 
 Two loops of the same steps, each allocator in a process of its own:
 
@@ -30,7 +30,8 @@ import gpu  # noqa: F401, makes the modules below importable
 import harness
 import launch
 
-ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off")
+OTHER = "stalloc:route=pluggable"  # the default is the adapter
+ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off", OTHER, f"{OTHER},plan=off")
 LIVE, PAIRS, WARM, MEASURED = 200, 1000, 25, 15
 TURNS = 3
 SEED = 7
@@ -165,7 +166,7 @@ def main():
             words = f"{result['ns']:7.0f} ns a pair, {result['ns'] / native:.2f} of native's"
             if "hits" in result:
                 words += f", {result['hits']} hits, {result['misses']} misses"
-            print(f"{loop:8} {allocator:17} {words}")
+            print(f"{loop:8} {allocator:32} {words}")
         hit = found["stalloc"][loop]
         if hit["hits"] < 0.99 * (hit["hits"] + hit["misses"]) or not hit["hits"]:
             faults.append(f"{loop}: {hit['hits']} hits, {hit['misses']} misses under a plan")

@@ -105,6 +105,15 @@ class FakeTorch(types.ModuleType):
         if self.installed is not None:
             self.call_hook("set_init_fn", ctypes.c_int(devices))
 
+    def malloc(self, size, stream=0):
+        """A tensor's memory, as PyTorch asks the allocator for it."""
+        function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+        return function(self.installed.alloc)(size, 0, stream)
+
+    def free(self, address, size, stream=0):
+        arguments = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+        ctypes.CFUNCTYPE(None, *arguments)(self.installed.free)(address, size, 0, stream)
+
     def step(self, optimizer):
         """What Optimizer.step does at its end."""
         for hook in list(self._hooks):
@@ -155,6 +164,7 @@ class FakeTorch(types.ModuleType):
             reset_peak_memory_stats=lambda device=0: self._C._cuda_resetPeakMemoryStats(device),
             is_initialized=lambda: self._initialized,
             current_device=lambda: 0,
+            device_count=lambda: 1,
         )
 
     def _cudnn(self):

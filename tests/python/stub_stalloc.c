@@ -46,7 +46,7 @@ int stalloc_init(void)
 }
 
 const char *stalloc_last_error(void) { return error; }
-const char *stalloc_version(void) { return "0.0.0"; }
+const char *stalloc_version(void) { return STALLOC_VERSION; }
 
 void *stalloc_malloc(size_t size, int device, void *stream)
 {

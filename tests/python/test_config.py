@@ -15,6 +15,10 @@ def test_arguments_override_the_environment():
     assert merged == {"a": "1", "b": "3", "c": "on", "d": "/p", "e": "0.5", "f": "off"}
 
 
+def test_none_is_what_nobody_asked_for():
+    assert _config.merge("a:1", {"a": None, "b": None}) == {"a": "1"}
+
+
 def test_whole_numbers_of_bytes():
     assert _config.merge("", {"limit": 70e9}) == {"limit": "70000000000"}
     assert _config.merge("", {"limit": 70 * 2**30}) == {"limit": "75161927680"}

@@ -161,12 +161,85 @@ def test_driver_named_by_the_settings(process, monkeypatch):
     assert stalloc.enable(driver="libc.so.6") is True
 
 
-def test_before_enable(process):
+def test_before_enable_everything_answers(process):
     process()
     stalloc.step()
-    for question in (stalloc.stats, stalloc.explain):
-        with pytest.raises(StallocError, match="not enabled; call stalloc.enable"):
-            question()
+    assert stalloc.stats() == stalloc.Stats()
+    assert stalloc.explain() == (
+        "stalloc is not enabled: nothing has called stalloc.enable() in this process."
+    )
+
+
+def test_strict_asks_for_stalloc_or_nothing(process, monkeypatch):
+    process(cuda=None)
+    with pytest.raises(StallocError, match="built without CUDA; strict asks"):
+        stalloc.enable(strict=True)
+    monkeypatch.setenv("STALLOC", "strict")
+    with pytest.raises(StallocError, match="built without CUDA; strict asks"):
+        stalloc.enable()
+
+
+def test_named_settings(process, stub):
+    process()
+    stalloc.enable(limit="90%", plan=False, cache=False, log="info", window=None)
+    assert stub.conf == "plan:off,limit:90%,cache:off,log:info"
+
+
+def test_rank_in_a_setting_is_this_process_s_alone(process, stub, monkeypatch):
+    process()
+    monkeypatch.setenv("RANK", "3")
+    stalloc.enable(cache="/plans/%r")
+    assert stub.conf == "cache:/plans/3"
+    assert os.environ["STALLOC_CONF"] == "cache:/plans/%r"  # what children inherit
+
+
+def test_wrong_setting_is_an_error_of_its_own(process, monkeypatch):
+    process()
+    with pytest.raises(stalloc.SettingError, match="unknown key"):
+        stalloc.enable(unknown_key=1)
+    monkeypatch.setenv("STALLOC_CONF", "nonsense")
+    with pytest.raises(stalloc.SettingError, match="expected key:value"):
+        stalloc.enable()
+
+
+def fall_back(torch, stub):
+    torch.start_cuda()
+    stub.set_text("The engine is away.")
+    stub.set(fallback=7)
+
+
+def test_fallback_is_warned_of_once(process, stub, recwarn):
+    torch = process()
+    stalloc.enable()
+    fall_back(torch, stub)
+    for _ in range(3):
+        stalloc.step()
+        stalloc.stats()
+    (warning,) = recwarn.list
+    assert warning.category is StallocWarning
+    words = "plain driver allocations served 7 requests on cuda:0: The engine is away."
+    assert words in str(warning.message)
+
+
+def test_fallback_is_seen_behind_later_steps(process, stub):
+    torch = process()
+    stalloc.enable()
+    for _ in range(40):
+        stalloc.step()
+    fall_back(torch, stub)
+    with pytest.warns(StallocWarning, match="served 7 requests"):
+        for _ in range(64):
+            stalloc.step()
+
+
+def test_fallback_ends_a_strict_run(process, stub):
+    torch = process()
+    stalloc.enable(strict=True)
+    fall_back(torch, stub)
+    assert stalloc.stats().fallback == 7  # asking for it is no error
+    with pytest.raises(StallocError, match="served 7 requests"):
+        torch.step(object_with_identity := type("Optimizer", (), {})())
+        torch.step(object_with_identity)
 
 
 def test_benchmark_mode_of_cudnn_stays_off(process):

@@ -74,6 +74,22 @@ def test_library_of_another_version(c10):
         _native.Native(c10 / "lib" / "libc10.so")
 
 
+def test_stats_print_themselves():
+    stats = Stats(
+        requests=120, hits=99, misses=1, steps=4, allocated=512, peak_allocated=3 << 29,
+        reserved=1 << 30, peak_reserved=2 << 30, driver_calls=1234, driver_ns=1_500_000_000,
+        fallback=3,
+    )  # fmt: skip
+    assert str(stats).splitlines() == [
+        "allocated  512 B, at most 1.50 GiB",
+        "reserved   1.00 GiB, at most 2.00 GiB (25.00% waste)",
+        "requests   120 in 4 steps, 99 of 100 from a plan (99.00%)",
+        "driver     1.50 s in 1,234 calls",
+        "fallback   3 requests had plain driver allocations: stalloc.explain() says why",
+    ]
+    assert "none from a plan" in str(Stats()) and "fallback" not in str(Stats())
+
+
 def test_derived_figures():
     stats = Stats(hits=99, misses=1, peak_allocated=90, peak_reserved=100)
     assert stats.hit_rate == 0.99

@@ -1,30 +1,95 @@
-"""The package as pip installs it."""
+"""The package as pip installs it from the source tree."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-PYTHON = Path(__file__).resolve().parents[2] / "python"
+import pytest
+from stalloc import _rank
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "python"
+VERSION = (ROOT / "VERSION").read_text().strip()
 
 
-def test_pip_installs_libraries_and_types(tmp_path, stub):
+@pytest.fixture
+def source(tmp_path, stub):
+    """A source tree in which `make` has built doubles of everything."""
     source = tmp_path / "source"
-    shutil.copytree(PYTHON, source, ignore=shutil.ignore_patterns("lib", "build", "*.egg-info"))
-    library = source / "stalloc" / "lib" / "libstalloc.so"
-    library.parent.mkdir()
-    shutil.copy(stub.path, library)
+    ignored = shutil.ignore_patterns("lib", "bin", "build", "*.egg-info", "__pycache__")
+    shutil.copytree(PYTHON, source, ignore=ignored)
+    for name in ("lib/libstalloc.so", "lib/libstalloc_engine.so", "bin/stalloc"):
+        (source / "stalloc" / name).parent.mkdir(exist_ok=True)
+        shutil.copy(stub.path, source / "stalloc" / name)
+    return source
+
+
+def pip_install(source, target):
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
+    command += ["--disable-pip-version-check", "--target", str(target), str(source)]
+    return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_pip_installs_everything(source, tmp_path):
     target = tmp_path / "target"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, "--target", str(target), str(source)], check=True)
-    assert (target / "stalloc" / "lib" / "libstalloc.so").exists()
-    assert (target / "stalloc" / "py.typed").exists()
+    done = pip_install(source, target)
+    assert done.returncode == 0, done.stdout
+    package = target / "stalloc"
+    assert (package / "lib" / "libstalloc_engine.so").exists()
+    assert (package / "bin" / "stalloc").stat().st_mode & 0o111
+    assert (package / "py.typed").exists() and (package / "integrations" / "lightning.py").exists()
+    assert (target / "stalloc.pth").exists() and (target / "bin" / "stalloc").exists()
     code = (
         f"import sys; sys.path.insert(0, {str(target)!r}); import stalloc\n"
         "from stalloc import _native; _native.Native(_native.shim_path())"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
     metadata = next(target.glob("stalloc-*.dist-info"))
-    version = (PYTHON / "stalloc" / "_version.py").read_text().split('"')[-2]
-    assert f"Version: {version}\n" in (metadata / "METADATA").read_text()
+    assert f"Version: {VERSION}\n" in (metadata / "METADATA").read_text()
     assert "Root-Is-Purelib: false" in (metadata / "WHEEL").read_text()
+    assert (metadata / "licenses" / "LICENSE").exists()
+
+
+def not_a_library(source, compiled):
+    (source / "stalloc/lib/libstalloc_engine.so").write_text("version https://git-lfs\n")
+
+
+def no_program(source, compiled):
+    (source / "stalloc/bin/stalloc").unlink()
+
+
+def another_version(source, compiled):
+    file = source / "old.c"
+    file.write_text(
+        'const char *stalloc_version(void);\nconst char *stalloc_version(void) { return "9.9"; }'
+    )
+    compiled(file, "libstalloc.so", source / "stalloc/lib")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (no_program, r"bin/stalloc is missing: run `make build`"),
+        (not_a_library, r"libstalloc_engine.so is not built for Linux on x86-64"),
+        (another_version, rf"is version 9.9, the package {VERSION}: run `make build` again"),
+    ],
+)
+def test_what_could_not_be_used_is_not_packaged(source, compiled, spoil, words):
+    spoil(source, compiled)
+    # What pip calls, without the environment that it makes for that: it takes seconds.
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
+    done = subprocess.run(command, cwd=source, text=True, stderr=subprocess.PIPE)
+    assert done.returncode != 0 and re.search(words, done.stderr), done.stderr
+
+
+def test_one_version_everywhere():
+    header = (ROOT / "cshim" / "stalloc.h").read_text()
+    assert f'#define STALLOC_VERSION "{VERSION}"' in header
+    assert f'__version__ = "{VERSION}"' in (PYTHON / "stalloc" / "_version.py").read_text()
+
+
+def test_c_knows_the_same_launchers():
+    header = (ROOT / "cshim" / "rank.h").read_text()
+    assert tuple(re.findall(r'"([A-Z_]+)"', header.split("variables[]")[1])) == _rank.VARIABLES

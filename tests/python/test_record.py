@@ -2,16 +2,20 @@
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
-from stalloc import StallocError, StallocWarning, record
+from stalloc import StallocError, StallocWarning, _rank, record
+from stalloc.record_history import MARK_BYTES as MARK
+from stalloc.record_history import History as Recorded
+from stalloc.record_history import Lines
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = record.MARK_BYTES
+STREAM = 0x7FFF0000  # that marks are set on
 
 
 class History:
@@ -21,33 +25,43 @@ class History:
         self.entries = None  # while nothing is recorded
         self.live = {}
         self.clock = 1_700_000_000_000_000
-        self.limit = 0
+        self.ring = 0
+        self.looks = 0
+        self.allocs = self.frees = 0
 
-    def _enter(self, action, address, stream=0):
+    def _enter(self, action, address):
         self.clock += 10
+        size, stream = self.live[address]
         entry = {
-            "action": action, "addr": address, "size": self.live[address],
+            "action": action, "addr": address, "size": size,
             "stream": stream, "time_us": self.clock, "frames": [],
         }  # fmt: skip
         if self.entries is not None:
             self.entries.append(entry)
+            del self.entries[: -self.ring]
 
     def alloc(self, size, stream=0):
         address = next(a for a in range(1 << 20, 1 << 40, 1 << 20) if a not in self.live)
-        self.live[address] = size
-        self._enter("alloc", address, stream)
+        self.live[address] = size, stream
+        self.allocs += 1
+        self._enter("alloc", address)
         return address
 
-    def free(self, address, stream=0):
-        self._enter("free_requested", address, stream)
-        self._enter("free_completed", address, stream)
+    def free(self, address):
+        self._enter("free_requested", address)
+        self._enter("free_completed", address)
+        self.frees += 1
         del self.live[address]
 
     def start(self, enabled="all", context="all", max_entries=0):
-        self.entries = None if enabled is None else []
+        self.entries, self.ring = None if enabled is None else [], max_entries
 
     def snapshot(self):
+        self.looks += 1
         return {"segments": [], "device_traces": [list(self.entries)]}
+
+    def stats(self, device):
+        return {"allocation.all.allocated": self.allocs, "allocation.all.freed": self.frees}
 
 
 def entry(action, address, size=512, stream=0, time=0):
@@ -59,19 +73,19 @@ def test_the_format():
         entry("alloc", 0x10, 4, 0x7F00, 1000),
         entry("segment_alloc", 0x10, 2 << 20, 0, 1001),
         entry("alloc", 0x20, 100, 0, 1002),
-        entry("alloc", 0x30, MARK, 0, 1003),
-        entry("free_requested", 0x30, MARK, 0, 1003),
-        entry("free_completed", 0x30, MARK, 0, 1003),
+        {"action": 7},
+        entry("free_requested", 0x30, MARK, STREAM, 1003),
+        entry("free_completed", 0x30, MARK, STREAM, 1003),
         entry("free_requested", 0x10, 4, 0x7F00, 1004),
         entry("alloc", 0x30, 8, 0x7E00, 1005),
         {"action": "oom", "size": 5, "device_free": 1, "time_us": 1006},
         entry("free_completed", 0x10, 4, 0x7F00, 1007),
-        entry("alloc", 0x10, 4, 0x7F00, 1008),
+        entry("alloc", 0x10, 4, 0x7F00, 1006),  # a later look's clock
     ]
-    assert list(record.lines(history, ["forward"])) == [
-        "# step 0", "a,0,4,1,0", "a,1,100,0,2", "# forward", "r,0,4", "a,2,8,2,5", "f,0,7",
-        "a,3,4,1,8",
-    ]  # fmt: skip
+    want = ["a,0,4,1,0", "a,1,100,0,2", "#7", "r,0,4", "a,2,8,2,5", "f,0,7", "a,3,4,1,7"]
+    assert list(Lines().of(history)) == want
+    lines = Lines()  # it does not matter where one look ends and the next begins
+    assert [line for e in history for line in lines.of([e])] == want and lines.events == 6
 
 
 def test_a_history_with_gaps():
@@ -83,15 +97,9 @@ def test_a_history_with_gaps():
         entry("free_completed", 0x10, 7),  # without the request
         entry("free_completed", 0x10, 7),
     ]
-    assert list(record.lines(history, [])) == [
-        "# step 0", "a,0,512,0,0", "r,0,0", "f,0,0", "a,1,7,0,0", "r,1,0", "f,1,0",
+    assert list(Lines().of(history)) == [
+        "a,0,512,0,0", "r,0,0", "f,0,0", "a,1,7,0,0", "r,1,0", "f,1,0",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("marks", [[], ["step 1", "step 2"]])
-def test_marks_that_do_not_agree_with_the_history(marks):
-    with pytest.raises(StallocError, match=f"{len(marks)} marks were set.*has 1 requests"):
-        list(record.lines([entry("alloc", 0x10, MARK)], marks))
 
 
 @pytest.fixture
@@ -101,8 +109,9 @@ def history(process):
     cuda = torch.cuda
     cuda.is_available = lambda: True
     cuda.init = torch.start_cuda
-    cuda.device = lambda device: __import__("contextlib").nullcontext()
-    cuda.caching_allocator_alloc, cuda.caching_allocator_delete = history.alloc, history.free
+    cuda.Stream = lambda device: types.SimpleNamespace(cuda_stream=STREAM)
+    cuda.caching_allocator_alloc = lambda size, device, stream: history.alloc(size, stream)
+    cuda.caching_allocator_delete, cuda.memory_stats = history.free, history.stats
     cuda.get_device_name = lambda device: "Some GPU"
     cuda.memory._record_memory_history, cuda.memory._snapshot = history.start, history.snapshot
     torch.history = history
@@ -110,10 +119,14 @@ def history(process):
 
 
 @pytest.fixture
-def recorded(history, tmp_path, monkeypatch):
+def recorded(history, tmp_path, monkeypatch, request):
     """recorded(body, ...): records a script; its exit status and the trace's lines."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in (*_rank.VARIABLES, *_rank.WORLDS, "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    handler = signal.getsignal(signal.SIGTERM)
+    request.addfinalizer(lambda: signal.signal(signal.SIGTERM, handler))
 
     def go(body, *arguments, options=(), file="trace.csv.gz"):
         script = tmp_path / "train it.py"
@@ -225,17 +238,103 @@ def test_what_a_script_sees(recorded, tmp_path):
     assert recorded(body, "-x", "1", file="plain.csv")[0] == 0
 
 
-def test_a_full_history_is_no_trace(recorded, capsys):
-    assert recorded(LOOP, options=["--max-events", "5"]) == (1, None)
-    assert "raise it, or record fewer steps" in capsys.readouterr().err
+# More than any ring below holds, and steps that another thread may look between.
+LONG = """
+import time
+for step in range(40):
+    blocks = [history.alloc(1000 + n) for n in range(100)]
+    for block in blocks:
+        history.free(block)
+    time.sleep(0.01)
+    stalloc.step()
+"""
 
 
-def test_a_request_of_the_marks_size_is_told(recorded, tmp_path, capsys):
-    assert recorded(LOOP + "history.alloc(1_000_003)") == (1, None)
-    told = capsys.readouterr().err
-    assert "6 marks were set, but the history has 7 requests" in told and "--mark-bytes" in told
-    assert recorded(LOOP + "history.alloc(1_000_003)", options=["--mark-bytes", "999983"])[0] == 0
+def test_a_run_that_outgrows_the_ring(recorded, history, monkeypatch):
+    monkeypatch.setattr(record, "ENTRY_BYTES", (1 << 20) // 9000)
+    status, lines = recorded(LONG, options=["--memory", "1MiB"])
+    assert history.ring < 10_000 and history.looks > 2  # 12,000 entries and the marks'
+    assert status == 0 and len(lines) == 1 + 41 + 40 * 300
+    assert [line for line in lines if line[0] == "#"][1:] == [
+        *(f"# step {n}" for n in range(40)), "# end",
+    ]  # fmt: skip
+    for step in range(40):
+        body = lines[2 + step * 301 : 302 + step * 301]
+        assert [line.split(",")[2] for line in body[:100]] == [str(1000 + n) for n in range(100)]
+    ids = [int(line.split(",")[1]) for line in lines if line[0] == "a"]
+    assert ids == list(range(4000))
+
+
+def test_looks_fit_together_wherever_they_fall(history):
+    """Every entry once and in its place, whatever the looks' times and the ring's size."""
+    torch = sys.modules["torch"]
+    for often in (1, 2, 3, 7, 50):
+        reader, got, want = Recorded(torch, 0, 400), [], []
+        reader.start()
+        for n in range(120):
+            history.free(history.alloc(n))
+            want += [("alloc", n), ("free_requested", n), ("free_completed", n)]
+            if n % 5 == 0:
+                want.append((reader.mark(),))
+            if n % often == 0:
+                got += reader.look()
+        got += reader.look()
+        entries = [e for e in got if e.get("stream") != STREAM]  # without frees of marks
+        assert [
+            (e["action"], e["size"]) if "size" in e else (e["action"],) for e in entries
+        ] == want
+        reader.stop()
+
+
+def test_an_overflow_is_told(recorded, history, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "ENTRY_BYTES", 1 << 18)
+    assert recorded(LOOP, options=["--memory", "1MiB"]) == (1, None)
+    assert "raise --memory" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_request_of_the_marks_size_is_none(recorded):
+    _, lines = recorded("history.alloc(1_000_003)\n" + LOOP)
+    assert lines[2].startswith("a,0,1000003,0,") and len(marks_of(lines)) == 7
+
+
+@pytest.mark.parametrize("rank", [{}, {"RANK": "3", "WORLD_SIZE": "4"}, {"SLURM_PROCID": "3"}])
+def test_the_rank_in_the_files_name(recorded, tmp_path, monkeypatch, rank):
+    for name, value in rank.items():
+        monkeypatch.setenv(name, value)
+    recorded("import os\n" + LOOP, file="trace.%r.csv")
+    assert [p.name for p in tmp_path.glob("*.csv")] == [f"trace.{'3' if rank else '0'}.csv"]
+
+
+def test_the_devices_rank(history, monkeypatch):
+    torch = sys.modules["torch"]
+    torch.cuda.device_count = lambda: 4
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    assert record._device(torch, None) == 2 and record._device(torch, 1) == 1
+    monkeypatch.setenv("LOCAL_RANK", "9")
+    assert record._device(torch, None) == torch.cuda.current_device()
+
+
+def test_a_module(recorded, tmp_path, monkeypatch, capsys):
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text(
+        "import stalloc, sys, torch\nfrom . import beside\nhistory = torch.history\n"
+        "assert sys.argv[1:] == ['-x', '-m', '1'] and __name__ == '__main__'\n" + LOOP
+    )
+    (package / "beside.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "m.csv"
+    assert record.main(["-o", str(path), "-m", "pack.train", "-x", "-m", "1"]) == 0
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# workload pack.train torch") and len(marks_of(lines)) == 7
+
+
+def test_a_terminated_script_is_recorded_up_to_there(recorded):
+    body = "import os, signal\n" + LOOP + "os.kill(os.getpid(), signal.SIGTERM)\nhistory.alloc(9)"
+    status, lines = recorded(body)
+    assert status == 128 + signal.SIGTERM and lines[-1] == "# step 3"
 
 
 def test_other_allocators_cannot_be_recorded(history, recorded, capsys):
@@ -252,7 +351,15 @@ def test_no_gpu(recorded, capsys):
 
 @pytest.mark.parametrize(
     "options, message",
-    [(["-o", "x.csv", "absent.py"], "no such script"), (["-o", "/absent/x", "it.py"], "no folder")],
+    [
+        (["-o", "x.csv", "absent.py"], "no such script"),
+        (["-o", "x.csv", "-m", "absent.module"], "no such module"),
+        (["-o", "x.csv", "-m"], "name a script"),
+        (["-o", "x.csv"], "name a script"),
+        (["-o", "/absent/x", "it.py"], "no folder"),
+        (["-o", "x.csv", "--memory", "much", "it.py"], "like 512MiB"),
+        (["-o", "x.csv", "--memory", "1KiB", "it.py"], "at least 1MiB"),
+    ],
 )
 def test_bad_options(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -262,12 +369,31 @@ def test_bad_options(options, message, tmp_path, monkeypatch, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_several_ranks_need_a_file_each(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (tmp_path / "it.py").write_text("")
+    with pytest.raises(SystemExit):
+        record.main(["-o", "x.csv", "it.py"])
+    assert "put %r into its name" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("file", ["own.csv.gz", "own.csv"])
 def test_the_go_reader_takes_it(recorded, tmp_path, file):
     recorded(LOOP, "--marked", file=file)
-    command = [str(ROOT / "bin" / "stalloc"), "plan", "--json", str(tmp_path / file)]
-    made = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    assert made["trace"] == "own" and made["makespan_bytes"] == 130 << 20
+
+    def stalloc(*arguments):
+        command = [str(ROOT / "bin" / "stalloc"), *arguments, str(tmp_path / file)]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    made = json.loads(stalloc("plan", "--json"))
+    assert made["trace"] == "own" and made["peak_load_bytes"] == (130 << 20) + 1024
+    replayed = [json.loads(line) for line in stalloc("replay", "--json").splitlines()]
+    assert len(replayed) == 4
+    assert {r["requests"] for r in replayed} == {7}
+    assert {r["peak_load_bytes"] for r in replayed} == {(130 << 20) + 1024}
+    stalloc("report", "-o", str(tmp_path / "own.html"))
+    assert "130.00 MiB" in (tmp_path / "own.html").read_text()
 
 
 def test_marks_do_nothing_outside_a_recording(process):
@@ -280,7 +406,7 @@ def test_marks_do_nothing_outside_a_recording(process):
 
 
 def test_one_recording_at_a_time(history):
-    args = types.SimpleNamespace(device=None, mark_bytes=MARK)
+    args = types.SimpleNamespace(device=None, memory=1 << 30, output=Path("x.csv"))
     record.Recorder(args)
     with pytest.raises(StallocError, match="one at a time"):
         record.Recorder(args)

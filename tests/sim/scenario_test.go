@@ -406,12 +406,8 @@ func (r *run) end() error {
 		if load, _ := r.local.Load(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
 			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.PoolStats.Load, s.Pending, s.Late)
 		}
-		// An arena that was dissolved may end within a page. GMLake keeps what is left of a
-		// segment that an arena was cut from.
+		// An arena that was dissolved may end within a page.
 		rest, most := s.Reserved-s.Arenas, mem.Bytes(r.streams)*mem.HandleSize
-		if r.lake != nil {
-			most = s.Reserved
-		}
 		if used := r.dev.Used(); !r.sticks() && (rest < 0 || rest > 0 && rest >= most || used != s.Reserved) {
 			r.fail("with all freed %v are reserved, %v in arenas, and the device has %v in use", s.Reserved, s.Arenas, used)
 		}

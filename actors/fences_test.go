@@ -1,0 +1,112 @@
+package actors
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// TestFences: only the oldest fence of each stream is asked about, whatever passes is
+// found, and what passing adds is kept.
+func TestFences(t *testing.T) {
+	var f fences
+	next := driver.Fence(0)
+	add := func(id mem.StreamID, urgent bool) driver.Fence {
+		next++
+		f.add(waiting{stream: id, driver: next, urgent: urgent})
+		return next
+	}
+	for i := range 30 {
+		add(mem.StreamID(i%3), i%2 == 0) // stream 0: 1, 4, 7, ...
+	}
+	var asked, passed []driver.Fence
+	done := map[driver.Fence]bool{}
+	gone := errors.New("no such event")
+	poll := func(most int) {
+		asked, passed = nil, nil
+		f.poll(most, func(x driver.Fence) (bool, error) {
+			asked = append(asked, x)
+			if x == 5 {
+				return false, gone
+			}
+			return done[x], nil
+		}, func(w waiting) {
+			passed = append(passed, w.driver)
+			if w.driver == 4 {
+				add(9, false)
+			}
+		})
+	}
+	expect := func(what string, wantAsked, wantPassed []driver.Fence, left, urgent int) {
+		t.Helper()
+		if !slices.Equal(asked, wantAsked) || !slices.Equal(passed, wantPassed) || f.n != left || f.urgent != urgent {
+			t.Errorf("%s: asked %v, passed %v, %d left, %d urgent; expected %v, %v, %d, %d",
+				what, asked, passed, f.n, f.urgent, wantAsked, wantPassed, left, urgent)
+		}
+	}
+	poll(math.MaxInt)
+	expect("nothing has passed", []driver.Fence{1, 2, 3}, nil, 30, 15)
+	poll(2)
+	expect("two questions", []driver.Fence{1, 2}, nil, 30, 15)
+	done[7], done[6] = true, true // of streams 0 and 2, but not the oldest
+	poll(math.MaxInt)
+	expect("younger ones have passed", []driver.Fence{3, 1, 2}, nil, 30, 15)
+	done[1], done[2], done[4] = true, true, true
+	poll(math.MaxInt)
+	// 5 cannot be asked about; 4 adds fence 31 on a fourth stream, for the next time.
+	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12)
+	refuse := gone
+	record := func(id mem.StreamID) (driver.Fence, error) {
+		next++
+		return next, refuse
+	}
+	retry := func() { f.retry(record, func(w waiting) { passed = append(passed, w.driver) }) }
+	if retry(); len(f.late) != 1 || f.n != 26 || f.due() {
+		t.Errorf("a fence that cannot be recorded either: %+v", f)
+	}
+	refuse = nil
+	if retry(); len(f.late) != 0 || f.n != 27 {
+		t.Errorf("a fence that is recorded again: %+v", f)
+	}
+	for x := range next + 1 {
+		done[x] = true
+	}
+	poll(math.MaxInt)
+	if len(passed) != 27 || f.n != 0 || f.urgent != 0 || len(f.queues) != 0 {
+		t.Errorf("all have passed: %d of 27, %+v is left", len(passed), f)
+	}
+	poll(math.MaxInt)
+	expect("there are none", nil, nil, 0, 0)
+}
+
+// TestTrimHasFencesPolled: when memory is to go back to the driver, all that other streams
+// are done with does.
+func TestTrimHasFencesPolled(t *testing.T) {
+	const blocks = 100
+	k := newKit(t, Options{NoPlan: true})
+	for _, finished := range []bool{false, true} {
+		var used []mem.Addr
+		for range blocks {
+			addr := k.malloc(2 * mem.MiB)
+			if err := k.Record(addr, 1); err != nil {
+				t.Fatal(err)
+			}
+			used = append(used, addr)
+		}
+		k.release(used...)
+		if finished {
+			k.gpu.Finish(1)
+		}
+		if err := k.Trim(0); err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Stats(); finished != (s.Reserved == 0 && s.Pending == 0) {
+			t.Errorf("finished %t: %v reserved, %v pending", finished, s.Reserved, s.Pending)
+		}
+		k.gpu.Finish(1)
+	}
+}

@@ -1,0 +1,99 @@
+package replay
+
+import (
+	"context"
+
+	"stalloc/baseline"
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// Seen is how an allocator stands behind one event of a trace.
+type Seen struct {
+	Event    int       // its place in the trace
+	Addr     mem.Addr  // Alloc: where the block lies; 0 for one of no bytes. Only differences mean something
+	Reserved mem.Bytes // taken from the device
+	// Hit says that a plan served the request, Miss that there was a plan and it did not.
+	Hit, Miss bool
+}
+
+// shown is a Target that can say where it stands.
+type shown interface {
+	place(id int64) mem.Addr
+	reserved() mem.Bytes
+	served() (hits, misses int64)
+}
+
+// Follow is Replay that calls see behind every event of the run, until the device is
+// full if it comes to that, and held, unless that is nil, while an event comes to be
+// done, for every range of addresses that gets memory or loses it. GMLake's ranges
+// share memory, so it never calls held.
+func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen), held func(addr mem.Addr, size mem.Bytes, held bool)) (Result, error) {
+	c.Warm = c.Warm && a.Plans && !c.NoPlan
+	if a.Name != "gmlake" {
+		c.held = held
+	}
+	target, err := a.New(ctx, tr, c)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := drive(ctx, tr, target, nil, follower(tr, target.(shown), see))
+	r.Allocator = a.Name
+	if c.Warm {
+		r.Mode = Warm
+	}
+	return r, err
+}
+
+func follower(tr *trace.Trace, target shown, see func(Seen)) func(int) {
+	var hits, misses int64
+	return func(i int) {
+		s := Seen{Event: i, Reserved: target.reserved()}
+		if e := &tr.Events[i]; e.Kind == trace.Alloc {
+			h, m := target.served()
+			s.Addr, s.Hit, s.Miss = target.place(e.ID), h > hits, m > misses
+			hits, misses = h, m
+		}
+		see(s)
+	}
+}
+
+func (s *simulation) place(id int64) mem.Addr {
+	h, ok := s.blocks[id]
+	if !ok {
+		return 0
+	}
+	at, err := s.sim.Addr(h.block)
+	s.check(id, err)
+	return address(at)
+}
+
+// address makes one address of a place in one of two spaces.
+func address(at baseline.Place) mem.Addr {
+	const page = mem.Addr(mem.HandleSize) // nothing lies at zero
+	if at.Space == baseline.VM {
+		return page + mem.Addr(at.Offset) | 1<<62
+	}
+	return page + mem.Addr(at.Offset)
+}
+
+func (s *simulation) reserved() mem.Bytes {
+	return s.sim.Stats().Reserved
+}
+
+func (s *simulation) served() (hits, misses int64) { return 0, 0 }
+
+func (l *live) place(id int64) mem.Addr { return l.blocks[id] }
+
+func (l *live) reserved() mem.Bytes { return l.device.Used() }
+
+func (l *live) served() (hits, misses int64) {
+	h, m := l.local.Served()
+	return int64(h), int64(m)
+}
+
+func (l *lake) place(id int64) mem.Addr { return l.blocks[id] }
+
+func (l *lake) reserved() mem.Bytes { return l.pool.Reserved() }
+
+func (l *lake) served() (hits, misses int64) { return 0, 0 }

@@ -1,0 +1,162 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"stalloc/actors/device"
+	"stalloc/internal/mem"
+)
+
+// What a driver answers about a stream that is being captured into a graph.
+const (
+	captured      = 900
+	capturedEvent = 907
+)
+
+// A driver that takes no fence, cannot wait, or cannot tell about a fence.
+var unfenced = map[string][]device.Rule{
+	"capture": {{Kind: device.CallRecord, Code: captured}, {Kind: device.CallSync, Code: captured}},
+	"query":   {{Kind: device.CallDone, Code: capturedEvent}, {Kind: device.CallSync, Code: captured}},
+}
+
+// TestUnfencedBlockStaysTaken frees blocks that another stream uses while the driver takes
+// no fence: of a plan, and of the pool. Nobody gets their bytes before the driver takes
+// one and that stream has passed it, and then somebody does.
+func TestUnfencedBlockStaysTaken(t *testing.T) {
+	for what, rules := range unfenced {
+		for _, planned := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s planned %t", what, planned), func(t *testing.T) {
+				logs, log := observer.New(zap.WarnLevel)
+				k, fault := newFaultyKit(t, Options{NoPlan: !planned, Log: zap.New(logs)})
+				sizes := tens(4)
+				if planned {
+					k.learn(sizes...)
+				}
+				at := k.malloc(sizes[0])
+				if err := k.gpu.Use(other, at, sizes[0]); err != nil {
+					t.Fatal(err)
+				}
+				if err := k.Record(at, other); err != nil {
+					t.Fatal(err)
+				}
+				fault.Set(rules...)
+				k.release(at)
+				none := func() {
+					t.Helper()
+					for range 3 {
+						for range 10 {
+							again := k.malloc(sizes[0])
+							if again < at+mem.Addr(sizes[0]) && at < again+mem.Addr(sizes[0]) {
+								t.Fatal("the bytes were handed out while another stream used them")
+							}
+							k.release(again)
+						}
+						k.boundary()
+					}
+				}
+				none()
+				if s := k.Stats(); s.Unfenced == 0 || !strings.Contains(k.Explain(), "no fence") {
+					t.Errorf("%d fences are counted as refused: %s", s.Unfenced, k.Explain())
+				}
+				if n := log.FilterMessageSnippet("no fence").Len(); n != 1 {
+					t.Errorf("%d lines about it, want one", n)
+				}
+				fault.Set()
+				none() // the fence is there, and the stream has not passed it
+				k.gpu.Finish(other)
+				k.boundary()
+				k.empty()
+				if err := k.Trim(0); err != nil {
+					t.Fatal(err)
+				}
+				if s := k.Stats(); s.Reserved != 0 {
+					t.Errorf("%v are still held", s.Reserved)
+				}
+			})
+		}
+	}
+}
+
+// TestUnfencedBlocksBeforeOutOfMemory: what waits for a fence that was never recorded is
+// looked at again before a request is refused.
+func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		k, fault := newFaultyKit(t, Options{NoPlan: !planned})
+		big := []mem.Bytes{5 * mem.GiB}
+		if planned {
+			k.learn(big...)
+		}
+		at := k.malloc(big[0])
+		if err := k.Record(at, other); err != nil {
+			t.Fatal(err)
+		}
+		fault.Set(unfenced["capture"]...)
+		k.release(at)
+		if addr, err := k.Malloc(0, 6*mem.GiB); err == nil {
+			t.Fatalf("planned %t: %#x was handed out", planned, uint64(addr))
+		}
+		fault.Set()
+		k.play(6 * mem.GiB)
+		k.gpu.Finish(0)
+	}
+}
+
+// TestPlansAfterAFailedFence: one fence that the driver refused does not end planning.
+// Steps of another kind pass by, and the plan serves again.
+func TestPlansAfterAFailedFence(t *testing.T) {
+	k, fault := newFaultyKit(t, Options{})
+	k.learn(tens(8)...)
+	at := k.malloc(tens(8)[0])
+	if err := k.Record(at, other); err != nil {
+		t.Fatal(err)
+	}
+	fault.Set(device.Rule{Kind: device.CallRecord, Nth: 1, Code: 999})
+	k.release(at)
+	if fault.Injected() != 1 {
+		t.Fatalf("%d calls failed", fault.Injected())
+	}
+	for range 100 { // of no planned size
+		k.play(3*mem.MiB + 512)
+	}
+	k.boundary()
+	k.gpu.Finish(other)
+	k.boundary()
+	k.learn(tens(8)...)
+	k.empty()
+}
+
+// TestTrimLeavesOutOneStream: a stream that cannot be waited for keeps what it has, and
+// the others give theirs back.
+func TestTrimLeavesOutOneStream(t *testing.T) {
+	k, fault := newFaultyKit(t, Options{NoPlan: true})
+	for id := range mem.StreamID(5) {
+		addr, err := k.Malloc(id, mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.release(addr)
+	}
+	fault.Set(device.Rule{Kind: device.CallSync, Nth: 2, Code: captured})
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	if s := k.Stats(); s.Reserved != mem.HandleSize {
+		t.Errorf("%v are still held, want what one stream has", s.Reserved)
+	}
+	fault.Set(device.Rule{Kind: device.CallSync, Code: captured})
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	fault.Set()
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	if s := k.Stats(); s.Reserved != 0 {
+		t.Errorf("%v are still held", s.Reserved)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// newDoctor hands over to the Python package: what training will meet there, the PyTorch
+// and the libraries, is what is to be looked at.
+func newDoctor() *cobra.Command {
+	var python string
+	var device int
+	var json bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look whether stalloc can serve on this machine",
+		Long: `Doctor looks at the driver, the GPUs and their virtual memory management, glibc,
+PyTorch, the libraries, settings, the cache of plans and who holds the devices'
+memory, and allocates one block. Each line is ok, or says what to do.
+
+It runs 'python3 -m stalloc.doctor': name the Python that trains with --python.
+
+Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
+		Example: `  stalloc doctor
+  stalloc doctor --python ~/envs/train/bin/python --device 1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			args := []string{"-m", "stalloc.doctor", fmt.Sprintf("--device=%d", device)}
+			if json {
+				args = append(args, "--json")
+			}
+			child := exec.CommandContext(cmd.Context(), python, args...)
+			child.Stdout, child.Stderr, child.Env = cmd.OutOrStdout(), cmd.ErrOrStderr(), withPackage(os.Environ())
+			err := child.Run()
+			var exit *exec.ExitError
+			switch {
+			case err == nil || cmd.Context().Err() != nil:
+				return cmd.Context().Err()
+			case errors.As(err, &exit) && exit.ExitCode() == exitFailed:
+				return errFailed // it has said why
+			}
+			return fmt.Errorf("--python %s: %w; name a Python 3.9 or later that has stalloc: pip install stalloc", python, err)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&python, "python", "python3", "the `interpreter` that trains")
+	f.IntVar(&device, "device", 0, "the CUDA device to try")
+	f.BoolVar(&json, "json", false, "print one JSON object a line: status, subject, text, remedy")
+	return cmd
+}
+
+// withPackage lets the command of a source tree find the package beside it, unless
+// another one is installed.
+func withPackage(env []string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		return env
+	}
+	tree := filepath.Join(filepath.Dir(self), "..", "python")
+	if _, err := os.Stat(filepath.Join(tree, "stalloc", "doctor.py")); err != nil {
+		return env
+	}
+	path := tree
+	if set := os.Getenv("PYTHONPATH"); set != "" {
+		path = set + string(os.PathListSeparator) + tree
+	}
+	return append(env, "PYTHONPATH="+path)
+}

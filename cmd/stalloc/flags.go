@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// addFormat gives a command --format, and --json for short.
+func addFormat(f *pflag.FlagSet, to *format) {
+	f.Var(to, "format", "table, md, csv or json: 'stalloc help keys' explains the keys of csv and json")
+	f.VarPF(jsonFlag{to}, "json", "", "the same as --format json: one object a line").NoOptDefVal = "true"
+}
+
+// complete offers values for flags where a shell completes a command line.
+func complete(cmd *cobra.Command, values map[string][]string) {
+	for flag, of := range values {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // a flag that was not added
+		}
+	}
+}
+
+// traceFiles offers the files that traces are kept in.
+func traceFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"gz", "csv", "pickle"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func atLeastOneTrace(cmd *cobra.Command, paths []string) error {
+	if len(paths) == 0 {
+		return fmt.Errorf("no trace given: name at least one file to %s", cmd.Name())
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// key explains a JSON key, which is a column of a CSV as well.
+type key struct{ name, meaning string }
+
+// keysOf explains everything that is printed for programs, by the command that prints it.
+var keysOf = []struct {
+	title string
+	keys  []key
+}{
+	{"stalloc replay: an object for each recording and allocator", []key{
+		{"trace", "name of the recording"},
+		{"allocator", "as --allocator names it; -POOL and -noplan are added where chosen"},
+		{"mode", "cold: nothing known at the start; warm: the second of two starts"},
+		{"noise", "share of the requests that was disturbed, as --noise says; left out if none"},
+		{"seed", "of the noise; left out without noise"},
+		{"requests", "allocations, up to the one that failed if one did"},
+		{"hits", "requests that a plan served; as a share of all: hits / requests"},
+		{"misses", "requests that a plan was there for and did not serve"},
+		{"peak_load_bytes", "largest sum of live blocks, each rounded up to 512 bytes"},
+		{"peak_reserved_bytes", "most device memory held at once"},
+		{"fragmentation", "waste: 1 - peak load / peak reserved, from 0 to 1"},
+		{"driver_calls", "calls of the driver"},
+		{"driver_time_us", "microseconds they take, modelled from measured costs"},
+		{"steady_driver_calls", "of driver_calls, those in the steady part of the run"},
+		{"steady_driver_time_us", "of driver_time_us, that in the steady part"},
+		{"steady_time_us", "how long the steady part took when it was recorded; 0: there is none"},
+		{"steps", "the steps of the run, without set-up, each with the keys below; not in CSV"},
+		{"lost_events", "requests and frees that were not observed; left out if none"},
+		{"oom", "the device was full and the run ended there; the rest covers what came before"},
+		{"smallest_bytes", "the smallest device that suffices, with --smallest; else left out"},
+	}},
+	{"stalloc replay: each of steps", []key{
+		{"time_us", "how long the step took when it was recorded"},
+		{"driver_calls", "calls of the driver in it"},
+		{"driver_time_us", "microseconds they take, modelled"},
+		{"peak_load_bytes", "largest sum of live blocks in it"},
+		{"planned", "whether it began under a plan"},
+	}},
+	{"stalloc plan: an object for each recording", []key{
+		{"trace", "name of the recording"},
+		{"requests", "requests in the plan"},
+		{"peak_load_bytes", "largest sum of live blocks of the whole recording"},
+		{"hold_bytes", "memory that the plan needs"},
+		{"gap", "hold / peak load - 1"},
+		{"steady", "whether the steps repeat, and the plan has one"},
+		{"seconds", "time of the replay and the planning, without reading the recording"},
+	}},
+	{"stalloc top: an object for each device of each process", []key{
+		{"pid", "number of the process"},
+		{"rank", "among the processes of its run, as RANK says; left out if unknown"},
+		{"command", "how it was started"},
+		{"device", "CUDA ordinal"},
+		{"at", "when these figures were told"},
+		{"waste", "1 - peak allocated / peak reserved"},
+		{"recent_hit_share", "of the requests of the last second or two, those that a plan served"},
+		{"recent_driver_share", "of that time, the share that calls of the driver took"},
+		{"recent_step_us", "microseconds of a step in that time; 0: none has ended"},
+	}},
+	{"stalloc top: of the same object, the counters of stalloc.h since the start", []key{
+		{"requests", "allocations asked for"},
+		{"hits", "requests that a plan served"},
+		{"misses", "requests that a plan was there for and did not serve"},
+		{"steps", "step boundaries"},
+		{"plan_generation", "plans activated"},
+		{"allocated", "bytes in live blocks, each rounded up to 512"},
+		{"peak_allocated", "its peak"},
+		{"requested", "bytes in live blocks as they were asked for"},
+		{"peak_requested", "its peak"},
+		{"active", "bytes in blocks that are live or wait for other streams"},
+		{"peak_active", "its peak"},
+		{"reserved", "bytes of device memory held"},
+		{"peak_reserved", "its peak"},
+		{"allocated_total", "bytes allocated so far"},
+		{"freed_total", "bytes freed so far"},
+		{"blocks", "live blocks"},
+		{"peak_blocks", "its peak"},
+		{"blocks_total", "blocks allocated so far"},
+		{"driver_calls", "calls of the driver"},
+		{"driver_ns", "nanoseconds in them"},
+		{"ooms", "requests refused because memory was out"},
+		{"retries", "requests served only after memory was given back"},
+		{"lost_events", "requests and frees that were not observed"},
+		{"fallback", "requests that plain driver allocations served"},
+	}},
+}
+
+// newKeys is a topic of help, not a command.
+func newKeys() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("What --format json and --format csv print. Amounts are bytes.\n")
+	for _, of := range keysOf {
+		b.WriteString("\n" + of.title + "\n\n")
+		for _, k := range of.keys {
+			b.WriteString("  " + k.name + strings.Repeat(" ", 23-len(k.name)) + k.meaning + "\n")
+		}
+	}
+	return &cobra.Command{Use: "keys", Short: "The keys of JSON and CSV output", Long: strings.TrimSuffix(b.String(), "\n")}
+}

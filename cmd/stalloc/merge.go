@@ -1,0 +1,91 @@
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"stalloc/live/perfetto"
+)
+
+func newMerge() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "merge [flags] PROFILER TRACE",
+		Short: "Put a trace of stalloc's into one of torch.profiler",
+		Long: `Merge writes the trace that torch.profiler has exported with the events of a trace
+that STALLOC_CONF=trace:FILE has made in it: memory as a curve, steps, plans and
+stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the result.`,
+		Example: `  stalloc merge profiler.json run.trace.json -o both.json`,
+		Args: func(_ *cobra.Command, paths []string) error {
+			if len(paths) != 2 {
+				return fmt.Errorf("%d files are given: name the profiler's trace and stalloc's", len(paths))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if err := merge(output, paths[0], paths[1]); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %v\n", err)
+				return errFailed
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "the `file` to write")
+	if err := cmd.MarkFlagRequired("output"); err != nil {
+		panic(err) // a flag that was not added
+	}
+	return cmd
+}
+
+func merge(output, profiler, ours string) (err error) {
+	in, err := openTrace(profiler)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	events, err := openTrace(ours)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	out, err := os.Create(output)
+	if err != nil {
+		return fmt.Errorf("%w; choose another file with -o", err)
+	}
+	if err := errors.Join(perfetto.Merge(out, in, events), out.Close()); err != nil {
+		os.Remove(output)
+		return err
+	}
+	return nil
+}
+
+// openTrace opens a file that may be gzip'd; one that is goes to a temporary file, because
+// it is read twice.
+func openTrace(path string) (io.ReadSeekCloser, error) {
+	file, err := os.Open(path)
+	if err != nil || !strings.HasSuffix(path, ".gz") {
+		return file, err
+	}
+	defer file.Close()
+	in, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	whole, err := os.CreateTemp("", "stalloc-*.json")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(whole.Name())
+	if _, err := io.Copy(whole, in); err != nil {
+		whole.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	_, err = whole.Seek(0, io.SeekStart)
+	return whole, err
+}

@@ -1,0 +1,357 @@
+// PyTorch's CUDA allocator, served by libstalloc.
+//
+// One request: allocate() looks up the current device and stream; unless a private pool
+// (a graph capture, use_mem_pool) takes that stream's requests, libstalloc serves it, and
+// the books of its device note the block. The tensor's deleter is release(): it finds the
+// block in the books and gives it back to libstalloc with its own stream. What is in no
+// books is native's: private pools, what was allocated before the adapter was installed.
+//
+// Both kinds of block have the same deleter, because graph trees compare deleters of what
+// lives in their pools with raw_deleter(). Only tensors that are older than the adapter
+// keep native's, and are freed there without our seeing it.
+//
+// No function here takes the GIL, except through the recorder of memory history, which is
+// called without any lock, and out-of-memory observers. In a forked child nothing is
+// served and nothing freed.
+#include <c10/core/StorageImpl.h>
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/core/impl/PyInterpreter.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <pthread.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "ledger.h"
+
+namespace stalloc {
+namespace {
+
+std::atomic<bool> forked{false};
+void release(void *ptr);
+
+std::string amount(size_t size) {
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+	auto bytes = static_cast<double>(size);
+	size_t unit = 0;
+	for (; bytes >= 1024 && unit < 3; unit++) bytes /= 1024;
+	char text[64];
+	snprintf(text, sizeof text, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+	return text;
+}
+
+class Adapter final : public Ledger {
+      public:
+	Adapter(caching::CUDAAllocator *native, const char *path) : Ledger(native, path) {
+		const char *uncached = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+		enabled_ = !(uncached && !strcmp(uncached, "1")) && native->isEnabled();
+	}
+
+	// Requests.
+
+	DataPtr allocate(size_t size) override {
+		TORCH_CHECK_WITH(OutOfMemoryError, size < size_t{1} << 60, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+		if (C10_UNLIKELY(!enabled_)) return native->allocate(size);
+		DeviceIndex device = current_device();
+		void *ptr = size ? serve(size, device, current_stream(device)) : nullptr;
+		return {ptr, ptr, &release, c10::Device(c10::kCUDA, device)};
+	}
+	void *raw_alloc(size_t size) override {
+		if (C10_UNLIKELY(!enabled_)) return native->raw_alloc(size);
+		DeviceIndex device = current_device();
+		return size ? serve(size, device, current_stream(device)) : nullptr;
+	}
+	void *raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
+		if (C10_UNLIKELY(!enabled_)) return native->raw_alloc_with_stream(size, stream);
+		return size ? serve(size, current_device(), stream) : nullptr;
+	}
+	void raw_delete(void *ptr) override {
+		if (C10_UNLIKELY(!ptr || forked)) return;
+		Block block;
+		DeviceIndex device = 0;
+		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::ALL) : nullptr;
+		if (C10_UNLIKELY(!take(ptr, &block, &device, std::move(frames)))) {
+			native->raw_delete(ptr);
+			return;
+		}
+		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
+			(*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+		library_.free(ptr, block.asked, device, block.stream);
+		report(ptr, -rounded(block.asked), device);
+	}
+	c10::DeleterFnPtr raw_deleter() const override { return enabled_ ? &release : native->raw_deleter(); }
+	void enable(bool value) override {
+		native->enable(value);
+		enabled_ = value;
+	}
+
+	void recordStream(const DataPtr &p, c10::cuda::CUDAStream stream) override {
+		Block block;
+		if (p.get_deleter() != &release) {
+			native->recordStream(p, stream); // older than the adapter, or from another process
+		} else if (find(p.get(), &block)) {
+			if (stream.stream() != block.stream) library_.record_stream(p.get(), stream.stream());
+		} else if (p.get()) { // native looks at the deleter
+			DataPtr theirs(p.get(), p.get(), native->raw_deleter(), p.device());
+			native->recordStream(theirs, stream);
+			theirs.release_context();
+		}
+	}
+	// Our memory is mapped, not cudaMalloc's: between devices only the peer copy knows it.
+	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t n, cudaStream_t s, bool p2p) override {
+		if (p2p || to_device == from_device) return Delegate::memcpyAsync(to, to_device, from, from_device, n, s, p2p);
+		return cudaMemcpyPeerAsync(to, to_device, from, from_device, n, s);
+	}
+	caching::ShareableHandle shareIpcHandle(void *ptr) override {
+		Block block;
+		TORCH_CHECK(!find(ptr, &block), "stalloc: this memory cannot be shared with another process where it lies; share a tensor "
+						"through torch.multiprocessing, which moves its storage first");
+		return native->shareIpcHandle(ptr);
+	}
+	// Gives a storage native memory, which other processes can open. False: it has it already.
+	bool make_shareable(c10::StorageImpl *storage) {
+		Block block;
+		void *from = storage->mutable_data();
+		if (!find(from, &block)) return false;
+		c10::cuda::CUDAGuard guard(storage->device());
+		DataPtr fresh = adopt(native->allocate(block.asked));
+		c10::cuda::device_synchronize(); // whatever still writes to the old place
+		native->copy_data(fresh.get(), from, storage->nbytes());
+		c10::cuda::device_synchronize();
+		storage->set_data_ptr(std::move(fresh));
+		refresh(guard.current_device().index());
+		return true;
+	}
+
+	// Private pools.
+
+	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
+		native->beginAllocateToPool(d, id, filter);
+		std::lock_guard<std::mutex> hold(pools_lock_);
+		pools_.push_back({d, id, std::move(filter)});
+		pools_active_++;
+	}
+	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override {
+		{
+			std::lock_guard<std::mutex> hold(pools_lock_);
+			auto at = std::find_if(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == d && p.id == id; });
+			if (at != pools_.end()) {
+				pools_.erase(at);
+				pools_active_--;
+			}
+		}
+		native->endAllocateToPool(d, id);
+	}
+	caching::CheckpointDelta setCheckpointPoolState(DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
+		caching::CheckpointDelta delta = native->setCheckpointPoolState(d, std::move(state));
+		for (DataPtr &p : delta.dataptrs_allocd) (void)p.compare_exchange_deleter(native->raw_deleter(), &release);
+		refresh(d);
+		return delta;
+	}
+
+	// Limits and statistics.
+
+	void setMemoryFraction(double fraction, DeviceIndex d) override {
+		native->setMemoryFraction(fraction, d);
+		library_.set_memory_fraction(fraction, d);
+	}
+	void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override {
+		native->attachOutOfMemoryObserver(observer);
+		std::lock_guard<std::mutex> hold(observers_lock_);
+		observers_.push_back(std::move(observer));
+	}
+      protected:
+	void on_empty_cache() override {
+		library_.empty_cache();
+		refresh_all();
+	}
+	void on_use_on_oom() override { use_on_oom_ = true; }
+	DataPtr adopt(DataPtr &&p) override {
+		void *ptr = p.get();
+		DataPtr ours(ptr, ptr, &release, p.device());
+		p.release_context();
+		return ours;
+	}
+
+      private:
+	struct Pool {
+		DeviceIndex device;
+		MempoolId_t id;
+		Filter accepts;
+	};
+
+	std::atomic<bool> enabled_{true}, use_on_oom_{false};
+	std::mutex pools_lock_, observers_lock_;
+	std::vector<Pool> pools_; // that requests go to now
+	std::atomic<int> pools_active_{0};
+	std::vector<caching::OutOfMemoryObserver> observers_;
+
+	static DeviceIndex current_device() {
+		DeviceIndex device = 0;
+		C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+		return device;
+	}
+	// A stream's handle never changes, and asking for it sets the device twice.
+	static cudaStream_t current_stream(DeviceIndex device) {
+		static thread_local struct {
+			DeviceIndex device = -1;
+			c10::StreamId id = 0;
+			cudaStream_t handle = nullptr;
+		} last;
+		c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
+		if (C10_UNLIKELY(last.device != device || last.id != stream.id())) {
+			last.handle = stream.stream();
+			last.device = device;
+			last.id = stream.id();
+		}
+		return last.handle;
+	}
+
+	bool private_pool(DeviceIndex device, cudaStream_t stream) {
+		std::lock_guard<std::mutex> hold(pools_lock_);
+		return std::any_of(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == device && p.accepts(stream); });
+	}
+
+	void *serve(size_t size, DeviceIndex device, cudaStream_t stream) {
+		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) && private_pool(device, stream)) return from_native(size, device, stream);
+		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::STATE) : nullptr;
+		void *ptr = library_.malloc(size, device, stream);
+		if (C10_UNLIKELY(!ptr)) {
+			bool theirs = false;
+			ptr = scarce(size, device, stream, frames, &theirs);
+			if (theirs) return ptr;
+		}
+		Books &b = books_[device];
+		bool stale = false;
+		{
+			std::lock_guard<std::mutex> hold(b.lock);
+			b.add(ptr, size, stream);
+			if (C10_UNLIKELY(b.top())) {
+				stale = b.blocks.beside != 0; // native may have freed some since
+				if (!stale) b.raise();
+			}
+			if (C10_UNLIKELY(recorder_.on())) {
+				note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
+				if (frames) b.frames[ptr] = std::move(frames);
+			}
+		}
+		if (C10_UNLIKELY(recent_.load(std::memory_order_relaxed) != device)) recent_.store(device, std::memory_order_relaxed);
+		for (int used = used_; C10_UNLIKELY(used <= device) && !used_.compare_exchange_weak(used, device + 1);) continue;
+		if (C10_UNLIKELY(stale)) refresh(device);
+		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
+			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+		report(ptr, rounded(size), device);
+		return ptr;
+	}
+	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream) {
+		void *ptr = nullptr;
+		try {
+			ptr = native->raw_alloc_with_stream(size, stream);
+		} catch (const c10::OutOfMemoryError &) {
+			stalloc_stats s = library_.stats(device);
+			if (s.reserved <= s.active) throw;
+			library_.empty_cache(); // what we keep idle, native may take
+			ptr = native->raw_alloc_with_stream(size, stream);
+		}
+		refresh(device);
+		return ptr;
+	}
+
+	// libstalloc has nothing left: what others can give back comes first, then the error that
+	// programs know. *theirs: native has served the request.
+	C10_NOINLINE void *scarce(size_t size, DeviceIndex device, cudaStream_t stream, const Context &frames, bool *theirs) {
+		std::string why = library_.last_error();
+		if (why.rfind("CUDA out of memory", 0) != 0) TORCH_CHECK(false, why);
+		for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+			c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+		if (native->initialized() && !pools_active_) Delegate::emptyCache();
+		if (void *ptr = library_.malloc(size, device, stream)) return ptr;
+		why = library_.last_error();
+		if (use_on_oom_) { // pools that may be used when memory is short are native's
+			try {
+				void *ptr = from_native(size, device, stream);
+				*theirs = true;
+				return ptr;
+			} catch (const c10::OutOfMemoryError &) {
+			}
+		}
+		out_of_memory(size, device, stream, frames, why);
+	}
+
+	[[noreturn]] void out_of_memory(size_t size, DeviceIndex device, cudaStream_t stream, const Context &frames, const std::string &why) {
+		size_t free = 0, total = 0;
+		C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+		Books &b = books_[device];
+		{
+			std::lock_guard<std::mutex> hold(b.lock);
+			b.ooms++;
+			if (recorder_.on()) note(b, TraceEntry::OOM, device, reinterpret_cast<void *>(free), size, stream, frames);
+		}
+		DeviceStats s = getDeviceStats(device);
+		const auto allocated = static_cast<size_t>(s.allocated_bytes[kAll].current), reserved = static_cast<size_t>(s.reserved_bytes[kAll].current);
+		c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved, c10::Device(c10::kCUDA, device));
+		std::vector<caching::OutOfMemoryObserver> observers;
+		{
+			std::lock_guard<std::mutex> hold(observers_lock_);
+			observers = observers_;
+		}
+		double fraction = native->initialized() ? native->getMemoryFraction(device) : 1;
+		const auto allowed = static_cast<size_t>(fraction * static_cast<double>(total));
+		for (const auto &observer : observers) observer(device, size, allowed, free);
+		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words. No
+		// streams: where the compiler links a libstdc++ of its own, they meet PyTorch's locales.
+		const size_t reason = why.find(": ");
+		std::string text = "CUDA out of memory. Tried to allocate " + amount(size) + ". GPU " + std::to_string(device) +
+				   " has a total capacity of " + amount(total) + " of which " + amount(free) + " is free. ";
+		if (fraction < 1) text += amount(allowed) + " allowed; ";
+		text += "Of the allocated memory " + amount(allocated) + " is allocated by PyTorch, and " +
+			amount(reserved - std::min(allocated, reserved)) + " is reserved by PyTorch but unallocated. stalloc: ";
+		text += reason == std::string::npos ? why : why.substr(reason + 2);
+		TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+	}
+};
+
+Adapter *adapter; // never deleted: tensors are freed until the process is gone
+
+void release(void *ptr) { adapter->raw_delete(ptr); }
+
+int failed(char *text, size_t length, const char *why) {
+	snprintf(text, length, "%s", why);
+	return -1;
+}
+
+} // namespace
+} // namespace stalloc
+
+// What Python calls. 0 or 1: done; -1: `text` says why not.
+extern "C" {
+
+// The version of PyTorch whose headers these are.
+__attribute__((visibility("default"))) const char *stalloc_adapter_torch() { return TORCH_VERSION; }
+
+__attribute__((visibility("default"))) int stalloc_adapter_install(const char *library, char *text, size_t length) try {
+	using namespace stalloc;
+	caching::CUDAAllocator *native = caching::allocator.load();
+	if (adapter) return 0;
+	if (native->name() != "native") return failed(text, length, ("PyTorch's allocator is " + native->name()).c_str());
+	adapter = new Adapter(native, library);
+	pthread_atfork(nullptr, nullptr, [] { forked = true; });
+	caching::allocator.store(adapter);
+	c10::SetAllocator(c10::kCUDA, adapter, 255); // above whoever registered at start-up
+	return 0;
+} catch (const std::exception &error) {
+	return stalloc::failed(text, length, error.what());
+}
+
+// Before a storage is sent to another process; `storage` is its _cdata.
+__attribute__((visibility("default"))) int stalloc_adapter_make_shareable(void *storage, char *text, size_t length) try {
+	return stalloc::adapter && stalloc::adapter->make_shareable(static_cast<c10::StorageImpl *>(storage)) ? 1 : 0;
+} catch (const std::exception &error) {
+	return stalloc::failed(text, length, error.what());
+}
+}

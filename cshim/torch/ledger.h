@@ -1,0 +1,221 @@
+// What PyTorch asks about memory: statistics, snapshots, memory history. Each answer is native's
+// and ours together.
+#ifndef STALLOC_TORCH_LEDGER_H
+#define STALLOC_TORCH_LEDGER_H
+
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <array>
+
+#include "books.h"
+
+namespace stalloc {
+
+class Ledger : public Delegate {
+      public:
+	Ledger(caching::CUDAAllocator *native, const char *path) : Delegate(native), library_(path) {
+		if (!native->initialized()) return;
+		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
+			DeviceStats stats = native->getDeviceStats(d);
+			Books &b = books_[d];
+			b.beside(stats);
+			b.blocks.peak = stats.allocation[kAll].peak;
+			b.allocated.peak = stats.allocated_bytes[kAll].peak;
+			b.requested.peak = stats.requested_bytes[kAll].peak;
+			b.reserved = {stats.reserved_bytes[kAll].peak, stats.reserved_bytes[kAll].current, 0};
+			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current, 0};
+			double fraction = native->getMemoryFraction(d);
+			if (fraction < 1) library_.set_memory_fraction(fraction, d);
+		}
+	}
+
+	void *getBaseAllocation(void *ptr, size_t *size) override {
+		Block block;
+		if (!find(ptr, &block)) return native->getBaseAllocation(ptr, size);
+		if (size) *size = static_cast<size_t>(rounded(block.asked));
+		return ptr;
+	}
+	void cacheInfo(DeviceIndex d, size_t *largest) override {
+		native->cacheInfo(d, largest);
+		stalloc_stats s = library_.stats(d); // free pages are stitched, so all of them are one block
+		if (s.reserved > s.active) *largest = std::max<size_t>(*largest, s.reserved - s.active);
+	}
+	DeviceStats getDeviceStats(DeviceIndex d) override {
+		DeviceStats sum = native->getDeviceStats(d);
+		stalloc_stats s = library_.stats(d);
+		Books &b = books_[d];
+		std::lock_guard<std::mutex> hold(b.lock);
+		b.beside(sum);
+		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
+		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
+		b.active.peak = std::max(b.active.peak, b.allocated.peak);
+		merge(&sum.allocation, b.blocks);
+		merge(&sum.active, b.blocks);
+		if (s.active > s.allocated) sum.active[kAll].current++, sum.active[kLarge].current++; // one in the snapshot, too
+		merge(&sum.allocated_bytes, b.allocated);
+		merge(&sum.requested_bytes, b.requested);
+		merge(&sum.reserved_bytes, s.reserved, s.peak_reserved, b.reserved);
+		merge(&sum.active_bytes, s.active, s.peak_active, b.active);
+		sum.num_ooms += b.ooms;
+		sum.num_alloc_retries += static_cast<int64_t>(s.retries - b.retries_before);
+		return sum;
+	}
+	void resetAccumulatedStats(DeviceIndex d) override {
+		native->resetAccumulatedStats(d);
+		uint64_t retries = library_.stats(d).retries;
+		Books &b = books_[d];
+		std::lock_guard<std::mutex> hold(b.lock);
+		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->allocated = m->freed = 0;
+		b.ooms = 0;
+		b.retries_before = retries;
+	}
+	void resetPeakStats(DeviceIndex d) override {
+		native->resetPeakStats(d);
+		library_.reset_peak(d);
+		DeviceStats theirs = native->getDeviceStats(d);
+		stalloc_stats s = library_.stats(d);
+		Books &b = books_[d];
+		std::lock_guard<std::mutex> hold(b.lock);
+		b.beside(theirs);
+		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->reset();
+		b.reserved.reset(s.reserved, theirs.reserved_bytes[kAll].current);
+		b.active.reset(s.active, theirs.active_bytes[kAll].current);
+	}
+
+	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
+		native->attachAllocatorTraceTracker(tracker);
+		alone([&] { recorder_.track(std::move(tracker)); });
+	}
+
+      protected:
+	Library library_;
+	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
+	std::atomic<int> recent_{0}; // the device of the last request, where a block is looked for first
+	std::atomic<int> used_{1};   // no device from this one on has had a request
+	Recorder recorder_;	     // read under any one of the books' locks, changed under all
+	c10::ApproximateClockToUnixTimeConverter clock_;
+
+	void on_compile_context(const std::string *pushed) override {
+		auto &contexts = Recorder::compile_contexts();
+		if (pushed && recorder_.on()) contexts.push(*pushed);
+		if (!pushed && !contexts.empty()) contexts.pop();
+	}
+	void on_history(const HistoryRequest &request) override {
+		alone([&] {
+			recorder_.configure(request);
+			for (Books &b : books_) {
+				b.history.configure(request);
+				if (!request.enabled) b.frames.clear();
+			}
+		});
+	}
+	void on_snapshot(caching::SnapshotInfo &info, bool traces) override {
+		auto to_nanoseconds = clock_.makeConverter();
+		for (size_t d = 0; d < info.device_traces.size() && d < books_.size(); d++) {
+			stalloc_stats s = library_.stats(static_cast<int>(d));
+			Books &b = books_[d];
+			std::lock_guard<std::mutex> hold(b.lock);
+			b.append_segments(static_cast<DeviceIndex>(d), s, &info.segments);
+			if (!traces) continue;
+			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
+			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
+			auto earlier = [](const TraceEntry &x, const TraceEntry &y) { return x.time_.t_ < y.time_.t_; };
+			auto &theirs = info.device_traces[d];
+			std::merge(std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()),
+				   std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()), std::back_inserter(both), earlier);
+			theirs = std::move(both);
+		}
+	}
+	bool on_annotate([[maybe_unused]] const void *ptr, [[maybe_unused]] const std::string &metadata) override {
+#if STALLOC_TORCH >= 214
+		Block block;
+		DeviceIndex device = 0;
+		if (!find(const_cast<void *>(ptr), &block, &device)) return false;
+		if (!recorder_.on()) return true;
+		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked, block.stream, nullptr, native);
+		e.user_metadata_ = metadata;
+		std::lock_guard<std::mutex> hold(books_[device].lock);
+		if (recorder_.announce(e)) books_[device].history.add(std::move(e));
+		return true;
+#else
+		return false;
+#endif
+	}
+	Context context_of(const void *ptr) override {
+		for (Books &b : books_) {
+			std::lock_guard<std::mutex> hold(b.lock);
+			auto at = b.frames.find(const_cast<void *>(ptr));
+			if (at != b.frames.end()) return at->second;
+		}
+		return nullptr;
+	}
+	template <typename Change> void alone(Change change) {
+		std::vector<std::unique_lock<std::mutex>> all;
+		for (Books &b : books_) all.emplace_back(b.lock);
+		change();
+	}
+
+	// The books' lock is held.
+	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, Context frames) {
+		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size, stream, std::move(frames), native);
+		if (recorder_.announce(e)) b.history.add(std::move(e));
+	}
+
+	bool find(void *ptr, Block *block, DeviceIndex *device = nullptr) {
+		for (int d = 0; ptr && d < used_; d++) {
+			std::lock_guard<std::mutex> hold(books_[d].lock);
+			if (!books_[d].find(ptr, block)) continue;
+			if (device) *device = static_cast<DeviceIndex>(d);
+			return true;
+		}
+		return false;
+	}
+	bool take(void *ptr, Block *block, DeviceIndex *device, Context frames) {
+		// The recent device first, then all.
+		for (int i = 0, d = recent_.load(std::memory_order_relaxed); i <= used_; d = i++) {
+			Books &b = books_[d];
+			std::lock_guard<std::mutex> hold(b.lock);
+			if (C10_UNLIKELY(!b.take(ptr, block))) continue;
+			*device = static_cast<DeviceIndex>(d);
+			if (C10_UNLIKELY(recorder_.on())) {
+				note(b, TraceEntry::FREE_REQUESTED, *device, ptr, block->asked, block->stream, frames);
+				// Another stream may still use it; when it no longer does is known to libstalloc alone.
+				note(b, TraceEntry::FREE_COMPLETED, *device, ptr, block->asked, block->stream, std::move(frames));
+			}
+			if (C10_UNLIKELY(!b.frames.empty())) b.frames.erase(ptr);
+			return true;
+		}
+		return false;
+	}
+
+	// What native holds has changed, or may have.
+	void refresh(DeviceIndex device) {
+		DeviceStats theirs = native->getDeviceStats(device);
+		Books &b = books_[device];
+		bool look = false;
+		{
+			std::lock_guard<std::mutex> hold(b.lock);
+			b.beside(theirs);
+			look = b.reserved.beside != theirs.reserved_bytes[kAll].current;
+		}
+		if (!look) return;
+		stalloc_stats s = library_.stats(device);
+		std::lock_guard<std::mutex> hold(b.lock);
+		b.reserved.look(s.reserved, s.peak_reserved, theirs.reserved_bytes[kAll].current);
+		b.active.look(s.active, s.peak_active, theirs.active_bytes[kAll].current);
+	}
+	void refresh_all() {
+		if (!native->initialized()) return;
+		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) refresh(d);
+	}
+
+	void report(void *ptr, int64_t change, DeviceIndex device) {
+		if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+		DeviceStats s = getDeviceStats(device);
+		c10::reportMemoryUsageToProfiler(ptr, change, static_cast<size_t>(s.allocated_bytes[kAll].current),
+						 static_cast<size_t>(s.reserved_bytes[kAll].current), c10::Device(c10::kCUDA, device));
+	}
+};
+
+} // namespace stalloc
+#endif

@@ -1,0 +1,127 @@
+// Package metrics publishes what pages tell (package page) as Prometheus metrics, on the
+// loopback address alone.
+//
+//	server, err := metrics.Serve(9400, func() []page.Process { ... })
+//	curl http://127.0.0.1:9400/metrics
+//
+// Everything is read when it is asked for; between two questions nothing happens.
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"stalloc/live/page"
+)
+
+// metric is one figure of a device.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*page.Stats) float64
+}
+
+func describe(kind prometheus.ValueType, name, help string, value func(*page.Stats) float64) metric {
+	return metric{prometheus.NewDesc("stalloc_"+name, help, []string{"pid", "rank", "device"}, nil), kind, value}
+}
+
+func counter(name, help string, value func(*page.Stats) uint64) metric {
+	return describe(prometheus.CounterValue, name, help, func(s *page.Stats) float64 { return float64(value(s)) })
+}
+
+func gauge(name, help string, value func(*page.Stats) uint64) metric {
+	return describe(prometheus.GaugeValue, name, help, func(s *page.Stats) float64 { return float64(value(s)) })
+}
+
+// metrics are all that is published.
+var metrics = []metric{
+	gauge("allocated_bytes", "Bytes in live blocks.", func(s *page.Stats) uint64 { return s.Allocated }),
+	gauge("requested_bytes", "Bytes in live blocks, as they were asked for.", func(s *page.Stats) uint64 { return s.Requested }),
+	gauge("active_bytes", "Bytes in blocks that are live or wait for other streams.", func(s *page.Stats) uint64 { return s.Active }),
+	gauge("reserved_bytes", "Device memory held.", func(s *page.Stats) uint64 { return s.Reserved }),
+	gauge("peak_allocated_bytes", "Most bytes in live blocks since the last reset.", func(s *page.Stats) uint64 { return s.PeakAllocated }),
+	gauge("peak_reserved_bytes", "Most device memory held since the last reset.", func(s *page.Stats) uint64 { return s.PeakReserved }),
+	gauge("blocks", "Live blocks.", func(s *page.Stats) uint64 { return s.Blocks }),
+	gauge("plan_generation", "Plans activated so far; 0: none serves.", func(s *page.Stats) uint64 { return s.PlanGeneration }),
+	counter("requests_total", "Allocations asked for.", func(s *page.Stats) uint64 { return s.Requests }),
+	counter("plan_hits_total", "Requests that a plan served.", func(s *page.Stats) uint64 { return s.Hits }),
+	counter("plan_misses_total", "Requests that a plan was there for and did not serve.", func(s *page.Stats) uint64 { return s.Misses }),
+	counter("steps_total", "Step boundaries.", func(s *page.Stats) uint64 { return s.Steps }),
+	counter("driver_calls_total", "Calls of the driver.", func(s *page.Stats) uint64 { return s.DriverCalls }),
+	describe(prometheus.CounterValue, "driver_seconds_total", "Time in calls of the driver.", func(s *page.Stats) float64 { return float64(s.DriverNS) / 1e9 }),
+	counter("ooms_total", "Requests refused because memory was out.", func(s *page.Stats) uint64 { return s.OOMs }),
+	counter("retries_total", "Requests served only after memory was given back.", func(s *page.Stats) uint64 { return s.Retries }),
+	counter("fallback_total", "Requests that plain driver allocations served.", func(s *page.Stats) uint64 { return s.Fallback }),
+}
+
+// collector reads the pages when Prometheus asks.
+type collector struct{ read func() []page.Process }
+
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, m := range metrics {
+		out <- m.desc
+	}
+}
+
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	for _, p := range c.read() {
+		rank := p.Rank()
+		for _, d := range p.Devices {
+			for _, m := range metrics {
+				out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&d.Now.Stats), strconv.Itoa(p.PID), rank, strconv.Itoa(d.Ordinal))
+			}
+		}
+	}
+}
+
+// Server answers on the loopback address until it is closed.
+type Server struct {
+	http *http.Server
+	addr net.Addr
+}
+
+// Bounds on what a client can make us do: one that sends garbage, or nothing, costs a
+// connection for some seconds.
+const (
+	patience   = 5 * time.Second
+	mostHeader = 8 << 10
+	atOnce     = 4
+)
+
+// Serve answers for 127.0.0.1:port with what read returns; port 0 takes a free one. The
+// error says that the port is taken, for example.
+func Serve(port int, read func() []page.Process) (*Server, error) {
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("metrics on port %d: %w; choose another port", port, err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{read})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, Timeout: patience}))
+	s := &Server{addr: listener.Addr(), http: &http.Server{
+		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience, MaxHeaderBytes: mostHeader,
+		ErrorLog: log.New(io.Discard, "", 0), // what clients do wrong is nothing for a training job's standard error
+	}}
+	go s.http.Serve(listener) // its error is that of Close
+	return s, nil
+}
+
+// Addr is where it answers, such as 127.0.0.1:9400.
+func (s *Server) Addr() string { return s.addr.String() }
+
+// Close ends it; questions that are under way are answered.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return s.http.Shutdown(ctx)
+}

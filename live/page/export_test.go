@@ -1,0 +1,9 @@
+package page
+
+// The layout, for the tests.
+const (
+	HeaderSize = headerSize
+	DeviceSize = deviceSize
+	SampleSize = sampleSize
+	Version    = version
+)

@@ -1,0 +1,184 @@
+package page_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"stalloc/live/page"
+	"stalloc/live/page/pagetest"
+)
+
+// TestLayout: both sides agree where everything lies, and which counters there are.
+func TestLayout(t *testing.T) {
+	program, err := pagetest.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, "layout").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("page %d header %d device %d sample %d counters %d\n", page.HeaderSize+16*page.DeviceSize, page.HeaderSize, page.DeviceSize, page.SampleSize, len(pagetest.Names()))
+	for i, name := range pagetest.Names() {
+		want += fmt.Sprintf("%s %d\n", name, i)
+	}
+	if string(out) != want {
+		t.Errorf("C says\n%sand Go\n%s", out, want)
+	}
+}
+
+// TestRead: what a process tells, at once and later, is read from its page, until it ends.
+func TestRead(t *testing.T) {
+	w := pagetest.Start(t, "RANK=3")
+	if w.First != "due 1 then 0" {
+		t.Errorf("%q", w.First)
+	}
+	p, err := page.Of(page.Folder, w.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Devices) != 2 || p.Devices[0].Ordinal != 0 || p.Devices[1].Ordinal != 3 || p.Rank() != "3" || !strings.HasSuffix(p.Command(), "writer serve") {
+		t.Fatalf("%+v, rank %q, %q", p, p.Rank(), p.Command())
+	}
+	now := p.Devices[0].Now
+	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096, PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20, Fallback: 7}); now.Stats != want {
+		t.Errorf("%+v, want %+v", now.Stats, want)
+	}
+	if age := time.Since(now.At); age < 0 || age > time.Hour || !p.Devices[0].Before.At.IsZero() {
+		t.Errorf("told %v ago, and before that at %v", age, p.Devices[0].Before.At)
+	}
+	if p.Devices[1].Now.Requests != 1000 {
+		t.Errorf("device 3: %+v", p.Devices[1])
+	}
+	w.Do(t, "again")
+	if p, err = page.Of(page.Folder, w.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	d := p.Devices[0]
+	r := page.Between(d.Before, d.Now)
+	if r.Steps != 1 || r.Requests != 60 || r.HitShare != 0.5 || r.Step != r.Elapsed || r.Driver <= 0 {
+		t.Errorf("rates %+v", r)
+	}
+	w.In.Close()
+	if err := w.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(p.Path); !os.IsNotExist(err) {
+		t.Errorf("the page stays behind: %v", err)
+	}
+}
+
+// TestFork: a forked child writes nothing, and takes nothing away at its end.
+func TestFork(t *testing.T) {
+	w := pagetest.Start(t)
+	w.Do(t, "fork")
+	p, err := page.Of(page.Folder, w.Process.Pid)
+	if err != nil || p.Devices[0].Now.Requests != 100 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestKilled: what a process that was killed leaves behind is taken away.
+func TestKilled(t *testing.T) {
+	w := pagetest.Start(t)
+	p, err := page.Of(page.Folder, w.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Process.Kill()
+	w.Wait()
+	if _, err := page.Of(page.Folder, w.Process.Pid); err == nil || !strings.Contains(err.Error(), "has no page") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(p.Path); !os.IsNotExist(err) {
+		t.Errorf("the page stays behind: %v", err)
+	}
+}
+
+// TestOff: STALLOC_CONF=page:off.
+func TestOff(t *testing.T) {
+	w := pagetest.Start(t, "PAGE=off")
+	if w.First != "due 0 then 0" {
+		t.Errorf("%q", w.First)
+	}
+	if _, err := page.Of(page.Folder, w.Process.Pid); err == nil {
+		t.Error("there is a page")
+	}
+}
+
+// TestStorm: four threads write one device, and a reader never sees half of two writes.
+func TestStorm(t *testing.T) {
+	w := pagetest.Start(t)
+	path := mustPath(t, w.Process.Pid)
+	fmt.Fprintln(w.In, "storm")
+	done := make(chan string)
+	go func() { w.Out.Scan(); done <- w.Out.Text() }()
+	for reads := 0; ; reads++ {
+		p, err := page.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range p.Devices {
+			if s := d.Now.Stats; d.Ordinal == 3 && s.Requests != 1000 && (s.Requests != s.Fallback || s.Requests != s.Steps) {
+				t.Fatalf("half of two writes: %+v", s)
+			}
+		}
+		select {
+		case <-done:
+			if reads == 0 {
+				t.Fatal("nothing was read meanwhile")
+			}
+			return
+		default:
+		}
+	}
+}
+
+func mustPath(t *testing.T, pid int) string {
+	t.Helper()
+	p, err := page.Of(page.Folder, pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Path
+}
+
+// TestGarbage: what is no page is none, however it begins.
+func TestGarbage(t *testing.T) {
+	header := func(version, devices, counters uint32) []byte {
+		b := make([]byte, page.HeaderSize)
+		copy(b, "stalloc\x00")
+		binary.NativeEndian.PutUint32(b[8:], version)
+		binary.NativeEndian.PutUint32(b[32:], devices)
+		binary.NativeEndian.PutUint32(b[36:], counters)
+		return b
+	}
+	folder := t.TempDir()
+	for i, text := range [][]byte{nil, []byte("hello"), header(2, 0, 0), header(page.Version, 1, 27), header(page.Version, 1<<31, 27), header(page.Version, 0, 1<<31)} {
+		path := filepath.Join(folder, fmt.Sprintf("stalloc-%d-1", i))
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := page.Read(path); err == nil {
+			t.Errorf("%q is read as %+v", text, p)
+		}
+	}
+	if list, err := page.List(folder); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	written := append(header(page.Version, 1, 27), make([]byte, page.DeviceSize)...)
+	binary.NativeEndian.PutUint64(written[page.HeaderSize:], 7) // its writer was ended while it wrote
+	path := filepath.Join(folder, "stalloc-9-1")
+	if err := os.WriteFile(path, written, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := page.Read(path); err != nil || len(p.Devices) != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

@@ -1,0 +1,40 @@
+# The wheel: the libraries and the program are built once more, against an old glibc, so that
+# they load wherever that or a later one is. What `make build` has built is not touched.
+
+# The same sources give the same wheel.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+
+GLIBC := 2.28
+WHEEL := $(BUILD)/wheel
+STAGE := $(WHEEL)/source
+WHEEL_PYTHON := $(CURDIR)/$(WHEEL)/venv/bin/python
+DIST  ?= dist
+OLD_GLIBC := GLIBC=$(GLIBC) ZIG_PYTHON=$(WHEEL_PYTHON) ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/$(WHEEL)/zig
+IN_STAGE  := BUILD=$(WHEEL) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/stalloc PKGBIN=$(STAGE)/stalloc/bin/stalloc
+
+##@ Package
+
+.PHONY: wheel
+wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with glibc 2.28 or later
+	rm -rf $(STAGE) $(WHEEL)/raw $(DIST)/stalloc-*.whl && mkdir -p $(STAGE) $(DIST)
+	cp -RL python/stalloc python/pyproject.toml python/setup.py python/stalloc.pth python/README.md python/LICENSE $(STAGE)
+	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so
+	find $(STAGE) -name __pycache__ -exec rm -rf {} +
+	$(OLD_GLIBC) $(MAKE) libs $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc LDFLAGS=-s
+	CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
+	$(WHEEL_PYTHON) packaging/notices.py ./cshim/engine ./cmd/stalloc \
+	  "Zig's runtime=$$($(WHEEL_PYTHON) -c 'import ziglang; print(ziglang.__path__[0])')/LICENSE" > $(STAGE)/NOTICES
+	$(WHEEL_PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation \
+	  --wheel-dir $(WHEEL)/raw ./$(STAGE)
+	PATH=$(dir $(WHEEL_PYTHON)):$$PATH auditwheel repair --only-plat --plat manylinux_$(subst .,_,$(GLIBC))_x86_64 \
+	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
+
+.PHONY: wheel-test
+wheel-test: wheel $(FAKE) .venv/ready ## the wheel, installed for another version of Python (WHEEL_PYTHON)
+	.venv/bin/python -m pytest -q tests/wheel
+
+$(WHEEL)/ready: packaging/requirements.txt
+	mkdir -p $(@D)
+	test -x $(WHEEL_PYTHON) || $(PYTHON) -m venv $(@D)/venv
+	$(WHEEL_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@

@@ -1,0 +1,47 @@
+"""The command `stalloc`: run, record and doctor are Python, everything else is the binary's."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+PYTHON = {
+    "run": "Run a training program under stalloc",
+    "record": "Record a training program's requests",
+    "doctor": "Look whether stalloc can serve on this machine",
+}
+
+
+def binary() -> Path:
+    """The binary that the package brings, or that `make` has left in a source tree."""
+    return Path(__file__).resolve().parent / "bin" / "stalloc"
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    command = arguments[0] if arguments else "--help"
+    if command in PYTHON:
+        from . import doctor, record, run
+
+        command_of = {"run": run.main, "record": record.main, "doctor": doctor.main}
+        return command_of[command](arguments[1:])
+    path = binary()
+    if not path.exists():
+        print(f"stalloc: {path} is missing; run `make build`, or reinstall it", file=sys.stderr)
+        return 1
+    if len(arguments) <= 1 and command in ("help", "--help", "-h"):
+        status = subprocess.run([path, "--help"]).returncode
+        print("\nFor programs that use PyTorch:")
+        for name, what in PYTHON.items():
+            print(f"  {name:<11} {what}")
+        return status
+    if command == "doctor":  # looks at the Python that is named last
+        arguments[1:1] = ["--python", sys.executable]
+    # Python ignores it, and what is executed would inherit that.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execv(path, ["stalloc", *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

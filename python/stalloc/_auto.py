@@ -1,0 +1,50 @@
+"""STALLOC=1 in the environment: stalloc enables itself when a program has imported torch.
+
+A line in the package's .pth file, which Python runs when it starts, imports this module where
+the variable is set. torch is not imported here: a program that does not use it pays nothing.
+What keeps stalloc from serving leaves the program as it is without, with a warning;
+STALLOC=strict makes that an error, and a wrong setting always is one. Child processes inherit
+the variable, so launchers need know nothing. A program's own call of enable() comes first.
+"""
+
+import os
+import sys
+import warnings
+
+from . import _hook, _session, _summary
+from ._errors import SettingError, StallocError, StallocWarning
+
+_ON = ("1", "on", "true", "yes")
+_OFF = ("", "0", "off", "false", "no")
+
+
+def arm() -> None:
+    """Waits for torch if the environment says so; for the .pth file."""
+    value = os.environ.get(_session.VARIABLE, "").lower()
+    if value in _OFF:
+        return
+    if value not in (*_ON, _session.STRICT):
+        print(
+            f"stalloc stays off: {_session.VARIABLE}={value} in the environment; "
+            f"set it to 1, {_session.STRICT} or 0",
+            file=sys.stderr,
+        )
+        return
+    begin()
+
+
+def begin() -> None:
+    """Enables stalloc when torch has been imported, with the summary when the program ends."""
+    _summary.at_exit()
+    _hook.arm(_enable)
+
+
+def _enable() -> None:
+    try:
+        _session.enable()
+    except SettingError:
+        raise
+    except StallocError as error:
+        if _session.strict_in_environment():
+            raise
+        warnings.warn(f"stalloc stays off: {error}", StallocWarning, stacklevel=2)

@@ -1,0 +1,237 @@
+"""What `stalloc doctor` looks at beside the GPU. Functions yield findings and raise nothing."""
+
+import dataclasses
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+from . import _adapter, _config, _native, _rank, _route
+from ._errors import StallocError
+from ._version import __version__
+
+_OLDEST_TORCH = (2, 3)
+_OLDEST_GLIBC = (2, 28)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line: `status` is ok, note (worth knowing), or fix (stalloc cannot serve before)."""
+
+    status: str
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+# As it was given: libraries() leaves what the native library may read in its place.
+_GIVEN = os.environ.get(_config.VARIABLE, "")
+
+
+def settings() -> dict[str, str]:
+    """STALLOC_CONF, as far as it can be read: libraries() says what is wrong with it."""
+    try:
+        return _config.parse(_GIVEN)
+    except ValueError:
+        return {}
+
+
+def system() -> Iterator[Finding]:
+    machine = f"{platform.system()} on {platform.machine()}"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        yield Finding("ok", "system", f"{machine}, Python {platform.python_version()}")
+    else:
+        yield Finding("fix", "system", machine, "stalloc runs on Linux on x86-64 alone")
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        libc = ""
+    if _numbers(libc) >= _OLDEST_GLIBC:
+        yield Finding("ok", "glibc", libc)
+    else:
+        wanted = ".".join(map(str, _OLDEST_GLIBC))
+        yield Finding(
+            "fix",
+            "glibc",
+            libc or "this system's C library is none of GNU's",
+            f"use a system or an image with glibc {wanted} or later",
+        )
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        yield Finding(
+            "fix",
+            "limits",
+            f"addresses of a process are limited to {amount(soft)}",
+            "ulimit -v unlimited: stalloc reserves addresses, without memory, for all of a device",
+        )
+
+
+def libraries() -> Iterator[Finding]:
+    path = _native.shim_path()
+    try:
+        conf = _config.parse(_GIVEN)
+        _route.wanted(conf)
+        os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
+        native = _native.Native(path)
+        native.init()
+    except (StallocError, ValueError) as error:
+        text = str(error).removeprefix("stalloc: ")
+        if _config.VARIABLE in text or text.startswith(_route.SETTING):
+            yield Finding("fix", "settings", text, f"correct {_config.VARIABLE}, or unset it")
+        else:
+            yield Finding("fix", "library", text)
+        return
+    if _GIVEN:
+        yield Finding("ok", "settings", f"{_config.VARIABLE}={_GIVEN}")
+    if native.version() != __version__:
+        yield Finding(
+            "fix",
+            "library",
+            f"{path} is {native.version()}, the package {__version__}",
+            "build both together (make build), or reinstall the package",
+        )
+    else:
+        yield Finding("ok", "library", f"libstalloc.so {native.version()} in {path.parent}")
+    engine = Path(settings().get("engine", path.with_name("libstalloc_engine.so")))
+    if not engine.exists():
+        yield Finding(
+            "fix",
+            "engine",
+            f"{engine} is missing",
+            "make build in the source tree, or reinstall the package",
+        )
+
+
+def environment() -> Iterator[Finding]:
+    if os.environ.get("LD_BIND_NOW"):
+        yield Finding("note", "linker", "LD_BIND_NOW is set; the engine is loaded so below")
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if os.environ.get(name):
+            yield Finding(
+                "note",
+                "settings",
+                f"{name}={os.environ[name]} has no effect under stalloc",
+                f"unset {name}, or leave it for runs under PyTorch's own allocator",
+            )
+
+
+def torch() -> Iterator[Finding]:
+    try:
+        spec = importlib.util.find_spec("torch")
+        found = _torch_version(Path(spec.origin or "")) if spec else None
+    except (ImportError, ValueError, OSError) as error:
+        yield Finding("fix", "torch", f"PyTorch cannot be looked at: {error}", "reinstall it")
+        return
+    if found is None:
+        yield Finding(
+            "note",
+            "torch",
+            f"PyTorch is not installed for {sys.executable}",
+            "run `PYTHON -m stalloc.doctor` with the Python that trains",
+        )
+        return
+    version, cuda = found
+    if not cuda:
+        yield Finding(
+            "fix",
+            "torch",
+            f"PyTorch {version} is built without CUDA",
+            "install a CUDA build: https://pytorch.org/get-started",
+        )
+    elif _numbers(version) < _OLDEST_TORCH:
+        yield Finding("fix", "torch", f"PyTorch {version}", "pip install --upgrade torch (2.3)")
+    else:
+        yield Finding("ok", "torch", f"PyTorch {version}, CUDA {cuda}")
+        yield _adapter_of(version, cuda, str(spec and spec.origin))
+
+
+def _adapter_of(version: str, cuda: str, package: str) -> Finding:
+    """How PyTorch will be entered: as _route and _adapter decide it, with nothing made."""
+    if settings().get(_route.SETTING) == _route.PLUGGABLE:
+        return Finding("note", "adapter", "the pluggable route, as the settings say")
+    release = ".".join(map(str, _numbers(version)))
+    prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
+    if prebuilt:
+        return Finding("ok", "adapter", str(prebuilt[0]))
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = list(Path(home, "stalloc", "adapters").glob(f"torch{version}-*/adapter.so"))
+    if kept:
+        return Finding("ok", "adapter", f"compiled before: {kept[0]}")
+    torch = ModuleType("torch")
+    torch.__file__ = package
+    torch.version = SimpleNamespace(cuda=cuda)  # type: ignore[attr-defined]
+    try:
+        if _numbers(version) < _adapter.OLDEST:
+            raise _adapter.Unavailable(f"PyTorch {version} is older than 2.6")
+        if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")):
+            raise _adapter.Unavailable("there is no C++ compiler (g++) to make it with")
+        _adapter.cuda_headers(torch)
+    except StallocError as error:
+        text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
+        return Finding("note", "adapter", text, "see docs/troubleshooting.md for what that lacks")
+    return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
+
+
+def _torch_version(package: Path) -> tuple[str, str]:
+    """What torch/version.py says, without importing torch, which takes seconds."""
+    names: dict[str, object] = {}
+    text = package.with_name("version.py").read_text()
+    for name in ("__version__", "cuda"):
+        match = re.search(rf"^{name}\b[^=\n]*=\s*(['\"])(.*?)\1", text, re.MULTILINE)
+        names[name] = match.group(2) if match else ""
+    return str(names["__version__"]), str(names["cuda"])
+
+
+def cache() -> Iterator[Finding]:
+    """The folder of plans for later runs, by the rules that the engine goes by."""
+    name = settings().get("cache")
+    if name == "off":
+        yield Finding("ok", "cache", "off: every start is a first one")
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(name) if name else Path(home) / "stalloc"
+    elsewhere = "name another folder: STALLOC_CONF=cache:FOLDER"
+    try:
+        status = folder.stat()
+        plans = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]
+    except FileNotFoundError:
+        above = next((p for p in folder.parents if p.exists()), Path("/"))
+        if os.access(above, os.W_OK):
+            yield Finding("ok", "cache", f"{folder}, made when the first plan is kept")
+        else:
+            yield Finding("note", "cache", f"{folder} cannot be made", elsewhere)
+        return
+    except OSError as error:
+        yield Finding("note", "cache", f"{folder}: {error.strerror}", elsewhere)
+        return
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield Finding(
+            "note",
+            "cache",
+            f"{folder} is another user's or may be written by others: its plans are not used",
+            f"chmod go-w {folder}, or {elsewhere}",
+        )
+    elif not os.access(folder, os.W_OK):
+        yield Finding("note", "cache", f"{folder} is read only: no plan is kept", elsewhere)
+    else:
+        total = amount(sum(plans))
+        yield Finding("ok", "cache", f"{folder}: {len(plans)} plans, {total}")
+
+
+def amount(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,47 @@
+"""Runs a program in this process as `python program arguments...` would."""
+
+import builtins
+import io
+import os
+import runpy
+import sys
+import zipfile
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+# The program's globals, to stay until Python ends, as those of a program of its own would:
+# dropping them early would free what they hold.
+_kept: list[dict[str, Any]] = []
+
+
+def run_script(path: str, arguments: Sequence[str]) -> None:
+    """`python path arguments...`: path is a file, or a folder or archive with a __main__.py."""
+    sys.argv = [path, *arguments]
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        _first_on_path(os.path.abspath(path))
+        _kept.append(runpy.run_path(os.path.abspath(path), run_name="__main__"))
+        return
+    # Not runpy: it would give the program's argv[0] and __file__ the same text, and take its
+    # module away when it ends.
+    _first_on_path(os.path.dirname(os.path.realpath(path)))
+    main = ModuleType("__main__")
+    main.__file__ = os.path.abspath(path)
+    main.__dict__["__builtins__"] = builtins
+    with io.open_code(main.__file__) as file:
+        code = compile(file.read(), main.__file__, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def run_module(name: str, arguments: Sequence[str]) -> None:
+    """`python -m name arguments...`"""
+    sys.argv = [name, *arguments]
+    _first_on_path(os.getcwd())
+    _kept.append(runpy.run_module(name, run_name="__main__", alter_sys=True))
+
+
+def _first_on_path(folder: str) -> None:
+    """Puts the program's folder where Python has put that of this one, if it has put any."""
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = folder

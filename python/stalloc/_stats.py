@@ -1,0 +1,97 @@
+"""The counters of one device, as stalloc.stats() returns them."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """One device's counters since the process began, in the order of struct stalloc_stats.
+
+    Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
+    sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
+    ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
+    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the requests
+    that plain driver allocations served because the engine could not: explain() says why.
+
+    print() shows what matters of it to people.
+    """
+
+    requests: int = 0
+    hits: int = 0
+    misses: int = 0
+    steps: int = 0
+    plan_generation: int = 0
+    allocated: int = 0
+    peak_allocated: int = 0
+    requested: int = 0
+    peak_requested: int = 0
+    active: int = 0
+    peak_active: int = 0
+    reserved: int = 0
+    peak_reserved: int = 0
+    allocated_total: int = 0
+    freed_total: int = 0
+    blocks: int = 0
+    peak_blocks: int = 0
+    blocks_total: int = 0
+    driver_calls: int = 0
+    driver_ns: int = 0
+    ooms: int = 0
+    retries: int = 0
+    lost_events: int = 0
+    fallback: int = 0
+
+    @property
+    def fragmentation(self) -> float:
+        """1 - peak allocated / peak reserved: the share of held memory no tensor ever needed."""
+        return 1 - self.peak_allocated / self.peak_reserved if self.peak_reserved else 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits per request made under a plan; 0 before there is one."""
+        served = self.hits + self.misses
+        return self.hits / served if served else 0.0
+
+    def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
+        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
+
+        For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
+        """
+        figures: dict[str, float] = dataclasses.asdict(self)
+        figures["fragmentation"] = self.fragmentation
+        figures["hit_rate"] = self.hit_rate
+        return {prefix + name: value for name, value in figures.items()}
+
+    def __str__(self) -> str:
+        lines = [
+            f"allocated  {size(self.allocated)}, at most {size(self.peak_allocated)}",
+            f"reserved   {size(self.reserved)}, at most {size(self.peak_reserved)} "
+            f"({self.fragmentation:.2%} waste)",
+            f"requests   {self.requests:,} in {self.steps:,} steps, {self.served()}",
+            f"driver     {self.driver_ns / 1e9:.2f} s in {self.driver_calls:,} calls",
+        ]
+        if self.ooms or self.retries:
+            lines.append(f"full       {self.ooms:,} times, after {self.retries:,} retries")
+        if self.fallback:
+            lines.append(
+                f"fallback   {self.fallback:,} requests had plain driver allocations: "
+                f"stalloc.explain() says why"
+            )
+        return "\n".join(lines)
+
+    def served(self) -> str:
+        """How many requests the plans served, in words."""
+        made = self.hits + self.misses
+        if not made:
+            return "none from a plan"
+        return f"{self.hits:,} of {made:,} from a plan ({self.hit_rate:.2%})"
+
+
+def size(amount: int) -> str:
+    """An amount of memory for people: 30.06 GiB, 512 B."""
+    value, unit = float(amount), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.2f} {unit}" if unit != "B" else f"{amount} B"

@@ -1,0 +1,73 @@
+"""What a run has used and had, told once when it ends.
+
+STALLOC_SUMMARY in the environment, which child processes inherit: "off", or the name of a file
+that gets the counters as JSON, %r in it being the rank. Processes in which stalloc served
+nothing, a launcher's or a data loader's, say nothing.
+"""
+
+import atexit
+import json
+import os
+import sys
+
+from . import _rank, _session
+from ._stats import Stats, size
+
+VARIABLE = "STALLOC_SUMMARY"
+
+
+_owner = 0  # the process that writes it; a forked child inherits the handler only
+
+
+def at_exit() -> None:
+    """Has the summary written once when this process ends."""
+    global _owner
+    if _owner != os.getpid():
+        _owner = os.getpid()
+        atexit.register(_end)
+
+
+def _end() -> None:
+    where = os.environ.get(VARIABLE, "")
+    if os.getpid() != _owner or where == "off":
+        return
+    devices = served()
+    for device, stats in devices.items():
+        print(line(device, stats), file=sys.stderr)
+    if devices and where:
+        try:
+            write(where, devices)
+        except OSError as error:
+            print(f"{_rank.name()}: {VARIABLE}={where}: {error}", file=sys.stderr)
+
+
+def served() -> dict[int, Stats]:
+    """The counters of the devices on which something was asked for."""
+    native, torch = _session._session.native, _session._session.torch
+    if native is None or torch is None or not torch.cuda.is_initialized():
+        return {}
+    every = {device: native.stats(device) for device in range(torch.cuda.device_count())}
+    return {device: stats for device, stats in every.items() if stats.requests}
+
+
+def line(device: int, stats: Stats) -> str:
+    """One line, so that those of several ranks do not mix."""
+    text = (
+        f"{_rank.name()}: cuda:{device}: reserved at most {size(stats.peak_reserved)} for "
+        f"{size(stats.peak_allocated)} allocated ({stats.fragmentation:.2%} waste); "
+        f"{stats.requests:,} requests in {stats.steps:,} steps, {stats.served()}; "
+        f"driver {stats.driver_ns / 1e9:.2f} s"
+    )
+    return text + (f"; {stats.fallback:,} plain driver allocations" if stats.fallback else "")
+
+
+def write(where: str, devices: dict[int, Stats]) -> None:
+    """The counters as JSON. Of several ranks each has a file, whether its name asks for it."""
+    name = _rank.expand(where)
+    rank = _rank.rank()
+    if name == where and rank is not None and _rank.world_size() > 1:
+        name = f"{where}.{rank}"
+    counters = {str(device): stats.as_dict("") for device, stats in devices.items()}
+    with open(name, "w", encoding="utf-8") as out:
+        json.dump({"rank": rank, "devices": counters}, out, indent=1)
+        out.write("\n")

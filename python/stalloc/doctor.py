@@ -1,0 +1,66 @@
+"""Looks whether stalloc can serve here: `stalloc doctor`, or `python -m stalloc.doctor`.
+
+A line for each thing that is looked at: ok, or what to do. Nothing is changed, but for one block
+of 2 MiB that is allocated and freed again in a process of its own. PyTorch is not imported, only
+its version is read.
+
+Exit status: 0 if stalloc can serve, 1 if something is to be done first.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Optional, TextIO
+
+from . import _examine, _examine_gpu
+from ._examine import Finding
+
+_COLOURS = {"ok": "32", "note": "33", "fix": "31"}
+
+
+def findings(device: int) -> Iterator[Finding]:
+    """All that is looked at, in order. What a missing driver makes pointless is left out."""
+    yield from _examine.system()
+    yield from _examine.libraries()
+    yield from _examine.environment()
+    yield from _examine.torch()
+    yield from _examine.cache()
+    driver = list(_examine_gpu.driver())
+    yield from driver
+    if not any(finding.status == "fix" for finding in driver):
+        yield from _examine_gpu.holders()
+        yield from _examine_gpu.trial(device)
+
+
+def show(finding: Finding, out: TextIO, colour: bool) -> None:
+    status = f"{finding.status:4}"
+    if colour:
+        status = f"\033[{_COLOURS[finding.status]}m{status}\033[0m"
+    print(f"{status}  {finding.subject:9}  {finding.text}", file=out)
+    if finding.remedy:
+        print(f"{'':6}{'':9}  -> {finding.remedy}", file=out)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="stalloc doctor", description="Looks whether stalloc can serve on this machine."
+    )
+    parser.add_argument("--device", type=int, default=0, help="the CUDA device to try (default 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    options = parser.parse_args(arguments)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    sound = True
+    for finding in findings(options.device):
+        sound = sound and finding.status != "fix"
+        if options.json:
+            print(json.dumps(dataclasses.asdict(finding)))
+        else:
+            show(finding, sys.stdout, colour)
+    return 0 if sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

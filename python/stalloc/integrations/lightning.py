@@ -1,0 +1,30 @@
+"""For Lightning: ``Trainer(..., callbacks=[StallocCallback()])``."""
+
+from typing import Any
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    from pytorch_lightning import Callback
+
+import stalloc
+
+
+class StallocCallback(Callback):  # type: ignore[misc]
+    """Ends a step behind each batch in which an optimizer stepped, and behind a validation."""
+
+    _steps = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._steps = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step != self._steps:  # else gradients are being accumulated
+            self._steps = trainer.global_step
+            stalloc.step()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if not trainer.sanity_checking:
+            stalloc.step()

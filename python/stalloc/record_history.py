@@ -1,0 +1,153 @@
+"""Reads PyTorch's memory history while it grows: a ring of entries, looked at before it is full.
+
+Each look begins with a mark of its own, so the next one knows exactly where the last one ended,
+whatever other threads do meanwhile. A mark is an allocation of a size that nothing else asks for,
+on a stream of the recording's own, freed at once: the stream's cached memory serves it again and
+again, so no mark asks the driver for memory after the first, also while a graph is captured.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Optional
+
+from ._errors import StallocError
+
+# A prime: no shape of any element size but one byte has it.
+MARK_BYTES = 1_000_003
+
+# What an entry takes: in the ring, and as the dictionary that a look makes of it.
+ENTRY_BYTES = 1000
+
+Entry = Mapping[str, Any]
+
+
+class History:
+    """The marks and the entries of one device, from start() to stop()."""
+
+    def __init__(self, torch: ModuleType, device: int, entries: int) -> None:
+        self._torch, self._device, self._most = torch, device, entries
+        self._stream = torch.cuda.Stream(device=device).cuda_stream
+        self._lock = threading.RLock()
+        self._marks = 0  # set so far
+        self._seen = 0  # of them, up to the last look
+        self._counted = 0  # events that PyTorch had counted by then
+
+    def start(self) -> None:
+        memory = self._torch.cuda.memory
+        memory._record_memory_history(enabled="all", context=None, max_entries=self._most)
+        self.mark()
+        self._seen, self._counted = 1, self.count()
+
+    def stop(self) -> None:
+        self._torch.cuda.memory._record_memory_history(enabled=None)
+
+    def mark(self) -> int:
+        """Sets a mark behind all entries there are. Returns its number, from 0."""
+        cuda = self._torch.cuda
+        with self._lock:
+            block = cuda.caching_allocator_alloc(MARK_BYTES, self._device, self._stream)
+            cuda.caching_allocator_delete(block)
+            self._marks += 1
+            return self._marks - 1
+
+    def count(self) -> int:
+        """About how many entries there have been: what PyTorch's own counters know of."""
+        stats = self._torch.cuda.memory_stats(self._device)
+        return int(
+            stats.get("allocation.all.allocated", 0)
+            + 2 * stats.get("allocation.all.freed", 0)  # requested, and completed
+            + stats.get("segment.all.allocated", 0)
+            + stats.get("segment.all.freed", 0)
+        )
+
+    def due(self) -> bool:
+        """Whether it is time for a look: a third of the ring is new."""
+        return self.count() - self._counted > self._most // 3
+
+    def look(self) -> list[Entry]:
+        """The entries since the last look. A mark is an entry whose action is its number.
+
+        Raises:
+            StallocError: the ring has overflowed since, so entries are lost.
+        """
+        with self._lock:
+            counted = self.count()
+            self.mark()
+            history = self._torch.cuda.memory._snapshot()["device_traces"][self._device]
+            last, self._seen = self._seen, self._marks
+            self._counted = counted
+        places = [i for i, entry in enumerate(history) if self._is_mark(entry)]
+        new = self._marks - last  # marks behind the one that the last look ended with
+        if len(places) < new + 1:
+            raise StallocError(
+                f"stalloc.record: more than {self._most:,} requests and frees came before they "
+                f"could be looked at, so some are lost; raise --memory"
+            )
+        first = places[-new - 1]
+        numbers = dict(zip(places[-new:], range(last, self._marks)))
+        return [
+            {"action": numbers[i]} if i in numbers else history[i]
+            for i in range(first + 1, places[-1])
+        ]
+
+    def _is_mark(self, entry: Entry) -> bool:
+        return bool(
+            entry["action"] == "alloc"
+            and entry["size"] == MARK_BYTES
+            and entry.get("stream") == self._stream
+        )
+
+
+class Lines:
+    """Turns entries, look by look, into lines of the trace; a mark's line is "#" and its number.
+
+    Frees of blocks that are older than the history are left out; a block whose address is handed
+    out again has been freed, whether the history says so or not.
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._live: dict[int, tuple[int, bool]] = {}  # by address: the id, whether freed
+        self._streams = {0: 0}
+        self._begin: Optional[int] = None
+        self._micros = 0
+        self._blocks = 0
+
+    def of(self, entries: Sequence[Entry]) -> Iterator[str]:
+        for entry in entries:
+            action = entry["action"]
+            if isinstance(action, int):
+                yield f"#{action}"
+                continue
+            for line in self._lines(entry):
+                self.events += 1
+                yield line
+
+    def _lines(self, entry: Entry) -> Iterator[str]:
+        action, address, live = entry["action"], entry.get("addr", -1), self._live
+        if self._begin is None:
+            if action != "alloc":
+                return
+            self._begin = entry["time_us"]
+        # PyTorch fits its clock anew at each look, so a later entry may seem a little earlier.
+        self._micros = micros = max(self._micros, entry["time_us"] - self._begin)
+        if action == "alloc":
+            if address in live:
+                yield from _end(live.pop(address), micros)
+            stream = self._streams.setdefault(entry.get("stream", 0), len(self._streams))
+            live[address] = (self._blocks, False)
+            yield f"a,{self._blocks},{entry['size']},{stream},{micros}"
+            self._blocks += 1
+        elif action == "free_requested" and address in live and not live[address][1]:
+            live[address] = (live[address][0], True)
+            yield f"r,{live[address][0]},{micros}"
+        elif action == "free_completed" and address in live:
+            yield from _end(live.pop(address), micros)
+
+
+def _end(block: tuple[int, bool], micros: int) -> Iterator[str]:
+    number, requested = block
+    if not requested:
+        yield f"r,{number},{micros}"
+    yield f"f,{number},{micros}"

@@ -1,0 +1,76 @@
+"""Runs a training program under stalloc, unchanged.
+
+    stalloc run [options] train.py its own arguments
+    stalloc run [options] -m package.module its own arguments
+    torchrun --nproc-per-node 8 -m stalloc.run [options] train.py its own arguments
+
+It runs the program as Python would, and enables stalloc when that has imported torch. Processes
+that the program starts do so, too, where the package is installed: the environment tells them
+(STALLOC=1, STALLOC_CONF). Without stalloc.step() in the program the optimizer's steps end the
+training steps. At the end each process says what it used.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Optional
+
+from . import _auto, _config, _program, _session, _summary
+from ._errors import SettingError
+
+
+def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="stalloc run",
+        usage="%(prog)s [options] (PROGRAM | -m MODULE) [arguments...]",
+        description=(__doc__ or "").splitlines()[0],
+        epilog="Any setting: --conf KEY:VALUE,KEY:VALUE as in STALLOC_CONF, which it overrides. "
+        "%r in a value or in FILE is the rank.",
+    )
+    parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="settings")
+    parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
+    parser.add_argument("--plan", choices=["on", "off", "always"])
+    parser.add_argument("--cache", metavar="DIR", help="where plans are kept, or off")
+    parser.add_argument("--log", choices=["debug", "info", "warn", "error"])
+    parser.add_argument("--strict", action="store_true", help="fail rather than run without it")
+    summary = parser.add_mutually_exclusive_group()
+    summary.add_argument("--no-summary", action="store_true", help="say nothing at the end")
+    summary.add_argument("--summary", metavar="FILE", help="also write the counters as JSON")
+    parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
+    parser.add_argument("program", metavar="PROGRAM")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    args = parser.parse_args(argv)
+    if not args.module and not os.path.exists(args.program):
+        parser.error(f"{args.program}: no such program; name a script, or a module behind -m")
+    return args
+
+
+def settings(args: argparse.Namespace, environment: str) -> str:
+    """STALLOC_CONF for the program and its children: %r stays, each has its own rank."""
+    merged = {**_config.parse(environment), **_config.parse(args.conf)}
+    for key in ("limit", "plan", "cache", "log"):
+        if getattr(args, key) is not None:
+            merged.update(_config.parse(f"{key}:{getattr(args, key)}"))
+    return _config.render(merged)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args = parse_arguments(argv)
+    if args.no_summary or args.summary:
+        where = "off" if args.no_summary else os.path.abspath(args.summary)
+        os.environ[_summary.VARIABLE] = where
+    run = _program.run_module if args.module else _program.run_script
+    try:
+        os.environ[_config.VARIABLE] = settings(args, os.environ.get(_config.VARIABLE, ""))
+        os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
+        _auto.begin()
+        run(args.program, args.arguments)
+    except SettingError as error:
+        print(f"stalloc run: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

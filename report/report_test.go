@@ -1,0 +1,340 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"stalloc/actors/replay"
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/trace"
+)
+
+func traceFile(name string) string { return filepath.Join("..", "tests", "traces", name+".csv.gz") }
+
+var options = Options{Device: -1, Capacity: 80 * mem.GiB}
+
+// unpacked is what a page's script would read.
+type unpacked struct {
+	header
+	columns map[string][]int
+}
+
+var packedScript = regexp.MustCompile(`<script id="packed" type="text/plain">([A-Za-z0-9+/=]*)</script>`)
+
+func made(t *testing.T, path string, o Options) (d *Data, page string, u unpacked) {
+	t.Helper()
+	d, err := Load(context.Background(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := d.WriteHTML(&b, "v0.0.0-test"); err != nil {
+		t.Fatal(err)
+	}
+	return d, b.String(), unpack(t, b.String())
+}
+
+func unpack(t *testing.T, page string) (u unpacked) {
+	t.Helper()
+	found := packedScript.FindAllStringSubmatch(page, -1)
+	if len(found) != 1 {
+		t.Fatalf("%d scripts of data in the page", len(found))
+	}
+	packed, err := base64.StdEncoding.DecodeString(found[0][1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(zip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint32(all)
+	if err := json.Unmarshal(all[4:4+n], &u.header); err != nil {
+		t.Fatal(err)
+	}
+	in, last := bytes.NewReader(all[4+n:]), 0
+	u.columns = make(map[string][]int)
+	for _, name := range u.Order {
+		last = 0
+		for range u.Columns[name] {
+			v, err := binary.ReadVarint(in)
+			if err != nil {
+				t.Fatalf("column %s: %v", name, err)
+			}
+			last += int(v)
+			u.columns[name] = append(u.columns[name], last)
+		}
+	}
+	if in.Len() > 0 {
+		t.Errorf("%d bytes behind the last column", in.Len())
+	}
+	return u
+}
+
+// TestReportAgreesWithReplay: what the page holds is what the allocators did.
+func TestReportAgreesWithReplay(t *testing.T) {
+	tr, err := trace.ReadFile(traceFile("llama_naive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, page, u := made(t, traceFile("llama_naive"), options)
+	if d.Peak.Load != tr.PeakLoad() {
+		t.Errorf("peak load %v, want %v", d.Peak.Load, tr.PeakLoad())
+	}
+	for i, a := range replay.Allocators {
+		want, err := a.Replay(context.Background(), tr, config(options), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := d.Allocators[i]
+		if got.Reserved != want.PeakReserved || got.Hits != want.Hits || got.Calls != want.DriverCalls || got.Fragmentation != want.Fragmentation {
+			t.Errorf("%s: %+v, want %+v", a.Name, got, want)
+		}
+		if curve := mem.Bytes(largest(u.columns["curve."+a.Name])) * mem.Grain; curve > want.PeakReserved || float64(curve) < 0.98*float64(want.PeakReserved) {
+			t.Errorf("%s: its curve reaches %v, it reserves %v", a.Name, curve, want.PeakReserved)
+		}
+		if !strings.Contains(page, want.PeakReserved.String()) {
+			t.Errorf("%s: %v is not in the page", a.Name, want.PeakReserved)
+		}
+	}
+	if load := mem.Bytes(largest(u.columns["curve.load"])) * mem.Grain; load != d.Peak.Load {
+		t.Errorf("the load's curve reaches %v, want %v", load, d.Peak.Load)
+	}
+	var groups mem.Bytes
+	for _, g := range append(d.Peak.Groups, d.Peak.Others) {
+		groups += g.Bytes
+	}
+	if groups != d.Peak.Load {
+		t.Errorf("what made the peak adds up to %v, want %v", groups, d.Peak.Load)
+	}
+	if u.Drawn != d.Blocks || len(u.columns["from"]) != d.Blocks || len(u.columns["micros"]) != d.Events {
+		t.Errorf("%d of %d blocks, %d of %d times", len(u.columns["from"]), d.Blocks, len(u.columns["micros"]), d.Events)
+	}
+	for _, name := range []string{"native", "expandable", "stalloc"} {
+		checkMap(t, name, 0, d.Events, u.columns)
+	}
+	if len(u.columns["place.gmlake"]) != 0 {
+		t.Error("gmlake has a map, though its addresses share memory")
+	}
+}
+
+func largest(values []int) (most int) {
+	for _, v := range values {
+		most = max(most, v)
+	}
+	return most
+}
+
+// checkMap looks at some moments of a map: what is live lies on memory that is held, and
+// no two blocks lie on each other.
+func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
+	t.Helper()
+	type piece struct{ low, high, block int }
+	for at := begin + (end-begin)/7; at < end; at += (end - begin) / 7 {
+		var live, held []piece
+		for i, begin := range c["from"] {
+			if life, low := c["life"][i], c["place."+name][i]; begin <= at && (life == 0 || at < begin+life) {
+				live = append(live, piece{low, low + int(mem.Round(mem.Bytes(c["size"][i]))/mem.Grain), i})
+			}
+		}
+		for i, low := range c["held.low."+name] {
+			if begin := c["held.begin."+name][i]; begin <= at && at < begin+c["held.life."+name][i] {
+				held = append(held, piece{low, low + c["held.size."+name][i], -1})
+			}
+		}
+		byLow := func(a, b piece) int { return cmp.Compare(a.low, b.low) }
+		slices.SortFunc(live, byLow)
+		slices.SortFunc(held, byLow)
+		for i, b := range live {
+			if i > 0 && live[i-1].high > b.low {
+				t.Fatalf("%s, event %d: blocks %d and %d lie on each other", name, at, live[i-1].block, b.block)
+			}
+			for len(held) > 0 && held[0].high <= b.low {
+				held = held[1:]
+			}
+			// Held pieces may follow each other without a gap.
+			reach := b.low
+			for _, h := range held {
+				if h.low <= reach {
+					reach = max(reach, h.high)
+				}
+			}
+			if reach < b.high {
+				t.Fatalf("%s, event %d: block %d lies from %d to %d, held only up to %d", name, at, b.block, b.low, b.high, reach)
+			}
+		}
+	}
+}
+
+// TestPageStandsAlone: nothing in the page asks a network, and a recording's own words
+// are text in it.
+func TestPageStandsAlone(t *testing.T) {
+	d, page, u := made(t, filepath.Join("testdata", "snapshot.pickle"), options)
+	rest := packedScript.ReplaceAllString(page, "")
+	for _, bad := range []string{"src=\"http", "href=\"http", "url(http", "@import", "<img", "fetch(", "XMLHttpRequest"} {
+		if strings.Contains(rest, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	for _, want := range []string{"default-src 'none'", "model.py:42 forward", "&lt;/script&gt;&lt;img", "v0.0.0-test", "served by a plan"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Count(page, "</script>") != len(scripts)+1 {
+		t.Errorf("%d scripts end in the page, want %d", strings.Count(page, "</script>"), len(scripts)+1)
+	}
+	if len(d.Stacks) != 3 || len(u.columns["stack"]) != d.Blocks {
+		t.Errorf("stacks %q, %d of %d blocks have one", d.Stacks, len(u.columns["stack"]), d.Blocks)
+	}
+	g := d.Peak.Groups[0]
+	if g.Count != 12 || g.Size != 5*mem.MiB || !strings.Contains(d.Stacks[g.Stack], "model.py:42 forward") {
+		t.Errorf("the peak's largest group is %+v by %q", g, d.Stacks[g.Stack])
+	}
+}
+
+// TestOnlyThePeaksStepIsDrawn where the recording has more blocks than may be.
+func TestOnlyThePeaksStepIsDrawn(t *testing.T) {
+	o := options
+	o.Blocks = 1
+	d, page, u := made(t, traceFile("llama_varlen"), o)
+	step := d.Steps[d.Peak.Step]
+	if u.Begin != step.Begin || u.End != step.End || u.Drawn == 0 || u.Drawn > d.Blocks/2 {
+		t.Errorf("events %d to %d with %d blocks of %d, the peak's step is %+v", u.Begin, u.End, u.Drawn, d.Blocks, step)
+	}
+	for i, begin := range u.columns["from"] {
+		if life := u.columns["life"][i]; begin >= u.End || life > 0 && begin+life < u.Begin {
+			t.Fatalf("block %d lives from %d for %d", i, begin, life)
+		}
+	}
+	checkMap(t, "native", u.Begin, u.End, u.columns)
+	if len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+}
+
+func TestPlanReport(t *testing.T) {
+	tr, err := trace.ReadFile(traceFile("llama_naive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := replay.Plan(context.Background(), tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "llama.plan")
+	if err := plan.WriteFile(path, p); err != nil {
+		t.Fatal(err)
+	}
+	d, _, u := made(t, path, options)
+	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 {
+		t.Fatalf("%+v", d)
+	}
+	var hold mem.Bytes
+	for _, s := range p.Spaces {
+		hold += s.Hold
+	}
+	if d.Ours().Reserved != hold || d.Peak.Load > hold || d.Peak.Load < hold/2 {
+		t.Errorf("a load of %v where %v are held", d.Peak.Load, hold)
+	}
+	checkMap(t, "plan", 0, d.Events, u.columns)
+}
+
+func TestNothingToReport(t *testing.T) {
+	if _, err := Make(context.Background(), &trace.Trace{Name: "empty"}, options); err == nil || !strings.Contains(err.Error(), "empty holds no request") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Load(context.Background(), filepath.Join("testdata", "absent"), options); err == nil {
+		t.Error("a report of a file that is not there")
+	}
+}
+
+// TestFullDevice: a run that ends early is reported up to there, and said to be full.
+func TestFullDevice(t *testing.T) {
+	o := options
+	o.Capacity = 16 * mem.GiB
+	d, page, _ := made(t, traceFile("llama_naive"), o)
+	if !d.Allocators[0].Full || !strings.Contains(page, "full at ") {
+		t.Errorf("%+v", d.Allocators[0])
+	}
+	for _, w := range d.Worth {
+		if w.More != 0 {
+			t.Errorf("a run that did not end is worth %+v", w)
+		}
+	}
+}
+
+// liveLog is what a run writes of itself: two steps, a plan behind the first.
+const liveLog = `[
+{"name":"stalloc_base_time","ph":"M","ts":0,"pid":7,"tid":0,"args":{"nanoseconds":"1700000000000000000"}},
+{"name":"device 0 memory","ph":"C","ts":1000,"pid":7,"tid":0,"args":{"allocated":1048576,"idle":1048576}},
+{"name":"device 1 memory","ph":"C","ts":1000,"pid":7,"tid":1,"args":{"allocated":9,"idle":0}},
+{"name":"device 0 memory","ph":"C","ts":2000,"pid":7,"tid":0,"args":{"allocated":3145728,"idle":1048576}},
+{"name":"step 0","ph":"X","ts":1500,"dur":1000,"pid":7,"tid":0,"args":{"requests":10,"hits":0}},
+{"name":"step 0","ph":"X","ts":1500,"dur":1000,"pid":7,"tid":1,"args":{"requests":70,"hits":0}},
+{"name":"plan 1 <serves>","ph":"i","s":"t","ts":2600,"pid":7,"tid":0},
+{"name":"device 0 memory","ph":"C","ts":3000,"pid":7,"tid":0,"args":{"allocated":2097152,"idle":0}},
+{"name":"step 1","ph":"X","ts":2500,"dur":1000,"pid":7,"tid":0,"args":{"requests":10,"hits":9}},
+{"name":"step 2","ph":"X","ts":35`
+
+func TestLiveReport(t *testing.T) {
+	for name, log := range map[string]string{
+		"cut":    liveLog,
+		"whole":  liveLog[:strings.LastIndex(liveLog, ",\n")] + "\n]\n",
+		"object": `{"schemaVersion": 1, "traceEvents": ` + liveLog[:strings.LastIndex(liveLog, ",\n")] + "]}",
+	} {
+		path := filepath.Join(t.TempDir(), "run.json")
+		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, page, u := made(t, path, options)
+		if d.Kind != Live || d.Name != "run" || d.Peak.Load != 3*mem.MiB || d.Ours().Reserved != 4*mem.MiB {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if a := d.Ours(); a.Requests != 20 || a.Hits != 9 {
+			t.Errorf("%s: %d hits of %d requests, want 9 of 20", name, a.Hits, a.Requests)
+		}
+		var steps []string
+		for _, s := range d.Steps {
+			steps = append(steps, s.Name)
+		}
+		if !slices.Equal(steps, []string{setUp, "step 0", "step 1"}) || d.Steps[d.Peak.Step].Name != "step 0" {
+			t.Errorf("%s: steps %q, the peak in %d", name, steps, d.Peak.Step)
+		}
+		if !slices.Equal(u.columns["micros"], []int{0, 1000, 2000}) || !slices.Equal(u.columns["curve.load"], []int{2048, 6144, 4096}) {
+			t.Errorf("%s: micros %d, load %d", name, u.columns["micros"], u.columns["curve.load"])
+		}
+		if !strings.Contains(page, "plan 1 &lt;serves&gt;") || len(d.Notes) != 1 || d.Notes[0].Step != "step 1" {
+			t.Errorf("%s: notes %+v", name, d.Notes)
+		}
+	}
+}
+
+func TestOtherJSONIsNoLog(t *testing.T) {
+	for _, text := range []string{"{}", "[]", `{"traceEvents": 5}`, `[{"name": "kernel", "ph": "X", "args": {"device": "a"}}]`, "[1, 2]"} {
+		path := filepath.Join(t.TempDir(), "other.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(context.Background(), path, options); err == nil || !strings.Contains(err.Error(), "trace:FILE") {
+			t.Errorf("%s: error %v", text, err)
+		}
+	}
+}

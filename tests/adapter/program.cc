@@ -1,0 +1,291 @@
+// What the adapter does, without a GPU and without Python: PyTorch's own C++ libraries over a
+// stand-in for CUDA's runtime, libstalloc over the simulated driver. Arguments: the adapter,
+// libstalloc. tests/torch_headers.py builds and runs it.
+#include <c10/core/StorageImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+// What libtorch calls when it is loaded; no header says so.
+namespace c10::cuda::_internal {
+void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
+}
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+using c10::DataPtr;
+
+extern "C" size_t fake_used(void);
+
+#define CHECK(condition)                                                                       \
+	do {                                                                                   \
+		if (!(condition)) {                                                            \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
+			exit(1);                                                               \
+		}                                                                              \
+	} while (0)
+
+static constexpr size_t MiB = 1 << 20;
+
+static DataPtr get(size_t size) { return caching::get()->allocate(size); }
+static auto stats() { return caching::getDeviceStats(0); }
+static int64_t allocated() { return stats().allocated_bytes[0].current; }
+static int64_t peak() { return stats().allocated_bytes[0].peak; }
+static caching::SnapshotInfo snapshot() { return caching::get()->snapshot(); }
+
+// Every statistic that a snapshot can tell, too.
+static void agree() {
+	int64_t reserved = 0, active = 0, live = 0, blocks = 0, requested = 0;
+	for (const auto &s : snapshot().segments) {
+		size_t inside = 0;
+		for (const auto &b : s.blocks) inside += b.size, blocks += b.allocated;
+		CHECK(inside == s.total_size);
+		reserved += s.total_size, active += s.active_size, live += s.allocated_size, requested += s.requested_size;
+	}
+	auto now = stats();
+	CHECK(reserved == now.reserved_bytes[0].current);
+	CHECK(active == now.active_bytes[0].current);
+	CHECK(live == now.allocated_bytes[0].current);
+	CHECK(requested == now.requested_bytes[0].current);
+	CHECK(blocks == now.allocation[0].current);
+	CHECK(now.allocated_bytes[0].current == now.allocated_bytes[0].allocated - now.allocated_bytes[0].freed);
+}
+
+static void blocks_and_counts() {
+	const int64_t before = allocated();
+	DataPtr a = get(10 * MiB), b = get(1000), none = get(0);
+	CHECK(a.get() && b.get() && a.get() == a.get_context() && !none.get());
+	CHECK(allocated() == before + int64_t(10 * MiB) + 1024);
+	CHECK(stats().requested_bytes[0].current >= int64_t(10 * MiB) + 1000);
+	agree();
+	size_t size = 0;
+	CHECK(caching::getBaseAllocation(b.get(), &size) == b.get() && size == 1024);
+	std::thread([&] { a.clear(); }).join();
+	b.clear();
+	CHECK(allocated() == before && peak() >= before + int64_t(10 * MiB));
+	void *raw = caching::raw_alloc(MiB);
+	CHECK(allocated() == before + int64_t(MiB));
+	caching::raw_delete(raw);
+	caching::get()->resetPeakStats(0);
+	CHECK(peak() == before);
+	agree();
+	size_t largest = 0;
+	caching::cacheInfo(0, &largest);
+	CHECK(largest > 0);
+}
+
+static void peaks_of_both(DataPtr &&older) {
+	caching::get()->resetPeakStats(0);
+	const int64_t with = allocated();
+	older.clear(); // native's, which nobody tells us
+	DataPtr a = get(4 * MiB);
+	CHECK(peak() == with); // not with + 4 MiB: they were never there together
+	DataPtr b = get(200 * MiB);
+	CHECK(peak() == allocated());
+}
+
+static void private_pool() {
+	const c10::cuda::MempoolId_t id{0, 77};
+	const size_t native = fake_used();
+	const int64_t before = allocated();
+	auto *all = caching::get();
+	all->beginAllocateToPool(0, id, [](cudaStream_t s) { return s == nullptr; });
+	DataPtr graph = get(30 * MiB);
+	CHECK(fake_used() >= native + 30 * MiB); // native's memory
+	void *ours = caching::raw_alloc_with_stream(MiB, reinterpret_cast<cudaStream_t>(0x40));
+	CHECK(fake_used() < native + 60 * MiB && allocated() == before + int64_t(31 * MiB));
+	try {
+		get(size_t{2} << 30);
+		CHECK(!"more than there is");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	CHECK(allocated() == before + int64_t(31 * MiB));
+	auto state = all->getCheckpointState(0, id);
+	CHECK(all->checkPoolLiveAllocations(0, id, {graph.get()}));
+	all->endAllocateToPool(0, id);
+	CHECK(graph.get_deleter() == all->raw_deleter());
+	bool found = false;
+	for (const auto &s : snapshot().segments) found |= s.owner_private_pool_id == id && s.allocated_size;
+	CHECK(found);
+	agree();
+	caching::raw_delete(ours);
+	auto delta = all->setCheckpointPoolState(0, state);
+	CHECK(delta.ptrs_freed.size() == 1 && delta.dataptrs_allocd.size() == 1);
+	graph.release_context(); // the checkpoint's own is its successor
+	CHECK(delta.dataptrs_allocd[0].get_deleter() == all->raw_deleter());
+	caching::recordStream(delta.dataptrs_allocd[0], c10::cuda::getStreamFromPool());
+	delta.dataptrs_allocd.clear();
+	all->releasePool(0, id);
+	CHECK(allocated() == before);
+	caching::emptyCache();
+	agree();
+}
+
+struct Frames : c10::GatheredContext {};
+static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Frames>(); }
+
+static void record(bool on, size_t entries) {
+	caching::get()->recordHistory(on, gather, entries, caching::RecordContext::ALL
+#if TORCH_VERSION_MINOR >= 8
+				      , true
+#endif
+#if TORCH_VERSION_MINOR >= 11
+				      , {}
+#endif
+	);
+}
+
+static void history() {
+	using caching::TraceEntry;
+	int seen = 0;
+	caching::get()->attachAllocatorTraceTracker([&](const TraceEntry &) { seen++; });
+	record(true, 4);
+	CHECK(caching::get()->isHistoryEnabled());
+	DataPtr kept = get(3 * MiB);
+	get(MiB).clear();
+	auto info = snapshot();
+	std::vector<TraceEntry::Action> actions;
+	int64_t last = 0;
+	for (const auto &e : info.device_traces[0]) {
+		CHECK(e.time_.t_ >= last);
+		last = e.time_.t_;
+		if (e.size_ != 3 * MiB && e.size_ != MiB) continue;
+		actions.push_back(e.action_);
+		CHECK(e.context_ != nullptr);
+	}
+	using A = TraceEntry;
+	CHECK((actions == std::vector<A::Action>{A::ALLOC, A::ALLOC, A::FREE_REQUESTED, A::FREE_COMPLETED}));
+	bool framed = false;
+	for (const auto &s : info.segments)
+		for (const auto &b : s.blocks) framed |= b.requested_size == 3 * MiB && b.context_when_allocated;
+	CHECK(framed);
+	for (int i = 0; i < 10; i++) get(MiB + 1).clear();
+	size_t ours = 0;
+	auto after = snapshot();
+	for (const auto &e : after.device_traces[0]) {
+		ours += e.size_ == MiB + 1;
+		CHECK(e.size_ != 3 * MiB);
+	}
+	CHECK(ours == 4 && seen > 30);
+	record(false, 1);
+}
+
+static int collected; // how often memory was asked back
+
+struct Collect : c10::FreeMemoryCallback {
+	bool Execute() override { return collected++; }
+};
+namespace c10 {
+REGISTER_FREE_MEMORY_CALLBACK("collect", Collect);
+}
+
+static void out_of_memory() {
+	int told = 0;
+	size_t asked = 0;
+	caching::attachOutOfMemoryObserver([&](int64_t, size_t size, size_t, size_t) { told++, asked = size; });
+	const auto ooms = stats().num_ooms;
+	try {
+		get(size_t{8} << 30);
+		CHECK(!"out of memory");
+	} catch (const c10::OutOfMemoryError &e) {
+		std::string text = e.what_without_backtrace();
+		CHECK(text.find("CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 ") == 0);
+		CHECK(text.find("stalloc: ") != std::string::npos);
+		puts(text.c_str());
+	}
+	CHECK(collected > 0 && told == 1 && asked == size_t{8} << 30 && stats().num_ooms == ooms + 1);
+	try {
+		get(size_t{1} << 61);
+		CHECK(!"out of memory");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	get(8 * MiB).clear();
+	agree();
+}
+
+static void limits() {
+	caching::setMemoryFraction(0.25, 0);
+	CHECK(caching::getMemoryFraction(0) == 0.25);
+	try {
+		get(300 * MiB);
+		CHECK(!"refused");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	caching::setMemoryFraction(1, 0);
+	get(300 * MiB).clear();
+}
+
+static void moves_to_be_shared() {
+	void *library = dlopen(getenv("ADAPTER"), RTLD_NOW);
+	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(library, "stalloc_adapter_make_shareable"));
+	char text[256];
+	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 5 * MiB, get(5 * MiB),
+							     c10::GetAllocator(c10::kCUDA), true);
+	const size_t native = fake_used();
+	const void *before = storage->data();
+	CHECK(make(storage.get(), text, sizeof text) == 1 && storage->data() != before && fake_used() > native);
+	CHECK(make(storage.get(), text, sizeof text) == 0);
+	agree();
+}
+
+static void forked_child() {
+	DataPtr block = get(MiB);
+	if (pid_t child = fork()) {
+		int status = 0;
+		waitpid(child, &status, 0);
+		CHECK(status == 0);
+	} else {
+		block.clear();
+		try {
+			get(MiB);
+		} catch (const c10::Error &) {
+			_exit(0);
+		}
+		_exit(1);
+	}
+}
+
+static void threads() {
+	const int64_t before = allocated();
+	std::vector<std::thread> all;
+	for (int t = 0; t < 4; t++)
+		all.emplace_back([] {
+			std::vector<DataPtr> held(20);
+			for (int i = 0; i < 5000; i++) held[i % 20] = get(size_t(1 + i % 97) << 12);
+		});
+	for (auto &t : all) t.join();
+	CHECK(allocated() == before);
+	agree();
+}
+
+int main(int, char **arguments) {
+	c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; }); // as libtorch does
+	caching::init(1);
+	DataPtr older = get(100 * MiB); // before the adapter is there
+	void *library = dlopen(arguments[1], RTLD_NOW);
+	if (!library) fprintf(stderr, "%s\n", dlerror()), exit(1);
+	setenv("ADAPTER", arguments[1], 1);
+	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(dlsym(library, "stalloc_adapter_install"));
+	char text[256];
+	if (install(arguments[2], text, sizeof text) < 0) fprintf(stderr, "%s\n", text), exit(1);
+	CHECK(allocated() == int64_t(100 * MiB) && c10::GetAllocator(c10::kCUDA) == caching::get());
+	blocks_and_counts();
+	peaks_of_both(std::move(older));
+	private_pool();
+	out_of_memory();
+	limits();
+	moves_to_be_shared();
+	threads();
+	history();
+	forked_child();
+	DataPtr late = get(MiB);
+	late.release_context(); // as a tensor that nobody frees
+	puts("ok");
+}

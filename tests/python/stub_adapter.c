@@ -1,0 +1,37 @@
+/* A test double of the compiled adapter: the three functions that Python calls. The
+ * macros TORCH, REFUSES and MOVES say how it behaves. */
+#include <stdio.h>
+#include <string.h>
+
+#ifndef TORCH
+#define TORCH "2.11.0"
+#endif
+
+static char library[512];
+static void *moved;
+
+const char *stub_library(void) { return library; }
+void *stub_moved(void) { return moved; }
+
+const char *stalloc_adapter_torch(void) { return TORCH; }
+
+int stalloc_adapter_install(const char *path, char *text, size_t length)
+{
+#ifdef REFUSES
+	(void)path;
+	snprintf(text, length, "PyTorch's allocator is cudaMallocAsync");
+	return -1;
+#else
+	(void)text;
+	(void)length;
+	snprintf(library, sizeof(library), "%s", path);
+	return 0;
+#endif
+}
+
+int stalloc_adapter_make_shareable(void *storage, char *text, size_t length)
+{
+	snprintf(text, length, "no room to move it");
+	moved = storage;
+	return storage ? 1 : -1;
+}

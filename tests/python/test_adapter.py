@@ -1,0 +1,220 @@
+"""Which adapter is taken, when it is compiled, and what happens where there is none."""
+
+import ctypes
+import os
+import stat
+import subprocess
+import threading
+import types
+from pathlib import Path
+
+import pytest
+from stalloc import StallocError, StallocWarning, _adapter, _route
+
+HERE = Path(__file__).resolve().parent
+
+# What stands in for g++: it notes its arguments and compiles the double.
+COMPILER = """#!/bin/sh
+echo "$@" >> {log}
+while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
+{delay}exec gcc -shared -fPIC {flags} {stub} -o "$out"
+"""
+
+
+@pytest.fixture
+def machine(process, tmp_path, monkeypatch):
+    """A process with PyTorch's headers, a compiler and an empty cache; wants the adapter."""
+    torch = process()
+    site = tmp_path / "site" / "torch"
+    site.mkdir(parents=True)
+    (site / "lib").symlink_to(Path(torch.__file__).parent / "lib")
+    torch.__file__ = str(site / "__init__.py")
+    headers = tmp_path / "site" / "nvidia" / "cu13" / "include"
+    headers.mkdir(parents=True)
+    (headers / "cuda_runtime_api.h").touch()
+    sources = tmp_path / "lib" / "torch"
+    sources.mkdir(parents=True)
+    for name in _adapter.SOURCES:
+        (sources / name).write_text(name)
+    monkeypatch.setattr(_adapter, "folder", lambda: sources)
+    monkeypatch.setattr(_route, "DEFAULT", _route.AUTO)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    log = tmp_path / "compiler.log"
+
+    def compiler(flags="", delay=""):
+        script = tmp_path / "compiler"
+        stub = HERE / "stub_adapter.c"
+        script.write_text(COMPILER.format(log=log, flags=flags, delay=delay, stub=stub))
+        script.chmod(0o755)
+        monkeypatch.setenv("CXX", str(script))
+
+    compiler()
+    calls = lambda: log.read_text().splitlines() if log.exists() else []  # noqa: E731
+    torch.UntypedStorage = type("UntypedStorage", (), {"_share_cuda_": lambda self: "shared"})
+    return types.SimpleNamespace(torch=torch, compiler=compiler, calls=calls, sources=sources)
+
+
+def double(path):
+    library = ctypes.CDLL(str(path))
+    library.stub_library.restype = ctypes.c_char_p
+    library.stub_moved.restype = ctypes.c_void_p
+    return library
+
+
+def test_adapter_is_installed_and_nothing_is_patched(machine, stub):
+    import stalloc
+
+    statistics = machine.torch._C._cuda_memoryStats
+    assert stalloc.enable() and stalloc.route() == "adapter"
+    assert machine.torch.installed is None
+    assert machine.torch._C._cuda_memoryStats is statistics
+    installed = double(_adapter.find(machine.torch))
+    assert installed.stub_library().decode() == str(stub.path)
+
+
+def test_route_is_no_setting_of_the_library(machine, stub):
+    import stalloc
+
+    stalloc.enable(route="adapter", limit="1GiB")
+    assert stub.conf == "limit:1GiB"
+    assert os.environ["STALLOC_CONF"] == "route:adapter,limit:1GiB"  # children's
+
+
+def test_late_is_no_error(machine):
+    import stalloc
+
+    machine.torch.start_cuda()
+    assert stalloc.enable() and stalloc.route() == "adapter"
+
+
+def test_compiled_once(machine, capfd):
+    path = _adapter.find(machine.torch)
+    assert _adapter.find(machine.torch) == path and len(machine.calls()) == 1
+    said = capfd.readouterr().err
+    assert "compiling the adapter for PyTorch 2.11.0" in said and len(said.splitlines()) == 1
+    assert "-lc10_cuda" in machine.calls()[0]
+    assert str(Path("nvidia") / "cu13" / "include") in machine.calls()[0]
+    machine.torch.__version__ = "2.12.0"
+    assert _adapter.find(machine.torch) != path and len(machine.calls()) == 2
+    (machine.sources / "adapter.cc").write_text("changed")
+    _adapter.find(machine.torch)
+    assert len(machine.calls()) == 3
+
+
+def test_many_processes_compile_once(machine):
+    machine.compiler(delay="sleep 0.3; ")
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(_adapter.find(machine.torch)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1 and len(machine.calls()) == 1
+
+
+def test_prebuilt_comes_first(machine):
+    prebuilt = machine.sources.parent / "adapters" / "torch2.11-abi1.so"
+    prebuilt.parent.mkdir()
+    command = ["gcc", "-shared", "-fPIC", str(HERE / "stub_adapter.c"), "-o", str(prebuilt)]
+    subprocess.run(command, check=True)
+    assert _adapter.find(machine.torch) == prebuilt and machine.calls() == []
+
+
+FAILURES = {
+    "no compiler": ("CXX", "/nowhere/g++", "/nowhere/g++"),
+    "an error": ("CXX", "sh -c 'echo adapter.cc:3: error: no such class; exit 1'", "no such class"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_falls_back_with_one_line(machine, monkeypatch, name):
+    import stalloc
+
+    variable, value, said = FAILURES[name]
+    monkeypatch.setenv(variable, value)
+    with pytest.warns(StallocWarning, match=said) as caught:
+        assert stalloc.enable()
+    assert len(caught) == 1 and len(str(caught[0].message).splitlines()) == 1
+    assert stalloc.route() == "pluggable" and machine.torch.installed is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [("-DREFUSES", "cudaMallocAsync"), ("'-DTORCH=\"2.10.1\"'", "made for PyTorch 2.10.1")],
+)
+def test_adapter_that_does_not_fit(machine, flags, said):
+    import stalloc
+
+    machine.compiler(flags)
+    with pytest.warns(StallocWarning, match=said):
+        assert stalloc.enable()
+    assert stalloc.route() == "pluggable"
+
+
+def test_wanted_and_not_there(machine, monkeypatch):
+    import stalloc
+
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(StallocError, match="no adapter: the adapter cannot be compiled, see "):
+        stalloc.enable(route="adapter")
+    assert not stalloc.is_enabled() and stalloc.route() == ""
+
+
+def test_too_late_for_the_other_route(machine, monkeypatch):
+    import stalloc
+
+    monkeypatch.setenv("CXX", "false")
+    machine.torch.start_cuda()
+    with pytest.raises(StallocError, match="already been started.*cannot be compiled"):
+        stalloc.enable()
+
+
+def test_pluggable_is_taken_if_asked_for(machine):
+    import stalloc
+
+    assert stalloc.enable(route="pluggable") and stalloc.route() == "pluggable"
+    assert machine.calls() == []
+
+
+def test_unknown_route(machine):
+    import stalloc
+
+    with pytest.raises(ValueError, match="route:best: expected adapter, pluggable or auto"):
+        stalloc.enable(route="best")
+
+
+def test_old_pytorch(machine):
+    machine.torch.__version__ = "2.5.1+cu124"
+    with pytest.raises(_adapter.Unavailable, match="2.5.1.* is older than 2.6"):
+        _adapter.find(machine.torch)
+
+
+def test_headers_are_missing(machine, monkeypatch):
+    machine.torch.version.cuda = "12.4"
+    monkeypatch.setattr(_adapter.sys, "path", [])
+    monkeypatch.setattr(_adapter.Path, "is_file", lambda path: path.name != "cuda_runtime_api.h")
+    with pytest.raises(_adapter.Unavailable, match="nvidia-cuda-runtime-cu12"):
+        _adapter.cuda_headers(machine.torch)
+
+
+def test_a_strangers_adapter_is_refused(machine):
+    path = _adapter.find(machine.torch)
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o002)
+    with pytest.raises(_adapter.Unavailable, match="others may write it"):
+        _adapter.find(machine.torch)
+
+
+def test_storage_moves_before_it_is_shared(machine):
+    import stalloc
+
+    assert stalloc.enable()
+    storage = machine.torch.UntypedStorage()
+    storage._cdata = 4096
+    assert storage._share_cuda_() == "shared"
+    assert double(_adapter.find(machine.torch)).stub_moved() == 4096
+    storage._cdata = 0
+    with pytest.raises(RuntimeError, match="no room to move it"):
+        storage._share_cuda_()

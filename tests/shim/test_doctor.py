@@ -1,0 +1,185 @@
+"""`stalloc doctor`: what it says of this machine with the simulated driver, and of broken ones."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from programs import DRIVER, ENGINE, ROOT
+
+COMMAND = ROOT / "bin" / "stalloc"
+
+
+@pytest.fixture
+def doctor(tmp_path):
+    """doctor(conf=..., **environment): exit status, and the findings by subject."""
+
+    def look(conf=f"driver:{DRIVER},engine:{ENGINE}", *options, **environment):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC_", "FAKECUDA_"))}
+        env |= {"STALLOC_CONF": conf, "XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+        env |= {"FAKECUDA_ANY_STREAM": "1", **environment}
+        command = [str(COMMAND), "doctor", "--python", sys.executable, "--json", *options]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+        findings = {}
+        for line in done.stdout.splitlines():
+            finding = json.loads(line)
+            findings.setdefault(finding["subject"], []).append(finding)
+        return done.returncode, findings, done.stderr
+
+    return look
+
+
+def test_a_sound_machine(doctor, tmp_path):
+    status, found, errors = doctor(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert status == 0, (found, errors)
+    for subject in ("system", "glibc", "library", "cache", "driver", "gpu", "trial"):
+        assert [f["status"] for f in found[subject]] == ["ok"], found[subject]
+    assert "fake CUDA device 0, virtual memory management" in found["gpu"][0]["text"]
+    assert found["trial"][0]["text"].endswith(f"from {ENGINE}")
+    assert str(tmp_path / "stalloc") in found["cache"][0]["text"]
+    assert "no effect" in found["settings"][1]["text"]
+
+
+def test_under_bind_now(doctor):
+    status, found, _ = doctor(LD_BIND_NOW="1")
+    assert status == 0 and found["linker"][0]["status"] == "note"
+
+
+def test_no_driver(doctor):
+    status, found, _ = doctor("driver:/nowhere/libcuda.so.1")
+    assert status == 1 and "trial" not in found
+    assert "/nowhere/libcuda.so.1" in found["driver"][0]["text"]
+    assert "--gpus all" in found["driver"][0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    "environment, text",
+    [({"FAKECUDA_DEVICES": "0"}, "no device"), ({"FAKECUDA_FAIL": "cuInit:*:999"}, "error 999")],
+)
+def test_no_device(doctor, environment, text):
+    status, found, _ = doctor(**environment)
+    assert status == 1 and text in found["driver"][0]["text"]
+
+
+def test_no_memory_management(doctor):
+    status, found, _ = doctor(FAKECUDA_FAIL="cuDeviceGetAttribute:*:1")
+    assert status == 1 and "without virtual memory management" in found["gpu"][0]["text"]
+
+
+def test_several_devices(doctor):
+    status, found, _ = doctor(FAKECUDA_DEVICES="2")
+    assert status == 0 and [f["text"][:9] for f in found["gpu"]] == ["device 0:", "device 1:"]
+
+
+@pytest.mark.parametrize(
+    "conf, text",
+    [("limit:0.9", "90%"), ("limit", "key:value"), ("route:best", "pluggable or auto")],
+)
+def test_a_wrong_setting(doctor, conf, text):
+    status, found, _ = doctor(conf)
+    assert status == 1
+    assert found["settings"][0]["status"] == "fix" and text in found["settings"][0]["text"]
+
+
+def test_an_engine_that_fails(doctor):
+    """The reason is that of the plain allocations that serve instead."""
+    status, found, _ = doctor(f"driver:{DRIVER},engine:{DRIVER}")
+    assert status == 1 and "has no stalloc_engine_" in found["trial"][0]["text"]
+    status, found, _ = doctor(f"driver:{DRIVER},engine:/nowhere.so")
+    assert status == 1 and found["engine"][0]["text"] == "/nowhere.so is missing"
+
+
+def test_no_memory(doctor):
+    status, found, _ = doctor(FAKECUDA_FAIL="cuMemCreate:*:2,cuMemAlloc:*:2")
+    assert status == 1 and found["trial"][0]["status"] == "fix"
+
+
+def test_the_cache_of_others(doctor, tmp_path):
+    folder = tmp_path / "stalloc"
+    folder.mkdir()
+    folder.chmod(0o777)
+    status, found, _ = doctor()
+    assert status == 0
+    assert found["cache"][0]["status"] == "note" and "chmod go-w" in found["cache"][0]["remedy"]
+
+
+def test_who_holds_memory(doctor, tmp_path):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '*gpu=*) echo "0, 1000, 81559, 580.65, GPU-a"; echo "1, 5, 81559, 580.65, GPU-b";;\n'
+        '*) echo "GPU-a, 4242, 900, /opt/bin/server, the big one";;\n'
+        "esac\n"
+    )
+    smi.chmod(0o755)
+    status, found, _ = doctor()
+    assert status == 0
+    first, second = found["memory"]
+    assert (
+        first["status"] == "note" and "held by 4242 (server, the big one) 900 MiB" in first["text"]
+    )
+    assert second["status"] == "ok" and "5 of 81559 MiB" in second["text"]
+
+
+def test_torch(doctor, tmp_path):
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('torch is not to be imported')\n")
+    for text, expected, status in (
+        (
+            "__version__ = '2.11.0+cu130'\ncuda: Optional[str] = '13.0'\n",
+            "2.11.0+cu130, CUDA 13.0",
+            "ok",
+        ),
+        ("__version__ = '2.11.0'\ncuda: Optional[str] = None\n", "without CUDA", "fix"),
+        ("__version__ = '2.2.1'\ncuda: Optional[str] = '12.1'\n", "2.2.1", "fix"),
+    ):
+        (package / "version.py").write_text(text)
+        _, found, _ = doctor("driver:/none", PYTHONPATH=str(package.parent))
+        assert found["torch"][0]["status"] == status and expected in found["torch"][0]["text"]
+
+
+def test_adapter(doctor, tmp_path):
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\n")
+    environment = {"PYTHONPATH": str(package.parent), "CUDA_HOME": "/none", "CUDA_PATH": "/none"}
+
+    def adapter(conf="driver:/none", **more):
+        _, found, _ = doctor(conf, **{**environment, **more})
+        return found["adapter"][0]
+
+    assert "no C++ compiler" in adapter()["text"]  # nothing is on the path
+    headers = adapter(CXX="/bin/c++")
+    assert headers["status"] == "note" and "cuda_runtime_api.h" in headers["text"]
+    runtime = package.parent / "nvidia" / "cu13" / "include"
+    runtime.mkdir(parents=True)
+    (runtime / "cuda_runtime_api.h").touch()
+    assert "at the first start" in adapter(CXX="/bin/c++")["text"]
+    kept = tmp_path / "stalloc" / "adapters" / "torch2.11.0-0123"
+    kept.mkdir(parents=True)
+    (kept / "adapter.so").touch()
+    assert adapter()["text"] == f"compiled before: {kept / 'adapter.so'}"
+    assert "as the settings say" in adapter("driver:/none,route:pluggable")["text"]
+
+
+def test_for_people(doctor, tmp_path):
+    """Lines of text, without colour where no terminal is."""
+    environment = {
+        **os.environ,
+        "STALLOC_CONF": f"driver:{DRIVER}",
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    environment |= {"FAKECUDA_ANY_STREAM": "1"}
+    command = [str(COMMAND), "doctor", "--python", sys.executable]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "ok    driver" in done.stdout and "\033" not in done.stdout
+
+
+def test_a_python_without_stalloc(tmp_path):
+    command = [str(COMMAND), "doctor", "--python", str(tmp_path / "python")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "--python" in done.stderr and "pip install" in done.stderr

@@ -1,0 +1,128 @@
+"""Unchanged programs under stalloc: `stalloc run`, and STALLOC=1 in the environment."""
+
+import json
+import re
+
+import pytest
+from programs import ROOT
+from training import PROGRAM, Training
+
+RUN = ("-m", "stalloc.run")
+# Python reads a .pth file where packages are installed. This does it with the source tree's.
+HOOK = f"import site; site.addsitedir({str(ROOT / 'python')!r})\n"
+SUMMARY = re.compile(
+    r"stalloc: cuda:0: reserved at most \d+\.00 MiB for 9\.00 MiB allocated \(\d+\.\d\d% waste\); "
+    r"18 requests in 5 steps, .*; driver \d+\.\d\d s\n"
+)
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    return Training(tmp_path_factory.mktemp("training"))
+
+
+def test_a_script_runs_as_it_would(training):
+    out, err = training.start(*RUN, "train.py", "--lr", "1e-3", "--limit", "none")
+    plain, _ = training.start("train.py", "--lr", "1e-3", "--limit", "none")
+    assert out == plain.replace("native", "pluggable")
+    assert SUMMARY.fullmatch(err), err
+
+
+def test_a_module_runs_as_it_would(training):
+    out, err = training.start(*RUN, "-m", "train", "--lr", "1e-3")
+    plain, _ = training.start("-m", "train", "--lr", "1e-3")
+    assert out == plain.replace("native", "pluggable")
+    assert SUMMARY.fullmatch(err), err
+
+
+def test_a_folder_runs_as_it_would(training):
+    folder = training.folder / "work" / "package"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("import sys, torch; print(sys.argv[1:], sys.path[0])")
+    assert training.start(*RUN, "package", "x") == training.start("package", "x")
+
+
+def test_exit_status_and_errors_are_the_program_s(training):
+    ends = training.folder / "work" / "ends.py"
+    ends.write_text("import sys, torch\nsys.exit(7)\n")
+    assert training.start(*RUN, ends, status=7) == ("", "")
+    ends.write_text("import torch\nraise KeyError('mine')\n")
+    _, err = training.start(*RUN, ends, status=1)
+    assert err.endswith("KeyError: 'mine'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["absent.py"], "absent.py: no such program"),
+        (["--limit", "0.9", "train.py"], "limit:0.9: expected an amount of memory"),
+        (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),
+        (["--conf", "colour", "train.py"], "expected key:value"),
+        (["--plan", "perhaps", "train.py"], "invalid choice: 'perhaps'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(training, arguments, words):
+    _, err = training.start(*RUN, *arguments, status=2)
+    assert words in err
+
+
+def test_counters_of_each_rank_as_json(training, tmp_path):
+    world = {"RANK": "3", "WORLD_SIZE": "8"}
+    _, err = training.start(*RUN, "--summary", tmp_path / "%r.json", "train.py", **world)
+    assert err.startswith("stalloc[3]: cuda:0: reserved")
+    counters = json.loads((tmp_path / "3.json").read_text())
+    assert counters["rank"] == 3 and counters["devices"]["0"]["requests"] == 18
+    training.start(*RUN, "--summary", tmp_path / "all.json", "train.py", **world)
+    assert (tmp_path / "all.json.3").exists()
+    assert training.start(*RUN, "--no-summary", "train.py", **world)[1] == ""
+
+
+def test_rank_in_lines_of_the_libraries(training):
+    quiet = (*RUN, "--no-summary")
+    _, err = training.start(*quiet, "--log", "info", "train.py", RANK="3")
+    assert err and all("stalloc[3]" in line for line in err.splitlines()), err
+    _, err = training.start(*quiet, "--conf", "engine:/absent.so", "train.py", RANK="3")
+    assert err.startswith("stalloc[3]: the engine cannot be opened")
+
+
+def test_environment_enables_when_torch_is_imported(training):
+    find = "import importlib.util; importlib.util.find_spec('torch')\n"  # as transformers does
+    out, err = training.start("-c", HOOK + find + PROGRAM, STALLOC="1")
+    assert "pluggable" in out and SUMMARY.fullmatch(err), err
+    for value in ("0", ""):
+        out, err = training.start("-c", HOOK + PROGRAM, STALLOC=value)
+        assert "native" in out and err == ""
+    _, err = training.start("-c", HOOK, STALLOC="maybe")
+    assert err == "stalloc stays off: STALLOC=maybe in the environment; set it to 1, strict or 0\n"
+
+
+def test_program_s_own_call_comes_before_the_environment(training):
+    text = HOOK + "import stalloc; assert stalloc.enable(log='error')\n" + PROGRAM
+    out, err = training.start("-c", text, STALLOC="1", PYTHONWARNINGS="error")
+    assert "pluggable" in out and SUMMARY.fullmatch(err), err
+
+
+def test_program_without_torch_pays_nothing(training):
+    text = HOOK + "import sys; print('torch' in sys.modules, 'stalloc._session' in sys.modules)"
+    assert training.start("-c", text, STALLOC="1") == ("False True\n", "")
+
+
+def test_failure_leaves_the_program_as_it_is(training):
+    library = training.folder / "site" / "torch" / "lib" / "libc10.so"
+    library.rename(library.with_suffix(".away"))
+    try:
+        out, err = training.start("-c", HOOK + PROGRAM, STALLOC="1")
+        assert "native" in out and "StallocWarning: stalloc stays off" in err
+        _, err = training.start("-c", HOOK + PROGRAM, STALLOC="strict", status=1)
+        assert "StallocError: stalloc: PyTorch 2.11.0 has no" in err
+    finally:
+        library.with_suffix(".away").rename(library)
+
+
+def test_fallback_is_a_warning_and_an_error_with_strict(training):
+    broken = ("--conf", "engine:/absent.so", "train.py")
+    _, err = training.start(*RUN, *broken)
+    assert err.count("StallocWarning: stalloc: plain driver allocations served") == 1
+    assert "18 plain driver allocations" in err
+    _, err = training.start(*RUN, "--strict", *broken, status=1)
+    assert "StallocError: stalloc: plain driver allocations served" in err

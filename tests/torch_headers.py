@@ -1,0 +1,169 @@
+"""Compiles the adapter against the headers of PyTorch's releases, and runs it without a GPU.
+
+For each version: the wheel is downloaded, its headers and its two allocator libraries are kept in
+build/torch/, the wheel is deleted. The adapter is compiled against them; then tests/adapter's
+program is linked with PyTorch's own libraries, a stand-in for CUDA's runtime under them, and run
+over libstalloc and the simulated driver.
+
+    python tests/torch_headers.py                  2.11 and the newest
+    python tests/torch_headers.py all              the newest of each minor version from 2.6 on
+    python tests/torch_headers.py 2.9 2.10.0 --build python/stalloc/lib/adapters
+
+--build also leaves the compiled adapters in a folder, under the names that the package looks for.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from stalloc import _adapter  # noqa: E402
+
+KEPT = ROOT / "build" / "torch"
+TESTS = ROOT / "tests" / "adapter"
+SHIM = ROOT / "python" / "stalloc" / "lib" / "libstalloc.so"
+DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
+LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
+# c10::Error's constructor, where strings are libstdc++'s newer kind.
+NEW_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11"
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+
+def run(command, **options):
+    """Runs a program; its output is shown only if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode:
+        raise SystemExit(
+            f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}\nexit {done.returncode}"
+        )
+    return done.stdout
+
+
+def releases():
+    """Every version on the index from the oldest that the adapter knows, the newest first."""
+    listed = re.search(r"Available versions: (.*)", run([*PIP, "index", "versions", "torch"]))
+    found = [v.strip() for v in listed[1].split(",")]
+    return [v for v in found if minor(v) >= _adapter.OLDEST]
+
+
+def minor(version):
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def chosen(wanted):
+    """Full versions of what was asked for: minor or full versions, "newest", "all"."""
+    if all(version.count(".") == 2 for version in wanted):
+        return wanted
+    known = releases()
+    newest = {minor(v): v for v in reversed(known)}  # of each minor version
+    if wanted == ["all"]:
+        return list(newest.values())
+    versions = []
+    for version in wanted:
+        if version == "newest":
+            versions.append(known[0])
+        else:
+            versions.append(version if version.count(".") == 2 else newest[minor(version)])
+    return list(dict.fromkeys(versions))
+
+
+def fetch(package, to, wants):
+    """Takes the files that `wants` names out of a package's wheel."""
+    with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+        command = [*PIP, "download", "--quiet", "--no-deps", "--no-cache-dir", "-d", folder]
+        command += ["--only-binary=:all:", "--python-version", "3.12", package]
+        run(command + [word for p in PLATFORMS for word in ("--platform", p)])
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            wheel.extractall(to, [name for name in wheel.namelist() if wants(name)])
+
+
+def headers(version):
+    """The folder with a version's headers and libraries, and that of its CUDA runtime."""
+    folder = KEPT / version
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        fetch(
+            f"torch=={version}",
+            folder,
+            lambda n: n.startswith("torch/include/") or n in LIBRARIES or n == "torch/version.py",
+        )
+        (folder / "done").touch()
+    cuda = re.search(r"cuda.*?'(\d+)", (folder / "torch" / "version.py").read_text())[1]
+    runtime = KEPT / f"cuda{cuda}"
+    if not runtime.exists():
+        name = "nvidia-cuda-runtime" + ("" if int(cuda) >= 13 else f"-cu{cuda}")
+        fetch(name, runtime, lambda n: "/include/" in n)
+    return folder, next(runtime.rglob("cuda_runtime_api.h")).parent, cuda
+
+
+def stubs(library):
+    """C for every function of CUDA's runtime that the library uses and fakecudart.c has not."""
+    used = re.findall(r" U (cuda\w+)", run(["nm", "-D", str(library)]))
+    made = set(re.findall(r"^API .*?(cuda\w+)\(", (TESTS / "fakecudart.c").read_text(), re.M))
+    unsupported = 801
+    return "".join(
+        f"int {name}(void);\nint {name}(void) {{ return {unsupported}; }}\n"
+        for name in sorted(set(used) - made)
+    )
+
+
+def compile_all(version, build):
+    """The adapter and the program of its tests; returns the latter's command and libraries."""
+    folder, runtime, cuda = headers(version)
+    libraries = folder / "torch" / "lib"
+    abi = int(NEW_ABI in (libraries / "libc10.so").read_bytes())
+    flags = _adapter.compile_flags(minor(version), abi, folder / "torch" / "include", runtime)
+    link = [f"-L{libraries}", "-lc10", "-lc10_cuda"]
+    adapter = folder / "adapter.so"
+    source = str(_adapter.folder() / "adapter.cc")
+    strict = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared"]
+    run(["g++", *flags, *strict, source, "-o", str(adapter), *link])
+    if build:
+        build.mkdir(parents=True, exist_ok=True)
+        major, small = minor(version)
+        shutil.copy2(adapter, build / f"torch{major}.{small}-abi{abi}.so")
+        run(["strip", str(build / f"torch{major}.{small}-abi{abi}.so")])
+    fake = folder / f"libcudart.so.{cuda}"
+    absent = folder / "absent.c"
+    absent.write_text(stubs(libraries / "libc10_cuda.so"))
+    symbols = folder / "symbols"
+    symbols.write_text(f"{fake.name} {{ global: *; }};\n")
+    options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{fake.name}"]
+    options += [f"-Wl,--version-script={symbols}", "-o", str(fake)]
+    run(["gcc", *options, str(TESTS / "fakecudart.c"), str(absent)])
+    program = folder / "program"
+    paths = [f"-Wl,-rpath,{libraries}", f"-Wl,-rpath,{folder}", str(fake), "-ldl", "-pthread"]
+    sources = [str(TESTS / "program.cc"), "-o", str(program)]
+    run(["g++", *flags, "-O1", "-Wall", "-Wextra", "-Werror", *sources, *link, *paths])
+    return [str(program), str(adapter), str(SHIM)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("versions", nargs="*", help="2.11, 2.9.1, newest, all")
+    parser.add_argument("--build", type=Path, metavar="FOLDER", help="keep the adapters there")
+    args = parser.parse_args()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    environment = {
+        **os.environ,
+        "STALLOC_CONF": f"driver:{DRIVER},cache:off",
+        "FAKECUDA_CAPACITY": str(1 << 30),
+        "FAKECUDA_ANY_STREAM": "1",
+    }
+    for version in chosen(args.versions or ["2.11", "newest"]):
+        command = compile_all(version, args.build)
+        run(command, env=environment, timeout=600)
+        print(f"PyTorch {version}: the adapter compiles and works", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+package trace
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func frame(file string, line int, name string) object {
+	return object{"filename", file, "line", line, "name", name}
+}
+
+// framed is an entry with a stack.
+func framed(e object, frames ...any) object { return append(e, "frames", frames) }
+
+func TestStacks(t *testing.T) {
+	long := strings.Repeat("x", 200) + ".py" // no word is as long, and many paths are
+	input := pickled(object{
+		"segments", []any{
+			segment(0, 1<<20, 0, framed(object{"size", 512, "address", 1 << 20, "state", "active_allocated"}, frame("old.py", 1, "load"))),
+		},
+		"device_traces", []any{[]any{
+			framed(entry("alloc", 4096, 10, 0, 100), frame("model.py", 7, "forward"), frame(long, 9, "alloc")),
+			framed(entry("alloc", 8192, 10, 0, 101), frame("model.py", 7, "forward"), frame(long, 9, "alloc")),
+			framed(entry("free_completed", 8192, 10, 0, 102), frame("free.py", 3, "x")),
+			entry("alloc", 8192, 20, 0, 103),
+			framed(entry("alloc", 16384, 20, 0, 104)),
+			framed(entry("alloc", 32768, 20, 0, 105), object{"filename", 5, "line", "six"}),
+		}},
+	})
+	read := func(opts ...Option) *Trace {
+		t.Helper()
+		r, err := NewReader(bytes.NewReader(input), "s.pickle", opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := r.all()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	with, without := read(Frames()), read()
+	if !slices.Equal(with.Events, without.Events) {
+		t.Errorf("stacks change the events: %v, without %v", with.Events, without.Events)
+	}
+	if without.Stacks != nil {
+		t.Error("stacks were read though nobody asked")
+	}
+	want := []string{"old.py:1 load", "model.py:7 forward\n" + long + ":9 alloc", "? ?"}
+	if got := with.Stacks.Texts(); !slices.Equal(got, want) {
+		t.Fatalf("stacks %q, want %q", got, want)
+	}
+	for id, stack := range []int{0, 1, 1, -1, -1, 2, -1} {
+		if got := with.Stacks.Of(int64(id)); got != stack {
+			t.Errorf("block %d has stack %d, want %d", id, got, stack)
+		}
+	}
+	if (*Stacks)(nil).Of(0) != -1 {
+		t.Error("a block without stacks has one")
+	}
+}
+
+// TestStacksAreBounded: texts count towards what a snapshot may take.
+func TestStacksAreBounded(t *testing.T) {
+	var events []any
+	for i := range 200 {
+		events = append(events, framed(entry("alloc", i+1, 1, 0, 0), frame(strings.Repeat(string(rune('a'+i%26)), 100+i%100)+".py", i, "f")))
+	}
+	input := pickled(object{"device_traces", []any{events}})
+	tight := func(o *options) { o.cells = 4000 }
+	if _, err := NewReader(bytes.NewReader(input), "s", tight); err != nil {
+		t.Fatalf("without stacks: %v", err)
+	}
+	if _, err := NewReader(bytes.NewReader(input), "s", tight, Frames()); err == nil {
+		t.Error("stacks of any size are kept")
+	}
+}
+
+func TestTextsBeyondTheBoundAreForgotten(t *testing.T) {
+	body := binaryString(strings.Repeat("y", maxText+1))
+	input := append([]byte{opProto, 4, opEmptyDict, opMark}, binaryString("segments")...)
+	input = append(append(append(input, body...), opSetItems), opStop)
+	if _, err := NewReader(bytes.NewReader(input), "s", Frames()); err == nil || !strings.Contains(err.Error(), "segments") {
+		t.Errorf("want an error about the segments, got %v", err)
+	}
+}
+
+func binaryString(s string) []byte {
+	n := len(s)
+	return append([]byte{opBinUnicode, byte(n), byte(n >> 8), byte(n >> 16), 0}, s...)
+}
