@@ -52,7 +52,7 @@ static void take(struct stalloc_device *d)
 	if (!d->range.lent) {
 		open_range(&d->range);
 		d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
-		d->log.recording = 1;
+		stalloc_log_begin(&d->log, true);
 		next_unit[d->ordinal] = 1;
 	}
 }
@@ -105,10 +105,12 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 		return STALLOC_ERR_ENGINE;
 	}
 	take(d);
-	struct stalloc_counts before = d->counts; /* the caller counts it */
 	*addr = stalloc_serve(d, st, asked);
-	d->counts = before;
-	if (*addr != 0) { /* another thread had the lock */
+	stalloc_fold(d);
+	if (*addr != 0) { /* another thread had the lock; the caller counts the block */
+		stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
+		d->counts.requests--;
+		d->counts.allocated_total -= n * STALLOC_GRAIN;
 		stalloc_unlock(d);
 		return STALLOC_OK;
 	}
@@ -175,10 +177,9 @@ EXPORT int stalloc_engine_base(uint64_t addr, uint64_t *start, uint64_t *size)
 /* A tape of the requests of the step that ends, or none. */
 static struct stalloc_reel *reel_of(const struct stalloc_device *d, uint32_t heap, bool small)
 {
-	uint64_t *entries = malloc((d->log.count + 1) * sizeof *entries);
+	uint64_t *entries = malloc(((uint64_t)(d->log.next - d->log.events) + 1) * sizeof *entries);
 	uint32_t n = 0;
-	for (uint64_t i = 0; i < d->log.count && entries; i++) {
-		const struct stalloc_event *e = &d->log.events[i];
+	for (const struct stalloc_event *e = d->log.events; e != d->log.next && entries; e++) {
 		uint64_t units = e->info >> 24;
 		if ((e->info & 0xff) == STALLOC_EV_FREE || (e->info >> 8 & 0xffff) != heap || (units <= SMALL) != small) continue;
 		entries[n++] = units << STALLOC_PLACE_BITS | (e->addr - d->range.base) / STALLOC_GRAIN;
@@ -205,7 +206,7 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 				stalloc_tape_play(t, s->heap && !failed ? reel_of(d, s->heap, small) : NULL);
 				totals[i].plan_generation += t->reel != NULL;
 			}
-		d->log.count = d->log.lost = 0;
+		stalloc_log_begin(&d->log, true);
 		stalloc_unlock(d);
 	}
 	return STALLOC_OK;
