@@ -228,8 +228,9 @@ static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, stru
 	return true;
 }
 
-/* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none. */
-static inline uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
+/* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none, or
+ * more is to be done than this. */
+static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
 	struct stalloc_quick *q = &d->quick;
 	struct stalloc_reel *l = t->reel;
 	uint64_t version = t->armed;
@@ -237,9 +238,12 @@ static inline uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape
 	uint32_t cursor = t->state.cursor;
 	uint64_t e = l->entries[cursor];
 	struct stalloc_slot *slot = &l->slots[cursor];
-	if (__builtin_expect(entry_size(e) != n || slot->version != version || q->left <= 0, 0)) return 0;
+	struct stalloc_event *event = d->log.next;
+	if (__builtin_expect(entry_size(e) != n || slot->version != version || q->left <= 0 || event == d->log.end, 0)) return 0;
 	struct stalloc_place *p = &l->places[slot->place];
 	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
+	int64_t blocks = q->blocks + 1, in = q->in + (int64_t)n, all = q->asked + (int64_t)asked;
+	if (__builtin_expect(((q->top_units - in + q->out) | (q->top_asked - all) | (q->top_blocks - blocks)) < 0, 0)) return 0; /* a peak */
 	uint64_t info = n << 24 | t->info, at = entry_place(e) * STALLOC_GRAIN;
 	p->entry = cursor + 1;
 	p->info = info;
@@ -250,14 +254,11 @@ static inline uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape
 		l->dirty[l->dirty_n++] = slot->place;
 	}
 	q->left--;
-	q->blocks++;
-	__atomic_store_n(&q->in, q->in + (int64_t)n, __ATOMIC_RELAXED); /* read without the lock */
-	q->asked += (int64_t)asked;
-	stalloc_push(&d->log, d->range.base + at, info | STALLOC_EV_HIT);
-	if (__builtin_expect(((q->top_units - q->in + q->out) | (q->top_asked - q->asked) | (q->top_blocks - q->blocks)) < 0, 0)) {
-		stalloc_fold(d); /* a new peak */
-		stalloc_grant(d);
-	}
+	q->blocks = blocks;
+	q->asked = all;
+	__atomic_store_n(&q->in, in, __ATOMIC_RELAXED); /* read without the lock */
+	*event = (struct stalloc_event){d->range.base + at, info | STALLOC_EV_HIT};
+	d->log.next = event + 1;
 	return at;
 }
 
@@ -276,7 +277,9 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 			d->armed = t;
 		}
 		stalloc_grant(d);
-		return stalloc_hit(d, t, n, asked) != 0;
+		if (stalloc_hit(d, t, n, asked) != 0) return true;
+		tape_settle(&d->range, t); /* a new peak, or no event is kept: the long way */
+		stalloc_fold(d);
 	}
 	if (!tape_ask(&d->range, s, t, n * STALLOC_GRAIN - asked)) return false;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
@@ -284,9 +287,8 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	return true;
 }
 
-/* The address of a block for a request that is no quick hit; 0: Go must serve it, and
- * nothing has changed. */
-static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
+static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_range *r = &d->range;
 	uint64_t n = stalloc_units_of(asked), at = 0;
 	stalloc_fold(d);
@@ -310,50 +312,47 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct st
 	return r->base + at * STALLOC_GRAIN;
 }
 
-/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
-static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
-	uint64_t n = stalloc_units_of(asked), at = stalloc_hit(d, &st->tapes[n <= d->range.small_limit], n, asked);
-	return __builtin_expect(at != 0, 1) ? d->range.base + at : stalloc_serve_slowly(d, st, asked);
-}
-
-/* The live place of a stream's tapes at which a block begins, and its tape; NULL: none. */
-static inline struct stalloc_place *place_of(struct stalloc_stream *st, uint64_t at, bool small) {
-	for (int i = 0; i < 2; i++, small = !small) {
-		struct stalloc_reel *l = st->tapes[small].reel;
-		uint32_t place = l ? reel_find(l, at) : REEL_NONE;
-		if (place != REEL_NONE && l->places[place].entry != 0) return &l->places[place];
-	}
-	return NULL;
+/* The live place of a tape at which a block begins; NULL: none. */
+static inline struct stalloc_place *place_in(const struct stalloc_tape *t, uint64_t at) {
+	const struct stalloc_reel *l = t->reel;
+	uint32_t place = l ? reel_find(l, at) : REEL_NONE;
+	return place != REEL_NONE && l->places[place].entry != 0 ? &l->places[place] : NULL;
 }
 
 /* Frees a block that the range does not know. False: it must be asked whether. */
 static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
 	struct stalloc_quick *q = &d->quick;
-	if (__builtin_expect(p->indexed || q->left <= 0, 0)) return false;
+	struct stalloc_event *event = d->log.next;
+	if (__builtin_expect(p->indexed || q->left <= 0 || event == d->log.end, 0)) return false;
 	int64_t n = (int64_t)(p->info >> 24);
 	q->left--;
 	q->blocks--;
 	__atomic_store_n(&q->out, q->out + n, __ATOMIC_RELAXED);
 	q->asked -= n * STALLOC_GRAIN - p->less;
 	p->entry = 0;
-	stalloc_push(&d->log, addr, p->info | STALLOC_EV_FREE);
+	*event = (struct stalloc_event){addr, p->info | STALLOC_EV_FREE};
+	d->log.next = event + 1;
 	return true;
 }
 
-static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
+/* Frees a block. The stream and the size only say where to look first. False: Go must, or
+ * there is none; nothing has changed. */
+static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc_device *d, struct stalloc_stream *first, uint64_t addr) {
 	struct stalloc_range *r = &d->range;
 	uint64_t at = (addr - r->base) / STALLOC_GRAIN;
+	struct stalloc_place *p = NULL;
 	stalloc_fold(d);
-	if (!range_open(r)) return false;
+	if (!range_open(r) || addr < r->base || addr % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
+	if (first && !(p = place_in(&first->tapes[0], at))) p = place_in(&first->tapes[1], at);
 	uint32_t b = p && !p->indexed ? 0 : range_block_at(r, at);
 	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
-		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next) {
-			p = place_of(st, at, false);
-			if (p && p->indexed) return false; /* the range would have known it */
-		}
+		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next)
+			if (!(p = place_in(&st->tapes[0], at))) p = place_in(&st->tapes[1], at);
 	if (p && !p->indexed) {
 		stalloc_grant(d);
-		return stalloc_drop(d, p, addr);
+		if (stalloc_drop(d, p, addr)) return true;
+		stalloc_sync(d); /* no event is kept: the long way */
+		b = range_block_at(r, at);
 	}
 	if (b == 0) return false; /* it may live on: the place stays as it is */
 	if (p) {
@@ -367,13 +366,13 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 	return true;
 }
 
-/* Frees a block. The stream and the size only say where to look first. False: Go must, or
- * there is none; nothing has changed. */
+/* The same of a block of a tape that was a quick hit; false: it is none. */
 static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
-	uint64_t offset = addr - d->range.base, at = offset / STALLOC_GRAIN;
-	if (__builtin_expect(addr < d->range.base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0, 0)) return false;
-	struct stalloc_place *p = st ? place_of(st, at, size <= d->range.small_limit * STALLOC_GRAIN) : NULL;
-	return (__builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr)) || stalloc_give_slowly(d, p, addr);
+	uint64_t offset = addr - d->range.base;
+	struct stalloc_place *p;
+	if (__builtin_expect(offset >> (RANGE_START_BITS + 9) != 0 || offset % STALLOC_GRAIN != 0, 0)) return false;
+	p = place_in(&st->tapes[size <= d->range.small_limit * STALLOC_GRAIN], offset / STALLOC_GRAIN);
+	return __builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr);
 }
 
 /* Announces a free, or what is to be counted, without the lock. False: the host has no
@@ -394,7 +393,7 @@ static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_dev
 		int64_t asked = (int64_t)n->asked, rounded = (int64_t)stalloc_round(n->asked);
 		if (n->kind == STALLOC_COUNT_IN) stalloc_count_in(d, rounded, asked);
 		if (n->kind == STALLOC_COUNT_OUT) stalloc_count_out(d, rounded, asked);
-		if (n->kind != STALLOC_FREE || stalloc_give(d, NULL, n->addr, 0)) n->kind = STALLOC_DONE;
+		if (n->kind != STALLOC_FREE || stalloc_give_slowly(d, NULL, n->addr)) n->kind = STALLOC_DONE;
 		next = n->next;
 		n->next = STALLOC_RELAXED(d->left);
 		STALLOC_PUT(d->left, n);
