@@ -33,8 +33,8 @@ static void free_in_engine(uint64_t addr);
 /* Frees what only Go can free, of what others announced. */
 __attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
 	stalloc_lock(d);
-	struct stalloc_announced *n = STALLOC_RELAXED(d->left), *next;
-	STALLOC_PUT(d->left, NULL);
+	struct stalloc_announced *n = STALLOC_RELAXED(d->undone), *next;
+	STALLOC_PUT(d->undone, NULL);
 	stalloc_unlock(d);
 	for (; n; n = next) {
 		next = n->next;
@@ -51,12 +51,12 @@ static inline void unlock_and_drain(struct stalloc_device *d) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->left) != NULL)) stalloc_finish(d);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) stalloc_finish(d);
 }
 
 /* Whether there is something to do for whoever has left the lock. */
 static inline bool announced(struct stalloc_device *d) {
-	return STALLOC_RELAXED(d->announced) != NULL || STALLOC_RELAXED(d->left) != NULL;
+	return STALLOC_RELAXED(d->announced) != NULL || STALLOC_RELAXED(d->undone) != NULL;
 }
 
 static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
@@ -70,7 +70,7 @@ bool stalloc_settle(struct stalloc_device *d) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}
-	if (STALLOC_RELAXED(d->left) == NULL) return false;
+	if (STALLOC_RELAXED(d->undone) == NULL) return false;
 	stalloc_finish(d);
 	return true;
 }
@@ -162,7 +162,10 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
 	if (STALLOC_UNLIKELY(!o)) return serve(d, s, size, false);
 	uint64_t n = stalloc_units_of(size), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
-	if (STALLOC_UNLIKELY(at == 0)) return serve(d, s, size, true);
+	if (STALLOC_UNLIKELY(at == 0)) {
+		d->lock.by = o;
+		return serve(d, s, size, true);
+	}
 	uint64_t addr = d->range.base + at;
 	stalloc_lock_leave(o);
 	if (STALLOC_UNLIKELY(announced(d))) return settled(d, (void *)(uintptr_t)addr);
@@ -215,6 +218,7 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	if (STALLOC_UNLIKELY(!o)) {
 		give(d, s, addr, false);
 	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
+		d->lock.by = o;
 		give(d, s, addr, true);
 	} else {
 		stalloc_lock_leave(o);

@@ -117,7 +117,7 @@ static __attribute__((noinline, unused)) bool stalloc_lock_outside(struct stallo
 }
 
 /* Takes the lock if this thread is its owner, and says as what; NULL: it does not. Leave it
- * by the same, or by stalloc_lock_release. */
+ * by stalloc_lock_leave; or enter the owner as by, and leave it like any other lock. */
 static inline struct stalloc_owner *stalloc_lock_enter(struct stalloc_lock *l) {
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
 	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return NULL;
@@ -127,10 +127,8 @@ static inline struct stalloc_owner *stalloc_lock_enter(struct stalloc_lock *l) {
 	atomic_store_explicit(&o->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst); /* for the compiler; membarrier for the machine */
 	if (__builtin_expect(atomic_load_explicit(&l->taken, memory_order_acquire) == 0 &&
-				     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1)) {
-		l->by = o;
+				     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1))
 		return o;
-	}
 	atomic_store_explicit(&o->inside, 0, memory_order_release);
 	return NULL;
 }
@@ -141,7 +139,9 @@ static inline void stalloc_lock_leave(struct stalloc_owner *o) { atomic_store_ex
 static inline bool stalloc_lock_try(struct stalloc_lock *l, unsigned patience) {
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
 	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return stalloc_lock_outside(l, patience);
-	return stalloc_lock_enter(l) != NULL;
+	if (!(o = stalloc_lock_enter(l))) return false;
+	l->by = o;
+	return true;
 }
 
 /* Waits for the lock, asleep after a while: its holder may have less priority, or be a
