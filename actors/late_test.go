@@ -89,6 +89,23 @@ func TestGradientsClearedInTheNextStep(t *testing.T) {
 	l.clear()
 }
 
+// TestTheNextRunKnowsTheValley: the second start has hits from its first request on,
+// over boundaries at marks and in valleys.
+func TestTheNextRunKnowsTheValley(t *testing.T) {
+	cache := t.TempDir()
+	for start := range 2 {
+		l := &trainer{kit: newKit(t, Options{Cache: cache})}
+		for i := range 20 {
+			// Until the valley is known every other request is one of the prologue.
+			if hits := l.train(); (start > 0 || i >= 8) && hits < 0.98 {
+				t.Errorf("start %d, step %d: %.3f of the requests are hits", start+1, i, hits)
+			}
+		}
+		l.reserves()
+		l.clear()
+	}
+}
+
 // TestGradientsStayFromSomeStepOn has a plan from mark to mark when the boundaries move.
 func TestGradientsStayFromSomeStepOn(t *testing.T) {
 	l := &trainer{kit: newKit(t, Options{}), atEnd: true}

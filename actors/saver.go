@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,6 +19,9 @@ type saver struct {
 	well    int      // steps in a row that were
 	steps   int      // that were judged
 	loaded  bool     // the run began with an earlier run's plan
+
+	writing sync.Mutex
+	kept    string // the file of this run's plan
 }
 
 const (
@@ -69,6 +74,8 @@ func (s *saver) judged(m *stepEnded, served bool) {
 func (s *saver) save(h *history, handle mem.Bytes) {
 	step := s.step
 	write := func() {
+		s.writing.Lock()
+		defer s.writing.Unlock()
 		start := time.Now()
 		p := h.plan(step)
 		p.Handle, p.Late = handle, s.d.late.at()
@@ -81,6 +88,10 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 			s.d.log.Warn("the plan is not kept for later runs", zap.Error(err))
 			return
 		}
+		if s.kept != "" && s.kept != path { // it knew less
+			_ = os.Remove(s.kept)
+		}
+		s.kept = path
 		s.d.log.Info("the plan is kept for later runs", zap.String("file", path), zap.Int("requests", p.Requests()), zap.Duration("took", time.Since(start)))
 	}
 	if s.d.opts.Inline {

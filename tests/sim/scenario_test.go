@@ -93,9 +93,6 @@ func newScenario(seed uint64) *scenario {
 	if one(4) {
 		s.ranged.HandleMost = mem.HandleSize
 	}
-	if one(2) {
-		s.ranged.First = 0
-	}
 	if one(8) {
 		s.ranged.Dear = -1 // always laid anew
 	}
