@@ -28,7 +28,8 @@ type spaceStep struct {
 	requests []lasting
 	gaps     []engine.Range // at the end of the step
 	events   mem.Tick
-	hits     int // requests that were served where they were wished
+	hits     int     // requests that were served where they were wished
+	paid     float64 // for stitching, share of the step's time
 }
 
 // stepLog is the pool's record of the running step, for the planner.
@@ -110,7 +111,7 @@ func (l *stepLog) passed(f driver.Fence, pending func(mem.Addr) bool) {
 func (l *stepLog) take(e *onerange.Engine) []spaceStep {
 	var steps []spaceStep
 	for key, s := range l.spaces {
-		s.events = l.tick + 1
+		s.events, s.paid = l.tick+1, e.Paid()
 		e.Gaps(key.stream, key.small, func(r engine.Range) { s.gaps = append(s.gaps, r) })
 		steps = append(steps, *s)
 	}

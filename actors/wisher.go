@@ -26,14 +26,18 @@ type habit struct {
 	before  []wish.Entry // the last step's requests
 	ends    []mem.Tick
 	planned bool
-	tries   int // plans in a row that did not serve
-	rest    int // steps to let pass before the next
+	without float64 // what stitching took of the last step without a plan
+	tries   int     // plans in a row that did not serve
+	rest    int     // steps to let pass before the next
 }
 
 const (
 	// Two steps are alike, and a plan serves, if so much of their requests agrees.
 	alike  = 0.95
 	serves = 0.98
+	// A plan saves about so much of a step's time: more than that must not be stitched for
+	// what is not as planned.
+	saves = 0.001
 	// The end of a block that other streams use moves from step to step. As long as the
 	// memory allows, its place is left alone for so many more events, at most.
 	mostMargin = 1 << 10
@@ -105,22 +109,35 @@ func (w *wisher) look(s *spaceStep) (wishes []wish.Entry, change bool) {
 		change, h.planned = h.planned, false
 		return nil, change
 	}
+	if h.planned && !s.small && s.paid > h.without+saves { // it costs more than it saves
+		h.planned = false
+		h.later()
+		return nil, true
+	}
+	if !h.planned {
+		h.without = s.paid
+	}
 	if h.planned && float64(s.hits) >= serves*n {
 		h.tries, h.rest = 0, 0
 		return nil, false
 	}
+	if h.rest > 0 {
+		h.rest--
+		return nil, false
+	}
 	if h.planned { // it does not serve as it should: another one, less and less often
-		if h.rest > 0 {
-			h.rest--
-			return nil, false
-		}
-		h.tries++
-		h.rest = 1 << min(h.tries, 6)
+		h.later()
 	}
 	wishes = wishesOf(s, w.d.base)
 	change = h.planned || wishes != nil
 	h.planned = wishes != nil
 	return wishes, change
+}
+
+// later lets more steps pass before the next plan than before the last.
+func (h *habit) later() {
+	h.tries++
+	h.rest = 1 << min(h.tries, 6)
 }
 
 // wishesOf places the requests of a step in the gaps that the range had at its end. What
