@@ -229,6 +229,30 @@ include packaging/wheel.mk
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
 	@touch $@
 
+##@ Documentation
+
+.PHONY: docs
+docs: .venv/docs ## the documentation as a site, in build/site; every warning is an error
+	.venv/bin/mkdocs build --quiet --strict
+
+.PHONY: plots
+plots: cli .venv/docs .venv/browser ## draw the figures of README and docs from docs/data
+	$(BIN) report --blocks 1 -o $(BUILD)/places.html tests/traces/llama_recompute.csv.gz
+	$(BIN) report -o $(BUILD)/varlen.html tests/traces/llama_varlen.csv.gz
+	.venv/bin/python docs/plots/plots.py --report $(BUILD)/places.html
+	.venv/bin/python docs/plots/screenshot.py $(BUILD)/varlen.html docs/report.png
+
+.PHONY: recordings
+recordings: cli ## replay the recordings anew for docs/data
+	$(BIN) replay --json $(TRACES) > $(BUILD)/recordings.json
+	mv $(BUILD)/recordings.json docs/data/recordings.json
+	printf '{"date": "%s", "commit": "%s", "command": "stalloc replay --json tests/traces/*.csv.gz"}\n' \
+	  "$$(date -I)" "$$(git describe --always --dirty)" > docs/data/recordings.about.json
+
+.venv/docs: docs/requirements.txt .venv/ready
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 ##@ Keep house
 
 .PHONY: clean

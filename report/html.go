@@ -15,7 +15,7 @@ import (
 var assets embed.FS
 
 // scripts are the page's own, in the order in which they need each other.
-var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/map.js", "assets/page.js"}
+var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/page.js"}
 
 var styles = []string{"assets/uplot/uPlot.min.css", "assets/page.css"}
 
@@ -87,6 +87,19 @@ func grouped(n any) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// Recorded counts the steps; 0 where the recording does not tell them apart.
+func (p page) Recorded() (steps int) {
+	for _, s := range p.Steps {
+		if s.Name != setUp {
+			steps++
+		}
+	}
+	if steps == 1 && p.Steps[0].Name == unmarked {
+		return 0
+	}
+	return steps
 }
 
 // Wasted is what an allocator reserved at its peak beyond the load's.

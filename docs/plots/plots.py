@@ -1,8 +1,9 @@
-"""Draws the figures of README and docs from data: `make plots`.
+"""Draws the figures of README and docs, and the table of recordings, from data: `make plots`.
 
     docs/data/gpu.json          what was measured on GPUs, with date, commit, machine, command
-    docs/data/recordings.json   what `stalloc replay --json` prints of the bundled recordings
-    docs/data/*.report.html     pages of `stalloc report`, made by `make plots` in build/
+    docs/data/recordings.json   what `stalloc replay --json` prints of the bundled recordings,
+                                written by `make recordings`
+    --report                    a page of `stalloc report`, made by `make plots` in build/
 
 A figure says nothing that is not in its data: measure again, change the data, draw again.
 """
@@ -120,6 +121,38 @@ def recordings(out: Path) -> None:
     figure.savefig(out / "recordings.png")
 
 
+def table() -> None:
+    """Puts what was replayed into benchmarks.md."""
+    rows = replayed()
+    about = json.loads((DOCS / "data" / "recordings.about.json").read_text())
+    lines = [
+        f"{about['date']}, commit {about['commit']}, `{about['command']}`:",
+        "",
+        "| recording | native | expandable | GMLake | stalloc | hits | driver: GMLake | stalloc |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+
+    def driver(result: dict) -> str:
+        time = result["steady_time_us"]
+        return f"{100 * result['steady_driver_time_us'] / time:.2f}" if time else "–"
+
+    for name in sorted(rows):
+        of = rows[name]
+        waste = " | ".join(f"{100 * of[a]['fragmentation']:.2f}" for a in ALLOCATORS)
+        hits = 100 * of["stalloc"]["hits"] / of["stalloc"]["requests"]
+        shares = f"{driver(of['gmlake'])} | {driver(of['stalloc'])}"
+        lines.append(f"| {name} | {waste} | {hits:.1f} | {shares} |")
+    means = [
+        100 * sum(of[a]["fragmentation"] for of in rows.values()) / len(rows) for a in ALLOCATORS
+    ]
+    lines.append("| **average** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " | | | |")
+    path = DOCS / "benchmarks.md"
+    before, rest = path.read_text().split("<!-- recordings: written by make recordings -->\n")
+    after = rest[rest.index("<!-- end -->") :]
+    marker = "<!-- recordings: written by make recordings -->\n"
+    path.write_text(before + marker + "\n".join(lines) + "\n" + after)
+
+
 def steps(out: Path, name: str) -> None:
     """When the driver is at work: its time in each step."""
     figure, axes = plt.subplots(figsize=(7.2, 2.6))
@@ -225,6 +258,7 @@ def main() -> None:
     page = Page(options.report)
     with plt.rc_context(STYLE):
         readme(options.out)
+        table()
         recordings(options.out)
         steps(options.out, "hf_trainer")
         places(options.out, page)

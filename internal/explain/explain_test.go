@@ -89,6 +89,7 @@ func random(r *rand.Rand) Figures {
 		f.Holders = append(f.Holders, Holder{r.IntN(1 << 22), strings.Repeat("x", r.IntN(60)), some(mem.GiB) - 1, r.IntN(2) == 0})
 	}
 	if r.IntN(2) == 0 {
+		f.Note = strings.Repeat("NVML says so. ", r.IntN(9))
 		f.HoldersError = strings.Repeat("a reason ", r.IntN(40))
 	}
 	return f

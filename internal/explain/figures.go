@@ -55,6 +55,7 @@ type Figures struct {
 	Phases       []Phase   `json:"allocated_when,omitempty"`  // of live blocks, in the order of time
 	Holders      []Holder  `json:"processes,omitempty"`       // of the device's memory
 	HoldersError string    `json:"processes_error,omitempty"` // why they may be incomplete
+	Note         string    `json:"note,omitempty"`            // what else is known, as a sentence
 }
 
 // Size sums up live blocks of one size.

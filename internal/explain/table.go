@@ -53,6 +53,9 @@ func (f *Figures) Table() string {
 	t.row("  free", f.Idle(), hole)
 	f.others(t)
 	f.live(t)
+	if f.Note != "" {
+		b.WriteString("\n" + wrap(f.Note))
+	}
 	if f.HoldersError != "" {
 		b.WriteString(wrap("Processes may be missing: " + f.HoldersError))
 	}

@@ -182,3 +182,10 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// TestOwn: a process without a page has none.
+func TestOwn(t *testing.T) {
+	if own := page.Own(); len(own) != 0 {
+		t.Errorf("%+v", own)
+	}
+}
