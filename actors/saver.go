@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"stalloc/internal/mem"
 )
 
 // saver makes the plan of a later run once this one's steps are served well, and leaves it
