@@ -100,7 +100,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestUnknown asks for the end of blocks that are none.
+// TestUnknown asks for the end of blocks that are none, without a plan and under one.
 func TestUnknown(t *testing.T) {
 	a := open(t, stalloc.Options{Planning: stalloc.PlanAtStep})
 	foreign := func(when string, addrs ...stalloc.Addr) {
@@ -121,19 +121,19 @@ func TestUnknown(t *testing.T) {
 	foreign("one block", x+1, x+512, x-512, x+stalloc.Addr(stalloc.MiB))
 	must(t, a.Free(x))
 	foreign("freed", x)
-	var slots []stalloc.Addr
+	var planned []stalloc.Addr
 	for range 4 {
-		slots = []stalloc.Addr{malloc(t, a, 0, 3*stalloc.MiB), malloc(t, a, 0, stalloc.MiB)}
-		must(t, a.Free(slots[0]), a.Free(slots[1]), a.Step())
+		planned = []stalloc.Addr{malloc(t, a, 0, 3*stalloc.MiB), malloc(t, a, 0, stalloc.MiB)}
+		must(t, a.Free(planned[0]), a.Free(planned[1]), a.Step())
 	}
 	if s := a.Stats(); s.Hits == 0 {
 		t.Fatalf("nothing was planned: %+v", s)
 	}
-	foreign("slots freed", slots[0], slots[1], slots[0]+512)
+	foreign("planned ones freed", planned[0], planned[1], planned[0]+512)
 	y := malloc(t, a, 0, 3*stalloc.MiB) // at the same place
-	foreign("one slot", y+512)
+	foreign("one planned", y+512)
 	must(t, a.Free(y))
-	foreign("slot freed twice", y, y)
+	foreign("planned one freed twice", y, y)
 }
 
 func TestOutOfMemory(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 // kind is one kind of step: training, an evaluation. Its steps ask for the same.
 type kind struct {
 	before []wish.Entry // the requests of the last one
+	once   bool         // there was only one
 	wishes []wish.Entry // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
@@ -30,28 +31,45 @@ const (
 // recognize returns the kind of a step: one whose last step asked for nearly the same, or a
 // new one. It says how many of the requests agree.
 func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
-	for i := len(h.kinds) - 1; i >= 0; i-- {
-		k := h.kinds[i]
-		most := max(len(now), len(k.before))
-		if float64(min(len(now), len(k.before))) < alike*float64(most) {
-			continue
-		}
-		tape := wish.New(k.before)
-		for _, e := range now {
-			tape.Next(e.Size())
-		}
-		if float64(tape.Matched) >= alike*float64(most) {
-			h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
-			return k, int(tape.Matched)
+	for _, first := range []bool{false, true} {
+		for i, k := range slices.Backward(h.kinds) {
+			if agree := k.agrees(now, first); agree > 0 {
+				h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
+				k.once = false
+				return k, agree
+			}
 		}
 	}
 	if len(h.kinds) == mostKinds {
 		*h.kinds[0] = kind{} // the past still knows it by its address
 		h.kinds = slices.Delete(h.kinds, 0, 1)
 	}
-	k = &kind{}
+	k = &kind{once: true}
 	h.kinds = append(h.kinds, k)
 	return k, 0
+}
+
+// agrees returns how many requests of a step agree with those of the last of a kind; zero:
+// too few. The first of a kind may have had others besides, up to as many again: set-up, or
+// the state of an optimizer.
+func (k *kind) agrees(now []wish.Entry, first bool) int {
+	least := alike * float64(max(len(now), len(k.before)))
+	if first {
+		if least = alike * float64(len(now)); !k.once || len(k.before) > 2*len(now) {
+			return 0
+		}
+	}
+	if float64(min(len(now), len(k.before))) < least {
+		return 0
+	}
+	tape := wish.New(k.before)
+	for _, e := range now {
+		tape.Next(e.Size())
+	}
+	if float64(tape.Matched) < least {
+		return 0
+	}
+	return int(tape.Matched)
 }
 
 // note adds a step to the past.
@@ -61,41 +79,56 @@ func (h *habit) note(k *kind) {
 	}
 }
 
-// next returns the kind of which the step is that comes behind so many more, as far as
-// there are wishes for it: what came where the steps before were the most like the last
-// ones. Else the kind that is served stays.
+// next returns the kind of which the step is that comes behind so many more. Where there
+// are no wishes for it, those that are served stay.
 func (h *habit) next(behind int) *kind {
 	past := slices.Clone(h.past)
 	for range behind + 1 {
 		past = append(past, following(past))
 	}
 	for _, k := range []*kind{past[len(past)-1], h.serving} {
-		if k != nil && k.wishes != nil && slices.Contains(h.kinds, k) {
+		if k != nil && k.wishes != nil {
 			return k
 		}
 	}
-	for i := len(h.kinds) - 1; i >= 0; i-- {
-		if h.kinds[i].wishes != nil {
-			return h.kinds[i]
+	for _, k := range slices.Backward(h.kinds) {
+		if k.wishes != nil {
+			return k
 		}
 	}
 	return nil
 }
 
-// following returns what came behind the longest end of a sequence that it has had before.
+// following returns what came behind the longest end of a sequence that it has had before,
+// if that is believable. If not, steps are thought to go on as the last two, or else to be
+// of the kind that most are.
 func following(past []*kind) *kind {
-	best, longest := past[len(past)-1], 0
-	for i := len(past) - 2; i >= 0; i-- {
+	last := len(past) - 1
+	var best *kind
+	longest, count, most := believable-1, map[*kind]int{}, past[last]
+	for i := last - 1; i >= 0; i-- {
 		n := 0
-		for n <= i && past[i-n] == past[len(past)-1-n] {
+		for n <= i && past[i-n] == past[last-n] {
 			n++
 		}
 		if n > longest {
 			best, longest = past[i+1], n
 		}
+		if count[past[i]]++; count[past[i]] > count[most] {
+			most = past[i]
+		}
 	}
-	return best
+	switch {
+	case best != nil:
+		return best
+	case last > 0 && past[last-1] == past[last]:
+		return past[last]
+	}
+	return most
 }
+
+// believable is how many steps in a row that came before tell what comes behind them.
+const believable = 3
 
 // replan reports whether a kind that was seen before is to be planned. A plan that does not
 // serve what agrees with the step before is made again, less and less often.

@@ -88,8 +88,14 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// wild returns n sizes that no other step has.
-func wild(rng *rand.Rand, n int) []mem.Bytes { return upTo(64*mem.MiB, rng, n) }
+// wild returns n sizes that no other step has: large ones, as small ones are few.
+func wild(rng *rand.Rand, n int) []mem.Bytes {
+	sizes := upTo(64*mem.MiB, rng, n)
+	for i := range sizes {
+		sizes[i] += 64 * mem.KiB
+	}
+	return sizes
+}
 
 func upTo(most mem.Bytes, rng *rand.Rand, n int) (sizes []mem.Bytes) {
 	for range n {

@@ -4,6 +4,7 @@
 
 #include "page.h"
 #include "runtime.h"
+#include "tape.h"
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
@@ -56,6 +57,7 @@ static uint64_t positive(int64_t n) { return n < 0 ? 0 : (uint64_t)n; }
 /* Adds what is counted under the lock. */
 static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	stalloc_lock(d);
+	stalloc_sync(d);
 	const struct stalloc_counts c = d->counts;
 	s->active = positive(c.allocated + d->range.now.pending);
 	s->lost_events = d->log.lost_ever;
@@ -67,7 +69,7 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	stalloc_unlock(d);
 	s->requests = s->blocks_total = c.requests;
 	s->allocated_total = c.allocated_total;
-	s->freed_total = c.freed_total;
+	s->freed_total = c.allocated_total - (uint64_t)c.allocated;
 	s->allocated = positive(c.allocated);
 	s->peak_allocated = positive(c.peak_allocated);
 	s->requested = positive(c.requested);
@@ -112,6 +114,7 @@ int stalloc_reset_peak(int device) {
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
 	stalloc_lock(d);
+	stalloc_fold(d);
 	struct stalloc_counts *c = &d->counts;
 	c->peak_allocated = c->allocated;
 	c->peak_requested = c->requested;

@@ -167,6 +167,7 @@ static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uin
 	bool done = r->entries && r->slots && r->places && r->dirty && r->index;
 	if (done) {
 		memcpy(r->entries, entries, n * sizeof *entries);
+		r->entries[n] = 0; /* which no request is for */
 		reel_places(r);
 		done = reel_frontiers(r, &s);
 	}

@@ -36,6 +36,7 @@ struct stalloc_slot {
 
 /* Where a block of a tape may begin. */
 struct stalloc_place {
+	uint64_t info;	/* of its events, without the kind */
 	uint32_t entry; /* + 1, that has its block here; 0: none */
 	uint16_t less;	/* of its bytes were not asked for */
 	bool indexed;	/* the block is the range's, which may have freed it since */
@@ -55,15 +56,18 @@ struct stalloc_reel {
 	uint32_t *dirty; /* places whose blocks the range may not know */
 };
 
-/* The wishes of one space of a stream. */
+/* The wishes of one space of a stream. While it is armed, Go has not had the lock since its
+ * last hit: all that may serve another is in the cursor, the slots and the places. */
 struct stalloc_tape {
-	struct stalloc_tape_state state;
-	struct stalloc_reel *reel; /* NULL: there are none */
-	/* As the last hit left them. What is different was done by others. */
+	struct stalloc_tape_state state; /* but for the cursor as of when it was armed */
+	uint64_t armed;			 /* the space's version; 0: it is not */
+	struct stalloc_reel *reel;	 /* NULL: there are none */
+	uint64_t info;			 /* of its events: the stream */
+	uint32_t space;			 /* of the engine */
+	/* As C left them. What is different was done by Go. */
 	uint32_t cursor;
 	uint64_t matched, hits, version;
-	uint32_t space;		   /* of the engine */
-	bool unknown;		   /* it is on the device's list */
+	bool listed;		   /* it is on the device's list */
 	struct stalloc_tape *next; /* there */
 };
 
@@ -85,9 +89,9 @@ enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3 };
 /* The events since the last boundary. What comes when all room is taken is lost, and
  * counted. */
 struct stalloc_log {
+	struct stalloc_event *next, *end; /* equal: there is no room, or nothing is kept */
 	struct stalloc_event *events;
-	uint32_t recording; /* 0: nothing is kept */
-	uint64_t count;
+	bool recording;
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
 	uint64_t touched; /* the most since memory was given back */
 };
@@ -102,12 +106,21 @@ struct stalloc_stream {
 	struct stalloc_tape tapes[2]; /* of large requests and of small ones */
 };
 
-/* Of live blocks, but for the last four. */
+/* Of live blocks, but for the last three. */
 struct stalloc_counts {
 	int64_t allocated, requested, blocks; /* rounded bytes, bytes as asked for, number */
 	int64_t peak_allocated, peak_requested, peak_blocks;
 	int64_t peak_active; /* with those that wait for other streams */
-	uint64_t requests, allocated_total, freed_total;
+	uint64_t requests, allocated_total;
+};
+
+/* What quick hits and frees have changed since it was last added to the counts of the
+ * device and of the range (stalloc_fold). */
+struct stalloc_quick {
+	int64_t left;			 /* how many more there may be */
+	int64_t blocks, in, out, asked;	 /* blocks, units that came and went, bytes asked for */
+	int64_t top_blocks, top_units, top_asked; /* from where on there is a new peak */
+	int64_t granted;
 };
 
 struct stalloc_device {
@@ -119,15 +132,18 @@ struct stalloc_device {
 	_Atomic(struct stalloc_stream *) streams;
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to */
-	struct stalloc_range range;
-	struct stalloc_tape *unknown; /* those with blocks that the range does not know */
+	struct stalloc_quick quick;
 	struct stalloc_log log;
+	struct stalloc_tape *armed; /* those that are, or were since Go had the lock */
+	struct stalloc_range range;
 	struct stalloc_counts counts;
 	_Atomic uint64_t ooms;
 };
 
-/* The lock is held in C only for bounded work that calls nothing outside. */
-static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, 0); }
+/* The lock is held in C only for bounded work that calls nothing outside: for less than so
+ * many looks, where Go does not have it. */
+#define STALLOC_QUICK_LOOKS 16
+static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, STALLOC_QUICK_LOOKS); }
 
 /* Not from Go, and not in a quick case, see lock.h. */
 static inline void stalloc_lock(struct stalloc_device *d) {

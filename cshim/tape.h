@@ -11,18 +11,33 @@
 #include "reel.h"
 #include "shared.h"
 
-static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t info) {
-	if (!l->recording) return;
-	if (__builtin_expect(l->count == STALLOC_MOST_EVENTS, 0)) {
-		l->lost++;
-		l->lost_ever++;
-		return;
-	}
-	l->events[l->count++] = (struct stalloc_event){addr, info};
+static __attribute__((noinline, unused)) void stalloc_lose(struct stalloc_log *l) {
+	l->lost += l->recording;
+	l->lost_ever += l->recording;
 }
 
+static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t info) {
+	struct stalloc_event *e = l->next;
+	if (__builtin_expect(e == l->end, 0)) {
+		stalloc_lose(l);
+		return;
+	}
+	l->next = e + 1;
+	*e = (struct stalloc_event){addr, info};
+}
+
+/* Begins the log anew, or ends it. */
+static inline void stalloc_log_begin(struct stalloc_log *l, bool recording) {
+	l->recording = recording && l->events;
+	l->next = l->events;
+	l->end = l->recording ? l->events + STALLOC_MOST_EVENTS : l->events;
+	l->lost = 0;
+}
+
+static inline uint64_t stalloc_info(uint64_t n, uint32_t heap) { return n << 24 | (uint64_t)(heap >> 16 ? 0 : heap) << 8; }
+
 static inline void stalloc_observe(struct stalloc_device *d, uint64_t at, uint64_t n, uint32_t heap, uint32_t kind) {
-	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, n << 24 | (uint64_t)(heap >> 16 ? 0 : heap) << 8 | kind);
+	stalloc_push(&d->log, d->range.base + at * STALLOC_GRAIN, stalloc_info(n, heap) | kind);
 }
 
 /* allocated is also read without the lock. */
@@ -43,7 +58,50 @@ static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, 
 	__atomic_store_n(&c->allocated, c->allocated - rounded, __ATOMIC_RELAXED);
 	c->requested -= asked;
 	c->blocks--;
-	c->freed_total += (uint64_t)rounded;
+}
+
+static inline int64_t stalloc_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static __attribute__((noinline, unused)) void stalloc_add(struct stalloc_device *d) {
+	struct stalloc_quick *q = &d->quick;
+	struct stalloc_counts *c = &d->counts;
+	struct range_counters *now = &d->range.now;
+	int64_t events = q->granted - q->left, hits = (events + q->blocks) / 2, bytes = (q->in - q->out) * STALLOC_GRAIN;
+	__atomic_store_n(&c->allocated, c->allocated + bytes, __ATOMIC_RELAXED);
+	c->requested += q->asked;
+	c->blocks += q->blocks;
+	c->requests += (uint64_t)hits;
+	c->allocated_total += (uint64_t)q->in * STALLOC_GRAIN;
+	if (c->allocated > c->peak_allocated) c->peak_allocated = c->allocated;
+	if (c->allocated + now->pending > c->peak_active) c->peak_active = c->allocated + now->pending;
+	if (c->requested > c->peak_requested) c->peak_requested = c->requested;
+	if (c->blocks > c->peak_blocks) c->peak_blocks = c->blocks;
+	now->load += bytes;
+	now->blocks += q->blocks;
+	now->clock += (uint64_t)events;
+	now->wished += (uint64_t)hits;
+	if (now->load > now->peak_load) now->peak_load = now->load;
+	if (now->load + now->pending > now->peak_held) now->peak_held = now->load + now->pending;
+	*q = (struct stalloc_quick){0};
+}
+
+/* Adds what quick hits and frees have changed to the counts; there are none until the
+ * next stalloc_grant. */
+static inline void stalloc_fold(struct stalloc_device *d) {
+	if (d->quick.granted != d->quick.left) stalloc_add(d);
+	d->quick.granted = d->quick.left = 0;
+}
+
+/* Allows quick hits and frees as far as the engine does and there is room. Folded. */
+static inline void stalloc_grant(struct stalloc_device *d) {
+	const struct range_counters *now = &d->range.now;
+	const struct stalloc_counts *c = &d->counts;
+	uint64_t room = (uint64_t)(d->range.block_most - now->blocks), open = d->range.until - now->clock;
+	int64_t bytes = stalloc_least(stalloc_least(now->peak_load - now->load, now->peak_held - now->load - now->pending),
+				      stalloc_least(c->peak_allocated - c->allocated, c->peak_active - c->allocated - now->pending));
+	d->quick = (struct stalloc_quick){
+		.top_units = bytes / (int64_t)STALLOC_GRAIN, .top_asked = c->peak_requested - c->requested, .top_blocks = c->peak_blocks - c->blocks};
+	d->quick.left = d->quick.granted = (int64_t)((room < open ? room : open) & INT64_MAX);
 }
 
 /* A hit is served without the range, which hears of the block when it needs to: before Go
@@ -57,48 +115,55 @@ static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, 
 /* Has the range know the blocks of a tape. */
 static __attribute__((noinline, unused)) void tape_tell(struct stalloc_range *r, struct stalloc_tape *t) {
 	struct stalloc_reel *l = t->reel;
+	struct range_space *s = &r->spaces[t->space];
 	for (uint32_t i = 0; i < l->dirty_n; i++) {
 		struct stalloc_place *p = &l->places[l->dirty[i]];
 		p->dirty = false;
 		if (p->entry == 0 || p->indexed) continue;
-		uint64_t e = l->entries[p->entry - 1];
-		struct range_space *s = &r->spaces[t->space];
-		uint32_t g = gap_holding(r, s, entry_place(e), entry_size(e));
+		uint64_t at = entry_place(l->entries[p->entry - 1]), n = p->info >> 24;
+		uint32_t g = gap_holding(r, s, at, n);
 		if (g == 0) { /* an equation does not hold */
 			r->broken = 1;
 			r->until = 0;
 			break;
 		}
-		range_enter(r, s, g, entry_place(e), entry_size(e), p->less);
+		range_enter(r, s, g, at, n, p->less);
 		p->indexed = true;
+		if ((s->load += (int64_t)n) > s->peak) s->peak = s->load;
 	}
 	l->dirty_n = 0;
 }
 
-static inline void tape_sync(struct stalloc_range *r, struct stalloc_tape *t) {
+/* Has the range know the blocks of a tape, and the state how far it got. */
+static inline void tape_settle(struct stalloc_range *r, struct stalloc_tape *t) {
+	if (t->armed != 0) {
+		uint32_t hits = t->state.cursor - t->cursor;
+		t->armed = 0;
+		t->cursor = t->state.cursor;
+		t->matched = t->state.matched += hits;
+		t->hits = t->state.hits += hits;
+	}
 	if (t->reel && t->reel->dirty_n != 0) tape_tell(r, t);
 }
 
-/* Has the range know all blocks: before Go has the lock. */
+/* Has the range and the states know everything: before Go has the lock. */
 static inline void stalloc_sync(struct stalloc_device *d) {
-	for (struct stalloc_tape *t = d->unknown; t; t = t->next) {
-		tape_sync(&d->range, t);
-		t->unknown = false;
+	stalloc_fold(d);
+	for (struct stalloc_tape *t = d->armed; t; t = t->next) {
+		tape_settle(&d->range, t);
+		t->listed = false;
 	}
-	d->unknown = NULL;
+	d->armed = NULL;
 }
 
-/* Begins a list, which is told by now (stalloc_sync), in place of another. */
+/* Begins a list in place of another, behind stalloc_sync. */
 static inline void stalloc_tape_play(struct stalloc_tape *t, struct stalloc_reel *r) {
 	stalloc_reel_free(t->reel);
 	t->reel = r;
 	t->cursor = 0;
 }
 
-static inline bool tape_expects(const struct stalloc_tape *t, uint64_t n) {
-	return t->state.cursor < t->reel->n && entry_size(t->reel->entries[t->state.cursor]) == n;
-}
-
+/* One more entry, which was not a quick hit, is served. */
 static inline void tape_step(struct stalloc_tape *t, bool hit) {
 	t->cursor = ++t->state.cursor;
 	t->matched = ++t->state.matched;
@@ -107,13 +172,13 @@ static inline void tape_step(struct stalloc_tape *t, bool hit) {
 	t->state.misses += !hit;
 }
 
-/* Looks at what others have done since the last hit. */
-static __attribute__((noinline, unused)) void tape_look(struct range_space *s, struct stalloc_tape *t) {
+/* Looks at what Go has done since. */
+static inline void tape_look(struct range_space *s, struct stalloc_tape *t) {
 	const struct stalloc_tape_state *now = &t->state;
 	bool in_order = now->cursor == t->cursor && now->matched == t->matched;
 	bool begun = now->cursor == 0 && now->matched == 0 && t->cursor == t->reel->n;
 	if (now->cursor == t->cursor + 1 && now->matched == t->matched + 1 && now->hits == t->hits + 1 && s->version == t->version + 1) {
-		/* Go has served a hit, and nothing else. */
+		/* It has served a hit, and nothing else. */
 		struct stalloc_slot *slot = &t->reel->slots[t->cursor];
 		struct stalloc_place *p = &t->reel->places[slot->place];
 		p->entry = t->cursor + 1;
@@ -143,123 +208,172 @@ static inline void tape_forget(const struct stalloc_range *r, const struct stall
 	}
 }
 
-/* Serves the entry under the cursor, which is for this request, with the range's help.
- * False: its bytes are not free, and nothing has changed. */
-static __attribute__((noinline, unused)) bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
+/* Serves the entry under the cursor, which is for this request, by a look at the range.
+ * False: its bytes are not free, and nothing has changed. Settled. */
+static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
 	struct stalloc_reel *l = t->reel;
 	struct stalloc_slot *slot = &l->slots[t->state.cursor];
 	uint64_t e = l->entries[t->state.cursor];
-	tape_sync(r, t);
-	uint32_t g = gap_holding(r, s, entry_place(e), entry_size(e));
+	uint32_t g = range_room(r) ? gap_holding(r, s, entry_place(e), entry_size(e)) : 0;
 	if (g == 0) return false;
 	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, l, &l->places[l->frontier[i]]);
 	range_enter(r, s, g, entry_place(e), entry_size(e), less);
+	range_count_in(r, s, entry_size(e));
+	r->now.wished++;
 	struct stalloc_place *p = &l->places[slot->place];
 	p->entry = t->state.cursor + 1;
 	p->indexed = true;
 	slot->version = t->version;
-	return true;
-}
-
-/* Serves the entry under the cursor where it is wished. False: that is not free. */
-static inline bool tape_hit(struct stalloc_device *d, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
-	struct stalloc_reel *l = t->reel;
-	struct stalloc_slot *slot = &l->slots[t->state.cursor];
-	if (__builtin_expect(s->version != t->version || t->state.cursor != t->cursor || t->state.matched != t->matched, 0)) tape_look(s, t);
-	if (!range_room(&d->range)) return false;
-	if (__builtin_expect(slot->version != t->version || tape_blocked(l, slot), 0)) {
-		if (!tape_ask(&d->range, s, t, less)) return false;
-	} else {
-		struct stalloc_place *p = &l->places[slot->place];
-		p->entry = t->state.cursor + 1;
-		p->less = (uint16_t)less;
-		if (!p->dirty) {
-			p->dirty = true;
-			l->dirty[l->dirty_n++] = slot->place;
-		}
-		if (!t->unknown) {
-			t->unknown = true;
-			t->next = d->unknown;
-			d->unknown = t;
-		}
-	}
-	range_count_in(&d->range, s, entry_size(l->entries[t->state.cursor]));
-	d->range.now.wished++;
 	tape_step(t, true);
 	return true;
 }
 
-/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
-static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+/* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none. */
+static inline uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
+	struct stalloc_quick *q = &d->quick;
+	struct stalloc_reel *l = t->reel;
+	uint64_t version = t->armed;
+	if (__builtin_expect(version == 0, 0)) return 0;
+	uint32_t cursor = t->state.cursor;
+	uint64_t e = l->entries[cursor];
+	struct stalloc_slot *slot = &l->slots[cursor];
+	if (__builtin_expect(entry_size(e) != n || slot->version != version || q->left <= 0, 0)) return 0;
+	struct stalloc_place *p = &l->places[slot->place];
+	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
+	uint64_t info = n << 24 | t->info, at = entry_place(e) * STALLOC_GRAIN;
+	p->entry = cursor + 1;
+	p->info = info;
+	p->less = (uint16_t)(n * STALLOC_GRAIN - asked);
+	t->state.cursor = cursor + 1;
+	if (!p->dirty) {
+		p->dirty = true;
+		l->dirty[l->dirty_n++] = slot->place;
+	}
+	q->left--;
+	q->blocks++;
+	__atomic_store_n(&q->in, q->in + (int64_t)n, __ATOMIC_RELAXED); /* read without the lock */
+	q->asked += (int64_t)asked;
+	stalloc_push(&d->log, d->range.base + at, info | STALLOC_EV_HIT);
+	if (__builtin_expect(((q->top_units - q->in + q->out) | (q->top_asked - q->asked) | (q->top_blocks - q->blocks)) < 0, 0)) {
+		stalloc_fold(d); /* a new peak */
+		stalloc_grant(d);
+	}
+	return at;
+}
+
+/* Serves the entry under the cursor where it is wished. False: that is not free. */
+static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t asked, uint32_t heap) {
+	uint64_t at = entry_place(t->reel->entries[t->state.cursor]);
+	struct stalloc_slot *slot = &t->reel->slots[t->state.cursor];
+	tape_look(s, t);
+	if (slot->version == t->version && !tape_blocked(t->reel, slot)) {
+		t->armed = t->version;
+		t->info = stalloc_info(0, heap);
+		t->state.strays = 0;
+		if (!t->listed) {
+			t->listed = true;
+			t->next = d->armed;
+			d->armed = t;
+		}
+		stalloc_grant(d);
+		return stalloc_hit(d, t, n, asked) != 0;
+	}
+	if (!tape_ask(&d->range, s, t, n * STALLOC_GRAIN - asked)) return false;
+	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
+	stalloc_observe(d, at, n, heap, STALLOC_EV_HIT);
+	return true;
+}
+
+/* The address of a block for a request that is no quick hit; 0: Go must serve it, and
+ * nothing has changed. */
+static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_range *r = &d->range;
-	uint64_t n = stalloc_units_of(asked), less = n * STALLOC_GRAIN - asked, at = 0;
+	uint64_t n = stalloc_units_of(asked), at = 0;
+	stalloc_fold(d);
 	if (!range_open(r)) return 0;
 	if (__builtin_expect(st->heap == 0, 0) && (st->heap = range_heap_of(r, st->id)) == 0) return 0;
-	bool small = n <= r->small_limit, hit = false;
+	bool small = n <= r->small_limit;
 	struct stalloc_tape *t = &st->tapes[small];
 	t->space = r->heaps[st->heap].spaces[small];
 	struct range_space *s = &r->spaces[t->space];
 	if (t->reel) {
-		if (!tape_expects(t, n)) return 0;
-		at = entry_place(t->reel->entries[t->state.cursor]);
-		hit = at != 0;
+		tape_settle(r, t);
+		if (t->state.cursor >= t->reel->n || entry_size(t->reel->entries[t->state.cursor]) != n) return 0;
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
-		if (hit && !tape_hit(d, s, t, less)) return 0;
+		at = entry_place(t->reel->entries[t->state.cursor]);
+		if (at != 0) return tape_serve(d, s, t, n, asked, st->heap) ? r->base + at * STALLOC_GRAIN : 0;
 	}
-	if (!hit) {
-		if (r->tape_only || n > r->most) return 0;
-		tape_sync(r, t);
-		if ((at = range_alloc(r, s, n, less)) == 0) return 0;
-		if (t->reel) tape_step(t, false);
-	}
+	if (r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0) return 0;
+	if (t->reel) tape_step(t, false);
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
-	stalloc_observe(d, at, n, st->heap, hit ? STALLOC_EV_HIT : STALLOC_EV_MISS);
+	stalloc_observe(d, at, n, st->heap, STALLOC_EV_MISS);
 	return r->base + at * STALLOC_GRAIN;
 }
 
-static inline void stalloc_count_free(struct stalloc_device *d, uint64_t at, uint64_t n, uint64_t less, uint32_t heap) {
-	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
-	stalloc_observe(d, at, n, heap, STALLOC_EV_FREE);
+/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
+static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+	uint64_t n = stalloc_units_of(asked), at = stalloc_hit(d, &st->tapes[n <= d->range.small_limit], n, asked);
+	return __builtin_expect(at != 0, 1) ? d->range.base + at : stalloc_serve_slowly(d, st, asked);
 }
 
 /* The live place of a stream's tapes at which a block begins, and its tape; NULL: none. */
-static inline struct stalloc_place *place_of(struct stalloc_stream *st, uint64_t at, bool small, struct stalloc_tape **tape) {
+static inline struct stalloc_place *place_of(struct stalloc_stream *st, uint64_t at, bool small) {
 	for (int i = 0; i < 2; i++, small = !small) {
-		struct stalloc_tape *t = &st->tapes[small];
-		uint32_t place = t->reel ? reel_find(t->reel, at) : REEL_NONE;
-		if (place == REEL_NONE || t->reel->places[place].entry == 0) continue;
-		*tape = t;
-		return &t->reel->places[place];
+		struct stalloc_reel *l = st->tapes[small].reel;
+		uint32_t place = l ? reel_find(l, at) : REEL_NONE;
+		if (place != REEL_NONE && l->places[place].entry != 0) return &l->places[place];
 	}
 	return NULL;
+}
+
+/* Frees a block that the range does not know. False: it must be asked whether. */
+static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
+	struct stalloc_quick *q = &d->quick;
+	if (__builtin_expect(p->indexed || q->left <= 0, 0)) return false;
+	int64_t n = (int64_t)(p->info >> 24);
+	q->left--;
+	q->blocks--;
+	__atomic_store_n(&q->out, q->out + n, __ATOMIC_RELAXED);
+	q->asked -= n * STALLOC_GRAIN - p->less;
+	p->entry = 0;
+	stalloc_push(&d->log, addr, p->info | STALLOC_EV_FREE);
+	return true;
+}
+
+static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
+	struct stalloc_range *r = &d->range;
+	uint64_t at = (addr - r->base) / STALLOC_GRAIN;
+	stalloc_fold(d);
+	if (!range_open(r)) return false;
+	uint32_t b = p && !p->indexed ? 0 : range_block_at(r, at);
+	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
+		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next) {
+			p = place_of(st, at, false);
+			if (p && p->indexed) return false; /* the range would have known it */
+		}
+	if (p && !p->indexed) {
+		stalloc_grant(d);
+		return stalloc_drop(d, p, addr);
+	}
+	if (b == 0) return false; /* it may live on: the place stays as it is */
+	if (p) {
+		p->entry = 0;
+		p->indexed = false;
+	}
+	uint64_t n = r->blocks[b].size, less = r->blocks[b].less;
+	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
+	stalloc_observe(d, at, n, r->spaces[r->blocks[b].space].heap, STALLOC_EV_FREE);
+	range_free(r, b);
+	return true;
 }
 
 /* Frees a block. The stream and the size only say where to look first. False: Go must, or
  * there is none; nothing has changed. */
 static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
-	struct stalloc_range *r = &d->range;
-	uint64_t offset = addr - r->base, at = offset / STALLOC_GRAIN;
-	struct stalloc_tape *t;
-	if (!range_open(r) || addr < r->base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
-	struct stalloc_place *p = st ? place_of(st, at, size <= r->small_limit * STALLOC_GRAIN, &t) : NULL;
-	uint32_t b = p ? 0 : range_block_at(r, at);
-	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
-		for (st = STALLOC_RELAXED(d->streams); st && !(p = place_of(st, at, false, &t));) st = st->next;
-	if (p && !p->indexed) {
-		uint64_t n = entry_size(t->reel->entries[p->entry - 1]);
-		range_count_out(r, &r->spaces[t->space], n);
-		stalloc_count_free(d, at, n, p->less, st->heap);
-		p->entry = 0;
-		return true;
-	}
-	if (p && (b = range_block_at(r, at)) != 0) {
-		p->entry = 0;
-		p->indexed = false;
-	}
-	if (b == 0) return false; /* it may live on: the place stays as it is */
-	stalloc_count_free(d, at, r->blocks[b].size, r->blocks[b].less, r->spaces[r->blocks[b].space].heap);
-	range_free(r, b);
-	return true;
+	uint64_t offset = addr - d->range.base, at = offset / STALLOC_GRAIN;
+	if (__builtin_expect(addr < d->range.base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0, 0)) return false;
+	struct stalloc_place *p = st ? place_of(st, at, size <= d->range.small_limit * STALLOC_GRAIN) : NULL;
+	return (__builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr)) || stalloc_give_slowly(d, p, addr);
 }
 
 /* Announces a free, or what is to be counted, without the lock. False: the host has no

@@ -15,7 +15,7 @@ import (
 var assets embed.FS
 
 // scripts are the page's own, in the order in which they need each other.
-var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/map.js", "assets/page.js"}
+var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/page.js"}
 
 var styles = []string{"assets/uplot/uPlot.min.css", "assets/page.css"}
 

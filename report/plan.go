@@ -29,7 +29,7 @@ func loadPlan(path string) (*Data, error) {
 	l.close()
 	d := &Data{
 		Name: strings.TrimSuffix(filepath.Base(path), ".plan"), Kind: Planned,
-		Header: "a plan: blocks that it places, by the order in which it serves them",
+		Header: "a plan: where it wants each block, drawn until bytes of it are wanted again; a plan knows no frees",
 		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases, Reasons: reasons[:],
 	}
 	d.Peak = l.atPeak(nil)

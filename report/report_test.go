@@ -9,7 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
-	"os"
+	"math/rand/v2"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -282,60 +282,38 @@ func TestFullDevice(t *testing.T) {
 	}
 }
 
-// liveLog is what a run writes of itself: two steps, a plan behind the first.
-const liveLog = `[
-{"name":"stalloc_base_time","ph":"M","ts":0,"pid":7,"tid":0,"args":{"nanoseconds":"1700000000000000000"}},
-{"name":"device 0 memory","ph":"C","ts":1000,"pid":7,"tid":0,"args":{"allocated":1048576,"idle":1048576}},
-{"name":"device 1 memory","ph":"C","ts":1000,"pid":7,"tid":1,"args":{"allocated":9,"idle":0}},
-{"name":"device 0 memory","ph":"C","ts":2000,"pid":7,"tid":0,"args":{"allocated":3145728,"idle":1048576}},
-{"name":"step 0","ph":"X","ts":1500,"dur":1000,"pid":7,"tid":0,"args":{"requests":10,"hits":0}},
-{"name":"step 0","ph":"X","ts":1500,"dur":1000,"pid":7,"tid":1,"args":{"requests":70,"hits":0}},
-{"name":"plan 1 <serves>","ph":"i","s":"t","ts":2600,"pid":7,"tid":0},
-{"name":"device 0 memory","ph":"C","ts":3000,"pid":7,"tid":0,"args":{"allocated":2097152,"idle":0}},
-{"name":"step 1","ph":"X","ts":2500,"dur":1000,"pid":7,"tid":0,"args":{"requests":10,"hits":9}},
-{"name":"step 2","ph":"X","ts":35`
-
-func TestLiveReport(t *testing.T) {
-	for name, log := range map[string]string{
-		"cut":    liveLog,
-		"whole":  liveLog[:strings.LastIndex(liveLog, ",\n")] + "\n]\n",
-		"object": `{"schemaVersion": 1, "traceEvents": ` + liveLog[:strings.LastIndex(liveLog, ",\n")] + "]}",
-	} {
-		path := filepath.Join(t.TempDir(), "run.json")
-		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-			t.Fatal(err)
+// TestPageOfAHundredThousandBlocks: of blocks as unlike each other as can be.
+func TestPageOfAHundredThousandBlocks(t *testing.T) {
+	const blocks = 100_000
+	random := rand.New(rand.NewPCG(1, 2))
+	column := func(below int) []int {
+		c := make([]int, blocks)
+		for i := range c {
+			c[i] = random.IntN(below)
 		}
-		d, page, u := made(t, path, options)
-		if d.Kind != Live || d.Name != "run" || d.Peak.Load != 3*mem.MiB || d.Ours().Reserved != 4*mem.MiB {
-			t.Errorf("%s: %+v", name, d)
-		}
-		if a := d.Ours(); a.Requests != 20 || a.Hits != 9 {
-			t.Errorf("%s: %d hits of %d requests, want 9 of 20", name, a.Hits, a.Requests)
-		}
-		var steps []string
-		for _, s := range d.Steps {
-			steps = append(steps, s.Name)
-		}
-		if !slices.Equal(steps, []string{setUp, "step 0", "step 1"}) || d.Steps[d.Peak.Step].Name != "step 0" {
-			t.Errorf("%s: steps %q, the peak in %d", name, steps, d.Peak.Step)
-		}
-		if !slices.Equal(u.columns["micros"], []int{0, 1000, 2000}) || !slices.Equal(u.columns["curve.load"], []int{2048, 6144, 4096}) {
-			t.Errorf("%s: micros %d, load %d", name, u.columns["micros"], u.columns["curve.load"])
-		}
-		if !strings.Contains(page, "plan 1 &lt;serves&gt;") || len(d.Notes) != 1 || d.Notes[0].Step != "step 1" {
-			t.Errorf("%s: notes %+v", name, d.Notes)
-		}
+		return c
 	}
-}
-
-func TestOtherJSONIsNoLog(t *testing.T) {
-	for _, text := range []string{"{}", "[]", `{"traceEvents": 5}`, `[{"name": "kernel", "ph": "X", "args": {"device": "a"}}]`, "[1, 2]"} {
-		path := filepath.Join(t.TempDir(), "other.json")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(context.Background(), path, options); err == nil || !strings.Contains(err.Error(), "trace:FILE") {
-			t.Errorf("%s: error %v", text, err)
-		}
+	d := &Data{Name: "large", Kind: Recording, Events: 2 * blocks, Blocks: blocks, Steps: []Step{{Name: "step 0", End: 2 * blocks}}, Reasons: reasons[:]}
+	w := &d.Window
+	w.End, w.From, w.Life, w.Size = 2*blocks, column(2*blocks), column(2*blocks), column(1<<30)
+	w.Stream, w.Phase, w.Served = column(4), column(4), column(len(reasons))
+	w.Micros = append(column(1000), column(1000)...)
+	slices.Sort(w.From)
+	d.Curve.Every = 5
+	for _, name := range replay.Names() {
+		d.Allocators = append(d.Allocators, Allocator{Name: name})
+		w.Maps = append(w.Maps, Map{Height: 80 * mem.GiB, Place: column(1 << 27)})
+		d.Curve.Reserved = append(d.Curve.Reserved, column(1 << 27)[:maxBuckets])
+	}
+	d.Curve.Load, d.Curve.Micros = column(1 << 27)[:maxBuckets], column(1 << 27)[:maxBuckets]
+	var b bytes.Buffer
+	if err := d.WriteHTML(&b, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > 10e6 {
+		t.Errorf("the page has %d bytes", b.Len())
+	}
+	if u := unpack(t, b.String()); !slices.Equal(u.columns["place.native"], w.Maps[0].Place) || !slices.Equal(u.columns["size"], w.Size) {
+		t.Error("a column comes back as another")
 	}
 }

@@ -17,6 +17,13 @@ func check(data []byte) error {
 	if err != nil && !errors.As(err, &format) {
 		return fmt.Errorf("not a format error: %w", err)
 	}
+	if framed, err := readAll(data, "fuzz", func(o *options) { o.cells, o.frames = 1<<20, true }); err == nil {
+		if i := firstDifference(events, framed); i >= 0 {
+			return fmt.Errorf("event %d differs when stacks are read", i)
+		}
+	} else if !errors.As(err, &format) { // or stacks took it beyond the bound
+		return fmt.Errorf("with stacks, not a format error: %w", err)
+	}
 	var b bytes.Buffer
 	if err := (&Trace{Header: "workload fuzz", Events: events}).write(&b, false); err != nil {
 		return fmt.Errorf("read, but cannot be written: %w", err)

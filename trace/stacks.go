@@ -1,21 +1,30 @@
 package trace
 
 import (
+	"encoding/binary"
 	"strconv"
 	"strings"
 )
 
 // Stacks are the call stacks of a snapshot's requests, equal ones once.
 type Stacks struct {
-	p     *pickle         // nil once all are read
-	lists map[int64]int32 // by list of frames: its stack, -1 for an empty one
-	known map[string]int32
+	p     *pickle          // nil once all are read
+	lists map[int64]int32  // by list of frames: its stack, -1 for an empty one
+	same  map[string]int32 // by the numbers of its frames, which a snapshot shares
+	known map[string]int32 // by text
 	texts []string
+	bytes int     // of the texts
 	of    []int32 // by block; ids of a snapshot count from zero
 }
 
+// What is kept of stacks: the innermost frames of each, and no more texts than these.
+const (
+	maxFrames     = 100
+	maxStackBytes = 256 << 20
+)
+
 func newStacks(p *pickle) *Stacks {
-	return &Stacks{p: p, lists: make(map[int64]int32), known: make(map[string]int32)}
+	return &Stacks{p: p, lists: make(map[int64]int32), same: make(map[string]int32), known: make(map[string]int32)}
 }
 
 // Of returns the number of the block's stack, -1 if it has none.
@@ -47,8 +56,27 @@ func (s *Stacks) number(list int64) int32 {
 	if n, ok := s.lists[list]; ok {
 		return n
 	}
-	var b strings.Builder
+	var numbers []byte
 	for _, frame := range s.p.lists[list] {
+		numbers = binary.AppendVarint(append(numbers, byte(frame.kind)), frame.n)
+	}
+	n, ok := s.same[string(numbers)]
+	if !ok {
+		n = s.read(list)
+		s.same[string(numbers)] = n
+	}
+	s.lists[list] = n
+	return n
+}
+
+// read makes the text of a list of frames.
+func (s *Stacks) read(list int64) int32 {
+	frames := s.p.lists[list]
+	if s.bytes > maxStackBytes {
+		return -1
+	}
+	var b strings.Builder
+	for _, frame := range frames[:min(len(frames), maxFrames)] {
 		if frame.kind != valueDict {
 			continue
 		}
@@ -68,9 +96,9 @@ func (s *Stacks) number(list int64) int32 {
 			n = int32(len(s.texts))
 			s.known[text] = n
 			s.texts = append(s.texts, text)
+			s.bytes += len(text)
 		}
 	}
-	s.lists[list] = n
 	return n
 }
 
@@ -90,6 +118,6 @@ func (s *Stacks) found() *Stacks {
 	if s == nil || len(s.texts) == 0 {
 		return nil
 	}
-	s.p, s.lists, s.known = nil, nil, nil
+	s.p, s.lists, s.same, s.known = nil, nil, nil, nil
 	return s
 }

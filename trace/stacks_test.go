@@ -78,6 +78,26 @@ func TestStacksAreBounded(t *testing.T) {
 	}
 }
 
+// TestDeepStacks: a few names make long texts where they are named often.
+func TestDeepStacks(t *testing.T) {
+	deep := make([]any, 3*maxFrames)
+	for i := range deep {
+		deep[i] = frame("deep.py", i, "f")
+	}
+	input := pickled(object{"device_traces", []any{[]any{framed(entry("alloc", 1, 1, 0, 0), deep...)}}})
+	r, err := NewReader(bytes.NewReader(input), "s", Frames())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := r.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(tr.Stacks.Texts()[0], "\n") + 1; n != maxFrames {
+		t.Errorf("a stack of %d frames is kept, want %d", n, maxFrames)
+	}
+}
+
 func TestTextsBeyondTheBoundAreForgotten(t *testing.T) {
 	body := binaryString(strings.Repeat("y", maxText+1))
 	input := append([]byte{opProto, 4, opEmptyDict, opMark}, binaryString("segments")...)

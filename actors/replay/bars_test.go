@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"stalloc/internal/invariants"
@@ -9,53 +10,50 @@ import (
 	"stalloc/trace"
 )
 
-// The bars of the README, for the live allocator on recorded runs.
+// The bars of the live allocator on recorded runs, all that are bundled: of fragmentation,
+// and of the time that the driver takes in the steady part, as a share of the recorded time.
 const (
-	coldAverage = 0.005 // fragmentation of the first start
-	warmAverage = 0.003 // of the second
-	warmEach    = 0.01
-	warmDense   = 0.005 // where steps repeat exactly
-	steadyShare = 0.005 // of the recorded time, for the driver in the steady part
-	denseMisses = 0.01  // of the requests under a plan, where steps repeat exactly
-	noiseCosts  = 0.01  // fragmentation above the pool's without a plan
+	coldAverage = 0.004
+	warmAverage = 0.0025
+	behindPeer  = 0.001 // above the best peer's
+	shareMost   = 0.0015
+	shareEach   = 0.005
+	repeated    = 0.99 // hits of the requests that are planned, where steps repeat
+	noiseCosts  = 0.002
+	noiseShare  = 0.005
 )
 
-// dense are the recordings of one stream whose steps repeat exactly.
-var dense = map[string]bool{
-	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true, "llama_lora": true,
+// repeats are the recordings whose steps are the same request for request: from the third
+// step on they are served where they were wished, and the driver is called for fences alone.
+var repeats = map[string]bool{
+	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true, "llama_lora": true, "megatron_dense.r0": true,
 }
+
+// foreseen are the recordings whose steps have one structure and other sizes: so much of
+// what was foreseen is served where it was wished.
+var foreseen = map[string]float64{"hf_trainer": 0.9, "pyg_gat": 0.9}
 
 // reached is what the allocator reaches on a recording that does not keep a bar yet.
 // Zero: the bar holds.
-type reached struct {
-	calls  int64   // of the driver in the steady part
-	steady float64 // share of the recorded time
-}
+type reached struct{ waste, warm, share float64 }
 
 var open = map[string]reached{
-	// Frees that wait for another stream take events.
-	"vit_streams": {calls: 42},
+	// A thousand blocks of a pipeline end late, no two steps alike, and a plan for them needs
+	// 2.3 % more than the range without one.
+	"megatron_vpp.r0": {waste: 0.016},
 	// Thousands of blocks of one to four MiB take sixty pages of the biggest blocks in each step.
-	"fine_moe": {steady: 0.006},
-	// The pool is tighter than GMLake with a limit of 64 MiB and, like it, stitches for a
-	// quarter of the time. In a run that has more than four steps it begins anew and is
-	// done with that; engine/economy.go.
-	"megatron_vpp.r0": {steady: 0.27},
+	"fine_moe": {share: 0.0075},
 }
 
-// barred are the recordings that the bars were set for. Four others keep the bars for noise but not
-// TestBars, cold and warm alike: the driver takes 9 % of the steady part of hf_trainer, 25 % of
-// pyg_gat, 4 % of megatron_dense.r0 and 17 % of megatron_moe.r0, whose fragmentation is 1.56 % where
-// the best peer has 0.54.
+// barred are the recordings.
 var barred = []string{
-	"fine_moe", "gpt2_naive", "llama_lora", "llama_naive", "llama_recompute", "llama_varlen", "llama_vpp",
-	"megatron_moer.r0", "megatron_vpp.r0", "mixtral_moe", "multiscale_resnet", "packed_varlen",
-	"qwen2moe_recompute", "vit_streams",
+	"fine_moe", "gpt2_naive", "hf_trainer", "llama_lora", "llama_naive", "llama_recompute", "llama_varlen", "llama_vpp",
+	"megatron_dense.r0", "megatron_moe.r0", "megatron_moer.r0", "megatron_vpp.r0", "mixtral_moe", "multiscale_resnet",
+	"packed_varlen", "pyg_gat", "qwen2moe_recompute", "vit_streams",
 }
 
-// recordings reads the bundled runs, once for all tests. They must not be changed.
-// Where every step is recounted the long ones would take minutes and add nothing to
-// the short ones.
+// recordings reads the bundled runs, all but the long ones of some tests: these would take
+// minutes and add nothing to the short ones. Nor do they where every step is recounted.
 func recordings(t testing.TB) []*trace.Trace {
 	t.Helper()
 	var all []*trace.Trace
@@ -94,8 +92,8 @@ func (r *Result) share() float64 {
 	return r.SteadyDriverTimeUS / float64(max(r.SteadyTimeUS, 1))
 }
 
-// TestBars replays every recording, and starts it a second time. Run with -v for the
-// table.
+// TestBars replays every recording, and starts it a second time. It follows each block to
+// the memory behind it. Run with -v for the table.
 func TestBars(t *testing.T) {
 	all := recordings(t)
 	cold, warm := make([]Result, len(all)), make([]Result, len(all))
@@ -109,99 +107,134 @@ func TestBars(t *testing.T) {
 			})
 		}
 	})
-	var colds, warms float64
-	for i := range all {
-		colds += cold[i].Fragmentation / float64(len(all))
-		warms += warm[i].Fragmentation / float64(len(all))
+	mean := func(what string, most float64, of func(i int) float64) {
+		sum := 0.0
+		for i := range all {
+			sum += of(i) / float64(len(all))
+		}
+		t.Logf("%s: %.3f %% on average", what, 100*sum)
+		if sum > most {
+			t.Errorf("%s: %.5f on average, expected at most %v", what, sum, most)
+		}
 	}
-	t.Logf("on average: cold %.3f %%, warm %.3f %%", 100*colds, 100*warms)
-	if colds > coldAverage || warms > warmAverage {
-		t.Errorf("fragmentation on average: cold %.5f, warm %.5f, expected at most %v and %v", colds, warms, coldAverage, warmAverage)
-	}
+	mean("cold, fragmentation", coldAverage, func(i int) float64 { return cold[i].Fragmentation })
+	mean("warm, fragmentation", warmAverage, func(i int) float64 { return warm[i].Fragmentation })
+	mean("cold, the driver's share", shareMost, func(i int) float64 { return cold[i].share() })
+	mean("warm, the driver's share", shareMost, func(i int) float64 { return warm[i].share() })
 }
 
 // check holds the two starts of a recording to their bars.
 func check(t *testing.T, tr *trace.Trace, cold, warm *Result) {
 	best, but := bestPeer(t, tr), open[tr.Name]
 	t.Logf("best peer %.3f %%", 100*best)
-	most := warmEach
-	if dense[tr.Name] {
-		most = warmDense
-		checkDense(t, tr, cold)
-		checkDense(t, tr, warm)
-	}
-	if warm.Fragmentation > most {
-		t.Errorf("warm: fragmentation %.4f, expected at most %.4f", warm.Fragmentation, most)
-	}
-	if cold.Fragmentation > best {
-		t.Errorf("cold: fragmentation %.4f, expected at most %.4f", cold.Fragmentation, best)
-	}
 	for _, r := range []*Result{cold, warm} {
-		t.Logf("%s: %.3f %%, %d hits, %d misses; steady: %d driver calls, %.2f %% of the time",
-			r.Mode, 100*r.Fragmentation, r.Hits, r.Misses, r.SteadyDriverCalls, 100*r.share())
-		if dense[tr.Name] || tr.Name == "vit_streams" {
-			if r.SteadyTimeUS == 0 || r.SteadyDriverCalls > but.calls {
-				t.Errorf("%s: %d driver calls in a steady part of %d µs, expected at most %d", r.Mode, r.SteadyDriverCalls, r.SteadyTimeUS, but.calls)
-			}
-		} else if most := max(steadyShare, but.steady); r.share() > most {
+		t.Logf("%s: %.3f %%, %d hits, %d misses of %d; steady: %d driver calls, %.3f %% of the time",
+			r.Mode, 100*r.Fragmentation, r.Hits, r.Misses, r.Requests, r.SteadyDriverCalls, 100*r.share())
+		if most := max(shareEach, but.share); r.share() > most {
 			t.Errorf("%s: the driver takes %.4f of the steady part, expected at most %.4f", r.Mode, r.share(), most)
 		}
 	}
+	if most := max(best+behindPeer, but.waste); cold.Fragmentation > most {
+		t.Errorf("fragmentation %.4f, the best peer has %.4f", cold.Fragmentation, best)
+	}
+	if most := max(best+behindPeer, but.warm); warm.Fragmentation > most {
+		t.Errorf("warm: fragmentation %.4f, the best peer has %.4f", warm.Fragmentation, best)
+	}
+	switch planned := float64(cold.Hits) / float64(max(cold.Hits+cold.Misses, 1)); {
+	case repeats[tr.Name]:
+		checkRepeats(t, tr, cold)
+		checkRepeats(t, tr, warm)
+	case planned < foreseen[tr.Name]:
+		t.Errorf("%.3f of the requests that were planned lie where they were wished, expected %.2f", planned, foreseen[tr.Name])
+	}
 }
 
-// checkDense: from the third step on requests are served under a plan, and nearly
-// all are hits.
-func checkDense(t *testing.T, tr *trace.Trace, r *Result) {
+// checkRepeats: from the third step on, or the first, nearly all requests are served under a
+// plan, but perhaps the small ones of that step, and of those nearly all where they were
+// wished.
+func checkRepeats(t *testing.T, tr *trace.Trace, r *Result) {
 	t.Helper()
-	planned := int64(0)
+	all := int64(0)
 	for _, step := range tr.Steps()[2:] {
 		for _, e := range tr.Events[step[0]:step[1]] {
 			if e.Kind == trace.Alloc {
-				planned++
+				all++
 			}
 		}
 	}
-	if r.Hits+r.Misses < planned {
-		t.Errorf("%s: %d requests were served under a plan, from the third step on there are %d", r.Mode, r.Hits+r.Misses, planned)
+	if all = all * 4 / 5; r.Mode == Warm {
+		all = r.Requests * 19 / 20
 	}
-	if float64(r.Misses) > denseMisses*float64(r.Hits) {
-		t.Errorf("%s: %d misses, %d hits", r.Mode, r.Misses, r.Hits)
+	if r.Hits+r.Misses < all || float64(r.Hits) < repeated*float64(r.Hits+r.Misses) {
+		t.Errorf("%s: %d hits and %d misses, expected are %d requests under a plan", r.Mode, r.Hits, r.Misses, all)
+	}
+	if r.share() > 0.001 {
+		t.Errorf("%s: steps repeat, and the driver takes %.4f of them", r.Mode, r.share())
 	}
 }
 
-// TestNoiseBars: however requests come and go within the steps, a plan costs little
-// memory. One seed must do for the long recordings.
+// TestNoiseBars: however requests come and go within the steps, plans cost little memory and
+// time on average.
 func TestNoiseBars(t *testing.T) {
-	for _, tr := range recordings(t) {
-		t.Run(tr.Name, func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(3) {
-				if seed > 0 && len(tr.Events) > 120_000 {
-					return
-				}
-				for _, rate := range []float64{0.001, 0.01} {
-					checkNoise(t, tr.Disturb(seed+1, rate), fmt.Sprintf("noise %v, seed %d", rate, seed+1))
-				}
+	const fewEvents = 100_000 // the long ones would take minutes and add nothing to these
+	var mu sync.Mutex
+	var waste, share, n float64
+	t.Run("each", func(t *testing.T) {
+		for _, tr := range recordings(t) {
+			if len(tr.Events) > fewEvents {
+				continue
 			}
-		})
+			t.Run(tr.Name, func(t *testing.T) {
+				t.Parallel()
+				for _, rate := range []float64{0.001, 0.01} {
+					more, longer := noise(t, tr, rate)
+					mu.Lock()
+					waste, share, n = waste+more, share+longer, n+1
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	t.Logf("on average plans cost %.3f points of memory and %.3f of the time", 100*waste/n, 100*share/n)
+	if waste/n > noiseCosts || share/n > noiseShare {
+		t.Errorf("on average plans cost %.5f of memory and %.5f of the time, expected at most %v and %v", waste/n, share/n, noiseCosts, noiseShare)
 	}
 }
 
-func checkNoise(t *testing.T, noisy *trace.Trace, what string) {
+// noise returns what plans cost of memory and time where so many of the requests are others.
+func noise(t *testing.T, tr *trace.Trace, rate float64) (waste, share float64) {
 	t.Helper()
-	pool := replayed(t, noisy, "stalloc", Config{Capacity: device, NoPlan: true})
+	noisy := tr.Disturb(1, rate)
+	alone := replayed(t, noisy, "stalloc", Config{Capacity: device, NoPlan: true})
 	r := replayed(t, noisy, "stalloc", Config{Capacity: device})
-	t.Logf("%s: the pool alone %.3f %%, cold %.3f %%, %d hits, %d misses", what, 100*pool.Fragmentation, 100*r.Fragmentation, r.Hits, r.Misses)
-	if r.Fragmentation > pool.Fragmentation+noiseCosts {
-		t.Errorf("%s: fragmentation %.4f, the pool alone %.4f, expected at most %.4f more", what, r.Fragmentation, pool.Fragmentation, noiseCosts)
+	t.Logf("noise %v: without plans %.3f %%, with them %.3f %%, %d hits, %d misses; the driver takes %.3f %% and %.3f %%",
+		rate, 100*alone.Fragmentation, 100*r.Fragmentation, r.Hits, r.Misses, 100*alone.share(), 100*r.share())
+	if alone.Allocator != "stalloc-noplan" || alone.Hits+alone.Misses > 0 || alone.Requests == 0 {
+		t.Errorf("without plans: %+v", alone)
 	}
-	if pool.Allocator != "stalloc-noplan" || pool.Hits+pool.Misses > 0 || pool.Requests == 0 {
-		t.Errorf("the pool alone: %+v", pool)
+	return r.Fragmentation - alone.Fragmentation, r.share() - alone.share()
+}
+
+// TestSmallDevices: where the device is hardly larger than the load, a request is served or
+// refused, never given memory in use.
+func TestSmallDevices(t *testing.T) {
+	for _, name := range []string{"vit_streams", "pyg_gat", "multiscale_resnet"} {
+		tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := tr.PeakLoad()
+		for _, percent := range []mem.Bytes{60, 95, 100, 101, 103} {
+			r := replayed(t, tr, "stalloc", Config{Capacity: mem.RoundUp(load*percent/100, mem.HandleSize)})
+			if percent >= 101 && r.OOM {
+				t.Errorf("%s: out of memory with %d %% of the load", name, percent)
+			}
+		}
 	}
 }
 
-// BenchmarkNoise is the whole table, in percent of fragmentation: the pool alone,
-// the first start and the second.
+// BenchmarkNoise is the whole table, in percent of fragmentation: without plans, the first
+// start and the second.
 func BenchmarkNoise(b *testing.B) {
 	for _, tr := range recordings(b) {
 		for _, rate := range []float64{0, 0.001, 0.01} {
@@ -212,7 +245,7 @@ func BenchmarkNoise(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/noise=%v/seed=%d", tr.Name, rate, seed), func(b *testing.B) {
 					noisy := tr.Disturb(seed, rate)
 					for b.Loop() {
-						b.ReportMetric(100*fragmentation(b, noisy, "stalloc", Config{Capacity: device, NoPlan: true}), "%pool")
+						b.ReportMetric(100*fragmentation(b, noisy, "stalloc", Config{Capacity: device, NoPlan: true}), "%noplan")
 						b.ReportMetric(100*fragmentation(b, noisy, "stalloc", Config{Capacity: device}), "%cold")
 						b.ReportMetric(100*fragmentation(b, noisy, "stalloc", Config{Capacity: device, Warm: true}), "%warm")
 					}

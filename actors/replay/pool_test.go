@@ -45,7 +45,7 @@ func TestCheckPool(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := CheckPool("lake"); err == nil || err.Error() != `unknown pool "lake": choose from stitch, gmlake, range` {
+	if err := CheckPool("lake"); err == nil || err.Error() != `unknown pool "lake": choose from range, gmlake` {
 		t.Errorf("got %v", err)
 	}
 }

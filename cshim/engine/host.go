@@ -19,7 +19,11 @@ static void host_unlock(struct stalloc_device *d) {
 		stalloc_unlock(d);
 	} while (STALLOC_RELAXED(d->announced) != NULL && host_try_lock(d));
 }
-static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED); }
+// Without the lock: at times too much by what is just being added up.
+static int64_t host_load(struct stalloc_device *d) {
+	int64_t in = __atomic_load_n(&d->quick.in, __ATOMIC_RELAXED), out = __atomic_load_n(&d->quick.out, __ATOMIC_RELAXED);
+	return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED) + (in - out) * STALLOC_GRAIN;
+}
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static void host_note(struct stalloc_device *d, uint64_t addr, uint64_t info) { stalloc_push(&d->log, addr, info); }
 static void host_observe(struct stalloc_log *l, bool on) {
@@ -28,19 +32,20 @@ static void host_observe(struct stalloc_log *l, bool on) {
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (at != MAP_FAILED) l->events = at;
 	}
-	l->recording = on && l->events;
+	stalloc_log_begin(l, on);
 }
+static uint64_t host_events(const struct stalloc_log *l) { return (uint64_t)(l->next - l->events); }
 // Memory beyond this step and a few events goes back where far more was used once, so
 // that steps of one length, or two in turn, do not have it made anew each time.
 static uint64_t host_clear(struct stalloc_log *l) {
-	uint64_t keep = l->count > STALLOC_KEPT_EVENTS ? l->count : STALLOC_KEPT_EVENTS, lost = l->lost;
-	if (l->touched < l->count) l->touched = l->count;
+	uint64_t count = host_events(l), keep = count > STALLOC_KEPT_EVENTS ? count : STALLOC_KEPT_EVENTS, lost = l->lost;
+	if (l->touched < count) l->touched = count;
 	if (keep < l->touched / 2) {
 		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)(l->events + keep) + page - 1) & ~(page - 1);
 		madvise((void *)from, (uintptr_t)(l->events + l->touched) - from, MADV_DONTNEED);
 		l->touched = keep;
 	}
-	l->count = l->lost = 0;
+	stalloc_log_begin(l, l->recording);
 	return lost;
 }
 static void host_active(struct stalloc_device *d) {
@@ -191,7 +196,7 @@ func (h *host) Note(e wish.Event) { C.host_note(h.device, C.uint64_t(e.Addr), C.
 // Events implements actors.Host.
 func (h *host) Events() []wish.Event {
 	l := &h.device.log
-	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(l.count))
+	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(C.host_events(l)))
 }
 
 // Clear implements actors.Host.

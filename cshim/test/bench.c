@@ -1,16 +1,16 @@
-/* Nanoseconds of what a training program does all the time: a hit and its free,
- * beside malloc and free in the same run; what observing adds; a request without a
- * plan that the pool's cached memory serves, from one thread and from four; and one
- * that goes through the pool's actor in Go, as those of a private pool do. */
+/* Nanoseconds of what a training program does all the time: a hit and its free, beside
+ * malloc and free in the same run; a request that a gap of the range serves, and its free,
+ * with few and with many live blocks, one after the other and in any order; a free that
+ * meets another thread with the lock; and a request that goes through Go, as those of a
+ * private pool do. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "../shared.h"
 #include "kit.h"
 
-enum { PAIRS = 1000, ROUNDS = 301, MISSES = 2000, MISS_ROUNDS = 41, THREADS = 4, MANY = 64 };
+enum { PAIRS = 1000, ROUNDS = 301, REQUESTS = 2000, REQUEST_ROUNDS = 41, THREADS = 4, FEW = 1000, MANY = 100000 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -31,7 +31,7 @@ static double pairs_of_stalloc(void)
 	for (int i = 0; i < PAIRS; i++) {
 		void *p = stalloc_malloc(512u << (i & 7), 0, NULL);
 		__asm__ volatile("" : : "r"(p) : "memory");
-		stalloc_free(p, 0, 0, NULL);
+		stalloc_free(p, 512u << (i & 7), 0, NULL);
 	}
 	return (kit_seconds() - start) * 1e9 / PAIRS;
 }
@@ -47,15 +47,6 @@ static double pairs_of_malloc(void)
 	return (kit_seconds() - start) * 1e9 / PAIRS;
 }
 
-/* With libstalloc's objects linked in, the benchmark reaches the stream and can
- * switch observation off; libstalloc.so hides it. */
-#ifdef INSIDE
-struct stalloc_stream *stalloc_stream_of(int device, void *stream);
-static struct stalloc_stream *default_stream(void) { return stalloc_stream_of(0, NULL); }
-#else
-static struct stalloc_stream *default_stream(void) { return NULL; }
-#endif
-
 static void plan_it(void)
 {
 	for (int i = 0; i < 400; i++) {
@@ -69,88 +60,144 @@ static void plan_it(void)
 	CHECK(false, "no plan served the benchmark's step");
 }
 
+static void print(const char *what, double *values, int n, double theirs)
+{
+	double middle = median(values, n);
+	printf("%-44s %8.1f ns, best %.1f", what, middle, values[0]);
+	if (theirs > 0) printf("  %5.2f of glibc's", middle / theirs);
+	putchar('\n');
+}
+
 static void hits(const char *what)
 {
-	static double ours[ROUNDS], theirs[ROUNDS], quiet[ROUNDS];
+	static double ours[ROUNDS], theirs[ROUNDS];
 	struct stalloc_stats before = kit_stats(), after;
-	struct stalloc_stream *s = default_stream();
 	for (int i = 0; i < ROUNDS; i++) {
 		theirs[i] = pairs_of_malloc();
 		ours[i] = pairs_of_stalloc();
 		stalloc_step(0); /* takes what was observed */
-		if (!s) continue;
-		s->recording = 0;
-		quiet[i] = pairs_of_stalloc();
-		s->recording = 1;
-		stalloc_step(0);
 	}
 	after = kit_stats();
-	double a = median(ours, ROUNDS), b = median(theirs, ROUNDS);
-	if (s) {
-		printf("%-36s %8.1f ns\n", "observing one event", (a - median(quiet, ROUNDS)) / 2);
-		return;
-	}
-	printf("%-36s %8.1f ns\n", "glibc, malloc and free", b);
-	printf("%-36s %8.1f ns  %5.2f of glibc's, best %.1f\n", what, a, a / b, ours[0]);
+	print("glibc, malloc and free", theirs, ROUNDS, 0);
+	print(what, ours, ROUNDS, median(theirs, ROUNDS));
 	CHECK(after.hits - before.hits == after.requests - before.requests, "some were misses");
 	CHECK(after.lost_events == before.lost_events, "events were lost");
 }
 
-/* Sizes that no tape has: one, or many in turn. */
-static double misses_of(void *stream, size_t most, int sizes)
+static uint64_t random_state = 1;
+
+/* Sizes of a training program: most are small. */
+static size_t some_size(void)
 {
-	double start = kit_seconds();
-	for (int i = 0; i < MISSES; i++)
-		stalloc_free(stalloc_malloc(most - (size_t)(i % sizes) * 512, 0, stream), 0, 0, stream);
-	return (kit_seconds() - start) * 1e9 / MISSES;
+	uint64_t x = kit_random(&random_state);
+	return x & 3 ? 512 * (1 + (x >> 8) % 128) : 65536 + 512 * ((x >> 8) % 256);
 }
 
-static void misses_alone(const char *what, void *stream, size_t most, int sizes)
+/* Among live blocks on a stream of their own, which no plan knows: pairs, and frees and
+ * requests in any order. */
+static void range_among(void *stream, int live)
 {
-	double results[MISS_ROUNDS];
-	for (int i = 0; i < MISS_ROUNDS; i++) results[i] = misses_of(stream, most, sizes);
-	printf("%-36s %8.1f ns\n", what, median(results, MISS_ROUNDS));
+	static void *at[MANY];
+	static double pairs[REQUEST_ROUNDS], any[REQUEST_ROUNDS];
+	char what[64];
+	for (int i = 0; i < live; i++) at[i] = stalloc_malloc(some_size(), 0, stream);
+	for (int i = 0; i < 2 * live; i++) {
+		void **p = &at[kit_below(&random_state, (uint64_t)live)];
+		stalloc_free(*p, 0, 0, stream);
+		*p = stalloc_malloc(some_size(), 0, stream);
+	}
+	for (int n = 0; n < REQUEST_ROUNDS; n++) {
+		double start = kit_seconds();
+		for (int i = 0; i < REQUESTS; i++) stalloc_free(stalloc_malloc(some_size(), 0, stream), 0, 0, stream);
+		pairs[n] = (kit_seconds() - start) * 1e9 / REQUESTS;
+		start = kit_seconds();
+		for (int i = 0; i < REQUESTS; i++) {
+			void **p = &at[kit_below(&random_state, (uint64_t)live)];
+			stalloc_free(*p, 0, 0, stream);
+			*p = stalloc_malloc(some_size(), 0, stream);
+		}
+		any[n] = (kit_seconds() - start) * 1e9 / REQUESTS;
+	}
+	snprintf(what, sizeof what, "without a plan, %d live blocks", live);
+	print(what, pairs, REQUEST_ROUNDS, 0);
+	print("the same, any block and another", any, REQUEST_ROUNDS, 0);
+	for (int i = 0; i < live; i++) stalloc_free(at[i], 0, 0, stream);
+}
+
+static _Atomic int stop;
+
+/* Keeps Go at work on the device. */
+static void *ask(void *nothing)
+{
+	while (!atomic_load(&stop)) stalloc_empty_cache();
+	return nothing;
+}
+
+static void announced(void)
+{
+	static double results[REQUEST_ROUNDS];
+	static void *at[REQUESTS];
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, ask, NULL) == 0, "no thread");
+	for (int n = 0; n < REQUEST_ROUNDS; n++) {
+		for (int i = 0; i < REQUESTS / 10; i++) at[i] = stalloc_malloc(4096, 0, (void *)0x1000);
+		double start = kit_seconds();
+		for (int i = 0; i < REQUESTS / 10; i++) stalloc_free(at[i], 4096, 0, (void *)0x1000);
+		results[n] = (kit_seconds() - start) * 1e10 / REQUESTS;
+	}
+	atomic_store(&stop, 1);
+	pthread_join(thread, NULL);
+	print("a free while Go is at work", results, REQUEST_ROUNDS, 0);
 }
 
 static pthread_barrier_t together;
 
-static void *miss_beside_others(void *argument)
+static void *beside_others(void *argument)
 {
-	static double results[THREADS][MISS_ROUNDS];
+	static double results[THREADS][REQUEST_ROUNDS];
 	int me = (int)(intptr_t)argument;
-	for (int i = 0; i < MISS_ROUNDS; i++) {
+	void *stream = (void *)(uintptr_t)(0x1000 * (me + 1));
+	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		pthread_barrier_wait(&together);
-		results[me][i] = misses_of((void *)(uintptr_t)(0x1000 * (me + 1)), 3 << 20, MANY);
+		double start = kit_seconds();
+		for (int i = 0; i < REQUESTS; i++) stalloc_free(stalloc_malloc(3 << 20, 0, stream), 0, 0, stream);
+		results[me][n] = (kit_seconds() - start) * 1e9 / REQUESTS;
 	}
 	return results[me];
 }
 
-static void misses(void)
+static void others(void)
 {
+	static double results[REQUEST_ROUNDS];
 	double four[THREADS];
 	pthread_t threads[THREADS];
-	misses_alone("cached block and free", (void *)0x1000, 3 << 20, 1);
-	misses_alone("the same, many sizes", (void *)0x1000, 3 << 20, MANY);
 	pthread_barrier_init(&together, NULL, THREADS);
-	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, miss_beside_others, (void *)(intptr_t)i);
+	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, beside_others, (void *)(intptr_t)i);
 	for (int i = 0; i < THREADS; i++) {
 		void *result;
 		pthread_join(threads[i], &result);
-		four[i] = median(result, MISS_ROUNDS);
+		four[i] = median(result, REQUEST_ROUNDS);
 	}
-	printf("%-36s %8.1f ns  in each\n", "the same, four threads", median(four, THREADS));
+	print("without a plan, four threads, in each", four, THREADS, 0);
 	stalloc_begin_pool(0, 1, 1, NULL);
-	misses_alone("one thread, through the pool's actor", (void *)0x1000, 3 << 20, 1);
+	for (int n = 0; n < REQUEST_ROUNDS; n++) {
+		double start = kit_seconds();
+		for (int i = 0; i < REQUESTS / 10; i++) stalloc_free(stalloc_malloc(3 << 20, 0, (void *)0x1000), 0, 0, (void *)0x1000);
+		results[n] = (kit_seconds() - start) * 1e10 / REQUESTS;
+	}
+	print("through Go", results, REQUEST_ROUNDS, 0);
 	stalloc_end_pool(0, 1, 1);
 }
 
 int main(void)
 {
 	plan_it();
-	hits("hit and free, guarded and observed");
-	if (default_stream()) return 0;
+	hits("a hit and its free");
 	stalloc_free(stalloc_malloc(512, 0, (void *)0x1000), 0, 0, (void *)0x1000);
 	hits("the same, with a second stream");
-	misses();
+	range_among((void *)0x2000, FEW);
+	range_among((void *)0x3000, MANY);
+	announced();
+	others();
 	return 0;
 }

@@ -13,6 +13,7 @@ int main(void)
 	uint64_t breaks = kit_number("STALLOC_TEST_BREAKS", 0);
 	char *blocks[BLOCKS];
 	CHECK(breaks > 1 && breaks < BLOCKS, "set STALLOC_TEST_BREAKS");
+	stalloc_begin_pool(0, 1, 1, NULL); /* the engine is asked for each block */
 	for (uint64_t i = 0; i < BLOCKS; i++) {
 		blocks[i] = stalloc_malloc(size, 0, NULL);
 		CHECK(blocks[i], "%s", stalloc_last_error());
@@ -21,6 +22,7 @@ int main(void)
 		CHECK(kit_fake_live("blocks") == plain, "after request %llu the driver holds %ld plain blocks, want %ld",
 		      (unsigned long long)i + 1, kit_fake_live("blocks"), plain);
 	}
+	stalloc_end_pool(0, 1, 1);
 	for (uint64_t i = 0; i < BLOCKS; i++) { /* what the engine handed out stays known to it */
 		CHECK(kit_damage(blocks[i], size, i) < 0, "block %llu was overwritten", (unsigned long long)i);
 		stalloc_free(blocks[i], 0, 0, NULL);

@@ -1,58 +1,85 @@
-/* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which
- * does not see the order that Go code makes, and for tests of libstalloc alone.
+/* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which does not see
+ * the order that Go code makes, and for tests of libstalloc alone.
  *
- * Its pool is malloc, its plans are those of double_tapes.h. That exercises
- * everything that the C half does: quick hits, refusals, announced frees, publishing,
- * retiring. With STALLOC_TEST_LENT set it lends a pool, too (lent.h). */
+ * Its state is a range as the engine lends it, in plain host memory, and it serves with the
+ * quick cases' own functions what they leave to it. A step goes by a tape of what the one
+ * before asked for, served where that was; behind one that is not as expected comes one
+ * without. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "../runtime.h"
 #include "../tape.h"
-#include "double_tapes.h"
-#include "lent.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-struct block {
-	struct block *next;
-	uint64_t addr, asked, stream;
-	int device;
-};
-enum { BUCKETS = 4096 };
+enum { HEAPS = 64, BLOCKS = 1 << 16, TABLE_BITS = 18, SMALL = 128 };
+#define MEMORY ((uint64_t)8 << 30)
+#define LEAST (UINT64_C(8) << 11) /* units that a space grows by */
 
 static struct stalloc_host host;
-static bool lending;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a stream's */
-static struct block *buckets[BUCKETS];
-static struct stalloc_engine_stats totals[STALLOC_MAX_DEVICES];
+static struct stalloc_engine_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
+static uint64_t next_unit[STALLOC_MAX_DEVICES], next_heap[STALLOC_MAX_DEVICES];
 
-static struct block **bucket(uint64_t addr) { return &buckets[(addr >> 9) * 0x9E3779B97F4A7C15u >> 52]; }
-
-/* Freed blocks are kept by size: malloc would give the large ones back to the
- * system each time. The lock is held. */
-static struct block *spare[BUCKETS];
-
-static struct block *take_spare(uint64_t rounded)
+static void open_range(struct stalloc_range *r)
 {
-	struct block **at = &spare[rounded / STALLOC_GRAIN % BUCKETS], *b;
-	while ((b = *at) && stalloc_round(b->asked) != rounded) at = &b->next;
-	if (b) *at = b->next;
-	return b;
+	void *memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	r->base = (uint64_t)(uintptr_t)memory;
+	r->until = r->most = UINT64_MAX;
+	r->small_limit = SMALL;
+	r->block_most = BLOCKS - 1;
+	r->start_shift = 64 - TABLE_BITS;
+	r->starts = calloc((size_t)1 << TABLE_BITS, sizeof *r->starts);
+	r->gaps = calloc(2 * BLOCKS, sizeof *r->gaps);
+	r->spaces = calloc(2 * HEAPS + 2, sizeof *r->spaces);
+	r->blocks = calloc(BLOCKS, sizeof *r->blocks);
+	r->heaps = calloc(HEAPS + 1, sizeof *r->heaps);
+	r->heap_mask = 4 * HEAPS - 1;
+	r->heap_keys = calloc(4 * HEAPS, sizeof *r->heap_keys);
+	r->heap_vals = calloc(4 * HEAPS, sizeof *r->heap_vals);
+	r->now.gap_n = r->now.block_n = 1;
+	r->lent = 1;
 }
 
-static struct block *new_block(uint64_t rounded)
+/* The lock, and a range in it. */
+static void take(struct stalloc_device *d)
 {
-	struct block *b = malloc(sizeof *b);
-	void *memory = aligned_alloc(STALLOC_GRAIN, rounded);
-	if (b && memory) {
-		b->addr = (uint64_t)(uintptr_t)memory;
-		return b;
+	stalloc_lock(d);
+	stalloc_drain(d);
+	stalloc_sync(d);
+	if (!d->range.lent) {
+		open_range(&d->range);
+		d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
+		stalloc_log_begin(&d->log, true);
+		next_unit[d->ordinal] = 1;
 	}
-	free(b);
-	free(memory);
-	return NULL;
+}
+
+static uint32_t heap_of(struct stalloc_device *d, uint64_t stream)
+{
+	struct stalloc_range *r = &d->range;
+	uint32_t heap = range_heap_of(r, stream);
+	if (heap != 0 || next_heap[d->ordinal] == HEAPS) return heap;
+	heap = (uint32_t)++next_heap[d->ordinal];
+	uint64_t key = range_mix(stream + 1) ^ range_mix(0x9e3779b97f4a7c15u), i = range_mix(key) & r->heap_mask;
+	while (r->heap_vals[i] != 0) i = (i + 1) & r->heap_mask;
+	r->heap_keys[i] = key;
+	r->heap_vals[i] = heap;
+	r->heaps[heap] = (struct range_heap){.stream = stream, .spaces = {2 * heap, 2 * heap + 1}};
+	r->spaces[2 * heap].heap = r->spaces[2 * heap + 1].heap = heap;
+	return heap;
+}
+
+/* Makes a gap of at least n units behind everything. */
+static bool grow(struct stalloc_device *d, struct range_space *s, uint64_t n)
+{
+	uint64_t lo = next_unit[d->ordinal], size = n > LEAST ? n : LEAST;
+	if ((lo + size) * STALLOC_GRAIN > MEMORY) return false;
+	next_unit[d->ordinal] += size + 1; /* no two touch */
+	gap_new(&d->range, s, lo, lo + size, s->last, 0);
+	return true;
 }
 
 EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t n)
@@ -62,116 +89,126 @@ EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t 
 		return STALLOC_ERR_ENGINE;
 	}
 	host = *h;
-	tapes_open(&host);
-	lending = getenv("STALLOC_TEST_LENT") != NULL;
-	if (lending) lent_make(&host.devices[0]);
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_alloc(struct stalloc_stream *s, uint64_t pool, uint64_t asked, uint64_t *addr, int *hit,
-				char *err, size_t n)
+EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64_t asked, uint64_t *addr, char *err, size_t size)
 {
 	static _Atomic long requests;
 	const char *breaks = getenv("STALLOC_TEST_BREAKS"); /* at this request, and at no other */
+	struct stalloc_device *d = st->device;
+	struct stalloc_range *r = &d->range;
+	uint64_t n = stalloc_units_of(asked), less = n * STALLOC_GRAIN - asked, at = 0;
+	(void)pool;
 	if (breaks && atomic_fetch_add(&requests, 1) + 1 == atol(breaks)) {
-		snprintf(err, n, "the stand-in engine is told to break");
+		snprintf(err, size, "the stand-in engine is told to break");
 		return STALLOC_ERR_ENGINE;
 	}
-	if (pool == 0) {
-		stalloc_lock(s);
-		*addr = tapes_look_ahead(s, asked);
-		stalloc_unlock(s);
-		*hit = *addr != 0;
-		if (*hit) return STALLOC_OK;
+	take(d);
+	*addr = stalloc_serve(d, st, asked);
+	stalloc_fold(d);
+	if (*addr != 0) { /* another thread had the lock; the caller counts the block */
+		stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
+		d->counts.requests--;
+		d->counts.allocated_total -= n * STALLOC_GRAIN;
+		stalloc_unlock(d);
+		return STALLOC_OK;
 	}
-	pthread_mutex_lock(&lock);
-	struct block *b = take_spare(stalloc_round(asked));
-	if (!b) b = new_block(stalloc_round(asked));
-	if (!b) {
-		pthread_mutex_unlock(&lock);
-		snprintf(err, n, "malloc has no memory left");
-		return STALLOC_ERR_MEMORY;
-	}
-	*b = (struct block){.addr = b->addr, .asked = asked, .stream = s->id, .device = s->device->ordinal};
-	*addr = b->addr;
-	b->next = *bucket(*addr);
-	*bucket(*addr) = b;
-	totals[b->device].reserved += stalloc_round(asked);
-	totals[b->device].pool_bytes += stalloc_round(asked);
-	if (totals[b->device].reserved > totals[b->device].peak_reserved)
-		totals[b->device].peak_reserved = totals[b->device].reserved;
-	pthread_mutex_unlock(&lock);
-	return STALLOC_OK;
+	uint32_t heap = heap_of(d, st->id);
+	struct range_space *s = range_space_of(r, heap, n);
+	if (heap != 0 && range_room(r) && ((at = range_alloc(r, s, n, less)) != 0 || grow(d, s, n)) && at == 0) at = range_alloc(r, s, n, less);
+	if (at != 0) stalloc_observe(d, at, n, heap, STALLOC_EV_MISS);
+	stalloc_unlock(d);
+	*addr = r->base + at * STALLOC_GRAIN;
+	if (at == 0) snprintf(err, size, "the stand-in engine has no memory left");
+	return at ? STALLOC_OK : STALLOC_ERR_MEMORY;
 }
 
+/* The block of the range at an address; 0: none. */
+static uint32_t block_at(const struct stalloc_range *r, uint64_t addr)
+{
+	uint64_t offset = addr - r->base;
+	return addr >= r->base && offset < MEMORY && offset % STALLOC_GRAIN == 0 ? start_get(r, offset / STALLOC_GRAIN) : 0;
+}
+
+/* Its streams have no work: what others use is free at once. */
 EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed)
 {
-	if (lending && lent_free(addr, freed)) return STALLOC_OK;
-	pthread_mutex_lock(&lock);
-	struct block **at = bucket(addr), *b;
-	while ((b = *at) && b->addr != addr) at = &b->next;
-	if (b) {
-		*at = b->next;
-		totals[b->device].reserved -= stalloc_round(b->asked);
-		totals[b->device].pool_bytes -= stalloc_round(b->asked);
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
+		struct stalloc_device *d = &host.devices[i];
+		struct stalloc_range *r = &d->range;
+		if (!STALLOC_RELAXED(d->streams)) continue;
+		take(d);
+		uint32_t b = block_at(r, addr);
+		if (b != 0) {
+			struct range_block *c = &r->blocks[b];
+			*freed = (struct stalloc_freed){.rounded = c->size * STALLOC_GRAIN, .asked = c->size * STALLOC_GRAIN - c->less, .device = i};
+			stalloc_observe(d, c->at, c->size, r->spaces[c->space].heap, STALLOC_EV_FREE);
+			range_free(r, b);
+		}
+		stalloc_unlock(d);
+		if (b != 0) return STALLOC_OK;
 	}
-	if (b) {
-		*freed = (struct stalloc_freed){
-			.rounded = stalloc_round(b->asked), .asked = b->asked, .stream = b->stream, .device = b->device};
-		b->next = spare[freed->rounded / STALLOC_GRAIN % BUCKETS];
-		spare[freed->rounded / STALLOC_GRAIN % BUCKETS] = b;
-	}
-	pthread_mutex_unlock(&lock);
-	if (!b) return STALLOC_ERR_ARGUMENT;
-	return STALLOC_OK;
-}
-
-/* The double's streams have no work: a pinned slot is let go at once. */
-EXPORT int stalloc_engine_free_pinned(uint64_t addr, uint64_t asked)
-{
-	(void)asked;
-	pthread_mutex_lock(&lock);
-	bool found = tapes_unpin(addr);
-	pthread_mutex_unlock(&lock);
-	return found ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
+	return STALLOC_ERR_ARGUMENT;
 }
 
 EXPORT int stalloc_engine_record(uint64_t addr, uint64_t stream)
 {
-	pthread_mutex_lock(&lock);
-	tapes_pin(addr, stream);
-	pthread_mutex_unlock(&lock);
-	return STALLOC_OK;
+	struct stalloc_device *d = &host.devices[0];
+	(void)stream;
+	take(d);
+	uint32_t b = block_at(&d->range, addr);
+	if (b != 0) d->range.blocks[b].users = 1;
+	stalloc_unlock(d);
+	return b ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
 }
 
 EXPORT int stalloc_engine_base(uint64_t addr, uint64_t *start, uint64_t *size)
 {
-	int found = 0;
-	pthread_mutex_lock(&lock);
-	for (struct block *b = *bucket(addr); b; b = b->next)
-		if (b->addr == addr) {
-			*start = addr;
-			*size = stalloc_round(b->asked);
-			found = 1;
-		}
-	pthread_mutex_unlock(&lock);
-	return found ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
+	struct stalloc_device *d = &host.devices[0];
+	take(d);
+	uint32_t b = block_at(&d->range, addr);
+	*start = addr;
+	if (b != 0) *size = d->range.blocks[b].size * STALLOC_GRAIN;
+	stalloc_unlock(d);
+	return b ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
+}
+
+/* A tape of the requests of the step that ends, or none. */
+static struct stalloc_reel *reel_of(const struct stalloc_device *d, uint32_t heap, bool small)
+{
+	uint64_t *entries = malloc(((uint64_t)(d->log.next - d->log.events) + 1) * sizeof *entries);
+	uint32_t n = 0;
+	for (const struct stalloc_event *e = d->log.events; e != d->log.next && entries; e++) {
+		uint64_t units = e->info >> 24;
+		if ((e->info & 0xff) == STALLOC_EV_FREE || (e->info >> 8 & 0xffff) != heap || (units <= SMALL) != small) continue;
+		entries[n++] = units << STALLOC_PLACE_BITS | (e->addr - d->range.base) / STALLOC_GRAIN;
+	}
+	struct stalloc_reel *r = n > 0 ? stalloc_reel_new(entries, n) : NULL;
+	free(entries);
+	return r;
 }
 
 EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 {
 	(void)err, (void)n;
-	if (lending) lent_boundary();
-	pthread_mutex_lock(&lock);
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
-		if (device >= 0 && i != device) continue;
+		struct stalloc_device *d = &host.devices[i];
+		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
+		take(d);
 		totals[i].steps++;
-		bool none = lending && totals[i].steps / 16 % 2; /* a tape that is served leaves the pool alone */
-		for (struct stalloc_stream *s = atomic_load(&host.devices[i].streams); s; s = s->next)
-			tapes_boundary(s, &totals[i], none);
+		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
+			for (int small = 0; small < 2; small++) {
+				struct stalloc_tape *t = &s->tapes[small];
+				bool served = t->reel && t->state.matched == t->reel->n, failed = t->reel && !served;
+				t->state = (struct stalloc_tape_state){.hits = t->state.hits, .misses = t->state.misses};
+				if (served) continue;
+				stalloc_tape_play(t, s->heap && !failed ? reel_of(d, s->heap, small) : NULL);
+				totals[i].plan_generation += t->reel != NULL;
+			}
+		stalloc_log_begin(&d->log, true);
+		stalloc_unlock(d);
 	}
-	tapes_retire(totals);
-	pthread_mutex_unlock(&lock);
 	return STALLOC_OK;
 }
 
@@ -195,11 +232,12 @@ EXPORT int stalloc_engine_limit(int device, double fraction)
 
 EXPORT int stalloc_engine_stats(int device, struct stalloc_engine_stats *out, int reset_peak)
 {
-	pthread_mutex_lock(&lock);
-	if (reset_peak) totals[device].peak_reserved = totals[device].reserved;
+	(void)reset_peak;
+	take(&host.devices[device]);
 	*out = totals[device];
-	tapes_count(device, out);
-	pthread_mutex_unlock(&lock);
+	out->reserved = (uint64_t)host.devices[device].range.now.load;
+	out->peak_reserved = (uint64_t)host.devices[device].range.now.peak_load;
+	stalloc_unlock(&host.devices[device]);
 	return STALLOC_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The lock of a stream (lock.h) alone: one is inside at a time, threads come and go, owners
+/* The lock of a device (lock.h) alone: one is inside at a time, threads come and go, owners
  * are made and ended; and whoever looks a bounded number of times comes back, however long
  * the holder stays: Go relies on that, see lock.h. */
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 enum { THREADS = 4, ROUNDS = 12, BURSTS = 40 };
 
-static struct stalloc_stream s;
+static struct stalloc_device d;
 static uint64_t counter, inside; /* under the lock */
 static _Atomic uint64_t wanted;
 static _Atomic int holder; /* 1: has the lock; 2: is to leave */
@@ -33,11 +33,11 @@ static void *work(void *argument)
 		uint64_t way = kit_below(&r, 3), length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
-				stalloc_lock(&s);
-			else if (!stalloc_lock_try(&s.lock, way == 1 ? 0 : STALLOC_PATIENCE))
+				stalloc_lock(&d);
+			else if (!stalloc_lock_try(&d.lock, way == 1 ? 0 : STALLOC_PATIENCE))
 				continue;
 			critical(me);
-			stalloc_unlock(&s);
+			stalloc_unlock(&d);
 			n++;
 		}
 		kit_progress();
@@ -62,13 +62,13 @@ static void exclusion(void)
 static void *hold(void *times)
 {
 	for (uintptr_t i = 1; i < (uintptr_t)times; i++) {
-		stalloc_lock(&s);
-		stalloc_unlock(&s);
+		stalloc_lock(&d);
+		stalloc_unlock(&d);
 	}
-	stalloc_lock(&s);
+	stalloc_lock(&d);
 	atomic_store(&holder, 1);
 	while (atomic_load(&holder) != 2) kit_sleep_ms(1);
-	stalloc_unlock(&s);
+	stalloc_unlock(&d);
 	return NULL;
 }
 
@@ -79,13 +79,13 @@ static void comes_back(uintptr_t times)
 	CHECK(pthread_create(&thread, NULL, hold, (void *)times) == 0, "no thread");
 	while (atomic_load(&holder) != 1) kit_sleep_ms(1);
 	for (int i = 0; i < 100; i++) {
-		CHECK(!stalloc_try_lock(&s), "two are inside");
-		CHECK(!stalloc_lock_try(&s.lock, STALLOC_PATIENCE), "two are inside");
+		CHECK(!stalloc_try_lock(&d), "two are inside");
+		CHECK(!stalloc_lock_try(&d.lock, STALLOC_PATIENCE), "two are inside");
 		kit_progress();
 	}
 	atomic_store(&holder, 2);
-	stalloc_lock(&s);
-	stalloc_unlock(&s);
+	stalloc_lock(&d);
+	stalloc_unlock(&d);
 	pthread_join(thread, NULL);
 }
 
@@ -94,7 +94,7 @@ int main(void)
 	bool owners = stalloc_lock_prepare();
 	kit_watchdog(30);
 	for (int with = 0; with <= owners; with++) {
-		s = (struct stalloc_stream){.lock.may_own = with};
+		d = (struct stalloc_device){.lock.may_own = with};
 		counter = wanted = 0;
 		exclusion();
 		comes_back(1);

@@ -1,6 +1,6 @@
-/* Frees from other threads while the arena of their blocks is given up: none may be
- * lost, however many come at once, and what they free is there for the next request. The
- * device is hardly larger than what lives in a step. Run with plan:always. */
+/* Frees from other threads beside requests of the blocks' stream: none may be lost, however
+ * many come at once, and what they free is there for the next request. The device is hardly
+ * larger than what lives in a step. Run with plan:always. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,14 +8,14 @@
 
 #include "kit.h"
 
-enum { FREERS = 2, BLOCKS = 6000, MISSES = 40, UNTIL = 20, GIVEN_UP = 12, MIB = 1 << 20 };
+enum { FREERS = 2, BLOCKS = 500, MISSES = 40, UNTIL = 20, ROUNDS = 12, MIB = 1 << 20 };
 
 static void *blocks[BLOCKS];
 static pthread_barrier_t begin, end;
 static bool over; /* told by a barrier */
 static const size_t whole = (size_t)88 * MIB;
 
-static size_t size_of(int i) { return (size_t)(1 + i % 5) * 3584; }
+static size_t size_of(int i) { return (size_t)(2 + i % 3) * 40960; }
 
 static void *freer(void *argument)
 {
@@ -27,8 +27,7 @@ static void *freer(void *argument)
 	}
 }
 
-/* Requests that the plan does not know, until the arena is given up. The frees come
- * shortly before. */
+/* Requests that the plan does not know, while the frees come. */
 static void misses(int step)
 {
 	void *at[MISSES];
@@ -45,28 +44,26 @@ static void misses(int step)
 int main(void)
 {
 	pthread_t threads[FREERS];
-	int given_up = 0, served = 0;
+	int rounds = 0, served = 0;
 	setenv("FAKECUDA_CAPACITY", "100663296", 1);
 	kit_watchdog(60);
 	pthread_barrier_init(&begin, NULL, FREERS + 1);
 	pthread_barrier_init(&end, NULL, FREERS + 1);
 	for (uintptr_t i = 0; i < FREERS; i++) CHECK(pthread_create(&threads[i], NULL, freer, (void *)i) == 0, "no thread");
-	for (int step = 0; given_up < GIVEN_UP; step++) {
+	for (int step = 0; rounds < ROUNDS; step++) {
 		struct stalloc_stats before = kit_stats(), s;
 		for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, NULL)), "%s", stalloc_last_error());
 		s = kit_stats();
 		bool hit = s.hits - before.hits > BLOCKS / 2;
 		served += hit;
 		if (hit && served % 2 == 0) {
-			uint64_t arena = s.arena_bytes;
 			misses(step);
 			pthread_barrier_wait(&end);
 			/* Needs nearly all of the device: what was freed must be found. */
 			void *all = stalloc_malloc(whole, 0, NULL);
 			CHECK(all, "%s", stalloc_last_error());
 			stalloc_free(all, 0, 0, NULL);
-			s = kit_stats();
-			given_up += s.arena_bytes < arena;
+			rounds++;
 		} else {
 			for (int i = 0; i < BLOCKS; i++) stalloc_free(blocks[i], 0, 0, NULL);
 		}
@@ -74,7 +71,7 @@ int main(void)
 		s = kit_stats();
 		CHECK(s.allocated == 0 && s.blocks == 0, "step %d: all was freed, %llu bytes in %llu blocks stay", step,
 		      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
-		CHECK(step < 3000, "the arena was given up %d times", given_up);
+		CHECK(step < 3000, "a plan served %d times", served);
 		if (!hit) kit_sleep_ms(2);
 		kit_progress();
 	}

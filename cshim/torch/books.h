@@ -100,8 +100,20 @@ struct Books {
 		allocated.raise();
 		requested.raise();
 	}
+	// libstalloc's counters, made to agree with what is live here: requests of other threads may lie
+	// between the two, and plain driver allocations round otherwise.
+	stalloc_stats agreed(stalloc_stats s) const {
+		const uint64_t pending = s.active > s.allocated ? s.active - s.allocated : 0;
+		s.allocated = static_cast<uint64_t>(allocated.current);
+		s.active = s.allocated + pending;
+		s.reserved = std::max(s.reserved, s.active);
+		s.peak_active = std::max(s.peak_active, s.active);
+		s.peak_reserved = std::max(s.peak_reserved, s.reserved);
+		return s;
+	}
 	// What native holds now.
 	void beside(const DeviceStats &native);
+	// The counters must agree.
 	void append_segments(DeviceIndex device, const stalloc_stats &stats, std::vector<caching::SegmentInfo> *out) const;
 };
 
@@ -142,7 +154,7 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 	std::vector<std::pair<size_t, const Block *>> order;
 	for (const auto &[ptr, block] : live) order.emplace_back(reinterpret_cast<size_t>(ptr), &block);
 	std::sort(order.begin(), order.end());
-	uint64_t idle = stats.reserved > stats.active ? stats.reserved - stats.active : 0, end = 0;
+	uint64_t idle = stats.reserved - stats.active, end = 0;
 	const size_t first = out->size();
 	auto open = [&](size_t address, cudaStream_t stream) {
 		out->emplace_back();
@@ -176,7 +188,7 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 		put(static_cast<uint64_t>(rounded(block->asked)), block->asked, true, true, context == frames.end() ? nullptr : context->second);
 		end = address + static_cast<uint64_t>(rounded(block->asked));
 	}
-	const uint64_t pending = stats.active > stats.allocated ? stats.active - stats.allocated : 0;
+	const uint64_t pending = stats.active - stats.allocated;
 	if (!idle && !pending) return;
 	open((end + kPage - 1) & ~(kPage - 1), nullptr);
 	if (pending) put(pending, 0, false, true, nullptr); // freed, and another stream still uses it

@@ -45,6 +45,7 @@ class Ledger : public Delegate {
 		stalloc_stats s = library_.stats(d);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
+		s = b.agreed(s);
 		b.beside(sum);
 		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
 		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
@@ -115,7 +116,7 @@ class Ledger : public Delegate {
 			stalloc_stats s = library_.stats(static_cast<int>(d));
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
-			b.append_segments(static_cast<DeviceIndex>(d), s, &info.segments);
+			b.append_segments(static_cast<DeviceIndex>(d), b.agreed(s), &info.segments);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;

@@ -48,15 +48,17 @@ type action struct {
 	rung          rung
 	grown         bool // new memory was made for it
 	full          bool // the driver gave none
+	spared        bool // and spares were tried instead
 	torn          bool // no view could be made
 	moved, waited bool
+	renewed       bool // all that is free was given back for it
 	reason        engine.Reason
 	code          int
 
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int
 	at       unit
-	before   unit // of the block that lies before its view
+	before   unit // of the block that lies before its view; < 0: how far behind its start
 	creates  int  // of the picks, the last ones
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32

@@ -36,7 +36,7 @@ func (e *Engine) Check() error {
 			pieces[c.space] = append(pieces[c.space], piece{c.at, c.at + c.size, what})
 			continue
 		}
-		if v := &e.views[c.view]; v.block != uint32(b) || v.space != c.space || v.at < c.at || v.at != c.at && !v.over || v.size < c.at+c.size-v.at {
+		if v := &e.views[c.view]; v.block != uint32(b) || v.space != c.space || v.at > c.at && !v.over || v.size < c.at+c.size-v.at {
 			return fmt.Errorf("%+v lies in %+v", *c, *v)
 		}
 		e.parts(c.view, c.at, c.size, func(lo, hi unit) { pieces[c.space] = append(pieces[c.space], piece{lo, hi, what}) })

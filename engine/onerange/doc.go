@@ -28,13 +28,14 @@
 //
 //  1. the wish, if its bytes are free;
 //  2. the smallest gap (request.go);
-//  3. new handles, while what is held stays within the slack (price.go);
+//  3. new handles, while what is held stays within the peak load (price.go);
 //  4. a view over wholly free handles, whichever is cheapest: an idle one, one that continues
 //     the last gap (an overhang), or a new one (stitch.go). What lacks is made first;
 //  5. new handles all the same;
 //  6. wholly free handles of other streams, after waiting for those (limit.go);
 //  7. blocks that wait for fences, after waiting for all streams;
-//  8. OpRefuse.
+//  8. all that is free, given back and made anew in the smallest handles;
+//  9. OpRefuse.
 //
 // Requests of at most 64 KiB have a space of their own, of handles of 2 MiB, so that they
 // do not split the gaps of large ones.

@@ -18,8 +18,7 @@ type Config struct {
 	SmallLimit mem.Bytes // requests up to this have a space of their own
 	Stitch     bool      // map free handles a second time before making new ones
 	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
-	First      float64   // grow instead of stitching in the first step while what is held stays below this share above the peak load
-	Dear       float64   // the driver's share of a step's time above which memory is laid anew
+	Dear       float64   // lay the memory anew if stitching takes more than this share of the second step
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -28,7 +27,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
 		HandleMost: 16 * mem.MiB,
-		First:      0.01, Dear: 0.004,
+		Dear:       0.004,
 	}
 }
 
@@ -44,7 +43,6 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
-	c.First = min(max(c.First, 0), 0.5)
 	return c
 }
 
@@ -209,7 +207,6 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvExpect:
 		return e.expect(ev, out)
 	case engine.EvFirst:
-		e.price.first = true
 		return out
 	case engine.EvBoundary:
 		return e.boundary(ev, out)

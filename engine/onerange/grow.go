@@ -2,7 +2,7 @@ package onerange
 
 import "stalloc/engine"
 
-// growWithin makes room for the request with new handles if the slack allows it.
+// growWithin makes room for the request with new handles if the peak load allows it.
 func (e *Engine) growWithin(out []engine.Op) ([]engine.Op, bool) {
 	return e.growFor(e.act.n, e.allowed(), out)
 }

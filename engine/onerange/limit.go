@@ -125,3 +125,30 @@ func (e *Engine) unhomed(done int) {
 		e.spares = append(e.spares, h)
 	}
 }
+
+// anew gives back all that is free, so that as much can be made again in the smallest
+// handles, where the request's stream needs it. False: that would not be enough.
+func (e *Engine) anew(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	_, _, whole := e.ends(a.n)
+	free := e.spareUnits()
+	for s := 1; s < len(e.spaces); s++ {
+		if e.heaps[e.spaces[s].heap].anybodys() {
+			free += e.freeHandles(uint32(s))
+		}
+	}
+	if a.renewed || free < whole {
+		return out, false
+	}
+	a.renewed, a.trimming = true, true
+	e.price.large, e.price.short = false, true
+	return e.giveBack(out), true
+}
+
+// spareUnits returns what the spares have.
+func (e *Engine) spareUnits() (n unit) {
+	for _, h := range e.spares {
+		n += e.handles[h].size
+	}
+	return n
+}

@@ -11,27 +11,45 @@ import (
 // the peak load is lost to the program for good; a map is paid once, unless steps
 // stitch anew, and then in every step. So:
 //
-//   - while little is known, in the first two steps, memory is tight: handles are as
-//     small as the driver makes them, and a block without a gap is stitched;
-//   - if the second step still paid for that more than Dear of its time, so will the
-//     next ones. Then the memory is laid anew once, in handles of a 2048th of the peak
-//     load, for which the driver takes hardly more each than for the smallest.
+//   - what is held exceeds the peak load only by what no view can make use of. To grow
+//     instead of stitching, by half a percent or by two, was measured to cost as much
+//     memory as it saves time;
+//   - while little is known, in the first two steps, handles are as small as the driver
+//     makes them;
+//   - if the second step still paid more than Dear of its time for stitching, so will
+//     the next ones. Then the memory is laid anew once, contiguous and in handles of a
+//     handlePart-th of the peak load, for which the driver takes hardly more each than
+//     for the smallest;
+//   - later that is done when stitching has cost as much as it would: at worst twice is
+//     paid what knowing the future would have cost;
+//   - where memory is short, what is free is laid anew in the smallest handles (limit.go).
 //
 // The driver's time and the step's are measured by the runner (EvBoundary).
 
-// A handle is at most a handlePart-th of the peak load: what a gap loses at its two
-// ends is about one handle, and gaps are some tens.
-const handlePart = 2048
+// What the driver takes for a handle, in tenths of a microsecond (docs: costs). Only their
+// ratios matter.
+const (
+	costCreate  = 93
+	costMap     = 270
+	costUnmap   = 165
+	costRelease = 110
+	costSwap    = costUnmap + costMap
+)
 
-// dearOver is how many steps the driver's share is averaged over.
-const dearOver = 4
+// A handle is at most a handlePart-th of the peak load: a block in a view loses at most
+// one, and what several gaps lose at their ends are some.
+const handlePart = 1024
+
+// rebuildAt is the step behind which the memory is laid anew if that seems to be worth it.
+const rebuildAt = 2
 
 type price struct {
-	first  bool    // the first step is over
-	steps  int     // that have ended
-	large  bool    // the memory has been laid anew
-	handle unit    // of that size, if a plan of an earlier run says so; else 0
-	share  float64 // of the driver in the time of the last steps
+	steps  int          // that have ended
+	large  bool         // the memory has been laid anew
+	short  bool         // there was not enough: handles stay small
+	handle unit         // the size of handles that a plan of an earlier run says; else 0
+	rent   int          // what stitching has cost since the last look
+	was    engine.Stats // at the last boundary
 	// The most that had to be held: of the load, and of what waited for fences whenever
 	// memory was short. What waits at other times is not asked about.
 	peak mem.Bytes
@@ -40,13 +58,8 @@ type price struct {
 // allowed returns how much may be held instead of stitching, once the request is
 // served.
 func (e *Engine) allowed() unit {
-	slack := 0.0
-	if !e.price.first {
-		slack = e.cfg.First
-	}
 	e.price.peak = max(e.price.peak, e.stats.PeakLoad, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
-	peak := unit(e.price.peak / mem.Grain)
-	return min(peak+unit(float64(peak)*slack), e.limit)
+	return min(unit(e.price.peak/mem.Grain), e.limit)
 }
 
 // handleSize returns the size of the handles that a space grows by, for a request of
@@ -79,38 +92,61 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	if p.steps == 0 && float64(e.stats.Load) >= setupLoad*float64(e.stats.PeakLoad) {
 		return out
 	}
-	p.first = true
 	p.steps++
-	if ev.Took <= 0 {
+	was, now := p.was, e.stats
+	p.was = now
+	if p.steps < rebuildAt || p.large || p.short || !e.cfg.Stitch {
+		p.rent = 0
 		return out
 	}
-	share := float64(ev.Driver) / float64(ev.Took)
 	if p.steps == rebuildAt {
-		p.share = share
-	} else {
-		p.share += (share - p.share) / dearOver
-	}
-	if p.large || p.steps < rebuildAt || p.share <= e.cfg.Dear || !e.cfg.Stitch {
+		all := costCreate*(now.Creates-was.Creates) + costMap*(now.Maps-was.Maps) +
+			costUnmap*(now.Unmaps-was.Unmaps) + costRelease*(now.Releases-was.Releases)
+		paid := float64(ev.Driver) * float64(p.rent) / float64(max(all, 1))
+		p.rent = 0
+		if ev.Took <= 0 || paid <= e.cfg.Dear*float64(ev.Took) {
+			return out
+		}
+	} else if p.rent <= e.rebuildCost() {
 		return out
 	}
 	return e.rebuild(out)
 }
 
-// rebuild gives back what is free and makes as much of larger handles.
-func (e *Engine) rebuild(out []engine.Op) []engine.Op {
-	e.price.large = true
+// mainSpace returns the space of the largest load.
+func (e *Engine) mainSpace() uint32 {
 	main := 1
 	for s := range e.spaces {
 		if c := &e.spaces[s]; c.kind == largeSpace && c.peak > e.spaces[main].peak {
 			main = s
 		}
 	}
+	return uint32(main)
+}
+
+// rebuildCost returns what a rebuild would cost now.
+func (e *Engine) rebuildCost() int {
+	var free unit
+	for s := 1; s < len(e.spaces); s++ {
+		free += e.freeHandles(uint32(s))
+	}
+	if len(e.spaces) == 1 {
+		return 0
+	}
+	size := max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), e.spaces[e.mainSpace()].peak/handlePart)))
+	return int(free/pageUnits)*(costUnmap+costRelease) + int(free/size)*(costCreate+costMap)
+}
+
+// rebuild gives back what is free and makes as much of larger handles.
+func (e *Engine) rebuild(out []engine.Op) []engine.Op {
+	e.price.large = true
+	main := e.mainSpace()
 	if e.handleSize(&e.spaces[main], 0) == pageUnits {
 		return out // there are none that are larger
 	}
 	again := e.held
 	out = e.trim(engine.Event{}, out)
-	e.act.again, e.act.space = again, uint32(main)
+	e.act.again, e.act.space = again, main
 	return out
 }
 
@@ -123,5 +159,3 @@ func (e *Engine) relay(out []engine.Op) []engine.Op {
 	}
 	return out
 }
-
-var rebuildAt = 2

@@ -135,7 +135,7 @@ var variants = []struct {
 }{
 	{"plain", func(c *Config) {}, 0, 0},
 	{"always laid anew", func(c *Config) { c.Dear = -1 }, 0, 0},
-	{"no slack", func(c *Config) { c.First = 0 }, 0, 0},
+	{"small handles", func(c *Config) { c.HandleMost = 0 }, 0, 0},
 	{"no stitching", func(c *Config) { c.Stitch = false }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
 	{"capacity", func(c *Config) { c.Dear = -1 }, 48, 0},

@@ -11,11 +11,12 @@ type rung uint8
 const (
 	rungWish    rung = iota // the wished place
 	rungFit                 // the smallest gap
-	rungSlack               // new handles, within the slack
+	rungPeak                // new handles, within the peak load
 	rungStitch              // free handles under a view, with as many new ones as lack
 	rungGrow                // new handles, whatever is free
 	rungIdle                // idle handles of other streams, after waiting for those
 	rungPending             // blocks that wait for fences, after waiting for all streams
+	rungAnew                // all that is free anew, in the smallest handles
 	rungSmall               // a small request goes where the large ones are
 )
 
@@ -74,7 +75,7 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 				e.stats.Fits++
 				return e.grant(e.gaps[g].start(), 0, out)
 			}
-		case rungSlack:
+		case rungPeak:
 			if !a.grown && !a.full {
 				out, ok = e.growWithin(out)
 			}
@@ -90,6 +91,8 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 			out, ok = e.waitIdle(out)
 		case rungPending:
 			out, ok = e.waitAll(out)
+		case rungAnew:
+			out, ok = e.anew(out)
 		case rungSmall:
 			if e.spaces[a.space].kind == largeSpace {
 				return e.refuse(a.reason, out)

@@ -17,8 +17,8 @@ func (e *Engine) inGap(g uint32, do func(h uint32) bool) {
 }
 
 // pickFree chooses wholly free handles without the mark of n units together, those
-// in the smallest gaps first, and returns their number.
-func (e *Engine) pickFree(n unit) int {
+// in the smallest gaps first. False: there are not as many.
+func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
 	f := &e.spaces[e.act.space].free
 	for g := f.nextBySize(e.gaps, 0); g != 0 && n > 0; g = f.nextBySize(e.gaps, g) {
@@ -30,7 +30,7 @@ func (e *Engine) pickFree(n unit) int {
 			return n > 0
 		})
 	}
-	return len(e.picks)
+	return n <= 0
 }
 
 // A swap is a handle that comes under a view in another's place.
@@ -53,26 +53,30 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 	if w.view != 0 {
 		v := &e.views[w.view]
 		at := v.at
+		skip := max(-w.before, 0)
 		for i, h := range v.handles {
 			if n <= 0 {
 				break
 			}
 			c := &e.handles[h]
-			if e.isIn(v, h, n) && c.mark != e.marks {
+			if e.isIn(v, h, skip, n) && c.mark != e.marks {
 				c.mark = e.marks
 			} else {
 				e.swaps = append(e.swaps, swap{pos: i, at: at})
 			}
 			at += c.size
 			n -= c.size
+			skip = 0
 		}
 		if !e.pickSwaps(v) {
 			return e.stitchBy(way{}, out)
 		}
 	}
 	e.picks = e.picks[:0]
-	if n > 0 {
-		e.pickFree(n)
+	if w.view == 0 && !w.over {
+		w.before = -e.pickNew()
+	} else if n > 0 && !e.pickFree(n) {
+		return e.stitchBy(way{}, out)
 	}
 	var size unit
 	for _, h := range e.picks {
@@ -162,6 +166,7 @@ func (e *Engine) stitched(done int) {
 	a := &e.act
 	v := &e.views[a.view]
 	k := len(e.swaps)
+	e.price.rent += min(done, k)*costUnmap + max(min(done-k, k+len(e.picks)), 0)*costMap
 	for i, s := range e.swaps {
 		if i < done {
 			e.handles[v.handles[s.pos]].aliases--

@@ -11,13 +11,19 @@ import (
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
 	e.act = action{trimming: true, pool: ev.Pool}
+	return e.giveBack(out)
+}
+
+// giveBack begins a trim, or that part of a request.
+func (e *Engine) giveBack(out []engine.Op) []engine.Op {
+	pool := e.act.pool
 	e.synced = e.synced[:0]
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
-		if !c.trimmedBy(ev.Pool) {
+		if !c.trimmedBy(pool) {
 			continue
 		}
-		c.over = c.over || ev.Pool != 0
+		c.over = c.over || pool != 0
 		if e.spaces[c.spaces[0]].units+e.spaces[c.spaces[1]].units >= pageUnits || e.hasIdleView(c.spaces[largeSpace]) {
 			out = e.sync(c.stream, out)
 		}
@@ -146,8 +152,13 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 
 // trimEnded goes on with a rebuild, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
-	if e.act.again > 0 {
+	a := &e.act
+	if a.again > 0 {
 		return e.relay(out)
+	}
+	if a.asked {
+		a.trimming, a.full, a.grown, a.rung = false, false, false, rungFit
+		return e.climb(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
 		if e.heaps[h].over {

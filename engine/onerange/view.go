@@ -23,19 +23,21 @@ type view struct {
 
 // parts calls do with what the n units of a block from at on are in its space: the
 // end of a gap if the view is an overhang and the block begins before it, and the
-// handles of the view from the first on.
+// handles of the view from the first on, of which the block may leave the start out.
 func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
 	if before := e.views[x].at - at; before > 0 {
 		do(at, at+before)
 		n -= before
 	}
+	skip := max(at-e.views[x].at, 0)
 	for _, h := range e.views[x].handles {
 		c := &e.handles[h]
-		size := min(n, c.size)
-		do(c.at, c.at+size)
+		size := min(n, c.size-skip)
+		do(c.at+skip, c.at+skip+size)
 		if n -= size; n == 0 {
 			return
 		}
+		skip = 0
 	}
 }
 

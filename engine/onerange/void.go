@@ -1,10 +1,6 @@
 package onerange
 
-import (
-	"slices"
-
-	"stalloc/internal/mem"
-)
+import "slices"
 
 // An extent is what a space has of the window's addresses at a time.
 type extent struct {
@@ -12,15 +8,11 @@ type extent struct {
 	class uint8
 }
 
-// leastExtent is how many addresses a space begins with: few, because there may be
-// hundreds of private pools.
-const leastExtent = 64 * mem.MiB
-
 // extend gives a space more addresses: the first stream's as many as the device has
 // memory, others few, and each time twice as many.
 func (e *Engine) extend(s uint32, n unit) bool {
 	c := &e.spaces[s]
-	want := max(2*n, 2*c.held, min(unitsOf(leastExtent), unitsOf(e.cfg.Window)/256))
+	want := max(2*n, 2*c.held)
 	if len(e.heaps) == 2 && c.kind == largeSpace && c.held == 0 {
 		want = max(want, min(e.limit, unitsOf(e.cfg.Window)/4))
 	}

@@ -9,24 +9,27 @@ type way struct {
 	view   uint32 // 0: a new one
 	over   bool
 	at     unit // of the view
-	before unit // of the block that lies in the gap before an overhang
-	cost   int  // handles to map
+	before unit // of the block that lies in the gap before an overhang; < 0: how far behind the view's start it begins
+	cost   int
 }
 
 // stitch serves the request the cheapest way. What lacks is made first. False: it
 // cannot be.
 func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if lack := a.n - e.freeHandles(a.space); lack > 0 {
-		if a.full {
+	_, _, whole := e.ends(a.n)
+	if lack := whole - e.freeHandles(a.space); lack > 0 {
+		if a.full && (a.spared || e.spareUnits() < lack) {
 			return out, false
 		}
+		a.spared = a.full
 		if _, missing, ok := e.bestVoid(a.space, a.n); ok && missing <= lack+pageUnits {
 			return e.growFor(a.n, e.limit, out)
 		}
 		return e.growBy(lack, out)
 	}
-	w := way{cost: e.pickFree(a.n)}
+	w := way{before: -e.pickNew()}
+	w.cost = len(e.picks) * costMap
 	for x := 1; x < len(e.views); x++ {
 		v := &e.views[x]
 		if v.space == a.space && v.block == 0 && !v.burnt {
@@ -52,37 +55,58 @@ func (e *Engine) compare(best *way, w way) {
 	n := a.n - w.before
 	if w.view != 0 {
 		v := &e.views[w.view]
+		if !w.over {
+			if w.before = -e.taken(v); v.size < a.n-w.before {
+				w.before = 0
+			}
+			n = a.n - w.before
+		}
 		if !w.over && v.size < n {
 			return
 		}
 		swaps := 0
+		skip := max(-w.before, 0)
 		for _, h := range v.handles {
 			if n <= 0 {
 				break
 			}
-			if !e.isIn(v, h, n) || w.before > 0 && e.touches(h, w.at-w.before, w.at) {
+			if !e.isIn(v, h, skip, n) || w.before > 0 && e.touches(h, w.at-w.before, w.at) {
 				swaps++
 			}
+			skip = 0
 			n -= e.handles[h].size
 		}
 		if swaps > 0 && v.dirty || n > 0 && e.voidAt(a.space, v.at+v.size) < 0 {
 			return
 		}
-		w.cost = swaps
+		w.cost = swaps * costSwap
 	}
 	if n > 0 {
-		w.cost += e.pickFree(n)
+		if !e.pickFree(n) {
+			return
+		}
+		w.cost += len(e.picks) * costMap
 	}
 	if w.cost < best.cost {
 		*best = w
 	}
 }
 
-// isIn reports whether the first n units of a handle under a view are free in its
+// isIn reports whether the units [skip, n) of a handle under a view are free in its
 // space.
-func (e *Engine) isIn(v *view, h uint32, n unit) bool {
+func (e *Engine) isIn(v *view, h uint32, skip, n unit) bool {
 	c := &e.handles[h]
-	return c.space == v.space && e.isFree(c.space, c.at, c.at+min(n, c.size))
+	return c.space == v.space && e.isFree(c.space, c.at+skip, c.at+min(n, c.size))
+}
+
+// taken returns how much of a view's first handle is taken, if its end is free.
+func (e *Engine) taken(v *view) unit {
+	c := &e.handles[v.handles[0]]
+	g := e.find(v.space, c.at+c.size-1)
+	if c.space != v.space || g == 0 {
+		return 0
+	}
+	return max(e.gaps[g].start()-c.at, 0)
 }
 
 // touches reports whether the place of a handle has a part in [lo, hi).

@@ -10,8 +10,9 @@ class Stats:
     Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
     sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the requests
-    that plain driver allocations served because the engine could not: explain() says why.
+    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the
+    requests that plain driver allocations served because the engine could not: explain() says
+    why.
 
     print() shows what matters of it to people.
     """

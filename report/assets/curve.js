@@ -21,7 +21,7 @@ class Curve {
     this.names.forEach((name, i) => {
       const colour = style(i === 0 ? "ink-load" : name);
       series.push({
-        label: name === "load" ? "load" : name + " reserves", stroke: colour, width: i === 0 ? 1.4 : 2, value: (u, v) => gib(v),
+        label: i === 0 ? (this.data.kind === "plan" ? "wanted" : "load") : name + (this.data.kind === "plan" ? " holds" : " reserves"), stroke: colour, width: i === 0 ? 1.4 : 2, value: (u, v) => gib(v),
         fill: i === 0 ? colour + "14" : undefined, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false },
       });
     });

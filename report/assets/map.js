@@ -13,6 +13,8 @@ class BlockMap {
     this.canvas = box.querySelector("#map");
     this.over = box.querySelector("#over");
     this.box = box;
+    this.area = { left: 0, top: 0, width: 0, height: 0 }; // until it is drawn
+    this.dpr = 1;
     this.marked = null; // a Uint8Array: 1 for what stands out, the rest is dimmed
     this.hovered = this.pinned = -1;
     const n = (this.count = data.drawn);
@@ -35,7 +37,8 @@ class BlockMap {
     this.placeAll();
     view.listen(() => { this.moved(); this.due(); });
     new ResizeObserver(() => this.due()).observe(box);
-    this.listen();
+    pointerOn(this);
+    keysOn(this);
   }
 
   // use chooses whose addresses are shown.
@@ -243,62 +246,6 @@ class BlockMap {
     this.due();
   }
 
-  listen() {
-    const over = this.over;
-    let drag = null;
-    over.addEventListener("wheel", (e) => {
-      e.preventDefault();
-      const factor = Math.exp(Math.sign(e.deltaY || e.deltaX) * 0.25), p = this.at(e);
-      if (e.shiftKey) this.showUp(p.y - (p.y - this.y0) * factor, p.y + (this.y1 - p.y) * factor);
-      else this.view.zoom(factor, p.x);
-    }, { passive: false });
-    over.addEventListener("pointerdown", (e) => {
-      over.setPointerCapture(e.pointerId);
-      drag = { ...this.at(e), from: this.view.from, to: this.view.to, y0: this.y0, y1: this.y1, box: e.shiftKey, moved: false };
-    });
-    over.addEventListener("pointermove", (e) => {
-      const p = this.at(e);
-      if (!drag) return this.hover(p, e);
-      drag.moved ||= Math.hypot(p.px - drag.px, p.py - drag.py) > 4;
-      if (!drag.moved) return;
-      this.hover({ block: -1, inside: false }, e);
-      if (drag.box) {
-        this.rubber = { x: this.area.left + Math.min(p.px, drag.px), y: this.area.top + Math.min(p.py, drag.py), w: Math.abs(p.px - drag.px), h: Math.abs(p.py - drag.py) };
-        return this.outline();
-      }
-      const [sx, sy] = this.scale(), dx = (p.px - drag.px) / sx, dy = (p.py - drag.py) / sy;
-      this.view.set(drag.from - dx, drag.to - dx);
-      this.showUp(drag.y0 + dy, drag.y1 + dy);
-    });
-    over.addEventListener("pointerup", (e) => {
-      const p = this.at(e), d = drag;
-      drag = this.rubber = null;
-      if (!d) return;
-      if (!d.moved) return this.pin(p.block);
-      if (!d.box) return;
-      this.view.set(Math.min(d.x, p.x), Math.max(d.x, p.x));
-      this.showUp(Math.min(d.y, p.y), Math.max(d.y, p.y));
-    });
-    over.addEventListener("pointerleave", (e) => this.hover({ block: -1, inside: false }, e));
-    over.addEventListener("dblclick", () => this.onback?.());
-    over.tabIndex = 0;
-    over.addEventListener("keydown", (e) => this.key(e));
-  }
-
-  // key moves and zooms without a pointer: arrows, plus, minus and 0.
-  key(e) {
-    const across = (this.view.to - this.view.from) / 8, up = (this.y1 - this.y0) / 8;
-    const middle = (this.view.to + this.view.from) / 2;
-    const shift = (x, y) => { this.view.set(this.view.from + x, this.view.to + x); if (y) this.showUp(this.y0 + y, this.y1 + y); };
-    const act = {
-      ArrowLeft: () => shift(-across, 0), ArrowRight: () => shift(across, 0), ArrowUp: () => shift(0, up), ArrowDown: () => shift(0, -up),
-      "+": () => this.view.zoom(0.8, middle), "=": () => this.view.zoom(0.8, middle), "-": () => this.view.zoom(1.25, middle), "0": () => this.onback?.(),
-    }[e.key];
-    if (!act || e.ctrlKey || e.metaKey) return;
-    e.preventDefault();
-    act();
-  }
-
   hover(p, e) {
     if (p.block !== this.hovered) {
       this.hovered = p.block;
@@ -313,60 +260,6 @@ class BlockMap {
     this.onpin?.(block);
   }
 }
-
-// Space is where one allocator put the blocks, in grains above its lowest address.
-class Space {
-  constructor(map, columns, name) {
-    this.map = map;
-    this.whole = columns["place." + name];
-    this.ranges = { low: columns["held.low." + name], size: columns["held.size." + name], begin: columns["held.begin." + name], life: columns["held.life." + name] };
-    this.low = new Float64Array(this.whole.length);
-    this.held = { ...this.ranges, low: new Float64Array(this.ranges.low.length) };
-    this.left = [[], [], []]; // by fold: where it starts, ends, and what lies below
-  }
-
-  // fold finds what has memory or a block between two events, for move; it returns its height.
-  fold(begin, end) {
-    const r = this.ranges, { begin: from, end: to, high } = this.map, whole = this.whole;
-    const lows = new Float64Array(whole.length + r.low.length), highs = new Float64Array(lows.length);
-    let n = 0;
-    for (let i = 0; i < whole.length; i++) {
-      if (whole[i] >= 0 && from[i] < end && to[i] >= begin) { lows[n] = whole[i]; highs[n++] = whole[i] + high[i]; }
-    }
-    for (let i = 0; i < r.low.length; i++) {
-      if (r.begin[i] < end && r.begin[i] + r.life[i] >= begin) { lows[n] = r.low[i]; highs[n++] = r.low[i] + r.size[i]; }
-    }
-    // Sorted apart, begins and ends tell where nothing lies: where as many have ended as begun.
-    const sorted = lows.subarray(0, n).sort(), over = highs.subarray(0, n).sort();
-    const starts = [], ends = [], below = [];
-    let height = 0;
-    for (let i = 0, first = 0; i < n; i++) {
-      if (i + 1 < n && sorted[i + 1] <= over[i]) continue;
-      starts.push(sorted[first]); ends.push(over[i]); below.push(height);
-      height += over[i] - sorted[first];
-      first = i + 1;
-    }
-    this.left = [starts, ends, below];
-    this.moved = false;
-    return height;
-  }
-
-  // move brings everything down to where fold says that it lies.
-  move() {
-    if (this.moved) return;
-    this.moved = true;
-    const [starts, ends, heights] = this.left;
-    const place = (at) => {
-      const n = below(starts, at) - 1;
-      return n >= 0 && at < ends[n] ? heights[n] + at - starts[n] : -1;
-    };
-    this.whole.forEach((at, i) => { this.low[i] = at < 0 ? -1 : place(at); });
-    this.ranges.low.forEach((at, i) => { this.held.low[i] = place(at); });
-  }
-}
-
-// none is the space of an allocator whose addresses are not known, or are not memory.
-Space.none = { low: [], held: { low: [] }, fold: () => 0, move: () => {} };
 
 // nice returns a round number near n: 1, 2 or 5 times a power of ten, or a power of two.
 function nice(n, base) {

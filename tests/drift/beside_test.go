@@ -9,9 +9,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestBeside makes plans beside the program, each within the step that follows. A
-// plan is judged after one more step and its arena mapped during another, so it
-// serves two steps later than where the program waits for all that.
+// TestBeside makes plans beside the program, each within the step that follows: it serves
+// one step later than where the program waits for it.
 func TestBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		device := sim.New(sim.Config{Capacity: 100 * mem.GiB})

@@ -91,7 +91,7 @@ func newScenario(seed uint64) *scenario {
 	}
 	s.ranged = onerange.DefaultConfig()
 	if one(4) {
-		s.ranged.HandleMost, s.ranged.Slack = mem.HandleSize, []float64{0.1 * r.Float64()}
+		s.ranged.HandleMost = mem.HandleSize
 	}
 	if one(2) {
 		s.ranged.First = 0

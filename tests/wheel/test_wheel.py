@@ -36,7 +36,7 @@ def test_licenses(wheel):
         folder = f"stalloc-{VERSION}.dist-info/licenses"
         assert b"Apache License" in files.read(f"{folder}/LICENSE")
         notices = files.read(f"{folder}/NOTICES").decode()
-    for name in ("asynkron/protoactor-go", "spf13/cobra", "NVIDIA/go-nvml", "Zig", "\nGo go1."):
+    for name in ("protoactor-go", "spf13/cobra", "NVIDIA/go-nvml", "Zig", "uPlot", "\nGo go1."):
         assert name in notices
 
 

@@ -256,10 +256,10 @@ var variants = []struct {
 	failing int
 }{
 	{"plain", func(*onerange.Config) {}, 0},
-	{"no slack", func(c *onerange.Config) { c.First, c.Slack = 0, nil }, 0},
+	{"small handles", func(c *onerange.Config) { c.HandleMost = 0 }, 0},
 	{"laid anew", func(c *onerange.Config) { c.Dear = -1 }, 0},
 	{"limit", func(c *onerange.Config) { c.Limit = 300 * mem.MiB }, 0},
-	{"faults", func(c *onerange.Config) { c.First, c.Slack = 0, nil }, 30},
+	{"faults", func(*onerange.Config) {}, 30},
 }
 
 // TestLockStep: what C serves is what the engine would have served, and leaves the

@@ -10,7 +10,7 @@ package ctape
 static struct stalloc_device *device_new(void) {
 	struct stalloc_device *d = calloc(1, sizeof *d);
 	d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
-	d->log.recording = 1;
+	stalloc_log_begin(&d->log, true);
 	return d;
 }
 
@@ -109,6 +109,7 @@ func (d *Device) Free(id mem.StreamID, at mem.Addr) bool {
 
 // Counts returns the rounded bytes and the number of live blocks.
 func (d *Device) Counts() (allocated mem.Bytes, blocks int) {
+	C.stalloc_fold(d.c)
 	return mem.Bytes(d.c.counts.allocated), int(d.c.counts.blocks)
 }
 
@@ -125,7 +126,8 @@ func (d *Device) Freed(asked mem.Bytes) {
 // Events returns and clears the log.
 func (d *Device) Events() []wish.Event {
 	l := &d.c.log
-	events := append([]wish.Event(nil), unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(l.count))...)
-	l.count = 0
+	n := int(uintptr(unsafe.Pointer(l.next))-uintptr(unsafe.Pointer(l.events))) / int(unsafe.Sizeof(wish.Event{}))
+	events := append([]wish.Event(nil), unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), n)...)
+	C.stalloc_log_begin(l, true)
 	return events
 }

@@ -500,19 +500,19 @@ func TestLockStep(t *testing.T) {
 		{"late frees", noise{record: 60, pass: 200, goes: 3}, 20, 0, 0.4},
 		{"misses", noise{skip: 10, insert: 10, keep: 10, goes: 3}, 20, 0, 0.4},
 		{"jumps", noise{skip: 3, jump: 3, insert: 3, goes: 3}, 0, 0, 0.3},
-		{"asked often", noise{record: 20, pass: 100}, 20, 5, 0.2},
+		{"cut short", noise{jump: 6}, 0, 0, 0.3},
+		{"asked often", noise{record: 20, pass: 100, insert: 20}, 20, 5, 0.2},
 		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var served, hits [2]int
 			for seed := range uint64(12) {
 				x := newTwins(seed)
+				defer x.device.Close()
 				x.slack = c.slack
 				if err := x.life(14, 20<<(seed%5), c.x, c.move); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
-				x.takeBack()
-				x.device.Close()
 				served[0] += x.served[0]
 				served[1] += x.served[1]
 				hits[1] += x.hits

@@ -1,0 +1,85 @@
+package onerange
+
+// An end is the free part of a handle that begins or ends a gap: a block in a view may
+// begin in one, and end in another.
+type end struct {
+	handle uint32 // 0: none
+	size   unit
+}
+
+// tail returns what a gap has of the handle that it begins in, the handle's end.
+func (e *Engine) tail(g uint32) end {
+	h := e.pages[e.gaps[g].start()/pageUnits]
+	c := &e.handles[h]
+	if c.at == e.gaps[g].start() || c.at+c.size > e.gaps[g].end() {
+		return end{}
+	}
+	return end{h, c.at + c.size - e.gaps[g].start()}
+}
+
+// head returns what a gap has of the handle that it ends in, the handle's beginning.
+func (e *Engine) head(g uint32) end {
+	h := e.pages[(e.gaps[g].end()-1)/pageUnits]
+	c := &e.handles[h]
+	if c.at+c.size == e.gaps[g].end() || c.at < e.gaps[g].start() {
+		return end{}
+	}
+	return end{h, e.gaps[g].end() - c.at}
+}
+
+// ends chooses where a block of n units in a new view begins and ends, so that it takes
+// the fewest wholly free handles in between, and returns how many units of those. Of
+// equals the smallest: a block that is put into a gap has more use for the others.
+func (e *Engine) ends(n unit) (first, last end, whole unit) {
+	f := &e.spaces[e.act.space].free
+	var most [2]unit
+	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+		most[0], most[1] = max(most[0], e.tail(g).size), max(most[1], e.head(g).size)
+	}
+	whole = pagesOf(max(n-most[0]-most[1], 0))
+	if n-whole > most[1] {
+		first = e.leastEnd(n-whole-most[1], 0, e.tail)
+	}
+	if rest := n - whole - first.size; rest > 0 {
+		if last = e.leastEnd(rest, first.handle, e.head); last.handle == 0 {
+			whole = pagesOf(n - first.size)
+		}
+	}
+	return first, last, whole
+}
+
+// leastEnd returns the smallest end of at least n units that is not of a handle.
+func (e *Engine) leastEnd(n unit, but uint32, of func(g uint32) end) (least end) {
+	f := &e.spaces[e.act.space].free
+	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+		if x := of(g); x.size >= n && x.handle != but && (least.handle == 0 || x.size < least.size) {
+			least = x
+		}
+	}
+	return least
+}
+
+// pickNew chooses the handles of a new view for the request, and returns how far
+// behind the view's start its block begins.
+func (e *Engine) pickNew() unit {
+	n := e.act.n
+	first, last, whole := e.ends(n)
+	e.pickFree(whole)
+	n -= first.size
+	for _, h := range e.picks {
+		n -= e.handles[h].size
+	}
+	if n > 0 {
+		e.picks = append(e.picks, last.handle)
+	}
+	if first.handle == 0 {
+		return 0
+	}
+	e.picks = append(e.picks, 0)
+	copy(e.picks[1:], e.picks)
+	e.picks[0] = first.handle
+	return e.handles[first.handle].size - first.size
+}
+
+// pagesOf rounds up to whole pages.
+func pagesOf(n unit) unit { return (n + pageUnits - 1) / pageUnits * pageUnits }
