@@ -140,14 +140,14 @@ func TestOutOfMemory(t *testing.T) {
 	a := open(t, stalloc.Options{Simulated: 64 * stalloc.MiB})
 	x := malloc(t, a, 0, 40*stalloc.MiB)
 	_, err := a.Malloc(0, 32*stalloc.MiB)
-	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB", "40.00 MiB in live blocks", "The device has 64.00 MiB")
+	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB", "in live blocks                        40.00 MiB", "of 64.00 MiB")
 	must(t, a.Free(x))
 	must(t, a.Free(malloc(t, a, 0, 64*stalloc.MiB)), a.Check())
 
 	limited := open(t, stalloc.Options{Limit: 16 * stalloc.MiB})
 	must(t, limited.Free(malloc(t, limited, 0, 16*stalloc.MiB)))
 	_, err = limited.Malloc(0, 17*stalloc.MiB)
-	is(t, err, stalloc.ErrOutOfMemory, "the memory limit is reached")
+	is(t, err, stalloc.ErrOutOfMemory, "17.00 MiB alone is more than the limit, 16.00 MiB")
 }
 
 func TestStreams(t *testing.T) {
@@ -301,7 +301,7 @@ func TestNeighbours(t *testing.T) {
 	} {
 		a := open(t, stalloc.Options{Device: c.device, Neighbours: c.ask})
 		text := a.Explain()
-		if !strings.Contains(text, "stalloc holds") || !strings.Contains(text, c.says) || c.mustNot != "" && strings.Contains(text, c.mustNot) {
+		if !strings.Contains(text, "held by stalloc") || !strings.Contains(text, c.says) || c.mustNot != "" && strings.Contains(text, c.mustNot) {
 			t.Errorf("%s: explained as %q", name, text)
 		}
 	}

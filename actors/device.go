@@ -2,7 +2,6 @@ package actors
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -61,7 +60,7 @@ func (d *Device) ask(to *actor.PID, q question) {
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the range is.
 func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr, error) {
 	if asked > d.largest {
-		return 0, d.tooLarge()
+		return 0, d.explained(&RefusedError{Reason: engine.RefusedSize}, id, asked)
 	}
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
@@ -74,7 +73,7 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 		l.heap.Store(uint32(m.heap))
 	}
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
-		return 0, fmt.Errorf("%w\n%s", m.err, d.Explain())
+		return 0, d.explained(m.err, id, asked)
 	}
 	return m.addr, m.err
 }
@@ -108,12 +107,6 @@ func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
 		to.wish = d.base + mem.Addr(m.place)*mem.Addr(mem.Grain)
 	}
 	return l
-}
-
-// tooLarge is the error of a request that the device could not serve if it were empty,
-// a shape with a zero too much.
-func (d *Device) tooLarge() error {
-	return fmt.Errorf("%w\n%s", &RefusedError{Reason: engine.RefusedSize}, d.Explain())
 }
 
 // Free gives a block back. ErrUnknown: no live block begins there.

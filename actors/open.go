@@ -10,7 +10,9 @@ import (
 	"stalloc/actors/device"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
+	"stalloc/live/perfetto"
 	"stalloc/plan"
 )
 
@@ -41,6 +43,14 @@ type Options struct {
 	// It is asked beside the program at the start, if the answer would be
 	// logged, and when memory has run out. Nil, and errors, cost that sentence.
 	Neighbours func() (string, error)
+	// Holders are those, one by one, for the table of an explanation. Nil: Neighbours is
+	// asked instead.
+	Holders func() ([]explain.Holder, error)
+	// Report names a file for what is known when memory runs out, "" for none: %p in it is
+	// the process, %r its rank, %d the device.
+	Report  string
+	Ordinal int             // of the device, for Report and Trace
+	Trace   *perfetto.Trace // what happens when, nil for nobody
 }
 
 // Open starts the actors of a device. Close ends them.

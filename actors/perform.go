@@ -62,6 +62,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 // perform does the operations in order and stops at the first that fails.
 func (p *pool) perform(ops []engine.Op) (int, error) {
 	var start time.Time
+	calls := p.calls
 	for i := range ops {
 		op := &ops[i]
 		if op.Kind >= engine.OpResume {
@@ -78,6 +79,9 @@ func (p *pool) perform(ops []engine.Op) (int, error) {
 	}
 	if !start.IsZero() {
 		p.time += time.Since(start)
+		if p.trace != nil {
+			p.tracedCalls(start, p.calls-calls)
+		}
 	}
 	return 0, nil
 }

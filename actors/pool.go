@@ -14,6 +14,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/live/perfetto"
 	"stalloc/stream/wish"
 )
 
@@ -58,6 +59,8 @@ type pool struct {
 	waited   bool // the last request waited for streams, or the device was full
 	unwaited int  // streams that the event at hand could not wait for
 	broken   error
+	trace    *perfetto.Trace       // nil: nobody asked for one
+	ordinal  int                   // of the device, in it
 	limit    mem.Bytes             // that the program has set, 0: none
 	ended    map[mem.Addr]struct{} // blocks freed since it broke
 	gone     mem.Bytes             // in them
@@ -71,7 +74,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, waits: map[driver.Fence]engine.Block{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()

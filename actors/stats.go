@@ -3,11 +3,8 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.uber.org/zap"
-
-	"stalloc/internal/mem"
 )
 
 // Stats is the state of a device's allocator.
@@ -39,36 +36,6 @@ func (d *Device) Served() (hits, misses uint64) {
 		}
 	}
 	return hits, misses
-}
-
-// Explain says in a few lines where the device's memory is and what to try.
-func (d *Device) Explain() string {
-	s := d.Stats()
-	var b strings.Builder
-	idle := s.Reserved - s.Load - s.Pending
-	fmt.Fprintf(&b, "stalloc holds %v: %v in live blocks, %v freed and waiting for other streams, %v idle in gaps or on other streams.",
-		s.Reserved, s.Load, s.Pending, max(idle, 0))
-	if s.LargestFree > 0 {
-		fmt.Fprintf(&b, " The largest gap is %v; free memory is stitched for what is larger.", s.LargestFree)
-	}
-	if s.Late > 0 {
-		fmt.Fprintf(&b, " The driver takes no fence on a stream that freed memory waits for (is it being captured, or gone?): %d fences are late.", s.Late)
-	}
-	free, total, err := d.dev.Memory()
-	if err != nil {
-		fmt.Fprintf(&b, " The device's own figures cannot be had: %v.", err)
-		return b.String()
-	}
-	other := total - free - s.Reserved
-	fmt.Fprintf(&b, " The device has %v, %v of it free; the CUDA context, libraries and other processes hold %v.", total, free, max(other, 0))
-	text, err := d.neighbours()
-	switch {
-	case err == nil:
-		b.WriteString(" " + text)
-	case other > mem.GiB*4:
-		fmt.Fprintf(&b, " Other processes on this device may be worth a look with nvidia-smi; %v.", err)
-	}
-	return b.String()
 }
 
 var errNotAsked = errors.New("nothing here was told how to list them")

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -17,6 +18,11 @@ type supervisor struct {
 	wishes *wishesReady // carried out at the next boundary
 	number uint64       // of those that were carried out last
 	start  *plan.Plan   // of an earlier run: each stream that appears begins with it
+
+	traceLast struct {
+		at time.Time
+		Stats
+	}
 }
 
 // wishesReady tells the supervisor the wishes of the next steps.
@@ -101,6 +107,7 @@ func (s *supervisor) step() error {
 	d.steps.Add(1)
 	d.auto.ended(d.host)
 	s.wish()
+	s.traced()
 	if d.planner != nil && end.step != nil {
 		d.observed(end.step)
 	}

@@ -9,7 +9,7 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT };
 
 static struct {
 	const char *name;
@@ -19,7 +19,8 @@ static struct {
 	{"plan", PLAN, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
 	{"driver", TEXT, ""},   {"window", WINDOW, ""}, {"limit", LIMIT, ""},
 	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
-	{"fraglimit", AMOUNT, ""},
+	{"fraglimit", AMOUNT, ""}, {"page", FLAG, ""}, {"metrics", PORT, ""},
+	{"trace", TEXT, ""},    {"oom_report", TEXT, ""},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -37,6 +38,7 @@ static const char *const expected[] = {
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "range or gmlake",
 	[PLAN] = "on, off or always",
+	[PORT] = "a port, from 1 to 65535",
 };
 
 static bool fits(enum kind kind, const char *value) {
@@ -47,6 +49,7 @@ static bool fits(enum kind kind, const char *value) {
 	case POOL: return !strcmp(value, "range") || !strcmp(value, "gmlake");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
+	case PORT: return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 && atoi(value) > 0 && atoi(value) < 1 << 16;
 	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;
 	case LIMIT: return stalloc_read_amount(value, &a) && (a.share > 0 || a.bytes >= 2 << 20);
 	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "page.h"
 #include "runtime.h"
 #include "tape.h"
 
@@ -24,7 +25,18 @@ static int end(int device, bool first) {
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
-int stalloc_step(int device) { return end(device, false); }
+/* Tells the shared page what the devices have come to. */
+static void tell(int device) {
+	struct stalloc_stats s;
+	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++)
+		if (atomic_load(&stalloc_devices[i].streams) && stalloc_page_due(i)) stalloc_get_stats(i, &s, sizeof s);
+}
+
+int stalloc_step(int device) {
+	int result = end(device, false);
+	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device);
+	return result;
+}
 
 int stalloc_first_step(int device) { return end(device, true); }
 
@@ -90,6 +102,7 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.driver_ns = engine.driver_ns;
 	s.retries = engine.retries;
 	s.ooms = STALLOC_RELAXED(d->ooms);
+	if (*stalloc_alive) stalloc_page_put(device, &s);
 	memcpy(out, &s, size < sizeof s ? size : sizeof s);
 	return STALLOC_OK;
 }

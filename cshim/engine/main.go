@@ -27,6 +27,7 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda"
 	"stalloc/internal/mem"
+	"stalloc/live/perfetto"
 )
 
 // Results, as stalloc.h numbers them.
@@ -48,6 +49,7 @@ var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-actors.MostEvents]
 type engine struct {
 	conf    settings
 	log     *zap.Logger
+	trace   *perfetto.Trace // nil: nobody asked for one
 	driver  *cuda.Driver
 	devices *[maxDevices]C.struct_stalloc_device
 
@@ -82,6 +84,7 @@ func start(h *C.struct_stalloc_host) error {
 		driver:  cuda.FromTable(unsafe.Pointer(h.driver)),
 		devices: (*[maxDevices]C.struct_stalloc_device)(unsafe.Pointer(h.devices)),
 	}
+	e.trace = conf.watch(e.log)
 	runtime.GOMAXPROCS(min(serveThreads, runtime.NumCPU()))
 	the.Store(e)
 	return nil
@@ -106,6 +109,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
 		options, d.err = e.conf.options(e.log.With(zap.Int("device", ordinal)), dev)
 	}
+	options.Ordinal, options.Trace = ordinal, e.trace
 	if d.err == nil {
 		d.Device, d.err = actors.Open(dev, d.host, options)
 	}

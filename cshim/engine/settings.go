@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -14,7 +15,11 @@ import (
 	"stalloc/cuda/nvml"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
+	"stalloc/live/metrics"
+	"stalloc/live/page"
+	"stalloc/live/perfetto"
 )
 
 // settings is STALLOC_CONF as C has read and checked it.
@@ -27,6 +32,10 @@ type settings struct {
 	pool   string
 	lake   gmlake.Config
 	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
+
+	metrics int    // the port that answers Prometheus; 0: none
+	trace   string // a file for a Chrome trace; "": none
+	report  string // a file for what is known when memory runs out; "": none
 }
 
 func parseSettings(text string) (settings, error) {
@@ -47,6 +56,12 @@ func parseSettings(text string) (settings, error) {
 			s.engine.Stitch = value == "on"
 		case "pool":
 			s.pool = value
+		case "metrics":
+			s.metrics, err = strconv.Atoi(value)
+		case "trace":
+			s.trace = explain.ReportPath(value, os.Getenv("RANK"), os.Getpid(), 0)
+		case "oom_report":
+			s.report = value
 		}
 		if err != nil {
 			return s, fmt.Errorf("STALLOC_CONF: %s: %w", key, err)
@@ -83,18 +98,56 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		}
 		s.engine.Limit = mem.Bytes(s.share * float64(total))
 	}
-	neighbours := func() (string, error) {
-		uuid, err := dev.UUID()
-		if err != nil {
-			return "", err
-		}
-		return nvml.Neighbours(uuid)
+	options := actors.Options{
+		Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Range: s.engine, Report: s.report,
+		Neighbours: func() (string, error) {
+			uuid, err := dev.UUID()
+			if err != nil {
+				return "", err
+			}
+			return nvml.Neighbours(uuid)
+		},
+		Holders: func() ([]explain.Holder, error) { return holders(dev) },
 	}
-	options := actors.Options{Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Range: s.engine, Neighbours: neighbours}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
 	}
 	return options, nil
+}
+
+// holders are the processes that hold memory of a device, as NVML tells.
+func holders(dev *cuda.Device) ([]explain.Holder, error) {
+	uuid, err := dev.UUID()
+	if err != nil {
+		return nil, err
+	}
+	m, err := nvml.Snapshot(uuid)
+	if err != nil {
+		return nil, err
+	}
+	var holders []explain.Holder
+	for _, p := range m.Processes {
+		holders = append(holders, explain.Holder{PID: p.PID, Name: p.Name, Used: p.Used, Self: p.Self})
+	}
+	return holders, m.Hidden
+}
+
+// watch begins what tells others of this process: both cost nothing if not asked for, and
+// what cannot begin is said once.
+func (s settings) watch(log *zap.Logger) *perfetto.Trace {
+	if s.metrics > 0 {
+		if _, err := metrics.Serve(s.metrics, page.Own); err != nil {
+			log.Warn("Prometheus is not answered", zap.Error(err))
+		}
+	}
+	if s.trace == "" {
+		return nil
+	}
+	trace, err := perfetto.Create(s.trace, "stalloc "+logName())
+	if err != nil {
+		log.Warn("no trace is written", zap.Error(err))
+	}
+	return trace
 }
 
 // newLogger writes to standard error, one line an entry.

@@ -45,8 +45,8 @@ const baseName = "stalloc_base_time"
 // mostBytes bounds a file: a run of weeks must not fill a disk. It is some ten million events.
 const mostBytes = 1 << 30
 
-// flushEvery is how long an event may wait to be written to the file.
-const flushEvery = time.Second
+// flushEvery is how long an event may wait to be written to the file; a mark does not.
+const flushEvery = 100 * time.Millisecond
 
 // Trace is a file that is being written. Its methods may be called from any goroutine. A
 // failure to write ends the trace and nothing else: Close returns it. A nil Trace does
@@ -126,7 +126,7 @@ func (t *Trace) put(e event) {
 	t.out.Write(line)
 	t.out.WriteString(",\n")
 	t.written += int64(len(line)) + 2
-	if now := time.Now(); now.Sub(t.flushed) >= flushEvery {
+	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery {
 		t.flushed = now
 		t.err = t.out.Flush()
 	}

@@ -1,0 +1,103 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/explain"
+	"stalloc/internal/mem"
+)
+
+// Explain says where the device's memory is, as a table.
+func (d *Device) Explain() string {
+	f := d.figures()
+	return f.Table()
+}
+
+// figures are what is known of the device's memory now.
+func (d *Device) figures() explain.Figures {
+	s := d.Stats()
+	f := explain.Figures{
+		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load, Pending: s.Pending,
+		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil && !d.opts.Range.Stitch,
+	}
+	free, total, err := d.dev.Memory()
+	if err != nil {
+		f.Note = fmt.Sprintf("The device's own figures cannot be had: %v.", err)
+	} else {
+		f.Free, f.Total = free, total
+	}
+	if d.opts.Holders != nil {
+		if f.Holders, err = d.holders(); err != nil {
+			f.HoldersError = err.Error()
+		}
+	} else if text, err := d.neighbours(); err == nil {
+		f.Note += text
+	}
+	return f
+}
+
+// holders asks who holds memory, in foreign code, as neighbours does.
+func (d *Device) holders() (holders []explain.Holder, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("asking for them failed: %v", r)
+		}
+	}()
+	return d.opts.Holders()
+}
+
+// explainedError is a refusal with all that is known.
+type explainedError struct {
+	error
+	text string
+}
+
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.error }
+
+// explained says why a request was refused, and leaves a report if one is wanted.
+func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
+	f := d.figures()
+	f.Asked, f.Stream = asked, id
+	var r *RefusedError
+	if errors.As(err, &r) {
+		f.Why, f.Code, f.Limit = r.why(), r.Code, r.Limit
+	}
+	text := f.Refusal()
+	if d.opts.Report != "" {
+		path := explain.ReportPath(d.opts.Report, os.Getenv("RANK"), os.Getpid(), d.opts.Ordinal)
+		head := fmt.Sprintf("stalloc, process %d, %s", os.Getpid(), time.Now().Format(time.RFC3339))
+		if err := os.WriteFile(path, f.Report(head), 0o600); err != nil {
+			d.log.Warn("the report of an out of memory is not written", zap.Error(err))
+		} else {
+			text += "\nThe report is in " + path + ".\n"
+		}
+	}
+	d.opts.Trace.Mark(time.Now(), d.opts.Ordinal, "out of memory: "+f.Reason(), nil)
+	return &explainedError{err, text}
+}
+
+// why is the reason in the words of the explanation.
+func (e *RefusedError) why() explain.Why {
+	switch e.Reason {
+	case engine.RefusedSize:
+		return explain.TooLarge
+	case engine.RefusedLimit:
+		return explain.Limit
+	case engine.RefusedWindow:
+		return explain.Window
+	case engine.RefusedDevice:
+		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
+			return explain.Full
+		}
+		return explain.Driver
+	}
+	return explain.Unknown
+}

@@ -1,0 +1,36 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"stalloc/live/perfetto"
+)
+
+// traced puts a step into the trace, if there is one: from the last boundary to this one,
+// with what it asked for. The supervisor calls it at every boundary.
+func (s *supervisor) traced() {
+	t := s.d.opts.Trace
+	if t == nil {
+		return
+	}
+	now, stats, ordinal := time.Now(), s.d.Stats(), s.d.opts.Ordinal
+	if last := s.traceLast; !last.at.IsZero() {
+		t.Span(last.at, now, ordinal, fmt.Sprintf("step %d", stats.Steps-1), perfetto.Args{
+			"hits": stats.Hits - last.Hits, "misses": stats.Misses - last.Misses,
+			"driver_calls": stats.DriverCalls - last.DriverCalls, "driver_ms": float64((stats.DriverTime - last.DriverTime).Microseconds()) / 1e3,
+		})
+	}
+	t.Memory(now, ordinal, stats.Load, stats.Reserved)
+	if s.traceLast.Generation != stats.Generation {
+		t.Mark(now, ordinal, fmt.Sprintf("plan %d serves", stats.Generation), nil)
+	}
+	s.traceLast.at, s.traceLast.Stats = now, stats
+}
+
+// tracedCalls puts a stretch in the driver into the trace, and what is held behind it.
+func (p *pool) tracedCalls(start time.Time, calls uint64) {
+	now := time.Now()
+	p.trace.Span(start, now, p.ordinal, "driver", perfetto.Args{"calls": calls})
+	p.trace.Memory(now, p.ordinal, p.eng.Stats().Load, p.eng.Reserved())
+}
