@@ -119,7 +119,6 @@ gpu-features: ## what of PyTorch's memory API and modes works, native beside sta
 	PYTHONPATH=python $(PYTHON) tests/gpu/features.py
 
 PREFIX ?= /usr/local
-API_VERSION = $(shell sed -n 's/^.define STALLOC_VERSION "\(.*\)"/\1/p' cshim/stalloc.h)
 
 # What is built already is not built again: installing may be another user's.
 .PHONY: install
@@ -128,7 +127,7 @@ install: $(if $(and $(wildcard $(SHIM)),$(wildcard $(ENGINE)),$(wildcard $(BIN))
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 cshim/stalloc.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(SHIM) $(ENGINE) $(DESTDIR)$(PREFIX)/lib/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(API_VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' cshim/stalloc.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/stalloc.pc
 
 .PHONY: uninstall
 uninstall: ## take away what install has put there

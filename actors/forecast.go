@@ -46,6 +46,10 @@ type foreseen struct {
 	offsets  []mem.Offset
 }
 
+// A forecast that is a little off may end so much above what the range has, one part in so
+// many.
+const foreseenMore = 200
+
 // of returns the forecaster of a stream, made on first sight.
 func (a *ahead) of(id mem.StreamID) *forecaster {
 	f := a.streams[id]
@@ -204,7 +208,7 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 func (x *foreseen) layOut() {
 	var p predict.Planner
 	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
-	if top > x.goal {
+	if top > x.goal+x.goal/foreseenMore {
 		return
 	}
 	x.offsets = slices.Clone(offsets)

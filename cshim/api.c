@@ -33,8 +33,8 @@ static void free_in_engine(uint64_t addr);
 /* Frees what only Go can free, of what others announced. */
 __attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
 	stalloc_lock(d);
-	struct stalloc_announced *n = STALLOC_RELAXED(d->left), *next;
-	STALLOC_PUT(d->left, NULL);
+	struct stalloc_announced *n = STALLOC_RELAXED(d->undone), *next;
+	STALLOC_PUT(d->undone, NULL);
 	stalloc_unlock(d);
 	for (; n; n = next) {
 		next = n->next;
@@ -51,7 +51,17 @@ static inline void unlock_and_drain(struct stalloc_device *d) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->left) != NULL)) stalloc_finish(d);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) stalloc_finish(d);
+}
+
+/* Whether there is something to do for whoever has left the lock. */
+static inline bool announced(struct stalloc_device *d) {
+	return STALLOC_RELAXED(d->announced) != NULL || STALLOC_RELAXED(d->undone) != NULL;
+}
+
+static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
+	if (stalloc_try_lock(d)) unlock_and_drain(d);
+	return result;
 }
 
 bool stalloc_settle(struct stalloc_device *d) {
@@ -60,7 +70,7 @@ bool stalloc_settle(struct stalloc_device *d) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}
-	if (STALLOC_RELAXED(d->left) == NULL) return false;
+	if (STALLOC_RELAXED(d->undone) == NULL) return false;
 	stalloc_finish(d);
 	return true;
 }
@@ -118,27 +128,48 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	return (void *)(uintptr_t)addr;
 }
 
-void *stalloc_malloc(size_t size, int device, void *stream) {
-	if (STALLOC_UNLIKELY(size == 0)) return NULL;
-	if (STALLOC_UNLIKELY(!*stalloc_alive && !stalloc_ready())) {
+/* A request that is no quick hit; locked says that the caller has the device's lock. */
+static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size, bool locked) {
+	if (!locked && !stalloc_try_lock(d)) return slow(s, size, 0);
+	stalloc_drain(d);
+	uint64_t addr = stalloc_serve(d, s, size);
+	unlock_and_drain(d);
+	return addr ? (void *)(uintptr_t)addr : slow(s, size, 0);
+}
+
+/* The first request of a thread on a stream, and one that there is something about. */
+static __attribute__((noinline)) void *serve_first(size_t size, int device, void *stream) {
+	if (size == 0) return NULL;
+	if (!*stalloc_alive && !stalloc_ready()) {
 		stalloc_log_once(&logged_child, "allocation in a forked child refused: CUDA does not survive a fork");
 		stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child");
 		return NULL;
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
-	if (STALLOC_UNLIKELY(!s)) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
-	if (STALLOC_UNLIKELY(size > INT64_MAX / 2)) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
+	if (!s) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
+	if (size > INT64_MAX / 2) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
+	uint64_t pool = stalloc_pool_of(s->device, stream);
+	return pool ? slow(s, size, pool) : serve(s->device, s, size, false);
+}
+
+/* What a thread does all the time calls nothing, so that it need not save registers. */
+void *stalloc_malloc(size_t size, int device, void *stream) {
+	struct stalloc_stream *s = recent.stream;
+	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || size - 1 >= INT64_MAX / 2 || !*stalloc_alive))
+		return serve_first(size, device, stream);
 	struct stalloc_device *d = s->device;
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->pools))) {
-		uint64_t pool = stalloc_pool_of(d, stream);
-		if (pool) return slow(s, size, pool);
+	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->pools))) return serve_first(size, device, stream);
+	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
+	if (STALLOC_UNLIKELY(!o)) return serve(d, s, size, false);
+	uint64_t n = stalloc_units_of(size), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
+	if (STALLOC_UNLIKELY(at == 0)) {
+		d->lock.by = o;
+		return serve(d, s, size, true);
 	}
-	if (STALLOC_UNLIKELY(!stalloc_try_lock(d))) return slow(s, size, 0);
-	stalloc_drain(d);
-	uint64_t addr = stalloc_serve(d, s, size);
-	unlock_and_drain(d);
-	if (STALLOC_LIKELY(addr)) return (void *)(uintptr_t)addr;
-	return slow(s, size, 0);
+	uint64_t addr = d->range.base + at;
+	stalloc_lock_leave(o);
+	if (STALLOC_UNLIKELY(announced(d))) return settled(d, (void *)(uintptr_t)addr);
+	return (void *)(uintptr_t)addr;
 }
 
 /* Frees a block of the engine's, or a plain one. */
@@ -152,24 +183,47 @@ static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
 		count(&stalloc_devices[freed.device], STALLOC_COUNT_OUT, freed.asked);
 }
 
-void stalloc_free(void *ptr, size_t size, int device, void *stream) {
-	if (STALLOC_UNLIKELY(!ptr || !*stalloc_alive)) return;
-	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	if (STALLOC_UNLIKELY(device < 0 || device >= STALLOC_MAX_DEVICES)) {
-		free_in_engine(addr); /* it knows the block's */
-		return;
-	}
-	struct stalloc_device *d = &stalloc_devices[device];
-	if (STALLOC_UNLIKELY(!stalloc_try_lock(d))) {
+/* A free that is not quick; locked says that the caller has the device's lock. */
+static __attribute__((noinline)) void give(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, bool locked) {
+	if (!locked && !stalloc_try_lock(d)) {
 		if (stalloc_announce(d, STALLOC_FREE, addr, 0)) {
 			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}
 		stalloc_lock(d);
 	}
-	bool done = stalloc_give(d, stream_of(device, stream), addr, size);
+	bool done = stalloc_give_slowly(d, s, addr);
 	unlock_and_drain(d);
 	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr); /* other streams use it, or it is not the range's */
+}
+
+static __attribute__((noinline)) void give_first(uint64_t addr, int device, void *stream) {
+	if (!addr || !*stalloc_alive) return;
+	struct stalloc_stream *s = stream_of(device, stream);
+	if (s)
+		give(s->device, s, addr, false);
+	else
+		free_in_engine(addr); /* it knows the block's device */
+}
+
+void stalloc_free(void *ptr, size_t size, int device, void *stream) {
+	struct stalloc_stream *s = recent.stream;
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || !ptr || !*stalloc_alive)) {
+		give_first(addr, device, stream);
+		return;
+	}
+	struct stalloc_device *d = s->device;
+	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
+	if (STALLOC_UNLIKELY(!o)) {
+		give(d, s, addr, false);
+	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
+		d->lock.by = o;
+		give(d, s, addr, true);
+	} else {
+		stalloc_lock_leave(o);
+		if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);
+	}
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {

@@ -116,23 +116,32 @@ static __attribute__((noinline, unused)) bool stalloc_lock_outside(struct stallo
 	return true;
 }
 
+/* Takes the lock if this thread is its owner, and says as what; NULL: it does not. Leave it
+ * by stalloc_lock_leave; or enter the owner as by, and leave it like any other lock. */
+static inline struct stalloc_owner *stalloc_lock_enter(struct stalloc_lock *l) {
+	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
+	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return NULL;
+	/* Inside already: Go has moved a goroutine that holds the lock off this
+	 * thread. Acquire: what it did is to be seen here. */
+	if (__builtin_expect(atomic_load_explicit(&o->inside, memory_order_acquire) != 0, 0)) return NULL;
+	atomic_store_explicit(&o->inside, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst); /* for the compiler; membarrier for the machine */
+	if (__builtin_expect(atomic_load_explicit(&l->taken, memory_order_acquire) == 0 &&
+				     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1))
+		return o;
+	atomic_store_explicit(&o->inside, 0, memory_order_release);
+	return NULL;
+}
+
+static inline void stalloc_lock_leave(struct stalloc_owner *o) { atomic_store_explicit(&o->inside, 0, memory_order_release); }
+
 /* Takes the lock if it is free, or becomes so within a few looks. */
 static inline bool stalloc_lock_try(struct stalloc_lock *l, unsigned patience) {
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
 	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return stalloc_lock_outside(l, patience);
-	/* Inside already: Go has moved a goroutine that holds the lock off this
-	 * thread. Acquire: what it did is to be seen here. */
-	if (__builtin_expect(atomic_load_explicit(&o->inside, memory_order_acquire) == 0, 1)) {
-		atomic_store_explicit(&o->inside, 1, memory_order_relaxed);
-		atomic_signal_fence(memory_order_seq_cst); /* for the compiler; membarrier for the machine */
-		if (__builtin_expect(atomic_load_explicit(&l->taken, memory_order_acquire) == 0 &&
-					     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1)) {
-			l->by = o;
-			return true;
-		}
-		atomic_store_explicit(&o->inside, 0, memory_order_release);
-	}
-	return false;
+	if (!(o = stalloc_lock_enter(l))) return false;
+	l->by = o;
+	return true;
 }
 
 /* Waits for the lock, asleep after a while: its holder may have less priority, or be a

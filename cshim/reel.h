@@ -137,7 +137,7 @@ static inline void reel_places(struct stalloc_reel *r) {
 	uint64_t mask = ~(uint64_t)0 >> r->shift;
 	for (uint32_t e = 0; e < r->n; e++) {
 		uint64_t at = entry_place(r->entries[e]);
-		r->slots[e] = (struct stalloc_slot){.version = UINT64_MAX, .place = REEL_NONE};
+		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = REEL_NONE};
 		if (at == 0 || (r->slots[e].place = reel_find(r, at)) != REEL_NONE) continue;
 		uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
 		while (r->index[i] != 0) i = (i + 1) & mask;
@@ -167,7 +167,6 @@ static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uin
 	bool done = r->entries && r->slots && r->places && r->dirty && r->index;
 	if (done) {
 		memcpy(r->entries, entries, n * sizeof *entries);
-		r->entries[n] = 0; /* which no request is for */
 		reel_places(r);
 		done = reel_frontiers(r, &s);
 	}

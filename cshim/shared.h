@@ -29,6 +29,7 @@ struct stalloc_tape_state {
 #define STALLOC_PLACE_BITS 33
 
 struct stalloc_slot {
+	uint64_t entry;
 	uint64_t version;  /* of the space when the bytes were last known to be free */
 	uint32_t frontier; /* the first of its frontier; the next entry's is behind the last */
 	uint32_t place;
@@ -47,7 +48,7 @@ struct stalloc_place {
 struct stalloc_reel {
 	uint32_t n, places_n;
 	uint64_t *entries;
-	struct stalloc_slot *slots; /* by entry */
+	struct stalloc_slot *slots; /* of the entries, and an empty one */
 	uint32_t *frontier;	    /* of all entries: places */
 	struct stalloc_place *places;
 	uint64_t *index; /* of places: where << NUMBER_BITS | number */
@@ -89,7 +90,7 @@ enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3 };
 /* The events since the last boundary. What comes when all room is taken is lost, and
  * counted. */
 struct stalloc_log {
-	struct stalloc_event *next, *end; /* equal: there is no room, or nothing is kept */
+	struct stalloc_event *next, *end; /* equal: nothing more is kept */
 	struct stalloc_event *events;
 	bool recording;
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
@@ -114,13 +115,11 @@ struct stalloc_counts {
 	uint64_t requests, allocated_total;
 };
 
-/* What quick hits and frees have changed since it was last added to the counts of the
- * device and of the range (stalloc_fold). */
-struct stalloc_quick {
-	int64_t left;			 /* how many more there may be */
-	int64_t blocks, in, out, asked;	 /* blocks, units that came and went, bytes asked for */
-	int64_t top_blocks, top_units, top_asked; /* from where on there is a new peak */
-	int64_t granted;
+/* What quick hits and frees may still change until the counts of the device and of the range
+ * are to be looked at (stalloc_fold): how many there may be, and by how many blocks, units
+ * and bytes as asked for the load may grow, so that no peak is passed. */
+struct stalloc_allowance {
+	int64_t events, blocks, units, asked;
 };
 
 struct stalloc_device {
@@ -128,11 +127,11 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
 	/* Announcements that are done, and those of blocks that only Go can free. Whoever
 	 * leaves the lock next in C does that. */
-	_Atomic(struct stalloc_announced *) left;
+	_Atomic(struct stalloc_announced *) undone;
 	_Atomic(struct stalloc_stream *) streams;
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to */
-	struct stalloc_quick quick;
+	struct stalloc_allowance left, granted;
 	struct stalloc_log log;
 	struct stalloc_tape *armed; /* those that are, or were since Go had the lock */
 	struct stalloc_range range;

@@ -60,48 +60,42 @@ static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, 
 	c->blocks--;
 }
 
-static inline int64_t stalloc_least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static __attribute__((noinline, unused)) void stalloc_add(struct stalloc_device *d) {
-	struct stalloc_quick *q = &d->quick;
 	struct stalloc_counts *c = &d->counts;
 	struct range_counters *now = &d->range.now;
-	int64_t events = q->granted - q->left, hits = (events + q->blocks) / 2, bytes = (q->in - q->out) * STALLOC_GRAIN;
+	int64_t bytes = (d->granted.units - d->left.units) * STALLOC_GRAIN, blocks = d->granted.blocks - d->left.blocks;
 	__atomic_store_n(&c->allocated, c->allocated + bytes, __ATOMIC_RELAXED);
-	c->requested += q->asked;
-	c->blocks += q->blocks;
-	c->requests += (uint64_t)hits;
-	c->allocated_total += (uint64_t)q->in * STALLOC_GRAIN;
-	if (c->allocated > c->peak_allocated) c->peak_allocated = c->allocated;
-	if (c->allocated + now->pending > c->peak_active) c->peak_active = c->allocated + now->pending;
-	if (c->requested > c->peak_requested) c->peak_requested = c->requested;
-	if (c->blocks > c->peak_blocks) c->peak_blocks = c->blocks;
+	c->requested += d->granted.asked - d->left.asked;
+	c->blocks += blocks;
 	now->load += bytes;
-	now->blocks += q->blocks;
-	now->clock += (uint64_t)events;
-	now->wished += (uint64_t)hits;
-	if (now->load > now->peak_load) now->peak_load = now->load;
-	if (now->load + now->pending > now->peak_held) now->peak_held = now->load + now->pending;
-	*q = (struct stalloc_quick){0};
+	now->blocks += blocks;
+	now->clock += (uint64_t)(d->granted.events - d->left.events);
 }
 
-/* Adds what quick hits and frees have changed to the counts; there are none until the
- * next stalloc_grant. */
+/* Adds what quick hits and frees have changed to the counts; there are none until the next
+ * stalloc_grant. */
 static inline void stalloc_fold(struct stalloc_device *d) {
-	if (d->quick.granted != d->quick.left) stalloc_add(d);
-	d->quick.granted = d->quick.left = 0;
+	if (d->granted.events != d->left.events) stalloc_add(d);
+	d->granted = d->left = (struct stalloc_allowance){0};
 }
 
-/* Allows quick hits and frees as far as the engine does and there is room. Folded. */
+static inline int64_t stalloc_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Allows quick hits and frees as far as the engine does, there is room and no peak is
+ * passed. Folded. */
 static inline void stalloc_grant(struct stalloc_device *d) {
 	const struct range_counters *now = &d->range.now;
 	const struct stalloc_counts *c = &d->counts;
-	uint64_t room = (uint64_t)(d->range.block_most - now->blocks), open = d->range.until - now->clock;
+	int64_t room = stalloc_least(d->range.block_most - now->blocks, d->log.end - d->log.next);
+	uint64_t open = d->range.until - now->clock;
 	int64_t bytes = stalloc_least(stalloc_least(now->peak_load - now->load, now->peak_held - now->load - now->pending),
 				      stalloc_least(c->peak_allocated - c->allocated, c->peak_active - c->allocated - now->pending));
-	d->quick = (struct stalloc_quick){
-		.top_units = bytes / (int64_t)STALLOC_GRAIN, .top_asked = c->peak_requested - c->requested, .top_blocks = c->peak_blocks - c->blocks};
-	d->quick.left = d->quick.granted = (int64_t)((room < open ? room : open) & INT64_MAX);
+	d->granted = d->left = (struct stalloc_allowance){
+		.events = open < (uint64_t)room ? (int64_t)open : room,
+		.blocks = c->peak_blocks - c->blocks,
+		.units = bytes / (int64_t)STALLOC_GRAIN,
+		.asked = c->peak_requested - c->requested,
+	};
 }
 
 /* A hit is served without the range, which hears of the block when it needs to: before Go
@@ -135,22 +129,27 @@ static __attribute__((noinline, unused)) void tape_tell(struct stalloc_range *r,
 }
 
 /* Has the range know the blocks of a tape, and the state how far it got. */
-static inline void tape_settle(struct stalloc_range *r, struct stalloc_tape *t) {
+static inline void tape_settle(struct stalloc_device *d, struct stalloc_tape *t) {
 	if (t->armed != 0) {
 		uint32_t hits = t->state.cursor - t->cursor;
+		uint64_t units = 0;
+		for (uint32_t i = t->cursor; i < t->state.cursor; i++) units += entry_size(t->reel->entries[i]);
+		d->counts.requests += hits;
+		d->counts.allocated_total += units * STALLOC_GRAIN;
+		d->range.now.wished += hits;
 		t->armed = 0;
 		t->cursor = t->state.cursor;
 		t->matched = t->state.matched += hits;
 		t->hits = t->state.hits += hits;
 	}
-	if (t->reel && t->reel->dirty_n != 0) tape_tell(r, t);
+	if (t->reel && t->reel->dirty_n != 0) tape_tell(&d->range, t);
 }
 
 /* Has the range and the states know everything: before Go has the lock. */
 static inline void stalloc_sync(struct stalloc_device *d) {
 	stalloc_fold(d);
 	for (struct stalloc_tape *t = d->armed; t; t = t->next) {
-		tape_settle(&d->range, t);
+		tape_settle(d, t);
 		t->listed = false;
 	}
 	d->armed = NULL;
@@ -228,36 +227,37 @@ static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, stru
 	return true;
 }
 
-/* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none. */
-static inline uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
-	struct stalloc_quick *q = &d->quick;
+/* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none, or
+ * more is to be done than this. */
+static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
+	struct stalloc_allowance *left = &d->left;
 	struct stalloc_reel *l = t->reel;
 	uint64_t version = t->armed;
 	if (__builtin_expect(version == 0, 0)) return 0;
 	uint32_t cursor = t->state.cursor;
-	uint64_t e = l->entries[cursor];
 	struct stalloc_slot *slot = &l->slots[cursor];
-	if (__builtin_expect(entry_size(e) != n || slot->version != version || q->left <= 0, 0)) return 0;
-	struct stalloc_place *p = &l->places[slot->place];
+	uint64_t e = slot->entry;
+	if (__builtin_expect(entry_size(e) != n || slot->version != version, 0)) return 0;
 	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
+	int64_t events = left->events - 1, blocks = left->blocks - 1, units = left->units - (int64_t)n, all = left->asked - (int64_t)asked;
+	if (__builtin_expect((events | blocks | units | all) < 0, 0)) return 0;
+	struct stalloc_place *p = &l->places[slot->place];
+	struct stalloc_event *event = d->log.next;
+	left->events = events;
+	left->blocks = blocks;
+	left->asked = all;
+	__atomic_store_n(&left->units, units, __ATOMIC_RELAXED); /* read without the lock */
+	t->state.cursor = ++cursor;
 	uint64_t info = n << 24 | t->info, at = entry_place(e) * STALLOC_GRAIN;
-	p->entry = cursor + 1;
+	p->entry = cursor;
 	p->info = info;
 	p->less = (uint16_t)(n * STALLOC_GRAIN - asked);
-	t->state.cursor = cursor + 1;
 	if (!p->dirty) {
 		p->dirty = true;
 		l->dirty[l->dirty_n++] = slot->place;
 	}
-	q->left--;
-	q->blocks++;
-	__atomic_store_n(&q->in, q->in + (int64_t)n, __ATOMIC_RELAXED); /* read without the lock */
-	q->asked += (int64_t)asked;
-	stalloc_push(&d->log, d->range.base + at, info | STALLOC_EV_HIT);
-	if (__builtin_expect(((q->top_units - q->in + q->out) | (q->top_asked - q->asked) | (q->top_blocks - q->blocks)) < 0, 0)) {
-		stalloc_fold(d); /* a new peak */
-		stalloc_grant(d);
-	}
+	*event = (struct stalloc_event){d->range.base + at, info | STALLOC_EV_HIT};
+	d->log.next = event + 1;
 	return at;
 }
 
@@ -276,7 +276,9 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 			d->armed = t;
 		}
 		stalloc_grant(d);
-		return stalloc_hit(d, t, n, asked) != 0;
+		if (stalloc_hit(d, t, n, asked) != 0) return true;
+		tape_settle(d, t); /* a new peak, or no event is kept: the long way */
+		stalloc_fold(d);
 	}
 	if (!tape_ask(&d->range, s, t, n * STALLOC_GRAIN - asked)) return false;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
@@ -284,9 +286,8 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	return true;
 }
 
-/* The address of a block for a request that is no quick hit; 0: Go must serve it, and
- * nothing has changed. */
-static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
+/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
+static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_range *r = &d->range;
 	uint64_t n = stalloc_units_of(asked), at = 0;
 	stalloc_fold(d);
@@ -297,7 +298,7 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct st
 	t->space = r->heaps[st->heap].spaces[small];
 	struct range_space *s = &r->spaces[t->space];
 	if (t->reel) {
-		tape_settle(r, t);
+		tape_settle(d, t);
 		if (t->state.cursor >= t->reel->n || entry_size(t->reel->entries[t->state.cursor]) != n) return 0;
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
 		at = entry_place(t->reel->entries[t->state.cursor]);
@@ -310,50 +311,47 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve_slowly(struct st
 	return r->base + at * STALLOC_GRAIN;
 }
 
-/* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
-static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
-	uint64_t n = stalloc_units_of(asked), at = stalloc_hit(d, &st->tapes[n <= d->range.small_limit], n, asked);
-	return __builtin_expect(at != 0, 1) ? d->range.base + at : stalloc_serve_slowly(d, st, asked);
-}
-
-/* The live place of a stream's tapes at which a block begins, and its tape; NULL: none. */
-static inline struct stalloc_place *place_of(struct stalloc_stream *st, uint64_t at, bool small) {
-	for (int i = 0; i < 2; i++, small = !small) {
-		struct stalloc_reel *l = st->tapes[small].reel;
-		uint32_t place = l ? reel_find(l, at) : REEL_NONE;
-		if (place != REEL_NONE && l->places[place].entry != 0) return &l->places[place];
-	}
-	return NULL;
+/* The live place of a tape at which a block begins; NULL: none. */
+static inline struct stalloc_place *place_in(const struct stalloc_tape *t, uint64_t at) {
+	const struct stalloc_reel *l = t->reel;
+	uint32_t place = l ? reel_find(l, at) : REEL_NONE;
+	return place != REEL_NONE && l->places[place].entry != 0 ? &l->places[place] : NULL;
 }
 
 /* Frees a block that the range does not know. False: it must be asked whether. */
 static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
-	struct stalloc_quick *q = &d->quick;
-	if (__builtin_expect(p->indexed || q->left <= 0, 0)) return false;
+	struct stalloc_allowance *left = &d->left;
+	struct stalloc_event *event = d->log.next;
+	if (__builtin_expect(p->indexed || left->events <= 0, 0)) return false;
 	int64_t n = (int64_t)(p->info >> 24);
-	q->left--;
-	q->blocks--;
-	__atomic_store_n(&q->out, q->out + n, __ATOMIC_RELAXED);
-	q->asked -= n * STALLOC_GRAIN - p->less;
+	left->events--;
+	left->blocks++;
+	left->asked += n * STALLOC_GRAIN - p->less;
+	__atomic_store_n(&left->units, left->units + n, __ATOMIC_RELAXED);
 	p->entry = 0;
-	stalloc_push(&d->log, addr, p->info | STALLOC_EV_FREE);
+	*event = (struct stalloc_event){addr, p->info | STALLOC_EV_FREE};
+	d->log.next = event + 1;
 	return true;
 }
 
-static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
+/* Frees a block. The stream and the size only say where to look first. False: Go must, or
+ * there is none; nothing has changed. */
+static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc_device *d, struct stalloc_stream *first, uint64_t addr) {
 	struct stalloc_range *r = &d->range;
 	uint64_t at = (addr - r->base) / STALLOC_GRAIN;
+	struct stalloc_place *p = NULL;
 	stalloc_fold(d);
-	if (!range_open(r)) return false;
+	if (!range_open(r) || addr < r->base || addr % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
+	if (first && !(p = place_in(&first->tapes[0], at))) p = place_in(&first->tapes[1], at);
 	uint32_t b = p && !p->indexed ? 0 : range_block_at(r, at);
 	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
-		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next) {
-			p = place_of(st, at, false);
-			if (p && p->indexed) return false; /* the range would have known it */
-		}
+		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next)
+			if (!(p = place_in(&st->tapes[0], at))) p = place_in(&st->tapes[1], at);
 	if (p && !p->indexed) {
 		stalloc_grant(d);
-		return stalloc_drop(d, p, addr);
+		if (stalloc_drop(d, p, addr)) return true;
+		stalloc_sync(d); /* no event is kept: the long way */
+		b = range_block_at(r, at);
 	}
 	if (b == 0) return false; /* it may live on: the place stays as it is */
 	if (p) {
@@ -367,13 +365,13 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 	return true;
 }
 
-/* Frees a block. The stream and the size only say where to look first. False: Go must, or
- * there is none; nothing has changed. */
+/* The same of a block of a tape that was a quick hit; false: it is none. */
 static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
-	uint64_t offset = addr - d->range.base, at = offset / STALLOC_GRAIN;
-	if (__builtin_expect(addr < d->range.base || offset % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0, 0)) return false;
-	struct stalloc_place *p = st ? place_of(st, at, size <= d->range.small_limit * STALLOC_GRAIN) : NULL;
-	return (__builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr)) || stalloc_give_slowly(d, p, addr);
+	uint64_t offset = addr - d->range.base;
+	struct stalloc_place *p;
+	if (__builtin_expect(offset >> (RANGE_START_BITS + 9) != 0 || offset % STALLOC_GRAIN != 0, 0)) return false;
+	p = place_in(&st->tapes[size <= d->range.small_limit * STALLOC_GRAIN], offset / STALLOC_GRAIN);
+	return __builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr);
 }
 
 /* Announces a free, or what is to be counted, without the lock. False: the host has no
@@ -394,10 +392,10 @@ static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_dev
 		int64_t asked = (int64_t)n->asked, rounded = (int64_t)stalloc_round(n->asked);
 		if (n->kind == STALLOC_COUNT_IN) stalloc_count_in(d, rounded, asked);
 		if (n->kind == STALLOC_COUNT_OUT) stalloc_count_out(d, rounded, asked);
-		if (n->kind != STALLOC_FREE || stalloc_give(d, NULL, n->addr, 0)) n->kind = STALLOC_DONE;
+		if (n->kind != STALLOC_FREE || stalloc_give_slowly(d, NULL, n->addr)) n->kind = STALLOC_DONE;
 		next = n->next;
-		n->next = STALLOC_RELAXED(d->left);
-		STALLOC_PUT(d->left, n);
+		n->next = STALLOC_RELAXED(d->undone);
+		STALLOC_PUT(d->undone, n);
 	}
 }
 

@@ -89,6 +89,19 @@ func grouped(n any) string {
 	return digits
 }
 
+// Recorded counts the steps; 0 where the recording does not tell them apart.
+func (p page) Recorded() (steps int) {
+	for _, s := range p.Steps {
+		if s.Name != setUp {
+			steps++
+		}
+	}
+	if steps == 1 && p.Steps[0].Name == unmarked {
+		return 0
+	}
+	return steps
+}
+
 // Wasted is what an allocator reserved at its peak beyond the load's.
 func (p page) Wasted(a Allocator) mem.Bytes { return a.Reserved - p.Peak.Load }
 

@@ -31,8 +31,12 @@ type ledger struct {
 	peak   int  // the event behind which the load is the largest
 }
 
-// setUp is the phase, and the step, of what comes before the first step.
-const setUp = "set-up"
+const (
+	// setUp is the phase, and the step, of what comes before the first step.
+	setUp = "set-up"
+	// unmarked is the one step of a recording without marks.
+	unmarked = "the whole recording"
+)
 
 func newLedger(tr *trace.Trace) *ledger {
 	n := len(tr.Events)
@@ -84,7 +88,7 @@ func (l *ledger) findSteps(tr *trace.Trace) {
 	if len(l.blocks) > 0 && l.blocks[0].begin < first {
 		name := setUp
 		if len(l.steps) == 0 {
-			name = "the whole recording"
+			name = unmarked
 		}
 		l.steps = append([]Step{{Name: name, End: first}}, l.steps...)
 	}

@@ -19,10 +19,13 @@ static void host_unlock(struct stalloc_device *d) {
 		stalloc_unlock(d);
 	} while (STALLOC_RELAXED(d->announced) != NULL && host_try_lock(d));
 }
-// Without the lock: at times too much by what is just being added up.
+// Where another thread has the lock, as of when somebody looked last.
 static int64_t host_load(struct stalloc_device *d) {
-	int64_t in = __atomic_load_n(&d->quick.in, __ATOMIC_RELAXED), out = __atomic_load_n(&d->quick.out, __ATOMIC_RELAXED);
-	return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED) + (in - out) * STALLOC_GRAIN;
+	if (stalloc_lock_try(&d->lock, 0)) {
+		stalloc_fold(d);
+		host_unlock(d);
+	}
+	return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED);
 }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
 static void host_note(struct stalloc_device *d, uint64_t addr, uint64_t info) { stalloc_push(&d->log, addr, info); }

@@ -93,8 +93,8 @@ func (m *model) alloc(size mem.Bytes, stream mem.StreamID) *modelBlock {
 		}
 	}
 	search := func() *modelBlock {
-		for _, b := range m.pick(stream, func(b *modelBlock) bool { return !b.stitched && b.small == small && b.size() >= n }) {
-			return b
+		if fit := m.pick(stream, func(b *modelBlock) bool { return !b.stitched && b.small == small && b.size() >= n }); len(fit) > 0 {
+			return fit[0]
 		}
 		for _, s := range m.pick(stream, func(b *modelBlock) bool { return b.stitched && b.allFree() && b.size() >= n }) {
 			if small || float64(s.size()) > float64(n)*m.cfg.ReuseLimit {

@@ -48,7 +48,9 @@ type price struct {
 	large  bool         // the memory has been laid anew
 	short  bool         // there was not enough: handles stay small
 	handle unit         // the size of handles that a plan of an earlier run says; else 0
-	rent   int          // what stitching has cost since the last look
+	rent   int          // what stitching has cost in this step
+	owed   int          // and in the steps behind the one that the memory may be laid anew after
+	paid   float64      // for stitching, share of the last step's time
 	was    engine.Stats // at the last boundary
 	// The most that had to be held: of the load, and of what waited for fences whenever
 	// memory was short. What waits at other times is not asked about.
@@ -65,13 +67,27 @@ func (e *Engine) allowed() unit {
 // handleSize returns the size of the handles that a space grows by, for a request of
 // n units.
 func (e *Engine) handleSize(s *space, n unit) unit {
-	if s.kind == smallSpace || !e.price.large {
+	if !e.price.large {
+		return pageUnits
+	}
+	return e.largeSize(s, n)
+}
+
+// largeSize returns the size of large handles: no larger than that each gap may lose one
+// before the device is full.
+func (e *Engine) largeSize(s *space, n unit) unit {
+	if s.kind == smallSpace {
 		return pageUnits
 	}
 	if e.price.handle > 0 {
 		return e.price.handle
 	}
-	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/handlePart)))
+	gaps := unit(1)
+	for g := s.free.nextBySize(e.gaps, 0); g != 0; g = s.free.nextBySize(e.gaps, g) {
+		gaps++
+	}
+	room := max(e.limit-e.held, 0) / gaps
+	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/handlePart, room)))
 }
 
 // powerOf2 returns the largest power of two that is not above n.
@@ -93,29 +109,37 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	}
 	p.steps++
-	was, now := p.was, e.stats
-	p.was = now
-	if p.steps < rebuildAt || p.large || p.short || !e.cfg.Stitch {
-		p.rent = 0
-		return out
+	if p.large && e.largeSize(&e.spaces[e.mainSpace()], 0) == pageUnits {
+		p.large, p.short = false, true // the device is nearly full by now
+		return e.trim(engine.Event{}, out)
 	}
-	if p.steps == rebuildAt {
-		all := costCreate*(now.Creates-was.Creates) + costMap*(now.Maps-was.Maps) +
-			costUnmap*(now.Unmaps-was.Unmaps) + costRelease*(now.Releases-was.Releases)
-		paid := float64(ev.Driver) * float64(p.rent) / float64(max(all, 1))
-		p.rent = 0
-		if ev.Took <= 0 || paid <= e.cfg.Dear*float64(ev.Took) {
-			return out
-		}
-	} else if p.rent <= e.rebuildCost() {
-		return out
+	p.measure(ev, &e.stats)
+	if p.steps > rebuildAt {
+		p.owed += p.rent
 	}
-	return e.rebuild(out)
+	p.rent = 0
+	switch {
+	case p.steps < rebuildAt || p.large || p.short || !e.cfg.Stitch:
+	case p.steps == rebuildAt && p.paid > e.cfg.Dear, p.owed > e.rebuildCost():
+		return e.rebuild(out)
+	}
+	return out
+}
+
+// measure splits what the driver took in a step: for stitching, and for all else.
+func (p *price) measure(ev engine.Event, now *engine.Stats) {
+	was := &p.was
+	all := costCreate*(now.Creates-was.Creates) + costMap*(now.Maps-was.Maps) +
+		costUnmap*(now.Unmaps-was.Unmaps) + costRelease*(now.Releases-was.Releases)
+	p.was, p.paid = *now, 0
+	if ev.Took > 0 && all > 0 {
+		p.paid = float64(ev.Driver) / float64(ev.Took) * float64(p.rent) / float64(all)
+	}
 }
 
 // mainSpace returns the space of the largest load.
 func (e *Engine) mainSpace() uint32 {
-	main := 1
+	main := 0
 	for s := range e.spaces {
 		if c := &e.spaces[s]; c.kind == largeSpace && c.peak > e.spaces[main].peak {
 			main = s
@@ -130,20 +154,17 @@ func (e *Engine) rebuildCost() int {
 	for s := 1; s < len(e.spaces); s++ {
 		free += e.freeHandles(uint32(s))
 	}
-	if len(e.spaces) == 1 {
-		return 0
-	}
-	size := max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), e.spaces[e.mainSpace()].peak/handlePart)))
+	size := e.largeSize(&e.spaces[e.mainSpace()], 0)
 	return int(free/pageUnits)*(costUnmap+costRelease) + int(free/size)*(costCreate+costMap)
 }
 
 // rebuild gives back what is free and makes as much of larger handles.
 func (e *Engine) rebuild(out []engine.Op) []engine.Op {
-	e.price.large = true
 	main := e.mainSpace()
-	if e.handleSize(&e.spaces[main], 0) == pageUnits {
+	if e.largeSize(&e.spaces[main], 0) == pageUnits {
 		return out // there are none that are larger
 	}
+	e.price.large = true
 	again := e.held
 	out = e.trim(engine.Event{}, out)
 	e.act.again, e.act.space = again, main

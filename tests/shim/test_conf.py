@@ -32,7 +32,7 @@ check()
         ("window:0", ["window:0", "at least 1GiB"]),
         ("window:50%", ["window:50%", "at least 1GiB"]),
         ("fraglimit:0GB", ["fraglimit:0GB", "80GB"]),
-        ("pool:lake", ["pool:lake", "stitch, gmlake or range"]),
+        ("pool:lake", ["pool:lake", "range or gmlake"]),
         ("fraglimit:some", ["fraglimit:some", "80GiB"]),
         ("log:loud", ["log:loud", "debug"]),
         ("engine:", ["engine:", "path"]),

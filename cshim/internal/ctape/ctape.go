@@ -14,6 +14,15 @@ static struct stalloc_device *device_new(void) {
 	return d;
 }
 
+static uint64_t quick_alloc(struct stalloc_device *d, struct stalloc_stream *s, uint64_t asked) {
+	uint64_t n = stalloc_units_of(asked), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, asked);
+	return at ? d->range.base + at : stalloc_serve(d, s, asked);
+}
+
+static bool quick_free(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, uint64_t size) {
+	return stalloc_give(d, s, addr, size) || stalloc_give_slowly(d, s, addr);
+}
+
 static void device_free(struct stalloc_device *d) {
 	free(d->log.events);
 	free(d);
@@ -99,12 +108,13 @@ func (d *Device) Sync() { C.stalloc_sync(d.c) }
 
 // Alloc serves a request as a C thread does. Zero: Go must.
 func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
-	return mem.Addr(C.stalloc_serve(d.c, d.Stream(id).c, C.uint64_t(asked)))
+	return mem.Addr(C.quick_alloc(d.c, d.Stream(id).c, C.uint64_t(asked)))
 }
 
-// Free frees a block as a C thread does. False: Go must.
-func (d *Device) Free(id mem.StreamID, at mem.Addr) bool {
-	return bool(C.stalloc_give(d.c, d.Stream(id).c, C.uint64_t(at), 0))
+// Free frees a block as a C thread does that says of what size it is, or something else.
+// False: Go must.
+func (d *Device) Free(id mem.StreamID, at mem.Addr, size mem.Bytes) bool {
+	return bool(C.quick_free(d.c, d.Stream(id).c, C.uint64_t(at), C.uint64_t(size)))
 }
 
 // Counts returns the rounded bytes and the number of live blocks.

@@ -206,9 +206,9 @@ func (t *twins) free(x block, by mem.StreamID) error {
 	i := slices.Index(t.live, x)
 	t.live = slices.Delete(t.live, i, i+1)
 	ev := engine.Event{Kind: engine.EvFree, Addr: x.addr}
-	if t.device.Free(by, x.addr) {
+	if t.device.Free(by, x.addr, x.asked*mem.Bytes((t.r.IntN(3)+1)/2)) {
 		t.freed[1]++
-		if t.device.Free(by, x.addr) {
+		if t.device.Free(by, x.addr, x.asked) {
 			return fmt.Errorf("%+v could be freed twice", x)
 		}
 		if _, err := t.step(t.alone, ev); err != nil {
