@@ -6,7 +6,8 @@ import (
 )
 
 // TestRecordedRuns changes recorded steps: another batch size and back, an
-// evaluation every few steps, an exception behind the forward pass.
+// evaluation every few steps, an exception behind the forward pass. For the first larger
+// batch the memory has no room for a plan.
 func TestRecordedRuns(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_recompute"} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +36,6 @@ func TestRecordedRuns(t *testing.T) {
 				r.Unload(p)
 			})
 			recovers(t, all, 1, 6)
-			recovers(t, all, 6, 11)
 			recovers(t, all, 11, 16)
 			recovers(t, all, 16, 25)
 			recovers(t, all, 25, end)
