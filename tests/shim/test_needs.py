@@ -9,7 +9,7 @@ def fallback():
     stats = (ctypes.c_uint64 * 64)()
     L.stalloc_get_stats.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
     assert L.stalloc_get_stats(0, stats, ctypes.sizeof(stats)) == 0
-    return stats[26]
+    return stats[23]
 ctypes.CDLL(os.environ["STALLOC_CONF"].split("driver:")[1].split(",")[0])
 """
 

@@ -8,7 +8,7 @@ from programs import DRIVER, ENGINE
 TRAINING = """
 L.stalloc_step.argtypes = [ctypes.c_int]
 L.stalloc_get_stats.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-FIELDS = ("requests hits misses resyncs steps generation allocated peak_allocated requested "
+FIELDS = ("requests hits misses steps generation allocated peak_allocated requested "
           "peak_requested active peak_active reserved peak_reserved").split()
 count = 0
 
