@@ -142,7 +142,6 @@ test: build test-go test-c test-python ## every test that needs no GPU
 test-go: build
 	$(GO) test ./...
 	$(GO) test -tags invariants $(CHECKED)
-	$(GO) test -tags porttest ./cshim/engine
 
 .PHONY: test-c
 test-c: build
@@ -163,7 +162,6 @@ report-bench: cli .venv/browser
 .PHONY: race
 race: build ## Go and C tests under the race detectors
 	$(GO) test -race -timeout 60m ./...
-	$(GO) test -race -tags porttest ./cshim/engine
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
 
 .PHONY: stress
@@ -190,7 +188,6 @@ lint-go: $(BUILD)/tools/staticcheck-$(STATICCHECK_VERSION)
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./...
-	$(GO) vet -tags porttest ./cshim/engine
 	$< ./...
 	$(GO) test -count=1 ./tests/floors
 
