@@ -159,6 +159,13 @@ func (p *pool) alloc(m *allocRequest) error {
 		m.wish = 0
 		grant, err = p.place(m)
 	}
+	if errors.Is(err, driver.ErrOutOfMemory) && p.eng.Stats().FreeHandles > 0 {
+		// What lies idle where the request may not take it: among small ones, for example.
+		p.waited = true
+		if _, trimmed := p.run(engine.Event{Kind: engine.EvTrim}); trimmed == nil {
+			grant, err = p.place(m)
+		}
+	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})

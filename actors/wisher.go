@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -181,18 +182,26 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 			break
 		}
 	}
-	if solved.Makespan > end {
-		return nil // the blocks without a place would take those of others
-	}
+	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
+	// block goes where it lay, but for those that had a view.
+	fits := solved.Makespan <= end+end/foreseenMore
 	for i, r := range s.requests {
-		at := mem.Bytes(solved.Offsets[i])
-		inside := slices.ContainsFunc(s.gaps, func(g engine.Range) bool {
-			from := mem.Bytes(g.Addr - origin)
-			return at >= from && at+r.size <= from+g.Size
-		})
-		if inside {
-			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(origin-base)/uint64(mem.Grain)+uint64(at/mem.Grain))
+		at := r.at
+		if fits {
+			at = origin + mem.Addr(solved.Offsets[i])
+		}
+		if within(s.gaps, at, r.size) {
+			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(at-base)/uint64(mem.Grain))
 		}
 	}
 	return entries
+}
+
+// within reports whether all of a block is in one of the gaps, which are in order.
+func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
+	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int { return cmp.Compare(g.Addr, at) })
+	if !found {
+		i--
+	}
+	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
 }

@@ -40,11 +40,12 @@ func TestMarksWhileGradientsLive(t *testing.T) {
 				if r.Fragmentation > peer {
 					t.Errorf("%s: fragmentation %.4f, expandable segments have %.4f", r.Mode, r.Fragmentation, peer)
 				}
-				least := r.Requests / 2
+				// At the first start a plan is made again once the boundaries have moved.
+				least, misses := r.Requests/2, r.Requests/4
 				if warm {
-					least = r.Requests - r.Requests/100
+					least, misses = r.Requests-r.Requests/100, r.Requests/100
 				}
-				if r.Hits < least || r.Misses*50 > r.Hits {
+				if r.Hits < least || r.Misses > misses {
 					t.Errorf("%s: %d hits and %d misses of %d requests", r.Mode, r.Hits, r.Misses, r.Requests)
 				}
 			}
