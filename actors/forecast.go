@@ -142,7 +142,7 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 		return nil
 	}
 	a.read(p)
-	m := &stepEnded{events: slices.Clone(p.host.Events()), streams: map[uint16]mem.StreamID{}, begins: map[spaceKey]engine.Range{}, gaps: map[spaceKey][]engine.Range{}, handle: e.Handle()}
+	m := &stepEnded{events: slices.Clone(p.host.Events()), streams: map[uint16]mem.StreamID{}, extents: map[spaceKey][]engine.Range{}, gaps: map[spaceKey][]engine.Range{}, handle: e.Handle()}
 	m.lost = p.host.Clear()
 	a.seen = 0
 	for _, f := range a.streams {
@@ -152,8 +152,7 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 		m.streams[e.Ordinal(id)] = id
 		for _, small := range []bool{false, true} {
 			key := spaceKey{id, small}
-			at, n := e.Origin(id, small)
-			m.begins[key] = engine.Range{Addr: at, Size: n}
+			m.extents[key] = e.Extents(id, small)
 			e.Gaps(id, small, func(r engine.Range) { m.gaps[key] = append(m.gaps[key], r) })
 		}
 	}

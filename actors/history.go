@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/stream/wish"
@@ -29,10 +30,9 @@ type history struct {
 
 // past is what one space was asked for.
 type past struct {
-	ordinal    int // of the stream
-	origin     mem.Addr
-	contiguous mem.Bytes // addresses from there
-	requests   []lasting
+	ordinal  int            // of the stream
+	extents  []engine.Range // its addresses, in the order in which it got them
+	requests []lasting
 }
 
 type pastBlock struct {
@@ -96,9 +96,10 @@ func (h *history) request(m *stepEnded, e wish.Event, small mem.Bytes) {
 	key := spaceKey{m.streams[e.Stream()], size <= small}
 	s := h.spaces[key]
 	if s == nil {
-		s = &past{ordinal: slices.Index(m.order, key.stream), origin: m.begins[key].Addr, contiguous: m.begins[key].Size}
+		s = &past{ordinal: slices.Index(m.order, key.stream), extents: m.extents[key]}
 		h.spaces[key] = s
 	}
+	s.extents = m.extents[key]
 	if s.ordinal == 0 && len(h.first) < plan.KeyRequests {
 		h.first = append(h.first, size)
 	}
@@ -133,6 +134,18 @@ func (h *history) plan(step int) *plan.Plan {
 	return p
 }
 
+// offset returns where a block lay in a space, as if all its addresses were contiguous.
+func (s *past) offset(r lasting) mem.Offset {
+	from := mem.Offset(0)
+	for _, x := range s.extents {
+		if r.at >= x.Addr && r.at+mem.Addr(r.size) <= x.Addr+mem.Addr(x.Size) {
+			return from + mem.Offset(r.at-x.Addr)
+		}
+		from += mem.Offset(x.Size)
+	}
+	return plan.Nowhere
+}
+
 // space places what one space was asked for.
 func (h *history) space(key spaceKey, step int) plan.Space {
 	s := h.spaces[key]
@@ -146,10 +159,7 @@ func (h *history) space(key spaceKey, step int) plan.Space {
 	at := make([]mem.Offset, len(list))
 	if key.small { // they cost no memory worth a plan: each goes where it lay
 		for i, r := range list {
-			at[i] = plan.Nowhere
-			if r.at >= s.origin && r.at+mem.Addr(r.size) <= s.origin+mem.Addr(s.contiguous) {
-				at[i] = mem.Offset(r.at - s.origin)
-			}
+			at[i] = s.offset(r)
 		}
 	} else {
 		at = placed(list, begin, end, begin.n[key])

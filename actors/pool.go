@@ -265,7 +265,9 @@ func (p *pool) rare(m *poolRequest) error {
 	case verbExpect:
 		e, ok := p.eng.(*onerange.Engine)
 		if _, err = p.run(engine.Event{Kind: engine.EvExpect, Stream: m.stream, Small: m.small, Size: m.size, Handle: m.handle}); ok {
-			m.addr, _ = e.Origin(m.stream, m.small)
+			if x := e.Extents(m.stream, m.small); len(x) > 0 {
+				m.addr = x[0].Addr
+			}
 		}
 	case verbFirst:
 		_, err = p.run(engine.Event{Kind: engine.EvFirst})

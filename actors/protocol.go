@@ -150,7 +150,7 @@ type stepEnded struct {
 	lost    uint64 // events that the log had no room for
 	streams map[uint16]mem.StreamID
 	order   []mem.StreamID              // in the order of their first requests
-	begins  map[spaceKey]engine.Range   // where the addresses of a space begin, and the first of them that are contiguous
+	extents map[spaceKey][]engine.Range // the addresses of a space, in the order in which it got them
 	gaps    map[spaceKey][]engine.Range // at the end of the step
 	handle  mem.Bytes                   // the size of handles; 0: the least
 	wishes  uint64                      // the number of those that were carried out last

@@ -183,8 +183,12 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 		}
 	}
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
-	// block goes where it lay, but for those that had a view.
+	// block goes where it lay, but for those that had a view. Not if other streams' work
+	// decides when blocks end: where they lay tells nothing then.
 	fits := solved.Makespan <= end+end/foreseenMore
+	if !fits && slices.ContainsFunc(s.requests, func(r lasting) bool { return r.late }) {
+		return nil
+	}
 	for i, r := range s.requests {
 		at := r.at
 		if fits {

@@ -27,19 +27,22 @@ func (e *Engine) expect(ev engine.Event, out []engine.Op) []engine.Op {
 	return out
 }
 
-// Origin returns where the addresses of a stream's space begin, and how many of them are
-// contiguous there; zero if it has none.
-func (e *Engine) Origin(id mem.StreamID, small bool) (mem.Addr, mem.Bytes) {
+// Extents returns the addresses that a stream's space has had, in the order in which it came
+// to have them.
+func (e *Engine) Extents(id mem.StreamID, small bool) []engine.Range {
 	kind := largeSpace
 	if small {
 		kind = smallSpace
 	}
 	h := e.heapAt.get(heapKey(id, 0))
-	if h == 0 || len(e.extents[e.heaps[h].spaces[kind]]) == 0 {
-		return 0, 0
+	if h == 0 {
+		return nil
 	}
-	x := e.extents[e.heaps[h].spaces[kind]][0]
-	return e.addr(unit(x.base) * pageUnits), bytesOf(unit(1) << x.class * pageUnits)
+	var all []engine.Range
+	for _, x := range e.extents[e.heaps[h].spaces[kind]] {
+		all = append(all, engine.Range{Addr: e.addr(unit(x.base) * pageUnits), Size: bytesOf(unit(1) << x.class * pageUnits)})
+	}
+	return all
 }
 
 // Handle returns the size of the handles that the largest space grows by, if memory has
