@@ -17,6 +17,9 @@ import (
 // Explain says where the device's memory is, as a table.
 func (d *Device) Explain() string {
 	f := d.figures()
+	if f.LateFences > 0 {
+		f.Note += fmt.Sprintf(" The driver takes no fence on a stream that freed memory waits for (is it being captured, or gone?): %d are late.", f.LateFences)
+	}
 	return f.Table()
 }
 

@@ -48,8 +48,8 @@ type Program struct {
 // Served counts requests and how many of them a plan served.
 type Served struct{ Requests, Hits int64 }
 
-// Bad reports whether one request in a hundred or more was not served.
-func (s Served) Bad() bool { return 100*(s.Requests-s.Hits) > s.Requests }
+// Bad reports whether one request in fifty or more was not served where it was wished.
+func (s Served) Bad() bool { return 50*(s.Requests-s.Hits) > s.Requests }
 
 // On returns a program without blocks, on an allocator over a simulated device.
 func On(local *actors.Local, device *sim.Device) *Program {
