@@ -176,9 +176,11 @@ static inline void tape_look(struct range_space *s, struct stalloc_tape *t) {
 	const struct stalloc_tape_state *now = &t->state;
 	bool in_order = now->cursor == t->cursor && now->matched == t->matched;
 	bool begun = now->cursor == 0 && now->matched == 0 && t->cursor == t->reel->n;
-	if (now->cursor == t->cursor + 1 && now->matched == t->matched + 1 && now->hits == t->hits + 1 && s->version == t->version + 1) {
-		/* It has served a hit, and nothing else. */
-		struct stalloc_slot *slot = &t->reel->slots[t->cursor];
+	struct stalloc_slot *slot = &t->reel->slots[t->cursor];
+	if (now->cursor == t->cursor + 1 && now->matched == t->matched + 1 && now->hits == t->hits + 1 && s->version == t->version + 1 &&
+	    slot->place != REEL_NONE) {
+		/* It has served a hit, and nothing else; where the entry has no place, it was a
+		 * forecast's. */
 		struct stalloc_place *p = &t->reel->places[slot->place];
 		p->entry = t->cursor + 1;
 		p->indexed = true;

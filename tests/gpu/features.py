@@ -110,5 +110,5 @@ def main():
 
 
 if __name__ == "__main__":
-    assert feature_modes.ROWS is feature_rows.ROWS  # importing it has added its rows
+    assert feature_modes.row is feature_rows.row  # importing it has added its rows
     sys.exit(main())
