@@ -95,6 +95,9 @@ func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
 	if !d.auto.marked.Load() && d.auto.before(d, l, to.size) || d.reached() {
 		d.endFound()
 	}
+	if to.small = smallOf(mem.Round(to.size), d.small); !l.wishes[to.small].Load() {
+		return l
+	}
 	m := d.serves.Get().(*serveRequest)
 	defer d.serves.Put(m)
 	*m = serveRequest{answer: answer{wake: m.wake}, asked: to.size}

@@ -16,8 +16,9 @@ type lane struct {
 	ordinal int // in the order of first requests
 	pid     *actor.PID
 	host    Host
-	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
-	tapes   *[2]wish.Tape // for large and for small requests
+	heap    atomic.Uint32  // its number in the log; 0: nothing was served yet
+	tapes   *[2]wish.Tape  // for large and for small requests
+	wishes  [2]atomic.Bool // whether they have entries, to be read without the lock
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
 	step  [2]Reel
@@ -81,6 +82,7 @@ func (s *streamActor) answer(q question) (err error) {
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
+		return nil
 	case *boundary:
 		s.ended()
 	case *beginRequest:
@@ -94,6 +96,9 @@ func (s *streamActor) answer(q question) (err error) {
 				s.host.Serve(s.id, i, r)
 			}
 		}
+	}
+	for i := range s.tapes {
+		s.wishes[i].Store(len(s.tapes[i].Entries) > 0)
 	}
 	return nil
 }
