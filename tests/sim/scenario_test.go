@@ -124,7 +124,7 @@ func newScenario(seed uint64) *scenario {
 		s.lake = &lake
 	} else if r.IntN(3) == 0 {
 		ranged := onerange.DefaultConfig()
-		ranged.Stitch, ranged.First = s.engine.Stitch, s.engine.First
+		ranged.Stitch = s.engine.Stitch
 		if r.IntN(3) == 0 {
 			ranged.Dear = -1 // always laid anew
 		}
