@@ -96,14 +96,12 @@ func (m *model) alloc(size mem.Bytes, stream mem.StreamID) *modelBlock {
 		if fit := m.pick(stream, func(b *modelBlock) bool { return !b.stitched && b.small == small && b.size() >= n }); len(fit) > 0 {
 			return fit[0]
 		}
-		for _, s := range m.pick(stream, func(b *modelBlock) bool { return b.stitched && b.allFree() && b.size() >= n }) {
-			if small || float64(s.size()) > float64(n)*m.cfg.ReuseLimit {
-				break
-			}
-			m.reuse(s, int(n/pageSize))
-			return s
+		idle := m.pick(stream, func(b *modelBlock) bool { return b.stitched && b.allFree() && b.size() >= n })
+		if small || len(idle) == 0 || float64(idle[0].size()) > float64(n)*m.cfg.ReuseLimit {
+			return nil
 		}
-		return nil
+		m.reuse(idle[0], int(n/pageSize))
+		return idle[0]
 	}
 	stitch := func(stage int) func() *modelBlock {
 		return func() *modelBlock {
