@@ -134,7 +134,7 @@ func BenchmarkPlanner(b *testing.B) {
 	for _, requests := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
 			k := newKit(b, Options{NoPlan: true})
-			w := &wisher{d: k.Device, known: map[spaceKey]*habit{}, saver: saver{d: k.Device}}
+			w := &planner{d: k.Device, known: map[spaceKey]*habit{}, saver: saver{d: k.Device}}
 			m := stepOf(requests)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

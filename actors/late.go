@@ -153,7 +153,7 @@ const valleyPart = 8
 
 // moves takes in a step that was not served well, and moves the boundaries from the
 // marks to valleys if it had the same one as the step before.
-func (w *wisher) moves(m *stepEnded) bool {
+func (w *planner) moves(m *stepEnded) bool {
 	if !w.d.auto.marked.Load() || w.d.late.valley.Load() != nil {
 		return false
 	}

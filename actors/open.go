@@ -73,7 +73,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		planner := &wisher{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
+		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
 		props := beside
 		if opts.Inline {
 			props = onCaller

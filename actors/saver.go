@@ -103,7 +103,7 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 
 // loaded takes in that the run began with an earlier run's plan, which is judged behind
 // its beginning.
-func (w *wisher) loaded(m *planLoaded) {
+func (w *planner) loaded(m *planLoaded) {
 	if !w.saver.loaded {
 		w.begin, w.saver.loaded = m.plan.Boundaries, true
 	}

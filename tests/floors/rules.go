@@ -79,4 +79,4 @@ var Stalloc = Rules{
 
 // TagSets are the ways the module is built; a file that only one of them
 // compiles is held to the rules as well.
-var TagSets = [][]string{{}, {"invariants"}, {"race"}, {"gpu"}, {"porttest"}}
+var TagSets = [][]string{{}, {"invariants"}, {"race"}, {"gpu"}}

@@ -13,11 +13,11 @@ import (
 	"stalloc/stream/wish"
 )
 
-// wisher is the planner of a device whose memory is one range for each stream. It looks
+// planner is the planner of a device whose memory is one range for each stream. It looks
 // whether a step asked for what the one before did, and if so decides where in the
 // range the blocks of the next are best placed. What it decides are wishes: it owns no
 // memory, and a bad plan costs the places it gives.
-type wisher struct {
+type planner struct {
 	d     *Device
 	known map[spaceKey]*habit
 	// The valley of the step before, and whether the running step began at a mark and ends
@@ -39,7 +39,7 @@ const (
 )
 
 // Receive implements actor.Actor.
-func (w *wisher) Receive(ctx actor.Context) {
+func (w *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
 			w.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
@@ -57,7 +57,7 @@ func (w *wisher) Receive(ctx actor.Context) {
 }
 
 // ended looks at the steps that have ended.
-func (w *wisher) ended() {
+func (w *planner) ended() {
 	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
 	for _, m := range w.d.inbox.take() {
 		w.saver.add(m)
@@ -101,7 +101,7 @@ func (w *wisher) ended() {
 
 // look compares a step with earlier ones, and returns what is to be wished in the next if
 // that changes. It reports whether the step was served as its plan says.
-func (w *wisher) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
+func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
 	h := w.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
