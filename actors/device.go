@@ -105,7 +105,7 @@ func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
 		d.log.Error("a stream could not look a request up; it is served without a wish", zap.Error(m.err))
 		return l
 	}
-	to.small, to.planned = m.small, m.planned
+	to.small, to.planned, to.strayed = m.small, m.planned, m.strayed
 	if m.place != 0 {
 		to.wish = d.base + mem.Addr(m.place)*mem.Addr(mem.Grain)
 	}

@@ -82,6 +82,7 @@ func (s *streamActor) answer(q question) (err error) {
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
+		m.strayed = uint64(t.Cursor) > t.Matched+mostSkipped
 		return nil
 	case *boundary:
 		s.ended()
@@ -102,6 +103,10 @@ func (s *streamActor) answer(q question) (err error) {
 	}
 	return nil
 }
+
+// A step that has left out more entries than that is another than the tape's: memory is not
+// to grow for the sake of its wishes.
+const mostSkipped = 64
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.

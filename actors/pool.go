@@ -153,6 +153,9 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.pool == 0 {
 		p.ahead.foresee(p, m)
 	}
+	if m.strayed { // what an earlier run's plan expects does not come
+		_, _ = p.run(engine.Event{Kind: engine.EvExpect, Stream: m.stream, Small: m.small == 1})
+	}
 	grant, err := p.place(m)
 	if errors.Is(err, driver.ErrOutOfMemory) && p.await() {
 		p.waited = true

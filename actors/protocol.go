@@ -42,6 +42,7 @@ type serveRequest struct {
 	small   int    // answer: 1 if the request is small
 	place   uint64 // answer: in grains from the window's base; 0: nowhere
 	planned bool   // answer: the stream has wishes for requests of this kind
+	strayed bool   // answer: and the step is not as they say
 }
 
 // boundary tells a stream that a step has ended.
@@ -63,6 +64,7 @@ type allocRequest struct {
 	small   int
 	wish    mem.Addr // where the block is to lie if it is free there; 0: anywhere
 	planned bool     // the request may have been foreseen
+	strayed bool     // the step is not as its plan says
 	addr    mem.Addr // answer
 	heap    uint16   // answer: the stream's number in the log
 }

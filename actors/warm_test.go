@@ -84,3 +84,34 @@ func TestABrokenCacheIsNoTrouble(t *testing.T) {
 	}
 	start(t, filepath.Join(path, "no folder"), 100*mem.GiB, training(64, 4))
 }
+
+// TestAStalePlanTakesNoMoreMemory: the same program with another batch size, or with fewer
+// layers, starts with a plan that is wrong from the first step on.
+func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
+	layers := func(n int) func(p *drift.Program) {
+		return func(p *drift.Program) {
+			m := &drift.Model{Layers: n, Width: 96 * mem.MiB, Batch: 64}
+			m.Setup(p)
+			p.Step()
+			for range 8 {
+				m.Train(p)
+				p.Step()
+			}
+		}
+	}
+	for name, programs := range map[string][2]func(p *drift.Program){
+		"a smaller batch": {training(64, 6), training(40, 10)},
+		"a larger batch":  {training(40, 6), training(64, 10)},
+		"fewer layers":    {layers(60), layers(40)},
+		"more layers":     {layers(40), layers(60)},
+	} {
+		cache := t.TempDir()
+		start(t, cache, 100*mem.GiB, programs[0])
+		cold := start(t, t.TempDir(), 100*mem.GiB, programs[1])
+		stale := start(t, cache, 100*mem.GiB, programs[1])
+		t.Logf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
+		if stale.reserved > cold.reserved+cold.reserved/50 {
+			t.Errorf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
+		}
+	}
+}
