@@ -23,6 +23,7 @@ type lane struct {
 	// many boundaries.
 	step  [2]Reel
 	until int
+	left  bool // the run is another
 }
 
 // adopt returns the lane of a stream, made with its actor on first sight. Only the
@@ -83,6 +84,7 @@ func (s *streamActor) answer(q question) (err error) {
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
 		m.strayed = uint64(t.Cursor) > t.Matched+mostSkipped
+		s.left = s.left || m.strayed && s.until > 0
 		return nil
 	case *boundary:
 		s.ended()
@@ -105,7 +107,8 @@ func (s *streamActor) answer(q question) (err error) {
 }
 
 // A step that has left out more entries than that is another than the tape's: memory is not
-// to grow for the sake of its wishes.
+// to grow for the sake of its wishes, and where it is a run's beginning, its steps will be
+// others, too.
 const mostSkipped = 64
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
@@ -125,6 +128,10 @@ func (s *streamActor) ended() {
 			return
 		}
 		for i, r := range s.step {
+			if s.left && r != nil {
+				s.host.Discard(r)
+				r = nil
+			}
 			s.host.Serve(s.id, i, r)
 		}
 		s.step = [2]Reel{}

@@ -153,21 +153,11 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.pool == 0 {
 		p.ahead.foresee(p, m)
 	}
-	if m.strayed { // what an earlier run's plan expects does not come
-		_, _ = p.run(engine.Event{Kind: engine.EvExpect, Stream: m.stream, Small: m.small == 1})
-	}
 	grant, err := p.place(m)
 	if errors.Is(err, driver.ErrOutOfMemory) && p.await() {
 		p.waited = true
 		m.wish = 0
 		grant, err = p.place(m)
-	}
-	if errors.Is(err, driver.ErrOutOfMemory) && p.eng.Stats().FreeHandles > 0 {
-		// What lies idle where the request may not take it: among small ones, for example.
-		p.waited = true
-		if _, trimmed := p.run(engine.Event{Kind: engine.EvTrim}); trimmed == nil {
-			grant, err = p.place(m)
-		}
 	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
@@ -206,7 +196,7 @@ func (p *pool) alloc(m *allocRequest) error {
 // may have passed, it asks the driver first: a wish that is taken is worth a few questions,
 // what the driver would have to help with all of them.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed}
 	ev.Poll = p.ahead != nil && p.fences.n+len(p.fences.late) > 0
 	grant, err := p.run(ev)
 	if !isRefused(err, engine.RefusedPending) {

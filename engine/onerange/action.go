@@ -43,6 +43,7 @@ type action struct {
 	size          mem.Bytes // asked for
 	n             unit
 	wish          unit // 0: none
+	stay          bool // no memory is made for it
 	heap          uint32
 	space         uint32
 	rung          rung

@@ -7,12 +7,12 @@ import (
 	"stalloc/internal/mem"
 )
 
-// donor reports whether handles of a space may move to another heap once its stream
-// has been waited for. Private pools keep what they have: a graph that will be
+// donor reports whether handles of a space may serve the request at hand, in another one,
+// once its stream has been waited for. Private pools keep what they have: a graph that will be
 // replayed remembers their addresses.
 func (e *Engine) donor(s uint32) bool {
 	c := &e.spaces[s]
-	return c.heap != e.act.heap && e.heaps[c.heap].anybodys() && c.units >= pageUnits && !slices.Contains(e.synced, e.heaps[c.heap].stream)
+	return s != e.act.space && e.heaps[c.heap].anybodys() && c.units >= pageUnits
 }
 
 // anybodys reports whether memory of a heap may serve others.
@@ -21,7 +21,7 @@ func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool { return h.pool == pool || pool == 0 && h.over }
 
-// waitIdle waits for the other streams that have wholly free handles.
+// waitIdle waits for the streams of other spaces that have wholly free handles.
 func (e *Engine) waitIdle(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if a.moved {
@@ -72,7 +72,7 @@ func (e *Engine) sync(s mem.StreamID, out []engine.Op) []engine.Op {
 }
 
 // waited goes on with a request whose streams have been waited for: it takes what
-// lacks from the idle handles of other heaps.
+// lacks from the idle handles of other spaces.
 func (e *Engine) waited(out []engine.Op) []engine.Op {
 	a := &e.act
 	a.torn = false
@@ -80,7 +80,7 @@ func (e *Engine) waited(out []engine.Op) []engine.Op {
 	lack := a.n - e.freeHandles(a.space)
 	for s := 1; s < len(e.spaces) && lack > 0; s++ {
 		c := &e.spaces[s]
-		if c.heap == a.heap || !e.heaps[c.heap].anybodys() || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
+		if !e.donor(uint32(s)) || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
 			continue
 		}
 		for g := c.free.nextBySize(e.gaps, 0); g != 0 && lack > 0; g = c.free.nextBySize(e.gaps, g) {

@@ -14,7 +14,7 @@ const (
 	rungPeak                // new handles, within the peak load
 	rungStitch              // free handles under a view, with as many new ones as lack
 	rungGrow                // new handles, whatever is free
-	rungIdle                // idle handles of other streams, after waiting for those
+	rungIdle                // idle handles of other spaces, after waiting for their streams
 	rungPending             // blocks that wait for fences, after waiting for all streams
 	rungAnew                // all that is free anew, in the smallest handles
 	rungSmall               // a small request goes where the large ones are
@@ -34,7 +34,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	at, ok := e.place(ev.Wish)
 	if ok = ok && ev.Wish != 0; ok {
-		a.wish = at
+		a.wish, a.stay = at, ev.Held
 		var grown bool
 		if out, grown = e.tryWish(out); grown {
 			return out
@@ -56,7 +56,7 @@ func (e *Engine) tryWish(out []engine.Op) ([]engine.Op, bool) {
 		e.stats.Wished++
 		return e.grant(a.wish, 0, out), true
 	}
-	if a.grown || a.full {
+	if a.grown || a.full || a.stay {
 		return out, false
 	}
 	return e.growToWish(a.wish, out)
