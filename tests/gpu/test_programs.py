@@ -6,9 +6,11 @@ small-kernel program, whose steps the host bounds, alternates five times between
 median step must not take longer.
 
     python tests/gpu/test_programs.py                 all
+    python tests/gpu/test_programs.py host Light      checks whose names contain one of these words
     python tests/gpu/test_programs.py --device cpu    no GPU: whether the programs work at all
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -24,7 +26,7 @@ FOLDER = Path(__file__).resolve().parent / "programs"
 ALTERNATIONS = 5
 # Runs of one allocator differ by more than this on a host that others use, too.
 TOLERANCE = 1.02
-DEVICE = ["--device", "cpu", "--steps", "12"] if sys.argv[1:] == ["--device", "cpu"] else []
+DEVICE: list[str] = []  # arguments of the programs
 _compiled = tempfile.TemporaryDirectory()
 
 
@@ -105,4 +107,10 @@ def check_steps_that_the_host_bounds():
 
 
 if __name__ == "__main__":
-    gpu.run(globals())
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    args = parser.parse_args()
+    DEVICE += ["--device", "cpu", "--steps", "12"] if args.device == "cpu" else []
+    chosen = [n for n in globals() if any(word in n for word in args.words or [""])]
+    gpu.run({name: globals()[name] for name in chosen})
