@@ -1,5 +1,5 @@
-/* Allocation and free. The quick case of each is a few loads under a lock that
- * is never waited for; what it cannot decide goes to the Go engine. */
+/* Allocation and free. The quick case of each is a few loads under the device's lock, which
+ * a free never waits for; what it cannot decide goes to the Go engine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ __attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
 	stalloc_unlock(d);
 	for (; n; n = next) {
 		next = n->next;
-		if (n->kind == STALLOC_FREE) free_in_engine(n->addr);
+		if (n->addr != 0) free_in_engine(n->addr);
 		free(n);
 	}
 }
@@ -75,20 +75,10 @@ bool stalloc_settle(struct stalloc_device *d) {
 	return true;
 }
 
-/* Counts what Go has done, now or, if another thread has the lock, when that leaves it. */
-static void count(struct stalloc_device *d, uint32_t kind, uint64_t asked) {
-	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) {
-		if (stalloc_announce(d, kind, 0, asked)) {
-			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
-			return;
-		}
-		stalloc_lock(d);
-	}
-	int64_t rounded = (int64_t)stalloc_round(asked);
-	if (kind == STALLOC_COUNT_IN)
-		stalloc_count_in(d, rounded, (int64_t)asked);
-	else
-		stalloc_count_out(d, rounded, (int64_t)asked);
+/* Counts a block that Go has handed out, or one that it has freed. */
+static void count(struct stalloc_device *d, bool in, uint64_t asked) {
+	stalloc_lock(d);
+	(in ? stalloc_count_in : stalloc_count_out)(d, (int64_t)stalloc_round(asked), (int64_t)asked);
 	unlock_and_drain(d);
 }
 
@@ -124,13 +114,13 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
-	count(s->device, STALLOC_COUNT_IN, size);
+	count(s->device, true, size);
 	return (void *)(uintptr_t)addr;
 }
 
 /* A request that is no quick hit; locked says that the caller has the device's lock. */
 static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size, bool locked) {
-	if (!locked && !stalloc_try_lock(d)) return slow(s, size, 0);
+	if (!locked) stalloc_lock(d);
 	stalloc_drain(d);
 	uint64_t addr = stalloc_serve(d, s, size);
 	unlock_and_drain(d);
@@ -180,13 +170,13 @@ static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
 	if (!(e && e->free(addr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
 		stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
 	else
-		count(&stalloc_devices[freed.device], STALLOC_COUNT_OUT, freed.asked);
+		count(&stalloc_devices[freed.device], false, freed.asked);
 }
 
 /* A free that is not quick; locked says that the caller has the device's lock. */
 static __attribute__((noinline)) void give(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, bool locked) {
 	if (!locked && !stalloc_try_lock(d)) {
-		if (stalloc_announce(d, STALLOC_FREE, addr, 0)) {
+		if (stalloc_announce(d, addr)) {
 			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}

@@ -72,10 +72,9 @@ static void prepare(void) {
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
 #endif
-	bool may_own = stalloc_lock_prepare();
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
-		stalloc_devices[i].lock.may_own = may_own;
+		stalloc_lock_prepare(&stalloc_devices[i].lock);
 	}
 	*page = 1;
 	guard_page = page;

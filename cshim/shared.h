@@ -2,8 +2,8 @@
  *
  * All of a device that both sides touch is under the device's one lock: the lent arrays of
  * the range, the tapes, the log of events, the counters. Go's pool actor has the lock while
- * it is at work, driver calls included, so C only ever tries for it: a request that does
- * not get it goes to Go, a free is announced. cshim/engine checks at start that Go's
+ * it is at work, driver calls included: a request waits for it, as it would in Go, and a
+ * free is announced. cshim/engine checks at start that Go's
  * structs have these fields at these offsets. Nothing here is public: see stalloc.h. */
 #ifndef STALLOC_SHARED_H
 #define STALLOC_SHARED_H
@@ -72,12 +72,10 @@ struct stalloc_tape {
 	struct stalloc_tape *next; /* there */
 };
 
-/* What came while another thread had the lock. */
-enum { STALLOC_DONE, STALLOC_FREE, STALLOC_COUNT_IN, STALLOC_COUNT_OUT };
+/* What was freed while another thread had the lock. */
 struct stalloc_announced {
 	struct stalloc_announced *next;
-	uint32_t kind;
-	uint64_t addr, asked;
+	uint64_t addr; /* of a block to free; 0: it is done */
 };
 
 /* wish.Event. info is units << 24 | ordinal of the stream << 8 | kind. */
@@ -142,13 +140,10 @@ struct stalloc_device {
 /* The lock is held in C only for bounded work that calls nothing outside: for less than so
  * many looks, where Go does not have it. */
 #define STALLOC_QUICK_LOOKS 16
-static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, STALLOC_QUICK_LOOKS); }
+static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_look(&d->lock, STALLOC_QUICK_LOOKS); }
 
-/* Not from Go, and not in a quick case, see lock.h. */
-static inline void stalloc_lock(struct stalloc_device *d) {
-	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) stalloc_lock_wait(&d->lock);
-}
-
+/* Not from Go, see lock.h. */
+static inline void stalloc_lock(struct stalloc_device *d) { stalloc_lock_wait(&d->lock); }
 static inline void stalloc_unlock(struct stalloc_device *d) { stalloc_lock_release(&d->lock); }
 
 #define STALLOC_RELAXED(x) atomic_load_explicit(&(x), memory_order_relaxed)

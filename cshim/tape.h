@@ -376,12 +376,11 @@ static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream 
 	return __builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr);
 }
 
-/* Announces a free, or what is to be counted, without the lock. False: the host has no
- * memory left. */
-static inline bool stalloc_announce(struct stalloc_device *d, uint32_t kind, uint64_t addr, uint64_t asked) {
+/* Announces a free without the lock. False: the host has no memory left. */
+static inline bool stalloc_announce(struct stalloc_device *d, uint64_t addr) {
 	struct stalloc_announced *n = malloc(sizeof *n), *head = STALLOC_RELAXED(d->announced);
 	if (!n) return false;
-	*n = (struct stalloc_announced){.kind = kind, .addr = addr, .asked = asked};
+	n->addr = addr;
 	do {
 		n->next = head;
 	} while (!atomic_compare_exchange_weak(&d->announced, &head, n));
@@ -391,10 +390,7 @@ static inline bool stalloc_announce(struct stalloc_device *d, uint32_t kind, uin
 static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_device *d) {
 	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next;
 	for (; n; n = next) {
-		int64_t asked = (int64_t)n->asked, rounded = (int64_t)stalloc_round(n->asked);
-		if (n->kind == STALLOC_COUNT_IN) stalloc_count_in(d, rounded, asked);
-		if (n->kind == STALLOC_COUNT_OUT) stalloc_count_out(d, rounded, asked);
-		if (n->kind != STALLOC_FREE || stalloc_give_slowly(d, NULL, n->addr)) n->kind = STALLOC_DONE;
+		if (stalloc_give_slowly(d, NULL, n->addr)) n->addr = 0;
 		next = n->next;
 		n->next = STALLOC_RELAXED(d->undone);
 		STALLOC_PUT(d->undone, n);

@@ -34,7 +34,7 @@ static void *work(void *argument)
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
 				stalloc_lock(&d);
-			else if (!stalloc_lock_try(&d.lock, way == 1 ? 0 : STALLOC_PATIENCE))
+			else if (!(way == 1 ? stalloc_lock_try(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
 				continue;
 			critical(me);
 			stalloc_unlock(&d);
@@ -91,10 +91,12 @@ static void comes_back(uintptr_t times)
 
 int main(void)
 {
-	bool owners = stalloc_lock_prepare();
+	struct stalloc_lock here = {0};
+	stalloc_lock_prepare(&here);
+	bool owners = here.may_own;
 	kit_watchdog(30);
-	for (int with = 0; with <= owners; with++) {
-		d = (struct stalloc_device){.lock.may_own = with};
+	for (int with = 0; with < 4; with++) { /* spins: as on one processor, and on more */
+		d = (struct stalloc_device){.lock = {.may_own = with & 1 && owners, .spins = with & 2 ? STALLOC_SPINS : 0}};
 		counter = wanted = 0;
 		exclusion();
 		comes_back(1);
