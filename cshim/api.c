@@ -5,20 +5,24 @@
 #include <string.h>
 
 #include "runtime.h"
-#include "tape.h"
+#include "quick.h"
 
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_unknown, logged_child;
+
+/* The stream that the thread used last. The first request is of another. */
+static struct stalloc_device nothing;
+static struct stalloc_stream nobody = {.device = &nothing};
 static __thread struct {
 	int device;
 	void *id;
 	struct stalloc_stream *stream;
-} recent;
+} recent = {.device = -1, .stream = &nobody};
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 
 static inline struct stalloc_stream *stream_of(int device, void *id) {
-	if (STALLOC_LIKELY(recent.stream && recent.device == device && recent.id == id)) return recent.stream;
+	if (STALLOC_LIKELY(recent.device == device && recent.id == id && device >= 0)) return recent.stream;
 	struct stalloc_stream *s = stalloc_stream_of(device, id);
 	if (s) {
 		recent.device = device;
@@ -54,10 +58,8 @@ static inline void unlock_and_drain(struct stalloc_device *d) {
 	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) stalloc_finish(d);
 }
 
-/* Whether there is something to do for whoever has left the lock. */
-static inline bool announced(struct stalloc_device *d) {
-	return STALLOC_RELAXED(d->announced) != NULL || STALLOC_RELAXED(d->undone) != NULL;
-}
+/* Whether there is something to do for whoever has left the lock. What is undone can wait. */
+static inline bool announced(struct stalloc_device *d) { return STALLOC_RELAXED(d->announced) != NULL; }
 
 static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
 	if (stalloc_try_lock(d)) unlock_and_drain(d);
@@ -118,6 +120,8 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	return (void *)(uintptr_t)addr;
 }
 
+#define MOST ((uint64_t)INT64_MAX / 2) /* bytes */
+
 /* A request that is no quick hit; locked says that the caller has the device's lock. */
 static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size, bool locked) {
 	if (!locked) stalloc_lock(d);
@@ -137,24 +141,28 @@ static __attribute__((noinline)) void *serve_first(size_t size, int device, void
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (!s) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
-	if (size > INT64_MAX / 2) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
+	if (size - 1 >= MOST) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
 	uint64_t pool = stalloc_pool_of(s->device, stream);
 	return pool ? slow(s, size, pool) : serve(s->device, s, size, false);
 }
 
-/* What a thread does all the time calls nothing, so that it need not save registers. */
+/* What a thread does all the time calls nothing, so that it need not save registers. In a
+ * forked child nobody owns a lock. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
-	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || size - 1 >= INT64_MAX / 2 || !*stalloc_alive))
-		return serve_first(size, device, stream);
 	struct stalloc_device *d = s->device;
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->pools))) return serve_first(size, device, stream);
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || STALLOC_RELAXED(d->pools)))
+		return serve_first(size, device, stream);
 	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
-	if (STALLOC_UNLIKELY(!o)) return serve(d, s, size, false);
-	uint64_t n = stalloc_units_of(size), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
+	if (STALLOC_UNLIKELY(!o)) return serve_first(size, device, stream);
+	uint64_t n = (size + STALLOC_GRAIN - 1) / STALLOC_GRAIN, at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
 	if (STALLOC_UNLIKELY(at == 0)) {
-		d->lock.by = o;
-		return serve(d, s, size, true);
+		if (size - 1 < MOST) {
+			d->lock.by = o;
+			return serve(d, s, size, true);
+		}
+		stalloc_lock_leave(o);
+		return serve_first(size, device, stream);
 	}
 	uint64_t addr = d->range.base + at;
 	stalloc_lock_leave(o);
@@ -198,15 +206,11 @@ static __attribute__((noinline)) void give_first(uint64_t addr, int device, void
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
-	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || !ptr || !*stalloc_alive)) {
-		give_first(addr, device, stream);
-		return;
-	}
 	struct stalloc_device *d = s->device;
-	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	struct stalloc_owner *o = recent.device == device && recent.id == stream ? stalloc_lock_enter(&d->lock) : NULL;
 	if (STALLOC_UNLIKELY(!o)) {
-		give(d, s, addr, false);
+		give_first(addr, device, stream);
 	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
 		d->lock.by = o;
 		give(d, s, addr, true);

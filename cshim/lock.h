@@ -67,16 +67,15 @@ struct stalloc_lock {
 	_Atomic(struct stalloc_owner *) owner;
 	struct stalloc_owner *by; /* how the holder got in: as this owner, or NULL */
 	uintptr_t last;
-	bool may_own;	/* membarrier is there */
-	uint16_t spins; /* 0: there is one processor */
-	struct stalloc_owner owners[STALLOC_OWNERS];
+	uint32_t spins;		  /* 0: there is one processor */
+	struct stalloc_owner *owners; /* NULL: there can be none */
 };
 
-/* Once for each lock. */
-static inline void stalloc_lock_prepare(struct stalloc_lock *l) {
-	cpu_set_t processors;
-	l->may_own = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-	l->spins = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) == 1 ? 0 : STALLOC_SPINS;
+/* Once for each lock. owners are STALLOC_OWNERS, of nobody, where a forked child finds them
+ * so again: then its only thread, which may have been one, takes no lock as such. */
+static inline void stalloc_lock_prepare(struct stalloc_lock *l, struct stalloc_owner *owners) {
+	l->owners = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? owners : NULL;
+	l->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? STALLOC_SPINS : 0;
 }
 
 /* The same in every library of the process, unlike a variable of our own. */
@@ -152,7 +151,7 @@ static inline void lock_count(struct stalloc_lock *l) {
 		l->streak = 0;
 		return;
 	}
-	if (++l->streak < STALLOC_STREAK || !l->may_own) return;
+	if (++l->streak < STALLOC_STREAK || !l->owners) return;
 	l->streak = 0;
 	for (int i = 0; i < STALLOC_OWNERS; i++) {
 		struct stalloc_owner *o = &l->owners[i];

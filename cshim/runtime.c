@@ -16,7 +16,11 @@ struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned char *guard_page;
+/* What the kernel wipes in a forked child. */
+static struct guard {
+	struct stalloc_owner owners[STALLOC_MAX_DEVICES][STALLOC_OWNERS];
+	unsigned char alive;
+} *guard;
 static _Atomic bool conf_logged;
 
 /* The text lies on the heap: the loader keeps only some hundred bytes for the
@@ -60,28 +64,27 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 }
 
 static void after_fork_in_child(void) {
-	if (guard_page) *guard_page = 0;
+	if (guard) memset(guard, 0, sizeof *guard);
 }
 
 /* MADV_WIPEONFORK covers children made without running fork handlers; the
  * handler covers kernels that do not have it. */
 static void prepare(void) {
-	long size = sysconf(_SC_PAGESIZE);
-	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
+	struct guard *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (g == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
-	madvise(page, (size_t)size, MADV_WIPEONFORK);
+	madvise(g, sizeof *g, MADV_WIPEONFORK);
 #endif
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
-		stalloc_lock_prepare(&stalloc_devices[i].lock);
+		stalloc_lock_prepare(&stalloc_devices[i].lock, g->owners[i]);
 	}
-	*page = 1;
-	guard_page = page;
+	g->alive = 1;
+	guard = g;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 	if (stalloc_conf_read() != STALLOC_OK)
 		stalloc_log_once(&conf_logged, "%s; going on with the other settings", stalloc_last_error());
-	stalloc_alive = page; /* last: other threads go ahead from here on */
+	stalloc_alive = &g->alive; /* last: other threads go ahead from here on */
 }
 
 bool stalloc_ready(void) {

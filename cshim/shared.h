@@ -37,24 +37,23 @@ struct stalloc_slot {
 
 /* Where a block of a tape may begin. */
 struct stalloc_place {
-	uint64_t info;	/* of its events, without the kind */
-	uint32_t entry; /* + 1, that has its block here; 0: none */
-	uint16_t less;	/* of its bytes were not asked for */
-	bool indexed;	/* the block is the range's, which may have freed it since */
-	bool dirty;	/* is on the list */
+	uint64_t live : 1,	/* a block is there */
+		indexed : 1,	/* it is the range's, which may have freed it since */
+		dirty : 1,	/* is on the list */
+		less : 9, : 19, /* of its bytes were not asked for */
+		at : RANGE_START_BITS;
+	uint64_t info; /* of its events, without the kind */
 };
 
 /* What a tape plays (reel.h). An entry is wish.Entry. */
 struct stalloc_reel {
-	uint32_t n, places_n;
+	uint32_t n, dirty_n;
 	uint64_t *entries;
 	struct stalloc_slot *slots; /* of the entries, and an empty one */
 	uint32_t *frontier;	    /* of all entries: places */
-	struct stalloc_place *places;
-	uint64_t *index; /* of places: where << NUMBER_BITS | number */
-	uint32_t shift;	 /* of a hash */
-	uint32_t dirty_n;
-	uint32_t *dirty; /* places whose blocks the range may not know */
+	struct stalloc_place *places; /* by a hash of at: open addressing, linear probing, at most half full */
+	uint32_t shift;		      /* of the hash */
+	uint32_t *dirty;	      /* places whose blocks the range may not know */
 };
 
 /* The wishes of one space of a stream. While it is armed, Go has not had the lock since its
@@ -113,11 +112,11 @@ struct stalloc_counts {
 	uint64_t requests, allocated_total;
 };
 
-/* What quick hits and frees may still change until the counts of the device and of the range
- * are to be looked at (stalloc_fold): how many there may be, and by how many blocks, units
- * and bytes as asked for the load may grow, so that no peak is passed. */
+/* By how many blocks, units and bytes as asked for quick hits and frees may still let the load
+ * grow until the counts of the device and of the range are to be looked at (stalloc_fold), so
+ * that no peak is passed. */
 struct stalloc_allowance {
-	int64_t events, blocks, units, asked;
+	int64_t blocks, units, asked;
 };
 
 struct stalloc_device {
@@ -130,6 +129,7 @@ struct stalloc_device {
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to */
 	struct stalloc_allowance left, granted;
+	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
 	struct stalloc_log log;
 	struct stalloc_tape *armed; /* those that are, or were since Go had the lock */
 	struct stalloc_range range;
