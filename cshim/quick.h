@@ -68,20 +68,18 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 	stalloc_fold(d);
 	if (!range_open(r) || addr < r->base || addr % STALLOC_GRAIN != 0 || at >> RANGE_START_BITS != 0) return false;
 	if (first && !(p = tape_find(&first->tapes[0], at))) p = tape_find(&first->tapes[1], at);
-	uint32_t b = p && !p->indexed ? 0 : range_block_at(r, at);
+	uint32_t b = p && !(p->word & PLACE_INDEXED) ? 0 : range_block_at(r, at);
 	if (__builtin_expect(!p && b == 0, 0)) /* another stream's, or none */
 		for (struct stalloc_stream *st = STALLOC_RELAXED(d->streams); st && !p; st = st->next)
 			if (!(p = tape_find(&st->tapes[0], at))) p = tape_find(&st->tapes[1], at);
-	if (p && !p->indexed) {
+	if (p && !(p->word & PLACE_INDEXED)) {
 		stalloc_grant(d);
 		if (stalloc_drop(d, p, addr)) return true;
 		stalloc_sync(d); /* no event is kept: the long way */
 		b = range_block_at(r, at);
 	}
 	if (b == 0) return false; /* it may live on: the place stays as it is */
-	if (p) {
-		p->live = p->indexed = false;
-	}
+	if (p) p->word &= ~(uint64_t)(PLACE_LIVE | PLACE_INDEXED);
 	uint64_t n = r->blocks[b].size, less = r->blocks[b].less;
 	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
 	stalloc_observe(d, at, n, r->spaces[r->blocks[b].space].heap, STALLOC_EV_FREE);

@@ -14,10 +14,13 @@
 static inline uint64_t entry_size(uint64_t e) { return e >> STALLOC_PLACE_BITS; }
 static inline uint64_t entry_place(uint64_t e) { return e & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1); }
 
+static inline uint64_t place_at(const struct stalloc_place *p) { return p->word >> RANGE_NUMBER_BITS; }
+static inline uint64_t place_less(const struct stalloc_place *p) { return p->word >> PLACE_LESS_BITS & (STALLOC_GRAIN - 1); }
+
 /* The cell of a place, or the empty one where it would be. */
 static inline uint64_t reel_find(const struct stalloc_reel *r, uint64_t at) {
 	uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
-	while (r->places[i].at != at && r->places[i].at != 0) i = (i + 1) & (~(uint64_t)0 >> r->shift);
+	while (place_at(&r->places[i]) != at && r->places[i].word != 0) i = (i + 1) & (~(uint64_t)0 >> r->shift);
 	return i;
 }
 
@@ -141,8 +144,8 @@ static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
 	for (uint32_t e = 0; e < r->n; e++) {
 		uint64_t at = entry_place(r->entries[e]), i = at ? reel_find(r, at) : REEL_NONE;
 		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = (uint32_t)i};
-		if (at == 0 || r->places[i].at != 0) continue;
-		r->places[i].at = at;
+		if (at == 0 || r->places[i].word != 0) continue;
+		r->places[i].word = at << RANGE_NUMBER_BITS;
 		++*count;
 	}
 	return true;

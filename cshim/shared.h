@@ -37,12 +37,14 @@ struct stalloc_slot {
 
 /* Where a block of a tape may begin. */
 struct stalloc_place {
-	uint64_t live : 1,	/* a block is there */
-		indexed : 1,	/* it is the range's, which may have freed it since */
-		dirty : 1,	/* is on the list */
-		less : 9, : 19, /* of its bytes were not asked for */
-		at : RANGE_START_BITS;
+	uint64_t word; /* at << NUMBER_BITS | less << LESS_BITS | flags: whole, because parts of what was just written are slow to read */
 	uint64_t info; /* of its events, without the kind */
+};
+enum {
+	PLACE_LIVE = 1,	   /* a block is there */
+	PLACE_INDEXED = 2, /* it is the range's, which may have freed it since */
+	PLACE_DIRTY = 4,   /* is on the list */
+	PLACE_LESS_BITS = 3 /* of its bytes so many were not asked for, fewer than a grain */
 };
 
 /* What a tape plays (reel.h). An entry is wish.Entry. */

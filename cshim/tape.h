@@ -20,17 +20,17 @@ static __attribute__((noinline, unused)) void tape_tell(struct stalloc_range *r,
 	struct range_space *s = &r->spaces[t->space];
 	for (uint32_t i = 0; i < l->dirty_n; i++) {
 		struct stalloc_place *p = &l->places[l->dirty[i]];
-		p->dirty = false;
-		if (!p->live || p->indexed) continue;
+		p->word &= ~(uint64_t)PLACE_DIRTY;
+		if ((p->word & (PLACE_LIVE | PLACE_INDEXED)) != PLACE_LIVE) continue;
 		uint64_t n = p->info >> 24;
-		uint32_t g = gap_holding(r, s, p->at, n);
+		uint32_t g = gap_holding(r, s, place_at(p), n);
 		if (g == 0) { /* an equation does not hold */
 			r->broken = 1;
 			r->until = 0;
 			break;
 		}
-		range_enter(r, s, g, p->at, n, p->less);
-		p->indexed = true;
+		range_enter(r, s, g, place_at(p), n, place_less(p));
+		p->word |= PLACE_INDEXED;
 		if ((s->load += (int64_t)n) > s->peak) s->peak = s->load;
 	}
 	l->dirty_n = 0;
@@ -89,8 +89,7 @@ static inline void tape_look(struct range_space *s, struct stalloc_tape *t) {
 	    slot->place != REEL_NONE) {
 		/* It has served a hit, and nothing else; where the entry has no place, it was a
 		 * forecast's. */
-		struct stalloc_place *p = &t->reel->places[slot->place];
-		p->live = p->indexed = true;
+		t->reel->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
 		slot->version = s->version = t->version;
 	} else if (!in_order && !begun) {
 		s->version++;
@@ -103,15 +102,15 @@ static inline void tape_look(struct range_space *s, struct stalloc_tape *t) {
 
 /* Whether a block lives, or may live, in a place of an entry's frontier or its own. */
 static inline bool tape_blocked(const struct stalloc_reel *l, const struct stalloc_slot *slot) {
-	bool live = l->places[slot->place].live;
+	uint64_t word = l->places[slot->place].word;
 	for (const uint32_t *f = l->frontier + slot[0].frontier, *end = l->frontier + slot[1].frontier; f < end; f++)
-		live |= l->places[*f].live;
-	return live;
+		word |= l->places[*f].word;
+	return word & PLACE_LIVE;
 }
 
 /* Forgets a block that the range has freed. */
 static inline void tape_forget(const struct stalloc_range *r, struct stalloc_place *p) {
-	if (p->indexed && start_get(r, p->at) == 0) p->live = p->indexed = false;
+	if (p->word & PLACE_INDEXED && start_get(r, place_at(p)) == 0) p->word &= ~(uint64_t)(PLACE_LIVE | PLACE_INDEXED);
 }
 
 /* Serves the entry under the cursor, which is for this request, by a look at the range.
@@ -126,8 +125,7 @@ static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, stru
 	range_enter(r, s, g, entry_place(e), entry_size(e), less);
 	range_count_in(r, s, entry_size(e));
 	r->now.wished++;
-	struct stalloc_place *p = &l->places[slot->place];
-	p->live = p->indexed = true;
+	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
 	slot->version = t->version;
 	tape_step(t, true);
 	return true;
@@ -154,13 +152,10 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	t->state.cursor = cursor + 1;
 	uint64_t info = n << 24 | t->info, at = entry_place(e) * STALLOC_GRAIN;
 	struct stalloc_place *p = &l->places[slot->place];
-	p->live = true;
-	p->less = n * STALLOC_GRAIN - asked;
+	uint64_t word = p->word;
+	p->word = entry_place(e) << RANGE_NUMBER_BITS | (n * STALLOC_GRAIN - asked) << PLACE_LESS_BITS | PLACE_DIRTY | PLACE_LIVE;
 	p->info = info;
-	if (__builtin_expect(!p->dirty, 0)) {
-		p->dirty = true;
-		l->dirty[l->dirty_n++] = slot->place;
-	}
+	if (__builtin_expect((word & PLACE_DIRTY) == 0, 0)) l->dirty[l->dirty_n++] = slot->place;
 	*event = (struct stalloc_event){d->range.base + at, info | STALLOC_EV_HIT};
 	d->log.next = event + 1;
 	return at;
@@ -170,19 +165,19 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 static inline struct stalloc_place *tape_find(const struct stalloc_tape *t, uint64_t at) {
 	const struct stalloc_reel *l = t->reel;
 	struct stalloc_place *p = l ? &l->places[reel_find(l, at)] : NULL;
-	return p && p->live ? p : NULL;
+	return p && p->word & PLACE_LIVE ? p : NULL;
 }
 
 /* Frees a block that the range does not know. False: it must be asked whether. */
 static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
 	struct stalloc_allowance *left = &d->left;
 	struct stalloc_event *event = d->log.next;
-	if (__builtin_expect(p->indexed || event >= d->last, 0)) return false;
+	if (__builtin_expect(p->word & PLACE_INDEXED || event >= d->last, 0)) return false;
 	int64_t n = (int64_t)(p->info >> 24);
 	left->blocks++;
 	left->units += n;
-	left->asked += n * STALLOC_GRAIN - (int64_t)p->less;
-	p->live = false;
+	left->asked += n * STALLOC_GRAIN - (int64_t)place_less(p);
+	p->word &= ~(uint64_t)PLACE_LIVE;
 	*event = (struct stalloc_event){addr, p->info | STALLOC_EV_FREE};
 	d->log.next = event + 1;
 	return true;
