@@ -17,18 +17,20 @@ static __thread struct {
 	int device;
 	void *id;
 	struct stalloc_stream *stream;
-} recent = {.device = -1, .stream = &nobody};
+	struct stalloc_owner *owner; /* as which the thread owns the lock of its device, or one of no lock */
+} recent = {.device = -1, .id = &nobody, .stream = &nobody};
+static __thread struct stalloc_owner none;
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 
-static inline struct stalloc_stream *stream_of(int device, void *id) {
-	if (STALLOC_LIKELY(recent.device == device && recent.id == id && device >= 0)) return recent.stream;
-	struct stalloc_stream *s = stalloc_stream_of(device, id);
-	if (s) {
-		recent.device = device;
-		recent.id = id;
-		recent.stream = s;
-	}
+/* Not the quick case: whether the thread has become an owner is found here, too. */
+static struct stalloc_stream *stream_of(int device, void *id) {
+	struct stalloc_stream *s = recent.stream;
+	if ((recent.device != device || recent.id != id || device < 0) && !(s = stalloc_stream_of(device, id))) return NULL;
+	recent.device = device;
+	recent.id = id;
+	recent.stream = s;
+	if (!(recent.owner = stalloc_lock_mine(&s->device->lock))) recent.owner = &none;
 	return s;
 }
 
@@ -147,14 +149,13 @@ static __attribute__((noinline)) void *serve_first(size_t size, int device, void
 }
 
 /* What a thread does all the time calls nothing, so that it need not save registers. In a
- * forked child nobody owns a lock. */
+ * forked child, and while there are private pools, nobody owns a lock. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
 	struct stalloc_device *d = s->device;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || STALLOC_RELAXED(d->pools)))
+	struct stalloc_owner *o = recent.owner;
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o)))
 		return serve_first(size, device, stream);
-	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
-	if (STALLOC_UNLIKELY(!o)) return serve_first(size, device, stream);
 	uint64_t n = (size + STALLOC_GRAIN - 1) / STALLOC_GRAIN, at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
 	if (STALLOC_UNLIKELY(at == 0)) {
 		if (size - 1 < MOST) {
@@ -208,8 +209,8 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
 	struct stalloc_device *d = s->device;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	struct stalloc_owner *o = recent.device == device && recent.id == stream ? stalloc_lock_enter(&d->lock) : NULL;
-	if (STALLOC_UNLIKELY(!o)) {
+	struct stalloc_owner *o = recent.owner;
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o))) {
 		give_first(addr, device, stream);
 	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
 		d->lock.by = o;

@@ -67,12 +67,12 @@ struct stalloc_lock {
 	_Atomic(struct stalloc_owner *) owner;
 	struct stalloc_owner *by; /* how the holder got in: as this owner, or NULL */
 	uintptr_t last;
-	uint32_t spins;		  /* 0: there is one processor */
 	struct stalloc_owner *owners; /* NULL: there can be none */
+	uint32_t spins;		      /* 0: there is one processor */
+	bool shut;		      /* for owners */
 };
 
-/* Once for each lock. owners are STALLOC_OWNERS, of nobody, where a forked child finds them
- * so again: then its only thread, which may have been one, takes no lock as such. */
+/* Once for each lock. owners are STALLOC_OWNERS, of nobody, or NULL. */
 static inline void stalloc_lock_prepare(struct stalloc_lock *l, struct stalloc_owner *owners) {
 	l->owners = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? owners : NULL;
 	l->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? STALLOC_SPINS : 0;
@@ -151,7 +151,7 @@ static inline void lock_count(struct stalloc_lock *l) {
 		l->streak = 0;
 		return;
 	}
-	if (++l->streak < STALLOC_STREAK || !l->owners) return;
+	if (++l->streak < STALLOC_STREAK || !l->owners || l->shut) return;
 	l->streak = 0;
 	for (int i = 0; i < STALLOC_OWNERS; i++) {
 		struct stalloc_owner *o = &l->owners[i];
@@ -162,18 +162,22 @@ static inline void lock_count(struct stalloc_lock *l) {
 	}
 }
 
-/* Takes the lock if this thread is its owner, and says as what; NULL: it does not. Leave it
- * by stalloc_lock_leave; or enter the owner as by, and leave it like any other lock. */
-static inline struct stalloc_owner *stalloc_lock_enter(struct stalloc_lock *l) {
+/* What this thread owns the lock as; NULL: it does not. */
+static inline struct stalloc_owner *stalloc_lock_mine(struct stalloc_lock *l) {
 	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
-	if (__builtin_expect(!o || o->thread != stalloc_thread(), 0)) return NULL;
+	return o && o->thread == stalloc_thread() ? o : NULL;
+}
+
+/* Takes the lock if this thread, whose flag this is, is its owner. Leave it by
+ * stalloc_lock_leave; or enter the owner as by, and leave it like any other lock. */
+static inline bool stalloc_lock_enter(struct stalloc_lock *l, struct stalloc_owner *o) {
 	atomic_store_explicit(&o->inside, 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst); /* for the compiler; membarrier for the machine */
 	if (__builtin_expect(atomic_load_explicit(&l->taken, memory_order_acquire) == STALLOC_UNTAKEN &&
 				     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1))
-		return o;
+		return true;
 	atomic_store_explicit(&o->inside, 0, memory_order_release);
-	return NULL;
+	return false;
 }
 
 static inline void stalloc_lock_leave(struct stalloc_owner *o) { atomic_store_explicit(&o->inside, 0, memory_order_release); }
@@ -181,14 +185,19 @@ static inline void stalloc_lock_leave(struct stalloc_owner *o) { atomic_store_ex
 /* Takes the lock, as the owner or like any other; false: not within so many looks. Not for
  * Go, which may have a goroutine go on elsewhere while it is inside. */
 static __attribute__((noinline, unused)) bool stalloc_lock_look(struct stalloc_lock *l, unsigned looks) {
-	struct stalloc_owner *o = stalloc_lock_enter(l);
-	if (!o) {
-		if (!stalloc_lock_try(l, looks)) return false;
-		lock_count(l);
-	} else {
+	struct stalloc_owner *o = stalloc_lock_mine(l);
+	if (o && stalloc_lock_enter(l, o)) {
 		l->by = o;
+		return true;
 	}
+	if (!stalloc_lock_try(l, looks)) return false;
+	lock_count(l);
 	return true;
+}
+
+/* Has the lock without owners, or with them again. It is taken. */
+static inline void stalloc_lock_shut(struct stalloc_lock *l, bool shut) {
+	if ((l->shut = shut)) atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
 }
 
 /* The same, however long it takes. */

@@ -16,7 +16,7 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	tape_look(s, t);
 	if (slot->version == t->version && !tape_blocked(t->reel, slot)) {
 		t->armed = t->version;
-		t->info = stalloc_info(0, heap);
+		t->info = stalloc_info(0, heap) | STALLOC_EV_HIT;
 		t->state.strays = 0;
 		if (!t->listed) {
 			t->listed = true;
@@ -89,10 +89,8 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 
 /* The same of a block of a tape that was a quick hit; false: it is none. */
 static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
-	uint64_t offset = addr - d->range.base;
-	struct stalloc_place *p;
-	if (__builtin_expect(offset >> (RANGE_START_BITS + 9) != 0 || offset % STALLOC_GRAIN != 0, 0)) return false;
-	p = tape_find(&st->tapes[size <= d->range.small_limit * STALLOC_GRAIN], offset / STALLOC_GRAIN);
+	uint64_t offset = addr - d->range.base, at = offset >> STALLOC_GRAIN_BITS | offset << (64 - STALLOC_GRAIN_BITS); /* no place but where a block may be */
+	struct stalloc_place *p = tape_find(&st->tapes[size <= d->range.small_limit * STALLOC_GRAIN], at);
 	return __builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr);
 }
 

@@ -15,12 +15,12 @@ static inline uint64_t entry_size(uint64_t e) { return e >> STALLOC_PLACE_BITS; 
 static inline uint64_t entry_place(uint64_t e) { return e & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1); }
 
 static inline uint64_t place_at(const struct stalloc_place *p) { return p->word >> RANGE_NUMBER_BITS; }
-static inline uint64_t place_less(const struct stalloc_place *p) { return p->word >> PLACE_LESS_BITS & (STALLOC_GRAIN - 1); }
+static inline uint64_t place_less(const struct stalloc_place *p) { return p->word & (STALLOC_GRAIN - 1); }
 
 /* The cell of a place, or the empty one where it would be. */
 static inline uint64_t reel_find(const struct stalloc_reel *r, uint64_t at) {
 	uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
-	while (place_at(&r->places[i]) != at && r->places[i].word != 0) i = (i + 1) & (~(uint64_t)0 >> r->shift);
+	while (__builtin_expect(place_at(&r->places[i]) != at && r->places[i].word != 0, 0)) i = (i + 1) & (~(uint64_t)0 >> r->shift);
 	return i;
 }
 

@@ -10,17 +10,19 @@
 #include "rank.h"
 #include "runtime.h"
 
+#define PAGE 4096 /* of a larger one the kernel wipes nothing here, and there are no owners */
+
 static const unsigned char dead;
 const unsigned char *_Atomic stalloc_alive = &dead;
-struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
+
+/* In a forked child there is none of it: a thread that owned a lock does not there, and looks
+ * whether it is in one. */
+struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES] __attribute__((aligned(PAGE)));
+_Static_assert(sizeof stalloc_devices % PAGE == 0, "what lies behind would be wiped, too");
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-/* What the kernel wipes in a forked child. */
-static struct guard {
-	struct stalloc_owner owners[STALLOC_MAX_DEVICES][STALLOC_OWNERS];
-	unsigned char alive;
-} *guard;
+static unsigned char *guard_page;
 static _Atomic bool conf_logged;
 
 /* The text lies on the heap: the loader keeps only some hundred bytes for the
@@ -64,27 +66,31 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 }
 
 static void after_fork_in_child(void) {
-	if (guard) memset(guard, 0, sizeof *guard);
+	if (guard_page) *guard_page = 0;
+	memset(stalloc_devices, 0, sizeof stalloc_devices);
 }
 
 /* MADV_WIPEONFORK covers children made without running fork handlers; the
  * handler covers kernels that do not have it. */
 static void prepare(void) {
-	struct guard *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (g == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
+	long size = sysconf(_SC_PAGESIZE);
+	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool wiped = false;
+	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
-	madvise(g, sizeof *g, MADV_WIPEONFORK);
+	madvise(page, (size_t)size, MADV_WIPEONFORK);
+	wiped = madvise(stalloc_devices, sizeof stalloc_devices, MADV_WIPEONFORK) == 0;
 #endif
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
-		stalloc_lock_prepare(&stalloc_devices[i].lock, g->owners[i]);
+		stalloc_lock_prepare(&stalloc_devices[i].lock, wiped ? stalloc_devices[i].owners : NULL);
 	}
-	g->alive = 1;
-	guard = g;
+	*page = 1;
+	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 	if (stalloc_conf_read() != STALLOC_OK)
 		stalloc_log_once(&conf_logged, "%s; going on with the other settings", stalloc_last_error());
-	stalloc_alive = &g->alive; /* last: other threads go ahead from here on */
+	stalloc_alive = page; /* last: other threads go ahead from here on */
 }
 
 bool stalloc_ready(void) {

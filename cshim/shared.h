@@ -37,14 +37,15 @@ struct stalloc_slot {
 
 /* Where a block of a tape may begin. */
 struct stalloc_place {
-	uint64_t word; /* at << NUMBER_BITS | less << LESS_BITS | flags: whole, because parts of what was just written are slow to read */
-	uint64_t info; /* of its events, without the kind */
+	/* at << NUMBER_BITS | flags | so many of its bytes were not asked for, fewer than a
+	 * grain. One word, because parts of what was just written are slow to read. */
+	uint64_t word;
+	uint64_t info; /* of its hit */
 };
 enum {
-	PLACE_LIVE = 1,	   /* a block is there */
-	PLACE_INDEXED = 2, /* it is the range's, which may have freed it since */
-	PLACE_DIRTY = 4,   /* is on the list */
-	PLACE_LESS_BITS = 3 /* of its bytes so many were not asked for, fewer than a grain */
+	PLACE_LIVE = STALLOC_GRAIN,	   /* a block is there */
+	PLACE_INDEXED = 2 * STALLOC_GRAIN, /* it is the range's, which may have freed it since */
+	PLACE_DIRTY = 4 * STALLOC_GRAIN,   /* is on the list */
 };
 
 /* What a tape plays (reel.h). An entry is wish.Entry. */
@@ -64,7 +65,7 @@ struct stalloc_tape {
 	struct stalloc_tape_state state; /* but for the cursor as of when it was armed */
 	uint64_t armed;			 /* the space's version; 0: it is not */
 	struct stalloc_reel *reel;	 /* NULL: there are none */
-	uint64_t info;			 /* of its events: the stream */
+	uint64_t info;			 /* of its hits, without units */
 	uint32_t space;			 /* of the engine */
 	/* As C left them. What is different was done by Go. */
 	uint32_t cursor;
@@ -124,20 +125,21 @@ struct stalloc_allowance {
 struct stalloc_device {
 	struct stalloc_lock lock;
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
+	int32_t ordinal;
+	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
+	struct stalloc_allowance left, granted;
+	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
+	struct stalloc_log log;
+	struct stalloc_range range;
 	/* Announcements that are done, and those of blocks that only Go can free. Whoever
 	 * leaves the lock next in C does that. */
 	_Atomic(struct stalloc_announced *) undone;
 	_Atomic(struct stalloc_stream *) streams;
-	int32_t ordinal;
-	_Atomic uint32_t pools; /* private pools being allocated to */
-	struct stalloc_allowance left, granted;
-	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
-	struct stalloc_log log;
 	struct stalloc_tape *armed; /* those that are, or were since Go had the lock */
-	struct stalloc_range range;
 	struct stalloc_counts counts;
 	_Atomic uint64_t ooms;
-};
+	struct stalloc_owner owners[STALLOC_OWNERS];
+} __attribute__((aligned(64)));
 
 /* The lock is held in C only for bounded work that calls nothing outside: for less than so
  * many looks, where Go does not have it. */

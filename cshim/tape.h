@@ -150,13 +150,13 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	left->units = units;
 	left->asked = all;
 	t->state.cursor = cursor + 1;
-	uint64_t info = n << 24 | t->info, at = entry_place(e) * STALLOC_GRAIN;
+	uint64_t info = n << 24 | t->info, where = e << RANGE_NUMBER_BITS, at = where >> (RANGE_NUMBER_BITS - STALLOC_GRAIN_BITS);
 	struct stalloc_place *p = &l->places[slot->place];
 	uint64_t word = p->word;
-	p->word = entry_place(e) << RANGE_NUMBER_BITS | (n * STALLOC_GRAIN - asked) << PLACE_LESS_BITS | PLACE_DIRTY | PLACE_LIVE;
+	p->word = where | (n * STALLOC_GRAIN - asked) | PLACE_DIRTY | PLACE_LIVE;
 	p->info = info;
 	if (__builtin_expect((word & PLACE_DIRTY) == 0, 0)) l->dirty[l->dirty_n++] = slot->place;
-	*event = (struct stalloc_event){d->range.base + at, info | STALLOC_EV_HIT};
+	*event = (struct stalloc_event){d->range.base + at, info};
 	d->log.next = event + 1;
 	return at;
 }
@@ -178,7 +178,7 @@ static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *
 	left->units += n;
 	left->asked += n * STALLOC_GRAIN - (int64_t)place_less(p);
 	p->word &= ~(uint64_t)PLACE_LIVE;
-	*event = (struct stalloc_event){addr, p->info | STALLOC_EV_FREE};
+	*event = (struct stalloc_event){addr, p->info + (STALLOC_EV_FREE - STALLOC_EV_HIT)};
 	d->log.next = event + 1;
 	return true;
 }
