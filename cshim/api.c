@@ -17,8 +17,9 @@ static __thread struct {
 	int device;
 	void *id;
 	struct stalloc_stream *stream;
+	struct stalloc_device *of;
 	struct stalloc_owner *owner; /* as which the thread owns the lock of its device, or one of no lock */
-} recent = {.device = -1, .id = &nobody, .stream = &nobody};
+} recent = {.device = -1, .id = &nobody, .stream = &nobody, .of = &nothing};
 static __thread struct stalloc_owner none;
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
@@ -30,6 +31,7 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 	recent.device = device;
 	recent.id = id;
 	recent.stream = s;
+	recent.of = s->device;
 	if (!(recent.owner = stalloc_lock_mine(&s->device->lock))) recent.owner = &none;
 	return s;
 }
@@ -152,7 +154,7 @@ static __attribute__((noinline)) void *serve_first(size_t size, int device, void
  * forked child, and while there are private pools, nobody owns a lock. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
-	struct stalloc_device *d = s->device;
+	struct stalloc_device *d = recent.of;
 	struct stalloc_owner *o = recent.owner;
 	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o)))
 		return serve_first(size, device, stream);

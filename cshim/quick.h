@@ -16,6 +16,7 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	tape_look(s, t);
 	if (slot->version == t->version && !tape_blocked(t->reel, slot)) {
 		t->armed = t->version;
+		t->slot = slot;
 		t->info = stalloc_info(0, heap) | STALLOC_EV_HIT;
 		t->state.strays = 0;
 		if (!t->listed) {

@@ -62,8 +62,9 @@ struct stalloc_reel {
 /* The wishes of one space of a stream. While it is armed, Go has not had the lock since its
  * last hit: all that may serve another is in the cursor, the slots and the places. */
 struct stalloc_tape {
-	struct stalloc_tape_state state; /* but for the cursor as of when it was armed */
+	struct stalloc_tape_state state; /* as of when it was armed */
 	uint64_t armed;			 /* the space's version; 0: it is not */
+	struct stalloc_slot *slot;	 /* while it is, that of the next entry */
 	struct stalloc_reel *reel;	 /* NULL: there are none */
 	uint64_t info;			 /* of its hits, without units */
 	uint32_t space;			 /* of the engine */

@@ -39,14 +39,15 @@ static __attribute__((noinline, unused)) void tape_tell(struct stalloc_range *r,
 /* Has the range know the blocks of a tape, and the state how far it got. */
 static inline void tape_settle(struct stalloc_device *d, struct stalloc_tape *t) {
 	if (t->armed != 0) {
-		uint32_t hits = t->state.cursor - t->cursor;
+		struct stalloc_slot *first = &t->reel->slots[t->cursor];
+		uint32_t hits = (uint32_t)(t->slot - first);
 		uint64_t units = 0;
-		for (uint32_t i = t->cursor; i < t->state.cursor; i++) units += entry_size(t->reel->entries[i]);
+		for (uint32_t i = 0; i < hits; i++) units += entry_size(first[i].entry);
 		d->counts.requests += hits;
 		d->counts.allocated_total += units * STALLOC_GRAIN;
 		d->range.now.wished += hits;
 		t->armed = 0;
-		t->cursor = t->state.cursor;
+		t->cursor = t->state.cursor += hits;
 		t->matched = t->state.matched += hits;
 		t->hits = t->state.hits += hits;
 	}
@@ -138,8 +139,7 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	struct stalloc_reel *l = t->reel;
 	uint64_t version = t->armed;
 	if (__builtin_expect(version == 0, 0)) return 0;
-	uint32_t cursor = t->state.cursor;
-	struct stalloc_slot *slot = &l->slots[cursor];
+	struct stalloc_slot *slot = t->slot;
 	uint64_t e = slot->entry;
 	if (__builtin_expect(entry_size(e) != n || slot->version != version, 0)) return 0;
 	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	left->blocks = blocks;
 	left->units = units;
 	left->asked = all;
-	t->state.cursor = cursor + 1;
+	t->slot = slot + 1;
 	uint64_t info = n << 24 | t->info, where = e << RANGE_NUMBER_BITS, at = where >> (RANGE_NUMBER_BITS - STALLOC_GRAIN_BITS);
 	struct stalloc_place *p = &l->places[slot->place];
 	uint64_t word = p->word;
