@@ -4,7 +4,7 @@
 
 #include "page.h"
 #include "runtime.h"
-#include "tape.h"
+#include "quick.h"
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 

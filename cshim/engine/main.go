@@ -10,7 +10,7 @@ package main
 
 /*
 #cgo CFLAGS: -std=gnu11 -I${SRCDIR}/..
-#include "tape.h"
+#include "quick.h"
 */
 import "C"
 

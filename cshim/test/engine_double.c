@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "../runtime.h"
-#include "../tape.h"
+#include "../quick.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,11 +1,11 @@
-// Package ctape drives the quick cases of cshim/tape.h from Go, so that a test can hold
+// Package ctape drives the quick cases of cshim/quick.h from Go, so that a test can hold
 // them to wish.Tape and onerange.Engine. Nothing else uses it.
 package ctape
 
 /*
 #cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
 #include <stdlib.h>
-#include "tape.h"
+#include "quick.h"
 
 static struct stalloc_device *device_new(void) {
 	struct stalloc_device *d = calloc(1, sizeof *d);
@@ -135,6 +135,7 @@ func (d *Device) Freed(asked mem.Bytes) {
 
 // Events returns and clears the log.
 func (d *Device) Events() []wish.Event {
+	C.stalloc_fold(d.c)
 	l := &d.c.log
 	n := int(uintptr(unsafe.Pointer(l.next))-uintptr(unsafe.Pointer(l.events))) / int(unsafe.Sizeof(wish.Event{}))
 	events := append([]wish.Event(nil), unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), n)...)
