@@ -83,7 +83,7 @@ func (s *streamActor) answer(q question) (err error) {
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
-		m.strayed = uint64(t.Cursor) > t.Matched+mostSkipped
+		m.strayed = strayed(t)
 		s.left = s.left || m.strayed && s.until > 0
 		return nil
 	case *boundary:
@@ -111,6 +111,8 @@ func (s *streamActor) answer(q question) (err error) {
 // others, too.
 const mostSkipped = 64
 
+func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
+
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
 func (s *streamActor) giveUp() {
@@ -124,6 +126,9 @@ func (s *streamActor) giveUp() {
 // boundaries.
 func (s *streamActor) ended() {
 	if s.until > 0 {
+		for i := range s.tapes {
+			s.left = s.left || strayed(&s.tapes[i])
+		}
 		if s.until--; s.until > 0 {
 			return
 		}

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "seek.h"
 #include "tape.h"
 
 /* Serves the entry under the cursor where it is wished. False: that is not free. */
@@ -46,15 +47,24 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 	struct stalloc_tape *t = &st->tapes[small];
 	t->space = r->heaps[st->heap].spaces[small];
 	struct range_space *s = &r->spaces[t->space];
+	uint32_t cursor = 0;
+	int64_t entry = -1;
 	if (t->reel) {
 		tape_settle(d, t);
-		if (t->state.cursor >= t->reel->n || entry_size(t->reel->entries[t->state.cursor]) != n) return 0;
+		cursor = t->state.cursor;
+		if ((entry = tape_seek(t, n)) >= 0) t->state.cursor = (uint32_t)entry;
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
-		at = entry_place(t->reel->entries[t->state.cursor]);
-		if (at != 0) return tape_serve(d, s, t, n, asked, st->heap) ? r->base + at * STALLOC_GRAIN : 0;
+		at = entry >= 0 ? entry_place(t->reel->entries[entry]) : 0;
+		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;
 	}
-	if (r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0) return 0;
-	if (t->reel) tape_step(t, false);
+	if (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0) {
+		if (t->reel) t->state.cursor = cursor;
+		return 0;
+	}
+	if (entry >= 0)
+		tape_step(t, false);
+	else if (t->reel)
+		tape_stray(t, n);
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, st->heap, STALLOC_EV_MISS);
 	return r->base + at * STALLOC_GRAIN;

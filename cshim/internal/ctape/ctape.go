@@ -87,6 +87,11 @@ func (d *Device) Stream(id mem.StreamID) *Stream {
 // Play begins a tape with a list.
 func (d *Device) Play(id mem.StreamID, small int, entries []wish.Entry) {
 	s := d.Stream(id)
+	if len(entries) == 0 { // as the host does
+		C.stalloc_tape_play(&s.c.tapes[small], nil)
+		s.Tapes[small].Replace(nil)
+		return
+	}
 	r := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
 	C.stalloc_tape_play(&s.c.tapes[small], r)
 	s.Tapes[small].Replace(unsafe.Slice((*wish.Entry)(unsafe.Pointer(r.entries)), len(entries)))
