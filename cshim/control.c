@@ -62,7 +62,7 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	s->active = positive(c.allocated + d->range.now.pending);
 	s->lost_events = d->log.lost_ever;
 	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next)
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < STALLOC_TAPES; i++) {
 			s->hits += p->tapes[i].state.hits;
 			s->misses += p->tapes[i].state.misses;
 		}

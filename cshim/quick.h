@@ -36,6 +36,14 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	return true;
 }
 
+/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. */
+static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
+	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
+	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
+	uint64_t e = t->reel->entries[t->state.cursor];
+	return entry_size(e) == n && entry_place(e) != 0 && tape_ask(r, s, t, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
+}
+
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
 static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_range *r = &d->range;
@@ -57,7 +65,8 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 		at = entry >= 0 ? entry_place(t->reel->entries[entry]) : 0;
 		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;
 	}
-	if (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0) {
+	bool foreseen = at == 0 && n > r->most && !r->tape_only && (at = tape_foresee(r, s, st, n, asked)) != 0;
+	if (!foreseen && (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0)) {
 		if (t->reel) t->state.cursor = cursor;
 		return 0;
 	}
@@ -65,8 +74,9 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 		tape_step(t, false);
 	else if (t->reel)
 		tape_stray(t, n);
+	t->state.misses += t->reel && !foreseen;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
-	stalloc_observe(d, at, n, st->heap, STALLOC_EV_MISS);
+	stalloc_observe(d, at, n, st->heap, foreseen ? STALLOC_EV_HIT : STALLOC_EV_MISS);
 	return r->base + at * STALLOC_GRAIN;
 }
 

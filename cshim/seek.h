@@ -40,7 +40,6 @@ static inline void tape_stray(struct stalloc_tape *t, uint64_t n) {
 	s->last[0] = n;
 	s->strays += s->strays < SEEK_KEPT;
 	s->missed++;
-	s->misses++;
 }
 
 #endif

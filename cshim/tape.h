@@ -77,7 +77,6 @@ static inline void tape_step(struct stalloc_tape *t, bool hit) {
 	t->matched = ++t->state.matched;
 	t->state.strays = 0;
 	t->hits = t->state.hits += hit;
-	t->state.misses += !hit;
 }
 
 /* Looks at what Go has done since. */
