@@ -30,18 +30,21 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 		tape_settle(d, t); /* a new peak, or no event is kept: the long way */
 		stalloc_fold(d);
 	}
-	if (!tape_ask(&d->range, s, t, n * STALLOC_GRAIN - asked)) return false;
+	if (!tape_ask(&d->range, s, t, n, n * STALLOC_GRAIN - asked)) return false;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, heap, STALLOC_EV_HIT);
 	return true;
 }
 
+#define FORESEEN_SLACK 32 /* predict.Slack */
+
 /* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. */
 static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
 	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
-	uint64_t e = t->reel->entries[t->state.cursor];
-	return entry_size(e) == n && entry_place(e) != 0 && tape_ask(r, s, t, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
+	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
+	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
+	return fits && tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
 }
 
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */

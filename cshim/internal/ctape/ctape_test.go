@@ -11,6 +11,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/plan/predict"
 	"stalloc/stream/wish"
 )
 
@@ -138,7 +139,7 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	ahead := &t.tapesOf(id)[wish.Foreseen]
 	asks := small == 0 && units > t.most && len(ahead.Entries) > 0
 	foreseen := false
-	if at := int(ahead.Cursor); asks && ev.Wish == 0 && at < len(ahead.Entries) && ahead.Entries[at].Size() == units {
+	if at := int(ahead.Cursor); asks && ev.Wish == 0 && at < len(ahead.Entries) && units <= ahead.Entries[at].Size() && units+ahead.Entries[at].Size()/predict.Slack >= ahead.Entries[at].Size() {
 		ev.Wish = t.place(ahead.Entries[at])
 		foreseen = ev.Wish != 0
 	}
@@ -478,8 +479,11 @@ func (t *twins) foresee(id mem.StreamID, got []placed, move int) error {
 	large := slices.DeleteFunc(slices.Clone(got), func(x placed) bool { return uint64(x.size/mem.Grain) <= t.most })
 	entries := t.entriesOf(large, move)[wish.Large]
 	for i := range entries {
-		if t.odd(50) {
+		switch {
+		case t.odd(50):
 			entries[i] = 0
+		case t.odd(200): // a bound
+			entries[i] = wish.Of(entries[i].Size()+uint64(t.r.IntN(20)), entries[i].Place())
 		}
 	}
 	return t.play(id, wish.Foreseen, entries)
