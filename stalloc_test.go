@@ -263,6 +263,32 @@ func TestPlanFile(t *testing.T) {
 	}
 }
 
+// TestCache: the second of two runs finds what the first has left in the folder.
+func TestCache(t *testing.T) {
+	folder := t.TempDir()
+	run := func() stalloc.Stats {
+		a := open(t, stalloc.Options{Planning: stalloc.PlanAtStep, Cache: folder})
+		for range 8 {
+			for size := range stalloc.Bytes(40) {
+				must(t, a.Free(malloc(t, a, 0, (size+1)*stalloc.MiB)))
+			}
+			must(t, a.Step())
+		}
+		s := a.Stats()
+		must(t, a.Close())
+		return s
+	}
+	if s := run(); s.Hits == s.Requests {
+		t.Error("the first run began with a plan")
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v in the cache", files, err)
+	}
+	if s := run(); s.Hits != s.Requests {
+		t.Errorf("%d of %d requests of the second run were hits", s.Hits, s.Requests)
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]stalloc.Options{
 		"Options.Simulated is -1 B":       {Simulated: -1},
