@@ -21,7 +21,9 @@ def binary() -> Path:
 def main() -> int:
     arguments = sys.argv[1:]
     command = arguments[0] if arguments else "--help"
-    if command in PYTHON:
+    # With --python the binary starts the doctor of another interpreter.
+    elsewhere = any(word.split("=")[0] == "--python" for word in arguments)
+    if command in PYTHON and not (command == "doctor" and elsewhere):
         from . import doctor, record, run
 
         command_of = {"run": run.main, "record": record.main, "doctor": doctor.main}
@@ -36,8 +38,6 @@ def main() -> int:
         for name, what in PYTHON.items():
             print(f"  {name:<11} {what}")
         return status
-    if command == "doctor":  # looks at the Python that is named last
-        arguments[1:1] = ["--python", sys.executable]
     # Python ignores it, and what is executed would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(path, ["stalloc", *arguments])
