@@ -33,7 +33,7 @@ class Curve {
       cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       series,
       axes: [
-        { grid, ticks: { show: false }, size: 8, splits: () => this.view.ticks(), values: () => [] }, // the map's axis serves both
+        { grid, ticks: { show: false }, size: 8, splits: () => this.view.ticks(ticksOn(this.box.clientWidth - LEFT - RIGHT)), values: () => [] }, // the map's axis serves both
         { stroke: ink, grid, ticks: { show: false }, size: LEFT, font, values: (u, ticks) => ticks.map((v) => shortText(v * GRAIN)), incrs: this.steps() },
       ],
       hooks: { setSelect: [(u) => this.selected(u)], draw: [(u) => this.marks(u)] },
@@ -106,6 +106,9 @@ class Curve {
       c.fillStyle = style("ink");
       c.beginPath(); c.arc(x, y, 3.5 * dpr, 0, 7); c.fill();
     }
+    c.fillStyle = style("soft");
+    c.font = `${12 * dpr}px ${getComputedStyle(document.body).fontFamily}`;
+    upright(c, "memory", 9 * dpr, top + u.bbox.height / 2);
     c.restore();
   }
 

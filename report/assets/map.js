@@ -3,7 +3,7 @@
 // pixel shows, so that what lies under the pointer is one look.
 "use strict";
 
-const BOTTOM = 26, TOP = 4;
+const BOTTOM = 44, TOP = 4;
 
 class BlockMap {
   constructor(box, data, view, classes) {
@@ -191,10 +191,12 @@ class BlockMap {
     ctx.textAlign = "center";
     ctx.textBaseline = "top";
     const [sx] = this.scale();
-    for (const v of this.view.ticks()) {
+    for (const v of this.view.ticks(ticksOn(a.width / dpr))) {
       const x = a.left + (v - this.view.from) * sx;
       if (x > a.left + 24 * dpr && x < a.left + a.width - 24 * dpr) ctx.fillText(this.view.label(v), x, a.top + a.height + 7 * dpr);
     }
+    ctx.fillText(this.view.title(), a.left + a.width / 2, a.top + a.height + 26 * dpr);
+    if (this.count > 0) upright(ctx, "address", 9 * dpr, a.top + a.height / 2);
     ctx.textAlign = "left";
   }
 
@@ -260,6 +262,20 @@ class BlockMap {
     this.onpin?.(block);
   }
 }
+
+// upright writes the title of an axis that goes up.
+function upright(ctx, text, x, y) {
+  ctx.save();
+  ctx.translate(x, y);
+  ctx.rotate(-Math.PI / 2);
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillText(text, 0, 0);
+  ctx.restore();
+}
+
+// ticksOn is how many labels an axis of so many pixels has room for.
+const ticksOn = (pixels) => Math.min(Math.max(Math.floor(pixels / 75), 2), 9);
 
 // nice returns a round number near n: 1, 2 or 5 times a power of ten, or a power of two.
 function nice(n, base) {
