@@ -121,19 +121,60 @@ def test_settings():
     assert {key for key in told if key.islower()} == keys
 
 
+def joined(code):
+    """Code in which a text over several lines is one."""
+    return re.sub(r'"\s*\n\s*f?"', "", code)
+
+
+def parts(message):
+    """What of a message does not vary."""
+    return [p.strip(" :;,.()") for p in message.split("...") if len(p.strip(" :;,.()")) > 3]
+
+
+def explained():
+    """The messages in troubleshooting.md: its headings, and what its text quotes."""
+    text = (ROOT / "docs/troubleshooting.md").read_text()
+    return [" ".join(m.split()) for m in re.findall(r"`([^`]+)`", text)]
+
+
 def test_messages():
     """Every message that is explained is one that is written somewhere."""
     sources = [*ROOT.glob("cshim/*.[ch]"), *ROOT.glob("cshim/engine/*.go")]
     sources += [*ROOT.glob("actors/*.go"), *ROOT.glob("python/stalloc/*.py")]
-    code = "\n".join(path.read_text() for path in sources)
-    code = re.sub(r'"\s*\n\s*f?"', "", code)  # a text over several lines
+    code = joined("\n".join(path.read_text() for path in sources))
     headings = re.findall(r"^### (.*)$", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
     messages = [text for heading in headings for text in re.findall(r"`([^`]+)`", heading)]
-    assert len(messages) > 15
+    assert len(messages) > 30
     for message in messages:
-        for part in filter(None, (p.strip(" :;,.()") for p in message.split("..."))):
+        for part in parts(message):
             part = part.removeprefix("stalloc ").removeprefix("CUDA out of memory. ")
             assert part in code, part
+
+
+# What is written for people at run time, by language: the log, and warnings.
+WRITERS = {
+    "actors/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
+    "cshim/engine/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
+    "cshim/*.c": r'stalloc_log_once\([^"]*"([^"]+)"',
+    "python/stalloc/*.py": r'(?:warnings\.warn|print|return)\(\s*f?"(stalloc[ :][^"]+)"',
+}
+
+
+def written():
+    for pattern, call in WRITERS.items():
+        for path in ROOT.glob(pattern):
+            if not path.name.endswith("_test.go"):
+                for message in re.findall(call, joined(path.read_text())):
+                    message = re.sub(r"%\w|\{(?:[^{}]|\{[^}]*\})*\}", "...", message)
+                    if any(len(part) > 8 for part in parts(message)):
+                        yield message
+
+
+@pytest.mark.parametrize("message", sorted(set(written())))
+def test_every_message_is_explained(message):
+    wanted = [part.removeprefix("stalloc: ") for part in parts(message) if len(part) > 8]
+    known = [part for text in explained() for part in parts(text) if len(part) > 8]
+    assert any(k in w or w in k for w in wanted for k in known), message
 
 
 def test_decisions_are_listed():
