@@ -127,7 +127,7 @@ func TestTrace(t *testing.T) {
 	if err != nil || !json.Valid(text) {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, want := range []string{`"step 2"`, `"driver"`, `"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
+	for _, want := range []string{`"step 2"`, `"driver: take memory"`, `"requests":2`, `"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
