@@ -87,10 +87,11 @@ class Curve {
     c.strokeStyle = c.fillStyle = style("soft");
     c.textAlign = "left";
     c.setLineDash([3 * dpr, 3 * dpr]);
-    let free = left;
+    let free = left, drawn = -Infinity;
     for (const step of d.steps) {
       const x = u.valToPos(this.view.place(step.begin), "x", true);
-      if (x < left - 1 || x > right) continue;
+      if (x < left - 1 || x > right || x < drawn + 6 * dpr) continue; // no hatching of short steps
+      drawn = x;
       c.globalAlpha = 0.55;
       c.beginPath(); c.moveTo(x, top); c.lineTo(x, top + u.bbox.height); c.stroke();
       c.globalAlpha = 1;

@@ -214,7 +214,13 @@ class BlockMap {
       ctx.beginPath(); ctx.moveTo(x, a.top); ctx.lineTo(x, a.top + a.height); ctx.stroke();
     };
     ctx.globalAlpha = 0.6;
-    for (const step of this.data.steps) line(step.begin, style("soft"), [3 * dpr, 3 * dpr]);
+    let drawn = -Infinity;
+    for (const step of this.data.steps) {
+      const x = (this.view.place(step.begin) - this.view.from) * sx;
+      if (x < drawn + 6 * dpr) continue;
+      drawn = x;
+      line(step.begin, style("soft"), [3 * dpr, 3 * dpr]);
+    }
     ctx.globalAlpha = 1;
     line(this.data.peak.event, style("ink"), [6 * dpr, 3 * dpr]);
     ctx.setLineDash([]);
