@@ -108,10 +108,11 @@ demo: build ## replay the bundled traces through every allocator on the simulate
 	$(BIN) replay $(TRACES)
 
 .PHONY: gpu
-gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of allocators (needs a GPU and PyTorch)
+gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of allocators (needs a GPU and PyTorch; PYTORCH_PATH=checkout: its tests, too)
 	@test -e $(SHIM) -a -e $(ENGINE) || { echo 'make gpu: the libraries are not built and there is no Go here; run "make build" where there is and copy $(LIBDIR)' >&2; exit 1; }
 	@set -e; for t in $(sort $(wildcard tests/gpu/test_*.py)); do \
 	  echo "== $$t"; PYTHONPATH=python $(PYTHON) $$t; done
+	$(if $(PYTORCH_PATH),PYTHONPATH=python $(PYTHON) tests/gpu/pytorch_tests.py --checkout $(PYTORCH_PATH))
 	PYTHONPATH=python $(PYTHON) examples/compare.py
 
 .PHONY: gpu-features

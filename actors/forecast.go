@@ -60,6 +60,19 @@ func (a *ahead) of(id mem.StreamID) *forecaster {
 	return f
 }
 
+// watches reports whether the next large request is to be known when it comes.
+func (a *ahead) watches() bool {
+	if a == nil {
+		return false
+	}
+	for _, f := range a.streams {
+		if f.learner.Watches() {
+			return true
+		}
+	}
+	return len(a.streams) == 0
+}
+
 // read takes in what the host has served itself.
 func (a *ahead) read(p *pool) {
 	e, ok := p.eng.(*onerange.Engine)

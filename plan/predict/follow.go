@@ -47,6 +47,21 @@ type Counts struct {
 // Counts returns what was counted so far.
 func (l *Learner) Counts() Counts { return l.counts }
 
+// Watches reports whether the next large request is to be known when it comes: while a
+// forecast is in force or one may be made. What comes at other times may be told later.
+func (l *Learner) Watches() bool {
+	f := &l.follower
+	switch {
+	case f.off > 0:
+		return false
+	case len(l.run.begins) <= features:
+		return true
+	case l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried:
+		return true
+	}
+	return f.kind != noKind && f.trust >= leastTrust
+}
+
 // follow says which position a request is.
 func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
 	f := &l.follower
