@@ -307,6 +307,10 @@ func (p *pool) rare(m *poolRequest) error {
 		if e, ok := p.eng.(*onerange.Engine); ok {
 			m.stats.LargestFree = e.LargestFree()
 		}
+	case verbUsage:
+		if e, ok := p.eng.(*onerange.Engine); ok {
+			m.usage, m.limit = e.Usage(), p.limit
+		}
 	case verbResetPeak:
 		p.peak = p.eng.Reserved()
 	case verbCheck:

@@ -96,6 +96,7 @@ const (
 	verbLimit                    // reserve at most limit bytes
 	verbFind                     // the block that contains addr
 	verbStats
+	verbUsage // what the memory is used for, block by block
 	verbResetPeak
 	verbCheck
 	verbShare // let the device of ordinal peer use this one's memory
@@ -113,9 +114,10 @@ type poolRequest struct {
 	stream mem.StreamID
 	small  bool // verbExpect, with stream, size and handle
 	handle mem.Bytes
-	size   mem.Bytes  // answer to verbFind, with addr and stream; verbExpect answers with addr
-	stats  PoolStats  // answer to verbStats
-	step   *stepEnded // answer to verbBoundary, if anybody wants to know
+	size   mem.Bytes    // answer to verbFind, with addr and stream; verbExpect answers with addr
+	stats  PoolStats    // answer to verbStats
+	usage  engine.Usage // answer to verbUsage
+	step   *stepEnded   // answer to verbBoundary, if anybody wants to know
 }
 
 // admitRequest tells the supervisor of a stream's first request.

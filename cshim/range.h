@@ -285,7 +285,8 @@ static inline void range_enter(struct stalloc_range *r, struct range_space *s, u
 	else
 		b = (uint32_t)r->now.block_n++;
 	r->blocks[b] = (struct range_block){
-		.at = at, .size = n, .space = (uint32_t)(s - r->spaces), .state = RANGE_BLOCK_LIVE, .less = (uint16_t)less};
+		.at = at, .size = n, .space = (uint32_t)(s - r->spaces), .state = RANGE_BLOCK_LIVE, .less = (uint16_t)less,
+		.step = (uint32_t)r->now.steps};
 	start_put(r, at, b);
 	range_take(r, s, g, at, at + n, b);
 }
