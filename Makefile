@@ -24,11 +24,9 @@ CFLAGS   ?= -O2 -g
 C_CFLAGS := -std=gnu11 -fPIC -pthread $(WARNINGS)
 # initial-exec: one thread-local load on the fast path instead of a call into
 # the loader; the few bytes used fit in the surplus it keeps for dlopen.
-# -fno-tree-slp-vectorize: two counters loaded at once wait until what was stored to each is
-# in the cache.
 # -fexceptions: an exception thrown in a frame above can pass through ours.
 # nodelete: threads and thread-exit handlers outlive a dlclose.
-SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec -fno-tree-slp-vectorize
+SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec
 SHIM_LDFLAGS := -shared -Wl,-soname,libstalloc.so -Wl,-z,nodelete -Wl,-z,defs -pthread
 SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
@@ -110,10 +108,11 @@ demo: build ## replay the bundled traces through every allocator on the simulate
 	$(BIN) replay $(TRACES)
 
 .PHONY: gpu
-gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of allocators (needs a GPU and PyTorch)
+gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of allocators (needs a GPU and PyTorch; PYTORCH_PATH=checkout: its tests, too)
 	@test -e $(SHIM) -a -e $(ENGINE) || { echo 'make gpu: the libraries are not built and there is no Go here; run "make build" where there is and copy $(LIBDIR)' >&2; exit 1; }
 	@set -e; for t in $(sort $(wildcard tests/gpu/test_*.py)); do \
 	  echo "== $$t"; PYTHONPATH=python $(PYTHON) $$t; done
+	$(if $(PYTORCH_PATH),PYTHONPATH=python $(PYTHON) tests/gpu/pytorch_tests.py --checkout $(PYTORCH_PATH))
 	PYTHONPATH=python $(PYTHON) examples/compare.py
 
 .PHONY: gpu-features
