@@ -24,11 +24,9 @@ CFLAGS   ?= -O2 -g
 C_CFLAGS := -std=gnu11 -fPIC -pthread $(WARNINGS)
 # initial-exec: one thread-local load on the fast path instead of a call into
 # the loader; the few bytes used fit in the surplus it keeps for dlopen.
-# -fno-tree-slp-vectorize: two counters loaded at once wait until what was stored to each is
-# in the cache.
 # -fexceptions: an exception thrown in a frame above can pass through ours.
 # nodelete: threads and thread-exit handlers outlive a dlclose.
-SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec -fno-tree-slp-vectorize
+SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec
 SHIM_LDFLAGS := -shared -Wl,-soname,libstalloc.so -Wl,-z,nodelete -Wl,-z,defs -pthread
 SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)

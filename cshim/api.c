@@ -216,7 +216,10 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 		give_first(addr, device, stream);
 	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
 		d->lock.by = o;
-		give(d, s, addr, true);
+		if (addr != 0)
+			give(d, s, addr, true);
+		else
+			stalloc_unlock(d);
 	} else {
 		stalloc_lock_leave(o);
 		if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);

@@ -59,9 +59,10 @@ static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded, 
 static __attribute__((noinline, unused)) void stalloc_add(struct stalloc_device *d) {
 	struct stalloc_counts *c = &d->counts;
 	struct range_counters *now = &d->range.now;
-	int64_t bytes = (d->granted.units - d->left.units) * STALLOC_GRAIN, blocks = d->granted.blocks - d->left.blocks;
+	const struct stalloc_allowance *a = &d->allowance;
+	int64_t bytes = (a->units.granted - a->units.left) * STALLOC_GRAIN, blocks = a->blocks.granted - a->blocks.left;
 	__atomic_store_n(&c->allocated, c->allocated + bytes, __ATOMIC_RELAXED);
-	c->requested += d->granted.asked - d->left.asked;
+	c->requested += a->asked.granted - a->asked.left;
 	c->blocks += blocks;
 	now->load += bytes;
 	now->blocks += blocks;
@@ -72,7 +73,6 @@ static __attribute__((noinline, unused)) void stalloc_add(struct stalloc_device 
  * stalloc_grant. */
 static inline void stalloc_fold(struct stalloc_device *d) {
 	if (d->last && d->log.next != d->first) stalloc_add(d);
-	d->granted = d->left = (struct stalloc_allowance){0};
 	d->first = d->last = NULL;
 }
 
@@ -89,11 +89,10 @@ static inline void stalloc_grant(struct stalloc_device *d) {
 				      stalloc_least(c->peak_allocated - c->allocated, c->peak_active - c->allocated - now->pending));
 	d->first = d->log.next;
 	d->last = d->first + (open < (uint64_t)room ? (int64_t)open : room);
-	d->granted = d->left = (struct stalloc_allowance){
-		.blocks = c->peak_blocks - c->blocks,
-		.units = bytes / (int64_t)STALLOC_GRAIN,
-		.asked = c->peak_requested - c->requested,
-	};
+	struct stalloc_allowance *a = &d->allowance;
+	a->blocks.left = a->blocks.granted = c->peak_blocks - c->blocks;
+	a->units.left = a->units.granted = bytes / (int64_t)STALLOC_GRAIN;
+	a->asked.left = a->asked.granted = c->peak_requested - c->requested;
 }
 
 #endif

@@ -124,7 +124,9 @@ struct stalloc_counts {
  * grow until the counts of the device and of the range are to be looked at (stalloc_fold), so
  * that no peak is passed. */
 struct stalloc_allowance {
-	int64_t blocks, units, asked;
+	struct { /* not side by side: a compiler that loads two counters at once has to wait until both are in the cache */
+		int64_t left, granted;
+	} blocks, units, asked;
 };
 
 struct stalloc_device {
@@ -132,7 +134,7 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
-	struct stalloc_allowance left, granted;
+	struct stalloc_allowance allowance;
 	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
 	struct stalloc_log log;
 	struct stalloc_range range;

@@ -134,7 +134,7 @@ static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, stru
 /* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none, or
  * more is to be done than this. No entry is for zero units. */
 static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc_device *d, struct stalloc_tape *t, uint64_t n, uint64_t asked) {
-	struct stalloc_allowance *left = &d->left;
+	struct stalloc_allowance *may = &d->allowance;
 	struct stalloc_reel *l = t->reel;
 	uint64_t version = t->armed;
 	if (__builtin_expect(version == 0, 0)) return 0;
@@ -142,12 +142,12 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	uint64_t e = slot->entry;
 	if (__builtin_expect(entry_size(e) != n || slot->version != version, 0)) return 0;
 	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
-	int64_t blocks = left->blocks - 1, units = left->units - (int64_t)n, all = left->asked - (int64_t)asked;
+	int64_t blocks = may->blocks.left - 1, units = may->units.left - (int64_t)n, all = may->asked.left - (int64_t)asked;
 	struct stalloc_event *event = d->log.next;
 	if (__builtin_expect((blocks | units | all) < 0 || event >= d->last, 0)) return 0;
-	left->blocks = blocks;
-	left->units = units;
-	left->asked = all;
+	may->blocks.left = blocks;
+	may->units.left = units;
+	may->asked.left = all;
 	t->slot = slot + 1;
 	uint64_t info = n << 24 | t->info, where = e << RANGE_NUMBER_BITS, at = where >> (RANGE_NUMBER_BITS - STALLOC_GRAIN_BITS);
 	struct stalloc_place *p = &l->places[slot->place];
@@ -169,13 +169,13 @@ static inline struct stalloc_place *tape_find(const struct stalloc_tape *t, uint
 
 /* Frees a block that the range does not know. False: it must be asked whether. */
 static inline bool stalloc_drop(struct stalloc_device *d, struct stalloc_place *p, uint64_t addr) {
-	struct stalloc_allowance *left = &d->left;
+	struct stalloc_allowance *may = &d->allowance;
 	struct stalloc_event *event = d->log.next;
 	if (__builtin_expect(p->word & PLACE_INDEXED || event >= d->last, 0)) return false;
 	int64_t n = (int64_t)(p->info >> 24);
-	left->blocks++;
-	left->units += n;
-	left->asked += n * STALLOC_GRAIN - (int64_t)place_less(p);
+	may->blocks.left++;
+	may->units.left += n;
+	may->asked.left += n * STALLOC_GRAIN - (int64_t)place_less(p);
 	p->word &= ~(uint64_t)PLACE_LIVE;
 	*event = (struct stalloc_event){addr, p->info + (STALLOC_EV_FREE - STALLOC_EV_HIT)};
 	d->log.next = event + 1;

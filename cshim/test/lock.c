@@ -89,6 +89,27 @@ static void comes_back(uintptr_t times)
 	pthread_join(thread, NULL);
 }
 
+static void *enter(void *argument)
+{
+	stalloc_lock(&d);
+	critical((uintptr_t)argument);
+	stalloc_unlock(&d);
+	return NULL;
+}
+
+/* Whoever has fallen asleep is woken, one by the other, where Go has had the lock. */
+static void all_wake(void)
+{
+	pthread_t threads[THREADS];
+	CHECK(stalloc_lock_try(&d.lock, 0), "it is taken");
+	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
+	while (atomic_load(&d.lock.taken) != STALLOC_AWAITED) kit_sleep_ms(1);
+	kit_sleep_ms(5);
+	stalloc_unlock(&d);
+	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+	kit_progress();
+}
+
 int main(void)
 {
 	static struct stalloc_owner owners[4][STALLOC_OWNERS];
@@ -99,6 +120,7 @@ int main(void)
 		d.lock.spins = with & 2 ? STALLOC_SPINS : 0;
 		counter = wanted = 0;
 		exclusion();
+		all_wake();
 		comes_back(1);
 		comes_back(2 * STALLOC_STREAK);
 		comes_back(2 * STALLOC_STREAK); /* another owner */
