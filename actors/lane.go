@@ -24,6 +24,11 @@ type lane struct {
 	step  [2]Reel
 	until int
 	left  bool // the run is another
+	// The lists of all kinds of step, the first of which is served from the boundary on, and
+	// that which is served now.
+	kinds [2][][]wish.Entry
+	trail [2]wish.Trail
+	list  [2]int
 }
 
 // adopt returns the lane of a stream, made with its actor on first sight. Only the
@@ -82,7 +87,11 @@ func (s *streamActor) answer(q question) (err error) {
 		m.small = smallOf(n, s.small)
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
-		m.place = t.Next(uint64(n / mem.Grain)).Place()
+		e, lost := s.trail[m.small].Next(t, uint64(n/mem.Grain))
+		if lost && s.until == 0 {
+			e = s.turn(m.small, e)
+		}
+		m.place = e.Place()
 		m.strayed = uint64(t.Cursor) > t.Matched+mostSkipped
 		s.left = s.left || m.strayed && s.until > 0
 		return nil
@@ -97,6 +106,11 @@ func (s *streamActor) answer(q question) (err error) {
 		for i, r := range m.reels {
 			if m.change[i] {
 				s.host.Serve(s.id, i, r)
+				s.trail[i].Begin(&s.tapes[i])
+				s.list[i] = 0
+			}
+			if m.kinds[i] != nil {
+				s.kinds[i] = m.kinds[i]
 			}
 		}
 	}
@@ -110,6 +124,19 @@ func (s *streamActor) answer(q question) (err error) {
 // to grow for the sake of its wishes, and where it is a run's beginning, its steps will be
 // others, too.
 const mostSkipped = 64
+
+// turn has the tape go on with the list of another kind of step, if one has the last
+// requests: an evaluation began in the middle of a step, for example. Else it is e that is wished.
+func (s *streamActor) turn(small int, e wish.Entry) wish.Entry {
+	t, trail := &s.tapes[small], &s.trail[small]
+	list, at := trail.Find(t, s.kinds[small], s.list[small])
+	if list < 0 {
+		return e
+	}
+	s.host.Serve(s.id, small, s.host.Build(s.kinds[small][list]))
+	s.list[small] = list
+	return trail.Resume(t, at)
+}
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
@@ -138,6 +165,12 @@ func (s *streamActor) ended() {
 		return
 	}
 	for i := range s.tapes {
+		s.trail[i].Begin(&s.tapes[i])
+		if s.list[i] != 0 {
+			s.list[i] = 0
+			s.host.Serve(s.id, i, s.host.Build(s.kinds[i][0]))
+			continue
+		}
 		s.tapes[i].Boundary()
 	}
 }
