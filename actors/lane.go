@@ -106,7 +106,7 @@ func (s *streamActor) answer(q question) (err error) {
 		for i, r := range m.reels {
 			if m.change[i] {
 				s.host.Serve(s.id, i, r)
-				s.trail[i].Begin(&s.tapes[i])
+				s.trail[i].Begin()
 				s.list[i] = 0
 			}
 			if m.kinds[i] != nil {
@@ -129,7 +129,7 @@ const mostSkipped = 64
 // requests: an evaluation began in the middle of a step, for example. Else it is e that is wished.
 func (s *streamActor) turn(small int, e wish.Entry) wish.Entry {
 	t, trail := &s.tapes[small], &s.trail[small]
-	list, at := trail.Find(t, s.kinds[small], s.list[small])
+	list, at := trail.Find(t, s.kinds[small])
 	if list < 0 {
 		return e
 	}
@@ -165,7 +165,7 @@ func (s *streamActor) ended() {
 		return
 	}
 	for i := range s.tapes {
-		s.trail[i].Begin(&s.tapes[i])
+		s.trail[i].Begin()
 		if s.list[i] != 0 {
 			s.list[i] = 0
 			s.host.Serve(s.id, i, s.host.Build(s.kinds[i][0]))

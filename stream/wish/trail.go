@@ -3,24 +3,24 @@ package wish
 // Trail is the last requests of a stream, to find a list that they are on when they are not
 // served as its tape says. Requests that the tape expected need not be told: they are on it.
 type Trail struct {
-	last         [trailKept]uint64 // their sizes; the n-th at n modulo the length
-	n            int
-	cursor       uint32 // of the tape, behind the last request
-	hits, misses uint64 // of the tape, when it was looked at last
-	patience     uint64 // misses until it is again
+	last            [trailKept]uint64 // their sizes; the n-th at n modulo the length
+	n               int
+	cursor          uint32 // of the tape, behind the last request
+	matched, missed uint64 // of the tape, when it was looked at last
+	patience        uint64 // missed until it is again
 }
 
 const (
 	// trailKept is how many requests are kept, and trailLeast how many in a row tell a list.
 	trailKept, trailLeast = 1024, 16
-	// Where so many requests missed, and no more hit, another list is looked for; in vain, then
+	// Where so many requests were not on the tape, and no more were, another list is looked for; in vain, then
 	// behind twice as many.
 	lostAt = 16
 )
 
 // Begin forgets all.
-func (r *Trail) Begin(t *Tape) {
-	r.n, r.cursor, r.hits, r.misses, r.patience = 0, 0, t.Hits, t.Misses, lostAt
+func (r *Trail) Begin() {
+	r.n, r.cursor, r.matched, r.missed, r.patience = 0, 0, 0, 0, lostAt
 }
 
 // Next takes the next request of size units, and returns its entry on the tape. It reports
@@ -32,11 +32,11 @@ func (r *Trail) Next(t *Tape, size uint64) (e Entry, lost bool) {
 	r.add(size)
 	e = t.Next(size)
 	r.cursor = t.Cursor
-	if t.Misses >= r.misses+r.patience {
-		if lost = t.Hits < r.hits+r.patience; lost {
+	if t.Missed >= r.missed+r.patience {
+		if lost = t.Matched < r.matched+r.patience; lost {
 			r.patience *= 2
 		}
-		r.hits, r.misses = t.Hits, t.Misses
+		r.matched, r.missed = t.Matched, t.Missed
 	}
 	return e, lost
 }
@@ -47,18 +47,17 @@ func (r *Trail) add(size uint64) {
 }
 
 // Find looks for the list that has the most of the last requests in a row, at the first such
-// place: as many as the tape has before its cursor, or more in its own list. It returns the
-// list's number; -1: there is none.
-func (r *Trail) Find(t *Tape, lists [][]Entry, own int) (list, at int) {
+// place: more than the tape has before its cursor. It returns the list's number; -1: there is
+// none.
+func (r *Trail) Find(t *Tape, lists [][]Entry) (list, at int) {
 	list = -1
-	here := r.ending(t.Entries, int(t.Cursor)-1)
-	most := max(here, trailLeast) - 1
+	most := max(r.ending(t.Entries, int(t.Cursor)-1), trailLeast-1)
 	for i, entries := range lists {
 		for k := range entries {
 			if most == min(r.n, trailKept) {
 				return list, at
 			}
-			if n := r.ending(entries, k); n > most && (i != own || n > here) {
+			if n := r.ending(entries, k); n > most {
 				list, at, most = i, k, n
 			}
 		}
@@ -78,5 +77,6 @@ func (r *Trail) ending(entries []Entry, at int) (n int) {
 func (r *Trail) Resume(t *Tape, at int) Entry {
 	t.Cursor, t.Matched = uint32(at)+1, uint64(at)+1
 	r.cursor, r.patience = t.Cursor, lostAt
+	r.matched, r.missed = t.Matched, t.Missed
 	return t.Entries[at]
 }

@@ -17,11 +17,11 @@ func TestInserted(t *testing.T) {
 		least  float64
 		insert func(p *Program, m *Model)
 	}{
-		{"evaluation", 0.95, func(p *Program, m *Model) { m.Evaluate(p, 4) }},
-		{"long evaluation", 0.98, func(p *Program, m *Model) { m.Evaluate(p, 20) }},
-		{"batches as in training", 0.65, func(p *Program, m *Model) { m.Validate(p, 4) }},
+		{"evaluation", 0.9, func(p *Program, m *Model) { m.Evaluate(p, 4) }},
+		{"long evaluation", 0.95, func(p *Program, m *Model) { m.Evaluate(p, 20) }},
+		{"batches as in training", 0.6, func(p *Program, m *Model) { m.Validate(p, 4) }},
 		{"checkpoint", 0.85, func(p *Program, m *Model) { m.Save(p) }},
-		{"microbatch", 0.65, func(p *Program, m *Model) { m.Accumulate(p) }},
+		{"microbatch", 0.6, func(p *Program, m *Model) { m.Accumulate(p) }},
 	} {
 		for where, between := range map[string]bool{"before": false, "between": true} {
 			t.Run(c.name+" "+where, func(t *testing.T) {
