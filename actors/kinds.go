@@ -13,6 +13,10 @@ type kind struct {
 	wishes []wish.Entry // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
+	// Where the blocks of a step lay that came while another kind's wishes were served, which
+	// is still out of the way of those; that kind.
+	aside  []wish.Entry
+	within *kind
 }
 
 // habit is what is known about one space: the kinds of its steps, and their order.
@@ -21,11 +25,12 @@ type habit struct {
 	past    []*kind // of the last steps; the latest last
 	serving *kind   // whose wishes are served; nil: none
 	since   uint64  // what tells the supervisor to serve them
+	changed bool    // the stream has not got the lists as they are now
 }
 
 const (
 	mostKinds = 4
-	mostPast  = 64
+	mostPast  = 256
 )
 
 // recognize returns the kind of a step: one whose last step asked for nearly the same, or a
@@ -72,6 +77,36 @@ func (k *kind) agrees(now []wish.Entry, first bool) int {
 	return int(tape.Matched)
 }
 
+// inserted reports whether a step has all that the kind has whose wishes were served, with
+// something inserted.
+func (h *habit) inserted(now []wish.Entry) bool {
+	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes) {
+		return false
+	}
+	tape := wish.New(h.serving.wishes)
+	for _, e := range now {
+		tape.Next(e.Size())
+	}
+	return float64(tape.Matched) >= alike*float64(len(tape.Entries))
+}
+
+// lists returns what is to be served of each kind: first from the next boundary on, and then
+// where a step turns out to be of another.
+func (h *habit) lists() (all [][]wish.Entry) {
+	all = [][]wish.Entry{nil}
+	for _, k := range slices.Backward(h.kinds) {
+		switch {
+		case k == h.serving:
+			all[0] = k.wishes
+		case k.aside != nil && k.within == h.serving:
+			all = append(all, k.aside)
+		case k.wishes != nil:
+			all = append(all, k.wishes)
+		}
+	}
+	return all
+}
+
 // note adds a step to the past.
 func (h *habit) note(k *kind) {
 	if h.past = append(h.past, k); len(h.past) > mostPast {
@@ -100,12 +135,15 @@ func (h *habit) next(behind int) *kind {
 }
 
 // following returns what came behind the longest end of a sequence that it has had before,
-// if that is believable. If not, steps are thought to go on as the last two, or else to be
-// of the kind that most are.
+// if that is believable: it has more than one kind. If not, steps are thought to go on as the
+// last two, or else to be of the kind that most are.
 func following(past []*kind) *kind {
 	last := len(past) - 1
 	var best *kind
 	longest, count, most := believable-1, map[*kind]int{}, past[last]
+	for run := 1; run <= last && past[last-run] == past[last]; run++ {
+		longest = max(longest, run+1)
+	}
 	for i := last - 1; i >= 0; i-- {
 		n := 0
 		for n <= i && past[i-n] == past[last-n] {

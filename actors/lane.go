@@ -24,6 +24,11 @@ type lane struct {
 	step  [2]Reel
 	until int
 	left  bool // the run is another
+	// The lists of all kinds of step, the first of which is served from the boundary on, and
+	// that which is served now.
+	kinds    [2][][]wish.Entry
+	list     [2]int
+	patience [2]wish.Patience
 }
 
 // adopt returns the lane of a stream, made with its actor on first sight. Only the
@@ -82,6 +87,9 @@ func (s *streamActor) answer(q question) (err error) {
 		m.small = smallOf(n, s.small)
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
+		if s.until == 0 && s.patience[m.small].Lost(t) {
+			s.turn(m.small)
+		}
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
 		m.strayed = strayed(t)
 		s.left = s.left || m.strayed && s.until > 0
@@ -97,7 +105,12 @@ func (s *streamActor) answer(q question) (err error) {
 		for i, r := range m.reels {
 			if m.change[i] {
 				s.host.Serve(s.id, i, r)
+				s.list[i] = 0
 			}
+			if m.kinds[i] != nil {
+				s.kinds[i] = m.kinds[i]
+			}
+			s.wait(i)
 		}
 	}
 	for i := range s.wishes {
@@ -110,6 +123,38 @@ func (s *streamActor) answer(q question) (err error) {
 // to grow for the sake of its wishes, and where it is a run's beginning, its steps will be
 // others, too.
 const mostSkipped = 64
+
+// wait has C ask where the program leaves a tape that has just begun, if there are other
+// lists to go on with.
+func (s *streamActor) wait(small int) {
+	if len(s.kinds[small]) > 1 {
+		s.patience[small].Begin(&s.tapes[small])
+	}
+}
+
+// turn has the tape go on with the list of another kind of step, if one has the last
+// requests: an evaluation began in the middle of a step, for example.
+func (s *streamActor) turn(small int) {
+	t, heap := &s.tapes[small], s.heap.Load()
+	var last []uint64
+	events := s.host.Events()
+	for i := len(events) - 1; i >= 0 && len(last) < wish.MostLast; i-- {
+		ev := events[i]
+		size := ev.Size()
+		served := ev.Kind() == wish.EventHit || ev.Kind() == wish.EventMiss
+		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, s.small) == small {
+			last = append(last, size)
+		}
+	}
+	list, at := t.Find(last, s.kinds[small])
+	if list < 0 {
+		return
+	}
+	s.host.Serve(s.id, small, s.host.Build(s.kinds[small][list]))
+	s.list[small] = list
+	t.Resume(at)
+	s.patience[small].Begin(t)
+}
 
 func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
 
@@ -143,7 +188,13 @@ func (s *streamActor) ended() {
 		return
 	}
 	for i := range s.wishes {
-		s.tapes[i].Boundary()
+		if s.list[i] != 0 {
+			s.list[i] = 0
+			s.host.Serve(s.id, i, s.host.Build(s.kinds[i][0]))
+		} else {
+			s.tapes[i].Boundary()
+		}
+		s.wait(i)
 	}
 }
 

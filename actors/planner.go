@@ -60,7 +60,7 @@ func (w *planner) Receive(ctx actor.Context) {
 
 // ended looks at the steps that have ended.
 func (w *planner) ended() {
-	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
+	ready := &wishesReady{spaces: map[spaceKey]Reel{}, kinds: map[spaceKey][][]wish.Entry{}}
 	for _, m := range w.d.inbox.take() {
 		w.saver.add(m)
 		if w.begin > 0 { // an earlier run's plan spans it
@@ -88,13 +88,16 @@ func (w *planner) ended() {
 				ready.spaces[s.spaceKey] = w.d.reel(wishes)
 			}
 			served = served && well
+			if h := w.known[s.spaceKey]; h.changed {
+				ready.kinds[s.spaceKey], h.changed = h.lists(), false
+			}
 		}
 		w.saver.judged(m, served)
 		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
 			w.known = map[spaceKey]*habit{}
 		}
 	}
-	if len(ready.spaces) > 0 {
+	if len(ready.spaces)+len(ready.kinds) > 0 {
 		w.sent++
 		ready.number, ready.fresh, w.fresh = w.sent, w.fresh, false
 		w.d.root.Send(w.d.supervisor, ready)
@@ -120,8 +123,11 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
 	if fresh {
-		k.wishes = wishesOf(s, w.d.base)
+		k.wishes, h.changed = wishesOf(s, w.d.base), true
 		w.fresh = w.fresh || k.wishes != nil
+	}
+	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
+		k.aside, k.within, h.changed = lying(s, w.d.base), h.serving, true
 	}
 	behind := 0
 	if !w.d.opts.Inline { // the next step is running by now
@@ -132,22 +138,32 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	if next == h.serving && !(fresh && next == k) {
 		return nil, false, served
 	}
-	h.serving, h.since = next, w.sent+1
+	h.serving, h.since, h.changed = next, w.sent+1, true
 	if next != nil {
 		wishes = next.wishes
 	}
 	return wishes, true, served
 }
 
+// lying has each request of a step go where it lay.
+func lying(s *spaceStep, base mem.Addr) []wish.Entry {
+	entries := make([]wish.Entry, len(s.requests))
+	for i, r := range s.requests {
+		place := uint64(0)
+		if s.small || within(s.gaps, r.at, r.size) {
+			place = uint64(r.at-base) / uint64(mem.Grain)
+		}
+		entries[i] = wish.Of(uint64(r.size/mem.Grain), place)
+	}
+	return entries
+}
+
 // wishesOf places the requests of a step in the gaps that the range had at its end. What
 // would lie beyond the last of them has no wish.
 func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	entries := make([]wish.Entry, len(s.requests))
-	if s.small { // they cost no memory worth a plan: each goes where it lay
-		for i, r := range s.requests {
-			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(r.at-base)/uint64(mem.Grain))
-		}
-		return entries
+	if s.small { // they cost no memory worth a plan
+		return lying(s, base)
 	}
 	buffers := make([]plan.Buffer, len(s.requests))
 	for i, r := range s.requests {

@@ -54,6 +54,7 @@ type wishRequest struct {
 	answer
 	change [2]bool
 	reels  [2]Reel
+	kinds  [2][][]wish.Entry // the lists of all kinds of step, that which is served first; nil: as before
 }
 
 // allocRequest asks the pool for a block.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -27,9 +28,10 @@ type supervisor struct {
 
 // wishesReady tells the supervisor the wishes of the next steps.
 type wishesReady struct {
-	spaces map[spaceKey]Reel // nil: none
-	number uint64            // in the order in which they were sent
-	fresh  bool              // a new plan is among them
+	spaces map[spaceKey]Reel           // nil: none
+	kinds  map[spaceKey][][]wish.Entry // the lists of all kinds of step, that which is served first
+	number uint64                      // in the order in which they were sent
+	fresh  bool                        // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -57,6 +59,7 @@ func (s *supervisor) merge(m *wishesReady) {
 		}
 		s.wishes.spaces[key] = r
 	}
+	maps.Copy(s.wishes.kinds, m.kinds)
 	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
@@ -127,8 +130,9 @@ func (s *supervisor) wish() {
 		for small := range m.reels {
 			r, change := ready.spaces[spaceKey{l.id, small == 1}]
 			m.reels[small], m.change[small] = r, change
+			m.kinds[small] = ready.kinds[spaceKey{l.id, small == 1}]
 		}
-		if m.change != [2]bool{} {
+		if m.change != [2]bool{} || m.kinds[0] != nil || m.kinds[1] != nil {
 			if s.d.ask(l.pid, m); m.err != nil {
 				s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(m.err))
 			}

@@ -44,7 +44,8 @@
 // the bytes is known, there is no forecast. A share of right sizes is kept over about the
 // last 32 requests; below 0.9 the rest of the step is left alone, and so it is where
 // three quarters of about the last 128 matches found their bytes in use. Three such steps in
-// a row, and the next sixteen are not forecast. Observation goes on meanwhile.
+// a row, and the next is not forecast; after each other one twice as many, sixteen at most.
+// Observation goes on meanwhile.
 //
 // # Evaluations
 //

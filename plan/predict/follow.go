@@ -11,8 +11,9 @@ const (
 	// free, and leastServed the share below which the plan is given up: where most
 	// blocks are freed later than ever before, whatever is planned only stands in the way.
 	servedGain, leastServed = 1.0 / 128, 0.25
-	// mostBad is how many steps in a row may be forecast badly, and offSteps how many
-	// are not forecast then.
+	// mostBad is how many steps in a row may be forecast badly. Then one is not forecast, and
+	// behind each other bad one twice as many, offSteps at most: the first forecasts know few
+	// lengths, and those that come soon after may know enough.
 	mostBad, offSteps = 3, 16
 	// leastShare is the part of a step's bytes that a forecast must know. Where sizes
 	// follow the routing of experts it is 10 to 30 %, and a plan for them is no help.
@@ -41,7 +42,7 @@ type follower struct {
 type Counts struct {
 	Steps, Kinds   int // closed; kinds met
 	Forecasts, Bad int // forecasts made; steps whose forecast was given up
-	Off            int // steps that were not forecast because three were bad
+	Off            int // steps that were not forecast because others were bad
 }
 
 // Counts returns what was counted so far.
@@ -115,8 +116,8 @@ func (l *Learner) settle() {
 		f.bad = 0
 	default:
 		f.counts.Bad++
-		if f.bad++; f.bad == mostBad {
-			f.bad, f.off = 0, offSteps
+		if f.bad++; f.bad >= mostBad {
+			f.off = min(1<<min(f.bad-mostBad, 8), offSteps)
 		}
 	}
 	f.kind = noKind

@@ -68,7 +68,7 @@ func TestNoisyKinds(t *testing.T) {
 }
 
 // TestTaken: where nearly all bytes that were planned are in use the rest of the step is left
-// alone, and after three such steps the next sixteen.
+// alone, and after three such steps the next; after each other one twice as many.
 func TestTaken(t *testing.T) {
 	l := New()
 	step := func(taken bool) (n int) {
@@ -90,14 +90,20 @@ func TestTaken(t *testing.T) {
 		return n
 	}
 	step(false)
-	for range mostBad {
+	bad := func() {
 		if n := step(true); n < 128 || n > 256 {
 			t.Errorf("%d matches although most of the bytes were in use", n)
 		}
 	}
-	for range offSteps {
-		if n := step(false); n > 0 {
-			t.Errorf("%d matches while nothing is to be forecast", n)
+	for range mostBad - 1 {
+		bad()
+	}
+	for _, off := range []int{1, 2, 4, 8, offSteps, offSteps} {
+		bad()
+		for range off {
+			if n := step(false); n > 0 {
+				t.Errorf("%d matches while nothing is to be forecast", n)
+			}
 		}
 	}
 	if n := step(false); n != 300-features {

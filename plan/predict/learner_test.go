@@ -132,7 +132,7 @@ func TestFar(t *testing.T) {
 }
 
 // TestRouting: where sizes are new in each step nothing is planned, nor where a step that
-// began like others goes on otherwise; the third time in a row for sixteen steps.
+// began like others goes on otherwise; from the third time in a row on for more and more steps.
 func TestRouting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	l := New()
@@ -153,7 +153,7 @@ func TestRouting(t *testing.T) {
 		})[:requests-step]...)
 		l.Boundary()
 	}
-	if c := l.counts; c.Forecasts != 2*mostBad || c.Bad != 2*mostBad || c.Off < offSteps {
+	if c := l.counts; c.Forecasts > 2*mostBad+1 || c.Bad != c.Forecasts || c.Off < 13 {
 		t.Errorf("a step that goes on otherwise: %+v", c)
 	}
 }

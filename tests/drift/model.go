@@ -10,6 +10,8 @@ type Model struct {
 	Micro  int       // microbatches whose gradients are added up, 0: one
 	Frozen int       // the first layers, which get no gradient
 	Late   bool      // gradients are freed when the next step begins
+	// Between is called between the forward and the backward pass; nil: nothing is.
+	Between func()
 
 	weights []Block
 	grads   []Block
@@ -55,14 +57,31 @@ func (m *Model) Forward(p *Program) []Block { return m.forward(p, true) }
 func (m *Model) Evaluate(p *Program, batches int) {
 	train := m.Batch
 	m.Batch = train/2 + 3
+	m.Validate(p, batches)
+	m.Batch = train
+}
+
+// Validate runs batches forward that are as large as those of training.
+func (m *Model) Validate(p *Program, batches int) {
 	for range batches {
 		kept := m.forward(p, false)
 		score := p.Alloc(1000)
 		p.Free(kept...)
 		p.Free(score)
 	}
-	m.Batch = train
 }
+
+// Save copies the weights, all at once.
+func (m *Model) Save(p *Program) {
+	var copies []Block
+	for range m.Layers {
+		copies = append(copies, p.Alloc(m.Width/2), p.Alloc(4096))
+	}
+	p.Free(copies...)
+}
+
+// Accumulate is a microbatch more.
+func (m *Model) Accumulate(p *Program) { m.backward(p, m.forward(p, true)) }
 
 func (m *Model) backward(p *Program, kept []Block) {
 	dy := p.Alloc(m.activation())
@@ -94,6 +113,9 @@ func (m *Model) Train(p *Program) {
 		loss := p.Alloc(512)
 		p.Free(m.loss...)
 		m.loss = []Block{loss}
+		if m.Between != nil {
+			m.Between()
+		}
 		m.backward(p, kept)
 	}
 	m.optimize(p)

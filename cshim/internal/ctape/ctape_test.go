@@ -169,6 +169,10 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 		if err := t.takeBack(); err != nil {
 			return b, err
 		}
+		if its.Ask != 0 && its.Missed >= its.Ask { // as if no other list had been found
+			its.Ask += 20
+			mine.Ask += 20
+		}
 		if other := its.Next(units); other != entry {
 			return b, fmt.Errorf("the tapes of stream %d answer %x and, C's, %x for %d units", id, entry, other, units)
 		}
@@ -292,6 +296,9 @@ func (t *twins) boundary() error {
 		for i := range s.Tapes {
 			s.Tapes[i].Boundary()
 			t.tapesOf(id)[i].Boundary()
+			if t.r.IntN(2) == 0 {
+				s.Tapes[i].Ask, t.tapesOf(id)[i].Ask = 10, 10
+			}
 		}
 	}
 	t.lend()
