@@ -1,30 +1,38 @@
-/* Allocation and free. The quick case of each is a few loads under a lock that
- * is never waited for; what it cannot decide goes to the Go engine. */
+/* Allocation and free. The quick case of each is a few loads under the device's lock, which
+ * a free never waits for; what it cannot decide goes to the Go engine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime.h"
-#include "tape.h"
+#include "quick.h"
 
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_unknown, logged_child;
+
+/* The stream that the thread used last. The first request is of another. */
+static struct stalloc_device nothing;
+static struct stalloc_stream nobody = {.device = &nothing};
 static __thread struct {
 	int device;
 	void *id;
 	struct stalloc_stream *stream;
-} recent;
+	struct stalloc_device *of;
+	struct stalloc_owner *owner; /* as which the thread owns the lock of its device, or one of no lock */
+} recent = {.device = -1, .id = &nobody, .stream = &nobody, .of = &nothing};
+static __thread struct stalloc_owner none;
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 
-static inline struct stalloc_stream *stream_of(int device, void *id) {
-	if (STALLOC_LIKELY(recent.stream && recent.device == device && recent.id == id)) return recent.stream;
-	struct stalloc_stream *s = stalloc_stream_of(device, id);
-	if (s) {
-		recent.device = device;
-		recent.id = id;
-		recent.stream = s;
-	}
+/* Not the quick case: whether the thread has become an owner is found here, too. */
+static struct stalloc_stream *stream_of(int device, void *id) {
+	struct stalloc_stream *s = recent.stream;
+	if ((recent.device != device || recent.id != id || device < 0) && !(s = stalloc_stream_of(device, id))) return NULL;
+	recent.device = device;
+	recent.id = id;
+	recent.stream = s;
+	recent.of = s->device;
+	if (!(recent.owner = stalloc_lock_mine(&s->device->lock))) recent.owner = &none;
 	return s;
 }
 
@@ -38,7 +46,7 @@ __attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
 	stalloc_unlock(d);
 	for (; n; n = next) {
 		next = n->next;
-		if (n->kind == STALLOC_FREE) free_in_engine(n->addr);
+		if (n->addr != 0) free_in_engine(n->addr);
 		free(n);
 	}
 }
@@ -54,10 +62,8 @@ static inline void unlock_and_drain(struct stalloc_device *d) {
 	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) stalloc_finish(d);
 }
 
-/* Whether there is something to do for whoever has left the lock. */
-static inline bool announced(struct stalloc_device *d) {
-	return STALLOC_RELAXED(d->announced) != NULL || STALLOC_RELAXED(d->undone) != NULL;
-}
+/* Whether there is something to do for whoever has left the lock. What is undone can wait. */
+static inline bool announced(struct stalloc_device *d) { return STALLOC_RELAXED(d->announced) != NULL; }
 
 static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
 	if (stalloc_try_lock(d)) unlock_and_drain(d);
@@ -75,20 +81,10 @@ bool stalloc_settle(struct stalloc_device *d) {
 	return true;
 }
 
-/* Counts what Go has done, now or, if another thread has the lock, when that leaves it. */
-static void count(struct stalloc_device *d, uint32_t kind, uint64_t asked) {
-	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) {
-		if (stalloc_announce(d, kind, 0, asked)) {
-			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
-			return;
-		}
-		stalloc_lock(d);
-	}
-	int64_t rounded = (int64_t)stalloc_round(asked);
-	if (kind == STALLOC_COUNT_IN)
-		stalloc_count_in(d, rounded, (int64_t)asked);
-	else
-		stalloc_count_out(d, rounded, (int64_t)asked);
+/* Counts a block that Go has handed out, or one that it has freed. */
+static void count(struct stalloc_device *d, bool in, uint64_t asked) {
+	stalloc_lock(d);
+	(in ? stalloc_count_in : stalloc_count_out)(d, (int64_t)stalloc_round(asked), (int64_t)asked);
 	unlock_and_drain(d);
 }
 
@@ -124,13 +120,15 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
-	count(s->device, STALLOC_COUNT_IN, size);
+	count(s->device, true, size);
 	return (void *)(uintptr_t)addr;
 }
 
+#define MOST ((uint64_t)INT64_MAX / 2) /* bytes */
+
 /* A request that is no quick hit; locked says that the caller has the device's lock. */
 static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size, bool locked) {
-	if (!locked && !stalloc_try_lock(d)) return slow(s, size, 0);
+	if (!locked) stalloc_lock(d);
 	stalloc_drain(d);
 	uint64_t addr = stalloc_serve(d, s, size);
 	unlock_and_drain(d);
@@ -147,24 +145,27 @@ static __attribute__((noinline)) void *serve_first(size_t size, int device, void
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (!s) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
-	if (size > INT64_MAX / 2) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
+	if (size - 1 >= MOST) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
 	uint64_t pool = stalloc_pool_of(s->device, stream);
 	return pool ? slow(s, size, pool) : serve(s->device, s, size, false);
 }
 
-/* What a thread does all the time calls nothing, so that it need not save registers. */
+/* What a thread does all the time calls nothing, so that it need not save registers. In a
+ * forked child, and while there are private pools, nobody owns a lock. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
-	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || size - 1 >= INT64_MAX / 2 || !*stalloc_alive))
+	struct stalloc_device *d = recent.of;
+	struct stalloc_owner *o = recent.owner;
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o)))
 		return serve_first(size, device, stream);
-	struct stalloc_device *d = s->device;
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->pools))) return serve_first(size, device, stream);
-	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
-	if (STALLOC_UNLIKELY(!o)) return serve(d, s, size, false);
-	uint64_t n = stalloc_units_of(size), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
+	uint64_t n = (size + STALLOC_GRAIN - 1) / STALLOC_GRAIN, at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
 	if (STALLOC_UNLIKELY(at == 0)) {
-		d->lock.by = o;
-		return serve(d, s, size, true);
+		if (size - 1 < MOST) {
+			d->lock.by = o;
+			return serve(d, s, size, true);
+		}
+		stalloc_lock_leave(o);
+		return serve_first(size, device, stream);
 	}
 	uint64_t addr = d->range.base + at;
 	stalloc_lock_leave(o);
@@ -180,13 +181,13 @@ static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
 	if (!(e && e->free(addr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
 		stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
 	else
-		count(&stalloc_devices[freed.device], STALLOC_COUNT_OUT, freed.asked);
+		count(&stalloc_devices[freed.device], false, freed.asked);
 }
 
 /* A free that is not quick; locked says that the caller has the device's lock. */
 static __attribute__((noinline)) void give(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, bool locked) {
 	if (!locked && !stalloc_try_lock(d)) {
-		if (stalloc_announce(d, STALLOC_FREE, addr, 0)) {
+		if (stalloc_announce(d, addr)) {
 			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}
@@ -208,18 +209,17 @@ static __attribute__((noinline)) void give_first(uint64_t addr, int device, void
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
-	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	if (STALLOC_UNLIKELY(!s || recent.device != device || recent.id != stream || !ptr || !*stalloc_alive)) {
-		give_first(addr, device, stream);
-		return;
-	}
 	struct stalloc_device *d = s->device;
-	struct stalloc_owner *o = stalloc_lock_enter(&d->lock);
-	if (STALLOC_UNLIKELY(!o)) {
-		give(d, s, addr, false);
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	struct stalloc_owner *o = recent.owner;
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o))) {
+		give_first(addr, device, stream);
 	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
 		d->lock.by = o;
-		give(d, s, addr, true);
+		if (addr != 0)
+			give(d, s, addr, true);
+		else
+			stalloc_unlock(d);
 	} else {
 		stalloc_lock_leave(o);
 		if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STALLOC_GRAIN 512u
+#define STALLOC_GRAIN_BITS 9
+#define STALLOC_GRAIN (1u << STALLOC_GRAIN_BITS)
 #define RANGE_START_BITS 33
 #define RANGE_NUMBER_BITS 31 /* what a start leaves of a word */
 #define RANGE_CLASS_BITS 5
@@ -60,11 +61,11 @@ struct range_counters {
 };
 
 struct stalloc_range {
-	struct range_counters now;
 	uint64_t base;
+	uint64_t small_limit; /* units */
 	uint64_t until; /* the clock at which the engine wants to be asked again */
 	uint64_t most;  /* units of a request that no tape knows, of those that it does not want to see */
-	uint64_t small_limit; /* units */
+	struct range_counters now;
 	uint32_t tape_only; /* it wants to see all requests that no tape knows */
 	uint32_t lent;	    /* 0: the engine has its state */
 	uint32_t broken;    /* an equation did not hold: the state is of no use any more */

@@ -33,6 +33,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t key(uint64_t id0, uint64_t id1) { return id0 << 32 | (id1 & 0xffffffff); }
 
+/* An owner of the device's lock does not look whether there are any. */
+static void change(struct stalloc_device *d, int by) {
+	uint32_t now = atomic_fetch_add(&d->pools, (uint32_t)by) + (uint32_t)by;
+	stalloc_lock(d);
+	stalloc_lock_shut(&d->lock, now > 0);
+	stalloc_unlock(d);
+}
+
 void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 	static _Atomic bool full;
 	const struct std_function *f = filter;
@@ -50,7 +58,7 @@ void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 			p->accepts.invoker = f->invoker;
 			f->manager(&p->accepts.functor, &f->functor, CLONE_FUNCTOR);
 		}
-		atomic_fetch_add(&stalloc_devices[device].pools, 1);
+		change(&stalloc_devices[device], 1);
 	} else {
 		stalloc_log_once(&full, "more than %d private pools are being allocated to at once; the newest is ignored", MOST);
 	}
@@ -65,7 +73,7 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 		if (p->device != device || p->id0 != id0 || p->id1 != id1) continue;
 		if (!p->any) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
 		memmove(p, p + 1, (size_t)(--count - i) * sizeof *p);
-		atomic_fetch_sub(&stalloc_devices[device].pools, 1);
+		change(&stalloc_devices[device], -1);
 		break;
 	}
 	pthread_mutex_unlock(&lock);

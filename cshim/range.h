@@ -22,10 +22,19 @@ static inline uint32_t gap_priority(uint32_t n) {
 	return n * 2246822519u;
 }
 
+/* Where the way to a key goes on below a node. By a branch, which is foreseen where a block
+ * was freed and is asked for again; the next node is then loaded before this one's key is
+ * compared. */
+static inline uint32_t *gap_below(struct range_gap *node, uint64_t key, int by) {
+	if (key < node->key[by]) return &node->kid[by][0];
+	__asm__ volatile("");
+	return &node->kid[by][1];
+}
+
 static inline void gap_insert(struct range_gap *nodes, uint32_t *root, uint32_t n, int by) {
 	uint64_t key = nodes[n].key[by];
 	uint32_t priority = gap_priority(n), *p = root;
-	while (*p != 0 && gap_priority(*p) >= priority) p = &nodes[*p].kid[by][key >= nodes[*p].key[by]];
+	while (*p != 0 && gap_priority(*p) >= priority) p = gap_below(&nodes[*p], key, by);
 	uint32_t rest = *p, *low = &nodes[n].kid[by][0], *high = &nodes[n].kid[by][1];
 	*p = n;
 	while (rest != 0) {
@@ -46,7 +55,7 @@ static inline void gap_insert(struct range_gap *nodes, uint32_t *root, uint32_t 
 static inline void gap_remove(struct range_gap *nodes, uint32_t *root, uint32_t n, int by) {
 	uint64_t key = nodes[n].key[by];
 	uint32_t *p = root;
-	while (*p != n) p = &nodes[*p].kid[by][key >= nodes[*p].key[by]];
+	while (*p != n) p = gap_below(&nodes[*p], key, by);
 	uint32_t low = nodes[n].kid[by][0], high = nodes[n].kid[by][1];
 	while (low != 0 && high != 0) {
 		if (gap_priority(low) >= gap_priority(high)) {
@@ -130,13 +139,17 @@ static inline uint32_t gap_link(uint32_t g) { return g << 1; }
 static inline uint32_t block_link(uint32_t b) { return b << 1 | 1; }
 static inline uint32_t gap_of(uint32_t link) { return link & 1 ? 0 : link >> 1; }
 
+/* Takes a number that is spare, the next of which it tells, or a new one. */
+static inline uint32_t range_number(uint64_t *spare, uint64_t *n, uint32_t next) {
+	if (*spare == 0) return (uint32_t)(*n)++;
+	uint32_t number = (uint32_t)*spare;
+	*spare = next;
+	return number;
+}
+
 /* Returns the new gap. */
 static inline uint32_t gap_new(struct stalloc_range *r, struct range_space *s, uint64_t lo, uint64_t hi, uint32_t p, uint32_t n) {
-	uint32_t g = (uint32_t)r->now.spare_gap;
-	if (g != 0)
-		r->now.spare_gap = r->gaps[g].space;
-	else
-		g = (uint32_t)r->now.gap_n++;
+	uint32_t g = range_number(&r->now.spare_gap, &r->now.gap_n, r->gaps[r->now.spare_gap].space);
 	r->gaps[g] = (struct range_gap){.key = {lo, (hi - lo) << RANGE_START_BITS | lo}, .space = (uint32_t)(s - r->spaces)};
 	gap_insert(r->gaps, &s->free.addrs, g, RANGE_BY_ADDR);
 	gap_add_size(r, s, g);
@@ -279,11 +292,7 @@ static inline void range_count_out(struct stalloc_range *r, struct range_space *
 
 /* Enters a block, all of it free in a gap, into the arrays. */
 static inline void range_enter(struct stalloc_range *r, struct range_space *s, uint32_t g, uint64_t at, uint64_t n, uint64_t less) {
-	uint32_t b = (uint32_t)r->now.spare_block;
-	if (b != 0)
-		r->now.spare_block = r->blocks[b].users;
-	else
-		b = (uint32_t)r->now.block_n++;
+	uint32_t b = range_number(&r->now.spare_block, &r->now.block_n, r->blocks[r->now.spare_block].users);
 	r->blocks[b] = (struct range_block){
 		.at = at, .size = n, .space = (uint32_t)(s - r->spaces), .state = RANGE_BLOCK_LIVE, .less = (uint16_t)less,
 		.step = (uint32_t)r->now.steps};

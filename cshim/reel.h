@@ -14,12 +14,14 @@
 static inline uint64_t entry_size(uint64_t e) { return e >> STALLOC_PLACE_BITS; }
 static inline uint64_t entry_place(uint64_t e) { return e & (((uint64_t)1 << STALLOC_PLACE_BITS) - 1); }
 
-/* The number of a place, REEL_NONE: no entry has it. */
-static inline uint32_t reel_find(const struct stalloc_reel *r, uint64_t at) {
-	uint64_t cell, mask = ~(uint64_t)0 >> r->shift;
-	for (uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift; (cell = r->index[i]) != 0; i = (i + 1) & mask)
-		if (cell >> RANGE_NUMBER_BITS == at) return cell & ((1u << RANGE_NUMBER_BITS) - 1);
-	return REEL_NONE;
+static inline uint64_t place_at(const struct stalloc_place *p) { return p->word >> RANGE_NUMBER_BITS; }
+static inline uint64_t place_less(const struct stalloc_place *p) { return p->word & (STALLOC_GRAIN - 1); }
+
+/* The cell of a place, or the empty one where it would be. */
+static inline uint64_t reel_find(const struct stalloc_reel *r, uint64_t at) {
+	uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
+	while (__builtin_expect(place_at(&r->places[i]) != at && r->places[i].word != 0, 0)) i = (i + 1) & (~(uint64_t)0 >> r->shift);
+	return i;
 }
 
 static inline void stalloc_reel_free(struct stalloc_reel *r) {
@@ -28,7 +30,6 @@ static inline void stalloc_reel_free(struct stalloc_reel *r) {
 	free(r->slots);
 	free(r->frontier);
 	free(r->places);
-	free(r->index);
 	free(r->dirty);
 	free(r);
 }
@@ -121,7 +122,7 @@ static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) 
 	for (uint32_t i = 0; i < s->n; i++)
 		if (n == 0 || s->end[n - 1] != s->end[i]) s->end[n++] = s->end[i];
 	s->n = n;
-	memset(s->mark, 0xff, (r->n + 1) * sizeof *s->mark);
+	memset(s->mark, 0xff, sizeof *s->mark << (64 - r->shift));
 	sweep_begin(s, 0, REEL_NONE);
 	for (int round = 0; round < 2; round++)
 		for (uint32_t e = 0; e < r->n; e++) {
@@ -132,42 +133,43 @@ static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) 
 	return true;
 }
 
-/* Numbers the places. */
-static inline void reel_places(struct stalloc_reel *r) {
-	uint64_t mask = ~(uint64_t)0 >> r->shift;
+/* Makes the table of places, with room for so many, and says how many there are. */
+static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
+	uint32_t bits = 4;
+	while ((uint64_t)1 << bits < 2 * (uint64_t)*count) bits++;
+	r->shift = 64 - bits;
+	free(r->places);
+	if (!(r->places = calloc((size_t)1 << bits, sizeof *r->places))) return false;
+	*count = 0;
 	for (uint32_t e = 0; e < r->n; e++) {
-		uint64_t at = entry_place(r->entries[e]);
-		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = REEL_NONE};
-		if (at == 0 || (r->slots[e].place = reel_find(r, at)) != REEL_NONE) continue;
-		uint64_t i = at * 0x9e3779b97f4a7c15u >> r->shift;
-		while (r->index[i] != 0) i = (i + 1) & mask;
-		r->index[i] = at << RANGE_NUMBER_BITS | r->places_n;
-		r->slots[e].place = r->places_n++;
+		uint64_t at = entry_place(r->entries[e]), i = at ? reel_find(r, at) : REEL_NONE;
+		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = (uint32_t)i};
+		if (at == 0 || r->places[i].word != 0) continue;
+		r->places[i].word = at << RANGE_NUMBER_BITS;
+		++*count;
 	}
+	return true;
 }
 
 /* A reel of a list of entries. NULL: the host has no memory left. */
 static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uint32_t n) {
 	struct stalloc_reel *r = calloc(1, sizeof *r);
 	struct reel_sweep s = {0};
-	uint32_t bits = 4;
 	if (!r) return NULL;
-	while ((uint64_t)1 << bits < 2 * (uint64_t)n) bits++;
 	r->n = n;
-	r->shift = 64 - bits;
 	r->entries = malloc((n + 1) * sizeof *r->entries);
 	r->slots = calloc(n + 1, sizeof *r->slots);
-	r->places = calloc(n + 1, sizeof *r->places);
 	r->dirty = calloc(n + 1, sizeof *r->dirty);
-	r->index = calloc((size_t)1 << bits, sizeof *r->index);
 	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
 	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
 	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
-	s.mark = malloc((n + 1) * sizeof *s.mark);
-	bool done = r->entries && r->slots && r->places && r->dirty && r->index;
+	bool done = r->entries && r->slots && r->dirty;
 	if (done) {
 		memcpy(r->entries, entries, n * sizeof *entries);
-		reel_places(r);
+		done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
+	}
+	if (done) {
+		s.mark = malloc(sizeof *s.mark << (64 - r->shift));
 		done = reel_frontiers(r, &s);
 	}
 	free(s.end);

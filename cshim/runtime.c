@@ -10,9 +10,15 @@
 #include "rank.h"
 #include "runtime.h"
 
+#define PAGE 4096 /* of a larger one the kernel wipes nothing here, and there are no owners */
+
 static const unsigned char dead;
 const unsigned char *_Atomic stalloc_alive = &dead;
-struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
+
+/* In a forked child there is none of it: a thread that owned a lock does not there, and looks
+ * whether it is in one. */
+struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES] __attribute__((aligned(PAGE)));
+_Static_assert(sizeof stalloc_devices % PAGE == 0, "what lies behind would be wiped, too");
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,6 +67,7 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 
 static void after_fork_in_child(void) {
 	if (guard_page) *guard_page = 0;
+	memset(stalloc_devices, 0, sizeof stalloc_devices);
 }
 
 /* MADV_WIPEONFORK covers children made without running fork handlers; the
@@ -68,14 +75,15 @@ static void after_fork_in_child(void) {
 static void prepare(void) {
 	long size = sysconf(_SC_PAGESIZE);
 	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool wiped = false;
 	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
+	wiped = madvise(stalloc_devices, sizeof stalloc_devices, MADV_WIPEONFORK) == 0;
 #endif
-	bool may_own = stalloc_lock_prepare();
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
-		stalloc_devices[i].lock.may_own = may_own;
+		stalloc_lock_prepare(&stalloc_devices[i].lock, wiped ? stalloc_devices[i].owners : NULL);
 	}
 	*page = 1;
 	guard_page = page;

@@ -2,8 +2,8 @@
  *
  * All of a device that both sides touch is under the device's one lock: the lent arrays of
  * the range, the tapes, the log of events, the counters. Go's pool actor has the lock while
- * it is at work, driver calls included, so C only ever tries for it: a request that does
- * not get it goes to Go, a free is announced. cshim/engine checks at start that Go's
+ * it is at work, driver calls included: a request waits for it, as it would in Go, and a
+ * free is announced. cshim/engine checks at start that Go's
  * structs have these fields at these offsets. Nothing here is public: see stalloc.h. */
 #ifndef STALLOC_SHARED_H
 #define STALLOC_SHARED_H
@@ -37,33 +37,36 @@ struct stalloc_slot {
 
 /* Where a block of a tape may begin. */
 struct stalloc_place {
-	uint64_t info;	/* of its events, without the kind */
-	uint32_t entry; /* + 1, that has its block here; 0: none */
-	uint16_t less;	/* of its bytes were not asked for */
-	bool indexed;	/* the block is the range's, which may have freed it since */
-	bool dirty;	/* is on the list */
+	/* at << NUMBER_BITS | flags | so many of its bytes were not asked for, fewer than a
+	 * grain. One word, because parts of what was just written are slow to read. */
+	uint64_t word;
+	uint64_t info; /* of its hit */
+};
+enum {
+	PLACE_LIVE = STALLOC_GRAIN,	   /* a block is there */
+	PLACE_INDEXED = 2 * STALLOC_GRAIN, /* it is the range's, which may have freed it since */
+	PLACE_DIRTY = 4 * STALLOC_GRAIN,   /* is on the list */
 };
 
 /* What a tape plays (reel.h). An entry is wish.Entry. */
 struct stalloc_reel {
-	uint32_t n, places_n;
+	uint32_t n, dirty_n;
 	uint64_t *entries;
 	struct stalloc_slot *slots; /* of the entries, and an empty one */
 	uint32_t *frontier;	    /* of all entries: places */
-	struct stalloc_place *places;
-	uint64_t *index; /* of places: where << NUMBER_BITS | number */
-	uint32_t shift;	 /* of a hash */
-	uint32_t dirty_n;
-	uint32_t *dirty; /* places whose blocks the range may not know */
+	struct stalloc_place *places; /* by a hash of at: open addressing, linear probing, at most half full */
+	uint32_t shift;		      /* of the hash */
+	uint32_t *dirty;	      /* places whose blocks the range may not know */
 };
 
 /* The wishes of one space of a stream. While it is armed, Go has not had the lock since its
  * last hit: all that may serve another is in the cursor, the slots and the places. */
 struct stalloc_tape {
-	struct stalloc_tape_state state; /* but for the cursor as of when it was armed */
+	struct stalloc_tape_state state; /* as of when it was armed */
 	uint64_t armed;			 /* the space's version; 0: it is not */
+	struct stalloc_slot *slot;	 /* while it is, that of the next entry */
 	struct stalloc_reel *reel;	 /* NULL: there are none */
-	uint64_t info;			 /* of its events: the stream */
+	uint64_t info;			 /* of its hits, without units */
 	uint32_t space;			 /* of the engine */
 	/* As C left them. What is different was done by Go. */
 	uint32_t cursor;
@@ -72,12 +75,14 @@ struct stalloc_tape {
 	struct stalloc_tape *next; /* there */
 };
 
-/* What came while another thread had the lock. */
-enum { STALLOC_DONE, STALLOC_FREE, STALLOC_COUNT_IN, STALLOC_COUNT_OUT };
+/* The tapes of a stream: wish.Large, Small, Foreseen. The last is asked by requests that the
+ * range's terms leave to Go, and never armed: its list is served once. */
+enum { STALLOC_LARGE, STALLOC_SMALL, STALLOC_FORESEEN, STALLOC_TAPES };
+
+/* What was freed while another thread had the lock. */
 struct stalloc_announced {
 	struct stalloc_announced *next;
-	uint32_t kind;
-	uint64_t addr, asked;
+	uint64_t addr; /* of a block to free; 0: it is done */
 };
 
 /* wish.Event. info is units << 24 | ordinal of the stream << 8 | kind. */
@@ -104,7 +109,7 @@ struct stalloc_stream {
 	struct stalloc_device *device;
 	struct stalloc_stream *next;
 	uint32_t heap; /* its number in the engine, and in events; 0: not looked up yet */
-	struct stalloc_tape tapes[2]; /* of large requests and of small ones */
+	struct stalloc_tape tapes[STALLOC_TAPES];
 };
 
 /* Of live blocks, but for the last three. */
@@ -115,40 +120,41 @@ struct stalloc_counts {
 	uint64_t requests, allocated_total;
 };
 
-/* What quick hits and frees may still change until the counts of the device and of the range
- * are to be looked at (stalloc_fold): how many there may be, and by how many blocks, units
- * and bytes as asked for the load may grow, so that no peak is passed. */
+/* By how many blocks, units and bytes as asked for quick hits and frees may still let the load
+ * grow until the counts of the device and of the range are to be looked at (stalloc_fold), so
+ * that no peak is passed. */
 struct stalloc_allowance {
-	int64_t events, blocks, units, asked;
+	struct { /* not side by side: a compiler that loads two counters at once has to wait until both are in the cache */
+		int64_t left, granted;
+	} blocks, units, asked;
 };
 
 struct stalloc_device {
 	struct stalloc_lock lock;
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
+	int32_t ordinal;
+	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
+	struct stalloc_allowance allowance;
+	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
+	struct stalloc_log log;
+	struct stalloc_range range;
 	/* Announcements that are done, and those of blocks that only Go can free. Whoever
 	 * leaves the lock next in C does that. */
 	_Atomic(struct stalloc_announced *) undone;
 	_Atomic(struct stalloc_stream *) streams;
-	int32_t ordinal;
-	_Atomic uint32_t pools; /* private pools being allocated to */
-	struct stalloc_allowance left, granted;
-	struct stalloc_log log;
 	struct stalloc_tape *armed; /* those that are, or were since Go had the lock */
-	struct stalloc_range range;
 	struct stalloc_counts counts;
 	_Atomic uint64_t ooms;
-};
+	struct stalloc_owner owners[STALLOC_OWNERS];
+} __attribute__((aligned(64)));
 
 /* The lock is held in C only for bounded work that calls nothing outside: for less than so
  * many looks, where Go does not have it. */
 #define STALLOC_QUICK_LOOKS 16
-static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_try(&d->lock, STALLOC_QUICK_LOOKS); }
+static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_look(&d->lock, STALLOC_QUICK_LOOKS); }
 
-/* Not from Go, and not in a quick case, see lock.h. */
-static inline void stalloc_lock(struct stalloc_device *d) {
-	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) stalloc_lock_wait(&d->lock);
-}
-
+/* Not from Go, see lock.h. */
+static inline void stalloc_lock(struct stalloc_device *d) { stalloc_lock_wait(&d->lock); }
 static inline void stalloc_unlock(struct stalloc_device *d) { stalloc_lock_release(&d->lock); }
 
 #define STALLOC_RELAXED(x) atomic_load_explicit(&(x), memory_order_relaxed)

@@ -21,7 +21,7 @@ IN_STAGE  := BUILD=$(WHEEL) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/stalloc PKG
 wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with glibc 2.28 or later
 	rm -rf $(STAGE) $(WHEEL)/raw $(DIST)/stalloc-*.whl && mkdir -p $(STAGE) $(DIST)
 	cp -RL python/stalloc python/pyproject.toml python/setup.py python/stalloc.pth python/README.md python/LICENSE $(STAGE)
-	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so
+	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so $(STAGE)/stalloc/lib/adapters
 	find $(STAGE) -name __pycache__ -exec rm -rf {} +
 	$(if $(ADAPTERS),$(MAKE) libs $(FAKE) && $(PYTHON) tests/torch_headers.py $(ADAPTERS) --build $(STAGE)/stalloc/lib/adapters)
 	$(OLD_GLIBC) $(MAKE) libs $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc LDFLAGS=-s

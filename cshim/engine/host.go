@@ -4,7 +4,7 @@ package main
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "tape.h"
+#include "quick.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
 	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
@@ -28,7 +28,6 @@ static int64_t host_load(struct stalloc_device *d) {
 	return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED);
 }
 static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
-static void host_note(struct stalloc_device *d, uint64_t addr, uint64_t info) { stalloc_push(&d->log, addr, info); }
 static void host_observe(struct stalloc_log *l, bool on) {
 	if (on && !l->events) {
 		void *at = mmap(NULL, STALLOC_MOST_EVENTS * sizeof *l->events, PROT_READ | PROT_WRITE,
@@ -37,11 +36,10 @@ static void host_observe(struct stalloc_log *l, bool on) {
 	}
 	stalloc_log_begin(l, on);
 }
-static uint64_t host_events(const struct stalloc_log *l) { return (uint64_t)(l->next - l->events); }
 // Memory beyond this step and a few events goes back where far more was used once, so
 // that steps of one length, or two in turn, do not have it made anew each time.
 static uint64_t host_clear(struct stalloc_log *l) {
-	uint64_t count = host_events(l), keep = count > STALLOC_KEPT_EVENTS ? count : STALLOC_KEPT_EVENTS, lost = l->lost;
+	uint64_t count = (uint64_t)(l->next - l->events), keep = count > STALLOC_KEPT_EVENTS ? count : STALLOC_KEPT_EVENTS, lost = l->lost;
 	if (l->touched < count) l->touched = count;
 	if (keep < l->touched / 2) {
 		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)(l->events + keep) + page - 1) & ~(page - 1);
@@ -51,9 +49,10 @@ static uint64_t host_clear(struct stalloc_log *l) {
 	stalloc_log_begin(l, l->recording);
 	return lost;
 }
-static void host_active(struct stalloc_device *d) {
+static void host_lend(struct stalloc_device *d) {
 	int64_t active = d->counts.allocated + d->range.now.pending;
 	if (active > d->counts.peak_active) d->counts.peak_active = active;
+	host_unlock(d);
 }
 */
 import "C"
@@ -80,8 +79,8 @@ type host struct {
 
 // tapes are those of a stream, in C's memory.
 type tapes struct {
-	wishes [2]wish.Tape
-	c      [2]*C.struct_stalloc_tape
+	wishes [wish.Tapes]wish.Tape
+	c      [wish.Tapes]*C.struct_stalloc_tape
 }
 
 // reel is what Build makes.
@@ -98,7 +97,8 @@ func newHost(device *C.struct_stalloc_device) *host {
 func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
 // Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
-// that the collector has stopped, and nothing must wait for it in C (cshim/lock.h).
+// that the collector has stopped, and nothing that Go called must wait for it in C
+// (cshim/lock.h).
 func (h *host) Lock() {
 	for n := 0; !C.host_try_lock(h.device); n++ {
 		if n < 4 {
@@ -115,8 +115,7 @@ func (h *host) Unlock() { C.host_unlock(h.device) }
 // Lend implements actors.Borrower.
 func (h *host) Lend(l *onerange.Lent, t actors.Terms) {
 	h.loan.Lend(l, t.Until, t.Most, t.TapeOnly)
-	C.host_active(h.device)
-	h.Unlock()
+	C.host_lend(h.device)
 }
 
 // TakeBack implements actors.Borrower.
@@ -126,7 +125,7 @@ func (h *host) TakeBack(c *onerange.Counters) bool {
 }
 
 // Tapes implements actors.Host.
-func (h *host) Tapes(id mem.StreamID) *[2]wish.Tape { return &h.tapesOf(id).wishes }
+func (h *host) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape { return &h.tapesOf(id).wishes }
 
 func (h *host) tapesOf(id mem.StreamID) *tapes {
 	t := h.tapes[id]
@@ -183,23 +182,32 @@ func (h *host) Discard(r actors.Reel) {
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
+func (h *host) Serve(id mem.StreamID, tape int, r actors.Reel) {
 	t := h.tapesOf(id)
 	next, _ := r.(*reel)
 	if next == nil {
 		next = &reel{}
 	}
-	C.stalloc_tape_play(t.c[small], next.c)
-	t.wishes[small].Replace(next.entries)
+	C.stalloc_tape_play(t.c[tape], next.c)
+	t.wishes[tape].Replace(next.entries)
 }
 
 // Note implements actors.Host.
-func (h *host) Note(e wish.Event) { C.host_note(h.device, C.uint64_t(e.Addr), C.uint64_t(e.Info)) }
+func (h *host) Note(e wish.Event) {
+	l := &h.device.log
+	if l.next == l.end {
+		C.stalloc_lose(l)
+		return
+	}
+	*(*wish.Event)(unsafe.Pointer(l.next)) = e
+	l.next = (*C.struct_stalloc_event)(unsafe.Add(unsafe.Pointer(l.next), unsafe.Sizeof(e)))
+}
 
 // Events implements actors.Host.
 func (h *host) Events() []wish.Event {
 	l := &h.device.log
-	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), int(C.host_events(l)))
+	n := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
+	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), n/unsafe.Sizeof(wish.Event{}))
 }
 
 // Clear implements actors.Host.

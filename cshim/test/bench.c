@@ -1,8 +1,8 @@
 /* Nanoseconds of what a training program does all the time: a hit and its free, beside
  * malloc and free in the same run; a request that a gap of the range serves, and its free,
  * with few and with many live blocks, one after the other and in any order; a free that
- * meets another thread with the lock; and a request that goes through Go, as those of a
- * private pool do. */
+ * meets another thread with the lock; threads that meet there, beside malloc; requests that
+ * go through Go; and a boundary that puts a plan in place, on the thread that calls. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 #include "kit.h"
 
-enum { PAIRS = 1000, ROUNDS = 301, REQUESTS = 2000, REQUEST_ROUNDS = 41, THREADS = 4, FEW = 1000, MANY = 100000 };
+enum { PAIRS = 1000, ROUNDS = 301, REQUESTS = 2000, REQUEST_ROUNDS = 41, THREADS = 4, LONG = 20000, FEW = 1000, MANY = 100000,
+       ENTRIES = 20000, LIVE = 500, PLANS = 8 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -152,41 +153,97 @@ static void announced(void)
 
 static pthread_barrier_t together;
 
+/* What one of several threads does: pairs of a size on a stream, or of malloc. */
+struct worker {
+	pthread_t thread;
+	size_t size;
+	void *stream;
+	bool theirs;
+	double results[REQUEST_ROUNDS];
+};
+
 static void *beside_others(void *argument)
 {
-	static double results[THREADS][REQUEST_ROUNDS];
-	int me = (int)(intptr_t)argument;
-	void *stream = (void *)(uintptr_t)(0x1000 * (me + 1));
+	struct worker *w = argument;
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		pthread_barrier_wait(&together);
 		double start = kit_seconds();
-		for (int i = 0; i < REQUESTS; i++) stalloc_free(stalloc_malloc(3 << 20, 0, stream), 0, 0, stream);
-		results[me][n] = (kit_seconds() - start) * 1e9 / REQUESTS;
+		for (int i = 0; i < LONG; i++) {
+			void *p = w->theirs ? malloc(w->size) : stalloc_malloc(w->size, 0, w->stream);
+			__asm__ volatile("" : : "r"(p) : "memory");
+			if (w->theirs)
+				free(p);
+			else
+				stalloc_free(p, w->size, 0, w->stream);
+		}
+		w->results[n] = (kit_seconds() - start) * 1e9 / LONG;
 	}
-	return results[me];
+	return NULL;
 }
 
-static void others(void)
+static void threads(const char *what, size_t size, int streams, bool theirs)
+{
+	static struct worker workers[THREADS];
+	double each[THREADS];
+	pthread_barrier_init(&together, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){.size = size, .stream = (void *)(uintptr_t)(0x1000 * (i % streams + 1)), .theirs = theirs};
+		CHECK(pthread_create(&workers[i].thread, NULL, beside_others, &workers[i]) == 0, "no thread");
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		each[i] = median(workers[i].results, REQUEST_ROUNDS);
+	}
+	print(what, each, THREADS, 0);
+}
+
+/* Requests of a private pool, and of several threads those that a forecast may be for. */
+static void through_go(void)
 {
 	static double results[REQUEST_ROUNDS];
-	double four[THREADS];
-	pthread_t threads[THREADS];
-	pthread_barrier_init(&together, NULL, THREADS);
-	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, beside_others, (void *)(intptr_t)i);
-	for (int i = 0; i < THREADS; i++) {
-		void *result;
-		pthread_join(threads[i], &result);
-		four[i] = median(result, REQUEST_ROUNDS);
-	}
-	print("without a plan, four threads, in each", four, THREADS, 0);
 	stalloc_begin_pool(0, 1, 1, NULL);
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		double start = kit_seconds();
 		for (int i = 0; i < REQUESTS / 10; i++) stalloc_free(stalloc_malloc(3 << 20, 0, (void *)0x1000), 0, 0, (void *)0x1000);
 		results[n] = (kit_seconds() - start) * 1e10 / REQUESTS;
 	}
-	print("through Go", results, REQUEST_ROUNDS, 0);
 	stalloc_end_pool(0, 1, 1);
+	print("through Go", results, REQUEST_ROUNDS, 0);
+	threads("3 MiB without a plan, four threads", 3 << 20, THREADS, false);
+}
+
+/* A step of ENTRIES requests, each of which lives while some others come. */
+static void long_step(uint64_t seed)
+{
+	static void *at[LIVE];
+	for (int i = 0; i < ENTRIES + LIVE; i++) {
+		stalloc_free(at[i % LIVE], 0, 0, NULL);
+		at[i % LIVE] = i < ENTRIES ? stalloc_malloc(512 * (1 + kit_below(&seed, 4000)), 0, NULL) : NULL;
+	}
+}
+
+/* Boundaries that put another plan in place of one. */
+static void boundaries(void)
+{
+	static double with[PLANS];
+	for (uint64_t plan = 0; plan < PLANS; plan++) {
+		for (int i = 0; with[plan] == 0; i++) {
+			CHECK(i < 400, "no plan of the benchmark's long step");
+			long_step(plan + 1);
+			uint64_t before = kit_stats().plan_generation;
+			double start = kit_seconds();
+			CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+			double took = (kit_seconds() - start) * 1e9;
+			if (kit_stats().plan_generation != before) with[plan] = took;
+			kit_sleep_ms(5);
+		}
+		uint64_t hits = kit_stats().hits;
+		long_step(plan + 1);
+		CHECK(kit_stats().hits - hits > ENTRIES * 9 / 10, "the plan of the benchmark's long step served %llu requests",
+		      (unsigned long long)(kit_stats().hits - hits));
+		stalloc_step(0);
+	}
+	print("a boundary with a plan of 20,000 requests", with, PLANS, 0);
 }
 
 int main(void)
@@ -198,6 +255,10 @@ int main(void)
 	range_among((void *)0x2000, FEW);
 	range_among((void *)0x3000, MANY);
 	announced();
-	others();
+	threads("glibc, four threads", 64 << 10, 1, true);
+	threads("without a plan, four threads, four streams", 64 << 10, THREADS, false);
+	threads("the same, one stream", 64 << 10, 1, false);
+	through_go();
+	boundaries();
 	return 0;
 }

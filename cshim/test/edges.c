@@ -49,7 +49,17 @@ static void arguments(void)
 	CHECK(stalloc_get_stats(0, NULL, 0) == STALLOC_ERR_ARGUMENT, "statistics went nowhere");
 	CHECK(stalloc_reset_peak(99) == STALLOC_ERR_ARGUMENT, "a peak of device 99");
 	CHECK(stalloc_explain(99, NULL, 0) == STALLOC_ERR_ARGUMENT, "an explanation of device 99");
+	CHECK(stalloc_save_plan(99, "x") == STALLOC_ERR_ARGUMENT && stalloc_load_plan(0, NULL) == STALLOC_ERR_ARGUMENT, "a plan of nothing");
 	CHECK(strcmp(stalloc_version(), STALLOC_VERSION) == 0, "version %s", stalloc_version());
+}
+
+/* The same of a thread that has been here often enough to own the device's lock. */
+static void arguments_of_owner(void)
+{
+	for (int i = 0; i < 1000; i++) stalloc_free(stalloc_malloc(512, 0, NULL), 512, 0, NULL);
+	kit_listen();
+	arguments();
+	CHECK(kit_heard("not a live block") == 0, "NULL was taken for a block");
 }
 
 static void statistics(void)
@@ -219,6 +229,7 @@ int main(void)
 	CHECK(stalloc_init() == STALLOC_OK && stalloc_init() == STALLOC_OK, "%s", stalloc_last_error());
 	stalloc_set_device_count(1);
 	arguments();
+	arguments_of_owner();
 	statistics();
 	CHECK(lines_about("not a live block", wrong_frees) == 1, "not one line about wrong frees");
 	errors_belong_to_threads();

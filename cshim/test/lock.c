@@ -34,7 +34,7 @@ static void *work(void *argument)
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
 				stalloc_lock(&d);
-			else if (!stalloc_lock_try(&d.lock, way == 1 ? 0 : STALLOC_PATIENCE))
+			else if (!(way == 1 ? stalloc_lock_try(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
 				continue;
 			critical(me);
 			stalloc_unlock(&d);
@@ -89,18 +89,42 @@ static void comes_back(uintptr_t times)
 	pthread_join(thread, NULL);
 }
 
+static void *enter(void *argument)
+{
+	stalloc_lock(&d);
+	critical((uintptr_t)argument);
+	stalloc_unlock(&d);
+	return NULL;
+}
+
+/* Whoever has fallen asleep is woken, one by the other, where Go has had the lock. */
+static void all_wake(void)
+{
+	pthread_t threads[THREADS];
+	CHECK(stalloc_lock_try(&d.lock, 0), "it is taken");
+	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
+	while (atomic_load(&d.lock.taken) != STALLOC_AWAITED) kit_sleep_ms(1);
+	kit_sleep_ms(5);
+	stalloc_unlock(&d);
+	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+	kit_progress();
+}
+
 int main(void)
 {
-	bool owners = stalloc_lock_prepare();
+	static struct stalloc_owner owners[4][STALLOC_OWNERS];
 	kit_watchdog(30);
-	for (int with = 0; with <= owners; with++) {
-		d = (struct stalloc_device){.lock.may_own = with};
+	for (int with = 0; with < 4; with++) { /* spins: as on one processor, and on more */
+		d = (struct stalloc_device){0};
+		stalloc_lock_prepare(&d.lock, with & 1 ? owners[with] : NULL);
+		d.lock.spins = with & 2 ? STALLOC_SPINS : 0;
 		counter = wanted = 0;
 		exclusion();
+		all_wake();
 		comes_back(1);
 		comes_back(2 * STALLOC_STREAK);
 		comes_back(2 * STALLOC_STREAK); /* another owner */
 	}
-	printf("lock: one at a time, %s\n", owners ? "with owners and without" : "without owners: no membarrier here");
+	printf("lock: one at a time, %s\n", owners[1][0].thread ? "with owners and without" : "without owners: no membarrier here");
 	return 0;
 }

@@ -120,7 +120,7 @@ func report(r *replay, s stalloc.Stats, took time.Duration) {
 	}
 	fmt.Printf("requests  %d, in %d steps\n", s.Requests, s.Steps)
 	fmt.Printf("plan      %d hits, %d misses, %d plans; %.1f %% of all requests\n", s.Hits, s.Misses, s.Plans, 100*float64(s.Hits)/float64(s.Requests))
-	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakLoad, s.PeakReserved, 100*s.Fragmentation())
+	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakAllocated, s.PeakReserved, 100*s.Fragmentation())
 	fmt.Printf("driver    %d calls, %v\n", s.DriverCalls, s.DriverTime.Round(time.Microsecond))
 	fmt.Printf("time      %v, of it %v in the allocator\n", took.Round(time.Millisecond), spent.Round(time.Microsecond))
 	fmt.Printf("checked   %v, every byte as it was left\n", checked)

@@ -26,7 +26,7 @@ from ._version import __version__
 SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "stalloc.h")
 OLDEST = (2, 6)
 _TEXT = 4096
-_RELEASED = re.compile(r"\d+\.\d+\.\d+(\+cu\d+)?")
+RELEASED = re.compile(r"\d+\.\d+\.\d+(\+cu\d+)?")
 
 
 class Unavailable(StallocError):
@@ -50,7 +50,7 @@ def find(torch: ModuleType) -> Path:
     name = f"torch{release[0]}.{release[1]}-abi{_abi(torch)}.so"
     prebuilt = folder().parent / "adapters" / name
     # Nightly and vendors' builds have a release's number and other classes.
-    if _RELEASED.fullmatch(torch.__version__) and prebuilt.is_file():
+    if RELEASED.fullmatch(torch.__version__) and prebuilt.is_file():
         try:
             _load(prebuilt)
             return prebuilt

@@ -1,5 +1,6 @@
-// Package lockmodel walks every state of the protocol by which goroutines and threads
-// of C take a stream's lock (cshim/lock.h, port.Lock) while the collector stops the
+// Package lockmodel walks every state of the protocols by which goroutines and threads
+// of C take a device's lock (cshim/lock.h, host.Lock): threads of C sleep and are woken, and
+// goroutines come back to Go while the collector stops the
 // world. It knows Go's runtime as of 1.26: a goroutine that calls C looks for the
 // collector, and counts as being in a system call a moment later (reentersyscall); the
 // collector takes the processors of those that are in system calls once, as it begins
@@ -112,11 +113,11 @@ func (s *state) running() (n int) {
 
 // stuck walks all states and counts those from which, whatever happens, goal is not
 // reached any more. With none, a scheduler that neglects nobody for ever reaches it.
-func (p protocol) stuck(goal func(state) bool) (stuck, all int) {
-	before, reaches := map[state][]state{}, map[state]bool{}
-	var visit, back func(state)
-	visit = func(s state) {
-		p.next(s, func(t state) {
+func stuck[S comparable](first S, next func(S, func(S)), goal func(S) bool) (stuck, all int) {
+	before, reaches := map[S][]S{}, map[S]bool{}
+	var visit, back func(S)
+	visit = func(s S) {
+		next(s, func(t S) {
 			_, seen := before[t]
 			before[t] = append(before[t], s)
 			if !seen {
@@ -124,7 +125,7 @@ func (p protocol) stuck(goal func(state) bool) (stuck, all int) {
 			}
 		})
 	}
-	back = func(s state) {
+	back = func(s S) {
 		if !reaches[s] {
 			reaches[s] = true
 			for _, b := range before[s] {
@@ -132,7 +133,8 @@ func (p protocol) stuck(goal func(state) bool) (stuck, all int) {
 			}
 		}
 	}
-	visit(state{holder: free})
+	before[first] = nil
+	visit(first)
 	for s := range before {
 		if goal(s) {
 			back(s)
@@ -154,7 +156,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 				{bounded: false, window: true, procs: procs}:  true, // as it once was
 				{bounded: false, window: false, procs: procs}: false,
 			} {
-				if stuck, all := p.stuck(goal); (stuck > 0) != expected {
+				if stuck, all := stuck(state{holder: free}, p.next, goal); (stuck > 0) != expected {
 					t.Errorf("%+v: %s never, from %d of %d states", p, what, stuck, all)
 				}
 			}
