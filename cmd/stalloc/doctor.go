@@ -31,7 +31,7 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
   stalloc doctor --python ~/envs/train/bin/python --device 1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			args := []string{"-m", "stalloc.doctor", fmt.Sprintf("--device=%d", device)}
+			args := []string{"-c", doctor, fmt.Sprintf("--device=%d", device)}
 			if json {
 				args = append(args, "--json")
 			}
@@ -44,6 +44,8 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 				return cmd.Context().Err()
 			case errors.As(err, &exit) && exit.ExitCode() == exitFailed:
 				return errFailed // it has said why
+			case errors.As(err, &exit) && exit.ExitCode() == exitAbsent:
+				err = errors.New("it has no stalloc")
 			}
 			return fmt.Errorf("--python %s: %w; name a Python 3.9 or later that has stalloc: pip install stalloc", python, err)
 		},
@@ -54,6 +56,14 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 	f.BoolVar(&json, "json", false, "print one JSON object a line: status, subject, text, remedy")
 	return cmd
 }
+
+// doctor tells a Python without the package from one whose doctor finds something.
+const doctor = `import importlib.util, sys
+sys.exit(123) if importlib.util.find_spec("stalloc") is None else None
+from stalloc import doctor
+sys.exit(doctor.main())`
+
+const exitAbsent = 123
 
 // newPython hands over to a module of the Python package, all options included. The package's
 // own command does not come here: it is in the right interpreter already.

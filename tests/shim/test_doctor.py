@@ -48,6 +48,11 @@ def test_another_python(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and f"--python {absent}" in done.stderr, done
+    empty = f'#!/bin/sh\nexec {sys.executable} -I "$@"\n'  # sees no PYTHONPATH
+    (tmp_path / "python").write_text(empty)
+    (tmp_path / "python").chmod(0o755)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "it has no stalloc; name a Python" in done.stderr, done
 
 
 def test_under_bind_now(doctor):
