@@ -142,6 +142,7 @@ func (s *streamActor) turn(small int, e wish.Entry) wish.Entry {
 // once may fail here, too, and who has asked waits for an answer.
 func (s *streamActor) giveUp() {
 	defer func() { _ = recover() }()
+	s.kinds, s.list = [2][][]wish.Entry{}, [2]int{}
 	for i := range s.tapes {
 		s.host.Serve(s.id, i, nil)
 	}

@@ -13,8 +13,8 @@ type Trail struct {
 const (
 	// trailKept is how many requests are kept, and trailLeast how many in a row tell a list.
 	trailKept, trailLeast = 1024, 16
-	// Where so many requests were not on the tape, and no more were, another list is looked for; in vain, then
-	// behind twice as many.
+	// Where so many requests were not on the tape, and no more were, another list is looked
+	// for; next time behind twice as many.
 	lostAt = 16
 )
 
