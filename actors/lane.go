@@ -162,6 +162,7 @@ func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkippe
 // once may fail here, too, and who has asked waits for an answer.
 func (s *streamActor) giveUp() {
 	defer func() { _ = recover() }()
+	s.kinds, s.list = [2][][]wish.Entry{}, [2]int{}
 	for i := range s.wishes {
 		s.host.Serve(s.id, i, nil)
 	}
