@@ -47,7 +47,7 @@ func Example() {
 	s := gpu.Stats()
 	fmt.Printf("the last step: %d requests, %d hits, %d misses, %d driver calls\n", s.Requests-before.Requests,
 		s.Hits-before.Hits, s.Misses-before.Misses, s.DriverCalls-before.DriverCalls)
-	fmt.Printf("the whole run: %v at the peak, %v reserved\n", s.PeakLoad, s.PeakReserved)
+	fmt.Printf("the whole run: %v at the peak, %v reserved\n", s.PeakAllocated, s.PeakReserved)
 	// Output:
 	// the last step: 24 requests, 24 hits, 0 misses, 0 driver calls
 	// the whole run: 468.00 MiB at the peak, 468.00 MiB reserved
@@ -73,13 +73,13 @@ func ExampleAllocator_Record() {
 		log.Fatal(err)
 	}
 	s := gpu.Stats()
-	fmt.Println(s.Load, "live,", s.Pending, "waiting")
+	fmt.Println(s.Allocated, "allocated,", s.Active, "active")
 	device.Finish(copies)
 	s = gpu.Stats()
-	fmt.Println(s.Load, "live,", s.Pending, "waiting")
+	fmt.Println(s.Allocated, "allocated,", s.Active, "active")
 	// Output:
-	// 0 B live, 32.00 MiB waiting
-	// 0 B live, 0 B waiting
+	// 0 B allocated, 32.00 MiB active
+	// 0 B allocated, 0 B active
 }
 
 // Every error can be told from the others.

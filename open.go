@@ -35,6 +35,9 @@ type Options struct {
 	// run costs misses and nothing else. If the file does not exist, nothing
 	// happens; one that is there and is no plan is an error.
 	PlanFile string
+	// Cache names the folder in which runs leave their plans, each for later runs that
+	// begin with the same requests; empty: none. PlanFile comes first.
+	Cache string
 	// Limit is the most physical memory to take; zero: no limit but the device's.
 	Limit Bytes
 	// Log takes what is worth telling: plans made and activated at Info, trouble
@@ -82,7 +85,7 @@ func Open(o Options) (*Allocator, error) {
 	}
 	owner := device.NewOwner(dev)
 	local, err := actors.OpenLocal(owner, actors.Options{
-		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Neighbours: o.neighbours(dev),
+		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Neighbours: o.neighbours(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
 	})
 	if err != nil {

@@ -182,7 +182,7 @@ func TestThreads(t *testing.T) {
 		if planned := planning != stalloc.PlanNever; planned != (s.Plans > 0) || planned != (s.Hits > 0) {
 			t.Errorf("planning %d: %d plans, %d hits", planning, s.Plans, s.Hits)
 		}
-		t.Logf("planning %d: %d requests, %d hits, %d misses, %d plans, %v of %v", planning, s.Requests, s.Hits, s.Misses, s.Plans, s.PeakLoad, s.PeakReserved)
+		t.Logf("planning %d: %d requests, %d hits, %d misses, %d plans, %v of %v", planning, s.Requests, s.Hits, s.Misses, s.Plans, s.PeakAllocated, s.PeakReserved)
 		if err := errors.Join(gpu.Violations()...); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -95,8 +95,8 @@ func TestSizes(t *testing.T) {
 		must(t, a.Free(addr))
 	}
 	must(t, a.Check())
-	if s := a.Stats(); s.Load != 0 || s.Requests != 9 {
-		t.Errorf("%v live after everything was freed, %d requests", s.Load, s.Requests)
+	if s := a.Stats(); s.Allocated != 0 || s.Requests != 9 {
+		t.Errorf("%v live after everything was freed, %d requests", s.Allocated, s.Requests)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestUnknown(t *testing.T) {
 		}
 		must(t, a.Check())
 		after := a.Stats()
-		if after.Load != before.Load || after.Reserved != before.Reserved {
+		if after.Allocated != before.Allocated || after.Reserved != before.Reserved {
 			t.Errorf("%s: frees of unknown addresses changed %+v into %+v", when, before, after)
 		}
 	}
@@ -155,8 +155,8 @@ func TestStreams(t *testing.T) {
 	a := open(t, stalloc.Options{Device: gpu})
 	x := malloc(t, a, 1, 20*stalloc.MiB)
 	must(t, gpu.Use(2, x, 20*stalloc.MiB), a.Record(x, 2), a.Record(x, 1), a.Free(x))
-	if s := a.Stats(); s.Pending != 20*stalloc.MiB || s.Load != 0 {
-		t.Fatalf("%v pending and %v live, want 20 MiB and none", s.Pending, s.Load)
+	if s := a.Stats(); s.Active != 20*stalloc.MiB || s.Allocated != 0 {
+		t.Fatalf("%v active and %v allocated, want 20 MiB and none", s.Active, s.Allocated)
 	}
 	if y := malloc(t, a, 1, 20*stalloc.MiB); y == x {
 		t.Error("a block was handed out again while another stream uses it")
@@ -260,6 +260,32 @@ func TestPlanFile(t *testing.T) {
 	}
 	if _, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, PlanFile: text, Planning: stalloc.PlanNever}); err != nil {
 		t.Errorf("the plan file is looked at where nothing is planned: %v", err)
+	}
+}
+
+// TestCache: the second of two runs finds what the first has left in the folder.
+func TestCache(t *testing.T) {
+	folder := t.TempDir()
+	run := func() stalloc.Stats {
+		a := open(t, stalloc.Options{Planning: stalloc.PlanAtStep, Cache: folder})
+		for range 8 {
+			for size := range stalloc.Bytes(40) {
+				must(t, a.Free(malloc(t, a, 0, (size+1)*stalloc.MiB)))
+			}
+			must(t, a.Step())
+		}
+		s := a.Stats()
+		must(t, a.Close())
+		return s
+	}
+	if s := run(); s.Hits == s.Requests {
+		t.Error("the first run began with a plan")
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v in the cache", files, err)
+	}
+	if s := run(); s.Hits != s.Requests {
+		t.Errorf("%d of %d requests of the second run were hits", s.Hits, s.Requests)
 	}
 }
 

@@ -15,9 +15,9 @@ type Stats struct {
 	// stream within a step, or in steps that ended faster than they could be looked at.
 	LostEvents uint64
 
-	Load, PeakLoad Bytes // in live blocks
-	Pending        Bytes // in freed blocks of the pool that wait for other streams
-	// Reserved is the physical memory taken from the driver. Fragmentation is 1 − PeakLoad/PeakReserved.
+	Allocated, PeakAllocated Bytes // in live blocks
+	Active                   Bytes // in live blocks, and in freed ones that wait for other streams
+	// Reserved is the physical memory taken from the driver.
 	Reserved, PeakReserved Bytes
 
 	DriverCalls uint64
@@ -26,12 +26,12 @@ type Stats struct {
 }
 
 // Fragmentation is the part of the memory taken at the peak that was never needed
-// at once: 1 − PeakLoad/PeakReserved, between 0 and 1.
+// at once: 1 − PeakAllocated/PeakReserved, between 0 and 1.
 func (s Stats) Fragmentation() float64 {
 	if s.PeakReserved == 0 {
 		return 0
 	}
-	return max(0, 1-float64(s.PeakLoad)/float64(s.PeakReserved))
+	return max(0, 1-float64(s.PeakAllocated)/float64(s.PeakReserved))
 }
 
 // Stats returns the current counts. Those of streams that are busy meanwhile are
@@ -45,7 +45,7 @@ func (a *Allocator) Stats() Stats {
 	now, peak := a.local.Load()
 	return Stats{
 		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
-		Load: now, PeakLoad: peak, Pending: s.Pending,
+		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
 	}

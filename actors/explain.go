@@ -1,9 +1,12 @@
 package actors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,6 +33,7 @@ func (d *Device) figures() explain.Figures {
 		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load, Pending: s.Pending,
 		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil && !d.opts.Range.Stitch,
 	}
+	d.addUsage(&f)
 	free, total, err := d.dev.Memory()
 	if err != nil {
 		f.Note = fmt.Sprintf("The device's own figures cannot be had: %v.", err)
@@ -44,6 +48,57 @@ func (d *Device) figures() explain.Figures {
 		f.Note += text
 	}
 	return f
+}
+
+// addUsage adds what the engine knows of single blocks; nothing where it is broken.
+func (d *Device) addUsage(f *explain.Figures) {
+	m := &poolRequest{verb: verbUsage}
+	if d.rare(m) != nil {
+		return
+	}
+	f.Limit, f.Whole, f.Private = m.limit, m.usage.Whole, m.usage.Private
+	sizes, phases := map[mem.Bytes]int{}, map[int]explain.Phase{}
+	for use, blocks := range m.usage.Live {
+		f.Blocks += blocks
+		sizes[use.Size] += blocks
+		at, name := phase(int(use.Step), int(m.usage.Steps))
+		sum := phases[at]
+		phases[at] = explain.Phase{
+			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes + use.Size*mem.Bytes(blocks), Between: at == between,
+		}
+	}
+	for size, blocks := range sizes {
+		f.Sizes = append(f.Sizes, explain.Size{Size: size, Blocks: blocks})
+	}
+	slices.SortFunc(f.Sizes, func(a, b explain.Size) int {
+		return cmp.Or(cmp.Compare(b.Sum(), a.Sum()), cmp.Compare(b.Size, a.Size))
+	})
+	for _, at := range slices.Sorted(maps.Keys(phases)) {
+		f.Phases = append(f.Phases, phases[at])
+	}
+}
+
+// between is the place of those phases in which a steady program allocates nothing that stays.
+const between = 2
+
+// phase says in which steps a block was allocated, when so many had ended, and where that
+// stands among the others.
+func phase(step, ended int) (int, string) {
+	switch {
+	case step == ended && step == 0:
+		return 4, "set-up and step 1, not yet over"
+	case step == ended:
+		return 4, fmt.Sprintf("step %d, not yet over", step+1)
+	case step == 0:
+		return 0, "set-up and step 1"
+	case step == 1:
+		return 1, "step 2"
+	case step == ended-1:
+		return 3, fmt.Sprintf("step %d", step+1)
+	case ended == 4:
+		return between, "step 3"
+	}
+	return between, fmt.Sprintf("steps 3 to %d", ended-1)
 }
 
 // holders asks who holds memory, in foreign code, as neighbours does.
@@ -71,7 +126,7 @@ func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	f.Asked, f.Stream = asked, id
 	var r *RefusedError
 	if errors.As(err, &r) {
-		f.Why, f.Code, f.Limit = r.why(), r.Code, r.Limit
+		f.Why, f.Code, f.Limit = r.why(), r.Code, max(f.Limit, r.Limit)
 	}
 	text := f.Refusal()
 	if d.opts.Report != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
@@ -25,6 +26,54 @@ func TestExplainNamesTheLargestGap(t *testing.T) {
 		t.Errorf("explained %q", text)
 	}
 	k.release(live[1], live[3], live[4])
+}
+
+// TestOutOfMemoryNamesSizesAndSteps: what is live is told by size and by step, and that
+// something is kept of each step.
+func TestOutOfMemoryNamesSizesAndSteps(t *testing.T) {
+	k := newKit(t, Options{NoPlan: true, Report: filepath.Join(t.TempDir(), "oom.txt")})
+	live := []mem.Addr{k.malloc(mem.GiB)}
+	for step := range 6 {
+		if step == 2 {
+			live = append(live, k.malloc(3*mem.MiB))
+		}
+		live = append(live, k.malloc(mem.GiB))
+		k.release(k.malloc(64*mem.MiB), k.malloc(128*mem.MiB))
+		k.boundary()
+	}
+	live = append(live, k.malloc(mem.GiB/2))
+	_, err := k.Malloc(0, mem.GiB)
+	text := err.Error()
+	for _, want := range []string{
+		"in live blocks                         7.50 GiB  9 blocks",
+		"  7 of 1.00 GiB                          7.00 GiB  93.3 % of the load",
+		"  1 of 3.00 MiB",
+		"  set-up and step 1                      2.00 GiB",
+		"  step 2                                 1.00 GiB",
+		"  steps 3 to 5                           3.00 GiB",
+		"  step 6                                 1.00 GiB",
+		"  step 7, not yet over                 512.00 MiB",
+		"3.00 GiB of steps 3 to 5 are still live",
+		"The report is in ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	k.release(live[:3]...)
+	if u := k.usage(); u.Whole < 2*mem.GiB || u.Private != 0 {
+		t.Errorf("%v in whole handles, %v in private pools", u.Whole, u.Private)
+	}
+	k.release(live[3:]...)
+}
+
+// usage is what the pool tells when asked.
+func (k *kit) usage() engine.Usage {
+	m := &poolRequest{verb: verbUsage}
+	if err := k.rare(m); err != nil {
+		k.t.Fatal(err)
+	}
+	return m.usage
 }
 
 // TestOutOfMemoryNamesTheLimit only where there is one.
@@ -78,7 +127,7 @@ func TestTrace(t *testing.T) {
 	if err != nil || !json.Valid(text) {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, want := range []string{`"step 2"`, `"driver"`, `"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
+	for _, want := range []string{`"step 2"`, `"driver: take memory"`, `"requests":2`, `"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}

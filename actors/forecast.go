@@ -3,7 +3,6 @@ package actors
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 
 	"stalloc/engine"
 	"stalloc/engine/onerange"
@@ -25,10 +24,11 @@ type ahead struct {
 type forecaster struct {
 	learner *predict.Learner
 	refs    map[mem.Addr]known // the large blocks that live
-	next    predict.Ref        // of the request at hand
+	stream  mem.StreamID
+	next    predict.Ref // of the request at hand
 	match   predict.Match
-	asked   uint32 // the forecast that was sent to the planner
-	ready   atomic.Pointer[foreseen]
+	asked   uint32    // the forecast that was sent to the planner
+	served  *foreseen // the one that is served
 }
 
 type known struct {
@@ -44,6 +44,7 @@ type foreseen struct {
 	origin   mem.Addr
 	goal     mem.Bytes
 	offsets  []mem.Offset
+	reel     Reel // of the positions, where the host serves from it
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
@@ -54,10 +55,23 @@ const foreseenMore = 200
 func (a *ahead) of(id mem.StreamID) *forecaster {
 	f := a.streams[id]
 	if f == nil {
-		f = &forecaster{learner: predict.New(), refs: map[mem.Addr]known{}}
+		f = &forecaster{learner: predict.New(), refs: map[mem.Addr]known{}, stream: id}
 		a.streams[id] = f
 	}
 	return f
+}
+
+// watches reports whether the next large request is to be known when it comes.
+func (a *ahead) watches() bool {
+	if a == nil {
+		return false
+	}
+	for _, f := range a.streams {
+		if f.learner.Watches() || f.served != nil && f.learner.Follows(f.served.forecast.Number) {
+			return true
+		}
+	}
+	return len(a.streams) == 0
 }
 
 // read takes in what the host has served itself.
@@ -97,26 +111,51 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	}
 	f := a.of(m.stream)
 	f.next, f.match = f.learner.Alloc(m.size)
-	if f.match.Forecast == 0 {
+	if f.served != nil && !f.learner.Follows(f.served.forecast.Number) {
+		a.drop(f)
+	} else if f.served != nil {
+		a.host.Tapes(m.stream)[wish.Foreseen].Cursor = uint32(f.learner.Ordinal())
+	}
+	if f.match.Forecast == 0 || m.wish != 0 {
 		return
 	}
 	if f.match.Forecast != f.asked {
 		f.asked = f.match.Forecast
-		f.ready.Store(nil)
 		if e, ok := p.eng.(*onerange.Engine); ok {
 			if x := f.gather(e, m.stream); x != nil {
 				a.plan(x)
 			}
 		}
 	}
-	m.planned = true
-	x := f.ready.Load()
-	if m.wish != 0 || x == nil || x.forecast.Number != f.match.Forecast {
+	x := f.served
+	if x == nil {
 		return
 	}
+	m.foreseen = true
 	if at := x.offsets[f.match.Position]; at != predict.Nowhere {
 		m.wish = x.origin + mem.Addr(at)
 	}
+}
+
+// play serves a forecast that was laid out from the next request on, if it still holds.
+func (a *ahead) play(x *foreseen) {
+	f := x.by
+	if !f.learner.Follows(x.forecast.Number) || f.served != nil {
+		a.host.Discard(x.reel)
+		return
+	}
+	if f.served = x; x.reel != nil {
+		a.host.Serve(f.stream, wish.Foreseen, x.reel)
+		a.host.Tapes(f.stream)[wish.Foreseen].Cursor = uint32(f.learner.Ordinal())
+	}
+}
+
+// drop ends the forecast that is served.
+func (a *ahead) drop(f *forecaster) {
+	if f.served != nil && f.served.reel != nil {
+		a.host.Serve(f.stream, wish.Foreseen, nil)
+	}
+	f.served = nil
 }
 
 // placed notes where the request at hand has its block, which was logged just now.
@@ -146,6 +185,7 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 	m.lost = p.host.Clear()
 	a.seen = 0
 	for _, f := range a.streams {
+		a.drop(f)
 		f.learner.Boundary()
 	}
 	for _, id := range e.Streams() {
@@ -203,15 +243,25 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 	return x
 }
 
-// layOut plans the offsets. It runs beside the program.
-func (x *foreseen) layOut() {
+// layOut plans the offsets, and reports whether there is a plan. It runs beside the program.
+func (x *foreseen) layOut(d *Device) bool {
 	var p predict.Planner
 	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
 	if top > x.goal+x.goal/foreseenMore {
-		return
+		return false
 	}
 	x.offsets = slices.Clone(offsets)
-	x.by.ready.Store(x)
+	if _, quick := d.host.(Borrower); !quick {
+		return true
+	}
+	entries := make([]wish.Entry, len(offsets))
+	for i, at := range offsets {
+		if at != predict.Nowhere {
+			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
+		}
+	}
+	x.reel = d.reel(entries)
+	return true
 }
 
 func (f *forecaster) freed(at mem.Addr) {

@@ -12,7 +12,7 @@ import (
 // every request is a message.
 type GoHost struct {
 	mu     sync.Mutex
-	tapes  map[mem.StreamID]*[2]wish.Tape
+	tapes  map[mem.StreamID]*[wish.Tapes]wish.Tape
 	events []wish.Event
 	full   uint64 // events that were lost since Clear
 	mute   bool
@@ -22,7 +22,7 @@ type GoHost struct {
 }
 
 // NewGoHost returns a host without streams.
-func NewGoHost() *GoHost { return &GoHost{tapes: map[mem.StreamID]*[2]wish.Tape{}} }
+func NewGoHost() *GoHost { return &GoHost{tapes: map[mem.StreamID]*[wish.Tapes]wish.Tape{}} }
 
 // Load implements Host.
 func (h *GoHost) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
@@ -34,10 +34,13 @@ func (h *GoHost) Lock() { h.mu.Lock() }
 func (h *GoHost) Unlock() { h.mu.Unlock() }
 
 // Tapes implements Host.
-func (h *GoHost) Tapes(id mem.StreamID) *[2]wish.Tape {
+func (h *GoHost) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape {
 	t := h.tapes[id]
 	if t == nil {
-		t = &[2]wish.Tape{{State: &wish.State{}}, {State: &wish.State{}}}
+		t = &[wish.Tapes]wish.Tape{}
+		for i := range t {
+			t[i].State = &wish.State{}
+		}
 		h.tapes[id] = t
 	}
 	return t
@@ -47,9 +50,9 @@ func (h *GoHost) Tapes(id mem.StreamID) *[2]wish.Tape {
 func (h *GoHost) Build(entries []wish.Entry) Reel { return entries }
 
 // Serve implements Host.
-func (h *GoHost) Serve(id mem.StreamID, small int, r Reel) {
+func (h *GoHost) Serve(id mem.StreamID, tape int, r Reel) {
 	entries, _ := r.([]wish.Entry)
-	h.Tapes(id)[small].Replace(entries)
+	h.Tapes(id)[tape].Replace(entries)
 }
 
 // Discard implements Host.

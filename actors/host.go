@@ -18,14 +18,13 @@ type Host interface {
 	Load() mem.Bytes
 	Lock()
 	Unlock()
-	// Tapes returns the tapes of a stream, for large and for small requests; made on first
-	// sight. Locked.
-	Tapes(id mem.StreamID) *[2]wish.Tape
+	// Tapes returns the tapes of a stream; made on first sight. Locked.
+	Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape
 	// Build makes a reel of wishes: all that serving them takes. Not locked, as it may take
 	// long.
 	Build(entries []wish.Entry) Reel
 	// Serve puts a reel on a tape of a stream, in place of what was there. Locked.
-	Serve(id mem.StreamID, small int, r Reel)
+	Serve(id mem.StreamID, tape int, r Reel)
 	// Discard frees a reel that is not to be served.
 	Discard(r Reel)
 	// Note appends to the log. Locked.

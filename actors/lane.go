@@ -16,9 +16,9 @@ type lane struct {
 	ordinal int // in the order of first requests
 	pid     *actor.PID
 	host    Host
-	heap    atomic.Uint32  // its number in the log; 0: nothing was served yet
-	tapes   *[2]wish.Tape  // for large and for small requests
-	wishes  [2]atomic.Bool // whether they have entries, to be read without the lock
+	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
+	tapes   *[wish.Tapes]wish.Tape
+	wishes  [2]atomic.Bool // whether those for large and for small requests have entries, to be read without the lock
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
 	step  [2]Reel
@@ -83,7 +83,7 @@ func (s *streamActor) answer(q question) (err error) {
 		t := &s.tapes[m.small]
 		m.planned = len(t.Entries) > 0
 		m.place = t.Next(uint64(n / mem.Grain)).Place()
-		m.strayed = uint64(t.Cursor) > t.Matched+mostSkipped
+		m.strayed = strayed(t)
 		s.left = s.left || m.strayed && s.until > 0
 		return nil
 	case *boundary:
@@ -100,7 +100,7 @@ func (s *streamActor) answer(q question) (err error) {
 			}
 		}
 	}
-	for i := range s.tapes {
+	for i := range s.wishes {
 		s.wishes[i].Store(len(s.tapes[i].Entries) > 0)
 	}
 	return nil
@@ -111,11 +111,13 @@ func (s *streamActor) answer(q question) (err error) {
 // others, too.
 const mostSkipped = 64
 
+func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
+
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
 func (s *streamActor) giveUp() {
 	defer func() { _ = recover() }()
-	for i := range s.tapes {
+	for i := range s.wishes {
 		s.host.Serve(s.id, i, nil)
 	}
 }
@@ -124,6 +126,9 @@ func (s *streamActor) giveUp() {
 // boundaries.
 func (s *streamActor) ended() {
 	if s.until > 0 {
+		for i := range s.wishes {
+			s.left = s.left || strayed(&s.tapes[i])
+		}
 		if s.until--; s.until > 0 {
 			return
 		}
@@ -137,7 +142,7 @@ func (s *streamActor) ended() {
 		s.step = [2]Reel{}
 		return
 	}
-	for i := range s.tapes {
+	for i := range s.wishes {
 		s.tapes[i].Boundary()
 	}
 }

@@ -59,7 +59,7 @@ func (p *pool) lend() {
 		return
 	}
 	t := Terms{Until: math.MaxUint64, Most: uint64(p.largest / mem.Grain), TapeOnly: !l.open()}
-	if p.ahead != nil {
+	if p.ahead.watches() {
 		t.Most = uint64(predict.Large / mem.Grain)
 	}
 	if p.fences.urgent > 0 {

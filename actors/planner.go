@@ -48,7 +48,9 @@ func (w *planner) Receive(ctx actor.Context) {
 	}()
 	switch m := ctx.Message().(type) {
 	case *foreseen:
-		m.layOut()
+		if m.layOut(w.d) {
+			w.d.root.Send(w.d.pool, m)
+		}
 	case *planLoaded:
 		w.loaded(m)
 	case stepsWait:

@@ -248,7 +248,7 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 100)
 	l.step(sizes)
-	l.local.root.Send(l.local.planner, &foreseen{}) // of nobody
+	l.local.root.Send(l.local.planner, (*foreseen)(nil)) // of nobody
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
 	}

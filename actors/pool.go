@@ -104,11 +104,29 @@ var ErrBroken = errors.New("the pool is broken")
 
 // Receive implements actor.Actor. It answers whatever happens.
 func (p *pool) Receive(ctx actor.Context) {
-	q, ok := ctx.Message().(question)
-	if !ok {
+	switch m := ctx.Message().(type) {
+	case question:
+		m.slot().reply(p.answer(m))
+	case *foreseen:
+		p.foresee(m)
+	}
+}
+
+// foresee begins to serve a forecast that was laid out, if it still holds.
+func (p *pool) foresee(x *foreseen) {
+	p.takeBack()
+	defer p.lend()
+	defer func() {
+		if r := recover(); r != nil {
+			_ = p.breaks(r)
+		}
+	}()
+	if p.broken != nil {
+		p.host.Discard(x.reel)
 		return
 	}
-	q.slot().reply(p.answer(q))
+	p.ahead.read(p)
+	p.ahead.play(x)
 }
 
 // answer does what a message asks for. A panic breaks the pool: the state is never
@@ -176,8 +194,12 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.wish != 0 && m.addr == m.wish {
 		kind = wish.EventHit
 	}
-	if m.planned {
-		state := p.host.Tapes(m.stream)[m.small].State
+	if m.planned || m.foreseen {
+		tape := m.small
+		if m.foreseen {
+			tape = wish.Foreseen
+		}
+		state := p.host.Tapes(m.stream)[tape].State
 		if kind == wish.EventHit {
 			state.Hits++
 		} else {
@@ -284,6 +306,10 @@ func (p *pool) rare(m *poolRequest) error {
 		m.stats = p.stats()
 		if e, ok := p.eng.(*onerange.Engine); ok {
 			m.stats.LargestFree = e.LargestFree()
+		}
+	case verbUsage:
+		if e, ok := p.eng.(*onerange.Engine); ok {
+			m.usage, m.limit = e.Usage(), p.limit
 		}
 	case verbResetPeak:
 		p.peak = p.eng.Reserved()

@@ -25,6 +25,7 @@ import (
 //	stepRequest    threads               supervisor  done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
+//	foreseen       planner               pool        none                 yes: the same
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
@@ -58,15 +59,16 @@ type wishRequest struct {
 // allocRequest asks the pool for a block.
 type allocRequest struct {
 	answer
-	size    mem.Bytes
-	stream  mem.StreamID
-	pool    uint64
-	small   int
-	wish    mem.Addr // where the block is to lie if it is free there; 0: anywhere
-	planned bool     // the request may have been foreseen
-	strayed bool     // the step is not as its plan says
-	addr    mem.Addr // answer
-	heap    uint16   // answer: the stream's number in the log
+	size     mem.Bytes
+	stream   mem.StreamID
+	pool     uint64
+	small    int
+	wish     mem.Addr // where the block is to lie if it is free there; 0: anywhere
+	planned  bool     // the request may have been foreseen
+	strayed  bool     // the step is not as its plan says
+	foreseen bool     // a forecast is served, and the request is in it
+	addr     mem.Addr // answer
+	heap     uint16   // answer: the stream's number in the log
 }
 
 // freeRequest gives a block back.
@@ -94,6 +96,7 @@ const (
 	verbLimit                    // reserve at most limit bytes
 	verbFind                     // the block that contains addr
 	verbStats
+	verbUsage // what the memory is used for, block by block
 	verbResetPeak
 	verbCheck
 	verbShare // let the device of ordinal peer use this one's memory
@@ -111,9 +114,10 @@ type poolRequest struct {
 	stream mem.StreamID
 	small  bool // verbExpect, with stream, size and handle
 	handle mem.Bytes
-	size   mem.Bytes  // answer to verbFind, with addr and stream; verbExpect answers with addr
-	stats  PoolStats  // answer to verbStats
-	step   *stepEnded // answer to verbBoundary, if anybody wants to know
+	size   mem.Bytes    // answer to verbFind, with addr and stream; verbExpect answers with addr
+	stats  PoolStats    // answer to verbStats
+	usage  engine.Usage // answer to verbUsage
+	step   *stepEnded   // answer to verbBoundary, if anybody wants to know
 }
 
 // admitRequest tells the supervisor of a stream's first request.

@@ -62,7 +62,7 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	s->active = positive(c.allocated + d->range.now.pending);
 	s->lost_events = d->log.lost_ever;
 	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next)
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < STALLOC_TAPES; i++) {
 			s->hits += p->tapes[i].state.hits;
 			s->misses += p->tapes[i].state.misses;
 		}
@@ -138,4 +138,25 @@ int stalloc_explain(int device, char *text, size_t length) {
 	size_t room = (size_t)used < length ? length - (size_t)used : 0;
 	int rest = e->explain(device, room ? text + used : NULL, room);
 	return rest < 0 ? rest : used + rest;
+}
+
+static int no_plan(int result, const char *doing, const char *path, const char *err) {
+	return result == STALLOC_OK ? result : stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
+}
+
+int stalloc_save_plan(int device, const char *path) {
+	char err[1024] = "nothing was allocated yet";
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!known(device) || !path) return stalloc_fail(STALLOC_ERR_ARGUMENT, path ? "there is no device %d" : "no file is named", device);
+	int result = *stalloc_alive && e ? e->save_plan(device, path, err, sizeof err) : STALLOC_ERR_PLAN;
+	return no_plan(result, "saved", path, err);
+}
+
+int stalloc_load_plan(int device, const char *path) {
+	char err[1024] = "the engine cannot be used";
+	if (!known(device) || !path) return stalloc_fail(STALLOC_ERR_ARGUMENT, path ? "there is no device %d" : "no file is named", device);
+	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine(device) : NULL;
+	int result = e ? e->load_plan(device, path, err, sizeof err) : STALLOC_ERR_ENGINE;
+	if (!e && stalloc_engine_problem(device)) snprintf(err, sizeof err, "%s", stalloc_engine_problem(device));
+	return no_plan(result, "loaded", path, err);
 }

@@ -44,6 +44,7 @@ struct range_block {
 	uint32_t prev, next;
 	uint8_t state;
 	uint16_t less;
+	uint32_t step;
 };
 
 struct range_heap {
@@ -56,7 +57,7 @@ struct range_heap {
 struct range_counters {
 	uint64_t clock;
 	int64_t load, peak_load, pending, peak_held, blocks;
-	uint64_t wished, fits, spare_gap, spare_block, gap_n, block_n, starts;
+	uint64_t wished, fits, spare_gap, spare_block, gap_n, block_n, starts, steps;
 };
 
 struct stalloc_range {

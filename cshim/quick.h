@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "seek.h"
 #include "tape.h"
 
 /* Serves the entry under the cursor where it is wished. False: that is not free. */
@@ -29,10 +30,21 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 		tape_settle(d, t); /* a new peak, or no event is kept: the long way */
 		stalloc_fold(d);
 	}
-	if (!tape_ask(&d->range, s, t, n * STALLOC_GRAIN - asked)) return false;
+	if (!tape_ask(&d->range, s, t, n, n * STALLOC_GRAIN - asked)) return false;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, heap, STALLOC_EV_HIT);
 	return true;
+}
+
+#define FORESEEN_SLACK 32 /* predict.Slack */
+
+/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. */
+static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
+	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
+	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
+	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
+	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
+	return fits && tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
 }
 
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
@@ -46,17 +58,28 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 	struct stalloc_tape *t = &st->tapes[small];
 	t->space = r->heaps[st->heap].spaces[small];
 	struct range_space *s = &r->spaces[t->space];
+	uint32_t cursor = 0;
+	int64_t entry = -1;
 	if (t->reel) {
 		tape_settle(d, t);
-		if (t->state.cursor >= t->reel->n || entry_size(t->reel->entries[t->state.cursor]) != n) return 0;
+		cursor = t->state.cursor;
+		if ((entry = tape_seek(t, n)) >= 0) t->state.cursor = (uint32_t)entry;
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
-		at = entry_place(t->reel->entries[t->state.cursor]);
-		if (at != 0) return tape_serve(d, s, t, n, asked, st->heap) ? r->base + at * STALLOC_GRAIN : 0;
+		at = entry >= 0 ? entry_place(t->reel->entries[entry]) : 0;
+		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;
 	}
-	if (r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0) return 0;
-	if (t->reel) tape_step(t, false);
+	bool foreseen = at == 0 && n > r->most && !r->tape_only && (at = tape_foresee(r, s, st, n, asked)) != 0;
+	if (!foreseen && (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0)) {
+		if (t->reel) t->state.cursor = cursor;
+		return 0;
+	}
+	if (entry >= 0)
+		tape_step(t, false);
+	else if (t->reel)
+		tape_stray(t, n);
+	t->state.misses += t->reel && !foreseen;
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
-	stalloc_observe(d, at, n, st->heap, STALLOC_EV_MISS);
+	stalloc_observe(d, at, n, st->heap, foreseen ? STALLOC_EV_HIT : STALLOC_EV_MISS);
 	return r->base + at * STALLOC_GRAIN;
 }
 

@@ -294,7 +294,8 @@ static inline void range_count_out(struct stalloc_range *r, struct range_space *
 static inline void range_enter(struct stalloc_range *r, struct range_space *s, uint32_t g, uint64_t at, uint64_t n, uint64_t less) {
 	uint32_t b = range_number(&r->now.spare_block, &r->now.block_n, r->blocks[r->now.spare_block].users);
 	r->blocks[b] = (struct range_block){
-		.at = at, .size = n, .space = (uint32_t)(s - r->spaces), .state = RANGE_BLOCK_LIVE, .less = (uint16_t)less};
+		.at = at, .size = n, .space = (uint32_t)(s - r->spaces), .state = RANGE_BLOCK_LIVE, .less = (uint16_t)less,
+		.step = (uint32_t)r->now.steps};
 	start_put(r, at, b);
 	range_take(r, s, g, at, at + n, b);
 }

@@ -75,6 +75,10 @@ struct stalloc_tape {
 	struct stalloc_tape *next; /* there */
 };
 
+/* The tapes of a stream: wish.Large, Small, Foreseen. The last is asked by requests that the
+ * range's terms leave to Go, and never armed: its list is served once. */
+enum { STALLOC_LARGE, STALLOC_SMALL, STALLOC_FORESEEN, STALLOC_TAPES };
+
 /* What was freed while another thread had the lock. */
 struct stalloc_announced {
 	struct stalloc_announced *next;
@@ -105,7 +109,7 @@ struct stalloc_stream {
 	struct stalloc_device *device;
 	struct stalloc_stream *next;
 	uint32_t heap; /* its number in the engine, and in events; 0: not looked up yet */
-	struct stalloc_tape tapes[2]; /* of large requests and of small ones */
+	struct stalloc_tape tapes[STALLOC_TAPES];
 };
 
 /* Of live blocks, but for the last three. */

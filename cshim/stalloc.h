@@ -36,7 +36,8 @@ enum {
 	STALLOC_ERR_ENGINE = -2,  /* the engine library cannot be used */
 	STALLOC_ERR_DRIVER = -3,  /* no CUDA driver, or a driver call failed */
 	STALLOC_ERR_MEMORY = -4,  /* the device has no memory left */
-	STALLOC_ERR_ARGUMENT = -5 /* a device out of range, an unknown address, ... */
+	STALLOC_ERR_ARGUMENT = -5, /* a device out of range, an unknown address, ... */
+	STALLOC_ERR_PLAN = -6	   /* there is no plan to save yet, or it cannot be written, read or served */
 };
 
 /* Reads STALLOC_CONF (comma-separated key:value, see README) and prepares the
@@ -94,6 +95,15 @@ STALLOC_API int stalloc_step(int device);
  * Called behind the first allocation, it never is. Returns STALLOC_OK or an
  * error. */
 STALLOC_API int stalloc_first_step(int device);
+
+/* Writes the device's latest plan to a file, for a later run. A reader, or a
+ * crash, meets the old file or the new one, never a part. */
+STALLOC_API int stalloc_save_plan(int device, const char *path);
+
+/* Serves a saved plan from the device's first request on, so it is called before
+ * that one; STALLOC_CONF's cache is not looked at then. A plan that does not fit
+ * this run costs misses and nothing else. */
+STALLOC_API int stalloc_load_plan(int device, const char *path);
 
 /* Bytes unless said otherwise. New fields are appended only. */
 struct stalloc_stats {

@@ -77,7 +77,6 @@ static inline void tape_step(struct stalloc_tape *t, bool hit) {
 	t->matched = ++t->state.matched;
 	t->state.strays = 0;
 	t->hits = t->state.hits += hit;
-	t->state.misses += !hit;
 }
 
 /* Looks at what Go has done since. */
@@ -114,17 +113,17 @@ static inline void tape_forget(const struct stalloc_range *r, struct stalloc_pla
 	if (p->word & PLACE_INDEXED && start_get(r, place_at(p)) == 0) p->word &= ~(uint64_t)(PLACE_LIVE | PLACE_INDEXED);
 }
 
-/* Serves the entry under the cursor, which is for this request, by a look at the range.
+/* Serves the entry under the cursor, which is for this request of n units, by a look at the range.
  * False: its bytes are not free, and nothing has changed. Settled. */
-static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t less) {
+static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t less) {
 	struct stalloc_reel *l = t->reel;
 	struct stalloc_slot *slot = &l->slots[t->state.cursor];
 	uint64_t e = l->entries[t->state.cursor];
-	uint32_t g = range_room(r) ? gap_holding(r, s, entry_place(e), entry_size(e)) : 0;
+	uint32_t g = range_room(r) ? gap_holding(r, s, entry_place(e), n) : 0;
 	if (g == 0) return false;
 	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, &l->places[l->frontier[i]]);
-	range_enter(r, s, g, entry_place(e), entry_size(e), less);
-	range_count_in(r, s, entry_size(e));
+	range_enter(r, s, g, entry_place(e), n, less);
+	range_count_in(r, s, n);
 	r->now.wished++;
 	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
 	slot->version = t->version;

@@ -18,6 +18,20 @@ type Block struct {
 	Pending bool // freed, but other streams may still use it
 }
 
+// Usage is what the memory is used for at a moment.
+type Usage struct {
+	Live    map[Use]int // blocks, by what is alike of them
+	Steps   uint32      // that have ended
+	Whole   mem.Bytes   // free memory in wholly free handles that may serve any request
+	Private mem.Bytes   // free memory of private pools, which serves theirs alone
+}
+
+// Use is what is told apart of live blocks.
+type Use struct {
+	Size mem.Bytes
+	Step uint32 // steps that had ended when it was allocated
+}
+
 // Stats counts the state and what has been done. Amounts are bytes of blocks
 // after rounding; handles are counted in 2 MiB.
 type Stats struct {

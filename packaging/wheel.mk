@@ -7,6 +7,9 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 GLIBC := 2.28
 WHEEL := $(BUILD)/wheel
 STAGE := $(WHEEL)/source
+# PyTorch's versions that the wheel has the compiled adapter for, each downloaded once (about 1 GB)
+# and kept in the user's cache: all, some, or none. For the others it is compiled where it is used.
+ADAPTERS ?= 2.11 newest
 WHEEL_PYTHON := $(CURDIR)/$(WHEEL)/venv/bin/python
 DIST  ?= dist
 OLD_GLIBC := GLIBC=$(GLIBC) ZIG_PYTHON=$(WHEEL_PYTHON) ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/$(WHEEL)/zig
@@ -18,8 +21,9 @@ IN_STAGE  := BUILD=$(WHEEL) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/stalloc PKG
 wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with glibc 2.28 or later
 	rm -rf $(STAGE) $(WHEEL)/raw $(DIST)/stalloc-*.whl && mkdir -p $(STAGE) $(DIST)
 	cp -RL python/stalloc python/pyproject.toml python/setup.py python/stalloc.pth python/README.md python/LICENSE $(STAGE)
-	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so
+	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so $(STAGE)/stalloc/lib/adapters
 	find $(STAGE) -name __pycache__ -exec rm -rf {} +
+	$(if $(ADAPTERS),$(MAKE) libs $(FAKE) && $(PYTHON) tests/torch_headers.py $(ADAPTERS) --build $(STAGE)/stalloc/lib/adapters)
 	$(OLD_GLIBC) $(MAKE) libs $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc LDFLAGS=-s
 	CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
 	$(WHEEL_PYTHON) packaging/notices.py ./cshim/engine ./cmd/stalloc \
@@ -27,6 +31,7 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	$(WHEEL_PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation \
 	  --wheel-dir $(WHEEL)/raw ./$(STAGE)
 	PATH=$(dir $(WHEEL_PYTHON)):$$PATH auditwheel repair --only-plat --plat manylinux_$(subst .,_,$(GLIBC))_x86_64 \
+	  --exclude libc10.so --exclude libc10_cuda.so \
 	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
 
 .PHONY: wheel-test

@@ -157,10 +157,12 @@ func (l *live) data(name string) *Data {
 	}
 	d := &Data{Name: name, Header: fmt.Sprintf("a live run, device %d", l.device), Kind: Live, Events: n}
 	a := Allocator{Name: "stalloc"}
+	peak := mem.Bytes(0) // which the curve, told of now and then, may miss
 	for _, span := range l.spans {
 		d.Steps = append(d.Steps, Step{Name: span.Name, Begin: at(span.At), End: at(span.At+span.Took) + 1})
 		a.Requests += int64(span.Args["requests"])
 		a.Hits += int64(span.Args["hits"])
+		peak = max(peak, mem.Bytes(span.Args["peak_allocated"]))
 	}
 	slices.SortStableFunc(d.Steps, func(a, b Step) int { return a.Begin - b.Begin })
 	if len(d.Steps) == 0 || d.Steps[0].Begin > 0 {
@@ -178,7 +180,7 @@ func (l *live) data(name string) *Data {
 			b.peak = i
 		}
 	}
-	d.Peak = Peak{Event: b.peak, Step: b.stepAt(b.peak), Load: l.load[b.peak], Micros: b.micros[b.peak]}
+	d.Peak = Peak{Event: b.peak, Step: b.stepAt(b.peak), Load: max(l.load[b.peak], peak), Micros: b.micros[b.peak]}
 	if a.Reserved > 0 {
 		a.Fragmentation = 1 - float64(d.Peak.Load)/float64(a.Reserved)
 	}

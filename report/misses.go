@@ -23,7 +23,7 @@ const (
 
 var reasons = [...]string{
 	byPlan:    "served by the plan",
-	noPlan:    "no plan was served then",
+	noPlan:    "there was no plan yet",
 	freedLate: "its free waits for another stream",
 	newSize:   "no earlier step asked for this size",
 	moreOften: "asked for more often than in any earlier step",

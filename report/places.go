@@ -79,8 +79,7 @@ func (h *holding) close(event int) []extent {
 }
 
 // space turns the addresses of one allocator into heights above the lowest, leaving out
-// what neither had memory nor a block in the window that is drawn. A block may lie where
-// no memory is said to be: a page that is mapped twice is held where it was mapped last.
+// what neither had memory nor a block in the window that is drawn.
 type space struct {
 	whole []extent    // disjoint and sorted
 	below []mem.Bytes // what lies below each

@@ -176,8 +176,7 @@ func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
 					reach = max(reach, h.high)
 				}
 			}
-			// A page that is mapped twice is held where it was mapped last.
-			if reach < b.high && name != "stalloc" {
+			if reach < b.high {
 				t.Fatalf("%s, event %d: block %d lies from %d to %d, held only up to %d", name, at, b.block, b.low, b.high, reach)
 			}
 		}

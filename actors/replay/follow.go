@@ -2,10 +2,8 @@ package replay
 
 import (
 	"context"
-	"slices"
 
 	"stalloc/baseline"
-	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -24,6 +22,7 @@ type shown interface {
 	place(id int64) mem.Addr
 	reserved() mem.Bytes
 	served() (hits, misses int64)
+	used(at mem.Addr, size mem.Bytes, live bool) // a block came or went
 }
 
 // Follow is Replay that calls see behind every event of the run, until the device is
@@ -49,46 +48,25 @@ func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see fu
 
 func follower(tr *trace.Trace, target shown, see func(Seen)) func(int) {
 	var hits, misses int64
+	type block struct {
+		at   mem.Addr
+		size mem.Bytes
+	}
+	live := make(map[int64]block)
 	return func(i int) {
 		s := Seen{Event: i, Reserved: target.reserved()}
-		if e := &tr.Events[i]; e.Kind == trace.Alloc {
+		switch e := &tr.Events[i]; e.Kind {
+		case trace.Alloc:
 			h, m := target.served()
 			s.Addr, s.Hit, s.Miss = target.place(e.ID), h > hits, m > misses
 			hits, misses = h, m
+			live[e.ID] = block{s.Addr, e.Size}
+			target.used(s.Addr, e.Size, true)
+		case trace.FreeCompleted:
+			target.used(live[e.ID].at, live[e.ID].size, false)
+			delete(live, e.ID)
 		}
 		see(s)
-	}
-}
-
-// heldOnce tells of the memory behind addresses, each page where it was mapped last: one
-// that stays mapped elsewhere too is not held twice.
-func heldOnce(tell func(addr mem.Addr, size mem.Bytes, held bool)) func(mem.Addr, mem.Bytes, driver.Handle, bool) {
-	if tell == nil {
-		return nil
-	}
-	at := make(map[driver.Handle][]mem.Addr) // the last one counts
-	return func(addr mem.Addr, size mem.Bytes, h driver.Handle, held bool) {
-		views := at[h]
-		n := len(views)
-		switch {
-		case h == 0:
-			tell(addr, size, held)
-		case held:
-			if n > 0 {
-				tell(views[n-1], size, false)
-			}
-			at[h] = append(views, addr)
-			tell(addr, size, true)
-		default:
-			i := slices.Index(views, addr)
-			at[h] = slices.Delete(views, i, i+1)
-			if i < n-1 {
-				return
-			}
-			if tell(addr, size, false); i > 0 {
-				tell(views[i-1], size, true)
-			}
-		}
 	}
 }
 
@@ -117,6 +95,10 @@ func (s *simulation) reserved() mem.Bytes {
 
 func (s *simulation) served() (hits, misses int64) { return 0, 0 }
 
+func (s *simulation) used(mem.Addr, mem.Bytes, bool) {} // no memory is mapped twice
+
+func (l *live) used(at mem.Addr, size mem.Bytes, live bool) { l.once.used(at, size, live) }
+
 func (l *live) place(id int64) mem.Addr { return l.blocks[id] }
 
 func (l *live) reserved() mem.Bytes { return l.device.Used() }
@@ -131,3 +113,5 @@ func (l *lake) place(id int64) mem.Addr { return l.blocks[id] }
 func (l *lake) reserved() mem.Bytes { return l.pool.Reserved() }
 
 func (l *lake) served() (hits, misses int64) { return 0, 0 }
+
+func (l *lake) used(mem.Addr, mem.Bytes, bool) {} // it tells nobody of memory

@@ -31,6 +31,9 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 			}
 			events++
 			peak = max(peak, s.Reserved)
+			if a.Name != "gmlake" && held != s.Reserved {
+				t.Fatalf("%s, event %d: ranges of %v have memory, %v are reserved", a.Name, s.Event, held, s.Reserved)
+			}
 			if s.Hit {
 				hits++
 			}

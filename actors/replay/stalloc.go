@@ -56,9 +56,10 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 		lake.FragLimit = c.FragLimit
 		options.GMLake = &lake
 	}
-	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: heldOnce(c.held)}), options)
+	once := newOnce(c.held)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}), options)
 	if err == nil {
-		l.others = otherStreams(tr)
+		l.others, l.once = otherStreams(tr), once
 	}
 	return l, err
 }
@@ -93,6 +94,7 @@ type live struct {
 	now    time.Duration // recorded, at the last boundary
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
+	once    *once // nil: nobody wants to know where memory is
 	fault   error
 	plan    *plan.Plan // at the end
 }

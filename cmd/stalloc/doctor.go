@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -52,6 +53,25 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 	f.IntVar(&device, "device", 0, "the CUDA device to try")
 	f.BoolVar(&json, "json", false, "print one JSON object a line: status, subject, text, remedy")
 	return cmd
+}
+
+// newPython hands over to a module of the Python package, all options included. The package's
+// own command does not come here: it is in the right interpreter already.
+func newPython(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:                name + " [arguments]",
+		Short:              short,
+		Long:               short + ", as 'python3 -m stalloc." + name + "' does: see its --help.",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			python, err := exec.LookPath("python3")
+			if err == nil {
+				args = append([]string{python, "-m", "stalloc." + name}, args...)
+				err = syscall.Exec(python, args, withPackage(os.Environ()))
+			}
+			return fmt.Errorf("python3: %w; it needs a Python 3.9 or later", err)
+		},
+	}
 }
 
 // withPackage lets the command of a source tree find the package beside it, unless

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 )
 
@@ -98,7 +99,8 @@ func newKeys() *cobra.Command {
 	for _, of := range keysOf {
 		b.WriteString("\n" + of.title + "\n\n")
 		for _, k := range of.keys {
-			b.WriteString("  " + k.name + strings.Repeat(" ", 23-len(k.name)) + k.meaning + "\n")
+			meaning := strings.ReplaceAll(text.WrapSoft(k.meaning, 54), "\n", "\n"+strings.Repeat(" ", 25))
+			b.WriteString("  " + k.name + strings.Repeat(" ", 23-len(k.name)) + meaning + "\n")
 		}
 	}
 	return &cobra.Command{Use: "keys", Short: "The keys of JSON and CSV output", Long: strings.TrimSuffix(b.String(), "\n")}

@@ -1,5 +1,6 @@
-// Command stalloc replays recorded training runs through GPU memory allocators
-// and makes allocation plans for them. It needs no GPU.
+// Command stalloc shows where the GPU memory of training runs goes: it replays recorded
+// runs through allocators, makes reports and plans of them, and watches those that run. What
+// needs PyTorch it leaves to the Python package.
 //
 // Exit status: 0 if nothing failed, 1 if something did (each failure is named
 // on standard error, and what could still be done was), 2 for a command line
@@ -59,9 +60,18 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stalloc",
-		Short: "Plan GPU memory for training runs and compare allocators",
-		Long: `stalloc works on recorded training runs: text traces, plain or gzip'd, and
-memory snapshots from torch.cuda.memory._dump_snapshot. It needs no GPU.
+		Short: "See where GPU memory goes, and get back what fragmentation wastes",
+		Long: `stalloc is a GPU memory allocator for PyTorch training.
+
+  stalloc doctor                          can it serve here?
+  stalloc record -o run.csv.gz train.py   write down what a program asks for
+  stalloc report run.csv.gz               see where its memory went, as a page
+  stalloc replay run.csv.gz               what four allocators would reserve
+  stalloc run train.py                    run it under stalloc
+  stalloc top                             watch what runs
+
+Record and run need a GPU, report and replay do not: they read recordings, plain
+or gzip'd, and memory snapshots from torch.cuda.memory._dump_snapshot.
 
 Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
 makes no sense, 130 after an interrupt.`,
@@ -70,7 +80,8 @@ makes no sense, 130 after an interrupt.`,
 		Version:       version,
 	}
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
-	root.AddCommand(newReplay(), newPlan(), newReport(), newTop(), newMerge(), newDoctor(), newVersion(), newKeys())
+	root.AddCommand(newReplay(), newPlan(), newReport(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
+		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
 	return root
 }
 

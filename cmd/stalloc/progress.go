@@ -40,6 +40,7 @@ func startProgress(w io.Writer, pieces int) *progress {
 	p := &progress{quit: make(chan struct{})}
 	p.bar = progressbar.NewOptions(pieces*share, progressbar.OptionSetWriter(w),
 		progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish())
+	p.bar.StartWithoutRender() // its clock
 	p.over.Go(p.draw)
 	return p
 }

@@ -79,8 +79,8 @@ type host struct {
 
 // tapes are those of a stream, in C's memory.
 type tapes struct {
-	wishes [2]wish.Tape
-	c      [2]*C.struct_stalloc_tape
+	wishes [wish.Tapes]wish.Tape
+	c      [wish.Tapes]*C.struct_stalloc_tape
 }
 
 // reel is what Build makes.
@@ -125,7 +125,7 @@ func (h *host) TakeBack(c *onerange.Counters) bool {
 }
 
 // Tapes implements actors.Host.
-func (h *host) Tapes(id mem.StreamID) *[2]wish.Tape { return &h.tapesOf(id).wishes }
+func (h *host) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape { return &h.tapesOf(id).wishes }
 
 func (h *host) tapesOf(id mem.StreamID) *tapes {
 	t := h.tapes[id]
@@ -182,14 +182,14 @@ func (h *host) Discard(r actors.Reel) {
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
+func (h *host) Serve(id mem.StreamID, tape int, r actors.Reel) {
 	t := h.tapesOf(id)
 	next, _ := r.(*reel)
 	if next == nil {
 		next = &reel{}
 	}
-	C.stalloc_tape_play(t.c[small], next.c)
-	t.wishes[small].Replace(next.entries)
+	C.stalloc_tape_play(t.c[tape], next.c)
+	t.wishes[tape].Replace(next.entries)
 }
 
 // Note implements actors.Host.

@@ -28,6 +28,7 @@ import (
 	"stalloc/cuda"
 	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
+	"stalloc/plan"
 )
 
 // Results, as stalloc.h numbers them.
@@ -37,6 +38,7 @@ const (
 	errDriver    = -3
 	errMemory    = -4
 	errArgument  = -5
+	errPlan      = -6
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
 )
@@ -55,6 +57,7 @@ type engine struct {
 
 	mu     sync.Mutex // opening of devices
 	opened [maxDevices]atomic.Pointer[opened]
+	plans  [maxDevices]*plan.Plan // to begin with, where one was loaded
 }
 
 // opened is a device that has served a request, or why it cannot.
@@ -109,7 +112,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	if dev, d.err = e.driver.Device(ordinal); d.err == nil {
 		options, d.err = e.conf.options(e.log.With(zap.Int("device", ordinal)), dev)
 	}
-	options.Ordinal, options.Trace = ordinal, e.trace
+	options.Ordinal, options.Trace, options.Plan = ordinal, e.trace, e.plans[ordinal]
 	if d.err == nil {
 		d.Device, d.err = actors.Open(dev, d.host, options)
 	}

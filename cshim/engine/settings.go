@@ -143,7 +143,7 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if s.trace == "" {
 		return nil
 	}
-	trace, err := perfetto.Create(s.trace, "stalloc "+logName())
+	trace, err := perfetto.Create(s.trace, logName())
 	if err != nil {
 		log.Warn("no trace is written", zap.Error(err))
 	}

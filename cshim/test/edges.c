@@ -49,6 +49,7 @@ static void arguments(void)
 	CHECK(stalloc_get_stats(0, NULL, 0) == STALLOC_ERR_ARGUMENT, "statistics went nowhere");
 	CHECK(stalloc_reset_peak(99) == STALLOC_ERR_ARGUMENT, "a peak of device 99");
 	CHECK(stalloc_explain(99, NULL, 0) == STALLOC_ERR_ARGUMENT, "an explanation of device 99");
+	CHECK(stalloc_save_plan(99, "x") == STALLOC_ERR_ARGUMENT && stalloc_load_plan(0, NULL) == STALLOC_ERR_ARGUMENT, "a plan of nothing");
 	CHECK(strcmp(stalloc_version(), STALLOC_VERSION) == 0, "version %s", stalloc_version());
 }
 

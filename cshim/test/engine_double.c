@@ -218,6 +218,19 @@ EXPORT int stalloc_engine_first_step(int device, char *err, size_t n)
 	return STALLOC_OK;
 }
 
+/* It makes no plans that could be kept. */
+EXPORT int stalloc_engine_save_plan(int device, const char *path, char *err, size_t n)
+{
+	snprintf(err, n, "device %d has no plan for %s", device, path);
+	return STALLOC_ERR_PLAN;
+}
+
+EXPORT int stalloc_engine_load_plan(int device, const char *path, char *err, size_t n)
+{
+	snprintf(err, n, "device %d takes no plan from %s", device, path);
+	return STALLOC_ERR_PLAN;
+}
+
 EXPORT int stalloc_engine_trim(int device, uint64_t pool)
 {
 	(void)device, (void)pool;

@@ -231,8 +231,8 @@ class Adapter final : public Ledger {
 		{
 			std::lock_guard<std::mutex> hold(b.lock);
 			b.add(ptr, size, stream);
-			if (C10_UNLIKELY(b.top())) {
-				stale = b.blocks.beside != 0; // native may have freed some since
+			if (C10_UNLIKELY(b.top(size))) {
+				stale = b.pools[kAll].blocks.beside != 0; // native may have freed some since
 				if (!stale) b.raise();
 			}
 			if (C10_UNLIKELY(recorder_.on())) {

@@ -56,6 +56,44 @@ struct Outside {
 	}
 };
 
+// What the blocks of one pool are together.
+struct Meters {
+	Meter blocks, allocated, requested;
+
+	void add(int64_t asked, int64_t size) {
+		blocks.add(1);
+		allocated.add(size);
+		requested.add(asked);
+	}
+	void take(int64_t asked, int64_t size) {
+		blocks.take(1);
+		allocated.take(size);
+		requested.take(asked);
+	}
+	bool top() const { return allocated.top() || requested.top() || blocks.top(); }
+	void raise() {
+		for (Meter *m : {&blocks, &allocated, &requested}) m->raise();
+	}
+	void reset_peaks() {
+		for (Meter *m : {&blocks, &allocated, &requested}) m->reset();
+	}
+	void reset_totals() {
+		for (Meter *m : {&blocks, &allocated, &requested}) m->allocated = m->freed = 0;
+	}
+	void beside(const DeviceStats &native, size_t pool) {
+		blocks.beside = native.allocation[pool].current;
+		allocated.beside = native.allocated_bytes[pool].current;
+		requested.beside = native.requested_bytes[pool].current;
+	}
+};
+
+constexpr auto kAll = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::AGGREGATE);
+constexpr auto kSmall = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::SMALL_POOL);
+constexpr auto kLarge = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::LARGE_POOL);
+
+// Which of PyTorch's pools a block counts to. libstalloc has others; programs know these.
+inline size_t pool_of(int64_t size) { return size <= (1 << 20) ? kSmall : kLarge; }
+
 struct Block {
 	size_t asked = 0;
 	cudaStream_t stream = nullptr;
@@ -65,7 +103,7 @@ struct Books {
 	std::mutex lock; // guards everything below; native's locks are never taken under it
 	ska::flat_hash_map<void *, Block> live;
 	std::unordered_map<void *, Context> frames; // of live blocks, while history is recorded
-	Meter blocks, allocated, requested;
+	Meters pools[3]; // by StatType: all, small, large
 	Outside reserved, active;
 	History history;
 	int64_t ooms = 0;
@@ -73,9 +111,9 @@ struct Books {
 
 	void add(void *ptr, size_t asked, cudaStream_t stream) {
 		live[ptr] = {asked, stream};
-		blocks.add(1);
-		allocated.add(rounded(asked));
-		requested.add(static_cast<int64_t>(asked));
+		const int64_t size = rounded(asked);
+		pools[kAll].add(static_cast<int64_t>(asked), size);
+		pools[pool_of(size)].add(static_cast<int64_t>(asked), size);
 	}
 	// False: not a live block of this device.
 	bool take(void *ptr, Block *block) {
@@ -83,9 +121,9 @@ struct Books {
 		if (at == live.end()) return false;
 		*block = at->second;
 		live.erase(at);
-		blocks.take(1);
-		allocated.take(rounded(block->asked));
-		requested.take(static_cast<int64_t>(block->asked));
+		const int64_t size = rounded(block->asked);
+		pools[kAll].take(static_cast<int64_t>(block->asked), size);
+		pools[pool_of(size)].take(static_cast<int64_t>(block->asked), size);
 		return true;
 	}
 	bool find(void *ptr, Block *block) const {
@@ -94,17 +132,16 @@ struct Books {
 		*block = at->second;
 		return true;
 	}
-	bool top() const { return allocated.top() || requested.top() || blocks.top(); }
+	// Whether the newest block, of this size, has made a peak.
+	bool top(size_t asked) const { return pools[kAll].top() || pools[pool_of(rounded(asked))].top(); }
 	void raise() {
-		blocks.raise();
-		allocated.raise();
-		requested.raise();
+		for (Meters &m : pools) m.raise();
 	}
 	// libstalloc's counters, made to agree with what is live here: requests of other threads may lie
 	// between the two, and plain driver allocations round otherwise.
 	stalloc_stats agreed(stalloc_stats s) const {
 		const uint64_t pending = s.active > s.allocated ? s.active - s.allocated : 0;
-		s.allocated = static_cast<uint64_t>(allocated.current);
+		s.allocated = static_cast<uint64_t>(pools[kAll].allocated.current);
 		s.active = s.allocated + pending;
 		s.reserved = std::max(s.reserved, s.active);
 		s.peak_active = std::max(s.peak_active, s.active);
@@ -117,34 +154,20 @@ struct Books {
 	void append_segments(DeviceIndex device, const stalloc_stats &stats, std::vector<caching::SegmentInfo> *out) const;
 };
 
-constexpr auto kAll = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::AGGREGATE);
-constexpr auto kLarge = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::LARGE_POOL);
-
 inline void Books::beside(const DeviceStats &native) {
-	blocks.beside = native.allocation[kAll].current;
-	allocated.beside = native.allocated_bytes[kAll].current;
-	requested.beside = native.requested_bytes[kAll].current;
+	for (size_t pool : {kAll, kSmall, kLarge}) pools[pool].beside(native, pool);
 	raise();
 }
 
-// Adds our part to a statistic of native's. We have one pool, which counts as the large one.
-inline void merge(c10::CachingDeviceAllocator::StatArray *into, int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
-	for (size_t kind : {kAll, kLarge}) {
-		auto &s = (*into)[kind];
-		s.current += current;
-		s.allocated += allocated;
-		s.freed += freed;
-		s.peak = std::max(s.peak, peak);
-	}
+// Adds our part to a statistic of native's.
+inline void merge(c10::CachingDeviceAllocator::Stat *into, int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
+	into->current += current;
+	into->allocated += allocated;
+	into->freed += freed;
+	into->peak = std::max(into->peak, peak);
 }
 
-inline void merge(c10::CachingDeviceAllocator::StatArray *into, const Meter &m) { merge(into, m.current, m.peak, m.allocated, m.freed); }
-
-// libstalloc keeps no totals of these: the smallest that agree with what is known.
-inline void merge(c10::CachingDeviceAllocator::StatArray *into, uint64_t current, uint64_t own_peak, const Outside &o) {
-	const auto now = static_cast<int64_t>(current), peak = static_cast<int64_t>(own_peak);
-	merge(into, now, o.peak, peak, peak - now);
-}
+inline void merge(c10::CachingDeviceAllocator::Stat *into, const Meter &m) { merge(into, m.current, m.peak, m.allocated, m.freed); }
 
 // Segments for a snapshot: neighbouring live blocks of a stream, the gaps between them, and
 // one for the rest. A page may be mapped at several addresses, so where idle memory lies is

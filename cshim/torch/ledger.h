@@ -19,9 +19,11 @@ class Ledger : public Delegate {
 			DeviceStats stats = native->getDeviceStats(d);
 			Books &b = books_[d];
 			b.beside(stats);
-			b.blocks.peak = stats.allocation[kAll].peak;
-			b.allocated.peak = stats.allocated_bytes[kAll].peak;
-			b.requested.peak = stats.requested_bytes[kAll].peak;
+			for (size_t pool : {kAll, kSmall, kLarge}) {
+				b.pools[pool].blocks.peak = stats.allocation[pool].peak;
+				b.pools[pool].allocated.peak = stats.allocated_bytes[pool].peak;
+				b.pools[pool].requested.peak = stats.requested_bytes[pool].peak;
+			}
 			b.reserved = {stats.reserved_bytes[kAll].peak, stats.reserved_bytes[kAll].current, 0};
 			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current, 0};
 			double fraction = native->getMemoryFraction(d);
@@ -49,14 +51,24 @@ class Ledger : public Delegate {
 		b.beside(sum);
 		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
 		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
-		b.active.peak = std::max(b.active.peak, b.allocated.peak);
-		merge(&sum.allocation, b.blocks);
-		merge(&sum.active, b.blocks);
-		if (s.active > s.allocated) sum.active[kAll].current++, sum.active[kLarge].current++; // one in the snapshot, too
-		merge(&sum.allocated_bytes, b.allocated);
-		merge(&sum.requested_bytes, b.requested);
-		merge(&sum.reserved_bytes, s.reserved, s.peak_reserved, b.reserved);
-		merge(&sum.active_bytes, s.active, s.peak_active, b.active);
+		b.active.peak = std::max(b.active.peak, b.pools[kAll].allocated.peak);
+		for (size_t pool : {kAll, kSmall, kLarge}) {
+			const Meters &m = b.pools[pool];
+			merge(&sum.allocation[pool], m.blocks);
+			merge(&sum.active[pool], m.blocks);
+			merge(&sum.allocated_bytes[pool], m.allocated);
+			merge(&sum.requested_bytes[pool], m.requested);
+		}
+		merge(&sum.active_bytes[kSmall], b.pools[kSmall].allocated);
+		// What libstalloc holds, and what waits for other streams, has no size: the large pool's.
+		const auto pending = static_cast<int64_t>(s.active - s.allocated), held = static_cast<int64_t>(s.reserved),
+			   most = static_cast<int64_t>(s.peak_reserved);
+		for (size_t pool : {kAll, kLarge}) {
+			const Meter &m = b.pools[pool].allocated;
+			if (pending) sum.active[pool].current++; // one in the snapshot, too
+			merge(&sum.active_bytes[pool], m.current + pending, b.active.peak, m.allocated, m.freed - pending);
+			merge(&sum.reserved_bytes[pool], held, b.reserved.peak, most, most - held);
+		}
 		sum.num_ooms += b.ooms;
 		sum.num_alloc_retries += static_cast<int64_t>(s.retries - b.retries_before);
 		return sum;
@@ -66,7 +78,7 @@ class Ledger : public Delegate {
 		uint64_t retries = library_.stats(d).retries;
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->allocated = m->freed = 0;
+		for (Meters &m : b.pools) m.reset_totals();
 		b.ooms = 0;
 		b.retries_before = retries;
 	}
@@ -78,7 +90,7 @@ class Ledger : public Delegate {
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
 		b.beside(theirs);
-		for (Meter *m : {&b.blocks, &b.allocated, &b.requested}) m->reset();
+		for (Meters &m : b.pools) m.reset_peaks();
 		b.reserved.reset(s.reserved, theirs.reserved_bytes[kAll].current);
 		b.active.reset(s.active, theirs.active_bytes[kAll].current);
 	}

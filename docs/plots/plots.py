@@ -14,6 +14,7 @@ import gzip
 import json
 import re
 import struct
+import subprocess
 from pathlib import Path
 
 import matplotlib
@@ -146,11 +147,25 @@ def table() -> None:
         100 * sum(of[a]["fragmentation"] for of in rows.values()) / len(rows) for a in ALLOCATORS
     ]
     lines.append("| **average** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " | | | |")
-    path = DOCS / "benchmarks.md"
-    before, rest = path.read_text().split("<!-- recordings: written by make recordings -->\n")
+    replace("benchmarks.md", "recordings: written by make recordings", lines)
+
+
+def replace(page: str, marker: str, lines: list[str]) -> None:
+    """Puts lines into a page, between a marker and the next end."""
+    path = DOCS / page
+    marker = f"<!-- {marker} -->\n"
+    before, rest = path.read_text().split(marker)
     after = rest[rest.index("<!-- end -->") :]
-    marker = "<!-- recordings: written by make recordings -->\n"
     path.write_text(before + marker + "\n".join(lines) + "\n" + after)
+
+
+def example(command: str) -> None:
+    """Puts what a command prints into the tutorial."""
+    root = DOCS.parent
+    words = [str(root / "bin" / "stalloc"), *command.split()[1:]]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
+    lines = ["```text", *done.stdout.splitlines(), "```"]
+    replace("tutorial.md", "what that prints: written by make plots", lines)
 
 
 def steps(out: Path, name: str) -> None:
@@ -203,22 +218,33 @@ def places(out: Path, page: Page) -> None:
     """Where the blocks of a step lay, under native and under stalloc."""
     columns = page.columns
     begin, end = page.head["begin"], page.head["end"]
-    figure, both = plt.subplots(1, 2, figsize=(8.2, 3.4), sharey=True)
+    figure, both = plt.subplots(1, 2, figsize=(8.2, 3.6), sharey=True)
     shades = plt.get_cmap("viridis")
-    for axes, allocator in zip(both, ("native", "stalloc")):
-        patches, colours = [], []
-        for start, life, size, place in zip(
-            columns["from"], columns["life"], columns["size"], columns["place." + allocator]
-        ):
+
+    def rectangles(starts, lives, sizes, places, unit):
+        for start, life, size, place in zip(starts, lives, sizes, places):
             left, right = max(start, begin), min(start + life if life else end, end)
-            patches.append(Rectangle((left, place * GRAIN / GIB), right - left, size / GIB))
-            colours.append((size * 7919 % 97) / 97)
-        blocks = PatchCollection(patches, linewidth=0, rasterized=True)
-        blocks.set_facecolor(shades(colours))
-        axes.add_collection(blocks)
+            low = place * GRAIN / GIB
+            yield Rectangle((left, low), right - left, size * unit / GIB)
+
+    for axes, allocator in zip(both, ("native", "stalloc")):
+        held = [columns[f"held.{what}.{allocator}"] for what in ("begin", "life", "size", "low")]
+        back = PatchCollection(list(rectangles(*held, GRAIN)), color="#f4d3cb", linewidth=0)
+        back.set_rasterized(True)
+        axes.add_collection(back)
+        sizes = columns["size"]
+        blocks = rectangles(
+            columns["from"], columns["life"], sizes, columns["place." + allocator], 1
+        )
+        colours = shades([(size * 7919 % 97) / 97 for size in sizes])
+        # The line shows blocks that live for less than a pixel's events.
+        drawn = PatchCollection(list(blocks), linewidth=0.3, rasterized=True)
+        drawn.set_facecolor(colours)
+        drawn.set_edgecolor(colours)
+        axes.add_collection(drawn)
         axes.set_title(NAMES[allocator])
         axes.set_xlim(begin, end)
-        axes.set_xlabel("event of the recording")
+        axes.set_xlabel("requests and frees of the recording so far")
         axes.autoscale_view(scalex=False)
     both[0].set_ylim(0)
     both[0].set_ylabel("address, GiB")
@@ -259,6 +285,7 @@ def main() -> None:
     with plt.rc_context(STYLE):
         readme(options.out)
         table()
+        example("stalloc replay tests/traces/llama_varlen.csv.gz tests/traces/llama_naive.csv.gz")
         recordings(options.out)
         steps(options.out, "hf_trainer")
         places(options.out, page)

@@ -24,6 +24,7 @@ type block struct {
 	prev, next link
 	state      blockState
 	less       uint16 // bytes that were not asked for
+	step       uint32 // steps that had ended when it was allocated
 }
 
 // addBlock hands out n units at a place: in its space, or through a view whose
@@ -36,7 +37,7 @@ func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
 		e.blocks = append(e.blocks, block{})
 		b = uint32(len(e.blocks) - 1)
 	}
-	e.blocks[b] = block{at: at, size: n, space: s, view: view, state: blockLive, less: uint16(bytesOf(n) - asked)}
+	e.blocks[b] = block{at: at, size: n, space: s, view: view, state: blockLive, less: uint16(bytesOf(n) - asked), step: e.steps}
 	e.blockAt.put(at, b)
 	if view == 0 {
 		e.take(s, at, at+n, b)

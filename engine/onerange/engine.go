@@ -95,6 +95,7 @@ type Engine struct {
 	cfg   Config
 	limit unit   // mostHeld if there is no limit
 	clock uint64 // events so far
+	steps uint32 // that have ended
 	price price
 
 	window addresses
@@ -209,6 +210,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvFirst:
 		return out
 	case engine.EvBoundary:
+		e.steps++
 		return e.boundary(ev, out)
 	case engine.EvTrim:
 		return e.trim(ev, out)

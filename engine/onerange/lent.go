@@ -23,6 +23,7 @@ type Counters struct {
 	SpareBlock     uint64
 	GapN, BlockN   uint64 // lengths of the arrays that the borrower may lengthen
 	Starts         uint64 // entries of the table
+	Steps          uint64 // that have ended, which the borrower does not change
 }
 
 // Lent is the state as a borrower sees it. The arrays are the engine's own: they hold no
@@ -70,7 +71,7 @@ func (e *Engine) Lend(l *Lent) bool {
 		Pending: int64(e.stats.Pending), PeakHeld: int64(e.stats.PeakHeld), Blocks: int64(e.stats.Blocks),
 		Wished: e.stats.Wished, Fits: e.stats.Fits,
 		SpareGap: uint64(e.spareGap), SpareBlock: uint64(e.spareBlock),
-		GapN: uint64(len(e.gaps)), BlockN: uint64(len(e.blocks)), Starts: uint64(e.blockAt.used),
+		GapN: uint64(len(e.gaps)), BlockN: uint64(len(e.blocks)), Starts: uint64(e.blockAt.used), Steps: uint64(e.steps),
 	}
 	return true
 }

@@ -7,7 +7,7 @@
  * at each step boundary. Behind the recording its last step is repeated, as a
  * training loop does, so that plans come to serve. Every block is filled with a
  * pattern of its own when it is handed out and compared with it before it is freed,
- * in every tenth of the repeated steps; now and then one is lent to the next stream.
+ * in every fiftieth of the repeated steps; now and then one is lent to the next stream.
  * The Makefile beside this file shows how to build and run it.
  *
  * The exit status is 0 only if every byte was found as it was left. */
@@ -57,10 +57,10 @@ static const char *driver_of_conf(char *out, size_t n) {
 
 static void usage(void) {
 	fprintf(stderr, "usage: embed_c [-s SCALE] [-t THREADS] [-n STEPS] [-p MILLISECONDS] RECORDING\n"
-			"  -s  divide the recorded sizes by this (256)\n"
+			"  -s  divide the recorded sizes by this (64)\n"
 			"  -t  threads, each on a stream of its own, 1 to 64 (1)\n"
-			"  -n  repeat the last step so many times (40)\n"
-			"  -p  wait after each step, in place of the work a real one does (20)\n"
+			"  -n  repeat the last step so many times (200)\n"
+			"  -p  wait after each step, in place of the work a real one does (10)\n"
 			"STALLOC_CONF=driver:PATH names the CUDA driver library.\n");
 	exit(2);
 }
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
 	static struct thread threads[64];
 	char path[4096];
 	int option, n = 1;
-	long scale = 256;
+	long scale = 64;
 	while ((option = getopt(argc, argv, "s:t:n:p:")) != -1) {
 		if (option == 's') scale = atol(optarg);
 		else if (option == 't') n = atoi(optarg);

@@ -12,14 +12,14 @@
 
 enum {
 	LEND = 97,	   /* requests between two blocks that are lent */
-	LOOK = 10,	   /* repeated steps from one whose bytes are checked to the next */
+	LOOK = 50,	   /* repeated steps from one whose bytes are checked to the next */
 	PIECE = 64 * 1024, /* words written or read at once */
 };
 
 struct recording recording;
 pthread_barrier_t boundary;
-unsigned pause_ms = 20;
-int repeats = 40;
+unsigned pause_ms = 10;
+int repeats = 200;
 
 double now(void) {
 	struct timespec t;

@@ -9,7 +9,7 @@
 // at each step boundary. Behind the recording its last step is repeated, as a
 // training loop does, so that plans come to serve. Every block is filled with a
 // pattern of its own when it is handed out and compared with it before it is freed,
-// in every tenth of the repeated steps; now and then one is lent to the next stream.
+// in every fiftieth of the repeated steps; now and then one is lent to the next stream.
 // The sizes of the recording are divided, so that it fits into the memory of a
 // simulated driver, which is this machine's own:
 //
@@ -48,10 +48,10 @@ func main() {
 	var o options
 	flag.StringVar(&o.trace, "trace", "tests/traces/llama_naive.csv.gz", "the recording to replay")
 	flag.StringVar(&o.driver, "driver", "build/fakecuda/libcuda.so.1", "the CUDA driver library; libcuda.so.1 is the GPU's")
-	flag.Int64Var(&o.scale, "scale", 256, "divide the recorded sizes by this")
+	flag.Int64Var(&o.scale, "scale", 64, "divide the recorded sizes by this")
 	flag.IntVar(&o.threads, "threads", 1, "threads, each on a stream of its own")
-	flag.IntVar(&o.repeats, "steps", 40, "repeat the last step so many times")
-	flag.DurationVar(&o.pause, "pause", 20*time.Millisecond, "wait after each step, in place of the work a real one does")
+	flag.IntVar(&o.repeats, "steps", 200, "repeat the last step so many times")
+	flag.DurationVar(&o.pause, "pause", 10*time.Millisecond, "wait after each step, in place of the work a real one does")
 	flag.BoolVar(&o.atStep, "at-step", false, "plan at the step boundaries instead of beside the program")
 	flag.BoolVar(&o.verbose, "v", false, "log what the allocator does")
 	flag.Parse()
@@ -120,7 +120,7 @@ func report(r *replay, s stalloc.Stats, took time.Duration) {
 	}
 	fmt.Printf("requests  %d, in %d steps\n", s.Requests, s.Steps)
 	fmt.Printf("plan      %d hits, %d misses, %d plans; %.1f %% of all requests\n", s.Hits, s.Misses, s.Plans, 100*float64(s.Hits)/float64(s.Requests))
-	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakLoad, s.PeakReserved, 100*s.Fragmentation())
+	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakAllocated, s.PeakReserved, 100*s.Fragmentation())
 	fmt.Printf("driver    %d calls, %v\n", s.DriverCalls, s.DriverTime.Round(time.Microsecond))
 	fmt.Printf("time      %v, of it %v in the allocator\n", took.Round(time.Millisecond), spent.Round(time.Microsecond))
 	fmt.Printf("checked   %v, every byte as it was left\n", checked)

@@ -33,7 +33,7 @@ type replay struct {
 }
 
 // look is how many repeated steps there are from one whose bytes are checked to the next.
-const look = 10
+const look = 50
 
 // addThreads makes threads, the first on the default stream, each further one on
 // a stream of its own and with blocks smaller than those of the one before.

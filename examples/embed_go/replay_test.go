@@ -114,7 +114,7 @@ func TestPattern(t *testing.T) {
 // turn, and some turns are checked.
 func TestRepeats(t *testing.T) {
 	b := &bump{stride: 1000, live: map[stalloc.Addr]bool{}}
-	r := &replay{memory: b, bytes: make(host, 4<<20), events: recorded(), repeats: look}
+	r := &replay{memory: b, bytes: make(host, 8<<20), events: recorded(), repeats: look}
 	if err := r.addThreads(1, 1, nil); err != nil {
 		t.Fatal(err)
 	}

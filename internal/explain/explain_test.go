@@ -85,7 +85,7 @@ func random(r *rand.Rand) Figures {
 	f.NoStitching = r.IntN(2) == 0
 	for range r.IntN(8) {
 		f.Sizes = append(f.Sizes, Size{some(2 * mem.GiB), r.IntN(9)})
-		f.Phases = append(f.Phases, Phase{strings.Repeat("step ", 1+r.IntN(20)), 1, some(mem.GiB)})
+		f.Phases = append(f.Phases, Phase{strings.Repeat("step ", 1+r.IntN(20)), 1, some(mem.GiB), r.IntN(3) == 0})
 		f.Holders = append(f.Holders, Holder{r.IntN(1 << 22), strings.Repeat("x", r.IntN(60)), some(mem.GiB) - 1, r.IntN(2) == 0})
 	}
 	if r.IntN(2) == 0 {

@@ -72,6 +72,8 @@ type Phase struct {
 	Name   string    `json:"phase"`
 	Blocks int       `json:"blocks"`
 	Bytes  mem.Bytes `json:"bytes"`
+	// Between: in steps behind the first and before the last, of which usually nothing stays.
+	Between bool `json:"between,omitempty"`
 }
 
 // Holder is a process that holds memory of the device, as NVML tells.

@@ -65,11 +65,20 @@ func (f *Figures) Advice() []string {
 	if f.NoStitching && f.Whole >= f.Asked {
 		tip("Stitching is off, and %v in free pages could be put together: STALLOC_CONF=stitch:on.", f.Whole)
 	}
+	for _, p := range f.Phases {
+		if p.Between && p.Bytes > f.Allocated/20 {
+			tip("%v of %s are still live: does the program keep something of each step, a loss with its graph for example?", p.Bytes, p.Name)
+		}
+	}
 	if isShort {
 		tip("Need %v less: a smaller batch or sequence, activation checkpointing, or offloading.", short)
 	}
 	if s, ok := f.dominant(); ok {
-		tip("%d live blocks of %v are %.0f %% of the load: look at these first.", s.Blocks, s.Size, 100*float64(s.Sum())/float64(f.Allocated))
+		what := "live blocks of %v are"
+		if s.Blocks == 1 {
+			what = "live block of %v is"
+		}
+		tip("%d "+what+" %.0f %% of the load: look here first.", s.Blocks, s.Size, 100*float64(s.Sum())/float64(f.Allocated))
 	}
 	return tips
 }

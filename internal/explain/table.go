@@ -33,7 +33,11 @@ func (f *Figures) Table() string {
 		fmt.Fprintf(&b, "%s\n", f.Device)
 	}
 	if f.Asked > 0 {
-		t.row("asked for", f.Asked, fmt.Sprintf("on stream %#x", uint64(f.Stream)))
+		stream := "on the default stream"
+		if f.Stream != 0 {
+			stream = fmt.Sprintf("on stream %#x", uint64(f.Stream))
+		}
+		t.row("asked for", f.Asked, stream)
 	}
 	if f.Total > 0 {
 		t.row("free on the device", f.Free, fmt.Sprintf("of %v", f.Total))
@@ -88,6 +92,9 @@ func share(part, whole mem.Bytes, of string) string {
 func count(blocks int) string {
 	if blocks == 0 {
 		return ""
+	}
+	if blocks == 1 {
+		return "1 block"
 	}
 	return fmt.Sprintf("%d blocks", blocks)
 }

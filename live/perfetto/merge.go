@@ -153,7 +153,6 @@ func readEvents(r io.Reader) (all ourEvents, err error) {
 			if all.base, err = strconv.ParseInt(text, 10, 64); err != nil {
 				return all, fmt.Errorf("the time that the trace begins at: %w", err)
 			}
-		case "stalloc_end":
 		default:
 			all.list = append(all.list, e)
 		}

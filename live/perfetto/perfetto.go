@@ -8,12 +8,13 @@
 //	t.Mark(now, 0, "plan 2 serves", nil)
 //	t.Close()
 //
-// The file is a JSON array, an event a line. One that ends in the middle, because its
-// process was killed, is still opened: the array need not be closed.
+// The file is a JSON array, an event a line. It is whole whenever somebody looks, also when
+// its process was killed: each write brings the array's end along, and the next one writes
+// over that.
 package perfetto
 
 import (
-	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,16 +49,19 @@ const mostBytes = 1 << 30
 // flushEvery is how long an event may wait to be written to the file; a mark does not.
 const flushEvery = 100 * time.Millisecond
 
+// flushAt is how many bytes wait at most.
+const flushAt = 1 << 16
+
 // Trace is a file that is being written. Its methods may be called from any goroutine. A
 // failure to write ends the trace and nothing else: Close returns it. A nil Trace does
 // nothing, so that callers need not ask whether there is one.
 type Trace struct {
 	mu      sync.Mutex
 	file    *os.File
-	out     *bufio.Writer
+	pending []byte // that is not in the file yet
+	end     int64  // of the file, where that belongs
 	base    time.Time
 	pid     int
-	written int64
 	most    int64
 	flushed time.Time
 	err     error
@@ -72,8 +76,7 @@ func Create(path, name string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another file for the trace", err)
 	}
-	t := &Trace{file: file, out: bufio.NewWriterSize(file, 1<<16), base: time.Now(), pid: os.Getpid(), most: mostBytes}
-	t.out.WriteString("[\n")
+	t := &Trace{file: file, pending: []byte("["), base: time.Now(), pid: os.Getpid(), most: mostBytes}
 	t.put(event{Name: baseName, Phase: "M", Args: Args{"nanoseconds": fmt.Sprint(t.base.UnixNano())}})
 	t.put(event{Name: "process_name", Phase: "M", Args: Args{"name": name}})
 	return t, nil
@@ -118,18 +121,26 @@ func (t *Trace) put(e event) {
 	case err != nil:
 		t.err = fmt.Errorf("event %s: %w", e.Name, err)
 		return
-	case t.written+int64(len(line)) > t.most:
-		t.err = errFull
-		t.out.Flush()
+	case t.end+int64(len(t.pending)+len(line)) > t.most:
+		t.err = cmp.Or(t.flush(), errFull)
 		return
 	}
-	t.out.Write(line)
-	t.out.WriteString(",\n")
-	t.written += int64(len(line)) + 2
-	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery {
-		t.flushed = now
-		t.err = t.out.Flush()
+	if t.end+int64(len(t.pending)) > 1 {
+		t.pending = append(t.pending, ',')
 	}
+	t.pending = append(append(t.pending, '\n'), line...)
+	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery || len(t.pending) >= flushAt {
+		t.flushed = now
+		t.err = t.flush()
+	}
+}
+
+// flush writes what is pending over the end of the array, and that behind it.
+func (t *Trace) flush() error {
+	_, err := t.file.WriteAt(append(t.pending, "\n]\n"...), t.end)
+	t.end += int64(len(t.pending))
+	t.pending = t.pending[:0]
+	return err
 }
 
 // Close ends the file. The error is the first that came up; what was written before it
@@ -143,10 +154,7 @@ func (t *Trace) Close() error {
 	if t.file == nil {
 		return nil
 	}
-	end, _ := json.Marshal(event{Name: "stalloc_end", Phase: "M", PID: t.pid})
-	t.out.Write(end)
-	t.out.WriteString("\n]\n")
-	err := errors.Join(t.err, t.out.Flush(), t.file.Close())
+	err := errors.Join(t.err, t.flush(), t.file.Close())
 	t.file = nil
 	if t.err == nil {
 		t.err = os.ErrClosed

@@ -47,6 +47,25 @@ type Counts struct {
 // Counts returns what was counted so far.
 func (l *Learner) Counts() Counts { return l.counts }
 
+// Watches reports whether the next large request is to be known when it comes, because a
+// forecast may be made of it. What comes at other times may be told later.
+func (l *Learner) Watches() bool {
+	f := &l.follower
+	if f.off > 0 {
+		return false
+	}
+	return len(l.run.begins) <= features || l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried
+}
+
+// Follows reports whether the forecast of this number is in force.
+func (l *Learner) Follows(number uint32) bool {
+	f := &l.follower
+	return number == f.number && f.kind != noKind && f.trust >= leastTrust
+}
+
+// Ordinal returns how many requests of the running step there were.
+func (l *Learner) Ordinal() int { return len(l.run.begins) }
+
 // follow says which position a request is.
 func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
 	f := &l.follower

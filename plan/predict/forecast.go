@@ -17,14 +17,15 @@ type Position struct {
 	Begin, End mem.Tick
 }
 
-// boundSlack is how much of a bound, one part in so many, need not be asked for.
-const boundSlack = 32
+// Slack is how much of a bound, one part in so many, need not be asked for. Who serves from
+// a forecast may allow it everywhere.
+const Slack = 32
 
 // fits says whether a request of so many rounded bytes is what was foreseen.
 func (p Position) fits(size mem.Bytes) bool {
 	slack := mem.Grain // sizes are derived to 16 bytes
 	if p.Bound {
-		slack = max(slack, p.Size/boundSlack)
+		slack = max(slack, p.Size/Slack)
 	}
 	return size <= p.Size && size >= p.Size-slack
 }

@@ -19,6 +19,7 @@ stalloc.step() ends that, and only the calls count from then on.
 """
 
 from ._errors import SettingError, StallocError, StallocWarning
+from ._plans import load_plan, save_plan
 from ._session import enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._stats import Stats
 from ._version import __version__
@@ -33,8 +34,10 @@ __all__ = [
     "explain",
     "is_enabled",
     "is_recording",
+    "load_plan",
     "mark",
     "route",
+    "save_plan",
     "stats",
     "step",
 ]

@@ -2,15 +2,10 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
-PYTHON = {
-    "run": "Run a training program under stalloc",
-    "record": "Record a training program's requests",
-    "doctor": "Look whether stalloc can serve on this machine",
-}
+PYTHON = ("run", "record", "doctor")
 
 
 def binary() -> Path:
@@ -20,8 +15,10 @@ def binary() -> Path:
 
 def main() -> int:
     arguments = sys.argv[1:]
-    command = arguments[0] if arguments else "--help"
-    if command in PYTHON:
+    command = arguments[0] if arguments else ""
+    # With --python the binary starts the doctor of another interpreter.
+    elsewhere = any(word.split("=")[0] == "--python" for word in arguments)
+    if command in PYTHON and not (command == "doctor" and elsewhere):
         from . import doctor, record, run
 
         command_of = {"run": run.main, "record": record.main, "doctor": doctor.main}
@@ -30,14 +27,6 @@ def main() -> int:
     if not path.exists():
         print(f"stalloc: {path} is missing; run `make build`, or reinstall it", file=sys.stderr)
         return 1
-    if len(arguments) <= 1 and command in ("help", "--help", "-h"):
-        status = subprocess.run([path, "--help"]).returncode
-        print("\nFor programs that use PyTorch:")
-        for name, what in PYTHON.items():
-            print(f"  {name:<11} {what}")
-        return status
-    if command == "doctor":  # looks at the Python that is named last
-        arguments[1:1] = ["--python", sys.executable]
     # Python ignores it, and what is executed would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(path, ["stalloc", *arguments])

@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from ._version import __version__
 SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "stalloc.h")
 OLDEST = (2, 6)
 _TEXT = 4096
+RELEASED = re.compile(r"\d+\.\d+\.\d+(\+cu\d+)?")
 
 
 class Unavailable(StallocError):
@@ -47,7 +49,21 @@ def find(torch: ModuleType) -> Path:
         raise Unavailable(f"PyTorch {torch.__version__} is older than {OLDEST[0]}.{OLDEST[1]}")
     name = f"torch{release[0]}.{release[1]}-abi{_abi(torch)}.so"
     prebuilt = folder().parent / "adapters" / name
-    return prebuilt if prebuilt.is_file() else _compiled(torch)
+    # Nightly and vendors' builds have a release's number and other classes.
+    if RELEASED.fullmatch(torch.__version__) and prebuilt.is_file():
+        try:
+            _load(prebuilt)
+            return prebuilt
+        except Unavailable:
+            pass  # an uncommon build after all
+    return _compiled(torch)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be loaded ({error})") from error
 
 
 def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
@@ -56,10 +72,7 @@ def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
     Raises:
         Unavailable: it cannot be loaded, or does not fit. Nothing has changed then.
     """
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be loaded ({error})") from error
+    library = _load(path)
     made_for = library.stalloc_adapter_torch
     made_for.restype = ctypes.c_char_p
     version = made_for().decode()

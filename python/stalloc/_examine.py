@@ -162,7 +162,7 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
         return Finding("note", "adapter", "the pluggable route, as the settings say")
     release = ".".join(map(str, _numbers(version)))
     prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
-    if prebuilt:
+    if prebuilt and _adapter.RELEASED.fullmatch(version):
         return Finding("ok", "adapter", str(prebuilt[0]))
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     kept = list(Path(home, "stalloc", "adapters").glob(f"torch{version}-*/adapter.so"))

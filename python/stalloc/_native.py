@@ -35,6 +35,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_version": (ctypes.c_char_p, []),
     "stalloc_step": (ctypes.c_int, [ctypes.c_int]),
     "stalloc_first_step": (ctypes.c_int, [ctypes.c_int]),
+    "stalloc_save_plan": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
+    "stalloc_load_plan": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
     "stalloc_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]),
     "stalloc_reset_peak": (ctypes.c_int, [ctypes.c_int]),
     "stalloc_set_thrower": (None, [ctypes.c_void_p]),
@@ -109,6 +111,12 @@ class Native:
     def first_step(self, device: int = _ALL_DEVICES) -> None:
         """Says that the first training step is over, though it ends no step."""
         self._check(self._lib.stalloc_first_step(device), "cannot mark the first step's end")
+
+    def save_plan(self, device: int, path: str) -> None:
+        self._check(self._lib.stalloc_save_plan(device, os.fsencode(path)), "save_plan")
+
+    def load_plan(self, device: int, path: str) -> None:
+        self._check(self._lib.stalloc_load_plan(device, os.fsencode(path)), "load_plan")
 
     def stats(self, device: int) -> Stats:
         raw = _StatsStruct()

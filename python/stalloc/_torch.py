@@ -27,8 +27,8 @@ def load() -> ModuleType:
         torch = importlib.import_module("torch")
     except ImportError as error:
         raise StallocError(
-            f"stalloc: PyTorch cannot be imported ({error}); install it, or call "
-            f"stalloc.enable() in the environment that trains"
+            f"stalloc: PyTorch cannot be imported ({error}); install it, or use "
+            f"the Python that trains"
         ) from error
     return torch
 

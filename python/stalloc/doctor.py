@@ -49,6 +49,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         prog="stalloc doctor", description="Looks whether stalloc can serve on this machine."
     )
     parser.add_argument("--device", type=int, default=0, help="the CUDA device to try (default 0)")
+    parser.add_argument("--python", metavar="PATH", help="look at this one, which trains, instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args(arguments)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ

@@ -1,7 +1,7 @@
 """Records a training script's requests for GPU memory, for `stalloc report` and `stalloc replay`.
 
-    python -m stalloc.record -o trace.csv.gz train.py --its --own --options
-    python -m stalloc.record -o trace.csv.gz -m package.train --its --own --options
+    stalloc record -o trace.csv.gz train.py --its --own --options
+    stalloc record -o trace.csv.gz -m package.train --its --own --options
     torchrun --nproc-per-node 8 -m stalloc.record -o trace.%r.csv.gz train.py
     stalloc report trace.csv.gz
 
@@ -105,11 +105,14 @@ class Recorder:
         self.args = args
         self.torch = torch = _torch.load()
         if not torch.cuda.is_available():
-            raise StallocError("stalloc.record: PyTorch finds no GPU here, so nothing to record")
+            raise StallocError(
+                "stalloc record: PyTorch finds no GPU here, so there is nothing to record; record "
+                "where the program trains (`stalloc report` and `stalloc replay` need no GPU)"
+            )
         backend = torch.cuda.memory.get_allocator_backend()
         if backend != "native":
             raise StallocError(
-                f"stalloc.record: PyTorch's allocator is {backend}, which keeps no history; "
+                f"stalloc record: PyTorch's allocator is {backend}, which keeps no history; "
                 f"unset PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF"
             )
         torch.cuda.init()
@@ -207,10 +210,10 @@ def _amount(text: str) -> int:
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m stalloc.record",
+        prog="stalloc record",
         usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
         description=(__doc__ or "").splitlines()[0],
-        epilog="The module's documentation says what is recorded, and how.",
+        epilog="Steps end where the program calls stalloc.step(), else where its optimizer steps.",
     )
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="%%r in it stands for the rank"
@@ -225,7 +228,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         help="of the host's memory, at most, for what is not on the disk yet; default: 1GiB",
     )
     parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="script", help="the program, and its arguments"
+    )
     args = parser.parse_args(argv)
     words = args.m if args.m is not None else args.program
     if not words:

@@ -81,7 +81,7 @@ class History:
         new = self._marks - last  # marks behind the one that the last look ended with
         if len(places) < new + 1:
             raise StallocError(
-                f"stalloc.record: more than {self._most:,} requests and frees came before they "
+                f"stalloc record: more than {self._most:,} requests and frees came before they "
                 f"could be looked at, so some are lost; raise --memory"
             )
         first = places[-new - 1]

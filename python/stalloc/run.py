@@ -11,6 +11,8 @@ training steps. At the end each process says what it used.
 """
 
 import argparse
+import importlib.machinery
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -43,7 +45,17 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not args.module and not os.path.exists(args.program):
         parser.error(f"{args.program}: no such program; name a script, or a module behind -m")
+    if args.module and not _is_there(args.program):
+        parser.error(f"-m {args.program}: no such module")
     return args
+
+
+def _is_there(module: str) -> bool:
+    """Whether its outermost package is. Looking further in would import that, and torch maybe."""
+    name = module.partition(".")[0]
+    if importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None:
+        return True
+    return bool(name) and importlib.util.find_spec(name) is not None
 
 
 def settings(args: argparse.Namespace, environment: str) -> str:

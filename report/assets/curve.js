@@ -33,7 +33,7 @@ class Curve {
       cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       series,
       axes: [
-        { grid, ticks: { show: false }, size: 8, splits: () => this.view.ticks(), values: () => [] }, // the map's axis serves both
+        { grid, ticks: { show: false }, size: 8, splits: () => this.view.ticks(ticksOn(this.box.clientWidth - LEFT - RIGHT)), values: () => [] }, // the map's axis serves both
         { stroke: ink, grid, ticks: { show: false }, size: LEFT, font, values: (u, ticks) => ticks.map((v) => shortText(v * GRAIN)), incrs: this.steps() },
       ],
       hooks: { setSelect: [(u) => this.selected(u)], draw: [(u) => this.marks(u)] },
@@ -87,10 +87,11 @@ class Curve {
     c.strokeStyle = c.fillStyle = style("soft");
     c.textAlign = "left";
     c.setLineDash([3 * dpr, 3 * dpr]);
-    let free = left;
+    let free = left, drawn = -Infinity;
     for (const step of d.steps) {
       const x = u.valToPos(this.view.place(step.begin), "x", true);
-      if (x < left - 1 || x > right) continue;
+      if (x < left - 1 || x > right || x < drawn + 6 * dpr) continue; // no hatching of short steps
+      drawn = x;
       c.globalAlpha = 0.55;
       c.beginPath(); c.moveTo(x, top); c.lineTo(x, top + u.bbox.height); c.stroke();
       c.globalAlpha = 1;
@@ -106,6 +107,9 @@ class Curve {
       c.fillStyle = style("ink");
       c.beginPath(); c.arc(x, y, 3.5 * dpr, 0, 7); c.fill();
     }
+    c.fillStyle = style("soft");
+    c.font = `${12 * dpr}px ${getComputedStyle(document.body).fontFamily}`;
+    upright(c, "memory", 9 * dpr, top + u.bbox.height / 2);
     c.restore();
   }
 

@@ -56,4 +56,4 @@ const countText = (n) => Math.round(n).toLocaleString("en");
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
 // The margins that the curve and the map share, so that one lies exactly below the other.
-const LEFT = 74, RIGHT = 14;
+const LEFT = 84, RIGHT = 14;

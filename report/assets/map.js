@@ -3,7 +3,7 @@
 // pixel shows, so that what lies under the pointer is one look.
 "use strict";
 
-const BOTTOM = 26, TOP = 4;
+const BOTTOM = 44, TOP = 4;
 
 class BlockMap {
   constructor(box, data, view, classes) {
@@ -191,10 +191,12 @@ class BlockMap {
     ctx.textAlign = "center";
     ctx.textBaseline = "top";
     const [sx] = this.scale();
-    for (const v of this.view.ticks()) {
+    for (const v of this.view.ticks(ticksOn(a.width / dpr))) {
       const x = a.left + (v - this.view.from) * sx;
       if (x > a.left + 24 * dpr && x < a.left + a.width - 24 * dpr) ctx.fillText(this.view.label(v), x, a.top + a.height + 7 * dpr);
     }
+    ctx.fillText(this.view.title(), a.left + a.width / 2, a.top + a.height + 26 * dpr);
+    if (this.count > 0) upright(ctx, "address", 9 * dpr, a.top + a.height / 2);
     ctx.textAlign = "left";
   }
 
@@ -212,7 +214,13 @@ class BlockMap {
       ctx.beginPath(); ctx.moveTo(x, a.top); ctx.lineTo(x, a.top + a.height); ctx.stroke();
     };
     ctx.globalAlpha = 0.6;
-    for (const step of this.data.steps) line(step.begin, style("soft"), [3 * dpr, 3 * dpr]);
+    let drawn = -Infinity;
+    for (const step of this.data.steps) {
+      const x = (this.view.place(step.begin) - this.view.from) * sx;
+      if (x < drawn + 6 * dpr) continue;
+      drawn = x;
+      line(step.begin, style("soft"), [3 * dpr, 3 * dpr]);
+    }
     ctx.globalAlpha = 1;
     line(this.data.peak.event, style("ink"), [6 * dpr, 3 * dpr]);
     ctx.setLineDash([]);
@@ -260,6 +268,20 @@ class BlockMap {
     this.onpin?.(block);
   }
 }
+
+// upright writes the title of an axis that goes up.
+function upright(ctx, text, x, y) {
+  ctx.save();
+  ctx.translate(x, y);
+  ctx.rotate(-Math.PI / 2);
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillText(text, 0, 0);
+  ctx.restore();
+}
+
+// ticksOn is how many labels an axis of so many pixels has room for.
+const ticksOn = (pixels) => Math.min(Math.max(Math.floor(pixels / 75), 2), 9);
 
 // nice returns a round number near n: 1, 2 or 5 times a power of ten, or a power of two.
 function nice(n, base) {

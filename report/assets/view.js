@@ -58,12 +58,14 @@ class View {
     this.set(around - (around - this.from) * factor, around + (this.to - around) * factor);
   }
 
-  // ticks are round places across, for both axes.
-  ticks() {
-    const step = nice((this.to - this.from) / 9, 10), out = [];
+  // ticks are round places across, for both axes; most of them have room for their labels.
+  ticks(most = 9) {
+    const step = nice((this.to - this.from) / most, 10), out = [];
     for (let v = Math.ceil(this.from / step) * step; v <= this.to; v += step) out.push(v);
     return out;
   }
+
+  title() { return this.byTime ? "time since the recording began" : "requests and frees so far"; }
 
   label(x) { return this.byTime ? timeText(Math.max(x, 0)) : countText(x); }
 }

@@ -43,6 +43,15 @@ func (e Entry) Place() uint64 { return uint64(e) & (1<<placeBits - 1) }
 // a layer.
 const Window = 512
 
+// The tapes of a stream: for its large requests and for its small ones, and what is foreseen
+// of the running step's larger ones (plan/predict) where no plan serves them.
+const (
+	Large = iota
+	Small
+	Foreseen
+	Tapes // so many
+)
+
 // State is what a tape knows besides its entries. C serves from it as well (cshim/tape.h),
 // so it has the same layout there.
 type State struct {

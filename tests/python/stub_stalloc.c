@@ -134,6 +134,20 @@ int stalloc_first_step(int device)
 	return device_error(device);
 }
 
+int stalloc_save_plan(int device, const char *path)
+{
+	called("save");
+	called(path);
+	return device_error(device);
+}
+
+int stalloc_load_plan(int device, const char *path)
+{
+	called("load");
+	called(path);
+	return device_error(device);
+}
+
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size)
 {
 	memcpy(out, &stats, size < sizeof(stats) ? size : sizeof(stats));

@@ -116,12 +116,30 @@ def test_many_processes_compile_once(machine):
     assert len(set(found)) == 1 and len(machine.calls()) == 1
 
 
-def test_prebuilt_comes_first(machine):
-    prebuilt = machine.sources.parent / "adapters" / "torch2.11-abi1.so"
-    prebuilt.parent.mkdir()
-    command = ["gcc", "-shared", "-fPIC", str(HERE / "stub_adapter.c"), "-o", str(prebuilt)]
+@pytest.fixture
+def prebuilt(machine):
+    path = machine.sources.parent / "adapters" / "torch2.11-abi1.so"
+    path.parent.mkdir()
+    command = ["gcc", "-shared", "-fPIC", str(HERE / "stub_adapter.c"), "-o", str(path)]
     subprocess.run(command, check=True)
+    return path
+
+
+@pytest.mark.parametrize("build", ["2.11.0", "2.11.1+cu126"])
+def test_prebuilt_comes_first(machine, prebuilt, build):
+    machine.torch.__version__ = build
     assert _adapter.find(machine.torch) == prebuilt and machine.calls() == []
+
+
+@pytest.mark.parametrize("build", ["2.11.0a0+gitd9f8b1c", "2.11.0.dev20260101+cu128", "2.12.0"])
+def test_prebuilt_is_for_a_release(machine, prebuilt, build):
+    machine.torch.__version__ = build
+    assert _adapter.find(machine.torch) != prebuilt and len(machine.calls()) == 1
+
+
+def test_prebuilt_that_does_not_load(machine, prebuilt):
+    prebuilt.write_bytes(b"\x7fELF, of another machine")
+    assert _adapter.find(machine.torch) != prebuilt and len(machine.calls()) == 1
 
 
 FAILURES = {

@@ -41,6 +41,40 @@ def test_transformers(steps, monkeypatch):
     assert steps == ["optimizer", "step", "optimizer", "step", "step"]
 
 
+@pytest.fixture
+def enabled(monkeypatch):
+    monkeypatch.setattr(stalloc, "is_enabled", lambda: True)
+    monkeypatch.setattr(stalloc, "stats", lambda: stalloc.Stats(peak_reserved=8, peak_allocated=6))
+
+
+def test_transformers_logs_memory(enabled, monkeypatch):
+    framework(monkeypatch, "transformers", "TrainerCallback")
+    from stalloc.integrations.transformers import log_memory
+
+    reporter = object()
+    trainer = types.SimpleNamespace(callback_handler=types.SimpleNamespace(callbacks=[reporter]))
+    log_memory(trainer)
+    ours, last = trainer.callback_handler.callbacks
+    logs = {"loss": 1.0}
+    ours.on_log(None, None, None, logs=logs)
+    assert last is reporter and logs["loss"] == 1 and logs["stalloc/peak_reserved"] == 8
+    assert logs["stalloc/fragmentation"] == 0.25
+
+
+def test_lightning_logs_memory(steps, enabled, monkeypatch):
+    framework(monkeypatch, "lightning.pytorch", "Callback")
+    from stalloc.integrations.lightning import StallocCallback
+
+    logged = {}
+    module = types.SimpleNamespace(log_dict=logged.update)
+    trainer = types.SimpleNamespace(global_step=1, loggers=[])
+    StallocCallback().on_train_batch_end(trainer, module, None, None, 0)
+    assert logged == {}
+    trainer.loggers = ["one"]
+    StallocCallback().on_train_batch_end(trainer, module, None, None, 0)
+    assert logged["stalloc/peak_allocated"] == 6
+
+
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning(steps, monkeypatch, package):
     framework(monkeypatch, package, "Callback")

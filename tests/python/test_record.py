@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 
 import pytest
+from documented import of, split
 from stalloc import StallocError, StallocWarning, _rank, record
 from stalloc.record_history import MARK_BYTES as MARK
 from stalloc.record_history import History as Recorded
@@ -424,3 +425,26 @@ def test_one_recording_at_a_time(history):
     record.Recorder(args)
     with pytest.raises(StallocError, match="one at a time"):
         record.Recorder(args)
+
+
+def recordings(words):
+    return "record" in words or "stalloc.record" in words
+
+
+@pytest.mark.parametrize("words", of("stalloc", "torchrun", where=recordings))
+def test_as_documented(recorded, tmp_path, monkeypatch, words):
+    """What README and docs tell people to type; a launcher's ranks are played by one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "import stalloc, sys, torch\nhistory = torch.history\n" + LOOP
+    )
+    words = list(split(words)[1])
+    if words[0] == "torchrun":
+        for name, value in {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+    arguments = words[
+        next(i for i, w in enumerate(words) if w in ("record", "stalloc.record")) + 1 :
+    ]
+    assert record.main(arguments) == 0
+    path = tmp_path / arguments[arguments.index("-o") + 1].replace("%r", "3")
+    assert gzip.decompress(path.read_bytes()).startswith(b"# workload train ")

@@ -41,6 +41,15 @@ def test_a_sound_machine(doctor, tmp_path):
     assert "no effect" in found["settings"][1]["text"]
 
 
+def test_another_python(tmp_path):
+    """The package's own command starts the doctor of the interpreter that is named."""
+    absent = str(tmp_path / "python")
+    command = [sys.executable, "-m", "stalloc", "doctor", "--python", absent]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and f"--python {absent}" in done.stderr, done
+
+
 def test_under_bind_now(doctor):
     status, found, _ = doctor(LD_BIND_NOW="1")
     assert status == 0 and found["linker"][0]["status"] == "note"

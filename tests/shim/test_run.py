@@ -55,6 +55,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
     ("arguments", "words"),
     [
         (["absent.py"], "absent.py: no such program"),
+        (["-m", "absent.module"], "absent.module: no such module"),
         (["--limit", "0.9", "train.py"], "limit:0.9: expected an amount of memory"),
         (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),
         (["--conf", "colour", "train.py"], "expected key:value"),

@@ -1,5 +1,6 @@
 """What a user has after `pip install`: no torch, no GPU, no compiler, another Python."""
 
+import re
 import subprocess
 import zipfile
 
@@ -38,6 +39,14 @@ def test_licenses(wheel):
         notices = files.read(f"{folder}/NOTICES").decode()
     for name in ("protoactor-go", "spf13/cobra", "NVIDIA/go-nvml", "Zig", "uPlot", "\nGo go1."):
         assert name in notices
+
+
+def test_adapters(wheel):
+    """Those that `make wheel` was told to make: auditwheel has looked at what they need."""
+    with zipfile.ZipFile(wheel) as files:
+        found = [n for n in files.namelist() if n.startswith("stalloc/lib/adapters/t")]
+    names = [re.fullmatch(r".*/torch(2\.\d+)-abi[01]\.so", name) for name in found]
+    assert len(names) >= 2 and all(names) and "2.11" in [name[1] for name in names], found
 
 
 def test_without_torch(ask):

@@ -49,7 +49,7 @@ type Device struct {
 // Stream is a stream and its tapes, which C and Go share.
 type Stream struct {
 	c     *C.struct_stalloc_stream
-	Tapes [2]wish.Tape
+	Tapes [wish.Tapes]wish.Tape
 }
 
 // New makes a device.
@@ -85,11 +85,16 @@ func (d *Device) Stream(id mem.StreamID) *Stream {
 }
 
 // Play begins a tape with a list.
-func (d *Device) Play(id mem.StreamID, small int, entries []wish.Entry) {
+func (d *Device) Play(id mem.StreamID, tape int, entries []wish.Entry) {
 	s := d.Stream(id)
+	if len(entries) == 0 { // as the host does
+		C.stalloc_tape_play(&s.c.tapes[tape], nil)
+		s.Tapes[tape].Replace(nil)
+		return
+	}
 	r := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
-	C.stalloc_tape_play(&s.c.tapes[small], r)
-	s.Tapes[small].Replace(unsafe.Slice((*wish.Entry)(unsafe.Pointer(r.entries)), len(entries)))
+	C.stalloc_tape_play(&s.c.tapes[tape], r)
+	s.Tapes[tape].Replace(unsafe.Slice((*wish.Entry)(unsafe.Pointer(r.entries)), len(entries)))
 }
 
 // Lend gives the state of an engine to C.

@@ -11,27 +11,30 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/plan/predict"
 	"stalloc/stream/wish"
 )
 
 // twins are one engine with tapes that is asked for everything, and one whose state and
 // tapes are C's, as in a training process: C serves what it can, Go the rest.
 type twins struct {
-	r       *rand.Rand
-	alone   *onerange.Engine
-	tapes   map[mem.StreamID]*[2]wish.Tape
-	lending *onerange.Engine
-	device  *Device
-	a, b    onerange.Lent
-	lent    bool
-	slack   uint64 // events that C may serve in a row; 0: any number
-	live    []block
-	late    map[mem.Addr]block // freed, and waiting for other streams
-	waits   map[driver.Fence]mem.Addr
-	fences  []driver.Fence
-	served  [2]int // requests: by Go, by C
-	hits    int    // of C's
-	freed   [2]int
+	r        *rand.Rand
+	alone    *onerange.Engine
+	tapes    map[mem.StreamID]*[wish.Tapes]wish.Tape
+	lending  *onerange.Engine
+	device   *Device
+	a, b     onerange.Lent
+	lent     bool
+	slack    uint64 // events that C may serve in a row; 0: any number
+	most     uint64 // units of a request that C may serve from a gap
+	live     []block
+	late     map[mem.Addr]block // freed, and waiting for other streams
+	waits    map[driver.Fence]mem.Addr
+	fences   []driver.Fence
+	served   [2]int // requests: by Go, by C
+	hits     int    // of C's
+	foreseen int    // of these, of forecasts
+	freed    [2]int
 }
 
 type block struct {
@@ -45,8 +48,8 @@ func newTwins(seed uint64) *twins {
 	cfg := onerange.DefaultConfig()
 	cfg.Window = 64 * mem.GiB
 	t := &twins{
-		r: rand.New(rand.NewPCG(seed, 7)), alone: onerange.New(cfg), lending: onerange.New(cfg), device: New(),
-		tapes: map[mem.StreamID]*[2]wish.Tape{}, late: map[mem.Addr]block{}, waits: map[driver.Fence]mem.Addr{},
+		r: rand.New(rand.NewPCG(seed, 7)), alone: onerange.New(cfg), lending: onerange.New(cfg), device: New(), most: math.MaxUint64,
+		tapes: map[mem.StreamID]*[wish.Tapes]wish.Tape{}, late: map[mem.Addr]block{}, waits: map[driver.Fence]mem.Addr{},
 	}
 	t.lend()
 	return t
@@ -59,7 +62,7 @@ func (t *twins) lend() {
 	if t.slack > 0 {
 		until = t.b.Clock + t.slack
 	}
-	t.device.Lend(&t.b, until, math.MaxUint64, false)
+	t.device.Lend(&t.b, until, t.most, false)
 	t.lent = true
 }
 
@@ -105,10 +108,10 @@ func (t *twins) step(e *onerange.Engine, ev engine.Event) (last engine.Op, err e
 	}
 }
 
-func (t *twins) tapesOf(id mem.StreamID) *[2]wish.Tape {
+func (t *twins) tapesOf(id mem.StreamID) *[wish.Tapes]wish.Tape {
 	x := t.tapes[id]
 	if x == nil {
-		x = &[2]wish.Tape{wish.New(nil), wish.New(nil)}
+		x = &[wish.Tapes]wish.Tape{wish.New(nil), wish.New(nil), wish.New(nil)}
 		t.tapes[id] = x
 	}
 	return x
@@ -133,6 +136,13 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	before := *mine.State
 	entry := mine.Next(units)
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Wish: t.place(entry)}
+	ahead := &t.tapesOf(id)[wish.Foreseen]
+	asks := small == 0 && units > t.most && len(ahead.Entries) > 0
+	foreseen := false
+	if at := int(ahead.Cursor); asks && ev.Wish == 0 && at < len(ahead.Entries) && units <= ahead.Entries[at].Size() && units+ahead.Entries[at].Size()/predict.Slack >= ahead.Entries[at].Size() {
+		ev.Wish = t.place(ahead.Entries[at])
+		foreseen = ev.Wish != 0
+	}
 	addr := t.device.Alloc(id, asked)
 	var got engine.Op
 	if addr != 0 {
@@ -144,8 +154,14 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 		if !planned { // C leaves a tape alone that expects nothing
 			*mine.State = before
 		}
-		if entry.Place() != 0 {
+		if ev.Wish != 0 {
 			t.hits++
+		}
+		if foreseen {
+			t.foreseen++
+			ahead.Cursor++
+			ahead.Matched++
+			ahead.Hits++
 		}
 	} else {
 		t.served[0]++
@@ -161,13 +177,20 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 		if err == nil && other != got {
 			err = fmt.Errorf("%+v: alone %+v, lending %+v", ev, got, other)
 		}
-		if planned {
+		if foreseen {
+			count(ahead.State, got.Addr == ev.Wish)
+			count(t.device.Stream(id).Tapes[wish.Foreseen].State, got.Addr == ev.Wish)
+		} else if planned {
 			count(its.State, got.Addr == ev.Wish)
+		}
+		if asks { // Go knows which of the foreseen requests is the next
+			ahead.Cursor++
+			t.device.Stream(id).Tapes[wish.Foreseen].Cursor++
 		}
 		t.device.Served(asked)
 		t.lend()
 	}
-	if planned {
+	if planned && !foreseen {
 		count(mine.State, got.Addr == ev.Wish)
 	}
 	if err != nil || got.Kind != engine.OpGrant {
@@ -307,8 +330,10 @@ func (t *twins) same() error {
 			if !slices.Equal(gaps[0], gaps[1]) {
 				return fmt.Errorf("gaps of stream %d differ: alone %v, lending %v", id, gaps[0], gaps[1])
 			}
-			if a, b := *t.tapesOf(id)[small].State, *s.Tapes[small].State; a != b {
-				return fmt.Errorf("tapes of stream %d differ: alone %+v, C's %+v", id, a, b)
+		}
+		for i := range s.Tapes {
+			if a, b := *t.tapesOf(id)[i].State, *s.Tapes[i].State; a != b {
+				return fmt.Errorf("tapes %d of stream %d differ: alone %+v, C's %+v", i, id, a, b)
 			}
 		}
 	}
@@ -449,6 +474,21 @@ func (t *twins) entriesOf(got []placed, move int) (entries [2][]wish.Entry) {
 	return entries
 }
 
+// foresee begins a forecast: of the larger requests, of some it knows nothing.
+func (t *twins) foresee(id mem.StreamID, got []placed, move int) error {
+	large := slices.DeleteFunc(slices.Clone(got), func(x placed) bool { return uint64(x.size/mem.Grain) <= t.most })
+	entries := t.entriesOf(large, move)[wish.Large]
+	for i := range entries {
+		switch {
+		case t.odd(50):
+			entries[i] = 0
+		case t.odd(200): // a bound
+			entries[i] = wish.Of(entries[i].Size()+uint64(t.r.IntN(20)), entries[i].Place())
+		}
+	}
+	return t.play(id, wish.Foreseen, entries)
+}
+
 // life runs programs of three streams for some steps.
 func (t *twins) life(steps, requests int, x noise, move int) error {
 	programs := [3]*program{}
@@ -464,6 +504,11 @@ func (t *twins) life(steps, requests int, x noise, move int) error {
 					if err := t.play(p.id, small, entries); err != nil {
 						return err
 					}
+				}
+			}
+			if t.most < math.MaxUint64 && t.r.IntN(2) == 0 {
+				if err := t.foresee(p.id, last[i], move); err != nil {
+					return err
 				}
 			}
 			got, err := t.run(p, x, &held[i])
@@ -492,33 +537,44 @@ func TestLockStep(t *testing.T) {
 		x      noise
 		move   int
 		slack  uint64
+		most   mem.Bytes
 		served float64 // by C, of the requests, at least
 	}{
-		{"exact", noise{}, 0, 0, 0.6},
-		{"exact, looked at", noise{goes: 20}, 0, 0, 0.6},
-		{"planned", noise{goes: 3}, 300, 0, 0.5},
-		{"late frees", noise{record: 60, pass: 200, goes: 3}, 20, 0, 0.4},
-		{"misses", noise{skip: 10, insert: 10, keep: 10, goes: 3}, 20, 0, 0.4},
-		{"jumps", noise{skip: 3, jump: 3, insert: 3, goes: 3}, 0, 0, 0.3},
-		{"cut short", noise{jump: 6}, 0, 0, 0.3},
-		{"asked often", noise{record: 20, pass: 100, insert: 20}, 20, 5, 0.2},
-		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2},
+		{"exact", noise{}, 0, 0, 0, 0.6},
+		{"exact, looked at", noise{goes: 20}, 0, 0, 0, 0.6},
+		{"planned", noise{goes: 3}, 300, 0, 0, 0.5},
+		{"late frees", noise{record: 60, pass: 200, goes: 3}, 20, 0, 0, 0.4},
+		{"misses", noise{skip: 10, insert: 10, keep: 10, goes: 3}, 20, 0, 0, 0.4},
+		{"jumps", noise{skip: 3, jump: 3, insert: 3, goes: 3}, 0, 0, 0, 0.3},
+		{"cut short", noise{jump: 6}, 0, 0, 0, 0.3},
+		{"asked often", noise{record: 20, pass: 100, insert: 20}, 20, 5, 0, 0.2},
+		{"foreseen", noise{goes: 3}, 20, 0, 150 * mem.KiB, 0.5},
+		{"foreseen, with misses", noise{skip: 10, insert: 10, keep: 10, goes: 3, jump: 1}, 20, 0, 150 * mem.KiB, 0.3},
+		{"all at once, foreseen", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, mem.MiB, 0.2},
+		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0, 0.2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var served, hits [2]int
+			foreseen := 0
 			for seed := range uint64(12) {
 				x := newTwins(seed)
 				defer x.device.Close()
-				x.slack = c.slack
+				if x.slack = c.slack; c.most > 0 {
+					x.most = uint64(c.most / mem.Grain)
+				}
 				if err := x.life(14, 20<<(seed%5), c.x, c.move); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				served[0] += x.served[0]
 				served[1] += x.served[1]
 				hits[1] += x.hits
+				foreseen += x.foreseen
 			}
 			share := float64(served[1]) / float64(served[0]+served[1])
-			t.Logf("C served %d of %d requests (%.0f %%), %d where wished", served[1], served[0]+served[1], 100*share, hits[1])
+			t.Logf("C served %d of %d requests (%.0f %%), %d where wished, %d of them from forecasts", served[1], served[0]+served[1], 100*share, hits[1], foreseen)
+			if c.most > 0 && foreseen == 0 {
+				t.Error("C served nothing from a forecast")
+			}
 			if share < c.served {
 				t.Errorf("C served only %.0f %% of the requests, want %.0f %%", 100*share, 100*c.served)
 			}

@@ -9,9 +9,14 @@ except ImportError:
 
 import stalloc
 
+from . import scalars
+
 
 class StallocCallback(Callback):  # type: ignore[misc]
-    """Ends a step behind each batch in which an optimizer stepped, and behind a validation."""
+    """Ends a step behind each batch in which an optimizer stepped, and behind a validation.
+
+    Where the Trainer has loggers they are given memory figures.
+    """
 
     _steps = 0
 
@@ -24,6 +29,8 @@ class StallocCallback(Callback):  # type: ignore[misc]
         if trainer.global_step != self._steps:  # else gradients are being accumulated
             self._steps = trainer.global_step
             stalloc.step()
+        if stalloc.is_enabled() and trainer.loggers:
+            pl_module.log_dict(scalars())
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if not trainer.sanity_checking:

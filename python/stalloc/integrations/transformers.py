@@ -1,10 +1,14 @@
-"""For the Hugging Face Trainer: ``Trainer(..., callbacks=[StallocCallback()])``."""
+"""For the Hugging Face Trainer: ``Trainer(..., callbacks=[StallocCallback()])``.
+
+``log_memory(trainer)`` adds memory figures to what it logs."""
 
 from typing import Any
 
 from transformers import TrainerCallback
 
 import stalloc
+
+from . import scalars
 
 
 class StallocCallback(TrainerCallback):  # type: ignore[misc]
@@ -16,3 +20,15 @@ class StallocCallback(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step > 0:  # one before the training is no step of it
             stalloc.step()
+
+
+class _Scalars(TrainerCallback):  # type: ignore[misc]
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if logs is not None:
+            logs.update(scalars())
+
+
+def log_memory(trainer: Any) -> None:
+    """Adds memory figures to what a Trainer logs, wherever it reports to."""
+    # In front: those that report come before the callbacks that Trainer(...) is given.
+    trainer.callback_handler.callbacks.insert(0, _Scalars())

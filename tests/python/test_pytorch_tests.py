@@ -1,0 +1,101 @@
+"""The program that runs PyTorch's own allocator tests, with tests made up for it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[1] / "gpu" / "pytorch_tests.py"
+TESTS = """
+import os, signal, sys, time, unittest
+
+OURS = "stalloc" in sys.modules
+
+class TestCuda(unittest.TestCase):
+    def test_memory_of_both(self):
+        print("noise")
+
+    def test_matmul(self):
+        self.fail("no allocator's part: not to be run")
+
+    def test_alloc_native_alone(self):
+        self.assertEqual(OURS, False, "seen")
+
+    def test_alloc_stalloc_alone(self):
+        if not OURS:
+            raise RuntimeError("first line\\nlast line")
+
+    @unittest.skip("no such device")
+    def test_graph(self):
+        pass
+
+    def test_oom_hangs(self):
+        while OURS:
+            time.sleep(1)
+
+class TestMemPool(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ready = True
+
+    def test_crash(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def test_behind_a_crash(self):
+        assert self.ready and sys.argv == [__file__] and not sys.stdin.read()
+
+class TestMatmul(unittest.TestCase):
+    def test_memory(self):
+        self.fail("not to be run")
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "test").mkdir()
+    (folder / "test" / "test_cuda.py").write_text(TESTS)
+    return folder
+
+
+def start(*arguments):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTORCH_PATH"}
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+
+
+def test_compares_test_by_test(checkout, tmp_path):
+    file = tmp_path / "results.json"
+    done = start("--checkout", checkout, "--jobs", 2, "--timeout", 6, "--json", file)
+    assert done.returncode == 1 and "7 tests, 2 lost" in done.stdout, done
+    for row in ("passed", "failed", "skipped", "crashed", "timed out"):
+        assert f"| {row} " in done.stdout
+    assert "TestCuda.test_alloc_native_alone: native passed, stalloc failed" in done.stdout
+    assert "    stalloc: AssertionError: True != False : seen" in done.stdout
+    results = json.loads(file.read_text())
+    states = {a: {n.split(".")[1]: r[:2] for n, r in results[a].items()} for a in results}
+    assert states["native"] == {
+        "test_memory_of_both": ["passed", ""],
+        "test_alloc_native_alone": ["passed", ""],
+        "test_alloc_stalloc_alone": ["failed", "RuntimeError: first line last line"],
+        "test_graph": ["skipped", "no such device"],
+        "test_oom_hangs": ["passed", ""],
+        "test_crash": states["native"]["test_crash"],
+        "test_behind_a_crash": ["passed", ""],
+    }
+    assert [result[0] for result in (states[a]["test_crash"] for a in states)] == ["crashed"] * 2
+    assert states["native"]["test_crash"][1].startswith("SIGSEGV")
+    assert states["stalloc"]["test_oom_hangs"][0] == "timed out"
+    assert states["stalloc"]["test_behind_a_crash"][0] == "passed"
+
+
+def test_names_what_cannot_be_run(checkout, tmp_path):
+    done = start("--checkout", tmp_path)
+    assert done.returncode == 2 and "name a checkout of PyTorch" in done.stderr
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_cuda.py").write_text("import there_is_no_such_module")
+    done = start("--checkout", tmp_path)
+    assert done.returncode == 2 and "there_is_no_such_module" in done.stderr
