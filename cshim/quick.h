@@ -114,7 +114,8 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 
 /* The same of a block of a tape that was a quick hit; false: it is none. */
 static inline bool stalloc_give(struct stalloc_device *d, struct stalloc_stream *st, uint64_t addr, uint64_t size) {
-	uint64_t offset = addr - d->range.base, at = offset >> STALLOC_GRAIN_BITS | offset << (64 - STALLOC_GRAIN_BITS); /* no place but where a block may be */
+	uint64_t offset = addr - d->range.base;
+	uint64_t at = offset >> STALLOC_GRAIN_BITS | offset << (64 - STALLOC_GRAIN_BITS); /* a place only where a block may begin */
 	struct stalloc_place *p = tape_find(&st->tapes[size <= d->range.small_limit * STALLOC_GRAIN], at);
 	return __builtin_expect(p != NULL, 1) && stalloc_drop(d, p, addr);
 }

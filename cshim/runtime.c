@@ -67,7 +67,6 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 
 static void after_fork_in_child(void) {
 	if (guard_page) *guard_page = 0;
-	memset(stalloc_devices, 0, sizeof stalloc_devices);
 }
 
 /* MADV_WIPEONFORK covers children made without running fork handlers; the

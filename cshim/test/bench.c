@@ -197,7 +197,8 @@ static void threads(const char *what, size_t size, int streams, bool theirs)
 	print(what, each, THREADS, 0);
 }
 
-/* Requests of a private pool, and of several threads those that a forecast may be for. */
+/* Requests of a private pool; and large ones, of which Go sees those that a forecast may begin
+ * with. */
 static void through_go(void)
 {
 	static double results[REQUEST_ROUNDS];
