@@ -205,12 +205,11 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 
 // layOut plans the offsets. It runs beside the program.
 func (x *foreseen) layOut() {
-	var p predict.Planner
-	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
+	offsets, top := predict.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
 	if top > x.goal+x.goal/foreseenMore {
 		return
 	}
-	x.offsets = slices.Clone(offsets)
+	x.offsets = offsets
 	x.by.ready.Store(x)
 }
 

@@ -194,7 +194,7 @@ func placed(list []lasting, begin, end cut, first int) []mem.Offset {
 			break
 		}
 	}
-	return plan.SolveAround(buffers, nil, bound, plan.Options{}).Offsets
+	return plan.SolveAround(buffers, nil, bound).Offsets
 }
 
 func buffersOf(list []lasting, begin, end cut, first int, margin mem.Tick) []plan.Buffer {

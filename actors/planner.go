@@ -177,7 +177,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 				buffers[i].Upper = min(r.to+margin, s.events)
 			}
 		}
-		solved = plan.SolveAround(buffers, fixed, end, plan.Options{})
+		solved = plan.SolveAround(buffers, fixed, end)
 		if !late || margin == 0 || solved.Makespan <= end {
 			break
 		}
