@@ -194,7 +194,7 @@ func TestClosed(t *testing.T) {
 	x := malloc(t, a, 0, stalloc.MiB)
 	must(t, a.Close(), a.Close())
 	_, err := a.Malloc(0, stalloc.MiB)
-	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.FirstStep(), a.Trim(), a.Check(), a.Save("nowhere")} {
+	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(), a.Save("nowhere")} {
 		is(t, err, stalloc.ErrClosed)
 	}
 	if s := a.Stats(); s != (stalloc.Stats{}) {

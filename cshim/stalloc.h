@@ -88,13 +88,6 @@ STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
  * active here and nowhere else. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
 
-/* The first training step is over, on one device or (-1) on all, though no step
- * ends: for whoever does not call stalloc_step right behind the first one. From
- * here on memory is as tight as it can be; before, 1 % more than the load may be held.
- * Called behind the first allocation, it never is. Returns STALLOC_OK or an
- * error. */
-STALLOC_API int stalloc_first_step(int device);
-
 /* Bytes unless said otherwise. New fields are appended only. */
 struct stalloc_stats {
 	uint64_t requests; /* allocations asked for */

@@ -212,12 +212,6 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_first_step(int device, char *err, size_t n)
-{
-	(void)device, (void)err, (void)n;
-	return STALLOC_OK;
-}
-
 EXPORT int stalloc_engine_trim(int device, uint64_t pool)
 {
 	(void)device, (void)pool;

@@ -128,12 +128,6 @@ int stalloc_step(int device)
 	return device_error(device);
 }
 
-int stalloc_first_step(int device)
-{
-	called("first_step");
-	return device_error(device);
-}
-
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size)
 {
 	memcpy(out, &stats, size < sizeof(stats) ? size : sizeof(stats));
