@@ -168,20 +168,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	}
 	last := s.gaps[len(s.gaps)-1]
 	end := mem.Bytes(last.Addr-origin) + last.Size
-	var solved plan.Solution
-	for margin := mem.Tick(mostMargin); ; margin /= 2 {
-		late := false
-		for i, r := range s.requests {
-			if r.late && r.to >= 0 {
-				late = true
-				buffers[i].Upper = min(r.to+margin, s.events)
-			}
-		}
-		solved = plan.SolveAround(buffers, fixed, end)
-		if !late || margin == 0 || solved.Makespan <= end {
-			break
-		}
-	}
+	solved := solve(s.requests, buffers, s.events, fixed, end)
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
 	// block goes where it lay, but for those that had a view. Not if other streams' work
 	// decides when blocks end: where they lay tells nothing then.
@@ -199,6 +186,25 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 		}
 	}
 	return entries
+}
+
+// solve places blocks, given what is fixed. Those that other streams used keep their place
+// for longer than they were seen to, until the last tick at most, as far as all fits all the
+// same under the goal.
+func solve(list []lasting, buffers []plan.Buffer, last mem.Tick, fixed []plan.Fixed, goal mem.Bytes) plan.Solution {
+	late := slices.ContainsFunc(list, func(r lasting) bool { return r.late && r.to >= 0 })
+	for margin := mem.Tick(mostMargin); late && margin > 0; margin /= 2 {
+		longer := slices.Clone(buffers)
+		for i, r := range list {
+			if r.late && r.to >= 0 {
+				longer[i].Upper = min(buffers[i].Upper+margin, last)
+			}
+		}
+		if s := plan.SolveAround(longer, fixed, goal); s.Makespan <= goal {
+			return s
+		}
+	}
+	return plan.SolveAround(buffers, fixed, goal)
 }
 
 // within reports whether all of a block is in one of the gaps, which are in order.
