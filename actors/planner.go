@@ -137,8 +137,7 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	return wishes, true, served
 }
 
-// wishesOf places the requests of a step in the gaps that the range had at its end. What
-// would lie beyond the last of them has no wish.
+// wishesOf places the requests of a step in the gaps that the range had at its end.
 func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	entries := make([]wish.Entry, len(s.requests))
 	if s.small { // they cost no memory worth a plan: each goes where it lay
@@ -172,7 +171,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
 	// block goes where it lay, but for those that had a view. Not if other streams' work
 	// decides when blocks end: where they lay tells nothing then.
-	fits := solved.Makespan <= end+end/foreseenMore
+	fits := solved.Makespan <= end
 	if !fits && slices.ContainsFunc(s.requests, func(r lasting) bool { return r.late }) {
 		return nil
 	}
@@ -181,11 +180,20 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 		if fits {
 			at = origin + mem.Addr(solved.Offsets[i])
 		}
-		if within(s.gaps, at, r.size) {
+		if fits || within(s.gaps, at, r.size) {
 			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(at-base)/uint64(mem.Grain))
 		}
 	}
 	return entries
+}
+
+// within reports whether all of a block is in one of the gaps, which are in order.
+func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
+	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int { return cmp.Compare(g.Addr, at) })
+	if !found {
+		i--
+	}
+	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
 }
 
 // solve places blocks, given what is fixed. Those that other streams used keep their place
@@ -205,13 +213,4 @@ func solve(list []lasting, buffers []plan.Buffer, last mem.Tick, fixed []plan.Fi
 		}
 	}
 	return plan.SolveAround(buffers, fixed, goal)
-}
-
-// within reports whether all of a block is in one of the gaps, which are in order.
-func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
-	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int { return cmp.Compare(g.Addr, at) })
-	if !found {
-		i--
-	}
-	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
 }

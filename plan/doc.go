@@ -33,14 +33,14 @@
 //
 // Time is compressed to the ticks that matter. The gaps between what is fixed are filled one
 // after the other, the largest first, each from the bottom up: on the lowest place the box of
-// best rank that lives within it (skyline.go). Ranks come from one priority after another. It
-// ends at the first placement as low as the goal, which is the first one tried on most
-// recorded steps, or when the budget is spent. Searched priorities, first fit and exact
-// search solve hard puzzles better. Training steps are none: of the recordings one, a virtual
-// pipeline, is planned lower by first fit, and its replay is no better for it.
+// best rank that lives within it (skyline.go). Ranks come from one of five priorities after
+// another, until a placement is as low as the goal, which is the first on most recorded steps.
+// Searched priorities, first fit and exact search solve hard puzzles better. Training steps
+// are none: of the recordings one, a virtual pipeline, is planned lower by first fit, and its
+// replay is no better for it.
 //
 // # Invariants
 //
 // A Solution's buffers that live together are disjoint. A Plan is immutable. Everything here is
-// deterministic: budgets count work, never time.
+// deterministic.
 package plan
