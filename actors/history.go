@@ -179,9 +179,6 @@ func (h *history) space(key spaceKey, step int) plan.Space {
 	return out
 }
 
-// briefly is the part of a step for which a block of the step before may be in the way.
-const briefly = 16
-
 // placed places requests, of which the first ones come before the step.
 func placed(list []lasting, begin, end cut, first int) []mem.Offset {
 	buffers := make([]plan.Buffer, len(list))
@@ -192,9 +189,7 @@ func placed(list []lasting, begin, end cut, first int) []mem.Offset {
 			if begin.at == end.at { // later steps are larger: what stays is to lie together
 				b.Lower = 0
 			}
-			// It is there at the beginning of the next step, too. If not for long, few
-			// requests meet it.
-			if i >= first && (r.to < 0 || r.to-end.at > (end.at-begin.at)/briefly) {
+			if i >= first { // it is there at the beginning of the next step, too
 				b.Lower = begin.at
 			}
 		}
