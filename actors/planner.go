@@ -13,10 +13,9 @@ import (
 	"stalloc/stream/wish"
 )
 
-// planner is the planner of a device whose memory is one range for each stream. It looks
-// whether a step asked for what the one before did, and if so decides where in the
-// range the blocks of the next are best placed. What it decides are wishes: it owns no
-// memory, and a bad plan costs the places it gives.
+// planner is the actor that looks whether a step asked for what the one before did, and if
+// so decides where in the range the blocks of the next are best placed. What it decides are
+// wishes: it owns no memory, and a bad plan costs the places it gives.
 type planner struct {
 	d     *Device
 	known map[spaceKey]*habit
