@@ -18,7 +18,6 @@ type Config struct {
 	SmallLimit mem.Bytes // requests up to this have a space of their own
 	Stitch     bool      // map free handles a second time before making new ones
 	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
-	Dear       float64   // lay the memory anew if stitching takes more than this share of the second step
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -27,7 +26,6 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
 		HandleMost: 16 * mem.MiB,
-		Dear:       0.004,
 	}
 }
 
@@ -207,7 +205,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvExpect:
 		return e.expect(ev, out)
 	case engine.EvBoundary:
-		return e.boundary(ev, out)
+		return e.boundary(out)
 	case engine.EvTrim:
 		return e.trim(ev, out)
 	}
