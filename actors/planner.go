@@ -38,73 +38,73 @@ const (
 )
 
 // Receive implements actor.Actor.
-func (w *planner) Receive(ctx actor.Context) {
+func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
-			w.known = map[spaceKey]*habit{}
+			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+			p.known = map[spaceKey]*habit{}
 		}
 	}()
 	switch m := ctx.Message().(type) {
 	case *foreseen:
 		m.layOut()
 	case *planLoaded:
-		w.loaded(m)
+		p.loaded(m)
 	case stepsWait:
-		w.ended()
+		p.ended()
 	}
 }
 
 // ended looks at the steps that have ended.
-func (w *planner) ended() {
+func (p *planner) ended() {
 	ready := &wishesReady{spaces: map[spaceKey]Reel{}}
-	for _, m := range w.d.inbox.take() {
-		w.saver.add(m)
-		if w.begin > 0 { // an earlier run's plan spans it
-			w.begin--
+	for _, m := range p.d.inbox.take() {
+		p.saver.add(m)
+		if p.begin > 0 { // an earlier run's plan spans it
+			p.begin--
 			continue
 		}
 		if m.lost > 0 || m.gap {
-			w.known = map[spaceKey]*habit{}
+			p.known = map[spaceKey]*habit{}
 		}
 		if m.lost > 0 {
 			continue
 		}
-		if w.mixed { // the boundaries moved in it
-			w.mixed = false
+		if p.mixed { // the boundaries moved in it
+			p.mixed = false
 			continue
 		}
-		spaces := m.spaces(w.d.small)
+		spaces := m.spaces(p.d.small)
 		served := len(spaces) > 0
 		for _, s := range spaces {
-			wishes, change, well := w.look(s, m.wishes)
+			wishes, change, well := p.look(s, m.wishes)
 			if change {
 				if old := ready.spaces[s.spaceKey]; old != nil {
-					w.d.host.Discard(old)
+					p.d.host.Discard(old)
 				}
-				ready.spaces[s.spaceKey] = w.d.reel(wishes)
+				ready.spaces[s.spaceKey] = p.d.reel(wishes)
 			}
 			served = served && well
 		}
-		w.saver.judged(m, served)
-		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
-			w.known = map[spaceKey]*habit{}
+		p.saver.judged(m, served)
+		if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
+			p.known = map[spaceKey]*habit{}
 		}
 	}
 	if len(ready.spaces) > 0 {
-		w.sent++
-		ready.number, ready.fresh, w.fresh = w.sent, w.fresh, false
-		w.d.root.Send(w.d.supervisor, ready)
+		p.sent++
+		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
+		p.d.root.Send(p.d.supervisor, ready)
 	}
 }
 
 // look compares a step with earlier ones, and returns what is to be wished in the next if
 // that changes. It reports whether the step was served as its plan says.
-func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
-	h := w.known[s.spaceKey]
+func (p *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
+	h := p.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
-		w.known[s.spaceKey] = h
+		p.known[s.spaceKey] = h
 	}
 	now := make([]wish.Entry, len(s.requests))
 	for i, r := range s.requests {
@@ -115,13 +115,13 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	k.before = now
 	h.note(k)
 	began := h.serving == k && wished >= h.since
-	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
+	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
-		k.wishes = wishesOf(s, w.d.base)
-		w.fresh = w.fresh || k.wishes != nil
+		k.wishes = wishesOf(s, p.d.base)
+		p.fresh = p.fresh || k.wishes != nil
 	}
 	behind := 0
-	if !w.d.opts.Inline { // the next step is running by now
+	if !p.d.opts.Inline { // the next step is running by now
 		behind = 1
 	}
 	next := h.next(behind)
@@ -129,7 +129,7 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	if next == h.serving && !(fresh && next == k) {
 		return nil, false, served
 	}
-	h.serving, h.since = next, w.sent+1
+	h.serving, h.since = next, p.sent+1
 	if next != nil {
 		wishes = next.wishes
 	}
