@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -24,6 +25,9 @@ type Options struct {
 	// and limit are those of Range.
 	GMLake *gmlake.Config
 	NoPlan bool // no wishes
+	// Clock tells how long steps take; the zero value: the wall's, and the driver's
+	// time as it is measured. For replays, where neither is that of the recording.
+	Clock Clock
 	// Always serves every plan, whatever it is worth: for tests of what must hold under
 	// any plan.
 	Always bool
@@ -97,6 +101,10 @@ func (o *Options) defaults() {
 	}
 	if o.GMLake != nil {
 		o.NoPlan, o.Plan, o.Cache = true, nil, ""
+	}
+	if o.Clock.Now == nil {
+		begin := time.Now()
+		o.Clock.Now = func() time.Duration { return time.Since(begin) }
 	}
 }
 

@@ -51,6 +51,8 @@ type pool struct {
 	peak     mem.Bytes                     // of handles since the last reset
 	calls    uint64
 	time     time.Duration
+	clock    Clock
+	stepped  stepTimes
 	asked    int
 	ahead    *ahead // nil: nobody plans
 	retries  uint64
@@ -72,7 +74,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -250,7 +252,7 @@ func (p *pool) rare(m *poolRequest) error {
 	switch m.verb {
 	case verbBoundary:
 		p.poll(math.MaxInt)
-		_, err = p.run(engine.Event{Kind: engine.EvBoundary})
+		_, err = p.run(p.boundary())
 		m.stats = p.stats()
 		m.step = p.ahead.boundary(p)
 	case verbExpect:

@@ -3,6 +3,7 @@ package actors_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
@@ -39,6 +40,7 @@ func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *drift.Program
+	options.Clock = actors.Clock{Driver: device.Time, Now: func() time.Duration { return device.Time() + p.Worked() }}
 	local, err := actors.OpenLocal(device, options)
 	if err != nil {
 		t.Fatal(err)

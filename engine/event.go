@@ -51,6 +51,8 @@ type Event struct {
 	Poll   bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than wished, or with the driver's help, while blocks wait for fences
 	Wish   mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Held   bool         // EvAlloc: the wish is taken only where memory is held: none is made for it
+	Driver int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
+	Took   int64        // EvBoundary: time since the last one, ns; 0: not measured
 }
 
 // OpKind says what the runner has to do.

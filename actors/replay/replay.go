@@ -132,6 +132,9 @@ type Target interface {
 	Finish() (Counts, error)
 }
 
+// timed is a Target that wants to know when a boundary was recorded, in microseconds.
+type timed interface{ at(micros int64) }
+
 // reportEvery is how many events pass between looks at the context and reports
 // of progress.
 const reportEvery = 1 << 12
@@ -273,6 +276,9 @@ func (r *run) event(i int) error {
 		r.target.EmptyCache()
 	case trace.Mark:
 		if Boundary(e.Mark) {
+			if timed, ok := r.target.(timed); ok {
+				timed.at(r.now)
+			}
 			r.boundary(r.target.Step())
 		}
 	}

@@ -90,6 +90,7 @@ type live struct {
 	others map[int64]mem.StreamID // by block whose free completes late, the stream that it waits for
 	cache  string                 // a folder to delete at the end, "" for none
 	events int
+	now    time.Duration // recorded, at the last boundary
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	fault   error
@@ -141,10 +142,13 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
 		waits: make(map[int64]wait), streams: make(map[mem.StreamID]bool),
 	}
+	options.Clock = actors.Clock{Now: func() time.Duration { return l.now }, Driver: device.Time}
 	var err error
 	l.local, err = actors.OpenLocal(device, options)
 	return l, err
 }
+
+func (l *live) at(micros int64) { l.now = time.Duration(micros) * time.Microsecond }
 
 // deviceLag is how many requests and frees the device is behind the host at most:
 // about as many as the late frees of the Megatron recordings show. The simulated

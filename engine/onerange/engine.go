@@ -18,6 +18,7 @@ type Config struct {
 	SmallLimit mem.Bytes // requests up to this have a space of their own
 	Stitch     bool      // map free handles a second time before making new ones
 	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
+	Dear       float64   // lay the memory anew if stitching takes more than this share of the second step
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -26,6 +27,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB, Stitch: true,
 		HandleMost: 16 * mem.MiB,
+		Dear:       0.004,
 	}
 }
 
@@ -205,7 +207,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	case engine.EvExpect:
 		return e.expect(ev, out)
 	case engine.EvBoundary:
-		return e.boundary(out)
+		return e.boundary(ev, out)
 	case engine.EvTrim:
 		return e.trim(ev, out)
 	}

@@ -16,12 +16,15 @@ import (
 //     memory as it saves time;
 //   - while little is known, in the first two steps, handles are as small as the driver
 //     makes them;
-//   - if the second step still stitched, so will the next ones. Then the memory is laid
-//     anew once, contiguous and in handles of a handlePart-th of the peak load, for which
-//     the driver takes hardly more each than for the smallest;
+//   - if the second step still paid more than Dear of its time for stitching, so will
+//     the next ones. Then the memory is laid anew once, contiguous and in handles of a
+//     handlePart-th of the peak load, for which the driver takes hardly more each than
+//     for the smallest;
 //   - later that is done when stitching has cost as much as it would: at worst twice is
 //     paid what knowing the future would have cost;
 //   - where memory is short, what is free is laid anew in the smallest handles (limit.go).
+//
+// The driver's time and the step's are measured by the runner (EvBoundary).
 
 // What the driver takes for a handle, in tenths of a microsecond (docs: costs). Only their
 // ratios matter.
@@ -41,12 +44,14 @@ const handlePart = 1024
 const rebuildAt = 2
 
 type price struct {
-	steps  int  // that have ended
-	large  bool // the memory has been laid anew
-	short  bool // there was not enough: handles stay small
-	handle unit // the size of handles that a plan of an earlier run says; else 0
-	rent   int  // what stitching has cost in this step
-	owed   int  // and in the steps behind the one that the memory may be laid anew after
+	steps  int          // that have ended
+	large  bool         // the memory has been laid anew
+	short  bool         // there was not enough: handles stay small
+	handle unit         // the size of handles that a plan of an earlier run says; else 0
+	rent   int          // what stitching has cost in this step
+	owed   int          // and in the steps behind the one that the memory may be laid anew after
+	paid   float64      // for stitching, share of the last step's time
+	was    engine.Stats // at the last boundary
 	// The most that had to be held: of the load, and of what waited for fences whenever
 	// memory was short. What waits at other times is not asked about.
 	peak mem.Bytes
@@ -98,7 +103,7 @@ func powerOf2(n unit) unit {
 const setupLoad = 0.9
 
 // boundary ends a step.
-func (e *Engine) boundary(out []engine.Op) []engine.Op {
+func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	p := &e.price
 	if p.steps == 0 && float64(e.stats.Load) >= setupLoad*float64(e.stats.PeakLoad) {
 		return out
@@ -108,17 +113,28 @@ func (e *Engine) boundary(out []engine.Op) []engine.Op {
 		p.large, p.short = false, true // the device is nearly full by now
 		return e.trim(engine.Event{}, out)
 	}
-	rent := p.rent
-	p.rent = 0
+	p.measure(ev, &e.stats)
 	if p.steps > rebuildAt {
-		p.owed += rent
+		p.owed += p.rent
 	}
+	p.rent = 0
 	switch {
-	case p.steps < rebuildAt || p.large || p.short:
-	case p.steps == rebuildAt && rent > 0, p.owed > e.rebuildCost():
+	case p.steps < rebuildAt || p.large || p.short || !e.cfg.Stitch:
+	case p.steps == rebuildAt && p.paid > e.cfg.Dear, p.owed > e.rebuildCost():
 		return e.rebuild(out)
 	}
 	return out
+}
+
+// measure splits what the driver took in a step: for stitching, and for all else.
+func (p *price) measure(ev engine.Event, now *engine.Stats) {
+	was := &p.was
+	all := costCreate*(now.Creates-was.Creates) + costMap*(now.Maps-was.Maps) +
+		costUnmap*(now.Unmaps-was.Unmaps) + costRelease*(now.Releases-was.Releases)
+	p.was, p.paid = *now, 0
+	if ev.Took > 0 && all > 0 {
+		p.paid = float64(ev.Driver) / float64(ev.Took) * float64(p.rent) / float64(all)
+	}
 }
 
 // mainSpace returns the space of the largest load.

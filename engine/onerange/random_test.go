@@ -53,7 +53,7 @@ func one(d *device, req uint64, next func() int) error {
 			return d.pass(next() % len(d.fences))
 		}
 	case k < 31:
-		return d.step(engine.Event{Kind: engine.EvBoundary})
+		return d.step(engine.Event{Kind: engine.EvBoundary, Driver: int64(next()), Took: 256})
 	default:
 		if next()%4 == 0 {
 			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(next() % 3)})
@@ -136,12 +136,13 @@ var variants = []struct {
 	faults   int // one driver call in so many fails; 0: none
 }{
 	{"plain", func(c *Config) {}, 0, 0},
+	{"always laid anew", func(c *Config) { c.Dear = -1 }, 0, 0},
 	{"small handles", func(c *Config) { c.HandleMost = 0 }, 0, 0},
 	{"no stitching", func(c *Config) { c.Stitch = false }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
-	{"capacity", func(c *Config) {}, 48, 0},
+	{"capacity", func(c *Config) { c.Dear = -1 }, 48, 0},
 	{"faults", func(c *Config) {}, 64, 40},
-	{"many faults", func(c *Config) {}, 48, 6},
+	{"many faults", func(c *Config) { c.Dear = -1 }, 48, 6},
 	{"small window", func(c *Config) { c.Window = 512 * mem.MiB }, 0, 0},
 }
 

@@ -2,6 +2,7 @@ package drift
 
 import (
 	"testing"
+	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
@@ -36,6 +37,7 @@ func drive(t *testing.T, program func(p *Program), options actors.Options, capac
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *Program
+	options.Clock = actors.Clock{Driver: device.Time, Now: func() time.Duration { return device.Time() + p.Worked() }}
 	local, err := actors.OpenLocal(device, options)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ package drift
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"stalloc/actors"
 	"stalloc/cuda/sim"
@@ -40,6 +41,8 @@ type Program struct {
 	Peak  mem.Bytes
 	steps []Served
 	last  Served
+
+	requests int64 // ever
 }
 
 // Served counts requests and how many of them a plan served.
@@ -70,6 +73,7 @@ func (p *Program) Alloc(size mem.Bytes) Block {
 	p.Load += b.Size
 	p.Peak = max(p.Peak, p.Load)
 	p.last.Requests++
+	p.requests++
 	return b
 }
 
@@ -89,6 +93,9 @@ func (p *Program) Free(blocks ...Block) {
 		p.Err = errors.Join(seen.Freed(), p.local.Release(b.Addr))
 	}
 }
+
+// Worked returns how long the program has computed: a moment for each request.
+func (p *Program) Worked() time.Duration { return time.Duration(p.requests) * 100 * time.Microsecond }
 
 // Live returns how many blocks there are.
 func (p *Program) Live() int { return len(p.live) }

@@ -93,6 +93,9 @@ func newScenario(seed uint64) *scenario {
 	if one(4) {
 		s.ranged.HandleMost = mem.HandleSize
 	}
+	if one(8) {
+		s.ranged.Dear = -1 // always laid anew
+	}
 	s.draw()
 	stay := 0
 	if one(2) {

@@ -243,7 +243,7 @@ func (p *pair) one() (err error) {
 			p.live = append(p.live, block{got.Addr, got.Size, size, stream})
 		}
 	case k < 98:
-		_, err = p.step(engine.Event{Kind: engine.EvBoundary})
+		_, err = p.step(engine.Event{Kind: engine.EvBoundary, Driver: int64(p.r.IntN(3)), Took: 256})
 	default:
 		_, err = p.step(engine.Event{Kind: engine.EvTrim})
 	}
@@ -257,6 +257,7 @@ var variants = []struct {
 }{
 	{"plain", func(*onerange.Config) {}, 0},
 	{"small handles", func(c *onerange.Config) { c.HandleMost = 0 }, 0},
+	{"laid anew", func(c *onerange.Config) { c.Dear = -1 }, 0},
 	{"limit", func(c *onerange.Config) { c.Limit = 300 * mem.MiB }, 0},
 	{"faults", func(*onerange.Config) {}, 30},
 }
