@@ -107,13 +107,6 @@ func (a *Allocator) Step() error {
 	return a.tell(a.local.Step)
 }
 
-// FirstStep says that the first step is over, though it ends no step: for programs that
-// do not call Step right behind it. From here on the pool is as tight as it can be;
-// before, it may hold 6 % more than the load, which mostly has yet to grow.
-func (a *Allocator) FirstStep() error {
-	return a.tell(a.local.FirstStep)
-}
-
 // tell has the allocator do something that has no result.
 func (a *Allocator) tell(what func() error) error {
 	if err := a.enter(); err != nil {

@@ -22,9 +22,9 @@ func TestGPU(t *testing.T) {
 	says(t, err, "stalloc: there is no device 5", "CUDA_VISIBLE_DEVICES")
 
 	asked := ""
-	a, err := stalloc.Open(stalloc.Options{Driver: library, Neighbours: func(uuid string) (string, error) {
+	a, err := stalloc.Open(stalloc.Options{Driver: library, Holders: func(uuid string) ([]stalloc.Holder, error) {
 		asked = uuid
-		return "", nil
+		return nil, nil
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -43,12 +43,12 @@ type Options struct {
 	// Log takes what is worth telling: plans made and activated at Info, trouble
 	// above. Nil: nothing is logged.
 	Log *zap.Logger
-	// Neighbours, if not nil, says in a sentence who else holds memory of a GPU,
-	// given its UUID, for the log and for explanations. A Device of one's own is
-	// asked about if it has a method UUID as *cuda.Device has. stalloc/cuda/nvml
-	// has a function that fits; it is not set by default because a program that contains
-	// NVML's bindings cannot be loaded with all symbols bound at once.
-	Neighbours func(uuid string) (string, error)
+	// Holders, if not nil, tells which processes hold memory of a GPU, given its
+	// UUID, for the log and for explanations. A Device of one's own is asked about
+	// if it has a method UUID as *cuda.Device has. stalloc/cuda/nvml has a function
+	// that fits; it is not set by default because a program that contains NVML's
+	// bindings cannot be loaded with all symbols bound at once.
+	Holders func(uuid string) ([]Holder, error)
 }
 
 // Planning says when plans are made.
@@ -85,7 +85,7 @@ func Open(o Options) (*Allocator, error) {
 	}
 	owner := device.NewOwner(dev)
 	local, err := actors.OpenLocal(owner, actors.Options{
-		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Neighbours: o.neighbours(dev),
+		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
 	})
 	if err != nil {
@@ -117,17 +117,17 @@ func (o *Options) device() (Device, error) {
 	return o.gpu()
 }
 
-// neighbours asks Options.Neighbours about a device that has a UUID.
-func (o *Options) neighbours(dev Device) func() (string, error) {
+// holders asks Options.Holders about a device that has a UUID.
+func (o *Options) holders(dev Device) func() ([]Holder, error) {
 	gpu, ok := dev.(interface{ UUID() (string, error) })
-	if o.Neighbours == nil || !ok {
+	if o.Holders == nil || !ok {
 		return nil
 	}
-	return func() (string, error) {
+	return func() ([]Holder, error) {
 		uuid, err := gpu.UUID()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		return o.Neighbours(uuid)
+		return o.Holders(uuid)
 	}
 }

@@ -57,6 +57,7 @@ import (
 	"stalloc/actors"
 	"stalloc/actors/device"
 	"stalloc/internal/driver"
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 )
 
@@ -77,6 +78,8 @@ type (
 	Handle = driver.Handle
 	// Fence names a point on a stream of a Device.
 	Fence = driver.Fence
+	// Holder is a process that holds memory of a device.
+	Holder = explain.Holder
 	// DriverError is a driver call that failed: which, and with what code.
 	DriverError = driver.Error
 )

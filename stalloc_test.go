@@ -194,7 +194,7 @@ func TestClosed(t *testing.T) {
 	x := malloc(t, a, 0, stalloc.MiB)
 	must(t, a.Close(), a.Close())
 	_, err := a.Malloc(0, stalloc.MiB)
-	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.FirstStep(), a.Trim(), a.Check(), a.Save("nowhere")} {
+	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(), a.Save("nowhere")} {
 		is(t, err, stalloc.ErrClosed)
 	}
 	if s := a.Stats(); s != (stalloc.Stats{}) {
@@ -311,21 +311,23 @@ type known struct {
 
 func (k known) UUID() (string, error) { return "0000-11", k.err }
 
-func TestNeighbours(t *testing.T) {
+func TestHolders(t *testing.T) {
 	lost := errors.New("lost")
 	for name, c := range map[string]struct {
 		device  stalloc.Device
-		ask     func(string) (string, error)
+		ask     func(string) ([]stalloc.Holder, error)
 		says    string
 		mustNot string
 	}{
-		"told":        {known{Device: sim.New(sim.Config{})}, func(uuid string) (string, error) { return "Others hold " + uuid + ".", nil }, "Others hold 0000-11.", ""},
-		"not told":    {known{Device: sim.New(sim.Config{})}, func(string) (string, error) { return "nothing", lost }, "", "nothing"},
-		"no identity": {known{sim.New(sim.Config{}), lost}, func(string) (string, error) { return "nothing", nil }, "", "nothing"},
-		"no UUID":     {sim.New(sim.Config{}), func(string) (string, error) { return "nothing", nil }, "", "nothing"},
-		"a panic":     {known{Device: sim.New(sim.Config{})}, func(string) (string, error) { panic("nothing") }, "", "nothing"},
+		"told": {known{Device: sim.New(sim.Config{})}, func(uuid string) ([]stalloc.Holder, error) {
+			return []stalloc.Holder{{PID: 77, Name: uuid, Used: stalloc.GiB}}, nil
+		}, "1.00 GiB  0000-11", ""},
+		"not told":    {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder, error) { return nil, lost }, "may be missing: lost", "process 77"},
+		"no identity": {known{sim.New(sim.Config{}), lost}, func(string) ([]stalloc.Holder, error) { return []stalloc.Holder{{PID: 77}}, nil }, "", "process 77"},
+		"no UUID":     {sim.New(sim.Config{}), func(string) ([]stalloc.Holder, error) { return []stalloc.Holder{{PID: 77}}, nil }, "", "process 77"},
+		"a panic":     {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder, error) { panic("nothing") }, "asking for them failed: nothing", "process 77"},
 	} {
-		a := open(t, stalloc.Options{Device: c.device, Neighbours: c.ask})
+		a := open(t, stalloc.Options{Device: c.device, Holders: c.ask})
 		text := a.Explain()
 		if !strings.Contains(text, "held by stalloc") || !strings.Contains(text, c.says) || c.mustNot != "" && strings.Contains(text, c.mustNot) {
 			t.Errorf("%s: explained as %q", name, text)
@@ -337,26 +339,26 @@ func TestNeighbours(t *testing.T) {
 // not asked where it is not.
 func TestLog(t *testing.T) {
 	asked := make(chan string, 1)
-	ask := func(uuid string) (string, error) {
+	ask := func(uuid string) ([]stalloc.Holder, error) {
 		asked <- uuid
-		return "Others hold it all.", nil
+		return []stalloc.Holder{{PID: 77}}, nil
 	}
 	core, logged := observer.New(zap.InfoLevel)
-	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Neighbours: ask, Log: zap.New(core)})
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask, Log: zap.New(core)})
 	if uuid := <-asked; uuid != "0000-11" {
 		t.Errorf("asked about %q", uuid)
 	}
 	for range 1000 {
-		if logged.FilterMessageSnippet("Others hold it all.").Len() == 1 {
+		if logged.FilterMessage("memory of the device at the start").Len() == 1 {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if n := logged.FilterMessageSnippet("Others hold it all.").Len(); n != 1 {
+	if n := logged.FilterMessage("memory of the device at the start").Len(); n != 1 {
 		t.Errorf("told %d times: %v", n, logged.All())
 	}
 	quiet, _ := observer.New(zap.WarnLevel)
-	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Neighbours: ask, Log: zap.New(quiet)})
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask, Log: zap.New(quiet)})
 	if len(asked) != 0 {
 		t.Error("asked though nobody listens")
 	}

@@ -43,7 +43,7 @@ func (p *pool) outlive(q question) error {
 			return nil
 		case verbFind:
 			return p.rare(m)
-		case verbBoundary, verbTrim, verbLimit, verbFirst, verbResetPeak:
+		case verbBoundary, verbTrim, verbLimit, verbResetPeak:
 			return nil // there is nothing to be done
 		}
 	}

@@ -44,8 +44,6 @@ func (d *Device) figures() explain.Figures {
 		if f.Holders, err = d.holders(); err != nil {
 			f.HoldersError = err.Error()
 		}
-	} else if text, err := d.neighbours(); err == nil {
-		f.Note += text
 	}
 	return f
 }
@@ -101,7 +99,16 @@ func phase(step, ended int) (int, string) {
 	return between, fmt.Sprintf("steps 3 to %d", ended-1)
 }
 
-// holders asks who holds memory, in foreign code, as neighbours does.
+// logHolders tells what the device's memory is used for at the start.
+func (d *Device) logHolders() {
+	holders, err := d.holders()
+	free, total, unknown := d.dev.Memory()
+	d.log.Info("memory of the device at the start", zap.Stringer("free", free), zap.Stringer("of", total),
+		zap.Any("held by", holders), zap.Error(errors.Join(err, unknown)))
+}
+
+// holders asks who holds memory. What it asks is foreign code, and a training job must not
+// end for an explanation.
 func (d *Device) holders() (holders []explain.Holder, err error) {
 	defer func() {
 		if r := recover(); r != nil {

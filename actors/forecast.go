@@ -245,12 +245,11 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 
 // layOut plans the offsets, and reports whether there is a plan. It runs beside the program.
 func (x *foreseen) layOut(d *Device) bool {
-	var p predict.Planner
-	offsets, top := p.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
+	offsets, top := predict.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
 	if top > x.goal+x.goal/foreseenMore {
 		return false
 	}
-	x.offsets = slices.Clone(offsets)
+	x.offsets = offsets
 	if _, quick := d.host.(Borrower); !quick {
 		return true
 	}

@@ -179,44 +179,21 @@ func (h *history) space(key spaceKey, step int) plan.Space {
 	return out
 }
 
-// briefly is the part of a step for which a block of the step before may be in the way.
-const briefly = 16
-
-// placed places requests, of which the first ones come before the step. Blocks that other
-// streams used keep their place longer than they were seen to, as far as that costs nothing.
+// placed places requests, of which the first ones come before the step.
 func placed(list []lasting, begin, end cut, first int) []mem.Offset {
-	buffers := buffersOf(list, begin, end, first, 0)
-	bound := plan.LowerBound(buffers)
-	for margin := mem.Tick(mostMargin); margin > 0; margin /= 2 {
-		longer := buffersOf(list, begin, end, first, margin)
-		if plan.LowerBound(longer) <= bound {
-			buffers = longer
-			break
-		}
-	}
-	return plan.SolveAround(buffers, nil, bound, plan.Options{}).Offsets
-}
-
-func buffersOf(list []lasting, begin, end cut, first int, margin mem.Tick) []plan.Buffer {
 	buffers := make([]plan.Buffer, len(list))
 	for i, r := range list {
 		b := plan.Buffer{Lower: r.from, Upper: r.to, Size: r.size}
-		if r.late && r.to >= 0 {
-			b.Upper += margin
-		}
 		if r.to < 0 || r.to > end.at {
 			b.Upper = end.at + 1
 			if begin.at == end.at { // later steps are larger: what stays is to lie together
 				b.Lower = 0
 			}
-			// It is there at the beginning of the next step, too. If not for long, few
-			// requests meet it.
-			if i >= first && (r.to < 0 || r.to-end.at > (end.at-begin.at)/briefly) {
+			if i >= first { // it is there at the beginning of the next step, too
 				b.Lower = begin.at
 			}
 		}
-		b.Upper = min(b.Upper, end.at+1)
 		buffers[i] = b
 	}
-	return buffers
+	return solve(list, buffers, end.at+1, nil, plan.LowerBound(buffers)).Offsets
 }

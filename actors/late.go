@@ -153,18 +153,18 @@ const valleyPart = 8
 
 // moves takes in a step that was not served well, and moves the boundaries from the
 // marks to valleys if it had the same one as the step before.
-func (w *planner) moves(m *stepEnded) bool {
-	if !w.d.auto.marked.Load() || w.d.late.valley.Load() != nil {
+func (p *planner) moves(m *stepEnded) bool {
+	if !p.d.auto.marked.Load() || p.d.late.valley.Load() != nil {
 		return false
 	}
 	v, peak := valleyOf(m.events)
-	last := w.valley
-	w.valley = v
+	last := p.valley
+	p.valley = v
 	if v.Drop == 0 || v.Drop*valleyWorth < peak+v.Drop || !sameValley(last, v) {
 		return false
 	}
-	w.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
-	w.d.late.valley.Store(&v)
-	w.valley, w.mixed = plan.Valley{}, true
+	p.d.log.Info("steps end behind their mark, where much is freed before the next begins", zap.Int("requests", v.Requests), zap.Stringer("freed", v.Drop))
+	p.d.late.valley.Store(&v)
+	p.valley, p.mixed = plan.Valley{}, true
 	return true
 }

@@ -39,12 +39,9 @@ type Options struct {
 	// Cache names the folder in which runs leave their plans for later ones, ""
 	// for none. It is made when there is something to leave.
 	Cache string
-	// Neighbours says in a sentence or two who else holds memory of the device.
-	// It is asked beside the program at the start, if the answer would be
-	// logged, and when memory has run out. Nil, and errors, cost that sentence.
-	Neighbours func() (string, error)
-	// Holders are those, one by one, for the table of an explanation. Nil: Neighbours is
-	// asked instead.
+	// Holders are the processes that hold memory of the device. They are asked for beside the
+	// program at the start, if the answer would be logged, and for every explanation. Nil, and
+	// errors, cost these lines.
 	Holders func() ([]explain.Holder, error)
 	// Report names a file for what is known when memory runs out, "" for none: %p in it is
 	// the process, %r its rank, %d the device.
@@ -87,8 +84,8 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	host.Lock()
 	host.Observe(!opts.NoPlan)
 	host.Unlock()
-	if opts.Neighbours != nil && d.log.Core().Enabled(zap.InfoLevel) {
-		go d.logNeighbours()
+	if opts.Holders != nil && d.log.Core().Enabled(zap.InfoLevel) {
+		go d.logHolders()
 	}
 	return d, nil
 }

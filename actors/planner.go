@@ -13,10 +13,9 @@ import (
 	"stalloc/stream/wish"
 )
 
-// planner is the planner of a device whose memory is one range for each stream. It looks
-// whether a step asked for what the one before did, and if so decides where in the
-// range the blocks of the next are best placed. What it decides are wishes: it owns no
-// memory, and a bad plan costs the places it gives.
+// planner is the actor that looks whether a step asked for what the one before did, and if
+// so decides where in the range the blocks of the next are best placed. What it decides are
+// wishes: it owns no memory, and a bad plan costs the places it gives.
 type planner struct {
 	d     *Device
 	known map[spaceKey]*habit
@@ -39,78 +38,78 @@ const (
 )
 
 // Receive implements actor.Actor.
-func (w *planner) Receive(ctx actor.Context) {
+func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
-			w.known = map[spaceKey]*habit{}
+			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+			p.known = map[spaceKey]*habit{}
 		}
 	}()
 	switch m := ctx.Message().(type) {
 	case *foreseen:
-		if m.layOut(w.d) {
-			w.d.root.Send(w.d.pool, m)
+		if m.layOut(p.d) {
+			p.d.root.Send(p.d.pool, m)
 		}
 	case *planLoaded:
-		w.loaded(m)
+		p.loaded(m)
 	case stepsWait:
-		w.ended()
+		p.ended()
 	}
 }
 
 // ended looks at the steps that have ended.
-func (w *planner) ended() {
+func (p *planner) ended() {
 	ready := &wishesReady{spaces: map[spaceKey]Reel{}, kinds: map[spaceKey][][]wish.Entry{}}
-	for _, m := range w.d.inbox.take() {
-		w.saver.add(m)
-		if w.begin > 0 { // an earlier run's plan spans it
-			w.begin--
+	for _, m := range p.d.inbox.take() {
+		p.saver.add(m)
+		if p.begin > 0 { // an earlier run's plan spans it
+			p.begin--
 			continue
 		}
 		if m.lost > 0 || m.gap {
-			w.known = map[spaceKey]*habit{}
+			p.known = map[spaceKey]*habit{}
 		}
 		if m.lost > 0 {
 			continue
 		}
-		if w.mixed { // the boundaries moved in it
-			w.mixed = false
+		if p.mixed { // the boundaries moved in it
+			p.mixed = false
 			continue
 		}
-		spaces := m.spaces(w.d.small)
+		spaces := m.spaces(p.d.small)
 		served := len(spaces) > 0
 		for _, s := range spaces {
-			wishes, change, well := w.look(s, m.wishes)
+			wishes, change, well := p.look(s, m.wishes)
 			if change {
 				if old := ready.spaces[s.spaceKey]; old != nil {
-					w.d.host.Discard(old)
+					p.d.host.Discard(old)
 				}
-				ready.spaces[s.spaceKey] = w.d.reel(wishes)
+				ready.spaces[s.spaceKey] = p.d.reel(wishes)
 			}
 			served = served && well
-			if h := w.known[s.spaceKey]; h.changed {
+			if h := p.known[s.spaceKey]; h.changed {
 				ready.kinds[s.spaceKey], h.changed = h.lists(), false
 			}
 		}
-		w.saver.judged(m, served)
-		if !served && w.moves(m) { // a plan from mark to mark would begin where no step does any more
-			w.known = map[spaceKey]*habit{}
+		p.saver.judged(m, served)
+		if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
+			p.known = map[spaceKey]*habit{}
 		}
 	}
 	if len(ready.spaces)+len(ready.kinds) > 0 {
-		w.sent++
-		ready.number, ready.fresh, w.fresh = w.sent, w.fresh, false
-		w.d.root.Send(w.d.supervisor, ready)
+		p.sent++
+		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
+		p.d.root.Send(p.d.supervisor, ready)
 	}
 }
 
 // look compares a step with earlier ones, and returns what is to be wished in the next if
 // that changes. It reports whether the step was served as its plan says.
-func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
-	h := w.known[s.spaceKey]
+func (p *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
+	h := p.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
-		w.known[s.spaceKey] = h
+		p.known[s.spaceKey] = h
 	}
 	now := make([]wish.Entry, len(s.requests))
 	for i, r := range s.requests {
@@ -121,16 +120,16 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	k.before = now
 	h.note(k)
 	began := h.serving == k && wished >= h.since
-	fresh := known && k.replan(s.hits, agree, began) || w.d.opts.Always
+	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
-		k.wishes, h.changed = wishesOf(s, w.d.base), true
-		w.fresh = w.fresh || k.wishes != nil
+		k.wishes, h.changed = wishesOf(s, p.d.base), true
+		p.fresh = p.fresh || k.wishes != nil
 	}
 	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
-		k.aside, k.within, h.changed = lying(s, w.d.base), h.serving, true
+		k.aside, k.within, h.changed = lying(s, p.d.base), h.serving, true
 	}
 	behind := 0
-	if !w.d.opts.Inline { // the next step is running by now
+	if !p.d.opts.Inline { // the next step is running by now
 		behind = 1
 	}
 	next := h.next(behind)
@@ -138,7 +137,7 @@ func (w *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	if next == h.serving && !(fresh && next == k) {
 		return nil, false, served
 	}
-	h.serving, h.since, h.changed = next, w.sent+1, true
+	h.serving, h.since, h.changed = next, p.sent+1, true
 	if next != nil {
 		wishes = next.wishes
 	}
@@ -158,8 +157,7 @@ func lying(s *spaceStep, base mem.Addr) []wish.Entry {
 	return entries
 }
 
-// wishesOf places the requests of a step in the gaps that the range had at its end. What
-// would lie beyond the last of them has no wish.
+// wishesOf places the requests of a step in the gaps that the range had at its end.
 func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	entries := make([]wish.Entry, len(s.requests))
 	if s.small { // they cost no memory worth a plan
@@ -186,24 +184,11 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 	}
 	last := s.gaps[len(s.gaps)-1]
 	end := mem.Bytes(last.Addr-origin) + last.Size
-	var solved plan.Solution
-	for margin := mem.Tick(mostMargin); ; margin /= 2 {
-		late := false
-		for i, r := range s.requests {
-			if r.late && r.to >= 0 {
-				late = true
-				buffers[i].Upper = min(r.to+margin, s.events)
-			}
-		}
-		solved = plan.SolveAround(buffers, fixed, end, plan.Options{})
-		if !late || margin == 0 || solved.Makespan <= end {
-			break
-		}
-	}
+	solved := solve(s.requests, buffers, s.events, fixed, end)
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
 	// block goes where it lay, but for those that had a view. Not if other streams' work
 	// decides when blocks end: where they lay tells nothing then.
-	fits := solved.Makespan <= end+end/foreseenMore
+	fits := solved.Makespan <= end
 	if !fits && slices.ContainsFunc(s.requests, func(r lasting) bool { return r.late }) {
 		return nil
 	}
@@ -212,7 +197,7 @@ func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
 		if fits {
 			at = origin + mem.Addr(solved.Offsets[i])
 		}
-		if within(s.gaps, at, r.size) {
+		if fits || within(s.gaps, at, r.size) {
 			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(at-base)/uint64(mem.Grain))
 		}
 	}
@@ -226,4 +211,23 @@ func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
 		i--
 	}
 	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
+}
+
+// solve places blocks, given what is fixed. Those that other streams used keep their place
+// for longer than they were seen to, until the last tick at most, as far as all fits all the
+// same under the goal.
+func solve(list []lasting, buffers []plan.Buffer, last mem.Tick, fixed []plan.Fixed, goal mem.Bytes) plan.Solution {
+	late := slices.ContainsFunc(list, func(r lasting) bool { return r.late && r.to >= 0 })
+	for margin := mem.Tick(mostMargin); late && margin > 0; margin /= 2 {
+		longer := slices.Clone(buffers)
+		for i, r := range list {
+			if r.late && r.to >= 0 {
+				longer[i].Upper = min(buffers[i].Upper+margin, last)
+			}
+		}
+		if s := plan.SolveAround(longer, fixed, goal); s.Makespan <= goal {
+			return s
+		}
+	}
+	return plan.SolveAround(buffers, fixed, goal)
 }

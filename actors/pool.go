@@ -284,8 +284,6 @@ func (p *pool) rare(m *poolRequest) error {
 				m.addr = x[0].Addr
 			}
 		}
-	case verbFirst:
-		_, err = p.run(engine.Event{Kind: engine.EvFirst})
 	case verbTrim:
 		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: m.pool})

@@ -93,7 +93,6 @@ const (
 	verbBoundary verb = iota + 1 // a step ends
 	verbExpect                   // hold so much memory for a stream, as a plan of an earlier run says
 	verbTrim                     // give idle handles back (private pool: it is no longer used)
-	verbFirst                    // the first step is over, though it ends no step
 	verbLimit                    // reserve at most limit bytes
 	verbFind                     // the block that contains addr
 	verbStats

@@ -22,10 +22,6 @@ func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
 // that pool no longer uses.
 func (d *Device) Trim(pool uint64) error { return d.rare(&poolRequest{verb: verbTrim, pool: pool}) }
 
-// FirstStep says that the first training step is over, though it ends no step: from now
-// on the load hardly grows, and the pool is to be as tight as it can.
-func (d *Device) FirstStep() error { return d.rare(&poolRequest{verb: verbFirst}) }
-
 var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
 // Limit bounds the physical memory taken to a fraction of the device's.

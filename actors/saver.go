@@ -103,14 +103,14 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 
 // loaded takes in that the run began with an earlier run's plan, which is judged behind
 // its beginning.
-func (w *planner) loaded(m *planLoaded) {
-	if !w.saver.loaded {
-		w.begin, w.saver.loaded = m.plan.Boundaries, true
+func (p *planner) loaded(m *planLoaded) {
+	if !p.saver.loaded {
+		p.begin, p.saver.loaded = m.plan.Boundaries, true
 	}
 	for key, step := range m.steps {
 		if len(step) > 0 {
 			k := &kind{before: step, wishes: step}
-			w.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
+			p.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
 		}
 	}
 }

@@ -1,12 +1,5 @@
 package actors
 
-import (
-	"errors"
-	"fmt"
-
-	"go.uber.org/zap"
-)
-
 // Stats is the state of a device's allocator.
 type Stats struct {
 	PoolStats
@@ -36,29 +29,4 @@ func (d *Device) Served() (hits, misses uint64) {
 		}
 	}
 	return hits, misses
-}
-
-var errNotAsked = errors.New("nothing here was told how to list them")
-
-// neighbours asks who else holds memory. What it asks is foreign code, and a
-// training job must not end for an explanation.
-func (d *Device) neighbours() (text string, err error) {
-	if d.opts.Neighbours == nil {
-		return "", errNotAsked
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("asking for them failed: %v", r)
-		}
-	}()
-	return d.opts.Neighbours()
-}
-
-func (d *Device) logNeighbours() {
-	text, err := d.neighbours()
-	if err != nil {
-		d.log.Info("what other processes hold is not known", zap.Error(err))
-		return
-	}
-	d.log.Info("memory of the device at the start: " + text)
 }

@@ -10,13 +10,13 @@ static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVIC
 
 static _Atomic bool logged_step;
 
-/* Ends a step, or only the first one of all, on one device or on every one. */
-static int end(int device, bool first) {
+/* Ends a step on one device or on every one. */
+static int end(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	int result = (first ? e->first_step : e->step)(device, err, sizeof err);
+	int result = e->step(device, err, sizeof err);
 	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
 		stalloc_log_once(&logged_step, "the engine could not end a step (%s); training goes on", err);
 		result = STALLOC_OK;
@@ -33,12 +33,10 @@ static void tell(int device) {
 }
 
 int stalloc_step(int device) {
-	int result = end(device, false);
+	int result = end(device);
 	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device);
 	return result;
 }
-
-int stalloc_first_step(int device) { return end(device, true); }
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();

@@ -50,7 +50,6 @@ struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
-	X(int, first_step, (int device, char *err, size_t n))                              \
 	X(int, save_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \

@@ -89,13 +89,6 @@ STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
  * active here and nowhere else. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
 
-/* The first training step is over, on one device or (-1) on all, though no step
- * ends: for whoever does not call stalloc_step right behind the first one. From
- * here on memory is as tight as it can be; before, 1 % more than the load may be held.
- * Called behind the first allocation, it never is. Returns STALLOC_OK or an
- * error. */
-STALLOC_API int stalloc_first_step(int device);
-
 /* Writes the device's latest plan to a file, for a later run. A reader, or a
  * crash, meets the old file or the new one, never a part. */
 STALLOC_API int stalloc_save_plan(int device, const char *path);

@@ -33,9 +33,6 @@ const (
 	// EvExpect says what a plan of an earlier run needs, before the first request of
 	// Stream: Size bytes, in handles of Handle bytes.
 	EvExpect
-	// EvFirst says that the first training step is over, though it ends no step: where
-	// the steps are marked by an optimizer, its first one.
-	EvFirst
 )
 
 // Event is one input of Step. Only the fields its kind names are read.

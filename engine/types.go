@@ -42,7 +42,6 @@ type Stats struct {
 	Blocks   int       // live and pending
 
 	Handles     int // created and not released
-	PeakHandles int
 	FreeHandles int // of them wholly free
 	Mapped      int // pages mapped, aliases counted each
 	Views       int
@@ -50,7 +49,6 @@ type Stats struct {
 	Wished   uint64 // requests served where they were wished
 	Fits     uint64 // requests served from another gap
 	Stitches uint64 // requests that mapped pages
-	Patches  uint64 // of them, that took over a private view
 	Refused  uint64
 
 	Creates  uint64 // driver calls asked for, per handle
@@ -61,6 +59,3 @@ type Stats struct {
 	Evicted  uint64 // idle views unmapped
 	Adopted  uint64 // handles moved between streams
 }
-
-// PeakReserved is the physical memory held, at most, so far.
-func (s Stats) PeakReserved() mem.Bytes { return mem.Bytes(s.PeakHandles) * mem.HandleSize }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,18 +30,16 @@ func randomFixed(rng *rand.Rand, n, ticks, maxSize int) []Fixed {
 }
 
 // withFixed adds what is fixed to a problem and its solution.
-func withFixed(b []Buffer, fixed []Fixed, s Solution) (all []Buffer, offsets []mem.Offset, top mem.Bytes) {
-	all, offsets, top = slices.Clone(b), slices.Clone(s.Offsets), s.Makespan
+func withFixed(b []Buffer, fixed []Fixed, s Solution) (all []Buffer, offsets []mem.Offset) {
+	all, offsets = slices.Clone(b), slices.Clone(s.Offsets)
 	for _, f := range fixed {
 		all = append(all, Buffer{-1, max(f.Until, -1), mem.Bytes(f.To - f.From)})
 		offsets = append(offsets, f.From)
-		top = max(top, mem.Bytes(f.To))
 	}
-	return all, offsets, top
+	return all, offsets
 }
 
-// TestSolveAround: nothing overlaps what is fixed, nothing ends above the makespan, and a
-// makespan under the goal or at the lower bound ends the search.
+// TestSolveAround: nothing overlaps what is fixed, and nothing ends above the makespan.
 func TestSolveAround(t *testing.T) {
 	rng := newRand(t)
 	met := 0
@@ -55,27 +54,20 @@ func TestSolveAround(t *testing.T) {
 		if round%2 == 0 {
 			goal = mem.Bytes(rng.IntN(3000)) * mem.Grain
 		}
-		o := Options{Descents: rng.IntN(12)}
-		s := SolveAround(b, fixed, goal, o)
-		all, offsets, top := withFixed(b, fixed, s)
-		if err := Validate(all, offsets, top); err != nil || overlapNaively(all, offsets) {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		if s.Makespan < s.LowerBound {
-			t.Fatalf("round %d: makespan %d under the lower bound %d", round, s.Makespan, s.LowerBound)
+		s := SolveAround(b, fixed, goal)
+		all, offsets := withFixed(b, fixed, s)
+		if overlapNaively(all, offsets) {
+			t.Fatalf("round %d: buffers overlap", round)
 		}
 		for i, x := range b {
-			if !x.empty() && mem.Bytes(s.Offsets[i])+x.Size > s.Makespan {
-				t.Fatalf("round %d: buffer %d ends above the makespan", round, i)
+			if !x.empty() && (s.Offsets[i] < 0 || mem.Bytes(s.Offsets[i])+x.Size > s.Makespan) {
+				t.Fatalf("round %d: buffer %d at %d ends above the makespan", round, i, s.Offsets[i])
 			}
 		}
-		if o.Descents > 0 && s.Descents > o.Descents {
-			t.Fatalf("round %d: %d descents, %d allowed", round, s.Descents, o.Descents)
-		}
-		if again := SolveAround(b, fixed, goal, o); !slices.Equal(again.Offsets, s.Offsets) {
+		if again := SolveAround(b, fixed, goal); !slices.Equal(again.Offsets, s.Offsets) {
 			t.Fatalf("round %d: another result for the same problem", round)
 		}
-		if s.Makespan <= max(goal, s.LowerBound) {
+		if s.Makespan <= goal {
 			met++
 		}
 	}
@@ -103,8 +95,46 @@ func TestSolveAroundFillsGaps(t *testing.T) {
 		{"over before it begins", []Buffer{{5, 9, size(3)}}, []Fixed{{g(0), g(2), 5}}, size(3)},
 		{"no buffer", nil, []Fixed{{g(0), g(2), 5}}, 0},
 	} {
-		if s := SolveAround(c.b, c.fixed, 0, Options{}); s.Makespan != c.top {
+		if s := SolveAround(c.b, c.fixed, 0); s.Makespan != c.top {
 			t.Errorf("%s: makespan %d, expected %d; offsets %v", c.name, s.Makespan, c.top, s.Offsets)
 		}
+	}
+}
+
+// TestTrainingGraphs: the published graphs are placed as low as can be, and so is what has
+// only one way to lie.
+func TestTrainingGraphs(t *testing.T) {
+	for name, b := range instances(t) {
+		s := SolveAround(b, nil, 0)
+		if all, offsets := withFixed(b, nil, s); s.Makespan != LowerBound(b) || overlapNaively(all, offsets) {
+			t.Errorf("%s: makespan %d, peak load %d", name, s.Makespan, LowerBound(b))
+		}
+	}
+	for name, b := range map[string][]Buffer{
+		"none":         nil,
+		"empty life":   {{3, 3, 512}, {5, 2, 512}},
+		"no size":      {{0, 9, 0}},
+		"one":          {{-5, 9, 512}},
+		"in a row":     {{0, 1, 512}, {1, 2, 1024}, {2, 3, 512}},
+		"all together": {{0, 4, 512}, {0, 4, 1024}, {0, 4, 512}},
+		"nested":       {{0, 9, 512}, {1, 8, 512}, {2, 7, 512}, {3, 6, 512}},
+		"far apart":    {{-1 << 60, -1<<60 + 1, 512}, {1 << 60, 1<<60 + 1, 512}},
+		"not aligned":  {{0, 4, 7}, {2, 6, 3}, {4, 8, 7}},
+	} {
+		if s := SolveAround(b, nil, 0); s.Makespan != LowerBound(b) || overlapNaively(b, s.Offsets) {
+			t.Errorf("%s: makespan %d, peak load %d, offsets %v", name, s.Makespan, LowerBound(b), s.Offsets)
+		}
+	}
+}
+
+func BenchmarkSolveAround(b *testing.B) {
+	problems := instances(b)
+	for _, name := range slices.Sorted(maps.Keys(problems)) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				SolveAround(problems[name], nil, 0)
+			}
+			b.ReportMetric(float64(len(problems[name])), "buffers")
+		})
 	}
 }

@@ -22,26 +22,25 @@
 // # One step followed all the way
 //
 // Whoever observes a step makes a Buffer of each request: how long its block lives, and its
-// size. SolveAround places them in the gaps that other blocks leave, Solve in an empty
-// address space. The offsets are wishes: whoever serves the next step puts a block where it
-// is wished if all bytes are free there, so a plan that is wrong costs places that are not
-// the best and nothing else. A Plan is what is kept for a later run: set-up, the first
-// steps and, if steps repeat, one of them. Encode and Decode keep it between runs. Package
-// plan/predict makes offsets for steps of which no two have the same sizes.
+// size. SolveAround places them in the gaps that other blocks leave. The offsets are wishes:
+// whoever serves the next step puts a block where it is wished if all bytes are free there,
+// so a plan that is wrong costs places that are not the best and nothing else. A Plan is what
+// is kept for a later run: set-up, the first steps and, if steps repeat, one of them. Encode
+// and Decode keep it between runs. Package plan/predict makes offsets for steps of which no
+// two have the same sizes.
 //
-// # How Solve finds offsets
+// # How offsets are found
 //
-// Time is compressed to the ticks that matter; what lives throughout goes to the
-// base; the rest falls apart into pieces where nothing is live. Each piece is
-// placed by the skyline descent or by first fit, under one priority after
-// another: that of the last plan, a fixed portfolio, then random and climbed
-// ones and promotion of the boxes that suffered; small pieces also by exact
-// search. It ends at the first placement as low as the peak load, which is the
-// first one tried on most recorded steps, or when the budget is spent.
+// Time is compressed to the ticks that matter. The gaps between what is fixed are filled one
+// after the other, the largest first, each from the bottom up: on the lowest place the box of
+// best rank that lives within it (skyline.go). Ranks come from one of five priorities after
+// another, until a placement is as low as the goal, which is the first on most recorded steps.
+// Searched priorities, first fit and exact search solve hard puzzles better. Training steps
+// are none: of the recordings one, a virtual pipeline, is planned lower by first fit, and its
+// replay is no better for it.
 //
 // # Invariants
 //
-// A Solution's buffers that live together are disjoint: Validate proves it for those that
-// tests solve, sharing no code with the solver. A Plan is immutable. Everything here is
-// deterministic: budgets count work, never time.
+// A Solution's buffers that live together are disjoint. A Plan is immutable. Everything here is
+// deterministic.
 package plan

@@ -36,11 +36,11 @@ func readInstance(t testing.TB, path string) []Buffer {
 	return b
 }
 
-func instances(t testing.TB, folder string) map[string][]Buffer {
+func instances(t testing.TB) map[string][]Buffer {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.csv"))
+	paths, err := filepath.Glob(filepath.Join("testdata", "idealloc", "*.csv"))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no instances in testdata/%s: %v", folder, err)
+		t.Fatalf("no instances in testdata: %v", err)
 	}
 	out := make(map[string][]Buffer)
 	for _, path := range paths {

@@ -1,7 +1,8 @@
 package plan
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 
 	"stalloc/internal/mem"
 )
@@ -16,78 +17,112 @@ type Buffer struct {
 
 func (b Buffer) empty() bool { return b.Lower >= b.Upper || b.Size <= 0 }
 
-// Weights are a priority by which buffers are placed: the sum of each weight times
-// its feature, features scaled to [0, 1] within the problem, larger placed
-// first. The best weights of one problem are usually good for the next one
-// like it, so they are kept with the plan and tried first when planning again.
-type Weights struct {
-	Size     float64 // logarithm of the buffer's size
-	Duration float64 // logarithm of the length of its life
-	Load     float64 // largest load met during its life
-	Lower    float64 // start of its life
-	Upper    float64 // end of its life
-	Mirror   bool    // with time reversed: ties go to the later end, not the earlier start
-	Fit      bool    // place by first fit instead of by descent
-}
-
-// Options bound the work of Solve. The zero value is a good choice for
-// planning beside a training run. Budgets count work, never wall time, so that
-// the same problem always gets the same plan.
-type Options struct {
-	// Descents is how many placements of the whole problem may be tried; zero
-	// chooses a number that keeps planning 10,000 buffers under about a second.
-	Descents int
-	// Seed starts the random search.
-	Seed uint64
-	// Warm is the priority to try first, if any: that of the last plan.
-	Warm *Weights
-	// Last is the plan being replaced, if any: Make and MakeRun warm-start
-	// every stream from the priority that served the same stream there.
-	Last *Plan
+// Fixed is memory that buffers must keep away from: a block that lies at [From, To)
+// until a tick, from before the first buffer on.
+type Fixed struct {
+	From, To mem.Offset
+	Until    mem.Tick
 }
 
 // Solution is a placement of every buffer of a problem.
 type Solution struct {
-	Offsets    []mem.Offset // by buffer
-	Makespan   mem.Bytes    // end of the highest buffer
-	LowerBound mem.Bytes    // peak load: no placement ends lower
-	Order      string       // name of the method that found it
-	Weights    Weights      // its priority, where the method has one
-	Descents   int          // placements tried
-}
-
-// Gap returns how far the makespan lies above the lower bound: 0.01 is one
-// percent.
-func (s Solution) Gap() float64 {
-	if s.LowerBound <= 0 {
-		return 0
-	}
-	return float64(s.Makespan)/float64(s.LowerBound) - 1
+	Offsets  []mem.Offset // by buffer
+	Makespan mem.Bytes    // end of the highest buffer
 }
 
 // LowerBound returns the peak load of b: the largest sum of sizes live at one
 // tick.
 func LowerBound(b []Buffer) mem.Bytes {
-	type change struct {
+	return mem.Bytes(newProblem(b, nil).bound)
+}
+
+// problem is buffers, here called boxes, on compressed time. Only the order of starts and
+// ends matters: a run of starts followed by a run of ends is one tick. At each such tick
+// the live boxes form a maximal clique, and every load that could be a peak is the load of
+// one.
+type problem struct {
+	ids    []int32 // by box: the buffer it stands for
+	lo, hi []int32
+	size   []int64
+	until  []int32 // by fixed block
+	ticks  int32
+	load   []int64 // by tick, of the boxes
+	bound  int64   // the largest load
+	floor  []int64 // by tick, of the gap that is being filled; nil if flat
+}
+
+func newProblem(b []Buffer, fixed []Fixed) *problem {
+	p := &problem{}
+	var begin mem.Tick
+	for i, x := range b {
+		if x.empty() {
+			continue
+		}
+		if len(p.ids) == 0 || x.Lower < begin {
+			begin = x.Lower
+		}
+		p.ids = append(p.ids, int32(i))
+		p.size = append(p.size, int64(x.Size))
+	}
+	p.compress(b, fixed, begin)
+	p.load = make([]int64, p.ticks+1)
+	for k, size := range p.size {
+		p.load[p.lo[k]] += size
+		p.load[p.hi[k]] -= size
+	}
+	for t := range p.ticks {
+		if t > 0 {
+			p.load[t] += p.load[t-1]
+		}
+		p.bound = max(p.bound, p.load[t])
+	}
+	p.load = p.load[:p.ticks]
+	return p
+}
+
+// compress numbers the ticks that matter, from begin on, where all that is fixed is there.
+func (p *problem) compress(b []Buffer, fixed []Fixed, begin mem.Tick) {
+	type edge struct {
 		at    mem.Tick
-		delta mem.Bytes
+		which int32 // a box or, behind them, a fixed block
+		start int8  // ends sort first: lives are half open
 	}
-	changes := make([]change, 0, 2*len(b))
-	for _, x := range b {
-		if !x.empty() {
-			changes = append(changes, change{x.Lower, x.Size}, change{x.Upper, -x.Size})
+	n := len(p.ids)
+	edges := make([]edge, 0, 2*(n+len(fixed)))
+	for k, id := range p.ids {
+		edges = append(edges, edge{b[id].Lower, int32(k), 1}, edge{b[id].Upper, int32(k), 0})
+	}
+	for k, f := range fixed {
+		if f.Until > begin {
+			edges = append(edges, edge{f.Until, int32(n + k), 0})
 		}
 	}
-	sort.Slice(changes, func(i, j int) bool {
-		if changes[i].at != changes[j].at {
-			return changes[i].at < changes[j].at
-		}
-		return changes[i].delta < changes[j].delta // lives are half open: ends come first
+	slices.SortFunc(edges, func(x, y edge) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.start, y.start))
 	})
-	var load, peak mem.Bytes
-	for _, c := range changes {
-		load += c.delta
-		peak = max(peak, load)
+	p.lo, p.hi, p.until = make([]int32, n), make([]int32, n), make([]int32, len(fixed))
+	ended := true
+	for _, e := range edges {
+		switch {
+		case e.start == 1:
+			if ended {
+				p.ticks++
+				ended = false
+			}
+			p.lo[e.which] = p.ticks - 1
+			continue
+		case int(e.which) < n:
+			p.hi[e.which] = p.ticks
+		default:
+			p.until[int(e.which)-n] = p.ticks
+		}
+		ended = true
 	}
-	return peak
+}
+
+func (p *problem) floorAt(t int32) int64 {
+	if p.floor == nil {
+		return 0
+	}
+	return p.floor[t]
 }

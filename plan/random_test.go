@@ -52,25 +52,3 @@ func overlapNaively(b []Buffer, offsets []mem.Offset) bool {
 	}
 	return false
 }
-
-// denseBuffers returns buffers whose load is the same at every tick, so that
-// many of the problems cannot reach their lower bound.
-func denseBuffers(rng *rand.Rand, ticks, grains, longest int) []Buffer {
-	free := make([]int, ticks)
-	for t := range free {
-		free[t] = grains
-	}
-	var b []Buffer
-	for t := 0; t < ticks; {
-		if free[t] == 0 {
-			t++
-			continue
-		}
-		size, end := 1+rng.IntN(free[t]), t
-		for limit := t + 1 + rng.IntN(longest); end < min(limit, ticks) && free[end] >= size; end++ {
-			free[end] -= size
-		}
-		b = append(b, Buffer{mem.Tick(t), mem.Tick(end), mem.Bytes(size) * mem.Grain})
-	}
-	return b
-}

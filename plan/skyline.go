@@ -9,9 +9,8 @@ import "math"
 // box is ever moved. (Burke, Kendall and Whitwell's best fit for strip packing,
 // Operations Research 2004, with the horizontal place of every box fixed.)
 type descent struct {
-	p      *piece
-	tree   *tree
-	offset []int64 // by box, of the last run
+	p    *problem
+	tree *tree
 
 	segs []segment
 	heap []int32 // segments by height; dead ones are dropped when met
@@ -26,41 +25,50 @@ type segment struct {
 	heapAt     int32 // place in the heap
 }
 
-const none int32 = -1
+const none int32 = -1 // no segment
 
-func newDescent(p *piece) *descent {
-	return &descent{p: p, tree: newTree(p.lo, p.hi), offset: make([]int64, len(p.ids))}
-}
+func newDescent(p *problem) *descent { return &descent{p: p, tree: newTree(p.lo, p.hi)} }
 
-// run places the boxes by rank and returns the makespan. It gives up, and
-// returns false, at the first box that would end at limit or above.
-func (d *descent) run(order []int32, limit int64) (int64, bool) {
+// fill places boxes by rank in a gap of so many bytes, leaving out what does not fit, and
+// returns where the highest ends.
+func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) {
+	for i := range d.tree.rank {
+		d.tree.rank[i] = taken
+	}
 	d.tree.refill(order)
 	d.reset()
-	var top int64
+	smallest := int64(1) << 62
+	for _, box := range order {
+		smallest = min(smallest, d.p.size[box])
+	}
 	for left := len(order); left > 0; {
 		s := d.heap[0]
 		seg := d.segs[s]
+		if seg.height > size-smallest {
+			break
+		}
 		rank := d.tree.within(seg.lo, seg.hi)
 		if rank == taken {
+			if len(d.heap) == 1 {
+				break
+			}
 			d.raise(s)
 			continue
 		}
 		box := order[rank]
 		d.tree.take(box)
-		d.offset[box] = seg.height
-		end := seg.height + d.p.size[box]
-		if end >= limit {
-			return end, false
-		}
-		top = max(top, end)
-		d.lay(s, d.p.lo[box], d.p.hi[box], end)
 		left--
+		// The skyline never falls: what does not fit here fits nowhere above.
+		if end := seg.height + d.p.size[box]; end <= size {
+			at[box] = from + seg.height
+			top = max(top, from+end)
+			d.lay(s, d.p.lo[box], d.p.hi[box], end)
+		}
 	}
-	return top, true
+	return top
 }
 
-// reset makes the skyline the floor of the piece.
+// reset makes the skyline the floor of the gap.
 func (d *descent) reset() {
 	d.segs, d.heap, d.free = d.segs[:0], d.heap[:0], d.free[:0]
 	last := none

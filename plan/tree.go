@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -9,7 +10,7 @@ import (
 // among those not placed yet, lives within [lo, hi)? It is a kd-tree over the
 // points (lo, hi) of the boxes, cut at the median by alternating axes, with the
 // best rank and the bounds of the points in every node. It is built once a
-// piece and refilled with new ranks at each descent.
+// problem and refilled with new ranks at each descent.
 type tree struct {
 	nodes  []node  // a complete binary tree: children of i are 2i+1 and 2i+2
 	leaves int     // the last nodes, each of a few points
@@ -66,12 +67,12 @@ func (t *tree) build(i int, boxes []int32, first int32, lo, hi []int32, byHi boo
 	}
 	slices.SortFunc(boxes, func(x, y int32) int {
 		if byHi && hi[x] != hi[y] {
-			return compare(hi[x], hi[y])
+			return cmp.Compare(hi[x], hi[y])
 		}
 		if !byHi && lo[x] != lo[y] {
-			return compare(lo[x], lo[y])
+			return cmp.Compare(lo[x], lo[y])
 		}
-		return compare(x, y)
+		return cmp.Compare(x, y)
 	})
 	half := len(boxes) / 2
 	t.build(2*i+1, boxes[:half], first, lo, hi, !byHi)

@@ -2,34 +2,26 @@ package plan
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
 )
 
-// randomPiece returns a piece of n boxes on a random floor, if floored.
-func randomPiece(t *testing.T, rng interface{ IntN(int) int }, n int, floored bool) *piece {
-	t.Helper()
-	d := &board{ticks: int32(2 + rng.IntN(2*n))}
-	d.floor = make([]int64, d.ticks)
-	for i := range n {
-		lo := int32(rng.IntN(int(d.ticks)))
-		d.ids = append(d.ids, int32(i))
-		d.lo = append(d.lo, lo)
-		d.hi = append(d.hi, lo+1+int32(rng.IntN(int(d.ticks-lo))))
-		d.size = append(d.size, int64(1+rng.IntN(9)))
+// randomProblem returns n boxes on a random floor, if floored.
+func randomProblem(rng *rand.Rand, n int, floored bool) *problem {
+	p := newProblem(randomBuffers(rng, n, 2+rng.IntN(2*n), 9), nil)
+	if floored {
+		p.floor = make([]int64, p.ticks)
+		for t := range p.floor {
+			p.floor[t] = int64(rng.IntN(6)) * 512
+		}
 	}
-	if !floored {
-		return d.newPiece(d.ids, 0, nil)
-	}
-	for i := 1; i < int(d.ticks); i++ {
-		d.floor[i] = d.floor[i-1] + int64(max(0, rng.IntN(6)-3))
-	}
-	lo, hi := d.span(d.ids)
-	return d.newPiece(d.ids, 0, d.floor[lo:hi])
+	return p
 }
 
-func permutation(rng interface{ Perm(int) []int }, n int) []int32 {
+func permutation(rng *rand.Rand, n int) []int32 {
 	order := make([]int32, n)
 	for i, k := range rng.Perm(n) {
 		order[i] = int32(k)
@@ -41,7 +33,7 @@ func permutation(rng interface{ Perm(int) []int }, n int) []int32 {
 func TestTreeAgainstScan(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 300; n += 1 + n/4 {
-		p := randomPiece(t, rng, n, false)
+		p := randomProblem(rng, n, false)
 		tr := newTree(p.lo, p.hi)
 		for range 2 { // a tree serves many descents
 			order := permutation(rng, n)
@@ -78,7 +70,7 @@ func TestTreeAgainstScan(t *testing.T) {
 }
 
 // naiveDescent is the skyline descent on an array of heights by tick.
-func naiveDescent(p *piece, order []int32) (offset []int64, top int64) {
+func naiveDescent(p *problem, order []int32) (offset []int64, top int64) {
 	height := make([]int64, p.ticks)
 	for t := range height {
 		height[t] = p.floorAt(int32(t))
@@ -126,58 +118,33 @@ func naiveDescent(p *piece, order []int32) (offset []int64, top int64) {
 	return offset, top
 }
 
-// naiveFit is first fit by trying every end of a placed box.
-func naiveFit(p *piece, order []int32) []int64 {
-	offset := make([]int64, len(order))
-	var placed []int32
-	clear := func(box int32, at int64) bool {
-		for t := p.lo[box]; t < p.hi[box]; t++ {
-			if at < p.floorAt(t) {
-				return false
-			}
-		}
-		for _, q := range placed {
-			if p.lo[q] < p.hi[box] && p.lo[box] < p.hi[q] && offset[q] < at+p.size[box] && at < offset[q]+p.size[q] {
-				return false
-			}
-		}
-		return true
-	}
-	for _, box := range order {
-		for !clear(box, offset[box]) {
-			offset[box]++
-		}
-		placed = append(placed, box)
-	}
-	return offset
-}
-
-func TestDescentAndFitAgainstNaive(t *testing.T) {
+// TestDescentAgainstNaive: in a gap that holds all, and in one that does not, where some
+// boxes are left out and all others keep their places.
+func TestDescentAgainstNaive(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 100; n += 1 + n/6 {
 		for round := range 20 {
-			p := randomPiece(t, rng, n, round%2 == 1)
+			p := randomProblem(rng, n, round%2 == 1)
 			order := permutation(rng, n)
-			d, f := newDescent(p), newFit(p)
-			for range 2 { // both are reused
-				top, ok := d.run(order, math.MaxInt64)
-				want, wantTop := naiveDescent(p, order)
-				if !ok || top != wantTop {
-					t.Fatalf("n %d: descent ends at %d, expected %d", n, top, wantTop)
+			d := newDescent(p)
+			want, wantTop := naiveDescent(p, order)
+			at := make([]int64, n)
+			for range 2 { // it is reused
+				if top := d.fill(order, 0, math.MaxInt64, at); top != wantTop || !slices.Equal(at, want) {
+					t.Fatalf("n %d: the descent ends at %d, expected %d; %v, expected %v", n, top, wantTop, at, want)
 				}
-				for i := range want {
-					if d.offset[i] != want[i] {
-						t.Fatalf("n %d: descent puts box %d at %d, expected %d", n, i, d.offset[i], want[i])
-					}
-				}
-				f.run(order, math.MaxInt64)
-				for i, at := range naiveFit(p, order) {
-					if f.offset[i] != at {
-						t.Fatalf("n %d: first fit puts box %d at %d, expected %d", n, i, f.offset[i], at)
-					}
-				}
-				if end, ok := d.run(order, top); ok || end < top {
-					t.Fatalf("a descent limited to its own makespan %d ends at %d, %v", top, end, ok)
+			}
+			for i := range at {
+				at[i] = unplaced
+			}
+			const from = 1 << 20
+			top := d.fill(order, from, wantTop-1, at)
+			if !slices.Contains(at, unplaced) || top >= from+wantTop {
+				t.Fatalf("n %d: all is placed in a gap that is too small, up to %d of %d", n, top, from+wantTop)
+			}
+			for i, x := range at {
+				if x != unplaced && (x < from || x+p.size[i] > top) {
+					t.Fatalf("n %d: box %d at %d of [%d, %d)", n, i, x, from, top)
 				}
 			}
 		}
@@ -186,12 +153,12 @@ func TestDescentAndFitAgainstNaive(t *testing.T) {
 
 func TestPeaksAgainstScan(t *testing.T) {
 	rng := newRand(t)
-	p := randomPiece(t, rng, 60, true)
+	p := randomProblem(rng, 60, false)
 	table := newPeaks(p)
 	for lo := range p.ticks {
 		want := int64(0)
 		for hi := lo + 1; hi <= p.ticks; hi++ {
-			want = max(want, p.load[hi-1]+p.floor[hi-1])
+			want = max(want, p.load[hi-1])
 			if got := table.over(lo, hi); got != want {
 				t.Fatalf("largest load over [%d, %d) is %d, expected %d", lo, hi, got, want)
 			}
@@ -199,40 +166,37 @@ func TestPeaksAgainstScan(t *testing.T) {
 	}
 }
 
-// TestBoard: compression keeps who lives with whom, and the split loses no box.
-func TestBoard(t *testing.T) {
+// TestProblem: compression keeps who lives with whom, and the peak load.
+func TestProblem(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 60; n++ {
 		b := randomBuffers(rng, n, 3*n, 5)
-		offsets := make([]mem.Offset, n)
-		d := newBoard(b, nil, offsets)
-		if int(d.ticks) > n {
-			t.Fatalf("%d ticks for %d buffers", d.ticks, n)
+		fixed := randomFixed(rng, n, 3*n, 5)
+		p := newProblem(b, fixed)
+		if int(p.ticks) > n {
+			t.Fatalf("%d ticks for %d buffers", p.ticks, n)
 		}
+		bound := mem.Bytes(0)
 		for i := range b {
+			load := mem.Bytes(0)
 			for j := range b {
 				together := b[i].Lower < b[j].Upper && b[j].Lower < b[i].Upper
-				if (d.lo[i] < d.hi[j] && d.lo[j] < d.hi[i]) != together {
+				if (p.lo[i] < p.hi[j] && p.lo[j] < p.hi[i]) != together {
 					t.Fatalf("buffers %v and %v: live together %v", b[i], b[j], together)
+				}
+				if b[j].Lower <= b[i].Lower && b[i].Lower < b[j].Upper {
+					load += b[j].Size
+				}
+			}
+			bound = max(bound, load)
+			for j, f := range fixed {
+				if (p.lo[i] < p.until[j]) != (b[i].Lower < f.Until) {
+					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f, p.lo[i] < p.until[j])
 				}
 			}
 		}
-		if mem.Bytes(d.bound) != LowerBound(b) {
-			t.Fatalf("bound %d, expected %d", d.bound, LowerBound(b))
-		}
-		seen := make([]int, n)
-		for _, p := range d.pieces(offsets) {
-			for _, id := range p.ids {
-				seen[id]++
-			}
-			if p.base+p.bound > d.bound {
-				t.Fatalf("a piece at %d with bound %d: the whole has %d", p.base, p.bound, d.bound)
-			}
-		}
-		for i, times := range seen {
-			if times > 1 {
-				t.Fatalf("buffer %d is in %d pieces", i, times)
-			}
+		if LowerBound(b) != bound {
+			t.Fatalf("bound %d, expected %d", LowerBound(b), bound)
 		}
 	}
 }

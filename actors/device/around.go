@@ -73,21 +73,18 @@ func (a *around) Unmap(addr mem.Addr, size mem.Bytes) error {
 	return a.run(&c, func() error { return a.Device.Unmap(addr, size) })
 }
 
-func (a *around) Record(stream mem.StreamID) (driver.Fence, error) {
-	c := Call{Kind: CallRecord, Stream: stream}
-	err := a.run(&c, func() (err error) { c.Fence, err = a.Device.Record(stream); return })
-	return c.Fence, err
+func (a *around) Record(stream mem.StreamID) (f driver.Fence, err error) {
+	err = a.run(&Call{Kind: CallRecord}, func() (err error) { f, err = a.Device.Record(stream); return })
+	return f, err
 }
 
-func (a *around) Done(f driver.Fence) (bool, error) {
-	c := Call{Kind: CallDone, Fence: f}
-	err := a.run(&c, func() (err error) { c.Passed, err = a.Device.Done(f); return })
-	return c.Passed, err
+func (a *around) Done(f driver.Fence) (passed bool, err error) {
+	err = a.run(&Call{Kind: CallDone}, func() (err error) { passed, err = a.Device.Done(f); return })
+	return passed, err
 }
 
 func (a *around) Sync(stream mem.StreamID) error {
-	c := Call{Kind: CallSync, Stream: stream}
-	return a.run(&c, func() error { return a.Device.Sync(stream) })
+	return a.run(&Call{Kind: CallSync}, func() error { return a.Device.Sync(stream) })
 }
 
 func (a *around) Malloc(size mem.Bytes) (mem.Addr, error) {
@@ -102,7 +99,6 @@ func (a *around) Free(addr mem.Addr) error {
 }
 
 func (a *around) Memory() (free, total mem.Bytes, err error) {
-	c := Call{Kind: CallMemory}
-	err = a.run(&c, func() (err error) { free, total, err = a.Device.Memory(); return })
+	err = a.run(&Call{Kind: CallMemory}, func() (err error) { free, total, err = a.Device.Memory(); return })
 	return free, total, err
 }

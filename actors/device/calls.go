@@ -1,10 +1,6 @@
 package device
 
 import (
-	"fmt"
-	"strings"
-	"time"
-
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -32,28 +28,25 @@ const (
 	AnyCall = Kinds // in a Rule
 )
 
-var kindNames = [...]struct{ method, driver string }{
-	CallReserve:   {"Reserve", "cuMemAddressReserve"},
-	CallUnreserve: {"Unreserve", "cuMemAddressFree"},
-	CallCreate:    {"Create", "cuMemCreate"},
-	CallRelease:   {"Release", "cuMemRelease"},
-	CallMap:       {"Map", "cuMemMap"},
-	CallAccess:    {"Access", "cuMemSetAccess"},
-	CallUnmap:     {"Unmap", "cuMemUnmap"},
-	CallRecord:    {"Record", "cuEventRecord"},
-	CallDone:      {"Done", "cuEventQuery"},
-	CallSync:      {"Sync", "cuStreamSynchronize"},
-	CallMalloc:    {"Malloc", "cuMemAlloc"},
-	CallFree:      {"Free", "cuMemFree"},
-	CallMemory:    {"Memory", "cuMemGetInfo"},
-	AnyCall:       {"any call", "any driver call"},
+var drivers = [...]string{
+	CallReserve:   "cuMemAddressReserve",
+	CallUnreserve: "cuMemAddressFree",
+	CallCreate:    "cuMemCreate",
+	CallRelease:   "cuMemRelease",
+	CallMap:       "cuMemMap",
+	CallAccess:    "cuMemSetAccess",
+	CallUnmap:     "cuMemUnmap",
+	CallRecord:    "cuEventRecord",
+	CallDone:      "cuEventQuery",
+	CallSync:      "cuStreamSynchronize",
+	CallMalloc:    "cuMemAlloc",
+	CallFree:      "cuMemFree",
+	CallMemory:    "cuMemGetInfo",
+	AnyCall:       "any driver call",
 }
 
-// String returns the method's name.
-func (k Kind) String() string { return kindNames[k].method }
-
 // Driver returns the name of the driver's function behind the method.
-func (k Kind) Driver() string { return kindNames[k].driver }
+func (k Kind) Driver() string { return drivers[k] }
 
 // Call is one call of a device: what was passed, what came back. Fields that a
 // kind does not have are zero.
@@ -62,29 +55,5 @@ type Call struct {
 	Addr   mem.Addr
 	Size   mem.Bytes
 	Handle driver.Handle
-	Stream mem.StreamID
-	Fence  driver.Fence
-	Passed bool // Done's answer
 	Err    error
-
-	began time.Duration // by Count's clock
-}
-
-// String prints the call as "Map addr=0x200000 handle=3" and, if it failed, why.
-func (c Call) String() string {
-	var b strings.Builder
-	b.WriteString(c.Kind.String())
-	show := func(name, format string, value any, present bool) {
-		if present {
-			fmt.Fprintf(&b, " %s="+format, name, value)
-		}
-	}
-	show("addr", "%#x", uint64(c.Addr), c.Addr != 0)
-	show("size", "%v", c.Size, c.Size != 0)
-	show("handle", "%d", uint64(c.Handle), c.Handle != 0)
-	show("stream", "%d", uint64(c.Stream), c.Stream != 0)
-	show("fence", "%d", uint64(c.Fence), c.Fence != 0)
-	show("passed", "%t", c.Passed, c.Kind == CallDone)
-	show("error", "%v", c.Err, c.Err != nil)
-	return b.String()
 }

@@ -1,6 +1,6 @@
 // Package device is the seam between the allocator and the memory of one GPU:
-// the few driver calls the allocator makes, and wrappers that count, limit,
-// log or break them.
+// the few driver calls the allocator makes, and wrappers that own what they give
+// or break them.
 //
 // The idea: physical memory comes in handles, each of one or more times
 // mem.HandleSize, addresses come from reservations, and the two are joined and
@@ -23,12 +23,9 @@
 // The device does not wait for the work that uses a range before it unmaps it:
 // that is the caller's duty, with Record, Done and Sync.
 //
-// Usage, here a simulated device that may be filled to 40 GiB, whose calls are
-// counted and of which every hundredth Create or so fails:
+// Usage, here a simulated device of which every hundredth Create or so fails:
 //
-//	gpu := sim.New(sim.Config{})
-//	counted := device.NewCount(gpu, gpu.Time)
-//	d := device.NewFault(device.NewLimit(counted, 40*mem.GiB), seed,
+//	d := device.NewFault(sim.New(sim.Config{}), seed,
 //		device.Rule{Kind: device.CallCreate, Chance: 0.01, Code: driver.CodeOutOfMemory})
 package device
 

@@ -21,18 +21,12 @@ func (w watched) Close() error { return w.inner.Close() }
 func simulated() *sim.Device { return sim.New(sim.Config{Capacity: 256 * mem.MiB}) }
 
 // TestWrappersConform: a wrapper that changes nothing by its settings is as
-// good a device as what it wraps, also when all of them are stacked.
+// good a device as what it wraps, also when both are stacked.
 func TestWrappersConform(t *testing.T) {
-	limit := 192 * mem.MiB
 	for name, open := range map[string]func() device.Device{
-		"count": func() device.Device { d := simulated(); return device.NewCount(d, d.Time) },
-		"trace": func() device.Device { return device.NewTrace(simulated()) },
 		"fault": func() device.Device { return device.NewFault(simulated(), 1) },
-		"limit": func() device.Device { return device.NewLimit(simulated(), limit) },
 		"owner": func() device.Device { d := simulated(); return watched{device.NewOwner(d), d} },
-		"all": func() device.Device {
-			return device.NewTrace(device.NewFault(device.NewLimit(device.NewCount(simulated(), nil), limit), 1))
-		},
+		"both":  func() device.Device { d := simulated(); return watched{device.NewOwner(device.NewFault(d, 1)), d} },
 	} {
 		t.Run(name, func(t *testing.T) { devicetest.Run(t, open) })
 	}

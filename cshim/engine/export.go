@@ -129,12 +129,6 @@ func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) 
 	return tell(device, text, n, func(d *opened) error { return d.Step() })
 }
 
-//export stalloc_engine_first_step
-func stalloc_engine_first_step(device C.int, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
-	return tell(device, text, n, func(d *opened) error { return d.FirstStep() })
-}
-
 // tell tells one device, or each, and writes what went wrong to text.
 func tell(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
 	err := the.Load().each(int(device), what)

@@ -100,36 +100,18 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 	}
 	options := actors.Options{
 		Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Range: s.engine, Report: s.report,
-		Neighbours: func() (string, error) {
+		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			return nvml.Neighbours(uuid)
+			return nvml.Holders(uuid)
 		},
-		Holders: func() ([]explain.Holder, error) { return holders(dev) },
 	}
 	if s.pool == "gmlake" {
 		options.GMLake = &s.lake
 	}
 	return options, nil
-}
-
-// holders are the processes that hold memory of a device, as NVML tells.
-func holders(dev *cuda.Device) ([]explain.Holder, error) {
-	uuid, err := dev.UUID()
-	if err != nil {
-		return nil, err
-	}
-	m, err := nvml.Snapshot(uuid)
-	if err != nil {
-		return nil, err
-	}
-	var holders []explain.Holder
-	for _, p := range m.Processes {
-		holders = append(holders, explain.Holder{PID: p.PID, Name: p.Name, Used: p.Used, Self: p.Self})
-	}
-	return holders, m.Hidden
 }
 
 // watch begins what tells others of this process: both cost nothing if not asked for, and

@@ -44,7 +44,6 @@ static void arguments(void)
 	code = stalloc_step(64);
 	CHECK(code == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "64"), "%d %s", code, stalloc_last_error());
 	CHECK(stalloc_step(-2) == STALLOC_ERR_ARGUMENT, "step(-2) was accepted");
-	CHECK(stalloc_first_step(64) == STALLOC_ERR_ARGUMENT, "first_step(64) was accepted");
 	CHECK(stalloc_get_stats(-1, &s, sizeof s) == STALLOC_ERR_ARGUMENT, "a negative device has statistics");
 	CHECK(stalloc_get_stats(0, NULL, 0) == STALLOC_ERR_ARGUMENT, "statistics went nowhere");
 	CHECK(stalloc_reset_peak(99) == STALLOC_ERR_ARGUMENT, "a peak of device 99");
@@ -133,7 +132,6 @@ static void wrong_frees(void)
 		for (int twice = 0; twice < 2; twice++)
 			for (int i = 0; i < 8; i++) stalloc_free(planned[i], 0, 0, NULL);
 		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
-		CHECK(stalloc_first_step(step % 2 - 1) == STALLOC_OK, "%s", stalloc_last_error()); /* once or often */
 		if (kit_stats().hits >= before.hits + 16) break;
 		kit_sleep_ms(5);
 	}
@@ -225,7 +223,7 @@ int main(void)
 {
 	setenv("FAKECUDA_CAPACITY", "268435456", 1);
 	CHECK(stalloc_get_stats(99, NULL, 0) == STALLOC_ERR_ARGUMENT, "an error before anything else");
-	CHECK(stalloc_step(-1) == STALLOC_OK && stalloc_first_step(-1) == STALLOC_OK, "nothing was allocated yet");
+	CHECK(stalloc_step(-1) == STALLOC_OK, "nothing was allocated yet");
 	CHECK(stalloc_init() == STALLOC_OK && stalloc_init() == STALLOC_OK, "%s", stalloc_last_error());
 	stalloc_set_device_count(1);
 	arguments();

@@ -212,12 +212,6 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_first_step(int device, char *err, size_t n)
-{
-	(void)device, (void)err, (void)n;
-	return STALLOC_OK;
-}
-
 /* It makes no plans that could be kept. */
 EXPORT int stalloc_engine_save_plan(int device, const char *path, char *err, size_t n)
 {

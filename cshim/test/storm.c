@@ -111,10 +111,8 @@ static void *play(void *argument)
 			CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		} else if (what < 993) {
 			stalloc_empty_cache();
-		} else if (what < 996) {
-			kit_stats();
 		} else {
-			stalloc_first_step(0);
+			kit_stats();
 		}
 	}
 	for (int n = 0; n < HELD; n++) drop(held[n], &dice);

@@ -30,8 +30,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 )
 
@@ -66,13 +66,9 @@ type Memory struct {
 	Hidden error
 }
 
-// Process is a process that holds memory of a device.
-type Process struct {
-	PID  int       // in the host's numbering, which a container's may differ from
-	Used mem.Bytes // Unknown if the driver does not tell
-	Name string    // the command's name, or "" if it cannot be read
-	Self bool      // it is this process
-}
+// Process is a process that holds memory of a device, in the host's numbering, which a
+// container's may differ from.
+type Process = explain.Holder
 
 // Unknown stands for an amount of memory that the driver keeps to itself.
 const Unknown mem.Bytes = -1
@@ -88,74 +84,9 @@ var system = newReader(openSystem, "/proc", os.Getpid())
 // the name.
 func Snapshot(device string) (Memory, error) { return system.snapshot(device) }
 
-// Neighbours says in a sentence or two what the device's memory is used for
-// beside this process. Names and errors are those of Snapshot.
-func Neighbours(device string) (string, error) {
+// Holders are the processes that hold memory of a device. An error may come with some of
+// them: others may be missing. Names and errors are those of Snapshot.
+func Holders(device string) ([]Process, error) {
 	m, err := Snapshot(device)
-	if err != nil {
-		return "", err
-	}
-	return m.String(), nil
-}
-
-// listed is how many processes String names; a shared machine may have many.
-const listed = 8
-
-// String says who holds the memory, in a sentence or two.
-func (m Memory) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "NVML counts %v in use of %v", m.Used, m.Total)
-	if m.Reserved > 0 {
-		fmt.Fprintf(&b, " beside %v that the driver keeps", m.Reserved)
-	}
-	var others []Process
-	self := false
-	for _, p := range m.Processes {
-		if p.Self {
-			self = true
-			fmt.Fprintf(&b, ", %s of it by this process", p.amount())
-		} else {
-			others = append(others, p)
-		}
-	}
-	b.WriteString(".")
-	switch {
-	case len(others) > 0:
-		b.WriteString(" Other processes: " + list(others) + ".")
-	case m.Hidden == nil && self:
-		b.WriteString(" No other process holds memory of this device.")
-	case m.Hidden == nil:
-		b.WriteString(" It names no process, as in a container that does not see the host's.")
-	}
-	if m.Hidden != nil {
-		fmt.Fprintf(&b, " Processes may be missing from this: %v.", m.Hidden)
-	}
-	return b.String()
-}
-
-// list names the first processes and sums up the rest.
-func list(processes []Process) string {
-	var words []string
-	for _, p := range processes[:min(len(processes), listed)] {
-		name := ""
-		if p.Name != "" {
-			name = " (" + p.Name + ")"
-		}
-		words = append(words, fmt.Sprintf("%d%s %s", p.PID, name, p.amount()))
-	}
-	if rest := processes[len(words):]; len(rest) > 0 {
-		var sum mem.Bytes
-		for _, p := range rest {
-			sum += max(p.Used, 0)
-		}
-		words = append(words, fmt.Sprintf("%d more with %v", len(rest), sum))
-	}
-	return strings.Join(words, ", ")
-}
-
-func (p Process) amount() string {
-	if p.Used == Unknown {
-		return "an unknown amount"
-	}
-	return p.Used.String()
+	return m.Processes, errors.Join(err, m.Hidden)
 }

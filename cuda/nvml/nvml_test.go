@@ -195,23 +195,3 @@ func TestProcessesHidden(t *testing.T) {
 		t.Errorf("a function that is missing was called %d times", n)
 	}
 }
-
-func TestText(t *testing.T) {
-	many := []Process{{PID: 7, Used: 3 * mem.GiB, Self: true}}
-	for pid := range 10 {
-		many = append(many, Process{PID: 10 + pid, Used: mem.GiB})
-	}
-	base := "NVML counts 2.00 GiB in use of 8.00 GiB"
-	for want, m := range map[string]Memory{
-		base + ". It names no process, as in a container that does not see the host's.":                                                 {},
-		base + ", 1.00 GiB of it by this process. No other process holds memory of this device.":                                        {Processes: []Process{{PID: 1, Used: mem.GiB, Self: true}}},
-		base + ". Other processes: 5 (sh) an unknown amount.":                                                                           {Processes: []Process{{PID: 5, Used: Unknown, Name: "sh"}}},
-		base + ". Processes may be missing from this: denied.":                                                                          {Hidden: errors.New("denied")},
-		"10 1.00 GiB, 11 1.00 GiB, 12 1.00 GiB, 13 1.00 GiB, 14 1.00 GiB, 15 1.00 GiB, 16 1.00 GiB, 17 1.00 GiB, 2 more with 2.00 GiB.": {Processes: many},
-	} {
-		m.Total, m.Used = 8*mem.GiB, 2*mem.GiB
-		if got := m.String(); !strings.HasSuffix(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}

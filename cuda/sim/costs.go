@@ -29,8 +29,7 @@ func (d *Device) Stats() Stats {
 	return d.stats
 }
 
-// Time returns the modelled time spent in driver calls so far. It serves as a
-// clock for device.NewCount.
+// Time returns the modelled time spent in driver calls so far.
 func (d *Device) Time() time.Duration { return d.Stats().Time }
 
 // What package cost leaves out, the calls that neither take memory nor give it back,

@@ -63,7 +63,6 @@ func (p *Pool) grown(done int) int32 {
 	made := min(done, a.creates)
 	p.stats.Creates += uint64(made)
 	p.stats.Handles += made
-	p.stats.PeakHandles = max(p.stats.PeakHandles, p.stats.Handles)
 	p.countMaps(done)
 	if done == a.ops {
 		return p.newSegment(a.kind, a.heap, a.page, p.picks)

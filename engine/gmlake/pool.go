@@ -144,8 +144,6 @@ func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return p.record(ev, out)
 	case engine.EvFence:
 		return p.fence(ev, out)
-	case engine.EvFirst:
-		return out
 	case engine.EvBoundary:
 		return p.boundary(out)
 	case engine.EvTrim:

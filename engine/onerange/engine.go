@@ -207,8 +207,6 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.fence(ev, out)
 	case engine.EvExpect:
 		return e.expect(ev, out)
-	case engine.EvFirst:
-		return out
 	case engine.EvBoundary:
 		e.steps++
 		return e.boundary(ev, out)

@@ -112,7 +112,6 @@ func (e *Engine) grown(done int) {
 			e.numbers = append(e.numbers, h)
 		}
 	}
-	e.stats.PeakHandles = max(e.stats.PeakHandles, int(e.held/pageUnits))
 	if done == a.ops {
 		e.settleIn(len(e.picks))
 		return

@@ -9,10 +9,7 @@ import (
 // unit counts 512 bytes: a place in the window, or a size.
 type unit int64
 
-const (
-	grain     = unit(1)
-	pageUnits = unit(mem.HandleSize / mem.Grain) // the driver's granularity
-)
+const pageUnits = unit(mem.HandleSize / mem.Grain) // the driver's granularity
 
 func bytesOf(n unit) mem.Bytes { return mem.Bytes(n) * mem.Grain }
 

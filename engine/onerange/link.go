@@ -18,24 +18,22 @@ func (l link) gap() uint32 {
 	return uint32(l >> 1)
 }
 
+// beside returns where an element has its neighbours; zero is the list's two ends.
+func (e *Engine) beside(s uint32, l link) (prev, next *link) {
+	switch {
+	case l == 0:
+		return &e.spaces[s].last, &e.spaces[s].first
+	case l&1 == 0:
+		return &e.gaps[l>>1].prev, &e.gaps[l>>1].next
+	}
+	return &e.blocks[l>>1].prev, &e.blocks[l>>1].next
+}
+
 // join makes two elements of a space's list neighbours; zero is its end.
 func (e *Engine) join(s uint32, a, b link) {
-	switch {
-	case a == 0:
-		e.spaces[s].first = b
-	case a&1 == 0:
-		e.gaps[a>>1].next = b
-	default:
-		e.blocks[a>>1].next = b
-	}
-	switch {
-	case b == 0:
-		e.spaces[s].last = a
-	case b&1 == 0:
-		e.gaps[b>>1].prev = a
-	default:
-		e.blocks[b>>1].prev = a
-	}
+	_, next := e.beside(s, a)
+	prev, _ := e.beside(s, b)
+	*next, *prev = b, a
 }
 
 // at returns where an element of a list begins, and the one behind it.

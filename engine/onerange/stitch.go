@@ -109,7 +109,6 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 		return e.grantView(out), true
 	}
 	e.stats.Stitches++
-	e.stats.Patches += uint64(min(1, len(e.swaps)))
 	return e.await(phaseStitch, e.stitchOps(out)), true
 }
 

@@ -80,7 +80,7 @@ func run(o options) (err error) {
 	if err != nil {
 		return err
 	}
-	options := stalloc.Options{Device: gpu, Neighbours: nvml.Neighbours}
+	options := stalloc.Options{Device: gpu, Holders: nvml.Holders}
 	if o.atStep {
 		options.Planning = stalloc.PlanAtStep
 	}

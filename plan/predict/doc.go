@@ -29,7 +29,7 @@
 // Learner knows of which kinds it is a beginning so far. At the fourth request it takes the
 // likeliest of them (forecast.go) and derives every size (model.go) and every life. If it
 // knows most of the bytes, and the load they come to is none that was never seen, that is the
-// Forecast; the number in the Match of the request has changed, and the caller may have a Planner
+// Forecast; the number in the Match of the request has changed, and the caller may have Plan
 // find offsets around the blocks that live, then or beside the step. Each later request
 // that has the size of its position is answered with a Match, which says where in the plan to look.
 // A match is a wish and no more: whether the bytes are free is the caller's to know. If they
@@ -64,14 +64,14 @@
 // All state is bounded: eight kinds, eight steps of each, 65,536 events of a step, as many live
 // blocks. In the steady state nothing allocates. An event costs at most 24 steps along the list
 // of live blocks and eight comparisons; a forecast is linear in the step and is made once,
-// and again at most once for each kind that drops out. No sequence of calls is an error. A
-// Planner spends a bounded amount of work on a plan and keeps the last four.
+// and again at most once for each kind that drops out. No sequence of calls is an error. Plan
+// does a bounded amount of work.
 //
 // # Usage
 //
 //	ref, m := learner.Alloc(size)
 //	if m.Forecast != 0 && m.Forecast != forecast.Number && learner.Forecast(&forecast) {
-//		offsets, top = planner.Plan(forecast.From, forecast.Positions, obstacles, goal)
+//		offsets, top = predict.Plan(forecast.From, forecast.Positions, obstacles, goal)
 //	}
 //	if m.Forecast == forecast.Number { wish = offsets[m.Position] }
 //	...

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,12 +48,12 @@ func (r row) String() string {
 type replayer struct {
 	t       testing.TB
 	l       *Learner
-	p       Planner
 	refs    map[int64]Ref
 	where   map[Ref]plan.Fixed
 	space   []plan.Fixed // of the live blocks, by offset
 	f       Forecast
-	offsets []mem.Offset // its plan
+	offsets []mem.Offset                          // its plan
+	again   func() (positions int, top mem.Bytes) // makes that once more
 	load    mem.Bytes
 	largest mem.Bytes // its peak
 	used    mem.Bytes // end of the highest block so far
@@ -176,7 +177,11 @@ func (r *replayer) plan() {
 	step := &r.rows[len(r.rows)-1]
 	var top mem.Bytes
 	goal := max(r.used, r.f.Peak)
-	r.offsets, top = r.p.Plan(r.f.From, r.f.Positions, obstacles, goal)
+	r.again = func() (int, mem.Bytes) {
+		offsets, top := Plan(r.f.From, r.f.Positions, obstacles, goal)
+		return len(offsets), top
+	}
+	r.offsets, top = Plan(r.f.From, r.f.Positions, obstacles, goal)
 	step.plans++
 	step.top, step.goal = max(step.top, top), goal
 	if err := check(r.f.From, r.f.Positions, obstacles, r.offsets, top); err != nil {
@@ -190,15 +195,13 @@ func (r *replayer) plan() {
 	}
 }
 
-// check holds a plan to the validator, which shares no code with the solver.
+// check finds out whether a plan is one, with no code of the solver.
 func check(now mem.Tick, positions []Position, obstacles []Obstacle, offsets []mem.Offset, top mem.Bytes) error {
 	var buffers []plan.Buffer
 	var at []mem.Offset
-	highest := top
 	for _, o := range obstacles {
 		buffers = append(buffers, plan.Buffer{Lower: now, Upper: max(o.Until, now), Size: mem.Bytes(o.To - o.From)})
 		at = append(at, o.From)
-		highest = max(highest, mem.Bytes(o.To))
 	}
 	for i, p := range positions {
 		if planned := p.Begin >= now && p.Size > 0; planned != (offsets[i] != Nowhere) {
@@ -211,7 +214,47 @@ func check(now mem.Tick, positions []Position, obstacles []Obstacle, offsets []m
 			}
 		}
 	}
-	return plan.Validate(buffers, at, highest)
+	return disjoint(buffers, at)
+}
+
+// disjoint walks through time with the live buffers kept by offset: a new one can only
+// collide with its two neighbours.
+func disjoint(b []plan.Buffer, at []mem.Offset) error {
+	type event struct {
+		tick  mem.Tick
+		start bool
+		i     int
+	}
+	var events []event
+	for i, x := range b {
+		if x.Lower < x.Upper {
+			events = append(events, event{x.Lower, true, i}, event{x.Upper, false, i})
+		}
+	}
+	slices.SortFunc(events, func(x, y event) int {
+		if x.tick == y.tick && x.start != y.start { // ends come first
+			if x.start {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(x.tick, y.tick)
+	})
+	var live []int
+	for _, e := range events {
+		k, _ := slices.BinarySearchFunc(live, at[e.i], func(i int, o mem.Offset) int { return cmp.Compare(at[i], o) })
+		if !e.start {
+			live = slices.Delete(live, k, k+1)
+			continue
+		}
+		for _, o := range live[max(k-1, 0):min(k+1, len(live))] {
+			if at[o] < at[e.i]+mem.Offset(b[e.i].Size) && at[e.i] < at[o]+mem.Offset(b[o].Size) {
+				return fmt.Errorf("%+v at %d and %+v at %d overlap", b[o], at[o], b[e.i], at[e.i])
+			}
+		}
+		live = slices.Insert(live, k, e.i)
+	}
+	return nil
 }
 
 func (r *replayer) free(at mem.Offset, size mem.Bytes) bool {
@@ -287,7 +330,7 @@ func TestReplay(t *testing.T) {
 			}
 			sum, counts := r.from(c.from), r.l.Counts()
 			t.Logf("from step %d: %v", c.from, sum)
-			t.Logf("%+v, %d plans made, %d again", counts, r.p.Solved, r.p.Reused)
+			t.Logf("%+v", counts)
 			if share := sum.share(); share < c.least || share > c.most {
 				t.Errorf("from step %d on %.4f of the bytes came as foreseen, expected %v to %v", c.from, share, c.least, c.most)
 			}

@@ -134,7 +134,7 @@ def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
     wanted = _route.wanted(conf)
     native = _native.Native(_native.shim_path())
     watch = Watch(native, torch, strict)
-    boundary = OptimizerBoundary(watch.step, first=native.first_step)
+    boundary = OptimizerBoundary(watch.step)
     before = os.environ.get(_config.VARIABLE)
     # The library reads it with getenv, and does not know the route. Children inherit it and have
     # ranks of their own.

@@ -128,12 +128,6 @@ int stalloc_step(int device)
 	return device_error(device);
 }
 
-int stalloc_first_step(int device)
-{
-	called("first_step");
-	return device_error(device);
-}
-
 int stalloc_save_plan(int device, const char *path)
 {
 	called("save");

@@ -25,13 +25,6 @@ def test_optimizer_s_step_is_a_boundary(torch):
         assert stalloc.stats().steps == count
 
 
-def test_first_step_is_said_to_be_over_once(torch, stub):
-    optimizer = Optimizer()
-    for _ in range(3):
-        torch.step(optimizer)
-    assert stub.calls.count("first_step") == 1 and stalloc.stats().steps == 2
-
-
 def test_step_takes_over_from_the_optimizer(torch):
     optimizer = Optimizer()
     torch.step(optimizer)
@@ -60,7 +53,7 @@ def boundaries(pattern):
     def boundary():
         found.append(place)
 
-    watcher = OptimizerBoundary(boundary, first=lambda: None)
+    watcher = OptimizerBoundary(boundary)
     optimizers = {name: Optimizer() for name in set(pattern)}
     for name in pattern:
         place = next(places)
@@ -84,7 +77,7 @@ def test_leader_that_stops_is_replaced():
 
 def test_leader_that_is_gone_is_replaced_at_once():
     count = []
-    watcher = OptimizerBoundary(lambda: count.append(1), first=lambda: None)
+    watcher = OptimizerBoundary(lambda: count.append(1))
     first, second = Optimizer(), Optimizer()
     watcher._after_step(first, (), {})
     del first
@@ -96,7 +89,7 @@ def test_leader_that_is_gone_is_replaced_at_once():
 def test_optimizers_are_not_kept_alive():
     import weakref
 
-    watcher = OptimizerBoundary(lambda: None, first=lambda: None)
+    watcher = OptimizerBoundary(lambda: None)
     first, second = Optimizer(), Optimizer()
     watcher._after_step(first, (), {})
     watcher._after_step(second, (), {})
