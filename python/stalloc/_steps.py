@@ -18,13 +18,13 @@ class OptimizerBoundary:
     The first optimizer seen leads. Another takes over when it steps twice without the leader
     stepping in between: then the leader has gone, or belongs to a rarer rhythm.
 
-    The very first step is no boundary: a script that calls stalloc.step() does so right behind
-    it, and a boundary between the two would cut the first training step where its gradients are
-    still alive.
+    At the very first step `first` is called instead. It is to be no boundary: a script that
+    calls stalloc.step() does so right behind it, and a boundary between the two would cut the
+    first training step where its gradients are still alive.
     """
 
-    def __init__(self, boundary: Callable[[], None]) -> None:
-        self._boundary, self._begun = boundary, False
+    def __init__(self, boundary: Callable[[], None], first: Callable[[], None] = lambda: None) -> None:
+        self._boundary, self._next = boundary, first
         self._leader: Optional[weakref.ref[Any]] = None
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
         self._handle: Any = None
@@ -48,6 +48,5 @@ class OptimizerBoundary:
         if optimizer is not leader:
             self._leader = weakref.ref(optimizer)
         self._others.clear()
-        if self._begun:
-            self._boundary()
-        self._begun = True
+        self._next()
+        self._next = self._boundary
