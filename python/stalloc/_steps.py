@@ -23,7 +23,9 @@ class OptimizerBoundary:
     first training step where its gradients are still alive.
     """
 
-    def __init__(self, boundary: Callable[[], None], first: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, boundary: Callable[[], None], first: Callable[[], None] = lambda: None
+    ) -> None:
         self._boundary, self._next = boundary, first
         self._leader: Optional[weakref.ref[Any]] = None
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -14,6 +14,7 @@ parser.add_argument("--steps", type=int, default=80)
 args = parser.parse_args()
 SMALL = {"n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": 100} if args.device == "cpu" else {}
 
+torch.use_deterministic_algorithms(True)
 torch.manual_seed(0)
 config = transformers.GPT2Config(attn_pdrop=0, resid_pdrop=0, embd_pdrop=0, **SMALL)
 model = transformers.GPT2LMHeadModel(config).to(args.device)
