@@ -107,6 +107,15 @@ func (h *history) request(m *stepEnded, e wish.Event, small mem.Bytes) {
 	s.requests = append(s.requests, lasting{size: size, at: mem.Addr(e.Addr), from: h.tick, to: -1})
 }
 
+// asOfNow returns what plan reads, which may go on beside add.
+func (h *history) asOfNow() *history {
+	c := &history{spaces: make(map[spaceKey]*past, len(h.spaces)), cuts: slices.Clone(h.cuts), first: slices.Clone(h.first)}
+	for key, s := range h.spaces {
+		c.spaces[key] = &past{ordinal: s.ordinal, extents: s.extents, requests: slices.Clone(s.requests)}
+	}
+	return c
+}
+
 // plan makes the plan of a later run. The step is the one behind so many boundaries; zero:
 // none repeats, and set-up and the first step are all that is planned.
 func (h *history) plan(step int) *plan.Plan {

@@ -73,6 +73,9 @@ func (s *saver) judged(m *stepEnded, served bool) {
 
 func (s *saver) save(h *history, handle mem.Bytes) {
 	step := s.step
+	if !s.d.opts.Inline {
+		h = h.asOfNow()
+	}
 	write := func() {
 		s.writing.Lock()
 		defer s.writing.Unlock()
