@@ -38,5 +38,5 @@ def chromium():
 def drawn(page, path):
     """Opens a report and waits until it is drawn."""
     page.goto(path.as_uri())
-    page.wait_for_function("document.body.dataset.drawn", timeout=120_000)
+    page.wait_for_selector("body[data-drawn]", state="attached", timeout=120_000)
     return page
