@@ -5,12 +5,13 @@ from programs import DRIVER, ENGINE, Program
 
 
 @pytest.fixture
-def start():
+def start(tmp_path):
     """start(text, conf=..., **environment): starts a program, and kills it if the test fails."""
     programs = []
 
     def begin(text, conf=f"driver:{DRIVER},engine:{ENGINE}", **environment):
-        programs.append(Program(text, conf, environment))
+        # No program finds plans of other tests.
+        programs.append(Program(text, conf, environment, tmp_path / "cache"))
         return programs[-1]
 
     yield begin

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,6 @@ LIB = ROOT / "python" / "stalloc" / "lib"
 SHIM = LIB / "libstalloc.so"
 ENGINE = LIB / "libstalloc_engine.so"
 DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
-
-# No program finds plans of earlier test runs.
-CACHE = tempfile.TemporaryDirectory()
 
 # What every program begins with.
 PRELUDE = """
@@ -55,10 +51,10 @@ def check(size=MIB):
 class Program:
     """A program that runs, and what it wrote when it has ended."""
 
-    def __init__(self, text, conf, environment):
+    def __init__(self, text, conf, environment, cache):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC_", "FAKECUDA_"))}
         env |= {"SHIM": str(SHIM), "FAKECUDA_CAPACITY": str(1 << 30), "FAKECUDA_ANY_STREAM": "1"}
-        env["XDG_CACHE_HOME"] = CACHE.name
+        env["XDG_CACHE_HOME"] = str(cache)
         if conf is not None:
             env["STALLOC_CONF"] = conf
         env |= environment
