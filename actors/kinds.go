@@ -67,12 +67,17 @@ func (k *kind) agrees(now []wish.Entry, first bool) int {
 	if float64(min(len(now), len(k.before))) < least {
 		return 0
 	}
-	tape := wish.New(k.before)
+	if n := matched(k.before, now); float64(n) >= least {
+		return n
+	}
+	return 0
+}
+
+// matched returns how many requests of a step are on a list.
+func matched(list, now []wish.Entry) int {
+	tape := wish.New(list)
 	for _, e := range now {
 		tape.Next(e.Size())
-	}
-	if float64(tape.Matched) < least {
-		return 0
 	}
 	return int(tape.Matched)
 }
@@ -83,11 +88,8 @@ func (h *habit) inserted(now []wish.Entry) bool {
 	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes) {
 		return false
 	}
-	tape := wish.New(h.serving.wishes)
-	for _, e := range now {
-		tape.Next(e.Size())
-	}
-	return float64(tape.Matched) >= alike*float64(len(tape.Entries))
+	list := h.serving.wishes
+	return float64(matched(list, now)) >= alike*float64(len(list))
 }
 
 // lists returns what is to be served of each kind: first from the next boundary on, and then

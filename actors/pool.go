@@ -108,12 +108,12 @@ func (p *pool) Receive(ctx actor.Context) {
 	case question:
 		m.slot().reply(p.answer(m))
 	case *foreseen:
-		p.foresee(m)
+		p.begin(m)
 	}
 }
 
-// foresee begins to serve a forecast that was laid out, if it still holds.
-func (p *pool) foresee(x *foreseen) {
+// begin serves a forecast that was laid out from now on, if it still holds.
+func (p *pool) begin(x *foreseen) {
 	p.takeBack()
 	defer p.lend()
 	defer func() {

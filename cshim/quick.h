@@ -63,10 +63,13 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 	if (t->reel) {
 		tape_settle(d, t);
 		cursor = t->state.cursor;
-		if ((entry = tape_seek(t, n)) >= 0) t->state.cursor = (uint32_t)entry;
+		if ((entry = tape_seek(t, n)) >= 0) {
+			t->state.cursor = (uint32_t)entry;
+			at = entry_place(t->reel->entries[entry]);
+		} else if (t->state.ask != 0 && t->state.missed >= t->state.ask) {
+			return 0; /* Go looks through other lists */
+		}
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
-		if (entry < 0 && t->state.ask != 0 && t->state.missed >= t->state.ask) return 0;
-		at = entry >= 0 ? entry_place(t->reel->entries[entry]) : 0;
 		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;
 	}
 	bool foreseen = at == 0 && n > r->most && !r->tape_only && (at = tape_foresee(r, s, st, n, asked)) != 0;

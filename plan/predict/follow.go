@@ -51,11 +51,16 @@ func (l *Learner) Counts() Counts { return l.counts }
 // Watches reports whether the next large request is to be known when it comes, because a
 // forecast may be made of it. What comes at other times may be told later.
 func (l *Learner) Watches() bool {
-	f := &l.follower
-	if f.off > 0 {
+	if l.follower.off > 0 {
 		return false
 	}
-	return len(l.run.begins) <= features || l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried
+	return len(l.run.begins) <= features || l.turned()
+}
+
+// turned reports whether the step has turned out to be of other kinds than the forecast's.
+func (l *Learner) turned() bool {
+	f := &l.follower
+	return l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried
 }
 
 // Follows reports whether the forecast of this number is in force.
@@ -70,7 +75,7 @@ func (l *Learner) Ordinal() int { return len(l.run.begins) }
 // follow says which position a request is.
 func (l *Learner) follow(ordinal int32, size mem.Bytes) Match {
 	f := &l.follower
-	if ordinal == features || ordinal > features && l.alive != 0 && !l.alive.has(f.kind) && l.alive != f.tried {
+	if ordinal == features || ordinal > features && l.turned() {
 		l.forecast()
 	}
 	if f.kind == noKind || ordinal < 0 || int(ordinal) >= len(f.positions) || f.trust < leastTrust {
