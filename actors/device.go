@@ -40,6 +40,9 @@ type Device struct {
 	latest     atomic.Pointer[plan.Plan]
 	opening    *opening // nil: no cache
 	closing    atomic.Bool
+	planning   sync.Once // ended
+	retiring   sync.Mutex
+	retired    atomic.Bool
 	background sync.WaitGroup // goroutines that make plans or read and write files
 
 	// Messages that come with every request, to be used again. Each device has its
@@ -132,6 +135,9 @@ func (d *Device) Record(addr mem.Addr, id mem.StreamID) error {
 // lateBoundary), and nowhere else. A program that never calls it has its steps found
 // in its requests.
 func (d *Device) Step() error {
+	if d.retired.Load() {
+		return nil
+	}
 	d.auto.marked.Store(true)
 	return d.mark()
 }

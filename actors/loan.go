@@ -67,6 +67,9 @@ func (p *pool) lend() {
 	} else if len(p.fences.late) > 0 {
 		t.Until = l.lent.Clock + lentWhilePending*uint64(max(p.fences.passing, 1))
 	}
+	if p.retired { // everything is asked here
+		t.Until = 0
+	}
 	l.out = true
 	l.to.Lend(&l.lent, t)
 }

@@ -114,12 +114,7 @@ func (d *Device) Close() error {
 	if d.closing.Swap(true) {
 		return fmt.Errorf("%w: the device was closed before", ErrBroken)
 	}
-	if d.planner != nil {
-		// It begins nothing new once it has stopped. A planner that takes longer
-		// to stop than the future waits is one that will not begin anything.
-		_ = d.root.StopFuture(d.planner).Wait()
-	}
-	d.background.Wait()
+	d.endPlanning()
 	err := d.rare(&poolRequest{verb: verbClose})
 	d.system.Shutdown()
 	return err

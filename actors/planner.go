@@ -54,6 +54,9 @@ func (p *planner) Receive(ctx actor.Context) {
 		p.loaded(m)
 	case stepsWait:
 		p.ended()
+	case *lastLook:
+		defer m.reply(nil) // whatever happens
+		p.ended()
 	}
 }
 

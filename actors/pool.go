@@ -59,6 +59,8 @@ type pool struct {
 	waited   bool // the last request waited for streams, or the device was full
 	unwaited int  // streams that the event at hand could not wait for
 	broken   error
+	retired  bool                  // it serves no more
+	idle     mem.Bytes             // freed since then, and not given back
 	trace    *perfetto.Trace       // nil: nobody asked for one
 	ordinal  int                   // of the device, in it
 	limit    mem.Bytes             // that the program has set, 0: none
@@ -121,7 +123,7 @@ func (p *pool) begin(x *foreseen) {
 			_ = p.breaks(r)
 		}
 	}()
-	if p.broken != nil {
+	if p.broken != nil || p.retired {
 		p.host.Discard(x.reel)
 		return
 	}
@@ -161,11 +163,16 @@ func (p *pool) do(q question) error {
 		return err
 	case *poolRequest:
 		return p.rare(m)
+	case *retireRequest:
+		return p.retire()
 	}
 	return nil
 }
 
 func (p *pool) alloc(m *allocRequest) error {
+	if p.retired {
+		return ErrRetired
+	}
 	before := p.eng.Reserved()
 	p.waited = false
 	if m.pool == 0 {
@@ -265,6 +272,9 @@ func (p *pool) free(m *freeRequest) error {
 	if b.Pool == 0 {
 		p.note(kind, m.addr, b.Size, b.Stream)
 		p.ahead.read(p)
+	}
+	if p.retired {
+		p.freedRetired(b.Size)
 	}
 	return nil
 }

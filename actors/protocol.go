@@ -23,6 +23,9 @@ import (
 //	startRequest   threads               supervisor  done                 no
 //	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
 //	stepRequest    threads               supervisor  done                 no
+//	retireRequest  threads               supervisor  done                 no
+//	retireRequest  supervisor            pool        done                 no
+//	lastLook       threads               planner     done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
 //	foreseen       planner               pool        none                 yes: the same

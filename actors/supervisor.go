@@ -85,6 +85,9 @@ func (s *supervisor) answer(q question) (err error) {
 	case *startRequest:
 		what = "start with a saved plan"
 		return s.startWith(m)
+	case *retireRequest:
+		what = "close"
+		return s.retire()
 	}
 	return nil
 }

@@ -116,6 +116,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
+		stalloc_engine_tell_shut(device);
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}

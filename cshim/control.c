@@ -26,16 +26,29 @@ static int end(int device) {
 }
 
 /* Tells the shared page what the devices have come to. */
-static void tell(int device) {
+static void tell(int device, bool now) {
 	struct stalloc_stats s;
 	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++)
-		if (atomic_load(&stalloc_devices[i].streams) && stalloc_page_due(i)) stalloc_get_stats(i, &s, sizeof s);
+		if (atomic_load(&stalloc_devices[i].streams) && (now || stalloc_page_due(i))) stalloc_get_stats(i, &s, sizeof s);
 }
 
 int stalloc_step(int device) {
 	int result = end(device);
-	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device);
+	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device, false);
 	return result;
+}
+
+int stalloc_close(int device) {
+	char err[1024] = "";
+	int first = device < 0 ? 0 : device, last = device < 0 ? STALLOC_MAX_DEVICES - 1 : device;
+	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!stalloc_ready()) return STALLOC_OK;
+	for (int i = first; i <= last; i++) stalloc_engine_shut(i); /* first: what fails from here on is no failure of the engine's */
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
+	for (int i = first; i <= last; i++) stalloc_settle(&stalloc_devices[i]);
+	tell(device, true);
+	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 
 void stalloc_empty_cache(void) {

@@ -14,7 +14,7 @@ static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
 static _Atomic bool failed; /* it could not be opened */
 static char why_failed[1024];
-static _Atomic bool given_up[STALLOC_MAX_DEVICES];
+static _Atomic bool given_up[STALLOC_MAX_DEVICES], shut[STALLOC_MAX_DEVICES];
 static char why_given_up[STALLOC_MAX_DEVICES][256];
 static _Atomic bool logged, logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -124,6 +124,23 @@ void stalloc_engine_give_up(int device, const char *why) {
 				 device, why);
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+void stalloc_engine_shut(int device) {
+	pthread_mutex_lock(&lock);
+	if (!atomic_load(&given_up[device])) {
+		snprintf(why_given_up[device], sizeof why_given_up[device], "it was closed");
+		atomic_store(&shut[device], true);
+		atomic_store(&given_up[device], true);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void stalloc_engine_tell_shut(int device) {
+	static _Atomic bool told[STALLOC_MAX_DEVICES];
+	if (atomic_load_explicit(&shut[device], memory_order_relaxed))
+		stalloc_log_once(&told[device], "memory of device %d is asked for after stalloc was closed; serving from plain driver allocations",
+				 device);
 }
 
 const char *stalloc_engine_problem(int device) {

@@ -50,6 +50,7 @@ struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
+	X(int, close, (int device, char *err, size_t n))                                   \
 	X(int, save_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
@@ -71,6 +72,12 @@ const struct stalloc_engine *stalloc_engine_if_open(void);
 /* The engine answered that it cannot serve a device: it is asked for no memory of it
  * any more. */
 void stalloc_engine_give_up(int device, const char *why);
+
+/* The engine is not to be asked for memory of a device any more, and is not opened for
+ * it. */
+void stalloc_engine_shut(int device);
+/* A request of such a device is served all the same: says so, once. */
+void stalloc_engine_tell_shut(int device);
 
 /* Why the engine does not serve a device; NULL if it does, or has not been asked. */
 const char *stalloc_engine_problem(int device);

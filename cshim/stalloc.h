@@ -89,6 +89,15 @@ STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
  * active here and nowhere else. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
 
+/* Ends serving on one device or (-1) on all: what was observed is looked at, the plan is
+ * kept for later runs where there is a cache, and all memory without live blocks goes back
+ * to the driver, but for that of private pools which are not released. Live blocks stay
+ * valid; each is freed by stalloc_free as ever, and its memory given back soon. Later
+ * requests are served, by plain driver allocations, and a line on standard error says so
+ * once. There is no way back in this process. Waits for a plan in the making and for
+ * streams. Once more does nothing. Returns STALLOC_OK or an error. */
+STALLOC_API int stalloc_close(int device);
+
 /* Writes the device's latest plan to a file, for a later run. A reader, or a
  * crash, meets the old file or the new one, never a part. */
 STALLOC_API int stalloc_save_plan(int device, const char *path);

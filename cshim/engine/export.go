@@ -45,7 +45,7 @@ func code(err error) C.int {
 		return ok
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return errMemory
-	case errors.Is(err, actors.ErrBroken):
+	case errors.Is(err, actors.ErrBroken), errors.Is(err, actors.ErrRetired):
 		return errEngine
 	case errors.Is(err, actors.ErrUnknown):
 		return errArgument
@@ -132,6 +132,16 @@ func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) 
 // tell tells one device, or each, and writes what went wrong to text.
 func tell(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
 	err := the.Load().each(int(device), what)
+	if err != nil {
+		write(err.Error(), text, n)
+	}
+	return code(err)
+}
+
+//export stalloc_engine_close
+func stalloc_engine_close(device C.int, text *C.char, n C.size_t) (result C.int) {
+	defer guard(&result, text, n)
+	err := the.Load().close(int(device))
 	if err != nil {
 		write(err.Error(), text, n)
 	}

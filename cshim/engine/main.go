@@ -58,6 +58,7 @@ type engine struct {
 	mu     sync.Mutex // opening of devices
 	opened [maxDevices]atomic.Pointer[opened]
 	plans  [maxDevices]*plan.Plan // to begin with, where one was loaded
+	closed [maxDevices]bool       // is not to be opened any more
 }
 
 // opened is a device that has served a request, or why it cannot.
@@ -105,6 +106,9 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	defer e.mu.Unlock()
 	if d := e.opened[ordinal].Load(); d != nil {
 		return d, d.err
+	}
+	if e.closed[ordinal] {
+		return nil, actors.ErrRetired
 	}
 	d := &opened{host: newHost(&e.devices[ordinal])}
 	var dev *cuda.Device
@@ -160,6 +164,16 @@ func (e *engine) each(ordinal int, f func(*opened) error) error {
 		}
 	}
 	return first
+}
+
+// close ends serving a device, or every one, those that were never opened included.
+func (e *engine) close(ordinal int) error {
+	e.mu.Lock()
+	for i := range e.closed {
+		e.closed[i] = e.closed[i] || ordinal < 0 || ordinal == i
+	}
+	e.mu.Unlock()
+	return e.each(ordinal, func(d *opened) error { return d.Retire() })
 }
 
 func addr(a C.uint64_t) mem.Addr { return mem.Addr(a) }

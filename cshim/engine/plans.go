@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 
+	"stalloc/actors"
 	"stalloc/plan"
 )
 
@@ -39,6 +40,9 @@ func (e *engine) load(ordinal int, path string) error {
 	defer e.mu.Unlock()
 	if e.opened[ordinal].Load() != nil {
 		return errTooLate
+	}
+	if e.closed[ordinal] {
+		return actors.ErrRetired
 	}
 	e.plans[ordinal] = p
 	return nil

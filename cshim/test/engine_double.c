@@ -196,6 +196,10 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		struct stalloc_device *d = &host.devices[i];
 		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
 		take(d);
+		if (d->range.until == 0) { /* closed */
+			stalloc_unlock(d);
+			continue;
+		}
 		totals[i].steps++;
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
 			for (int small = 0; small < 2; small++) {
@@ -207,6 +211,23 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 				totals[i].plan_generation += t->reel != NULL;
 			}
 		stalloc_log_begin(&d->log, true);
+		stalloc_unlock(d);
+	}
+	return STALLOC_OK;
+}
+
+/* Its memory is the host's and stays; it serves no more. */
+EXPORT int stalloc_engine_close(int device, char *err, size_t n)
+{
+	(void)err, (void)n;
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
+		struct stalloc_device *d = &host.devices[i];
+		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
+		take(d);
+		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
+			for (int t = 0; t < STALLOC_TAPES; t++) stalloc_tape_play(&s->tapes[t], NULL);
+		d->range.until = 0;
+		stalloc_log_begin(&d->log, false);
 		stalloc_unlock(d);
 	}
 	return STALLOC_OK;

@@ -1,0 +1,123 @@
+package actors
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// A device that is retired has no planner, no wishes and no memory but that of its live
+// blocks. Those stay where they are: they are looked up, recorded and freed as ever, and
+// what a free leaves idle goes back to the driver. Streams, pool and supervisor have no
+// goroutine; they go on answering, so that a thread in the middle of a request need not
+// know.
+
+// ErrRetired is the answer to a request of a device that was retired.
+var ErrRetired = errors.New("the device was closed")
+
+// retireRequest tells the supervisor, and then the pool, that nothing more is to be served.
+type retireRequest struct{ answer }
+
+// lastLook has the planner work off what waits.
+type lastLook struct{ answer }
+
+// Retire ends serving: steps that wait are looked at and the plan is kept for later runs, if
+// there is a cache; then all memory without live blocks goes back to the driver. Not that
+// of private pools which are not released: a graph may still use it. Once more does nothing.
+func (d *Device) Retire() error {
+	d.retiring.Lock()
+	defer d.retiring.Unlock()
+	if d.retired.Load() {
+		return nil
+	}
+	d.endPlanning()
+	m := &retireRequest{}
+	d.ask(d.supervisor, m)
+	d.retired.Store(true)
+	d.inbox.take() // of a step that ended meanwhile
+	if errors.Is(m.err, ErrBroken) { // it has given nothing back and serves nobody
+		return nil
+	}
+	return m.err
+}
+
+// endPlanning waits for what goes on beside the program, and ends it. What reads the cache
+// ends first: it begins what is waited for here.
+func (d *Device) endPlanning() {
+	d.planning.Do(func() {
+		if d.opening != nil {
+			d.opening.mu.Lock()
+			d.opening.end()
+			d.opening.mu.Unlock()
+		}
+		if d.planner != nil {
+			d.ask(d.planner, &lastLook{})
+			// It begins nothing new once it has stopped.
+			_ = d.root.StopFuture(d.planner).Wait()
+		}
+		d.background.Wait()
+	})
+}
+
+// retire takes all wishes from the streams, and has the pool serve no more.
+func (s *supervisor) retire() error {
+	if s.wishes != nil {
+		for _, r := range s.wishes.spaces {
+			s.d.host.Discard(r)
+		}
+		s.wishes = nil
+	}
+	boundaries := 0
+	if s.start != nil { // a run's beginning holds the lists of its steps back so long
+		boundaries = s.start.Boundaries
+		s.start = nil
+	}
+	none := [2][][]wish.Entry{{}, {}}
+	for _, l := range *s.d.lanes.Load() {
+		for range boundaries {
+			s.d.ask(l.pid, &boundary{})
+		}
+		s.d.ask(l.pid, &wishRequest{change: [2]bool{true, true}, kinds: none})
+	}
+	m := &retireRequest{}
+	s.d.ask(s.d.pool, m)
+	return m.err
+}
+
+// retire ends serving and gives back what is idle.
+func (p *pool) retire() error {
+	if p.ahead != nil {
+		for _, f := range p.ahead.streams {
+			p.ahead.drop(f)
+		}
+		p.ahead = nil
+	}
+	p.retired = true
+	p.host.Clear()
+	p.host.Observe(false)
+	return p.giveIdleBack()
+}
+
+// giveIdleBack waits for other streams' work, as the driver's own free does, and returns what
+// nobody uses.
+func (p *pool) giveIdleBack() error {
+	p.idle = 0
+	p.await()
+	_, err := p.run(engine.Event{Kind: engine.EvTrim})
+	return err
+}
+
+// freedRetired gives memory back behind frees of a retired device: each time as much as a
+// handle holds is free, and behind the last.
+func (p *pool) freedRetired(size mem.Bytes) {
+	if p.idle += size; p.idle < mem.HandleSize && p.eng.Stats().Load > 0 {
+		return
+	}
+	if err := p.giveIdleBack(); err != nil {
+		p.log.Debug("memory of a closed device cannot be given back yet", zap.Error(err))
+	}
+}
