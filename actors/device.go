@@ -40,7 +40,8 @@ type Device struct {
 	latest     atomic.Pointer[plan.Plan]
 	opening    *opening // nil: no cache
 	closing    atomic.Bool
-	planning   sync.Once // ended
+	planning   sync.Once   // ended
+	ending     atomic.Bool // it is to end
 	retiring   sync.Mutex
 	retired    atomic.Bool
 	background sync.WaitGroup // goroutines that make plans or read and write files

@@ -64,6 +64,9 @@ func (p *planner) Receive(ctx actor.Context) {
 func (p *planner) ended() {
 	ready := &wishesReady{spaces: map[spaceKey]Reel{}, kinds: map[spaceKey][][]wish.Entry{}}
 	for _, m := range p.d.inbox.take() {
+		if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
+			break
+		}
 		p.saver.add(m)
 		if p.begin > 0 { // an earlier run's plan spans it
 			p.begin--

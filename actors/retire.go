@@ -38,7 +38,7 @@ func (d *Device) Retire() error {
 	m := &retireRequest{}
 	d.ask(d.supervisor, m)
 	d.retired.Store(true)
-	d.inbox.take() // of a step that ended meanwhile
+	d.inbox.take()                   // of a step that ended meanwhile
 	if errors.Is(m.err, ErrBroken) { // it has given nothing back and serves nobody
 		return nil
 	}
@@ -54,6 +54,7 @@ func (d *Device) endPlanning() {
 			d.opening.end()
 			d.opening.mu.Unlock()
 		}
+		d.ending.Store(true)
 		if d.planner != nil {
 			d.ask(d.planner, &lastLook{})
 			// It begins nothing new once it has stopped.

@@ -89,6 +89,11 @@ class Adapter final : public Ledger {
 		native->enable(value);
 		enabled_ = value;
 	}
+	// From now on every request is native's, as if a private pool took them all. What is in
+	// the books is libstalloc's to free.
+	void close() {
+		if (!closed_.exchange(true)) pools_active_++;
+	}
 
 	void recordStream(const DataPtr &p, c10::cuda::CUDAStream stream) override {
 		Block block;
@@ -185,7 +190,7 @@ class Adapter final : public Ledger {
 		Filter accepts;
 	};
 
-	std::atomic<bool> enabled_{true}, use_on_oom_{false};
+	std::atomic<bool> enabled_{true}, closed_{false}, use_on_oom_{false};
 	std::mutex pools_lock_, observers_lock_;
 	std::vector<Pool> pools_; // that requests go to now
 	std::atomic<int> pools_active_{0};
@@ -213,6 +218,7 @@ class Adapter final : public Ledger {
 	}
 
 	bool private_pool(DeviceIndex device, cudaStream_t stream) {
+		if (closed_) return true;
 		std::lock_guard<std::mutex> hold(pools_lock_);
 		return std::any_of(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == device && p.accepts(stream); });
 	}
@@ -346,6 +352,10 @@ __attribute__((visibility("default"))) int stalloc_adapter_install(const char *l
 	return 0;
 } catch (const std::exception &error) {
 	return stalloc::failed(text, length, error.what());
+}
+
+__attribute__((visibility("default"))) void stalloc_adapter_close() {
+	if (stalloc::adapter) stalloc::adapter->close();
 }
 
 // Before a storage is sent to another process; `storage` is its _cdata.

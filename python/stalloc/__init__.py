@@ -20,7 +20,7 @@ stalloc.step() ends that, and only the calls count from then on.
 
 from ._errors import SettingError, StallocError, StallocWarning
 from ._plans import load_plan, save_plan
-from ._session import enable, explain, is_enabled, is_recording, mark, route, stats, step
+from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._stats import Stats
 from ._version import __version__
 
@@ -30,6 +30,7 @@ __all__ = [
     "StallocWarning",
     "Stats",
     "__version__",
+    "close",
     "enable",
     "explain",
     "is_enabled",

@@ -82,6 +82,17 @@ def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
     if library.stalloc_adapter_install(os.fsencode(native.path), text, _TEXT) < 0:
         raise Unavailable(text.value.decode("utf-8", "replace"))
     _share(torch, library)
+    global _installed
+    _installed = library
+
+
+_installed: Any = None
+
+
+def close() -> None:
+    """From now on requests are PyTorch's own allocator's; frees still find our blocks."""
+    if _installed is not None:
+        _installed.stalloc_adapter_close()
 
 
 def _share(torch: ModuleType, library: Any) -> None:

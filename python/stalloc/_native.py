@@ -34,6 +34,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_last_error": (ctypes.c_char_p, []),
     "stalloc_version": (ctypes.c_char_p, []),
     "stalloc_step": (ctypes.c_int, [ctypes.c_int]),
+    "stalloc_close": (ctypes.c_int, [ctypes.c_int]),
     "stalloc_save_plan": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
     "stalloc_load_plan": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
     "stalloc_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]),
@@ -106,6 +107,9 @@ class Native:
 
     def step(self, device: int = _ALL_DEVICES) -> None:
         self._check(self._lib.stalloc_step(device), "cannot mark a step boundary")
+
+    def close(self, device: int = _ALL_DEVICES) -> None:
+        self._check(self._lib.stalloc_close(device), "cannot close")
 
     def save_plan(self, device: int, path: str) -> None:
         self._check(self._lib.stalloc_save_plan(device, os.fsencode(path)), "save_plan")

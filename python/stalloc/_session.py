@@ -1,4 +1,4 @@
-"""The process's one session with stalloc: off, inactive (no GPU) or active, never back."""
+"""The process's one session with stalloc: off, inactive (no GPU), active, or closed for good."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ import warnings
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _config, _cudnn, _native, _rank, _route, _statistics, _torch
+from . import _adapter, _config, _cudnn, _native, _rank, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -37,6 +37,7 @@ class _Session:
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
         self.native: Optional[_native.Native] = None  # set while active
         self.watch: Optional[Watch] = None  # likewise
+        self.closed: Optional[_native.Native] = None  # what close() has closed
         self.route = ""  # "adapter" or "pluggable" while active
         self.conf: dict[str, str] = {}
         self.boundary: Optional[OptimizerBoundary] = None
@@ -82,7 +83,7 @@ def enable(
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
-    Calling it again changes nothing.
+    Calling it again changes nothing. Behind close() it stays off, with a warning.
 
     `strict`: what would be a warning is an error. enable() raises where it would return False,
     and a step where plain driver allocations serve because the engine cannot.
@@ -115,9 +116,14 @@ def enable(
             return True
         torch = _torch.load()
         reason = _torch.why_inactive(torch, merged.get("driver"))
+        if _session.closed is not None:
+            reason = f"{_session.reason}, which is for good: start a new process"
         if reason is not None:
             if strict or strict_in_environment():
                 raise StallocError(f"stalloc: {reason}; strict asks for stalloc or nothing")
+            if _session.closed is not None:
+                warnings.warn(f"stalloc stays off: {reason}", StallocWarning, stacklevel=2)
+                return False
             if _session.torch is None:
                 warnings.warn(
                     f"stalloc stays inactive: {reason}. Training on the CPU goes on without it",
@@ -159,10 +165,35 @@ def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
     _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
 
+def close() -> None:
+    """Stops stalloc in this process, for good, on every device.
+
+    Plans are kept for later runs where there is a cache, and all memory without live tensors
+    goes back to the driver. Live tensors stay as they are; their memory goes back when they are
+    freed. PyTorch's own allocator serves from then on (where PyTorch is entered as a pluggable
+    allocator: plain driver allocations, which are slow). step(), stats() and explain() do what
+    they do while stalloc is not enabled. Does nothing where it is not, also the second time.
+
+    Raises:
+        StallocError: the device failed; stalloc is closed all the same.
+    """
+    with _session.lock:
+        native = _session.native
+        if native is None:
+            return
+        if _session.boundary is not None:
+            _session.boundary.remove()
+        if _session.route == _route.ADAPTER:
+            _adapter.close()  # first: what is asked for meanwhile is PyTorch's own
+        _session.native = _session.watch = _session.at_step = _session.boundary = None
+        _session.closed, _session.reason, _session.route = native, "it was closed", ""
+        native.close()
+
+
 def record(torch: ModuleType, recording: Recording) -> None:
     """Puts a recording where stalloc would be: it hears of the boundaries, enable() refuses."""
     with _session.lock:
-        if _session.native is not None or _session.recording is not None:
+        if _session.native or _session.closed or _session.recording is not None:
             raise StallocError(
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
@@ -214,12 +245,13 @@ def step() -> None:
     on the optimizers' steps no longer count. Does nothing while stalloc is not enabled, so the
     call can stay in the script.
     """
-    if _session.at_step is None:
+    at_step, boundary = _session.at_step, _session.boundary  # another thread may close()
+    if at_step is None:
         return
-    if _session.boundary is not None:
-        _session.boundary.remove()
+    if boundary is not None:
+        boundary.remove()
         _session.boundary = None
-    _session.at_step()
+    at_step()
 
 
 def stats(device: Any = None) -> Stats:
@@ -228,9 +260,10 @@ def stats(device: Any = None) -> Stats:
     Raises:
         StallocError: there is no such device.
     """
-    if _session.watch is None or _session.torch is None:
+    watch, torch = _session.watch, _session.torch
+    if watch is None or torch is None:
         return Stats()
-    return _session.watch.stats(_torch.device_index(_session.torch, device))
+    return watch.stats(_torch.device_index(torch, device))
 
 
 def explain(device: Any = None) -> str:
@@ -238,7 +271,8 @@ def explain(device: Any = None) -> str:
 
     While not enabled it says that, and why.
     """
-    if _session.native is None or _session.torch is None:
+    native, torch = _session.native, _session.torch
+    if native is None or torch is None:
         reason = _session.reason or "nothing has called stalloc.enable() in this process"
         return f"stalloc is not enabled: {reason}."
-    return _session.native.explain(_torch.device_index(_session.torch, device))
+    return native.explain(_torch.device_index(torch, device))

@@ -43,7 +43,8 @@ def _end() -> None:
 
 def served() -> dict[int, Stats]:
     """The counters of the devices on which something was asked for."""
-    native, torch = _session._session.native, _session._session.torch
+    session = _session._session
+    native, torch = session.native or session.closed, session.torch
     if native is None or torch is None or not torch.cuda.is_initialized():
         return {}
     every = {device: native.stats(device) for device in range(torch.cuda.device_count())}

@@ -265,6 +265,29 @@ static void threads() {
 	agree();
 }
 
+// Native serves from here on; what was served before is freed where it came from.
+static void closed(const char *path) {
+	auto close_adapter = reinterpret_cast<void (*)()>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_close"));
+	auto close_library = reinterpret_cast<int (*)(int)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_close"));
+	const int64_t before = allocated();
+	const size_t native = fake_used();
+	DataPtr ours = get(40 * MiB);
+	CHECK(fake_used() < native + 40 * MiB);
+	for (int i = 0; i < 2; i++) {
+		close_adapter();
+		CHECK(close_library(-1) == 0);
+	}
+	DataPtr theirs = get(30 * MiB);
+	CHECK(fake_used() >= native + 30 * MiB && theirs.get_deleter() == ours.get_deleter());
+	CHECK(allocated() == before + int64_t(70 * MiB));
+	agree();
+	ours.clear();
+	theirs.clear();
+	caching::get()->emptyCache();
+	CHECK(allocated() == before && stats().reserved_bytes[0].current < int64_t(30 * MiB));
+	agree();
+}
+
 int main(int, char **arguments) {
 	c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; }); // as libtorch does
 	caching::init(1);
@@ -285,6 +308,7 @@ int main(int, char **arguments) {
 	threads();
 	history();
 	forked_child();
+	closed(arguments[2]);
 	DataPtr late = get(MiB);
 	late.release_context(); // as a tensor that nobody frees
 	puts("ok");

@@ -1,4 +1,4 @@
-/* A test double of the compiled adapter: the three functions that Python calls. The
+/* A test double of the compiled adapter: the functions that Python calls. The
  * macros TORCH, REFUSES and MOVES say how it behaves. */
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,10 @@ static void *moved;
 
 const char *stub_library(void) { return library; }
 void *stub_moved(void) { return moved; }
+
+static int closes;
+int stub_closes(void) { return closes; }
+void stalloc_adapter_close(void) { closes++; }
 
 const char *stalloc_adapter_torch(void) { return TORCH; }
 

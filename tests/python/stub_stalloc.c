@@ -128,6 +128,12 @@ int stalloc_step(int device)
 	return device_error(device);
 }
 
+int stalloc_close(int device)
+{
+	called("close");
+	return device_error(device);
+}
+
 int stalloc_save_plan(int device, const char *path)
 {
 	called("save");

@@ -108,6 +108,15 @@ def test_program_without_torch_pays_nothing(training):
     assert training.start("-c", text, STALLOC="1") == ("False True\n", "")
 
 
+def test_summary_of_a_run_that_was_closed(training):
+    closing = "import stalloc; stalloc.close()\nprint(stalloc.is_enabled(), torch.malloc(512) != 0)\n"
+    out, err = training.start("-c", HOOK + PROGRAM + closing, STALLOC="1")
+    assert out.endswith("False True\n")
+    told, summary = err.splitlines(keepends=True)
+    assert "memory of device 0 is asked for after stalloc was closed" in told
+    assert "19 requests in 5 steps" in summary and "1 plain driver allocations" in summary
+
+
 def test_failure_leaves_the_program_as_it_is(training):
     library = training.folder / "site" / "torch" / "lib" / "libc10.so"
     library.rename(library.with_suffix(".away"))
