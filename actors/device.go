@@ -26,6 +26,8 @@ type Device struct {
 	pool       *actor.PID
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
+	native     *native    // nil: what PyTorch's allocator would reserve is not asked
+	simulator  *actor.PID // of it
 	largest    mem.Bytes  // no block can be larger
 	small      mem.Bytes  // requests up to this have a space of their own
 	base       mem.Addr   // of the address window
@@ -72,6 +74,8 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 	var l *lane
 	if pool == 0 {
 		l = d.look(id, m)
+	} else {
+		d.native.private()
 	}
 	if d.ask(d.pool, m); l != nil && m.heap != 0 && l.heap.Load() == 0 {
 		l.heap.Store(uint32(m.heap))

@@ -43,7 +43,7 @@ func (m *stepEnded) spaces(small mem.Bytes) []*spaceStep {
 	live := map[uint64]lived{}
 	tick := mem.Tick(0)
 	for _, e := range m.events {
-		if e.Kind() != wish.EventDone {
+		if e.Kind() != wish.EventDone && e.Kind() != wish.EventTrim {
 			tick++
 		}
 		switch x, known := live[e.Addr]; e.Kind() {

@@ -34,6 +34,8 @@ type Options struct {
 	// Inline plans at the boundary itself, on the thread that ends the step: for
 	// replays, where no time passes between steps.
 	Inline bool
+	// Native says that PyTorch's own allocator is simulated beside the program: see Stats.
+	Native bool
 	// Plan is served from the first request on: that of an earlier run.
 	Plan *plan.Plan
 	// Cache names the folder in which runs leave their plans for later ones, ""
@@ -78,6 +80,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
 		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
 	}
+	d.startNative()
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
 		d.opening = newOpening(d, newCache(opts.Cache))
 	}

@@ -162,6 +162,9 @@ func (p *pool) do(q question) error {
 		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
 		return err
 	case *poolRequest:
+		if m.verb == verbTrim && m.pool == 0 {
+			p.host.Note(wish.EventOf(wish.EventTrim, 0, 0, 0))
+		}
 		return p.rare(m)
 	case *retireRequest:
 		return p.retire()

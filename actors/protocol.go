@@ -27,6 +27,7 @@ import (
 //	retireRequest  supervisor            pool        done                 no
 //	lastLook       threads               planner     done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
+//	stepEnded      supervisor            native      none                 yes: the estimate ends there
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
 //	foreseen       planner               pool        none                 yes: the same
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it

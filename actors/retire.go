@@ -60,6 +60,9 @@ func (d *Device) endPlanning() {
 			// It begins nothing new once it has stopped.
 			_ = d.root.StopFuture(d.planner).Wait()
 		}
+		if d.simulator != nil {
+			_ = d.root.PoisonFuture(d.simulator).Wait() // behind what it was sent
+		}
 		d.background.Wait()
 	})
 }

@@ -6,6 +6,7 @@ type Stats struct {
 	Hits, Misses      uint64 // requests that were foreseen: served where they were wished, or elsewhere
 	Steps, Generation uint64 // boundaries; plans activated
 	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
+	Native            Native // what PyTorch's allocator would have come to, if Options.Native asks
 }
 
 // Stats returns the current counts.
@@ -14,6 +15,7 @@ func (d *Device) Stats() Stats {
 	d.ask(d.pool, m)
 	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
 	s.Hits, s.Misses = d.Served()
+	s.Native = d.native.estimate(s.Engine.PeakLoad)
 	return s
 }
 

@@ -116,6 +116,7 @@ func (s *supervisor) step() error {
 	s.traced()
 	if d.planner != nil && end.step != nil {
 		d.observed(end.step)
+		d.simulate(end.step)
 	}
 	return end.err
 }

@@ -17,6 +17,7 @@ const (
 	EventFree                      // it was freed, and its bytes are free
 	EventLate                      // it was freed, and waits for other streams
 	EventDone                      // their work has passed, and its bytes are free
+	EventTrim                      // of no block: the program had idle memory given back
 )
 
 // EventOf returns the event of a block of size units that a stream has.

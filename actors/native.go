@@ -1,0 +1,206 @@
+package actors
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"stalloc/baseline"
+	"stalloc/internal/mem"
+	"stalloc/stream/wish"
+)
+
+// Native is what PyTorch's own allocator, as it is by default, would have come to with the
+// same requests, by simulation.
+type Native struct {
+	PeakReserved mem.Bytes // 0: it cannot be told
+	Steps        uint64    // the first ones, which it is of
+	OutOfMemory  bool      // behind them its device would have been full
+}
+
+const (
+	// mostSimulated is how many events a device simulates: some seconds of a processor.
+	mostSimulated = 10_000_000
+	// untold is how much more than the simulation has seen, one part in so many, may have
+	// been allocated at most: else the figure is of another run.
+	untold = 100
+)
+
+// native is the actor that plays each step that has ended to a simulation of PyTorch's
+// allocator, on a goroutine of its own. Once a step is missing there is no going on: what
+// was found by then is told.
+type native struct {
+	log     *zap.Logger
+	waiting atomic.Int64 // events of steps that were sent and not simulated yet
+	over    atomic.Bool
+	found   atomic.Pointer[simulated]
+
+	sim    *baseline.Native
+	blocks map[uint64]baseline.Block // live, or waiting for other streams
+	events int
+	load   mem.Bytes
+	now    simulated
+}
+
+// simulated is what there is to tell so far.
+type simulated struct {
+	Native
+	peak mem.Bytes // of the load that was simulated
+}
+
+// startNative begins a simulation on a device like this one, if that is wanted and can be.
+func (d *Device) startNative() {
+	_, total, err := d.dev.Memory()
+	if !d.opts.Native || d.opts.NoPlan || err != nil || total <= 0 {
+		return
+	}
+	n := newNative(total, d.log)
+	props := beside
+	if d.opts.Inline {
+		props = onCaller
+	}
+	d.native, d.simulator = n, d.root.Spawn(props(func() actor.Actor { return n }))
+}
+
+func newNative(capacity mem.Bytes, log *zap.Logger) *native {
+	n := &native{log: log, sim: baseline.NewNative(baseline.Options{Capacity: capacity}), blocks: map[uint64]baseline.Block{}}
+	n.found.Store(&simulated{})
+	return n
+}
+
+// simulate hands a step on, if the simulation can follow.
+func (d *Device) simulate(m *stepEnded) {
+	n := d.native
+	if n == nil || n.over.Load() {
+		return
+	}
+	if n.waiting.Add(int64(len(m.events)+emptyStep)) > mostWaiting {
+		n.over.Store(true)
+		return
+	}
+	d.root.Send(d.simulator, m)
+}
+
+// private says that there are private pools, whose requests are not observed: nothing can be
+// told.
+func (n *native) private() {
+	if n != nil && !n.over.Swap(true) {
+		n.found.Store(nil)
+	}
+}
+
+// estimate is what can be told of a run with so high a load.
+func (n *native) estimate(peak mem.Bytes) Native {
+	if n == nil {
+		return Native{}
+	}
+	s := n.found.Load()
+	if s == nil || peak-peak/untold > s.peak && !s.OutOfMemory {
+		return Native{}
+	}
+	return s.Native
+}
+
+// Receive implements actor.Actor.
+func (n *native) Receive(ctx actor.Context) {
+	m, ok := ctx.Message().(*stepEnded)
+	if !ok {
+		return
+	}
+	defer n.waiting.Add(-int64(len(m.events) + emptyStep))
+	defer func() {
+		if r := recover(); r != nil {
+			n.end(zap.Any("panic", r))
+		}
+	}()
+	if n.sim == nil {
+		return
+	}
+	if n.events += len(m.events); m.lost > 0 || n.events > mostSimulated {
+		n.over.Store(true)
+		n.sim, n.blocks = nil, nil
+		return
+	}
+	switch err := n.step(m); {
+	case errors.Is(err, baseline.ErrOutOfMemory):
+		n.now.PeakReserved, n.now.OutOfMemory = n.sim.Stats().PeakReserved, true
+		n.over.Store(true)
+		n.sim, n.blocks = nil, nil
+	case err != nil:
+		n.end(zap.Error(err))
+		return
+	default:
+		n.now.Steps++
+		n.now.PeakReserved = n.sim.Stats().PeakReserved
+	}
+	found := n.now
+	if last := n.found.Load(); last != nil { // nil: private pools
+		n.found.CompareAndSwap(last, &found)
+	}
+}
+
+// end gives up: what was simulated is not what has happened.
+func (n *native) end(why zap.Field) {
+	n.log.Debug("what PyTorch's allocator would have reserved cannot be told", why)
+	n.over.Store(true)
+	n.found.Store(nil)
+	n.sim, n.blocks = nil, nil
+}
+
+// errUnobserved says that the log is not that of one run.
+var errUnobserved = errors.New("a block was freed whose request was not observed")
+
+// step plays a step.
+func (n *native) step(m *stepEnded) error {
+	for _, e := range m.events {
+		size := mem.Bytes(e.Size()) * mem.Grain
+		b, known := n.blocks[e.Addr]
+		var err error
+		switch e.Kind() {
+		case wish.EventHit, wish.EventMiss:
+			if known { // its last fence was waited for
+				err = n.done(b)
+			}
+			if err == nil {
+				n.blocks[e.Addr], err = n.sim.Malloc(size, m.streams[e.Stream()])
+			}
+			n.load += size
+			n.now.peak = max(n.now.peak, n.load)
+		case wish.EventFree, wish.EventLate:
+			n.load -= size
+			if !known {
+				return errUnobserved
+			}
+			if e.Kind() == wish.EventLate {
+				err = n.sim.Defer(b)
+			} else {
+				delete(n.blocks, e.Addr)
+			}
+			if err == nil {
+				err = n.sim.Free(b)
+			}
+		case wish.EventDone:
+			if known {
+				delete(n.blocks, e.Addr)
+				err = n.done(b)
+			}
+		case wish.EventTrim:
+			n.sim.EmptyCache()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done ends the wait of a block for other streams. It may be over: before memory goes back to
+// the driver all work is waited for.
+func (n *native) done(b baseline.Block) error {
+	if err := n.sim.Complete(b); !errors.Is(err, baseline.ErrUnknownBlock) {
+		return err
+	}
+	return nil
+}
