@@ -86,7 +86,7 @@ func Open(o Options) (*Allocator, error) {
 	owner := device.NewOwner(dev)
 	local, err := actors.OpenLocal(owner, actors.Options{
 		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
-		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep,
+		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), owner.Close())

@@ -20,6 +20,14 @@ type Stats struct {
 	// Reserved is the physical memory taken from the driver.
 	Reserved, PeakReserved Bytes
 
+	// NativePeakReserved is what PyTorch's own allocator would have reserved at most for the
+	// same requests in the first NativeSteps steps, by a simulation beside the program; zero
+	// where that cannot be told, and without Options.Planning being PlanBeside. NativeFull:
+	// the device would have been full behind them.
+	NativePeakReserved Bytes
+	NativeSteps        uint64
+	NativeFull         bool
+
 	DriverCalls uint64
 	DriverTime  time.Duration // spent in them
 	Retries     uint64        // requests served only after memory was given back
@@ -47,6 +55,7 @@ func (a *Allocator) Stats() Stats {
 		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
 		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved,
+		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps, NativeFull: s.Native.OutOfMemory,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
 	}
 }

@@ -20,7 +20,7 @@ static struct {
 	{"driver", TEXT, ""},   {"window", WINDOW, ""}, {"limit", LIMIT, ""},
 	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
 	{"fraglimit", AMOUNT, ""}, {"page", FLAG, ""}, {"metrics", PORT, ""},
-	{"trace", TEXT, ""},    {"oom_report", TEXT, ""},
+	{"trace", TEXT, ""},    {"oom_report", TEXT, ""}, {"native", FLAG, ""},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 

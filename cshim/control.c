@@ -107,6 +107,11 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	s.plan_generation = engine.plan_generation;
 	s.lost_events += engine.dropped_events;
 	s.fallback = plain.served;
+	if (plain.served == 0) { /* else it is not of all requests */
+		s.native_peak_reserved = engine.native_peak_reserved;
+		s.native_steps = engine.native_steps;
+		s.native_ooms = engine.native_ooms;
+	}
 	s.reserved = engine.reserved + plain.bytes;
 	s.peak_reserved = engine.peak_reserved + plain.bytes;
 	s.driver_calls = engine.driver_calls;

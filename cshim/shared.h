@@ -186,6 +186,7 @@ struct stalloc_engine_stats {
 	uint64_t steps, plan_generation;
 	uint64_t driver_calls, driver_ns, retries;
 	uint64_t dropped_events;
+	uint64_t native_peak_reserved, native_steps, native_ooms;
 };
 
 #endif

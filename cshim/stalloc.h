@@ -124,6 +124,10 @@ struct stalloc_stats {
 	uint64_t ooms, retries;
 	uint64_t lost_events;            /* not observed: more than 2^20 of a stream in a step, or in steps too fast to look at */
 	uint64_t fallback; /* requests served by plain driver allocations: the engine could not, see stalloc_explain */
+	/* What PyTorch's own allocator would have come to with the same requests, estimated by a
+	 * simulation beside the program: its peak of reserved memory, 0 where that cannot be told,
+	 * the steps that were simulated, and 1 if the device would have been full behind them. */
+	uint64_t native_peak_reserved, native_steps, native_ooms;
 };
 
 /* Copies min(size, sizeof(struct stalloc_stats)) bytes. */

@@ -89,6 +89,9 @@ var keysOf = []struct {
 		{"retries", "requests served only after memory was given back"},
 		{"lost_events", "requests and frees that were not observed"},
 		{"fallback", "requests that plain driver allocations served"},
+		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, estimated; 0: it cannot be told"},
+		{"native_steps", "the steps that this is an estimate of, from the first on"},
+		{"native_ooms", "1: its device would have been full behind them"},
 	}},
 }
 

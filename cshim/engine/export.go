@@ -177,6 +177,10 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, rese
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
 			retries: C.uint64_t(s.Retries), dropped_events: C.uint64_t(s.DroppedEvents),
+			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
+		}
+		if s.Native.OutOfMemory {
+			out.native_ooms = 1
 		}
 		return nil
 	}))

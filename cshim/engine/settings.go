@@ -27,6 +27,7 @@ type settings struct {
 	level  zapcore.Level
 	noPlan bool
 	always bool   // whatever a plan is worth, it is served: for tests
+	native bool   // PyTorch's allocator is simulated beside the program
 	cache  string // "": none
 	engine onerange.Config
 	pool   string
@@ -39,7 +40,7 @@ type settings struct {
 }
 
 func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache()}
+	s := settings{level: zapcore.WarnLevel, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache(), native: true}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		var err error
@@ -54,6 +55,8 @@ func parseSettings(text string) (settings, error) {
 			}
 		case "stitch":
 			s.engine.Stitch = value == "on"
+		case "native":
+			s.native = value == "on"
 		case "pool":
 			s.pool = value
 		case "metrics":
@@ -99,7 +102,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		s.engine.Limit = mem.Bytes(s.share * float64(total))
 	}
 	options := actors.Options{
-		Log: log, NoPlan: s.noPlan, Always: s.always, Cache: s.cache, Range: s.engine, Report: s.report,
+		Log: log, NoPlan: s.noPlan, Always: s.always, Native: s.native, Cache: s.cache, Range: s.engine, Report: s.report,
 		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()
 			if err != nil {

@@ -50,6 +50,7 @@ var metrics = []metric{
 	gauge("reserved_bytes", "Device memory held.", func(s *page.Stats) uint64 { return s.Reserved }),
 	gauge("peak_allocated_bytes", "Most bytes in live blocks since the last reset.", func(s *page.Stats) uint64 { return s.PeakAllocated }),
 	gauge("peak_reserved_bytes", "Most device memory held since the last reset.", func(s *page.Stats) uint64 { return s.PeakReserved }),
+	gauge("native_peak_reserved_bytes", "Most that PyTorch's own allocator would have held, estimated; 0: it cannot be told.", func(s *page.Stats) uint64 { return s.NativePeakReserved }),
 	gauge("blocks", "Live blocks.", func(s *page.Stats) uint64 { return s.Blocks }),
 	gauge("plan_generation", "Plans activated so far; 0: none serves.", func(s *page.Stats) uint64 { return s.PlanGeneration }),
 	counter("requests_total", "Allocations asked for.", func(s *page.Stats) uint64 { return s.Requests }),

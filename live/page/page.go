@@ -50,6 +50,10 @@ type Stats struct {
 	Retries        uint64 `json:"retries"`
 	LostEvents     uint64 `json:"lost_events"`
 	Fallback       uint64 `json:"fallback"`
+
+	NativePeakReserved uint64 `json:"native_peak_reserved"`
+	NativeSteps        uint64 `json:"native_steps"`
+	NativeOOMs         uint64 `json:"native_ooms"`
 }
 
 // Sample are a device's counters at a moment; At is zero where there is none.

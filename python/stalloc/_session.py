@@ -64,6 +64,7 @@ def enable(
     fraglimit: Optional[Union[int, float, str]] = None,
     window: Optional[Union[int, float, str]] = None,
     cache: Optional[Union[Literal[False], str, "os.PathLike[str]"]] = None,
+    native: Optional[bool] = None,
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
     driver: Optional[Union[str, "os.PathLike[str]"]] = None,
     engine: Optional[Union[str, "os.PathLike[str]"]] = None,
@@ -96,7 +97,7 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "log": log, "driver": driver, "engine": engine,
+        "window": window, "cache": cache, "native": native, "log": log, "driver": driver, "engine": engine,
         "route": route, **more,
     }  # fmt: skip
     with _session.lock:

@@ -12,7 +12,9 @@ class Stats:
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
     that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the
     requests that plain driver allocations served because the engine could not: explain() says
-    why.
+    why. ``native_peak_reserved`` is what PyTorch's own allocator would have reserved at most for
+    the same requests in the first ``native_steps`` steps, as simulated beside the program, 0
+    where that cannot be told; ``native_ooms`` is 1 if the device would have been full then.
 
     print() shows what matters of it to people.
     """
@@ -41,6 +43,9 @@ class Stats:
     retries: int = 0
     lost_events: int = 0
     fallback: int = 0
+    native_peak_reserved: int = 0
+    native_steps: int = 0
+    native_ooms: int = 0
 
     @property
     def fragmentation(self) -> float:
@@ -71,6 +76,8 @@ class Stats:
             f"requests   {self.requests:,} in {self.steps:,} steps, {self.served()}",
             f"driver     {self.driver_ns / 1e9:.2f} s in {self.driver_calls:,} calls",
         ]
+        if self.native():
+            lines.insert(2, f"native     {self.native()}")
         if self.ooms or self.retries:
             lines.append(f"full       {self.ooms:,} times, after {self.retries:,} retries")
         if self.fallback:
@@ -86,6 +93,18 @@ class Stats:
         if not made:
             return "none from a plan"
         return f"{self.hits:,} of {made:,} from a plan ({self.hit_rate:.2%})"
+
+
+    def native(self) -> str:
+        """What PyTorch's own allocator would have done, in words; empty if it cannot be told."""
+        if self.native_ooms:
+            return f"would have run out of memory in step {self.native_steps + 1:,}"
+        if not self.native_peak_reserved:
+            return ""
+        text = f"would have reserved about {size(self.native_peak_reserved)}"
+        if self.native_steps < self.steps:
+            text += f" in the first {self.native_steps:,} steps"
+        return text
 
 
 def size(amount: int) -> str:

@@ -56,6 +56,7 @@ def line(device: int, stats: Stats) -> str:
     text = (
         f"{_rank.name()}: cuda:{device}: reserved at most {size(stats.peak_reserved)} for "
         f"{size(stats.peak_allocated)} allocated ({stats.fragmentation:.2%} waste); "
+        f"{f'native {stats.native()}; ' if stats.native() else ''}"
         f"{stats.requests:,} requests in {stats.steps:,} steps, {stats.served()}; "
         f"driver {stats.driver_ns / 1e9:.2f} s"
     )
