@@ -50,13 +50,13 @@ type simulated struct {
 	peak mem.Bytes // of the load that was simulated
 }
 
-// startNative begins a simulation on a device like this one, if that is wanted and can be.
-func (d *Device) startNative() {
-	_, total, err := d.dev.Memory()
-	if !d.opts.Native || d.opts.NoPlan || err != nil || total <= 0 {
+// startNative begins a simulation on a device with so much memory, if that is wanted and can
+// be.
+func (d *Device) startNative(capacity mem.Bytes) {
+	if !d.opts.Native || d.opts.NoPlan || capacity <= 0 {
 		return
 	}
-	n := newNative(total, d.log)
+	n := newNative(capacity, d.log)
 	props := beside
 	if d.opts.Inline {
 		props = onCaller

@@ -80,7 +80,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
 		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
 	}
-	d.startNative()
+	d.startNative(p.total)
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
 		d.opening = newOpening(d, newCache(opts.Cache))
 	}

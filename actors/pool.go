@@ -43,6 +43,7 @@ type pool struct {
 	handles  []driver.Handle // by engine.Index
 	base     mem.Addr
 	window   mem.Bytes
+	total    mem.Bytes // the device's memory, 0 where it cannot be had
 	largest  mem.Bytes // no block can be larger
 	small    mem.Bytes // requests up to this have a space of their own
 	ops      []engine.Op
@@ -80,6 +81,9 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
+	if err == nil {
+		p.total = total
+	}
 	if err == nil && (cfg.Limit == 0 || cfg.Limit > total) {
 		cfg.Limit = total
 	}
