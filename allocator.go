@@ -125,6 +125,12 @@ func (a *Allocator) Trim() error {
 	return a.tell(func() error { return a.local.Trim(0) })
 }
 
+// SetMemoryFraction bounds what is taken from now on to a part of the device's memory, above
+// 0 and up to 1, which is no bound. What is taken already is not given back.
+func (a *Allocator) SetMemoryFraction(fraction float64) error {
+	return a.tell(func() error { return a.local.Limit(fraction) })
+}
+
 // ErrNoPlan says that there is no plan to save, yet.
 var ErrNoPlan = errors.New("no step has been planned yet")
 
@@ -170,9 +176,10 @@ func (a *Allocator) Check() error {
 // Name is the device's name, such as "NVIDIA H100 80GB HBM3".
 func (a *Allocator) Name() string { return a.device.Name() }
 
-// Close gives all memory back to the driver, that of live blocks included, and
-// closes the device. No work that uses any of it may be pending on any stream. It
-// waits for calls that are under way. A second Close does nothing.
+// Close waits for a plan in the making, which is kept where Options.Cache says, gives all
+// memory back to the driver, that of live blocks included, and closes the device. No work
+// that uses any of it may be pending on any stream. It waits for calls that are under way.
+// A second Close does nothing.
 func (a *Allocator) Close() error {
 	a.life.Lock()
 	defer a.life.Unlock()

@@ -194,7 +194,7 @@ func TestClosed(t *testing.T) {
 	x := malloc(t, a, 0, stalloc.MiB)
 	must(t, a.Close(), a.Close())
 	_, err := a.Malloc(0, stalloc.MiB)
-	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(), a.Save("nowhere")} {
+	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(), a.Save("nowhere"), a.SetMemoryFraction(1)} {
 		is(t, err, stalloc.ErrClosed)
 	}
 	if s := a.Stats(); s != (stalloc.Stats{}) {
@@ -243,6 +243,17 @@ func TestTrim(t *testing.T) {
 	must(t, a.Trim())
 	if s := a.Stats(); s.Reserved != 0 {
 		t.Errorf("%v reserved after everything was given back", s.Reserved)
+	}
+}
+
+func TestMemoryFraction(t *testing.T) {
+	a := open(t, stalloc.Options{Simulated: stalloc.GiB})
+	must(t, a.SetMemoryFraction(0.5))
+	_, err := a.Malloc(0, 600*stalloc.MiB)
+	is(t, err, stalloc.ErrOutOfMemory)
+	must(t, a.SetMemoryFraction(1), a.Free(malloc(t, a, 0, 600*stalloc.MiB)))
+	if err := a.SetMemoryFraction(1.5); err == nil {
+		t.Error("a fraction above 1 is accepted")
 	}
 }
 

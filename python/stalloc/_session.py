@@ -97,8 +97,8 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "native": native, "log": log, "driver": driver, "engine": engine,
-        "route": route, **more,
+        "window": window, "cache": cache, "native": native, "log": log, "driver": driver,
+        "engine": engine, "route": route, **more,
     }  # fmt: skip
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)

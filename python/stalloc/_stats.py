@@ -94,7 +94,6 @@ class Stats:
             return "none from a plan"
         return f"{self.hits:,} of {made:,} from a plan ({self.hit_rate:.2%})"
 
-
     def native(self) -> str:
         """What PyTorch's own allocator would have done, in words; empty if it cannot be told."""
         if self.native_ooms:

@@ -111,7 +111,9 @@ def test_program_without_torch_pays_nothing(training):
 
 
 def test_summary_of_a_run_that_was_closed(training):
-    closing = "import stalloc; stalloc.close()\nprint(stalloc.is_enabled(), torch.malloc(512) != 0)\n"
+    closing = (
+        "import stalloc; stalloc.close()\nprint(stalloc.is_enabled(), torch.malloc(512) != 0)\n"
+    )
     out, err = training.start("-c", HOOK + PROGRAM + closing, STALLOC="1")
     assert out.endswith("False True\n")
     told, summary = err.splitlines(keepends=True)

@@ -1,0 +1,22 @@
+package stalloc_test
+
+import (
+	"testing"
+	"time"
+
+	"stalloc"
+)
+
+// TestNative: what PyTorch's allocator would have reserved is told of a program like any other.
+func TestNative(t *testing.T) {
+	a := open(t, stalloc.Options{})
+	for range 3 {
+		must(t, a.Free(malloc(t, a, 0, 50*stalloc.MiB)), a.Step())
+	}
+	for a.Stats().NativeSteps < 3 { // it is simulated beside the program
+		time.Sleep(time.Millisecond)
+	}
+	if s := a.Stats(); s.NativePeakReserved != 50*stalloc.MiB || s.NativeFull {
+		t.Errorf("%+v", s)
+	}
+}
