@@ -19,6 +19,8 @@ ROOT = HERE.parent.parent
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
+from recording import history, recorded  # noqa: E402, F401  fixtures
+
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 
 

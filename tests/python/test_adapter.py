@@ -72,6 +72,15 @@ def test_adapter_is_installed_and_nothing_is_patched(machine, stub):
     assert installed.stub_library().decode() == str(stub.path)
 
 
+def test_closed_adapter_serves_no_more(machine, stub):
+    import stalloc
+
+    stalloc.enable()
+    stalloc.close()
+    assert double(_adapter.find(machine.torch)).stub_closes() == 1
+    assert stub.calls == ["close"]
+
+
 def test_route_is_no_setting_of_the_library(machine, stub):
     import stalloc
 

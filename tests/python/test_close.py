@@ -5,7 +5,6 @@ import threading
 import pytest
 import stalloc
 from stalloc import StallocError, StallocWarning
-from test_adapter import double, machine  # noqa: F401  the fixture
 
 
 class Optimizer:
@@ -44,15 +43,6 @@ def test_before_enable_it_does_nothing(process, stub):
     stalloc.close()
     assert stub.calls == [] and "nothing has called" in stalloc.explain()
     assert stalloc.enable() is True
-
-
-def test_adapter_serves_no_more(machine, stub):  # noqa: F811
-    from stalloc import _adapter
-
-    stalloc.enable()
-    stalloc.close()
-    assert double(_adapter.find(machine.torch)).stub_closes() == 1
-    assert stub.calls == ["close"]
 
 
 def test_while_other_threads_ask(process):
