@@ -62,15 +62,21 @@ def run(names):
 
 def child(code, **environment):
     """What a program prints as JSON, run in a process of its own under PyTorch's allocator."""
+    return python("-c", code, **environment)[0]
+
+
+def python(*arguments, **environment):
+    """What `python arguments...` prints as JSON in its last line, and its standard error."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *arguments],
         env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 def steps_until_planned(stalloc, step, most=40):

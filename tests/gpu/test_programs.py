@@ -11,11 +11,8 @@ median step must not take longer.
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -35,26 +32,15 @@ def start(allocator, program, *arguments):
     strict = [] if DEVICE else ["--strict", "--conf", "route:adapter"]
     runner = ["-m", "stalloc.run", "--cache", "off", *strict] if allocator == "stalloc" else []
     environment = {
-        **os.environ,
         "PYTHONPATH": os.pathsep.join([str(gpu.ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "TORCHINDUCTOR_CACHE_DIR": _compiled.name,  # only the first run compiles
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0],
     }
-    command = [sys.executable, *runner, str(FOLDER / program), *arguments, *DEVICE]
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    if done.returncode:
-        raise AssertionError(f"{allocator}, exit {done.returncode}: {done.stderr.strip()[-1500:]}")
+    told, errors = gpu.python(*runner, str(FOLDER / program), *arguments, *DEVICE, **environment)
     if allocator == "stalloc" and not DEVICE:
-        assert "stalloc: cuda:0: reserved" in done.stderr, done.stderr[-1500:]
-    return json.loads(done.stdout.splitlines()[-1])
+        assert "stalloc: cuda:0: reserved" in errors, errors[-1500:]
+    return told
 
 
 def compare(program, *arguments):

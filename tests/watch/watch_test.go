@@ -3,9 +3,7 @@
 package watch
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +13,13 @@ import (
 	"time"
 
 	"stalloc/live/page"
+	"stalloc/live/page/pagetest"
 	"stalloc/tests/fakecuda/fake"
 )
 
 // pairs is a process that allocates and frees when told.
 type pairs struct {
-	in   io.Writer
-	out  *bufio.Scanner
-	pid  int
+	*pagetest.Child
 	hits float64 // share of the last round
 }
 
@@ -44,31 +41,15 @@ func start(t testing.TB) *pairs {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), "STALLOC_CONF=cache:off,log:error,driver:"+driver)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return &pairs{in: in, out: bufio.NewScanner(out), pid: cmd.Process.Pid}
+	return &pairs{Child: pagetest.Run(t, cmd)}
 }
 
 // round returns the nanoseconds of a pair.
 func (p *pairs) round(t testing.TB) (ns float64) {
 	t.Helper()
-	fmt.Fprintln(p.in, "go")
-	if !p.out.Scan() {
-		t.Fatalf("the program has ended: %v", p.out.Err())
-	}
-	if _, err := fmt.Sscan(p.out.Text(), &ns, &p.hits); err != nil {
-		t.Fatalf("%q: %v", p.out.Text(), err)
+	said := p.Do(t, "go")
+	if _, err := fmt.Sscan(said, &ns, &p.hits); err != nil {
+		t.Fatalf("%q: %v", said, err)
 	}
 	return ns
 }
@@ -108,7 +89,7 @@ func BenchmarkWatched(b *testing.B) {
 			p.round(b)
 			r := &reader{quit: make(chan struct{})}
 			defer close(r.quit)
-			go r.run(p.pid, how.pause)
+			go r.run(p.Process.Pid, how.pause)
 			var alone, watched, ratios []float64
 			for b.Loop() {
 				r.on.Store(0)
@@ -138,7 +119,7 @@ func BenchmarkWatched(b *testing.B) {
 func TestWatched(t *testing.T) {
 	p := start(t)
 	p.round(t)
-	read, err := page.Of(page.Folder, p.pid)
+	read, err := page.Of(page.Folder, p.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

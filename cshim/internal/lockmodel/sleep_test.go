@@ -38,21 +38,13 @@ func (s sleepers) move(i int, arrives bool, then func(sleepers)) {
 			then(t)
 		}
 	case about:
-		if t.at[i] = seen; s.lock == untaken {
-			t.at[i] = inside
-		}
-		t.lock = awaited
+		t.at[i], t.lock = either(s.lock == untaken, inside, seen), awaited
 		then(t)
 	case seen:
-		if t.at[i] = about; s.lock == awaited {
-			t.at[i] = asleep
-		}
+		t.at[i] = either(s.lock == awaited, asleep, about)
 		then(t)
 	case inside:
-		if t.at[i] = outside; s.lock == awaited {
-			t.at[i] = owing
-		}
-		t.lock = untaken
+		t.at[i], t.lock = either(s.lock == awaited, owing, outside), untaken
 		then(t)
 	case owing:
 		t.at[i] = outside
@@ -69,6 +61,13 @@ func (s sleepers) move(i int, arrives bool, then func(sleepers)) {
 			then(t)
 		}
 	}
+}
+
+func either(so bool, then, otherwise int8) int8 {
+	if so {
+		return then
+	}
+	return otherwise
 }
 
 // Whoever sleeps is woken by those that are there already: nobody need come for it.

@@ -53,53 +53,65 @@ var Program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Writer is a process with a page.
-type Writer struct {
+// Child is a process that answers each line that it is told with one.
+type Child struct {
 	*exec.Cmd
 	In  io.WriteCloser
 	Out *bufio.Scanner
+}
+
+// Run starts a process. The test's end ends it.
+func Run(t testing.TB, cmd *exec.Cmd) *Child {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return &Child{Cmd: cmd, In: in, Out: bufio.NewScanner(out)}
+}
+
+// Line is the next that the process writes.
+func (c *Child) Line(t testing.TB) string {
+	t.Helper()
+	if !c.Out.Scan() {
+		t.Fatalf("%s has ended: %v", c.Path, c.Out.Err())
+	}
+	return c.Out.Text()
+}
+
+// Do has the process do something, and returns what it says when that is done.
+func (c *Child) Do(t testing.TB, what string) string {
+	t.Helper()
+	fmt.Fprintln(c.In, what)
+	return c.Line(t)
+}
+
+// Writer is a process with a page.
+type Writer struct {
+	*Child
 	// First is the first line that it has written.
 	First string
 }
 
-// Start starts a writer, which has written its page when Start returns. The test's end
-// ends it.
+// Start starts a writer, which has written its page when Start returns.
 func Start(t testing.TB, env ...string) *Writer {
 	t.Helper()
 	path, err := Program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{Cmd: exec.Command(path, "serve")}
-	w.Env = append(os.Environ(), env...)
-	w.Stderr = os.Stderr
-	if w.In, err = w.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := w.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Out = bufio.NewScanner(out)
-	if err := w.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Process.Kill(); w.Wait() })
-	w.First = w.line(t)
+	cmd := exec.Command(path, "serve")
+	cmd.Env = append(os.Environ(), env...)
+	w := &Writer{Child: Run(t, cmd)}
+	w.First = w.Line(t)
 	return w
-}
-
-func (w *Writer) line(t testing.TB) string {
-	t.Helper()
-	if !w.Out.Scan() {
-		t.Fatalf("the writer has ended: %v", w.Out.Err())
-	}
-	return w.Out.Text()
-}
-
-// Do has the writer do something, and waits until it is done.
-func (w *Writer) Do(t testing.TB, what string) {
-	t.Helper()
-	fmt.Fprintln(w.In, what)
-	w.line(t)
 }
