@@ -23,7 +23,6 @@ _Static_assert(sizeof stalloc_devices % PAGE == 0, "what lies behind would be wi
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
-static _Atomic bool conf_logged;
 
 /* The text lies on the heap: the loader keeps only some hundred bytes for the
  * thread-local variables of all libraries that are opened late, and one that
@@ -87,8 +86,7 @@ static void prepare(void) {
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
-	if (stalloc_conf_read() != STALLOC_OK)
-		stalloc_log_once(&conf_logged, "%s; going on with the other settings", stalloc_last_error());
+	stalloc_conf_read();
 	stalloc_alive = page; /* last: other threads go ahead from here on */
 }
 

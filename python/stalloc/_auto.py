@@ -10,6 +10,7 @@ the variable, so launchers need know nothing. A program's own call of enable() c
 import os
 import sys
 import warnings
+from typing import Optional
 
 from . import _hook, _session, _summary
 from ._errors import SettingError, StallocError, StallocWarning
@@ -39,12 +40,15 @@ def begin() -> None:
     _hook.arm(_enable)
 
 
+refusal: Optional[StallocError] = None  # why the program was not to go on
+
+
 def _enable() -> None:
+    global refusal
     try:
         _session.enable()
-    except SettingError:
-        raise
     except StallocError as error:
-        if _session.strict_in_environment():
+        if isinstance(error, SettingError) or _session.strict_in_environment():
+            refusal = error
             raise
         warnings.warn(f"stalloc stays off: {error}", StallocWarning, stacklevel=2)

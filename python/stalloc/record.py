@@ -225,7 +225,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         type=_amount,
         default=1 << 30,
         metavar="AMOUNT",
-        help="of the host's memory, at most, for what is not on the disk yet; default: 1GiB",
+        help="of the host's memory, at most, while it records; default: 1GiB",
     )
     parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
     parser.add_argument(

@@ -16,31 +16,50 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from typing import Optional
+from typing import NoReturn, Optional
 
 from . import _auto, _config, _program, _session, _summary
-from ._errors import SettingError
+from ._errors import SettingError, StallocError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if "PROGRAM" in message:  # it is missing, and its arguments are not
+            message = "name a script to run, or a module behind -m"
+        super().error(message)
 
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="stalloc run",
         usage="%(prog)s [options] (PROGRAM | -m MODULE) [arguments...]",
         description=(__doc__ or "").splitlines()[0],
-        epilog="Any setting: --conf KEY:VALUE,KEY:VALUE as in STALLOC_CONF, which it overrides. "
-        "%r in a value or in FILE is the rank.",
+        epilog="What these options do not name, --conf does: every setting of STALLOC_CONF, which "
+        "it overrides (docs/settings.md has them all). %r in a value or in FILE is the rank. "
+        "Without a GPU the program runs as ever, with a warning; stalloc doctor says what is "
+        "missing.",
     )
-    parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="settings")
+    parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")
     parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
-    parser.add_argument("--plan", choices=["on", "off", "always"])
-    parser.add_argument("--cache", metavar="DIR", help="where plans are kept, or off")
-    parser.add_argument("--log", choices=["debug", "info", "warn", "error"])
-    parser.add_argument("--strict", action="store_true", help="fail rather than run without it")
+    parser.add_argument(
+        "--plan", choices=["on", "off", "always"], help="off: nothing is planned; default on"
+    )
+    parser.add_argument(
+        "--cache", metavar="DIR", help="where plans are kept for the next run, or off"
+    )
+    parser.add_argument(
+        "--log",
+        choices=["debug", "info", "warn", "error"],
+        help="what goes to standard error; default warn",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="fail rather than run without stalloc"
+    )
     summary = parser.add_mutually_exclusive_group()
     summary.add_argument("--no-summary", action="store_true", help="say nothing at the end")
     summary.add_argument("--summary", metavar="FILE", help="also write the counters as JSON")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
-    parser.add_argument("program", metavar="PROGRAM")
+    parser.add_argument("program", metavar="PROGRAM", help="a script, a folder or a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     args = parser.parse_args(argv)
     if not args.module and not os.path.exists(args.program):
@@ -74,13 +93,20 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.environ[_summary.VARIABLE] = where
     run = _program.run_module if args.module else _program.run_script
     try:
-        os.environ[_config.VARIABLE] = settings(args, os.environ.get(_config.VARIABLE, ""))
-        os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
-        _auto.begin()
-        run(args.program, args.arguments)
+        conf = settings(args, os.environ.get(_config.VARIABLE, ""))
     except SettingError as error:
         print(f"stalloc run: {error}", file=sys.stderr)
         return 2
+    try:
+        os.environ[_config.VARIABLE] = conf
+        os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
+        _auto.begin()
+        run(args.program, args.arguments)
+    except StallocError as error:
+        if error is not _auto.refusal:  # the program's, in the midst of its work
+            raise
+        print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)
+        return 2 if isinstance(error, SettingError) else 1
     return 0
 
 

@@ -58,6 +58,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
     [
         (["absent.py"], "absent.py: no such program"),
         (["-m", "absent.module"], "absent.module: no such module"),
+        ([], "name a script to run, or a module behind -m"),
         (["--limit", "0.9", "train.py"], "limit:0.9: expected an amount of memory"),
         (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),
         (["--conf", "colour", "train.py"], "expected key:value"),
@@ -67,6 +68,13 @@ def test_exit_status_and_errors_are_the_program_s(training):
 def test_what_cannot_be_meant_is_refused(training, arguments, words):
     _, err = training.start(*RUN, *arguments, status=2)
     assert words in err
+
+
+def test_strict_says_in_a_line_what_is_missing(training):
+    absent = ("--conf", "driver:/absent.so", "--strict", "train.py")
+    out, err = training.start(*RUN, *absent, status=1)
+    assert out == "" and err.startswith("stalloc run: there is no NVIDIA driver (/absent.so: ")
+    assert err.count("\n") == 1
 
 
 def test_counters_of_each_rank_as_json(training, tmp_path):
