@@ -16,6 +16,7 @@ from . import _hook, _session, _summary
 from ._errors import SettingError, StallocError, StallocWarning
 
 _ON = ("1", "on", "true", "yes")
+_IMPORT = 4  # calls above lies the program's import of torch, whose line warnings name
 _OFF = ("", "0", "off", "false", "no")
 
 
@@ -46,9 +47,9 @@ refusal: Optional[StallocError] = None  # why the program was not to go on
 def _enable() -> None:
     global refusal
     try:
-        _session.enable()
+        _session.begin(False, {}, _IMPORT)
     except StallocError as error:
         if isinstance(error, SettingError) or _session.strict_in_environment():
             refusal = error
             raise
-        warnings.warn(f"stalloc stays off: {error}", StallocWarning, stacklevel=2)
+        warnings.warn(f"stalloc stays off: {error}", StallocWarning, stacklevel=_IMPORT - 1)

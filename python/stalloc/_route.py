@@ -30,7 +30,7 @@ def without(conf: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in conf.items() if key != SETTING}
 
 
-def install(torch: ModuleType, native: _native.Native, wanted: str) -> str:
+def install(torch: ModuleType, native: _native.Native, wanted: str, stacklevel: int) -> str:
     """Makes stalloc the process's CUDA allocator; returns the route that was taken."""
     if wanted != PLUGGABLE:
         try:
@@ -44,7 +44,7 @@ def install(torch: ModuleType, native: _native.Native, wanted: str) -> str:
                 f"stalloc: PyTorch is entered as a pluggable allocator, without memory history, "
                 f"MemPool, IPC and graph trees, because: {error}",
                 StallocWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
     _torch.check_unused(torch)
     _torch.install(torch, native)

@@ -3,6 +3,7 @@
 import os
 import threading
 import warnings
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
@@ -100,10 +101,17 @@ def enable(
         "window": window, "cache": cache, "native": native, "log": log, "driver": driver,
         "engine": engine, "route": route, **more,
     }  # fmt: skip
+    return begin(strict, conf, stacklevel=3)
+
+
+def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel: int) -> bool:
+    """What enable() does. Warnings name the line so many calls above."""
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
         if _session.recording is not None:
-            warnings.warn(f"stalloc stays off: {_session.reason}", StallocWarning, stacklevel=2)
+            warnings.warn(
+                f"stalloc stays off: {_session.reason}", StallocWarning, stacklevel=stacklevel
+            )
             return False
         if _session.native is not None:
             if merged != _session.conf:
@@ -112,7 +120,7 @@ def enable(
                     f"{_config.render(_session.conf) or '(none)'}; "
                     f"{_config.render(merged) or '(none)'} is ignored",
                     StallocWarning,
-                    stacklevel=2,
+                    stacklevel=stacklevel,
                 )
             return True
         torch = _torch.load()
@@ -123,21 +131,21 @@ def enable(
             if strict or strict_in_environment():
                 raise StallocError(f"stalloc: {reason}; strict asks for stalloc or nothing")
             if _session.closed is not None:
-                warnings.warn(f"stalloc stays off: {reason}", StallocWarning, stacklevel=2)
+                warnings.warn(f"stalloc stays off: {reason}", StallocWarning, stacklevel=stacklevel)
                 return False
             if _session.torch is None:
                 warnings.warn(
                     f"stalloc stays inactive: {reason}. Training on the CPU goes on without it",
                     StallocWarning,
-                    stacklevel=2,
+                    stacklevel=stacklevel,
                 )
             _session.torch, _session.reason = torch, reason
             return False
-        _start(torch, merged, strict or strict_in_environment())
+        _start(torch, merged, strict or strict_in_environment(), stacklevel + 1)
         return True
 
 
-def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
+def _start(torch: ModuleType, conf: dict[str, str], strict: bool, stacklevel: int) -> None:
     wanted = _route.wanted(conf)
     native = _native.Native(_native.shim_path())
     watch = Watch(native, torch, strict)
@@ -150,7 +158,7 @@ def _start(torch: ModuleType, conf: dict[str, str], strict: bool) -> None:
         native.init()
         os.environ[_config.VARIABLE] = _config.render(conf)
         boundary.install(torch)
-        route = _route.install(torch, native, wanted)
+        route = _route.install(torch, native, wanted, stacklevel + 1)
     except BaseException:
         boundary.remove()
         if before is None:

@@ -117,7 +117,8 @@ def test_doctor(training, words):
 SETTINGS = {
     "limit": "512MiB", "cache": "plans", "log": "info", "plan": "always", "stitch": "off",
     "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
-    "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER), "engine": str(ENGINE), "route": "pluggable",
+    "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
+    "engine": str(ENGINE), "route": "pluggable",
 }  # fmt: skip
 LAKE = {"pool": "gmlake", "fraglimit": "4MiB"}
 
