@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -34,7 +35,8 @@ const (
 type native struct {
 	log     *zap.Logger
 	waiting atomic.Int64 // events of steps that were sent and not simulated yet
-	over    atomic.Bool
+	over    atomic.Bool  // no more are sent
+	ended   sync.Once
 	found   atomic.Pointer[simulated]
 
 	sim    *baseline.Native
@@ -83,10 +85,26 @@ func (d *Device) simulate(m *stepEnded) {
 	d.root.Send(d.simulator, m)
 }
 
+// endNative ends the simulation, behind the steps that wait or before them.
+func (d *Device) endNative(behind bool) {
+	if d.native == nil {
+		return
+	}
+	d.native.over.Store(true)
+	d.native.ended.Do(func() {
+		end := d.root.StopFuture
+		if behind {
+			end = d.root.PoisonFuture
+		}
+		_ = end(d.simulator).Wait()
+	})
+}
+
 // private says that there are private pools, whose requests are not observed: nothing can be
 // told.
 func (n *native) private() {
-	if n != nil && !n.over.Swap(true) {
+	if n != nil {
+		n.over.Store(true)
 		n.found.Store(nil)
 	}
 }

@@ -118,6 +118,7 @@ func (d *Device) Close() error {
 		return fmt.Errorf("%w: the device was closed before", ErrBroken)
 	}
 	d.endPlanning()
+	d.endNative(false)
 	err := d.rare(&poolRequest{verb: verbClose})
 	d.system.Shutdown()
 	return err

@@ -35,6 +35,7 @@ func (d *Device) Retire() error {
 		return nil
 	}
 	d.endPlanning()
+	d.endNative(true)
 	m := &retireRequest{}
 	d.ask(d.supervisor, m)
 	d.retired.Store(true)
@@ -59,9 +60,6 @@ func (d *Device) endPlanning() {
 			d.ask(d.planner, &lastLook{})
 			// It begins nothing new once it has stopped.
 			_ = d.root.StopFuture(d.planner).Wait()
-		}
-		if d.simulator != nil {
-			_ = d.root.PoisonFuture(d.simulator).Wait() // behind what it was sent
 		}
 		d.background.Wait()
 	})
