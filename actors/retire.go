@@ -14,7 +14,8 @@ import (
 // blocks. Those stay where they are: they are looked up, recorded and freed as ever, and
 // what a free leaves idle goes back to the driver. Streams, pool and supervisor have no
 // goroutine; they go on answering, so that a thread in the middle of a request need not
-// know.
+// know. Nothing is begun anew: who closes a device wants its memory, and a request that
+// comes late is a straggler, which plain allocations serve as well.
 
 // ErrRetired is the answer to a request of a device that was retired.
 var ErrRetired = errors.New("the device was closed")
