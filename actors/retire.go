@@ -28,12 +28,12 @@ type lastLook struct{ answer }
 
 // Retire ends serving: steps that wait are looked at and the plan is kept for later runs, if
 // there is a cache; then all memory without live blocks goes back to the driver. Not that
-// of private pools which are not released: a graph may still use it. Once more does nothing.
+// of private pools which are not released: a graph may still use it. Once more tries what the driver refused.
 func (d *Device) Retire() error {
 	d.retiring.Lock()
 	defer d.retiring.Unlock()
 	if d.retired.Load() {
-		return nil
+		return d.Trim(0)
 	}
 	d.endPlanning()
 	d.endNative(true)

@@ -95,7 +95,7 @@ STALLOC_API int stalloc_step(int device);
  * valid; each is freed by stalloc_free as ever, and its memory given back soon. Later
  * requests are served, by plain driver allocations, and a line on standard error says so
  * once. There is no way back in this process. Waits for a plan in the making and for
- * streams. Once more does nothing. Returns STALLOC_OK or an error. */
+ * streams. Once more only tries again what the driver refused. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_close(int device);
 
 /* Writes the device's latest plan to a file, for a later run. A reader, or a
