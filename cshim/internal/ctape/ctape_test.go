@@ -32,7 +32,7 @@ func TestLockStep(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var served, hits [2]int
-			foreseen := 0
+			foreseen, quick := 0, 0
 			for seed := range uint64(12) {
 				x := newTwins(seed)
 				defer x.device.Close()
@@ -46,9 +46,10 @@ func TestLockStep(t *testing.T) {
 				served[1] += x.served[1]
 				hits[1] += x.hits
 				foreseen += x.foreseen
+				quick += x.device.Quick()
 			}
 			share := float64(served[1]) / float64(served[0]+served[1])
-			t.Logf("C served %d of %d requests (%.0f %%), %d where wished, %d of them from forecasts", served[1], served[0]+served[1], 100*share, hits[1], foreseen)
+			t.Logf("C served %d of %d requests (%.0f %%), %d where wished, %d of them from forecasts; %d requests and frees were quick", served[1], served[0]+served[1], 100*share, hits[1], foreseen, quick)
 			if c.most > 0 && foreseen == 0 {
 				t.Error("C served nothing from a forecast")
 			}
