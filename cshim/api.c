@@ -84,6 +84,7 @@ bool stalloc_settle(struct stalloc_device *d) {
 /* Counts a block that Go has handed out, or one that it has freed. */
 static void count(struct stalloc_device *d, bool in, uint64_t asked) {
 	stalloc_lock(d);
+	stalloc_fold(d);
 	(in ? stalloc_count_in : stalloc_count_out)(d, (int64_t)stalloc_round(asked), (int64_t)asked);
 	unlock_and_drain(d);
 }

@@ -84,7 +84,7 @@ static inline void stalloc_grant(struct stalloc_device *d) {
 	const struct range_counters *now = &d->range.now;
 	const struct stalloc_counts *c = &d->counts;
 	int64_t room = stalloc_least(d->range.block_most - now->blocks, d->log.end - d->log.next);
-	uint64_t open = d->range.until - now->clock;
+	uint64_t open = range_open(&d->range) ? d->range.until - now->clock : 0;
 	int64_t bytes = stalloc_least(stalloc_least(now->peak_load - now->load, now->peak_held - now->load - now->pending),
 				      stalloc_least(c->peak_allocated - c->allocated, c->peak_active - c->allocated - now->pending));
 	d->first = d->log.next;

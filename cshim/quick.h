@@ -15,7 +15,7 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 	uint64_t at = entry_place(t->reel->entries[t->state.cursor]);
 	struct stalloc_slot *slot = &t->reel->slots[t->state.cursor];
 	tape_look(s, t);
-	if (slot->version == t->version && !tape_blocked(t->reel, slot)) {
+	if (slot->version == t->version && !tape_blocked(&d->range, t->reel, slot)) {
 		t->armed = t->version;
 		t->slot = slot;
 		t->info = stalloc_info(0, heap) | STALLOC_EV_HIT;
@@ -44,18 +44,22 @@ static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space 
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
 	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
 	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
-	return fits && tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
+	if (!fits || !tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked)) return 0;
+	s->version++; /* the other tape in this space knows nothing of it */
+	return entry_place(e);
 }
 
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
 static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_range *r = &d->range;
 	uint64_t n = stalloc_units_of(asked), at = 0;
+	bool small = n <= r->small_limit;
+	struct stalloc_tape *t = &st->tapes[small];
+	if (!d->last) stalloc_grant(d); /* no quick hits since the counts were looked at */
+	if ((at = stalloc_hit(d, t, n, asked)) != 0) return r->base + at;
 	stalloc_fold(d);
 	if (!range_open(r)) return 0;
 	if (__builtin_expect(st->heap == 0, 0) && (st->heap = range_heap_of(r, st->id)) == 0) return 0;
-	bool small = n <= r->small_limit;
-	struct stalloc_tape *t = &st->tapes[small];
 	t->space = r->heaps[st->heap].spaces[small];
 	struct range_space *s = &r->spaces[t->space];
 	uint32_t cursor = 0;
@@ -112,6 +116,7 @@ static __attribute__((noinline, unused)) bool stalloc_give_slowly(struct stalloc
 	stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)(n * STALLOC_GRAIN - less));
 	stalloc_observe(d, at, n, r->spaces[r->blocks[b].space].heap, STALLOC_EV_FREE);
 	range_free(r, b);
+	stalloc_grant(d); /* or the next request would be no quick hit either */
 	return true;
 }
 

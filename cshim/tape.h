@@ -100,17 +100,36 @@ static inline void tape_look(struct range_space *s, struct stalloc_tape *t) {
 	t->hits = now->hits;
 }
 
-/* Whether a block lives, or may live, in a place of an entry's frontier or its own. */
-static inline bool tape_blocked(const struct stalloc_reel *l, const struct stalloc_slot *slot) {
-	uint64_t word = l->places[slot->place].word;
-	for (const uint32_t *f = l->frontier + slot[0].frontier, *end = l->frontier + slot[1].frontier; f < end; f++)
-		word |= l->places[*f].word;
-	return word & PLACE_LIVE;
-}
-
 /* Forgets a block that the range has freed. */
 static inline void tape_forget(const struct stalloc_range *r, struct stalloc_place *p) {
 	if (p->word & PLACE_INDEXED && start_get(r, place_at(p)) == 0) p->word &= ~(uint64_t)(PLACE_LIVE | PLACE_INDEXED);
+}
+
+/* Whether the block of a place, if there is one, has bytes from one unit on, where it begins
+ * no later. */
+static inline bool place_reaches(const struct stalloc_range *r, struct stalloc_place *p, uint64_t from) {
+	tape_forget(r, p);
+	if (!(p->word & PLACE_LIVE)) return false;
+	uint64_t n = p->word & PLACE_INDEXED ? r->blocks[start_get(r, place_at(p))].size : p->info >> 24;
+	return place_at(p) + n > from;
+}
+
+/* Whether one of the live blocks of a slot's frontier, or its own, is in its way: a place has
+ * blocks of several sizes in turn. */
+static __attribute__((noinline, unused)) bool tape_overlaps(const struct stalloc_range *r, const struct stalloc_reel *l, const struct stalloc_slot *slot) {
+	uint64_t at = entry_place(slot->entry);
+	if (place_reaches(r, &l->places[slot->place], at)) return true;
+	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++)
+		if (place_reaches(r, &l->places[l->frontier[i]], at)) return true;
+	return false;
+}
+
+/* The same, quickly where no place of them has a live block. */
+static inline bool tape_blocked(const struct stalloc_range *r, const struct stalloc_reel *l, const struct stalloc_slot *slot) {
+	uint64_t word = l->places[slot->place].word;
+	for (const uint32_t *f = l->frontier + slot[0].frontier, *end = l->frontier + slot[1].frontier; f < end; f++)
+		word |= l->places[*f].word;
+	return __builtin_expect(word & PLACE_LIVE, 0) && tape_overlaps(r, l, slot);
 }
 
 /* Serves the entry under the cursor, which is for this request of n units, by a look at the range.
@@ -141,7 +160,7 @@ static inline __attribute__((always_inline)) uint64_t stalloc_hit(struct stalloc
 	struct stalloc_slot *slot = t->slot;
 	uint64_t e = slot->entry;
 	if (__builtin_expect(entry_size(e) != n || slot->version != version, 0)) return 0;
-	if (__builtin_expect(tape_blocked(l, slot), 0)) return 0;
+	if (__builtin_expect(tape_blocked(&d->range, l, slot), 0)) return 0;
 	int64_t blocks = may->blocks.left - 1, units = may->units.left - (int64_t)n, all = may->asked.left - (int64_t)asked;
 	struct stalloc_event *event = d->log.next;
 	if (__builtin_expect((blocks | units | all) < 0 || event >= d->last, 0)) return 0;

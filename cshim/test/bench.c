@@ -1,5 +1,5 @@
 /* Nanoseconds of what a training program does all the time: a hit and its free, beside
- * malloc and free in the same run; a request that a gap of the range serves, and its free,
+ * malloc and free in the same run, where lives are nested and where they end in no order; a request that a gap of the range serves, and its free,
  * with few and with many live blocks, one after the other and in any order; a free that
  * meets another thread with the lock; threads that meet there, beside malloc; requests that
  * go through Go; and a boundary that puts a plan in place, on the thread that calls. */
@@ -11,7 +11,7 @@
 #include "kit.h"
 
 enum { PAIRS = 1000, ROUNDS = 301, REQUESTS = 2000, REQUEST_ROUNDS = 41, THREADS = 4, LONG = 20000, FEW = 1000, MANY = 100000,
-       ENTRIES = 20000, LIVE = 500, PLANS = 8 };
+       ENTRIES = 20000, LIVE = 500, PLANS = 8, BESIDE = 200 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -48,11 +48,41 @@ static double pairs_of_malloc(void)
 	return (kit_seconds() - start) * 1e9 / PAIRS;
 }
 
-static void plan_it(void)
+/* A step of PAIRS allocations whose lives end in no order: the same in every step. */
+static double mixed(bool theirs)
+{
+	static void *at[BESIDE];
+	uint64_t seed = 7;
+	double start = kit_seconds();
+	for (int i = 0; i < PAIRS; i++) {
+		uint64_t x = kit_random(&seed);
+		void **p = &at[i < BESIDE ? (uint64_t)i : x % BESIDE];
+		size_t size = 512 * (1 + (x >> 32) % 1024);
+		if (theirs) {
+			free(*p);
+			*p = malloc(size / 64); /* of the same sizes it would ask the system for memory */
+		} else {
+			stalloc_free(*p, 0, 0, NULL);
+			*p = stalloc_malloc(size, 0, NULL);
+		}
+	}
+	for (int i = 0; i < BESIDE; i++) {
+		theirs ? free(at[i]) : stalloc_free(at[i], 0, 0, NULL);
+		at[i] = NULL;
+	}
+	return (kit_seconds() - start) * 1e9 / PAIRS;
+}
+
+static double mixed_of_stalloc(void) { return mixed(false); }
+static double mixed_of_malloc(void) { return mixed(true); }
+
+typedef double (*step)(void);
+
+static void plan_it(step ours)
 {
 	for (int i = 0; i < 400; i++) {
 		uint64_t hits = kit_stats().hits;
-		pairs_of_stalloc();
+		ours();
 		uint64_t now = kit_stats().hits;
 		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
 		if (now - hits == PAIRS) return;
@@ -69,13 +99,14 @@ static void print(const char *what, double *values, int n, double theirs)
 	putchar('\n');
 }
 
-static void hits(const char *what)
+static void hits(const char *what, step our_step, step their_step)
 {
 	static double ours[ROUNDS], theirs[ROUNDS];
+	plan_it(our_step);
 	struct stalloc_stats before = kit_stats(), after;
 	for (int i = 0; i < ROUNDS; i++) {
-		theirs[i] = pairs_of_malloc();
-		ours[i] = pairs_of_stalloc();
+		theirs[i] = their_step();
+		ours[i] = our_step();
 		stalloc_step(0); /* takes what was observed */
 	}
 	after = kit_stats();
@@ -249,10 +280,10 @@ static void boundaries(void)
 
 int main(void)
 {
-	plan_it();
-	hits("a hit and its free");
+	hits("a hit and its free", pairs_of_stalloc, pairs_of_malloc);
 	stalloc_free(stalloc_malloc(512, 0, (void *)0x1000), 0, 0, (void *)0x1000);
-	hits("the same, with a second stream");
+	hits("the same, with a second stream", pairs_of_stalloc, pairs_of_malloc);
+	hits("the same, lives that end in no order", mixed_of_stalloc, mixed_of_malloc);
 	range_among((void *)0x2000, FEW);
 	range_among((void *)0x3000, MANY);
 	announced();

@@ -14,13 +14,16 @@ static struct stalloc_device *device_new(void) {
 	return d;
 }
 
-static uint64_t quick_alloc(struct stalloc_device *d, struct stalloc_stream *s, uint64_t asked) {
+static uint64_t quick_alloc(struct stalloc_device *d, struct stalloc_stream *s, uint64_t asked, uint64_t *quick) {
 	uint64_t n = stalloc_units_of(asked), at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, asked);
+	*quick += at != 0;
 	return at ? d->range.base + at : stalloc_serve(d, s, asked);
 }
 
-static bool quick_free(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, uint64_t size) {
-	return stalloc_give(d, s, addr, size) || stalloc_give_slowly(d, s, addr);
+static bool quick_free(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, uint64_t size, uint64_t *quick) {
+	bool given = stalloc_give(d, s, addr, size);
+	*quick += given;
+	return given || stalloc_give_slowly(d, s, addr);
 }
 
 static void device_free(struct stalloc_device *d) {
@@ -44,6 +47,7 @@ type Device struct {
 	c       *C.struct_stalloc_device
 	loan    *loan.Range
 	streams map[mem.StreamID]*Stream
+	quick   C.uint64_t
 }
 
 // Stream is a stream and its tapes, which C and Go share.
@@ -113,14 +117,17 @@ func (d *Device) Sync() { C.stalloc_sync(d.c) }
 
 // Alloc serves a request as a C thread does. Zero: Go must.
 func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
-	return mem.Addr(C.quick_alloc(d.c, d.Stream(id).c, C.uint64_t(asked)))
+	return mem.Addr(C.quick_alloc(d.c, d.Stream(id).c, C.uint64_t(asked), &d.quick))
 }
 
 // Free frees a block as a C thread does that says of what size it is, or something else.
 // False: Go must.
 func (d *Device) Free(id mem.StreamID, at mem.Addr, size mem.Bytes) bool {
-	return bool(C.quick_free(d.c, d.Stream(id).c, C.uint64_t(at), C.uint64_t(size)))
+	return bool(C.quick_free(d.c, d.Stream(id).c, C.uint64_t(at), C.uint64_t(size), &d.quick))
 }
+
+// Quick returns how many requests and frees nothing but a tape was looked at for.
+func (d *Device) Quick() int { return int(d.quick) }
 
 // Counts returns the rounded bytes and the number of live blocks.
 func (d *Device) Counts() (allocated mem.Bytes, blocks int) {

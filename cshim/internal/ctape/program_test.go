@@ -23,7 +23,7 @@ func (t *twins) program(id mem.StreamID, n int) *program {
 	for i := range p.sizes {
 		switch k := t.r.IntN(10); {
 		case k < 5:
-			p.sizes[i] = mem.Bytes(1+t.r.IntN(12)) * 700
+			p.sizes[i] = mem.Round(mem.Bytes(1+t.r.IntN(12)) * 700)
 		case k < 9:
 			p.sizes[i] = mem.Bytes(1+t.r.IntN(8)) * 100 * mem.KiB
 		default:
@@ -38,8 +38,12 @@ func (t *twins) program(id mem.StreamID, n int) *program {
 	return p
 }
 
-// noise is how often, of a thousand chances, something is not as in the step before.
-type noise struct{ skip, insert, keep, record, goes, pass, jump int }
+// noise is how often, of a thousand chances, something is not as in the step before. With
+// regular, not even the frees are, and no list is played again.
+type noise struct {
+	skip, insert, keep, record, goes, pass, jump int
+	regular                                      bool
+}
 
 func (t *twins) odd(n int) bool { return t.r.IntN(1000) < n }
 
@@ -57,7 +61,7 @@ func (t *twins) run(p *program, x noise, held *[]block) ([]placed, error) {
 	old := *held
 	*held = nil
 	for i, size := range p.sizes {
-		if len(old) > 0 && t.r.IntN(3) == 0 {
+		if len(old) > 0 && (x.regular || t.r.IntN(3) == 0) {
 			if err := t.free(old[0], p.id); err != nil {
 				return nil, err
 			}
@@ -168,7 +172,7 @@ func (t *twins) life(steps, requests int, x noise, move int) error {
 	}
 	for step := range steps {
 		for i, p := range programs {
-			if step > 0 && (step == 2 || t.r.IntN(12) == 0) {
+			if step == 2 || step > 0 && !x.regular && t.r.IntN(12) == 0 {
 				for small, entries := range t.entriesOf(last[i], move) {
 					if err := t.play(p.id, small, entries); err != nil {
 						return err
