@@ -38,13 +38,16 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 
 #define FORESEEN_SLACK 32 /* predict.Slack */
 
-/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. */
+/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. The
+ * bytes are no longer those of the stream's other tape, whose entries may have been verified. */
 static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
 	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
 	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
 	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
-	return fits && tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked) ? entry_place(e) : 0;
+	if (!fits || !tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked)) return 0;
+	s->version++;
+	return entry_place(e);
 }
 
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */

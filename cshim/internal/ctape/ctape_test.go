@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"stalloc/internal/mem"
+	"stalloc/stream/wish"
 )
 
 // TestLockStep: what C answers where it serves from a tape is what Go answers that looks
@@ -56,5 +57,51 @@ func TestLockStep(t *testing.T) {
 				t.Errorf("C served only %.0f %% of the requests, want %.0f %%", 100*share, 100*c.served)
 			}
 		})
+	}
+}
+
+// TestForecastBesideAPlan: what a forecast has put where a plan's request is wished is in the
+// way of that, though the plan had the place to itself a step ago.
+func TestForecastBesideAPlan(t *testing.T) {
+	x := newTwins(1)
+	defer x.device.Close()
+	x.most = uint64(150 * mem.KiB / mem.Grain)
+	const open, planned = mem.MiB, 2 * mem.MiB
+	entry := func(size mem.Bytes, at mem.Addr) wish.Entry {
+		return wish.Of(uint64(size/mem.Grain), uint64(at-x.b.Base)/uint64(mem.Grain))
+	}
+	step := func(sizes ...mem.Bytes) (at []mem.Addr) {
+		t.Helper()
+		var blocks []block
+		for _, size := range sizes {
+			b, err := x.alloc(0, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks, at = append(blocks, b), append(at, b.addr)
+		}
+		for _, b := range blocks {
+			if err := x.free(b, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := x.boundary(); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	at := step(8*mem.MiB, 2*planned)[1]
+	if err := x.play(0, wish.Large, []wish.Entry{entry(open, x.b.Base), entry(planned, at), entry(planned, at+mem.Addr(planned))}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		step(open, planned, planned)
+	}
+	if err := x.play(0, wish.Foreseen, []wish.Entry{entry(open, at), 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	step(open, planned, planned)
+	if x.foreseen == 0 {
+		t.Error("the forecast served nothing")
 	}
 }
