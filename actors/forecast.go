@@ -44,7 +44,7 @@ type foreseen struct {
 	origin   mem.Addr
 	goal     mem.Bytes
 	offsets  []mem.Offset
-	reel     Reel // of the positions, where the host serves from it
+	reel     *Reel // of the positions, where the host serves from it
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
@@ -141,7 +141,6 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 func (a *ahead) play(x *foreseen) {
 	f := x.by
 	if !f.learner.Follows(x.forecast.Number) || f.served != nil {
-		a.host.Discard(x.reel)
 		return
 	}
 	if f.served = x; x.reel != nil {
@@ -259,7 +258,7 @@ func (x *foreseen) layOut(d *Device) bool {
 			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
 		}
 	}
-	x.reel = d.reel(entries)
+	x.reel = d.host.Build(entries)
 	return true
 }
 

@@ -10,12 +10,12 @@ import (
 type kind struct {
 	before []wish.Entry // the requests of the last one
 	once   bool         // there was only one
-	wishes []wish.Entry // for the next; nil: none are planned
+	wishes *Reel        // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
 	// Where the blocks of a step lay that came while another kind's wishes were served, which
 	// is still out of the way of those; that kind.
-	aside  []wish.Entry
+	aside  *Reel
 	within *kind
 }
 
@@ -85,17 +85,17 @@ func matched(list, now []wish.Entry) int {
 // inserted reports whether a step has all that the kind has whose wishes were served, with
 // something inserted.
 func (h *habit) inserted(now []wish.Entry) bool {
-	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes) {
+	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes.Entries) {
 		return false
 	}
-	list := h.serving.wishes
+	list := h.serving.wishes.Entries
 	return float64(matched(list, now)) >= alike*float64(len(list))
 }
 
 // lists returns what is to be served of each kind: first from the next boundary on, and then
 // where a step turns out to be of another.
-func (h *habit) lists() (all [][]wish.Entry) {
-	all = [][]wish.Entry{nil}
+func (h *habit) lists() []*Reel {
+	all := []*Reel{nil}
 	for _, k := range slices.Backward(h.kinds) {
 		switch {
 		case k == h.serving:

@@ -21,13 +21,11 @@ type lane struct {
 	wishes  [2]atomic.Bool // whether those for large and for small requests have entries, to be read without the lock
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
-	step  [2]Reel
+	step  [2]*Reel
 	until int
 	left  bool // the run is another
-	// The lists of all kinds of step, the first of which is served from the boundary on, and
-	// that which is served now.
-	kinds    [2][][]wish.Entry
-	list     [2]int
+	// Of all kinds of step: the first serve from the boundary on.
+	lists    [2][]*Reel
 	patience [2]wish.Patience
 }
 
@@ -102,15 +100,11 @@ func (s *streamActor) answer(q question) (err error) {
 			s.host.Serve(s.id, i, r)
 		}
 	case *wishRequest:
-		for i, r := range m.reels {
-			if m.change[i] {
-				s.host.Serve(s.id, i, r)
-				s.list[i] = 0
+		for i, lists := range m.lists {
+			if lists != nil {
+				s.lists[i] = lists
+				s.begin(i)
 			}
-			if m.kinds[i] != nil {
-				s.kinds[i] = m.kinds[i]
-			}
-			s.wait(i)
 		}
 	}
 	for i := range s.wishes {
@@ -124,10 +118,15 @@ func (s *streamActor) answer(q question) (err error) {
 // others, too.
 const mostSkipped = 64
 
-// wait has C ask where the program leaves a tape that has just begun, if there are other
-// lists to go on with.
-func (s *streamActor) wait(small int) {
-	if len(s.kinds[small]) > 1 {
+// begin begins the first list. C asks where the program leaves it, if there are others to go
+// on with.
+func (s *streamActor) begin(small int) {
+	var first *Reel
+	if lists := s.lists[small]; len(lists) > 0 {
+		first = lists[0]
+	}
+	s.host.Serve(s.id, small, first)
+	if len(s.lists[small]) > 1 {
 		s.patience[small].Begin(&s.tapes[small])
 	}
 }
@@ -146,12 +145,17 @@ func (s *streamActor) turn(small int) {
 			last = append(last, size)
 		}
 	}
-	list, at := t.Find(last, s.kinds[small])
+	lists := make([][]wish.Entry, len(s.lists[small]))
+	for i, r := range s.lists[small] {
+		if r != nil {
+			lists[i] = r.Entries
+		}
+	}
+	list, at := t.Find(last, lists)
 	if list < 0 {
 		return
 	}
-	s.host.Serve(s.id, small, s.host.Build(s.kinds[small][list]))
-	s.list[small] = list
+	s.host.Serve(s.id, small, s.lists[small][list])
 	t.Resume(at)
 	s.patience[small].Begin(t)
 }
@@ -162,7 +166,7 @@ func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkippe
 // once may fail here, too, and who has asked waits for an answer.
 func (s *streamActor) giveUp() {
 	defer func() { _ = recover() }()
-	s.kinds, s.list = [2][][]wish.Entry{}, [2]int{}
+	s.lists = [2][]*Reel{}
 	for i := range s.wishes {
 		s.host.Serve(s.id, i, nil)
 	}
@@ -179,23 +183,14 @@ func (s *streamActor) ended() {
 			return
 		}
 		for i, r := range s.step {
-			if s.left && r != nil {
-				s.host.Discard(r)
-				r = nil
+			if !s.left {
+				s.lists[i] = []*Reel{r}
 			}
-			s.host.Serve(s.id, i, r)
 		}
-		s.step = [2]Reel{}
-		return
+		s.step = [2]*Reel{}
 	}
 	for i := range s.wishes {
-		if s.list[i] != 0 {
-			s.list[i] = 0
-			s.host.Serve(s.id, i, s.host.Build(s.kinds[i][0]))
-		} else {
-			s.tapes[i].Boundary()
-		}
-		s.wait(i)
+		s.begin(i)
 	}
 }
 

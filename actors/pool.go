@@ -122,7 +122,6 @@ func (p *pool) begin(x *foreseen) {
 		}
 	}()
 	if p.broken != nil {
-		p.host.Discard(x.reel)
 		return
 	}
 	p.ahead.read(p)

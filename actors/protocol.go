@@ -52,9 +52,7 @@ type boundary struct{ answer }
 // wishRequest replaces a stream's wishes.
 type wishRequest struct {
 	answer
-	change [2]bool
-	reels  [2]Reel
-	kinds  [2][][]wish.Entry // the lists of all kinds of step, that which is served first; nil: as before
+	lists [2][]*Reel // nil: as before
 }
 
 // allocRequest asks the pool for a block.
@@ -137,13 +135,13 @@ type startRequest struct {
 // planLoaded tells the planner that an earlier run's plan is served.
 type planLoaded struct {
 	plan  *plan.Plan
-	steps map[spaceKey][]wish.Entry // of its step, on one stream
+	steps map[spaceKey]*Reel // of its step, on one stream
 }
 
 // beginRequest has a stream begin with an earlier run's plan.
 type beginRequest struct {
 	answer
-	first, step [2]Reel
+	first, step [2]*Reel
 	boundaries  int // behind which the step follows
 }
 

@@ -40,7 +40,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	if m.boundaries <= 0 {
 		return nil
 	}
-	loaded := &planLoaded{plan: p, steps: map[spaceKey][]wish.Entry{}}
+	loaded := &planLoaded{plan: p, steps: map[spaceKey]*Reel{}}
 	some := false
 	for i := range p.Spaces {
 		x := &p.Spaces[i]
@@ -61,10 +61,9 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 			}
 		}
 		origin := uint64(expect.addr-d.base) / uint64(mem.Grain)
-		m.first[small] = d.reel(wishes(x.First[min(passed, len(x.First)):], origin))
-		step := wishes(x.Step, origin)
-		m.step[small] = d.reel(step)
-		loaded.steps[spaceKey{l.id, x.Small}] = step
+		m.first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin))
+		m.step[small] = d.host.Build(wishes(x.Step, origin))
+		loaded.steps[spaceKey{l.id, x.Small}] = m.step[small]
 		some = true
 	}
 	if !some {

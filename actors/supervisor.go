@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/plan"
-	"stalloc/stream/wish"
 )
 
 // supervisor is the actor that owns the life of the device's streams and of the plans that
@@ -28,10 +27,11 @@ type supervisor struct {
 
 // wishesReady tells the supervisor the wishes of the next steps.
 type wishesReady struct {
-	spaces map[spaceKey]Reel           // nil: none
-	kinds  map[spaceKey][][]wish.Entry // the lists of all kinds of step, that which is served first
-	number uint64                      // in the order in which they were sent
-	fresh  bool                        // a new plan is among them
+	// Where they change, those of all kinds of step: the first serve from the boundary on (nil:
+	// none), the others where a step turns out to be of another kind.
+	lists  map[spaceKey][]*Reel
+	number uint64 // in the order in which they were sent
+	fresh  bool   // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -53,13 +53,7 @@ func (s *supervisor) merge(m *wishesReady) {
 		s.wishes = m
 		return
 	}
-	for key, r := range m.spaces {
-		if old := s.wishes.spaces[key]; old != nil {
-			s.d.host.Discard(old)
-		}
-		s.wishes.spaces[key] = r
-	}
-	maps.Copy(s.wishes.kinds, m.kinds)
+	maps.Copy(s.wishes.lists, m.lists)
 	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
@@ -127,12 +121,10 @@ func (s *supervisor) wish() {
 	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
 		m := &wishRequest{}
-		for small := range m.reels {
-			r, change := ready.spaces[spaceKey{l.id, small == 1}]
-			m.reels[small], m.change[small] = r, change
-			m.kinds[small] = ready.kinds[spaceKey{l.id, small == 1}]
+		for small := range m.lists {
+			m.lists[small] = ready.lists[spaceKey{l.id, small == 1}]
 		}
-		if m.change != [2]bool{} || m.kinds[0] != nil || m.kinds[1] != nil {
+		if m.lists[0] != nil || m.lists[1] != nil {
 			if s.d.ask(l.pid, m); m.err != nil {
 				s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(m.err))
 			}
@@ -141,12 +133,4 @@ func (s *supervisor) wish() {
 	if ready.fresh {
 		s.d.log.Info("plan active", zap.Uint64("generation", s.d.generation.Add(1)))
 	}
-}
-
-// reel makes a reel of wishes; of none, none.
-func (d *Device) reel(entries []wish.Entry) Reel {
-	if len(entries) == 0 {
-		return nil
-	}
-	return d.host.Build(entries)
 }

@@ -39,7 +39,7 @@ func (t *twins) program(id mem.StreamID, n int) *program {
 }
 
 // noise is how often, of a thousand chances, something is not as in the step before.
-type noise struct{ skip, insert, keep, record, goes, pass, jump int }
+type noise struct{ skip, insert, keep, record, goes, pass, jump, swap int }
 
 func (t *twins) odd(n int) bool { return t.r.IntN(1000) < n }
 
@@ -69,6 +69,11 @@ func (t *twins) run(p *program, x noise, held *[]block) ([]placed, error) {
 				return nil, err
 			}
 			*held = append(*held, b)
+		}
+		if t.odd(x.swap) {
+			if err := t.swap(p.id); err != nil {
+				return nil, err
+			}
 		}
 		if t.odd(x.jump) {
 			return got, t.rest(at, append(old, *held...), held)
