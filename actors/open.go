@@ -76,7 +76,8 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
-		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
+		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, send: func(m any) { d.root.Send(d.planner, m) }}
+		planner.ahead = p.ahead
 	}
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
 		d.opening = newOpening(d, newCache(opts.Cache))

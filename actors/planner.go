@@ -24,6 +24,7 @@ type planner struct {
 	valley plan.Valley
 	mixed  bool
 	saver  saver
+	ahead  *ahead // the pool's, to catch up in
 	sent   uint64 // wishes, ever
 	fresh  bool   // a plan was made that is not sent yet
 	begin  int    // boundaries that the beginning of an earlier run's plan still spans
@@ -50,6 +51,9 @@ func (p *planner) Receive(ctx actor.Context) {
 		if m.layOut(p.d) {
 			p.d.root.Send(p.d.pool, m)
 		}
+	case *backlog:
+		defer p.d.root.Send(p.d.pool, m)
+		p.ahead.catchUp(m)
 	case *planLoaded:
 		p.loaded(m)
 	case stepsWait:

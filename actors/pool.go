@@ -107,13 +107,14 @@ func (p *pool) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case question:
 		m.slot().reply(p.answer(m))
-	case *foreseen:
-		p.begin(m)
+	case *foreseen, *backlog:
+		p.planned(m)
 	}
 }
 
-// begin serves a forecast that was laid out from now on, if it still holds.
-func (p *pool) begin(x *foreseen) {
+// planned takes what comes back from the planner: a forecast that was laid out serves from now
+// on, if it still holds; and a step was read.
+func (p *pool) planned(m any) {
 	p.takeBack()
 	defer p.lend()
 	defer func() {
@@ -124,8 +125,12 @@ func (p *pool) begin(x *foreseen) {
 	if p.broken != nil {
 		return
 	}
-	p.ahead.read(p)
-	p.ahead.play(x)
+	if x, laidOut := m.(*foreseen); laidOut {
+		p.ahead.read(p)
+		p.ahead.play(x)
+		return
+	}
+	p.ahead.away--
 }
 
 // answer does what a message asks for. A panic breaks the pool: the state is never

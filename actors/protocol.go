@@ -26,6 +26,8 @@ import (
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
 //	foreseen       planner               pool        none                 yes: the same
+//	backlog        pool                  planner     none                 no: nothing would be foreseen any more
+//	backlog        planner               pool        none                 no: the same
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
