@@ -50,16 +50,21 @@ func (d *Device) figures() explain.Figures {
 
 // addUsage adds what the engine knows of single blocks; nothing where it is broken.
 func (d *Device) addUsage(f *explain.Figures) {
-	m := &poolRequest{verb: verbUsage}
-	if d.rare(m) != nil {
+	var usage engine.Usage
+	if d.rare(func(p *pool) error {
+		if p.ranged != nil {
+			usage, f.Limit = p.ranged.Usage(), p.limit
+		}
+		return nil
+	}, nil) != nil {
 		return
 	}
-	f.Limit, f.Whole, f.Private = m.limit, m.usage.Whole, m.usage.Private
+	f.Whole, f.Private = usage.Whole, usage.Private
 	sizes, phases := map[mem.Bytes]int{}, map[int]explain.Phase{}
-	for use, blocks := range m.usage.Live {
+	for use, blocks := range usage.Live {
 		f.Blocks += blocks
 		sizes[use.Size] += blocks
-		at, name := phase(int(use.Step), int(m.usage.Steps))
+		at, name := phase(int(use.Step), int(usage.Steps))
 		sum := phases[at]
 		phases[at] = explain.Phase{
 			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes + use.Size*mem.Bytes(blocks), Between: at == between,

@@ -11,7 +11,7 @@ import (
 	"stalloc/stream/wish"
 )
 
-// ahead looks ahead in the steps of each stream. A nil one does nothing: nobody plans.
+// ahead looks ahead in the steps of each stream of a range. A nil one does nothing: nobody plans.
 type ahead struct {
 	streams map[mem.StreamID]*forecaster
 	host    Host
@@ -94,8 +94,7 @@ func (a *ahead) watches() bool {
 
 // read takes in what the host has served itself.
 func (a *ahead) read(p *pool) {
-	e, ok := p.eng.(*onerange.Engine)
-	if !a.looks() || !ok {
+	if !a.looks() {
 		return
 	}
 	events := p.host.Events()
@@ -106,7 +105,7 @@ func (a *ahead) read(p *pool) {
 		}
 		return
 	}
-	a.take(events[a.seen:], e.StreamOf)
+	a.take(events[a.seen:], p.ranged.StreamOf)
 	a.seen = len(events)
 }
 
@@ -163,10 +162,8 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	}
 	if f.match.Forecast != f.asked {
 		f.asked = f.match.Forecast
-		if e, ok := p.eng.(*onerange.Engine); ok {
-			if x := f.gather(e, m.stream); x != nil {
-				a.send(x)
-			}
+		if x := f.gather(p.ranged, m.stream); x != nil {
+			a.send(x)
 		}
 	}
 	x := f.served
@@ -217,11 +214,11 @@ func (a *ahead) placed(m *allocRequest, kind wish.EventKind) {
 
 // boundary ends the step: it returns what the planner is to know of it.
 func (a *ahead) boundary(p *pool) *stepEnded {
-	e, ok := p.eng.(*onerange.Engine)
-	if a == nil || !ok {
+	if a == nil {
 		return nil
 	}
 	a.read(p)
+	e := p.ranged
 	m := &stepEnded{events: slices.Clone(p.host.Events()), streams: map[uint16]mem.StreamID{}, extents: map[spaceKey][]engine.Range{}, gaps: map[spaceKey][]engine.Range{}, handle: e.Handle()}
 	m.lost = p.host.Clear()
 	for _, id := range e.Streams() {

@@ -121,7 +121,7 @@ func (d *Device) Close() error {
 		_ = d.root.StopFuture(d.planner).Wait()
 	}
 	d.background.Wait()
-	err := d.rare(&poolRequest{verb: verbClose})
+	err := d.rare((*pool).close, (*pool).close)
 	d.system.Shutdown()
 	return err
 }

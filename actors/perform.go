@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
-	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
@@ -132,8 +131,8 @@ const pollBatch = 4
 // ask polls a few fences now and then. A request that lacks memory has them polled;
 // otherwise it is enough to know about when they pass.
 func (p *pool) ask() {
-	_, waits := p.eng.(*onerange.Engine) // GMLake never says that it would rather have waited
-	if p.asked++; (p.asked%askEvery == 0 || !waits) && p.fences.n > 0 {
+	// GMLake never says that it would rather have waited.
+	if p.asked++; (p.asked%askEvery == 0 || p.ranged == nil) && p.fences.n > 0 {
 		p.poll(pollBatch)
 	}
 	if p.fences.due() {

@@ -39,6 +39,7 @@ type pool struct {
 	log      *zap.Logger
 	host     Host
 	eng      policy
+	ranged   *onerange.Engine // the same; nil where it is GMLake
 	loan     loan
 	handles  []driver.Handle // by engine.Index
 	base     mem.Addr
@@ -85,6 +86,7 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts)
+			p.ranged, _ = p.eng.(*onerange.Engine)
 			p.small = cfg.SmallLimit
 			p.largest = min(p.window/2, onerange.Largest)
 			if total > 0 {
@@ -143,9 +145,6 @@ func (p *pool) answer(q question) (err error) {
 			err = p.breaks(r)
 		}
 	}()
-	if m, ok := q.(*poolRequest); ok && m.verb == verbClose {
-		return p.close()
-	}
 	if p.broken != nil {
 		return p.outlive(q)
 	}
@@ -164,7 +163,7 @@ func (p *pool) do(q question) error {
 		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
 		return err
 	case *poolRequest:
-		return p.rare(m)
+		return m.do(p)
 	}
 	return nil
 }
@@ -210,8 +209,8 @@ func (p *pool) alloc(m *allocRequest) error {
 			state.Misses++
 		}
 	}
-	if e, ok := p.eng.(*onerange.Engine); ok {
-		m.heap = e.Ordinal(m.stream)
+	if p.ranged != nil {
+		m.heap = p.ranged.Ordinal(m.stream)
 	}
 	p.note(kind, m.addr, grant.Size, m.stream)
 	p.ahead.placed(m, kind)
@@ -243,11 +242,9 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 
 // note logs what happened to a block of a stream.
 func (p *pool) note(kind wish.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
-	e, ok := p.eng.(*onerange.Engine)
-	if !ok {
-		return
+	if p.ranged != nil {
+		p.host.Note(wish.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.ranged.Ordinal(id)))
 	}
-	p.host.Note(wish.EventOf(kind, uint64(at), uint64(size/mem.Grain), e.Ordinal(id)))
 }
 
 func (p *pool) free(m *freeRequest) error {

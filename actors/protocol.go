@@ -17,7 +17,7 @@ import (
 //	allocRequest   threads               pool        address              no
 //	freeRequest    threads               pool        what was freed       no
 //	recordRequest  threads               pool        done                 no
-//	poolRequest    threads, supervisor   pool        depends on the verb  no
+//	poolRequest    threads, supervisor   pool        done                 no
 //	beginRequest   supervisor            stream      done                 no
 //	admitRequest   threads               supervisor  the stream's lane    no
 //	startRequest   threads               supervisor  done                 no
@@ -86,38 +86,11 @@ type recordRequest struct {
 	stream mem.StreamID
 }
 
-// verb says what a poolRequest asks for.
-type verb uint8
-
-const (
-	verbBoundary verb = iota + 1 // a step ends
-	verbExpect                   // hold so much memory for a stream, as a plan of an earlier run says
-	verbTrim                     // give idle handles back (private pool: it is no longer used)
-	verbLimit                    // reserve at most limit bytes
-	verbFind                     // the block that contains addr
-	verbStats
-	verbUsage // what the memory is used for, block by block
-	verbResetPeak
-	verbCheck
-	verbShare // let the device of ordinal peer use this one's memory
-	verbClose
-)
-
-// poolRequest is everything rare that the pool is asked.
+// poolRequest has the pool do something rare.
 type poolRequest struct {
 	answer
-	verb   verb
-	pool   uint64
-	limit  mem.Bytes
-	addr   mem.Addr
-	peer   int
-	stream mem.StreamID
-	small  bool // verbExpect, with stream, size and handle
-	handle mem.Bytes
-	size   mem.Bytes    // answer to verbFind, with addr and stream; verbExpect answers with addr
-	stats  PoolStats    // answer to verbStats
-	usage  engine.Usage // answer to verbUsage
-	step   *stepEnded   // answer to verbBoundary, if anybody wants to know
+	do     func(*pool) error
+	broken func(*pool) error // in its place where the pool is broken; nil: nothing, which is an error
 }
 
 // admitRequest tells the supervisor of a stream's first request.

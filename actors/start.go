@@ -47,9 +47,13 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		if x.Ordinal != l.ordinal {
 			continue
 		}
-		expect := &poolRequest{verb: verbExpect, stream: l.id, small: x.Small, size: x.Hold, handle: p.Handle}
-		if d.ask(d.pool, expect); expect.err != nil || expect.addr == 0 {
-			return errors.Join(errOther, expect.err)
+		var at mem.Addr
+		err := d.rare(func(q *pool) (err error) {
+			at, err = q.expect(l.id, x.Small, x.Hold, p.Handle)
+			return err
+		}, nil)
+		if err != nil || at == 0 {
+			return errors.Join(errOther, err)
 		}
 		small, passed := 0, 0
 		if x.Small {
@@ -60,7 +64,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 				passed++
 			}
 		}
-		origin := uint64(expect.addr-d.base) / uint64(mem.Grain)
+		origin := uint64(at-d.base) / uint64(mem.Grain)
 		m.first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin))
 		m.step[small] = d.host.Build(wishes(x.Step, origin))
 		loaded.steps[spaceKey{l.id, x.Small}] = m.step[small]

@@ -93,22 +93,24 @@ func (s *supervisor) step() error {
 			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(b.err))
 		}
 	}
-	end := &poolRequest{verb: verbBoundary}
-	d.ask(d.pool, end)
-	if end.step != nil {
-		end.step.wishes = s.number
-		for _, l := range *d.lanes.Load() {
-			end.step.order = append(end.step.order, l.id)
-		}
-	}
+	var ended *stepEnded
+	err := d.rare(func(p *pool) (err error) {
+		ended, err = p.endStep()
+		return err
+	}, ignored)
 	d.steps.Add(1)
 	d.auto.ended(d.host)
+	number := s.number
 	s.wish()
 	s.traced()
-	if d.planner != nil && end.step != nil {
-		d.observed(end.step)
+	if ended != nil {
+		ended.wishes = number
+		for _, l := range *d.lanes.Load() {
+			ended.order = append(ended.order, l.id)
+		}
+		d.observed(ended)
 	}
-	return end.err
+	return err
 }
 
 // wish has the streams wish what the planner has decided.
