@@ -99,19 +99,21 @@ func (p *pool) call(op *engine.Op) error {
 		p.handles[op.Handle] = h
 		return nil
 	case engine.OpMap:
-		return p.dev.Map(op.Addr, p.handles[op.Handle])
+		if err := p.dev.Map(op.Addr, p.handles[op.Handle]); err != nil {
+			return err
+		}
+		p.mapped[op.Addr] = op.Size
+		return nil
 	case engine.OpAccess:
-		err := p.dev.Access(op.Addr, op.Size)
-		if err == nil {
-			p.opened(op, true)
-		}
-		return err
+		return p.dev.Access(op.Addr, op.Size)
 	case engine.OpUnmap:
-		err := p.dev.Unmap(op.Addr, op.Size)
-		if err == nil {
-			p.opened(op, false)
+		if err := p.dev.Unmap(op.Addr, op.Size); err != nil {
+			return err
 		}
-		return err
+		for at := op.Addr; at < op.Addr+mem.Addr(op.Size); at += mem.Addr(mem.HandleSize) {
+			delete(p.mapped, at)
+		}
+		return nil
 	case engine.OpRelease:
 		return p.dev.Release(p.handles[op.Handle])
 	case engine.OpSync:

@@ -60,13 +60,13 @@ type pool struct {
 	waited   bool // the last request waited for streams, or the device was full
 	unwaited int  // streams that the event at hand could not wait for
 	broken   error
-	trace    *perfetto.Trace       // nil: nobody asked for one
-	ordinal  int                   // of the device, in it
-	limit    mem.Bytes             // that the program has set, 0: none
-	ended    map[mem.Addr]struct{} // blocks freed since it broke
-	gone     mem.Bytes             // in them
-	usable   pageSet               // pages that the device has access to
-	peers    []int                 // other devices that have it too
+	trace    *perfetto.Trace        // nil: nobody asked for one
+	ordinal  int                    // of the device, in it
+	limit    mem.Bytes              // that the program has set, 0: none
+	ended    map[mem.Addr]struct{}  // blocks freed since it broke
+	gone     mem.Bytes              // in them
+	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
+	peers    []int                  // other devices that have it too
 }
 
 // leastWindow is what a window has that is set to less.
@@ -75,7 +75,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
