@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
-	"stalloc/internal/driver"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 )
@@ -152,22 +151,4 @@ func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	}
 	d.opts.Trace.Mark(time.Now(), d.opts.Ordinal, "out of memory: "+f.Reason(), nil)
 	return &explainedError{err, text}
-}
-
-// why is the reason in the words of the explanation.
-func (e *RefusedError) why() explain.Why {
-	switch e.Reason {
-	case engine.RefusedSize:
-		return explain.TooLarge
-	case engine.RefusedLimit:
-		return explain.Limit
-	case engine.RefusedWindow:
-		return explain.Window
-	case engine.RefusedDevice:
-		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
-			return explain.Full
-		}
-		return explain.Driver
-	}
-	return explain.Unknown
 }

@@ -10,6 +10,7 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/driver"
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
 )
@@ -248,36 +249,42 @@ func isRefused(err error, why engine.Reason) bool {
 }
 
 func (e *RefusedError) Error() string {
-	switch e.Reason {
-	case engine.RefusedSize:
+	switch why := e.why(); {
+	case why == explain.TooLarge:
 		return "no block can be that large: it exceeds the memory of the device"
-	case engine.RefusedLimit:
-		if e.Limit > 0 {
-			return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
-		}
-		return "the device has no memory left" // the engine's limit is what the device has
-	case engine.RefusedWindow:
+	case why == explain.Limit && e.Limit > 0:
+		return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
+	case why == explain.Window:
 		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
+	case why == explain.Driver:
+		return fmt.Sprintf("the driver failed with error %d", e.Code)
 	}
-	if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
-		return "the device has no memory left"
-	}
-	return fmt.Sprintf("the driver failed with error %d", e.Code)
+	return "the device has no memory left" // the engine's limit is what the device has
 }
 
 // Is reports whether there is no room for the block: the device is full, a limit is
 // reached, or it is larger than either.
 func (e *RefusedError) Is(target error) bool {
-	if target != driver.ErrOutOfMemory {
-		return false
-	}
+	why := e.why()
+	return target == driver.ErrOutOfMemory && why != explain.Driver && why != explain.Unknown
+}
+
+// why is the reason in the words of the explanation.
+func (e *RefusedError) why() explain.Why {
 	switch e.Reason {
-	case engine.RefusedSize, engine.RefusedLimit, engine.RefusedWindow:
-		return true
+	case engine.RefusedSize:
+		return explain.TooLarge
+	case engine.RefusedLimit:
+		return explain.Limit
+	case engine.RefusedWindow:
+		return explain.Window
 	case engine.RefusedDevice:
-		return e.Code == driver.CodeOutOfMemory || e.Code == 0
+		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
+			return explain.Full
+		}
+		return explain.Driver
 	}
-	return false
+	return explain.Unknown
 }
 
 // Freed is what a free gave back.
