@@ -115,7 +115,6 @@ func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
 	k, agree := h.recognize(now)
 	known := k.before != nil
 	k.before = now
-	h.note(k)
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
@@ -125,11 +124,7 @@ func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
 	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
 		k.aside, k.within, h.changed = p.d.host.Build(lying(s, p.d.base)), h.serving, true
 	}
-	behind := 0
-	if !p.d.opts.Inline { // the next step is running by now
-		behind = 1
-	}
-	next := h.next(behind)
+	next := h.next(k)
 	if next != h.serving || fresh && next == k {
 		h.serving, h.since, h.changed = next, p.sent+1, true
 	}

@@ -113,7 +113,7 @@ func (p *planner) loaded(m *planLoaded) {
 	for key, step := range m.steps {
 		if step != nil {
 			k := &kind{before: step.Entries, wishes: step}
-			p.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
+			p.known[key] = &habit{kinds: []*kind{k}, last: k, serving: k}
 		}
 	}
 }
