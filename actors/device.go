@@ -83,11 +83,9 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
 	l := d.laneOf(id)
 	if l == nil {
-		m := &admitRequest{stream: id}
-		if d.ask(d.supervisor, m); m.lane == nil {
+		if _ = d.supervise(func(s *supervisor) (err error) { l, err = s.admit(id); return err }); l == nil {
 			return nil
 		}
-		l = m.lane
 	}
 	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 {
 		o.next(to.size)
@@ -136,8 +134,11 @@ func (d *Device) Step() error {
 	return d.mark()
 }
 
-func (d *Device) endStep() error {
-	m := &stepRequest{}
+func (d *Device) endStep() error { return d.supervise((*supervisor).step) }
+
+// supervise has the supervisor do something.
+func (d *Device) supervise(do func(*supervisor) error) error {
+	m := &order[*supervisor]{do: do}
 	d.ask(d.supervisor, m)
 	return m.err
 }

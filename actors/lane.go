@@ -10,12 +10,14 @@ import (
 	"stalloc/stream/wish"
 )
 
-// lane is the state of one stream that outlives its actor.
+// lane is the actor of one stream. It serves the stream's requests against the plan: it says
+// where each is wished.
 type lane struct {
 	id      mem.StreamID
 	ordinal int // in the order of first requests
 	pid     *actor.PID
 	host    Host
+	small   mem.Bytes     // requests up to this have a space, and a tape, of their own
 	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
 	tapes   *[wish.Tapes]wish.Tape
 	wishes  [2]atomic.Bool // whether those for large and for small requests have entries, to be read without the lock
@@ -29,18 +31,13 @@ type lane struct {
 	patience [2]wish.Patience
 }
 
-// adopt returns the lane of a stream, made with its actor on first sight. Only the
-// supervisor calls it.
+// adopt makes the lane of a stream, and its actor. Only the supervisor calls it.
 func (d *Device) adopt(id mem.StreamID) *lane {
-	if l := d.laneOf(id); l != nil {
-		return l
-	}
 	lanes := *d.lanes.Load()
 	d.host.Lock()
-	l := &lane{id: id, ordinal: len(lanes), host: d.host, tapes: d.host.Tapes(id)}
+	l := &lane{id: id, ordinal: len(lanes), host: d.host, small: d.small, tapes: d.host.Tapes(id)}
 	d.host.Unlock()
-	small := d.small
-	l.pid = d.root.Spawn(onCaller(func() actor.Actor { return &streamActor{lane: l, small: small} }))
+	l.pid = d.root.Spawn(onCaller(func() actor.Actor { return l }))
 	lanes = append(lanes[:len(lanes):len(lanes)], l)
 	d.lanes.Store(&lanes)
 	return l
@@ -56,61 +53,72 @@ func (d *Device) laneOf(id mem.StreamID) *lane {
 	return nil
 }
 
-// streamActor serves the requests of one stream against the plan: it says where each is
-// wished.
-type streamActor struct {
-	*lane
-	small mem.Bytes // requests up to this have a space, and a tape, of their own
+// tell has a lane do something.
+func (d *Device) tell(l *lane, do func(*lane) error) error {
+	m := &order[*lane]{do: do}
+	d.ask(l.pid, m)
+	return m.err
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
-func (s *streamActor) Receive(ctx actor.Context) {
+func (l *lane) Receive(ctx actor.Context) {
 	if q, ok := ctx.Message().(question); ok {
-		q.slot().reply(s.answer(q))
+		q.slot().reply(l.answer(q))
 	}
 }
 
-func (s *streamActor) answer(q question) (err error) {
-	s.host.Lock()
-	defer s.host.Unlock()
+func (l *lane) answer(q question) (err error) {
+	l.host.Lock()
+	defer l.host.Unlock()
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("stream %#x: %v", uint64(s.id), r)
-			s.giveUp()
+			err = fmt.Errorf("stream %#x: %v", uint64(l.id), r)
+			l.giveUp()
 		}
 	}()
 	switch m := q.(type) {
 	case *serveRequest:
-		n := mem.Round(m.asked)
-		m.small = smallOf(n, s.small)
-		t := &s.tapes[m.small]
-		m.planned = len(t.Entries) > 0
-		if s.until == 0 && s.patience[m.small].Lost(t) {
-			s.turn(m.small)
-		}
-		m.place = t.Next(uint64(n / mem.Grain)).Place()
-		m.strayed = strayed(t)
-		s.left = s.left || m.strayed && s.until > 0
-		return nil
-	case *boundary:
-		s.ended()
-	case *beginRequest:
-		s.step, s.until = m.step, m.boundaries
-		for i, r := range m.first {
-			s.host.Serve(s.id, i, r)
-		}
-	case *wishRequest:
-		for i, lists := range m.lists {
-			if lists != nil {
-				s.lists[i] = lists
-				s.begin(i)
-			}
+		l.look(m)
+	case *order[*lane]:
+		err = m.do(l)
+		for i := range l.wishes {
+			l.wishes[i].Store(len(l.tapes[i].Entries) > 0)
 		}
 	}
-	for i := range s.wishes {
-		s.wishes[i].Store(len(s.tapes[i].Entries) > 0)
+	return err
+}
+
+// look says where a request is wished.
+func (l *lane) look(m *serveRequest) {
+	n := mem.Round(m.asked)
+	m.small = smallOf(n, l.small)
+	t := &l.tapes[m.small]
+	m.planned = len(t.Entries) > 0
+	if l.until == 0 && l.patience[m.small].Lost(t) {
+		l.turn(m.small)
 	}
-	return nil
+	m.place = t.Next(uint64(n / mem.Grain)).Place()
+	m.strayed = strayed(t)
+	l.left = l.left || m.strayed && l.until > 0
+}
+
+// open begins with an earlier run's plan: so many boundaries with the first lists, then its
+// step.
+func (l *lane) open(first, step [2]*Reel, boundaries int) {
+	l.step, l.until = step, boundaries
+	for i, r := range first {
+		l.host.Serve(l.id, i, r)
+	}
+}
+
+// serve has other lists than before; nil: the same.
+func (l *lane) serve(lists [2][]*Reel) {
+	for i, lists := range lists {
+		if lists != nil {
+			l.lists[i] = lists
+			l.begin(i)
+		}
+	}
 }
 
 // A step that has left out more entries than that is another than the tape's: memory is not
@@ -120,33 +128,33 @@ const mostSkipped = 64
 
 // begin begins the first list. C asks where the program leaves it, if there are others to go
 // on with.
-func (s *streamActor) begin(small int) {
+func (l *lane) begin(small int) {
 	var first *Reel
-	if lists := s.lists[small]; len(lists) > 0 {
+	if lists := l.lists[small]; len(lists) > 0 {
 		first = lists[0]
 	}
-	s.host.Serve(s.id, small, first)
-	if len(s.lists[small]) > 1 {
-		s.patience[small].Begin(&s.tapes[small])
+	l.host.Serve(l.id, small, first)
+	if len(l.lists[small]) > 1 {
+		l.patience[small].Begin(&l.tapes[small])
 	}
 }
 
 // turn has the tape go on with the list of another kind of step, if one has the last
 // requests: an evaluation began in the middle of a step, for example.
-func (s *streamActor) turn(small int) {
-	t, heap := &s.tapes[small], s.heap.Load()
+func (l *lane) turn(small int) {
+	t, heap := &l.tapes[small], l.heap.Load()
 	var last []uint64
-	events := s.host.Events()
+	events := l.host.Events()
 	for i := len(events) - 1; i >= 0 && len(last) < wish.MostLast; i-- {
 		ev := events[i]
 		size := ev.Size()
 		served := ev.Kind() == wish.EventHit || ev.Kind() == wish.EventMiss
-		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, s.small) == small {
+		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, l.small) == small {
 			last = append(last, size)
 		}
 	}
-	lists := make([][]wish.Entry, len(s.lists[small]))
-	for i, r := range s.lists[small] {
+	lists := make([][]wish.Entry, len(l.lists[small]))
+	for i, r := range l.lists[small] {
 		if r != nil {
 			lists[i] = r.Entries
 		}
@@ -155,43 +163,44 @@ func (s *streamActor) turn(small int) {
 	if list < 0 {
 		return
 	}
-	s.host.Serve(s.id, small, s.lists[small][list])
+	l.host.Serve(l.id, small, l.lists[small][list])
 	t.Resume(at)
-	s.patience[small].Begin(t)
+	l.patience[small].Begin(t)
 }
 
 func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
-func (s *streamActor) giveUp() {
+func (l *lane) giveUp() {
 	defer func() { _ = recover() }()
-	s.lists = [2][]*Reel{}
-	for i := range s.wishes {
-		s.host.Serve(s.id, i, nil)
+	l.lists = [2][]*Reel{}
+	for i := range l.wishes {
+		l.host.Serve(l.id, i, nil)
 	}
 }
 
 // ended begins the tapes again, but for those of a run's beginning, which span several
 // boundaries.
-func (s *streamActor) ended() {
-	if s.until > 0 {
-		for i := range s.wishes {
-			s.left = s.left || strayed(&s.tapes[i])
+func (l *lane) ended() error {
+	if l.until > 0 {
+		for i := range l.wishes {
+			l.left = l.left || strayed(&l.tapes[i])
 		}
-		if s.until--; s.until > 0 {
-			return
+		if l.until--; l.until > 0 {
+			return nil
 		}
-		for i, r := range s.step {
-			if !s.left {
-				s.lists[i] = []*Reel{r}
+		for i, r := range l.step {
+			if !l.left {
+				l.lists[i] = []*Reel{r}
 			}
 		}
-		s.step = [2]*Reel{}
+		l.step = [2]*Reel{}
 	}
-	for i := range s.wishes {
-		s.begin(i)
+	for i := range l.wishes {
+		l.begin(i)
 	}
+	return nil
 }
 
 // smallOf returns 1 for a small request, 0 for a large one: the numbers of their tapes.

@@ -12,17 +12,13 @@ import (
 //
 //	message        from                  to          answer               may be lost
 //	serveRequest   threads               stream      where it is wished   no
-//	boundary       supervisor            stream      done                 no
-//	wishRequest    supervisor            stream      done                 no
+//	order          supervisor            stream      done                 no
+//	order          threads               supervisor  done                 no
 //	allocRequest   threads               pool        address              no
 //	freeRequest    threads               pool        what was freed       no
 //	recordRequest  threads               pool        done                 no
 //	poolRequest    threads, supervisor   pool        done                 no
-//	beginRequest   supervisor            stream      done                 no
-//	admitRequest   threads               supervisor  the stream's lane    no
-//	startRequest   threads               supervisor  done                 no
 //	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
-//	stepRequest    threads               supervisor  done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
 //	foreseen       planner               pool        none                 yes: the same
@@ -46,15 +42,6 @@ type serveRequest struct {
 	place   uint64 // answer: in grains from the window's base; 0: nowhere
 	planned bool   // answer: the stream has wishes for requests of this kind
 	strayed bool   // answer: and the step is not as they say
-}
-
-// boundary tells a stream that a step has ended.
-type boundary struct{ answer }
-
-// wishRequest replaces a stream's wishes.
-type wishRequest struct {
-	answer
-	lists [2][]*Reel // nil: as before
 }
 
 // allocRequest asks the pool for a block.
@@ -86,6 +73,12 @@ type recordRequest struct {
 	stream mem.StreamID
 }
 
+// order has a stream or the supervisor do something with its state.
+type order[Actor any] struct {
+	answer
+	do func(Actor) error
+}
+
 // poolRequest has the pool do something rare.
 type poolRequest struct {
 	answer
@@ -93,35 +86,11 @@ type poolRequest struct {
 	broken func(*pool) error // in its place where the pool is broken; nil: nothing, which is an error
 }
 
-// admitRequest tells the supervisor of a stream's first request.
-type admitRequest struct {
-	answer
-	stream mem.StreamID
-	lane   *lane // answer
-}
-
-// startRequest asks for an earlier run's plan to be served from the next request on.
-type startRequest struct {
-	answer
-	plan *plan.Plan
-	skip []mem.Bytes // requests of the first stream that were served already
-}
-
 // planLoaded tells the planner that an earlier run's plan is served.
 type planLoaded struct {
 	plan  *plan.Plan
 	steps map[spaceKey]*Reel // of its step, on one stream
 }
-
-// beginRequest has a stream begin with an earlier run's plan.
-type beginRequest struct {
-	answer
-	first, step [2]*Reel
-	boundaries  int // behind which the step follows
-}
-
-// stepRequest ends a step.
-type stepRequest struct{ answer }
 
 // stepEnded is what was observed of a step.
 type stepEnded struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/internal/mem"
 	"stalloc/plan"
 )
 
@@ -37,8 +38,8 @@ type wishesReady struct {
 // Receive implements actor.Actor. It answers whatever happens.
 func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case question:
-		m.slot().reply(s.answer(m))
+	case *order[*supervisor]:
+		m.reply(s.perform(m.do))
 	case *wishesReady:
 		s.merge(m)
 		if s.d.opts.Inline { // planned at this very boundary
@@ -57,30 +58,28 @@ func (s *supervisor) merge(m *wishesReady) {
 	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
-// answer does what a message asks for. A panic fails that message alone: streams and
-// pool know what they own.
-func (s *supervisor) answer(q question) (err error) {
-	var what string
+// perform does what is asked for. A panic fails that alone: streams and pool know what they
+// own.
+func (s *supervisor) perform(do func(*supervisor) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: %v", what, r)
+			err = fmt.Errorf("a boundary, or the beginning of a stream: %v", r)
 		}
 	}()
-	switch m := q.(type) {
-	case *stepRequest:
-		what = "step boundary"
-		return s.step()
-	case *admitRequest:
-		what = "first request of a stream"
-		known := s.d.laneOf(m.stream) != nil
-		if m.lane = s.d.adopt(m.stream); !known && s.start != nil {
-			return s.begin(m.lane, nil)
-		}
-	case *startRequest:
-		what = "start with a saved plan"
-		return s.startWith(m)
+	return do(s)
+}
+
+// admit returns the lane of a stream, which begins with the plan of an earlier run if there is
+// one.
+func (s *supervisor) admit(id mem.StreamID) (*lane, error) {
+	if l := s.d.laneOf(id); l != nil {
+		return l, nil
 	}
-	return nil
+	l := s.d.adopt(id)
+	if s.start == nil {
+		return l, nil
+	}
+	return l, s.begin(l, nil)
 }
 
 // step is a boundary of the device: every stream's, the pool's, and then the planner
@@ -88,9 +87,8 @@ func (s *supervisor) answer(q question) (err error) {
 func (s *supervisor) step() error {
 	d := s.d
 	for _, l := range *d.lanes.Load() {
-		b := &boundary{}
-		if d.ask(l.pid, b); b.err != nil {
-			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(b.err))
+		if err := d.tell(l, (*lane).ended); err != nil {
+			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
 	var ended *stepEnded
@@ -122,14 +120,12 @@ func (s *supervisor) wish() {
 	}
 	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
-		m := &wishRequest{}
-		for small := range m.lists {
-			m.lists[small] = ready.lists[spaceKey{l.id, small == 1}]
+		var lists [2][]*Reel
+		for small := range lists {
+			lists[small] = ready.lists[spaceKey{l.id, small == 1}]
 		}
-		if m.lists[0] != nil || m.lists[1] != nil {
-			if s.d.ask(l.pid, m); m.err != nil {
-				s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(m.err))
-			}
+		if err := s.d.tell(l, func(l *lane) error { l.serve(lists); return nil }); err != nil {
+			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
 	if ready.fresh {
