@@ -18,6 +18,7 @@ type lane struct {
 	pid     *actor.PID
 	host    Host
 	small   mem.Bytes     // requests up to this have a space, and a tape, of their own
+	base    mem.Addr      // of the address window
 	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
 	tapes   *[wish.Tapes]wish.Tape
 	wishes  [2]atomic.Bool // whether those for large and for small requests have entries, to be read without the lock
@@ -35,7 +36,7 @@ type lane struct {
 func (d *Device) adopt(id mem.StreamID) *lane {
 	lanes := *d.lanes.Load()
 	d.host.Lock()
-	l := &lane{id: id, ordinal: len(lanes), host: d.host, small: d.small, tapes: d.host.Tapes(id)}
+	l := &lane{id: id, ordinal: len(lanes), host: d.host, small: d.small, base: d.base, tapes: d.host.Tapes(id)}
 	d.host.Unlock()
 	l.pid = d.root.Spawn(onCaller(func() actor.Actor { return l }))
 	lanes = append(lanes[:len(lanes):len(lanes)], l)
@@ -77,7 +78,7 @@ func (l *lane) answer(q question) (err error) {
 		}
 	}()
 	switch m := q.(type) {
-	case *serveRequest:
+	case *allocRequest:
 		l.look(m)
 	case *order[*lane]:
 		err = m.do(l)
@@ -89,15 +90,14 @@ func (l *lane) answer(q question) (err error) {
 }
 
 // look says where a request is wished.
-func (l *lane) look(m *serveRequest) {
-	n := mem.Round(m.asked)
-	m.small = smallOf(n, l.small)
+func (l *lane) look(m *allocRequest) {
 	t := &l.tapes[m.small]
-	m.planned = len(t.Entries) > 0
 	if l.until == 0 && l.patience[m.small].Lost(t) {
 		l.turn(m.small)
 	}
-	m.place = t.Next(uint64(n / mem.Grain)).Place()
+	if at := t.Next(uint64(mem.Round(m.size) / mem.Grain)).Place(); at != 0 {
+		m.wish = l.base + mem.Addr(at)*mem.Addr(mem.Grain)
+	}
 	m.strayed = strayed(t)
 	l.left = l.left || m.strayed && l.until > 0
 }

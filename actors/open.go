@@ -59,7 +59,6 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
 	p.borrow(d.unwatched)
-	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
 	d.latest.Store(opts.Plan)

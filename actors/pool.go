@@ -197,17 +197,15 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.wish != 0 && m.addr == m.wish {
 		kind = wish.EventHit
 	}
-	if m.planned || m.foreseen {
-		tape := m.small
-		if m.foreseen {
-			tape = wish.Foreseen
-		}
-		state := p.host.Tapes(m.stream)[tape].State
-		if kind == wish.EventHit {
-			state.Hits++
-		} else {
-			state.Misses++
-		}
+	tape := &p.host.Tapes(m.stream)[m.small]
+	if m.foreseen {
+		tape = &p.host.Tapes(m.stream)[wish.Foreseen]
+	}
+	switch {
+	case kind == wish.EventHit:
+		tape.Hits++
+	case m.foreseen || len(tape.Entries) > 0:
+		tape.Misses++
 	}
 	if p.ranged != nil {
 		m.heap = p.ranged.Ordinal(m.stream)

@@ -11,7 +11,7 @@ import (
 // threads are the program's.
 //
 //	message        from                  to          answer               may be lost
-//	serveRequest   threads               stream      where it is wished   no
+//	allocRequest   threads               stream      where it is wished   no
 //	order          supervisor            stream      done                 no
 //	order          threads               supervisor  done                 no
 //	allocRequest   threads               pool        address              no
@@ -34,26 +34,15 @@ import (
 // those ask nobody. A message without an answer is never waited for: where its receiver is
 // at work already, even further up on the same thread, it is queued.
 
-// serveRequest asks a stream where a request is wished.
-type serveRequest struct {
-	answer
-	asked   mem.Bytes
-	small   int    // answer: 1 if the request is small
-	place   uint64 // answer: in grains from the window's base; 0: nowhere
-	planned bool   // answer: the stream has wishes for requests of this kind
-	strayed bool   // answer: and the step is not as they say
-}
-
-// allocRequest asks the pool for a block.
+// allocRequest asks a stream where a block is wished, and the pool for the block.
 type allocRequest struct {
 	answer
 	size     mem.Bytes
 	stream   mem.StreamID
 	pool     uint64
-	small    int
-	wish     mem.Addr // where the block is to lie if it is free there; 0: anywhere
-	planned  bool     // the request may have been foreseen
-	strayed  bool     // the step is not as its plan says
+	small    int      // 1 if the request is small
+	wish     mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	strayed  bool     // answer of the stream: the step is not as its plan says
 	foreseen bool     // a forecast is served, and the request is in it
 	addr     mem.Addr // answer
 	heap     uint16   // answer: the stream's number in the log

@@ -69,17 +69,17 @@ func (s *supervisor) perform(do func(*supervisor) error) (err error) {
 	return do(s)
 }
 
-// admit returns the lane of a stream, which begins with the plan of an earlier run if there is
+// admit makes the lane of a stream, which begins with the plan of an earlier run if there is
 // one.
-func (s *supervisor) admit(id mem.StreamID) (*lane, error) {
-	if l := s.d.laneOf(id); l != nil {
-		return l, nil
+func (s *supervisor) admit(id mem.StreamID) error {
+	if s.d.laneOf(id) != nil {
+		return nil
 	}
 	l := s.d.adopt(id)
 	if s.start == nil {
-		return l, nil
+		return nil
 	}
-	return l, s.begin(l, nil)
+	return s.begin(l, nil)
 }
 
 // step is a boundary of the device: every stream's, the pool's, and then the planner
