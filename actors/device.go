@@ -30,7 +30,6 @@ type Device struct {
 	small      mem.Bytes  // requests up to this have a space of their own
 	base       mem.Addr   // of the address window
 	inbox      inbox      // the planner's
-	unobserved unobserved
 
 	lanes      atomic.Pointer[[]*lane]
 	generation atomic.Uint64 // plans activated

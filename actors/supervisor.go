@@ -94,10 +94,10 @@ func (s *supervisor) step() error {
 	var ended *stepEnded
 	err := d.rare(func(p *pool) (err error) {
 		ended, err = p.endStep()
+		d.auto.seen = 0 // the log begins anew
 		return err
 	}, ignored)
 	d.steps.Add(1)
-	d.auto.ended(d.host)
 	number := s.number
 	s.wish()
 	s.traced()
