@@ -138,7 +138,7 @@ type fragile struct {
 	fuse int
 }
 
-func (h *fragile) Serve(id mem.StreamID, small int, r Reel) {
+func (h *fragile) Serve(id mem.StreamID, small int, r *Reel) {
 	if h.fuse > 0 {
 		h.fuse--
 		panic("the fuse has blown")

@@ -59,10 +59,3 @@ func (a *autoSteps) read(events []wish.Event) (freed []mem.Bytes) {
 	}
 	return freed
 }
-
-// ended begins the log anew.
-func (a *autoSteps) ended(h Host) {
-	h.Lock()
-	defer h.Unlock()
-	a.seen = 0
-}

@@ -25,7 +25,7 @@ func (echo) Receive(ctx actor.Context) {
 func BenchmarkBareActor(b *testing.B) {
 	k := newKit(b, Options{NoPlan: true})
 	pid := k.root.Spawn(onCaller(func() actor.Actor { return echo{} }))
-	m := &serveRequest{}
+	m := &allocRequest{}
 	b.ReportAllocs()
 	for b.Loop() {
 		k.ask(pid, m)

@@ -37,14 +37,8 @@ func (p *pool) outlive(q question) error {
 		m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
 		return nil
 	case *poolRequest:
-		switch m.verb {
-		case verbStats:
-			m.stats = p.stats()
-			return nil
-		case verbFind:
-			return p.rare(m)
-		case verbBoundary, verbTrim, verbLimit, verbResetPeak:
-			return nil // there is nothing to be done
+		if m.broken != nil {
+			return m.broken(p)
 		}
 	}
 	return p.broken

@@ -32,7 +32,6 @@ type Device struct {
 	small      mem.Bytes  // requests up to this have a space of their own
 	base       mem.Addr   // of the address window
 	inbox      inbox      // the planner's
-	unobserved unobserved
 
 	lanes      atomic.Pointer[[]*lane]
 	generation atomic.Uint64 // plans activated
@@ -50,7 +49,7 @@ type Device struct {
 
 	// Messages that come with every request, to be used again. Each device has its
 	// own: a message's wake-up channel belongs to those who wait on it.
-	serves, allocs, frees sync.Pool
+	allocs, frees sync.Pool
 }
 
 // ask sends a message that is answered, and waits for the answer. As a rule the
@@ -88,34 +87,25 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 
 // look asks the stream's actor where a request is wished. A step that ends before it is
 // ended first.
-func (d *Device) look(id mem.StreamID, to *allocRequest) *lane {
+func (d *Device) look(id mem.StreamID, m *allocRequest) *lane {
 	l := d.laneOf(id)
 	if l == nil {
-		m := &admitRequest{stream: id}
-		if d.ask(d.supervisor, m); m.lane == nil {
+		_ = d.supervise(func(s *supervisor) error { return s.admit(id) })
+		if l = d.laneOf(id); l == nil {
 			return nil
 		}
-		l = m.lane
 	}
 	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 {
-		o.next(to.size)
+		o.next(m.size)
 	}
-	if !d.auto.marked.Load() && d.auto.before(d, l, to.size) || d.reached() {
+	if !d.auto.marked.Load() && d.auto.before(d, l, m.size) || d.reached() {
 		d.endFound()
 	}
-	if to.small = smallOf(mem.Round(to.size), d.small); !l.wishes[to.small].Load() {
+	if m.small = smallOf(mem.Round(m.size), d.small); !l.wishes[m.small].Load() {
 		return l
 	}
-	m := d.serves.Get().(*serveRequest)
-	defer d.serves.Put(m)
-	*m = serveRequest{answer: answer{wake: m.wake}, asked: to.size}
 	if d.ask(l.pid, m); m.err != nil {
 		d.log.Error("a stream could not look a request up; it is served without a wish", zap.Error(m.err))
-		return l
-	}
-	to.small, to.planned, to.strayed = m.small, m.planned, m.strayed
-	if m.place != 0 {
-		to.wish = d.base + mem.Addr(m.place)*mem.Addr(mem.Grain)
 	}
 	return l
 }
@@ -147,8 +137,11 @@ func (d *Device) Step() error {
 	return d.mark()
 }
 
-func (d *Device) endStep() error {
-	m := &stepRequest{}
+func (d *Device) endStep() error { return d.supervise((*supervisor).step) }
+
+// supervise has the supervisor do something.
+func (d *Device) supervise(do func(*supervisor) error) error {
+	m := &order[*supervisor]{do: do}
 	d.ask(d.supervisor, m)
 	return m.err
 }

@@ -37,7 +37,7 @@
 //
 // Where a step asked for what the one before did, the planner places the requests of the
 // next around what stays (planner.go). The wishes begin to serve at the next boundary: the
-// host exchanges an array. They own no memory, so nothing is prepared for them and nothing
+// host exchanges a pointer. They own no memory, so nothing is prepared for them and nothing
 // is lost with them. Where no two steps ask for the same, the sizes of the first large
 // requests tell those of the others: they are placed while the step runs (forecast.go).
 // Boundaries may lie behind the marks (late.go) or be found where nobody marks (auto.go).

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
-	"stalloc/internal/driver"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 )
@@ -50,16 +49,21 @@ func (d *Device) figures() explain.Figures {
 
 // addUsage adds what the engine knows of single blocks; nothing where it is broken.
 func (d *Device) addUsage(f *explain.Figures) {
-	m := &poolRequest{verb: verbUsage}
-	if d.rare(m) != nil {
+	var usage engine.Usage
+	if d.rare(func(p *pool) error {
+		if p.ranged != nil {
+			usage, f.Limit = p.ranged.Usage(), p.limit
+		}
+		return nil
+	}, nil) != nil {
 		return
 	}
-	f.Limit, f.Whole, f.Private = m.limit, m.usage.Whole, m.usage.Private
+	f.Whole, f.Private = usage.Whole, usage.Private
 	sizes, phases := map[mem.Bytes]int{}, map[int]explain.Phase{}
-	for use, blocks := range m.usage.Live {
+	for use, blocks := range usage.Live {
 		f.Blocks += blocks
 		sizes[use.Size] += blocks
-		at, name := phase(int(use.Step), int(m.usage.Steps))
+		at, name := phase(int(use.Step), int(usage.Steps))
 		sum := phases[at]
 		phases[at] = explain.Phase{
 			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes + use.Size*mem.Bytes(blocks), Between: at == between,
@@ -147,22 +151,4 @@ func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	}
 	d.opts.Trace.Mark(time.Now(), d.opts.Ordinal, "out of memory: "+f.Reason(), nil)
 	return &explainedError{err, text}
-}
-
-// why is the reason in the words of the explanation.
-func (e *RefusedError) why() explain.Why {
-	switch e.Reason {
-	case engine.RefusedSize:
-		return explain.TooLarge
-	case engine.RefusedLimit:
-		return explain.Limit
-	case engine.RefusedWindow:
-		return explain.Window
-	case engine.RefusedDevice:
-		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
-			return explain.Full
-		}
-		return explain.Driver
-	}
-	return explain.Unknown
 }

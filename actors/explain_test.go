@@ -68,12 +68,11 @@ func TestOutOfMemoryNamesSizesAndSteps(t *testing.T) {
 }
 
 // usage is what the pool tells when asked.
-func (k *kit) usage() engine.Usage {
-	m := &poolRequest{verb: verbUsage}
-	if err := k.rare(m); err != nil {
+func (k *kit) usage() (u engine.Usage) {
+	if err := k.rare(func(p *pool) error { u = p.ranged.Usage(); return nil }, nil); err != nil {
 		k.t.Fatal(err)
 	}
-	return m.usage
+	return u
 }
 
 // TestOutOfMemoryNamesTheLimit only where there is one.

@@ -23,7 +23,6 @@ type fences struct {
 	late    []waiting // not recorded
 	failed  uint64    // fences that the driver refused to record or to tell about
 	passing int       // messages until the late ones are tried again
-	delay   int       // what passing was last, 0: fences pass
 }
 
 type fenceQueue struct {
@@ -40,9 +39,9 @@ type waiting struct {
 	synced bool // late: the stream has been waited for
 }
 
-// lateMost bounds the messages between two attempts to record what is late: each costs a
-// driver call, and a stream that is gone takes no fence any more.
-const lateMost = 1 << 10
+// lateEvery is how many messages there are between two attempts to record what is late: each
+// costs a driver call for a stream, and one that is gone takes no fence any more.
+const lateEvery = 1 << 6
 
 // add keeps a fence that was recorded on its stream.
 func (f *fences) add(w waiting) {
@@ -60,12 +59,12 @@ func (f *fences) add(w waiting) {
 
 // put keeps one that is still to be recorded.
 func (f *fences) put(w waiting) {
+	if len(f.late) == 0 {
+		f.passing = 1
+	}
 	w.driver = 0
 	f.late = append(f.late, w)
 	f.failed++
-	if f.delay == 0 {
-		f.passing, f.delay = 1, 1
-	}
 }
 
 // due counts a message and reports whether what is late is to be tried again.
@@ -97,8 +96,7 @@ func (f *fences) retry(record func(mem.StreamID) (driver.Fence, error), pass fun
 		}
 		f.late = append(f.late, w)
 	}
-	f.delay = min(2*f.delay, lateMost)
-	f.passing = f.delay
+	f.passing = lateEvery
 }
 
 // synced notes that a stream has been waited for: what is late on it has passed. The
@@ -144,7 +142,6 @@ func (f *fences) poll(most int, done func(driver.Fence) (bool, error), pass func
 			f.put(w)
 			continue
 		}
-		f.delay = 0
 		pass(w)
 	}
 }

@@ -11,13 +11,28 @@ import (
 	"stalloc/stream/wish"
 )
 
-// ahead looks ahead in the steps of each stream. A nil one does nothing: nobody plans.
+// ahead looks ahead in the steps of each stream of a range. A nil one does nothing: nobody plans.
 type ahead struct {
 	streams map[mem.StreamID]*forecaster
 	host    Host
-	plan    func(*foreseen) // has the planner lay a forecast out
-	seen    int             // events of the log that were read
+	send    func(any) // to the planner
+	seen    int       // events of the log that were read
+	// So many steps are the planner's to read, the running one among them where behind is set.
+	// Nothing is foreseen meanwhile: the forecasters are the planner's, too.
+	away   int
+	behind bool
 }
+
+// backlog is a step that was served without anybody reading along, on its way to the planner
+// and back.
+type backlog struct {
+	events  []wish.Event
+	streams map[uint16]mem.StreamID
+}
+
+// mostBehind bounds the events that are read at once on the program's thread, a tenth of a
+// microsecond each. C may have served a whole step of a plan when Go hears of it.
+const mostBehind = 1 << 12
 
 // forecaster foresees the large requests of one stream's steps, where no two have the same
 // sizes (package predict), and has the planner lay them out while the step runs.
@@ -44,7 +59,7 @@ type foreseen struct {
 	origin   mem.Addr
 	goal     mem.Bytes
 	offsets  []mem.Offset
-	reel     Reel // of the positions, where the host serves from it
+	reel     *Reel // of the positions, where the host serves from it
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
@@ -61,9 +76,12 @@ func (a *ahead) of(id mem.StreamID) *forecaster {
 	return f
 }
 
+// looks reports whether the forecasters are here.
+func (a *ahead) looks() bool { return a != nil && a.away == 0 }
+
 // watches reports whether the next large request is to be known when it comes.
 func (a *ahead) watches() bool {
-	if a == nil {
+	if !a.looks() {
 		return false
 	}
 	for _, f := range a.streams {
@@ -76,18 +94,41 @@ func (a *ahead) watches() bool {
 
 // read takes in what the host has served itself.
 func (a *ahead) read(p *pool) {
-	e, ok := p.eng.(*onerange.Engine)
-	if a == nil || !ok {
+	if !a.looks() {
 		return
 	}
 	events := p.host.Events()
-	for ; a.seen < len(events); a.seen++ {
-		ev := events[a.seen]
+	if len(events)-a.seen > mostBehind {
+		a.away, a.behind = 1, true
+		for _, f := range a.streams {
+			a.drop(f)
+		}
+		return
+	}
+	a.take(events[a.seen:], p.ranged.StreamOf)
+	a.seen = len(events)
+}
+
+// catchUp reads a step in the planner.
+func (a *ahead) catchUp(m *backlog) {
+	streams := a.streams
+	a.streams = map[mem.StreamID]*forecaster{} // if it fails they begin again
+	b := &ahead{streams: streams}
+	b.take(m.events, func(n uint16) mem.StreamID { return m.streams[n] })
+	for _, f := range streams {
+		f.learner.Boundary()
+	}
+	a.streams = streams
+}
+
+// take tells the learners of events.
+func (a *ahead) take(events []wish.Event, streamOf func(uint16) mem.StreamID) {
+	for _, ev := range events {
 		size := mem.Bytes(ev.Size()) * mem.Grain
 		if size <= predict.Large {
 			continue
 		}
-		f := a.of(e.StreamOf(ev.Stream()))
+		f := a.of(streamOf(ev.Stream()))
 		at := mem.Addr(ev.Addr)
 		switch ev.Kind() {
 		case wish.EventHit, wish.EventMiss:
@@ -106,7 +147,7 @@ func (a *ahead) read(p *pool) {
 
 // foresee tells the learner of a request, and gives it the wish that was planned for it.
 func (a *ahead) foresee(p *pool, m *allocRequest) {
-	if a == nil || m.size <= predict.Large {
+	if !a.looks() || m.size <= predict.Large {
 		return
 	}
 	f := a.of(m.stream)
@@ -121,10 +162,8 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	}
 	if f.match.Forecast != f.asked {
 		f.asked = f.match.Forecast
-		if e, ok := p.eng.(*onerange.Engine); ok {
-			if x := f.gather(e, m.stream); x != nil {
-				a.plan(x)
-			}
+		if x := f.gather(p.ranged, m.stream); x != nil {
+			a.send(x)
 		}
 	}
 	x := f.served
@@ -140,8 +179,7 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 // play serves a forecast that was laid out from the next request on, if it still holds.
 func (a *ahead) play(x *foreseen) {
 	f := x.by
-	if !f.learner.Follows(x.forecast.Number) || f.served != nil {
-		a.host.Discard(x.reel)
+	if !a.looks() || !f.learner.Follows(x.forecast.Number) || f.served != nil {
 		return
 	}
 	if f.served = x; x.reel != nil {
@@ -160,7 +198,7 @@ func (a *ahead) drop(f *forecaster) {
 
 // placed notes where the request at hand has its block, which was logged just now.
 func (a *ahead) placed(m *allocRequest, kind wish.EventKind) {
-	if a == nil {
+	if !a.looks() {
 		return
 	}
 	a.seen = len(a.host.Events())
@@ -176,18 +214,13 @@ func (a *ahead) placed(m *allocRequest, kind wish.EventKind) {
 
 // boundary ends the step: it returns what the planner is to know of it.
 func (a *ahead) boundary(p *pool) *stepEnded {
-	e, ok := p.eng.(*onerange.Engine)
-	if a == nil || !ok {
+	if a == nil {
 		return nil
 	}
 	a.read(p)
+	e := p.ranged
 	m := &stepEnded{events: slices.Clone(p.host.Events()), streams: map[uint16]mem.StreamID{}, extents: map[spaceKey][]engine.Range{}, gaps: map[spaceKey][]engine.Range{}, handle: e.Handle()}
 	m.lost = p.host.Clear()
-	a.seen = 0
-	for _, f := range a.streams {
-		a.drop(f)
-		f.learner.Boundary()
-	}
 	for _, id := range e.Streams() {
 		m.streams[e.Ordinal(id)] = id
 		for _, small := range []bool{false, true} {
@@ -196,6 +229,18 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 			e.Gaps(id, small, func(r engine.Range) { m.gaps[key] = append(m.gaps[key], r) })
 		}
 	}
+	if a.looks() {
+		for _, f := range a.streams {
+			a.drop(f)
+			f.learner.Boundary()
+		}
+	} else {
+		if !a.behind {
+			a.away++
+		}
+		a.send(&backlog{m.events[a.seen:], m.streams})
+	}
+	a.seen, a.behind = 0, false
 	return m
 }
 
@@ -259,7 +304,7 @@ func (x *foreseen) layOut(d *Device) bool {
 			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
 		}
 	}
-	x.reel = d.reel(entries)
+	x.reel = d.host.Build(entries)
 	return true
 }
 

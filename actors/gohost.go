@@ -47,16 +47,20 @@ func (h *GoHost) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape {
 }
 
 // Build implements Host.
-func (h *GoHost) Build(entries []wish.Entry) Reel { return entries }
-
-// Serve implements Host.
-func (h *GoHost) Serve(id mem.StreamID, tape int, r Reel) {
-	entries, _ := r.([]wish.Entry)
-	h.Tapes(id)[tape].Replace(entries)
+func (h *GoHost) Build(entries []wish.Entry) *Reel {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &Reel{Entries: entries}
 }
 
-// Discard implements Host.
-func (h *GoHost) Discard(Reel) {}
+// Serve implements Host.
+func (h *GoHost) Serve(id mem.StreamID, tape int, r *Reel) {
+	if r == nil {
+		r = &Reel{}
+	}
+	h.Tapes(id)[tape].Replace(r.Entries)
+}
 
 // Note implements Host.
 func (h *GoHost) Note(e wish.Event) {

@@ -20,13 +20,11 @@ type Host interface {
 	Unlock()
 	// Tapes returns the tapes of a stream; made on first sight. Locked.
 	Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape
-	// Build makes a reel of wishes: all that serving them takes. Not locked, as it may take
-	// long.
-	Build(entries []wish.Entry) Reel
-	// Serve puts a reel on a tape of a stream, in place of what was there. Locked.
-	Serve(id mem.StreamID, tape int, r Reel)
-	// Discard frees a reel that is not to be served.
-	Discard(r Reel)
+	// Build makes a reel of wishes; of none, nil. Not locked, as it takes some milliseconds.
+	Build(entries []wish.Entry) *Reel
+	// Serve has a tape of a stream play a reel from its first entry on, in place of what it
+	// played: the same reel, perhaps. Nil: nothing. It neither makes nor frees anything. Locked.
+	Serve(id mem.StreamID, tape int, r *Reel)
 	// Note appends to the log. Locked.
 	Note(e wish.Event)
 	// Events returns the log since Clear, until the lock is left. Locked.
@@ -38,8 +36,12 @@ type Host interface {
 	Observe(on bool)
 }
 
-// Reel is what Host.Build makes.
-type Reel any
+// Reel is a list of wishes and all that serving them takes. It may be played more than once.
+// The collector frees it, what the host has made of it included.
+type Reel struct {
+	Entries []wish.Entry
+	Host    any // the host's
+}
 
 // Borrower is a Host with a quick case: whenever the lock is free, it serves requests from
 // the range and from tapes without a message.

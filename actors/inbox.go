@@ -14,6 +14,8 @@ type inbox struct {
 	steps   []*stepEnded
 	weight  int
 	dropped uint64 // events, ever
+	// What is logged of steps that the planner does not see: each once.
+	saidLost, saidDropped sync.Once
 }
 
 // mostWaiting bounds the events that wait beside those of the newest step; a step
@@ -64,20 +66,17 @@ func (b *inbox) lost() uint64 {
 	return b.dropped
 }
 
-// unobserved is what was logged of events that the planner did not see: each once.
-type unobserved struct{ lost, dropped sync.Once }
-
 // observed hands a step to the planner.
 func (d *Device) observed(m *stepEnded) {
 	if m.lost > 0 {
-		d.unobserved.lost.Do(func() {
+		d.inbox.saidLost.Do(func() {
 			d.log.Warn("a step is not planned: it has more requests and frees than are observed of one; mark steps more often",
 				zap.Int("observed", len(m.events)), zap.Int("at most", MostEvents))
 		})
 	}
 	tell, dropped := d.inbox.put(m)
 	if dropped > 0 {
-		d.unobserved.dropped.Do(func() {
+		d.inbox.saidDropped.Do(func() {
 			d.log.Warn("steps end faster than they can be looked at; only the newest are", zap.Int("dropped", dropped))
 		})
 	}

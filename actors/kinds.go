@@ -10,28 +10,25 @@ import (
 type kind struct {
 	before []wish.Entry // the requests of the last one
 	once   bool         // there was only one
-	wishes []wish.Entry // for the next; nil: none are planned
+	wishes *Reel        // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
 	// Where the blocks of a step lay that came while another kind's wishes were served, which
 	// is still out of the way of those; that kind.
-	aside  []wish.Entry
+	aside  *Reel
 	within *kind
 }
 
-// habit is what is known about one space: the kinds of its steps, and their order.
+// habit is what is known about one space: the kinds of its steps.
 type habit struct {
 	kinds   []*kind // the last seen last
-	past    []*kind // of the last steps; the latest last
+	last    *kind   // of the last step
 	serving *kind   // whose wishes are served; nil: none
 	since   uint64  // what tells the supervisor to serve them
 	changed bool    // the stream has not got the lists as they are now
 }
 
-const (
-	mostKinds = 4
-	mostPast  = 256
-)
+const mostKinds = 4
 
 // recognize returns the kind of a step: one whose last step asked for nearly the same, or a
 // new one. It says how many of the requests agree.
@@ -46,7 +43,7 @@ func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
 		}
 	}
 	if len(h.kinds) == mostKinds {
-		*h.kinds[0] = kind{} // the past still knows it by its address
+		*h.kinds[0] = kind{} // it may be serving
 		h.kinds = slices.Delete(h.kinds, 0, 1)
 	}
 	k = &kind{once: true}
@@ -85,17 +82,17 @@ func matched(list, now []wish.Entry) int {
 // inserted reports whether a step has all that the kind has whose wishes were served, with
 // something inserted.
 func (h *habit) inserted(now []wish.Entry) bool {
-	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes) {
+	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes.Entries) {
 		return false
 	}
-	list := h.serving.wishes
+	list := h.serving.wishes.Entries
 	return float64(matched(list, now)) >= alike*float64(len(list))
 }
 
 // lists returns what is to be served of each kind: first from the next boundary on, and then
 // where a step turns out to be of another.
-func (h *habit) lists() (all [][]wish.Entry) {
-	all = [][]wish.Entry{nil}
+func (h *habit) lists() []*Reel {
+	all := []*Reel{nil}
 	for _, k := range slices.Backward(h.kinds) {
 		switch {
 		case k == h.serving:
@@ -109,24 +106,16 @@ func (h *habit) lists() (all [][]wish.Entry) {
 	return all
 }
 
-// note adds a step to the past.
-func (h *habit) note(k *kind) {
-	if h.past = append(h.past, k); len(h.past) > mostPast {
-		h.past = slices.Delete(h.past, 0, 1)
+// next returns the kind whose wishes are served from the next boundary on, behind a step of a
+// kind: that one if the step before was of it, too; or else those that are served stay. A step
+// of another kind goes on with its own list as soon as it is recognized.
+func (h *habit) next(k *kind) *kind {
+	again := k == h.last
+	if h.last = k; again && k.wishes != nil {
+		return k
 	}
-}
-
-// next returns the kind of which the step is that comes behind so many more. Where there
-// are no wishes for it, those that are served stay.
-func (h *habit) next(behind int) *kind {
-	past := slices.Clone(h.past)
-	for range behind + 1 {
-		past = append(past, following(past))
-	}
-	for _, k := range []*kind{past[len(past)-1], h.serving} {
-		if k != nil && k.wishes != nil {
-			return k
-		}
+	if h.serving != nil && h.serving.wishes != nil {
+		return h.serving
 	}
 	for _, k := range slices.Backward(h.kinds) {
 		if k.wishes != nil {
@@ -135,40 +124,6 @@ func (h *habit) next(behind int) *kind {
 	}
 	return nil
 }
-
-// following returns what came behind the longest end of a sequence that it has had before,
-// if that is believable: it has more than one kind. If not, steps are thought to go on as the
-// last two, or else to be of the kind that most are.
-func following(past []*kind) *kind {
-	last := len(past) - 1
-	var best *kind
-	longest, count, most := believable-1, map[*kind]int{}, past[last]
-	for run := 1; run <= last && past[last-run] == past[last]; run++ {
-		longest = max(longest, run+1)
-	}
-	for i := last - 1; i >= 0; i-- {
-		n := 0
-		for n <= i && past[i-n] == past[last-n] {
-			n++
-		}
-		if n > longest {
-			best, longest = past[i+1], n
-		}
-		if count[past[i]]++; count[past[i]] > count[most] {
-			most = past[i]
-		}
-	}
-	switch {
-	case best != nil:
-		return best
-	case last > 0 && past[last-1] == past[last]:
-		return past[last]
-	}
-	return most
-}
-
-// believable is how many steps in a row that came before tell what comes behind them.
-const believable = 3
 
 // replan reports whether a kind that was seen before is to be planned. A plan that does not
 // serve what agrees with the step before is made again, less and less often.

@@ -10,39 +10,35 @@ import (
 	"stalloc/stream/wish"
 )
 
-// lane is the state of one stream that outlives its actor.
+// lane is the actor of one stream. It serves the stream's requests against the plan: it says
+// where each is wished.
 type lane struct {
 	id      mem.StreamID
 	ordinal int // in the order of first requests
 	pid     *actor.PID
 	host    Host
+	small   mem.Bytes     // requests up to this have a space, and a tape, of their own
+	base    mem.Addr      // of the address window
 	heap    atomic.Uint32 // its number in the log; 0: nothing was served yet
 	tapes   *[wish.Tapes]wish.Tape
 	wishes  [2]atomic.Bool // whether those for large and for small requests have entries, to be read without the lock
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
-	step  [2]Reel
+	step  [2]*Reel
 	until int
 	left  bool // the run is another
-	// The lists of all kinds of step, the first of which is served from the boundary on, and
-	// that which is served now.
-	kinds    [2][][]wish.Entry
-	list     [2]int
+	// Of all kinds of step: the first serve from the boundary on.
+	lists    [2][]*Reel
 	patience [2]wish.Patience
 }
 
-// adopt returns the lane of a stream, made with its actor on first sight. Only the
-// supervisor calls it.
+// adopt makes the lane of a stream, and its actor. Only the supervisor calls it.
 func (d *Device) adopt(id mem.StreamID) *lane {
-	if l := d.laneOf(id); l != nil {
-		return l
-	}
 	lanes := *d.lanes.Load()
 	d.host.Lock()
-	l := &lane{id: id, ordinal: len(lanes), host: d.host, tapes: d.host.Tapes(id)}
+	l := &lane{id: id, ordinal: len(lanes), host: d.host, small: d.small, base: d.base, tapes: d.host.Tapes(id)}
 	d.host.Unlock()
-	small := d.small
-	l.pid = d.root.Spawn(onCaller(func() actor.Actor { return &streamActor{lane: l, small: small} }))
+	l.pid = d.root.Spawn(onCaller(func() actor.Actor { return l }))
 	lanes = append(lanes[:len(lanes):len(lanes)], l)
 	d.lanes.Store(&lanes)
 	return l
@@ -58,65 +54,71 @@ func (d *Device) laneOf(id mem.StreamID) *lane {
 	return nil
 }
 
-// streamActor serves the requests of one stream against the plan: it says where each is
-// wished.
-type streamActor struct {
-	*lane
-	small mem.Bytes // requests up to this have a space, and a tape, of their own
+// tell has a lane do something.
+func (d *Device) tell(l *lane, do func(*lane) error) error {
+	m := &order[*lane]{do: do}
+	d.ask(l.pid, m)
+	return m.err
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
-func (s *streamActor) Receive(ctx actor.Context) {
+func (l *lane) Receive(ctx actor.Context) {
 	if q, ok := ctx.Message().(question); ok {
-		q.slot().reply(s.answer(q))
+		q.slot().reply(l.answer(q))
 	}
 }
 
-func (s *streamActor) answer(q question) (err error) {
-	s.host.Lock()
-	defer s.host.Unlock()
+func (l *lane) answer(q question) (err error) {
+	l.host.Lock()
+	defer l.host.Unlock()
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("stream %#x: %v", uint64(s.id), r)
-			s.giveUp()
+			err = fmt.Errorf("stream %#x: %v", uint64(l.id), r)
+			l.giveUp()
 		}
 	}()
 	switch m := q.(type) {
-	case *serveRequest:
-		n := mem.Round(m.asked)
-		m.small = smallOf(n, s.small)
-		t := &s.tapes[m.small]
-		m.planned = len(t.Entries) > 0
-		if s.until == 0 && s.patience[m.small].Lost(t) {
-			s.turn(m.small)
-		}
-		m.place = t.Next(uint64(n / mem.Grain)).Place()
-		m.strayed = strayed(t)
-		s.left = s.left || m.strayed && s.until > 0
-		return nil
-	case *boundary:
-		s.ended()
-	case *beginRequest:
-		s.step, s.until = m.step, m.boundaries
-		for i, r := range m.first {
-			s.host.Serve(s.id, i, r)
-		}
-	case *wishRequest:
-		for i, r := range m.reels {
-			if m.change[i] {
-				s.host.Serve(s.id, i, r)
-				s.list[i] = 0
-			}
-			if m.kinds[i] != nil {
-				s.kinds[i] = m.kinds[i]
-			}
-			s.wait(i)
+	case *allocRequest:
+		l.look(m)
+	case *order[*lane]:
+		err = m.do(l)
+		for i := range l.wishes {
+			l.wishes[i].Store(len(l.tapes[i].Entries) > 0)
 		}
 	}
-	for i := range s.wishes {
-		s.wishes[i].Store(len(s.tapes[i].Entries) > 0)
+	return err
+}
+
+// look says where a request is wished.
+func (l *lane) look(m *allocRequest) {
+	t := &l.tapes[m.small]
+	if l.until == 0 && l.patience[m.small].Lost(t) {
+		l.turn(m.small)
 	}
-	return nil
+	if at := t.Next(uint64(mem.Round(m.size) / mem.Grain)).Place(); at != 0 {
+		m.wish = l.base + mem.Addr(at)*mem.Addr(mem.Grain)
+	}
+	m.strayed = strayed(t)
+	l.left = l.left || m.strayed && l.until > 0
+}
+
+// open begins with an earlier run's plan: so many boundaries with the first lists, then its
+// step.
+func (l *lane) open(first, step [2]*Reel, boundaries int) {
+	l.step, l.until = step, boundaries
+	for i, r := range first {
+		l.host.Serve(l.id, i, r)
+	}
+}
+
+// serve has other lists than before; nil: the same.
+func (l *lane) serve(lists [2][]*Reel) {
+	for i, lists := range lists {
+		if lists != nil {
+			l.lists[i] = lists
+			l.begin(i)
+		}
+	}
 }
 
 // A step that has left out more entries than that is another than the tape's: memory is not
@@ -124,79 +126,81 @@ func (s *streamActor) answer(q question) (err error) {
 // others, too.
 const mostSkipped = 64
 
-// wait has C ask where the program leaves a tape that has just begun, if there are other
-// lists to go on with.
-func (s *streamActor) wait(small int) {
-	if len(s.kinds[small]) > 1 {
-		s.patience[small].Begin(&s.tapes[small])
+// begin begins the first list. C asks where the program leaves it, if there are others to go
+// on with.
+func (l *lane) begin(small int) {
+	var first *Reel
+	if lists := l.lists[small]; len(lists) > 0 {
+		first = lists[0]
+	}
+	l.host.Serve(l.id, small, first)
+	if len(l.lists[small]) > 1 {
+		l.patience[small].Begin(&l.tapes[small])
 	}
 }
 
 // turn has the tape go on with the list of another kind of step, if one has the last
 // requests: an evaluation began in the middle of a step, for example.
-func (s *streamActor) turn(small int) {
-	t, heap := &s.tapes[small], s.heap.Load()
+func (l *lane) turn(small int) {
+	t, heap := &l.tapes[small], l.heap.Load()
 	var last []uint64
-	events := s.host.Events()
+	events := l.host.Events()
 	for i := len(events) - 1; i >= 0 && len(last) < wish.MostLast; i-- {
 		ev := events[i]
 		size := ev.Size()
 		served := ev.Kind() == wish.EventHit || ev.Kind() == wish.EventMiss
-		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, s.small) == small {
+		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, l.small) == small {
 			last = append(last, size)
 		}
 	}
-	list, at := t.Find(last, s.kinds[small])
+	lists := make([][]wish.Entry, len(l.lists[small]))
+	for i, r := range l.lists[small] {
+		if r != nil {
+			lists[i] = r.Entries
+		}
+	}
+	list, at := t.Find(last, lists)
 	if list < 0 {
 		return
 	}
-	s.host.Serve(s.id, small, s.host.Build(s.kinds[small][list]))
-	s.list[small] = list
+	l.host.Serve(l.id, small, l.lists[small][list])
 	t.Resume(at)
-	s.patience[small].Begin(t)
+	l.patience[small].Begin(t)
 }
 
 func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
-func (s *streamActor) giveUp() {
+func (l *lane) giveUp() {
 	defer func() { _ = recover() }()
-	s.kinds, s.list = [2][][]wish.Entry{}, [2]int{}
-	for i := range s.wishes {
-		s.host.Serve(s.id, i, nil)
+	l.lists = [2][]*Reel{}
+	for i := range l.wishes {
+		l.host.Serve(l.id, i, nil)
 	}
 }
 
 // ended begins the tapes again, but for those of a run's beginning, which span several
 // boundaries.
-func (s *streamActor) ended() {
-	if s.until > 0 {
-		for i := range s.wishes {
-			s.left = s.left || strayed(&s.tapes[i])
+func (l *lane) ended() error {
+	if l.until > 0 {
+		for i := range l.wishes {
+			l.left = l.left || strayed(&l.tapes[i])
 		}
-		if s.until--; s.until > 0 {
-			return
+		if l.until--; l.until > 0 {
+			return nil
 		}
-		for i, r := range s.step {
-			if s.left && r != nil {
-				s.host.Discard(r)
-				r = nil
+		for i, r := range l.step {
+			if !l.left {
+				l.lists[i] = []*Reel{r}
 			}
-			s.host.Serve(s.id, i, r)
 		}
-		s.step = [2]Reel{}
-		return
+		l.step = [2]*Reel{}
 	}
-	for i := range s.wishes {
-		if s.list[i] != 0 {
-			s.list[i] = 0
-			s.host.Serve(s.id, i, s.host.Build(s.kinds[i][0]))
-		} else {
-			s.tapes[i].Boundary()
-		}
-		s.wait(i)
+	for i := range l.wishes {
+		l.begin(i)
 	}
+	return nil
 }
 
 // smallOf returns 1 for a small request, 0 for a large one: the numbers of their tapes.

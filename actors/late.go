@@ -72,15 +72,13 @@ func (d *Device) mark() error {
 	}
 	// This takes what is lent back: frees that were announced count, for the load here and
 	// for who asks after the mark what is live. From now on each request is seen.
-	err := d.rare(&poolRequest{verb: verbStats})
+	d.Stats()
 	late.mu.Lock()
 	late.load = d.host.Load()
 	late.mu.Unlock()
 	late.due.Store(true)
-	if err == nil {
-		err = d.rare(&poolRequest{verb: verbStats}) // lent on the new terms
-	}
-	return err
+	d.Stats() // lent on the new terms
+	return nil
 }
 
 // reached reports whether the step that was marked ends before this request.

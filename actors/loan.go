@@ -13,9 +13,8 @@ import (
 // has the host's lock; with a borrower, the state of the engine as well, which otherwise
 // is the borrower's.
 type loan struct {
-	to   Borrower         // nil: the host has no quick case
-	from *onerange.Engine // nil: nor has the policy
-	open func() bool      // whether nobody needs to see each request
+	to   Borrower    // nil: the host has no quick case, or the policy none
+	open func() bool // whether nobody needs to see each request
 	lent onerange.Lent
 	out  bool
 }
@@ -26,10 +25,8 @@ const lentWhilePending = 8
 
 // borrow has the pool lend its state to its host, if both are able to.
 func (p *pool) borrow(open func() bool) {
-	to, can := p.host.(Borrower)
-	from, has := p.eng.(*onerange.Engine)
-	if can && has {
-		p.loan = loan{to: to, from: from, open: open}
+	if to, can := p.host.(Borrower); can && p.ranged != nil {
+		p.loan = loan{to: to, open: open}
 	}
 }
 
@@ -46,7 +43,7 @@ func (p *pool) takeBack() {
 	}
 	l.out = false
 	whole := l.to.TakeBack(&l.lent.Counters)
-	l.from.TakeBack(&l.lent.Counters)
+	p.ranged.TakeBack(&l.lent.Counters)
 	if !whole {
 		p.broken = fmt.Errorf("%w: an equation did not hold in the quick case", ErrBroken)
 	}
@@ -54,7 +51,7 @@ func (p *pool) takeBack() {
 
 func (p *pool) lend() {
 	l := &p.loan
-	if l.to == nil || p.broken != nil || !l.from.Lend(&l.lent) {
+	if l.to == nil || p.broken != nil || !p.ranged.Lend(&l.lent) {
 		p.host.Unlock()
 		return
 	}

@@ -69,7 +69,7 @@ type holding struct {
 	stopped, goOn chan bool
 }
 
-func (h *holding) Build(entries []wish.Entry) Reel {
+func (h *holding) Build(entries []wish.Entry) *Reel {
 	h.first.Do(func() {
 		h.stopped <- true
 		<-h.goOn

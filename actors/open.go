@@ -61,7 +61,6 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
 	p.borrow(d.unwatched)
-	d.serves.New = func() any { return new(serveRequest) }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
 	d.latest.Store(opts.Plan)
@@ -72,13 +71,13 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
+		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, send: func(m any) { d.root.Send(d.planner, m) }}
+		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}, ahead: p.ahead}
 		props := beside
 		if opts.Inline {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
-		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, plan: func(x *foreseen) { d.root.Send(d.planner, x) }}
 	}
 	d.startNative(p.total)
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
@@ -119,7 +118,7 @@ func (d *Device) Close() error {
 	}
 	d.endPlanning()
 	d.endNative(false)
-	err := d.rare(&poolRequest{verb: verbClose})
+	err := d.rare((*pool).close, (*pool).close)
 	d.system.Shutdown()
 	return err
 }

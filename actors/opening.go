@@ -96,16 +96,16 @@ func (o *opening) next(asked mem.Bytes) {
 		return // it is on its way
 	}
 	o.end()
-	m := &startRequest{plan: p.(*plan.Plan), skip: o.sizes[:len(o.sizes)-1]}
-	if m.plan == nil {
+	start, skip := p.(*plan.Plan), o.sizes[:len(o.sizes)-1]
+	if start == nil {
 		return
 	}
-	if o.d.ask(o.d.supervisor, m); m.err != nil {
-		o.d.log.Warn("a saved plan is not served", zap.String("file", o.chosen), zap.Error(m.err))
+	if err := o.d.supervise(func(s *supervisor) error { return s.startWith(start, skip) }); err != nil {
+		o.d.log.Warn("a saved plan is not served", zap.String("file", o.chosen), zap.Error(err))
 		return
 	}
 	o.d.background.Go(func() { o.cache.use(o.chosen) })
-	o.d.log.Info("the plan of an earlier run is served", zap.String("file", o.chosen), zap.Int("after requests", len(m.skip)))
+	o.d.log.Info("the plan of an earlier run is served", zap.String("file", o.chosen), zap.Int("after requests", len(skip)))
 }
 
 // end stops comparing, and forgets what was read.

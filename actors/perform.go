@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
-	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
+	"stalloc/internal/explain"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
 )
@@ -100,19 +100,21 @@ func (p *pool) call(op *engine.Op) error {
 		p.handles[op.Handle] = h
 		return nil
 	case engine.OpMap:
-		return p.dev.Map(op.Addr, p.handles[op.Handle])
+		if err := p.dev.Map(op.Addr, p.handles[op.Handle]); err != nil {
+			return err
+		}
+		p.mapped[op.Addr] = op.Size
+		return nil
 	case engine.OpAccess:
-		err := p.dev.Access(op.Addr, op.Size)
-		if err == nil {
-			p.opened(op, true)
-		}
-		return err
+		return p.dev.Access(op.Addr, op.Size)
 	case engine.OpUnmap:
-		err := p.dev.Unmap(op.Addr, op.Size)
-		if err == nil {
-			p.opened(op, false)
+		if err := p.dev.Unmap(op.Addr, op.Size); err != nil {
+			return err
 		}
-		return err
+		for at := op.Addr; at < op.Addr+mem.Addr(op.Size); at += mem.Addr(mem.HandleSize) {
+			delete(p.mapped, at)
+		}
+		return nil
 	case engine.OpRelease:
 		return p.dev.Release(p.handles[op.Handle])
 	case engine.OpSync:
@@ -132,8 +134,8 @@ const pollBatch = 4
 // ask polls a few fences now and then. A request that lacks memory has them polled;
 // otherwise it is enough to know about when they pass.
 func (p *pool) ask() {
-	_, waits := p.eng.(*onerange.Engine) // GMLake never says that it would rather have waited
-	if p.asked++; (p.asked%askEvery == 0 || !waits) && p.fences.n > 0 {
+	// GMLake never says that it would rather have waited.
+	if p.asked++; (p.asked%askEvery == 0 || p.ranged == nil) && p.fences.n > 0 {
 		p.poll(pollBatch)
 	}
 	if p.fences.due() {
@@ -247,36 +249,42 @@ func isRefused(err error, why engine.Reason) bool {
 }
 
 func (e *RefusedError) Error() string {
-	switch e.Reason {
-	case engine.RefusedSize:
+	switch why := e.why(); {
+	case why == explain.TooLarge:
 		return "no block can be that large: it exceeds the memory of the device"
-	case engine.RefusedLimit:
-		if e.Limit > 0 {
-			return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
-		}
-		return "the device has no memory left" // the engine's limit is what the device has
-	case engine.RefusedWindow:
+	case why == explain.Limit && e.Limit > 0:
+		return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
+	case why == explain.Window:
 		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
+	case why == explain.Driver:
+		return fmt.Sprintf("the driver failed with error %d", e.Code)
 	}
-	if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
-		return "the device has no memory left"
-	}
-	return fmt.Sprintf("the driver failed with error %d", e.Code)
+	return "the device has no memory left" // the engine's limit is what the device has
 }
 
 // Is reports whether there is no room for the block: the device is full, a limit is
 // reached, or it is larger than either.
 func (e *RefusedError) Is(target error) bool {
-	if target != driver.ErrOutOfMemory {
-		return false
-	}
+	why := e.why()
+	return target == driver.ErrOutOfMemory && why != explain.Driver && why != explain.Unknown
+}
+
+// why is the reason in the words of the explanation.
+func (e *RefusedError) why() explain.Why {
 	switch e.Reason {
-	case engine.RefusedSize, engine.RefusedLimit, engine.RefusedWindow:
-		return true
+	case engine.RefusedSize:
+		return explain.TooLarge
+	case engine.RefusedLimit:
+		return explain.Limit
+	case engine.RefusedWindow:
+		return explain.Window
 	case engine.RefusedDevice:
-		return e.Code == driver.CodeOutOfMemory || e.Code == 0
+		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
+			return explain.Full
+		}
+		return explain.Driver
 	}
-	return false
+	return explain.Unknown
 }
 
 // Freed is what a free gave back.

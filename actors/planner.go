@@ -24,6 +24,7 @@ type planner struct {
 	valley plan.Valley
 	mixed  bool
 	saver  saver
+	ahead  *ahead // the pool's, to catch up in
 	sent   uint64 // wishes, ever
 	fresh  bool   // a plan was made that is not sent yet
 	begin  int    // boundaries that the beginning of an earlier run's plan still spans
@@ -50,6 +51,9 @@ func (p *planner) Receive(ctx actor.Context) {
 		if m.layOut(p.d) {
 			p.d.root.Send(p.d.pool, m)
 		}
+	case *backlog:
+		defer p.d.root.Send(p.d.pool, m)
+		p.ahead.catchUp(m)
 	case *planLoaded:
 		p.loaded(m)
 	case stepsWait:
@@ -62,7 +66,7 @@ func (p *planner) Receive(ctx actor.Context) {
 
 // ended looks at the steps that have ended.
 func (p *planner) ended() {
-	ready := &wishesReady{spaces: map[spaceKey]Reel{}, kinds: map[spaceKey][][]wish.Entry{}}
+	ready := &wishesReady{lists: map[spaceKey][]*Reel{}}
 	for _, m := range p.d.inbox.take() {
 		if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
 			break
@@ -85,16 +89,9 @@ func (p *planner) ended() {
 		spaces := m.spaces(p.d.small)
 		served := len(spaces) > 0
 		for _, s := range spaces {
-			wishes, change, well := p.look(s, m.wishes)
-			if change {
-				if old := ready.spaces[s.spaceKey]; old != nil {
-					p.d.host.Discard(old)
-				}
-				ready.spaces[s.spaceKey] = p.d.reel(wishes)
-			}
-			served = served && well
+			served = p.look(s, m.wishes) && served
 			if h := p.known[s.spaceKey]; h.changed {
-				ready.kinds[s.spaceKey], h.changed = h.lists(), false
+				ready.lists[s.spaceKey], h.changed = h.lists(), false
 			}
 		}
 		p.saver.judged(m, served)
@@ -102,16 +99,16 @@ func (p *planner) ended() {
 			p.known = map[spaceKey]*habit{}
 		}
 	}
-	if len(ready.spaces)+len(ready.kinds) > 0 {
+	if len(ready.lists) > 0 {
 		p.sent++
 		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
 		p.d.root.Send(p.d.supervisor, ready)
 	}
 }
 
-// look compares a step with earlier ones, and returns what is to be wished in the next if
-// that changes. It reports whether the step was served as its plan says.
-func (p *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change, served bool) {
+// look compares a step with earlier ones, and decides what is to be wished in the next. It
+// reports whether the step was served as its plan says.
+func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
 	h := p.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
@@ -124,30 +121,20 @@ func (p *planner) look(s *spaceStep, wished uint64) (wishes []wish.Entry, change
 	k, agree := h.recognize(now)
 	known := k.before != nil
 	k.before = now
-	h.note(k)
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
-		k.wishes, h.changed = wishesOf(s, p.d.base), true
+		k.wishes, h.changed = p.d.host.Build(wishesOf(s, p.d.base)), true
 		p.fresh = p.fresh || k.wishes != nil
 	}
 	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
-		k.aside, k.within, h.changed = lying(s, p.d.base), h.serving, true
+		k.aside, k.within, h.changed = p.d.host.Build(lying(s, p.d.base)), h.serving, true
 	}
-	behind := 0
-	if !p.d.opts.Inline { // the next step is running by now
-		behind = 1
+	next := h.next(k)
+	if next != h.serving || fresh && next == k {
+		h.serving, h.since, h.changed = next, p.sent+1, true
 	}
-	next := h.next(behind)
-	served = began && !fresh && k.wishes != nil
-	if next == h.serving && !(fresh && next == k) {
-		return nil, false, served
-	}
-	h.serving, h.since, h.changed = next, p.sent+1, true
-	if next != nil {
-		wishes = next.wishes
-	}
-	return wishes, true, served
+	return began && !fresh && k.wishes != nil
 }
 
 // lying has each request of a step go where it lay.

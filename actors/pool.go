@@ -39,6 +39,7 @@ type pool struct {
 	log      *zap.Logger
 	host     Host
 	eng      policy
+	ranged   *onerange.Engine // the same; nil where it is GMLake
 	loan     loan
 	handles  []driver.Handle // by engine.Index
 	base     mem.Addr
@@ -60,15 +61,15 @@ type pool struct {
 	waited   bool // the last request waited for streams, or the device was full
 	unwaited int  // streams that the event at hand could not wait for
 	broken   error
-	retired  bool                  // it serves no more
-	idle     mem.Bytes             // freed since then, and not given back
-	trace    *perfetto.Trace       // nil: nobody asked for one
-	ordinal  int                   // of the device, in it
-	limit    mem.Bytes             // that the program has set, 0: none
-	ended    map[mem.Addr]struct{} // blocks freed since it broke
-	gone     mem.Bytes             // in them
-	usable   pageSet               // pages that the device has access to
-	peers    []int                 // other devices that have it too
+	retired  bool                   // it serves no more
+	idle     mem.Bytes              // freed since then, and not given back
+	trace    *perfetto.Trace        // nil: nobody asked for one
+	ordinal  int                    // of the device, in it
+	limit    mem.Bytes              // that the program has set, 0: none
+	ended    map[mem.Addr]struct{}  // blocks freed since it broke
+	gone     mem.Bytes              // in them
+	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
+	peers    []int                  // other devices that have it too
 }
 
 // leastWindow is what a window has that is set to less.
@@ -77,7 +78,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -91,6 +92,7 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts)
+			p.ranged, _ = p.eng.(*onerange.Engine)
 			p.small = cfg.SmallLimit
 			p.largest = min(p.window/2, onerange.Largest)
 			if total > 0 {
@@ -113,13 +115,14 @@ func (p *pool) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case question:
 		m.slot().reply(p.answer(m))
-	case *foreseen:
-		p.begin(m)
+	case *foreseen, *backlog:
+		p.planned(m)
 	}
 }
 
-// begin serves a forecast that was laid out from now on, if it still holds.
-func (p *pool) begin(x *foreseen) {
+// planned takes what comes back from the planner: a forecast that was laid out serves from now
+// on, if it still holds; and a step was read.
+func (p *pool) planned(m any) {
 	p.takeBack()
 	defer p.lend()
 	defer func() {
@@ -128,11 +131,14 @@ func (p *pool) begin(x *foreseen) {
 		}
 	}()
 	if p.broken != nil || p.retired {
-		p.host.Discard(x.reel)
 		return
 	}
-	p.ahead.read(p)
-	p.ahead.play(x)
+	if x, laidOut := m.(*foreseen); laidOut {
+		p.ahead.read(p)
+		p.ahead.play(x)
+		return
+	}
+	p.ahead.away--
 }
 
 // answer does what a message asks for. A panic breaks the pool: the state is never
@@ -145,9 +151,6 @@ func (p *pool) answer(q question) (err error) {
 			err = p.breaks(r)
 		}
 	}()
-	if m, ok := q.(*poolRequest); ok && m.verb == verbClose {
-		return p.close()
-	}
 	if p.broken != nil {
 		return p.outlive(q)
 	}
@@ -166,12 +169,7 @@ func (p *pool) do(q question) error {
 		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
 		return err
 	case *poolRequest:
-		if m.verb == verbTrim && m.pool == 0 {
-			p.host.Note(wish.EventOf(wish.EventTrim, 0, 0, 0))
-		}
-		return p.rare(m)
-	case *retireRequest:
-		return p.retire()
+		return m.do(p)
 	}
 	return nil
 }
@@ -208,20 +206,18 @@ func (p *pool) alloc(m *allocRequest) error {
 	if m.wish != 0 && m.addr == m.wish {
 		kind = wish.EventHit
 	}
-	if m.planned || m.foreseen {
-		tape := m.small
-		if m.foreseen {
-			tape = wish.Foreseen
-		}
-		state := p.host.Tapes(m.stream)[tape].State
-		if kind == wish.EventHit {
-			state.Hits++
-		} else {
-			state.Misses++
-		}
+	tape := &p.host.Tapes(m.stream)[m.small]
+	if m.foreseen {
+		tape = &p.host.Tapes(m.stream)[wish.Foreseen]
 	}
-	if e, ok := p.eng.(*onerange.Engine); ok {
-		m.heap = e.Ordinal(m.stream)
+	switch {
+	case kind == wish.EventHit:
+		tape.Hits++
+	case m.foreseen || len(tape.Entries) > 0:
+		tape.Misses++
+	}
+	if p.ranged != nil {
+		m.heap = p.ranged.Ordinal(m.stream)
 	}
 	p.note(kind, m.addr, grant.Size, m.stream)
 	p.ahead.placed(m, kind)
@@ -253,11 +249,9 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 
 // note logs what happened to a block of a stream.
 func (p *pool) note(kind wish.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
-	e, ok := p.eng.(*onerange.Engine)
-	if !ok {
-		return
+	if p.ranged != nil {
+		p.host.Note(wish.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.ranged.Ordinal(id)))
 	}
-	p.host.Note(wish.EventOf(kind, uint64(at), uint64(size/mem.Grain), e.Ordinal(id)))
 }
 
 func (p *pool) free(m *freeRequest) error {

@@ -11,25 +11,21 @@ import (
 // threads are the program's.
 //
 //	message        from                  to          answer               may be lost
-//	serveRequest   threads               stream      where it is wished   no
-//	boundary       supervisor            stream      done                 no
-//	wishRequest    supervisor            stream      done                 no
+//	allocRequest   threads               stream      where it is wished   no
+//	order          supervisor            stream      done                 no
+//	order          threads               supervisor  done                 no
 //	allocRequest   threads               pool        address              no
 //	freeRequest    threads               pool        what was freed       no
 //	recordRequest  threads               pool        done                 no
-//	poolRequest    threads, supervisor   pool        depends on the verb  no
-//	beginRequest   supervisor            stream      done                 no
-//	admitRequest   threads               supervisor  the stream's lane    no
-//	startRequest   threads               supervisor  done                 no
+//	poolRequest    threads, supervisor   pool        done                 no
 //	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
-//	stepRequest    threads               supervisor  done                 no
-//	retireRequest  threads               supervisor  done                 no
-//	retireRequest  supervisor            pool        done                 no
 //	lastLook       threads               planner     done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	stepEnded      supervisor            native      none                 yes: the estimate ends there
 //	foreseen       pool                  planner     none                 yes: its requests have no wishes
 //	foreseen       planner               pool        none                 yes: the same
+//	backlog        pool                  planner     none                 no: nothing would be foreseen any more
+//	backlog        planner               pool        none                 no: the same
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
@@ -40,37 +36,15 @@ import (
 // those ask nobody. A message without an answer is never waited for: where its receiver is
 // at work already, even further up on the same thread, it is queued.
 
-// serveRequest asks a stream where a request is wished.
-type serveRequest struct {
-	answer
-	asked   mem.Bytes
-	small   int    // answer: 1 if the request is small
-	place   uint64 // answer: in grains from the window's base; 0: nowhere
-	planned bool   // answer: the stream has wishes for requests of this kind
-	strayed bool   // answer: and the step is not as they say
-}
-
-// boundary tells a stream that a step has ended.
-type boundary struct{ answer }
-
-// wishRequest replaces a stream's wishes.
-type wishRequest struct {
-	answer
-	change [2]bool
-	reels  [2]Reel
-	kinds  [2][][]wish.Entry // the lists of all kinds of step, that which is served first; nil: as before
-}
-
-// allocRequest asks the pool for a block.
+// allocRequest asks a stream where a block is wished, and the pool for the block.
 type allocRequest struct {
 	answer
 	size     mem.Bytes
 	stream   mem.StreamID
 	pool     uint64
-	small    int
-	wish     mem.Addr // where the block is to lie if it is free there; 0: anywhere
-	planned  bool     // the request may have been foreseen
-	strayed  bool     // the step is not as its plan says
+	small    int      // 1 if the request is small
+	wish     mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	strayed  bool     // answer of the stream: the step is not as its plan says
 	foreseen bool     // a forecast is served, and the request is in it
 	addr     mem.Addr // answer
 	heap     uint16   // answer: the stream's number in the log
@@ -90,69 +64,24 @@ type recordRequest struct {
 	stream mem.StreamID
 }
 
-// verb says what a poolRequest asks for.
-type verb uint8
+// order has a stream or the supervisor do something with its state.
+type order[Actor any] struct {
+	answer
+	do func(Actor) error
+}
 
-const (
-	verbBoundary verb = iota + 1 // a step ends
-	verbExpect                   // hold so much memory for a stream, as a plan of an earlier run says
-	verbTrim                     // give idle handles back (private pool: it is no longer used)
-	verbLimit                    // reserve at most limit bytes
-	verbFind                     // the block that contains addr
-	verbStats
-	verbUsage // what the memory is used for, block by block
-	verbResetPeak
-	verbCheck
-	verbShare // let the device of ordinal peer use this one's memory
-	verbClose
-)
-
-// poolRequest is everything rare that the pool is asked.
+// poolRequest has the pool do something rare.
 type poolRequest struct {
 	answer
-	verb   verb
-	pool   uint64
-	limit  mem.Bytes
-	addr   mem.Addr
-	peer   int
-	stream mem.StreamID
-	small  bool // verbExpect, with stream, size and handle
-	handle mem.Bytes
-	size   mem.Bytes    // answer to verbFind, with addr and stream; verbExpect answers with addr
-	stats  PoolStats    // answer to verbStats
-	usage  engine.Usage // answer to verbUsage
-	step   *stepEnded   // answer to verbBoundary, if anybody wants to know
-}
-
-// admitRequest tells the supervisor of a stream's first request.
-type admitRequest struct {
-	answer
-	stream mem.StreamID
-	lane   *lane // answer
-}
-
-// startRequest asks for an earlier run's plan to be served from the next request on.
-type startRequest struct {
-	answer
-	plan *plan.Plan
-	skip []mem.Bytes // requests of the first stream that were served already
+	do     func(*pool) error
+	broken func(*pool) error // in its place where the pool is broken; nil: nothing, which is an error
 }
 
 // planLoaded tells the planner that an earlier run's plan is served.
 type planLoaded struct {
 	plan  *plan.Plan
-	steps map[spaceKey][]wish.Entry // of its step, on one stream
+	steps map[spaceKey]*Reel // of its step, on one stream
 }
-
-// beginRequest has a stream begin with an earlier run's plan.
-type beginRequest struct {
-	answer
-	first, step [2]Reel
-	boundaries  int // behind which the step follows
-}
-
-// stepRequest ends a step.
-type stepRequest struct{ answer }
 
 // stepEnded is what was observed of a step.
 type stepEnded struct {

@@ -2,25 +2,53 @@ package actors
 
 import (
 	"errors"
+	"fmt"
+	"math"
 
+	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/stream/wish"
 )
 
-func (d *Device) rare(m *poolRequest) error {
+// rare has the pool do something, or something else where it is broken.
+func (d *Device) rare(do, broken func(*pool) error) error {
+	m := &poolRequest{do: do, broken: broken}
 	d.ask(d.pool, m)
 	return m.err
 }
 
+// ignored is what a broken pool does where there is nothing to be done.
+func ignored(*pool) error { return nil }
+
 // Find returns the start and size of the block that contains addr.
-func (d *Device) Find(addr mem.Addr) (mem.Addr, mem.Bytes, error) {
-	m := &poolRequest{verb: verbFind, addr: addr}
-	d.ask(d.pool, m)
-	return m.addr, m.size, m.err
+func (d *Device) Find(addr mem.Addr) (at mem.Addr, size mem.Bytes, err error) {
+	find := func(p *pool) error {
+		b, ok := p.eng.Lookup(addr)
+		if !ok {
+			b, ok = p.eng.Within(addr)
+		}
+		if !ok || b.Pending {
+			return ErrUnknown
+		}
+		at, size = b.Addr, b.Size
+		return nil
+	}
+	err = d.rare(find, find)
+	return at, size, err
 }
 
 // Trim gives idle handles back to the driver; with a private pool's number, what
 // that pool no longer uses.
-func (d *Device) Trim(pool uint64) error { return d.rare(&poolRequest{verb: verbTrim, pool: pool}) }
+func (d *Device) Trim(private uint64) error {
+	return d.rare(func(p *pool) error {
+		if private == 0 {
+			p.host.Note(wish.EventOf(wish.EventTrim, 0, 0, 0))
+		}
+		p.poll(math.MaxInt) // what other streams are done with is cached, too
+		_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
+		return err
+	}, ignored)
+}
 
 var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
@@ -37,16 +65,62 @@ func (d *Device) Limit(fraction float64) error {
 	if fraction < 1 {
 		limit = max(mem.Bytes(fraction*float64(total)), 1) // 0: no limit
 	}
-	return d.rare(&poolRequest{verb: verbLimit, limit: limit})
+	return d.rare(func(p *pool) error {
+		p.limit = limit
+		p.eng.SetLimit(limit)
+		return nil
+	}, ignored)
 }
 
 // Share lets another device of the process, by its ordinal, use all memory of this
 // one, what is in use now included: copies from one to the other, and kernels that
 // read across. On an error nothing changes for the program but that they fail.
-func (d *Device) Share(peer int) error { return d.rare(&poolRequest{verb: verbShare, peer: peer}) }
+func (d *Device) Share(peer int) error {
+	return d.rare(func(p *pool) error { return p.share(peer) }, nil)
+}
 
 // ResetPeak lets PeakReserved start over from what is reserved now.
-func (d *Device) ResetPeak() error { return d.rare(&poolRequest{verb: verbResetPeak}) }
+func (d *Device) ResetPeak() error {
+	return d.rare(func(p *pool) error {
+		p.peak = p.eng.Reserved()
+		return nil
+	}, ignored)
+}
 
 // Check recounts the engine's state.
-func (d *Device) Check() error { return d.rare(&poolRequest{verb: verbCheck}) }
+func (d *Device) Check() error { return d.rare(func(p *pool) error { return p.eng.Check() }, nil) }
+
+// endStep ends a step of the engine, and returns what the planner is to know of it.
+func (p *pool) endStep() (*stepEnded, error) {
+	p.poll(math.MaxInt)
+	_, err := p.run(p.boundary())
+	return p.ahead.boundary(p), err
+}
+
+// expect holds so much memory for a stream as a plan of an earlier run says, and returns where.
+func (p *pool) expect(id mem.StreamID, small bool, hold, handle mem.Bytes) (mem.Addr, error) {
+	_, err := p.run(engine.Event{Kind: engine.EvExpect, Stream: id, Small: small, Size: hold, Handle: handle})
+	if p.ranged == nil {
+		return 0, err
+	}
+	if x := p.ranged.Extents(id, small); len(x) > 0 {
+		return x[0].Addr, err
+	}
+	return 0, err
+}
+
+func (p *pool) stats() PoolStats {
+	s := p.eng.Stats()
+	return PoolStats{
+		Reserved: p.eng.Reserved(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
+		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
+		Unfenced: p.fences.failed, Late: len(p.fences.late),
+	}
+}
+
+// close gives everything back, live blocks included, and that also if the pool
+// does not know any more what it has.
+func (p *pool) close() error {
+	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
+	return p.dev.Close()
+}

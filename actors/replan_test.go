@@ -18,7 +18,7 @@ type slowHost struct {
 	made  int
 }
 
-func (h *slowHost) Build(entries []wish.Entry) Reel {
+func (h *slowHost) Build(entries []wish.Entry) *Reel {
 	for range h.most {
 		<-h.steps
 	}

@@ -7,7 +7,6 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
 )
 
 // A device that is retired has no planner, no wishes and no memory but that of its live
@@ -20,15 +19,13 @@ import (
 // ErrRetired is the answer to a request of a device that was retired.
 var ErrRetired = errors.New("the device was closed")
 
-// retireRequest tells the supervisor, and then the pool, that nothing more is to be served.
-type retireRequest struct{ answer }
-
 // lastLook has the planner work off what waits.
 type lastLook struct{ answer }
 
 // Retire ends serving: steps that wait are looked at and the plan is kept for later runs, if
-// there is a cache; then all memory without live blocks goes back to the driver. Not that
-// of private pools which are not released: a graph may still use it. Once more tries what the driver refused.
+// there is a cache; then all memory without live blocks goes back to the driver, but for that of
+// private pools which are not released: a graph may still use it. Called again, it tries what the
+// driver has refused.
 func (d *Device) Retire() error {
 	d.retiring.Lock()
 	defer d.retiring.Unlock()
@@ -37,14 +34,13 @@ func (d *Device) Retire() error {
 	}
 	d.endPlanning()
 	d.endNative(true)
-	m := &retireRequest{}
-	d.ask(d.supervisor, m)
+	err := d.supervise((*supervisor).retire)
 	d.retired.Store(true)
-	d.inbox.take()                   // of a step that ended meanwhile
-	if errors.Is(m.err, ErrBroken) { // it has given nothing back and serves nobody
+	d.inbox.take()                 // of a step that ended meanwhile
+	if errors.Is(err, ErrBroken) { // it has given nothing back and serves nobody
 		return nil
 	}
-	return m.err
+	return err
 }
 
 // endPlanning waits for what goes on beside the program, and ends it. What reads the cache
@@ -68,27 +64,20 @@ func (d *Device) endPlanning() {
 
 // retire takes all wishes from the streams, and has the pool serve no more.
 func (s *supervisor) retire() error {
-	if s.wishes != nil {
-		for _, r := range s.wishes.spaces {
-			s.d.host.Discard(r)
-		}
-		s.wishes = nil
-	}
-	boundaries := 0
-	if s.start != nil { // a run's beginning holds the lists of its steps back so long
-		boundaries = s.start.Boundaries
-		s.start = nil
-	}
-	none := [2][][]wish.Entry{{}, {}}
+	s.wishes, s.start = nil, nil
 	for _, l := range *s.d.lanes.Load() {
-		for range boundaries {
-			s.d.ask(l.pid, &boundary{})
+		if err := s.d.tell(l, (*lane).retire); err != nil {
+			return err
 		}
-		s.d.ask(l.pid, &wishRequest{change: [2]bool{true, true}, kinds: none})
 	}
-	m := &retireRequest{}
-	s.d.ask(s.d.pool, m)
-	return m.err
+	return s.d.rare((*pool).retire, nil)
+}
+
+// retire ends serving wishes, those of a run's beginning as well.
+func (l *lane) retire() error {
+	l.step, l.until = [2]*Reel{}, 0
+	l.serve([2][]*Reel{{}, {}})
+	return nil
 }
 
 // retire ends serving and gives back what is idle.

@@ -111,9 +111,9 @@ func (p *planner) loaded(m *planLoaded) {
 		p.begin, p.saver.loaded = m.plan.Boundaries, true
 	}
 	for key, step := range m.steps {
-		if len(step) > 0 {
-			k := &kind{before: step, wishes: step}
-			p.known[key] = &habit{kinds: []*kind{k}, past: []*kind{k}, serving: k}
+		if step != nil {
+			k := &kind{before: step.Entries, wishes: step}
+			p.known[key] = &habit{kinds: []*kind{k}, last: k, serving: k}
 		}
 	}
 }

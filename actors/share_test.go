@@ -13,40 +13,6 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestPageSet drives a set and a map.
-func TestPageSet(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	var s pageSet
-	naive := map[int]bool{}
-	for range 3000 {
-		from := rng.IntN(500)
-		to, in := from+rng.IntN(150), rng.IntN(2) == 0
-		s.set(from, to, in)
-		for p := from; p < to; p++ {
-			naive[p] = in
-		}
-		var got []int
-		for from, to := s.next(0); from < to; from, to = s.next(to) {
-			if naive[from-1] || naive[to] {
-				t.Fatalf("seed %d: [%d, %d) is not a whole stretch", seed, from, to)
-			}
-			for p := from; p < to; p++ {
-				got = append(got, p)
-			}
-		}
-		var want []int
-		for p, in := range naive {
-			if in {
-				want = append(want, p)
-			}
-		}
-		if slices.Sort(want); !slices.Equal(got, want) {
-			t.Fatalf("seed %d: the set has %v, expected %v", seed, got, want)
-		}
-	}
-}
-
 // shared is a device that keeps book of who may use which page.
 type shared struct {
 	device.Device
@@ -177,7 +143,7 @@ func TestShareLargerHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pool{dev: gpu, base: base}
+	p := &pool{dev: gpu, base: base, mapped: map[mem.Addr]mem.Bytes{}}
 	at, before := base, gpu.Device.(*sim.Device).Used()
 	for i, pages := range []mem.Bytes{1, 8, 2, 4} {
 		h, size := engine.Index(i+1), pages*mem.HandleSize

@@ -13,17 +13,17 @@ import (
 var errOther = errors.New("it begins with other requests than this run, or comes too late")
 
 // startWith serves an earlier run's plan, in the middle of the first segment.
-func (s *supervisor) startWith(m *startRequest) error {
+func (s *supervisor) startWith(p *plan.Plan, skip []mem.Bytes) error {
 	if s.start != nil || s.d.steps.Load() > 0 || s.d.generation.Load() > 0 {
 		return errOther
 	}
-	if len(m.skip) > 0 && !m.plan.Begins(m.skip) {
+	if len(skip) > 0 && !p.Begins(skip) {
 		return errOther
 	}
-	s.start = m.plan
+	s.start = p
 	var errs []error
 	for _, l := range *s.d.lanes.Load() {
-		skip := m.skip
+		skip := skip
 		if l.ordinal > 0 {
 			skip = nil
 		}
@@ -36,20 +36,25 @@ func (s *supervisor) startWith(m *startRequest) error {
 // already.
 func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	d, p := s.d, s.start
-	m := &beginRequest{boundaries: p.Boundaries - int(d.steps.Load())}
-	if m.boundaries <= 0 {
+	boundaries := p.Boundaries - int(d.steps.Load())
+	if boundaries <= 0 {
 		return nil
 	}
-	loaded := &planLoaded{plan: p, steps: map[spaceKey][]wish.Entry{}}
+	var first, steps [2]*Reel
+	loaded := &planLoaded{plan: p, steps: map[spaceKey]*Reel{}}
 	some := false
 	for i := range p.Spaces {
 		x := &p.Spaces[i]
 		if x.Ordinal != l.ordinal {
 			continue
 		}
-		expect := &poolRequest{verb: verbExpect, stream: l.id, small: x.Small, size: x.Hold, handle: p.Handle}
-		if d.ask(d.pool, expect); expect.err != nil || expect.addr == 0 {
-			return errors.Join(errOther, expect.err)
+		var at mem.Addr
+		err := d.rare(func(q *pool) (err error) {
+			at, err = q.expect(l.id, x.Small, x.Hold, p.Handle)
+			return err
+		}, nil)
+		if err != nil || at == 0 {
+			return errors.Join(errOther, err)
 		}
 		small, passed := 0, 0
 		if x.Small {
@@ -60,18 +65,17 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 				passed++
 			}
 		}
-		origin := uint64(expect.addr-d.base) / uint64(mem.Grain)
-		m.first[small] = d.reel(wishes(x.First[min(passed, len(x.First)):], origin))
-		step := wishes(x.Step, origin)
-		m.step[small] = d.reel(step)
-		loaded.steps[spaceKey{l.id, x.Small}] = step
+		origin := uint64(at-d.base) / uint64(mem.Grain)
+		first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin))
+		steps[small] = d.host.Build(wishes(x.Step, origin))
+		loaded.steps[spaceKey{l.id, x.Small}] = steps[small]
 		some = true
 	}
 	if !some {
 		return nil
 	}
-	if d.ask(l.pid, m); m.err != nil {
-		return m.err
+	if err := d.tell(l, func(l *lane) error { l.open(first, steps, boundaries); return nil }); err != nil {
+		return err
 	}
 	if d.planner != nil {
 		d.root.Send(d.planner, loaded)

@@ -1,5 +1,7 @@
 package actors
 
+import "math"
+
 // Stats is the state of a device's allocator.
 type Stats struct {
 	PoolStats
@@ -11,9 +13,17 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (d *Device) Stats() Stats {
-	m := &poolRequest{verb: verbStats}
-	d.ask(d.pool, m)
-	s := Stats{PoolStats: m.stats, Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
+	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
+	_ = d.rare(func(p *pool) error {
+		p.poll(math.MaxInt)
+		if s.PoolStats = p.stats(); p.ranged != nil {
+			s.LargestFree = p.ranged.LargestFree()
+		}
+		return nil
+	}, func(p *pool) error {
+		s.PoolStats = p.stats()
+		return nil
+	})
 	s.Hits, s.Misses = d.Served()
 	s.Native = d.native.estimate(s.Engine.PeakLoad)
 	return s

@@ -8,8 +8,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/internal/mem"
 	"stalloc/plan"
-	"stalloc/stream/wish"
 )
 
 // supervisor is the actor that owns the life of the device's streams and of the plans that
@@ -28,17 +28,18 @@ type supervisor struct {
 
 // wishesReady tells the supervisor the wishes of the next steps.
 type wishesReady struct {
-	spaces map[spaceKey]Reel           // nil: none
-	kinds  map[spaceKey][][]wish.Entry // the lists of all kinds of step, that which is served first
-	number uint64                      // in the order in which they were sent
-	fresh  bool                        // a new plan is among them
+	// Where they change, those of all kinds of step: the first serve from the boundary on (nil:
+	// none), the others where a step turns out to be of another kind.
+	lists  map[spaceKey][]*Reel
+	number uint64 // in the order in which they were sent
+	fresh  bool   // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
 func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case question:
-		m.slot().reply(s.answer(m))
+	case *order[*supervisor]:
+		m.reply(s.perform(m.do))
 	case *wishesReady:
 		s.merge(m)
 		if s.d.opts.Inline { // planned at this very boundary
@@ -53,43 +54,32 @@ func (s *supervisor) merge(m *wishesReady) {
 		s.wishes = m
 		return
 	}
-	for key, r := range m.spaces {
-		if old := s.wishes.spaces[key]; old != nil {
-			s.d.host.Discard(old)
-		}
-		s.wishes.spaces[key] = r
-	}
-	maps.Copy(s.wishes.kinds, m.kinds)
+	maps.Copy(s.wishes.lists, m.lists)
 	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
-// answer does what a message asks for. A panic fails that message alone: streams and
-// pool know what they own.
-func (s *supervisor) answer(q question) (err error) {
-	var what string
+// perform does what is asked for. A panic fails that alone: streams and pool know what they
+// own.
+func (s *supervisor) perform(do func(*supervisor) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: %v", what, r)
+			err = fmt.Errorf("a boundary, or the beginning of a stream: %v", r)
 		}
 	}()
-	switch m := q.(type) {
-	case *stepRequest:
-		what = "step boundary"
-		return s.step()
-	case *admitRequest:
-		what = "first request of a stream"
-		known := s.d.laneOf(m.stream) != nil
-		if m.lane = s.d.adopt(m.stream); !known && s.start != nil {
-			return s.begin(m.lane, nil)
-		}
-	case *startRequest:
-		what = "start with a saved plan"
-		return s.startWith(m)
-	case *retireRequest:
-		what = "close"
-		return s.retire()
+	return do(s)
+}
+
+// admit makes the lane of a stream, which begins with the plan of an earlier run if there is
+// one.
+func (s *supervisor) admit(id mem.StreamID) error {
+	if s.d.laneOf(id) != nil {
+		return nil
 	}
-	return nil
+	l := s.d.adopt(id)
+	if s.start == nil {
+		return nil
+	}
+	return s.begin(l, nil)
 }
 
 // step is a boundary of the device: every stream's, the pool's, and then the planner
@@ -97,28 +87,29 @@ func (s *supervisor) answer(q question) (err error) {
 func (s *supervisor) step() error {
 	d := s.d
 	for _, l := range *d.lanes.Load() {
-		b := &boundary{}
-		if d.ask(l.pid, b); b.err != nil {
-			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(b.err))
+		if err := d.tell(l, (*lane).ended); err != nil {
+			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
-	end := &poolRequest{verb: verbBoundary}
-	d.ask(d.pool, end)
-	if end.step != nil {
-		end.step.wishes = s.number
-		for _, l := range *d.lanes.Load() {
-			end.step.order = append(end.step.order, l.id)
-		}
-	}
+	var ended *stepEnded
+	err := d.rare(func(p *pool) (err error) {
+		ended, err = p.endStep()
+		d.auto.seen = 0 // the log begins anew
+		return err
+	}, ignored)
 	d.steps.Add(1)
-	d.auto.ended(d.host)
+	number := s.number
 	s.wish()
 	s.traced()
-	if d.planner != nil && end.step != nil {
-		d.observed(end.step)
-		d.simulate(end.step)
+	if ended != nil {
+		ended.wishes = number
+		for _, l := range *d.lanes.Load() {
+			ended.order = append(ended.order, l.id)
+		}
+		d.observed(ended)
+		d.simulate(ended)
 	}
-	return end.err
+	return err
 }
 
 // wish has the streams wish what the planner has decided.
@@ -130,27 +121,15 @@ func (s *supervisor) wish() {
 	}
 	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
-		m := &wishRequest{}
-		for small := range m.reels {
-			r, change := ready.spaces[spaceKey{l.id, small == 1}]
-			m.reels[small], m.change[small] = r, change
-			m.kinds[small] = ready.kinds[spaceKey{l.id, small == 1}]
+		var lists [2][]*Reel
+		for small := range lists {
+			lists[small] = ready.lists[spaceKey{l.id, small == 1}]
 		}
-		if m.change != [2]bool{} || m.kinds[0] != nil || m.kinds[1] != nil {
-			if s.d.ask(l.pid, m); m.err != nil {
-				s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(m.err))
-			}
+		if err := s.d.tell(l, func(l *lane) error { l.serve(lists); return nil }); err != nil {
+			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
 	if ready.fresh {
 		s.d.log.Info("plan active", zap.Uint64("generation", s.d.generation.Add(1)))
 	}
-}
-
-// reel makes a reel of wishes; of none, none.
-func (d *Device) reel(entries []wish.Entry) Reel {
-	if len(entries) == 0 {
-		return nil
-	}
-	return d.host.Build(entries)
 }

@@ -38,7 +38,8 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 
 #define FORESEEN_SLACK 32 /* predict.Slack */
 
-/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. */
+/* Serves a request that the stream's forecast has next, where it is wished. 0: it has not. The
+ * bytes are no longer those of the stream's other tape, whose entries may have been verified. */
 static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
 	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;

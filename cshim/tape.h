@@ -64,11 +64,20 @@ static inline void stalloc_sync(struct stalloc_device *d) {
 	d->armed = NULL;
 }
 
-/* Begins a list in place of another, behind stalloc_sync. */
+/* Begins a reel in place of another, behind stalloc_sync. Either may have been played before and
+ * may be again:
+ *
+ * - The range knows all blocks of both, and no place is dirty. What else a place says can be old,
+ *   in one way: LIVE, because only this tape would have been told of the free. Such an entry is
+ *   looked up in the range, and tape_ask forgets what is over. A free is the range's to perform,
+ *   by where the block begins, whoever put it there.
+ * - The versions of the slots are those of when the reel was played. Others' blocks have come
+ *   since, hits of another reel too, of which the space's version tells nothing. It therefore
+ *   rises at the next look, as behind a jump, above that of any slot. */
 static inline void stalloc_tape_play(struct stalloc_tape *t, struct stalloc_reel *r) {
-	stalloc_reel_free(t->reel);
 	t->reel = r;
 	t->cursor = 0;
+	t->matched = UINT64_MAX; /* a jump, wherever Go goes on */
 }
 
 /* One more entry, which was not a quick hit, is served. */

@@ -3,8 +3,10 @@
 package hosttest
 
 import (
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"stalloc/actors"
@@ -17,7 +19,7 @@ func Run(t *testing.T, open func() actors.Host) {
 		name string
 		test func(*testing.T, actors.Host)
 	}{
-		{"tapes", tapes}, {"reels", reels}, {"log", log}, {"log that is full", full}, {"log that nobody wants", mute}, {"lock", lock},
+		{"tapes", tapes}, {"reels", reels}, {"reels that come back", swaps}, {"reels that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that nobody wants", mute}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
@@ -69,9 +71,52 @@ func reels(t *testing.T, h actors.Host) {
 	if first := &h.Tapes(7)[0]; len(first.Entries) != 0 {
 		t.Error("the other tape of the stream plays as well")
 	}
-	h.Discard(h.Build(entries))
-	h.Discard(nil)
-	h.Serve(7, 0, h.Build(nil))
+	if r := h.Build(nil); r != nil {
+		t.Errorf("a reel of nothing is %+v", r)
+	}
+}
+
+// swaps: a reel may be put in place of another in the middle, and come back.
+func swaps(t *testing.T, h actors.Host) {
+	lists := [][]wish.Entry{{wish.Of(1, 8192), wish.Of(2, 8193), wish.Of(3, 0)}, {wish.Of(4, 8192), wish.Of(2, 8200)}}
+	reels := []*actors.Reel{h.Build(lists[0]), h.Build(lists[1])}
+	h.Lock()
+	defer h.Unlock()
+	tape := &h.Tapes(7)[1]
+	for i, c := range []struct{ list, from, to int }{{0, 0, 2}, {1, 0, 1}, {0, 0, 3}, {0, 0, 1}, {1, 1, 2}, {0, 2, 3}} {
+		h.Serve(7, 1, reels[c.list])
+		if tape.Cursor != 0 || tape.Matched != 0 || !slices.Equal(tape.Entries, lists[c.list]) {
+			t.Fatalf("swap %d: %+v of %x", i, *tape.State, tape.Entries)
+		}
+		tape.Resume(c.from - 1)
+		for k, e := range lists[c.list][c.from:c.to] {
+			if got := tape.Next(e.Size()); got != e {
+				t.Errorf("swap %d: entry %d is %x, want %x", i, c.from+k, got, e)
+			}
+		}
+	}
+}
+
+// freed: the collector frees the reels that nothing refers to.
+func freed(t *testing.T, h actors.Host) {
+	const made = 20
+	var gone atomic.Int32
+	for range made {
+		r := h.Build([]wish.Entry{wish.Of(1, 8192)})
+		runtime.AddCleanup(r, func(n *atomic.Int32) { n.Add(1) }, &gone)
+		h.Lock()
+		h.Serve(7, 0, r)
+		h.Unlock()
+	}
+	for gone.Load() < made-1 { // or the test's time ends
+		runtime.GC()
+		runtime.Gosched()
+	}
+	h.Lock()
+	defer h.Unlock()
+	if e := h.Tapes(7)[0].Next(1); e != wish.Of(1, 8192) {
+		t.Errorf("what plays is %x", e)
+	}
 }
 
 func log(t *testing.T, h actors.Host) {

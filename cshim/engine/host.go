@@ -81,12 +81,7 @@ type host struct {
 type tapes struct {
 	wishes [wish.Tapes]wish.Tape
 	c      [wish.Tapes]*C.struct_stalloc_tape
-}
-
-// reel is what Build makes.
-type reel struct {
-	c       *C.struct_stalloc_reel
-	entries []wish.Entry
+	plays  [wish.Tapes]*actors.Reel // which C refers to: so are they kept
 }
 
 func newHost(device *C.struct_stalloc_device) *host {
@@ -163,7 +158,7 @@ func array[T any](n int) []T {
 }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry) actors.Reel {
+func (h *host) Build(entries []wish.Entry) *actors.Reel {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -171,25 +166,24 @@ func (h *host) Build(entries []wish.Entry) actors.Reel {
 	if c == nil {
 		panic("the host has no memory left for a tape")
 	}
-	return &reel{c: c, entries: unsafe.Slice((*wish.Entry)(unsafe.Pointer(c.entries)), len(entries))}
-}
-
-// Discard implements actors.Host.
-func (h *host) Discard(r actors.Reel) {
-	if r, ok := r.(*reel); ok {
-		C.stalloc_reel_free(r.c)
-	}
+	r := &actors.Reel{Entries: entries, Host: c}
+	runtime.AddCleanup(r, func(c *C.struct_stalloc_reel) { C.stalloc_reel_free(c) }, c)
+	return r
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, tape int, r actors.Reel) {
+func (h *host) Serve(id mem.StreamID, tape int, r *actors.Reel) {
 	t := h.tapesOf(id)
-	next, _ := r.(*reel)
-	if next == nil {
-		next = &reel{}
+	var entries []wish.Entry
+	var c *C.struct_stalloc_reel
+	if r != nil {
+		entries, c = r.Entries, r.Host.(*C.struct_stalloc_reel)
 	}
-	C.stalloc_tape_play(t.c[tape], next.c)
-	t.wishes[tape].Replace(next.entries)
+	if r != t.plays[tape] {
+		C.stalloc_tape_play(t.c[tape], c)
+		t.plays[tape] = r
+	}
+	t.wishes[tape].Replace(entries)
 }
 
 // Note implements actors.Host.

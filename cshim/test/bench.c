@@ -2,7 +2,8 @@
  * malloc and free in the same run, where lives are nested and where they end in no order; a request that a gap of the range serves, and its free,
  * with few and with many live blocks, one after the other and in any order; a free that
  * meets another thread with the lock; threads that meet there, beside malloc; requests that
- * go through Go; and a boundary that puts a plan in place, on the thread that calls. */
+ * go through Go; and boundaries that put a plan in place, or end a step that it served, on the
+ * thread that calls. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -254,10 +255,10 @@ static void long_step(uint64_t seed)
 	}
 }
 
-/* Boundaries that put another plan in place of one. */
+/* Boundaries that put another plan in place of one, and behind steps that it served. */
 static void boundaries(void)
 {
-	static double with[PLANS];
+	static double with[PLANS], behind[PLANS];
 	for (uint64_t plan = 0; plan < PLANS; plan++) {
 		for (int i = 0; with[plan] == 0; i++) {
 			CHECK(i < 400, "no plan of the benchmark's long step");
@@ -273,9 +274,12 @@ static void boundaries(void)
 		long_step(plan + 1);
 		CHECK(kit_stats().hits - hits > ENTRIES * 9 / 10, "the plan of the benchmark's long step served %llu requests",
 		      (unsigned long long)(kit_stats().hits - hits));
+		double start = kit_seconds();
 		stalloc_step(0);
+		behind[plan] = (kit_seconds() - start) * 1e9;
 	}
 	print("a boundary with a plan of 20,000 requests", with, PLANS, 0);
+	print("a boundary behind 20,000 hits", behind, PLANS, 0);
 }
 
 int main(void)

@@ -207,6 +207,7 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 				bool served = t->reel && t->state.matched == t->reel->n, failed = t->reel && !served;
 				t->state = (struct stalloc_tape_state){.hits = t->state.hits, .misses = t->state.misses};
 				if (served) continue;
+				stalloc_reel_free(t->reel);
 				stalloc_tape_play(t, s->heap && !failed ? reel_of(d, s->heap, small) : NULL);
 				totals[i].plan_generation += t->reel != NULL;
 			}

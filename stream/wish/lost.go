@@ -35,18 +35,21 @@ func (p *Patience) Lost(t *Tape) bool {
 // Find looks for the list that has the most of the last requests in a row, at the first such
 // place: more than the tape has before its cursor. The sizes are in units, the latest first.
 // It returns the list's number and the place of the last request on it; -1: there is none.
+// It takes no longer than to read the lists, however alike their requests are.
 func (t *Tape) Find(last []uint64, lists [][]Entry) (list, at int) {
 	list = -1
 	most := max(ending(last, t.Entries, int(t.Cursor)-1), leastLast-1)
+	own := make([]int, len(last))
+	rows(len(last)-1, func(i int) uint64 { return last[i+1] }, last, own, func(i, row int) { own[i+1] = row })
 	for i, entries := range lists {
-		for k := range entries {
-			if most == len(last) {
-				return list, at
+		end := len(entries) - 1
+		best := most
+		rows(len(entries), func(i int) uint64 { return entries[end-i].Size() }, last, own, func(k, row int) {
+			if row > most && row >= best {
+				list, at, best = i, end-k, row
 			}
-			if n := ending(last, entries, k); n > most {
-				list, at, most = i, k, n
-			}
-		}
+		})
+		most = best
 	}
 	return list, at
 }
@@ -57,6 +60,26 @@ func ending(last []uint64, entries []Entry, at int) (n int) {
 		n++
 	}
 	return n
+}
+
+// rows tells how many of n sizes, from each on, are the last requests in a row. Of those, own
+// says as much, for each but the first: none is looked at twice (D. Gusfield: Algorithms
+// on Strings, Trees, and Sequences, 1997, the Z values).
+func rows(n int, size func(int) uint64, last []uint64, own []int, tell func(i, row int)) {
+	from, to := 0, 0 // where the sizes that were looked at farthest are the last requests
+	for i := range n {
+		row := 0
+		if i < to {
+			row = min(own[i-from], to-i)
+		}
+		if i+row >= to {
+			for row < len(last) && i+row < n && size(i+row) == last[row] {
+				row++
+			}
+			from, to = i, i+row
+		}
+		tell(i, row)
+	}
 }
 
 // Resume goes on with the entries behind one.

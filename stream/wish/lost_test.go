@@ -1,6 +1,7 @@
 package wish
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -54,6 +55,34 @@ func TestFindsTheList(t *testing.T) {
 	for i, size := range evaluation[n:] {
 		if e := next(size); e != longer[20+n+i] || patience.Lost(&tape) {
 			t.Errorf("%d has the entry %x on the other list", size, e)
+		}
+	}
+}
+
+// TestFindsTheMost: of random lists with few sizes the one and the place are found that
+// comparing all of them finds.
+func TestFindsTheMost(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		few := func(n int) (sizes []uint64) {
+			for range n {
+				sizes = append(sizes, uint64(1+r.IntN(8)/7))
+			}
+			return sizes
+		}
+		tape := New(list(few(r.IntN(200))...))
+		tape.Cursor = uint32(r.IntN(len(tape.Entries) + 1))
+		lists, last := [][]Entry{nil, tape.Entries, list(few(r.IntN(300))...), list(few(r.IntN(300))...)}, few(r.IntN(80))
+		list, at, most := -1, 0, max(ending(last, tape.Entries, int(tape.Cursor)-1), leastLast-1)
+		for i, entries := range lists {
+			for k := range entries {
+				if n := ending(last, entries, k); n > most {
+					list, at, most = i, k, n
+				}
+			}
+		}
+		if gotList, gotAt := tape.Find(last, lists); gotList != list || gotAt != at {
+			t.Fatalf("seed %d: found %d of list %d, want %d of list %d, %d in a row", seed, gotAt, gotList, at, list, most)
 		}
 	}
 }

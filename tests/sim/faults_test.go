@@ -79,14 +79,14 @@ func (h *host) Lock() { h.lock <- struct{}{} }
 func (h *host) Unlock() { <-h.lock }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry) actors.Reel {
+func (h *host) Build(entries []wish.Entry) *actors.Reel {
 	h.chaos.delay()
 	h.chaos.trip("Build")
 	return h.GoHost.Build(entries)
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, small int, r actors.Reel) {
+func (h *host) Serve(id mem.StreamID, small int, r *actors.Reel) {
 	h.chaos.trip("Serve")
 	h.GoHost.Serve(id, small, r)
 }

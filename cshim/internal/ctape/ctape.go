@@ -48,6 +48,13 @@ type Device struct {
 	loan    *loan.Range
 	streams map[mem.StreamID]*Stream
 	quick   C.uint64_t
+	reels   []*Reel
+}
+
+// Reel is a list that a tape may play, and again.
+type Reel struct {
+	c       *C.struct_stalloc_reel
+	Entries []wish.Entry
 }
 
 // Stream is a stream and its tapes, which C and Go share.
@@ -66,10 +73,10 @@ func New() *Device {
 func (d *Device) Close() {
 	d.loan.Close()
 	for _, s := range d.streams {
-		for i := range s.c.tapes {
-			C.stalloc_reel_free(s.c.tapes[i].reel)
-		}
 		C.free(unsafe.Pointer(s.c))
+	}
+	for _, r := range d.reels {
+		C.stalloc_reel_free(r.c)
 	}
 	C.device_free(d.c)
 }
@@ -88,17 +95,23 @@ func (d *Device) Stream(id mem.StreamID) *Stream {
 	return s
 }
 
-// Play begins a tape with a list.
-func (d *Device) Play(id mem.StreamID, tape int, entries []wish.Entry) {
-	s := d.Stream(id)
-	if len(entries) == 0 { // as the host does
-		C.stalloc_tape_play(&s.c.tapes[tape], nil)
-		s.Tapes[tape].Replace(nil)
-		return
+// Build makes a reel, which Close frees. Of no entries it plays nothing.
+func (d *Device) Build(entries []wish.Entry) *Reel {
+	r := &Reel{Entries: entries}
+	if len(entries) > 0 { // as the host does
+		r.c = C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+		d.reels = append(d.reels, r)
 	}
-	r := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
-	C.stalloc_tape_play(&s.c.tapes[tape], r)
-	s.Tapes[tape].Replace(unsafe.Slice((*wish.Entry)(unsafe.Pointer(r.entries)), len(entries)))
+	return r
+}
+
+// Play begins a tape with a reel.
+func (d *Device) Play(id mem.StreamID, tape int, r *Reel) {
+	s := d.Stream(id)
+	if t := &s.c.tapes[tape]; t.reel != r.c {
+		C.stalloc_tape_play(t, r.c)
+	}
+	s.Tapes[tape].Replace(r.Entries)
 }
 
 // Lend gives the state of an engine to C.

@@ -1,6 +1,7 @@
 package ctape
 
 import (
+	"errors"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -34,11 +35,14 @@ func TestLockStep(t *testing.T) {
 		{"foreseen", noise{goes: 3}, 20, 0, 150 * mem.KiB, 0.5, 0},
 		{"foreseen, with misses", noise{skip: 10, insert: 10, keep: 10, goes: 3, jump: 1}, 20, 0, 150 * mem.KiB, 0.3, 0},
 		{"all at once, foreseen", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, mem.MiB, 0.2, 0},
-		{"all at once", noise{skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0, 0.2, 0},
+		{"swapped", noise{swap: 10}, 20, 0, 0, 0.4, 0},
+		{"swapped at every turn", noise{swap: 100, keep: 20, goes: 3}, 200, 0, 0, 0.3, 0},
+		{"swapped, foreseen", noise{swap: 30, keep: 20, insert: 10, goes: 3, jump: 1}, 100, 0, 150 * mem.KiB, 0.2, 0},
+		{"all at once", noise{swap: 10, skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0, 0.2, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var served, hits [2]int
-			foreseen, quick := 0, 0
+			foreseen, quick, swaps := 0, 0, 0
 			for seed := range uint64(12) {
 				x := newTwins(seed)
 				defer x.device.Close()
@@ -53,9 +57,10 @@ func TestLockStep(t *testing.T) {
 				hits[1] += x.hits
 				foreseen += x.foreseen
 				quick += x.device.Quick()
+				swaps += x.swaps
 			}
 			share := float64(served[1]) / float64(served[0]+served[1])
-			t.Logf("C served %d of %d requests (%.0f %%), %d where wished, %d of them from forecasts; %d requests and frees were quick", served[1], served[0]+served[1], 100*share, hits[1], foreseen, quick)
+			t.Logf("C served %d of %d requests (%.0f %%), %d where wished, %d of them from forecasts, %d swaps; %d requests and frees were quick", served[1], served[0]+served[1], 100*share, hits[1], foreseen, swaps, quick)
 			if c.most > 0 && foreseen == 0 {
 				t.Error("C served nothing from a forecast")
 			}
@@ -69,49 +74,80 @@ func TestLockStep(t *testing.T) {
 	}
 }
 
-// TestForecastBesideAPlan: bytes that a forecast has taken are not the plan's any more, which
-// had them in every step until then.
+// entry is a wish for a block at an address.
+func (t *twins) entry(size mem.Bytes, at mem.Addr) wish.Entry {
+	return wish.Of(uint64(size/mem.Grain), uint64(at-t.b.Base)/uint64(mem.Grain))
+}
+
+// ask asks for blocks, and with freed frees them. Where they lay.
+func (t *twins) ask(freed bool, sizes ...mem.Bytes) (at []mem.Addr, err error) {
+	var blocks []block
+	for _, size := range sizes {
+		b, err := t.alloc(0, size)
+		if err != nil {
+			return nil, err
+		}
+		blocks, at = append(blocks, b), append(at, b.addr)
+	}
+	for _, b := range blocks {
+		if !freed {
+			break
+		}
+		if err := t.free(b, 0); err != nil {
+			return nil, err
+		}
+	}
+	return at, nil
+}
+
+// TestForecastBesideAPlan: what a forecast has put where a plan's request is wished is in the
+// way of that, though the plan had the place to itself a step ago.
 func TestForecastBesideAPlan(t *testing.T) {
 	x := newTwins(1)
 	defer x.device.Close()
-	x.most = 1
-	const half, whole = 2 * mem.MiB, 4 * mem.MiB
-	serve := func(sizes ...mem.Bytes) (got []placed) {
-		var live []block
-		for _, size := range sizes {
-			b, err := x.alloc(1, size)
-			if err != nil {
-				t.Fatal(err)
-			}
-			live = append(live, b)
-			got = append(got, placed{b.size, b.addr})
-		}
-		for _, b := range live {
-			if err := x.free(b, 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return got
-	}
-	serve(half, half, whole) // what follows is no peak
-	if err := x.play(1, wish.Large, x.entriesOf(serve(half, half), 0)[wish.Large]); err != nil {
-		t.Fatal(err)
-	}
-	first := serve(half, half)[0]
+	x.most = uint64(150 * mem.KiB / mem.Grain)
+	const open, planned = mem.MiB, 2 * mem.MiB
+	at, err := x.ask(true, 8*mem.MiB, 2*planned)
+	err = errors.Join(err, x.play(0, wish.Large, []wish.Entry{x.entry(open, x.b.Base), x.entry(planned, at[1]), x.entry(planned, at[1]+mem.Addr(planned))}))
 	for range 3 {
-		if err := x.boundary(); err != nil {
-			t.Fatal(err)
+		_, also := x.ask(true, open, planned, planned)
+		err = errors.Join(err, also, x.boundary())
+	}
+	err = errors.Join(err, x.play(0, wish.Foreseen, []wish.Entry{x.entry(open, at[1]), 0, 0}))
+	_, also := x.ask(true, open, planned, planned)
+	if err = errors.Join(err, also, x.same()); err != nil {
+		t.Fatal(err)
+	}
+	if x.foreseen == 0 {
+		t.Error("the forecast served nothing")
+	}
+}
+
+// TestReelComesBack: a block that another reel has placed meanwhile is in the way, though the
+// reel had the place to itself when it was played last.
+func TestReelComesBack(t *testing.T) {
+	x := newTwins(1)
+	defer x.device.Close()
+	at, err := x.ask(true, 8*mem.MiB, 4*mem.MiB)
+	reels := []*Reel{
+		x.device.Build([]wish.Entry{x.entry(2*mem.MiB, at[1]), x.entry(mem.MiB, at[1]+mem.Addr(2*mem.MiB))}),
+		x.device.Build([]wish.Entry{x.entry(3*mem.MiB, at[1])}),
+	}
+	for i, sizes := range [][]mem.Bytes{{2 * mem.MiB, mem.MiB}, {3 * mem.MiB}, {2 * mem.MiB, mem.MiB}} {
+		err = errors.Join(err, x.serve(0, wish.Large, reels[i%2], 0))
+		for range 3 {
+			_, also := x.ask(true, sizes...)
+			err = errors.Join(err, also, x.boundary())
 		}
-		serve(half, half)
+		if i == 1 {
+			_, also := x.ask(false, sizes...)
+			err = errors.Join(err, also, x.boundary())
+		}
 	}
-	if err := x.boundary(); err != nil {
+	if err = errors.Join(err, x.same()); err != nil {
 		t.Fatal(err)
 	}
-	first.size = whole
-	if err := x.play(1, wish.Foreseen, x.entriesOf([]placed{first}, 0)[wish.Large]); err != nil {
-		t.Fatal(err)
-	}
-	if serve(whole, half); x.foreseen != 1 {
-		t.Errorf("%d requests were served from the forecast, want 1", x.foreseen)
+	if x.hits < 10 {
+		t.Errorf("C served %d requests where they were wished", x.hits)
 	}
 }

@@ -41,8 +41,8 @@ func (t *twins) program(id mem.StreamID, n int) *program {
 // noise is how often, of a thousand chances, something is not as in the step before. With
 // regular, not even the frees are, and no list is played again.
 type noise struct {
-	skip, insert, keep, record, goes, pass, jump int
-	regular                                      bool
+	skip, insert, keep, record, goes, pass, jump, swap int
+	regular                                            bool
 }
 
 func (t *twins) odd(n int) bool { return t.r.IntN(1000) < n }
@@ -73,6 +73,11 @@ func (t *twins) run(p *program, x noise, held *[]block) ([]placed, error) {
 				return nil, err
 			}
 			*held = append(*held, b)
+		}
+		if t.odd(x.swap) {
+			if err := t.swap(p.id); err != nil {
+				return nil, err
+			}
 		}
 		if t.odd(x.jump) {
 			return got, t.rest(at, append(old, *held...), held)

@@ -34,6 +34,13 @@ type twins struct {
 	hits     int    // of C's
 	foreseen int    // of these, of forecasts
 	freed    [2]int
+	reels    map[tapeKey][]*Reel // that a tape has played
+	swaps    int
+}
+
+type tapeKey struct {
+	stream mem.StreamID
+	tape   int
 }
 
 type block struct {
@@ -49,6 +56,7 @@ func newTwins(seed uint64) *twins {
 	t := &twins{
 		r: rand.New(rand.NewPCG(seed, 7)), alone: onerange.New(cfg), lending: onerange.New(cfg), device: New(), most: math.MaxUint64,
 		tapes: map[mem.StreamID]*[wish.Tapes]wish.Tape{}, late: map[mem.Addr]block{}, waits: map[driver.Fence]mem.Addr{},
+		reels: map[tapeKey][]*Reel{},
 	}
 	t.lend()
 	return t
@@ -277,14 +285,44 @@ func (t *twins) record(x block, user mem.StreamID) error {
 }
 
 // play begins a tape of a stream with a list.
-func (t *twins) play(id mem.StreamID, small int, entries []wish.Entry) error {
+func (t *twins) play(id mem.StreamID, tape int, entries []wish.Entry) error {
+	r := t.device.Build(slices.Clone(entries))
+	key := tapeKey{id, tape}
+	t.reels[key] = append(t.reels[key], r)
+	return t.serve(id, tape, r, 0)
+}
+
+// serve has a tape go on with a reel.
+func (t *twins) serve(id mem.StreamID, tape int, r *Reel, at int) error {
 	if err := t.takeBack(); err != nil {
 		return err
 	}
-	t.device.Play(id, small, entries)
-	t.tapesOf(id)[small].Replace(slices.Clone(entries))
+	t.device.Play(id, tape, r)
+	mine, its := &t.tapesOf(id)[tape], &t.device.Stream(id).Tapes[tape]
+	mine.Replace(r.Entries)
+	if at > 0 {
+		mine.Resume(at - 1)
+		its.Resume(at - 1)
+	}
 	t.lend()
 	return nil
+}
+
+// swap has a tape go on with a reel that it has played before, near where it is or at its
+// beginning.
+func (t *twins) swap(id mem.StreamID) error {
+	tape := t.r.IntN(2)
+	all := t.reels[tapeKey{id, tape}]
+	if len(all) == 0 {
+		return nil
+	}
+	t.swaps++
+	r := all[max(len(all)-1-t.r.IntN(4), 0)]
+	at := 0
+	if t.r.IntN(3) > 0 {
+		at = min(int(t.tapesOf(id)[tape].Cursor)+t.r.IntN(3), len(r.Entries))
+	}
+	return t.serve(id, tape, r, at)
 }
 
 func (t *twins) boundary() error {
