@@ -195,7 +195,7 @@ func placed(list []lasting, begin, end cut, first int) []mem.Offset {
 		b := plan.Buffer{Lower: r.from, Upper: r.to, Size: r.size}
 		if r.to < 0 || r.to > end.at {
 			b.Upper = end.at + 1
-			if begin.at == end.at { // later steps are larger: what stays is to lie together
+			if begin.at == end.at && r.to < 0 { // later steps are larger: what stays for good is to lie together
 				b.Lower = 0
 			}
 			if i >= first { // it is there at the beginning of the next step, too

@@ -28,6 +28,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		}
 		return e.growBy(lack, out)
 	}
+	e.marks++ // what was chosen last is free to be chosen again
 	w := way{before: -e.pickNew()}
 	w.cost = len(e.picks) * costMap
 	for x := 1; x < len(e.views); x++ {
