@@ -26,6 +26,7 @@ type Device struct {
 	pool       *actor.PID
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
+	layout     *actor.PID
 	native     *native    // nil: what PyTorch's allocator would reserve is not asked
 	simulator  *actor.PID // of it
 	largest    mem.Bytes  // no block can be larger

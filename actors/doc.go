@@ -16,7 +16,8 @@
 // of each per device) run on the thread that sends to them: their mailbox
 // (mailbox.go) is a lock whose holder works off what others queue meanwhile. Nothing
 // that serves a request waits for a goroutine to be scheduled. The planner has a
-// goroutine of its own, because planning takes as long as a step does.
+// goroutine of its own, because planning takes as long as a step does, and so has the
+// layout of forecasts, which cannot wait for the planner.
 //
 // Between two messages to the pool actor, the host has the state under the device's lock
 // (host.go): C then serves what the tapes wish and what gaps can hold without a message
@@ -39,7 +40,8 @@
 // next around what stays (planner.go). The wishes begin to serve at the next boundary: the
 // host exchanges a pointer. They own no memory, so nothing is prepared for them and nothing
 // is lost with them. Where no two steps ask for the same, the sizes of the first large
-// requests tell those of the others: they are placed while the step runs (forecast.go).
+// requests tell those of the others: they are placed while the step runs (forecast.go,
+// layout.go).
 // Boundaries may lie behind the marks (late.go) or be found where nobody marks (auto.go).
 //
 // Set-up, the first steps and one that is served well are placed once more together, for a

@@ -15,15 +15,15 @@ import (
 type ahead struct {
 	streams map[mem.StreamID]*forecaster
 	host    Host
-	send    func(any) // to the planner
+	send    func(any) // to the layout
 	seen    int       // events of the log that were read
-	// So many steps are the planner's to read, the running one among them where behind is set.
-	// Nothing is foreseen meanwhile: the forecasters are the planner's, too.
+	// So many steps are the layout's to read, the running one among them where behind is set.
+	// Nothing is foreseen meanwhile: the forecasters are the layout's, too.
 	away   int
 	behind bool
 }
 
-// backlog is a step that was served without anybody reading along, on its way to the planner
+// backlog is a step that was served without anybody reading along, on its way to the layout
 // and back.
 type backlog struct {
 	events  []wish.Event
@@ -35,14 +35,14 @@ type backlog struct {
 const mostBehind = 1 << 12
 
 // forecaster foresees the large requests of one stream's steps, where no two have the same
-// sizes (package predict), and has the planner lay them out while the step runs.
+// sizes (package predict), and has them laid out while the step runs.
 type forecaster struct {
 	learner *predict.Learner
 	refs    map[mem.Addr]known // the large blocks that live
 	stream  mem.StreamID
 	next    predict.Ref // of the request at hand
 	match   predict.Match
-	asked   uint32    // the forecast that was sent to the planner
+	asked   uint32    // the forecast that was sent to the layout
 	served  *foreseen // the one that is served
 }
 
@@ -51,7 +51,7 @@ type known struct {
 	size mem.Bytes
 }
 
-// foreseen is a forecast on its way to the planner and, with offsets, back.
+// foreseen is a forecast on its way to the layout and, with offsets, back.
 type foreseen struct {
 	by       *forecaster
 	forecast predict.Forecast
@@ -107,18 +107,6 @@ func (a *ahead) read(p *pool) {
 	}
 	a.take(events[a.seen:], p.ranged.StreamOf)
 	a.seen = len(events)
-}
-
-// catchUp reads a step in the planner.
-func (a *ahead) catchUp(m *backlog) {
-	streams := a.streams
-	a.streams = map[mem.StreamID]*forecaster{} // if it fails they begin again
-	b := &ahead{streams: streams}
-	b.take(m.events, func(n uint16) mem.StreamID { return m.streams[n] })
-	for _, f := range streams {
-		f.learner.Boundary()
-	}
-	a.streams = streams
 }
 
 // take tells the learners of events.
@@ -244,7 +232,7 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 	return m
 }
 
-// gather copies what the planner needs: the forecast, and where other blocks lie until
+// gather copies what the layout needs: the forecast, and where other blocks lie until
 // when.
 func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 	x := &foreseen{by: f}
@@ -286,26 +274,6 @@ func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
 	}
 	x.goal = max(mem.Bytes(at-x.origin), x.forecast.Peak)
 	return x
-}
-
-// layOut plans the offsets, and reports whether there is a plan. It runs beside the program.
-func (x *foreseen) layOut(d *Device) bool {
-	offsets, top := predict.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
-	if top > x.goal+x.goal/foreseenMore {
-		return false
-	}
-	x.offsets = offsets
-	if _, quick := d.host.(Borrower); !quick {
-		return true
-	}
-	entries := make([]wish.Entry, len(offsets))
-	for i, at := range offsets {
-		if at != predict.Nowhere {
-			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
-		}
-	}
-	x.reel = d.host.Build(entries)
-	return true
 }
 
 func (f *forecaster) freed(at mem.Addr) {

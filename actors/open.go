@@ -71,13 +71,15 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	sup := &supervisor{d: d, start: opts.Plan}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
 	if !opts.NoPlan {
-		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, send: func(m any) { d.root.Send(d.planner, m) }}
-		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}, ahead: p.ahead}
+		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, send: func(m any) { d.root.Send(d.layout, m) }}
+		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
+		layout := &layout{d: d, ahead: p.ahead}
 		props := beside
 		if opts.Inline {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
+		d.layout = d.root.Spawn(props(func() actor.Actor { return layout }))
 	}
 	d.startNative(p.total)
 	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {

@@ -24,7 +24,6 @@ type planner struct {
 	valley plan.Valley
 	mixed  bool
 	saver  saver
-	ahead  *ahead // the pool's, to catch up in
 	sent   uint64 // wishes, ever
 	fresh  bool   // a plan was made that is not sent yet
 	begin  int    // boundaries that the beginning of an earlier run's plan still spans
@@ -47,13 +46,6 @@ func (p *planner) Receive(ctx actor.Context) {
 		}
 	}()
 	switch m := ctx.Message().(type) {
-	case *foreseen:
-		if m.layOut(p.d) {
-			p.d.root.Send(p.d.pool, m)
-		}
-	case *backlog:
-		defer p.d.root.Send(p.d.pool, m)
-		p.ahead.catchUp(m)
 	case *planLoaded:
 		p.loaded(m)
 	case stepsWait:

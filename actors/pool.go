@@ -120,7 +120,7 @@ func (p *pool) Receive(ctx actor.Context) {
 	}
 }
 
-// planned takes what comes back from the planner: a forecast that was laid out serves from now
+// planned takes what comes back from the layout: a forecast that was laid out serves from now
 // on, if it still holds; and a step was read.
 func (p *pool) planned(m any) {
 	p.takeBack()

@@ -22,10 +22,10 @@ import (
 //	lastLook       threads               planner     done                 no
 //	stepsWait      supervisor            planner     none                 no: steps would be dropped
 //	stepEnded      supervisor            native      none                 yes: the estimate ends there
-//	foreseen       pool                  planner     none                 yes: its requests have no wishes
-//	foreseen       planner               pool        none                 yes: the same
-//	backlog        pool                  planner     none                 no: nothing would be foreseen any more
-//	backlog        planner               pool        none                 no: the same
+//	foreseen       pool                  layout      none                 yes: its requests have no wishes
+//	foreseen       layout                pool        none                 yes: the same
+//	backlog        pool                  layout      none                 no: nothing would be foreseen any more
+//	backlog        layout                pool        none                 no: the same
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender

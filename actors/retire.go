@@ -57,6 +57,7 @@ func (d *Device) endPlanning() {
 			d.ask(d.planner, &lastLook{})
 			// It begins nothing new once it has stopped.
 			_ = d.root.StopFuture(d.planner).Wait()
+			_ = d.root.StopFuture(d.layout).Wait()
 		}
 		d.background.Wait()
 	})

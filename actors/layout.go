@@ -1,0 +1,68 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"stalloc/internal/mem"
+	"stalloc/plan/predict"
+	"stalloc/stream/wish"
+)
+
+// layout is the actor that lays forecasts out while their steps run. It has a goroutine of its
+// own, beside the planner's: a forecast that waits until the step before has been looked at
+// comes when a third of its requests are over.
+type layout struct {
+	d     *Device
+	ahead *ahead // the pool's, to catch up in
+}
+
+// Receive implements actor.Actor.
+func (l *layout) Receive(ctx actor.Context) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.d.log.Error("a step's forecast failed, and the next is made anew", zap.Any("panic", r))
+		}
+	}()
+	switch m := ctx.Message().(type) {
+	case *foreseen:
+		if m.layOut(l.d) {
+			l.d.root.Send(l.d.pool, m)
+		}
+	case *backlog:
+		defer l.d.root.Send(l.d.pool, m)
+		l.ahead.catchUp(m)
+	}
+}
+
+// layOut plans the offsets, and reports whether there is a plan. It runs beside the program.
+func (x *foreseen) layOut(d *Device) bool {
+	offsets, top := predict.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
+	if top > x.goal+x.goal/foreseenMore {
+		return false
+	}
+	x.offsets = offsets
+	if _, quick := d.host.(Borrower); !quick {
+		return true
+	}
+	entries := make([]wish.Entry, len(offsets))
+	for i, at := range offsets {
+		if at != predict.Nowhere {
+			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
+		}
+	}
+	x.reel = d.host.Build(entries)
+	return true
+}
+
+// catchUp reads a step that nobody has read along.
+func (a *ahead) catchUp(m *backlog) {
+	streams := a.streams
+	a.streams = map[mem.StreamID]*forecaster{} // if it fails they begin again
+	b := &ahead{streams: streams}
+	b.take(m.events, func(n uint16) mem.StreamID { return m.streams[n] })
+	for _, f := range streams {
+		f.learner.Boundary()
+	}
+	a.streams = streams
+}
