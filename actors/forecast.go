@@ -60,6 +60,8 @@ type foreseen struct {
 	goal     mem.Bytes
 	offsets  []mem.Offset
 	reel     *Reel // of the positions, where the host serves from it
+	at       int   // requests of the step before it was sent
+	again    bool  // it came too late once
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
@@ -164,12 +166,20 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	}
 }
 
-// play serves a forecast that was laid out from the next request on, if it still holds.
-func (a *ahead) play(x *foreseen) {
+// play serves a forecast that was laid out from the next request on, if it still holds. Where
+// blocks were placed meanwhile, without it, it is laid out around those once more.
+func (a *ahead) play(p *pool, x *foreseen) {
 	f := x.by
-	if !a.looks() || !f.learner.Follows(x.forecast.Number) || f.served != nil {
+	if !a.looks() || !f.learner.Follows(x.forecast.Number) {
 		return
 	}
+	if f.learner.Ordinal() > x.at && !x.again {
+		if y := f.gather(p.ranged, f.stream); y != nil {
+			y.again, y.forecast.From = true, f.learner.Now()
+			a.send(y)
+		}
+	}
+	a.drop(f)
 	if f.served = x; x.reel != nil {
 		a.host.Serve(f.stream, wish.Foreseen, x.reel)
 		a.host.Tapes(f.stream)[wish.Foreseen].Cursor = uint32(f.learner.Ordinal())
@@ -235,7 +245,7 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 // gather copies what the layout needs: the forecast, and where other blocks lie until
 // when.
 func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
-	x := &foreseen{by: f}
+	x := &foreseen{by: f, at: f.learner.Ordinal()}
 	if !f.learner.Forecast(&x.forecast) {
 		return nil
 	}

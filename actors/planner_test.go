@@ -249,9 +249,13 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 100)
 	l.step(sizes)
-	l.local.root.Send(l.local.planner, (*foreseen)(nil)) // of nobody
+	l.local.root.Send(l.local.planner, (*planLoaded)(nil)) // none
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
+	}
+	l.local.root.Send(l.local.layout, (*foreseen)(nil)) // of nobody
+	if n := l.logged("a step's forecast failed, and the next is made anew"); n != 1 {
+		t.Fatalf("the layout failed %d times", n)
 	}
 	for range 4 {
 		l.step(sizes)

@@ -135,7 +135,7 @@ func (p *pool) planned(m any) {
 	}
 	if x, laidOut := m.(*foreseen); laidOut {
 		p.ahead.read(p)
-		p.ahead.play(x)
+		p.ahead.play(p, x)
 		return
 	}
 	p.ahead.away--
