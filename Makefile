@@ -256,6 +256,10 @@ recordings: cli ## replay the recordings anew for docs/data
 clean: ## remove everything that was built
 	rm -rf bin dist $(BUILD) $(LIBDIR) $(dir $(PKGBIN)) .venv
 
+.PHONY: module-path
+module-path: ## give the Go module the path it is published under: MODULE=github.com/you/stalloc
+	packaging/module_path.sh $(MODULE)
+
 .PHONY: help
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile packaging/wheel.mk

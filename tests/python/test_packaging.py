@@ -93,3 +93,26 @@ def test_one_version_everywhere():
 def test_c_knows_the_same_launchers():
     header = (ROOT / "cshim" / "rank.h").read_text()
     assert tuple(re.findall(r'"([A-Z_]+)"', header.split("variables[]")[1])) == _rank.VARIABLES
+
+
+def test_the_module_takes_the_path_it_is_published_under(tmp_path):
+    kept = ("go.*", "packaging", "docs/*.md", "tests/floors", "*.go", "*.h", "*.c", "testdata")
+    listed = subprocess.check_output(["git", "ls-files", *kept, "**/*.go"], cwd=ROOT, text=True)
+    for name in listed.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+
+    def run(*command):
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    run("git", "init", "-q")
+    run("git", "add", ".")
+    bad = run("packaging/module_path.sh", "mine/stalloc")
+    assert bad.returncode == 2 and "begin with a host" in bad.stderr
+    for _ in range(2):  # the second time there is nothing to do
+        done = run("packaging/module_path.sh", "github.com/somebody/stalloc")
+        assert done.returncode == 0, done.stderr
+    listed = run("go", "list", "-deps", "./...")
+    assert listed.returncode == 0, listed.stderr
+    assert "\ngithub.com/somebody/stalloc/engine\n" in listed.stdout
+    assert run("grep", "-rn", '"stalloc/', "--include=*.go", ".").stdout == ""
