@@ -96,8 +96,7 @@ def test_c_knows_the_same_launchers():
 
 
 def test_the_module_takes_the_path_it_is_published_under(tmp_path):
-    kept = ("go.*", "packaging", "docs/*.md", "tests/floors", "*.go", "*.h", "*.c", "testdata")
-    listed = subprocess.check_output(["git", "ls-files", *kept, "**/*.go"], cwd=ROOT, text=True)
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
     for name in listed.split():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
