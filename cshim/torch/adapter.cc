@@ -172,7 +172,9 @@ class Adapter final : public Ledger {
 	}
       protected:
 	void on_empty_cache() override {
+		Context frames = recorder_.on() ? recorder_.frames(RecordContext::ALL) : nullptr;
 		library_.empty_cache();
+		unplace(frames);
 		refresh_all();
 	}
 	void on_use_on_oom() override { use_on_oom_ = true; }
@@ -242,6 +244,7 @@ class Adapter final : public Ledger {
 				if (!stale) b.raise();
 			}
 			if (C10_UNLIKELY(recorder_.on())) {
+				if (recorder_.recording()) place(b, device, ptr, size, stream, frames);
 				note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
 				if (frames) b.frames[ptr] = std::move(frames);
 			}

@@ -15,6 +15,7 @@
 
 #include "history.h"
 #include "library.h"
+#include "places.h"
 
 namespace stalloc {
 
@@ -106,6 +107,8 @@ struct Books {
 	Meters pools[3]; // by StatType: all, small, large
 	Outside reserved, active;
 	History history;
+	Places places;	     // while history is recorded; of every live block then
+	size_t room = 0; // how much memory there was for places when it was asked last
 	int64_t ooms = 0;
 	uint64_t retries_before = 0;
 
@@ -148,6 +151,13 @@ struct Books {
 		s.peak_reserved = std::max(s.peak_reserved, s.reserved);
 		return s;
 	}
+	// Begins places anew, with those of the live blocks.
+	void settle_places() {
+		places.clear();
+		for (const auto &[ptr, block] : live)
+			places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(block.asked)), block.stream, [](auto...) {});
+		room = places.bytes();
+	}
 	// What native holds now.
 	void beside(const DeviceStats &native);
 	// The counters must agree.
@@ -169,21 +179,34 @@ inline void merge(c10::CachingDeviceAllocator::Stat *into, int64_t current, int6
 
 inline void merge(c10::CachingDeviceAllocator::Stat *into, const Meter &m) { merge(into, m.current, m.peak, m.allocated, m.freed); }
 
-// Segments for a snapshot: neighbouring live blocks of a stream, the gaps between them, and
-// one for the rest. A page may be mapped at several addresses, so where idle memory lies is
-// not always one place; but all segments together are what is reserved, as in native's.
+// Segments for a snapshot: places while history is recorded, else neighbouring live blocks of a
+// stream and the gaps between them; and one for the rest. A page may be mapped at several
+// addresses, so where idle memory lies is not always one place; but all segments together are
+// what is reserved, as in native's.
 inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stats, std::vector<caching::SegmentInfo> *out) const {
 	constexpr uint64_t kPage = 2 << 20;
-	std::vector<std::pair<size_t, const Block *>> order;
-	for (const auto &[ptr, block] : live) order.emplace_back(reinterpret_cast<size_t>(ptr), &block);
-	std::sort(order.begin(), order.end());
-	uint64_t idle = stats.reserved - stats.active, end = 0;
+	struct Piece {
+		size_t address, size;
+		void *stream;
+		const Block *block;
+	};
+	std::vector<Piece> order;
+	const bool told = places.bytes() > 0;
+	for (const auto &[address, place] : places.by_address()) {
+		auto block = live.find(reinterpret_cast<void *>(address));
+		order.push_back({address, place.size, place.stream, place.left || block == live.end() ? nullptr : &block->second});
+	}
+	for (const auto &[ptr, block] : live)
+		if (!told) order.push_back({reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(block.asked)), block.stream, &block});
+	std::sort(order.begin(), order.end(), [](const Piece &x, const Piece &y) { return x.address < y.address; });
+	uint64_t end = 0, idle = stats.reserved - stats.active;
+	for (const Piece &piece : order) idle -= piece.block ? 0 : std::min<uint64_t>(idle, piece.size);
 	const size_t first = out->size();
-	auto open = [&](size_t address, cudaStream_t stream) {
+	auto open = [&](size_t address, void *stream) {
 		out->emplace_back();
 		out->back().device = device;
 		out->back().address = address;
-		out->back().stream = stream;
+		out->back().stream = static_cast<cudaStream_t>(stream);
 		out->back().is_large = out->back().is_expandable = true;
 	};
 	auto put = [&](uint64_t size, uint64_t asked, bool allocated, bool active, Context context) {
@@ -199,20 +222,21 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 		s.allocated_size += allocated ? size : 0;
 		s.active_size += active ? size : 0;
 	};
-	for (const auto &[address, block] : order) {
-		const uint64_t gap = address - end;
-		if (out->size() == first || out->back().stream != block->stream || gap > std::min(idle, kPage)) {
-			open(address, block->stream);
+	for (const Piece &piece : order) {
+		const uint64_t gap = piece.address - end;
+		if (out->size() == first || out->back().stream != piece.stream || gap > (told ? 0 : std::min(idle, kPage))) {
+			open(piece.address, piece.stream);
 		} else if (gap) {
 			put(gap, 0, false, false, nullptr);
 			idle -= gap;
 		}
-		auto context = frames.find(reinterpret_cast<void *>(address));
-		put(static_cast<uint64_t>(rounded(block->asked)), block->asked, true, true, context == frames.end() ? nullptr : context->second);
-		end = address + static_cast<uint64_t>(rounded(block->asked));
+		auto context = piece.block ? frames.find(reinterpret_cast<void *>(piece.address)) : frames.end();
+		put(piece.size, piece.block ? piece.block->asked : 0, piece.block, piece.block, context == frames.end() ? nullptr : context->second);
+		end = piece.address + piece.size;
 	}
 	const uint64_t pending = stats.active - stats.allocated;
 	if (!idle && !pending) return;
+	end = std::max<uint64_t>(end, places.top());
 	open((end + kPage - 1) & ~(kPage - 1), nullptr);
 	if (pending) put(pending, 0, false, true, nullptr); // freed, and another stream still uses it
 	if (idle) put(idle, 0, false, false, nullptr);

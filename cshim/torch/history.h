@@ -25,6 +25,10 @@ class Recorder {
       public:
 	bool on() const { return on_.load(std::memory_order_relaxed); }
 
+	// Whether there is a history, and not trackers alone.
+	bool recording() const { return recording_.load(std::memory_order_relaxed); }
+	bool keeps(TraceEntry::Action action) const { return recording() && !skipped_.count(action); }
+
 	// The caller's frames, if events of this importance have any. Takes the GIL: hold no lock.
 	Context frames(RecordContext importance) const {
 		if (when_.load(std::memory_order_relaxed) < importance) return nullptr;
@@ -66,7 +70,7 @@ class Recorder {
 	// Tells the trackers; whether the event is to be kept as well.
 	bool announce(const TraceEntry &e) const {
 		for (const auto &tracker : trackers_) tracker(e);
-		return recording_ && !skipped_.count(e.action_);
+		return keeps(e.action_);
 	}
 
 	// What this thread compiles now, as native's events say it.

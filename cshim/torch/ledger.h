@@ -108,6 +108,31 @@ class Ledger : public Delegate {
 	Recorder recorder_;	     // read under any one of the books' locks, changed under all
 	c10::ApproximateClockToUnixTimeConverter clock_;
 
+	// How much memory places may be: what is reserved, but for what waits for other streams.
+	static size_t room_of(const stalloc_stats &s) { return s.reserved - (s.active - s.allocated); }
+
+	// What keeps the events of places. The books' lock is held.
+	auto placing(Books &b, DeviceIndex device, Context frames) {
+		return [this, &b, device, frames = std::move(frames)](bool mapped, size_t at, size_t size, void *stream) {
+			const auto action = mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
+			if (recorder_.keeps(action)) // trackers would take them for memory that stays
+				b.history.add(recorder_.entry(action, device, at, size, static_cast<cudaStream_t>(stream), frames, native));
+		};
+	}
+	// A new live block has its place. The books' lock is held.
+	void place(Books &b, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, const Context &frames) {
+		auto tell = placing(b, device, frames);
+		b.places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(size)), stream, tell);
+		if (b.places.bytes() > b.room) b.places.shrink(b.room = room_of(b.agreed(library_.stats(device))), tell);
+	}
+	// Idle memory has gone back to the driver.
+	void unplace(const Context &frames) {
+		for (int d = 0; d < used_; d++) {
+			std::lock_guard<std::mutex> hold(books_[d].lock);
+			books_[d].places.shrink(0, placing(books_[d], static_cast<DeviceIndex>(d), frames));
+		}
+	}
+
 	void on_compile_context(const std::string *pushed) override {
 		auto &contexts = Recorder::compile_contexts();
 		if (pushed && recorder_.on()) contexts.push(*pushed);
@@ -118,7 +143,8 @@ class Ledger : public Delegate {
 			recorder_.configure(request);
 			for (Books &b : books_) {
 				b.history.configure(request);
-				if (!request.enabled) b.frames.clear();
+				if (!request.enabled) b.frames.clear(), b.places.clear();
+				if (request.enabled && (request.clear || !b.places.bytes())) b.settle_places();
 			}
 		});
 	}
@@ -128,7 +154,9 @@ class Ledger : public Delegate {
 			stalloc_stats s = library_.stats(static_cast<int>(d));
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
-			b.append_segments(static_cast<DeviceIndex>(d), b.agreed(s), &info.segments);
+			s = b.agreed(s);
+			b.places.shrink(b.room = room_of(s), placing(b, static_cast<DeviceIndex>(d), nullptr));
+			b.append_segments(static_cast<DeviceIndex>(d), s, &info.segments);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
@@ -194,6 +222,7 @@ class Ledger : public Delegate {
 				note(b, TraceEntry::FREE_REQUESTED, *device, ptr, block->asked, block->stream, frames);
 				// Another stream may still use it; when it no longer does is known to libstalloc alone.
 				note(b, TraceEntry::FREE_COMPLETED, *device, ptr, block->asked, block->stream, std::move(frames));
+				b.places.leave(reinterpret_cast<size_t>(ptr));
 			}
 			if (C10_UNLIKELY(!b.frames.empty())) b.frames.erase(ptr);
 			return true;

@@ -12,7 +12,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <thread>
+
+#include "viewer.h"
 
 // What libtorch calls when it is loaded; no header says so.
 namespace c10::cuda::_internal {
@@ -23,14 +26,6 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 using c10::DataPtr;
 
 extern "C" size_t fake_used(void);
-
-#define CHECK(condition)                                                                       \
-	do {                                                                                   \
-		if (!(condition)) {                                                            \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
-			exit(1);                                                               \
-		}                                                                              \
-	} while (0)
 
 static constexpr size_t MiB = 1 << 20;
 
@@ -146,7 +141,7 @@ static void history() {
 	using caching::TraceEntry;
 	int seen = 0;
 	caching::get()->attachAllocatorTraceTracker([&](const TraceEntry &) { seen++; });
-	record(true, 4);
+	record(true, 6);
 	CHECK(caching::get()->isHistoryEnabled());
 	DataPtr kept = get(3 * MiB);
 	get(MiB).clear();
@@ -161,7 +156,7 @@ static void history() {
 		CHECK(e.context_ != nullptr);
 	}
 	using A = TraceEntry;
-	CHECK((actions == std::vector<A::Action>{A::ALLOC, A::ALLOC, A::FREE_REQUESTED, A::FREE_COMPLETED}));
+	CHECK((actions == std::vector<A::Action>{A::SEGMENT_MAP, A::ALLOC, A::SEGMENT_MAP, A::ALLOC, A::FREE_REQUESTED, A::FREE_COMPLETED}));
 	bool framed = false;
 	for (const auto &s : info.segments)
 		for (const auto &b : s.blocks) framed |= b.requested_size == 3 * MiB && b.context_when_allocated;
@@ -173,7 +168,51 @@ static void history() {
 		ours += e.size_ == MiB + 1;
 		CHECK(e.size_ != 3 * MiB);
 	}
-	CHECK(ours == 4 && seen > 30);
+	CHECK(ours == 6 && seen > 30);
+	record(false, 1);
+}
+
+// A history tells where memory was at any time: PyTorch's viewer draws nothing otherwise.
+static void memory_through_time() {
+	std::vector<DataPtr> live;
+	for (int i = 0; i < 5; i++) live.push_back(get(3 * MiB));
+	caching::resetPeakStats(0);
+	record(true, 100000);
+	std::mt19937 random(1);
+	c10::cuda::CUDAStream streams[] = {c10::cuda::getDefaultCUDAStream(), c10::cuda::getStreamFromPool()};
+	for (int i = 0; i < 3000; i++) {
+		c10::cuda::CUDAStreamGuard guard(streams[random() % 8 == 0]);
+		if (live.empty() || random() % 20 > live.size() % 20) {
+			size_t size = 512 + random() % (random() % 3 ? 100000 : 4 * MiB);
+			if (static_cast<size_t>(allocated()) + size < 400 * MiB) live.push_back(get(size));
+		} else {
+			std::swap(live[random() % live.size()], live.back());
+			live.pop_back();
+		}
+		if (i % 700 == 699) caching::emptyCache();
+	}
+	auto info = snapshot();
+	View view;
+	for (const auto &s : info.segments) {
+		size_t at = s.address;
+		view.map(at, s.total_size, s.stream);
+		for (const auto &b : s.blocks) {
+			if (b.allocated) view.blocks[at] = b.requested_size;
+			at += b.size;
+		}
+	}
+	agree();
+	const auto &events = info.device_traces[0];
+	int comings = 0, goings = 0;
+	size_t most = view.check();
+	for (auto e = events.rbegin(); e != events.rend(); ++e) {
+		view.back(*e);
+		most = std::max(most, view.check());
+		comings += e->action_ == caching::TraceEntry::SEGMENT_MAP;
+		goings += e->action_ == caching::TraceEntry::SEGMENT_UNMAP;
+	}
+	CHECK(events.size() > 4000 && comings > 10 && goings > 10);
+	CHECK(view.blocks.size() == 5 && most <= static_cast<size_t>(stats().reserved_bytes[0].peak) + 4 * MiB);
 	record(false, 1);
 }
 
@@ -307,6 +346,7 @@ int main(int, char **arguments) {
 	moves_to_be_shared();
 	threads();
 	history();
+	memory_through_time();
 	forked_child();
 	closed(arguments[2]);
 	DataPtr late = get(MiB);

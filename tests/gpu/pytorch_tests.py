@@ -54,7 +54,6 @@ EXPLAINED = {
         "what we reserve counts to the large pool"
     ),
     "TestCuda.test_record_stream": "the free block that fits best serves, not the same one again",
-    "TestCudaMallocAsync.test_memory_plots_free_segment_stack": "history has no segments of ours",
 }
 
 
