@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors"
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/engine/onerange"
 	"stalloc/plan"
@@ -83,13 +82,12 @@ func Open(o Options) (*Allocator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
-	owner := device.NewOwner(dev)
-	local, err := actors.OpenLocal(owner, actors.Options{
+	local, err := actors.OpenLocal(dev, actors.Options{
 		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), owner.Close())
+		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), dev.Close())
 	}
 	return &Allocator{local: local, device: dev}, nil
 }

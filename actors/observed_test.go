@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
@@ -82,7 +81,7 @@ func (h *holding) Build(entries []wish.Entry) *Reel {
 func TestStepsFasterThanThePlanner(t *testing.T) {
 	h := &holding{GoHost: NewGoHost(), stopped: make(chan bool), goOn: make(chan bool)}
 	logs, log := observer.New(zap.WarnLevel)
-	d, err := Open(device.NewOwner(sim.New(sim.Config{})), h, Options{Log: zap.New(logs)})
+	d, err := Open(sim.New(sim.Config{}), h, Options{Log: zap.New(logs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,5 @@
 // Package device is the seam between the allocator and the memory of one GPU:
-// the few driver calls the allocator makes, and wrappers that own what they give
-// or break them.
+// the few driver calls the allocator makes, and a wrapper that makes them fail.
 //
 // The idea: physical memory comes in handles, each of one or more times
 // mem.HandleSize, addresses come from reservations, and the two are joined and
