@@ -38,7 +38,7 @@ type lived struct {
 
 // reading sorts the events of a step, or of several, by the spaces they concern.
 type reading struct {
-	tick   mem.Tick     // requests and frees so far
+	tick   mem.Tick     // events so far
 	spaces []*spaceStep // in the order of their first requests
 	live   map[uint64]lived
 }
@@ -56,9 +56,7 @@ func (m *stepEnded) spaces(small mem.Bytes) []*spaceStep {
 // read goes on with a step: with its requests and frees, or only with the frees.
 func (r *reading) read(m *stepEnded, small mem.Bytes, requests bool) {
 	for _, e := range m.events {
-		if e.Kind() != wish.EventDone && e.Kind() != wish.EventTrim {
-			r.tick++
-		}
+		r.tick++
 		switch x, known := r.live[e.Addr]; e.Kind() {
 		case wish.EventHit, wish.EventMiss:
 			if known { // its last fence was waited for
