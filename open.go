@@ -45,8 +45,7 @@ type Options struct {
 	// Holders, if not nil, tells which processes hold memory of a GPU, given its
 	// UUID, for the log and for explanations. A Device of one's own is asked about
 	// if it has a method UUID as *cuda.Device has. stalloc/cuda/nvml has a function
-	// that fits; it is not set by default because a program that contains NVML's
-	// bindings cannot be loaded with all symbols bound at once.
+	// that fits; it is not set by default because it needs cgo.
 	Holders func(uuid string) ([]Holder, error)
 }
 

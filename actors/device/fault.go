@@ -25,8 +25,6 @@ const (
 	CallRecord
 	CallDone
 	CallSync
-	CallMalloc
-	CallFree
 	CallMemory
 	AnyCall // in a Rule
 )
@@ -42,8 +40,6 @@ var drivers = [...]string{
 	CallRecord:    "cuEventRecord",
 	CallDone:      "cuEventQuery",
 	CallSync:      "cuStreamSynchronize",
-	CallMalloc:    "cuMemAlloc",
-	CallFree:      "cuMemFree",
 	CallMemory:    "cuMemGetInfo",
 	AnyCall:       "any driver call",
 }
@@ -184,14 +180,6 @@ func (f *Fault) Done(x driver.Fence) (bool, error) {
 
 func (f *Fault) Sync(stream mem.StreamID) error {
 	return done(f, CallSync, func() error { return f.Device.Sync(stream) })
-}
-
-func (f *Fault) Malloc(size mem.Bytes) (mem.Addr, error) {
-	return called(f, CallMalloc, func() (mem.Addr, error) { return f.Device.Malloc(size) })
-}
-
-func (f *Fault) Free(addr mem.Addr) error {
-	return done(f, CallFree, func() error { return f.Device.Free(addr) })
 }
 
 // Memory implements Device.
