@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors"
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/engine/onerange"
 	"stalloc/plan"
@@ -46,8 +45,7 @@ type Options struct {
 	// Holders, if not nil, tells which processes hold memory of a GPU, given its
 	// UUID, for the log and for explanations. A Device of one's own is asked about
 	// if it has a method UUID as *cuda.Device has. stalloc/cuda/nvml has a function
-	// that fits; it is not set by default because a program that contains NVML's
-	// bindings cannot be loaded with all symbols bound at once.
+	// that fits; it is not set by default because it needs cgo.
 	Holders func(uuid string) ([]Holder, error)
 }
 
@@ -83,13 +81,12 @@ func Open(o Options) (*Allocator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
-	owner := device.NewOwner(dev)
-	local, err := actors.OpenLocal(owner, actors.Options{
+	local, err := actors.OpenLocal(dev, actors.Options{
 		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
 		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), owner.Close())
+		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), dev.Close())
 	}
 	return &Allocator{local: local, device: dev}, nil
 }

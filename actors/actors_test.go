@@ -44,7 +44,7 @@ func (h *bubbled) Unlock() { <-h.lock }
 func openSlowly(t *testing.T, gpu *sim.Device) *Local {
 	t.Helper()
 	h := &bubbled{NewGoHost(), make(chan struct{}, 1)}
-	d, err := Open(slowly{device.NewOwner(gpu)}, h, Options{})
+	d, err := Open(slowly{gpu}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (h *fragile) Serve(id mem.StreamID, small int, r *Reel) {
 func TestStreamSurvivesABug(t *testing.T) {
 	logs, log := observer.New(zap.ErrorLevel)
 	h := &fragile{GoHost: NewGoHost()}
-	d, err := Open(device.NewOwner(sim.New(sim.Config{})), h, Options{Inline: true, Log: zap.New(logs)})
+	d, err := Open(sim.New(sim.Config{}), h, Options{Inline: true, Log: zap.New(logs)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func (exploding) Create(mem.Bytes) (driver.Handle, error) { panic("no such luck"
 // on, and Close still gives back what the device knows of.
 func TestBrokenPool(t *testing.T) {
 	gpu := sim.New(sim.Config{})
-	l, err := OpenLocal(exploding{device.NewOwner(gpu)}, Options{})
+	l, err := OpenLocal(exploding{gpu}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

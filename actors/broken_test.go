@@ -54,7 +54,7 @@ func TestAnySizeIsRefusedPlainly(t *testing.T) {
 
 // TestHugeDevice: where a device has terabytes, blocks end where the engine's numbers do.
 func TestHugeDevice(t *testing.T) {
-	l, err := OpenLocal(device.NewOwner(sim.New(sim.Config{Capacity: 3 * mem.TiB})), Options{NoPlan: true})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 3 * mem.TiB}), Options{NoPlan: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (d *dying) Create(size mem.Bytes) (driver.Handle, error) {
 // TestFreesOutliveThePool: where a bug has broken the pool, blocks that live can be
 // freed, once, and steps go on.
 func TestFreesOutliveThePool(t *testing.T) {
-	dev := &dying{Device: device.NewOwner(sim.New(sim.Config{Capacity: mem.GiB}))}
+	dev := &dying{Device: sim.New(sim.Config{Capacity: mem.GiB})}
 	l, err := OpenLocal(dev, Options{Inline: true})
 	if err != nil {
 		t.Fatal(err)

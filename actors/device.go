@@ -32,9 +32,10 @@ type Device struct {
 	largest    mem.Bytes  // no block can be larger
 	small      mem.Bytes  // requests up to this have a space of their own
 	base       mem.Addr   // of the address window
-	inbox      inbox      // the planner's
 
 	lanes      atomic.Pointer[[]*lane]
+	waiting    atomic.Int64  // the weight of steps that the planner has not looked at yet
+	dropped    atomic.Uint64 // events of steps that it never will
 	generation atomic.Uint64 // plans activated
 	steps      atomic.Uint64 // boundaries
 	auto       autoSteps

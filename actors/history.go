@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"maps"
 	"slices"
 
 	"stalloc/engine"
@@ -19,25 +18,13 @@ import (
 // The blocks of both are placed together. What outlives the step, or is live all through
 // it, has its place for good.
 type history struct {
-	tick   mem.Tick
-	spaces map[spaceKey]*past
-	live   map[uint64]pastBlock
-	cuts   []cut       // the boundaries so far
-	first  []mem.Bytes // the sizes of the first stream's first requests
-	over   bool        // no more steps are kept; frees are
-	lost   bool        // events are missing
-}
-
-// past is what one space was asked for.
-type past struct {
-	ordinal  int            // of the stream
-	extents  []engine.Range // its addresses, in the order in which it got them
-	requests []lasting
-}
-
-type pastBlock struct {
-	of *past
-	n  int
+	reading
+	order   []mem.StreamID              // in the order of their first requests
+	extents map[spaceKey][]engine.Range // the addresses of a space, in the order in which it got them
+	cuts    []cut                       // the boundaries so far
+	first   []mem.Bytes                 // the sizes of the first stream's first requests
+	over    bool                        // no more steps are kept; frees are
+	lost    bool                        // events are missing
 }
 
 // cut is a boundary: when it was, and how many requests each space had had.
@@ -52,68 +39,43 @@ const setUpSpans = 2
 // mostHistory bounds the requests that are kept.
 const mostHistory = 1 << 19
 
-func newHistory() *history {
-	return &history{spaces: map[spaceKey]*past{}, live: map[uint64]pastBlock{}}
-}
+func newHistory() *history { return &history{reading: reading{live: map[uint64]lived{}}} }
 
 // add takes in a step.
 func (h *history) add(m *stepEnded, small mem.Bytes) {
 	h.lost = h.lost || m.lost > 0 || m.gap
-	for _, e := range m.events {
-		h.tick++
-		switch e.Kind() {
-		case wish.EventHit, wish.EventMiss:
-			delete(h.live, e.Addr)
-			if !h.over {
-				h.request(m, e, small)
-			}
-		case wish.EventLate:
-			if b, ok := h.live[e.Addr]; ok {
-				b.of.requests[b.n].late = true
-			}
-		case wish.EventFree, wish.EventDone:
-			if b, ok := h.live[e.Addr]; ok {
-				b.of.requests[b.n].to = h.tick
-				delete(h.live, e.Addr)
-			}
-		}
-	}
+	h.read(m, small, !h.over)
 	if h.over {
 		return
 	}
+	h.order, h.extents = m.order, m.extents
+	for _, e := range m.events {
+		if len(h.first) == plan.KeyRequests {
+			break
+		}
+		served := e.Kind() == wish.EventHit || e.Kind() == wish.EventMiss
+		if served && m.streams[e.Stream()] == m.order[0] {
+			h.first = append(h.first, mem.Bytes(e.Size())*mem.Grain)
+		}
+	}
 	c := cut{h.tick, map[spaceKey]int{}}
 	total := 0
-	for key, s := range h.spaces {
-		c.n[key] = len(s.requests)
+	for _, s := range h.spaces {
+		c.n[s.spaceKey] = len(s.requests)
 		total += len(s.requests)
 	}
 	h.cuts = append(h.cuts, c)
 	h.lost = h.lost || total > mostHistory
 }
 
-func (h *history) request(m *stepEnded, e wish.Event, small mem.Bytes) {
-	size := mem.Bytes(e.Size()) * mem.Grain
-	key := spaceKey{m.streams[e.Stream()], size <= small}
-	s := h.spaces[key]
-	if s == nil {
-		s = &past{ordinal: slices.Index(m.order, key.stream), extents: m.extents[key]}
-		h.spaces[key] = s
-	}
-	s.extents = m.extents[key]
-	if s.ordinal == 0 && len(h.first) < plan.KeyRequests {
-		h.first = append(h.first, size)
-	}
-	h.live[e.Addr] = pastBlock{s, len(s.requests)}
-	s.requests = append(s.requests, lasting{size: size, at: mem.Addr(e.Addr), from: h.tick, to: -1})
-}
-
 // asOfNow returns what plan reads, which may go on beside add.
 func (h *history) asOfNow() *history {
-	c := &history{spaces: make(map[spaceKey]*past, len(h.spaces)), cuts: slices.Clone(h.cuts), first: slices.Clone(h.first)}
-	for key, s := range h.spaces {
-		c.spaces[key] = &past{ordinal: s.ordinal, extents: s.extents, requests: slices.Clone(s.requests)}
+	c := *h
+	c.live, c.cuts, c.first, c.spaces = nil, slices.Clone(h.cuts), slices.Clone(h.first), nil
+	for _, s := range h.spaces {
+		c.spaces = append(c.spaces, &spaceStep{spaceKey: s.spaceKey, requests: slices.Clone(s.requests)})
 	}
-	return c
+	return &c
 }
 
 // plan makes the plan of a later run. The step is the one behind so many boundaries; zero:
@@ -123,20 +85,9 @@ func (h *history) plan(step int) *plan.Plan {
 	if step == 0 {
 		p.Boundaries = min(setUpSpans, len(h.cuts))
 	}
-	keys := slices.SortedFunc(maps.Keys(h.spaces), func(a, b spaceKey) int {
-		if x, y := h.spaces[a].ordinal, h.spaces[b].ordinal; x != y {
-			return x - y
-		}
-		if a.small == b.small {
-			return 0
-		} else if a.small {
-			return 1
-		}
-		return -1
-	})
-	for _, key := range keys {
-		if h.spaces[key].ordinal >= 0 {
-			p.Spaces = append(p.Spaces, h.space(key, step))
+	for _, s := range h.spaces {
+		if ordinal := slices.Index(h.order, s.stream); ordinal >= 0 {
+			p.Spaces = append(p.Spaces, h.planned(s, ordinal, step))
 		}
 	}
 	p.Key = plan.KeyOf(h.first)
@@ -144,9 +95,9 @@ func (h *history) plan(step int) *plan.Plan {
 }
 
 // offset returns where a block lay in a space, as if all its addresses were contiguous.
-func (s *past) offset(r lasting) mem.Offset {
+func offset(extents []engine.Range, r lasting) mem.Offset {
 	from := mem.Offset(0)
-	for _, x := range s.extents {
+	for _, x := range extents {
 		if r.at >= x.Addr && r.at+mem.Addr(r.size) <= x.Addr+mem.Addr(x.Size) {
 			return from + mem.Offset(r.at-x.Addr)
 		}
@@ -155,30 +106,29 @@ func (s *past) offset(r lasting) mem.Offset {
 	return plan.Nowhere
 }
 
-// space places what one space was asked for.
-func (h *history) space(key spaceKey, step int) plan.Space {
-	s := h.spaces[key]
-	out := plan.Space{Ordinal: s.ordinal, Small: key.small}
+// planned places what one space was asked for.
+func (h *history) planned(s *spaceStep, ordinal, step int) plan.Space {
+	out := plan.Space{Ordinal: ordinal, Small: s.small}
 	begin := h.cuts[min(setUpSpans, len(h.cuts))-1]
 	end := begin
 	if step > 0 {
 		begin, end = h.cuts[step-1], h.cuts[step]
 	}
-	list := s.requests[:end.n[key]]
+	list := s.requests[:end.n[s.spaceKey]]
 	at := make([]mem.Offset, len(list))
-	if key.small { // they cost no memory worth a plan: each goes where it lay
+	if s.small { // they cost no memory worth a plan: each goes where it lay
 		for i, r := range list {
-			at[i] = s.offset(r)
+			at[i] = offset(h.extents[s.spaceKey], r)
 		}
 	} else {
-		at = placed(list, begin, end, begin.n[key])
+		at = placed(list, begin, end, begin.n[s.spaceKey])
 	}
 	for i, r := range list {
 		q := plan.Request{Size: r.size, At: at[i]}
 		if q.At != plan.Nowhere {
 			out.Hold = max(out.Hold, mem.Bytes(q.At)+q.Size)
 		}
-		if i < begin.n[key] {
+		if i < begin.n[s.spaceKey] {
 			out.First = append(out.First, q)
 		} else {
 			out.Step = append(out.Step, q)

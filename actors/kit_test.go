@@ -28,7 +28,7 @@ func newFaultyKit(t testing.TB, opts Options) (*kit, *device.Fault) {
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
 	fault := device.NewFault(gpu, 1)
 	opts.Inline = true
-	l, err := OpenLocal(device.NewOwner(fault), opts)
+	l, err := OpenLocal(fault, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

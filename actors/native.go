@@ -78,7 +78,7 @@ func (d *Device) simulate(m *stepEnded) {
 	if n == nil || n.over.Load() {
 		return
 	}
-	if n.waiting.Add(int64(len(m.events)+emptyStep)) > mostWaiting {
+	if n.waiting.Add(m.weight()) > mostWaiting {
 		n.over.Store(true)
 		return
 	}
@@ -127,7 +127,7 @@ func (n *native) Receive(ctx actor.Context) {
 	if !ok {
 		return
 	}
-	defer n.waiting.Add(-int64(len(m.events) + emptyStep))
+	defer n.waiting.Add(-m.weight())
 	defer func() {
 		if r := recover(); r != nil {
 			n.end(zap.Any("panic", r))

@@ -3,7 +3,6 @@ package actors
 import (
 	"testing"
 
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
@@ -87,7 +86,7 @@ func TestNativeEndsWhereStepsAreLost(t *testing.T) {
 
 // TestNativeBeside: the simulation goes on beside the program, and ends with the device.
 func TestNativeBeside(t *testing.T) {
-	l, err := OpenLocal(device.NewOwner(sim.New(sim.Config{Capacity: 8 * mem.GiB})), Options{Native: true})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 8 * mem.GiB}), Options{Native: true})
 	if err != nil {
 		t.Fatal(err)
 	}

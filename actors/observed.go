@@ -21,7 +21,7 @@ type spaceKey struct {
 	small  bool
 }
 
-// spaceStep is what a step asked of one space.
+// spaceStep is what a step, or several, asked of one space.
 type spaceStep struct {
 	spaceKey
 	requests []lasting
@@ -30,53 +30,73 @@ type spaceStep struct {
 	hits     int // requests that were served where they were wished
 }
 
-// lived is a block of the step: its space and number there.
+// lived is a block: its space and number there.
 type lived struct {
 	of *spaceStep
 	n  int
 }
 
-// spaces sorts the events of a step by the spaces they concern.
+// reading sorts the events of a step, or of several, by the spaces they concern.
+type reading struct {
+	tick   mem.Tick     // events so far
+	spaces []*spaceStep // in the order of their first requests
+	live   map[uint64]lived
+}
+
+// spaces reads a step for itself.
 func (m *stepEnded) spaces(small mem.Bytes) []*spaceStep {
-	var steps []*spaceStep
-	byKey := map[spaceKey]*spaceStep{}
-	live := map[uint64]lived{}
-	tick := mem.Tick(0)
+	r := reading{live: map[uint64]lived{}}
+	r.read(m, small, true)
+	for _, s := range r.spaces {
+		s.gaps, s.events = m.gaps[s.spaceKey], r.tick+1
+	}
+	return r.spaces
+}
+
+// read goes on with a step: with its requests and frees, or only with the frees.
+func (r *reading) read(m *stepEnded, small mem.Bytes, requests bool) {
 	for _, e := range m.events {
-		if e.Kind() != wish.EventDone && e.Kind() != wish.EventTrim {
-			tick++
-		}
-		switch x, known := live[e.Addr]; e.Kind() {
+		r.tick++
+		switch x, known := r.live[e.Addr]; e.Kind() {
 		case wish.EventHit, wish.EventMiss:
 			if known { // its last fence was waited for
-				x.of.requests[x.n].to = tick
+				x.of.requests[x.n].to = r.tick
+				delete(r.live, e.Addr)
 			}
-			size := mem.Bytes(e.Size()) * mem.Grain
-			key := spaceKey{m.streams[e.Stream()], size <= small}
-			s := byKey[key]
-			if s == nil {
-				s = &spaceStep{spaceKey: key, gaps: m.gaps[key]}
-				byKey[key] = s
-				steps = append(steps, s)
+			if requests {
+				r.request(m, e, small)
 			}
-			if e.Kind() == wish.EventHit {
-				s.hits++
-			}
-			live[e.Addr] = lived{s, len(s.requests)}
-			s.requests = append(s.requests, lasting{size: size, at: mem.Addr(e.Addr), from: tick, to: -1})
 		case wish.EventLate:
 			if known {
 				x.of.requests[x.n].late = true
 			}
 		case wish.EventFree, wish.EventDone:
 			if known && (e.Kind() == wish.EventFree || x.of.requests[x.n].late) {
-				x.of.requests[x.n].to = tick
-				delete(live, e.Addr)
+				x.of.requests[x.n].to = r.tick
+				delete(r.live, e.Addr)
 			}
 		}
 	}
-	for _, s := range steps {
-		s.events = tick + 1
+}
+
+func (r *reading) request(m *stepEnded, e wish.Event, small mem.Bytes) {
+	size := mem.Bytes(e.Size()) * mem.Grain
+	s := r.space(spaceKey{m.streams[e.Stream()], size <= small})
+	if e.Kind() == wish.EventHit {
+		s.hits++
 	}
-	return steps
+	r.live[e.Addr] = lived{s, len(s.requests)}
+	s.requests = append(s.requests, lasting{size: size, at: mem.Addr(e.Addr), from: r.tick, to: -1})
+}
+
+// space returns what was asked of a space, of which there are few.
+func (r *reading) space(key spaceKey) *spaceStep {
+	for _, s := range r.spaces {
+		if s.spaceKey == key {
+			return s
+		}
+	}
+	s := &spaceStep{spaceKey: key}
+	r.spaces = append(r.spaces, s)
+	return s
 }

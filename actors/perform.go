@@ -116,7 +116,11 @@ func (p *pool) call(op *engine.Op) error {
 		}
 		return nil
 	case engine.OpRelease:
-		return p.dev.Release(p.handles[op.Handle])
+		if err := p.dev.Release(p.handles[op.Handle]); err != nil {
+			return err
+		}
+		p.handles[op.Handle] = 0
+		return nil
 	case engine.OpSync:
 		p.waited = true
 		return p.sync(op.Stream)

@@ -48,48 +48,46 @@ func (p *planner) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *planLoaded:
 		p.loaded(m)
-	case stepsWait:
-		p.ended()
+	case *stepEnded:
+		defer p.d.waiting.Add(-m.weight())
+		p.ended(m)
 	case *lastLook:
-		defer m.reply(nil) // whatever happens
-		p.ended()
+		m.reply(nil)
 	}
 }
 
-// ended looks at the steps that have ended.
-func (p *planner) ended() {
+// ended looks at a step that has ended.
+func (p *planner) ended(m *stepEnded) {
+	if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
+		return
+	}
+	p.saver.add(m)
+	if p.begin > 0 { // an earlier run's plan spans it
+		p.begin--
+		return
+	}
+	if m.lost > 0 || m.gap {
+		p.known = map[spaceKey]*habit{}
+	}
+	if m.lost > 0 {
+		return
+	}
+	if p.mixed { // the boundaries moved in it
+		p.mixed = false
+		return
+	}
 	ready := &wishesReady{lists: map[spaceKey][]*Reel{}}
-	for _, m := range p.d.inbox.take() {
-		if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
-			break
+	spaces := m.spaces(p.d.small)
+	served := len(spaces) > 0
+	for _, s := range spaces {
+		served = p.look(s, m.wishes) && served
+		if h := p.known[s.spaceKey]; h.changed {
+			ready.lists[s.spaceKey], h.changed = h.lists(), false
 		}
-		p.saver.add(m)
-		if p.begin > 0 { // an earlier run's plan spans it
-			p.begin--
-			continue
-		}
-		if m.lost > 0 || m.gap {
-			p.known = map[spaceKey]*habit{}
-		}
-		if m.lost > 0 {
-			continue
-		}
-		if p.mixed { // the boundaries moved in it
-			p.mixed = false
-			continue
-		}
-		spaces := m.spaces(p.d.small)
-		served := len(spaces) > 0
-		for _, s := range spaces {
-			served = p.look(s, m.wishes) && served
-			if h := p.known[s.spaceKey]; h.changed {
-				ready.lists[s.spaceKey], h.changed = h.lists(), false
-			}
-		}
-		p.saver.judged(m, served)
-		if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
-			p.known = map[spaceKey]*habit{}
-		}
+	}
+	p.saver.judged(m, served)
+	if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
+		p.known = map[spaceKey]*habit{}
 	}
 	if len(ready.lists) > 0 {
 		p.sent++

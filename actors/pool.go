@@ -41,7 +41,7 @@ type pool struct {
 	eng      policy
 	ranged   *onerange.Engine // the same; nil where it is GMLake
 	loan     loan
-	handles  []driver.Handle // by engine.Index
+	handles  []driver.Handle // by engine.Index; 0: released
 	base     mem.Addr
 	window   mem.Bytes
 	total    mem.Bytes // the device's memory, 0 where it cannot be had

@@ -20,7 +20,7 @@ import (
 //	poolRequest    threads, supervisor   pool        done                 no
 //	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
 //	lastLook       threads               planner     done                 no
-//	stepsWait      supervisor            planner     none                 no: steps would be dropped
+//	stepEnded      supervisor            planner     none                 yes: it is not planned
 //	stepEnded      supervisor            native      none                 yes: the estimate ends there
 //	foreseen       pool                  layout      none                 yes: its requests have no wishes
 //	foreseen       layout                pool        none                 yes: the same
@@ -96,5 +96,12 @@ type stepEnded struct {
 	gap     bool                        // steps before it were dropped
 }
 
-// stepsWait tells the planner that there are steps in its inbox.
-type stepsWait struct{}
+// mostWaiting bounds the events that wait for the planner, and for the simulation of native:
+// steps may end faster than those look at them.
+const mostWaiting = MostEvents
+
+// weight is how many events' memory a step takes.
+func (m *stepEnded) weight() int64 {
+	const empty = 16 // without events and gaps
+	return int64(len(m.events) + empty*(1+len(m.gaps)))
+}

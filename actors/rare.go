@@ -3,7 +3,9 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -118,9 +120,33 @@ func (p *pool) stats() PoolStats {
 	}
 }
 
-// close gives everything back, live blocks included, and that also if the pool
-// does not know any more what it has.
+// close gives everything back, live blocks included, and that also if the policy does not know
+// any more what it has: what the driver did is noted where it was asked (perform.go). No pending
+// work may use that memory.
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
-	return p.dev.Close()
+	var errs []error
+	for at, size := range p.runs() {
+		errs = append(errs, p.dev.Unmap(at, size))
+	}
+	for _, h := range p.handles {
+		if h != 0 {
+			errs = append(errs, p.dev.Release(h))
+		}
+	}
+	return errors.Join(append(errs, p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
+}
+
+// runs joins neighbouring mappings: unmapping them one by one would take as many calls as there
+// are handles.
+func (p *pool) runs() map[mem.Addr]mem.Bytes {
+	runs := map[mem.Addr]mem.Bytes{}
+	var start mem.Addr
+	for _, at := range slices.Sorted(maps.Keys(p.mapped)) {
+		if len(runs) == 0 || at != start+mem.Addr(runs[start]) {
+			start = at
+		}
+		runs[start] += p.mapped[at]
+	}
+	return runs
 }

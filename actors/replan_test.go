@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"testing"
 
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/stream/wish"
@@ -31,7 +30,7 @@ func (h *slowHost) Build(entries []wish.Entry) *Reel {
 // for those that ended meanwhile.
 func TestPlanIsMadeOnce(t *testing.T) {
 	h := &slowHost{GoHost: NewGoHost(), steps: make(chan bool), most: 8}
-	d, err := Open(device.NewOwner(sim.New(sim.Config{Capacity: 8 * mem.GiB})), h, Options{})
+	d, err := Open(sim.New(sim.Config{Capacity: 8 * mem.GiB}), h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

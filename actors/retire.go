@@ -19,7 +19,7 @@ import (
 // ErrRetired is the answer to a request of a device that was retired.
 var ErrRetired = errors.New("the device was closed")
 
-// lastLook has the planner work off what waits.
+// lastLook is answered when the planner has looked at what waits.
 type lastLook struct{ answer }
 
 // Retire ends serving: steps that wait are looked at and the plan is kept for later runs, if
@@ -36,7 +36,6 @@ func (d *Device) Retire() error {
 	d.endNative(true)
 	err := d.supervise((*supervisor).retire)
 	d.retired.Store(true)
-	d.inbox.take()                 // of a step that ended meanwhile
 	if errors.Is(err, ErrBroken) { // it has given nothing back and serves nobody
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
@@ -64,7 +63,7 @@ func TestRetired(t *testing.T) {
 // ends early is kept.
 func TestRetireKeepsThePlan(t *testing.T) {
 	cache := t.TempDir()
-	l, err := OpenLocal(device.NewOwner(sim.New(sim.Config{Capacity: 8 * mem.GiB})), Options{Cache: cache})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 8 * mem.GiB}), Options{Cache: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +85,7 @@ func TestRetireKeepsThePlan(t *testing.T) {
 
 // TestRetireAmongRequests: threads that ask while the device is closed are served or told so.
 func TestRetireAmongRequests(t *testing.T) {
-	l, err := OpenLocal(device.NewOwner(sim.New(sim.Config{Capacity: 8 * mem.GiB})), Options{Cache: t.TempDir()})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 8 * mem.GiB}), Options{Cache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (s *shared) all(peers ...int) error {
 // by it, stitched views and evicted ones included.
 func TestShare(t *testing.T) {
 	gpu := &shared{Device: sim.New(sim.Config{}), may: map[mem.Addr][]int{}}
-	l, err := OpenLocal(device.NewOwner(gpu), Options{NoPlan: true})
+	l, err := OpenLocal(gpu, Options{NoPlan: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestShare(t *testing.T) {
 }
 
 func TestShareAlone(t *testing.T) {
-	l, err := OpenLocal(device.NewOwner(sim.New(sim.Config{})), Options{})
+	l, err := OpenLocal(sim.New(sim.Config{}), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

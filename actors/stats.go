@@ -13,7 +13,7 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (d *Device) Stats() Stats {
-	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.inbox.lost()}
+	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.dropped.Load()}
 	_ = d.rare(func(p *pool) error {
 		p.poll(math.MaxInt)
 		if s.PoolStats = p.stats(); p.ranged != nil {

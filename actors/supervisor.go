@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,6 +20,10 @@ type supervisor struct {
 	wishes *wishesReady // carried out at the next boundary
 	number uint64       // of those that were carried out last
 	start  *plan.Plan   // of an earlier run: each stream that appears begins with it
+
+	dropped bool // the planner has not got the last step
+	// What is logged of steps that the planner does not see: each once.
+	saidLost, saidDropped sync.Once
 
 	traceLast struct {
 		at time.Time
@@ -106,10 +111,30 @@ func (s *supervisor) step() error {
 		for _, l := range *d.lanes.Load() {
 			ended.order = append(ended.order, l.id)
 		}
-		d.observed(ended)
+		s.observed(ended)
 		d.simulate(ended)
 	}
 	return err
+}
+
+// observed hands a step to the planner, unless too many wait for it already.
+func (s *supervisor) observed(m *stepEnded) {
+	d := s.d
+	if m.lost > 0 {
+		s.saidLost.Do(func() {
+			d.log.Warn("a step is not planned: it has more requests and frees than are observed of one; mark steps more often",
+				zap.Int("observed", len(m.events)), zap.Int("at most", MostEvents))
+		})
+	}
+	if wait := d.waiting.Load(); wait > 0 && wait+m.weight() > mostWaiting {
+		d.dropped.Add(uint64(len(m.events)))
+		s.dropped = true
+		s.saidDropped.Do(func() { d.log.Warn("steps end faster than they can be looked at; some are not") })
+		return
+	}
+	m.gap, s.dropped = s.dropped, false
+	d.waiting.Add(m.weight())
+	d.root.Send(d.planner, m)
 }
 
 // wish has the streams wish what the planner has decided.

@@ -126,20 +126,6 @@ struct stalloc_status stalloc_device_unmap(struct stalloc_device *dev,
 	return s;
 }
 
-struct stalloc_status stalloc_device_malloc(struct stalloc_device *dev,
-					    size_t size, stalloc_cu_addr *addr)
-{
-	GUARDED(s, WITH_CONTEXT, cuMemAlloc, (addr, size));
-	return s;
-}
-
-struct stalloc_status stalloc_device_free(struct stalloc_device *dev,
-					  stalloc_cu_addr addr)
-{
-	GUARDED(s, WITH_CONTEXT, cuMemFree, (addr));
-	return s;
-}
-
 struct stalloc_status stalloc_device_memory(struct stalloc_device *dev,
 					    size_t *free, size_t *total)
 {

@@ -33,7 +33,6 @@ type Device struct {
 	closed   bool
 	handles  map[driver.Handle]mem.Bytes // their sizes, which Map must name
 	reserved atomic.Int64                // reservations
-	blocks   atomic.Int64                // plain
 
 	events
 }
@@ -132,27 +131,6 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	return d.driver.check(C.stalloc_device_unmap(&d.c, C.stalloc_cu_addr(addr), bytes(size)))
 }
 
-// Malloc is cuMemAlloc.
-func (d *Device) Malloc(size mem.Bytes) (mem.Addr, error) {
-	var addr C.stalloc_cu_addr
-	if err := d.driver.check(C.stalloc_device_malloc(&d.c, bytes(size), &addr)); err != nil {
-		return 0, err
-	}
-	d.blocks.Add(1)
-	return mem.Addr(addr), nil
-}
-
-// Free is cuMemFree. It may wait for all work of the device.
-func (d *Device) Free(addr mem.Addr) error {
-	if err := d.driver.check(C.stalloc_device_free(&d.c, C.stalloc_cu_addr(addr))); err != nil {
-		return err
-	}
-	if addr != 0 {
-		d.blocks.Add(-1)
-	}
-	return nil
-}
-
 // Memory returns the device's free and total memory, all processes counted.
 func (d *Device) Memory() (free, total mem.Bytes, err error) {
 	var f, t C.size_t
@@ -214,9 +192,9 @@ func (d *Device) Close() error {
 		errs = append(errs, fmt.Errorf("a thread's context or capture mode could not be restored: %w",
 			d.driver.failure("cuCtxPopCurrent", code)))
 	}
-	r, h, b := d.reserved.Load(), len(d.handles), d.blocks.Load()
-	if r != 0 || h != 0 || b != 0 {
-		errs = append(errs, fmt.Errorf("%s closed with %d reservations, %d handles and %d plain blocks not given back", d.name, r, h, b))
+	r, h := d.reserved.Load(), len(d.handles)
+	if r != 0 || h != 0 {
+		errs = append(errs, fmt.Errorf("%s closed with %d reservations and %d handles not given back", d.name, r, h))
 	}
 	errs = append(errs, d.driver.check(C.stalloc_device_close(&d.c)))
 	d.closed = true

@@ -89,10 +89,6 @@ struct stalloc_status stalloc_device_access(struct stalloc_device *dev,
 					    stalloc_cu_addr addr, size_t size);
 struct stalloc_status stalloc_device_unmap(struct stalloc_device *dev,
 					   stalloc_cu_addr addr, size_t size);
-struct stalloc_status stalloc_device_malloc(struct stalloc_device *dev,
-					    size_t size, stalloc_cu_addr *addr);
-struct stalloc_status stalloc_device_free(struct stalloc_device *dev,
-					  stalloc_cu_addr addr);
 struct stalloc_status stalloc_device_memory(struct stalloc_device *dev,
 					    size_t *free, size_t *total);
 struct stalloc_status stalloc_device_read(struct stalloc_device *dev, void *to,

@@ -1,6 +1,5 @@
 // Package device is the seam between the allocator and the memory of one GPU:
-// the few driver calls the allocator makes, and wrappers that own what they give
-// or break them.
+// the few driver calls the allocator makes, and a wrapper that makes them fail.
 //
 // The idea: physical memory comes in handles, each of one or more times
 // mem.HandleSize, addresses come from reservations, and the two are joined and
@@ -9,8 +8,7 @@
 // Create gives a handle without an address; Map joins them; Access makes the
 // joined range usable; Unmap parts them again while the handle keeps its
 // contents, so it can be mapped elsewhere, or at two places at once; Release
-// gives the handle up and the last Unmap gives its memory back. Malloc and Free
-// are the driver's ordinary allocation, for the day the rest fails.
+// gives the handle up and the last Unmap gives its memory back.
 //
 // Invariants that every implementation holds, and that package devicetest
 // checks:
@@ -78,10 +76,6 @@ type Device interface {
 	Done(f driver.Fence) (bool, error)
 	// Sync waits for all work on the stream.
 	Sync(stream mem.StreamID) error
-	// Malloc is the driver's plain allocation: memory and address in one.
-	Malloc(size mem.Bytes) (mem.Addr, error)
-	// Free gives back what Malloc returned.
-	Free(addr mem.Addr) error
 	// Memory returns the device's free and total physical memory.
 	Memory() (free, total mem.Bytes, err error)
 	// Name is the device's name, such as "NVIDIA H100 80GB HBM3".

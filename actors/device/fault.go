@@ -6,7 +6,46 @@ import (
 	"sync"
 
 	"stalloc/internal/driver"
+	"stalloc/internal/mem"
 )
+
+// Kind is one of the calls a device serves.
+type Kind uint8
+
+// The kinds, in the order of the interface. AnyCall stands for all of them in a
+// Rule.
+const (
+	CallReserve Kind = iota
+	CallUnreserve
+	CallCreate
+	CallRelease
+	CallMap
+	CallAccess
+	CallUnmap
+	CallRecord
+	CallDone
+	CallSync
+	CallMemory
+	AnyCall // in a Rule
+)
+
+var drivers = [...]string{
+	CallReserve:   "cuMemAddressReserve",
+	CallUnreserve: "cuMemAddressFree",
+	CallCreate:    "cuMemCreate",
+	CallRelease:   "cuMemRelease",
+	CallMap:       "cuMemMap",
+	CallAccess:    "cuMemSetAccess",
+	CallUnmap:     "cuMemUnmap",
+	CallRecord:    "cuEventRecord",
+	CallDone:      "cuEventQuery",
+	CallSync:      "cuStreamSynchronize",
+	CallMemory:    "cuMemGetInfo",
+	AnyCall:       "any driver call",
+}
+
+// Driver returns the name of the driver's function behind the method.
+func (k Kind) Driver() string { return drivers[k] }
 
 // Rule says which calls fail and how.
 type Rule struct {
@@ -22,7 +61,7 @@ type Rule struct {
 // Fault wraps a device and makes calls fail: a refused call does not reach the
 // device, and its error is a *driver.Error as the driver would give it.
 type Fault struct {
-	around
+	Device
 
 	mu       sync.Mutex
 	rules    []Rule
@@ -34,8 +73,7 @@ type Fault struct {
 // NewFault makes calls of d fail by the rules; the seed decides those left to
 // chance, so that the same calls in the same order fail alike again.
 func NewFault(d Device, seed uint64, rules ...Rule) *Fault {
-	f := &Fault{random: rand.New(rand.NewPCG(seed, 0))}
-	f.around = around{d, f}
+	f := &Fault{Device: d, random: rand.New(rand.NewPCG(seed, 0))}
 	f.Set(rules...)
 	return f
 }
@@ -55,18 +93,19 @@ func (f *Fault) Injected() int {
 	return f.injected
 }
 
-func (f *Fault) before(c *Call) error {
+// fails counts a call and returns its error if it is to fail.
+func (f *Fault) fails(k Kind) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
 	for i, r := range f.rules {
-		if r.Kind != c.Kind && r.Kind != AnyCall {
+		if r.Kind != k && r.Kind != AnyCall {
 			continue
 		}
 		f.seen[i]++
 		if err == nil && f.hits(r, f.seen[i]) {
 			f.injected++
-			err = fmt.Errorf("injected fault: %w", &driver.Error{Call: c.Kind.Driver(), Code: r.Code})
+			err = fmt.Errorf("injected fault: %w", &driver.Error{Call: k.Driver(), Code: r.Code})
 		}
 	}
 	return err
@@ -79,4 +118,72 @@ func (f *Fault) hits(r Rule, n int) bool {
 	return r.Chance == 0 || f.random.Float64() < r.Chance
 }
 
-func (f *Fault) after(*Call) {}
+// called makes a call unless it is to fail.
+func called[R any](f *Fault, k Kind, call func() (R, error)) (result R, err error) {
+	if err = f.fails(k); err != nil {
+		return result, err
+	}
+	return call()
+}
+
+// done is called of a call that only fails or not.
+func done(f *Fault, k Kind, call func() error) error {
+	if err := f.fails(k); err != nil {
+		return err
+	}
+	return call()
+}
+
+// EnablePeers implements Sharer as far as the wrapped device does.
+func (f *Fault) EnablePeers(ordinals ...int) error {
+	if s, ok := f.Device.(Sharer); ok {
+		return s.EnablePeers(ordinals...)
+	}
+	return ErrAlone
+}
+
+func (f *Fault) Reserve(size mem.Bytes) (mem.Addr, error) {
+	return called(f, CallReserve, func() (mem.Addr, error) { return f.Device.Reserve(size) })
+}
+
+func (f *Fault) Unreserve(addr mem.Addr, size mem.Bytes) error {
+	return done(f, CallUnreserve, func() error { return f.Device.Unreserve(addr, size) })
+}
+
+func (f *Fault) Create(size mem.Bytes) (driver.Handle, error) {
+	return called(f, CallCreate, func() (driver.Handle, error) { return f.Device.Create(size) })
+}
+
+func (f *Fault) Release(h driver.Handle) error {
+	return done(f, CallRelease, func() error { return f.Device.Release(h) })
+}
+
+func (f *Fault) Map(addr mem.Addr, h driver.Handle) error {
+	return done(f, CallMap, func() error { return f.Device.Map(addr, h) })
+}
+
+func (f *Fault) Access(addr mem.Addr, size mem.Bytes) error {
+	return done(f, CallAccess, func() error { return f.Device.Access(addr, size) })
+}
+
+func (f *Fault) Unmap(addr mem.Addr, size mem.Bytes) error {
+	return done(f, CallUnmap, func() error { return f.Device.Unmap(addr, size) })
+}
+
+func (f *Fault) Record(stream mem.StreamID) (driver.Fence, error) {
+	return called(f, CallRecord, func() (driver.Fence, error) { return f.Device.Record(stream) })
+}
+
+func (f *Fault) Done(x driver.Fence) (bool, error) {
+	return called(f, CallDone, func() (bool, error) { return f.Device.Done(x) })
+}
+
+func (f *Fault) Sync(stream mem.StreamID) error {
+	return done(f, CallSync, func() error { return f.Device.Sync(stream) })
+}
+
+// Memory implements Device.
+func (f *Fault) Memory() (free, total mem.Bytes, err error) {
+	err = done(f, CallMemory, func() (err error) { free, total, err = f.Device.Memory(); return })
+	return free, total, err
+}

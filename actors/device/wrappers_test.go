@@ -73,7 +73,7 @@ func TestFaultedCallDoesNotReachDevice(t *testing.T) {
 	f := device.NewFault(inner, 1, device.Rule{Kind: device.AnyCall, Code: 1})
 	_, _ = f.Reserve(page)
 	_, _ = f.Create(mem.HandleSize)
-	_, _ = f.Malloc(1)
+	_, _ = f.Record(0)
 	if calls := inner.Stats().Calls(); calls != 0 {
 		t.Errorf("%d refused calls reached the device", calls)
 	}

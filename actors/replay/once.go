@@ -36,9 +36,6 @@ func (o *once) held() func(mem.Addr, mem.Bytes, driver.Handle, bool) {
 	return func(at mem.Addr, size mem.Bytes, h driver.Handle, held bool) {
 		first := len(o.mapped[h]) == 0 || o.mapped[h][0] == at
 		switch {
-		case h == 0:
-			o.tell(at, size, held)
-			return
 		case held:
 			o.behind[at] = mapping{h, size}
 			o.mapped[h] = append(o.mapped[h], at)

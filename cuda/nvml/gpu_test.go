@@ -38,7 +38,7 @@ func TestGPU(t *testing.T) {
 	if total > before.Total || total < before.Total*9/10 {
 		t.Errorf("CUDA counts %v in all, NVML %v", total, before.Total)
 	}
-	block, err := gpu.Malloc(mem.GiB)
+	block, err := gpu.Create(mem.GiB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestGPU(t *testing.T) {
 		t.Errorf("the parts do not make the whole: %+v", after)
 	}
 	t.Logf("%s, first asked in %v, then in %v: %v", before.UUID, first, second, after)
-	if err := gpu.Free(block); err != nil {
+	if err := gpu.Release(block); err != nil {
 		t.Error(err)
 	}
 	if err := gpu.Close(); err != nil {

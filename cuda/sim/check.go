@@ -12,7 +12,7 @@ import (
 func (d *Device) Check() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.checkHandles(), d.checkPlain(), d.checkPending())
+	return errors.Join(d.checkHandles(), d.checkPending())
 }
 
 func (d *Device) checkHandles() error {
@@ -72,29 +72,10 @@ func (d *Device) continues(pages []page, i int) bool {
 	return last || i+1 < len(pages) && pages[i+1].handle == p.handle && pages[i+1].part == p.part+1
 }
 
-func (d *Device) checkPlain() error {
-	var small, large mem.Bytes
-	for _, b := range d.plain.spans {
-		if b.size > smallPlain {
-			large += b.size
-		} else {
-			small += b.size
-		}
-	}
-	if small != d.small || large != d.large {
-		return fmt.Errorf("plain memory counted as %v + %v, is %v + %v", d.small, d.large, small, large)
-	}
-	return nil
-}
-
 func (d *Device) checkPending() error {
-	want := map[mem.Addr]int{} // page or plain block -> uses
+	want := map[mem.Addr]int{} // page -> uses
 	for _, s := range d.streams {
 		for _, u := range s.uses {
-			if b := d.plain.find(u.addr); b != nil {
-				want[b.addr]++
-				continue
-			}
 			first := mem.Bytes(u.addr) &^ (mem.HandleSize - 1)
 			for at := first; at < mem.Bytes(u.addr)+u.size; at += mem.HandleSize {
 				want[mem.Addr(at)]++
@@ -106,9 +87,6 @@ func (d *Device) checkPending() error {
 		if want[addr] != have {
 			errs = append(errs, fmt.Errorf("%#x counts %d pending uses, has %d", uint64(addr), have, want[addr]))
 		}
-	}
-	for _, b := range d.plain.spans {
-		compare(b.addr, b.data.pending)
 	}
 	for _, r := range d.reserved.spans {
 		for i, p := range r.data.pages {

@@ -12,14 +12,14 @@ import (
 // time a real device would have taken for them.
 type Stats struct {
 	Reserve, Unreserve, Create, Release, Map, Access, Unmap int64
-	Record, Done, Sync, Malloc, Free, Memory                int64
+	Record, Done, Sync, Memory                              int64
 	Time                                                    time.Duration
 }
 
 // Calls is the number of all calls.
 func (s Stats) Calls() int64 {
 	return s.Reserve + s.Unreserve + s.Create + s.Release + s.Map + s.Access + s.Unmap +
-		s.Record + s.Done + s.Sync + s.Malloc + s.Free + s.Memory
+		s.Record + s.Done + s.Sync + s.Memory
 }
 
 // Stats returns the counts so far.

@@ -25,7 +25,7 @@
 // or never existed) it returns error 1 as well.
 //
 // Invariants, recounted by Check:
-//   - used memory = sizes of the handles held or mapped + plain memory;
+//   - used memory = sizes of the handles held or mapped;
 //   - a mapped handle's pages follow each other, all of them;
 //   - a handle's map count = first pages that name it;
 //   - a page's pending count = uses in the streams' queues that cover it.
@@ -52,8 +52,8 @@ type Config struct {
 	// Manual means that fences pass only by Finish or Sync.
 	Manual bool
 	// Held, unless it is nil, is told of every range that comes to have memory behind
-	// it, or has none any longer, and which: 0 for plain memory. It runs inside the
-	// call, and makes none itself.
+	// it, or has none any longer, and which. It runs inside the call, and makes none
+	// itself.
 	Held func(addr mem.Addr, size mem.Bytes, h driver.Handle, held bool)
 }
 
@@ -64,10 +64,7 @@ type Device struct {
 	cfg Config
 
 	reserved space[reservation]
-	plain    space[plainBlock]
 	handles  handles
-	small    mem.Bytes // plain blocks that share chunks, sum of sizes
-	large    mem.Bytes // plain blocks with chunks of their own
 	peak     mem.Bytes
 
 	streams map[mem.StreamID]*stream
@@ -90,7 +87,6 @@ func New(cfg Config) *Device {
 	}
 	return &Device{
 		cfg:      cfg,
-		plain:    space[plainBlock]{next: plainBase, end: reservedBase},
 		reserved: space[reservation]{next: reservedBase, end: addressEnd},
 		streams:  map[mem.StreamID]*stream{},
 		fences:   map[driver.Fence]fence{},
@@ -110,7 +106,7 @@ func (d *Device) Memory() (free, total mem.Bytes, err error) {
 	return d.cfg.Capacity - d.used(), d.cfg.Capacity, nil
 }
 
-// Used returns the physical memory in use: handles and plain memory.
+// Used returns the physical memory in use: that of handles.
 func (d *Device) Used() mem.Bytes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +121,7 @@ func (d *Device) Peak() mem.Bytes {
 }
 
 func (d *Device) used() mem.Bytes {
-	return d.handles.resident + mem.RoundUp(d.small, mem.HandleSize) + d.large
+	return d.handles.resident
 }
 
 // Violations returns the recorded breaches of the rules that a real device
@@ -157,7 +153,7 @@ func (d *Device) violationList() []error {
 }
 
 // Close ends the device. The error lists what was leaked (reservations, held
-// handles, plain blocks) and every recorded violation. A second Close does
+// handles) and every recorded violation. A second Close does
 // nothing.
 func (d *Device) Close() error {
 	d.mu.Lock()
@@ -167,9 +163,9 @@ func (d *Device) Close() error {
 	}
 	d.closed = true
 	list := d.violationList()
-	if r, h, p := len(d.reserved.spans), d.handles.held, len(d.plain.spans); r+h+p > 0 {
-		list = append(list, fmt.Errorf("%s closed with %d reservations, %d handles and %d plain blocks not given back (%v of memory)",
-			d.cfg.Name, r, h, p, d.used()))
+	if r, h := len(d.reserved.spans), d.handles.held; r+h > 0 {
+		list = append(list, fmt.Errorf("%s closed with %d reservations and %d handles not given back (%v of memory)",
+			d.cfg.Name, r, h, d.used()))
 	}
 	return errors.Join(list...)
 }

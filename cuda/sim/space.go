@@ -7,11 +7,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// The simulated address space: plain blocks below, reservations above, both
-// within the 47 bits that a process has. No address below plainBase is ever
-// given, so that a small integer used as an address fails.
+// The simulated address space, within the 47 bits that a process has. No address below
+// reservedBase is ever given, so that a small integer used as an address fails.
 const (
-	plainBase    mem.Addr  = 1 << 40
 	reservedBase mem.Addr  = 1 << 44
 	addressEnd   mem.Addr  = 1 << 47
 	maxReserve   mem.Bytes = 1 << 46

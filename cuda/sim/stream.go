@@ -28,8 +28,7 @@ type fence struct {
 
 // Use declares that work on the stream reads or writes the range, from now
 // until the stream has passed this point. The range must be mapped and
-// accessible, or lie in a plain block; otherwise the violation is recorded and
-// returned.
+// accessible; otherwise the violation is recorded and returned.
 func (d *Device) Use(id mem.StreamID, addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,8 +43,7 @@ func (d *Device) Use(id mem.StreamID, addr mem.Addr, size mem.Bytes) error {
 }
 
 // Touch checks that the range can be used now: all of it mapped and
-// accessible, or inside one plain block. If not, the violation is recorded and
-// returned.
+// accessible. If not, the violation is recorded and returned.
 func (d *Device) Touch(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,10 +146,6 @@ func (d *Device) pass(s *stream, to mem.Tick) {
 // mark adds to the pending counts of what lies under a touched range. The
 // pages are still there when a use ends: pending ones cannot be unmapped.
 func (d *Device) mark(addr mem.Addr, size mem.Bytes, by int) {
-	if b := d.plain.find(addr); b != nil {
-		b.data.pending += by
-		return
-	}
 	r, lo, hi := d.covering(addr, size)
 	for i := lo; i < hi; i++ {
 		r.pages[i].pending += int32(by)
@@ -161,9 +155,6 @@ func (d *Device) mark(addr mem.Addr, size mem.Bytes, by int) {
 func (d *Device) touch(what string, addr mem.Addr, size mem.Bytes) error {
 	if size <= 0 {
 		return d.violate(refuse(what, codeInvalidValue, "size %d is not positive", size))
-	}
-	if b := d.plain.find(addr); b != nil && size <= b.size-mem.Bytes(addr-b.addr) {
-		return nil
 	}
 	r, lo, hi := d.covering(addr, size)
 	if r == nil || !r.allMapped(lo, hi) {

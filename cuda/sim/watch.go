@@ -28,7 +28,7 @@ type Watched struct {
 	addr   mem.Addr
 	size   mem.Bytes
 	stream mem.StreamID
-	behind []memory // by page that it touches; zero for plain memory
+	behind []memory // by page that it touches; zero: none is known
 	waits  []wait   // for other streams, once it was freed
 }
 
@@ -63,7 +63,7 @@ func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watc
 	b.each(func(from mem.Addr, size mem.Bytes) {
 		h, lo, ok := w.device.Behind(from)
 		b.behind = append(b.behind, memory{h, lo})
-		if !ok { // plain memory has no second address
+		if !ok { // there is none: Use has said so
 			return
 		}
 		hi := lo + mem.Offset(size)

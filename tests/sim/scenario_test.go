@@ -235,7 +235,7 @@ func (r *run) open() error {
 	r.dev = gpu.New(gpu.Config{Capacity: r.capacity, Manual: true})
 	r.model = newModel(r.dev)
 	r.model.ordered = !r.lies
-	var dev device.Device = device.NewOwner(slow{watched{r.dev, r.model}, r.chaos})
+	var dev device.Device = slow{watched{r.dev, r.model}, r.chaos}
 	if r.broken {
 		dev = mine{dev, r.chaos}
 	}

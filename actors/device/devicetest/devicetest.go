@@ -50,7 +50,6 @@ func Run(t *testing.T, open func() device.Device) {
 		{"released while mapped", (*suite).releasedWhileMapped},
 		{"contents move", (*suite).contentsMove},
 		{"fences", (*suite).fences},
-		{"plain", (*suite).plain},
 		{"full", (*suite).full},
 		{"threads", (*suite).threads},
 	} {

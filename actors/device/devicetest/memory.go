@@ -107,48 +107,11 @@ func (s *suite) fences() {
 	s.ok(err, "Record")
 }
 
-func (s *suite) plain() {
-	before := s.free()
-	var blocks []mem.Addr
-	for _, size := range []mem.Bytes{1, 512, 513, mem.MiB, page, page + 1, 5 * page} {
-		addr, err := s.d.Malloc(size)
-		s.ok(err, "Malloc of %v", size)
-		if addr == 0 || addr%mem.Addr(mem.Grain) != 0 {
-			s.Errorf("Malloc of %v gave %#x, want a multiple of %v", size, uint64(addr), mem.Grain)
-		}
-		s.write(addr, byte(len(blocks)))
-		s.write(addr+mem.Addr(size-1), byte(len(blocks)))
-		blocks = append(blocks, addr)
-	}
-	if s.free() >= before {
-		s.Error("plain blocks take no memory")
-	}
-	for i, addr := range blocks {
-		s.read(addr, byte(i))
-	}
-	for _, size := range []mem.Bytes{0, -1} {
-		_, err := s.d.Malloc(size)
-		s.refused(err, invalidValue, "Malloc of "+size.String())
-	}
-	s.refused(s.d.Free(blocks[5]+512), invalidValue, "Free inside a block")
-	s.refused(s.d.Free(12345), invalidValue, "Free of an address nobody gave")
-	s.ok(s.d.Free(0), "Free of address 0")
-	for _, addr := range blocks {
-		s.ok(s.d.Free(addr), "Free")
-	}
-	s.refused(s.d.Free(blocks[6]), invalidValue, "second Free")
-	if got := s.free(); got != before {
-		s.Errorf("%v free after freeing everything, want %v", got, before)
-	}
-}
-
 // full takes all memory in handles: the failure must be recognisable, and one
 // handle given back must be enough to go on.
 func (s *suite) full() {
 	_, total, err := s.d.Memory()
 	s.ok(err, "Memory")
-	_, err = s.d.Malloc(2 * total)
-	s.refused(err, driver.CodeOutOfMemory, "Malloc of twice the device")
 	var handles []driver.Handle
 	for {
 		h, err := s.d.Create(mem.HandleSize)
@@ -165,8 +128,6 @@ func (s *suite) full() {
 	if free := s.free(); free >= 8*page {
 		s.Errorf("Create failed with %v free", free)
 	}
-	_, err = s.d.Malloc(8 * page)
-	s.refused(err, driver.CodeOutOfMemory, "Malloc on a full device")
 	s.ok(s.d.Release(handles[0]), "Release")
 	handles[0] = s.create()
 	for _, h := range handles {

@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"fmt"
 	"math/rand/v2"
 
 	"stalloc/actors/device"
@@ -15,7 +14,6 @@ type model struct {
 	capacity     mem.Bytes
 	reservations []*reservation
 	handles      []*handle // all there ever were
-	blocks       []*block
 	fences       []*fence
 }
 
@@ -36,11 +34,6 @@ type handle struct {
 	held   bool
 	maps   int
 	bytes  []*byte // by page the first one, if it was written
-}
-
-type block struct {
-	addrs []mem.Addr
-	size  mem.Bytes
 }
 
 type fence struct {
@@ -65,15 +58,7 @@ func (m *model) used() (bytes mem.Bytes) {
 			bytes += h.size()
 		}
 	}
-	var small mem.Bytes
-	for _, b := range m.blocks {
-		if b.size <= page/2 {
-			small += mem.Round(b.size)
-		} else {
-			bytes += mem.RoundUp(b.size, page)
-		}
-	}
-	return bytes + mem.RoundUp(small, page)
+	return bytes
 }
 
 func code(bad bool) int {
@@ -94,36 +79,6 @@ func pick[T any](r *rand.Rand, list []*T) (int, *T) {
 func remove[T any](list []*T, i int) []*T {
 	list[i] = list[len(list)-1]
 	return list[:len(list)-1]
-}
-
-func (r *random) malloc() {
-	size := []mem.Bytes{0, 1, 512, 4000, page / 2, page/2 + 1, page, 3 * page, 2 * r.capacity}[r.rand.IntN(9)]
-	b := &block{make([]mem.Addr, len(r.suites)), size}
-	r.blocks = append(r.blocks, b)
-	want := code(size == 0)
-	if size > 0 && r.used() > r.capacity {
-		want = driver.CodeOutOfMemory
-	}
-	r.call(want, fmt.Sprintf("Malloc(%d)", size), func(i int, d device.Device) (err error) {
-		b.addrs[i], err = d.Malloc(size)
-		return err
-	})
-	if want != 0 {
-		r.blocks = r.blocks[:len(r.blocks)-1]
-	}
-}
-
-func (r *random) free() {
-	n, b := pick(r.rand, r.blocks)
-	if b == nil {
-		return
-	}
-	if b.size > 512 {
-		r.call(invalidValue, "Free inside a block", func(i int, d device.Device) error { return d.Free(b.addrs[i] + 512) })
-	}
-	r.call(0, "Free", func(i int, d device.Device) error { return d.Free(b.addrs[i]) })
-	r.call(invalidValue, "second Free", func(i int, d device.Device) error { return d.Free(b.addrs[i]) })
-	r.blocks = remove(r.blocks, n)
 }
 
 func (r *random) record() {
@@ -215,8 +170,5 @@ func (r *random) giveBack() {
 		if h.held {
 			r.call(0, "Release", func(i int, d device.Device) error { return d.Release(h.values[i]) })
 		}
-	}
-	for _, b := range r.blocks {
-		r.call(0, "Free", func(i int, d device.Device) error { return d.Free(b.addrs[i]) })
 	}
 }

@@ -68,7 +68,7 @@ func (r *random) one() {
 		do     func()
 	}{
 		{2, r.reserve}, {1, r.unreserve}, {6, r.create}, {3, r.release}, {12, r.mapHandle},
-		{6, r.access}, {5, r.unmap}, {3, r.malloc}, {3, r.free}, {2, r.record}, {4, r.done},
+		{6, r.access}, {5, r.unmap}, {2, r.record}, {4, r.done},
 		{1, r.sync}, {10, r.bytes},
 	}
 	total := 0

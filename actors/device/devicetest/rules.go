@@ -107,12 +107,6 @@ func (s *suite) mapping() {
 	s.ok(s.d.Release(other), "Release")
 	s.refused(s.d.Map(addr, other), invalidValue, "Map of a released handle")
 	s.ok(s.d.Release(h), "Release")
-	block, err := s.d.Malloc(4 * page)
-	s.ok(err, "Malloc")
-	h = s.create()
-	s.refused(s.d.Map(block, h), invalidValue, "Map over a plain block")
-	s.ok(s.d.Release(h), "Release")
-	s.ok(s.d.Free(block), "Free")
 	s.ok(s.d.Unreserve(addr, 4*page), "Unreserve")
 }
 
@@ -167,11 +161,6 @@ func (s *suite) unmapping() {
 	} {
 		s.refused(s.d.Unmap(c.addr, c.size), invalidValue, "Unmap: "+c.what)
 	}
-	block, err := s.d.Malloc(page)
-	s.ok(err, "Malloc")
-	s.refused(s.d.Unmap(block, page), invalidValue, "Unmap of a plain block")
-	s.ok(s.d.Free(block), "Free")
-
 	s.ok(s.d.Unmap(at(addr, 1), page), "Unmap in the middle")
 	s.ok(s.d.Map(at(addr, 1), handles[1]), "Map again")
 	s.drop(addr, handles)
