@@ -26,8 +26,8 @@ type answer struct {
 }
 
 // TestMain makes the test binary a program that asks one question, where the
-// environment says so: what was found stays for as long as the process, so every
-// library needs one of its own.
+// environment says so: go-nvml keeps what it found in the process for good, so
+// every library needs a process of its own.
 func TestMain(m *testing.M) {
 	if device := os.Getenv("STALLOC_TEST_ASK"); device != "" {
 		json.NewEncoder(os.Stdout).Encode(ask(device))

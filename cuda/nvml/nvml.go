@@ -18,8 +18,12 @@
 // do not agree: CUDA counts the devices that CUDA_VISIBLE_DEVICES lists, in its
 // order and fastest first by default, NVML counts all of them by PCI bus.
 //
-// Each function is looked up before it is called, in the library that is there: drivers of
-// other years lack some, and a program with this package in it loads without any.
+// go-nvml, which this package is made of, refers to some 400 functions that the
+// dynamic linker finds when they are first called; one that the installed driver
+// lacks ends the process. So nothing is called here that was not looked up
+// first. For the same reason a program with this package in it loads only where
+// the linker binds lazily: not under LD_BIND_NOW, not linked with -z now, unless it
+// brings those functions itself, as stalloc's own library does (cshim/engine/nvml.c).
 package nvml
 
 import (

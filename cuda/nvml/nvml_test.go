@@ -10,53 +10,51 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
 	"stalloc/internal/mem"
 )
 
 // machine is an NVML with one device, some of whose functions are missing.
 type machine struct {
+	mock.Interface
+	device  mock.Device
 	missing []string
-	starts  result // how it goes
 	opened  int
-	asked   int    // for devices
-	detail  result // of the newer question for memory
-	plain   result
-	running map[string]func() ([]holding, result)
 }
 
 const gib = 1 << 30
 
-const noPermission result = 4
-
 func newMachine(missing ...string) *machine {
-	return &machine{missing: missing, running: map[string]func() ([]holding, result){}}
-}
-
-func (m *machine) has(function string) bool     { return !slices.Contains(m.missing, function) }
-func (m *machine) start() result                { m.opened++; return m.starts }
-func (m *machine) words(result) string          { return "" }
-func (m *machine) at(int) (handle, result)      { return 0, 6 }
-func (m *machine) uuid(handle) (string, result) { return "MIG-" + fakeUUID, success }
-
-func (m *machine) find(_, uuid string) (handle, result) {
-	if m.asked++; uuid == "MIG-"+fakeUUID {
-		return 1, success
+	m := &machine{missing: missing}
+	m.InitFunc = func() nvml.Return { m.opened++; return nvml.SUCCESS }
+	m.ExtensionsFunc = func() nvml.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
+			if slices.Contains(m.missing, name) {
+				return errors.New("not found")
+			}
+			return nil
+		}}
 	}
-	return 0, 6
-}
-
-func (m *machine) memory(_ handle, version int) (figures, result) {
-	if version == 2 {
-		return figures{total: 80 * gib, used: 60 * gib, free: 19 * gib, reserved: gib}, m.detail
+	m.DeviceGetHandleByUUIDFunc = func(uuid string) (nvml.Device, nvml.Return) {
+		if uuid == "MIG-"+fakeUUID {
+			return &m.device, nvml.SUCCESS
+		}
+		return nil, nvml.ERROR_NOT_FOUND
 	}
-	return figures{total: 80 * gib, used: 61 * gib, free: 19 * gib}, m.plain
-}
-
-func (m *machine) processes(_ handle, function string) ([]holding, result) {
-	if ask := m.running[function]; ask != nil {
-		return ask()
+	m.device.GetUUIDFunc = func() (string, nvml.Return) { return "MIG-" + fakeUUID, nvml.SUCCESS }
+	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: 80 * gib, Used: 60 * gib, Free: 19 * gib, Reserved: gib}, nvml.SUCCESS
 	}
-	return nil, success
+	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
+		return nvml.Memory{Total: 80 * gib, Used: 61 * gib, Free: 19 * gib}, nvml.SUCCESS
+	}
+	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	m.device.GetComputeRunningProcessesFunc = none
+	m.device.GetGraphicsRunningProcessesFunc = none
+	m.device.GetMPSComputeRunningProcessesFunc = none
+	return m
 }
 
 // reader asks the machine as process 100, in a folder of processes.
@@ -96,7 +94,7 @@ func TestOpenedOnce(t *testing.T) {
 		}
 	}
 	bad := newMachine("nvmlErrorString")
-	bad.starts = noPermission
+	bad.InitFunc = func() nvml.Return { bad.opened++; return nvml.ERROR_NO_PERMISSION }
 	r = bad.reader(t, hostNamespace, nil)
 	for range 3 {
 		_, err := r.snapshot(fakeUUID)
@@ -108,8 +106,8 @@ func TestOpenedOnce(t *testing.T) {
 	if good.opened != 1 || bad.opened != 1 {
 		t.Errorf("started %d and %d times, want once each", good.opened, bad.opened)
 	}
-	if bad.asked != 0 {
-		t.Errorf("%d calls after a failed start", bad.asked)
+	if n := len(bad.DeviceGetHandleByUUIDCalls()); n != 0 {
+		t.Errorf("%d calls after a failed start", n)
 	}
 	lost := errors.New("no such file")
 	r = newReader(func() (library, error) { return nil, lost }, "/proc", 1)
@@ -120,12 +118,14 @@ func TestOpenedOnce(t *testing.T) {
 
 func TestMemoryFallsBack(t *testing.T) {
 	m := newMachine()
-	m.detail = notSupported
+	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{}, nvml.ERROR_NOT_SUPPORTED
+	}
 	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
 	if err != nil || got.Used != 61*mem.GiB || got.Reserved != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	m.plain = 15 // the GPU is lost
+	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
 	_, err = m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
 	var call *Error
 	if !errors.As(err, &call) || call.Call != "nvmlDeviceGetMemoryInfo" || call.Code != 15 {
@@ -148,15 +148,19 @@ func TestProcesses(t *testing.T) {
 		{container, false, false},
 	} {
 		m := newMachine()
-		m.running["nvmlDeviceGetComputeRunningProcesses"] = func() ([]holding, result) {
-			list := []holding{{300, 1<<64 - 1}, {200, 5 * gib}}
+		m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			list := []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: 1<<64 - 1}, {Pid: 200, UsedGpuMemory: 5 * gib}}
 			if c.own {
-				list = append(list, holding{100, gib})
+				list = append(list, nvml.ProcessInfo{Pid: 100, UsedGpuMemory: gib})
 			}
-			return list, success
+			return list, nvml.SUCCESS
 		}
-		m.running["nvmlDeviceGetGraphicsRunningProcesses"] = func() ([]holding, result) { return []holding{{200, 6 * gib}}, success }
-		m.running["nvmlDeviceGetMPSComputeRunningProcesses"] = func() ([]holding, result) { return nil, notSupported }
+		m.device.GetGraphicsRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return []nvml.ProcessInfo{{Pid: 200, UsedGpuMemory: 6 * gib}}, nvml.SUCCESS
+		}
+		m.device.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			return nil, nvml.ERROR_NOT_SUPPORTED
+		}
 		got, err := m.reader(t, c.namespace, names).snapshot(fakeUUID)
 		if err != nil {
 			t.Fatal(err)
@@ -178,18 +182,16 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestProcessesHidden(t *testing.T) {
-	m := newMachine("nvmlDeviceGetMPSComputeRunningProcesses")
-	called := 0
-	m.running["nvmlDeviceGetMPSComputeRunningProcesses"] = func() ([]holding, result) { // would be the end of the process
-		called++
-		return nil, success
+	m := newMachine("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+	m.device.GetMPSComputeRunningProcessesFunc = nil // a call would be the end of the process
+	m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return nil, nvml.ERROR_NO_PERMISSION
 	}
-	m.running["nvmlDeviceGetComputeRunningProcesses"] = func() ([]holding, result) { return nil, noPermission }
 	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
 	if err != nil || got.Hidden == nil || !strings.Contains(got.Hidden.Error(), "nvmlDeviceGetComputeRunningProcesses failed with error 4") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if called != 0 {
-		t.Errorf("a function that is missing was called %d times", called)
+	if n := len(m.device.GetMPSComputeRunningProcessesCalls()); n != 0 {
+		t.Errorf("a function that is missing was called %d times", n)
 	}
 }

@@ -11,23 +11,30 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // processes lists who holds memory of a device: programs that compute, that
 // draw, and that compute through NVIDIA's multi-process service. One that does
 // several of these is listed once. The error says what could not be asked.
-func (r *reader) processes(device handle) ([]Process, error) {
+func (r *reader) processes(device nvml.Device) ([]Process, error) {
 	var hidden []error
-	var infos []holding
-	for _, call := range []string{
-		"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses",
+	var infos []nvml.ProcessInfo
+	for _, kind := range []struct {
+		call string
+		ask  func() ([]nvml.ProcessInfo, nvml.Return)
+	}{
+		{"nvmlDeviceGetComputeRunningProcesses", device.GetComputeRunningProcesses},
+		{"nvmlDeviceGetGraphicsRunningProcesses", device.GetGraphicsRunningProcesses},
+		{"nvmlDeviceGetMPSComputeRunningProcesses", device.GetMPSComputeRunningProcesses},
 	} {
-		if !r.lib.has(call) {
+		if !has(r.lib, kind.call+"_v3", kind.call+"_v2", kind.call) {
 			continue // older than the feature
 		}
-		found, ret := r.lib.processes(device, call)
-		if ret != success && ret != notSupported {
-			hidden = append(hidden, failure(r.lib, call, ret))
+		found, ret := kind.ask()
+		if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+			hidden = append(hidden, failure(r.lib, kind.call, ret))
 		}
 		infos = append(infos, found...)
 	}
@@ -35,18 +42,18 @@ func (r *reader) processes(device handle) ([]Process, error) {
 }
 
 // describe makes one entry of each process.
-func (r *reader) describe(infos []holding) []Process {
+func (r *reader) describe(infos []nvml.ProcessInfo) []Process {
 	var processes []Process
 	at := make(map[uint32]int)
 	named := r.hostNumbers()
 	for _, info := range infos {
-		used := amount(info.used)
-		if i, ok := at[info.pid]; ok { // each list has the sum of both
+		used := amount(info.UsedGpuMemory)
+		if i, ok := at[info.Pid]; ok { // each list has the sum of both
 			processes[i].Used = max(processes[i].Used, used)
 			continue
 		}
-		at[info.pid] = len(processes)
-		p := Process{PID: int(info.pid), Used: used, Self: int(info.pid) == r.pid}
+		at[info.Pid] = len(processes)
+		p := Process{PID: int(info.Pid), Used: used, Self: int(info.Pid) == r.pid}
 		named = named || p.Self
 		processes = append(processes, p)
 	}

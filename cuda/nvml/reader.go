@@ -3,13 +3,26 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
 	"stalloc/internal/mem"
 )
+
+// library is the part of go-nvml that is used here.
+type library interface {
+	Init() nvml.Return
+	DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return)
+	DeviceGetHandleByPciBusId(id string) (nvml.Device, nvml.Return)
+	DeviceGetHandleByIndex(index int) (nvml.Device, nvml.Return)
+	Extensions() nvml.ExtendedInterface
+}
 
 // reader asks one NVML. The library is opened by the first question and stays
 // open: starting it took 17 ms on an H100, a question then 0.12 ms.
@@ -26,6 +39,22 @@ func newReader(open func() (library, error), proc string, pid int) *reader {
 	return &reader{open: open, proc: proc, pid: pid}
 }
 
+// libraryName is found as the dynamic linker finds it.
+const libraryName = "libnvidia-ml.so.1"
+
+// openSystem makes sure that initialising NVML cannot end the process, before
+// go-nvml is let near it: that calls nvmlInit without a look whether it exists.
+func openSystem() (library, error) {
+	file := dl.New(libraryName, dl.RTLD_LAZY|dl.RTLD_LOCAL)
+	if err := file.Open(); err != nil {
+		return nil, err
+	}
+	if file.Lookup("nvmlInit_v2") != nil && file.Lookup("nvmlInit") != nil {
+		return nil, errors.Join(fmt.Errorf("%s has no function nvmlInit: it is not NVIDIA's", libraryName), file.Close())
+	}
+	return nvml.New(nvml.WithLibraryPath(libraryName)), nil
+}
+
 // start initialises NVML once. The reader is locked.
 func (r *reader) start() error {
 	if r.lib != nil || r.absent != nil {
@@ -33,7 +62,7 @@ func (r *reader) start() error {
 	}
 	lib, err := r.open()
 	if err == nil {
-		if ret := lib.start(); ret != success {
+		if ret := lib.Init(); ret != nvml.SUCCESS {
 			err = failure(lib, "nvmlInit", ret)
 		}
 	}
@@ -47,17 +76,28 @@ func (r *reader) start() error {
 
 // failure turns a result into an error. The text of an error is a function of
 // the library too.
-func failure(lib library, call string, ret result) error {
+func failure(lib library, call string, ret nvml.Return) error {
 	e := &Error{Call: call, Code: int(ret)}
-	if lib.has("nvmlErrorString") {
-		e.Text = lib.words(ret)
+	if has(lib, "nvmlErrorString") {
+		e.Text = ret.Error()
 	}
 	return e
 }
 
+// has reports whether the library has one of these functions. Where go-nvml
+// knows several versions of one, it calls the newest that is there.
+func has(lib library, names ...string) bool {
+	for _, name := range names {
+		if lib.Extensions().LookupSymbol(name) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // missing is the error for a function that the installed driver does not have.
 func missing(call string) error {
-	return &Error{Call: call, Code: int(functionNotFound), Text: "the installed driver does not have it"}
+	return &Error{Call: call, Code: int(nvml.ERROR_FUNCTION_NOT_FOUND), Text: "the installed driver does not have it"}
 }
 
 func (r *reader) snapshot(name string) (Memory, error) {
@@ -75,8 +115,8 @@ func (r *reader) snapshot(name string) (Memory, error) {
 		return Memory{}, err
 	}
 	m.UUID = name
-	if r.lib.has("nvmlDeviceGetUUID") {
-		if uuid, ret := r.lib.uuid(device); ret == success {
+	if has(r.lib, "nvmlDeviceGetUUID") {
+		if uuid, ret := device.GetUUID(); ret == nvml.SUCCESS {
 			m.UUID = uuid
 		}
 	}
@@ -85,7 +125,7 @@ func (r *reader) snapshot(name string) (Memory, error) {
 }
 
 // device finds a device by the name that Snapshot was given.
-func (r *reader) device(name string) (handle, error) {
+func (r *reader) device(name string) (nvml.Device, error) {
 	index, notIndex := strconv.Atoi(name)
 	switch {
 	case strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"):
@@ -99,33 +139,33 @@ func (r *reader) device(name string) (handle, error) {
 		if device, e := r.byUUID("MIG-" + name); e == nil {
 			return device, nil
 		}
-		return 0, err
+		return nil, err
 	case strings.Contains(name, ":"):
-		if !r.lib.has("nvmlDeviceGetHandleByPciBusId") {
-			return 0, missing("nvmlDeviceGetHandleByPciBusId")
+		if !has(r.lib, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId") {
+			return nil, missing("nvmlDeviceGetHandleByPciBusId")
 		}
-		device, ret := r.lib.find("nvmlDeviceGetHandleByPciBusId", name)
+		device, ret := r.lib.DeviceGetHandleByPciBusId(name)
 		return device, r.named("nvmlDeviceGetHandleByPciBusId", name, ret)
 	case notIndex == nil && index >= 0:
-		if !r.lib.has("nvmlDeviceGetHandleByIndex") {
-			return 0, missing("nvmlDeviceGetHandleByIndex")
+		if !has(r.lib, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex") {
+			return nil, missing("nvmlDeviceGetHandleByIndex")
 		}
-		device, ret := r.lib.at(index)
+		device, ret := r.lib.DeviceGetHandleByIndex(index)
 		return device, r.named("nvmlDeviceGetHandleByIndex", name, ret)
 	}
-	return 0, fmt.Errorf("%q names no device: expected a UUID, a PCI bus id such as 0000:3b:00.0, or NVML's number of it; nvidia-smi -L lists the UUIDs", name)
+	return nil, fmt.Errorf("%q names no device: expected a UUID, a PCI bus id such as 0000:3b:00.0, or NVML's number of it; nvidia-smi -L lists the UUIDs", name)
 }
 
-func (r *reader) byUUID(uuid string) (handle, error) {
-	if !r.lib.has("nvmlDeviceGetHandleByUUID") {
-		return 0, missing("nvmlDeviceGetHandleByUUID")
+func (r *reader) byUUID(uuid string) (nvml.Device, error) {
+	if !has(r.lib, "nvmlDeviceGetHandleByUUID") {
+		return nil, missing("nvmlDeviceGetHandleByUUID")
 	}
-	device, ret := r.lib.find("nvmlDeviceGetHandleByUUID", uuid)
+	device, ret := r.lib.DeviceGetHandleByUUID(uuid)
 	return device, r.named("nvmlDeviceGetHandleByUUID", uuid, ret)
 }
 
-func (r *reader) named(call, name string, ret result) error {
-	if ret == success {
+func (r *reader) named(call, name string, ret nvml.Return) error {
+	if ret == nvml.SUCCESS {
 		return nil
 	}
 	return fmt.Errorf("device %s: %w; nvidia-smi -L lists those there are", name, failure(r.lib, call, ret))
@@ -148,22 +188,20 @@ func bareUUID(name string) bool {
 
 // memory prefers the newer call, which tells what the driver keeps apart from
 // what is used; a driver may have it and still refuse.
-func (r *reader) memory(device handle) (Memory, error) {
-	call := "nvmlDeviceGetMemoryInfo"
-	m, ret := figures{}, functionNotFound
-	if r.lib.has(call + "_v2") {
-		m, ret = r.lib.memory(device, 2)
+func (r *reader) memory(device nvml.Device) (Memory, error) {
+	if has(r.lib, "nvmlDeviceGetMemoryInfo_v2") {
+		if m, ret := device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+			return Memory{Total: amount(m.Total), Used: amount(m.Used), Free: amount(m.Free), Reserved: amount(m.Reserved)}, nil
+		}
 	}
-	if ret != success && !r.lib.has(call) {
-		return Memory{}, missing(call)
+	if !has(r.lib, "nvmlDeviceGetMemoryInfo") {
+		return Memory{}, missing("nvmlDeviceGetMemoryInfo")
 	}
-	if ret != success {
-		m, ret = r.lib.memory(device, 1)
+	m, ret := device.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return Memory{}, failure(r.lib, "nvmlDeviceGetMemoryInfo", ret)
 	}
-	if ret != success {
-		return Memory{}, failure(r.lib, call, ret)
-	}
-	return Memory{Total: amount(m.total), Used: amount(m.used), Free: amount(m.free), Reserved: amount(m.reserved)}, nil
+	return Memory{Total: amount(m.Total), Used: amount(m.Used), Free: amount(m.Free)}, nil
 }
 
 // amount reads a number of bytes; all bits set means that it is not told.

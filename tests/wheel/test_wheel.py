@@ -37,7 +37,7 @@ def test_licenses(wheel):
         folder = f"stalloc-{VERSION}.dist-info/licenses"
         assert b"Apache License" in files.read(f"{folder}/LICENSE")
         notices = files.read(f"{folder}/NOTICES").decode()
-    for name in ("protoactor-go", "spf13/cobra", "Zig", "uPlot", "\nGo go1."):
+    for name in ("protoactor-go", "spf13/cobra", "NVIDIA/go-nvml", "Zig", "uPlot", "\nGo go1."):
         assert name in notices
 
 
