@@ -51,7 +51,7 @@ func (x *foreseen) layOut(d *Device) bool {
 			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
 		}
 	}
-	x.reel = d.host.Build(entries)
+	x.reel = d.host.Build(entries, true)
 	return true
 }
 

@@ -45,7 +45,8 @@ static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space 
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
 	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
 	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
-	if (!fits || !tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked)) return 0;
+	if (!fits || !range_put(r, s, entry_place(e), n, n * STALLOC_GRAIN - asked)) return 0;
+	tape_step(t, true);
 	s->version++; /* the other tape in this space knows nothing of it */
 	return entry_place(e);
 }

@@ -95,11 +95,12 @@ func (d *Device) Stream(id mem.StreamID) *Stream {
 	return s
 }
 
-// Build makes a reel, which Close frees. Of no entries it plays nothing.
-func (d *Device) Build(entries []wish.Entry) *Reel {
+// Build makes a reel, which Close frees. Of no entries it plays nothing. One for the tape Foreseen
+// is for no other.
+func (d *Device) Build(entries []wish.Entry, foreseen bool) *Reel {
 	r := &Reel{Entries: entries}
 	if len(entries) > 0 { // as the host does
-		r.c = C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+		r.c = C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)), C.bool(foreseen))
 		d.reels = append(d.reels, r)
 	}
 	return r

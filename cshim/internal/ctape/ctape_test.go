@@ -130,8 +130,8 @@ func TestReelComesBack(t *testing.T) {
 	defer x.device.Close()
 	at, err := x.ask(true, 8*mem.MiB, 4*mem.MiB)
 	reels := []*Reel{
-		x.device.Build([]wish.Entry{x.entry(2*mem.MiB, at[1]), x.entry(mem.MiB, at[1]+mem.Addr(2*mem.MiB))}),
-		x.device.Build([]wish.Entry{x.entry(3*mem.MiB, at[1])}),
+		x.device.Build([]wish.Entry{x.entry(2*mem.MiB, at[1]), x.entry(mem.MiB, at[1]+mem.Addr(2*mem.MiB))}, false),
+		x.device.Build([]wish.Entry{x.entry(3*mem.MiB, at[1])}, false),
 	}
 	for i, sizes := range [][]mem.Bytes{{2 * mem.MiB, mem.MiB}, {3 * mem.MiB}, {2 * mem.MiB, mem.MiB}} {
 		err = errors.Join(err, x.serve(0, wish.Large, reels[i%2], 0))
