@@ -141,14 +141,19 @@ static inline bool stalloc_announce(struct stalloc_device *d, uint64_t addr) {
 	return true;
 }
 
+/* Performs them, the oldest first: steps are told apart by the order of their frees. */
 static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_device *d) {
-	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next;
+	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next, *first = NULL;
 	for (; n; n = next) {
-		if (stalloc_give_slowly(d, NULL, n->addr)) n->addr = 0;
 		next = n->next;
-		n->next = STALLOC_RELAXED(d->undone);
-		STALLOC_PUT(d->undone, n);
+		n->next = first;
+		first = n;
 	}
+	for (n = first; n; n = next) {
+		if (stalloc_give_slowly(d, NULL, n->addr)) n->addr = 0;
+		if (!(next = n->next)) n->next = STALLOC_RELAXED(d->undone);
+	}
+	if (first) STALLOC_PUT(d->undone, first);
 }
 
 /* Does what other threads announced. */

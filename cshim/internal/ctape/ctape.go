@@ -140,6 +140,15 @@ func (d *Device) Free(id mem.StreamID, at mem.Addr, size mem.Bytes) bool {
 	return bool(C.quick_free(d.c, d.Stream(id).c, C.uint64_t(at), C.uint64_t(size), &d.quick))
 }
 
+// Announce frees blocks as threads do that find the lock taken, one after the other, until whoever
+// has it looks.
+func (d *Device) Announce(at ...mem.Addr) {
+	for _, addr := range at {
+		C.stalloc_announce(d.c, C.uint64_t(addr))
+	}
+	C.stalloc_drain(d.c)
+}
+
 // Quick returns how many requests and frees nothing but a tape was looked at for.
 func (d *Device) Quick() int { return int(d.quick) }
 

@@ -2,6 +2,7 @@ package ctape
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -149,5 +150,28 @@ func TestReelComesBack(t *testing.T) {
 	}
 	if x.hits < 10 {
 		t.Errorf("C served %d requests where they were wished", x.hits)
+	}
+}
+
+// TestAnnouncedInOrder: what is announced is freed in that order, by which steps are told apart.
+func TestAnnouncedInOrder(t *testing.T) {
+	x := newTwins(1)
+	defer x.device.Close()
+	var at []mem.Addr
+	for range 5 {
+		b, err := x.alloc(0, 2*mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, b.addr)
+	}
+	x.device.Events()
+	x.device.Announce(at...)
+	var freed []mem.Addr
+	for _, e := range x.device.Events() {
+		freed = append(freed, mem.Addr(e.Addr))
+	}
+	if !slices.Equal(freed, at) {
+		t.Errorf("freed %x, announced %x", freed, at)
 	}
 }
