@@ -31,57 +31,38 @@ var portfolio = [...]weights{
 
 // ranker turns weights into an order of the boxes of a problem.
 type ranker struct {
-	p      *problem
-	scaled [features][]float64 // by box, to [0, 1]; nil: not asked for yet
-	keys   []float64
-	sorted []uint64
-	order  []int32
+	features [features][]float64 // by box, each scaled to [0, 1]
+	keys     []float64
+	sorted   []uint64
+	order    []int32
 }
 
 func newRanker(p *problem) *ranker {
 	n := len(p.ids)
-	return &ranker{p: p, keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n)}
-}
-
-// feature returns one of all boxes.
-func (r *ranker) feature(f int) []float64 {
-	if r.scaled[f] != nil {
-		return r.scaled[f]
-	}
-	p, all := r.p, make([]float64, len(r.keys))
-	var peaks peaks
-	if f == byLoad {
-		peaks = newPeaks(p)
-	}
-	for i := range all {
-		switch f {
-		case bySize:
-			all[i] = math.Log(float64(p.size[i]))
-		case byDuration:
-			all[i] = math.Log(float64(p.hi[i] - p.lo[i]))
-		case byLoad:
-			all[i] = float64(peaks.over(p.lo[i], p.hi[i]))
-		case byLower:
-			all[i] = float64(p.lo[i])
-		case byUpper:
-			all[i] = float64(p.hi[i])
+	r := &ranker{keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n)}
+	peaks := newPeaks(p)
+	for f, of := range [features]func(box int) float64{
+		bySize:     func(i int) float64 { return math.Log(float64(p.size[i])) },
+		byDuration: func(i int) float64 { return math.Log(float64(p.hi[i] - p.lo[i])) },
+		byLoad:     func(i int) float64 { return float64(peaks.over(p.lo[i], p.hi[i])) },
+		byLower:    func(i int) float64 { return float64(p.lo[i]) },
+		byUpper:    func(i int) float64 { return float64(p.hi[i]) },
+	} {
+		r.features[f] = make([]float64, n)
+		for i := range n {
+			r.features[f][i] = of(i)
 		}
+		scale(r.features[f])
 	}
-	low, scale := scaleOf(all)
-	for i := range all {
-		all[i] = (all[i] - low) * scale
-	}
-	r.scaled[f] = all
-	return all
+	return r
 }
 
-// scaleOf returns what takes numbers to [0, 1].
-func scaleOf(all []float64) (low, scale float64) {
+// scale takes numbers to [0, 1].
+func scale(all []float64) {
 	low, high := slices.Min(all), slices.Max(all)
-	if high > low {
-		scale = 1 / (high - low)
+	for i := range all {
+		all[i] = (all[i] - low) / max(high-low, math.SmallestNonzeroFloat32)
 	}
-	return low, scale
 }
 
 // rank returns the boxes by falling priority, of equals the earlier start first. The
@@ -89,17 +70,16 @@ func scaleOf(all []float64) (low, scale float64) {
 func (r *ranker) rank(w weights) []int32 {
 	clear(r.keys)
 	for f, weight := range w {
-		if weight == 0 {
-			continue
-		}
-		for i, x := range r.feature(f) {
-			r.keys[i] -= weight * x
+		if weight != 0 {
+			for i, x := range r.features[f] {
+				r.keys[i] -= weight * x
+			}
 		}
 	}
+	scale(r.keys)
 	const boxBits = 24 // key and box in one word are sorted thrice as fast
-	low, scale := scaleOf(r.keys)
 	for i, key := range r.keys {
-		r.sorted[i] = uint64((key-low)*scale*(1<<(64-boxBits)-1))<<boxBits | uint64(i)
+		r.sorted[i] = uint64(key*(1<<(64-boxBits)-1))<<boxBits | uint64(i)
 	}
 	slices.Sort(r.sorted)
 	for i, x := range r.sorted {
