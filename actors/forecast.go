@@ -124,9 +124,10 @@ func (a *ahead) read(p *pool) {
 	}
 }
 
-// unplanned reports whether a stream's large requests have no wishes of a plan.
+// unplanned reports whether most of a stream's large requests have no wishes of a plan.
 func (a *ahead) unplanned(f *forecaster) bool {
-	return len(a.host.Tapes(f.stream)[wish.Large].Entries) == 0
+	t := &a.host.Tapes(f.stream)[wish.Large]
+	return t.Missed >= t.Matched
 }
 
 // ask has a new forecast laid out, for the requests from a tick on.
