@@ -1,11 +1,9 @@
 package actors
 
 import (
-	"cmp"
 	"slices"
 
 	"stalloc/engine"
-	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/plan/predict"
 	"stalloc/stream/wish"
@@ -44,6 +42,9 @@ type forecaster struct {
 	match   predict.Match
 	asked   uint32    // the forecast that was sent to the layout
 	served  *foreseen // the one that is served
+	again   *foreseen // the same, which came late, on its way to the layout once more
+	placed  int       // large blocks, ever
+	ahead   int       // about as many are placed while a forecast is laid out
 }
 
 type known struct {
@@ -55,18 +56,25 @@ type known struct {
 type foreseen struct {
 	by       *forecaster
 	forecast predict.Forecast
-	fixed    []predict.Obstacle // by offset from origin
-	origin   mem.Addr
+	known    []predict.Obstacle // gaps and blocks, by offset in the window
 	goal     mem.Bytes
 	offsets  []mem.Offset
-	reel     *Reel // of the positions, where the host serves from it
-	at       int   // requests of the step before it was sent
-	again    bool  // it came too late once
+	reel     *Reel        // of the positions, where the host serves from it
+	placed   int          // the forecaster's, when it was sent
+	ahead    int          // requests that will have been placed when it comes
+	wishes   []mem.Offset // of those, where another forecast serves
+	tries    int
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
 // many.
 const foreseenMore = 200
+
+// mostTries is how often a forecast is laid out again that came too late.
+const mostTries = 3
+
+// mostAhead bounds the requests that are placed without a forecast for its sake.
+const mostAhead = 128
 
 // of returns the forecaster of a stream, made on first sight.
 func (a *ahead) of(id mem.StreamID) *forecaster {
@@ -81,17 +89,17 @@ func (a *ahead) of(id mem.StreamID) *forecaster {
 // looks reports whether the forecasters are here.
 func (a *ahead) looks() bool { return a != nil && a.away == 0 }
 
-// watches reports whether the next large request is to be known when it comes.
-func (a *ahead) watches() bool {
+// watches reports whether the next large request is to be known when it comes, and whether the
+// host is to say now and then what it has served: a step may turn out to be of another kind.
+func (a *ahead) watches() (next, soon bool) {
 	if !a.looks() {
-		return false
+		return false, false
 	}
 	for _, f := range a.streams {
-		if f.learner.Watches() || f.served != nil && f.learner.Follows(f.served.forecast.Number) {
-			return true
-		}
+		next = next || f.learner.Watches() || f.served != nil && f.learner.Follows(f.served.forecast.Number)
+		soon = soon || f.learner.Unsettled() && a.unplanned(f)
 	}
-	return len(a.streams) == 0
+	return next || len(a.streams) == 0, soon
 }
 
 // read takes in what the host has served itself.
@@ -109,6 +117,28 @@ func (a *ahead) read(p *pool) {
 	}
 	a.take(events[a.seen:], p.ranged.StreamOf)
 	a.seen = len(events)
+	for _, f := range a.streams {
+		if f.match.Forecast > f.asked && a.unplanned(f) { // C has served it, and goes on
+			a.ask(p, f, f.learner.Now())
+		}
+	}
+}
+
+// unplanned reports whether most of a stream's large requests have no wishes of a plan.
+func (a *ahead) unplanned(f *forecaster) bool {
+	t := &a.host.Tapes(f.stream)[wish.Large]
+	return t.Missed >= t.Matched
+}
+
+// ask has a new forecast laid out, for the requests from a tick on.
+func (a *ahead) ask(p *pool, f *forecaster, from mem.Tick) {
+	f.asked = f.match.Forecast
+	if x := f.gather(p, from); x != nil {
+		if from == 0 {
+			x.placed++ // the request at hand
+		}
+		a.send(x)
+	}
 }
 
 // take tells the learners of events.
@@ -123,7 +153,7 @@ func (a *ahead) take(events []wish.Event, streamOf func(uint16) mem.StreamID) {
 		switch ev.Kind() {
 		case wish.EventHit, wish.EventMiss:
 			f.next, f.match = f.learner.Alloc(size)
-			f.refs[at] = known{f.next, size}
+			f.place(at, size)
 		case wish.EventFree:
 			f.freed(at)
 			f.done(at)
@@ -150,11 +180,8 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	if f.match.Forecast == 0 || m.wish != 0 {
 		return
 	}
-	if f.match.Forecast != f.asked {
-		f.asked = f.match.Forecast
-		if x := f.gather(p.ranged, m.stream); x != nil {
-			a.send(x)
-		}
+	if f.match.Forecast > f.asked {
+		a.ask(p, f, 0)
 	}
 	x := f.served
 	if x == nil {
@@ -162,24 +189,30 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	}
 	m.foreseen = true
 	if at := x.offsets[f.match.Position]; at != predict.Nowhere {
-		m.wish = x.origin + mem.Addr(at)
+		m.wish = p.base + mem.Addr(at)
 	}
 }
 
 // play serves a forecast that was laid out from the next request on, if it still holds. Where
-// blocks were placed meanwhile, without it, it is laid out around those once more.
+// more blocks were placed meanwhile than it knows of, it is laid out once more.
 func (a *ahead) play(p *pool, x *foreseen) {
 	f := x.by
-	if !a.looks() || !f.learner.Follows(x.forecast.Number) {
+	if f.again == x {
+		f.again = nil
+	}
+	if x.offsets == nil || !a.looks() || !f.learner.Follows(x.forecast.Number) {
 		return
 	}
-	if f.learner.Ordinal() > x.at && !x.again {
-		if y := f.gather(p.ranged, f.stream); y != nil {
-			y.again, y.forecast.From = true, f.learner.Now()
+	late := f.placed - x.placed
+	f.ahead = min(max(late+late/2, f.ahead-f.ahead/4), mostAhead)
+	a.drop(f)
+	if late > 0 && late >= x.ahead && x.tries < mostTries {
+		if y := f.gather(p, f.learner.Now()); y != nil {
+			y.tries, y.wishes = x.tries+1, x.offsets
+			f.again = y
 			a.send(y)
 		}
 	}
-	a.drop(f)
 	if f.served = x; x.reel != nil {
 		a.host.Serve(f.stream, wish.Foreseen, x.reel)
 		a.host.Tapes(f.stream)[wish.Foreseen].Cursor = uint32(f.learner.Ordinal())
@@ -191,7 +224,7 @@ func (a *ahead) drop(f *forecaster) {
 	if f.served != nil && f.served.reel != nil {
 		a.host.Serve(f.stream, wish.Foreseen, nil)
 	}
-	f.served = nil
+	f.served, f.again = nil, nil
 }
 
 // placed notes where the request at hand has its block, which was logged just now.
@@ -204,8 +237,8 @@ func (a *ahead) placed(m *allocRequest, kind wish.EventKind) {
 		return
 	}
 	f := a.of(m.stream)
-	f.refs[m.addr] = known{f.next, mem.Round(m.size)}
-	if f.match.Forecast != 0 && m.wish != 0 && kind != wish.EventHit {
+	f.place(m.addr, mem.Round(m.size))
+	if f.match.Forecast != 0 && m.wish != 0 && kind != wish.EventHit && f.again == nil {
 		f.learner.Taken()
 	}
 }
@@ -242,48 +275,41 @@ func (a *ahead) boundary(p *pool) *stepEnded {
 	return m
 }
 
-// gather copies what the layout needs: the forecast, and where other blocks lie until
-// when.
-func (f *forecaster) gather(e *onerange.Engine, id mem.StreamID) *foreseen {
-	x := &foreseen{by: f, at: f.learner.Ordinal()}
+// gather copies what the layout needs: the forecast, and where blocks lie until when.
+func (f *forecaster) gather(p *pool, from mem.Tick) *foreseen {
+	x := &foreseen{by: f, placed: f.placed, ahead: f.ahead}
 	if !f.learner.Forecast(&x.forecast) {
 		return nil
 	}
-	var gaps []engine.Range
-	e.Gaps(id, false, func(r engine.Range) { gaps = append(gaps, r) })
-	blocks := make([]engine.Range, 0, len(f.refs))
-	for at, b := range f.refs {
-		blocks = append(blocks, engine.Range{Addr: at, Size: b.size})
+	x.forecast.From = max(x.forecast.From, from)
+	var first, end mem.Addr
+	know := func(at mem.Addr, size mem.Bytes, until mem.Tick) {
+		begin := mem.Offset(at - p.base)
+		x.known = append(x.known, predict.Obstacle{From: begin, To: begin + mem.Offset(size), Until: until})
 	}
-	slices.SortFunc(blocks, func(a, b engine.Range) int { return cmp.Compare(a.Addr, b.Addr) })
-	if len(gaps) == 0 {
+	p.ranged.Gaps(f.stream, false, func(g engine.Range) {
+		if end == 0 {
+			first = g.Addr
+		}
+		end = g.Addr + mem.Addr(g.Size)
+		know(g.Addr, g.Size, 0)
+	})
+	for at, b := range f.refs {
+		if at < end { // else it is stitched
+			first = min(first, at)
+			know(at, b.size, f.learner.End(b.ref))
+		}
+	}
+	if end == 0 {
 		return nil
 	}
-	x.origin = gaps[0].Addr
-	if len(blocks) > 0 {
-		x.origin = min(x.origin, blocks[0].Addr)
-	}
-	fix := func(from, to mem.Addr, until mem.Tick) {
-		if from < to {
-			x.fixed = append(x.fixed, predict.Obstacle{From: mem.Offset(from - x.origin), To: mem.Offset(to - x.origin), Until: until})
-		}
-	}
-	at, i := x.origin, 0
-	for _, g := range append(gaps, engine.Range{Addr: gaps[len(gaps)-1].Addr + mem.Addr(gaps[len(gaps)-1].Size)}) {
-		for ; i < len(blocks) && blocks[i].Addr < g.Addr; i++ { // a stitched block lies elsewhere
-			b := blocks[i]
-			if b.Addr < at {
-				continue
-			}
-			fix(at, b.Addr, predict.Never)
-			at = b.Addr + mem.Addr(b.Size)
-			fix(b.Addr, at, f.learner.End(f.refs[b.Addr].ref))
-		}
-		fix(at, g.Addr, predict.Never)
-		at = g.Addr + mem.Addr(g.Size)
-	}
-	x.goal = max(mem.Bytes(at-x.origin), x.forecast.Peak)
+	x.goal = max(mem.Bytes(end-p.base), mem.Bytes(first-p.base)+x.forecast.Peak)
 	return x
+}
+
+func (f *forecaster) place(at mem.Addr, size mem.Bytes) {
+	f.refs[at] = known{f.next, size}
+	f.placed++
 }
 
 func (f *forecaster) freed(at mem.Addr) {

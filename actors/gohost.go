@@ -47,7 +47,7 @@ func (h *GoHost) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape {
 }
 
 // Build implements Host.
-func (h *GoHost) Build(entries []wish.Entry) *Reel {
+func (h *GoHost) Build(entries []wish.Entry, _ bool) *Reel {
 	if len(entries) == 0 {
 		return nil
 	}

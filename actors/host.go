@@ -20,8 +20,9 @@ type Host interface {
 	Unlock()
 	// Tapes returns the tapes of a stream; made on first sight. Locked.
 	Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape
-	// Build makes a reel of wishes; of none, nil. Not locked, as it takes some milliseconds.
-	Build(entries []wish.Entry) *Reel
+	// Build makes a reel of wishes; of none, nil. One for the tape Foreseen is for no other, and made
+	// at once; else it takes some milliseconds. Not locked.
+	Build(entries []wish.Entry, foreseen bool) *Reel
 	// Serve has a tape of a stream play a reel from its first entry on, in place of what it
 	// played: the same reel, perhaps. Nil: nothing. It neither makes nor frees anything. Locked.
 	Serve(id mem.StreamID, tape int, r *Reel)

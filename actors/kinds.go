@@ -64,17 +64,18 @@ func (k *kind) agrees(now []wish.Entry, first bool) int {
 	if float64(min(len(now), len(k.before))) < least {
 		return 0
 	}
-	if n := matched(k.before, now); float64(n) >= least {
-		return n
-	}
-	return 0
+	return matched(k.before, now, least)
 }
 
-// matched returns how many requests of a step are on a list.
-func matched(list, now []wish.Entry) int {
+// matched returns how many requests of a step are on a list; zero: fewer than least. A list of
+// other sizes is long to look through, and given up once that is known.
+func matched(list, now []wish.Entry, least float64) int {
 	tape := wish.New(list)
 	for _, e := range now {
 		tape.Next(e.Size())
+		if float64(len(now))-float64(tape.Missed) < least {
+			return 0
+		}
 	}
 	return int(tape.Matched)
 }
@@ -86,7 +87,7 @@ func (h *habit) inserted(now []wish.Entry) bool {
 		return false
 	}
 	list := h.serving.wishes.Entries
-	return float64(matched(list, now)) >= alike*float64(len(list))
+	return matched(list, now, alike*float64(len(list))) > 0
 }
 
 // lists returns what is to be served of each kind: first from the next boundary on, and then

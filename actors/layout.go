@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -26,33 +29,43 @@ func (l *layout) Receive(ctx actor.Context) {
 	}()
 	switch m := ctx.Message().(type) {
 	case *foreseen:
-		if m.layOut(l.d) {
-			l.d.root.Send(l.d.pool, m)
-		}
+		m.layOut(l.d)
+		l.d.root.Send(l.d.pool, m)
 	case *backlog:
 		defer l.d.root.Send(l.d.pool, m)
 		l.ahead.catchUp(m)
 	}
 }
 
-// layOut plans the offsets, and reports whether there is a plan. It runs beside the program.
-func (x *foreseen) layOut(d *Device) bool {
-	offsets, top := predict.Plan(x.forecast.From, x.forecast.Positions, x.fixed, x.goal)
-	if top > x.goal+x.goal/foreseenMore {
-		return false
+// layOut plans the offsets, if there is a plan. It runs beside the program.
+func (x *foreseen) layOut(d *Device) {
+	all, space := x.forecast.Positions, predict.NewSpace(x.known)
+	i, _ := slices.BinarySearchFunc(all, x.forecast.From, func(p predict.Position, now mem.Tick) int { return cmp.Compare(p.Begin, now) })
+	first := slices.Repeat([]mem.Offset{predict.Nowhere}, min(i+x.ahead, len(all)))
+	for ; i < len(first); i++ { // they will be placed before there is a plan
+		wish := predict.Nowhere
+		if i < len(x.wishes) {
+			wish = x.wishes[i]
+		}
+		first[i] = space.Serve(all[i], wish)
+		x.forecast.From = all[i].Begin + 1
 	}
+	offsets, top := predict.Plan(x.forecast.From, all, space, x.goal)
+	if top > x.goal+x.goal/foreseenMore {
+		return
+	}
+	copy(offsets, first)
 	x.offsets = offsets
 	if _, quick := d.host.(Borrower); !quick {
-		return true
+		return
 	}
 	entries := make([]wish.Entry, len(offsets))
 	for i, at := range offsets {
 		if at != predict.Nowhere {
-			entries[i] = wish.Of(uint64(x.forecast.Positions[i].Size/mem.Grain), uint64(x.origin+mem.Addr(at)-d.base)/uint64(mem.Grain))
+			entries[i] = wish.Of(uint64(all[i].Size/mem.Grain), uint64(at)/uint64(mem.Grain))
 		}
 	}
-	x.reel = d.host.Build(entries)
-	return true
+	x.reel = d.host.Build(entries, true)
 }
 
 // catchUp reads a step that nobody has read along.

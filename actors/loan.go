@@ -23,6 +23,9 @@ type loan struct {
 // waits for fences that the driver must be asked about.
 const lentWhilePending = 8
 
+// lentWhileUnsettled is how many while the step may turn out to be of another kind.
+const lentWhileUnsettled = 64
+
 // borrow has the pool lend its state to its host, if both are able to.
 func (p *pool) borrow(open func() bool) {
 	if to, can := p.host.(Borrower); can && p.ranged != nil {
@@ -56,8 +59,12 @@ func (p *pool) lend() {
 		return
 	}
 	t := Terms{Until: math.MaxUint64, Most: uint64(p.largest / mem.Grain), TapeOnly: !l.open()}
-	if p.ahead.watches() {
+	next, soon := p.ahead.watches()
+	if next {
 		t.Most = uint64(predict.Large / mem.Grain)
+	}
+	if soon {
+		t.Until = l.lent.Clock + lentWhileUnsettled
 	}
 	if p.fences.urgent > 0 {
 		t.Until = l.lent.Clock + lentWhilePending

@@ -68,12 +68,12 @@ type holding struct {
 	stopped, goOn chan bool
 }
 
-func (h *holding) Build(entries []wish.Entry) *Reel {
+func (h *holding) Build(entries []wish.Entry, foreseen bool) *Reel {
 	h.first.Do(func() {
 		h.stopped <- true
 		<-h.goOn
 	})
-	return h.GoHost.Build(entries)
+	return h.GoHost.Build(entries, foreseen)
 }
 
 // TestStepsFasterThanThePlanner: what waits for the planner is bounded, and when it

@@ -114,11 +114,11 @@ func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
-		k.wishes, h.changed = p.d.host.Build(wishesOf(s, p.d.base)), true
+		k.wishes, h.changed = p.d.host.Build(wishesOf(s, p.d.base), false), true
 		p.fresh = p.fresh || k.wishes != nil
 	}
 	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
-		k.aside, k.within, h.changed = p.d.host.Build(lying(s, p.d.base)), h.serving, true
+		k.aside, k.within, h.changed = p.d.host.Build(lying(s, p.d.base), false), h.serving, true
 	}
 	next := h.next(k)
 	if next != h.serving || fresh && next == k {

@@ -17,13 +17,13 @@ type slowHost struct {
 	made  int
 }
 
-func (h *slowHost) Build(entries []wish.Entry) *Reel {
+func (h *slowHost) Build(entries []wish.Entry, foreseen bool) *Reel {
 	for range h.most {
 		<-h.steps
 	}
 	h.most = 0
 	h.made++
-	return h.GoHost.Build(entries)
+	return h.GoHost.Build(entries, foreseen)
 }
 
 // TestPlanIsMadeOnce: a plan that takes many steps to be made serves, and is not made again

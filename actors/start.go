@@ -66,8 +66,8 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 			}
 		}
 		origin := uint64(at-d.base) / uint64(mem.Grain)
-		first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin))
-		steps[small] = d.host.Build(wishes(x.Step, origin))
+		first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin), false)
+		steps[small] = d.host.Build(wishes(x.Step, origin), false)
 		loaded.steps[spaceKey{l.id, x.Small}] = steps[small]
 		some = true
 	}

@@ -45,7 +45,8 @@ static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space 
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
 	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
 	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
-	if (!fits || !tape_ask(r, s, t, n, n * STALLOC_GRAIN - asked)) return 0;
+	if (!fits || !range_put(r, s, entry_place(e), n, n * STALLOC_GRAIN - asked)) return 0;
+	tape_step(t, true);
 	s->version++; /* the other tape in this space knows nothing of it */
 	return entry_place(e);
 }
@@ -140,14 +141,19 @@ static inline bool stalloc_announce(struct stalloc_device *d, uint64_t addr) {
 	return true;
 }
 
+/* Performs them, the oldest first: steps are told apart by the order of their frees. */
 static __attribute__((noinline, unused)) void stalloc_perform(struct stalloc_device *d) {
-	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next;
+	struct stalloc_announced *n = atomic_exchange_explicit(&d->announced, NULL, memory_order_acquire), *next, *first = NULL;
 	for (; n; n = next) {
-		if (stalloc_give_slowly(d, NULL, n->addr)) n->addr = 0;
 		next = n->next;
-		n->next = STALLOC_RELAXED(d->undone);
-		STALLOC_PUT(d->undone, n);
+		n->next = first;
+		first = n;
 	}
+	for (n = first; n; n = next) {
+		if (stalloc_give_slowly(d, NULL, n->addr)) n->addr = 0;
+		if (!(next = n->next)) n->next = STALLOC_RELAXED(d->undone);
+	}
+	if (first) STALLOC_PUT(d->undone, first);
 }
 
 /* Does what other threads announced. */

@@ -328,6 +328,16 @@ static inline uint64_t range_alloc(struct stalloc_range *r, struct range_space *
 	return at;
 }
 
+/* Puts a block where it is wished. False: its bytes are not free, and nothing has changed. */
+static inline bool range_put(struct stalloc_range *r, struct range_space *s, uint64_t at, uint64_t n, uint64_t less) {
+	uint32_t g = range_room(r) ? gap_holding(r, s, at, n) : 0;
+	if (g == 0) return false;
+	range_enter(r, s, g, at, n, less);
+	range_count_in(r, s, n);
+	r->now.wished++;
+	return true;
+}
+
 /* The block of the default pools that begins at a place, lies in its space, is live and
  * has no users; 0: another, or none. */
 static inline uint32_t range_block_at(const struct stalloc_range *r, uint64_t at) {

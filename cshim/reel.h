@@ -151,23 +151,23 @@ static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
 	return true;
 }
 
-/* A reel of a list of entries. NULL: the host has no memory left. */
-static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uint32_t n) {
+/* A reel of a list of entries; of a forecast, which is never armed, only that. NULL: the host has
+ * no memory left. */
+static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uint32_t n, bool foreseen) {
 	struct stalloc_reel *r = calloc(1, sizeof *r);
 	struct reel_sweep s = {0};
 	if (!r) return NULL;
 	r->n = n;
 	r->entries = malloc((n + 1) * sizeof *r->entries);
+	if (r->entries) memcpy(r->entries, entries, n * sizeof *entries);
+	if (r->entries && foreseen) return r;
 	r->slots = calloc(n + 1, sizeof *r->slots);
 	r->dirty = calloc(n + 1, sizeof *r->dirty);
 	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
 	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
 	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
 	bool done = r->entries && r->slots && r->dirty;
-	if (done) {
-		memcpy(r->entries, entries, n * sizeof *entries);
-		done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
-	}
+	if (done) done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
 	if (done) {
 		s.mark = malloc(sizeof *s.mark << (64 - r->shift));
 		done = reel_frontiers(r, &s);

@@ -51,7 +51,7 @@ enum {
 /* What a tape plays (reel.h). An entry is wish.Entry. */
 struct stalloc_reel {
 	uint32_t n, dirty_n;
-	uint64_t *entries;
+	uint64_t *entries;	    /* of a forecast, there is nothing else */
 	struct stalloc_slot *slots; /* of the entries, and an empty one */
 	uint32_t *frontier;	    /* of all entries: places */
 	struct stalloc_place *places; /* by a hash of at: open addressing, linear probing, at most half full */

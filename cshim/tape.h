@@ -146,13 +146,8 @@ static inline bool tape_blocked(const struct stalloc_range *r, const struct stal
 static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t less) {
 	struct stalloc_reel *l = t->reel;
 	struct stalloc_slot *slot = &l->slots[t->state.cursor];
-	uint64_t e = l->entries[t->state.cursor];
-	uint32_t g = range_room(r) ? gap_holding(r, s, entry_place(e), n) : 0;
-	if (g == 0) return false;
+	if (!range_put(r, s, entry_place(slot->entry), n, less)) return false;
 	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, &l->places[l->frontier[i]]);
-	range_enter(r, s, g, entry_place(e), n, less);
-	range_count_in(r, s, n);
-	r->now.wished++;
 	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
 	slot->version = t->version;
 	tape_step(t, true);

@@ -41,7 +41,7 @@ func LowerBound(b []Buffer) mem.Bytes {
 // the live boxes form a maximal clique, and every load that could be a peak is the load of
 // one.
 type problem struct {
-	ids    []int32 // by box: the buffer it stands for
+	ids    []int32 // by box, in the order of their starts: the buffer it stands for
 	lo, hi []int32
 	size   []int64
 	until  []int32 // by fixed block
@@ -52,19 +52,18 @@ type problem struct {
 }
 
 func newProblem(b []Buffer, fixed []Fixed) *problem {
-	p := &problem{}
-	var begin mem.Tick
+	p := &problem{ids: make([]int32, 0, len(b))}
 	for i, x := range b {
-		if x.empty() {
-			continue
+		if !x.empty() {
+			p.ids = append(p.ids, int32(i))
 		}
-		if len(p.ids) == 0 || x.Lower < begin {
-			begin = x.Lower
-		}
-		p.ids = append(p.ids, int32(i))
-		p.size = append(p.size, int64(x.Size))
 	}
-	p.compress(b, fixed, begin)
+	slices.SortFunc(p.ids, func(x, y int32) int { return cmp.Or(cmp.Compare(b[x].Lower, b[y].Lower), cmp.Compare(x, y)) })
+	p.compress(b, fixed)
+	p.size = make([]int64, len(p.ids))
+	for k, id := range p.ids {
+		p.size[k] = int64(b[id].Size)
+	}
 	p.load = make([]int64, p.ticks+1)
 	for k, size := range p.size {
 		p.load[p.lo[k]] += size
@@ -80,43 +79,40 @@ func newProblem(b []Buffer, fixed []Fixed) *problem {
 	return p
 }
 
-// compress numbers the ticks that matter, from begin on, where all that is fixed is there.
-func (p *problem) compress(b []Buffer, fixed []Fixed, begin mem.Tick) {
-	type edge struct {
-		at    mem.Tick
-		which int32 // a box or, behind them, a fixed block
-		start int8  // ends sort first: lives are half open
-	}
+// compress numbers the ticks that matter, from the first start on, where all that is fixed is
+// there. A run of starts ends before one that comes with an end or behind it.
+func (p *problem) compress(b []Buffer, fixed []Fixed) {
 	n := len(p.ids)
-	edges := make([]edge, 0, 2*(n+len(fixed)))
+	starts := make([]mem.Tick, n)
 	for k, id := range p.ids {
-		edges = append(edges, edge{b[id].Lower, int32(k), 1}, edge{b[id].Upper, int32(k), 0})
+		starts[k] = b[id].Lower
 	}
-	for k, f := range fixed {
-		if f.Until > begin {
-			edges = append(edges, edge{f.Until, int32(n + k), 0})
-		}
-	}
-	slices.SortFunc(edges, func(x, y edge) int {
-		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.start, y.start))
-	})
 	p.lo, p.hi, p.until = make([]int32, n), make([]int32, n), make([]int32, len(fixed))
-	ended := true
-	for _, e := range edges {
-		switch {
-		case e.start == 1:
-			if ended {
-				p.ticks++
-				ended = false
-			}
-			p.lo[e.which] = p.ticks - 1
-			continue
-		case int(e.which) < n:
-			p.hi[e.which] = p.ticks
-		default:
-			p.until[int(e.which)-n] = p.ticks
+	ends := make([]bool, n+1) // in front of a start
+	before := func(from int, end mem.Tick) int32 {
+		i, _ := slices.BinarySearch(starts[from:], end)
+		ends[from+i] = true
+		return int32(from + i)
+	}
+	for k, id := range p.ids {
+		p.hi[k] = before(k, b[id].Upper)
+	}
+	for i, f := range fixed {
+		p.until[i] = before(0, f.Until)
+	}
+	tick := make([]int32, n+1) // behind so many starts
+	for k := range n {
+		if k == 0 || ends[k] {
+			p.ticks++
 		}
-		ended = true
+		p.lo[k] = p.ticks - 1
+		tick[k+1] = p.ticks
+	}
+	for k := range p.hi {
+		p.hi[k] = tick[p.hi[k]]
+	}
+	for i := range p.until {
+		p.until[i] = tick[p.until[i]]
 	}
 }
 

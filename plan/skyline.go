@@ -27,14 +27,11 @@ type segment struct {
 
 const none int32 = -1 // no segment
 
-func newDescent(p *problem) *descent { return &descent{p: p, tree: newTree(p.lo, p.hi)} }
+func newDescent(p *problem) *descent { return &descent{p: p, tree: newTree(p)} }
 
 // fill places boxes by rank in a gap of so many bytes, leaving out what does not fit, and
 // returns where the highest ends.
 func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) {
-	for i := range d.tree.rank {
-		d.tree.rank[i] = taken
-	}
 	d.tree.refill(order)
 	d.reset()
 	smallest := int64(1) << 62

@@ -34,7 +34,7 @@ func TestTreeAgainstScan(t *testing.T) {
 	rng := newRand(t)
 	for n := 1; n < 300; n += 1 + n/4 {
 		p := randomProblem(rng, n, false)
-		tr := newTree(p.lo, p.hi)
+		tr := newTree(p)
 		for range 2 { // a tree serves many descents
 			order := permutation(rng, n)
 			tr.refill(order)
@@ -176,12 +176,16 @@ func TestProblem(t *testing.T) {
 		if int(p.ticks) > n {
 			t.Fatalf("%d ticks for %d buffers", p.ticks, n)
 		}
+		box := make([]int, n) // by buffer
+		for k, id := range p.ids {
+			box[id] = k
+		}
 		bound := mem.Bytes(0)
 		for i := range b {
 			load := mem.Bytes(0)
 			for j := range b {
 				together := b[i].Lower < b[j].Upper && b[j].Lower < b[i].Upper
-				if (p.lo[i] < p.hi[j] && p.lo[j] < p.hi[i]) != together {
+				if (p.lo[box[i]] < p.hi[box[j]] && p.lo[box[j]] < p.hi[box[i]]) != together {
 					t.Fatalf("buffers %v and %v: live together %v", b[i], b[j], together)
 				}
 				if b[j].Lower <= b[i].Lower && b[i].Lower < b[j].Upper {
@@ -190,8 +194,8 @@ func TestProblem(t *testing.T) {
 			}
 			bound = max(bound, load)
 			for j, f := range fixed {
-				if (p.lo[i] < p.until[j]) != (b[i].Lower < f.Until) {
-					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f, p.lo[i] < p.until[j])
+				if (p.lo[box[i]] < p.until[j]) != (b[i].Lower < f.Until) {
+					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f, p.lo[box[i]] < p.until[j])
 				}
 			}
 		}

@@ -48,8 +48,8 @@ func tapes(t *testing.T, h actors.Host) {
 // reels begin at their first entry, whatever was played; what was counted ever stays.
 func reels(t *testing.T, h actors.Host) {
 	entries := []wish.Entry{wish.Of(1, 8192), wish.Of(2, 8193), wish.Of(3, 0)}
-	r := h.Build(entries)
-	other := h.Build(entries[1:])
+	r := h.Build(entries, false)
+	other := h.Build(entries[1:], false)
 	h.Lock()
 	defer h.Unlock()
 	tape := &h.Tapes(7)[1]
@@ -71,7 +71,7 @@ func reels(t *testing.T, h actors.Host) {
 	if first := &h.Tapes(7)[0]; len(first.Entries) != 0 {
 		t.Error("the other tape of the stream plays as well")
 	}
-	if r := h.Build(nil); r != nil {
+	if r := h.Build(nil, false); r != nil {
 		t.Errorf("a reel of nothing is %+v", r)
 	}
 }
@@ -79,7 +79,7 @@ func reels(t *testing.T, h actors.Host) {
 // swaps: a reel may be put in place of another in the middle, and come back.
 func swaps(t *testing.T, h actors.Host) {
 	lists := [][]wish.Entry{{wish.Of(1, 8192), wish.Of(2, 8193), wish.Of(3, 0)}, {wish.Of(4, 8192), wish.Of(2, 8200)}}
-	reels := []*actors.Reel{h.Build(lists[0]), h.Build(lists[1])}
+	reels := []*actors.Reel{h.Build(lists[0], false), h.Build(lists[1], false)}
 	h.Lock()
 	defer h.Unlock()
 	tape := &h.Tapes(7)[1]
@@ -102,7 +102,7 @@ func freed(t *testing.T, h actors.Host) {
 	const made = 20
 	var gone atomic.Int32
 	for range made {
-		r := h.Build([]wish.Entry{wish.Of(1, 8192)})
+		r := h.Build([]wish.Entry{wish.Of(1, 8192)}, false)
 		runtime.AddCleanup(r, func(n *atomic.Int32) { n.Add(1) }, &gone)
 		h.Lock()
 		h.Serve(7, 0, r)

@@ -158,11 +158,11 @@ func array[T any](n int) []T {
 }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry) *actors.Reel {
+func (h *host) Build(entries []wish.Entry, foreseen bool) *actors.Reel {
 	if len(entries) == 0 {
 		return nil
 	}
-	c := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+	c := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)), C.bool(foreseen))
 	if c == nil {
 		panic("the host has no memory left for a tape")
 	}

@@ -19,7 +19,7 @@ func TestHost(t *testing.T) {
 func TestPlayingReelIsKept(t *testing.T) {
 	h := looseHost()
 	var gone atomic.Bool
-	r := h.Build([]wish.Entry{wish.Of(1, 8192)})
+	r := h.Build([]wish.Entry{wish.Of(1, 8192)}, false)
 	runtime.AddCleanup(r, func(gone *atomic.Bool) { gone.Store(true) }, &gone)
 	h.Lock()
 	defer h.Unlock()

@@ -184,7 +184,7 @@ static struct stalloc_reel *reel_of(const struct stalloc_device *d, uint32_t hea
 		if ((e->info & 0xff) == STALLOC_EV_FREE || (e->info >> 8 & 0xffff) != heap || (units <= SMALL) != small) continue;
 		entries[n++] = units << STALLOC_PLACE_BITS | (e->addr - d->range.base) / STALLOC_GRAIN;
 	}
-	struct stalloc_reel *r = n > 0 ? stalloc_reel_new(entries, n) : NULL;
+	struct stalloc_reel *r = n > 0 ? stalloc_reel_new(entries, n, false) : NULL;
 	free(entries);
 	return r;
 }

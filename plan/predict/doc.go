@@ -30,7 +30,8 @@
 // likeliest of them (forecast.go) and derives every size (model.go) and every life. If it
 // knows most of the bytes, and the load they come to is none that was never seen, that is the
 // Forecast; the number in the Match of the request has changed, and the caller may have Plan
-// find offsets around the blocks that live, then or beside the step. Each later request
+// find offsets around the blocks that live, then or beside the step: then those of the next
+// requests, which will not wait for it, are found by a Space, which does what the range will. Each later request
 // that has the size of its position is answered with a Match, which says where in the plan to look.
 // A match is a wish and no more: whether the bytes are free is the caller's to know. If they
 // are not, it says so (Taken) and puts the block elsewhere.

@@ -57,6 +57,11 @@ func (l *Learner) Watches() bool {
 	return len(l.run.begins) <= features || l.turned()
 }
 
+// Unsettled reports whether the step may yet turn out to be of another kind.
+func (l *Learner) Unsettled() bool {
+	return l.follower.off == 0 && l.alive&(l.alive-1) != 0
+}
+
 // turned reports whether the step has turned out to be of other kinds than the forecast's.
 func (l *Learner) turned() bool {
 	f := &l.follower

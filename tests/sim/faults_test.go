@@ -79,10 +79,10 @@ func (h *host) Lock() { h.lock <- struct{}{} }
 func (h *host) Unlock() { <-h.lock }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry) *actors.Reel {
+func (h *host) Build(entries []wish.Entry, foreseen bool) *actors.Reel {
 	h.chaos.delay()
 	h.chaos.trip("Build")
-	return h.GoHost.Build(entries)
+	return h.GoHost.Build(entries, foreseen)
 }
 
 // Serve implements actors.Host.

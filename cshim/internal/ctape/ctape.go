@@ -95,11 +95,12 @@ func (d *Device) Stream(id mem.StreamID) *Stream {
 	return s
 }
 
-// Build makes a reel, which Close frees. Of no entries it plays nothing.
-func (d *Device) Build(entries []wish.Entry) *Reel {
+// Build makes a reel, which Close frees. Of no entries it plays nothing. One for the tape Foreseen
+// is for no other.
+func (d *Device) Build(entries []wish.Entry, foreseen bool) *Reel {
 	r := &Reel{Entries: entries}
 	if len(entries) > 0 { // as the host does
-		r.c = C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)))
+		r.c = C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)), C.bool(foreseen))
 		d.reels = append(d.reels, r)
 	}
 	return r
@@ -137,6 +138,15 @@ func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
 // False: Go must.
 func (d *Device) Free(id mem.StreamID, at mem.Addr, size mem.Bytes) bool {
 	return bool(C.quick_free(d.c, d.Stream(id).c, C.uint64_t(at), C.uint64_t(size), &d.quick))
+}
+
+// Announce frees blocks as threads do that find the lock taken, one after the other, until whoever
+// has it looks.
+func (d *Device) Announce(at ...mem.Addr) {
+	for _, addr := range at {
+		C.stalloc_announce(d.c, C.uint64_t(addr))
+	}
+	C.stalloc_drain(d.c)
 }
 
 // Quick returns how many requests and frees nothing but a tape was looked at for.

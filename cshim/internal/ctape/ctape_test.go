@@ -2,6 +2,7 @@ package ctape
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"stalloc/internal/mem"
@@ -130,8 +131,8 @@ func TestReelComesBack(t *testing.T) {
 	defer x.device.Close()
 	at, err := x.ask(true, 8*mem.MiB, 4*mem.MiB)
 	reels := []*Reel{
-		x.device.Build([]wish.Entry{x.entry(2*mem.MiB, at[1]), x.entry(mem.MiB, at[1]+mem.Addr(2*mem.MiB))}),
-		x.device.Build([]wish.Entry{x.entry(3*mem.MiB, at[1])}),
+		x.device.Build([]wish.Entry{x.entry(2*mem.MiB, at[1]), x.entry(mem.MiB, at[1]+mem.Addr(2*mem.MiB))}, false),
+		x.device.Build([]wish.Entry{x.entry(3*mem.MiB, at[1])}, false),
 	}
 	for i, sizes := range [][]mem.Bytes{{2 * mem.MiB, mem.MiB}, {3 * mem.MiB}, {2 * mem.MiB, mem.MiB}} {
 		err = errors.Join(err, x.serve(0, wish.Large, reels[i%2], 0))
@@ -149,5 +150,28 @@ func TestReelComesBack(t *testing.T) {
 	}
 	if x.hits < 10 {
 		t.Errorf("C served %d requests where they were wished", x.hits)
+	}
+}
+
+// TestAnnouncedInOrder: what is announced is freed in that order, by which steps are told apart.
+func TestAnnouncedInOrder(t *testing.T) {
+	x := newTwins(1)
+	defer x.device.Close()
+	var at []mem.Addr
+	for range 5 {
+		b, err := x.alloc(0, 2*mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, b.addr)
+	}
+	x.device.Events()
+	x.device.Announce(at...)
+	var freed []mem.Addr
+	for _, e := range x.device.Events() {
+		freed = append(freed, mem.Addr(e.Addr))
+	}
+	if !slices.Equal(freed, at) {
+		t.Errorf("freed %x, announced %x", freed, at)
 	}
 }

@@ -286,7 +286,7 @@ func (t *twins) record(x block, user mem.StreamID) error {
 
 // play begins a tape of a stream with a list.
 func (t *twins) play(id mem.StreamID, tape int, entries []wish.Entry) error {
-	r := t.device.Build(slices.Clone(entries))
+	r := t.device.Build(slices.Clone(entries), tape == wish.Foreseen)
 	key := tapeKey{id, tape}
 	t.reels[key] = append(t.reels[key], r)
 	return t.serve(id, tape, r, 0)
