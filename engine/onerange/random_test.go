@@ -55,8 +55,11 @@ func one(d *device, req uint64, next func() int) error {
 	case k < 31:
 		return d.step(engine.Event{Kind: engine.EvBoundary, Driver: int64(next()), Took: 256})
 	default:
-		if next()%4 == 0 {
+		switch next() % 4 {
+		case 0:
 			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(next() % 3)})
+		case 1: // handles of several sizes
+			return d.step(engine.Event{Kind: engine.EvExpect, Stream: stream(next()), Size: 64 * mem.MiB, Handle: mem.HandleSize << (next() % 4)})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

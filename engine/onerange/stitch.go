@@ -53,20 +53,19 @@ func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
 	if w.view != 0 {
 		v := &e.views[w.view]
 		at := v.at
-		skip := max(-w.before, 0)
 		for i, h := range v.handles {
 			if n <= 0 {
 				break
 			}
 			c := &e.handles[h]
-			if e.isIn(v, h, skip, n) && c.mark != e.marks {
+			if stays, by := e.stays(&w, i, n); stays && c.mark != e.marks {
 				c.mark = e.marks
 			} else {
-				e.swaps = append(e.swaps, swap{pos: i, at: at})
+				e.swaps = append(e.swaps, swap{pos: i, at: at, handle: by})
+				e.handles[by].mark = e.marks
 			}
 			at += c.size
 			n -= c.size
-			skip = 0
 		}
 		if !e.pickSwaps(v) {
 			return e.stitchBy(way{}, out)
@@ -135,11 +134,16 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 	return out
 }
 
-// pickSwaps chooses a free handle for each swap, of the size of the one that goes;
-// false if there are not as many.
+// pickSwaps chooses a free handle for each swap that has none yet, of the size of the one that
+// goes; false if there are not as many.
 func (e *Engine) pickSwaps(v *view) bool {
 	f := &e.spaces[v.space].free
-	left := len(e.swaps)
+	left := 0
+	for _, s := range e.swaps {
+		if s.handle == 0 {
+			left++
+		}
+	}
 	for g := f.nextBySize(e.gaps, 0); g != 0 && left > 0; g = f.nextBySize(e.gaps, g) {
 		e.inGap(g, func(h uint32) bool {
 			if e.handles[h].mark == e.marks {

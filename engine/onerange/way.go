@@ -11,14 +11,17 @@ type way struct {
 	at     unit // of the view
 	before unit // of the block that lies in the gap before an overhang; < 0: how far behind the view's start it begins
 	cost   int
+	// Where the block begins and ends in parts of handles that are not under the view yet: these.
+	first, last uint32
 }
 
 // stitch serves the request the cheapest way. What lacks is made first. False: it
 // cannot be.
 func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	_, _, whole := e.ends(a.n)
-	if lack := whole - e.freeHandles(a.space); lack > 0 {
+	first, last, whole := e.ends(a.n)
+	free := e.freeHandles(a.space)
+	if lack := whole - free; lack > 0 {
 		if a.full && (a.spared || e.spareUnits() < lack) {
 			return out, false
 		}
@@ -29,24 +32,28 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		return e.growBy(lack, out)
 	}
 	e.marks++ // what was chosen last is free to be chosen again
-	w := way{before: -e.pickNew()}
+	begin := -e.pickNew()
+	w := way{before: begin}
 	w.cost = len(e.picks) * costMap
 	for x := 1; x < len(e.views); x++ {
 		v := &e.views[x]
 		if v.space == a.space && v.block == 0 && !v.burnt {
-			e.compare(&w, way{view: uint32(x), over: v.over, at: v.at})
+			e.compare(&w, way{view: uint32(x), over: v.over, at: v.at}, free)
+			if !v.over && first.handle|last.handle != 0 {
+				e.compare(&w, way{view: uint32(x), at: v.at, before: begin, first: first.handle, last: last.handle}, free)
+			}
 		}
 	}
 	if e.price.steps > 0 {
 		for _, v := range e.voids[a.space] {
-			e.compare(&w, way{over: true, at: v.lo})
+			e.compare(&w, way{over: true, at: v.lo}, free)
 		}
 	}
 	return e.stitchBy(w, out)
 }
 
 // compare replaces the best way by another if that can be gone and is cheaper.
-func (e *Engine) compare(best *way, w way) {
+func (e *Engine) compare(best *way, w way, free unit) {
 	a := &e.act
 	if w.over {
 		if w.before = e.below(a.space, w.at); w.before == 0 {
@@ -56,7 +63,7 @@ func (e *Engine) compare(best *way, w way) {
 	n := a.n - w.before
 	if w.view != 0 {
 		v := &e.views[w.view]
-		if !w.over {
+		if !w.over && w.first|w.last == 0 {
 			if w.before = -e.taken(v); v.size < a.n-w.before {
 				w.before = 0
 			}
@@ -65,19 +72,25 @@ func (e *Engine) compare(best *way, w way) {
 		if !w.over && v.size < n {
 			return
 		}
-		swaps := 0
-		skip := max(-w.before, 0)
-		for _, h := range v.handles {
+		swaps, spare := 0, free
+		if w.before > 0 {
+			e.inGap(e.find(a.space, w.at-1), func(h uint32) bool { spare -= e.handles[h].size; return true })
+		}
+		for i, h := range v.handles {
 			if n <= 0 {
 				break
 			}
-			if !e.isIn(v, h, skip, n) || w.before > 0 && e.touches(h, w.at-w.before, w.at) {
-				swaps++
+			size := e.handles[h].size
+			if stays, by := e.stays(&w, i, n); stays && !(w.before > 0 && e.touches(h, w.at-w.before, w.at)) {
+				if e.isIn(v, h, 0, size) {
+					spare -= size
+				}
+			} else if swaps++; by == 0 {
+				spare -= size
 			}
-			skip = 0
-			n -= e.handles[h].size
+			n -= size
 		}
-		if swaps > 0 && v.dirty || n > 0 && e.voidAt(a.space, v.at+v.size) < 0 {
+		if swaps > 0 && (v.dirty || spare < 0) || n > 0 && e.voidAt(a.space, v.at+v.size) < 0 {
 			return
 		}
 		w.cost = swaps * costSwap
@@ -91,6 +104,23 @@ func (e *Engine) compare(best *way, w way) {
 	if w.cost < best.cost {
 		*best = w
 	}
+}
+
+// stays reports whether a handle under a view can stay there, of a block that has n units left
+// from it on; if not, which one is to come, zero: any that is free.
+func (e *Engine) stays(w *way, i int, n unit) (stays bool, by uint32) {
+	v := &e.views[w.view]
+	h := v.handles[i]
+	skip := unit(0)
+	if by = w.last; i == 0 {
+		skip, by = max(-w.before, 0), w.first
+	} else if n > e.handles[h].size {
+		by = 0
+	}
+	if by != 0 && e.handles[by].size == e.handles[h].size && e.isIn(v, by, skip, n) {
+		return h == by, by
+	}
+	return e.isIn(v, h, skip, n), 0
 }
 
 // isIn reports whether the units [skip, n) of a handle under a view are free in its
