@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"stalloc"
-	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 )
 
@@ -305,8 +305,8 @@ func TestBadOptions(t *testing.T) {
 		"Options.Simulated is -1 B":       {Simulated: -1},
 		"Options.Limit -1 B":              {Limit: -1},
 		"Options.Planning is 9":           {Simulated: stalloc.GiB, Planning: 9},
-		"no address space for the pool":   {Device: device.NewFault(sim.New(sim.Config{}), 1, device.Rule{Kind: device.CallReserve, Chance: 1, Code: 2})},
-		"cuMemAddressReserve failed with": {Device: device.NewFault(sim.New(sim.Config{}), 1, device.Rule{Kind: device.CallReserve, Chance: 1, Code: 719})},
+		"no address space for the pool":   {Device: devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 2})},
+		"cuMemAddressReserve failed with": {Device: devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 719})},
 	} {
 		if a, err := stalloc.Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v gave %v, %v, want an error that says %q", o, a, err, want)

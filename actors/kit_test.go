@@ -3,7 +3,7 @@ package actors
 import (
 	"testing"
 
-	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 )
@@ -23,10 +23,10 @@ func newKit(t testing.TB, opts Options) *kit {
 }
 
 // newFaultyKit is a kit whose driver calls can be made to fail.
-func newFaultyKit(t testing.TB, opts Options) (*kit, *device.Fault) {
+func newFaultyKit(t testing.TB, opts Options) (*kit, *devicetest.Fault) {
 	t.Helper()
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
-	fault := device.NewFault(gpu, 1)
+	fault := devicetest.NewFault(gpu, 1)
 	opts.Inline = true
 	l, err := OpenLocal(fault, opts)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/internal/mem"
 )
 
@@ -19,9 +19,9 @@ const (
 )
 
 // A driver that takes no fence, cannot wait, or cannot tell about a fence.
-var unfenced = map[string][]device.Rule{
-	"capture": {{Kind: device.CallRecord, Code: captured}, {Kind: device.CallSync, Code: captured}},
-	"query":   {{Kind: device.CallDone, Code: capturedEvent}, {Kind: device.CallSync, Code: captured}},
+var unfenced = map[string][]devicetest.Rule{
+	"capture": {{Kind: devicetest.CallRecord, Code: captured}, {Kind: devicetest.CallSync, Code: captured}},
+	"query":   {{Kind: devicetest.CallDone, Code: capturedEvent}, {Kind: devicetest.CallSync, Code: captured}},
 }
 
 // TestUnfencedBlockStaysTaken frees blocks that another stream uses while the driver takes
@@ -115,7 +115,7 @@ func TestPlansAfterAFailedFence(t *testing.T) {
 	if err := k.Record(at, other); err != nil {
 		t.Fatal(err)
 	}
-	fault.Set(device.Rule{Kind: device.CallRecord, Nth: 1, Code: 999})
+	fault.Set(devicetest.Rule{Kind: devicetest.CallRecord, Nth: 1, Code: 999})
 	k.release(at)
 	if fault.Injected() != 1 {
 		t.Fatalf("%d calls failed", fault.Injected())
@@ -141,14 +141,14 @@ func TestTrimLeavesOutOneStream(t *testing.T) {
 		}
 		k.release(addr)
 	}
-	fault.Set(device.Rule{Kind: device.CallSync, Nth: 2, Code: captured})
+	fault.Set(devicetest.Rule{Kind: devicetest.CallSync, Nth: 2, Code: captured})
 	if err := k.Trim(0); err != nil {
 		t.Fatal(err)
 	}
 	if s := k.Stats(); s.Reserved != mem.HandleSize {
 		t.Errorf("%v are still held, want what one stream has", s.Reserved)
 	}
-	fault.Set(device.Rule{Kind: device.CallSync, Code: captured})
+	fault.Set(devicetest.Rule{Kind: devicetest.CallSync, Code: captured})
 	if err := k.Trim(0); err != nil {
 		t.Fatal(err)
 	}

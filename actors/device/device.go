@@ -1,5 +1,5 @@
 // Package device is the seam between the allocator and the memory of one GPU:
-// the few driver calls the allocator makes, and a wrapper that makes them fail.
+// the few driver calls the allocator makes.
 //
 // The idea: physical memory comes in handles, each of one or more times
 // mem.HandleSize, addresses come from reservations, and the two are joined and
@@ -20,11 +20,6 @@
 //
 // The device does not wait for the work that uses a range before it unmaps it:
 // that is the caller's duty, with Record, Done and Sync.
-//
-// Usage, here a simulated device of which every hundredth Create or so fails:
-//
-//	d := device.NewFault(sim.New(sim.Config{}), seed,
-//		device.Rule{Kind: device.CallCreate, Chance: 0.01, Code: driver.CodeOutOfMemory})
 package device
 
 import (

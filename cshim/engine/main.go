@@ -77,14 +77,10 @@ func start(h *C.struct_stalloc_host) error {
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}
-	conf, err := parseSettings(C.GoString(h.conf))
-	if err != nil {
-		return err
-	}
-	conf.amounts(mem.Bytes(h.window), mem.Bytes(h.fraglimit), mem.Bytes(h.limit), float64(h.limit_share))
+	conf := parseSettings(C.GoString(h.conf), mem.Bytes(h.window), mem.Bytes(h.fraglimit), mem.Bytes(h.limit), float64(h.limit_share))
 	e := &engine{
 		conf:    conf,
-		log:     newLogger(conf.level),
+		log:     conf.newLogger(),
 		driver:  cuda.FromTable(unsafe.Pointer(h.driver)),
 		devices: (*[maxDevices]C.struct_stalloc_device)(unsafe.Pointer(h.devices)),
 	}

@@ -29,7 +29,7 @@ func (e *engine) save(ordinal int, path string) error {
 // load reads the plan that a device begins with. Where nothing is planned the file is not
 // looked at.
 func (e *engine) load(ordinal int, path string) error {
-	if e.conf.noPlan {
+	if e.conf.noPlan() {
 		return nil
 	}
 	p, err := plan.ReadFile(path)

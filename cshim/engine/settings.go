@@ -24,73 +24,41 @@ import (
 
 // settings is STALLOC_CONF as C has read and checked it.
 type settings struct {
-	level  zapcore.Level
-	noPlan bool
-	always bool   // whatever a plan is worth, it is served: for tests
-	native bool   // PyTorch's allocator is simulated beside the program
-	cache  string // "": none
+	set    map[string]string // the values by their keys, but for those that are amounts of memory
 	engine onerange.Config
-	pool   string
 	lake   gmlake.Config
 	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
-
-	metrics int    // the port that answers Prometheus; 0: none
-	trace   string // a file for a Chrome trace; "": none
-	report  string // a file for what is known when memory runs out; "": none
 }
 
-func parseSettings(text string) (settings, error) {
-	s := settings{level: zapcore.WarnLevel, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), cache: defaultCache(), native: true}
+// parseSettings takes the text, and the amounts, which C has read: zero is none.
+func parseSettings(text string, window, fraglimit, limit mem.Bytes, share float64) settings {
+	s := settings{set: map[string]string{}, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), share: share}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
-		var err error
-		switch key {
-		case "log":
-			err = s.level.UnmarshalText([]byte(value))
-		case "plan":
-			s.noPlan, s.always = value == "off", value == "always"
-		case "cache":
-			if s.cache = value; value == "off" {
-				s.cache = ""
-			}
-		case "stitch":
-			s.engine.Stitch = value == "on"
-		case "native":
-			s.native = value == "on"
-		case "pool":
-			s.pool = value
-		case "metrics":
-			s.metrics, err = strconv.Atoi(value)
-		case "trace":
-			s.trace = explain.ReportPath(value, os.Getenv("RANK"), os.Getpid(), 0)
-		case "oom_report":
-			s.report = value
-		}
-		if err != nil {
-			return s, fmt.Errorf("STALLOC_CONF: %s: %w", key, err)
-		}
+		s.set[key] = value
 	}
-	return s, nil
-}
-
-// defaultCache is the user's cache folder; none where the system has no such thing.
-func defaultCache() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "stalloc")
-}
-
-// amounts takes the settings that are amounts of memory: C has read them, zero is none.
-func (s *settings) amounts(window, fraglimit, limit mem.Bytes, share float64) {
-	s.engine.Limit, s.share = limit, share
+	s.engine.Limit, s.engine.Stitch = limit, s.set["stitch"] != "off"
 	if window > 0 {
 		s.engine.Window = window
 	}
 	if fraglimit > 0 {
 		s.lake.FragLimit = fraglimit
 	}
+	return s
+}
+
+func (s settings) noPlan() bool { return s.set["plan"] == "off" }
+
+// cache is the folder of the plans; none where it is off, or the system has no such thing.
+func (s settings) cache() string {
+	dir, set := s.set["cache"]
+	if user, err := os.UserCacheDir(); !set && err == nil {
+		return filepath.Join(user, "stalloc")
+	}
+	if dir == "off" {
+		return ""
+	}
+	return dir
 }
 
 func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, error) {
@@ -102,7 +70,8 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		s.engine.Limit = mem.Bytes(s.share * float64(total))
 	}
 	options := actors.Options{
-		Log: log, NoPlan: s.noPlan, Always: s.always, Native: s.native, Cache: s.cache, Range: s.engine, Report: s.report,
+		Log: log, NoPlan: s.noPlan(), Always: s.set["plan"] == "always", Native: s.set["native"] != "off", Cache: s.cache(),
+		Range: s.engine, Report: s.set["oom_report"],
 		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()
 			if err != nil {
@@ -111,7 +80,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 			return nvml.Holders(uuid)
 		},
 	}
-	if s.pool == "gmlake" {
+	if s.set["pool"] == "gmlake" {
 		options.GMLake = &s.lake
 	}
 	return options, nil
@@ -120,15 +89,16 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 // watch begins what tells others of this process: both cost nothing if not asked for, and
 // what cannot begin is said once.
 func (s settings) watch(log *zap.Logger) *perfetto.Trace {
-	if s.metrics > 0 {
-		if _, err := metrics.Serve(s.metrics, page.Own); err != nil {
+	if port, _ := strconv.Atoi(s.set["metrics"]); port > 0 {
+		if _, err := metrics.Serve(port, page.Own); err != nil {
 			log.Warn("Prometheus is not answered", zap.Error(err))
 		}
 	}
-	if s.trace == "" {
+	file := s.set["trace"]
+	if file == "" {
 		return nil
 	}
-	trace, err := perfetto.Create(s.trace, logName())
+	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0), logName())
 	if err != nil {
 		log.Warn("no trace is written", zap.Error(err))
 	}
@@ -136,7 +106,11 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 }
 
 // newLogger writes to standard error, one line an entry.
-func newLogger(level zapcore.Level) *zap.Logger {
+func (s settings) newLogger() *zap.Logger {
+	level, err := zapcore.ParseLevel(s.set["log"])
+	if s.set["log"] == "" || err != nil {
+		level = zapcore.WarnLevel
+	}
 	c := zap.NewProductionConfig()
 	c.Encoding = "console"
 	c.EncoderConfig = zap.NewDevelopmentEncoderConfig()

@@ -10,12 +10,6 @@ type Detector struct {
 	atlas   atlas
 	removed removed // scratch
 
-	// The valley expected next: armed when a large free reached exactly the
-	// place that a profile has, so many small events before its valley.
-	armed  bool
-	expect valley
-	fits   uint64 // the profile
-
 	// refuted is a repetition that turned out to lie inside a longer one.
 	refuted struct{ gap, run mem.Tick }
 
@@ -26,46 +20,16 @@ type Detector struct {
 // Alloc takes a request of a rounded size. It reports whether a step ended
 // before it.
 func (d *Detector) Alloc(size mem.Bytes) (boundary bool) {
-	if d.armed && d.quiet >= d.expect.rest {
-		boundary = d.arrive()
-	}
-	if v, ok := d.request(max(size, 0)); ok && d.meet(&v) {
-		boundary = true
-	}
-	return boundary
+	v, ok := d.request(max(size, 0))
+	return ok && d.meet(&v)
 }
 
 // Free takes the free of a block of a rounded size, at the time from which its
 // memory may serve another request.
-func (d *Detector) Free(size mem.Bytes) {
-	if !d.release(max(size, 0)) {
-		return
-	}
-	d.armed = false
-	for i := range d.atlas.n {
-		p := &d.atlas.at[i]
-		if p.bare == d.load && p.fall+p.level-p.bare == d.top-d.load {
-			d.armed, d.expect, d.fits = true, p.valley, p.id
-			return
-		}
-	}
-}
-
-// arrive is called at the place where the expected valley would be.
-func (d *Detector) arrive() bool {
-	d.armed = false
-	i := d.atlas.with(d.fits)
-	if i < 0 || d.quiet != d.expect.rest || d.load != d.expect.level {
-		return false
-	}
-	v := d.expect
-	v.at = d.now
-	return d.occur(i, &v)
-}
+func (d *Detector) Free(size mem.Bytes) { d.release(max(size, 0)) }
 
 // meet takes a valley that a large request has just ended.
 func (d *Detector) meet(v *valley) (boundary bool) {
-	d.armed = false
 	d.stack.climb(d.crest, d.now)
 	d.crest = d.load
 	if i := d.atlas.find(v); i >= 0 {

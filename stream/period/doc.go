@@ -44,10 +44,9 @@
 //
 // # What is emitted
 //
-// A confirmed valley is remembered as a profile. From then on its place is
-// known to the event: so many small events behind the last large free, at
-// exactly this load. Where a step is not exactly regular, the boundary comes
-// with the next large request, a few small events later. After an interruption
+// A confirmed valley is remembered as a profile. From then on each one like it is a
+// boundary: it comes with the large request behind the valley, a few small events later, at
+// the same place of each step where steps are regular. After an interruption
 // (evaluation, another batch size) the first valley that fits a remembered
 // profile is a boundary again; what fits none has to be confirmed anew.
 //

@@ -33,7 +33,7 @@ func (n *naive) valley(cut mem.Bytes) (v valley, ok bool) {
 		}
 		return n.load[i] + n.sizes[i]
 	}
-	v.bare, v.level, v.at = after(last), after(last), mem.Tick(last+1)
+	v.level, v.at = after(last), mem.Tick(last+1)
 	for i := last + 1; i <= end; i++ {
 		if i < end && n.sizes[i] < 0 {
 			continue // a valley has a request behind it
@@ -46,7 +46,6 @@ func (n *naive) valley(cut mem.Bytes) (v valley, ok bool) {
 			v.level, v.at = load, mem.Tick(i)
 		}
 	}
-	v.rest = int64(v.at) - int64(last+1)
 	v.fall = after(request) - v.level
 	return v, v.fall >= cut
 }

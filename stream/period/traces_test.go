@@ -181,8 +181,9 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// TestRecordingsExact goes on with the regular steps of the dense recordings.
-// Once a boundary was met, the next ones must be at the event of the mark.
+// TestRecordingsExact goes on with the regular steps of the dense recordings. Once a boundary
+// was met, the next ones must be at the same place of each step, with the request behind the mark
+// (behind the last mark that is another one).
 func TestRecordingsExact(t *testing.T) {
 	for _, name := range []string{"gpt2_naive", "llama_naive", "llama_recompute", "llama_vpp", "llama_lora", "vit_streams"} {
 		r := load(t, "../../tests/traces/"+name+".csv.gz")
@@ -194,7 +195,7 @@ func TestRecordingsExact(t *testing.T) {
 			continue
 		}
 		for i, at := range got[1:] {
-			if at != marks[i+3] {
+			if behind := at - marks[i+3]; behind < 0 || behind > 1 || i > 0 && i < len(got)-2 && behind != got[i]-marks[i+2] {
 				t.Errorf("%s: boundary %d, mark %d", name, at, marks[i+3])
 			}
 		}

@@ -17,8 +17,6 @@ type valley struct {
 	at    mem.Tick  // events before it
 	level mem.Bytes // load there
 	fall  mem.Bytes // load at the start of the run of frees − level
-	bare  mem.Bytes // load right behind the last large free
-	rest  int64     // small events from the last large free to the valley
 }
 
 func (v *valley) score() mem.Bytes { return v.fall - levelWeight*v.level }
@@ -46,7 +44,6 @@ type surface struct {
 	crest       mem.Bytes // highest load since it was last taken
 
 	top   mem.Bytes // load behind the last large request
-	bare  mem.Bytes // load behind the last large event
 	quiet int64     // small events since
 	low   mem.Bytes // lowest load before a request since the last large event
 	lowAt int64     // and the value of quiet there
@@ -60,11 +57,7 @@ func (s *surface) request(size mem.Bytes) (v valley, ok bool) {
 	}
 	large := size >= s.cut
 	if large && s.top-s.low >= s.cut {
-		v = valley{
-			at:    s.now - mem.Tick(s.quiet-s.lowAt),
-			level: s.low, fall: s.top - s.low, bare: s.bare, rest: s.lowAt,
-		}
-		ok = true
+		v, ok = valley{at: s.now - mem.Tick(s.quiet-s.lowAt), level: s.low, fall: s.top - s.low}, true
 	}
 	s.now++
 	s.load += size
@@ -84,12 +77,11 @@ func (s *surface) request(size mem.Bytes) (v valley, ok bool) {
 	return v, ok
 }
 
-// release takes a free from the load and reports whether it was a large one.
-func (s *surface) release(size mem.Bytes) bool {
+// release takes a free from the load.
+func (s *surface) release(size mem.Bytes) {
 	s.now++
 	s.load -= size
-	large := size >= s.cut
-	if large {
+	if size >= s.cut {
 		s.settle()
 	} else {
 		s.quiet++
@@ -98,11 +90,10 @@ func (s *surface) release(size mem.Bytes) bool {
 		s.least = s.load
 		s.widen()
 	}
-	return large
 }
 
 // settle starts a new quiet stretch behind a large event.
-func (s *surface) settle() { s.bare, s.low, s.quiet, s.lowAt = s.load, s.load, 0, 0 }
+func (s *surface) settle() { s.low, s.quiet, s.lowAt = s.load, 0, 0 }
 
 // widen raises the cut with the swing of the load, in powers of two so that it
 // soon stops changing. The places it defines must stay, so it never goes down,

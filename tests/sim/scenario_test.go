@@ -13,6 +13,7 @@ import (
 
 	"stalloc/actors"
 	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	gpu "stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/engine/gmlake"
@@ -41,7 +42,7 @@ type scenario struct {
 	tight    bool // the device is little larger than the program
 	largest  mem.Bytes
 	capacity mem.Bytes
-	faults   []device.Rule
+	faults   []devicetest.Rule
 	ranged   onerange.Config
 	lake     *gmlake.Config // the pool's policy is GMLake's
 	cramped  bool           // the address window is little larger than the program
@@ -134,9 +135,9 @@ func newScenario(seed uint64) *scenario {
 func (s *scenario) drawFaults() {
 	r := s.random
 	codes := []int{driver.CodeOutOfMemory, driver.CodeOutOfMemory, 1, 999}
-	kinds := []device.Kind{device.CallCreate, device.CallMap, device.CallAccess, device.CallUnmap, device.CallRelease, device.CallRecord, device.CallMemory}
+	kinds := []devicetest.Kind{devicetest.CallCreate, devicetest.CallMap, devicetest.CallAccess, devicetest.CallUnmap, devicetest.CallRelease, devicetest.CallRecord, devicetest.CallMemory}
 	for range 1 + r.IntN(4) {
-		rule := device.Rule{Kind: kinds[r.IntN(len(kinds))], Code: codes[r.IntN(len(codes))]}
+		rule := devicetest.Rule{Kind: kinds[r.IntN(len(kinds))], Code: codes[r.IntN(len(codes))]}
 		if r.IntN(2) == 0 {
 			rule.Nth = 1 + r.IntN(100)
 		} else {
@@ -145,7 +146,7 @@ func (s *scenario) drawFaults() {
 		s.faults = append(s.faults, rule)
 	}
 	if s.lies = r.IntN(4) == 0; s.lies {
-		s.faults = append(s.faults, device.Rule{Kind: device.AnyCall, Chance: 0.01, Code: 1})
+		s.faults = append(s.faults, devicetest.Rule{Kind: devicetest.AnyCall, Chance: 0.01, Code: 1})
 	}
 }
 
@@ -205,7 +206,7 @@ type run struct {
 	*scenario
 	local   *actors.Local
 	dev     *gpu.Device
-	fault   *device.Fault
+	fault   *devicetest.Fault
 	model   *model
 	workers []*worker
 	warm    *plan.Plan
@@ -239,7 +240,7 @@ func (r *run) open() error {
 	if r.broken {
 		dev = mine{dev, r.chaos}
 	}
-	r.fault = device.NewFault(dev, r.seed)
+	r.fault = devicetest.NewFault(dev, r.seed)
 	h := newHost(r.chaos)
 	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
 	if err != nil {
@@ -353,7 +354,7 @@ func (r *run) settled() error {
 // sticks reports whether pages may have stayed mapped: the driver refused to unmap
 // them.
 func (r *run) sticks() bool {
-	return slices.ContainsFunc(r.faults, func(f device.Rule) bool { return f.Kind == device.CallUnmap || f.Kind == device.AnyCall })
+	return slices.ContainsFunc(r.faults, func(f devicetest.Rule) bool { return f.Kind == devicetest.CallUnmap || f.Kind == devicetest.AnyCall })
 }
 
 // wrecked reports whether an error only says that the pool is broken, as it may be.

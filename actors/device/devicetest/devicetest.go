@@ -1,6 +1,6 @@
 // Package devicetest is the one suite that every implementation of
-// device.Device passes: the simulated device, the wrappers, the driver's table
-// over a simulated libcuda, and a real GPU.
+// device.Device passes: the simulated device, the driver's table over a simulated
+// libcuda, and a real GPU. Fault is a device whose calls fail.
 //
 // It checks the rules and the error codes that were seen on a real driver, and
 // leaves out what that driver lets pass or crashes on where our own devices

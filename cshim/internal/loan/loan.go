@@ -4,7 +4,6 @@ package loan
 
 /*
 #cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
-#include <stdlib.h>
 #include "range.h"
 */
 import "C"
@@ -30,18 +29,6 @@ type arrays [7]unsafe.Pointer
 
 // At returns the range whose struct stalloc_range lies at an address.
 func At(address unsafe.Pointer) *Range { return &Range{c: (*C.struct_stalloc_range)(address)} }
-
-// New makes a struct stalloc_range in C's memory.
-func New() *Range {
-	at := C.calloc(1, C.sizeof_struct_stalloc_range)
-	if at == nil {
-		panic("the host has no memory left for a range")
-	}
-	return At(at)
-}
-
-// Address returns where the struct stalloc_range lies.
-func (r *Range) Address() unsafe.Pointer { return unsafe.Pointer(r.c) }
 
 // Lend shows the state to C, which asks the engine again when the clock reaches until, for
 // requests that no tape knows of more than most units, and with tapeOnly for all of those.

@@ -1,10 +1,11 @@
-package device
+package devicetest
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
 
+	"stalloc/actors/device"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -61,7 +62,7 @@ type Rule struct {
 // Fault wraps a device and makes calls fail: a refused call does not reach the
 // device, and its error is a *driver.Error as the driver would give it.
 type Fault struct {
-	Device
+	device.Device
 
 	mu       sync.Mutex
 	rules    []Rule
@@ -72,7 +73,7 @@ type Fault struct {
 
 // NewFault makes calls of d fail by the rules; the seed decides those left to
 // chance, so that the same calls in the same order fail alike again.
-func NewFault(d Device, seed uint64, rules ...Rule) *Fault {
+func NewFault(d device.Device, seed uint64, rules ...Rule) *Fault {
 	f := &Fault{Device: d, random: rand.New(rand.NewPCG(seed, 0))}
 	f.Set(rules...)
 	return f
@@ -126,8 +127,8 @@ func called[R any](f *Fault, k Kind, call func() (R, error)) (result R, err erro
 	return call()
 }
 
-// done is called of a call that only fails or not.
-func done(f *Fault, k Kind, call func() error) error {
+// ended is called of a call that only fails or not.
+func ended(f *Fault, k Kind, call func() error) error {
 	if err := f.fails(k); err != nil {
 		return err
 	}
@@ -136,10 +137,10 @@ func done(f *Fault, k Kind, call func() error) error {
 
 // EnablePeers implements Sharer as far as the wrapped device does.
 func (f *Fault) EnablePeers(ordinals ...int) error {
-	if s, ok := f.Device.(Sharer); ok {
+	if s, ok := f.Device.(device.Sharer); ok {
 		return s.EnablePeers(ordinals...)
 	}
-	return ErrAlone
+	return device.ErrAlone
 }
 
 func (f *Fault) Reserve(size mem.Bytes) (mem.Addr, error) {
@@ -147,7 +148,7 @@ func (f *Fault) Reserve(size mem.Bytes) (mem.Addr, error) {
 }
 
 func (f *Fault) Unreserve(addr mem.Addr, size mem.Bytes) error {
-	return done(f, CallUnreserve, func() error { return f.Device.Unreserve(addr, size) })
+	return ended(f, CallUnreserve, func() error { return f.Device.Unreserve(addr, size) })
 }
 
 func (f *Fault) Create(size mem.Bytes) (driver.Handle, error) {
@@ -155,19 +156,19 @@ func (f *Fault) Create(size mem.Bytes) (driver.Handle, error) {
 }
 
 func (f *Fault) Release(h driver.Handle) error {
-	return done(f, CallRelease, func() error { return f.Device.Release(h) })
+	return ended(f, CallRelease, func() error { return f.Device.Release(h) })
 }
 
 func (f *Fault) Map(addr mem.Addr, h driver.Handle) error {
-	return done(f, CallMap, func() error { return f.Device.Map(addr, h) })
+	return ended(f, CallMap, func() error { return f.Device.Map(addr, h) })
 }
 
 func (f *Fault) Access(addr mem.Addr, size mem.Bytes) error {
-	return done(f, CallAccess, func() error { return f.Device.Access(addr, size) })
+	return ended(f, CallAccess, func() error { return f.Device.Access(addr, size) })
 }
 
 func (f *Fault) Unmap(addr mem.Addr, size mem.Bytes) error {
-	return done(f, CallUnmap, func() error { return f.Device.Unmap(addr, size) })
+	return ended(f, CallUnmap, func() error { return f.Device.Unmap(addr, size) })
 }
 
 func (f *Fault) Record(stream mem.StreamID) (driver.Fence, error) {
@@ -179,11 +180,11 @@ func (f *Fault) Done(x driver.Fence) (bool, error) {
 }
 
 func (f *Fault) Sync(stream mem.StreamID) error {
-	return done(f, CallSync, func() error { return f.Device.Sync(stream) })
+	return ended(f, CallSync, func() error { return f.Device.Sync(stream) })
 }
 
 // Memory implements Device.
 func (f *Fault) Memory() (free, total mem.Bytes, err error) {
-	err = done(f, CallMemory, func() (err error) { free, total, err = f.Device.Memory(); return })
+	err = ended(f, CallMemory, func() (err error) { free, total, err = f.Device.Memory(); return })
 	return free, total, err
 }

@@ -1,4 +1,4 @@
-package device_test
+package devicetest_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -22,7 +23,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestFaultByNumber(t *testing.T) {
-	f := device.NewFault(sim.New(sim.Config{}), 1, device.Rule{Kind: device.CallCreate, Nth: 2, Code: driver.CodeOutOfMemory})
+	f := devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallCreate, Nth: 2, Code: driver.CodeOutOfMemory})
 	for n := 1; n <= 3; n++ {
 		_, err := f.Create(mem.HandleSize)
 		if failed := errors.Is(err, driver.ErrOutOfMemory); failed != (n == 2) {
@@ -32,7 +33,7 @@ func TestFaultByNumber(t *testing.T) {
 			t.Errorf("the error says %q", err)
 		}
 	}
-	f.Set(device.Rule{Kind: device.AnyCall, Code: 719})
+	f.Set(devicetest.Rule{Kind: devicetest.AnyCall, Code: 719})
 	var failure *driver.Error
 	if err := f.Sync(0); !errors.As(err, &failure) || failure.Code != 719 || failure.Call != "cuStreamSynchronize" {
 		t.Errorf("Sync with every call failing: %v", err)
@@ -50,7 +51,7 @@ func TestFaultByNumber(t *testing.T) {
 // TestFaultByChance: the same seed makes the same calls fail.
 func TestFaultByChance(t *testing.T) {
 	run := func(seed uint64) (failed []int) {
-		f := device.NewFault(sim.New(sim.Config{}), seed, device.Rule{Kind: device.CallSync, Chance: 0.2, Code: 999})
+		f := devicetest.NewFault(sim.New(sim.Config{}), seed, devicetest.Rule{Kind: devicetest.CallSync, Chance: 0.2, Code: 999})
 		for n := range 1000 {
 			if f.Sync(0) != nil {
 				failed = append(failed, n)
@@ -70,11 +71,17 @@ func TestFaultByChance(t *testing.T) {
 // TestFaultedCallDoesNotReachDevice: the device is as before a refused call.
 func TestFaultedCallDoesNotReachDevice(t *testing.T) {
 	inner := sim.New(sim.Config{})
-	f := device.NewFault(inner, 1, device.Rule{Kind: device.AnyCall, Code: 1})
+	f := devicetest.NewFault(inner, 1, devicetest.Rule{Kind: devicetest.AnyCall, Code: 1})
 	_, _ = f.Reserve(page)
 	_, _ = f.Create(mem.HandleSize)
 	_, _ = f.Record(0)
 	if calls := inner.Stats().Calls(); calls != 0 {
 		t.Errorf("%d refused calls reached the device", calls)
 	}
+}
+
+// TestWrapperConforms: a wrapper that changes nothing by its settings is as good a device as
+// what it wraps.
+func TestWrapperConforms(t *testing.T) {
+	devicetest.Run(t, func() device.Device { return devicetest.NewFault(sim.New(sim.Config{Capacity: 256 * mem.MiB}), 1) })
 }
