@@ -206,12 +206,18 @@ func (a *ahead) play(p *pool, x *foreseen) {
 	late := f.placed - x.placed
 	f.ahead = min(max(late+late/2, f.ahead-f.ahead/4), mostAhead)
 	a.drop(f)
+	stale := late > x.ahead+mostAhead // too much lies elsewhere: it would only be in the way
 	if late > 0 && late >= x.ahead && x.tries < mostTries {
 		if y := f.gather(p, f.learner.Now()); y != nil {
-			y.tries, y.wishes = x.tries+1, x.offsets
+			if y.tries = x.tries + 1; !stale {
+				y.wishes = x.offsets
+			}
 			f.again = y
 			a.send(y)
 		}
+	}
+	if stale {
+		return
 	}
 	if f.served = x; x.reel != nil {
 		a.host.Serve(f.stream, wish.Foreseen, x.reel)
