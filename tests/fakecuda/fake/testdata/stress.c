@@ -83,12 +83,15 @@ static void one_round(unsigned char value)
 		OK(stalloc_device_release(&dev, handles[i]));
 	OK(stalloc_device_unreserve(&dev, addr, PAGES * PAGE));
 
-	OK(stalloc_device_malloc(&dev, 5000, &addr));
+	stalloc_cu_context popped;
+	MUST(driver.cuCtxPushCurrent(dev.context) == 0);
+	MUST(driver.cuMemAlloc(&addr, 5000) == 0);
 	bytes = (unsigned char *)(uintptr_t)addr;
 	check(bytes, 0xCB, 5000);
 	memset(bytes, value, 5000);
 	check(bytes, value, 5000);
-	OK(stalloc_device_free(&dev, addr));
+	MUST(driver.cuMemFree(addr) == 0);
+	MUST(driver.cuCtxPopCurrent(&popped) == 0);
 }
 
 static void *thread(void *number)
@@ -175,8 +178,8 @@ static void context_restored(void)
 	MUST(driver.cuDevicePrimaryCtxRelease(1) == 0);
 }
 
-/* The same allocation breaks a capture when made directly and not when made
- * through us; the thread's capture mode is its own again afterwards. */
+/* An allocation breaks a capture when made directly, and what is as dangerous does not when
+ * made through us; the thread's capture mode is its own again afterwards. */
 static void capture(void *library)
 {
 	int (*begin)(void *), (*end)(void *);
@@ -184,10 +187,13 @@ static void capture(void *library)
 	*(void **)&end = dlsym(library, "fakecuda_capture_end");
 	stalloc_cu_addr addr;
 	stalloc_cu_context popped;
+	uintptr_t event = 0;
+	int done = 0;
 	MUST(driver.cuCtxPushCurrent(dev.context) == 0);
 	MUST(begin(NULL) == 0);
-	OK(stalloc_device_malloc(&dev, 1, &addr));
-	OK(stalloc_device_free(&dev, addr));
+	OK(stalloc_device_record(&dev, 1, &event));
+	OK(stalloc_device_query(&dev, event, &done));
+	OK(stalloc_device_drop_event(&dev, event));
 	MUST(end(NULL) == 1);
 	MUST(begin(NULL) == 0);
 	MUST(driver.cuMemAlloc(&addr, 1) == STALLOC_CU_CAPTURE_UNSUPPORTED);
