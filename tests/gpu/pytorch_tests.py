@@ -192,6 +192,8 @@ def judge_again(file, results, args, folder):
     bad = ("failed", "crashed", "timed out")
     for allocator in ALLOCATORS:
         for name in [n for n, (state, *_) in results[allocator].items() if state in bad]:
+            if time.monotonic() > args.deadline:
+                return  # the first verdict stands
             alone = queue.SimpleQueue()
             alone.put(name)
             work(file, allocator, alone, results[allocator], args, folder)
