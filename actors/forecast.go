@@ -63,15 +63,12 @@ type foreseen struct {
 	placed   int          // the forecaster's, when it was sent
 	ahead    int          // requests that will have been placed when it comes
 	wishes   []mem.Offset // of those, where another forecast serves
-	tries    int
+	second   bool         // it came too late once, and was laid out again
 }
 
 // A forecast that is a little off may end so much above what the range has, one part in so
 // many.
 const foreseenMore = 200
-
-// mostTries is how often a forecast is laid out again that came too late.
-const mostTries = 3
 
 // mostAhead bounds the requests that are placed without a forecast for its sake.
 const mostAhead = 128
@@ -207,9 +204,9 @@ func (a *ahead) play(p *pool, x *foreseen) {
 	f.ahead = min(max(late+late/2, f.ahead-f.ahead/4), mostAhead)
 	a.drop(f)
 	stale := late > x.ahead+mostAhead // too much lies elsewhere: it would only be in the way
-	if late > 0 && late >= x.ahead && x.tries < mostTries {
+	if late > 0 && late >= x.ahead && !x.second {
 		if y := f.gather(p, f.learner.Now()); y != nil {
-			if y.tries = x.tries + 1; !stale {
+			if y.second = true; !stale {
 				y.wishes = x.offsets
 			}
 			f.again = y
