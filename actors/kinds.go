@@ -13,10 +13,6 @@ type kind struct {
 	wishes *Reel        // for the next; nil: none are planned
 	tries  int          // plans in a row that did not serve
 	rest   int          // steps to let pass before the next plan
-	// Where the blocks of a step lay that came while another kind's wishes were served, which
-	// is still out of the way of those; that kind.
-	aside  *Reel
-	within *kind
 }
 
 // habit is what is known about one space: the kinds of its steps.
@@ -25,7 +21,6 @@ type habit struct {
 	last    *kind   // of the last step
 	serving *kind   // whose wishes are served; nil: none
 	since   uint64  // what tells the supervisor to serve them
-	changed bool    // the stream has not got the lists as they are now
 }
 
 const mostKinds = 4
@@ -80,36 +75,8 @@ func matched(list, now []wish.Entry, least float64) int {
 	return int(tape.Matched)
 }
 
-// inserted reports whether a step has all that the kind has whose wishes were served, with
-// something inserted.
-func (h *habit) inserted(now []wish.Entry) bool {
-	if h.serving == nil || h.serving.wishes == nil || len(now) < len(h.serving.wishes.Entries) {
-		return false
-	}
-	list := h.serving.wishes.Entries
-	return matched(list, now, alike*float64(len(list))) > 0
-}
-
-// lists returns what is to be served of each kind: first from the next boundary on, and then
-// where a step turns out to be of another.
-func (h *habit) lists() []*Reel {
-	all := []*Reel{nil}
-	for _, k := range slices.Backward(h.kinds) {
-		switch {
-		case k == h.serving:
-			all[0] = k.wishes
-		case k.aside != nil && k.within == h.serving:
-			all = append(all, k.aside)
-		case k.wishes != nil:
-			all = append(all, k.wishes)
-		}
-	}
-	return all
-}
-
 // next returns the kind whose wishes are served from the next boundary on, behind a step of a
-// kind: that one if the step before was of it, too; or else those that are served stay. A step
-// of another kind goes on with its own list as soon as it is recognized.
+// kind: that one if the step before was of it, too; or else those that are served stay.
 func (h *habit) next(k *kind) *kind {
 	again := k == h.last
 	if h.last = k; again && k.wishes != nil {
@@ -144,4 +111,12 @@ func (k *kind) replan(hits, agree int, began bool) bool {
 	k.tries++
 	k.rest = 1 << min(k.tries, 6)
 	return true
+}
+
+// reel is what serves a kind's steps; nil: nothing does.
+func (k *kind) reel() *Reel {
+	if k == nil {
+		return nil
+	}
+	return k.wishes
 }

@@ -26,10 +26,8 @@ type lane struct {
 	// many boundaries.
 	step  [2]*Reel
 	until int
-	left  bool // the run is another
-	// Of all kinds of step: the first serve from the boundary on.
-	lists    [2][]*Reel
-	patience [2]wish.Patience
+	left  bool     // the run is another
+	reels [2]*Reel // that the next steps are served from; nil: none
 }
 
 // adopt makes the lane of a stream, and its actor. Only the supervisor calls it.
@@ -92,9 +90,6 @@ func (l *lane) answer(q question) (err error) {
 // look says where a request is wished.
 func (l *lane) look(m *allocRequest) {
 	t := &l.tapes[m.small]
-	if l.until == 0 && l.patience[m.small].Lost(t) {
-		l.turn(m.small)
-	}
 	if at := t.Next(uint64(mem.Round(m.size) / mem.Grain)).Place(); at != 0 {
 		m.wish = l.base + mem.Addr(at)*mem.Addr(mem.Grain)
 	}
@@ -111,14 +106,10 @@ func (l *lane) open(first, step [2]*Reel, boundaries int) {
 	}
 }
 
-// serve has other lists than before; nil: the same.
-func (l *lane) serve(lists [2][]*Reel) {
-	for i, lists := range lists {
-		if lists != nil {
-			l.lists[i] = lists
-			l.begin(i)
-		}
-	}
+// serve has other wishes than before from now on.
+func (l *lane) serve(tape int, r *Reel) {
+	l.reels[tape] = r
+	l.host.Serve(l.id, tape, r)
 }
 
 // A step that has left out more entries than that is another than the tape's: memory is not
@@ -126,57 +117,14 @@ func (l *lane) serve(lists [2][]*Reel) {
 // others, too.
 const mostSkipped = 64
 
-// begin begins the first list. C asks where the program leaves it, if there are others to go
-// on with.
-func (l *lane) begin(small int) {
-	var first *Reel
-	if lists := l.lists[small]; len(lists) > 0 {
-		first = lists[0]
-	}
-	l.host.Serve(l.id, small, first)
-	if len(l.lists[small]) > 1 {
-		l.patience[small].Begin(&l.tapes[small])
-	}
-}
-
-// turn has the tape go on with the list of another kind of step, if one has the last
-// requests: an evaluation began in the middle of a step, for example.
-func (l *lane) turn(small int) {
-	t, heap := &l.tapes[small], l.heap.Load()
-	var last []uint64
-	events := l.host.Events()
-	for i := len(events) - 1; i >= 0 && len(last) < wish.MostLast; i-- {
-		ev := events[i]
-		size := ev.Size()
-		served := ev.Kind() == wish.EventHit || ev.Kind() == wish.EventMiss
-		if served && uint32(ev.Stream()) == heap && smallOf(mem.Bytes(size)*mem.Grain, l.small) == small {
-			last = append(last, size)
-		}
-	}
-	lists := make([][]wish.Entry, len(l.lists[small]))
-	for i, r := range l.lists[small] {
-		if r != nil {
-			lists[i] = r.Entries
-		}
-	}
-	list, at := t.Find(last, lists)
-	if list < 0 {
-		return
-	}
-	l.host.Serve(l.id, small, l.lists[small][list])
-	t.Resume(at)
-	l.patience[small].Begin(t)
-}
-
 func strayed(t *wish.Tape) bool { return uint64(t.Cursor) > t.Matched+mostSkipped }
 
 // giveUp leaves the stream without wishes: it is served all the same. What has failed
 // once may fail here, too, and who has asked waits for an answer.
 func (l *lane) giveUp() {
 	defer func() { _ = recover() }()
-	l.lists = [2][]*Reel{}
-	for i := range l.wishes {
-		l.host.Serve(l.id, i, nil)
+	for i := range l.reels {
+		l.serve(i, nil)
 	}
 }
 
@@ -192,13 +140,13 @@ func (l *lane) ended() error {
 		}
 		for i, r := range l.step {
 			if !l.left {
-				l.lists[i] = []*Reel{r}
+				l.reels[i] = r
 			}
 		}
 		l.step = [2]*Reel{}
 	}
-	for i := range l.wishes {
-		l.begin(i)
+	for i, r := range l.reels {
+		l.host.Serve(l.id, i, r)
 	}
 	return nil
 }

@@ -76,20 +76,17 @@ func (p *planner) ended(m *stepEnded) {
 		p.mixed = false
 		return
 	}
-	ready := &wishesReady{lists: map[spaceKey][]*Reel{}}
+	ready := &wishesReady{reels: map[spaceKey]*Reel{}}
 	spaces := m.spaces(p.d.small)
 	served := len(spaces) > 0
 	for _, s := range spaces {
-		served = p.look(s, m.wishes) && served
-		if h := p.known[s.spaceKey]; h.changed {
-			ready.lists[s.spaceKey], h.changed = h.lists(), false
-		}
+		served = p.look(s, m.wishes, ready) && served
 	}
 	p.saver.judged(m, served)
 	if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
 		p.known = map[spaceKey]*habit{}
 	}
-	if len(ready.lists) > 0 {
+	if len(ready.reels) > 0 {
 		p.sent++
 		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
 		p.d.root.Send(p.d.supervisor, ready)
@@ -98,7 +95,7 @@ func (p *planner) ended(m *stepEnded) {
 
 // look compares a step with earlier ones, and decides what is to be wished in the next. It
 // reports whether the step was served as its plan says.
-func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
+func (p *planner) look(s *spaceStep, wished uint64, ready *wishesReady) (served bool) {
 	h := p.known[s.spaceKey]
 	if h == nil {
 		h = &habit{}
@@ -114,15 +111,13 @@ func (p *planner) look(s *spaceStep, wished uint64) (served bool) {
 	began := h.serving == k && wished >= h.since
 	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
 	if fresh {
-		k.wishes, h.changed = p.d.host.Build(wishesOf(s, p.d.base), false), true
+		k.wishes = p.d.host.Build(wishesOf(s, p.d.base), false)
 		p.fresh = p.fresh || k.wishes != nil
-	}
-	if h.serving != nil && h.serving != k && (known || h.inserted(now)) {
-		k.aside, k.within, h.changed = p.d.host.Build(lying(s, p.d.base), false), h.serving, true
 	}
 	next := h.next(k)
 	if next != h.serving || fresh && next == k {
-		h.serving, h.since, h.changed = next, p.sent+1, true
+		h.serving, h.since = next, p.sent+1
+		ready.reels[s.spaceKey] = next.reel()
 	}
 	return began && !fresh && k.wishes != nil
 }

@@ -222,25 +222,42 @@ func TestPlanStaysWhileItHits(t *testing.T) {
 	}
 }
 
-// TestKindsAlternate: two kinds of step take turns and both are served, the rarer one from where
-// it is recognized.
-func TestKindsAlternate(t *testing.T) {
+// TestKindsOfSteps: where one other step comes in between, those around it are served all the
+// same; where another kind goes on, its plan is served from its third step on.
+func TestKindsOfSteps(t *testing.T) {
 	l := newLooper(t)
 	rng := seeded(t)
 	train, evaluate := wild(rng, 200), wild(rng, 80)
-	bad := 0
-	for i := range 40 {
-		sizes := train
-		if i%4 == 3 {
-			sizes = evaluate
-		}
-		if hits := l.step(sizes); hits < len(sizes)-16*(i%4)/3 {
-			bad++
-			t.Logf("step %d: %d of %d", i, hits, len(sizes))
+	full := func(when string, sizes []mem.Bytes) {
+		t.Helper()
+		if hits := l.step(sizes); hits != len(sizes) {
+			t.Errorf("%s: %d hits of %d", when, hits, len(sizes))
 		}
 	}
-	if bad > 4 { // two until the first plan, one evaluation, one until the plan of both
-		t.Errorf("%d bad steps", bad)
+	for i := range 20 {
+		if i%4 == 3 {
+			l.step(evaluate)
+		} else if i < 2 {
+			l.step(train)
+		} else {
+			full("training around evaluations", train)
+		}
+	}
+	for range 3 {
+		for i := range 5 {
+			if i < 2 {
+				l.step(evaluate)
+				continue
+			}
+			full("evaluation that goes on", evaluate)
+		}
+		for i := range 5 {
+			if i < 2 {
+				l.step(train)
+				continue
+			}
+			full("training behind it", train)
+		}
 	}
 }
 

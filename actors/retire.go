@@ -76,7 +76,9 @@ func (s *supervisor) retire() error {
 // retire ends serving wishes, those of a run's beginning as well.
 func (l *lane) retire() error {
 	l.step, l.until = [2]*Reel{}, 0
-	l.serve([2][]*Reel{{}, {}})
+	for i := range l.reels {
+		l.serve(i, nil)
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream/wish"
 )
 
 // supervisor is the actor that owns the life of the device's streams and of the plans that
@@ -33,11 +34,9 @@ type supervisor struct {
 
 // wishesReady tells the supervisor the wishes of the next steps.
 type wishesReady struct {
-	// Where they change, those of all kinds of step: the first serve from the boundary on (nil:
-	// none), the others where a step turns out to be of another kind.
-	lists  map[spaceKey][]*Reel
-	number uint64 // in the order in which they were sent
-	fresh  bool   // a new plan is among them
+	reels  map[spaceKey]*Reel // where they change; nil: none
+	number uint64             // in the order in which they were sent
+	fresh  bool               // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -59,7 +58,7 @@ func (s *supervisor) merge(m *wishesReady) {
 		s.wishes = m
 		return
 	}
-	maps.Copy(s.wishes.lists, m.lists)
+	maps.Copy(s.wishes.reels, m.reels)
 	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
 }
 
@@ -146,11 +145,15 @@ func (s *supervisor) wish() {
 	}
 	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
-		var lists [2][]*Reel
-		for small := range lists {
-			lists[small] = ready.lists[spaceKey{l.id, small == 1}]
-		}
-		if err := s.d.tell(l, func(l *lane) error { l.serve(lists); return nil }); err != nil {
+		err := s.d.tell(l, func(l *lane) error {
+			for tape := range l.reels {
+				if r, changed := ready.reels[spaceKey{l.id, tape == wish.Small}]; changed {
+					l.serve(tape, r)
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}

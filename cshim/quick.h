@@ -72,8 +72,6 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 		if ((entry = tape_seek(t, n)) >= 0) {
 			t->state.cursor = (uint32_t)entry;
 			at = entry_place(t->reel->entries[entry]);
-		} else if (t->state.ask != 0 && t->state.missed >= t->state.ask) {
-			return 0; /* Go looks through other lists */
 		}
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
 		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;

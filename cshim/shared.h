@@ -22,7 +22,7 @@ struct stalloc_tape_state {
 	uint32_t cursor;
 	uint32_t strays;
 	uint64_t last[4];
-	uint64_t matched, missed, ask;
+	uint64_t matched, missed;
 	uint64_t hits, misses;
 };
 

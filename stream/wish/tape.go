@@ -59,7 +59,6 @@ type State struct {
 	Strays          uint32    // requests since the last that was matched; of more than lastKept, so many
 	Last            [4]uint64 // their sizes, the latest first
 	Matched, Missed uint64    // requests since the last boundary that were on the tape, and that were not
-	Ask             uint64    // once so many were not, C asks Go to look elsewhere (Patience); 0: it does not
 	Hits, Misses    uint64    // ever: requests that were served where they were wished, and others while there were entries
 }
 

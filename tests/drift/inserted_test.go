@@ -8,9 +8,8 @@ import (
 )
 
 // TestInserted has something inserted in a step now and then, at distances that tell nothing:
-// before it, or between its passes. From the second time on it is served, but for the requests
-// until it is recognized, and all other steps are served throughout. What asks for just what
-// training does has places of training's, until that is noticed.
+// before it, or between its passes. From the second time on it is foreseen, as far as its
+// requests are large, and all other steps are served throughout.
 func TestInserted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -20,8 +19,8 @@ func TestInserted(t *testing.T) {
 		{"evaluation", 0.9, func(p *Program, m *Model) { m.Evaluate(p, 4) }},
 		{"long evaluation", 0.95, func(p *Program, m *Model) { m.Evaluate(p, 20) }},
 		{"batches as in training", 0.6, func(p *Program, m *Model) { m.Validate(p, 4) }},
-		{"checkpoint", 0.85, func(p *Program, m *Model) { m.Save(p) }},
-		{"microbatch", 0.6, func(p *Program, m *Model) { m.Accumulate(p) }},
+		{"checkpoint", 0.8, func(p *Program, m *Model) { m.Save(p) }},
+		{"microbatch", 0.35, func(p *Program, m *Model) { m.Accumulate(p) }},
 	} {
 		for where, between := range map[string]bool{"before": false, "between": true} {
 			t.Run(c.name+" "+where, func(t *testing.T) {

@@ -176,10 +176,6 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 		if err := t.takeBack(); err != nil {
 			return b, err
 		}
-		if its.Ask != 0 && its.Missed >= its.Ask { // as if no other list had been found
-			its.Ask += 20
-			mine.Ask += 20
-		}
 		if other := its.Next(units); other != entry {
 			return b, fmt.Errorf("the tapes of stream %d answer %x and, C's, %x for %d units", id, entry, other, units)
 		}
@@ -301,8 +297,9 @@ func (t *twins) serve(id mem.StreamID, tape int, r *Reel, at int) error {
 	mine, its := &t.tapesOf(id)[tape], &t.device.Stream(id).Tapes[tape]
 	mine.Replace(r.Entries)
 	if at > 0 {
-		mine.Resume(at - 1)
-		its.Resume(at - 1)
+		for _, tape := range []*wish.Tape{mine, its} {
+			tape.Cursor, tape.Matched = uint32(at), uint64(at)
+		}
 	}
 	t.lend()
 	return nil
@@ -333,9 +330,6 @@ func (t *twins) boundary() error {
 		for i := range s.Tapes {
 			s.Tapes[i].Boundary()
 			t.tapesOf(id)[i].Boundary()
-			if t.r.IntN(2) == 0 {
-				s.Tapes[i].Ask, t.tapesOf(id)[i].Ask = 10, 10
-			}
 		}
 	}
 	t.lend()
