@@ -142,7 +142,7 @@ func ours(info os.FileInfo) error {
 // load reads a plan.
 func (c *cache) load(f cached) (*plan.Plan, error) {
 	p, err := plan.ReadFileIf(f.path, ours)
-	if errors.Is(err, plan.ErrForeign) || errors.Is(err, plan.ErrTruncated) || errors.Is(err, plan.ErrCorrupt) {
+	if errors.Is(err, plan.ErrForeign) || errors.Is(err, plan.ErrCorrupt) {
 		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
 	}
 	return p, err

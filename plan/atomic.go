@@ -69,8 +69,8 @@ func ReadFileIf(path string, accept func(os.FileInfo) error) (*Plan, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("it is no regular file but %v", info.Mode())
-	case info.Size() > int64(headerSize+maxPayload+4):
-		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(), headerSize+maxPayload+4)
+	case info.Size() > maxFile:
+		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(), maxFile)
 	default:
 		err = accept(info)
 	}
