@@ -31,7 +31,7 @@ const (
 
 // config is how stalloc is set up for a report.
 func config(o Options) replay.Config {
-	return replay.Config{Capacity: o.Capacity, FragLimit: replay.DefaultFragLimit, Warm: o.Warm, Pool: "range"}
+	return replay.Config{Capacity: o.Capacity, FragLimit: replay.DefaultFragLimit, Warm: o.Warm}
 }
 
 // replayAll replays a recording through every allocator, side by side.

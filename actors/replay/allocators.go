@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"stalloc/internal/mem"
@@ -13,24 +12,11 @@ import (
 // Config is how a run is set up.
 type Config struct {
 	Capacity  mem.Bytes // memory of the simulated device
-	FragLimit mem.Bytes // gmlake, as allocator or as pool: smaller requests are not stitched
-	Pool      string    // stalloc only: one of Pools; empty for the first
+	FragLimit mem.Bytes // gmlake only: smaller requests are not stitched
 	Warm      bool      // start with what an earlier run has left, for allocators that plan
-	NoPlan    bool      // stalloc only: serve everything from the pool
+	NoPlan    bool      // stalloc only: serve everything from the range
 
 	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
-}
-
-// Pools are what stalloc can serve from: its range, which comes first, and GMLake's
-// algorithm.
-var Pools = []string{"range", "gmlake"}
-
-// CheckPool reports a pool that is none of Pools. The error lists them.
-func CheckPool(name string) error {
-	if slices.Contains(Pools, name) {
-		return nil
-	}
-	return fmt.Errorf("unknown pool %q: choose from %s", name, strings.Join(Pools, ", "))
 }
 
 // DefaultFragLimit is GMLake's own default.
@@ -49,7 +35,7 @@ type Allocator struct {
 var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
-	{Name: "gmlake", New: newLake},
+	theirs(),
 	ours(),
 }
 
@@ -81,9 +67,6 @@ func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progre
 	}
 	r, err := Run(ctx, tr, target, progress)
 	r.Allocator = a.Name
-	if a.Plans && c.Pool != "" && c.Pool != Pools[0] {
-		r.Allocator += "-" + c.Pool
-	}
 	if a.Plans && c.NoPlan {
 		r.Allocator += "-noplan"
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"stalloc/actors"
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -34,7 +35,7 @@ func TestSecondStartOfAnotherProgram(t *testing.T) {
 func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
 	t.Helper()
 	cache := t.TempDir()
-	first, err := start(tr, c, cache)
+	first, err := start(tr, c, actors.Options{Cache: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +47,14 @@ func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
 		if err := os.CopyFS(copied, os.DirFS(cache)); err != nil {
 			t.Fatal(err)
 		}
-		second, err := start(tr, c, copied)
+		second, err := start(tr, c, actors.Options{Cache: copied})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, err := Run(context.Background(), tr.Disturb(uint64(seed+1), rate), second, nil)
-		t.Logf("%s noise %v: fragmentation %.4f, %d hits, %d misses", c.Pool, rate, r.Fragmentation, r.Hits, r.Misses)
+		t.Logf("noise %v: fragmentation %.4f, %d hits, %d misses", rate, r.Fragmentation, r.Hits, r.Misses)
 		if err != nil || r.OOM {
-			t.Errorf("%s noise %v: out of memory %v, %v", c.Pool, rate, r.OOM, err)
+			t.Errorf("noise %v: out of memory %v, %v", rate, r.OOM, err)
 		}
 		results = append(results, r)
 	}

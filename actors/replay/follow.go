@@ -107,11 +107,3 @@ func (l *live) served() (hits, misses int64) {
 	h, m := l.local.Served()
 	return int64(h), int64(m)
 }
-
-func (l *lake) place(id int64) mem.Addr { return l.blocks[id] }
-
-func (l *lake) reserved() mem.Bytes { return l.pool.Reserved() }
-
-func (l *lake) served() (hits, misses int64) { return 0, 0 }
-
-func (l *lake) used(mem.Addr, mem.Bytes, bool) {} // it tells nobody of memory

@@ -18,7 +18,7 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Capacity: 80 * mem.GiB, FragLimit: DefaultFragLimit, Pool: "range"}
+	c := Config{Capacity: 80 * mem.GiB, FragLimit: DefaultFragLimit}
 	for _, a := range Allocators {
 		var peak mem.Bytes
 		var hits, misses int64

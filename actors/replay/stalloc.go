@@ -21,16 +21,18 @@ import (
 // and the second finds there what any second start of a program would.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
+		options := actors.Options{NoPlan: c.NoPlan}
 		if !c.Warm {
-			return start(tr, c, "")
+			return start(tr, c, options)
 		}
 		cache, err := os.MkdirTemp("", "stalloc-replay-")
 		if err != nil {
 			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
 		}
+		options.Cache = cache
 		earlier := c
 		earlier.held = nil
-		first, err := start(tr, earlier, cache)
+		first, err := start(tr, earlier, options)
 		if err == nil {
 			if _, err = Run(ctx, tr, first, nil); err != nil {
 				err = fmt.Errorf("the first of two runs: %w", err)
@@ -38,7 +40,7 @@ func ours() Allocator {
 		}
 		var second *live
 		if err == nil {
-			second, err = start(tr, c, cache)
+			second, err = start(tr, c, options)
 		}
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(cache))
@@ -48,14 +50,21 @@ func ours() Allocator {
 	}}
 }
 
-// start sets up a run whose plans are kept in a folder, "" for nowhere.
-func start(tr *trace.Trace, c Config, cache string) (*live, error) {
-	options := actors.Options{Inline: true, NoPlan: c.NoPlan, Cache: cache}
-	if c.Pool == "gmlake" {
+// theirs makes the list entry of GMLake's algorithm behind the same actors.
+func theirs() Allocator {
+	return Allocator{Name: "gmlake", New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
+		if c.FragLimit < 0 {
+			return nil, fmt.Errorf("a least size of %d bytes to stitch: give none or more", int64(c.FragLimit))
+		}
 		lake := gmlake.DefaultConfig()
 		lake.FragLimit = c.FragLimit
-		options.GMLake = &lake
-	}
+		return start(tr, c, actors.Options{GMLake: &lake})
+	}}
+}
+
+// start sets up a run.
+func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
+	options.Inline = true
 	once := newOnce(c.held)
 	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}), options)
 	if err == nil {
@@ -67,7 +76,7 @@ func start(tr *trace.Trace, c Config, cache string) (*live, error) {
 // Plan replays a recording and returns the plan of a later run. The error says that there
 // is none: the recording is too short.
 func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
-	l, err := start(tr, Config{}, "")
+	l, err := start(tr, Config{}, actors.Options{})
 	if err != nil {
 		return nil, Result{}, err
 	}
@@ -80,7 +89,7 @@ func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 	return l.plan, r, err
 }
 
-// live is a Target over the live allocator.
+// live is a Target over the live allocator, whatever its policy.
 type live struct {
 	device *sim.Device
 	local  *actors.Local
@@ -88,7 +97,7 @@ type live struct {
 	watch  *sim.Watch
 	seen   map[int64]*sim.Watched
 	waits  map[int64]wait         // blocks that another stream still uses
-	others map[int64]mem.StreamID // by block whose free completes late, the stream that it waits for
+	others map[int64]mem.StreamID // by block, the stream that its free waits for: where it completes late, or was recorded
 	cache  string                 // a folder to delete at the end, "" for none
 	events int
 	now    time.Duration // recorded, at the last boundary
@@ -182,6 +191,9 @@ func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 func (l *live) RecordStream(id int64, stream mem.StreamID) {
 	if addr, ok := l.blocks[id]; ok {
 		l.note(l.local.Record(addr, stream))
+		if l.others[id] == 0 {
+			l.others[id] = stream
+		}
 	}
 }
 
@@ -192,19 +204,21 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 	}
 	delete(l.blocks, id)
 	l.advance()
-	other := l.others[id]
+	other, waits := l.others[id]
 	if deferred {
-		if other == 0 {
-			other = otherStream<<1 + mem.StreamID(id)
+		if !waits {
+			other, waits = otherStream<<1+mem.StreamID(id), true
 		}
 		l.note(l.local.Record(addr, other))
+	}
+	if waits {
 		l.note(l.seen[id].Freed(other))
 	} else {
 		l.note(l.seen[id].Freed())
 		delete(l.seen, id)
 	}
 	l.note(l.local.Release(addr))
-	if deferred {
+	if waits {
 		l.waits[id] = wait{other, l.device.Place(other)}
 	}
 }

@@ -17,7 +17,7 @@ var keysOf = []struct {
 }{
 	{"stalloc replay: an object for each recording and allocator", []key{
 		{"trace", "name of the recording"},
-		{"allocator", "as --allocator names it; -POOL and -noplan are added where chosen"},
+		{"allocator", "as --allocator names it; -noplan is added where chosen"},
 		{"mode", "cold: nothing known at the start; warm: the second of two starts"},
 		{"noise", "share of the requests that was disturbed, as --noise says; left out if none"},
 		{"seed", "of the noise; left out without noise"},

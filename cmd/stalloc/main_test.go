@@ -272,7 +272,7 @@ func TestKeys(t *testing.T) {
 func TestWidth(t *testing.T) {
 	for _, m := range measures {
 		c := comparison{measure: m}
-		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-gmlake-noplan"} {
+		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-noplan"} {
 			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9, Hits: 9, SteadyTimeUS: 1,
 				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, Smallest: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
 		}

@@ -22,7 +22,6 @@ type replayFlags struct {
 	noPlan     bool
 	capacity   size
 	fragLimit  size
-	pool       string
 	noise      float64
 	seed       uint64
 	smallest   bool
@@ -78,7 +77,7 @@ smaller one is filled; still smaller ones may do again, by chance.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
 	f.BoolVar(&flags.warm, "warm", false, "show the second of two starts, with what the first has left")
-	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: serve everything from the pool")
+	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: serve everything from the range")
 	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the noise")
 	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest device that the run does not fill")
@@ -87,9 +86,8 @@ smaller one is filled; still smaller ones may do again, by chance.`,
 	addFormat(f, &flags.format)
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
-	f.StringVar(&flags.pool, "pool", replay.Pools[0], "stalloc: what serves requests outside the plan, "+strings.Join(replay.Pools, " or "))
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
-	complete(cmd, map[string][]string{"allocator": replay.Names(), "pool": replay.Pools, "format": formats, "show": measureNames()})
+	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats, "show": measureNames()})
 	return cmd
 }
 
@@ -98,7 +96,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, NoPlan: f.noPlan, Pool: f.pool}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, NoPlan: f.noPlan}
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
@@ -146,9 +144,6 @@ func (f *replayFlags) check() ([]replay.Allocator, error) {
 			return nil, err
 		}
 		allocators = append(allocators, a)
-	}
-	if err := replay.CheckPool(f.pool); err != nil {
-		return nil, err
 	}
 	if !(f.noise >= 0 && f.noise <= 1) {
 		return nil, fmt.Errorf("--noise %v is no share: give a number from 0 to 1, such as 0.01 for one request in a hundred", f.noise)

@@ -28,13 +28,16 @@ func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 	return p.mapAll(phaseGrow, out), true
 }
 
-// mapAll maps the picks at the addresses of the action.
+// mapAll maps the picks at the addresses of the action. It grants rights chunk by chunk, as the
+// released code does, which costs a little less than all at once.
 func (p *Pool) mapAll(ph phase, out []engine.Op) []engine.Op {
 	a := &p.act
 	for i, h := range p.picks {
 		out = append(out, engine.Op{Kind: engine.OpMap, Addr: p.addr(a.page + uint32(i)), Handle: h, Size: pageSize})
 	}
-	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: p.addr(a.page), Size: mem.Bytes(a.pages) * pageSize})
+	for i := range p.picks {
+		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: p.addr(a.page + uint32(i)), Size: pageSize})
+	}
 	return p.await(ph, out)
 }
 

@@ -160,7 +160,13 @@ func TestRandom(t *testing.T) {
 				d := newDevice(cfg)
 				d.capacity = v.capacity
 				if v.faults > 0 {
-					d.failing = func(int, engine.Op) bool { return rng.IntN(v.faults) == 0 }
+					d.failing = func(_ int, op engine.Op) bool {
+						often := v.faults
+						if op.Kind == engine.OpAccess { // there is one for each chunk
+							often *= 16
+						}
+						return rng.IntN(often) == 0
+					}
 				}
 				if err := script(d, data, 16); err != nil {
 					t.Fatalf("seed %d, %d bytes: %v", seed, len(data), err)
