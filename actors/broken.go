@@ -36,7 +36,7 @@ func (p *pool) outlive(q question) error {
 		p.gone += b.Size
 		m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
 		return nil
-	case *poolRequest:
+	case *order[*pool]:
 		if m.broken != nil {
 			return m.broken(p)
 		}

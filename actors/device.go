@@ -62,6 +62,13 @@ func (d *Device) ask(to *actor.PID, q question) {
 	q.slot().wait()
 }
 
+// tell has a stream or the supervisor do something.
+func tell[Actor any](d *Device, to *actor.PID, do func(Actor) error) error {
+	m := &order[Actor]{do: do}
+	d.ask(to, m)
+	return m.err
+}
+
 // Serve returns a block of at least asked bytes for work on a stream, 0 < asked. Private
 // pools (pool not 0) share memory with nothing else and are not planned. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the range is.
@@ -92,7 +99,7 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 func (d *Device) look(id mem.StreamID, m *allocRequest) *lane {
 	l := d.laneOf(id)
 	if l == nil {
-		_ = d.supervise(func(s *supervisor) error { return s.admit(id) })
+		_ = tell(d, d.supervisor, func(s *supervisor) error { return s.admit(id) })
 		if l = d.laneOf(id); l == nil {
 			return nil
 		}
@@ -123,9 +130,10 @@ func (d *Device) Free(addr mem.Addr) (Freed, error) {
 
 // Record says that another stream uses the block at addr.
 func (d *Device) Record(addr mem.Addr, id mem.StreamID) error {
-	m := &recordRequest{addr: addr, stream: id}
-	d.ask(d.pool, m)
-	return m.err
+	return d.rare(func(p *pool) error {
+		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: addr, Stream: id})
+		return err
+	}, nil)
 }
 
 // Step marks a step boundary: new plans become active here, or shortly behind (see
@@ -139,14 +147,7 @@ func (d *Device) Step() error {
 	return d.mark()
 }
 
-func (d *Device) endStep() error { return d.supervise((*supervisor).step) }
-
-// supervise has the supervisor do something.
-func (d *Device) supervise(do func(*supervisor) error) error {
-	m := &order[*supervisor]{do: do}
-	d.ask(d.supervisor, m)
-	return m.err
-}
+func (d *Device) endStep() error { return tell(d, d.supervisor, (*supervisor).step) }
 
 // endFound ends a step that was found in the requests. Whether it can is no reason to
 // refuse the request behind it.

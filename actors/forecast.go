@@ -21,8 +21,7 @@ type ahead struct {
 	behind bool
 }
 
-// backlog is a step that was served without anybody reading along, on its way to the layout
-// and back.
+// backlog is a step that was served without anybody reading along, on its way to the layout.
 type backlog struct {
 	events  []wish.Event
 	streams map[uint16]mem.StreamID
@@ -52,7 +51,7 @@ type known struct {
 	size mem.Bytes
 }
 
-// foreseen is a forecast on its way to the layout and, with offsets, back.
+// foreseen is a forecast on its way to the layout, which adds offsets.
 type foreseen struct {
 	by       *forecaster
 	forecast predict.Forecast

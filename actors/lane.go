@@ -52,13 +52,6 @@ func (d *Device) laneOf(id mem.StreamID) *lane {
 	return nil
 }
 
-// tell has a lane do something.
-func (d *Device) tell(l *lane, do func(*lane) error) error {
-	m := &order[*lane]{do: do}
-	d.ask(l.pid, m)
-	return m.err
-}
-
 // Receive implements actor.Actor. It answers whatever happens.
 func (l *lane) Receive(ctx actor.Context) {
 	if q, ok := ctx.Message().(question); ok {

@@ -30,11 +30,20 @@ func (l *layout) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *foreseen:
 		m.layOut(l.d)
-		l.d.root.Send(l.d.pool, m)
+		l.tell(func(p *pool) { p.ahead.play(p, m) })
 	case *backlog:
-		defer l.d.root.Send(l.d.pool, m)
+		defer l.tell(func(p *pool) {
+			if p.ahead != nil {
+				p.ahead.away--
+			}
+		})
 		l.ahead.catchUp(m)
 	}
+}
+
+// tell has the pool do something, without waiting for it.
+func (l *layout) tell(do func(*pool)) {
+	l.d.root.Send(l.d.pool, &order[*pool]{do: func(p *pool) error { do(p); return nil }})
 }
 
 // layOut plans the offsets, if there is a plan. It runs beside the program.

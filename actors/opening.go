@@ -100,7 +100,7 @@ func (o *opening) next(asked mem.Bytes) {
 	if start == nil {
 		return
 	}
-	if err := o.d.supervise(func(s *supervisor) error { return s.startWith(start, skip) }); err != nil {
+	if err := tell(o.d, o.d.supervisor, func(s *supervisor) error { return s.startWith(start, skip) }); err != nil {
 		o.d.log.Warn("a saved plan is not served", zap.String("file", o.chosen), zap.Error(err))
 		return
 	}

@@ -112,33 +112,9 @@ var ErrBroken = errors.New("the pool is broken")
 
 // Receive implements actor.Actor. It answers whatever happens.
 func (p *pool) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case question:
-		m.slot().reply(p.answer(m))
-	case *foreseen, *backlog:
-		p.planned(m)
+	if q, ok := ctx.Message().(question); ok {
+		q.slot().reply(p.answer(q))
 	}
-}
-
-// planned takes what comes back from the layout: a forecast that was laid out serves from now
-// on, if it still holds; and a step was read.
-func (p *pool) planned(m any) {
-	p.takeBack()
-	defer p.lend()
-	defer func() {
-		if r := recover(); r != nil {
-			_ = p.breaks(r)
-		}
-	}()
-	if p.broken != nil || p.retired {
-		return
-	}
-	if x, laidOut := m.(*foreseen); laidOut {
-		p.ahead.read(p)
-		p.ahead.play(p, x)
-		return
-	}
-	p.ahead.away--
 }
 
 // answer does what a message asks for. A panic breaks the pool: the state is never
@@ -156,19 +132,12 @@ func (p *pool) answer(q question) (err error) {
 	}
 	p.ahead.read(p)
 	p.ask()
-	return p.do(q)
-}
-
-func (p *pool) do(q question) error {
 	switch m := q.(type) {
 	case *allocRequest:
 		return p.alloc(m)
 	case *freeRequest:
 		return p.free(m)
-	case *recordRequest:
-		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: m.addr, Stream: m.stream})
-		return err
-	case *poolRequest:
+	case *order[*pool]:
 		return m.do(p)
 	}
 	return nil

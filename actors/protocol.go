@@ -14,18 +14,16 @@ import (
 //	allocRequest   threads               stream      where it is wished   no
 //	order          supervisor            stream      done                 no
 //	order          threads               supervisor  done                 no
+//	order          threads, supervisor   pool        done                 no
 //	allocRequest   threads               pool        address              no
 //	freeRequest    threads               pool        what was freed       no
-//	recordRequest  threads               pool        done                 no
-//	poolRequest    threads, supervisor   pool        done                 no
 //	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
 //	lastLook       threads               planner     done                 no
 //	stepEnded      supervisor            planner     none                 yes: it is not planned
 //	stepEnded      supervisor            native      none                 yes: the estimate ends there
 //	foreseen       pool                  layout      none                 yes: its requests have no wishes
-//	foreseen       layout                pool        none                 yes: the same
 //	backlog        pool                  layout      none                 no: nothing would be foreseen any more
-//	backlog        layout                pool        none                 no: the same
+//	order          layout                pool        not waited for       no: what came of those two
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
@@ -57,24 +55,11 @@ type freeRequest struct {
 	freed Freed // answer
 }
 
-// recordRequest says that another stream uses a block.
-type recordRequest struct {
-	answer
-	addr   mem.Addr
-	stream mem.StreamID
-}
-
-// order has a stream or the supervisor do something with its state.
+// order has a stream, the supervisor or the pool do something with its state.
 type order[Actor any] struct {
 	answer
-	do func(Actor) error
-}
-
-// poolRequest has the pool do something rare.
-type poolRequest struct {
-	answer
-	do     func(*pool) error
-	broken func(*pool) error // in its place where the pool is broken; nil: nothing, which is an error
+	do     func(Actor) error
+	broken func(Actor) error // in its place where the pool is broken; nil: nothing, which is an error
 }
 
 // planLoaded tells the planner that an earlier run's plan is served.

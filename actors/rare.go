@@ -14,7 +14,7 @@ import (
 
 // rare has the pool do something, or something else where it is broken.
 func (d *Device) rare(do, broken func(*pool) error) error {
-	m := &poolRequest{do: do, broken: broken}
+	m := &order[*pool]{do: do, broken: broken}
 	d.ask(d.pool, m)
 	return m.err
 }

@@ -34,7 +34,7 @@ func (d *Device) Retire() error {
 	}
 	d.endPlanning()
 	d.endNative(true)
-	err := d.supervise((*supervisor).retire)
+	err := tell(d, d.supervisor, (*supervisor).retire)
 	d.retired.Store(true)
 	if errors.Is(err, ErrBroken) { // it has given nothing back and serves nobody
 		return nil
@@ -66,7 +66,7 @@ func (d *Device) endPlanning() {
 func (s *supervisor) retire() error {
 	s.wishes, s.start = nil, nil
 	for _, l := range *s.d.lanes.Load() {
-		if err := s.d.tell(l, (*lane).retire); err != nil {
+		if err := tell(s.d, l.pid, (*lane).retire); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	if !some {
 		return nil
 	}
-	if err := d.tell(l, func(l *lane) error { l.open(first, steps, boundaries); return nil }); err != nil {
+	if err := tell(d, l.pid, func(l *lane) error { l.open(first, steps, boundaries); return nil }); err != nil {
 		return err
 	}
 	if d.planner != nil {

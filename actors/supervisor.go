@@ -91,7 +91,7 @@ func (s *supervisor) admit(id mem.StreamID) error {
 func (s *supervisor) step() error {
 	d := s.d
 	for _, l := range *d.lanes.Load() {
-		if err := d.tell(l, (*lane).ended); err != nil {
+		if err := tell(d, l.pid, (*lane).ended); err != nil {
 			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
@@ -145,7 +145,7 @@ func (s *supervisor) wish() {
 	}
 	s.number = ready.number
 	for _, l := range *s.d.lanes.Load() {
-		err := s.d.tell(l, func(l *lane) error {
+		err := tell(s.d, l.pid, func(l *lane) error {
 			for tape := range l.reels {
 				if r, changed := ready.reels[spaceKey{l.id, tape == wish.Small}]; changed {
 					l.serve(tape, r)
