@@ -34,7 +34,7 @@ func (p *pool) outlive(q question) error {
 		}
 		p.ended[m.addr] = struct{}{}
 		p.gone += b.Size
-		m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
+		m.freed = b
 		return nil
 	case *order[*pool]:
 		if m.broken != nil {

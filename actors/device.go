@@ -119,8 +119,8 @@ func (d *Device) look(id mem.StreamID, m *allocRequest) *lane {
 	return l
 }
 
-// Free gives a block back. ErrUnknown: no live block begins there.
-func (d *Device) Free(addr mem.Addr) (Freed, error) {
+// Free gives a block back, and returns what it was. ErrUnknown: no live block begins there.
+func (d *Device) Free(addr mem.Addr) (engine.Block, error) {
 	m := d.frees.Get().(*freeRequest)
 	defer d.frees.Put(m)
 	*m = freeRequest{answer: answer{wake: m.wake}, addr: addr}

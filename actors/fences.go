@@ -21,7 +21,7 @@ type fences struct {
 	urgent int // of those, that memory waits for
 
 	late    []waiting // not recorded
-	failed  uint64    // fences that the driver refused to record or to tell about
+	failed  bool      // the driver has refused to record one or to tell about it
 	passing int       // messages until the late ones are tried again
 }
 
@@ -64,7 +64,7 @@ func (f *fences) put(w waiting) {
 	}
 	w.driver = 0
 	f.late = append(f.late, w)
-	f.failed++
+	f.failed = true
 }
 
 // due counts a message and reports whether what is late is to be tried again.

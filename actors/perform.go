@@ -186,7 +186,7 @@ func (p *pool) fence(w waiting) {
 
 // unfenced says once that memory waits longer than it need.
 func (p *pool) unfenced(err error) {
-	if p.fences.failed == 0 {
+	if !p.fences.failed {
 		p.log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other streams have used stays taken until it does", zap.Error(err))
 	}
 }
@@ -289,11 +289,4 @@ func (e *RefusedError) why() explain.Why {
 		return explain.Driver
 	}
 	return explain.Unknown
-}
-
-// Freed is what a free gave back.
-type Freed struct {
-	Size   mem.Bytes // rounded
-	Asked  mem.Bytes // by the program
-	Stream mem.StreamID
 }

@@ -27,8 +27,7 @@ type PoolStats struct {
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
-	Unfenced               uint64        // fences that the driver refused to record or to tell about
-	Late                   int           // of those, the ones that memory still waits for
+	Late                   int           // fences that the driver refused, and that memory still waits for
 	Engine                 engine.Stats
 }
 
@@ -231,7 +230,7 @@ func (p *pool) free(m *freeRequest) error {
 	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr}); err != nil {
 		return err
 	}
-	m.freed = Freed{Size: b.Size, Asked: b.Asked, Stream: b.Stream}
+	m.freed = b
 	kind := wish.EventFree
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord && op.Addr == 0 {

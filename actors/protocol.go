@@ -52,7 +52,7 @@ type allocRequest struct {
 type freeRequest struct {
 	answer
 	addr  mem.Addr
-	freed Freed // answer
+	freed engine.Block // answer
 }
 
 // order has a stream, the supervisor or the pool do something with its state.

@@ -116,7 +116,7 @@ func (p *pool) stats() PoolStats {
 	return PoolStats{
 		Reserved: p.eng.Reserved(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
-		Unfenced: p.fences.failed, Late: len(p.fences.late),
+		Late: len(p.fences.late),
 	}
 }
 
