@@ -9,7 +9,7 @@ import (
 
 // SolveAround places the buffers of b in one address space from zero upward, around what
 // is fixed, which does not overlap. It is content with a makespan of goal, and gives up
-// after a few placements with the best: each takes less than a microsecond a buffer.
+// after a few placements with the best: each takes about a microsecond a buffer.
 func SolveAround(b []Buffer, fixed []Fixed, goal mem.Bytes) Solution {
 	s := Solution{Offsets: make([]mem.Offset, len(b))}
 	p := newProblem(b, fixed)

@@ -115,10 +115,3 @@ func (p *problem) compress(b []Buffer, fixed []Fixed) {
 		p.until[i] = tick[p.until[i]]
 	}
 }
-
-func (p *problem) floorAt(t int32) int64 {
-	if p.floor == nil {
-		return 0
-	}
-	return p.floor[t]
-}

@@ -1,6 +1,6 @@
 package plan
 
-import "math"
+import "slices"
 
 // descent places boxes from the bottom up. The tops of what is placed form a
 // skyline of segments over time. Again and again it takes the lowest segment
@@ -9,23 +9,17 @@ import "math"
 // box is ever moved. (Burke, Kendall and Whitwell's best fit for strip packing,
 // Operations Research 2004, with the horizontal place of every box fixed.)
 type descent struct {
-	p    *problem
-	tree *tree
-
-	segs []segment
-	heap []int32 // segments by height; dead ones are dropped when met
-	free []int32 // segments to use again
+	p     *problem
+	tree  *tree
+	sky   []segment // in the order of time; two neighbours differ in height
+	fresh []segment // scratch
 }
 
 // segment is a flat part [lo, hi) of the skyline.
 type segment struct {
-	lo, hi     int32
-	prev, next int32 // neighbours in time, or none
-	height     int64
-	heapAt     int32 // place in the heap
+	lo, hi int32
+	height int64
 }
-
-const none int32 = -1 // no segment
 
 func newDescent(p *problem) *descent { return &descent{p: p, tree: newTree(p)} }
 
@@ -39,17 +33,17 @@ func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) 
 		smallest = min(smallest, d.p.size[box])
 	}
 	for left := len(order); left > 0; {
-		s := d.heap[0]
-		seg := d.segs[s]
+		low := d.lowest()
+		seg := d.sky[low]
 		if seg.height > size-smallest {
 			break
 		}
 		rank := d.tree.within(seg.lo, seg.hi)
 		if rank == taken {
-			if len(d.heap) == 1 {
+			if len(d.sky) == 1 {
 				break
 			}
-			d.raise(s)
+			d.raise(low)
 			continue
 		}
 		box := order[rank]
@@ -59,7 +53,8 @@ func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) 
 		if end := seg.height + d.p.size[box]; end <= size {
 			at[box] = from + seg.height
 			top = max(top, from+end)
-			d.lay(s, d.p.lo[box], d.p.hi[box], end)
+			lo, hi := d.p.lo[box], d.p.hi[box]
+			d.put(low, segment{seg.lo, lo, seg.height}, segment{lo, hi, end}, segment{hi, seg.hi, seg.height})
 		}
 	}
 	return top
@@ -67,138 +62,59 @@ func (d *descent) fill(order []int32, from, size int64, at []int64) (top int64) 
 
 // reset makes the skyline the floor of the gap.
 func (d *descent) reset() {
-	d.segs, d.heap, d.free = d.segs[:0], d.heap[:0], d.free[:0]
-	last := none
-	for from := int32(0); from < d.p.ticks; {
-		to := from + 1
-		for d.p.floor != nil && to < d.p.ticks && d.p.floor[to] == d.p.floor[from] {
-			to++
+	d.sky = append(d.sky[:0], segment{0, d.p.ticks, 0})
+	if d.p.floor == nil {
+		return
+	}
+	d.sky = d.sky[:0]
+	for t, height := range d.p.floor {
+		if n := len(d.sky); n > 0 && d.sky[n-1].height == height {
+			d.sky[n-1].hi++
+		} else {
+			d.sky = append(d.sky, segment{int32(t), int32(t) + 1, height})
 		}
-		if d.p.floor == nil {
-			to = d.p.ticks
+	}
+}
+
+// lowest returns the lowest segment. Few blocks live at once in training steps: with a heap that
+// knows it they are planned as fast, the largest twice.
+func (d *descent) lowest() (low int) {
+	least := d.sky[0].height
+	for i, s := range d.sky {
+		if s.height < least {
+			low, least = i, s.height
 		}
-		last = d.insert(from, to, d.p.floorAt(from), last, none)
-		from = to
 	}
+	return low
 }
 
-// lay covers [lo, hi) of segment s with a box that ends at height.
-func (d *descent) lay(s, lo, hi int32, height int64) {
-	seg := &d.segs[s]
-	oldLo, oldHi, old := seg.lo, seg.hi, seg.height
-	if lo > oldLo {
-		d.insert(oldLo, lo, old, d.segs[s].prev, s)
+// raise lifts a segment to its lower neighbour.
+func (d *descent) raise(i int) {
+	s := d.sky[i]
+	s.height = 1 << 62
+	if i > 0 {
+		s.height = d.sky[i-1].height
 	}
-	if hi < oldHi {
-		d.insert(hi, oldHi, old, s, d.segs[s].next)
+	if i+1 < len(d.sky) {
+		s.height = min(s.height, d.sky[i+1].height)
 	}
-	seg = &d.segs[s]
-	seg.lo, seg.hi = lo, hi
-	d.setHeight(s, height)
+	d.put(i, s)
 }
 
-// raise lifts segment s to its lower neighbour.
-func (d *descent) raise(s int32) {
-	height := int64(math.MaxInt64)
-	if prev := d.segs[s].prev; prev != none {
-		height = min(height, d.segs[prev].height)
-	}
-	if next := d.segs[s].next; next != none {
-		height = min(height, d.segs[next].height)
-	}
-	d.setHeight(s, height)
-}
-
-// setHeight moves segment s up and merges it with neighbours of the same height.
-func (d *descent) setHeight(s int32, height int64) {
-	d.segs[s].height = height
-	d.sink(d.segs[s].heapAt)
-	if prev := d.segs[s].prev; prev != none && d.segs[prev].height == height {
-		d.segs[s].lo = d.segs[prev].lo
-		d.remove(prev)
-	}
-	if next := d.segs[s].next; next != none && d.segs[next].height == height {
-		d.segs[s].hi = d.segs[next].hi
-		d.remove(next)
-	}
-}
-
-func (d *descent) insert(lo, hi int32, height int64, prev, next int32) int32 {
-	var s int32
-	if n := len(d.free); n > 0 {
-		s = d.free[n-1]
-		d.free = d.free[:n-1]
-	} else {
-		s = int32(len(d.segs))
-		d.segs = append(d.segs, segment{})
-	}
-	d.segs[s] = segment{lo, hi, prev, next, height, int32(len(d.heap))}
-	if prev != none {
-		d.segs[prev].next = s
-	}
-	if next != none {
-		d.segs[next].prev = s
-	}
-	d.heap = append(d.heap, s)
-	d.swim(int32(len(d.heap) - 1))
-	return s
-}
-
-func (d *descent) remove(s int32) {
-	seg := d.segs[s]
-	if seg.prev != none {
-		d.segs[seg.prev].next = seg.next
-	}
-	if seg.next != none {
-		d.segs[seg.next].prev = seg.prev
-	}
-	last := int32(len(d.heap) - 1)
-	moved := d.heap[last]
-	d.heap = d.heap[:last]
-	if seg.heapAt < last {
-		d.heap[seg.heapAt] = moved
-		d.segs[moved].heapAt = seg.heapAt
-		d.swim(seg.heapAt)
-		d.sink(d.segs[moved].heapAt)
-	}
-	d.free = append(d.free, s)
-}
-
-func (d *descent) swim(i int32) {
-	s := d.heap[i]
-	height := d.segs[s].height
-	for i > 0 {
-		up := (i - 1) / 2
-		if d.segs[d.heap[up]].height <= height {
-			break
+// put replaces a segment by parts of it, of which some may be empty.
+func (d *descent) put(i int, parts ...segment) {
+	from, to := max(i-1, 0), min(i+2, len(d.sky))
+	d.fresh = append(append(append(d.fresh[:0], d.sky[from:i]...), parts...), d.sky[i+1:to]...)
+	n := 0
+	for _, s := range d.fresh {
+		switch {
+		case s.lo == s.hi:
+		case n > 0 && d.fresh[n-1].height == s.height:
+			d.fresh[n-1].hi = s.hi
+		default:
+			d.fresh[n] = s
+			n++
 		}
-		d.heap[i] = d.heap[up]
-		d.segs[d.heap[i]].heapAt = i
-		i = up
 	}
-	d.heap[i] = s
-	d.segs[s].heapAt = i
-}
-
-func (d *descent) sink(i int32) {
-	s := d.heap[i]
-	height := d.segs[s].height
-	n := int32(len(d.heap))
-	for {
-		down := 2*i + 1
-		if down >= n {
-			break
-		}
-		if down+1 < n && d.segs[d.heap[down+1]].height < d.segs[d.heap[down]].height {
-			down++
-		}
-		if d.segs[d.heap[down]].height >= height {
-			break
-		}
-		d.heap[i] = d.heap[down]
-		d.segs[d.heap[i]].heapAt = i
-		i = down
-	}
-	d.heap[i] = s
-	d.segs[s].heapAt = i
+	d.sky = slices.Replace(d.sky, from, to, d.fresh[:n]...)
 }

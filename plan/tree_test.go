@@ -71,10 +71,9 @@ func TestTreeAgainstScan(t *testing.T) {
 
 // naiveDescent is the skyline descent on an array of heights by tick.
 func naiveDescent(p *problem, order []int32) (offset []int64, top int64) {
+	const none = int32(-1)
 	height := make([]int64, p.ticks)
-	for t := range height {
-		height[t] = p.floorAt(int32(t))
-	}
+	copy(height, p.floor)
 	offset = make([]int64, len(order))
 	placed := make([]bool, len(order))
 	for left := len(order); left > 0; {
