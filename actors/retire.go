@@ -48,7 +48,7 @@ func (d *Device) endPlanning() {
 	d.planning.Do(func() {
 		if d.opening != nil {
 			d.opening.mu.Lock()
-			d.opening.end()
+			d.opening.over.Store(true)
 			d.opening.mu.Unlock()
 		}
 		d.ending.Store(true)
