@@ -137,21 +137,20 @@ func (n *native) Receive(ctx actor.Context) {
 		return
 	}
 	if n.events += len(m.events); m.lost > 0 || n.events > mostSimulated {
-		n.over.Store(true)
-		n.sim, n.blocks = nil, nil
+		n.stop()
 		return
 	}
-	switch err := n.step(m); {
+	err := n.step(m)
+	n.now.PeakReserved = n.sim.Stats().PeakReserved
+	switch {
 	case errors.Is(err, baseline.ErrOutOfMemory):
-		n.now.PeakReserved, n.now.OutOfMemory = n.sim.Stats().PeakReserved, true
-		n.over.Store(true)
-		n.sim, n.blocks = nil, nil
+		n.now.OutOfMemory = true
+		n.stop()
 	case err != nil:
 		n.end(zap.Error(err))
 		return
 	default:
 		n.now.Steps++
-		n.now.PeakReserved = n.sim.Stats().PeakReserved
 	}
 	found := n.now
 	if last := n.found.Load(); last != nil { // nil: private pools
@@ -162,8 +161,13 @@ func (n *native) Receive(ctx actor.Context) {
 // end gives up: what was simulated is not what has happened.
 func (n *native) end(why zap.Field) {
 	n.log.Debug("what PyTorch's allocator would have reserved cannot be told", why)
-	n.over.Store(true)
 	n.found.Store(nil)
+	n.stop()
+}
+
+// stop leaves it at what was found.
+func (n *native) stop() {
+	n.over.Store(true)
 	n.sim, n.blocks = nil, nil
 }
 

@@ -10,15 +10,15 @@ import (
 	"stalloc/stream/wish"
 )
 
-var errOther = errors.New("it begins with other requests than this run, or comes too late")
+var (
+	errLate    = errors.New("it comes too late")
+	errNowhere = errors.New("there are no addresses for it")
+)
 
 // startWith serves an earlier run's plan, in the middle of the first segment.
 func (s *supervisor) startWith(p *plan.Plan, skip []mem.Bytes) error {
 	if s.start != nil || s.d.steps.Load() > 0 || s.d.generation.Load() > 0 {
-		return errOther
-	}
-	if len(skip) > 0 && !p.Begins(skip) {
-		return errOther
+		return errLate
 	}
 	s.start = p
 	var errs []error
@@ -54,7 +54,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 			return err
 		}, nil)
 		if err != nil || at == 0 {
-			return errors.Join(errOther, err)
+			return errors.Join(errNowhere, err)
 		}
 		small, passed := 0, 0
 		if x.Small {

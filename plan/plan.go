@@ -99,28 +99,3 @@ func (s *Space) validate() error {
 	}
 	return nil
 }
-
-// Begins reports whether the first stream of a run that the plan is for may begin with
-// requests of these rounded sizes.
-func (p *Plan) Begins(sizes []mem.Bytes) bool {
-	var parts [2][]Request
-	for i := range p.Spaces {
-		if s := &p.Spaces[i]; s.Ordinal == 0 && s.Small {
-			parts[1] = s.First
-		} else if s.Ordinal == 0 {
-			parts[0] = s.First
-		}
-	}
-	for _, size := range sizes { // the next of either space
-		found := false
-		for k, part := range parts {
-			if len(part) > 0 && part[0].Size == size && !found {
-				parts[k], found = part[1:], true
-			}
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
-}
