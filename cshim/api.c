@@ -117,7 +117,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
-		stalloc_engine_tell_shut(device);
+		stalloc_engine_tell_given_up(device);
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
@@ -230,7 +230,7 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!ptr || !*stalloc_alive || !e) return;
+	if (!ptr || !e) return;
 	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 

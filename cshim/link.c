@@ -14,7 +14,7 @@ static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
 static _Atomic bool failed; /* it could not be opened */
 static char why_failed[1024];
-static _Atomic bool given_up[STALLOC_MAX_DEVICES], shut[STALLOC_MAX_DEVICES];
+static _Atomic bool given_up[STALLOC_MAX_DEVICES];
 static char why_given_up[STALLOC_MAX_DEVICES][256];
 static _Atomic bool logged, logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,7 +86,7 @@ static int open_with_limits_kept(char *err, size_t n) {
 
 const struct stalloc_engine *stalloc_engine_if_open(void) {
 	const struct stalloc_engine *e = atomic_load_explicit(&engine, memory_order_acquire);
-	return e && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
+	return e && *stalloc_alive && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
 }
 
 const struct stalloc_engine *stalloc_engine(int device) {
@@ -117,32 +117,18 @@ const struct stalloc_engine *stalloc_engine(int device) {
  * alloc is not called again. Other devices have pools of their own. */
 void stalloc_engine_give_up(int device, const char *why) {
 	pthread_mutex_lock(&lock);
-	bool first = !atomic_load(&given_up[device]);
-	_Atomic bool unlogged = false;
-	if (first) {
+	if (!atomic_load(&given_up[device])) {
 		snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
 		atomic_store(&given_up[device], true);
-		stalloc_log_once(&unlogged, "the engine failed on device %d (%s); serving from plain driver allocations from now on",
-				 device, why);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-void stalloc_engine_shut(int device) {
-	pthread_mutex_lock(&lock);
-	if (!atomic_load(&given_up[device])) {
-		snprintf(why_given_up[device], sizeof why_given_up[device], "it was closed");
-		atomic_store(&shut[device], true);
-		atomic_store(&given_up[device], true);
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-void stalloc_engine_tell_shut(int device) {
+void stalloc_engine_tell_given_up(int device) {
 	static _Atomic bool told[STALLOC_MAX_DEVICES];
-	if (atomic_load_explicit(&shut[device], memory_order_relaxed))
-		stalloc_log_once(&told[device], "memory of device %d is asked for after stalloc was closed; serving from plain driver allocations",
-				 device);
+	if (atomic_load(&given_up[device]))
+		stalloc_log_once(&told[device], "the engine does not serve device %d any more (%s); serving from plain driver allocations",
+				 device, why_given_up[device]);
 }
 
 const char *stalloc_engine_problem(int device) {

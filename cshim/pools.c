@@ -81,7 +81,7 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e && *stalloc_alive) e->trim(device, key(id0, id1));
+	if (e) e->trim(device, key(id0, id1));
 }
 
 /* The newest pool whose filter accepts the stream. */

@@ -55,7 +55,7 @@ struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
 	X(int, limit, (int device, double fraction))                                       \
-	X(int, stats, (int device, struct stalloc_engine_stats *out, int reset_peak))      \
+	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
 	X(int, explain, (int device, char *text, size_t n))
 
 struct stalloc_engine {
@@ -67,17 +67,13 @@ struct stalloc_engine {
 /* The engine, opened by the first call; NULL if it cannot be used, or not for this
  * device. */
 const struct stalloc_engine *stalloc_engine(int device);
-/* The engine if it is open already; never opens it. */
+/* The engine if it is open already; never opens it. In a forked child it is not. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
-/* The engine answered that it cannot serve a device: it is asked for no memory of it
- * any more. */
-void stalloc_engine_give_up(int device, const char *why);
-
 /* The engine is not to be asked for memory of a device any more, and is not opened for
- * it. */
-void stalloc_engine_shut(int device);
+ * it: it answered that it cannot serve it, or it was closed. The first reason stays. */
+void stalloc_engine_give_up(int device, const char *why);
 /* A request of such a device is served all the same: says so, once. */
-void stalloc_engine_tell_shut(int device);
+void stalloc_engine_tell_given_up(int device);
 
 /* Why the engine does not serve a device; NULL if it does, or has not been asked. */
 const char *stalloc_engine_problem(int device);

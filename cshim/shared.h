@@ -177,16 +177,8 @@ struct stalloc_host {
 
 /* What the engine answers to a free. */
 struct stalloc_freed {
-	uint64_t rounded, asked;
+	uint64_t asked;
 	int32_t device;
-};
-
-struct stalloc_engine_stats {
-	uint64_t reserved, peak_reserved;
-	uint64_t steps, plan_generation;
-	uint64_t driver_calls, driver_ns, retries;
-	uint64_t dropped_events;
-	uint64_t native_peak_reserved, native_steps, native_ooms;
 };
 
 #endif

@@ -2,6 +2,7 @@ package main
 
 /*
 #include "shared.h"
+#include "stalloc.h"
 */
 import "C"
 
@@ -91,7 +92,7 @@ func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.
 		if err != nil {
 			return false
 		}
-		*freed = C.struct_stalloc_freed{rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
+		*freed = C.struct_stalloc_freed{asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
 		return true
 	})
 	if !found {
@@ -165,18 +166,18 @@ func stalloc_engine_limit(device C.int, fraction C.double) (result C.int) {
 }
 
 //export stalloc_engine_stats
-func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, resetPeak C.int) (result C.int) {
+func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C.int) (result C.int) {
 	defer guard(&result, nil, 0)
 	return code(the.Load().each(int(device), func(d *opened) error {
 		if resetPeak != 0 {
 			return d.ResetPeak()
 		}
 		s := d.Stats()
-		*out = C.struct_stalloc_engine_stats{
+		*out = C.struct_stalloc_stats{
 			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
-			retries: C.uint64_t(s.Retries), dropped_events: C.uint64_t(s.DroppedEvents),
+			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
 			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
 		}
 		if s.Native.OutOfMemory {

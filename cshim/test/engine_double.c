@@ -20,7 +20,7 @@ enum { HEAPS = 64, BLOCKS = 1 << 16, TABLE_BITS = 18, SMALL = 128 };
 #define LEAST (UINT64_C(8) << 11) /* units that a space grows by */
 
 static struct stalloc_host host;
-static struct stalloc_engine_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
+static struct stalloc_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
 static uint64_t next_unit[STALLOC_MAX_DEVICES], next_heap[STALLOC_MAX_DEVICES];
 
 static void open_range(struct stalloc_range *r)
@@ -142,7 +142,7 @@ EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed)
 		uint32_t b = block_at(r, addr);
 		if (b != 0) {
 			struct range_block *c = &r->blocks[b];
-			*freed = (struct stalloc_freed){.rounded = c->size * STALLOC_GRAIN, .asked = c->size * STALLOC_GRAIN - c->less, .device = i};
+			*freed = (struct stalloc_freed){.asked = c->size * STALLOC_GRAIN - c->less, .device = i};
 			stalloc_observe(d, c->at, c->size, r->spaces[c->space].heap, STALLOC_EV_FREE);
 			range_free(r, b);
 		}
@@ -259,7 +259,7 @@ EXPORT int stalloc_engine_limit(int device, double fraction)
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_stats(int device, struct stalloc_engine_stats *out, int reset_peak)
+EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset_peak)
 {
 	(void)reset_peak;
 	take(&host.devices[device]);

@@ -125,7 +125,7 @@ def test_summary_of_a_run_that_was_closed(training):
     out, err = training.start("-c", HOOK + PROGRAM + closing, STALLOC="1")
     assert out.endswith("False True\n")
     told, summary = err.splitlines(keepends=True)
-    assert "memory of device 0 is asked for after stalloc was closed" in told
+    assert "the engine does not serve device 0 any more (it was closed)" in told
     assert "19 requests in 5 steps" in summary and "1 plain driver allocations" in summary
 
 
