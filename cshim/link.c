@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "amount.h"
 #include "runtime.h"
 
 static struct stalloc_engine table;
@@ -35,7 +34,7 @@ static void path_of_engine(char *out, size_t n) {
 
 static int open_engine(char *err, size_t n) {
 	static _Atomic bool logged_conf;
-	char path[4096], why[512];
+	char path[4096], why[512], name[32];
 	if (stalloc_conf_read() != STALLOC_OK) stalloc_log_once(&logged_conf, "%s; going on with the other settings", stalloc_last_error());
 	path_of_engine(path, sizeof path);
 	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
@@ -56,11 +55,8 @@ static int open_engine(char *err, size_t n) {
 #undef RESOLVE
 	struct stalloc_host host = {
 		.size = sizeof host,
+		.name = stalloc_log_name(name, sizeof name),
 		.conf = stalloc_conf_text(),
-		.window = stalloc_conf_amount("window").bytes,
-		.fraglimit = stalloc_conf_amount("fraglimit").bytes,
-		.limit = stalloc_conf_amount("limit").bytes,
-		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
 	};

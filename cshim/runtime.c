@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "rank.h"
 #include "runtime.h"
 
 #define PAGE 4096 /* of a larger one the kernel wipes nothing here, and there are no owners */
@@ -52,6 +51,23 @@ int stalloc_fail(int code, const char *format, ...) {
 	vsnprintf(last_error, ERROR_SIZE, format, args);
 	va_end(args);
 	return code;
+}
+
+/* The first variable is that of torchrun, DeepSpeed, accelerate and Megatron-LM, then come
+ * Slurm, MPI and Lightning; the Python package has the same list. */
+const char *stalloc_log_name(char *out, size_t n) {
+	static const char *const variables[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"};
+	snprintf(out, n, "stalloc");
+	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+		const char *text = getenv(variables[i]);
+		char *end;
+		if (!text || *text < '0' || *text > '9') continue;
+		long rank = strtol(text, &end, 10);
+		if (*end) continue;
+		snprintf(out, n, "stalloc[%ld]", rank);
+		break;
+	}
+	return out;
 }
 
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {

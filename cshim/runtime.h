@@ -30,6 +30,10 @@ bool stalloc_settle(struct stalloc_device *d);
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]", as the
+ * launcher says in the environment. */
+const char *stalloc_log_name(char *out, size_t n);
+
 /* Writes one line to standard error, once per key. */
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -37,7 +41,6 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__(
 int stalloc_conf_read(void);
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
-struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 
 /* link.c: the functions that libstalloc_engine.so exports, found by name as
  * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then

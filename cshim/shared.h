@@ -167,10 +167,8 @@ static inline uint64_t stalloc_round(uint64_t asked) { return stalloc_units_of(a
 /* The engine, as libstalloc sees it: the functions it exports, by name. */
 struct stalloc_host {
 	uint64_t size;	  /* of this struct */
+	const char *name;   /* what lines of the log begin with */
 	const char *conf;   /* STALLOC_CONF, checked */
-	uint64_t window, fraglimit; /* of it, amounts of memory; 0: not set */
-	uint64_t limit;
-	double limit_share; /* of the device's memory, where limit is such */
 	const void *driver; /* struct stalloc_driver, opened; NULL: no driver */
 	struct stalloc_device *devices;
 };

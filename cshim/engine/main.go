@@ -77,7 +77,7 @@ func start(h *C.struct_stalloc_host) error {
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}
-	conf := parseSettings(C.GoString(h.conf), mem.Bytes(h.window), mem.Bytes(h.fraglimit), mem.Bytes(h.limit), float64(h.limit_share))
+	conf := parseSettings(C.GoString(h.name), C.GoString(h.conf))
 	e := &engine{
 		conf:    conf,
 		log:     conf.newLogger(),
