@@ -251,20 +251,11 @@ static inline void start_del(struct stalloc_range *r, uint64_t at) {
 	r->now.starts--;
 }
 
-static inline uint64_t range_mix(uint64_t x) {
-	x ^= x >> 33;
-	x *= 0xff51afd7ed558ccdu;
-	x ^= x >> 33;
-	x *= 0xc4ceb9fe1a85ec53u;
-	return x ^ x >> 33;
-}
-
 /* The heap of a stream outside private pools, 0: none yet. Heaps stay for good. */
 static inline uint32_t range_heap_of(const struct stalloc_range *r, uint64_t stream) {
-	uint64_t key = range_mix(stream + 1) ^ range_mix(0x9e3779b97f4a7c15u);
-	for (uint64_t i = range_mix(key) & r->heap_mask; r->heap_vals[i] != 0; i = (i + 1) & r->heap_mask)
-		if (r->heap_keys[i] == key) return r->heap_vals[i];
-	return 0;
+	uint32_t h = r->heap_n - 1;
+	while (h != 0 && (r->heaps[h].stream != stream || r->heaps[h].pool != 0)) h--;
+	return h;
 }
 
 /* Whether the engine leaves one more event to the quick cases. */

@@ -26,7 +26,6 @@ static inline uint64_t reel_find(const struct stalloc_reel *r, uint64_t at) {
 
 static inline void stalloc_reel_free(struct stalloc_reel *r) {
 	if (!r) return;
-	free(r->entries);
 	free(r->slots);
 	free(r->frontier);
 	free(r->places);
@@ -91,8 +90,8 @@ static inline bool reel_note(struct stalloc_reel *r, struct reel_sweep *s, uint3
 /* Puts the block of an entry where it is wished; with note, what was there is its
  * frontier, but for its own place. */
 static inline bool sweep_put(struct stalloc_reel *r, struct reel_sweep *s, uint32_t e, bool note) {
-	uint64_t at = entry_place(r->entries[e]);
-	uint32_t place = r->slots[e].place, from = sweep_at(s, at), to = sweep_at(s, at + entry_size(r->entries[e]));
+	uint64_t at = entry_place(r->slots[e].entry);
+	uint32_t place = r->slots[e].place, from = sweep_at(s, at), to = sweep_at(s, at + entry_size(r->slots[e].entry));
 	uint32_t run = sweep_run(s, from), owner = s->owner[run];
 	for (uint32_t i = from; i < to; i++) {
 		if (i > from && !sweep_begins(s, i)) continue;
@@ -112,10 +111,10 @@ static inline bool sweep_put(struct stalloc_reel *r, struct reel_sweep *s, uint3
 static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) {
 	if (!s->end || !s->owner || !s->begins || !s->mark) return false;
 	for (uint32_t e = 0; e < r->n; e++) {
-		uint64_t at = entry_place(r->entries[e]);
+		uint64_t at = entry_place(r->slots[e].entry);
 		if (at == 0) continue;
 		s->end[s->n++] = at;
-		s->end[s->n++] = at + entry_size(r->entries[e]);
+		s->end[s->n++] = at + entry_size(r->slots[e].entry);
 	}
 	qsort(s->end, s->n, sizeof *s->end, reel_by_value);
 	uint32_t n = 0;
@@ -127,7 +126,7 @@ static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) 
 	for (int round = 0; round < 2; round++)
 		for (uint32_t e = 0; e < r->n; e++) {
 			if (round > 0) r->slots[e].frontier = s->used;
-			if (entry_place(r->entries[e]) != 0 && !sweep_put(r, s, e, round > 0)) return false;
+			if (entry_place(r->slots[e].entry) != 0 && !sweep_put(r, s, e, round > 0)) return false;
 		}
 	r->slots[r->n].frontier = s->used;
 	return true;
@@ -142,8 +141,8 @@ static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
 	if (!(r->places = calloc((size_t)1 << bits, sizeof *r->places))) return false;
 	*count = 0;
 	for (uint32_t e = 0; e < r->n; e++) {
-		uint64_t at = entry_place(r->entries[e]), i = at ? reel_find(r, at) : REEL_NONE;
-		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = (uint32_t)i};
+		uint64_t at = entry_place(r->slots[e].entry), i = at ? reel_find(r, at) : REEL_NONE;
+		r->slots[e].place = (uint32_t)i;
 		if (at == 0 || r->places[i].word != 0) continue;
 		r->places[i].word = at << RANGE_NUMBER_BITS;
 		++*count;
@@ -158,15 +157,14 @@ static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uin
 	struct reel_sweep s = {0};
 	if (!r) return NULL;
 	r->n = n;
-	r->entries = malloc((n + 1) * sizeof *r->entries);
-	if (r->entries) memcpy(r->entries, entries, n * sizeof *entries);
-	if (r->entries && foreseen) return r;
 	r->slots = calloc(n + 1, sizeof *r->slots);
+	for (uint32_t e = 0; e < n && r->slots; e++) r->slots[e] = (struct stalloc_slot){.entry = entries[e], .version = UINT64_MAX};
+	if (r->slots && foreseen) return r;
 	r->dirty = calloc(n + 1, sizeof *r->dirty);
 	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
 	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
 	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
-	bool done = r->entries && r->slots && r->dirty;
+	bool done = r->slots && r->dirty;
 	if (done) done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
 	if (done) {
 		s.mark = malloc(sizeof *s.mark << (64 - r->shift));

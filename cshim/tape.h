@@ -57,11 +57,8 @@ static inline void tape_settle(struct stalloc_device *d, struct stalloc_tape *t)
 /* Has the range and the states know everything: before Go has the lock. */
 static inline void stalloc_sync(struct stalloc_device *d) {
 	stalloc_fold(d);
-	for (struct stalloc_tape *t = d->armed; t; t = t->next) {
-		tape_settle(d, t);
-		t->listed = false;
-	}
-	d->armed = NULL;
+	for (struct stalloc_stream *s = atomic_load_explicit(&d->streams, memory_order_acquire); s; s = s->next)
+		for (int i = 0; i < STALLOC_FORESEEN; i++) tape_settle(d, &s->tapes[i]);
 }
 
 /* Begins a reel in place of another, behind stalloc_sync. Either may have been played before and
