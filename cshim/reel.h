@@ -33,12 +33,11 @@ static inline void stalloc_reel_free(struct stalloc_reel *r) {
 	free(r);
 }
 
-/* Who lies where, as runs over the stretches between all ends of blocks, in order. */
+/* Who lies where, over the stretches between all ends of blocks, in order. */
 struct reel_sweep {
 	uint64_t *end;	     /* where a stretch begins; sorted */
 	uint32_t n;
-	uint32_t *owner;     /* of the run that begins with a stretch: a place, or none */
-	uint64_t *begins;    /* a bit for each stretch with which a run begins */
+	uint32_t *owner;     /* of a stretch: a place, or none */
 	uint32_t *mark;	     /* of a place: the last entry whose frontier it is in */
 	uint32_t used, room; /* of the frontiers */
 };
@@ -60,21 +59,6 @@ static inline uint32_t sweep_at(const struct reel_sweep *s, uint64_t end) {
 	return lo;
 }
 
-static inline bool sweep_begins(const struct reel_sweep *s, uint32_t i) { return s->begins[i >> 6] >> (i & 63) & 1; }
-
-/* The run that a stretch is in: the last that begins with it or before. */
-static inline uint32_t sweep_run(const struct reel_sweep *s, uint32_t i) {
-	uint32_t w = i >> 6;
-	uint64_t bits = s->begins[w] & (~(uint64_t)0 >> (63 - (i & 63)));
-	while (bits == 0) bits = s->begins[--w]; /* 0 always is one */
-	return w << 6 | (63u - (uint32_t)__builtin_clzll(bits));
-}
-
-static inline void sweep_begin(struct reel_sweep *s, uint32_t i, uint32_t owner) {
-	s->begins[i >> 6] |= (uint64_t)1 << (i & 63);
-	s->owner[i] = owner;
-}
-
 static inline bool reel_note(struct stalloc_reel *r, struct reel_sweep *s, uint32_t place) {
 	if (s->used == s->room) {
 		uint32_t room = s->room * 2 + 64;
@@ -92,24 +76,20 @@ static inline bool reel_note(struct stalloc_reel *r, struct reel_sweep *s, uint3
 static inline bool sweep_put(struct stalloc_reel *r, struct reel_sweep *s, uint32_t e, bool note) {
 	uint64_t at = entry_place(r->slots[e].entry);
 	uint32_t place = r->slots[e].place, from = sweep_at(s, at), to = sweep_at(s, at + entry_size(r->slots[e].entry));
-	uint32_t run = sweep_run(s, from), owner = s->owner[run];
 	for (uint32_t i = from; i < to; i++) {
-		if (i > from && !sweep_begins(s, i)) continue;
-		if (i > from) owner = s->owner[i];
-		s->begins[i >> 6] &= ~((uint64_t)1 << (i & 63));
+		uint32_t owner = s->owner[i];
+		s->owner[i] = place;
 		if (!note || owner == REEL_NONE || owner == place || s->mark[owner] == e) continue;
 		s->mark[owner] = e;
 		if (!reel_note(r, s, owner)) return false;
 	}
-	if (to < s->n && !sweep_begins(s, to)) sweep_begin(s, to, owner);
-	sweep_begin(s, from, place);
 	return true;
 }
 
 /* Every entry's frontier: who was the last, in the cyclic order of the list, to have some
  * of its bytes. */
 static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) {
-	if (!s->end || !s->owner || !s->begins || !s->mark) return false;
+	if (!s->end || !s->owner || !s->mark) return false;
 	for (uint32_t e = 0; e < r->n; e++) {
 		uint64_t at = entry_place(r->slots[e].entry);
 		if (at == 0) continue;
@@ -122,7 +102,7 @@ static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) 
 		if (n == 0 || s->end[n - 1] != s->end[i]) s->end[n++] = s->end[i];
 	s->n = n;
 	memset(s->mark, 0xff, sizeof *s->mark << (64 - r->shift));
-	sweep_begin(s, 0, REEL_NONE);
+	memset(s->owner, 0xff, sizeof *s->owner * s->n);
 	for (int round = 0; round < 2; round++)
 		for (uint32_t e = 0; e < r->n; e++) {
 			if (round > 0) r->slots[e].frontier = s->used;
@@ -163,7 +143,6 @@ static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uin
 	r->dirty = calloc(n + 1, sizeof *r->dirty);
 	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
 	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
-	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
 	bool done = r->slots && r->dirty;
 	if (done) done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
 	if (done) {
@@ -172,7 +151,6 @@ static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uin
 	}
 	free(s.end);
 	free(s.owner);
-	free(s.begins);
 	free(s.mark);
 	if (done) return r;
 	stalloc_reel_free(r);

@@ -4,7 +4,7 @@ package loan
 
 /*
 #cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
-#include "range.h"
+#include "lent.h"
 */
 import "C"
 
