@@ -8,46 +8,41 @@
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
-static _Atomic bool logged_step;
-
-/* Ends a step on one device or on every one. */
-static int end(int device) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
-	if (!e) return STALLOC_OK; /* nothing was allocated yet */
-	int result = e->step(device, err, sizeof err);
-	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
-		stalloc_log_once(&logged_step, "the engine could not end a step (%s); training goes on", err);
-		result = STALLOC_OK;
-	}
-	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) stalloc_settle(&stalloc_devices[i]);
-	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
-}
-
-/* Tells the shared page what the devices have come to. */
-static void tell(int device, bool now) {
+/* Does what is left to do behind a step's end, or the device's, on one device or on each;
+ * and tells the shared page what it has come to. */
+static void settle(int device, bool last) {
 	struct stalloc_stats s;
-	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++)
-		if (atomic_load(&stalloc_devices[i].streams) && (now || stalloc_page_due(i))) stalloc_get_stats(i, &s, sizeof s);
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
+		if ((device >= 0 && i != device) || !atomic_load(&stalloc_devices[i].streams)) continue;
+		stalloc_settle(&stalloc_devices[i]);
+		if (last || stalloc_page_due(i)) stalloc_get_stats(i, &s, sizeof s);
+	}
 }
 
 int stalloc_step(int device) {
-	int result = end(device);
-	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device, false);
-	return result;
+	static _Atomic bool logged;
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	char err[1024] = "";
+	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive) return STALLOC_OK;
+	int result = e ? e->step(device, err, sizeof err) : STALLOC_OK; /* nothing was allocated yet */
+	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
+		stalloc_log_once(&logged, "the engine could not end a step (%s); training goes on", err);
+		result = STALLOC_OK;
+	}
+	settle(device, false);
+	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
 int stalloc_close(int device) {
 	char err[1024] = "";
-	int first = device < 0 ? 0 : device, last = device < 0 ? STALLOC_MAX_DEVICES - 1 : device;
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!stalloc_ready()) return STALLOC_OK;
-	for (int i = first; i <= last; i++) stalloc_engine_give_up(i, "it was closed"); /* first: what fails from here on is no failure of the engine's */
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* first: what fails from here on is no failure of the engine's */
+		if (device < 0 || i == device) stalloc_engine_give_up(i, "it was closed");
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
-	for (int i = first; i <= last; i++) stalloc_settle(&stalloc_devices[i]);
-	tell(device, true);
+	settle(device, true);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 

@@ -274,13 +274,6 @@ static inline void range_count_in(struct stalloc_range *r, struct range_space *s
 	if ((s->load += (int64_t)n) > s->peak) s->peak = s->load;
 }
 
-static inline void range_count_out(struct stalloc_range *r, struct range_space *s, uint64_t n) {
-	r->now.clock++;
-	r->now.blocks--;
-	r->now.load -= (int64_t)(n * STALLOC_GRAIN);
-	s->load -= (int64_t)n;
-}
-
 /* Enters a block, all of it free in a gap, into the arrays. */
 static inline void range_enter(struct stalloc_range *r, struct range_space *s, uint32_t g, uint64_t at, uint64_t n, uint64_t less) {
 	uint32_t b = range_number(&r->now.spare_block, &r->now.block_n, r->blocks[r->now.spare_block].users);
@@ -289,16 +282,6 @@ static inline void range_enter(struct stalloc_range *r, struct range_space *s, u
 		.step = (uint32_t)r->now.steps};
 	start_put(r, at, b);
 	range_take(r, s, g, at, at + n, b);
-}
-
-/* Takes a block that lies in its space out of the arrays. */
-static inline void range_drop(struct stalloc_range *r, uint32_t b) {
-	struct range_block *c = &r->blocks[b];
-	struct range_space *s = &r->spaces[c->space];
-	range_give(r, s, c->at, c->at + c->size, c->prev, c->next);
-	start_del(r, c->at);
-	*c = (struct range_block){.users = (uint32_t)r->now.spare_block};
-	r->now.spare_block = b;
 }
 
 /* The space of a heap that serves requests of n units. */
@@ -341,8 +324,16 @@ static inline uint32_t range_block_at(const struct stalloc_range *r, uint64_t at
 
 /* Frees such a block. */
 static inline void range_free(struct stalloc_range *r, uint32_t b) {
-	range_count_out(r, &r->spaces[r->blocks[b].space], r->blocks[b].size);
-	range_drop(r, b);
+	struct range_block *c = &r->blocks[b];
+	struct range_space *s = &r->spaces[c->space];
+	r->now.clock++;
+	r->now.blocks--;
+	r->now.load -= (int64_t)(c->size * STALLOC_GRAIN);
+	s->load -= (int64_t)c->size;
+	range_give(r, s, c->at, c->at + c->size, c->prev, c->next);
+	start_del(r, c->at);
+	*c = (struct range_block){.users = (uint32_t)r->now.spare_block};
+	r->now.spare_block = b;
 }
 
 #endif

@@ -129,18 +129,13 @@ func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
 			return s
 		}
 	}
-	return &array[C.struct_stalloc_stream](1)[0]
+	return zeroed[C.struct_stalloc_stream]()
 }
 
-// array makes a zeroed array in C's memory and a slice over it.
-func array[T any](n int) []T {
-	n = max(n, 1)
+// zeroed makes something in C's memory.
+func zeroed[T any]() *T {
 	var one T
-	at := C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(one)))
-	if at == nil {
-		panic("the host has no memory left for a tape")
-	}
-	return unsafe.Slice((*T)(at), n)
+	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(one))))
 }
 
 // Build implements actors.Host.
