@@ -12,10 +12,12 @@
 
 /* Serves the entry under the cursor where it is wished. False: that is not free. */
 static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t asked, uint32_t heap) {
-	struct stalloc_slot *slot = &t->reel->slots[t->state.cursor];
+	struct stalloc_range *r = &d->range;
+	struct stalloc_reel *l = t->reel;
+	struct stalloc_slot *slot = &l->slots[t->state.cursor];
 	uint64_t at = entry_place(slot->entry);
 	tape_look(s, t);
-	if (slot->version == t->version && !tape_blocked(&d->range, t->reel, slot)) {
+	if (slot->version == t->version && !tape_blocked(r, l, slot)) {
 		t->armed = t->version;
 		t->slot = slot;
 		t->info = stalloc_info(0, heap) | STALLOC_EV_HIT;
@@ -25,7 +27,11 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 		tape_settle(d, t); /* a new peak, or no event is kept: the long way */
 		stalloc_fold(d);
 	}
-	if (!tape_ask(&d->range, s, t, n, n * STALLOC_GRAIN - asked)) return false;
+	if (!range_put(r, s, at, n, n * STALLOC_GRAIN - asked)) return false;
+	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, &l->places[l->frontier[i]]);
+	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
+	slot->version = t->version;
+	tape_step(t, true);
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, heap, STALLOC_EV_HIT);
 	return true;
