@@ -71,13 +71,10 @@ static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *r
 }
 
 bool stalloc_settle(struct stalloc_device *d) {
-	if (STALLOC_RELAXED(d->announced) != NULL) {
-		stalloc_lock(d);
-		stalloc_drain(d);
-		stalloc_unlock(d);
-	}
-	if (STALLOC_RELAXED(d->undone) == NULL) return false;
-	stalloc_finish(d);
+	if (STALLOC_RELAXED(d->announced) == NULL && STALLOC_RELAXED(d->undone) == NULL) return false;
+	stalloc_lock(d);
+	stalloc_drain(d);
+	unlock_and_drain(d);
 	return true;
 }
 

@@ -73,7 +73,8 @@ const struct stalloc_engine *stalloc_engine(int device);
 /* The engine if it is open already; never opens it. In a forked child it is not. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
 /* The engine is not to be asked for memory of a device any more, and is not opened for
- * it: it answered that it cannot serve it, or it was closed. The first reason stays. */
+ * it: it answered that it cannot serve it, or it was closed. The first reason stays. All
+ * devices are given up where the engine cannot be opened. */
 void stalloc_engine_give_up(int device, const char *why);
 /* A request of such a device is served all the same: says so, once. */
 void stalloc_engine_tell_given_up(int device);

@@ -7,16 +7,11 @@ import (
 	"stalloc/plan"
 )
 
-var (
-	errNoPlan  = errors.New("no step has been planned yet")
-	errTooLate = errors.New("memory of the device is in use already: load the plan before the first request")
-)
-
 // save writes a device's latest plan.
 func (e *engine) save(ordinal int, path string) error {
 	d := e.opened[ordinal].Load()
 	if d == nil || d.err != nil || d.Plan() == nil {
-		return failure{errNoPlan, errPlan}
+		return failure{errors.New("no step has been planned yet"), errPlan}
 	}
 	if err := plan.WriteFile(path, d.Plan()); err != nil {
 		return failure{err, errPlan}
@@ -37,7 +32,7 @@ func (e *engine) load(ordinal int, path string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.opened[ordinal].Load() != nil {
-		return failure{errTooLate, errPlan}
+		return failure{errors.New("memory of the device is in use already: load the plan before the first request"), errPlan}
 	}
 	if e.closed[ordinal] {
 		return failure{actors.ErrRetired, errPlan}

@@ -49,7 +49,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
     out, err = run(text)
     assert err.splitlines() == [
-        "stalloc: the engine does not serve device 0 any more (it was closed); "
+        "stalloc: the engine does not serve device 0 (it was closed); "
         "serving from plain driver allocations"
     ]
 
