@@ -127,26 +127,21 @@ static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
 	return s;
 }
 
-static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
-	size_t size = (sizeof(struct stalloc_stream) + 63) / 64 * 64;
-	struct stalloc_stream *s = aligned_alloc(64, size);
-	if (!s) return NULL;
-	memset(s, 0, size);
-	s->id = id;
-	s->device = d;
-	s->next = atomic_load(&d->streams);
-	atomic_store_explicit(&d->streams, s, memory_order_release);
-	return s;
-}
-
 struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
 	if (device < 0 || device >= STALLOC_MAX_DEVICES) return NULL;
+	uint64_t id = (uint64_t)(uintptr_t)stream;
 	struct stalloc_device *d = &stalloc_devices[device];
-	struct stalloc_stream *s = find(d, (uint64_t)(uintptr_t)stream);
+	struct stalloc_stream *s = find(d, id);
 	if (s) return s;
 	pthread_mutex_lock(&streams_lock);
-	s = find(d, (uint64_t)(uintptr_t)stream);
-	if (!s) s = make(d, (uint64_t)(uintptr_t)stream);
+	size_t size = (sizeof *s + 63) / 64 * 64;
+	if (!(s = find(d, id)) && (s = aligned_alloc(64, size))) {
+		memset(s, 0, size);
+		s->id = id;
+		s->device = d;
+		s->next = atomic_load(&d->streams);
+		atomic_store_explicit(&d->streams, s, memory_order_release);
+	}
 	pthread_mutex_unlock(&streams_lock);
 	return s;
 }

@@ -91,8 +91,7 @@ enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3 };
  * counted. */
 struct stalloc_log {
 	struct stalloc_event *next, *end; /* equal: nothing more is kept */
-	struct stalloc_event *events;
-	bool recording;
+	struct stalloc_event *events;	  /* where it ends, too: there is to be no log */
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
 };
 

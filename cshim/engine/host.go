@@ -182,7 +182,7 @@ func (h *host) Events() []wish.Event {
 // Clear implements actors.Host.
 func (h *host) Clear() uint64 {
 	l := &h.device.log
-	defer C.stalloc_log_begin(l, l.recording)
+	defer C.stalloc_log_begin(l, l.end != l.events)
 	return uint64(l.lost)
 }
 
