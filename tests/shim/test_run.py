@@ -93,7 +93,7 @@ def test_rank_in_lines_of_the_libraries(training):
     _, err = training.start(*quiet, "--log", "info", "train.py", RANK="3")
     assert err and all("stalloc[3]" in line for line in err.splitlines()), err
     _, err = training.start(*quiet, "--conf", "engine:/absent.so", "train.py", RANK="3")
-    assert err.startswith("stalloc[3]: the engine does not serve device 0 (the engine cannot be opened")
+    assert err.startswith("stalloc[3]: the engine does not serve device 0 (the engine cannot")
 
 
 def test_environment_enables_when_torch_is_imported(training):
