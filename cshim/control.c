@@ -112,7 +112,6 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 
 int stalloc_reset_peak(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	struct stalloc_stats ignored;
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
@@ -124,7 +123,7 @@ int stalloc_reset_peak(int device) {
 	c->peak_blocks = c->blocks;
 	c->peak_active = c->allocated + d->range.now.pending;
 	stalloc_unlock(d);
-	if (e) e->stats(device, &ignored, 1);
+	if (e) e->stats(device, NULL, 1);
 	return STALLOC_OK;
 }
 
