@@ -68,7 +68,7 @@ struct stalloc_tape {
 	/* As C left them. What is different was done by Go. */
 	uint32_t cursor;
 	uint64_t matched, hits, version;
-};
+} __attribute__((aligned(32))); /* 144 bytes apart, a hit was measured 2 % slower */
 
 /* The tapes of a stream: wish.Large, Small, Foreseen. The last is asked by requests that the
  * range's terms leave to Go, and never armed: its list is served once. */
