@@ -13,25 +13,17 @@ struct stalloc_amount {
 	double share; /* not 0: of the device's memory, instead of bytes */
 };
 
-static const struct {
-	char name[4];
-	uint64_t factor;
-} stalloc_units[] = {
-	{"", 1},
-	{"b", 1},
-	{"k", 1ull << 10},
-	{"m", 1ull << 20},
-	{"g", 1ull << 30},
-	{"t", 1ull << 40},
-	{"kib", 1ull << 10},
-	{"mib", 1ull << 20},
-	{"gib", 1ull << 30},
-	{"tib", 1ull << 40},
-	{"kb", 1000},
-	{"mb", 1000 * 1000},
-	{"gb", 1000 * 1000 * 1000},
-	{"tb", 1000ull * 1000 * 1000 * 1000},
-};
+/* How many bytes a unit is: K, M, G and T, with or without iB, are binary, with B alone
+ * decimal. 0: it is none. */
+static inline uint64_t stalloc_unit(const char *unit, size_t length) {
+	const char *prefix = length > 0 ? strchr("kmgt", *unit | 0x20) : NULL, *rest = unit + (prefix != NULL);
+	bool plain = strncasecmp(rest, "b", unit + length - rest) == 0; /* nothing behind the prefix, or B */
+	if (!prefix) return length < 2 && plain;
+	uint64_t base = length == 2 && plain ? 1000 : 1024, factor = base;
+	if (length > 1 && base == 1024 && (length != 3 || strncasecmp(rest, "ib", 2) != 0)) return 0;
+	for (; *prefix != 'k'; prefix--) factor *= base;
+	return factor;
+}
 
 static inline const char *stalloc_skip_spaces(const char *at) { return at + strspn(at, " \t"); }
 
@@ -60,14 +52,10 @@ static inline bool stalloc_read_amount(const char *text, struct stalloc_amount *
 		out->share = ((double)whole + (double)part / (double)of) / 100;
 		return out->share > 0 && out->share <= 1;
 	}
-	for (size_t i = 0; i < sizeof stalloc_units / sizeof *stalloc_units; i++) {
-		uint64_t factor = stalloc_units[i].factor;
-		if (strlen(stalloc_units[i].name) != length || strncasecmp(at, stalloc_units[i].name, length) != 0) continue;
-		if (whole >= most / factor || (point && factor == 1)) return false;
-		out->bytes = whole * factor + (uint64_t)((double)part / (double)of * (double)factor);
-		return true;
-	}
-	return false;
+	uint64_t factor = stalloc_unit(at, length);
+	if (factor == 0 || whole >= most / factor || (point && factor == 1)) return false;
+	out->bytes = whole * factor + (uint64_t)((double)part / (double)of * (double)factor);
+	return true;
 }
 
 #endif

@@ -71,13 +71,10 @@ static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *r
 }
 
 bool stalloc_settle(struct stalloc_device *d) {
-	if (STALLOC_RELAXED(d->announced) != NULL) {
-		stalloc_lock(d);
-		stalloc_drain(d);
-		stalloc_unlock(d);
-	}
-	if (STALLOC_RELAXED(d->undone) == NULL) return false;
-	stalloc_finish(d);
+	if (STALLOC_RELAXED(d->announced) == NULL && STALLOC_RELAXED(d->undone) == NULL) return false;
+	stalloc_lock(d);
+	stalloc_drain(d);
+	unlock_and_drain(d);
 	return true;
 }
 
@@ -117,7 +114,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
-		stalloc_engine_tell_shut(device);
+		stalloc_engine_tell_given_up(device);
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
@@ -230,7 +227,7 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!ptr || !*stalloc_alive || !e) return;
+	if (!ptr || !e) return;
 	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 

@@ -119,11 +119,4 @@ const char *stalloc_conf(const char *key) {
 	return NULL;
 }
 
-struct stalloc_amount stalloc_conf_amount(const char *key) {
-	struct stalloc_amount a = {0};
-	const char *value = stalloc_conf(key);
-	if (value) stalloc_read_amount(value, &a);
-	return a;
-}
-
 const char *stalloc_conf_text(void) { return text; }

@@ -8,52 +8,47 @@
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
-static _Atomic bool logged_step;
-
-/* Ends a step on one device or on every one. */
-static int end(int device) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
-	if (!*stalloc_alive || !e) return STALLOC_OK; /* nothing was allocated yet */
-	int result = e->step(device, err, sizeof err);
-	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
-		stalloc_log_once(&logged_step, "the engine could not end a step (%s); training goes on", err);
-		result = STALLOC_OK;
-	}
-	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++) stalloc_settle(&stalloc_devices[i]);
-	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
-}
-
-/* Tells the shared page what the devices have come to. */
-static void tell(int device, bool now) {
+/* Does what is left to do behind a step's end, or the device's, on one device or on each;
+ * and tells the shared page what it has come to. */
+static void settle(int device, bool last) {
 	struct stalloc_stats s;
-	for (int i = device < 0 ? 0 : device; i <= (device < 0 ? STALLOC_MAX_DEVICES - 1 : device); i++)
-		if (atomic_load(&stalloc_devices[i].streams) && (now || stalloc_page_due(i))) stalloc_get_stats(i, &s, sizeof s);
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
+		if ((device >= 0 && i != device) || !atomic_load(&stalloc_devices[i].streams)) continue;
+		stalloc_settle(&stalloc_devices[i]);
+		if (last || stalloc_page_due(i)) stalloc_get_stats(i, &s, sizeof s);
+	}
 }
 
 int stalloc_step(int device) {
-	int result = end(device);
-	if (*stalloc_alive && result != STALLOC_ERR_ARGUMENT) tell(device, false);
-	return result;
+	static _Atomic bool logged;
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	char err[1024] = "";
+	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!*stalloc_alive) return STALLOC_OK;
+	int result = e ? e->step(device, err, sizeof err) : STALLOC_OK; /* nothing was allocated yet */
+	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
+		stalloc_log_once(&logged, "the engine could not end a step (%s); training goes on", err);
+		result = STALLOC_OK;
+	}
+	settle(device, false);
+	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
 int stalloc_close(int device) {
 	char err[1024] = "";
-	int first = device < 0 ? 0 : device, last = device < 0 ? STALLOC_MAX_DEVICES - 1 : device;
 	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!stalloc_ready()) return STALLOC_OK;
-	for (int i = first; i <= last; i++) stalloc_engine_shut(i); /* first: what fails from here on is no failure of the engine's */
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* first: what fails from here on is no failure of the engine's */
+		if (device < 0 || i == device) stalloc_engine_give_up(i, "it was closed");
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
-	for (int i = first; i <= last; i++) stalloc_settle(&stalloc_devices[i]);
-	tell(device, true);
+	settle(device, true);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (*stalloc_alive && e) e->trim(-1, 0);
+	if (e) e->trim(-1, 0);
 }
 
 void stalloc_set_memory_fraction(double fraction, int device) {
@@ -65,13 +60,13 @@ void stalloc_set_device_count(int count) { (void)count; }
 
 static uint64_t positive(int64_t n) { return n < 0 ? 0 : (uint64_t)n; }
 
-/* Adds what is counted under the lock. */
+/* Adds what is counted in C. */
 static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	stalloc_lock(d);
 	stalloc_sync(d);
 	const struct stalloc_counts c = d->counts;
 	s->active = positive(c.allocated + d->range.now.pending);
-	s->lost_events = d->log.lost_ever;
+	s->lost_events += d->log.lost_ever;
 	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next)
 		for (int i = 0; i < STALLOC_TAPES; i++) {
 			s->hits += p->tapes[i].state.hits;
@@ -88,44 +83,35 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	s->peak_active = positive(c.peak_active);
 	s->blocks = positive(c.blocks);
 	s->peak_blocks = positive(c.peak_blocks);
+	s->ooms = STALLOC_RELAXED(d->ooms);
+}
+
+static void add_plain(int device, struct stalloc_stats *s) {
+	struct stalloc_plain_counts plain = stalloc_plain_counts(device);
+	s->reserved += plain.bytes;
+	s->peak_reserved += plain.bytes;
+	s->fallback = plain.served;
+	if (plain.served > 0) s->native_peak_reserved = s->native_steps = s->native_ooms = 0; /* they are not of all requests */
 }
 
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
-	struct stalloc_engine_stats engine = {0};
-	struct stalloc_plain_counts plain = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
 		stalloc_settle(d);
-		if (e) e->stats(device, &engine, 0);
+		if (e) e->stats(device, &s, 0);
 		add_counts(d, &s);
-		plain = stalloc_plain_counts(device);
+		add_plain(device, &s);
+		stalloc_page_put(device, &s);
 	}
-	s.steps = engine.steps;
-	s.plan_generation = engine.plan_generation;
-	s.lost_events += engine.dropped_events;
-	s.fallback = plain.served;
-	if (plain.served == 0) { /* else it is not of all requests */
-		s.native_peak_reserved = engine.native_peak_reserved;
-		s.native_steps = engine.native_steps;
-		s.native_ooms = engine.native_ooms;
-	}
-	s.reserved = engine.reserved + plain.bytes;
-	s.peak_reserved = engine.peak_reserved + plain.bytes;
-	s.driver_calls = engine.driver_calls;
-	s.driver_ns = engine.driver_ns;
-	s.retries = engine.retries;
-	s.ooms = STALLOC_RELAXED(d->ooms);
-	if (*stalloc_alive) stalloc_page_put(device, &s);
 	memcpy(out, &s, size < sizeof s ? size : sizeof s);
 	return STALLOC_OK;
 }
 
 int stalloc_reset_peak(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	struct stalloc_engine_stats ignored;
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
@@ -137,7 +123,7 @@ int stalloc_reset_peak(int device) {
 	c->peak_blocks = c->blocks;
 	c->peak_active = c->allocated + d->range.now.pending;
 	stalloc_unlock(d);
-	if (e) e->stats(device, &ignored, 1);
+	if (e) e->stats(device, NULL, 1);
 	return STALLOC_OK;
 }
 
@@ -145,7 +131,7 @@ int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
-	if (!*stalloc_alive || (!e && !problem)) return snprintf(text, length, "stalloc has allocated nothing yet");
+	if (!e && !problem) return snprintf(text, length, "stalloc has allocated nothing yet");
 	int used = 0;
 	if (problem)
 		used = snprintf(text, length, "Plain driver allocations serve device %d, so far %llu of them, because the engine does not: %s. ",
@@ -164,7 +150,7 @@ int stalloc_save_plan(int device, const char *path) {
 	char err[1024] = "nothing was allocated yet";
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device) || !path) return stalloc_fail(STALLOC_ERR_ARGUMENT, path ? "there is no device %d" : "no file is named", device);
-	int result = *stalloc_alive && e ? e->save_plan(device, path, err, sizeof err) : STALLOC_ERR_PLAN;
+	int result = e ? e->save_plan(device, path, err, sizeof err) : STALLOC_ERR_PLAN;
 	return no_plan(result, "saved", path, err);
 }
 

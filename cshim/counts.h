@@ -8,8 +8,8 @@
 #include "shared.h"
 
 static __attribute__((noinline, unused)) void stalloc_lose(struct stalloc_log *l) {
-	l->lost += l->recording;
-	l->lost_ever += l->recording;
+	l->lost += l->end != l->events;
+	l->lost_ever += l->end != l->events;
 }
 
 static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t info) {
@@ -24,9 +24,8 @@ static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t i
 
 /* Begins the log anew, or ends it. */
 static inline void stalloc_log_begin(struct stalloc_log *l, bool recording) {
-	l->recording = recording && l->events;
 	l->next = l->events;
-	l->end = l->recording ? l->events + STALLOC_MOST_EVENTS : l->events;
+	l->end = recording && l->events ? l->events + STALLOC_MOST_EVENTS : l->events;
 	l->lost = 0;
 }
 

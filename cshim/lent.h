@@ -76,9 +76,7 @@ struct stalloc_range {
 	struct range_space *spaces;
 	struct range_block *blocks;
 	struct range_heap *heaps;
-	uint64_t *heap_keys;
-	uint32_t *heap_vals;
-	uint64_t heap_mask;
+	uint32_t heap_n; /* length of heaps */
 };
 
 #endif

@@ -7,16 +7,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "amount.h"
 #include "runtime.h"
 
 static struct stalloc_engine table;
 static _Atomic(const struct stalloc_engine *) engine;
-static _Atomic bool failed; /* it could not be opened */
-static char why_failed[1024];
-static _Atomic bool given_up[STALLOC_MAX_DEVICES], shut[STALLOC_MAX_DEVICES];
-static char why_given_up[STALLOC_MAX_DEVICES][256];
-static _Atomic bool logged, logged_thread;
+static _Atomic bool given_up[STALLOC_MAX_DEVICES];
+static char why_given_up[STALLOC_MAX_DEVICES][1024];
+static _Atomic bool logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The engine lies beside this library unless STALLOC_CONF names another. */
@@ -35,7 +32,7 @@ static void path_of_engine(char *out, size_t n) {
 
 static int open_engine(char *err, size_t n) {
 	static _Atomic bool logged_conf;
-	char path[4096], why[512];
+	char path[4096], why[512], name[32];
 	if (stalloc_conf_read() != STALLOC_OK) stalloc_log_once(&logged_conf, "%s; going on with the other settings", stalloc_last_error());
 	path_of_engine(path, sizeof path);
 	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
@@ -56,11 +53,8 @@ static int open_engine(char *err, size_t n) {
 #undef RESOLVE
 	struct stalloc_host host = {
 		.size = sizeof host,
+		.name = stalloc_log_name(name, sizeof name),
 		.conf = stalloc_conf_text(),
-		.window = stalloc_conf_amount("window").bytes,
-		.fraglimit = stalloc_conf_amount("fraglimit").bytes,
-		.limit = stalloc_conf_amount("limit").bytes,
-		.limit_share = stalloc_conf_amount("limit").share,
 		.driver = stalloc_the_driver(why, sizeof why),
 		.devices = stalloc_devices,
 	};
@@ -86,13 +80,21 @@ static int open_with_limits_kept(char *err, size_t n) {
 
 const struct stalloc_engine *stalloc_engine_if_open(void) {
 	const struct stalloc_engine *e = atomic_load_explicit(&engine, memory_order_acquire);
-	return e && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
+	return e && *stalloc_alive && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
+}
+
+/* The lock is held. */
+static void give_up(int device, const char *why) {
+	if (atomic_load(&given_up[device])) return;
+	snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
+	atomic_store(&given_up[device], true);
 }
 
 const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
+	char why[1024];
 	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
-	if (STALLOC_LIKELY(e) || atomic_load_explicit(&failed, memory_order_relaxed)) return e;
+	if (STALLOC_LIKELY(e)) return e;
 	if (!stalloc_thread_fits()) {
 		stalloc_log_once(&logged_thread, "a thread's alternate signal stack is too small for the engine and cannot be replaced; "
 						 "plain driver allocations serve it");
@@ -100,13 +102,12 @@ const struct stalloc_engine *stalloc_engine(int device) {
 	}
 	pthread_mutex_lock(&lock);
 	e = stalloc_engine_if_open();
-	if (!e && !atomic_load(&failed)) {
-		if (open_with_limits_kept(why_failed, sizeof why_failed) == STALLOC_OK) {
+	if (!e && !atomic_load(&given_up[device])) {
+		if (open_with_limits_kept(why, sizeof why) == STALLOC_OK) {
 			e = &table;
 			atomic_store_explicit(&engine, e, memory_order_release);
 		} else {
-			atomic_store(&failed, true);
-			stalloc_log_once(&logged, "%s; serving from plain driver allocations", why_failed);
+			for (int i = 0; i < STALLOC_MAX_DEVICES; i++) give_up(i, why);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -117,35 +118,17 @@ const struct stalloc_engine *stalloc_engine(int device) {
  * alloc is not called again. Other devices have pools of their own. */
 void stalloc_engine_give_up(int device, const char *why) {
 	pthread_mutex_lock(&lock);
-	bool first = !atomic_load(&given_up[device]);
-	_Atomic bool unlogged = false;
-	if (first) {
-		snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
-		atomic_store(&given_up[device], true);
-		stalloc_log_once(&unlogged, "the engine failed on device %d (%s); serving from plain driver allocations from now on",
-				 device, why);
-	}
+	give_up(device, why);
 	pthread_mutex_unlock(&lock);
 }
 
-void stalloc_engine_shut(int device) {
-	pthread_mutex_lock(&lock);
-	if (!atomic_load(&given_up[device])) {
-		snprintf(why_given_up[device], sizeof why_given_up[device], "it was closed");
-		atomic_store(&shut[device], true);
-		atomic_store(&given_up[device], true);
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-void stalloc_engine_tell_shut(int device) {
+void stalloc_engine_tell_given_up(int device) {
 	static _Atomic bool told[STALLOC_MAX_DEVICES];
-	if (atomic_load_explicit(&shut[device], memory_order_relaxed))
-		stalloc_log_once(&told[device], "memory of device %d is asked for after stalloc was closed; serving from plain driver allocations",
-				 device);
+	if (atomic_load(&given_up[device]))
+		stalloc_log_once(&told[device], "the engine does not serve device %d (%s); serving from plain driver allocations", device,
+				 why_given_up[device]);
 }
 
 const char *stalloc_engine_problem(int device) {
-	if (atomic_load(&failed)) return why_failed;
 	return atomic_load(&given_up[device]) ? why_given_up[device] : NULL;
 }

@@ -71,18 +71,14 @@ bool stalloc_needs_met(char *err, size_t size) {
 	return true;
 }
 
-/* A signal stack of ours, which begins with what it replaced. */
-struct larger {
-	stack_t old;
-};
 static __thread bool looked;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* A signal stack of ours begins with what it replaced. */
 static void put_back(void *larger) {
-	struct larger *mine = larger;
 	stack_t now;
-	if (sigaltstack(NULL, &now) == 0 && now.ss_sp == larger) sigaltstack(&mine->old, NULL);
+	if (sigaltstack(NULL, &now) == 0 && now.ss_sp == larger) sigaltstack(larger, NULL);
 	munmap(larger, LARGE);
 }
 
@@ -94,9 +90,9 @@ bool stalloc_thread_fits(void) {
 	stack_t now;
 	if (STALLOC_LIKELY(looked)) return true;
 	if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE) == 0 && now.ss_size < SMALL) {
-		struct larger *mine = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		stack_t *mine = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (mine == MAP_FAILED) return false;
-		mine->old = now;
+		*mine = now;
 		if (sigaltstack(&(stack_t){.ss_sp = mine, .ss_size = LARGE}, NULL) != 0) {
 			munmap(mine, LARGE);
 			return false;

@@ -85,30 +85,27 @@ static uint64_t now_ns(void) {
 	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
-#define GET(x) atomic_load_explicit(&(x), memory_order_relaxed)
-#define PUT(x, value) atomic_store_explicit(&(x), value, memory_order_relaxed)
-
 bool stalloc_page_due(int device) {
 	struct stalloc_page_device *d = of(device);
-	return d && now_ns() - GET(d->now.at) >= SECOND / 10;
+	return d && now_ns() - STALLOC_RELAXED(d->now.at) >= SECOND / 10;
 }
 
 void stalloc_page_put(int device, const struct stalloc_stats *s) {
 	struct stalloc_page_device *d = of(device);
 	uint64_t counters[TOLD], at = now_ns();
 	if (!d) return;
-	uint64_t sequence = GET(d->sequence);
+	uint64_t sequence = STALLOC_RELAXED(d->sequence);
 	if (sequence & 1 || !atomic_compare_exchange_strong_explicit(&d->sequence, &sequence, sequence + 1, memory_order_acquire,
 								     memory_order_relaxed))
 		return; /* another thread tells what is nearly the same */
 	atomic_thread_fence(memory_order_release);
 	memcpy(counters, s, sizeof counters);
-	bool older = GET(d->now.at) && at - GET(d->before.at) >= 2 * (uint64_t)SECOND;
+	bool older = STALLOC_RELAXED(d->now.at) && at - STALLOC_RELAXED(d->before.at) >= 2 * (uint64_t)SECOND;
 	if (older) {
-		PUT(d->before.at, GET(d->now.at));
-		for (int i = 0; i < TOLD; i++) PUT(d->before.counters[i], GET(d->now.counters[i]));
+		STALLOC_PUT(d->before.at, STALLOC_RELAXED(d->now.at));
+		for (int i = 0; i < TOLD; i++) STALLOC_PUT(d->before.counters[i], STALLOC_RELAXED(d->now.counters[i]));
 	}
-	PUT(d->now.at, at);
-	for (int i = 0; i < TOLD; i++) PUT(d->now.counters[i], counters[i]);
+	STALLOC_PUT(d->now.at, at);
+	for (int i = 0; i < TOLD; i++) STALLOC_PUT(d->now.counters[i], counters[i]);
 	atomic_store_explicit(&d->sequence, sequence + 2, memory_order_release);
 }

@@ -107,7 +107,7 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	if (b) {
 		*at = b->next;
 		counts[b->device].bytes -= b->size;
-		*freed = (struct stalloc_freed){.rounded = b->size, .asked = b->asked, .device = b->device};
+		*freed = (struct stalloc_freed){.asked = b->asked, .device = b->device};
 		if (enter(b->device, err, sizeof err) == STALLOC_OK) {
 			driver.cuMemFree(addr);
 			leave();

@@ -23,8 +23,7 @@ enum { CLONE_FUNCTOR = 2, DESTROY_FUNCTOR = 3 };
 struct pool {
 	uint64_t id0, id1;
 	int device;
-	bool any; /* no filter: every stream */
-	struct std_function accepts;
+	struct std_function accepts; /* no manager: every stream */
 };
 enum { MOST = 64 };
 static struct pool active[MOST];
@@ -48,12 +47,8 @@ void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 	pthread_mutex_lock(&lock);
 	if (count < MOST) {
 		struct pool *p = &active[count++];
-		memset(p, 0, sizeof *p);
-		p->id0 = id0;
-		p->id1 = id1;
-		p->device = device;
-		p->any = !f || !f->manager;
-		if (!p->any) {
+		*p = (struct pool){.id0 = id0, .id1 = id1, .device = device};
+		if (f && f->manager) {
 			p->accepts.manager = f->manager;
 			p->accepts.invoker = f->invoker;
 			f->manager(&p->accepts.functor, &f->functor, CLONE_FUNCTOR);
@@ -71,7 +66,7 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 	for (int i = count - 1; i >= 0; i--) {
 		struct pool *p = &active[i];
 		if (p->device != device || p->id0 != id0 || p->id1 != id1) continue;
-		if (!p->any) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
+		if (p->accepts.manager) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
 		memmove(p, p + 1, (size_t)(--count - i) * sizeof *p);
 		change(&stalloc_devices[device], -1);
 		break;
@@ -81,7 +76,7 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e && *stalloc_alive) e->trim(device, key(id0, id1));
+	if (e) e->trim(device, key(id0, id1));
 }
 
 /* The newest pool whose filter accepts the stream. */
@@ -91,7 +86,7 @@ uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream) {
 	pthread_mutex_lock(&lock);
 	for (int i = count - 1; i >= 0 && !found; i--) {
 		struct pool *p = &active[i];
-		if (p->device == device->ordinal && (p->any || p->accepts.invoker(&p->accepts.functor, &stream)))
+		if (p->device == device->ordinal && (!p->accepts.manager || p->accepts.invoker(&p->accepts.functor, &stream)))
 			found = key(p->id0, p->id1);
 	}
 	pthread_mutex_unlock(&lock);

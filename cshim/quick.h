@@ -12,25 +12,26 @@
 
 /* Serves the entry under the cursor where it is wished. False: that is not free. */
 static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t asked, uint32_t heap) {
-	uint64_t at = entry_place(t->reel->entries[t->state.cursor]);
-	struct stalloc_slot *slot = &t->reel->slots[t->state.cursor];
+	struct stalloc_range *r = &d->range;
+	struct stalloc_reel *l = t->reel;
+	struct stalloc_slot *slot = &l->slots[t->state.cursor];
+	uint64_t at = entry_place(slot->entry);
 	tape_look(s, t);
-	if (slot->version == t->version && !tape_blocked(&d->range, t->reel, slot)) {
+	if (slot->version == t->version && !tape_blocked(r, l, slot)) {
 		t->armed = t->version;
 		t->slot = slot;
 		t->info = stalloc_info(0, heap) | STALLOC_EV_HIT;
 		t->state.strays = 0;
-		if (!t->listed) {
-			t->listed = true;
-			t->next = d->armed;
-			d->armed = t;
-		}
 		stalloc_grant(d);
 		if (stalloc_hit(d, t, n, asked) != 0) return true;
 		tape_settle(d, t); /* a new peak, or no event is kept: the long way */
 		stalloc_fold(d);
 	}
-	if (!tape_ask(&d->range, s, t, n, n * STALLOC_GRAIN - asked)) return false;
+	if (!range_put(r, s, at, n, n * STALLOC_GRAIN - asked)) return false;
+	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, &l->places[l->frontier[i]]);
+	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
+	slot->version = t->version;
+	tape_step(t, true);
 	stalloc_count_in(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 	stalloc_observe(d, at, n, heap, STALLOC_EV_HIT);
 	return true;
@@ -43,7 +44,7 @@ static inline bool tape_serve(struct stalloc_device *d, struct range_space *s, s
 static inline uint64_t tape_foresee(struct stalloc_range *r, struct range_space *s, struct stalloc_stream *st, uint64_t n, uint64_t asked) {
 	struct stalloc_tape *t = &st->tapes[STALLOC_FORESEEN];
 	if (!t->reel || t->state.cursor >= t->reel->n) return 0;
-	uint64_t e = t->reel->entries[t->state.cursor], most = entry_size(e);
+	uint64_t e = t->reel->slots[t->state.cursor].entry, most = entry_size(e);
 	bool fits = n <= most && n + 1 + most / FORESEEN_SLACK > most && entry_place(e) != 0;
 	if (!fits || !range_put(r, s, entry_place(e), n, n * STALLOC_GRAIN - asked)) return 0;
 	tape_step(t, true);
@@ -71,7 +72,7 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 		cursor = t->state.cursor;
 		if ((entry = tape_seek(t, n)) >= 0) {
 			t->state.cursor = (uint32_t)entry;
-			at = entry_place(t->reel->entries[entry]);
+			at = entry_place(t->reel->slots[entry].entry);
 		}
 		/* Where it is not free, Go may have to ask the driver for fences, or for memory. */
 		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;

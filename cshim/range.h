@@ -251,20 +251,11 @@ static inline void start_del(struct stalloc_range *r, uint64_t at) {
 	r->now.starts--;
 }
 
-static inline uint64_t range_mix(uint64_t x) {
-	x ^= x >> 33;
-	x *= 0xff51afd7ed558ccdu;
-	x ^= x >> 33;
-	x *= 0xc4ceb9fe1a85ec53u;
-	return x ^ x >> 33;
-}
-
 /* The heap of a stream outside private pools, 0: none yet. Heaps stay for good. */
 static inline uint32_t range_heap_of(const struct stalloc_range *r, uint64_t stream) {
-	uint64_t key = range_mix(stream + 1) ^ range_mix(0x9e3779b97f4a7c15u);
-	for (uint64_t i = range_mix(key) & r->heap_mask; r->heap_vals[i] != 0; i = (i + 1) & r->heap_mask)
-		if (r->heap_keys[i] == key) return r->heap_vals[i];
-	return 0;
+	uint32_t h = r->heap_n - 1;
+	while (h != 0 && (r->heaps[h].stream != stream || r->heaps[h].pool != 0)) h--;
+	return h;
 }
 
 /* Whether the engine leaves one more event to the quick cases. */
@@ -283,13 +274,6 @@ static inline void range_count_in(struct stalloc_range *r, struct range_space *s
 	if ((s->load += (int64_t)n) > s->peak) s->peak = s->load;
 }
 
-static inline void range_count_out(struct stalloc_range *r, struct range_space *s, uint64_t n) {
-	r->now.clock++;
-	r->now.blocks--;
-	r->now.load -= (int64_t)(n * STALLOC_GRAIN);
-	s->load -= (int64_t)n;
-}
-
 /* Enters a block, all of it free in a gap, into the arrays. */
 static inline void range_enter(struct stalloc_range *r, struct range_space *s, uint32_t g, uint64_t at, uint64_t n, uint64_t less) {
 	uint32_t b = range_number(&r->now.spare_block, &r->now.block_n, r->blocks[r->now.spare_block].users);
@@ -298,16 +282,6 @@ static inline void range_enter(struct stalloc_range *r, struct range_space *s, u
 		.step = (uint32_t)r->now.steps};
 	start_put(r, at, b);
 	range_take(r, s, g, at, at + n, b);
-}
-
-/* Takes a block that lies in its space out of the arrays. */
-static inline void range_drop(struct stalloc_range *r, uint32_t b) {
-	struct range_block *c = &r->blocks[b];
-	struct range_space *s = &r->spaces[c->space];
-	range_give(r, s, c->at, c->at + c->size, c->prev, c->next);
-	start_del(r, c->at);
-	*c = (struct range_block){.users = (uint32_t)r->now.spare_block};
-	r->now.spare_block = b;
 }
 
 /* The space of a heap that serves requests of n units. */
@@ -350,8 +324,16 @@ static inline uint32_t range_block_at(const struct stalloc_range *r, uint64_t at
 
 /* Frees such a block. */
 static inline void range_free(struct stalloc_range *r, uint32_t b) {
-	range_count_out(r, &r->spaces[r->blocks[b].space], r->blocks[b].size);
-	range_drop(r, b);
+	struct range_block *c = &r->blocks[b];
+	struct range_space *s = &r->spaces[c->space];
+	r->now.clock++;
+	r->now.blocks--;
+	r->now.load -= (int64_t)(c->size * STALLOC_GRAIN);
+	s->load -= (int64_t)c->size;
+	range_give(r, s, c->at, c->at + c->size, c->prev, c->next);
+	start_del(r, c->at);
+	*c = (struct range_block){.users = (uint32_t)r->now.spare_block};
+	r->now.spare_block = b;
 }
 
 #endif

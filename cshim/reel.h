@@ -26,7 +26,6 @@ static inline uint64_t reel_find(const struct stalloc_reel *r, uint64_t at) {
 
 static inline void stalloc_reel_free(struct stalloc_reel *r) {
 	if (!r) return;
-	free(r->entries);
 	free(r->slots);
 	free(r->frontier);
 	free(r->places);
@@ -34,26 +33,32 @@ static inline void stalloc_reel_free(struct stalloc_reel *r) {
 	free(r);
 }
 
-/* Who lies where, as runs over the stretches between all ends of blocks, in order. */
-struct reel_sweep {
-	uint64_t *end;	     /* where a stretch begins; sorted */
-	uint32_t n;
-	uint32_t *owner;     /* of the run that begins with a stretch: a place, or none */
-	uint64_t *begins;    /* a bit for each stretch with which a run begins */
-	uint32_t *mark;	     /* of a place: the last entry whose frontier it is in */
-	uint32_t used, room; /* of the frontiers */
-};
-
 static inline int reel_by_value(const void *a, const void *b) {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 	return (x > y) - (x < y);
 }
 
-static inline uint32_t sweep_at(const struct reel_sweep *s, uint64_t end) {
-	uint32_t lo = 0, hi = s->n;
+/* All places where a block of a reel begins or ends, in order; returns how many. */
+static inline uint32_t reel_ends(const struct stalloc_reel *r, uint64_t *end) {
+	uint32_t all = 0, n = 0;
+	for (uint32_t e = 0; e < r->n; e++) {
+		uint64_t at = entry_place(r->slots[e].entry);
+		if (at == 0) continue;
+		end[all++] = at;
+		end[all++] = at + entry_size(r->slots[e].entry);
+	}
+	qsort(end, all, sizeof *end, reel_by_value);
+	for (uint32_t i = 0; i < all; i++)
+		if (n == 0 || end[n - 1] != end[i]) end[n++] = end[i];
+	return n;
+}
+
+/* The stretch between two of them that begins with one. */
+static inline uint32_t reel_stretch(const uint64_t *ends, uint32_t n, uint64_t end) {
+	uint32_t lo = 0, hi = n;
 	while (lo < hi) {
 		uint32_t mid = (lo + hi) / 2;
-		if (s->end[mid] < end)
+		if (ends[mid] < end)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -61,76 +66,47 @@ static inline uint32_t sweep_at(const struct reel_sweep *s, uint64_t end) {
 	return lo;
 }
 
-static inline bool sweep_begins(const struct reel_sweep *s, uint32_t i) { return s->begins[i >> 6] >> (i & 63) & 1; }
-
-/* The run that a stretch is in: the last that begins with it or before. */
-static inline uint32_t sweep_run(const struct reel_sweep *s, uint32_t i) {
-	uint32_t w = i >> 6;
-	uint64_t bits = s->begins[w] & (~(uint64_t)0 >> (63 - (i & 63)));
-	while (bits == 0) bits = s->begins[--w]; /* 0 always is one */
-	return w << 6 | (63u - (uint32_t)__builtin_clzll(bits));
-}
-
-static inline void sweep_begin(struct reel_sweep *s, uint32_t i, uint32_t owner) {
-	s->begins[i >> 6] |= (uint64_t)1 << (i & 63);
-	s->owner[i] = owner;
-}
-
-static inline bool reel_note(struct stalloc_reel *r, struct reel_sweep *s, uint32_t place) {
-	if (s->used == s->room) {
-		uint32_t room = s->room * 2 + 64;
-		uint32_t *more = realloc(r->frontier, room * sizeof *more);
+/* Adds a place to the frontier behind so many. */
+static inline bool reel_note(struct stalloc_reel *r, uint32_t used, uint32_t place) {
+	if ((used & (used - 1)) == 0) { /* full: the room doubles */
+		uint32_t *more = realloc(r->frontier, (used ? 2 * (size_t)used : 1) * sizeof *more);
 		if (!more) return false;
 		r->frontier = more;
-		s->room = room;
 	}
-	r->frontier[s->used++] = place;
-	return true;
-}
-
-/* Puts the block of an entry where it is wished; with note, what was there is its
- * frontier, but for its own place. */
-static inline bool sweep_put(struct stalloc_reel *r, struct reel_sweep *s, uint32_t e, bool note) {
-	uint64_t at = entry_place(r->entries[e]);
-	uint32_t place = r->slots[e].place, from = sweep_at(s, at), to = sweep_at(s, at + entry_size(r->entries[e]));
-	uint32_t run = sweep_run(s, from), owner = s->owner[run];
-	for (uint32_t i = from; i < to; i++) {
-		if (i > from && !sweep_begins(s, i)) continue;
-		if (i > from) owner = s->owner[i];
-		s->begins[i >> 6] &= ~((uint64_t)1 << (i & 63));
-		if (!note || owner == REEL_NONE || owner == place || s->mark[owner] == e) continue;
-		s->mark[owner] = e;
-		if (!reel_note(r, s, owner)) return false;
-	}
-	if (to < s->n && !sweep_begins(s, to)) sweep_begin(s, to, owner);
-	sweep_begin(s, from, place);
+	r->frontier[used] = place;
 	return true;
 }
 
 /* Every entry's frontier: who was the last, in the cyclic order of the list, to have some
- * of its bytes. */
-static inline bool reel_frontiers(struct stalloc_reel *r, struct reel_sweep *s) {
-	if (!s->end || !s->owner || !s->begins || !s->mark) return false;
-	for (uint32_t e = 0; e < r->n; e++) {
-		uint64_t at = entry_place(r->entries[e]);
+ * of its bytes, but for its own place. */
+static inline bool reel_frontiers(struct stalloc_reel *r) {
+	uint64_t *end = malloc((2 * (size_t)r->n + 1) * sizeof *end);
+	uint32_t *owner = malloc((2 * (size_t)r->n + 1) * sizeof *owner); /* of the stretch that begins at an end: a place, or none */
+	uint32_t *mark = malloc(sizeof *mark << (64 - r->shift));	  /* of a place: the last entry whose frontier it is in */
+	bool done = end && owner && mark;
+	uint32_t n = done ? reel_ends(r, end) : 0, used = 0;
+	if (done) memset(owner, 0xff, sizeof *owner * n);
+	if (done) memset(mark, 0xff, sizeof *mark << (64 - r->shift));
+	for (uint32_t i = 0; i < 2 * r->n && done; i++) {
+		bool again = i >= r->n; /* in the first round it is not known yet who was there before */
+		struct stalloc_slot *slot = &r->slots[i % r->n];
+		uint64_t at = entry_place(slot->entry);
+		slot->frontier = used;
 		if (at == 0) continue;
-		s->end[s->n++] = at;
-		s->end[s->n++] = at + entry_size(r->entries[e]);
-	}
-	qsort(s->end, s->n, sizeof *s->end, reel_by_value);
-	uint32_t n = 0;
-	for (uint32_t i = 0; i < s->n; i++)
-		if (n == 0 || s->end[n - 1] != s->end[i]) s->end[n++] = s->end[i];
-	s->n = n;
-	memset(s->mark, 0xff, sizeof *s->mark << (64 - r->shift));
-	sweep_begin(s, 0, REEL_NONE);
-	for (int round = 0; round < 2; round++)
-		for (uint32_t e = 0; e < r->n; e++) {
-			if (round > 0) r->slots[e].frontier = s->used;
-			if (entry_place(r->entries[e]) != 0 && !sweep_put(r, s, e, round > 0)) return false;
+		uint32_t to = reel_stretch(end, n, at + entry_size(slot->entry));
+		for (uint32_t s = reel_stretch(end, n, at); s < to && done; s++) {
+			uint32_t had = owner[s];
+			owner[s] = slot->place;
+			if (!again || had == REEL_NONE || had == slot->place || mark[had] == i) continue;
+			mark[had] = i;
+			done = reel_note(r, used++, had);
 		}
-	r->slots[r->n].frontier = s->used;
-	return true;
+	}
+	r->slots[r->n].frontier = used;
+	free(end);
+	free(owner);
+	free(mark);
+	return done;
 }
 
 /* Makes the table of places, with room for so many, and says how many there are. */
@@ -142,8 +118,8 @@ static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
 	if (!(r->places = calloc((size_t)1 << bits, sizeof *r->places))) return false;
 	*count = 0;
 	for (uint32_t e = 0; e < r->n; e++) {
-		uint64_t at = entry_place(r->entries[e]), i = at ? reel_find(r, at) : REEL_NONE;
-		r->slots[e] = (struct stalloc_slot){.entry = r->entries[e], .version = UINT64_MAX, .place = (uint32_t)i};
+		uint64_t at = entry_place(r->slots[e].entry), i = at ? reel_find(r, at) : REEL_NONE;
+		r->slots[e].place = (uint32_t)i;
 		if (at == 0 || r->places[i].word != 0) continue;
 		r->places[i].word = at << RANGE_NUMBER_BITS;
 		++*count;
@@ -155,27 +131,15 @@ static inline bool reel_places(struct stalloc_reel *r, uint32_t *count) {
  * no memory left. */
 static inline struct stalloc_reel *stalloc_reel_new(const uint64_t *entries, uint32_t n, bool foreseen) {
 	struct stalloc_reel *r = calloc(1, sizeof *r);
-	struct reel_sweep s = {0};
 	if (!r) return NULL;
 	r->n = n;
-	r->entries = malloc((n + 1) * sizeof *r->entries);
-	if (r->entries) memcpy(r->entries, entries, n * sizeof *entries);
-	if (r->entries && foreseen) return r;
 	r->slots = calloc(n + 1, sizeof *r->slots);
+	for (uint32_t e = 0; e < n && r->slots; e++) r->slots[e] = (struct stalloc_slot){.entry = entries[e], .version = UINT64_MAX};
+	if (r->slots && foreseen) return r;
 	r->dirty = calloc(n + 1, sizeof *r->dirty);
-	s.end = malloc((2 * (size_t)n + 2) * sizeof *s.end);
-	s.owner = malloc((2 * (size_t)n + 2) * sizeof *s.owner);
-	s.begins = calloc((2 * (size_t)n + 2) / 64 + 1, sizeof *s.begins);
-	bool done = r->entries && r->slots && r->dirty;
+	bool done = r->slots && r->dirty;
 	if (done) done = reel_places(r, &n) && reel_places(r, &n); /* most have several blocks: less to be cached */
-	if (done) {
-		s.mark = malloc(sizeof *s.mark << (64 - r->shift));
-		done = reel_frontiers(r, &s);
-	}
-	free(s.end);
-	free(s.owner);
-	free(s.begins);
-	free(s.mark);
+	if (done) done = reel_frontiers(r);
 	if (done) return r;
 	stalloc_reel_free(r);
 	return NULL;

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "rank.h"
 #include "runtime.h"
 
 #define PAGE 4096 /* of a larger one the kernel wipes nothing here, and there are no owners */
@@ -52,6 +51,23 @@ int stalloc_fail(int code, const char *format, ...) {
 	vsnprintf(last_error, ERROR_SIZE, format, args);
 	va_end(args);
 	return code;
+}
+
+/* The first variable is that of torchrun, DeepSpeed, accelerate and Megatron-LM, then come
+ * Slurm, MPI and Lightning; the Python package has the same list. */
+const char *stalloc_log_name(char *out, size_t n) {
+	static const char *const variables[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"};
+	snprintf(out, n, "stalloc");
+	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+		const char *text = getenv(variables[i]);
+		char *end;
+		if (!text || *text < '0' || *text > '9') continue;
+		long rank = strtol(text, &end, 10);
+		if (*end) continue;
+		snprintf(out, n, "stalloc[%ld]", rank);
+		break;
+	}
+	return out;
 }
 
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
@@ -111,26 +127,21 @@ static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
 	return s;
 }
 
-static struct stalloc_stream *make(struct stalloc_device *d, uint64_t id) {
-	size_t size = (sizeof(struct stalloc_stream) + 63) / 64 * 64;
-	struct stalloc_stream *s = aligned_alloc(64, size);
-	if (!s) return NULL;
-	memset(s, 0, size);
-	s->id = id;
-	s->device = d;
-	s->next = atomic_load(&d->streams);
-	atomic_store_explicit(&d->streams, s, memory_order_release);
-	return s;
-}
-
 struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
 	if (device < 0 || device >= STALLOC_MAX_DEVICES) return NULL;
+	uint64_t id = (uint64_t)(uintptr_t)stream;
 	struct stalloc_device *d = &stalloc_devices[device];
-	struct stalloc_stream *s = find(d, (uint64_t)(uintptr_t)stream);
+	struct stalloc_stream *s = find(d, id);
 	if (s) return s;
 	pthread_mutex_lock(&streams_lock);
-	s = find(d, (uint64_t)(uintptr_t)stream);
-	if (!s) s = make(d, (uint64_t)(uintptr_t)stream);
+	size_t size = (sizeof *s + 63) / 64 * 64;
+	if (!(s = find(d, id)) && (s = aligned_alloc(64, size))) {
+		memset(s, 0, size);
+		s->id = id;
+		s->device = d;
+		s->next = atomic_load(&d->streams);
+		atomic_store_explicit(&d->streams, s, memory_order_release);
+	}
 	pthread_mutex_unlock(&streams_lock);
 	return s;
 }

@@ -30,6 +30,10 @@ bool stalloc_settle(struct stalloc_device *d);
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]", as the
+ * launcher says in the environment. */
+const char *stalloc_log_name(char *out, size_t n);
+
 /* Writes one line to standard error, once per key. */
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -37,7 +41,6 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__(
 int stalloc_conf_read(void);
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
-struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 
 /* link.c: the functions that libstalloc_engine.so exports, found by name as
  * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then
@@ -55,7 +58,7 @@ struct stalloc_amount stalloc_conf_amount(const char *key); /* zero: not set */
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
 	X(int, limit, (int device, double fraction))                                       \
-	X(int, stats, (int device, struct stalloc_engine_stats *out, int reset_peak))      \
+	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
 	X(int, explain, (int device, char *text, size_t n))
 
 struct stalloc_engine {
@@ -67,17 +70,14 @@ struct stalloc_engine {
 /* The engine, opened by the first call; NULL if it cannot be used, or not for this
  * device. */
 const struct stalloc_engine *stalloc_engine(int device);
-/* The engine if it is open already; never opens it. */
+/* The engine if it is open already; never opens it. In a forked child it is not. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
-/* The engine answered that it cannot serve a device: it is asked for no memory of it
- * any more. */
-void stalloc_engine_give_up(int device, const char *why);
-
 /* The engine is not to be asked for memory of a device any more, and is not opened for
- * it. */
-void stalloc_engine_shut(int device);
+ * it: it answered that it cannot serve it, or it was closed. The first reason stays. All
+ * devices are given up where the engine cannot be opened. */
+void stalloc_engine_give_up(int device, const char *why);
 /* A request of such a device is served all the same: says so, once. */
-void stalloc_engine_tell_shut(int device);
+void stalloc_engine_tell_given_up(int device);
 
 /* Why the engine does not serve a device; NULL if it does, or has not been asked. */
 const char *stalloc_engine_problem(int device);

@@ -57,11 +57,8 @@ static inline void tape_settle(struct stalloc_device *d, struct stalloc_tape *t)
 /* Has the range and the states know everything: before Go has the lock. */
 static inline void stalloc_sync(struct stalloc_device *d) {
 	stalloc_fold(d);
-	for (struct stalloc_tape *t = d->armed; t; t = t->next) {
-		tape_settle(d, t);
-		t->listed = false;
-	}
-	d->armed = NULL;
+	for (struct stalloc_stream *s = atomic_load_explicit(&d->streams, memory_order_acquire); s; s = s->next)
+		for (int i = 0; i < STALLOC_FORESEEN; i++) tape_settle(d, &s->tapes[i]);
 }
 
 /* Begins a reel in place of another, behind stalloc_sync. Either may have been played before and
@@ -69,7 +66,7 @@ static inline void stalloc_sync(struct stalloc_device *d) {
  *
  * - The range knows all blocks of both, and no place is dirty. What else a place says can be old,
  *   in one way: LIVE, because only this tape would have been told of the free. Such an entry is
- *   looked up in the range, and tape_ask forgets what is over. A free is the range's to perform,
+ *   looked up in the range, and tape_serve forgets what is over. A free is the range's to perform,
  *   by where the block begins, whoever put it there.
  * - The versions of the slots are those of when the reel was played. Others' blocks have come
  *   since, hits of another reel too, of which the space's version tells nothing. It therefore
@@ -139,19 +136,6 @@ static inline bool tape_blocked(const struct stalloc_range *r, const struct stal
 	for (const uint32_t *f = l->frontier + slot[0].frontier, *end = l->frontier + slot[1].frontier; f < end; f++)
 		word |= l->places[*f].word;
 	return __builtin_expect(word & PLACE_LIVE, 0) && tape_overlaps(r, l, slot);
-}
-
-/* Serves the entry under the cursor, which is for this request of n units, by a look at the range.
- * False: its bytes are not free, and nothing has changed. Settled. */
-static inline bool tape_ask(struct stalloc_range *r, struct range_space *s, struct stalloc_tape *t, uint64_t n, uint64_t less) {
-	struct stalloc_reel *l = t->reel;
-	struct stalloc_slot *slot = &l->slots[t->state.cursor];
-	if (!range_put(r, s, entry_place(slot->entry), n, less)) return false;
-	for (uint32_t i = slot[0].frontier; i < slot[1].frontier; i++) tape_forget(r, &l->places[l->frontier[i]]);
-	l->places[slot->place].word |= PLACE_LIVE | PLACE_INDEXED;
-	slot->version = t->version;
-	tape_step(t, true);
-	return true;
 }
 
 /* A hit of an armed tape: the place of its block, in bytes from the base; 0: it is none, or

@@ -2,9 +2,15 @@ package main
 
 // Nothing but tests calls what is in this file.
 
+/*
+#include "shared.h"
+*/
 import "C"
 
 import "runtime"
+
+// looseHost returns a host over a device that no program uses.
+func looseHost() *host { return newHost(zeroed[C.struct_stalloc_device]()) }
 
 // stalloc_engine_goroutines counts the process's goroutines: a stress test
 // holds it to a constant.

@@ -2,6 +2,7 @@ package main
 
 /*
 #include "shared.h"
+#include "stalloc.h"
 */
 import "C"
 
@@ -26,23 +27,39 @@ func write(text string, to *C.char, n C.size_t) {
 	buffer[copy(buffer[:n-1], text)] = 0
 }
 
-// guard is deferred by every export: a panic becomes the answer errEngine.
-func guard(result *C.int, text *C.char, n C.size_t) {
-	r := recover()
-	if r == nil {
-		return
+// answer does what an export is for, and says how it went. A panic is answered with errEngine.
+func answer(text *C.char, n C.size_t, what func() error) (result C.int) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		if e := the.Load(); e != nil {
+			e.log.Error("a bug in the engine was caught", zap.Any("panic", r), zap.Stack("stack"))
+		}
+		write(fmt.Sprint(r), text, n)
+		result = errEngine
+	}()
+	err := what()
+	if err != nil {
+		write(err.Error(), text, n)
 	}
-	if e := the.Load(); e != nil {
-		e.log.Error("a bug in the engine was caught", zap.Any("panic", r), zap.Stack("stack"))
-	}
-	write(fmt.Sprint(r), text, n)
-	*result = errEngine
+	return code(err)
+}
+
+// failure is an error that is answered with a code of its own.
+type failure struct {
+	error
+	code C.int
 }
 
 func code(err error) C.int {
+	var f failure
 	switch {
 	case err == nil:
 		return ok
+	case errors.As(err, &f):
+		return f.code
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return errMemory
 	case errors.Is(err, actors.ErrBroken), errors.Is(err, actors.ErrRetired):
@@ -54,149 +71,146 @@ func code(err error) C.int {
 }
 
 //export stalloc_engine_start
-func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
-	if err := start(h); err != nil {
-		write(err.Error(), text, n)
-		return errEngine
-	}
-	return ok
+func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) C.int {
+	return answer(text, n, func() error {
+		if err := start(h); err != nil {
+			return failure{err, errEngine}
+		}
+		return nil
+	})
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
-	d, err := the.Load().device(int(s.device.ordinal))
-	if err != nil {
-		write(err.Error(), text, n)
-		if errors.Is(err, driver.ErrNoSuchDevice) {
-			return errArgument // neither can the driver alone serve it
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) C.int {
+	return answer(text, n, func() error {
+		d, err := the.Load().device(int(s.device.ordinal))
+		if err != nil {
+			return err
 		}
-		return errEngine
-	}
-	a, err := d.Serve(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
-	if err != nil {
-		write(err.Error(), text, n)
-		return code(err)
-	}
-	*out = C.uint64_t(a)
-	return ok
+		a, err := d.Serve(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
+		*out = C.uint64_t(a)
+		return err
+	})
 }
 
 //export stalloc_engine_free
-func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) (result C.int) {
-	defer guard(&result, nil, 0)
-	found := the.Load().ofAddr(func(d *opened) bool {
+func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) C.int {
+	return ofAddr(func(d *opened) error {
 		f, err := d.Free(addr(a))
-		if err != nil {
-			return false
+		if err == nil {
+			*freed = C.struct_stalloc_freed{asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
 		}
-		*freed = C.struct_stalloc_freed{rounded: C.uint64_t(f.Size), asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
-		return true
+		return err
 	})
-	if !found {
-		return errArgument
-	}
-	return ok
 }
 
 //export stalloc_engine_record
-func stalloc_engine_record(a, stream C.uint64_t) (result C.int) {
-	defer guard(&result, nil, 0)
-	if !the.Load().ofAddr(func(d *opened) bool { return d.Record(addr(a), mem.StreamID(stream)) == nil }) {
-		return errArgument
-	}
-	return ok
+func stalloc_engine_record(a, stream C.uint64_t) C.int {
+	return ofAddr(func(d *opened) error { return d.Record(addr(a), mem.StreamID(stream)) })
 }
 
 //export stalloc_engine_base
-func stalloc_engine_base(a C.uint64_t, start, size *C.uint64_t) (result C.int) {
-	defer guard(&result, nil, 0)
-	found := the.Load().ofAddr(func(d *opened) bool {
+func stalloc_engine_base(a C.uint64_t, start, size *C.uint64_t) C.int {
+	return ofAddr(func(d *opened) error {
 		at, n, err := d.Find(addr(a))
 		*start, *size = C.uint64_t(at), C.uint64_t(n)
-		return err == nil
+		return err
 	})
-	if !found {
-		return errArgument
-	}
-	return ok
+}
+
+// ofAddr asks each open device until one knows the address.
+func ofAddr(what func(*opened) error) C.int {
+	return answer(nil, 0, func() error {
+		for d := range the.Load().serving(-1) {
+			if what(d) == nil {
+				return nil
+			}
+		}
+		return actors.ErrUnknown
+	})
 }
 
 //export stalloc_engine_step
-func stalloc_engine_step(device C.int, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
-	return tell(device, text, n, func(d *opened) error { return d.Step() })
-}
-
-// tell tells one device, or each, and writes what went wrong to text.
-func tell(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
-	err := the.Load().each(int(device), what)
-	if err != nil {
-		write(err.Error(), text, n)
-	}
-	return code(err)
+func stalloc_engine_step(device C.int, text *C.char, n C.size_t) C.int {
+	return each(device, text, n, func(d *opened) error { return d.Step() })
 }
 
 //export stalloc_engine_close
-func stalloc_engine_close(device C.int, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
-	err := the.Load().close(int(device))
-	if err != nil {
-		write(err.Error(), text, n)
-	}
-	return code(err)
+func stalloc_engine_close(device C.int, text *C.char, n C.size_t) C.int {
+	the.Load().close(int(device))
+	return each(device, text, n, func(d *opened) error { return d.Retire() })
+}
+
+//export stalloc_engine_save_plan
+func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.int {
+	return answer(text, n, func() error { return the.Load().save(int(device), C.GoString(path)) })
+}
+
+//export stalloc_engine_load_plan
+func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
+	return answer(text, n, func() error { return the.Load().load(int(device), C.GoString(path)) })
 }
 
 //export stalloc_engine_trim
-func stalloc_engine_trim(device C.int, pool C.uint64_t) (result C.int) {
-	defer guard(&result, nil, 0)
-	return code(the.Load().each(int(device), func(d *opened) error { return d.Trim(uint64(pool)) }))
+func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
+	return each(device, nil, 0, func(d *opened) error { return d.Trim(uint64(pool)) })
 }
 
 //export stalloc_engine_limit
-func stalloc_engine_limit(device C.int, fraction C.double) (result C.int) {
-	defer guard(&result, nil, 0)
-	d, err := the.Load().device(int(device))
-	if err == nil {
-		err = d.Limit(float64(fraction))
-	}
-	return code(err)
+func stalloc_engine_limit(device C.int, fraction C.double) C.int {
+	return answer(nil, 0, func() error {
+		d, err := the.Load().device(int(device))
+		if err != nil {
+			return err
+		}
+		return d.Limit(float64(fraction))
+	})
 }
 
 //export stalloc_engine_stats
-func stalloc_engine_stats(device C.int, out *C.struct_stalloc_engine_stats, resetPeak C.int) (result C.int) {
-	defer guard(&result, nil, 0)
-	return code(the.Load().each(int(device), func(d *opened) error {
+func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C.int) C.int {
+	return each(device, nil, 0, func(d *opened) error {
 		if resetPeak != 0 {
 			return d.ResetPeak()
 		}
 		s := d.Stats()
-		*out = C.struct_stalloc_engine_stats{
+		*out = C.struct_stalloc_stats{
 			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
-			retries: C.uint64_t(s.Retries), dropped_events: C.uint64_t(s.DroppedEvents),
+			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
 			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
 		}
 		if s.Native.OutOfMemory {
 			out.native_ooms = 1
 		}
 		return nil
-	}))
+	})
 }
 
 //export stalloc_engine_explain
-func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) (result C.int) {
-	defer guard(&result, text, n)
+func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 	explained := "stalloc has allocated nothing on this device"
-	err := the.Load().each(int(device), func(d *opened) error {
+	result := each(device, text, n, func(d *opened) error {
 		explained = d.Explain()
 		return nil
 	})
-	if err != nil {
-		return code(err)
+	if result != ok {
+		return result
 	}
 	write(explained, text, n)
 	return C.int(len(explained))
+}
+
+// each does it with the device, or with every open one if it is negative. The first error is
+// the answer.
+func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
+	return answer(text, n, func() (first error) {
+		for d := range the.Load().serving(int(device)) {
+			if err := what(d); err != nil && first == nil {
+				first = err
+			}
+		}
+		return first
+	})
 }

@@ -3,7 +3,6 @@ package main
 /*
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include "quick.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
@@ -35,19 +34,6 @@ static void host_observe(struct stalloc_log *l, bool on) {
 		if (at != MAP_FAILED) l->events = at;
 	}
 	stalloc_log_begin(l, on);
-}
-// Memory beyond this step and a few events goes back where far more was used once, so
-// that steps of one length, or two in turn, do not have it made anew each time.
-static uint64_t host_clear(struct stalloc_log *l) {
-	uint64_t count = (uint64_t)(l->next - l->events), keep = count > STALLOC_KEPT_EVENTS ? count : STALLOC_KEPT_EVENTS, lost = l->lost;
-	if (l->touched < count) l->touched = count;
-	if (keep < l->touched / 2) {
-		uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)(l->events + keep) + page - 1) & ~(page - 1);
-		madvise((void *)from, (uintptr_t)(l->events + l->touched) - from, MADV_DONTNEED);
-		l->touched = keep;
-	}
-	stalloc_log_begin(l, l->recording);
-	return lost;
 }
 static void host_lend(struct stalloc_device *d) {
 	int64_t active = d->counts.allocated + d->range.now.pending;
@@ -143,18 +129,13 @@ func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
 			return s
 		}
 	}
-	return &array[C.struct_stalloc_stream](1)[0]
+	return zeroed[C.struct_stalloc_stream]()
 }
 
-// array makes a zeroed array in C's memory and a slice over it.
-func array[T any](n int) []T {
-	n = max(n, 1)
+// zeroed makes something in C's memory.
+func zeroed[T any]() *T {
 	var one T
-	at := C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(one)))
-	if at == nil {
-		panic("the host has no memory left for a tape")
-	}
-	return unsafe.Slice((*T)(at), n)
+	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(one))))
 }
 
 // Build implements actors.Host.
@@ -188,13 +169,7 @@ func (h *host) Serve(id mem.StreamID, tape int, r *actors.Reel) {
 
 // Note implements actors.Host.
 func (h *host) Note(e wish.Event) {
-	l := &h.device.log
-	if l.next == l.end {
-		C.stalloc_lose(l)
-		return
-	}
-	*(*wish.Event)(unsafe.Pointer(l.next)) = e
-	l.next = (*C.struct_stalloc_event)(unsafe.Add(unsafe.Pointer(l.next), unsafe.Sizeof(e)))
+	C.stalloc_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
 }
 
 // Events implements actors.Host.
@@ -205,7 +180,11 @@ func (h *host) Events() []wish.Event {
 }
 
 // Clear implements actors.Host.
-func (h *host) Clear() uint64 { return uint64(C.host_clear(&h.device.log)) }
+func (h *host) Clear() uint64 {
+	l := &h.device.log
+	defer C.stalloc_log_begin(l, l.end != l.events)
+	return uint64(l.lost)
+}
 
 // Observe implements actors.Host.
 func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

@@ -17,6 +17,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 
 	"stalloc/actors"
 	"stalloc/cuda"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
 	"stalloc/plan"
@@ -77,7 +79,7 @@ func start(h *C.struct_stalloc_host) error {
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}
-	conf := parseSettings(C.GoString(h.conf), mem.Bytes(h.window), mem.Bytes(h.fraglimit), mem.Bytes(h.limit), float64(h.limit_share))
+	conf := parseSettings(C.GoString(h.name), C.GoString(h.conf))
 	e := &engine{
 		conf:    conf,
 		log:     conf.newLogger(),
@@ -92,9 +94,6 @@ func start(h *C.struct_stalloc_host) error {
 
 // device returns the device, opened on first use.
 func (e *engine) device(ordinal int) (*opened, error) {
-	if ordinal < 0 || ordinal >= maxDevices {
-		return nil, fmt.Errorf("there is no device %d", ordinal)
-	}
 	if d := e.opened[ordinal].Load(); d != nil {
 		return d, d.err
 	}
@@ -116,8 +115,13 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	if d.err == nil {
 		d.Device, d.err = actors.Open(dev, d.host, options)
 	}
-	if d.err == nil {
+	switch {
+	case d.err == nil:
 		e.share(ordinal, d)
+	case errors.Is(d.err, driver.ErrNoSuchDevice):
+		d.err = failure{d.err, errArgument} // neither can the driver alone serve it
+	default:
+		d.err = failure{d.err, errEngine}
 	}
 	e.opened[ordinal].Store(d)
 	return d, d.err
@@ -127,11 +131,8 @@ func (e *engine) device(ordinal int) (*opened, error) {
 // PyTorch takes it that devices which can reach each other's memory do. The engine is
 // locked.
 func (e *engine) share(ordinal int, d *opened) {
-	for other := range e.opened {
-		o := e.opened[other].Load()
-		if o == nil || o.err != nil {
-			continue
-		}
+	for o := range e.serving(-1) {
+		other := int(o.host.device.ordinal)
 		if err := errors.Join(o.Share(ordinal), d.Share(other)); err != nil {
 			e.log.Error("copies and kernels between two devices will fail: start one process per device, or do without stalloc",
 				zap.Int("device", ordinal), zap.Int("other", other), zap.Error(err))
@@ -139,37 +140,25 @@ func (e *engine) share(ordinal int, d *opened) {
 	}
 }
 
-// ofAddr calls f with each open device until one knows the address.
-func (e *engine) ofAddr(f func(*opened) bool) bool {
-	for i := range e.opened {
-		if d := e.opened[i].Load(); d != nil && d.err == nil && f(d) {
-			return true
-		}
-	}
-	return false
-}
-
-// each calls f with the device, or with every open one if ordinal is negative.
-func (e *engine) each(ordinal int, f func(*opened) error) error {
-	var first error
-	for i := range e.opened {
-		if d := e.opened[i].Load(); d != nil && d.err == nil && (ordinal < 0 || ordinal == i) {
-			if err := f(d); err != nil && first == nil {
-				first = err
+// serving yields the device, or every open one if ordinal is negative.
+func (e *engine) serving(ordinal int) iter.Seq[*opened] {
+	return func(yield func(*opened) bool) {
+		for i := range e.opened {
+			d := e.opened[i].Load()
+			if (ordinal < 0 || ordinal == i) && d != nil && d.err == nil && !yield(d) {
+				return
 			}
 		}
 	}
-	return first
 }
 
-// close ends serving a device, or every one, those that were never opened included.
-func (e *engine) close(ordinal int) error {
+// close has a device not be opened any more, or none.
+func (e *engine) close(ordinal int) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i := range e.closed {
 		e.closed[i] = e.closed[i] || ordinal < 0 || ordinal == i
 	}
-	e.mu.Unlock()
-	return e.each(ordinal, func(d *opened) error { return d.Retire() })
 }
 
 func addr(a C.uint64_t) mem.Addr { return mem.Addr(a) }

@@ -22,29 +22,38 @@ import (
 	"stalloc/live/perfetto"
 )
 
-// settings is STALLOC_CONF as C has read and checked it.
+// settings is STALLOC_CONF, which C has checked.
 type settings struct {
-	set    map[string]string // the values by their keys, but for those that are amounts of memory
+	name   string            // what lines of the log begin with
+	set    map[string]string // the values by their keys
 	engine onerange.Config
 	lake   gmlake.Config
 	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
 }
 
-// parseSettings takes the text, and the amounts, which C has read: zero is none.
-func parseSettings(text string, window, fraglimit, limit mem.Bytes, share float64) settings {
-	s := settings{set: map[string]string{}, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig(), share: share}
+func parseSettings(name, text string) settings {
+	s := settings{name: name, set: map[string]string{}, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		s.set[key] = value
 	}
-	s.engine.Limit, s.engine.Stitch = limit, s.set["stitch"] != "off"
-	if window > 0 {
-		s.engine.Window = window
-	}
-	if fraglimit > 0 {
-		s.lake.FragLimit = fraglimit
+	s.engine.Stitch = s.set["stitch"] != "off"
+	s.amount("window", &s.engine.Window)
+	s.amount("fraglimit", &s.lake.FragLimit)
+	if share, is := strings.CutSuffix(strings.TrimSpace(s.set["limit"]), "%"); is {
+		percent, _ := strconv.ParseFloat(strings.TrimSpace(share), 64)
+		s.share = percent / 100
+	} else {
+		s.amount("limit", &s.engine.Limit)
 	}
 	return s
+}
+
+// amount reads an amount of memory, if it is set.
+func (s settings) amount(key string, to *mem.Bytes) {
+	if n, err := mem.ParseBytes(s.set[key]); err == nil {
+		*to = n
+	}
 }
 
 func (s settings) noPlan() bool { return s.set["plan"] == "off" }
@@ -98,7 +107,7 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if file == "" {
 		return nil
 	}
-	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0), logName())
+	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0), s.name)
 	if err != nil {
 		log.Warn("no trace is written", zap.Error(err))
 	}
@@ -120,5 +129,5 @@ func (s settings) newLogger() *zap.Logger {
 	if err != nil {
 		return zap.NewNop()
 	}
-	return log.Named(logName())
+	return log.Named(s.name)
 }

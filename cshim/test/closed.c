@@ -108,7 +108,7 @@ int main(void)
 	kit_watchdog(30);
 	kit_listen();
 	for (int i = 0; i < ROUNDS; i++) round_on(i, &random);
-	int told = kit_heard("after stalloc was closed");
+	int told = kit_heard("(it was closed)");
 	CHECK(told == ROUNDS, "%d lines say that a closed device serves on, of %d", told, ROUNDS);
 	CHECK(stalloc_close(-1) == STALLOC_OK && stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(stalloc_close(-2) == STALLOC_ERR_ARGUMENT && stalloc_close(64) == STALLOC_ERR_ARGUMENT, "there is no such device");

@@ -20,8 +20,8 @@ enum { HEAPS = 64, BLOCKS = 1 << 16, TABLE_BITS = 18, SMALL = 128 };
 #define LEAST (UINT64_C(8) << 11) /* units that a space grows by */
 
 static struct stalloc_host host;
-static struct stalloc_engine_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
-static uint64_t next_unit[STALLOC_MAX_DEVICES], next_heap[STALLOC_MAX_DEVICES];
+static struct stalloc_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
+static uint64_t next_unit[STALLOC_MAX_DEVICES];
 
 static void open_range(struct stalloc_range *r)
 {
@@ -36,9 +36,7 @@ static void open_range(struct stalloc_range *r)
 	r->spaces = calloc(2 * HEAPS + 2, sizeof *r->spaces);
 	r->blocks = calloc(BLOCKS, sizeof *r->blocks);
 	r->heaps = calloc(HEAPS + 1, sizeof *r->heaps);
-	r->heap_mask = 4 * HEAPS - 1;
-	r->heap_keys = calloc(4 * HEAPS, sizeof *r->heap_keys);
-	r->heap_vals = calloc(4 * HEAPS, sizeof *r->heap_vals);
+	r->heap_n = 1;
 	r->now.gap_n = r->now.block_n = 1;
 	r->lent = 1;
 }
@@ -61,12 +59,8 @@ static uint32_t heap_of(struct stalloc_device *d, uint64_t stream)
 {
 	struct stalloc_range *r = &d->range;
 	uint32_t heap = range_heap_of(r, stream);
-	if (heap != 0 || next_heap[d->ordinal] == HEAPS) return heap;
-	heap = (uint32_t)++next_heap[d->ordinal];
-	uint64_t key = range_mix(stream + 1) ^ range_mix(0x9e3779b97f4a7c15u), i = range_mix(key) & r->heap_mask;
-	while (r->heap_vals[i] != 0) i = (i + 1) & r->heap_mask;
-	r->heap_keys[i] = key;
-	r->heap_vals[i] = heap;
+	if (heap != 0 || r->heap_n > HEAPS) return heap;
+	heap = r->heap_n++;
 	r->heaps[heap] = (struct range_heap){.stream = stream, .spaces = {2 * heap, 2 * heap + 1}};
 	r->spaces[2 * heap].heap = r->spaces[2 * heap + 1].heap = heap;
 	return heap;
@@ -142,7 +136,7 @@ EXPORT int stalloc_engine_free(uint64_t addr, struct stalloc_freed *freed)
 		uint32_t b = block_at(r, addr);
 		if (b != 0) {
 			struct range_block *c = &r->blocks[b];
-			*freed = (struct stalloc_freed){.rounded = c->size * STALLOC_GRAIN, .asked = c->size * STALLOC_GRAIN - c->less, .device = i};
+			*freed = (struct stalloc_freed){.asked = c->size * STALLOC_GRAIN - c->less, .device = i};
 			stalloc_observe(d, c->at, c->size, r->spaces[c->space].heap, STALLOC_EV_FREE);
 			range_free(r, b);
 		}
@@ -259,9 +253,9 @@ EXPORT int stalloc_engine_limit(int device, double fraction)
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_stats(int device, struct stalloc_engine_stats *out, int reset_peak)
+EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset_peak)
 {
-	(void)reset_peak;
+	if (reset_peak) return STALLOC_OK;
 	take(&host.devices[device]);
 	*out = totals[device];
 	out->reserved = (uint64_t)host.devices[device].range.now.load;

@@ -250,7 +250,6 @@ class Adapter final : public Ledger {
 			}
 		}
 		if (C10_UNLIKELY(recent_.load(std::memory_order_relaxed) != device)) recent_.store(device, std::memory_order_relaxed);
-		for (int used = used_; C10_UNLIKELY(used <= device) && !used_.compare_exchange_weak(used, device + 1);) continue;
 		if (C10_UNLIKELY(stale)) refresh(device);
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
 			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));

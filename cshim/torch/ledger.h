@@ -104,7 +104,6 @@ class Ledger : public Delegate {
 	Library library_;
 	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
 	std::atomic<int> recent_{0}; // the device of the last request, where a block is looked for first
-	std::atomic<int> used_{1};   // no device from this one on has had a request
 	Recorder recorder_;	     // read under any one of the books' locks, changed under all
 	c10::ApproximateClockToUnixTimeConverter clock_;
 
@@ -127,7 +126,7 @@ class Ledger : public Delegate {
 	}
 	// Idle memory has gone back to the driver.
 	void unplace(const Context &frames) {
-		for (int d = 0; d < used_; d++) {
+		for (int d = 0; d < c10::cuda::device_count(); d++) {
 			std::lock_guard<std::mutex> hold(books_[d].lock);
 			books_[d].places.shrink(0, placing(books_[d], static_cast<DeviceIndex>(d), frames));
 		}
@@ -203,7 +202,7 @@ class Ledger : public Delegate {
 	}
 
 	bool find(void *ptr, Block *block, DeviceIndex *device = nullptr) {
-		for (int d = 0; ptr && d < used_; d++) {
+		for (int d = 0; ptr && d < c10::cuda::device_count(); d++) {
 			std::lock_guard<std::mutex> hold(books_[d].lock);
 			if (!books_[d].find(ptr, block)) continue;
 			if (device) *device = static_cast<DeviceIndex>(d);
@@ -213,7 +212,7 @@ class Ledger : public Delegate {
 	}
 	bool take(void *ptr, Block *block, DeviceIndex *device, Context frames) {
 		// The recent device first, then all.
-		for (int i = 0, d = recent_.load(std::memory_order_relaxed); i <= used_; d = i++) {
+		for (int i = 0, d = recent_.load(std::memory_order_relaxed); i <= c10::cuda::device_count(); d = i++) {
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
 			if (C10_UNLIKELY(!b.take(ptr, block))) continue;

@@ -40,8 +40,6 @@ type Lent struct {
 	Heaps      []heap
 	Starts     []uint64 // of blocks: where they begin << numberBits | number
 	StartShift uint32   // of a hash
-	HeapKeys   []uint64 // a table
-	HeapVals   []uint32
 }
 
 // lentRoom is how many blocks a borrower can always add.
@@ -65,7 +63,6 @@ func (e *Engine) Lend(l *Lent) bool {
 	l.Base, l.SmallLimit = e.cfg.Base, e.cfg.SmallLimit
 	l.Gaps, l.Spaces, l.Blocks, l.Heaps = e.gaps, e.spaces, e.blocks, e.heaps
 	l.Starts, l.StartShift = e.blockAt.cell, e.blockAt.shift
-	l.HeapKeys, l.HeapVals = e.heapAt.key, e.heapAt.val
 	l.Counters = Counters{
 		Clock: e.clock, Load: int64(e.stats.Load), PeakLoad: int64(e.stats.PeakLoad),
 		Pending: int64(e.stats.Pending), PeakHeld: int64(e.stats.PeakHeld), Blocks: int64(e.stats.Blocks),

@@ -49,11 +49,11 @@ assert os.waitpid(child, 0)[1] == 0
 """
     out, err = run(text)
     assert err.splitlines() == [
-        "stalloc: memory of device 0 is asked for after stalloc was closed; "
+        "stalloc: the engine does not serve device 0 (it was closed); "
         "serving from plain driver allocations"
     ]
 
 
 def test_closed_before_the_first_request(run):
     out, err = run("assert L.stalloc_close(-1) == 0\ncheck(); check()")
-    assert err.count("after stalloc was closed") == 1 and err.count("\n") == 1
+    assert err.count("(it was closed)") == 1 and err.count("\n") == 1

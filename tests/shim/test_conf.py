@@ -157,7 +157,7 @@ check(2 * MIB)
 assert D.fakecuda_count(b"cuMemAlloc") == plain + 8
 """
     _, err = run(text, FAKECUDA_DEVICES="2")
-    assert err.count("the engine failed on device 1") == 1 and err.count("\n") == 1
+    assert err.count("the engine does not serve device 1") == 1 and err.count("\n") == 1
 
 
 def test_memory_runs_out_and_comes_back(run):

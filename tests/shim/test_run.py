@@ -93,7 +93,7 @@ def test_rank_in_lines_of_the_libraries(training):
     _, err = training.start(*quiet, "--log", "info", "train.py", RANK="3")
     assert err and all("stalloc[3]" in line for line in err.splitlines()), err
     _, err = training.start(*quiet, "--conf", "engine:/absent.so", "train.py", RANK="3")
-    assert err.startswith("stalloc[3]: the engine cannot be opened")
+    assert err.startswith("stalloc[3]: the engine does not serve device 0 (the engine cannot")
 
 
 def test_environment_enables_when_torch_is_imported(training):
@@ -125,7 +125,7 @@ def test_summary_of_a_run_that_was_closed(training):
     out, err = training.start("-c", HOOK + PROGRAM + closing, STALLOC="1")
     assert out.endswith("False True\n")
     told, summary = err.splitlines(keepends=True)
-    assert "memory of device 0 is asked for after stalloc was closed" in told
+    assert "the engine does not serve device 0 (it was closed)" in told
     assert "19 requests in 5 steps" in summary and "1 plain driver allocations" in summary
 
 

@@ -26,6 +26,15 @@ static bool quick_free(struct stalloc_device *d, struct stalloc_stream *s, uint6
 	return given || stalloc_give_slowly(d, s, addr);
 }
 
+static struct stalloc_stream *stream_new(struct stalloc_device *d, uint64_t id) {
+	struct stalloc_stream *s = calloc(1, sizeof *s);
+	s->id = id;
+	s->device = d;
+	s->next = d->streams;
+	d->streams = s;
+	return s;
+}
+
 static void device_free(struct stalloc_device *d) {
 	free(d->log.events);
 	free(d);
@@ -85,8 +94,7 @@ func (d *Device) Close() {
 func (d *Device) Stream(id mem.StreamID) *Stream {
 	s := d.streams[id]
 	if s == nil {
-		s = &Stream{c: (*C.struct_stalloc_stream)(C.calloc(1, C.sizeof_struct_stalloc_stream))}
-		s.c.id, s.c.device = C.uint64_t(id), d.c
+		s = &Stream{c: C.stream_new(d.c, C.uint64_t(id))}
 		for i := range s.Tapes {
 			s.Tapes[i].State = (*wish.State)(unsafe.Pointer(&s.c.tapes[i].state))
 		}

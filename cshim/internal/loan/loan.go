@@ -4,7 +4,7 @@ package loan
 
 /*
 #cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
-#include "range.h"
+#include "lent.h"
 */
 import "C"
 
@@ -25,7 +25,7 @@ type Range struct {
 }
 
 // arrays are the addresses of those of an onerange.Lent.
-type arrays [7]unsafe.Pointer
+type arrays [5]unsafe.Pointer
 
 // At returns the range whose struct stalloc_range lies at an address.
 func At(address unsafe.Pointer) *Range { return &Range{c: (*C.struct_stalloc_range)(address)} }
@@ -38,7 +38,7 @@ func (r *Range) Lend(l *onerange.Lent, until uint64, most uint64, tapeOnly bool)
 	}
 	c := r.c
 	*(*onerange.Counters)(unsafe.Pointer(&c.now)) = l.Counters
-	c.block_most = C.int64_t(cap(l.Blocks) - 1)
+	c.block_most, c.heap_n = C.int64_t(cap(l.Blocks)-1), C.uint32_t(len(l.Heaps))
 	c.until, c.most, c.tape_only = C.uint64_t(until), C.uint64_t(most), 0
 	if tapeOnly {
 		c.tape_only = 1
@@ -62,14 +62,14 @@ func (r *Range) Close() {
 func data[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
 func addresses(l *onerange.Lent) arrays {
-	return arrays{data(l.Starts), data(l.Gaps), data(l.Spaces), data(l.Blocks), data(l.Heaps), data(l.HeapKeys), data(l.HeapVals)}
+	return arrays{data(l.Starts), data(l.Gaps), data(l.Spaces), data(l.Blocks), data(l.Heaps)}
 }
 
 // places returns where C looks for those addresses, in the same order.
 func places(c *C.struct_stalloc_range) arrays {
 	return arrays{
 		unsafe.Pointer(&c.starts), unsafe.Pointer(&c.gaps), unsafe.Pointer(&c.spaces), unsafe.Pointer(&c.blocks),
-		unsafe.Pointer(&c.heaps), unsafe.Pointer(&c.heap_keys), unsafe.Pointer(&c.heap_vals),
+		unsafe.Pointer(&c.heaps),
 	}
 }
 
@@ -82,6 +82,6 @@ func (r *Range) show(l *onerange.Lent, now *arrays) {
 	}
 	c := r.c
 	c.base, c.small_limit = C.uint64_t(l.Base), C.uint64_t(l.SmallLimit/mem.Grain)
-	c.start_shift, c.heap_mask = C.uint32_t(l.StartShift), C.uint64_t(len(l.HeapKeys)-1)
+	c.start_shift = C.uint32_t(l.StartShift)
 	r.shown = *now
 }

@@ -1,9 +1,9 @@
-package loan
+package main
 
 import "testing"
 
 func TestGoAndCAgree(t *testing.T) {
-	if err := Check(); err != nil {
+	if err := checkLayout(); err != nil {
 		t.Error(err)
 	}
 }
