@@ -36,6 +36,11 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
+void stalloc_nudge(void) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (e) e->nudge();
+}
+
 static void free_in_engine(uint64_t addr);
 
 /* Frees what only Go can free, of what others announced. */

@@ -25,6 +25,7 @@
 #ifndef STALLOC_LOCK_H
 #define STALLOC_LOCK_H
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -44,6 +45,10 @@
  * for the collector before it counts as being in a system call. Nobody then takes its
  * processor away until the runtime's monitor wakes, after a minute.) */
 #define STALLOC_PATIENCE 80
+/* A thread of the program's that has called Go before stands in C like one that Go has called:
+ * Go leaves it the processor that it had, to call again sooner, and can miss it in the same
+ * way. So whoever sleeps in here goes to Go, which then sees it, every so many nanoseconds. */
+#define STALLOC_NUDGE (20 * 1000 * 1000)
 /* The looks before other threads are let go ahead, where there is more than one processor:
  * one to three microseconds, which is what it takes to sleep and be woken. */
 #define STALLOC_SPINS 64
@@ -200,11 +205,12 @@ static inline void stalloc_lock_shut(struct stalloc_lock *l, bool shut) {
 	if ((l->shut = shut)) atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
 }
 
-/* The same, however long it takes. */
-static __attribute__((noinline, unused)) void stalloc_lock_wait(struct stalloc_lock *l) {
+/* The same, however long it takes. It calls nudge now and then, which goes to Go and back. */
+static __attribute__((noinline, unused)) void stalloc_lock_wait(struct stalloc_lock *l, void (*nudge)(void)) {
+	const struct timespec patience = {.tv_nsec = STALLOC_NUDGE};
 	if (stalloc_lock_look(l, l->spins)) return;
 	while (atomic_exchange_explicit(&l->taken, STALLOC_AWAITED, memory_order_acquire) != STALLOC_UNTAKEN)
-		syscall(SYS_futex, &l->taken, FUTEX_WAIT_PRIVATE, STALLOC_AWAITED, NULL, NULL, 0);
+		if (syscall(SYS_futex, &l->taken, FUTEX_WAIT_PRIVATE, STALLOC_AWAITED, &patience, NULL, 0) != 0 && errno == ETIMEDOUT) nudge();
 	lock_disown(l, UINT_MAX);
 	l->by = NULL;
 	lock_count(l);

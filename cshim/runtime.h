@@ -59,7 +59,8 @@ const char *stalloc_conf_text(void);
 	X(int, trim, (int device, uint64_t pool))                                          \
 	X(int, limit, (int device, double fraction))                                       \
 	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
-	X(int, explain, (int device, char *text, size_t n))
+	X(int, explain, (int device, char *text, size_t n))                                \
+	X(int, nudge, (void))
 
 struct stalloc_engine {
 #define STALLOC_ENGINE_FIELD(type, name, parameters) type(*name) parameters;

@@ -146,7 +146,8 @@ struct stalloc_device {
 static inline bool stalloc_try_lock(struct stalloc_device *d) { return stalloc_lock_look(&d->lock, STALLOC_QUICK_LOOKS); }
 
 /* Not from Go, see lock.h. */
-static inline void stalloc_lock(struct stalloc_device *d) { stalloc_lock_wait(&d->lock); }
+void stalloc_nudge(void);
+static inline void stalloc_lock(struct stalloc_device *d) { stalloc_lock_wait(&d->lock, stalloc_nudge); }
 static inline void stalloc_unlock(struct stalloc_device *d) { stalloc_lock_release(&d->lock); }
 
 #define STALLOC_RELAXED(x) atomic_load_explicit(&(x), memory_order_relaxed)

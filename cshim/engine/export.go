@@ -202,6 +202,12 @@ func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 	return C.int(len(explained))
 }
 
+// stalloc_engine_nudge has the calling thread come to Go, which may be looking for it
+// (cshim/lock.h).
+//
+//export stalloc_engine_nudge
+func stalloc_engine_nudge() C.int { return ok }
+
 // each does it with the device, or with every open one if it is negative. The first error is
 // the answer.
 func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {

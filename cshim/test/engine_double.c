@@ -264,6 +264,10 @@ EXPORT int stalloc_engine_stats(int device, struct stalloc_stats *out, int reset
 	return STALLOC_OK;
 }
 
+EXPORT int stalloc_engine_nudge(void) { return STALLOC_OK; }
+
+void stalloc_nudge(void) {}
+
 EXPORT int stalloc_engine_explain(int device, char *text, size_t n)
 {
 	return snprintf(text, n, "the stand-in engine serves device %d", device);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#define stalloc_nudge counted_nudge /* this program's own */
 #include "../shared.h"
 #include "kit.h"
 
@@ -15,6 +16,10 @@ static struct stalloc_device d;
 static uint64_t counter, inside; /* under the lock */
 static _Atomic uint64_t wanted;
 static _Atomic int holder; /* 1: has the lock; 2: is to leave */
+
+static _Atomic int nudged;
+
+void counted_nudge(void) { atomic_fetch_add(&nudged, 1); }
 
 static void critical(uint64_t me)
 {
@@ -104,7 +109,8 @@ static void all_wake(void)
 	CHECK(stalloc_lock_try(&d.lock, 0), "it is taken");
 	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
 	while (atomic_load(&d.lock.taken) != STALLOC_AWAITED) kit_sleep_ms(1);
-	kit_sleep_ms(5);
+	atomic_store(&nudged, 0);
+	while (atomic_load(&nudged) < 2 * THREADS) kit_sleep_ms(1); /* they go to Go while they wait */
 	stalloc_unlock(&d);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	kit_progress();

@@ -5,6 +5,8 @@
 // collector, and counts as being in a system call a moment later (reentersyscall); the
 // collector takes the processors of those that are in system calls once, as it begins
 // (stopTheWorldWithSema), and the monitor, which does it otherwise, sleeps meanwhile.
+// A thread of the program's that has called Go before is like a goroutine in C: what sleeps
+// there goes to Go now and then (stalloc_nudge), which is its bound.
 package lockmodel
 
 import "testing"
