@@ -173,7 +173,11 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	} else if f.served != nil {
 		a.host.Tapes(m.stream)[wish.Foreseen].Cursor = uint32(f.learner.Ordinal())
 	}
-	if f.match.Forecast == 0 || m.wish != 0 {
+	if f.match.Forecast == 0 {
+		return
+	}
+	m.brief = false // the layout does not expect it at its gap's end
+	if m.wish != 0 {
 		return
 	}
 	if f.match.Forecast > f.asked {

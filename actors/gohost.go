@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"stalloc/internal/mem"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -14,6 +15,8 @@ type GoHost struct {
 	mu     sync.Mutex
 	tapes  map[mem.StreamID]*[wish.Tapes]wish.Tape
 	events []wish.Event
+	before brief.History // of what comes next
+	brief  brief.Table
 	full   uint64 // events that were lost since Clear
 	mute   bool
 	lost   atomic.Uint64 // ever
@@ -73,6 +76,7 @@ func (h *GoHost) Note(e wish.Event) {
 		return
 	}
 	h.events = append(h.events, e)
+	h.before.Note(e)
 }
 
 // Events implements Host.
@@ -84,6 +88,12 @@ func (h *GoHost) Clear() (lost uint64) {
 	h.events = h.events[:0]
 	return lost
 }
+
+// Brief implements Host.
+func (h *GoHost) Brief(size uint64) bool { return h.brief.Brief(&h.before, size) }
+
+// SetBrief implements Host.
+func (h *GoHost) SetBrief(t *brief.Table) { h.brief = *t }
 
 // Observe implements Host.
 func (h *GoHost) Observe(on bool) { h.mute = !on }

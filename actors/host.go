@@ -3,6 +3,7 @@ package actors
 import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -33,6 +34,11 @@ type Host interface {
 	// Clear begins the log anew, and returns how many events were lost because it was full.
 	// Locked.
 	Clear() (lost uint64)
+	// Brief reports whether a large request of size units of 512 bytes is for a block that
+	// will be gone at its step's peak, by what the log says of those before. Locked.
+	Brief(size uint64) bool
+	// SetBrief says when it will be. Locked.
+	SetBrief(t *brief.Table)
 	// Observe says whether there is to be a log. Locked.
 	Observe(on bool)
 }

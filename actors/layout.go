@@ -30,9 +30,9 @@ func (l *layout) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *foreseen:
 		m.layOut(l.d)
-		l.tell(func(p *pool) { p.ahead.play(p, m) })
+		l.d.tellPool(func(p *pool) { p.ahead.play(p, m) })
 	case *backlog:
-		defer l.tell(func(p *pool) {
+		defer l.d.tellPool(func(p *pool) {
 			if p.ahead != nil {
 				p.ahead.away--
 			}
@@ -41,9 +41,9 @@ func (l *layout) Receive(ctx actor.Context) {
 	}
 }
 
-// tell has the pool do something, without waiting for it.
-func (l *layout) tell(do func(*pool)) {
-	l.d.root.Send(l.d.pool, &order[*pool]{do: func(p *pool) error { do(p); return nil }})
+// tellPool has the pool do something, without waiting for it.
+func (d *Device) tellPool(do func(*pool)) {
+	d.root.Send(d.pool, &order[*pool]{do: func(p *pool) error { do(p); return nil }})
 }
 
 // layOut plans the offsets, if there is a plan. It runs beside the program.

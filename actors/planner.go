@@ -10,6 +10,7 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -24,6 +25,7 @@ type planner struct {
 	valley plan.Valley
 	mixed  bool
 	saver  saver
+	brief  brief.Learner
 	sent   uint64 // wishes, ever
 	fresh  bool   // a plan was made that is not sent yet
 	begin  int    // boundaries that the beginning of an earlier run's plan still spans
@@ -61,6 +63,8 @@ func (p *planner) ended(m *stepEnded) {
 	if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
 		return
 	}
+	p.brief.Step(m.events, m.lost > 0 || m.gap)
+	p.tellBrief()
 	p.saver.add(m)
 	if p.begin > 0 { // an earlier run's plan spans it
 		p.begin--
@@ -82,7 +86,7 @@ func (p *planner) ended(m *stepEnded) {
 	for _, s := range spaces {
 		served = p.look(s, m.wishes, ready) && served
 	}
-	p.saver.judged(m, served)
+	p.saver.judged(m, served, &p.brief)
 	if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
 		p.known = map[spaceKey]*habit{}
 	}
@@ -91,6 +95,12 @@ func (p *planner) ended(m *stepEnded) {
 		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
 		p.d.root.Send(p.d.supervisor, ready)
 	}
+}
+
+// tellBrief has requests be served by what was learned of brief blocks.
+func (p *planner) tellBrief() {
+	t := p.brief.Table()
+	p.d.tellPool(func(q *pool) { q.host.SetBrief(t) })
 }
 
 // look compares a step with earlier ones, and decides what is to be wished in the next. It

@@ -149,6 +149,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Reserved()
 	p.waited = false
 	if m.pool == 0 {
+		m.brief = m.small == 0 && p.host.Brief(uint64(mem.Round(m.size)/mem.Grain))
 		p.ahead.foresee(p, m)
 	}
 	grant, err := p.place(m)
@@ -196,7 +197,7 @@ func (p *pool) alloc(m *allocRequest) error {
 // may have passed, it asks the driver first: a wish that is taken is worth a few questions,
 // what the driver would have to help with all of them.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed, Brief: m.brief}
 	ev.Poll = p.ahead != nil && p.fences.n+len(p.fences.late) > 0
 	grant, err := p.run(ev)
 	if !isRefused(err, engine.RefusedPending) {

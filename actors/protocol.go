@@ -24,6 +24,7 @@ import (
 //	foreseen       pool                  layout      none                 yes: its requests have no wishes
 //	backlog        pool                  layout      none                 no: nothing would be foreseen any more
 //	order          layout                pool        not waited for       no: what came of those two
+//	order          planner               pool        not waited for       yes: the next step tells as much
 //	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
@@ -43,6 +44,7 @@ type allocRequest struct {
 	small    int      // 1 if the request is small
 	wish     mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
 	strayed  bool     // answer of the stream: the step is not as its plan says
+	brief    bool     // the block will be gone at its step's peak
 	foreseen bool     // a forecast is served, and the request is in it
 	addr     mem.Addr // answer
 	heap     uint16   // answer: the stream's number in the log

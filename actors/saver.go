@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
+	"stalloc/stream/brief"
 )
 
 // saver makes the plan of a later run once this one's steps are served well, and leaves it
@@ -42,7 +43,7 @@ func (s *saver) add(m *stepEnded) {
 }
 
 // judged says of the step that was added last whether wishes served it.
-func (s *saver) judged(m *stepEnded, served bool) {
+func (s *saver) judged(m *stepEnded, served bool, brief *brief.Learner) {
 	h := s.history
 	if h == nil {
 		return
@@ -67,12 +68,12 @@ func (s *saver) judged(m *stepEnded, served bool) {
 	}
 	switch {
 	case s.step > 0 && s.well > 0, s.step == 0 && s.steps == setUpAfter:
-		s.save(h, m.handle)
+		s.save(h, m.handle, brief)
 	}
 }
 
-func (s *saver) save(h *history, handle mem.Bytes) {
-	step := s.step
+func (s *saver) save(h *history, handle mem.Bytes, brief *brief.Learner) {
+	step, counts := s.step, brief.Counts()
 	if !s.d.opts.Inline {
 		h = h.asOfNow()
 	}
@@ -81,7 +82,7 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 		defer s.writing.Unlock()
 		start := time.Now()
 		p := h.plan(step)
-		p.Handle, p.Late = handle, s.d.late.at()
+		p.Handle, p.Late, p.Brief = handle, s.d.late.at(), counts
 		s.d.latest.Store(p)
 		if s.d.opts.Cache == "" {
 			return
@@ -109,6 +110,8 @@ func (s *saver) save(h *history, handle mem.Bytes) {
 func (p *planner) loaded(m *planLoaded) {
 	if !p.saver.loaded {
 		p.begin, p.saver.loaded = m.plan.Boundaries, true
+		p.brief.Learned(m.plan.Brief)
+		p.tellBrief()
 	}
 	for key, step := range m.steps {
 		if step != nil {

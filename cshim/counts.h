@@ -4,8 +4,8 @@
 #ifndef STALLOC_COUNTS_H
 #define STALLOC_COUNTS_H
 
+#include "brief.h"
 #include "range.h"
-#include "shared.h"
 
 static __attribute__((noinline, unused)) void stalloc_lose(struct stalloc_log *l) {
 	l->lost += l->end != l->events;
@@ -24,7 +24,8 @@ static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t i
 
 /* Begins the log anew, or ends it. */
 static inline void stalloc_log_begin(struct stalloc_log *l, bool recording) {
-	l->next = l->events;
+	brief_read(l);
+	l->next = l->read = l->events;
 	l->end = recording && l->events ? l->events + STALLOC_MOST_EVENTS : l->events;
 	l->lost = 0;
 }

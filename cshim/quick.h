@@ -78,7 +78,7 @@ static __attribute__((noinline, unused)) uint64_t stalloc_serve(struct stalloc_d
 		if (at != 0 && tape_serve(d, s, t, n, asked, st->heap)) return r->base + at * STALLOC_GRAIN;
 	}
 	bool foreseen = at == 0 && n > r->most && !r->tape_only && (at = tape_foresee(r, s, st, n, asked)) != 0;
-	if (!foreseen && (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked)) == 0)) {
+	if (!foreseen && (at != 0 || r->tape_only || n > r->most || (at = range_alloc(r, s, n, n * STALLOC_GRAIN - asked, !small && stalloc_brief(d, n))) == 0)) {
 		if (t->reel) t->state.cursor = cursor;
 		return 0;
 	}

@@ -290,11 +290,11 @@ static inline struct range_space *range_space_of(const struct stalloc_range *r, 
 }
 
 /* The place of a block for a request of n units, less of whose bytes are not asked for;
- * 0: the engine must decide, and nothing has changed. */
-static inline uint64_t range_alloc(struct stalloc_range *r, struct range_space *s, uint64_t n, uint64_t less) {
+ * 0: the engine must decide, and nothing has changed. A brief block goes to its gap's end. */
+static inline uint64_t range_alloc(struct stalloc_range *r, struct range_space *s, uint64_t n, uint64_t less, bool brief) {
 	uint32_t g = range_room(r) ? gap_best_fit(r, s, n) : 0;
 	if (g == 0) return 0;
-	uint64_t at = gap_start(&r->gaps[g]);
+	uint64_t at = brief ? gap_end(&r->gaps[g]) - n : gap_start(&r->gaps[g]);
 	range_enter(r, s, g, at, n, less);
 	range_count_in(r, s, n);
 	r->now.fits++;

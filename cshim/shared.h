@@ -85,7 +85,7 @@ struct stalloc_event {
 	uint64_t addr;
 	uint64_t info;
 };
-enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3 };
+enum { STALLOC_EV_HIT = 1, STALLOC_EV_MISS = 2, STALLOC_EV_FREE = 3, STALLOC_EV_LATE = 4 };
 
 /* The events since the last boundary. What comes when all room is taken is lost, and
  * counted. */
@@ -93,7 +93,13 @@ struct stalloc_log {
 	struct stalloc_event *next, *end; /* equal: nothing more is kept */
 	struct stalloc_event *events;	  /* where it ends, too: there is to be no log */
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
+	struct stalloc_event *read; /* up to here the history is known (brief.h): brief.History */
+	uint32_t word;
+	uint64_t last;
 };
+
+#define STALLOC_BRIEF_SMALL 128 /* brief.Small */
+#define STALLOC_BRIEF_KEY_BITS 14
 
 struct stalloc_device;
 
@@ -136,6 +142,7 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) undone;
 	_Atomic(struct stalloc_stream *) streams;
 	struct stalloc_counts counts;
+	uint64_t brief[(1 << STALLOC_BRIEF_KEY_BITS) / 64]; /* brief.Table */
 	_Atomic uint64_t ooms;
 	struct stalloc_owner owners[STALLOC_OWNERS];
 } __attribute__((aligned(64)));

@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Wish, Poll. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Wish, Poll, Held, Brief. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -51,6 +51,7 @@ type Event struct {
 	Poll   bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than wished, or with the driver's help, while blocks wait for fences
 	Wish   mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Held   bool         // EvAlloc: the wish is taken only where memory is held: none is made for it
+	Brief  bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
 	Driver int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
 	Took   int64        // EvBoundary: time since the last one, ns; 0: not measured
 }

@@ -17,6 +17,9 @@ type Plan struct {
 	Boundaries int
 	// Late, if not zero, is where steps end: in this valley behind their mark.
 	Late Valley
+	// Brief is what was learned of blocks that are gone at their step's peak: the counts of
+	// brief.Learner.
+	Brief []int8
 }
 
 // Space is the part of a plan for the large or for the small requests of one stream.

@@ -3,6 +3,7 @@
 package hosttest
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"stalloc/actors"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -19,7 +21,7 @@ func Run(t *testing.T, open func() actors.Host) {
 		name string
 		test func(*testing.T, actors.Host)
 	}{
-		{"tapes", tapes}, {"reels", reels}, {"reels that come back", swaps}, {"reels that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that nobody wants", mute}, {"lock", lock},
+		{"tapes", tapes}, {"reels", reels}, {"reels that come back", swaps}, {"reels that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that nobody wants", mute}, {"brief blocks", briefs}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
@@ -163,6 +165,45 @@ func mute(t *testing.T, h actors.Host) {
 	h.Note(wish.EventOf(wish.EventFree, 1, 1, 1))
 	if lost := h.Clear(); len(h.Events()) != 0 || lost != 0 {
 		t.Errorf("%+v was observed, %d lost, and nobody wanted to know", h.Events(), lost)
+	}
+}
+
+// briefs: a host foresees as package brief does, however many events have come since it was asked.
+func briefs(t *testing.T, h actors.Host) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var table brief.Table
+	for i := range table {
+		table[i] = r.Uint64()
+	}
+	h.Lock()
+	defer h.Unlock()
+	h.Observe(true)
+	h.SetBrief(&table)
+	var before brief.History
+	said := 0
+	for round := range 2000 {
+		for range r.IntN(1 << r.IntN(8)) {
+			e := wish.EventOf(wish.EventHit+wish.EventKind(r.IntN(6)), r.Uint64(), 1+r.Uint64N(40)*r.Uint64N(20), 1)
+			h.Note(e)
+			before.Note(e)
+		}
+		if r.IntN(10) == 0 {
+			h.Clear()
+		}
+		size := r.Uint64N(2) * before.Last
+		if size == 0 {
+			size = r.Uint64N(2 * brief.Large)
+		}
+		got := h.Brief(size)
+		if want := table.Brief(&before, size); got != want {
+			t.Fatalf("round %d: behind %+v a block of %d units is brief: %v, want %v", round, before, size, got, want)
+		}
+		if got {
+			said++
+		}
+	}
+	if said < 200 || said > 1000 {
+		t.Errorf("%d of 2000 blocks were brief, of a random table", said)
 	}
 }
 

@@ -52,6 +52,7 @@ import (
 	"stalloc/cshim/internal/loan"
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -185,6 +186,12 @@ func (h *host) Clear() uint64 {
 	defer C.stalloc_log_begin(l, l.end != l.events)
 	return uint64(l.lost)
 }
+
+// Brief implements actors.Host.
+func (h *host) Brief(size uint64) bool { return bool(C.stalloc_brief(h.device, C.uint64_t(size))) }
+
+// SetBrief implements actors.Host.
+func (h *host) SetBrief(t *brief.Table) { *(*brief.Table)(unsafe.Pointer(&h.device.brief)) = *t }
 
 // Observe implements actors.Host.
 func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

@@ -110,7 +110,7 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 	}
 	uint32_t heap = heap_of(d, st->id);
 	struct range_space *s = range_space_of(r, heap, n);
-	if (heap != 0 && range_room(r) && ((at = range_alloc(r, s, n, less)) != 0 || grow(d, s, n)) && at == 0) at = range_alloc(r, s, n, less);
+	if (heap != 0 && range_room(r) && ((at = range_alloc(r, s, n, less, false)) != 0 || grow(d, s, n)) && at == 0) at = range_alloc(r, s, n, less, false);
 	if (at != 0) stalloc_observe(d, at, n, heap, STALLOC_EV_MISS);
 	stalloc_unlock(d);
 	*addr = r->base + at * STALLOC_GRAIN;

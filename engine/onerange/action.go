@@ -44,6 +44,7 @@ type action struct {
 	n             unit
 	wish          unit // 0: none
 	stay          bool // no memory is made for it
+	brief         bool // it goes to its gap's end
 	heap          uint32
 	space         uint32
 	rung          rung

@@ -27,7 +27,8 @@
 // # One request, followed all the way
 //
 //  1. the wish, if its bytes are free;
-//  2. the smallest gap (request.go);
+//  2. the smallest gap, at its end if the block is brief (package stream/brief), else at its
+//     beginning (request.go);
 //  3. new handles, while what is held stays within the peak load (price.go);
 //  4. a view over wholly free handles, whichever is cheapest: an idle one, one that continues
 //     the last gap (an overhang), or a new one (stitch.go). What lacks is made first;

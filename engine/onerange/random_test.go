@@ -37,7 +37,7 @@ func script(d *device, data []byte, checkEvery int) error {
 func one(d *device, req uint64, next func() int) error {
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next())})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Brief: k%2 == 1})
 	case k < 15:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:

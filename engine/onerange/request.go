@@ -21,7 +21,7 @@ const (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, brief: ev.Brief, reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
@@ -73,6 +73,9 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 		case rungFit:
 			if g := e.spaces[a.space].free.bestFit(e.gaps, a.n); g != 0 {
 				e.stats.Fits++
+				if a.brief && !a.grown { // behind a gap that has grown memory may go on growing
+					return e.grant(e.gaps[g].end()-a.n, 0, out)
+				}
 				return e.grant(e.gaps[g].start(), 0, out)
 			}
 		case rungPeak:

@@ -48,6 +48,7 @@ import (
 	"stalloc/cshim/internal/loan"
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -155,6 +156,14 @@ func (d *Device) Announce(at ...mem.Addr) {
 		C.stalloc_announce(d.c, C.uint64_t(addr))
 	}
 	C.stalloc_drain(d.c)
+}
+
+// SetBrief says which blocks are brief.
+func (d *Device) SetBrief(t *brief.Table) { *(*brief.Table)(unsafe.Pointer(&d.c.brief)) = *t }
+
+// Brief reports whether the next request, if it is for so many bytes, is for a brief block.
+func (d *Device) Brief(asked mem.Bytes) bool {
+	return bool(C.stalloc_brief(d.c, C.stalloc_units_of(C.uint64_t(asked))))
 }
 
 // Quick returns how many requests and frees nothing but a tape was looked at for.

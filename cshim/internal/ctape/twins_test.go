@@ -11,6 +11,7 @@ import (
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/plan/predict"
+	"stalloc/stream/brief"
 	"stalloc/stream/wish"
 )
 
@@ -32,6 +33,7 @@ type twins struct {
 	fences   []driver.Fence
 	served   [2]int // requests: by Go, by C
 	hits     int    // of C's
+	brief    int    // of C's
 	foreseen int    // of these, of forecasts
 	freed    [2]int
 	reels    map[tapeKey][]*Reel // that a tape has played
@@ -58,6 +60,11 @@ func newTwins(seed uint64) *twins {
 		tapes: map[mem.StreamID]*[wish.Tapes]wish.Tape{}, late: map[mem.Addr]block{}, waits: map[driver.Fence]mem.Addr{},
 		reels: map[tapeKey][]*Reel{},
 	}
+	var table brief.Table
+	for i := range table {
+		table[i] = t.r.Uint64()
+	}
+	t.device.SetBrief(&table)
 	t.lend()
 	return t
 }
@@ -142,7 +149,7 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	planned := len(mine.Entries) > 0
 	before := *mine.State
 	entry := mine.Next(units)
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Wish: t.place(entry)}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Wish: t.place(entry), Brief: small == 0 && t.device.Brief(asked)}
 	ahead := &t.tapesOf(id)[wish.Foreseen]
 	asks := small == 0 && units > t.most && len(ahead.Entries) > 0
 	foreseen := false
@@ -154,6 +161,9 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	var got engine.Op
 	if addr != 0 {
 		t.served[1]++
+		if ev.Brief {
+			t.brief++
+		}
 		got, err = t.step(t.alone, ev)
 		if err == nil && (got.Kind != engine.OpGrant || got.Addr != addr) {
 			err = fmt.Errorf("C served %v of stream %d at %#x, alone %+v (wish %#x)", asked, id, addr, got, ev.Wish)
