@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 
 	"stalloc/engine"
@@ -125,6 +126,10 @@ func (h *history) planned(s *spaceStep, ordinal, step int) plan.Space {
 	}
 	for i, r := range list {
 		q := plan.Request{Size: r.size, At: at[i]}
+		if r.to >= 0 && i < begin.n[s.spaceKey] {
+			next, _ := slices.BinarySearchFunc(list, r.to, func(x lasting, to mem.Tick) int { return cmp.Compare(x.from, to) })
+			q.Life = next - i
+		}
 		if q.At != plan.Nowhere {
 			out.Hold = max(out.Hold, mem.Bytes(q.At)+q.Size)
 		}

@@ -25,6 +25,7 @@ type lane struct {
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
 	step  [2]*Reel
+	least [2][]mem.Bytes // by request: with less than that in its space, the run is another
 	until int
 	left  bool     // the run is another
 	reels [2]*Reel // that the next steps are served from; nil: none
@@ -86,14 +87,17 @@ func (l *lane) look(m *allocRequest) {
 	if at := t.Next(uint64(mem.Round(m.size) / mem.Grain)).Place(); at != 0 {
 		m.wish = l.base + mem.Addr(at)*mem.Addr(mem.Grain)
 	}
+	if n := int(t.Cursor) - 1; m.wish != 0 && l.until > 0 && n < len(l.least[m.small]) {
+		m.least = l.least[m.small][n]
+	}
 	m.strayed = strayed(t)
 	l.left = l.left || m.strayed && l.until > 0
 }
 
 // open begins with an earlier run's plan: so many boundaries with the first lists, then its
 // step.
-func (l *lane) open(first, step [2]*Reel, boundaries int) {
-	l.step, l.until = step, boundaries
+func (l *lane) open(first, step [2]*Reel, least [2][]mem.Bytes, boundaries int) {
+	l.step, l.least, l.until = step, least, boundaries
 	for i, r := range first {
 		l.host.Serve(l.id, i, r)
 	}
@@ -136,7 +140,7 @@ func (l *lane) ended() error {
 				l.reels[i] = r
 			}
 		}
-		l.step = [2]*Reel{}
+		l.step, l.least = [2]*Reel{}, [2][]mem.Bytes{}
 	}
 	for i, r := range l.reels {
 		l.host.Serve(l.id, i, r)

@@ -67,8 +67,10 @@ func (p *planner) ended(m *stepEnded) {
 	p.tellBrief()
 	p.saver.add(m)
 	if p.begin > 0 { // an earlier run's plan spans it
-		p.begin--
-		return
+		if p.begin--; p.begin > 0 || m.followed() {
+			return
+		}
+		p.saver.loaded = false // this run is another
 	}
 	if m.lost > 0 || m.gap {
 		p.known = map[spaceKey]*habit{}
@@ -95,6 +97,20 @@ func (p *planner) ended(m *stepEnded) {
 		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
 		p.d.root.Send(p.d.supervisor, ready)
 	}
+}
+
+// followed reports whether half of a step's requests were served where they were wished.
+func (m *stepEnded) followed() bool {
+	hits, misses := 0, 0
+	for _, e := range m.events {
+		switch e.Kind() {
+		case wish.EventHit:
+			hits++
+		case wish.EventMiss:
+			misses++
+		}
+	}
+	return hits >= misses
 }
 
 // tellBrief has requests be served by what was learned of brief blocks.

@@ -197,7 +197,7 @@ func (p *pool) alloc(m *allocRequest) error {
 // may have passed, it asks the driver first: a wish that is taken is worth a few questions,
 // what the driver would have to help with all of them.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed, Brief: m.brief}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed || p.lighter(m), Brief: m.brief}
 	ev.Poll = p.ahead != nil && p.fences.n+len(p.fences.late) > 0
 	grant, err := p.run(ev)
 	if !isRefused(err, engine.RefusedPending) {
@@ -214,6 +214,12 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 		grant, err = p.run(ev)
 	}
 	return grant, err
+}
+
+// lighter reports whether a run that began with an earlier one's plan has less live than that
+// had: it frees what the other kept, and memory is not to grow for the sake of wishes.
+func (p *pool) lighter(m *allocRequest) bool {
+	return m.least > 0 && p.ranged != nil && p.ranged.Load(m.stream, m.small == 1) < m.least
 }
 
 // note logs what happened to a block of a stream.

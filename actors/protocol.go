@@ -41,13 +41,14 @@ type allocRequest struct {
 	size     mem.Bytes
 	stream   mem.StreamID
 	pool     uint64
-	small    int      // 1 if the request is small
-	wish     mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
-	strayed  bool     // answer of the stream: the step is not as its plan says
-	brief    bool     // the block will be gone at its step's peak
-	foreseen bool     // a forecast is served, and the request is in it
-	addr     mem.Addr // answer
-	heap     uint16   // answer: the stream's number in the log
+	small    int       // 1 if the request is small
+	wish     mem.Addr  // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	strayed  bool      // answer of the stream: the step is not as its plan says
+	least    mem.Bytes // answer of the stream: with less than that in its space the run is not as its plan says
+	brief    bool      // the block will be gone at its step's peak
+	foreseen bool      // a forecast is served, and the request is in it
+	addr     mem.Addr  // answer
+	heap     uint16    // answer: the stream's number in the log
 }
 
 // freeRequest gives a block back.

@@ -41,6 +41,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		return nil
 	}
 	var first, steps [2]*Reel
+	var least [2][]mem.Bytes
 	loaded := &planLoaded{plan: p, steps: map[spaceKey]*Reel{}}
 	some := false
 	for i := range p.Spaces {
@@ -67,6 +68,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		}
 		origin := uint64(at-d.base) / uint64(mem.Grain)
 		first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin), false)
+		least[small] = leastOf(x)[min(passed, len(x.First)):]
 		steps[small] = d.host.Build(wishes(x.Step, origin), false)
 		loaded.steps[spaceKey{l.id, x.Small}] = steps[small]
 		some = true
@@ -74,7 +76,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 	if !some {
 		return nil
 	}
-	if err := tell(d, l.pid, func(l *lane) error { l.open(first, steps, boundaries); return nil }); err != nil {
+	if err := tell(d, l.pid, func(l *lane) error { l.open(first, steps, least, boundaries); return nil }); err != nil {
 		return err
 	}
 	if d.planner != nil {
@@ -88,6 +90,19 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		d.log.Info("plan active", zap.Uint64("generation", d.generation.Add(1)), zap.Int("requests", p.Requests()))
 	}
 	return nil
+}
+
+// A run that has less live than the plan's by one part in lighterBy of all that it holds is
+// another one.
+const lighterBy = 32
+
+// leastOf returns how much must be live before each of a plan's first requests.
+func leastOf(x *plan.Space) []mem.Bytes {
+	loads := x.Loads()
+	for i := range loads {
+		loads[i] -= x.Hold / lighterBy
+	}
+	return loads
 }
 
 // wishes makes entries of the requests of a plan, over a space that begins at origin.

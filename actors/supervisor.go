@@ -90,6 +90,9 @@ func (s *supervisor) admit(id mem.StreamID) error {
 // hears what was observed.
 func (s *supervisor) step() error {
 	d := s.d
+	if len(*d.lanes.Load()) == 0 { // nothing was requested yet: no step has begun
+		return nil
+	}
 	for _, l := range *d.lanes.Load() {
 		if err := tell(d, l.pid, (*lane).ended); err != nil {
 			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))

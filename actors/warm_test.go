@@ -58,10 +58,10 @@ func TestAnotherProgramIsRecognisedLater(t *testing.T) {
 	if err := os.Rename(path, filepath.Join(cache, string(name))); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, cache, 100*mem.GiB, training(64, 4))
+	again := start(t, cache, 100*mem.GiB, training(64, 12))
 	steps := again.steps
 	for i, s := range steps[2:] { // set-up lies where the plan has others of it
-		if s.Bad() {
+		if i < 3 && s.Hits < s.Requests*3/4 || i >= 3 && s.Bad() { // until there is a plan of this run
 			t.Errorf("step %d: %d of %d requests were hits", i+2, s.Hits, s.Requests)
 		}
 	}

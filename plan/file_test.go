@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,11 +22,11 @@ import (
 func samplePlan(t testing.TB) *Plan {
 	t.Helper()
 	return &Plan{
-		Key: 12345678901234567890, Handle: 8 * mem.MiB, Boundaries: 2, Late: Valley{Requests: 3, Drop: 5 * mem.GiB},
+		Key: 12345678901234567890, Handle: 8 * mem.MiB, Boundaries: 2, Late: Valley{Requests: 3, Drop: 5 * mem.GiB}, Brief: []int8{1, -2, 0},
 		Spaces: []Space{
-			{Ordinal: 0, Hold: 64 * mem.MiB, First: []Request{{512, 0}, {40 * mem.MiB, mem.Offset(2 * mem.MiB)}, {1024, Nowhere}}, Step: []Request{{2 * mem.MiB, mem.Offset(62 * mem.MiB)}, {512, 512}}},
-			{Ordinal: 0, Small: true, Hold: 2 * mem.MiB, First: []Request{{512, 512}}},
-			{Ordinal: 3, Hold: 2 * mem.MiB, Step: []Request{{2 * mem.MiB, 0}}},
+			{Ordinal: 0, Hold: 64 * mem.MiB, First: []Request{{512, 0, 2}, {40 * mem.MiB, mem.Offset(2 * mem.MiB), 0}, {1024, Nowhere, 1}}, Step: []Request{{2 * mem.MiB, mem.Offset(62 * mem.MiB), 0}, {512, 512, 0}}},
+			{Ordinal: 0, Small: true, Hold: 2 * mem.MiB, First: []Request{{512, 512, 0}}},
+			{Ordinal: 3, Hold: 2 * mem.MiB, Step: []Request{{2 * mem.MiB, 0, 0}}},
 		},
 	}
 }
@@ -219,5 +220,13 @@ func TestWriteFile(t *testing.T) {
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
 		t.Errorf("a failed write left %v", names)
+	}
+}
+
+// TestLoads: what is live before each request, as sizes and lives say.
+func TestLoads(t *testing.T) {
+	s := Space{First: []Request{{100, 0, 2}, {10, 100, 0}, {1, 0, 1}, {1000, 0, 9}, {5, 0, 0}}}
+	if got, want := s.Loads(), []mem.Bytes{0, 100, 10, 10, 1010}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -35,6 +35,7 @@ type Space struct {
 type Request struct {
 	Size mem.Bytes  // rounded
 	At   mem.Offset // from where the space begins, or Nowhere
+	Life int        // of First: how many requests of the space later its bytes were free; 0: not in First
 }
 
 // Nowhere is the offset of a request without a wish.
@@ -65,6 +66,21 @@ func (p *Plan) Run() uint64 {
 	return key
 }
 
+// Loads returns what was live in the space before each request of First.
+func (s *Space) Loads() []mem.Bytes {
+	loads, ends := make([]mem.Bytes, len(s.First)), make([]mem.Bytes, len(s.First)+1)
+	load := mem.Bytes(0)
+	for i, r := range s.First {
+		load -= ends[i]
+		loads[i] = load
+		load += r.Size
+		if r.Life > 0 && r.Life < len(ends)-i {
+			ends[i+r.Life] += r.Size
+		}
+	}
+	return loads
+}
+
 // maxBoundaries bounds what First may span. Set-up and the first steps have few.
 const maxBoundaries = 1 << 10
 
@@ -92,6 +108,8 @@ func (s *Space) validate() error {
 	for _, part := range [][]Request{s.First, s.Step} {
 		for i, r := range part {
 			switch {
+			case r.Life < 0:
+				return fmt.Errorf("request %d lives for %d others, expected 0 or more", i, r.Life)
 			case r.Size <= 0 || r.Size%mem.Grain != 0:
 				return fmt.Errorf("request %d has %d bytes, expected a multiple of %d", i, r.Size, mem.Grain)
 			case r.At == Nowhere:

@@ -7,8 +7,8 @@ import (
 
 // A plan of an earlier run knows where the blocks of a stream will lie before there is
 // memory. So that its places are addresses, the space gets all of them at once; its memory
-// comes with the requests: one that is wished behind what is mapped has the space grow up
-// to there. A run that turns out to be another holds no more for it.
+// comes with the requests, where they are wished. A run that turns out to be another holds
+// no more for it than for the requests that it had.
 
 // expect takes in what a plan says of a space.
 func (e *Engine) expect(ev engine.Event, out []engine.Op) []engine.Op {
@@ -60,21 +60,29 @@ func (e *Engine) Handle() mem.Bytes {
 	return bytesOf(most)
 }
 
-// growToWish maps what a wished place lacks, where that is in memory that a plan expects.
+// growToWish maps what a wished place lacks, where that is in memory that a plan expects: whole
+// cells of the grid that handles of one size make, and nothing below them. False: nothing is
+// mapped, or the rest is not free.
 func (e *Engine) growToWish(at unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	x := e.extents[a.space]
-	if e.spaces[a.space].expected == 0 || len(x) == 0 || at+a.n > unit(x[0].base)*pageUnits+e.spaces[a.space].expected {
+	if e.spaces[a.space].expected == 0 || len(x) == 0 {
+		return out, false
+	}
+	origin, end := unit(x[0].base)*pageUnits, at+a.n
+	if end > origin+e.spaces[a.space].expected {
 		return out, false
 	}
 	for v, hole := range e.voids[a.space] {
-		if at+a.n <= hole.lo || at+a.n > hole.hi {
+		if end <= hole.lo || at >= hole.hi {
 			continue
 		}
 		if at < hole.lo && !e.isFree(a.space, at, hole.lo) {
 			return out, false
 		}
-		return e.grow(v, at+a.n-hole.lo, e.limit, out)
+		size := e.handleSize(&e.spaces[a.space], a.n)
+		from := max(hole.lo, at-(at-origin)%size)
+		return e.grow(v, from, min(end, hole.hi)-from, e.limit, out)
 	}
 	return out, false
 }

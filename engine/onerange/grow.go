@@ -16,7 +16,7 @@ func (e *Engine) growFor(n, most unit, out []engine.Op) ([]engine.Op, bool) {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	return e.grow(v, lack, most, out)
+	return e.grow(v, e.voids[s][v].lo, lack, most, out)
 }
 
 // growBy makes so many units of new handles, wherever there are addresses.
@@ -27,16 +27,15 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	c := &e.voids[e.act.space][v]
-	return e.grow(v, min(lack, c.hi-c.lo), e.limit, out)
+	return e.grow(v, c.lo, min(lack, c.hi-c.lo), e.limit, out)
 }
 
-// grow maps handles of at least lack units together from the start of void v on:
-// spares first, then new ones. False: more than most would be held.
-func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
+// grow maps handles of at least lack units together in void v, from a place on: spares
+// first, then new ones. False: more than most would be held.
+func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	c := &e.spaces[a.space]
-	hole := e.voids[a.space][v]
-	room := hole.hi - hole.lo
+	room := e.voids[a.space][v].hi - from
 	e.picks = e.picks[:0]
 	for len(e.spares) > 0 && lack > 0 {
 		h := e.spares[len(e.spares)-1]
@@ -70,7 +69,7 @@ func (e *Engine) grow(v int, lack, most unit, out []engine.Op) ([]engine.Op, boo
 			out = append(out, engine.Op{Kind: engine.OpCreate, Handle: engine.Index(h), Size: bytesOf(size)})
 		}
 	}
-	a.void, a.at = v, hole.lo
+	a.void, a.at = v, from
 	out = e.mapPicks(out)
 	return e.await(phaseGrow, out), true
 }

@@ -20,6 +20,7 @@ import (
 //     the next ones. Then the memory is laid anew once, contiguous and in handles of a
 //     handlePart-th of the peak load, for which the driver takes hardly more each than
 //     for the smallest;
+//   - what was live then, gradients say, is laid anew when a block is to be stitched from it;
 //   - later that is done when stitching has cost as much as it would: at worst twice is
 //     paid what knowing the future would have cost;
 //   - where memory is short, what is free is laid anew in the smallest handles (limit.go).
@@ -38,7 +39,7 @@ const (
 
 // A handle is at most a handlePart-th of the peak load: a block in a view loses at most
 // one, and what several gaps lose at their ends are some.
-const handlePart = 1024
+const handlePart = 512
 
 // rebuildAt is the step behind which the memory is laid anew if that seems to be worth it.
 const rebuildAt = 2
@@ -46,6 +47,7 @@ const rebuildAt = 2
 type price struct {
 	steps  int          // that have ended
 	large  bool         // the memory has been laid anew
+	rest   bool         // but what was live then was not yet
 	short  bool         // there was not enough: handles stay small
 	handle unit         // the size of handles that a plan of an earlier run says; else 0
 	rent   int          // what stitching has cost in this step
@@ -164,7 +166,7 @@ func (e *Engine) rebuild(out []engine.Op) []engine.Op {
 	if e.largeSize(&e.spaces[main], 0) == pageUnits {
 		return out // there are none that are larger
 	}
-	e.price.large = true
+	e.price.large, e.price.rest = true, true
 	again := e.held
 	out = e.trim(engine.Event{}, out)
 	e.act.again, e.act.space = again, main
@@ -179,4 +181,28 @@ func (e *Engine) relay(out []engine.Op) []engine.Op {
 		out, _ = e.growBy(lack, out)
 	}
 	return out
+}
+
+// layRest lays anew what was live when the rest of the memory was, once a block would be stitched
+// from it: gradients, say, which many programs clear in the middle of the next step.
+func (e *Engine) layRest(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if !e.price.rest || a.renewed {
+		return out, false
+	}
+	size, small := e.largeSize(&e.spaces[a.space], a.n), unit(0)
+	f := &e.spaces[a.space].free
+	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+		e.inGap(g, func(h uint32) bool {
+			if e.handles[h].size < size {
+				small += e.handles[h].size
+			}
+			return true
+		})
+	}
+	if small < a.n/2 {
+		return out, false
+	}
+	e.price.rest, a.renewed, a.trimming = false, true, true
+	return e.giveBack(out), true
 }

@@ -56,7 +56,7 @@ func (e *Engine) tryWish(out []engine.Op) ([]engine.Op, bool) {
 		e.stats.Wished++
 		return e.grant(a.wish, 0, out), true
 	}
-	if a.grown || a.full || a.stay {
+	if a.full || a.stay {
 		return out, false
 	}
 	return e.growToWish(a.wish, out)

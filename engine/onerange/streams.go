@@ -23,3 +23,12 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 	}
 	return ids
 }
+
+// Load returns what a space of a stream has in blocks, those that wait for fences among them.
+func (e *Engine) Load(id mem.StreamID, small bool) mem.Bytes {
+	kind := largeSpace
+	if small {
+		kind = smallSpace
+	}
+	return bytesOf(e.spaces[e.heaps[e.heapAt.get(heapKey(id, 0))].spaces[kind]].load)
+}

@@ -95,7 +95,8 @@ func (e *Engine) above(s uint32, at unit) unit {
 func (e *Engine) takeVoid(end unit) {
 	a := &e.act
 	v := &e.voids[a.space]
-	if (*v)[a.void].lo = end; end == (*v)[a.void].hi {
-		*v = slices.Delete(*v, a.void, a.void+1)
-	}
+	hole := (*v)[a.void]
+	left := [2]void{{hole.lo, a.at}, {end, hole.hi}}
+	rest := slices.DeleteFunc(left[:], func(x void) bool { return x.lo == x.hi })
+	*v = slices.Replace(*v, a.void, a.void+1, rest...)
 }

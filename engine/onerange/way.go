@@ -31,6 +31,9 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 		}
 		return e.growBy(lack, out)
 	}
+	if out, anew := e.layRest(out); anew {
+		return out, true
+	}
 	e.marks++ // what was chosen last is free to be chosen again
 	begin := -e.pickNew()
 	w := way{before: begin}
