@@ -126,7 +126,7 @@ func (h *history) planned(s *spaceStep, ordinal, step int) plan.Space {
 	}
 	for i, r := range list {
 		q := plan.Request{Size: r.size, At: at[i]}
-		if r.to >= 0 && i < begin.n[s.spaceKey] {
+		if r.to >= 0 {
 			next, _ := slices.BinarySearchFunc(list, r.to, func(x lasting, to mem.Tick) int { return cmp.Compare(x.from, to) })
 			q.Life = next - i
 		}

@@ -25,11 +25,15 @@ type lane struct {
 	// With the plan of an earlier run: the steps that follow the beginning, and behind how
 	// many boundaries.
 	step  [2]*Reel
-	least [2][]mem.Bytes // by request: with less than that in its space, the run is another
+	least [2]leastLive
 	until int
 	left  bool     // the run is another
 	reels [2]*Reel // that the next steps are served from; nil: none
 }
+
+// leastLive says, by request of an earlier run's plan, with how much less than that in its space the
+// run is another one: of the list that is served, and of its step.
+type leastLive struct{ now, step []mem.Bytes }
 
 // adopt makes the lane of a stream, and its actor. Only the supervisor calls it.
 func (d *Device) adopt(id mem.StreamID) *lane {
@@ -87,8 +91,8 @@ func (l *lane) look(m *allocRequest) {
 	if at := t.Next(uint64(mem.Round(m.size) / mem.Grain)).Place(); at != 0 {
 		m.wish = l.base + mem.Addr(at)*mem.Addr(mem.Grain)
 	}
-	if n := int(t.Cursor) - 1; m.wish != 0 && l.until > 0 && n < len(l.least[m.small]) {
-		m.least = l.least[m.small][n]
+	if n := int(t.Cursor) - 1; m.wish != 0 && n < len(l.least[m.small].now) {
+		m.least = l.least[m.small].now[n]
 	}
 	m.strayed = strayed(t)
 	l.left = l.left || m.strayed && l.until > 0
@@ -96,7 +100,7 @@ func (l *lane) look(m *allocRequest) {
 
 // open begins with an earlier run's plan: so many boundaries with the first lists, then its
 // step.
-func (l *lane) open(first, step [2]*Reel, least [2][]mem.Bytes, boundaries int) {
+func (l *lane) open(first, step [2]*Reel, least [2]leastLive, boundaries int) {
 	l.step, l.least, l.until = step, least, boundaries
 	for i, r := range first {
 		l.host.Serve(l.id, i, r)
@@ -105,7 +109,7 @@ func (l *lane) open(first, step [2]*Reel, least [2][]mem.Bytes, boundaries int) 
 
 // serve has other wishes than before from now on.
 func (l *lane) serve(tape int, r *Reel) {
-	l.reels[tape] = r
+	l.reels[tape], l.least[tape] = r, leastLive{}
 	l.host.Serve(l.id, tape, r)
 }
 
@@ -140,7 +144,10 @@ func (l *lane) ended() error {
 				l.reels[i] = r
 			}
 		}
-		l.step, l.least = [2]*Reel{}, [2][]mem.Bytes{}
+		l.step = [2]*Reel{}
+		for i := range l.least {
+			l.least[i].now = l.least[i].step
+		}
 	}
 	for i, r := range l.reels {
 		l.host.Serve(l.id, i, r)

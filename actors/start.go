@@ -41,7 +41,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		return nil
 	}
 	var first, steps [2]*Reel
-	var least [2][]mem.Bytes
+	var least [2]leastLive
 	loaded := &planLoaded{plan: p, steps: map[spaceKey]*Reel{}}
 	some := false
 	for i := range p.Spaces {
@@ -68,7 +68,7 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 		}
 		origin := uint64(at-d.base) / uint64(mem.Grain)
 		first[small] = d.host.Build(wishes(x.First[min(passed, len(x.First)):], origin), false)
-		least[small] = leastOf(x)[min(passed, len(x.First)):]
+		least[small] = leastOf(x, min(passed, len(x.First)))
 		steps[small] = d.host.Build(wishes(x.Step, origin), false)
 		loaded.steps[spaceKey{l.id, x.Small}] = steps[small]
 		some = true
@@ -96,13 +96,16 @@ func (s *supervisor) begin(l *lane, skip []mem.Bytes) error {
 // another one.
 const lighterBy = 32
 
-// leastOf returns how much must be live before each of a plan's first requests.
-func leastOf(x *plan.Space) []mem.Bytes {
-	loads := x.Loads()
-	for i := range loads {
-		loads[i] -= x.Hold / lighterBy
+// leastOf returns how much must be live before each of a plan's requests, but for the first ones
+// that have passed.
+func leastOf(x *plan.Space, passed int) (l leastLive) {
+	first, step := x.Loads()
+	for _, loads := range [][]mem.Bytes{first, step} {
+		for i := range loads {
+			loads[i] -= x.Hold / lighterBy
+		}
 	}
-	return loads
+	return leastLive{first[passed:], step}
 }
 
 // wishes makes entries of the requests of a plan, over a space that begins at origin.

@@ -99,7 +99,32 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 			}
 		}
 	}
+	// The same requests, of which a checkpointed forward pass frees what the other keeps.
+	forward := func(keeps bool) func(p *drift.Program) {
+		return func(p *drift.Program) {
+			m := &drift.Model{Layers: 40, Width: 48 * mem.MiB, Batch: 64}
+			m.Setup(p)
+			p.Step()
+			for range 8 {
+				var kept []drift.Block
+				for range 60 {
+					x, y := p.Alloc(130*mem.MiB), p.Alloc(7*mem.MiB)
+					if kept = append(kept, y); keeps {
+						kept = append(kept, x)
+					} else {
+						p.Free(x)
+					}
+				}
+				for i := range kept {
+					p.Free(p.Alloc(9*mem.MiB), kept[len(kept)-1-i])
+				}
+				p.Step()
+			}
+		}
+	}
 	for name, programs := range map[string][2]func(p *drift.Program){
+		"less is kept":    {forward(true), forward(false)},
+		"more is kept":    {forward(false), forward(true)},
 		"a smaller batch": {training(64, 6), training(40, 10)},
 		"a larger batch":  {training(40, 6), training(64, 10)},
 		"fewer layers":    {layers(60), layers(40)},

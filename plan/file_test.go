@@ -225,8 +225,9 @@ func TestWriteFile(t *testing.T) {
 
 // TestLoads: what is live before each request, as sizes and lives say.
 func TestLoads(t *testing.T) {
-	s := Space{First: []Request{{100, 0, 2}, {10, 100, 0}, {1, 0, 1}, {1000, 0, 9}, {5, 0, 0}}}
-	if got, want := s.Loads(), []mem.Bytes{0, 100, 10, 10, 1010}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	s := Space{First: []Request{{100, 0, 2}, {10, 100, 0}, {1, 0, 1}}, Step: []Request{{1000, 0, 9}, {5, 0, 0}}}
+	first, step := s.Loads()
+	if got, want := slices.Concat(first, step), []mem.Bytes{0, 100, 10, 10, 1010}; !slices.Equal(got, want) || len(step) != 2 {
+		t.Errorf("%v, %v, want %v", first, step, want)
 	}
 }

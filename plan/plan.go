@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"stalloc/internal/mem"
 )
@@ -35,7 +36,7 @@ type Space struct {
 type Request struct {
 	Size mem.Bytes  // rounded
 	At   mem.Offset // from where the space begins, or Nowhere
-	Life int        // of First: how many requests of the space later its bytes were free; 0: not in First
+	Life int        // how many requests of the space later its bytes were free; 0: not in First and Step
 }
 
 // Nowhere is the offset of a request without a wish.
@@ -66,11 +67,12 @@ func (p *Plan) Run() uint64 {
 	return key
 }
 
-// Loads returns what was live in the space before each request of First.
-func (s *Space) Loads() []mem.Bytes {
-	loads, ends := make([]mem.Bytes, len(s.First)), make([]mem.Bytes, len(s.First)+1)
+// Loads returns what was live in the space before each request of First, and of Step.
+func (s *Space) Loads() (first, step []mem.Bytes) {
+	list := slices.Concat(s.First, s.Step)
+	loads, ends := make([]mem.Bytes, len(list)), make([]mem.Bytes, len(list)+1)
 	load := mem.Bytes(0)
-	for i, r := range s.First {
+	for i, r := range list {
 		load -= ends[i]
 		loads[i] = load
 		load += r.Size
@@ -78,7 +80,7 @@ func (s *Space) Loads() []mem.Bytes {
 			ends[i+r.Life] += r.Size
 		}
 	}
-	return loads
+	return loads[:len(s.First)], loads[len(s.First):]
 }
 
 // maxBoundaries bounds what First may span. Set-up and the first steps have few.
