@@ -187,7 +187,7 @@ func (e *Engine) relay(out []engine.Op) []engine.Op {
 // from it: gradients, say, which many programs clear in the middle of the next step.
 func (e *Engine) layRest(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if !e.price.rest || a.renewed {
+	if !e.price.rest || a.renewed || e.heaps[a.heap].pool != 0 {
 		return out, false
 	}
 	size, small := e.largeSize(&e.spaces[a.space], a.n), unit(0)
