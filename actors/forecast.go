@@ -40,6 +40,7 @@ type forecaster struct {
 	next    predict.Ref // of the request at hand
 	match   predict.Match
 	asked   uint32    // the forecast that was sent to the layout
+	laid    uint32    // the forecast that it has answered last
 	served  *foreseen // the one that is served
 	again   *foreseen // the same, which came late, on its way to the layout once more
 	placed  int       // large blocks, ever
@@ -176,12 +177,12 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 	if f.match.Forecast == 0 {
 		return
 	}
-	m.brief = false // the layout does not expect it at its gap's end
+	if m.wish == 0 && f.match.Forecast > f.asked {
+		a.ask(p, f, 0)
+	}
+	m.brief = m.brief && f.laid >= f.asked && f.again == nil // the layout expects it at its gap's beginning
 	if m.wish != 0 {
 		return
-	}
-	if f.match.Forecast > f.asked {
-		a.ask(p, f, 0)
 	}
 	x := f.served
 	if x == nil {
@@ -197,6 +198,7 @@ func (a *ahead) foresee(p *pool, m *allocRequest) {
 // more blocks were placed meanwhile than it knows of, it is laid out once more.
 func (a *ahead) play(p *pool, x *foreseen) {
 	f := x.by
+	f.laid = x.forecast.Number
 	if f.again == x {
 		f.again = nil
 	}

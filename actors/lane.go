@@ -31,8 +31,8 @@ type lane struct {
 	reels [2]*Reel // that the next steps are served from; nil: none
 }
 
-// leastLive says, by request of an earlier run's plan, with how much less than that in its space the
-// run is another one: of the list that is served, and of its step.
+// leastLive says how much was live in a space before each request of an earlier run's plan: with
+// less than that, the run is another one. Of the list that is served, and of its step.
 type leastLive struct{ now, step []mem.Bytes }
 
 // adopt makes the lane of a stream, and its actor. Only the supervisor calls it.

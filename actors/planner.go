@@ -26,9 +26,10 @@ type planner struct {
 	mixed  bool
 	saver  saver
 	brief  brief.Learner
-	sent   uint64 // wishes, ever
-	fresh  bool   // a plan was made that is not sent yet
-	begin  int    // boundaries that the beginning of an earlier run's plan still spans
+	said   brief.Table // what the pool was told of it
+	sent   uint64      // wishes, ever
+	fresh  bool        // a plan was made that is not sent yet
+	begin  int         // boundaries that the beginning of an earlier run's plan still spans
 }
 
 const (
@@ -113,10 +114,13 @@ func (m *stepEnded) followed() bool {
 	return hits >= misses
 }
 
-// tellBrief has requests be served by what was learned of brief blocks.
+// tellBrief has requests be served by what was learned of brief blocks, if that has changed: the
+// pool takes the lock to hear of it.
 func (p *planner) tellBrief() {
-	t := p.brief.Table()
-	p.d.tellPool(func(q *pool) { q.host.SetBrief(t) })
+	if t := p.brief.Table(); *t != p.said {
+		p.said = *t
+		p.d.tellPool(func(q *pool) { q.host.SetBrief(t) })
+	}
 }
 
 // look compares a step with earlier ones, and decides what is to be wished in the next. It

@@ -43,7 +43,7 @@ func (s *saver) add(m *stepEnded) {
 }
 
 // judged says of the step that was added last whether wishes served it.
-func (s *saver) judged(m *stepEnded, served bool, brief *brief.Learner) {
+func (s *saver) judged(m *stepEnded, served bool, learned *brief.Learner) {
 	h := s.history
 	if h == nil {
 		return
@@ -68,12 +68,12 @@ func (s *saver) judged(m *stepEnded, served bool, brief *brief.Learner) {
 	}
 	switch {
 	case s.step > 0 && s.well > 0, s.step == 0 && s.steps == setUpAfter:
-		s.save(h, m.handle, brief)
+		s.save(h, m.handle, learned)
 	}
 }
 
-func (s *saver) save(h *history, handle mem.Bytes, brief *brief.Learner) {
-	step, counts := s.step, brief.Counts()
+func (s *saver) save(h *history, handle mem.Bytes, learned *brief.Learner) {
+	step, counts := s.step, learned.Counts()
 	if !s.d.opts.Inline {
 		h = h.asOfNow()
 	}

@@ -20,9 +20,9 @@ import (
 //     the next ones. Then the memory is laid anew once, contiguous and in handles of a
 //     handlePart-th of the peak load, for which the driver takes hardly more each than
 //     for the smallest;
-//   - what was live then, gradients say, is laid anew when a block is to be stitched from it;
-//   - later that is done when stitching has cost as much as it would: at worst twice is
-//     paid what knowing the future would have cost;
+//   - if it did not, that is done later, when stitching has cost as much as it would: at worst
+//     twice is paid what knowing the future would have cost;
+//   - what was live at that time, gradients say, follows once a block would be stitched from it;
 //   - where memory is short, what is free is laid anew in the smallest handles (limit.go).
 //
 // The driver's time and the step's are measured by the runner (EvBoundary).
@@ -190,17 +190,7 @@ func (e *Engine) layRest(out []engine.Op) ([]engine.Op, bool) {
 	if !e.price.rest || a.renewed || e.heaps[a.heap].pool != 0 {
 		return out, false
 	}
-	size, small := e.largeSize(&e.spaces[a.space], a.n), unit(0)
-	f := &e.spaces[a.space].free
-	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
-		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].size < size {
-				small += e.handles[h].size
-			}
-			return true
-		})
-	}
-	if small < a.n/2 {
+	if e.freeBelow(a.space, e.largeSize(&e.spaces[a.space], a.n)) < a.n/2 {
 		return out, false
 	}
 	e.price.rest, a.renewed, a.trimming = false, true, true

@@ -1,6 +1,10 @@
 package onerange
 
-import "stalloc/engine"
+import (
+	"math"
+
+	"stalloc/engine"
+)
 
 // A way to serve a request from wholly free handles: through an idle view whose
 // handles are free or can be replaced, or a new one; by itself, or as an overhang,
@@ -160,10 +164,18 @@ func (e *Engine) voidAt(s uint32, at unit) int {
 }
 
 // freeHandles returns the units in wholly free handles of a space.
-func (e *Engine) freeHandles(s uint32) (n unit) {
+func (e *Engine) freeHandles(s uint32) unit { return e.freeBelow(s, math.MaxInt64) }
+
+// freeBelow returns those in handles of less than size units.
+func (e *Engine) freeBelow(s uint32, size unit) (n unit) {
 	f := &e.spaces[s].free
 	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
-		e.inGap(g, func(h uint32) bool { n += e.handles[h].size; return true })
+		e.inGap(g, func(h uint32) bool {
+			if e.handles[h].size < size {
+				n += e.handles[h].size
+			}
+			return true
+		})
 	}
 	return n
 }
