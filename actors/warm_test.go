@@ -49,6 +49,23 @@ func TestTheNextRunStartsWithThePlan(t *testing.T) {
 	}
 }
 
+// TestAStepBeforeTheFirstRequestIsNone: a program that marks a step before it has asked for anything
+// is served by its plan all the same.
+func TestAStepBeforeTheFirstRequestIsNone(t *testing.T) {
+	cache := t.TempDir()
+	program := func(p *drift.Program) {
+		p.Step()
+		training(64, 6)(p)
+	}
+	start(t, cache, 100*mem.GiB, program)
+	again := start(t, cache, 100*mem.GiB, program)
+	for i, s := range again.steps[2:] { // the first has no request
+		if s.Bad() {
+			t.Errorf("step %d: %d of %d requests were hits", i+2, s.Hits, s.Requests)
+		}
+	}
+}
+
 // TestAnotherProgramIsRecognisedLater: run another way, the plan of the same model
 // is found by its first requests, and begins behind what was served by then.
 func TestAnotherProgramIsRecognisedLater(t *testing.T) {

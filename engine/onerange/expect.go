@@ -12,11 +12,7 @@ import (
 
 // expect takes in what a plan says of a space.
 func (e *Engine) expect(ev engine.Event, out []engine.Op) []engine.Op {
-	kind := largeSpace
-	if ev.Small {
-		kind = smallSpace
-	}
-	s := e.heaps[e.heapOf(ev.Stream, 0)].spaces[kind]
+	s := e.spaceOf(e.heapOf(ev.Stream, 0), ev.Small)
 	if len(e.extents[s]) == 0 && !e.extend(s, max(unitsOf(ev.Size), pageUnits)) {
 		return out
 	}
@@ -30,16 +26,12 @@ func (e *Engine) expect(ev engine.Event, out []engine.Op) []engine.Op {
 // Extents returns the addresses that a stream's space has had, in the order in which it came
 // to have them.
 func (e *Engine) Extents(id mem.StreamID, small bool) []engine.Range {
-	kind := largeSpace
-	if small {
-		kind = smallSpace
-	}
 	h := e.heapAt.get(heapKey(id, 0))
 	if h == 0 {
 		return nil
 	}
 	var all []engine.Range
-	for _, x := range e.extents[e.heaps[h].spaces[kind]] {
+	for _, x := range e.extents[e.spaceOf(h, small)] {
 		all = append(all, engine.Range{Addr: e.addr(unit(x.base) * pageUnits), Size: bytesOf(unit(1) << x.class * pageUnits)})
 	}
 	return all

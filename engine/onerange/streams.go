@@ -26,9 +26,13 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 
 // Load returns what a space of a stream has in blocks, those that wait for fences among them.
 func (e *Engine) Load(id mem.StreamID, small bool) mem.Bytes {
-	kind := largeSpace
+	return bytesOf(e.spaces[e.spaceOf(e.heapAt.get(heapKey(id, 0)), small)].load)
+}
+
+// spaceOf returns the space of a heap for large or for small requests.
+func (e *Engine) spaceOf(heap uint32, small bool) uint32 {
 	if small {
-		kind = smallSpace
+		return e.heaps[heap].spaces[smallSpace]
 	}
-	return bytesOf(e.spaces[e.heaps[e.heapAt.get(heapKey(id, 0))].spaces[kind]].load)
+	return e.heaps[heap].spaces[largeSpace]
 }
