@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stalloc/internal/mem"
+	"stalloc/internal/output"
+	"stalloc/plan/solve"
+	"stalloc/plan/solve/pareto"
+	"stalloc/plan/solve/problemfile"
+	"stalloc/trace"
+)
+
+// solveResult is what solving one problem came to.
+type solveResult struct {
+	Problem string    `json:"problem"`
+	Buffers int       `json:"buffers"`
+	Bound   mem.Bytes `json:"bound_bytes"` // nothing ends lower
+	Top     mem.Bytes `json:"top_bytes"`   // where the highest buffer ends
+	Gap     float64   `json:"gap"`         // Top / Bound − 1
+	Optimal bool      `json:"optimal"`
+	Fits    string    `json:"fits"` // yes, no, or never
+	Solver  string    `json:"solver"`
+	Seed    uint64    `json:"seed"`
+	Units   int64     `json:"units"` // of work
+	Seconds float64   `json:"seconds"`
+}
+
+// solveFlags are those of problems.
+type solveFlags struct {
+	solver   string
+	capacity ceiling
+	budget   int64
+	seed     uint64
+	svg      string
+	pareto   bool
+}
+
+// ceiling is a capacity in the units of the problem: a number, or 16MiB.
+type ceiling mem.Bytes
+
+func (a *ceiling) Set(text string) error {
+	n, err := mem.ParseBytes(text)
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("%q is no capacity: give one above 0", text)
+	}
+	*a = ceiling(n)
+	return err
+}
+
+func (a *ceiling) String() string { return fmt.Sprint(int64(*a)) }
+func (a *ceiling) Type() string   { return "size" }
+
+func (f *solveFlags) add(to *pflag.FlagSet) {
+	f.solver = solve.Solvers()[0]
+	var about []string
+	for _, name := range solve.Solvers() {
+		about = append(about, "\n"+name+": "+solve.About(name))
+	}
+	to.StringVar(&f.solver, "solver", f.solver, "`name` of what solves problems:"+strings.Join(about, ""))
+	to.Var(&f.capacity, "capacity", "where a problem's buffers are to end at most, such as 1MiB; as low as may be without it")
+	to.Int64Var(&f.budget, "budget", solve.DefaultBudget, "units of work for each problem, some ten million a second")
+	to.Uint64Var(&f.seed, "seed", 0, "of what is random: the same seed and budget have the same result everywhere")
+	to.StringVar(&f.svg, "svg", "", "draw the placement, or the front of --pareto, of the one problem into this `file`")
+	to.BoolVar(&f.pareto, "pareto", false, "print the front of each problem: memory, handles, and what spoils a placement")
+}
+
+// wanted reports whether a recording is to be solved as a problem, its last step.
+func (f *solveFlags) wanted(cmd *cobra.Command) bool {
+	return cmd.Flags().Changed("solver") || cmd.Flags().Changed("capacity") || f.svg != "" || f.pareto
+}
+
+// isProblem reports whether a file is one of a problem, by its first bytes. What cannot be read is
+// none: reading it says why.
+func isProblem(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	in, err := unzipped(f)
+	if err != nil {
+		return false
+	}
+	head, _ := in.Peek(1)
+	return problemfile.Is(head)
+}
+
+// unzipped reads what gzip may have packed.
+func unzipped(r io.Reader) (*bufio.Reader, error) {
+	in := bufio.NewReader(r)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		out, err := trace.Unzip(in)
+		return bufio.NewReader(out), err
+	}
+	return in, nil
+}
+
+func readProblem(path string) (*problemfile.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in, err := unzipped(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return problemfile.Read(in, path)
+}
+
+// problem is that of a file: itself, or the last step of a recording.
+func problem(path string) (*problemfile.File, error) {
+	if isProblem(path) {
+		return readProblem(path)
+	}
+	tr, err := trace.ReadFile(path)
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	f := lastStep(tr)
+	if len(f.IDs) == 0 {
+		return nil, fmt.Errorf("%s: no request is in its last step: record a longer run", path)
+	}
+	return f, nil
+}
+
+// lastStep is what the last step of a recording asked for, or all of one without steps. What outlives
+// the step ends with it.
+func lastStep(tr *trace.Trace) *problemfile.File {
+	from, to := 0, len(tr.Events)
+	if steps := tr.Steps(); len(steps) > 0 {
+		from, to = steps[len(steps)-1][0], steps[len(steps)-1][1]
+	}
+	f, at := &problemfile.File{}, map[int64]int{}
+	for i, e := range tr.Events[from:to] {
+		switch e.Kind {
+		case trace.Alloc:
+			at[e.ID] = len(f.IDs)
+			f.IDs = append(f.IDs, fmt.Sprint(e.ID))
+			f.Problem.Buffers = append(f.Problem.Buffers, solve.Buffer{Lower: mem.Tick(i), Upper: mem.Tick(to - from), Size: mem.Round(e.Size)})
+		case trace.FreeCompleted:
+			if k, here := at[e.ID]; here {
+				f.Problem.Buffers[k].Upper = mem.Tick(i)
+				delete(at, e.ID)
+			}
+		}
+	}
+	return f
+}
+
+// solve solves the problems of files.
+func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
+	if len(paths) > 1 && (f.output != "" || f.svg != "") {
+		return fmt.Errorf("one file has one placement, but -o or --svg is given with %d files: solve them one by one", len(paths))
+	}
+	var offsets, svg *output.File
+	for _, x := range []struct {
+		path string
+		to   **output.File
+	}{{f.output, &offsets}, {f.svg, &svg}} {
+		if x.path == "" {
+			continue
+		}
+		out, err := create(cmd, x.path)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		*x.to = out
+	}
+	s := newSession(cmd, f.format, len(paths))
+	run := &solving{s, f, offsets, svg, nil}
+	for i, path := range paths {
+		if s.ctx.Err() != nil {
+			break
+		}
+		s.progress.startAt(i)
+		s.progress.begin("reading " + path)
+		file, err := problem(path)
+		if err == nil {
+			err = run.one(trace.BaseName(path), file)
+		}
+		if err != nil {
+			s.fail(err)
+		}
+	}
+	if f.pareto {
+		return s.finish(run.table, pareto.Notes)
+	}
+	return s.finish(run.table, "gap: top / bound - 1, of which the bound is the peak load; fits: below --capacity, never: proved\n")
+}
+
+// solving is a run of plan over problems.
+type solving struct {
+	s            *session
+	f            *planFlags
+	offsets, svg *output.File
+	table        table.Writer
+}
+
+// one solves a problem, prints it, and writes what is wanted.
+func (r *solving) one(name string, file *problemfile.File) error {
+	f, p := r.f, &file.Problem
+	p.Capacity = mem.Bytes(f.capacity)
+	if f.pareto {
+		return r.front(name, p)
+	}
+	begin := time.Now()
+	x, err := solve.Solve(p, solve.Options{Solver: f.solver, Budget: f.budget, Seed: f.seed, Progress: func(now solve.Solution) bool {
+		if tell := r.s.progress.begin(fmt.Sprintf("%s, gap %.3f %%", name, 100*now.Gap())); tell != nil {
+			tell(int(now.Units), int(f.budget))
+		}
+		return r.s.ctx.Err() == nil
+	}})
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	out := solveResult{name, len(p.Buffers), x.Bound, x.Top, x.Gap(), x.Optimal, fits(&x), f.solver, f.seed, x.Units, time.Since(begin).Seconds()}
+	r.s.emit(out)
+	if r.table == nil {
+		r.table = newTable(1, "problem", "buffers", "bound", "top", "gap", "optimal", "fits", "seconds")
+	}
+	r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), out.Buffers, int64(out.Bound), int64(out.Top),
+		fmt.Sprintf("%.3f %%", 100*out.Gap), yes(out.Optimal), out.Fits, fmt.Sprintf("%.2f", out.Seconds)})
+	if r.offsets != nil {
+		if err := problemfile.Write(r.offsets, file, x.Offsets); err != nil {
+			return fmt.Errorf("-o %s: %w; choose another file", f.output, err)
+		}
+		if err := r.offsets.Commit(); err != nil {
+			return fmt.Errorf("-o %s: %w; choose another file", f.output, err)
+		}
+	}
+	return r.draw(func(w io.Writer) error { return drawPlacement(w, p, x.Offsets, x.Top) })
+}
+
+func (r *solving) draw(what func(io.Writer) error) error {
+	if r.svg == nil {
+		return nil
+	}
+	err := what(r.svg)
+	if err == nil {
+		err = r.svg.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("--svg %s: %w; choose another file", r.f.svg, err)
+	}
+	return nil
+}
+
+func fits(x *solve.Solution) string {
+	switch {
+	case x.Never:
+		return "never"
+	case x.Fits:
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,88 @@
+package pareto
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"stalloc/internal/mem"
+	"stalloc/plan/solve/dsa"
+)
+
+func TestHypervolume(t *testing.T) {
+	ones := Values{1, 1, 1, 1}
+	half := Point{Values: Values{0.5, 0.5, 0.5, 0.5}}
+	for want, front := range map[float64][]Point{
+		0:      nil,
+		0.0625: {half, half},
+		// Two that cross: each has 1/8 alone, and 1/16 is in both.
+		0.1875: {{Values: Values{0, 0.5, 0.5, 0.5}}, {Values: Values{0.5, 0, 0.5, 0.5}}},
+		1:      {{}, half},
+	} {
+		if got := Hypervolume(front, ones); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%v: %v, expected %v", front, got, want)
+		}
+	}
+	// Against counting random points.
+	rng := rand.New(rand.NewPCG(1, 1))
+	var front []Point
+	for range 12 {
+		front = append(front, Point{Values: Values{rng.Float64(), rng.Float64(), rng.Float64(), rng.Float64()}})
+	}
+	inside, all := 0, 100_000
+	for range all {
+		x := Values{rng.Float64(), rng.Float64(), rng.Float64(), rng.Float64()}
+		for _, p := range front {
+			if dominates(p.Values, x) {
+				inside++
+				break
+			}
+		}
+	}
+	if got, want := Hypervolume(front, ones), float64(inside)/float64(all); math.Abs(got-want) > 0.01 {
+		t.Errorf("%v, counted %v", got, want)
+	}
+}
+
+func TestSearches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	p := &dsa.Problem{}
+	for range 200 {
+		lower := rng.IntN(500)
+		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(200)), Size: mem.Bytes(1+rng.IntN(40)) * mem.MiB})
+	}
+	e := newEvaluator(p)
+	if v := e.values(e.old); v[2] != 0 || v[0] < 0 || v[1] < 0 || v[3] <= 0 {
+		t.Errorf("the plan before: %v", v)
+	}
+	for _, s := range Searches {
+		points := s.Run(p, 60, 1)
+		front := Front(points)
+		if len(points) != 60 || len(front) < 2 {
+			t.Errorf("%s: %d points, %d of the front", s.Name, len(points), len(front))
+		}
+		for _, x := range front {
+			offsets := e.place(x.Genome)
+			if err := dsa.Check(p, offsets); err != nil || e.values(offsets) != x.Values {
+				t.Fatalf("%s: %v; %v, expected %v", s.Name, err, e.values(offsets), x.Values)
+			}
+			for _, y := range points {
+				if dominates(y.Values, x.Values) {
+					t.Fatalf("%s: %v is dominated by %v", s.Name, x.Values, y.Values)
+				}
+			}
+		}
+		if again := Front(s.Run(p, 60, 1)); len(again) != len(front) || again[0] != front[0] {
+			t.Errorf("%s: another front for the same seed", s.Name)
+		}
+	}
+}
+
+// TestLate: what is followed too soon counts, what is followed later does not.
+func TestLate(t *testing.T) {
+	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 100, Size: 5}, {Lower: 104, Upper: 1000, Size: 7}, {Lower: 0, Upper: 500, Size: 9}, {Lower: 900, Upper: 901, Size: 9}}}
+	e := newEvaluator(p)
+	if got := e.late([]mem.Offset{0, 0, 7, 7}); got != 5 {
+		t.Errorf("%v bytes, expected the 5 of the first", got)
+	}
+}

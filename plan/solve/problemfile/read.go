@@ -1,0 +1,250 @@
+// Package problemfile reads problems of storage allocation, and writes their offsets.
+//
+// # Format
+//
+// A line is a buffer, its fields are separated by commas. A first line with a letter names the fields, in any order:
+//
+//	id, buffer, buffer_id     a name; without one it is the line's number
+//	lower, begin, start       when it begins to live
+//	upper                     when it does no more; or
+//	end                       the last time at which it lives (TelaMalloc's form)
+//	size                      in bytes, or any unit
+//	alignment                 its offset is a multiple
+//	gaps                      times in which it takes nothing: "3-5 8-9", or only its bytes
+//	                          from 0 to 4: "3-5@0:4"; where a line says end, a gap does, too
+//	offset                    where it is pinned; -1 or nothing: it is not
+//	hint                      not looked at
+//
+// Without a first line that names them the fields are id, lower, upper and size (minimalloc's and
+// idealloc's form), or lower, upper and size where there are three, and each field behind these is a
+// gap. Empty lines and lines that begin with # are left out.
+package problemfile
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"stalloc/internal/mem"
+	"stalloc/plan/solve/dsa"
+)
+
+// File is a problem and what its buffers are called.
+type File struct {
+	Problem dsa.Problem
+	IDs     []string
+}
+
+// Is reports whether a file that begins with such bytes may be a problem: a recording begins
+// with #, a snapshot with what no text has.
+func Is(head []byte) bool {
+	return len(head) > 0 && (head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' && head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
+}
+
+type column int
+
+const (
+	id column = iota
+	lower
+	upper
+	last
+	size
+	alignment
+	gaps
+	offset
+	hint
+)
+
+var columns = map[string]column{
+	"id": id, "buffer": id, "buffer_id": id, "lower": lower, "begin": lower, "start": lower, "upper": upper, "end": last,
+	"size": size, "alignment": alignment, "gaps": gaps, "offset": offset, "hint": hint,
+}
+
+// longestLine is what a buffer with thousands of gaps takes.
+const longestLine = 1 << 20
+
+// Read reads a problem. name is what errors call it.
+func Read(r io.Reader, name string) (*File, error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, longestLine)
+	f, p := &File{}, &parser{}
+	line := 0
+	for in.Scan() {
+		line++
+		text := strings.TrimSpace(strings.TrimPrefix(in.Text(), "\ufeff"))
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		if err := p.line(f, strings.Split(text, ",")); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", name, line, err)
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("%s: line %d: %w", name, line+1, err)
+	}
+	if len(f.IDs) == 0 {
+		return nil, fmt.Errorf("%s: no buffer in it: expected lines of id,lower,upper,size", name)
+	}
+	if err := f.Problem.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// parser knows what the fields are.
+type parser struct {
+	fields []column
+	more   bool // fields behind them are gaps
+	closed bool // ends are the last times
+}
+
+func (p *parser) line(f *File, fields []string) error {
+	for i := range fields {
+		fields[i] = strings.Trim(strings.TrimSpace(fields[i]), `"`)
+	}
+	if p.fields == nil {
+		named, err := p.begin(fields)
+		if err != nil || named {
+			return err
+		}
+	}
+	if len(fields) < len(p.fields) || len(fields) > len(p.fields) && !p.more {
+		return fmt.Errorf("%d fields, expected %d", len(fields), len(p.fields))
+	}
+	return p.buffer(f, fields)
+}
+
+// begin looks at the first line, which may name the fields.
+func (p *parser) begin(fields []string) (named bool, err error) {
+	if len(fields) < 3 {
+		return false, fmt.Errorf("%d fields, expected id,lower,upper,size", len(fields))
+	}
+	if _, err := number("lower", fields[min(1, len(fields)-1)]); err == nil {
+		p.more = true
+		p.fields = []column{id, lower, upper, size}
+		if len(fields) == 3 {
+			p.fields, p.more = p.fields[1:], false
+		}
+		return false, nil
+	}
+	there := map[column]bool{}
+	for _, name := range fields {
+		c, known := columns[strings.ToLower(name)]
+		if !known {
+			return true, fmt.Errorf("unknown field %q: known are id, lower, upper, end, size, alignment, gaps, offset and hint", name)
+		}
+		if there[c] {
+			return true, fmt.Errorf("field %q is named twice", name)
+		}
+		there[c] = true
+		p.fields = append(p.fields, c)
+	}
+	p.closed = there[last]
+	if !there[lower] || !there[size] || there[upper] == there[last] {
+		return true, fmt.Errorf("the fields are %s, expected lower, upper and size among them", strings.Join(fields, ","))
+	}
+	return true, nil
+}
+
+func number(what, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > 1<<61 || n < -1<<61 {
+		return 0, fmt.Errorf("%s is %q, expected a whole number up to 2^61", what, text)
+	}
+	return n, nil
+}
+
+// buffer reads one line.
+func (p *parser) buffer(f *File, fields []string) error {
+	of := &f.Problem
+	b, name, align := dsa.Buffer{}, strconv.Itoa(len(of.Buffers)), mem.Bytes(1)
+	var err error
+	read := func(what, text string) (n int64) {
+		if err == nil {
+			n, err = number(what, text)
+		}
+		return n
+	}
+	for i, text := range fields {
+		c := gaps
+		if i < len(p.fields) {
+			c = p.fields[i]
+		}
+		switch c {
+		case id:
+			name = text
+		case lower:
+			b.Lower = mem.Tick(read("lower", text))
+		case upper:
+			b.Upper = mem.Tick(read("upper", text))
+		case last:
+			b.Upper = mem.Tick(read("end", text)) + 1
+		case size:
+			b.Size = mem.Bytes(read("size", text))
+		case alignment:
+			align = mem.Bytes(read("alignment", text))
+		case gaps:
+			if err == nil {
+				err = p.gaps(f, text)
+			}
+		case offset:
+			if at := int64(-1); text != "" {
+				if at = read("offset", text); at >= 0 {
+					of.Pins = append(of.Pins, dsa.Pin{Buffer: len(of.Buffers), At: mem.Offset(at)})
+				}
+			}
+		}
+	}
+	if align != 1 && of.Align == nil {
+		for range of.Buffers {
+			of.Align = append(of.Align, 1)
+		}
+		of.Align = append(of.Align, align)
+	} else if of.Align != nil {
+		of.Align = append(of.Align, align)
+	}
+	of.Buffers, f.IDs = append(of.Buffers, b), append(f.IDs, name)
+	return err
+}
+
+// gaps reads "3-5 8-9@0:4".
+func (p *parser) gaps(f *File, text string) error {
+	for _, gap := range strings.Fields(text) {
+		times, window, windowed := strings.Cut(gap, "@")
+		begin, end, ok := cutBehind(times, '-')
+		g := dsa.Gap{Buffer: len(f.Problem.Buffers)}
+		var numbers [4]int64
+		texts := []string{begin, end}
+		if windowed {
+			from, to, two := strings.Cut(window, ":")
+			texts, ok = append(texts, from, to), ok && two
+		}
+		for i, text := range texts {
+			n, err := number("gap", text)
+			if !ok || err != nil {
+				return fmt.Errorf("gap %q, expected one such as 3-5 or 3-5@0:4", gap)
+			}
+			numbers[i] = n
+		}
+		g.Lower, g.Upper, g.From, g.To = mem.Tick(numbers[0]), mem.Tick(numbers[1]), mem.Bytes(numbers[2]), mem.Bytes(numbers[3])
+		if p.closed {
+			g.Upper++
+		}
+		f.Problem.Gaps = append(f.Problem.Gaps, g)
+	}
+	return nil
+}
+
+// cutBehind cuts at the first such byte behind the first, which may be a sign.
+func cutBehind(s string, at byte) (before, after string, found bool) {
+	if s == "" {
+		return s, "", false
+	}
+	i := strings.IndexByte(s[1:], at)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i+1], s[i+2:], true
+}

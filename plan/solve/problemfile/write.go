@@ -1,0 +1,55 @@
+package problemfile
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"stalloc/internal/mem"
+	"stalloc/plan/solve/dsa"
+)
+
+// Write writes a problem and its offsets, which Read reads as a problem of which all is pinned; nil:
+// the problem alone.
+func Write(w io.Writer, f *File, offsets []mem.Offset) error {
+	p := &f.Problem
+	out := bufio.NewWriter(w)
+	head := "id,lower,upper,size"
+	if p.Align != nil {
+		head += ",alignment"
+	}
+	var gaps []strings.Builder
+	if len(p.Gaps) > 0 {
+		head += ",gaps"
+		gaps = make([]strings.Builder, len(p.Buffers))
+	}
+	for _, g := range p.Gaps {
+		gaps[g.Buffer].WriteString(text(g))
+	}
+	if offsets != nil {
+		head += ",offset"
+	}
+	fmt.Fprintln(out, head)
+	for i, b := range p.Buffers {
+		fmt.Fprintf(out, "%s,%d,%d,%d", f.IDs[i], b.Lower, b.Upper, int64(b.Size))
+		if p.Align != nil {
+			fmt.Fprintf(out, ",%d", int64(p.Align[i]))
+		}
+		if gaps != nil {
+			fmt.Fprintf(out, ",%s", strings.TrimSpace(gaps[i].String()))
+		}
+		if offsets != nil {
+			fmt.Fprintf(out, ",%d", int64(offsets[i]))
+		}
+		fmt.Fprintln(out)
+	}
+	return out.Flush()
+}
+
+func text(g dsa.Gap) string {
+	if g.From == g.To {
+		return fmt.Sprintf("%d-%d ", g.Lower, g.Upper)
+	}
+	return fmt.Sprintf("%d-%d@%d:%d ", g.Lower, g.Upper, int64(g.From), int64(g.To))
+}

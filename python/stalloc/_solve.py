@@ -1,0 +1,174 @@
+"""Storage allocation as a problem of its own, for compilers and other runtimes.
+
+Arrays go to the engine's library as they are where they are contiguous int64, and are
+converted where they are not. NumPy is imported by the first call, and nothing else of stalloc is
+needed: no GPU, no PyTorch.
+"""
+
+import ctypes
+import dataclasses
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from ._errors import StallocError
+
+_Array = ctypes.POINTER(ctypes.c_int64)
+_Progress = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
+)
+
+
+class _Gap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("buffer", "lower", "upper", "from_", "to")]
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = [
+        ("buffers", ctypes.c_size_t),
+        ("lower", _Array),
+        ("upper", _Array),
+        ("size", _Array),
+        ("alignment", _Array),
+        ("pinned", _Array),
+        ("gaps", ctypes.c_size_t),
+        ("gap", ctypes.POINTER(_Gap)),
+        ("capacity", ctypes.c_int64),
+        ("solver", ctypes.c_char_p),
+        ("budget", ctypes.c_int64),
+        ("seed", ctypes.c_uint64),
+        ("warm", _Array),
+        ("progress", _Progress),
+        ("context", ctypes.c_void_p),
+    ]
+
+
+class _Solution(ctypes.Structure):
+    _fields_ = [
+        ("offsets", _Array),
+        ("top", ctypes.c_int64),
+        ("bound", ctypes.c_int64),
+        ("units", ctypes.c_int64),
+        ("optimal", ctypes.c_int),
+        ("fits", ctypes.c_int),
+        ("never", ctypes.c_int),
+        ("error", ctypes.c_char_p),
+        ("error_size", ctypes.c_size_t),
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where buffers go, in the units of their sizes."""
+
+    offsets: Any  #: a NumPy array of int64, by buffer
+    top: int  #: where the highest buffer ends
+    bound: int  #: no placement ends lower
+    units: int  #: of work spent
+    optimal: bool  #: it is proved that nothing ends lower
+    fits: bool  #: all ends below the capacity, or there is none
+    never: bool  #: it is proved that no placement does
+
+
+@functools.cache
+def _function() -> Any:
+    path = Path(__file__).parent / "lib" / "libstalloc_engine.so"
+    try:
+        function = ctypes.CDLL(str(path)).stalloc_solve
+    except (OSError, AttributeError) as error:
+        raise StallocError(
+            f"stalloc: cannot load {path}: {error}; run `make build`, or reinstall the package"
+        ) from error
+    function.restype = ctypes.c_int
+    function.argtypes = [ctypes.POINTER(_Problem), ctypes.POINTER(_Solution)]
+    return function
+
+
+def solve(
+    lower: Any,
+    upper: Any,
+    size: Any,
+    *,
+    alignment: Any = None,
+    pinned: Any = None,
+    gaps: Iterable[tuple[int, ...]] = (),
+    capacity: int = 0,
+    solver: Optional[str] = None,
+    budget: int = 0,
+    seed: int = 0,
+    warm: Any = None,
+    progress: Optional[Callable[[int, int, int], Any]] = None,
+) -> Placement:
+    """Offsets for buffers of `size` that live in [`lower`, `upper`), none on another.
+
+    Arrays are one-dimensional and of whole numbers. `alignment` has a number for each buffer that
+    its offset is a multiple of, `pinned` its offset, or -1 if it is free, `warm` the offsets of an
+    older placement to begin with. A gap is (buffer, lower, upper), in which it takes nothing, or
+    (buffer, lower, upper, from, to), in which it takes only those bytes. With a `capacity` any
+    placement below it will do, without one the lowest is looked for. `budget` is units of work,
+    some ten million a second; the same arguments have the same result everywhere. `progress`
+    is called with (top, bound, units) now and then, and ends the search by returning something
+    true. Raises ValueError for what is no problem.
+    """
+    try:
+        import numpy
+    except ImportError as error:
+        raise StallocError("stalloc.solve needs NumPy: pip install numpy") from error
+    keep: list[Any] = []  # alive until the call is over
+
+    def array(name: str, values: Any) -> Any:
+        given = numpy.asarray(values)
+        if given.size and given.dtype.kind not in "iu":
+            raise ValueError(f"{name} has elements of type {given.dtype}, expected whole numbers")
+        if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
+            raise ValueError(f"{name} has {int(given.max())}, expected less than 2^63")
+        if given.ndim != 1 or keep and len(given) != len(keep[0]):
+            expected = len(keep[0]) if keep else "any number of"
+            raise ValueError(f"{name} has shape {given.shape}, expected ({expected},)")
+        keep.append(numpy.ascontiguousarray(given, dtype=numpy.int64))
+        return keep[-1].ctypes.data_as(_Array)
+
+    def optional(name: str, values: Any) -> Any:
+        return None if values is None else array(name, values)
+
+    problem = _Problem(lower=array("lower", lower), upper=array("upper", upper))
+    problem.size, problem.buffers = array("size", size), len(keep[0])
+    problem.alignment = optional("alignment", alignment)
+    problem.pinned, problem.warm = optional("pinned", pinned), optional("warm", warm)
+    listed = [_Gap(*gap) for gap in gaps]
+    table = (_Gap * max(len(listed), 1))(*listed)
+    problem.gap, problem.gaps = ctypes.cast(table, ctypes.POINTER(_Gap)), len(listed)
+    problem.capacity, problem.budget, problem.seed = capacity, budget, seed
+    problem.solver = None if solver is None else solver.encode()
+    raised: list[BaseException] = []
+
+    def told(_: Any, top: int, bound: int, units: int) -> int:
+        try:
+            return 1 if progress is not None and progress(top, bound, units) else 0
+        except (
+            BaseException
+        ) as error:  # it cannot pass through C: the search ends, and it goes on there
+            raised.append(error)
+            return 1
+
+    if progress is not None:
+        problem.progress = _Progress(told)
+    offsets = numpy.zeros(problem.buffers, dtype=numpy.int64)
+    text = ctypes.create_string_buffer(1000)
+    solution = _Solution(offsets=offsets.ctypes.data_as(_Array))
+    solution.error, solution.error_size = ctypes.cast(text, ctypes.c_char_p), len(text)
+    result = _function()(ctypes.byref(problem), ctypes.byref(solution))
+    if raised:
+        raise raised[0]
+    if result != 0:
+        raise ValueError(f"stalloc.solve: {text.value.decode()}")
+    return Placement(
+        offsets,
+        solution.top,
+        solution.bound,
+        solution.units,
+        bool(solution.optimal),
+        bool(solution.fits),
+        bool(solution.never),
+    )
