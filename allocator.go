@@ -72,7 +72,7 @@ func (a *Allocator) Free(addr Addr) error {
 
 // Record says that work on another stream uses the block at addr, too: once freed
 // it is handed out again only when that stream has done all work submitted to it
-// by then. Such blocks are not planned. The block's own stream may be named and
+// by then. The block's own stream may be named and
 // changes nothing. ErrUnknown: there is no live block at addr.
 func (a *Allocator) Record(addr Addr, stream Stream) error {
 	if err := a.enter(); err != nil {
@@ -100,8 +100,7 @@ func (a *Allocator) Share(ordinal int) error {
 }
 
 // Step is a step boundary: the place from which on the requests of the last step
-// are expected again. Plans that are ready become active here. If much is freed only
-// when the next step begins, the step ends there, at a later Malloc. What Step does
+// are expected again. Plans that are ready become active here. What Step does
 // depends on what has changed; in a steady state it makes no driver call.
 func (a *Allocator) Step() error {
 	return a.tell(a.local.Step)
@@ -125,8 +124,8 @@ func (a *Allocator) Trim() error {
 	return a.tell(func() error { return a.local.Trim(0) })
 }
 
-// SetMemoryFraction bounds what is taken from now on to a part of the device's memory, above
-// 0 and up to 1, which is no bound. What is taken already is not given back.
+// SetMemoryFraction bounds what is taken from now on to a part of the device's memory, from
+// 0, where no more is, to 1, which is no bound. What is taken already is not given back.
 func (a *Allocator) SetMemoryFraction(fraction float64) error {
 	return a.tell(func() error { return a.local.Limit(fraction) })
 }

@@ -10,6 +10,7 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/engine/onerange"
+	"stalloc/internal/without"
 	"stalloc/plan"
 )
 
@@ -29,13 +30,13 @@ type Options struct {
 
 	// Planning says when plans are made, if at all.
 	Planning Planning
-	// PlanFile names a plan that an earlier run saved. If the file exists, its
-	// plan is served from the first request on. A plan that does not fit this
-	// run costs misses and nothing else. If the file does not exist, nothing
-	// happens; one that is there and is no plan is an error.
+	// PlanFile names a plan that an earlier run saved: the steps that came again. If the
+	// file exists, they are planned anew, around this run's memory, as soon as there is
+	// room. Steps that this run does not make cost a look. If the file does not exist,
+	// nothing happens; one that is there and is no plan is an error.
 	PlanFile string
-	// Cache names the folder in which runs leave their plans, each for later runs that
-	// begin with the same requests; empty: none. PlanFile comes first.
+	// Cache names the folder in which runs leave their plans, each for later runs of which
+	// the first 64 requests are the same; empty: none. PlanFile comes first.
 	Cache string
 	// Limit is the most physical memory to take; zero: no limit but the device's.
 	Limit Bytes
@@ -59,7 +60,7 @@ const (
 	// PlanAtStep makes them inside Step, on the caller's goroutine: for replays
 	// and tests, where no time passes between steps and every run shall be alike.
 	PlanAtStep
-	// PlanNever serves everything from the pool.
+	// PlanNever looks at steps and plans none: the pool serves everything.
 	PlanNever
 )
 
@@ -81,9 +82,13 @@ func Open(o Options) (*Allocator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stalloc: %w", err)
 	}
+	var off without.Set
+	if o.Planning == PlanNever {
+		off = without.Plans
+	}
 	local, err := actors.OpenLocal(dev, actors.Options{
 		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
-		NoPlan: o.Planning == PlanNever, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
+		Without: off, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), dev.Close())

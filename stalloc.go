@@ -1,8 +1,8 @@
 // Package stalloc allocates GPU memory for programs that do the same again and
-// again, such as training loops. It watches one step, plans where every block of
-// the next will lie, almost perfectly packed, and serves the following steps from
-// that plan; what does not repeat comes from a pool that stitches free pages
-// together. PyTorch users want the Python package of the same name; this package
+// again, such as training loops. It watches steps. Once one has come again, request
+// for request, it plans where every block of the next will lie, almost perfectly packed,
+// and serves the steps that follow from that plan; what does not repeat comes from a
+// pool that stitches free pages together. PyTorch users want the Python package of the same name; this package
 // embeds the same engine in a Go program.
 //
 //	gpu, err := stalloc.Open(stalloc.Options{}) // the first GPU
@@ -31,7 +31,8 @@
 //
 // Call Step where the work begins to repeat, once per training iteration, when as
 // few blocks as possible are live. Without it everything comes from the pool,
-// which is sound and tight, and nothing is planned. Plans are made beside the
+// which is sound and tight, and nothing is planned: a crude step then ends every
+// 131,072 requests and frees, for what the pool learns of steps. Plans are made beside the
 // program and become active only at a step boundary; blocks never move.
 //
 // # Threads and errors

@@ -274,29 +274,46 @@ func TestPlanFile(t *testing.T) {
 	}
 }
 
-// TestCache: the second of two runs finds what the first has left in the folder.
+// TestCache: the second of two runs finds what the first has left in the folder, and need not
+// see a step come again: with the memory of the first step it is served from the second on. A
+// run that begins with other requests finds nothing of its own.
 func TestCache(t *testing.T) {
 	folder := t.TempDir()
-	run := func() stalloc.Stats {
+	const requests = 80 // more than tell runs apart
+	run := func(more stalloc.Bytes) (served int) {
 		a := open(t, stalloc.Options{Planning: stalloc.PlanAtStep, Cache: folder})
-		for range 8 {
-			for size := range stalloc.Bytes(40) {
-				must(t, a.Free(malloc(t, a, 0, (size+1)*stalloc.MiB)))
+		const steps = 8
+		hits := uint64(0)
+		for step := range steps {
+			for size := range stalloc.Bytes(requests) {
+				must(t, a.Free(malloc(t, a, 0, (size+1)*stalloc.MiB+more)))
 			}
+			s := a.Stats()
+			if s.Hits == hits {
+				served = step + 1
+			} else if s.Hits != hits+requests {
+				t.Errorf("step %d: %d of %d requests were hits", step, s.Hits-hits, requests)
+			}
+			hits = s.Hits
 			must(t, a.Step())
 		}
-		s := a.Stats()
 		must(t, a.Close())
-		return s
+		return served
 	}
-	if s := run(); s.Hits == s.Requests {
-		t.Error("the first run began with a plan")
+	if served := run(0); served != 2 {
+		t.Errorf("the first run is served by a plan from step %d on, want 2", served)
 	}
-	if files, err := os.ReadDir(folder); err != nil || len(files) == 0 {
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v in the cache", files, err)
 	}
-	if s := run(); s.Hits != s.Requests {
-		t.Errorf("%d of %d requests of the second run were hits", s.Hits, s.Requests)
+	if served := run(0); served != 1 {
+		t.Errorf("the second run is served by a plan from step %d on, want 1", served)
+	}
+	if served := run(stalloc.MiB); served != 2 {
+		t.Errorf("another run is served by a plan from step %d on, want 2", served)
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 2 {
+		t.Errorf("%v, %v in the cache of two programs", files, err)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/internal/without"
+	"stalloc/stream/schedule"
 )
 
 // echo answers every question.
@@ -23,7 +24,7 @@ func (echo) Receive(ctx actor.Context) {
 // BenchmarkBareActor is what an actor costs that does nothing: a question to one on
 // the caller's thread, and its answer.
 func BenchmarkBareActor(b *testing.B) {
-	k := newKit(b, Options{NoPlan: true})
+	k := newKit(b, Options{Without: without.Plans})
 	pid := k.root.Spawn(onCaller(func() actor.Actor { return echo{} }))
 	m := &allocRequest{}
 	b.ReportAllocs()
@@ -32,7 +33,7 @@ func BenchmarkBareActor(b *testing.B) {
 	}
 }
 
-// BenchmarkHit is a request that the tape has, through the stream actor and the pool, and
+// BenchmarkHit is a request that the schedule has, through the pool, and
 // its free.
 func BenchmarkHit(b *testing.B) {
 	k := newKit(b, Options{})
@@ -77,7 +78,7 @@ func stepEvery(b *testing.B, k *kit, i int) {
 func BenchmarkMiss(b *testing.B) {
 	for _, others := range []int{0, 1000} { // live blocks beside it
 		b.Run(fmt.Sprintf("live=%d", others), func(b *testing.B) {
-			k := newKit(b, Options{NoPlan: true})
+			k := newKit(b, Options{Without: without.Plans})
 			for i := range others {
 				k.malloc(mem.Bytes(1+i%50) * 100 * mem.KiB)
 			}
@@ -115,13 +116,13 @@ func BenchmarkMiss(b *testing.B) {
 
 // stepOf is what one stream did in a step: blocks that nest in groups.
 func stepOf(requests int) *stepEnded {
-	key := spaceKey{stream: 0}
-	m := &stepEnded{streams: map[uint16]mem.StreamID{1: 0}, gaps: map[spaceKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
+	key := arenaKey{stream: 0}
+	m := &stepEnded{streams: map[uint16]mem.StreamID{1: 0}, gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
 	for at := 0; at < requests; at += 10 {
-		for _, kind := range []wish.EventKind{wish.EventHit, wish.EventFree} {
+		for _, kind := range []schedule.EventKind{schedule.EventHit, schedule.EventFree} {
 			for i := range 10 {
 				addr := uint64(mem.GiB) + uint64(at+i)*uint64(mem.MiB)
-				m.events = append(m.events, wish.EventOf(kind, addr, uint64(200+(at+i)%97*16), 1))
+				m.events = append(m.events, schedule.EventOf(kind, addr, uint64(200+(at+i)%97*16), 1))
 			}
 		}
 	}
@@ -133,12 +134,12 @@ func stepOf(requests int) *stepEnded {
 func BenchmarkPlanner(b *testing.B) {
 	for _, requests := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
-			k := newKit(b, Options{NoPlan: true})
-			w := &planner{d: k.Device, known: map[spaceKey]*habit{}, saver: saver{d: k.Device}}
+			k := newKit(b, Options{Without: without.Plans})
+			w := &planner{d: k.Device, known: map[arenaKey]*kinds{}, saver: saver{d: k.Device}}
 			m := stepOf(requests)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				m.wishes = w.sent
+				m.schedules = w.sent
 				w.ended(m)
 			}
 			if w.sent > 1 {

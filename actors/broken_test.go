@@ -10,6 +10,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // TestAnySizeIsRefusedPlainly asks for every power of two and its neighbours, with and
@@ -54,7 +55,7 @@ func TestAnySizeIsRefusedPlainly(t *testing.T) {
 
 // TestHugeDevice: where a device has terabytes, blocks end where the engine's numbers do.
 func TestHugeDevice(t *testing.T) {
-	l, err := OpenLocal(sim.New(sim.Config{Capacity: 3 * mem.TiB}), Options{NoPlan: true})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 3 * mem.TiB}), Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
 	}

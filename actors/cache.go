@@ -22,12 +22,11 @@ import (
 // A plan's file name says for which runs it is worth a look, so that none has to
 // be opened for that:
 //
-//	requests 1, 4, 16 and 64     program      run
-//	1c9a0f3e-02b77c10-9d33aa5e-71f0c2d4-5be1a007-c04418f2.plan
+//	first requests    program   steps
+//	1c9a0f3e02b77c10-5be1a007-c04418f2.plan
 //
-// The first four are keys of so many first requests on the first stream, the
-// fifth is the program's command line, the last all of its prologue. Steps that
-// come after it may change from run to run: the file is replaced.
+// The first is the key of the first plan.KeyRequests requests on the first stream, the
+// second of the program's command line, the last of what its steps ask for.
 // Ranks of one job that do the same write the same file; whoever renames last has
 // written it. What is no plan is deleted: the next run writes a new one. What cannot be
 // opened, or was written by another version, is somebody's plan all the same and stays.
@@ -39,10 +38,6 @@ type cache struct {
 	program uint32
 }
 
-// prefixes are the numbers of first requests that the files of a cache are known
-// by.
-var prefixes = [...]int{1, 4, 16, plan.KeyRequests}
-
 // The folder is kept below cacheBytes by deleting what was used least recently. A
 // temporary file that a crash has left is deleted after staleAfter.
 const (
@@ -53,7 +48,7 @@ const (
 // cached is a file of a cache.
 type cached struct {
 	path         string
-	keys         [len(prefixes)]uint32
+	key          uint64
 	program, run uint32
 	used         time.Time
 }
@@ -74,18 +69,7 @@ func programKey() uint32 {
 // fold shortens a key for a file name.
 func fold(key uint64) uint32 { return uint32(key>>32) ^ uint32(key) }
 
-// keysOf returns the keys of a run's first requests.
-func keysOf(sizes []mem.Bytes) (keys [len(prefixes)]uint32) {
-	for i, n := range prefixes {
-		keys[i] = fold(plan.KeyOf(sizes[:min(n, len(sizes))]))
-	}
-	return keys
-}
-
-func (c *cached) name() string {
-	k := c.keys
-	return fmt.Sprintf("%08x-%08x-%08x-%08x-%08x-%08x.plan", k[0], k[1], k[2], k[3], c.program, c.run)
-}
+func (c *cached) name() string { return fmt.Sprintf("%016x-%08x-%08x.plan", c.key, c.program, c.run) }
 
 // list returns what the cache holds, the last used first. A folder that does not
 // exist holds nothing.
@@ -97,10 +81,9 @@ func (c *cache) list() []cached {
 	var files []cached
 	for _, e := range entries {
 		f := cached{path: filepath.Join(c.dir, e.Name())}
-		k := &f.keys
-		n, err := fmt.Sscanf(e.Name(), "%08x-%08x-%08x-%08x-%08x-%08x.plan", &k[0], &k[1], &k[2], &k[3], &f.program, &f.run)
+		n, err := fmt.Sscanf(e.Name(), "%016x-%08x-%08x.plan", &f.key, &f.program, &f.run)
 		info, statErr := e.Info()
-		if n != 6 || err != nil || statErr != nil || !info.Mode().IsRegular() || f.name() != e.Name() {
+		if n != 3 || err != nil || statErr != nil || !info.Mode().IsRegular() || f.name() != e.Name() {
 			continue
 		}
 		f.used = info.ModTime()
@@ -155,15 +138,15 @@ func (c *cache) use(path string) {
 	_ = os.Chtimes(path, now, now)
 }
 
-// store writes the plan of a run that began with these requests.
-func (c *cache) store(p *plan.Plan, first []mem.Bytes, run uint64) (path string, err error) {
+// store writes the plan of a run.
+func (c *cache) store(p *plan.Plan) (path string, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return "", err
 	}
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	f := cached{keys: keysOf(first), program: c.program, run: fold(run)}
+	f := cached{key: p.Key, program: c.program, run: fold(p.Run())}
 	path = filepath.Join(c.dir, f.name())
 	if err := plan.WriteFile(path, p); err != nil {
 		return "", err

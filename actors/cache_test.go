@@ -17,13 +17,11 @@ import (
 
 // somePlan is a plan of a run whose blocks lie one behind the other.
 func somePlan(sizes ...mem.Bytes) *plan.Plan {
-	x := plan.Space{Small: true}
-	for _, size := range sizes {
-		x.First = append(x.First, plan.Request{Size: size, At: mem.Offset(x.Hold)})
-		x.Hold += size
+	x := plan.Step{Small: true}
+	for i, size := range sizes {
+		x.Requests = append(x.Requests, plan.Request{Size: size, From: mem.Tick(i), Free: plan.Never, Done: plan.Never})
 	}
-	x.Hold = mem.RoundUp(x.Hold, mem.HandleSize)
-	return &plan.Plan{Boundaries: 1, Spaces: []plan.Space{x}, Key: plan.KeyOf(sizes)}
+	return &plan.Plan{Steps: []plan.Step{x.Placed()}, Key: plan.KeyOf(sizes)}
 }
 
 func TestCacheKeepsPlans(t *testing.T) {
@@ -32,16 +30,13 @@ func TestCacheKeepsPlans(t *testing.T) {
 		t.Fatalf("a folder that is not there holds %v", files)
 	}
 	sizes := []mem.Bytes{512, 1024, 2048, 4096, 8192}
-	path, err := c.store(somePlan(sizes...), sizes, 7)
+	path, err := c.store(somePlan(sizes...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := c.list()
-	if len(files) != 1 || files[0].path != path || files[0].program != c.program || files[0].run != 7 || files[0].keys != keysOf(sizes) {
+	if len(files) != 1 || files[0].path != path || files[0].program != c.program || files[0].key != plan.KeyOf(sizes) {
 		t.Fatalf("the cache holds %+v", files)
-	}
-	if four := keysOf(sizes[:4]); four[0] != files[0].keys[0] || four[1] != files[0].keys[1] || four[2] == files[0].keys[2] {
-		t.Error("keys are not those of so many first requests")
 	}
 	if p, err := c.load(files[0]); err != nil || p.Requests() != len(sizes) {
 		t.Errorf("the plan read back: %v, %v", p, err)
@@ -51,7 +46,7 @@ func TestCacheKeepsPlans(t *testing.T) {
 func TestCacheDeletesWhatCannotBeRead(t *testing.T) {
 	c := newCache(t.TempDir())
 	sizes := []mem.Bytes{512}
-	path, err := c.store(somePlan(sizes...), sizes, 7)
+	path, err := c.store(somePlan(sizes...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +90,14 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.store(somePlan(sizes...), sizes, 99); err != nil {
+	if _, err := c.store(somePlan(sizes...)); err != nil {
 		t.Fatal(err)
 	}
 	files := c.list()
 	if want := int(cacheBytes/each) + 1; len(files) != want {
 		t.Fatalf("%d files are left, expected %d", len(files), want)
 	}
-	if files[0].run != 99 || files[1].run != many-1 {
+	if files[0].key != plan.KeyOf(sizes) || files[1].run != many-1 {
 		t.Errorf("those used last are runs %d and %d", files[0].run, files[1].run)
 	}
 	for name, stays := range map[string]bool{"notes.txt": true, "00000000.plan": true, ".00000000.plan.123": false} {
@@ -120,8 +115,8 @@ func TestRanksShareTheCache(t *testing.T) {
 		group.Go(func() {
 			c := newCache(dir)
 			for i := range 10 {
-				sizes := []mem.Bytes{512, mem.Bytes(1+i) * 1024}
-				if _, err := c.store(somePlan(sizes...), sizes, uint64(rank%2)); err != nil {
+				sizes := []mem.Bytes{mem.Bytes(1+rank%2) * 512, mem.Bytes(1+i) * 1024}
+				if _, err := c.store(somePlan(sizes...)); err != nil {
 					t.Error(err)
 				}
 				for _, f := range c.list() {
@@ -139,18 +134,36 @@ func TestRanksShareTheCache(t *testing.T) {
 	}
 	for _, e := range entries {
 		var f cached
-		if n, _ := fmt.Sscanf(e.Name(), "%08x-", &f.keys[0]); n != 1 {
+		if n, _ := fmt.Sscanf(e.Name(), "%016x-", &f.key); n != 1 {
 			t.Errorf("%s was left", e.Name())
 		}
 	}
+}
+
+// begun is a run over a cache, as far as the plan that stored has put there names it.
+func begun(t *testing.T, c *cache) *kit {
+	t.Helper()
+	k := newKit(t, Options{Cache: c.dir})
+	for _, size := range opens() {
+		k.malloc(size)
+	}
+	return k
+}
+
+// opens are as many requests as tell a run.
+func opens() (sizes []mem.Bytes) {
+	for i := range plan.KeyRequests {
+		sizes = append(sizes, mem.Bytes(1+i)*512)
+	}
+	return sizes
 }
 
 // stored is a cache that holds one plan.
 func stored(t *testing.T) (c *cache, path string) {
 	t.Helper()
 	c = newCache(t.TempDir())
-	sizes := []mem.Bytes{512, 1024, 2048}
-	path, err := c.store(somePlan(sizes...), sizes, 7)
+	sizes := opens()
+	path, err := c.store(somePlan(sizes...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +214,11 @@ func TestCacheTrustsItsUserAlone(t *testing.T) {
 			if err := os.Chmod(target, info.Mode()|bits); err != nil {
 				t.Fatal(err)
 			}
-			k := newKit(t, Options{Cache: c.dir})
-			if k.malloc(512); k.Stats().Generation != 0 {
-				t.Errorf("mode %v of %s: the plan is served", info.Mode()|bits, target)
+			if k := begun(t, c); k.Plan() != nil {
+				t.Errorf("mode %v of %s: the plan is used", info.Mode()|bits, target)
 			}
 			if target == c.dir {
-				if path, err := c.store(somePlan(512), []mem.Bytes{512}, 8); err == nil {
+				if path, err := c.store(somePlan(512)); err == nil {
 					t.Errorf("mode %v of %s: %s was stored", info.Mode()|bits, target, path)
 				}
 			}
@@ -223,18 +235,16 @@ func TestCacheTrustsItsUserAlone(t *testing.T) {
 			if err := os.Chown(target, 4242, -1); err != nil {
 				t.Fatal(err)
 			}
-			k := newKit(t, Options{Cache: c.dir})
-			if k.malloc(512); k.Stats().Generation != 0 {
-				t.Errorf("the plan is served though %s is another's", target)
+			if k := begun(t, c); k.Plan() != nil {
+				t.Errorf("the plan is used though %s is another's", target)
 			}
 			if err := os.Chown(target, 0, -1); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	k := newKit(t, Options{Cache: c.dir})
-	if k.malloc(512); k.Stats().Generation != 1 {
-		t.Error("the plan is not served though it and its folder are the user's")
+	if k := begun(t, c); k.Plan() == nil {
+		t.Error("the plan is not used though it and its folder are the user's")
 	}
 }
 

@@ -26,20 +26,25 @@ type Device struct {
 	pool       *actor.PID
 	supervisor *actor.PID
 	planner    *actor.PID // nil: no planning
-	layout     *actor.PID
 	native     *native    // nil: what PyTorch's allocator would reserve is not asked
 	simulator  *actor.PID // of it
 	largest    mem.Bytes  // no block can be larger
-	small      mem.Bytes  // requests up to this have a space of their own
+	small      mem.Bytes  // requests up to this have an arena of their own
 	base       mem.Addr   // of the address window
 
-	lanes      atomic.Pointer[[]*lane]
+	streams  atomic.Pointer[[]*stream] // in the order of first requests
+	streamAt sync.Map                  // by stream
+	adopted  int                       // streams so far; only the supervisor knows
+	unused   []*streamActor            // of streams that are forgotten; as well
+	gone     struct {
+		hits, misses uint64 // of streams that are forgotten; under the host's lock
+	}
 	waiting    atomic.Int64  // the weight of steps that the planner has not looked at yet
 	dropped    atomic.Uint64 // events of steps that it never will
 	generation atomic.Uint64 // plans activated
 	steps      atomic.Uint64 // boundaries
-	auto       autoSteps
-	late       lateBoundary
+	marked     atomic.Bool   // the program marks its steps
+	retries    atomic.Uint64 // see PoolStats
 	latest     atomic.Pointer[plan.Plan]
 	opening    *opening // nil: no cache
 	closing    atomic.Bool
@@ -62,7 +67,7 @@ func (d *Device) ask(to *actor.PID, q question) {
 	q.slot().wait()
 }
 
-// tell has a stream or the supervisor do something.
+// tell has the supervisor or the pool do something.
 func tell[Actor any](d *Device, to *actor.PID, do func(Actor) error) error {
 	m := &order[Actor]{do: do}
 	d.ask(to, m)
@@ -79,51 +84,53 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
 	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool}
-	var l *lane
 	if pool == 0 {
-		l = d.look(id, m)
+		d.look(id, m)
 	} else {
 		d.native.private()
 	}
-	if d.ask(d.pool, m); l != nil && m.heap != 0 && l.heap.Load() == 0 {
-		l.heap.Store(uint32(m.heap))
-	}
+	d.ask(d.pool, m)
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		return 0, d.explained(m.err, id, asked)
 	}
 	return m.addr, m.err
 }
 
-// look asks the stream's actor where a request is wished. A step that ends before it is
+// look asks the stream's actor where a request is planned. A step that ends before it is
 // ended first.
-func (d *Device) look(id mem.StreamID, m *allocRequest) *lane {
-	l := d.laneOf(id)
+func (d *Device) look(id mem.StreamID, m *allocRequest) {
+	l := d.streamOf(id)
 	if l == nil {
 		_ = tell(d, d.supervisor, func(s *supervisor) error { return s.admit(id) })
-		if l = d.laneOf(id); l == nil {
-			return nil
+		if l = d.streamOf(id); l == nil {
+			return
 		}
 	}
 	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 {
 		o.next(m.size)
 	}
-	if !d.auto.marked.Load() && d.auto.before(d, l, m.size) || d.reached() {
+	if !d.marked.Load() && d.overdue() {
 		d.endFound()
 	}
-	if m.small = smallOf(mem.Round(m.size), d.small); !l.wishes[m.small].Load() {
-		return l
+	if m.small = smallOf(mem.Round(m.size), d.small); !l.planned.Load() {
+		return
 	}
 	if d.ask(l.pid, m); m.err != nil {
-		d.log.Error("a stream could not look a request up; it is served without a wish", zap.Error(m.err))
+		d.log.Error("a stream could not look a request up; it is served without a planned offset", zap.Error(m.err))
 	}
-	return l
 }
 
 // Free gives a block back, and returns what it was. ErrUnknown: no live block begins there.
-func (d *Device) Free(addr mem.Addr) (engine.Block, error) {
+func (d *Device) Free(addr mem.Addr) (engine.Block, error) { return d.free(addr, false) }
+
+// FreePast is Free of what the program freed some time ago: streams that used the block may be
+// gone by now.
+func (d *Device) FreePast(addr mem.Addr) (engine.Block, error) { return d.free(addr, true) }
+
+func (d *Device) free(addr mem.Addr, past bool) (engine.Block, error) {
 	m := d.frees.Get().(*freeRequest)
 	defer d.frees.Put(m)
-	*m = freeRequest{answer: answer{wake: m.wake}, addr: addr}
+	*m = freeRequest{answer: answer{wake: m.wake}, addr: addr, past: past}
 	d.ask(d.pool, m)
 	return m.freed, m.err
 }
@@ -131,20 +138,21 @@ func (d *Device) Free(addr mem.Addr) (engine.Block, error) {
 // Record says that another stream uses the block at addr.
 func (d *Device) Record(addr mem.Addr, id mem.StreamID) error {
 	return d.rare(func(p *pool) error {
+		p.seen(id)
 		_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: addr, Stream: id})
 		return err
 	}, nil)
 }
 
-// Step marks a step boundary: new plans become active here, or shortly behind (see
-// lateBoundary), and nowhere else. A program that never calls it has its steps found
-// in its requests.
+// Step marks a step boundary: new plans become active here and nowhere else. For a program
+// that never calls it a step ends every crudeStep events: nothing is planned, but memory
+// is laid out as if they were steps.
 func (d *Device) Step() error {
 	if d.retired.Load() {
 		return nil
 	}
-	d.auto.marked.Store(true)
-	return d.mark()
+	d.marked.Store(true)
+	return d.endStep()
 }
 
 func (d *Device) endStep() error { return tell(d, d.supervisor, (*supervisor).step) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
+	"stalloc/internal/output"
+	"stalloc/internal/without"
 )
 
 // Explain says where the device's memory is, as a table.
@@ -30,7 +33,7 @@ func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{
 		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load, Pending: s.Pending,
-		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil && !d.opts.Range.Stitch,
+		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil && d.opts.Range.Without.Has(without.Stitch),
 	}
 	d.addUsage(&f)
 	free, total, err := d.dev.Memory()
@@ -143,7 +146,8 @@ func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	if d.opts.Report != "" {
 		path := explain.ReportPath(d.opts.Report, os.Getenv("RANK"), os.Getpid(), d.opts.Ordinal)
 		head := fmt.Sprintf("stalloc, process %d, %s", os.Getpid(), time.Now().Format(time.RFC3339))
-		if err := os.WriteFile(path, f.Report(head), 0o600); err != nil {
+		write := func(w io.Writer) error { _, err := w.Write(f.Report(head)); return err }
+		if err := output.Write(path, 0o600, write); err != nil {
 			d.log.Warn("the report of an out of memory is not written", zap.Error(err))
 		} else {
 			text += "\nThe report is in " + path + ".\n"

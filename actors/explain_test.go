@@ -11,12 +11,13 @@ import (
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/live/perfetto"
 )
 
 // TestExplainNamesTheLargestGap: of two gaps between live blocks the larger.
 func TestExplainNamesTheLargestGap(t *testing.T) {
-	k := newKit(t, Options{NoPlan: true})
+	k := newKit(t, Options{Without: without.Plans})
 	var live []mem.Addr
 	for _, size := range []mem.Bytes{5, 3, 7, 3, 6} {
 		live = append(live, k.malloc(size*mem.MiB))
@@ -31,7 +32,7 @@ func TestExplainNamesTheLargestGap(t *testing.T) {
 // TestOutOfMemoryNamesSizesAndSteps: what is live is told by size and by step, and that
 // something is kept of each step.
 func TestOutOfMemoryNamesSizesAndSteps(t *testing.T) {
-	k := newKit(t, Options{NoPlan: true, Report: filepath.Join(t.TempDir(), "oom.txt")})
+	k := newKit(t, Options{Without: without.Plans, Report: filepath.Join(t.TempDir(), "oom.txt")})
 	live := []mem.Addr{k.malloc(mem.GiB)}
 	for step := range 6 {
 		if step == 2 {
@@ -77,7 +78,7 @@ func (k *kit) usage() (u engine.Usage) {
 
 // TestOutOfMemoryNamesTheLimit only where there is one.
 func TestOutOfMemoryNamesTheLimit(t *testing.T) {
-	k := newKit(t, Options{NoPlan: true})
+	k := newKit(t, Options{Without: without.Plans})
 	if _, err := k.Malloc(0, 9*mem.GiB); err == nil || strings.Contains(err.Error(), "limit") {
 		t.Errorf("no limit is set: %v", err)
 	}
@@ -92,7 +93,7 @@ func TestOutOfMemoryNamesTheLimit(t *testing.T) {
 // TestReport: what is known when memory runs out goes to a file, too.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "oom-%d.txt")
-	k := newKit(t, Options{NoPlan: true, Report: path, Ordinal: 3})
+	k := newKit(t, Options{Without: without.Plans, Report: path, Ordinal: 3})
 	_, err := k.Malloc(7, 9*mem.GiB)
 	path = strings.Replace(path, "%d", "3", 1)
 	if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "The report is in "+path) {

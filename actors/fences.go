@@ -1,159 +1,129 @@
 package actors
 
 import (
+	"cmp"
 	"slices"
 
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
-// fences are the driver's fences that have not passed, by stream. The work of a
-// stream passes its fences in order, so the driver is asked about the oldest of each:
-// hundreds may be outstanding where a pipeline sends its activations.
+// fences are what freed memory waits for on streams that have used it.
 //
-// A stream that is being captured into a graph takes no fence, and other driver calls
-// fail, too. What waits for such a fence is late: it stays taken until the driver accepts
-// one, which is behind more work and so proves no less.
+// The driver must not be told of a stream that is gone: it may crash, or take the handle for
+// that of a new stream at the same address. So a fence is put on a stream only when the program
+// names it: when a block that it used is freed, until which it has to be there (as for PyTorch's
+// own allocator), and with a request or another use. A free that is done later than the program
+// asked for it names none. If the driver refuses, because the stream
+// is being captured into a graph, or is gone all the same, what waits for it is late: it stays
+// taken until the stream is named again, whose fence is behind more work and so proves no less, or
+// until the device has been waited for.
+//
+// The work of a stream passes its fences in order, so the driver is asked about the oldest of
+// each: hundreds may be outstanding where a pipeline sends its activations.
 type fences struct {
-	queues []fenceQueue // of the streams that have any
-	next   int          // the queue to ask about
-	n      int
-	urgent int // of those, that memory waits for
-
-	late    []waiting // not recorded
+	queues  []fenceQueue // of the streams that have any
+	next    int          // the queue to ask about
+	n       int          // waits behind a fence of the driver's
+	urgent  int          // of those, that memory comes free with
+	late    map[mem.StreamID][]waiting
+	lateAll int       // waits that are late
+	passed  []waiting // waits that are over, and nobody was told
 	failed  bool      // the driver has refused to record one or to tell about it
-	passing int       // messages until the late ones are tried again
+	looks   int       // messages since something became late
 }
 
+// fenceQueue are the fences on a stream.
 type fenceQueue struct {
 	stream mem.StreamID
-	waits  []waiting // the oldest first
+	fences []fence // the oldest first
 }
 
-// waiting is a fence of the engine and the driver's for it.
-type waiting struct {
-	stream mem.StreamID
-	engine driver.Fence
+// fence is one of the driver's and what waits for it.
+type fence struct {
 	driver driver.Fence
-	urgent bool // memory comes free with it
-	synced bool // late: the stream has been waited for
+	waits  []waiting
 }
 
-// lateEvery is how many messages there are between two attempts to record what is late: each
-// costs a driver call for a stream, and one that is gone takes no fence any more.
-const lateEvery = 1 << 6
+// waiting is a fence of the engine.
+type waiting struct {
+	engine driver.Fence
+	urgent bool // memory comes free with it
+}
 
-// add keeps a fence that was recorded on its stream.
-func (f *fences) add(w waiting) {
-	f.n++
-	if w.urgent {
-		f.urgent++
-	}
-	at := slices.IndexFunc(f.queues, func(q fenceQueue) bool { return q.stream == w.stream })
+// add has something wait for a stream: it is late.
+func (f *fences) add(id mem.StreamID, w ...waiting) {
+	f.late[id] = append(f.late[id], w...)
+	f.lateAll += len(w)
+	f.looks = 0
+}
+
+// record notes a fence that was put on a stream: what is late there waits for it.
+func (f *fences) record(id mem.StreamID, x driver.Fence) {
+	at := slices.IndexFunc(f.queues, func(q fenceQueue) bool { return q.stream == id })
 	if at < 0 {
 		at = len(f.queues)
-		f.queues = append(f.queues, fenceQueue{stream: w.stream})
+		f.queues = append(f.queues, fenceQueue{stream: id})
 	}
-	f.queues[at].waits = append(f.queues[at].waits, w)
+	waits := f.late[id]
+	delete(f.late, id)
+	f.lateAll -= len(waits)
+	f.count(waits, 1)
+	q := &f.queues[at]
+	q.fences = append(q.fences, fence{x, waits})
 }
 
-// put keeps one that is still to be recorded.
-func (f *fences) put(w waiting) {
-	if len(f.late) == 0 {
-		f.passing = 1
-	}
-	w.driver = 0
-	f.late = append(f.late, w)
-	f.failed = true
-}
-
-// due counts a message and reports whether what is late is to be tried again.
-func (f *fences) due() bool {
-	if len(f.late) == 0 {
-		return false
-	}
-	f.passing--
-	return f.passing <= 0
-}
-
-// retry records what is late, as far as the driver lets it.
-func (f *fences) retry(record func(mem.StreamID) (driver.Fence, error), pass func(waiting)) {
-	late := f.late
-	f.late = nil
-	refused := map[mem.StreamID]bool{} // a stream that takes no fence takes no second one
-	for _, w := range late {
-		if w.synced {
-			pass(w)
-			continue
-		}
-		if !refused[w.stream] {
-			var err error
-			if w.driver, err = record(w.stream); err == nil {
-				f.add(w)
-				continue
-			}
-			refused[w.stream] = true
-		}
-		f.late = append(f.late, w)
-	}
-	f.passing = lateEvery
-}
-
-// synced notes that a stream has been waited for: what is late on it has passed. The
-// others are found when the driver is asked about them.
-func (f *fences) synced(id mem.StreamID) {
-	for i := range f.late {
-		if w := &f.late[i]; w.stream == id {
-			w.synced, f.passing = true, 0
+func (f *fences) count(waits []waiting, by int) {
+	f.n += by * len(waits)
+	for _, w := range waits {
+		if w.urgent {
+			f.urgent += by
 		}
 	}
 }
 
-// streams returns those that something waits for.
-func (f *fences) streams() (ids []mem.StreamID) {
-	for _, q := range f.queues {
-		ids = append(ids, q.stream)
+// waited notes that the device has been waited for: what is late has passed. The others are
+// found when the driver is asked about them.
+func (f *fences) waited() {
+	for _, waits := range f.late {
+		f.passed = append(f.passed, waits...)
 	}
-	for _, w := range f.late {
-		if !slices.Contains(ids, w.stream) {
-			ids = append(ids, w.stream)
-		}
-	}
-	return ids
+	slices.SortFunc(f.passed, func(a, b waiting) int { return cmp.Compare(a.engine, b.engine) })
+	clear(f.late)
+	f.lateAll = 0
 }
 
 // poll asks about at most so many fences, stream after stream, until the oldest of none
-// has passed. It calls pass for each that has; that may add others. One that the driver
-// cannot tell about is late: nothing proves that its work is done.
+// has passed. It calls pass for what waits for each that has; that may add others. What waits
+// for one that the driver cannot tell about is late: nothing proves that its work is done.
 func (f *fences) poll(most int, done func(driver.Fence) (bool, error), pass func(waiting)) {
+	over := f.passed
+	f.passed = nil
+	for _, w := range over {
+		pass(w)
+	}
 	for held := 0; most > 0 && held < len(f.queues); most-- {
 		if f.next >= len(f.queues) {
 			f.next = 0
 		}
-		w := f.queues[f.next].waits[0]
-		passed, err := done(w.driver)
+		q := &f.queues[f.next]
+		passed, err := done(q.fences[0].driver)
 		if err == nil && !passed {
 			f.next++
 			held++
 			continue
 		}
-		f.pop()
+		id, waits := q.stream, q.fences[0].waits
+		f.count(waits, -1)
+		if q.fences = slices.Delete(q.fences, 0, 1); len(q.fences) == 0 {
+			f.queues = slices.Delete(f.queues, f.next, f.next+1)
+		}
 		if err != nil {
-			f.put(w)
+			f.add(id, waits...)
 			continue
 		}
-		pass(w)
-	}
-}
-
-// pop takes the oldest fence off the next queue.
-func (f *fences) pop() {
-	q := &f.queues[f.next]
-	f.n--
-	if q.waits[0].urgent {
-		f.urgent--
-	}
-	if q.waits = slices.Delete(q.waits, 0, 1); len(q.waits) == 0 {
-		f.queues = slices.Delete(f.queues, f.next, f.next+1)
+		for _, w := range waits {
+			pass(w)
+		}
 	}
 }

@@ -8,17 +8,19 @@ import (
 
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // TestFences: only the oldest fence of each stream is asked about, whatever passes is
-// found, and what passing adds is kept.
+// found, and what passing adds is kept. What waits for none is late until there is one, or until
+// the device has been waited for.
 func TestFences(t *testing.T) {
-	var f fences
+	f := fences{late: map[mem.StreamID][]waiting{}}
 	next := driver.Fence(0)
-	add := func(id mem.StreamID, urgent bool) driver.Fence {
+	add := func(id mem.StreamID, urgent bool) {
 		next++
-		f.add(waiting{stream: id, driver: next, urgent: urgent})
-		return next
+		f.add(id, waiting{engine: next, urgent: urgent})
+		f.record(id, next)
 	}
 	for i := range 30 {
 		add(mem.StreamID(i%3), i%2 == 0) // stream 0: 1, 4, 7, ...
@@ -35,59 +37,54 @@ func TestFences(t *testing.T) {
 			}
 			return done[x], nil
 		}, func(w waiting) {
-			passed = append(passed, w.driver)
-			if w.driver == 4 {
+			passed = append(passed, w.engine)
+			if w.engine == 4 {
 				add(9, false)
 			}
 		})
 	}
-	expect := func(what string, wantAsked, wantPassed []driver.Fence, left, urgent int) {
+	expect := func(what string, wantAsked, wantPassed []driver.Fence, left, urgent, late int) {
 		t.Helper()
-		if !slices.Equal(asked, wantAsked) || !slices.Equal(passed, wantPassed) || f.n != left || f.urgent != urgent {
-			t.Errorf("%s: asked %v, passed %v, %d left, %d urgent; expected %v, %v, %d, %d",
-				what, asked, passed, f.n, f.urgent, wantAsked, wantPassed, left, urgent)
+		if !slices.Equal(asked, wantAsked) || !slices.Equal(passed, wantPassed) || f.n != left || f.urgent != urgent || f.lateAll != late {
+			t.Errorf("%s: asked %v, passed %v, %d left, %d urgent, %d late; expected %v, %v, %d, %d, %d",
+				what, asked, passed, f.n, f.urgent, f.lateAll, wantAsked, wantPassed, left, urgent, late)
 		}
 	}
 	poll(math.MaxInt)
-	expect("nothing has passed", []driver.Fence{1, 2, 3}, nil, 30, 15)
+	expect("nothing has passed", []driver.Fence{1, 2, 3}, nil, 30, 15, 0)
 	poll(2)
-	expect("two questions", []driver.Fence{1, 2}, nil, 30, 15)
+	expect("two questions", []driver.Fence{1, 2}, nil, 30, 15, 0)
 	done[7], done[6] = true, true // of streams 0 and 2, but not the oldest
 	poll(math.MaxInt)
-	expect("younger ones have passed", []driver.Fence{3, 1, 2}, nil, 30, 15)
+	expect("younger ones have passed", []driver.Fence{3, 1, 2}, nil, 30, 15, 0)
 	done[1], done[2], done[4] = true, true, true
 	poll(math.MaxInt)
 	// 5 cannot be asked about; 4 adds fence 31 on a fourth stream, for the next time.
-	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12)
-	refuse := gone
-	record := func(id mem.StreamID) (driver.Fence, error) {
-		next++
-		return next, refuse
-	}
-	retry := func() { f.retry(record, func(w waiting) { passed = append(passed, w.driver) }) }
-	if retry(); len(f.late) != 1 || f.n != 26 || f.due() {
-		t.Errorf("a fence that cannot be recorded either: %+v", f)
-	}
-	refuse = nil
-	if retry(); len(f.late) != 0 || f.n != 27 {
-		t.Errorf("a fence that is recorded again: %+v", f)
-	}
-	for x := range next + 1 {
+	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12, 1)
+	f.add(1, waiting{engine: 100, urgent: true}) // 5 is of stream 1, too
+	f.add(7, waiting{engine: 101}, waiting{engine: 102})
+	f.record(1, 200)
+	poll(math.MaxInt)
+	expect("one fence for all that is late", []driver.Fence{31, 10, 8, 3}, nil, 28, 14, 2)
+	f.waited()
+	poll(0)
+	expect("the device has been waited for", nil, []driver.Fence{101, 102}, 28, 14, 0)
+	for x := range driver.Fence(201) {
 		done[x] = true
 	}
 	poll(math.MaxInt)
-	if len(passed) != 27 || f.n != 0 || f.urgent != 0 || len(f.queues) != 0 {
-		t.Errorf("all have passed: %d of 27, %+v is left", len(passed), f)
+	if len(passed) != 28 || f.n != 0 || f.urgent != 0 || len(f.queues) != 0 {
+		t.Errorf("all have passed: %d of 28, %+v is left", len(passed), f)
 	}
 	poll(math.MaxInt)
-	expect("there are none", nil, nil, 0, 0)
+	expect("there are none", nil, nil, 0, 0, 0)
 }
 
 // TestTrimHasFencesPolled: when memory is to go back to the driver, all that other streams
 // are done with does.
 func TestTrimHasFencesPolled(t *testing.T) {
 	const blocks = 100
-	k := newKit(t, Options{NoPlan: true})
+	k := newKit(t, Options{Without: without.Plans})
 	for _, finished := range []bool{false, true} {
 		var used []mem.Addr
 		for range blocks {

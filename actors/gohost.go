@@ -4,28 +4,34 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"stalloc/engine/index"
 	"stalloc/internal/mem"
-	"stalloc/stream/brief"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
+	"stalloc/stream/shortlived"
 )
 
 // GoHost is a Host for programs that call the allocator from Go. It has no quick case:
 // every request is a message.
 type GoHost struct {
-	mu     sync.Mutex
-	tapes  map[mem.StreamID]*[wish.Tapes]wish.Tape
-	events []wish.Event
-	before brief.History // of what comes next
-	brief  brief.Table
-	full   uint64 // events that were lost since Clear
-	mute   bool
-	lost   atomic.Uint64 // ever
-	load   atomic.Int64  // rounded bytes of live blocks
-	peak   atomic.Int64
+	mu         sync.Mutex
+	cursors    map[mem.StreamID]*[schedule.Cursors]schedule.Cursor
+	events     []schedule.Event
+	before     shortlived.History // of what comes next
+	shortLived shortlived.Table
+	full       uint64 // events that were lost since Take
+	mute       bool
+	lost       atomic.Uint64 // ever
+	load       atomic.Int64  // rounded bytes of live blocks
+	peak       atomic.Int64
 }
 
 // NewGoHost returns a host without streams.
-func NewGoHost() *GoHost { return &GoHost{tapes: map[mem.StreamID]*[wish.Tapes]wish.Tape{}} }
+func NewGoHost() *GoHost {
+	return &GoHost{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}}
+}
+
+// Pools implements Host: there is no way to begin one.
+func (h *GoHost) Pools() int { return 0 }
 
 // Load implements Host.
 func (h *GoHost) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
@@ -36,37 +42,59 @@ func (h *GoHost) Lock() { h.mu.Lock() }
 // Unlock implements Host.
 func (h *GoHost) Unlock() { h.mu.Unlock() }
 
-// Tapes implements Host.
-func (h *GoHost) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape {
-	t := h.tapes[id]
+// Begin implements Host.
+func (h *GoHost) Begin(mem.Addr, mem.Bytes, mem.Bytes) {}
+
+// Index implements Host.
+func (h *GoHost) Index() index.Index { return index.NewModel() }
+
+// Allow implements Host.
+func (h *GoHost) Allow(Terms) {}
+
+func (h *GoHost) cursor(id mem.StreamID, cursor int) *schedule.Cursor {
+	t := h.cursors[id]
 	if t == nil {
-		t = &[wish.Tapes]wish.Tape{}
-		for i := range t {
-			t[i].State = &wish.State{}
-		}
-		h.tapes[id] = t
+		t = &[schedule.Cursors]schedule.Cursor{}
+		h.cursors[id] = t
 	}
-	return t
+	return &t[cursor]
 }
 
 // Build implements Host.
-func (h *GoHost) Build(entries []wish.Entry, _ bool) *Reel {
+func (h *GoHost) Build(entries []schedule.Entry) *Schedule {
 	if len(entries) == 0 {
 		return nil
 	}
-	return &Reel{Entries: entries}
+	return &Schedule{Entries: entries}
 }
 
 // Serve implements Host.
-func (h *GoHost) Serve(id mem.StreamID, tape int, r *Reel) {
+func (h *GoHost) Serve(id mem.StreamID, cursor int, r *Schedule) {
 	if r == nil {
-		r = &Reel{}
+		r = &Schedule{}
 	}
-	h.Tapes(id)[tape].Replace(r.Entries)
+	h.cursor(id, cursor).Replace(r.Entries)
+}
+
+// Next implements Host.
+func (h *GoHost) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
+	return h.cursor(id, cursor).Next(units)
+}
+
+// Count implements Host.
+func (h *GoHost) Count(id mem.StreamID, cursor int, hit bool) { h.cursor(id, cursor).Count(hit) }
+
+// Served implements Host.
+func (h *GoHost) Served(id mem.StreamID) (hits, misses uint64) {
+	for i := range schedule.Cursors {
+		t := h.cursor(id, i)
+		hits, misses = hits+t.Hits, misses+t.Misses
+	}
+	return hits, misses
 }
 
 // Note implements Host.
-func (h *GoHost) Note(e wish.Event) {
+func (h *GoHost) Note(e schedule.Event) {
 	if h.mute {
 		return
 	}
@@ -79,21 +107,24 @@ func (h *GoHost) Note(e wish.Event) {
 	h.before.Note(e)
 }
 
-// Events implements Host.
-func (h *GoHost) Events() []wish.Event { return h.events }
+// Logged implements Host.
+func (h *GoHost) Logged() int { return len(h.events) }
 
-// Clear implements Host.
-func (h *GoHost) Clear() (lost uint64) {
-	lost, h.full = h.full, 0
-	h.events = h.events[:0]
-	return lost
+// Take implements Host.
+func (h *GoHost) Take() (events []schedule.Event, lost uint64) {
+	events, lost = h.events, h.full
+	h.events, h.full = make([]schedule.Event, 0, len(events)), 0
+	return events, lost
 }
 
-// Brief implements Host.
-func (h *GoHost) Brief(size uint64) bool { return h.brief.Brief(&h.before, size) }
+// Return implements Host: the collector has them.
+func (h *GoHost) Return([]schedule.Event) {}
 
-// SetBrief implements Host.
-func (h *GoHost) SetBrief(t *brief.Table) { h.brief = *t }
+// ShortLived implements Host.
+func (h *GoHost) ShortLived(size uint64) bool { return h.shortLived.ShortLived(&h.before, size) }
+
+// SetShortLived implements Host.
+func (h *GoHost) SetShortLived(t *shortlived.Table) { h.shortLived = *t }
 
 // Observe implements Host.
 func (h *GoHost) Observe(on bool) { h.mute = !on }

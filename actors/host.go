@@ -1,70 +1,74 @@
 package actors
 
 import (
-	"stalloc/engine/onerange"
+	"stalloc/engine/index"
 	"stalloc/internal/mem"
-	"stalloc/stream/brief"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
+	"stalloc/stream/shortlived"
 )
 
 // Host is the program's side of a device. In a training process that is C, whose threads
 // serve most requests themselves in the memory they share with Go; in a Go program that
 // embeds the allocator, and in a replay, it is a GoHost.
 //
-// One lock guards all of it: the state of the range, the tapes, and the log of what was
+// One lock guards all of it: the index of the range, the cursors, and the log of what was
 // requested and freed. The pool's actor has it for as long as a message takes, driver calls
 // included; everybody else for a few loads and stores.
 type Host interface {
+	// Begin says when the device is opened where its addresses lie, and up to which size requests
+	// have an arena of their own. Index then makes the index of its range. Not locked.
+	Begin(base mem.Addr, window, small mem.Bytes)
+	Index() index.Index
+	// Pools returns how many private pools are being allocated to: whoever captures a stream
+	// into a graph has one for it.
+	Pools() int
 	// Load returns the rounded bytes of live blocks.
 	Load() mem.Bytes
 	Lock()
 	Unlock()
-	// Tapes returns the tapes of a stream; made on first sight. Locked.
-	Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape
-	// Build makes a reel of wishes; of none, nil. One for the tape Foreseen is for no other, and made
-	// at once; else it takes some milliseconds. Not locked.
-	Build(entries []wish.Entry, foreseen bool) *Reel
-	// Serve has a tape of a stream play a reel from its first entry on, in place of what it
-	// played: the same reel, perhaps. Nil: nothing. It neither makes nor frees anything. Locked.
-	Serve(id mem.StreamID, tape int, r *Reel)
+	// Allow says what requests and frees the host may serve without a message, from when the
+	// lock is left until it is taken again from Go. None before the first call. Locked.
+	Allow(t Terms)
+	// Build makes a schedule of entries; nil of none, or where the host has no memory. Not locked.
+	Build(entries []schedule.Entry) *Schedule
+	// Serve has a cursor of a stream follow a schedule from its first entry on, in place of what it
+	// followed: the same one, perhaps. Nil: nothing. Locked.
+	Serve(id mem.StreamID, cursor int, r *Schedule)
+	// Next is the cursor's Next, Count tells it whether a request was served at its planned offset,
+	// while there is a schedule, and Served returns what all cursors of the stream have counted. Locked.
+	Next(id mem.StreamID, cursor int, units uint64) schedule.Entry
+	Count(id mem.StreamID, cursor int, hit bool)
+	Served(id mem.StreamID) (hits, misses uint64)
 	// Note appends to the log. Locked.
-	Note(e wish.Event)
-	// Events returns the log since Clear, until the lock is left. Locked.
-	Events() []wish.Event
-	// Clear begins the log anew, and returns how many events were lost because it was full.
-	// Locked.
-	Clear() (lost uint64)
-	// Brief reports whether a large request of size units of 512 bytes is for a block that
+	Note(e schedule.Event)
+	// Logged returns how many events there are in the log since Take. Locked.
+	Logged() int
+	// Take returns the log, which begins anew, and how many events were lost because it was full.
+	// Whoever has read the events returns them. Locked.
+	Take() (events []schedule.Event, lost uint64)
+	// Return takes back what Take returned. Not locked.
+	Return(events []schedule.Event)
+	// ShortLived reports whether a large request of size units of 512 bytes is for a block that
 	// will be gone at its step's peak, by what the log says of those before. Locked.
-	Brief(size uint64) bool
-	// SetBrief says when it will be. Locked.
-	SetBrief(t *brief.Table)
+	ShortLived(size uint64) bool
+	// SetShortLived says when it will be. Locked.
+	SetShortLived(t *shortlived.Table)
 	// Observe says whether there is to be a log. Locked.
 	Observe(on bool)
 }
 
-// Reel is a list of wishes and all that serving them takes. It may be played more than once.
-// The collector frees it, what the host has made of it included.
-type Reel struct {
-	Entries []wish.Entry
+// Schedule is a list of planned offsets, and what the host keeps of it. It may be followed more than once. The
+// collector frees it, the host's part included.
+type Schedule struct {
+	Entries []schedule.Entry
 	Host    any // the host's
 }
 
-// Borrower is a Host with a quick case: whenever the lock is free, it serves requests from
-// the range and from tapes without a message.
-type Borrower interface {
-	// Lend gives the state away, and leaves the lock.
-	Lend(l *onerange.Lent, t Terms)
-	// TakeBack takes the lock, and returns what the borrower has made of the counters.
-	// False: an equation did not hold, and the state is of no use any more.
-	TakeBack(c *onerange.Counters) bool
-}
-
-// Terms are what a borrower is to leave to the device.
+// Terms are what a host may serve without a message.
 type Terms struct {
-	Until    uint64 // everything, once the engine's clock says so
-	Most     uint64 // requests of more units, where no tape serves them
-	TapeOnly bool   // all requests that no tape serves
+	Left         uint64    // so many requests and frees
+	Most         mem.Bytes // requests up to this, that no cursor expects
+	ScheduleOnly bool      // only what a cursor expects
 }
 
 // MostEvents is how many events are kept between two boundaries; a step of more is not

@@ -5,12 +5,13 @@ import (
 
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // TestSmallMemoryServesLarge: what small requests have left serves a large one that would
 // not find memory else, on the same stream.
 func TestSmallMemoryServesLarge(t *testing.T) {
-	l, err := OpenLocal(sim.New(sim.Config{Capacity: 64 * mem.MiB}), Options{NoPlan: true})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 64 * mem.MiB}), Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,120 +3,147 @@ package actors
 import (
 	"slices"
 
-	"stalloc/stream/wish"
+	"stalloc/plan"
 )
 
-// kind is one kind of step: training, an evaluation. Its steps ask for the same.
+// kind is one kind of step: training, an evaluation. Its steps ask for the same, request for
+// request. What asks for anything else is another kind: a plan that is served to a step it was
+// not made for costs memory and driver calls, however close it comes.
 type kind struct {
-	before []wish.Entry // the requests of the last one
-	once   bool         // there was only one
-	wishes *Reel        // for the next; nil: none are planned
-	tries  int          // plans in a row that did not serve
-	rest   int          // steps to let pass before the next plan
+	step     plan.Step // the last one, and when its blocks were freed
+	schedule *Schedule // for the next; nil: none are planned
+	proven   bool      // a step of it came again
+	loaded   bool      // it is an earlier run's, and was not seen in this one: served behind a step that contains it
+	kept     bool      // later runs will know it
+	tries    int       // plans in a row that did not serve
+	rest     int       // steps to let pass before the next plan
 }
 
-// habit is what is known about one space: the kinds of its steps.
-type habit struct {
-	kinds   []*kind // the last seen last
+// kinds is what is known of the steps of one arena.
+type kinds struct {
+	all     []*kind // the last seen last
 	last    *kind   // of the last step
-	serving *kind   // whose wishes are served; nil: none
+	serving *kind   // whose schedule is served; nil: none
+	strict  bool    // a step has come again only if it was the same
 	since   uint64  // what tells the supervisor to serve them
+	strays  int     // steps in a row that were another than the one served
 }
 
-const mostKinds = 4
+const (
+	mostKinds = 4
+	// A plan serves if so much of a step's requests lies at its planned offset.
+	servesWell = 0.95
+	// So many steps in a row that are another kind than the one that is served end that.
+	mostStrays = 2
+)
 
-// recognize returns the kind of a step: one whose last step asked for nearly the same, or a
-// new one. It says how many of the requests agree.
-func (h *habit) recognize(now []wish.Entry) (k *kind, agree int) {
-	for _, first := range []bool{false, true} {
-		for i, k := range slices.Backward(h.kinds) {
-			if agree := k.agrees(now, first); agree > 0 {
-				h.kinds = append(slices.Delete(h.kinds, i, i+1), k)
-				k.once = false
-				return k, agree
-			}
+// recognize returns the kind of a step: one whose steps asked for the same, or a new one. That
+// has come again, too, if the step before had others besides: set-up, or the state of an
+// optimizer.
+func (h *kinds) recognize(now plan.Step) *kind {
+	for i, k := range slices.Backward(h.all) {
+		if slices.EqualFunc(k.step.Requests, now.Requests, sameSize) {
+			h.all = append(slices.Delete(h.all, i, i+1), k)
+			k.step, k.proven, k.loaded = now, !k.loaded || h.last == nil || h.contained(now), false
+			return k
 		}
 	}
-	if len(h.kinds) == mostKinds {
-		*h.kinds[0] = kind{} // it may be serving
-		h.kinds = slices.Delete(h.kinds, 0, 1)
-	}
-	k = &kind{once: true}
-	h.kinds = append(h.kinds, k)
-	return k, 0
+	k := &kind{step: now, proven: h.contained(now)}
+	h.add(k)
+	return k
 }
 
-// agrees returns how many requests of a step agree with those of the last of a kind; zero:
-// too few. The first of a kind may have had others besides, up to as many again: set-up, or
-// the state of an optimizer.
-func (k *kind) agrees(now []wish.Entry, first bool) int {
-	least := alike * float64(max(len(now), len(k.before)))
-	if first {
-		if least = alike * float64(len(now)); !k.once || len(k.before) > 2*len(now) {
-			return 0
+// contained reports whether the step before a new kind's first asked for all that it does.
+func (h *kinds) contained(now plan.Step) bool {
+	return h.last != nil && !h.strict && contains(h.last.step.Requests, now.Requests)
+}
+
+func sameSize(a, b plan.Request) bool { return a.Size == b.Size }
+
+// add makes room for a kind.
+func (h *kinds) add(k *kind) {
+	if len(h.all) == mostKinds {
+		h.all = slices.Delete(h.all, 0, 1)
+	}
+	h.all = append(h.all, k)
+}
+
+// contains reports whether a step asked for all that another did, in its order, and for at most
+// as much again.
+func contains(all, some []plan.Request) bool {
+	if len(all) > 2*len(some) {
+		return false
+	}
+	n := 0
+	for _, r := range all {
+		if n < len(some) && some[n].Size == r.Size {
+			n++
 		}
 	}
-	if float64(min(len(now), len(k.before))) < least {
-		return 0
-	}
-	return matched(k.before, now, least)
+	return n == len(some)
 }
 
-// matched returns how many requests of a step are on a list; zero: fewer than least. A list of
-// other sizes is long to look through, and given up once that is known.
-func matched(list, now []wish.Entry, least float64) int {
-	tape := wish.New(list)
-	for _, e := range now {
-		tape.Next(e.Size())
-		if float64(len(now))-float64(tape.Missed) < least {
-			return 0
-		}
+// due reports whether a step is to be planned: one that came again, unless its plan serves. One
+// that does not is withdrawn. began says that the step was served by its kind's.
+func (h *kinds) due(k *kind, hits int, began bool) bool {
+	switch {
+	case h.serving != nil && h.serving != k:
+		h.strays++
+	case began:
+		h.strays = 0
 	}
-	return int(tape.Matched)
+	if began && k.schedule != nil && k.fails(hits) {
+		k.schedule = nil
+	}
+	return k.schedule == nil && k.proven && k.rested()
 }
 
-// next returns the kind whose wishes are served from the next boundary on, behind a step of a
-// kind: that one if the step before was of it, too; or else those that are served stay.
-func (h *habit) next(k *kind) *kind {
+// fails reports whether a kind's plan did not serve a step.
+func (k *kind) fails(hits int) bool {
+	if float64(hits) < servesWell*float64(len(k.step.Requests)) {
+		return true
+	}
+	k.tries, k.rest = 0, 0
+	return false
+}
+
+// rested reports whether it may be tried again, less and less often.
+func (k *kind) rested() bool {
+	if k.rest > 0 {
+		k.rest--
+		return false
+	}
+	k.tries++
+	k.rest = 1<<min(k.tries-1, 6) - 1
+	return true
+}
+
+// next returns the kind whose schedule is served from the next boundary on, behind a step of a
+// kind: that one if the step before was of it, too; or else the one that is served, for a while.
+func (h *kinds) next(k *kind) *kind {
 	again := k == h.last
-	if h.last = k; again && k.wishes != nil {
+	h.last = k
+	if again && k.schedule != nil {
 		return k
 	}
-	if h.serving != nil && h.serving.wishes != nil {
+	if h.serving != nil && h.serving.schedule != nil && h.strays < mostStrays {
 		return h.serving
 	}
-	for _, k := range slices.Backward(h.kinds) {
-		if k.wishes != nil {
-			return k
+	if k.schedule != nil {
+		return k
+	}
+	for _, l := range slices.Backward(h.all) {
+		if l.loaded && l.schedule != nil && h.strays < mostStrays {
+			return l
 		}
 	}
 	return nil
 }
 
-// replan reports whether a kind that was seen before is to be planned. A plan that does not
-// serve what agrees with the step before is made again, less and less often.
-func (k *kind) replan(hits, agree int, began bool) bool {
-	switch {
-	case k.wishes == nil:
-		return true
-	case !began:
-		return false
-	case float64(hits) >= alike*float64(agree):
-		k.tries, k.rest = 0, 0
-		return false
-	case k.rest > 0:
-		k.rest--
-		return false
-	}
-	k.tries++
-	k.rest = 1 << min(k.tries, 6)
-	return true
-}
-
-// reel is what serves a kind's steps; nil: nothing does.
-func (k *kind) reel() *Reel {
+// served is what serves a kind's steps; nil: nothing does.
+func (k *kind) served() *Schedule {
 	if k == nil {
 		return nil
 	}
-	return k.wishes
+	return k.schedule
 }

@@ -6,7 +6,11 @@ import (
 	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
+
+// unplanned says what is switched off where nothing is to be planned.
+var unplanned = map[bool]without.Set{true: without.Plans}
 
 // kit is an allocator over a simulated device on which work ends only when told.
 type kit struct {
@@ -97,7 +101,7 @@ func (k *kit) learn(sizes ...mem.Bytes) {
 	k.t.Fatalf("no plan serves the step: %+v", k.Stats())
 }
 
-func (k *kit) lane() *lane { return (*k.lanes.Load())[0] }
+func (k *kit) stream() *stream { return (*k.streams.Load())[0] }
 
 // empty fails unless nothing is live or waits.
 func (k *kit) empty() {

@@ -10,7 +10,7 @@ import (
 
 	"stalloc/baseline"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // Native is what PyTorch's own allocator, as it is by default, would have come to with the
@@ -40,7 +40,8 @@ type native struct {
 	found   atomic.Pointer[simulated]
 
 	sim    *baseline.Native
-	blocks map[uint64]baseline.Block // live, or waiting for other streams
+	reader schedule.Reader
+	blocks map[int]baseline.Block // live, or waiting for other streams
 	events int
 	load   mem.Bytes
 	now    simulated
@@ -55,7 +56,7 @@ type simulated struct {
 // startNative begins a simulation on a device with so much memory, if that is wanted and can
 // be.
 func (d *Device) startNative(capacity mem.Bytes) {
-	if !d.opts.Native || d.opts.NoPlan || capacity <= 0 {
+	if !d.opts.Native || d.opts.GMLake != nil || capacity <= 0 {
 		return
 	}
 	n := newNative(capacity, d.log)
@@ -67,7 +68,7 @@ func (d *Device) startNative(capacity mem.Bytes) {
 }
 
 func newNative(capacity mem.Bytes, log *zap.Logger) *native {
-	n := &native{log: log, sim: baseline.NewNative(baseline.Options{Capacity: capacity}), blocks: map[uint64]baseline.Block{}}
+	n := &native{log: log, sim: baseline.NewNative(baseline.Options{Capacity: capacity}), blocks: map[int]baseline.Block{}}
 	n.found.Store(&simulated{})
 	return n
 }
@@ -82,6 +83,7 @@ func (d *Device) simulate(m *stepEnded) {
 		n.over.Store(true)
 		return
 	}
+	m.readers.Add(1)
 	d.root.Send(d.simulator, m)
 }
 
@@ -127,6 +129,7 @@ func (n *native) Receive(ctx actor.Context) {
 	if !ok {
 		return
 	}
+	defer m.read()
 	defer n.waiting.Add(-m.weight())
 	defer func() {
 		if r := recover(); r != nil {
@@ -175,40 +178,34 @@ func (n *native) stop() {
 var errUnobserved = errors.New("a block was freed whose request was not observed")
 
 // step plays a step.
-func (n *native) step(m *stepEnded) error {
-	for _, e := range m.events {
-		size := mem.Bytes(e.Size()) * mem.Grain
-		b, known := n.blocks[e.Addr]
-		var err error
-		switch e.Kind() {
-		case wish.EventHit, wish.EventMiss:
-			if known { // its last fence was waited for
-				err = n.done(b)
-			}
-			if err == nil {
-				n.blocks[e.Addr], err = n.sim.Malloc(size, m.streams[e.Stream()])
-			}
+func (n *native) step(m *stepEnded) (err error) {
+	for _, l := range n.reader.Read(m.events) {
+		size := mem.Bytes(l.Event.Size()) * mem.Grain
+		b, known := n.blocks[l.Block]
+		switch l.What {
+		case schedule.Requested:
+			n.blocks[l.Block], err = n.sim.Malloc(size, m.streams[l.Event.Stream()])
 			n.load += size
 			n.now.peak = max(n.now.peak, n.load)
-		case wish.EventFree, wish.EventLate:
+		case schedule.Freed, schedule.Released:
 			n.load -= size
 			if !known {
 				return errUnobserved
 			}
-			if e.Kind() == wish.EventLate {
+			if l.What == schedule.Released {
 				err = n.sim.Defer(b)
 			} else {
-				delete(n.blocks, e.Addr)
+				delete(n.blocks, l.Block)
 			}
 			if err == nil {
 				err = n.sim.Free(b)
 			}
-		case wish.EventDone:
+		case schedule.Done:
+			delete(n.blocks, l.Block)
 			if known {
-				delete(n.blocks, e.Addr)
 				err = n.done(b)
 			}
-		case wish.EventTrim:
+		case schedule.Trimmed:
 			n.sim.EmptyCache()
 		}
 		if err != nil {

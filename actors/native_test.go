@@ -5,7 +5,7 @@ import (
 
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 	"stalloc/trace"
 )
 
@@ -68,7 +68,7 @@ func TestNativeEndsWhereStepsAreLost(t *testing.T) {
 		k := newKit(t, Options{Native: true})
 		k.play(tens(3)...)
 		k.boundary()
-		m := &stepEnded{events: []wish.Event{wish.EventOf(wish.EventMiss, 0x1000, 8, 1), wish.EventOf(wish.EventFree, 0x1000, 8, 1)}}
+		m := &stepEnded{events: []schedule.Event{schedule.EventOf(schedule.EventMiss, 0x1000, 8, 1), schedule.EventOf(schedule.EventFree, 0x1000, 8, 1)}}
 		want := uint64(1)
 		if spoil != nil {
 			spoil(k.native, m)
@@ -115,16 +115,16 @@ func BenchmarkNative(b *testing.B) {
 	m := &stepEnded{streams: map[uint16]mem.StreamID{1: 0}}
 	sizes := map[int64]uint64{}
 	for _, e := range tr.Events {
-		kind := wish.EventMiss
+		kind := schedule.EventMiss
 		switch e.Kind {
 		case trace.Alloc:
 			sizes[e.ID] = uint64(mem.Round(e.Size) / mem.Grain)
 		case trace.FreeRequested:
-			kind = wish.EventFree
+			kind = schedule.EventFree
 		default:
 			continue
 		}
-		m.events = append(m.events, wish.EventOf(kind, uint64(e.ID)<<20, sizes[e.ID], 1))
+		m.events = append(m.events, schedule.EventOf(kind, uint64(e.ID)<<20, sizes[e.ID], 1))
 	}
 	for b.Loop() {
 		n := newNative(80*mem.GiB, nil)

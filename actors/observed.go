@@ -1,102 +1,84 @@
 package actors
 
 import (
+	"slices"
+
 	"stalloc/engine"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/plan"
+	"stalloc/stream/schedule"
 )
 
-// lasting is a request of a step and how long its block's bytes were taken, in events.
-// A block that other streams used ends where its fences were seen to pass.
-type lasting struct {
-	size     mem.Bytes // rounded
-	at       mem.Addr
-	from, to mem.Tick // to < 0: it outlived the step
-	late     bool     // other streams used the block
-}
-
-// spaceKey names a space of the range: a stream's for large or for small requests.
-type spaceKey struct {
+// arenaKey names an arena of the range: a stream's for large or for small requests.
+type arenaKey struct {
 	stream mem.StreamID
 	small  bool
 }
 
-// spaceStep is what a step, or several, asked of one space.
-type spaceStep struct {
-	spaceKey
-	requests []lasting
-	gaps     []engine.Range // at the end of the step
-	events   mem.Tick
-	hits     int // requests that were served where they were wished
+// arenaStep is what a step asked of one arena. Its requests lie at offsets from the window's
+// base.
+type arenaStep struct {
+	arenaKey
+	plan.Step
+	gaps []engine.Range // at the end of the step
+	end  mem.Tick       // of the step
+	hits int            // requests that were served at their planned offsets; unseen: it is an earlier run's
 }
 
-// lived is a block: its space and number there.
-type lived struct {
-	of *spaceStep
-	n  int
-}
+const unseen = -1
 
-// reading sorts the events of a step, or of several, by the spaces they concern.
-type reading struct {
-	tick   mem.Tick     // events so far
-	spaces []*spaceStep // in the order of their first requests
-	live   map[uint64]lived
-}
-
-// spaces reads a step for itself.
-func (m *stepEnded) spaces(small mem.Bytes) []*spaceStep {
-	r := reading{live: map[uint64]lived{}}
-	r.read(m, small, true)
-	for _, s := range r.spaces {
-		s.gaps, s.events = m.gaps[s.spaceKey], r.tick+1
+// observed takes what the log says of a step that has ended, and where its memory was then.
+func (p *pool) observed() *stepEnded {
+	e := p.ranged
+	m := &stepEnded{host: p.host, streams: map[uint16]mem.StreamID{}, gaps: map[arenaKey][]engine.Range{}}
+	m.events, m.lost = p.host.Take()
+	m.readers.Store(1) // who made it
+	for _, id := range e.Streams() {
+		m.streams[e.Ordinal(id)] = id
+		for _, small := range []bool{false, true} {
+			key := arenaKey{id, small}
+			e.Gaps(id, small, func(r engine.Range) { m.gaps[key] = append(m.gaps[key], r) })
+		}
 	}
-	return r.spaces
+	return m
 }
 
-// read goes on with a step: with its requests and frees, or only with the frees.
-func (r *reading) read(m *stepEnded, small mem.Bytes, requests bool) {
-	for _, e := range m.events {
-		r.tick++
-		switch x, known := r.live[e.Addr]; e.Kind() {
-		case wish.EventHit, wish.EventMiss:
-			if known { // its last fence was waited for
-				x.of.requests[x.n].to = r.tick
-				delete(r.live, e.Addr)
+// arenas sorts the events of a step by the arenas they concern, in the order of their first
+// requests.
+func (m *stepEnded) arenas(small mem.Bytes, base mem.Addr) (all []*arenaStep) {
+	type block struct {
+		of *arenaStep
+		n  int
+	}
+	var blocks []block
+	var r schedule.Reader
+	for tick, l := range r.Read(m.events) {
+		if l.What == schedule.Requested {
+			size := mem.Bytes(l.Event.Size()) * mem.Grain
+			key := arenaKey{m.streams[l.Event.Stream()], size <= small}
+			i := slices.IndexFunc(all, func(s *arenaStep) bool { return s.arenaKey == key })
+			if i < 0 {
+				i = len(all)
+				all = append(all, &arenaStep{arenaKey: key, gaps: m.gaps[key], end: mem.Tick(len(m.events))})
+				all[i].Stream, all[i].Small = slices.Index(m.order, key.stream), key.small
 			}
-			if requests {
-				r.request(m, e, small)
+			s := all[i]
+			blocks = append(blocks, block{s, len(s.Requests)})
+			s.Requests = append(s.Requests, plan.Request{
+				Size: size, From: mem.Tick(tick), Free: plan.Never, Done: plan.Never, At: mem.Offset(mem.Addr(l.Event.Addr) - base),
+			})
+			if l.Event.Kind() == schedule.EventHit {
+				s.hits++
 			}
-		case wish.EventLate:
-			if known {
-				x.of.requests[x.n].late = true
+		} else if l.Block >= 0 {
+			x := &blocks[l.Block].of.Requests[blocks[l.Block].n]
+			if l.What != schedule.Done {
+				x.Free = mem.Tick(tick)
 			}
-		case wish.EventFree, wish.EventDone:
-			if known && (e.Kind() == wish.EventFree || x.of.requests[x.n].late) {
-				x.of.requests[x.n].to = r.tick
-				delete(r.live, e.Addr)
+			if l.What != schedule.Released {
+				x.Done = mem.Tick(tick)
 			}
 		}
 	}
-}
-
-func (r *reading) request(m *stepEnded, e wish.Event, small mem.Bytes) {
-	size := mem.Bytes(e.Size()) * mem.Grain
-	s := r.space(spaceKey{m.streams[e.Stream()], size <= small})
-	if e.Kind() == wish.EventHit {
-		s.hits++
-	}
-	r.live[e.Addr] = lived{s, len(s.requests)}
-	s.requests = append(s.requests, lasting{size: size, at: mem.Addr(e.Addr), from: r.tick, to: -1})
-}
-
-// space returns what was asked of a space, of which there are few.
-func (r *reading) space(key spaceKey) *spaceStep {
-	for _, s := range r.spaces {
-		if s.spaceKey == key {
-			return s
-		}
-	}
-	s := &spaceStep{spaceKey: key}
-	r.spaces = append(r.spaces, s)
-	return s
+	return all
 }

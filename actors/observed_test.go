@@ -11,7 +11,7 @@ import (
 
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // bookend requests two blocks and frees them, n times: four events each. It returns how
@@ -43,6 +43,9 @@ func TestStepsOfTooManyEvents(t *testing.T) {
 		t.Errorf("%d of 2^20 events were lost", n)
 	}
 	l = newLooper(t)
+	if err := l.local.Step(); err != nil { // from here on the program marks its steps
+		t.Fatal(err)
+	}
 	for range 2 {
 		l.bookend(quarter + 25)
 	}
@@ -61,19 +64,19 @@ func TestStepsOfTooManyEvents(t *testing.T) {
 	}
 }
 
-// holding is a host that stops the planner where it makes its first tape.
+// holding is a host that stops the planner where it makes its first schedule.
 type holding struct {
 	*GoHost
 	first         sync.Once
 	stopped, goOn chan bool
 }
 
-func (h *holding) Build(entries []wish.Entry, foreseen bool) *Reel {
+func (h *holding) Build(entries []schedule.Entry) *Schedule {
 	h.first.Do(func() {
 		h.stopped <- true
 		<-h.goOn
 	})
-	return h.GoHost.Build(entries, foreseen)
+	return h.GoHost.Build(entries)
 }
 
 // TestStepsFasterThanThePlanner: what waits for the planner is bounded, and when it

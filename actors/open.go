@@ -11,7 +11,7 @@ import (
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/explain"
-	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/live/perfetto"
 	"stalloc/plan"
 )
@@ -24,7 +24,9 @@ type Options struct {
 	// GMLake, if not nil, serves by GMLake's algorithm instead, without plans. Addresses
 	// and limit are those of Range.
 	GMLake *gmlake.Config
-	NoPlan bool // no wishes
+	// Without has mechanisms switched off: without.Plans for programs that want none, the others
+	// for measurements.
+	Without without.Set
 	// Clock tells how long steps take; the zero value: the wall's, and the driver's
 	// time as it is measured. For replays, where neither is that of the recording.
 	Clock Clock
@@ -36,7 +38,8 @@ type Options struct {
 	Inline bool
 	// Native says that PyTorch's own allocator is simulated beside the program: see Stats.
 	Native bool
-	// Plan is served from the first request on: that of an earlier run.
+	// Plan is what an earlier run has left: its steps are planned as soon as there is memory
+	// for them.
 	Plan *plan.Plan
 	// Cache names the folder in which runs leave their plans for later ones, ""
 	// for none. It is made when there is something to leave.
@@ -60,33 +63,34 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
-	p.borrow(d.unwatched)
+	p.marked, p.retries = &d.marked, &d.retries
+	p.open = func() bool { return d.opening == nil || d.opening.over.Load() }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
-	d.latest.Store(opts.Plan)
-	d.lanes.Store(&[]*lane{})
+	d.streams.Store(&[]*stream{})
 	d.system = newSystem(opts.Log)
 	d.root = d.system.Root
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d, start: opts.Plan}
+	sup := &supervisor{d: d}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
-	if !opts.NoPlan {
-		p.ahead = &ahead{host: host, streams: map[mem.StreamID]*forecaster{}, send: func(m any) { d.root.Send(d.layout, m) }}
-		planner := &planner{d: d, known: map[spaceKey]*habit{}, saver: saver{d: d, history: newHistory()}}
-		layout := &layout{d: d, ahead: p.ahead}
+	if opts.GMLake == nil {
+		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d}}
 		props := beside
 		if opts.Inline {
 			props = onCaller
 		}
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
-		d.layout = d.root.Spawn(props(func() actor.Actor { return layout }))
 	}
 	d.startNative(p.total)
-	if opts.Cache != "" && opts.Plan == nil && !opts.NoPlan {
+	switch {
+	case opts.Without.Has(without.Plans):
+	case opts.Plan != nil:
+		d.recall(opts.Plan)
+	case opts.Cache != "":
 		d.opening = newOpening(d, newCache(opts.Cache))
 	}
 	host.Lock()
-	host.Observe(!opts.NoPlan)
+	host.Observe(opts.GMLake == nil)
 	host.Unlock()
 	if opts.Holders != nil && d.log.Core().Enabled(zap.InfoLevel) {
 		go d.logHolders()
@@ -98,13 +102,14 @@ func (o *Options) defaults() {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	defer func() { o.Range.Without = o.Without }()
 	if o.Range.Window <= 0 {
 		limit := o.Range.Limit
 		o.Range = onerange.DefaultConfig()
 		o.Range.Limit = limit
 	}
 	if o.GMLake != nil {
-		o.NoPlan, o.Plan, o.Cache = true, nil, ""
+		o.Without, o.Plan, o.Cache = o.Without|without.Plans, nil, ""
 	}
 	if o.Clock.Now == nil {
 		begin := time.Now()

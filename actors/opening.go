@@ -13,15 +13,11 @@ import (
 	"stalloc/plan"
 )
 
-// opening finds the plan of an earlier run by comparing the first requests of this
-// one. The same program run the same way is believed at its first request, if all
-// plans that the cache has for it begin with the same plan.KeyRequests of them; the
-// last used is taken. Anything else is believed after so many. What the pool has
-// served by then it keeps, and the plan begins behind it.
+// opening finds what an earlier run has left, by the first plan.KeyRequests requests of this
+// one on its first stream: of the runs that began with the same, one of the same program, the
+// last used.
 //
-// Files are read on a goroutine, for which a request waits some milliseconds: the first, so
-// that the largest blocks of a run, which often come first, are served from the plan, and the
-// one at which the plan is known.
+// Files are read on a goroutine, for which a request waits some milliseconds.
 type opening struct {
 	d     *Device
 	cache *cache
@@ -54,8 +50,7 @@ func newOpening(d *Device, c *cache) *opening {
 	return o
 }
 
-// next takes the next request of the first stream. If the run is recognised, it
-// has its plan served from this request on.
+// next takes the next request of the first stream.
 func (o *opening) next(asked mem.Bytes) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,17 +66,18 @@ func (o *opening) next(asked mem.Bytes) {
 	if !chosen {
 		return
 	}
-	o.over.Store(true)
-	start, skip := o.read(f), o.sizes[:len(o.sizes)-1]
-	if start == nil {
-		return
+	if p := o.read(f); p != nil {
+		o.d.recall(p)
+		o.d.background.Go(func() { o.cache.use(f.path) })
+		o.d.log.Info("what an earlier run has learned is used", zap.String("file", f.path), zap.Int("steps", len(p.Steps)))
 	}
-	if err := tell(o.d, o.d.supervisor, func(s *supervisor) error { return s.startWith(start, skip) }); err != nil {
-		o.d.log.Warn("a saved plan is not served", zap.String("file", f.path), zap.Error(err))
-		return
-	}
-	o.d.background.Go(func() { o.cache.use(f.path) })
-	o.d.log.Info("the plan of an earlier run is served", zap.String("file", f.path), zap.Int("after requests", len(skip)))
+}
+
+// recall uses what an earlier run has left: the size of its handles from now on, and its steps as
+// soon as there is memory for them.
+func (d *Device) recall(p *plan.Plan) {
+	d.latest.Store(p)
+	d.root.Send(d.planner, &planLoaded{p})
 }
 
 // read reads a plan; nil: it is of no use, or does not come in time.
@@ -125,31 +121,17 @@ func (o *opening) wait(done <-chan struct{}) bool {
 	}
 }
 
-// choose finds the file that this run is the run of, if the requests so far say.
+// choose finds the file that this run is the run of, once its first requests say.
 func (o *opening) choose() (f cached, chosen bool) {
-	level := slices.Index(prefixes[:], len(o.sizes))
-	if level < 0 {
+	if len(o.sizes) < plan.KeyRequests {
 		return f, false
 	}
-	key := fold(plan.KeyOf(o.sizes))
-	o.files = slices.DeleteFunc(o.files, func(f cached) bool { return f.keys[level] != key })
-	last := level == len(prefixes)-1
-	var ours []cached
-	for _, f := range o.files {
-		if f.program == o.cache.program {
-			ours = append(ours, f)
+	o.over.Store(true)
+	key := plan.KeyOf(o.sizes)
+	for _, f := range o.files { // those of this program first
+		if f.key == key {
+			return f, true
 		}
 	}
-	switch {
-	case len(ours) > 0 && (last || !differ(ours)):
-		return ours[0], true // the last used
-	case len(o.files) > 0 && last:
-		return o.files[0], true // of another program, or run another way
-	}
 	return f, false
-}
-
-// differ reports whether the first requests of runs tell their plans apart.
-func differ(files []cached) bool {
-	return slices.ContainsFunc(files, func(f cached) bool { return f.keys != files[0].keys })
 }

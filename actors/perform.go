@@ -10,24 +10,21 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/driver"
-	"stalloc/internal/explain"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // ErrUnknown says that an address is no live block of the pool.
 var ErrUnknown = errors.New("not a live block")
 
 // maxRounds bounds the answers one event may need: each failed operation and
-// each resumption is one. The engine's ladder has far fewer rungs. Any number of
-// streams may refuse to be waited for.
+// each resumption is one. An engine makes far fewer attempts.
 const maxRounds = 64
 
 // run feeds the engine an event and performs what comes back until the event is
 // settled. It returns the grant, if the event asked for one.
 func (p *pool) run(ev engine.Event) (engine.Op, error) {
-	p.unwaited = 0
-	for round := 0; round < maxRounds+p.unwaited; round++ {
+	for range maxRounds {
 		p.ops = p.eng.Step(ev, p.ops[:0])
 		if len(p.ops) == 0 {
 			return engine.Op{}, nil
@@ -123,38 +120,41 @@ func (p *pool) call(op *engine.Op) error {
 		return nil
 	case engine.OpSync:
 		p.waited = true
-		return p.sync(op.Stream)
+		return p.sync()
 	case engine.OpRecord:
-		p.fence(waiting{stream: op.Stream, engine: op.Fence, urgent: op.Addr == 0})
+		p.fences.add(op.Stream, waiting{engine: op.Fence, urgent: op.Addr == 0})
+		// The stream of a view, for whose addresses this waits, may be gone when the block is freed.
+		if op.Addr == 0 && !p.past {
+			p.seen(op.Stream)
+		}
 		return nil
 	}
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
 
-// pollBatch bounds the fences that the driver is asked about at one message. Each costs a
-// fifth of a microsecond, and many may be outstanding.
-const pollBatch = 4
+// pollBatch bounds the fences that the driver is asked about at one message, each of which costs a
+// fifth of a microsecond. Where many are outstanding it is a pollShare-th of them: a program that
+// marks no steps would have ever more, and what has passed is asked about once.
+const (
+	pollBatch = 4
+	pollShare = 16
+)
 
 // ask polls a few fences now and then. A request that lacks memory has them polled;
 // otherwise it is enough to know about when they pass.
 func (p *pool) ask() {
 	// GMLake never says that it would rather have waited.
-	if p.asked++; (p.asked%askEvery == 0 || p.ranged == nil) && p.fences.n > 0 {
-		p.poll(pollBatch)
+	if p.asked++; (p.asked%askEvery == 0 || p.ranged == nil) && len(p.fences.queues) > 0 || len(p.fences.passed) > 0 {
+		p.poll(max(pollBatch, p.fences.n/pollShare))
 	}
-	if p.fences.due() {
-		p.retry()
-	}
+	p.fences.looks++
 }
 
 const askEvery = 8
 
-// poll tells the engine which fences have passed: a few at every
-// message, and all of them, the late ones too, at a boundary.
+// poll tells the engine which fences have passed: a few now and then, and all of them at a
+// boundary.
 func (p *pool) poll(most int) {
-	if most == math.MaxInt {
-		p.retry()
-	}
 	p.fences.poll(most, func(f driver.Fence) (bool, error) {
 		p.calls++
 		done, err := p.dev.Done(f)
@@ -165,23 +165,22 @@ func (p *pool) poll(most int) {
 	}, p.pass)
 }
 
-func (p *pool) retry() {
-	p.fences.retry(func(id mem.StreamID) (driver.Fence, error) {
-		p.calls++
-		return p.dev.Record(id)
-	}, p.pass)
+// seen puts a fence on a stream that something waits for, where the program says that it is there.
+func (p *pool) seen(id mem.StreamID) {
+	if len(p.fences.late[id]) > 0 {
+		_ = p.record(id)
+	}
 }
 
-// fence puts a fence behind the work of a stream, at once or as soon as the driver lets
-// it.
-func (p *pool) fence(w waiting) {
-	var err error
-	if w.driver, err = p.dev.Record(w.stream); err != nil {
+func (p *pool) record(id mem.StreamID) error {
+	p.calls++
+	f, err := p.dev.Record(id)
+	if err != nil {
 		p.unfenced(err)
-		p.fences.put(w)
-		return
+		return err
 	}
-	p.fences.add(w)
+	p.fences.record(id, f)
+	return nil
 }
 
 // unfenced says once that memory waits longer than it need.
@@ -189,31 +188,45 @@ func (p *pool) unfenced(err error) {
 	if !p.fences.failed {
 		p.log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other streams have used stays taken until it does", zap.Error(err))
 	}
+	p.fences.failed = true
 }
 
-// sync waits for a stream.
-func (p *pool) sync(id mem.StreamID) error {
-	err := p.dev.Sync(id)
+// errCapturing says that the device cannot be waited for.
+var errCapturing = errors.New("a private pool is being allocated to: a stream may be captured into a graph, and a wait for the device would end that")
+
+// sync waits for the device, but not while a stream may be captured: the wait would end the
+// capture. The stream whose request is served tells by whether it takes a fence; another one may
+// be wherever another private pool is being allocated to. PyTorch's own allocator gives nothing
+// back then either.
+func (p *pool) sync() error {
+	open := p.host.Pools()
+	if m := p.serving; m != nil {
+		if m.pool != 0 {
+			open--
+		}
+		if err := p.record(m.stream); err != nil {
+			return err
+		}
+	}
+	if open > 0 {
+		return errCapturing
+	}
+	err := p.dev.Sync()
 	if err == nil {
-		p.fences.synced(id)
-	} else {
-		p.unwaited++
+		p.fences.waited()
 	}
 	return err
 }
 
-// await waits for every stream that freed memory waits for, and reports whether any of
-// it came free.
-func (p *pool) await() bool {
-	before := p.fences.n + len(p.fences.late)
-	for _, id := range p.fences.streams() {
+// await waits for what freed memory waits for.
+func (p *pool) await() {
+	if p.fences.n+p.fences.lateAll > 0 {
 		p.calls++
-		if err := p.sync(id); err != nil {
-			p.log.Debug("a stream cannot be waited for", zap.Error(err))
+		if err := p.sync(); err != nil {
+			p.log.Debug("the device cannot be waited for", zap.Error(err))
 		}
 	}
 	p.poll(math.MaxInt)
-	return p.fences.n+len(p.fences.late) < before
 }
 
 func (p *pool) pass(w waiting) {
@@ -231,62 +244,6 @@ func (p *pool) pass(w waiting) {
 		return // it waits for other fences as well
 	}
 	if b.Pool == 0 {
-		p.note(wish.EventDone, b.Addr, b.Size, b.Stream)
-		p.ahead.read(p)
+		p.note(schedule.EventDone, b.Addr, b.Size, b.Stream)
 	}
-}
-
-// RefusedError says why the engine could not serve a request.
-type RefusedError struct {
-	Reason engine.Reason
-	Code   int       // the driver's last error, or 0
-	Limit  mem.Bytes // that the program has set, or 0
-}
-
-// isRefused reports whether an error says that the engine refused, and for a reason.
-func isRefused(err error, why engine.Reason) bool {
-	if err == nil { // nearly always: without an allocation
-		return false
-	}
-	var refused *RefusedError
-	return errors.As(err, &refused) && refused.Reason == why
-}
-
-func (e *RefusedError) Error() string {
-	switch why := e.why(); {
-	case why == explain.TooLarge:
-		return "no block can be that large: it exceeds the memory of the device"
-	case why == explain.Limit && e.Limit > 0:
-		return fmt.Sprintf("the memory limit is reached: %v", e.Limit)
-	case why == explain.Window:
-		return "the address window is used up; set STALLOC_CONF=window:SIZE to reserve more"
-	case why == explain.Driver:
-		return fmt.Sprintf("the driver failed with error %d", e.Code)
-	}
-	return "the device has no memory left" // the engine's limit is what the device has
-}
-
-// Is reports whether there is no room for the block: the device is full, a limit is
-// reached, or it is larger than either.
-func (e *RefusedError) Is(target error) bool {
-	why := e.why()
-	return target == driver.ErrOutOfMemory && why != explain.Driver && why != explain.Unknown
-}
-
-// why is the reason in the words of the explanation.
-func (e *RefusedError) why() explain.Why {
-	switch e.Reason {
-	case engine.RefusedSize:
-		return explain.TooLarge
-	case engine.RefusedLimit:
-		return explain.Limit
-	case engine.RefusedWindow:
-		return explain.Window
-	case engine.RefusedDevice:
-		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
-			return explain.Full
-		}
-		return explain.Driver
-	}
-	return explain.Unknown
 }

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -9,49 +8,43 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/plan"
-	"stalloc/stream/brief"
-	"stalloc/stream/wish"
+	"stalloc/plan/descent"
+	"stalloc/stream/schedule"
+	"stalloc/stream/shortlived"
 )
 
-// planner is the actor that looks whether a step asked for what the one before did, and if
+// planner is the actor that looks whether a step asked for what an earlier one did, and if
 // so decides where in the range the blocks of the next are best placed. What it decides are
-// wishes: it owns no memory, and a bad plan costs the places it gives.
+// offsets that bind nobody: it owns no memory, and a bad plan costs the places it gives.
 type planner struct {
-	d     *Device
-	known map[spaceKey]*habit
-	// The valley of the step before, and whether the running step began at a mark and ends
-	// in a valley.
-	valley plan.Valley
-	mixed  bool
-	saver  saver
-	brief  brief.Learner
-	said   brief.Table // what the pool was told of it
-	sent   uint64      // wishes, ever
-	fresh  bool        // a plan was made that is not sent yet
-	begin  int         // boundaries that the beginning of an earlier run's plan still spans
+	d          *Device
+	known      map[arenaKey]*kinds
+	saver      saver
+	shortLived shortlived.Learner
+	said       shortlived.Table // what the pool was told of it
+	sent       uint64           // schedules, ever
+	fresh      bool             // a plan was made that is not sent yet
 }
 
-const (
-	// Two steps are alike, and a plan serves, if so much of their requests agrees.
-	alike = 0.95
-	// The end of a block that other streams use moves from step to step. As long as the
-	// memory allows, its place is left alone for so many more events, at most.
-	mostMargin = 1 << 10
-)
+// The end of a block that other streams use moves from step to step. As long as the
+// memory allows, its place is left alone for so many more events, at most.
+const mostMargin = 1 << 10
 
 // Receive implements actor.Actor.
 func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
-			p.known = map[spaceKey]*habit{}
+			p.known = map[arenaKey]*kinds{}
 		}
 	}()
 	switch m := ctx.Message().(type) {
 	case *planLoaded:
-		p.loaded(m)
+		p.saver.plan = m.plan
 	case *stepEnded:
+		defer m.read()
 		defer p.d.waiting.Add(-m.weight())
 		p.ended(m)
 	case *lastLook:
@@ -61,181 +54,148 @@ func (p *planner) Receive(ctx actor.Context) {
 
 // ended looks at a step that has ended.
 func (p *planner) ended(m *stepEnded) {
-	if p.saver.history == nil && p.d.ending.Load() { // neither this run nor a later one has use for it
-		return
-	}
-	p.brief.Step(m.events, m.lost > 0 || m.gap)
-	p.tellBrief()
-	p.saver.add(m)
-	if p.begin > 0 { // an earlier run's plan spans it
-		if p.begin--; p.begin > 0 || m.followed() {
-			return
-		}
-		p.saver.loaded = false // this run is another
-	}
+	p.shortLived.Step(m.events, m.lost > 0 || m.gap)
+	p.tellShortLived()
+	p.saver.begin(m)
 	if m.lost > 0 || m.gap {
-		p.known = map[spaceKey]*habit{}
+		p.known = map[arenaKey]*kinds{}
 	}
-	if m.lost > 0 {
+	if m.lost > 0 || p.d.opts.Without.Has(without.Plans) {
 		return
 	}
-	if p.mixed { // the boundaries moved in it
-		p.mixed = false
-		return
+	ready := &schedulesReady{schedules: map[arenaKey]*Schedule{}}
+	arenas := m.arenas(p.d.small, p.d.base)
+	for _, s := range arenas {
+		p.look(s, m.schedules, ready)
 	}
-	ready := &wishesReady{reels: map[spaceKey]*Reel{}}
-	spaces := m.spaces(p.d.small)
-	served := len(spaces) > 0
-	for _, s := range spaces {
-		served = p.look(s, m.wishes, ready) && served
-	}
-	p.saver.judged(m, served, &p.brief)
-	if !served && p.moves(m) { // a plan from mark to mark would begin where no step does any more
-		p.known = map[spaceKey]*habit{}
-	}
-	if len(ready.reels) > 0 {
+	p.saver.save(p.known, m.order)
+	if len(ready.schedules) > 0 {
 		p.sent++
 		ready.number, ready.fresh, p.fresh = p.sent, p.fresh, false
 		p.d.root.Send(p.d.supervisor, ready)
 	}
 }
 
-// followed reports whether half of a step's requests were served where they were wished.
-func (m *stepEnded) followed() bool {
-	hits, misses := 0, 0
-	for _, e := range m.events {
-		switch e.Kind() {
-		case wish.EventHit:
-			hits++
-		case wish.EventMiss:
-			misses++
-		}
-	}
-	return hits >= misses
-}
-
-// tellBrief has requests be served by what was learned of brief blocks, if that has changed: the
+// tellShortLived has requests be served by what was learned of short-lived blocks, if that has changed: the
 // pool takes the lock to hear of it.
-func (p *planner) tellBrief() {
-	if t := p.brief.Table(); *t != p.said {
+func (p *planner) tellShortLived() {
+	if t := p.shortLived.Table(); *t != p.said && !p.d.opts.Without.Has(without.ShortLived) {
 		p.said = *t
-		p.d.tellPool(func(q *pool) { q.host.SetBrief(t) })
+		set := func(q *pool) error { q.host.SetShortLived(t); return nil }
+		p.d.root.Send(p.d.pool, &order[*pool]{do: set}) // not waited for
 	}
 }
 
-// look compares a step with earlier ones, and decides what is to be wished in the next. It
-// reports whether the step was served as its plan says.
-func (p *planner) look(s *spaceStep, wished uint64, ready *wishesReady) (served bool) {
-	h := p.known[s.spaceKey]
+// look compares a step with earlier ones, and decides what is to be planned for the next.
+func (p *planner) look(s *arenaStep, carried uint64, ready *schedulesReady) {
+	h := p.known[s.arenaKey]
 	if h == nil {
-		h = &habit{}
-		p.known[s.spaceKey] = h
+		h = &kinds{strict: p.d.opts.Without.Has(without.First)}
+		p.known[s.arenaKey] = h
+		p.saver.recall(h, s)
 	}
-	now := make([]wish.Entry, len(s.requests))
-	for i, r := range s.requests {
-		now[i] = wish.Of(uint64(r.size/mem.Grain), 0)
-	}
-	k, agree := h.recognize(now)
-	known := k.before != nil
-	k.before = now
-	began := h.serving == k && wished >= h.since
-	fresh := known && k.replan(s.hits, agree, began) || p.d.opts.Always
+	k := h.recognize(s.Step)
+	began := h.serving == k && carried >= h.since
+	fresh := h.due(k, s.hits, began) || p.d.opts.Always
 	if fresh {
-		k.wishes = p.d.host.Build(wishesOf(s, p.d.base), false)
-		p.fresh = p.fresh || k.wishes != nil
+		k.schedule = p.d.host.Build(s.schedule(p.d.base, p.d.opts.Without))
+		p.fresh = p.fresh || k.schedule != nil
+	}
+	for _, l := range h.all {
+		if l.loaded && l.schedule == nil && contains(s.Requests, l.step.Requests) {
+			l.schedule = p.d.host.Build(l.around(s).schedule(p.d.base, p.d.opts.Without))
+			p.fresh = p.fresh || l.schedule != nil
+		}
 	}
 	next := h.next(k)
 	if next != h.serving || fresh && next == k {
 		h.serving, h.since = next, p.sent+1
-		ready.reels[s.spaceKey] = next.reel()
+		ready.schedules[s.arenaKey] = next.served()
 	}
-	return began && !fresh && k.wishes != nil
 }
 
-// lying has each request of a step go where it lay.
-func lying(s *spaceStep, base mem.Addr) []wish.Entry {
-	entries := make([]wish.Entry, len(s.requests))
-	for i, r := range s.requests {
-		place := uint64(0)
-		if s.small || within(s.gaps, r.at, r.size) {
-			place = uint64(r.at-base) / uint64(mem.Grain)
-		}
-		entries[i] = wish.Of(uint64(r.size/mem.Grain), place)
-	}
-	return entries
+// around is a step of an earlier run's where another has left its gaps.
+func (k *kind) around(s *arenaStep) *arenaStep {
+	return &arenaStep{arenaKey: s.arenaKey, Step: k.step, gaps: s.gaps, end: k.step.End(), hits: unseen}
 }
 
-// wishesOf places the requests of a step in the gaps that the range had at its end.
-func wishesOf(s *spaceStep, base mem.Addr) []wish.Entry {
-	entries := make([]wish.Entry, len(s.requests))
-	if s.small { // they cost no memory worth a plan
-		return lying(s, base)
-	}
-	buffers := make([]plan.Buffer, len(s.requests))
-	for i, r := range s.requests {
-		if r.to < 0 {
-			r.to = s.events
-		}
-		buffers[i] = plan.Buffer{Lower: r.from, Upper: r.to, Size: r.size}
-		entries[i] = wish.Of(uint64(r.size/mem.Grain), 0)
-	}
+// schedule places the requests of a step in the gaps that the range had at its end; nil: that
+// cannot be.
+func (s *arenaStep) schedule(base mem.Addr, off without.Set) []schedule.Entry {
 	if len(s.gaps) == 0 {
-		return entries
-	}
-	origin := s.gaps[0].Addr
-	var fixed []plan.Fixed
-	for i, g := range s.gaps[1:] {
-		before := s.gaps[i]
-		fixed = append(fixed, plan.Fixed{
-			From: mem.Offset(before.Addr - origin + mem.Addr(before.Size)), To: mem.Offset(g.Addr - origin), Until: s.events,
-		})
-	}
-	last := s.gaps[len(s.gaps)-1]
-	end := mem.Bytes(last.Addr-origin) + last.Size
-	solved := solve(s.requests, buffers, s.events, fixed, end)
-	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
-	// block goes where it lay, but for those that had a view. Not if other streams' work
-	// decides when blocks end: where they lay tells nothing then.
-	fits := solved.Makespan <= end
-	if !fits && slices.ContainsFunc(s.requests, func(r lasting) bool { return r.late }) {
 		return nil
 	}
-	for i, r := range s.requests {
-		at := r.at
+	origin := mem.Offset(s.gaps[0].Addr - base)
+	var offsets []mem.Offset
+	fits := false
+	if !s.small { // those cost no memory worth a plan: each goes where it lay
+		offsets, fits = s.solve(off)
+	}
+	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
+	// block goes where it lay, but for those that had a view. Not if other streams' work
+	// decides when blocks end: where they lay tells nothing then. Nor in the plan of an earlier
+	// run, whose addresses were others.
+	if !fits && (s.hits == unseen || !s.small && (s.Late() || off.Has(without.SamePlace))) {
+		return nil
+	}
+	entries := make([]schedule.Entry, len(s.Requests))
+	for i, r := range s.Requests {
+		at := r.At
 		if fits {
-			at = origin + mem.Addr(solved.Offsets[i])
+			at = origin + offsets[i]
 		}
-		if fits || within(s.gaps, at, r.size) {
-			entries[i] = wish.Of(uint64(r.size/mem.Grain), uint64(at-base)/uint64(mem.Grain))
+		place := uint64(0)
+		if fits || s.small || within(s.gaps, base+mem.Addr(at), r.Size) {
+			place = uint64(at) / uint64(mem.Grain)
 		}
+		entries[i] = schedule.Of(uint64(r.Size/mem.Grain), place)
 	}
 	return entries
 }
 
 // within reports whether all of a block is in one of the gaps, which are in order.
 func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
-	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int { return cmp.Compare(g.Addr, at) })
+	i, found := slices.BinarySearchFunc(gaps, at, func(g engine.Range, at mem.Addr) int {
+		if g.Addr < at {
+			return -1
+		} else if g.Addr > at {
+			return 1
+		}
+		return 0
+	})
 	if !found {
 		i--
 	}
 	return i >= 0 && at+mem.Addr(size) <= gaps[i].Addr+mem.Addr(gaps[i].Size)
 }
 
-// solve places blocks, given what is fixed. Those that other streams used keep their place
-// for longer than they were seen to, until the last tick at most, as far as all fits all the
-// same under the goal.
-func solve(list []lasting, buffers []plan.Buffer, last mem.Tick, fixed []plan.Fixed, goal mem.Bytes) plan.Solution {
-	late := slices.ContainsFunc(list, func(r lasting) bool { return r.late && r.to >= 0 })
+// solve places the requests in the gaps, from the first one's beginning on, and reports whether
+// they fit there. Blocks that other streams used keep their place for longer than they were seen
+// to, until the step's end at most, as far as all fits all the same.
+func (s *arenaStep) solve(off without.Set) ([]mem.Offset, bool) {
+	var fixed []descent.Fixed
+	first, last := s.gaps[0], s.gaps[len(s.gaps)-1]
+	for i, g := range s.gaps[1:] {
+		before := s.gaps[i]
+		fixed = append(fixed, descent.Fixed{
+			From: mem.Offset(before.Addr - first.Addr + mem.Addr(before.Size)), To: mem.Offset(g.Addr - first.Addr), Until: s.end,
+		})
+	}
+	goal := mem.Bytes(last.Addr-first.Addr) + last.Size
+	buffers := s.Buffers(s.end)
+	late := slices.ContainsFunc(s.Requests, func(r plan.Request) bool { return r.Late() && r.Done != plan.Never })
+	late = late && !off.Has(without.Margin)
 	for margin := mem.Tick(mostMargin); late && margin > 0; margin /= 2 {
 		longer := slices.Clone(buffers)
-		for i, r := range list {
-			if r.late && r.to >= 0 {
-				longer[i].Upper = min(buffers[i].Upper+margin, last)
+		for i, r := range s.Requests {
+			if r.Late() && r.Done != plan.Never {
+				longer[i].Upper = min(r.Done+margin, s.end)
 			}
 		}
-		if s := plan.SolveAround(longer, fixed, goal); s.Makespan <= goal {
-			return s
+		if x := descent.Around(longer, fixed, goal); x.Makespan <= goal {
+			return x.Offsets, true
 		}
 	}
-	return plan.SolveAround(buffers, fixed, goal)
+	x := descent.Around(buffers, fixed, goal)
+	return x.Offsets, x.Makespan <= goal
 }

@@ -12,6 +12,7 @@ import (
 
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 )
 
 // looper runs steps of given sizes on a device whose planner is watched through
@@ -25,8 +26,14 @@ type looper struct {
 
 func newLooper(t *testing.T) *looper {
 	t.Helper()
+	return newLooperWith(t, Options{})
+}
+
+func newLooperWith(t *testing.T, opts Options) *looper {
+	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
-	local, err := OpenLocal(sim.New(sim.Config{}), Options{Inline: true, Log: zap.New(core)})
+	opts.Inline, opts.Log = true, zap.New(core)
+	local, err := OpenLocal(sim.New(sim.Config{}), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +49,12 @@ func (l *looper) step(sizes []mem.Bytes) (hits int) {
 }
 
 // stepWith frees some blocks in the middle of a step as soon as it has them.
-func (l *looper) stepWith(sizes, brief []mem.Bytes) (hits int) {
+func (l *looper) stepWith(sizes, shortLived []mem.Bytes) (hits int) {
 	l.t.Helper()
 	var live []mem.Addr
 	for i, size := range sizes {
 		if i == len(sizes)/2 {
-			for _, size := range brief {
+			for _, size := range shortLived {
 				l.release(l.malloc(size))
 			}
 		}
@@ -135,24 +142,56 @@ func TestWildStepsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWhatAlwaysMissesIsNotPlannedForEver: a part of each step is new every time.
-// The plan stays, and is not made again at every step.
-func TestWhatAlwaysMissesIsNotPlannedForEver(t *testing.T) {
+// TestWhatIsNearlyTheSameIsNotPlanned: a part of each step is new every time. What a plan would
+// get wrong costs more than what it would get right saves.
+func TestWhatIsNearlyTheSameIsNotPlanned(t *testing.T) {
 	l := newLooper(t)
 	rng := seeded(t)
 	regular := wild(rng, 300)
-	for i := range 100 {
-		hits := l.stepWith(regular, upTo(mem.MiB, rng, 5))
-		if i > 10 && hits < 290 {
-			t.Errorf("step %d: %d hits of 300 that come every time", i, hits)
+	for range 50 {
+		if hits := l.stepWith(regular, wild(rng, 5)); hits > 0 {
+			t.Fatalf("%d hits", hits)
 		}
 	}
-	if n := l.local.Stats().Generation; n > 12 {
-		t.Errorf("%d plans were made in 100 steps", n)
+	if n := l.local.Stats().Generation; n > 0 {
+		t.Errorf("%d plans were made in 50 steps", n)
 	}
 }
 
-// TestPlanIsWithdrawn: when steps become wild there are no wishes any more, and when they
+// TestAStrayEndsThePlanForItsStep: behind a request that is not the expected one nothing is
+// served from the plan until the next step, which is served as before.
+func TestAStrayEndsThePlanForItsStep(t *testing.T) {
+	l := newLooper(t)
+	sizes := wild(seeded(t), 200)
+	for range 4 {
+		l.step(sizes)
+	}
+	if hits := l.stepWith(sizes, []mem.Bytes{777 * mem.KiB}); hits != 100 {
+		t.Errorf("%d hits in a step with a stray in its middle, expected those before it, 100", hits)
+	}
+	if hits := l.step(sizes); hits != 200 {
+		t.Errorf("%d hits in the step behind it", hits)
+	}
+	if n := l.local.Stats().Generation; n != 1 {
+		t.Errorf("%d plans were made", n)
+	}
+}
+
+// TestTheFirstStepMayHaveMore: a step that the one before contains has come again: the first
+// makes the optimizer's state.
+func TestTheFirstStepMayHaveMore(t *testing.T) {
+	l := newLooper(t)
+	rng := seeded(t)
+	sizes := wild(rng, 200)
+	l.step(wild(rng, 20)) // set-up
+	l.stepWith(sizes, wild(rng, 50))
+	l.step(sizes)
+	if hits := l.step(sizes); hits != 200 {
+		t.Errorf("%d hits in the second step that is the same", hits)
+	}
+}
+
+// TestPlanIsWithdrawn: when steps become wild there is no schedule any more, and when they
 // are regular again a plan is soon served again.
 func TestPlanIsWithdrawn(t *testing.T) {
 	l := newLooper(t)
@@ -161,14 +200,14 @@ func TestPlanIsWithdrawn(t *testing.T) {
 	for range 5 {
 		l.step(sizes)
 	}
-	if l.wishes() == 0 {
+	if l.planned() == 0 {
 		t.Fatal("no plan was served")
 	}
 	for range 30 {
 		l.step(wild(rng, 200))
 	}
-	if n := l.wishes(); n > 0 {
-		t.Errorf("%d wishes are left", n)
+	if n := l.planned(); n > 0 {
+		t.Errorf("%d planned offsets are left", n)
 	}
 	sizes = wild(rng, 150)
 	for i := range 5 {
@@ -178,8 +217,13 @@ func TestPlanIsWithdrawn(t *testing.T) {
 	}
 }
 
-// wishes returns how many entries the first stream's tape of large requests has.
-func (l *looper) wishes() int { return len((*l.local.lanes.Load())[0].tapes[0].Entries) }
+// planned returns how many entries the schedule of the first stream's large requests has.
+func (l *looper) planned() int {
+	if r := (*l.local.streams.Load())[0].schedules[0]; r != nil {
+		return len(r.Entries)
+	}
+	return 0
+}
 
 // TestPlanStaysWhileItHits: blocks of all sizes that end in any order are hard to
 // pack. What has a place stays where it is.
@@ -219,6 +263,38 @@ func TestPlanStaysWhileItHits(t *testing.T) {
 		if hits := step(); i > 3 && hits != requests {
 			t.Fatalf("step %d: %d hits of %d; %d plans were made", i, hits, requests, l.local.Stats().Generation)
 		}
+	}
+}
+
+// TestALaterRunKnowsItsSteps: behind a first step that asks for all that a kind of an earlier run's
+// did, set-up besides, the second is served; a first start serves the third.
+func TestALaterRunKnowsItsSteps(t *testing.T) {
+	l := newLooper(t)
+	sizes := wild(seeded(t), 200)
+	for range 3 {
+		l.step(sizes)
+	}
+	left := l.local.Plan()
+	if left == nil || len(left.Steps) != 1 || len(left.Steps[0].Requests) != 200 {
+		t.Fatalf("a run left %+v", left)
+	}
+	for _, known := range []*plan.Plan{nil, left} {
+		run := newLooperWith(t, Options{Plan: known})
+		run.step(append([]mem.Bytes{left.Steps[0].Hold + left.Steps[0].Hold/50}, sizes...))
+		second, third := run.step(sizes), run.step(sizes)
+		if want := map[bool]int{true: 200}[known != nil]; second != want || third != 200 {
+			t.Errorf("an earlier run is known %v: %d and %d hits in the second and third step", known != nil, second, third)
+		}
+	}
+	other := newLooperWith(t, Options{Plan: left})
+	other.step([]mem.Bytes{left.Steps[0].Hold + left.Steps[0].Hold/50})
+	for i, sizes := range [][]mem.Bytes{wild(seeded(t), 200), wild(seeded(t), 200), wild(seeded(t), 200)} {
+		if hits := other.step(sizes); hits > 0 {
+			t.Errorf("step %d of another program: %d hits", i, hits)
+		}
+	}
+	if n := other.planned(); n > 0 {
+		t.Errorf("%d planned offsets of an earlier run are left", n)
 	}
 }
 
@@ -269,10 +345,6 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l.local.root.Send(l.local.planner, (*planLoaded)(nil)) // none
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
-	}
-	l.local.root.Send(l.local.layout, (*foreseen)(nil)) // of nobody
-	if n := l.logged("a step's forecast failed, and the next is made anew"); n != 1 {
-		t.Fatalf("the layout failed %d times", n)
 	}
 	for range 4 {
 		l.step(sizes)

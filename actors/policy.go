@@ -5,6 +5,7 @@ import (
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // policy is what decides where blocks lie and when the driver is called: the range or, to
@@ -20,11 +21,16 @@ type policy interface {
 }
 
 // newPolicy makes the one that the options choose, over the addresses of cfg.
-func newPolicy(cfg onerange.Config, opts *Options) policy {
+func newPolicy(cfg onerange.Config, opts *Options, host Host) policy {
+	small := cfg.SmallLimit
+	if cfg.Without.Has(without.Small) {
+		small = 0
+	}
+	host.Begin(cfg.Base, cfg.Window, small)
 	if opts.GMLake != nil {
 		c := *opts.GMLake
 		c.Base, c.Window, c.Limit = cfg.Base, cfg.Window, cfg.Limit
 		return gmlake.New(c)
 	}
-	return onerange.New(cfg)
+	return onerange.New(cfg, host.Index())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -15,7 +16,7 @@ import (
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // PoolStats is what the pool knows about physical memory.
@@ -34,41 +35,42 @@ type PoolStats struct {
 // pool is the dynamic-pool actor: it owns the range of one device and is the only one
 // that changes the device's memory.
 type pool struct {
-	dev      device.Device
-	log      *zap.Logger
-	host     Host
-	eng      policy
-	ranged   *onerange.Engine // the same; nil where it is GMLake
-	loan     loan
-	handles  []driver.Handle // by engine.Index; 0: released
-	base     mem.Addr
-	window   mem.Bytes
-	total    mem.Bytes // the device's memory, 0 where it cannot be had
-	largest  mem.Bytes // no block can be larger
-	small    mem.Bytes // requests up to this have a space of their own
-	ops      []engine.Op
-	fences   fences
-	waits    map[driver.Fence]engine.Block // freed, and still used by other streams
-	peak     mem.Bytes                     // of handles since the last reset
-	calls    uint64
-	time     time.Duration
-	clock    Clock
-	stepped  stepTimes
-	asked    int
-	ahead    *ahead // nil: nobody plans
-	retries  uint64
-	waited   bool // the last request waited for streams, or the device was full
-	unwaited int  // streams that the event at hand could not wait for
-	broken   error
-	retired  bool                   // it serves no more
-	idle     mem.Bytes              // freed since then, and not given back
-	trace    *perfetto.Trace        // nil: nobody asked for one
-	ordinal  int                    // of the device, in it
-	limit    mem.Bytes              // that the program has set, 0: none
-	ended    map[mem.Addr]struct{}  // blocks freed since it broke
-	gone     mem.Bytes              // in them
-	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
-	peers    []int                  // other devices that have it too
+	dev     device.Device
+	log     *zap.Logger
+	host    Host
+	eng     policy
+	ranged  *onerange.Engine // the same; nil where it is GMLake
+	open    func() bool      // whether nobody needs to see each request
+	handles []driver.Handle  // by engine.Index; 0: released
+	base    mem.Addr
+	window  mem.Bytes
+	total   mem.Bytes // the device's memory, 0 where it cannot be had
+	largest mem.Bytes // no block can be larger
+	small   mem.Bytes // requests up to this have an arena of their own
+	ops     []engine.Op
+	fences  fences
+	waits   map[driver.Fence]engine.Block // freed, and still used by other streams
+	peak    mem.Bytes                     // of handles since the last reset
+	calls   uint64
+	time    time.Duration
+	clock   Clock
+	stepped stepTimes
+	asked   int
+	marked  *atomic.Bool // the program marks its steps
+	retries *atomic.Uint64
+	waited  bool          // the last request waited for streams, or the device was full
+	serving *allocRequest // nil: none
+	past    bool          // what is freed now was freed some time ago
+	broken  error
+	retired bool                   // it serves no more
+	idle    mem.Bytes              // freed since then, and not given back
+	trace   *perfetto.Trace        // nil: nobody asked for one
+	ordinal int                    // of the device, in it
+	limit   mem.Bytes              // that the program has set, 0: none
+	ended   map[mem.Addr]struct{}  // blocks freed since it broke
+	gone    mem.Bytes              // in them
+	mapped  map[mem.Addr]mem.Bytes // by where a mapping begins
+	peers   []int                  // other devices that have it too
 }
 
 // leastWindow is what a window has that is set to less.
@@ -77,7 +79,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -90,7 +92,7 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	for p.window = max(cfg.Window, leastWindow) &^ (mem.HandleSize - 1); ; p.window = p.window / 2 &^ (mem.HandleSize - 1) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
-			p.eng = newPolicy(cfg, opts)
+			p.eng = newPolicy(cfg, opts, host)
 			p.ranged, _ = p.eng.(*onerange.Engine)
 			p.small = cfg.SmallLimit
 			p.largest = min(p.window/2, onerange.Largest)
@@ -116,11 +118,14 @@ func (p *pool) Receive(ctx actor.Context) {
 	}
 }
 
-// answer does what a message asks for. A panic breaks the pool: the state is never
-// lent again.
+// answer does what a message asks for. A panic breaks the pool: the host serves nothing more
+// from the range.
 func (p *pool) answer(q question) (err error) {
-	p.takeBack()
-	defer p.lend()
+	p.host.Lock()
+	defer func() {
+		p.host.Allow(p.terms())
+		p.host.Unlock()
+	}()
 	defer func() {
 		if r := recover(); r != nil {
 			err = p.breaks(r)
@@ -129,7 +134,6 @@ func (p *pool) answer(q question) (err error) {
 	if p.broken != nil {
 		return p.outlive(q)
 	}
-	p.ahead.read(p)
 	p.ask()
 	switch m := q.(type) {
 	case *allocRequest:
@@ -142,22 +146,42 @@ func (p *pool) answer(q question) (err error) {
 	return nil
 }
 
+// allowedWhilePending is how many requests and frees the host may serve while memory waits for
+// fences that the driver must be asked about.
+const allowedWhilePending = 8
+
+// mostLooks is how often that is doubled while memory waits for a stream that is not seen again.
+const mostLooks = 9
+
+// terms are what the host may serve until the next message.
+func (p *pool) terms() Terms {
+	t := Terms{Left: math.MaxUint64, Most: p.largest, ScheduleOnly: !p.open()}
+	switch {
+	case p.ranged == nil || p.broken != nil || p.retired: // everything is asked here
+		t.Left = 0
+	case p.fences.urgent > 0:
+		t.Left = allowedWhilePending
+	case p.fences.lateAll > 0: // for a request of that stream, which may be gone
+		t.Left = allowedWhilePending << min(p.fences.looks, mostLooks)
+	case !p.marked.Load(): // a request is to come now and then, to end a step
+		t.Left = crudeStep
+	}
+	return t
+}
+
 func (p *pool) alloc(m *allocRequest) error {
 	if p.retired {
 		return ErrRetired
 	}
+	p.serving = m
+	defer func() { p.serving = nil }()
+	p.seen(m.stream)
 	before := p.eng.Reserved()
 	p.waited = false
 	if m.pool == 0 {
-		m.brief = m.small == 0 && p.host.Brief(uint64(mem.Round(m.size)/mem.Grain))
-		p.ahead.foresee(p, m)
+		m.shortLived = m.small == 0 && p.host.ShortLived(uint64(mem.Round(m.size)/mem.Grain))
 	}
 	grant, err := p.place(m)
-	if errors.Is(err, driver.ErrOutOfMemory) && p.await() {
-		p.waited = true
-		m.wish = 0
-		grant, err = p.place(m)
-	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
@@ -165,67 +189,48 @@ func (p *pool) alloc(m *allocRequest) error {
 		return err
 	}
 	if p.waited {
-		p.retries++
+		p.retries.Add(1)
 	}
 	m.addr = grant.Addr
 	if m.pool != 0 {
 		return nil
 	}
-	kind := wish.EventMiss
-	if m.wish != 0 && m.addr == m.wish {
-		kind = wish.EventHit
+	kind := schedule.EventMiss
+	if m.planned != 0 && m.addr == m.planned {
+		kind = schedule.EventHit
 	}
-	tape := &p.host.Tapes(m.stream)[m.small]
-	if m.foreseen {
-		tape = &p.host.Tapes(m.stream)[wish.Foreseen]
-	}
-	switch {
-	case kind == wish.EventHit:
-		tape.Hits++
-	case m.foreseen || len(tape.Entries) > 0:
-		tape.Misses++
-	}
-	if p.ranged != nil {
-		m.heap = p.ranged.Ordinal(m.stream)
-	}
+	p.host.Count(m.stream, m.small, kind == schedule.EventHit)
 	p.note(kind, m.addr, grant.Size, m.stream)
-	p.ahead.placed(m, kind)
 	return nil
 }
 
 // place has the engine serve a request. Where the bytes that are best wait for fences that
-// may have passed, it asks the driver first: a wish that is taken is worth a few questions,
+// may have passed, it asks the driver first: a planned offset that is taken is worth a few questions,
 // what the driver would have to help with all of them.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Wish: m.wish, Held: m.strayed || p.lighter(m), Brief: m.brief}
-	ev.Poll = p.ahead != nil && p.fences.n+len(p.fences.late) > 0
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned, ShortLived: m.shortLived}
+	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
 	grant, err := p.run(ev)
 	if !isRefused(err, engine.RefusedPending) {
 		return grant, err
 	}
 	p.poll(pollBatch)
 	if grant, err = p.run(ev); isRefused(err, engine.RefusedPending) {
-		ev.Wish = 0
+		ev.Planned = 0
 		grant, err = p.run(ev)
 	}
 	if isRefused(err, engine.RefusedPending) {
 		p.poll(math.MaxInt)
-		ev.Wish, ev.Poll = m.wish, false
+		ev.Planned, ev.Poll = m.planned, false
 		grant, err = p.run(ev)
 	}
 	return grant, err
 }
 
-// lighter reports whether a run that began with an earlier one's plan has less live than that
-// had: it frees what the other kept, and memory is not to grow for the sake of wishes.
-func (p *pool) lighter(m *allocRequest) bool {
-	return m.least > 0 && p.ranged != nil && p.ranged.Load(m.stream, m.small == 1) < m.least
-}
-
 // note logs what happened to a block of a stream.
-func (p *pool) note(kind wish.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
+func (p *pool) note(kind schedule.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
 	if p.ranged != nil {
-		p.host.Note(wish.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.ranged.Ordinal(id)))
+		p.host.Note(schedule.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.ranged.Ordinal(id)))
 	}
 }
 
@@ -234,20 +239,22 @@ func (p *pool) free(m *freeRequest) error {
 	if !ok || b.Addr != m.addr || b.Pending {
 		return ErrUnknown
 	}
-	if _, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr}); err != nil {
+	p.past = m.past
+	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
+	p.past = false
+	if err != nil {
 		return err
 	}
 	m.freed = b
-	kind := wish.EventFree
+	kind := schedule.EventFree
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord && op.Addr == 0 {
 			p.waits[op.Fence] = b
-			kind = wish.EventLate
+			kind = schedule.EventLate
 		}
 	}
 	if b.Pool == 0 {
 		p.note(kind, m.addr, b.Size, b.Stream)
-		p.ahead.read(p)
 	}
 	if p.retired {
 		p.freedRetired(b.Size)

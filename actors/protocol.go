@@ -1,31 +1,30 @@
 package actors
 
 import (
+	"sync/atomic"
+
 	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/plan"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // The protocol: who sends what to whom, what is answered, what may be lost. The
 // threads are the program's.
 //
 //	message        from                  to          answer               may be lost
-//	allocRequest   threads               stream      where it is wished   no
+//	allocRequest   threads               stream      where it is planned  no
 //	order          supervisor            stream      done                 no
 //	order          threads               supervisor  done                 no
 //	order          threads, supervisor   pool        done                 no
 //	allocRequest   threads               pool        address              no
 //	freeRequest    threads               pool        what was freed       no
-//	planLoaded     supervisor            planner     none                 yes: the plan would be replaced
+//	planLoaded     threads               planner     none                 yes: all is learned anew
 //	lastLook       threads               planner     done                 no
 //	stepEnded      supervisor            planner     none                 yes: it is not planned
 //	stepEnded      supervisor            native      none                 yes: the estimate ends there
-//	foreseen       pool                  layout      none                 yes: its requests have no wishes
-//	backlog        pool                  layout      none                 no: nothing would be foreseen any more
-//	order          layout                pool        not waited for       no: what came of those two
 //	order          planner               pool        not waited for       yes: the next step tells as much
-//	wishesReady    planner               supervisor  none                 yes: the next plan replaces it
+//	schedulesReady planner               supervisor  none                 yes: the next plan replaces it
 //
 // Everything that is answered carries its answer, an error besides; the sender
 // waits for it only if another thread is working off the mailbox at that moment.
@@ -35,26 +34,23 @@ import (
 // those ask nobody. A message without an answer is never waited for: where its receiver is
 // at work already, even further up on the same thread, it is queued.
 
-// allocRequest asks a stream where a block is wished, and the pool for the block.
+// allocRequest asks a stream where a block is planned, and the pool for the block.
 type allocRequest struct {
 	answer
-	size     mem.Bytes
-	stream   mem.StreamID
-	pool     uint64
-	small    int       // 1 if the request is small
-	wish     mem.Addr  // answer of the stream: where the block is to lie if it is free there; 0: anywhere
-	strayed  bool      // answer of the stream: the step is not as its plan says
-	least    mem.Bytes // answer of the stream: with less than that in its space the run is not as its plan says
-	brief    bool      // the block will be gone at its step's peak
-	foreseen bool      // a forecast is served, and the request is in it
-	addr     mem.Addr  // answer
-	heap     uint16    // answer: the stream's number in the log
+	size       mem.Bytes
+	stream     mem.StreamID
+	pool       uint64
+	small      int      // 1 if the request is small
+	planned    mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	shortLived bool     // the block will be gone at its step's peak
+	addr       mem.Addr // answer
 }
 
 // freeRequest gives a block back.
 type freeRequest struct {
 	answer
 	addr  mem.Addr
+	past  bool         // the program has gone on since: streams that used the block may be gone
 	freed engine.Block // answer
 }
 
@@ -65,28 +61,32 @@ type order[Actor any] struct {
 	broken func(Actor) error // in its place where the pool is broken; nil: nothing, which is an error
 }
 
-// planLoaded tells the planner that an earlier run's plan is served.
-type planLoaded struct {
-	plan  *plan.Plan
-	steps map[spaceKey]*Reel // of its step, on one stream
-}
+// planLoaded tells the planner what an earlier run has left.
+type planLoaded struct{ plan *plan.Plan }
 
 // stepEnded is what was observed of a step.
 type stepEnded struct {
-	events  []wish.Event
-	lost    uint64 // events that the log had no room for
-	streams map[uint16]mem.StreamID
-	order   []mem.StreamID              // in the order of their first requests
-	extents map[spaceKey][]engine.Range // the addresses of a space, in the order in which it got them
-	gaps    map[spaceKey][]engine.Range // at the end of the step
-	handle  mem.Bytes                   // the size of handles; 0: the least
-	wishes  uint64                      // the number of those that were carried out last
-	gap     bool                        // steps before it were dropped
+	host      Host         // whose the events are
+	readers   atomic.Int32 // that have not read them yet
+	events    []schedule.Event
+	lost      uint64 // events that the log had no room for
+	streams   map[uint16]mem.StreamID
+	order     []mem.StreamID              // in the order of their first requests
+	gaps      map[arenaKey][]engine.Range // at the end of the step
+	schedules uint64                      // the number of those that were carried out last
+	gap       bool                        // steps before it were dropped
 }
 
 // mostWaiting bounds the events that wait for the planner, and for the simulation of native:
 // steps may end faster than those look at them.
 const mostWaiting = MostEvents
+
+// read says that one of the readers is done.
+func (m *stepEnded) read() {
+	if m.readers.Add(-1) == 0 && m.host != nil {
+		m.host.Return(m.events)
+	}
+}
 
 // weight is how many events' memory a step takes.
 func (m *stepEnded) weight() int64 {

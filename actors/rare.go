@@ -9,7 +9,7 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // rare has the pool do something, or something else where it is broken.
@@ -44,7 +44,7 @@ func (d *Device) Find(addr mem.Addr) (at mem.Addr, size mem.Bytes, err error) {
 func (d *Device) Trim(private uint64) error {
 	return d.rare(func(p *pool) error {
 		if private == 0 {
-			p.host.Note(wish.EventOf(wish.EventTrim, 0, 0, 0))
+			p.host.Note(schedule.EventOf(schedule.EventTrim, 0, 0, 0))
 		}
 		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
@@ -54,9 +54,9 @@ func (d *Device) Trim(private uint64) error {
 
 var errNoSuchLimit = errors.New("a memory fraction lies between 0 and 1")
 
-// Limit bounds the physical memory taken to a fraction of the device's.
+// Limit bounds the physical memory taken to a fraction of the device's; of 0 no more is.
 func (d *Device) Limit(fraction float64) error {
-	if !(fraction > 0 && fraction <= 1) {
+	if !(fraction >= 0 && fraction <= 1) {
 		return errNoSuchLimit
 	}
 	_, total, err := d.dev.Memory()
@@ -96,27 +96,18 @@ func (d *Device) Check() error { return d.rare(func(p *pool) error { return p.en
 func (p *pool) endStep() (*stepEnded, error) {
 	p.poll(math.MaxInt)
 	_, err := p.run(p.boundary())
-	return p.ahead.boundary(p), err
-}
-
-// expect holds so much memory for a stream as a plan of an earlier run says, and returns where.
-func (p *pool) expect(id mem.StreamID, small bool, hold, handle mem.Bytes) (mem.Addr, error) {
-	_, err := p.run(engine.Event{Kind: engine.EvExpect, Stream: id, Small: small, Size: hold, Handle: handle})
 	if p.ranged == nil {
-		return 0, err
+		return nil, err
 	}
-	if x := p.ranged.Extents(id, small); len(x) > 0 {
-		return x[0].Addr, err
-	}
-	return 0, err
+	return p.observed(), err
 }
 
 func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
 		Reserved: p.eng.Reserved(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
-		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries, Engine: s,
-		Late: len(p.fences.late),
+		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries.Load(), Engine: s,
+		Late: p.fences.lateAll,
 	}
 }
 

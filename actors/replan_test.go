@@ -6,10 +6,10 @@ import (
 
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
-// slowHost takes several steps to make its first tape.
+// slowHost takes several steps to make its first schedule.
 type slowHost struct {
 	*GoHost
 	steps chan bool
@@ -17,13 +17,13 @@ type slowHost struct {
 	made  int
 }
 
-func (h *slowHost) Build(entries []wish.Entry, foreseen bool) *Reel {
+func (h *slowHost) Build(entries []schedule.Entry) *Schedule {
 	for range h.most {
 		<-h.steps
 	}
 	h.most = 0
 	h.made++
-	return h.GoHost.Build(entries, foreseen)
+	return h.GoHost.Build(entries)
 }
 
 // TestPlanIsMadeOnce: a plan that takes many steps to be made serves, and is not made again

@@ -7,9 +7,10 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
 )
 
-// A device that is retired has no planner, no wishes and no memory but that of its live
+// A device that is retired has no planner, no schedule and no memory but that of its live
 // blocks. Those stay where they are: they are looked up, recorded and freed as ever, and
 // what a free leaves idle goes back to the driver. Streams, pool and supervisor have no
 // goroutine; they go on answering, so that a thread in the middle of a request need not
@@ -56,42 +57,30 @@ func (d *Device) endPlanning() {
 			d.ask(d.planner, &lastLook{})
 			// It begins nothing new once it has stopped.
 			_ = d.root.StopFuture(d.planner).Wait()
-			_ = d.root.StopFuture(d.layout).Wait()
 		}
 		d.background.Wait()
 	})
 }
 
-// retire takes all wishes from the streams, and has the pool serve no more.
+// retire takes all schedules from the streams, and has the pool serve no more.
 func (s *supervisor) retire() error {
-	s.wishes, s.start = nil, nil
-	for _, l := range *s.d.lanes.Load() {
-		if err := tell(s.d, l.pid, (*lane).retire); err != nil {
+	s.schedules = nil
+	for _, l := range *s.d.streams.Load() {
+		if !l.planned.Load() {
+			continue
+		}
+		if err := s.d.playing(l, func(schedules *[schedule.Cursors]*Schedule) { *schedules = [schedule.Cursors]*Schedule{} }); err != nil {
 			return err
 		}
 	}
 	return s.d.rare((*pool).retire, nil)
 }
 
-// retire ends serving wishes, those of a run's beginning as well.
-func (l *lane) retire() error {
-	l.step, l.until = [2]*Reel{}, 0
-	for i := range l.reels {
-		l.serve(i, nil)
-	}
-	return nil
-}
-
 // retire ends serving and gives back what is idle.
 func (p *pool) retire() error {
-	if p.ahead != nil {
-		for _, f := range p.ahead.streams {
-			p.ahead.drop(f)
-		}
-		p.ahead = nil
-	}
 	p.retired = true
-	p.host.Clear()
+	events, _ := p.host.Take()
+	p.host.Return(events)
 	p.host.Observe(false)
 	return p.giveIdleBack()
 }

@@ -68,7 +68,7 @@ func TestRetireKeepsThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &kit{Local: l, t: t}
-	for range setUpAfter {
+	for range 3 {
 		k.play(tens(4)...)
 		k.boundary()
 	}

@@ -8,95 +8,64 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
-	"stalloc/stream/brief"
+	"stalloc/plan"
+	"stalloc/stream/schedule"
 )
 
-// saver makes the plan of a later run once this one's steps are served well, and leaves it
-// in the cache.
+// saver leaves the steps that come again for later runs, and recalls those that an earlier run has
+// left. The size of handles and what was learned of short-lived blocks were
+// kept, too: a run that began with them wasted more than one that knew nothing.
 type saver struct {
-	d       *Device
-	history *history // nil: it is done
-	step    int      // the boundaries before the step that was served well; 0: none yet
-	well    int      // steps in a row that were
-	steps   int      // that were judged
-	loaded  bool     // the run began with an earlier run's plan
+	d     *Device
+	first []mem.Bytes // the sizes of the first stream's first requests
+	plan  *plan.Plan  // of an earlier run; nil: none
+	times int         // that a plan was kept
 
 	writing sync.Mutex
 	kept    string // the file of this run's plan
 }
 
-const (
-	// A plan is kept behind the first step that it serves well, and once more behind that many
-	// in a row: what has been freed by then is known to.
-	wellBefore = 2
-	// Behind so many steps, set-up and the first step are kept in any case.
-	setUpAfter = 3
-	// mostFirst is behind how many no step is looked for any more that repeats.
-	mostFirst = 12
-)
+// mostTimes bounds how often a run keeps a plan: a program may go on to have new kinds of steps.
+const mostTimes = 8
 
-// add takes in a step.
-func (s *saver) add(m *stepEnded) {
-	if s.history != nil {
-		s.history.add(m, s.d.small)
+// begin takes in what a step asked for first.
+func (s *saver) begin(m *stepEnded) {
+	for _, e := range m.events {
+		if len(s.first) == plan.KeyRequests || s.times > 0 {
+			return
+		}
+		asked := e.Kind() == schedule.EventHit || e.Kind() == schedule.EventMiss
+		if asked && m.streams[e.Stream()] == m.order[0] {
+			s.first = append(s.first, mem.Bytes(e.Size())*mem.Grain)
+		}
 	}
 }
 
-// judged says of the step that was added last whether wishes served it.
-func (s *saver) judged(m *stepEnded, served bool, learned *brief.Learner) {
-	h := s.history
-	if h == nil {
+// save keeps the steps that are planned, if one of them is new.
+func (s *saver) save(known map[arenaKey]*kinds, order []mem.StreamID) {
+	x := &plan.Plan{Key: plan.KeyOf(s.first)}
+	fresh := false
+	for _, id := range order {
+		h := known[arenaKey{id, false}] // small requests go where they lay, which a later run does not know
+		if h == nil {
+			continue
+		}
+		for _, k := range h.all {
+			if k.schedule != nil {
+				fresh = fresh || !k.kept
+				k.kept = true
+				x.Steps = append(x.Steps, k.step)
+			}
+		}
+	}
+	if !fresh || s.times == mostTimes {
 		return
 	}
-	if h.lost {
-		s.history = nil
-		return
-	}
-	if served && s.loaded { // there is nothing to add
-		s.history = nil
-		return
-	}
-	s.steps++
-	if s.well++; !served {
-		s.well = 0
-	} else if s.step == 0 && !h.over {
-		s.step, h.over = len(h.cuts)-1, true
-	}
-	h.over = h.over || s.steps >= mostFirst
-	if s.well >= wellBefore || s.step == 0 && h.over {
-		s.history = nil
-	}
-	switch {
-	case s.step > 0 && s.well > 0, s.step == 0 && s.steps == setUpAfter:
-		s.save(h, m.handle, learned)
-	}
-}
-
-func (s *saver) save(h *history, handle mem.Bytes, learned *brief.Learner) {
-	step, counts := s.step, learned.Counts()
-	if !s.d.opts.Inline {
-		h = h.asOfNow()
-	}
+	s.times++
 	write := func() {
 		s.writing.Lock()
 		defer s.writing.Unlock()
-		start := time.Now()
-		p := h.plan(step)
-		p.Handle, p.Late, p.Brief = handle, s.d.late.at(), counts
-		s.d.latest.Store(p)
-		if s.d.opts.Cache == "" {
-			return
-		}
-		path, err := newCache(s.d.opts.Cache).store(p, h.first, p.Run())
-		if err != nil {
-			s.d.log.Warn("the plan is not kept for later runs", zap.Error(err))
-			return
-		}
-		if s.kept != "" && s.kept != path { // it knew less
-			_ = os.Remove(s.kept)
-		}
-		s.kept = path
-		s.d.log.Info("the plan is kept for later runs", zap.String("file", path), zap.Int("requests", p.Requests()), zap.Duration("took", time.Since(start)))
+		s.write(x)
 	}
 	if s.d.opts.Inline {
 		write()
@@ -105,18 +74,37 @@ func (s *saver) save(h *history, handle mem.Bytes, learned *brief.Learner) {
 	s.d.background.Go(write)
 }
 
-// loaded takes in that the run began with an earlier run's plan, which is judged behind
-// its beginning.
-func (p *planner) loaded(m *planLoaded) {
-	if !p.saver.loaded {
-		p.begin, p.saver.loaded = m.plan.Boundaries, true
-		p.brief.Learned(m.plan.Brief)
-		p.tellBrief()
+// write places the steps, each for itself, and keeps them where there is a cache.
+func (s *saver) write(x *plan.Plan) {
+	start := time.Now()
+	for i := range x.Steps {
+		x.Steps[i] = x.Steps[i].Placed()
 	}
-	for key, step := range m.steps {
-		if step != nil {
-			k := &kind{before: step.Entries, wishes: step}
-			p.known[key] = &habit{kinds: []*kind{k}, last: k, serving: k}
+	s.d.latest.Store(x)
+	if s.d.opts.Cache == "" {
+		return
+	}
+	path, err := newCache(s.d.opts.Cache).store(x)
+	if err != nil {
+		s.d.log.Warn("the plan is not kept for later runs", zap.Error(err))
+		return
+	}
+	if s.kept != "" && s.kept != path { // it knew less
+		_ = os.Remove(s.kept)
+	}
+	s.kept = path
+	s.d.log.Info("the plan is kept for later runs", zap.String("file", path), zap.Int("requests", x.Requests()), zap.Duration("took", time.Since(start)))
+}
+
+// recall adds the kinds of steps that an earlier run knew of an arena. Where blocks wait for other
+// streams, that run's lives tell nothing of this one's.
+func (s *saver) recall(h *kinds, now *arenaStep) {
+	if s.plan == nil {
+		return
+	}
+	for _, x := range s.plan.Steps {
+		if x.Stream == now.Stream && !x.Small && !now.small && !x.Late() {
+			h.add(&kind{step: x, loaded: true, kept: true})
 		}
 	}
 }

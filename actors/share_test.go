@@ -11,6 +11,7 @@ import (
 	"stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // shared is a device that keeps book of who may use which page.
@@ -65,7 +66,7 @@ func (s *shared) all(peers ...int) error {
 // by it, stitched views and evicted ones included.
 func TestShare(t *testing.T) {
 	gpu := &shared{Device: sim.New(sim.Config{}), may: map[mem.Addr][]int{}}
-	l, err := OpenLocal(gpu, Options{NoPlan: true})
+	l, err := OpenLocal(gpu, Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import "math"
 // Stats is the state of a device's allocator.
 type Stats struct {
 	PoolStats
-	Hits, Misses      uint64 // requests that were foreseen: served where they were wished, or elsewhere
+	Hits, Misses      uint64 // requests that were foreseen: served at their planned offsets, or elsewhere
 	Steps, Generation uint64 // boundaries; plans activated
 	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
 	Native            Native // what PyTorch's allocator would have come to, if Options.Native asks
@@ -29,16 +29,18 @@ func (d *Device) Stats() Stats {
 	return s
 }
 
+// Retries is PoolStats.Retries; it asks no actor either.
+func (d *Device) Retries() uint64 { return d.retries.Load() }
+
 // Served is the part of Stats that asks no actor, so that it changes nothing: the pool
 // looks at its fences whenever it is asked.
 func (d *Device) Served() (hits, misses uint64) {
 	d.host.Lock()
 	defer d.host.Unlock()
-	for _, l := range *d.lanes.Load() {
-		for i := range l.tapes {
-			hits += l.tapes[i].Hits
-			misses += l.tapes[i].Misses
-		}
+	hits, misses = d.gone.hits, d.gone.misses
+	for _, l := range *d.streams.Load() {
+		h, m := d.host.Served(l.id)
+		hits, misses = hits+h, misses+m
 	}
 	return hits, misses
 }

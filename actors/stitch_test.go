@@ -13,7 +13,7 @@ func TestGapsAreStitched(t *testing.T) {
 	lake := gmlake.DefaultConfig()
 	lake.FragLimit = 2 * mem.MiB
 	for name, policy := range map[string]*gmlake.Config{"the range": nil, "GMLake": &lake} {
-		k := newKit(t, Options{NoPlan: true, GMLake: policy})
+		k := newKit(t, Options{GMLake: policy})
 		var at []mem.Addr
 		for range 40 {
 			at = append(at, k.malloc(32*mem.MiB))

@@ -10,17 +10,15 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
-	"stalloc/plan"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // supervisor is the actor that owns the life of the device's streams and of the plans that
 // they are served by.
 type supervisor struct {
-	d      *Device
-	wishes *wishesReady // carried out at the next boundary
-	number uint64       // of those that were carried out last
-	start  *plan.Plan   // of an earlier run: each stream that appears begins with it
+	d         *Device
+	schedules *schedulesReady // carried out at the next boundary
+	number    uint64          // of those that were carried out last
 
 	dropped bool // the planner has not got the last step
 	// What is logged of steps that the planner does not see: each once.
@@ -32,11 +30,11 @@ type supervisor struct {
 	}
 }
 
-// wishesReady tells the supervisor the wishes of the next steps.
-type wishesReady struct {
-	reels  map[spaceKey]*Reel // where they change; nil: none
-	number uint64             // in the order in which they were sent
-	fresh  bool               // a new plan is among them
+// schedulesReady tells the supervisor the schedules of the next steps.
+type schedulesReady struct {
+	schedules map[arenaKey]*Schedule // where they change; nil: none
+	number    uint64                 // in the order in which they were sent
+	fresh     bool                   // a new plan is among them
 }
 
 // Receive implements actor.Actor. It answers whatever happens.
@@ -44,22 +42,22 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *order[*supervisor]:
 		m.reply(s.perform(m.do))
-	case *wishesReady:
+	case *schedulesReady:
 		s.merge(m)
 		if s.d.opts.Inline { // planned at this very boundary
-			s.wish()
+			s.serve()
 		}
 	}
 }
 
-// merge takes in new wishes, in place of those that have not been carried out.
-func (s *supervisor) merge(m *wishesReady) {
-	if s.wishes == nil {
-		s.wishes = m
+// merge takes in new schedules, in place of those that have not been carried out.
+func (s *supervisor) merge(m *schedulesReady) {
+	if s.schedules == nil {
+		s.schedules = m
 		return
 	}
-	maps.Copy(s.wishes.reels, m.reels)
-	s.wishes.number, s.wishes.fresh = m.number, s.wishes.fresh || m.fresh
+	maps.Copy(s.schedules.schedules, m.schedules)
+	s.schedules.number, s.schedules.fresh = m.number, s.schedules.fresh || m.fresh
 }
 
 // perform does what is asked for. A panic fails that alone: streams and pool know what they
@@ -73,48 +71,53 @@ func (s *supervisor) perform(do func(*supervisor) error) (err error) {
 	return do(s)
 }
 
-// admit makes the lane of a stream, which begins with the plan of an earlier run if there is
-// one.
+// admit makes what is known of a stream.
 func (s *supervisor) admit(id mem.StreamID) error {
-	if s.d.laneOf(id) != nil {
+	if s.d.streamOf(id) != nil {
 		return nil
 	}
-	l := s.d.adopt(id)
-	if s.start == nil {
-		return nil
-	}
-	return s.begin(l, nil)
+	s.d.adopt(id)
+	return nil
 }
 
 // step is a boundary of the device: every stream's, the pool's, and then the planner
 // hears what was observed.
 func (s *supervisor) step() error {
 	d := s.d
-	if len(*d.lanes.Load()) == 0 { // nothing was requested yet: no step has begun
+	if len(*d.streams.Load()) == 0 { // nothing was requested yet: no step has begun
 		return nil
 	}
-	for _, l := range *d.lanes.Load() {
-		if err := tell(d, l.pid, (*lane).ended); err != nil {
+	for _, l := range *d.streams.Load() {
+		if !l.planned.Load() { // nearly all, where a program makes a stream for each piece of work
+			continue
+		}
+		if err := d.playing(l, func(*[schedule.Cursors]*Schedule) {}); err != nil {
 			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))
 		}
 	}
 	var ended *stepEnded
+	var gone []mem.StreamID
 	err := d.rare(func(p *pool) (err error) {
 		ended, err = p.endStep()
-		d.auto.seen = 0 // the log begins anew
+		if p.ranged != nil {
+			gone = p.ranged.Forget(d.kept)
+		}
 		return err
 	}, ignored)
+	var order []mem.StreamID
+	for _, l := range *d.streams.Load() {
+		order = append(order, l.id)
+	}
+	d.forget(gone)
 	d.steps.Add(1)
 	number := s.number
-	s.wish()
+	s.serve()
 	s.traced()
 	if ended != nil {
-		ended.wishes = number
-		for _, l := range *d.lanes.Load() {
-			ended.order = append(ended.order, l.id)
-		}
+		ended.schedules, ended.order = number, order
 		s.observed(ended)
 		d.simulate(ended)
+		ended.read()
 	}
 	return err
 }
@@ -136,25 +139,31 @@ func (s *supervisor) observed(m *stepEnded) {
 	}
 	m.gap, s.dropped = s.dropped, false
 	d.waiting.Add(m.weight())
+	m.readers.Add(1)
 	d.root.Send(d.planner, m)
 }
 
-// wish has the streams wish what the planner has decided.
-func (s *supervisor) wish() {
-	ready := s.wishes
-	s.wishes = nil
+// serve has the streams serve what the planner has decided.
+func (s *supervisor) serve() {
+	ready := s.schedules
+	s.schedules = nil
 	if ready == nil {
 		return
 	}
 	s.number = ready.number
-	for _, l := range *s.d.lanes.Load() {
-		err := tell(s.d, l.pid, func(l *lane) error {
-			for tape := range l.reels {
-				if r, changed := ready.reels[spaceKey{l.id, tape == wish.Small}]; changed {
-					l.serve(tape, r)
-				}
+	for _, l := range *s.d.streams.Load() {
+		large, changed := ready.schedules[arenaKey{l.id, false}]
+		small, also := ready.schedules[arenaKey{l.id, true}]
+		if !changed && !also {
+			continue
+		}
+		err := s.d.playing(l, func(schedules *[schedule.Cursors]*Schedule) {
+			if changed {
+				schedules[schedule.Large] = large
 			}
-			return nil
+			if also {
+				schedules[schedule.Small] = small
+			}
 		})
 		if err != nil {
 			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(err))

@@ -32,7 +32,7 @@ func (s *supervisor) traced() {
 }
 
 // granted counts the requests that were served.
-func granted(s engine.Stats) uint64 { return s.Wished + s.Fits + s.Stitches }
+func granted(s engine.Stats) uint64 { return s.Hits + s.Fits + s.Stitches }
 
 // tracedCalls puts a stretch in the driver into the trace, what for, and what is held behind
 // it.

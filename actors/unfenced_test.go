@@ -10,6 +10,7 @@ import (
 
 	"stalloc/actors/device/devicetest"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // What a driver answers about a stream that is being captured into a graph.
@@ -24,6 +25,16 @@ var unfenced = map[string][]devicetest.Rule{
 	"query":   {{Kind: devicetest.CallDone, Code: capturedEvent}, {Kind: devicetest.CallSync, Code: captured}},
 }
 
+// use has another stream use a block: it is there.
+func (k *kit) use(size mem.Bytes, id mem.StreamID) {
+	k.t.Helper()
+	at := k.malloc(size)
+	if err := k.Record(at, id); err != nil {
+		k.t.Fatal(err)
+	}
+	k.release(at)
+}
+
 // TestUnfencedBlockStaysTaken frees blocks that another stream uses while the driver takes
 // no fence: of a plan, and of the pool. Nobody gets their bytes before the driver takes
 // one and that stream has passed it, and then somebody does.
@@ -32,7 +43,7 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 		for _, planned := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s planned %t", what, planned), func(t *testing.T) {
 				logs, log := observer.New(zap.WarnLevel)
-				k, fault := newFaultyKit(t, Options{NoPlan: !planned, Log: zap.New(logs)})
+				k, fault := newFaultyKit(t, Options{Without: unplanned[!planned], Log: zap.New(logs)})
 				sizes := tens(4)
 				if planned {
 					k.learn(sizes...)
@@ -67,6 +78,7 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 					t.Errorf("%d lines about it, want one", n)
 				}
 				fault.Set()
+				k.use(sizes[0], other)
 				none() // the fence is there, and the stream has not passed it
 				k.gpu.Finish(other)
 				k.boundary()
@@ -86,7 +98,7 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 // looked at again before a request is refused.
 func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
 	for _, planned := range []bool{true, false} {
-		k, fault := newFaultyKit(t, Options{NoPlan: !planned})
+		k, fault := newFaultyKit(t, Options{Without: unplanned[!planned]})
 		big := []mem.Bytes{5 * mem.GiB}
 		if planned {
 			k.learn(big...)
@@ -123,6 +135,7 @@ func TestPlansAfterAFailedFence(t *testing.T) {
 	for range 100 { // of no planned size
 		k.play(3*mem.MiB + 512)
 	}
+	k.use(tens(8)[0], other)
 	k.boundary()
 	k.gpu.Finish(other)
 	k.boundary()
@@ -130,10 +143,10 @@ func TestPlansAfterAFailedFence(t *testing.T) {
 	k.empty()
 }
 
-// TestTrimLeavesOutOneStream: a stream that cannot be waited for keeps what it has, and
-// the others give theirs back.
-func TestTrimLeavesOutOneStream(t *testing.T) {
-	k, fault := newFaultyKit(t, Options{NoPlan: true})
+// TestTrimWithoutAWait: where the device cannot be waited for, everything stays where it is, and
+// goes back later.
+func TestTrimWithoutAWait(t *testing.T) {
+	k, fault := newFaultyKit(t, Options{Without: without.Plans})
 	for id := range mem.StreamID(5) {
 		addr, err := k.Malloc(id, mem.MiB)
 		if err != nil {
@@ -141,22 +154,16 @@ func TestTrimLeavesOutOneStream(t *testing.T) {
 		}
 		k.release(addr)
 	}
-	fault.Set(devicetest.Rule{Kind: devicetest.CallSync, Nth: 2, Code: captured})
-	if err := k.Trim(0); err != nil {
-		t.Fatal(err)
-	}
-	if s := k.Stats(); s.Reserved != mem.HandleSize {
-		t.Errorf("%v are still held, want what one stream has", s.Reserved)
-	}
-	fault.Set(devicetest.Rule{Kind: devicetest.CallSync, Code: captured})
-	if err := k.Trim(0); err != nil {
-		t.Fatal(err)
-	}
-	fault.Set()
-	if err := k.Trim(0); err != nil {
-		t.Fatal(err)
-	}
-	if s := k.Stats(); s.Reserved != 0 {
-		t.Errorf("%v are still held", s.Reserved)
+	for _, held := range []mem.Bytes{5 * mem.HandleSize, 0} {
+		if held > 0 {
+			fault.Set(devicetest.Rule{Kind: devicetest.CallSync, Code: captured})
+		}
+		if err := k.Trim(0); err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Stats(); s.Reserved != held {
+			t.Errorf("%v are held, want %v", s.Reserved, held)
+		}
+		fault.Set()
 	}
 }

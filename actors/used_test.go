@@ -98,7 +98,7 @@ func TestUsedByTwo(t *testing.T) {
 }
 
 // TestLateBlocksAreServed: blocks that another stream is done with only after a while have
-// places from which they are gone when these are wished again.
+// places from which they are gone when these are planned again.
 func TestLateBlocksAreServed(t *testing.T) {
 	k := newKit(t, Options{})
 	sizes := tens(12)

@@ -8,6 +8,7 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/tests/drift"
 )
 
@@ -15,16 +16,7 @@ import (
 type outcome struct {
 	steps          []drift.Served
 	reserved, load mem.Bytes // at their peaks
-}
-
-// report fails for every step that the plan did not serve.
-func (o *outcome) report(t *testing.T) {
-	t.Helper()
-	for i, s := range o.steps {
-		if s.Bad() {
-			t.Errorf("step %d: %d of %d requests were hits", i, s.Hits, s.Requests)
-		}
-	}
+	plan           *plan.Plan
 }
 
 // tight reports whether hardly more was reserved than the load needs.
@@ -56,7 +48,7 @@ func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(
 			t.Error(err)
 		}
 	}
-	return outcome{p.Steps(), local.Stats().PeakReserved, p.Peak}
+	return outcome{p.Steps(), local.Stats().PeakReserved, p.Peak, local.Plan()}
 }
 
 // files returns the plans in a cache.

@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,7 +41,11 @@ func TestTheNextRunStartsWithThePlan(t *testing.T) {
 		t.Fatalf("the first run left %d plans", n)
 	}
 	warm := start(t, cache, 100*mem.GiB, training(64, 6))
-	warm.report(t)
+	for i, s := range warm.steps {
+		if s.Hits < cold.steps[i].Hits {
+			t.Errorf("step %d: %d hits, %d in the first run", i, s.Hits, cold.steps[i].Hits)
+		}
+	}
 	if warm.reserved > cold.reserved || !warm.tight() {
 		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm.reserved, cold.reserved, warm.load)
 	}
@@ -49,41 +54,17 @@ func TestTheNextRunStartsWithThePlan(t *testing.T) {
 	}
 }
 
-// TestAStepBeforeTheFirstRequestIsNone: a program that marks a step before it has asked for anything
-// is served by its plan all the same.
-func TestAStepBeforeTheFirstRequestIsNone(t *testing.T) {
-	cache := t.TempDir()
-	program := func(p *drift.Program) {
-		p.Step()
-		training(64, 6)(p)
-	}
-	start(t, cache, 100*mem.GiB, program)
-	again := start(t, cache, 100*mem.GiB, program)
-	for i, s := range again.steps[2:] { // the first has no request
-		if s.Bad() {
-			t.Errorf("step %d: %d of %d requests were hits", i+2, s.Hits, s.Requests)
-		}
-	}
-}
-
-// TestAnotherProgramIsRecognisedLater: run another way, the plan of the same model
-// is found by its first requests, and begins behind what was served by then.
-func TestAnotherProgramIsRecognisedLater(t *testing.T) {
+// TestAnotherProgramIsRecognised: run another way, the plan of the same model is found by its
+// first requests.
+func TestAnotherProgramIsRecognised(t *testing.T) {
 	cache, path := trained(t)
 	name := []byte(filepath.Base(path))
-	copy(name[4*9:], "00000000") // the program's key
+	copy(name[17:], "00000000") // the program's key
 	if err := os.Rename(path, filepath.Join(cache, string(name))); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, cache, 100*mem.GiB, training(64, 12))
-	steps := again.steps
-	for i, s := range steps[2:] { // set-up lies where the plan has others of it
-		if i < 3 && s.Hits < s.Requests*3/4 || i >= 3 && s.Bad() { // until there is a plan of this run
-			t.Errorf("step %d: %d of %d requests were hits", i+2, s.Hits, s.Requests)
-		}
-	}
-	if !again.tight() {
-		t.Errorf("%v reserved, the load's peak is %v: what was served first has its place in the plan as well", again.reserved, again.load)
+	if again := start(t, cache, 100*mem.GiB, training(64, 12)); again.plan == nil || !again.tight() {
+		t.Errorf("plan %v; %v reserved, the load's peak is %v", again.plan != nil, again.reserved, again.load)
 	}
 }
 
@@ -154,6 +135,33 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 		t.Logf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
 		if stale.reserved > cold.reserved+cold.reserved/50 {
 			t.Errorf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
+		}
+	}
+}
+
+// TestALaterStartAmongHoles: memory is given back in the middle of each step, where other blocks lie
+// between, and asked for as one block behind it. A plan of an earlier run once had it mapped hole by
+// hole, one in a round, and the rounds are counted.
+func TestALaterStartAmongHoles(t *testing.T) {
+	cache := t.TempDir()
+	program := func(p *drift.Program) {
+		for range 6 {
+			r := rand.New(rand.NewPCG(3, 3))
+			blocks := make([]drift.Block, 400)
+			for i := range blocks {
+				blocks[i] = p.Alloc(4 * mem.MiB)
+			}
+			r.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+			p.Free(blocks[:200]...)
+			p.Trim()
+			p.Free(blocks[200:]...)
+			p.Free(p.Alloc(1600 * mem.MiB))
+			p.Step()
+		}
+	}
+	for range 2 {
+		if o := start(t, cache, 16*mem.GiB, program); o.reserved > 2*o.load {
+			t.Errorf("%v reserved for a load of %v", o.reserved, o.load)
 		}
 	}
 }

@@ -8,7 +8,7 @@
 #include "quick.h"
 
 static _Atomic(stalloc_thrower) thrower;
-static _Atomic bool logged_unknown, logged_child;
+static _Atomic bool logged_unknown, logged_child, logged_conf;
 
 /* The stream that the thread used last. The first request is of another. */
 static struct stalloc_device nothing;
@@ -41,31 +41,37 @@ void stalloc_nudge(void) {
 	if (e) e->nudge();
 }
 
-static void free_in_engine(uint64_t addr);
+static void free_in_engine(uint64_t addr, bool past);
+
+/* Leaves the lock. A free may have been announced after the last look: its thread relies on
+ * whoever holds it. */
+static inline void leave(struct stalloc_device *d) {
+	stalloc_unlock(d);
+	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->announced) != NULL) && stalloc_try_lock(d)) {
+		stalloc_drain(d);
+		stalloc_unlock(d);
+	}
+}
 
 /* Frees what only Go can free, of what others announced. */
-__attribute__((noinline)) void stalloc_finish(struct stalloc_device *d) {
+static __attribute__((noinline)) void finish(struct stalloc_device *d) {
 	stalloc_lock(d);
 	struct stalloc_announced *n = STALLOC_RELAXED(d->undone), *next;
 	STALLOC_PUT(d->undone, NULL);
-	stalloc_unlock(d);
+	leave(d);
 	for (; n; n = next) {
 		next = n->next;
-		if (n->addr != 0) free_in_engine(n->addr);
+		if (n->addr != 0) free_in_engine(n->addr, true);
 		free(n);
 	}
 }
 
 static inline void unlock_and_drain(struct stalloc_device *d) {
-	stalloc_unlock(d);
-	/* A free may have been announced after the last look: its thread relies on
-	 * whoever holds the lock. */
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->announced) != NULL) && stalloc_try_lock(d)) {
-		stalloc_drain(d);
-		stalloc_unlock(d);
-	}
-	if (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) stalloc_finish(d);
+	leave(d);
+	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) finish(d);
 }
+
+void stalloc_leave(struct stalloc_device *d) { unlock_and_drain(d); }
 
 /* Whether there is something to do for whoever has left the lock. What is undone can wait. */
 static inline bool announced(struct stalloc_device *d) { return STALLOC_RELAXED(d->announced) != NULL; }
@@ -86,7 +92,6 @@ bool stalloc_settle(struct stalloc_device *d) {
 /* Counts a block that Go has handed out, or one that it has freed. */
 static void count(struct stalloc_device *d, bool in, uint64_t asked) {
 	stalloc_lock(d);
-	stalloc_fold(d);
 	(in ? stalloc_count_in : stalloc_count_out)(d, (int64_t)stalloc_round(asked), (int64_t)asked);
 	unlock_and_drain(d);
 }
@@ -106,10 +111,11 @@ static void *refuse(int result, int device, size_t size, const char *why) {
 	return NULL;
 }
 
-/* Not the quick case: the engine. */
-static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, uint64_t pool) {
+/* Not the quick case: the engine. A request of a private pool is under way until here: a thrower
+ * does not come back. */
+static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, struct stalloc_flight *f) {
 	char err[4096]; /* not cleared: that would take longer than much of what follows */
-	uint64_t addr = 0;
+	uint64_t addr = 0, pool = f ? f->pool : 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
 	int result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
@@ -123,6 +129,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
+	if (f) stalloc_pool_leave(f);
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
 	count(s->device, true, size);
 	return (void *)(uintptr_t)addr;
@@ -130,13 +137,13 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 
 #define MOST ((uint64_t)INT64_MAX / 2) /* bytes */
 
-/* A request that is no quick hit; locked says that the caller has the device's lock. */
-static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size, bool locked) {
-	if (!locked) stalloc_lock(d);
+/* A request for which the lock is to be taken. */
+static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size) {
+	stalloc_lock(d);
 	stalloc_drain(d);
 	uint64_t addr = stalloc_serve(d, s, size);
 	unlock_and_drain(d);
-	return addr ? (void *)(uintptr_t)addr : slow(s, size, 0);
+	return addr ? (void *)(uintptr_t)addr : slow(s, size, NULL);
 }
 
 /* The first request of a thread on a stream, and one that there is something about. */
@@ -147,87 +154,84 @@ static __attribute__((noinline)) void *serve_first(size_t size, int device, void
 		stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child");
 		return NULL;
 	}
+	const char *problem = stalloc_conf_problem();
+	if (STALLOC_UNLIKELY(problem != NULL)) { /* told before anything has run: a limit that was meant may not be left out */
+		stalloc_log_once(&logged_conf, "%s. Nothing is allocated until that is corrected", problem);
+		return refuse(STALLOC_ERR_CONF, device, size, problem);
+	}
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (!s) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
 	if (size - 1 >= MOST) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
-	uint64_t pool = stalloc_pool_of(s->device, stream);
-	return pool ? slow(s, size, pool) : serve(s->device, s, size, false);
+	struct stalloc_flight f;
+	stalloc_pool_enter(&f, s->device, stream);
+	return f.pool ? slow(s, size, &f) : serve(s->device, s, size);
 }
 
-/* What a thread does all the time calls nothing, so that it need not save registers. In a
+/* What a thread does all the time: it owns the lock, and a plan or a gap serves. In a
  * forked child, and while there are private pools, nobody owns a lock. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
 	struct stalloc_device *d = recent.of;
 	struct stalloc_owner *o = recent.owner;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o)))
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || size - 1 >= MOST || !stalloc_lock_enter(&d->lock, o)))
 		return serve_first(size, device, stream);
-	uint64_t n = (size + STALLOC_GRAIN - 1) / STALLOC_GRAIN, at = stalloc_hit(d, &s->tapes[n <= d->range.small_limit], n, size);
-	if (STALLOC_UNLIKELY(at == 0)) {
-		if (size - 1 < MOST) {
-			d->lock.by = o;
-			return serve(d, s, size, true);
-		}
-		stalloc_lock_leave(o);
-		return serve_first(size, device, stream);
-	}
-	uint64_t addr = d->range.base + at;
+	uint64_t addr = stalloc_serve(d, s, size);
 	stalloc_lock_leave(o);
+	if (STALLOC_UNLIKELY(addr == 0)) return serve(d, s, size);
 	if (STALLOC_UNLIKELY(announced(d))) return settled(d, (void *)(uintptr_t)addr);
 	return (void *)(uintptr_t)addr;
 }
 
-/* Frees a block of the engine's, or a plain one. */
-static __attribute__((noinline)) void free_in_engine(uint64_t addr) {
+/* Frees a block of the engine's, or a plain one. Past: it was announced, and the program has
+ * gone on since, so that streams which used it may be gone. */
+static __attribute__((noinline)) void free_in_engine(uint64_t addr, bool past) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	struct stalloc_freed freed;
 	void *ptr = (void *)(uintptr_t)addr;
-	if (!(e && e->free(addr, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
+	if (!(e && e->free(addr, past, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
 		stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
 	else
 		count(&stalloc_devices[freed.device], false, freed.asked);
 }
 
-/* A free that is not quick; locked says that the caller has the device's lock. */
-static __attribute__((noinline)) void give(struct stalloc_device *d, struct stalloc_stream *s, uint64_t addr, bool locked) {
-	if (!locked && !stalloc_try_lock(d)) {
+/* A free for which the lock is to be taken; or, if another thread has it, told to that. */
+static __attribute__((noinline)) void give(struct stalloc_device *d, uint64_t addr) {
+	if (!stalloc_try_lock(d)) {
 		if (stalloc_announce(d, addr)) {
 			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}
 		stalloc_lock(d);
 	}
-	bool done = stalloc_give_slowly(d, s, addr);
+	bool done = stalloc_give(d, addr);
 	unlock_and_drain(d);
-	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr); /* other streams use it, or it is not the range's */
+	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr, false); /* other streams use it, or it is not the range's */
 }
+
+void stalloc_free_at(struct stalloc_device *d, uint64_t addr) { give(d, addr); }
 
 static __attribute__((noinline)) void give_first(uint64_t addr, int device, void *stream) {
 	if (!addr || !*stalloc_alive) return;
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (s)
-		give(s->device, s, addr, false);
+		give(s->device, addr);
 	else
-		free_in_engine(addr); /* it knows the block's device */
+		free_in_engine(addr, false); /* it knows the block's device */
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
-	struct stalloc_stream *s = recent.stream;
-	struct stalloc_device *d = s->device;
+	struct stalloc_device *d = recent.of;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	struct stalloc_owner *o = recent.owner;
+	(void)size;
 	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o))) {
 		give_first(addr, device, stream);
-	} else if (STALLOC_UNLIKELY(!stalloc_give(d, s, addr, size))) {
-		d->lock.by = o;
-		if (addr != 0)
-			give(d, s, addr, true);
-		else
-			stalloc_unlock(d);
-	} else {
-		stalloc_lock_leave(o);
-		if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);
+		return;
 	}
+	bool done = stalloc_give(d, addr);
+	stalloc_lock_leave(o);
+	if (STALLOC_UNLIKELY(!done && addr != 0)) give(d, addr);
+	if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {

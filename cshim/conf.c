@@ -1,7 +1,9 @@
 /* STALLOC_CONF: comma-separated key:value, the form of PYTORCH_CUDA_ALLOC_CONF.
  * It is read here because the environment that Go sees is a copy made at start,
- * and it is checked here so that a mistake is told before anything runs. */
+ * and it is checked here, for C, Go and Python, so that mistakes are told before
+ * anything runs: all of them at once. */
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,36 +11,41 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT, ROUTE };
 
-static struct {
+static const struct {
 	const char *name;
 	enum kind kind;
-	char value[512];
 } keys[] = {
-	{"plan", PLAN, ""},     {"log", LEVEL, ""},     {"engine", TEXT, ""},
-	{"driver", TEXT, ""},   {"window", WINDOW, ""}, {"limit", LIMIT, ""},
-	{"cache", TEXT, ""},    {"stitch", FLAG, ""},   {"pool", POOL, ""},
-	{"fraglimit", AMOUNT, ""}, {"page", FLAG, ""}, {"metrics", PORT, ""},
-	{"trace", TEXT, ""},    {"oom_report", TEXT, ""}, {"native", FLAG, ""},
+	{"plan", PLAN},   {"log", LEVEL},   {"engine", TEXT},     {"driver", TEXT}, {"window", WINDOW},
+	{"limit", LIMIT}, {"cache", TEXT},  {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
+	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
+	{"route", ROUTE}, /* of the Python package */
 };
-enum { KEYS = sizeof keys / sizeof *keys };
+enum { KEYS = sizeof keys / sizeof *keys, MOST = 2047, LONGEST = 511 };
 
-static char text[2048]; /* the accepted settings, for the engine */
-static char problem[1024];
+struct settings {
+	char value[KEYS][LONGEST + 1];
+	char problem[4096]; /* all that is wrong, or "" */
+	bool unknown;	    /* a key is */
+};
+
+static struct settings all;
+static char text[MOST + 1]; /* the settings, for the engine */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define AMOUNTS "80GiB or 80G (2^30 bytes each), 80GB (10^9) or a whole number of bytes"
 static const char *const expected[] = {
 	[FLAG] = "on or off",
 	[AMOUNT] = "an amount of memory such as " AMOUNTS,
-	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS ", or a share of the device's such as 90%",
-	[WINDOW] = "an amount of addresses of at least 1GiB, such as " AMOUNTS,
-	[TEXT] = "a path",
+	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS ", or a share of the device's such as 90%, at least 0.1%",
+	[WINDOW] = "an amount of addresses of at least 1GiB and at most 4TiB, such as " AMOUNTS,
+	[TEXT] = "a path of at most 511 bytes",
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "range or gmlake",
 	[PLAN] = "on, off or always",
 	[PORT] = "a port, from 1 to 65535",
+	[ROUTE] = "adapter, pluggable or auto",
 };
 
 static bool fits(enum kind kind, const char *value) {
@@ -47,75 +54,117 @@ static bool fits(enum kind kind, const char *value) {
 	case FLAG: return !strcmp(value, "on") || !strcmp(value, "off");
 	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
 	case POOL: return !strcmp(value, "range") || !strcmp(value, "gmlake");
+	case ROUTE: return !strcmp(value, "auto") || !strcmp(value, "adapter") || !strcmp(value, "pluggable");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
 	case PORT: return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 && atoi(value) > 0 && atoi(value) < 1 << 16;
 	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;
-	case LIMIT: return stalloc_read_amount(value, &a) && (a.share > 0 || a.bytes >= 2 << 20);
-	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30;
+	/* Of a share that rounds to nothing nobody could be served. */
+	case LIMIT: return stalloc_read_amount(value, &a) && (a.share >= 0.001 || a.bytes >= 2 << 20);
+	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30 && a.bytes <= (uint64_t)4 << 40;
 	default: return *value != '\0';
 	}
 }
 
-static void complain(const char *format, const char *what, const char *remedy) {
-	if (problem[0]) return; /* the first mistake is the one to mend first */
-	snprintf(problem, sizeof problem, format, what, remedy);
+static void complain(struct settings *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void complain(struct settings *s, const char *format, ...) {
+	size_t used = strlen(s->problem), room = sizeof s->problem - used;
+	va_list args;
+	int n = snprintf(s->problem + used, room, used ? "; " : "STALLOC_CONF: ");
+	if ((size_t)n >= room) return;
+	va_start(args, format);
+	vsnprintf(s->problem + used + n, room - (size_t)n, format, args);
+	va_end(args);
 }
 
-static void known_keys(char *out, size_t n) {
-	size_t used = 0;
-	for (int i = 0; i < KEYS && used < n; i++)
-		used += (size_t)snprintf(out + used, n - used, "%s%s", i ? ", " : "", keys[i].name);
+/* The text without blanks around it; its end is cut. */
+static char *trimmed(char *from) {
+	from += strspn(from, " \t\r\n");
+	for (char *end = from + strlen(from); end > from && strchr(" \t\r\n", end[-1]);) *--end = '\0';
+	return from;
 }
 
-static void set(char *pair) {
-	char names[320];
-	char *colon = strchr(pair, ':');
-	if (!colon) {
-		complain("STALLOC_CONF: \"%s\" is not of the form key:value%s", pair, "");
+/* Copies a value, with the rank for each %r; false: it is too long. "%%" stays, for those who read it. */
+static bool expand(char *to, const char *value) {
+	const char *end = to + LONGEST;
+	char rank[24];
+	snprintf(rank, sizeof rank, "%ld", stalloc_rank() < 0 ? 0 : stalloc_rank());
+	while (*value) {
+		bool is_rank = value[0] == '%' && value[1] == 'r';
+		const char *part = is_rank ? rank : value;
+		size_t taken = value[0] == '%' && value[1] ? 2 : 1, n = is_rank ? strlen(rank) : taken;
+		if (n > (size_t)(end - to)) return false;
+		memcpy(to, part, n);
+		to += n;
+		value += taken;
+	}
+	*to = '\0';
+	return true;
+}
+
+static void set(struct settings *s, char *pair) {
+	char *colon = strchr(pair, ':'), value[LONGEST + 1];
+	if (colon) *colon = '\0';
+	const char *key = trimmed(pair), *given = colon ? trimmed(colon + 1) : "";
+	if (!colon || !*key) {
+		complain(s, "\"%s%s%.200s\": expected key:value; commas separate several", key, colon ? ":" : "", given);
 		return;
 	}
-	*colon = '\0';
 	for (int i = 0; i < KEYS; i++) {
-		if (strcmp(pair, keys[i].name) != 0) continue;
-		if (!fits(keys[i].kind, colon + 1) || strlen(colon + 1) >= sizeof keys[i].value) {
-			snprintf(names, sizeof names, "%.32s:%.200s", pair, colon + 1);
-			complain("STALLOC_CONF: %s: expected %s", names, expected[keys[i].kind]);
-			return;
-		}
-		strcpy(keys[i].value, colon + 1);
+		if (strcmp(key, keys[i].name) != 0) continue;
+		if (!expand(value, given) || !fits(keys[i].kind, value))
+			complain(s, "%s:%.200s: expected %s", key, given, expected[keys[i].kind]);
+		else if (s->value[i][0])
+			complain(s, "%s is set twice, to %.200s and to %.200s: leave one", key, s->value[i], value);
+		else
+			strcpy(s->value[i], value);
 		return;
 	}
-	known_keys(names, sizeof names);
-	complain("STALLOC_CONF: unknown key \"%s\"; known are %s", pair, names);
+	s->unknown = true;
+	complain(s, "unknown key \"%.200s\"", key);
 }
 
-static void read_all(void) {
-	const char *from = getenv("STALLOC_CONF");
-	char copy[sizeof text], *rest = copy, *pair;
-	if (!from) return;
-	if (strlen(from) >= sizeof copy) {
-		complain("STALLOC_CONF is longer than %s bytes%s", "2047", "");
+static void read_all(const char *from, struct settings *s) {
+	char copy[MOST + 1], *rest = copy, *pair;
+	memset(s, 0, sizeof *s);
+	if (strlen(from) > MOST) {
+		complain(s, "it is longer than %d bytes", MOST);
 		return;
 	}
 	strcpy(copy, from);
 	while ((pair = strsep(&rest, ",")))
-		if (*pair) set(pair);
-	size_t used = 0;
-	for (int i = 0; i < KEYS; i++)
-		if (keys[i].value[0] && used < sizeof text)
-			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s:%s", used ? "," : "", keys[i].name,
-						 keys[i].value);
+		if (*(pair = trimmed(pair))) set(s, pair);
+	for (int i = 0; i < KEYS && s->unknown; i++) {
+		size_t used = strlen(s->problem);
+		snprintf(s->problem + used, sizeof s->problem - used, "%s%s", i ? ", " : "; known are ", keys[i].name);
+	}
+	for (char *c = s->problem; *c; c++) /* it goes to terminals */
+		if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
 }
 
-int stalloc_conf_read(void) {
-	pthread_once(&once, read_all);
-	return problem[0] ? stalloc_fail(STALLOC_ERR_CONF, "%s", problem) : STALLOC_OK;
+static void read_environment(void) {
+	const char *from = getenv("STALLOC_CONF");
+	if (from) read_all(from, &all);
+	size_t used = 0;
+	for (int i = 0; i < KEYS; i++)
+		if (all.value[i][0] && used < sizeof text)
+			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s:%s", used ? "," : "", keys[i].name, all.value[i]);
+}
+
+int stalloc_check_conf(const char *conf) {
+	struct settings s;
+	read_all(conf ? conf : "", &s);
+	return s.problem[0] ? stalloc_fail(STALLOC_ERR_CONF, "%s", s.problem) : STALLOC_OK;
+}
+
+const char *stalloc_conf_problem(void) {
+	pthread_once(&once, read_environment);
+	return all.problem[0] ? all.problem : NULL;
 }
 
 const char *stalloc_conf(const char *key) {
 	for (int i = 0; i < KEYS; i++)
-		if (!strcmp(key, keys[i].name)) return keys[i].value[0] ? keys[i].value : NULL;
+		if (!strcmp(key, keys[i].name)) return all.value[i][0] ? all.value[i] : NULL;
 	return NULL;
 }
 

@@ -42,6 +42,7 @@ int stalloc_close(int device) {
 		if (device < 0 || i == device) stalloc_engine_give_up(i, "it was closed");
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
+	stalloc_plain_tidy();
 	settle(device, true);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
@@ -49,11 +50,29 @@ int stalloc_close(int device) {
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (e) e->trim(-1, 0);
+	stalloc_plain_tidy();
+	settle(-1, false);
 }
 
-void stalloc_set_memory_fraction(double fraction, int device) {
-	const struct stalloc_engine *e = stalloc_ready() && known(device) ? stalloc_engine(device) : NULL;
-	if (e) e->limit(device, fraction);
+int stalloc_set_memory_fraction(double fraction, int device) {
+	static _Atomic bool logged;
+	char err[1024] = "the engine cannot be used";
+	int result = STALLOC_ERR_ARGUMENT;
+	if (!known(device)) {
+		snprintf(err, sizeof err, "there is no device %d", device);
+	} else if (!(fraction >= 0 && fraction <= 1)) {
+		snprintf(err, sizeof err, "%g is no fraction of a device's memory: expected one from 0 to 1", fraction);
+	} else {
+		const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine(device) : NULL;
+		const char *problem = stalloc_engine_problem(device);
+		if (problem) snprintf(err, sizeof err, "%s", problem);
+		if (!*stalloc_alive) return STALLOC_OK;
+		result = e ? e->limit(device, fraction, err, sizeof err) : STALLOC_ERR_ENGINE;
+	}
+	if (result == STALLOC_OK) return result;
+	/* PyTorch does not look at the answer. */
+	stalloc_log_once(&logged, "the memory fraction is not set, and the limit is what it was: %s", err);
+	return stalloc_fail(result, "the memory fraction is not set: %s", err);
 }
 
 void stalloc_set_device_count(int count) { (void)count; }
@@ -63,26 +82,26 @@ static uint64_t positive(int64_t n) { return n < 0 ? 0 : (uint64_t)n; }
 /* Adds what is counted in C. */
 static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	stalloc_lock(d);
-	stalloc_sync(d);
 	const struct stalloc_counts c = d->counts;
-	s->active = positive(c.allocated + d->range.now.pending);
+	const struct stalloc_meter *now = c.now.of[STALLOC_POOL_ALL];
+	s->active = positive(now[STALLOC_ALLOCATED].current + stalloc_pending(d));
 	s->lost_events += d->log.lost_ever;
 	for (struct stalloc_stream *p = atomic_load(&d->streams); p; p = p->next)
-		for (int i = 0; i < STALLOC_TAPES; i++) {
-			s->hits += p->tapes[i].state.hits;
-			s->misses += p->tapes[i].state.misses;
+		for (int i = 0; i < STALLOC_CURSORS; i++) {
+			s->hits += p->cursors[i].hits;
+			s->misses += p->cursors[i].misses;
 		}
-	stalloc_unlock(d);
-	s->requests = s->blocks_total = c.requests;
-	s->allocated_total = c.allocated_total;
-	s->freed_total = c.allocated_total - (uint64_t)c.allocated;
-	s->allocated = positive(c.allocated);
-	s->peak_allocated = positive(c.peak_allocated);
-	s->requested = positive(c.requested);
-	s->peak_requested = positive(c.peak_requested);
+	stalloc_leave(d);
+	s->requests = s->blocks_total = (uint64_t)now[STALLOC_BLOCKS].total;
+	s->allocated_total = (uint64_t)now[STALLOC_ALLOCATED].total;
+	s->freed_total = (uint64_t)(now[STALLOC_ALLOCATED].total - now[STALLOC_ALLOCATED].current);
+	s->allocated = positive(now[STALLOC_ALLOCATED].current);
+	s->peak_allocated = positive(c.peak[STALLOC_ALLOCATED]);
+	s->requested = positive(now[STALLOC_REQUESTED].current);
+	s->peak_requested = positive(c.peak[STALLOC_REQUESTED]);
 	s->peak_active = positive(c.peak_active);
-	s->blocks = positive(c.blocks);
-	s->peak_blocks = positive(c.peak_blocks);
+	s->blocks = positive(now[STALLOC_BLOCKS].current);
+	s->peak_blocks = positive(c.peak[STALLOC_BLOCKS]);
 	s->ooms = STALLOC_RELAXED(d->ooms);
 }
 
@@ -116,14 +135,12 @@ int stalloc_reset_peak(int device) {
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
 	stalloc_lock(d);
-	stalloc_fold(d);
-	struct stalloc_counts *c = &d->counts;
-	c->peak_allocated = c->allocated;
-	c->peak_requested = c->requested;
-	c->peak_blocks = c->blocks;
-	c->peak_active = c->allocated + d->range.now.pending;
-	stalloc_unlock(d);
+	const struct stalloc_meter *now = d->counts.now.of[STALLOC_POOL_ALL];
+	for (int i = 0; i < STALLOC_METERS; i++) d->counts.peak[i] = now[i].current;
+	d->counts.peak_active = now[STALLOC_ALLOCATED].current + stalloc_pending(d);
+	stalloc_leave(d);
 	if (e) e->stats(device, NULL, 1);
+	stalloc_settle(d);
 	return STALLOC_OK;
 }
 

@@ -31,9 +31,11 @@ static void path_of_engine(char *out, size_t n) {
 }
 
 static int open_engine(char *err, size_t n) {
-	static _Atomic bool logged_conf;
 	char path[4096], why[512], name[32];
-	if (stalloc_conf_read() != STALLOC_OK) stalloc_log_once(&logged_conf, "%s; going on with the other settings", stalloc_last_error());
+	if (stalloc_conf_problem()) {
+		snprintf(err, n, "%s", stalloc_conf_problem());
+		return STALLOC_ERR_ENGINE;
+	}
 	path_of_engine(path, sizeof path);
 	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);

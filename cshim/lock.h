@@ -200,20 +200,32 @@ static __attribute__((noinline, unused)) bool stalloc_lock_look(struct stalloc_l
 	return true;
 }
 
-/* Has the lock without owners, or with them again. It is taken. */
-static inline void stalloc_lock_shut(struct stalloc_lock *l, bool shut) {
-	if ((l->shut = shut)) atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
+/* Takes the lock by an exchange, even if this thread is its owner, however long it takes. It calls
+ * nudge now and then, which goes to Go and back. */
+static __attribute__((noinline, unused)) void stalloc_lock_exchange(struct stalloc_lock *l, void (*nudge)(void)) {
+	const struct timespec patience = {.tv_nsec = STALLOC_NUDGE};
+	if (!stalloc_lock_try(l, l->spins)) {
+		while (atomic_exchange_explicit(&l->taken, STALLOC_AWAITED, memory_order_acquire) != STALLOC_UNTAKEN)
+			if (syscall(SYS_futex, &l->taken, FUTEX_WAIT_PRIVATE, STALLOC_AWAITED, &patience, NULL, 0) != 0 && errno == ETIMEDOUT) nudge();
+		lock_disown(l, UINT_MAX);
+		l->by = NULL;
+	}
+	lock_count(l);
 }
 
-/* The same, however long it takes. It calls nudge now and then, which goes to Go and back. */
+/* The same, as the owner or like any other. */
 static __attribute__((noinline, unused)) void stalloc_lock_wait(struct stalloc_lock *l, void (*nudge)(void)) {
-	const struct timespec patience = {.tv_nsec = STALLOC_NUDGE};
-	if (stalloc_lock_look(l, l->spins)) return;
-	while (atomic_exchange_explicit(&l->taken, STALLOC_AWAITED, memory_order_acquire) != STALLOC_UNTAKEN)
-		if (syscall(SYS_futex, &l->taken, FUTEX_WAIT_PRIVATE, STALLOC_AWAITED, &patience, NULL, 0) != 0 && errno == ETIMEDOUT) nudge();
-	lock_disown(l, UINT_MAX);
-	l->by = NULL;
-	lock_count(l);
+	struct stalloc_owner *o = stalloc_lock_mine(l);
+	if (o && stalloc_lock_enter(l, o))
+		l->by = o;
+	else
+		stalloc_lock_exchange(l, nudge);
+}
+
+/* Has the lock without owners, or with them again. It was taken by stalloc_lock_exchange: of an
+ * owner that is inside, nobody would see it any more. */
+static inline void stalloc_lock_shut(struct stalloc_lock *l, bool shut) {
+	if ((l->shut = shut)) atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
 }
 
 static inline void stalloc_lock_release(struct stalloc_lock *l) {

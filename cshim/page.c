@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +18,12 @@ _Static_assert((int)TOLD <= (int)STALLOC_PAGE_COUNTERS, "the page has no room fo
 
 #define SECOND 1000000000u
 
-static struct stalloc_page *page; /* NULL: there is none */
+/* The process's own figures, as the file has them. The file is opened anew for each writing: in a
+ * mapped one a byte that somebody has cut off would end the process, and a descriptor that is kept
+ * may be closed by the program, whose next file would have its number. */
+static struct stalloc_page page;
+static bool made;
+static struct stat file; /* which it is */
 static char path[64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -39,44 +44,55 @@ static uint64_t start_of_process(void) {
 }
 
 static void take_away(void) {
-	if (page && *stalloc_alive) unlink(path);
+	if (*stalloc_alive) unlink(path);
+}
+
+/* Writes bytes to the file, where the page has them. */
+static bool put(int fd, const void *from, size_t n, const void *at) {
+	return pwrite(fd, from, n, (const char *)at - (const char *)&page) == (ssize_t)n;
 }
 
 static void make(void) {
 	const char *set = stalloc_conf("page");
 	struct stat where = {0};
+	struct rlimit largest;
 	if (set && !strcmp(set, "off")) return;
-	uint64_t start = start_of_process();
-	snprintf(path, sizeof path, STALLOC_PAGE_FOLDER "/stalloc-%d-%llu", (int)getpid(), (unsigned long long)start);
-	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) return;
-	/* Without memory behind every byte the first write to one would end the process. */
-	void *map = MAP_FAILED;
-	if (posix_fallocate(fd, 0, sizeof *page) == 0)
-		map = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (map == MAP_FAILED) {
-		unlink(path);
-		return;
-	}
+	/* Whoever writes beyond it is ended by a signal. */
+	if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < sizeof page) return;
 	stat("/proc/self/ns/pid", &where);
-	struct stalloc_page *p = map;
-	p->version = STALLOC_PAGE_VERSION;
-	p->pid = (uint32_t)getpid();
-	p->start = start;
-	p->processes = (uint64_t)where.st_ino;
-	p->devices = STALLOC_PAGE_DEVICES;
-	p->counters = TOLD;
-	atomic_thread_fence(memory_order_release);
-	memcpy(p->magic, STALLOC_PAGE_MAGIC, sizeof p->magic); /* last: from here on it is a page */
-	page = p;
-	atexit(take_away);
+	page = (struct stalloc_page){
+		.magic = STALLOC_PAGE_MAGIC,
+		.version = STALLOC_PAGE_VERSION,
+		.pid = (uint32_t)getpid(),
+		.start = start_of_process(),
+		.processes = (uint64_t)where.st_ino,
+		.devices = STALLOC_PAGE_DEVICES,
+		.counters = TOLD,
+	};
+	snprintf(path, sizeof path, STALLOC_PAGE_FOLDER "/stalloc-%d-%llu", (int)page.pid, (unsigned long long)page.start);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) return;
+	/* All of it at once: later there may be no memory. */
+	made = fchmod(fd, 0600) == 0 && fstat(fd, &file) == 0 && put(fd, &page, sizeof page, &page);
+	close(fd);
+	if (made)
+		atexit(take_away);
+	else
+		unlink(path);
+}
+
+/* The file, if it is still there; it may have been replaced. */
+static int open_page(void) {
+	struct stat now;
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0 && (fstat(fd, &now) != 0 || now.st_dev != file.st_dev || now.st_ino != file.st_ino)) close(fd), fd = -1;
+	return fd;
 }
 
 static struct stalloc_page_device *of(int device) {
 	if (device < 0 || device >= STALLOC_PAGE_DEVICES || !*stalloc_alive) return NULL;
 	pthread_once(&once, make);
-	return page ? &page->device[device] : NULL;
+	return made ? &page.device[device] : NULL;
 }
 
 static uint64_t now_ns(void) {
@@ -98,7 +114,6 @@ void stalloc_page_put(int device, const struct stalloc_stats *s) {
 	if (sequence & 1 || !atomic_compare_exchange_strong_explicit(&d->sequence, &sequence, sequence + 1, memory_order_acquire,
 								     memory_order_relaxed))
 		return; /* another thread tells what is nearly the same */
-	atomic_thread_fence(memory_order_release);
 	memcpy(counters, s, sizeof counters);
 	bool older = STALLOC_RELAXED(d->now.at) && at - STALLOC_RELAXED(d->before.at) >= 2 * (uint64_t)SECOND;
 	if (older) {
@@ -107,5 +122,13 @@ void stalloc_page_put(int device, const struct stalloc_stats *s) {
 	}
 	STALLOC_PUT(d->now.at, at);
 	for (int i = 0; i < TOLD; i++) STALLOC_PUT(d->now.counters[i], counters[i]);
-	atomic_store_explicit(&d->sequence, sequence + 2, memory_order_release);
+	uint64_t busy = sequence + 1, done = sequence + 2;
+	int fd = open_page();
+	if (fd >= 0) {
+		/* One call behind the other, so that none is done before the last one is: as they are read. */
+		const char *samples = (const char *)d + sizeof d->sequence;
+		if (put(fd, &busy, sizeof busy, d) && put(fd, samples, sizeof *d - sizeof d->sequence, samples)) put(fd, &done, sizeof done, d);
+		close(fd);
+	}
+	atomic_store_explicit(&d->sequence, done, memory_order_release);
 }

@@ -3,7 +3,9 @@
  * A process has a file in /dev/shm, stalloc-<pid>-<start>, that holds struct
  * stalloc_page. It is written where the statistics are known anyway: at a step
  * boundary, at most ten times a second, and when the program asks for them. The
- * writer takes no lock and never waits; whoever reads is not known to it.
+ * writer takes no lock and waits for nobody; whoever reads is not known to it, and
+ * what anybody does to the file is no harm to the process. A reader believes a page
+ * that belongs to the user of the process, and is named as it says.
  *
  * Each device has a sequence number: odd while it is written, another one
  * afterwards. A reader takes the number, the figures and the number again, and

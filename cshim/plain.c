@@ -30,6 +30,8 @@ struct block {
 };
 enum { BUCKETS = 4096 };
 static struct block *buckets[BUCKETS];
+static struct block *left, **left_end = &left; /* freed, but the driver has not taken them back */
+static size_t left_n;
 static struct stalloc_plain_counts counts[STALLOC_MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static stalloc_cu_context contexts[STALLOC_MAX_DEVICES];
@@ -59,6 +61,48 @@ static void leave(void) {
 	driver.cuCtxPopCurrent(&popped);
 }
 
+/* Gives the driver a block. False: it does not take it now. The lock is held. */
+static bool give(const struct block *b) {
+	static _Atomic bool logged;
+	char err[256];
+	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
+	if (enter(b->device, err, sizeof err) == STALLOC_OK) {
+		driver.cuThreadExchangeStreamCaptureMode(&mode); /* else it would end a graph capture */
+		int code = driver.cuMemFree(b->addr);
+		driver.cuThreadExchangeStreamCaptureMode(&mode);
+		leave();
+		if (!code) {
+			counts[b->device].bytes -= b->size;
+			return true;
+		}
+		snprintf(err, sizeof err, "cuMemFree failed with driver error %d (%s)", code, stalloc_driver_error_name(&driver, code));
+	}
+	stalloc_log_once(&logged, "a freed block of %llu bytes cannot be given back to the driver yet: %s", (unsigned long long)b->size, err);
+	return false;
+}
+
+static void keep(struct block *b) {
+	b->next = NULL;
+	*left_end = b;
+	left_end = &b->next;
+	left_n++;
+}
+
+/* Tries so many again, the longest left first. */
+static void tidy(size_t most) {
+	for (struct block *b; most > 0 && (b = left); most--) {
+		if (!(left = b->next)) left_end = &left;
+		left_n--;
+		if (give(b))
+			free(b);
+		else
+			keep(b);
+	}
+}
+
+/* How many a request or a free tries: the driver may refuse them all for good. */
+#define AT_ONCE 8
+
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n) {
 	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
@@ -70,9 +114,9 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 		return STALLOC_ERR_MEMORY;
 	}
 	pthread_mutex_lock(&lock);
+	tidy(AT_ONCE);
 	int result = enter(device, err, n);
 	if (result == STALLOC_OK) {
-		/* A plain allocation during a graph capture would invalidate it. */
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		int code = driver.cuMemAlloc(&addr, size);
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
@@ -96,26 +140,52 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 	return result;
 }
 
+void stalloc_plain_tidy(void) {
+	if (!*stalloc_alive) return;
+	pthread_mutex_lock(&lock);
+	tidy(left_n);
+	pthread_mutex_unlock(&lock);
+}
+
 /* False: not a plain block. cuMemFree waits for pending work, so other streams'
  * uses need no fence here. */
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	char err[256];
 	pthread_mutex_lock(&lock);
 	struct block **at = bucket(addr), *b;
 	while ((b = *at) && b->addr != addr) at = &b->next;
-	if (b) {
+	bool known = b != NULL;
+	if (known) {
 		*at = b->next;
-		counts[b->device].bytes -= b->size;
 		*freed = (struct stalloc_freed){.asked = b->asked, .device = b->device};
-		if (enter(b->device, err, sizeof err) == STALLOC_OK) {
-			driver.cuMemFree(addr);
-			leave();
-		}
-		free(b);
+		keep(b);
+		tidy(AT_ONCE);
 	}
 	pthread_mutex_unlock(&lock);
+	return known;
+}
+
+static struct stalloc_block told(const struct block *b) {
+	return (struct stalloc_block){.ptr = (void *)(uintptr_t)b->addr, .asked = b->asked, .device = b->device};
+}
+
+bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out) {
+	pthread_mutex_lock(&lock);
+	const struct block *b = *bucket(addr);
+	while (b && b->addr != addr) b = b->next;
+	if (b) *out = told(b);
+	pthread_mutex_unlock(&lock);
 	return b != NULL;
+}
+
+size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n) {
+	size_t all = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < BUCKETS && counts[device].served; i++)
+		for (const struct block *b = buckets[i]; b; b = b->next)
+			if (b->device == device && all++ < n) out[all - 1] = told(b);
+	pthread_mutex_unlock(&lock);
+	return all;
 }
 
 /* The block that contains an address. False: none does. Looks at all of them. */

@@ -28,6 +28,7 @@ struct pool {
 enum { MOST = 64 };
 static struct pool active[MOST];
 static int count;
+static struct stalloc_flight *flights; /* requests of private pools, under way */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t key(uint64_t id0, uint64_t id1) { return id0 << 32 | (id1 & 0xffffffff); }
@@ -35,9 +36,9 @@ static uint64_t key(uint64_t id0, uint64_t id1) { return id0 << 32 | (id1 & 0xff
 /* An owner of the device's lock does not look whether there are any. */
 static void change(struct stalloc_device *d, int by) {
 	uint32_t now = atomic_fetch_add(&d->pools, (uint32_t)by) + (uint32_t)by;
-	stalloc_lock(d);
+	stalloc_lock_exchange(&d->lock, stalloc_nudge);
 	stalloc_lock_shut(&d->lock, now > 0);
-	stalloc_unlock(d);
+	stalloc_leave(d);
 }
 
 void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
@@ -74,21 +75,51 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 	pthread_mutex_unlock(&lock);
 }
 
-void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
+static void release(int device, uint64_t pool) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e) e->trim(device, key(id0, id1));
+	if (!e) return;
+	e->trim(device, pool);
+	stalloc_settle(&stalloc_devices[device]);
+}
+
+void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
+	uint64_t pool = key(id0, id1);
+	if (!*stalloc_alive || device < 0 || device >= STALLOC_MAX_DEVICES) return;
+	pthread_mutex_lock(&lock);
+	for (struct stalloc_flight *f = flights; f; f = f->next)
+		if (f->device->ordinal == device && f->pool == pool) f->released = true;
+	pthread_mutex_unlock(&lock);
+	release(device, pool);
 }
 
 /* The newest pool whose filter accepts the stream. */
-uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream) {
-	uint64_t found = 0;
-	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0)) return 0;
+void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream) {
+	*f = (struct stalloc_flight){.device = device};
+	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0)) return;
 	pthread_mutex_lock(&lock);
-	for (int i = count - 1; i >= 0 && !found; i--) {
+	for (int i = count - 1; i >= 0 && !f->pool; i--) {
 		struct pool *p = &active[i];
 		if (p->device == device->ordinal && (!p->accepts.manager || p->accepts.invoker(&p->accepts.functor, &stream)))
-			found = key(p->id0, p->id1);
+			f->pool = key(p->id0, p->id1);
+	}
+	if (f->pool) {
+		f->next = flights;
+		flights = f;
 	}
 	pthread_mutex_unlock(&lock);
-	return found;
+}
+
+/* A request of a pool that was released meanwhile has made it one that will be used again:
+ * it is released once more. */
+void stalloc_pool_leave(struct stalloc_flight *f) {
+	if (STALLOC_LIKELY(f->pool == 0)) return;
+	pthread_mutex_lock(&lock);
+	struct stalloc_flight **at = &flights;
+	while (*at != f) at = &(*at)->next;
+	*at = f->next;
+	bool again = f->released;
+	for (int i = 0; i < count; i++)
+		again = again && !(active[i].device == f->device->ordinal && key(active[i].id0, active[i].id1) == f->pool);
+	pthread_mutex_unlock(&lock);
+	if (again) release(f->device->ordinal, f->pool);
 }

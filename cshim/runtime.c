@@ -19,6 +19,8 @@ const unsigned char *_Atomic stalloc_alive = &dead;
 struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES] __attribute__((aligned(PAGE)));
 _Static_assert(sizeof stalloc_devices % PAGE == 0, "what lies behind would be wiped, too");
 
+_Atomic int stalloc_devices_seen;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char *guard_page;
@@ -55,23 +57,26 @@ int stalloc_fail(int code, const char *format, ...) {
 
 /* The first variable is that of torchrun, DeepSpeed, accelerate and Megatron-LM, then come
  * Slurm, MPI and Lightning; the Python package has the same list. */
-const char *stalloc_log_name(char *out, size_t n) {
+long stalloc_rank(void) {
 	static const char *const variables[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"};
-	snprintf(out, n, "stalloc");
 	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
 		const char *text = getenv(variables[i]);
 		char *end;
 		if (!text || *text < '0' || *text > '9') continue;
 		long rank = strtol(text, &end, 10);
-		if (*end) continue;
-		snprintf(out, n, "stalloc[%ld]", rank);
-		break;
+		if (!*end) return rank;
 	}
+	return -1;
+}
+
+const char *stalloc_log_name(char *out, size_t n) {
+	long rank = stalloc_rank();
+	snprintf(out, n, rank < 0 ? "stalloc" : "stalloc[%ld]", rank);
 	return out;
 }
 
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
-	char line[1024], name[32];
+	char line[4352], name[32]; /* all that can be wrong with settings */
 	va_list args;
 	if (atomic_exchange(key, true)) return;
 	va_start(args, format);
@@ -102,7 +107,7 @@ static void prepare(void) {
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
-	stalloc_conf_read();
+	stalloc_conf_problem();
 	stalloc_alive = page; /* last: other threads go ahead from here on */
 }
 
@@ -116,31 +121,29 @@ int stalloc_init(void) {
 	if (!stalloc_ready())
 		return stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child: CUDA does not survive a "
 							"fork; start the child with the spawn method");
-	return stalloc_conf_read();
+	const char *problem = stalloc_conf_problem();
+	return problem ? stalloc_fail(STALLOC_ERR_CONF, "%s", problem) : STALLOC_OK;
 }
 
 const char *stalloc_version(void) { return STALLOC_VERSION; }
-
-static struct stalloc_stream *find(struct stalloc_device *d, uint64_t id) {
-	struct stalloc_stream *s = atomic_load_explicit(&d->streams, memory_order_acquire);
-	while (s && s->id != id) s = s->next;
-	return s;
-}
 
 struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
 	if (device < 0 || device >= STALLOC_MAX_DEVICES) return NULL;
 	uint64_t id = (uint64_t)(uintptr_t)stream;
 	struct stalloc_device *d = &stalloc_devices[device];
-	struct stalloc_stream *s = find(d, id);
+	struct stalloc_stream *s = stalloc_stream_find(d, id);
 	if (s) return s;
 	pthread_mutex_lock(&streams_lock);
 	size_t size = (sizeof *s + 63) / 64 * 64;
-	if (!(s = find(d, id)) && (s = aligned_alloc(64, size))) {
+	if (!(s = stalloc_stream_find(d, id)) && (s = aligned_alloc(64, size))) {
 		memset(s, 0, size);
 		s->id = id;
 		s->device = d;
 		s->next = atomic_load(&d->streams);
+		s->chain = atomic_load(&d->chains[stalloc_chain(id)]);
+		atomic_store_explicit(&d->chains[stalloc_chain(id)], s, memory_order_release);
 		atomic_store_explicit(&d->streams, s, memory_order_release);
+		if (device >= atomic_load(&stalloc_devices_seen)) atomic_store(&stalloc_devices_seen, device + 1);
 	}
 	pthread_mutex_unlock(&streams_lock);
 	return s;

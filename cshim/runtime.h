@@ -20,8 +20,15 @@ bool stalloc_ready(void);
 /* The stream's state, made on first sight; NULL if memory is short. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
-/* Frees what of the announced frees only Go can. */
-void stalloc_finish(struct stalloc_device *d);
+/* As many devices as streams were seen of, counted from 0. */
+extern _Atomic int stalloc_devices_seen;
+
+/* Frees what begins at an address of a device, or says that nothing does. Never waits for Go. */
+void stalloc_free_at(struct stalloc_device *d, uint64_t addr);
+
+/* Leaves the device's lock as everybody but the quickest has to: what other threads announced
+ * meanwhile is done. */
+void stalloc_leave(struct stalloc_device *d);
 
 /* Performs the frees that other threads announced on a device and nobody has looked at
  * yet: there may be no request or free any more that would. True if there were any. */
@@ -30,15 +37,18 @@ bool stalloc_settle(struct stalloc_device *d);
 /* Sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]", as the
- * launcher says in the environment. */
+/* The process's rank, as its launcher says in the environment; below 0: there is none. */
+long stalloc_rank(void);
+
+/* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]". */
 const char *stalloc_log_name(char *out, size_t n);
 
 /* Writes one line to standard error, once per key. */
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* conf.c: the value of a key of STALLOC_CONF, or NULL. */
-int stalloc_conf_read(void);
+/* conf.c: all that is wrong with STALLOC_CONF, or NULL. */
+const char *stalloc_conf_problem(void);
+/* The value of a key of STALLOC_CONF, or NULL. */
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
 
@@ -49,7 +59,7 @@ const char *stalloc_conf_text(void);
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
 	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
 		       uint64_t *addr, char *err, size_t n))                               \
-	X(int, free, (uint64_t addr, struct stalloc_freed *freed))                         \
+	X(int, free, (uint64_t addr, bool past, struct stalloc_freed *freed))              \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
@@ -57,7 +67,7 @@ const char *stalloc_conf_text(void);
 	X(int, save_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
-	X(int, limit, (int device, double fraction))                                       \
+	X(int, limit, (int device, double fraction, char *err, size_t n))                  \
 	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
 	X(int, explain, (int device, char *text, size_t n))                                \
 	X(int, nudge, (void))
@@ -91,6 +101,11 @@ bool stalloc_thread_fits(void);
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
+bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out);
+/* Copies at most n live blocks of a device; returns how many there are. */
+size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n);
+/* Gives the driver what it would not take back before. */
+void stalloc_plain_tidy(void);
 struct stalloc_plain_counts {
 	uint64_t bytes;	 /* of live blocks */
 	uint64_t served; /* requests so far */
@@ -98,7 +113,15 @@ struct stalloc_plain_counts {
 struct stalloc_plain_counts stalloc_plain_counts(int device);
 bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 
-/* pools.c: the private pool that serves a stream now, 0: the default pool. */
-uint64_t stalloc_pool_of(struct stalloc_device *device, void *stream);
+/* pools.c: a request of the private pool that serves a stream now; pool 0: the default pool. It
+ * is under way from enter to leave. */
+struct stalloc_flight {
+	struct stalloc_flight *next;
+	struct stalloc_device *device;
+	uint64_t pool;
+	bool released; /* meanwhile */
+};
+void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
+void stalloc_pool_leave(struct stalloc_flight *f);
 
 #endif

@@ -1,78 +1,33 @@
-/* What the C half and the Go engine both see: devices, streams, tapes, events.
+/* What the C half and the C of the Go engine both see: devices, streams, cursors, events.
  *
- * All of a device that both sides touch is under the device's one lock: the lent arrays of
- * the range, the tapes, the log of events, the counters. Go's pool actor has the lock while
+ * All of a device that both sides touch is under the device's one lock: the index of its
+ * range, the cursors, the log of events, the counters. Go's pool actor has the lock while
  * it is at work, driver calls included: a request waits for it, as it would in Go, and a
- * free is announced. cshim/engine checks at start that Go's
- * structs have these fields at these offsets. Nothing here is public: see stalloc.h. */
+ * free is announced. Nothing here is public: see stalloc.h. */
 #ifndef STALLOC_SHARED_H
 #define STALLOC_SHARED_H
 
-#include "lent.h"
+#include "index.h"
 #include "lock.h"
+#include "stalloc.h"
 
 #define STALLOC_MAX_DEVICES 64
 /* Between two boundaries: 16 MiB, touched as far as they are used. */
 #define STALLOC_MOST_EVENTS (1u << 20)
 
-/* wish.State */
-struct stalloc_tape_state {
-	uint32_t cursor;
-	uint32_t strays;
-	uint64_t last[4];
-	uint64_t matched, missed;
+#define STALLOC_GRAIN_BITS 9
+#define STALLOC_GRAIN (1u << STALLOC_GRAIN_BITS)
+
+/* Where one arena of a stream is in its schedule: schedule.Cursor. */
+struct stalloc_cursor {
+	const uint64_t *entries; /* schedule.Entry: size << PLACE_BITS | place */
+	uint32_t n, at; /* the next entry */
+	bool silent;
 	uint64_t hits, misses;
 };
 
-#define STALLOC_PLACE_BITS 33
-
-struct stalloc_slot {
-	uint64_t entry;	   /* wish.Entry */
-	uint64_t version;  /* of the space when the bytes were last known to be free */
-	uint32_t frontier; /* the first of its frontier; the next entry's is behind the last */
-	uint32_t place;
-};
-
-/* Where a block of a tape may begin. */
-struct stalloc_place {
-	/* at << NUMBER_BITS | flags | so many of its bytes were not asked for, fewer than a
-	 * grain. One word, because parts of what was just written are slow to read. */
-	uint64_t word;
-	uint64_t info; /* of its hit */
-};
-enum {
-	PLACE_LIVE = STALLOC_GRAIN,	   /* a block is there */
-	PLACE_INDEXED = 2 * STALLOC_GRAIN, /* it is the range's, which may have freed it since */
-	PLACE_DIRTY = 4 * STALLOC_GRAIN,   /* is on the list */
-};
-
-/* What a tape plays (reel.h). */
-struct stalloc_reel {
-	uint32_t n, dirty_n;
-	struct stalloc_slot *slots; /* of the entries, and an empty one; of a forecast, there is nothing else */
-	uint32_t *frontier;	    /* of all entries: places */
-	struct stalloc_place *places; /* by a hash of at: open addressing, linear probing, at most half full */
-	uint32_t shift;		      /* of the hash */
-	uint32_t *dirty;	      /* places whose blocks the range may not know */
-};
-
-/* The wishes of one space of a stream. While it is armed, Go has not had the lock since its
- * last hit: all that may serve another is in the cursor, the slots and the places. */
-struct stalloc_tape {
-	struct stalloc_tape_state state; /* as of when it was armed */
-	uint64_t armed;			 /* the space's version; 0: it is not */
-	struct stalloc_slot *slot;	 /* while it is, that of the next entry */
-	struct stalloc_reel *reel;	 /* NULL: there are none */
-	uint64_t info;			 /* of its hits, without units */
-	uint32_t space;			 /* of the engine */
-	/* As C left them. What is different was done by Go. */
-	uint32_t cursor;
-	uint64_t matched, hits, version;
-} __attribute__((aligned(32))); /* 144 bytes apart, a hit was measured 2 % slower */
-
-/* The tapes of a stream: wish.Large, Small, Foreseen. The last is asked by requests that the
- * range's terms leave to Go, and never armed: its list is served once. */
-enum { STALLOC_LARGE, STALLOC_SMALL, STALLOC_FORESEEN, STALLOC_TAPES };
+/* The cursors of a stream: schedule.Large, Small. */
+enum { STALLOC_LARGE, STALLOC_SMALL, STALLOC_CURSORS };
 
 /* What was freed while another thread had the lock. */
 struct stalloc_announced {
@@ -80,7 +35,7 @@ struct stalloc_announced {
 	uint64_t addr; /* of a block to free; 0: it is done */
 };
 
-/* wish.Event. info is units << 24 | ordinal of the stream << 8 | kind. */
+/* schedule.Event. info is units << 24 | ordinal of the stream << 8 | kind. */
 struct stalloc_event {
 	uint64_t addr;
 	uint64_t info;
@@ -93,39 +48,40 @@ struct stalloc_log {
 	struct stalloc_event *next, *end; /* equal: nothing more is kept */
 	struct stalloc_event *events;	  /* where it ends, too: there is to be no log */
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
-	struct stalloc_event *read; /* up to here the history is known (brief.h): brief.History */
+	struct stalloc_event *read; /* up to here the history is known (short_lived.h): shortlived.History */
 	uint32_t word;
 	uint64_t last;
 };
 
-#define STALLOC_BRIEF_SMALL 128 /* brief.Small */
-#define STALLOC_BRIEF_KEY_BITS 14
+#define STALLOC_SHORT_LIVED_SMALL 128 /* shortlived.Small */
+#define STALLOC_SHORT_LIVED_KEY_BITS 14
+
+#define STALLOC_CHAINS 1024
 
 struct stalloc_device;
 
+/* It stays for good: threads remember it. */
 struct stalloc_stream {
 	uint64_t id; /* the CUstream */
 	struct stalloc_device *device;
-	struct stalloc_stream *next;
-	uint32_t heap; /* its number in the engine, and in events; 0: not looked up yet */
-	struct stalloc_tape tapes[STALLOC_TAPES];
+	struct stalloc_stream *next, *chain; /* of the device's; of those with the same hash */
+	uint32_t heap; /* its number in the index, and in events, when it was looked up last */
+	struct stalloc_cursor cursors[STALLOC_CURSORS];
 };
 
-/* Of live blocks, but for the last three. */
+/* Of live blocks. */
 struct stalloc_counts {
-	int64_t allocated, requested, blocks; /* rounded bytes, bytes as asked for, number */
-	int64_t peak_allocated, peak_requested, peak_blocks;
-	int64_t peak_active; /* with those that wait for other streams */
-	uint64_t requests, allocated_total;
+	struct stalloc_meters now;
+	int64_t peak[STALLOC_METERS]; /* of all, without what is beside */
+	int64_t peak_active;	      /* with those that wait for other streams */
+	_Atomic bool stale;	      /* the meters' peaks wait for stalloc_set_beside */
 };
 
-/* By how many blocks, units and bytes as asked for quick hits and frees may still let the load
- * grow until the counts of the device and of the range are to be looked at (stalloc_fold), so
- * that no peak is passed. */
-struct stalloc_allowance {
-	struct { /* not side by side: a compiler that loads two counters at once has to wait until both are in the cache */
-		int64_t left, granted;
-	} blocks, units, asked;
+/* What the engine leaves to the quick cases: actors.Terms. */
+struct stalloc_terms {
+	uint64_t left; /* so many requests and frees */
+	uint64_t most; /* units of a request that no cursor expects */
+	bool schedule_only; /* no such request at all */
 };
 
 struct stalloc_device {
@@ -133,19 +89,29 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
-	struct stalloc_allowance allowance;
-	struct stalloc_event *first, *last; /* of quick hits and frees: from one up to the other; NULL: not before stalloc_grant */
+	uint64_t base, window; /* the addresses that blocks lie at: set once, before there is one */
+	uint64_t small_limit; /* units of a request that has an arena of its own */
+	struct stalloc_terms may;
 	struct stalloc_log log;
-	struct stalloc_range range;
+	struct stalloc_index index;
 	/* Announcements that are done, and those of blocks that only Go can free. Whoever
 	 * leaves the lock next in C does that. */
 	_Atomic(struct stalloc_announced *) undone;
-	_Atomic(struct stalloc_stream *) streams;
+	_Atomic(struct stalloc_stream *) streams; /* that were ever seen, the newest first */
 	struct stalloc_counts counts;
-	uint64_t brief[(1 << STALLOC_BRIEF_KEY_BITS) / 64]; /* brief.Table */
+	uint64_t short_lived[(1 << STALLOC_SHORT_LIVED_KEY_BITS) / 64]; /* shortlived.Table */
 	_Atomic uint64_t ooms;
+	_Atomic(struct stalloc_stream *) chains[STALLOC_CHAINS]; /* the streams by a hash of the id */
 	struct stalloc_owner owners[STALLOC_OWNERS];
 } __attribute__((aligned(64)));
+
+/* The stream of an id, NULL if it was not seen yet. Without the lock. */
+static inline uint32_t stalloc_chain(uint64_t id) { return (uint32_t)(id * 0x9E3779B97F4A7C15u >> 54); }
+static inline struct stalloc_stream *stalloc_stream_find(struct stalloc_device *d, uint64_t id) {
+	struct stalloc_stream *s = atomic_load_explicit(&d->chains[stalloc_chain(id)], memory_order_acquire);
+	while (s && s->id != id) s = s->chain;
+	return s;
+}
 
 /* The lock is held in C only for bounded work that calls nothing outside: for less than so
  * many looks, where Go does not have it. */

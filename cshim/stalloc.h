@@ -1,8 +1,8 @@
 /* stalloc: a GPU memory allocator that plans.
  *
- * It watches the steps of a training run, plans where every block of the next
- * step goes, and serves it there; what does not repeat goes where it fits, and free
- * memory is stitched for what fits nowhere. This header is the whole interface of libstalloc.so for
+ * It watches the steps of a training run. Once one came again, request for request, it
+ * plans where every block of the next goes, and serves it there; what does not repeat goes
+ * where it fits, and free memory is stitched for what fits nowhere. This header is the whole interface of libstalloc.so for
  * PyTorch's pluggable allocator and for runtimes that embed it.
  *
  * Every function may be called from any thread, with or without a CUDA context
@@ -14,7 +14,10 @@
  * A block is reused at once by later requests on its own stream and by no other
  * stream, so the caller frees a block only when all work that uses it has been
  * submitted to that stream, or names the other streams with
- * stalloc_record_stream first. These are PyTorch's own rules.
+ * stalloc_record_stream first: those have to be there until it is freed. These are
+ * PyTorch's own rules. A stream may be destroyed with memory in it, which then serves
+ * others or goes back; while a private pool is being allocated to, nothing of that is
+ * done, since a stream may be captured into a graph.
  */
 #ifndef STALLOC_H
 #define STALLOC_H
@@ -32,7 +35,7 @@ extern "C" {
 /* Errors, negative. stalloc_last_error() has the text. */
 enum {
 	STALLOC_OK = 0,
-	STALLOC_ERR_CONF = -1,    /* STALLOC_CONF has an unknown key or a wrong value */
+	STALLOC_ERR_CONF = -1,    /* STALLOC_CONF has an unknown key or a wrong value: nothing is allocated */
 	STALLOC_ERR_ENGINE = -2,  /* the engine library cannot be used */
 	STALLOC_ERR_DRIVER = -3,  /* no CUDA driver, or a driver call failed */
 	STALLOC_ERR_MEMORY = -4,  /* the device has no memory left */
@@ -40,10 +43,15 @@ enum {
 	STALLOC_ERR_PLAN = -6	   /* there is no plan to save yet, or it cannot be written, read or served */
 };
 
-/* Reads STALLOC_CONF (comma-separated key:value, see README) and prepares the
- * fork guard. Optional: the first allocation does it. The engine is opened by
- * the first allocation, never here. Returns STALLOC_OK or STALLOC_ERR_CONF. */
+/* Reads STALLOC_CONF (comma-separated key:value) and prepares the fork guard.
+ * Optional: the first allocation does it. The engine is opened by the first
+ * allocation, never here. Returns STALLOC_OK or STALLOC_ERR_CONF: some setting is
+ * wrong, and nothing is allocated in this process. */
 STALLOC_API int stalloc_init(void);
+
+/* Looks whether a text could be STALLOC_CONF, and changes nothing. Returns STALLOC_OK
+ * or STALLOC_ERR_CONF; stalloc_last_error has all that is wrong. */
+STALLOC_API int stalloc_check_conf(const char *conf);
 
 /* The text of this thread's last error, never NULL. */
 STALLOC_API const char *stalloc_last_error(void);
@@ -71,8 +79,10 @@ STALLOC_API void *stalloc_base(void *ptr, size_t *size);
 /* Gives idle physical memory back to the driver, on every device. */
 STALLOC_API void stalloc_empty_cache(void);
 
-/* Limits what stalloc reserves to a fraction of the device's memory. */
-STALLOC_API void stalloc_set_memory_fraction(double fraction, int device);
+/* Limits what stalloc reserves to a fraction of the device's memory, from 0, where
+ * nothing more is taken, to 1, where STALLOC_CONF's limit alone holds. Returns
+ * STALLOC_OK or an error, which is logged once, too. */
+STALLOC_API int stalloc_set_memory_fraction(double fraction, int device);
 
 /* PyTorch calls it with the number of devices; nothing depends on it. */
 STALLOC_API void stalloc_set_device_count(int count);
@@ -102,16 +112,16 @@ STALLOC_API int stalloc_close(int device);
  * crash, meets the old file or the new one, never a part. */
 STALLOC_API int stalloc_save_plan(int device, const char *path);
 
-/* Serves a saved plan from the device's first request on, so it is called before
- * that one; STALLOC_CONF's cache is not looked at then. A plan that does not fit
- * this run costs misses and nothing else. */
+/* Reads a saved plan, the steps that came again in an earlier run: they are planned anew as
+ * soon as this run has the memory. Call it before the device's first request; STALLOC_CONF's
+ * cache is not looked at then. Steps that this run does not make cost a look. */
 STALLOC_API int stalloc_load_plan(int device, const char *path);
 
 /* Bytes unless said otherwise. New fields are appended only. */
 struct stalloc_stats {
 	uint64_t requests; /* allocations asked for */
-	uint64_t hits;     /* served where a plan wished them */
-	uint64_t misses;   /* that a plan foresaw, served elsewhere */
+	uint64_t hits;     /* served at their planned offsets */
+	uint64_t misses;   /* made while there was a plan, served elsewhere */
 	uint64_t steps;
 	uint64_t plan_generation;            /* plans activated so far */
 	uint64_t allocated, peak_allocated;  /* live blocks, rounded to 512 */
@@ -140,11 +150,88 @@ STALLOC_API int stalloc_reset_peak(int device);
  * without the final NUL, as snprintf does. */
 STALLOC_API int stalloc_explain(int device, char *text, size_t length);
 
+/* What PyTorch asks about live blocks, for its adapter. */
+struct stalloc_block {
+	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */
+	size_t asked;
+	int device;
+};
+
+/* Finds the live block that begins at ptr. Returns STALLOC_OK or an error: there is none. */
+STALLOC_API int stalloc_find(void *ptr, struct stalloc_block *out);
+
+/* Frees ptr, as stalloc_free does, if it is ours at all; else returns an error. */
+STALLOC_API int stalloc_release(void *ptr);
+
+/* How much there is now, and was ever; and the peak of what there is together with what another
+ * allocator has beside. */
+struct stalloc_meter {
+	int64_t current, total, peak, beside;
+};
+enum { STALLOC_POOL_ALL, STALLOC_POOL_SMALL, STALLOC_POOL_LARGE, STALLOC_POOLS }; /* small: up to 1 MiB, rounded */
+enum { STALLOC_BLOCKS, STALLOC_ALLOCATED, STALLOC_REQUESTED, STALLOC_METERS };
+struct stalloc_meters {
+	struct stalloc_meter of[STALLOC_POOLS][STALLOC_METERS];
+};
+
+/* Copies what is metered, and at most n of the live blocks, all as of one moment; returns how
+ * many blocks there are. Under pool:gmlake none are told. */
+STALLOC_API size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_block *blocks, size_t n);
+
+/* Tells what is beside now, and a peak that there was; with reset peaks start again. While something
+ * is beside, a new peak of ours waits for this: stalloc_stale says so. */
+STALLOC_API void stalloc_set_beside(int device, const struct stalloc_meters *now, int reset);
+STALLOC_API int stalloc_stale(int device);
+
 /* Called instead of returning NULL when memory runs out. It may throw a C++
  * exception through stalloc_malloc (which is compiled to let it pass); if it
  * returns, stalloc_malloc returns NULL. */
 typedef void (*stalloc_thrower)(const char *function, const char *file, uint32_t line, const char *message);
 STALLOC_API void stalloc_set_thrower(stalloc_thrower thrower);
+
+/* Storage allocation as a problem of its own: offsets for buffers of known sizes and lives, so that
+ * no two that live together share a byte. For compilers and other runtimes; nothing else of
+ * stalloc is needed, no GPU and no stalloc_init. It is exported by libstalloc_engine.so: link with
+ * -lstalloc_engine. Times are any numbers that say what comes before what, and all other numbers are in
+ * bytes or any other unit. */
+struct stalloc_gap { /* a time in which a buffer takes only its bytes [from, to), or none if they are equal */
+	int64_t buffer, lower, upper, from, to;
+};
+
+struct stalloc_problem { /* set all to 0 first */
+	size_t buffers;
+	const int64_t *lower, *upper, *size; /* by buffer: it lives in [lower, upper) */
+	const int64_t *alignment; /* by buffer: its offset is a multiple; NULL: of 1 */
+	const int64_t *pinned;    /* by buffer: its offset, negative if it is free; NULL: all are */
+	size_t gaps;
+	const struct stalloc_gap *gap;
+	int64_t capacity;   /* every buffer is to end below it; 0: as low as may be */
+	const char *solver; /* a name as `stalloc plan --solver` takes it; NULL: the default */
+	int64_t budget;     /* units of work, some ten million a second; 0: the default, a minute at most */
+	uint64_t seed;      /* the same problem, budget and seed have the same result everywhere */
+	const int64_t *warm; /* by buffer: an older placement to begin with; NULL: there is none */
+	/* If not NULL, told at least every 10^6 units where the best placement ends, below which none can,
+	 * and the units spent. Another answer than 0 ends the search with the best so far. It is called from
+	 * the thread that called stalloc_solve, and must not throw. */
+	int (*progress)(void *context, int64_t top, int64_t bound, int64_t units);
+	void *context;
+};
+
+struct stalloc_solution {
+	int64_t *offsets; /* of the caller, by buffer; set on STALLOC_OK */
+	int64_t top;      /* where the highest buffer ends */
+	int64_t bound;    /* no placement ends lower */
+	int64_t units;    /* of work spent */
+	int optimal;      /* 1: it is proved that nothing ends lower */
+	int fits;         /* 1: all ends below the capacity, or there is none */
+	int never;        /* 1: it is proved that no placement does */
+	char *error;      /* of the caller, NULL or room for a text of error_size bytes, with its NUL */
+	size_t error_size;
+};
+
+/* Returns STALLOC_OK, also if the capacity is not met; or STALLOC_ERR_ARGUMENT for what is no problem, with
+ * the reason in error. */
+STALLOC_API int stalloc_solve(struct stalloc_problem *problem, struct stalloc_solution *solution);
 
 #ifdef __cplusplus
 }

@@ -18,10 +18,10 @@
 //
 // Seen on an H100 with driver 580, and relied on: the calls of virtual memory
 // management need no current context and do not disturb a stream capture; the
-// other calls need a context; cuMemAlloc, cuMemFree, cuEventQuery and
-// cuStreamSynchronize invalidate every capture in the process unless their
-// thread is in relaxed mode; cuStreamSynchronize on the capturing stream does so
-// in any mode, and so does asking about an event recorded there.
+// other calls need a context; cuMemAlloc, cuMemFree and cuEventQuery
+// invalidate every capture in the process unless their thread is in relaxed mode; asking
+// about an event recorded on the capturing stream does so in any mode. CUDA's documentation
+// says the same of a wait for the context.
 //
 // Usage:
 //

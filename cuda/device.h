@@ -5,7 +5,7 @@
  * and while some stream is captured into a graph. So every function here makes
  * the device's primary context current where the driver asks for one, switches
  * the thread to relaxed capture mode (in the default mode cuMemAlloc, cuMemFree,
- * cuEventQuery and cuStreamSynchronize invalidate any capture in the process),
+ * and cuEventQuery invalidate any capture in the process),
  * and puts both back. All of that happens inside one C call, so a Go caller
  * cannot be moved to another thread half-way.
  *
@@ -112,10 +112,9 @@ struct stalloc_status stalloc_device_query(struct stalloc_device *dev,
 					   uintptr_t event, int *done);
 struct stalloc_status stalloc_device_drop_event(struct stalloc_device *dev,
 						uintptr_t event);
-/* Waits for the stream; 900, without harm to the capture, while the stream is
- * being captured. */
-struct stalloc_status stalloc_device_sync(struct stalloc_device *dev,
-					  uintptr_t stream);
+/* Waits for all streams of the device. The driver refuses while one is being
+ * captured, and ends the capture. */
+struct stalloc_status stalloc_device_sync(struct stalloc_device *dev);
 struct stalloc_status stalloc_device_new_stream(struct stalloc_device *dev,
 						uintptr_t *stream);
 struct stalloc_status stalloc_device_drop_stream(struct stalloc_device *dev,

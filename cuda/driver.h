@@ -103,6 +103,7 @@ enum {
 	X(cuCtxPushCurrent, cuCtxPushCurrent_v2, (stalloc_cu_context ctx))     \
 	X(cuCtxPopCurrent, cuCtxPopCurrent_v2, (stalloc_cu_context * ctx))     \
 	X(cuCtxGetCurrent, cuCtxGetCurrent, (stalloc_cu_context * ctx))        \
+	X(cuCtxSynchronize, cuCtxSynchronize, (void))                          \
 	X(cuMemGetInfo, cuMemGetInfo_v2, (size_t *free, size_t *total))        \
 	X(cuMemAddressReserve, cuMemAddressReserve,                            \
 	  (stalloc_cu_addr * addr, size_t size, size_t alignment,              \
@@ -141,7 +142,6 @@ enum {
 	X(cuStreamCreate, cuStreamCreate,                                      \
 	  (stalloc_cu_stream * stream, unsigned int flags))                    \
 	X(cuStreamDestroy, cuStreamDestroy_v2, (stalloc_cu_stream stream))     \
-	X(cuStreamSynchronize, cuStreamSynchronize, (stalloc_cu_stream stream)) \
 	X(cuStreamIsCapturing, cuStreamIsCapturing,                            \
 	  (stalloc_cu_stream stream, int *status))                             \
 	X(cuThreadExchangeStreamCaptureMode,                                   \

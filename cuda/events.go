@@ -19,6 +19,8 @@ import (
 // events turns the driver's events into fences. An event costs the driver more
 // to make than to record, so events are used again; and a fence is a number of
 // its own, so that one that is gone is told apart from the event's next use.
+//
+// A wave of fences leaves its events behind: of those that are idle mostIdle are kept.
 type events struct {
 	fenceLock sync.Mutex
 	fences    map[driver.Fence]C.uintptr_t
@@ -54,8 +56,8 @@ func (d *Device) takeEvent() (event C.uintptr_t) {
 	return event
 }
 
-// Done asks whether the fence has passed; if so it is gone. A fence that is gone
-// or never was is refused with error 400.
+// Done asks whether the fence has passed; if so, or if the driver cannot tell, it is gone. A fence
+// that is gone or never was is refused with error 400.
 func (d *Device) Done(f driver.Fence) (bool, error) {
 	d.fenceLock.Lock()
 	defer d.fenceLock.Unlock() // also against a second question about f
@@ -64,18 +66,24 @@ func (d *Device) Done(f driver.Fence) (bool, error) {
 		return false, fmt.Errorf("%w: there is no fence %d", d.driver.failure("cuEventQuery", C.STALLOC_CU_INVALID_HANDLE), uint64(f))
 	}
 	var done C.int
-	if err := d.driver.check(C.stalloc_device_query(&d.c, event, &done)); err != nil || done == 0 {
-		return false, err
+	err := d.driver.check(C.stalloc_device_query(&d.c, event, &done))
+	if err != nil || done != 0 {
+		delete(d.fences, f)
+		if len(d.idle) < mostIdle {
+			d.idle = append(d.idle, event)
+		} else if drop := d.driver.check(C.stalloc_device_drop_event(&d.c, event)); drop != nil {
+			d.idle = append(d.idle, event) // it is still there
+		}
 	}
-	delete(d.fences, f)
-	d.idle = append(d.idle, event)
-	return true, nil
+	return err == nil && done != 0, err
 }
 
-// Sync waits for all work on the stream. On a stream that is being captured it
-// fails with error 900 and leaves the capture alone.
-func (d *Device) Sync(id mem.StreamID) error {
-	return d.driver.check(C.stalloc_device_sync(&d.c, C.uintptr_t(id)))
+const mostIdle = 1 << 10
+
+// Sync waits for all work on the device. While a stream is being captured it fails with
+// error 900 and ends the capture.
+func (d *Device) Sync() error {
+	return d.driver.check(C.stalloc_device_sync(&d.c))
 }
 
 // NewStream makes a stream that does not wait for the default stream.

@@ -14,7 +14,10 @@ import (
 
 // tour makes every kind of call once and gives everything back, also when a
 // call fails half-way. It returns the first error.
-func tour(d *Device) (err error) {
+func tour(d *Device) error { return errors.Join(captureTour(d), d.Sync()) }
+
+// captureTour is what of it may be called while a stream is being captured.
+func captureTour(d *Device) (err error) {
 	keep := func(e error) {
 		if err == nil {
 			err = e
@@ -50,7 +53,6 @@ func tour(d *Device) (err error) {
 	if keep(e); e == nil {
 		undo(func() error { _, err := d.Done(f); return err })
 	}
-	keep(d.Sync(0))
 	_, _, e = d.Memory()
 	keep(e)
 	return err
@@ -108,7 +110,7 @@ func openAndTour() error {
 func TestCallsByName(t *testing.T) {
 	for _, call := range []string{
 		"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuEventCreate", "cuEventRecord",
-		"cuStreamSynchronize", "cuStreamIsCapturing", "cuMemGetInfo", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode",
+		"cuCtxSynchronize", "cuStreamIsCapturing", "cuMemGetInfo", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode",
 	} {
 		restart(t, nil)
 		d := open(t)
@@ -145,7 +147,7 @@ func TestContextOnlyWhereNeeded(t *testing.T) {
 	if n := lib.Count("cuCtxPushCurrent") - pushes; n != 0 {
 		t.Errorf("mapping pushed a context %d times", n)
 	}
-	if err := d.Sync(0); err != nil {
+	if err := d.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	if push, pop := lib.Count("cuCtxPushCurrent")-pushes, lib.Count("cuCtxPopCurrent"); push != 1 || pop != 1 {
@@ -153,5 +155,29 @@ func TestContextOnlyWhereNeeded(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestEventsThatCannotBeTold asks about fences that the driver cannot tell about: their events
+// serve again.
+func TestEventsThatCannotBeTold(t *testing.T) {
+	restart(t, nil)
+	d := open(t)
+	lib.Fail("cuEventQuery:*:999")
+	for range 10 {
+		f, err := d.Record(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Done(f); err == nil {
+			t.Fatal("a driver that cannot tell has told")
+		}
+	}
+	if n := lib.Live("events"); n != 1 {
+		t.Errorf("10 fences, one after the other, have made %d events", n)
+	}
+	lib.Fail("")
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -55,7 +55,7 @@ func TestGPUCosts(t *testing.T) {
 	timed("Map", pages, func(i int) error { return d.Map(addr+mem.Addr(i)*mem.Addr(mem.HandleSize), handles[i]) })
 	timed("Record", 1, func(int) (err error) { f, err = d.Record(0); return })
 	timed("Access", 1, func(int) error { return d.Access(addr, pages*mem.HandleSize) })
-	timed("Sync", 1, func(int) error { return d.Sync(0) })
+	timed("Sync", 1, func(int) error { return d.Sync() })
 	timed("Done", 1, func(int) error {
 		done, err := d.Done(f)
 		if err == nil && !done {

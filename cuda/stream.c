@@ -1,9 +1,8 @@
 /* Events and streams of a device: see device.h. */
 #include "guard.h"
 
-/* Whether the stream may be recorded on or waited for: not while it is being
- * captured, when the driver would invalidate the capture or hand out an event
- * that can never be asked about. */
+/* Whether the stream may be recorded on: not while it is being captured, when
+ * the driver would hand out an event that can never be asked about. */
 static struct stalloc_status not_capturing(struct stalloc_device *dev,
 					   uintptr_t stream,
 					   const char *call)
@@ -71,20 +70,9 @@ struct stalloc_status stalloc_device_drop_event(struct stalloc_device *dev,
 	return s;
 }
 
-struct stalloc_status stalloc_device_sync(struct stalloc_device *dev,
-					  uintptr_t stream)
+struct stalloc_status stalloc_device_sync(struct stalloc_device *dev)
 {
-	struct guard g;
-	struct stalloc_status s =
-		enter(&g, dev, WITH_CONTEXT, "cuStreamSynchronize");
-	if (s.code != STALLOC_CU_SUCCESS)
-		return s;
-	s = not_capturing(dev, stream, "cuStreamSynchronize");
-	if (s.code == STALLOC_CU_SUCCESS)
-		s = status(dev->driver->cuStreamSynchronize(
-				   (stalloc_cu_stream)stream),
-			   "cuStreamSynchronize");
-	leave(&g);
+	GUARDED(s, WITH_CONTEXT, cuCtxSynchronize, ());
 	return s;
 }
 

@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Wish, Poll, Held, Brief. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, ShortLived. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -30,30 +30,24 @@ const (
 	EvFailed
 	// EvResume answers OpResume.
 	EvResume
-	// EvExpect says what a plan of an earlier run needs, before the first request of
-	// Stream: Size bytes, in handles of Handle bytes.
-	EvExpect
 )
 
 // Event is one input of Step. Only the fields its kind names are read.
 type Event struct {
-	Kind   EventKind
-	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Size   mem.Bytes    // EvAlloc: bytes asked for
-	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
-	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
-	Addr   mem.Addr     // EvFree, EvRecord
-	Handle mem.Bytes    // EvExpect
-	Small  bool         // EvExpect: the space for small requests is meant
-	Fence  driver.Fence // EvFence: the number an OpRecord carried
-	Failed int          // EvFailed: index in the last batch of the op that failed
-	Code   int          // EvFailed: the driver's error code
-	Poll   bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than wished, or with the driver's help, while blocks wait for fences
-	Wish   mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
-	Held   bool         // EvAlloc: the wish is taken only where memory is held: none is made for it
-	Brief  bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
-	Driver int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
-	Took   int64        // EvBoundary: time since the last one, ns; 0: not measured
+	Kind       EventKind
+	Req        uint64       // EvAlloc: the caller's ticket, repeated in the answer
+	Size       mem.Bytes    // EvAlloc: bytes asked for
+	Stream     mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
+	Pool       uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
+	Addr       mem.Addr     // EvFree, EvRecord
+	Fence      driver.Fence // EvFence: the number an OpRecord carried
+	Failed     int          // EvFailed: index in the last batch of the op that failed
+	Code       int          // EvFailed: the driver's error code
+	Poll       bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
+	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
+	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
+	Driver     int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
+	Took       int64        // EvBoundary: time since the last one, ns; 0: not measured
 }
 
 // OpKind says what the runner has to do.
@@ -70,11 +64,12 @@ const (
 	OpUnmap
 	// OpRelease returns Handle to the driver. It is mapped nowhere by then.
 	OpRelease
-	// OpRecord records a fence on Stream: a freed block waits for it or, with Addr,
-	// the view there, which is in no hurry. The number in Fence is the engine's
-	// own; EvFence repeats it once the fence has passed.
+	// OpRecord has a fence put on Stream, now or later: a freed block waits for it or, with
+	// Addr, the view there, which is in no hurry. The number in Fence is the engine's
+	// own; EvFence repeats it once the fence has passed. It cannot fail.
 	OpRecord
-	// OpSync waits until all work submitted to Stream so far is done.
+	// OpSync waits until all work submitted to the device so far is done, on whatever
+	// stream: of those that the engine knows some may be gone.
 	OpSync
 	// OpResume asks for EvResume with the same Req, before any other event, once
 	// every op before it has succeeded.
@@ -148,6 +143,6 @@ type Op struct {
 	Req    uint64       // OpGrant, OpRefuse, OpResume
 	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpRecord, OpGrant, OpUnknown
 	Size   mem.Bytes    // OpCreate, OpMap, OpAccess, OpUnmap, OpGrant
-	Stream mem.StreamID // OpRecord, OpSync
+	Stream mem.StreamID // OpRecord
 	Fence  driver.Fence // OpRecord, OpUnknown
 }

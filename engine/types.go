@@ -46,7 +46,7 @@ type Stats struct {
 	Mapped      int // pages mapped, aliases counted each
 	Views       int
 
-	Wished   uint64 // requests served where they were wished
+	Hits     uint64 // requests served at their planned offsets
 	Fits     uint64 // requests served from another gap
 	Stitches uint64 // requests that mapped pages
 	Refused  uint64

@@ -2,14 +2,15 @@ package plan
 
 import (
 	"bytes"
-	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,16 +18,20 @@ import (
 	"stalloc/internal/mem"
 )
 
-// samplePlan has two streams, both kinds of space, requests without a wish, and every
-// field set.
+// samplePlan has two streams, both kinds of arena, blocks that outlive their step, that other
+// streams use behind their free, and that do until the step is over.
 func samplePlan(t testing.TB) *Plan {
 	t.Helper()
 	return &Plan{
-		Key: 12345678901234567890, Handle: 8 * mem.MiB, Boundaries: 2, Late: Valley{Requests: 3, Drop: 5 * mem.GiB}, Brief: []int8{1, -2, 0},
-		Spaces: []Space{
-			{Ordinal: 0, Hold: 64 * mem.MiB, First: []Request{{512, 0, 2}, {40 * mem.MiB, mem.Offset(2 * mem.MiB), 0}, {1024, Nowhere, 1}}, Step: []Request{{2 * mem.MiB, mem.Offset(62 * mem.MiB), 0}, {512, 512, 0}}},
-			{Ordinal: 0, Small: true, Hold: 2 * mem.MiB, First: []Request{{512, 512, 0}}},
-			{Ordinal: 3, Hold: 2 * mem.MiB, Step: []Request{{2 * mem.MiB, 0, 0}}},
+		Key: 12345678901234567890,
+		Steps: []Step{
+			{Stream: 0, Hold: 64 * mem.MiB, Requests: []Request{
+				{Size: 512, From: 0, Free: 7, Done: 7, At: 0},
+				{Size: 40 * mem.MiB, From: 3, Free: 8, Done: 9, At: mem.Offset(2 * mem.MiB)},
+				{Size: 2 * mem.MiB, From: 4, Free: 6, Done: Never, At: mem.Offset(62 * mem.MiB)},
+			}},
+			{Stream: 0, Small: true, Hold: 2 * mem.MiB, Requests: []Request{{Size: 512, From: 1, Free: Never, Done: Never, At: 512}}},
+			{Stream: 3, Hold: 2 * mem.MiB, Requests: []Request{{Size: 2 * mem.MiB, From: 1, Free: 2, Done: 3, At: 0}}},
 		},
 	}
 }
@@ -41,37 +46,15 @@ func encode(t testing.TB, p *Plan) []byte {
 }
 
 // unsealed and seal are what a file holds, and a file that holds something.
-func unsealed(t testing.TB, file []byte) []byte {
-	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(file[len(fileHead):]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return payload
-}
+func unsealed(file []byte) []byte { return file[len(fileHead) : len(file)-checksum] }
 
-var sealer = gzip.NewWriter(nil) // making one costs a millisecond
-
-func seal(t testing.TB, payload []byte) []byte {
-	t.Helper()
-	out := bytes.NewBufferString(fileHead)
-	z := sealer
-	z.Reset(out)
-	if _, err := z.Write(payload); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+func seal(payload []byte) []byte {
+	file := append([]byte(fileHead), payload...)
+	return binary.LittleEndian.AppendUint32(file, crc32.ChecksumIEEE(file))
 }
 
 func TestFileRoundTrip(t *testing.T) {
-	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Spaces: []Space{{Ordinal: 7}}}}
+	plans := []*Plan{samplePlan(t), {}, {Key: 1<<64 - 1, Steps: []Step{{Stream: 7}}}}
 	for i, p := range plans {
 		got, err := Decode(bytes.NewReader(encode(t, p)), "memory")
 		if err != nil {
@@ -98,12 +81,14 @@ func TestDecodeRefuses(t *testing.T) {
 		"text":            {[]byte("id,lower,upper,size\n"), ErrForeign},
 		"short and alien": {[]byte("ELF"), ErrForeign},
 		"newer version":   {change(len(fileMagic)+1, '9'), ErrVersion},
+		"version before":  {change(len(fileMagic)+1, '7'), ErrVersion},
 		"older version":   {append([]byte(fileMagic), 6, 0, 0, 0, 17), ErrVersion},
 		"something after": {append(bytes.Clone(good), 0), ErrCorrupt},
 		"flipped":         {change(len(good)-20, good[len(good)-20]^4), ErrCorrupt},
 		"wrong checksum":  {change(len(good)-5, good[len(good)-5]^1), ErrCorrupt},
-		"nothing sealed":  {seal(t, nil), ErrCorrupt},
-		"a bomb":          {seal(t, make([]byte, maxFile+1)), ErrCorrupt},
+		"nothing sealed":  {seal(nil), ErrCorrupt},
+		"too long":        {seal(make([]byte, maxFile+1)), ErrCorrupt},
+		"an older one":    {[]byte(fileMagic + " 7\n\x1f\x8b"), ErrVersion},
 	}
 	for n := len(fileHead); n < len(good); n += 1 + n/9 {
 		cases[fmt.Sprintf("cut at %d", n)] = struct {
@@ -139,13 +124,13 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 // Every byte of the payload is changed in turn under a right checksum; what is
 // accepted must be a plan that validates.
 func TestDecodeChecksPlans(t *testing.T) {
-	good := unsealed(t, encode(t, samplePlan(t)))
+	good := unsealed(encode(t, samplePlan(t)))
 	refused := 0
 	for at := range good {
 		for _, change := range []byte{1, 2, 0x40, 0x80} {
 			bad := bytes.Clone(good)
 			bad[at] ^= change
-			p, err := Decode(bytes.NewReader(seal(t, bad)), "x")
+			p, err := Decode(bytes.NewReader(seal(bad)), "x")
 			if err != nil {
 				refused++
 			} else if err := p.Validate(); err != nil {
@@ -158,17 +143,57 @@ func TestDecodeChecksPlans(t *testing.T) {
 	}
 }
 
+// TestDecodeTakesWhatItSays: what is made of a file, read or refused, is at most 16 times as large,
+// whatever lengths it names.
+func TestDecodeTakesWhatItSays(t *testing.T) {
+	number := func(n ...int64) (b []byte) {
+		for _, n := range n {
+			b = binary.AppendVarint(b, n)
+		}
+		return b
+	}
+	const anyKey = 0
+	steps := func(named, there int) []byte {
+		return append(append([]byte{anyKey}, number(int64(named))...), bytes.Repeat(number(0, 0, 0, 0), there)...)
+	}
+	requests := func(named, there int) []byte {
+		file := append([]byte{anyKey}, number(1, 0, 0, int64(mem.HandleSize), int64(named))...)
+		return append(file, bytes.Repeat(number(1, 0, 0, 0, 0), there)...)
+	}
+	for name, c := range map[string]struct {
+		payload []byte
+		good    bool
+	}{
+		"requests":                    {requests(maxRequests, maxRequests), true},
+		"too many requests":           {requests(maxRequests+1, maxRequests+1), false},
+		"fewer requests than it says": {requests(maxRequests, 1000), false},
+		"steps":                       {steps(maxSteps, maxSteps), true},
+		"too many steps":              {steps(3<<20, 3<<20), false},
+		"fewer steps than it says":    {steps(1<<60, 5000), false},
+		"more behind them":            {append(steps(1, 1), 0), false},
+	} {
+		file := seal(c.payload)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(file)
+		runtime.ReadMemStats(&after)
+		if got, most := int(after.TotalAlloc-before.TotalAlloc), 16*len(file)+1<<16; (err == nil) != c.good || got > most {
+			t.Errorf("%s: %v, %d bytes were made of %d, expected at most %d", name, err, got, len(file), most)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	good := encode(f, samplePlan(f))
 	f.Add(good)
 	f.Add(good[:len(good)-9])
 	f.Add([]byte(fileMagic))
-	f.Add(unsealed(f, good))
-	f.Add(unsealed(f, encode(f, &Plan{})))
+	f.Add(unsealed(good))
+	f.Add(unsealed(encode(f, &Plan{})))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		p, err := Decode(bytes.NewReader(file), "fuzz")
 		if err != nil {
-			p, err = Decode(bytes.NewReader(seal(t, file)), "fuzz") // get behind the checksum
+			p, err = Decode(bytes.NewReader(seal(file)), "fuzz") // get behind the checksum
 		}
 		if err != nil {
 			return
@@ -211,7 +236,7 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("temporary files were left: %v, %v", names, err)
 	}
 	invalid := *sample
-	invalid.Spaces = []Space{{Hold: 1}}
+	invalid.Steps = []Step{{Hold: -1}}
 	if err := WriteFile(path, &invalid); err == nil {
 		t.Error("an invalid plan was written")
 	}
@@ -223,11 +248,84 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// TestLoads: what is live before each request, as sizes and lives say.
-func TestLoads(t *testing.T) {
-	s := Space{First: []Request{{100, 0, 2}, {10, 100, 0}, {1, 0, 1}}, Step: []Request{{1000, 0, 9}, {5, 0, 0}}}
-	first, step := s.Loads()
-	if got, want := slices.Concat(first, step), []mem.Bytes{0, 100, 10, 10, 1010}; !slices.Equal(got, want) || len(step) != 2 {
-		t.Errorf("%v, %v, want %v", first, step, want)
+// TestValidate: what no plan may say is refused by name.
+func TestValidate(t *testing.T) {
+	for want, spoil := range map[string]func(*Plan){
+		"at most":           func(p *Plan) { p.Steps[1].Stream = -1 },
+		"0 bytes":           func(p *Plan) { p.Steps[0].Requests[0].Size = 0 },
+		"multiple of 512":   func(p *Plan) { p.Steps[0].Requests[0].Size = 513 },
+		"expected an order": func(p *Plan) { p.Steps[0].Requests[2].From = 2 },
+		"freed at 2":        func(p *Plan) { p.Steps[0].Requests[1].Free = 2 },
+		"done at 7":         func(p *Plan) { p.Steps[0].Requests[1].Done = 7 },
+		"done at 2":         func(p *Plan) { p.Steps[1].Requests[0].Done = 2 },
+		"at most 9":         func(p *Plan) { p.Steps[0].Requests[1].Done = 10 },
+		"lies at 256":       func(p *Plan) { p.Steps[0].Requests[0].At = 256 },
+		"lies at -512":      func(p *Plan) { p.Steps[0].Requests[0].At = -512 },
+		"lies at 65012224":  func(p *Plan) { p.Steps[0].Requests[2].At += 512 },
+	} {
+		p := samplePlan(t)
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		spoil(p)
+		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestPlaced: a step in an arena of its own has no two blocks on one byte at one time, what
+// outlives it included, and is as high as its highest block; the step it was made of stays.
+func TestPlaced(t *testing.T) {
+	given := Step{Requests: []Request{
+		{Size: 1024, From: 0, Free: 2, Done: 2, At: 7 << 20}, // where it lay in some range
+		{Size: 512, From: 1, Free: 3, Done: 5, At: 7 << 20},
+		{Size: 1024, From: 4, Free: Never, Done: Never, At: 7 << 20},
+		{Size: 512, From: 6, Free: 8, Done: 8, At: 7 << 20},
+	}}
+	s := given.Placed()
+	if s.Hold != 1536 {
+		t.Errorf("%v are to be held, 1536 bytes suffice", s.Hold)
+	}
+	highest, end := mem.Bytes(0), s.End()
+	if end != 8 {
+		t.Errorf("the step ends at %d, its last block at 7: nothing happens at 7 of the one given", end)
+	}
+	buffers := s.Buffers(end)
+	for i, a := range s.Requests {
+		highest = max(highest, mem.Bytes(a.At)+a.Size)
+		for j, b := range s.Requests[:i] {
+			together := buffers[i].Lower < buffers[j].Upper && buffers[j].Lower < buffers[i].Upper
+			if together && a.At < b.At+mem.Offset(b.Size) && b.At < a.At+mem.Offset(a.Size) {
+				t.Errorf("requests %d and %d lie on each other: %+v, %+v", j, i, b, a)
+			}
+		}
+	}
+	if highest != s.Hold {
+		t.Errorf("%v are to be held, the highest block ends at %v", s.Hold, highest)
+	}
+	if given.Hold != 0 || given.Requests[0].At != 7<<20 {
+		t.Errorf("the step that was placed has changed: %+v", given)
+	}
+}
+
+// TestRun: two runs of which the steps ask for the same have one name, and others another.
+func TestRun(t *testing.T) {
+	a, b := samplePlan(t), samplePlan(t)
+	b.Steps[0].Requests[0].At, b.Steps[0].Requests[0].Done, b.Steps[0].Requests[0].Free = 512, 8, 8
+	if a.Run() != b.Run() {
+		t.Error("where blocks lie and how long they live is no other run")
+	}
+	b.Steps[2].Requests[0].Size += mem.Grain
+	if a.Run() == b.Run() {
+		t.Error("a run that asks for more has the same name")
+	}
+	b = samplePlan(t)
+	b.Key++
+	if a.Run() == b.Run() {
+		t.Error("a run that begins with other requests has the same name")
+	}
+	if a.Requests() != 5 {
+		t.Errorf("%d requests, expected 5", a.Requests())
 	}
 }

@@ -5,120 +5,152 @@ import (
 	"slices"
 
 	"stalloc/internal/mem"
+	"stalloc/plan/descent"
 )
 
-// Plan says where the requests of a run are best placed, for a later run of the same
-// program. It is immutable once published.
+// Plan is what a run leaves for a later one of the same program: the steps that came again.
+// The later run plans them anew, around the memory that it has by then. It is immutable once
+// published.
 type Plan struct {
-	Key    uint64    // of the run's first requests, see KeyOf
-	Handle mem.Bytes // the size of handles that the run came to
-	Spaces []Space
-	// Boundaries is how many step boundaries Space.First spans, the one that ends it
-	// included.
-	Boundaries int
-	// Late, if not zero, is where steps end: in this valley behind their mark.
-	Late Valley
-	// Brief is what was learned of blocks that are gone at their step's peak: the counts of
-	// brief.Learner.
-	Brief []int8
+	Key   uint64 // of the run's first requests, see KeyOf
+	Steps []Step
 }
 
-// Space is the part of a plan for the large or for the small requests of one stream.
-type Space struct {
-	Ordinal int       // place of the stream in the order of first requests
-	Small   bool      // requests that have a space of their own
-	Hold    mem.Bytes // where the highest block ends, a multiple of mem.HandleSize
-	First   []Request // set-up and the first steps
-	Step    []Request // any step behind them; none: steps do not repeat
+// Step is what one kind of step asked for of the large or of the small requests of one stream,
+// and an example of where it may lie.
+type Step struct {
+	Stream   int       // place of the stream in the order of first requests
+	Small    bool      // requests that have an arena of their own
+	Hold     mem.Bytes // where the highest block ends
+	Requests []Request
 }
 
-// Request is one request and where its block is wished.
+// Request is one request of a step and how long its block's bytes were taken, in events of
+// the step.
 type Request struct {
-	Size mem.Bytes  // rounded
-	At   mem.Offset // from where the space begins, or Nowhere
-	Life int        // how many requests of the space later its bytes were free; 0: not in First and Step
+	Size mem.Bytes // rounded
+	From mem.Tick
+	Free mem.Tick   // when the program freed it; Never: it outlived the step
+	Done mem.Tick   // when its bytes were free: later than Free if other streams used them
+	At   mem.Offset // where it lies, from where its arena begins
 }
 
-// Nowhere is the offset of a request without a wish.
-const Nowhere mem.Offset = -1
+// Never is the end of a block that outlived the step.
+const Never mem.Tick = -1
 
-// Valley is the place shortly behind the beginning of a step where the least is live.
-type Valley struct {
-	Requests int       // made before it
-	Drop     mem.Bytes // by which the load is lower there than at the beginning
+// Late reports whether other streams used the block behind its free.
+func (r *Request) Late() bool { return r.Free != r.Done }
+
+// Late reports whether other streams used one of the blocks behind its free.
+func (s *Step) Late() bool {
+	return slices.ContainsFunc(s.Requests, func(r Request) bool { return r.Late() })
+}
+
+// Buffers returns the requests as blocks to be placed; what outlives the step ends with it.
+func (s *Step) Buffers(end mem.Tick) []descent.Buffer {
+	buffers := make([]descent.Buffer, len(s.Requests))
+	for i, r := range s.Requests {
+		buffers[i] = descent.Buffer{Lower: r.From, Upper: r.Done, Size: r.Size}
+		if r.Done == Never {
+			buffers[i].Upper = end
+		}
+	}
+	return buffers
+}
+
+// End returns the tick behind all of a step's events.
+func (s *Step) End() (end mem.Tick) {
+	for _, r := range s.Requests {
+		end = max(end, r.From+1, r.Done+1)
+	}
+	return end
 }
 
 // Requests returns how many requests the plan knows.
 func (p *Plan) Requests() (n int) {
-	for i := range p.Spaces {
-		n += len(p.Spaces[i].First) + len(p.Spaces[i].Step)
+	for i := range p.Steps {
+		n += len(p.Steps[i].Requests)
 	}
 	return n
 }
 
-// Run names all that a run's beginning asks for.
+// Run names the steps: two runs whose steps ask for the same leave the same plan.
 func (p *Plan) Run() uint64 {
 	key := p.Key
-	for i := range p.Spaces {
-		for _, r := range p.Spaces[i].First {
+	for i := range p.Steps {
+		for _, r := range p.Steps[i].Requests {
 			key = mix(key, uint64(r.Size))
 		}
 	}
 	return key
 }
 
-// Loads returns what was live in the space before each request of First, and of Step.
-func (s *Space) Loads() (first, step []mem.Bytes) {
-	list := slices.Concat(s.First, s.Step)
-	loads, ends := make([]mem.Bytes, len(list)), make([]mem.Bytes, len(list)+1)
-	load := mem.Bytes(0)
-	for i, r := range list {
-		load -= ends[i]
-		loads[i] = load
-		load += r.Size
-		if r.Life > 0 && r.Life < len(ends)-i {
-			ends[i+r.Life] += r.Size
-		}
-	}
-	return loads[:len(s.First)], loads[len(s.First):]
-}
-
-// maxBoundaries bounds what First may span. Set-up and the first steps have few.
-const maxBoundaries = 1 << 10
+const (
+	// maxRequests is twice what a step has at most. To serve as many takes 200 MiB.
+	maxRequests = 1 << 20
+	// maxBytes is more than a device has, and few enough that no sum over a plan overflows.
+	maxBytes mem.Bytes = 1 << 42
+	// maxSteps is far more than are kept of a program.
+	maxSteps = 1 << 10
+	// eventsEach is how many events a request has at most, and so how many ticks of a kept step it
+	// stands for: it is made, freed and done.
+	eventsEach = 3
+)
 
 // Validate reports the first thing that no plan may say.
 func (p *Plan) Validate() error {
-	if p.Boundaries < 0 || p.Boundaries > maxBoundaries {
-		return fmt.Errorf("plan: %d boundaries, expected at most %d", p.Boundaries, maxBoundaries)
+	if n := p.Requests(); n > maxRequests || len(p.Steps) > maxSteps {
+		return fmt.Errorf("plan: %d requests in %d steps, expected at most %d and %d", n, len(p.Steps), maxRequests, maxSteps)
 	}
-	if p.Handle < 0 || p.Handle%mem.HandleSize != 0 {
-		return fmt.Errorf("plan: handles of %d bytes, expected a multiple of %d", p.Handle, mem.HandleSize)
-	}
-	for i := range p.Spaces {
-		s := &p.Spaces[i]
-		if err := s.validate(); err != nil {
-			return fmt.Errorf("plan: stream %d: %w", s.Ordinal, err)
+	for i := range p.Steps {
+		if err := p.Steps[i].validate(); err != nil {
+			return fmt.Errorf("plan: step %d, stream %d: %w", i, p.Steps[i].Stream, err)
 		}
 	}
 	return nil
 }
 
-func (s *Space) validate() error {
-	if s.Ordinal < 0 || s.Hold < 0 || s.Hold%mem.HandleSize != 0 {
-		return fmt.Errorf("it is to hold %d bytes, expected a multiple of %d", s.Hold, mem.HandleSize)
+func (s *Step) validate() error {
+	if s.Stream < 0 || s.Hold < 0 || s.Hold > maxBytes {
+		return fmt.Errorf("it is to hold %d bytes, expected at most %d", s.Hold, int64(maxBytes))
 	}
-	for _, part := range [][]Request{s.First, s.Step} {
-		for i, r := range part {
-			switch {
-			case r.Life < 0:
-				return fmt.Errorf("request %d lives for %d others, expected 0 or more", i, r.Life)
-			case r.Size <= 0 || r.Size%mem.Grain != 0:
-				return fmt.Errorf("request %d has %d bytes, expected a multiple of %d", i, r.Size, mem.Grain)
-			case r.At == Nowhere:
-			case r.At < 0 || r.At%mem.Offset(mem.Grain) != 0 || mem.Bytes(r.At) > s.Hold-r.Size:
-				return fmt.Errorf("request %d of %d bytes lies at %d, which is not within the %d bytes to hold", i, r.Size, r.At, s.Hold)
-			}
+	last, most := mem.Tick(0), mem.Tick(eventsEach*len(s.Requests))
+	for i, r := range s.Requests {
+		switch {
+		case r.Size <= 0 || r.Size > maxBytes || r.Size%mem.Grain != 0:
+			return fmt.Errorf("request %d has %d bytes, expected a multiple of %d up to %d", i, r.Size, mem.Grain, int64(maxBytes))
+		case r.From < last, r.From > most, r.Free > most, r.Done > most:
+			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d, expected an order and at most %d", i, r.From, r.Free, r.Done, most)
+		case r.Free != Never && r.Free < r.From, r.Done != Never && (r.Free == Never || r.Done < r.Free):
+			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d", i, r.From, r.Free, r.Done)
+		case r.At < 0 || r.At%mem.Offset(mem.Grain) != 0 || mem.Bytes(r.At) > s.Hold-r.Size:
+			return fmt.Errorf("request %d of %d bytes lies at %d, which is not within the %d bytes to hold", i, r.Size, r.At, s.Hold)
 		}
+		last = r.From
 	}
 	return nil
+}
+
+// Placed returns the step as it is kept: its requests placed, as low as may be, in an arena of their
+// own, and its ticks numbered without gaps.
+func (s Step) Placed() Step {
+	var ticks []mem.Tick
+	for _, r := range s.Requests {
+		ticks = append(ticks, r.From, r.Free, r.Done)
+	}
+	slices.Sort(ticks)
+	ticks = slices.DeleteFunc(slices.Compact(ticks), func(t mem.Tick) bool { return t == Never })
+	rank := func(t mem.Tick) mem.Tick {
+		if i, found := slices.BinarySearch(ticks, t); found {
+			return mem.Tick(i)
+		}
+		return Never
+	}
+	solved := descent.Around(s.Buffers(s.End()), nil, 0)
+	s.Requests, s.Hold = slices.Clone(s.Requests), solved.Makespan
+	for i := range s.Requests {
+		r := &s.Requests[i]
+		r.From, r.Free, r.Done, r.At = rank(r.From), rank(r.Free), rank(r.Done), solved.Offsets[i]
+	}
+	return s
 }

@@ -64,13 +64,15 @@ type Device interface {
 	// Unmap parts the range, which consists of whole mappings, from its
 	// handles: none is split. No pending work may use it.
 	Unmap(addr mem.Addr, size mem.Bytes) error
-	// Record puts an event behind the work pending on the stream.
+	// Record puts an event behind the work pending on the stream, which must not have been
+	// destroyed: the driver takes its handle for what lies there now.
 	Record(stream mem.StreamID) (driver.Fence, error)
 	// Done reports whether the stream has passed the fence. If so the fence
 	// is gone and must not be asked about again.
 	Done(f driver.Fence) (bool, error)
-	// Sync waits for all work on the stream.
-	Sync(stream mem.StreamID) error
+	// Sync waits for all work on the device, on whatever stream. It must not be called while
+	// one is being captured into a graph: that would end the capture.
+	Sync() error
 	// Memory returns the device's free and total physical memory.
 	Memory() (free, total mem.Bytes, err error)
 	// Name is the device's name, such as "NVIDIA H100 80GB HBM3".

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"stalloc/actors"
-	"stalloc/stream/brief"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
+	"stalloc/stream/shortlived"
 )
 
 // Run runs the suite. open returns a fresh host whose device nobody uses.
@@ -21,7 +21,7 @@ func Run(t *testing.T, open func() actors.Host) {
 		name string
 		test func(*testing.T, actors.Host)
 	}{
-		{"tapes", tapes}, {"reels", reels}, {"reels that come back", swaps}, {"reels that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that nobody wants", mute}, {"brief blocks", briefs}, {"lock", lock},
+		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back", swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"short-lived blocks", shortLived}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
@@ -33,78 +33,79 @@ func Run(t *testing.T, open func() actors.Host) {
 	}
 }
 
-func tapes(t *testing.T, h actors.Host) {
+func cursors(t *testing.T, h actors.Host) {
 	h.Lock()
 	defer h.Unlock()
-	a, b := h.Tapes(0), h.Tapes(0x1000)
-	if a == b || a != h.Tapes(0) {
-		t.Error("a stream does not have tapes of its own")
+	for i := range schedule.Cursors {
+		if e := h.Next(0, i, 1); e != 0 {
+			t.Errorf("cursor %d of nothing expects %x", i, e)
+		}
+		h.Count(0, i, false) // nothing was planned
+		h.Count(0, i, true)
 	}
-	for i := range a {
-		if a[i].Next(1+uint64(i)) != 0 || a[i].Missed != 1 || b[i].Missed != 0 {
-			t.Errorf("tape %d expects something, or does not count for itself: %+v, %+v", i, *a[i].State, *b[i].State)
+	hits, misses := h.Served(0)
+	if others, _ := h.Served(0x1000); hits != schedule.Cursors || misses != 0 || others != 0 {
+		t.Errorf("%d hits, %d misses, %d hits of another stream", hits, misses, others)
+	}
+}
+
+// play asks a cursor for what a list expects from one entry up to another.
+func play(t *testing.T, h actors.Host, list []schedule.Entry, from, to int) {
+	t.Helper()
+	for i, e := range list[from:to] {
+		if got := h.Next(7, schedule.Small, e.Size()); got != e {
+			t.Errorf("entry %d is %x, want %x", from+i, got, e)
 		}
 	}
 }
 
-// reels begin at their first entry, whatever was played; what was counted ever stays.
-func reels(t *testing.T, h actors.Host) {
-	entries := []wish.Entry{wish.Of(1, 8192), wish.Of(2, 8193), wish.Of(3, 0)}
-	r := h.Build(entries, false)
-	other := h.Build(entries[1:], false)
+// schedules begin at their first entry, whatever was played; what was counted ever stays.
+func schedules(t *testing.T, h actors.Host) {
+	entries := []schedule.Entry{schedule.Of(1, 8192), schedule.Of(2, 8193), schedule.Of(3, 0)}
+	r, other := h.Build(entries), h.Build(entries[1:])
 	h.Lock()
 	defer h.Unlock()
-	tape := &h.Tapes(7)[1]
-	h.Serve(7, 1, r)
-	for i, e := range entries {
-		if got := tape.Next(e.Size()); got != e {
-			t.Errorf("entry %d is %x, want %x", i, got, e)
-		}
+	h.Serve(7, schedule.Small, r)
+	play(t, h, entries, 0, 3)
+	h.Count(7, schedule.Small, true)
+	h.Count(7, schedule.Small, false)
+	h.Serve(7, schedule.Small, other)
+	play(t, h, entries, 1, 2)
+	if hits, misses := h.Served(7); hits != 1 || misses != 1 {
+		t.Errorf("%d hits and %d misses are known", hits, misses)
 	}
-	tape.Hits, tape.Misses = 2, 1
-	h.Serve(7, 1, other)
-	if got := tape.Next(2); got != entries[1] || tape.Hits != 2 || tape.Misses != 1 || tape.Matched != 1 {
-		t.Errorf("the next reel begins with %x: %+v", got, *tape.State)
+	h.Serve(7, schedule.Small, r)
+	play(t, h, entries, 0, 1)
+	if h.Next(7, schedule.Small, 9) != 0 || h.Next(7, schedule.Small, 2) != 0 {
+		t.Error("a cursor goes on behind a request that it did not expect")
 	}
-	h.Serve(7, 1, nil)
-	if len(tape.Entries) != 0 || tape.Next(3) != 0 {
-		t.Error("a tape without a reel expects something")
+	h.Serve(7, schedule.Small, nil)
+	if h.Next(7, schedule.Small, 1) != 0 || h.Next(7, schedule.Large, 1) != 0 {
+		t.Error("a cursor without a schedule expects something")
 	}
-	if first := &h.Tapes(7)[0]; len(first.Entries) != 0 {
-		t.Error("the other tape of the stream plays as well")
-	}
-	if r := h.Build(nil, false); r != nil {
-		t.Errorf("a reel of nothing is %+v", r)
+	if r := h.Build(nil); r != nil {
+		t.Errorf("a schedule of nothing is %+v", r)
 	}
 }
 
-// swaps: a reel may be put in place of another in the middle, and come back.
+// swaps: a schedule may be put in place of another in the middle, and come back.
 func swaps(t *testing.T, h actors.Host) {
-	lists := [][]wish.Entry{{wish.Of(1, 8192), wish.Of(2, 8193), wish.Of(3, 0)}, {wish.Of(4, 8192), wish.Of(2, 8200)}}
-	reels := []*actors.Reel{h.Build(lists[0], false), h.Build(lists[1], false)}
+	lists := [][]schedule.Entry{{schedule.Of(1, 8192), schedule.Of(2, 8193), schedule.Of(3, 0)}, {schedule.Of(4, 8192), schedule.Of(2, 8200)}}
+	schedules := []*actors.Schedule{h.Build(lists[0]), h.Build(lists[1])}
 	h.Lock()
 	defer h.Unlock()
-	tape := &h.Tapes(7)[1]
-	for i, c := range []struct{ list, from, to int }{{0, 0, 2}, {1, 0, 1}, {0, 0, 3}, {0, 0, 1}, {1, 1, 2}, {0, 2, 3}} {
-		h.Serve(7, 1, reels[c.list])
-		if tape.Cursor != 0 || tape.Matched != 0 || !slices.Equal(tape.Entries, lists[c.list]) {
-			t.Fatalf("swap %d: %+v of %x", i, *tape.State, tape.Entries)
-		}
-		tape.Cursor, tape.Matched = uint32(c.from), uint64(c.from)
-		for k, e := range lists[c.list][c.from:c.to] {
-			if got := tape.Next(e.Size()); got != e {
-				t.Errorf("swap %d: entry %d is %x, want %x", i, c.from+k, got, e)
-			}
-		}
+	for _, c := range []struct{ list, to int }{{0, 2}, {1, 1}, {0, 3}, {0, 1}, {1, 2}, {0, 3}} {
+		h.Serve(7, schedule.Small, schedules[c.list])
+		play(t, h, lists[c.list], 0, c.to)
 	}
 }
 
-// freed: the collector frees the reels that nothing refers to.
+// freed: the collector frees the schedules that nothing refers to.
 func freed(t *testing.T, h actors.Host) {
 	const made = 20
 	var gone atomic.Int32
 	for range made {
-		r := h.Build([]wish.Entry{wish.Of(1, 8192)}, false)
+		r := h.Build([]schedule.Entry{schedule.Of(1, 8192)})
 		runtime.AddCleanup(r, func(n *atomic.Int32) { n.Add(1) }, &gone)
 		h.Lock()
 		h.Serve(7, 0, r)
@@ -116,7 +117,7 @@ func freed(t *testing.T, h actors.Host) {
 	}
 	h.Lock()
 	defer h.Unlock()
-	if e := h.Tapes(7)[0].Next(1); e != wish.Of(1, 8192) {
+	if e := h.Next(7, 0, 1); e != schedule.Of(1, 8192) {
 		t.Errorf("what plays is %x", e)
 	}
 }
@@ -125,20 +126,25 @@ func log(t *testing.T, h actors.Host) {
 	h.Lock()
 	defer h.Unlock()
 	h.Observe(true)
-	want := []wish.Event{wish.EventOf(wish.EventHit, 512, 1, 1), wish.EventOf(wish.EventLate, 512, 1, 1), wish.EventOf(wish.EventDone, 512, 1, 1)}
+	want := []schedule.Event{schedule.EventOf(schedule.EventHit, 512, 1, 1), schedule.EventOf(schedule.EventLate, 512, 1, 1), schedule.EventOf(schedule.EventDone, 512, 1, 1)}
 	for _, e := range want {
 		h.Note(e)
 	}
-	if got := h.Events(); !slices.Equal(got, want) || !slices.Equal(h.Events(), want) {
-		t.Errorf("the log is %+v, want %+v", got, want)
-	}
-	if lost := h.Clear(); lost != 0 || len(h.Events()) != 0 {
-		t.Errorf("behind Clear, which says that %d were lost, the log is %+v", lost, h.Events())
+	n := h.Logged()
+	if got, lost := read(h); n != len(want) || !slices.Equal(got, want) || lost != 0 || h.Logged() != 0 {
+		t.Errorf("the log is %+v, and %d were lost, want %+v; then there are %d", got, lost, want, h.Logged())
 	}
 	h.Note(want[1])
-	if got := h.Events(); !slices.Equal(got, want[1:2]) {
+	if got, _ := read(h); !slices.Equal(got, want[1:2]) {
 		t.Errorf("the new log is %+v", got)
 	}
+}
+
+// read takes what was logged and how many events were lost.
+func read(h actors.Host) (events []schedule.Event, lost uint64) {
+	taken, lost := h.Take()
+	defer h.Return(taken)
+	return slices.Clone(taken), lost
 }
 
 func full(t *testing.T, h actors.Host) {
@@ -146,14 +152,49 @@ func full(t *testing.T, h actors.Host) {
 	defer h.Unlock()
 	h.Observe(true)
 	for i := range uint64(actors.MostEvents + 5) {
-		h.Note(wish.EventOf(wish.EventFree, i, 1, 1))
+		h.Note(schedule.EventOf(schedule.EventFree, i, 1, 1))
 	}
-	got := h.Events()
+	got, lost := read(h)
 	if len(got) != actors.MostEvents || got[0].Addr != 0 || got[len(got)-1].Addr != actors.MostEvents-1 {
 		t.Errorf("%d events are kept", len(got))
 	}
-	if lost, again := h.Clear(), h.Clear(); lost != 5 || again != 0 {
+	if _, again := read(h); lost != 5 || again != 0 {
 		t.Errorf("%d events were lost, then %d, want 5 and none", lost, again)
+	}
+}
+
+// taken holds arrays that were taken to what was noted, while the log goes on in others.
+func taken(t *testing.T, h actors.Host) {
+	h.Lock()
+	defer h.Unlock()
+	h.Observe(true)
+	var all [][]schedule.Event
+	lengths := []int{5000, 3, 70_000, 0, 5000, 4097}
+	for n, most := range lengths {
+		for i := range uint64(most) {
+			h.Note(schedule.EventOf(schedule.EventFree, uint64(n)<<32|i, 1, 1))
+		}
+		events, lost := h.Take()
+		if lost != 0 || h.Logged() != 0 {
+			t.Fatalf("round %d: %d events were lost, and %d are still there", n, lost, h.Logged())
+		}
+		if all = append(all, events); n == 2 { // its array is used again
+			h.Return(all[0])
+			all[0] = nil
+		}
+	}
+	for n, events := range all {
+		if n > 0 && len(events) != lengths[n] {
+			t.Fatalf("round %d has %d events, want %d", n, len(events), lengths[n])
+		}
+		for i, e := range events {
+			if e.Addr != uint64(n)<<32|uint64(i) {
+				t.Fatalf("round %d: event %d is of %#x", n, i, e.Addr)
+			}
+		}
+		if n > 0 {
+			h.Return(events)
+		}
 	}
 }
 
@@ -162,48 +203,48 @@ func mute(t *testing.T, h actors.Host) {
 	defer h.Unlock()
 	h.Observe(true)
 	h.Observe(false)
-	h.Note(wish.EventOf(wish.EventFree, 1, 1, 1))
-	if lost := h.Clear(); len(h.Events()) != 0 || lost != 0 {
-		t.Errorf("%+v was observed, %d lost, and nobody wanted to know", h.Events(), lost)
+	h.Note(schedule.EventOf(schedule.EventFree, 1, 1, 1))
+	if events, lost := read(h); len(events) != 0 || lost != 0 {
+		t.Errorf("%+v was observed, %d lost, and nobody wanted to know", events, lost)
 	}
 }
 
-// briefs: a host foresees as package brief does, however many events have come since it was asked.
-func briefs(t *testing.T, h actors.Host) {
+// shortLived: a host foresees as package shortlived does, however many events have come since it was asked.
+func shortLived(t *testing.T, h actors.Host) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var table brief.Table
+	var table shortlived.Table
 	for i := range table {
 		table[i] = r.Uint64()
 	}
 	h.Lock()
 	defer h.Unlock()
 	h.Observe(true)
-	h.SetBrief(&table)
-	var before brief.History
+	h.SetShortLived(&table)
+	var before shortlived.History
 	said := 0
 	for round := range 2000 {
 		for range r.IntN(1 << r.IntN(8)) {
-			e := wish.EventOf(wish.EventHit+wish.EventKind(r.IntN(6)), r.Uint64(), 1+r.Uint64N(40)*r.Uint64N(20), 1)
+			e := schedule.EventOf(schedule.EventHit+schedule.EventKind(r.IntN(6)), r.Uint64(), 1+r.Uint64N(40)*r.Uint64N(20), 1)
 			h.Note(e)
 			before.Note(e)
 		}
 		if r.IntN(10) == 0 {
-			h.Clear()
+			read(h)
 		}
 		size := r.Uint64N(2) * before.Last
 		if size == 0 {
-			size = r.Uint64N(2 * brief.Large)
+			size = r.Uint64N(2 * shortlived.Large)
 		}
-		got := h.Brief(size)
-		if want := table.Brief(&before, size); got != want {
-			t.Fatalf("round %d: behind %+v a block of %d units is brief: %v, want %v", round, before, size, got, want)
+		got := h.ShortLived(size)
+		if want := table.ShortLived(&before, size); got != want {
+			t.Fatalf("round %d: behind %+v a block of %d units is short-lived: %v, want %v", round, before, size, got, want)
 		}
 		if got {
 			said++
 		}
 	}
 	if said < 200 || said > 1000 {
-		t.Errorf("%d of 2000 blocks were brief, of a random table", said)
+		t.Errorf("%d of 2000 blocks were short-lived, of a random table", said)
 	}
 }
 
@@ -217,7 +258,7 @@ func lock(t *testing.T, h actors.Host) {
 				if inside++; inside != 1 {
 					t.Error("two are inside")
 				}
-				h.Tapes(3)[0].Missed++
+				h.Count(3, 0, true)
 				n++
 				inside--
 				h.Unlock()
@@ -227,7 +268,7 @@ func lock(t *testing.T, h actors.Host) {
 	group.Wait()
 	h.Lock()
 	defer h.Unlock()
-	if got := h.Tapes(3)[0].Missed; n != 8000 || got != 8000 {
+	if got, _ := h.Served(3); n != 8000 || got != 8000 {
 		t.Errorf("8000 were inside, counted %d and %d", n, got)
 	}
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/trace"
 )
 
 // Config is how a run is set up.
 type Config struct {
-	Capacity  mem.Bytes // memory of the simulated device
-	FragLimit mem.Bytes // gmlake only: smaller requests are not stitched
-	Warm      bool      // start with what an earlier run has left, for allocators that plan
-	NoPlan    bool      // stalloc only: serve everything from the range
+	Capacity  mem.Bytes   // memory of the simulated device
+	FragLimit mem.Bytes   // gmlake only: smaller requests are not stitched
+	Warm      bool        // start with what an earlier run has left, for allocators that plan
+	Without   without.Set // stalloc only: mechanisms that are switched off
 
 	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }
@@ -60,14 +61,14 @@ func Lookup(name string) (Allocator, error) {
 
 // Replay drives tr through a new instance of a.
 func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progress func(done, total int)) (Result, error) {
-	c.Warm = c.Warm && a.Plans && !c.NoPlan
+	c.Warm = c.Warm && a.Plans && !c.Without.Has(without.Plans)
 	target, err := a.New(ctx, tr, c)
 	if err != nil {
 		return Result{}, err
 	}
 	r, err := Run(ctx, tr, target, progress)
 	r.Allocator = a.Name
-	if a.Plans && c.NoPlan {
+	if a.Plans && c.Without.Has(without.Plans) {
 		r.Allocator += "-noplan"
 	}
 	if c.Warm {

@@ -87,7 +87,7 @@ func (s *simulation) EmptyCache() { s.sim.EmptyCache() }
 
 func (s *simulation) Step() Done {
 	calls := s.sim.Calls()
-	return Done{Calls: calls.Total(), TimeUS: calls.Micros}
+	return Done{Calls: calls.Total(), TimeUS: calls.Micros, Retries: s.sim.Stats().Retries}
 }
 
 func (s *simulation) Finish() (Counts, error) {
@@ -99,6 +99,7 @@ func (s *simulation) Finish() (Counts, error) {
 		PeakReserved: stats.PeakReserved,
 		DriverCalls:  calls.Total(),
 		DriverTimeUS: calls.Micros,
+		Retries:      stats.Retries,
 	}, s.fault
 }
 

@@ -150,7 +150,7 @@ func TestJSON(t *testing.T) {
 	}
 	want := `{"trace":"t","allocator":"a","mode":"warm","requests":0,"hits":0,"misses":0,` +
 		`"peak_load_bytes":0,"peak_reserved_bytes":0,"fragmentation":0,"driver_calls":0,` +
-		`"driver_time_us":0,"steady_driver_calls":0,"steady_driver_time_us":0,"steady_time_us":0,"oom":true}`
+		`"driver_time_us":0,"steady_driver_calls":0,"steady_driver_time_us":0,"steady_time_us":0,"retries":0,"steady_retries":0,"oom":true}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

@@ -21,8 +21,8 @@ func early(tr *trace.Trace) {
 	}
 }
 
-// TestMarksWhileGradientsLive: plans serve such steps too, in as little memory, on the
-// first start and the second.
+// TestMarksWhileGradientsLive: what the gradients have is no plan's at the mark. The steps are
+// served all the same, in as little memory and without the driver, on the first start and the second.
 func TestMarksWhileGradientsLive(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_recompute"} {
 		t.Run(name, func(t *testing.T) {
@@ -40,13 +40,10 @@ func TestMarksWhileGradientsLive(t *testing.T) {
 				if r.Fragmentation > peer {
 					t.Errorf("%s: fragmentation %.4f, expandable segments have %.4f", r.Mode, r.Fragmentation, peer)
 				}
-				// At the first start a plan is made again once the boundaries have moved.
-				least, misses := r.Requests/2, r.Requests/4
-				if warm {
-					least, misses = r.Requests-r.Requests/100, r.Requests/100
-				}
-				if r.Hits < least || r.Misses > misses {
-					t.Errorf("%s: %d hits and %d misses of %d requests", r.Mode, r.Hits, r.Misses, r.Requests)
+				for i, s := range r.Steps[len(r.Steps)-5:] {
+					if s.DriverTimeUS > 100 { // a fence costs some
+						t.Errorf("%s: the driver takes %.0f us of the %d. of the last five steps, which repeat", r.Mode, s.DriverTimeUS, i+1)
+					}
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 
 	"stalloc/baseline"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/trace"
 )
 
@@ -30,7 +31,7 @@ type shown interface {
 // done, for every range of addresses that gets memory or loses it. GMLake's ranges
 // share memory, so it never calls held.
 func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen), held func(addr mem.Addr, size mem.Bytes, held bool)) (Result, error) {
-	c.Warm = c.Warm && a.Plans && !c.NoPlan
+	c.Warm = c.Warm && a.Plans && !c.Without.Has(without.Plans)
 	if a.Name != "gmlake" {
 		c.held = held
 	}

@@ -25,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"stalloc/internal/driver"
@@ -39,61 +38,11 @@ const (
 	Warm = "warm" // the second start: with what an earlier run of the same trace has left
 )
 
-// Result is what one run of a trace through one allocator came to. Sizes are
-// in bytes.
-type Result struct {
-	Trace     string `json:"trace"`
-	Allocator string `json:"allocator"`
-	Mode      string `json:"mode"`
-	// Noise and Seed say how the trace was disturbed, see trace.Trace.Disturb. They
-	// are the caller's to set.
-	Noise float64 `json:"noise,omitempty"`
-	Seed  uint64  `json:"seed,omitempty"`
-	// Requests counts all of the trace, up to the one that failed if one did.
-	Requests     int64     `json:"requests"`
-	Hits         int64     `json:"hits"`
-	Misses       int64     `json:"misses"`
-	PeakLoad     mem.Bytes `json:"peak_load_bytes"`
-	PeakReserved mem.Bytes `json:"peak_reserved_bytes"`
-	// Fragmentation is 1 − PeakLoad / PeakReserved, between 0 and 1.
-	Fragmentation float64 `json:"fragmentation"`
-	DriverCalls   int64   `json:"driver_calls"`
-	DriverTimeUS  float64 `json:"driver_time_us"`
-	// SteadyDriverCalls and SteadyDriverTimeUS are the part of DriverCalls and
-	// DriverTimeUS in the steady part of the run, and SteadyTimeUS is how long that
-	// took when it was recorded. All are zero if there is no such part; steadyFrom
-	// says where it begins.
-	SteadyDriverCalls  int64   `json:"steady_driver_calls"`
-	SteadyDriverTimeUS float64 `json:"steady_driver_time_us"`
-	SteadyTimeUS       int64   `json:"steady_time_us"`
-	// Steps are the steps of the run, the set-up left out.
-	Steps []Step `json:"steps,omitempty"`
-	// LostEvents are requests and frees that were not observed for planning.
-	LostEvents int64 `json:"lost_events,omitempty"`
-	// OOM says that the device was full and the run ended there; the other
-	// figures cover what came before.
-	OOM bool `json:"oom"`
-	// Smallest is what Allocator.Smallest has found, zero if nobody asked. It is the
-	// caller's to set.
-	Smallest mem.Bytes `json:"smallest_bytes,omitempty"`
-}
-
-// Step is what one step of a run came to.
-type Step struct {
-	TimeUS       int64     `json:"time_us"` // when it was recorded
-	DriverCalls  int64     `json:"driver_calls"`
-	DriverTimeUS float64   `json:"driver_time_us"` // modelled
-	PeakLoad     mem.Bytes `json:"peak_load_bytes"`
-	// Planned says that the step began under a plan.
-	Planned bool `json:"planned"`
-}
-
 // Done is what an allocator's driver has done at a boundary.
 type Done struct {
-	Calls  int64
-	TimeUS float64 // modelled, in microseconds
-	// Planned says that the step that now begins is served under a plan.
-	Planned bool
+	Calls   int64
+	TimeUS  float64 // modelled, in microseconds
+	Retries int64
 }
 
 // Counts is what an allocator knows of its run.
@@ -104,6 +53,7 @@ type Counts struct {
 	PeakReserved mem.Bytes
 	DriverCalls  int64
 	DriverTimeUS float64 // modelled, in microseconds
+	Retries      int64   // see Result
 	LostEvents   int64   // not observed for planning
 }
 
@@ -154,10 +104,12 @@ func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(do
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
 	r.result.PeakReserved, r.result.LostEvents = counts.PeakReserved, counts.LostEvents
 	r.result.DriverCalls, r.result.DriverTimeUS = counts.DriverCalls, nanoseconds(counts.DriverTimeUS)
+	r.result.Retries = counts.Retries
 	for _, s := range r.result.Steps[r.result.steadyFrom():] {
 		r.result.SteadyDriverCalls += s.DriverCalls
 		r.result.SteadyDriverTimeUS = nanoseconds(r.result.SteadyDriverTimeUS + s.DriverTimeUS)
 		r.result.SteadyTimeUS += s.TimeUS
+		r.result.SteadyRetries += s.Retries
 	}
 	if counts.PeakReserved > 0 {
 		r.result.Fragmentation = 1 - float64(r.result.PeakLoad)/float64(counts.PeakReserved)
@@ -183,39 +135,12 @@ type run struct {
 	last  Done
 }
 
-// steadyFrom returns the number of the first step of the steady part, len(r.Steps) if
-// there is none. Until the load has come within steadyLoad of its peak memory must be
-// made, by whatever allocator, and until a plan is served it must be learned: so the
-// steady part begins behind the step of the peak and behind the second step, or where a
-// plan comes to be served, with the first step under it, but for the very first step of
-// the run.
-func (r *Result) steadyFrom() int {
-	from := steadyAfter
-	for i, s := range r.Steps {
-		if s.Planned {
-			from = max(i, 1)
-			break
-		}
-	}
-	var peak mem.Bytes
-	for _, s := range r.Steps {
-		peak = max(peak, s.PeakLoad)
-	}
-	near := slices.IndexFunc(r.Steps, func(s Step) bool { return float64(s.PeakLoad) >= steadyLoad*float64(peak) })
-	return min(max(from, near+1), len(r.Steps))
-}
-
-const (
-	steadyAfter = 2 // steps
-	steadyLoad  = 0.99
-)
-
 // boundary ends a step, or the set-up.
 func (r *run) boundary(done Done) {
 	if r.begun {
 		r.result.Steps = append(r.result.Steps, Step{
-			TimeUS: r.now - r.at, PeakLoad: r.step, Planned: r.last.Planned,
-			DriverCalls: done.Calls - r.last.Calls, DriverTimeUS: nanoseconds(done.TimeUS - r.last.TimeUS),
+			TimeUS: r.now - r.at, PeakLoad: r.step,
+			DriverCalls: done.Calls - r.last.Calls, DriverTimeUS: nanoseconds(done.TimeUS - r.last.TimeUS), Retries: done.Retries - r.last.Retries,
 		})
 	}
 	r.begun, r.at, r.last, r.step = true, r.now, done, r.load

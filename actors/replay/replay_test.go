@@ -84,8 +84,8 @@ func (r *recorder) Finish() (Counts, error)                    { r.note("finish"
 func TestRunTellsEveryEvent(t *testing.T) {
 	tr := script(t, "tiny", twoSteps)
 	target := &recorder{
-		full: -1, done: []Done{{1, 1.5, false}, {3, 4.25, true}, {7, 5.5, true}},
-		counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 8, DriverTimeUS: 6.75},
+		full: -1, done: []Done{{1, 1.5, 0}, {3, 4.25, 1}, {7, 5.5, 4}},
+		counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 8, DriverTimeUS: 6.75, Retries: 5},
 	}
 	var seen [][2]int
 	got, err := Run(context.Background(), tr, target, func(done, total int) { seen = append(seen, [2]int{done, total}) })
@@ -103,10 +103,10 @@ func TestRunTellsEveryEvent(t *testing.T) {
 	want := Result{
 		Trace: "tiny", Mode: Cold, Requests: 4, Hits: 1, Misses: 2,
 		PeakLoad: 1024 + 2048 + 1024, PeakReserved: 8192, Fragmentation: 0.5,
-		DriverCalls: 8, DriverTimeUS: 6.75, SteadyDriverCalls: 4, SteadyDriverTimeUS: 1.25, SteadyTimeUS: 10 - 6,
+		DriverCalls: 8, DriverTimeUS: 6.75, Retries: 5,
 		Steps: []Step{
-			{TimeUS: 6 - 1, DriverCalls: 2, DriverTimeUS: 2.75, PeakLoad: 4096},
-			{TimeUS: 10 - 6, DriverCalls: 4, DriverTimeUS: 1.25, PeakLoad: 3072, Planned: true},
+			{TimeUS: 6 - 1, DriverCalls: 2, DriverTimeUS: 2.75, Retries: 1, PeakLoad: 4096},
+			{TimeUS: 10 - 6, DriverCalls: 4, DriverTimeUS: 1.25, Retries: 3, PeakLoad: 3072},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -167,18 +167,16 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestTheSteadyPart: steps as multiples of a load, those under a plan in capitals.
+// TestTheSteadyPart: steps as multiples of a load.
 func TestTheSteadyPart(t *testing.T) {
 	for steps, want := range map[string]int{
 		"": 0, "a": 1, "aa": 2, "aaaa": 2, // behind the second step
 		"baaa": 2, "abaa": 2, "aaba": 3, "aaab": 4, // and behind the step of the peak
-		"aaAA": 2, "aaaA": 3, "aaabA": 4, "aabaA": 4, // with the first under a plan
-		"AAAA": 1, "ABAA": 2, "A": 1, // but for the very first of the run
 	} {
 		var r Result
 		for _, c := range steps {
-			s := Step{PeakLoad: 100 * mem.MiB, Planned: c < 'a'}
-			if c == 'b' || c == 'B' {
+			s := Step{PeakLoad: 100 * mem.MiB}
+			if c == 'b' {
 				s.PeakLoad = 102 * mem.MiB
 			}
 			r.Steps = append(r.Steps, s)

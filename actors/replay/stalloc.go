@@ -21,7 +21,7 @@ import (
 // and the second finds there what any second start of a program would.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-		options := actors.Options{NoPlan: c.NoPlan}
+		options := actors.Options{Without: c.Without}
 		if !c.Warm {
 			return start(tr, c, options)
 		}
@@ -74,7 +74,7 @@ func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
 }
 
 // Plan replays a recording and returns the plan of a later run. The error says that there
-// is none: the recording is too short.
+// is none, and why.
 func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 	l, err := start(tr, Config{}, actors.Options{})
 	if err != nil {
@@ -84,7 +84,7 @@ func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 	if err == nil && len(r.Steps) == 0 {
 		err = errors.New("it has no step marks: mark the steps while it is recorded")
 	} else if err == nil && l.plan == nil {
-		err = fmt.Errorf("%d steps are too few to plan from: record some more", len(r.Steps))
+		err = fmt.Errorf("none of its %d steps came again, request for request, and had memory to be planned in: the range serves what varies; record some more steps if they repeat", len(r.Steps))
 	}
 	return l.plan, r, err
 }
@@ -237,7 +237,7 @@ func (l *live) EmptyCache() { l.note(l.local.Trim(0)) }
 func (l *live) Step() Done {
 	l.note(l.local.Step())
 	calls := l.device.Stats()
-	return Done{Calls: calls.Calls(), TimeUS: micros(calls.Time), Planned: l.local.Stats().Generation > 0}
+	return Done{Calls: calls.Calls(), TimeUS: micros(calls.Time), Retries: int64(l.local.Retries())}
 }
 
 func (l *live) Finish() (Counts, error) {
@@ -248,6 +248,7 @@ func (l *live) Finish() (Counts, error) {
 		LostEvents:   int64(l.local.LostEvents()),
 		DriverCalls:  calls.Calls(),
 		DriverTimeUS: micros(calls.Time),
+		Retries:      int64(s.Retries),
 	}
 	l.note(l.local.Check())
 	l.note(l.device.Check())

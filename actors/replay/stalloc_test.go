@@ -22,7 +22,7 @@ func TestWarmIsTheSecondStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	cold, warm := replayed(t, long, "stalloc", Config{Capacity: device}), replayed(t, long, "stalloc", Config{Capacity: device, Warm: true})
-	if cold.Mode != Cold || warm.Mode != Warm || cold.Hits >= cold.Requests || warm.Hits != warm.Requests {
+	if cold.Mode != Cold || warm.Mode != Warm || cold.Hits == 0 || warm.Hits < cold.Hits {
 		t.Errorf("cold %+v\nwarm %+v", cold, warm)
 	}
 	short := *long

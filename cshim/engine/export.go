@@ -94,9 +94,13 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool, asked C.uint64_t, ou
 }
 
 //export stalloc_engine_free
-func stalloc_engine_free(a C.uint64_t, freed *C.struct_stalloc_freed) C.int {
+func stalloc_engine_free(a C.uint64_t, past C.bool, freed *C.struct_stalloc_freed) C.int {
 	return ofAddr(func(d *opened) error {
-		f, err := d.Free(addr(a))
+		free := d.Free
+		if past {
+			free = d.FreePast
+		}
+		f, err := free(addr(a))
 		if err == nil {
 			*freed = C.struct_stalloc_freed{asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
 		}
@@ -157,8 +161,8 @@ func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 }
 
 //export stalloc_engine_limit
-func stalloc_engine_limit(device C.int, fraction C.double) C.int {
-	return answer(nil, 0, func() error {
+func stalloc_engine_limit(device C.int, fraction C.double, text *C.char, n C.size_t) C.int {
+	return answer(text, n, func() error {
 		d, err := the.Load().device(int(device))
 		if err != nil {
 			return err
@@ -218,5 +222,18 @@ func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.in
 			}
 		}
 		return first
+	})
+}
+
+//export stalloc_solve
+func stalloc_solve(problem *C.struct_stalloc_problem, solution *C.struct_stalloc_solution) C.int {
+	if problem == nil || solution == nil {
+		return errArgument
+	}
+	return answer(solution.error, solution.error_size, func() error {
+		if err := solveFor(problem, solution); err != nil {
+			return failure{err, errArgument}
+		}
+		return nil
 	})
 }

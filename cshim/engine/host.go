@@ -2,13 +2,13 @@ package main
 
 /*
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "quick.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
 	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
 	stalloc_drain(d);
-	stalloc_sync(d);
 	return true;
 }
 // A free may have been announced after the last look: its thread relies on whoever holds
@@ -18,65 +18,102 @@ static void host_unlock(struct stalloc_device *d) {
 		stalloc_unlock(d);
 	} while (STALLOC_RELAXED(d->announced) != NULL && host_try_lock(d));
 }
-// Where another thread has the lock, as of when somebody looked last.
-static int64_t host_load(struct stalloc_device *d) {
-	if (stalloc_lock_try(&d->lock, 0)) {
-		stalloc_fold(d);
-		host_unlock(d);
-	}
-	return __atomic_load_n(&d->counts.allocated, __ATOMIC_RELAXED);
+static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current, __ATOMIC_RELAXED); }
+// Other threads look at the two without the lock.
+static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window) {
+	__atomic_store_n(&d->base, base, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->window, window, __ATOMIC_RELEASE);
 }
-static struct stalloc_stream *host_streams(struct stalloc_device *d) { return atomic_load(&d->streams); }
+static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
+#define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
+static struct stalloc_event *host_array(void) {
+	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+static void host_end_array(struct stalloc_event *a) { munmap(a, ARRAY); }
 static void host_observe(struct stalloc_log *l, bool on) {
-	if (on && !l->events) {
-		void *at = mmap(NULL, STALLOC_MOST_EVENTS * sizeof *l->events, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (at != MAP_FAILED) l->events = at;
-	}
+	if (on && !l->events) l->events = host_array();
 	stalloc_log_begin(l, on);
 }
-static void host_lend(struct stalloc_device *d) {
-	int64_t active = d->counts.allocated + d->range.now.pending;
+// Goes on in another array.
+static void host_turn(struct stalloc_log *l, struct stalloc_event *a) {
+	short_lived_read(l);
+	l->next = l->read = l->events = a;
+	stalloc_log_begin(l, true);
+}
+static void host_allow(struct stalloc_device *d, struct stalloc_terms terms) {
+	int64_t active = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current + stalloc_pending(d);
 	if (active > d->counts.peak_active) d->counts.peak_active = active;
-	host_unlock(d);
+	d->may = terms;
+}
+static uint64_t cursor_next(struct stalloc_cursor *t, uint64_t n) {
+	bool expected = cursor_expects(t, n);
+	cursor_step(t, expected);
+	return expected ? t->entries[t->at - 1] : 0;
+}
+static uint64_t *host_copy(const uint64_t *entries, size_t n) {
+	uint64_t *c = malloc(n * sizeof *c);
+	return c ? memcpy(c, entries, n * sizeof *c) : NULL;
+}
+static void cursor_play(struct stalloc_cursor *t, const uint64_t *entries, uint32_t n) {
+	t->entries = entries;
+	t->n = n;
+	t->at = 0;
+	t->silent = false;
 }
 */
 import "C"
 
 import (
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
 	"stalloc/actors"
-	"stalloc/cshim/internal/loan"
-	"stalloc/engine/onerange"
+	"stalloc/cshim/internal/cindex"
+	"stalloc/engine/index"
 	"stalloc/internal/mem"
-	"stalloc/stream/brief"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
+	"stalloc/stream/shortlived"
 )
 
-// host is the memory of a device that C and Go share. It implements actors.Host and
-// actors.Borrower.
+// host is the memory of a device that C and Go share. It implements actors.Host.
 type host struct {
-	device *C.struct_stalloc_device
-	loan   *loan.Range
-	tapes  map[mem.StreamID]*tapes // under the lock
+	device  *C.struct_stalloc_device
+	cursors map[mem.StreamID]*cursors // under the lock
+
+	mu    sync.Mutex
+	spare *C.struct_stalloc_event // an array of a log that is not in use
 }
 
-// tapes are those of a stream, in C's memory.
-type tapes struct {
-	wishes [wish.Tapes]wish.Tape
-	c      [wish.Tapes]*C.struct_stalloc_tape
-	plays  [wish.Tapes]*actors.Reel // which C refers to: so are they kept
+// cursors are those of a stream.
+type cursors struct {
+	at    *[schedule.Cursors]C.struct_stalloc_cursor
+	plays [schedule.Cursors]*actors.Schedule // which C refers to: so are they kept
 }
 
 func newHost(device *C.struct_stalloc_device) *host {
-	return &host{device: device, loan: loan.At(unsafe.Pointer(&device._range)), tapes: map[mem.StreamID]*tapes{}}
+	return &host{device: device, cursors: map[mem.StreamID]*cursors{}}
 }
+
+// Begin implements actors.Host.
+func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
+	h.Lock()
+	defer h.Unlock()
+	h.device.small_limit = C.uint64_t(small / mem.Grain)
+	C.host_begin(h.device, C.uint64_t(base), C.uint64_t(window))
+}
+
+// Index implements actors.Host.
+func (h *host) Index() index.Index { return cindex.At(unsafe.Pointer(&h.device.index)) }
 
 // Load implements actors.Host.
 func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
+
+// Pools implements actors.Host.
+func (h *host) Pools() int { return int(C.host_pools(h.device)) }
 
 // Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
 // that the collector has stopped, and nothing that Go called must wait for it in C
@@ -94,41 +131,48 @@ func (h *host) Lock() {
 // Unlock implements actors.Host.
 func (h *host) Unlock() { C.host_unlock(h.device) }
 
-// Lend implements actors.Borrower.
-func (h *host) Lend(l *onerange.Lent, t actors.Terms) {
-	h.loan.Lend(l, t.Until, t.Most, t.TapeOnly)
-	C.host_lend(h.device)
+// Allow implements actors.Host.
+func (h *host) Allow(t actors.Terms) {
+	C.host_allow(h.device, C.struct_stalloc_terms{
+		left: C.uint64_t(t.Left), most: C.uint64_t(t.Most / mem.Grain), schedule_only: C.bool(t.ScheduleOnly),
+	})
 }
 
-// TakeBack implements actors.Borrower.
-func (h *host) TakeBack(c *onerange.Counters) bool {
-	h.Lock()
-	return h.loan.TakeBack(c)
-}
-
-// Tapes implements actors.Host.
-func (h *host) Tapes(id mem.StreamID) *[wish.Tapes]wish.Tape { return &h.tapesOf(id).wishes }
-
-func (h *host) tapesOf(id mem.StreamID) *tapes {
-	t := h.tapes[id]
+func (h *host) cursorsOf(id mem.StreamID) *cursors {
+	t := h.cursors[id]
 	if t == nil {
-		t = &tapes{}
-		at := h.streamOf(id)
-		for i := range t.c {
-			t.c[i] = &at.tapes[i]
-			t.wishes[i].State = (*wish.State)(unsafe.Pointer(&t.c[i].state))
-		}
-		h.tapes[id] = t
+		t = &cursors{at: &h.streamOf(id).cursors}
+		h.cursors[id] = t
 	}
 	return t
 }
 
+// Next implements actors.Host.
+func (h *host) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
+	return schedule.Entry(C.cursor_next(&h.cursorsOf(id).at[cursor], C.uint64_t(units)))
+}
+
+// Count implements actors.Host.
+func (h *host) Count(id mem.StreamID, cursor int, hit bool) {
+	if t := &h.cursorsOf(id).at[cursor]; hit {
+		t.hits++
+	} else if t.n > 0 {
+		t.misses++
+	}
+}
+
+// Served implements actors.Host.
+func (h *host) Served(id mem.StreamID) (hits, misses uint64) {
+	for _, t := range h.cursorsOf(id).at {
+		hits, misses = hits+uint64(t.hits), misses+uint64(t.misses)
+	}
+	return hits, misses
+}
+
 // streamOf returns the stream of C's; if C has not seen it, one that serves nobody.
 func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
-	for s := C.host_streams(h.device); s != nil; s = s.next {
-		if mem.StreamID(s.id) == id {
-			return s
-		}
+	if s := C.stalloc_stream_find(h.device, C.uint64_t(id)); s != nil {
+		return s
 	}
 	return zeroed[C.struct_stalloc_stream]()
 }
@@ -140,58 +184,98 @@ func zeroed[T any]() *T {
 }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry, foreseen bool) *actors.Reel {
+func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
 	if len(entries) == 0 {
 		return nil
 	}
-	c := C.stalloc_reel_new((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint32_t(len(entries)), C.bool(foreseen))
+	c := C.host_copy((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.size_t(len(entries)))
 	if c == nil {
-		panic("the host has no memory left for a tape")
+		return nil
 	}
-	r := &actors.Reel{Entries: entries, Host: c}
-	runtime.AddCleanup(r, func(c *C.struct_stalloc_reel) { C.stalloc_reel_free(c) }, c)
+	r := &actors.Schedule{Entries: entries, Host: c}
+	runtime.AddCleanup(r, func(c *C.uint64_t) { C.free(unsafe.Pointer(c)) }, c)
 	return r
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, tape int, r *actors.Reel) {
-	t := h.tapesOf(id)
-	var entries []wish.Entry
-	var c *C.struct_stalloc_reel
-	if r != nil {
-		entries, c = r.Entries, r.Host.(*C.struct_stalloc_reel)
+func (h *host) Serve(id mem.StreamID, cursor int, r *actors.Schedule) {
+	t := h.cursorsOf(id)
+	t.plays[cursor] = r
+	if r == nil {
+		C.cursor_play(&t.at[cursor], nil, 0)
+		return
 	}
-	if r != t.plays[tape] {
-		C.stalloc_tape_play(t.c[tape], c)
-		t.plays[tape] = r
-	}
-	t.wishes[tape].Replace(entries)
+	C.cursor_play(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
 }
 
 // Note implements actors.Host.
-func (h *host) Note(e wish.Event) {
+func (h *host) Note(e schedule.Event) {
 	C.stalloc_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
 }
 
-// Events implements actors.Host.
-func (h *host) Events() []wish.Event {
+// Logged implements actors.Host.
+func (h *host) Logged() int {
 	l := &h.device.log
-	n := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
-	return unsafe.Slice((*wish.Event)(unsafe.Pointer(l.events)), n/unsafe.Sizeof(wish.Event{}))
+	return int((uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))) / C.sizeof_struct_stalloc_event)
 }
 
-// Clear implements actors.Host.
-func (h *host) Clear() uint64 {
+// An event of C's and one of Go's are two words each, in the same order.
+var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_event]struct{}{}
+
+// mostCopied is how many events are copied at a boundary: the arrays of steps with more are handed
+// over, since copying a million takes 15 ms of the thread that ends the step.
+const mostCopied = 1 << 12
+
+// Take implements actors.Host.
+func (h *host) Take() (events []schedule.Event, lost uint64) {
 	l := &h.device.log
-	defer C.stalloc_log_begin(l, l.end != l.events)
-	return uint64(l.lost)
+	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), h.Logged()), uint64(l.lost)
+	if len(events) > mostCopied {
+		if next := h.array(); next != nil {
+			C.host_turn(l, next)
+			return events, lost
+		}
+		events, lost = nil, lost+uint64(len(events))
+	}
+	events = slices.Clone(events)
+	C.stalloc_log_begin(l, l.end != l.events)
+	return events, lost
 }
 
-// Brief implements actors.Host.
-func (h *host) Brief(size uint64) bool { return bool(C.stalloc_brief(h.device, C.uint64_t(size))) }
+// array returns a log's array that nobody uses; nil: the host has no memory left.
+func (h *host) array() (a *C.struct_stalloc_event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a, h.spare = h.spare, nil; a == nil {
+		a = C.host_array()
+	}
+	return a
+}
 
-// SetBrief implements actors.Host.
-func (h *host) SetBrief(t *brief.Table) { *(*brief.Table)(unsafe.Pointer(&h.device.brief)) = *t }
+// Return implements actors.Host.
+func (h *host) Return(events []schedule.Event) {
+	if len(events) <= mostCopied { // copied; an array is never handed over with as few
+		return
+	}
+	a := (*C.struct_stalloc_event)(unsafe.Pointer(unsafe.SliceData(events)))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.spare == nil {
+		h.spare = a
+	} else {
+		C.host_end_array(a)
+	}
+}
+
+// ShortLived implements actors.Host.
+func (h *host) ShortLived(size uint64) bool {
+	return bool(C.stalloc_short_lived(h.device, C.uint64_t(size)))
+}
+
+// SetShortLived implements actors.Host.
+func (h *host) SetShortLived(t *shortlived.Table) {
+	*(*shortlived.Table)(unsafe.Pointer(&h.device.short_lived)) = *t
+}
 
 // Observe implements actors.Host.
 func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

@@ -7,19 +7,19 @@ import (
 
 	"stalloc/actors"
 	"stalloc/actors/hosttest"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 func TestHost(t *testing.T) {
 	hosttest.Run(t, func() actors.Host { return looseHost() })
 }
 
-// TestPlayingReelIsKept: C refers to what a tape plays, which the collector does not see. When
+// TestPlayingScheduleIsKept: C refers to what a cursor follows, which the collector does not see. When
 // it is replaced nobody does.
-func TestPlayingReelIsKept(t *testing.T) {
+func TestPlayingScheduleIsKept(t *testing.T) {
 	h := looseHost()
 	var gone atomic.Bool
-	r := h.Build([]wish.Entry{wish.Of(1, 8192)}, false)
+	r := h.Build([]schedule.Entry{schedule.Of(1, 8192)})
 	runtime.AddCleanup(r, func(gone *atomic.Bool) { gone.Store(true) }, &gone)
 	h.Lock()
 	defer h.Unlock()
@@ -29,7 +29,7 @@ func TestPlayingReelIsKept(t *testing.T) {
 		runtime.Gosched()
 	}
 	if gone.Load() {
-		t.Fatal("a reel was freed under the tape that plays it")
+		t.Fatal("a schedule was freed under the cursor that follows it")
 	}
 	h.Serve(7, 0, nil)
 	for !gone.Load() { // or the test's time ends

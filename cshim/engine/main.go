@@ -73,9 +73,6 @@ type opened struct {
 var the atomic.Pointer[engine]
 
 func start(h *C.struct_stalloc_host) error {
-	if err := checkLayout(); err != nil {
-		return err
-	}
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}

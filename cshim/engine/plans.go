@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 
+	"go.uber.org/zap"
+
 	"stalloc/actors"
 	"stalloc/plan"
 )
@@ -19,12 +21,8 @@ func (e *engine) save(ordinal int, path string) error {
 	return nil
 }
 
-// load reads the plan that a device begins with. Where nothing is planned the file is not
-// looked at.
+// load reads the plan that a device begins with.
 func (e *engine) load(ordinal int, path string) error {
-	if e.conf.noPlan() {
-		return nil
-	}
 	p, err := plan.ReadFile(path)
 	if err != nil {
 		return failure{err, errPlan}
@@ -36,6 +34,10 @@ func (e *engine) load(ordinal int, path string) error {
 	}
 	if e.closed[ordinal] {
 		return failure{actors.ErrRetired, errPlan}
+	}
+	if e.conf.noPlan() {
+		e.log.Warn("a plan was loaded and is not served: the settings have plans off", zap.String("file", path), zap.Int("device", ordinal))
+		return nil
 	}
 	e.plans[ordinal] = p
 	return nil

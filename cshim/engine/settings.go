@@ -9,14 +9,17 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
 
 	"stalloc/actors"
+	"stalloc/cshim/internal/camount"
 	"stalloc/cuda"
 	"stalloc/cuda/nvml"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/live/metrics"
 	"stalloc/live/page"
 	"stalloc/live/perfetto"
@@ -24,11 +27,12 @@ import (
 
 // settings is STALLOC_CONF, which C has checked.
 type settings struct {
-	name   string            // what lines of the log begin with
-	set    map[string]string // the values by their keys
-	engine onerange.Config
-	lake   gmlake.Config
-	share  float64 // of the device's memory, the most to take; 0: engine.Limit says
+	name    string            // what lines of the log begin with
+	set     map[string]string // the values by their keys
+	engine  onerange.Config
+	lake    gmlake.Config
+	without without.Set
+	share   float64 // of the device's memory, the most to take; 0: engine.Limit says
 }
 
 func parseSettings(name, text string) settings {
@@ -37,26 +41,29 @@ func parseSettings(name, text string) settings {
 		key, value, _ := strings.Cut(pair, ":")
 		s.set[key] = value
 	}
-	s.engine.Stitch = s.set["stitch"] != "off"
+	if s.set["stitch"] == "off" {
+		s.without |= without.Stitch
+	}
+	if s.noPlan() {
+		s.without |= without.Plans
+	}
 	s.amount("window", &s.engine.Window)
 	s.amount("fraglimit", &s.lake.FragLimit)
-	if share, is := strings.CutSuffix(strings.TrimSpace(s.set["limit"]), "%"); is {
-		percent, _ := strconv.ParseFloat(strings.TrimSpace(share), 64)
-		s.share = percent / 100
-	} else {
-		s.amount("limit", &s.engine.Limit)
-	}
+	s.share = s.amount("limit", &s.engine.Limit)
 	return s
 }
 
-// amount reads an amount of memory, if it is set.
-func (s settings) amount(key string, to *mem.Bytes) {
-	if n, err := mem.ParseBytes(s.set[key]); err == nil {
+// amount reads an amount of memory, if it is set, or the share that it is instead.
+func (s settings) amount(key string, to *mem.Bytes) (share float64) {
+	n, share, ok := camount.Read(s.set[key])
+	if ok && share == 0 {
 		*to = n
 	}
+	return share
 }
 
-func (s settings) noPlan() bool { return s.set["plan"] == "off" }
+// noPlan reports whether plans are neither made nor served.
+func (s settings) noPlan() bool { return s.set["plan"] == "off" || s.set["pool"] == "gmlake" }
 
 // cache is the folder of the plans; none where it is off, or the system has no such thing.
 func (s settings) cache() string {
@@ -76,10 +83,10 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		if err != nil {
 			return actors.Options{}, fmt.Errorf("the limit is a share of the device's memory, which cannot be had: %w", err)
 		}
-		s.engine.Limit = mem.Bytes(s.share * float64(total))
+		s.engine.Limit = max(mem.Bytes(s.share*float64(total)), mem.HandleSize) // 0 would be no limit
 	}
 	options := actors.Options{
-		Log: log, NoPlan: s.noPlan(), Always: s.set["plan"] == "always", Native: s.set["native"] != "off", Cache: s.cache(),
+		Log: log, Without: s.without, Always: s.set["plan"] == "always", Native: s.set["native"] != "off", Cache: s.cache(),
 		Range: s.engine, Report: s.set["oom_report"],
 		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()
@@ -101,6 +108,12 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if port, _ := strconv.Atoi(s.set["metrics"]); port > 0 {
 		if _, err := metrics.Serve(port, page.Own); err != nil {
 			log.Warn("Prometheus is not answered", zap.Error(err))
+		}
+	}
+	if report := s.set["oom_report"]; report != "" {
+		folder := filepath.Dir(explain.ReportPath(report, os.Getenv("RANK"), os.Getpid(), 0))
+		if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
+			log.Warn("the report of an out of memory cannot be written; make its folder, or name another", zap.String("folder", folder), zap.Error(err))
 		}
 	}
 	file := s.set["trace"]

@@ -1,8 +1,9 @@
 /* Streams that are being captured into a graph, and streams in numbers. A captured stream
- * takes no fence and cannot be waited for: what it uses stays taken until the capture
- * is over, and nobody else is kept waiting for memory. */
+ * takes no fence, and the device cannot be waited for: what it uses stays taken until the
+ * capture is over, and nothing of ours ends it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "kit.h"
@@ -55,18 +56,52 @@ static void uses_under_capture(void)
 	      (unsigned long long)s.reserved);
 }
 
-/* More streams than there is memory for, one of them captured. */
+struct filter {
+	union functor {
+		void *stream;
+		char bytes[16];
+	} functor;
+	bool (*manager)(union functor *, const union functor *, int);
+	bool (*invoker)(const union functor *, void **);
+};
+
+static bool copy(union functor *to, const union functor *from, int operation)
+{
+	if (operation == 2) *to = *from;
+	return false;
+}
+
+static bool same(const union functor *f, void **stream) { return f->stream == *stream; }
+
+/* More streams than there is memory for. While one of them is captured nobody waits for the
+ * device, which would end the capture: what lacks then is refused. */
 static void idle_memory_serves_others(void)
 {
 	void *first = (void *)0x10000;
-	stalloc_free(stalloc_malloc(size, 0, first), 0, 0, first);
+	struct filter only_first = {.functor = {.stream = first}, .manager = copy, .invoker = same};
+	int refused = 0;
+	stalloc_begin_pool(0, 1, 0, &only_first);
 	CHECK(capture("fakecuda_capture_begin", first) >= 0, "no capture");
+	void *inside = stalloc_malloc(size, 0, first);
+	CHECK(inside, "%s", stalloc_last_error());
 	for (uintptr_t i = 1; i < STREAMS; i++) {
 		void *stream = (void *)(0x10000 + 16 * i), *at = stalloc_malloc(size, 0, stream);
+		CHECK(at || strstr(stalloc_last_error(), "no memory left"), "stream %zu: %s", (size_t)i, stalloc_last_error());
+		refused += !at;
+		stalloc_free(at, 0, 0, stream);
+	}
+	CHECK(!stalloc_malloc(4 * size, 0, first), "memory that the device may still work on was handed to the captured stream");
+	stalloc_empty_cache();
+	stalloc_free(inside, 0, 0, first);
+	CHECK(capture("fakecuda_capture_end", first) == 1, "the capture was invalidated");
+	stalloc_end_pool(0, 1, 0);
+	CHECK(refused > 0, "there was memory for all streams");
+	for (uintptr_t i = 1; i < STREAMS; i++) {
+		void *stream = (void *)(0x20000 + 16 * i), *at = stalloc_malloc(size, 0, stream);
 		CHECK(at, "stream %zu: %s", (size_t)i, stalloc_last_error());
 		stalloc_free(at, 0, 0, stream);
 	}
-	CHECK(capture("fakecuda_capture_end", first) == 1, "the capture was invalidated");
+	stalloc_release_pool(0, 1, 0);
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
 	CHECK(s.reserved == 0, "%llu bytes are held", (unsigned long long)s.reserved);

@@ -54,7 +54,7 @@ int main(void)
 	size_t early, late;
 	kit_watchdog(120);
 	kit_listen();
-	step(10); /* from the first mark on nobody looks for steps */
+	step(10); /* from the first mark on none ends by itself */
 	step(MOST / 2);
 	CHECK(kit_stats().lost_events < 1000, "events of a step of 2^20 were lost"); /* the step before may wait, and go */
 	many(); /* while the planner looks at the long step, which takes memory once */

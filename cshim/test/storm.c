@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "kit.h"
+#include "filter.h"
 
 enum { THREADS = 8, STREAMS = 5, HELD = 60, SHARED = 64, REUSED = 4, KEPT = 8 };
 
@@ -22,24 +23,6 @@ static struct block *_Atomic shared[SHARED]; /* any thread frees what another le
 static _Atomic uint64_t tags, pools;
 static _Atomic uint64_t kept[KEPT]; /* pools that have ended and keep their memory: only so many fit */
 static _Atomic bool over;
-
-/* The layout of a std::function<bool(cudaStream_t)>, as PyTorch passes it. */
-struct filter {
-	union functor {
-		void *stream;
-		char bytes[16];
-	} functor;
-	bool (*manager)(union functor *to, const union functor *from, int operation);
-	bool (*invoker)(const union functor *functor, void **stream);
-};
-
-static bool copy(union functor *to, const union functor *from, int operation)
-{
-	if (operation == 2) *to = *from;
-	return false;
-}
-
-static bool same(const union functor *functor, void **stream) { return functor->stream == *stream; }
 
 static void *stream_at(uint64_t n) { return (void *)(uintptr_t)(0x1000 * (n % STREAMS)); }
 

@@ -1,10 +1,10 @@
 // PyTorch's CUDA allocator, served by libstalloc.
 //
 // One request: allocate() looks up the current device and stream; unless a private pool
-// (a graph capture, use_mem_pool) takes that stream's requests, libstalloc serves it, and
-// the books of its device note the block. The tensor's deleter is release(): it finds the
-// block in the books and gives it back to libstalloc with its own stream. What is in no
-// books is native's: private pools, what was allocated before the adapter was installed.
+// (a graph capture, use_mem_pool) takes that stream's requests, libstalloc serves it. The
+// tensor's deleter is release(): it gives the block back to libstalloc, which knows what it was.
+// What libstalloc does not know is native's: private pools, what was allocated before the adapter
+// was installed. Of single blocks nothing is kept here but frames, while history is recorded.
 //
 // Both kinds of block have the same deleter, because graph trees compare deleters of what
 // lives in their pools with raw_deleter(). Only tensors that are older than the adapter
@@ -73,24 +73,24 @@ class Adapter final : public Ledger {
 	void raw_delete(void *ptr) override {
 		if (C10_UNLIKELY(!ptr || forked)) return;
 		Block block;
-		DeviceIndex device = 0;
-		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::ALL) : nullptr;
-		if (C10_UNLIKELY(!take(ptr, &block, &device, std::move(frames)))) {
+		const bool recorded = recorder_.on(), watched = recorded || c10::memoryProfilingEnabled();
+		const bool ours = C10_UNLIKELY(watched) && find(ptr, &block);
+		if (C10_UNLIKELY(recorded && ours)) note_free(block, recorder_.frames(RecordContext::ALL));
+		if (C10_UNLIKELY(library_.release(ptr) != STALLOC_OK)) {
 			native->raw_delete(ptr);
 			return;
 		}
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
 			(*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
-		library_.free(ptr, block.asked, device, block.stream);
-		report(ptr, -rounded(block.asked), device);
+		if (C10_UNLIKELY(ours)) report(ptr, -rounded(block.asked), static_cast<DeviceIndex>(block.device));
 	}
 	c10::DeleterFnPtr raw_deleter() const override { return enabled_ ? &release : native->raw_deleter(); }
 	void enable(bool value) override {
 		native->enable(value);
 		enabled_ = value;
 	}
-	// From now on every request is native's, as if a private pool took them all. What is in
-	// the books is libstalloc's to free.
+	// From now on every request is native's, as if a private pool took them all. What is
+	// libstalloc's is its to free.
 	void close() {
 		if (!closed_.exchange(true)) pools_active_++;
 	}
@@ -234,23 +234,14 @@ class Adapter final : public Ledger {
 			ptr = scarce(size, device, stream, frames, &theirs);
 			if (theirs) return ptr;
 		}
-		Books &b = books_[device];
-		bool stale = false;
-		{
+		if (C10_UNLIKELY(recorder_.on())) {
+			Books &b = books_[device];
 			std::lock_guard<std::mutex> hold(b.lock);
-			b.add(ptr, size, stream);
-			if (C10_UNLIKELY(b.top(size))) {
-				stale = b.pools[kAll].blocks.beside != 0; // native may have freed some since
-				if (!stale) b.raise();
-			}
-			if (C10_UNLIKELY(recorder_.on())) {
-				if (recorder_.recording()) place(b, device, ptr, size, stream, frames);
-				note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
-				if (frames) b.frames[ptr] = std::move(frames);
-			}
+			if (recorder_.recording()) place(b, device, ptr, size, stream, frames);
+			note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
+			if (frames) b.frames[ptr] = std::move(frames);
 		}
-		if (C10_UNLIKELY(recent_.load(std::memory_order_relaxed) != device)) recent_.store(device, std::memory_order_relaxed);
-		if (C10_UNLIKELY(stale)) refresh(device);
+		if (C10_UNLIKELY(library_.stale(device))) refresh(device); // native may have freed some since
 		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
 			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
 		report(ptr, rounded(size), device);

@@ -18,12 +18,8 @@ class Ledger : public Delegate {
 		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
 			DeviceStats stats = native->getDeviceStats(d);
 			Books &b = books_[d];
-			b.beside(stats);
-			for (size_t pool : {kAll, kSmall, kLarge}) {
-				b.pools[pool].blocks.peak = stats.allocation[pool].peak;
-				b.pools[pool].allocated.peak = stats.allocated_bytes[pool].peak;
-				b.pools[pool].requested.peak = stats.requested_bytes[pool].peak;
-			}
+			const stalloc_meters now = beside(stats, true);
+			library_.set_beside(d, &now, 0);
 			b.reserved = {stats.reserved_bytes[kAll].peak, stats.reserved_bytes[kAll].current, 0};
 			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current, 0};
 			double fraction = native->getMemoryFraction(d);
@@ -44,29 +40,33 @@ class Ledger : public Delegate {
 	}
 	DeviceStats getDeviceStats(DeviceIndex d) override {
 		DeviceStats sum = native->getDeviceStats(d);
+		stalloc_meters m = beside(sum);
+		library_.set_beside(d, &m, 0);
 		stalloc_stats s = library_.stats(d);
+		library_.snapshot(d, &m, nullptr, 0);
+		s = agreed(s, m);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		s = b.agreed(s);
-		b.beside(sum);
 		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
 		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
-		b.active.peak = std::max(b.active.peak, b.pools[kAll].allocated.peak);
+		b.active.peak = std::max(b.active.peak, m.of[kAll][STALLOC_ALLOCATED].peak);
 		for (size_t pool : {kAll, kSmall, kLarge}) {
-			const Meters &m = b.pools[pool];
-			merge(&sum.allocation[pool], m.blocks);
-			merge(&sum.active[pool], m.blocks);
-			merge(&sum.allocated_bytes[pool], m.allocated);
-			merge(&sum.requested_bytes[pool], m.requested);
+			const stalloc_meter *now = m.of[pool], *was = b.before.of[pool];
+			merge(&sum.allocation[pool], now[STALLOC_BLOCKS], was[STALLOC_BLOCKS]);
+			merge(&sum.active[pool], now[STALLOC_BLOCKS], was[STALLOC_BLOCKS]);
+			merge(&sum.allocated_bytes[pool], now[STALLOC_ALLOCATED], was[STALLOC_ALLOCATED]);
+			merge(&sum.requested_bytes[pool], now[STALLOC_REQUESTED], was[STALLOC_REQUESTED]);
 		}
-		merge(&sum.active_bytes[kSmall], b.pools[kSmall].allocated);
+		merge(&sum.active_bytes[kSmall], m.of[kSmall][STALLOC_ALLOCATED], b.before.of[kSmall][STALLOC_ALLOCATED]);
 		// What libstalloc holds, and what waits for other streams, has no size: the large pool's.
 		const auto pending = static_cast<int64_t>(s.active - s.allocated), held = static_cast<int64_t>(s.reserved),
 			   most = static_cast<int64_t>(s.peak_reserved);
 		for (size_t pool : {kAll, kLarge}) {
-			const Meter &m = b.pools[pool].allocated;
+			stalloc_meter now = m.of[pool][STALLOC_ALLOCATED];
 			if (pending) sum.active[pool].current++; // one in the snapshot, too
-			merge(&sum.active_bytes[pool], m.current + pending, b.active.peak, m.allocated, m.freed - pending);
+			now.current += pending;
+			now.peak = b.active.peak;
+			merge(&sum.active_bytes[pool], now, b.before.of[pool][STALLOC_ALLOCATED]);
 			merge(&sum.reserved_bytes[pool], held, b.reserved.peak, most, most - held);
 		}
 		sum.num_ooms += b.ooms;
@@ -76,9 +76,11 @@ class Ledger : public Delegate {
 	void resetAccumulatedStats(DeviceIndex d) override {
 		native->resetAccumulatedStats(d);
 		uint64_t retries = library_.stats(d).retries;
+		stalloc_meters now;
+		library_.snapshot(d, &now, nullptr, 0);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		for (Meters &m : b.pools) m.reset_totals();
+		b.before = now;
 		b.ooms = 0;
 		b.retries_before = retries;
 	}
@@ -86,11 +88,11 @@ class Ledger : public Delegate {
 		native->resetPeakStats(d);
 		library_.reset_peak(d);
 		DeviceStats theirs = native->getDeviceStats(d);
+		const stalloc_meters now = beside(theirs);
+		library_.set_beside(d, &now, 1);
 		stalloc_stats s = library_.stats(d);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		b.beside(theirs);
-		for (Meters &m : b.pools) m.reset_peaks();
 		b.reserved.reset(s.reserved, theirs.reserved_bytes[kAll].current);
 		b.active.reset(s.active, theirs.active_bytes[kAll].current);
 	}
@@ -103,12 +105,11 @@ class Ledger : public Delegate {
       protected:
 	Library library_;
 	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
-	std::atomic<int> recent_{0}; // the device of the last request, where a block is looked for first
 	Recorder recorder_;	     // read under any one of the books' locks, changed under all
 	c10::ApproximateClockToUnixTimeConverter clock_;
 
 	// How much memory places may be: what is reserved, but for what waits for other streams.
-	static size_t room_of(const stalloc_stats &s) { return s.reserved - (s.active - s.allocated); }
+	static size_t room_of(const stalloc_stats &s) { return s.reserved - std::min(s.reserved, s.active - std::min(s.active, s.allocated)); }
 
 	// What keeps the events of places. The books' lock is held.
 	auto placing(Books &b, DeviceIndex device, Context frames) {
@@ -122,7 +123,7 @@ class Ledger : public Delegate {
 	void place(Books &b, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, const Context &frames) {
 		auto tell = placing(b, device, frames);
 		b.places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(size)), stream, tell);
-		if (b.places.bytes() > b.room) b.places.shrink(b.room = room_of(b.agreed(library_.stats(device))), tell);
+		if (b.places.bytes() > b.room) b.places.shrink(b.room = room_of(library_.stats(device)), tell);
 	}
 	// Idle memory has gone back to the driver.
 	void unplace(const Context &frames) {
@@ -140,10 +141,12 @@ class Ledger : public Delegate {
 	void on_history(const HistoryRequest &request) override {
 		alone([&] {
 			recorder_.configure(request);
-			for (Books &b : books_) {
+			for (size_t d = 0; d < books_.size(); d++) {
+				Books &b = books_[d];
+				stalloc_meters now;
 				b.history.configure(request);
 				if (!request.enabled) b.frames.clear(), b.places.clear();
-				if (request.enabled && (request.clear || !b.places.bytes())) b.settle_places();
+				if (request.enabled && (request.clear || !b.places.bytes())) b.settle_places(library_.blocks(static_cast<int>(d), &now));
 			}
 		});
 	}
@@ -153,9 +156,11 @@ class Ledger : public Delegate {
 			stalloc_stats s = library_.stats(static_cast<int>(d));
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
-			s = b.agreed(s);
+			stalloc_meters now;
+			const std::vector<Block> live = library_.blocks(static_cast<int>(d), &now);
+			s = agreed(s, now);
 			b.places.shrink(b.room = room_of(s), placing(b, static_cast<DeviceIndex>(d), nullptr));
-			b.append_segments(static_cast<DeviceIndex>(d), s, &info.segments);
+			b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
@@ -169,10 +174,10 @@ class Ledger : public Delegate {
 	bool on_annotate([[maybe_unused]] const void *ptr, [[maybe_unused]] const std::string &metadata) override {
 #if STALLOC_TORCH >= 214
 		Block block;
-		DeviceIndex device = 0;
-		if (!find(const_cast<void *>(ptr), &block, &device)) return false;
+		if (!find(const_cast<void *>(ptr), &block)) return false;
 		if (!recorder_.on()) return true;
-		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked, block.stream, nullptr, native);
+		const auto device = static_cast<DeviceIndex>(block.device);
+		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked, static_cast<cudaStream_t>(block.stream), nullptr, native);
 		e.user_metadata_ = metadata;
 		std::lock_guard<std::mutex> hold(books_[device].lock);
 		if (recorder_.announce(e)) books_[device].history.add(std::move(e));
@@ -201,42 +206,30 @@ class Ledger : public Delegate {
 		if (recorder_.announce(e)) b.history.add(std::move(e));
 	}
 
-	bool find(void *ptr, Block *block, DeviceIndex *device = nullptr) {
-		for (int d = 0; ptr && d < c10::cuda::device_count(); d++) {
-			std::lock_guard<std::mutex> hold(books_[d].lock);
-			if (!books_[d].find(ptr, block)) continue;
-			if (device) *device = static_cast<DeviceIndex>(d);
-			return true;
-		}
-		return false;
-	}
-	bool take(void *ptr, Block *block, DeviceIndex *device, Context frames) {
-		// The recent device first, then all.
-		for (int i = 0, d = recent_.load(std::memory_order_relaxed); i <= c10::cuda::device_count(); d = i++) {
-			Books &b = books_[d];
-			std::lock_guard<std::mutex> hold(b.lock);
-			if (C10_UNLIKELY(!b.take(ptr, block))) continue;
-			*device = static_cast<DeviceIndex>(d);
-			if (C10_UNLIKELY(recorder_.on())) {
-				note(b, TraceEntry::FREE_REQUESTED, *device, ptr, block->asked, block->stream, frames);
-				// Another stream may still use it; when it no longer does is known to libstalloc alone.
-				note(b, TraceEntry::FREE_COMPLETED, *device, ptr, block->asked, block->stream, std::move(frames));
-				b.places.leave(reinterpret_cast<size_t>(ptr));
-			}
-			if (C10_UNLIKELY(!b.frames.empty())) b.frames.erase(ptr);
-			return true;
-		}
-		return false;
+	bool find(void *ptr, Block *block) const { return ptr && library_.find(ptr, block) == STALLOC_OK; }
+
+	// Keeps the end of a block, which is not free yet.
+	void note_free(const Block &block, Context frames) {
+		const auto device = static_cast<DeviceIndex>(block.device);
+		const auto stream = static_cast<cudaStream_t>(block.stream);
+		Books &b = books_[device];
+		std::lock_guard<std::mutex> hold(b.lock);
+		note(b, TraceEntry::FREE_REQUESTED, device, block.ptr, block.asked, stream, frames);
+		// Another stream may still use it; when it no longer does is known to libstalloc alone.
+		note(b, TraceEntry::FREE_COMPLETED, device, block.ptr, block.asked, stream, std::move(frames));
+		b.places.leave(reinterpret_cast<size_t>(block.ptr));
+		b.frames.erase(block.ptr);
 	}
 
 	// What native holds has changed, or may have.
 	void refresh(DeviceIndex device) {
 		DeviceStats theirs = native->getDeviceStats(device);
+		const stalloc_meters now = beside(theirs);
+		library_.set_beside(device, &now, 0);
 		Books &b = books_[device];
 		bool look = false;
 		{
 			std::lock_guard<std::mutex> hold(b.lock);
-			b.beside(theirs);
 			look = b.reserved.beside != theirs.reserved_bytes[kAll].current;
 		}
 		if (!look) return;

@@ -5,15 +5,18 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "stalloc.h"
 
 namespace stalloc {
 
 #define STALLOC_USED(X)                                                                                       \
-	X(malloc) X(free) X(record_stream) X(empty_cache) X(set_memory_fraction) X(get_stats) X(reset_peak) X(last_error)
+	X(malloc) X(release) X(find) X(snapshot) X(set_beside) X(stale) X(record_stream) X(empty_cache)               \
+	X(set_memory_fraction) X(get_stats) X(reset_peak) X(last_error)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;
@@ -34,6 +37,15 @@ struct Library {
 		stalloc_stats s = {};
 		get_stats(device, &s, sizeof s);
 		return s;
+	}
+	// The live blocks of a device by address, and what is metered as of the same moment.
+	std::vector<stalloc_block> blocks(int device, stalloc_meters *meters) const {
+		std::vector<stalloc_block> all;
+		size_t n = 0;
+		while ((n = snapshot(device, meters, all.data(), all.size())) > all.size()) all.resize(n + n / 8);
+		all.resize(n);
+		std::sort(all.begin(), all.end(), [](const auto &x, const auto &y) { return x.ptr < y.ptr; });
+		return all;
 	}
 };
 

@@ -37,7 +37,7 @@ func (d *Device) Time() time.Duration { return d.Stats().Time }
 const (
 	costRecord = 280 * time.Nanosecond
 	costDone   = 190 * time.Nanosecond
-	costSync   = 500 * time.Nanosecond // an idle stream
+	costSync   = 500 * time.Nanosecond // an idle device
 	costMemory = 4400 * time.Nanosecond
 )
 

@@ -79,10 +79,11 @@ func pendingRound(t *testing.T, seed uint64) {
 		case 4:
 			if random.IntN(2) == 0 {
 				d.Finish(stream)
-			} else {
-				must(t, d.Sync(stream))
+				finish(stream, number)
+				break
 			}
-			finish(stream, number)
+			must(t, d.Sync())
+			uses = nil
 		case 5:
 			unmapPending(t, seed, d, base+mem.Addr(random.IntN(pages))*mem.Addr(page), handle, uses)
 		}

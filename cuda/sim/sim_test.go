@@ -121,7 +121,7 @@ func TestPendingWork(t *testing.T) {
 	if done, err := d.Done(early); done || err != nil {
 		t.Fatalf("Done before Finish: %t, %v", done, err)
 	}
-	must(t, d.Sync(2))
+	must(t, d.Sync())
 	must(t, d.Unmap(last, page))
 	d.Finish(1)
 	if done, err := d.Done(early); !done || err != nil {

@@ -111,15 +111,16 @@ func (d *Device) Done(id driver.Fence) (bool, error) {
 	return true, nil
 }
 
-// Sync waits for all work on the stream.
-func (d *Device) Sync(id mem.StreamID) error {
+// Sync waits for all work on the device.
+func (d *Device) Sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.begin(&d.stats.Sync, "cuStreamSynchronize", costSync); err != nil {
+	if err := d.begin(&d.stats.Sync, "cuCtxSynchronize", costSync); err != nil {
 		return err
 	}
-	s := d.stream(id)
-	d.pass(s, s.last)
+	for _, s := range d.streams {
+		d.pass(s, s.last)
+	}
 	return nil
 }
 

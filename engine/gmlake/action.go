@@ -9,12 +9,9 @@ import (
 // driver ends with OpResume; EvResume says that all of it was done, EvFailed how
 // much, and commit enters just that into the books. Then the action goes on:
 //
-//	grow ─────► granted              failed: scrap ► release ► climb
+//	grow ─────► granted              failed: scrap ► release ► try
 //	stitch ───► granted              failed: scrap ► sweep, and once more
 //	wait ► drop ► unmap ► release    a sweep; failed: the next phase, with what is left
-//	record                           failed: recordWait
-//
-// Only record needs no answer if it succeeds.
 type phase uint8
 
 const (
@@ -26,8 +23,6 @@ const (
 	phaseDrop
 	phaseUnmap
 	phaseRelease
-	phaseRecord
-	phaseRecordWait
 )
 
 type action struct {
@@ -35,30 +30,31 @@ type action struct {
 	ops   int // driver calls in the batch
 
 	// The request served, if any.
-	asked   bool
-	req     uint64
-	size    mem.Bytes // what was asked for, rounded to 512 bytes
-	less    mem.Bytes // by which it was rounded
-	n       mem.Bytes // what a block must have
-	segment mem.Bytes // what a new segment has
-	heap    int32
-	kind    kind
-	ladder  []rung
-	swept   bool // idle sBlocks have been dropped for a stitch
-	reason  engine.Reason
-	code    int
+	asked    bool
+	req      uint64
+	size     mem.Bytes // what was asked for, rounded to 512 bytes
+	less     mem.Bytes // by which it was rounded
+	n        mem.Bytes // what a block must have
+	segment  mem.Bytes // what a new segment has
+	heap     int32
+	kind     kind
+	attempts []attempt
+	swept    bool // idle sBlocks have been dropped for a stitch
+	reason   engine.Reason
+	code     int
 
 	// The batch.
 	page      uint32 // first of the addresses being mapped
 	pages     int
 	creates   int
-	mapped    int  // phaseScrap
-	rung      rung // phaseStitch
-	stitching bool // phaseScrap: the mapping was to be an sBlock
+	mapped    int     // phaseScrap
+	attempt   attempt // phaseStitch
+	stitching bool    // phaseScrap: the mapping was to be an sBlock
 
 	// A sweep.
-	sweep sweep
-	pool  uint64 // whose memory
+	sweep  sweep
+	synced bool   // the device has been waited for
+	pool   uint64 // whose memory
 }
 
 // await ends a batch with OpResume.
@@ -71,7 +67,7 @@ func (p *Pool) await(ph phase, out []engine.Op) []engine.Op {
 // event instead: its batch is taken to have gone through. A request still waiting
 // is refused, so that it does not stay unanswered.
 func (p *Pool) settle(out []engine.Op) []engine.Op {
-	if a := &p.act; a.phase != phaseNone && a.phase != phaseRecord {
+	if a := &p.act; a.phase != phaseNone {
 		if b := p.commit(a.ops); b != none {
 			p.reclaim(b)
 		}
@@ -85,7 +81,7 @@ func (p *Pool) settle(out []engine.Op) []engine.Op {
 
 func (p *Pool) resume(ev engine.Event, out []engine.Op) []engine.Op {
 	a := &p.act
-	if a.phase == phaseNone || a.phase == phaseRecord || ev.Req != a.req {
+	if a.phase == phaseNone || ev.Req != a.req {
 		return append(out, engine.Op{Kind: engine.OpUnknown})
 	}
 	b := p.commit(a.ops)
@@ -97,9 +93,8 @@ func (p *Pool) failed(ev engine.Event, out []engine.Op) []engine.Op {
 	if a.phase == phaseNone || ev.Failed < 0 || ev.Failed >= a.ops {
 		return append(out, engine.Op{Kind: engine.OpUnknown})
 	}
-	a.code, a.reason = ev.Code, engine.RefusedDevice
-	if a.phase == phaseRecord {
-		return p.waitUnrecorded(ev.Failed, out)
+	if a.phase != phaseWait { // which says nothing of memory
+		a.code, a.reason = ev.Code, engine.RefusedDevice
 	}
 	b := p.commit(ev.Failed)
 	return p.proceed(b, out)
@@ -115,17 +110,18 @@ func (p *Pool) commit(done int) int32 {
 		return p.stitched(done)
 	case phaseScrap:
 		p.stats.Mapped -= p.act.mapped
+		p.strays = append(p.strays, stray{p.act.page, p.act.pages, p.act.mapped})
 		if done > 0 {
-			p.stats.Unmaps += uint64(p.act.mapped)
-			p.space.put(p.act.page, uint32(p.act.pages))
+			p.collected(len(p.strays) - 1)
 		}
-	case phaseWait, phaseRecordWait:
-		p.synced = p.synced[:done]
-		p.passSynced()
+	case phaseWait:
+		if p.act.synced = done == p.act.ops; p.act.synced {
+			p.passAll()
+		}
 	case phaseDrop:
 		p.dropped(done)
 	case phaseUnmap:
-		p.unmapped(done)
+		p.gone(done)
 	case phaseRelease:
 		p.released(done)
 	}
@@ -152,7 +148,7 @@ func (p *Pool) proceed(b int32, out []engine.Op) []engine.Op {
 	case phaseUnmap:
 		return p.release(out)
 	case phaseRelease:
-		return p.climb(out)
+		return p.try(out)
 	}
 	return out
 }

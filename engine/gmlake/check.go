@@ -164,11 +164,11 @@ func (p *Pool) checkBlock(b int32, c *counted) error {
 	return nil
 }
 
-// checkHandles: each is in one chunk or spare, and no other number is in use.
+// checkHandles: each is in one chunk or unmapped, and no other number is in use.
 func (p *Pool) checkHandles(c *counted) error {
-	for _, h := range p.spares {
+	for _, h := range p.unmapped {
 		if c.handles[h] {
-			return fmt.Errorf("the spare handle %d is in a chunk", h)
+			return fmt.Errorf("the unmapped handle %d is in a chunk", h)
 		}
 		c.handles[h] = true
 	}

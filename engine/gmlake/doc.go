@@ -52,7 +52,7 @@
 // Each batch that calls the driver ends with OpResume, and the books change only
 // when EvResume, or EvFailed with the number of the op that failed, tells how far
 // the driver got. So there is nothing to undo but mappings that were made, and a
-// handle that was made for a request that failed is a spare, returned next.
+// handle that was made for a request that failed is an unmapped handle, returned next.
 //
 // # Invariants
 //
@@ -63,5 +63,5 @@
 //   - every chunk names the pBlock it lies in and the sBlocks that map it, and they
 //     name it; one without a pBlock is mapped by doomed sBlocks only;
 //   - an sBlock is ready if it is idle and all its chunks are in free pBlocks;
-//   - every handle is in one chunk or spare.
+//   - every handle is in one chunk or unmapped.
 package gmlake

@@ -93,3 +93,32 @@ func TestRefusesSizes(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasedInUse releases a private pool while blocks of it are alive: what they leave goes
+// with what the default pool has, unless the pool is used again.
+func TestReleasedInUse(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		d := newDevice(DefaultConfig())
+		do := func(ev engine.Event) {
+			t.Helper()
+			if err := d.step(ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		do(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: 12 * mem.MiB, Pool: 2})
+		do(engine.Event{Kind: engine.EvTrim, Pool: 2})
+		if again {
+			do(engine.Event{Kind: engine.EvAlloc, Req: 2, Size: 12 * mem.MiB, Pool: 2})
+		}
+		if err := d.free(1); err != nil {
+			t.Fatal(err)
+		}
+		do(engine.Event{Kind: engine.EvTrim})
+		if s := d.pool.Stats(); (s.Handles == 0) == again {
+			t.Errorf("used again %t: %d handles are left", again, s.Handles)
+		}
+		if err := d.finish(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -37,7 +37,6 @@ func (p *Pool) free(ev engine.Event, out []engine.Op) []engine.Op {
 	p.stats.Load -= c.asked
 	p.stats.Pending += c.asked
 	p.waiting = append(p.waiting, b)
-	p.act.phase = phaseRecord
 	for i := range c.users {
 		p.lastFence++
 		c.users[i].fence = p.lastFence
@@ -45,21 +44,6 @@ func (p *Pool) free(ev engine.Event, out []engine.Op) []engine.Op {
 		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: c.users[i].stream, Fence: p.lastFence})
 	}
 	return out
-}
-
-// waitUnrecorded replaces the fences that could not be recorded, from number at of
-// the batch on, by waiting for their streams. A block for which that fails too
-// stays pending until a later wait: nothing proves that it is idle.
-func (p *Pool) waitUnrecorded(at int, out []engine.Op) []engine.Op {
-	b := p.waiting[len(p.waiting)-1]
-	p.synced = p.synced[:0]
-	for i := range p.blocks[b].users[at:] {
-		u := &p.blocks[b].users[at+i]
-		delete(p.fences, u.fence)
-		u.fence = 0
-		out = p.sync(u.stream, out)
-	}
-	return p.await(phaseRecordWait, out)
 }
 
 // fence completes one fence, and the free of its block if it was the last.
@@ -90,17 +74,14 @@ func (p *Pool) pass(b int32, passed func(user) bool) {
 	})
 }
 
-// passSynced completes every fence on the streams that have been waited for.
-func (p *Pool) passSynced() {
-	p.waiting = slices.DeleteFunc(p.waiting, func(b int32) bool {
-		p.pass(b, func(u user) bool { return slices.Contains(p.synced, u.stream) })
-		if len(p.blocks[b].users) > 0 {
-			return false
-		}
+// passAll completes every fence: the device has been waited for.
+func (p *Pool) passAll() {
+	for _, b := range p.waiting {
+		p.pass(b, func(user) bool { return true })
 		p.discharge(b)
 		p.reclaim(b)
-		return true
-	})
+	}
+	p.waiting = p.waiting[:0]
 }
 
 // reclaim caches a held block that nothing uses any more.

@@ -60,7 +60,7 @@ func (p *Pool) countMaps(done int) {
 	p.stats.Mapped += a.mapped
 }
 
-// grown makes the segment, if all calls succeeded. Else what was created is spare.
+// grown makes the segment, if all calls succeeded. Else what was created stays unmapped.
 func (p *Pool) grown(done int) int32 {
 	a := &p.act
 	made := min(done, a.creates)
@@ -70,16 +70,16 @@ func (p *Pool) grown(done int) int32 {
 	if done == a.ops {
 		return p.newSegment(a.kind, a.heap, a.page, p.picks)
 	}
-	p.spares = append(p.spares, p.picks[:made]...)
+	p.unmapped = append(p.unmapped, p.picks[:made]...)
 	p.numbers = append(p.numbers, p.picks[made:]...)
 	return none
 }
 
 // stitch maps the chosen pBlocks' chunks behind each other; false if it may not,
 // or there is not enough.
-func (p *Pool) stitch(r rung, out []engine.Op) ([]engine.Op, bool) {
+func (p *Pool) stitch(r attempt, out []engine.Op) ([]engine.Op, bool) {
 	a := &p.act
-	if int(r-rungStitch0) < p.cfg.DefragLevel || a.n < p.cfg.FragLimit || !p.choose() {
+	if int(r-attemptStitch0) < p.cfg.DefragLevel || a.n < p.cfg.FragLimit || !p.choose() {
 		return out, false
 	}
 	a.pages, a.creates = int(a.n/pageSize), 0
@@ -91,7 +91,7 @@ func (p *Pool) stitch(r rung, out []engine.Op) ([]engine.Op, bool) {
 		a.reason = engine.RefusedWindow
 		return p.stitchAgain(r, out)
 	}
-	a.page, a.rung = page, r
+	a.page, a.attempt = page, r
 	p.picks = p.picks[:0]
 	for _, b := range p.chosen {
 		for _, c := range p.chunksOf(b) {
@@ -105,13 +105,13 @@ func (p *Pool) stitch(r rung, out []engine.Op) ([]engine.Op, bool) {
 
 // stitchAgain drops the idle sBlocks before another attempt; false if that has been
 // tried.
-func (p *Pool) stitchAgain(r rung, out []engine.Op) ([]engine.Op, bool) {
+func (p *Pool) stitchAgain(r attempt, out []engine.Op) ([]engine.Op, bool) {
 	a := &p.act
 	if a.swept {
 		return out, false
 	}
 	a.swept = true
-	a.ladder = append([]rung{r}, a.ladder...)
+	a.attempts = append([]attempt{r}, a.attempts...)
 	return p.sweep(sweepStitched, out), true
 }
 
@@ -126,7 +126,7 @@ func (p *Pool) stitched(done int) int32 {
 }
 
 // scrap unmaps what a failed batch has mapped. Nothing has used it, so there is
-// nothing to wait for. Addresses that stay mapped are never used again.
+// nothing to wait for. What stays mapped is unmapped by the next sweep.
 func (p *Pool) scrap(stitching bool, out []engine.Op) []engine.Op {
 	a := &p.act
 	a.stitching = stitching
@@ -140,10 +140,10 @@ func (p *Pool) scrap(stitching bool, out []engine.Op) []engine.Op {
 
 func (p *Pool) scrapped(out []engine.Op) []engine.Op {
 	if p.act.stitching {
-		if got, ok := p.stitchAgain(p.act.rung, out); ok {
+		if got, ok := p.stitchAgain(p.act.attempt, out); ok {
 			return got
 		}
-		return p.climb(out)
+		return p.try(out)
 	}
 	return p.release(out)
 }

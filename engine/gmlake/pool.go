@@ -32,7 +32,7 @@ type Pool struct {
 	lastFence driver.Fence
 	waiting   []int32 // pending blocks
 
-	spares   []engine.Index // handles that are in no chunk
+	unmapped []engine.Index // handles that are in no chunk
 	numbers  []engine.Index // free numbers of handles
 	numbered engine.Index   // the highest number in use so far
 	virtual  mem.Bytes      // addresses in sBlocks
@@ -40,10 +40,16 @@ type Pool struct {
 	act      action
 	chosen   []int32        // pBlocks a stitch or a reuse is about
 	picks    []engine.Index // handles a segment is being made of
-	synced   []mem.StreamID // streams the action has waited for
 	victims  []int32        // what the batch unmaps
+	strays   []stray        // what failed batches have mapped, and could not unmap
 
 	stats engine.Stats
+}
+
+// stray is what a failed batch has mapped: the first of so many pages.
+type stray struct {
+	page          uint32
+	pages, mapped int
 }
 
 // heap is what one stream has in one pool of graphs, or in the default pool.
@@ -51,6 +57,7 @@ type heap struct {
 	heapKey
 	free  [2]set // by kind: large, small
 	ready set    // sBlocks that can serve
+	over  bool   // its pool was released: what is freed since goes with that of the default pool
 }
 
 type heapKey struct {
@@ -88,7 +95,7 @@ func (p *Pool) SetLimit(limit mem.Bytes) {
 // there, Stitches those that made one.
 func (p *Pool) Stats() engine.Stats {
 	s := p.stats
-	s.FreeHandles = len(p.spares)
+	s.FreeHandles = len(p.unmapped)
 	for h := range p.heaps {
 		for k := range p.heaps[h].free {
 			for _, e := range p.heaps[h].free[k].entries {
@@ -148,6 +155,9 @@ func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return p.boundary(out)
 	case engine.EvTrim:
 		p.act = action{pool: ev.Pool}
+		for h := range p.heaps {
+			p.heaps[h].over = p.heaps[h].over || ev.Pool != 0 && p.meant(int32(h))
+		}
 		return p.sweep(sweepTrim, out)
 	}
 	return append(out, engine.Op{Kind: engine.OpUnknown})
@@ -161,6 +171,7 @@ func (p *Pool) heapOf(stream mem.StreamID, pool uint64) int32 {
 		p.heaps = append(p.heaps, heap{heapKey: key})
 		p.heapAt[key] = h
 	}
+	p.heaps[h].over = false // the pool is used again
 	return h
 }
 

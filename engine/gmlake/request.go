@@ -5,22 +5,22 @@ import (
 	"stalloc/internal/mem"
 )
 
-// rung is one way to serve a request.
-type rung uint8
+// attempt is one way to serve a request.
+type attempt uint8
 
 const (
-	rungFit     rung = iota // a free block
-	rungReuse               // an idle sBlock
-	rungStitch0             // a new sBlock, before new memory
-	rungStitch1             // after new memory was refused
-	rungStitch2             // after the flush
-	rungGrow                // a new segment
-	rungFlush               // return every wholly free segment, and try on
+	attemptFit     attempt = iota // a free block
+	attemptReuse                  // an idle sBlock
+	attemptStitch0                // a new sBlock, before new memory
+	attemptStitch1                // after new memory was refused
+	attemptStitch2                // after the flush
+	attemptGrow                   // a new segment
+	attemptFlush                  // return every wholly free segment, and try on
 )
 
 var (
-	smallLadder = []rung{rungFit, rungGrow, rungFlush, rungGrow}
-	largeLadder = []rung{rungFit, rungReuse, rungStitch0, rungGrow, rungStitch1, rungFlush, rungGrow, rungStitch2}
+	smallAttempts = []attempt{attemptFit, attemptGrow, attemptFlush, attemptGrow}
+	largeAttempts = []attempt{attemptFit, attemptReuse, attemptStitch0, attemptGrow, attemptStitch1, attemptFlush, attemptGrow, attemptStitch2}
 )
 
 // alloc starts to serve a request.
@@ -33,38 +33,38 @@ func (p *Pool) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 	a.size = mem.Round(ev.Size)
 	a.n, a.less = a.size, a.size-ev.Size
 	if a.n <= smallLimit {
-		a.kind, a.segment, a.ladder = small, pageSize, smallLadder
+		a.kind, a.segment, a.attempts = small, pageSize, smallAttempts
 	} else {
 		a.n = mem.RoundUp(a.n, pageSize)
-		a.segment, a.ladder = a.n, largeLadder
+		a.segment, a.attempts = a.n, largeAttempts
 		if a.n < segmentBig {
 			a.segment = segmentMost
 		}
 	}
 	a.heap = p.heapOf(ev.Stream, ev.Pool)
-	return p.climb(out)
+	return p.try(out)
 }
 
-// climb tries what is left of the ladder. Without a request there is none.
-func (p *Pool) climb(out []engine.Op) []engine.Op {
+// try tries the attempts that are left. Without a request there is none.
+func (p *Pool) try(out []engine.Op) []engine.Op {
 	a := &p.act
 	if !a.asked {
 		return out
 	}
-	for len(a.ladder) > 0 {
-		r := a.ladder[0]
-		a.ladder = a.ladder[1:]
+	for len(a.attempts) > 0 {
+		r := a.attempts[0]
+		a.attempts = a.attempts[1:]
 		b, ok := none, false
 		switch r {
-		case rungFit:
+		case attemptFit:
 			b = p.fit()
-		case rungReuse:
+		case attemptReuse:
 			b = p.reuse()
-		case rungStitch0, rungStitch1, rungStitch2:
+		case attemptStitch0, attemptStitch1, attemptStitch2:
 			out, ok = p.stitch(r, out)
-		case rungGrow:
+		case attemptGrow:
 			out, ok = p.grow(out)
-		case rungFlush:
+		case attemptFlush:
 			return p.sweep(sweepFlush, out)
 		}
 		if b != none {

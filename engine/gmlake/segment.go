@@ -29,9 +29,9 @@ func (p *Pool) newChunk(handle engine.Index, owner int32) int32 {
 	return i
 }
 
-// dropChunk makes the handle of a chunk that nothing maps a spare one.
+// dropChunk keeps the handle of a chunk that nothing maps, unmapped.
 func (p *Pool) dropChunk(c int32) {
-	p.spares = append(p.spares, p.chunks[c].handle)
+	p.unmapped = append(p.unmapped, p.chunks[c].handle)
 	p.chunks[c].handle = 0
 	p.spareChunks = append(p.spareChunks, c)
 }

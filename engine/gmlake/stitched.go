@@ -164,7 +164,7 @@ func (p *Pool) retire(b int32) {
 }
 
 // dropStitch forgets an idle sBlock that has been unmapped. Chunks that only it
-// kept become spare handles.
+// kept become unmapped handles.
 func (p *Pool) dropStitch(si int32) {
 	s := &p.stitches[si]
 	b := &p.blocks[s.block]

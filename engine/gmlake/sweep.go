@@ -7,8 +7,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// A sweep gives something up: sBlocks, segments, spare handles. It waits for the
-// streams concerned, unmaps sBlocks, then segments, and returns the handles that
+// A sweep gives something up: sBlocks, segments, unmapped handles. It waits for the
+// device, unmaps sBlocks, then segments, and returns the handles that
 // nothing maps any more. What a call fails on stays as it was.
 type sweep uint8
 
@@ -27,54 +27,46 @@ func (s sweep) segments() bool { return s <= sweepTrim }
 func (p *Pool) sweep(s sweep, out []engine.Op) []engine.Op {
 	a := &p.act
 	a.sweep = s
-	p.synced = p.synced[:0]
-	for si := range p.stitches {
-		if b := p.stitches[si].block; b != none && p.blocks[b].state == idle {
-			out = p.syncHeap(p.blocks[b].heap, out)
-		}
-	}
-	if s.segments() {
-		for h := range p.heaps {
-			if f := &p.heaps[h].free; len(f[large].entries)+len(f[small].entries) > 0 {
-				out = p.syncHeap(int32(h), out)
-			}
-		}
-		for _, b := range p.waiting {
-			out = p.syncHeap(p.blocks[b].heap, out)
-			for _, u := range p.blocks[b].users {
-				out = p.sync(u.stream, out)
-			}
-		}
-	}
-	if len(p.synced) == 0 {
+	a.synced = false
+	if !p.idle() {
 		return p.release(out)
 	}
-	return p.await(phaseWait, out)
-}
-
-// syncHeap waits for the stream of a heap of the pool swept.
-func (p *Pool) syncHeap(h int32, out []engine.Op) []engine.Op {
-	if p.heaps[h].pool != p.act.pool {
-		return out
-	}
-	return p.sync(p.heaps[h].stream, out)
-}
-
-func (p *Pool) sync(s mem.StreamID, out []engine.Op) []engine.Op {
-	if slices.Contains(p.synced, s) {
-		return out
-	}
-	p.synced = append(p.synced, s)
 	p.stats.Syncs++
-	return append(out, engine.Op{Kind: engine.OpSync, Stream: s})
+	return p.await(phaseWait, append(out, engine.Op{Kind: engine.OpSync}))
+}
+
+// idle reports whether the sweep may find something.
+func (p *Pool) idle() bool {
+	if len(p.strays) > 0 {
+		return true
+	}
+	for si := range p.stitches {
+		if b := p.stitches[si].block; b != none && p.blocks[b].state == idle && p.meant(p.blocks[b].heap) {
+			return true
+		}
+	}
+	if !p.act.sweep.segments() {
+		return false
+	}
+	for h := range p.heaps {
+		if f := &p.heaps[h].free; p.meant(int32(h)) && len(f[large].entries)+len(f[small].entries) > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.waiting, func(b int32) bool { return p.meant(p.blocks[b].heap) })
+}
+
+// meant reports whether a heap is of the pool that is swept.
+func (p *Pool) meant(h int32) bool {
+	return p.heaps[h].pool == p.act.pool || p.act.pool == 0 && p.heaps[h].over
 }
 
 // swept reports whether the sweep may take what a heap has.
 func (p *Pool) swept(h int32) bool {
-	return p.heaps[h].pool == p.act.pool && slices.Contains(p.synced, p.heaps[h].stream)
+	return p.act.synced && p.meant(h)
 }
 
-// drop unmaps idle sBlocks.
+// drop unmaps idle sBlocks, and what no block has.
 func (p *Pool) drop(out []engine.Op) []engine.Op {
 	p.victims = p.victims[:0]
 	for si := range p.stitches {
@@ -87,10 +79,21 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 		b := &p.blocks[p.stitches[si].block]
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: b.addr, Size: b.size})
 	}
-	if len(p.victims) == 0 {
+	for _, s := range p.strays {
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(s.page), Size: mem.Bytes(s.mapped) * pageSize})
+	}
+	if len(p.victims)+len(p.strays) == 0 {
 		return p.unmap(out)
 	}
 	return p.await(phaseDrop, out)
+}
+
+// collected forgets a stray that was unmapped.
+func (p *Pool) collected(i int) {
+	s := p.strays[i]
+	p.strays = slices.Delete(p.strays, i, i+1)
+	p.stats.Unmaps += uint64(s.mapped)
+	p.space.put(s.page, uint32(s.pages))
 }
 
 // droppable reports whether the sweep drops an idle sBlock.
@@ -105,9 +108,12 @@ func (p *Pool) droppable(si int32) bool {
 	return true
 }
 
-// dropped forgets the first done victims of drop.
+// dropped forgets the first done victims of drop; the strays are behind them.
 func (p *Pool) dropped(done int) {
-	for _, si := range p.victims[:done] {
+	for n := done - len(p.victims); n > 0; n-- {
+		p.collected(0)
+	}
+	for _, si := range p.victims[:min(done, len(p.victims))] {
 		n := len(p.stitches[si].chunks)
 		p.stats.Mapped -= n
 		p.stats.Unmaps += uint64(n)
@@ -152,9 +158,9 @@ func (p *Pool) underIdle(b int32) bool {
 	return false
 }
 
-// unmapped forgets the first done victims of unmap. Chunks that live sBlocks still
+// gone forgets the first done victims of unmap. Chunks that live sBlocks still
 // map stay, and doom these.
-func (p *Pool) unmapped(done int) {
+func (p *Pool) gone(done int) {
 	for _, b := range p.victims[:done] {
 		p.removeFree(b)
 		g := &p.segments[p.blocks[b].segment]
@@ -181,12 +187,12 @@ func (p *Pool) unmapped(done int) {
 	}
 }
 
-// release returns the spare handles.
+// release returns the unmapped handles.
 func (p *Pool) release(out []engine.Op) []engine.Op {
-	if len(p.spares) == 0 {
-		return p.climb(out)
+	if len(p.unmapped) == 0 {
+		return p.try(out)
 	}
-	for _, h := range p.spares {
+	for _, h := range p.unmapped {
 		out = append(out, engine.Op{Kind: engine.OpRelease, Handle: h})
 	}
 	return p.await(phaseRelease, out)
@@ -194,8 +200,8 @@ func (p *Pool) release(out []engine.Op) []engine.Op {
 
 // released forgets the first done handles of release.
 func (p *Pool) released(done int) {
-	p.numbers = append(p.numbers, p.spares[:done]...)
-	p.spares = slices.Delete(p.spares, 0, done)
+	p.numbers = append(p.numbers, p.unmapped[:done]...)
+	p.unmapped = slices.Delete(p.unmapped, 0, done)
 	p.stats.Releases += uint64(done)
 	p.stats.Handles -= done
 }
@@ -204,7 +210,7 @@ func (p *Pool) released(done int) {
 func (p *Pool) boundary(out []engine.Op) []engine.Op {
 	for si := 0; p.doomed > 0 && si < len(p.stitches); si++ {
 		s := &p.stitches[si]
-		if s.block != none && s.doomed && p.blocks[s.block].state == idle && p.heaps[p.blocks[s.block].heap].pool == 0 {
+		if s.block != none && s.doomed && p.blocks[s.block].state == idle && p.meant(p.blocks[s.block].heap) {
 			return p.sweep(sweepDoomed, out)
 		}
 	}

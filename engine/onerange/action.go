@@ -9,14 +9,13 @@ import (
 // ends with OpResume; EvResume says that all of it was done, EvFailed how much, and
 // commit enters just that into the books. Then the action goes on:
 //
-//	grow ──► climb                    failed: access what was mapped, or ungrow ──► climb
-//	stitch ──► granted                failed: drop the view ──► climb
-//	wait ──► unhome ──► climb         idle memory of other streams
-//	wait ──► climb                    blocks that wait for fences
+//	grow ──► try                      failed: access what was mapped, or ungrow ──► try
+//	stitch ──► granted                failed: drop the view ──► try
+//	wait ──► unhome ──► try           idle memory of other streams
+//	wait ──► try                      blocks that wait for fences
 //	wait ──► drop ──► unhome ──► release    a trim
-//	record                            failed: recordWait
 //
-// Only record needs no answer if it succeeds.
+// A device that cannot be waited for keeps what it has: wait ──► try, or release.
 type phase uint8
 
 const (
@@ -29,8 +28,6 @@ const (
 	phaseWait
 	phaseUnhome
 	phaseRelease
-	phaseRecord
-	phaseRecordWait
 )
 
 type action struct {
@@ -38,29 +35,28 @@ type action struct {
 	ops   int // driver calls in the batch
 
 	// The request, if any.
-	asked         bool
-	req           uint64
-	size          mem.Bytes // asked for
-	n             unit
-	wish          unit // 0: none
-	stay          bool // no memory is made for it
-	brief         bool // it goes to its gap's end
-	heap          uint32
-	space         uint32
-	rung          rung
-	grown         bool // new memory was made for it
-	full          bool // the driver gave none
-	spared        bool // and spares were tried instead
-	torn          bool // no view could be made
-	moved, waited bool
-	renewed       bool // all that is free was given back for it
-	reason        engine.Reason
-	code          int
+	asked      bool
+	req        uint64
+	size       mem.Bytes // asked for
+	n          unit
+	shortLived bool // it goes to its gap's end
+	heap       uint32
+	arena      uint32
+	attempt    attempt
+	grown      bool // new memory was made for it
+	full       bool // the driver gave none
+	spared     bool // and unmapped handles were tried instead
+	torn       bool // no view could be made
+	waited     bool
+	synced     bool // the device has been waited for
+	renewed    bool // all that is free was given back for it
+	reason     engine.Reason
+	code       int
 
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int
 	at       unit
-	before   unit // of the block that lies before its view; < 0: how far behind its start
+	skip     unit // how far behind its view's start the block begins
 	creates  int  // of the picks, the last ones
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32
@@ -79,7 +75,7 @@ func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 // event instead: its batch is taken to have gone through. A request still waiting
 // is refused, so that it does not stay unanswered.
 func (e *Engine) settle(out []engine.Op) []engine.Op {
-	if a := &e.act; a.phase != phaseNone && a.phase != phaseRecord {
+	if a := &e.act; a.phase != phaseNone {
 		e.commit(a.ops)
 		if a.asked {
 			out = e.refuse(engine.RefusedOrder, out)
@@ -93,14 +89,13 @@ func (e *Engine) answer(ev engine.Event, out []engine.Op) []engine.Op {
 	a := &e.act
 	done := a.ops
 	switch {
-	case a.phase == phaseNone, ev.Kind == engine.EvResume && (a.phase == phaseRecord || ev.Req != a.req),
+	case a.phase == phaseNone, ev.Kind == engine.EvResume && ev.Req != a.req,
 		ev.Kind == engine.EvFailed && (ev.Failed < 0 || ev.Failed >= a.ops):
 		return append(out, engine.Op{Kind: engine.OpUnknown})
 	case ev.Kind == engine.EvFailed:
-		done, a.code, a.reason = ev.Failed, ev.Code, engine.RefusedDevice
-	}
-	if a.phase == phaseRecord {
-		return e.waitUnrecorded(done, out)
+		if done = ev.Failed; a.phase != phaseWait { // which says nothing of memory
+			a.code, a.reason = ev.Code, engine.RefusedDevice
+		}
 	}
 	return e.proceed(e.commit(done), done == a.ops, out)
 }
@@ -123,10 +118,10 @@ func (e *Engine) commit(done int) phase {
 		e.stitched(done)
 	case phaseDrop:
 		e.dropped(done)
-	case phaseWait, phaseRecordWait:
-		e.unwaited = append(e.unwaited[:0], e.synced[min(done+1, len(e.synced)):]...)
-		e.synced = e.synced[:done]
-		e.passSynced()
+	case phaseWait:
+		if e.act.synced = done == e.act.ops; e.act.synced {
+			e.passAll()
+		}
 	case phaseUnhome:
 		e.unhomed(done)
 	case phaseRelease:
@@ -155,23 +150,15 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 		a.torn = true
 		if v := &e.views[a.view]; v.dirty {
 			v.burnt = true // queued work may use it: a trim, which waits, unmaps it
-		} else if v.space != 0 {
+		} else if v.arena != 0 {
 			e.picks = append(e.picks[:0], a.view)
 			return e.unmapViews(out)
 		}
 	case phaseWait:
-		e.waitedFor = append(e.waitedFor, e.synced...)
-		if e.synced = e.synced[:0]; len(e.unwaited) > 0 { // one stream cannot be waited for: the others can
-			for _, id := range e.unwaited {
-				out = e.sync(id, out)
-			}
-			return e.await(phaseWait, out)
-		}
-		e.synced, e.waitedFor = append(e.synced, e.waitedFor...), e.waitedFor[:0]
 		if a.trimming {
 			return e.dropIdle(out)
 		}
-		return e.waited(out)
+		return e.adopt(out)
 	case phaseDrop:
 		if a.trimming {
 			return e.unhomeIdle(out)
@@ -183,12 +170,10 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 		a.grown, a.full = false, false
 	case phaseRelease:
 		return e.trimEnded(out)
-	case phaseRecordWait:
-		return out
 	}
 	if !a.asked {
 		return out
 	}
-	a.rung = rungWish
-	return e.climb(out)
+	a.attempt = attemptFit
+	return e.try(out)
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"stalloc/engine/index"
 )
 
-// piece is part of a space that something claims.
+// piece is part of an arena that something claims.
 type piece struct {
 	lo, hi unit
 	what   string
@@ -14,43 +16,50 @@ type piece struct {
 
 // Check recounts the invariants and returns the first that does not hold:
 //
-//   - the places of the handles and the voids tile the addresses of a space;
+//   - the places of the handles and the voids tile the addresses of an arena;
 //   - gaps and blocks, live or pending, tile the places of its handles; gaps do not
-//     touch, and each is found by address and by size; they are one list by address;
+//     touch, and are walked from the smallest to the largest;
 //   - the block of a view occupies the handles under it from the first on;
-//   - held is the sum of all handles, those of spaces and spares.
+//   - held is the sum of all handles, those of arenas and unmapped ones.
 func (e *Engine) Check() error {
-	pieces := make([][]piece, len(e.spaces))
-	load := make([]unit, len(e.spaces))
-	for b := 1; b < len(e.blocks); b++ {
-		c := &e.blocks[b]
-		if c.state == blockGone {
+	pieces := make([][]piece, len(e.arenas))
+	load := make([]unit, len(e.arenas))
+	for b := range e.idx.Blocks() {
+		what := fmt.Sprintf("block at %d", b.At)
+		if got, ok := e.idx.Block(b.At); !ok || got != b {
+			return fmt.Errorf("%s is found as %+v", what, got)
+		}
+		load[b.Arena] += b.Size
+		k := e.kept[b.At]
+		if k == nil || k.view == 0 {
+			pieces[b.Arena] = append(pieces[b.Arena], piece{b.At, b.At + b.Size, what})
 			continue
 		}
-		if got := e.blockAt.get(c.at); got != uint32(b) {
-			return fmt.Errorf("block %d at %d is found as %d", b, c.at, got)
+		if v := &e.views[k.view]; v.block != b.At || v.arena != b.Arena || v.at > b.At || v.size < b.At+b.Size-v.at {
+			return fmt.Errorf("%+v lies in %+v", b, *v)
 		}
-		what := fmt.Sprintf("block %d", b)
-		load[c.space] += c.size
-		if c.view == 0 {
-			pieces[c.space] = append(pieces[c.space], piece{c.at, c.at + c.size, what})
-			continue
+		e.parts(k.view, b.At, b.Size, func(lo, hi unit) { pieces[b.Arena] = append(pieces[b.Arena], piece{lo, hi, what}) })
+	}
+	for at, k := range e.kept {
+		b, ok := e.idx.Block(at)
+		fences := 0
+		for _, of := range e.fenceOf {
+			fences += btoi(of.view == 0 && of.at == at)
 		}
-		if v := &e.views[c.view]; v.block != uint32(b) || v.space != c.space || v.at > c.at && !v.over || v.size < c.at+c.size-v.at {
-			return fmt.Errorf("%+v lies in %+v", *c, *v)
+		if !ok || b.State == index.Plain || fences != k.fences || (b.State == index.Pending) != (fences > 0) {
+			return fmt.Errorf("%+v with %d fences is kept as %+v", b, fences, *k)
 		}
-		e.parts(c.view, c.at, c.size, func(lo, hi unit) { pieces[c.space] = append(pieces[c.space], piece{lo, hi, what}) })
 	}
 	var total unit
-	for s := 1; s < len(e.spaces); s++ {
-		if err := e.checkSpace(uint32(s), pieces[s], load[s]); err != nil {
-			return fmt.Errorf("space %d: %w", s, err)
+	for s := range e.allArenas() {
+		if err := e.checkArena(s, pieces[s], load[s]); err != nil {
+			return fmt.Errorf("arena %d: %w", s, err)
 		}
-		total += e.spaces[s].held
+		total += e.arenas[s].held
 	}
-	for _, h := range e.spares {
-		if e.handles[h].space != 0 {
-			return fmt.Errorf("handle %d is spare and has a place: %+v", h, e.handles[h])
+	for _, h := range e.unmapped {
+		if e.handles[h].arena != 0 {
+			return fmt.Errorf("handle %d is unmapped and has a place: %+v", h, e.handles[h])
 		}
 		total += e.handles[h].size
 	}
@@ -60,41 +69,28 @@ func (e *Engine) Check() error {
 	return e.checkViews()
 }
 
-func (e *Engine) checkSpace(s uint32, claimed []piece, load unit) error {
-	c := &e.spaces[s]
+func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
+	x := e.idx.Room(s)
 	var free unit
-	var err error
-	last := unit(-1)
-	walkGaps(e.gaps, c.free.addrs, byAddr, func(g uint32) {
-		x := &e.gaps[g]
-		if x.start() <= last || x.space != s || x.size() <= 0 {
-			err = fmt.Errorf("gap [%d, %d) of space %d behind %d", x.start(), x.end(), x.space, last)
+	last := index.Gap{}
+	for g := range e.idx.Gaps(s) {
+		if g.Size() < last.Size() || g.Size() == last.Size() && g.Lo <= last.Lo || e.idx.Gap(s, g.Hi-1) != g {
+			return fmt.Errorf("gap %+v behind %+v", g, last)
 		}
-		last = x.end()
-		free += x.size()
-		claimed = append(claimed, piece{x.start(), x.end(), "gap"})
-		if got := atLeast(e.gaps, c.free.root[sizeClass(x.size())], x.key[bySize], bySize); got != g {
-			err = fmt.Errorf("gap [%d, %d) is not found by its size", x.start(), x.end())
+		if e.idx.Gap(s, g.Lo-1).Size() > 0 {
+			return fmt.Errorf("a gap touches %+v", g)
 		}
-	})
-	n := 0
-	for k := range c.free.root {
-		if (c.free.root[k] != 0) != (c.free.some[k>>6]>>(k&63)&1 != 0) {
-			err = fmt.Errorf("class %d is marked wrong", k)
-		}
-		walkGaps(e.gaps, c.free.root[k], bySize, func(uint32) { n++ })
+		last = g
+		free += g.Size()
+		claimed = append(claimed, piece{g.Lo, g.Hi, "gap"})
 	}
-	walkGaps(e.gaps, c.free.addrs, byAddr, func(uint32) { n-- })
-	if err != nil || n != 0 || free != c.units || load != c.load {
-		return fmt.Errorf("%w; %d more gaps by size than by address; free %d counted %d; load %d counted %d", err, n, c.units, free, c.load, load)
-	}
-	if err := e.checkList(s, claimed); err != nil {
-		return err
+	if free != x.Free || load != x.Load {
+		return fmt.Errorf("free %d counted %d; load %d counted %d", x.Free, free, x.Load, load)
 	}
 	var places []piece
 	for h := 1; h < len(e.handles); h++ {
 		x := &e.handles[h]
-		if x.space != s || x.size == 0 {
+		if x.arena != s || x.size == 0 {
 			continue
 		}
 		places = append(places, piece{x.at, x.at + x.size, fmt.Sprintf("handle %d", h)})
@@ -119,40 +115,14 @@ func (e *Engine) checkSpace(s uint32, claimed []piece, load unit) error {
 	for _, p := range want {
 		sum += p.hi - p.lo
 	}
-	if sum != c.held {
-		return fmt.Errorf("%d units held, counted %d", c.held, sum)
+	if held := e.arenas[s].held; sum != held {
+		return fmt.Errorf("%d units held, counted %d", held, sum)
 	}
-	for _, v := range e.voids[s] {
+	for _, v := range e.arenas[s].voids {
 		places = append(places, piece{v.lo, v.hi, "void"})
 	}
 	_, err = tile(places)
 	return err
-}
-
-// checkList compares the list of a space with its gaps and the blocks in it.
-func (e *Engine) checkList(s uint32, claimed []piece) error {
-	n, last, prev := 0, unit(-1), link(0)
-	for l := e.spaces[s].first; l != 0; n++ {
-		at, next := e.at(l)
-		back := e.gaps[l.gap()].prev
-		if l.gap() == 0 {
-			back = e.blocks[l>>1].prev
-		}
-		if at <= last || back != prev {
-			return fmt.Errorf("element %d of the list, at %d, is behind %d at %d", l, at, prev, last)
-		}
-		last, prev, l = at, l, next
-	}
-	want := len(claimed)
-	for x := 1; x < len(e.views); x++ {
-		if v := &e.views[x]; v.space == s && v.block != 0 {
-			e.parts(uint32(x), e.blocks[v.block].at, e.blocks[v.block].size, func(unit, unit) { want-- })
-		}
-	}
-	if n != want || prev != e.spaces[s].last {
-		return fmt.Errorf("%d elements are on the list, which ends at %d, want %d and %d", n, prev, want, e.spaces[s].last)
-	}
-	return nil
 }
 
 // tile joins pieces that touch; an error if two overlap.
@@ -172,19 +142,18 @@ func tile(pieces []piece) ([]piece, error) {
 	return out, nil
 }
 
-func walkGaps(nodes []gap, root uint32, by int, do func(uint32)) {
-	if root != 0 {
-		walkGaps(nodes, nodes[root].kid[by][0], by, do)
-		do(root)
-		walkGaps(nodes, nodes[root].kid[by][1], by, do)
+func btoi(b bool) int {
+	if b {
+		return 1
 	}
+	return 0
 }
 
 func (e *Engine) checkViews() error {
 	aliases := make([]int32, len(e.handles))
 	for x := 1; x < len(e.views); x++ {
 		v := &e.views[x]
-		if v.space == 0 {
+		if v.arena == 0 {
 			continue
 		}
 		var size unit
@@ -194,10 +163,10 @@ func (e *Engine) checkViews() error {
 				aliases[h]++
 			}
 		}
-		if size != v.size || v.block != 0 && e.blocks[v.block].view != uint32(x) {
+		if size != v.size || v.block != 0 && e.kept[v.block].view != uint32(x) {
 			return fmt.Errorf("view %d: %+v has handles of %d", x, *v, size)
 		}
-		if v.fence != 0 && e.fenceAt.get(v.fence) != uint32(x)|viewFence {
+		if v.fence != 0 && e.fenceOf[v.fence].view != uint32(x) {
 			return fmt.Errorf("the fence of view %d is not known", x)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"stalloc/engine"
+	"stalloc/engine/index"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -23,7 +24,7 @@ type device struct {
 
 	handles map[engine.Index][]unitUse
 	mapped  map[mem.Addr]*mapping
-	synced  map[mem.StreamID]int // when a stream was last waited for
+	synced  int                  // when the device was last waited for
 	fenced  map[mem.StreamID]int // when the last fence that passed on it was recorded
 	fences  []fenceUse
 	blocks  map[uint64]engine.Op // granted and not freed, by request
@@ -34,6 +35,7 @@ type device struct {
 	answers int
 	refused engine.Op
 	ops     []engine.Op
+	done    []engine.Op // performed, answers among them; scripts print them
 }
 
 type unitUse struct {
@@ -66,8 +68,8 @@ type fenceUse struct {
 
 func newDevice(cfg Config) *device {
 	return &device{
-		eng: New(cfg), handles: map[engine.Index][]unitUse{}, mapped: map[mem.Addr]*mapping{},
-		synced: map[mem.StreamID]int{}, fenced: map[mem.StreamID]int{}, blocks: map[uint64]engine.Op{}, streams: map[uint64]mem.StreamID{},
+		eng: New(cfg, index.NewModel()), handles: map[engine.Index][]unitUse{}, mapped: map[mem.Addr]*mapping{},
+		fenced: map[mem.StreamID]int{}, blocks: map[uint64]engine.Op{}, streams: map[uint64]mem.StreamID{},
 		users: map[uint64][]mem.StreamID{},
 	}
 }
@@ -96,7 +98,9 @@ func (d *device) step(ev engine.Event) error {
 			if err != nil {
 				return fmt.Errorf("event %+v, op %d of %v: %w", first, i, d.ops, err)
 			}
-			if !ok {
+			if ok {
+				d.done = append(d.done, op)
+			} else {
 				ev, again = engine.Event{Kind: engine.EvFailed, Failed: i, Code: driver.CodeOutOfMemory}, true
 				break
 			}
@@ -126,7 +130,7 @@ func b2i(b bool) int {
 
 // perform does one op; false: the driver refuses it.
 func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
-	if op.Kind < engine.OpResume {
+	if op.Kind < engine.OpResume && op.Kind != engine.OpRecord {
 		d.calls++
 		if d.failing != nil && d.failing(d.calls, op) {
 			return false, nil
@@ -164,8 +168,8 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		return true, d.release(op)
 	case engine.OpSync:
 		d.seq++
-		d.synced[op.Stream] = d.seq
-		return true, d.passed(func(w fenceUse) bool { return w.stream == op.Stream })
+		d.synced = d.seq
+		return true, d.passed(func(fenceUse) bool { return true })
 	case engine.OpRecord:
 		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream, d.seq})
 		for i := range d.freeing.waits { // none, if it is the fence of a private view
@@ -202,7 +206,7 @@ func (d *device) pages(op engine.Op, do func(*mapping) error) error {
 
 func (d *device) unmap(op engine.Op) error {
 	err := d.pages(op, func(m *mapping) error {
-		if m.live > 0 || m.freed > 0 && max(d.synced[m.stream], d.fenced[m.stream]) < m.freed {
+		if m.live > 0 || m.freed > 0 && max(d.synced, d.fenced[m.stream]) < m.freed {
 			return fmt.Errorf("unmap of a page in use: %+v", *m)
 		}
 		return nil
@@ -227,7 +231,7 @@ func (d *device) release(op engine.Op) error {
 		return fmt.Errorf("release of handle %d, which does not exist", op.Handle)
 	}
 	for u, use := range d.handles[op.Handle] {
-		if use.owner != 0 || use.freed > 0 && d.synced[use.stream] < use.freed {
+		if use.owner != 0 || use.freed > 0 && d.synced < use.freed {
 			return fmt.Errorf("release of handle %d, unit %d in use: %+v", op.Handle, u, use)
 		}
 	}
@@ -269,7 +273,7 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 			return fmt.Errorf("request %d shares memory with request %d", op.Req, u.owner-1)
 		case u.freed > 0 && u.pool != 0 && u.pool != ev.Pool:
 			return fmt.Errorf("request %d got memory of private pool %d", op.Req, u.pool)
-		case u.freed > 0 && u.stream != ev.Stream && d.synced[u.stream] < u.freed:
+		case u.freed > 0 && u.stream != ev.Stream && d.synced < u.freed:
 			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait", op.Req, ev.Stream, u.stream)
 		}
 		u.owner, u.stream, u.pool = op.Req+1, ev.Stream, ev.Pool

@@ -1,44 +1,46 @@
 // Package onerange is the memory of a device as one contiguous range for each stream: a
 // pure state machine with the events and operations of package engine, which it is to
-// replace. There is no arena, and no pool beside one.
+// replace. A plan has no memory of its own, and there is no pool beside one.
 //
 // # The idea
 //
-// A stream's memory is a space: contiguous addresses over handles, of which some bytes are
+// A stream's memory is an arena: contiguous addresses over handles, of which some bytes are
 // taken by blocks and the others are gaps. A request takes the smallest gap that holds it.
 // Only a block for which there is no gap is stitched, alone, into a private view: addresses
 // of its own over wholly free handles, which are mapped a second time there.
 //
-//	space    | a a a · · · | · · b b · · | · · · · c c |        a, b, c live, · free, | handles
+//	arena    | a a a · · · | · · b b · · | · · · · c c |        a, b, c live, · free, | handles
 //	view                                    d d d d d d d d       over the two middle handles of
 //	                                                              gaps, when nothing else is wide enough
 //
-// When a stitched block is freed its bytes are the space's again, and the view stays mapped.
+// When a stitched block is freed its bytes are the arena's again, and the view stays mapped.
 // A later block that it is large enough for takes it over; handles under it that are in use
-// by then are replaced. So the patchwork of views never reaches the space, where best fit goes on
+// by then are replaced. So the patchwork of views never reaches the arena, where best fit goes on
 // as if they were not there. In recorded runs 0 to 20 blocks are stitched in a whole run.
 //
-// # Plans are wishes
+// What is free and where blocks begin is an index's to know (package index), which the engine
+// takes and asks; handles, voids, views, fences and prices are its own.
 //
-// A plan owns nothing. It says where a request is best placed (EvAlloc.Wish), and if all
+// # Plans bind nobody
+//
+// A plan owns nothing. It says where a request is best placed (EvAlloc.Planned), and if all
 // bytes are free there the block is put there; else the request is served like any other.
 // Two live blocks cannot share a byte whatever a plan says.
 //
 // # One request, followed all the way
 //
-//  1. the wish, if its bytes are free;
-//  2. the smallest gap, at its end if the block is brief (package stream/brief), else at its
+//  1. the planned offset, if its bytes are free;
+//  2. the smallest gap, at its end if the block is short-lived (package stream/shortlived), else at its
 //     beginning (request.go);
-//  3. new handles, while what is held stays within the peak load (price.go);
-//  4. a view over wholly free handles, whichever is cheapest: an idle one, one that continues
-//     the last gap (an overhang), or a new one (stitch.go). What lacks is made first;
-//  5. new handles all the same;
-//  6. wholly free handles of other streams, after waiting for those (limit.go);
-//  7. blocks that wait for fences, after waiting for all streams;
-//  8. all that is free, given back and made anew in the smallest handles;
-//  9. OpRefuse.
+//  3. a view over wholly free handles: an idle one or a new one, whichever is cheaper
+//     (candidate.go, stitch.go). What lacks is made first;
+//  4. new handles, whatever is free;
+//  5. wholly free handles of other streams, and blocks that wait for fences, after waiting for
+//     the device: a stream that had memory may be gone, and no handle of one is touched (limit.go);
+//  6. all that is free, given back and made anew in the smallest handles;
+//  7. OpRefuse.
 //
-// Requests of at most 64 KiB have a space of their own, of handles of 2 MiB, so that they
+// Requests of at most 64 KiB have an arena of their own, of handles of 2 MiB, so that they
 // do not split the gaps of large ones.
 //
 // # When the driver is at work
@@ -46,7 +48,7 @@
 // Every batch that calls the driver ends with OpResume. The books change only when EvResume,
 // or EvFailed with the number of the op that failed, tells how far the driver got
 // (action.go). So there is nothing to undo but mappings that were made. A handle that was
-// made in vain is a spare and the first to be used next.
+// made in vain is an unmapped handle and the first to be used next.
 //
 // # What memory may be spent on time
 //
@@ -56,7 +58,7 @@
 //
 // Check recounts them:
 //
-//   - places of handles and voids tile the addresses of a space;
+//   - places of handles and voids tile the addresses of an arena;
 //   - gaps and blocks tile the places; no two gaps touch;
 //   - the block of a view occupies the handles under it, from the first on;
 //   - what is held is the sum of all handles.

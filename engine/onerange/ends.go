@@ -1,5 +1,10 @@
 package onerange
 
+import (
+	"stalloc/engine/index"
+	"stalloc/internal/without"
+)
+
 // An end is the free part of a handle that begins or ends a gap: a block in a view may
 // begin in one, and end in another.
 type end struct {
@@ -8,33 +13,35 @@ type end struct {
 }
 
 // tail returns what a gap has of the handle that it begins in, the handle's end.
-func (e *Engine) tail(g uint32) end {
-	h := e.pages[e.gaps[g].start()/pageUnits]
+func (e *Engine) tail(g index.Gap) end {
+	h := e.pages[g.Lo/pageUnits]
 	c := &e.handles[h]
-	if c.at == e.gaps[g].start() || c.at+c.size > e.gaps[g].end() {
+	if c.at == g.Lo || c.at+c.size > g.Hi {
 		return end{}
 	}
-	return end{h, c.at + c.size - e.gaps[g].start()}
+	return end{h, c.at + c.size - g.Lo}
 }
 
 // head returns what a gap has of the handle that it ends in, the handle's beginning.
-func (e *Engine) head(g uint32) end {
-	h := e.pages[(e.gaps[g].end()-1)/pageUnits]
+func (e *Engine) head(g index.Gap) end {
+	h := e.pages[(g.Hi-1)/pageUnits]
 	c := &e.handles[h]
-	if c.at+c.size == e.gaps[g].end() || c.at < e.gaps[g].start() {
+	if c.at+c.size == g.Hi || c.at < g.Lo {
 		return end{}
 	}
-	return end{h, e.gaps[g].end() - c.at}
+	return end{h, g.Hi - c.at}
 }
 
 // ends chooses where a block of n units in a new view begins and ends, so that it takes
 // the fewest wholly free handles in between, and returns how many units of those. Of
 // equals the smallest: a block that is put into a gap has more use for the others.
 func (e *Engine) ends(n unit) (first, last end, whole unit) {
-	f := &e.spaces[e.act.space].free
 	var most [2]unit
-	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+	for g := range e.idx.Gaps(e.act.arena) {
 		most[0], most[1] = max(most[0], e.tail(g).size), max(most[1], e.head(g).size)
+	}
+	if e.cfg.Without.Has(without.Ends) {
+		most = [2]unit{}
 	}
 	whole = pagesOf(max(n-most[0]-most[1], 0))
 	if n-whole > most[1] {
@@ -49,9 +56,8 @@ func (e *Engine) ends(n unit) (first, last end, whole unit) {
 }
 
 // leastEnd returns the smallest end of at least n units that is not of a handle.
-func (e *Engine) leastEnd(n unit, but uint32, of func(g uint32) end) (least end) {
-	f := &e.spaces[e.act.space].free
-	for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end) {
+	for g := range e.idx.Gaps(e.act.arena) {
 		if x := of(g); x.size >= n && x.handle != but && (least.handle == 0 || x.size < least.size) {
 			least = x
 		}

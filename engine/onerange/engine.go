@@ -4,8 +4,10 @@ import (
 	"fmt"
 
 	"stalloc/engine"
+	"stalloc/engine/index"
 	"stalloc/internal/invariants"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // Config says where the addresses lie and what memory may be spent on time. Start
@@ -15,17 +17,17 @@ type Config struct {
 	Window mem.Bytes // its size: at least 64 MiB, at most 4 TiB
 	Limit  mem.Bytes // most physical memory to create; 0: what the device gives
 
-	SmallLimit mem.Bytes // requests up to this have a space of their own
-	Stitch     bool      // map free handles a second time before making new ones
-	HandleMost mem.Bytes // the largest handle, a power of two; 2 MiB: all are of one size
-	Dear       float64   // lay the memory anew if stitching takes more than this share of the second step
+	SmallLimit mem.Bytes   // requests up to this have an arena of their own
+	HandleMost mem.Bytes   // the largest handle, a power of two; 2 MiB: all are of one size
+	Without    without.Set // for measurements
+	Dear       float64     // rebuild the memory if stitching takes more than this share of the second step
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
 func DefaultConfig() Config {
 	return Config{
 		Base: 1 << 40, Window: maxWindow,
-		SmallLimit: 64 * mem.KiB, Stitch: true,
+		SmallLimit: 64 * mem.KiB,
 		HandleMost: 16 * mem.MiB,
 		Dear:       0.004,
 	}
@@ -43,48 +45,48 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
+	if c.Without.Has(without.Small) {
+		c.SmallLimit = 0
+	}
 	return c
 }
 
 // A heap is what one stream of one pool has. Its free bytes serve nobody else until
-// its stream has been waited for.
+// the device has been waited for.
 type heap struct {
-	stream mem.StreamID
-	pool   uint64
-	spaces [2]uint32
-	over   bool // a private pool that nobody will use any more: what it has is anybody's
+	heapKey
+	over bool // a private pool that nobody will use any more: what it has is anybody's
 }
 
-const (
-	largeSpace = 0
-	smallSpace = 1
-)
+type heapKey struct {
+	stream mem.StreamID
+	pool   uint64
+}
 
-// A space is contiguous addresses over handles: mapped ones, of which the free bytes
+// large and small return the arenas of a heap; heapAt says whose an arena is.
+func large(heap uint32) uint32   { return 2 * heap }
+func small(heap uint32) uint32   { return 2*heap + 1 }
+func heapAt(arena uint32) uint32 { return arena / 2 }
+func isLarge(arena uint32) bool  { return arena%2 == 0 }
+
+// firstArena is the first that is one: heaps are numbered from 1.
+const firstArena = 2
+
+// An arena is contiguous addresses over handles: mapped ones, of which the free bytes
 // are gaps, and voids, where nothing is mapped. A heap has one for large and one for
-// small requests. It holds no pointers, so that C can be shown it (lent.go).
-type space struct {
-	heap     uint32
-	kind     uint32
-	free     gaps
-	units    unit // of free
-	held     unit // mapped
-	load     unit // live and pending
-	peak     unit // of load
-	expected unit // where the blocks of a plan of an earlier run end, from the first address on
-	first    link // of its gaps and blocks by address
-	last     link
-	// Raised by whatever takes bytes of the space, but for what a tape's quick case places
-	// where the tape has it (cshim/tape.h).
-	version uint64
+// small requests. Gaps and blocks are in the index.
+type arena struct {
+	held    unit     // mapped
+	voids   []void   // by address, disjoint
+	extents []extent // of the window
 }
 
 type void struct{ lo, hi unit }
 
 // A handle is one physical allocation of the driver.
 type handle struct {
-	space   uint32 // 0: none, a spare
-	at      unit   // its place in the space
+	arena   uint32 // 0: none, it is unmapped
+	at      unit   // its place in the arena
 	size    unit   // 0: the number is not used
 	aliases int32  // views that map it
 	mark    uint64 // of the last choice it was part of
@@ -93,60 +95,49 @@ type handle struct {
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
 	cfg   Config
+	idx   index.Index
 	limit unit   // mostHeld if there is no limit
-	clock uint64 // events so far
-	steps uint32 // that have ended
+	clock uint64 // events that it was told of
 	price price
 
 	window addresses
 
-	gaps       []gap
-	spareGap   uint32
-	spaces     []space
-	voids      [][]void   // by space: by address, disjoint
-	extents    [][]extent // by space
-	spareHeaps []uint32   // of private pools that are gone
+	arenas     []arena
+	spareHeaps []uint32 // of streams and private pools that are gone
+	emptied    []uint32 // heaps that had, or were to have, memory and may hold nothing now
 	heaps      []heap
-	heapAt     table
+	heapOfKey  map[heapKey]uint32
 
-	handles []handle
-	numbers []uint32 // of no handle
-	spares  []uint32 // made for a request that failed: mapped at no place
-	pages   []uint32 // page of the window → the handle whose place it is
-	marks   uint64
+	handles  []handle
+	numbers  []uint32 // of no handle
+	unmapped []uint32 // made for a request that failed: mapped at no place
+	pages    []uint32 // page of the window → the handle whose place it is
+	marks    uint64
 
 	views      []view
 	spareViews []uint32
 
-	blocks     []block
-	spareBlock uint32
-	blockAt    starts
-	users      []user
-	spareUser  uint32
-	fenceAt    table
-	fences     uint64
+	kept    map[unit]*kept // blocks of which there is more to know than the index does
+	fenceOf map[uint64]waiter
+	fences  uint64
 
-	act                 action
-	picks               []uint32
-	swaps               []swap
-	ops                 []engine.Op
-	synced              []mem.StreamID // that the batch waits for, or the action has waited for
-	unwaited, waitedFor []mem.StreamID
-
+	act   action
+	picks []uint32
+	swaps []swap
+	ops   []engine.Op
 	held  unit
 	stats engine.Stats
 }
 
-// New returns an engine that owns no memory yet.
-func New(cfg Config) *Engine {
+// New returns an engine that owns no memory yet, over an empty index.
+func New(cfg Config, idx index.Index) *Engine {
 	cfg = cfg.withDefaults()
 	pages := uint32(cfg.Window / mem.HandleSize)
 	e := &Engine{
-		cfg:    cfg,
+		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
-		gaps:   make([]gap, 1), spaces: make([]space, 1), voids: make([][]void, 1), extents: make([][]extent, 1), heaps: make([]heap, 1), handles: make([]handle, 1),
-		views: make([]view, 1), blocks: make([]block, 1), users: make([]user, 1),
-		heapAt: newTable(8), blockAt: newStarts(1 << 10), fenceAt: newTable(64),
+		arenas: make([]arena, firstArena), heaps: make([]heap, 1), handles: make([]handle, 1), views: make([]view, 1),
+		heapOfKey: map[heapKey]uint32{}, kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{},
 	}
 	e.SetLimit(0)
 	return e
@@ -156,7 +147,7 @@ func New(cfg Config) *Engine {
 // have: as many bits are left for a size beside a start.
 const Largest = mem.Bytes(mostHeld) * mem.Grain
 
-const mostHeld = unit(1)<<(64-startBits) - pageUnits
+const mostHeld = unit(1)<<(64-index.PlaceBits) - pageUnits
 
 // SetLimit bounds the physical memory that may be created from now on, within
 // Config.Limit; zero goes back to that.
@@ -205,10 +196,8 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.record(ev, out)
 	case engine.EvFence:
 		return e.fence(ev, out)
-	case engine.EvExpect:
-		return e.expect(ev, out)
 	case engine.EvBoundary:
-		e.steps++
+		e.idx.EndStep()
 		return e.boundary(ev, out)
 	case engine.EvTrim:
 		return e.trim(ev, out)
@@ -216,29 +205,22 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpUnknown})
 }
 
-func heapKey(stream mem.StreamID, pool uint64) uint64 {
-	return mix(uint64(stream)+1) ^ mix(pool+0x9e3779b97f4a7c15)
-}
-
-func (e *Engine) heapOf(stream mem.StreamID, pool uint64) uint32 {
-	key := heapKey(stream, pool)
-	h := e.heapAt.get(key)
-	if n := len(e.spareHeaps); h == 0 && n > 0 {
+// heapOf returns the heap of a stream and pool, made on first sight.
+func (e *Engine) heapOf(key heapKey) uint32 {
+	h, known := e.heapOfKey[key]
+	if n := len(e.spareHeaps); !known && n > 0 {
 		h = e.spareHeaps[n-1]
 		e.spareHeaps = e.spareHeaps[:n-1]
-		e.heaps[h].stream, e.heaps[h].pool = stream, pool
-		e.heapAt.put(key, h)
-	}
-	e.heaps[h].over = false
-	if h == 0 {
+	} else if !known {
 		h = uint32(len(e.heaps))
-		s := uint32(len(e.spaces))
-		e.heaps = append(e.heaps, heap{stream: stream, pool: pool, spaces: [2]uint32{s, s + 1}})
-		e.spaces = append(e.spaces, space{heap: h, kind: largeSpace}, space{heap: h, kind: smallSpace})
-		e.voids = append(e.voids, nil, nil)
-		e.extents = append(e.extents, nil, nil)
-		e.heapAt.put(key, h)
+		e.heaps = append(e.heaps, heap{})
+		e.arenas = append(e.arenas, arena{}, arena{})
 	}
+	if !known {
+		e.heapOfKey[key] = h
+		e.idx.Assign(h, key.stream, key.pool == 0)
+	}
+	e.heaps[h] = heap{heapKey: key}
 	return h
 }
 

@@ -2,58 +2,52 @@ package onerange
 
 import "stalloc/engine"
 
-// growWithin makes room for the request with new handles if the peak load allows it.
-func (e *Engine) growWithin(out []engine.Op) ([]engine.Op, bool) {
-	return e.growFor(e.act.n, e.allowed(), out)
-}
-
 // growFor makes a gap of n units by new handles, in the void where the fewest are
 // missing. False: more than most would be held, or there are no addresses.
 func (e *Engine) growFor(n, most unit, out []engine.Op) ([]engine.Op, bool) {
-	s := e.act.space
+	s := e.act.arena
 	v, lack, ok := e.bestVoid(s, n)
 	if !ok {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	return e.grow(v, e.voids[s][v].lo, lack, most, out)
+	return e.grow(v, e.arenas[s].voids[v].lo, lack, most, out)
 }
 
 // growBy makes so many units of new handles, wherever there are addresses.
 func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
-	v, _, ok := e.bestVoid(e.act.space, 0)
+	v, _, ok := e.bestVoid(e.act.arena, 0)
 	if !ok {
 		e.act.reason = engine.RefusedWindow
 		return out, false
 	}
-	c := &e.voids[e.act.space][v]
+	c := &e.arenas[e.act.arena].voids[v]
 	return e.grow(v, c.lo, min(lack, c.hi-c.lo), e.limit, out)
 }
 
-// grow maps handles of at least lack units together in void v, from a place on: spares
+// grow maps handles of at least lack units together in void v, from a place on: unmapped handles
 // first, then new ones. False: more than most would be held.
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	c := &e.spaces[a.space]
-	room := e.voids[a.space][v].hi - from
+	room := e.arenas[a.arena].voids[v].hi - from
 	e.picks = e.picks[:0]
-	for len(e.spares) > 0 && lack > 0 {
-		h := e.spares[len(e.spares)-1]
+	for len(e.unmapped) > 0 && lack > 0 {
+		h := e.unmapped[len(e.unmapped)-1]
 		if e.handles[h].size > room {
 			break
 		}
-		e.spares = e.spares[:len(e.spares)-1]
+		e.unmapped = e.unmapped[:len(e.unmapped)-1]
 		e.picks = append(e.picks, h)
 		room -= e.handles[h].size
 		lack -= e.handles[h].size
 	}
 	a.creates = 0
 	if lack > 0 {
-		size := e.handleSize(c, a.n)
+		size := e.handleSize(a.arena, a.n)
 		sum := (lack + size - 1) / size * size
 		if sum > room || e.held+sum > most { // as little as will do
 			if sum = (lack + pageUnits - 1) / pageUnits * pageUnits; sum > room || e.held+sum > most {
-				e.spares = append(e.spares, e.picks...)
+				e.unmapped = append(e.unmapped, e.picks...)
 				a.reason = engine.RefusedLimit
 				return out, false
 			}
@@ -96,8 +90,8 @@ func (e *Engine) number() uint32 {
 	return uint32(len(e.handles) - 1)
 }
 
-// grown enters what a batch of growth has done: all of it, or what exists now is a
-// spare, but for the first ones that are mapped, which mend looks after.
+// grown enters what a batch of growth has done: all of it, or what exists now stays
+// unmapped, but for the first ones that are mapped, which mend looks after.
 func (e *Engine) grown(done int) {
 	a := &e.act
 	old := len(e.picks) - a.creates
@@ -117,18 +111,18 @@ func (e *Engine) grown(done int) {
 	}
 	a.full = true
 	a.mapped = min(max(done-a.creates, 0), len(e.picks))
-	e.spares = append(e.spares, e.picks[a.mapped:min(old+made, len(e.picks))]...)
+	e.unmapped = append(e.unmapped, e.picks[a.mapped:min(old+made, len(e.picks))]...)
 	e.picks = e.picks[:a.mapped]
 }
 
-// settleIn gives the first n picks their place and their bytes to the space.
+// settleIn gives the first n picks their place and their bytes to the arena.
 func (e *Engine) settleIn(n int) {
 	a := &e.act
-	c := &e.spaces[a.space]
+	c := &e.arenas[a.arena]
 	at := a.at
 	for _, h := range e.picks[:n] {
 		x := &e.handles[h]
-		x.space, x.at = a.space, at
+		x.arena, x.at = a.arena, at
 		e.setHome(h, at, x.size)
 		at += x.size
 	}
@@ -136,7 +130,7 @@ func (e *Engine) settleIn(n int) {
 	e.stats.Maps += uint64(n)
 	e.stats.Mapped += int((at - a.at) / pageUnits)
 	e.takeVoid(at)
-	e.give(a.space, a.at, at)
+	e.idx.Give(a.arena, a.at, at)
 }
 
 // mend goes on after growth that the driver cut short: what it has mapped is made
@@ -144,8 +138,8 @@ func (e *Engine) settleIn(n int) {
 func (e *Engine) mend(out []engine.Op) []engine.Op {
 	a := &e.act
 	if a.mapped == 0 {
-		a.rung = rungFit
-		return e.climb(out)
+		a.attempt = attemptFit
+		return e.try(out)
 	}
 	var size unit
 	for _, h := range e.picks {
@@ -164,7 +158,7 @@ func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	return e.await(phaseUngrow, out)
 }
 
-// ungrown keeps the handles as spares. What could not be unmapped is tried again, as
+// ungrown keeps the handles, unmapped. What could not be unmapped is tried again, as
 // a view that serves nobody.
 func (e *Engine) ungrown(done int) {
 	a := &e.act
@@ -172,7 +166,7 @@ func (e *Engine) ungrown(done int) {
 	for _, h := range e.picks[:done] {
 		at += e.handles[h].size
 	}
-	e.spares = append(e.spares, e.picks...)
+	e.unmapped = append(e.unmapped, e.picks...)
 	if done == len(e.picks) {
 		return
 	}
@@ -183,9 +177,9 @@ func (e *Engine) ungrown(done int) {
 	}
 	e.takeVoid(end)
 	if at > a.at {
-		e.addVoid(a.space, a.at, at)
+		e.addVoid(a.arena, a.at, at)
 	}
-	x := e.newView(view{space: a.space, at: at, over: true, burnt: true, size: end - at})
+	x := e.newView(view{arena: a.arena, at: at, inArena: true, burnt: true, size: end - at})
 	e.views[x].handles = append(e.views[x].handles, e.picks[done:]...)
 	e.stats.Mapped += int((end - at) / pageUnits)
 }

@@ -1,18 +1,12 @@
 package onerange
 
-import (
-	"slices"
+import "stalloc/engine"
 
-	"stalloc/engine"
-	"stalloc/internal/mem"
-)
-
-// donor reports whether handles of a space may serve the request at hand, in another one,
-// once its stream has been waited for. Private pools keep what they have: a graph that will be
+// donor reports whether handles of an arena may serve the request at hand, in another one,
+// once the device has been waited for. Private pools keep what they have: a graph that will be
 // replayed remembers their addresses.
 func (e *Engine) donor(s uint32) bool {
-	c := &e.spaces[s]
-	return s != e.act.space && e.heaps[c.heap].anybodys() && c.units >= pageUnits
+	return s != e.act.arena && e.heaps[heapAt(s)].anybodys() && e.idx.Room(s).Free >= pageUnits
 }
 
 // anybodys reports whether memory of a heap may serve others.
@@ -21,69 +15,45 @@ func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool { return h.pool == pool || pool == 0 && h.over }
 
-// waitIdle waits for the streams of other spaces that have wholly free handles.
-func (e *Engine) waitIdle(out []engine.Op) ([]engine.Op, bool) {
+// wait waits for the device, once: then wholly free handles of other arenas can serve, and
+// what waits for fences is free.
+func (e *Engine) wait(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if a.moved {
-		return out, false
-	}
-	a.moved = true
-	e.synced = e.synced[:0]
-	for s := 1; s < len(e.spaces); s++ {
-		if e.donor(uint32(s)) && e.freeHandles(uint32(s)) > 0 {
-			out = e.sync(e.heaps[e.spaces[s].heap].stream, out)
-		}
-	}
-	if len(e.synced) == 0 {
-		return out, false
-	}
-	return e.await(phaseWait, out), true
-}
-
-// waitAll waits for every stream that a pending block waits for, and once more for
-// those with idle handles: more of them may be free then.
-func (e *Engine) waitAll(out []engine.Op) ([]engine.Op, bool) {
-	a := &e.act
-	if a.waited || e.stats.Pending == 0 {
+	if a.waited {
 		return out, false
 	}
 	a.waited = true
-	e.synced = e.synced[:0]
-	for b := range e.blocks {
-		if e.blocks[b].state != blockPending {
-			continue
-		}
-		out = e.sync(e.heaps[e.spaces[e.blocks[b].space].heap].stream, out)
-		for u := e.blocks[b].users; u != 0; u = e.users[u].next {
-			out = e.sync(e.users[u].stream, out)
-		}
+	idle := e.idx.Total().Pending > 0
+	for s := range e.allArenas() {
+		idle = idle || e.donor(s) && e.freeHandles(s) > 0
 	}
-	return e.await(phaseWait, out), true
+	if !idle {
+		return out, false
+	}
+	return e.await(phaseWait, e.sync(out)), true
 }
 
-// sync appends a wait for a stream, once.
-func (e *Engine) sync(s mem.StreamID, out []engine.Op) []engine.Op {
-	if slices.Contains(e.synced, s) {
-		return out
-	}
+// sync appends a wait for the device.
+func (e *Engine) sync(out []engine.Op) []engine.Op {
 	e.stats.Syncs++
-	e.synced = append(e.synced, s)
-	return append(out, engine.Op{Kind: engine.OpSync, Stream: s})
+	return append(out, engine.Op{Kind: engine.OpSync})
 }
 
-// waited goes on with a request whose streams have been waited for: it takes what
-// lacks from the idle handles of other spaces.
-func (e *Engine) waited(out []engine.Op) []engine.Op {
+// adopt goes on with a request behind the wait: it takes what lacks from the idle handles of
+// other arenas.
+func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	a := &e.act
 	a.torn = false
 	e.picks = e.picks[:0]
-	lack := a.n - e.freeHandles(a.space)
-	for s := 1; s < len(e.spaces) && lack > 0; s++ {
-		c := &e.spaces[s]
-		if !e.donor(uint32(s)) || !slices.Contains(e.synced, e.heaps[c.heap].stream) {
+	lack := a.n - e.freeHandles(a.arena)
+	for s := range e.allArenas() {
+		if !a.synced || !e.donor(s) {
 			continue
 		}
-		for g := c.free.nextBySize(e.gaps, 0); g != 0 && lack > 0; g = c.free.nextBySize(e.gaps, g) {
+		for g := range e.idx.Gaps(s) {
+			if lack <= 0 {
+				break
+			}
 			e.inGap(g, func(h uint32) bool {
 				e.picks = append(e.picks, h)
 				lack -= e.handles[h].size
@@ -92,14 +62,14 @@ func (e *Engine) waited(out []engine.Op) []engine.Op {
 		}
 	}
 	if len(e.picks) == 0 {
-		a.rung, a.grown = rungFit, false
-		return e.climb(out)
+		a.attempt, a.grown = attemptFit, false
+		return e.try(out)
 	}
 	return e.unhome(out)
 }
 
-// unhome unmaps the places of the picks, all of them free and their streams waited
-// for. They are spares then.
+// unhome unmaps the places of the picks, all of them free, behind a wait. They are unmapped
+// then.
 func (e *Engine) unhome(out []engine.Op) []engine.Op {
 	for _, h := range e.picks {
 		c := &e.handles[h]
@@ -111,30 +81,32 @@ func (e *Engine) unhome(out []engine.Op) []engine.Op {
 func (e *Engine) unhomed(done int) {
 	for _, h := range e.picks[:done] {
 		x := &e.handles[h]
-		c := &e.spaces[x.space]
+		c := &e.arenas[x.arena]
 		if !e.act.trimming {
 			e.stats.Adopted++
 		}
-		e.take(x.space, x.at, x.at+x.size, 0)
+		e.idx.Take(x.arena, x.at, x.at+x.size)
 		e.setHome(0, x.at, x.size)
-		c.held -= x.size
-		e.addVoid(x.space, x.at, x.at+x.size)
+		if c.held -= x.size; c.held == 0 {
+			e.emptied = append(e.emptied, heapAt(x.arena))
+		}
+		e.addVoid(x.arena, x.at, x.at+x.size)
 		e.stats.Unmaps++
 		e.stats.Mapped -= int(x.size / pageUnits)
-		x.space, x.at = 0, 0
-		e.spares = append(e.spares, h)
+		x.arena, x.at = 0, 0
+		e.unmapped = append(e.unmapped, h)
 	}
 }
 
-// anew gives back all that is free, so that as much can be made again in the smallest
+// remake gives back all that is free, so that as much can be made again in the smallest
 // handles, where the request's stream needs it. False: that would not be enough.
-func (e *Engine) anew(out []engine.Op) ([]engine.Op, bool) {
+func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	_, _, whole := e.ends(a.n)
-	free := e.spareUnits()
-	for s := 1; s < len(e.spaces); s++ {
-		if e.heaps[e.spaces[s].heap].anybodys() {
-			free += e.freeHandles(uint32(s))
+	free := e.unmappedUnits()
+	for s := range e.allArenas() {
+		if e.heaps[heapAt(s)].anybodys() {
+			free += e.freeHandles(s)
 		}
 	}
 	if a.renewed || free < whole {
@@ -145,9 +117,9 @@ func (e *Engine) anew(out []engine.Op) ([]engine.Op, bool) {
 	return e.giveBack(out), true
 }
 
-// spareUnits returns what the spares have.
-func (e *Engine) spareUnits() (n unit) {
-	for _, h := range e.spares {
+// unmappedUnits returns what unmapped handles have.
+func (e *Engine) unmappedUnits() (n unit) {
+	for _, h := range e.unmapped {
 		n += e.handles[h].size
 	}
 	return n

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 
 	"stalloc/engine"
-	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // Everything here weighs memory against the driver's time. Memory that is held above
@@ -17,13 +17,12 @@ import (
 //   - while little is known, in the first two steps, handles are as small as the driver
 //     makes them;
 //   - if the second step still paid more than Dear of its time for stitching, so will
-//     the next ones. Then the memory is laid anew once, contiguous and in handles of a
+//     the next ones. Then the memory is rebuilt once, contiguous and in handles of a
 //     handlePart-th of the peak load, for which the driver takes hardly more each than
 //     for the smallest;
 //   - if it did not, that is done later, when stitching has cost as much as it would: at worst
 //     twice is paid what knowing the future would have cost;
-//   - what was live at that time, gradients say, follows once a block would be stitched from it;
-//   - where memory is short, what is free is laid anew in the smallest handles (limit.go).
+//   - where memory is short, what is free is rebuilt in the smallest handles (limit.go).
 //
 // The driver's time and the step's are measured by the runner (EvBoundary).
 
@@ -41,34 +40,22 @@ const (
 // one, and what several gaps lose at their ends are some.
 const handlePart = 512
 
-// rebuildAt is the step behind which the memory is laid anew if that seems to be worth it.
+// rebuildAt is the step behind which the memory is rebuilt if that seems to be worth it.
 const rebuildAt = 2
 
 type price struct {
-	steps  int          // that have ended
-	large  bool         // the memory has been laid anew
-	rest   bool         // but what was live then was not yet
-	short  bool         // there was not enough: handles stay small
-	handle unit         // the size of handles that a plan of an earlier run says; else 0
-	rent   int          // what stitching has cost in this step
-	owed   int          // and in the steps behind the one that the memory may be laid anew after
-	paid   float64      // for stitching, share of the last step's time
-	was    engine.Stats // at the last boundary
-	// The most that had to be held: of the load, and of what waited for fences whenever
-	// memory was short. What waits at other times is not asked about.
-	peak mem.Bytes
+	steps int          // that have ended
+	large bool         // the memory has been rebuilt
+	short bool         // there was not enough: handles stay small
+	rent  int          // what stitching has cost in this step
+	owed  int          // and in the steps behind the one that the memory may be rebuilt after
+	paid  float64      // for stitching, share of the last step's time
+	was   engine.Stats // at the last boundary
 }
 
-// allowed returns how much may be held instead of stitching, once the request is
-// served.
-func (e *Engine) allowed() unit {
-	e.price.peak = max(e.price.peak, e.stats.PeakLoad, e.stats.Load+e.stats.Pending+bytesOf(e.act.n))
-	return min(unit(e.price.peak/mem.Grain), e.limit)
-}
-
-// handleSize returns the size of the handles that a space grows by, for a request of
+// handleSize returns the size of the handles that an arena grows by, for a request of
 // n units.
-func (e *Engine) handleSize(s *space, n unit) unit {
+func (e *Engine) handleSize(s uint32, n unit) unit {
 	if !e.price.large {
 		return pageUnits
 	}
@@ -77,19 +64,13 @@ func (e *Engine) handleSize(s *space, n unit) unit {
 
 // largeSize returns the size of large handles: no larger than that each gap may lose one
 // before the device is full.
-func (e *Engine) largeSize(s *space, n unit) unit {
-	if s.kind == smallSpace {
+func (e *Engine) largeSize(s uint32, n unit) unit {
+	if !isLarge(s) {
 		return pageUnits
 	}
-	if e.price.handle > 0 {
-		return e.price.handle
-	}
-	gaps := unit(1)
-	for g := s.free.nextBySize(e.gaps, 0); g != 0; g = s.free.nextBySize(e.gaps, g) {
-		gaps++
-	}
-	room := max(e.limit-e.held, 0) / gaps
-	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(s.peak, s.load+n)/handlePart, room)))
+	room := max(e.limit-e.held, 0) / unit(1+e.countGaps(s))
+	x := e.idx.Room(s)
+	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(x.Peak, x.Load+n)/handlePart, room)))
 }
 
 // powerOf2 returns the largest power of two that is not above n.
@@ -107,11 +88,11 @@ const setupLoad = 0.9
 // boundary ends a step.
 func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	p := &e.price
-	if p.steps == 0 && float64(e.stats.Load) >= setupLoad*float64(e.stats.PeakLoad) {
+	if t := e.idx.Total(); p.steps == 0 && float64(t.Load) >= setupLoad*float64(t.PeakLoad) {
 		return out
 	}
 	p.steps++
-	if p.large && e.largeSize(&e.spaces[e.mainSpace()], 0) == pageUnits {
+	if p.large && e.largeSize(e.mainArena(), 0) == pageUnits {
 		p.large, p.short = false, true // the device is nearly full by now
 		return e.trim(engine.Event{}, out)
 	}
@@ -121,8 +102,8 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	}
 	p.rent = 0
 	switch {
-	case p.steps < rebuildAt || p.large || p.short || !e.cfg.Stitch:
-	case p.steps == rebuildAt && p.paid > e.cfg.Dear, p.owed > e.rebuildCost():
+	case p.steps < rebuildAt || p.large || p.short || e.cfg.Without.Has(without.Stitch|without.Rebuild):
+	case p.steps == rebuildAt && p.paid > e.cfg.Dear, p.owed > 0 && p.owed > e.rebuildCost():
 		return e.rebuild(out)
 	}
 	return out
@@ -139,60 +120,50 @@ func (p *price) measure(ev engine.Event, now *engine.Stats) {
 	}
 }
 
-// mainSpace returns the space of the largest load.
-func (e *Engine) mainSpace() uint32 {
-	main := 0
-	for s := range e.spaces {
-		if c := &e.spaces[s]; c.kind == largeSpace && c.peak > e.spaces[main].peak {
-			main = s
+// mainArena returns the arena of the largest load.
+func (e *Engine) mainArena() uint32 {
+	main, peak := uint32(0), unit(0)
+	for s := range e.allArenas() {
+		if p := e.idx.Room(s).Peak; isLarge(s) && p > peak {
+			main, peak = s, p
 		}
 	}
-	return uint32(main)
+	return main
 }
 
 // rebuildCost returns what a rebuild would cost now.
 func (e *Engine) rebuildCost() int {
 	var free unit
-	for s := 1; s < len(e.spaces); s++ {
-		free += e.freeHandles(uint32(s))
+	for s := range e.allArenas() {
+		if e.crowded(s) {
+			free += e.idx.Room(s).Free // at most
+		} else {
+			free += e.freeHandles(s)
+		}
 	}
-	size := e.largeSize(&e.spaces[e.mainSpace()], 0)
+	size := e.largeSize(e.mainArena(), 0)
 	return int(free/pageUnits)*(costUnmap+costRelease) + int(free/size)*(costCreate+costMap)
 }
 
 // rebuild gives back what is free and makes as much of larger handles.
 func (e *Engine) rebuild(out []engine.Op) []engine.Op {
-	main := e.mainSpace()
-	if e.largeSize(&e.spaces[main], 0) == pageUnits {
+	main := e.mainArena()
+	if e.largeSize(main, 0) == pageUnits {
 		return out // there are none that are larger
 	}
-	e.price.large, e.price.rest = true, true
+	e.price.large = true
 	again := e.held
 	out = e.trim(engine.Event{}, out)
-	e.act.again, e.act.space = again, main
+	e.act.again, e.act.arena = again, main
 	return out
 }
 
 // relay makes what a rebuild has given back anew.
 func (e *Engine) relay(out []engine.Op) []engine.Op {
 	lack := e.act.again - e.held
-	e.act = action{space: e.act.space}
+	e.act = action{arena: e.act.arena}
 	if lack >= pageUnits {
 		out, _ = e.growBy(lack, out)
 	}
 	return out
-}
-
-// layRest lays anew what was live when the rest of the memory was, once a block would be stitched
-// from it: gradients, say, which many programs clear in the middle of the next step.
-func (e *Engine) layRest(out []engine.Op) ([]engine.Op, bool) {
-	a := &e.act
-	if !e.price.rest || a.renewed || e.heaps[a.heap].pool != 0 {
-		return out, false
-	}
-	if e.freeBelow(a.space, e.largeSize(&e.spaces[a.space], a.n)) < a.n/2 {
-		return out, false
-	}
-	e.price.rest, a.renewed, a.trimming = false, true, true
-	return e.giveBack(out), true
 }

@@ -8,6 +8,7 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
 // script turns bytes into events for a device: a fuzzer's input and a random
@@ -37,7 +38,7 @@ func script(d *device, data []byte, checkEvery int) error {
 func one(d *device, req uint64, next func() int) error {
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Brief: k%2 == 1})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), ShortLived: k%2 == 1})
 	case k < 15:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:
@@ -59,7 +60,8 @@ func one(d *device, req uint64, next func() int) error {
 		case 0:
 			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(next() % 3)})
 		case 1: // handles of several sizes
-			return d.step(engine.Event{Kind: engine.EvExpect, Stream: stream(next()), Size: 64 * mem.MiB, Handle: mem.HandleSize << (next() % 4)})
+			d.eng.price.large = true
+			return nil
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}
@@ -139,9 +141,9 @@ var variants = []struct {
 	faults   int // one driver call in so many fails; 0: none
 }{
 	{"plain", func(c *Config) {}, 0, 0},
-	{"always laid anew", func(c *Config) { c.Dear = -1 }, 0, 0},
+	{"always rebuilt", func(c *Config) { c.Dear = -1 }, 0, 0},
 	{"small handles", func(c *Config) { c.HandleMost = 0 }, 0, 0},
-	{"no stitching", func(c *Config) { c.Stitch = false }, 0, 0},
+	{"no stitching", func(c *Config) { c.Without = without.Stitch }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
 	{"capacity", func(c *Config) { c.Dear = -1 }, 48, 0},
 	{"faults", func(c *Config) {}, 64, 40},

@@ -3,106 +3,77 @@ package onerange
 import (
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 )
 
-// rung is one way to serve a request; each comes when those before have failed.
-type rung uint8
+// attempt is one way to serve a request; each comes when those before have failed.
+type attempt uint8
 
 const (
-	rungWish    rung = iota // the wished place
-	rungFit                 // the smallest gap
-	rungPeak                // new handles, within the peak load
-	rungStitch              // free handles under a view, with as many new ones as lack
-	rungGrow                // new handles, whatever is free
-	rungIdle                // idle handles of other spaces, after waiting for their streams
-	rungPending             // blocks that wait for fences, after waiting for all streams
-	rungAnew                // all that is free anew, in the smallest handles
-	rungSmall               // a small request goes where the large ones are
+	attemptFit    attempt = iota // the smallest gap
+	attemptStitch                // free handles under a view, with as many new ones as lack
+	attemptGrow                  // new handles, whatever is free
+	attemptWait                  // idle handles of other arenas and blocks that wait for fences, after waiting for the device
+	attemptRemake                // all that is free anew, in the smallest handles
+	attemptSmall                 // a small request goes where the large ones are
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, brief: ev.Brief, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
 	}
 	a.n = unit(mem.Round(ev.Size) / mem.Grain)
-	a.heap = e.heapOf(ev.Stream, ev.Pool)
-	a.space = e.heaps[a.heap].spaces[largeSpace]
+	a.heap = e.heapOf(heapKey{ev.Stream, ev.Pool})
+	a.arena = large(a.heap)
 	if mem.Round(ev.Size) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
-		a.space = e.heaps[a.heap].spaces[smallSpace]
+		a.arena = small(a.heap)
 	}
-	at, ok := e.place(ev.Wish)
-	if ok = ok && ev.Wish != 0; ok {
-		a.wish, a.stay = at, ev.Held
-		var grown bool
-		if out, grown = e.tryWish(out); grown {
-			return out
-		}
+	at, planned := e.place(ev.Planned)
+	if planned = planned && ev.Planned != 0; planned && e.isFree(a.arena, at, at+a.n) {
+		e.stats.Hits++
+		return e.grant(at, 0, out)
 	}
-	if ev.Poll && e.stats.Pending > 0 && (ok || e.spaces[a.space].free.bestFit(e.gaps, a.n) == 0) {
+	if ev.Poll && e.idx.Total().Pending > 0 && (planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}
-	return e.climb(out)
+	return e.try(out)
 }
 
-// tryWish serves a request where it is wished, or maps what lacks there.
-func (e *Engine) tryWish(out []engine.Op) ([]engine.Op, bool) {
+// try tries the attempts from the action's on.
+func (e *Engine) try(out []engine.Op) []engine.Op {
 	a := &e.act
-	if a.wish == 0 {
-		return out, false
-	}
-	if e.isFree(a.space, a.wish, a.wish+a.n) {
-		e.stats.Wished++
-		return e.grant(a.wish, 0, out), true
-	}
-	if a.full || a.stay {
-		return out, false
-	}
-	return e.growToWish(a.wish, out)
-}
-
-// climb tries the rungs from the action's on.
-func (e *Engine) climb(out []engine.Op) []engine.Op {
-	a := &e.act
-	for ; ; a.rung++ {
+	for ; ; a.attempt++ {
 		ok := false
-		switch a.rung {
-		case rungWish:
-			out, ok = e.tryWish(out)
-		case rungFit:
-			if g := e.spaces[a.space].free.bestFit(e.gaps, a.n); g != 0 {
+		switch a.attempt {
+		case attemptFit:
+			if g := e.idx.Fit(a.arena, a.n); g.Size() != 0 {
 				e.stats.Fits++
-				if a.brief && !a.grown { // behind a gap that has grown memory may go on growing
-					return e.grant(e.gaps[g].end()-a.n, 0, out)
+				if a.shortLived && !a.grown { // behind a gap that has grown memory may go on growing
+					return e.grant(g.Hi-a.n, 0, out)
 				}
-				return e.grant(e.gaps[g].start(), 0, out)
+				return e.grant(g.Lo, 0, out)
 			}
-		case rungPeak:
-			if !a.grown && !a.full {
-				out, ok = e.growWithin(out)
-			}
-		case rungStitch:
-			if e.cfg.Stitch && !a.torn && e.spaces[a.space].kind == largeSpace {
+		case attemptStitch:
+			if !e.cfg.Without.Has(without.Stitch) && !a.torn && isLarge(a.arena) {
 				out, ok = e.stitch(out)
 			}
-		case rungGrow:
+		case attemptGrow:
 			if !a.full {
 				out, ok = e.growFor(a.n, e.limit, out)
 			}
-		case rungIdle:
-			out, ok = e.waitIdle(out)
-		case rungPending:
-			out, ok = e.waitAll(out)
-		case rungAnew:
-			out, ok = e.anew(out)
-		case rungSmall:
-			if e.spaces[a.space].kind == largeSpace {
+		case attemptWait:
+			out, ok = e.wait(out)
+		case attemptRemake:
+			out, ok = e.remake(out)
+		case attemptSmall:
+			if isLarge(a.arena) {
 				return e.refuse(a.reason, out)
 			}
-			a.space = e.heaps[a.heap].spaces[largeSpace]
-			a.full, a.rung, a.wish = false, rungFit, 0
-			return e.climb(out)
+			a.arena = large(a.heap)
+			a.full, a.attempt = false, attemptFit
+			return e.try(out)
 		}
 		if ok {
 			return out
@@ -113,7 +84,7 @@ func (e *Engine) climb(out []engine.Op) []engine.Op {
 // grant hands out the block at a place, or in a view.
 func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 	a := &e.act
-	e.addBlock(a.space, at, a.n, view, a.size)
+	e.addBlock(a.arena, at, a.n, view, a.size)
 	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: e.addr(at), Size: bytesOf(a.n)})
 	e.act = action{}
 	return out
@@ -121,12 +92,15 @@ func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 
 func (e *Engine) grantView(out []engine.Op) []engine.Op {
 	x := e.act.view
-	return e.grant(e.views[x].at-e.act.before, x, out)
+	return e.grant(e.views[x].at+e.act.skip, x, out)
 }
 
 // refuse answers the request with a reason.
 func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	e.stats.Refused++
+	if h := e.act.heap; h != 0 && e.empty(h) { // it was made for this request
+		e.emptied = append(e.emptied, h)
+	}
 	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why, Code: e.act.code})
 	e.act = action{}
 	return out

@@ -1,15 +1,17 @@
 package onerange
 
-import "stalloc/engine"
+import (
+	"stalloc/engine"
+	"stalloc/engine/index"
+)
 
 // inGap calls do with each handle that lies wholly in a gap, until it returns false.
-func (e *Engine) inGap(g uint32, do func(h uint32) bool) {
-	lo, hi := e.gaps[g].start(), e.gaps[g].end()
-	for at := (lo + pageUnits - 1) / pageUnits * pageUnits; at < hi; {
+func (e *Engine) inGap(g index.Gap, do func(h uint32) bool) {
+	for at := pagesOf(g.Lo); at < g.Hi; {
 		h := e.pages[at/pageUnits]
 		c := &e.handles[h]
 		end := c.at + c.size
-		if c.at >= lo && end <= hi && !do(h) {
+		if c.at >= g.Lo && end <= g.Hi && !do(h) {
 			return
 		}
 		at = end
@@ -20,8 +22,10 @@ func (e *Engine) inGap(g uint32, do func(h uint32) bool) {
 // in the smallest gaps first. False: there are not as many.
 func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
-	f := &e.spaces[e.act.space].free
-	for g := f.nextBySize(e.gaps, 0); g != 0 && n > 0; g = f.nextBySize(e.gaps, g) {
+	for g := range e.idx.Gaps(e.act.arena) {
+		if n <= 0 {
+			break
+		}
 		e.inGap(g, func(h uint32) bool {
 			if e.handles[h].mark != e.marks || e.marks == 0 {
 				e.picks = append(e.picks, h)
@@ -40,75 +44,58 @@ type swap struct {
 	handle uint32
 }
 
-// stitchBy goes a way: it replaces the handles under the view that are not free and
-// maps those that lack behind it.
-func (e *Engine) stitchBy(w way, out []engine.Op) ([]engine.Op, bool) {
+// stitchBy serves the request by a candidate: it replaces the handles under the view that are not
+// free, or maps a new view.
+func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	e.marks++
-	if g := e.find(a.space, w.at-1); w.over && g != 0 {
-		e.inGap(g, func(h uint32) bool { e.handles[h].mark = e.marks; return true })
-	}
-	n := a.n - w.before
-	e.swaps = e.swaps[:0]
-	if w.view != 0 {
-		v := &e.views[w.view]
-		at := v.at
-		for i, h := range v.handles {
-			if n <= 0 {
-				break
-			}
-			c := &e.handles[h]
-			if stays, by := e.stays(&w, i, n); stays && c.mark != e.marks {
-				c.mark = e.marks
-			} else {
-				e.swaps = append(e.swaps, swap{pos: i, at: at, handle: by})
-				e.handles[by].mark = e.marks
-			}
-			at += c.size
-			n -= c.size
+	e.swaps, e.picks = e.swaps[:0], e.picks[:0]
+	if c.view != 0 {
+		if !e.pickUnder(&c) {
+			return e.stitchBy(candidate{}, out)
 		}
-		if !e.pickSwaps(v) {
-			return e.stitchBy(way{}, out)
+	} else {
+		c.skip = e.pickNew()
+		var size unit
+		for _, h := range e.picks {
+			size += e.handles[h].size
 		}
-	}
-	e.picks = e.picks[:0]
-	if w.view == 0 && !w.over {
-		w.before = -e.pickNew()
-	} else if n > 0 && !e.pickFree(n) {
-		return e.stitchBy(way{}, out)
-	}
-	var size unit
-	for _, h := range e.picks {
-		size += e.handles[h].size
-	}
-	if w.view == 0 && !w.over {
 		base, class, ok := e.window.get(uint32(size / pageUnits))
 		if !ok {
 			a.torn, a.reason = true, engine.RefusedWindow
 			return out, false
 		}
-		w.view = e.newView(view{space: a.space, at: unit(base) * pageUnits, class: class})
-	} else if w.over && size > 0 {
-		at := w.at
-		if w.view != 0 {
-			at += e.views[w.view].size
-		}
-		a.void, a.at = e.voidAt(a.space, at), at
-		if c := e.voids[a.space][a.void]; c.hi-c.lo < size {
-			return e.stitchBy(way{}, out)
-		}
-		e.takeVoid(at + size)
-		if w.view == 0 {
-			w.view = e.newView(view{space: a.space, at: w.at, over: true})
-		}
+		c.view = e.newView(view{arena: a.arena, at: unit(base) * pageUnits, class: class})
 	}
-	a.view, a.before = w.view, w.before
+	a.view, a.skip = c.view, c.skip
 	if len(e.swaps)+len(e.picks) == 0 {
 		e.stats.Fits++
 		return e.grantView(out), true
 	}
 	e.stats.Stitches++
 	return e.await(phaseStitch, e.stitchOps(out)), true
+}
+
+// pickUnder chooses what comes under a candidate's view in place of what cannot stay. False: there
+// is not as much.
+func (e *Engine) pickUnder(c *candidate) bool {
+	v := &e.views[c.view]
+	at, n := v.at, e.act.n+c.skip
+	for i, h := range v.handles {
+		if n <= 0 {
+			break
+		}
+		x := &e.handles[h]
+		if stays, by := e.stays(c, i, n); stays && x.mark != e.marks {
+			x.mark = e.marks
+		} else {
+			e.swaps = append(e.swaps, swap{pos: i, at: at, handle: by})
+			e.handles[by].mark = e.marks
+		}
+		at += x.size
+		n -= x.size
+	}
+	return e.pickSwaps(v)
 }
 
 func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
@@ -137,14 +124,16 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 // pickSwaps chooses a free handle for each swap that has none yet, of the size of the one that
 // goes; false if there are not as many.
 func (e *Engine) pickSwaps(v *view) bool {
-	f := &e.spaces[v.space].free
 	left := 0
 	for _, s := range e.swaps {
 		if s.handle == 0 {
 			left++
 		}
 	}
-	for g := f.nextBySize(e.gaps, 0); g != 0 && left > 0; g = f.nextBySize(e.gaps, g) {
+	for g := range e.idx.Gaps(v.arena) {
+		if left == 0 {
+			break
+		}
 		e.inGap(g, func(h uint32) bool {
 			if e.handles[h].mark == e.marks {
 				return true
@@ -191,13 +180,6 @@ func (e *Engine) stitched(done int) {
 			e.stats.Mapped += int(size / pageUnits)
 			v.handles = append(v.handles, h)
 			v.size += size
-		} else if v.over {
-			at := v.at + v.size
-			for _, h := range e.picks[i:] {
-				e.addVoid(a.space, at, at+e.handles[h].size)
-				at += e.handles[h].size
-			}
-			break
 		}
 	}
 }

@@ -1,11 +1,15 @@
 package onerange
 
-import "stalloc/internal/mem"
+import (
+	"iter"
+
+	"stalloc/internal/mem"
+)
 
 // Ordinal returns the number by which a log of events names a stream: that of its heap
 // outside private pools, zero if it has none or the number is too large.
 func (e *Engine) Ordinal(id mem.StreamID) uint16 {
-	if h := e.heapAt.get(heapKey(id, 0)); h <= 1<<16-1 {
+	if h := e.heapOfKey[heapKey{stream: id}]; h <= 1<<16-1 {
 		return uint16(h)
 	}
 	return 0
@@ -14,25 +18,37 @@ func (e *Engine) Ordinal(id mem.StreamID) uint16 {
 // StreamOf returns the stream of a number that Ordinal gave.
 func (e *Engine) StreamOf(ordinal uint16) mem.StreamID { return e.heaps[ordinal].stream }
 
-// Streams returns the streams that have memory outside private pools.
+// Streams returns the streams that had requests or frees outside private pools in the step that
+// ended last, or since then.
 func (e *Engine) Streams() (ids []mem.StreamID) {
-	for h := range e.heaps[1:] {
-		if x := &e.heaps[h+1]; x.pool == 0 {
+	steps := e.idx.Total().Steps
+	for h := uint32(1); int(h) < len(e.heaps); h++ {
+		used := max(e.idx.Room(large(h)).Used, e.idx.Room(small(h)).Used)
+		if x := &e.heaps[h]; x.pool == 0 && used+1 >= steps {
 			ids = append(ids, x.stream)
 		}
 	}
 	return ids
 }
 
-// Load returns what a space of a stream has in blocks, those that wait for fences among them.
+// Load returns what an arena of a stream has in blocks, those that wait for fences among them.
 func (e *Engine) Load(id mem.StreamID, small bool) mem.Bytes {
-	return bytesOf(e.spaces[e.spaceOf(e.heapAt.get(heapKey(id, 0)), small)].load)
+	return bytesOf(e.idx.Room(e.arenaOf(id, small)).Load)
 }
 
-// spaceOf returns the space of a heap for large or for small requests.
-func (e *Engine) spaceOf(heap uint32, small bool) uint32 {
-	if small {
-		return e.heaps[heap].spaces[smallSpace]
+// arenaOf returns the arena of a stream for large or for small requests.
+func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {
+	h := e.heapOfKey[heapKey{stream: id}]
+	if ofSmall {
+		return small(h)
 	}
-	return e.heaps[heap].spaces[largeSpace]
+	return large(h)
+}
+
+// allArenas yields the arenas, in the order in which streams and pools were seen.
+func (e *Engine) allArenas() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for s := uint32(firstArena); int(s) < len(e.arenas) && yield(s); s++ {
+		}
+	}
 }

@@ -16,44 +16,43 @@ func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
 
 // giveBack begins a trim, or that part of a request.
 func (e *Engine) giveBack(out []engine.Op) []engine.Op {
-	pool := e.act.pool
-	e.synced = e.synced[:0]
+	pool, idle := e.act.pool, false
+	e.act.synced = false
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
 		if !c.trimmedBy(pool) {
 			continue
 		}
 		c.over = c.over || pool != 0
-		if e.spaces[c.spaces[0]].units+e.spaces[c.spaces[1]].units >= pageUnits || e.hasIdleView(c.spaces[largeSpace]) {
-			out = e.sync(c.stream, out)
-		}
+		l, s := large(uint32(h)), small(uint32(h))
+		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
 	}
-	if len(e.synced) == 0 {
+	if !idle {
 		return e.release(out)
 	}
-	return e.await(phaseWait, out)
+	return e.await(phaseWait, e.sync(out))
 }
 
 func (e *Engine) hasIdleView(s uint32) bool {
 	for x := range e.views {
-		if v := &e.views[x]; v.space == s && v.block == 0 {
+		if v := &e.views[x]; v.arena == s && v.block == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// trimmed reports whether the trim may take what a space has.
+// trimmed reports whether the trim may take what an arena has.
 func (e *Engine) trimmed(s uint32) bool {
-	h := &e.heaps[e.spaces[s].heap]
-	return s != 0 && h.trimmedBy(e.act.pool) && slices.Contains(e.synced, h.stream)
+	h := &e.heaps[heapAt(s)]
+	return s != 0 && e.act.synced && h.trimmedBy(e.act.pool)
 }
 
 // dropIdle unmaps the idle views of a trim.
 func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for x := 1; x < len(e.views); x++ {
-		if v := &e.views[x]; e.trimmed(v.space) && v.block == 0 {
+		if v := &e.views[x]; e.trimmed(v.arena) && v.block == 0 {
 			e.picks = append(e.picks, uint32(x))
 		}
 	}
@@ -112,15 +111,14 @@ func (e *Engine) dropped(done int) {
 	}
 }
 
-// unhomeIdle makes the wholly free handles of a trim spares.
+// unhomeIdle makes the wholly free handles of a trim unmapped.
 func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
-	for s := 1; s < len(e.spaces); s++ {
-		if !e.trimmed(uint32(s)) {
+	for s := range e.allArenas() {
+		if !e.trimmed(s) {
 			continue
 		}
-		f := &e.spaces[s].free
-		for g := f.nextBySize(e.gaps, 0); g != 0; g = f.nextBySize(e.gaps, g) {
+		for g := range e.idx.Gaps(s) {
 			e.inGap(g, func(h uint32) bool {
 				if e.handles[h].aliases == 0 {
 					e.picks = append(e.picks, h)
@@ -135,10 +133,10 @@ func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
 	return e.unhome(out)
 }
 
-// release returns the spares that are mapped nowhere.
+// release returns the unmapped handles.
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
-	for _, h := range e.spares {
+	for _, h := range e.unmapped {
 		if e.handles[h].aliases == 0 {
 			e.picks = append(e.picks, h)
 			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
@@ -157,11 +155,11 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.relay(out)
 	}
 	if a.asked {
-		a.trimming, a.full, a.grown, a.rung = false, false, false, rungFit
-		return e.climb(out)
+		a.trimming, a.full, a.grown, a.attempt = false, false, false, attemptFit
+		return e.try(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if e.heaps[h].over {
+		if e.heaps[h].over && e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
 	}
@@ -169,32 +167,55 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	return out
 }
 
+// empty reports whether a heap holds nothing.
+func (e *Engine) empty(h uint32) bool {
+	for s := large(h); s <= small(h); s++ {
+		if e.arenas[s].held > 0 || e.idx.Room(s).Load > 0 || e.hasView(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// Forget forgets the streams that hold nothing any more, but for those that keep says, and
+// returns them. Their numbers are used again.
+func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
+	e.emptied = slices.DeleteFunc(e.emptied, func(h uint32) bool {
+		c := &e.heaps[h]
+		if c.pool != 0 || !e.empty(h) {
+			return true
+		}
+		if keep(c.stream) {
+			return false
+		}
+		gone = append(gone, c.stream)
+		e.retire(h)
+		return true
+	})
+	return gone
+}
+
 // retire gives the addresses of a heap back that holds nothing any more.
 func (e *Engine) retire(h uint32) {
-	c := &e.heaps[h]
-	for _, s := range c.spaces {
-		if e.spaces[s].held > 0 || e.spaces[s].load > 0 || e.hasView(s) {
-			return
-		}
-	}
-	for _, s := range c.spaces {
-		for _, x := range e.extents[s] {
+	for s := large(h); s <= small(h); s++ {
+		c := &e.arenas[s]
+		for _, x := range c.extents {
 			e.window.put(x.base, x.class)
 		}
-		e.extents[s], e.voids[s] = e.extents[s][:0], e.voids[s][:0]
-		e.spaces[s] = space{heap: h, kind: e.spaces[s].kind, version: e.spaces[s].version + 1}
+		*c = arena{voids: c.voids[:0], extents: c.extents[:0]}
 	}
-	e.heapAt.del(heapKey(c.stream, c.pool))
-	*c = heap{pool: retired, spaces: c.spaces}
+	delete(e.heapOfKey, e.heaps[h].heapKey)
+	e.heaps[h] = heap{heapKey: heapKey{pool: retired}}
+	e.idx.Assign(h, 0, false)
 	e.spareHeaps = append(e.spareHeaps, h)
 }
 
 // retired stands in a heap that is nobody's.
 const retired = 1<<64 - 1
 
-// hasView reports whether a view of a space is there, also one that could not be unmapped.
+// hasView reports whether a view of an arena is there, also one that could not be unmapped.
 func (e *Engine) hasView(s uint32) bool {
-	return slices.ContainsFunc(e.views, func(v view) bool { return v.space == s })
+	return slices.ContainsFunc(e.views, func(v view) bool { return v.arena == s })
 }
 
 func (e *Engine) released(done int) {
@@ -204,5 +225,5 @@ func (e *Engine) released(done int) {
 		e.numbers = append(e.numbers, h)
 		e.stats.Releases++
 	}
-	e.spares = slices.DeleteFunc(e.spares, func(h uint32) bool { return e.handles[h].size == 0 })
+	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].size == 0 })
 }

@@ -1,20 +1,23 @@
 package onerange
 
-import "stalloc/engine"
+import (
+	"stalloc/engine"
+	"stalloc/engine/index"
+)
 
 // Usage looks at all blocks and gaps, for whoever asks where the memory is.
 func (e *Engine) Usage() engine.Usage {
-	u := engine.Usage{Live: map[engine.Use]int{}, Steps: e.steps, Whole: bytesOf(e.spareUnits())}
-	for i := range e.blocks {
-		if b := &e.blocks[i]; b.state == blockLive {
-			u.Live[engine.Use{Size: bytesOf(b.size), Step: b.step}]++
+	u := engine.Usage{Live: map[engine.Use]int{}, Steps: e.idx.Total().Steps, Whole: bytesOf(e.unmappedUnits())}
+	for b := range e.idx.Blocks() {
+		if b.State != index.Pending {
+			u.Live[engine.Use{Size: bytesOf(b.Size), Step: b.Step}]++
 		}
 	}
-	for s := 1; s < len(e.spaces); s++ {
-		if e.heaps[e.spaces[s].heap].anybodys() {
-			u.Whole += bytesOf(e.freeHandles(uint32(s)))
+	for s := range e.allArenas() {
+		if e.heaps[heapAt(s)].anybodys() {
+			u.Whole += bytesOf(e.freeHandles(s))
 		} else {
-			u.Private += bytesOf(e.spaces[s].units)
+			u.Private += bytesOf(e.idx.Room(s).Free)
 		}
 	}
 	return u

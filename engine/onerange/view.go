@@ -3,33 +3,27 @@ package onerange
 import "slices"
 
 // A view is a private address range of one block, over handles that lie apart in
-// their space. When its block is freed the bytes go back to the space, and the view
+// their arena. When its block is freed the bytes go back to the arena, and the view
 // stays mapped: a later block that it is large enough for takes it over, once the
 // handles under it are free or replaced.
 type view struct {
-	space   uint32 // 0: not used
+	arena   uint32 // 0: not used
 	at      unit
 	class   uint8    // of its extent
 	handles []uint32 // in order
 	holes   []int    // in it: positions where nothing is mapped any more; such a view is being dropped
 	size    unit     // of the handles together
-	over    bool     // an overhang: it continues the range, and its block begins in the gap before it
-	block   uint32   // that lies in it, 0: idle
+	inArena bool     // its addresses are its arena's own: what could not be unmapped there
+	block   unit     // that lies in it, by where it begins; 0: idle
 	fence   uint64   // behind the last block's work, 0: passed or not recorded
 	dirty   bool     // work may still use the addresses
 	burnt   bool     // it could not be unmapped, and serves nobody
-	used    uint64   // when its block was freed
 }
 
-// parts calls do with what the n units of a block from at on are in its space: the
-// end of a gap if the view is an overhang and the block begins before it, and the
-// handles of the view from the first on, of which the block may leave the start out.
+// parts calls do with what the n units of a block from at on are in its arena: the handles
+// of the view from the first on, of which the block may leave the start out.
 func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
-	if before := e.views[x].at - at; before > 0 {
-		do(at, at+before)
-		n -= before
-	}
-	skip := max(at-e.views[x].at, 0)
+	skip := at - e.views[x].at
 	for _, h := range e.views[x].handles {
 		c := &e.handles[h]
 		size := min(n, c.size-skip)
@@ -43,7 +37,6 @@ func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {
 
 // newView numbers a view that maps nothing yet.
 func (e *Engine) newView(v view) uint32 {
-	v.used = e.clock
 	if n := len(e.spareViews); n > 0 {
 		x := e.spareViews[n-1]
 		e.spareViews = e.spareViews[:n-1]
@@ -64,11 +57,11 @@ func (e *Engine) dropView(x uint32) {
 		}
 	}
 	if v.fence != 0 {
-		e.fenceAt.del(v.fence)
+		delete(e.fenceOf, v.fence)
 	}
 	e.stats.Mapped -= int(v.size / pageUnits)
-	if v.over {
-		e.addVoid(v.space, v.at, v.at+v.size)
+	if v.inArena {
+		e.addVoid(v.arena, v.at, v.at+v.size)
 	} else {
 		e.window.put(uint32(v.at/pageUnits), v.class)
 	}
@@ -80,7 +73,7 @@ func (e *Engine) dropView(x uint32) {
 func (e *Engine) clean(x uint32) {
 	v := &e.views[x]
 	if v.fence != 0 {
-		e.fenceAt.del(v.fence)
+		delete(e.fenceOf, v.fence)
 	}
 	v.fence, v.dirty = 0, false
 }

@@ -2,18 +2,18 @@ package onerange
 
 import "slices"
 
-// An extent is what a space has of the window's addresses at a time.
+// An extent is what an arena has of the window's addresses at a time.
 type extent struct {
 	base  uint32
 	class uint8
 }
 
-// extend gives a space more addresses: the first stream's as many as the device has
+// extend gives an arena more addresses: the first stream's as many as the device has
 // memory, others few, and each time twice as many.
 func (e *Engine) extend(s uint32, n unit) bool {
-	c := &e.spaces[s]
+	c := &e.arenas[s]
 	want := max(2*n, 2*c.held)
-	if len(e.heaps) == 2 && c.kind == largeSpace && c.held == 0 {
+	if len(e.heaps) == 2 && isLarge(s) && c.held == 0 {
 		want = max(want, min(e.limit, unitsOf(e.cfg.Window)/4))
 	}
 	for ; ; want /= 2 {
@@ -22,7 +22,7 @@ func (e *Engine) extend(s uint32, n unit) bool {
 		}
 		base, class, ok := e.window.get(uint32((want + pageUnits - 1) / pageUnits))
 		if ok {
-			e.extents[s] = append(e.extents[s], extent{base, class})
+			c.extents = append(c.extents, extent{base, class})
 			e.addVoid(s, unit(base)*pageUnits, unit(base+1<<class)*pageUnits)
 			return true
 		}
@@ -34,7 +34,7 @@ func (e *Engine) extend(s uint32, n unit) bool {
 
 // addVoid joins [lo, hi) with the voids beside it.
 func (e *Engine) addVoid(s uint32, lo, hi unit) {
-	voids := e.voids[s]
+	voids := e.arenas[s].voids
 	i := 0
 	for i < len(voids) && voids[i].hi < lo {
 		i++
@@ -43,14 +43,14 @@ func (e *Engine) addVoid(s uint32, lo, hi unit) {
 	for ; j < len(voids) && voids[j].lo <= hi; j++ {
 		lo, hi = min(lo, voids[j].lo), max(hi, voids[j].hi)
 	}
-	e.voids[s] = slices.Replace(voids, i, j, void{lo, hi})
+	e.arenas[s].voids = slices.Replace(voids, i, j, void{lo, hi})
 }
 
 // bestVoid returns the void that, filled from below, makes a gap of n units out of
 // the fewest new ones, and how many. The lowest of equals; of n = 0 the last void.
 func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
 	best = -1
-	for i, v := range e.voids[s] {
+	for i, v := range e.arenas[s].voids {
 		missing := n - e.below(s, v.lo)
 		if n == 0 {
 			missing = pageUnits
@@ -77,24 +77,18 @@ func (e *Engine) bestVoid(s uint32, n unit) (best int, lack unit, ok bool) {
 
 // below returns the size of the gap that ends at a place.
 func (e *Engine) below(s uint32, at unit) unit {
-	if g := e.find(s, at-1); g != 0 {
-		return e.gaps[g].size()
-	}
-	return 0
+	return e.idx.Gap(s, at-1).Size()
 }
 
 // above returns the size of the gap that begins at a place.
 func (e *Engine) above(s uint32, at unit) unit {
-	if g := e.find(s, at); g != 0 && e.gaps[g].start() == at {
-		return e.gaps[g].size()
-	}
-	return 0
+	return e.idx.Gap(s, at).Size() // what ends there is the void
 }
 
 // takeVoid takes the addresses from the action's place to end out of its void.
 func (e *Engine) takeVoid(end unit) {
 	a := &e.act
-	v := &e.voids[a.space]
+	v := &e.arenas[a.arena].voids
 	hole := (*v)[a.void]
 	left := [2]void{{hole.lo, a.at}, {end, hole.hi}}
 	rest := slices.DeleteFunc(left[:], func(x void) bool { return x.lo == x.hi })

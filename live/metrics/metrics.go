@@ -1,5 +1,5 @@
 // Package metrics publishes what pages tell (package page) as Prometheus metrics, on the
-// loopback address alone.
+// loopback address alone, to this user and root.
 //
 //	server, err := metrics.Serve(9400, func() []page.Process { ... })
 //	curl http://127.0.0.1:9400/metrics
@@ -14,7 +14,9 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,13 +92,37 @@ type Server struct {
 	addr net.Addr
 }
 
-// Bounds on what a client can make us do: one that sends garbage, or nothing, costs a
-// connection for some seconds.
+// Bounds on what clients can make us do: one that sends garbage, or nothing, costs a
+// connection for some seconds, and all together cost so many.
 const (
 	patience   = 5 * time.Second
 	mostHeader = 8 << 10
 	atOnce     = 4
+	mostOpen   = 32
 )
+
+// newest are the connections that are open. One too many ends the oldest, not the new
+// one: whoever asks at once is answered, however many others say nothing.
+type newest struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+// changed is http.Server's ConnState.
+func (n *newest) changed(c net.Conn, to http.ConnState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch to {
+	case http.StateNew:
+		n.open = append(n.open, c)
+		if len(n.open) > mostOpen {
+			_ = n.open[0].Close()
+			n.open = n.open[1:]
+		}
+	case http.StateClosed:
+		n.open = slices.DeleteFunc(n.open, func(o net.Conn) bool { return o == c })
+	}
+}
 
 // Serve answers for 127.0.0.1:port with what read returns; port 0 takes a free one. The
 // error says that the port is taken, for example.
@@ -108,10 +134,11 @@ func Serve(port int, read func() []page.Process) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{read})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, Timeout: patience}))
+	mux.Handle("GET /metrics", ours(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, Timeout: patience})))
 	s := &Server{addr: listener.Addr(), http: &http.Server{
 		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience, MaxHeaderBytes: mostHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // what clients do wrong is nothing for a training job's standard error
+		ConnState: new(newest).changed,
+		ErrorLog:  log.New(io.Discard, "", 0), // what clients do wrong is nothing for a training job's standard error
 	}}
 	go s.http.Serve(listener) // its error is that of Close
 	return s, nil

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -103,6 +105,66 @@ func TestGarbage(t *testing.T) {
 		defer c.Close()
 	}
 	get(t, s)
+}
+
+// TestSilent: connections that say nothing cost a bounded number of files, and nobody the answer.
+func TestSilent(t *testing.T) {
+	s := open(t)
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	const silent = 300
+	before := files()
+	for range silent {
+		c, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	get(t, s) // behind all of them
+	if here := files() - before - silent; here > 64 {
+		t.Errorf("%d connections are held open", here)
+	}
+}
+
+// TestStranger: another account of the machine gets no figure.
+func TestStranger(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can ask as another user")
+	}
+	s := open(t)
+	const ask = `exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; cat <&3`
+	_, port, _ := net.SplitHostPort(s.Addr())
+	for uid, want := range map[uint32]string{0: "stalloc_requests_total", 65534: "403 Forbidden"} {
+		c := exec.Command("bash", "-c", ask, port)
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		said, err := c.CombinedOutput()
+		if err != nil || !strings.Contains(string(said), want) || uid != 0 && strings.Contains(string(said), "stalloc_") {
+			t.Errorf("user %d: %v\n%s", uid, err, said)
+		}
+	}
+}
+
+// TestOwner: this process is found to own its connections.
+func TestOwner(t *testing.T) {
+	s := open(t)
+	c, err := net.Dial("tcp4", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	from, to := c.LocalAddr().(*net.TCPAddr), c.RemoteAddr().(*net.TCPAddr)
+	if uid, err := owner(from, to); uid != os.Geteuid() || err != nil {
+		t.Errorf("user %d, %v", uid, err)
+	}
+	if _, err := owner(to, &net.TCPAddr{IP: from.IP, Port: 1}); err == nil {
+		t.Error("a connection that is not there has an owner")
+	}
 }
 
 // TestTaken: a port that is in use is named.

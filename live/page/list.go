@@ -6,32 +6,35 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 )
 
 // List reads the pages of all processes that run, by their numbers. Pages that processes
-// have left behind, because they were killed, are taken away. What cannot be read is left
-// out: it is another user's, or gone by now.
+// have left behind, because they were killed, are taken away. What cannot be read, or is
+// not that user's who runs the process, is left out.
 func List(folder string) ([]Process, error) {
-	files, err := paths(folder)
+	files, err := filepath.Glob(filepath.Join(folder, "stalloc-*-*"))
 	if err != nil {
 		return nil, err
 	}
 	var processes []Process
 	for _, path := range files {
-		p, err := Read(path)
-		if err != nil {
+		p, owner, err := read(path)
+		if err != nil || filepath.Base(path) != name(p.PID, p.Start) { // one process, one page
 			continue
 		}
 		switch runs, err := p.runs(); {
 		case err != nil:
-		case runs:
-			processes = append(processes, p)
-		default:
+		case !runs:
 			_ = os.Remove(path) // another user's stays
+		case p.belongsTo(owner):
+			processes = append(processes, p)
 		}
 	}
 	slices.SortFunc(processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
@@ -52,13 +55,37 @@ func Of(folder string, pid int) (Process, error) {
 	return Process{}, fmt.Errorf("process %d has no page in %s: it does not use stalloc, has not come to its first step, or belongs to another user or container", pid, folder)
 }
 
-// Own is this process's page, or none: what it publishes of itself.
+// Own is this process's page, or none: what it publishes of itself. No other file is
+// looked at.
 func Own() []Process {
-	p, err := Of(Folder, os.Getpid())
+	text, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		return nil
 	}
+	start, err := startOf(text)
+	if err != nil {
+		return nil
+	}
+	p, owner, err := read(filepath.Join(Folder, name(os.Getpid(), start)))
+	if err != nil || p.PID != os.Getpid() || !p.belongsTo(owner) {
+		return nil
+	}
 	return []Process{p}
+}
+
+// belongsTo reports whether a user's page may speak for the process: one who runs it, or
+// root, who began it perhaps.
+func (p *Process) belongsTo(user uint32) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if users, ok := strings.CutPrefix(line, "Uid:"); ok { // real, effective, saved, of files
+			return user == 0 || slices.Contains(strings.Fields(users), strconv.Itoa(int(user)))
+		}
+	}
+	return false
 }
 
 var errElsewhere = errors.New("a process of another container")
@@ -96,7 +123,17 @@ func (p *Process) Command() string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
+	return strings.TrimSpace(printable(strings.ReplaceAll(string(text), "\x00", " ")))
+}
+
+// printable replaces what a terminal would obey and Prometheus does not take.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // Rank is that of the process among those of its run, as torchrun sets it, or "".
@@ -107,7 +144,7 @@ func (p *Process) Rank() string {
 	}
 	for _, pair := range strings.Split(string(text), "\x00") {
 		if rank, ok := strings.CutPrefix(pair, "RANK="); ok {
-			return rank
+			return printable(rank)
 		}
 	}
 	return ""

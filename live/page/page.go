@@ -5,8 +5,9 @@
 //	for _, d := range processes[0].Devices { fmt.Println(d.Now.Allocated, d.Now.Reserved) }
 //
 // Reading costs the process nothing and needs nothing of it: no signal, no lock, no answer.
-// A page is another program's bytes, so nothing in it is trusted: a page that makes no sense
-// is none.
+// A page is another program's bytes, in a folder where every user may make files, so nothing
+// in it is trusted: what makes no sense is none, what is no file is not waited for, and of a
+// process only that user's page counts who runs it.
 package page
 
 import (
@@ -15,8 +16,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
+	"syscall"
 	"time"
 )
 
@@ -90,13 +91,29 @@ const (
 
 var errNoPage = errors.New("no page of stalloc's")
 
-// Read reads a page.
+// Read reads a page, whosever it is.
 func Read(path string) (Process, error) {
-	file, err := os.Open(path)
+	p, _, err := read(path)
+	return p, err
+}
+
+// read reads a page, and returns whose file it is.
+func read(path string) (p Process, owner uint32, err error) {
+	// The open of a FIFO waits for a writer, unless it is told not to.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return Process{}, err
+		return p, 0, err
 	}
 	defer file.Close()
+	at, err := file.Stat()
+	if err != nil || !at.Mode().IsRegular() {
+		return p, 0, fmt.Errorf("%s: %w", path, errors.Join(err, errNoPage))
+	}
+	p, err = parse(file, path)
+	return p, at.Sys().(*syscall.Stat_t).Uid, err
+}
+
+func parse(file io.ReaderAt, path string) (Process, error) {
 	p := Process{Path: path}
 	header := make([]byte, headerSize)
 	if _, err := file.ReadAt(header, 0); err != nil || string(header[:8]) != "stalloc\x00" {
@@ -167,7 +184,5 @@ func sample(from []byte, counters int) (s Sample) {
 	return s
 }
 
-// paths lists what may be pages.
-func paths(folder string) ([]string, error) {
-	return filepath.Glob(filepath.Join(folder, "stalloc-*-*"))
-}
+// name is what the file of a process's page is called.
+func name(pid int, start uint64) string { return fmt.Sprintf("stalloc-%d-%d", pid, start) }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,6 +182,112 @@ func TestGarbage(t *testing.T) {
 	}
 	if p, err := page.Read(path); err != nil || len(p.Devices) != 0 {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestFile: a page in a folder where everybody may write is a file, and that of the process's user
+// alone. Nothing else is waited for, followed or believed.
+func TestFile(t *testing.T) {
+	w := pagetest.Start(t)
+	own := mustPath(t, w.Process.Pid)
+	text, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	for _, err := range []error{
+		os.WriteFile(in(fmt.Sprintf("stalloc-%d-0", w.Process.Pid)), text, 0o600), // says what another one says
+		os.Symlink(own, in(filepath.Base(own))),                                   // could be of /dev/zero
+		os.Symlink("stalloc-9-9", in("stalloc-9-9")),
+		os.Mkdir(in("stalloc-8-8"), 0o700),
+		syscall.Mkfifo(in("stalloc-1-1"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan string)
+	go func() {
+		list, _ := page.List(folder)
+		_, err := page.Read(in("stalloc-1-1"))
+		done <- fmt.Sprint(list, err != nil)
+	}()
+	select {
+	case got := <-done:
+		if got != "[] true" {
+			t.Error(got)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a FIFO is waited for")
+	}
+}
+
+// TestOwner: a page of another user's says nothing of a process, whatever it says.
+func TestOwner(t *testing.T) {
+	w := pagetest.Start(t)
+	own := mustPath(t, w.Process.Pid)
+	text, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	path := filepath.Join(folder, filepath.Base(own))
+	pid := w.Process.Pid
+	if os.Geteuid() != 0 { // another user's process, and a page of this one's
+		stat, err := os.ReadFile("/proc/1/stat")
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		start, err2 := strconv.ParseUint(fields[19], 10, 64)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		pid, path = 1, filepath.Join(folder, fmt.Sprintf("stalloc-1-%d", start))
+		binary.NativeEndian.PutUint32(text[12:], 1)
+		binary.NativeEndian.PutUint64(text[16:], start)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if _, err := page.Of(folder, pid); err != nil {
+			t.Errorf("root's page is not believed: %v", err)
+		}
+		if err := os.Chown(path, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := page.Of(folder, pid); err == nil {
+		t.Errorf("another user's page is believed: %+v", p)
+	}
+}
+
+// TestHarmed: a process goes on, whatever is done to its page, and writes to no other file.
+func TestHarmed(t *testing.T) {
+	w := pagetest.Start(t)
+	path := mustPath(t, w.Process.Pid)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.Do(t, "again")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	w.Do(t, "again")
+	if err := os.WriteFile(path, []byte("somebody's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Do(t, "again")
+	if text, err := os.ReadFile(path); string(text) != "somebody's" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestText: what a process is called and says of its rank is text, for terminals and Prometheus.
+func TestText(t *testing.T) {
+	w := pagetest.Start(t, "RANK=\xff\x1b[2J3")
+	p, err := page.Of(page.Folder, w.Process.Pid)
+	if err != nil || p.Rank() != "??[2J3" {
+		t.Errorf("rank %q, %v", p.Rank(), err)
 	}
 }
 

@@ -18,8 +18,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"stalloc/internal/mem"
@@ -70,9 +72,14 @@ type Trace struct {
 // errFull says that the file has reached its bound.
 var errFull = errors.New("the trace is full")
 
-// Create begins a file, and replaces one that is there. The name is shown for the process.
+// Create begins a file, and empties one that is there. The name is shown for the process.
 func Create(path, name string) (*Trace, error) {
-	file, err := os.Create(path)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
+	if err == nil {
+		if _, err = file.Seek(0, io.SeekStart); err != nil { // its end is written over again and again
+			err = fmt.Errorf("%s is no file that can be written over: %w", path, errors.Join(err, file.Close()))
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another file for the trace", err)
 	}

@@ -3,11 +3,13 @@ package perfetto
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,5 +176,21 @@ func TestMerge(t *testing.T) {
 		if err := Merge(new(bytes.Buffer), strings.NewReader(c.profiler), strings.NewReader(c.ours)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.profiler, err, c.want)
 		}
+	}
+}
+
+// TestPipe: a trace is written over again and again, which a pipe cannot be. It is refused at
+// once, and stays.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := Create(path, "it")
+	if !errors.Is(err, syscall.ESPIPE) || !strings.Contains(err.Error(), path) || trace != nil {
+		t.Errorf("%v, %v", trace, err)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+		t.Errorf("the pipe is %v now, %v", info, err)
 	}
 }

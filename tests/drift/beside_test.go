@@ -33,7 +33,7 @@ func TestBeside(t *testing.T) {
 			t.Fatal(p.Err)
 		}
 		for _, change := range []int{1, 9} {
-			for i := change + most + 2; i < change+6; i++ {
+			for i := change + most + 1; i < change+6; i++ {
 				if p.Steps()[i].Bad() {
 					t.Errorf("step %d, %d behind the change, was bad", i, i-change)
 				}

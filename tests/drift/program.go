@@ -34,26 +34,27 @@ type Program struct {
 	Each func()
 	Err  error // the first; nothing is done behind it
 
-	local *actors.Local
-	watch *sim.Watch
-	live  map[Block]*sim.Watched
-	Load  mem.Bytes
-	Peak  mem.Bytes
-	steps []Served
-	last  Served
+	local  *actors.Local
+	device *sim.Device
+	watch  *sim.Watch
+	live   map[Block]*sim.Watched
+	Load   mem.Bytes
+	Peak   mem.Bytes
+	steps  []Served
+	last   Served
 
 	requests int64 // ever
 }
 
-// Served counts requests and how many of them a plan served.
-type Served struct{ Requests, Hits int64 }
+// Served counts requests, how many of them a plan served, and calls of the driver.
+type Served struct{ Requests, Hits, Calls int64 }
 
-// Bad reports whether one request in fifty or more was not served where it was wished.
+// Bad reports whether one request in fifty or more was not served at its planned offset.
 func (s Served) Bad() bool { return 50*(s.Requests-s.Hits) > s.Requests }
 
 // On returns a program without blocks, on an allocator over a simulated device.
 func On(local *actors.Local, device *sim.Device) *Program {
-	return &Program{local: local, watch: sim.NewWatch(device), live: make(map[Block]*sim.Watched)}
+	return &Program{local: local, device: device, watch: sim.NewWatch(device), live: make(map[Block]*sim.Watched)}
 }
 
 // Alloc requests a block on the default stream.
@@ -94,6 +95,13 @@ func (p *Program) Free(blocks ...Block) {
 	}
 }
 
+// Trim gives idle memory back to the driver.
+func (p *Program) Trim() {
+	if p.Err == nil {
+		p.Err = p.local.Trim(0)
+	}
+}
+
 // Worked returns how long the program has computed: a moment for each request.
 func (p *Program) Worked() time.Duration { return time.Duration(p.requests) * 100 * time.Microsecond }
 
@@ -111,9 +119,9 @@ func (p *Program) Step() {
 	if p.Err != nil {
 		return
 	}
-	hits := int64(p.local.Stats().Hits)
-	p.steps = append(p.steps, Served{p.last.Requests, hits - p.last.Hits})
-	p.last = Served{Hits: hits}
+	hits, calls := int64(p.local.Stats().Hits), p.device.Stats().Calls()
+	p.steps = append(p.steps, Served{p.last.Requests, hits - p.last.Hits, calls - p.last.Calls})
+	p.last = Served{Hits: hits, Calls: calls}
 	if p.Each != nil {
 		p.Each()
 	}

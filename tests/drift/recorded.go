@@ -157,21 +157,3 @@ func (r *Recorded) Unload(p *Program) {
 	}
 	clear(r.blocks)
 }
-
-// TrainMarked is a step that its optimizer marks: behind the last request, before what
-// is freed then, the gradients above all.
-func (r *Recorded) TrainMarked(p *Program) {
-	last := 0
-	for i, e := range r.step {
-		if e.Kind == trace.Alloc {
-			last = i + 1
-		}
-	}
-	all := r.step
-	r.step = all[:last]
-	r.play(p, r.step)
-	p.Step()
-	r.step = all[last:]
-	r.Train(p)
-	r.step = all
-}

@@ -184,7 +184,7 @@ func TestMistakes(t *testing.T) {
 		{cExample, []string{cut}, "STALLOC_CONF=driver:" + driver, cut + ":4", 1},
 		{cExample, []string{"/nowhere/trace.csv.gz"}, "STALLOC_CONF=driver:" + driver, "/nowhere/trace.csv.gz", 1},
 		{cExample, []string{recording}, "STALLOC_CONF=driver:/nowhere/libcuda.so.1", "make build", 1},
-		{cExample, []string{recording}, "STALLOC_CONF=tape:long", "unknown key", 1},
+		{cExample, []string{recording}, "STALLOC_CONF=speed:long", "unknown key", 1},
 		{cExample, []string{"-s", "0", recording}, "STALLOC_CONF=driver:" + driver, "usage: embed_c", 2},
 		{cExample, nil, "STALLOC_CONF=driver:" + driver, "usage: embed_c", 2},
 		{goExample, []string{"-steps", "-1"}, "", "at least 1", 2},

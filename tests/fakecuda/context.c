@@ -10,7 +10,7 @@ static struct context {
 } contexts[MAX_DEVICES];
 
 /* Reset cannot reach other threads' stacks, so a stack belongs to an epoch. */
-#define MAX_DEPTH 16
+#define MAX_DEPTH 64 /* a pop that fails leaves one more */
 static int epoch;
 static _Thread_local struct {
 	int epoch, depth;

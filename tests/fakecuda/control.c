@@ -120,6 +120,7 @@ static void configure(void)
 	settings.event_delay = number("FAKECUDA_EVENT_DELAY", 0, 0, 1L << 30);
 	settings.poison = number("FAKECUDA_POISON", 1, 0, 1);
 	settings.any_stream = number("FAKECUDA_ANY_STREAM", 0, 0, 1);
+	settings.reuse_streams = number("FAKECUDA_REUSE_STREAMS", 0, 0, 1);
 	if (parse_rules(fail) != 0)
 		fatal("FAKECUDA_FAIL", fail);
 	configured = 1;
@@ -195,7 +196,7 @@ long fakecuda_live(const char *kind)
 		{"handles", handle_live},   {"mappings", mapping_live},
 		{"blocks", plain_live},     {"reservations", reservation_live},
 		{"events", event_live},     {"streams", stream_live},
-		{"contexts", context_live},
+		{"contexts", context_live}, {"dead calls", stream_dead_calls},
 	};
 	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
 		if (strcmp(kinds[i].kind, kind) != 0)

@@ -33,6 +33,7 @@ enum need {
 
 struct settings {
 	long capacity, devices, peers, event_delay, poison, any_stream;
+	long reuse_streams;
 };
 extern struct settings settings;
 
@@ -67,6 +68,7 @@ int stream_capture(void *stream, int begin);
 void stream_reset(void);
 long event_live(void);
 long stream_live(void);
+long stream_dead_calls(void);
 
 /* ranges.c: disjoint address ranges, sorted */
 struct range {

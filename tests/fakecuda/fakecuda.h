@@ -21,6 +21,8 @@
  *   FAKECUDA_EVENT_DELAY  queries an event answers with "not ready" (default 0)
  *   FAKECUDA_POISON       0: do not fill new memory (default 1)
  *   FAKECUDA_ANY_STREAM   1: accept stream handles nobody created (default 0)
+ *   FAKECUDA_REUSE_STREAMS 1: a new stream has the address of the one that was
+ *                         destroyed last (default 0)
  *   FAKECUDA_FAIL         as the argument of fakecuda_fail
  * A value that cannot be read ends the process: a test must not silently test
  * something else.
@@ -46,7 +48,8 @@ int fakecuda_fail(const char *rules);
 long fakecuda_count(const char *name);
 
 /* How many "handles", "mappings", "reservations", "blocks" (plain memory),
- * "events", "streams" or "contexts" are alive. -1: no such kind. */
+ * "events", "streams" or "contexts" are alive; of "dead calls", how many named a
+ * stream that had been destroyed. -1: no such kind. */
 long fakecuda_live(const char *kind);
 
 /* Begins a stream capture in global mode, which any unsafe call of a thread not

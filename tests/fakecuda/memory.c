@@ -73,7 +73,7 @@ int cuMemAddressReserve(stalloc_cu_addr *addr, size_t size, size_t alignment,
 			stalloc_cu_addr hint, unsigned long long flags)
 {
 	BEGIN(cuMemAddressReserve, NEED_INIT);
-	(void)hint; /* a wish that the driver may ignore, too */
+	(void)hint; /* a hint that the driver may ignore, too */
 	if (addr == NULL || size == 0 || size % PAGE != 0 || flags != 0 ||
 	    (alignment & (alignment - 1)) != 0)
 		return leave(STALLOC_CU_INVALID_VALUE);

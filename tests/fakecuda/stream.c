@@ -12,7 +12,7 @@ enum { NOT_CAPTURING, CAPTURING, INVALIDATED };
 
 static struct stream {
 	void *key;
-	int created, alive, capture;
+	int created, alive, capture, device; /* -1: of any */
 	long last, passed;
 } *streams;
 static size_t stream_count;
@@ -29,6 +29,7 @@ static size_t event_count;
  * special streams 0, 1 and 2. */
 #define FIRST 4096
 static uintptr_t next_stream = FIRST;
+static void *last_destroyed;
 
 static _Thread_local int thread_mode = STALLOC_CU_CAPTURE_MODE_GLOBAL;
 
@@ -37,15 +38,26 @@ static struct stream *add_stream(void *key, int created)
 	streams = checked(
 		realloc(streams, (stream_count + 1) * sizeof streams[0]));
 	streams[stream_count] =
-		(struct stream){.key = key, .created = created, .alive = 1};
+		(struct stream){.key = key, .created = created, .alive = 1,
+				.device = created ? current_device() : -1};
 	return &streams[stream_count++];
 }
 
+static long dead_calls; /* that named a stream which was destroyed */
+
 static struct stream *find_stream(void *key)
 {
-	for (size_t i = 0; i < stream_count; i++)
-		if (streams[i].key == key)
-			return streams[i].alive ? &streams[i] : NULL;
+	int dead = 0;
+	for (size_t i = stream_count; i-- > 0;) { /* the newest of that address */
+		if (streams[i].key != key)
+			continue;
+		if (streams[i].alive)
+			return &streams[i];
+		dead = 1;
+	}
+	dead_calls += dead;
+	if (dead)
+		return NULL;
 	if ((uintptr_t)key <= 2 || settings.any_stream)
 		return add_stream(key, 0);
 	return NULL;
@@ -96,7 +108,13 @@ int cuStreamCreate(void **stream, unsigned int flags)
 	BEGIN(cuStreamCreate, NEED_CONTEXT);
 	if (stream == NULL || flags > 1)
 		return leave(STALLOC_CU_INVALID_VALUE);
-	*stream = add_stream((void *)next_stream++, 1)->key;
+	void *key = (void *)next_stream;
+	if (settings.reuse_streams && last_destroyed != NULL)
+		key = last_destroyed;
+	else
+		next_stream++;
+	last_destroyed = NULL;
+	*stream = add_stream(key, 1)->key;
 	return leave(0);
 }
 
@@ -108,20 +126,25 @@ int cuStreamDestroy_v2(void *stream)
 		return leave(STALLOC_CU_INVALID_HANDLE);
 	s->alive = 0;
 	s->passed = LONG_MAX; /* its work still ends */
+	last_destroyed = stream;
 	return leave(0);
 }
 
-int cuStreamSynchronize(void *stream)
+/* Whatever the thread's mode: a context is a broader handle of what is captured. */
+int cuCtxSynchronize(void)
 {
-	BEGIN(cuStreamSynchronize, NEED_SAFE);
-	struct stream *s = find_stream(stream);
-	if (s == NULL)
-		return leave(STALLOC_CU_INVALID_HANDLE);
-	if (s->capture != NOT_CAPTURING) {
+	BEGIN(cuCtxSynchronize, NEED_CONTEXT);
+	int device = current_device();
+	for (size_t i = 0; i < stream_count; i++) {
+		if (streams[i].capture == NOT_CAPTURING ||
+		    (streams[i].device >= 0 && streams[i].device != device))
+			continue;
 		invalidate();
 		return leave(STALLOC_CU_CAPTURE_UNSUPPORTED);
 	}
-	s->passed = s->last;
+	for (size_t i = 0; i < stream_count; i++)
+		if (streams[i].alive && (streams[i].device < 0 || streams[i].device == device))
+			streams[i].passed = streams[i].last;
 	return leave(0);
 }
 
@@ -229,6 +252,8 @@ void stream_reset(void)
 	events = NULL;
 	stream_count = event_count = 0;
 	next_stream = FIRST;
+	dead_calls = 0;
+	last_destroyed = NULL;
 	thread_mode = STALLOC_CU_CAPTURE_MODE_GLOBAL;
 }
 
@@ -246,4 +271,9 @@ long stream_live(void)
 	for (size_t i = 0; i < stream_count; i++)
 		live += streams[i].alive && streams[i].created;
 	return live;
+}
+
+long stream_dead_calls(void)
+{
+	return dead_calls;
 }

@@ -11,7 +11,7 @@ import (
 	"stalloc/actors/device"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
-	"stalloc/stream/wish"
+	"stalloc/stream/schedule"
 )
 
 // chaos decides when something fails or takes long. Its answers depend on the
@@ -63,7 +63,7 @@ func (c *chaos) delay() {
 }
 
 // host is a GoHost that panics in what actors call beside the pool, and takes its time to
-// make wishes. A bubble sees through its lock, which the pool has while the device works.
+// make schedules. A bubble sees through its lock, which the pool has while the device works.
 type host struct {
 	*actors.GoHost
 	lock  chan struct{}
@@ -79,14 +79,14 @@ func (h *host) Lock() { h.lock <- struct{}{} }
 func (h *host) Unlock() { <-h.lock }
 
 // Build implements actors.Host.
-func (h *host) Build(entries []wish.Entry, foreseen bool) *actors.Reel {
+func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
 	h.chaos.delay()
 	h.chaos.trip("Build")
-	return h.GoHost.Build(entries, foreseen)
+	return h.GoHost.Build(entries)
 }
 
 // Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, small int, r *actors.Reel) {
+func (h *host) Serve(id mem.StreamID, small int, r *actors.Schedule) {
 	h.chaos.trip("Serve")
 	h.GoHost.Serve(id, small, r)
 }
@@ -107,9 +107,9 @@ func (s slow) Access(addr mem.Addr, size mem.Bytes) error {
 	return s.Device.Access(addr, size)
 }
 
-func (s slow) Sync(stream mem.StreamID) error {
+func (s slow) Sync() error {
 	s.chaos.delay()
-	return s.Device.Sync(stream)
+	return s.Device.Sync()
 }
 
 // mine is a device that fails in a way nobody foresaw, once.
@@ -123,12 +123,9 @@ func (m mine) Map(addr mem.Addr, h driver.Handle) error {
 	return m.Device.Map(addr, h)
 }
 
-// plannerSays are messages of the planner, which has a goroutine of its own: a
-// panic there is one of the planner's, and a delay one of planning.
-var plannerSays = map[string]bool{
-	"steps end behind their mark, where much is freed before the next begins": true,
-	"the planner failed on one step and starts over with the next":            true,
-}
+// plannerSays is a message of the planner, which has a goroutine of its own: a panic there is
+// one of the planner's, and a delay one of planning.
+const plannerSays = "the planner failed on one step and starts over with the next"
 
 // journal is a log that takes time, and in which the planner trips.
 type journal struct{ chaos *chaos }
@@ -139,7 +136,7 @@ func (j journal) Sync() error                                { return nil }
 func (j journal) Write(zapcore.Entry, []zapcore.Field) error { return nil }
 
 func (j journal) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if plannerSays[e.Message] {
+	if e.Message == plannerSays {
 		j.chaos.delay()
 		j.chaos.trip(e.Message)
 	}

@@ -201,7 +201,7 @@ type watched struct {
 	m *model
 }
 
-func (w watched) Sync(stream mem.StreamID) error {
-	w.m.finish(stream)
-	return w.Device.Sync(stream)
+func (w watched) Sync() error {
+	w.m.finishAll()
+	return w.Device.Sync()
 }

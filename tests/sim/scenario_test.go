@@ -34,6 +34,7 @@ type scenario struct {
 	drift    int     // the step from which on the programs are others; 0: none
 	noise    float64 // of the requests are not like the program's
 	aborts   float64 // of the steps end halfway
+	long     bool    // programs ask often enough for a later life to be known by its beginning
 	loose    bool    // boundaries come while streams are at work
 	silent   bool    // nobody marks them
 	meddles  bool    // somebody trims, asks for statistics, changes the limit
@@ -63,7 +64,7 @@ type scenario struct {
 func newScenario(seed uint64) *scenario {
 	r := rand.New(rand.NewPCG(seed, 0))
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1, chaos: newChaos(seed), largest: 8 * mem.MiB}
+	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1, chaos: newChaos(seed), largest: 8 * mem.MiB, long: cached(seed)}
 	if one(3) {
 		s.kinds = 2 + r.IntN(2)
 	}
@@ -95,7 +96,7 @@ func newScenario(seed uint64) *scenario {
 		s.ranged.HandleMost = mem.HandleSize
 	}
 	if one(8) {
-		s.ranged.Dear = -1 // always laid anew
+		s.ranged.Dear = -1 // always rebuilt
 	}
 	s.draw()
 	stay := 0
@@ -155,7 +156,11 @@ func (s *scenario) draw() {
 	for range s.kinds {
 		var of []program
 		for range s.streams {
-			of = append(of, newProgram(s.random, 20+s.random.IntN(50), s.largest))
+			requests := 20 + s.random.IntN(50)
+			if s.long {
+				requests += plan.KeyRequests
+			}
+			of = append(of, newProgram(s.random, requests, s.largest))
 		}
 		s.programs = append(s.programs, of)
 	}
@@ -216,8 +221,7 @@ type run struct {
 	refused  atomic.Int64
 	hits     uint64
 	plans    uint64
-	begun    bool // under a plan of an earlier life
-	found    bool // steps that nobody marked
+	begun    bool // with what an earlier life has left
 	stats    engine.Stats
 	last     *plan.Plan // the plan at the end
 	mu       sync.Mutex
@@ -281,6 +285,7 @@ func (r *run) step(n int) {
 	var stop atomic.Bool
 	for _, w := range r.workers {
 		work.Go(func() {
+			w.exact = n == 0 && r.long
 			if n == 0 {
 				w.keep(r.weights[w.stream])
 				defer func() { w.keep(r.state[w.stream]) }()
@@ -391,7 +396,6 @@ func (r *run) end() error {
 		s = r.local.Stats()
 	}
 	r.hits, r.plans, r.stats = s.Hits, s.Generation, s.Engine
-	r.found = r.silent && s.Steps > 1 // one boundary is the end
 	if !r.wrecked(err) {
 		if err != nil {
 			r.fail("trim: %w", err)

@@ -13,6 +13,7 @@ type worker struct {
 	run    *run
 	stream mem.StreamID
 	random *rand.Rand
+	exact  bool           // it does what the program says
 	now    map[int]*block // of this step, by the program's number
 	others []*block       // that do not end as the program says
 	kept   []*block       // that stay to the end
@@ -34,13 +35,13 @@ func (w *worker) step(p program) {
 		if w.random.IntN(3) == 0 { // else at the same instant as the last: then threads contend
 			time.Sleep(time.Duration(1+w.random.IntN(3)) * time.Microsecond)
 		}
-		if w.random.Float64() < w.run.noise {
+		if w.strays() {
 			w.stray()
 		}
 		switch b := w.now[o.id]; {
 		case !o.free:
 			size := o.size
-			if w.random.Float64() < w.run.noise {
+			if w.strays() {
 				size += mem.Bytes(w.random.Int64N(int64(mem.MiB)))
 			}
 			w.now[o.id] = w.malloc(size)
@@ -57,6 +58,9 @@ func (w *worker) step(p program) {
 	}
 	w.drop(4)
 }
+
+// strays reports whether it is time for what no program says.
+func (w *worker) strays() bool { return w.random.Float64() < w.run.noise && !w.exact }
 
 // keep asks for blocks that stay.
 func (w *worker) keep(sizes []mem.Bytes) {

@@ -40,7 +40,7 @@ var drivers = [...]string{
 	CallUnmap:     "cuMemUnmap",
 	CallRecord:    "cuEventRecord",
 	CallDone:      "cuEventQuery",
-	CallSync:      "cuStreamSynchronize",
+	CallSync:      "cuCtxSynchronize",
 	CallMemory:    "cuMemGetInfo",
 	AnyCall:       "any driver call",
 }
@@ -179,8 +179,8 @@ func (f *Fault) Done(x driver.Fence) (bool, error) {
 	return called(f, CallDone, func() (bool, error) { return f.Device.Done(x) })
 }
 
-func (f *Fault) Sync(stream mem.StreamID) error {
-	return ended(f, CallSync, func() error { return f.Device.Sync(stream) })
+func (f *Fault) Sync() error {
+	return ended(f, CallSync, func() error { return f.Device.Sync() })
 }
 
 // Memory implements Device.

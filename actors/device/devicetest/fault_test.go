@@ -35,14 +35,14 @@ func TestFaultByNumber(t *testing.T) {
 	}
 	f.Set(devicetest.Rule{Kind: devicetest.AnyCall, Code: 719})
 	var failure *driver.Error
-	if err := f.Sync(0); !errors.As(err, &failure) || failure.Code != 719 || failure.Call != "cuStreamSynchronize" {
+	if err := f.Sync(); !errors.As(err, &failure) || failure.Code != 719 || failure.Call != "cuCtxSynchronize" {
 		t.Errorf("Sync with every call failing: %v", err)
 	}
 	if _, _, err := f.Memory(); err == nil {
 		t.Error("Memory works with every call failing")
 	}
 	f.Set()
-	must(t, f.Sync(0))
+	must(t, f.Sync())
 	if n := f.Injected(); n != 3 {
 		t.Errorf("%d faults injected, want 3", n)
 	}
@@ -53,7 +53,7 @@ func TestFaultByChance(t *testing.T) {
 	run := func(seed uint64) (failed []int) {
 		f := devicetest.NewFault(sim.New(sim.Config{}), seed, devicetest.Rule{Kind: devicetest.CallSync, Chance: 0.2, Code: 999})
 		for n := range 1000 {
-			if f.Sync(0) != nil {
+			if f.Sync() != nil {
 				failed = append(failed, n)
 			}
 		}

@@ -57,7 +57,7 @@ func (s *suite) contentsMove() {
 	for i := range n {
 		s.write(at(addr, i), byte(10+i))
 	}
-	s.ok(s.d.Sync(0), "Sync")
+	s.ok(s.d.Sync(), "Sync")
 	s.ok(s.d.Unmap(addr, n*page), "Unmap")
 	second := s.reserve(n)
 	for i := range n {
@@ -94,7 +94,7 @@ func (s *suite) fences() {
 
 		third, err := s.d.Record(stream)
 		s.ok(err, "Record")
-		s.ok(s.d.Sync(stream), "Sync")
+		s.ok(s.d.Sync(), "Sync")
 		done, err := s.d.Done(third)
 		s.ok(err, "Done")
 		if !done {

@@ -113,7 +113,7 @@ func (r *random) done() {
 }
 
 func (r *random) sync() {
-	r.call(0, "Sync", func(_ int, d device.Device) error { return d.Sync(0) })
+	r.call(0, "Sync", func(_ int, d device.Device) error { return d.Sync() })
 }
 
 // bytes writes or reads the first byte of an accessible page: what is written

@@ -64,7 +64,7 @@ func (s *suite) round(value byte, pages int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.d.Sync(0); err != nil {
+	if err := s.d.Sync(); err != nil {
 		return err
 	}
 	if done, err := s.d.Done(f); err != nil || !done {

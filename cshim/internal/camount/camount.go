@@ -1,5 +1,5 @@
-// Package camount calls the C library's reader of amounts, so that a test can hold it to
-// mem.ParseBytes. Nothing else uses it.
+// Package camount calls the C library's reader of amounts, for the engine, and for a test that
+// holds it to mem.ParseBytes.
 package camount
 
 /*

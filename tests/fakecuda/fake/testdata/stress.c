@@ -74,7 +74,7 @@ static void one_round(unsigned char value)
 		memset(bytes + i * PAGE, value + (int)i, PAGE);
 	stitch(handles, value);
 	OK(stalloc_device_record(&dev, 0, &event));
-	OK(stalloc_device_sync(&dev, 0));
+	OK(stalloc_device_sync(&dev));
 	OK(stalloc_device_query(&dev, event, &done));
 	MUST(done);
 	OK(stalloc_device_drop_event(&dev, event));
@@ -168,11 +168,11 @@ static void larger(void)
 static void context_restored(void)
 {
 	stalloc_cu_context own = NULL, now = NULL;
-	OK(stalloc_device_sync(&dev, 0));
+	OK(stalloc_device_sync(&dev));
 	MUST(driver.cuCtxGetCurrent(&now) == 0 && now == NULL);
 	MUST(driver.cuDevicePrimaryCtxRetain(&own, 1) == 0);
 	MUST(driver.cuCtxPushCurrent(own) == 0);
-	OK(stalloc_device_sync(&dev, 0));
+	OK(stalloc_device_sync(&dev));
 	MUST(driver.cuCtxGetCurrent(&now) == 0 && now == own);
 	MUST(driver.cuCtxPopCurrent(&now) == 0);
 	MUST(driver.cuDevicePrimaryCtxRelease(1) == 0);

@@ -1,0 +1,204 @@
+// Package cindex is the index that programs use, in C (cshim/index.h), as the engine asks it.
+package cindex
+
+/*
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
+#include "index.h"
+
+struct piece { uint64_t lo, hi; };
+
+static struct piece piece_of(const struct stalloc_index *x, uint32_t g) {
+	return g ? (struct piece){gap_start(&x->gaps[g]), gap_end(&x->gaps[g])} : (struct piece){0};
+}
+
+static struct piece best_fit(const struct stalloc_index *x, uint32_t s, uint64_t n) {
+	return s < x->arena_n ? piece_of(x, gap_best_fit(x, &x->arenas[s], n)) : (struct piece){0};
+}
+
+static struct piece gap_with(const struct stalloc_index *x, uint32_t s, uint64_t at) {
+	return s < x->arena_n ? piece_of(x, gap_holding(x, &x->arenas[s], at, 1)) : (struct piece){0};
+}
+
+// The gaps behind one by (size, place); returns how many.
+static int gaps_behind(const struct stalloc_index *x, uint32_t s, struct piece after, struct piece *out, int most) {
+	int n = 0;
+	for (; s < x->arena_n && n < most; n++) {
+		after = piece_of(x, gap_behind(x, &x->arenas[s], after.hi - after.lo, after.lo));
+		if (after.hi == 0) break;
+		out[n] = after;
+	}
+	return n;
+}
+
+static bool take(struct stalloc_index *x, uint32_t s, uint64_t lo, uint64_t hi) {
+	if (!index_reserve(x)) return false;
+	index_take(x, &x->arenas[s], gap_holding(x, &x->arenas[s], lo, hi - lo), lo, hi, 0);
+	return true;
+}
+
+static bool give(struct stalloc_index *x, uint32_t s, uint64_t lo, uint64_t hi) {
+	uint32_t p, n;
+	if (!index_reserve(x)) return false;
+	gap_around(x, &x->arenas[s], lo, &p, &n);
+	index_give(x, &x->arenas[s], lo, hi, p, n);
+	return true;
+}
+
+static bool put(struct stalloc_index *x, struct index_block b) {
+	if (!index_reserve(x)) return false;
+	index_put(x, b, b.apart ? 0 : gap_holding(x, &x->arenas[b.arena], b.at, b.size));
+	return true;
+}
+
+static void drop(struct stalloc_index *x, uint64_t at) { index_drop(x, start_get(x, at)); }
+static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) { index_mark(x, &x->blocks[start_get(x, at)], state); }
+
+static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
+	uint32_t b = x->starts && at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
+	return b ? x->blocks[b] : (struct index_block){0};
+}
+
+// The block of the first number in use behind one, which is *n then; size 0: there is none.
+static struct index_block block_behind(const struct stalloc_index *x, uint32_t *n) {
+	while (++*n <= x->block_n)
+		if (x->blocks[*n].size) return x->blocks[*n];
+	return (struct index_block){0};
+}
+
+struct room { int64_t free, load, peak; uint32_t used; };
+static struct room room_of(const struct stalloc_index *x, uint32_t s) {
+	if (s >= x->arena_n) return (struct room){0};
+	return (struct room){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak, x->arenas[s].used};
+}
+
+static void release(struct stalloc_index *x) {
+	free(x->arenas), free(x->gaps), free(x->blocks), free(x->starts);
+	free(x);
+}
+*/
+import "C"
+
+import (
+	"iter"
+	"unsafe"
+
+	"stalloc/engine/index"
+	"stalloc/internal/mem"
+)
+
+// Index implements index.Index. Where the host has no memory for it, a method panics: the engine
+// cannot go on, and the program is served by the driver alone.
+type Index struct{ c *C.struct_stalloc_index }
+
+// At returns the index whose struct stalloc_index lies at an address; empty where that is zeros.
+func At(address unsafe.Pointer) *Index { return &Index{(*C.struct_stalloc_index)(address)} }
+
+// New returns an empty one, until Close.
+func New() *Index { return At(C.calloc(1, C.sizeof_struct_stalloc_index)) }
+
+// Close frees what New made.
+func (x *Index) Close() { C.release(x.c) }
+
+func (x *Index) must(done C.bool) {
+	if !done {
+		panic("the host has no memory for the index of the device's memory")
+	}
+}
+
+func gap(p C.struct_piece) index.Gap { return index.Gap{Lo: index.Unit(p.lo), Hi: index.Unit(p.hi)} }
+
+func block(b C.struct_index_block) index.Block {
+	return index.Block{
+		At: index.Unit(b.at), Size: index.Unit(b.size), Arena: uint32(b.arena), Step: uint32(b.step), Less: uint16(b.less),
+		State: index.State(b.state), Apart: bool(b.apart),
+	}
+}
+
+// Fit implements index.Index.
+func (x *Index) Fit(s uint32, n index.Unit) index.Gap {
+	return gap(C.best_fit(x.c, C.uint32_t(s), C.uint64_t(n)))
+}
+
+// Gap implements index.Index.
+func (x *Index) Gap(s uint32, at index.Unit) index.Gap {
+	return gap(C.gap_with(x.c, C.uint32_t(s), C.uint64_t(at)))
+}
+
+// Gaps implements index.Index.
+func (x *Index) Gaps(s uint32) iter.Seq[index.Gap] {
+	return func(yield func(index.Gap) bool) {
+		var some [64]C.struct_piece // a call of C for each would take longer than the walk
+		last := C.struct_piece{}
+		for n := len(some); n == len(some); {
+			n = int(C.gaps_behind(x.c, C.uint32_t(s), last, &some[0], C.int(len(some))))
+			for _, p := range some[:n] {
+				if !yield(gap(p)) {
+					return
+				}
+				last = p
+			}
+		}
+	}
+}
+
+// Take implements index.Index.
+func (x *Index) Take(s uint32, lo, hi index.Unit) {
+	x.must(C.take(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
+}
+
+// Give implements index.Index.
+func (x *Index) Give(s uint32, lo, hi index.Unit) {
+	x.must(C.give(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
+}
+
+// Put implements index.Index.
+func (x *Index) Put(b index.Block) {
+	x.must(C.put(x.c, C.struct_index_block{
+		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena), less: C.uint16_t(b.Less),
+		state: C.uint8_t(b.State), apart: C.bool(b.Apart),
+	}))
+}
+
+// Drop implements index.Index.
+func (x *Index) Drop(at index.Unit) { C.drop(x.c, C.uint64_t(at)) }
+
+// Mark implements index.Index.
+func (x *Index) Mark(at index.Unit, s index.State) { C.mark(x.c, C.uint64_t(at), C.uint8_t(s)) }
+
+// Block implements index.Index.
+func (x *Index) Block(at index.Unit) (index.Block, bool) {
+	b := C.block_at(x.c, C.uint64_t(at))
+	return block(b), b.size != 0
+}
+
+// Blocks implements index.Index.
+func (x *Index) Blocks() iter.Seq[index.Block] {
+	return func(yield func(index.Block) bool) {
+		var n C.uint32_t
+		for b := C.block_behind(x.c, &n); b.size != 0 && yield(block(b)); b = C.block_behind(x.c, &n) {
+		}
+	}
+}
+
+// Room implements index.Index.
+func (x *Index) Room(s uint32) index.Room {
+	r := C.room_of(x.c, C.uint32_t(s))
+	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak), Used: uint32(r.used)}
+}
+
+// Total implements index.Index.
+func (x *Index) Total() index.Total {
+	t := x.c.now
+	return index.Total{
+		Load: index.Unit(t.load), PeakLoad: index.Unit(t.peak_load), Pending: index.Unit(t.pending), PeakHeld: index.Unit(t.peak_held),
+		Blocks: int(t.blocks), Steps: uint32(t.steps), Hits: uint64(t.hits), Fits: uint64(t.fits),
+	}
+}
+
+// Assign implements index.Index.
+func (x *Index) Assign(heap uint32, id mem.StreamID, open bool) {
+	x.must(C.index_assign(x.c, C.uint32_t(heap), C.uint64_t(id), C.bool(open)))
+}
+
+// EndStep implements index.Index.
+func (x *Index) EndStep() { x.c.now.steps++ }

@@ -1,0 +1,106 @@
+/* What a life leaves behind: nothing. While blocks are alive the statistics agree with what
+ * the threads know; when all are freed, all pools released and all streams destroyed, the
+ * driver has everything back, and nearly all of the device can be had in one piece. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "life.h"
+
+enum { GOROUTINES = 40, MOST_THREADS = 40, MOST_EVENTS = 4000 };
+static const size_t spare = (size_t)32 << 20;
+
+static struct stalloc_stats stats(int device)
+{
+	struct stalloc_stats s;
+	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+	return s;
+}
+
+/* The threads are gone, their blocks are not. */
+static void agrees(int device, const struct worker *workers, struct worker *w)
+{
+	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked), served = w->served[device];
+	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
+	struct stalloc_stats s = stats(device);
+	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,
+	      "device %d has %llu bytes in %llu blocks, %llu asked for; the statistics say %llu in %llu, %llu", device,
+	      (unsigned long long)bytes, (unsigned long long)n, (unsigned long long)asked, (unsigned long long)s.allocated,
+	      (unsigned long long)s.blocks, (unsigned long long)s.requested);
+	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated, "device %d served %llu requests, the statistics say %llu", device,
+	      (unsigned long long)served, (unsigned long long)s.requests);
+	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved", (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	w->did.requests += served;
+	w->did.hits += s.hits;
+	w->did.steps += s.steps;
+	w->did.plans += s.plan_generation;
+	w->did.plain += s.fallback;
+}
+
+static void nothing_left(void)
+{
+	for (int i = 0; i < life.devices; i++) {
+		struct stalloc_stats s = stats(i);
+		CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.active == 0, "device %d: all is freed, %llu bytes in %llu blocks stay, %llu active", i,
+		      (unsigned long long)s.allocated, (unsigned long long)s.blocks, (unsigned long long)s.active);
+		if (s.reserved) {
+			char text[8000];
+			stalloc_explain(i, text, sizeof text);
+			puts(text);
+		}
+		CHECK(s.reserved == 0, "device %d: all is freed, %llu bytes stay reserved", i, (unsigned long long)s.reserved);
+	}
+	long handles = kit_fake_live("handles"), mappings = kit_fake_live("mappings"), blocks = kit_fake_live("blocks");
+	CHECK(handles == 0 && mappings == 0 && blocks == 0, "the driver has %ld handles, %ld mappings and %ld plain blocks left", handles, mappings, blocks);
+	CHECK(kit_fake_live("dead calls") == 0, "%ld driver calls named a stream that was destroyed", kit_fake_live("dead calls"));
+}
+
+/* A device that is empty gives what it has. */
+static void all_can_be_had(void)
+{
+	for (int i = 0; i < life.devices; i++) {
+		void *all = stalloc_malloc((life.limits ? life.capacity / 2 : life.capacity) - spare, i, NULL);
+		CHECK(all, "device %d is empty: %s", i, stalloc_last_error());
+		stalloc_free(all, 0, i, NULL);
+		kit_progress();
+	}
+}
+
+/* What does not grow with the life: an engine and plain blocks keep a context each. */
+static void bounded(void)
+{
+	int (*goroutines)(void), threads = kit_threads();
+	long events = kit_fake_live("events"), reserved = kit_fake_live("reservations"), contexts = kit_fake_live("contexts");
+	printf("left: %d threads, %ld events, %ld reservations, %ld contexts, %zu MiB\n", threads, events, reserved, contexts, kit_resident() >> 20);
+	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * life.devices, "%d threads and %ld events at the end", threads, events);
+	CHECK(life.mishaps || (reserved <= life.devices && contexts <= 3 * life.devices), "%ld reservations and %ld contexts of %d devices at the end", reserved,
+	      contexts, life.devices);
+	if (!life.engine) return;
+	*(void **)&goroutines = kit_symbol("engine", "stalloc_engine_goroutines");
+	CHECK(goroutines() <= GOROUTINES, "%d goroutines at the end", goroutines());
+}
+
+static void settle(void)
+{
+	for (int i = 0; i < 3; i++) CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	stalloc_empty_cache();
+	kit_progress();
+}
+
+void balance(struct worker *workers, struct worker *w)
+{
+	for (int i = 0; i < life.devices; i++) {
+		agrees(i, workers, w);
+		if (life.limits) stalloc_set_memory_fraction(1, i);
+	}
+	cells_clear(w);
+	graphs_close();
+	roads_close();
+	settle();
+	if (life.ends_closed)
+		CHECK(stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	nothing_left();
+	all_can_be_had();
+	settle();
+	nothing_left();
+	bounded();
+}

@@ -1,0 +1,63 @@
+/* A thread frees blocks that other streams have used, while another one asks for figures, resets
+ * peaks, begins and ends private pools or empties the cache. Once both have returned, every free
+ * has been performed: the engine knows no live block there. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "kit.h"
+
+enum { ROUNDS = 4000 };
+static pthread_barrier_t begin, end;
+static void *block;
+static bool over; /* told by a barrier */
+static _Atomic bool freed;
+
+static void *freer(void *nothing)
+{
+	for (;;) {
+		pthread_barrier_wait(&begin);
+		if (over) return nothing;
+		stalloc_free(block, 0, 0, NULL);
+		atomic_store(&freed, true);
+		pthread_barrier_wait(&end);
+	}
+}
+
+static void disturb(int what)
+{
+	struct stalloc_stats s;
+	switch (what) {
+	case 0: stalloc_get_stats(0, &s, sizeof s); break;
+	case 1: stalloc_reset_peak(0); break;
+	case 2: stalloc_begin_pool(0, 7, 7, NULL), stalloc_end_pool(0, 7, 7); break;
+	case 3: stalloc_release_pool(0, 7, 7); break;
+	default: stalloc_empty_cache(); break;
+	}
+}
+
+int main(void)
+{
+	pthread_t thread;
+	kit_watchdog(60);
+	pthread_barrier_init(&begin, NULL, 2);
+	pthread_barrier_init(&end, NULL, 2);
+	CHECK(pthread_create(&thread, NULL, freer, NULL) == 0, "no thread");
+	for (int i = 0; i < ROUNDS; i++) {
+		block = stalloc_malloc(3 << 20, 0, NULL);
+		CHECK(block, "%s", stalloc_last_error());
+		stalloc_record_stream(block, (void *)0x1000);
+		atomic_store(&freed, false);
+		pthread_barrier_wait(&begin);
+		do disturb(i % 5);
+		while (!atomic_load(&freed));
+		pthread_barrier_wait(&end);
+		CHECK(stalloc_base(block, NULL) == NULL, "round %d: a free was left to whoever comes next", i);
+		kit_progress();
+	}
+	over = true;
+	pthread_barrier_wait(&begin);
+	pthread_join(thread, NULL);
+	puts("late: no free was");
+	return 0;
+}

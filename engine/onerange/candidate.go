@@ -1,0 +1,130 @@
+package onerange
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/without"
+)
+
+// A candidate is one way to serve a request from wholly free handles: through an idle view
+// whose handles are free or can be replaced, or a new one.
+type candidate struct {
+	view uint32 // 0: a new one
+	skip unit   // how far behind the view's start the block begins
+	cost int
+	// Where the block begins and ends in parts of handles that are not under the view yet: these.
+	first, last uint32
+}
+
+// stitch serves the request the cheapest way. What lacks is made first. False: it
+// cannot be.
+func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if e.crowded(a.arena) && e.roomy() {
+		return out, false
+	}
+	first, last, whole := e.ends(a.n)
+	free := e.freeHandles(a.arena)
+	if lack := whole - free; lack > 0 {
+		if a.full && (a.spared || e.unmappedUnits() < lack) {
+			return out, false
+		}
+		a.spared = a.full
+		if _, missing, ok := e.bestVoid(a.arena, a.n); ok && missing <= lack+pageUnits {
+			return e.growFor(a.n, e.limit, out)
+		}
+		return e.growBy(lack, out)
+	}
+	e.marks++ // what was chosen last is free to be chosen again
+	skip := e.pickNew()
+	best := candidate{cost: len(e.picks) * costMap}
+	looked := 0 // handles under views
+	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
+		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !e.cfg.Without.Has(without.Reuse) {
+			looked += e.compare(&best, candidate{view: uint32(x)}, free)
+			if first.handle|last.handle != 0 {
+				looked += e.compare(&best, candidate{view: uint32(x), skip: skip, first: first.handle, last: last.handle}, free)
+			}
+		}
+	}
+	return e.stitchBy(best, out)
+}
+
+// compare replaces the best candidate by one through a view if that can be had and is cheaper, and
+// returns how many handles it has looked at.
+func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
+	a, v := &e.act, &e.views[c.view]
+	if c.first|c.last == 0 {
+		if c.skip = e.taken(v); v.size < a.n+c.skip {
+			c.skip = 0
+		}
+	}
+	n := a.n + c.skip
+	if v.size < n {
+		return 1
+	}
+	swaps, spare := 0, free
+	for i, h := range v.handles {
+		if n <= 0 || swaps*costSwap >= best.cost {
+			break
+		}
+		looked++
+		size := e.handles[h].size
+		if stays, by := e.stays(&c, i, n); stays {
+			if e.isIn(v, h, 0, size) {
+				spare -= size
+			}
+		} else if swaps++; by == 0 {
+			spare -= size
+		}
+		n -= size
+	}
+	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || !v.dirty && spare >= 0) {
+		*best = c
+	}
+	return looked + 1
+}
+
+// stays reports whether a handle under a view can stay there, of a block that has n units left
+// from it on; if not, which one is to come, zero: any that is free.
+func (e *Engine) stays(c *candidate, i int, n unit) (stays bool, by uint32) {
+	v := &e.views[c.view]
+	h := v.handles[i]
+	skip := unit(0)
+	if by = c.last; i == 0 {
+		skip, by = c.skip, c.first
+	} else if n > e.handles[h].size {
+		by = 0
+	}
+	if by != 0 && e.handles[by].size == e.handles[h].size && e.isIn(v, by, skip, n) {
+		return h == by, by
+	}
+	return e.isIn(v, h, skip, n), 0
+}
+
+// isIn reports whether the units [skip, n) of a handle under a view are free in its
+// arena.
+func (e *Engine) isIn(v *view, h uint32, skip, n unit) bool {
+	c := &e.handles[h]
+	return c.arena == v.arena && e.isFree(c.arena, c.at+skip, c.at+min(n, c.size))
+}
+
+// taken returns how much of a view's first handle is taken, if its end is free.
+func (e *Engine) taken(v *view) unit {
+	c := &e.handles[v.handles[0]]
+	g := e.idx.Gap(v.arena, c.at+c.size-1)
+	if c.arena != v.arena || g.Size() == 0 {
+		return 0
+	}
+	return max(g.Lo-c.at, 0)
+}
+
+// freeHandles returns the units in wholly free handles of an arena.
+func (e *Engine) freeHandles(s uint32) (n unit) {
+	for g := range e.idx.Gaps(s) {
+		e.inGap(g, func(h uint32) bool {
+			n += e.handles[h].size
+			return true
+		})
+	}
+	return n
+}

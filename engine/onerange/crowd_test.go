@@ -1,0 +1,79 @@
+package onerange
+
+import (
+	"iter"
+	"math/rand/v2"
+	"testing"
+
+	"stalloc/engine"
+	"stalloc/engine/index"
+	"stalloc/internal/mem"
+)
+
+// counting is an index that counts the gaps that are walked.
+type counting struct {
+	index.Index
+	walked int
+}
+
+func (c *counting) Gaps(s uint32) iter.Seq[index.Gap] {
+	return func(yield func(index.Gap) bool) {
+		for g := range c.Index.Gaps(s) {
+			if c.walked++; !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// TestCrowd: however many gaps there are, what a request or the end of a step walks is bounded.
+func TestCrowd(t *testing.T) {
+	const most, blocks = 12 * mostGaps, 24_000
+	idx := &counting{Index: index.NewModel()}
+	e := New(DefaultConfig(), idx)
+	rng := rand.New(rand.NewPCG(3, 3))
+	req, worst := uint64(0), 0
+	var ops []engine.Op
+	run := func(ev engine.Event) (last engine.Op) {
+		idx.walked = 0
+		for ops = e.Step(ev, ops[:0]); len(ops) > 0; ops = e.Step(engine.Event{Kind: engine.EvResume, Req: last.Req}, ops[:0]) {
+			if last = ops[len(ops)-1]; last.Kind != engine.OpResume {
+				break
+			}
+		}
+		worst = max(worst, idx.walked)
+		return last
+	}
+	alloc := func() mem.Addr {
+		req++
+		op := run(engine.Event{Kind: engine.EvAlloc, Req: req, Size: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
+		if op.Kind != engine.OpGrant {
+			t.Fatalf("request %d is answered by %+v", req, op)
+		}
+		return op.Addr
+	}
+	live := make([]mem.Addr, blocks)
+	for i := range live {
+		live[i] = alloc()
+	}
+	free := func(i int) { run(engine.Event{Kind: engine.EvFree, Addr: live[i]}) }
+	for round := range 6 { // the first leaves a gap behind each other block
+		for i := 0; i < blocks; i += 2 {
+			free(i)
+		}
+		if round == 0 && !e.crowded(e.mainArena()) {
+			t.Fatalf("there are %d gaps", e.countGaps(e.mainArena()))
+		}
+		run(engine.Event{Kind: engine.EvBoundary, Took: 1000, Driver: 10})
+		e.Gaps(0, false, func(engine.Range) {})
+		for i := 0; i < blocks; i += 2 {
+			live[i] = alloc()
+		}
+	}
+	if worst > most {
+		t.Errorf("an event has walked %d gaps, at most %d are meant", worst, most)
+	}
+	if err := e.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,220 @@
+package onerange
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// TestScripts plays the scripts in testdata, which are the range's specification: an event a line,
+// and behind it what the range answers; -rewrite renews the answers. The device that performs them
+// holds every script to the driver's rules, too. The first words of an event:
+//
+//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived
+//	free NAME            record NAME stream=
+//	pass                 the oldest fence
+//	step                 with driver=, of 100 that it took
+//	trim                 with pool=
+//	layout               what lies where: of each arena, by offset from the window's base
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		s := &scripted{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "device": // a fresh one, with capacity= and limit=
+				cfg := DefaultConfig()
+				cfg.Limit = s.amount(t, d, "limit")
+				s = &scripted{device: newDevice(cfg), names: map[string]uint64{}}
+				s.capacity = unitsOf(s.amount(t, d, "capacity"))
+				return ""
+			case "events":
+				var out strings.Builder
+				for line := range strings.Lines(d.Input) {
+					words := strings.Fields(line)
+					if words[0] == "layout" {
+						out.WriteString("layout" + s.layout() + "\n")
+						continue
+					}
+					fmt.Fprintf(&out, "%-28s %s\n", strings.TrimSpace(line), s.line(t, d, words))
+				}
+				return out.String()
+			}
+			d.Fatalf(t, "unknown command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+// scripted is a device that a script names the blocks of.
+type scripted struct {
+	*device
+	names map[string]uint64 // requests
+	last  uint64
+}
+
+func (s *scripted) amount(t *testing.T, d *datadriven.TestData, key string) (n mem.Bytes) {
+	if !d.HasArg(key) {
+		return 0
+	}
+	var text string
+	d.ScanArgs(t, key, &text)
+	n, err := mem.ParseBytes(text)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return n
+}
+
+// line plays an event and says what came of it.
+func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) string {
+	ev := engine.Event{Req: s.last + 1}
+	var plain []string
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "stream":
+			ev.Stream = mem.StreamID(n)
+		case "pool":
+			ev.Pool = uint64(n)
+		case "planned":
+			at, err := mem.ParseBytes(value)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			ev.Planned = s.eng.cfg.Base + mem.Addr(at)
+		case "driver":
+			ev.Driver, ev.Took = int64(n), 100
+		case "short-lived":
+			ev.ShortLived = true
+		default:
+			plain = append(plain, w)
+		}
+	}
+	s.done = s.done[:0]
+	var err error
+	switch plain[0] {
+	case "malloc":
+		s.last++
+		ev.Kind = engine.EvAlloc
+		ev.Size, _ = mem.ParseBytes(plain[2])
+		s.names[plain[1]] = ev.Req
+		err = s.step(ev)
+	case "free":
+		err = s.free(s.names[plain[1]])
+	case "record":
+		err = s.record(s.names[plain[1]], ev.Stream)
+	case "pass":
+		err = s.pass(0)
+	case "step":
+		ev.Kind = engine.EvBoundary
+		err = s.step(ev)
+	case "trim":
+		ev.Kind = engine.EvTrim
+		err = s.step(ev)
+	default:
+		d.Fatalf(t, "unknown event %q", plain[0])
+	}
+	if err == nil {
+		err = s.eng.Check()
+	}
+	if err != nil {
+		d.Fatalf(t, "%v: %v", words, err)
+	}
+	return s.told()
+}
+
+// told says what the device was asked to do: runs of one kind together.
+func (s *scripted) told() string {
+	var out []string
+	for _, run := range runs(s.done) {
+		var sum mem.Bytes
+		for _, op := range run {
+			sum += op.Size
+		}
+		switch op := run[0]; op.Kind {
+		case engine.OpCreate, engine.OpUnmap:
+			out = append(out, fmt.Sprintf("%v %d × %v", op.Kind, len(run), sum/mem.Bytes(len(run))))
+		case engine.OpGrant:
+			out = append(out, "at "+s.offset(op.Addr))
+		case engine.OpRefuse:
+			out = append(out, fmt.Sprintf("refused: %v", op.Reason))
+		case engine.OpRecord:
+			out = append(out, fmt.Sprintf("fence on stream %d", op.Stream))
+		case engine.OpMap, engine.OpRelease:
+			out = append(out, fmt.Sprintf("%v %d", op.Kind, len(run)))
+		case engine.OpSync, engine.OpUnknown:
+			out = append(out, op.Kind.String())
+		}
+	}
+	if len(out) == 0 {
+		return "-"
+	}
+	return strings.Join(out, ", ")
+}
+
+// runs are operations of one kind, one behind the other.
+func runs(ops []engine.Op) (all [][]engine.Op) {
+	for i, op := range ops {
+		if n := len(all); i > 0 && ops[i-1].Kind == op.Kind && op.Kind != engine.OpRecord {
+			all[n-1] = append(all[n-1], op)
+		} else {
+			all = append(all, []engine.Op{op})
+		}
+	}
+	return all
+}
+
+// offset says how far behind the window's base an address lies, to the byte.
+func (s *scripted) offset(a mem.Addr) string {
+	n := mem.Bytes(a - s.eng.cfg.Base)
+	if n%mem.MiB == 0 {
+		return fmt.Sprintf("%d MiB", n/mem.MiB)
+	}
+	return fmt.Sprintf("%d KiB", n/mem.KiB)
+}
+
+// layout says what lies where.
+func (s *scripted) layout() string {
+	var out strings.Builder
+	names := map[mem.Addr]string{}
+	for name, req := range s.names {
+		if op, live := s.blocks[req]; live {
+			names[op.Addr] = name
+		}
+	}
+	for x := range s.eng.allArenas() {
+		if s.eng.arenas[x].held == 0 {
+			continue
+		}
+		pieces := map[unit]string{}
+		for g := range s.eng.idx.Gaps(x) {
+			pieces[g.Lo] = fmt.Sprintf("· %v", bytesOf(g.Size()))
+		}
+		views := ""
+		for b := range s.eng.idx.Blocks() {
+			what := fmt.Sprintf("%s %v", names[s.eng.addr(b.At)], bytesOf(b.Size))
+			switch {
+			case b.Arena != x:
+			case b.Apart:
+				views += fmt.Sprintf("; in a view: %s", what)
+			default:
+				pieces[b.At] = what
+			}
+		}
+		fmt.Fprintf(&out, "\n  stream %d, arena %d:", s.eng.heaps[heapAt(x)].stream, x%2)
+		for _, at := range slices.Sorted(maps.Keys(pieces)) {
+			fmt.Fprintf(&out, " | %s", pieces[at])
+		}
+		fmt.Fprintf(&out, " |%s", views)
+	}
+	return out.String()
+}

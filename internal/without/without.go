@@ -1,0 +1,57 @@
+// Package without names what the allocator can do without, one mechanism at a time. Each can be
+// switched off in a replay, so that anyone can measure what it is worth (make constants). None
+// is a setting: users have nothing to choose here.
+package without
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Set is a set of mechanisms that are switched off.
+type Set uint32
+
+const (
+	Plans      Set = 1 << iota // schedules of steps that repeat
+	First                      // a step has come again if the one before contains it
+	SamePlace                  // requests go where they lay if no plan fits around what stays
+	Margin                     // places of blocks that other streams use are left alone for longer
+	Small                      // small requests have an arena of their own
+	ShortLived                 // short-lived blocks lie apart
+	Stitch                     // free handles are mapped a second time
+	Reuse                      // a view stays mapped for later blocks
+	Ends                       // a view's block begins and ends in parts of handles
+	Rebuild                    // memory is rebuilt, in larger handles
+)
+
+var texts = [...]string{
+	"plans: steps that repeat, request for request, are served from a schedule",
+	"first: a step has come again, too, if the step before asked for all that it did, and for more",
+	"same-place: where no plan fits around what stays, each block goes where it lay",
+	"margin: the place of a block that other streams used is left alone for longer than it was seen to be",
+	"small: requests of at most 64 KiB have an arena of their own",
+	"short-lived: blocks that will be gone at their step's peak lie at the end of their gap",
+	"stitch: a block that no gap holds is stitched from free handles",
+	"reuse: a stitched view stays mapped, and serves later blocks",
+	"ends: a stitched block begins and ends in free parts of handles that others use",
+	"rebuild: behind the second step, or once stitching has cost as much, memory is rebuilt in larger handles",
+}
+
+// Has reports whether one of them is off.
+func (s Set) Has(x Set) bool { return s&x != 0 }
+
+// Texts says in a line each what there is: its name, a colon, and what it does.
+func Texts() []string { return texts[:] }
+
+// Parse reads a name.
+func Parse(name string) (Set, error) {
+	var names []string
+	for i, text := range texts {
+		known, _, _ := strings.Cut(text, ":")
+		if known == name {
+			return 1 << i, nil
+		}
+		names = append(names, known)
+	}
+	return 0, fmt.Errorf("%q is no mechanism: choose from %s", name, strings.Join(names, ", "))
+}
