@@ -80,6 +80,9 @@ func (r *run) summary() Allocator {
 	return Allocator{
 		Name: r.name, Reserved: r.result.PeakReserved, Fragmentation: r.result.Fragmentation,
 		Hits: r.result.Hits, Misses: r.result.Misses, Requests: r.result.Requests,
-		Calls: r.result.DriverCalls, DriverMillis: r.result.DriverTimeUS / 1e3, Full: r.result.OOM,
+		Calls: r.result.DriverCalls, Full: r.result.OOM,
+		FirstDriverMillis:  (r.result.DriverTimeUS - r.result.SteadyDriverTimeUS) / 1e3,
+		SteadyDriverMillis: r.result.SteadyDriverTimeUS / 1e3, SteadyMillis: float64(r.result.SteadyTimeUS) / 1e3,
+		FitsIn: r.result.FitsIn, FullSpeedIn: r.result.FullSpeedIn,
 	}
 }

@@ -105,6 +105,28 @@ func (p page) Recorded() (steps int) {
 // Wasted is what an allocator reserved at its peak beyond the load's.
 func (p page) Wasted(a Allocator) mem.Bytes { return a.Reserved - p.Peak.Load }
 
+// Others says what the other allocators need by one of the two figures, "fits" or "speed",
+// for a tile.
+func (p page) Others(which string) string {
+	fits, speed := p.figures()
+	f, text := fits, ""
+	if which == "speed" {
+		f = speed
+	}
+	for _, name := range compared[:len(compared)-1] {
+		switch {
+		case f[name] > 0:
+			text += fmt.Sprintf("; %v %s", f[name], name)
+		case f != nil:
+			text += "; never " + name
+		}
+	}
+	return text
+}
+
+// SteadyShare is the share of the steady part that the driver takes.
+func (a Allocator) SteadyShare() float64 { return a.SteadyDriverMillis / max(a.SteadyMillis, 1e-9) }
+
 // Growing is what comes and goes within the step of the peak.
 func (p page) Growing() mem.Bytes { return p.Peak.Load - p.Peak.Kept }
 

@@ -96,24 +96,34 @@ func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	return p
 }
 
-// Worth is what stalloc's savings against another allocator would buy.
+// Worth is what stalloc's savings against another allocator would buy on the smallest device
+// that the run fits in under the other. In how much a larger batch would run at full speed
+// only a replay of it could tell.
 type Worth struct {
 	Against string    `json:"against"`
-	Saved   mem.Bytes `json:"saved"`
-	// More is by how much what grows with the batch could grow before stalloc reserves as
-	// much as the other does, as a share of it. Gradients, which do not grow, are counted
-	// with it: it is a lower bound.
+	Device  mem.Bytes `json:"device"`
+	Saved   mem.Bytes `json:"saved"` // of it under stalloc; negative: it needs more
+	// More is by how much what grows with the batch could grow before stalloc does not fit
+	// either, as a share of it. Gradients, which do not grow, are counted with it: it is a
+	// lower bound.
 	More float64 `json:"more"`
 }
 
+// spared is the share of the load that is not counted as room: larger blocks lie otherwise,
+// and what one run needs above its load is not exactly what another does.
+const spared = 0.01
+
 func worth(d *Data) []Worth {
-	ours := d.Allocators[len(d.Allocators)-1]
-	grows := float64(d.Peak.Load - d.Peak.Kept)
+	fits, _ := d.figures()
+	ours, load := fits["stalloc"], float64(d.Peak.Load)
 	var all []Worth
-	for _, a := range d.Allocators[:len(d.Allocators)-1] {
-		w := Worth{Against: a.Name, Saved: a.Reserved - ours.Reserved}
-		if grows > 0 && w.Saved > 0 && !a.Full && !ours.Full {
-			w.More = float64(w.Saved) * (1 - ours.Fragmentation) / grows
+	for _, name := range compared[:len(compared)-1] {
+		if ours == 0 || fits[name] == 0 {
+			continue
+		}
+		w := Worth{Against: name, Device: fits[name], Saved: fits[name] - ours}
+		if grows := load - float64(d.Peak.Kept); grows > 0 {
+			w.More = max(0, load*(float64(w.Device)/float64(ours)-1-spared)/grows)
 		}
 		all = append(all, w)
 	}

@@ -1,8 +1,8 @@
 package report
 
 import (
+	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"stalloc/internal/mem"
@@ -12,8 +12,8 @@ import (
 // planMagic is what a plan file begins with.
 const planMagic = "STALLOCP"
 
-// loadPlan draws a plan as it would be served: set-up and the first steps, then one that
-// repeats, the spaces of the streams one on top of the other.
+// loadPlan draws the steps of a plan, one behind the other, each as it would lie in a space of its
+// own.
 func loadPlan(path string) (*Data, error) {
 	p, err := plan.ReadFile(path)
 	if err != nil {
@@ -22,14 +22,14 @@ func loadPlan(path string) (*Data, error) {
 	l := &ledger{}
 	var heights []int
 	var hold mem.Bytes
-	for n := range p.Spaces {
-		heights = append(heights, l.addSpace(&p.Spaces[n], hold)...)
-		hold += p.Spaces[n].Hold
+	for i := range p.Steps {
+		heights = append(heights, l.addStep(&p.Steps[i])...)
+		hold = max(hold, p.Steps[i].Hold)
 	}
 	l.close()
 	d := &Data{
 		Name: strings.TrimSuffix(filepath.Base(path), ".plan"), Kind: Planned,
-		Header: "a plan: where it wants each block, drawn until bytes of it are wanted again; a plan knows no frees",
+		Header: "a plan: the steps that came again, and where their blocks may lie; a run places them around what it has",
 		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases, Reasons: reasons[:],
 	}
 	d.Peak = l.atPeak(nil)
@@ -51,48 +51,29 @@ func loadPlan(path string) (*Data, error) {
 	return d, nil
 }
 
-// addSpace adds the blocks of a space and returns their heights. A plan does not say when
-// blocks are freed: each is drawn until a byte of it is wished again.
-func (l *ledger) addSpace(s *plan.Space, below mem.Bytes) (heights []int) {
-	type lying struct {
-		from, to mem.Offset
-		block    int
+// addStep adds the blocks of a step and returns their heights.
+func (l *ledger) addStep(s *plan.Step) (heights []int) {
+	begin := 0
+	if n := len(l.steps); n > 0 {
+		begin = l.steps[n-1].End
 	}
-	at := 0
-	var there []lying
-	for n, requests := range [][]plan.Request{s.First, s.Step} {
-		if len(l.steps) == n {
-			l.steps = append(l.steps, Step{Name: partNames[n], Begin: at})
-			l.phases = append(l.phases, partNames[n])
+	name := fmt.Sprintf("stream %d", s.Stream)
+	if s.Small {
+		name += ", small requests"
+	}
+	phase, end := len(l.phases), begin+int(s.End())
+	l.steps = append(l.steps, Step{Name: name, Begin: begin, End: end})
+	l.phases = append(l.phases, name)
+	for _, r := range s.Requests {
+		b := block{begin: begin + int(r.From), end: end, size: r.Size, stream: mem.StreamID(s.Stream), phase: phase}
+		if r.Done != plan.Never {
+			b.end = begin + int(r.Done)
 		}
-		at = max(at, l.steps[n].Begin)
-		for _, r := range requests {
-			if r.At == plan.Nowhere {
-				continue
-			}
-			to := r.At + mem.Offset(r.Size)
-			there = slices.DeleteFunc(there, func(x lying) bool {
-				over := x.from < to && r.At < x.to
-				if over {
-					l.blocks[x.block].end = at
-				}
-				return over
-			})
-			there = append(there, lying{r.At, to, len(l.blocks)})
-			l.blocks = append(l.blocks, block{begin: at, end: never, size: r.Size, stream: mem.StreamID(s.Ordinal), phase: n})
-			heights = append(heights, int((below+mem.Bytes(r.At))/mem.Grain))
-			at++
-		}
-		l.steps[n].End = max(l.steps[n].End, at)
+		l.blocks = append(l.blocks, b)
+		heights = append(heights, int(mem.Bytes(r.At)/mem.Grain))
 	}
 	return heights
 }
-
-// partNames names the two parts of a plan.
-var partNames = [...]string{"set-up and first steps", "step"}
-
-// never is the end of a block before the length of the timeline is known.
-const never = -1
 
 // close makes the load, once all blocks are there.
 func (l *ledger) close() {
@@ -103,9 +84,6 @@ func (l *ledger) close() {
 	change := make([]mem.Bytes, n+1)
 	for i := range l.blocks {
 		b := &l.blocks[i]
-		if b.end == never {
-			b.end = n
-		}
 		change[b.begin] += b.size
 		change[b.end] -= b.size
 	}

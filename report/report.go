@@ -40,6 +40,7 @@ type Options struct {
 	Device   int       // of a snapshot; negative for the first that has events
 	Capacity mem.Bytes // of the simulated device
 	Warm     bool      // stalloc: the second of two starts
+	Quick    bool      // leave out the two figures, which take some ten replays of each allocator
 	Blocks   int       // of these at most are drawn, but for the step of the peak; 0 for DefaultBlocks
 	// Progress, unless it is nil, is told what is being done.
 	Progress func(what string)
@@ -63,6 +64,9 @@ type Data struct {
 	Stacks     []string    `json:"stacks,omitempty"`
 	Frames     []string    `json:"frames,omitempty"` // of each stack, the one to name
 	Allocators []Allocator `json:"allocators"`
+	Capacity   mem.Bytes   `json:"capacity"` // of the simulated device
+	Verdict    []string    `json:"verdict"`  // what the two figures come to, in sentences
+	Findings   []Finding   `json:"findings,omitempty"`
 	Peak       Peak        `json:"peak"`
 	Worth      []Worth     `json:"worth"`
 	Misses     []Miss      `json:"misses"`
@@ -102,8 +106,15 @@ type Allocator struct {
 	Misses        int64     `json:"misses"`
 	Requests      int64     `json:"requests"`
 	Calls         int64     `json:"calls"`
-	DriverMillis  float64   `json:"driver_ms"` // modelled
-	Full          bool      `json:"full"`      // the device was full and the run ended there
+	// Driver time is modelled: that of the set-up and the first steps, and that of the steady
+	// part, which took SteadyMillis when it was recorded.
+	FirstDriverMillis  float64 `json:"first_driver_ms"`
+	SteadyDriverMillis float64 `json:"steady_driver_ms"`
+	SteadyMillis       float64 `json:"steady_ms"`
+	Full               bool    `json:"full"` // the device was full and the run ended there
+	// FitsIn and FullSpeedIn are replay.Sizes; zero where nobody looked for them.
+	FitsIn      mem.Bytes `json:"fits_in,omitempty"`
+	FullSpeedIn mem.Bytes `json:"full_speed_in,omitempty"`
 }
 
 // Load reads the file at path, a recording or a plan, and makes a report of it.
@@ -164,8 +175,14 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !o.Quick {
+		o.Progress("looking for the smallest devices that it fits in, and runs at full speed in")
+		if err := findSizes(ctx, tr, runs, o); err != nil {
+			return nil, err
+		}
+	}
 	d := &Data{
-		Name: tr.Name, Header: tr.Header, Kind: Recording, Lost: lost(tr.Skipped),
+		Name: tr.Name, Header: tr.Header, Kind: Recording, Lost: lost(tr.Skipped), Capacity: o.Capacity,
 		Events: len(tr.Events), Blocks: len(l.blocks),
 		Steps: l.steps, Phases: l.phases, Marked: l.marked,
 		Reasons: reasons[:],
@@ -177,7 +194,8 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	why := l.explain(tr, ours)
 	d.Misses = countMisses(l, why)
 	d.Peak = l.atPeak(tr.Stacks)
-	d.Worth = worth(d)
+	d.Findings = l.findings(tr.Stacks)
+	d.Worth, d.Verdict = worth(d), verdict(d)
 	d.Curve = l.curve(runs)
 	d.Window = l.window(tr.Stacks, runs, why, o.Blocks)
 	if tr.Stacks != nil {

@@ -19,12 +19,13 @@ import (
 	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/plan/descent"
 	"stalloc/trace"
 )
 
 func traceFile(name string) string { return filepath.Join("..", "tests", "traces", name+".csv.gz") }
 
-var options = Options{Device: -1, Capacity: 80 * mem.GiB}
+var options = Options{Device: -1, Capacity: 80 * mem.GiB, Quick: true}
 
 // unpacked is what a page's script would read.
 type unpacked struct {
@@ -193,7 +194,7 @@ func TestPageStandsAlone(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "model.py:42 forward", "&lt;/script&gt;&lt;img", "v0.0.0-test", "served by a plan"} {
+	for _, want := range []string{"default-src 'none'", "model.py:42 forward", "&lt;/script&gt;&lt;img", "v0.0.0-test", "recorded"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -239,20 +240,50 @@ func TestPlanReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(p.Steps) != 1 {
+		t.Fatalf("%d steps, those that came again ask for the same", len(p.Steps))
+	}
+	// Of another stream half as much.
+	half := plan.Step{Stream: 1, Small: true, Requests: p.Steps[0].Requests[:len(p.Steps[0].Requests)/2]}
+	half.Requests = slices.Clone(half.Requests)
+	for i := range half.Requests {
+		if r := &half.Requests[i]; int(r.Done) > len(half.Requests) {
+			r.Free, r.Done = plan.Never, plan.Never
+		}
+	}
+	p = &plan.Plan{Key: p.Key, Steps: []plan.Step{p.Steps[0], half.Placed()}}
 	path := filepath.Join(t.TempDir(), "llama.plan")
 	if err := plan.WriteFile(path, p); err != nil {
 		t.Fatal(err)
 	}
 	d, _, u := made(t, path, options)
-	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 {
-		t.Fatalf("%+v", d)
+	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 || d.Blocks != p.Requests() {
+		t.Fatalf("%d requests are drawn as %s %s, %d steps of %d blocks by %d allocators", p.Requests(), d.Kind, d.Name, len(d.Steps), d.Blocks, len(d.Allocators))
 	}
-	var hold mem.Bytes
-	for _, s := range p.Spaces {
-		hold += s.Hold
+	var hold, load mem.Bytes
+	for i, s := range p.Steps {
+		hold = max(hold, s.Hold)
+		least := descent.LowerBound(s.Buffers(s.End()))
+		if load = max(load, least); d.Steps[i].Peak != least {
+			t.Errorf("%s: a load of %v, the step's is %v", d.Steps[i].Name, d.Steps[i].Peak, least)
+		}
+		// A block that is freed in the step ends there; one that outlives it, with the step.
+		for k, r := range s.Requests {
+			end := r.Done
+			if end == plan.Never {
+				end = s.End()
+			}
+			n := k
+			for _, before := range p.Steps[:i] {
+				n += len(before.Requests)
+			}
+			if life := mem.Tick(u.columns["life"][n]); life != end-r.From && !(r.Done == plan.Never && life == 0) {
+				t.Fatalf("%s: block %d is drawn for %d events, it lives for %d", d.Steps[i].Name, k, life, end-r.From)
+			}
+		}
 	}
-	if d.Ours().Reserved != hold || d.Peak.Load > hold || d.Peak.Load < hold/2 {
-		t.Errorf("a load of %v where %v are held", d.Peak.Load, hold)
+	if d.Ours().Reserved != hold || d.Peak.Load != load {
+		t.Errorf("a load of %v where %v are held, want %v and %v", d.Peak.Load, d.Ours().Reserved, load, hold)
 	}
 	checkMap(t, "plan", 0, d.Events, u.columns)
 }

@@ -12,6 +12,9 @@ const (
 	// maxTotal bounds the sum of all rounded requests of a trace, so that no
 	// sum over a trace can overflow.
 	maxTotal mem.Bytes = 1 << 62
+	// maxStreams bounds the streams: PyTorch has 32 a pool and a device, and what
+	// serves streams is not made for thousands.
+	maxStreams = 1 << 10
 )
 
 // life is where a block stands: unborn → live → leaving → gone. An id never
@@ -36,6 +39,9 @@ type ledger struct {
 	sparse map[int64]life
 	blocks int64
 	total  mem.Bytes
+
+	streams map[mem.StreamID]struct{}
+	last    mem.StreamID // that was seen
 }
 
 func (l *ledger) get(id int64) life {
@@ -70,6 +76,9 @@ func (l *ledger) set(id int64, to life) {
 // apply moves the event's block on, or says what was wanted and what came.
 // Events without a block always pass.
 func (l *ledger) apply(e *Event) (want, got string) {
+	if (e.Kind == Alloc || e.Kind == RecordStream) && !l.stream(e.Stream) {
+		return fmt.Sprintf("at most %d streams", maxStreams), "more"
+	}
 	switch e.Kind {
 	case Alloc:
 		return l.alloc(e)
@@ -89,6 +98,18 @@ func (l *ledger) apply(e *Event) (want, got string) {
 		}
 	}
 	return "", ""
+}
+
+// stream reports whether there is room for a stream. That of the last request has some.
+func (l *ledger) stream(id mem.StreamID) bool {
+	if id == l.last && l.streams != nil {
+		return true
+	}
+	if l.streams == nil {
+		l.streams = make(map[mem.StreamID]struct{})
+	}
+	l.streams[id], l.last = struct{}{}, id
+	return len(l.streams) <= maxStreams
 }
 
 func (l *ledger) alloc(e *Event) (want, got string) {

@@ -8,10 +8,14 @@ import (
 	"math"
 )
 
-// maxCells bounds what an unpickler keeps: values of 16 bytes on its stack, in
-// its memo, in lists and in dictionaries, so 2 GiB, and up to twice that while
-// a table grows. A snapshot of a million events takes some ten million.
+// maxCells bounds what an unpickler keeps: values of 16 bytes in its memo, in
+// lists and in dictionaries, so 2 GiB, and up to twice that while a table
+// grows. A snapshot of a million events takes some ten million.
 const maxCells = 1 << 27
+
+// maxStack bounds the unpickler's stack. Pickles store what is on it by the
+// thousand.
+const maxStack = 1 << 16
 
 // maxMarks bounds how deep an unpickler's input may nest. Snapshots nest seven
 // deep.
@@ -59,6 +63,7 @@ type dict struct{ first, end uint32 }
 // some multiple of its length. It never reserves memory by a length it read.
 type pickle struct {
 	in    *bufio.Reader
+	raw   *meter // what in is read from
 	file  string
 	at    int64 // bytes read
 	opAt  int64 // where the current opcode began
@@ -98,10 +103,15 @@ func (p *pickle) decode() (value, error) {
 		if p.opAt < p.frame && p.at > p.frame {
 			return value{}, p.fail("an opcode inside its frame", "one across the frame's end")
 		}
-		if p.cells+len(p.stack) > p.most {
+		switch {
+		case len(p.stack) > maxStack:
+			return value{}, p.fail(fmt.Sprintf("at most %d values on the stack", maxStack), "more")
+		case p.cells+len(p.stack) > p.most:
 			e := p.fail(fmt.Sprintf("a snapshot of at most %d values", p.most), "more")
 			e.Remedy = "record fewer events: max_entries of torch.cuda.memory._record_memory_history"
 			return value{}, e
+		case p.cells > mostCells(p.at, p.raw.n):
+			return value{}, p.raw.tooMuch("no more values than the file has room for")
 		}
 	}
 }

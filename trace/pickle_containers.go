@@ -49,7 +49,7 @@ func (p *pickle) appendItems(op byte) error {
 	if err != nil {
 		return err
 	}
-	p.lists[into] = append(p.lists[into], items...)
+	p.lists[into] = grown(p.lists[into], items...)
 	p.cells += len(items)
 	return nil
 }
@@ -91,10 +91,10 @@ func (p *pickle) set(d *dict, key word, v value) {
 	if int(d.end) != len(p.field) {
 		moved := slices.Clone(p.field[d.first:d.end])
 		d.first = uint32(len(p.field))
-		p.field = append(p.field, moved...)
+		p.field = grown(p.field, moved...)
 		p.cells += len(moved)
 	}
-	p.field = append(p.field, v)
+	p.field = grown(p.field, v)
 	p.cells++
 	d.end = uint32(len(p.field))
 }
@@ -123,7 +123,7 @@ func (p *pickle) put(op byte) error {
 	case index < uint64(len(p.memo)):
 		p.memo[index] = top[0]
 	case index == uint64(len(p.memo)) && !isFar:
-		p.memo = append(p.memo, top[0])
+		p.memo = grown(p.memo, top[0])
 		p.cells++
 	default:
 		if p.far == nil {

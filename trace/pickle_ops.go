@@ -39,12 +39,12 @@ func (p *pickle) step(op byte) error {
 	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple:
 		return p.tuple(op)
 	case opEmptyList:
-		p.lists = append(p.lists, nil)
+		p.lists = grown(p.lists, nil)
 		p.cells += 2
 		p.push(value{kind: valueList, n: int64(len(p.lists) - 1)})
 		return nil
 	case opEmptyDict:
-		p.dicts = append(p.dicts, dict{})
+		p.dicts = grown(p.dicts, dict{})
 		p.cells++
 		p.push(value{kind: valueDict, n: int64(len(p.dicts) - 1)})
 		return nil

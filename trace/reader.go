@@ -42,8 +42,11 @@ func Frames() Option { return func(o *options) { o.frames = true } }
 // snapshot is a tree whose parts may refer to each other, so it is decoded
 // when the Reader is made. Only what a trace needs of it is kept, no stack
 // frames and no file names: about 130 bytes an event, and 330 at the peak,
-// while tables grow. One that would keep more than 2 GiB (16 million events)
-// is refused.
+// while tables grow.
+//
+// A file may come from anywhere. What it makes of its bytes is bounded in
+// proportion to them (limits.go), at 2 GiB for a snapshot's values; what would
+// keep more is refused.
 type Reader struct {
 	source  interface{ next() (Event, error) }
 	name    string
@@ -51,6 +54,8 @@ type Reader struct {
 	skipped *Skipped // nil for our own format
 	stacks  *Stacks  // nil unless Frames asked for them
 	close   func() error
+	in      *meter
+	events  int64
 	err     error // the first error, which every later Next returns again
 }
 
@@ -61,15 +66,17 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 	for _, set := range opts {
 		set(&o)
 	}
-	in := bufio.NewReaderSize(r, maxLine)
+	raw := &meter{Reader: r, file: name}
+	in := bufio.NewReaderSize(raw, maxLine)
 	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		unzip, err := gzip.NewReader(in)
+		raw.zipped = true
+		unzip, err := Unzip(in)
 		if err != nil {
 			return nil, inputError(name, 0, 0, err)
 		}
 		in = bufio.NewReaderSize(unzip, maxLine)
 	}
-	reader := &Reader{name: BaseName(name), close: func() error { return nil }}
+	reader := &Reader{name: BaseName(name), close: func() error { return nil }, in: raw}
 	magic, err := in.Peek(2)
 	if err != nil && err != io.EOF {
 		return nil, inputError(name, 0, 0, err)
@@ -82,7 +89,7 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 		}
 		reader.source = source
 	case magic[0] == opProto:
-		source, err := readSnapshot(in, name, o)
+		source, err := readSnapshot(in, raw, name, o)
 		if err != nil {
 			return nil, err
 		}
@@ -130,6 +137,9 @@ func (r *Reader) Next() (Event, error) {
 		return Event{}, r.err
 	}
 	e, err := r.source.next()
+	if r.events++; err == nil && r.events > mostEvents(r.in.n) {
+		e, err = Event{}, r.in.tooMuch("no more events than the file has bytes")
+	}
 	r.err = err
 	return e, err
 }
@@ -174,7 +184,7 @@ func (r *Reader) all() (*Trace, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.Events = append(t.Events, e)
+		t.Events = grown(t.Events, e)
 	}
 }
 
@@ -197,6 +207,8 @@ func inputError(file string, line int, offset int64, err error) error {
 	switch {
 	case err == io.ErrUnexpectedEOF || err == io.EOF:
 		e.Got, e.Err = "one that is cut short", io.ErrUnexpectedEOF
+	case errors.Is(err, errBomb):
+		return (&meter{file: file, zipped: true}).tooMuch(errBomb.Error())
 	case err == gzip.ErrChecksum || err == gzip.ErrHeader || errors.As(err, &corrupt):
 		e.Got = "a damaged one (" + err.Error() + ")"
 	default:

@@ -61,8 +61,8 @@ type action struct {
 }
 
 // readSnapshot decodes a snapshot and finds what was live before its ring.
-func readSnapshot(in *bufio.Reader, file string, o options) (*snapshot, error) {
-	p := &pickle{in: in, file: file, most: o.cells}
+func readSnapshot(in *bufio.Reader, raw *meter, file string, o options) (*snapshot, error) {
+	p := &pickle{in: in, raw: raw, file: file, most: o.cells}
 	if o.frames {
 		p.strings = make(map[string]int64)
 	}

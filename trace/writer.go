@@ -5,10 +5,10 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"stalloc/internal/output"
 )
 
 // Writer writes our own format. It accepts what a Reader accepts and nothing
@@ -103,29 +103,14 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// WriteFile writes the trace in our own format, gzip'd if path ends in .gz. It
-// writes beside path and renames at the end: path never holds half a trace.
-func (t *Trace) WriteFile(path string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+// WriteFile writes the trace in our own format, gzip'd if path ends in .gz; path
+// never holds half a trace.
+func (t *Trace) WriteFile(path string) error {
+	err := output.Write(path, 0o644, func(w io.Writer) error { return t.write(w, strings.HasSuffix(path, ".gz")) })
 	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			file.Close()
-			os.Remove(file.Name())
-		}
-	}()
-	if err := t.write(file, strings.HasSuffix(path, ".gz")); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := file.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return nil
 }
 
 func (t *Trace) write(to io.Writer, zip bool) error {

@@ -12,67 +12,12 @@ import (
 	"stalloc/internal/mem"
 )
 
-// measure is what the cells of a comparison show: one figure of each result.
-type measure struct {
-	name  string
-	note  string // what the figures are, in a line
-	value func(replay.Result) (float64, bool)
-	cell  func(float64) string
-	mean  func(float64) string // nil: an average says nothing
-	most  bool                 // the best is the largest
-}
-
-func percent(x float64) string { return fmt.Sprintf("%.2f", 100*x) }
-
-// amount prints four digits, which is all that a column has room for.
-func amount(x float64) string {
-	number, unit, _ := strings.Cut(mem.Bytes(x).String(), " ")
-	return strings.TrimSuffix(number[:min(len(number), 5)], ".") + " " + unit
-}
-
-// measures are what --show can name, the default first.
-var measures = []measure{
-	{name: "waste", note: "waste: 1 - peak load / peak reserved, in %",
-		value: func(r replay.Result) (float64, bool) { return r.Fragmentation, whole(r) }, cell: percent, mean: percent},
-	{name: "reserved", note: "reserved: the most device memory that was held at once",
-		value: func(r replay.Result) (float64, bool) { return float64(r.PeakReserved), whole(r) }, cell: amount},
-	{name: "driver", note: "driver: modelled time of its calls, in % of the steady part",
-		value: func(r replay.Result) (float64, bool) {
-			return r.SteadyDriverTimeUS / float64(max(r.SteadyTimeUS, 1)), whole(r) && r.SteadyTimeUS > 0
-		}, cell: percent, mean: percent},
-	{name: "hits", note: "hits: requests that a plan served, in % of all requests",
-		value: func(r replay.Result) (float64, bool) { return hitShare(r), whole(r) && r.Hits+r.Misses > 0 }, cell: percent, mean: percent, most: true},
-	{name: "smallest", note: "smallest: the smallest device that the run does not fill",
-		value: func(r replay.Result) (float64, bool) { return float64(r.Smallest), r.Smallest > 0 }, cell: amount},
-}
-
-// whole reports whether there is a result, and of all of the recording.
-func whole(r replay.Result) bool { return r.Requests > 0 && !r.OOM }
-
-func hitShare(r replay.Result) float64 { return float64(r.Hits) / float64(max(r.Requests, 1)) }
-
-func findMeasure(name string) (measure, error) {
-	for _, m := range measures {
-		if m.name == name {
-			return m, nil
-		}
-	}
-	return measure{}, fmt.Errorf("--show %q: choose from %s", name, strings.Join(measureNames(), ", "))
-}
-
-func measureNames() []string {
-	var names []string
-	for _, m := range measures {
-		names = append(names, m.name)
-	}
-	return names
-}
-
 // comparison is a table with a recording a row and the allocators across.
 type comparison struct {
 	measure  measure
 	columns  []string // of allocators, as results name them
 	rows     []comparedRow
+	capacity mem.Bytes // of the device that the figures are of
 	markdown bool
 	colours  bool
 }
@@ -95,8 +40,26 @@ func (c *comparison) add(r replay.Result) {
 	row.results[r.Allocator] = r
 }
 
+// comparisons are of the same results, by one measure each.
+type comparisons []*comparison
+
+func (all comparisons) add(r replay.Result) {
+	for _, c := range all {
+		c.add(r)
+	}
+}
+
+func (all comparisons) tables(ended bool) []drawn {
+	var parts []drawn
+	for _, c := range all {
+		t, notes := c.table(ended)
+		parts = append(parts, drawn{t, notes})
+	}
+	return parts
+}
+
 // table draws the comparison, and the lines that say what it shows; nil if there is none.
-func (c *comparison) table() (table.Writer, string) {
+func (c *comparison) table(ended bool) (table.Writer, string) {
 	if len(c.rows) == 0 {
 		return nil, ""
 	}
@@ -117,7 +80,7 @@ func (c *comparison) table() (table.Writer, string) {
 	t := newTable(1, header...)
 	for _, row := range c.rows {
 		cells := table.Row{text.Snip(row.trace, longest, "~"), amount(float64(row.load))}
-		cells = append(cells, c.cells(row)...)
+		cells = append(cells, c.cells(row, ended)...)
 		if planned {
 			hits := "-"
 			if r, ok := c.planned(row); ok {
@@ -132,10 +95,14 @@ func (c *comparison) table() (table.Writer, string) {
 			t.AppendFooter(cells)
 		}
 	}
-	notes := c.measure.note + "\n"
+	notes := c.measure.note
 	if len(c.columns) > 1 {
-		notes = c.measure.note + "; * the best of a row\n"
+		notes += "; * the best of a row"
 	}
+	if !slices.Contains(needsSmallest, c.measure.name) {
+		notes += fmt.Sprintf("\non a device of %v; --smallest finds how small a one does", c.capacity)
+	}
+	notes += "\n"
 	if planned {
 		notes += "hits: requests that a plan served, in % of all\n"
 	}
@@ -148,17 +115,19 @@ const (
 	widest  = 10 // name of an allocator
 )
 
-func (c *comparison) cells(row comparedRow) table.Row {
+func (c *comparison) cells(row comparedRow, ended bool) table.Row {
 	best, found := c.best(row)
 	var cells table.Row
 	for _, name := range c.columns {
 		r, ran := row.results[name]
 		value, ok := c.measure.value(r)
 		switch {
-		case !ran:
+		case !ran && ended:
 			cells = append(cells, "failed")
 		case r.OOM && !ok:
 			cells = append(cells, "full")
+		case !ok && c.measure.none != nil:
+			cells = append(cells, c.measure.none(r)+c.space())
 		case !ok:
 			cells = append(cells, "-")
 		case found && c.measure.cell(value) == best && len(c.columns) > 1:

@@ -36,7 +36,7 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 				args = append(args, "--json")
 			}
 			child := exec.CommandContext(cmd.Context(), python, args...)
-			child.Stdout, child.Stderr, child.Env = cmd.OutOrStdout(), cmd.ErrOrStderr(), withPackage(os.Environ())
+			child.Stdout, child.Stderr, child.Env = behind(cmd.OutOrStdout()), cmd.ErrOrStderr(), withPackage(os.Environ())
 			err := child.Run()
 			var exit *exec.ExitError
 			switch {
@@ -46,6 +46,8 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 				return errFailed // it has said why
 			case errors.As(err, &exit) && exit.ExitCode() == exitAbsent:
 				err = errors.New("it has no stalloc")
+			case errors.As(err, &exit) && exit.ExitCode() == exitNamesake:
+				return fmt.Errorf("--python %s: its stalloc is another package, such as STAlloc's research code: take that off PYTHONPATH, or keep the two in environments of their own", python)
 			}
 			return fmt.Errorf("--python %s: %w; name a Python 3.9 or later that has stalloc: pip install stalloc", python, err)
 		},
@@ -57,13 +59,20 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 	return cmd
 }
 
-// doctor tells a Python without the package from one whose doctor finds something.
-const doctor = `import importlib.util, sys
-sys.exit(123) if importlib.util.find_spec("stalloc") is None else None
+// doctor tells a Python without the package, or with another one of its name, from one whose
+// doctor finds something. What is of that name is looked at and not imported.
+const doctor = `import importlib.util, os, sys
+spec = importlib.util.find_spec("stalloc")
+sys.exit(123) if spec is None else None
+folders = spec.submodule_search_locations or []
+sys.exit(124) if not any(os.path.exists(os.path.join(f, "doctor.py")) for f in folders) else None
 from stalloc import doctor
 sys.exit(doctor.main())`
 
-const exitAbsent = 123
+const (
+	exitAbsent   = 123
+	exitNamesake = 124
+)
 
 // newPython hands over to a module of the Python package, all options included. The package's
 // own command does not come here: it is in the right interpreter already.

@@ -58,7 +58,7 @@ func (j jsonFlag) IsBoolFlag() bool { return true }
 // forPeople reports whether w is a terminal, where colour and progress are of use. What
 // is piped or redirected gets neither, and NO_COLOR is respected.
 func forPeople(w io.Writer) bool {
-	file, ok := w.(*os.File)
+	file, ok := behind(w).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 

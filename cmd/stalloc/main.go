@@ -40,21 +40,48 @@ func main() {
 // execute runs one command line and returns the exit status.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
+	out := &watched{to: stdout}
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err == nil:
+	case err == nil && out.err == nil:
 		return 0
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		fmt.Fprintln(stderr, "stalloc: interrupted")
 		return exitInterrupted
 	case errors.Is(err, errFailed):
 		return exitFailed
+	case out.err != nil:
+		fmt.Fprintf(stderr, "stalloc: writing: %v\n", out.err)
+		return exitFailed
 	}
 	fmt.Fprintf(stderr, "stalloc: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 	return exitUsage
+}
+
+// watched is the standard output. It keeps the error that cobra does not look at when it
+// prints a help.
+type watched struct {
+	to  io.Writer
+	err error
+}
+
+func (o *watched) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// behind is what a command's output goes to.
+func behind(w io.Writer) io.Writer {
+	if o, ok := w.(*watched); ok {
+		return o.to
+	}
+	return w
 }
 
 func newRoot() *cobra.Command {
@@ -67,11 +94,13 @@ func newRoot() *cobra.Command {
   stalloc record -o run.csv.gz train.py   write down what a program asks for
   stalloc report run.csv.gz               see where its memory went, as a page
   stalloc replay run.csv.gz               what four allocators would reserve
+  stalloc diff base.csv.gz new.csv.gz     what a change did to memory
+  stalloc fit --at 4=a.csv.gz --at 8=b.csv.gz   the largest batch that fits
   stalloc run train.py                    run it under stalloc
   stalloc top                             watch what runs
 
-Record and run need a GPU, report and replay do not: they read recordings, plain
-or gzip'd, and memory snapshots from torch.cuda.memory._dump_snapshot.
+Record and run need a GPU. Report, replay, diff and fit do not: they read recordings,
+plain or gzip'd, and memory snapshots from torch.cuda.memory._dump_snapshot.
 
 Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
 makes no sense, 130 after an interrupt.`,
@@ -80,7 +109,7 @@ makes no sense, 130 after an interrupt.`,
 		Version:       version,
 	}
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
-	root.AddCommand(newReplay(), newPlan(), newReport(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
+	root.AddCommand(newReplay(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
 	return root
 }

@@ -23,6 +23,7 @@ import (
 	"stalloc/internal/mem"
 	"stalloc/live/page"
 	"stalloc/plan"
+	"stalloc/report"
 )
 
 // asCommand makes the test binary behave as stalloc itself, so that the tests
@@ -104,7 +105,7 @@ func TestPlanFileIsReadable(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatal(err)
 	}
-	if read := summary("tiny", p, said.Load, 0); read.Requests != said.Requests || read.Hold != said.Hold || read.Steady != said.Steady {
+	if read := summary("tiny", p, 0); read.Requests != said.Requests || read.Hold != said.Hold || read.Load != said.Load || read.Steady != said.Steady {
 		t.Errorf("the file holds %+v, printed was %+v", read, said)
 	}
 	if said.Requests == 0 || said.Hold < said.Load {
@@ -115,7 +116,7 @@ func TestPlanFileIsReadable(t *testing.T) {
 func TestPlanFileThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "missing", "tiny.plan")
 	out, errs, status := run(t, "plan", "-o", file, "testdata/traces/tiny.csv")
-	if status != exitFailed || out != "" || !strings.Contains(errs, file) || !strings.Contains(errs, "-o") {
+	if status != exitUsage || out != "" || !strings.Contains(errs, file) || !strings.Contains(errs, "-o") {
 		t.Errorf("exit %d, stdout %q, stderr %q", status, out, errs)
 	}
 }
@@ -212,6 +213,58 @@ func TestInterruptedBefore(t *testing.T) {
 	}
 }
 
+// stopping is a context that is over when it has been asked so many times.
+type stopping struct {
+	context.Context
+	left int
+}
+
+func (s *stopping) Err() error {
+	if s.left--; s.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestInterruptedReplay: wherever a replay is interrupted, nothing of it has failed.
+func TestInterruptedReplay(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--smallest"}, {"--wide"}} {
+		args := append([]string{"replay", "--allocator", "native,gmlake", "testdata/traces/tiny.csv"}, flags...)
+		halves := 0
+		for n := 0; ; n++ {
+			var out, errs bytes.Buffer
+			status := execute(&stopping{context.Background(), n}, args, &out, &errs)
+			if status == 0 {
+				break
+			}
+			if out.Len() > 0 {
+				halves++
+			}
+			if status != exitInterrupted || errs.String() != "stalloc: interrupted\n" || strings.Contains(out.String(), "failed") {
+				t.Fatalf("%v, interrupted at the %dth look: exit %d, %q\n%s", args, n, status, errs.String(), out.String())
+			}
+		}
+		if halves == 0 {
+			t.Errorf("%v was never interrupted in its midst", args)
+		}
+	}
+}
+
+// TestFullHelp: so is a help.
+func TestFullHelp(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"replay", "--help"}, {"version"}, {"--version"}, {"help", "keys"}, {"completion", "bash"}} {
+		var errs bytes.Buffer
+		if status := execute(context.Background(), args, full, &errs); status != exitFailed || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%v: exit %d, stderr %q", args, status, errs.String())
+		}
+	}
+}
+
 // TestFullOutput: results that cannot be written are a failure.
 func TestFullOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -250,7 +303,7 @@ func TestSize(t *testing.T) {
 
 // TestKeys: every key that is printed is explained, and nothing else is.
 func TestKeys(t *testing.T) {
-	for i, printed := range []any{replay.Result{}, replay.Step{}, planResult{}, topResult{}, page.Stats{}} {
+	for i, printed := range []any{replay.Result{}, replay.Step{}, report.Diff{}, report.DiffRun{}, report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{}, frontResult{}, topResult{}, page.Stats{}} {
 		var tags, explained []string
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {
@@ -274,9 +327,9 @@ func TestWidth(t *testing.T) {
 		c := comparison{measure: m}
 		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-noplan"} {
 			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9, Hits: 9, SteadyTimeUS: 1,
-				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, Smallest: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
+				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, FitsIn: 1023 * mem.GiB, FullSpeedIn: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
 		}
-		drawn, notes := c.table()
+		drawn, notes := c.table(true)
 		for line := range strings.Lines(drawn.Render() + "\n" + notes) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns: %s", m.name, n, line)
@@ -296,7 +349,7 @@ func TestAverages(t *testing.T) {
 		r.Trace, r.Allocator, r.Requests = string(rune('a'+i/2)), []string{"x", "y"}[i%2], 1
 		c.add(r)
 	}
-	drawn, _ := c.table()
+	drawn, _ := c.table(true)
 	if out := drawn.Render(); !strings.Contains(out, "average of 2") || !strings.Contains(out, "20.00") || !strings.Contains(out, "30.00") || !strings.Contains(out, "full") {
 		t.Errorf("\n%s", out)
 	}

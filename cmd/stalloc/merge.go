@@ -1,8 +1,6 @@
 package main
 
 import (
-	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stalloc/internal/output"
 	"stalloc/live/perfetto"
+	"stalloc/trace"
 )
 
 func newMerge() *cobra.Command {
-	var output string
+	var to string
 	cmd := &cobra.Command{
 		Use:   "merge [flags] PROFILER TRACE",
 		Short: "Put a trace of stalloc's into one of torch.profiler",
@@ -29,21 +29,26 @@ stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the resu
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := merge(output, paths[0], paths[1]); err != nil {
+			out, err := create(cmd, to)
+			if err != nil {
+				return err
+			}
+			defer out.Close()
+			if err := merge(out, paths[0], paths[1]); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %v\n", err)
 				return errFailed
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "the `file` to write")
+	cmd.Flags().StringVarP(&to, "output", "o", "", "the `file` to write; - is standard output")
 	if err := cmd.MarkFlagRequired("output"); err != nil {
 		panic(err) // a flag that was not added
 	}
 	return cmd
 }
 
-func merge(output, profiler, ours string) (err error) {
+func merge(out *output.File, profiler, ours string) error {
 	in, err := openTrace(profiler)
 	if err != nil {
 		return err
@@ -54,15 +59,10 @@ func merge(output, profiler, ours string) (err error) {
 		return err
 	}
 	defer events.Close()
-	out, err := os.Create(output)
-	if err != nil {
-		return fmt.Errorf("%w; choose another file with -o", err)
-	}
-	if err := errors.Join(perfetto.Merge(out, in, events), out.Close()); err != nil {
-		os.Remove(output)
+	if err := perfetto.Merge(out, in, events); err != nil {
 		return err
 	}
-	return nil
+	return out.Commit()
 }
 
 // openTrace opens a file that may be gzip'd; one that is goes to a temporary file, because
@@ -73,7 +73,7 @@ func openTrace(path string) (io.ReadSeekCloser, error) {
 		return file, err
 	}
 	defer file.Close()
-	in, err := gzip.NewReader(file)
+	in, err := trace.Unzip(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

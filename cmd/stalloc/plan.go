@@ -10,22 +10,26 @@ import (
 
 	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/internal/output"
 	"stalloc/plan"
+	"stalloc/plan/descent"
+	"stalloc/plan/solve"
 	"stalloc/trace"
 )
 
-// planResult is what planning one trace came to. Sizes are sums over streams.
+// planResult is what planning one trace came to. Sizes are sums over the steps that came again.
 type planResult struct {
 	Trace    string    `json:"trace"`
-	Requests int       `json:"requests"`
-	Load     mem.Bytes `json:"peak_load_bytes"` // of the whole recording
+	Requests int       `json:"requests"`        // of the steps that came again
+	Load     mem.Bytes `json:"peak_load_bytes"` // of those steps
 	Hold     mem.Bytes `json:"hold_bytes"`      // what the plan needs
 	Gap      float64   `json:"gap"`             // Hold / Load − 1
-	Steady   bool      `json:"steady"`          // the steps repeat: the plan has one
+	Steady   bool      `json:"steady"`          // steps came again: the plan has some
 	Seconds  float64   `json:"seconds"`         // the replay and planning, not reading the trace
 }
 
 type planFlags struct {
+	solveFlags
 	format format
 	output string
 }
@@ -33,17 +37,27 @@ type planFlags struct {
 func newPlan() *cobra.Command {
 	flags := planFlags{format: asTable}
 	cmd := &cobra.Command{
-		Use:   "plan [flags] TRACE...",
-		Short: "Plan the memory of recorded runs",
+		Use:   "plan [flags] FILE...",
+		Short: "Plan the memory of recorded runs, or solve problems of storage allocation",
 		Long: `Plan replays a recorded run, has it planned as a live run would be, and says how
-much memory the plan needs beside the peak load of the recording, below which
+much memory the steps that came again need beside their peak load, below which
 nothing can go.
 
-The plan covers set-up, the first steps and, if the steps repeat, one of them. A
-later run of the program is served from it from its first request on.`,
+With -o it writes what the run leaves for later ones: those steps, and how long
+their blocks live. A later run of the program plans them anew, around its own
+memory, as soon as there is room: it need not see a step come again first.
+
+A FILE may be a problem, too: lines of id,lower,upper,size[,gaps...], with a header
+or without (minimalloc's, idealloc's and TelaMalloc's forms). Its buffers get offsets,
+as low as may be or below a --capacity; -o writes them. With --solver, --capacity,
+--svg or --pareto the last step of a recording is such a problem. An interrupt
+ends the search with the best so far.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
   stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
-  stalloc plan --json snapshot.pickle`,
+  stalloc plan --json snapshot.pickle
+  stalloc plan --capacity 1048576 -o offsets.csv problem.csv
+  stalloc plan --solver stalloc tests/traces/llama_vpp.csv.gz
+  stalloc plan --pareto --svg front.svg tests/traces/gpt2_naive.csv.gz`,
 		Args:              atLeastOneTrace,
 		ValidArgsFunction: traceFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -52,21 +66,42 @@ later run of the program is served from it from its first request on.`,
 	}
 	f := cmd.Flags()
 	addFormat(f, &flags.format)
-	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one TRACE to this `file`")
-	complete(cmd, map[string][]string{"format": formats})
+	flags.add(f)
+	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one recording, or the offsets of the one problem, to this `file`; - is standard output")
+	complete(cmd, map[string][]string{"format": formats, "solver": solve.Solvers()})
 	return cmd
 }
 
 func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
+	problems := 0
+	for _, path := range paths {
+		if isProblem(path) {
+			problems++
+		}
+	}
+	switch {
+	case f.wanted(cmd) || problems == len(paths):
+		return f.solve(cmd, paths)
+	case problems > 0:
+		return fmt.Errorf("%d of %d files are problems and the others are not: give them apart, or name a --solver for all", problems, len(paths))
+	}
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))
+	}
+	var out *output.File
+	if f.output != "" {
+		var err error
+		if out, err = create(cmd, f.output); err != nil {
+			return err
+		}
+		defer out.Close()
 	}
 	s := newSession(cmd, f.format, len(paths))
 	var t table.Writer
 	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
 		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
-		p, result, err := replay.Plan(cmd.Context(), tr)
+		p, _, err := replay.Plan(cmd.Context(), tr)
 		if cmd.Context().Err() != nil {
 			return
 		}
@@ -74,10 +109,13 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
 		}
-		r := summary(tr.Name, p, result.PeakLoad, time.Since(begin))
-		if f.output != "" {
-			if err := plan.WriteFile(f.output, p); err != nil {
-				s.fail(fmt.Errorf("%w; choose another file with -o", err))
+		r := summary(tr.Name, p, time.Since(begin))
+		if out != nil {
+			if err = p.Encode(out); err == nil {
+				err = out.Commit()
+			}
+			if err != nil {
+				s.fail(fmt.Errorf("-o %s: %w; choose another file", f.output, err))
 				return
 			}
 		}
@@ -89,7 +127,7 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
-	return s.finish(t, "gap: to hold / peak load - 1; steady: the steps repeat, and the plan has one\n")
+	return s.finish(t, "gap: to hold / peak load - 1; steady: steps came again, and the plan has them\n")
 }
 
 func yes(b bool) string {
@@ -99,14 +137,14 @@ func yes(b bool) string {
 	return "no"
 }
 
-func summary(name string, p *plan.Plan, load mem.Bytes, took time.Duration) planResult {
-	r := planResult{Trace: name, Requests: p.Requests(), Load: load, Seconds: took.Seconds()}
-	for i := range p.Spaces {
-		r.Hold += p.Spaces[i].Hold
-		r.Steady = r.Steady || len(p.Spaces[i].Step) > 0
+func summary(name string, p *plan.Plan, took time.Duration) planResult {
+	r := planResult{Trace: name, Requests: p.Requests(), Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
+	for i := range p.Steps {
+		r.Hold += p.Steps[i].Hold
+		r.Load += descent.LowerBound(p.Steps[i].Buffers(p.Steps[i].End()))
 	}
-	if load > 0 {
-		r.Gap = float64(r.Hold)/float64(load) - 1
+	if r.Load > 0 {
+		r.Gap = float64(r.Hold)/float64(r.Load) - 1
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -10,6 +11,7 @@ import (
 
 	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/trace"
 )
 
@@ -20,6 +22,8 @@ type replayFlags struct {
 	wide       bool
 	show       string
 	noPlan     bool
+	off        []string // mechanisms
+	without    without.Set
 	capacity   size
 	fragLimit  size
 	noise      float64
@@ -45,44 +49,58 @@ figure, --wide shows all of them, and --format prints for programs; the keys of
 JSON and CSV are explained by 'stalloc help keys'.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
-Waste is 1 - peak load / peak reserved. The steady part of a run begins
-with the first step under a plan, without a plan behind the second step, but in
-any case behind the step in which the load comes within 1 % of its peak: until
-then memory must be made. Driver time is modelled from measured costs, and steady
-time is its share of what the steady part took when it was recorded.
+Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
+every allocator, behind the step in which the load first comes within 1 % of its
+peak, at least behind the second step: until then memory must be made. Driver time
+is modelled from measured costs, and steady time is its share of what the steady
+part took when it was recorded.
 
 Hits are the requests that a plan served, as a share of all that the run made.
 With --warm, allocators that plan are started twice, and the second start, which
-finds the plans that the first has left, is shown; the others leave nothing and
+finds the steps that the first has left, is shown; the others leave nothing and
 run cold.
 
 With --noise, that share of the requests in the steps behind the first is inserted
 or left out at random, each at half the rate: 0.01 disturbs one in a hundred.
 
-With --smallest, the run is repeated on other devices, some ten times, to find the
-smallest that it does not fill: to 2 MiB, and whatever --capacity says. The next
-smaller one is filled; still smaller ones may do again, by chance.`,
+With --smallest, the run is repeated on other devices, ten to twenty times, to find
+two figures for each allocator, whatever --capacity says: the smallest device that
+the run fits in, and the smallest on which it runs at full speed. There, calls of the
+driver take at most 1 % of the steady part, and no request in it is tried again
+because the device was full. Both are found to a thousandth of the peak load; the
+larger devices that were tried suffice, too.`,
 		Example: `  stalloc replay tests/traces/llama_naive.csv.gz
   stalloc replay --allocator native,stalloc --warm tests/traces/*.csv.gz
   stalloc replay --noise 0.01 --seed 7 tests/traces/llama_naive.csv.gz
   stalloc replay --show driver --format md tests/traces/llama_*.csv.gz
   stalloc replay --allocator native,stalloc --smallest tests/traces/llama_lora.csv.gz
   stalloc replay --capacity 40GiB --json snapshot.pickle`,
-		Args:              atLeastOneTrace,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if flags.lists() {
+				return cobra.NoArgs(cmd, args)
+			}
+			return atLeastOneTrace(cmd, args)
+		},
 		ValidArgsFunction: traceFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			if flags.lists() {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(without.Texts(), "\n"))
+				return err
+			}
 			return flags.run(cmd, paths)
 		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
 	f.BoolVar(&flags.warm, "warm", false, "show the second of two starts, with what the first has left")
-	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: serve everything from the range")
+	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: plan no steps")
+	f.StringSliceVar(&flags.off, "without", nil, "stalloc: mechanisms to switch off, or 'list'")
+	_ = f.MarkHidden("without") // it is there: the error would say that it is not
 	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the noise")
-	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest device that the run does not fill")
+	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest devices that the run fits in, and runs at full speed in")
 	f.BoolVar(&flags.wide, "wide", false, "a row for each allocator, with all figures; wider than a terminal mostly is")
-	f.StringVar(&flags.show, "show", "", "the `figure` to compare: waste, reserved, driver, hits or smallest (default waste)")
+	f.StringVar(&flags.show, "show", "", "the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
 	addFormat(f, &flags.format)
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
@@ -96,7 +114,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, NoPlan: f.noPlan}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, Without: f.without}
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
@@ -108,6 +126,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				return
 			}
 			r, err := a.Replay(s.ctx, tr, config, s.progress.begin(tr.Name+", "+a.Name))
+			if s.ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				s.fail(fmt.Errorf("%s, allocator %s: %w", path, a.Name, err))
 				continue
@@ -120,16 +141,21 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				r.Noise, r.Seed = f.noise, f.seed
 			}
 			if f.smallest {
-				if r.Smallest, err = f.findSmallest(s, a, tr, config, r.PeakReserved); err != nil {
+				sizes, err := f.findSmallest(s, a, tr, config, r.PeakReserved)
+				if s.ctx.Err() != nil {
+					return
+				}
+				if err != nil {
 					s.fail(fmt.Errorf("%s, allocator %s, the smallest device: %w", path, a.Name, err))
 				}
+				r.FitsIn, r.FullSpeedIn = sizes.FitsIn, sizes.FullSpeedIn
 			}
 			s.emit(r)
 			v.add(r)
 			s.progress.advance(i + 1)
 		}
 	})
-	return s.finish(v.table())
+	return s.finishAll(v.tables(s.ctx.Err() == nil))
 }
 
 // check returns the allocators that are named, or what is wrong with the flags.
@@ -145,39 +171,60 @@ func (f *replayFlags) check() ([]replay.Allocator, error) {
 		}
 		allocators = append(allocators, a)
 	}
+	if f.noPlan {
+		f.without = without.Plans
+	}
+	for _, name := range f.off {
+		x, err := without.Parse(name)
+		if err != nil {
+			return nil, fmt.Errorf("--without %w", err)
+		}
+		f.without |= x
+	}
 	if !(f.noise >= 0 && f.noise <= 1) {
 		return nil, fmt.Errorf("--noise %v is no share: give a number from 0 to 1, such as 0.01 for one request in a hundred", f.noise)
 	}
-	if f.show == "" {
+	if f.show == "" && !f.smallest {
 		f.show = measures[0].name
-		if f.smallest {
-			f.show = "smallest"
-		}
 	}
-	if f.show == "smallest" && !f.smallest {
-		return nil, errors.New("--show smallest needs --smallest, which finds it in ten replays or more")
+	if slices.Contains(needsSmallest, f.show) && !f.smallest {
+		return nil, fmt.Errorf("--show %s needs --smallest, which finds it in ten replays or more", f.show)
+	}
+	if f.show == "" {
+		return allocators, nil
 	}
 	_, err := findMeasure(f.show)
 	return allocators, err
 }
 
+// lists reports whether the mechanisms are to be listed.
+func (f *replayFlags) lists() bool { return len(f.off) == 1 && f.off[0] == "list" }
+
 // view is how results are laid out for people.
 type view interface {
 	add(replay.Result)
-	table() (table.Writer, string)
+	tables(ended bool) []drawn // not ended: what is not there was not tried
 }
 
 func (f *replayFlags) view(s *session) view {
 	if f.wide {
 		return &wideTable{smallest: f.smallest}
 	}
-	m, _ := findMeasure(f.show) // checked
-	return &comparison{measure: m, markdown: f.format == asMD, colours: coloured(s.out)}
+	shown := []string{f.show}
+	if f.show == "" {
+		shown = needsSmallest
+	}
+	var all comparisons
+	for _, name := range shown {
+		m, _ := findMeasure(name) // checked
+		all = append(all, &comparison{measure: m, capacity: mem.Bytes(f.capacity), markdown: f.format == asMD, colours: coloured(s.out)})
+	}
+	return all
 }
 
 var errFull = errors.New("the device is full")
 
-func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config, reserved mem.Bytes) (mem.Bytes, error) {
+func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config, reserved mem.Bytes) (replay.Sizes, error) {
 	return a.Smallest(s.ctx, tr, c, reserved, func(capacity mem.Bytes) func(done, total int) {
 		return s.progress.begin(fmt.Sprintf("%s, %s on %v", tr.Name, a.Name, capacity))
 	})
@@ -194,7 +241,7 @@ func (w *wideTable) add(r replay.Result) {
 	if w.t == nil {
 		header := []any{"recording", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "waste", "calls", "steady", "driver time", "steady time"}
 		if w.smallest {
-			header = append(header, "smallest")
+			header = append(header, "fits in", "at full speed in")
 		}
 		w.t = newTable(3, header...)
 	} else if w.trace != r.Trace {
@@ -204,7 +251,7 @@ func (w *wideTable) add(r replay.Result) {
 	w.t.AppendRow(replayRow(r))
 }
 
-func (w *wideTable) table() (table.Writer, string) { return w.t, "" }
+func (w *wideTable) tables(bool) []drawn { return []drawn{{w.t, ""}} }
 
 func replayRow(r replay.Result) table.Row {
 	hits := "-"
@@ -224,8 +271,11 @@ func replayRow(r replay.Result) table.Row {
 		fmt.Sprintf("%.2f %%", 100*r.Fragmentation), r.DriverCalls, r.SteadyDriverCalls,
 		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3), steady,
 	}
-	if r.Smallest > 0 {
-		row = append(row, r.Smallest)
+	if r.FitsIn > 0 {
+		row = append(row, r.FitsIn, "-")
+		if r.FullSpeedIn > 0 {
+			row[len(row)-1] = r.FullSpeedIn
+		}
 	}
 	return row
 }

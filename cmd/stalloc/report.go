@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ type reportFlags struct {
 	device   int
 	warm     bool
 	blocks   int
+	quick    bool
 }
 
 func newReport() *cobra.Command {
@@ -31,11 +31,15 @@ func newReport() *cobra.Command {
 		Short: "Make one HTML page of where a run's memory went",
 		Long: `Report makes one self-contained HTML page of a recorded run: where every block
 lay, what made the peak, what each allocator reserves for it, what the
-difference is worth, and which requests the plan did not serve and why.
+difference is worth, and which requests the plan did not serve and why. It says
+what to look at, told from lifetimes: blocks that wait across the peak, memory of the
+step before that is live at the peak, what a stream's cache keeps, and a leak.
 
 RUN is a recording, a memory snapshot of PyTorch's (with its stacks), a plan
 file, or the log of a live run (STALLOC_CONF=trace:FILE), which knows curves and
-no blocks. A recording is replayed through every allocator on a simulated device.`,
+no blocks. A recording is replayed through every allocator on a simulated device,
+and then on smaller ones, to find how small a one still does, and does at full speed,
+as 'stalloc replay --smallest' does. --quick leaves that out.`,
 		Example: `  stalloc report -o report.html tests/traces/llama_varlen.csv.gz
   stalloc report -o report.html snapshot.pickle
   stalloc report -o plan.html llama.plan`,
@@ -48,10 +52,11 @@ no blocks. A recording is replayed through every allocator on a simulated device
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&flags.output, "output", "o", "report.html", "write the page to this `file`")
+	f.StringVarP(&flags.output, "output", "o", "report.html", "write the page to this `file`; - is standard output")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
 	f.IntVar(&flags.device, "device", flags.device, "of a snapshot or a log: the `number` of the device; the first that has events if negative")
 	f.BoolVar(&flags.warm, "warm", false, "stalloc: show the second of two starts")
+	f.BoolVar(&flags.quick, "quick", false, "do not look for the smallest devices that do")
 	f.IntVar(&flags.blocks, "blocks", flags.blocks, "draw at most so many blocks, the peak's step always")
 	return cmd
 }
@@ -60,14 +65,15 @@ func (f *reportFlags) run(cmd *cobra.Command, path string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
-	folder := filepath.Dir(f.output)
-	if at, err := os.Stat(folder); err != nil || !at.IsDir() {
-		return fmt.Errorf("-o %s: there is no folder %s: make it, or choose another file", f.output, folder)
+	out, err := create(cmd, f.output)
+	if err != nil {
+		return err
 	}
+	defer out.Close()
 	ctx, errs := cmd.Context(), cmd.ErrOrStderr()
 	say, clear := spinner(errs)
 	data, err := report.Load(ctx, path, report.Options{
-		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Progress: say,
+		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Quick: f.quick, Progress: say,
 	})
 	clear()
 	if ctx.Err() != nil {
@@ -77,12 +83,15 @@ func (f *reportFlags) run(cmd *cobra.Command, path string) error {
 		fmt.Fprintf(errs, "stalloc: %v\n", runError(path, err))
 		return errFailed
 	}
-	written, err := f.write(data)
+	page := &counted{out, 0}
+	if err = data.WriteHTML(page, version); err == nil {
+		err = out.Commit()
+	}
 	if err != nil {
 		fmt.Fprintf(errs, "stalloc: writing the page: %v; choose another file with -o\n", err)
 		return errFailed
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %.1f MB", f.output, float64(written)/1e6)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %.1f MB", f.output, float64(page.n)/1e6)
 	if data.Blocks > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), ", %d of %d blocks drawn", len(data.Window.From), data.Blocks)
 	}
@@ -110,19 +119,4 @@ func runError(path string, err error) error {
 		return readError(path, err)
 	}
 	return err
-}
-
-// write makes the page beside its place and renames it: never half a page.
-func (f *reportFlags) write(data *report.Data) (int64, error) {
-	file, err := os.CreateTemp(filepath.Dir(f.output), filepath.Base(f.output)+".*.tmp")
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(file.Name()) // there no longer if all went well
-	err = data.WriteHTML(file, version)
-	size, _ := file.Seek(0, 1)
-	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
-		return 0, err
-	}
-	return size, os.Rename(file.Name(), f.output)
 }

@@ -83,18 +83,39 @@ func (s *session) fail(err error) {
 	fmt.Fprintf(s.errs, "stalloc: %v\n", err)
 }
 
+// drawn is a table and the lines that explain it; nil for none.
+type drawn struct {
+	t     table.Writer
+	notes string
+}
+
 // finish prints the table, whatever there is of it, and the lines that explain it, and
 // says how it went.
 func (s *session) finish(t table.Writer, notes string) error {
+	return s.finishAll([]drawn{{t, notes}})
+}
+
+// finishAll is finish of several tables.
+func (s *session) finishAll(tables []drawn) error {
 	s.progress.stop()
-	if s.records == nil && t != nil {
-		printed := t.Render
-		if s.format == asMD {
-			printed, notes = t.RenderMarkdown, ""
+	between := ""
+	for _, d := range tables {
+		if s.records != nil || d.t == nil {
+			continue
 		}
-		if _, err := fmt.Fprintf(s.out, "%s\n%s", printed(), notes); err != nil {
+		printed := d.t.Render
+		if s.format == asMD {
+			printed = d.t.RenderMarkdown
+			if len(tables) == 1 {
+				d.notes = ""
+			} else { // nothing else tells one from the other
+				d.notes = "\n" + d.notes
+			}
+		}
+		if _, err := fmt.Fprintf(s.out, "%s%s\n%s", between, printed(), d.notes); err != nil {
 			s.fail(fmt.Errorf("writing the table: %w", err))
 		}
+		between = "\n"
 	}
 	if err := s.ctx.Err(); err != nil {
 		return err

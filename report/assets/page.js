@@ -59,7 +59,7 @@ class Classes {
       const share = life[i] / Math.max(steps[s].end - steps[s].begin, 1);
       return share > 0.25 ? 2 : share > 0.02 ? 3 : 4;
     });
-    return { of, names: ["stays for several steps", "crosses into the next step", "a quarter of its step or more", "2 % of its step or more", "brief"], variables: ["c0", "c4", "c1", "c3", "c2"] };
+    return { of, names: ["stays for several steps", "crosses into the next step", "a quarter of its step or more", "2 % of its step or more", "short-lived"], variables: ["c0", "c4", "c1", "c3", "c2"] };
   }
 
   colours() {

@@ -42,7 +42,7 @@ def chromium():
 def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     plan = folder / "llama.plan"
-    planned = [browser.STALLOC, "plan", "-o", plan, RUNS["varlen"]]
+    planned = [browser.STALLOC, "plan", "-o", plan, RUNS["streams"]]
     subprocess.run(planned, check=True, capture_output=True)
     live = folder / "live.json"
     live.write_text(LOG)

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"stalloc/actors/replay"
+	"stalloc/internal/fit"
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// madeUp replays runs of any size, which are made up from those that were recorded.
+type madeUp struct {
+	s      *session
+	f      *fitFlags
+	growth *trace.Growth
+	load   fit.Line // of live tensors
+	most   int64    // no larger size can fit
+}
+
+// topmost is how many of the largest sizes are tried one by one.
+const topmost = 3
+
+// tried is what came of a size on a device.
+type tried struct{ fits, fast bool }
+
+// results finds the two figures of an allocator: by bisection of the size on a device of the
+// capacity, and on one that is smaller, and larger, by what live tensors may be off by.
+func (m *madeUp) results(a replay.Allocator) (fits, speed fitResult, err error) {
+	known, steady := make(map[[2]int64]tried), false
+	try := func(size int64, capacity mem.Bytes) tried {
+		key := [2]int64{size, int64(capacity)}
+		if t, ok := known[key]; ok || err != nil {
+			return t
+		}
+		tr := m.growth.At(float64(size))
+		var r replay.Result
+		r, err = a.Replay(m.s.ctx, tr, replay.Config{Capacity: capacity}, m.s.progress.begin(fmt.Sprintf("size %d, %s", size, a.Name)))
+		steady = steady || !r.OOM && r.SteadyTimeUS > 0
+		known[key] = tried{fits: !r.OOM, fast: r.AtFullSpeed()}
+		return known[key]
+	}
+	largest := func(capacity mem.Bytes, suffices func(tried) bool) int64 {
+		low, high := int64(0), m.most/m.f.multiple
+		// An allocator need not be monotonic: the largest sizes there can be are tried one by one.
+		for range topmost {
+			if high > 0 && suffices(try(high*m.f.multiple, capacity)) {
+				return high * m.f.multiple
+			}
+			high = max(high-1, 0)
+		}
+		for low < high && err == nil {
+			if middle := low + (high-low+1)/2; suffices(try(middle*m.f.multiple, capacity)) {
+				low = middle
+			} else {
+				high = middle - 1
+			}
+		}
+		return low * m.f.multiple
+	}
+	figure := func(name string, suffices func(tried) bool) fitResult {
+		r := m.f.blank(a.Name, name)
+		r.Method, r.Checked = methodReplay, m.load.Checked
+		r.Largest = largest(r.Capacity, suffices)
+		r.Low, r.High = r.Largest, r.Largest
+		if r.Off = mem.Bytes(m.load.Error(float64(r.Largest))); r.Off >= mem.HandleSize && r.Off < r.Capacity {
+			r.Low = min(r.Low, largest(r.Capacity-r.Off, suffices))
+			r.High = max(r.High, largest(r.Capacity+r.Off, suffices))
+		}
+		return r
+	}
+	fits = figure(figureFits, func(t tried) bool { return t.fits })
+	speed = figure(figureSpeed, func(t tried) bool { return t.fast })
+	if speed.Largest == 0 && fits.Largest > 0 {
+		speed = m.f.blank(a.Name, figureSpeed)
+		if speed.CannotTell = "of the sizes that were tried it is at full speed at none"; !steady {
+			speed.CannotTell = errNotSteady.Error()
+		}
+	}
+	return fits, speed, err
+}
+
+var errNotSteady = errors.New("the recordings have no steady part: record more steps")

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stalloc/internal/mem"
+	"stalloc/trace"
+)
+
+// grown writes a recording whose blocks that come and go within a step are so many times as
+// large, as with a larger batch.
+func grown(t *testing.T, tr *trace.Trace, times int64, path string) {
+	t.Helper()
+	step, from, to := 0, make(map[int64]int), make(map[int64]int)
+	for _, e := range tr.Events {
+		switch {
+		case e.Kind == trace.Mark && strings.HasPrefix(e.Mark, "step "):
+			step++
+		case e.Kind == trace.Alloc:
+			from[e.ID] = step
+		case e.Kind == trace.FreeCompleted:
+			to[e.ID] = step
+		}
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	w := bufio.NewWriter(file)
+	fmt.Fprintln(w, "# workload grown")
+	for _, e := range tr.Events {
+		switch e.Kind {
+		case trace.Mark:
+			fmt.Fprintln(w, "#", e.Mark)
+		case trace.Alloc:
+			if from[e.ID] > 0 && from[e.ID] == to[e.ID] {
+				e.Size *= mem.Bytes(times)
+			}
+			fmt.Fprintf(w, "a,%d,%d,%d,%d\n", e.ID, int64(e.Size), e.Stream, e.Micros)
+		case trace.FreeRequested:
+			fmt.Fprintf(w, "r,%d,%d\n", e.ID, e.Micros)
+		case trace.FreeCompleted:
+			fmt.Fprintf(w, "f,%d,%d\n", e.ID, e.Micros)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told is what fit prints of recordings of llama_naive that are so many times as large.
+func told(t *testing.T, file func(times int64) string, capacity mem.Bytes, arguments ...string) []fitResult {
+	t.Helper()
+	out, errs, status := run(t, append([]string{"fit", "--json", "--capacity", fmt.Sprintf("%dB", int64(capacity)),
+		"--at", "2=" + file(2), "--at", "4=" + file(4), "--at", "3=" + file(3)}, arguments...)...)
+	if status != 0 || errs != "" {
+		t.Fatalf("exit %d, %s", status, errs)
+	}
+	var told []fitResult
+	for line := range strings.Lines(out) {
+		var r fitResult
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, r)
+	}
+	return told
+}
+
+// TestFit: what is told of sizes that were not recorded is what replays of them find. Between
+// recordings that differ, a line says nearly the same.
+func TestFit(t *testing.T) {
+	tr, err := trace.ReadFile("../../tests/traces/llama_naive.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(times int64) string { return filepath.Join(dir, fmt.Sprintf("%d.csv", times)) }
+	for times := range int64(8) {
+		grown(t, tr, times, file(times))
+	}
+	larger, err := trace.ReadFile(file(6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	capacity := larger.PeakLoad() + larger.PeakLoad()/200
+	fits := func(allocator string, times int64) bool {
+		_, _, status := run(t, "replay", "--json", "--allocator", allocator, "--capacity", fmt.Sprintf("%dB", int64(capacity)), file(times))
+		return status == 0
+	}
+	results := told(t, file, capacity, "--allocator", "native,stalloc")
+	if len(results) != 5 || results[0].Allocator != liveTensors || results[0].Largest != 6 || results[4].Figure != figureSpeed {
+		t.Fatalf("%+v", results)
+	}
+	for _, r := range []fitResult{results[1], results[3]} {
+		if r.CannotTell != "" || r.Method != methodReplay || !r.Checked || r.Largest < 4 || r.Low != r.Largest || r.High != r.Largest ||
+			!fits(r.Allocator, r.Largest) || fits(r.Allocator, r.Largest+1) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if results[1].Largest >= results[3].Largest {
+		t.Errorf("native wastes more: %+v", results)
+	}
+	tr.Events = append(tr.Events, trace.Event{Kind: trace.Alloc, ID: 1 << 40, Size: 1})
+	grown(t, tr, 4, file(4))
+	results = told(t, file, capacity, "--allocator", "stalloc")
+	if r := results[1]; r.CannotTell != "" || r.Method != methodLine || r.Low > 6 || r.High < 6 || r.High-r.Low > 2 || r.Each <= 0 || r.Fixed <= 0 {
+		t.Errorf("%+v, truly 6", r)
+	}
+}

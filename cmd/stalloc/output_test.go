@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stalloc/live/perfetto"
+	"stalloc/plan"
+)
+
+// outputs are the commands that write what -o names, and what that begins with.
+func outputs(t *testing.T) map[string][]string {
+	t.Helper()
+	dir := t.TempDir()
+	profiler, ours := filepath.Join(dir, "profiler.json"), filepath.Join(dir, "ours.json")
+	if err := os.WriteFile(profiler, []byte(`{"traceEvents": []}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := perfetto.Create(ours, "it")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.Mark(time.Now(), 0, "plan 1 serves", nil)
+	if err := trace.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]string{
+		"STALLOCP":          {"plan", "testdata/traces/tiny.csv"},
+		"<!doctype html>":   {"report", "testdata/traces/tiny.csv"},
+		`{"traceEvents": [`: {"merge", profiler, ours},
+	}
+}
+
+// TestOutputToPipe: what is no file is written to and stays what it is.
+func TestOutputToPipe(t *testing.T) {
+	for begins, args := range outputs(t) {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, errs, status := run(t, append(args, "-o", pipe)...)
+		if status == 0 || !strings.Contains(errs, pipe) {
+			t.Errorf("%s to a pipe without a reader: exit %d, %q", args[0], status, errs)
+		}
+		link := pipe + ".link"
+		if err := os.Symlink(pipe, link); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan string)
+		go func() {
+			text, err := os.ReadFile(pipe) // waits for a writer
+			if err != nil {
+				text = []byte(err.Error())
+			}
+			got <- string(text)
+		}()
+		for range 100 { // until somebody reads
+			if _, errs, status = run(t, append(args, "-o", link)...); status == 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if status != 0 {
+			t.Fatalf("%s to a pipe: exit %d, %s", args[0], status, errs)
+		}
+		if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+			t.Fatalf("%s: the pipe is %v now, %v", args[0], info, err)
+		}
+		if text := <-got; !strings.HasPrefix(text, begins) {
+			t.Errorf("%s: the pipe got %.40q", args[0], text)
+		}
+	}
+}
+
+// TestOutputThroughLink: a link is followed, and stays.
+func TestOutputThroughLink(t *testing.T) {
+	for begins, args := range outputs(t) {
+		dir := t.TempDir()
+		link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
+		if err := os.Symlink("file", link); err != nil {
+			t.Fatal(err)
+		}
+		if _, errs, status := run(t, append(args, "-o", link)...); status != 0 {
+			t.Errorf("%s: exit %d, %s", args[0], status, errs)
+		}
+		text, err := os.ReadFile(file)
+		if to, _ := os.Readlink(link); to != "file" || err != nil || !bytes.HasPrefix(text, []byte(begins)) {
+			t.Errorf("%s: the link is to %q, the file %.40q, %v", args[0], to, text, err)
+		}
+	}
+}
+
+// TestOutputToStdout: "-" is standard output, and nothing else goes there.
+func TestOutputToStdout(t *testing.T) {
+	for begins, args := range outputs(t) {
+		out, errs, status := run(t, append(args, "-o", "-")...)
+		if status != 0 || !strings.HasPrefix(out, begins) {
+			t.Errorf("%s: exit %d, %.40q, %s", args[0], status, out, errs)
+		}
+		if _, err := os.Lstat("-"); err == nil {
+			os.Remove("-")
+			t.Errorf("%s made a file that is called -", args[0])
+		}
+		if args[0] == "plan" {
+			if _, err := plan.Decode(strings.NewReader(out), "-"); err != nil || !strings.Contains(errs, "to hold") {
+				t.Errorf("plan: %v; the table: %q", err, errs)
+			}
+		}
+	}
+}
+
+// TestOutputOverInput: an input that is the output too is read whole before it is replaced, and
+// stays where the command fails.
+func TestOutputOverInput(t *testing.T) {
+	for _, args := range outputs(t) {
+		if args[0] != "merge" {
+			continue
+		}
+		if _, errs, status := run(t, append(args, "-o", args[1])...); status != 0 {
+			t.Errorf("exit %d, %s", status, errs)
+		}
+		before, _ := os.ReadFile(args[1])
+		if !bytes.Contains(before, []byte("plan 1 serves")) {
+			t.Errorf("merged into itself: %.80q", before)
+		}
+		if _, _, status := run(t, "merge", args[1], args[1], "-o", args[1]); status == 0 {
+			t.Error("a profiler's trace was taken for one of stalloc's")
+		}
+		if after, _ := os.ReadFile(args[1]); !bytes.Equal(before, after) {
+			t.Error("a command that failed took away what was there")
+		}
+	}
+}
+
+// TestOutputIsTriedFirst: what cannot be written is said before anything is read.
+func TestOutputIsTriedFirst(t *testing.T) {
+	for _, command := range []string{"plan", "report", "merge"} {
+		args := []string{command, "-o", filepath.Join(t.TempDir(), "none", "x"), "absent"}
+		if command == "merge" {
+			args = append(args, "absent")
+		}
+		if _, errs, status := run(t, args...); status != exitUsage || !strings.Contains(errs, args[2]) {
+			t.Errorf("%s: exit %d, %q", command, status, errs)
+		}
+	}
+}
