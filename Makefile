@@ -166,14 +166,22 @@ race: build ## Go and C tests under the race detectors
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d race; done
 
 .PHONY: stress
-stress: build ## many threads, streams and plans, then a rough machine: minutes, every byte checked
+stress: build ## a minute of random lives, and threads that ask for the same over and over
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d stress; done
+
+.PHONY: attack
+attack: build ## ten minutes of random lives over the fake driver (ATTACK_SECONDS=, ATTACK_REQUESTS=, SEED=)
+	$(MAKE) -C cshim/test attack
 
 .PHONY: bench
 bench: build ## microbenchmarks, with nanoseconds and allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
 	@$(MAKE) --no-print-directory report-bench
+
+.PHONY: bench-plan
+bench-plan: cli ## solvers of storage allocation on hard, published, recorded and made-up problems (MINIMALLOC=its binary)
+	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))
 
 .PHONY: adapter-headers
 adapter-headers: libs ## compile the adapter against PyTorch 2.11 and the newest (VERSIONS=all: each from 2.6 on)
@@ -239,12 +247,17 @@ plots: cli .venv/docs .venv/browser ## draw the figures of README and docs from 
 	.venv/bin/python docs/plots/plots.py --report $(BUILD)/places.html
 	.venv/bin/python docs/plots/screenshot.py $(BUILD)/varlen.html docs/report.png
 
+.PHONY: figures
+figures: $(if $(shell command -v $(GO)),cli) ## measure what docs show, ten minutes of it, and again until it is done (BUDGET=; GPU parts need a GPU and PyTorch)
+	$(PYTHON) docs/plots/figures.py --budget $(or $(BUDGET),580)
+
+.PHONY: constants
+constants: cli ## what each mechanism buys: every recording with each switched off, into docs/constants.md
+	$(PYTHON) docs/plots/constants.py
+
 .PHONY: recordings
-recordings: cli ## replay the recordings anew for docs/data
-	$(BIN) replay --json $(TRACES) > $(BUILD)/recordings.json
-	mv $(BUILD)/recordings.json docs/data/recordings.json
-	printf '{"date": "%s", "commit": "%s", "command": "stalloc replay --json tests/traces/*.csv.gz"}\n' \
-	  "$$(date -I)" "$$(git describe --always --dirty)" > docs/data/recordings.about.json
+recordings: cli ## replay the recordings anew, into docs/data and the tables of docs/benchmarks.md
+	$(PYTHON) docs/plots/recordings.py
 
 .venv/docs: docs/requirements.txt .venv/ready
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
@@ -255,6 +268,10 @@ recordings: cli ## replay the recordings anew for docs/data
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf bin dist $(BUILD) $(LIBDIR) $(dir $(PKGBIN)) .venv
+
+.PHONY: lines
+lines: ## how large the core is, a row a package
+	@$(PYTHON) tests/lines.py
 
 .PHONY: module-path
 module-path: ## give the Go module the path it is published under: MODULE=github.com/you/stalloc

@@ -12,7 +12,7 @@ are not listed here go to the example::
 No run finds plans that earlier comparisons saved, unless STALLOC_CONF says where to look; the
 second of two runs of the same allocator (--allocators native stalloc stalloc) finds the first's.
 The exit status is 0 only if every run finished, all losses and final weights are the same bit
-for bit, and stalloc served requests from its plan.
+for bit, and stalloc served requests from a plan if the steps repeat.
 """
 
 import argparse

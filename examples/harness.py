@@ -145,6 +145,8 @@ def make_deterministic():
 
 def run(args, example):
     """Trains the example as the options say; returns the exit status."""
+    if "LOCAL_RANK" in os.environ:  # started by torchrun: each process sees its own GPU alone
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
     stalloc = choose_allocator(args.allocator)
     if args.deterministic:
         make_deterministic()

@@ -6,6 +6,7 @@ splits off or cannot reuse is its own fragmentation: 1 - peak load / peak reserv
 """
 
 import json
+import os
 import statistics
 import struct
 import sys
@@ -24,6 +25,8 @@ def checksum(model):
     total = 0
     with torch.no_grad():
         for place, parameter in enumerate(model.parameters(), start=1):
+            if hasattr(parameter, "to_local"):  # a shard of it is here
+                parameter = parameter.to_local()
             integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[parameter.element_size()]
             part = parameter.detach().view(integers).sum(dtype=torch.int64).item()
             total = (total + place * part) % (1 << 64)
@@ -54,7 +57,7 @@ class Recorder:
 
     def begin(self):
         self._synchronize()
-        self._started = time.perf_counter()
+        self._started, self._cpu = time.perf_counter(), time.process_time()
 
     def end(self, step, phase, loss, items):
         """Ends a step: `loss` is a float32 number, `phase` says what kind of step it was.
@@ -62,7 +65,7 @@ class Recorder:
         `items` is the work done in it: tokens or images that were trained on.
         """
         self._synchronize()
-        seconds = time.perf_counter() - self._started
+        seconds, cpu = time.perf_counter() - self._started, time.process_time() - self._cpu
         counters = self._counters()
         record = {
             "step": step,
@@ -70,6 +73,7 @@ class Recorder:
             "loss": loss,
             "loss_bits": bits(loss),
             "seconds": seconds,
+            "cpu_seconds": cpu,  # of all threads
             "items": items,
             **self._memory(),
             **{key: now - self._before[key] for key, now in counters.items()},
@@ -110,7 +114,7 @@ class Recorder:
         )
         if self.stalloc is not None:
             self.result["explain"] = self.stalloc.explain()
-        if self.args.json:
+        if self.args.json and os.environ.get("RANK", "0") == "0":
             self.args.json.write_text(json.dumps(self.result, indent=1) + "\n")
         return self.result
 

@@ -34,9 +34,14 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	  --exclude libc10.so --exclude libc10_cuda.so \
 	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
 
+.PHONY: sdist
+sdist: $(WHEEL)/ready stamp ## build dist/stalloc-*.tar.gz, which pip builds the package from
+	mkdir -p $(DIST)
+	PYTHONPATH=packaging $(WHEEL_PYTHON) -W ignore -c 'import backend; backend.build_sdist("$(DIST)")' >/dev/null
+
 .PHONY: wheel-test
 wheel-test: wheel $(FAKE) .venv/ready ## the wheel, installed for another version of Python (WHEEL_PYTHON)
-	.venv/bin/python -m pytest -q tests/wheel
+	ADAPTERS='$(ADAPTERS)' .venv/bin/python -m pytest -q tests/wheel
 
 $(WHEEL)/ready: packaging/requirements.txt
 	mkdir -p $(@D)

@@ -1,7 +1,8 @@
 """A GPU memory allocator for PyTorch training that plans every step's addresses ahead.
 
-A training step repeats itself. stalloc watches one, decides offline where every block of the
-next goes, almost perfectly packed, and serves the following steps from that plan::
+Where steps repeat, request for request, stalloc decides beside training where every block of the
+next goes, almost perfectly packed, and serves the steps that follow from that plan. What does not
+repeat it serves nearly as tightly::
 
     import stalloc
 
@@ -21,10 +22,12 @@ stalloc.step() ends that, and only the calls count from then on.
 from ._errors import SettingError, StallocError, StallocWarning
 from ._plans import load_plan, save_plan
 from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
+from ._solve import Placement, solve
 from ._stats import Stats
 from ._version import __version__
 
 __all__ = [
+    "Placement",
     "SettingError",
     "StallocError",
     "StallocWarning",
@@ -39,6 +42,7 @@ __all__ = [
     "mark",
     "route",
     "save_plan",
+    "solve",
     "stats",
     "step",
 ]

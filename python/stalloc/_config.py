@@ -1,9 +1,9 @@
 """Settings: the environment's STALLOC_CONF, overridden by enable()'s arguments.
 
 STALLOC_CONF has the form of PyTorch's own PYTORCH_ALLOC_CONF, ``key:value`` pairs separated
-by commas. Which keys exist and what they take is known to the native library alone, which
-reads the merged text with C's getenv; here only the form is checked, so that a new setting
-needs no new Python.
+by commas. Which keys exist, what they take and what is wrong is known to the native library
+alone (Native.check); here texts are only put together, with all that may be wrong in them, so
+that a new setting needs no new Python.
 """
 
 import os
@@ -17,38 +17,39 @@ VARIABLE = "STALLOC_CONF"
 Value = Union[bool, int, float, str, "os.PathLike[str]"]
 
 
-def parse(text: str) -> dict[str, str]:
-    """Splits the text of STALLOC_CONF. A value may hold colons (a path does), never commas."""
-    pairs: dict[str, str] = {}
-    for place, item in enumerate(text.split(","), start=1):
-        item = item.strip()
-        if not item:
-            continue
+def _items(text: str) -> list[tuple[str, str]]:
+    """Each item of STALLOC_CONF with its key. A value may hold colons, as a path does."""
+    items = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
         key, colon, value = (part.strip() for part in item.partition(":"))
-        if not colon or not key or not value:
-            raise SettingError(
-                f"{VARIABLE}: item {place} is {item!r}, expected key:value; "
-                f"separate several settings by commas, as in key1:value1,key2:value2"
-            )
-        pairs[key] = value
-    return pairs
+        items.append((key, f"{key}{colon}{value}"))
+    return items
 
 
-def render(pairs: Mapping[str, str]) -> str:
-    """The opposite of parse."""
-    return ",".join(f"{key}:{value}" for key, value in pairs.items())
+def value_of(key: str, text: str) -> Optional[str]:
+    """A setting's value, in a text that was checked; None where it is not set."""
+    return next((item.partition(":")[2] for name, item in _items(text) if name == key), None)
 
 
-def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> dict[str, str]:
+def override(text: str, by: str) -> str:
+    """The settings of the first text, but those of the second where that has the same keys."""
+    others: dict[str, list[str]] = {}  # whatever is there twice stays so, for Native.check
+    for key, item in _items(by):
+        others.setdefault(key, []).append(item)
+    instead = dict(others)
+    merged: list[str] = []
+    for key, item in _items(text):
+        merged += instead.pop(key, []) if key in others else [item]
+    return ",".join([*merged, *(item for items in instead.values() for item in items)])
+
+
+def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> str:
     """The settings in force: what code asks for explicitly wins over the environment.
 
     None is what nobody asked for.
     """
-    merged = parse(environment)
-    for key, value in arguments.items():
-        if value is not None:
-            merged[key] = _text(key, value)
-    return merged
+    asked = [f"{key}:{_text(key, value)}" for key, value in arguments.items() if value is not None]
+    return override(environment, ",".join(asked))
 
 
 def _text(key: str, value: Value) -> str:

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Optional
 
 from . import _adapter, _config, _native, _rank, _route
-from ._errors import StallocError
+from ._errors import SettingError, StallocError
 from ._version import __version__
 
 _OLDEST_TORCH = (2, 3)
@@ -35,16 +36,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-# As it was given: libraries() leaves what the native library may read in its place.
-_GIVEN = os.environ.get(_config.VARIABLE, "")
-
-
-def settings() -> dict[str, str]:
-    """STALLOC_CONF, as far as it can be read: libraries() says what is wrong with it."""
-    try:
-        return _config.parse(_GIVEN)
-    except ValueError:
-        return {}
+def setting(key: str) -> Optional[str]:
+    """What STALLOC_CONF has; libraries() says what is wrong with it."""
+    value = _config.value_of(key, os.environ.get(_config.VARIABLE, ""))
+    return value and _rank.expand(value)
 
 
 def system() -> Iterator[Finding]:
@@ -78,22 +73,19 @@ def system() -> Iterator[Finding]:
 
 
 def libraries() -> Iterator[Finding]:
-    path = _native.shim_path()
+    path, given = _native.shim_path(), os.environ.get(_config.VARIABLE, "")
     try:
-        conf = _config.parse(_GIVEN)
-        _route.wanted(conf)
-        os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
         native = _native.Native(path)
-        native.init()
-    except (StallocError, ValueError) as error:
+        native.check(given)
+    except SettingError as error:
         text = str(error).removeprefix("stalloc: ")
-        if _config.VARIABLE in text or text.startswith(_route.SETTING):
-            yield Finding("fix", "settings", text, f"correct {_config.VARIABLE}, or unset it")
-        else:
-            yield Finding("fix", "library", text)
+        yield Finding("fix", "settings", text, f"correct {_config.VARIABLE}, or unset it")
         return
-    if _GIVEN:
-        yield Finding("ok", "settings", f"{_config.VARIABLE}={_GIVEN}")
+    except StallocError as error:
+        yield Finding("fix", "library", str(error).removeprefix("stalloc: "))
+        return
+    if given:
+        yield Finding("ok", "settings", f"{_config.VARIABLE}={given}")
     if native.version() != __version__:
         yield Finding(
             "fix",
@@ -103,7 +95,7 @@ def libraries() -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "library", f"libstalloc.so {native.version()} in {path.parent}")
-    engine = Path(settings().get("engine", path.with_name("libstalloc_engine.so")))
+    engine = Path(setting("engine") or path.with_name("libstalloc_engine.so"))
     if not engine.exists():
         yield Finding(
             "fix",
@@ -124,6 +116,36 @@ def environment() -> Iterator[Finding]:
                 f"{name}={os.environ[name]} has no effect under stalloc",
                 f"unset {name}, or leave it for runs under PyTorch's own allocator",
             )
+
+
+# STAlloc's research code (github.com/infinigence/STAlloc) is imported under the same name. It has
+# this file, and these variables say what it is to do.
+_RESEARCH_FILE = Path("utils", "memory_config.py")
+_RESEARCH_VARIABLES = ("STALLOC_MODE", "STALLOC_LIB_PATH", "STALLOC_MODEL_INFO_PATH")
+
+
+def namesakes() -> Iterator[Finding]:
+    """The research code of the STAlloc paper, where Python would find it as well."""
+    ours = Path(__file__).resolve().parent
+    for folder in dict.fromkeys(Path(entry or os.curdir).resolve() for entry in sys.path):
+        for name in ("stalloc", "STAlloc"):
+            other = folder / name
+            if other.resolve() != ours and (other / _RESEARCH_FILE).is_file():
+                yield Finding(
+                    "note",
+                    "name",
+                    f"{other} is STAlloc's research code, another package named stalloc",
+                    "a program imports the one that is first on its path: take it off PYTHONPATH, "
+                    "or keep the two in environments of their own",
+                )
+    found = [f"{name}={os.environ[name]}" for name in _RESEARCH_VARIABLES if name in os.environ]
+    if found:
+        yield Finding(
+            "note",
+            "settings",
+            f"{', '.join(found)}: STAlloc's research code reads that, stalloc does not",
+            f"unset it, or use {_config.VARIABLE} for settings of stalloc",
+        )
 
 
 def torch() -> Iterator[Finding]:
@@ -158,7 +180,7 @@ def torch() -> Iterator[Finding]:
 
 def _adapter_of(version: str, cuda: str, package: str) -> Finding:
     """How PyTorch will be entered: as _route and _adapter decide it, with nothing made."""
-    if settings().get(_route.SETTING) == _route.PLUGGABLE:
+    if setting(_route.SETTING) == _route.PLUGGABLE:
         return Finding("note", "adapter", "the pluggable route, as the settings say")
     release = ".".join(map(str, _numbers(version)))
     prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
@@ -175,11 +197,12 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
         if _numbers(version) < _adapter.OLDEST:
             raise _adapter.Unavailable(f"PyTorch {version} is older than 2.6")
         if not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")):
-            raise _adapter.Unavailable("there is no C++ compiler (g++) to make it with")
+            raise _adapter.Unavailable("there is no C++ compiler to make it with: install g++")
         _adapter.cuda_headers(torch)
     except StallocError as error:
         text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
-        return Finding("note", "adapter", text, "see docs/troubleshooting.md for what that lacks")
+        lacks = "memory history, MemPool, IPC and graph trees, which that route lacks"
+        return Finding("note", "adapter", text, f"mend that, or do without {lacks}")
     return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
 
 
@@ -195,7 +218,7 @@ def _torch_version(package: Path) -> tuple[str, str]:
 
 def cache() -> Iterator[Finding]:
     """The folder of plans for later runs, by the rules that the engine goes by."""
-    name = settings().get("cache")
+    name = setting("cache")
     if name == "off":
         yield Finding("ok", "cache", "off: every start is a first one")
         return

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
 
-from ._examine import Finding, settings
+from ._examine import Finding, setting
 
 _PATIENCE = 120  # seconds, for the trial and for nvidia-smi
 
@@ -20,7 +20,7 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 
 def driver() -> Iterator[Finding]:
-    name = settings().get("driver", "libcuda.so.1")
+    name = setting("driver") or "libcuda.so.1"
     try:
         cuda = ctypes.CDLL(name)
         version, count = ctypes.c_int(), ctypes.c_int()

@@ -31,6 +31,7 @@ HOOKS: dict[str, str] = {
 # Functions that Python itself calls: result, arguments.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_init": (ctypes.c_int, []),
+    "stalloc_check_conf": (ctypes.c_int, [ctypes.c_char_p]),
     "stalloc_last_error": (ctypes.c_char_p, []),
     "stalloc_version": (ctypes.c_char_p, []),
     "stalloc_step": (ctypes.c_int, [ctypes.c_int]),
@@ -44,7 +45,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
-_WRONG_SETTING = -1  # STALLOC_ERR_CONF
 
 
 class _StatsStruct(ctypes.Structure):
@@ -52,7 +52,7 @@ class _StatsStruct(ctypes.Structure):
 
 
 class Native:
-    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF."""
+    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF, for good."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)
@@ -93,11 +93,13 @@ class Native:
         if status < 0:
             raise StallocError(f"stalloc: {doing}: {self.last_error() or 'no reason given'}")
 
-    def init(self) -> None:
-        status = self._lib.stalloc_init()
-        if status == _WRONG_SETTING:
+    def check(self, conf: str) -> None:
+        """Raises SettingError with all that is wrong in what is to be STALLOC_CONF."""
+        if self._lib.stalloc_check_conf(os.fsencode(conf)) < 0:
             raise SettingError(f"stalloc: cannot start: {self.last_error()}")
-        self._check(status, "cannot start")
+
+    def init(self) -> None:
+        self._check(self._lib.stalloc_init(), "cannot start")
 
     def last_error(self) -> str:
         return _decode(self._lib.stalloc_last_error())

@@ -25,11 +25,12 @@ def save_plan(path: Path, device: Any = None) -> bool:
 
 
 def load_plan(path: Path, device: Any = None) -> bool:
-    """Serves a saved plan from the first request on.
+    """Reads a saved plan: the steps that came again in an earlier run.
 
-    Call it behind enable() and before the first tensor goes to the device. %r in `path` is the
-    rank. A plan of another program costs misses and nothing else. Does nothing and returns False
-    while stalloc is not enabled.
+    They are planned anew as soon as this run has the memory, so it need not see a step come again
+    first. Call it behind enable() and before the first tensor goes to the device. %r in `path` is
+    the rank. Steps that this run does not make cost a look. Does nothing and returns False while
+    stalloc is not enabled.
 
     Raises:
         StallocError: the file is no plan, or cannot be read, or the device is in use already.

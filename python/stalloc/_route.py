@@ -6,7 +6,6 @@ pluggable allocator serves, of which much in PyTorch does not work; a line says 
 """
 
 import warnings
-from collections.abc import Mapping
 from types import ModuleType
 
 from . import _adapter, _native, _torch
@@ -15,19 +14,6 @@ from ._errors import StallocError, StallocWarning
 SETTING = "route"
 AUTO, ADAPTER, PLUGGABLE = "auto", "adapter", "pluggable"
 DEFAULT = AUTO
-
-
-def wanted(conf: Mapping[str, str]) -> str:
-    """The setting's value."""
-    value = conf.get(SETTING, DEFAULT)
-    if value not in (AUTO, ADAPTER, PLUGGABLE):
-        raise ValueError(f"stalloc: {SETTING}:{value}: expected {ADAPTER}, {PLUGGABLE} or {AUTO}")
-    return value
-
-
-def without(conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the native library."""
-    return {key: value for key, value in conf.items() if key != SETTING}
 
 
 def install(torch: ModuleType, native: _native.Native, wanted: str, stacklevel: int) -> str:

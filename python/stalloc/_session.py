@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _adapter, _config, _cudnn, _native, _rank, _route, _statistics, _torch
+from . import _adapter, _config, _cudnn, _native, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -40,7 +40,7 @@ class _Session:
         self.watch: Optional[Watch] = None  # likewise
         self.closed: Optional[_native.Native] = None  # what close() has closed
         self.route = ""  # "adapter" or "pluggable" while active
-        self.conf: dict[str, str] = {}
+        self.conf = ""  # the settings while active
         self.boundary: Optional[OptimizerBoundary] = None
 
 
@@ -77,7 +77,7 @@ def enable(
     Call it before or after ``import torch`` (it imports torch itself), best before the first
     tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. The
     arguments but `strict` are settings as in the environment variable STALLOC_CONF, which they
-    override; None leaves what stands there, and %r in one is the rank. The README explains each;
+    override; None leaves what stands there, and %r in one is the rank.
     `more` are what a newer library may know. `route` is how PyTorch is entered: "adapter"
     (compiled at the first start, see stalloc._adapter), "pluggable" (PyTorch's
     CUDAPluggableAllocator, which lacks much and takes no allocator once CUDA has started), or
@@ -117,14 +117,17 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
             if merged != _session.conf:
                 warnings.warn(
                     f"stalloc is already enabled with the settings "
-                    f"{_config.render(_session.conf) or '(none)'}; "
-                    f"{_config.render(merged) or '(none)'} is ignored",
+                    f"{_session.conf or '(none)'}; {merged or '(none)'} is ignored",
                     StallocWarning,
                     stacklevel=stacklevel,
                 )
             return True
+        # What is wrong with the settings is told where there is no GPU, too.
+        native = _library()
+        if isinstance(native, _native.Native):
+            native.check(merged)
         torch = _torch.load()
-        reason = _torch.why_inactive(torch, merged.get("driver"))
+        reason = _torch.why_inactive(torch, _config.value_of("driver", merged))
         if _session.closed is not None:
             reason = f"{_session.reason}, which is for good: start a new process"
         if reason is not None:
@@ -141,22 +144,30 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
                 )
             _session.torch, _session.reason = torch, reason
             return False
-        _start(torch, merged, strict or strict_in_environment(), stacklevel + 1)
+        if isinstance(native, StallocError):
+            raise native
+        _start(torch, native, merged, strict or strict_in_environment(), stacklevel + 1)
         return True
 
 
-def _start(torch: ModuleType, conf: dict[str, str], strict: bool, stacklevel: int) -> None:
-    wanted = _route.wanted(conf)
-    native = _native.Native(_native.shim_path())
+def _library() -> Union[_native.Native, StallocError]:
+    """The native library, or why it cannot be had, which matters to those alone who need it."""
+    try:
+        return _native.Native(_native.shim_path())
+    except StallocError as error:
+        return error
+
+
+def _start(
+    torch: ModuleType, native: _native.Native, conf: str, strict: bool, stacklevel: int
+) -> None:
+    wanted = _config.value_of(_route.SETTING, conf) or _route.DEFAULT
     watch = Watch(native, torch, strict)
     boundary = OptimizerBoundary(watch.step)
     before = os.environ.get(_config.VARIABLE)
-    # The library reads it with getenv, and does not know the route. Children inherit it and have
-    # ranks of their own.
-    os.environ[_config.VARIABLE] = _rank.expand(_config.render(_route.without(conf)))
+    os.environ[_config.VARIABLE] = conf  # the library reads it with getenv, and children inherit it
     try:
         native.init()
-        os.environ[_config.VARIABLE] = _config.render(conf)
         boundary.install(torch)
         route = _route.install(torch, native, wanted, stacklevel + 1)
     except BaseException:
@@ -250,7 +261,7 @@ def step() -> None:
     """Marks the end of a training step, on every device.
 
     Call it where the step's own tensors are gone: after ``optimizer.zero_grad()``, at the end
-    of the loop. If gradients live on, the step ends where they are freed. From the first call
+    of the loop. Where gradients live on, plans serve little of the next step. From the first call
     on the optimizers' steps no longer count. Does nothing while stalloc is not enabled, so the
     call can stay in the script.
     """

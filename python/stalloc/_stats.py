@@ -10,11 +10,12 @@ class Stats:
     Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
     sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    that a plan foresaw: those served where it wished, and the others. ``fallback`` counts the
-    requests that plain driver allocations served because the engine could not: explain() says
+    made while there was a plan: those served where it planned, and the others. ``fallback`` counts
+    the requests that plain driver allocations served because the engine could not: explain() says
     why. ``native_peak_reserved`` is what PyTorch's own allocator would have reserved at most for
-    the same requests in the first ``native_steps`` steps, as simulated beside the program, 0
-    where that cannot be told; ``native_ooms`` is 1 if the device would have been full then.
+    the same requests, on a device with so much, in the first ``native_steps`` steps, as simulated
+    beside the program, 0 where that cannot be told; ``native_ooms`` is 1 if the device would have
+    been full then.
 
     print() shows what matters of it to people.
     """
@@ -100,7 +101,8 @@ class Stats:
             return f"would have run out of memory in step {self.native_steps + 1:,}"
         if not self.native_peak_reserved:
             return ""
-        text = f"would have reserved about {size(self.native_peak_reserved)}"
+        # With that much it never gives its cache back. It may fit into less.
+        text = f"would be at full speed in about {size(self.native_peak_reserved)}, or less"
         if self.native_steps < self.steps:
             text += f" in the first {self.native_steps:,} steps"
         return text

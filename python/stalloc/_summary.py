@@ -11,6 +11,7 @@ import os
 import sys
 
 from . import _rank, _session
+from ._output import Output
 from ._stats import Stats, size
 
 VARIABLE = "STALLOC_SUMMARY"
@@ -70,6 +71,5 @@ def write(where: str, devices: dict[int, Stats]) -> None:
     if name == where and rank is not None and _rank.world_size() > 1:
         name = f"{where}.{rank}"
     counters = {str(device): stats.as_dict("") for device, stats in devices.items()}
-    with open(name, "w", encoding="utf-8") as out:
-        json.dump({"rank": rank, "devices": counters}, out, indent=1)
-        out.write("\n")
+    with Output(name).whole() as out:
+        out.write(f"{json.dumps({'rank': rank, 'devices': counters}, indent=1)}\n".encode())

@@ -17,6 +17,7 @@ from typing import Optional, TextIO
 
 from . import _examine, _examine_gpu
 from ._examine import Finding
+from ._printing import Parser, printing
 
 _COLOURS = {"ok": "32", "note": "33", "fix": "31"}
 
@@ -26,6 +27,7 @@ def findings(device: int) -> Iterator[Finding]:
     yield from _examine.system()
     yield from _examine.libraries()
     yield from _examine.environment()
+    yield from _examine.namesakes()
     yield from _examine.torch()
     yield from _examine.cache()
     driver = list(_examine_gpu.driver())
@@ -45,13 +47,18 @@ def show(finding: Finding, out: TextIO, colour: bool) -> None:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="stalloc doctor", description="Looks whether stalloc can serve on this machine."
     )
     parser.add_argument("--device", type=int, default=0, help="the CUDA device to try (default 0)")
     parser.add_argument("--python", metavar="PATH", help="look at this one, which trains, instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
-    options = parser.parse_args(arguments)
+    with printing(parser.prog):
+        return look(parser.parse_args(arguments))
+
+
+def look(options: argparse.Namespace) -> int:
+    """Prints the findings as they come; returns the exit status."""
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     sound = True
     for finding in findings(options.device):

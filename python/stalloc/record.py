@@ -44,6 +44,8 @@ from typing import Any, Optional
 
 from . import _rank, _session, _torch
 from ._errors import StallocError
+from ._output import Output
+from ._printing import Parser, printing
 from .record_file import Kept, write
 from .record_history import ENTRY_BYTES, History, Lines
 
@@ -119,7 +121,8 @@ class Recorder:
         self.device = _device(torch, args.device)
         self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
         self.marks = Marks(self.history, self.look_if_due)
-        self.lines, self.kept = Lines(), Kept(args.output.parent)
+        self.output = Output(args.output)
+        self.lines, self.kept = Lines(), Kept(self.output.folder)
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
         self._over = threading.Event()
@@ -170,7 +173,8 @@ class Recorder:
             device = self.torch.cuda.get_device_name(self.device)
             name = "_".join(self.args.name.split())
             header = f"workload {name} torch {self.torch.__version__} {device}"
-            write(self.args.output, header, self.kept, self.marks.all(finished))
+            zipped, marks = self.args.output.endswith(".gz"), self.marks.all(finished)
+            write(self.output, zipped, header, self.kept, marks)
         finally:
             self.kept.close()
         return self.lines.events
@@ -209,14 +213,19 @@ def _amount(text: str) -> int:
 
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="stalloc record",
         usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
         description=(__doc__ or "").splitlines()[0],
         epilog="Steps end where the program calls stalloc.step(), else where its optimizer steps.",
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="%%r in it stands for the rank"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="%%r in it stands for the rank; - is standard output, and what the program prints "
+        "goes to standard error",
     )
     parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
     parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
@@ -231,7 +240,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="script", help="the program, and its arguments"
     )
-    args = parser.parse_args(argv)
+    with printing(parser.prog):
+        args = parser.parse_args(argv)
     words = args.m if args.m is not None else args.program
     if not words:
         parser.error("name a script to run, or a module behind -m")
@@ -242,9 +252,10 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     _check_program(parser, args)
     if _rank.world_size() > 1 and "%r" not in args.output:
         parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
-    args.output = Path(_rank.expand(args.output))
-    if not args.output.parent.is_dir():
-        parser.error(f"-o {args.output}: there is no folder {args.output.parent}")
+    args.output = _rank.expand(args.output)
+    folder = Path(args.output).parent
+    if not folder.is_dir():
+        parser.error(f"-o {args.output}: there is no folder {folder}")
     return args
 
 
@@ -290,7 +301,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         events = recorder.save(finished=failure is None and not status)
         told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
-        print(f"{told}; see them with `stalloc report {args.output}`", file=sys.stderr)
+        see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
+        print(told + see, file=sys.stderr)
     except (StallocError, OSError) as error:
         print(error, file=sys.stderr)
         status = status or 1

@@ -6,17 +6,17 @@ then that the trace is written, from the lines that were kept and the marks' tex
 
 import contextlib
 import gzip
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Optional, Union
+
+from ._output import Output
 
 
 class Kept:
     """The lines so far, in a file without a name that anybody needs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".stalloc-record-")
         self._zip = gzip.GzipFile("", "wb", 1, self._file)
 
@@ -41,31 +41,17 @@ class Kept:
         self._file.close()
 
 
-def write(path: Path, header: str, kept: Kept, marks: Sequence[Optional[str]]) -> None:
+def write(
+    output: Output, zipped: bool, header: str, kept: Kept, marks: Sequence[Optional[str]]
+) -> None:
     """Writes a trace; a mark that is None is left out."""
-    with _replaced(path) as out:
+    with output.whole() as plain, contextlib.ExitStack() as stack:
+        out: Union[IO[bytes], gzip.GzipFile] = plain
+        if zipped:  # no time and no name in gzip's header: equal traces give equal files
+            out = stack.enter_context(gzip.GzipFile("", "wb", 6, plain, mtime=0))
         out.write(f"# {header}\n# {'setup' if 'step 0' in marks else 'step 0'}\n".encode())
         for line in kept.lines():
             if line[:1] != b"#":
                 out.write(line)
             elif (text := marks[int(line[1:])]) is not None:
                 out.write(f"# {text}\n".encode())
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Union[IO[bytes], gzip.GzipFile]]:
-    """A file beside `path` that takes its place at the end: never half a trace."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as plain:
-            if path.suffix == ".gz":
-                # No time and no name in gzip's header: equal traces give equal files.
-                with gzip.GzipFile("", "wb", 6, plain, mtime=0) as out:
-                    yield out
-            else:
-                yield plain
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

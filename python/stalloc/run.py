@@ -15,14 +15,16 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import zipfile
 from collections.abc import Sequence
 from typing import NoReturn, Optional
 
-from . import _auto, _config, _program, _session, _summary
+from . import _auto, _config, _native, _program, _session, _summary
 from ._errors import SettingError, StallocError
+from ._printing import Parser, printing
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         if "PROGRAM" in message:  # it is missing, and its arguments are not
             message = "name a script to run, or a module behind -m"
@@ -35,14 +37,14 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         usage="%(prog)s [options] (PROGRAM | -m MODULE) [arguments...]",
         description=(__doc__ or "").splitlines()[0],
         epilog="What these options do not name, --conf does: every setting of STALLOC_CONF, which "
-        "it overrides (docs/settings.md has them all). %r in a value or in FILE is the rank. "
-        "Without a GPU the program runs as ever, with a warning; stalloc doctor says what is "
-        "missing.",
+        "it overrides (an unknown one is answered with all that there are). %r in a value or in "
+        "FILE is the rank. Without a GPU the program runs as ever, with a warning; stalloc doctor "
+        "says what is missing.",
     )
     parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")
     parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
     parser.add_argument(
-        "--plan", choices=["on", "off", "always"], help="off: nothing is planned; default on"
+        "--plan", choices=["on", "off", "always"], help="off: steps are not planned; default on"
     )
     parser.add_argument(
         "--cache", metavar="DIR", help="where plans are kept for the next run, or off"
@@ -61,12 +63,23 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program", metavar="PROGRAM", help="a script, a folder or a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
-    args = parser.parse_args(argv)
-    if not args.module and not os.path.exists(args.program):
-        parser.error(f"{args.program}: no such program; name a script, or a module behind -m")
+    with printing(parser.prog):
+        args = parser.parse_args(argv)
+    if not args.module:
+        _check_script(parser, args.program)
     if args.module and not _is_there(args.program):
         parser.error(f"-m {args.program}: no such module")
     return args
+
+
+def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
+    if not os.path.exists(path):
+        parser.error(f"{path}: no such program; name a script, or a module behind -m")
+    if not os.access(path, os.R_OK):
+        parser.error(f"{path} cannot be read")
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        if importlib.machinery.PathFinder.find_spec("__main__", [path]) is None:
+            parser.error(f"{path}: there is no __main__.py in it; name a script")
 
 
 def _is_there(module: str) -> bool:
@@ -79,11 +92,17 @@ def _is_there(module: str) -> bool:
 
 def settings(args: argparse.Namespace, environment: str) -> str:
     """STALLOC_CONF for the program and its children: %r stays, each has its own rank."""
-    merged = {**_config.parse(environment), **_config.parse(args.conf)}
-    for key in ("limit", "plan", "cache", "log"):
-        if getattr(args, key) is not None:
-            merged.update(_config.parse(f"{key}:{getattr(args, key)}"))
-    return _config.render(merged)
+    options = {key: getattr(args, key) for key in ("limit", "plan", "cache", "log")}
+    return _config.merge(_config.override(environment, args.conf), options)
+
+
+def check(conf: str) -> None:
+    """Raises SettingError where the settings are wrong, whatever the program does with CUDA."""
+    try:
+        native = _native.Native(_native.shim_path())
+    except StallocError:
+        return  # told when it is needed
+    native.check(conf)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -94,8 +113,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     run = _program.run_module if args.module else _program.run_script
     try:
         conf = settings(args, os.environ.get(_config.VARIABLE, ""))
+        check(conf)
     except SettingError as error:
-        print(f"stalloc run: {error}", file=sys.stderr)
+        print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)
         return 2
     try:
         os.environ[_config.VARIABLE] = conf

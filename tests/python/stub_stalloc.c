@@ -34,15 +34,20 @@ static int device_error(int device)
 	return STALLOC_ERR_ARGUMENT;
 }
 
+int stalloc_check_conf(const char *text)
+{
+	if (!strstr(text, "unknown_key"))
+		return STALLOC_OK;
+	error = "STALLOC_CONF: unknown key \"unknown_key\"";
+	return STALLOC_ERR_CONF;
+}
+
 int stalloc_init(void)
 {
 	const char *value = getenv("STALLOC_CONF");
 
 	snprintf(conf, sizeof(conf), "%s", value ? value : "");
-	if (!strstr(conf, "unknown_key"))
-		return STALLOC_OK;
-	error = "STALLOC_CONF: unknown key \"unknown_key\"";
-	return STALLOC_ERR_CONF;
+	return stalloc_check_conf(conf);
 }
 
 const char *stalloc_last_error(void) { return error; }
@@ -77,10 +82,11 @@ void stalloc_set_device_count(int count)
 
 void stalloc_empty_cache(void) { called("reset"); }
 
-void stalloc_set_memory_fraction(double fraction, int device)
+int stalloc_set_memory_fraction(double fraction, int device)
 {
 	(void)device;
 	called(fraction == 0.5 ? "half" : "fraction");
+	return STALLOC_OK;
 }
 
 void *stalloc_base(void *ptr, size_t *size)

@@ -1,7 +1,6 @@
 """Which adapter is taken, when it is compiled, and what happens where there is none."""
 
 import ctypes
-import os
 import stat
 import subprocess
 import threading
@@ -79,15 +78,6 @@ def test_closed_adapter_serves_no_more(machine, stub):
     stalloc.close()
     assert double(_adapter.find(machine.torch)).stub_closes() == 1
     assert stub.calls == ["close"]
-
-
-def test_route_is_no_setting_of_the_library(machine, stub):
-    import stalloc
-
-    stalloc.enable(route="adapter", limit="1GiB")
-    assert stub.conf == "limit:1GiB"
-    given = os.environ["STALLOC_CONF"].split(",")  # children's
-    assert sorted(given) == ["limit:1GiB", "route:adapter"]
 
 
 def test_late_is_no_error(machine):
@@ -205,13 +195,6 @@ def test_pluggable_is_taken_if_asked_for(machine):
 
     assert stalloc.enable(route="pluggable") and stalloc.route() == "pluggable"
     assert machine.calls() == []
-
-
-def test_unknown_route(machine):
-    import stalloc
-
-    with pytest.raises(ValueError, match="route:best: expected adapter, pluggable or auto"):
-        stalloc.enable(route="best")
 
 
 def test_old_pytorch(machine):

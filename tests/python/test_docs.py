@@ -55,7 +55,7 @@ def test_readme_is_short():
 
 
 def test_settings():
-    """The table has the keys that the library knows, and the route."""
+    """The table has the keys that the library knows."""
     known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/conf.c").read_text(), re.DOTALL)
     keys = set(re.findall(r'\{"(\w+)"', known.group(1)))
     told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)

@@ -1,11 +1,15 @@
-"""The search for the limit, over a script that fits where it is told to."""
+"""The benchmark of limits over a program that only pretends: searches, ledger and tables."""
 
 import json
 import random
 
+import ledger
 import limit
+import limit_bench
+import limit_table
 import pytest
-import suite
+
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 100, 129])
@@ -13,7 +17,8 @@ def test_largest_is_found_from_any_guess(most):
     for answer in range(most + 1):
         for guess in {1, answer, most // 2 + 1, most}:
             calls = []
-            assert limit.largest(lambda n: calls.append(n) or n <= answer, guess, most) == answer  # noqa: B023
+            got = limit_bench.largest(lambda n: calls.append(n) or n <= answer, guess, most)  # noqa: B023
+            assert got == answer
             assert len(calls) == len(set(calls)) and all(1 <= n <= most for n in calls)
 
 
@@ -23,135 +28,139 @@ def test_a_good_guess_needs_few_probes():
         most = draw.randint(50, 400)
         answer = draw.randint(int(0.8 * most), most)
         calls = []
-        limit.largest(lambda n: calls.append(n) or n <= answer, int(0.9 * most), most)  # noqa: B023
-        assert len(calls) <= 9
+        limit_bench.largest(lambda n: calls.append(n) or n <= answer, int(0.9 * most), most)  # noqa: B023
+        assert len(calls) <= 10
 
 
-# Holds 1 MiB a token, and twice that under "native", in whole GiB of --memory-cap. Under "late"
-# what hardly fits runs out of memory behind the steps of a probe.
-SCRIPT = """
-import json, sys
-options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-length, allocator = int(options["--seq"]), options["--allocator"]
-load = length << 20
-reserved = load * (2 if allocator == "native" else 1)
-cap = float(options.get("--memory-cap", 1000)) * (1 << 30)
-steps = [{"retries": 1}] * int(options["--steps"])
-summary = {
-    "peak_load": load, "peak_reserved": reserved, "median_step_seconds": 0.5,
-    "median_items_per_second": length / 0.5,
-}
-report = {"steps": steps, "summary": summary}
-late = allocator == "late" and len(steps) > 6 and length > 1024 - 3 * 16
-short = reserved > cap or late
-if short:
-    report["out_of_memory"] = {"step": 9 if late else 1, "message": "out of memory"}
-json.dump(report, open(options["--json"], "w"))
-sys.exit(3 if short else int(options.get("--status", 0)))
-"""
+class Pretend:
+    """A GPU: native fits in 1.153 of the live memory and is at full speed from 1.34 on, and so on.
+
+    A unit of size is one GiB of load, on top of 2; a step takes 100 ms for the default of 8.
+    """
+
+    FITS = {"native": 1.153, "expandable": 1.028, "stalloc": 1.004}
+    FAST = {"native": 1.34, "expandable": 1.119, "stalloc": 1.017}
+
+    def __init__(self):
+        self.now, self.runs, self.crash, self.slow = 0.0, [], None, 1.0
+
+    def launch(self, script, options, allocator, timeout, quiet=False):
+        self.runs.append((script.name, allocator, tuple(options)))
+        said = dict(zip(options, options[1:]))
+        size, steps = int(said.get("--batch", 8)), int(said["--steps"])
+        load = (2 + size) * GIB
+        if timeout < 20:
+            self.now += timeout
+            return {"failed": f"no end after {timeout} s"}
+        self.now += 20
+        if self.crash == allocator:
+            return {"failed": "exit status 1: RuntimeError: no such kernel"}
+        times = float(said.get("--memory-cap", 1000)) * GIB / load
+        # A few steps need a little less than many.
+        if times < self.FITS[allocator] - (0.03 if steps < 10 else 0):
+            return {"failed": "out of memory in step 3", "out_of_memory": {"step": 3}}
+        fast = times >= self.FAST[allocator]
+        step = (
+            0.1 * size / 8 * (1.0 if fast else 1.2) * (self.slow if allocator == "stalloc" else 1)
+        )
+        each = [{"seconds": step, "retries": 0 if fast else i} for i in range(steps)]
+        summary = {"median_step_seconds": step, "median_items_per_second": size / step}
+        return {"steps": each, "summary": {**summary, "peak_load": load, "peak_reserved": load}}
 
 
 @pytest.fixture
-def models(tmp_path, monkeypatch):
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    monkeypatch.setattr(limit, "MODELS", {"one": str(script)})
-    return ["--cap", "1", "--short", "4", "--allocators", "native", "other", "--models", "one"]
+def gpu(monkeypatch, tmp_path):
+    pretend = Pretend()
+    program = limit.Program("Pretend", "train.py", "--steps 12", "--batch", 1, 8)
+    monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
+    monkeypatch.setattr(ledger, "commit", lambda: "abc1234")
+
+    def run(*options, budget=1e9):
+        args = limit.parse_arguments(["--json", str(tmp_path / "l.jsonl"), *options])
+        args.programs, args.jobs = ["one"], 1
+        book = ledger.Ledger(args.json, budget, pretend.launch, lambda: pretend.now)
+        bench = limit.Bench("one", program, args, book)
+        bench.broken = limit.measure([bench], args)
+        return bench
+
+    pretend.run, pretend.path = run, tmp_path / "l.jsonl"
+    return pretend
 
 
-def test_the_search(models, tmp_path, capsys):
-    out = tmp_path / "limit.json"
-    assert limit.main([*models, "--json", str(out)]) == 0
-    found = json.loads(out.read_text())
-    assert found["limits"] == {"one": 64}
-    lengths = {name: result["length"] for name, result in found["results"]["one"].items()}
-    assert lengths == {"native": 512, "other": 1024}
-    printed = capsys.readouterr().out
-    assert "| one | native | 512 | 1.000 | 1,024 | 1.000 |" in printed
-    assert "| one | other | 1024 | 2.000 | 2,048 | 2.000 |" in printed
+def test_knees_and_largest(gpu):
+    bench = gpu.run()
+    for allocator in gpu.FITS:
+        for suffices, true in ((bench.fits, gpu.FITS), (bench.fast, gpu.FAST)):
+            low, high = bench.bracket(allocator, suffices)
+            assert low < true[allocator] <= high and high - low <= limit_bench.APART + 1e-9
+        size = int(80 / gpu.FITS[allocator]) - 2  # so much that the load fits into 80 GiB
+        assert bench.largest()[allocator] == size
+    printed = limit_table.tables([bench])
+    assert "| none | 100.0 | 100.0 | 100.0 |" in printed
+    assert "| 1.2 | 120.0, 8 retries | 100.0 | 100.0 |" in printed
+    assert "| 1.005 | out of memory | out of memory | 120.0, 8 retries |" in printed
+    assert f"| stalloc | {size} | {8 / 0.12:,.0f} | {100 * size / 8 * 1.2:.1f} | 11 |" in printed
 
 
-def test_a_limit_that_does_not_last_is_lowered(models, tmp_path):
-    out = tmp_path / "limit.json"
-    assert limit.main([*models, "--allocators", "other", "late", "--json", str(out)]) == 0
-    found = json.loads(out.read_text())["results"]["one"]
-    assert found["other"]["length"] == 1024 and found["late"]["length"] == 1024 - 3 * 16
-    assert found["late"]["report"]["summary"]["peak_load"] == (1024 - 3 * 16) << 20
+def test_no_limit_below_one_that_did_not_suffice(gpu):
+    gpu.run("--parts", "curve", "--turns", "2")
+    caps = [float(run[2][run[2].index("--memory-cap") + 1]) / 10 for run in gpu.runs
+            if run[1] == "native" and "--memory-cap" in run[2]]  # fmt: skip
+    assert caps == pytest.approx([1.5, 1.3, 1.2, 1.1, 1.5, 1.3, 1.2])
 
 
-def test_the_fastest_turn_counts(models, tmp_path, monkeypatch):
-    speeds = iter([100, 300, 200] * 2)
-    run = limit.Probe.run
-
-    def measured(probe, units, steps, cap=True):
-        report = run(probe, units, steps, cap)
-        if steps == probe.args.final_steps:
-            report["summary"]["median_items_per_second"] = next(speeds)
-        return report
-
-    monkeypatch.setattr(limit.Probe, "run", measured)
-    out = tmp_path / "limit.json"
-    assert limit.main([*models, "--turns", "3", "--json", str(out)]) == 0
-    found = json.loads(out.read_text())["results"]["one"]
-    # Each in turn: native 100, 200, 300; other 300, 100, 200.
-    assert [limit.speed_of(found[name]) for name in ("native", "other")] == [300, 300]
-    assert next(speeds, None) is None
+def test_pieces_come_to_the_same(gpu):
+    whole = limit_table.tables([gpu.run("--turns", "2")])
+    runs, pieces = gpu.runs, 0
+    gpu.path.unlink()
+    gpu.runs = []
+    while True:
+        pieces += 1
+        try:
+            bench = gpu.run("--turns", "2", budget=200)
+            break
+        except ledger.OutOfTime:
+            assert pieces < 100
+    assert pieces > 5 and limit_table.tables([bench]) == whole
+    assert sorted(gpu.runs) == sorted(runs)
+    assert limit_table.tables([gpu.run("--turns", "2", budget=0)]) == whole  # nothing is run again
 
 
-def test_a_load_that_is_flat_at_first(models, monkeypatch):
-    """What a short sequence holds may be the optimizer's, which says little about a long one."""
-    args = limit.parse_arguments(models)
-    loads = lambda units: max(600 + units, 10 * units) << 20  # noqa: E731
-    monkeypatch.setattr(limit, "load_of", lambda args, model, units, end: loads(units))
-    assert limit.load_limit(args, "one", 0) == 102  # 10 MiB a unit, 1 GiB
+def test_a_line_that_was_cut_off_is_measured_again(gpu):
+    gpu.run("--parts", "curve")
+    lines = gpu.path.read_text().splitlines(keepends=True)
+    gpu.path.write_text("".join(lines[:-1]) + lines[-1][:40] + "\n")
+    gpu.runs = []
+    gpu.run("--parts", "curve")
+    assert len(gpu.runs) == 1
+    entry = json.loads(lines[0])
+    assert entry["commit"] == "abc1234" and entry["result"]["peak_load"] == 10 * GIB
 
 
-def test_a_run_that_breaks_is_no_limit(models, capsys):
-    assert limit.main([*models, "--status", "1"]) == 1
-    assert capsys.readouterr().out.count("one at length 64: exit status 1") == 2
+def test_a_run_that_breaks_is_no_limit(gpu):
+    gpu.crash = "expandable"
+    broken = str(gpu.run().broken["one"])
+    assert "under expandable: exit status 1: RuntimeError" in broken
+    assert all('"expandable"' not in line for line in gpu.path.read_text().splitlines())
 
 
-def test_time_up_is_told(models, capsys):
-    assert limit.main([*models, "--budget", "0"]) == 1
-    assert capsys.readouterr().out.count("the time is up") == 2
+def test_full_speed_is_the_fastest_allocators(gpu):
+    gpu.slow = 1.02
+    bench = gpu.run("--parts", "curve", "knees")
+    assert bench.bracket("stalloc", bench.fast) == (1.5, None)
+    assert "| stalloc | 1.005 | never |" in limit_table.tables([bench])
 
 
-def test_suite_starts_the_planning_allocator_twice_where_wanted():
-    names = ["native", "stalloc:plan=off", "stalloc", "stalloc:pool=gmlake"]
-    assert suite.allocators_of(suite.RUNS["llama"], names) == [*names, "stalloc"]
-    assert suite.allocators_of(suite.RUNS["qwen"], names) == names
-
-
-def test_suite_runs_and_writes_both_files(tmp_path, monkeypatch, capsys):
-    script = tmp_path / "train.py"
-    script.write_text("import sys; sys.exit(5)")
-    monkeypatch.setattr(suite, "RUNS", {"a": suite.Run(str(script), "--x 1", again=True)})
-    assert suite.main(["--only", "a", "--out", str(tmp_path), "--allocators", "stalloc"]) == 1
-    results = json.loads((tmp_path / "suite.json").read_text())
-    assert results == {
-        "a": {"stalloc": {"failed": "exit status 5"}, "stalloc (2)": {"failed": "exit status 5"}}
-    }
-    assert "| a | stalloc (2) | exit status 5 |" in (tmp_path / "suite.md").read_text()
-    assert suite.main(["--out", str(tmp_path), "--budget", "0", "--only", "a"]) == 1
-    assert "not run: the time is up" in capsys.readouterr().out
-
-
-def test_suite_skips_what_is_not_installed_and_says_why(tmp_path, monkeypatch, capsys):
-    script = tmp_path / "train.py"
-    script.write_text("import sys; sys.exit(5)")
-    absent = suite.Run(str(script), "", missing=lambda: "not installed: x")
-    monkeypatch.setattr(suite, "RUNS", {"a": absent})
-    assert suite.main(["--only", "a", "--out", str(tmp_path), "--allocators", "stalloc"]) == 0
-    assert json.loads((tmp_path / "suite.json").read_text()) == {
-        "a": {"skipped": "not installed: x"}
-    }
-    assert "| a | skipped: not installed: x |" in capsys.readouterr().out
-
-
-def test_suite_knows_what_its_runs_need(monkeypatch):
-    monkeypatch.delenv("MEGATRON_PATH", raising=False)
-    monkeypatch.setattr(suite.harness.importlib.util, "find_spec", lambda name: None)
-    absent = {name: run.missing() for name, run in suite.RUNS.items() if run.missing()}
-    assert set(absent) == {"hf", "hf_lora", "pyg", "megatron_dense", "megatron_moe"}
-    assert "peft" in absent["hf_lora"] and "peft" not in absent["hf"]
-    assert "MEGATRON_PATH is not set" in absent["megatron_moe"]
+def test_the_command(gpu, capsys, monkeypatch):
+    options = ["--json", str(gpu.path), "--programs", "one", "--parts", "curve"]
+    assert limit.main([*options, "--budget", "0"], gpu.launch) == limit.EXIT_MORE
+    assert "Not measured." in capsys.readouterr().out
+    assert limit.main(options, gpu.launch) == 0
+    assert "`train.py --steps 12`; live memory 10.00 GiB." in capsys.readouterr().out
+    gpu.crash = "native"
+    assert limit.main([*options, "--", "--lr", "1"], gpu.launch) == 1
+    assert "--steps 12 --lr 1 under native: exit status 1" in capsys.readouterr().err
+    program = limit.Program("Pretend", "train.py", "", "--batch", 1, 8, lambda: "not there")
+    monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
+    assert limit.main(options, gpu.launch) == 0
+    assert "one: not run: not there" in capsys.readouterr().out

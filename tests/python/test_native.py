@@ -83,7 +83,7 @@ def test_stats_print_themselves():
     assert str(stats).splitlines() == [
         "allocated  512 B, at most 1.50 GiB",
         "reserved   1.00 GiB, at most 2.00 GiB (25.00% waste)",
-        "native     would have reserved about 3.00 GiB",
+        "native     would be at full speed in about 3.00 GiB, or less",
         "requests   120 in 4 steps, 99 of 100 from a plan (99.00%)",
         "driver     1.50 s in 1,234 calls",
         "fallback   3 requests had plain driver allocations: stalloc.explain() says why",
@@ -94,7 +94,10 @@ def test_stats_print_themselves():
 def test_what_native_would_have_done_in_words():
     assert Stats(steps=9).native() == ""
     early = Stats(steps=9000, native_steps=2000, native_peak_reserved=1 << 30)
-    assert early.native() == "would have reserved about 1.00 GiB in the first 2,000 steps"
+    assert (
+        early.native()
+        == "would be at full speed in about 1.00 GiB, or less in the first 2,000 steps"
+    )
     full = Stats(steps=9, native_steps=4, native_peak_reserved=1 << 30, native_ooms=1)
     assert full.native() == "would have run out of memory in step 5"
 

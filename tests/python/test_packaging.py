@@ -1,9 +1,11 @@
 """The package as pip installs it from the source tree."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,40 @@ def test_what_could_not_be_used_is_not_packaged(source, compiled, spoil, words):
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
     done = subprocess.run(command, cwd=source, text=True, stderr=subprocess.PIPE)
     assert done.returncode != 0 and re.search(words, done.stderr), done.stderr
+
+
+def backend(code, **environment):
+    """Runs code with packaging/backend.py as pip does, which makes a process for each call."""
+    path = os.pathsep.join([str(ROOT / "packaging"), *sys.path])
+    command = [sys.executable, "-W", "ignore", "-c", f"import backend; {code}"]
+    env = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+def test_sdist(tmp_path):
+    """It holds what a build takes, as git has it, and says what it is."""
+    done = backend(f"backend.build_sdist({str(tmp_path)!r})", SOURCE_DATE_EPOCH="1")
+    assert done.returncode == 0, done.stderr
+    base = f"stalloc-{VERSION}"
+    with tarfile.open(tmp_path / f"{base}.tar.gz") as archive:
+        files = {m.name.removeprefix(f"{base}/"): m for m in archive.getmembers()}
+        metadata = archive.extractfile(f"{base}/PKG-INFO").read().decode()
+    assert all(m.isfile() and m.mtime == 1 for m in files.values())
+    assert f"Name: stalloc\nVersion: {VERSION}\n" in metadata
+    assert "Classifier: Environment :: GPU :: NVIDIA CUDA\n" in metadata
+    for name in ("pyproject.toml", "go.mod", "Makefile", "LICENSE", "python/LICENSE", "VERSION"):
+        assert files[name].size == (ROOT / name).stat().st_size, name
+    assert files["packaging/zigcc"].mode & 0o111
+    folders = {name.split("/")[0] for name in files}
+    assert {"cshim", "cuda", "engine", "cmd", "python"} <= folders
+    assert not folders & {"tests", "docs", "bin", "build", ".venv", ".git"}
+    assert not any(name.startswith("python/stalloc/lib/") for name in files)
+
+
+def test_a_build_without_tools_names_them(tmp_path):
+    done = backend(f"backend.build_wheel({str(tmp_path)!r})", PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "needs GNU make, Go 1.26 or later (go.dev/dl), gcc: install it first" in done.stderr
 
 
 def test_one_version_everywhere():

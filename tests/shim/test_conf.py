@@ -29,6 +29,18 @@ check()
         ("limit:101%", ["limit:101%", "90%"]),
         ("limit:70", ["limit:70", "at least 2MiB"]),
         ("limit:0", ["limit:0", "at least 2MiB"]),
+        ("limit:0.00000005%", ["limit:0.00000005%", "at least 0.1%"]),
+        ("limit:nan%", ["limit:nan%", "90%"]),
+        ("window:100TiB", ["window:100TiB", "at most 4TiB"]),
+        ("cache:" + "a" * 512, ["cache:aaa", "at most 511 bytes"]),
+        ("limit:1GiB,limit:2GiB", ["limit is set twice, to 1GiB and to 2GiB"]),
+        ("route:best", ["route:best", "pluggable or auto"]),
+        (":blue", ['":blue": expected key:value']),
+        (
+            "limit:much,plan:perhaps,colour:blue,shape:round",
+            ["limit:much", "plan:perhaps", '"colour"', '"shape"; known are plan'],
+        ),
+        ("log:\x1b[2J", ["log:?[2J: expected debug"]),
         ("window:0", ["window:0", "at least 1GiB"]),
         ("window:50%", ["window:50%", "at least 1GiB"]),
         ("fraglimit:0GB", ["fraglimit:0GB", "80GB"]),
@@ -39,22 +51,79 @@ check()
         ("x" * 3000, ["longer than", "2047"]),
     ],
 )
-def test_wrong_settings_are_told_once_and_the_others_hold(run, conf, words):
+def test_wrong_settings_are_told_before_anything_is_allocated(run, conf, words):
     text = """
-assert L.stalloc_init() == -1
+assert L.stalloc_check_conf(os.environb[b"STALLOC_CONF"]) == -1
 told = error()
+assert malloc(MIB) is None and malloc(MIB) is None and told in error()
 assert L.stalloc_init() == -1 and error() == told
+assert L.stalloc_load_plan(0, b"/absent") < 0 and L.stalloc_step(-1) == 0
 print(told)
-if "x" * 100 not in os.environ["STALLOC_CONF"]:
-    check()
-else:
-    assert malloc(512) is None  # nor is the driver known
 """
     out, err = run(text, conf=f"{conf},{GOOD}")
     for word in ["STALLOC_CONF", *words]:
         assert word in out
-    assert err.splitlines()[0] == f"stalloc: {out.strip()}; going on with the other settings"
-    assert err.count("\n") == 1 or "x" * 100 in conf
+    told = out.rstrip("\n")
+    assert err == f"stalloc: {told}. Nothing is allocated until that is corrected\n"
+
+
+def test_checking_changes_nothing(run):
+    text = """
+assert L.stalloc_check_conf(b"limit:much") == -1 and L.stalloc_check_conf(b"plan:off") == 0
+assert L.stalloc_check_conf(b"") == 0 and L.stalloc_check_conf(None) == 0
+assert L.stalloc_init() == 0
+check()
+"""
+    assert run(text) == ("", "")
+
+
+def test_the_longest_path(run):
+    text = """
+for path, status in (("a" * 511, 0), ("a" * 512, -1), ("%r" * 170, 0), ("a" * 509 + "%r", -1)):
+    assert L.stalloc_check_conf(f"cache:{path}".encode()) == status, path
+"""
+    assert run(text, RANK="123") == ("", "")
+
+
+def test_blanks_and_the_rank(run, tmp_path):
+    """As in Python: blanks around settings do not count, %r is the rank."""
+    text = """
+for step in range(6):
+    for size in (1, 3, 5):
+        check(size * MIB)
+    assert L.stalloc_step(-1) == 0
+    time.sleep(0.05)
+L.stalloc_close(-1)
+"""
+    run(text, conf=f" {GOOD} , cache : {tmp_path}/%r ,", RANK="3")
+    assert [folder.name for folder in tmp_path.iterdir()] == ["3"]
+
+
+def test_a_tiny_share_is_a_limit(run):
+    text = "assert malloc(4 * MIB) is None and 'out of memory' in error()\ncheck()"
+    assert run(text, conf=f"limit:0.1%,{GOOD}")[1] == ""
+
+
+def test_memory_fractions(run):
+    text = """
+set = L.stalloc_set_memory_fraction
+set.argtypes = [ctypes.c_double, ctypes.c_int]
+for fraction in ("nan", "-0.5", "1.5", "inf"):
+    assert set(float(fraction), 0) == -5 and f"{float(fraction):g} is no fraction" in error()
+assert set(0.5, 99) == -5 and set(0.5, 5) == -5 and "no device 5" in error(), error()
+assert set(0, 0) == 0
+assert malloc(MIB) is None and set(0.5, 0) == 0
+check()
+"""
+    _, err = run(text)
+    assert err.count("\n") == 1 and "the memory fraction is not set" in err
+
+
+def test_a_report_that_cannot_be_written(run, tmp_path):
+    _, err = run("check()", conf=f"oom_report:{tmp_path}/absent/%p.txt,{GOOD}")
+    assert err.count("\n") == 1
+    assert "the report of an out of memory cannot be written" in err and f"{tmp_path}/absent" in err
+    assert run("check()", conf=f"oom_report:{tmp_path}/%p.txt,{GOOD}")[1] == ""
 
 
 def test_gmlake_as_the_pool(run):

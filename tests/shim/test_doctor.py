@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -53,6 +54,24 @@ def test_another_python(tmp_path):
     (tmp_path / "python").chmod(0o755)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "it has no stalloc; name a Python" in done.stderr, done
+
+
+def test_the_research_code_of_the_same_name(doctor, tmp_path):
+    """It is named where it comes second, and where it comes first nothing of it is run."""
+    for name in ("STAlloc", "stalloc"):
+        (tmp_path / name / "utils").mkdir(parents=True)
+        (tmp_path / name / "utils" / "memory_config.py").touch()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
+    behind = f"{ROOT / 'python'}:{tmp_path}"
+    status, found, errors = doctor(PYTHONPATH=behind, STALLOC_MODE="Alloc")
+    assert status == 0, (found, errors)
+    assert [f["status"] for f in found["name"]] == ["note", "note"]
+    assert f"{tmp_path / 'stalloc'} is STAlloc's research code" in found["name"][0]["text"]
+    assert any(
+        "STALLOC_MODE=Alloc: STAlloc's research code" in f["text"] for f in found["settings"]
+    )
+    status, found, errors = doctor(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}")
+    assert status == 2 and found == {} and "its stalloc is another package" in errors, errors
 
 
 def test_under_bind_now(doctor):
@@ -166,7 +185,9 @@ def test_adapter(doctor, tmp_path):
         _, found, _ = doctor(conf, **{**environment, **more})
         return found["adapter"][0]
 
-    assert "no C++ compiler" in adapter()["text"]  # nothing is on the path
+    absent = adapter()  # nothing is on the path
+    assert "no C++ compiler to make it with: install g++" in absent["text"]
+    assert "docs/" not in absent["remedy"] and "MemPool" in absent["remedy"]
     headers = adapter(CXX="/bin/c++")
     assert headers["status"] == "note" and "cuda_runtime_api.h" in headers["text"]
     runtime = package.parent / "nvidia" / "cu13" / "include"
@@ -191,6 +212,25 @@ def test_for_people(doctor, tmp_path):
     command = [str(COMMAND), "doctor", "--python", sys.executable]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "ok    driver" in done.stdout and "\033" not in done.stdout
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["doctor", "doctor --json", "doctor --help", "run --help"])
+def test_output_that_cannot_be_written(command, unbuffered, tmp_path):
+    """Nobody reads it, or there is no room for it: no traceback, and no success."""
+    environment = {**os.environ, "STALLOC_CONF": f"driver:{DRIVER}", "FAKECUDA_ANY_STREAM": "1"}
+    environment |= {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": unbuffered}
+    environment["XDG_CACHE_HOME"] = str(tmp_path)
+    package = [sys.executable, "-m", "stalloc", *command.split()]
+    for start in (package, [str(COMMAND), *command.split()]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        for out, words in ((writer, ""), (os.open("/dev/full", os.O_WRONLY), "o space left")):
+            done = subprocess.run(start, env=environment, stdout=out, stderr=subprocess.PIPE)
+            os.close(out)
+            assert done.returncode in (1, -signal.SIGPIPE), (start, done)
+            assert words in done.stderr.decode(), (start, done)
+            assert done.stderr.count(b"\n") == bool(words), done.stderr.decode()
 
 
 def test_a_python_without_stalloc(tmp_path):

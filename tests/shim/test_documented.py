@@ -39,7 +39,9 @@ def training(tmp_path_factory):
     (work / "torchtitan" / "__init__.py").touch()
     (work / "tests").symlink_to(ROOT / "tests")
     (work / "build").mkdir()
-    shutil.copy(RECORDING, work / "run.csv.gz")
+    for name in ("run", "b4", "b8", "b12"):
+        shutil.copy(RECORDING, work / f"{name}.csv.gz")
+    (work / "problem.csv").write_text("id,lower,upper,size\n0,0,3,4096\n1,1,4,8192\n2,3,6,4096\n")
     (work / "profiler.json").write_text('{"traceEvents": [], "baseTimeNanoseconds": 0}')
     # Where packages are installed, Python reads stalloc.pth when it starts.
     hook = f"import site; site.addsitedir({str(ROOT / 'python')!r})\n"

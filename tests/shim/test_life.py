@@ -28,7 +28,10 @@ for stream in range(3):
     threading.Thread(target=work, args=(stream * 4096,), daemon=True).start()
 time.sleep(0.3)
 """
-    assert run(text) == ("", "")
+    said, log = run(text)
+    # A slow planner says once that it leaves steps out.
+    log = [line for line in log.splitlines() if "steps end faster" not in line]
+    assert (said, log) == ("", [])
 
 
 def test_frees_at_exit(run):

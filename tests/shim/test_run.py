@@ -13,14 +13,16 @@ HOOK = f"import site; site.addsitedir({str(ROOT / 'python')!r})\n"
 SUMMARY = re.compile(
     r"stalloc: cuda:0: reserved at most \d+\.00 MiB for 9\.00 MiB allocated \(\d+\.\d\d% waste\); "
     # It is simulated beside the program, which ends at once.
-    r"(native would have reserved about \d+\.00 MiB( in the first \d steps)?; )?"
+    r"(native would be at full speed in about \d+\.00 MiB, or less( in the first \d steps)?; )?"
     r"18 requests in 5 steps, .*; driver \d+\.\d\d s\n"
 )
 
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    return Training(tmp_path_factory.mktemp("training"))
+    training = Training(tmp_path_factory.mktemp("training"))
+    (training.folder / "work" / "empty").mkdir()
+    return training
 
 
 def test_a_script_runs_as_it_would(training):
@@ -59,6 +61,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
         (["absent.py"], "absent.py: no such program"),
         (["-m", "absent.module"], "absent.module: no such module"),
         ([], "name a script to run, or a module behind -m"),
+        (["empty"], "empty: there is no __main__.py in it; name a script"),
         (["--limit", "0.9", "train.py"], "limit:0.9: expected an amount of memory"),
         (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),
         (["--conf", "colour", "train.py"], "expected key:value"),
@@ -68,6 +71,16 @@ def test_exit_status_and_errors_are_the_program_s(training):
 def test_what_cannot_be_meant_is_refused(training, arguments, words):
     _, err = training.start(*RUN, *arguments, status=2)
     assert words in err
+
+
+def test_settings_are_checked_where_there_is_no_gpu(training):
+    for options in (("--limit", "abc"), ("--conf", "limt:1GiB,plan:maybe")):
+        _, err = training.start(*RUN, *options, "train.py", status=2, STALLOC_CONF="driver:/absent")
+        assert err.startswith("stalloc run: ") and err.count("\n") == 1
+    assert "limt" in err and "plan:maybe" in err
+    text = HOOK + "import stalloc; stalloc.enable(limt='1GiB')"
+    _, err = training.start("-c", text, status=1, STALLOC_CONF="driver:/absent")
+    assert 'SettingError: stalloc: cannot start: STALLOC_CONF: unknown key "limt"' in err
 
 
 def test_strict_says_in_a_line_what_is_missing(training):

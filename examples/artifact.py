@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""The runs of the STAlloc paper's own evaluation, as near as the GPUs here allow.
+
+    python examples/artifact.py --json artifact.jsonl                   # again until it is done
+    python examples/artifact.py --json artifact.jsonl --rows llama2-7b/VR opt-1.3b
+    python examples/artifact.py --json artifact.jsonl --table           # the tables so far
+
+Rows are GPT-2 and Llama2-7B on Megatron-LM, one rank of tensor 4 x pipeline 2 beside fake others
+(train_artifact.py): naive, with a virtual pipeline (V), recomputation (R), both, and ZeRO's
+optimizer with it (ZR); Qwen1.5-MoE with its experts over two GPUs; and GMLake's OPT-1.3B with LoRA,
+recomputation and sharded weights over two. Each row trains under PyTorch's own allocator, with
+expandable segments, under GMLake's algorithm and under stalloc. The figure is the paper's: memory
+allocated at most over memory reserved at most. What differs from the paper is said with each row.
+
+At the end, --parts throughput: for each allocator the configuration of Llama2-7B that fits into
+--cap GiB and trains most tokens a second, of several micro-batches with as little recomputation as
+each allows.
+
+Runs are kept in --json one by one, and what is there is not run again (ledger.py). The exit status
+is 0 if all was measured, 75 if the time was up before, 1 if a run failed.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import sys
+from pathlib import Path
+
+import harness
+import ledger
+import train_megatron
+
+HERE = Path(__file__).resolve().parent
+EXIT_MORE = 75
+ALLOCATORS = ("native", "expandable", "stalloc:pool=gmlake", "stalloc")
+NAMES = {"native": "torch", "stalloc:pool=gmlake": "GMLake"}
+STEPS = "--steps 8"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    script: str
+    options: str
+    gpus: int = 1
+    differs: str = ""  # from the run that it stands for
+
+    def missing(self, gpus):
+        absent = harness.missing("transformers", "peft") if "opt" in self.script else ""
+        if "artifact" in self.script:
+            absent = train_megatron.missing()
+        if not absent and gpus < self.gpus:
+            absent = f"needs {self.gpus} GPUs, here {'is' if gpus == 1 else 'are'} {gpus}"
+        return absent
+
+
+# Layers of a chunk that are recomputed: 16 a rank in the paper, which is all of Llama's.
+KINDS = {
+    "N": "",
+    "V": "--virtual 2",
+    "R": "--recompute-layers 16",
+    "VR": "--virtual 2 --recompute-layers 8",
+    "ZR": "--zero --recompute-layers 16",
+}
+FAKE = "8 microbatches instead of 32, one rank of 8, which does not communicate"
+ROWS = {
+    **{f"gpt2/{kind}": Row("train_artifact.py", f"--model gpt2 --batch 8 --seq 1024 {more}".strip(),
+                           differs=FAKE) for kind, more in KINDS.items()},
+    **{f"llama2-7b/{kind}": Row("train_artifact.py", f"--model llama2-7b {more}".strip(),
+                                differs=FAKE) for kind, more in KINDS.items()},
+    "qwen1.5-moe": Row(
+        "train_artifact.py", "--model qwen1.5-moe --tensor 1 --pipeline 1 --experts-over 2 "
+        "--layers 8 --batch 2 --recompute-layers 4 --microbatches 4", 2,
+        "8 of 24 layers, over 2 GPUs instead of 32: no tensor or pipeline parallelism",
+    ),
+    "opt-1.3b": Row("train_opt.py", "--batch 40", 2, "FSDP2 for DeepSpeed, 2 GPUs instead of 4"),
+}  # fmt: skip
+# Of the throughput: micro-batches, and layers recomputed of the 16 that a rank has.
+BATCHES = (8, 6, 4)
+RECOMPUTED = (0, 4, 8, 12, 16)
+
+
+class Bench:
+    def __init__(self, args, book):
+        self.args, self.book = args, book
+
+    def run(self, name, row, allocator, turn, cap=None):
+        """A run's result; `cap` is in GiB."""
+        options = f"{row.options} {STEPS}"
+        key = {"program": name, "options": options, "allocator": allocator, "turn": turn}
+        key["cap"] = cap
+        words = [*options.split(), *self.args.rest]
+        if cap is not None:
+            words += ["--memory-cap", str(cap)]
+        how = {"processes": row.gpus} if row.gpus > 1 else {}
+        return self.book.run(key, HERE / row.script, words, allocator, **how)
+
+    def rows(self, names):
+        """All rows, the allocators of a row in turns. Returns the errors of those that failed."""
+        broken = {}
+        for turn in range(self.args.turns):
+            for name in names:
+                for allocator in self.args.allocators:
+                    if name in broken:
+                        break
+                    try:
+                        self.run(name, ROWS[name], allocator, turn)
+                    except ledger.Broken as error:
+                        broken[name] = str(error)
+                        print(error, file=sys.stderr, flush=True)
+        return broken
+
+    def throughput(self):
+        """By allocator: what fits with each micro-batch, as (batch, recomputed, result)."""
+        found = {}
+        for allocator in self.args.allocators:
+            found[allocator] = []
+            for batch in BATCHES:
+                fits = self.least_recomputed(allocator, batch)
+                if fits is not None:
+                    found[allocator].append((batch, fits, self.capped(allocator, batch, fits)))
+        return found
+
+    def capped(self, allocator, batch, recomputed, turn=0):
+        options = f"--model llama2-7b --batch {batch} --recompute-layers {recomputed}"
+        row = Row("train_artifact.py", options)
+        return self.run("throughput", row, allocator, turn, self.args.cap)
+
+    def least_recomputed(self, allocator, batch):
+        """The fewest layers with which a micro-batch fits, by bisection; None if none suffices."""
+        low, high = -1, len(RECOMPUTED)
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if self.capped(allocator, batch, RECOMPUTED[middle])["oom"]:
+                low = middle
+            else:
+                high = middle
+        return RECOMPUTED[high] if high < len(RECOMPUTED) else None
+
+
+def rows_table(bench, names, skipped):
+    """Allocated over reserved at most in %, and the median step in ms."""
+    shown = [NAMES.get(a, a) for a in bench.args.allocators]
+    lines = [
+        f"| run | {' | '.join(shown)} | step, ms: {' | '.join(shown)} | differs from the paper's |",
+        "|---" + "|--:" * (2 * len(shown)) + "|---|",
+    ]
+    for name in names:
+        if name in skipped:
+            lines.append(f"| {name} |{' |' * 2 * len(shown)} not run: {skipped[name]} |")
+            continue
+        cells = [figures(bench, name, allocator) for allocator in bench.args.allocators]
+        both = [cell[0] for cell in cells] + [cell[1] for cell in cells]
+        lines.append(f"| {name} | {' | '.join(both)} | {ROWS[name].differs} |")
+    return "\n".join(lines)
+
+
+def figures(bench, name, allocator):
+    options = f"{ROWS[name].options} {STEPS}"
+    runs = []
+    for turn in range(bench.args.turns):
+        key = {"program": name, "options": options, "allocator": allocator, "turn": turn}
+        run = bench.book.entries.get(ledger.key_of({**key, "cap": None}))
+        runs += [run] if run else []
+    if not runs:
+        return "–", "–"
+    if any(run["oom"] for run in runs):
+        return "out of memory", "–"
+    efficiency = min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
+    return f"{100 * efficiency:.1f}", f"{statistics.median(r['step_ms'] for r in runs):.0f}"
+
+
+def throughput_table(found, cap):
+    """The fastest configuration of each allocator that fits, and how much faster than torch's."""
+    lines = [
+        f"| allocator | micro-batch in {cap:g} GiB | recomputed | tokens/s | of the first's |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    first = None
+    for allocator, fits in found.items():
+        name = NAMES.get(allocator, allocator)
+        if not fits:
+            lines.append(f"| {name} | none fits | | | |")
+            continue
+        batch, recomputed, run = max(fits, key=lambda each: each[2]["per_second"])
+        first = first or run["per_second"]
+        lines.append(
+            f"| {name} | {batch} | {recomputed} of 16 | {run['per_second']:,.0f} "
+            f"| {run['per_second'] / first:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def count_gpus():
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def main(argv=None, start=None, gpus=count_gpus):
+    args = parse_arguments(argv)
+    book = ledger.Ledger(args.json, args.budget, **({"start": start} if start else {}))
+    bench, status, found = Bench(args, book), 0, None
+    several = not args.table and any(ROWS[name].gpus > 1 for name in args.rows)
+    here = gpus() if several else 1
+    skipped = {} if args.table else {name: ROWS[name].missing(here) for name in args.rows}
+    skipped = {name: why for name, why in skipped.items() if why}
+    try:
+        if not args.table:
+            broken = bench.rows([name for name in args.rows if name not in skipped])
+            skipped.update(broken)
+            status = 1 if broken else 0
+        if "throughput" in args.parts and (args.table or not train_megatron.missing()):
+            found = bench.throughput()
+    except ledger.OutOfTime:
+        status = EXIT_MORE
+    except ledger.Broken as error:
+        print(error, file=sys.stderr)
+        status = 1
+    for line in sorted(book.places):
+        print(f"{line}\n")
+    print(rows_table(bench, args.rows, skipped))
+    if found:
+        print(f"\n{throughput_table(found, args.cap)}")
+    if status == EXIT_MORE and not args.table:
+        print("not all is measured: run this again", file=sys.stderr)
+    return 0 if args.table else status
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="Everything else is passed to the programs."
+    )
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=list(ROWS), metavar="ROW")
+    parser.add_argument(
+        "--parts", nargs="+", choices=("rows", "throughput"), default=["rows", "throughput"]
+    )
+    parser.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), metavar="NAME")
+    parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each row")
+    parser.add_argument("--cap", type=float, default=80, metavar="GIB", help="of the throughput")
+    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    args, rest = parser.parse_known_args(argv)
+    args.budget = 0 if args.table else args.budget
+    args.rest = [option for option in rest if option != "--"]
+    if "rows" not in args.parts:
+        args.rows = []
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

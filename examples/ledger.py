@@ -1,0 +1,147 @@
+"""What was measured, kept run by run, so that a benchmark can be made in pieces.
+
+A ledger is a file of JSON lines. Each line is a training run that has ended: a key that says what
+was run, and what came of it. A run that is in the file is not made again; when the time of a piece
+is up, the next piece goes on behind the last line. A benchmark is then a plain function of what the
+ledger answers, whether it had to run for it or not.
+"""
+
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import launch
+
+HERE = Path(__file__).resolve().parent
+FIRST = 90  # seconds to leave for a run of a kind that nothing is known of
+
+
+class OutOfTime(Exception):
+    """The piece's time is up: what is missing is left to the next one."""
+
+
+class Broken(Exception):
+    """A run failed, and not for want of memory."""
+
+
+class Ledger:
+    """Runs training scripts, one after the other or side by side, and keeps what came of it.
+
+    `budget` is how many seconds a piece has in all: no run begins that would hardly end in them.
+    """
+
+    def __init__(self, path, budget, start=launch.launch, clock=time.monotonic):
+        self.path, self._start, self._clock = path, start, clock
+        self._end = clock() + budget
+        self._lock = threading.Lock()
+        self.entries = {}
+        self._about = None
+        self._took = {}  # the longest run so far, by what sort
+        self.places = set()  # what about() says of all runs
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # a line that was cut off
+            self.entries[key_of(entry["key"])] = entry["result"]
+            self.places.add(described(entry))
+            self._note(entry["key"], entry["result"]["wall_seconds"])
+
+    def run(self, key, script, options, allocator, most=600, **how):
+        """The result of a run, measured now if the ledger does not have it.
+
+        `key` says all that tells it from others; key["program"] of what sort it is. Raises
+        OutOfTime, and Broken for a failure other than a full device. `how` goes to the launcher.
+        """
+        found = self.entries.get(key_of(key))
+        if found is not None:
+            return found
+        left = self._end - self._clock()
+        if left < self._took.get(sort_of(key), FIRST) * 1.15:
+            raise OutOfTime
+        began = self._clock()
+        report = self._start(script, options, allocator, min(left, most), quiet=True, **how)
+        wall = self._clock() - began
+        if "failed" in report and "out_of_memory" not in report:
+            if wall >= left - 1 and left < most:
+                raise OutOfTime  # it was the piece that ended it
+            raise Broken(f"{script} {' '.join(options)} under {allocator}: {report['failed']}")
+        result = {**measured(report), "wall_seconds": round(wall, 1)}
+        with self._lock:
+            if self._about is None:
+                self._about = about(report)
+                self.places.add(described(self._about))
+            self.entries[key_of(key)] = result
+            self._note(key, wall)
+            line = json.dumps({"key": key, "result": result, **self._about})
+            with self.path.open("a") as file:
+                file.write(line + "\n")
+        return result
+
+    def _note(self, key, wall):
+        self._took[sort_of(key)] = max(self._took.get(sort_of(key), 0), wall)
+
+
+def sort_of(key):
+    """Runs that take about as long: a program's, larger steps apart."""
+    return key["program"], key.get("size") is not None, key.get("steps")
+
+
+def key_of(key):
+    return json.dumps(key, sort_keys=True)
+
+
+def about(report):
+    """What every table must name: machine, commit, day."""
+    return {
+        "device": report.get("device"),
+        "torch": report.get("torch"),
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def described(entry):
+    """The same in words."""
+    device, torch = entry.get("device"), entry.get("torch")
+    return f"{device}, PyTorch {torch}, commit {entry['commit']}, {entry['date']}"
+
+
+def commit():
+    """The commit that was measured: as COMMIT says, for a copy without git, or the checkout's."""
+    if os.environ.get("COMMIT"):
+        return os.environ["COMMIT"]
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
+        )
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def measured(report):
+    """What is kept of a run. Steady are the steps behind the first third."""
+    if "out_of_memory" in report:
+        return {"oom": True, "step": report["out_of_memory"]["step"]}
+    steps, summary = report["steps"], report["summary"]
+    third = len(steps) // 3
+    steady = steps[third:]
+    before = steps[third - 1]["retries"] if third else 0
+    return {
+        "oom": False,
+        "step_ms": round(1e3 * summary["median_step_seconds"], 3),
+        "steps_ms": [round(1e3 * step["seconds"], 2) for step in steps],
+        "cpu_ms": round(1e3 * statistics.median(s.get("cpu_seconds", 0) for s in steady), 3),
+        "per_second": round(summary["median_items_per_second"], 1),
+        "retries": steps[-1]["retries"],
+        "steady_retries": steps[-1]["retries"] - before,
+        "peak_load": summary["peak_load"],
+        "peak_allocated": max(step.get("peak_allocated", 0) for step in steps),
+        "peak_reserved": summary["peak_reserved"],
+    }

@@ -1,0 +1,116 @@
+"""The paper's runs over a GPU that only pretends: pieces, what is left out, and the tables."""
+
+import artifact
+import pytest
+import train_artifact
+import train_megatron
+
+GIB = 1 << 30
+# Memory above the load that each allocator reserves.
+ABOVE = {"native": 1.25, "expandable": 1.1, "stalloc:pool=gmlake": 1.06, "stalloc": 1.01}
+
+
+class Pretend:
+    """A micro-batch of 4 without recomputation holds 62 GiB; every layer recomputed saves 2."""
+
+    def __init__(self):
+        self.ran = []
+
+    def launch(self, script, options, allocator, timeout, quiet=False, processes=1):
+        self.ran.append((script.name, allocator, processes))
+        said = dict(zip(options, options[1:]))
+        layers = int(said.get("--recompute-layers", 0))
+        batch = int(said.get("--batch", 4))
+        load = int((14 + batch * (12 - 0.5 * layers)) * GIB)
+        reserved = int(load * ABOVE[allocator])
+        if reserved > float(said.get("--memory-cap", 1000)) * GIB:
+            return {"failed": "out of memory in step 0", "out_of_memory": {"step": 0}}
+        seconds = 0.1 * batch * (1 + layers / 48) + 0.2
+        step = {"seconds": seconds, "retries": 0, "peak_allocated": load}
+        summary = {
+            "median_step_seconds": seconds, "median_items_per_second": 1000 * batch / seconds,
+            "peak_load": load, "peak_reserved": reserved,
+        }  # fmt: skip
+        return {"steps": [step] * 8, "summary": summary}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(train_megatron, "missing", lambda: "")
+    monkeypatch.setattr(artifact.harness, "missing", lambda *modules: "")
+    return Pretend()
+
+
+def test_rows_and_throughput(gpu, tmp_path, capsys):
+    options = ["--json", str(tmp_path / "a.jsonl"), "--turns", "2"]
+    assert artifact.main(options, gpu.launch, lambda: 1) == 0
+    said = capsys.readouterr().out
+    assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | 8 microb" in said
+    assert "| qwen1.5-moe | | | | | | | | | not run: needs 2 GPUs, here is 1 |" in said
+    assert "| stalloc | 8 | 8 of 16 | 7,059 | 1.059 |" in said and "| 6,667 | 1.000 |" in said
+    assert all(processes == 1 for _, _, processes in gpu.ran)
+    ran = len(gpu.ran)
+    assert artifact.main([*options, "--budget", "0"], gpu.launch, lambda: 1) == 0
+    assert capsys.readouterr().out == said and len(gpu.ran) == ran
+
+
+def test_throughput_is_that_of_what_fits(gpu, tmp_path):
+    args = artifact.parse_arguments(["--json", str(tmp_path / "a.jsonl"), "--parts", "throughput"])
+    assert args.rows == []
+    bench = artifact.Bench(args, artifact.ledger.Ledger(args.json, 1e9, gpu.launch))
+    for allocator, fits in bench.throughput().items():
+        for batch in artifact.BATCHES:
+            room = [
+                layers for layers in artifact.RECOMPUTED
+                if int((14 + batch * (12 - 0.5 * layers)) * GIB) * ABOVE[allocator] <= 80 * GIB
+            ]  # fmt: skip
+            got = [layers for of, layers, _ in fits if of == batch]
+            assert got == room[:1], (allocator, batch)
+
+
+def test_two_gpus_are_two_processes(gpu, tmp_path):
+    options = ["--json", str(tmp_path / "a.jsonl"), "--rows", "opt-1.3b", "--parts", "rows"]
+    assert artifact.main(options, gpu.launch, lambda: 2) == 0
+    assert gpu.ran == [("train_opt.py", allocator, 2) for allocator in artifact.ALLOCATORS]
+
+
+def test_a_row_that_breaks_ends_none_but_itself(gpu, tmp_path, capsys):
+    def launch(script, options, allocator, timeout, **how):
+        if "--zero" in options:
+            return {"failed": "exit status 1: KeyError: 'lm loss'"}
+        return gpu.launch(script, options, allocator, timeout, **how)
+
+    options = ["--json", str(tmp_path / "a.jsonl"), "--parts", "rows"]
+    rows = ["--rows", "gpt2/ZR", "gpt2/N"]
+    assert artifact.main([*options, *rows], launch, lambda: 1) == 1
+    said = capsys.readouterr()
+    assert "under native: exit status 1: KeyError" in said.err
+    assert "| gpt2/ZR | | | | | | | | | not run: " in said.out and "| gpt2/N | 80.0 |" in said.out
+
+
+def test_a_piece_ends_in_time(gpu, tmp_path, capsys):
+    options = ["--json", str(tmp_path / "a.jsonl"), "--budget", "10"]
+    assert artifact.main(options, gpu.launch, lambda: 1) == artifact.EXIT_MORE
+    assert "run this again" in capsys.readouterr().err and not gpu.ran
+
+
+@pytest.mark.parametrize("name", artifact.ROWS)
+def test_every_row_is_one_that_its_script_takes(name, gpu):
+    row = artifact.ROWS[name]
+    if row.script == "train_artifact.py":
+        args = train_artifact.parse_arguments(row.options.split())
+        chunk = args.layers // args.pipeline // args.virtual
+        assert args.recompute_layers <= max(chunk, 16)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--layers", "30", "--virtual", "2"], "want a multiple of --pipeline times --virtual (4)"),
+        (["--microbatches", "3"], "--microbatches 3: want a multiple of 2"),
+    ],
+)
+def test_bad_options(options, message, gpu, capsys):
+    with pytest.raises(SystemExit):
+        train_artifact.parse_arguments(options)
+    assert message in capsys.readouterr().err

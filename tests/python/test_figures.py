@@ -1,0 +1,100 @@
+"""make figures: pieces, parts that cannot be made here, and what of limits is drawn."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "plots"))
+
+import figures  # noqa: E402
+import limits  # noqa: E402
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Parts that all can be made, of so many seconds each; what was run, and a clock."""
+    state = types.SimpleNamespace(now=0.0, ran=[], status={}, takes=100.0)
+
+    def run(part, seconds):
+        assert seconds > figures.LEAST
+        state.ran.append(part)
+        state.now += state.takes
+        return state.status.get(part, 0)
+
+    monkeypatch.setattr(figures, "run", run)
+    monkeypatch.setattr(figures, "missing", lambda part: "")
+    monkeypatch.setattr(figures, "time", types.SimpleNamespace(monotonic=lambda: state.now))
+    for name in ("gpu_tables", "pictures"):
+        monkeypatch.setattr(figures, name, lambda name=name: state.ran.append(name))
+    monkeypatch.setattr(figures.recordings, "write_tables", lambda found: state.ran.append("own"))
+    return state
+
+
+def test_all_parts_in_turn(parts):
+    assert figures.main([]) == 0
+    assert parts.ran == ["recordings", "limit", "artifact", "own", "gpu_tables", "pictures"]
+
+
+def test_no_part_begins_without_time(parts, capsys):
+    parts.takes = 300
+    assert figures.main(["--budget", "580"]) == figures.EXIT_MORE
+    assert parts.ran == ["recordings", "limit", "own", "gpu_tables", "pictures"]
+    assert "run this again" in capsys.readouterr().err
+
+
+def test_a_failure_is_one(parts):
+    parts.status = {"recordings": figures.EXIT_MORE, "limit": 1, "artifact": figures.EXIT_MORE}
+    assert figures.main([]) == 1
+
+
+def test_what_cannot_be_made_is_said(parts, monkeypatch, capsys):
+    monkeypatch.setattr(figures, "missing", lambda part: "no GPU here" * (part == "limit"))
+    assert figures.main(["--only", "limit", "tables"]) == 0
+    assert "limit: left out: no GPU here" in capsys.readouterr().err
+    assert parts.ran == ["own", "gpu_tables", "pictures"]
+
+
+@pytest.mark.parametrize("part", ["recordings", "limit", "artifact"])
+def test_every_part_is_a_command_that_there_is(part):
+    words = figures.command(part, 99.6)
+    script = ROOT / words[0]
+    assert script.exists() and words[-2:] == ["--budget", "100"]
+    assert all(f'"{word}"' in script.read_text() for word in words if word.startswith("--"))
+
+
+@pytest.mark.parametrize("part", ["limit", "artifact"])
+def test_the_page_says_what_was_measured(part):
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    written = page.split(f"<!-- {part}: written by make figures -->\n")[1]
+    assert written.split("\n<!-- end -->")[0].splitlines() == figures.gpu_lines(part)
+
+
+def test_points(tmp_path):
+    """The curve of what came to its end, and where it did not."""
+    lines = []
+
+    def ran(allocator, at, step, turn=0):
+        key = {"program": "mixtral", "options": "--preset mixtral --steps 18",
+               "allocator": allocator, "limit": at, "size": None, "cap": None, "steps": None,
+               "turn": turn, "alone": True}  # fmt: skip
+        result = {"oom": step is None, "step_ms": step, "wall_seconds": 9}
+        lines.append({"key": key, "result": result, "commit": "a", "date": "b"})
+
+    for allocator, at, step in (
+        ("native", None, 110), ("native", 1.5, 121), ("native", 1.3, None),
+        ("stalloc", None, 100), ("stalloc", 1.5, 101), ("stalloc", 1.005, 103),
+    ):  # fmt: skip
+        ran(allocator, at, step)
+    ran("stalloc", 1.005, 107, turn=1)
+    data = tmp_path / "limit.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (bench,) = limits.benches(data)
+    assert limits.points(bench, "native") == ([1.5, limits.UNLIMITED], [1.21, 1.1], 1.3)
+    xs, ys, dead = limits.points(bench, "stalloc")
+    assert (xs, ys, dead) == ([1.005, 1.5, limits.UNLIMITED], [1.05, 1.01, 1.0], None)
+    assert limits.points(bench, "expandable") == ([], [], None)
+    assert limits.benches(tmp_path / "none.jsonl") == []

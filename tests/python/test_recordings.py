@@ -1,0 +1,103 @@
+"""The tables of recordings say what is in the data, and the data what a replay says."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "plots"))
+
+import recordings  # noqa: E402
+
+# Those that take a second or two. All of them are replayed by `make recordings`.
+SMALL = [("more", "resnet50"), ("tuned", "multiscale_resnet"), ("tuned", "llama_naive")]
+FIGURES = (
+    "fits_in_bytes", "full_speed_in_bytes", "peak_load_bytes", "peak_reserved_bytes",
+    "fragmentation", "driver_calls", "steady_driver_time_us", "steady_time_us", "steady_retries",
+    "hits", "oom",
+)  # fmt: skip
+
+
+def test_every_recording_is_in_the_data():
+    assert set(recordings.kept()) == set(recordings.files()), "run make recordings"
+
+
+def test_the_page_says_what_is_in_the_data():
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    for name, lines in recordings.pages(recordings.kept()).items():
+        written = page.split(f"<!-- {name}: written by make recordings -->\n")[1]
+        assert written.split("\n<!-- end -->")[0].splitlines() == lines, "run make recordings"
+
+
+def test_the_readme_says_what_is_in_the_data():
+    page = (ROOT / "README.md").read_text().split(f"<!-- {recordings.SUMMARY} -->\n")[1]
+    written = page.split("\n<!-- end -->")[0].splitlines()
+    assert written == recordings.summary(recordings.kept()), "run make recordings"
+
+
+@pytest.mark.parametrize("key", SMALL, ids=lambda key: key[1])
+def test_the_data_say_what_a_replay_says(key):
+    kept, path = recordings.kept()[key], recordings.files()[key]
+    binary = str(ROOT / "bin" / "stalloc")
+    now = recordings.replay(binary, path, key[0], "now")
+    for allocator in recordings.ALLOCATORS:
+        for figure in FIGURES:
+            want, got = kept[allocator].get(figure), now[allocator].get(figure)
+            assert got == want, f"{allocator}: {figure}: run make recordings"
+
+
+def test_pieces(tmp_path, monkeypatch):
+    """What is there, and none older than what serves, is not replayed again."""
+    data, ran = tmp_path / "recordings.json", []
+
+    def said(*command):
+        if command[0] == "git":
+            return "abc1234\n" if "log" in command else ""
+        ran.append(Path(command[-1]).name)
+        result = {"trace": Path(command[-1]).name.removesuffix(".csv.gz"), "steps": []}
+        return "\n".join(json.dumps({**result, "allocator": a}) for a in recordings.ALLOCATORS)
+
+    monkeypatch.setattr(recordings, "DATA", data)
+    monkeypatch.setattr(recordings, "said", said)
+    monkeypatch.setattr(recordings, "write_tables", lambda found: None)
+    clock = iter(range(0, 10_000, 40))
+    monkeypatch.setattr(recordings, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(sys, "argv", ["recordings.py", "--budget", "600", "--jobs", "1"])
+    pieces = 1
+    while recordings.main() == 1:
+        pieces += 1
+    assert pieces > 1 and sorted(ran) == sorted(path.name for path in recordings.files().values())
+    assert recordings.main() == 0 and len(ran) == len(recordings.files())
+    monkeypatch.setattr(recordings, "version", lambda: "def5678")
+    monkeypatch.setattr(sys, "argv", ["recordings.py"])
+    assert recordings.main() == 0 and len(ran) == 2 * len(recordings.files())
+
+
+def test_never_and_no_steady_part():
+    def of(fits, speed, steady):
+        return {"peak_load_bytes": 100, "fits_in_bytes": fits, "full_speed_in_bytes": speed,
+                "steady_time_us": steady}  # fmt: skip
+
+    rows = {
+        "a": {name: of(110, 120, 5) for name in recordings.ALLOCATORS},
+        "b": {name: of(130, None, 5) for name in recordings.ALLOCATORS},
+        "c": {name: of(100, None, 0) for name in recordings.ALLOCATORS},
+    }
+    table = recordings.sizes_table(rows)
+    assert table[2].endswith("| 10.0 | 10.0 | 10.0 | 10.0 | 20.0 | 20.0 | 20.0 | 20.0 |")
+    assert table[3].endswith("| 30.0 | never | never | never | never |")
+    assert table[4].endswith("| 0.0 | – | – | – | – |")
+    assert table[5].startswith("| **average** | | **13.3** |") and "**20.0 of 1/2**" in table[5]
+    assert "**30.0**" in table[6]
+
+
+def test_the_command_is_there():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "plots" / "recordings.py"), "--help"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "--budget" in done.stdout
