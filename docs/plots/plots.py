@@ -1,7 +1,7 @@
-"""Draws the figures of README and docs, and the table of recordings, from data: `make plots`.
+"""Draws the figures of README and docs from data: `make plots`.
 
-    docs/data/gpu.json          what was measured on GPUs, with date, commit, machine, command
-    docs/data/recordings.json   what `stalloc replay --json` prints of the bundled recordings,
+    docs/data/limit.jsonl       what examples/limit.py measured on a GPU, if it has
+    docs/data/recordings.json   what `stalloc replay --smallest --json` prints of the recordings,
                                 written by `make recordings`
     --report                    a page of `stalloc report`, made by `make plots` in build/
 
@@ -20,7 +20,9 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("agg")
+import limits  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
+import recordings  # noqa: E402
 from matplotlib.collections import PatchCollection  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
@@ -35,6 +37,9 @@ NAMES = {
 }
 # Told apart by people who see few colours, and in grey: their lightness differs.
 COLOURS = {"native": "#4d4d4d", "expandable": "#e69f00", "gmlake": "#56b4e9", "stalloc": "#009e73"}
+MARKERS = {"native": "s", "expandable": "^", "gmlake": "D", "stalloc": "o"}
+FITS, SPEED = "fits_in_bytes", "full_speed_in_bytes"
+LEAST, NEVER = 0.1, 250.0  # of a logarithmic axis, in percent; where "never" stands
 GIB = 1 << 30
 GRAIN = 512  # the unit of addresses and curves in a report's page
 
@@ -44,119 +49,57 @@ STYLE = {
 }  # fmt: skip
 
 
-def measured() -> list[dict]:
-    """The programs of all runs: waste in percent, and the step against native's of that run."""
-    programs: dict[str, dict] = {}
-    for run in json.loads((DOCS / "data" / "gpu.json").read_text()):
-        for program in run["programs"]:
-            native = program["native"][1]
-            of = programs.setdefault(program["name"], {})
-            for allocator in ALLOCATORS:
-                if allocator in program and allocator not in of:
-                    waste, step = program[allocator]
-                    of[allocator] = (waste, step / native)
-    return [{"name": name, **of} for name, of in programs.items()]
-
-
-def bars(axes, rows: list[dict], value, text) -> None:
-    """A group of bars a row; what was not measured leaves its place empty."""
-    height = 0.8 / len(ALLOCATORS)
-    for i, allocator in enumerate(ALLOCATORS):
-        for j, row in enumerate(rows):
-            if allocator not in row:
-                continue
-            y, x = j + (i - 1.5) * height, value(row[allocator])
-            axes.barh(y, x, height * 0.9, color=COLOURS[allocator])
-            axes.text(x, y, " " + text(x), va="center", fontsize=6.5, color="#333333")
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-
-
-def readme(out: Path) -> None:
-    rows = measured()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 3.9), sharey=True)
-    bars(left, rows, lambda pair: pair[0], lambda x: f"{x:.1f}")
-    bars(right, rows, lambda pair: pair[1], lambda x: f"{x:.2f}")
-    left.set_title("memory wasted, % of what is reserved")
-    right.set_title("median step time, native = 1")
-    right.axvline(1, color="#999999", linewidth=0.6, zorder=0)
-    handles = [Rectangle((0, 0), 1, 1, color=COLOURS[a]) for a in ALLOCATORS]
-    figure.legend(handles, [NAMES[a] for a in ALLOCATORS], loc="lower center", ncols=4)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(out / "measured.png")
-
-
 def replayed() -> dict[str, dict[str, dict]]:
     """What each allocator came to on each recording."""
     of: dict[str, dict[str, dict]] = {}
     for line in (DOCS / "data" / "recordings.json").read_text().splitlines():
         result = json.loads(line)
-        of.setdefault(result["trace"], {})[result["allocator"]] = result
+        if result["group"] == "tuned":
+            of.setdefault(result["trace"], {})[result["allocator"]] = result
     return of
 
 
-def recordings(out: Path) -> None:
-    """Waste on the bundled recordings."""
-    rows = replayed()
-    names = sorted(rows, key=lambda name: -rows[name]["native"]["fragmentation"])
-    figure, axes = plt.subplots(figsize=(7.2, 4.4))
-    for allocator in ALLOCATORS:
-        waste = [max(100 * rows[name][allocator]["fragmentation"], 0.01) for name in names]
-        marker = {"native": "s", "expandable": "^", "gmlake": "D", "stalloc": "o"}[allocator]
-        axes.plot(
-            waste,
-            range(len(names)),
-            marker,
-            color=COLOURS[allocator],
-            label=NAMES[allocator],
-            markersize=5,
-        )
-    axes.set_xscale("log")
-    axes.set_xticks([0.01, 0.1, 1, 10, 50], ["0.01", "0.1", "1", "10", "50"])
-    axes.set_yticks(range(len(names)), names, fontsize=7.5)
-    axes.invert_yaxis()
-    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
-    axes.set_xlabel("waste, % of the peak reserved (logarithmic)")
-    axes.legend(loc="lower center", ncols=4, bbox_to_anchor=(0.4, 1.0))
-    figure.tight_layout()
-    figure.savefig(out / "recordings.png")
-
-
-def table() -> None:
-    """Puts what was replayed into benchmarks.md."""
-    rows = replayed()
-    about = json.loads((DOCS / "data" / "recordings.about.json").read_text())
-    lines = [
-        f"{about['date']}, commit {about['commit']}, `{about['command']}`:",
-        "",
-        "| recording | native | expandable | GMLake | stalloc | hits | driver: GMLake | stalloc |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-
-    def driver(result: dict) -> str:
-        time = result["steady_time_us"]
-        return f"{100 * result['steady_driver_time_us'] / time:.2f}" if time else "–"
-
-    for name in sorted(rows):
-        of = rows[name]
-        waste = " | ".join(f"{100 * of[a]['fragmentation']:.2f}" for a in ALLOCATORS)
-        hits = 100 * of["stalloc"]["hits"] / of["stalloc"]["requests"]
-        shares = f"{driver(of['gmlake'])} | {driver(of['stalloc'])}"
-        lines.append(f"| {name} | {waste} | {hits:.1f} | {shares} |")
-    means = [
-        100 * sum(of[a]["fragmentation"] for of in rows.values()) / len(rows) for a in ALLOCATORS
-    ]
-    lines.append("| **average** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " | | | |")
-    replace("benchmarks.md", "recordings: written by make recordings", lines)
-
-
-def replace(page: str, marker: str, lines: list[str]) -> None:
-    """Puts lines into a page, between a marker and the next end."""
-    path = DOCS / page
-    marker = f"<!-- {marker} -->\n"
-    before, rest = path.read_text().split(marker)
-    after = rest[rest.index("<!-- end -->") :]
-    path.write_text(before + marker + "\n".join(lines) + "\n" + after)
+def sizes(out: Path) -> None:
+    """The two figures of every recording: memory above the load."""
+    found = recordings.kept()
+    rows = sorted(found, key=lambda key: -(recordings.excess(found[key], "native", SPEED) or 0))
+    figure, both = plt.subplots(1, 2, figsize=(8.2, 5.6), sharey=True)
+    for axes, key, title in zip(
+        both, (FITS, SPEED), ("the run fits in", "the run is at full speed in")
+    ):
+        for allocator in ALLOCATORS:
+            shown = [
+                (max(x, LEAST), y)
+                for y, row in enumerate(rows)
+                if (x := recordings.excess(found[row], allocator, key)) is not None
+            ]
+            axes.plot(
+                [x for x, _ in shown], [y for _, y in shown], MARKERS[allocator],
+                color=COLOURS[allocator], label=NAMES[allocator], markersize=5,
+            )  # fmt: skip
+        for y, row in enumerate(rows):
+            told = found[row]["stalloc"]["steady_time_us"] > 0
+            never = [
+                a for a in ALLOCATORS if told and recordings.excess(found[row], a, key) is None
+            ]
+            for place, allocator in enumerate(never):
+                at = NEVER * 1.25**place
+                axes.plot([at], [y], MARKERS[allocator], color=COLOURS[allocator], markersize=5)
+        axes.set_xscale("log")
+        ticks = {LEAST: "0.1", 1: "1", 10: "10", 100: "100"}
+        if key == SPEED:
+            ticks[NEVER] = "   never"
+        axes.set_xticks(list(ticks), list(ticks.values()))
+        axes.minorticks_off()
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axes.set_title(title)
+    both[0].set_yticks(range(len(rows)), [name for _, name in rows], fontsize=7)
+    both[0].invert_yaxis()
+    handles, labels = both[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4)
+    figure.supxlabel("memory above the live tensors' peak, % (logarithmic)", fontsize=9, y=0.05)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(out / "sizes.png")
 
 
 def example(command: str) -> None:
@@ -165,7 +108,7 @@ def example(command: str) -> None:
     words = [str(root / "bin" / "stalloc"), *command.split()[1:]]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
     lines = ["```text", *done.stdout.splitlines(), "```"]
-    replace("tutorial.md", "what that prints: written by make plots", lines)
+    recordings.put(DOCS / "tutorial.md", "what that prints: written by make plots", lines)
 
 
 def steps(out: Path, name: str) -> None:
@@ -275,6 +218,14 @@ def curves(out: Path, page: Page) -> None:
     figure.savefig(out / "curves.png")
 
 
+def measured_pictures(out: Path) -> None:
+    """The figures of what was measured and replayed, without a report's page."""
+    with plt.rc_context(STYLE):
+        sizes(out)
+        if not limits.draw(out, plt, COLOURS, NAMES):
+            print("limit.png: not drawn: nothing is measured in docs/data/limit.jsonl")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", type=Path, required=True, help="a page of `stalloc report`")
@@ -282,11 +233,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
     page = Page(options.report)
+    measured_pictures(options.out)
     with plt.rc_context(STYLE):
-        readme(options.out)
-        table()
         example("stalloc replay tests/traces/llama_varlen.csv.gz tests/traces/llama_naive.csv.gz")
-        recordings(options.out)
         steps(options.out, "hf_trainer")
         places(options.out, page)
         curves(options.out, page)

@@ -1,0 +1,110 @@
+"""Everything that is measured for the docs, in pieces that go on where the last one was.
+
+    make figures                                    # ten minutes of it; again until it is done
+    python docs/plots/figures.py --only limit       # a part alone
+    python docs/plots/figures.py --only tables      # tables and pictures from what is there
+
+The parts: recordings (no GPU), limit and artifact (a GPU and PyTorch), tables. A part that cannot
+be made here is left out, and said to be. The exit status is 0 if all parts are done, 75 if there
+is more to do, 1 if one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import time
+
+import recordings
+
+ROOT = recordings.ROOT
+DATA = ROOT / "docs" / "data"
+EXAMPLES = ROOT / "examples"
+EXIT_MORE = 75
+PARTS = ("recordings", "limit", "artifact", "tables")
+LEAST = 60  # seconds: with fewer left no part is begun
+
+
+def missing(part: str) -> str:
+    """Why a part cannot be made here, "" if it can."""
+    if part == "recordings":
+        return "" if (ROOT / "bin" / "stalloc").exists() else "bin/stalloc is not built"
+    if part in ("limit", "artifact"):
+        if importlib.util.find_spec("torch") is None:
+            return "PyTorch is not installed"
+        import torch
+
+        return "" if torch.cuda.is_available() else "no GPU here"
+    return ""
+
+
+def command(part: str, seconds: float) -> list[str]:
+    if part == "recordings":
+        return ["docs/plots/recordings.py", "--budget", f"{seconds:.0f}"]
+    data = DATA / f"{part}.jsonl"
+    return [f"examples/{part}.py", "--json", str(data), "--budget", f"{seconds:.0f}"]
+
+
+def run(part: str, seconds: float) -> int:
+    done = subprocess.run([sys.executable, *command(part, seconds)], cwd=ROOT, check=False)
+    # recordings.py ends with 1 where some are left.
+    return EXIT_MORE if part == "recordings" and done.returncode == 1 else done.returncode
+
+
+def gpu_lines(part: str) -> list[str]:
+    """What limit.py or artifact.py has measured, as docs/benchmarks.md shows it."""
+    data = DATA / f"{part}.jsonl"
+    if not data.exists():
+        return ["Not measured yet."]
+    words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
+    words += ["--turns", "99"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = done.stdout.strip().splitlines()
+    if part == "limit":
+        lines[:0] = ["![Median step over the limit, by allocator](figures/limit.png)", ""]
+    return lines
+
+
+def gpu_tables() -> None:
+    for part in ("limit", "artifact"):
+        mark = f"{part}: written by make figures"
+        recordings.put(ROOT / "docs" / "benchmarks.md", mark, gpu_lines(part))
+
+
+def pictures() -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        print("pictures: not drawn: matplotlib is not installed", file=sys.stderr)
+        return
+    import plots
+
+    plots.measured_pictures(ROOT / "docs" / "figures")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="for all")
+    args = parser.parse_args(argv)
+    start, worst = time.monotonic(), 0
+    for part in args.only:
+        why = missing(part)
+        if why:
+            print(f"{part}: left out: {why}", file=sys.stderr)
+            continue
+        if part == "tables":
+            recordings.write_tables(recordings.kept())
+            gpu_tables()
+            pictures()
+            continue
+        left = args.budget - (time.monotonic() - start)
+        status = run(part, left) if left > LEAST else EXIT_MORE
+        worst = status if status not in (0, EXIT_MORE) else worst or status
+    if worst == EXIT_MORE:
+        print("there is more to measure: run this again", file=sys.stderr)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
