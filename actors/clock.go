@@ -6,8 +6,11 @@ import (
 	"stalloc/engine"
 )
 
-// A Clock tells the time since some moment, and how much of it the driver has had.
-type Clock struct{ Now, Driver func() time.Duration }
+// A Clock tells the time since some moment, how much of it the driver has had, and lets some pass.
+type Clock struct {
+	Now, Driver func() time.Duration
+	Sleep       func(time.Duration)
+}
 
 // stepTimes are a clock's at the last boundary.
 type stepTimes struct{ now, driver time.Duration }
@@ -20,5 +23,6 @@ func (p *pool) boundary() engine.Event {
 	}
 	was := p.stepped
 	p.stepped = at
+	p.patience.endStep(at.now)
 	return engine.Event{Kind: engine.EvBoundary, Took: int64(at.now - was.now), Driver: int64(at.driver - was.driver)}
 }

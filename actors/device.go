@@ -89,7 +89,11 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 	} else {
 		d.native.private()
 	}
-	d.ask(d.pool, m)
+	for d.ask(d.pool, m); m.again; d.ask(d.pool, m) {
+		if m.hurried = !d.host.MayWait(); !m.hurried {
+			d.opts.Clock.Sleep(lookAgain)
+		}
+	}
 	if errors.Is(m.err, driver.ErrOutOfMemory) {
 		return 0, d.explained(m.err, id, asked)
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -27,10 +28,11 @@ type fences struct {
 	n       int          // waits behind a fence of the driver's
 	urgent  int          // of those, that memory comes free with
 	late    map[mem.StreamID][]waiting
-	lateAll int       // waits that are late
-	passed  []waiting // waits that are over, and nobody was told
-	failed  bool      // the driver has refused to record one or to tell about it
-	looks   int       // messages since something became late
+	lateAll int           // waits that are late
+	passed  []waiting     // waits that are over, and nobody was told
+	mark    time.Duration // when the last mark that has passed was put
+	failed  bool          // the driver has refused to record one or to tell about it
+	looks   int           // messages since something became late
 }
 
 // fenceQueue are the fences on a stream.
@@ -42,7 +44,8 @@ type fenceQueue struct {
 // fence is one of the driver's and what waits for it.
 type fence struct {
 	driver driver.Fence
-	waits  []waiting
+	at     time.Duration // when it was put there
+	waits  []waiting     // none: it is a mark
 }
 
 // waiting is a fence of the engine.
@@ -59,7 +62,7 @@ func (f *fences) add(id mem.StreamID, w ...waiting) {
 }
 
 // record notes a fence that was put on a stream: what is late there waits for it.
-func (f *fences) record(id mem.StreamID, x driver.Fence) {
+func (f *fences) record(id mem.StreamID, x driver.Fence, now time.Duration) {
 	at := slices.IndexFunc(f.queues, func(q fenceQueue) bool { return q.stream == id })
 	if at < 0 {
 		at = len(f.queues)
@@ -70,7 +73,7 @@ func (f *fences) record(id mem.StreamID, x driver.Fence) {
 	f.lateAll -= len(waits)
 	f.count(waits, 1)
 	q := &f.queues[at]
-	q.fences = append(q.fences, fence{x, waits})
+	q.fences = append(q.fences, fence{x, now, waits})
 }
 
 func (f *fences) count(waits []waiting, by int) {
@@ -91,6 +94,16 @@ func (f *fences) waited() {
 	slices.SortFunc(f.passed, func(a, b waiting) int { return cmp.Compare(a.engine, b.engine) })
 	clear(f.late)
 	f.lateAll = 0
+}
+
+// oldest returns when the first fence on a stream that has not passed was put there, if there is one.
+func (f *fences) oldest(id mem.StreamID) (at time.Duration, any bool) {
+	for _, q := range f.queues {
+		if q.stream == id {
+			return q.fences[0].at, true
+		}
+	}
+	return 0, false
 }
 
 // poll asks about at most so many fences, stream after stream, until the oldest of none
@@ -115,6 +128,9 @@ func (f *fences) poll(most int, done func(driver.Fence) (bool, error), pass func
 		}
 		id, waits := q.stream, q.fences[0].waits
 		f.count(waits, -1)
+		if len(waits) == 0 {
+			f.mark = q.fences[0].at
+		}
 		if q.fences = slices.Delete(q.fences, 0, 1); len(q.fences) == 0 {
 			f.queues = slices.Delete(f.queues, f.next, f.next+1)
 		}

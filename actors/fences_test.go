@@ -20,7 +20,7 @@ func TestFences(t *testing.T) {
 	add := func(id mem.StreamID, urgent bool) {
 		next++
 		f.add(id, waiting{engine: next, urgent: urgent})
-		f.record(id, next)
+		f.record(id, next, 0)
 	}
 	for i := range 30 {
 		add(mem.StreamID(i%3), i%2 == 0) // stream 0: 1, 4, 7, ...
@@ -63,7 +63,7 @@ func TestFences(t *testing.T) {
 	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12, 1)
 	f.add(1, waiting{engine: 100, urgent: true}) // 5 is of stream 1, too
 	f.add(7, waiting{engine: 101}, waiting{engine: 102})
-	f.record(1, 200)
+	f.record(1, 200, 0)
 	poll(math.MaxInt)
 	expect("one fence for all that is late", []driver.Fence{31, 10, 8, 3}, nil, 28, 14, 2)
 	f.waited()

@@ -33,6 +33,9 @@ func NewGoHost() *GoHost {
 // Pools implements Host: there is no way to begin one.
 func (h *GoHost) Pools() int { return 0 }
 
+// MayWait implements Host.
+func (h *GoHost) MayWait() bool { return true }
+
 // Load implements Host.
 func (h *GoHost) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
 

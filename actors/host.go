@@ -22,6 +22,9 @@ type Host interface {
 	// Pools returns how many private pools are being allocated to: whoever captures a stream
 	// into a graph has one for it.
 	Pools() int
+	// MayWait reports whether the calling thread holds nothing that others may need while it waits.
+	// Not locked.
+	MayWait() bool
 	// Load returns the rounded bytes of live blocks.
 	Load() mem.Bytes
 	Lock()

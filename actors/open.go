@@ -115,6 +115,9 @@ func (o *Options) defaults() {
 		begin := time.Now()
 		o.Clock.Now = func() time.Duration { return time.Since(begin) }
 	}
+	if o.Clock.Sleep == nil {
+		o.Clock.Sleep = time.Sleep
+	}
 }
 
 // Close waits for what goes on beside the program, a plan in the making included,

@@ -163,6 +163,9 @@ func (p *pool) poll(most int) {
 		}
 		return done, err
 	}, p.pass)
+	if at := p.fences.mark; at > 0 {
+		p.patience.lag, p.fences.mark = p.clock.Now()-at, 0
+	}
 }
 
 // seen puts a fence on a stream that something waits for, where the program says that it is there.
@@ -179,7 +182,7 @@ func (p *pool) record(id mem.StreamID) error {
 		p.unfenced(err)
 		return err
 	}
-	p.fences.record(id, f)
+	p.fences.record(id, f, p.clock.Now())
 	return nil
 }
 

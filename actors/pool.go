@@ -15,6 +15,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/internal/without"
 	"stalloc/live/perfetto"
 	"stalloc/stream/schedule"
 )
@@ -29,48 +30,51 @@ type PoolStats struct {
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
 	Late                   int           // fences that the driver refused, and that memory still waits for
+	Waits                  WaitStats
 	Engine                 engine.Stats
 }
 
 // pool is the dynamic-pool actor: it owns the range of one device and is the only one
 // that changes the device's memory.
 type pool struct {
-	dev     device.Device
-	log     *zap.Logger
-	host    Host
-	eng     policy
-	ranged  *onerange.Engine // the same; nil where it is GMLake
-	open    func() bool      // whether nobody needs to see each request
-	handles []driver.Handle  // by engine.Index; 0: released
-	base    mem.Addr
-	window  mem.Bytes
-	total   mem.Bytes // the device's memory, 0 where it cannot be had
-	largest mem.Bytes // no block can be larger
-	small   mem.Bytes // requests up to this have an arena of their own
-	ops     []engine.Op
-	fences  fences
-	waits   map[driver.Fence]engine.Block // freed, and still used by other streams
-	peak    mem.Bytes                     // of handles since the last reset
-	calls   uint64
-	time    time.Duration
-	clock   Clock
-	stepped stepTimes
-	asked   int
-	marked  *atomic.Bool // the program marks its steps
-	retries *atomic.Uint64
-	waited  bool          // the last request waited for streams, or the device was full
-	serving *allocRequest // nil: none
-	past    bool          // what is freed now was freed some time ago
-	broken  error
-	retired bool                   // it serves no more
-	idle    mem.Bytes              // freed since then, and not given back
-	trace   *perfetto.Trace        // nil: nobody asked for one
-	ordinal int                    // of the device, in it
-	limit   mem.Bytes              // that the program has set, 0: none
-	ended   map[mem.Addr]struct{}  // blocks freed since it broke
-	gone    mem.Bytes              // in them
-	mapped  map[mem.Addr]mem.Bytes // by where a mapping begins
-	peers   []int                  // other devices that have it too
+	dev      device.Device
+	log      *zap.Logger
+	host     Host
+	eng      policy
+	ranged   *onerange.Engine // the same; nil where it is GMLake
+	open     func() bool      // whether nobody needs to see each request
+	handles  []driver.Handle  // by engine.Index; 0: released
+	base     mem.Addr
+	window   mem.Bytes
+	total    mem.Bytes // the device's memory, 0 where it cannot be had
+	largest  mem.Bytes // no block can be larger
+	small    mem.Bytes // requests up to this have an arena of their own
+	ops      []engine.Op
+	fences   fences
+	patience patience
+	hasty    bool                          // nobody waits
+	waits    map[driver.Fence]engine.Block // freed, and still used by other streams
+	peak     mem.Bytes                     // of handles since the last reset
+	calls    uint64
+	time     time.Duration
+	clock    Clock
+	stepped  stepTimes
+	asked    int
+	marked   *atomic.Bool // the program marks its steps
+	retries  *atomic.Uint64
+	waited   bool          // the last request waited for streams, or the device was full
+	serving  *allocRequest // nil: none
+	past     bool          // what is freed now was freed some time ago
+	broken   error
+	retired  bool                   // it serves no more
+	idle     mem.Bytes              // freed since then, and not given back
+	trace    *perfetto.Trace        // nil: nobody asked for one
+	ordinal  int                    // of the device, in it
+	limit    mem.Bytes              // that the program has set, 0: none
+	ended    map[mem.Addr]struct{}  // blocks freed since it broke
+	gone     mem.Bytes              // in them
+	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
+	peers    []int                  // other devices that have it too
 }
 
 // leastWindow is what a window has that is set to less.
@@ -79,7 +83,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -176,6 +180,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	p.serving = m
 	defer func() { p.serving = nil }()
 	p.seen(m.stream)
+	p.mark(m.stream)
 	before := p.eng.Reserved()
 	p.waited = false
 	if m.pool == 0 {
@@ -191,7 +196,9 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.waited {
 		p.retries.Add(1)
 	}
-	m.addr = grant.Addr
+	if m.addr = grant.Addr; m.again {
+		return nil
+	}
 	if m.pool != 0 {
 		return nil
 	}
@@ -205,25 +212,22 @@ func (p *pool) alloc(m *allocRequest) error {
 }
 
 // place has the engine serve a request. Where the bytes that are best wait for fences that
-// may have passed, it asks the driver first: a planned offset that is taken is worth a few questions,
-// what the driver would have to help with all of them.
+// may have passed, it asks the driver first, and where memory would have to be made, it may wait.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
+	before := p.eng.Reserved()
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned, ShortLived: m.shortLived}
 	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
 	grant, err := p.run(ev)
-	if !isRefused(err, engine.RefusedPending) {
-		return grant, err
-	}
-	p.poll(pollBatch)
-	if grant, err = p.run(ev); isRefused(err, engine.RefusedPending) {
-		ev.Planned = 0
-		grant, err = p.run(ev)
-	}
 	if isRefused(err, engine.RefusedPending) {
 		p.poll(math.MaxInt)
-		ev.Planned, ev.Poll = m.planned, false
+		ev.Poll, ev.Wait = false, !p.hasty && p.patient(m)
 		grant, err = p.run(ev)
 	}
+	if m.again = isRefused(err, engine.RefusedPending); m.again {
+		m.waited = true
+		return engine.Op{}, nil
+	}
+	p.waitedFor(m, err == nil && p.eng.Reserved() > before)
 	return grant, err
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"sync/atomic"
+	"time"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -44,6 +45,13 @@ type allocRequest struct {
 	planned    mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
 	shortLived bool     // the block will be gone at its step's peak
 	addr       mem.Addr // answer
+	// Whether the thread can wait for memory that other streams are about to be done with, and
+	// since when and until when it does (patience.go).
+	hurried, waited bool
+	stalled         bool // the device came no further meanwhile
+	from, until     time.Duration
+	mark            time.Duration // when the oldest mark that had not passed at the last look was put
+	again           bool          // answer: ask again soon
 }
 
 // freeRequest gives a block back.

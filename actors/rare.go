@@ -107,7 +107,7 @@ func (p *pool) stats() PoolStats {
 	return PoolStats{
 		Reserved: p.eng.Reserved(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries.Load(), Engine: s,
-		Late: p.fences.lateAll,
+		Late: p.fences.lateAll, Waits: p.patience.counts,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, ShortLived. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, Wait, ShortLived. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -44,6 +44,7 @@ type Event struct {
 	Failed     int          // EvFailed: index in the last batch of the op that failed
 	Code       int          // EvFailed: the driver's error code
 	Poll       bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
+	Wait       bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
 	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
 	Driver     int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
@@ -116,7 +117,7 @@ const (
 	RefusedDevice
 	// RefusedWindow: the address window is used up.
 	RefusedWindow
-	// RefusedPending: see Event.Poll.
+	// RefusedPending: see Event.Poll and Event.Wait.
 	RefusedPending
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder

@@ -16,8 +16,8 @@ type Trace struct {
 }
 
 // PeakLoad returns the largest sum of live block sizes, each rounded up to
-// mem.Grain. A block lives until its free has completed. No allocator can
-// reserve less.
+// mem.Grain. A block lives until its free is requested: one that waits for other streams
+// may be waited for. No allocator can reserve less.
 func (t *Trace) PeakLoad() mem.Bytes {
 	var load, peak mem.Bytes
 	live := make(map[int64]mem.Bytes)
@@ -28,7 +28,7 @@ func (t *Trace) PeakLoad() mem.Bytes {
 			live[e.ID] = size
 			load += size
 			peak = max(peak, load)
-		case FreeCompleted:
+		case FreeRequested:
 			load -= live[e.ID]
 			delete(live, e.ID)
 		}

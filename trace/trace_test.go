@@ -40,10 +40,10 @@ func TestPeakLoad(t *testing.T) {
 	trace := Trace{Events: []Event{
 		{Kind: Alloc, ID: 0, Size: 1},    // 512
 		{Kind: Alloc, ID: 1, Size: 513},  // 1536
-		{Kind: FreeRequested, ID: 1},     // still live
 		{Kind: Alloc, ID: 2, Size: 1024}, // 2560: the peak
-		{Kind: FreeCompleted, ID: 1},     // 1536
+		{Kind: FreeRequested, ID: 1},     // 1536, whenever its free completes
 		{Kind: Alloc, ID: 3, Size: 0},    // 2048: a request of nothing takes a grain
+		{Kind: FreeCompleted, ID: 1},
 	}}
 	if got := trace.PeakLoad(); got != 2560 {
 		t.Errorf("peak load %d, want 2560", got)

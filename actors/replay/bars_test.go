@@ -22,6 +22,8 @@ const (
 	laterWorse  = 0.0005 // a later start of any recording, of either figure
 	repeated    = 0.99   // hits of the requests that are planned, where steps repeat
 	noiseWorse  = 0.0001 // on average, than without plans, of either figure
+	waitingMost = 0.0225 // of both figures
+	idleMost    = 1000   // microseconds of the device, of a run
 	folder      = "../../tests/traces/"
 	largestRead = 200_000 // events: the long ones would take minutes, and make constants replays them
 )
@@ -32,9 +34,9 @@ var repeats = map[string]bool{
 	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true, "llama_lora": true, "megatron_dense.r0": true, "more/llama_accum": true,
 }
 
-// waiting is the recording in which blocks wait for other streams at the peak: they are held, and
-// the driver is asked for others, until streams share their memory.
-const waiting = "more/megatron_vpp2.r0"
+// waiting are the recordings in which blocks wait for other streams at the peak, 5 to 10 % of what is
+// allocated: they have bars of their own.
+var waiting = map[string]bool{"megatron_vpp.r0": true, "more/megatron_vpp.r3": true, "more/megatron_vpp2.r0": true}
 
 // recordings reads the bundled runs, those that nothing was tuned on (more) as well. Where every
 // step is recounted the long ones add nothing.
@@ -96,7 +98,7 @@ func TestBars(t *testing.T) {
 				first := replayed(t, tr, "stalloc", Config{Capacity: device})
 				second := replayed(t, tr, "stalloc", Config{Capacity: device, Warm: true})
 				check(t, tr, &first, &second)
-				if tr.Name != waiting {
+				if !waiting[tr.Name] {
 					cold.add(first.Fragmentation, first.share())
 				}
 				later.add(second.Fragmentation-first.Fragmentation, second.share()-first.share())
@@ -118,8 +120,12 @@ func check(t *testing.T, tr *trace.Trace, first, second *Result) {
 	for _, r := range []*Result{first, second} {
 		t.Logf("%s: %.3f %%, %d hits, %d misses of %d; steady: %d driver calls, %.3f %% of the time",
 			r.Mode, 100*r.Fragmentation, r.Hits, r.Misses, r.Requests, r.SteadyDriverCalls, 100*r.share())
-		if r.Fragmentation > wasteEach || r.share() > shareEach && tr.Name != waiting {
-			t.Errorf("%s: %.4f of memory and %.4f of the time, expected at most %v and %v", r.Mode, r.Fragmentation, r.share(), wasteEach, shareEach)
+		waste, share := wasteEach, shareEach
+		if waiting[tr.Name] {
+			waste, share = waitingMost, waitingMost
+		}
+		if r.Fragmentation > waste || r.share() > share || r.IdleUS > idleMost {
+			t.Errorf("%s: %.4f of memory and %.4f of the time, expected at most %v and %v; the device was idle for %d us", r.Mode, r.Fragmentation, r.share(), waste, share, r.IdleUS)
 		}
 		if repeats[tr.Name] {
 			checkRepeats(t, tr, r)
@@ -128,7 +134,7 @@ func check(t *testing.T, tr *trace.Trace, first, second *Result) {
 	if second.Fragmentation > first.Fragmentation+laterWorse || second.share() > first.share()+laterWorse {
 		t.Errorf("a later start: %.4f and %.4f, the first has %.4f and %.4f", second.Fragmentation, second.share(), first.Fragmentation, first.share())
 	}
-	if native := fragmentation(t, tr, "native", Config{Capacity: device}); native < first.Fragmentation && tr.Name != waiting {
+	if native := fragmentation(t, tr, "native", Config{Capacity: device}); native < first.Fragmentation && !waiting[tr.Name] {
 		t.Errorf("%.4f, native has %.4f", first.Fragmentation, native)
 	}
 }

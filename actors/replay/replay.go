@@ -54,6 +54,7 @@ type Counts struct {
 	DriverCalls  int64
 	DriverTimeUS float64 // modelled, in microseconds
 	Retries      int64   // see Result
+	Waited, Idle int64   // see Result
 	LostEvents   int64   // not observed for planning
 }
 
@@ -82,7 +83,7 @@ type Target interface {
 	Finish() (Counts, error)
 }
 
-// timed is a Target that wants to know when a boundary was recorded, in microseconds.
+// timed is a Target that wants to know when each event was recorded, in microseconds.
 type timed interface{ at(micros int64) }
 
 // reportEvery is how many events pass between looks at the context and reports
@@ -105,6 +106,7 @@ func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(do
 	r.result.PeakReserved, r.result.LostEvents = counts.PeakReserved, counts.LostEvents
 	r.result.DriverCalls, r.result.DriverTimeUS = counts.DriverCalls, nanoseconds(counts.DriverTimeUS)
 	r.result.Retries = counts.Retries
+	r.result.WaitedUS, r.result.IdleUS = counts.Waited, counts.Idle
 	for _, s := range r.result.Steps[r.result.steadyFrom():] {
 		r.result.SteadyDriverCalls += s.DriverCalls
 		r.result.SteadyDriverTimeUS = nanoseconds(r.result.SteadyDriverTimeUS + s.DriverTimeUS)
@@ -179,6 +181,9 @@ func (r *run) event(i int) error {
 	if e.Kind != trace.Mark {
 		r.now = max(r.now, e.Micros)
 	}
+	if timed, ok := r.target.(timed); ok {
+		timed.at(r.now)
+	}
 	switch e.Kind {
 	case trace.Alloc:
 		r.result.Requests++
@@ -193,17 +198,14 @@ func (r *run) event(i int) error {
 		r.target.RecordStream(e.ID, e.Stream)
 	case trace.FreeRequested:
 		r.target.FreeRequested(e.ID, Deferred(r.trace.Events, i))
-	case trace.FreeCompleted:
-		r.target.FreeCompleted(e.ID)
 		r.load -= r.live[e.ID]
 		delete(r.live, e.ID)
+	case trace.FreeCompleted:
+		r.target.FreeCompleted(e.ID)
 	case trace.EmptyCache:
 		r.target.EmptyCache()
 	case trace.Mark:
 		if Boundary(e.Mark) {
-			if timed, ok := r.target.(timed); ok {
-				timed.at(r.now)
-			}
 			r.boundary(r.target.Step())
 		}
 	}

@@ -106,7 +106,7 @@ func TestRunTellsEveryEvent(t *testing.T) {
 		DriverCalls: 8, DriverTimeUS: 6.75, Retries: 5,
 		Steps: []Step{
 			{TimeUS: 6 - 1, DriverCalls: 2, DriverTimeUS: 2.75, Retries: 1, PeakLoad: 4096},
-			{TimeUS: 10 - 6, DriverCalls: 4, DriverTimeUS: 1.25, Retries: 3, PeakLoad: 3072},
+			{TimeUS: 10 - 6, DriverCalls: 4, DriverTimeUS: 1.25, Retries: 3, PeakLoad: 1536},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -69,6 +69,9 @@ func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
 	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}), options)
 	if err == nil {
 		l.others, l.once = otherStreams(tr), once
+		if len(l.others) > 0 {
+			l.ends = completions(tr)
+		}
 	}
 	return l, err
 }
@@ -96,11 +99,12 @@ type live struct {
 	blocks map[int64]mem.Addr
 	watch  *sim.Watch
 	seen   map[int64]*sim.Watched
-	waits  map[int64]wait         // blocks that another stream still uses
-	others map[int64]mem.StreamID // by block, the stream that its free waits for: where it completes late, or was recorded
-	cache  string                 // a folder to delete at the end, "" for none
+	ahead  ahead
+	ends   map[int64]time.Duration // when deferred frees complete
+	waits  map[int64]wait          // blocks that another stream still uses
+	others map[int64]mem.StreamID  // by block, the stream that its free waits for: where it completes late, or was recorded
+	cache  string                  // a folder to delete at the end, "" for none
 	events int
-	now    time.Duration // recorded, at the last boundary
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
 	once    *once // nil: nobody wants to know where memory is
@@ -153,15 +157,37 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
 		waits: make(map[int64]wait), streams: make(map[mem.StreamID]bool),
 	}
-	options.Clock = actors.Clock{Now: func() time.Duration { return l.now }, Driver: device.Time}
+	options.Clock = actors.Clock{Now: l.ahead.host, Driver: device.Time, Sleep: l.wait}
 	var err error
 	l.local, err = actors.OpenLocal(device, options)
 	return l, err
 }
 
-func (l *live) at(micros int64) { l.now = time.Duration(micros) * time.Microsecond }
+func (l *live) at(micros int64) {
+	l.ahead.now = time.Duration(micros) * time.Microsecond
+	l.follow()
+}
 
-// deviceLag is how many requests and frees the device is behind the host at most:
+// wait is a thread's that waits for other streams.
+func (l *live) wait(d time.Duration) {
+	l.ahead.wait(d)
+	l.follow()
+}
+
+// follow lets the device come to where it was by now.
+func (l *live) follow() {
+	a := &l.ahead
+	for len(a.queued) > 0 && a.queued[0].at <= a.device() {
+		l.device.FinishTo(a.queued[0].stream, a.queued[0].to)
+		a.queued = a.queued[1:]
+	}
+	for len(a.due) > 0 && a.due[0].at <= a.device() {
+		l.FreeCompleted(a.due[0].id)
+		a.due = a.due[1:]
+	}
+}
+
+// deviceLag is, where a recording does not tell, how many requests and frees the device is behind the host at most:
 // about as many as the late frees of the Megatron recordings show. The simulated
 // device comes no further by itself.
 const deviceLag = 2000
@@ -177,7 +203,11 @@ func (l *live) advance() {
 
 func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	l.streams[stream] = true
-	l.advance()
+	if l.ends != nil {
+		l.ahead.queue(stream, l.device.Place(stream))
+	} else {
+		l.advance()
+	}
 	addr, err := l.local.Malloc(stream, size)
 	if err == nil && addr != 0 {
 		l.blocks[id] = addr
@@ -203,7 +233,9 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 		return
 	}
 	delete(l.blocks, id)
-	l.advance()
+	if l.ends == nil {
+		l.advance()
+	}
 	other, waits := l.others[id]
 	if deferred {
 		if !waits {
@@ -220,6 +252,7 @@ func (l *live) FreeRequested(id int64, deferred bool) {
 	l.note(l.local.Release(addr))
 	if waits {
 		l.waits[id] = wait{other, l.device.Place(other)}
+		l.ahead.free(id, l.ends)
 	}
 }
 
@@ -237,6 +270,7 @@ func (l *live) EmptyCache() { l.note(l.local.Trim(0)) }
 func (l *live) Step() Done {
 	l.note(l.local.Step())
 	calls := l.device.Stats()
+	l.ahead.endStep()
 	return Done{Calls: calls.Calls(), TimeUS: micros(calls.Time), Retries: int64(l.local.Retries())}
 }
 
@@ -249,6 +283,8 @@ func (l *live) Finish() (Counts, error) {
 		DriverCalls:  calls.Calls(),
 		DriverTimeUS: micros(calls.Time),
 		Retries:      int64(s.Retries),
+		Waited:       l.ahead.all.Microseconds(),
+		Idle:         l.ahead.idle.Microseconds(),
 	}
 	l.note(l.local.Check())
 	l.note(l.device.Check())

@@ -34,6 +34,8 @@ var keysOf = []struct {
 		{"steady_time_us", "how long the steady part took when it was recorded; 0: there is none"},
 		{"retries", "requests served only after memory was given back or streams were waited for"},
 		{"steady_retries", "of retries, those in the steady part"},
+		{"waited_us", "how long requests waited for blocks that other streams still used, while the device had work; left out if none did"},
+		{"idle_us", "how long the device was idle for it; left out if it was not"},
 		{"steps", "the steps of the run, without set-up, each with the keys below; not in CSV"},
 		{"lost_events", "requests and frees that were not observed; left out if none"},
 		{"oom", "the device was full and the run ended there; the rest covers what came before"},

@@ -1,6 +1,8 @@
 package main
 
 /*
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +25,11 @@ static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->
 static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window) {
 	__atomic_store_n(&d->base, base, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->window, window, __ATOMIC_RELEASE);
+}
+// Python's, where this is a Python program.
+static bool host_may_wait(void) {
+	int (*has_lock)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
+	return !has_lock || !has_lock();
 }
 static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
 #define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
@@ -114,6 +121,9 @@ func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
 // Pools implements actors.Host.
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
+
+// MayWait implements actors.Host: a thread that has the interpreter's lock is not to wait.
+func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
 
 // Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
 // that the collector has stopped, and nothing that Go called must wait for it in C

@@ -40,6 +40,7 @@ type action struct {
 	size       mem.Bytes // asked for
 	n          unit
 	shortLived bool // it goes to its gap's end
+	patient    bool // it rather waits for fences than has memory made
 	heap       uint32
 	arena      uint32
 	attempt    attempt

@@ -46,6 +46,9 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 			}
 		}
 	}
+	if a.patient && best.cost > 0 && e.idx.Total().Pending >= a.n {
+		return e.refuse(engine.RefusedPending, out), true
+	}
 	return e.stitchBy(best, out)
 }
 

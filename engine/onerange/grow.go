@@ -26,9 +26,13 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 }
 
 // grow maps handles of at least lack units together in void v, from a place on: unmapped handles
-// first, then new ones. False: more than most would be held.
+// first, then new ones. False: more than most would be held. A patient request is refused where as
+// much waits for fences.
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
+	if a.patient && e.idx.Total().Pending >= lack {
+		return e.refuse(engine.RefusedPending, out), true
+	}
 	room := e.arenas[a.arena].voids[v].hi - from
 	e.picks = e.picks[:0]
 	for len(e.unmapped) > 0 && lack > 0 {

@@ -19,7 +19,7 @@ const (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, patient: ev.Wait, reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)

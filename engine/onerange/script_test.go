@@ -18,7 +18,7 @@ import (
 // and behind it what the range answers; -rewrite renews the answers. The device that performs them
 // holds every script to the driver's rules, too. The first words of an event:
 //
-//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived
+//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived, wait
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
 //	step                 with driver=, of 100 that it took
@@ -95,6 +95,8 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 			ev.Driver, ev.Took = int64(n), 100
 		case "short-lived":
 			ev.ShortLived = true
+		case "wait":
+			ev.Wait = true
 		default:
 			plain = append(plain, w)
 		}

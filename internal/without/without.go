@@ -22,6 +22,7 @@ const (
 	Reuse                      // a view stays mapped for later blocks
 	Ends                       // a view's block begins and ends in parts of handles
 	Rebuild                    // memory is rebuilt, in larger handles
+	Wait                       // requests wait for blocks that other streams are about to be done with
 )
 
 var texts = [...]string{
@@ -35,6 +36,7 @@ var texts = [...]string{
 	"reuse: a stitched view stays mapped, and serves later blocks",
 	"ends: a stitched block begins and ends in free parts of handles that others use",
 	"rebuild: behind the second step, or once stitching has cost as much, memory is rebuilt in larger handles",
+	"wait: requests wait for blocks that other streams are about to be done with, rather than have memory made",
 }
 
 // Has reports whether one of them is off.

@@ -1,0 +1,104 @@
+package actors
+
+import (
+	"time"
+
+	"stalloc/internal/mem"
+)
+
+// patience is how long requests wait for blocks that other streams are about to be done with,
+// rather than have memory made that the program then keeps (decision 27).
+//
+// The host queues work ahead of the device. While it is ahead, a wait costs nothing: the device
+// goes on with what is queued. How far ahead it is tell marks: fences that nothing waits for,
+// behind the work of streams whose requests lack memory.
+//
+//	host    ····m····m····m····m····m| waits      m: marks on the stream of the request
+//	device            ^ here                      lag: how long a mark took to pass
+//	                               ^ a wait ends here at the latest: a quarter of the lag is left
+//
+// What is awaited may itself await this thread: another rank's message that is only sent once this
+// one has gone on. Then no mark passes. So a wait ends when none has for the lag, all waits of a step
+// behind a quarter of its time, and behind a step of which a hundredth went in vain they rest, ever
+// longer.
+type patience struct {
+	lag         time.Duration // of the last mark that passed, or of one that has not yet; 0: nothing is known
+	put         time.Duration // when the last mark was
+	began, took time.Duration // the step, and the one before
+	spent, vain time.Duration // in this step: waiting, and of that while the device stood still
+	failed      int           // steps in a row that have waited in vain for too long
+	rest        int           // steps until the next wait
+	counts      WaitStats
+}
+
+// WaitStats counts waits for other streams that were to save memory.
+type WaitStats struct {
+	Waits uint64
+	Vain  uint64 // of them, in which the device came no further
+	Time  time.Duration
+}
+
+const (
+	leastMark   = time.Millisecond       // between two marks
+	lookAgain   = 200 * time.Microsecond // between two looks of one that waits
+	dear        = 100                    // that part of a step in vain is too long
+	spare       = 4                      // a wait leaves that part of the lag; waits take that part of a step
+	longestRest = 9                      // doublings of the steps that waits rest
+)
+
+// mark puts a mark on the stream of a request while memory waits for other streams.
+func (p *pool) mark(id mem.StreamID) {
+	w := &p.patience
+	if now := p.clock.Now(); p.ranged != nil && p.fences.n > 0 && p.host.Pools() == 0 && now-w.put >= max(leastMark, w.lag/(4*spare)) {
+		w.put = now
+		_ = p.record(id)
+	}
+}
+
+// patient reports whether a request may wait, or wait on.
+func (p *pool) patient(m *allocRequest) bool {
+	w, now := &p.patience, p.clock.Now()
+	at, behind := p.fences.oldest(m.stream)
+	if m.hurried || !behind || w.rest > 0 || m.pool != 0 || p.host.Pools() > 0 {
+		return false
+	}
+	w.lag = max(w.lag, now-at) // it has not passed yet
+	if !m.waited {
+		m.from, m.stalled = now, true
+	}
+	if !m.waited || at > m.mark {
+		m.stalled = m.stalled && !m.waited
+		m.mark, m.until = at, now+w.lag
+	}
+	return now < m.until && at <= m.from-w.lag/spare && now < m.from+max(w.took, now-w.began)/spare-w.spent
+}
+
+// waitedFor ends a wait, if there was one: forced, had memory to be made all the same.
+func (p *pool) waitedFor(m *allocRequest, forced bool) {
+	w := &p.patience
+	if !m.waited || m.hurried {
+		return
+	}
+	took := p.clock.Now() - m.from
+	w.spent += took
+	w.counts.Time += took
+	if w.counts.Waits++; forced && m.stalled {
+		w.counts.Vain++
+		w.vain += took
+	}
+}
+
+// endStep begins a step. Behind one that has waited in vain for too long waits rest.
+func (w *patience) endStep(now time.Duration) {
+	w.took, w.began = now-w.began, now
+	switch {
+	case w.rest > 0:
+		w.rest--
+	case w.vain > w.took/dear:
+		w.failed++
+		w.rest = 1 << min(w.failed, longestRest)
+	case w.spent > 0:
+		w.failed = 0
+	}
+	w.spent, w.vain = 0, 0
+}

@@ -1,0 +1,234 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+	"stalloc/internal/without"
+)
+
+// behind is a kit on a clock of its own and on a device that takes longer for a block than
+// the program does. The device may stand still.
+type behind struct {
+	*kit
+	now, busy time.Duration // busy: until when the device has work
+	idle      time.Duration // of the device, since it had some
+	queued    []work
+	still     bool
+	slept     time.Duration
+	asleep    func() // called once, in a wait
+}
+
+type work struct {
+	end time.Duration
+	do  func()
+}
+
+const (
+	hostTakes   = time.Millisecond * 4 / 5
+	deviceTakes = time.Millisecond
+)
+
+func newBehind(t *testing.T, off without.Set, host busy) *behind {
+	b := &behind{}
+	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
+	host.GoHost = NewGoHost()
+	d, err := Open(gpu, host, Options{Inline: true, Without: off, Clock: Clock{Now: func() time.Duration { return b.now }, Sleep: b.sleep}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.kit = &kit{NewLocal(d, host.GoHost), t, gpu}
+	t.Cleanup(func() {
+		for id := range mem.StreamID(other + 2) {
+			gpu.Finish(id)
+		}
+		if err := errors.Join(b.Check(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// busy is a host whose threads have better things to do than to wait.
+type busy struct {
+	*GoHost
+	hurried bool
+	pools   int
+}
+
+func (h busy) MayWait() bool { return !h.hurried }
+func (h busy) Pools() int    { return h.pools }
+
+func (b *behind) sleep(d time.Duration) {
+	if do := b.asleep; do != nil {
+		b.asleep = nil
+		do()
+	}
+	b.slept += d
+	b.pass(d)
+}
+
+// pass lets time pass.
+func (b *behind) pass(d time.Duration) {
+	b.now += d
+	for !b.still && len(b.queued) > 0 && b.queued[0].end <= b.now {
+		b.queued[0].do()
+		b.queued = b.queued[1:]
+	}
+}
+
+// lend asks for a block, has another stream use it, and frees it.
+func (b *behind) lend(size mem.Bytes) {
+	b.t.Helper()
+	b.release(b.borrowed(size))
+	main, side := b.gpu.Place(0), b.gpu.Place(other)
+	if b.busy < b.now {
+		b.idle += b.now - b.busy
+		b.busy = b.now
+	}
+	b.busy += deviceTakes
+	b.queued = append(b.queued, work{b.busy, func() {
+		b.gpu.FinishTo(0, main)
+		b.gpu.FinishTo(other, side)
+	}})
+	b.pass(hostTakes)
+}
+
+// endStep waits for the device, as training programs do.
+func (b *behind) endStep() {
+	b.t.Helper()
+	b.pass(max(b.busy-b.now-deviceTakes, 0))
+	b.boundary()
+}
+
+func (b *behind) pool() PoolStats {
+	b.t.Helper()
+	return b.Stats().PoolStats
+}
+
+// TestWaitsSaveMemory lends block after block to another stream. Once it is known how far behind
+// the device is, what was lent before serves again, and the device is idle no longer than without.
+func TestWaitsSaveMemory(t *testing.T) {
+	var held [2]mem.Bytes
+	var took, idle [2]time.Duration
+	for i, off := range []without.Set{without.Wait, 0} {
+		b := newBehind(t, off, busy{})
+		for range 6 {
+			for range 200 {
+				b.lend(8 * mem.MiB)
+			}
+			b.endStep()
+		}
+		held[i], took[i], idle[i] = b.pool().PeakReserved, b.now, b.idle
+		if (b.slept > 0) != (off == 0) {
+			t.Errorf("%v were waited", b.slept)
+		}
+	}
+	if held[0] < 40*8*mem.MiB || held[1] > held[0]/4 {
+		t.Errorf("held without waits %v, with %v", held[0], held[1])
+	}
+	if idle[1] > idle[0] || took[1] > took[0]+deviceTakes {
+		t.Errorf("without waits it took %v, %v of them idle; with %v and %v", took[0], idle[0], took[1], idle[1])
+	}
+}
+
+// TestStandingStill: a device that comes no further costs a step a quarter of its time, or of the
+// last one's, at most, and all of them together next to nothing.
+func TestStandingStill(t *testing.T) {
+	b := newBehind(t, 0, busy{})
+	for range 200 {
+		b.lend(mem.MiB)
+	}
+	b.endStep()
+	b.still = true
+	var all, last time.Duration
+	last = b.now
+	began := b.now
+	for n := range 64 {
+		b.slept = 0
+		from := b.now
+		for range 10 {
+			b.lend(8 * mem.MiB)
+			b.pass(9 * time.Millisecond)
+		}
+		took := b.now - from
+		if b.slept > max(took, last)/4+10*lookAgain {
+			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
+		}
+		all, last = all+b.slept, took
+		b.boundary()
+	}
+	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/20 {
+		t.Errorf("%d waits were in vain, %v in all", s.Vain, all)
+	}
+}
+
+// TestWaitsForEachOther: two ranks each wait for a block that awaits what the other sends behind
+// its own wait. One of them ends at its bound, and so both.
+func TestWaitsForEachOther(t *testing.T) {
+	var ranks [2]*behind
+	for i := range ranks {
+		ranks[i] = newBehind(t, 0, busy{})
+		for range 200 {
+			ranks[i].lend(mem.MiB)
+		}
+		ranks[i].endStep()
+		for range 40 { // queued, and not done
+			ranks[i].lend(mem.MiB)
+		}
+	}
+	const received = other + 1
+	sent := func(to *behind) {
+		to.gpu.Finish(received)
+		to.still = false
+	}
+	step := func(from, to *behind) {
+		at := from.malloc(64 * mem.MiB)
+		if err := from.Record(at, received); err != nil {
+			t.Fatal(err)
+		}
+		if err := from.gpu.Use(received, at, 64*mem.MiB); err != nil {
+			t.Fatal(err)
+		}
+		from.release(at)
+		from.still = true // what is queued awaits it, too
+		from.release(from.malloc(32 * mem.MiB))
+		sent(to)
+	}
+	ranks[0].asleep = func() { step(ranks[1], ranks[0]) }
+	step(ranks[0], ranks[1])
+	first, second := ranks[0].pool().Waits, ranks[1].pool().Waits
+	if first.Waits+second.Waits < 2 || second.Vain == 0 {
+		t.Errorf("waits %+v and %+v", first, second)
+	}
+	for _, r := range ranks {
+		r.boundary()
+		if p := r.pool().Pending; p >= 64*mem.MiB {
+			t.Errorf("%v still wait", p)
+		}
+	}
+}
+
+// TestNobodyWaits where the thread has a lock that others need, while a graph is captured, or
+// before anything is known of the device.
+func TestNobodyWaits(t *testing.T) {
+	for name, host := range map[string]busy{"hurried": {hurried: true}, "capturing": {pools: 1}} {
+		b := newBehind(t, 0, host)
+		for range 200 {
+			b.lend(8 * mem.MiB)
+		}
+		if b.slept > 0 || b.pool().Waits.Waits > 0 {
+			t.Errorf("%s: %v were waited", name, b.slept)
+		}
+	}
+	b := newBehind(t, 0, busy{})
+	b.still = true
+	b.lend(8 * mem.MiB)
+	b.lend(8 * mem.MiB)
+	if b.slept > 0 {
+		t.Errorf("%v were waited before anything was known", b.slept)
+	}
+}
