@@ -34,3 +34,15 @@ func TestHardlyMoreThanTheLoad(t *testing.T) {
 		t.Errorf("only %d recordings are short enough", ran)
 	}
 }
+
+// TestMixedHandles replays a pipeline on a device on which a block of a view was to begin behind the
+// view's first handle, which was smaller than the one that it had been measured with: it shared
+// bytes with another.
+func TestMixedHandles(t *testing.T) {
+	for _, tr := range recordings(t) {
+		if tr.Name == "more/megatron_vpp.r3" {
+			replayed(t, tr, "stalloc", Config{Capacity: 45_832 * mem.MiB})
+			replayed(t, tr, "stalloc", Config{Capacity: 45_848 * mem.MiB})
+		}
+	}
+}

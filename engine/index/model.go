@@ -2,9 +2,11 @@ package index
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
+	"stalloc/internal/invariants"
 	"stalloc/internal/mem"
 )
 
@@ -78,6 +80,9 @@ func (m *Model) Gaps(n uint32) iter.Seq[Gap] { return slices.Values(m.arena(n).b
 // Take implements Index.
 func (m *Model) Take(n uint32, lo, hi Unit) {
 	g, s := m.Gap(n, lo), m.arena(n)
+	if invariants.Enabled && (hi > g.Hi || hi <= lo) {
+		panic(fmt.Sprintf("index: [%d, %d) of arena %d is not free", lo, hi, n))
+	}
 	s.drop(g)
 	s.add(Gap{g.Lo, lo})
 	s.add(Gap{hi, g.Hi})

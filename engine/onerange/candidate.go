@@ -62,7 +62,7 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 	}
 	n := a.n + c.skip
-	if v.size < n {
+	if v.size < n || c.skip >= e.handles[v.handles[0]].size { // the block begins in the first handle
 		return 1
 	}
 	swaps, spare := 0, free

@@ -35,7 +35,7 @@ func (e *Engine) Check() error {
 			pieces[b.Arena] = append(pieces[b.Arena], piece{b.At, b.At + b.Size, what})
 			continue
 		}
-		if v := &e.views[k.view]; v.block != b.At || v.arena != b.Arena || v.at > b.At || v.size < b.At+b.Size-v.at {
+		if v := &e.views[k.view]; v.block != b.At || v.arena != b.Arena || v.at > b.At || b.At-v.at >= e.handles[v.handles[0]].size || v.size < b.At+b.Size-v.at {
 			return fmt.Errorf("%+v lies in %+v", b, *v)
 		}
 		e.parts(k.view, b.At, b.Size, func(lo, hi unit) { pieces[b.Arena] = append(pieces[b.Arena], piece{lo, hi, what}) })
