@@ -66,6 +66,7 @@ def enable(
     window: Optional[Union[int, float, str]] = None,
     cache: Optional[Union[Literal[False], str, "os.PathLike[str]"]] = None,
     native: Optional[bool] = None,
+    share: Optional[Literal["fd", "fabric", "off"]] = None,
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
     driver: Optional[Union[str, "os.PathLike[str]"]] = None,
     engine: Optional[Union[str, "os.PathLike[str]"]] = None,
@@ -98,8 +99,8 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "native": native, "log": log, "driver": driver,
-        "engine": engine, "route": route, **more,
+        "window": window, "cache": cache, "native": native, "share": share, "log": log,
+        "driver": driver, "engine": engine, "route": route, **more,
     }  # fmt: skip
     return begin(strict, conf, stacklevel=3)
 
