@@ -195,7 +195,7 @@ var errCapturing = errors.New("a private pool is being allocated to: a stream ma
 func (p *pool) sync() error {
 	open := p.host.Pools()
 	if m := p.serving; m != nil {
-		if m.pool != 0 {
+		if m.pool != 0 && m.pool < engine.FirstRegion {
 			open--
 		}
 		if err := p.record(m.stream); err != nil {
