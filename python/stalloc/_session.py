@@ -248,6 +248,12 @@ def mark(text: str) -> None:
         _session.recording.mark(text)
 
 
+def active(or_closed: bool = False) -> Optional[tuple[ModuleType, _native.Native]]:
+    """PyTorch and the library that serves it, or has served; None while stalloc is not enabled."""
+    torch, native = _session.torch, _session.native or (_session.closed if or_closed else None)
+    return None if torch is None or native is None else (torch, native)
+
+
 def is_enabled() -> bool:
     """Whether stalloc serves this process's CUDA memory."""
     return _session.native is not None
