@@ -30,7 +30,7 @@ type PoolStats struct {
 	DriverTime             time.Duration // spent in the driver, as measured here
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
 	Late                   int           // fences that the driver refused, and that memory still waits for
-	Asleep, Kept           mem.Bytes     // given back to the driver for a while, and kept of it on the host
+	Asleep, Backup         mem.Bytes     // given back to the driver for a while, and kept of it on the host
 	Engine                 engine.Stats
 }
 

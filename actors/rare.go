@@ -109,7 +109,7 @@ func (p *pool) endStep() (*stepEnded, error) {
 func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
-		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Kept: p.kept(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
+		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries.Load(), Engine: s,
 		Late: p.fences.lateAll,
 	}

@@ -186,7 +186,7 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
 			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
 			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
-			asleep: C.uint64_t(s.Asleep), backup: C.uint64_t(s.Kept),
+			asleep: C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
 		}
 		if s.Native.OutOfMemory {
 			out.native_ooms = 1

@@ -119,3 +119,42 @@ def test_what_sleeps_wakes_behind_close(torch, stub):
     assert stalloc.pause() == 0  # nothing is stalloc's any more
     stalloc.resume()
     assert stub.calls[-2:] == ["close", "resume"]
+
+
+@pytest.fixture
+def saver(torch, monkeypatch):
+    from stalloc.integrations import torch_memory_saver
+
+    monkeypatch.setattr(torch_memory_saver, "_keeps", {})
+    return torch_memory_saver
+
+
+def test_shape_of_torch_memory_saver(saver, stub):
+    before = len(stub.calls)
+    saver.pause()  # no region has begun
+    saver.resume()
+    with saver.region():
+        pass
+    with saver.region(tag="weights", enable_cpu_backup=True):
+        pass
+    with saver.region("weights"):
+        pass
+    saver.pause("default")
+    saver.resume("default")
+    saver.pause()
+    saver.resume()
+    assert stub.calls[before:] == [
+        "region", "default", "outside", "region", "weights", "outside", "region", "weights",
+        "outside", "discard", "default", "resume", "default", "pause", "weights", "discard",
+        "default", "resume", "default", "weights",
+    ]  # fmt: skip
+
+
+def test_saver_pauses_all_or_none(saver, stub):
+    with saver.region("kept", enable_cpu_backup=True), saver.region("full"):
+        pass
+    with pytest.raises(StallocError, match="too little"):
+        saver.pause()
+    assert stub.calls[-4:] == ["discard", "full", "resume", "kept"]
+    with pytest.raises(StallocError):  # nothing of it is known: it is kept, or refused
+        saver.pause("full")

@@ -40,12 +40,12 @@ func TestAllSleeps(t *testing.T) {
 		t.Errorf("%v of memory is taken, there are %d handles, %d mappings, %d reservations", k.taken(),
 			lib.Live("handles"), lib.Live("mappings"), lib.Live("reservations"))
 	}
-	if s.Reserved != 0 || s.Asleep != before.Reserved || s.Kept != load || s.Load != before.Load {
+	if s.Reserved != 0 || s.Asleep != before.Reserved || s.Backup != load || s.Load != before.Load {
 		t.Errorf("asleep %+v, before %+v, and %v live", s.PoolStats, before.PoolStats, load)
 	}
 	k.resume()
 	k.same("after waking")
-	if s := k.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 || s.Kept != 0 || k.taken() != before.Reserved {
+	if s := k.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 || s.Backup != 0 || k.taken() != before.Reserved {
 		t.Errorf("awake %+v, before %+v", s.PoolStats, before.PoolStats)
 	}
 	k.program()
@@ -90,8 +90,8 @@ func TestDiscarded(t *testing.T) {
 	k.program()
 	copies := lib.Count("cuMemcpyDtoH")
 	k.pause(false)
-	if s := k.Stats(); s.Kept != 0 || lib.Count("cuMemcpyDtoH") != copies || k.taken() != 0 {
-		t.Errorf("%v is kept after %d copies", s.Kept, lib.Count("cuMemcpyDtoH")-copies)
+	if s := k.Stats(); s.Backup != 0 || lib.Count("cuMemcpyDtoH") != copies || k.taken() != 0 {
+		t.Errorf("%v is kept after %d copies", s.Backup, lib.Count("cuMemcpyDtoH")-copies)
 	}
 	k.resume()
 	for addr, content := range k.holds {
@@ -152,8 +152,8 @@ func TestWaitsForBlocks(t *testing.T) {
 		t.Fatal("the block does not wait")
 	}
 	k.pause(true)
-	if s := k.Stats(); s.Pending != 0 || s.Kept != 0 {
-		t.Errorf("%v waits and %v is kept of it", s.Pending, s.Kept)
+	if s := k.Stats(); s.Pending != 0 || s.Backup != 0 {
+		t.Errorf("%v waits and %v is kept of it", s.Pending, s.Backup)
 	}
 	k.resume()
 	k.end()
