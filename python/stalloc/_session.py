@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _adapter, _config, _cudnn, _native, _route, _statistics, _torch
+from . import _adapter, _config, _cudnn, _native, _nccl, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -182,6 +182,9 @@ def _start(
     if route == _route.PLUGGABLE:
         _statistics.patch(torch, _statistics.Answers(native))
         _cudnn.guard(torch)
+    wrong = _nccl.why_wrong(torch, _config.value_of("share", conf))
+    if wrong is not None:
+        warnings.warn(f"stalloc: {wrong}", StallocWarning, stacklevel=stacklevel)
     _session.torch, _session.native, _session.at_step = torch, native, watch.step
     _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
