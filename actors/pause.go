@@ -100,7 +100,7 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 		return errors.Join(err, drop(fresh))
 	}
 	maps.Copy(p.asleep, fresh)
-	p.log.Info("memory sleeps", zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()), zap.Duration("took", time.Since(start)))
+	p.log.Info("memory sleeps", zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()), zap.Stringer("still held", p.reserved()), zap.Duration("took", time.Since(start)))
 	if err != nil {
 		return fmt.Errorf("it sleeps, but the driver has not taken all memory back; pause it again: %w", err)
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"stalloc/actors/device"
@@ -26,6 +27,9 @@ func TestPlansGoOnBehindSleep(t *testing.T) {
 		t.Errorf("%v is taken of what sleeps", used)
 	}
 	k.boundary() // no step
+	if text := k.Explain(); !strings.Contains(text, before.Reserved.String()+" sleeps and is not held") {
+		t.Errorf("the explanation does not say what sleeps:\n%s", text)
+	}
 	if err := k.Resume(nil); err != nil {
 		t.Fatal(err)
 	}
