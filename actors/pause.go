@@ -18,10 +18,10 @@ import (
 	"stalloc/live/hostmem"
 )
 
-// Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in the
-// engine as they are; only the device knows that nothing is behind them (package sleeper). So there is
-// nothing to learn anew behind it, and no gap is where there was none before. Pools of graphs stay
-// awake: nobody can say when a graph is launched.
+// Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
+// the engine as they are; only the device knows that nothing is behind them (package sleeper). So
+// there is nothing to learn anew behind it, and no gap is where there was none before. Pools of
+// graphs stay awake: nobody can say when a graph is launched.
 
 // ErrAsleep is the answer to a request of memory that sleeps.
 var ErrAsleep = errors.New("this memory sleeps: resume it first")
@@ -30,15 +30,16 @@ var ErrAsleep = errors.New("this memory sleeps: resume it first")
 var errCannotSleep = errors.New("pool:gmlake has no memory that can sleep; leave that setting out")
 
 // Pause has pools sleep, or with none named the default pool and all regions: when all work on the
-// device is done their memory goes back to the driver, and every address stays. With keep the contents
-// of live blocks are copied to the host, else they are lost. With an error nothing has changed, but for
-// memory that the driver would not take back: then it sleeps all the same, and Pause tries that again.
+// device is done their memory goes back to the driver, and every address stays. With keep the
+// contents of live blocks are copied to the host, else they are lost. With an error nothing has
+// changed, but for memory that the driver would not take back: then it sleeps all the same, and
+// Pause tries that again.
 func (d *Device) Pause(pools []uint64, keep bool) error {
 	return d.rare(func(p *pool) error { return p.pause(pools, keep) }, nil)
 }
 
-// Resume wakes what Pause has sent to sleep, or with none named all of it: memory is made and mapped
-// where it was, with its contents where they were kept. With an error, such as
+// Resume wakes what Pause has sent to sleep, or with none named all of it: memory is made and
+// mapped where it was, with its contents where they were kept. With an error, such as
 // driver.ErrOutOfMemory, it sleeps on.
 func (d *Device) Resume(pools []uint64) error {
 	return d.rare(func(p *pool) error { return p.resume(pools) }, nil)
@@ -95,14 +96,18 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 			return err
 		}
 	}
-	asleep, err := p.dev.Sleep(p.handlesOf(func(pool uint64) bool { return slices.Contains(pools, pool) }))
+	meant := func(pool uint64) bool { return slices.Contains(pools, pool) }
+	asleep, err := p.dev.Sleep(p.handlesOf(meant))
 	if !asleep {
 		return errors.Join(err, drop(fresh))
 	}
 	maps.Copy(p.asleep, fresh)
-	p.log.Info("memory sleeps", zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()), zap.Stringer("still held", p.reserved()), zap.Duration("took", time.Since(start)))
+	p.log.Info("memory sleeps",
+		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
+		zap.Stringer("still held", p.reserved()), zap.Duration("took", time.Since(start)))
 	if err != nil {
-		return fmt.Errorf("it sleeps, but the driver has not taken all memory back; pause it again: %w", err)
+		const text = "it sleeps, but the driver has not taken all memory back; pause it again: %w"
+		return fmt.Errorf(text, err)
 	}
 	return nil
 }
@@ -134,14 +139,18 @@ func (p *pool) save(pools map[uint64]*backup) error {
 	return nil
 }
 
-func (p *pool) copyOut(from device.Copier, pools map[uint64]*backup, sizes map[uint64]mem.Bytes) (err error) {
+func (p *pool) copyOut(
+	from device.Copier, pools map[uint64]*backup, sizes map[uint64]mem.Bytes,
+) (err error) {
 	for pool, size := range sizes {
 		if pools[pool].memory, err = hostmem.Take(size); err != nil {
 			return err
 		}
 	}
 	for _, x := range pools {
-		slices.SortFunc(x.blocks, func(a, b engine.Block) int { return cmp.Compare(a.Addr, b.Addr) })
+		slices.SortFunc(x.blocks, func(a, b engine.Block) int {
+			return cmp.Compare(a.Addr, b.Addr)
+		})
 		to := x.memory
 		for _, b := range x.blocks {
 			if err := from.Read(to[:b.Size], b.Addr); err != nil {
@@ -197,7 +206,8 @@ func (p *pool) resume(pools []uint64) error {
 	for pool := range woken {
 		delete(p.asleep, pool)
 	}
-	p.log.Info("memory is awake", zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
+	p.log.Info("memory is awake",
+		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
 	if err := drop(woken); err != nil {
 		p.log.Warn("memory of the host was not given back", zap.Error(err))
 	}

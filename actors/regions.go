@@ -10,9 +10,10 @@ import (
 	"stalloc/engine"
 )
 
-// A region is a private pool that the program names, so that what is allocated in it sleeps for itself
-// (pause.go). Its handles serve nothing else while it may have requests; what is free of them goes back
-// with all that is idle. Names are the process's: the same name is the same region on each device.
+// A region is a private pool that the program names, so that what is allocated in it sleeps for
+// itself (pause.go). Its handles serve nothing else while it may have requests; what is free of
+// them goes back with all that is idle. Names are the process's: the same name is the same region
+// on each device.
 var regions struct {
 	sync.Mutex
 	names []string
@@ -43,7 +44,8 @@ func RegionsOf(tags []string) (pools []uint64, err error) {
 	for _, tag := range tags {
 		i := slices.Index(regions.names, tag)
 		if i < 0 {
-			return nil, fmt.Errorf("%w as %q; known are: %s", ErrNoRegion, tag, strings.Join(regions.names, ", "))
+			known := strings.Join(regions.names, ", ")
+			return nil, fmt.Errorf("%w as %q; known are: %s", ErrNoRegion, tag, known)
 		}
 		pools = append(pools, engine.FirstRegion+uint64(i))
 	}

@@ -1,5 +1,5 @@
-// Package hostmem is memory of the host for what does not fit the Go heap, and the answer to whether
-// there is any: what is taken in full must not end a process, ours or another's.
+// Package hostmem is memory of the host for what does not fit the Go heap, and the answer to
+// whether there is any: what is taken in full must not end a process, ours or another's.
 package hostmem
 
 import (
@@ -20,8 +20,8 @@ import (
 // ErrFull says that the host has no room.
 var ErrFull = errors.New("the host has too little memory")
 
-// Check returns an error that matches ErrFull if so much would be more than what the host, or a control
-// group of this process, has left. What cannot be known does not count.
+// Check returns an error that matches ErrFull if so much would be more than what the host, or a
+// control group of this process, has left. What cannot be known does not count.
 func Check(n mem.Bytes) error { return check("/", n) }
 
 func check(root string, n mem.Bytes) error {
@@ -32,10 +32,11 @@ func check(root string, n mem.Bytes) error {
 	return nil
 }
 
-// Take returns so much memory, which is there: no page of it is left to be found later. Give gives it
-// back.
+// Take returns so much memory, which is there: no page of it is left to be found later. Give gives
+// it back.
 func Take(n mem.Bytes) ([]byte, error) {
-	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_POPULATE
+	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v cannot be had: %w", ErrFull, n, err)
 	}
@@ -74,8 +75,8 @@ func leftIn(root string) (left mem.Bytes, whose string) {
 		case parts[0] != "0":
 			continue
 		}
-		// Every group above has a limit of its own. In a container the path may be the host's, and the
-		// top is the group's.
+		// Every group above has a limit of its own. In a container the path may be the
+		// host's, and the top is the group's.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			folder := path.Join(root, top, group)
 			most, limited := number(path.Join(folder, limit))

@@ -32,8 +32,8 @@ func (s spot) compare(than spot) int { return cmp.Compare(s.at, than.at) }
 func (s spot) isApart() bool         { return !s.mapped }
 func (s spot) isMapped() bool        { return s.mapped }
 
-// runs makes a call for each stretch of neighbouring spots, until one fails: the driver takes long for
-// each call, whatever it covers.
+// runs makes a call for each stretch of neighbouring spots, until one fails: the driver takes long
+// for each call, whatever it covers.
 func runs(spots []spot, call func(at mem.Addr, size mem.Bytes, run []spot) error) error {
 	for len(spots) > 0 {
 		n, size := 0, mem.Bytes(0)
@@ -70,7 +70,8 @@ func (d *Device) Mapped() map[mem.Addr]mem.Bytes {
 
 // part unmaps places that are mapped. The memory of their handles stays as it is.
 func (d *Device) part(spots []spot) error {
-	return runs(slices.DeleteFunc(slices.Clone(spots), spot.isApart), func(at mem.Addr, size mem.Bytes, run []spot) error {
+	mapped := slices.DeleteFunc(slices.Clone(spots), spot.isApart)
+	return runs(mapped, func(at mem.Addr, size mem.Bytes, run []spot) error {
 		if err := d.Device.Unmap(at, size); err != nil {
 			return err
 		}
@@ -94,12 +95,15 @@ func (d *Device) join(spots []spot) error {
 		s.mapped = true
 		d.apart--
 	}
-	return runs(spots, func(at mem.Addr, size mem.Bytes, _ []spot) error { return d.Device.Access(at, size) })
+	return runs(spots, func(at mem.Addr, size mem.Bytes, _ []spot) error {
+		return d.Device.Access(at, size)
+	})
 }
 
-// Sleep gives the memory of handles back to the driver. No pending work may use it, and its contents
-// are gone. It reports whether they sleep: where they do and there is an error, not all memory has gone
-// back, or some places are not mapped, and Sleep or Wake does the rest. Else nothing has changed.
+// Sleep gives the memory of handles back to the driver. No pending work may use it, and its
+// contents are gone. It reports whether they sleep: where they do and there is an error, not all
+// memory has gone back, or some places are not mapped, and Sleep or Wake does the rest. Else
+// nothing has changed.
 func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,10 +5,10 @@
 //	asleep    addresses    place    handle                          Sleep unmaps, then releases
 //	awake     addresses ── place ── handle ── other memory          Wake makes, then maps
 //
-// Handles are numbers of its own, since those of the driver end with their memory. Between Sleep and
-// Wake the calls of device.Device mean what they mean to their caller, and the driver is told what is
-// left of it: unmapping or releasing what sleeps is a matter of the books alone, and memory that is
-// mapped at one more place is made for that.
+// Handles are numbers of its own, since those of the driver end with their memory. Between Sleep
+// and Wake the calls of device.Device mean what they mean to their caller, and the driver is told
+// what is left of it: unmapping or releasing what sleeps is a matter of the books alone, and memory
+// that is mapped at one more place is made for that.
 //
 // Every book tells what the driver has done, whichever call of it failed. So Sleep and Wake may be
 // tried again, and do what is left.
@@ -58,8 +58,8 @@ func (d *Device) Asleep() mem.Bytes {
 	return d.asleep
 }
 
-// EnablePeers implements device.Sharer as far as the wrapped device does. What sleeps gets its peers
-// when it wakes.
+// EnablePeers implements device.Sharer as far as the wrapped device does. What sleeps gets its
+// peers when it wakes.
 func (d *Device) EnablePeers(ordinals ...int) error {
 	if s, ok := d.Device.(device.Sharer); ok {
 		return s.EnablePeers(ordinals...)
@@ -120,7 +120,8 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 
 func unknown(call string, h driver.Handle) error {
 	const invalidValue = 1
-	return fmt.Errorf("%w: there is no handle %#x", &driver.Error{Call: call, Code: invalidValue}, uint64(h))
+	err := &driver.Error{Call: call, Code: invalidValue}
+	return fmt.Errorf("%w: there is no handle %#x", err, uint64(h))
 }
 
 // fill has a handle have memory.
@@ -157,7 +158,10 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 
 // each makes a call for a range: at once where nothing sleeps, else for what is mapped of it, and
 // another for the rest.
-func (d *Device) each(addr mem.Addr, size mem.Bytes, call func(mem.Addr, mem.Bytes) error, rest ...func(mem.Addr, mem.Bytes)) error {
+func (d *Device) each(
+	addr mem.Addr, size mem.Bytes,
+	call func(mem.Addr, mem.Bytes) error, rest ...func(mem.Addr, mem.Bytes),
+) error {
 	if d.apart == 0 {
 		return call(addr, size)
 	}
@@ -179,7 +183,8 @@ func (d *Device) each(addr mem.Addr, size mem.Bytes, call func(mem.Addr, mem.Byt
 	return nil
 }
 
-// run returns how far what is mapped goes from a place on. What nobody knows is the driver's to refuse.
+// run returns how far what is mapped goes from a place on. What nobody knows is the driver's to
+// refuse.
 func (d *Device) run(addr, end mem.Addr) mem.Bytes {
 	at := addr
 	for at < end {
