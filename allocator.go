@@ -40,6 +40,10 @@ func (a *Allocator) leave() { a.life.RUnlock() }
 // gives the address zero, which Free accepts. ErrOutOfMemory: the device is full;
 // the error's text explains by what.
 func (a *Allocator) Malloc(stream Stream, size Bytes) (Addr, error) {
+	return a.malloc(stream, 0, size)
+}
+
+func (a *Allocator) malloc(stream Stream, pool uint64, size Bytes) (Addr, error) {
 	if size < 0 {
 		return 0, fmt.Errorf("stalloc: a block of %d bytes was asked for: expected none below zero", int64(size))
 	}
@@ -48,7 +52,7 @@ func (a *Allocator) Malloc(stream Stream, size Bytes) (Addr, error) {
 	}
 	defer a.leave()
 	a.requests.Add(1)
-	addr, err := a.local.Malloc(stream, size)
+	addr, err := a.local.MallocIn(stream, pool, size)
 	if err != nil {
 		return 0, fmt.Errorf("stalloc: %v on stream %#x: %w", size, uint64(stream), err)
 	}

@@ -39,7 +39,7 @@
 //
 // All methods may be called from any goroutine at any time. A request served from
 // the plan takes a lock of its stream and nothing else. Errors are matched with
-// errors.Is against ErrOutOfMemory, ErrUnknown and ErrClosed; a call of the driver
+// errors.Is against ErrOutOfMemory, ErrUnknown, ErrAsleep and ErrClosed; a call of the driver
 // that failed is a *DriverError. A failed call changes nothing: in particular a
 // second free of a block is reported and ignored, until its address has been
 // handed out again.

@@ -19,6 +19,8 @@ type Stats struct {
 	Active                   Bytes // in live blocks, and in freed ones that wait for other streams
 	// Reserved is the physical memory taken from the driver.
 	Reserved, PeakReserved Bytes
+	// Asleep is what Pause has given back of it, and Backup what the host keeps of that.
+	Asleep, Backup Bytes
 
 	// NativePeakReserved is what PyTorch's own allocator would have reserved at most for the
 	// same requests in the first NativeSteps steps, by a simulation beside the program; zero
@@ -54,7 +56,7 @@ func (a *Allocator) Stats() Stats {
 	return Stats{
 		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
 		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
-		Reserved: s.Reserved, PeakReserved: s.PeakReserved,
+		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Asleep: s.Asleep, Backup: s.Backup,
 		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps, NativeFull: s.Native.OutOfMemory,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
 	}

@@ -30,13 +30,18 @@ func NewLocal(d *Device, host *GoHost) *Local { return &Local{d, host} }
 // Malloc returns a block of at least size bytes for work on a stream. Size zero
 // gives no block and no error.
 func (l *Local) Malloc(id mem.StreamID, size mem.Bytes) (mem.Addr, error) {
+	return l.MallocIn(id, 0, size)
+}
+
+// MallocIn is Malloc of a private pool, such as Region names.
+func (l *Local) MallocIn(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr, error) {
 	if size <= 0 {
 		if size < 0 {
 			return 0, fmt.Errorf("a block of %d bytes was asked for", size)
 		}
 		return 0, nil
 	}
-	addr, err := l.Serve(id, 0, size)
+	addr, err := l.Serve(id, pool, size)
 	if err == nil {
 		l.host.count(mem.Round(size))
 	}

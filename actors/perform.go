@@ -32,7 +32,7 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the engine still counts what could not be done
-			p.peak = max(p.peak, p.eng.Reserved())
+			p.peak = max(p.peak, p.reserved())
 		}
 		switch {
 		case err != nil:
@@ -97,21 +97,11 @@ func (p *pool) call(op *engine.Op) error {
 		p.handles[op.Handle] = h
 		return nil
 	case engine.OpMap:
-		if err := p.dev.Map(op.Addr, p.handles[op.Handle]); err != nil {
-			return err
-		}
-		p.mapped[op.Addr] = op.Size
-		return nil
+		return p.dev.Map(op.Addr, p.handles[op.Handle])
 	case engine.OpAccess:
 		return p.dev.Access(op.Addr, op.Size)
 	case engine.OpUnmap:
-		if err := p.dev.Unmap(op.Addr, op.Size); err != nil {
-			return err
-		}
-		for at := op.Addr; at < op.Addr+mem.Addr(op.Size); at += mem.Addr(mem.HandleSize) {
-			delete(p.mapped, at)
-		}
-		return nil
+		return p.dev.Unmap(op.Addr, op.Size)
 	case engine.OpRelease:
 		if err := p.dev.Release(p.handles[op.Handle]); err != nil {
 			return err
@@ -122,6 +112,10 @@ func (p *pool) call(op *engine.Op) error {
 		p.waited = true
 		return p.sync()
 	case engine.OpRecord:
+		if p.idling {
+			p.fences.passed = append(p.fences.passed, waiting{engine: op.Fence})
+			return nil
+		}
 		p.fences.add(op.Stream, waiting{engine: op.Fence, urgent: op.Addr == 0})
 		// The stream of a view, for whose addresses this waits, may be gone when the block is freed.
 		if op.Addr == 0 && !p.past {
@@ -204,7 +198,7 @@ var errCapturing = errors.New("a private pool is being allocated to: a stream ma
 func (p *pool) sync() error {
 	open := p.host.Pools()
 	if m := p.serving; m != nil {
-		if m.pool != 0 {
+		if m.pool != 0 && m.pool < engine.FirstRegion {
 			open--
 		}
 		if err := p.record(m.stream); err != nil {

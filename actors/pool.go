@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/sleeper"
 	"stalloc/engine"
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
@@ -31,13 +32,14 @@ type PoolStats struct {
 	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
 	Late                   int           // fences that the driver refused, and that memory still waits for
 	Waits                  WaitStats
+	Asleep, Backup         mem.Bytes // given back to the driver for a while, and kept of it on the host
 	Engine                 engine.Stats
 }
 
 // pool is the dynamic-pool actor: it owns the range of one device and is the only one
 // that changes the device's memory.
 type pool struct {
-	dev      device.Device
+	dev      *sleeper.Device
 	log      *zap.Logger
 	host     Host
 	eng      policy
@@ -65,16 +67,17 @@ type pool struct {
 	waited   bool          // the last request waited for streams, or the device was full
 	serving  *allocRequest // nil: none
 	past     bool          // what is freed now was freed some time ago
+	idling   bool          // it sleeps: no stream is at work with it
 	broken   error
-	retired  bool                   // it serves no more
-	idle     mem.Bytes              // freed since then, and not given back
-	trace    *perfetto.Trace        // nil: nobody asked for one
-	ordinal  int                    // of the device, in it
-	limit    mem.Bytes              // that the program has set, 0: none
-	ended    map[mem.Addr]struct{}  // blocks freed since it broke
-	gone     mem.Bytes              // in them
-	mapped   map[mem.Addr]mem.Bytes // by where a mapping begins
-	peers    []int                  // other devices that have it too
+	retired  bool                  // it serves no more
+	idle     mem.Bytes             // freed since then, and not given back
+	trace    *perfetto.Trace       // nil: nobody asked for one
+	ordinal  int                   // of the device, in it
+	limit    mem.Bytes             // that the program has set, 0: none
+	ended    map[mem.Addr]struct{} // blocks freed since it broke
+	gone     mem.Bytes             // in them
+	peers    []int                 // other devices that have it too
+	asleep   map[uint64]*backup    // by the pools that sleep
 }
 
 // leastWindow is what a window has that is set to less.
@@ -83,7 +86,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: dev, log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, mapped: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -161,7 +164,7 @@ const mostLooks = 9
 func (p *pool) terms() Terms {
 	t := Terms{Left: math.MaxUint64, Most: p.largest, ScheduleOnly: !p.open()}
 	switch {
-	case p.ranged == nil || p.broken != nil || p.retired: // everything is asked here
+	case p.ranged == nil || p.broken != nil || p.retired || p.sleeps(0): // everything is asked here
 		t.Left = 0
 	case p.fences.urgent > 0:
 		t.Left = allowedWhilePending
@@ -177,6 +180,9 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.retired {
 		return ErrRetired
 	}
+	if p.sleeps(m.pool) {
+		return ErrAsleep
+	}
 	p.serving = m
 	defer func() { p.serving = nil }()
 	p.seen(m.stream)
@@ -187,6 +193,9 @@ func (p *pool) alloc(m *allocRequest) error {
 		m.shortLived = m.small == 0 && p.host.ShortLived(uint64(mem.Round(m.size)/mem.Grain))
 	}
 	grant, err := p.place(m)
+	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil && p.eng.Reserved() < held {
+		grant, err = p.place(m)
+	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
 			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
@@ -243,9 +252,9 @@ func (p *pool) free(m *freeRequest) error {
 	if !ok || b.Addr != m.addr || b.Pending {
 		return ErrUnknown
 	}
-	p.past = m.past
+	p.past, p.idling = m.past, p.sleeps(b.Pool)
 	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
-	p.past = false
+	p.past, p.idling = false, false
 	if err != nil {
 		return err
 	}

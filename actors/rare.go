@@ -3,9 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -48,6 +46,9 @@ func (d *Device) Trim(private uint64) error {
 		}
 		p.poll(math.MaxInt) // what other streams are done with is cached, too
 		_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
+		if private == 0 {
+			err = errors.Join(err, p.trimRegions())
+		}
 		return err
 	}, ignored)
 }
@@ -84,7 +85,7 @@ func (d *Device) Share(peer int) error {
 // ResetPeak lets PeakReserved start over from what is reserved now.
 func (d *Device) ResetPeak() error {
 	return d.rare(func(p *pool) error {
-		p.peak = p.eng.Reserved()
+		p.peak = p.reserved()
 		return nil
 	}, ignored)
 }
@@ -94,6 +95,9 @@ func (d *Device) Check() error { return d.rare(func(p *pool) error { return p.en
 
 // endStep ends a step of the engine, and returns what the planner is to know of it.
 func (p *pool) endStep() (*stepEnded, error) {
+	if p.sleeps(0) { // what a boundary would do to memory can wait
+		return nil, nil
+	}
 	p.poll(math.MaxInt)
 	_, err := p.run(p.boundary())
 	if p.ranged == nil {
@@ -105,19 +109,19 @@ func (p *pool) endStep() (*stepEnded, error) {
 func (p *pool) stats() PoolStats {
 	s := p.eng.Stats()
 	return PoolStats{
-		Reserved: p.eng.Reserved(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
+		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries.Load(), Engine: s,
 		Late: p.fences.lateAll, Waits: p.patience.counts,
 	}
 }
 
 // close gives everything back, live blocks included, and that also if the policy does not know
-// any more what it has: what the driver did is noted where it was asked (perform.go). No pending
+// any more what it has: the device knows what is mapped (package sleeper). No pending
 // work may use that memory.
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
 	var errs []error
-	for at, size := range p.runs() {
+	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))
 	}
 	for _, h := range p.handles {
@@ -125,19 +129,5 @@ func (p *pool) close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
-}
-
-// runs joins neighbouring mappings: unmapping them one by one would take as many calls as there
-// are handles.
-func (p *pool) runs() map[mem.Addr]mem.Bytes {
-	runs := map[mem.Addr]mem.Bytes{}
-	var start mem.Addr
-	for _, at := range slices.Sorted(maps.Keys(p.mapped)) {
-		if len(runs) == 0 || at != start+mem.Addr(runs[start]) {
-			start = at
-		}
-		runs[start] += p.mapped[at]
-	}
-	return runs
+	return errors.Join(append(errs, drop(p.asleep), p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
 }

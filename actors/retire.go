@@ -91,7 +91,7 @@ func (p *pool) giveIdleBack() error {
 	p.idle = 0
 	p.await()
 	_, err := p.run(engine.Event{Kind: engine.EvTrim})
-	return err
+	return errors.Join(err, p.trimRegions())
 }
 
 // freedRetired gives memory back behind frees of a retired device: each time as much as a

@@ -3,8 +3,6 @@ package actors
 import (
 	"errors"
 	"slices"
-
-	"stalloc/actors/device"
 )
 
 // Access rights belong to a mapping, and each device that uses it needs its own. One
@@ -14,22 +12,18 @@ import (
 
 // share gives another device access to all that is mapped and will be.
 func (p *pool) share(peer int) error {
-	s, ok := p.dev.(device.Sharer)
-	if !ok {
-		return device.ErrAlone
-	}
 	if slices.Contains(p.peers, peer) {
 		return nil
 	}
 	peers := append(slices.Clone(p.peers), peer)
-	if err := s.EnablePeers(peers...); err != nil {
+	if err := p.dev.EnablePeers(peers...); err != nil {
 		return err
 	}
-	for at, size := range p.mapped {
+	for at, size := range p.dev.Mapped() {
 		p.calls++
 		if err := p.dev.Access(at, size); err != nil {
 			// Later mappings must not fail for the peer's sake.
-			return errors.Join(err, s.EnablePeers(p.peers...))
+			return errors.Join(err, p.dev.EnablePeers(p.peers...))
 		}
 	}
 	p.peers = peers

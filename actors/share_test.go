@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/sleeper"
 	"stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -144,7 +145,7 @@ func TestShareLargerHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pool{dev: gpu, base: base, mapped: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: sleeper.New(gpu), base: base}
 	at, before := base, gpu.Device.(*sim.Device).Used()
 	for i, pages := range []mem.Bytes{1, 8, 2, 4} {
 		h, size := engine.Index(i+1), pages*mem.HandleSize

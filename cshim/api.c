@@ -33,8 +33,11 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 	recent.stream = s;
 	recent.of = s->device;
 	if (!(recent.owner = stalloc_lock_mine(&s->device->lock))) recent.owner = &none;
+	if (STALLOC_UNLIKELY(stalloc_region() != 0)) stalloc_look_again();
 	return s;
 }
+
+void stalloc_look_again(void) { recent.device = -1; }
 
 void stalloc_nudge(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();

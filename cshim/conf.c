@@ -11,7 +11,7 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT, ROUTE };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
 
 static const struct {
 	const char *name;
@@ -20,7 +20,7 @@ static const struct {
 	{"plan", PLAN},   {"log", LEVEL},   {"engine", TEXT},     {"driver", TEXT}, {"window", WINDOW},
 	{"limit", LIMIT}, {"cache", TEXT},  {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
 	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
-	{"route", ROUTE}, /* of the Python package */
+	{"share", SHARE}, {"route", ROUTE}, /* of the Python package */
 };
 enum { KEYS = sizeof keys / sizeof *keys, MOST = 2047, LONGEST = 511 };
 
@@ -46,6 +46,7 @@ static const char *const expected[] = {
 	[PLAN] = "on, off or always",
 	[PORT] = "a port, from 1 to 65535",
 	[ROUTE] = "adapter, pluggable or auto",
+	[SHARE] = "fd, fabric or off",
 };
 
 static bool fits(enum kind kind, const char *value) {
@@ -55,6 +56,7 @@ static bool fits(enum kind kind, const char *value) {
 	case PLAN: return fits(FLAG, value) || !strcmp(value, "always");
 	case POOL: return !strcmp(value, "range") || !strcmp(value, "gmlake");
 	case ROUTE: return !strcmp(value, "auto") || !strcmp(value, "adapter") || !strcmp(value, "pluggable");
+	case SHARE: return !strcmp(value, "fd") || !strcmp(value, "fabric") || !strcmp(value, "off");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
 	case PORT: return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 && atoi(value) > 0 && atoi(value) < 1 << 16;

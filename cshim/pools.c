@@ -92,16 +92,17 @@ void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
 	release(device, pool);
 }
 
-/* The newest pool whose filter accepts the stream. */
+/* The newest pool whose filter accepts the stream, or else the thread's region. */
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream) {
 	*f = (struct stalloc_flight){.device = device};
-	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0)) return;
+	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0 && stalloc_region() == 0)) return;
 	pthread_mutex_lock(&lock);
 	for (int i = count - 1; i >= 0 && !f->pool; i--) {
 		struct pool *p = &active[i];
 		if (p->device == device->ordinal && (!p->accepts.manager || p->accepts.invoker(&p->accepts.functor, &stream)))
 			f->pool = key(p->id0, p->id1);
 	}
+	if (!f->pool) f->pool = stalloc_region();
 	if (f->pool) {
 		f->next = flights;
 		flights = f;

@@ -67,6 +67,11 @@ const char *stalloc_conf_text(void);
 	X(int, save_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
+	X(int, region, (const char *tag, uint64_t *pool, char *err, size_t n))             \
+	X(int, pause, (int device, const char *const *tags, size_t count, bool keep,       \
+		       char *err, size_t n))                                               \
+	X(int, resume, (int device, const char *const *tags, size_t count, char *err,      \
+			size_t n))                                                         \
 	X(int, limit, (int device, double fraction, char *err, size_t n))                  \
 	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
 	X(int, explain, (int device, char *text, size_t n))                                \
@@ -123,5 +128,16 @@ struct stalloc_flight {
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
 void stalloc_pool_leave(struct stalloc_flight *f);
+
+/* regions.c: those that the thread has begun, the innermost last. */
+struct stalloc_regions {
+	uint64_t pools[16];
+	unsigned count;
+};
+extern __thread struct stalloc_regions stalloc_regions;
+/* The pool of the innermost; 0: there is none. */
+static inline uint64_t stalloc_region(void) { return stalloc_regions.count ? stalloc_regions.pools[stalloc_regions.count - 1] : 0; }
+/* Has the thread's next request look whether it is in one. */
+void stalloc_look_again(void);
 
 #endif

@@ -40,7 +40,8 @@ enum {
 	STALLOC_ERR_DRIVER = -3,  /* no CUDA driver, or a driver call failed */
 	STALLOC_ERR_MEMORY = -4,  /* the device has no memory left */
 	STALLOC_ERR_ARGUMENT = -5, /* a device out of range, an unknown address, ... */
-	STALLOC_ERR_PLAN = -6	   /* there is no plan to save yet, or it cannot be written, read or served */
+	STALLOC_ERR_PLAN = -6,	   /* there is no plan to save yet, or it cannot be written, read or served */
+	STALLOC_ERR_ASLEEP = -7	   /* this memory sleeps: call stalloc_resume */
 };
 
 /* Reads STALLOC_CONF (comma-separated key:value) and prepares the fork guard.
@@ -95,6 +96,26 @@ STALLOC_API void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void
 STALLOC_API void stalloc_end_pool(int device, uint64_t id0, uint64_t id1);
 STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
 
+/* A region: what this thread asks for between begin and end, outside of private pools, has memory that
+ * sleeps for itself. Regions of a name are one region, on each device. They nest, up to 16 deep.
+ * Return STALLOC_OK or an error: no name, too deep, none to end. */
+STALLOC_API int stalloc_begin_region(const char *tag);
+STALLOC_API int stalloc_end_region(void);
+
+/* Has memory sleep on one device or (-1) on all: the regions of n tags, or with n 0 everything but
+ * private pools, which graphs use. Waits for all work on the device, then gives the memory back to the
+ * driver and keeps every address. STALLOC_BACKUP_HOST copies live blocks to the host first, whose memory
+ * is looked at before; STALLOC_BACKUP_DISCARD loses what they hold. No work may use them until they are
+ * resumed: nobody can see launches. A request of what sleeps has STALLOC_ERR_ASLEEP; frees are taken in.
+ * Returns STALLOC_OK or an error, and nothing has changed then on the device that failed, unless the text says that it sleeps.
+ * Refused while a private pool is being allocated to: a stream may be captured. */
+enum { STALLOC_BACKUP_HOST, STALLOC_BACKUP_DISCARD };
+STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int backup);
+
+/* Wakes what sleeps, of n tags or with n 0 all, at the addresses that it had. Returns STALLOC_OK or an
+ * error, such as STALLOC_ERR_MEMORY, and what slept on a device that failed sleeps on: nothing is lost. */
+STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
+
 /* A training step ends here, on one device or (-1) on all. New plans become
  * active here and nowhere else. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
@@ -138,6 +159,7 @@ struct stalloc_stats {
 	 * simulation beside the program: its peak of reserved memory, 0 where that cannot be told,
 	 * the steps that were simulated, and 1 if the device would have been full behind them. */
 	uint64_t native_peak_reserved, native_steps, native_ooms;
+	uint64_t asleep, backup; /* memory that stalloc_pause gave back, and what the host keeps of it */
 };
 
 /* Copies min(size, sizeof(struct stalloc_stats)) bytes. */

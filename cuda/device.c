@@ -2,6 +2,7 @@
 #include "guard.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static struct stalloc_cu_prop handle_prop(const struct stalloc_device *dev)
 {
@@ -20,6 +21,45 @@ static struct stalloc_cu_prop handle_prop(const struct stalloc_device *dev)
 		if (tried_.code != STALLOC_CU_SUCCESS)                         \
 			return tried_;                                         \
 	} while (0)
+
+/* Whether a handle of the device's kind can be made, used, and exported where
+ * that is its kind. What the driver says that it supports is not enough: under
+ * WSL2 access to memory for RDMA fails, and fabric handles need a daemon. */
+static int rehearse(struct stalloc_device *dev)
+{
+	const struct stalloc_driver *cu = dev->driver;
+	stalloc_cu_handle handle;
+	stalloc_cu_addr at;
+	union {
+		int fd;
+		unsigned char bytes[STALLOC_EXPORTED_SIZE];
+	} out;
+	int type = dev->prop.handle_types;
+	size_t size = STALLOC_HANDLE_SIZE;
+	if (cu->cuMemCreate(&handle, size, &dev->prop, 0) != STALLOC_CU_SUCCESS)
+		return 0;
+	int good = cu->cuMemAddressReserve(&at, size, size, 0, 0) ==
+		   STALLOC_CU_SUCCESS;
+	if (good) {
+		good = cu->cuMemMap(at, size, 0, handle, 0) ==
+		       STALLOC_CU_SUCCESS;
+		if (good) {
+			good = cu->cuMemSetAccess(at, size, dev->access,
+						  dev->access_count) ==
+			       STALLOC_CU_SUCCESS;
+			good &= cu->cuMemUnmap(at, size) == STALLOC_CU_SUCCESS;
+		}
+		good &= cu->cuMemAddressFree(at, size) == STALLOC_CU_SUCCESS;
+	}
+	if (good && type != 0) {
+		good = cu->cuMemExportToShareableHandle(&out, handle, type,
+							0) ==
+		       STALLOC_CU_SUCCESS;
+		if (good && type == STALLOC_CU_HANDLE_FD)
+			close(out.fd);
+	}
+	return (cu->cuMemRelease(handle) == STALLOC_CU_SUCCESS) & good;
+}
 
 struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
 					  int ordinal,
@@ -45,8 +85,32 @@ struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
 	out->access[0].location = prop.location;
 	out->access[0].flags = STALLOC_CU_ACCESS_READ_WRITE;
 	out->access_count = 1;
+	int rdma = 0;
+	TRY(cuDeviceGetAttribute,
+	    (&rdma, STALLOC_CU_ATTRIBUTE_RDMA, out->ordinal));
 	TRY(cuDevicePrimaryCtxRetain, (&out->context, out->ordinal));
+	out->prop = prop;
+	out->prop.gpu_direct_rdma = rdma != 0;
+	if (rdma && !rehearse(out))
+		out->prop.gpu_direct_rdma = 0;
 	return status(STALLOC_CU_SUCCESS, "");
+}
+
+struct stalloc_status stalloc_device_share(struct stalloc_device *dev, int type)
+{
+	int attribute = type == STALLOC_CU_HANDLE_FD
+				? STALLOC_CU_ATTRIBUTE_FD
+				: STALLOC_CU_ATTRIBUTE_FABRIC;
+	int can = 0;
+	GUARDED(s, WITHOUT_CONTEXT, cuDeviceGetAttribute,
+		(&can, attribute, dev->ordinal));
+	if (s.code != STALLOC_CU_SUCCESS)
+		return s;
+	dev->prop.handle_types = type;
+	if (can && rehearse(dev))
+		return s;
+	dev->prop.handle_types = 0;
+	return status(STALLOC_CU_NOT_SUPPORTED, "cuMemExportToShareableHandle");
 }
 
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev)
@@ -91,8 +155,7 @@ struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
 					    size_t size,
 					    stalloc_cu_handle *handle)
 {
-	struct stalloc_cu_prop prop = handle_prop(dev);
-	GUARDED(s, WITHOUT_CONTEXT, cuMemCreate, (handle, size, &prop, 0));
+	GUARDED(s, WITHOUT_CONTEXT, cuMemCreate, (handle, size, &dev->prop, 0));
 	return s;
 }
 

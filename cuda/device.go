@@ -154,6 +154,17 @@ func (d *Device) Write(to mem.Addr, from []byte) error {
 	return d.driver.check(C.stalloc_device_write(&d.c, C.stalloc_cu_addr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
+// Share has memory from now on made so that other processes can be given it: as file descriptors
+// or, with fabric, on other hosts, too. If the device cannot, that is the error and nothing changes.
+// It must not run beside Create.
+func (d *Device) Share(fabric bool) error {
+	kind := C.int(C.STALLOC_CU_HANDLE_FD)
+	if fabric {
+		kind = C.STALLOC_CU_HANDLE_FABRIC
+	}
+	return d.driver.check(C.stalloc_device_share(&d.c, kind))
+}
+
 // EnablePeers lets the devices of these ordinals use what Access is called for
 // from now on, in place of earlier peers. It must not run beside Access. If one of
 // them cannot reach this device's memory, that is the error and nothing changes.

@@ -28,6 +28,9 @@ extern "C" {
 
 #define STALLOC_MAX_PEERS 16
 
+/* A CUmemFabricHandle, the larger of what a handle is exported as. */
+#define STALLOC_EXPORTED_SIZE 64
+
 /* How a call went: code 0, or the driver's code and the call that gave it. */
 struct stalloc_status {
 	stalloc_cu_result code;
@@ -38,6 +41,7 @@ struct stalloc_device {
 	const struct stalloc_driver *driver;
 	stalloc_cu_device ordinal;
 	stalloc_cu_context context;
+	struct stalloc_cu_prop prop; /* of the handles it makes */
 	struct stalloc_cu_access access[1 + STALLOC_MAX_PEERS];
 	size_t access_count; /* this device first, then its peers */
 	/* The last error, if any, in putting a thread's context or capture mode
@@ -63,6 +67,12 @@ struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
 					  struct stalloc_device *out,
 					  struct stalloc_device_facts *facts);
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev);
+
+/* Has handles from now on made so that they can be exported as a type:
+ * STALLOC_CU_HANDLE_FD or STALLOC_CU_HANDLE_FABRIC. Error 801, and nothing
+ * changes, where the device cannot. */
+struct stalloc_status stalloc_device_share(struct stalloc_device *dev,
+					   int type);
 
 /* Whether another device can reach this one's memory. */
 struct stalloc_status stalloc_device_reached_by(struct stalloc_device *dev,

@@ -63,14 +63,21 @@ enum {
 	STALLOC_CU_INVALID_CONTEXT = 201,
 	STALLOC_CU_INVALID_HANDLE = 400,
 	STALLOC_CU_NOT_READY = 600,
+	STALLOC_CU_NOT_PERMITTED = 800,
 	STALLOC_CU_NOT_SUPPORTED = 801,
 	STALLOC_CU_CAPTURE_UNSUPPORTED = 900,
+	STALLOC_CU_UNKNOWN = 999,
 
 	STALLOC_CU_ALLOCATION_PINNED = 1,
 	STALLOC_CU_LOCATION_DEVICE = 1,
 	STALLOC_CU_ACCESS_READ_WRITE = 3,
 	STALLOC_CU_GRANULARITY_MINIMUM = 0,
 	STALLOC_CU_ATTRIBUTE_VMM = 102, /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+	STALLOC_CU_ATTRIBUTE_FD = 103, /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+	STALLOC_CU_ATTRIBUTE_RDMA = 110, /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
+	STALLOC_CU_ATTRIBUTE_FABRIC = 128, /* HANDLE_TYPE_FABRIC_SUPPORTED */
+	STALLOC_CU_HANDLE_FD = 1,          /* POSIX_FILE_DESCRIPTOR */
+	STALLOC_CU_HANDLE_FABRIC = 8,
 	STALLOC_CU_EVENT_DISABLE_TIMING = 2,
 	STALLOC_CU_STREAM_NON_BLOCKING = 1,
 	STALLOC_CU_CAPTURE_MODE_GLOBAL = 0,
@@ -114,6 +121,9 @@ enum {
 	  (stalloc_cu_handle * handle, size_t size,                            \
 	   const struct stalloc_cu_prop *prop, unsigned long long flags))      \
 	X(cuMemRelease, cuMemRelease, (stalloc_cu_handle handle))              \
+	X(cuMemExportToShareableHandle, cuMemExportToShareableHandle,          \
+	  (void *out, stalloc_cu_handle handle, int type,                      \
+	   unsigned long long flags))                                          \
 	X(cuMemMap, cuMemMap,                                                  \
 	  (stalloc_cu_addr addr, size_t size, size_t offset,                   \
 	   stalloc_cu_handle handle, unsigned long long flags))                \

@@ -5,6 +5,10 @@
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 GLIBC := 2.28
+# The processor that the wheel is for: x86_64, or aarch64 with ADAPTERS= (they are compiled where they are used).
+ARCH  ?= x86_64
+GOARCH_aarch64 := arm64
+GOARCH_x86_64  := amd64
 WHEEL := $(BUILD)/wheel
 STAGE := $(WHEEL)/source
 # PyTorch's versions that the wheel has the compiled adapter for, each downloaded once (about 1 GB)
@@ -12,8 +16,11 @@ STAGE := $(WHEEL)/source
 ADAPTERS ?= 2.11 newest
 WHEEL_PYTHON := $(CURDIR)/$(WHEEL)/venv/bin/python
 DIST  ?= dist
-OLD_GLIBC := GLIBC=$(GLIBC) ZIG_PYTHON=$(WHEEL_PYTHON) ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/$(WHEEL)/zig
-IN_STAGE  := BUILD=$(WHEEL) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/stalloc PKGBIN=$(STAGE)/stalloc/bin/stalloc
+# auditwheel knows the names of its own processor alone; of another it takes the lowest that fits.
+PLAT := $(if $(filter $(ARCH),$(shell uname -m)),manylinux_$(subst .,_,$(GLIBC))_$(ARCH),auto)
+FOR_ARCH  := GOARCH=$(or $(GOARCH_$(ARCH)),$(error ARCH is $(ARCH): expected x86_64 or aarch64))
+OLD_GLIBC := $(FOR_ARCH) CGO_ENABLED=1 ARCH=$(ARCH) GLIBC=$(GLIBC) ZIG_PYTHON=$(WHEEL_PYTHON) ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/$(WHEEL)/zig
+IN_STAGE  := BUILD=$(WHEEL)/$(ARCH) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/stalloc PKGBIN=$(STAGE)/stalloc/bin/stalloc
 
 ##@ Package
 
@@ -25,12 +32,12 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	find $(STAGE) -name __pycache__ -exec rm -rf {} +
 	$(if $(ADAPTERS),$(MAKE) libs $(FAKE) && $(PYTHON) tests/torch_headers.py $(ADAPTERS) --build $(STAGE)/stalloc/lib/adapters)
 	$(OLD_GLIBC) $(MAKE) libs $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc LDFLAGS=-s
-	CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
+	$(FOR_ARCH) CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
 	$(WHEEL_PYTHON) packaging/notices.py ./cshim/engine ./cmd/stalloc \
 	  "Zig's runtime=$$($(WHEEL_PYTHON) -c 'import ziglang; print(ziglang.__path__[0])')/LICENSE" uPlot=report/assets/uplot/LICENSE > $(STAGE)/NOTICES
-	$(WHEEL_PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation \
+	STALLOC_ARCH=$(ARCH) $(WHEEL_PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation \
 	  --wheel-dir $(WHEEL)/raw ./$(STAGE)
-	PATH=$(dir $(WHEEL_PYTHON)):$$PATH auditwheel repair --only-plat --plat manylinux_$(subst .,_,$(GLIBC))_x86_64 \
+	PATH=$(dir $(WHEEL_PYTHON)):$$PATH auditwheel repair --only-plat --plat $(PLAT) \
 	  --exclude libc10.so --exclude libc10_cuda.so \
 	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
 

@@ -6,6 +6,7 @@ Python's own ABI.
 
 import ctypes
 import os
+import platform
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -14,22 +15,30 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import SetupError
 
 PACKAGE = Path(__file__).resolve().parent / "stalloc"
-# For the machine that the package is for: ELF of 64 bits, x86-64.
-ELF, MACHINE = b"\x7fELF\x02", (62).to_bytes(2, "little")
+# The processor that the package is for, another one's where it is built for that.
+ARCH = os.environ.get("STALLOC_ARCH") or platform.machine()
+# ELF of 64 bits, and its numbers of processors.
+ELF, MACHINES = b"\x7fELF\x02", {"x86_64": 62, "aarch64": 183}
 HOOK = "stalloc.pth"
 
 
 def check(version: str) -> None:
     """Refuses what could not be used once it is installed."""
+    if ARCH not in MACHINES:
+        raise SetupError(f"stalloc runs on {' and '.join(MACHINES)}, not on {ARCH}")
     for name in ("lib/libstalloc.so", "lib/libstalloc_engine.so", "bin/stalloc"):
         path = PACKAGE / name
         if not path.is_file():
             raise SetupError(f"{path} is missing: run `make build` in the source tree first")
         with path.open("rb") as file:
             head = file.read(20)
-        if head[:5] != ELF or head[18:] != MACHINE:
-            raise SetupError(f"{path} is not built for Linux on x86-64: run `make build` again")
+        if head[:5] != ELF or head[18:] != MACHINES[ARCH].to_bytes(2, "little"):
+            raise SetupError(f"{path} is not built for Linux on {ARCH}: run `make build` again")
     path = PACKAGE / "lib" / "libstalloc.so"
+    if platform.machine() != ARCH:  # which cannot be asked here
+        if version.encode() + b"\0" not in path.read_bytes():
+            raise SetupError(f"{path} is not version {version}: run `make build` again")
+        return
     try:
         ask = ctypes.CDLL(str(path)).stalloc_version
     except (OSError, AttributeError) as error:
@@ -59,7 +68,7 @@ class PlatformDistribution(Distribution):
 
 class PlatformWheel(bdist_wheel):
     def get_tag(self) -> tuple:
-        return ("py3", "none", super().get_tag()[2])
+        return ("py3", "none", f"linux_{ARCH}")
 
 
 setup(

@@ -37,6 +37,13 @@ type Sharer interface {
 	EnablePeers(ordinals ...int) error
 }
 
+// Copier is a Device whose memory has contents that the host can have. Read and Write wait for the
+// copy, which may begin and end anywhere in memory that is mapped and accessible.
+type Copier interface {
+	Read(to []byte, from mem.Addr) error
+	Write(to mem.Addr, from []byte) error
+}
+
 // ErrAlone says that a device knows of no others.
 var ErrAlone = errors.New("the device knows of no others that it could share its memory with")
 

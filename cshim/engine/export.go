@@ -64,7 +64,9 @@ func code(err error) C.int {
 		return errMemory
 	case errors.Is(err, actors.ErrBroken), errors.Is(err, actors.ErrRetired):
 		return errEngine
-	case errors.Is(err, actors.ErrUnknown):
+	case errors.Is(err, actors.ErrAsleep):
+		return errAsleep
+	case errors.Is(err, actors.ErrUnknown), errors.Is(err, actors.ErrNoRegion):
 		return errArgument
 	}
 	return errDriver
@@ -184,6 +186,7 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
 			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
 			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
+			asleep: C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
 		}
 		if s.Native.OutOfMemory {
 			out.native_ooms = 1

@@ -41,6 +41,7 @@ const (
 	errMemory    = -4
 	errArgument  = -5
 	errPlan      = -6
+	errAsleep    = -7
 	maxDevices   = C.STALLOC_MAX_DEVICES
 	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
 )

@@ -85,6 +85,11 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		}
 		s.engine.Limit = max(mem.Bytes(s.share*float64(total)), mem.HandleSize) // 0 would be no limit
 	}
+	if kind := s.set["share"]; kind == "fd" || kind == "fabric" {
+		if err := dev.Share(kind == "fabric"); err != nil {
+			log.Warn("memory is not made for other processes: the device cannot; set share:off", zap.String("share", kind), zap.Error(err))
+		}
+	}
 	options := actors.Options{
 		Log: log, Without: s.without, Always: s.set["plan"] == "always", Native: s.set["native"] != "off", Cache: s.cache(),
 		Range: s.engine, Report: s.set["oom_report"],

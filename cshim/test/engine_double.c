@@ -239,6 +239,26 @@ EXPORT int stalloc_engine_trim(int device, uint64_t pool)
 	return STALLOC_OK;
 }
 
+EXPORT int stalloc_engine_region(const char *tag, uint64_t *pool, char *err, size_t n)
+{
+	(void)tag, (void)err, (void)n;
+	*pool = 0; /* every region is the default pool */
+	return STALLOC_OK;
+}
+
+EXPORT int stalloc_engine_pause(int device, const char *const *tags, size_t count, bool keep, char *err, size_t n)
+{
+	(void)tags, (void)count, (void)keep;
+	snprintf(err, n, "device %d does not sleep", device);
+	return STALLOC_ERR_ENGINE;
+}
+
+EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t count, char *err, size_t n)
+{
+	(void)device, (void)tags, (void)count, (void)err, (void)n;
+	return STALLOC_OK;
+}
+
 EXPORT int stalloc_engine_limit(int device, double fraction, char *err, size_t n)
 {
 	(void)device, (void)fraction, (void)err, (void)n;

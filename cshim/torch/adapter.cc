@@ -95,6 +95,9 @@ class Adapter final : public Ledger {
 		if (!closed_.exchange(true)) pools_active_++;
 	}
 
+	// Private pools that are being allocated to.
+	int open_pools() const { return pools_active_ - closed_; }
+
 	void recordStream(const DataPtr &p, c10::cuda::CUDAStream stream) override {
 		Block block;
 		if (p.get_deleter() != &release) {
@@ -350,6 +353,8 @@ __attribute__((visibility("default"))) int stalloc_adapter_install(const char *l
 __attribute__((visibility("default"))) void stalloc_adapter_close() {
 	if (stalloc::adapter) stalloc::adapter->close();
 }
+
+__attribute__((visibility("default"))) int stalloc_adapter_open_pools() { return stalloc::adapter ? stalloc::adapter->open_pools() : 0; }
 
 // Before a storage is sent to another process; `storage` is its _cdata.
 __attribute__((visibility("default"))) int stalloc_adapter_make_shareable(void *storage, char *text, size_t length) try {

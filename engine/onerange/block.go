@@ -2,6 +2,7 @@ package onerange
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"stalloc/engine"
@@ -75,6 +76,20 @@ func (e *Engine) Lookup(addr mem.Addr) (engine.Block, bool) {
 		Pending: b.State == index.Pending,
 	}, true
 }
+
+// Blocks yields the live and pending blocks, in no order. Nothing may change meanwhile.
+func (e *Engine) Blocks() iter.Seq[engine.Block] {
+	return func(yield func(engine.Block) bool) {
+		for b := range e.idx.Blocks() {
+			if x, _ := e.Lookup(e.addr(b.At)); !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// PoolOf returns whose memory a handle is; an unmapped one is the default pool's.
+func (e *Engine) PoolOf(h engine.Index) uint64 { return e.heaps[heapAt(e.handles[h].arena)].pool }
 
 // Stats returns the counts as of the last event.
 func (e *Engine) Stats() engine.Stats {

@@ -23,7 +23,7 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 		if !c.trimmedBy(pool) {
 			continue
 		}
-		c.over = c.over || pool != 0
+		c.over = c.over || pool != 0 && pool < engine.FirstRegion
 		l, s := large(uint32(h)), small(uint32(h))
 		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
 	}

@@ -22,6 +22,7 @@ stalloc.step() ends that, and only the calls count from then on.
 from ._errors import SettingError, StallocError, StallocWarning
 from ._plans import load_plan, save_plan
 from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
+from ._sleep import pause, region, resume
 from ._solve import Placement, solve
 from ._stats import Stats
 from ._version import __version__
@@ -40,6 +41,9 @@ __all__ = [
     "is_recording",
     "load_plan",
     "mark",
+    "pause",
+    "region",
+    "resume",
     "route",
     "save_plan",
     "solve",

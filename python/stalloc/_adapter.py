@@ -95,6 +95,11 @@ def close() -> None:
         _installed.stalloc_adapter_close()
 
 
+def has_open_pools() -> bool:
+    """Whether a private pool is being allocated to; a stream may be being captured then."""
+    return _installed is not None and _installed.stalloc_adapter_open_pools() > 0
+
+
 def _share(torch: ModuleType, library: Any) -> None:
     """Other processes can open memory of cudaMalloc only: what is sent to them moves there."""
     original: Callable[..., Any] = torch.UntypedStorage._share_cuda_

@@ -44,10 +44,10 @@ def setting(key: str) -> Optional[str]:
 
 def system() -> Iterator[Finding]:
     machine = f"{platform.system()} on {platform.machine()}"
-    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+    if platform.system() == "Linux" and platform.machine() in ("x86_64", "aarch64"):
         yield Finding("ok", "system", f"{machine}, Python {platform.python_version()}")
     else:
-        yield Finding("fix", "system", machine, "stalloc runs on Linux on x86-64 alone")
+        yield Finding("fix", "system", machine, "stalloc runs on Linux, on x86-64 and aarch64")
     try:
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):

@@ -28,6 +28,8 @@ HOOKS: dict[str, str] = {
     "set_release_pool": "stalloc_release_pool",
 }
 
+_TAGS = ctypes.POINTER(ctypes.c_char_p)
+
 # Functions that Python itself calls: result, arguments.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_init": (ctypes.c_int, []),
@@ -40,6 +42,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_load_plan": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
     "stalloc_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]),
     "stalloc_reset_peak": (ctypes.c_int, [ctypes.c_int]),
+    "stalloc_begin_region": (ctypes.c_int, [ctypes.c_char_p]),
+    "stalloc_end_region": (ctypes.c_int, []),
+    "stalloc_pause": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t, ctypes.c_int]),
+    "stalloc_resume": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t]),
     "stalloc_set_thrower": (None, [ctypes.c_void_p]),
     "stalloc_explain": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
 }
@@ -129,6 +135,19 @@ class Native:
         status = self._lib.stalloc_reset_peak(device)
         self._check(status, f"cannot reset the peaks of device {device}")
 
+    def begin_region(self, tag: str) -> None:
+        self._check(self._lib.stalloc_begin_region(tag.encode()), "region")
+
+    def end_region(self) -> None:
+        self._check(self._lib.stalloc_end_region(), "region")
+
+    def pause(self, device: int, tags: list[str], discard: bool) -> None:
+        status = self._lib.stalloc_pause(device, _texts(tags), len(tags), int(discard))
+        self._check(status, "pause")
+
+    def resume(self, device: int, tags: list[str]) -> None:
+        self._check(self._lib.stalloc_resume(device, _texts(tags), len(tags)), "resume")
+
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)
 
@@ -147,6 +166,10 @@ class Native:
 def shim_path() -> Path:
     """Where `make build` puts libstalloc.so and the package keeps it."""
     return Path(__file__).resolve().parent / "lib" / "libstalloc.so"
+
+
+def _texts(texts: list[str]) -> Any:
+    return (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts))
 
 
 def _decode(text: Optional[bytes]) -> str:

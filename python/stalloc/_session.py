@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _adapter, _config, _cudnn, _native, _route, _statistics, _torch
+from . import _adapter, _config, _cudnn, _native, _nccl, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -66,6 +66,7 @@ def enable(
     window: Optional[Union[int, float, str]] = None,
     cache: Optional[Union[Literal[False], str, "os.PathLike[str]"]] = None,
     native: Optional[bool] = None,
+    share: Optional[Literal["fd", "fabric", "off"]] = None,
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
     driver: Optional[Union[str, "os.PathLike[str]"]] = None,
     engine: Optional[Union[str, "os.PathLike[str]"]] = None,
@@ -98,8 +99,8 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "native": native, "log": log, "driver": driver,
-        "engine": engine, "route": route, **more,
+        "window": window, "cache": cache, "native": native, "share": share, "log": log,
+        "driver": driver, "engine": engine, "route": route, **more,
     }  # fmt: skip
     return begin(strict, conf, stacklevel=3)
 
@@ -181,6 +182,9 @@ def _start(
     if route == _route.PLUGGABLE:
         _statistics.patch(torch, _statistics.Answers(native))
         _cudnn.guard(torch)
+    wrong = _nccl.why_wrong(torch, _config.value_of("share", conf))
+    if wrong is not None:
+        warnings.warn(f"stalloc: {wrong}", StallocWarning, stacklevel=stacklevel)
     _session.torch, _session.native, _session.at_step = torch, native, watch.step
     _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
@@ -245,6 +249,12 @@ def mark(text: str) -> None:
     """
     if _session.recording is not None:
         _session.recording.mark(text)
+
+
+def active(or_closed: bool = False) -> Optional[tuple[ModuleType, _native.Native]]:
+    """PyTorch and the library that serves it, or has served; None while stalloc is not enabled."""
+    torch, native = _session.torch, _session.native or (_session.closed if or_closed else None)
+    return None if torch is None or native is None else (torch, native)
 
 
 def is_enabled() -> bool:

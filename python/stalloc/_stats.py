@@ -15,7 +15,7 @@ class Stats:
     why. ``native_peak_reserved`` is what PyTorch's own allocator would have reserved at most for
     the same requests, on a device with so much, in the first ``native_steps`` steps, as simulated
     beside the program, 0 where that cannot be told; ``native_ooms`` is 1 if the device would have
-    been full then.
+    been full then. ``asleep`` is what pause() gave back, and ``backup`` what the host keeps of it.
 
     print() shows what matters of it to people.
     """
@@ -47,6 +47,8 @@ class Stats:
     native_peak_reserved: int = 0
     native_steps: int = 0
     native_ooms: int = 0
+    asleep: int = 0
+    backup: int = 0
 
     @property
     def fragmentation(self) -> float:

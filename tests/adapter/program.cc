@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -304,6 +305,53 @@ static void threads() {
 	agree();
 }
 
+// What sleeps is refused, private pools' memory stays, and what wakes is where it was.
+static void sleeps(const char *path) {
+	auto in = [](const char *file, const char *name) { return dlsym(dlopen(file, RTLD_NOW), name); };
+	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(in(path, "stalloc_pause"));
+	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(in(path, "stalloc_resume"));
+	auto begin = reinterpret_cast<int (*)(const char *)>(in(path, "stalloc_begin_region"));
+	auto end = reinterpret_cast<int (*)()>(in(path, "stalloc_end_region"));
+	auto pools = reinterpret_cast<int (*)()>(in(getenv("ADAPTER"), "stalloc_adapter_open_pools"));
+	const char *weights[] = {"weights"};
+	CHECK(begin("weights") == 0);
+	DataPtr kept = get(5 * MiB);
+	CHECK(end() == 0);
+	DataPtr other = get(3 * MiB), dropped = get(MiB);
+	memset(kept.get(), 1, 5 * MiB), memset(other.get(), 2, 3 * MiB);
+	const int64_t before = allocated();
+	CHECK(pause(0, weights, 1, 0) == 0);
+	get(3 * MiB).clear();
+	CHECK(static_cast<char *>(other.get())[0] == 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK(pause(0, nullptr, 0, 0) == 0 && allocated() == before);
+		try {
+			get(MiB);
+			CHECK(!"it sleeps");
+		} catch (const c10::OutOfMemoryError &) {
+			CHECK(!"which is not out of memory");
+		} catch (const c10::Error &e) {
+			CHECK(strstr(e.what(), "sleeps"));
+		}
+		caching::emptyCache();
+		snapshot();
+	}
+	dropped.clear();
+	const c10::cuda::MempoolId_t id{0, 78};
+	CHECK(pools() == 0);
+	caching::get()->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+	CHECK(pools() == 1);
+	get(MiB).clear(); // native's, which does not sleep
+	caching::get()->endAllocateToPool(0, id);
+	caching::get()->releasePool(0, id);
+	CHECK(resume(0, nullptr, 0) == 0);
+	CHECK(std::string(static_cast<char *>(kept.get()), 5 * MiB) == std::string(5 * MiB, 1));
+	CHECK(std::string(static_cast<char *>(other.get()), 3 * MiB) == std::string(3 * MiB, 2));
+	kept.clear();
+	caching::emptyCache();
+	agree();
+}
+
 // Native serves from here on; what was served before is freed where it came from.
 static void closed(const char *path) {
 	auto close_adapter = reinterpret_cast<void (*)()>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_close"));
@@ -345,6 +393,7 @@ int main(int, char **arguments) {
 	limits();
 	moves_to_be_shared();
 	threads();
+	sleeps(arguments[2]);
 	history();
 	memory_through_time();
 	forked_child();

@@ -135,8 +135,21 @@ int cuDeviceGetAttribute(int *value, int attribute, int dev)
 		return leave(STALLOC_CU_INVALID_VALUE);
 	if (!device_exists(dev))
 		return leave(STALLOC_CU_INVALID_DEVICE);
-	*value = attribute == STALLOC_CU_ATTRIBUTE_VMM;
-	return leave(0);
+	switch (attribute) {
+	case STALLOC_CU_ATTRIBUTE_VMM:
+		*value = 1;
+		return leave(0);
+	case STALLOC_CU_ATTRIBUTE_RDMA:
+		*value = settings.rdma > 0;
+		return leave(0);
+	case STALLOC_CU_ATTRIBUTE_FD:
+		*value = settings.fd > 0;
+		return leave(0);
+	case STALLOC_CU_ATTRIBUTE_FABRIC:
+		*value = settings.fabric > 0;
+		return leave(0);
+	}
+	return leave(STALLOC_CU_INVALID_VALUE);
 }
 
 int cuDeviceCanAccessPeer(int *can, int dev, int peer)

@@ -121,6 +121,9 @@ static void configure(void)
 	settings.poison = number("FAKECUDA_POISON", 1, 0, 1);
 	settings.any_stream = number("FAKECUDA_ANY_STREAM", 0, 0, 1);
 	settings.reuse_streams = number("FAKECUDA_REUSE_STREAMS", 0, 0, 1);
+	settings.rdma = number("FAKECUDA_RDMA", 0, 0, 2);
+	settings.fd = number("FAKECUDA_FD", 1, 0, 1);
+	settings.fabric = number("FAKECUDA_FABRIC", 0, 0, 2);
 	if (parse_rules(fail) != 0)
 		fatal("FAKECUDA_FAIL", fail);
 	configured = 1;

@@ -33,7 +33,7 @@ enum need {
 
 struct settings {
 	long capacity, devices, peers, event_delay, poison, any_stream;
-	long reuse_streams;
+	long reuse_streams, rdma, fd, fabric;
 };
 extern struct settings settings;
 
@@ -89,6 +89,7 @@ void ranges_drop(struct ranges *r, struct range *dropped);
 /* handles.c: handles by their index + 1 */
 uint32_t handle_find(stalloc_cu_handle value); /* 0: not held */
 size_t handle_size(uint32_t i);
+int handle_broken(uint32_t i); /* its access rights cannot be set */
 void handle_map(uint32_t i, void *at);
 void handle_unmapped(uint32_t i);
 void handle_reset(void);

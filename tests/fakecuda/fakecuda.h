@@ -23,6 +23,13 @@
  *   FAKECUDA_ANY_STREAM   1: accept stream handles nobody created (default 0)
  *   FAKECUDA_REUSE_STREAMS 1: a new stream has the address of the one that was
  *                         destroyed last (default 0)
+ *   FAKECUDA_RDMA         1: memory can be made for RDMA; 2: so the device says,
+ *                         and access to such memory fails, as under WSL2
+ *                         (default 0)
+ *   FAKECUDA_FD           0: no handle can be exported as a file descriptor
+ *                         (default 1)
+ *   FAKECUDA_FABRIC       1: handles can be exported to a fabric; 2: so the
+ *                         device says, and no daemon runs (default 0)
  *   FAKECUDA_FAIL         as the argument of fakecuda_fail
  * A value that cannot be read ends the process: a test must not silently test
  * something else.

@@ -20,6 +20,8 @@ static struct handle {
 	uint32_t maps;
 	int device;
 	int held;
+	int types; /* that it can be exported as */
+	int rdma;
 } *handles;
 static uint32_t handle_count, handle_room;
 static uint32_t *idle;
@@ -109,6 +111,26 @@ void handle_unmapped(uint32_t i)
 	retire(i);
 }
 
+int handle_broken(uint32_t i)
+{
+	return handles[i - 1].rdma && settings.rdma == 2;
+}
+
+/* The driver's answer to what a handle is to be, beside memory of a device. */
+static int refused(const struct stalloc_cu_prop *prop)
+{
+	int types = prop->handle_types;
+	if ((types & ~(STALLOC_CU_HANDLE_FD | STALLOC_CU_HANDLE_FABRIC)) != 0)
+		return STALLOC_CU_INVALID_VALUE;
+	if ((prop->gpu_direct_rdma && settings.rdma == 0) ||
+	    ((types & STALLOC_CU_HANDLE_FD) && settings.fd == 0) ||
+	    ((types & STALLOC_CU_HANDLE_FABRIC) && settings.fabric == 0))
+		return STALLOC_CU_NOT_SUPPORTED;
+	if ((types & STALLOC_CU_HANDLE_FABRIC) && settings.fabric == 2)
+		return STALLOC_CU_NOT_PERMITTED;
+	return 0;
+}
+
 static int valid_prop(const struct stalloc_cu_prop *prop)
 {
 	return prop != NULL && prop->type == STALLOC_CU_ALLOCATION_PINNED &&
@@ -137,12 +159,16 @@ int cuMemCreate(stalloc_cu_handle *handle, size_t size,
 		return leave(STALLOC_CU_INVALID_VALUE);
 	if (!device_exists(prop->location.id))
 		return leave(STALLOC_CU_INVALID_DEVICE);
+	if (refused(prop) != 0)
+		return leave(refused(prop));
 	if (!usage_take_handle(prop->location.id, size))
 		return leave(STALLOC_CU_OUT_OF_MEMORY);
 	uint32_t i = new_index();
 	struct handle *h = &handles[i - 1];
 	h->held = 1;
 	h->device = prop->location.id;
+	h->types = prop->handle_types;
+	h->rdma = prop->gpu_direct_rdma;
 	place(h, size);
 	poison(h);
 	*handle = (stalloc_cu_handle)h->reuse << 32 | i;
@@ -157,6 +183,23 @@ int cuMemRelease(stalloc_cu_handle handle)
 		return leave(STALLOC_CU_INVALID_VALUE);
 	handles[i - 1].held = 0;
 	retire(i);
+	return leave(0);
+}
+
+/* What a handle is exported as names the memory and cannot be imported yet. */
+int cuMemExportToShareableHandle(void *out, stalloc_cu_handle handle, int type,
+				 unsigned long long flags)
+{
+	BEGIN(cuMemExportToShareableHandle, NEED_INIT);
+	uint32_t i = handle_find(handle);
+	if (out == NULL || i == 0 || flags != 0 ||
+	    (type != STALLOC_CU_HANDLE_FD && type != STALLOC_CU_HANDLE_FABRIC) ||
+	    (handles[i - 1].types & type) == 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (type == STALLOC_CU_HANDLE_FD)
+		*(int *)out = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
+	else
+		memset(out, (int)i, 64);
 	return leave(0);
 }
 

@@ -84,7 +84,7 @@ class FakeTorch(types.ModuleType):
         self.__version__ = version
         self.version = types.SimpleNamespace(cuda=cuda, hip=hip)
         self.installed = None  # the allocator in place
-        self._initialized = False
+        self._initialized = self.capturing = False
         self._allocator = allocator
         self._hooks = []
         self._C = self._low()
@@ -163,6 +163,8 @@ class FakeTorch(types.ModuleType):
             max_memory_reserved=lambda device=0: self._stat(device, "reserved_bytes.all.peak"),
             reset_peak_memory_stats=lambda device=0: self._C._cuda_resetPeakMemoryStats(device),
             is_initialized=lambda: self._initialized,
+            is_current_stream_capturing=lambda: self.capturing,
+            CUDAGraph=type("CUDAGraph", (), {"replay": lambda graph: "replayed"}),
             current_device=lambda: 0,
             device_count=lambda: 1,
         )

@@ -17,6 +17,10 @@ static int closes;
 int stub_closes(void) { return closes; }
 void stalloc_adapter_close(void) { closes++; }
 
+static int pools;
+void stub_set_pools(int n) { pools = n; }
+int stalloc_adapter_open_pools(void) { return pools; }
+
 const char *stalloc_adapter_torch(void) { return TORCH; }
 
 int stalloc_adapter_install(const char *path, char *text, size_t length)

@@ -170,6 +170,43 @@ int stalloc_reset_peak(int device)
 	return device_error(device);
 }
 
+int stalloc_begin_region(const char *tag)
+{
+	called("region");
+	called(tag);
+	error = "a region has no name";
+	return *tag ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
+}
+
+int stalloc_end_region(void)
+{
+	called("outside");
+	return STALLOC_OK;
+}
+
+int stalloc_pause(int device, const char *const *tags, size_t n, int backup)
+{
+	called(backup == STALLOC_BACKUP_HOST ? "pause" : "discard");
+	for (size_t i = 0; i < n; i++)
+		called(tags[i]);
+	if (n == 1 && !strcmp(tags[0], "full")) {
+		error = "the host has too little memory";
+		return STALLOC_ERR_DRIVER;
+	}
+	stats.asleep = 1000;
+	return device_error(device);
+}
+
+int stalloc_resume(int device, const char *const *tags, size_t n)
+{
+	called("resume");
+	for (size_t i = 0; i < n; i++)
+		called(tags[i]);
+	if (n == 0)
+		stats.asleep = 0;
+	return device_error(device);
+}
+
 int stalloc_explain(int device, char *out, size_t length)
 {
 	int status = device_error(device);

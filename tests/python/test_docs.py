@@ -81,7 +81,11 @@ def explained():
 def test_messages():
     """Every message that is explained is one that is written somewhere."""
     sources = [*ROOT.glob("cshim/*.[ch]"), *ROOT.glob("cshim/engine/*.go")]
-    sources += [*ROOT.glob("actors/*.go"), *ROOT.glob("python/stalloc/*.py")]
+    sources += [
+        *ROOT.glob("live/hostmem/*.go"),
+        *ROOT.glob("actors/*.go"),
+        *ROOT.glob("python/stalloc/*.py"),
+    ]
     code = joined("\n".join(path.read_text() for path in sources))
     headings = re.findall(r"^### (.*)$", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
     messages = [text for heading in headings for text in re.findall(r"`([^`]+)`", heading)]

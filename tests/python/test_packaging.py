@@ -74,7 +74,7 @@ def another_version(source, compiled):
     ("spoil", "words"),
     [
         (no_program, r"bin/stalloc is missing: run `make build`"),
-        (not_a_library, r"libstalloc_engine.so is not built for Linux on x86-64"),
+        (not_a_library, r"libstalloc_engine.so is not built for Linux on x86_64"),
         (another_version, rf"is version 9.9, the package {VERSION}: run `make build` again"),
     ],
 )
@@ -83,6 +83,20 @@ def test_what_could_not_be_used_is_not_packaged(source, compiled, spoil, words):
     # What pip calls, without the environment that it makes for that: it takes seconds.
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
     done = subprocess.run(command, cwd=source, text=True, stderr=subprocess.PIPE)
+    assert done.returncode != 0 and re.search(words, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arch", "words"),
+    [
+        ("aarch64", r"libstalloc.so is not built for Linux on aarch64: run `make build`"),
+        ("riscv64", r"stalloc runs on x86_64 and aarch64, not on riscv64"),
+    ],
+)
+def test_other_processors(source, arch, words):
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
+    env = {**os.environ, "STALLOC_ARCH": arch}
+    done = subprocess.run(command, cwd=source, env=env, text=True, stderr=subprocess.PIPE)
     assert done.returncode != 0 and re.search(words, done.stderr), done.stderr
 
 

@@ -120,7 +120,7 @@ SETTINGS = {
     "limit": "512MiB", "cache": "plans", "log": "info", "plan": "always", "stitch": "off",
     "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
     "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
-    "engine": str(ENGINE), "route": "pluggable",
+    "engine": str(ENGINE), "route": "pluggable", "share": "fd",
 }  # fmt: skip
 LAKE = {"pool": "gmlake", "fraglimit": "4MiB"}
 

@@ -1,0 +1,235 @@
+package actors
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors/device"
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+	"stalloc/live/hostmem"
+)
+
+// Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
+// the engine as they are; only the device knows that nothing is behind them (package sleeper). So
+// there is nothing to learn anew behind it, and no gap is where there was none before. Pools of
+// graphs stay awake: nobody can say when a graph is launched.
+
+// ErrAsleep is the answer to a request of memory that sleeps.
+var ErrAsleep = errors.New("this memory sleeps: resume it first")
+
+// errCannotSleep says that the policy does not know whose a handle is.
+var errCannotSleep = errors.New("pool:gmlake has no memory that can sleep; leave that setting out")
+
+// Pause has pools sleep, or with none named the default pool and all regions: when all work on the
+// device is done their memory goes back to the driver, and every address stays. With keep the
+// contents of live blocks are copied to the host, else they are lost. With an error nothing has
+// changed, but for memory that the driver would not take back: then it sleeps all the same, and
+// Pause tries that again.
+func (d *Device) Pause(pools []uint64, keep bool) error {
+	return d.rare(func(p *pool) error { return p.pause(pools, keep) }, nil)
+}
+
+// Resume wakes what Pause has sent to sleep, or with none named all of it: memory is made and
+// mapped where it was, with its contents where they were kept. With an error, such as
+// driver.ErrOutOfMemory, it sleeps on.
+func (d *Device) Resume(pools []uint64) error {
+	return d.rare(func(p *pool) error { return p.resume(pools) }, nil)
+}
+
+// backup is what is kept of a pool that sleeps.
+type backup struct {
+	memory []byte // of the host, not of Go; nil: nothing is kept
+	blocks []engine.Block
+}
+
+// reserved returns the memory that is held of the driver.
+func (p *pool) reserved() mem.Bytes { return p.eng.Reserved() - p.dev.Asleep() }
+
+// sleeps reports whether a pool sleeps.
+func (p *pool) sleeps(pool uint64) bool {
+	_, is := p.asleep[pool]
+	return is
+}
+
+// handlesOf returns the handles of pools.
+func (p *pool) handlesOf(is func(pool uint64) bool) (handles []driver.Handle) {
+	for i, h := range p.handles {
+		if h != 0 && is(p.ranged.PoolOf(engine.Index(i))) {
+			handles = append(handles, h)
+		}
+	}
+	return handles
+}
+
+func (p *pool) pause(pools []uint64, keep bool) error {
+	switch {
+	case p.ranged == nil:
+		return errCannotSleep
+	case p.retired:
+		return ErrRetired
+	}
+	if len(pools) == 0 {
+		pools = append(allRegions(), 0)
+	}
+	p.calls++
+	if err := p.sync(); err != nil {
+		return err
+	}
+	p.poll(math.MaxInt)
+	start, fresh := time.Now(), map[uint64]*backup{}
+	for _, pool := range pools {
+		if !p.sleeps(pool) {
+			fresh[pool] = &backup{}
+		}
+	}
+	if keep {
+		if err := p.save(fresh); err != nil {
+			return err
+		}
+	}
+	meant := func(pool uint64) bool { return slices.Contains(pools, pool) }
+	asleep, err := p.dev.Sleep(p.handlesOf(meant))
+	if !asleep {
+		return errors.Join(err, drop(fresh))
+	}
+	maps.Copy(p.asleep, fresh)
+	p.log.Info("memory sleeps",
+		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
+		zap.Stringer("still held", p.reserved()), zap.Duration("took", time.Since(start)))
+	if err != nil {
+		const text = "it sleeps, but the driver has not taken all memory back; pause it again: %w"
+		return fmt.Errorf(text, err)
+	}
+	return nil
+}
+
+// save copies the live blocks of pools to the host. Room for all is had before.
+func (p *pool) save(pools map[uint64]*backup) error {
+	sizes := map[uint64]mem.Bytes{}
+	for b := range p.ranged.Blocks() {
+		if x := pools[b.Pool]; x != nil {
+			x.blocks = append(x.blocks, b)
+			sizes[b.Pool] += b.Size
+		}
+	}
+	copier, can := p.dev.Device.(device.Copier)
+	if !can && len(sizes) > 0 {
+		return fmt.Errorf("the contents of %s cannot be had; discard them", p.dev.Name())
+	}
+	sum := mem.Bytes(0)
+	for _, size := range sizes {
+		sum += size
+	}
+	if err := hostmem.Check(sum); err != nil {
+		return err
+	}
+	err := p.copyOut(copier, pools, sizes)
+	if err != nil {
+		return errors.Join(err, drop(pools))
+	}
+	return nil
+}
+
+func (p *pool) copyOut(
+	from device.Copier, pools map[uint64]*backup, sizes map[uint64]mem.Bytes,
+) (err error) {
+	for pool, size := range sizes {
+		if pools[pool].memory, err = hostmem.Take(size); err != nil {
+			return err
+		}
+	}
+	for _, x := range pools {
+		slices.SortFunc(x.blocks, func(a, b engine.Block) int {
+			return cmp.Compare(a.Addr, b.Addr)
+		})
+		to := x.memory
+		for _, b := range x.blocks {
+			if err := from.Read(to[:b.Size], b.Addr); err != nil {
+				return err
+			}
+			to = to[b.Size:]
+		}
+	}
+	return nil
+}
+
+// drop gives up what is kept on the host.
+func drop(pools map[uint64]*backup) error {
+	var errs []error
+	for _, x := range pools {
+		if x.memory != nil {
+			errs = append(errs, hostmem.Give(x.memory))
+			x.memory = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kept returns what is kept on the host.
+func (p *pool) kept() (n mem.Bytes) {
+	for _, x := range p.asleep {
+		n += mem.Bytes(len(x.memory))
+	}
+	return n
+}
+
+func (p *pool) resume(pools []uint64) error {
+	start, woken := time.Now(), map[uint64]*backup{}
+	for pool, x := range p.asleep {
+		if len(pools) == 0 || slices.Contains(pools, pool) {
+			woken[pool] = x
+		}
+	}
+	if len(woken) == 0 {
+		return nil
+	}
+	if p.host.Pools() > 0 { // copies wait for streams that may be captured
+		return errCapturing
+	}
+	handles := p.handlesOf(func(pool uint64) bool { return woken[pool] != nil })
+	if err := p.dev.Wake(handles); err != nil {
+		return fmt.Errorf("it sleeps on: %w", err)
+	}
+	if err := p.restore(woken); err != nil {
+		_, again := p.dev.Sleep(handles)
+		return fmt.Errorf("it sleeps on: %w", errors.Join(err, again))
+	}
+	for pool := range woken {
+		delete(p.asleep, pool)
+	}
+	p.log.Info("memory is awake",
+		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
+	if err := drop(woken); err != nil {
+		p.log.Warn("memory of the host was not given back", zap.Error(err))
+	}
+	return nil
+}
+
+// restore copies what was kept back into the blocks that still live.
+func (p *pool) restore(pools map[uint64]*backup) error {
+	to, _ := p.dev.Device.(device.Copier)
+	for pool, x := range pools {
+		from := x.memory
+		for _, b := range x.blocks {
+			if from == nil {
+				break
+			}
+			if now, live := p.eng.Lookup(b.Addr); live && !now.Pending && now.Pool == pool {
+				if err := to.Write(b.Addr, from[:b.Size]); err != nil {
+					return err
+				}
+			}
+			from = from[b.Size:]
+		}
+	}
+	return nil
+}

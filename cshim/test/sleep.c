@@ -1,0 +1,183 @@
+/* Memory that sleeps, and regions: bytes, errors, threads, and driver calls that fail. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "filter.h"
+#include "kit.h"
+
+enum { BLOCKS = 6 };
+static void *const stream = (void *)0x100;
+static struct block {
+	char *at;
+	size_t size;
+} blocks[BLOCKS];
+
+#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
+
+static void *get(size_t size)
+{
+	void *at = stalloc_malloc(size, 0, stream);
+	CHECK(at, "%s", stalloc_last_error());
+	return at;
+}
+
+static void fill(void)
+{
+	for (int i = 0; i < BLOCKS; i++) kit_fill(blocks[i].at, blocks[i].size, (uint64_t)i + 1);
+}
+
+static void check(const char *when)
+{
+	for (int i = 0; i < BLOCKS; i++)
+		CHECK(kit_damage(blocks[i].at, blocks[i].size, (uint64_t)i + 1) < 0, "block %d is damaged %s", i, when);
+}
+
+/* Every third block is of the region "weights". */
+static void program(void)
+{
+	for (int i = 0; i < BLOCKS; i++) {
+		if (i % 3 == 0) OK(stalloc_begin_region("weights"));
+		blocks[i] = (struct block){.size = (size_t)(i + 1) * 300000 / (i % 2 ? 1 : 900)};
+		blocks[i].at = get(blocks[i].size);
+		if (i % 3 == 0) OK(stalloc_end_region());
+	}
+	fill();
+}
+
+static void sleep_all(void)
+{
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	struct stalloc_stats s = kit_stats();
+	CHECK(s.reserved == 0 && s.asleep > 0 && s.backup == s.allocated && kit_fake_live("handles") == 0,
+	      "%llu reserved, %llu asleep, %llu kept of %llu, %ld handles", (unsigned long long)s.reserved,
+	      (unsigned long long)s.asleep, (unsigned long long)s.backup, (unsigned long long)s.allocated, kit_fake_live("handles"));
+}
+
+static void all_sleep(void)
+{
+	uint64_t before = kit_stats().reserved;
+	for (int i = 0; i < 10; i++) {
+		sleep_all();
+		CHECK(!stalloc_malloc(700, 0, stream), "a request was served of what sleeps");
+		CHECK(strstr(stalloc_last_error(), "sleeps: resume it"), "%s", stalloc_last_error());
+		OK(stalloc_step(0));
+		OK(stalloc_resume(-1, NULL, 0));
+		check("behind sleep");
+		CHECK(kit_stats().reserved == before && kit_stats().asleep == 0 && kit_stats().backup == 0, "%llu of %llu reserved",
+		      (unsigned long long)kit_stats().reserved, (unsigned long long)before);
+		stalloc_free(get(700), 700, 0, stream);
+		stalloc_free(get(3 << 20), 3 << 20, 0, stream);
+		before = kit_stats().reserved;
+	}
+}
+
+static void *elsewhere(void *unused)
+{
+	void *at = get(5000); /* this thread is in no region */
+	stalloc_free(at, 5000, 0, stream);
+	return unused;
+}
+
+static void region_sleeps(void)
+{
+	const char *weights[] = {"weights"}, *wrong[] = {"weights", "wieghts"};
+	pthread_t thread;
+	OK(stalloc_begin_region("weights"));
+	OK(stalloc_pause(0, weights, 1, STALLOC_BACKUP_HOST));
+	CHECK(!stalloc_malloc(5000, 0, stream), "a request was served of what sleeps");
+	pthread_create(&thread, NULL, elsewhere, NULL);
+	pthread_join(thread, NULL);
+	OK(stalloc_begin_region("other"));
+	stalloc_free(get(5000), 5000, 0, stream);
+	OK(stalloc_end_region());
+	CHECK(!stalloc_malloc(5000, 0, stream), "the thread is in the outer region again");
+	stalloc_free(blocks[0].at, 0, 0, stream);
+	OK(stalloc_end_region());
+	stalloc_free(get(5000), 5000, 0, stream);
+	CHECK(stalloc_resume(0, wrong, 2) == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "\"wieghts\"; known are: weights"),
+	      "%s", stalloc_last_error());
+	OK(stalloc_resume(0, weights, 1));
+	OK(stalloc_begin_region("weights"));
+	blocks[0].at = get(blocks[0].size);
+	OK(stalloc_end_region());
+	kit_fill(blocks[0].at, blocks[0].size, 1);
+	check("behind its region's sleep");
+}
+
+/* What a graph may launch stays awake, and nothing is waited for while a stream may be captured. */
+static void graphs_stay_awake(void)
+{
+	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	stalloc_begin_pool(0, 5, 7, &one);
+	OK(stalloc_begin_region("weights")); /* the private pool comes first */
+	void *at = get(1 << 20);
+	OK(stalloc_end_region());
+	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) < 0 && strstr(stalloc_last_error(), "private pool"), "%s",
+	      stalloc_last_error());
+	CHECK(kit_stats().asleep == 0, "something sleeps");
+	stalloc_end_pool(0, 5, 7);
+	kit_fill(at, 1 << 20, 99);
+	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
+	CHECK(kit_damage(at, 1 << 20, 99) < 0, "a graph's memory is damaged");
+	CHECK(kit_stats().reserved == 2 << 20, "%llu stay awake", (unsigned long long)kit_stats().reserved);
+	OK(stalloc_resume(0, NULL, 0));
+	stalloc_free(at, 0, 0, stream);
+	stalloc_release_pool(0, 5, 7);
+	check("behind a graph");
+}
+
+static void bad_arguments(void)
+{
+	const char *none[] = {NULL};
+	CHECK(stalloc_end_region() == STALLOC_ERR_ARGUMENT, "there was a region to end");
+	CHECK(stalloc_begin_region("") == STALLOC_ERR_ARGUMENT && stalloc_begin_region(NULL) == STALLOC_ERR_ARGUMENT, "it has no name");
+	for (int i = 0; i < 16; i++) OK(stalloc_begin_region("weights"));
+	CHECK(stalloc_begin_region("weights") == STALLOC_ERR_ARGUMENT, "17 deep");
+	for (int i = 0; i < 16; i++) OK(stalloc_end_region());
+	CHECK(stalloc_pause(64, NULL, 0, 0) == STALLOC_ERR_ARGUMENT && stalloc_resume(-2, NULL, 0) == STALLOC_ERR_ARGUMENT, "no device");
+	CHECK(stalloc_pause(0, NULL, 0, 2) == STALLOC_ERR_ARGUMENT, "no backup");
+	CHECK(stalloc_pause(0, none, 1, 0) == STALLOC_ERR_ARGUMENT && stalloc_resume(0, NULL, 1) == STALLOC_ERR_ARGUMENT, "no tag");
+}
+
+/* Each call fails once; behind that all can sleep and wake. */
+static void calls_fail(void)
+{
+	char rule[64];
+	long calls = kit_fake_count("*"), failed = 0;
+	sleep_all();
+	OK(stalloc_resume(0, NULL, 0));
+	calls = kit_fake_count("*") - calls; /* of both */
+	for (long n = 1; n <= calls; n++) {
+		snprintf(rule, sizeof rule, "*:%ld:2", n);
+		kit_fake_fail(rule);
+		failed += stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) != STALLOC_OK;
+		kit_fake_fail(NULL);
+		if (n % 2) sleep_all();
+		kit_fake_fail(rule);
+		failed += stalloc_resume(0, NULL, 0) != STALLOC_OK;
+		kit_fake_fail(NULL);
+		OK(stalloc_resume(0, NULL, 0));
+		check(rule);
+	}
+	CHECK(failed > calls / 2, "of %ld calls %ld failures were told", calls, failed); /* others restore a thread's context */
+}
+
+int main(void)
+{
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST)); /* there is nothing yet */
+	OK(stalloc_resume(-1, NULL, 0));
+	program();
+	all_sleep();
+	region_sleeps();
+	graphs_stay_awake();
+	bad_arguments();
+	calls_fail();
+	for (int i = 0; i < BLOCKS; i++) stalloc_free(blocks[i].at, 0, 0, stream);
+	stalloc_empty_cache();
+	CHECK(kit_stats().reserved == 0 && kit_stats().allocated == 0, "%llu are held", (unsigned long long)kit_stats().reserved);
+	OK(stalloc_close(-1));
+	CHECK(stalloc_pause(0, NULL, 0, 0) == STALLOC_ERR_ENGINE, "a closed device sleeps");
+	printf("sleep: bytes, regions and failures\n");
+	return 0;
+}

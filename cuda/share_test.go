@@ -1,0 +1,95 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"testing"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// usable makes, maps and writes memory of a device.
+func usable(t *testing.T, d *Device) {
+	t.Helper()
+	if err := tour(d); err != nil {
+		t.Errorf("memory cannot be used: %v", err)
+	}
+}
+
+// TestRDMA: memory is made for RDMA where that works, and without it where the device says that it
+// does and access then fails.
+func TestRDMA(t *testing.T) {
+	for setting, want := range map[string]bool{"0": false, "1": true, "2": false} {
+		restart(t, map[string]string{"FAKECUDA_RDMA": setting})
+		d := open(t)
+		if got := d.c.prop.gpu_direct_rdma != 0; got != want {
+			t.Errorf("FAKECUDA_RDMA=%s: memory is made for RDMA: %v, want %v", setting, got, want)
+		}
+		usable(t, d)
+		if n := lib.Live("handles") + lib.Live("reservations"); n != 0 {
+			t.Errorf("FAKECUDA_RDMA=%s: %d handles and reservations are left of trying", setting, n)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRDMAIsTriedOnce makes each call of the trial fail: the device serves all the same.
+func TestRDMAIsTriedOnce(t *testing.T) {
+	for _, call := range []string{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"} {
+		restart(t, map[string]string{"FAKECUDA_RDMA": "1"})
+		lib.Fail(call + ":1:999")
+		d := open(t)
+		if d.c.prop.gpu_direct_rdma != 0 {
+			t.Errorf("%s failed at the trial, and memory is made for RDMA all the same", call)
+		}
+		usable(t, d)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestShare: handles are made for other processes where the device can export them, and as before
+// where it cannot.
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		set    map[string]string
+		fabric bool
+		can    bool
+	}{
+		{map[string]string{}, false, true},
+		{map[string]string{"FAKECUDA_FD": "0"}, false, false},
+		{map[string]string{}, true, false},
+		{map[string]string{"FAKECUDA_FABRIC": "1"}, true, true},
+		{map[string]string{"FAKECUDA_FABRIC": "2"}, true, false}, // no daemon
+	} {
+		restart(t, c.set)
+		d := open(t)
+		err := d.Share(c.fabric)
+		var failed *driver.Error
+		if c.can && err != nil || !c.can && (!errors.As(err, &failed) || failed.Code != 801) {
+			t.Errorf("%v, fabric %v: %v, want it to work: %v", c.set, c.fabric, err, c.can)
+		}
+		if exports := lib.Count("cuMemExportToShareableHandle"); c.can != (exports == 1) {
+			t.Errorf("%v, fabric %v: %d handles were exported to see whether that works", c.set, c.fabric, exports)
+		}
+		usable(t, d)
+		if h, err := d.Create(mem.HandleSize); err != nil {
+			t.Error(err)
+		} else if err := d.Release(h); err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, kind := range []string{"handles", "mappings", "reservations"} {
+			if n := lib.Live(kind); n != 0 {
+				t.Errorf("%v, fabric %v: %d %s are left", c.set, c.fabric, n, kind)
+			}
+		}
+	}
+}

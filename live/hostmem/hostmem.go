@@ -1,0 +1,115 @@
+// Package hostmem is memory of the host for what does not fit the Go heap, and the answer to
+// whether there is any: what is taken in full must not end a process, ours or another's.
+package hostmem
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stalloc/internal/mem"
+)
+
+// ErrFull says that the host has no room.
+var ErrFull = errors.New("the host has too little memory")
+
+// Check returns an error that matches ErrFull if so much would be more than what the host, or a
+// control group of this process, has left. What cannot be known does not count.
+func Check(n mem.Bytes) error { return check("/", n) }
+
+func check(root string, n mem.Bytes) error {
+	left, whose := leftIn(root)
+	if n > left {
+		return fmt.Errorf("%w: %v are needed, and %s has %v left", ErrFull, n, whose, left)
+	}
+	return nil
+}
+
+// Take returns so much memory, which is there: no page of it is left to be found later. Give gives
+// it back.
+func Take(n mem.Bytes) ([]byte, error) {
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_POPULATE
+	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v cannot be had: %w", ErrFull, n, err)
+	}
+	return memory, nil
+}
+
+// Give gives back what Take has returned.
+func Give(memory []byte) error { return unix.Munmap(memory) }
+
+// leftIn returns the least that is left, and whose it is.
+func leftIn(root string) (left mem.Bytes, whose string) {
+	left = math.MaxInt64
+	least := func(n mem.Bytes, of string) {
+		if n < left {
+			left, whose = n, of
+		}
+	}
+	if info, err := os.ReadFile(path.Join(root, "proc/meminfo")); err == nil {
+		for line := range strings.Lines(string(info)) {
+			var kib int64
+			if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
+				least(mem.Bytes(kib)*mem.KiB, "the host")
+			}
+		}
+	}
+	groups, _ := os.ReadFile(path.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		top, limit, used := "sys/fs/cgroup", "memory.max", "memory.current"
+		switch {
+		case parts[1] == "memory": // the first version
+			top, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+		case parts[0] != "0":
+			continue
+		}
+		// Every group above has a limit of its own. In a container the path may be the
+		// host's, and the top is the group's.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			folder := path.Join(root, top, group)
+			most, limited := number(path.Join(folder, limit))
+			now, known := number(path.Join(folder, used))
+			if limited && known {
+				least(max(most-now+reclaimable(folder), 0), "the control group "+group)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return left, whose
+}
+
+// number reads a file of one; false: there is none, as in "max".
+func number(file string) (mem.Bytes, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+	return mem.Bytes(n), err == nil
+}
+
+// reclaimable returns what a group uses of files that nobody needs at once.
+func reclaimable(folder string) (n mem.Bytes) {
+	stat, _ := os.ReadFile(path.Join(folder, "memory.stat"))
+	for line := range strings.Lines(string(stat)) {
+		var bytes int64
+		if _, err := fmt.Sscanf(line, "inactive_file %d", &bytes); err == nil {
+			n = mem.Bytes(bytes)
+		}
+	}
+	return n
+}

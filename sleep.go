@@ -1,0 +1,62 @@
+package stalloc
+
+import (
+	"fmt"
+
+	"stalloc/actors"
+)
+
+// Backup says what becomes of the contents of memory that sleeps.
+type Backup uint8
+
+const (
+	// BackupHost copies live blocks to the host, and back when they wake.
+	BackupHost Backup = iota
+	// BackupDiscard loses what they hold: weights that are loaded anew, gradients.
+	BackupDiscard
+)
+
+var (
+	// ErrAsleep says that memory of this kind sleeps: call Resume first.
+	ErrAsleep = actors.ErrAsleep
+	// ErrNoRegion says that no block was ever asked for in a region of this name.
+	ErrNoRegion = actors.ErrNoRegion
+)
+
+// MallocIn is Malloc of a region: memory under a name, which Pause and Resume take. It shares no
+// handle with the rest, so that either can sleep alone, and is not planned. Names are the
+// process's.
+func (a *Allocator) MallocIn(tag string, stream Stream, size Bytes) (Addr, error) {
+	pool, err := actors.Region(tag)
+	if err != nil {
+		return 0, fmt.Errorf("stalloc: %w", err)
+	}
+	return a.malloc(stream, pool, size)
+}
+
+// Pause has memory sleep: of the named regions or, with none named, all. It waits for all work on
+// the device, copies live blocks to the host if backup says so, gives the memory back to the driver
+// and keeps every address. Until Resume no work may use them, requests get ErrAsleep, and frees are
+// taken in. With an error nothing has changed, unless its text says that the memory sleeps: the
+// driver has not taken all of it back, and Pause tries that again.
+func (a *Allocator) Pause(backup Backup, tags ...string) error {
+	if backup > BackupDiscard {
+		return fmt.Errorf("stalloc: the backup is %d: expected BackupHost or BackupDiscard", backup)
+	}
+	return a.ofRegions(tags, func(pools []uint64) error {
+		return a.local.Pause(pools, backup == BackupHost)
+	})
+}
+
+// Resume wakes what sleeps, of the named regions or, with none named, all: at the same addresses,
+// with what was copied to the host. With an error, such as ErrOutOfMemory, it sleeps on and nothing
+// is lost.
+func (a *Allocator) Resume(tags ...string) error { return a.ofRegions(tags, a.local.Resume) }
+
+func (a *Allocator) ofRegions(tags []string, what func([]uint64) error) error {
+	pools, err := actors.RegionsOf(tags)
+	if err != nil {
+		return fmt.Errorf("stalloc: %w", err)
+	}
+	return a.tell(func() error { return what(pools) })
+}

@@ -1,0 +1,49 @@
+package stalloc_test
+
+import (
+	"testing"
+
+	"stalloc"
+)
+
+// TestSleep: what sleeps is given back and refused, and wakes where it was.
+func TestSleep(t *testing.T) {
+	a := open(t, stalloc.Options{Planning: stalloc.PlanNever})
+	malloc(t, a, 0, 5*stalloc.MiB)
+	weights, err := a.MallocIn("go weights", 0, 7*stalloc.MiB)
+	must(t, err)
+	before := a.Stats()
+	must(t, a.Pause(stalloc.BackupDiscard, "go weights"))
+	s := a.Stats()
+	if s.Asleep < 8*stalloc.MiB || s.Reserved != before.Reserved-s.Asleep || s.Backup != 0 || s.Allocated != before.Allocated {
+		t.Errorf("asleep %+v, before %+v", s, before)
+	}
+	_, err = a.MallocIn("go weights", 0, 1)
+	is(t, err, stalloc.ErrAsleep)
+	must(t, a.Free(malloc(t, a, 0, stalloc.MiB)), a.Free(weights))
+	must(t, a.Pause(stalloc.BackupDiscard))
+	_, err = a.Malloc(0, 1)
+	is(t, err, stalloc.ErrAsleep)
+	must(t, a.Resume("go weights"), a.Resume(), a.Check())
+	if s = a.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 {
+		t.Errorf("awake %+v, before %+v", s, before)
+	}
+}
+
+// TestSleepRefused: bad input, contents that a device does not have, and an allocator that is closed.
+func TestSleepRefused(t *testing.T) {
+	a := open(t, stalloc.Options{})
+	malloc(t, a, 0, stalloc.MiB)
+	is(t, a.Pause(stalloc.BackupDiscard, "nobody's"), stalloc.ErrNoRegion, "nobody's", "known are")
+	is(t, a.Resume("nobody's"), stalloc.ErrNoRegion)
+	_, err := a.MallocIn("", 0, 1)
+	is(t, err, stalloc.ErrNoRegion, "not empty")
+	for _, backup := range []stalloc.Backup{stalloc.BackupHost, 9} { // the simulated device has no bytes
+		if err := a.Pause(backup); err == nil || a.Stats().Asleep != 0 {
+			t.Errorf("backup %d: %v, and %v sleeps", backup, err, a.Stats().Asleep)
+		}
+	}
+	must(t, a.Close())
+	is(t, a.Pause(stalloc.BackupDiscard), stalloc.ErrClosed)
+	is(t, a.Resume(), stalloc.ErrClosed)
+}

@@ -1,0 +1,189 @@
+"""Memory that sleeps: the same bits, the device free for another process, the same losses."""
+
+import subprocess
+import sys
+import time
+
+import gpu
+from gpu import GIB, MIB
+
+torch, stalloc = gpu.start()
+
+CYCLES, CONTEXT = 20, 64 * MIB  # what of a context may come and go
+
+# Takes so much of the device, writes all of it, says so, and waits for the end of its input.
+FILL = """
+import sys, torch
+x = torch.empty(int(sys.argv[1]), dtype=torch.uint8, device="cuda").fill_(0xA5)
+torch.cuda.synchronize()
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+def free():
+    torch.cuda.synchronize()
+    return torch.cuda.mem_get_info()[0]
+
+
+def held():
+    """What of the device is stalloc's, as it says itself."""
+    return stalloc.stats().reserved
+
+
+def blocks(count=40):
+    """Tensors with gaps between them, some used by another stream."""
+    generator = torch.Generator("cuda").manual_seed(1)
+    sizes = [MIB * (1 + 7 * n % 60) + 512 * n for n in range(2 * count)]
+    made = [
+        torch.randint(0, 256, (n,), dtype=torch.uint8, device="cuda", generator=generator)
+        for n in sizes
+    ]
+    made[5].record_stream(torch.cuda.Stream())
+    return made[::2]
+
+
+def check_same_bits_and_the_device_is_free():
+    kept = blocks()
+    copies, addresses = [x.cpu() for x in kept], [x.data_ptr() for x in kept]
+    before, reserved = free(), held()
+    asleep = stalloc.pause()
+    given = free() - before
+    assert asleep == reserved and held() == 0, (asleep, reserved, held())
+    assert given >= reserved - CONTEXT, f"{given / MIB:.0f} of {reserved / MIB:.0f} MiB went back"
+    stalloc.resume()
+    assert [x.data_ptr() for x in kept] == addresses and held() == reserved
+    assert all(torch.equal(x.cpu(), copy) for x, copy in zip(kept, copies))
+    return f"{given / GIB:.2f} GiB went back"
+
+
+def check_requests_raise_and_frees_are_taken_in():
+    kept = blocks(10)
+    stalloc.pause()
+    try:
+        torch.empty(MIB, device="cuda")
+        raise AssertionError("a request was served of what sleeps")
+    except torch.cuda.OutOfMemoryError as error:
+        raise AssertionError("it is no lack of memory") from error
+    except RuntimeError as error:
+        assert "sleeps" in str(error), error
+    last = kept.pop()
+    address = last.data_ptr()
+    kept.clear()
+    stalloc.resume()
+    assert last.data_ptr() == address and int(last.sum()) >= 0
+
+
+def check_region_sleeps_for_itself():
+    with stalloc.region("weights"):
+        weights = torch.arange(64 * MIB, device="cuda", dtype=torch.int32)
+    rest = torch.ones(32 * MIB, device="cuda")
+    asleep = stalloc.pause("weights")
+    assert 256 * MIB <= asleep < 300 * MIB
+    rest += torch.ones_like(rest)
+    torch.cuda.synchronize()
+    stalloc.resume("weights")
+    assert int(weights[-1]) == 64 * MIB - 1 and float(rest[0]) == 2
+
+
+def check_graphs_are_refused():
+    x = torch.zeros(1000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x + 1
+    stalloc.pause()
+    try:
+        graph.replay()
+        raise AssertionError("a graph was replayed over memory that sleeps")
+    except stalloc.StallocError:
+        pass
+    stalloc.resume()
+    x.fill_(4)
+    graph.replay()
+    assert float(y[0]) == 5
+
+
+def check_full_on_waking():
+    kept = blocks()
+    copies = [x.cpu() for x in kept]
+    stalloc.pause()
+    with Other(free() - held() // 2 - 512 * MIB):
+        try:
+            stalloc.resume()
+            raise AssertionError("there was room")
+        except stalloc.StallocError as error:
+            assert "sleeps on" in str(error), error
+        assert held() == 0
+    stalloc.resume()
+    assert all(torch.equal(x.cpu(), copy) for x, copy in zip(kept, copies))
+
+
+class Other:
+    """Another process that has so much of the device."""
+
+    def __init__(self, size):
+        command = [sys.executable, "-c", FILL, str(int(size))]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self):
+        assert self.process.stdout.readline().strip() == "full", "the other process has failed"
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def losses(between):
+    """Of CYCLES steps of a small model, with something between them."""
+    torch.manual_seed(3)
+    layers = [torch.nn.Linear(2048, 2048) for _ in range(8)]
+    model = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    found = []
+    for _ in range(CYCLES):
+        x = torch.randn(256, 2048, device="cuda")
+        loss = (model(x) - x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        stalloc.step()
+        found.append(float(loss))
+        between()
+    return found
+
+
+def check_twenty_cycles_have_the_same_losses():
+    """Train, sleep, another process takes 90 % of the device, wake, train."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    alone = losses(lambda: None)
+    total = torch.cuda.mem_get_info()[1]
+
+    def between():
+        stalloc.pause()
+        with Other(min(0.9 * total, free() - 768 * MIB)):
+            pass
+        stalloc.resume()
+
+    assert losses(between) == alone
+
+
+def check_time():
+    """GiB a second of what lives; no bound."""
+    kept = [torch.empty(GIB, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    words = []
+    for backup in ("host", "discard"):
+        begin = time.perf_counter()
+        stalloc.pause(backup=backup)
+        asleep = time.perf_counter()
+        stalloc.resume()
+        awake = time.perf_counter()
+        n = len(kept)
+        words.append(f"{backup}: {n / (asleep - begin):.1f} out, {n / (awake - asleep):.1f} back")
+    return "; ".join(words) + " GiB/s"
+
+
+if __name__ == "__main__":
+    gpu.run(globals())

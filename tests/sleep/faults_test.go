@@ -1,0 +1,75 @@
+//go:build cgo
+
+package sleep
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// failures are: the nth call alone, and with it those behind it.
+func failures(n int) []string {
+	var all []string
+	for i := range 25 {
+		all = append(all, fmt.Sprintf("*:%d:2", n+i))
+	}
+	return []string{all[0], strings.Join(all, ",")}
+}
+
+// every makes each driver call of do fail, alone and with those behind it, in a program of its own that
+// prepare has led so far. Whatever failed, all can sleep and wake again, and holds what it held.
+func every(t *testing.T, least int, prepare func(*kit), do func(*kit) error) {
+	t.Setenv("FAKECUDA_POISON", "0") // memory that is made anew has zeros
+	for n := 1; ; n++ {
+		failed := false
+		for i, rules := range failures(n) {
+			k := newKit(t)
+			k.small()
+			prepare(k)
+			lib.Fail(rules)
+			err := do(k)
+			lib.Fail("")
+			failed = failed || err != nil
+			s := k.Stats()
+			if k.taken() != s.Reserved {
+				t.Errorf("call %d.%d failed (%v): %v is taken, and %v reserved", n, i, err, k.taken(), s.Reserved)
+			}
+			if n%2 == 0 {
+				k.pause(true)
+				if k.taken() != 0 {
+					t.Errorf("call %d.%d failed: %v is taken of what sleeps", n, i, k.taken())
+				}
+			}
+			k.resume()
+			k.same("call %d.%d failed (%v)", n, i, err)
+			k.end()
+		}
+		if !failed {
+			if n <= least {
+				t.Errorf("%d calls were made to fail, too few", n-1)
+			}
+			return
+		}
+	}
+}
+
+// small leaves few blocks, of both pools, one of them in a view.
+func (k *kit) small() {
+	k.Helper()
+	a := k.malloc(0, 3<<20)
+	k.malloc(0, 3<<20)
+	b := k.malloc(0, 4<<20)
+	k.malloc(k.weights, 1<<20)
+	k.free(a)
+	k.free(b)
+	k.malloc(0, 6<<20)
+}
+
+func TestEveryCallOfPauseFails(t *testing.T) {
+	every(t, 20, func(*kit) {}, func(k *kit) error { return k.Pause(nil, true) })
+}
+
+func TestEveryCallOfResumeFails(t *testing.T) {
+	every(t, 20, func(k *kit) { k.pause(true) }, func(k *kit) error { return k.Resume(nil) })
+}
