@@ -33,7 +33,8 @@ func newReport() *cobra.Command {
 lay, what made the peak, what each allocator reserves for it, what the
 difference is worth, and which requests the plan did not serve and why. It says
 what to look at, told from lifetimes: blocks that wait across the peak, memory of the
-step before that is live at the peak, what a stream's cache keeps, and a leak.
+step before that is live at the peak, what comes and goes with the peak (logits, the
+optimizer's copies), what a stream's cache keeps, and a leak.
 
 RUN is a recording, a memory snapshot of PyTorch's (with its stacks), a plan
 file, or the log of a live run (STALLOC_CONF=trace:FILE), which knows curves and
