@@ -134,6 +134,7 @@ var keysOf = []struct {
 		{"recent_hit_share", "of the requests of the last second or two, those that a plan served"},
 		{"recent_driver_share", "of that time, the share that calls of the driver took"},
 		{"recent_step_us", "microseconds of a step in that time; 0: none has ended"},
+		{"capacity", "bytes of the device's memory, as nvidia-smi says; 0: it cannot be told"},
 	}},
 	{"stalloc top: of the same object, the counters of stalloc.h since the start", []key{
 		{"requests", "allocations asked for"},
@@ -160,7 +161,7 @@ var keysOf = []struct {
 		{"retries", "requests served only after memory was given back"},
 		{"lost_events", "requests and frees that were not observed"},
 		{"fallback", "requests that plain driver allocations served"},
-		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, estimated; 0: it cannot be told"},
+		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: its device would have been full behind them"},
 	}},
