@@ -94,7 +94,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("--interval %v: pages change ten times a second, give at least 100ms", f.interval)
 	}
 	if f.metrics == 0 && (cmd.Flags().Changed("metrics") || cmd.Flags().Changed("listen")) {
-		return errors.New("nobody would be answered: give --metrics a port from 1 to 65535")
+		return errors.New("--listen needs --metrics, and that a port from 1 to 65535")
 	}
 	if !slices.Contains(orderNames(), f.sort) {
 		return fmt.Errorf("--sort %s: choose from %s", f.sort, strings.Join(orderNames(), ", "))
