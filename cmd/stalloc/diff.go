@@ -74,7 +74,7 @@ whatever allocator served them; nothing is replayed.
 What was live is grouped by the call stack of the request, by its shape (the bytes
 asked for), or by the phase of the step that it came in. Stacks are compared by
 files and functions: lines and folders may differ. Without --by it is the stack where
-both have stacks (snapshots have), else the shape.
+both have stacks (snapshots, and what record --stacks wrote), else the shape.
 
 With --fail-over the exit status is 1 if the peak is higher than BASE's by more
 than that, so that a pull request can be held to it. JSON is one object; its key

@@ -7,7 +7,8 @@
 
 The script runs as ever, under PyTorch's own allocator; stalloc.enable() inside it warns and does
 nothing. When it ends, by an exception too, the trace is written. PyTorch's memory history has
-what is needed, call stacks left out: every request and free, in the order the allocator saw them.
+what is needed: every request and free, in the order the allocator saw them, and with --stacks the
+Python frames that asked (files, lines and functions, no code and no data).
 It is a ring, and read while the script runs: a run may be of any length, the host's memory for it
 is bounded (--memory), and what was read is on the disk, beside the trace to be.
 
@@ -23,6 +24,8 @@ The trace is text, gzip'd if its name ends in .gz, one event a line:
     # step 3                                 a mark: setup, step 0, step 1, ..., end
     a,<id>,<bytes>,<stream>,<µs>             a request; ids and streams count from 0, the
                                              default stream being 0
+    a,<id>,<bytes>,<stream>,<µs>,<stack>     the same with --stacks; a stack is told before
+    k,<stack>,<caller's>,<file>:<line> <function>
     r,<id>,<µs>                              its free was requested
     f,<id>,<µs>                              its free is complete: other streams are done too
 
@@ -47,7 +50,8 @@ from ._errors import StallocError
 from ._output import Output
 from ._printing import Parser, printing
 from .record_file import Kept, write
-from .record_history import ENTRY_BYTES, History, Lines
+from .record_history import ENTRY_BYTES, STACK_BYTES, History, Lines
+from .record_stacks import Stacks
 
 
 class Marks:
@@ -119,10 +123,12 @@ class Recorder:
             )
         torch.cuda.init()
         self.device = _device(torch, args.device)
-        self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
+        entries = args.memory // (ENTRY_BYTES + (STACK_BYTES if args.stacks else 0))
+        self.history = History(torch, self.device, entries, args.stacks)
         self.marks = Marks(self.history, self.look_if_due)
         self.output = Output(args.output)
-        self.lines, self.kept = Lines(), Kept(self.output.folder)
+        self.lines = Lines(Stacks() if args.stacks else None)
+        self.kept = Kept(self.output.folder)
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
         self._over = threading.Event()
@@ -235,6 +241,12 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         default=1 << 30,
         metavar="AMOUNT",
         help="of the host's memory, at most, while it records; default: 1GiB",
+    )
+    parser.add_argument(
+        "--stacks",
+        action="store_true",
+        help="which lines of the program ask for memory, too: `stalloc report` groups by them. "
+        "Off by default: it costs time at each request, and names files and functions",
     )
     parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
     parser.add_argument(

@@ -144,7 +144,7 @@ def test_the_go_reader_takes_it(recorded, tmp_path, file):
 
 
 def test_one_recording_at_a_time(history):
-    args = types.SimpleNamespace(device=None, memory=1 << 30, output=Path("x.csv"))
+    args = types.SimpleNamespace(device=None, memory=1 << 30, output=Path("x.csv"), stacks=False)
     record.Recorder(args)
     with pytest.raises(StallocError, match="one at a time"):
         record.Recorder(args)
