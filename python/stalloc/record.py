@@ -55,10 +55,15 @@ from .record_stacks import Stacks
 
 
 class Marks:
-    """The marks of a run: their places are in the history, their texts are here."""
+    """The marks of a run: their places are in the history, their texts are here.
 
-    def __init__(self, history: History, marked: Callable[[], None]) -> None:
-        self._history, self._marked = history, marked
+    Where `most` is not None the program ends, well, behind so many steps.
+    """
+
+    def __init__(
+        self, history: History, marked: Callable[[], None], most: Optional[int] = None
+    ) -> None:
+        self._history, self._marked, self._most = history, marked, most
         # By the number of the mark; None: nothing is marked there after all.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
@@ -73,10 +78,16 @@ class Marks:
                 self.texts[number] = None
             self._guessed, self.steps = [], 0
         self._next()
+        self._end_if_enough()
 
     def optimizer_step(self) -> None:
         """The end of a step, unless the script is going to call step()."""
         self._guessed.append(self._next())
+        self._end_if_enough()
+
+    def _end_if_enough(self) -> None:
+        if self._most is not None and self.steps >= self._most:
+            raise SystemExit(0)
 
     def _next(self) -> int:
         self.steps += 1
@@ -125,7 +136,7 @@ class Recorder:
         self.device = _device(torch, args.device)
         entries = args.memory // (ENTRY_BYTES + (STACK_BYTES if args.stacks else 0))
         self.history = History(torch, self.device, entries, args.stacks)
-        self.marks = Marks(self.history, self.look_if_due)
+        self.marks = Marks(self.history, self.look_if_due, args.steps)
         self.output = Output(args.output)
         self.lines = Lines(Stacks() if args.stacks else None)
         self.kept = Kept(self.output.folder)
@@ -218,6 +229,12 @@ def _amount(text: str) -> int:
     return int(digits) << shift
 
 
+def _steps(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: want a number of at least 1")
+    return int(text)
+
+
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = Parser(
         prog="stalloc record",
@@ -241,6 +258,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         default=1 << 30,
         metavar="AMOUNT",
         help="of the host's memory, at most, while it records; default: 1GiB",
+    )
+    parser.add_argument(
+        "--steps", type=_steps, metavar="N", help="end the program behind so many; default: it ends"
     )
     parser.add_argument(
         "--stacks",
