@@ -25,8 +25,9 @@ var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"part":    part,
 	"count":   grouped,
 	"moment":  func(micros int64) string { return fmt.Sprintf("%.3f s", float64(micros)/1e6) },
-	"bytes":   func(n mem.Bytes) int64 { return int64(n) },
-}).ParseFS(assets, "assets/page.html"))
+	"signed":  Signed, "signedShare": SignedShare,
+	"bytes": func(n mem.Bytes) int64 { return int64(n) },
+}).ParseFS(assets, "assets/page.html", "assets/compare.html"))
 
 // page is what the template sees.
 type page struct {

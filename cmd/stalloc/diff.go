@@ -147,17 +147,6 @@ func (f *diffFlags) run(cmd *cobra.Command, paths []string) error {
 	return errFailed
 }
 
-// changed is a change with its sign: "+1.50 GiB".
-func changed(n mem.Bytes) string {
-	switch {
-	case n > 0:
-		return "+" + n.String()
-	case n == 0:
-		return "="
-	}
-	return n.String()
-}
-
 func (f *diffFlags) tables(d *report.Diff) []drawn {
 	notes := ""
 	for _, r := range []report.DiffRun{d.Base, d.New} {
@@ -166,7 +155,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		}
 	}
 	peak := newTable(1, "peak", text.Snip(d.Base.Name, longest, "~"), text.Snip(d.New.Name, longest, "~"), "change")
-	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load, fmt.Sprintf("%s (%+.2f %%)", changed(d.Change), 100*d.Share)})
+	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load, fmt.Sprintf("%s (%s)", report.Signed(d.Change), report.SignedShare(d.Share))})
 	peak.AppendRow(table.Row{"blocks", d.Base.Blocks, d.New.Blocks, fmt.Sprintf("%+d", d.New.Blocks-d.Base.Blocks)})
 	peak.AppendRow(table.Row{"in", d.Base.Step, d.New.Step, ""})
 	all := []drawn{{peak, notes}}
@@ -180,7 +169,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		case f.top > 0 && groups.Length() == f.top:
 			left++
 		default:
-			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New, changed(g.Change), blocksOf(g)})
+			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New, report.Signed(g.Change), blocksOf(g)})
 		}
 	}
 	notes = fmt.Sprintf("%d more are the same in both\n", same)
@@ -199,7 +188,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			left++
 			continue
 		}
-		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base), present(p.New), changed(p.Change)})
+		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base), present(p.New), report.Signed(p.Change)})
 	}
 	if notes = ""; left > 0 {
 		notes = fmt.Sprintf("%d more; --top 0 prints them, too\n", left)

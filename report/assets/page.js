@@ -84,21 +84,6 @@ function below(numbers, n) {
   return low;
 }
 
-function choice(id, options, chosen, use) {
-  const box = document.getElementById(id);
-  const buttons = options.map(([value, text]) => {
-    const b = document.createElement("button");
-    b.type = "button";
-    b.textContent = text;
-    b.dataset.value = value;
-    b.onclick = () => { press(value); use(value); };
-    box.append(b);
-    return b;
-  });
-  const press = (value) => buttons.forEach((b) => b.setAttribute("aria-pressed", b.dataset.value === String(value)));
-  press(chosen);
-}
-
 // describe fills a box with what is known of a block. Texts of the recording stay texts.
 function describe(box, page, map, i, whole) {
   const { data, view } = page, c = data.columns;
@@ -204,20 +189,6 @@ function steps(page) {
   show();
 }
 
-function themes(page) {
-  const repaint = () => {
-    page.classes.cache = null;
-    page.curve.build();
-    for (const map of page.maps) map.due();
-  };
-  document.getElementById("theme").onclick = () => {
-    const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-    document.documentElement.dataset.theme = dark ? "light" : "dark";
-    repaint();
-  };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-}
-
 async function start() {
   const data = await unpack(document.getElementById("packed").textContent);
   const view = new View(data), classes = new Classes(data);
@@ -236,7 +207,11 @@ async function start() {
   tooltip(page, map);
   tables(page);
   flame(page);
-  themes(page);
+  theme(() => {
+    classes.cache = null;
+    curve.build();
+    for (const m of page.maps) m.due();
+  });
   steps(page);
   second(page);
   window.report = page; // for whoever looks closer, tests among them

@@ -1,4 +1,5 @@
 // Tables: sorted by a column, searched, grouped one way or another; rows that show their blocks.
+// And what pages share: a choice of one, light or dark.
 "use strict";
 
 const FEW = 16; // rows of what made the peak, before one asks for all
@@ -67,15 +68,8 @@ function within(page, way) {
   return (g) => (i) => c.from[i] <= at && map.end[i] > at && (c.from[i] < step.begin || map.end[i] >= step.end) === g.kept && same(g, i);
 }
 
-function tables(page) {
-  document.querySelectorAll("table.sortable").forEach(sortable);
-  standOut(page, "tr[data-reason]", (row) => (i) => page.data.columns.served[i] === Number(row.dataset.reason));
-  const boxes = [...document.querySelectorAll("[data-by]")];
-  if (boxes.length === 0) return;
-  for (const box of boxes) {
-    const { groups } = page.data.peak.by.find((by) => by.by === box.dataset.by), pick = within(page, box.dataset.by);
-    standOut(page, `[data-by=${box.dataset.by}] tr[data-group]`, (row) => pick(groups[row.dataset.group]));
-  }
+// grouped shows one of the tables, of one way to group each: a few rows, those with a word, or all.
+function grouped(boxes) {
   const search = document.getElementById("search"), more = document.getElementById("more");
   let all = false;
   const show = () => {
@@ -100,4 +94,41 @@ function tables(page) {
   boxes.forEach((box) => box.querySelector("table").addEventListener("sorted", show));
   document.getElementById("peakcontrols").hidden = false;
   use(boxes[0].dataset.by);
+}
+
+function tables(page) {
+  document.querySelectorAll("table.sortable").forEach(sortable);
+  standOut(page, "tr[data-reason]", (row) => (i) => page.data.columns.served[i] === Number(row.dataset.reason));
+  const boxes = [...document.querySelectorAll("[data-by]")];
+  if (boxes.length === 0) return;
+  for (const box of boxes) {
+    const { groups } = page.data.peak.by.find((by) => by.by === box.dataset.by), pick = within(page, box.dataset.by);
+    standOut(page, `[data-by=${box.dataset.by}] tr[data-group]`, (row) => pick(groups[row.dataset.group]));
+  }
+  grouped(boxes);
+}
+
+function choice(id, options, chosen, use) {
+  const box = document.getElementById(id);
+  const buttons = options.map(([value, text]) => {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.textContent = text;
+    b.dataset.value = value;
+    b.onclick = () => { press(value); use(value); };
+    box.append(b);
+    return b;
+  });
+  const press = (value) => buttons.forEach((b) => b.setAttribute("aria-pressed", b.dataset.value === String(value)));
+  press(chosen);
+}
+
+// theme changes between light and dark; what is painted has to be painted anew.
+function theme(repaint) {
+  document.getElementById("theme").onclick = () => {
+    const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    repaint();
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 }

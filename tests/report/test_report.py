@@ -48,7 +48,10 @@ def reports(tmp_path_factory):
     live = folder / "live.json"
     live.write_text(LOG)
     runs = {**RUNS, "plan": plan, "live": live}
-    return {name: browser.make(run, folder / f"{name}.html") for name, run in runs.items()}
+    made = {name: browser.make(folder / f"{name}.html", run) for name, run in runs.items()}
+    snapshots = browser.ROOT / "report" / "testdata"
+    changed = [snapshots / f"{name}.pickle" for name in ("snapshot", "changed")]
+    return made | {"change": browser.make(folder / "change.html", *changed)}
 
 
 @pytest.fixture
@@ -314,11 +317,11 @@ def test_texts_of_a_recording_stay_texts(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", [*RUNS, "plan", "live"])
+@pytest.mark.parametrize("name", [*RUNS, "plan", "live", "change"])
 def test_accessible(opened, name, width, scheme):
     page = opened(name, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    if name != "live":
+    if name not in ("live", "change"):
         assert page.evaluate(COLOURS) > 5
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
@@ -326,6 +329,17 @@ def test_accessible(opened, name, width, scheme):
         row.bounding_box()["height"] for row in page.locator(".peak tr[data-group]:visible").all()
     ]
     assert all(height < 90 for height in rows), rows
+
+
+def test_two_runs(opened):
+    page = opened("change")
+    assert "The peak rose by 5.00 MiB" in page.locator(".verdict").inner_text()
+    assert page.locator("[data-by=stack]").is_visible()
+    page.locator("#by").get_by_role("button", name="shape").click()
+    first = page.locator("[data-by=shape] tr[data-group]:visible")
+    assert first.count() > 0 and page.locator("[data-by=stack]").is_hidden()
+    page.locator("#search").fill("no such row")
+    assert first.count() == 0
 
 
 def test_without_scripts_the_tables_are_there(chromium, reports):
