@@ -219,7 +219,7 @@ func measureSize(s *session, a replay.Allocator, tr *trace.Trace, size int64, fi
 }
 
 func (f *fitFlags) blank(allocator, figure string) fitResult {
-	return fitResult{Version: fitVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
+	return fitResult{versioned: formatVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
 }
 
 // result tells a figure of an allocator from what its recordings need.

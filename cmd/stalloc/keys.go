@@ -48,7 +48,6 @@ var keysOf = []struct {
 		{"peak_load_bytes", "largest sum of live blocks in it"},
 	}},
 	{"stalloc diff: one object", []key{
-		{"version", "1; it rises when a key changes its meaning or goes"},
 		{"by", "what groups are by: stack, shape or phase"},
 		{"base", "the first run, with the keys below"},
 		{"new", "the second"},
@@ -80,7 +79,6 @@ var keysOf = []struct {
 		{"change_bytes", "the second less the first"},
 	}},
 	{"stalloc fit: an object for each allocator and figure", []key{
-		{"version", "1; it rises when a key changes its meaning or goes"},
 		{"allocator", "as --allocator names it, or live tensors, which no allocator can exceed"},
 		{"figure", "fits: the run ends; full_speed: it is not slowed down either"},
 		{"method", "replay: runs of other sizes are made up and replayed; line: through what recordings need"},
@@ -170,7 +168,9 @@ var keysOf = []struct {
 // newKeys is a topic of help, not a command.
 func newKeys() *cobra.Command {
 	var b strings.Builder
-	b.WriteString("What --format json and --format csv print. Amounts are bytes.\n")
+	b.WriteString("What --format json and --format csv print. Amounts are bytes. Each object of JSON, and\n" +
+		"each row of CSV, has a version, now 1: keys are added at any time; one that changes\n" +
+		"its meaning, or goes, raises it, and the changelog says so.\n")
 	for _, of := range keysOf {
 		b.WriteString("\n" + of.title + "\n\n")
 		for _, k := range of.keys {

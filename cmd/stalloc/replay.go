@@ -15,6 +15,12 @@ import (
 	"stalloc/trace"
 )
 
+// replayResult is what replay prints for programs.
+type replayResult struct {
+	versioned
+	replay.Result
+}
+
 type replayFlags struct {
 	allocators []string
 	warm       bool
@@ -150,7 +156,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				}
 				r.FitsIn, r.FullSpeedIn = sizes.FitsIn, sizes.FullSpeedIn
 			}
-			s.emit(r)
+			s.emit(replayResult{formatVersion, r})
 			v.add(r)
 			s.progress.advance(i + 1)
 		}

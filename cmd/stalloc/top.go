@@ -16,6 +16,7 @@ import (
 
 // topResult is what top prints of a device for programs.
 type topResult struct {
+	versioned
 	PID      int     `json:"pid"`
 	Rank     string  `json:"rank,omitempty"`
 	Command  string  `json:"command"`
@@ -188,7 +189,8 @@ func (f *topFlags) print(s *session, processes []page.Process) error {
 		for _, d := range p.Devices {
 			r := page.Between(d.Before, d.Now)
 			s.emit(topResult{
-				PID: p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal, At: d.Now.At.UTC().Format(time.RFC3339Nano),
+				versioned: formatVersion,
+				PID:       p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal, At: d.Now.At.UTC().Format(time.RFC3339Nano),
 				Waste: d.Now.Waste(), HitShare: r.HitShare, Driver: r.Driver, StepUS: float64(r.Step.Nanoseconds()) / 1e3,
 				Capacity: p.Capacity(f.gpus, d.Ordinal), Stats: d.Now.Stats,
 			})
