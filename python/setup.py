@@ -6,6 +6,7 @@ Python's own ABI.
 
 import ctypes
 import os
+import shutil
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -17,6 +18,7 @@ PACKAGE = Path(__file__).resolve().parent / "stalloc"
 # For the machine that the package is for: ELF of 64 bits, x86-64.
 ELF, MACHINE = b"\x7fELF\x02", (62).to_bytes(2, "little")
 HOOK = "stalloc.pth"
+SBOM = PACKAGE.parent / "stalloc.cdx.json"
 
 
 def check(version: str) -> None:
@@ -58,6 +60,14 @@ class PlatformDistribution(Distribution):
 
 
 class PlatformWheel(bdist_wheel):
+    def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
+        """Adds the bill of materials that `make wheel` has made, where PEP 770 wants it."""
+        super().egg2dist(egginfo_path, distinfo_path)
+        if SBOM.exists():
+            folder = Path(distinfo_path) / "sboms"
+            folder.mkdir()
+            shutil.copy(SBOM, folder)
+
     def get_tag(self) -> tuple:
         return ("py3", "none", super().get_tag()[2])
 
