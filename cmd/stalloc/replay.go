@@ -57,7 +57,7 @@ JSON and CSV are explained by 'stalloc help keys'.
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
 every allocator, behind the step in which the load first comes within 1 % of its
-peak, at least behind the second step: until then memory must be made. Driver time
+peak, after the second step at the earliest: until then memory must be made. Driver time
 is modelled from measured costs, and steady time is its share of what the steady
 part took when it was recorded.
 
