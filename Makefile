@@ -183,6 +183,10 @@ bench: build ## microbenchmarks, with nanoseconds and allocations
 bench-plan: cli ## solvers of storage allocation on hard, published, recorded and made-up problems (MINIMALLOC=its binary)
 	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))
 
+.PHONY: bench-stacks
+bench-stacks: ## CPU time that `record --stacks` costs a request (GPU=1: with PyTorch's own part)
+	$(PYTHON) tests/bench_stacks.py $(if $(GPU),--gpu)
+
 .PHONY: adapter-headers
 adapter-headers: libs ## compile the adapter against PyTorch 2.11 and the newest (VERSIONS=all: each from 2.6 on)
 	$(PYTHON) tests/torch_headers.py $(VERSIONS)

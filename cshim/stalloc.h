@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define STALLOC_VERSION "0.1.0" /* written by make, from the file VERSION */
+#define STALLOC_VERSION "0.2.0" /* written by make, from the file VERSION */
 #define STALLOC_API __attribute__((visibility("default")))
 
 /* Errors, negative. stalloc_last_error() has the text. */

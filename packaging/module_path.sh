@@ -3,7 +3,8 @@
 #
 #     packaging/module_path.sh github.com/you/stalloc [CHECKOUT]
 #
-# Rewrites go.mod, every import, and what names packages in comments, docs and the floors' table.
+# Rewrites go.mod, every import, what names packages in comments, docs and the floors' table, and the
+# Python package's links.
 # Commits nothing. The checkout must be of git, which says what files there are.
 set -euo pipefail
 new=${1:?module_path.sh NEW [CHECKOUT]}
@@ -24,4 +25,5 @@ sed -i -E "s#^(\s*(import )?([A-Za-z_.][A-Za-z_0-9.]* )?)\"$was(/[^\"]*)?\"\$#\1
 sed -i -E "s#(^|[^A-Za-z0-9_./-])$was/($folders)([^A-Za-z0-9_-]|\$)#\1$new/\2\3#g" $go $(git ls-files '*.md' '*.h')
 sed -i "s#Module: \"$was\"#Module: \"$new\"#" tests/floors/rules.go
 sed -i "s#go doc $was\b#go doc $new#" docs/go-api.md
+sed -i "s#https://example.org/stalloc#https://$new#" python/pyproject.toml
 gofmt -w $go

@@ -35,6 +35,7 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	$(FOR_ARCH) CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
 	$(WHEEL_PYTHON) packaging/notices.py ./cshim/engine ./cmd/stalloc \
 	  "Zig's runtime=$$($(WHEEL_PYTHON) -c 'import ziglang; print(ziglang.__path__[0])')/LICENSE" uPlot=report/assets/uplot/LICENSE > $(STAGE)/NOTICES
+	$(WHEEL_PYTHON) packaging/sbom.py $(VERSION) ./cshim/engine ./cmd/stalloc > $(STAGE)/stalloc.cdx.json
 	STALLOC_ARCH=$(ARCH) $(WHEEL_PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation \
 	  --wheel-dir $(WHEEL)/raw ./$(STAGE)
 	PATH=$(dir $(WHEEL_PYTHON)):$$PATH auditwheel repair --only-plat --plat $(PLAT) \

@@ -7,6 +7,7 @@ Python's own ABI.
 import ctypes
 import os
 import platform
+import shutil
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -20,6 +21,7 @@ ARCH = os.environ.get("STALLOC_ARCH") or platform.machine()
 # ELF of 64 bits, and its numbers of processors.
 ELF, MACHINES = b"\x7fELF\x02", {"x86_64": 62, "aarch64": 183}
 HOOK = "stalloc.pth"
+SBOM = PACKAGE.parent / "stalloc.cdx.json"
 
 
 def check(version: str) -> None:
@@ -67,6 +69,14 @@ class PlatformDistribution(Distribution):
 
 
 class PlatformWheel(bdist_wheel):
+    def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
+        """Adds the bill of materials that `make wheel` has made, where PEP 770 wants it."""
+        super().egg2dist(egginfo_path, distinfo_path)
+        if SBOM.exists():
+            folder = Path(distinfo_path) / "sboms"
+            folder.mkdir()
+            shutil.copy(SBOM, folder)
+
     def get_tag(self) -> tuple:
         return ("py3", "none", f"linux_{ARCH}")
 

@@ -82,7 +82,7 @@ func NewDiff(base, changed *trace.Trace, by string, step int) (*Diff, error) {
 	var ledgers [2]*ledger
 	for i, tr := range []*trace.Trace{base, changed} {
 		if by == ByStack && tr.Stacks == nil {
-			return nil, fmt.Errorf("%s has no stacks: group by %s or %s, or take a memory snapshot of PyTorch's that was recorded with stacks", tr.Name, ByShape, ByPhase)
+			return nil, fmt.Errorf("%s has no stacks: group by %s or %s, or record with --stacks", tr.Name, ByShape, ByPhase)
 		}
 		l := newLedger(tr)
 		if len(l.blocks) == 0 {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,5 +88,37 @@ func TestDiffThatCannotBe(t *testing.T) {
 		if d, err := NewDiff(run, c.changed, c.by, c.step); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v, error %v, expected %q", d, err, c.want)
 		}
+	}
+}
+
+// TestCompare: the page of two runs says what NewDiff finds, by every way to group.
+func TestCompare(t *testing.T) {
+	base, changed := readRun(t, filepath.Join("testdata", "snapshot.pickle")), readRun(t, filepath.Join("testdata", "changed.pickle"))
+	c, err := Compare(base, changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := c.WriteHTML(&b, "v0.0.0-test"); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	want := []string{"The peak rose by 5.00 MiB (&#43;4.10 %), from 122.00 MiB to 127.00 MiB.", `data-by="stack"`, `data-by="shape"`, `data-by="phase"`, "snapshot → changed", "v0.0.0-test"}
+	for _, d := range c.Diffs {
+		for _, g := range d.Changed() {
+			want = append(want, fmt.Sprintf(`<td class="n" data-v="%d">%s</td>`, int64(g.Change), strings.ReplaceAll(Signed(g.Change), "+", "&#43;")))
+		}
+	}
+	for _, text := range want {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %s", text)
+		}
+	}
+	if strings.Contains(page, "</script><img") {
+		t.Error("a text of the recording is markup")
+	}
+	same, err := Compare(base, base)
+	if err != nil || same.Diffs[0].Verdict() != "The peak is the same in both: 122.00 MiB." || len(same.Diffs[0].Changed()) > 0 {
+		t.Errorf("%v, %+v", err, same)
 	}
 }

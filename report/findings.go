@@ -25,6 +25,8 @@ const (
 	Gradients = "gradients" // of the step before, and live at the peak
 	Stream    = "stream"    // a stream's share at its own peak, beyond that at the run's
 	Leak      = "leak"      // never freed, and more in every step
+	Logits    = "logits"    // come right before the peak and go right after it
+	Optimizer = "optimizer" // what the optimizer's step makes for itself, at a peak within it
 )
 
 const (
@@ -38,7 +40,7 @@ const (
 func (l *ledger) findings(stacks *trace.Stacks) []Finding {
 	least := mem.Bytes(leastFinding * float64(l.load[l.peak]))
 	found := []Finding{}
-	for _, f := range []Finding{l.across(stacks), l.kept(stacks), l.streams(), l.leak(stacks)} {
+	for _, f := range []Finding{l.across(stacks), l.atOnce(stacks), l.kept(stacks), l.streams(), l.leak(stacks)} {
 		if f.Bytes > 0 && (f.Bytes >= least || f.Kind == Leak) {
 			found = append(found, f)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,19 +54,27 @@ func naive(tr *trace.Trace) (lives []*life, peak int, step, before [2]int) {
 // TestFindings: what the page says of a dense model, a model of experts and an image model is
 // what a count of their lives gives, and nothing is said of them that is not so.
 func TestFindings(t *testing.T) {
-	for name, kinds := range map[string]string{"llama_naive": "across", "mixtral_moe": "across", "apart/images": "across gradients"} {
+	for name, kinds := range map[string]string{"llama_naive": "across logits", "mixtral_moe": "across logits", "apart/images": "across gradients"} {
 		tr := readRun(t, traceFile(name))
 		lives, peak, step, before := naive(tr)
 		want := map[string]mem.Bytes{}
+		var logits []mem.Bytes
 		for _, b := range lives {
 			switch {
 			case b.begin > peak || b.end <= peak || b.end >= step[1]:
 			case b.begin >= step[0]:
 				if margin := (step[1] - step[0]) / 20; peak-b.begin >= margin && b.end-peak > margin {
 					want[Across] += b.size
+				} else if peak-b.begin < margin && b.end-peak <= margin {
+					logits = append(logits, b.size)
 				}
 			case b.begin >= before[0]:
 				want[Gradients] += b.size
+			}
+		}
+		for _, size := range logits {
+			if 2*size >= slices.Max(logits) {
+				want[Logits] += size
 			}
 		}
 		found := findingsOf(tr)
@@ -81,6 +90,20 @@ func TestFindings(t *testing.T) {
 		if words := strings.SplitAfter(found[Across].Text, " at the peak")[0]; !strings.Contains(page, words) || !strings.Contains(page, "torch.utils.checkpoint") {
 			t.Errorf("%s: the page does not say %q", name, words)
 		}
+	}
+}
+
+// TestOptimizer: a peak in the optimizer's step is made by what that step requests, and by no logits.
+func TestOptimizer(t *testing.T) {
+	text := "# workload copies\n# setup\na,0,104857600,0,0\n# step 0\n# optimizer 0\na,1,1048576,0,1\nr,1,1\nf,1,1\n# step 1\n# forward\na,2,31457280,0,2\n" +
+		"# optimizer 1\na,3,52428800,0,3\na,4,20971520,0,4\nr,3,5\nf,3,5\nr,4,5\nf,4,5\nr,2,5\nf,2,5\n# end\n"
+	path := filepath.Join(t.TempDir(), "copies.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := findingsOf(readRun(t, path))
+	if f := found[Optimizer]; f.Bytes != 70*mem.MiB || !strings.Contains(f.Text, "70.00 MiB at the peak (2 blocks) are made by the optimizer's step") || found[Logits].Bytes > 0 {
+		t.Errorf("%+v", found)
 	}
 }
 

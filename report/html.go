@@ -15,7 +15,7 @@ import (
 var assets embed.FS
 
 // scripts are the page's own, in the order in which they need each other.
-var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/page.js"}
+var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/tables.js", "assets/flame.js", "assets/page.js"}
 
 var styles = []string{"assets/uplot/uPlot.min.css", "assets/page.css"}
 
@@ -25,8 +25,9 @@ var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"part":    part,
 	"count":   grouped,
 	"moment":  func(micros int64) string { return fmt.Sprintf("%.3f s", float64(micros)/1e6) },
-	"add":     func(a, b int) int { return a + b },
-}).ParseFS(assets, "assets/page.html"))
+	"signed":  Signed, "signedShare": SignedShare,
+	"bytes": func(n mem.Bytes) int64 { return int64(n) },
+}).ParseFS(assets, "assets/page.html", "assets/compare.html"))
 
 // page is what the template sees.
 type page struct {
@@ -145,14 +146,6 @@ func (p page) Stack(g Group) string {
 		return ""
 	}
 	return p.Stacks[g.Stack]
-}
-
-// Frame is the frame to name of a group's stack.
-func (p page) Frame(g Group) string {
-	if g.Stack < 0 {
-		return ""
-	}
-	return p.Frames[g.Stack]
 }
 
 // frameOf returns the innermost frame of a stack outside PyTorch itself, shortened.

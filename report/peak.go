@@ -1,9 +1,6 @@
 package report
 
 import (
-	"cmp"
-	"slices"
-
 	"stalloc/internal/mem"
 	"stalloc/trace"
 )
@@ -18,83 +15,47 @@ type Peak struct {
 	// state. The rest comes and goes within the step, and grows with the batch.
 	Kept   mem.Bytes `json:"kept"`
 	Blocks int       `json:"blocks"`
-	Groups []Group   `json:"groups"` // the largest first
-	Others Group     `json:"others"` // what is in none of them
+	// By is the same blocks, grouped one way and another, the way to begin with first.
+	By     []Grouping  `json:"by"`
+	Stacks []StackPart `json:"stacks,omitempty"` // the largest first
 }
 
-// Group is the blocks of one size that were live at the peak, requested in one phase from
-// one place in the program.
-type Group struct {
-	Size  mem.Bytes `json:"size"` // of each, as asked for
+// StackPart is what one call stack holds of the peak.
+type StackPart struct {
+	Stack int       `json:"stack"`
+	Bytes mem.Bytes `json:"bytes"`
 	Count int       `json:"count"`
-	Bytes mem.Bytes `json:"bytes"` // of all
-	Phase int       `json:"phase"`
-	Stack int       `json:"stack"` // -1 where the recording has no frames
-	Kept  bool      `json:"kept"`
-	// From and To span the requests of its blocks, FreedFrom and FreedTo their frees, by
-	// events; a block that is never freed ends with the recording.
-	From      int `json:"from"`
-	To        int `json:"to"`
-	FreedFrom int `json:"freed_from"`
-	FreedTo   int `json:"freed_to"`
 }
 
-// A page lists at most so many groups, and none below a share of the load: the rest is
-// one line.
-const (
-	shownGroups = 16
-	shownShare  = 1.0 / 500
-)
-
+// atPeak lists what is live at the peak. It takes time and memory in proportion to the blocks.
 func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	at := l.peak
 	p := Peak{Event: at, Step: l.stepAt(at), Micros: l.micros[at], Load: l.load[at]}
 	step := l.steps[p.Step]
-	type key struct {
-		size         mem.Bytes
-		phase, stack int
-		kept         bool
-	}
-	groups := make(map[key]*Group)
+	var live []*block
 	for i := range l.blocks {
 		b := &l.blocks[i]
 		if b.begin > at || b.end <= at {
 			continue
 		}
-		k := key{b.size, b.phase, stacks.Of(b.id), b.begin < step.Begin || b.end >= step.End}
-		size := mem.Round(b.size)
-		p.Blocks++
-		if k.kept {
-			p.Kept += size
+		live = append(live, b)
+		if p.Blocks++; l.outlives(b, step) {
+			p.Kept += mem.Round(b.size)
 		}
-		g := groups[k]
-		if g == nil {
-			g = &Group{Size: b.size, Phase: k.phase, Stack: k.stack, Kept: k.kept, From: b.begin, FreedFrom: b.end}
-			groups[k] = g
-		}
-		g.Count++
-		g.Bytes += size
-		g.From, g.To = min(g.From, b.begin), max(g.To, b.begin)
-		g.FreedFrom, g.FreedTo = min(g.FreedFrom, b.end), max(g.FreedTo, b.end)
 	}
-	all := make([]Group, 0, len(groups))
-	for _, g := range groups {
-		all = append(all, *g)
+	ways := []string{ByShape, ByPhase}
+	if stacks != nil {
+		ways = []string{ByFrame, ByModule, ByShape, ByPhase}
+		p.Stacks = stackParts(stacks, live)
 	}
-	slices.SortFunc(all, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From), cmp.Compare(a.Stack, b.Stack))
-	})
-	shown := 0
-	for shown < min(len(all), shownGroups) && (shown == 0 || float64(all[shown].Bytes) >= shownShare*float64(p.Load)) {
-		shown++
-	}
-	p.Groups = all[:shown]
-	for _, g := range all[shown:] {
-		p.Others.Count += g.Count
-		p.Others.Bytes += g.Bytes
+	for _, way := range ways {
+		p.By = append(p.By, l.group(stacks, live, step, way))
 	}
 	return p
 }
+
+// outlives reports whether a block was there before a step, or stays behind it.
+func (l *ledger) outlives(b *block, step Step) bool { return b.begin < step.Begin || b.end >= step.End }
 
 // Worth is what stalloc's savings against another allocator would buy on the smallest device
 // that the run fits in under the other. In how much a larger batch would run at full speed

@@ -62,7 +62,8 @@ type Data struct {
 	Phases     []string    `json:"phases"`
 	Marked     bool        `json:"marked"` // phases are the recording's own marks
 	Stacks     []string    `json:"stacks,omitempty"`
-	Frames     []string    `json:"frames,omitempty"` // of each stack, the one to name
+	Frames     []string    `json:"frames,omitempty"`  // of each stack, the one to name
+	Modules    []string    `json:"modules,omitempty"` // and the module that it is in
 	Allocators []Allocator `json:"allocators"`
 	Capacity   mem.Bytes   `json:"capacity"` // of the simulated device
 	Verdict    []string    `json:"verdict"`  // what the two figures come to, in sentences
@@ -201,7 +202,7 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	if tr.Stacks != nil {
 		d.Stacks = tr.Stacks.Texts()
 		for _, s := range d.Stacks {
-			d.Frames = append(d.Frames, frameOf(s))
+			d.Frames, d.Modules = append(d.Frames, frameOf(s)), append(d.Modules, moduleOf(s))
 		}
 	}
 	return d, nil

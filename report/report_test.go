@@ -118,12 +118,14 @@ func TestReportAgreesWithReplay(t *testing.T) {
 	if load := mem.Bytes(largest(u.columns["curve.load"])) * mem.Grain; load != d.Peak.Load {
 		t.Errorf("the load's curve reaches %v, want %v", load, d.Peak.Load)
 	}
-	var groups mem.Bytes
-	for _, g := range append(d.Peak.Groups, d.Peak.Others) {
-		groups += g.Bytes
-	}
-	if groups != d.Peak.Load {
-		t.Errorf("what made the peak adds up to %v, want %v", groups, d.Peak.Load)
+	for _, by := range d.Peak.By {
+		var groups mem.Bytes
+		for _, g := range append(by.Groups, by.Others) {
+			groups += g.Bytes
+		}
+		if groups != d.Peak.Load {
+			t.Errorf("what made the peak, by %s, adds up to %v, want %v", by.By, groups, d.Peak.Load)
+		}
 	}
 	if u.Drawn != d.Blocks || len(u.columns["from"]) != d.Blocks || len(u.columns["micros"]) != d.Events {
 		t.Errorf("%d of %d blocks, %d of %d times", len(u.columns["from"]), d.Blocks, len(u.columns["micros"]), d.Events)
@@ -205,7 +207,16 @@ func TestPageStandsAlone(t *testing.T) {
 	if len(d.Stacks) != 3 || len(u.columns["stack"]) != d.Blocks {
 		t.Errorf("stacks %q, %d of %d blocks have one", d.Stacks, len(u.columns["stack"]), d.Blocks)
 	}
-	g := d.Peak.Groups[0]
+	if by := d.Peak.By[1]; by.By != ByModule || by.Groups[0].What != "torch.nn linear" || by.Groups[1].What != noModule {
+		t.Errorf("by module: %+v", by)
+	}
+	for _, part := range d.Peak.Stacks {
+		d.Peak.Load -= part.Bytes
+	}
+	if d.Peak.Load != 0 {
+		t.Errorf("the flame graph lacks %v", d.Peak.Load)
+	}
+	g := d.Peak.By[0].Groups[0]
 	if g.Count != 12 || g.Size != 5*mem.MiB || !strings.Contains(d.Stacks[g.Stack], "model.py:42 forward") {
 		t.Errorf("the peak's largest group is %+v by %q", g, d.Stacks[g.Stack])
 	}

@@ -13,9 +13,13 @@
 //	f,<id>,<µs>                            free completed
 //	s,<id>,<stream>,<µs>                   record_stream: the block is used on that stream too
 //	e,<µs>                                 empty_cache
+//	k,<stack>,<caller's stack or nothing>,<file>:<line> <function>
+//	a,<id>,<bytes asked for>,<stream>,<µs>,<stack>
 //
-// The last two are this package's additions; recordings without them are read
-// as they are. Lines end in LF, CRLF is accepted, the last line's too: a file
+// The last two are of recordings with stacks: a stack, numbered from zero, is
+// that of its caller and one frame more, and is told before the first request
+// with it. s and e are this package's additions; recordings without them are
+// read as they are. Lines end in LF, CRLF is accepted, the last line's too: a file
 // that stops in the middle of a line was cut short. An id names one block and
 // never comes back. A block is requested, then its free is requested, then the
 // free completes; a trace may end with live blocks.

@@ -51,6 +51,7 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte(header + "# setup\na,0,1,0,3\na,1,513,18446744073709551615,4\ns,1,5,5\nr,0,6\ne,7\nf,0,8\n# end\n"))
 	f.Add([]byte(header + "a,9223372036854775807,1,0,0\r\nr,9223372036854775807,0\r\n"))
 	f.Add(zipped([]byte(header + "a,0,1,0,3\n")))
+	f.Add([]byte(header + "k,0,,a.py:1 f\nk,1,0,b.py:2 g\na,0,1,0,3,1\na,1,1,0,3,0\n"))
 	f.Add(seeds(f, "snapshot.csv")[0][:3000])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := check(data); err != nil {

@@ -32,7 +32,7 @@ type options struct {
 // device only and ignores it.
 func Device(number int) Option { return func(o *options) { o.device = number } }
 
-// Frames keeps the call stacks of a snapshot's requests, see Trace.Stacks. They take
+// Frames keeps the call stacks of requests, see Trace.Stacks. They take
 // some 40 bytes more for every request, and their texts.
 func Frames() Option { return func(o *options) { o.frames = true } }
 
@@ -52,7 +52,7 @@ type Reader struct {
 	name    string
 	header  string
 	skipped *Skipped // nil for our own format
-	stacks  *Stacks  // nil unless Frames asked for them
+	stacks  *Stacks  // nil unless Frames asked for them, and a file may have some
 	close   func() error
 	in      *meter
 	events  int64
@@ -83,11 +83,14 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 	}
 	switch {
 	case len(magic) == 0 || magic[0] == '#':
-		source := &text{in: in, file: name}
+		source := &text{in: in, file: name, tree: newTree(o.frames)}
 		if reader.header, err = source.header(); err != nil {
 			return nil, err
 		}
 		reader.source = source
+		if o.frames {
+			reader.stacks = source.tree.stacks
+		}
 	case magic[0] == opProto:
 		source, err := readSnapshot(in, raw, name, o)
 		if err != nil {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Stacks are the call stacks of a snapshot's requests, equal ones once.
+// Stacks are the call stacks of a recording's requests, equal ones once.
 type Stacks struct {
-	p     *pickle          // nil once all are read
+	p     *pickle          // of a snapshot; nil once all are read
 	lists map[int64]int32  // by list of frames: its stack, -1 for an empty one
 	same  map[string]int32 // by the numbers of its frames, which a snapshot shares
 	known map[string]int32 // by text
 	texts []string
 	bytes int     // of the texts
-	of    []int32 // by block; ids of a snapshot count from zero
+	of    []int32 // by block, whose ids count from zero
 }
 
 // What is kept of stacks: the innermost frames of each, and no more texts than these.
@@ -89,15 +89,20 @@ func (s *Stacks) read(list int64) int32 {
 		}
 		b.WriteString(" " + s.text(frame, wordName))
 	}
-	n := int32(-1)
-	if text := b.String(); text != "" {
-		var ok bool
-		if n, ok = s.known[text]; !ok {
-			n = int32(len(s.texts))
-			s.known[text] = n
-			s.texts = append(s.texts, text)
-			s.bytes += len(text)
-		}
+	return s.intern(b.String())
+}
+
+// intern numbers a text; -1 for an empty one.
+func (s *Stacks) intern(text string) int32 {
+	if text == "" {
+		return -1
+	}
+	n, ok := s.known[text]
+	if !ok {
+		n = int32(len(s.texts))
+		s.known[text] = n
+		s.texts = append(s.texts, text)
+		s.bytes += len(text)
 	}
 	return n
 }

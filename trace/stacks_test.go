@@ -111,3 +111,34 @@ func binaryString(s string) []byte {
 	n := len(s)
 	return append([]byte{opBinUnicode, byte(n), byte(n >> 8), byte(n >> 16), 0}, s...)
 }
+
+// TestTextStacks: our own format has stacks, too, and the events are the same without them.
+func TestTextStacks(t *testing.T) {
+	const text = header + "a,0,1,0,0\nk,0,,train.py:9 step\nk,1,0,model.py:4 forward, once\na,1,2,0,1,1\nr,1,2\nf,1,3\nk,2,0,loss.py:1 loss\na,2,3,0,4,2\n" +
+		"a,3,3,0,4,0\na,4,3,0,4,1\na,9000000000000,1,0,5,1\n"
+	read := func(opts ...Option) *Trace {
+		t.Helper()
+		r, err := NewReader(strings.NewReader(text), "t.csv", opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := r.all()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	plain, framed := read(), read(Frames())
+	if i := firstDifference(plain.Events, framed.Events); i >= 0 || plain.Stacks != nil {
+		t.Fatalf("event %d differs when stacks are read", i)
+	}
+	want := []string{"model.py:4 forward, once\ntrain.py:9 step", "loss.py:1 loss\ntrain.py:9 step", "train.py:9 step"}
+	if !slices.Equal(framed.Stacks.Texts(), want) {
+		t.Errorf("%q", framed.Stacks.Texts())
+	}
+	for id, stack := range map[int64]int{0: -1, 1: 0, 2: 1, 3: 2, 4: 0, 9000000000000: -1} {
+		if got := framed.Stacks.Of(id); got != stack {
+			t.Errorf("block %d has stack %d, want %d", id, got, stack)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type text struct {
 	file   string
 	line   int // the line read last, from 1
 	ledger ledger
+	tree   *tree // of call stacks; nil unless asked for
 }
 
 // header reads the first line.
@@ -89,17 +90,47 @@ func (t *text) read() ([]byte, error) {
 	return line, nil
 }
 
+// event reads the next line that is no stack's.
+func (t *text) event() ([]byte, error) {
+	for {
+		line, err := t.read()
+		if err != nil || len(line) == 0 || line[0] != 'k' {
+			return line, err
+		}
+		if want := t.tree.grow(line); want != "" {
+			return nil, t.fail(want, quote(line))
+		}
+	}
+}
+
+// withoutStack takes the stack from the line of a request that has one; -1 elsewhere.
+func (t *text) withoutStack(line []byte) (rest []byte, stack int32, err error) {
+	if len(line) == 0 || line[0] != 'a' || bytes.Count(line, []byte{','}) != 5 {
+		return line, -1, nil
+	}
+	comma := bytes.LastIndexByte(line, ',')
+	var number [1]uint64
+	if !numbers(line[comma:], number[:]) || !t.tree.has(number[0]) {
+		return nil, -1, t.fail("the number of a stack that was told before", quote(line))
+	}
+	return line[:comma], int32(number[0]), nil
+}
+
 // next reads one event.
 func (t *text) next() (Event, error) {
-	line, err := t.read()
+	line, err := t.event()
 	if err != nil {
 		return Event{}, err
 	}
 	if len(line) > 0 && line[0] == '#' {
 		return t.mark(line)
 	}
+	line, stack, err := t.withoutStack(line)
+	if err != nil {
+		return Event{}, err
+	}
 	if len(line) == 0 || int(line[0]) >= len(lineForms) || lineForms[line[0]].kind == 0 {
-		return Event{}, t.fail(`a line beginning with a, r, f, s, e or "# "`, quote(line))
+		return Event{}, t.fail(`a line beginning with a, r, f, s, e, k or "# "`, quote(line))
 	}
 	form := &lineForms[line[0]]
 	var n [4]uint64
@@ -122,6 +153,9 @@ func (t *text) next() (Event, error) {
 	}
 	if want, got := t.ledger.apply(&e); want != "" {
 		return Event{}, t.fail(want, got)
+	}
+	if stack >= 0 {
+		t.tree.note(e.ID, t.ledger.blocks, stack)
 	}
 	return e, nil
 }

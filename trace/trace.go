@@ -12,7 +12,7 @@ type Trace struct {
 	Header  string  // the first line after "# ": "workload ..." or "megatron ..."
 	Events  []Event // in the order the allocator saw them
 	Skipped Skipped // what a snapshot had lost; zero for our own format
-	Stacks  *Stacks // of a snapshot read with Frames, if it has any; nil otherwise
+	Stacks  *Stacks // of a file read with Frames, if it has any; nil otherwise
 }
 
 // PeakLoad returns the largest sum of live block sizes, each rounded up to

@@ -74,7 +74,7 @@ whatever allocator served them; nothing is replayed.
 What was live is grouped by the call stack of the request, by its shape (the bytes
 asked for), or by the phase of the step that it came in. Stacks are compared by
 files and functions: lines and folders may differ. Without --by it is the stack where
-both have stacks (snapshots have), else the shape.
+both have stacks (snapshots, and what record --stacks wrote), else the shape.
 
 With --fail-over the exit status is 1 if the peak is higher than BASE's by more
 than that, so that a pull request can be held to it. JSON is one object; its key
@@ -147,17 +147,6 @@ func (f *diffFlags) run(cmd *cobra.Command, paths []string) error {
 	return errFailed
 }
 
-// changed is a change with its sign: "+1.50 GiB".
-func changed(n mem.Bytes) string {
-	switch {
-	case n > 0:
-		return "+" + n.String()
-	case n == 0:
-		return "="
-	}
-	return n.String()
-}
-
 func (f *diffFlags) tables(d *report.Diff) []drawn {
 	notes := ""
 	for _, r := range []report.DiffRun{d.Base, d.New} {
@@ -166,7 +155,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		}
 	}
 	peak := newTable(1, "peak", text.Snip(d.Base.Name, longest, "~"), text.Snip(d.New.Name, longest, "~"), "change")
-	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load, fmt.Sprintf("%s (%+.2f %%)", changed(d.Change), 100*d.Share)})
+	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load, fmt.Sprintf("%s (%s)", report.Signed(d.Change), report.SignedShare(d.Share))})
 	peak.AppendRow(table.Row{"blocks", d.Base.Blocks, d.New.Blocks, fmt.Sprintf("%+d", d.New.Blocks-d.Base.Blocks)})
 	peak.AppendRow(table.Row{"in", d.Base.Step, d.New.Step, ""})
 	all := []drawn{{peak, notes}}
@@ -180,7 +169,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		case f.top > 0 && groups.Length() == f.top:
 			left++
 		default:
-			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New, changed(g.Change), blocksOf(g)})
+			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New, report.Signed(g.Change), blocksOf(g)})
 		}
 	}
 	notes = fmt.Sprintf("%d more are the same in both\n", same)
@@ -199,7 +188,7 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			left++
 			continue
 		}
-		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base), present(p.New), changed(p.Change)})
+		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base), present(p.New), report.Signed(p.Change)})
 	}
 	if notes = ""; left > 0 {
 		notes = fmt.Sprintf("%d more; --top 0 prints them, too\n", left)

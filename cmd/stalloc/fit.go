@@ -18,6 +18,9 @@ import (
 
 type fitFlags struct {
 	at         []string
+	sizes      string
+	steps      int
+	python     string
 	multiple   int64
 	allocators []string
 	capacity   size
@@ -25,13 +28,16 @@ type fitFlags struct {
 }
 
 func newFit() *cobra.Command {
-	flags := fitFlags{multiple: 1, allocators: []string{"native", "expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
+	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native", "expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
 	cmd := &cobra.Command{
-		Use:   "fit [flags] --at SIZE=RECORDING --at SIZE=RECORDING...",
-		Short: "The largest batch or sequence that fits, from recordings of smaller ones",
+		Use:   "fit [flags] (--at SIZE=RECORDING --at SIZE=RECORDING... | --sizes NAME=SIZE,SIZE program [arguments])",
+		Short: "The largest batch or sequence that fits, from runs of smaller ones",
 		Long: `Fit tells the largest size of a program, its batch or its sequence, that fits in a
 device, and the largest that runs at full speed, under each allocator. It wants
 recordings of a few steps at two sizes, better at three, on any GPU that holds them.
+--sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8, each for
+--steps steps under 'stalloc record'. Where {batch} stands in its arguments, the size
+takes its place. The program has to mark its steps or use an optimizer of PyTorch's.
 
 Memory is taken to be a line in the size: a part that is fixed (weights, gradients,
 the optimizer's state) and so much for each unit. Where the smallest and the largest
@@ -50,12 +56,26 @@ program whose recordings hold other steps, is refused where it is off by more th
 
 --capacity is what tensors can have: a device less what the CUDA context and libraries
 take, mostly 0.5 to 1.5 GiB. 'live tensors' is what no allocator can exceed.`,
-		Example: `  stalloc fit --at 4=b4.csv.gz --at 8=b8.csv.gz --at 12=b12.csv.gz
+		Example: `  stalloc fit --sizes batch=4,8,12 train.py --lr 3e-4
+  stalloc fit --at 4=b4.csv.gz --at 8=b8.csv.gz --at 12=b12.csv.gz
   stalloc fit --multiple 64 --capacity 79GiB --at 512=s512.csv.gz --at 1024=s1024.csv.gz`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
+		Args: flags.programArguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.sizes != "" {
+				done, err := flags.record(cmd, args)
+				if err != nil {
+					return err
+				}
+				defer done()
+			}
+			return flags.run(cmd)
+		},
 	}
 	f := cmd.Flags()
+	f.SetInterspersed(false) // what stands behind the program is its own
+	f.StringVar(&flags.sizes, "sizes", "", "a `name=size,size`: run the program with --name at these sizes; two or more")
+	f.IntVar(&flags.steps, "steps", flags.steps, "with --sizes: of each run")
+	f.StringVar(&flags.python, "python", flags.python, "with --sizes: the `interpreter` that trains")
 	f.StringArrayVar(&flags.at, "at", nil, "a `size=file`: the size, and its recording; two or more")
 	f.Int64Var(&flags.multiple, "multiple", flags.multiple, "sizes come in multiples of this")
 	f.Var(&flags.capacity, "capacity", "memory that tensors can have")
@@ -93,7 +113,7 @@ func (f *fitFlags) check() (runs []sized, allocators []replay.Allocator, err err
 	}
 	switch {
 	case len(sizes) < 2:
-		return nil, nil, errors.New("one size alone does not tell what grows with it: give --at twice or more, with different sizes")
+		return nil, nil, errors.New("one size alone does not tell what grows with it: give two or more, different ones, with --at or --sizes")
 	case f.multiple < 1:
 		return nil, nil, fmt.Errorf("--multiple %d: give a number of at least 1", f.multiple)
 	case len(allocators) == 0:
@@ -199,7 +219,7 @@ func measureSize(s *session, a replay.Allocator, tr *trace.Trace, size int64, fi
 }
 
 func (f *fitFlags) blank(allocator, figure string) fitResult {
-	return fitResult{Version: fitVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
+	return fitResult{versioned: formatVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
 }
 
 // result tells a figure of an allocator from what its recordings need.

@@ -9,12 +9,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// fitVersion is that of fitResult: it rises when a key changes its meaning or goes.
-const fitVersion = 1
-
 // fitResult is one of the two figures of an allocator.
 type fitResult struct {
-	Version    int       `json:"version"`
+	versioned
 	Allocator  string    `json:"allocator"`
 	Figure     string    `json:"figure"`
 	Method     string    `json:"method"`

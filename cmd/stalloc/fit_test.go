@@ -115,3 +115,43 @@ func TestFit(t *testing.T) {
 		t.Errorf("%+v, truly 6", r)
 	}
 }
+
+// TestFitSizes: a program is recorded at each size, and told of as from recordings. The
+// interpreter is a script that writes down how it was called and hands out what was recorded.
+func TestFitSizes(t *testing.T) {
+	tr, err := trace.ReadFile("../../tests/traces/llama_naive.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, times := range []int64{2, 3, 4} {
+		grown(t, tr, times, filepath.Join(dir, fmt.Sprintf("%d.csv", times)))
+	}
+	python := filepath.Join(dir, "python")
+	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\n[ \"$last\" != 9 ] || exit 3\ngzip -c " + dir + "/$last.csv > \"$6\"\necho training\n"
+	if err := os.WriteFile(python, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	arguments := []string{"fit", "--json", "--allocator", "native", "--capacity", "60GiB"}
+	want, _, status := run(t, append(arguments, "--at", "2="+dir+"/2.csv", "--at", "3="+dir+"/3.csv", "--at", "4="+dir+"/4.csv")...)
+	if status != 0 {
+		t.Fatal(status)
+	}
+	arguments = append(arguments, "--python", python, "--steps", "5")
+	got, errs, status := run(t, append(arguments, "--sizes", "batch=2,3,4", "train.py", "--lr", "1")...)
+	if status != 0 || got != want || !strings.Contains(errs, "training") {
+		t.Errorf("exit %d, %s\n%s\nfrom recordings: %s", status, errs, got, want)
+	}
+	calls, err := os.ReadFile(dir + "/calls")
+	lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
+	if err != nil || len(lines) != 3 || !strings.HasPrefix(lines[1], "-m stalloc.record --steps 5 -o ") || !strings.HasSuffix(lines[1], "batch-3.csv.gz train.py --lr 1 --batch 3") {
+		t.Errorf("%v, %q", err, lines)
+	}
+	if line := (measured{name: "s"}).commandLine([]string{"train.py", "--len={s}"}, 7); strings.Join(line, " ") != "train.py --len=7" {
+		t.Errorf("%q", line)
+	}
+	out, errs, status := run(t, append(arguments, "--sizes", "batch=2,9", "train.py")...)
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "stalloc-fit-*")); status != exitFailed || out != "" || !strings.Contains(errs, "batch 9: exit status 3; what it printed is above") || len(left) > 0 {
+		t.Errorf("exit %d, %q, %s, %q", status, out, errs, left)
+	}
+}

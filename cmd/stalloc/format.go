@@ -67,6 +67,15 @@ func coloured(w io.Writer) bool {
 	return !refused && forPeople(w)
 }
 
+// versioned is what every object printed for programs begins with. A key is added at any time; one
+// that changes its meaning, or goes, raises the version of all.
+type versioned struct {
+	Version int `json:"version"`
+}
+
+// formatVersion is the version now.
+var formatVersion = versioned{1}
+
 // records writes results one by one, as JSON objects or CSV rows, a line each.
 type records struct {
 	json *json.Encoder
@@ -89,7 +98,7 @@ func (r *records) write(result any) error {
 	if r.json != nil {
 		return r.json.Encode(result)
 	}
-	keys, values := columns(result)
+	keys, values := columns(reflect.ValueOf(result))
 	if r.rows++; r.rows == 1 {
 		if err := r.csv.Write(keys); err != nil {
 			return err
@@ -103,12 +112,11 @@ func (r *records) write(result any) error {
 }
 
 // columns are the JSON keys of a struct, without lists, and their values.
-func columns(result any) (keys, values []string) {
-	v := reflect.ValueOf(result)
+func columns(v reflect.Value) (keys, values []string) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if field.Anonymous {
-			inner, below := columns(v.Field(i).Interface())
+			inner, below := columns(v.Field(i))
 			keys, values = append(keys, inner...), append(values, below...)
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 
 // frontResult is a point of a front.
 type frontResult struct {
+	versioned
 	Problem string  `json:"problem"`
 	Point   int     `json:"point"`
 	Memory  float64 `json:"memory"`
@@ -59,7 +60,7 @@ func (r *solving) front(name string, p *solve.Problem) error {
 	}
 	for i, x := range fronts[0] {
 		v := x.Values
-		r.s.emit(frontResult{name, i, v[0], v[1], v[2], v[3]})
+		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3]})
 		r.table.AppendRow(table.Row{"", fmt.Sprintf("point %d", i), shareOf(v[0]), shareOf(v[1]), shareOf(v[2]), shareOf(v[3]), ""})
 	}
 	return r.draw(func(w io.Writer) error { return drawFront(w, fronts[0]) })

@@ -50,7 +50,6 @@ var keysOf = []struct {
 		{"peak_load_bytes", "largest sum of live blocks in it"},
 	}},
 	{"stalloc diff: one object", []key{
-		{"version", "1; it rises when a key changes its meaning or goes"},
 		{"by", "what groups are by: stack, shape or phase"},
 		{"base", "the first run, with the keys below"},
 		{"new", "the second"},
@@ -82,7 +81,6 @@ var keysOf = []struct {
 		{"change_bytes", "the second less the first"},
 	}},
 	{"stalloc fit: an object for each allocator and figure", []key{
-		{"version", "1; it rises when a key changes its meaning or goes"},
 		{"allocator", "as --allocator names it, or live tensors, which no allocator can exceed"},
 		{"figure", "fits: the run ends; full_speed: it is not slowed down either"},
 		{"method", "replay: runs of other sizes are made up and replayed; line: through what recordings need"},
@@ -136,6 +134,7 @@ var keysOf = []struct {
 		{"recent_hit_share", "of the requests of the last second or two, those that a plan served"},
 		{"recent_driver_share", "of that time, the share that calls of the driver took"},
 		{"recent_step_us", "microseconds of a step in that time; 0: none has ended"},
+		{"capacity", "bytes of the device's memory, as nvidia-smi says; 0: it cannot be told"},
 	}},
 	{"stalloc top: of the same object, the counters of stalloc.h since the start", []key{
 		{"requests", "allocations asked for"},
@@ -162,7 +161,7 @@ var keysOf = []struct {
 		{"retries", "requests served only after memory was given back"},
 		{"lost_events", "requests and frees that were not observed"},
 		{"fallback", "requests that plain driver allocations served"},
-		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, estimated; 0: it cannot be told"},
+		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: its device would have been full behind them"},
 	}},
@@ -171,7 +170,9 @@ var keysOf = []struct {
 // newKeys is a topic of help, not a command.
 func newKeys() *cobra.Command {
 	var b strings.Builder
-	b.WriteString("What --format json and --format csv print. Amounts are bytes.\n")
+	b.WriteString("What --format json and --format csv print. Amounts are bytes. Each object of JSON, and\n" +
+		"each row of CSV, has a version, now 1: keys are added at any time; one that changes\n" +
+		"its meaning, or goes, raises it, and the changelog says so.\n")
 	for _, of := range keysOf {
 		b.WriteString("\n" + of.title + "\n\n")
 		for _, k := range of.keys {

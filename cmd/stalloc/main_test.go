@@ -308,8 +308,9 @@ func TestKeys(t *testing.T) {
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {
 			if !of.Field(j).Anonymous {
-				tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ",")
-				tags = append(tags, tag)
+				if tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ","); tag != "version" { // which all have
+					tags = append(tags, tag)
+				}
 			}
 		}
 		for _, k := range keysOf[i].keys {
@@ -317,6 +318,17 @@ func TestKeys(t *testing.T) {
 		}
 		if !slices.Equal(tags, explained) {
 			t.Errorf("%v prints %q, explained are %q", of, tags, explained)
+		}
+	}
+}
+
+// TestVersion: every object that commands print for programs says its version.
+func TestVersion(t *testing.T) {
+	for _, result := range []any{replayResult{versioned: formatVersion}, &report.Diff{Version: report.DiffVersion}, fitResult{versioned: formatVersion}, planResult{versioned: formatVersion},
+		solveResult{versioned: formatVersion}, frontResult{versioned: formatVersion}, topResult{versioned: formatVersion}} {
+		text, err := json.Marshal(result)
+		if err != nil || !strings.HasPrefix(string(text), `{"version":1,`) {
+			t.Errorf("%T: %v, %.40s", result, err, text)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 // planResult is what planning one trace came to. Sizes are sums over the steps that came again.
 type planResult struct {
+	versioned
 	Trace    string    `json:"trace"`
 	Requests int       `json:"requests"`        // of the steps that came again
 	Load     mem.Bytes `json:"peak_load_bytes"` // of those steps
@@ -138,7 +139,7 @@ func yes(b bool) string {
 }
 
 func summary(name string, p *plan.Plan, took time.Duration) planResult {
-	r := planResult{Trace: name, Requests: p.Requests(), Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
+	r := planResult{versioned: formatVersion, Trace: name, Requests: p.Requests(), Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
 	for i := range p.Steps {
 		r.Hold += p.Steps[i].Hold
 		r.Load += descent.LowerBound(p.Steps[i].Buffers(p.Steps[i].End()))

@@ -15,6 +15,12 @@ import (
 	"stalloc/trace"
 )
 
+// replayResult is what replay prints for programs.
+type replayResult struct {
+	versioned
+	replay.Result
+}
+
 type replayFlags struct {
 	allocators []string
 	warm       bool
@@ -51,7 +57,7 @@ JSON and CSV are explained by 'stalloc help keys'.
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
 every allocator, behind the step in which the load first comes within 1 % of its
-peak, at least behind the second step: until then memory must be made. Driver time
+peak, after the second step at the earliest: until then memory must be made. Driver time
 is modelled from measured costs, and steady time is its share of what the steady
 part took when it was recorded.
 
@@ -150,7 +156,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				}
 				r.FitsIn, r.FullSpeedIn = sizes.FitsIn, sizes.FullSpeedIn
 			}
-			s.emit(r)
+			s.emit(replayResult{formatVersion, r})
 			v.add(r)
 			s.progress.advance(i + 1)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,29 +28,34 @@ type reportFlags struct {
 func newReport() *cobra.Command {
 	flags := reportFlags{capacity: size(80 * mem.GiB), device: -1, blocks: report.DefaultBlocks}
 	cmd := &cobra.Command{
-		Use:   "report [flags] RUN",
-		Short: "Make one HTML page of where a run's memory went",
+		Use:   "report [flags] RUN [NEW]",
+		Short: "Make one HTML page of where a run's memory went, or of what a change did to it",
 		Long: `Report makes one self-contained HTML page of a recorded run: where every block
 lay, what made the peak, what each allocator reserves for it, what the
 difference is worth, and which requests the plan did not serve and why. It says
 what to look at, told from lifetimes: blocks that wait across the peak, memory of the
-step before that is live at the peak, what a stream's cache keeps, and a leak.
+step before that is live at the peak, what comes and goes with the peak (logits, the
+optimizer's copies), what a stream's cache keeps, and a leak.
 
 RUN is a recording, a memory snapshot of PyTorch's (with its stacks), a plan
 file, or the log of a live run (STALLOC_CONF=trace:FILE), which knows curves and
 no blocks. A recording is replayed through every allocator on a simulated device,
 and then on smaller ones, to find how small a one still does, and does at full speed,
-as 'stalloc replay --smallest' does. --quick leaves that out.`,
+as 'stalloc replay --smallest' does. --quick leaves that out.
+
+Of two recordings or snapshots the page shows what changed from the first to the second,
+peak against peak and step against step, as 'stalloc diff' does.`,
 		Example: `  stalloc report -o report.html tests/traces/llama_varlen.csv.gz
   stalloc report -o report.html snapshot.pickle
+  stalloc report -o change.html base.csv.gz new.csv.gz
   stalloc report -o plan.html llama.plan`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("a report is of one run, but %d are named", len(args))
+			if len(args) != 1 && len(args) != 2 {
+				return fmt.Errorf("a report is of one run, or of two that are compared, but %d are named", len(args))
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&flags.output, "output", "o", "report.html", "write the page to this `file`; - is standard output")
@@ -61,7 +67,7 @@ as 'stalloc replay --smallest' does. --quick leaves that out.`,
 	return cmd
 }
 
-func (f *reportFlags) run(cmd *cobra.Command, path string) error {
+func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
@@ -72,15 +78,13 @@ func (f *reportFlags) run(cmd *cobra.Command, path string) error {
 	defer out.Close()
 	ctx, errs := cmd.Context(), cmd.ErrOrStderr()
 	say, clear := spinner(errs)
-	data, err := report.Load(ctx, path, report.Options{
-		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Quick: f.quick, Progress: say,
-	})
+	data, of, err := f.load(ctx, paths, say)
 	clear()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		fmt.Fprintf(errs, "stalloc: %v\n", runError(path, err))
+		fmt.Fprintf(errs, "stalloc: %v\n", err)
 		return errFailed
 	}
 	page := &counted{out, 0}
@@ -91,12 +95,59 @@ func (f *reportFlags) run(cmd *cobra.Command, path string) error {
 		fmt.Fprintf(errs, "stalloc: writing the page: %v; choose another file with -o\n", err)
 		return errFailed
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %.1f MB", f.output, float64(page.n)/1e6)
-	if data.Blocks > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), ", %d of %d blocks drawn", len(data.Window.From), data.Blocks)
-	}
-	fmt.Fprintln(cmd.OutOrStdout())
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %.1f MB%s\n", f.output, float64(page.n)/1e6, of)
 	return nil
+}
+
+// document is what can be made into a page.
+type document interface {
+	WriteHTML(w io.Writer, version string) error
+}
+
+// load reads one run, or two to be compared, and says in words what is drawn of it.
+func (f *reportFlags) load(ctx context.Context, paths []string, say func(string)) (d document, of string, err error) {
+	if len(paths) == 2 {
+		return f.compare(paths)
+	}
+	data, err := report.Load(ctx, paths[0], report.Options{
+		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Quick: f.quick, Progress: say,
+	})
+	if err != nil {
+		return nil, "", runError(paths[0], err)
+	}
+	if data.Blocks > 0 {
+		of = fmt.Sprintf(", %d of %d blocks drawn", len(data.Window.From), data.Blocks)
+	}
+	return data, of, nil
+}
+
+func (f *reportFlags) compare(paths []string) (document, string, error) {
+	runs, err := framed(f.device, paths)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := report.Compare(runs[0], runs[1])
+	if err != nil {
+		return nil, "", err
+	}
+	return c, ": " + c.Diffs[0].Verdict(), nil
+}
+
+// framed reads recordings with their stacks; of snapshots a device, any if that is negative.
+func framed(device int, paths []string) ([]*trace.Trace, error) {
+	options := []trace.Option{trace.Frames()}
+	if device >= 0 {
+		options = append(options, trace.Device(device))
+	}
+	var runs []*trace.Trace
+	for _, path := range paths {
+		tr, err := trace.ReadFile(path, options...)
+		if err != nil {
+			return nil, readError(path, err)
+		}
+		runs = append(runs, tr)
+	}
+	return runs, nil
 }
 
 // spinner says what is being done, to a person at a terminal and nobody else.

@@ -23,6 +23,7 @@ import (
 
 // solveResult is what solving one problem came to.
 type solveResult struct {
+	versioned
 	Problem string    `json:"problem"`
 	Buffers int       `json:"buffers"`
 	Bound   mem.Bytes `json:"bound_bytes"` // nothing ends lower
@@ -226,7 +227,7 @@ func (r *solving) one(name string, file *problemfile.File) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	out := solveResult{name, len(p.Buffers), x.Bound, x.Top, x.Gap(), x.Optimal, fits(&x), f.solver, f.seed, x.Units, time.Since(begin).Seconds()}
+	out := solveResult{formatVersion, name, len(p.Buffers), x.Bound, x.Top, x.Gap(), x.Optimal, fits(&x), f.solver, f.seed, x.Units, time.Since(begin).Seconds()}
 	r.s.emit(out)
 	if r.table == nil {
 		r.table = newTable(1, "problem", "buffers", "bound", "top", "gap", "optimal", "fits", "seconds")

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"stalloc/live/metrics"
@@ -16,6 +16,7 @@ import (
 
 // topResult is what top prints of a device for programs.
 type topResult struct {
+	versioned
 	PID      int     `json:"pid"`
 	Rank     string  `json:"rank,omitempty"`
 	Command  string  `json:"command"`
@@ -25,6 +26,7 @@ type topResult struct {
 	HitShare float64 `json:"recent_hit_share"`
 	Driver   float64 `json:"recent_driver_share"`
 	StepUS   float64 `json:"recent_step_us"`
+	Capacity uint64  `json:"capacity"`
 	page.Stats
 }
 
@@ -33,42 +35,70 @@ type topFlags struct {
 	once     bool
 	interval time.Duration
 	metrics  int
+	listen   string
 	format   format
 	folder   string
+	sort     string
+	gpus     []page.GPU
 }
 
 func newTop() *cobra.Command {
-	flags := topFlags{format: asTable, folder: page.Folder}
+	flags := topFlags{format: asTable, folder: page.Folder, listen: "127.0.0.1", sort: topOrders[0].name}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
 		Long: `Top shows each process that runs with stalloc, and each of its devices: the peak
-load, what is reserved, how much of its peak was never needed; and of the last
-second or two the requests that a plan served, the time in the driver and the time
-of a step. It reads a page that the process keeps in /dev/shm and costs it nothing.
+load, what is reserved, the device's memory, how much of the peak was never needed, in
+how much PyTorch's own allocator would be at full speed (it fits in no less than the peak
+load); and of the last second or two the requests that a plan served, the time in the
+driver and the time of a step. It reads a page that the process keeps in /dev/shm and
+costs it nothing. The device's memory is asked of nvidia-smi, once.
 
-On a terminal it refreshes; elsewhere, and with --once, it prints once. With
---metrics it answers Prometheus at 127.0.0.1:PORT/metrics until it is interrupted.`,
+On a terminal it refreshes: q quits, s sorts by the next column. Elsewhere, and with
+--once, it prints once. With --metrics it answers Prometheus at 127.0.0.1:PORT/metrics
+until it is interrupted, to this user and root; with --listen at another address, to
+whoever reaches it. /grafana.json there is a dashboard.`,
 		Example: `  stalloc top
   stalloc top --pid 4242 --once --format json
-  stalloc top --metrics 9400`,
-		Args: cobra.NoArgs,
+  stalloc top --metrics 29470`,
+		Args: flags.arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.pid, "pid", 0, "show this process alone (default all)")
 	f.BoolVar(&flags.once, "once", false, "print once")
 	f.DurationVar(&flags.interval, "interval", time.Second, "between two looks, at least 100ms")
-	f.IntVar(&flags.metrics, "metrics", 0, "answer Prometheus on this `port` of 127.0.0.1")
+	f.IntVar(&flags.metrics, "metrics", 0, fmt.Sprintf("answer Prometheus on this `port`, without one on %d", metrics.Port))
+	f.Lookup("metrics").NoOptDefVal = strconv.Itoa(metrics.Port)
+	f.StringVar(&flags.listen, "listen", flags.listen, "answer it at this `address` of the machine")
+	f.StringVar(&flags.sort, "sort", flags.sort, "by "+strings.Join(orderNames(), ", "))
 	f.StringVar(&flags.folder, "folder", flags.folder, "where the pages are")
 	addFormat(f, &flags.format)
-	complete(cmd, map[string][]string{"format": formats})
+	complete(cmd, map[string][]string{"format": formats, "sort": orderNames()})
 	return cmd
+}
+
+// arguments takes the port of --metrics PORT, where the flag may stand without one.
+func (f *topFlags) arguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && cmd.Flags().Changed("metrics") {
+		port, err := strconv.Atoi(args[0])
+		if err != nil {
+			return fmt.Errorf("--metrics %s is no port: give a number from 1 to 65535", args[0])
+		}
+		f.metrics, args = port, nil
+	}
+	return cobra.NoArgs(cmd, args)
 }
 
 func (f *topFlags) run(cmd *cobra.Command) error {
 	if f.interval < 100*time.Millisecond {
 		return fmt.Errorf("--interval %v: pages change ten times a second, give at least 100ms", f.interval)
+	}
+	if f.metrics == 0 && (cmd.Flags().Changed("metrics") || cmd.Flags().Changed("listen")) {
+		return errors.New("--listen needs --metrics, and that a port from 1 to 65535")
+	}
+	if !slices.Contains(orderNames(), f.sort) {
+		return fmt.Errorf("--sort %s: choose from %s", f.sort, strings.Join(orderNames(), ", "))
 	}
 	if f.metrics < 0 || f.metrics > 1<<16-1 {
 		return fmt.Errorf("--metrics %d is no port: give a number from 1 to 65535", f.metrics)
@@ -76,23 +106,50 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	if f.metrics > 0 {
 		return f.answer(cmd)
 	}
-	out := cmd.OutOrStdout()
-	earlier := map[string]page.Sample{}
-	for {
+	f.gpus = page.GPUs()
+	if f.once || f.format != asTable || !forPeople(cmd.OutOrStdout()) {
 		processes, err := f.read()
 		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %v\n", err)
 			return errFailed
 		}
-		if f.once || f.format != asTable || !forPeople(out) {
-			return f.print(newSession(cmd, f.format, 0), processes)
+		return f.print(newSession(cmd, f.format, 0), processes)
+	}
+	return f.watch(cmd)
+}
+
+// watch refreshes the terminal until q, or an interrupt.
+func (f *topFlags) watch(cmd *cobra.Command) error {
+	if _, err := f.read(); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %v\n", err)
+		return errFailed
+	}
+	s := openScreen(cmd.OutOrStdout())
+	defer s.close()
+	earlier := map[string]page.Sample{}
+	tick := time.NewTicker(f.interval)
+	defer tick.Stop()
+	for {
+		text := "no process here runs with stalloc, or none of yours\n"
+		if processes, err := f.read(); err != nil {
+			text = err.Error() + "\n" // its process has ended
+		} else if len(processes) > 0 {
+			text = f.table(processes, earlier).Render() + "\n" + topNotes
 		}
-		t := topTable(processes, earlier)
-		fmt.Fprintf(out, "\033[H\033[2J%s\n%s", t.Render(), topNotes)
+		if err := s.show(text, "q quits, s sorts: by "+f.sort); err != nil {
+			return nil // the terminal is gone
+		}
 		select {
 		case <-cmd.Context().Done():
 			return nil // how one leaves
-		case <-time.After(f.interval):
+		case key := <-s.keys:
+			switch key {
+			case 'q', 'Q':
+				return nil
+			case 's', 'S':
+				f.sort = nextOrder(f.sort)
+			}
+		case <-tick.C:
 		}
 	}
 }
@@ -107,12 +164,13 @@ func (f *topFlags) read() ([]page.Process, error) {
 
 // answer serves Prometheus until it is interrupted.
 func (f *topFlags) answer(cmd *cobra.Command) error {
-	server, err := metrics.Serve(f.metrics, func() []page.Process {
+	server, err := metrics.Listen(f.listen, f.metrics, page.GPUs(), func() []page.Process {
 		processes, _ := f.read() // none that can be read
 		return processes
 	})
 	if err != nil {
-		return err
+		fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %v\n", err)
+		return errFailed
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: http://%s/metrics\n", server.Addr())
 	<-cmd.Context().Done()
@@ -125,88 +183,18 @@ func (f *topFlags) print(s *session, processes []page.Process) error {
 		return s.finish(nil, "")
 	}
 	if s.records == nil {
-		return s.finish(topTable(processes, nil), topNotes)
+		return s.finish(f.table(processes, nil), topNotes)
 	}
 	for _, p := range processes {
 		for _, d := range p.Devices {
 			r := page.Between(d.Before, d.Now)
 			s.emit(topResult{
-				PID: p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal, At: d.Now.At.UTC().Format(time.RFC3339Nano),
-				Waste: d.Now.Waste(), HitShare: r.HitShare, Driver: r.Driver, StepUS: float64(r.Step.Nanoseconds()) / 1e3, Stats: d.Now.Stats,
+				versioned: formatVersion,
+				PID:       p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal, At: d.Now.At.UTC().Format(time.RFC3339Nano),
+				Waste: d.Now.Waste(), HitShare: r.HitShare, Driver: r.Driver, StepUS: float64(r.Step.Nanoseconds()) / 1e3,
+				Capacity: p.Capacity(f.gpus, d.Ordinal), Stats: d.Now.Stats,
 			})
 		}
 	}
 	return s.finish(nil, "")
-}
-
-const topNotes = "waste, hits of the last requests and driver's share of the time in %\n"
-
-// topTable has a row for each device of each process. Rates are those since the samples in
-// earlier, which it renews, else those that the page itself tells.
-func topTable(processes []page.Process, earlier map[string]page.Sample) table.Writer {
-	t := newTable(2, "pid", "program", "gpu", "peak load", "reserved", "waste", "hits", "driver", "step", "plan")
-	for _, p := range processes {
-		program := text.Snip(shortCommand(p.Command()), 12, "~")
-		if rank := p.Rank(); rank != "" {
-			program = text.Snip(program, 9, "~") + " r" + rank
-		}
-		for _, d := range p.Devices {
-			key := fmt.Sprintf("%s %d", p.Path, d.Ordinal)
-			before := d.Before
-			if last, ok := earlier[key]; ok && d.Now.At.After(last.At) {
-				before = last
-			}
-			if earlier != nil && d.Now.At.Sub(earlier[key].At) >= time.Second {
-				earlier[key] = d.Now
-			}
-			t.AppendRow(topRow(p.PID, program, d, page.Between(before, d.Now)))
-		}
-	}
-	return t
-}
-
-func topRow(pid int, program string, d page.Device, r page.Rates) table.Row {
-	hits, driver, step := "-", "-", "-"
-	if r.Requests > 0 && d.Now.PlanGeneration > 0 {
-		hits = fmt.Sprintf("%.1f", 100*r.HitShare)
-	}
-	if r.Elapsed > 0 {
-		driver = fmt.Sprintf("%.1f", 100*r.Driver)
-	}
-	if r.Step > 0 {
-		step = fmt.Sprintf("%.3gms", float64(r.Step.Microseconds())/1e3)
-	}
-	if age := time.Since(d.Now.At); age > 10*time.Second {
-		hits, driver, step = "-", "-", "idle "+age.Truncate(time.Second).String()
-	}
-	plan := "none"
-	switch {
-	case d.Now.Fallback > 0:
-		plan = "plain" // driver allocations serve
-	case d.Now.PlanGeneration > 0:
-		plan = fmt.Sprintf("#%d", d.Now.PlanGeneration)
-	}
-	return table.Row{
-		pid, program, d.Ordinal, amount(float64(d.Now.PeakAllocated)), amount(float64(d.Now.Reserved)),
-		fmt.Sprintf("%.1f", 100*d.Now.Waste()), hits, driver, step, plan,
-	}
-}
-
-// shortCommand is the script that an interpreter runs, or the program.
-func shortCommand(command string) string {
-	words := strings.Fields(command)
-	for _, w := range words {
-		if strings.HasSuffix(w, ".py") {
-			return filepath.Base(w)
-		}
-	}
-	for i, w := range words {
-		if w == "-m" && i+1 < len(words) {
-			return words[i+1]
-		}
-	}
-	if len(words) == 0 {
-		return "?"
-	}
-	return filepath.Base(words[0])
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"stalloc/live/page"
 	"stalloc/live/page/pagetest"
 	"stalloc/live/perfetto"
@@ -23,7 +25,7 @@ func TestTop(t *testing.T) {
 	w.Do(t, "again")
 	pid := fmt.Sprint(w.Process.Pid)
 	out, errs, status := run(t, "top", "--pid", pid)
-	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0   1.00 MiB  2.00 MiB   50.0") || !strings.Contains(out, "plain") {
+	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0   1.00 MiB  2.00 MiB") || !strings.Contains(out, "plain") {
 		t.Errorf("exit %d, %s\n%s", status, errs, out)
 	}
 	out, errs, status = run(t, "top", "--pid", pid, "--json")
@@ -39,7 +41,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	out, _, status = run(t, "top", "--pid", pid, "--format", "csv")
-	if head, _, _ := strings.Cut(out, "\n"); status != 0 || !strings.HasPrefix(head, "pid,rank,command,device,at,") || !strings.HasSuffix(head, ",native_ooms") {
+	if head, _, _ := strings.Cut(out, "\n"); status != 0 || !strings.HasPrefix(head, "version,pid,rank,command,device,at,") || !strings.HasSuffix(head, ",native_ooms") {
 		t.Errorf("exit %d\n%s", status, out)
 	}
 }
@@ -53,7 +55,7 @@ func TestTopWithoutProcesses(t *testing.T) {
 	if _, errs, status = run(t, "top", "--pid", "1", "--folder", t.TempDir()); status != exitFailed || !strings.Contains(errs, "process 1 has no page") {
 		t.Errorf("exit %d, %q", status, errs)
 	}
-	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--interval=1ms"} {
+	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--metrics=0", "--listen=127.0.0.1", "--sort=rank", "--interval=1ms"} {
 		if _, errs, status = run(t, "top", flag); status != exitUsage || !strings.Contains(errs, strings.Split(flag, "=")[0]) {
 			t.Errorf("%s: exit %d, %q", flag, status, errs)
 		}
@@ -101,7 +103,7 @@ func TestTopTable(t *testing.T) {
 		return page.Sample{At: at.Add(after), Stats: page.Stats{Requests: requests, Hits: hits, Steps: steps, PlanGeneration: 2, DriverNS: requests * 1000}}
 	}
 	earlier := map[string]page.Sample{"x 0": sample(-2*time.Second, 0, 0, 0)}
-	table := topTable([]page.Process{{PID: 7, Path: "x", Devices: []page.Device{
+	table := (&topFlags{}).table([]page.Process{{PID: 7, Path: "x", Devices: []page.Device{
 		{Ordinal: 0, Now: sample(0, 1000, 900, 20)}, {Ordinal: 1, Now: sample(-time.Minute, 1, 1, 1)},
 	}}}, earlier).Render()
 	for _, want := range []string{"90.0", "100ms", "#2", "idle 1m0s"} {
@@ -111,6 +113,62 @@ func TestTopTable(t *testing.T) {
 	}
 	if earlier["x 0"].Requests != 1000 {
 		t.Error("the sample is not renewed")
+	}
+}
+
+// TestTopKeys: on a terminal top has the other screen, s sorts, q quits, and the terminal is as it
+// was.
+func TestTopKeys(t *testing.T) {
+	w := pagetest.Start(t)
+	person, program := terminal(t)
+	before, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command("top", "--pid", fmt.Sprint(w.Process.Pid), "--interval", "100ms")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen, buffer := "", make([]byte, 1<<16)
+	until := func(want string) {
+		for !strings.Contains(seen, want) {
+			n, err := person.Read(buffer)
+			if seen += string(buffer[:n]); err != nil {
+				t.Fatalf("%v: no %q in %q", err, want, seen)
+			}
+		}
+	}
+	until("s sorts: by pid")
+	if !strings.HasPrefix(seen, enterScreen) {
+		t.Errorf("%.40q", seen)
+	}
+	person.WriteString("s")
+	until("s sorts: by load")
+	person.WriteString("q")
+	until(leaveScreen)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS); err != nil || *after != *before {
+		t.Errorf("%+v, %v", after, err)
+	}
+}
+
+// TestTopOrder: every name that --sort takes sorts, the largest first.
+func TestTopOrder(t *testing.T) {
+	device := func(n uint64) page.Device {
+		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(), Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21, DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
+	}
+	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
+	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB", "reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1e+03ms"} {
+		rows := strings.Split((&topFlags{sort: name}).table(processes, nil).Render(), "\n")
+		if !strings.Contains(rows[2], first) {
+			t.Errorf("%s: no %q first in %q", name, first, rows)
+		}
+	}
+	if name := nextOrder("step"); name != "pid" {
+		t.Errorf("behind step comes %s", name)
 	}
 }
 

@@ -89,6 +89,7 @@ def replay(binary: str, path: Path, group: str, serves: str) -> dict[str, dict]:
     of = {}
     for line in said(binary, "replay", "--smallest", "--json", str(path)).splitlines():
         result = json.loads(line)
+        result.pop("version", None)  # of the format, not of the result
         result["steps"] = [{"driver_time_us": s["driver_time_us"]} for s in result["steps"]]
         of[result["allocator"]] = {"group": group, "serves": serves, **result}
     return of

@@ -2,15 +2,19 @@ package metrics
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -18,9 +22,13 @@ import (
 )
 
 func processes() []page.Process {
-	return []page.Process{{PID: os.Getpid(), Devices: []page.Device{{Ordinal: 2, Now: page.Sample{Stats: page.Stats{
-		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, DriverNS: 25e8, PlanGeneration: 1,
-	}}}}}}
+	now := page.Stats{
+		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, PeakAllocated: 1 << 30, PeakReserved: 2 << 30,
+		DriverNS: 25e8, PlanGeneration: 1, Steps: 8,
+	}
+	return []page.Process{{PID: os.Getpid(), Devices: []page.Device{{
+		Ordinal: 2, Now: page.Sample{At: time.Unix(12, 0), Stats: now}, Before: page.Sample{At: time.Unix(11, 0), Stats: page.Stats{Steps: 4}},
+	}}}}
 }
 
 func open(t *testing.T) *Server {
@@ -61,11 +69,95 @@ func TestServe(t *testing.T) {
 	labels := fmt.Sprintf(`{device="2",pid="%d",rank=""}`, os.Getpid())
 	for _, want := range []string{
 		"stalloc_requests_total" + labels + " 100", "stalloc_plan_hits_total" + labels + " 75", "stalloc_reserved_bytes" + labels + " 1.610612736e+09",
-		"stalloc_driver_seconds_total" + labels + " 2.5", "# TYPE stalloc_allocated_bytes gauge", "# TYPE stalloc_ooms_total counter",
+		"stalloc_driver_seconds_total" + labels + " 2.5", "stalloc_step_seconds" + labels + " 0.25", "stalloc_waste_ratio" + labels + " 0.5", "# TYPE stalloc_allocated_bytes gauge", "# TYPE stalloc_ooms_total counter",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, text)
 		}
+	}
+}
+
+// TestDashboard: it names metrics that there are, and no others.
+func TestDashboard(t *testing.T) {
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+		Templating struct{ List []struct{ Query any } }
+	}
+	if err := json.Unmarshal([]byte(Dashboard), &board); err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]bool)
+	for _, m := range append(slices.Clone(metrics), capacity) {
+		there[regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(m.desc.String())[1]] = true
+	}
+	named := make(map[string]bool)
+	for _, p := range board.Panels {
+		if len(p.Targets) == 0 {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			for _, name := range regexp.MustCompile(`stalloc_\w+`).FindAllString(target.Expr, -1) {
+				if named[name] = true; !there[name] {
+					t.Errorf("%s: there is no metric %s", p.Title, name)
+				}
+			}
+		}
+	}
+	for _, v := range board.Templating.List {
+		for _, name := range regexp.MustCompile(`stalloc_\w+`).FindAllString(fmt.Sprint(v.Query), -1) {
+			if named[name] = true; !there[name] {
+				t.Errorf("a variable: there is no metric %s", name)
+			}
+		}
+	}
+	for _, want := range []string{"stalloc_step_seconds", "stalloc_waste_ratio", "stalloc_capacity_bytes", "stalloc_native_peak_reserved_bytes"} {
+		if !named[want] {
+			t.Errorf("it does not show %s", want)
+		}
+	}
+}
+
+// TestIndex: the root says where the metrics are, and the dashboard is served.
+func TestIndex(t *testing.T) {
+	s := open(t)
+	for path, want := range map[string]string{"/": `href="/metrics"`, "/grafana.json": `"panels"`} {
+		answer, err := http.Get("http://" + s.Addr() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, %s\n%s", path, err, answer.Status, text)
+		}
+	}
+}
+
+// TestListen: on another address than a loopback one whoever reaches it is answered.
+func TestListen(t *testing.T) {
+	gpus := []page.GPU{{Index: "0", Capacity: 80 << 30}, {Index: "1", Capacity: 80 << 30}, {Index: "2", Capacity: 80 << 30}}
+	for _, address := range []string{"0.0.0.0", "::"} {
+		s, err := Listen(address, 0, gpus, processes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(s.Addr())
+		answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if want := fmt.Sprintf(`stalloc_capacity_bytes{device="2",pid="%d",rank=""} 8.589934592e+10`, os.Getpid()); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, no %s in\n%s", address, err, want, text)
+		}
+		s.Close()
+	}
+	if _, err := Listen("localhost", 0, nil, processes); err == nil || !strings.Contains(err.Error(), "localhost: no address") {
+		t.Errorf("%v", err)
 	}
 }
 

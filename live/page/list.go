@@ -90,8 +90,8 @@ func (p *Process) belongsTo(user uint32) bool {
 
 var errElsewhere = errors.New("a process of another container")
 
-// runs reports whether the process still does. A number counts in its own space of them
-// alone.
+// runs reports whether the process still does; one that has ended and that its parent has not
+// asked for yet does not. A number counts in its own space of them alone.
 func (p *Process) runs() (bool, error) {
 	var own syscall.Stat_t
 	if err := syscall.Stat("/proc/self/ns/pid", &own); err == nil && own.Ino != p.space {
@@ -105,7 +105,13 @@ func (p *Process) runs() (bool, error) {
 		return false, err
 	}
 	start, err := startOf(text)
-	return start == p.Start, err
+	return start == p.Start && !ended(text), err
+}
+
+// ended reports whether a process is a zombie, or dead: the third field.
+func ended(stat []byte) bool {
+	state := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
+	return len(state) > 0 && bytes.IndexByte([]byte("ZXx"), state[0]) >= 0
 }
 
 // startOf is the 22nd field. The second, a name in parentheses, may hold anything.
@@ -137,15 +143,4 @@ func printable(text string) string {
 }
 
 // Rank is that of the process among those of its run, as torchrun sets it, or "".
-func (p *Process) Rank() string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
-	if err != nil {
-		return ""
-	}
-	for _, pair := range strings.Split(string(text), "\x00") {
-		if rank, ok := strings.CutPrefix(pair, "RANK="); ok {
-			return printable(rank)
-		}
-	}
-	return ""
-}
+func (p *Process) Rank() string { return printable(p.environment("RANK")["RANK"]) }

@@ -103,6 +103,61 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestZombie: a process that has ended is no process, before its parent has asked for it, too.
+func TestZombie(t *testing.T) {
+	w := pagetest.Start(t)
+	path := mustPath(t, w.Process.Pid)
+	w.Process.Kill()
+	stat := fmt.Sprintf("/proc/%d/stat", w.Process.Pid)
+	for text := ""; !strings.Contains(text, ") Z "); { // it is killed soon
+		read, err := os.ReadFile(stat)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(read)
+	}
+	if _, err := page.Of(page.Folder, w.Process.Pid); err == nil {
+		t.Error("it has a page")
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the page stays behind: %v", err)
+	}
+}
+
+// TestCapacity: devices are those that the process was started with, by nvidia-smi's word.
+func TestCapacity(t *testing.T) {
+	folder := t.TempDir()
+	script := "#!/bin/sh\necho '0, GPU-aaaa-1, 81559'\necho '1, GPU-bbbb-2, 40960'\necho '2, GPU-cccc-3, [N/A]'\n"
+	if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	gpus := page.GPUs()
+	if len(gpus) != 2 || gpus[1] != (page.GPU{Index: "1", UUID: "GPU-bbbb-2", Capacity: 40960 << 20}) {
+		t.Fatalf("%+v", gpus)
+	}
+	for _, c := range []struct {
+		env     string
+		ordinal int
+		want    uint64
+	}{
+		{"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 0, 40960 << 20}, {"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 1, 0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, 40960 << 20},
+		{"CUDA_VISIBLE_DEVICES=0", 3, 0}, {"CUDA_DEVICE_ORDER=", 0, 0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 7, 0},
+	} {
+		p := page.Process{PID: pagetest.Start(t, c.env).Process.Pid}
+		if got := p.Capacity(gpus, c.ordinal); got != c.want {
+			t.Errorf("%s, device %d: %d, want %d", c.env, c.ordinal, got, c.want)
+		}
+		if got := p.Capacity(gpus[:1], 0); c.env == "CUDA_DEVICE_ORDER=" && got != 81559<<20 {
+			t.Errorf("alone: %d", got)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if gpus := page.GPUs(); gpus != nil {
+		t.Errorf("%+v without nvidia-smi", gpus)
+	}
+}
+
 // TestOff: STALLOC_CONF=page:off.
 func TestOff(t *testing.T) {
 	w := pagetest.Start(t, "PAGE=off")

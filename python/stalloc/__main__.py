@@ -27,6 +27,8 @@ def main() -> int:
     if not path.exists():
         print(f"stalloc: {path} is missing; run `make build`, or reinstall it", file=sys.stderr)
         return 1
+    if command == "fit" and not elsewhere:
+        arguments.insert(1, f"--python={sys.executable}")  # which has this package, and trains
     # Python ignores it, and what is executed would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(path, ["stalloc", *arguments])

@@ -1,3 +1,3 @@
 """The version. `make` writes it from the file VERSION; pyproject.toml reads it from here."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -7,7 +7,8 @@
 
 The script runs as ever, under PyTorch's own allocator; stalloc.enable() inside it warns and does
 nothing. When it ends, by an exception too, the trace is written. PyTorch's memory history has
-what is needed, call stacks left out: every request and free, in the order the allocator saw them.
+what is needed: every request and free, in the order the allocator saw them, and with --stacks the
+Python frames that asked (files, lines and functions, no code and no data).
 It is a ring, and read while the script runs: a run may be of any length, the host's memory for it
 is bounded (--memory), and what was read is on the disk, beside the trace to be.
 
@@ -23,6 +24,8 @@ The trace is text, gzip'd if its name ends in .gz, one event a line:
     # step 3                                 a mark: setup, step 0, step 1, ..., end
     a,<id>,<bytes>,<stream>,<µs>             a request; ids and streams count from 0, the
                                              default stream being 0
+    a,<id>,<bytes>,<stream>,<µs>,<stack>     the same with --stacks; a stack is told before
+    k,<stack>,<caller's>,<file>:<line> <function>
     r,<id>,<µs>                              its free was requested
     f,<id>,<µs>                              its free is complete: other streams are done too
 
@@ -32,29 +35,33 @@ recording.
 """
 
 import argparse
-import importlib.util
 import os
 import runpy
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Optional
 
-from . import _rank, _session, _torch
+from . import _session, _torch
 from ._errors import StallocError
 from ._output import Output
-from ._printing import Parser, printing
+from .record_arguments import parse_arguments
 from .record_file import Kept, write
-from .record_history import ENTRY_BYTES, History, Lines
+from .record_history import ENTRY_BYTES, STACK_BYTES, History, Lines
+from .record_stacks import Stacks
 
 
 class Marks:
-    """The marks of a run: their places are in the history, their texts are here."""
+    """The marks of a run: their places are in the history, their texts are here.
 
-    def __init__(self, history: History, marked: Callable[[], None]) -> None:
-        self._history, self._marked = history, marked
+    Where `most` is not None the program ends, well, behind so many steps.
+    """
+
+    def __init__(
+        self, history: History, marked: Callable[[], None], most: Optional[int] = None
+    ) -> None:
+        self._history, self._marked, self._most = history, marked, most
         # By the number of the mark; None: nothing is marked there after all.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
@@ -69,10 +76,16 @@ class Marks:
                 self.texts[number] = None
             self._guessed, self.steps = [], 0
         self._next()
+        self._end_if_enough()
 
     def optimizer_step(self) -> None:
         """The end of a step, unless the script is going to call step()."""
         self._guessed.append(self._next())
+        self._end_if_enough()
+
+    def _end_if_enough(self) -> None:
+        if self._most is not None and self.steps >= self._most:
+            raise SystemExit(0)
 
     def _next(self) -> int:
         self.steps += 1
@@ -119,10 +132,12 @@ class Recorder:
             )
         torch.cuda.init()
         self.device = _device(torch, args.device)
-        self.history = History(torch, self.device, args.memory // ENTRY_BYTES)
-        self.marks = Marks(self.history, self.look_if_due)
+        entries = args.memory // (ENTRY_BYTES + (STACK_BYTES if args.stacks else 0))
+        self.history = History(torch, self.device, entries, args.stacks)
+        self.marks = Marks(self.history, self.look_if_due, args.steps)
         self.output = Output(args.output)
-        self.lines, self.kept = Lines(), Kept(self.output.folder)
+        self.lines = Lines(Stacks() if args.stacks else None)
+        self.kept = Kept(self.output.folder)
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
         self._over = threading.Event()
@@ -197,81 +212,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     sys.argv = [str(args.script), *args.arguments]
     sys.path[0] = str(args.script.resolve().parent)
     return runpy.run_path(str(args.script), run_name="__main__")
-
-
-LEAST_MEMORY = 1 << 20
-UNITS = {"KIB": 10, "MIB": 20, "GIB": 30, "K": 10, "M": 20, "G": 30, "": 0}
-
-
-def _amount(text: str) -> int:
-    """Bytes: 512MiB, 2G, or a whole number."""
-    digits = text.rstrip("KMGiBkmgb")
-    shift = UNITS.get(text[len(digits) :].strip().upper())
-    if shift is None or not digits.strip().isdigit() or int(digits) << shift < LEAST_MEMORY:
-        raise argparse.ArgumentTypeError(f"{text}: want an amount of at least 1MiB, like 512MiB")
-    return int(digits) << shift
-
-
-def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = Parser(
-        prog="stalloc record",
-        usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
-        description=(__doc__ or "").splitlines()[0],
-        epilog="Steps end where the program calls stalloc.step(), else where its optimizer steps.",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="%%r in it stands for the rank; - is standard output, and what the program prints "
-        "goes to standard error",
-    )
-    parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
-    parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
-    parser.add_argument(
-        "--memory",
-        type=_amount,
-        default=1 << 30,
-        metavar="AMOUNT",
-        help="of the host's memory, at most, while it records; default: 1GiB",
-    )
-    parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
-    parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="script", help="the program, and its arguments"
-    )
-    with printing(parser.prog):
-        args = parser.parse_args(argv)
-    words = args.m if args.m is not None else args.program
-    if not words:
-        parser.error("name a script to run, or a module behind -m")
-    if args.m is not None:
-        sys.path[0] = os.getcwd()  # as `python -m` would
-    args.arguments = words[1:]
-    args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
-    _check_program(parser, args)
-    if _rank.world_size() > 1 and "%r" not in args.output:
-        parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
-    args.output = _rank.expand(args.output)
-    folder = Path(args.output).parent
-    if not folder.is_dir():
-        parser.error(f"-o {args.output}: there is no folder {folder}")
-    return args
-
-
-def _check_program(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    if args.script is not None:
-        if not args.script.is_file():
-            parser.error(f"{args.script}: no such script")
-        args.name = args.name or args.script.stem
-        return
-    try:
-        found = importlib.util.find_spec(args.module)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        parser.error(f"-m {args.module}: no such module")
-    args.name = args.name or args.module
 
 
 def _terminated(number: int, frame: Any) -> None:

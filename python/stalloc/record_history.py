@@ -12,12 +12,15 @@ from types import ModuleType
 from typing import Any, Optional
 
 from ._errors import StallocError
+from .record_stacks import Stacks
 
 # A prime: no shape of any element size but one byte has it.
 MARK_BYTES = 1_000_003
 
-# What an entry takes: in the ring, and as the dictionary that a look makes of it.
+# What an entry takes: in the ring, and as the dictionary that a look makes of it. A stack of fifty
+# frames takes as much again, and more while it is read.
 ENTRY_BYTES = 1000
+STACK_BYTES = 2000
 
 Entry = Mapping[str, Any]
 
@@ -25,8 +28,8 @@ Entry = Mapping[str, Any]
 class History:
     """The marks and the entries of one device, from start() to stop()."""
 
-    def __init__(self, torch: ModuleType, device: int, entries: int) -> None:
-        self._torch, self._device, self._most = torch, device, entries
+    def __init__(self, torch: ModuleType, device: int, entries: int, stacks: bool = False) -> None:
+        self._torch, self._device, self._most, self._stacks = torch, device, entries, stacks
         self._stream = torch.cuda.Stream(device=device).cuda_stream
         self._lock = threading.RLock()
         self._marks = 0  # set so far
@@ -35,7 +38,8 @@ class History:
 
     def start(self) -> None:
         memory = self._torch.cuda.memory
-        memory._record_memory_history(enabled="all", context=None, max_entries=self._most)
+        how = {"context": "alloc", "stacks": "python"} if self._stacks else {"context": None}
+        memory._record_memory_history(enabled="all", max_entries=self._most, **how)
         self.mark()
         self._seen, self._counted = 1, self.count()
 
@@ -106,8 +110,9 @@ class Lines:
     out again has been freed, whether the history says so or not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stacks: Optional[Stacks] = None) -> None:
         self.events = 0
+        self._stacks = stacks
         self._live: dict[int, tuple[int, bool]] = {}  # by address: the id, whether freed
         self._streams = {0: 0}
         self._begin: Optional[int] = None
@@ -115,13 +120,15 @@ class Lines:
         self._blocks = 0
 
     def of(self, entries: Sequence[Entry]) -> Iterator[str]:
+        if self._stacks is not None:
+            self._stacks.look()
         for entry in entries:
             action = entry["action"]
             if isinstance(action, int):
                 yield f"#{action}"
                 continue
             for line in self._lines(entry):
-                self.events += 1
+                self.events += line[0] != "k"
                 yield line
 
     def _lines(self, entry: Entry) -> Iterator[str]:
@@ -137,7 +144,14 @@ class Lines:
                 yield from _end(live.pop(address), micros)
             stream = self._streams.setdefault(entry.get("stream", 0), len(self._streams))
             live[address] = (self._blocks, False)
-            yield f"a,{self._blocks},{entry['size']},{stream},{micros}"
+            line = f"a,{self._blocks},{entry['size']},{stream},{micros}"
+            if self._stacks is not None:
+                number, before = self._stacks.number(entry.get("frames", ()))
+                if before:
+                    yield from before
+                if number is not None:
+                    line += f",{number}"
+            yield line
             self._blocks += 1
         elif action == "free_requested" and address in live and not live[address][1]:
             live[address] = (live[address][0], True)

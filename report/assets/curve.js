@@ -38,6 +38,9 @@ class Curve {
       ],
       hooks: { setSelect: [(u) => this.selected(u)], draw: [(u) => this.marks(u)] },
     }, this.columns(), this.box);
+    const canvas = this.box.querySelector("canvas");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `curves over time: ${this.names.join(", ")}`);
     this.plot.over.addEventListener("dblclick", () => this.onback?.());
   }
 

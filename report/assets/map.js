@@ -10,8 +10,7 @@ class BlockMap {
     this.data = data;
     this.view = view;
     this.classes = classes;
-    this.canvas = box.querySelector("#map");
-    this.over = box.querySelector("#over");
+    [this.canvas, this.over] = box.querySelectorAll("canvas");
     this.box = box;
     this.area = { left: 0, top: 0, width: 0, height: 0 }; // until it is drawn
     this.dpr = 1;
@@ -29,7 +28,7 @@ class BlockMap {
     this.left = new Float64Array(n);
     this.right = new Float64Array(n);
     this.spaces = data.allocators.map((a, i) => (data.maps[i] ? new Space(this, data.columns, a.name) : Space.none));
-    this.allocator = data.allocators.length - 1; // stalloc's, or the only one
+    this.allocator = Math.max(data.maps.indexOf(true), 0); // native's, or the only one
     this.y0 = 0;
     this.y1 = this.top = 1;
     this.folded = [data.begin, data.end];
@@ -252,6 +251,21 @@ class BlockMap {
     this.y0 = Math.min(Math.max(low, 0), this.top * 1.01 - size);
     this.y1 = this.y0 + size;
     this.due();
+    this.onup?.();
+  }
+
+  // follow shows the addresses that another map shows.
+  follow(map) {
+    this.y0 = map.y0;
+    this.y1 = map.y1;
+    this.due();
+  }
+
+  // also outlines the block that the pointer is on in another map.
+  also(block) {
+    if (block === this.hovered) return;
+    this.hovered = block;
+    this.outline();
   }
 
   hover(p, e) {

@@ -84,24 +84,9 @@ function below(numbers, n) {
   return low;
 }
 
-function choice(id, options, chosen, use) {
-  const box = document.getElementById(id);
-  const buttons = options.map(([value, text]) => {
-    const b = document.createElement("button");
-    b.type = "button";
-    b.textContent = text;
-    b.dataset.value = value;
-    b.onclick = () => { press(value); use(value); };
-    box.append(b);
-    return b;
-  });
-  const press = (value) => buttons.forEach((b) => b.setAttribute("aria-pressed", b.dataset.value === String(value)));
-  press(chosen);
-}
-
 // describe fills a box with what is known of a block. Texts of the recording stay texts.
-function describe(box, page, i, whole) {
-  const { data, view, map } = page, c = data.columns;
+function describe(box, page, map, i, whole) {
+  const { data, view } = page, c = data.columns;
   box.replaceChildren();
   const title = document.createElement("b");
   title.textContent = bytesText(c.size[i]);
@@ -134,51 +119,46 @@ function describe(box, page, i, whole) {
   }
 }
 
-function tooltip(page) {
-  const tip = document.getElementById("tip"), { map, curve } = page;
+// tooltip says what lies under the pointer on a map, and keeps what is clicked.
+function tooltip(page, map) {
+  const tip = document.getElementById("tip"), { curve } = page;
   map.onhover = (p, e) => {
     curve.point(p.inside ? p.x : null);
+    for (const other of page.maps) if (other !== map) other.also(p.block);
     if (p.block < 0) { tip.hidden = true; return; }
-    describe(tip, page, p.block, false);
+    describe(tip, page, map, p.block, false);
     tip.hidden = false;
     const w = tip.offsetWidth, h = tip.offsetHeight;
-    tip.style.left = (e.clientX + 18 + w > innerWidth ? Math.max(e.clientX - w - 14, 4) : e.clientX + 18) + "px";
+    tip.style.left = Math.max(e.clientX + 18 + w > innerWidth ? e.clientX - w - 14 : e.clientX + 18, 4) + "px";
     tip.style.top = Math.max(Math.min(e.clientY + 14, innerHeight - h - 8), 4) + "px";
   };
   const details = document.getElementById("details");
   map.onpin = (block) => {
     details.hidden = block < 0;
-    if (block >= 0) describe(details, page, block, true);
+    if (block >= 0) describe(details, page, map, block, true);
   };
+  map.onescape = () => page.letGo();
+  map.onup = () => { for (const other of page.maps) if (other !== map) other.follow(map); };
 }
 
-// standOut has a table's row show its blocks on the map while the pointer or the focus is on it.
-function standOut(page, selector, picks) {
-  const { map } = page;
-  for (const row of document.querySelectorAll(selector)) {
-    const show = () => {
-      const pick = picks(row);
-      map.marked = Uint8Array.from({ length: map.count }, (_, i) => (pick(i) ? 1 : 0));
-      map.due();
-    };
-    const hide = () => { map.marked = null; map.due(); };
-    row.addEventListener("pointerenter", show);
-    row.addEventListener("pointerleave", hide);
-    row.addEventListener("focus", show);
-    row.addEventListener("blur", hide);
-    row.addEventListener("click", () => document.getElementById("drawn").scrollIntoView({ behavior: "smooth" }));
-  }
-}
-
-function tables(page) {
-  const { data, map } = page, c = data.columns, at = data.peak.event;
-  const step = data.steps[data.peak.step];
-  standOut(page, "tr[data-group]", (row) => {
-    const g = data.peak.groups[row.dataset.group];
-    return (i) => c.size[i] === g.size && c.phase[i] === g.phase && c.from[i] <= at && map.end[i] > at
-      && (c.from[i] < step.begin || map.end[i] >= step.end) === g.kept && (!c.stack.length || c.stack[i] - 1 === g.stack);
-  });
-  standOut(page, "tr[data-reason]", (row) => (i) => c.served[i] === Number(row.dataset.reason));
+// second shows another allocator's map below the first, with the same time and scale.
+function second(page) {
+  if (page.data.kind !== "recording") return;
+  const box = document.getElementById("mapbox2"), { data } = page;
+  const use = (value) => {
+    box.hidden = value === "none";
+    if (box.hidden) return;
+    if (page.maps.length < 2) {
+      page.maps.push(new BlockMap(box, data, page.view, page.classes));
+      tooltip(page, page.maps[1]);
+      page.maps[1].onback = page.map.onback;
+      page.maps[1].marked = page.map.marked;
+    }
+    page.maps[1].fold(...page.map.folded);
+    page.maps[1].use(Number(value));
+    page.maps[1].follow(page.map);
+  };
+  choice("maps2", [["none", "none"], ...data.allocators.flatMap((a, i) => (data.maps[i] ? [[i, a.name]] : []))], "none", use);
 }
 
 function legend(page) {
@@ -200,7 +180,7 @@ function steps(page) {
   all.forEach(([text], i) => select.append(new Option(text, i)));
   const show = () => {
     const [, begin, end] = all[select.value];
-    map.fold(Math.max(begin, data.begin), Math.min(end, data.end));
+    for (const map of page.maps) map.fold(Math.max(begin, data.begin), Math.min(end, data.end));
     view.showEvents(begin, end);
   };
   select.value = data.steps.length > 1 && data.kind !== "live" ? data.peak.step + 1 : 0;
@@ -209,38 +189,31 @@ function steps(page) {
   show();
 }
 
-function themes(page) {
-  const repaint = () => {
-    page.classes.cache = null;
-    page.curve.build();
-    page.map.due();
-  };
-  document.getElementById("theme").onclick = () => {
-    const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-    document.documentElement.dataset.theme = dark ? "light" : "dark";
-    repaint();
-  };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-}
-
 async function start() {
   const data = await unpack(document.getElementById("packed").textContent);
   const view = new View(data), classes = new Classes(data);
   const map = new BlockMap(document.getElementById("mapbox"), data, view, classes);
   const curve = new Curve(document.getElementById("curve"), data, view);
-  const page = { data, view, classes, map, curve };
+  const page = { data, view, classes, map, curve, maps: [map] };
   if (data.kind !== "live") choice("maps", data.allocators.flatMap((a, i) => (data.maps[i] ? [[i, a.name]] : [])), map.allocator, (i) => map.use(Number(i)));
-  if (data.kind !== "live") choice("colours", classes.ways.map((w) => [w.name, w.name]), classes.name, (name) => { classes.use(name); legend(page); map.due(); });
+  if (data.kind !== "live") choice("colours", classes.ways.map((w) => [w.name, w.name]), classes.name, (name) => { classes.use(name); legend(page); for (const m of page.maps) m.due(); });
   choice("axis", data.kind === "plan" ? [["events", "requests"]] : data.kind === "live" ? [["time", "time"]] : [["time", "time"], ["events", "requests"]], view.byTime ? "time" : "events", (axis) => {
     view.setAxis(axis === "time");
-    map.placeAll();
+    for (const m of page.maps) m.placeAll();
     curve.build();
   });
   if (data.kind !== "live") legend(page);
-  tooltip(page);
+  marking(page);
+  tooltip(page, map);
   tables(page);
-  themes(page);
+  flame(page);
+  theme(() => {
+    classes.cache = null;
+    curve.build();
+    for (const m of page.maps) m.due();
+  });
   steps(page);
+  second(page);
   window.report = page; // for whoever looks closer, tests among them
   requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = performance.now().toFixed(0); }));
 }

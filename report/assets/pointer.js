@@ -42,7 +42,7 @@ function pointerOn(map) {
   over.addEventListener("dblclick", () => map.onback?.());
 }
 
-// keysOn moves and zooms without a pointer: arrows, plus, minus and 0.
+// keysOn moves and zooms without a pointer: arrows, plus, minus, 0 and Escape.
 function keysOn(map) {
   const { view } = map;
   map.over.tabIndex = 0;
@@ -52,7 +52,7 @@ function keysOn(map) {
     const shift = (x, y) => { view.set(view.from + x, view.to + x); if (y) map.showUp(map.y0 + y, map.y1 + y); };
     const act = {
       ArrowLeft: () => shift(-across, 0), ArrowRight: () => shift(across, 0), ArrowUp: () => shift(0, up), ArrowDown: () => shift(0, -up),
-      "+": () => view.zoom(0.8, middle), "=": () => view.zoom(0.8, middle), "-": () => view.zoom(1.25, middle), "0": () => map.onback?.(),
+      "+": () => view.zoom(0.8, middle), "=": () => view.zoom(0.8, middle), "-": () => view.zoom(1.25, middle), "0": () => map.onback?.(), Escape: () => map.onescape?.(),
     }[e.key];
     if (!act || e.ctrlKey || e.metaKey) return;
     e.preventDefault();

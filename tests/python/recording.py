@@ -21,6 +21,7 @@ class History:
         self.clock = 1_700_000_000_000_000
         self.ring = 0
         self.looks = 0
+        self.how = None  # the context and the stacks that were asked for
         self.allocs = self.frees = 0
         self.lock = threading.RLock()
 
@@ -29,7 +30,7 @@ class History:
         size, stream = self.live[address]
         entry = {
             "action": action, "addr": address, "size": size,
-            "stream": stream, "time_us": self.clock, "frames": [],
+            "stream": stream, "time_us": self.clock, "frames": self._frames(),
         }  # fmt: skip
         if self.entries is not None:
             self.entries.append(entry)
@@ -50,7 +51,17 @@ class History:
             self.frees += 1
             del self.live[address]
 
-    def start(self, enabled="all", context="all", max_entries=0):
+    def _frames(self):
+        """As PyTorch gives them: the innermost first."""
+        frames, at = [], sys._getframe(2) if self.how == ("alloc", "python") else None
+        while at is not None:
+            code = at.f_code
+            frames.append({"filename": code.co_filename, "line": at.f_lineno, "name": code.co_name})
+            at = at.f_back
+        return frames
+
+    def start(self, enabled="all", context="all", stacks="all", max_entries=0):
+        self.how = (context, stacks) if enabled else self.how
         self.entries, self.ring = None if enabled is None else [], max_entries
 
     def snapshot(self):

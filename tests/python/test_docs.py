@@ -54,6 +54,30 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().split()) <= 700
 
 
+# Words that were names here and say nothing to a user of PyTorch, with what is said instead.
+PRIVATE = {
+    "wish": "planned offset", "tape": "schedule", "reel": "schedule", "lane": "stream",
+    "valley": "step boundary", "rung": "fallback", "overhang": "", "foretold": "",
+    "laid anew": "rebuilt",
+}  # fmt: skip
+WORDS = re.compile(rf"\b({'|'.join(PRIVATE)})(e?s)?\b", re.IGNORECASE)
+# Where words are about something else: what was, and this list.
+ELSEWHERE = {"CHANGELOG.md", "tests/python/test_docs.py"}
+
+
+def test_no_private_words():
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    kinds = (".md", ".go", ".py", ".c", ".h", ".cc", ".js", ".html", ".txt", ".yml", ".toml")
+    found = []
+    for file in listed:
+        path = ROOT / file
+        if file in ELSEWHERE or not file.endswith(kinds) or "uplot" in file or not path.exists():
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            found += [f"{file}:{number}: {word[0]}" for word in WORDS.finditer(line)]
+    assert found == []
+
+
 def test_settings():
     """The table has the keys that the library knows."""
     known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/conf.c").read_text(), re.DOTALL)

@@ -1,5 +1,6 @@
 """The package as pip installs it from the source tree."""
 
+import json
 import os
 import re
 import shutil
@@ -32,6 +33,30 @@ def pip_install(source, target):
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
     command += ["--disable-pip-version-check", "--target", str(target), str(source)]
     return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_the_bill_of_materials_is_in_the_wheel(source, tmp_path):
+    (source / "stalloc.cdx.json").write_text("{}")
+    target = tmp_path / "target"
+    done = pip_install(source, target)
+    assert done.returncode == 0, done.stdout
+    (found,) = target.glob("stalloc-*.dist-info/sboms/*")
+    assert found.name == "stalloc.cdx.json" and found.read_text() == "{}"
+
+
+def test_the_bill_of_materials():
+    """It lists what go.mod requires, and what is linked with that, each once."""
+    command = [sys.executable, "packaging/sbom.py", VERSION, "./cshim/engine", "./cmd/stalloc"]
+    done = subprocess.run(command, cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE)
+    bill = json.loads(done.stdout)
+    assert bill["bomFormat"] == "CycloneDX" and bill["specVersion"] == "1.6"
+    parts = {part["name"]: part["version"] for part in bill["components"]}
+    assert len(parts) == len(bill["components"]) == len(bill["dependencies"][0]["dependsOn"])
+    required = re.findall(r"^\t(\S+) (v\S+)$", (ROOT / "go.mod").read_text(), re.MULTILINE)
+    tests_alone = {"github.com/cockroachdb/datadriven"}
+    assert required
+    assert {name for name, version in required if parts.get(name) != version} <= tests_alone
+    assert {"std", "uplot"} <= parts.keys()
 
 
 def test_pip_installs_everything(source, tmp_path):

@@ -16,6 +16,12 @@ from stalloc import StallocError, StallocWarning, record
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def test_a_program_ends_behind_so_many_steps(recorded):
+    status, lines = recorded(LOOP + "history.alloc(77)", options=["--steps", "2"])
+    assert status == 0 and lines[-1] == "# end"
+    assert [mark for mark in marks_of(lines) if mark != "backward"] == ["step 0", "step 1", "end"]
+
+
 def test_stalloc_stays_off(recorded):
     with pytest.warns(StallocWarning, match="this run is recorded"):
         status, _ = recorded("assert not stalloc.enable() and stalloc.stats().hits == 0\n" + LOOP)
@@ -105,6 +111,8 @@ def test_no_gpu(recorded, capsys):
         (["-o", "/absent/x", "it.py"], "no folder"),
         (["-o", "x.csv", "--memory", "much", "it.py"], "like 512MiB"),
         (["-o", "x.csv", "--memory", "1KiB", "it.py"], "at least 1MiB"),
+        (["-o", "x.csv", "--steps", "0", "it.py"], "at least 1"),
+        (["-o", "x.csv", "--steps", "few", "it.py"], "at least 1"),
     ],
 )
 def test_bad_options(options, message, tmp_path, monkeypatch, capsys):
@@ -144,7 +152,9 @@ def test_the_go_reader_takes_it(recorded, tmp_path, file):
 
 
 def test_one_recording_at_a_time(history):
-    args = types.SimpleNamespace(device=None, memory=1 << 30, output=Path("x.csv"))
+    args = types.SimpleNamespace(
+        device=None, memory=1 << 30, output=Path("x.csv"), stacks=False, steps=None
+    )
     record.Recorder(args)
     with pytest.raises(StallocError, match="one at a time"):
         record.Recorder(args)

@@ -7,6 +7,7 @@ from stalloc import record
 from stalloc.record_history import MARK_BYTES as MARK
 from stalloc.record_history import History as Recorded
 from stalloc.record_history import Lines
+from stalloc.record_stacks import Stacks
 
 
 def entry(action, address, size=512, stream=0, time=0):
@@ -108,3 +109,48 @@ def test_an_overflow_is_told(recorded, history, capsys, tmp_path, monkeypatch):
     assert recorded(LOOP, options=["--memory", "1MiB"]) == (1, None)
     assert "raise --memory" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.tmp"))
+
+
+NESTED = """
+def layer():
+    return history.alloc(1 << 20)
+
+def step():
+    blocks = [layer() for _ in range(50)]
+    for block in blocks:
+        history.free(block)
+
+for _ in range(3):
+    step()
+    stalloc.step()
+"""
+
+
+def test_stacks(recorded, history):
+    status, lines = recorded(NESTED, options=["--stacks"])
+    assert status == 0 and history.how == ("alloc", "python")
+    stacks, texts = {}, set()
+    for line in lines:
+        if line[0] == "k":
+            _, number, caller, frame = line.split(",", 3)
+            stacks[number] = [*stacks.get(caller, []), frame.rpartition("/")[2]]
+        elif line[0] == "a":
+            texts.add(" > ".join(stacks[line.split(",")[5]]))
+    # The program's own frames alone, told once, however often they ask.
+    (text,) = texts
+    own = [frame for frame in text.split(" > ") if "listcomp" not in frame]
+    assert own[:3] == ["train it.py:13 <module>", "train it.py:8 step", "train it.py:5 layer"]
+    assert len(stacks) == len(set(map(tuple, stacks.values()))) < 10
+    plain = recorded(NESTED)[1]
+    without = [line for line in lines if line[0] != "k"]
+    assert [",".join(line.split(",")[:5]) for line in without] == plain
+
+
+def test_a_frames_text_is_one_line():
+    stacks = Stacks()
+    frame = {"filename": "a\nb.py", "line": 1, "name": "f" * 9000}
+    number, lines = stacks.number([frame])
+    assert number == 0 and len(lines) == 1 and "\n" not in lines[0] and len(lines[0]) < 5000
+    assert stacks.number([]) == (None, []) and stacks.number([frame]) == (0, [])
+    stacks.look()
+    assert stacks.number([dict(frame)]) == (0, [])

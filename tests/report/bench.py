@@ -18,7 +18,7 @@ def main():
         for name in RUNS:
             path = Path(folder) / f"{name}.html"
             begin = time.perf_counter()
-            browser.make(browser.recording(name), path)
+            browser.make(path, browser.recording(name))
             took = time.perf_counter() - begin
             paints, draws, blocks = [], [], 0
             for _ in range(5):

@@ -15,8 +15,8 @@ def recording(name):
     return ROOT / "tests" / "traces" / f"{name}.csv.gz"
 
 
-def make(run, page):
-    subprocess.run([STALLOC, "report", "-o", page, run], check=True, capture_output=True)
+def make(page, *runs):
+    subprocess.run([STALLOC, "report", "-o", page, *runs], check=True, capture_output=True)
     return page
 
 

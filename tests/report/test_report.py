@@ -5,6 +5,7 @@ import subprocess
 
 import browser
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 RUNS = {
     "varlen": browser.recording("llama_varlen"),
@@ -47,7 +48,10 @@ def reports(tmp_path_factory):
     live = folder / "live.json"
     live.write_text(LOG)
     runs = {**RUNS, "plan": plan, "live": live}
-    return {name: browser.make(run, folder / f"{name}.html") for name, run in runs.items()}
+    made = {name: browser.make(folder / f"{name}.html", run) for name, run in runs.items()}
+    snapshots = browser.ROOT / "report" / "testdata"
+    changed = [snapshots / f"{name}.pickle" for name in ("snapshot", "changed")]
+    return made | {"change": browser.make(folder / "change.html", *changed)}
 
 
 @pytest.fixture
@@ -206,13 +210,97 @@ def test_every_choice_changes_the_picture(opened):
 
 def test_a_row_shows_its_blocks(opened):
     page = opened("snapshot")
-    row = page.locator("tr[data-group='0']")
+    row = page.locator("[data-by=frame] tr[data-group='0']")
     assert "model.py:42 forward" in row.inner_text()
     before = picture(page)
     row.hover()
     assert picture(page) != before
     # Twelve activations of the one step that the peak is in.
-    assert page.evaluate("report.map.marked.reduce((a, b) => a + b)") == 12
+    assert marked(page) == 12
+    # A click keeps them, Escape on the map lets go.
+    row.click()
+    page.mouse.move(2, 2)
+    assert marked(page) == 12 and row.get_attribute("data-kept") is not None
+    page.locator("#over").focus()
+    page.keyboard.press("Escape")
+    assert page.evaluate("report.map.marked") is None
+
+
+def marked(page):
+    return page.evaluate("report.map.marked.reduce((a, b) => a + b)")
+
+
+def rows(page, way):
+    return page.locator(f"[data-by={way}] tr[data-group]:visible")
+
+
+def test_groups_are_sorted_and_searched(opened):
+    page = opened("snapshot")
+    assert rows(page, "frame").count() == 3 and rows(page, "shape").count() == 0
+    ways = page.locator("#by")
+    ways.get_by_role("button", name="module").click()
+    assert "torch.nn linear" in rows(page, "module").first.inner_text()
+    ways.get_by_role("button", name="frame").click()
+    page.locator("[data-by=frame] th button", has_text="blocks").click()
+    page.locator("[data-by=frame] th button", has_text="blocks").click()
+    assert page.locator("[data-by=frame] th[aria-sort=ascending]").inner_text() == "blocks"
+    counts = [
+        int(cell) for cell in page.locator("[data-by=frame] td:nth-child(3)").all_inner_texts()
+    ]
+    assert counts == [1, 4, 12]
+    page.locator("#search").fill("model.py:10")
+    assert rows(page, "frame").count() == 1
+    assert "__init__" in rows(page, "frame").first.inner_text()
+
+
+def test_many_groups_are_shown_when_asked_for(opened):
+    page = opened("varlen")
+    few = rows(page, "shape").count()
+    page.locator("#more").click()
+    assert few == 16 and rows(page, "shape").count() > few and page.locator("#more").is_hidden()
+
+
+def test_every_way_to_group_marks_its_blocks(opened):
+    page = opened("snapshot")
+    blocks = page.evaluate("report.data.peak.blocks")
+    for way in ("frame", "module", "shape", "phase"):
+        page.locator("#by").get_by_role("button", name=way, exact=True).click()
+        total = 0
+        for row in rows(page, way).all():
+            row.hover()
+            total += marked(page)
+        assert total == blocks, way
+
+
+def test_the_flame_graph(opened):
+    page = opened("snapshot")
+    bars = page.locator("#flame button")
+    wide = {bar.inner_text(): bar.bounding_box()["width"] for bar in bars.all()}
+    assert wide["train.py:9 step"] / wide["live at the peak"] == pytest.approx(60 / 122, abs=0.01)
+    forward = bars.get_by_text("model.py:42 forward")
+    forward.hover()
+    assert marked(page) == 12
+    forward.click()
+    assert bars.get_by_text("model.py:10").count() == 0
+    bars.first.click()
+    assert bars.get_by_text("model.py:10").count() == 1
+
+
+def test_two_maps(opened):
+    page = opened("streams")
+    assert page.locator("#mapbox2").is_hidden()
+    assert page.locator("#maps button[aria-pressed=true]").inner_text() == "native"
+    page.locator("#maps2 button", has_text="stalloc").click()
+    page.wait_for_function("report.maps.length === 2 && report.maps[1].owner")
+    page.locator("#over").focus()
+    page.keyboard.press("ArrowUp")
+    same = "['y0', 'y1', 'top'].every((k) => report.maps[0][k] === report.maps[1][k])"
+    assert page.evaluate(same)
+    differ = "report.maps[0].low.some((at, i) => at !== report.maps[1].low[i])"
+    assert page.evaluate(differ)
+    page.locator("#mapbox").scroll_into_view_if_needed()
+    spot = over_a_block(page)
+    assert page.evaluate("report.maps[1].hovered") == spot["block"]
 
 
 def test_texts_of_a_recording_stay_texts(opened):
@@ -227,10 +315,31 @@ def test_texts_of_a_recording_stay_texts(opened):
     assert page.locator("#details img").count() == 0 and page.title() == "snapshot – stalloc report"
 
 
-def test_a_narrow_window(opened):
-    page = opened("varlen", viewport={"width": 420, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 420
-    assert page.evaluate(COLOURS) > 5
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", [*RUNS, "plan", "live", "change"])
+def test_accessible(opened, name, width, scheme):
+    page = opened(name, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if name not in ("live", "change"):
+        assert page.evaluate(COLOURS) > 5
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    rows = [
+        row.bounding_box()["height"] for row in page.locator(".peak tr[data-group]:visible").all()
+    ]
+    assert all(height < 90 for height in rows), rows
+
+
+def test_two_runs(opened):
+    page = opened("change")
+    assert "The peak rose by 5.00 MiB" in page.locator(".verdict").inner_text()
+    assert page.locator("[data-by=stack]").is_visible()
+    page.locator("#by").get_by_role("button", name="shape").click()
+    first = page.locator("[data-by=shape] tr[data-group]:visible")
+    assert first.count() > 0 and page.locator("[data-by=stack]").is_hidden()
+    page.locator("#search").fill("no such row")
+    assert first.count() == 0
 
 
 def test_without_scripts_the_tables_are_there(chromium, reports):

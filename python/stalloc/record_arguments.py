@@ -1,0 +1,102 @@
+"""The command line of `stalloc record`."""
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from . import _rank
+from ._printing import Parser, printing
+
+LEAST_MEMORY = 1 << 20
+UNITS = {"KIB": 10, "MIB": 20, "GIB": 30, "K": 10, "M": 20, "G": 30, "": 0}
+
+
+def _amount(text: str) -> int:
+    """Bytes: 512MiB, 2G, or a whole number."""
+    digits = text.rstrip("KMGiBkmgb")
+    shift = UNITS.get(text[len(digits) :].strip().upper())
+    if shift is None or not digits.strip().isdigit() or int(digits) << shift < LEAST_MEMORY:
+        raise argparse.ArgumentTypeError(f"{text}: want an amount of at least 1MiB, like 512MiB")
+    return int(digits) << shift
+
+
+def _steps(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: want a number of at least 1")
+    return int(text)
+
+
+def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    parser = Parser(
+        prog="stalloc record",
+        usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
+        description="Records a training script's requests for GPU memory, for `stalloc report` and "
+        "`stalloc replay`.",
+        epilog="Steps end where the program calls stalloc.step(), else where its optimizer steps.",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="%%r in it stands for the rank; - is standard output, and what the program prints "
+        "goes to standard error",
+    )
+    parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
+    parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
+    parser.add_argument(
+        "--memory",
+        type=_amount,
+        default=1 << 30,
+        metavar="AMOUNT",
+        help="of the host's memory, at most, while it records; default: 1GiB",
+    )
+    parser.add_argument(
+        "--steps", type=_steps, metavar="N", help="end the program behind so many; default: it ends"
+    )
+    parser.add_argument(
+        "--stacks",
+        action="store_true",
+        help="which lines of the program ask for memory, too: `stalloc report` groups by them. "
+        "Off by default: it costs time at each request, and names files and functions",
+    )
+    parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="script", help="the program, and its arguments"
+    )
+    with printing(parser.prog):
+        args = parser.parse_args(argv)
+    words = args.m if args.m is not None else args.program
+    if not words:
+        parser.error("name a script to run, or a module behind -m")
+    if args.m is not None:
+        sys.path[0] = os.getcwd()  # as `python -m` would
+    args.arguments = words[1:]
+    args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
+    _check_program(parser, args)
+    if _rank.world_size() > 1 and "%r" not in args.output:
+        parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
+    args.output = _rank.expand(args.output)
+    folder = Path(args.output).parent
+    if not folder.is_dir():
+        parser.error(f"-o {args.output}: there is no folder {folder}")
+    return args
+
+
+def _check_program(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.script is not None:
+        if not args.script.is_file():
+            parser.error(f"{args.script}: no such script")
+        args.name = args.name or args.script.stem
+        return
+    try:
+        found = importlib.util.find_spec(args.module)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        parser.error(f"-m {args.module}: no such module")
+    args.name = args.name or args.module

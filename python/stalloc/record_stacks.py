@@ -1,0 +1,75 @@
+"""The call stacks of a recording: PyTorch's Python frames as lines of the trace, equal ones once.
+
+A stack is a number: that of the stack of its caller, and one frame more.
+
+    k,<number>,<caller's number or nothing>,<file>:<line> <function>
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+# The file whose frames start a program that is recorded.
+STARTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "record.py")
+
+Frame = Mapping[str, Any]
+
+
+class Stacks:
+    """Numbers stacks, look by look."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Optional[int], str], int] = {}  # by caller and frame
+        # PyTorch shares the frames of a look: within one some of them, by identity, find stacks
+        # that may be the same, and lists of the same objects compare fast.
+        self._looked: dict[tuple[int, ...], list[tuple[Sequence[Frame], Optional[int]]]] = {}
+        self._texts: dict[int, str] = {}
+
+    def look(self) -> None:
+        """A new look: identities of frames are others from here on."""
+        self._looked, self._texts = {}, {}
+
+    def number(self, frames: Sequence[Frame]) -> tuple[Optional[int], list[str]]:
+        """The stack's number, and the lines that the trace needs before; None without frames.
+
+        `frames` come as PyTorch gives them, the innermost first.
+        """
+        if not frames:
+            return None, NONE
+        n = len(frames)
+        key = id(frames[0]), id(frames[n // 4]), id(frames[n // 2]), id(frames[n * 3 // 4]), n
+        alike = self._looked.get(key)
+        if alike is None:
+            alike = self._looked[key] = []
+        for others, found in alike:
+            if others == frames:
+                return found, NONE
+        number: Optional[int] = None
+        lines: list[str] = []
+        for text in self._outermost_first(frames):
+            node = (number, text)
+            known = self._numbers.get(node)
+            if known is None:
+                known = self._numbers[node] = len(self._numbers)
+                lines.append(f"k,{known},{'' if number is None else number},{text}")
+            number = known
+        alike.append((frames, number))
+        return number, lines
+
+    def _outermost_first(self, frames: Sequence[Frame]) -> Iterator[str]:
+        """The program's own frames: those that start it, record's and runpy's, are left out."""
+        end = next((i for i, f in enumerate(frames) if f["filename"] == STARTS), len(frames))
+        while end > 0 and "runpy" in os.path.basename(frames[end - 1]["filename"]):
+            end -= 1
+        for frame in reversed(frames[:end]):
+            text = self._texts.get(id(frame))
+            if text is None:
+                words = f"{frame['filename']}:{frame['line']} {frame['name']}".splitlines()
+                text = self._texts[id(frame)] = " ".join(words)[:MOST]
+            yield text
+
+
+NONE: list[str] = []  # no new lines
+
+# Of a frame's text; a line of a trace has at most 64 KiB.
+MOST = 4096
