@@ -145,7 +145,7 @@ func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups ma
 	keys := make(map[int]string) // of stacks
 	for i := range l.blocks {
 		b := &l.blocks[i]
-		if b.begin > at || b.end <= at {
+		if b.begin > at || b.freed <= at {
 			continue
 		}
 		blocks++

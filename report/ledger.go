@@ -13,6 +13,7 @@ import (
 type block struct {
 	id         int64
 	begin, end int // end is len(events) for a block that is never freed
+	freed      int // when its free was asked for: from then on it is no load, and may wait for other streams
 	size       mem.Bytes
 	stream     mem.StreamID
 	phase      int
@@ -54,14 +55,14 @@ func newLedger(tr *trace.Trace) *ledger {
 		case trace.Alloc:
 			at[e.ID] = len(l.blocks)
 			l.of[i] = int32(len(l.blocks))
-			l.blocks = append(l.blocks, block{id: e.ID, begin: i, end: n, size: e.Size, stream: e.Stream})
+			l.blocks = append(l.blocks, block{id: e.ID, begin: i, end: n, freed: n, size: e.Size, stream: e.Stream})
 			load += mem.Round(e.Size)
 		case trace.FreeRequested:
-			l.blocks[at[e.ID]].late = replay.Deferred(tr.Events, i)
-		case trace.FreeCompleted:
 			b := &l.blocks[at[e.ID]]
-			b.end = i
+			b.freed, b.late = i, replay.Deferred(tr.Events, i)
 			load -= mem.Round(b.size)
+		case trace.FreeCompleted:
+			l.blocks[at[e.ID]].end = i
 			delete(at, e.ID)
 		}
 		if l.load[i] = load; load > l.load[l.peak] {

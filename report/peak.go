@@ -35,7 +35,7 @@ func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	var live []*block
 	for i := range l.blocks {
 		b := &l.blocks[i]
-		if b.begin > at || b.end <= at {
+		if b.begin > at || b.freed <= at {
 			continue
 		}
 		live = append(live, b)

@@ -69,6 +69,7 @@ func (l *ledger) addStep(s *plan.Step) (heights []int) {
 		if r.Done != plan.Never {
 			b.end = begin + int(r.Done)
 		}
+		b.freed = b.end
 		l.blocks = append(l.blocks, b)
 		heights = append(heights, int(mem.Bytes(r.At)/mem.Grain))
 	}
