@@ -33,6 +33,8 @@ type Stats struct {
 	DriverCalls uint64
 	DriverTime  time.Duration // spent in them
 	Retries     uint64        // requests served only after memory was given back
+	Waits       uint64        // requests that waited for other streams rather than have memory made
+	WaitTime    time.Duration // that they took
 }
 
 // Fragmentation is the part of the memory taken at the peak that was never needed
@@ -58,6 +60,6 @@ func (a *Allocator) Stats() Stats {
 		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Asleep: s.Asleep, Backup: s.Backup,
 		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps, NativeFull: s.Native.OutOfMemory,
-		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
+		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries, Waits: s.Waits.Waits, WaitTime: s.Waits.Time,
 	}
 }

@@ -20,7 +20,7 @@ static const struct {
 	{"plan", PLAN},   {"log", LEVEL},   {"engine", TEXT},     {"driver", TEXT}, {"window", WINDOW},
 	{"limit", LIMIT}, {"cache", TEXT},  {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
 	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
-	{"share", SHARE}, {"route", ROUTE}, /* of the Python package */
+	{"share", SHARE}, {"wait", FLAG}, {"route", ROUTE}, /* of the Python package */
 };
 enum { KEYS = sizeof keys / sizeof *keys, MOST = 2047, LONGEST = 511 };
 

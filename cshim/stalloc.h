@@ -160,6 +160,7 @@ struct stalloc_stats {
 	 * the steps that were simulated, and 1 if the device would have been full behind them. */
 	uint64_t native_peak_reserved, native_steps, native_ooms;
 	uint64_t asleep, backup; /* memory that stalloc_pause gave back, and what the host keeps of it */
+	uint64_t waits, wait_ns; /* requests that waited for other streams rather than have memory made */
 };
 
 /* Copies min(size, sizeof(struct stalloc_stats)) bytes. */

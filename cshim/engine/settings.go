@@ -44,6 +44,9 @@ func parseSettings(name, text string) settings {
 	if s.set["stitch"] == "off" {
 		s.without |= without.Stitch
 	}
+	if s.set["wait"] == "off" {
+		s.without |= without.Wait
+	}
 	if s.noPlan() {
 		s.without |= without.Plans
 	}

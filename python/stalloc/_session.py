@@ -61,6 +61,7 @@ def enable(
     plan: Optional[Union[bool, Literal["on", "off", "always"]]] = None,
     pool: Optional[Literal["range", "gmlake"]] = None,
     stitch: Optional[bool] = None,
+    wait: Optional[bool] = None,
     limit: Optional[Union[int, float, str]] = None,
     fraglimit: Optional[Union[int, float, str]] = None,
     window: Optional[Union[int, float, str]] = None,
@@ -98,9 +99,9 @@ def enable(
         TypeError: an argument is of a type that no setting has.
     """
     conf: dict[str, Optional[_config.Value]] = {
-        "plan": plan, "pool": pool, "stitch": stitch, "limit": limit, "fraglimit": fraglimit,
-        "window": window, "cache": cache, "native": native, "share": share, "log": log,
-        "driver": driver, "engine": engine, "route": route, **more,
+        "plan": plan, "pool": pool, "stitch": stitch, "wait": wait, "limit": limit,
+        "fraglimit": fraglimit, "window": window, "cache": cache, "native": native, "share": share,
+        "log": log, "driver": driver, "engine": engine, "route": route, **more,
     }  # fmt: skip
     return begin(strict, conf, stacklevel=3)
 

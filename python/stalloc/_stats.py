@@ -16,6 +16,8 @@ class Stats:
     the same requests, on a device with so much, in the first ``native_steps`` steps, as simulated
     beside the program, 0 where that cannot be told; ``native_ooms`` is 1 if the device would have
     been full then. ``asleep`` is what pause() gave back, and ``backup`` what the host keeps of it.
+    ``waits`` counts the requests that waited for other streams, ``wait_ns`` in all, rather than
+    have memory made: the device had work meanwhile.
 
     print() shows what matters of it to people.
     """
@@ -49,6 +51,8 @@ class Stats:
     native_ooms: int = 0
     asleep: int = 0
     backup: int = 0
+    waits: int = 0
+    wait_ns: int = 0
 
     @property
     def fragmentation(self) -> float:
@@ -83,6 +87,8 @@ class Stats:
             lines.insert(2, f"native     {self.native()}")
         if self.ooms or self.retries:
             lines.append(f"full       {self.ooms:,} times, after {self.retries:,} retries")
+        if self.waits:
+            lines.append(f"waited     {self.wait_ns / 1e9:.2f} s in {self.waits:,} requests")
         if self.fallback:
             lines.append(
                 f"fallback   {self.fallback:,} requests had plain driver allocations: "

@@ -119,7 +119,7 @@ def test_doctor(training, words):
 # A value for each setting. Two runs have them all: GMLake's algorithm knows no plans.
 SETTINGS = {
     "limit": "512MiB", "cache": "plans", "log": "info", "plan": "always", "stitch": "off",
-    "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
+    "wait": "off", "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
     "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
     "engine": str(ENGINE), "route": "pluggable", "share": "fd",
 }  # fmt: skip
