@@ -164,6 +164,10 @@ var keysOf = []struct {
 		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: its device would have been full behind them"},
+		{"asleep", "memory that pause() gave back"},
+		{"backup", "what the host keeps of it"},
+		{"waits", "requests that waited for other streams rather than have memory made"},
+		{"wait_ns", "nanoseconds that they took"},
 	}},
 }
 

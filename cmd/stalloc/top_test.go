@@ -41,7 +41,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	out, _, status = run(t, "top", "--pid", pid, "--format", "csv")
-	if head, _, _ := strings.Cut(out, "\n"); status != 0 || !strings.HasPrefix(head, "version,pid,rank,command,device,at,") || !strings.HasSuffix(head, ",native_ooms") {
+	if head, _, _ := strings.Cut(out, "\n"); status != 0 || !strings.HasPrefix(head, "version,pid,rank,command,device,at,") || !strings.HasSuffix(head, ",wait_ns") {
 		t.Errorf("exit %d\n%s", status, out)
 	}
 }

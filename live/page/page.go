@@ -55,6 +55,10 @@ type Stats struct {
 	NativePeakReserved uint64 `json:"native_peak_reserved"`
 	NativeSteps        uint64 `json:"native_steps"`
 	NativeOOMs         uint64 `json:"native_ooms"`
+	Asleep             uint64 `json:"asleep"`
+	Backup             uint64 `json:"backup"`
+	Waits              uint64 `json:"waits"`
+	WaitNS             uint64 `json:"wait_ns"`
 }
 
 // Sample are a device's counters at a moment; At is zero where there is none.
