@@ -33,7 +33,8 @@
 //  2. the smallest gap, at its end if the block is short-lived (package stream/shortlived), else at its
 //     beginning (request.go);
 //  3. a view over wholly free handles: an idle one or a new one, whichever is cheaper
-//     (candidate.go, stitch.go). What lacks is made first;
+//     (candidate.go, stitch.go). What lacks is made first. A request that can wait for fences is
+//     refused in place of both, if as much waits for them;
 //  4. new handles, whatever is free;
 //  5. wholly free handles of other streams, and blocks that wait for fences, after waiting for
 //     the device: a stream that had memory may be gone, and no handle of one is touched (limit.go);
