@@ -108,17 +108,25 @@ func Run(in *dsa.Instance, w *dsa.Work, capacity int64, seed uint64, warm []int6
 		s = nil
 	}
 	var climb *climb // of what is plain
+	var eject *eject // of what is plain and not large: it looks at all boxes again and again
 	if in.Plain() {
 		climb = newClimb(in, w, seed)
+		if len(in.IDs) < leastWindows*windowBoxes {
+			eject = newEject(in, w, seed)
+		}
 	}
-	// Each has its turn, which are longer and longer. What is far behind has shorter ones.
+	// Each has its turn, which are longer and longer. One that is far behind another has none.
 	for turn := int64(1); !w.Over(); turn++ {
 		share := turn << 20
-		if climb == nil || !classes.behind() {
+		near := climb != nil && (climb.low == 0 || climb.low <= w.Top+w.Top/64)
+		if !near || !classes.behind() {
 			classes.climb(share)
 		}
-		if climb != nil && (climb.low == 0 || climb.low <= w.Top+w.Top/64) {
+		if near {
 			climb.climb(share)
+		}
+		if eject != nil {
+			eject.climb(share)
 		}
 	}
 }

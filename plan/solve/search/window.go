@@ -30,7 +30,7 @@ type window struct {
 const (
 	windowBoxes  = 1 << 12 // begin in a window
 	leastWindows = 4       // an instance of fewer is looked at as a whole
-	mostWindows  = 3       // the one that has found out nothing for longest makes room
+	mostWindows  = 8       // the one that has found out nothing for longest makes room
 )
 
 // open adds a window around a tick, and measures the best weights in it.
@@ -72,7 +72,7 @@ func (v *windows) measure(best []int32) {
 // pass reports whether an order of all boxes ends nowhere higher than the best does.
 func (v *windows) pass(order []int32) bool {
 	for i, x := range v.all {
-		if v.top(x, order) >= v.high {
+		if v.top(x, order) > v.high {
 			copy(v.all[1:i+1], v.all[:i])
 			v.all[0] = x
 			return false
