@@ -55,8 +55,9 @@ type release struct{ from, height int64 }
 
 const unplaced = -1
 
-// putUnits is what it takes to place a box and look whether the others may still fit.
-const putUnits = 16
+// putUnits is what it takes to place a box and look whether the others may still fit, and so is a
+// look at so many ticks or boxes that live with it.
+const putUnits, looksAUnit = 16, 32
 
 // outcome is how a part of the search ended.
 type outcome int
@@ -224,7 +225,7 @@ func (s *Search) place(boxes []int32, lo, hi int32, last int64, lastRank int64) 
 		if i > 0 && s.same(next[i-1], box) {
 			continue // it would be the same as with that one
 		}
-		if s.nodes--; !s.work.Do(putUnits) {
+		if s.nodes--; !s.work.Do(putUnits + int64(int(hi-lo)+len(s.overlaps[box]))/looksAUnit) {
 			return out
 		}
 		mark := len(s.trail)
