@@ -20,6 +20,7 @@ type Search struct {
 	features [numFeatures][]int64
 	rank     []int64 // by box: its place in the order of its part
 	nodes    int64   // that may still be looked at
+	looked   int64   // ticks and boxes, in the last placement
 	work     *dsa.Work
 
 	at    []int64 // by box; unplaced: -1
@@ -225,7 +226,7 @@ func (s *Search) place(boxes []int32, lo, hi int32, last int64, lastRank int64) 
 		if i > 0 && s.same(next[i-1], box) {
 			continue // it would be the same as with that one
 		}
-		if s.nodes--; !s.work.Do(putUnits + int64(int(hi-lo)+len(s.overlaps[box]))/looksAUnit) {
+		if s.nodes--; !s.work.Do(putUnits + s.looked/looksAUnit) {
 			return out
 		}
 		mark := len(s.trail)
