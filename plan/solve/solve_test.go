@@ -184,7 +184,7 @@ const (
 func TestInstances(t *testing.T) {
 	for name, p := range instances(t, hardOnes) {
 		p.Capacity = 1 << 20
-		s, err := Solve(p, Options{Budget: 50_000_000})
+		s, err := Solve(p, Options{Budget: 200_000_000})
 		if err != nil || !s.Fits || Check(p, s.Offsets) != nil {
 			t.Errorf("%s: %v, it ends at %d", name, err, s.Top)
 		}

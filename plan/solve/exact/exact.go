@@ -20,6 +20,7 @@ type Search struct {
 	features [numFeatures][]int64
 	rank     []int64 // by box: its place in the order of its part
 	nodes    int64   // that may still be looked at
+	looked   int64   // ticks and boxes, in the last placement
 	work     *dsa.Work
 
 	at    []int64 // by box; unplaced: -1
@@ -55,8 +56,9 @@ type release struct{ from, height int64 }
 
 const unplaced = -1
 
-// putUnits is what it takes to place a box and look whether the others may still fit.
-const putUnits = 16
+// putUnits is what it takes to place a box and look whether the others may still fit, and so is a
+// look at so many ticks or boxes that live with it.
+const putUnits, looksAUnit = 16, 32
 
 // outcome is how a part of the search ended.
 type outcome int
@@ -224,7 +226,7 @@ func (s *Search) place(boxes []int32, lo, hi int32, last int64, lastRank int64) 
 		if i > 0 && s.same(next[i-1], box) {
 			continue // it would be the same as with that one
 		}
-		if s.nodes--; !s.work.Do(putUnits) {
+		if s.nodes--; !s.work.Do(putUnits + s.looked/looksAUnit) {
 			return out
 		}
 		mark := len(s.trail)

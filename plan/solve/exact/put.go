@@ -29,6 +29,7 @@ func (s *Search) put(box int32, lo, hi int32) (hatless, ok bool) {
 	s.at[box] = at
 	s.node++
 	s.touched = s.touched[:0]
+	s.looked = int64(int(hi-lo) + len(s.overlaps[box]))
 	for _, p := range s.pieces[box] {
 		for t := p.Lo; t < p.Hi; t++ {
 			s.set(&s.floor[t], at+p.To)
@@ -50,6 +51,7 @@ func (s *Search) put(box int32, lo, hi int32) (hatless, ok bool) {
 			return hatless, false
 		}
 		for _, p := range s.pieces[o.box] {
+			s.looked += int64(p.Hi - p.Lo)
 			for t := p.Lo; t < p.Hi; t++ {
 				// If all that is left fits above it, nothing has changed for the section.
 				if least+p.From+s.rest[t] > s.capacity && s.stamp[t] != s.node {
@@ -99,6 +101,7 @@ func (s *Search) sectionFits(t int32, at int64) bool {
 			s.queue[i] = s.queue[i-1]
 		}
 		s.queue[i] = r
+		s.looked += int64(len(s.queue) - i)
 	}
 	end := int64(0)
 	if s.in.Pieces == nil {

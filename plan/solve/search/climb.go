@@ -10,7 +10,8 @@ import (
 
 // climb looks for weights of a descent: an evolution strategy of one parent and one child (Rechenberg),
 // of which the step grows where it helps and shrinks where it does not. Every fourth child is a
-// stranger: what is best has no neighbours on some steps.
+// stranger: what is best has no neighbours on some steps. Where a descent takes long, a window is
+// looked through first.
 type climb struct {
 	d    *descents
 	rng  *rand.Rand
@@ -18,6 +19,7 @@ type climb struct {
 	low  int64
 	step float64
 	n    int
+	view *windows // of a large instance
 }
 
 const (
@@ -26,13 +28,21 @@ const (
 )
 
 func newClimb(in *dsa.Instance, w *dsa.Work, seed uint64) *climb {
-	return &climb{d: newDescents(in, w), rng: rand.New(rand.NewPCG(seed, 2)), step: firstStep}
+	c := &climb{d: newDescents(in, w), rng: rand.New(rand.NewPCG(seed, 2)), step: firstStep}
+	if len(in.IDs) >= leastWindows*windowBoxes {
+		c.view = &windows{in: in, w: w}
+	}
+	return c
 }
 
 func (c *climb) climb(units int64) {
 	w := c.d.w
 	for end := w.Spent + units; w.Spent < end && !w.Over(); c.n++ {
 		next := c.child()
+		if c.view != nil && c.low > 0 && !c.passes(next) {
+			c.step = max(c.step*shrink, leastStep)
+			continue
+		}
 		if !c.d.try(next) {
 			return
 		}
@@ -45,7 +55,30 @@ func (c *climb) climb(units int64) {
 			}
 			c.best, c.low = next, top
 		}
+		c.look()
 	}
+}
+
+// look opens a window where the last descent ended highest.
+func (c *climb) look() {
+	if c.view == nil {
+		return
+	}
+	in, high := c.d.in, 0
+	for box, at := range c.d.at {
+		if at+in.Size[box] > c.d.at[high]+in.Size[high] {
+			high = box
+		}
+	}
+	if order, ok := c.d.order(c.best); ok {
+		c.view.open(in.Lo[high], order)
+	}
+}
+
+// passes reports whether weights are as good in all windows as the best.
+func (c *climb) passes(next descent.Weights) bool {
+	order, ok := c.d.order(next)
+	return ok && c.view.pass(order)
 }
 
 func (c *climb) child() descent.Weights {

@@ -51,15 +51,15 @@ func newDescents(in *dsa.Instance, w *dsa.Work) *descents {
 
 // try makes one descent, and reports whether there was work enough for it.
 func (d *descents) try(weights descent.Weights) bool {
-	// A rank is a sort.
-	if n := int64(len(d.at)); !d.w.Do(1 + n/8*int64(bits.Len64(uint64(n)))/8) {
+	order, ok := d.order(weights)
+	if !ok {
 		return false
 	}
 	const unplaced = -1
 	for i := range d.at {
 		d.at[i] = unplaced
 	}
-	top := d.sky.Fill(d.rank.Rank(weights), 0, 1<<62, d.at)
+	top := d.sky.Fill(order, 0, 1<<62, d.at)
 	for _, at := range d.at {
 		if at == unplaced { // the work was over
 			return false
@@ -67,6 +67,15 @@ func (d *descents) try(weights descent.Weights) bool {
 	}
 	d.w.Found(d.at, top)
 	return !d.w.Over()
+}
+
+// order ranks the boxes, and reports whether there was work enough for it.
+func (d *descents) order(weights descent.Weights) (order []int32, ok bool) {
+	// It is a sort.
+	if n := int64(len(d.at)); !d.w.Do(1 + n/8*int64(bits.Len64(uint64(n)))/8) {
+		return nil, false
+	}
+	return d.rank.Rank(weights), true
 }
 
 // Run looks until the work is over, or an exact search has proved that there is no better.
@@ -99,17 +108,25 @@ func Run(in *dsa.Instance, w *dsa.Work, capacity int64, seed uint64, warm []int6
 		s = nil
 	}
 	var climb *climb // of what is plain
+	var eject *eject // of what is plain and not large: it looks at all boxes again and again
 	if in.Plain() {
 		climb = newClimb(in, w, seed)
+		if len(in.IDs) < leastWindows*windowBoxes {
+			eject = newEject(in, w, seed)
+		}
 	}
-	// Each has its turn, which are longer and longer. What is far behind has shorter ones.
+	// Each has its turn, which are longer and longer. One that is far behind another has none.
 	for turn := int64(1); !w.Over(); turn++ {
 		share := turn << 20
-		if climb == nil || !classes.behind() {
+		near := climb != nil && (climb.low == 0 || climb.low <= w.Top+w.Top/64)
+		if !near || !classes.behind() {
 			classes.climb(share)
 		}
-		if climb != nil && (climb.low == 0 || climb.low <= w.Top+w.Top/64) {
+		if near {
 			climb.climb(share)
+		}
+		if eject != nil {
+			eject.climb(share)
 		}
 	}
 }
