@@ -4,6 +4,7 @@ Problems are minimalloc's hard ones at their capacity, published training graphs
 steps that no descent solves beside some that one does, and made-up steps of 110,000 and
 1,100,000 blocks. Budgets are units of work, so that only the seconds differ from machine to
 machine; they are what one process took of the processor, and minimalloc's are taken alike.
+Last, searches are cancelled: how long until they are back, and with what.
 """
 
 from __future__ import annotations
@@ -11,16 +12,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 STALLOC = ROOT / "bin" / "stalloc"
 SOLVERS = ("search", "descent", "firstfit", "bestfit", "stalloc")
 CAPACITY = 1 << 20
-RECORDED = ("gpt2_naive", "llama_recompute", "llama_vpp", "megatron_vpp.r0", "more/megatron_vpp.r3")
+RECORDED = (
+    "gpt2_naive",
+    "llama_recompute",
+    "llama_vpp",
+    "megatron_vpp.r0",
+    "more/megatron_vpp.r3",
+    "more/megatron_vpp2.r0",
+)
 PATIENCE = 60  # seconds of minimalloc
+MADE_UP = (110_000, 1_100_000)  # blocks at least
+BEFORE_CANCEL = 5  # seconds
 
 
 def run(command: list[str], limit: float | None = None) -> tuple[str, float, float]:
@@ -73,6 +85,20 @@ def solved(path: Path, solver: str, *more: str) -> str:
         fits = "" if "--capacity" not in more else f" {r['fits']}"
         cells.append(f"{100 * r['gap']:.3f} %{fits}")
     return f"{', '.join(cells) or 'failed'}; {seconds:.2f} s; {memory:.0f} MiB"
+
+
+def cancelled(path: Path) -> str:
+    """How a search that would go on is back when it is interrupted."""
+    command = [str(STALLOC), "plan", "--json", "--solver", SOLVERS[0], str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    time.sleep(BEFORE_CANCEL)
+    if process.poll() is not None:
+        return "was done before"
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    took = time.monotonic() - begin
+    return f"{100 * json.loads(out)['gap']:.3f} %; back after {took:.2f} s"
 
 
 def blocks(path: Path) -> str:
@@ -130,12 +156,14 @@ def main() -> None:
     for name in RECORDED:
         path = ROOT / "tests/traces" / f"{name}.csv.gz"
         row(name, "", [solved(path, s, "--budget", "300000000") for s in SOLVERS])
-    for n, budget, solvers in (
-        (110_000, 150_000_000, SOLVERS),
-        (1_100_000, 60_000_000, SOLVERS[:2]),
+    for n, budget, solvers in zip(
+        MADE_UP, (60_000_000, 60_000_000), (SOLVERS, SOLVERS[:2]), strict=True
     ):
         path = generated(n)
         row(path.stem, blocks(path), [solved(path, s, "--budget", str(budget)) for s in solvers])
+    pipeline = ROOT / "tests/traces/megatron_vpp.r0.csv.gz"
+    for path in (pipeline, *(ROOT / "build" / f"generated_{n}.csv" for n in MADE_UP)):
+        row(f"{path.name.split('.csv')[0]}, cancelled", "", [cancelled(path)])
 
 
 if __name__ == "__main__":

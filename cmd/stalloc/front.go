@@ -23,10 +23,16 @@ type frontResult struct {
 	Handles float64 `json:"handles"`
 	Moved   float64 `json:"moved"`
 	Late    float64 `json:"late"`
+	// Replayed is how much above the load replays end in which each share of Rates dies late.
+	Rates    []float64 `json:"rates"`
+	Replayed []float64 `json:"replayed"`
 }
 
 // descentsOf is how many descents a front is looked for with.
 const descentsOf = 400
+
+// lateRates are the shares of buffers that die late in replays of a front.
+var lateRates = []float64{0.003, 0.01, 0.1}
 
 // front prints the front of a problem, and the share of space that each search's dominates.
 func (r *solving) front(name string, p *solve.Problem) error {
@@ -37,7 +43,7 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		return fmt.Errorf("%s: a front is one of buffers without gaps, pins and alignment: leave them or --pareto out", name)
 	}
 	if r.table == nil {
-		r.table = newTable(2, "problem", "", "memory", "handles", "moved", "late", "hypervolume")
+		r.table = newTable(2, "problem", "", "memory", "handles", "moved", "late", "0.3 % late", "1 % late", "10 % late", "hypervolume")
 	}
 	var fronts [][]pareto.Point
 	worst := pareto.Values{}
@@ -55,13 +61,19 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		}
 	}
 	for i, search := range pareto.Searches {
-		r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name, len(fronts[i])), "", "", "", "",
+		r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name, len(fronts[i])), "", "", "", "", "", "", "",
 			fmt.Sprintf("%.4f", pareto.Hypervolume(fronts[i], worst))})
 	}
+	above := make([][]float64, len(lateRates))
+	for k, rate := range lateRates {
+		r.s.progress.begin(fmt.Sprintf("%s, replays with %g %% late", name, 100*rate))
+		above[k] = pareto.WhenLate(p, fronts[0], rate, r.f.seed)
+	}
 	for i, x := range fronts[0] {
-		v := x.Values
-		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3]})
-		r.table.AppendRow(table.Row{"", fmt.Sprintf("point %d", i), shareOf(v[0]), shareOf(v[1]), shareOf(v[2]), shareOf(v[3]), ""})
+		v, replayed := x.Values, []float64{above[0][i], above[1][i], above[2][i]}
+		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3], lateRates, replayed})
+		r.table.AppendRow(table.Row{"", fmt.Sprintf("point %d", i), shareOf(v[0]), shareOf(v[1]), shareOf(v[2]), shareOf(v[3]),
+			shareOf(replayed[0]), shareOf(replayed[1]), shareOf(replayed[2]), ""})
 	}
 	return r.draw(func(w io.Writer) error { return drawFront(w, fronts[0]) })
 }

@@ -123,6 +123,8 @@ var keysOf = []struct {
 		{"handles", "units of 2 MiB that are touched, / the fewest - 1"},
 		{"moved", "share of the bytes that lie elsewhere than in a live run's plan"},
 		{"late", "share of the bytes whose place is taken again within 1 % of the step"},
+		{"rates", "shares of the buffers that die late in replays, by up to 1 % of the step"},
+		{"replayed", "how much higher than the load those replays end, one for each rate"},
 	}},
 	{"stalloc top: an object for each device of each process", []key{
 		{"pid", "number of the process"},

@@ -86,3 +86,40 @@ func TestLate(t *testing.T) {
 		t.Errorf("%v bytes, expected the 5 of the first", got)
 	}
 }
+
+// TestServe: what is in the way of a planned offset sends its buffer to the lowest place that is free.
+func TestServe(t *testing.T) {
+	planned := []mem.Offset{0, 4, 0, 6}
+	buffers := []dsa.Buffer{{Lower: 0, Upper: 5, Size: 4}, {Lower: 0, Upper: 9, Size: 2}, {Lower: 5, Upper: 9, Size: 3}, {Lower: 6, Upper: 9, Size: 1}}
+	if top := serve(buffers, planned); top != 7 {
+		t.Errorf("in time it ends at %d, expected 7", int64(top))
+	}
+	buffers[0].Upper = 6 // the third goes behind all, and the fourth into what the first left, if it cannot be at 6
+	if top := serve(buffers, planned); top != 9 {
+		t.Errorf("one is late, and it ends at %d, expected 9", int64(top))
+	}
+}
+
+// TestWhenLate: if none is late a replay ends where the placement does; a margin that covers all delays
+// costs the same whoever is late.
+func TestWhenLate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	p := &dsa.Problem{}
+	for i := range 300 {
+		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(10 * i), Upper: mem.Tick(10*i + 1 + rng.IntN(600)), Size: mem.Bytes(1 + rng.IntN(40))})
+	}
+	points := Front(Random(p, 40, 1))
+	for i, above := range WhenLate(p, points, 0, 1) {
+		if math.Abs(above-points[i].Values[0]) > 1e-12 {
+			t.Errorf("none is late, and point %d ends %v above the load, planned %v", i, above, points[i].Values[0])
+		}
+	}
+	tight, slack := points[0], points[0]
+	tight.Genome[genes-1] = 0
+	slack.Genome[genes-1] = lateShare / mostMargin * 1.1
+	all := WhenLate(p, []Point{tight, slack}, 1, 1)
+	e := newEvaluator(p)
+	if !(all[0] > e.values(e.place(tight.Genome))[0] && all[1] < all[0]) {
+		t.Errorf("all are late: %v above the load without a margin, %v with one", all[0], all[1])
+	}
+}
