@@ -16,12 +16,16 @@ At the end, --parts throughput: for each allocator the configuration of Llama2-7
 --cap GiB and trains most tokens a second, of several micro-batches with as little recomputation as
 each allows.
 
-Runs are kept in --json one by one, and what is there is not run again (ledger.py). The exit status
-is 0 if all was measured, 75 if the time was up before, 1 if a run failed.
+Rows run alone on the device, or several --jobs side by side, which says what they hold but not how
+long a step takes. Runs are kept in --json one by one, and what is there is not run again
+(ledger.py). The exit status is 0 if all was measured, 75 if the time was up before, 1 if a run
+failed.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
+import itertools
 import statistics
 import sys
 from pathlib import Path
@@ -34,7 +38,7 @@ HERE = Path(__file__).resolve().parent
 EXIT_MORE = 75
 ALLOCATORS = ("native", "expandable", "stalloc:pool=gmlake", "stalloc")
 NAMES = {"native": "torch", "stalloc:pool=gmlake": "GMLake"}
-STEPS = "--steps 8"
+STEPS = "--steps 6"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +90,7 @@ class Bench:
     def run(self, name, row, allocator, turn, cap=None):
         """A run's result; `cap` is in GiB."""
         options = f"{row.options} {STEPS}"
-        key = {"program": name, "options": options, "allocator": allocator, "turn": turn}
-        key["cap"] = cap
+        key = key_of(name, options, allocator, turn, cap, self.args.jobs == 1)
         words = [*options.split(), *self.args.rest]
         if cap is not None:
             words += ["--memory-cap", str(cap)]
@@ -97,16 +100,20 @@ class Bench:
     def rows(self, names):
         """All rows, the allocators of a row in turns. Returns the errors of those that failed."""
         broken = {}
-        for turn in range(self.args.turns):
-            for name in names:
-                for allocator in self.args.allocators:
-                    if name in broken:
-                        break
-                    try:
-                        self.run(name, ROWS[name], allocator, turn)
-                    except ledger.Broken as error:
-                        broken[name] = str(error)
-                        print(error, file=sys.stderr, flush=True)
+
+        def run(name, allocator, turn):
+            if name in broken:
+                return
+            try:
+                self.run(name, ROWS[name], allocator, turn)
+            except ledger.Broken as error:
+                broken[name] = str(error)
+                print(error, file=sys.stderr, flush=True)
+
+        every = itertools.product(range(self.args.turns), names, self.args.allocators)
+        with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
+            for done in [pool.submit(run, name, a, turn) for turn, name, a in every]:
+                done.result()
         return broken
 
     def throughput(self):
@@ -137,6 +144,12 @@ class Bench:
         return RECOMPUTED[high] if high < len(RECOMPUTED) else None
 
 
+def key_of(name, options, allocator, turn, cap, alone):
+    """What tells a run from others. Those that ran beside others have no time worth telling."""
+    key = {"program": name, "options": options, "allocator": allocator, "turn": turn, "cap": cap}
+    return key if alone else {**key, "alone": False}
+
+
 def rows_table(bench, names, skipped):
     """Allocated over reserved at most in %, and the median step in ms."""
     shown = [NAMES.get(a, a) for a in bench.args.allocators]
@@ -156,17 +169,19 @@ def rows_table(bench, names, skipped):
 
 def figures(bench, name, allocator):
     options = f"{ROWS[name].options} {STEPS}"
-    runs = []
-    for turn in range(bench.args.turns):
-        key = {"program": name, "options": options, "allocator": allocator, "turn": turn}
-        run = bench.book.entries.get(ledger.key_of({**key, "cap": None}))
+    runs, alone = [], []
+    for turn, by_itself in itertools.product(range(bench.args.turns), (True, False)):
+        key = key_of(name, options, allocator, turn, None, by_itself)
+        run = bench.book.entries.get(ledger.key_of(key))
         runs += [run] if run else []
+        alone += [run] if run and by_itself else []
     if not runs:
         return "–", "–"
     if any(run["oom"] for run in runs):
         return "out of memory", "–"
     efficiency = min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
-    return f"{100 * efficiency:.1f}", f"{statistics.median(r['step_ms'] for r in runs):.0f}"
+    times = [run["step_ms"] for run in alone]
+    return f"{100 * efficiency:.1f}", f"{statistics.median(times):.0f}" if times else "–"
 
 
 def throughput_table(found, cap):
@@ -237,6 +252,9 @@ def parse_arguments(argv=None):
     )
     parser.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), metavar="NAME")
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each row")
+    parser.add_argument(
+        "--jobs", type=harness.positive, default=1, help="rows side by side, without times"
+    )
     parser.add_argument("--cap", type=float, default=80, metavar="GIB", help="of the throughput")
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
     parser.add_argument("--table", action="store_true", help="run nothing")

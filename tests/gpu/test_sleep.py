@@ -11,10 +11,13 @@ torch, stalloc = gpu.start()
 
 CYCLES, CONTEXT = 20, 64 * MIB  # what of a context may come and go
 
-# Takes so much of the device, writes all of it, says so, and waits for the end of its input.
+# Takes the device but for so much, at most 90 % of it, writes all of that, says so, and waits for
+# the end of its input.
 FILL = """
 import sys, torch
-x = torch.empty(int(sys.argv[1]), dtype=torch.uint8, device="cuda").fill_(0xA5)
+free, total = torch.cuda.mem_get_info()
+size = min(free - int(sys.argv[1]), total * 9 // 10)
+x = torch.empty(size, dtype=torch.uint8, device="cuda").fill_(0xA5)
 torch.cuda.synchronize()
 print("full", flush=True)
 sys.stdin.read()
@@ -106,8 +109,8 @@ def check_graphs_are_refused():
 def check_full_on_waking():
     kept = blocks()
     copies = [x.cpu() for x in kept]
-    stalloc.pause()
-    with Other(free() - held() // 2 - 512 * MIB):
+    asleep = stalloc.pause()
+    with Other(left=asleep // 2):
         try:
             stalloc.resume()
             raise AssertionError("there was room")
@@ -119,10 +122,10 @@ def check_full_on_waking():
 
 
 class Other:
-    """Another process that has so much of the device."""
+    """Another process that has the device but for so much."""
 
-    def __init__(self, size):
-        command = [sys.executable, "-c", FILL, str(int(size))]
+    def __init__(self, left):
+        command = [sys.executable, "-c", FILL, str(left)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -159,11 +162,10 @@ def check_twenty_cycles_have_the_same_losses():
     """Train, sleep, another process takes 90 % of the device, wake, train."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     alone = losses(lambda: None)
-    total = torch.cuda.mem_get_info()[1]
 
     def between():
         stalloc.pause()
-        with Other(min(0.9 * total, free() - 768 * MIB)):
+        with Other(left=256 * MIB):
             pass
         stalloc.resume()
 

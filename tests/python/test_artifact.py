@@ -54,6 +54,16 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     assert capsys.readouterr().out == said and len(gpu.ran) == ran
 
 
+def test_side_by_side_says_what_is_held_but_no_time(gpu, tmp_path, capsys):
+    options = ["--json", str(tmp_path / "a.jsonl"), "--parts", "rows", "--rows", "gpt2/N"]
+    assert artifact.main([*options, "--jobs", "3"], gpu.launch) == 0
+    assert "| gpt2/N | 80.0 | 90.9 | 94.3 | 99.0 | – | – | – | – |" in capsys.readouterr().out
+    assert len(gpu.ran) == 4
+    assert artifact.main(options, gpu.launch) == 0
+    assert "| 99.0 | 1000 | 1000 | 1000 | 1000 |" in capsys.readouterr().out
+    assert len(gpu.ran) == 8
+
+
 def test_throughput_is_that_of_what_fits(gpu, tmp_path):
     args = artifact.parse_arguments(["--json", str(tmp_path / "a.jsonl"), "--parts", "throughput"])
     assert args.rows == []
