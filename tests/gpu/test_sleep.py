@@ -11,16 +11,20 @@ torch, stalloc = gpu.start()
 
 CYCLES, CONTEXT = 20, 64 * MIB  # what of a context may come and go
 
-# Takes the device but for so much, at most 90 % of it, writes all of that, says so, and waits for
-# the end of its input.
+# For each line of its input: takes all of the device but so much and writes it, says so; gives it
+# back at the next line, and says so.
 FILL = """
 import sys, torch
-free, total = torch.cuda.mem_get_info()
-size = min(free - int(sys.argv[1]), total * 9 // 10)
-x = torch.empty(size, dtype=torch.uint8, device="cuda").fill_(0xA5)
-torch.cuda.synchronize()
-print("full", flush=True)
-sys.stdin.read()
+torch.cuda.init()
+for line in sys.stdin:
+    left = int(line)
+    x = None
+    torch.cuda.empty_cache()
+    if left >= 0:
+        size = torch.cuda.mem_get_info()[0] - left
+        x = torch.empty(size, dtype=torch.uint8, device="cuda").fill_(0xA5)
+        torch.cuda.synchronize()
+    print("done", flush=True)
 """
 
 
@@ -109,32 +113,35 @@ def check_graphs_are_refused():
 def check_full_on_waking():
     kept = blocks()
     copies = [x.cpu() for x in kept]
+    other = Other()
     asleep = stalloc.pause()
-    with Other(left=asleep // 2):
-        try:
-            stalloc.resume()
-            raise AssertionError("there was room")
-        except stalloc.StallocError as error:
-            assert "sleeps on" in str(error), error
-        assert held() == 0
+    other.takes(asleep // 2)
+    try:
+        stalloc.resume()
+        raise AssertionError("there was room")
+    except stalloc.StallocError as error:
+        assert "sleeps on" in str(error), error
+    assert held() == 0
+    other.ends()
     stalloc.resume()
     assert all(torch.equal(x.cpu(), copy) for x, copy in zip(kept, copies))
 
 
 class Other:
-    """Another process that has the device but for so much."""
+    """Another process on the device."""
 
-    def __init__(self, left):
-        command = [sys.executable, "-c", FILL, str(left)]
+    def __init__(self):
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", FILL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.takes(-1)  # its context is there
 
-    def __enter__(self):
-        assert self.process.stdout.readline().strip() == "full", "the other process has failed"
-        return self
+    def takes(self, left):
+        """All of the device but so many bytes; nothing of it if less than 0."""
+        print(left, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline().strip() == "done", "the other process has failed"
 
-    def __exit__(self, *_):
+    def ends(self):
         self.process.stdin.close()
         self.process.wait(60)
 
@@ -153,7 +160,7 @@ def losses(between):
         optimizer.step()
         optimizer.zero_grad()
         stalloc.step()
-        found.append(float(loss))
+        found.append(loss.item())
         between()
     return found
 
@@ -162,14 +169,21 @@ def check_twenty_cycles_have_the_same_losses():
     """Train, sleep, another process takes 90 % of the device, wake, train."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     alone = losses(lambda: None)
+    other, shares = Other(), []
 
     def between():
         stalloc.pause()
-        with Other(left=256 * MIB):
-            pass
+        room, total = torch.cuda.mem_get_info()
+        left = min(256 * MIB, room - total * 9 // 10)
+        assert left >= 0, f"{room / GIB:.1f} GiB are free while all sleeps"
+        other.takes(left)
+        shares.append((room - left) / total)
+        other.takes(-1)
         stalloc.resume()
 
     assert losses(between) == alone
+    other.ends()
+    return f"the other took {100 * min(shares):.0f} % of the device, {len(shares)} times"
 
 
 def check_time():

@@ -8,7 +8,7 @@ from gpu import GIB, MIB
 
 torch, stalloc = gpu.start()
 
-LAYERS, STEPS = 60, 12
+LAYERS, STEPS = 60, 20
 SIZES = [(96 + 32 * (n % 5)) * MIB for n in range(LAYERS)]
 
 # A training step that offloads: each layer's activation is copied to the host on another stream,
@@ -20,7 +20,7 @@ LAYERS, STEPS, SIZES = {layers}, {steps}, {sizes}
 side = torch.cuda.Stream()
 host = torch.empty(max(SIZES), dtype=torch.uint8, pin_memory=True)
 weight = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-times, sums = [], []
+times, sums, drivers = [], [], []
 torch.cuda.synchronize()
 for step in range(STEPS):
     began, total = time.perf_counter(), torch.zeros((), device="cuda", dtype=torch.int64)
@@ -39,7 +39,7 @@ for step in range(STEPS):
     times.append(1e3 * (time.perf_counter() - began))
     STEP
 result = {{"ms": times, "sums": [int(s) for s in sums],
-          "reserved": torch.cuda.max_memory_reserved()}}
+          "reserved": torch.cuda.max_memory_reserved(), "driver_ms": drivers}}
 STATS
 print(json.dumps(result))
 """.replace("MIB", str(MIB))
@@ -50,7 +50,7 @@ def train(allocator, wait=True):
     begin, step, stats = "", "", ""
     if allocator == "stalloc":
         begin = f"import stalloc; assert stalloc.enable(wait={wait}, cache=False)\n"
-        step = "stalloc.step()"
+        step = "stalloc.step(); drivers.append(stalloc.stats().driver_ns / 1e6)"
         stats = "s = stalloc.stats(); result.update(waits=s.waits, waited_ms=s.wait_ns / 1e6)"
     return gpu.child(begin + text.replace("    STEP", "    " + step).replace("STATS", stats))
 
@@ -73,10 +73,14 @@ def check_less_memory_and_the_same_step():
         times = [statistics.median(run["ms"][4:]) for run in runs[name]]
         held = max(run["reserved"] for run in runs[name])
         first = statistics.median(sum(run["ms"][:4]) for run in runs[name])
-        return (
+        words = (
             f"{label} {held / GIB:.2f} GiB, step {statistics.median(times):.1f} ms "
             f"({min(times):.1f}-{max(times):.1f}), first four {first:.0f} ms"
         )
+        for run in runs[name]:
+            calls = [b - a for a, b in zip(run["driver_ms"][3:], run["driver_ms"][4:])]
+            words += f", driver {statistics.median(calls):.1f} ms" if calls else ""
+        return words
 
     waited = max(run["waited_ms"] for run in on)
     words = "; ".join(told(name) for name in runs) + f"; waited {waited:.0f} ms in all"
