@@ -11,7 +11,7 @@ import (
 //
 // The host queues work ahead of the device. While it is ahead, a wait costs nothing: the device
 // goes on with what is queued. How far ahead it is tell marks: fences that nothing waits for,
-// behind the work of streams whose requests lack memory.
+// after the work of streams whose requests lack memory.
 //
 //	host    ····m····m····m····m····m| waits      m: marks on the stream of the request
 //	device            ^ here                      lag: how long a mark took to pass
@@ -19,8 +19,8 @@ import (
 //
 // What is awaited may itself await this thread: another rank's message that is only sent once this
 // one has gone on. Then no mark passes. So a wait ends when none has for the lag, all waits of a step
-// behind a quarter of its time, and behind a step of which a hundredth went in vain they rest, ever
-// longer.
+// take no longer than the step before, and after one of which a hundredth went in vain they rest,
+// ever longer.
 type patience struct {
 	lag         time.Duration // of the last mark that passed, or of one that has not yet; 0: nothing is known
 	put         time.Duration // when the last mark was
@@ -42,7 +42,7 @@ const (
 	leastMark   = time.Millisecond       // between two marks
 	lookAgain   = 200 * time.Microsecond // between two looks of one that waits
 	dear        = 100                    // that part of a step in vain is too long
-	spare       = 4                      // a wait leaves that part of the lag; waits take that part of a step
+	spare       = 4                      // a wait leaves that part of the lag
 	longestRest = 9                      // doublings of the steps that waits rest
 )
 
@@ -70,7 +70,8 @@ func (p *pool) patient(m *allocRequest) bool {
 		m.stalled = m.stalled && !m.waited
 		m.mark, m.until = at, now+w.lag
 	}
-	return now < m.until && at <= m.from-w.lag/spare && now < m.from+max(w.took, now-w.began)/spare-w.spent
+	step := max(w.took, m.from-w.began-w.spent)
+	return now < m.until && at <= m.from-w.lag/spare && w.spent+now-m.from < step
 }
 
 // waitedFor ends a wait, if there was one: forced, had memory to be made all the same.
@@ -88,7 +89,7 @@ func (p *pool) waitedFor(m *allocRequest, forced bool) {
 	}
 }
 
-// endStep begins a step. Behind one that has waited in vain for too long waits rest.
+// endStep begins a step. After one that has waited in vain for too long waits rest.
 func (w *patience) endStep(now time.Duration) {
 	w.took, w.began = now-w.began, now
 	switch {

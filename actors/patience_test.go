@@ -135,8 +135,8 @@ func TestWaitsSaveMemory(t *testing.T) {
 	}
 }
 
-// TestStandingStill: a device that comes no further costs a step a quarter of its time, or of the
-// last one's, at most, and all of them together next to nothing.
+// TestStandingStill: a device that comes no further costs a step no more than the last one's time,
+// and all of them together little, for waits rest ever longer.
 func TestStandingStill(t *testing.T) {
 	b := newBehind(t, 0, busy{})
 	for range 200 {
@@ -155,18 +155,18 @@ func TestStandingStill(t *testing.T) {
 			b.pass(9 * time.Millisecond)
 		}
 		took := b.now - from
-		if b.slept > max(took, last)/4+10*lookAgain {
+		if b.slept > last+10*lookAgain {
 			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
 		}
 		all, last = all+b.slept, took
 		b.boundary()
 	}
-	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/20 {
+	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/10 {
 		t.Errorf("%d waits were in vain, %v in all", s.Vain, all)
 	}
 }
 
-// TestWaitsForEachOther: two ranks each wait for a block that awaits what the other sends behind
+// TestWaitsForEachOther: two ranks each wait for a block that awaits what the other sends after
 // its own wait. One of them ends at its bound, and so both.
 func TestWaitsForEachOther(t *testing.T) {
 	var ranks [2]*behind

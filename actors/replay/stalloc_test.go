@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -58,5 +59,27 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestUsedByAStreamAndFreedLate: a recording may say both that a block is used on another stream and
+// when its free completed. It is free from then on.
+func TestUsedByAStreamAndFreedLate(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("# workload offload\n")
+	id, now := 0, 0
+	for step := range 6 {
+		fmt.Fprintf(&text, "# step %d\n", step)
+		for range 20 {
+			fmt.Fprintf(&text, "a,%d,67108864,0,%d\ns,%[1]d,1,%[2]d\nr,%[1]d,%[2]d\n", id, now)
+			if id++; id > 1 {
+				fmt.Fprintf(&text, "f,%d,%d\n", id-2, now+500)
+			}
+			now += 1000
+		}
+	}
+	r := replayed(t, script(t, "offload", text.String()), "stalloc", Config{Capacity: device})
+	if r.PeakReserved > 2*r.PeakLoad {
+		t.Errorf("%v are held for a load of %v", r.PeakReserved, r.PeakLoad)
 	}
 }
