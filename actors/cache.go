@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,8 +29,8 @@ import (
 //
 // The first is the key of the first plan.KeyRequests requests on the first stream, the
 // second of the program's command line, the last of what its steps ask for.
-// Ranks of one job that do the same write the same file; whoever renames last has
-// written it. What is no plan is deleted: the next run writes a new one. What cannot be
+// Ranks of one job that do the same have the same file, and the first of them writes it; of
+// several at once whoever renames last has. What is no plan is deleted: the next run writes a new one. What cannot be
 // opened, or was written by another version, is somebody's plan all the same and stays.
 //
 // A plan decides where a program's tensors lie, so it is taken from nobody but the user
@@ -36,7 +38,12 @@ import (
 type cache struct {
 	dir     string
 	program uint32
+	began   time.Time // the run
+	asked   asked
 }
+
+// asked is how often a cache has asked the file system for something.
+type asked struct{ folders, looks, reads, writes atomic.Int64 }
 
 // The folder is kept below cacheBytes by deleting what was used least recently. A
 // temporary file that a crash has left is deleted after staleAfter.
@@ -50,10 +57,14 @@ type cached struct {
 	path         string
 	key          uint64
 	program, run uint32
-	used         time.Time
+	// As of when it was looked at.
+	used time.Time
+	size mem.Bytes
 }
 
-func newCache(dir string) *cache { return &cache{dir: dir, program: programKey()} }
+func newCache(dir string) *cache {
+	return &cache{dir: dir, program: programKey(), began: time.Now()}
+}
 
 // programKey is a key of the command line: the same program run the same way.
 func programKey() uint32 {
@@ -71,9 +82,10 @@ func fold(key uint64) uint32 { return uint32(key>>32) ^ uint32(key) }
 
 func (c *cached) name() string { return fmt.Sprintf("%016x-%08x-%08x.plan", c.key, c.program, c.run) }
 
-// list returns what the cache holds, the last used first. A folder that does not
-// exist holds nothing.
+// list returns what the cache holds. A folder that does not exist holds nothing. It is read and
+// none of its files looked at: there may be one for each of thousands of ranks, and as many read it.
 func (c *cache) list() []cached {
+	c.asked.folders.Add(1)
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return nil
@@ -82,15 +94,25 @@ func (c *cache) list() []cached {
 	for _, e := range entries {
 		f := cached{path: filepath.Join(c.dir, e.Name())}
 		n, err := fmt.Sscanf(e.Name(), "%016x-%08x-%08x.plan", &f.key, &f.program, &f.run)
-		info, statErr := e.Info()
-		if n != 3 || err != nil || statErr != nil || !info.Mode().IsRegular() || f.name() != e.Name() {
-			continue
+		if n == 3 && err == nil && e.Type().IsRegular() && f.name() == e.Name() {
+			files = append(files, f)
 		}
-		f.used = info.ModTime()
-		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b cached) int { return b.used.Compare(a.used) })
 	return files
+}
+
+// latest looks at files and returns those that are there, the last used first.
+func (c *cache) latest(files []cached) []cached {
+	c.asked.looks.Add(int64(len(files)))
+	var found []cached
+	for _, f := range files {
+		if info, err := os.Stat(f.path); err == nil {
+			f.used, f.size = info.ModTime(), mem.Bytes(info.Size())
+			found = append(found, f)
+		}
+	}
+	slices.SortFunc(found, func(a, b cached) int { return b.used.Compare(a.used) })
+	return found
 }
 
 // check reports why the folder's plans are not to be trusted. One that is not there yet
@@ -124,6 +146,7 @@ func ours(info os.FileInfo) error {
 
 // load reads a plan.
 func (c *cache) load(f cached) (*plan.Plan, error) {
+	c.asked.reads.Add(1)
 	p, err := plan.ReadFileIf(f.path, ours)
 	if errors.Is(err, plan.ErrForeign) || errors.Is(err, plan.ErrCorrupt) {
 		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
@@ -148,26 +171,35 @@ func (c *cache) store(p *plan.Plan) (path string, err error) {
 	}
 	f := cached{key: p.Key, program: c.program, run: fold(p.Run())}
 	path = filepath.Join(c.dir, f.name())
+	c.asked.looks.Add(1)
+	info, err := os.Lstat(path)
+	if err == nil && ours(info) == nil && info.ModTime().After(c.began) {
+		return path, nil // another rank's
+	}
+	isNew := err != nil
+	c.asked.writes.Add(1)
 	if err := plan.WriteFile(path, p); err != nil {
 		return "", err
 	}
-	c.evict(path)
+	if n := len(c.list()); isNew && rand.IntN(n/evictShare+1) == 0 {
+		c.evict(path)
+	}
 	return path, nil
 }
+
+// evictShare: in a folder of n times as many files every n-th new one has all of them looked at.
+const evictShare = 64
 
 // evict deletes what was used least recently until the folder is small enough.
 // The file named stays. Other ranks may be deleting the same files.
 func (c *cache) evict(keep string) {
 	left := cacheBytes
-	for _, f := range c.list() {
-		info, err := os.Stat(f.path)
-		if err != nil {
-			continue
-		}
-		if left -= mem.Bytes(info.Size()); left < 0 && f.path != keep {
+	for _, f := range c.latest(c.list()) {
+		if left -= f.size; left < 0 && f.path != keep {
 			_ = os.Remove(f.path)
 		}
 	}
+	c.asked.folders.Add(1)
 	stale, _ := filepath.Glob(filepath.Join(c.dir, ".*.plan.*"))
 	for _, path := range stale {
 		if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeType == 0 && time.Since(info.ModTime()) > staleAfter {

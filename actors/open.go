@@ -73,8 +73,9 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
 	sup := &supervisor{d: d}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
+	kept := newCache(opts.Cache)
 	if opts.GMLake == nil {
-		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d}}
+		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d, cache: kept}}
 		props := beside
 		if opts.Inline {
 			props = onCaller
@@ -87,7 +88,7 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	case opts.Plan != nil:
 		d.recall(opts.Plan)
 	case opts.Cache != "":
-		d.opening = newOpening(d, newCache(opts.Cache))
+		d.opening = newOpening(d, kept)
 	}
 	host.Lock()
 	host.Observe(opts.GMLake == nil)

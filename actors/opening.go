@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,9 +42,6 @@ func newOpening(d *Device, c *cache) *opening {
 			return
 		}
 		o.files = c.list()
-		slices.SortStableFunc(o.files, func(a, b cached) int { // those of this program first
-			return cmp.Compare(btoi(a.program != c.program), btoi(b.program != c.program))
-		})
 	})
 	return o
 }
@@ -97,13 +93,6 @@ func (o *opening) read(f cached) *plan.Plan {
 	return p
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // wait lets something be read. In a replay, where no time passes, it takes as long as it
 // takes.
 func (o *opening) wait(done <-chan struct{}) bool {
@@ -128,10 +117,15 @@ func (o *opening) choose() (f cached, chosen bool) {
 	}
 	o.over.Store(true)
 	key := plan.KeyOf(o.sizes)
-	for _, f := range o.files { // those of this program first
-		if f.key == key {
-			return f, true
-		}
+	alike := slices.DeleteFunc(o.files, func(f cached) bool { return f.key != key })
+	if own := slices.DeleteFunc(slices.Clone(alike), func(f cached) bool { return f.program != o.cache.program }); len(own) > 0 {
+		alike = own
 	}
-	return f, false
+	if len(alike) > 1 {
+		alike = o.cache.latest(alike)
+	}
+	if len(alike) == 0 {
+		return f, false
+	}
+	return alike[0], true
 }

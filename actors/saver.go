@@ -17,6 +17,7 @@ import (
 // kept, too: a run that began with them wasted more than one that knew nothing.
 type saver struct {
 	d     *Device
+	cache *cache
 	first []mem.Bytes // the sizes of the first stream's first requests
 	plan  *plan.Plan  // of an earlier run; nil: none
 	times int         // that a plan was kept
@@ -81,10 +82,10 @@ func (s *saver) write(x *plan.Plan) {
 		x.Steps[i] = x.Steps[i].Placed()
 	}
 	s.d.latest.Store(x)
-	if s.d.opts.Cache == "" {
+	if s.cache.dir == "" {
 		return
 	}
-	path, err := newCache(s.d.opts.Cache).store(x)
+	path, err := s.cache.store(x)
 	if err != nil {
 		s.d.log.Warn("the plan is not kept for later runs", zap.Error(err))
 		return
