@@ -173,6 +173,17 @@ STALLOC_API int stalloc_reset_peak(int device);
  * without the final NUL, as snprintf does. */
 STALLOC_API int stalloc_explain(int device, char *text, size_t length);
 
+/* Is told what becomes of device memory: size bytes at an address are mapped, as one allocation of the
+ * driver and at an address of their own; can be used from now on; and are about to be unmapped. The latter
+ * two may be of several that lie together. The same memory may be mapped at two addresses. What the driver
+ * then refuses to unmap is told no more. For whoever registers memory with a network. It is called under
+ * stalloc's locks: it must call nothing of stalloc, and must not throw. */
+enum { STALLOC_MAPPED, STALLOC_USABLE, STALLOC_UNMAPPED };
+typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
+
+/* Has a tracker told of what is mapped from now on; NULL: nobody. */
+STALLOC_API void stalloc_set_tracker(stalloc_tracker tracker);
+
 /* What PyTorch asks about live blocks, for its adapter. */
 struct stalloc_block {
 	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */

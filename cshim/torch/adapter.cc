@@ -34,6 +34,7 @@ namespace {
 
 std::atomic<bool> forked{false};
 void release(void *ptr);
+void remapped(int device, void *at, size_t size, int change);
 
 std::string amount(size_t size) {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
@@ -94,6 +95,9 @@ class Adapter final : public Ledger {
 	void close() {
 		if (!closed_.exchange(true)) pools_active_++;
 	}
+
+	// Hears of what is mapped from now on.
+	void listen() { library_.set_tracker(&stalloc::remapped); }
 
 	// Private pools that are being allocated to.
 	int open_pools() const { return pools_active_ - closed_; }
@@ -322,6 +326,8 @@ Adapter *adapter; // never deleted: tensors are freed until the process is gone
 
 void release(void *ptr) { adapter->raw_delete(ptr); }
 
+void remapped(int device, void *at, size_t size, int change) { adapter->remapped(device, at, size, change); }
+
 int failed(char *text, size_t length, const char *why) {
 	snprintf(text, length, "%s", why);
 	return -1;
@@ -342,6 +348,7 @@ __attribute__((visibility("default"))) int stalloc_adapter_install(const char *l
 	if (adapter) return 0;
 	if (native->name() != "native") return failed(text, length, ("PyTorch's allocator is " + native->name()).c_str());
 	adapter = new Adapter(native, library);
+	adapter->listen();
 	pthread_atfork(nullptr, nullptr, [] { forked = true; });
 	caching::allocator.store(adapter);
 	c10::SetAllocator(c10::kCUDA, adapter, 255); // above whoever registered at start-up

@@ -99,7 +99,19 @@ class Ledger : public Delegate {
 
 	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
 		native->attachAllocatorTraceTracker(tracker);
-		alone([&] { recorder_.track(std::move(tracker)); });
+		alone([&] {
+			std::vector<std::unique_lock<std::mutex>> all;
+			for (Books &b : books_) all.push_back(b.mapped.alone());
+			recorder_.track(std::move(tracker));
+		});
+	}
+	// As libstalloc's trackers are. Called under its locks, so no books' lock may be taken.
+	void remapped(int device, void *at, size_t size, int change) {
+		const auto d = static_cast<DeviceIndex>(device);
+		books_[d].mapped.change(reinterpret_cast<size_t>(at), size, change, [&](bool allocated, size_t from, size_t n) {
+			const auto action = allocated ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE;
+			if (recorder_.tracked()) recorder_.tell(recorder_.entry(action, d, from, n, nullptr, nullptr, native));
+		});
 	}
 
       protected:
@@ -160,7 +172,10 @@ class Ledger : public Delegate {
 			const std::vector<Block> live = library_.blocks(static_cast<int>(d), &now);
 			s = agreed(s, now);
 			b.places.shrink(b.room = room_of(s), placing(b, static_cast<DeviceIndex>(d), nullptr));
-			b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
+			if (recorder_.tracked() && !recorder_.recording())
+				b.append_mapped(static_cast<DeviceIndex>(d), live, &info.segments);
+			else
+				b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
