@@ -166,6 +166,14 @@ struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 	return s;
 }
 
+struct stalloc_status stalloc_device_export(struct stalloc_device *dev,
+					    stalloc_cu_handle handle, int *fd)
+{
+	GUARDED(s, WITHOUT_CONTEXT, cuMemExportToShareableHandle,
+		(fd, handle, STALLOC_CU_HANDLE_FD, 0));
+	return s;
+}
+
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
 					 stalloc_cu_addr addr, size_t size,
 					 stalloc_cu_handle handle)

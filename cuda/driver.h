@@ -125,6 +125,8 @@ enum {
 	X(cuMemExportToShareableHandle, cuMemExportToShareableHandle,          \
 	  (void *out, stalloc_cu_handle handle, int type,                      \
 	   unsigned long long flags))                                          \
+	X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle,      \
+	  (stalloc_cu_handle * handle, void *from, int type))                  \
 	X(cuMemMap, cuMemMap,                                                  \
 	  (stalloc_cu_addr addr, size_t size, size_t offset,                   \
 	   stalloc_cu_handle handle, unsigned long long flags))                \

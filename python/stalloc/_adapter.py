@@ -24,8 +24,8 @@ from ._errors import StallocError
 from ._version import __version__
 
 SOURCES = (
-    *("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "mapped.h"),
-    *("places.h", "stalloc.h"),
+    *("adapter.cc", "books.h", "delegate.h", "history.h", "imports.h", "ledger.h", "library.h"),
+    *("mapped.h", "places.h", "stalloc.h"),
 )
 OLDEST = (2, 6)
 _TEXT = 4096

@@ -345,6 +345,45 @@ static void moves_to_be_shared() {
 	CHECK(make(storage.get(), text, sizeof text) == 1 && storage->data() != before && fake_used() > native);
 	CHECK(make(storage.get(), text, sizeof text) == 0);
 	agree();
+	DataPtr stays = get(MiB);
+	try {
+		caching::get()->shareIpcHandle(stays.get());
+		CHECK(!"it can be shared");
+	} catch (const c10::Error &e) {
+		CHECK(strstr(e.what(), "share:fd"));
+	}
+}
+
+// With share:fd nothing moves. This process is its own receiver.
+static void shares(const char *path) {
+	if (!strstr(getenv("STALLOC_CONF"), "share:fd")) return moves_to_be_shared();
+	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_make_shareable"));
+	auto base = reinterpret_cast<void *(*)(void *, size_t *)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_base"));
+	char text[256];
+	const size_t native = fake_used();
+	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 50 * MiB, get(50 * MiB),
+							     c10::GetAllocator(c10::kCUDA), true);
+	char *here = static_cast<char *>(storage->mutable_data());
+	CHECK(make(storage.get(), text, sizeof text) == 0 && storage->data() == here && fake_used() == native);
+	memset(here, 3, 50 * MiB);
+	auto handle = caching::get()->shareIpcHandle(here), part = caching::get()->shareIpcHandle(here + 7 * MiB);
+	CHECK(handle.handle == part.handle && part.offset == handle.offset + static_cast<ptrdiff_t>(7 * MiB));
+	auto there = caching::get()->getIpcDevPtr(handle.handle), again = caching::get()->getIpcDevPtr(part.handle);
+	CHECK(there == again && there.use_count() == 2);
+	char *other = static_cast<char *>(there.get()) + handle.offset;
+	CHECK(other != here && other[0] == 3 && other[50 * MiB - 1] == 3);
+	here[9] = 4;
+	CHECK(other[9] == 4 && base(other, nullptr) == nullptr);
+	there.reset(), again.reset();
+	CHECK(here[9] == 4);
+	try {
+		caching::get()->getIpcDevPtr("stalloc1 1 2 3/2097152/1");
+		CHECK(!"process 1 is another");
+	} catch (const c10::Error &e) {
+		CHECK(strstr(e.what(), "has ended or is in another container"));
+	}
+	storage.reset();
+	agree();
 }
 
 static void forked_child() {
@@ -463,7 +502,7 @@ int main(int, char **arguments) {
 	private_pool();
 	out_of_memory();
 	limits();
-	moves_to_be_shared();
+	shares(arguments[2]);
 	threads();
 	sleeps(arguments[2]);
 	history();
