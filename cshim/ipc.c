@@ -37,6 +37,7 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	char err[1024] = "nothing was allocated yet";
 	uint64_t at = 0;
 	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!*stalloc_alive) snprintf(err, sizeof err, "CUDA does not survive a fork");
 	if (!ptr || !offset) return stalloc_fail(STALLOC_ERR_ARGUMENT, "nothing is named that could be exported");
 	int self = e ? taken(getpid(), STDERR_FILENO) : -1;
 	if (e && self < 0 && errno != EBADF)
@@ -44,7 +45,7 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	if (self >= 0) close(self);
 	int head = snprintf(token, length, "stalloc1 %ld %llu", (long)getpid(), (unsigned long long)stalloc_start_of(getpid()));
 	size_t room = (size_t)head < length ? length - (size_t)head : 0;
-	int rest = e ? e->export(((uint64_t)(uintptr_t)ptr), &at, room ? token + head : NULL, room, err, sizeof err) : STALLOC_ERR_ARGUMENT;
+	int rest = e ? e->export((uint64_t)(uintptr_t)ptr, &at, room ? token + head : NULL, room, err, sizeof err) : STALLOC_ERR_ARGUMENT;
 	if (rest < 0) return stalloc_fail(rest, "this block cannot be given to another process: %s", err);
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* fails where nobody needs it */
 	*offset = at;

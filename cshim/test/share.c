@@ -129,6 +129,12 @@ static void refused(char *at)
 	snprintf(token, sizeof token, "stalloc1 %ld 7 3/2097152/1", (long)getpid());
 	CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "has ended or is in another container"), "%s", stalloc_last_error());
 	CHECK(stalloc_end_import(at) == STALLOC_ERR_ARGUMENT, "it was not imported");
+	pid_t child = fork();
+	if (child == 0) _exit(stalloc_export_block(at, &offset, token, sizeof token) < 0 && strstr(stalloc_last_error(), "fork") &&
+			      !stalloc_import_block(kept, 0) ? 0 : 1);
+	int status = 0;
+	waitpid(child, &status, 0);
+	CHECK(status == 0, "a forked child has memory of CUDA's");
 	long mappings = kit_fake_live("mappings"), spaces = kit_fake_live("reservations"), handles = kit_fake_live("handles");
 	int open = files();
 	for (long nth = 1, made = 1; nth <= made; nth++) { /* each call fails once */
