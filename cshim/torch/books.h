@@ -175,8 +175,9 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 // snapshot shows and hears of the end of it later. Live blocks are cut where handles end, and memory
 // that is mapped at two addresses is in two segments.
 inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const {
-	for (const auto &[at, size] : mapped.usable()) {
+	mapped.each([&](size_t at, size_t size) {
 		open(out, device, at, nullptr);
+		out->back().is_expandable = false; // it comes and goes whole
 		size_t here = at;
 		auto ends_by = [](const Block &b, size_t to) { return reinterpret_cast<size_t>(b.ptr) + static_cast<size_t>(rounded(b.asked)) <= to; };
 		for (auto b = std::lower_bound(live.begin(), live.end(), at, ends_by); b != live.end() && here < at + size; ++b) {
@@ -189,7 +190,7 @@ inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &l
 			here += part;
 		}
 		if (here < at + size) put(out->back(), at + size - here);
-	}
+	});
 }
 
 } // namespace stalloc

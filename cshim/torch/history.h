@@ -75,11 +75,11 @@ class Recorder {
 		return keeps(e.action_);
 	}
 
-	// Tells the trackers alone. The library that calls cannot let an exception pass.
-	void tell(const TraceEntry &e) const noexcept {
+	// Tells the trackers alone, or the newest of them. The library that calls cannot let an exception pass.
+	void tell(const TraceEntry &e, bool newest = false) const noexcept {
 		static std::atomic<bool> logged{false};
-		for (const auto &tracker : trackers_) try {
-				tracker(e);
+		for (size_t i = newest ? trackers_.size() - 1 : 0; i < trackers_.size(); i++) try {
+				trackers_[i](e);
 			} catch (const std::exception &error) {
 				if (!logged.exchange(true)) fprintf(stderr, "stalloc: a tracker of the allocator's segments has failed: %s\n", error.what());
 			}

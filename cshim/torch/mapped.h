@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "stalloc.h"
 
@@ -22,7 +21,7 @@ class Mapped {
 	// tell(allocated, address, size) is called for what can be used now (allocated), and before it
 	// no longer can. No other change of this device is looked at meanwhile.
 	template <typename Tell> void change(size_t at, size_t size, int change, Tell tell) {
-		std::lock_guard<std::mutex> hold(lock_);
+		std::lock_guard<std::recursive_mutex> hold(lock_);
 		if (change == STALLOC_MAPPED) {
 			pieces_[at] = {size, false};
 			return;
@@ -39,25 +38,20 @@ class Mapped {
 			}
 		}
 	}
-	struct Piece {
-		size_t at, size;
-	};
-	// What can be used, by address.
-	std::vector<Piece> usable() const {
-		std::lock_guard<std::mutex> hold(lock_);
-		std::vector<Piece> all;
+	// tell(address, size) is called for all that can be used, by address; as above.
+	template <typename Tell> void each(Tell tell) const {
+		std::lock_guard<std::recursive_mutex> hold(lock_);
 		for (const auto &[at, what] : pieces_)
-			if (what.usable) all.push_back({at, what.size});
-		return all;
+			if (what.usable) tell(at, what.size);
 	}
-	std::unique_lock<std::mutex> alone() { return std::unique_lock<std::mutex>(lock_); }
+	std::unique_lock<std::recursive_mutex> alone() { return std::unique_lock<std::recursive_mutex>(lock_); }
 
       private:
 	struct Kind {
 		size_t size;
 		bool usable;
 	};
-	mutable std::mutex lock_; // the books' lock may be held before, never taken after
+	mutable std::recursive_mutex lock_; // the books' lock may be held before, never taken after
 	std::map<size_t, Kind> pieces_;
 };
 
