@@ -104,7 +104,8 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 	maps.Copy(p.asleep, fresh)
 	p.log.Info("memory sleeps",
 		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
-		zap.Stringer("still held", p.reserved()), zap.Duration("took", time.Since(start)))
+		zap.Stringer("still held", p.reserved()), zap.Int("blocks of other processes", len(p.exported)),
+		zap.Stringer("in them", p.shared()), zap.Duration("took", time.Since(start)))
 	if err != nil {
 		const text = "it sleeps, but the driver has not taken all memory back; pause it again: %w"
 		return fmt.Errorf(text, err)
@@ -116,7 +117,8 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 func (p *pool) save(pools map[uint64]*backup) error {
 	sizes := map[uint64]mem.Bytes{}
 	for b := range p.ranged.Blocks() {
-		if x := pools[b.Pool]; x != nil {
+		_, shared := p.exported[b.Addr] // which stays awake
+		if x := pools[b.Pool]; x != nil && !shared {
 			x.blocks = append(x.blocks, b)
 			sizes[b.Pool] += b.Size
 		}

@@ -78,6 +78,7 @@ type pool struct {
 	gone     mem.Bytes             // in them
 	peers    []int                 // other devices that have it too
 	asleep   map[uint64]*backup    // by the pools that sleep
+	exported map[mem.Addr]mem.Bytes
 }
 
 // leastWindow is what a window has that is set to less.
@@ -86,7 +87,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}}
+	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, exported: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -252,6 +253,7 @@ func (p *pool) free(m *freeRequest) error {
 	if !ok || b.Addr != m.addr || b.Pending {
 		return ErrUnknown
 	}
+	p.unexport(m.addr)
 	p.past, p.idling = m.past, p.sleeps(b.Pool)
 	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
 	p.past, p.idling = false, false

@@ -27,12 +27,13 @@ static struct stat file; /* which it is */
 static char path[64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The 22nd field of /proc/self/stat. The second one, the command's name, may hold
- * anything, blanks too, and ends with the last parenthesis. */
-static uint64_t start_of_process(void) {
+/* The 22nd field. The second one, the command's name, may hold anything, blanks too, and
+ * ends with the last parenthesis. */
+uint64_t stalloc_start_of(long pid) {
 	char text[1024];
 	unsigned long long start = 0;
-	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	snprintf(text, sizeof text, "/proc/%ld/stat", pid);
+	int fd = open(text, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) return 0;
 	ssize_t n = read(fd, text, sizeof text - 1);
 	close(fd);
@@ -64,7 +65,7 @@ static void make(void) {
 		.magic = STALLOC_PAGE_MAGIC,
 		.version = STALLOC_PAGE_VERSION,
 		.pid = (uint32_t)getpid(),
-		.start = start_of_process(),
+		.start = stalloc_start_of(getpid()),
 		.processes = (uint64_t)where.st_ino,
 		.devices = STALLOC_PAGE_DEVICES,
 		.counters = TOLD,

@@ -8,18 +8,28 @@
 #include "runtime.h"
 
 static struct stalloc_driver driver;
+static stalloc_tracker the_tracker; /* written atomically */
 static bool driver_open;
 static char driver_problem[512];
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 
 static void open_driver(void) {
 	driver_open = stalloc_driver_open(stalloc_conf("driver"), &driver, driver_problem, sizeof driver_problem) == 0;
+	driver.tracker = &the_tracker;
 }
 
 const struct stalloc_driver *stalloc_the_driver(char *err, size_t n) {
 	pthread_once(&driver_once, open_driver);
 	if (!driver_open) snprintf(err, n, "%s", driver_problem);
 	return driver_open ? &driver : NULL;
+}
+
+_Static_assert((int)STALLOC_MAPPED == STALLOC_CU_MAPPED && (int)STALLOC_USABLE == STALLOC_CU_USABLE &&
+		       (int)STALLOC_UNMAPPED == STALLOC_CU_UNMAPPED,
+	       "trackers are told of other changes than the driver's table names");
+
+void stalloc_set_tracker(stalloc_tracker tracker) {
+	__atomic_store_n(&the_tracker, tracker, __ATOMIC_RELEASE);
 }
 
 /* The blocks, chained by a hash of the address. */
@@ -68,6 +78,7 @@ static bool give(const struct block *b) {
 	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
 	if (enter(b->device, err, sizeof err) == STALLOC_OK) {
 		driver.cuThreadExchangeStreamCaptureMode(&mode); /* else it would end a graph capture */
+		stalloc_track(&driver, b->device, b->addr, b->size, STALLOC_UNMAPPED);
 		int code = driver.cuMemFree(b->addr);
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		leave();
@@ -132,6 +143,8 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 		*bucket(addr) = b;
 		counts[device].bytes += size;
 		counts[device].served++;
+		stalloc_track(&driver, device, addr, size, STALLOC_MAPPED);
+		stalloc_track(&driver, device, addr, size, STALLOC_USABLE);
 		*out = (void *)(uintptr_t)addr;
 	} else {
 		free(b);

@@ -72,6 +72,8 @@ const char *stalloc_conf_text(void);
 		       char *err, size_t n))                                               \
 	X(int, resume, (int device, const char *const *tags, size_t count, char *err,      \
 			size_t n))                                                         \
+	X(int, export, (uint64_t addr, uint64_t *offset, char *pieces, size_t room,        \
+			char *err, size_t n))                                              \
 	X(int, limit, (int device, double fraction, char *err, size_t n))                  \
 	X(int, stats, (int device, struct stalloc_stats *out, int reset_peak))             \
 	X(int, explain, (int device, char *text, size_t n))                                \
@@ -97,6 +99,10 @@ void stalloc_engine_tell_given_up(int device);
 
 /* Why the engine does not serve a device; NULL if it does, or has not been asked. */
 const char *stalloc_engine_problem(int device);
+
+/* page.c: when a process started, as /proc/<pid>/stat says it; 0: there is none. Numbers of
+ * processes are used again, and mean others in another container. */
+uint64_t stalloc_start_of(long pid);
 
 /* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
 bool stalloc_needs_met(char *err, size_t n);

@@ -173,6 +173,31 @@ STALLOC_API int stalloc_reset_peak(int device);
  * without the final NUL, as snprintf does. */
 STALLOC_API int stalloc_explain(int device, char *text, size_t length);
 
+/* Memory for another process of this host, where it lies: with STALLOC_CONF=share:fd.
+ *
+ * stalloc_export_block writes a token, a text, for the live block that contains ptr, and where ptr lies in what is
+ * mapped for it. Until the block is freed, its memory stays awake. Returns the token's length without the
+ * final NUL, and if that is not less than length nothing is written; or an error. Programs of the same user may
+ * debug this one from then on (PR_SET_PTRACER), since that is what taking its file descriptors takes.
+ *
+ * stalloc_import_block maps what a token names for a device, the exporter's of the same GPU; NULL: the text of the last error says
+ * why not. stalloc_end_import unmaps it, when no work uses it any more. What is imported keeps its memory
+ * whatever becomes of the exporter, but the exporter is to keep the block, or its bytes will be another's. */
+STALLOC_API long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t length);
+STALLOC_API void *stalloc_import_block(const char *token, int device);
+STALLOC_API int stalloc_end_import(void *ptr);
+
+/* Is told what becomes of device memory: size bytes at an address are mapped, as one allocation of the
+ * driver and at an address of their own; can be used from now on; and are about to be unmapped. The latter
+ * two may be of several that lie together. The same memory may be mapped at two addresses. What the driver
+ * then refuses to unmap is told no more. For whoever registers memory with a network. It is called under
+ * stalloc's locks: it must call nothing of stalloc, and must not throw. */
+enum { STALLOC_MAPPED, STALLOC_USABLE, STALLOC_UNMAPPED };
+typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
+
+/* Has a tracker told of what is mapped from now on; NULL: nobody. */
+STALLOC_API void stalloc_set_tracker(stalloc_tracker tracker);
+
 /* What PyTorch asks about live blocks, for its adapter. */
 struct stalloc_block {
 	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */

@@ -87,8 +87,8 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	dev := &Device{
 		driver:  d,
 		ordinal: ordinal,
-		handles: map[driver.Handle]mem.Bytes{},
-		events:  events{fences: map[driver.Fence]C.uintptr_t{}},
+		handles: map[driver.Handle]mem.Bytes{}, exported: map[driver.Handle]int{},
+		events: events{fences: map[driver.Fence]C.uintptr_t{}},
 	}
 	var facts C.struct_stalloc_device_facts
 	if err := d.check(C.stalloc_device_open(d.table, C.int(ordinal), &dev.c, &facts)); err != nil {

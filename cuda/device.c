@@ -166,11 +166,22 @@ struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 	return s;
 }
 
+struct stalloc_status stalloc_device_export(struct stalloc_device *dev,
+					    stalloc_cu_handle handle, int *fd)
+{
+	GUARDED(s, WITHOUT_CONTEXT, cuMemExportToShareableHandle,
+		(fd, handle, STALLOC_CU_HANDLE_FD, 0));
+	return s;
+}
+
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
 					 stalloc_cu_addr addr, size_t size,
 					 stalloc_cu_handle handle)
 {
 	GUARDED(s, WITHOUT_CONTEXT, cuMemMap, (addr, size, 0, handle, 0));
+	if (s.code == STALLOC_CU_SUCCESS)
+		stalloc_track(dev->driver, dev->ordinal, addr, size,
+			      STALLOC_CU_MAPPED);
 	return s;
 }
 
@@ -179,12 +190,17 @@ struct stalloc_status stalloc_device_access(struct stalloc_device *dev,
 {
 	GUARDED(s, WITHOUT_CONTEXT, cuMemSetAccess,
 		(addr, size, dev->access, dev->access_count));
+	if (s.code == STALLOC_CU_SUCCESS)
+		stalloc_track(dev->driver, dev->ordinal, addr, size,
+			      STALLOC_CU_USABLE);
 	return s;
 }
 
 struct stalloc_status stalloc_device_unmap(struct stalloc_device *dev,
 					   stalloc_cu_addr addr, size_t size)
 {
+	stalloc_track(dev->driver, dev->ordinal, addr, size,
+		      STALLOC_CU_UNMAPPED);
 	GUARDED(s, WITHOUT_CONTEXT, cuMemUnmap, (addr, size));
 	return s;
 }

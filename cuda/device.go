@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"stalloc/internal/driver"
@@ -32,6 +33,7 @@ type Device struct {
 	mu       sync.Mutex
 	closed   bool
 	handles  map[driver.Handle]mem.Bytes // their sizes, which Map must name
+	exported map[driver.Handle]int       // their file descriptors
 	reserved atomic.Int64                // reservations
 
 	events
@@ -97,13 +99,42 @@ func (d *Device) Release(h driver.Handle) error {
 		return d.unknown("cuMemRelease", h)
 	}
 	err := d.driver.check(C.stalloc_device_release(&d.c, C.stalloc_cu_handle(h)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err != nil {
-		d.mu.Lock()
 		d.handles[h] = size
-		d.mu.Unlock()
+		return err
 	}
-	return err
+	if fd, is := d.exported[h]; is {
+		delete(d.exported, h)
+		return syscall.Close(fd)
+	}
+	return nil
 }
+
+// Export implements device.Exporter.
+func (d *Device) Export(h driver.Handle) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.handles[h]; !known {
+		return 0, d.unknown("cuMemExportToShareableHandle", h)
+	}
+	if fd, is := d.exported[h]; is {
+		return fd, nil
+	}
+	if d.c.prop.handle_types&C.STALLOC_CU_HANDLE_FD == 0 {
+		return 0, errNotShared
+	}
+	var fd C.int
+	if err := d.driver.check(C.stalloc_device_export(&d.c, C.stalloc_cu_handle(h), &fd)); err != nil {
+		const remedy = "cannot be given to other processes; it takes a file descriptor for each 16 MiB, see ulimit -n: %w"
+		return 0, fmt.Errorf(remedy, err)
+	}
+	d.exported[h] = int(fd)
+	return int(fd), nil
+}
+
+var errNotShared = errors.New("memory is made so that no other process can be given it; set STALLOC_CONF=share:fd")
 
 // Map puts the whole handle at addr. An unknown handle is refused with error 1.
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {

@@ -91,6 +91,10 @@ struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
 					    stalloc_cu_handle *handle);
 struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 					     stalloc_cu_handle handle);
+/* A file descriptor that names the handle's memory in any process, for the
+ * caller to close. The handle must be made to be exported so. */
+struct stalloc_status stalloc_device_export(struct stalloc_device *dev,
+					    stalloc_cu_handle handle, int *fd);
 /* size is the handle's own: it is mapped whole. */
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
 					 stalloc_cu_addr addr, size_t size,

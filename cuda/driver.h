@@ -11,6 +11,7 @@
 #define STALLOC_CUDA_DRIVER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -124,6 +125,8 @@ enum {
 	X(cuMemExportToShareableHandle, cuMemExportToShareableHandle,          \
 	  (void *out, stalloc_cu_handle handle, int type,                      \
 	   unsigned long long flags))                                          \
+	X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle,      \
+	  (stalloc_cu_handle * handle, void *from, int type))                  \
 	X(cuMemMap, cuMemMap,                                                  \
 	  (stalloc_cu_addr addr, size_t size, size_t offset,                   \
 	   stalloc_cu_handle handle, unsigned long long flags))                \
@@ -159,8 +162,14 @@ enum {
 	X(cuGetErrorName, cuGetErrorName,                                      \
 	  (stalloc_cu_result code, const char **name))
 
+/* Is told what becomes of memory of a device: it is mapped, as one handle or
+ * plain block, it can be used from now on, and before it is unmapped. */
+typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
+enum { STALLOC_CU_MAPPED, STALLOC_CU_USABLE, STALLOC_CU_UNMAPPED };
+
 struct stalloc_driver {
 	void *handle; /* from dlopen; never closed while the table is in use */
+	stalloc_tracker *tracker; /* read atomically; it, or what it points to, NULL: nobody */
 #define STALLOC_DRIVER_FIELD(field, symbol, parameters)                        \
 	stalloc_cu_result(*field) parameters;
 	STALLOC_DRIVER_CALLS(STALLOC_DRIVER_FIELD)
@@ -175,6 +184,17 @@ struct stalloc_driver {
  */
 int stalloc_driver_open(const char *path, struct stalloc_driver *out, char *err,
 			size_t errlen);
+
+static inline void stalloc_track(const struct stalloc_driver *driver,
+				 int device, stalloc_cu_addr at, size_t size,
+				 int change)
+{
+	stalloc_tracker tracker = NULL;
+	if (driver->tracker != NULL)
+		tracker = __atomic_load_n(driver->tracker, __ATOMIC_ACQUIRE);
+	if (tracker != NULL)
+		tracker(device, (void *)(uintptr_t)at, size, change);
+}
 
 /* The name of a driver error, such as CUDA_ERROR_OUT_OF_MEMORY, or "". */
 const char *stalloc_driver_error_name(const struct stalloc_driver *driver,

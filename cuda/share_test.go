@@ -4,6 +4,9 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"stalloc/internal/driver"
@@ -91,5 +94,46 @@ func TestShare(t *testing.T) {
 				t.Errorf("%v, fabric %v: %d %s are left", c.set, c.fabric, n, kind)
 			}
 		}
+	}
+}
+
+// TestExport: a handle has one file descriptor, open until it is released, if it was made for that.
+func TestExport(t *testing.T) {
+	restart(t, map[string]string{})
+	d := open(t)
+	create := func() driver.Handle {
+		h, err := d.Create(mem.HandleSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	alone := create()
+	if _, err := d.Export(alone); err == nil || !strings.Contains(err.Error(), "share:fd") {
+		t.Errorf("a handle is exported that was not made for it: %v", err)
+	}
+	if err := d.Share(false); err != nil {
+		t.Fatal(err)
+	}
+	h := create()
+	lib.Fail("cuMemExportToShareableHandle:1:2")
+	if _, err := d.Export(h); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("an export failed, and that is %v", err)
+	}
+	lib.Fail("")
+	fd, err := d.Export(h)
+	again, _ := d.Export(h)
+	isOpen := func() bool { _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", fd)); return err == nil }
+	if err != nil || again != fd || !isOpen() {
+		t.Errorf("it is exported as %d, then %d: %v", fd, again, err)
+	}
+	if err := errors.Join(d.Release(h), d.Release(alone)); err != nil || isOpen() {
+		t.Errorf("released, and its descriptor is open: %v", err)
+	}
+	if _, err := d.Export(h); err == nil {
+		t.Error("a released handle is exported")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -163,15 +163,17 @@ def main():
     parser.add_argument("--build", type=Path, metavar="FOLDER", help="keep the adapters there")
     args = parser.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
+    conf = f"driver:{DRIVER},cache:off"
     environment = {
         **os.environ,
-        "STALLOC_CONF": f"driver:{DRIVER},cache:off",
+        "STALLOC_CONF": conf,
         "FAKECUDA_CAPACITY": str(1 << 30),
         "FAKECUDA_ANY_STREAM": "1",
     }
     for version in chosen(args.versions or ["2.11", "newest"]):
         command = compile_all(version, args.build)
         run(command, env=environment, timeout=600)
+        run(command, env={**environment, "STALLOC_CONF": conf + ",share:fd"}, timeout=600)
         print(f"PyTorch {version}: the adapter compiles and works", flush=True)
 
 

@@ -44,6 +44,12 @@ type Copier interface {
 	Write(to mem.Addr, from []byte) error
 }
 
+// Exporter is a Device whose handles other processes can map.
+type Exporter interface {
+	// Export returns a file descriptor that names the handle's memory, open until Release.
+	Export(h driver.Handle) (fd int, err error)
+}
+
 // ErrAlone says that a device knows of no others.
 var ErrAlone = errors.New("the device knows of no others that it could share its memory with")
 

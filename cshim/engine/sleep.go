@@ -8,6 +8,8 @@ package main
 import "C"
 
 import (
+	"errors"
+	"fmt"
 	"unsafe"
 
 	"stalloc/actors"
@@ -30,6 +32,35 @@ func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bo
 //export stalloc_engine_resume
 func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t) C.int {
 	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error { return d.Resume(pools) })
+}
+
+// stalloc_engine_export writes a word for each handle: file descriptor, size, number. It returns how
+// long that is, and writes nothing where there is no room for it and a NUL.
+//
+//export stalloc_engine_export
+func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, room C.size_t, text *C.char, n C.size_t) C.int {
+	words := ""
+	result := answer(text, n, func() error {
+		for d := range the.Load().serving(-1) {
+			at, handles, err := d.Export(addr(a))
+			if errors.Is(err, actors.ErrUnknown) {
+				continue
+			}
+			*offset = C.uint64_t(at)
+			for _, h := range handles {
+				words += fmt.Sprintf(" %d/%d/%d", h.FD, h.Size, h.Number)
+			}
+			return err
+		}
+		return actors.ErrUnknown
+	})
+	if result != ok {
+		return result
+	}
+	if C.size_t(len(words)) < room {
+		write(words, pieces, room)
+	}
+	return C.int(len(words))
 }
 
 // ofRegions does something with the private pools of regions, on a device or on each.

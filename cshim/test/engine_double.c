@@ -259,6 +259,13 @@ EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t cou
 	return STALLOC_OK;
 }
 
+EXPORT int stalloc_engine_export(uint64_t addr, uint64_t *offset, char *pieces, size_t room, char *err, size_t n)
+{
+	(void)addr, (void)offset, (void)pieces, (void)room;
+	snprintf(err, n, "this engine exports nothing");
+	return STALLOC_ERR_ENGINE;
+}
+
 EXPORT int stalloc_engine_limit(int device, double fraction, char *err, size_t n)
 {
 	(void)device, (void)fraction, (void)err, (void)n;

@@ -45,6 +45,41 @@ static void program(void)
 	fill();
 }
 
+/* What is mapped, as it is told, which is piece by piece and each once. */
+static struct piece {
+	char *at;
+	size_t size;
+	bool usable;
+} pieces[256];
+static size_t told;
+
+static size_t usable(void)
+{
+	size_t sum = 0;
+	for (size_t i = 0; i < told; i++) sum += pieces[i].usable ? pieces[i].size : 0;
+	return sum;
+}
+
+static void track(int device, void *at, size_t size, int change)
+{
+	char *from = at, *to = from + size;
+	CHECK(device == 0 && size > 0, "%zu bytes of device %d", size, device);
+	for (size_t i = 0; i < told; i++) {
+		struct piece *p = &pieces[i];
+		if (p->at + p->size <= from || p->at >= to) continue;
+		CHECK(change != STALLOC_MAPPED && p->at >= from && p->at + p->size <= to, "it is mapped already, or only partly meant");
+		if (change == STALLOC_UNMAPPED) {
+			if (p->usable) (void)*(volatile char *)p->at; /* it is still there */
+			pieces[i--] = pieces[--told];
+		} else {
+			p->usable = true;
+		}
+	}
+	if (change != STALLOC_MAPPED) return;
+	CHECK(told < sizeof pieces / sizeof *pieces, "too many");
+	pieces[told++] = (struct piece){at, size, false};
+}
+
 static void sleep_all(void)
 {
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
@@ -58,7 +93,9 @@ static void all_sleep(void)
 {
 	uint64_t before = kit_stats().reserved;
 	for (int i = 0; i < 10; i++) {
+		CHECK(usable() >= before, "%zu can be used, as it is told, and %llu are held", usable(), (unsigned long long)before);
 		sleep_all();
+		CHECK(told == 0, "%zu pieces are mapped that sleep", told);
 		CHECK(!stalloc_malloc(700, 0, stream), "a request was served of what sleeps");
 		CHECK(strstr(stalloc_last_error(), "sleeps: resume it"), "%s", stalloc_last_error());
 		OK(stalloc_step(0));
@@ -167,6 +204,7 @@ int main(void)
 {
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST)); /* there is nothing yet */
 	OK(stalloc_resume(-1, NULL, 0));
+	stalloc_set_tracker(track);
 	program();
 	all_sleep();
 	region_sleeps();

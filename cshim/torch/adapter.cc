@@ -27,6 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "imports.h"
 #include "ledger.h"
 
 namespace stalloc {
@@ -34,6 +35,7 @@ namespace {
 
 std::atomic<bool> forked{false};
 void release(void *ptr);
+void remapped(int device, void *at, size_t size, int change);
 
 std::string amount(size_t size) {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
@@ -95,6 +97,9 @@ class Adapter final : public Ledger {
 		if (!closed_.exchange(true)) pools_active_++;
 	}
 
+	// Hears of what is mapped from now on.
+	void listen() { library_.set_tracker(&stalloc::remapped); }
+
 	// Private pools that are being allocated to.
 	int open_pools() const { return pools_active_ - closed_; }
 
@@ -116,16 +121,25 @@ class Adapter final : public Ledger {
 		return cudaMemcpyPeerAsync(to, to_device, from, from_device, n, s);
 	}
 	caching::ShareableHandle shareIpcHandle(void *ptr) override {
-		Block block;
-		TORCH_CHECK(!find(ptr, &block), "stalloc: this memory cannot be shared with another process where it lies; share a tensor "
-						"through torch.multiprocessing, which moves its storage first");
+		caching::ShareableHandle handle;
+		if (exported(ptr, &handle)) return handle;
+		size_t size = 0;
+		TORCH_CHECK(!library_.base(ptr, &size), "stalloc: ", library_.last_error(),
+			    "; or share a tensor through torch.multiprocessing, which moves its storage first");
 		return native->shareIpcHandle(ptr);
 	}
-	// Gives a storage native memory, which other processes can open. False: it has it already.
+	std::shared_ptr<void> getIpcDevPtr(std::string token) override {
+		if (token.rfind(kToken, 0) != 0) return native->getIpcDevPtr(std::move(token));
+		std::shared_ptr<void> there = imports_.get(token, current_device());
+		TORCH_CHECK(there, "stalloc: ", library_.last_error());
+		return there;
+	}
+	// Gives a storage native memory, which other processes can open. False: they can open what it has.
 	bool make_shareable(c10::StorageImpl *storage) {
 		Block block;
 		void *from = storage->mutable_data();
-		if (!find(from, &block)) return false;
+		caching::ShareableHandle handle;
+		if (!find(from, &block) || exported(from, &handle)) return false;
 		c10::cuda::CUDAGuard guard(storage->device());
 		DataPtr fresh = adopt(native->allocate(block.asked));
 		c10::cuda::device_synchronize(); // whatever still writes to the old place
@@ -195,6 +209,7 @@ class Adapter final : public Ledger {
 		Filter accepts;
 	};
 
+	Imports imports_{library_};
 	std::atomic<bool> enabled_{true}, closed_{false}, use_on_oom_{false};
 	std::mutex pools_lock_, observers_lock_;
 	std::vector<Pool> pools_; // that requests go to now
@@ -220,6 +235,21 @@ class Adapter final : public Ledger {
 			last.id = stream.id();
 		}
 		return last.handle;
+	}
+
+	// Where the block at an address, or around it, can be had by other processes. False: it cannot.
+	bool exported(void *ptr, caching::ShareableHandle *out) const {
+		size_t offset = 0;
+		out->handle.resize(256);
+		for (;;) {
+			const long length = library_.export_block(ptr, &offset, out->handle.data(), out->handle.size());
+			if (length < 0) return false;
+			const bool complete = static_cast<size_t>(length) < out->handle.size();
+			out->handle.resize(static_cast<size_t>(length) + !complete);
+			if (!complete) continue;
+			out->offset = static_cast<ptrdiff_t>(offset);
+			return true;
+		}
 	}
 
 	bool private_pool(DeviceIndex device, cudaStream_t stream) {
@@ -322,6 +352,8 @@ Adapter *adapter; // never deleted: tensors are freed until the process is gone
 
 void release(void *ptr) { adapter->raw_delete(ptr); }
 
+void remapped(int device, void *at, size_t size, int change) { adapter->remapped(device, at, size, change); }
+
 int failed(char *text, size_t length, const char *why) {
 	snprintf(text, length, "%s", why);
 	return -1;
@@ -342,6 +374,7 @@ __attribute__((visibility("default"))) int stalloc_adapter_install(const char *l
 	if (adapter) return 0;
 	if (native->name() != "native") return failed(text, length, ("PyTorch's allocator is " + native->name()).c_str());
 	adapter = new Adapter(native, library);
+	adapter->listen();
 	pthread_atfork(nullptr, nullptr, [] { forked = true; });
 	caching::allocator.store(adapter);
 	c10::SetAllocator(c10::kCUDA, adapter, 255); // above whoever registered at start-up

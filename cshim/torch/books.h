@@ -12,6 +12,7 @@
 
 #include "history.h"
 #include "library.h"
+#include "mapped.h"
 #include "places.h"
 
 namespace stalloc {
@@ -46,6 +47,7 @@ using Block = stalloc_block;
 struct Books {
 	std::mutex lock; // guards everything below; native's locks are never taken under it
 	std::unordered_map<void *, Context> frames; // of live blocks, while history is recorded
+	Mapped mapped; // with a lock of its own
 	stalloc_meters before = {}; // when totals were reset
 	Outside reserved, active;
 	History history;
@@ -63,6 +65,7 @@ struct Books {
 	}
 	// The counters must agree.
 	void append_segments(DeviceIndex device, const stalloc_stats &stats, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const;
+	void append_mapped(DeviceIndex device, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const;
 };
 
 // libstalloc's counters, made to agree with its meters: requests of other threads may lie
@@ -103,6 +106,26 @@ inline void merge(c10::CachingDeviceAllocator::Stat *into, const stalloc_meter &
 	merge(into, m.current, m.peak, m.total - before.total, (m.total - m.current) - (before.total - before.current));
 }
 
+inline void open(std::vector<caching::SegmentInfo> *out, DeviceIndex device, size_t address, void *stream) {
+	out->emplace_back();
+	out->back().device = device;
+	out->back().address = address;
+	out->back().stream = static_cast<cudaStream_t>(stream);
+	out->back().is_large = out->back().is_expandable = true;
+}
+inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool allocated = false, bool active = false, Context context = nullptr) {
+	s.blocks.emplace_back();
+	s.blocks.back().size = size;
+	s.blocks.back().requested_size = asked;
+	s.blocks.back().allocated = allocated;
+	s.blocks.back().active = active;
+	s.blocks.back().context_when_allocated = std::move(context);
+	s.total_size += size;
+	s.requested_size += asked;
+	s.allocated_size += allocated ? size : 0;
+	s.active_size += active ? size : 0;
+}
+
 // Segments for a snapshot: places while history is recorded, else neighbouring live blocks of a
 // stream and the gaps between them; and one for the rest. A page may be mapped at several
 // addresses, so where idle memory lies is not always one place; but all segments together are
@@ -128,44 +151,46 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 	uint64_t end = 0, idle = stats.reserved - stats.active;
 	for (const Piece &piece : order) idle -= piece.block ? 0 : std::min<uint64_t>(idle, piece.size);
 	const size_t first = out->size();
-	auto open = [&](size_t address, void *stream) {
-		out->emplace_back();
-		out->back().device = device;
-		out->back().address = address;
-		out->back().stream = static_cast<cudaStream_t>(stream);
-		out->back().is_large = out->back().is_expandable = true;
-	};
-	auto put = [&](uint64_t size, uint64_t asked, bool allocated, bool active, Context context) {
-		caching::SegmentInfo &s = out->back();
-		s.blocks.emplace_back();
-		s.blocks.back().size = size;
-		s.blocks.back().requested_size = asked;
-		s.blocks.back().allocated = allocated;
-		s.blocks.back().active = active;
-		s.blocks.back().context_when_allocated = std::move(context);
-		s.total_size += size;
-		s.requested_size += asked;
-		s.allocated_size += allocated ? size : 0;
-		s.active_size += active ? size : 0;
-	};
 	for (const Piece &piece : order) {
 		const uint64_t gap = piece.address - end;
 		if (out->size() == first || out->back().stream != piece.stream || gap > (told ? 0 : std::min(idle, kPage))) {
-			open(piece.address, piece.stream);
+			open(out, device, piece.address, piece.stream);
 		} else if (gap) {
-			put(gap, 0, false, false, nullptr);
+			put(out->back(), gap);
 			idle -= gap;
 		}
 		auto context = piece.block ? frames.find(reinterpret_cast<void *>(piece.address)) : frames.end();
-		put(piece.size, piece.block ? piece.block->asked : 0, piece.block, piece.block, context == frames.end() ? nullptr : context->second);
+		put(out->back(), piece.size, piece.block ? piece.block->asked : 0, piece.block, piece.block, context == frames.end() ? nullptr : context->second);
 		end = piece.address + piece.size;
 	}
 	const uint64_t pending = stats.active - stats.allocated;
 	if (!idle && !pending) return;
 	end = std::max<uint64_t>(end, places.top());
-	open((end + kPage - 1) & ~(kPage - 1), nullptr);
-	if (pending) put(pending, 0, false, true, nullptr); // freed, and another stream still uses it
-	if (idle) put(idle, 0, false, false, nullptr);
+	open(out, device, (end + kPage - 1) & ~(kPage - 1), nullptr);
+	if (pending) put(out->back(), pending, 0, false, true); // freed, and another stream still uses it
+	if (idle) put(out->back(), idle);
+}
+
+// While trackers listen: what they were told is mapped, since who attaches one registers what a
+// snapshot shows and hears of the end of it later. Live blocks are cut where handles end, and memory
+// that is mapped at two addresses is in two segments.
+inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const {
+	mapped.each([&](size_t at, size_t size) {
+		open(out, device, at, nullptr);
+		out->back().is_expandable = false; // it comes and goes whole
+		size_t here = at;
+		auto ends_by = [](const Block &b, size_t to) { return reinterpret_cast<size_t>(b.ptr) + static_cast<size_t>(rounded(b.asked)) <= to; };
+		for (auto b = std::lower_bound(live.begin(), live.end(), at, ends_by); b != live.end() && here < at + size; ++b) {
+			const auto first = reinterpret_cast<size_t>(b->ptr);
+			if (first >= at + size) break;
+			if (first > here) put(out->back(), first - here), here = first;
+			const size_t part = std::min(first + static_cast<size_t>(rounded(b->asked)), at + size) - here;
+			put(out->back(), part, std::clamp(first + b->asked, here, here + part) - here, true, true);
+			out->back().stream = static_cast<cudaStream_t>(b->stream);
+			here += part;
+		}
+		if (here < at + size) put(out->back(), at + size - here);
+	});
 }
 
 } // namespace stalloc

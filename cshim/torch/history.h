@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <set>
 #include <stack>
@@ -26,6 +27,7 @@ class Recorder {
 	bool on() const { return on_.load(std::memory_order_relaxed); }
 
 	// Whether there is a history, and not trackers alone.
+	bool tracked() const { return !trackers_.empty(); }
 	bool recording() const { return recording_.load(std::memory_order_relaxed); }
 	bool keeps(TraceEntry::Action action) const { return recording() && !skipped_.count(action); }
 
@@ -71,6 +73,16 @@ class Recorder {
 	bool announce(const TraceEntry &e) const {
 		for (const auto &tracker : trackers_) tracker(e);
 		return keeps(e.action_);
+	}
+
+	// Tells the trackers alone, or the newest of them. The library that calls cannot let an exception pass.
+	void tell(const TraceEntry &e, bool newest = false) const noexcept {
+		static std::atomic<bool> logged{false};
+		for (size_t i = newest ? trackers_.size() - 1 : 0; i < trackers_.size(); i++) try {
+				trackers_[i](e);
+			} catch (const std::exception &error) {
+				if (!logged.exchange(true)) fprintf(stderr, "stalloc: a tracker of the allocator's segments has failed: %s\n", error.what());
+			}
 	}
 
 	// What this thread compiles now, as native's events say it.

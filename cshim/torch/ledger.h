@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <array>
+#include <thread>
 
 #include "books.h"
 
@@ -99,7 +100,22 @@ class Ledger : public Delegate {
 
 	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
 		native->attachAllocatorTraceTracker(tracker);
-		alone([&] { recorder_.track(std::move(tracker)); });
+		alone([&] {
+			std::vector<std::unique_lock<std::recursive_mutex>> all;
+			for (Books &b : books_) all.push_back(b.mapped.alone());
+			recorder_.track(std::move(tracker));
+			if (shown_to_ == std::this_thread::get_id()) correct();
+			shown_.clear();
+			shown_to_ = {};
+		});
+	}
+	// As libstalloc's trackers are. Called under its locks, so no books' lock may be taken.
+	void remapped(int device, void *at, size_t size, int change) {
+		const auto d = static_cast<DeviceIndex>(device);
+		books_[d].mapped.change(reinterpret_cast<size_t>(at), size, change, [&](bool allocated, size_t from, size_t n) {
+			const auto action = allocated ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE;
+			if (recorder_.tracked()) recorder_.tell(recorder_.entry(action, d, from, n, nullptr, nullptr, native));
+		});
 	}
 
       protected:
@@ -107,6 +123,28 @@ class Ledger : public Delegate {
 	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
 	Recorder recorder_;	     // read under any one of the books' locks, changed under all
 	c10::ApproximateClockToUnixTimeConverter clock_;
+
+	// What the last snapshot showed before there was a tracker, and to which thread.
+	std::vector<std::array<size_t, 3>> shown_; // device, address, size
+	std::thread::id shown_to_;
+	std::mutex shown_lock_;
+
+	void show(size_t device, const caching::SnapshotInfo &info, size_t first) {
+		std::lock_guard<std::mutex> hold(shown_lock_);
+		if (device == 0) shown_.clear();
+		shown_to_ = std::this_thread::get_id();
+		for (size_t i = first; i < info.segments.size(); i++) shown_.push_back({device, info.segments[i].address, info.segments[i].total_size});
+	}
+	// Some take a snapshot, register what it shows, and attach a tracker then. So the new one hears of
+	// the end of that, and of what is mapped instead. Nothing is mapped or unmapped meanwhile.
+	void correct() {
+		auto tell = [&](TraceEntry::Action action, size_t d, size_t at, size_t size) {
+			recorder_.tell(recorder_.entry(action, static_cast<DeviceIndex>(d), at, size, nullptr, nullptr, native), true);
+		};
+		for (const auto &[d, at, size] : shown_) tell(TraceEntry::SEGMENT_FREE, d, at, size);
+		for (size_t d = 0; d < books_.size(); d++)
+			books_[d].mapped.each([&](size_t at, size_t size) { tell(TraceEntry::SEGMENT_ALLOC, d, at, size); });
+	}
 
 	// How much memory places may be: what is reserved, but for what waits for other streams.
 	static size_t room_of(const stalloc_stats &s) { return s.reserved - std::min(s.reserved, s.active - std::min(s.active, s.allocated)); }
@@ -158,9 +196,14 @@ class Ledger : public Delegate {
 			std::lock_guard<std::mutex> hold(b.lock);
 			stalloc_meters now;
 			const std::vector<Block> live = library_.blocks(static_cast<int>(d), &now);
+			const size_t first = info.segments.size();
 			s = agreed(s, now);
 			b.places.shrink(b.room = room_of(s), placing(b, static_cast<DeviceIndex>(d), nullptr));
-			b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
+			if (recorder_.tracked() && !recorder_.recording())
+				b.append_mapped(static_cast<DeviceIndex>(d), live, &info.segments);
+			else
+				b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
+			if (!recorder_.tracked()) show(d, info, first);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;

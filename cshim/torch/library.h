@@ -15,8 +15,8 @@
 namespace stalloc {
 
 #define STALLOC_USED(X)                                                                                       \
-	X(malloc) X(release) X(find) X(snapshot) X(set_beside) X(stale) X(record_stream) X(empty_cache)               \
-	X(set_memory_fraction) X(get_stats) X(reset_peak) X(last_error)
+	X(malloc) X(release) X(base) X(find) X(snapshot) X(set_beside) X(stale) X(record_stream) X(empty_cache)               \
+	X(set_memory_fraction) X(set_tracker) X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) X(end_import)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;

@@ -7,6 +7,7 @@ import (
 	"stalloc/engine"
 	"stalloc/engine/index"
 	"stalloc/internal/driver"
+	"stalloc/internal/mem"
 )
 
 // A waiter is what a fence is behind: a view, or the block that begins at a place.
@@ -29,6 +30,13 @@ func (e *Engine) record(ev engine.Event, out []engine.Op) []engine.Op {
 		k.users = append(k.users, ev.Stream)
 	}
 	return out
+}
+
+// Keep has the end of the live block at addr be an event, whoever frees it.
+func (e *Engine) Keep(addr mem.Addr) {
+	if b, ok := e.blockOf(addr); ok {
+		e.keep(b.At)
+	}
 }
 
 // free gives a block back: at once, or after the fences of the other streams that

@@ -23,7 +23,10 @@ from . import _native
 from ._errors import StallocError
 from ._version import __version__
 
-SOURCES = ("adapter.cc", "books.h", "delegate.h", "history.h", "ledger.h", "library.h", "stalloc.h")
+SOURCES = (
+    *("adapter.cc", "books.h", "delegate.h", "history.h", "imports.h", "ledger.h", "library.h"),
+    *("mapped.h", "places.h", "stalloc.h"),
+)
 OLDEST = (2, 6)
 _TEXT = 4096
 RELEASED = re.compile(r"\d+\.\d+\.\d+(\+cu\d+)?")

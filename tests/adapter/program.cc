@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -36,6 +37,8 @@ static int64_t allocated() { return stats().allocated_bytes[0].current; }
 static int64_t peak() { return stats().allocated_bytes[0].peak; }
 static caching::SnapshotInfo snapshot() { return caching::get()->snapshot(); }
 
+static bool tracked; // a tracker is attached: snapshots show what is mapped
+
 // Every statistic that a snapshot can tell, too.
 static void agree() {
 	int64_t reserved = 0, active = 0, live = 0, blocks = 0, requested = 0;
@@ -46,11 +49,11 @@ static void agree() {
 		reserved += s.total_size, active += s.active_size, live += s.allocated_size, requested += s.requested_size;
 	}
 	auto now = stats();
-	CHECK(reserved == now.reserved_bytes[0].current);
+	CHECK(tracked ? reserved >= now.reserved_bytes[0].current : reserved == now.reserved_bytes[0].current);
 	CHECK(active == now.active_bytes[0].current);
 	CHECK(live == now.allocated_bytes[0].current);
 	CHECK(requested == now.requested_bytes[0].current);
-	CHECK(blocks == now.allocation[0].current);
+	CHECK(tracked ? blocks >= now.allocation[0].current : blocks == now.allocation[0].current);
 	CHECK(now.allocated_bytes[0].current == now.allocated_bytes[0].allocated - now.allocated_bytes[0].freed);
 }
 
@@ -140,8 +143,9 @@ static void record(bool on, size_t entries) {
 
 static void history() {
 	using caching::TraceEntry;
-	int seen = 0;
-	caching::get()->attachAllocatorTraceTracker([&](const TraceEntry &) { seen++; });
+	static int seen = 0; // the tracker stays
+	caching::get()->attachAllocatorTraceTracker([counter = &seen](const TraceEntry &) { ++*counter; });
+	tracked = true;
 	record(true, 6);
 	CHECK(caching::get()->isHistoryEnabled());
 	DataPtr kept = get(3 * MiB);
@@ -217,6 +221,80 @@ static void memory_through_time() {
 	record(false, 1);
 }
 
+// Trackers hear of exactly what snapshots show, and of the end of each segment while it is there.
+static void trackers(const char *path) {
+	using A = caching::TraceEntry;
+	static std::map<size_t, size_t> segments;
+	static bool throws = false;
+	static int comings = 0, goings = 0;
+	DataPtr before = get(33 * MiB), gap = get(5 * MiB), after = get(1000);
+	gap.clear();
+	CHECK(!tracked);
+	for (const auto &s : snapshot().segments) segments[s.address] = s.total_size; // places, as nobody listens yet
+	caching::get()->attachAllocatorTraceTracker([](const caching::TraceEntry &e) {
+		const auto next = segments.upper_bound(e.addr_);
+		if (e.action_ == A::SEGMENT_ALLOC) {
+			CHECK(next == segments.end() || next->first >= e.addr_ + e.size_);
+			CHECK(next == segments.begin() || std::prev(next)->first + std::prev(next)->second <= e.addr_);
+			segments[e.addr_] = e.size_, comings++;
+		} else if (e.action_ == A::SEGMENT_FREE) {
+			CHECK(segments.at(e.addr_) == e.size_);
+			if (tracked) (void)*reinterpret_cast<volatile char *>(e.addr_ + e.size_ - 1); // it is still mapped
+			segments.erase(e.addr_), goings++;
+		} else {
+			CHECK(e.action_ != A::SEGMENT_MAP && e.action_ != A::SEGMENT_UNMAP);
+		}
+		if (throws && e.action_ == A::SEGMENT_FREE) throw std::runtime_error("a tracker that throws");
+	});
+	tracked = true;
+	auto same = [] {
+		std::map<size_t, size_t> shown;
+		for (const auto &s : snapshot().segments) shown[s.address] = s.total_size;
+		CHECK(shown == segments);
+		agree();
+	};
+	auto covered = [](const DataPtr &p, size_t size) {
+		for (size_t at = reinterpret_cast<size_t>(p.get()), end = at + size; at < end;) {
+			auto s = segments.upper_bound(at);
+			CHECK(s != segments.begin());
+			--s;
+			CHECK(s->first + s->second > at);
+			at = s->first + s->second;
+		}
+	};
+	same();
+	covered(before, 33 * MiB), covered(after, 1000);
+	std::mt19937 random(2);
+	std::vector<std::pair<DataPtr, size_t>> live;
+	for (int i = 0; i < 600; i++) {
+		size_t size = random() % (i % 3 ? 3 * MiB : 60 * MiB);
+		if (live.size() > 3 && (random() % 2 || static_cast<size_t>(allocated()) + size > 500 * MiB)) {
+			std::swap(live[random() % live.size()], live.back());
+			live.pop_back();
+		} else {
+			live.emplace_back(get(size + 1), size + 1);
+			covered(live.back().first, size);
+		}
+		if (i % 50 == 0) same();
+		if (i % 150 == 149) caching::emptyCache();
+	}
+	auto in = [&](const char *name) { return dlsym(dlopen(path, RTLD_NOW), name); };
+	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(in("stalloc_pause"));
+	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(in("stalloc_resume"));
+	same();
+	throws = true; // which ends neither a pause nor the others' hearing of it
+	const size_t awake = segments.size();
+	CHECK(pause(0, nullptr, 0, 0) == 0 && segments.size() < awake / 2);
+	throws = false;
+	CHECK(resume(0, nullptr, 0) == 0);
+	for (auto &[p, size] : live) covered(p, size);
+	same();
+	live.clear();
+	caching::emptyCache();
+	same();
+	CHECK(comings > 50 && goings > 50);
+}
+
 static int collected; // how often memory was asked back
 
 struct Collect : c10::FreeMemoryCallback {
@@ -272,6 +350,45 @@ static void moves_to_be_shared() {
 	const void *before = storage->data();
 	CHECK(make(storage.get(), text, sizeof text) == 1 && storage->data() != before && fake_used() > native);
 	CHECK(make(storage.get(), text, sizeof text) == 0);
+	agree();
+	DataPtr stays = get(MiB);
+	try {
+		caching::get()->shareIpcHandle(stays.get());
+		CHECK(!"it can be shared");
+	} catch (const c10::Error &e) {
+		CHECK(strstr(e.what(), "share:fd"));
+	}
+}
+
+// With share:fd nothing moves. This process is its own receiver.
+static void shares(const char *path) {
+	if (!strstr(getenv("STALLOC_CONF"), "share:fd")) return moves_to_be_shared();
+	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_make_shareable"));
+	auto base = reinterpret_cast<void *(*)(void *, size_t *)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_base"));
+	char text[256];
+	const size_t native = fake_used();
+	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 50 * MiB, get(50 * MiB),
+							     c10::GetAllocator(c10::kCUDA), true);
+	char *here = static_cast<char *>(storage->mutable_data());
+	CHECK(make(storage.get(), text, sizeof text) == 0 && storage->data() == here && fake_used() == native);
+	memset(here, 3, 50 * MiB);
+	auto handle = caching::get()->shareIpcHandle(here), part = caching::get()->shareIpcHandle(here + 7 * MiB);
+	CHECK(handle.handle == part.handle && part.offset == handle.offset + static_cast<ptrdiff_t>(7 * MiB));
+	auto there = caching::get()->getIpcDevPtr(handle.handle), again = caching::get()->getIpcDevPtr(part.handle);
+	CHECK(there == again && there.use_count() == 2);
+	char *other = static_cast<char *>(there.get()) + handle.offset;
+	CHECK(other != here && other[0] == 3 && other[50 * MiB - 1] == 3);
+	here[9] = 4;
+	CHECK(other[9] == 4 && base(other, nullptr) == nullptr);
+	there.reset(), again.reset();
+	CHECK(here[9] == 4);
+	try {
+		caching::get()->getIpcDevPtr("stalloc1 1 2 3/2097152/1");
+		CHECK(!"process 1 is another");
+	} catch (const c10::Error &e) {
+		CHECK(strstr(e.what(), "has ended or is in another container"));
+	}
+	storage.reset();
 	agree();
 }
 
@@ -391,9 +508,10 @@ int main(int, char **arguments) {
 	private_pool();
 	out_of_memory();
 	limits();
-	moves_to_be_shared();
+	shares(arguments[2]);
 	threads();
 	sleeps(arguments[2]);
+	trackers(arguments[2]);
 	history();
 	memory_through_time();
 	forked_child();

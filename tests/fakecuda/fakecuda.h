@@ -14,6 +14,10 @@
  * access rights on a range with gaps or on part of a handle, and unknown handles
  * all give error 1. A handle is mapped whole (error 801 else) and unmapped whole.
  *
+ * A handle's file descriptor can be imported in this process and in others that
+ * use this driver. Its memory is given back when both are gone, but for the
+ * bytes in the memfd, which stay: nobody knows who else has them.
+ *
  * Settings, read from the environment at the first call and by fakecuda_reset:
  *   FAKECUDA_CAPACITY     bytes of memory of each device (default 8 GiB)
  *   FAKECUDA_DEVICES      number of devices, 0 to 8 (default 1)

@@ -3,6 +3,7 @@
 #include "fake.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +21,9 @@ static struct handle {
 	uint32_t maps;
 	int device;
 	int held;
-	int types; /* that it can be exported as */
+	int file;     /* that it lies in: the memfd, or another process's */
+	int exported; /* others may have it, so it is not punched out */
+	int types;    /* that it can be exported as */
 	int rdma;
 } *handles;
 static uint32_t handle_count, handle_room;
@@ -50,9 +53,15 @@ static void retire(uint32_t i)
 	struct handle *h = &handles[i - 1];
 	if (h->held || h->maps > 0)
 		return;
-	usage_give_handle(h->device, h->size);
 	h->reuse++;
 	idle[idle_count++] = i;
+	if (h->file != memfd) {
+		close(h->file);
+		return;
+	}
+	usage_give_handle(h->device, h->size);
+	if (h->exported)
+		return;
 	if (fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		      h->at, (off_t)h->size) != 0)
 		fatal("memfd", "cannot give memory back");
@@ -81,6 +90,8 @@ static void place(struct handle *h, size_t size)
 		memfd = memfd_create("fakecuda", MFD_CLOEXEC);
 	if (memfd < 0 || ftruncate(memfd, memfd_end) != 0)
 		fatal("memfd", "cannot grow");
+	h->file = memfd;
+	h->exported = 0;
 }
 
 static void poison(const struct handle *h)
@@ -99,8 +110,8 @@ static void poison(const struct handle *h)
 void handle_map(uint32_t i, void *at)
 {
 	struct handle *h = &handles[i - 1];
-	if (mmap(at, h->size, PROT_NONE, MAP_SHARED | MAP_FIXED, memfd,
-		 h->at) == MAP_FAILED)
+	if (mmap(at, h->size, PROT_NONE, MAP_SHARED | MAP_FIXED,
+		 h->file, h->at) == MAP_FAILED)
 		fatal("mmap", "cannot map a handle; too many mappings?");
 	h->maps++;
 }
@@ -186,7 +197,41 @@ int cuMemRelease(stalloc_cu_handle handle)
 	return leave(0);
 }
 
-/* What a handle is exported as names the memory and cannot be imported yet. */
+/* What names a handle is an open file of the memfd's own: it stands where the
+ * handle begins, and its pages are counted in what is below a page. */
+static int export(struct handle *h)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", memfd);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && lseek(fd, h->at | (off_t)(h->size / PAGE), SEEK_SET) < 0)
+		fatal("memfd", "cannot be exported");
+	h->exported = 1;
+	return fd;
+}
+
+int cuMemImportFromShareableHandle(stalloc_cu_handle *handle, void *from,
+				   int type)
+{
+	BEGIN(cuMemImportFromShareableHandle, NEED_INIT);
+	int fd = (int)(intptr_t)from;
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	if (handle == NULL || type != STALLOC_CU_HANDLE_FD || at < 0 ||
+	    at % (off_t)PAGE == 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	uint32_t i = new_index();
+	struct handle *h = &handles[i - 1];
+	h->held = 1;
+	h->rdma = 0;
+	h->types = 0;
+	h->at = at - at % (off_t)PAGE;
+	h->size = (size_t)(at % (off_t)PAGE) * PAGE;
+	h->file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	*handle = (stalloc_cu_handle)h->reuse << 32 | i;
+	return leave(h->file < 0 ? STALLOC_CU_OUT_OF_MEMORY : 0);
+}
+
+/* A fabric's names cannot be imported. */
 int cuMemExportToShareableHandle(void *out, stalloc_cu_handle handle, int type,
 				 unsigned long long flags)
 {
@@ -197,10 +242,12 @@ int cuMemExportToShareableHandle(void *out, stalloc_cu_handle handle, int type,
 	    (handles[i - 1].types & type) == 0)
 		return leave(STALLOC_CU_INVALID_VALUE);
 	if (type == STALLOC_CU_HANDLE_FD)
-		*(int *)out = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
+		*(int *)out = export(&handles[i - 1]);
 	else
 		memset(out, (int)i, 64);
-	return leave(0);
+	return leave(type == STALLOC_CU_HANDLE_FD && *(int *)out < 0
+			     ? STALLOC_CU_OUT_OF_MEMORY
+			     : 0);
 }
 
 void handle_reset(void)

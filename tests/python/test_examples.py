@@ -10,6 +10,7 @@ from pathlib import Path
 
 import harness
 import pytest
+import rl_loop
 import train_hf
 import train_megatron
 import train_moe
@@ -45,6 +46,7 @@ def test_a_preset_gives_what_is_not_asked_for():
         (train_hf, ["--shortest", "9", "--longest", "8"], "want --shortest (9) <= --longest (8)"),
         (train_hf, ["--eval-every", "-1"], "or 0 for never"),
         (train_pyg, ["--heads", "3"], "--width 128 must be a multiple of --heads 3"),
+        (rl_loop, ["--tokens", "0"], "all numbers are to be 1 or more"),
         (train_megatron, ["--experts", "2"], "want at least --top (4), or 0 for none"),
     ],
 )
@@ -57,6 +59,7 @@ def test_bad_options(module, options, message, capsys, all_installed):
 @pytest.mark.parametrize(
     "module, options, message",
     [
+        (rl_loop, [], "not installed: torch transformers (pip install it)"),
         (train_hf, [], "not installed: transformers accelerate (pip install it)"),
         (train_hf, ["--lora"], "not installed: transformers accelerate peft"),
         (train_pyg, [], "not installed: torch_geometric"),

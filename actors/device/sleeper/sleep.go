@@ -18,7 +18,7 @@ type spot struct {
 // spots returns the places of handles by address.
 func (d *Device) spots(handles []driver.Handle) (spots []spot) {
 	for _, h := range handles {
-		if x := d.handles[h]; x != nil {
+		if x := d.handles[h]; x != nil && x.shares == 0 {
 			for at, p := range x.places {
 				spots = append(spots, spot{p, at})
 			}
@@ -114,7 +114,7 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	}
 	var there []*handle
 	for _, h := range handles {
-		if x := d.handles[h]; x != nil && x.there {
+		if x := d.handles[h]; x != nil && x.there && x.shares == 0 {
 			there = append(there, x)
 		}
 	}

@@ -39,6 +39,8 @@ type handle struct {
 	there  bool          // it has one
 	size   mem.Bytes
 	places map[mem.Addr]*place
+	number driver.Handle
+	shares int // exported ranges that lie in it: it stays awake
 }
 
 type place struct {
@@ -76,7 +78,7 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 		return 0, err
 	}
 	d.last++
-	d.handles[d.last] = &handle{real: real, there: true, size: size, places: map[mem.Addr]*place{}}
+	d.handles[d.last] = &handle{real: real, there: true, size: size, places: map[mem.Addr]*place{}, number: d.last}
 	return d.last, nil
 }
 

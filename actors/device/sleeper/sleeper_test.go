@@ -266,3 +266,46 @@ func TestEveryCallOfWakeFails(t *testing.T) {
 		}
 	}
 }
+
+// exporter is a device that exports: a handle's file descriptor is its number and 100.
+type exporter struct{ device.Device }
+
+func (exporter) Export(h driver.Handle) (int, error) { return int(h) + 100, nil }
+
+// TestExportedStaysAwake: what a range lies in is told in the order of addresses, and does not sleep
+// until each export has ended.
+func TestExportedStaysAwake(t *testing.T) {
+	k := newKit(t)
+	if _, _, err := k.Export(k.at(0), page); err == nil {
+		t.Error("a device exports that cannot")
+	}
+	k.Device.Device = exporter{k.fault}
+	at, all, err := k.Export(k.at(1)+100, 2*page-100)
+	if err != nil || at != k.at(1) || len(all) != 1 || all[0].Number != k.handles[1] || all[0].Size != 2*page {
+		t.Errorf("the second handle is at %#x: %+v, %v", at, all, err)
+	}
+	if at, all, err = k.Export(k.at(2), page); err != nil || at != k.at(1) || len(all) != 1 {
+		t.Errorf("its second page begins at %#x: %+v, %v", at, all, err)
+	}
+	if at, all, err = k.Export(k.at(0), 3*page); err != nil || at != k.at(0) || len(all) != 2 || all[0].Number != k.handles[0] {
+		t.Errorf("both begin at %#x: %+v, %v", at, all, err)
+	}
+	k.Unexport(k.at(0), 3*page)
+	for range 2 {
+		if asleep, err := k.Sleep(k.handles); !asleep || err != nil || k.Asleep() != 2*page {
+			t.Errorf("%v sleeps of what nobody has: %v, %v", k.Asleep(), asleep, err)
+		}
+		if err := errors.Join(k.gpu.Use(0, k.at(1), 2*page), k.gpu.Sync()); err != nil {
+			t.Errorf("what is exported: %v", err)
+		}
+		if err := k.Wake(k.handles); err != nil {
+			t.Error(err)
+		}
+		k.awake("beside what is exported")
+	}
+	k.Unexport(k.at(1)+100, 2*page-100)
+	k.Unexport(k.at(2), page)
+	k.sleep()
+	k.wake()
+	k.end()
+}

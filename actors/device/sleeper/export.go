@@ -1,0 +1,63 @@
+package sleeper
+
+import (
+	"fmt"
+
+	"stalloc/actors/device"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// Exported is a handle that other processes can map.
+type Exported struct {
+	Number driver.Handle // of no other handle, ever
+	FD     int           // of this process
+	Size   mem.Bytes
+}
+
+// Export returns the handles behind a range that is awake, and where the first of them is mapped.
+// They stay awake until Unexport.
+func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Exported, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from, can := d.Device.(device.Exporter)
+	if !can {
+		return 0, nil, fmt.Errorf("no other process can be given memory of %s", d.Name())
+	}
+	spots := d.behind(addr, size)
+	for _, s := range spots {
+		fd, err := from.Export(s.of.real)
+		if err != nil {
+			return 0, nil, err
+		}
+		all = append(all, Exported{Number: s.of.number, FD: fd, Size: s.of.size})
+	}
+	for _, s := range spots {
+		s.of.shares++
+	}
+	return spots[0].at, all, nil
+}
+
+// Unexport takes back one Export of a range that is mapped as it was then. Who has it already
+// keeps it.
+func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.behind(addr, size) {
+		s.of.shares--
+	}
+}
+
+// behind returns the places that a range lies in.
+func (d *Device) behind(addr mem.Addr, size mem.Bytes) (spots []spot) {
+	at := addr &^ (mem.Addr(mem.HandleSize) - 1)
+	for d.places[at] == nil {
+		at -= mem.Addr(mem.HandleSize)
+	}
+	for end := addr + mem.Addr(size); at < end; {
+		p := d.places[at]
+		spots = append(spots, spot{p, at})
+		at += mem.Addr(p.of.size)
+	}
+	return spots
+}

@@ -1,0 +1,60 @@
+package actors
+
+import (
+	"errors"
+
+	"stalloc/actors/device/sleeper"
+	"stalloc/internal/mem"
+)
+
+var errCannotExport = errors.New("pool:gmlake has no memory for other processes; leave that setting out")
+
+// Export lets other processes map the handles of the live block that contains addr, and tells where
+// addr lies in them. Until the block is freed they do not sleep, and until its handles have gone
+// back to the driver their file descriptors stay open. Who maps them has to see to it that the block
+// lives as long.
+func (d *Device) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Exported, err error) {
+	err = d.rare(func(p *pool) error {
+		b, ok := p.eng.Lookup(addr)
+		if !ok {
+			b, ok = p.eng.Within(addr)
+		}
+		_, before := p.exported[b.Addr]
+		switch {
+		case !ok || b.Pending:
+			return ErrUnknown
+		case p.ranged == nil:
+			return errCannotExport
+		case p.sleeps(b.Pool) && !before:
+			return ErrAsleep
+		}
+		var at mem.Addr
+		if at, handles, err = p.dev.Export(b.Addr, b.Size); err != nil {
+			return err
+		}
+		if before {
+			p.dev.Unexport(b.Addr, b.Size)
+		}
+		p.exported[b.Addr] = b.Size
+		p.ranged.Keep(b.Addr)
+		offset = mem.Bytes(addr - at)
+		return nil
+	}, nil)
+	return offset, handles, err
+}
+
+// unexport is told of a block's end.
+func (p *pool) unexport(addr mem.Addr) {
+	if size, is := p.exported[addr]; is {
+		p.dev.Unexport(addr, size)
+		delete(p.exported, addr)
+	}
+}
+
+// shared returns what is in blocks that other processes can have.
+func (p *pool) shared() (sum mem.Bytes) {
+	for _, size := range p.exported {
+		sum += size
+	}
+	return sum
+}

@@ -1,0 +1,168 @@
+/* Memory that several processes have: see stalloc_export_block in stalloc.h.
+ *
+ * A token names the exporter and a file descriptor of it for each handle; the importer takes a copy of
+ * each with pidfd_getfd. So nothing listens, and nobody waits for anybody who may be gone.
+ *
+ *	stalloc1 <pid> <when it started> <fd>/<bytes>/<number of the handle> ... */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+#define PAGE ((size_t)2 << 20)
+
+/* Of Linux 5.3 and 5.6, the same on every machine. */
+enum { PIDFD_OPEN = 434, PIDFD_GETFD = 438 };
+
+static int taken(long pid, int fd) {
+	int process = (int)syscall(PIDFD_OPEN, pid, 0);
+	if (process < 0) return -1;
+	int copy = (int)syscall(PIDFD_GETFD, process, fd, 0), why = errno;
+	close(process);
+	errno = why;
+	return copy;
+}
+
+#define REMEDY                                                                                                     \
+	"it takes Linux 5.6, the same user and, in containers, the same PID namespace and --cap-add SYS_PTRACE; " \
+	"leave STALLOC_CONF=share:fd out to send tensors by copying them"
+
+long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t length) {
+	char err[1024] = "nothing was allocated yet";
+	uint64_t at = 0;
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!*stalloc_alive) snprintf(err, sizeof err, "CUDA does not survive a fork");
+	if (!ptr || !offset) return stalloc_fail(STALLOC_ERR_ARGUMENT, "nothing is named that could be exported");
+	int self = e ? taken(getpid(), STDERR_FILENO) : -1;
+	if (e && self < 0 && errno != EBADF)
+		return stalloc_fail(STALLOC_ERR_DRIVER, "other processes cannot take file descriptors of this one (%s): " REMEDY, strerror(errno));
+	if (self >= 0) close(self);
+	int head = snprintf(token, length, "stalloc1 %ld %llu", (long)getpid(), (unsigned long long)stalloc_start_of(getpid()));
+	size_t room = (size_t)head < length ? length - (size_t)head : 0;
+	int rest = e ? e->export((uint64_t)(uintptr_t)ptr, &at, room ? token + head : NULL, room, err, sizeof err) : STALLOC_ERR_ARGUMENT;
+	if (rest < 0) return stalloc_fail(rest, "this block cannot be given to another process: %s", err);
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* fails where nobody needs it */
+	*offset = at;
+	return head + rest;
+}
+
+/* What is imported. */
+static struct import {
+	struct import *next;
+	stalloc_cu_addr at;
+	size_t size, mapped;
+} *imports;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int failed(const char *call, int code) {
+	return stalloc_fail(code == STALLOC_CU_OUT_OF_MEMORY ? STALLOC_ERR_MEMORY : STALLOC_ERR_DRIVER,
+			    "%s failed with driver error %d while memory of another process was mapped", call, code);
+}
+
+/* Unmaps as much as is mapped. */
+static int undo(const struct stalloc_driver *cu, const struct import *i) {
+	int unmapped = i->mapped ? cu->cuMemUnmap(i->at, i->mapped) : 0;
+	if (unmapped) return failed("cuMemUnmap", unmapped);
+	int given = cu->cuMemAddressFree(i->at, i->size);
+	return given ? failed("cuMemAddressFree", given) : STALLOC_OK;
+}
+
+/* Maps the next handle behind those that are. */
+static int map(const struct stalloc_driver *cu, struct import *i, long pid, int fd, size_t size) {
+	stalloc_cu_handle handle;
+	int copy = taken(pid, fd);
+	if (copy < 0) return stalloc_fail(STALLOC_ERR_DRIVER, "memory of process %ld cannot be had (%s): " REMEDY, pid, strerror(errno));
+	int code = cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)copy, STALLOC_CU_HANDLE_FD);
+	close(copy);
+	if (code) return failed("cuMemImportFromShareableHandle", code);
+	code = cu->cuMemMap(i->at + i->mapped, size, 0, handle, 0);
+	cu->cuMemRelease(handle); /* it lives as long as it is mapped */
+	if (code) return failed("cuMemMap", code);
+	i->mapped += size;
+	return STALLOC_OK;
+}
+
+/* The next of a token's pieces; NULL: it is none. */
+static const char *piece(const char *at, int *fd, size_t *size) {
+	unsigned long long number;
+	int n = 0;
+	if (sscanf(at, " %d/%zu/%llu%n", fd, size, &number, &n) != 3 || *fd < 0 || *size == 0 || *size % PAGE) return NULL;
+	return at + n;
+}
+
+static int import(const struct stalloc_driver *cu, struct import *i, long pid, const char *pieces, int device) {
+	const struct stalloc_cu_access access = {{STALLOC_CU_LOCATION_DEVICE, device}, STALLOC_CU_ACCESS_READ_WRITE};
+	int fd, result = STALLOC_OK, code = cu->cuInit(0);
+	size_t size;
+	if (code) return failed("cuInit", code);
+	code = cu->cuMemAddressReserve(&i->at, i->size, PAGE, 0, 0);
+	if (code) return failed("cuMemAddressReserve", code);
+	for (const char *at = pieces; *at && result == STALLOC_OK;) {
+		at = piece(at, &fd, &size);
+		result = map(cu, i, pid, fd, size);
+	}
+	if (result == STALLOC_OK && (code = cu->cuMemSetAccess(i->at, i->size, &access, 1))) result = failed("cuMemSetAccess", code);
+	if (result != STALLOC_OK) {
+		char why[512];
+		snprintf(why, sizeof why, "%s", stalloc_last_error());
+		undo(cu, i); /* what fails here, too, is lost until the process ends */
+		return stalloc_fail(result, "%s", why);
+	}
+	return STALLOC_OK;
+}
+
+void *stalloc_import_block(const char *token, int device) {
+	char err[512];
+	long pid;
+	unsigned long long start;
+	int head = 0, fd;
+	size_t size, sum = 0;
+	if (!token || device < 0 || sscanf(token, "stalloc1 %ld %llu%n", &pid, &start, &head) != 2) head = 0;
+	const char *pieces = token + head, *end = head ? pieces : NULL;
+	while (end && *end && (end = piece(end, &fd, &size))) sum += size;
+	if (!end || !sum) {
+		stalloc_fail(STALLOC_ERR_ARGUMENT, "this is no token of stalloc_export_block, or no device %d", device);
+		return NULL;
+	}
+	if (stalloc_start_of(pid) != start) {
+		stalloc_fail(STALLOC_ERR_ARGUMENT, "process %ld, which memory was to be had of, has ended or is in another container: " REMEDY, pid);
+		return NULL;
+	}
+	const struct stalloc_driver *cu = stalloc_ready() ? stalloc_the_driver(err, sizeof err) : NULL;
+	struct import *i = calloc(1, sizeof *i);
+	if (!cu || !i) {
+		stalloc_fail(STALLOC_ERR_DRIVER, "%s", !*stalloc_alive ? "CUDA does not survive a fork" : cu ? "the host has no memory left" : err);
+		free(i);
+		return NULL;
+	}
+	i->size = sum;
+	if (import(cu, i, pid, pieces, device) != STALLOC_OK) {
+		free(i);
+		return NULL;
+	}
+	pthread_mutex_lock(&lock);
+	i->next = imports;
+	imports = i;
+	pthread_mutex_unlock(&lock);
+	return (void *)(uintptr_t)i->at;
+}
+
+int stalloc_end_import(void *ptr) {
+	char err[512];
+	if (!*stalloc_alive) return STALLOC_OK;
+	pthread_mutex_lock(&lock);
+	struct import **at = &imports, *i;
+	while ((i = *at) && i->at != (uintptr_t)ptr) at = &i->next;
+	if (i) *at = i->next;
+	pthread_mutex_unlock(&lock);
+	if (!i) return stalloc_fail(STALLOC_ERR_ARGUMENT, "nothing is imported at %p", ptr);
+	int result = undo(stalloc_the_driver(err, sizeof err), i);
+	free(i);
+	return result;
+}

@@ -1,0 +1,90 @@
+"""NCCL and symmetric memory beside stalloc: each way with and without memory that can be shared.
+
+With one GPU there is nobody to register memory with, and the table says so. What NCCL says of
+registrations is counted, not judged: its words change from version to version.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import gpu
+
+PROGRAM = gpu.ROOT / "tests" / "gpu" / "neighbours.py"
+HOOK = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
+
+
+def ranks(way, share, **environment):
+    """Runs a way with torchrun, a rank a GPU; what its rank 0 and NCCL's log say of it."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < 2:
+        return "not run: there are no two GPUs"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={count}", str(PROGRAM), way]
+    done = subprocess.run(
+        command,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(gpu.ROOT / "python"),
+            "STALLOC_CONF": f"cache:off,share:{share}",
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": "INIT,REG",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-3000:]}"
+    lines = (done.stdout + done.stderr).splitlines()
+    said = json.loads([line for line in lines if line.startswith("{")][-1])
+    assert said["served"], "stalloc did not serve"
+    registered = sum("NCCL INFO" in line and "egister" in line for line in lines)
+    return f"{said['world']} ranks; {registered} lines of NCCL's log are about registering"
+
+
+def check_plain():
+    return ranks("plain", "off")
+
+
+def check_plain_to_be_shared():
+    return ranks("plain", "fd")
+
+
+def check_the_hook_registers_all():
+    return ranks("plain", "off", **HOOK)
+
+
+def check_the_hook_registers_all_to_be_shared():
+    return ranks("plain", "fd", **HOOK)
+
+
+def check_a_registered_pool():
+    return ranks("pool", "off")
+
+
+def check_a_registered_pool_with_the_hook():
+    return ranks("pool", "fd", **HOOK)
+
+
+def check_a_graph_with_tensors_from_outside():
+    return ranks("graph", "off")
+
+
+def check_a_graph_with_tensors_from_outside_to_be_shared():
+    return ranks("graph", "fd")
+
+
+def check_a_graph_with_the_hook():
+    return ranks("graph", "fd", **HOOK)
+
+
+def check_symmetric_memory():
+    return ranks("symmetric", "fd")
+
+
+if __name__ == "__main__":
+    gpu.run(globals())
