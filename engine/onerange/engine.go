@@ -28,7 +28,7 @@ func DefaultConfig() Config {
 	return Config{
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB,
-		HandleMost: 16 * mem.MiB,
+		HandleMost: 64 * mem.MiB, // up to here the driver takes no longer than for the smallest
 		Dear:       0.004,
 	}
 }
