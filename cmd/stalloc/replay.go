@@ -56,7 +56,7 @@ JSON and CSV are explained by 'stalloc help keys'.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
-every allocator, behind the step in which the load first comes within 1 % of its
+every allocator, after the step in which the load first comes within 1 % of its
 peak, after the second step at the earliest: until then memory must be made. Driver time
 is modelled from measured costs, and steady time is its share of what the steady
 part took when it was recorded.
@@ -66,7 +66,7 @@ With --warm, allocators that plan are started twice, and the second start, which
 finds the steps that the first has left, is shown; the others leave nothing and
 run cold.
 
-With --noise, that share of the requests in the steps behind the first is inserted
+With --noise, that share of the requests in the steps after the first is inserted
 or left out at random, each at half the rate: 0.01 disturbs one in a hundred.
 
 With --smallest, the run is repeated on other devices, ten to twenty times, to find
