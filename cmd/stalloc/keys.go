@@ -123,8 +123,7 @@ var keysOf = []struct {
 		{"handles", "units of 2 MiB that are touched, / the fewest - 1"},
 		{"moved", "share of the bytes that lie elsewhere than in a live run's plan"},
 		{"late", "share of the bytes whose place is taken again within 1 % of the step"},
-		{"rates", "shares of the buffers that die late in replays, by up to 1 % of the step"},
-		{"replayed", "how much higher than the load those replays end, one for each rate"},
+		{"disturbed", "how much higher than the load replays end with so much noise or so many late: an object"},
 	}},
 	{"stalloc top: an object for each device of each process", []key{
 		{"pid", "number of the process"},
@@ -165,7 +164,7 @@ var keysOf = []struct {
 		{"fallback", "requests that plain driver allocations served"},
 		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
-		{"native_ooms", "1: its device would have been full behind them"},
+		{"native_ooms", "1: its device would have been full after them"},
 		{"asleep", "memory that pause() gave back"},
 		{"backup", "what the host keeps of it"},
 		{"waits", "requests that waited for other streams rather than have memory made"},
