@@ -157,7 +157,7 @@ def main() -> None:
         path = ROOT / "tests/traces" / f"{name}.csv.gz"
         row(name, "", [solved(path, s, "--budget", "300000000") for s in SOLVERS])
     for n, budget, solvers in zip(
-        MADE_UP, ("52000000", "60000000"), (SOLVERS, SOLVERS[:2]), strict=True
+        MADE_UP, ("45000000", "60000000"), (SOLVERS, SOLVERS[:2]), strict=True
     ):
         path = generated(n)
         cells = [solved(path, solvers[0], "--budget", budget)]  # the others end by themselves
