@@ -15,11 +15,12 @@ func (p *planner) warn(m *stepEnded, again bool, earlier []plan.Step) {
 	if p.warned {
 		return
 	}
+	live := m.memory.Load - m.memory.Asleep // at least
 	need := mem.Bytes(0)
 	if again {
-		need = m.memory.Load + m.peak()
+		need = live + m.peak()
 	} else if len(earlier) > 0 {
-		need = m.memory.Load + least(earlier)
+		need = live + least(earlier)
 	}
 	if need <= m.memory.Reserved {
 		return
@@ -32,7 +33,7 @@ func (p *planner) warn(m *stepEnded, again bool, earlier []plan.Step) {
 	if p.warned = err == nil && need > most; p.warned {
 		p.d.log.Warn("the coming step will not fit if it is like the one before: try a smaller batch "+
 			"or sequence, activation checkpointing or offloading; stalloc.explain() says what is live",
-			zap.Stringer("needs at least", need), zap.Stringer("there is", most), zap.Stringer("live now", m.memory.Load))
+			zap.Stringer("needs at least", need), zap.Stringer("there is", most), zap.Stringer("live now", live))
 	}
 }
 

@@ -52,3 +52,35 @@ func TestALeakIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatSleepsNeedsNothing: beside a region that sleeps, steps fit that would not if it were awake.
+func TestWhatSleepsNeedsNothing(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	k := newKit(t, Options{Log: zap.New(core)})
+	pool, err := Region("test: sleeps beside steps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.MallocIn(0, pool, 5*mem.GiB); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Pause([]uint64{pool}, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		k.play(3*mem.GiB, 3*mem.GiB)
+		k.boundary()
+	}
+	if logs.Len() > 0 {
+		t.Errorf("steps that fit: %v", logs.All())
+	}
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Resume([]uint64{pool}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Malloc(0, 4*mem.GiB); err == nil {
+		t.Error("4 GiB are served beside 5 GiB that are awake on a device of 8")
+	}
+}
