@@ -41,7 +41,8 @@
 // first that is not, the step is the range's alone. What does not serve is withdrawn.
 //
 // The steps that came again are left for later runs (saver.go, cache.go), which know theirs by
-// their first requests (opening.go). Where nobody marks the steps, boundaries are crude (crude.go).
+// their first requests (opening.go). A step that is known and will not fit is said before it
+// (warning.go). Where nobody marks the steps, boundaries are crude (crude.go).
 //
 // # When something fails
 //

@@ -30,7 +30,10 @@ const unseen = -1
 // observed takes what the log says of a step that has ended, and where its memory was then.
 func (p *pool) observed() *stepEnded {
 	e := p.ranged
-	m := &stepEnded{host: p.host, streams: map[uint16]mem.StreamID{}, gaps: map[arenaKey][]engine.Range{}}
+	m := &stepEnded{
+		host: p.host, streams: map[uint16]mem.StreamID{}, gaps: map[arenaKey][]engine.Range{},
+		memory: p.stats(), limit: p.limit,
+	}
 	m.events, m.lost = p.host.Take()
 	m.readers.Store(1) // who made it
 	for _, id := range e.Streams() {

@@ -102,6 +102,7 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 		return errors.Join(err, drop(fresh))
 	}
 	maps.Copy(p.asleep, fresh)
+	p.bound()
 	p.log.Info("memory sleeps",
 		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
 		zap.Stringer("still held", p.reserved()), zap.Int("blocks of other processes", len(p.exported)),
@@ -208,6 +209,7 @@ func (p *pool) resume(pools []uint64) error {
 	for pool := range woken {
 		delete(p.asleep, pool)
 	}
+	p.bound()
 	p.log.Info("memory is awake",
 		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
 	if err := drop(woken); err != nil {

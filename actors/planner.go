@@ -26,6 +26,7 @@ type planner struct {
 	said       shortlived.Table // what the pool was told of it
 	sent       uint64           // schedules, ever
 	fresh      bool             // a plan was made that is not sent yet
+	warned     bool             // of a step that will not fit
 }
 
 // The end of a block that other streams use moves from step to step. As long as the
@@ -65,9 +66,11 @@ func (p *planner) ended(m *stepEnded) {
 	}
 	ready := &schedulesReady{schedules: map[arenaKey]*Schedule{}}
 	arenas := m.arenas(p.d.small, p.d.base)
+	again, earlier := len(arenas) > 0, []plan.Step(nil)
 	for _, s := range arenas {
-		p.look(s, m.schedules, ready)
+		again = (p.look(s, m.schedules, ready, &earlier) || s.small) && again
 	}
+	p.warn(m, again, earlier)
 	p.saver.save(p.known, m.order)
 	if len(ready.schedules) > 0 {
 		p.sent++
@@ -86,8 +89,11 @@ func (p *planner) tellShortLived() {
 	}
 }
 
-// look compares a step with earlier ones, and decides what is to be planned for the next.
-func (p *planner) look(s *arenaStep, carried uint64, ready *schedulesReady) {
+// look compares a step with earlier ones, and decides what is to be planned for the next. It reports
+// whether the step came again, and adds the steps of an earlier run that it is the first to contain.
+func (p *planner) look(
+	s *arenaStep, carried uint64, ready *schedulesReady, earlier *[]plan.Step,
+) (again bool) {
 	h := p.known[s.arenaKey]
 	if h == nil {
 		h = &kinds{strict: p.d.opts.Without.Has(without.First)}
@@ -103,6 +109,7 @@ func (p *planner) look(s *arenaStep, carried uint64, ready *schedulesReady) {
 	}
 	for _, l := range h.all {
 		if l.loaded && l.schedule == nil && contains(s.Requests, l.step.Requests) {
+			*earlier = append(*earlier, l.step)
 			l.schedule = p.d.host.Build(l.around(s).schedule(p.d.base, p.d.opts.Without))
 			p.fresh = p.fresh || l.schedule != nil
 		}
@@ -112,6 +119,7 @@ func (p *planner) look(s *arenaStep, carried uint64, ready *schedulesReady) {
 		h.serving, h.since = next, p.sent+1
 		ready.schedules[s.arenaKey] = next.served()
 	}
+	return k.proven
 }
 
 // around is a step of an earlier run's where another has left its gaps.

@@ -74,6 +74,7 @@ type pool struct {
 	trace    *perfetto.Trace       // nil: nobody asked for one
 	ordinal  int                   // of the device, in it
 	limit    mem.Bytes             // that the program has set, 0: none
+	most     mem.Bytes             // that the settings and the device allow, 0: all
 	ended    map[mem.Addr]struct{} // blocks freed since it broke
 	gone     mem.Bytes             // in them
 	peers    []int                 // other devices that have it too
@@ -97,10 +98,12 @@ func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	if err == nil && (cfg.Limit == 0 || cfg.Limit > total) {
 		cfg.Limit = total
 	}
+	p.most, cfg.Limit = cfg.Limit, 0 // set with what sleeps: bound
 	for p.window = max(cfg.Window, leastWindow) &^ (mem.HandleSize - 1); ; p.window = p.window / 2 &^ (mem.HandleSize - 1) {
 		if p.base, err = dev.Reserve(p.window); err == nil {
 			cfg.Base, cfg.Window = p.base, p.window
 			p.eng = newPolicy(cfg, opts, host)
+			p.bound()
 			p.ranged, _ = p.eng.(*onerange.Engine)
 			p.small = cfg.SmallLimit
 			p.largest = min(p.window/2, onerange.Largest)

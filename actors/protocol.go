@@ -81,6 +81,8 @@ type stepEnded struct {
 	streams   map[uint16]mem.StreamID
 	order     []mem.StreamID              // in the order of their first requests
 	gaps      map[arenaKey][]engine.Range // at the end of the step
+	memory    PoolStats                   // and what the pool had
+	limit     mem.Bytes                   // that the program has set, 0: none
 	schedules uint64                      // the number of those that were carried out last
 	gap       bool                        // steps before it were dropped
 }

@@ -70,9 +70,21 @@ func (d *Device) Limit(fraction float64) error {
 	}
 	return d.rare(func(p *pool) error {
 		p.limit = limit
-		p.eng.SetLimit(limit)
+		p.bound()
 		return nil
 	}, ignored)
+}
+
+// bound tells the engine how much it may hold. What sleeps is held there, and takes nothing.
+func (p *pool) bound() {
+	limit := p.most
+	if p.limit > 0 && (limit == 0 || p.limit < limit) {
+		limit = p.limit
+	}
+	if limit > 0 {
+		limit += p.dev.Asleep()
+	}
+	p.eng.SetLimit(limit)
 }
 
 // Share lets another device of the process, by its ordinal, use all memory of this

@@ -67,7 +67,11 @@ func (d *Diff) Verdict() string {
 	text := fmt.Sprintf("The peak %s by %v (%s), from %v to %v.", way, abs(d.Change), SignedShare(d.Share), d.Base.Load, d.New.Load)
 	for _, g := range d.Groups { // the largest change that goes the same way
 		if (g.Change > 0) == (d.Change > 0) && g.Change != 0 {
-			return text + fmt.Sprintf(" The largest part: %s, %s.", g.What, Signed(g.Change))
+			what := g.What
+			if d.By == ByShape {
+				what = "blocks of " + what
+			}
+			return text + fmt.Sprintf(" The largest part: %s, %s.", what, Signed(g.Change))
 		}
 	}
 	return text

@@ -140,7 +140,7 @@ func countSetUp(steps []Step) int {
 	return 0
 }
 
-// gather adds the blocks that are live behind an event to their groups, and counts them.
+// gather adds the blocks that are live after an event to their groups, and counts them.
 func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups map[string]*DiffGroup) (blocks int) {
 	keys := make(map[int]string) // of stacks
 	for i := range l.blocks {

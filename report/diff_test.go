@@ -117,6 +117,11 @@ func TestCompare(t *testing.T) {
 	if strings.Contains(page, "</script><img") {
 		t.Error("a text of the recording is markup")
 	}
+	for _, d := range c.Diffs {
+		if of := "The largest part: blocks of "; strings.Contains(d.Verdict(), of) != (d.By == ByShape) {
+			t.Errorf("by %s: %s", d.By, d.Verdict())
+		}
+	}
 	same, err := Compare(base, base)
 	if err != nil || same.Diffs[0].Verdict() != "The peak is the same in both: 122.00 MiB." || len(same.Diffs[0].Changed()) > 0 {
 		t.Errorf("%v, %+v", err, same)

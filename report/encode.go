@@ -11,7 +11,7 @@ import (
 )
 
 // A page's data is gzip'd and in base64: the length of a JSON object as uint32, little
-// endian, the object, and the columns that it lists, one behind the other. A column is
+// endian, the object, and the columns that it lists, one after the other. A column is
 // the differences of its numbers, each as a zigzag varint.
 
 // header is the JSON object: all of Data, and where its columns are.

@@ -29,7 +29,7 @@ type ledger struct {
 	steps  []Step
 	phases []string
 	marked bool // the phases are the recording's own
-	peak   int  // the event behind which the load is the largest
+	peak   int  // the event after which the load is the largest
 }
 
 const (
@@ -106,14 +106,14 @@ func (l *ledger) findSteps(tr *trace.Trace) {
 }
 
 // stepAt returns the number of the step that an event is in; one between steps, or
-// behind the last, counts to the one before.
+// after the last, counts to the one before.
 func (l *ledger) stepAt(event int) int {
 	return max(sort.Search(len(l.steps), func(i int) bool { return l.steps[i].Begin > event })-1, 0)
 }
 
 // findPhases names the phase that each block was requested in: the last mark within its
 // step, without its numbers. Where steps have no marks inside, what comes up to the
-// step's peak is told from what comes behind it.
+// step's peak is told from what comes after it.
 func (l *ledger) findPhases(tr *trace.Trace) {
 	number := make(map[string]int)
 	phase := func(name string) int {
@@ -160,18 +160,18 @@ func (l *ledger) inferred(event int) string {
 	case event <= s.peakAt:
 		return upToPeak
 	}
-	return behindPeak
+	return afterPeak
 }
 
 const (
-	upToPeak   = "up to the step's peak"
-	behindPeak = "behind the step's peak"
+	upToPeak  = "up to the step's peak"
+	afterPeak = "after the step's peak"
 )
 
 // orderPhases sorts the phases by how they follow each other in a program.
 func (l *ledger) orderPhases() {
 	rank := func(name string) int {
-		for i, word := range []string{setUp, "forward", upToPeak, "backward", behindPeak, "optimizer"} {
+		for i, word := range []string{setUp, "forward", upToPeak, "backward", afterPeak, "optimizer"} {
 			if strings.Contains(name, word) {
 				return i
 			}

@@ -11,7 +11,7 @@ import (
 	"stalloc/internal/mem"
 )
 
-// liveLog is what a run writes of itself: two steps, a plan behind the first.
+// liveLog is what a run writes of itself: two steps, a plan after the first.
 const liveLog = `[
 {"name":"stalloc_base_time","ph":"M","ts":0,"pid":7,"tid":0,"args":{"nanoseconds":"1700000000000000000"}},
 {"name":"device 0 memory","ph":"C","ts":1000,"pid":7,"tid":0,"args":{"allocated":1048576,"idle":1048576}},

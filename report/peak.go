@@ -11,7 +11,7 @@ type Peak struct {
 	Step   int       `json:"step"`
 	Micros int64     `json:"micros"`
 	Load   mem.Bytes `json:"load"`
-	// Kept is what was there before the step or stays behind it: weights, the optimizer's
+	// Kept is what was there before the step or stays after it: weights, the optimizer's
 	// state. The rest comes and goes within the step, and grows with the batch.
 	Kept   mem.Bytes `json:"kept"`
 	Blocks int       `json:"blocks"`
@@ -54,7 +54,7 @@ func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 	return p
 }
 
-// outlives reports whether a block was there before a step, or stays behind it.
+// outlives reports whether a block was there before a step, or stays after it.
 func (l *ledger) outlives(b *block, step Step) bool { return b.begin < step.Begin || b.end >= step.End }
 
 // Worth is what stalloc's savings against another allocator would buy on the smallest device

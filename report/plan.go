@@ -12,7 +12,7 @@ import (
 // planMagic is what a plan file begins with.
 const planMagic = "STALLOCP"
 
-// loadPlan draws the steps of a plan, one behind the other, each as it would lie in a space of its
+// loadPlan draws the steps of a plan, one after the other, each as it would lie in a space of its
 // own.
 func loadPlan(path string) (*Data, error) {
 	p, err := plan.ReadFile(path)

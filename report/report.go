@@ -92,7 +92,7 @@ const (
 type Step struct {
 	Name  string    `json:"name"`
 	Begin int       `json:"begin"`
-	End   int       `json:"end"` // the event behind its last
+	End   int       `json:"end"` // the event after its last
 	Peak  mem.Bytes `json:"peak"`
 
 	peakAt int

@@ -84,7 +84,7 @@ func unpack(t *testing.T, page string) (u unpacked) {
 		}
 	}
 	if in.Len() > 0 {
-		t.Errorf("%d bytes behind the last column", in.Len())
+		t.Errorf("%d bytes after the last column", in.Len())
 	}
 	return u
 }

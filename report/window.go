@@ -136,7 +136,7 @@ func (s *space) background(held []extent, begin, end int) Map {
 }
 
 // around returns the events of the peak's step and of as many steps beside it as have at
-// most so many blocks together: those behind it first, then those before.
+// most so many blocks together: those after it first, then those before.
 func (l *ledger) around(most int) (begin, end int) {
 	if len(l.blocks) <= most {
 		return 0, len(l.of)

@@ -12,9 +12,9 @@ type Result struct {
 	Trace     string `json:"trace"`
 	Allocator string `json:"allocator"`
 	Mode      string `json:"mode"`
-	// Noise and Seed say how the trace was disturbed, see trace.Trace.Disturb. They
-	// are the caller's to set.
+	// These say how the trace was disturbed (trace.Trace.Disturb and Late). The caller sets them.
 	Noise float64 `json:"noise,omitempty"`
+	Late  float64 `json:"late,omitempty"`
 	Seed  uint64  `json:"seed,omitempty"`
 	// Requests counts all of the trace, up to the one that failed if one did.
 	Requests     int64     `json:"requests"`

@@ -46,7 +46,7 @@ from them, each block on a line of its own, and replayed on the device. Elsewher
 line is one through the two figures of 'stalloc replay --smallest', which is less sure:
 the waste of an allocator is no line.
 
-The range behind a size is by how much it may be off: the largest distance of a
+The range after a size is by how much it may be off: the largest distance of a
 recording from the line, which grows with the square of how far it is extrapolated,
 and what a search is off by. Two sizes cannot tell whether it is a line; that is said.
 
@@ -72,7 +72,7 @@ take, mostly 0.5 to 1.5 GiB. 'live tensors' is what no allocator can exceed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what stands behind the program is its own
+	f.SetInterspersed(false) // what stands after the program is its own
 	f.StringVar(&flags.sizes, "sizes", "", "a `name=size,size`: run the program with --name at these sizes; two or more")
 	f.IntVar(&flags.steps, "steps", flags.steps, "with --sizes: of each run")
 	f.StringVar(&flags.python, "python", flags.python, "with --sizes: the `interpreter` that trains")

@@ -29,7 +29,7 @@ func (f *fitFlags) programArguments(cmd *cobra.Command, args []string) error {
 	case len(f.at) > 0:
 		return errors.New("--sizes and --at are two ways to say the same: give one of them")
 	case len(args) == 0:
-		return fmt.Errorf("--sizes %s: name the program to run behind it, such as train.py", f.sizes)
+		return fmt.Errorf("--sizes %s: name the program to run after it, such as train.py", f.sizes)
 	case f.steps < 3:
 		return fmt.Errorf("--steps %d: the first two steps tell nothing, give at least 3", f.steps)
 	}

@@ -23,16 +23,12 @@ type frontResult struct {
 	Handles float64 `json:"handles"`
 	Moved   float64 `json:"moved"`
 	Late    float64 `json:"late"`
-	// Replayed is how much above the load replays end in which each share of Rates dies late.
-	Rates    []float64 `json:"rates"`
-	Replayed []float64 `json:"replayed"`
+	// Disturbed is how much above the load replays end, by disturbance.
+	Disturbed map[string]float64 `json:"disturbed"`
 }
 
 // descentsOf is how many descents a front is looked for with.
 const descentsOf = 400
-
-// lateRates are the shares of buffers that die late in replays of a front.
-var lateRates = []float64{0.003, 0.01, 0.1}
 
 // front prints the front of a problem, and the share of space that each search's dominates.
 func (r *solving) front(name string, p *solve.Problem) error {
@@ -43,7 +39,11 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		return fmt.Errorf("%s: a front is one of buffers without gaps, pins and alignment: leave them or --pareto out", name)
 	}
 	if r.table == nil {
-		r.table = newTable(2, "problem", "", "memory", "handles", "moved", "late", "0.3 % late", "1 % late", "10 % late", "hypervolume")
+		head := table.Row{"problem", "", "memory", "handles", "moved", "late"}
+		for _, by := range pareto.Disturbances {
+			head = append(head, by.Name)
+		}
+		r.table = newTable(2, append(head, "hypervolume")...)
 	}
 	var fronts [][]pareto.Point
 	worst := pareto.Values{}
@@ -61,19 +61,32 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		}
 	}
 	for i, search := range pareto.Searches {
-		r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name, len(fronts[i])), "", "", "", "", "", "", "",
-			fmt.Sprintf("%.4f", pareto.Hypervolume(fronts[i], worst))})
+		row := table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name, len(fronts[i])), "", "", "", ""}
+		for range pareto.Disturbances {
+			row = append(row, "")
+		}
+		r.table.AppendRow(append(row, fmt.Sprintf("%.4f", pareto.Hypervolume(fronts[i], worst))))
 	}
-	above := make([][]float64, len(lateRates))
-	for k, rate := range lateRates {
-		r.s.progress.begin(fmt.Sprintf("%s, replays with %g %% late", name, 100*rate))
-		above[k] = pareto.WhenLate(p, fronts[0], rate, r.f.seed)
+	disturbed := make([]map[string]float64, len(fronts[0]))
+	rows := make([]table.Row, len(fronts[0]))
+	for i, x := range fronts[0] {
+		disturbed[i] = map[string]float64{}
+		rows[i] = table.Row{"", fmt.Sprintf("point %d", i)}
+		for _, v := range x.Values {
+			rows[i] = append(rows[i], shareOf(v))
+		}
+	}
+	for _, by := range pareto.Disturbances {
+		r.s.progress.begin(name + ", replays with " + by.Name)
+		for i, above := range pareto.Disturbed(p, fronts[0], by, r.f.seed) {
+			disturbed[i][by.Name] = above
+			rows[i] = append(rows[i], shareOf(above))
+		}
 	}
 	for i, x := range fronts[0] {
-		v, replayed := x.Values, []float64{above[0][i], above[1][i], above[2][i]}
-		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3], lateRates, replayed})
-		r.table.AppendRow(table.Row{"", fmt.Sprintf("point %d", i), shareOf(v[0]), shareOf(v[1]), shareOf(v[2]), shareOf(v[3]),
-			shareOf(replayed[0]), shareOf(replayed[1]), shareOf(replayed[2]), ""})
+		v := x.Values
+		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3], disturbed[i]})
+		r.table.AppendRow(append(rows[i], ""))
 	}
 	return r.draw(func(w io.Writer) error { return drawFront(w, fronts[0]) })
 }

@@ -111,6 +111,13 @@ makes no sense, 130 after an interrupt.`,
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
 	root.AddCommand(newReplay(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, topic []string) error { // cobra's own says so, and that all is well
+			_, _, err := root.Find(topic)
+			return err
+		}
+	}
 	return root
 }
 

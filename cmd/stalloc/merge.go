@@ -29,7 +29,7 @@ stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the resu
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			out, err := create(cmd, to)
+			out, err := create(cmd, "-o", to)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func merge(out *output.File, profiler, ours string) error {
 	}
 	defer events.Close()
 	if err := perfetto.Merge(out, in, events); err != nil {
-		return err
+		return fmt.Errorf("%s with %s: %w", profiler, ours, err)
 	}
 	return out.Commit()
 }

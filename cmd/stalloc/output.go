@@ -11,7 +11,7 @@ import (
 
 // create begins what -o names, before the work. "-" is standard output; what the command has to
 // say goes to standard error then.
-func create(cmd *cobra.Command, path string) (*output.File, error) {
+func create(cmd *cobra.Command, flag, path string) (*output.File, error) {
 	if path == "-" {
 		out := output.To(cmd.OutOrStdout())
 		cmd.SetOut(cmd.ErrOrStderr())
@@ -19,7 +19,7 @@ func create(cmd *cobra.Command, path string) (*output.File, error) {
 	}
 	out, err := output.Open(path, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("-o %s: %w; choose another file, or - for standard output", path, err)
+		return nil, fmt.Errorf("%s %s: %w; choose another file, or - for standard output", flag, path, err)
 	}
 	return out, nil
 }

@@ -92,7 +92,7 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	var out *output.File
 	if f.output != "" {
 		var err error
-		if out, err = create(cmd, f.output); err != nil {
+		if out, err = create(cmd, "-o", f.output); err != nil {
 			return err
 		}
 		defer out.Close()

@@ -48,7 +48,7 @@ func TestProgress(t *testing.T) {
 	for !strings.Contains(seen, "tiny, native") || !strings.Contains(seen, "37%") {
 		n, err := other.Read(part)
 		if err != nil {
-			t.Fatalf("%v behind %q", err, seen)
+			t.Fatalf("%v after %q", err, seen)
 		}
 		seen += string(part[:n])
 	}

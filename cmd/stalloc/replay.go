@@ -33,6 +33,7 @@ type replayFlags struct {
 	capacity   size
 	fragLimit  size
 	noise      float64
+	late       float64
 	seed       uint64
 	smallest   bool
 }
@@ -56,7 +57,7 @@ JSON and CSV are explained by 'stalloc help keys'.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
-every allocator, behind the step in which the load first comes within 1 % of its
+every allocator, after the step in which the load first comes within 1 % of its
 peak, after the second step at the earliest: until then memory must be made. Driver time
 is modelled from measured costs, and steady time is its share of what the steady
 part took when it was recorded.
@@ -66,8 +67,9 @@ With --warm, allocators that plan are started twice, and the second start, which
 finds the steps that the first has left, is shown; the others leave nothing and
 run cold.
 
-With --noise, that share of the requests in the steps behind the first is inserted
-or left out at random, each at half the rate: 0.01 disturbs one in a hundred.
+With --noise, that share of the requests in the steps after the first is inserted
+or left out at random, each at half the rate: 0.01 disturbs one in a hundred. With
+--late, that share of the blocks of those steps die later, by up to 1 % of the step.
 
 With --smallest, the run is repeated on other devices, ten to twenty times, to find
 two figures for each allocator, whatever --capacity says: the smallest device that
@@ -103,7 +105,8 @@ larger devices that were tried suffice, too.`,
 	f.StringSliceVar(&flags.off, "without", nil, "stalloc: mechanisms to switch off, or 'list'")
 	_ = f.MarkHidden("without") // it is there: the error would say that it is not
 	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
-	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the noise")
+	f.Float64Var(&flags.late, "late", 0, "share of the blocks to free later, at random, from 0 to 1")
+	f.Uint64Var(&flags.seed, "seed", flags.seed, "of --noise and --late")
 	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest devices that the run fits in, and runs at full speed in")
 	f.BoolVar(&flags.wide, "wide", false, "a row for each allocator, with all figures; wider than a terminal mostly is")
 	f.StringVar(&flags.show, "show", "", "the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
@@ -127,6 +130,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		if f.noise > 0 {
 			tr = tr.Disturb(f.seed, f.noise)
 		}
+		if f.late > 0 {
+			tr = tr.Late(f.seed, f.late)
+		}
 		for i, a := range allocators {
 			if s.ctx.Err() != nil {
 				return
@@ -143,8 +149,8 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				s.fail(fmt.Errorf("%s, allocator %s: %w at request %d with %v of live blocks; give the device more than %v with --capacity",
 					path, a.Name, errFull, r.Requests, r.PeakLoad, mem.Bytes(f.capacity)))
 			}
-			if f.noise > 0 {
-				r.Noise, r.Seed = f.noise, f.seed
+			if f.noise > 0 || f.late > 0 {
+				r.Noise, r.Late, r.Seed = f.noise, f.late, f.seed
 			}
 			if f.smallest {
 				sizes, err := f.findSmallest(s, a, tr, config, r.PeakReserved)
@@ -189,6 +195,9 @@ func (f *replayFlags) check() ([]replay.Allocator, error) {
 	}
 	if !(f.noise >= 0 && f.noise <= 1) {
 		return nil, fmt.Errorf("--noise %v is no share: give a number from 0 to 1, such as 0.01 for one request in a hundred", f.noise)
+	}
+	if !(f.late >= 0 && f.late <= 1) {
+		return nil, fmt.Errorf("--late %v is no share: give a number from 0 to 1, such as 0.01 for one block in a hundred", f.late)
 	}
 	if f.show == "" && !f.smallest {
 		f.show = measures[0].name

@@ -71,7 +71,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
-	out, err := create(cmd, f.output)
+	out, err := create(cmd, "-o", f.output)
 	if err != nil {
 		return err
 	}

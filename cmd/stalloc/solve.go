@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,18 +163,24 @@ func lastStep(tr *trace.Trace) *problemfile.File {
 
 // solve solves the problems of files.
 func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
+	if !slices.Contains(solve.Solvers(), f.solver) {
+		return fmt.Errorf("unknown --solver %q: choose from %s", f.solver, strings.Join(solve.Solvers(), ", "))
+	}
+	if f.budget <= 0 {
+		return fmt.Errorf("--budget %d is none: give units of work above 0, some ten million a second", f.budget)
+	}
 	if len(paths) > 1 && (f.output != "" || f.svg != "") {
 		return fmt.Errorf("one file has one placement, but -o or --svg is given with %d files: solve them one by one", len(paths))
 	}
 	var offsets, svg *output.File
 	for _, x := range []struct {
-		path string
-		to   **output.File
-	}{{f.output, &offsets}, {f.svg, &svg}} {
+		flag, path string
+		to         **output.File
+	}{{"-o", f.output, &offsets}, {"--svg", f.svg, &svg}} {
 		if x.path == "" {
 			continue
 		}
-		out, err := create(cmd, x.path)
+		out, err := create(cmd, x.flag, x.path)
 		if err != nil {
 			return err
 		}

@@ -218,7 +218,7 @@ func TestSilent(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	get(t, s) // behind all of them
+	get(t, s) // after all of them
 	if here := files() - before - silent; here > 64 {
 		t.Errorf("%d connections are held open", here)
 	}

@@ -67,7 +67,7 @@ var (
 // window is how much is looked at together; what is sought is far shorter than half of it.
 const window = 1 << 16
 
-// profilerBase finds when the times of a profiler's trace begin. It stands behind the events
+// profilerBase finds when the times of a profiler's trace begin. It stands after the events
 // as often as before them. Older versions of PyTorch have none: their times are since 1970.
 func profilerBase(r io.Reader) (int64, error) {
 	base := int64(0)

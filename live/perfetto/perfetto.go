@@ -142,7 +142,7 @@ func (t *Trace) put(e event) {
 	}
 }
 
-// flush writes what is pending over the end of the array, and that behind it.
+// flush writes what is pending over the end of the array, and that after it.
 func (t *Trace) flush() error {
 	_, err := t.file.WriteAt(append(t.pending, "\n]\n"...), t.end)
 	t.end += int64(len(t.pending))

@@ -31,6 +31,7 @@ var Portfolio = [...]Weights{
 
 // Ranker turns weights into an order of the boxes of a problem.
 type Ranker struct {
+	All      []int32             // the boxes
 	features [Features][]float64 // by box, each scaled to [0, 1]
 	keys     []float64
 	sorted   []uint64
@@ -40,7 +41,10 @@ type Ranker struct {
 // NewRanker measures the features of the boxes.
 func NewRanker(p *Boxes) *Ranker {
 	n := len(p.IDs)
-	r := &Ranker{keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n)}
+	r := &Ranker{keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n), All: make([]int32, n)}
+	for i := range r.All {
+		r.All[i] = int32(i)
+	}
 	peaks := newPeaks(p)
 	for f, of := range [Features]func(box int) float64{
 		BySize:     func(i int) float64 { return math.Log(float64(p.Size[i])) },
@@ -68,25 +72,29 @@ func scale(all []float64) {
 
 // Rank returns the boxes by falling priority, of equals the earlier start first. The
 // result is valid until the next call.
-func (r *Ranker) Rank(w Weights) []int32 {
-	clear(r.keys)
+func (r *Ranker) Rank(w Weights) []int32 { return r.RankSome(r.All, w) }
+
+// RankSome is Rank of some of the boxes, at least one.
+func (r *Ranker) RankSome(boxes []int32, w Weights) []int32 {
+	keys, sorted, order := r.keys[:len(boxes)], r.sorted[:len(boxes)], r.order[:len(boxes)]
+	clear(keys)
 	for f, weight := range w {
 		if weight != 0 {
-			for i, x := range r.features[f] {
-				r.keys[i] -= weight * x
+			for i, box := range boxes {
+				keys[i] -= weight * r.features[f][box]
 			}
 		}
 	}
-	scale(r.keys)
+	scale(keys)
 	const boxBits = 24 // key and box in one word are sorted thrice as fast
-	for i, key := range r.keys {
-		r.sorted[i] = uint64(key*(1<<(64-boxBits)-1))<<boxBits | uint64(i)
+	for i, key := range keys {
+		sorted[i] = uint64(key*(1<<(64-boxBits)-1))<<boxBits | uint64(boxes[i])
 	}
-	slices.Sort(r.sorted)
-	for i, x := range r.sorted {
-		r.order[i] = int32(x & (1<<boxBits - 1))
+	slices.Sort(sorted)
+	for i, x := range sorted {
+		order[i] = int32(x & (1<<boxBits - 1))
 	}
-	return r.order
+	return order
 }
 
 // peaks answers the largest load over a range of ticks: a complete binary tree of maxima over

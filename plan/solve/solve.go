@@ -71,7 +71,7 @@ type Options struct {
 	Warm   []mem.Offset // of an older placement, by buffer: its order is tried first; nil: there is none
 	// Progress, if there is one, is told now and then how it goes, without offsets, and answers
 	// whether to go on.
-	// A solver comes to it behind at most 10^6 units.
+	// A solver comes to it after at most 10^6 units.
 	Progress func(Solution) (on bool)
 }
 

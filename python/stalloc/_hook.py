@@ -47,7 +47,7 @@ _finder = _Finder()
 
 
 def arm(then: Callable[[], None]) -> None:
-    """Has `then` called behind the first import of torch; nothing if that has been."""
+    """Has `then` called after the first import of torch; nothing if that has been."""
     _finder.then = then
     if "torch" not in sys.modules and _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

@@ -49,7 +49,7 @@ class Output:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[IO[bytes]]:
-        """What to write it to, once; it is in its place behind that."""
+        """What to write it to, once; it is in its place after that."""
         if self._open is not None:
             with os.fdopen(self._open, "wb") as file:
                 yield file

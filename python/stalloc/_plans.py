@@ -28,7 +28,7 @@ def load_plan(path: Path, device: Any = None) -> bool:
     """Reads a saved plan: the steps that came again in an earlier run.
 
     They are planned anew as soon as this run has the memory, so it need not see a step come again
-    first. Call it behind enable() and before the first tensor goes to the device. %r in `path` is
+    first. Call it after enable() and before the first tensor goes to the device. %r in `path` is
     the rank. Steps that this run does not make cost a look. Does nothing and returns False while
     stalloc is not enabled.
 

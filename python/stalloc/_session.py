@@ -87,7 +87,7 @@ def enable(
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
-    Calling it again changes nothing. Behind close() it stays off, with a warning.
+    Calling it again changes nothing. After close() it stays off, with a warning.
 
     `strict`: what would be a warning is an error. enable() raises where it would return False,
     and a step where plain driver allocations serve because the engine cannot.

@@ -19,7 +19,7 @@ class OptimizerBoundary:
     stepping in between: then the leader has gone, or belongs to a rarer rhythm.
 
     At the very first step `first` is called instead. It is to be no boundary: a script that
-    calls stalloc.step() does so right behind it, and a boundary between the two would cut the
+    calls stalloc.step() does so right after it, and a boundary between the two would cut the
     first training step where its gradients are still alive.
     """
 

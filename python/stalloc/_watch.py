@@ -12,7 +12,7 @@ from ._errors import StallocError, StallocWarning
 from ._native import Native
 from ._stats import Stats
 
-# The counters are read behind steps 1, 2, 4, 8, ... and then every 64th: reading them
+# The counters are read after steps 1, 2, 4, 8, ... and then every 64th: reading them
 # asks the engine, and a fallback that lasts is seen early all the same.
 _EVERY = 64
 

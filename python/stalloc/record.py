@@ -55,7 +55,7 @@ from .record_stacks import Stacks
 class Marks:
     """The marks of a run: their places are in the history, their texts are here.
 
-    Where `most` is not None the program ends, well, behind so many steps.
+    Where `most` is not None the program ends, well, after so many steps.
     """
 
     def __init__(

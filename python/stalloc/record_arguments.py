@@ -56,7 +56,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         help="of the host's memory, at most, while it records; default: 1GiB",
     )
     parser.add_argument(
-        "--steps", type=_steps, metavar="N", help="end the program behind so many; default: it ends"
+        "--steps", type=_steps, metavar="N", help="end the program after so many; default: it ends"
     )
     parser.add_argument(
         "--stacks",
@@ -72,7 +72,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         args = parser.parse_args(argv)
     words = args.m if args.m is not None else args.program
     if not words:
-        parser.error("name a script to run, or a module behind -m")
+        parser.error("name a script to run, or a module after -m")
     if args.m is not None:
         sys.path[0] = os.getcwd()  # as `python -m` would
     args.arguments = words[1:]

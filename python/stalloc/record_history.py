@@ -47,7 +47,7 @@ class History:
         self._torch.cuda.memory._record_memory_history(enabled=None)
 
     def mark(self) -> int:
-        """Sets a mark behind all entries there are. Returns its number, from 0."""
+        """Sets a mark after all entries there are. Returns its number, from 0."""
         cuda = self._torch.cuda
         with self._lock:
             block = cuda.caching_allocator_alloc(MARK_BYTES, self._device, self._stream)
@@ -82,7 +82,7 @@ class History:
             last, self._seen = self._seen, self._marks
             self._counted = counted
         places = [i for i, entry in enumerate(history) if self._is_mark(entry)]
-        new = self._marks - last  # marks behind the one that the last look ended with
+        new = self._marks - last  # marks after the one that the last look ended with
         if len(places) < new + 1:
             raise StallocError(
                 f"stalloc record: more than {self._most:,} requests and frees came before they "

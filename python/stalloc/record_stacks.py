@@ -23,11 +23,14 @@ class Stacks:
         # PyTorch shares the frames of a look: within one some of them, by identity, find stacks
         # that may be the same, and lists of the same objects compare fast.
         self._looked: dict[tuple[int, ...], list[tuple[Sequence[Frame], Optional[int]]]] = {}
+        # Requests repeat in their order: by a stack, the one that came after it last.
+        self._after: dict[Optional[int], tuple[Sequence[Frame], Optional[int]]] = {}
+        self._last: Optional[int] = None
         self._texts: dict[int, str] = {}
 
     def look(self) -> None:
         """A new look: identities of frames are others from here on."""
-        self._looked, self._texts = {}, {}
+        self._looked, self._after, self._texts = {}, {}, {}
 
     def number(self, frames: Sequence[Frame]) -> tuple[Optional[int], list[str]]:
         """The stack's number, and the lines that the trace needs before; None without frames.
@@ -36,6 +39,15 @@ class Stacks:
         """
         if not frames:
             return None, NONE
+        last, expected = self._last, self._after.get(self._last)
+        if expected is not None and expected[0] == frames:
+            self._last = expected[1]
+            return expected[1], NONE
+        number, lines = self._found(frames)
+        self._after[last], self._last = (frames, number), number
+        return number, lines
+
+    def _found(self, frames: Sequence[Frame]) -> tuple[Optional[int], list[str]]:
         n = len(frames)
         key = id(frames[0]), id(frames[n // 4]), id(frames[n // 2]), id(frames[n * 3 // 4]), n
         alike = self._looked.get(key)

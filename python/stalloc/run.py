@@ -27,7 +27,7 @@ from ._printing import Parser, printing
 class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         if "PROGRAM" in message:  # it is missing, and its arguments are not
-            message = "name a script to run, or a module behind -m"
+            message = "name a script to run, or a module after -m"
         super().error(message)
 
 
@@ -74,7 +74,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
     if not os.path.exists(path):
-        parser.error(f"{path}: no such program; name a script, or a module behind -m")
+        parser.error(f"{path}: no such program; name a script, or a module after -m")
     if not os.access(path, os.R_OK):
         parser.error(f"{path} cannot be read")
     if os.path.isdir(path) or zipfile.is_zipfile(path):

@@ -23,7 +23,7 @@ class View {
     return this.bucket[Math.min(Math.floor(event / d.every), this.bucket.length - 1)];
   }
 
-  // eventAt is the way back: the first event that lies at x or behind it.
+  // eventAt is the way back: the first event that lies at x or after it.
   eventAt(x) {
     let low = 0, high = this.data.events;
     while (low < high) {

@@ -60,7 +60,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
     [
         (["absent.py"], "absent.py: no such program"),
         (["-m", "absent.module"], "absent.module: no such module"),
-        ([], "name a script to run, or a module behind -m"),
+        ([], "name a script to run, or a module after -m"),
         (["empty"], "empty: there is no __main__.py in it; name a script"),
         (["--limit", "0.9", "train.py"], "limit:0.9: expected an amount of memory"),
         (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),

@@ -57,7 +57,7 @@ func (p *Problem) Validate() error {
 		align := p.align(i)
 		switch {
 		case b.Size < 0 || b.Size > mostBytes || b.Lower > b.Upper:
-			return fmt.Errorf("buffer %d has %d bytes in [%d, %d): expected a size of 0 to 2^60, and a life that ends behind its start", i, int64(b.Size), b.Lower, b.Upper)
+			return fmt.Errorf("buffer %d has %d bytes in [%d, %d): expected a size of 0 to 2^60, and a life that ends after its start", i, int64(b.Size), b.Lower, b.Upper)
 		case align < 1 || align > mostBytes:
 			return fmt.Errorf("buffer %d is to be a multiple of %d, expected 1 to 2^60", i, int64(align))
 		}

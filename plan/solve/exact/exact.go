@@ -256,7 +256,7 @@ func (s *Search) same(a, b int32) bool {
 	return in.Lo[a] == in.Lo[b] && in.Hi[a] == in.Hi[b] && in.Size[a] == in.Size[b] && s.least[a] == s.least[b] && in.Plain()
 }
 
-// below goes on behind a box that was just placed, part by part if time falls apart there.
+// below goes on after a box that was just placed, part by part if time falls apart there.
 func (s *Search) below(left []int32, lo, hi int32, box int32) outcome {
 	o := found
 	if s.join(box, -1) {

@@ -16,7 +16,7 @@ var orders = []Order{
 const firstNodes = 25_000
 
 // Race decides whether an instance fits below a capacity: it says so in solved, unless the work is
-// over before. The offsets, if there are any, are valid until the next call. Behind the orders
+// over before. The offsets, if there are any, are valid until the next call. After the orders
 // that serve best come random ones.
 func (s *Search) Race(capacity int64, seed uint64, work *dsa.Work) (at []int64, solved bool) {
 	for nodes := int64(firstNodes); ; nodes *= 2 {

@@ -39,7 +39,7 @@ func BySize(in *dsa.Instance) []int32 {
 // entriesAUnit is how many entries of the list are looked at in a unit of work.
 const entriesAUnit = 16
 
-// All places boxes in an order, behind those that are pinned, into at, and returns where the highest
+// All places boxes in an order, after those that are pinned, into at, and returns where the highest
 // ends. It gives up when the work is over, and once that is at limit or above, if that is not 0.
 func (p *Placer) All(order []int32, at []int64, w *dsa.Work, limit int64) (top int64, ok bool) {
 	p.Reset()

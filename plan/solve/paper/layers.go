@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// mostPartners is how many groups behind one it is tried to fuse it with.
+// mostPartners is how many groups after one it is tried to fuse it with.
 const mostPartners = 8
 
 // fuse lays groups into the staircases of others that they overlap in part, the earliest first, as

@@ -32,8 +32,8 @@ var Names = [Objectives]string{"memory", "handles", "moved", "late"}
 
 // Notes explain the names.
 const Notes = "memory: top / peak load - 1; handles: of 2 MiB that are touched, above the least; moved: share of bytes that lie elsewhere\n" +
-	"than in a live run's plan; late: share of bytes whose place is taken again within 1 % of the step; 1 % late: top / peak load - 1\n" +
-	"of replays in which as many buffers die late, by up to 1 % of the step\n"
+	"than in a live run's plan; late: share of bytes whose place is taken again within 1 % of the step; noise, 1 % late: top / peak\n" +
+	"load - 1 of replays with so many requests left out or inserted, or so many buffers that die late, by up to 1 % of the step\n"
 
 // Values are what a placement comes to.
 type Values [Objectives]float64

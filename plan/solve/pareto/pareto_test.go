@@ -94,32 +94,47 @@ func TestServe(t *testing.T) {
 	if top := serve(buffers, planned); top != 7 {
 		t.Errorf("in time it ends at %d, expected 7", int64(top))
 	}
-	buffers[0].Upper = 6 // the third goes behind all, and the fourth into what the first left, if it cannot be at 6
+	buffers[0].Upper = 6 // the third goes above all, and the fourth into what the first left, if it cannot be at 6
 	if top := serve(buffers, planned); top != 9 {
 		t.Errorf("one is late, and it ends at %d, expected 9", int64(top))
 	}
 }
 
-// TestWhenLate: if none is late a replay ends where the placement does; a margin that covers all delays
-// costs the same whoever is late.
-func TestWhenLate(t *testing.T) {
+// TestDisturbed: undisturbed a replay ends where the placement does; a margin that covers all delays costs
+// the same whoever is late; noise leaves out and inserts as many requests as it says.
+func TestDisturbed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	p := &dsa.Problem{}
 	for i := range 300 {
 		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(10 * i), Upper: mem.Tick(10*i + 1 + rng.IntN(600)), Size: mem.Bytes(1 + rng.IntN(40))})
 	}
 	points := Front(Random(p, 40, 1))
-	for i, above := range WhenLate(p, points, 0, 1) {
+	for i, above := range Disturbed(p, points, Disturbance{}, 1) {
 		if math.Abs(above-points[i].Values[0]) > 1e-12 {
-			t.Errorf("none is late, and point %d ends %v above the load, planned %v", i, above, points[i].Values[0])
+			t.Errorf("undisturbed point %d ends %v above the load, planned %v", i, above, points[i].Values[0])
 		}
 	}
 	tight, slack := points[0], points[0]
 	tight.Genome[genes-1] = 0
 	slack.Genome[genes-1] = lateShare / mostMargin * 1.1
-	all := WhenLate(p, []Point{tight, slack}, 1, 1)
+	all := Disturbed(p, []Point{tight, slack}, Disturbance{Late: 1}, 1)
 	e := newEvaluator(p)
 	if !(all[0] > e.values(e.place(tight.Genome))[0] && all[1] < all[0]) {
 		t.Errorf("all are late: %v above the load without a margin, %v with one", all[0], all[1])
+	}
+	left, inserted := len(p.Buffers), 0
+	buffers, of := e.disturb(Disturbance{Noise: 0.2}, rng)
+	for k, buffer := range of {
+		if buffer == unplanned {
+			inserted++
+		} else if left--; buffers[k] != p.Buffers[buffer] {
+			t.Errorf("buffer %d is %v, planned %v", buffer, buffers[k], p.Buffers[buffer])
+		}
+	}
+	if left < 15 || left > 45 || inserted < 15 || inserted > 45 {
+		t.Errorf("of 300 requests %d are left out and %d inserted, expected some 30 each", left, inserted)
+	}
+	if noisy := Disturbed(p, []Point{tight}, Disturbance{Noise: 0.2}, 1); noisy[0] <= tight.Values[0] {
+		t.Errorf("with noise a tight placement ends %v above the load", noisy[0])
 	}
 }

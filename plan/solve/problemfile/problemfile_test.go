@@ -60,7 +60,7 @@ func TestRefuses(t *testing.T) {
 		"0,4,2\n0,4,2,7\n":            "4 fields, expected 3",
 		"a,0,4,x\n":                   "size is \"x\"",
 		"a,0,9999999999999999999,2\n": "upper is",
-		"a,4,0,2\n":                   "ends behind its start",
+		"a,4,0,2\n":                   "ends after its start",
 		"a,0,4,-2\n":                  "-2 bytes",
 		"a,0,4,2,7\n":                 "gap \"7\"",
 		"a,0,4,2,1-2@3\n":             "gap \"1-2@3\"",

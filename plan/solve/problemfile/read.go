@@ -16,7 +16,7 @@
 //	hint                      not looked at
 //
 // Without a first line that names them the fields are id, lower, upper and size (minimalloc's and
-// idealloc's form), or lower, upper and size where there are three, and each field behind these is a
+// idealloc's form), or lower, upper and size where there are three, and each field after these is a
 // gap. Empty lines and lines that begin with # are left out.
 package problemfile
 
@@ -96,7 +96,7 @@ func Read(r io.Reader, name string) (*File, error) {
 // parser knows what the fields are.
 type parser struct {
 	fields []column
-	more   bool // fields behind them are gaps
+	more   bool // fields after them are gaps
 	closed bool // ends are the last times
 }
 
@@ -237,7 +237,7 @@ func (p *parser) gaps(f *File, text string) error {
 	return nil
 }
 
-// cutBehind cuts at the first such byte behind the first, which may be a sign.
+// cutBehind cuts at the first such byte after the first, which may be a sign.
 func cutBehind(s string, at byte) (before, after string, found bool) {
 	if s == "" {
 		return s, "", false

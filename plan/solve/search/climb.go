@@ -30,7 +30,7 @@ const (
 func newClimb(in *dsa.Instance, w *dsa.Work, seed uint64) *climb {
 	c := &climb{d: newDescents(in, w), rng: rand.New(rand.NewPCG(seed, 2)), step: firstStep}
 	if len(in.IDs) >= leastWindows*windowBoxes {
-		c.view = &windows{in: in, w: w}
+		c.view = &windows{d: c.d}
 	}
 	return c
 }
@@ -39,7 +39,7 @@ func (c *climb) climb(units int64) {
 	w := c.d.w
 	for end := w.Spent + units; w.Spent < end && !w.Over(); c.n++ {
 		next := c.child()
-		if c.view != nil && c.low > 0 && !c.passes(next) {
+		if c.view != nil && c.low > 0 && !c.view.pass(next) {
 			c.step = max(c.step*shrink, leastStep)
 			continue
 		}
@@ -70,15 +70,7 @@ func (c *climb) look() {
 			high = box
 		}
 	}
-	if order, ok := c.d.order(c.best); ok {
-		c.view.open(in.Lo[high], order)
-	}
-}
-
-// passes reports whether weights are as good in all windows as the best.
-func (c *climb) passes(next descent.Weights) bool {
-	order, ok := c.d.order(next)
-	return ok && c.view.pass(order)
+	c.view.open(in.Lo[high], c.best)
 }
 
 func (c *climb) child() descent.Weights {

@@ -51,7 +51,7 @@ func newDescents(in *dsa.Instance, w *dsa.Work) *descents {
 
 // try makes one descent, and reports whether there was work enough for it.
 func (d *descents) try(weights descent.Weights) bool {
-	order, ok := d.order(weights)
+	order, ok := d.order(d.rank.All, weights)
 	if !ok {
 		return false
 	}
@@ -69,13 +69,13 @@ func (d *descents) try(weights descent.Weights) bool {
 	return !d.w.Over()
 }
 
-// order ranks the boxes, and reports whether there was work enough for it.
-func (d *descents) order(weights descent.Weights) (order []int32, ok bool) {
+// order ranks boxes, and reports whether there was work enough for it.
+func (d *descents) order(boxes []int32, weights descent.Weights) (order []int32, ok bool) {
 	// It is a sort.
-	if n := int64(len(d.at)); !d.w.Do(1 + n/8*int64(bits.Len64(uint64(n)))/8) {
+	if n := int64(len(boxes)); !d.w.Do(1 + n/8*int64(bits.Len64(uint64(n)))/8) {
 		return nil, false
 	}
-	return d.rank.Rank(weights), true
+	return d.rank.RankSome(boxes, weights), true
 }
 
 // Run looks until the work is over, or an exact search has proved that there is no better.

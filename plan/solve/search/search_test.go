@@ -153,10 +153,9 @@ func TestWindow(t *testing.T) {
 		p := problem(n, 3)
 		in := dsa.Compress(p)
 		d := newDescents(in, searching(in))
-		order, _ := d.order(descent.Portfolio[0])
-		order = slices.Clone(order)
-		v := &windows{in: in, w: d.w}
-		v.open(in.Lo[n/2], order)
+		longest, shortest := descent.Weights{descent.ByDuration: 1}, descent.Weights{descent.ByDuration: -1}
+		v := &windows{d: d}
+		v.open(in.Lo[n/2], longest)
 		x := v.all[0]
 		part := &dsa.Problem{}
 		for box := range in.IDs {
@@ -167,15 +166,14 @@ func TestWindow(t *testing.T) {
 		if len(x.boxes.IDs) != len(part.Buffers) || v.high < int64(descent.LowerBound(part.Buffers)) {
 			t.Errorf("a window of %d boxes that ends at %d, expected %d and the load at least", len(x.boxes.IDs), v.high, len(part.Buffers))
 		}
-		d.try(descent.Portfolio[0])
+		d.try(longest)
 		if whole := in.Top(d.at); n < windowBoxes && v.high != whole {
 			t.Errorf("the window over all time ends at %d, a descent at %d", v.high, whole)
 		}
-		if !v.pass(order) {
-			t.Error("the best order does not pass its own windows")
+		if !v.pass(longest) {
+			t.Error("the best weights do not pass their own windows")
 		}
-		slices.Reverse(order)
-		if v.pass(order) {
+		if v.pass(shortest) {
 			t.Error("shortest first passes where longest first is the best")
 		}
 	}

@@ -12,8 +12,7 @@ import (
 // that are no good in some window are found out cheaply. A descent that passes all and is no good shows
 // where one is missing.
 type windows struct {
-	in   *dsa.Instance
-	w    *dsa.Work
+	d    *descents
 	all  []*window // what found out weights last comes first
 	high int64     // where the best weights end in the worst of them
 	part []int32
@@ -34,8 +33,8 @@ const (
 )
 
 // open adds a window around a tick, and measures the best weights in it.
-func (v *windows) open(tick int32, best []int32) {
-	in := v.in
+func (v *windows) open(tick int32, best descent.Weights) {
+	in := v.d.in
 	first, _ := slices.BinarySearch(in.Lo, tick)
 	x := &window{from: in.Lo[max(first-windowBoxes/2, 0)], to: in.Ticks}
 	if end := first + windowBoxes/2; end < len(in.Lo) {
@@ -51,7 +50,7 @@ func (v *windows) open(tick int32, best []int32) {
 		}
 	}
 	x.boxes, x.sky, x.at = p, descent.NewDescent(p), make([]int64, len(p.IDs))
-	x.sky.Ask = v.w.Do
+	x.sky.Ask = v.d.w.Do
 	v.all = slices.Insert(v.all[:min(len(v.all), mostWindows-1)], 0, x)
 	v.measure(best)
 }
@@ -61,18 +60,18 @@ func (x *window) has(in *dsa.Instance, box int32) bool {
 	return in.Lo[box] < x.to && in.Hi[box] > x.from
 }
 
-// measure notes how high an order of all boxes ends in the windows.
-func (v *windows) measure(best []int32) {
+// measure notes how high weights end in the windows.
+func (v *windows) measure(best descent.Weights) {
 	v.high = 0
 	for _, x := range v.all {
 		v.high = max(v.high, v.top(x, best))
 	}
 }
 
-// pass reports whether an order of all boxes ends nowhere higher than the best does.
-func (v *windows) pass(order []int32) bool {
+// pass reports whether weights end nowhere higher than the best do.
+func (v *windows) pass(weights descent.Weights) bool {
 	for i, x := range v.all {
-		if v.top(x, order) > v.high {
+		if v.top(x, weights) > v.high {
 			copy(v.all[1:i+1], v.all[:i])
 			v.all[0] = x
 			return false
@@ -82,14 +81,15 @@ func (v *windows) pass(order []int32) bool {
 }
 
 // top returns where a descent ends in a window.
-func (v *windows) top(x *window, order []int32) int64 {
+func (v *windows) top(x *window, weights descent.Weights) int64 {
+	order, ok := v.d.order(x.boxes.IDs, weights)
+	if !ok {
+		return 1 << 62
+	}
 	v.part = v.part[:0]
 	for _, box := range order {
-		if x.has(v.in, box) {
-			k, _ := slices.BinarySearch(x.boxes.IDs, box)
-			v.part = append(v.part, int32(k))
-		}
+		k, _ := slices.BinarySearch(x.boxes.IDs, box)
+		v.part = append(v.part, int32(k))
 	}
-	v.w.Do(int64(len(order)) / 64)
 	return x.sky.Fill(v.part, 0, 1<<62, x.at)
 }

@@ -1,7 +1,7 @@
 """Callbacks for training frameworks: they mark the steps exactly where the framework ends them.
 
 Without them the optimizer's own steps are the marks. Everything works then, too, but plans serve
-little: gradients live on behind such a mark, and an evaluation is part of a step.
+little: gradients live on after such a mark, and an evaluation is part of a step.
 They also give memory figures to what the framework logs to, TensorBoard or Weights & Biases.
 """
 

@@ -1,4 +1,4 @@
-"""For accelerate: ``mark_steps(optimizer)`` behind ``accelerator.prepare``."""
+"""For accelerate: ``mark_steps(optimizer)`` after ``accelerator.prepare``."""
 
 from typing import Any
 

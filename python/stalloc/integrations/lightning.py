@@ -13,7 +13,7 @@ from . import scalars
 
 
 class StallocCallback(Callback):  # type: ignore[misc]
-    """Ends a step behind each batch in which an optimizer stepped, and behind a validation.
+    """Ends a step after each batch in which an optimizer stepped, and after a validation.
 
     Where the Trainer has loggers they are given memory figures.
     """

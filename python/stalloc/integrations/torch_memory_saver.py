@@ -1,7 +1,7 @@
 """The shape of torch_memory_saver, served by stalloc: a user of it changes an import.
 
     from torch_memory_saver import torch_memory_saver    # before
-    from stalloc.integrations import torch_memory_saver  # now, behind stalloc.enable()
+    from stalloc.integrations import torch_memory_saver  # now, after stalloc.enable()
 
     with torch_memory_saver.region(tag="weights", enable_cpu_backup=True):
         model = Model().cuda()

@@ -12,7 +12,7 @@ from . import scalars
 
 
 class StallocCallback(TrainerCallback):  # type: ignore[misc]
-    """Ends a step behind each optimizer step, its gradients cleared, and behind an evaluation."""
+    """Ends a step after each optimizer step, its gradients cleared, and after an evaluation."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         stalloc.step()
