@@ -41,6 +41,7 @@ def generate(args, inbox, outbox):
     for name, parameter in model.named_parameters():
         parameter.data = weights[name]
     model.cuda()  # what is left: buffers
+    outbox.put("ready")
     while (prompts := inbox.get()) is not None:
         with torch.no_grad():
             text = model.generate(
@@ -72,6 +73,7 @@ def train(torch, args, inbox, outbox):
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
     torch.cuda.synchronize()
     inbox.put({name: p.detach() for name, p in model.named_parameters()})
+    outbox.get(timeout=600)  # a queue sends on a thread of its own: pause() must not come before it
     baseline = 0.0
     for number in range(args.steps):
         prompts = torch.randint(VOCABULARY, (args.prompts, PROMPT)).tolist()
