@@ -4,6 +4,9 @@ package cuda
 
 import (
 	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"stalloc/internal/driver"
@@ -103,6 +106,43 @@ func TestTwoDevices(t *testing.T) {
 	}
 	if err := errors.Join(owner.Unmap(addr, mem.HandleSize), owner.Release(h), owner.Unreserve(addr, mem.HandleSize),
 		owner.Close(), peer.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCaptureBeginsWhileAFenceIsRecorded: another thread may begin to capture a stream at any moment,
+// also between the look whether it does and the record. Such a fence is refused, and is not asked
+// about, which would end the capture.
+func TestCaptureBeginsWhileAFenceIsRecorded(t *testing.T) {
+	restart(t, nil)
+	d := open(t)
+	stream, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var over atomic.Bool
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for !over.Load() {
+				if f, err := d.Record(stream); err == nil {
+					_, _ = d.Done(f)
+				}
+			}
+		})
+	}
+	for n := range 20_000 {
+		lib.BeginCapture(uint64(stream))
+		runtime.Gosched()
+		if !lib.EndCapture(uint64(stream)) {
+			t.Errorf("capture %d was invalidated", n)
+			break
+		}
+		runtime.Gosched()
+	}
+	over.Store(true)
+	group.Wait()
+	if err := errors.Join(d.DropStream(stream), d.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -48,6 +48,9 @@ struct stalloc_status stalloc_device_record(struct stalloc_device *dev,
 				   (stalloc_cu_event)*event,
 				   (stalloc_cu_stream)stream),
 			   "cuEventRecord");
+	/* A capture that another thread has begun since then may have taken the event in. */
+	if (s.code == STALLOC_CU_SUCCESS)
+		s = not_capturing(dev, stream, "cuEventRecord");
 	leave(&g);
 	return s;
 }

@@ -13,6 +13,7 @@ enum { NOT_CAPTURING, CAPTURING, INVALIDATED };
 static struct stream {
 	void *key;
 	int created, alive, capture, device; /* -1: of any */
+	int captures; /* begun so far */
 	long last, passed;
 } *streams;
 static size_t stream_count;
@@ -197,7 +198,7 @@ int cuEventRecord(void *event, void *stream)
 	struct stream *s = find_stream(stream);
 	if (e == NULL || s == NULL)
 		return leave(STALLOC_CU_INVALID_HANDLE);
-	e->captured = s->capture != NOT_CAPTURING;
+	e->captured = s->capture != NOT_CAPTURING ? s->captures : 0;
 	e->stream = s - streams;
 	e->at = ++s->last;
 	e->noes = (int)settings.event_delay;
@@ -208,7 +209,9 @@ int cuEventRecord(void *event, void *stream)
 static int passed(struct event *e, int wait)
 {
 	if (e->captured) {
-		invalidate();
+		const struct stream *s = &streams[e->stream];
+		if (s->capture != NOT_CAPTURING && s->captures == e->captured)
+			invalidate();
 		return CAPTURED_EVENT;
 	}
 	if (e->stream < 0 || streams[e->stream].passed >= e->at)
@@ -241,6 +244,7 @@ int stream_capture(void *stream, int begin)
 		return -1;
 	int was = s->capture;
 	s->capture = begin ? CAPTURING : NOT_CAPTURING;
+	s->captures += begin;
 	return was;
 }
 
