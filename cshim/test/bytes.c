@@ -74,7 +74,7 @@ static void consistent(const char *phase)
 }
 
 /* Plays until a step is served from a plan as well as asked for, then counts. How the threads' steps
- * lie to each other is up to the machine, and where it changes, or a plan is laid anew, some miss. */
+ * lie to each other is up to the machine, and where it changes, or a step is planned again, some miss. */
 #define MISSES 0.15
 static void regular(const char *name, struct habits h, uint64_t *seed, int steps, double least)
 {
