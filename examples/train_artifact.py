@@ -12,11 +12,11 @@ no time for communication. Where there are as many processes as ranks (torchrun)
 """
 
 import argparse
-import atexit
 import os
 import sys
 
 import harness
+import ranks
 import train_megatron
 
 # Layers, width, heads, inner width, vocabulary; of experts: how many, top, inner and shared width.
@@ -105,20 +105,11 @@ class Example(train_megatron.Example):
 
 
 def start_megatron(args, device):
-    """The job's processes: those that torchrun started, or one and fake others."""
-    import torch
+    """Megatron's groups over the job's processes."""
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
-    torch.cuda.set_device(device)
-    ranks = args.tensor * args.pipeline * args.experts_over
-    if int(os.environ.get("WORLD_SIZE", 1)) == ranks and "RANK" in os.environ:
-        torch.distributed.init_process_group("nccl")
-    else:
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-
-        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
-    atexit.register(torch.distributed.destroy_process_group)
+    ranks.join(device, args.tensor * args.pipeline * args.experts_over)
     parallel_state.initialize_model_parallel(
         args.tensor,
         args.pipeline,

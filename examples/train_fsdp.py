@@ -3,20 +3,21 @@
 
 Weights, gradients and the optimizer's state are sharded by PyTorch's fully_shard, layer by layer,
 with bfloat16 for computing; each layer's whole weights exist while it runs, and what it keeps is
-recomputed. With one process the collective calls are there all the same, with nobody to talk to.
+recomputed. With one process the collective calls are there all the same, with nobody to talk to;
+--ranks makes it one of several beside fake others, which answer at once and with anything.
 
 Deterministic like train_llama.py.
 
     python examples/train_fsdp.py --allocator stalloc
+    python examples/train_fsdp.py --allocator stalloc --ranks 8 --accumulate 4
     torchrun --nproc-per-node 2 examples/train_fsdp.py --allocator stalloc
 """
 
 import argparse
-import atexit
-import os
 import sys
 
 import harness
+import ranks
 
 
 def parse_arguments(argv=None):
@@ -30,6 +31,8 @@ def parse_arguments(argv=None):
     group.add_argument("--batch", type=harness.positive, default=8, help="sequences")
     group.add_argument("--shortest", type=harness.positive, default=256, metavar="TOKENS")
     group.add_argument("--longest", type=harness.positive, default=2048, metavar="TOKENS")
+    group.add_argument("--accumulate", type=harness.positive, default=1, help="batches a step")
+    ranks.add_argument(group)
     args = parser.parse_args(argv)
     if args.tiny:
         args.layers, args.width, args.heads, args.vocabulary = 2, 64, 2, 256
@@ -54,7 +57,7 @@ class Example:
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         args, self.device = self.args, device
-        start(device)
+        ranks.join(device, args.ranks)
         with torch.device(device):
             self.model = decoder.Decoder(
                 args.layers,
@@ -75,12 +78,18 @@ class Example:
     def step(self, number):
         import decoder
 
-        args = self.args
-        length = length_of(args, number)
-        inputs, targets = decoder.make_batch(args, args.batch, length, number, self.device)
-        with decoder.fast_attention(self.device):
-            loss = decoder.update(decoder.loss_of(self.model(inputs)[0], targets), self.optimizer)
-        return harness.Step(loss, inputs.numel())
+        args, losses, items = self.args, [], 0
+        for batch in range(number * args.accumulate, (number + 1) * args.accumulate):
+            length = length_of(args, batch)
+            inputs, targets = decoder.make_batch(args, args.batch, length, batch, self.device)
+            with decoder.fast_attention(self.device):
+                loss = decoder.loss_of(self.model(inputs)[0], targets) / args.accumulate
+                loss.backward()
+            losses.append(loss.detach())
+            items += inputs.numel()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return harness.Step(sum(losses).nan_to_num(), items)  # fake neighbours send anything
 
 
 def length_of(args, number):
@@ -89,21 +98,6 @@ def length_of(args, number):
 
     generator = torch.Generator().manual_seed(args.seed * 1_000_003 + number)
     return int(torch.randint(args.shortest, args.longest + 1, (), generator=generator)) // 8 * 8
-
-
-def start(device):
-    """Joins the other processes, where torchrun has started any."""
-    import torch
-
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    if "RANK" in os.environ:
-        torch.distributed.init_process_group(backend)
-    else:
-        store = torch.distributed.HashStore()
-        torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
-    atexit.register(torch.distributed.destroy_process_group)
 
 
 def main(argv=None):

@@ -13,6 +13,7 @@ import argparse
 import sys
 
 import harness
+import ranks
 import train_fsdp
 
 
@@ -51,7 +52,7 @@ class Example:
         from torch.distributed.fsdp import fully_shard
 
         args, self.device = self.args, device
-        train_fsdp.start(device)
+        ranks.join(device)
         config = transformers.OPTConfig(
             num_hidden_layers=args.layers, hidden_size=args.width, ffn_dim=4 * args.width,
             num_attention_heads=max(1, args.width // 64), vocab_size=args.vocabulary,
