@@ -62,7 +62,6 @@ type action struct {
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32
 	trimming bool
-	again    unit   // a rebuild: to be held again
 	pool     uint64 // trimming: whose memory
 }
 
@@ -78,6 +77,7 @@ func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 func (e *Engine) settle(out []engine.Op) []engine.Op {
 	if a := &e.act; a.phase != phaseNone {
 		e.commit(a.ops)
+		e.again = e.again[:0]
 		if a.asked {
 			out = e.refuse(engine.RefusedOrder, out)
 		}
@@ -172,9 +172,14 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 	case phaseRelease:
 		return e.trimEnded(out)
 	}
-	if !a.asked {
-		return out
+	return e.goOn(out)
+}
+
+// goOn goes on with the request, or with the rebuild if there is one.
+func (e *Engine) goOn(out []engine.Op) []engine.Op {
+	if !e.act.asked {
+		return e.relay(out)
 	}
-	a.attempt = attemptFit
+	e.act.attempt = attemptFit
 	return e.try(out)
 }

@@ -124,6 +124,7 @@ type Engine struct {
 	act   action
 	picks []uint32
 	swaps []swap
+	again []unit // a rebuild: by arena, what it is to hold again
 	ops   []engine.Op
 	held  unit
 	stats engine.Stats

@@ -142,8 +142,7 @@ func (e *Engine) settleIn(n int) {
 func (e *Engine) mend(out []engine.Op) []engine.Op {
 	a := &e.act
 	if a.mapped == 0 {
-		a.attempt = attemptFit
-		return e.try(out)
+		return e.goOn(out)
 	}
 	var size unit
 	for _, h := range e.picks {

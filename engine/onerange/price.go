@@ -145,25 +145,33 @@ func (e *Engine) rebuildCost() int {
 	return int(free/pageUnits)*(costUnmap+costRelease) + int(free/size)*(costCreate+costMap)
 }
 
-// rebuild gives back what is free and makes as much of larger handles.
+// rebuild gives back what is free and makes as much of larger handles, for each stream what it had.
 func (e *Engine) rebuild(out []engine.Op) []engine.Op {
-	main := e.mainArena()
-	if e.largeSize(main, 0) == pageUnits {
+	if e.largeSize(e.mainArena(), 0) == pageUnits {
 		return out // there are none that are larger
 	}
 	e.price.large = true
-	again := e.held
-	out = e.trim(engine.Event{}, out)
-	e.act.again, e.act.arena = again, main
-	return out
+	e.again = e.again[:0]
+	for s := range e.arenas {
+		e.again = append(e.again, e.arenas[s].held)
+	}
+	return e.trim(engine.Event{}, out)
 }
 
-// relay makes what a rebuild has given back anew.
+// relay makes what a rebuild has given back anew, arena by arena.
 func (e *Engine) relay(out []engine.Op) []engine.Op {
-	lack := e.act.again - e.held
-	e.act = action{arena: e.act.arena}
-	if lack >= pageUnits {
-		out, _ = e.growBy(lack, out)
+	for n := len(e.again) - 1; n >= 0; n-- {
+		s := uint32(n)
+		lack := e.again[n] - e.arenas[s].held
+		e.again = e.again[:n]
+		e.act = action{arena: s}
+		if lack < pageUnits {
+			continue
+		}
+		if out, ok := e.growBy(lack, out); ok {
+			return out
+		}
 	}
+	e.act = action{}
 	return out
 }

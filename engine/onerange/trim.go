@@ -151,7 +151,7 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 // trimEnded goes on with a rebuild, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
-	if a.again > 0 {
+	if len(e.again) > 0 {
 		return e.relay(out)
 	}
 	if a.asked {
