@@ -83,14 +83,14 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 	}
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool}
+	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool, hurried: !d.host.MayWait()}
 	if pool == 0 {
 		d.look(id, m)
 	} else {
 		d.native.private()
 	}
 	for d.ask(d.pool, m); m.again; d.ask(d.pool, m) {
-		if m.hurried = !d.host.MayWait(); !m.hurried {
+		if !m.hurried {
 			d.opts.Clock.Sleep(lookAgain)
 		}
 	}

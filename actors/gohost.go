@@ -20,6 +20,7 @@ type GoHost struct {
 	shortLived shortlived.Table
 	full       uint64 // events that were lost since Take
 	mute       bool
+	lasting    map[mem.StreamID]bool
 	lost       atomic.Uint64 // ever
 	load       atomic.Int64  // rounded bytes of live blocks
 	peak       atomic.Int64
@@ -27,11 +28,14 @@ type GoHost struct {
 
 // NewGoHost returns a host without streams.
 func NewGoHost() *GoHost {
-	return &GoHost{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}}
+	return &GoHost{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}, lasting: map[mem.StreamID]bool{0: true}}
 }
 
 // Pools implements Host: there is no way to begin one.
 func (h *GoHost) Pools() int { return 0 }
+
+// Lasts implements Host.
+func (h *GoHost) Lasts(id mem.StreamID) bool { return h.lasting[id] }
 
 // MayWait implements Host.
 func (h *GoHost) MayWait() bool { return true }

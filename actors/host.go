@@ -22,6 +22,8 @@ type Host interface {
 	// Pools returns how many private pools are being allocated to: whoever captures a stream
 	// into a graph has one for it.
 	Pools() int
+	// Lasts reports whether a stream is there as long as the program.
+	Lasts(id mem.StreamID) bool
 	// MayWait reports whether the calling thread holds nothing that others may need while it waits.
 	// Not locked.
 	MayWait() bool

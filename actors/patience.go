@@ -3,6 +3,7 @@ package actors
 import (
 	"time"
 
+	"stalloc/engine"
 	"stalloc/internal/mem"
 )
 
@@ -26,6 +27,7 @@ type patience struct {
 	put         time.Duration // when the last mark was
 	began, took time.Duration // the step, and the one before
 	spent, vain time.Duration // in this step: waiting, and of that while the device stood still
+	lends       int           // in this step: other streams were asked to lend
 	failed      int           // steps in a row that have waited in vain for too long
 	rest        int           // steps until the next wait
 	counts      WaitStats
@@ -55,14 +57,36 @@ func (p *pool) mark(id mem.StreamID) {
 	}
 }
 
+// mayBorrow reports whether other streams may lend memory for a request that has not waited yet.
+func (p *pool) mayBorrow(m *allocRequest) bool {
+	w := &p.patience
+	return p.ranged != nil && !p.hasty && !m.hurried && !m.waited && m.pool == 0 && w.rest == 0 && p.host.Pools() == 0 &&
+		time.Duration(w.lends)*dear*lookAgain <= w.length(p.clock.Now())
+}
+
+// borrows notes which stream lends memory for a request, if the engine has asked one.
+func (p *pool) borrows(m *allocRequest) {
+	for _, op := range p.ops {
+		if op.Kind == engine.OpRecord {
+			m.lender = &op.Stream
+			p.patience.lends++
+		}
+	}
+}
+
 // patient reports whether a request may wait, or wait on.
 func (p *pool) patient(m *allocRequest) bool {
-	w, now := &p.patience, p.clock.Now()
-	at, behind := p.fences.oldest(m.stream)
+	w, now, id := &p.patience, p.clock.Now(), m.stream
+	if m.lender != nil {
+		id = *m.lender
+	}
+	at, behind := p.fences.oldest(id)
 	if m.hurried || !behind || w.rest > 0 || m.pool != 0 || p.host.Pools() > 0 {
 		return false
 	}
-	w.lag = max(w.lag, now-at) // it has not passed yet
+	if m.lender == nil {
+		w.lag = max(w.lag, now-at) // it has not passed yet
+	}
 	if !m.waited {
 		m.from, m.stalled = now, true
 	}
@@ -70,9 +94,11 @@ func (p *pool) patient(m *allocRequest) bool {
 		m.stalled = m.stalled && !m.waited
 		m.mark, m.until = at, now+w.lag
 	}
-	step := max(w.took, m.from-w.began-w.spent)
-	return now < m.until && at <= m.from-w.lag/spare && w.spent+now-m.from < step
+	return (m.lender != nil || now < m.until && at <= m.from-w.lag/spare) && w.spent+now-m.from < w.length(m.from)
 }
+
+// length returns how long a step takes: the last one, or this one so far.
+func (w *patience) length(now time.Duration) time.Duration { return max(w.took, now-w.began-w.spent) }
 
 // waitedFor ends a wait, if there was one: forced, had memory to be made all the same.
 func (p *pool) waitedFor(m *allocRequest, forced bool) {
@@ -101,5 +127,5 @@ func (w *patience) endStep(now time.Duration) {
 	case w.spent > 0:
 		w.failed = 0
 	}
-	w.spent, w.vain = 0, 0
+	w.spent, w.vain, w.lends = 0, 0, 0
 }

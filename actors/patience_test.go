@@ -78,6 +78,10 @@ func (b *behind) pass(d time.Duration) {
 		b.queued[0].do()
 		b.queued = b.queued[1:]
 	}
+	if !b.still && b.busy <= b.now { // fences besides
+		b.gpu.Finish(0)
+		b.gpu.Finish(side)
+	}
 }
 
 // lend asks for a block, has another stream use it, and frees it.

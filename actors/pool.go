@@ -191,6 +191,9 @@ func (p *pool) alloc(m *allocRequest) error {
 	defer func() { p.serving = nil }()
 	p.seen(m.stream)
 	p.mark(m.stream)
+	if p.ranged != nil && p.host.Lasts(m.stream) {
+		p.ranged.Lasting(m.stream)
+	}
 	before := p.eng.Reserved()
 	p.waited = false
 	if m.pool == 0 {
@@ -230,11 +233,14 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 	before := p.eng.Reserved()
 	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned, ShortLived: m.shortLived}
 	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
+	ev.Lend = p.mayBorrow(m)
 	grant, err := p.run(ev)
+	p.borrows(m)
 	if isRefused(err, engine.RefusedPending) {
 		p.poll(math.MaxInt)
 		ev.Poll, ev.Wait = false, !p.hasty && p.patient(m)
 		grant, err = p.run(ev)
+		p.borrows(m)
 	}
 	if m.again = isRefused(err, engine.RefusedPending); m.again {
 		m.waited = true

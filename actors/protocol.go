@@ -51,6 +51,7 @@ type allocRequest struct {
 	stalled         bool // the device came no further meanwhile
 	from, until     time.Duration
 	mark            time.Duration // when the oldest mark that had not passed at the last look was put
+	lender          *mem.StreamID // the stream that lends memory for it, once it does
 	again           bool          // answer: ask again soon
 }
 

@@ -237,6 +237,11 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);
 }
 
+void stalloc_lasting_stream(int device, void *stream) {
+	struct stalloc_stream *s = stalloc_stream_of(device, stream);
+	if (s) atomic_store(&s->lasting, true);
+}
+
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!ptr || !e) return;

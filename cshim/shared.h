@@ -66,6 +66,7 @@ struct stalloc_stream {
 	struct stalloc_device *device;
 	struct stalloc_stream *next, *chain; /* of the device's; of those with the same hash */
 	uint32_t heap; /* its number in the index, and in events, when it was looked up last */
+	_Atomic bool lasting; /* it is never gone */
 	struct stalloc_cursor cursors[STALLOC_CURSORS];
 };
 

@@ -73,6 +73,10 @@ STALLOC_API void stalloc_free(void *ptr, size_t size, int device, void *stream);
 /* Another stream uses the block: when freed, it waits for that stream's work. */
 STALLOC_API void stalloc_record_stream(void *ptr, void *stream);
 
+/* The stream lasts as long as the program, as those of PyTorch's pools do: free memory of it may serve
+ * other streams, once the driver says that its work is done. The default stream does so without a word. */
+STALLOC_API void stalloc_lasting_stream(int device, void *stream);
+
 /* The start of the block that contains ptr and, if size is not NULL, its size
  * in bytes; NULL if there is none. */
 STALLOC_API void *stalloc_base(void *ptr, size_t *size);

@@ -48,6 +48,7 @@ type Event struct {
 	Code       int          // EvFailed: the driver's error code
 	Poll       bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
 	Wait       bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
+	Lend       bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
 	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
 	Driver     int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured

@@ -58,4 +58,5 @@ type Stats struct {
 	Syncs    uint64
 	Evicted  uint64 // idle views unmapped
 	Adopted  uint64 // handles moved between streams
+	Lent     uint64 // handles lent by one stream to another
 }

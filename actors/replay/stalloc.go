@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sort"
 	"time"
 
@@ -69,8 +71,11 @@ func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
 	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}), options)
 	if err == nil {
 		l.others, l.once = otherStreams(tr), once
-		if len(l.others) > 0 {
+		if len(l.others) > 0 || severalStreams(tr) {
 			l.ends = completions(tr)
+		}
+		if len(l.others) == 0 {
+			l.ahead.lag = usualLag(tr)
 		}
 	}
 	return l, err
@@ -170,6 +175,11 @@ func (l *live) at(micros int64) {
 
 // wait is a thread's that waits for other streams.
 func (l *live) wait(d time.Duration) {
+	if l.ends != nil {
+		for _, stream := range slices.Sorted(maps.Keys(l.streams)) { // what is queued besides: fences
+			l.ahead.queue(stream, l.device.Place(stream))
+		}
+	}
 	l.ahead.wait(d)
 	l.follow()
 }
@@ -192,6 +202,20 @@ func (l *live) follow() {
 // device comes no further by itself.
 const deviceLag = 2000
 
+// usualLag is the time of so many events of a trace.
+func usualLag(tr *trace.Trace) time.Duration {
+	n := len(tr.Events)
+	if n < deviceLag {
+		return 0
+	}
+	return time.Duration(tr.Events[n-1].Micros-tr.Events[0].Micros) * time.Microsecond * deviceLag / time.Duration(n)
+}
+
+// severalStreams reports whether requests are made on more than one stream.
+func severalStreams(tr *trace.Trace) bool {
+	return slices.ContainsFunc(tr.Events, func(e trace.Event) bool { return e.Kind == trace.Alloc && e.Stream != tr.Events[0].Stream })
+}
+
 // advance lets the device follow.
 func (l *live) advance() {
 	if l.events++; l.events%deviceLag == 0 {
@@ -202,7 +226,10 @@ func (l *live) advance() {
 }
 
 func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
-	l.streams[stream] = true
+	if !l.streams[stream] {
+		l.streams[stream] = true
+		l.local.LastingStream(stream)
+	}
 	if l.ends != nil {
 		l.ahead.queue(stream, l.device.Place(stream))
 	} else {

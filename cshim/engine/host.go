@@ -28,8 +28,14 @@ static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window)
 }
 // Python's, where this is a Python program.
 static bool host_may_wait(void) {
-	int (*has_lock)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
-	return !has_lock || !has_lock();
+	static _Atomic(void *) check;
+	void *known = atomic_load(&check);
+	if (!known) atomic_store(&check, known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+	return !known || !((int (*)(void))known)();
+}
+static bool host_lasts(struct stalloc_device *d, uint64_t id) {
+	struct stalloc_stream *s = stalloc_stream_find(d, id);
+	return id == 0 || (s && atomic_load(&s->lasting));
 }
 static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
 #define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
@@ -121,6 +127,9 @@ func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
 // Pools implements actors.Host.
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
+
+// Lasts implements actors.Host.
+func (h *host) Lasts(id mem.StreamID) bool { return bool(C.host_lasts(h.device, C.uint64_t(id))) }
 
 // MayWait implements actors.Host: a thread that has the interpreter's lock is not to wait.
 func (h *host) MayWait() bool { return bool(C.host_may_wait()) }

@@ -222,7 +222,7 @@ class Adapter final : public Ledger {
 		return device;
 	}
 	// A stream's handle never changes, and asking for it sets the device twice.
-	static cudaStream_t current_stream(DeviceIndex device) {
+	cudaStream_t current_stream(DeviceIndex device) {
 		static thread_local struct {
 			DeviceIndex device = -1;
 			c10::StreamId id = 0;
@@ -233,6 +233,8 @@ class Adapter final : public Ledger {
 			last.handle = stream.stream();
 			last.device = device;
 			last.id = stream.id();
+			const bool external = last.id != 0 && last.id % 2 == 0; // the others are c10's for good
+			if (!external) library_.lasting_stream(device, last.handle);
 		}
 		return last.handle;
 	}

@@ -41,6 +41,7 @@ type action struct {
 	n          unit
 	shortLived bool // it goes to its gap's end
 	patient    bool // it rather waits for fences than has memory made
+	lend       bool // and rather has other streams lend theirs
 	heap       uint32
 	arena      uint32
 	attempt    attempt

@@ -39,7 +39,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	best := candidate{cost: len(e.picks) * costMap}
 	looked := 0 // handles under views
 	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
-		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !e.cfg.Without.Has(without.Reuse) {
+		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !v.inArena && !e.cfg.Without.Has(without.Reuse) {
 			looked += e.compare(&best, candidate{view: uint32(x)}, free)
 			if first.handle|last.handle != 0 {
 				looked += e.compare(&best, candidate{view: uint32(x), skip: skip, first: first.handle, last: last.handle}, free)

@@ -44,7 +44,7 @@ func (e *Engine) Check() error {
 		b, ok := e.idx.Block(at)
 		fences := 0
 		for _, of := range e.fenceOf {
-			fences += btoi(of.view == 0 && of.at == at)
+			fences += btoi(of.view == 0 && of.lent == nil && of.at == at)
 		}
 		if !ok || b.State == index.Plain || fences != k.fences || (b.State == index.Pending) != (fences > 0) {
 			return fmt.Errorf("%+v with %d fences is kept as %+v", b, fences, *k)
@@ -63,6 +63,16 @@ func (e *Engine) Check() error {
 		}
 		total += e.handles[h].size
 	}
+	var leaving unit
+	for _, of := range e.fenceOf {
+		for _, h := range of.lent {
+			leaving += e.handles[h].size
+		}
+	}
+	if leaving != e.leaving {
+		return fmt.Errorf("%d units are lent, counted %d", e.leaving, leaving)
+	}
+	total += leaving
 	if total != e.held {
 		return fmt.Errorf("%d units held, of handles %d", e.held, total)
 	}
@@ -117,6 +127,11 @@ func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
 	}
 	if held := e.arenas[s].held; sum != held {
 		return fmt.Errorf("%d units held, counted %d", held, sum)
+	}
+	for x := range e.views {
+		if v := &e.views[x]; v.arena == s && v.inArena {
+			places = append(places, piece{v.at, v.at + v.size, fmt.Sprintf("view %d", x)})
+		}
 	}
 	for _, v := range e.arenas[s].voids {
 		places = append(places, piece{v.lo, v.hi, "void"})

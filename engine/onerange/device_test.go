@@ -172,7 +172,7 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		return true, d.passed(func(fenceUse) bool { return true })
 	case engine.OpRecord:
 		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream, d.seq})
-		for i := range d.freeing.waits { // none, if it is the fence of a private view
+		for i := 0; d.freeing != nil && i < len(d.freeing.waits); i++ { // none, if it is the fence of a private view
 			if d.freeing.waits[i].stream == op.Stream {
 				d.freeing.waits[i].fence = op.Fence
 			}
@@ -273,7 +273,7 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 			return fmt.Errorf("request %d shares memory with request %d", op.Req, u.owner-1)
 		case u.freed > 0 && u.pool != 0 && u.pool != ev.Pool:
 			return fmt.Errorf("request %d got memory of private pool %d", op.Req, u.pool)
-		case u.freed > 0 && u.stream != ev.Stream && d.synced < u.freed:
+		case u.freed > 0 && u.stream != ev.Stream && max(d.synced, d.fenced[u.stream]) < u.freed:
 			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait", op.Req, ev.Stream, u.stream)
 		}
 		u.owner, u.stream, u.pool = op.Req+1, ev.Stream, ev.Pool

@@ -55,7 +55,8 @@ func (c Config) withDefaults() Config {
 // the device has been waited for.
 type heap struct {
 	heapKey
-	over bool // a private pool that nobody will use any more: what it has is anybody's
+	over    bool // a private pool that nobody will use any more: what it has is anybody's
+	lasting bool // the stream is never gone
 }
 
 type heapKey struct {
@@ -120,6 +121,7 @@ type Engine struct {
 	kept    map[unit]*kept // blocks of which there is more to know than the index does
 	fenceOf map[uint64]waiter
 	fences  uint64
+	leaving unit // lent, and still in use by their streams' work
 
 	act   action
 	picks []uint32
@@ -221,7 +223,7 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 		e.heapOfKey[key] = h
 		e.idx.Assign(h, key.stream, key.pool == 0)
 	}
-	e.heaps[h] = heap{heapKey: key}
+	e.heaps[h] = heap{heapKey: key, lasting: e.heaps[h].lasting}
 	return h
 }
 

@@ -10,9 +10,10 @@ import (
 	"stalloc/internal/mem"
 )
 
-// A waiter is what a fence is behind: a view, or the block that begins at a place.
+// A waiter is what waits for a fence: a view, handles that are lent, or the block that begins at a place.
 type waiter struct {
 	view uint32
+	lent []uint32
 	at   unit
 }
 
@@ -84,6 +85,10 @@ func (e *Engine) fence(ev engine.Event, out []engine.Op) []engine.Op {
 		e.clean(of.view)
 		return out
 	}
+	if of.lent != nil {
+		e.left(uint64(ev.Fence))
+		return out
+	}
 	e.pass(of.at, uint64(ev.Fence))
 	return out
 }
@@ -106,7 +111,10 @@ func (e *Engine) passAll() {
 		}
 	}
 	for _, fence := range slices.Sorted(maps.Keys(e.fenceOf)) {
-		if of := e.fenceOf[fence]; of.view == 0 {
+		switch of := e.fenceOf[fence]; {
+		case of.lent != nil:
+			e.left(fence)
+		case of.view == 0:
 			e.pass(of.at, fence)
 		}
 	}

@@ -27,11 +27,16 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 
 // grow maps handles of at least lack units together in void v, from a place on: unmapped handles
 // first, then new ones. False: more than most would be held. A patient request is refused where as
-// much waits for fences.
+// much waits for fences, or other streams lend it.
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if a.patient && e.idx.Total().Pending >= lack {
-		return e.refuse(engine.RefusedPending, out), true
+	if need := lack - e.unmappedUnits(); need > 0 {
+		if a.patient && (e.idx.Total().Pending+e.leaving >= need || e.leaving >= e.leastLent(need)) {
+			return e.refuse(engine.RefusedPending, out), true
+		}
+		if out, ok := e.lend(need, out); ok {
+			return out, true
+		}
 	}
 	room := e.arenas[a.arena].voids[v].hi - from
 	e.picks = e.picks[:0]

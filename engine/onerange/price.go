@@ -40,6 +40,9 @@ const (
 // one, and what several gaps lose at their ends are some.
 const handlePart = 512
 
+// dearSurplus is the part of what is held that may be lost to streams which have not lent.
+const dearSurplus = 100
+
 // rebuildAt is the step behind which the memory is rebuilt if that seems to be worth it.
 const rebuildAt = 2
 
@@ -70,6 +73,9 @@ func (e *Engine) largeSize(s uint32, n unit) unit {
 	}
 	room := max(e.limit-e.held, 0) / unit(1+e.countGaps(s))
 	x := e.idx.Room(s)
+	if e.heaps[heapAt(s)].lasting { // it may lend them
+		x = e.idx.Room(e.mainArena())
+	}
 	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(x.Peak, x.Load+n)/handlePart, room)))
 }
 
@@ -103,7 +109,7 @@ func (e *Engine) boundary(ev engine.Event, out []engine.Op) []engine.Op {
 	p.rent = 0
 	switch {
 	case p.steps < rebuildAt || p.large || p.short || e.cfg.Without.Has(without.Stitch|without.Rebuild):
-	case p.steps == rebuildAt && p.paid > e.cfg.Dear, p.owed > 0 && p.owed > e.rebuildCost():
+	case p.steps == rebuildAt && (p.paid > e.cfg.Dear || e.surplus() > 0), p.owed > 0 && p.owed > e.rebuildCost():
 		return e.rebuild(out)
 	}
 	return out
@@ -145,15 +151,39 @@ func (e *Engine) rebuildCost() int {
 	return int(free/pageUnits)*(costUnmap+costRelease) + int(free/size)*(costCreate+costMap)
 }
 
+// surplus is what is held because streams that could lend had not: they need it by turns. Zero: hardly
+// anything.
+func (e *Engine) surplus() unit {
+	for h := range e.heaps {
+		if e.heaps[h].lasting && e.arenas[large(uint32(h))].held > 0 && h != int(heapAt(e.mainArena())) {
+			if over := e.held - e.idx.Total().PeakHeld; over > e.held/dearSurplus {
+				return over / pageUnits * pageUnits
+			}
+		}
+	}
+	return 0
+}
+
 // rebuild gives back what is free and makes as much of larger handles, for each stream what it had.
 func (e *Engine) rebuild(out []engine.Op) []engine.Op {
-	if e.largeSize(e.mainArena(), 0) == pageUnits {
+	main := e.mainArena()
+	if e.largeSize(main, 0) == pageUnits {
 		return out // there are none that are larger
 	}
 	e.price.large = true
 	e.again = e.again[:0]
 	for s := range e.arenas {
 		e.again = append(e.again, e.arenas[s].held)
+	}
+	over := e.surplus()
+	for h := range e.heaps {
+		for _, s := range []uint32{main, large(uint32(h))} {
+			if e.heaps[heapAt(s)].lasting {
+				cut := min(over, e.again[s])
+				e.again[s] -= cut
+				over -= cut
+			}
+		}
 	}
 	return e.trim(engine.Event{}, out)
 }

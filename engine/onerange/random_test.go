@@ -36,9 +36,12 @@ func script(d *device, data []byte, checkEvery int) error {
 }
 
 func one(d *device, req uint64, next func() int) error {
+	for id := range mem.StreamID(2) { // stream 2 may be gone
+		d.eng.Lasting(id)
+	}
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), ShortLived: k%2 == 1})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), ShortLived: k%2 == 1, Lend: k%3 > 0, Wait: k%5 == 0})
 	case k < 15:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:

@@ -11,6 +11,7 @@ type attempt uint8
 
 const (
 	attemptFit    attempt = iota // the smallest gap
+	attemptBack                  // what was lent and is nobody's
 	attemptStitch                // free handles under a view, with as many new ones as lack
 	attemptGrow                  // new handles, whatever is free
 	attemptWait                  // idle handles of other arenas and blocks that wait for fences, after waiting for the device
@@ -19,7 +20,7 @@ const (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, patient: ev.Wait, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, patient: ev.Wait, lend: ev.Lend, reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
@@ -35,7 +36,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
 	}
-	if ev.Poll && e.idx.Total().Pending > 0 && (planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
+	if ev.Poll && e.idx.Total().Pending+e.leaving > 0 && (planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}
 	return e.try(out)
@@ -54,6 +55,11 @@ func (e *Engine) try(out []engine.Op) []engine.Op {
 					return e.grant(g.Hi-a.n, 0, out)
 				}
 				return e.grant(g.Lo, 0, out)
+			}
+		case attemptBack:
+			if e.takeBack() {
+				a.attempt = attemptFit
+				return e.try(out)
 			}
 		case attemptStitch:
 			if !e.cfg.Without.Has(without.Stitch) && !a.torn && isLarge(a.arena) {

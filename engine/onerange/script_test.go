@@ -18,9 +18,10 @@ import (
 // and behind it what the range answers; -rewrite renews the answers. The device that performs them
 // holds every script to the driver's rules, too. The first words of an event:
 //
-//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived, wait
+//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived, wait, lend
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
+//	lasting              with stream=, which is never gone
 //	step                 with driver=, of 100 that it took
 //	trim                 with pool=
 //	layout               what lies where: of each arena, by offset from the window's base
@@ -97,6 +98,8 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 			ev.ShortLived = true
 		case "wait":
 			ev.Wait = true
+		case "lend":
+			ev.Lend = true
 		default:
 			plain = append(plain, w)
 		}
@@ -116,6 +119,8 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		err = s.record(s.names[plain[1]], ev.Stream)
 	case "pass":
 		err = s.pass(0)
+	case "lasting":
+		s.eng.Lasting(ev.Stream)
 	case "step":
 		ev.Kind = engine.EvBoundary
 		err = s.step(ev)

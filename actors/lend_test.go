@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"testing"
+	"time"
+
+	"stalloc/internal/mem"
+	"stalloc/internal/without"
+)
+
+// phase has a stream hold n blocks of 64 MiB for as many pieces of work on it, and free them.
+func (b *behind) phase(id mem.StreamID, n int) {
+	b.t.Helper()
+	var held []mem.Addr
+	for range n {
+		at, err := b.Malloc(id, 64*mem.MiB)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if err := b.gpu.Use(id, at, 64*mem.MiB); err != nil {
+			b.t.Fatal(err)
+		}
+		held = append(held, at)
+		b.work(id)
+	}
+	for _, at := range held {
+		b.release(at)
+	}
+}
+
+// work queues some on a stream.
+func (b *behind) work(id mem.StreamID) {
+	to := b.gpu.Place(id)
+	if b.busy < b.now {
+		b.idle += b.now - b.busy
+		b.busy = b.now
+	}
+	b.busy += deviceTakes
+	b.queued = append(b.queued, work{b.busy, func() { b.gpu.FinishTo(id, to) }})
+	b.pass(hostTakes)
+}
+
+const side = mem.StreamID(5)
+
+// TestStreamsLend has two streams need their memory by turns. If they last, the memory of one serves
+// the other, the device is hardly idle for it, and once the memory has places in both nobody calls
+// the driver to map it.
+func TestStreamsLend(t *testing.T) {
+	var held [3]mem.Bytes
+	var idle [3]time.Duration
+	for i, c := range []struct {
+		off   without.Set
+		lasts bool
+	}{{without.Wait, true}, {0, false}, {0, true}} {
+		b := newBehind(t, c.off, busy{})
+		b.LastingStream(0)
+		if c.lasts {
+			b.LastingStream(side)
+		}
+		var maps uint64
+		for n := range 12 {
+			if n == 8 {
+				maps = b.pool().Engine.Maps
+			}
+			for range 3 {
+				b.phase(0, 40)
+				b.phase(side, 40)
+			}
+			b.endStep()
+		}
+		s := b.pool()
+		if held[i], idle[i] = s.Reserved, b.idle; s.Engine.Maps != maps {
+			t.Errorf("case %d: %d maps in the last steps", i, s.Engine.Maps-maps)
+		}
+		if (s.Engine.Lent > 0) != (c.off == 0) {
+			t.Errorf("case %d: %d handles were lent", i, s.Engine.Lent)
+		}
+	}
+	const one = 40 * 64 * mem.MiB
+	if held[0] < 2*one || held[1] < 2*one || held[2] > one+one/16 {
+		t.Errorf("held without waits %v, with a stream that may be gone %v, else %v; one needs %v", held[0], held[1], held[2], one)
+	}
+	if idle[2] > idle[0]+12*6*2*deviceTakes {
+		t.Errorf("the device was idle for %v, without for %v", idle[2], idle[0])
+	}
+}
+
+// TestLenderStandsStill: a stream that lends and whose work is never done, since it awaits another rank
+// that itself waits, costs a step no more than the last one's time, and less and less of them.
+func TestLenderStandsStill(t *testing.T) {
+	b := newBehind(t, 0, busy{})
+	b.LastingStream(side)
+	b.phase(side, 40)
+	b.endStep()
+	b.still = true
+	var all time.Duration
+	last, began := b.now, b.now
+	for n := range 64 {
+		b.slept = 0
+		from := b.now
+		b.phase(0, 20+n)
+		took := b.now - from
+		if b.slept > last+10*lookAgain {
+			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
+		}
+		all, last = all+b.slept, took
+		b.boundary()
+	}
+	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/4 {
+		t.Errorf("%d waits were in vain, %v of %v", s.Vain, all, b.now-began)
+	}
+}
+
+// TestNobodyLends to a thread that has a lock that others need, or while a graph is captured.
+func TestNobodyLends(t *testing.T) {
+	for name, host := range map[string]busy{"hurried": {hurried: true}, "capturing": {pools: 1}} {
+		b := newBehind(t, 0, host)
+		b.LastingStream(side)
+		for range 3 {
+			b.phase(0, 40)
+			b.phase(side, 40)
+		}
+		if s := b.pool(); b.slept > 0 || s.Engine.Lent > 0 {
+			t.Errorf("%s: %v were waited, %d handles lent", name, b.slept, s.Engine.Lent)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package onerange
+
+import (
+	"cmp"
+	"slices"
+
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// One stream's memory serves another: before memory is made for a stream, others lend theirs, in
+// wholly free handles. What is lent is nobody's until the work that its stream has queued so far is
+// done, which a fence tells; then whoever lacks memory has it. A handle stays mapped at the place
+// it leaves, so that its stream has it again there without a word to the driver.
+//
+//	stream 0   | a a a a | · · · · | h · · · |          h is lent: no byte of the place is free
+//	stream 1   | b b b b | h                            and mapped here as well
+//
+// Only streams lend that last as long as the program, for a fence names them.
+
+// Lasting says that a stream is never gone.
+func (e *Engine) Lasting(id mem.StreamID) {
+	if h := e.heapOfKey[heapKey{stream: id}]; h != 0 {
+		e.heaps[h].lasting = true
+	}
+}
+
+// lends reports whether an arena may lend handles to the one of the request.
+func (e *Engine) lends(s uint32) bool {
+	h := &e.heaps[heapAt(s)]
+	return s != e.act.arena && isLarge(s) && h.lasting && h.pool == 0 && e.idx.Room(s).Free >= pageUnits && !e.crowded(s)
+}
+
+// lend has other streams lend what the request lacks, and as much more as its stream has needed before, so that
+// waits are few. False: they have too little for one.
+func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
+	a := &e.act
+	if !a.lend || !isLarge(a.arena) || e.heaps[a.heap].pool != 0 {
+		return out, false
+	}
+	var free unit
+	for s := range e.allArenas() {
+		if e.lends(s) {
+			free += e.freeHandles(s)
+		}
+	}
+	if free < e.leastLent(lack) {
+		return out, false
+	}
+	e.marks++
+	for x := range e.views {
+		if v := &e.views[x]; v.arena == a.arena && v.isFormer() {
+			e.handles[v.handles[0]].mark = e.marks
+		}
+	}
+	want := max(lack, e.idx.Room(a.arena).Peak-e.arenas[a.arena].held)
+	for _, known := range []bool{true, false} {
+		for s := range e.allArenas() {
+			if want > 0 && e.lends(s) {
+				want, out = e.lendFrom(s, want, known, out)
+			}
+		}
+	}
+	return e.refuse(engine.RefusedPending, out), true
+}
+
+// lendFrom has an arena lend so much of what has a place in the request's arena already, or of what has
+// none: the highest handles, which its blocks need last. It returns what is still wanted.
+func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (unit, []engine.Op) {
+	e.picks = e.picks[:0]
+	for g := range e.idx.Gaps(s) {
+		e.inGap(g, func(h uint32) bool {
+			if (e.handles[h].mark == e.marks) == known {
+				e.picks = append(e.picks, h)
+			}
+			return true
+		})
+	}
+	slices.SortFunc(e.picks, func(a, b uint32) int { return cmp.Compare(e.handles[b].at, e.handles[a].at) })
+	n := 0
+	for ; n < len(e.picks) && want > 0; n++ {
+		want -= e.handles[e.picks[n]].size
+	}
+	e.picks = e.picks[:n]
+	if len(e.picks) == 0 {
+		return want, out
+	}
+	fence := e.newFence(waiter{lent: slices.Clone(e.picks)})
+	e.leave()
+	return want, append(out, engine.Op{Kind: engine.OpRecord, Stream: e.heaps[heapAt(s)].stream, Fence: driver.Fence(fence)})
+}
+
+// leastLent is the least that is worth a wait.
+func (e *Engine) leastLent(lack unit) unit { return min(lack, max(e.held/handlePart, 1)) }
+
+// isFormer reports whether a view is the place of a handle that was lent.
+func (v *view) isFormer() bool { return v.inArena && !v.burnt }
+
+// leave takes the picks from their arena. They stay mapped there, each in a view of its own.
+func (e *Engine) leave() {
+	for _, h := range e.picks {
+		x := &e.handles[h]
+		e.idx.Take(x.arena, x.at, x.at+x.size)
+		e.setHome(0, x.at, x.size)
+		e.arenas[x.arena].held -= x.size
+		v := e.newView(view{arena: x.arena, at: x.at, inArena: true, size: x.size})
+		e.views[v].handles = append(e.views[v].handles, h)
+		x.aliases++
+		x.arena, x.at = 0, 0
+		e.leaving += x.size
+		e.stats.Lent++
+	}
+}
+
+// left says that the work which may have used lent handles is done.
+func (e *Engine) left(fence uint64) {
+	handles := e.fenceOf[fence].lent
+	delete(e.fenceOf, fence)
+	for _, h := range handles {
+		e.leaving -= e.handles[h].size
+	}
+	e.unmapped = append(e.unmapped, handles...)
+}
+
+// takeBack gives the request's arena the handles that are nobody's and have a place there.
+func (e *Engine) takeBack() bool {
+	back := false
+	for x := 1; x < len(e.views) && len(e.unmapped) > 0; x++ {
+		v := &e.views[x]
+		if v.arena != e.act.arena || !v.isFormer() {
+			continue
+		}
+		i := slices.Index(e.unmapped, v.handles[0])
+		if i < 0 {
+			continue
+		}
+		e.unmapped = slices.Delete(e.unmapped, i, i+1)
+		h := &e.handles[v.handles[0]]
+		h.arena, h.at = v.arena, v.at
+		h.aliases--
+		e.setHome(v.handles[0], h.at, h.size)
+		e.arenas[h.arena].held += h.size
+		e.idx.Give(h.arena, h.at, h.at+h.size)
+		*v = view{handles: v.handles[:0]}
+		e.spareViews = append(e.spareViews, uint32(x))
+		back = true
+	}
+	return back
+}
