@@ -174,6 +174,7 @@ class Recorder:
 
     def _counters(self):
         keys = ("hits", "misses", "plan_generation", "driver_calls", "driver_ns")
+        keys += ("waits", "wait_ns")
         if self.stalloc is None:
             return dict.fromkeys(keys, 0)
         stats = self.stalloc.stats(self.device if self._on_gpu else None)
