@@ -89,6 +89,17 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 	return nil
 }
 
+// LastingStream says that a stream is there as long as the program, as the default stream is: what
+// is free of its memory may serve other streams, once the driver says that the work on it is done.
+func (a *Allocator) LastingStream(stream Stream) error {
+	if err := a.enter(); err != nil {
+		return err
+	}
+	defer a.leave()
+	a.local.LastingStream(stream)
+	return nil
+}
+
 // Share lets another GPU of this process, by its ordinal, use this one's memory: for
 // copies between the two, and for kernels that read across. It covers blocks that are
 // live now and those to come. The error says if the other one cannot reach it.
