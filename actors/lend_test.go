@@ -85,6 +85,30 @@ func TestStreamsLend(t *testing.T) {
 	}
 }
 
+// TestNothingElseIsBehind: a stream is asked to lend by a request that was refused before, since a block waits for
+// a third stream, and whose own stream has done all its work. No time counts as waited that was not.
+func TestNothingElseIsBehind(t *testing.T) {
+	b := newBehind(t, 0, busy{})
+	b.LastingStream(side)
+	b.phase(0, 1)
+	b.phase(side, 40)
+	b.endStep()
+	b.phase(side, 40)
+	b.endStep()
+	b.still = true
+	at := b.borrowed(8 * mem.MiB)
+	if err := b.gpu.Use(side, at, 8*mem.MiB); err != nil {
+		t.Fatal(err)
+	}
+	b.release(at)
+	b.release(b.malloc(mem.MiB)) // with a mark
+	b.gpu.Finish(0)
+	b.release(b.malloc(2 * mem.GiB))
+	if s := b.pool(); s.Engine.Lent == 0 || s.Waits.Time == 0 || s.Waits.Time > b.slept {
+		t.Errorf("%d handles were lent, %v of %v waited", s.Engine.Lent, s.Waits.Time, b.slept)
+	}
+}
+
 // TestLenderStandsStill: a stream that lends and whose work is never done, since it awaits another rank
 // that itself waits, costs a step no more than the last one's time, and less and less of them.
 func TestLenderStandsStill(t *testing.T) {

@@ -69,6 +69,7 @@ func (p *pool) borrows(m *allocRequest) {
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord {
 			m.lender = &op.Stream
+			m.from, m.stalled = p.clock.Now(), true
 			p.patience.lends++
 		}
 	}
