@@ -67,12 +67,7 @@ def missing():
     return ""
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         if device.type != "cuda":
             raise SystemExit("train_megatron.py: Megatron-LM's schedules need a GPU")
