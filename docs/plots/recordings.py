@@ -222,7 +222,7 @@ def write_tables(found: Results) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=str(ROOT / "bin" / "stalloc"))
-    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin none behind them")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin none after them")
     parser.add_argument("--jobs", type=int, default=2, help="recordings at a time")
     parser.add_argument("--table", action="store_true", help="replay nothing")
     args = parser.parse_args()
