@@ -7,6 +7,7 @@ It gives run() an Example of its own.
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
 import os
 import sys
@@ -80,8 +81,10 @@ def positive(text):
     return value
 
 
+@functools.cache
 def choose_allocator(name):
-    """Sets up the allocator called `name`. Must run before anything imports torch.
+    """Sets up the allocator called `name`. Must run before anything imports torch; in a process
+    that trains again (workers.py) it is there already.
 
     Returns the stalloc module if steps are to be marked with it, else None. In a script that
     runs under stalloc.record, PyTorch is there already, with the allocator it is recorded under.

@@ -90,6 +90,8 @@ def start(device):
     """Joins the other processes, where torchrun has started any."""
     import torch
 
+    if torch.distributed.is_initialized():  # this process has trained before
+        return
     backend = "nccl" if device.type == "cuda" else "gloo"
     if device.type == "cuda":
         torch.cuda.set_device(device)
