@@ -111,6 +111,21 @@ def start_megatron(args, device):
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
     torch.cuda.set_device(device)
+    if not torch.distributed.is_initialized():  # else this process has trained before
+        join(args)
+        parallel_state.initialize_model_parallel(
+            args.tensor,
+            args.pipeline,
+            args.virtual if args.virtual > 1 else None,
+            expert_model_parallel_size=args.experts_over,
+            create_gloo_process_groups=False,
+        )
+    model_parallel_cuda_manual_seed(args.seed)
+
+
+def join(args):
+    import torch
+
     ranks = args.tensor * args.pipeline * args.experts_over
     if int(os.environ.get("WORLD_SIZE", 1)) == ranks and "RANK" in os.environ:
         torch.distributed.init_process_group("nccl")
@@ -119,14 +134,6 @@ def start_megatron(args, device):
 
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     atexit.register(torch.distributed.destroy_process_group)
-    parallel_state.initialize_model_parallel(
-        args.tensor,
-        args.pipeline,
-        args.virtual if args.virtual > 1 else None,
-        expert_model_parallel_size=args.experts_over,
-        create_gloo_process_groups=False,
-    )
-    model_parallel_cuda_manual_seed(args.seed)
 
 
 def make_chunks(args, device):

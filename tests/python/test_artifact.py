@@ -14,10 +14,11 @@ class Pretend:
     """A micro-batch of 4 without recomputation holds 62 GiB; every layer recomputed saves 2."""
 
     def __init__(self):
-        self.ran = []
+        self.ran, self.shared = [], 0  # of these in a process with others
 
-    def launch(self, script, options, allocator, timeout, quiet=False, processes=1):
+    def launch(self, script, options, allocator, timeout, processes=1, **how):
         self.ran.append((script.name, allocator, processes))
+        self.shared += how.get("turn") is not None
         said = dict(zip(options, options[1:]))
         layers = int(said.get("--recompute-layers", 0))
         batch = int(said.get("--batch", 4))
@@ -68,7 +69,9 @@ def test_throughput_is_that_of_what_fits(gpu, tmp_path):
     args = artifact.parse_arguments(["--json", str(tmp_path / "a.jsonl"), "--parts", "throughput"])
     assert args.rows == []
     bench = artifact.Bench(args, artifact.ledger.Ledger(args.json, 1e9, gpu.launch))
-    for allocator, fits in bench.throughput().items():
+    found = bench.throughput()
+    assert gpu.shared == len(gpu.ran) > 12
+    for allocator, fits in found.items():
         for batch in artifact.BATCHES:
             room = [
                 layers for layers in artifact.RECOMPUTED

@@ -78,5 +78,6 @@ def test_memory_that_stays_ends_the_worker(run):
 def test_out_of_memory_and_other_ends(run):
     full = run("--full")
     assert full["failed"] == "out of memory in step 4" and full["out_of_memory"]["step"] == 4
+    assert run()["process"] == full["process"] and not run()["limited"]
     assert run("--die") == {"failed": "exit status 7: last words"}
     assert run()["run"] == 1
