@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "plots"))
 
+import constants  # noqa: E402
 import recordings  # noqa: E402
 
 # Those that take a second or two. All of them are replayed by `make recordings`.
@@ -101,3 +102,45 @@ def test_the_command_is_there():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "--budget" in done.stdout
+
+
+def test_the_page_of_constants_says_what_is_in_the_data():
+    known = constants.mechanisms(str(ROOT / "bin" / "stalloc"))
+    found = constants.kept()
+    every = {(off, *key) for off in ("", *known) for key in recordings.files()}
+    assert set(found) == every, "run make constants"
+    written = constants.PAGE.read_text().splitlines()
+    assert written == constants.page(known, found), "run make constants"
+
+
+def test_constants_in_pieces(tmp_path, monkeypatch):
+    ran, files = (
+        [],
+        {("tuned", "a"): Path("a"), ("more", "b"): Path("b"), ("apart", "c"): Path("c")},
+    )
+
+    def said(*command):
+        if "list" in command:
+            return "one: this\ntwo: that\n"
+        ran.append(command[5:])
+        sizes = {"a": 0.01, "b": 0.02, "c": 0.03}
+        waste = sizes[command[-1]] * (2 if "two" in command else 1)
+        times = {"steady_driver_time_us": 1, "steady_time_us": 100}
+        return json.dumps({"fragmentation": waste, **times})
+
+    monkeypatch.setattr(constants, "DATA", tmp_path / "constants.json")
+    monkeypatch.setattr(constants, "PAGE", tmp_path / "constants.md")
+    monkeypatch.setattr(constants, "said", said)
+    monkeypatch.setattr(recordings, "files", lambda: files)
+    monkeypatch.setattr(recordings, "version", lambda: "abc1234")
+    clock = iter(range(10_000))
+    monkeypatch.setattr(constants, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(sys, "argv", ["constants.py", "--budget", "4", "--jobs", "1"])
+    assert [constants.main() for _ in range(3)] == [1, 1, 0]
+    assert len(ran) == len(set(ran)) == 9
+    text = constants.PAGE.read_text()
+    assert "| nothing | 1.000 / 1.000 | 2.000 / 1.000 | 3.000 / 1.000 |" in text
+    assert "| two | 2.000 / 1.000 | 4.000 / 1.000 | 6.000 / 1.000 |" in text
+    assert "- **two**: that." in text and constants.main() == 0 and len(ran) == 9
+    monkeypatch.setattr(recordings, "version", lambda: "def5678")
+    assert constants.main() == 1 and len(ran) == 13
