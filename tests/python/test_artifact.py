@@ -46,7 +46,7 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--turns", "2"]
     assert artifact.main(options, gpu.launch, lambda: 1) == 0
     said = capsys.readouterr().out
-    assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | 8 microb" in said
+    assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | one rank" in said
     assert "| qwen1.5-moe | | | | | | | | | not run: needs 2 GPUs, here is 1 |" in said
     assert "| stalloc | 8 | 8 of 16 | 7,059 | 1.059 |" in said and "| 6,667 | 1.000 |" in said
     assert all(processes == 1 for _, _, processes in gpu.ran)
