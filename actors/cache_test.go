@@ -15,7 +15,7 @@ import (
 	"stalloc/plan"
 )
 
-// somePlan is a plan of a run whose blocks lie one behind the other.
+// somePlan is a plan of a run whose blocks lie one after the other.
 func somePlan(sizes ...mem.Bytes) *plan.Plan {
 	x := plan.Step{Small: true}
 	for i, size := range sizes {

@@ -1,6 +1,6 @@
 package actors
 
-// Where nobody marks the steps, one ends behind so many requests and frees: crude, but enough
+// Where nobody marks the steps, one ends after so many requests and frees: crude, but enough
 // for what looks at steps to lay memory out (onerange, short-lived).
 const crudeStep = 1 << 17
 

@@ -162,7 +162,7 @@ func (d *Device) Step() error {
 func (d *Device) endStep() error { return tell(d, d.supervisor, (*supervisor).step) }
 
 // endFound ends a step that was found in the requests. Whether it can is no reason to
-// refuse the request behind it.
+// refuse the request after it.
 func (d *Device) endFound() {
 	if err := d.endStep(); err != nil {
 		d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))

@@ -37,7 +37,7 @@
 // Where a step asked for what an earlier one did, request for request, the planner places the
 // requests of the next around what stays (kinds.go, planner.go). The schedule begins to serve at the
 // next boundary: the host exchanges a pointer. It owns no memory, so nothing is prepared for it
-// and nothing is lost with it. It serves while the requests are the expected ones: behind the
+// and nothing is lost with it. It serves while the requests are the expected ones: after the
 // first that is not, the step is the range's alone. What does not serve is withdrawn.
 //
 // The steps that came again are left for later runs (saver.go, cache.go), which know theirs by

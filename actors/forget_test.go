@@ -8,7 +8,7 @@ import (
 
 // TestForgottenStreams: streams that hold nothing any more are forgotten at a boundary, and are
 // served like new ones when they come again. One that has a schedule is kept, and is served by it
-// behind an emptied cache.
+// after an emptied cache.
 func TestForgottenStreams(t *testing.T) {
 	const planned = mem.StreamID(5)
 	k := newKit(t, Options{Always: true})
@@ -47,7 +47,7 @@ func TestForgottenStreams(t *testing.T) {
 		step()
 		step()
 		if hits := k.Stats().Hits - before; hits != 12 {
-			t.Errorf("%d of 12 requests hit behind an emptied cache", hits)
+			t.Errorf("%d of 12 requests hit after an emptied cache", hits)
 		}
 		if n := len(*k.streams.Load()); n != 2 {
 			t.Errorf("%d streams are known, want the first and the planned one", n)

@@ -13,7 +13,7 @@ type kind struct {
 	step     plan.Step // the last one, and when its blocks were freed
 	schedule *Schedule // for the next; nil: none are planned
 	proven   bool      // a step of it came again
-	loaded   bool      // it is an earlier run's, and was not seen in this one: served behind a step that contains it
+	loaded   bool      // it is an earlier run's, and was not seen in this one: served after a step that contains it
 	kept     bool      // later runs will know it
 	tries    int       // plans in a row that did not serve
 	rest     int       // steps to let pass before the next plan
@@ -118,7 +118,7 @@ func (k *kind) rested() bool {
 	return true
 }
 
-// next returns the kind whose schedule is served from the next boundary on, behind a step of a
+// next returns the kind whose schedule is served from the next boundary on, after a step of a
 // kind: that one if the step before was of it, too; or else the one that is served, for a while.
 func (h *kinds) next(k *kind) *kind {
 	again := k == h.last

@@ -12,7 +12,7 @@ import (
 // own mailbox queues every message and makes a function value for every send, which
 // together cost more than serving the request.
 //
-// Nothing is held back between a failure and the restart behind it, as protoactor's own
+// Nothing is held back between a failure and the restart after it, as protoactor's own
 // does: the restarted actor is the same one (open.go), and has recovered by itself.
 //
 //	invariant: while working, one thread is in work, and only it invokes

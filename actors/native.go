@@ -18,7 +18,7 @@ import (
 type Native struct {
 	PeakReserved mem.Bytes // 0: it cannot be told
 	Steps        uint64    // the first ones, which it is of
-	OutOfMemory  bool      // behind them its device would have been full
+	OutOfMemory  bool      // after them its device would have been full
 }
 
 const (
@@ -87,15 +87,15 @@ func (d *Device) simulate(m *stepEnded) {
 	d.root.Send(d.simulator, m)
 }
 
-// endNative ends the simulation, behind the steps that wait or before them.
-func (d *Device) endNative(behind bool) {
+// endNative ends the simulation, after the steps that wait or before them.
+func (d *Device) endNative(after bool) {
 	if d.native == nil {
 		return
 	}
 	d.native.over.Store(true)
 	d.native.ended.Do(func() {
 		end := d.root.StopFuture
-		if behind {
+		if after {
 			end = d.root.PoisonFuture
 		}
 		_ = end(d.simulator).Wait()

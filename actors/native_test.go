@@ -22,7 +22,7 @@ func TestNativeSaysNothingOfAnotherRun(t *testing.T) {
 	}
 	// Requests of 10 MiB and more: each has a segment, of a multiple of 2 MiB.
 	if n := step(k); n.PeakReserved != 34*mem.MiB || n.Steps != 1 || n.OutOfMemory {
-		t.Errorf("behind the first step: %+v", n)
+		t.Errorf("after the first step: %+v", n)
 	}
 	large := k.malloc(100 * mem.MiB)
 	if n := k.Stats().Native; n.PeakReserved != 0 {

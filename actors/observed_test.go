@@ -60,7 +60,7 @@ func TestStepsOfTooManyEvents(t *testing.T) {
 		l.step(sizes)
 	}
 	if hits := l.step(sizes); hits != len(sizes) {
-		t.Errorf("%d hits behind steps of too many events", hits)
+		t.Errorf("%d hits after steps of too many events", hits)
 	}
 }
 

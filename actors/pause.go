@@ -20,7 +20,7 @@ import (
 
 // Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
 // the engine as they are; only the device knows that nothing is behind them (package sleeper). So
-// there is nothing to learn anew behind it, and no gap is where there was none before. Pools of
+// there is nothing to learn anew after it, and no gap is where there was none before. Pools of
 // graphs stay awake: nobody can say when a graph is launched.
 
 // ErrAsleep is the answer to a request of memory that sleeps.

@@ -158,7 +158,7 @@ func TestWhatIsNearlyTheSameIsNotPlanned(t *testing.T) {
 	}
 }
 
-// TestAStrayEndsThePlanForItsStep: behind a request that is not the expected one nothing is
+// TestAStrayEndsThePlanForItsStep: after a request that is not the expected one nothing is
 // served from the plan until the next step, which is served as before.
 func TestAStrayEndsThePlanForItsStep(t *testing.T) {
 	l := newLooper(t)
@@ -170,7 +170,7 @@ func TestAStrayEndsThePlanForItsStep(t *testing.T) {
 		t.Errorf("%d hits in a step with a stray in its middle, expected those before it, 100", hits)
 	}
 	if hits := l.step(sizes); hits != 200 {
-		t.Errorf("%d hits in the step behind it", hits)
+		t.Errorf("%d hits in the step after it", hits)
 	}
 	if n := l.local.Stats().Generation; n != 1 {
 		t.Errorf("%d plans were made", n)
@@ -266,7 +266,7 @@ func TestPlanStaysWhileItHits(t *testing.T) {
 	}
 }
 
-// TestALaterRunKnowsItsSteps: behind a first step that asks for all that a kind of an earlier run's
+// TestALaterRunKnowsItsSteps: after a first step that asks for all that a kind of an earlier run's
 // did, set-up besides, the second is served; a first start serves the third.
 func TestALaterRunKnowsItsSteps(t *testing.T) {
 	l := newLooper(t)
@@ -332,7 +332,7 @@ func TestKindsOfSteps(t *testing.T) {
 				l.step(train)
 				continue
 			}
-			full("training behind it", train)
+			full("training after it", train)
 		}
 	}
 }
@@ -350,6 +350,6 @@ func TestPlannerSurvivesABug(t *testing.T) {
 		l.step(sizes)
 	}
 	if hits := l.step(sizes); hits != 100 {
-		t.Errorf("%d hits behind the planner's failure", hits)
+		t.Errorf("%d hits after the planner's failure", hits)
 	}
 }

@@ -83,7 +83,7 @@ func TestOneLostStep(t *testing.T) {
 	before := k.Stats().Hits
 	k.play(sizes...)
 	if hits := k.Stats().Hits - before; hits != uint64(len(sizes)) {
-		t.Errorf("%d of %d requests hit behind the lost step", hits, len(sizes))
+		t.Errorf("%d of %d requests hit after the lost step", hits, len(sizes))
 	}
 	k.boundary()
 	if n := k.Stats().Generation; n != generation {

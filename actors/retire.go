@@ -94,8 +94,8 @@ func (p *pool) giveIdleBack() error {
 	return errors.Join(err, p.trimRegions())
 }
 
-// freedRetired gives memory back behind frees of a retired device: each time as much as a
-// handle holds is free, and behind the last.
+// freedRetired gives memory back after frees of a retired device: each time as much as a
+// handle holds is free, and after the last.
 func (p *pool) freedRetired(size mem.Bytes) {
 	if p.idle += size; p.idle < mem.HandleSize && p.eng.Stats().Load > 0 {
 		return

@@ -51,7 +51,7 @@ func TestRetired(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := k.Stats(); s.Reserved != 0 {
-		t.Errorf("%v are reserved behind the last free", s.Reserved)
+		t.Errorf("%v are reserved after the last free", s.Reserved)
 	}
 	if err := k.Release(keep); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the second free of a block: %v", err)

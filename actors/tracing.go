@@ -34,7 +34,7 @@ func (s *supervisor) traced() {
 // granted counts the requests that were served.
 func granted(s engine.Stats) uint64 { return s.Hits + s.Fits + s.Stitches }
 
-// tracedCalls puts a stretch in the driver into the trace, what for, and what is held behind
+// tracedCalls puts a stretch in the driver into the trace, what for, and what is held after
 // it.
 func (p *pool) tracedCalls(start time.Time, calls uint64) {
 	now := time.Now()

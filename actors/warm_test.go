@@ -75,7 +75,7 @@ func TestABrokenCacheIsNoTrouble(t *testing.T) {
 	}
 	steps := start(t, cache, 100*mem.GiB, training(64, 6)).steps
 	if last := steps[len(steps)-1]; last.Bad() {
-		t.Errorf("behind a broken file the last step was bad: %+v", last)
+		t.Errorf("after a broken file the last step was bad: %+v", last)
 	}
 	if n := len(files(t, cache)); n != 1 {
 		t.Errorf("%d plans in the cache, expected a new one", n)
@@ -140,7 +140,7 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 }
 
 // TestALaterStartAmongHoles: memory is given back in the middle of each step, where other blocks lie
-// between, and asked for as one block behind it. A plan of an earlier run once had it mapped hole by
+// between, and asked for as one block after it. A plan of an earlier run once had it mapped hole by
 // hole, one in a round, and the rounds are counted.
 func TestALaterStartAmongHoles(t *testing.T) {
 	cache := t.TempDir()

@@ -14,7 +14,7 @@ allocated at most over memory reserved at most. What differs from the paper is s
 
 At the end, --parts throughput: for each allocator the configuration of Llama2-7B that fits into
 --cap GiB and trains most tokens a second, of several micro-batches with as little recomputation as
-each allows.
+each allows. An allocator's runs share a process there (workers.py).
 
 Rows run alone on the device, or several --jobs side by side, which says what they hold but not how
 long a step takes. Runs are kept in --json one by one, and what is there is not run again
@@ -26,18 +26,18 @@ import argparse
 import concurrent.futures
 import dataclasses
 import itertools
-import statistics
 import sys
 from pathlib import Path
 
+import artifact_table
 import harness
 import ledger
 import train_megatron
+import workers
 
 HERE = Path(__file__).resolve().parent
 EXIT_MORE = 75
 ALLOCATORS = ("native", "expandable", "stalloc:pool=gmlake", "stalloc")
-NAMES = {"native": "torch", "stalloc:pool=gmlake": "GMLake"}
 STEPS = "--steps 6"
 
 
@@ -65,7 +65,7 @@ KINDS = {
     "VR": "--virtual 2 --recompute-layers 8",
     "ZR": "--zero --recompute-layers 16",
 }
-FAKE = "8 microbatches instead of 32, one rank of 8, which does not communicate"
+FAKE = "one rank of 8, 8 of 32 microbatches"
 ROWS = {
     **{f"gpt2/{kind}": Row("train_artifact.py", f"--model gpt2 --batch 8 --seq 1024 {more}".strip(),
                            differs=FAKE) for kind, more in KINDS.items()},
@@ -87,15 +87,26 @@ class Bench:
     def __init__(self, args, book):
         self.args, self.book = args, book
 
-    def run(self, name, row, allocator, turn, cap=None):
-        """A run's result; `cap` is in GiB."""
+    def run(self, name, row, allocator, turn, cap=None, how=None):
+        """A run's result; `cap` is in GiB, `how` for the launcher."""
         options = f"{row.options} {STEPS}"
         key = key_of(name, options, allocator, turn, cap, self.args.jobs == 1)
         words = [*options.split(), *self.args.rest]
         if cap is not None:
             words += ["--memory-cap", str(cap)]
-        how = {"processes": row.gpus} if row.gpus > 1 else {}
+        how = how or ({"processes": row.gpus} if row.gpus > 1 else {})
         return self.book.run(key, HERE / row.script, words, allocator, **how)
+
+    def ran(self, name, allocator):
+        """The runs of a row that there are, and those of them that were alone on the device."""
+        options = f"{ROWS[name].options} {STEPS}"
+        found, alone = [], []
+        for turn, by_itself in itertools.product(range(self.args.turns), (True, False)):
+            key = key_of(name, options, allocator, turn, None, by_itself)
+            run = self.book.entries.get(ledger.key_of(key))
+            found += [run] if run else []
+            alone += [run] if run and by_itself else []
+        return found, alone
 
     def rows(self, names):
         """All rows, the allocators of a row in turns. Returns the errors of those that failed."""
@@ -130,7 +141,8 @@ class Bench:
     def capped(self, allocator, batch, recomputed, turn=0):
         options = f"--model llama2-7b --batch {batch} --recompute-layers {recomputed}"
         row = Row("train_artifact.py", options)
-        return self.run("throughput", row, allocator, turn, self.args.cap)
+        how = {"turn": turn, "beside": self.args.allocators}
+        return self.run("throughput", row, allocator, turn, self.args.cap, how)
 
     def least_recomputed(self, allocator, batch):
         """The fewest layers with which a micro-batch fits, by bisection; None if none suffices."""
@@ -150,61 +162,6 @@ def key_of(name, options, allocator, turn, cap, alone):
     return key if alone else {**key, "alone": False}
 
 
-def rows_table(bench, names, skipped):
-    """Allocated over reserved at most in %, and the median step in ms."""
-    shown = [NAMES.get(a, a) for a in bench.args.allocators]
-    lines = [
-        f"| run | {' | '.join(shown)} | step, ms: {' | '.join(shown)} | differs from the paper's |",
-        "|---" + "|--:" * (2 * len(shown)) + "|---|",
-    ]
-    for name in names:
-        if name in skipped:
-            lines.append(f"| {name} |{' |' * 2 * len(shown)} not run: {skipped[name]} |")
-            continue
-        cells = [figures(bench, name, allocator) for allocator in bench.args.allocators]
-        both = [cell[0] for cell in cells] + [cell[1] for cell in cells]
-        lines.append(f"| {name} | {' | '.join(both)} | {ROWS[name].differs} |")
-    return "\n".join(lines)
-
-
-def figures(bench, name, allocator):
-    options = f"{ROWS[name].options} {STEPS}"
-    runs, alone = [], []
-    for turn, by_itself in itertools.product(range(bench.args.turns), (True, False)):
-        key = key_of(name, options, allocator, turn, None, by_itself)
-        run = bench.book.entries.get(ledger.key_of(key))
-        runs += [run] if run else []
-        alone += [run] if run and by_itself else []
-    if not runs:
-        return "–", "–"
-    if any(run["oom"] for run in runs):
-        return "out of memory", "–"
-    efficiency = min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
-    times = [run["step_ms"] for run in alone]
-    return f"{100 * efficiency:.1f}", f"{statistics.median(times):.0f}" if times else "–"
-
-
-def throughput_table(found, cap):
-    """The fastest configuration of each allocator that fits, and how much faster than torch's."""
-    lines = [
-        f"| allocator | micro-batch in {cap:g} GiB | recomputed | tokens/s | of the first's |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    first = None
-    for allocator, fits in found.items():
-        name = NAMES.get(allocator, allocator)
-        if not fits:
-            lines.append(f"| {name} | none fits | | | |")
-            continue
-        batch, recomputed, run = max(fits, key=lambda each: each[2]["per_second"])
-        first = first or run["per_second"]
-        lines.append(
-            f"| {name} | {batch} | {recomputed} of 16 | {run['per_second']:,.0f} "
-            f"| {run['per_second'] / first:.3f} |"
-        )
-    return "\n".join(lines)
-
-
 def count_gpus():
     import torch
 
@@ -212,8 +169,12 @@ def count_gpus():
 
 
 def main(argv=None, start=None, gpus=count_gpus):
-    args = parse_arguments(argv)
-    book = ledger.Ledger(args.json, args.budget, **({"start": start} if start else {}))
+    with workers.Workers() as those:
+        return run(parse_arguments(argv), start or those.launch, gpus)
+
+
+def run(args, start, gpus):
+    book = ledger.Ledger(args.json, args.budget, start)
     bench, status, found = Bench(args, book), 0, None
     several = not args.table and any(ROWS[name].gpus > 1 for name in args.rows)
     here = gpus() if several else 1
@@ -233,9 +194,9 @@ def main(argv=None, start=None, gpus=count_gpus):
         status = 1
     for line in sorted(book.places):
         print(f"{line}\n")
-    print(rows_table(bench, args.rows, skipped))
+    print(artifact_table.rows(bench, {name: ROWS[name].differs for name in args.rows}, skipped))
     if found:
-        print(f"\n{throughput_table(found, args.cap)}")
+        print(f"\n{artifact_table.throughput(found, args.cap, RECOMPUTED[-1])}")
     if status == EXIT_MORE and not args.table:
         print("not all is measured: run this again", file=sys.stderr)
     return 0 if args.table else status

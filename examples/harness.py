@@ -2,19 +2,12 @@
 
 An example trains the same model on the same data under one of several allocators and writes
 what it saw as JSON; compare.py runs it once per allocator and sets the results side by side.
-It gives run() an object with
-
-    name            how it calls what it trains on: "tokens", "images"
-    setup(device)   makes the model and the optimizer; returns the model
-    step(number)    trains step `number`, counted from 0; returns a Step
-
-or, where the loop over the steps is in a library, instead of step(number)
-
-    train(loop)     trains all steps, with loop.begin() and loop.end(Step) around each
+It gives run() an Example of its own.
 """
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
 import os
 import sys
@@ -38,6 +31,20 @@ class Step:
     items: int  # tokens or images trained on
     phase: str = "train"  # steps of different phases ask for different memory
     evaluation: Optional[float] = None
+
+
+class Example:
+    """Has setup(device), which makes the model and the optimizer and returns the model, and either
+
+    step(number)    trains step `number`, counted from 0; returns a Step
+    train(loop)     trains all steps, where the loop over them is in a library: loop.begin() and
+                    loop.end(Step) around each
+    """
+
+    name = "tokens"  # what it trains on: "images", "nodes"
+
+    def __init__(self, args):
+        self.args = args
 
 
 def add_arguments(parser):
@@ -74,8 +81,10 @@ def positive(text):
     return value
 
 
+@functools.cache
 def choose_allocator(name):
-    """Sets up the allocator called `name`. Must run before anything imports torch.
+    """Sets up the allocator called `name`. Must run before anything imports torch; in a process
+    that trains again (workers.py) it is there already.
 
     Returns the stalloc module if steps are to be marked with it, else None. In a script that
     runs under stalloc.record, PyTorch is there already, with the allocator it is recorded under.

@@ -2,7 +2,7 @@
 
 A ledger is a file of JSON lines. Each line is a training run that has ended: a key that says what
 was run, and what came of it. A run that is in the file is not made again; when the time of a piece
-is up, the next piece goes on behind the last line. A benchmark is then a plain function of what the
+is up, the next piece goes on after the last line. A benchmark is then a plain function of what the
 ledger answers, whether it had to run for it or not.
 """
 
@@ -126,7 +126,7 @@ def commit():
 
 
 def measured(report):
-    """What is kept of a run. Steady are the steps behind the first third."""
+    """What is kept of a run. Steady are the steps after the first third."""
     if "out_of_memory" in report:
         return {"oom": True, "step": report["out_of_memory"]["step"]}
     steps, summary = report["steps"], report["summary"]
@@ -141,6 +141,7 @@ def measured(report):
         "per_second": round(summary["median_items_per_second"], 1),
         "retries": steps[-1]["retries"],
         "steady_retries": steps[-1]["retries"] - before,
+        "checksum": report.get("checksum"),  # over the bits of all weights
         "peak_load": summary["peak_load"],
         "peak_allocated": max(step.get("peak_allocated", 0) for step in steps),
         "peak_reserved": summary["peak_reserved"],

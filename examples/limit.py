@@ -17,9 +17,11 @@ its tensors need at once, whatever the allocator.
               tokens a second
 
 What ran out of memory at one limit is not tried at a smaller one. Times are taken alone on the
-device, allocators in turns, --turns times; which limits suffice is looked for side by side. Runs
-are kept in --json one by one, and what is there is not run again (ledger.py). The exit status is 0
-if all was measured, 75 if the time was up before, 1 if a run failed.
+device, allocators in turns, --turns times, each turn in one process an allocator, which sets the
+program up anew for each limit (workers.py). Which limits suffice is looked for side by side, each
+run in a process of its own; the least that does is always one of these. Runs are kept in --json
+one by one, and what is there is not run again (ledger.py). The exit status is 0 if all was
+measured, 75 if the time was up before, 1 if a run failed.
 """
 
 import argparse
@@ -32,7 +34,8 @@ import harness
 import ledger
 import limit_table
 import train_megatron
-from limit_bench import Bench
+import workers
+from limit_bench import CURVE, Bench
 
 EXIT_MORE = 75
 
@@ -103,8 +106,12 @@ def measure(benches, args):
 
 
 def main(argv=None, start=None):
-    args = parse_arguments(argv)
-    book = ledger.Ledger(args.json, args.budget, **({"start": start} if start else {}))
+    with workers.Workers() as those:
+        return run(parse_arguments(argv), start or those.launch)
+
+
+def run(args, start):
+    book = ledger.Ledger(args.json, args.budget, start)
     benches, status = [], 0
     for name in args.programs:
         why = "" if args.table else PROGRAMS[name].missing()
@@ -136,6 +143,7 @@ def parse_arguments(argv=None):
     parser.add_argument(
         "--allocators", nargs="+", default=["native", "expandable", "stalloc"], metavar="NAME"
     )
+    parser.add_argument("--limits", nargs="+", type=float, default=CURVE, help="of the curve")
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each time")
     parser.add_argument("--cap", type=float, default=80, metavar="GIB", help="for the largest")
     parser.add_argument(

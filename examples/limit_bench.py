@@ -39,7 +39,8 @@ class Bench:
             options += [self.program.size, str(size * self.program.unit)]
         if cap is not None:
             options += ["--memory-cap", repr(cap)]
-        return self.book.run(key, HERE / self.program.script, options, allocator)
+        how = {"turn": turn, "beside": self.args.allocators} if alone else {}
+        return self.book.run(key, HERE / self.program.script, options, allocator, **how)
 
     def key(self, allocator, limit, turn, alone, size=None, cap=None, steps=None):
         """What tells a run from others; `cap` is in GiB, None stands for what is the default."""
@@ -66,6 +67,9 @@ class Bench:
     def known(self, allocator, limit, turn, alone):
         return self.book.entries[ledger.key_of(self.key(allocator, limit, turn, alone))]
 
+    def has(self, *run):
+        return ledger.key_of(self.key(*run)) in self.book.entries
+
     def limits(self, allocator):
         """All limits at which it was run, the largest first."""
         found = set()
@@ -83,9 +87,17 @@ class Bench:
             if key["size"] and key == self.key(allocator, UNLIMITED, key["turn"], True, **more):
                 yield key, result
 
+    def checksums(self):
+        """Those of all runs that trained the same and came to their end."""
+        same = self.key(None, None, 0, True)
+        same = {part: same[part] for part in ("program", "options", "size", "steps")}
+        for text, result in list(self.book.entries.items()):
+            if not result["oom"] and same.items() <= json.loads(text).items():
+                yield result.get("checksum")
+
     def fits(self, allocator, limit):
-        """Whether it came to its end there; None if nobody knows."""
-        for alone in (True, False):
+        """Whether it came to its end there, at best in a process of its own; None: nobody knows."""
+        for alone in (False, True):
             try:
                 return not self.known(allocator, limit, 0, alone)["oom"]
             except KeyError:
@@ -112,7 +124,7 @@ class Bench:
 
     def curve(self, turn):
         """Steps at all limits, the allocators in turns; none below one that did not suffice."""
-        for limit in (UNLIMITED, *CURVE):
+        for limit in (UNLIMITED, *self.args.limits):
             for allocator in self.args.allocators:
                 if limit is not UNLIMITED and self.dead(allocator, limit):
                     continue
@@ -129,15 +141,21 @@ class Bench:
     def knee(self, allocator, suffices, turns=0):
         """Bisects between the largest limit known not to suffice and the smallest above that does.
 
-        Returns that limit; None if none of the curve suffices. Without turns runs need not be
-        alone, for no time is taken.
+        Returns that limit; None if none of the curve suffices. Without turns no time is taken, so
+        runs are side by side, each in a process of its own, that limit's as well: what a worker
+        runs has learned from the limits before.
         """
         while True:
             low, high = self.bracket(allocator, suffices)
-            if high is None or high - low <= APART / (2 if low <= 1.01 else 1) + 1e-9:
+            if high is None:
                 return high
+            at = round((low + high) / 2, 4)
+            if high - low <= APART / (2 if low <= 1.01 else 1) + 1e-9:
+                if turns or self.has(allocator, high, 0, False):
+                    return high
+                at = high
             for turn in range(max(1, turns)):
-                self.run(allocator, round((low + high) / 2, 4), turn, alone=turns > 0)
+                self.run(allocator, at, turn, alone=turns > 0)
 
     def bracket(self, allocator, suffices):
         known = [(limit, suffices(allocator, limit)) for limit in self.limits(allocator)]
@@ -193,7 +211,9 @@ class Bench:
 
         _, knee = self.bracket(allocator, self.fits)
         cap = self.args.cap * GIB
-        return max(1, int(size_of(cap / (knee or CURVE[0])))), int(1.1 * size_of(cap)) + 1
+        return max(1, int(size_of(cap / (knee or max(self.args.limits))))), int(
+            1.1 * size_of(cap)
+        ) + 1
 
 
 def largest(fits, guess, most):

@@ -14,9 +14,14 @@ def about(bench):
         live = bench.known(bench.args.allocators[0], None, 0, True)["peak_load"]
     except KeyError:
         return "Not measured."
-    return (
-        f"`{bench.program.script} {bench.program.options}`; live memory {live / (1 << 30):.2f} GiB."
+    text = (
+        f"`{bench.program.script} {bench.program.options}`; live memory {live / (1 << 30):.2f} GiB"
     )
+    ends = list(bench.checksums())
+    if all(ends):
+        same = "the same bits" if len(set(ends)) == 1 else "NOT the same bits"
+        text += f"; {same} in the weights of all {len(ends)} runs that came to their end"
+    return f"{text}."
 
 
 def row(name, cells):

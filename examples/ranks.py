@@ -20,9 +20,14 @@ def add_argument(group):
 
 
 def join(device, ranks=1):
-    """Joins the other processes; a job of one has all collective calls, with nobody to talk to."""
+    """Joins the other processes; a job of one has all collective calls, with nobody to talk to.
+
+    False: this process has trained before, and is still joined.
+    """
     import torch
 
+    if torch.distributed.is_initialized():
+        return False
     if device.type == "cuda":
         torch.cuda.set_device(device)
     started = int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else 0
@@ -37,3 +42,4 @@ def join(device, ranks=1):
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     atexit.register(torch.distributed.destroy_process_group)
+    return True

@@ -109,14 +109,14 @@ def start_megatron(args, device):
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
-    ranks.join(device, args.tensor * args.pipeline * args.experts_over)
-    parallel_state.initialize_model_parallel(
-        args.tensor,
-        args.pipeline,
-        args.virtual if args.virtual > 1 else None,
-        expert_model_parallel_size=args.experts_over,
-        create_gloo_process_groups=False,
-    )
+    if ranks.join(device, args.tensor * args.pipeline * args.experts_over):
+        parallel_state.initialize_model_parallel(
+            args.tensor,
+            args.pipeline,
+            args.virtual if args.virtual > 1 else None,
+            expert_model_parallel_size=args.experts_over,
+            create_gloo_process_groups=False,
+        )
     model_parallel_cuda_manual_seed(args.seed)
 
 

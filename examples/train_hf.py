@@ -80,12 +80,7 @@ def pad(sequences):
     return {"input_ids": tokens, "attention_mask": (labels >= 0).long(), "labels": labels}
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         import torch
         import transformers

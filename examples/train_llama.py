@@ -74,12 +74,7 @@ def _batch_change(text):
     return step, batch
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         import decoder
 

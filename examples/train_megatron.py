@@ -67,12 +67,7 @@ def missing():
     return ""
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         if device.type != "cuda":
             raise SystemExit("train_megatron.py: Megatron-LM's schedules need a GPU")
@@ -131,10 +126,11 @@ def start_megatron(args, device):
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
     torch.cuda.set_device(device)
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1)
-    atexit.register(torch.distributed.destroy_process_group)
-    parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
+    if not torch.distributed.is_initialized():  # else this process has trained before
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1)
+        atexit.register(torch.distributed.destroy_process_group)
+        parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
     model_parallel_cuda_manual_seed(args.seed)
 
 

@@ -39,12 +39,7 @@ def parse_arguments(argv=None):
     return args
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         import peft
         import torch

@@ -48,11 +48,8 @@ def draw_graph(args, draw):
     return nodes, round(nodes * args.degree * draw.uniform(0.5, 1))
 
 
-class Example:
+class Example(harness.Example):
     name = "nodes"
-
-    def __init__(self, args):
-        self.args = args
 
     def setup(self, device):
         import torch

@@ -69,12 +69,7 @@ def draw_pack(args, draw):
         lengths.append(length)
 
 
-class Example:
-    name = "tokens"
-
-    def __init__(self, args):
-        self.args = args
-
+class Example(harness.Example):
     def setup(self, device):
         import decoder
 

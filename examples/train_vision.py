@@ -34,11 +34,8 @@ def parse_arguments(argv=None):
     return args
 
 
-class Example:
+class Example(harness.Example):
     name = "images"
-
-    def __init__(self, args):
-        self.args = args
 
     def setup(self, device):
         import torch

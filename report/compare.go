@@ -2,9 +2,7 @@ package report
 
 import (
 	"fmt"
-	"html/template"
 	"io"
-	"strings"
 
 	"stalloc/internal/mem"
 	"stalloc/trace"
@@ -37,18 +35,15 @@ func Compare(base, changed *trace.Trace) (*Comparison, error) {
 type comparePage struct {
 	*Comparison
 	*Diff
-	Version string
-	Styles  template.CSS
-	Scripts []template.JS
-	Highest mem.Bytes // peak of any step
+	Document document
+	Highest  mem.Bytes // peak of any step
 }
 
 // WriteHTML writes the page. version is that of the program that makes it.
 func (c *Comparison) WriteHTML(w io.Writer, version string) error {
-	p := comparePage{Comparison: c, Diff: c.Diffs[0], Version: version, Styles: template.CSS(asset("assets/page.css"))}
-	for _, name := range []string{"assets/data.js", "assets/tables.js", "assets/compare.js"} {
-		p.Scripts = append(p.Scripts, template.JS(asset(name)))
-	}
+	p := comparePage{Comparison: c, Diff: c.Diffs[0]}
+	title := p.Base.Name + " → " + p.New.Name
+	p.Document = newDocument(title, version, []string{"assets/page.css"}, []string{"assets/data.js", "assets/tables.js", "assets/compare.js"})
 	for _, s := range p.Steps {
 		p.Highest = max(p.Highest, s.Base, s.New)
 	}
@@ -102,8 +97,3 @@ func (d *Diff) Changed() []DiffGroup {
 
 // Unchanged counts the others.
 func (d *Diff) Unchanged() int { return len(d.Groups) - len(d.Changed()) }
-
-// Title names the two runs.
-func (p comparePage) Title() string {
-	return strings.Join([]string{p.Base.Name, p.New.Name}, " → ")
-}

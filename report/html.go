@@ -27,14 +27,31 @@ var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"moment":  func(micros int64) string { return fmt.Sprintf("%.3f s", float64(micros)/1e6) },
 	"signed":  Signed, "signedShare": SignedShare,
 	"bytes": func(n mem.Bytes) int64 { return int64(n) },
-}).ParseFS(assets, "assets/page.html", "assets/compare.html"))
+}).ParseFS(assets, "assets/document.html", "assets/page.html", "assets/compare.html"))
+
+// document is what every page has around its own part.
+type document struct {
+	Title, Version string
+	Styles         template.CSS
+	Scripts        []template.JS
+}
+
+// newDocument reads the files that a page needs. version is that of the program that makes it.
+func newDocument(title, version string, styles, scripts []string) document {
+	d := document{Title: title, Version: version}
+	for _, name := range styles {
+		d.Styles += template.CSS(asset(name))
+	}
+	for _, name := range scripts {
+		d.Scripts = append(d.Scripts, template.JS(asset(name)))
+	}
+	return d
+}
 
 // page is what the template sees.
 type page struct {
 	*Data
-	Version  string
-	Styles   template.CSS
-	Scripts  []template.JS
+	Document document
 	Packed   template.HTML
 	Most     mem.Bytes // of what any allocator reserved
 	Least    mem.Bytes
@@ -47,19 +64,11 @@ func (d *Data) WriteHTML(w io.Writer, version string) error {
 	if err != nil {
 		return err
 	}
-	p := page{Data: d, Version: version, PeakStep: d.Steps[d.Peak.Step], Least: d.Allocators[0].Reserved}
+	p := page{Data: d, Document: newDocument(d.Name, version, styles, scripts), PeakStep: d.Steps[d.Peak.Step], Least: d.Allocators[0].Reserved}
 	// Base64 has no character that means anything in HTML.
 	p.Packed = template.HTML(`<script id="packed" type="text/plain">` + packed + `</script>`)
 	for _, a := range d.Allocators {
 		p.Most, p.Least = max(p.Most, a.Reserved), min(p.Least, a.Reserved)
-	}
-	var css strings.Builder
-	for _, name := range styles {
-		css.WriteString(asset(name))
-	}
-	p.Styles = template.CSS(css.String())
-	for _, name := range scripts {
-		p.Scripts = append(p.Scripts, template.JS(asset(name)))
 	}
 	return pages.Execute(w, p)
 }

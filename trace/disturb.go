@@ -9,8 +9,8 @@ import (
 
 // Disturb returns a copy of the trace with requests inserted and left out at
 // random, each at half the rate: a rate of 0.01 changes one request in a hundred.
-// Only the steps behind the first are disturbed. A request that is left out takes
-// its free along. An inserted one comes on the stream of the request behind it; it
+// Only the steps after the first are disturbed. A request that is left out takes
+// its free along. An inserted one comes on the stream of the request after it; it
 // has the size, and lives for as many events, as some block that begins and ends
 // within the same step, but not beyond the step.
 //

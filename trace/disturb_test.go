@@ -63,7 +63,7 @@ func TestDisturb(t *testing.T) {
 	}
 }
 
-// difference counts the requests inserted into the steps of a copy behind the
+// difference counts the requests inserted into the steps of a copy after the
 // first, those left out there, and all of them. Anywhere else the two are equal.
 func difference(want, got *Trace) (inserted, omitted, requests int) {
 	known, kept := make(map[int64]bool), make(map[int64]bool)
@@ -101,7 +101,7 @@ func difference(want, got *Trace) (inserted, omitted, requests int) {
 }
 
 // TestDisturbStaysInItsStep: what a step gets in addition ends with it, even
-// behind its last request, and set-up and the first step are left alone.
+// after its last request, and set-up and the first step are left alone.
 func TestDisturbStaysInItsStep(t *testing.T) {
 	const text = "# workload t\n# step 0\na,0,512,0,1\nr,0,2\nf,0,2\n" +
 		"# step 1\na,1,512,3,3\nr,1,4\nf,1,4\na,2,1024,3,5\nr,2,5\n# step 2\nf,2,6\na,3,9,0,6\n# end\n"

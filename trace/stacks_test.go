@@ -14,6 +14,20 @@ func frame(file string, line int, name string) object {
 // framed is an entry with a stack.
 func framed(e object, frames ...any) object { return append(e, "frames", frames) }
 
+// mustRead reads a trace whole.
+func mustRead(t *testing.T, data []byte, opts ...Option) *Trace {
+	t.Helper()
+	r, err := NewReader(bytes.NewReader(data), "t", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := r.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
 func TestStacks(t *testing.T) {
 	long := strings.Repeat("x", 200) + ".py" // no word is as long, and many paths are
 	input := pickled(object{
@@ -29,19 +43,7 @@ func TestStacks(t *testing.T) {
 			framed(entry("alloc", 32768, 20, 0, 105), object{"filename", 5, "line", "six"}),
 		}},
 	})
-	read := func(opts ...Option) *Trace {
-		t.Helper()
-		r, err := NewReader(bytes.NewReader(input), "s.pickle", opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr, err := r.all()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tr
-	}
-	with, without := read(Frames()), read()
+	with, without := mustRead(t, input, Frames()), mustRead(t, input)
 	if !slices.Equal(with.Events, without.Events) {
 		t.Errorf("stacks change the events: %v, without %v", with.Events, without.Events)
 	}
@@ -85,14 +87,7 @@ func TestDeepStacks(t *testing.T) {
 		deep[i] = frame("deep.py", i, "f")
 	}
 	input := pickled(object{"device_traces", []any{[]any{framed(entry("alloc", 1, 1, 0, 0), deep...)}}})
-	r, err := NewReader(bytes.NewReader(input), "s", Frames())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr, err := r.all()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := mustRead(t, input, Frames())
 	if n := strings.Count(tr.Stacks.Texts()[0], "\n") + 1; n != maxFrames {
 		t.Errorf("a stack of %d frames is kept, want %d", n, maxFrames)
 	}
@@ -116,19 +111,7 @@ func binaryString(s string) []byte {
 func TestTextStacks(t *testing.T) {
 	const text = header + "a,0,1,0,0\nk,0,,train.py:9 step\nk,1,0,model.py:4 forward, once\na,1,2,0,1,1\nr,1,2\nf,1,3\nk,2,0,loss.py:1 loss\na,2,3,0,4,2\n" +
 		"a,3,3,0,4,0\na,4,3,0,4,1\na,9000000000000,1,0,5,1\n"
-	read := func(opts ...Option) *Trace {
-		t.Helper()
-		r, err := NewReader(strings.NewReader(text), "t.csv", opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr, err := r.all()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tr
-	}
-	plain, framed := read(), read(Frames())
+	plain, framed := mustRead(t, []byte(text)), mustRead(t, []byte(text), Frames())
 	if i := firstDifference(plain.Events, framed.Events); i >= 0 || plain.Stacks != nil {
 		t.Fatalf("event %d differs when stacks are read", i)
 	}

@@ -77,7 +77,7 @@ type Device interface {
 	// Unmap parts the range, which consists of whole mappings, from its
 	// handles: none is split. No pending work may use it.
 	Unmap(addr mem.Addr, size mem.Bytes) error
-	// Record puts an event behind the work pending on the stream, which must not have been
+	// Record puts an event after the work pending on the stream, which must not have been
 	// destroyed: the driver takes its handle for what lies there now.
 	Record(stream mem.StreamID) (driver.Fence, error)
 	// Done reports whether the stream has passed the fence. If so the fence

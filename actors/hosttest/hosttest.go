@@ -77,7 +77,7 @@ func schedules(t *testing.T, h actors.Host) {
 	h.Serve(7, schedule.Small, r)
 	play(t, h, entries, 0, 1)
 	if h.Next(7, schedule.Small, 9) != 0 || h.Next(7, schedule.Small, 2) != 0 {
-		t.Error("a cursor goes on behind a request that it did not expect")
+		t.Error("a cursor goes on after a request that it did not expect")
 	}
 	h.Serve(7, schedule.Small, nil)
 	if h.Next(7, schedule.Small, 1) != 0 || h.Next(7, schedule.Large, 1) != 0 {
@@ -237,7 +237,7 @@ func shortLived(t *testing.T, h actors.Host) {
 		}
 		got := h.ShortLived(size)
 		if want := table.ShortLived(&before, size); got != want {
-			t.Fatalf("round %d: behind %+v a block of %d units is short-lived: %v, want %v", round, before, size, got, want)
+			t.Fatalf("round %d: after %+v a block of %d units is short-lived: %v, want %v", round, before, size, got, want)
 		}
 		if got {
 			said++

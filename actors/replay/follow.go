@@ -26,7 +26,7 @@ type shown interface {
 	used(at mem.Addr, size mem.Bytes, live bool) // a block came or went
 }
 
-// Follow is Replay that calls see behind every event of the run, until the device is
+// Follow is Replay that calls see after every event of the run, until the device is
 // full if it comes to that, and held, unless that is nil, while an event comes to be
 // done, for every range of addresses that gets memory or loses it. GMLake's ranges
 // share memory, so it never calls held.

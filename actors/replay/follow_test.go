@@ -27,7 +27,7 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 		var held, most mem.Bytes
 		r, err := a.Follow(context.Background(), tr, c, func(s Seen) {
 			if s.Event != events {
-				t.Fatalf("%s: event %d comes behind %d", a.Name, s.Event, events-1)
+				t.Fatalf("%s: event %d comes after %d", a.Name, s.Event, events-1)
 			}
 			events++
 			peak = max(peak, s.Reserved)
@@ -73,7 +73,7 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 }
 
 // disjoint goes through the run with its live blocks sorted by address: a new one must
-// end before its upper neighbour and begin behind its lower one.
+// end before its upper neighbour and begin after its lower one.
 func disjoint(t *testing.T, name string, tr *trace.Trace, at map[int64]mem.Addr) {
 	t.Helper()
 	type block struct {

@@ -35,7 +35,7 @@ func TestHardlyMoreThanTheLoad(t *testing.T) {
 	}
 }
 
-// TestMixedHandles replays a pipeline on a device on which a block of a view was to begin behind the
+// TestMixedHandles replays a pipeline on a device on which a block of a view was to begin after the
 // view's first handle, which was smaller than the one that it had been measured with: it shared
 // bytes with another.
 func TestMixedHandles(t *testing.T) {

@@ -32,7 +32,7 @@ type estimating struct {
 }
 
 func (e *estimating) Finish() (Counts, error) {
-	e.note(e.local.Step()) // what came behind the last mark
+	e.note(e.local.Step()) // what came after the last mark
 	e.native = e.local.Stats().Native
 	return e.live.Finish()
 }

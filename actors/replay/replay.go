@@ -97,9 +97,9 @@ func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done
 	return drive(ctx, tr, target, progress, func(int) {})
 }
 
-// drive is Run that calls behind with the number of each event that is done.
-func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int), behind func(int)) (Result, error) {
-	r := run{trace: tr, target: target, behind: behind, result: Result{Trace: tr.Name, Mode: Cold}, live: make(map[int64]mem.Bytes)}
+// drive is Run that calls after with the number of each event that is done.
+func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int), after func(int)) (Result, error) {
+	r := run{trace: tr, target: target, after: after, result: Result{Trace: tr.Name, Mode: Cold}, live: make(map[int64]mem.Bytes)}
 	err := r.events(ctx, progress)
 	counts, finishErr := target.Finish()
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
@@ -125,7 +125,7 @@ func nanoseconds(micros float64) float64 { return math.Round(micros*1e3) / 1e3 }
 type run struct {
 	trace  *trace.Trace
 	target Target
-	behind func(event int)
+	after  func(event int)
 	result Result
 	load   mem.Bytes
 	live   map[int64]mem.Bytes // rounded sizes
@@ -168,7 +168,7 @@ func (r *run) events(ctx context.Context, progress func(done, total int)) error 
 		if err != nil {
 			return fmt.Errorf("replay of %s, event %d: %w", r.trace.Name, i, err)
 		}
-		r.behind(i)
+		r.after(i)
 	}
 	if progress != nil {
 		progress(total, total)

@@ -170,8 +170,8 @@ func TestRunStopsWithItsContext(t *testing.T) {
 // TestTheSteadyPart: steps as multiples of a load.
 func TestTheSteadyPart(t *testing.T) {
 	for steps, want := range map[string]int{
-		"": 0, "a": 1, "aa": 2, "aaaa": 2, // behind the second step
-		"baaa": 2, "abaa": 2, "aaba": 3, "aaab": 4, // and behind the step of the peak
+		"": 0, "a": 1, "aa": 2, "aaaa": 2, // after the second step
+		"baaa": 2, "abaa": 2, "aaba": 3, "aaab": 4, // and after the step of the peak
 	} {
 		var r Result
 		for _, c := range steps {

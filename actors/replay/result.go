@@ -40,7 +40,7 @@ type Result struct {
 	SteadyRetries int64 `json:"steady_retries"`
 	// WaitedUS is how long requests waited for blocks that other streams still used, rather than have
 	// memory made, while the host was ahead of the device, and IdleUS by how much it was not: all
-	// behind it is later by that.
+	// after it is later by that.
 	WaitedUS int64 `json:"waited_us,omitempty"`
 	IdleUS   int64 `json:"idle_us,omitempty"`
 	// Steps are the steps of the run, the set-up left out.

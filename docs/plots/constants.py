@@ -1,117 +1,117 @@
-"""Replay every recording with each mechanism switched off, and write docs/constants.md.
+"""Replays every recording with each mechanism switched off, and writes docs/constants.md.
 
-Run by `make constants`. Rows are what `stalloc replay --without list` names; columns are first
-starts, later starts, and first starts under noise, over the recordings in tests/traces that the
-allocator was made with and over those in tests/traces/more and apart, which it was not.
+Run by `make constants`, or as a part of `make figures`; some five minutes on two cores. Rows are
+what `stalloc replay --without list` names, columns the recordings in tests/traces that the
+allocator was made with, and those in tests/traces/more and apart, which it was not. Results are
+kept one by one in docs/data/constants.json, and go on where they were, as recordings.py's do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TRACES = ROOT / "tests" / "traces"
-GROUPS = {"made with": TRACES, "others": TRACES / "more", "apart": TRACES / "apart"}
-SEEDS = (1, 2, 3)
-RATES = ("0.003", "0.01")
-LONG = 1_000_000  # bytes of a recording that is not replayed under noise: it would take an hour
-# A column: its head, and the flags of each replay that it is the average of.
-COLUMNS = [("first", [[]]), ("later", [["--warm"]])] + [
-    (f"noise {rate}", [["--noise", rate, "--seed", str(seed)] for seed in SEEDS]) for rate in RATES
-]
+import recordings
+from recordings import ROOT, said
 
-Figures = tuple[float, float]
+DATA = ROOT / "docs" / "data" / "constants.json"
+PAGE = ROOT / "docs" / "constants.md"
+HEADS = {"tuned": "made with", "more": "others", "apart": "apart"}
+
+# By what is switched off ("": nothing), group and name of the recording.
+Key = tuple[str, str, str]
+Results = dict[Key, dict]
 
 
-def said(*command: str) -> str:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def mechanisms(binary: str) -> dict[str, str]:
+    """By name, what it does."""
+    listed = said(binary, "replay", "--without", "list").splitlines()
+    return dict(line.split(": ", 1) for line in listed)
 
 
-def replay(binary: str, flags: list[str], path: Path) -> Figures:
+def kept() -> Results:
+    lines = DATA.read_text().splitlines() if DATA.exists() else []
+    return {(r["without"], r["group"], r["trace"]): r for r in map(json.loads, lines)}
+
+
+def save(found: Results) -> None:
+    beside = DATA.with_suffix(".new")
+    beside.write_text("".join(json.dumps(found[key]) + "\n" for key in sorted(found)))
+    beside.replace(DATA)
+
+
+def replay(binary: str, key: Key, path: Path, serves: str) -> dict:
     """Waste and the driver's share of the steady part, in percent."""
-    command = [binary, "replay", "--allocator", "stalloc", "--json", *flags, str(path)]
-    out = json.loads(said(*command))
-    r = out[0] if isinstance(out, list) else out
-    return 100 * r["fragmentation"], 100 * r["steady_driver_time_us"] / max(r["steady_time_us"], 1)
+    off, group, name = key
+    flags = ["--without", off] if off else []
+    r = json.loads(said(binary, "replay", "--allocator", "stalloc", "--json", *flags, str(path)))
+    share = r["steady_driver_time_us"] / max(r["steady_time_us"], 1)
+    figures = {"waste": round(100 * r["fragmentation"], 4), "driver": round(100 * share, 4)}
+    return {"without": off, "group": group, "trace": name, "serves": serves, **figures}
 
 
-def average(all_figures: list[Figures]) -> str:
-    n = len(all_figures)
-    waste, share = (sum(f[i] for f in all_figures) / n for i in (0, 1))
-    return f"{waste:.3f} / {share:.3f}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", default=str(ROOT / "bin" / "stalloc"))
-    parser.add_argument("--output", default=str(ROOT / "docs" / "constants.md"))
-    parser.add_argument("--quick", action="store_true", help="first starts alone")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    args = parser.parse_args()
-    columns = COLUMNS[:1] if args.quick else COLUMNS
-    listed = said(args.binary, "replay", "--without", "list")
-    mechanisms = [("nothing", "")] + [tuple(line.split(": ", 1)) for line in listed.splitlines()]
-    done: dict[tuple[str, str, str], list] = {}
-    with ThreadPoolExecutor(args.jobs) as pool:
-        for name, _ in mechanisms:
-            off = [] if name == "nothing" else ["--without", name]
-            for head, runs in columns:
-                for group, folder in GROUPS.items():
-                    done[name, head, group] = [
-                        pool.submit(replay, args.binary, off + flags, path)
-                        for flags in runs
-                        for path in sorted(folder.glob("*.csv.gz"))
-                        if "--noise" not in flags or path.stat().st_size < LONG
-                    ]
-        lines = page(mechanisms, columns, done)
-    Path(args.output).write_text("\n".join(lines) + "\n")
-    return 0
-
-
-def page(mechanisms: list, columns: list, done: dict) -> list[str]:
-    quick = " --quick" if len(columns) == 1 else ""
-    commit = said("git", "describe", "--always", "--dirty").strip()
-    count = {group: len(list(folder.glob("*.csv.gz"))) for group, folder in GROUPS.items()}
+def page(known: dict[str, str], found: Results) -> list[str]:
+    rows = {group: [r for (off, of, _), r in found.items() if (off, of) == ("", group)]
+            for group in HEADS}  # fmt: skip
+    commits = ", ".join(sorted({r["serves"] for r in found.values()}))
     lines = [
         "# What each mechanism buys",
         "",
-        f"Written by `python docs/plots/constants.py{quick}` on {date.today()}, commit {commit}.",
-        "Each row is the",
-        "allocator without one mechanism, by the name that `stalloc replay --without` takes.",
-        "Figures are waste / the driver's share of the steady part, in percent, averages over",
-        f"{count['made with']} recordings that the allocator was made with (tests/traces) and",
-        f"{count['others']} others (tests/traces/more), and {count['apart']} that it never saw",
-        "(tests/traces/apart).",
+        f"Written by `make constants`; what serves as of commit {commits}.",
+        "",
+        "Each row is the allocator without one mechanism, by the name that",
+        "`stalloc replay --without` takes. Figures are waste / the driver's share of the steady",
+        "part, in percent, of first starts with 80 GiB; averages over",
+        f"{len(rows['tuned'])} recordings that the allocator was made with (tests/traces),",
+        f"{len(rows['more'])} others (tests/traces/more), and {len(rows['apart'])} that it never",
+        "saw (tests/traces/apart).",
+        "",
+        f"| without | {' | '.join(HEADS.values())} |",
+        "|---" + "|--:" * len(HEADS) + "|",
     ]
-    if len(columns) > 1:
-        lines += [
-            "Later starts begin with what a first one has left. Under noise that share of the",
-            f"requests is inserted or left out at random, with {len(SEEDS)} seeds each, in all",
-            "recordings but the few longest.",
-        ]
-    lines.append("")
-    for group in GROUPS:
-        heads = " | ".join(head for head, _ in columns)
-        lines += [
-            f"## Recordings: {group}",
-            "",
-            f"| without | {heads} |",
-            "|---" * (len(columns) + 1) + "|",
-        ]
-        for name, _ in mechanisms:
-            cells = [average([f.result() for f in done[name, head, group]]) for head, _ in columns]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-            print(lines[-1], file=sys.stderr, flush=True)
-        lines.append("")
-    lines += ["## The mechanisms", ""]
-    return lines + [f"- **{name}**: {what}." for name, what in mechanisms[1:]]
+    for off in ("", *known):
+        cells = []
+        for group in HEADS:
+            of = [r for key, r in found.items() if key[:2] == (off, group)]
+            waste, driver = (sum(r[figure] for r in of) / len(of) for figure in ("waste", "driver"))
+            cells.append(f"{waste:.3f} / {driver:.3f}")
+        lines.append(f"| {off or 'nothing'} | {' | '.join(cells)} |")
+    lines += ["", "## The mechanisms", ""]
+    return lines + [f"- **{name}**: {what}." for name, what in known.items()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", default=str(ROOT / "bin" / "stalloc"))
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin none after them")
+    parser.add_argument("--jobs", type=int, default=2, help="replays at a time")
+    args = parser.parse_args()
+    known, serves, start = mechanisms(args.binary), recordings.version(), time.monotonic()
+    files = {(off, *key): path for off in ("", *known) for key, path in recordings.files().items()}
+    found = {key: r for key, r in kept().items() if key in files and r["serves"] == serves}
+    lock = threading.Lock()
+
+    def one(key: Key) -> None:
+        if args.budget and time.monotonic() - start > args.budget:
+            return
+        result = replay(args.binary, key, files[key], serves)
+        with lock:
+            found[key] = result
+            save(found)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(one, [key for key in files if key not in found]))
+    if left := len(files) - len(found):
+        print(f"{left} of {len(files)} replays are left: run this again", file=sys.stderr)
+        return 1
+    save(found)
+    PAGE.write_text("\n".join(page(known, found)) + "\n")
+    return 0
 
 
 if __name__ == "__main__":

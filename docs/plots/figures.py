@@ -4,9 +4,9 @@
     python docs/plots/figures.py --only limit       # a part alone
     python docs/plots/figures.py --only tables      # tables and pictures from what is there
 
-The parts: recordings (no GPU), limit and artifact (a GPU and PyTorch), tables. A part that cannot
-be made here is left out, and said to be. The exit status is 0 if all parts are done, 75 if there
-is more to do, 1 if one failed.
+The parts: recordings and constants (no GPU), limit and artifact (a GPU and PyTorch), tables. A part
+that cannot be made here is left out, and said to be. The exit status is 0 if all parts are done, 75
+if there is more to do, 1 if one failed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ ROOT = recordings.ROOT
 DATA = ROOT / "docs" / "data"
 EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
-PARTS = ("recordings", "limit", "artifact", "tables")
+REPLAYS = ("recordings", "constants")
+PARTS = (*REPLAYS, "limit", "artifact", "tables")
 LEAST = 60  # seconds: with fewer left no part is begun
 
 
 def missing(part: str) -> str:
     """Why a part cannot be made here, "" if it can."""
-    if part == "recordings":
+    if part in REPLAYS:
         return "" if (ROOT / "bin" / "stalloc").exists() else "bin/stalloc is not built"
     if part in ("limit", "artifact"):
         if importlib.util.find_spec("torch") is None:
@@ -41,16 +42,16 @@ def missing(part: str) -> str:
 
 
 def command(part: str, seconds: float) -> list[str]:
-    if part == "recordings":
-        return ["docs/plots/recordings.py", "--budget", f"{seconds:.0f}"]
+    if part in REPLAYS:
+        return [f"docs/plots/{part}.py", "--budget", f"{seconds:.0f}"]
     data = DATA / f"{part}.jsonl"
     return [f"examples/{part}.py", "--json", str(data), "--budget", f"{seconds:.0f}"]
 
 
 def run(part: str, seconds: float) -> int:
     done = subprocess.run([sys.executable, *command(part, seconds)], cwd=ROOT, check=False)
-    # recordings.py ends with 1 where some are left.
-    return EXIT_MORE if part == "recordings" and done.returncode == 1 else done.returncode
+    # These end with 1 where some are left.
+    return EXIT_MORE if part in REPLAYS and done.returncode == 1 else done.returncode
 
 
 def gpu_lines(part: str) -> list[str]:

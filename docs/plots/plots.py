@@ -23,6 +23,7 @@ matplotlib.use("agg")
 import limits  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
 import recordings  # noqa: E402
+import tables  # noqa: E402
 from matplotlib.collections import PatchCollection  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
@@ -62,7 +63,7 @@ def replayed() -> dict[str, dict[str, dict]]:
 def sizes(out: Path) -> None:
     """The two figures of every recording: memory above the load."""
     found = recordings.kept()
-    rows = sorted(found, key=lambda key: -(recordings.excess(found[key], "native", SPEED) or 0))
+    rows = sorted(found, key=lambda key: -(tables.excess(found[key], "native", SPEED) or 0))
     figure, both = plt.subplots(1, 2, figsize=(8.2, 5.6), sharey=True)
     for axes, key, title in zip(
         both, (FITS, SPEED), ("the run fits in", "the run is at full speed in")
@@ -71,7 +72,7 @@ def sizes(out: Path) -> None:
             shown = [
                 (max(x, LEAST), y)
                 for y, row in enumerate(rows)
-                if (x := recordings.excess(found[row], allocator, key)) is not None
+                if (x := tables.excess(found[row], allocator, key)) is not None
             ]
             axes.plot(
                 [x for x, _ in shown], [y for _, y in shown], MARKERS[allocator],
@@ -79,9 +80,7 @@ def sizes(out: Path) -> None:
             )  # fmt: skip
         for y, row in enumerate(rows):
             told = found[row]["stalloc"]["steady_time_us"] > 0
-            never = [
-                a for a in ALLOCATORS if told and recordings.excess(found[row], a, key) is None
-            ]
+            never = [a for a in ALLOCATORS if told and tables.excess(found[row], a, key) is None]
             for place, allocator in enumerate(never):
                 at = NEVER * 1.25**place
                 axes.plot([at], [y], MARKERS[allocator], color=COLOURS[allocator], markersize=5)

@@ -21,24 +21,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tables import ALLOCATORS, Results, pages, summary
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "docs" / "data" / "recordings.json"
 TRACES = ROOT / "tests" / "traces"
 # In the order of the tables. What the allocator was made with, what it was tried on now and then,
 # and what other people wrote, recorded after all mechanisms were there.
 GROUPS = {"tuned": TRACES, "more": TRACES / "more", "apart": TRACES / "apart"}
-TITLES = {
-    "tuned": "that the allocator was made with (`tests/traces`)",
-    "more": "that it was tried on now and then (`tests/traces/more`)",
-    "apart": "kept apart from all tuning (`tests/traces/apart`)",
-}
-ALLOCATORS = ["native", "expandable", "gmlake", "stalloc"]
-NAMES = {"gmlake": "GMLake"}
 # What decides how a recording is served, and how it is replayed.
 SERVES = ["actors", "baseline", "cuda", "engine", "internal", "plan", "stream", "trace"]
-GIB = 1 << 30
-
-Results = dict[tuple[str, str], dict[str, dict]]  # by group and name, by allocator
 
 
 def said(*command: str) -> str:
@@ -95,114 +87,6 @@ def replay(binary: str, path: Path, group: str, serves: str) -> dict[str, dict]:
     return of
 
 
-def over(size: int | None, load: int) -> str:
-    """How much more than the load, in percent."""
-    return f"{100 * (size / load - 1):.1f}" if size else "never"
-
-
-def excess(of: dict[str, dict], allocator: str, key: str) -> float | None:
-    """The same as a number; None where there is no figure."""
-    size = of[allocator].get(key)
-    return 100 * (size / of[allocator]["peak_load_bytes"] - 1) if size else None
-
-
-def sizes_table(rows: dict[str, dict[str, dict]]) -> list[str]:
-    """The two figures of each recording: memory above the load, in percent."""
-    names = [NAMES.get(a, a) for a in ALLOCATORS]
-    across = " | ".join(names)
-    lines = [
-        f"| recording | load, GiB | fits: {across} | full speed: {across} |",
-        "|---" + "|--:" * (1 + 2 * len(ALLOCATORS)) + "|",
-    ]
-    for name, of in rows.items():
-        load = of["stalloc"]["peak_load_bytes"]
-        fits = [over(of[a].get("fits_in_bytes"), load) for a in ALLOCATORS]
-        if of["stalloc"]["steady_time_us"]:
-            speed = [over(of[a].get("full_speed_in_bytes"), load) for a in ALLOCATORS]
-        else:
-            speed = ["–"] * len(ALLOCATORS)
-        lines.append(f"| {name} | {load / GIB:.2f} | " + " | ".join(fits + speed) + " |")
-    for title, summary in (("average", lambda x: sum(x) / len(x)), ("worst", max)):
-        cells = []
-        for key in ("fits_in_bytes", "full_speed_in_bytes"):
-            for a in ALLOCATORS:
-                figures = [x for of in rows.values() if (x := excess(of, a, key)) is not None]
-                told = sum(
-                    key == "fits_in_bytes" or of[a]["steady_time_us"] > 0 for of in rows.values()
-                )
-                cell = f"{summary(figures):.1f}" if figures else "–"
-                if len(figures) < told:
-                    cell += f" of {len(figures)}/{told}"
-                cells.append(f"**{cell}**")
-        lines.append(f"| **{title}** | | " + " | ".join(cells) + " |")
-    return lines
-
-
-def waste_table(rows: dict[str, dict[str, dict]]) -> list[str]:
-    """What is reserved where 80 GiB are there."""
-    names = [NAMES.get(a, a) for a in ALLOCATORS]
-    lines = [
-        "| recording | " + " | ".join(names) + " | hits | driver: GMLake | stalloc |",
-        "|---" + "|--:" * (len(ALLOCATORS) + 3) + "|",
-    ]
-
-    def driver(result: dict) -> str:
-        spent = result["steady_time_us"]
-        return f"{100 * result['steady_driver_time_us'] / spent:.2f}" if spent else "–"
-
-    for name, of in rows.items():
-        waste = " | ".join(f"{100 * of[a]['fragmentation']:.2f}" for a in ALLOCATORS)
-        hits = 100 * of["stalloc"]["hits"] / of["stalloc"]["requests"]
-        shares = f"{driver(of['gmlake'])} | {driver(of['stalloc'])}"
-        lines.append(f"| {name} | {waste} | {hits:.1f} | {shares} |")
-    means = [
-        100 * sum(of[a]["fragmentation"] for of in rows.values()) / len(rows) for a in ALLOCATORS
-    ]
-    lines.append("| **average** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " | | | |")
-    return lines
-
-
-def summary(found: Results) -> list[str]:
-    """Both figures over all recordings, in a few words: native, expandable, stalloc."""
-    steady = [of for of in found.values() if of["stalloc"]["steady_time_us"]]
-    lines = [
-        f"Memory above the peak of live tensors, {len(found)} recorded runs, "
-        "on average (at worst):",
-        "",
-    ]
-    for title, key, rows in (
-        ("to fit", "fits_in_bytes", list(found.values())),
-        ("at full speed", "full_speed_in_bytes", steady),
-    ):
-        cells = []
-        for allocator in ("native", "expandable", "stalloc"):
-            figures = [x for of in rows if (x := excess(of, allocator, key)) is not None]
-            never = len(rows) - len(figures)
-            more = f"; never: {never} of {len(rows)}" if never else ""
-            cells.append(
-                f"{allocator} {sum(figures) / len(figures):.1f} % ({max(figures):.1f}{more})"
-            )
-        lines.append(f"- {title}: {', '.join(cells)}")
-    return lines
-
-
-def rows_of(found: Results, group: str) -> dict[str, dict[str, dict]]:
-    return {name: of for (of_group, name), of in sorted(found.items()) if of_group == group}
-
-
-def pages(found: Results) -> dict[str, list[str]]:
-    """What stands between the marks of docs/benchmarks.md."""
-    commits = sorted({r["serves"] for of in found.values() for r in of.values()})
-    about = f"`stalloc replay --smallest --json`, what serves as of commit {', '.join(commits)}."
-    sizes, waste = [about], []
-    for group, title in TITLES.items():
-        rows = rows_of(found, group)
-        if rows:
-            sizes += ["", f"Recordings {title}:", "", *sizes_table(rows)]
-            waste += [*([""] if waste else []), f"Recordings {title}:", "", *waste_table(rows)]
-    return {"sizes": sizes, "waste": waste}
-
-
 SUMMARY = "two figures: written by make recordings"
 
 
@@ -222,7 +106,7 @@ def write_tables(found: Results) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=str(ROOT / "bin" / "stalloc"))
-    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin none behind them")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin none after them")
     parser.add_argument("--jobs", type=int, default=2, help="recordings at a time")
     parser.add_argument("--table", action="store_true", help="replay nothing")
     args = parser.parse_args()

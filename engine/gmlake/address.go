@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// addresses hands out ranges of the window, in pages. Ranges are taken one behind
+// addresses hands out ranges of the window, in pages. Ranges are taken one after
 // the other, as the driver's reservations are, and only when the window is used up
 // from those that were given back: the smallest that is large enough.
 type addresses struct {

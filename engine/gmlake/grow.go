@@ -75,7 +75,7 @@ func (p *Pool) grown(done int) int32 {
 	return none
 }
 
-// stitch maps the chosen pBlocks' chunks behind each other; false if it may not,
+// stitch maps the chosen pBlocks' chunks after each other; false if it may not,
 // or there is not enough.
 func (p *Pool) stitch(r attempt, out []engine.Op) ([]engine.Op, bool) {
 	a := &p.act

@@ -208,7 +208,7 @@ func (m *model) reuse(s *modelBlock, keep int) {
 	s.live, s.used = true, keep
 }
 
-// stitch maps the chunks of the largest free pBlocks behind each other.
+// stitch maps the chunks of the largest free pBlocks after each other.
 func (m *model) stitch(n mem.Bytes, stream mem.StreamID) *modelBlock {
 	from := m.pick(stream, func(b *modelBlock) bool { return !b.small && !b.stitched })
 	total := mem.Bytes(0)

@@ -108,7 +108,7 @@ func (p *Pool) droppable(si int32) bool {
 	return true
 }
 
-// dropped forgets the first done victims of drop; the strays are behind them.
+// dropped forgets the first done victims of drop; the strays are after them.
 func (p *Pool) dropped(done int) {
 	for n := done - len(p.victims); n > 0; n-- {
 		p.collected(0)

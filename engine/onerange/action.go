@@ -58,7 +58,7 @@ type action struct {
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int
 	at       unit
-	skip     unit // how far behind its view's start the block begins
+	skip     unit // how far after its view's start the block begins
 	creates  int  // of the picks, the last ones
 	mapped   int  // phaseAccess, phaseUngrow: of the picks
 	view     uint32

@@ -9,7 +9,7 @@ import (
 // whose handles are free or can be replaced, or a new one.
 type candidate struct {
 	view uint32 // 0: a new one
-	skip unit   // how far behind the view's start the block begins
+	skip unit   // how far after the view's start the block begins
 	cost int
 	// Where the block begins and ends in parts of handles that are not under the view yet: these.
 	first, last uint32

@@ -85,7 +85,7 @@ func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
 	last := index.Gap{}
 	for g := range e.idx.Gaps(s) {
 		if g.Size() < last.Size() || g.Size() == last.Size() && g.Lo <= last.Lo || e.idx.Gap(s, g.Hi-1) != g {
-			return fmt.Errorf("gap %+v behind %+v", g, last)
+			return fmt.Errorf("gap %+v after %+v", g, last)
 		}
 		if e.idx.Gap(s, g.Lo-1).Size() > 0 {
 			return fmt.Errorf("a gap touches %+v", g)

@@ -57,7 +57,7 @@ func TestCrowd(t *testing.T) {
 		live[i] = alloc()
 	}
 	free := func(i int) { run(engine.Event{Kind: engine.EvFree, Addr: live[i]}) }
-	for round := range 6 { // the first leaves a gap behind each other block
+	for round := range 6 { // the first leaves a gap after each other block
 		for i := 0; i < blocks; i += 2 {
 			free(i)
 		}

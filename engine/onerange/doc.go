@@ -16,7 +16,7 @@
 // When a stitched block is freed its bytes are the arena's again, and the view stays mapped.
 // A later block that it is large enough for takes it over; handles under it that are in use
 // by then are replaced. So the patchwork of views never reaches the arena, where best fit goes on
-// as if they were not there. In recorded runs 0 to 20 blocks are stitched in a whole run.
+// as if they were not there. Of the requests of a recorded run 0.01 to 1.6 % are stitched.
 //
 // What is free and where blocks begin is an index's to know (package index), which the engine
 // takes and asks; handles, voids, views, fences and prices are its own.

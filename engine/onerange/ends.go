@@ -66,7 +66,7 @@ func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end
 }
 
 // pickNew chooses the handles of a new view for the request, and returns how far
-// behind the view's start its block begins.
+// after the view's start its block begins.
 func (e *Engine) pickNew() unit {
 	n := e.act.n
 	first, last, whole := e.ends(n)

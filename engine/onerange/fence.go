@@ -41,7 +41,7 @@ func (e *Engine) Keep(addr mem.Addr) {
 }
 
 // free gives a block back: at once, or after the fences of the other streams that
-// used it. A fence behind its view tells when the addresses may be mapped anew.
+// used it. A fence after its view tells when the addresses may be mapped anew.
 func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 	b, ok := e.blockOf(ev.Addr)
 	if !ok || b.State == index.Pending {

@@ -77,7 +77,7 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	return e.await(phaseGrow, out), true
 }
 
-// mapPicks maps the picks one behind the other from the action's place on.
+// mapPicks maps the picks one after the other from the action's place on.
 func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
 	at := e.act.at
 	for _, h := range e.picks {

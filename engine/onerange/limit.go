@@ -39,7 +39,7 @@ func (e *Engine) sync(out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpSync})
 }
 
-// adopt goes on with a request behind the wait: it takes what lacks from the idle handles of
+// adopt goes on with a request after the wait: it takes what lacks from the idle handles of
 // other arenas.
 func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	a := &e.act
@@ -68,7 +68,7 @@ func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	return e.unhome(out)
 }
 
-// unhome unmaps the places of the picks, all of them free, behind a wait. They are unmapped
+// unhome unmaps the places of the picks, all of them free, after a wait. They are unmapped
 // then.
 func (e *Engine) unhome(out []engine.Op) []engine.Op {
 	for _, h := range e.picks {

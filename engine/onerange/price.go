@@ -43,7 +43,7 @@ const handlePart = 512
 // dearSurplus is the part of what is held that may be lost to streams which have not lent.
 const dearSurplus = 100
 
-// rebuildAt is the step behind which the memory is rebuilt if that seems to be worth it.
+// rebuildAt is the step after which the memory is rebuilt if that seems to be worth it.
 const rebuildAt = 2
 
 type price struct {
@@ -51,7 +51,7 @@ type price struct {
 	large bool         // the memory has been rebuilt
 	short bool         // there was not enough: handles stay small
 	rent  int          // what stitching has cost in this step
-	owed  int          // and in the steps behind the one that the memory may be rebuilt after
+	owed  int          // and in the steps after the one that the memory may be rebuilt after
 	paid  float64      // for stitching, share of the last step's time
 	was   engine.Stats // at the last boundary
 }
@@ -87,7 +87,7 @@ func powerOf2(n unit) unit {
 	return 1 << (bits.Len64(uint64(n)) - 1)
 }
 
-// A boundary behind which more than setupLoad of the peak load is live ends no step but
+// A boundary after which more than setupLoad of the peak load is live ends no step but
 // the set-up.
 const setupLoad = 0.9
 

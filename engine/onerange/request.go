@@ -51,7 +51,7 @@ func (e *Engine) try(out []engine.Op) []engine.Op {
 		case attemptFit:
 			if g := e.idx.Fit(a.arena, a.n); g.Size() != 0 {
 				e.stats.Fits++
-				if a.shortLived && !a.grown { // behind a gap that has grown memory may go on growing
+				if a.shortLived && !a.grown { // after a gap that has grown memory may go on growing
 					return e.grant(g.Hi-a.n, 0, out)
 				}
 				return e.grant(g.Lo, 0, out)

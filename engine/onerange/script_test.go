@@ -15,7 +15,7 @@ import (
 )
 
 // TestScripts plays the scripts in testdata, which are the range's specification: an event a line,
-// and behind it what the range answers; -rewrite renews the answers. The device that performs them
+// and after it what the range answers; -rewrite renews the answers. The device that performs them
 // holds every script to the driver's rules, too. The first words of an event:
 //
 //	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived, wait, lend
@@ -168,7 +168,7 @@ func (s *scripted) told() string {
 	return strings.Join(out, ", ")
 }
 
-// runs are operations of one kind, one behind the other.
+// runs are operations of one kind, one after the other.
 func runs(ops []engine.Op) (all [][]engine.Op) {
 	for i, op := range ops {
 		if n := len(all); i > 0 && ops[i-1].Kind == op.Kind && op.Kind != engine.OpRecord {
@@ -180,7 +180,7 @@ func runs(ops []engine.Op) (all [][]engine.Op) {
 	return all
 }
 
-// offset says how far behind the window's base an address lies, to the byte.
+// offset says how far after the window's base an address lies, to the byte.
 func (s *scripted) offset(a mem.Addr) string {
 	n := mem.Bytes(a - s.eng.cfg.Base)
 	if n%mem.MiB == 0 {

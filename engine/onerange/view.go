@@ -15,7 +15,7 @@ type view struct {
 	size    unit     // of the handles together
 	inArena bool     // its addresses are its arena's own: what could not be unmapped there
 	block   unit     // that lies in it, by where it begins; 0: idle
-	fence   uint64   // behind the last block's work, 0: passed or not recorded
+	fence   uint64   // after the last block's work, 0: passed or not recorded
 	dirty   bool     // work may still use the addresses
 	burnt   bool     // it could not be unmapped, and serves nobody
 }

@@ -35,7 +35,7 @@ var texts = [...]string{
 	"stitch: a block that no gap holds is stitched from free handles",
 	"reuse: a stitched view stays mapped, and serves later blocks",
 	"ends: a stitched block begins and ends in free parts of handles that others use",
-	"rebuild: behind the second step, or once stitching has cost as much, memory is rebuilt in larger handles",
+	"rebuild: after the second step, or once stitching has cost as much, memory is rebuilt in larger handles",
 	"wait: requests wait for blocks that other streams are about to be done with, rather than have memory made",
 }
 

@@ -79,6 +79,24 @@ def python(*arguments, **environment):
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+def torchrun(program, *arguments, launcher=(), **environment):
+    """What rank 0 of a program prints as JSON, with a rank a GPU, and the lines of all ranks."""
+    import torch
+
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={torch.cuda.device_count()}", *launcher]
+    done = subprocess.run(
+        [*command, str(ROOT / "tests" / "gpu" / program), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-3000:]}"
+    lines = (done.stdout + done.stderr).splitlines()
+    return json.loads([line for line in lines if line.startswith("{")][-1]), lines
+
+
 def steps_until_planned(stalloc, step, most=40):
     """Runs steps until one is served from a plan, 99 % of it; returns how many that took."""
     for number in range(1, most + 1):

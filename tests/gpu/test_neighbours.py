@@ -4,14 +4,8 @@ With one GPU there is nobody to register memory with, and the table says so. Wha
 registrations is counted, not judged: its words change from version to version.
 """
 
-import json
-import os
-import subprocess
-import sys
-
 import gpu
 
-PROGRAM = gpu.ROOT / "tests" / "gpu" / "neighbours.py"
 HOOK = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
 
 
@@ -19,28 +13,11 @@ def ranks(way, share, **environment):
     """Runs a way with torchrun, a rank a GPU; what its rank 0 and NCCL's log say of it."""
     import torch
 
-    count = torch.cuda.device_count()
-    if count < 2:
+    if torch.cuda.device_count() < 2:
         return "not run: there are no two GPUs"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={count}", str(PROGRAM), way]
-    done = subprocess.run(
-        command,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(gpu.ROOT / "python"),
-            "STALLOC_CONF": f"cache:off,share:{share}",
-            "NCCL_DEBUG": "INFO",
-            "NCCL_DEBUG_SUBSYS": "INIT,REG",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-3000:]}"
-    lines = (done.stdout + done.stderr).splitlines()
-    said = json.loads([line for line in lines if line.startswith("{")][-1])
+    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,REG"}
+    conf = f"cache:off,share:{share}"
+    said, lines = gpu.torchrun("neighbours.py", way, STALLOC_CONF=conf, **log, **environment)
     assert said["served"], "stalloc did not serve"
     registered = sum("NCCL INFO" in line and "egister" in line for line in lines)
     return f"{said['world']} ranks; {registered} lines of NCCL's log are about registering"

@@ -3,36 +3,13 @@
 With one GPU there is one rank, which still opens NCCL and its streams.
 """
 
-import json
-import os
-import subprocess
-import sys
-
 import gpu
-
-PROGRAM = gpu.ROOT / "tests" / "gpu" / "ranks.py"
 
 
 def ranks(*launcher):
     """What rank 0 of the program says, started by torchrun with a rank a GPU."""
-    import torch
-
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={torch.cuda.device_count()}", *launcher, str(PROGRAM)]
-    done = subprocess.run(
-        command,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(gpu.ROOT / "python"),
-            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-            "STALLOC_CONF": "cache:off",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
-    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    same = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "STALLOC_CONF": "cache:off"}
+    return gpu.torchrun("ranks.py", launcher=launcher, **same)[0]
 
 
 RUNS = {}

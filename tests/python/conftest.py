@@ -140,3 +140,14 @@ def process(stub, c10, monkeypatch):
         return torch
 
     return start
+
+
+@pytest.fixture
+def torch(process):
+    """PyTorch with CUDA started, which stalloc serves."""
+    import stalloc
+
+    torch = process()
+    stalloc.enable()
+    torch.start_cuda()
+    return torch

@@ -14,10 +14,11 @@ class Pretend:
     """A micro-batch of 4 without recomputation holds 62 GiB; every layer recomputed saves 2."""
 
     def __init__(self):
-        self.ran = []
+        self.ran, self.shared = [], 0  # of these in a process with others
 
-    def launch(self, script, options, allocator, timeout, quiet=False, processes=1):
+    def launch(self, script, options, allocator, timeout, processes=1, **how):
         self.ran.append((script.name, allocator, processes))
+        self.shared += how.get("turn") is not None
         said = dict(zip(options, options[1:]))
         layers = int(said.get("--recompute-layers", 0))
         batch = int(said.get("--batch", 4))
@@ -45,7 +46,7 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--turns", "2"]
     assert artifact.main(options, gpu.launch, lambda: 1) == 0
     said = capsys.readouterr().out
-    assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | 8 microb" in said
+    assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | one rank" in said
     assert "| qwen1.5-moe | | | | | | | | | not run: needs 2 GPUs, here is 1 |" in said
     assert "| stalloc | 8 | 8 of 16 | 7,059 | 1.059 |" in said and "| 6,667 | 1.000 |" in said
     assert all(processes == 1 for _, _, processes in gpu.ran)
@@ -68,7 +69,9 @@ def test_throughput_is_that_of_what_fits(gpu, tmp_path):
     args = artifact.parse_arguments(["--json", str(tmp_path / "a.jsonl"), "--parts", "throughput"])
     assert args.rows == []
     bench = artifact.Bench(args, artifact.ledger.Ledger(args.json, 1e9, gpu.launch))
-    for allocator, fits in bench.throughput().items():
+    found = bench.throughput()
+    assert gpu.shared == len(gpu.ran) > 12
+    for allocator, fits in found.items():
         for batch in artifact.BATCHES:
             room = [
                 layers for layers in artifact.RECOMPUTED

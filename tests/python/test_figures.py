@@ -36,13 +36,14 @@ def parts(monkeypatch):
 
 def test_all_parts_in_turn(parts):
     assert figures.main([]) == 0
-    assert parts.ran == ["recordings", "limit", "artifact", "own", "gpu_tables", "pictures"]
+    own = ["own", "gpu_tables", "pictures"]
+    assert parts.ran == ["recordings", "constants", "limit", "artifact", *own]
 
 
 def test_no_part_begins_without_time(parts, capsys):
     parts.takes = 300
     assert figures.main(["--budget", "580"]) == figures.EXIT_MORE
-    assert parts.ran == ["recordings", "limit", "own", "gpu_tables", "pictures"]
+    assert parts.ran == ["recordings", "constants", "own", "gpu_tables", "pictures"]
     assert "run this again" in capsys.readouterr().err
 
 
@@ -58,7 +59,7 @@ def test_what_cannot_be_made_is_said(parts, monkeypatch, capsys):
     assert parts.ran == ["own", "gpu_tables", "pictures"]
 
 
-@pytest.mark.parametrize("part", ["recordings", "limit", "artifact"])
+@pytest.mark.parametrize("part", ["recordings", "constants", "limit", "artifact"])
 def test_every_part_is_a_command_that_there_is(part):
     words = figures.command(part, 99.6)
     script = ROOT / words[0]

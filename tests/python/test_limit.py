@@ -43,8 +43,9 @@ class Pretend:
 
     def __init__(self):
         self.now, self.runs, self.crash, self.slow = 0.0, [], None, 1.0
+        self.own, self.needs = [], {}  # processes of their own; by allocator what these need more
 
-    def launch(self, script, options, allocator, timeout, quiet=False):
+    def launch(self, script, options, allocator, timeout, quiet=False, turn=None, beside=()):
         self.runs.append((script.name, allocator, tuple(options)))
         said = dict(zip(options, options[1:]))
         size, steps = int(said.get("--batch", 8)), int(said["--steps"])
@@ -56,8 +57,12 @@ class Pretend:
         if self.crash == allocator:
             return {"failed": "exit status 1: RuntimeError: no such kernel"}
         times = float(said.get("--memory-cap", 1000)) * GIB / load
+        least = self.FITS[allocator]
+        if turn is None:
+            self.own.append((allocator, round(times, 4)))
+            least += self.needs.get(allocator, 0)
         # A few steps need a little less than many.
-        if times < self.FITS[allocator] - (0.03 if steps < 10 else 0):
+        if times < least - (0.03 if steps < 10 else 0):
             return {"failed": "out of memory in step 3", "out_of_memory": {"step": 3}}
         fast = times >= self.FAST[allocator]
         step = (
@@ -65,7 +70,8 @@ class Pretend:
         )
         each = [{"seconds": step, "retries": 0 if fast else i} for i in range(steps)]
         summary = {"median_step_seconds": step, "median_items_per_second": size / step}
-        return {"steps": each, "summary": {**summary, "peak_load": load, "peak_reserved": load}}
+        sums = {**summary, "peak_load": load, "peak_reserved": load}
+        return {"steps": each, "summary": sums, "checksum": f"of {size}"}
 
 
 @pytest.fixture
@@ -100,6 +106,37 @@ def test_knees_and_largest(gpu):
     assert "| 1.2 | 120.0, 8 retries | 100.0 | 100.0 |" in printed
     assert "| 1.005 | out of memory | out of memory | 120.0, 8 retries |" in printed
     assert f"| stalloc | {size} | {8 / 0.12:,.0f} | {100 * size / 8 * 1.2:.1f} | 11 |" in printed
+
+
+def test_what_suffices_is_a_run_in_a_process_of_its_own(gpu):
+    gpu.needs = {"stalloc": 0.02}  # what a worker has learned helps it
+    bench = gpu.run("--parts", "curve", "knees")
+    for allocator in gpu.FITS:
+        low, high = bench.bracket(allocator, bench.fits)
+        assert low < gpu.FITS[allocator] + gpu.needs.get(allocator, 0) <= high
+        assert (allocator, high) in gpu.own
+    assert bench.known("stalloc", 1.01, 0, True)["oom"] is False
+    assert bench.fits("stalloc", 1.01) is False
+
+
+def test_other_limits(gpu):
+    gpu.run("--parts", "curve", "--limits", "1.2", "1.1")
+    caps = {
+        run[2][run[2].index("--memory-cap") + 1] for run in gpu.runs if "--memory-cap" in run[2]
+    }
+    assert caps == {"12.0", "11.0"}
+
+
+def test_the_same_bits(gpu):
+    bench = gpu.run("--turns", "2")
+    runs = len(list(bench.checksums()))
+    said = f"the same bits in the weights of all {runs} runs that came to their end."
+    assert runs > 20 and said in limit_table.about(bench)
+    text = gpu.path.read_text()
+    gpu.path.write_text(text.replace("of 8", "of other", 1))
+    assert "; NOT the same bits" in limit_table.about(gpu.run("--turns", "2"))
+    gpu.path.write_text(text.replace('"of 8"', "null", 1))  # of an older ledger
+    assert limit_table.about(gpu.run("--turns", "2")).endswith("live memory 10.00 GiB.")
 
 
 def test_no_limit_below_one_that_did_not_suffice(gpu):
@@ -156,7 +193,7 @@ def test_the_command(gpu, capsys, monkeypatch):
     assert limit.main([*options, "--budget", "0"], gpu.launch) == limit.EXIT_MORE
     assert "Not measured." in capsys.readouterr().out
     assert limit.main(options, gpu.launch) == 0
-    assert "`train.py --steps 12`; live memory 10.00 GiB." in capsys.readouterr().out
+    assert "`train.py --steps 12`; live memory 10.00 GiB; the same bits" in capsys.readouterr().out
     gpu.crash = "native"
     assert limit.main([*options, "--", "--lr", "1"], gpu.launch) == 1
     assert "--steps 12 --lr 1 under native: exit status 1" in capsys.readouterr().err

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "plots"))
 
+import constants  # noqa: E402
 import recordings  # noqa: E402
+import tables  # noqa: E402
 
 # Those that take a second or two. All of them are replayed by `make recordings`.
 SMALL = [("more", "resnet50"), ("tuned", "multiscale_resnet"), ("tuned", "llama_naive")]
@@ -28,7 +30,7 @@ def test_every_recording_is_in_the_data():
 
 def test_the_page_says_what_is_in_the_data():
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    for name, lines in recordings.pages(recordings.kept()).items():
+    for name, lines in tables.pages(recordings.kept()).items():
         written = page.split(f"<!-- {name}: written by make recordings -->\n")[1]
         assert written.split("\n<!-- end -->")[0].splitlines() == lines, "run make recordings"
 
@@ -36,7 +38,7 @@ def test_the_page_says_what_is_in_the_data():
 def test_the_readme_says_what_is_in_the_data():
     page = (ROOT / "README.md").read_text().split(f"<!-- {recordings.SUMMARY} -->\n")[1]
     written = page.split("\n<!-- end -->")[0].splitlines()
-    assert written == recordings.summary(recordings.kept()), "run make recordings"
+    assert written == tables.summary(recordings.kept()), "run make recordings"
 
 
 @pytest.mark.parametrize("key", SMALL, ids=lambda key: key[1])
@@ -44,7 +46,7 @@ def test_the_data_say_what_a_replay_says(key):
     kept, path = recordings.kept()[key], recordings.files()[key]
     binary = str(ROOT / "bin" / "stalloc")
     now = recordings.replay(binary, path, key[0], "now")
-    for allocator in recordings.ALLOCATORS:
+    for allocator in tables.ALLOCATORS:
         for figure in FIGURES:
             want, got = kept[allocator].get(figure), now[allocator].get(figure)
             assert got == want, f"{allocator}: {figure}: run make recordings"
@@ -59,7 +61,7 @@ def test_pieces(tmp_path, monkeypatch):
             return "abc1234\n" if "log" in command else ""
         ran.append(Path(command[-1]).name)
         result = {"trace": Path(command[-1]).name.removesuffix(".csv.gz"), "steps": []}
-        return "\n".join(json.dumps({**result, "allocator": a}) for a in recordings.ALLOCATORS)
+        return "\n".join(json.dumps({**result, "allocator": a}) for a in tables.ALLOCATORS)
 
     monkeypatch.setattr(recordings, "DATA", data)
     monkeypatch.setattr(recordings, "said", said)
@@ -83,16 +85,30 @@ def test_never_and_no_steady_part():
                 "steady_time_us": steady}  # fmt: skip
 
     rows = {
-        "a": {name: of(110, 120, 5) for name in recordings.ALLOCATORS},
-        "b": {name: of(130, None, 5) for name in recordings.ALLOCATORS},
-        "c": {name: of(100, None, 0) for name in recordings.ALLOCATORS},
+        "a": {name: of(110, 120, 5) for name in tables.ALLOCATORS},
+        "b": {name: of(130, None, 5) for name in tables.ALLOCATORS},
+        "c": {name: of(100, None, 0) for name in tables.ALLOCATORS},
     }
-    table = recordings.sizes_table(rows)
+    table = tables.sizes_table(rows)
     assert table[2].endswith("| 10.0 | 10.0 | 10.0 | 10.0 | 20.0 | 20.0 | 20.0 | 20.0 |")
     assert table[3].endswith("| 30.0 | never | never | never | never |")
     assert table[4].endswith("| 0.0 | – | – | – | – |")
     assert table[5].startswith("| **average** | | **13.3** |") and "**20.0 of 1/2**" in table[5]
     assert "**30.0**" in table[6]
+
+
+def test_the_readme_says_where_nothing_is_won():
+    def of(expandable, stalloc):
+        found = {"native": 120, "expandable": expandable, "stalloc": stalloc}
+        return {name: {"peak_load_bytes": 100, "fits_in_bytes": 110, "full_speed_in_bytes": size,
+                       "steady_time_us": 5} for name, size in found.items()}  # fmt: skip
+
+    sizes = [(102, 103), (104, 101), (103, 103), (None, 105), (106, None)]
+    found = {("more", str(n)): of(*each) for n, each in enumerate(sizes)}
+    lines = tables.summary(found)
+    assert lines[4] == "| to fit | 10.0, 10.0, 10.0 | 10.0, 10.0, 10.0 | 10.0, 10.0, 10.0 |"
+    assert lines[5].endswith("| 3.5, 3.8, 6.0; never: 1 of 5 | 3.0, 3.0, 5.0; never: 1 of 5 |")
+    assert lines[-1].startswith("In 2 of them expandable")
 
 
 def test_the_command_is_there():
@@ -101,3 +117,45 @@ def test_the_command_is_there():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "--budget" in done.stdout
+
+
+def test_the_page_of_constants_says_what_is_in_the_data():
+    known = constants.mechanisms(str(ROOT / "bin" / "stalloc"))
+    found = constants.kept()
+    every = {(off, *key) for off in ("", *known) for key in recordings.files()}
+    assert set(found) == every, "run make constants"
+    written = constants.PAGE.read_text().splitlines()
+    assert written == constants.page(known, found), "run make constants"
+
+
+def test_constants_in_pieces(tmp_path, monkeypatch):
+    ran, files = (
+        [],
+        {("tuned", "a"): Path("a"), ("more", "b"): Path("b"), ("apart", "c"): Path("c")},
+    )
+
+    def said(*command):
+        if "list" in command:
+            return "one: this\ntwo: that\n"
+        ran.append(command[5:])
+        sizes = {"a": 0.01, "b": 0.02, "c": 0.03}
+        waste = sizes[command[-1]] * (2 if "two" in command else 1)
+        times = {"steady_driver_time_us": 1, "steady_time_us": 100}
+        return json.dumps({"fragmentation": waste, **times})
+
+    monkeypatch.setattr(constants, "DATA", tmp_path / "constants.json")
+    monkeypatch.setattr(constants, "PAGE", tmp_path / "constants.md")
+    monkeypatch.setattr(constants, "said", said)
+    monkeypatch.setattr(recordings, "files", lambda: files)
+    monkeypatch.setattr(recordings, "version", lambda: "abc1234")
+    clock = iter(range(10_000))
+    monkeypatch.setattr(constants, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(sys, "argv", ["constants.py", "--budget", "4", "--jobs", "1"])
+    assert [constants.main() for _ in range(3)] == [1, 1, 0]
+    assert len(ran) == len(set(ran)) == 9
+    text = constants.PAGE.read_text()
+    assert "| nothing | 1.000 / 1.000 | 2.000 / 1.000 | 3.000 / 1.000 |" in text
+    assert "| two | 2.000 / 1.000 | 4.000 / 1.000 | 6.000 / 1.000 |" in text
+    assert "- **two**: that." in text and constants.main() == 0 and len(ran) == 9
+    monkeypatch.setattr(recordings, "version", lambda: "def5678")
+    assert constants.main() == 1 and len(ran) == 13

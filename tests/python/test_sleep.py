@@ -4,16 +4,6 @@ import pytest
 from stalloc import StallocError
 
 
-@pytest.fixture
-def torch(process):
-    import stalloc
-
-    torch = process()
-    stalloc.enable()
-    torch.start_cuda()
-    return torch
-
-
 def test_nothing_sleeps_where_stalloc_is_not_enabled(stub):
     import stalloc
 

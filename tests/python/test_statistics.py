@@ -7,14 +7,6 @@ from stalloc import Stats, _statistics
 MIB = 1 << 20
 
 
-@pytest.fixture
-def torch(process):
-    torch = process()
-    stalloc.enable()
-    torch.start_cuda()
-    return torch
-
-
 def test_functions_answer(torch, stub):
     stub.set(allocated=5, peak_allocated=9, peak_reserved=4 * MIB)
     assert torch.cuda.memory_allocated() == 5

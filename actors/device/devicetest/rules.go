@@ -89,7 +89,7 @@ func (s *suite) mapping() {
 	}{
 		{"a skewed address", addr + 4096, h},
 		{"half a page off", addr + mem.Addr(page/2), h},
-		{"behind the reservation", at(addr, 4), h},
+		{"after the reservation", at(addr, 4), h},
 		{"before the reservation", at(addr, -1), h},
 		{"address 0", 0, h},
 		{"handle 0", addr, 0},
@@ -125,7 +125,7 @@ func (s *suite) access() {
 		{"no bytes", addr, 0},
 		{"a negative size", addr, -page},
 		{"more than the reservation", addr, 4 * page},
-		{"behind the reservation", at(addr, 3), page},
+		{"after the reservation", at(addr, 3), page},
 		{"address 0", 0, page},
 	} {
 		s.refused(s.d.Access(c.addr, c.size), invalidValue, "Access: "+c.what)
@@ -156,7 +156,7 @@ func (s *suite) unmapping() {
 		{"a skewed address", addr + 4096, page},
 		{"no bytes", addr, 0},
 		{"a negative size", addr, -page},
-		{"behind the reservation", at(addr, 3), page},
+		{"after the reservation", at(addr, 3), page},
 		{"address 0", 0, page},
 	} {
 		s.refused(s.d.Unmap(c.addr, c.size), invalidValue, "Unmap: "+c.what)

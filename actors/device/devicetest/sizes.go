@@ -21,13 +21,13 @@ func (s *suite) larger() {
 	}{
 		{"its last page over a mapping", 1},
 		{"its first page over a mapping", n},
-		{"its end behind the reservation", n + 2},
+		{"its end after the reservation", n + 2},
 		{"its beginning before the reservation", -1},
 	} {
 		s.refused(s.d.Map(at(addr, c.page), h), invalidValue, "Map of a larger handle: "+c.what)
 	}
 	s.ok(s.d.Map(addr, h), "Map before a mapping")
-	s.ok(s.d.Map(at(addr, n+1), h), "Map behind it, at no multiple of its size")
+	s.ok(s.d.Map(at(addr, n+1), h), "Map after it, at no multiple of its size")
 	for i := range n {
 		s.refused(s.d.Map(at(addr, i), small), invalidValue, "Map over part of a larger mapping")
 	}

@@ -6,6 +6,7 @@ import (
 
 	"stalloc/internal/mem"
 	"stalloc/plan/solve/dsa"
+	"stalloc/plan/solve/dsa/dsatest"
 )
 
 func unlimited() *dsa.Work {
@@ -87,32 +88,11 @@ func stack(in *dsa.Instance) []int64 {
 	return at
 }
 
-// hard returns a problem that fits its capacity in few ways: a rectangle that was cut up.
-func hard(rng *rand.Rand, cuts int) *dsa.Problem {
-	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 1 << 10, Size: 1 << 10}}}
-	for len(p.Buffers) < cuts {
-		i := rng.IntN(len(p.Buffers))
-		b := p.Buffers[i]
-		other := b
-		if life := int(b.Upper - b.Lower); rng.IntN(2) == 0 && life > 1 {
-			b.Upper = b.Lower + mem.Tick(1+rng.IntN(life-1))
-			other.Lower = b.Upper
-		} else if b.Size > 1 {
-			b.Size = 1 + mem.Bytes(rng.IntN(int(b.Size)-1))
-			other.Size -= b.Size
-		} else {
-			continue
-		}
-		p.Buffers[i] = b
-		p.Buffers = append(p.Buffers, other)
-	}
-	return p
-}
-
 // TestGivesUp: a search ends when its nodes or the work are used up, says that it knows nothing, and can
 // be asked again.
 func TestGivesUp(t *testing.T) {
-	in := dsa.Compress(hard(rand.New(rand.NewPCG(3, 1)), 60))
+	p, _ := dsatest.CutUp(rand.New(rand.NewPCG(3, 1)), 60, 1<<10)
+	in := dsa.Compress(p)
 	s := New(in)
 	if at, solved := s.Fits(in.Bound, orders[0], 3, unlimited()); at != nil || solved {
 		t.Errorf("three nodes for %d boxes: %v, %v", len(in.IDs), at, solved)

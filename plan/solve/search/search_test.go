@@ -8,6 +8,7 @@ import (
 	"stalloc/internal/mem"
 	"stalloc/plan/descent"
 	"stalloc/plan/solve/dsa"
+	"stalloc/plan/solve/dsa/dsatest"
 )
 
 // problem returns n buffers of a few sizes: short ones, and one in eight that lives long.
@@ -63,35 +64,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// cutUp returns a rectangle that was cut into buffers, and where they lay: no search finds them again.
-func cutUp(cuts int, seed uint64) (*dsa.Problem, []mem.Offset) {
-	rng := rand.New(rand.NewPCG(seed, 8))
-	p, at := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 1 << 20, Size: 1 << 20}}}, []mem.Offset{0}
-	for len(at) < cuts {
-		i := rng.IntN(len(at))
-		b, from := p.Buffers[i], at[i]
-		other := b
-		if life := int(b.Upper - b.Lower); rng.IntN(2) == 0 && life > 1 {
-			b.Upper = b.Lower + mem.Tick(1+rng.IntN(life-1))
-			other.Lower = b.Upper
-		} else if b.Size > 1 {
-			b.Size = 1 + mem.Bytes(rng.IntN(int(b.Size)-1))
-			other.Size -= b.Size
-			from += mem.Offset(b.Size)
-		} else {
-			continue
-		}
-		p.Buffers[i] = b
-		p.Buffers, at = append(p.Buffers, other), append(at, from)
-	}
-	return p, at
-}
-
 // TestFarBehind: an older placement that is far better than all that is found stays, and the search
 // goes on working: it once went round without any work, and never came back.
 func TestFarBehind(t *testing.T) {
 	// Too large for the exact search, which would prove that there is no better.
-	p, offsets := cutUp(5000, 1)
+	p, offsets := dsatest.CutUp(rand.New(rand.NewPCG(1, 8)), 5000, 1<<20)
 	in := dsa.Compress(p)
 	warm := make([]int64, len(in.IDs))
 	for box, id := range in.IDs {

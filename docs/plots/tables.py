@@ -1,0 +1,134 @@
+"""The tables of recordings, in docs/benchmarks.md and the README, from what was replayed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+TITLES = {
+    "tuned": "that the allocator was made with (`tests/traces`)",
+    "more": "that it was tried on now and then (`tests/traces/more`)",
+    "apart": "kept apart from all tuning (`tests/traces/apart`)",
+}
+ALLOCATORS = ["native", "expandable", "gmlake", "stalloc"]
+NAMES = {"gmlake": "GMLake"}
+GIB = 1 << 30
+SAME = 0.002  # of the load: two figures that are no farther apart count as the same
+
+Results = dict[tuple[str, str], dict[str, dict]]  # by group and name, by allocator
+
+
+def over(size: int | None, load: int) -> str:
+    """How much more than the load, in percent."""
+    return f"{100 * (size / load - 1):.1f}" if size else "never"
+
+
+def excess(of: dict[str, dict], allocator: str, key: str) -> float | None:
+    """The same as a number; None where there is no figure."""
+    size = of[allocator].get(key)
+    return 100 * (size / of[allocator]["peak_load_bytes"] - 1) if size else None
+
+
+def sizes_table(rows: dict[str, dict[str, dict]]) -> list[str]:
+    """The two figures of each recording: memory above the load, in percent."""
+    names = [NAMES.get(a, a) for a in ALLOCATORS]
+    across = " | ".join(names)
+    lines = [
+        f"| recording | load, GiB | fits: {across} | full speed: {across} |",
+        "|---" + "|--:" * (1 + 2 * len(ALLOCATORS)) + "|",
+    ]
+    for name, of in rows.items():
+        load = of["stalloc"]["peak_load_bytes"]
+        fits = [over(of[a].get("fits_in_bytes"), load) for a in ALLOCATORS]
+        if of["stalloc"]["steady_time_us"]:
+            speed = [over(of[a].get("full_speed_in_bytes"), load) for a in ALLOCATORS]
+        else:
+            speed = ["–"] * len(ALLOCATORS)
+        lines.append(f"| {name} | {load / GIB:.2f} | " + " | ".join(fits + speed) + " |")
+    for title, summary in (("average", lambda x: sum(x) / len(x)), ("worst", max)):
+        cells = []
+        for key in ("fits_in_bytes", "full_speed_in_bytes"):
+            for a in ALLOCATORS:
+                figures = [x for of in rows.values() if (x := excess(of, a, key)) is not None]
+                told = sum(
+                    key == "fits_in_bytes" or of[a]["steady_time_us"] > 0 for of in rows.values()
+                )
+                cell = f"{summary(figures):.1f}" if figures else "–"
+                if len(figures) < told:
+                    cell += f" of {len(figures)}/{told}"
+                cells.append(f"**{cell}**")
+        lines.append(f"| **{title}** | | " + " | ".join(cells) + " |")
+    return lines
+
+
+def waste_table(rows: dict[str, dict[str, dict]]) -> list[str]:
+    """What is reserved where 80 GiB are there."""
+    names = [NAMES.get(a, a) for a in ALLOCATORS]
+    lines = [
+        "| recording | " + " | ".join(names) + " | hits | driver: GMLake | stalloc |",
+        "|---" + "|--:" * (len(ALLOCATORS) + 3) + "|",
+    ]
+
+    def driver(result: dict) -> str:
+        spent = result["steady_time_us"]
+        return f"{100 * result['steady_driver_time_us'] / spent:.2f}" if spent else "–"
+
+    for name, of in rows.items():
+        waste = " | ".join(f"{100 * of[a]['fragmentation']:.2f}" for a in ALLOCATORS)
+        hits = 100 * of["stalloc"]["hits"] / of["stalloc"]["requests"]
+        shares = f"{driver(of['gmlake'])} | {driver(of['stalloc'])}"
+        lines.append(f"| {name} | {waste} | {hits:.1f} | {shares} |")
+    means = [
+        100 * sum(of[a]["fragmentation"] for of in rows.values()) / len(rows) for a in ALLOCATORS
+    ]
+    lines.append("| **average** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " | | | |")
+    return lines
+
+
+def summary(found: Results) -> list[str]:
+    """Both figures over all recordings, in a table, and where expandable segments win."""
+    steady = [of for of in found.values() if of["stalloc"]["steady_time_us"]]
+    lines = [
+        f"Memory above the peak of live tensors, {len(found)} recorded runs: median, average and "
+        "worst, in %:",
+        "",
+        "| | native | expandable segments | stalloc |",
+        "|---|--:|--:|--:|",
+    ]
+    for title, key, rows in (
+        ("to fit", "fits_in_bytes", list(found.values())),
+        ("at full speed", "full_speed_in_bytes", steady),
+    ):
+        cells = []
+        for allocator in ("native", "expandable", "stalloc"):
+            figures = [x for of in rows if (x := excess(of, allocator, key)) is not None]
+            never = len(rows) - len(figures)
+            more = f"; never: {never} of {len(rows)}" if never else ""
+            three = (statistics.median(figures), statistics.mean(figures), max(figures))
+            cells.append(", ".join(f"{x:.1f}" for x in three) + more)
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    lost = sum(
+        (of["expandable"].get("full_speed_in_bytes") or math.inf)
+        + SAME * of["stalloc"]["peak_load_bytes"]
+        < (of["stalloc"].get("full_speed_in_bytes") or math.inf)
+        for of in steady
+    )
+    lines += ["", f"In {lost} of them expandable segments are at full speed in less than stalloc."]
+    return lines
+
+
+def rows_of(found: Results, group: str) -> dict[str, dict[str, dict]]:
+    return {name: of for (of_group, name), of in sorted(found.items()) if of_group == group}
+
+
+def pages(found: Results) -> dict[str, list[str]]:
+    """What stands between the marks of docs/benchmarks.md."""
+    commits = sorted({r["serves"] for of in found.values() for r in of.values()})
+    about = f"`stalloc replay --smallest --json`, what serves as of commit {', '.join(commits)}."
+    sizes, waste = [about], []
+    for group, title in TITLES.items():
+        rows = rows_of(found, group)
+        if rows:
+            sizes += ["", f"Recordings {title}:", "", *sizes_table(rows)]
+            waste += [*([""] if waste else []), f"Recordings {title}:", "", *waste_table(rows)]
+    return {"sizes": sizes, "waste": waste}

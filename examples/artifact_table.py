@@ -1,0 +1,53 @@
+"""What artifact.py has measured so far, as Markdown tables. A dash: not measured."""
+
+import statistics
+
+NAMES = {"native": "torch", "stalloc:pool=gmlake": "GMLake"}
+
+
+def rows(bench, differs, skipped):
+    """Allocated over reserved at most in %, and the median step in ms."""
+    shown = [NAMES.get(a, a) for a in bench.args.allocators]
+    lines = [
+        f"| run | {' | '.join(shown)} | step, ms: {' | '.join(shown)} | differs from the paper's |",
+        "|---" + "|--:" * (2 * len(shown)) + "|---|",
+    ]
+    for name, how in differs.items():
+        if name in skipped:
+            lines.append(f"| {name} |{' |' * 2 * len(shown)} not run: {skipped[name]} |")
+            continue
+        cells = [figures(*bench.ran(name, allocator)) for allocator in bench.args.allocators]
+        both = [cell[0] for cell in cells] + [cell[1] for cell in cells]
+        lines.append(f"| {name} | {' | '.join(both)} | {how} |")
+    return "\n".join(lines)
+
+
+def figures(runs, alone):
+    if not runs:
+        return "–", "–"
+    if any(run["oom"] for run in runs):
+        return "out of memory", "–"
+    efficiency = min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
+    times = [run["step_ms"] for run in alone]
+    return f"{100 * efficiency:.1f}", f"{statistics.median(times):.0f}" if times else "–"
+
+
+def throughput(found, cap, layers):
+    """The fastest configuration of each allocator that fits, and how much faster than torch's."""
+    lines = [
+        f"| allocator | micro-batch in {cap:g} GiB | recomputed | tokens/s | of the first's |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    first = None
+    for allocator, fits in found.items():
+        name = NAMES.get(allocator, allocator)
+        if not fits:
+            lines.append(f"| {name} | none fits | | | |")
+            continue
+        batch, recomputed, run = max(fits, key=lambda each: each[2]["per_second"])
+        first = first or run["per_second"]
+        lines.append(
+            f"| {name} | {batch} | {recomputed} of {layers} | {run['per_second']:,.0f} "
+            f"| {run['per_second'] / first:.3f} |"
+        )
+    return "\n".join(lines)
