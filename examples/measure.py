@@ -11,6 +11,7 @@ import statistics
 import struct
 import sys
 import time
+from pathlib import Path
 
 
 def bits(value):
@@ -31,6 +32,21 @@ def checksum(model):
             part = parameter.detach().view(integers).sum(dtype=torch.int64).item()
             total = (total + place * part) % (1 << 64)
     return f"{total:016x}"
+
+
+def thread_seconds():
+    """What the threads have run so far, by what they do: main, autograd's, all others."""
+    sums = dict.fromkeys(("main", "autograd", "others"), 0.0)
+    for task in Path("/proc/self/task").glob("*"):
+        try:
+            name, ran = (task / "comm").read_text(), (task / "schedstat").read_text()
+        except OSError:  # it has just ended
+            continue
+        kind = "autograd" if name.startswith("pt_autograd") else "others"
+        if int(task.name) == os.getpid():
+            kind = "main"
+        sums[kind] += int(ran.split()[0]) * 1e-9
+    return sums
 
 
 class Recorder:
@@ -57,6 +73,7 @@ class Recorder:
 
     def begin(self):
         self._synchronize()
+        self._threads = thread_seconds()
         self._started, self._cpu = time.perf_counter(), time.process_time()
 
     def end(self, step, phase, loss, items):
@@ -66,6 +83,7 @@ class Recorder:
         """
         self._synchronize()
         seconds, cpu = time.perf_counter() - self._started, time.process_time() - self._cpu
+        threads = thread_seconds()
         counters = self._counters()
         record = {
             "step": step,
@@ -74,6 +92,7 @@ class Recorder:
             "loss_bits": bits(loss),
             "seconds": seconds,
             "cpu_seconds": cpu,  # of all threads
+            "thread_seconds": {kind: ran - self._threads[kind] for kind, ran in threads.items()},
             "items": items,
             **self._memory(),
             **{key: now - self._before[key] for key, now in counters.items()},
