@@ -39,12 +39,13 @@ type Device struct {
 	gone     struct {
 		hits, misses uint64 // of streams that are forgotten; under the host's lock
 	}
-	waiting    atomic.Int64  // the weight of steps that the planner has not looked at yet
-	dropped    atomic.Uint64 // events of steps that it never will
-	generation atomic.Uint64 // plans activated
-	steps      atomic.Uint64 // boundaries
-	marked     atomic.Bool   // the program marks its steps
-	retries    atomic.Uint64 // see PoolStats
+	waiting    atomic.Int64           // the weight of steps that the planner has not looked at yet
+	dropped    atomic.Uint64          // events of steps that it never will
+	generation atomic.Uint64          // plans activated
+	steps      atomic.Uint64          // boundaries
+	marked     atomic.Bool            // the program marks its steps
+	retries    atomic.Uint64          // see PoolStats
+	tooLarge   atomic.Pointer[string] // what was said of a step that will not fit; nil: nothing
 	latest     atomic.Pointer[plan.Plan]
 	opening    *opening // nil: no cache
 	closing    atomic.Bool

@@ -45,6 +45,9 @@ func (d *Device) figures() explain.Figures {
 	} else {
 		f.Free, f.Total = free, total
 	}
+	if said := d.tooLarge.Load(); said != nil {
+		f.Note += *said
+	}
 	if d.opts.Holders != nil {
 		if f.Holders, err = d.holders(); err != nil {
 			f.HoldersError = err.Error()

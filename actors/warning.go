@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+
 	"go.uber.org/zap"
 
 	"stalloc/internal/mem"
@@ -31,6 +33,8 @@ func (p *planner) warn(m *stepEnded, again bool, earlier []plan.Step) {
 		most = min(most, m.limit)
 	}
 	if p.warned = err == nil && need > most; p.warned {
+		note := fmt.Sprintf(" Said after step %d: the next one will not fit if it is like the one before. It needs at least %v, and there is %v.", p.d.steps.Load(), need, most)
+		p.d.tooLarge.Store(&note)
 		p.d.log.Warn("the coming step will not fit if it is like the one before: try a smaller batch "+
 			"or sequence, activation checkpointing or offloading; stalloc.explain() says what is live",
 			zap.Stringer("needs at least", need), zap.Stringer("there is", most), zap.Stringer("live now", live))

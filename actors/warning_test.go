@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -48,6 +50,9 @@ func TestALeakIsSaid(t *testing.T) {
 			}
 			if logs.Len() != 1 || steps < 10 {
 				t.Errorf("limit %v, early %v: step %d does not fit, said was %v", limit, early, steps, logs.All())
+			}
+			if text := strings.Join(strings.Fields(k.Explain()), " "); !strings.Contains(text, fmt.Sprintf("Said after step %d: the next one will not fit", steps)) {
+				t.Errorf("limit %v, early %v, step %d: %s", limit, early, steps, text)
 			}
 		}
 	}

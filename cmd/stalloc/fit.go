@@ -150,21 +150,25 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 	for i, tr := range traces {
 		load.add(runs[i].size, tr.PeakLoad(), 0)
 	}
-	results := []fitResult{f.result(liveTensors, figureFits, load)}
 	last := len(traces) - 1
+	if err := oneProgram(runs[0], runs[last], traces[0], traces[last]); err != nil {
+		s.fail(err)
+		return s.finishAll(nil)
+	}
+	results := []fitResult{f.result(liveTensors, figureFits, load)}
+	if why := results[0].CannotTell; why != "" {
+		s.fail(fmt.Errorf("these recordings do not tell how %s grow: %s", liveTensors, why))
+		return s.finishAll(nil)
+	}
 	growth, byLine := trace.Grow(traces[0], traces[last], float64(runs[0].size), float64(runs[last].size))
 	for i, a := range allocators {
 		s.progress.startAt(len(runs) + i)
-		fits, speed := f.blank(a.Name, figureFits), f.blank(a.Name, figureSpeed)
-		switch {
-		case results[0].CannotTell != "":
-			fits.CannotTell = "live tensors cannot be told"
-			speed.CannotTell = fits.CannotTell
-		case byLine == nil:
+		var fits, speed fitResult
+		if byLine == nil {
 			line, _ := fit.Through(load.points) // it was told from
 			m := &madeUp{s: s, f: f, growth: growth, load: line, most: results[0].High}
 			fits, speed, err = m.results(a)
-		default:
+		} else {
 			fits, speed, err = f.line(s, a, runs, traces)
 		}
 		if err != nil && s.ctx.Err() == nil {

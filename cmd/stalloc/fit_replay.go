@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"stalloc/actors/replay"
 	"stalloc/internal/fit"
@@ -82,3 +83,38 @@ func (m *madeUp) results(a replay.Allocator) (fits, speed fitResult, err error) 
 }
 
 var errNotSteady = errors.New("the recordings have no steady part: record more steps")
+
+// requestsSpread is by how much the requests of a step may differ otherwise: with routing, say.
+const requestsSpread = 1.25
+
+// oneProgram refuses recordings whose steps are too unlike for two sizes of one program: at most,
+// a step asks once for each unit of its size, or, where the sizes are those of pieces, for each piece.
+func oneProgram(a, b sized, small, large *trace.Trace) error {
+	few, many := requestsAStep(small), requestsAStep(large)
+	if few == 0 || many == 0 { // recordings without steps
+		return nil
+	}
+	if float64(max(few, many)) <= requestsSpread*float64(b.size)/float64(a.size)*float64(min(few, many)) {
+		return nil
+	}
+	return fmt.Errorf("%s makes %d requests a step and %s makes %d: these are no two sizes of one program; record one, with nothing changed but its size", a.path, few, b.path, many)
+}
+
+// requestsAStep is the median, 0 without steps.
+func requestsAStep(tr *trace.Trace) int {
+	counts := []int{}
+	for _, s := range tr.Steps() {
+		n := 0
+		for _, e := range tr.Events[s[0]:s[1]] {
+			if e.Kind == trace.Alloc {
+				n++
+			}
+		}
+		counts = append(counts, n)
+	}
+	if len(counts) == 0 {
+		return 0
+	}
+	slices.Sort(counts)
+	return counts[len(counts)/2]
+}

@@ -155,3 +155,18 @@ func TestFitSizes(t *testing.T) {
 		t.Errorf("exit %d, %q, %s, %q", status, out, errs, left)
 	}
 }
+
+// TestFitRefuses: recordings that are no sizes of one program are refused, and nothing is told.
+func TestFitRefuses(t *testing.T) {
+	llama, other := "../../tests/traces/llama_naive.csv.gz", "../../tests/traces/gpt2_naive.csv.gz"
+	for _, c := range [][3]string{
+		{llama, other, "gpt2_naive.csv.gz makes 5389: these are no two sizes of one program"},
+		{other, llama, "llama_naive.csv.gz makes 1997: these are no two sizes of one program"},
+		{llama, llama, "these recordings do not tell how live tensors grow: what was measured does not grow"},
+	} {
+		out, errs, status := run(t, "fit", "--json", "--at", "4="+c[0], "--at", "8="+c[1])
+		if status != exitFailed || out != "" || !strings.Contains(errs, c[2]) {
+			t.Errorf("exit %d, %q, %s, wanted %s", status, out, errs, c[2])
+		}
+	}
+}

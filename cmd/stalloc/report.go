@@ -95,7 +95,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		fmt.Fprintf(errs, "stalloc: writing the page: %v; choose another file with -o\n", err)
 		return errFailed
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %.1f MB%s\n", f.output, float64(page.n)/1e6, of)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %v%s\n", f.output, mem.Bytes(page.n), of)
 	return nil
 }
 

@@ -50,6 +50,8 @@ func TestSolveRefuses(t *testing.T) {
 		"give them apart": {good, "testdata/traces/tiny.csv"},
 		"solve them one":  {"-o", filepath.Join(dir, "x"), good, good},
 		"no capacity":     {"--capacity", "0", good},
+		"--budget is for": {"--budget", "9", "testdata/traces/tiny.csv"},
+		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
 		"no such file":    {"--solver", "exact", filepath.Join(dir, "none")},
 	} {
 		if _, errs, status := run(t, append([]string{"plan"}, args...)...); status == 0 || !strings.Contains(errs, want) {

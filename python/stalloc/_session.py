@@ -300,6 +300,8 @@ def stats(device: Any = None) -> Stats:
 def explain(device: Any = None) -> str:
     """A text for people: where the memory of a device is, by default the current one's.
 
+    It also has what was said of a step that will not fit.
+
     While not enabled it says that, and why.
     """
     native, torch = _session.native, _session.torch
