@@ -10,6 +10,7 @@ reward is the share of tokens below a limit. Needs transformers and a GPU.
 """
 
 import argparse
+import queue
 import sys
 import time
 
@@ -40,18 +41,64 @@ def generate(args, inbox, outbox):
     weights = inbox.get()
     for name, parameter in model.named_parameters():
         parameter.data = weights[name]
-    model.cuda()  # what is left: buffers
+    model.to(args.device)  # what is left: buffers
+    torch.manual_seed(1)
     outbox.put("ready")
     while (prompts := inbox.get()) is not None:
         with torch.no_grad():
             text = model.generate(
-                torch.tensor(prompts, device="cuda"), do_sample=True, max_new_tokens=args.tokens,
+                torch.tensor(prompts, device=args.device), do_sample=True, max_new_tokens=args.tokens,
                 min_new_tokens=args.tokens, pad_token_id=0,
             )  # fmt: skip
-        outbox.put((text.tolist(), torch.cuda.mem_get_info()[0]))
+        outbox.put((text.tolist(), torch.cuda.mem_get_info()[0] if args.device == "cuda" else 0))
         del text
         torch.cuda.empty_cache()  # the trainer's again
     del weights, model
+
+
+class Generator:
+    """The other process, as the trainer sees it."""
+
+    def __init__(self, torch, args, model):
+        context = torch.multiprocessing.get_context("spawn")
+        self.inbox, self.outbox = context.Queue(), context.Queue()
+        self.process = context.Process(target=generate, args=(args, self.inbox, self.outbox))
+        self.process.daemon = True
+        self.process.start()
+        if args.device == "cuda":
+            torch.cuda.synchronize()
+        self.inbox.put({name: p.detach() for name, p in model.named_parameters()})
+        self.answer()  # a queue sends on a thread of its own: pause() must not come before it
+
+    def answer(self):
+        while True:
+            try:
+                return self.outbox.get(timeout=5)
+            except queue.Empty:
+                if not self.process.is_alive():
+                    sys.exit("the process that generates has ended: its error is above")
+
+    def add_to(self, prompts, sleep=True):
+        """Prompts with what the model adds to them, while this process's memory sleeps."""
+        begin = time.perf_counter()
+        asleep = (
+            stalloc.pause() if sleep else 0
+        )  # waits for all work, so the weights are as they should be
+        paused = time.perf_counter()
+        self.inbox.put(prompts)
+        text, free = self.answer()
+        generated = time.perf_counter()
+        stalloc.resume()
+        woken = time.perf_counter()
+        self.words = (
+            f"{asleep / GIB:.2f} GiB slept, {free / GIB:.2f} GiB were free; {paused - begin:.2f} s "
+            f"to sleep, {generated - paused:.2f} s to generate, {woken - generated:.2f} s to wake"
+        )
+        return text
+
+    def end(self):
+        self.inbox.put(None)
+        self.process.join(60)
 
 
 def step(torch, model, optimizer, text, baseline):
@@ -68,65 +115,51 @@ def step(torch, model, optimizer, text, baseline):
     return reward.mean().item()
 
 
-def train(torch, args, inbox, outbox):
-    model = build(args).cuda()
+def train(torch, args):
+    torch.manual_seed(0)
+    model = build(args).to(args.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
-    torch.cuda.synchronize()
-    inbox.put({name: p.detach() for name, p in model.named_parameters()})
-    outbox.get(timeout=600)  # a queue sends on a thread of its own: pause() must not come before it
-    baseline = 0.0
+    generator, baseline = Generator(torch, args, model), 0.0
     for number in range(args.steps):
         prompts = torch.randint(VOCABULARY, (args.prompts, PROMPT)).tolist()
-        begin = time.perf_counter()
-        asleep = stalloc.pause()  # waits for all work, so the weights are as they should be
-        paused = time.perf_counter()
-        inbox.put(prompts)
-        text, free = outbox.get(timeout=600)
-        generated = time.perf_counter()
-        stalloc.resume()
-        woken = time.perf_counter()
-        reward = step(torch, model, optimizer, torch.tensor(text, device="cuda"), baseline)
+        text = torch.tensor(generator.add_to(prompts), device=args.device)
+        reward = step(torch, model, optimizer, text, baseline)
         baseline = 0.9 * baseline + 0.1 * reward if number else reward
-        print(
-            f"step {number}: reward {reward:.3f}; {asleep / GIB:.2f} GiB slept, "
-            f"{free / GIB:.2f} GiB were free; {paused - begin:.2f} s to sleep, "
-            f"{generated - paused:.2f} s to generate, {woken - generated:.2f} s to wake",
-            flush=True,
-        )
+        print(f"step {number}: reward {reward:.3f}; {generator.words}", flush=True)
+    generator.end()
 
 
-def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--heads", type=int, default=12, help="of 64 numbers each")
-    parser.add_argument("--prompts", type=int, default=64, help="in a batch")
-    parser.add_argument("--tokens", type=int, default=120, help="to generate for each prompt")
+def add_arguments(parser):
+    parser.add_argument("--steps", type=harness.positive, default=20)
+    parser.add_argument("--layers", type=harness.positive, default=12)
+    parser.add_argument("--heads", type=harness.positive, default=12, help="of 64 numbers each")
+    parser.add_argument("--prompts", type=harness.positive, default=64, help="in a batch")
+    parser.add_argument("--tokens", type=harness.positive, default=120, help="to add to a prompt")
     parser.add_argument("--rate", type=float, default=1e-4, help="of learning")
-    args = parser.parse_args(arguments)
-    if min(args.steps, args.layers, args.heads, args.prompts, args.tokens) < 1:
-        parser.error("all numbers are to be 1 or more")
-    absent = harness.missing("torch", "transformers")
+    parser.add_argument("--tiny", action="store_true", help="seconds on a CPU, to try it out")
+
+
+def parse(parser, argv, *needed):
+    args = parser.parse_args(argv)
+    if args.tiny:
+        args.layers, args.heads, args.tokens, args.steps = 2, 1, 8, min(args.steps, 3)
+        args.prompts = min(args.prompts, 8)
+    absent = harness.missing("torch", "transformers", *needed)
     if absent:
         parser.error(absent)
+    args.device = "cuda" if stalloc.enable(share="fd") else "cpu"
+    if args.device == "cpu" and not args.tiny:
+        parser.error("needs a GPU and a PyTorch with CUDA: stalloc doctor says what is missing")
     return args
 
 
-def main():
-    args = parse_arguments()
-    if not stalloc.enable(share="fd"):
-        sys.exit("needs a GPU and a PyTorch with CUDA: stalloc doctor says what is missing")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    args = parse(parser, argv)
     import torch
 
-    context = torch.multiprocessing.get_context("spawn")
-    inbox, outbox = context.Queue(), context.Queue()
-    other = context.Process(target=generate, args=(args, inbox, outbox), daemon=True)
-    other.start()
-    try:
-        train(torch, args, inbox, outbox)
-    finally:
-        inbox.put(None)
-        other.join(60)
+    train(torch, args)
     print(stalloc.stats())
 
 
