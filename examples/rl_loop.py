@@ -47,8 +47,8 @@ def generate(args, inbox, outbox):
     while (prompts := inbox.get()) is not None:
         with torch.no_grad():
             text = model.generate(
-                torch.tensor(prompts, device=args.device), do_sample=True, max_new_tokens=args.tokens,
-                min_new_tokens=args.tokens, pad_token_id=0,
+                torch.tensor(prompts, device=args.device), do_sample=True, pad_token_id=0,
+                max_new_tokens=args.tokens, min_new_tokens=args.tokens,
             )  # fmt: skip
         outbox.put((text.tolist(), torch.cuda.mem_get_info()[0] if args.device == "cuda" else 0))
         del text
