@@ -85,6 +85,18 @@ func (f *fences) count(waits []waiting, by int) {
 	}
 }
 
+// missing returns how many fences memory waits for that are not on their streams.
+func (f *fences) missing() (n int) {
+	for _, waits := range f.late {
+		for _, w := range waits {
+			if w.urgent {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // waited notes that the device has been waited for: what is late has passed. The others are
 // found when the driver is asked about them.
 func (f *fences) waited() {

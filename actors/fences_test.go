@@ -107,3 +107,13 @@ func TestTrimHasFencesPolled(t *testing.T) {
 		k.gpu.Finish(1)
 	}
 }
+
+// TestMissing: the fence of a view's addresses is in no hurry, and nobody is told that it is missing.
+func TestMissing(t *testing.T) {
+	f := fences{late: map[mem.StreamID][]waiting{}}
+	f.add(3, waiting{engine: 1}, waiting{engine: 2, urgent: true})
+	f.add(4, waiting{engine: 3})
+	if n := f.missing(); n != 1 {
+		t.Errorf("%d fences are missing, want 1", n)
+	}
+}

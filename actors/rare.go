@@ -123,7 +123,7 @@ func (p *pool) stats() PoolStats {
 	return PoolStats{
 		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak, Load: s.Load - p.gone, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.retries.Load(), Engine: s,
-		Late: p.fences.lateAll, Waits: p.patience.counts,
+		Late: p.fences.missing(), Waits: p.patience.counts,
 	}
 }
 

@@ -29,8 +29,9 @@ static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window)
 // Python's, where this is a Python program.
 static bool host_may_wait(void) {
 	static _Atomic(void *) check;
+	static _Atomic unsigned asked; // a program without Python may load it later
 	void *known = atomic_load(&check);
-	if (!known) atomic_store(&check, known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+	if (!known && atomic_fetch_add(&asked, 1) % 1024 == 0) atomic_store(&check, known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
 	return !known || !((int (*)(void))known)();
 }
 static bool host_lasts(struct stalloc_device *d, uint64_t id) {

@@ -51,8 +51,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A heap is what one stream of one pool has. Its free bytes serve nobody else until
-// the device has been waited for.
+// A heap is what one stream of one pool has. Its free bytes serve nobody else until they
+// are lent (lend.go), or the device has been waited for.
 type heap struct {
 	heapKey
 	over    bool // a private pool that nobody will use any more: what it has is anybody's
