@@ -28,7 +28,7 @@ int stalloc_find(void *ptr, struct stalloc_block *out) {
 	stalloc_drain(d);
 	bool mine = d->index.starts, found = false; /* else it is GMLake's to know */
 	uint64_t offset = addr - d->base;
-	uint32_t b = mine && offset % STALLOC_GRAIN == 0 ? start_get(&d->index, offset / STALLOC_GRAIN) : 0;
+	uint32_t b = offset % STALLOC_GRAIN == 0 ? start_get(&d->index, offset / STALLOC_GRAIN) : 0;
 	if ((found = b != 0 && d->index.blocks[b].state != INDEX_PENDING)) *out = block_of(d, &d->index.blocks[b]);
 	stalloc_leave(d);
 	if (!mine && e && e->base(addr, &start, &size) == STALLOC_OK && (found = start == addr))

@@ -21,6 +21,7 @@ static inline uint64_t start_mask(const struct stalloc_index *x) { return ~(uint
 
 static inline uint32_t start_get(const struct stalloc_index *x, uint64_t at) {
 	uint64_t cell;
+	if (__builtin_expect(!x->starts, 0)) return 0; /* nothing was asked for yet */
 	for (uint64_t i = start_home(x, at); (cell = x->starts[i]) != 0; i = (i + 1) & start_mask(x))
 		if (cell >> INDEX_NUMBER_BITS == at) return cell & ((1u << INDEX_NUMBER_BITS) - 1);
 	return 0;

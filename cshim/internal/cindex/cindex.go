@@ -54,7 +54,7 @@ static void drop(struct stalloc_index *x, uint64_t at) { index_drop(x, start_get
 static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) { index_mark(x, &x->blocks[start_get(x, at)], state); }
 
 static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
-	uint32_t b = x->starts && at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
+	uint32_t b = at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
 	return b ? x->blocks[b] : (struct index_block){0};
 }
 

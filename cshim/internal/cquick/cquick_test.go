@@ -89,3 +89,14 @@ func TestAnnouncedInOrder(t *testing.T) {
 		t.Errorf("freed %x, announced %x", freed, at)
 	}
 }
+
+// A caller may name the wrong device for a block, and that one's addresses may lie right below it:
+// so it is asked for a block before it has one, and before its index has room for any.
+func TestFreeBeforeTheFirstRequest(t *testing.T) {
+	d := New(1<<40, mem.MiB)
+	defer d.Close()
+	d.Allow(1 << 40)
+	if d.Free(1<<40 + 32<<30) {
+		t.Error("freed a block that there never was")
+	}
+}
