@@ -81,9 +81,8 @@ class Generator:
     def add_to(self, prompts, sleep=True):
         """Prompts with what the model adds to them, while this process's memory sleeps."""
         begin = time.perf_counter()
-        asleep = (
-            stalloc.pause() if sleep else 0
-        )  # waits for all work, so the weights are as they should be
+        # Pausing waits for all work, so the weights are as they should be.
+        asleep = stalloc.pause() if sleep else 0
         paused = time.perf_counter()
         self.inbox.put(prompts)
         text, free = self.answer()
@@ -153,10 +152,14 @@ def parse(parser, argv, *needed):
     return args
 
 
-def main(argv=None):
+def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    args = parse(parser, argv)
+    return parse(parser, argv)
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
     import torch
 
     train(torch, args)

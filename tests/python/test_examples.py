@@ -46,7 +46,7 @@ def test_a_preset_gives_what_is_not_asked_for():
         (train_hf, ["--shortest", "9", "--longest", "8"], "want --shortest (9) <= --longest (8)"),
         (train_hf, ["--eval-every", "-1"], "or 0 for never"),
         (train_pyg, ["--heads", "3"], "--width 128 must be a multiple of --heads 3"),
-        (rl_loop, ["--tokens", "0"], "all numbers are to be 1 or more"),
+        (rl_loop, ["--tokens", "0"], "0 is not a positive number"),
         (train_megatron, ["--experts", "2"], "want at least --top (4), or 0 for none"),
     ],
 )

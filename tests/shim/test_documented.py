@@ -4,6 +4,7 @@ Launchers are left out and what they would start is run as one of eight ranks. R
 tests/python/test_record.py, which has the memory history for it.
 """
 
+import gzip
 import json
 import re
 import shutil
@@ -26,6 +27,12 @@ RANK = {"RANK": "3", "WORLD_SIZE": "8"}
 LAUNCHERS = {"torchrun", "deepspeed"}
 
 
+def grown(times):
+    """The recording's first steps, of a batch so many times as large."""
+    text = gzip.decompress(RECORDING.read_bytes()).decode().split("# step 3\n")[0]
+    return re.sub(r"(?m)^(a,\d+),(\d+)", lambda m: f"{m[1]},{times * int(m[2])}", text)
+
+
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
     """What the commands name is there: programs, a recording, a profiler's trace."""
@@ -39,8 +46,9 @@ def training(tmp_path_factory):
     (work / "torchtitan" / "__init__.py").touch()
     (work / "tests").symlink_to(ROOT / "tests")
     (work / "build").mkdir()
-    for name in ("run", "b4", "b8", "b12"):
-        shutil.copy(RECORDING, work / f"{name}.csv.gz")
+    shutil.copy(RECORDING, work / "run.csv.gz")
+    for size in (4, 8, 12):
+        (work / f"b{size}.csv.gz").write_bytes(gzip.compress(grown(size).encode()))
     (work / "problem.csv").write_text("id,lower,upper,size\n0,0,3,4096\n1,1,4,8192\n2,3,6,4096\n")
     (work / "profiler.json").write_text('{"traceEvents": [], "baseTimeNanoseconds": 0}')
     # Where packages are installed, Python reads stalloc.pth when it starts.
