@@ -124,7 +124,9 @@ func (w *patience) endStep(now time.Duration) {
 		w.rest--
 	case w.vain > w.took/dear:
 		w.failed++
-		w.rest = 1 << min(w.failed, longestRest)
+		if w.failed > 1 { // the first time may be communication that starts
+			w.rest = 1 << min(2*(w.failed-1), longestRest)
+		}
 	case w.spent > 0:
 		w.failed = 0
 	}

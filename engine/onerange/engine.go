@@ -29,7 +29,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB,
 		HandleMost: 64 * mem.MiB, // up to here the driver takes no longer than for the smallest
-		Dear:       0.004,
+		Dear:       0.03,
 	}
 }
 

@@ -53,13 +53,14 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	a.creates = 0
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := (lack + size - 1) / size * size
-		if sum > room || e.held+sum > most { // as little as will do
-			if sum = (lack + pageUnits - 1) / pageUnits * pageUnits; sum > room || e.held+sum > most {
-				e.unmapped = append(e.unmapped, e.picks...)
-				a.reason = engine.RefusedLimit
-				return out, false
-			}
+		sum := (lack + pageUnits - 1) / pageUnits * pageUnits
+		if up := (lack + size - 1) / size * size; e.price.large && up <= room && e.held+up <= most {
+			sum = up // whole handles can be stitched from
+		}
+		if sum > room || e.held+sum > most {
+			e.unmapped = append(e.unmapped, e.picks...)
+			a.reason = engine.RefusedLimit
+			return out, false
 		}
 		for ; sum > 0; sum -= size {
 			if size > sum {

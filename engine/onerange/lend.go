@@ -17,9 +17,7 @@ import (
 //	stream 0   | a a a a | · · · · | h · · · |          h is lent: no byte of the place is free
 //	stream 1   | b b b b | h                            and mapped here as well
 //
-// Only streams lend that last as long as the program, for a fence names them; and none in the first two
-// steps, whose many small handles would each have to be mapped: what is held too much by then the
-// rebuild gives back (price.go).
+// Only streams lend that last as long as the program, for a fence names them.
 
 // Lasting says that a stream is never gone.
 func (e *Engine) Lasting(id mem.StreamID) {
@@ -38,7 +36,7 @@ func (e *Engine) lends(s uint32) bool {
 // waits are few. False: they have too little for one.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if !a.lend || e.price.steps < rebuildAt || !isLarge(a.arena) || e.heaps[a.heap].pool != 0 {
+	if !a.lend || !isLarge(a.arena) || e.heaps[a.heap].pool != 0 {
 		return out, false
 	}
 	var free unit

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"stalloc/engine"
+	"stalloc/internal/mem"
 	"stalloc/internal/without"
 )
 
@@ -14,8 +15,10 @@ import (
 //   - what is held exceeds the peak load only by what no view can make use of. To grow
 //     instead of stitching, by half a percent or by two, was measured to cost as much
 //     memory as it saves time;
-//   - while little is known, in the first two steps, handles are as small as the driver
-//     makes them;
+//   - while little is known, in the first two steps, handles are half as large as the load calls
+//     for, at most earlyMost. In the smallest handles memory takes twice as long to make, and to
+//     rebuild; of twice earlyMost, what stays free beside blocks that live on breaks regular
+//     steps' plans (docs: decision 5);
 //   - if the second step still paid more than Dear of its time for stitching, so will
 //     the next ones. Then the memory is rebuilt once, contiguous and in handles of a
 //     handlePart-th of the peak load, for which the driver takes hardly more each than
@@ -43,6 +46,9 @@ const handlePart = 512
 // dearSurplus is the part of what is held that may be lost to streams which have not lent.
 const dearSurplus = 100
 
+// earlyMost is the largest handle of the first steps.
+const earlyMost = 4 * mem.MiB
+
 // rebuildAt is the step after which the memory is rebuilt if that seems to be worth it.
 const rebuildAt = 2
 
@@ -59,10 +65,14 @@ type price struct {
 // handleSize returns the size of the handles that an arena grows by, for a request of
 // n units.
 func (e *Engine) handleSize(s uint32, n unit) unit {
-	if !e.price.large {
+	switch size := e.largeSize(s, n); {
+	case e.price.large:
+		return size
+	case e.price.short:
 		return pageUnits
+	default:
+		return max(pageUnits, min(size/2, unitsOf(earlyMost)))
 	}
-	return e.largeSize(s, n)
 }
 
 // largeSize returns the size of large handles: no larger than that each gap may lose one
