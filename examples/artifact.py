@@ -94,7 +94,7 @@ class Bench:
         words = [*options.split(), *self.args.rest]
         if cap is not None:
             words += ["--memory-cap", str(cap)]
-        how = how or ({"processes": row.gpus} if row.gpus > 1 else {})
+        how = how or {"gpus": tuple(range(row.gpus))}
         return self.book.run(key, HERE / row.script, words, allocator, **how)
 
     def ran(self, name, allocator):

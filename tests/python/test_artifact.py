@@ -1,6 +1,7 @@
 """The paper's runs over a GPU that only pretends: pieces, what is left out, and the tables."""
 
 import artifact
+import pretend
 import pytest
 import train_artifact
 import train_megatron
@@ -16,8 +17,8 @@ class Pretend:
     def __init__(self):
         self.ran, self.shared = [], 0  # of these in a process with others
 
-    def launch(self, script, options, allocator, timeout, processes=1, **how):
-        self.ran.append((script.name, allocator, processes))
+    def launch(self, script, options, allocator, timeout, gpus=(0,), **how):
+        self.ran.append((script.name, allocator, gpus))
         self.shared += how.get("turn") is not None
         said = dict(zip(options, options[1:]))
         layers = int(said.get("--recompute-layers", 0))
@@ -27,7 +28,7 @@ class Pretend:
         if reserved > float(said.get("--memory-cap", 1000)) * GIB:
             return {"failed": "out of memory in step 0", "out_of_memory": {"step": 0}}
         seconds = 0.1 * batch * (1 + layers / 48) + 0.2
-        step = {"seconds": seconds, "retries": 0, "peak_allocated": load}
+        step = pretend.step(seconds, peak_allocated=load)
         summary = {
             "median_step_seconds": seconds, "median_items_per_second": 1000 * batch / seconds,
             "peak_load": load, "peak_reserved": reserved,
@@ -49,7 +50,7 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     assert "| llama2-7b/N | 80.0 | 90.9 | 94.3 | 99.0 | 600 | 600 | 600 | 600 | one rank" in said
     assert "| qwen1.5-moe | | | | | | | | | not run: needs 2 GPUs, here is 1 |" in said
     assert "| stalloc | 8 | 8 of 16 | 7,059 | 1.059 |" in said and "| 6,667 | 1.000 |" in said
-    assert all(processes == 1 for _, _, processes in gpu.ran)
+    assert all(gpus == (0,) for _, _, gpus in gpu.ran)
     ran = len(gpu.ran)
     assert artifact.main([*options, "--budget", "0"], gpu.launch, lambda: 1) == 0
     assert capsys.readouterr().out == said and len(gpu.ran) == ran
@@ -84,7 +85,7 @@ def test_throughput_is_that_of_what_fits(gpu, tmp_path):
 def test_two_gpus_are_two_processes(gpu, tmp_path):
     options = ["--json", str(tmp_path / "a.jsonl"), "--rows", "opt-1.3b", "--parts", "rows"]
     assert artifact.main(options, gpu.launch, lambda: 2) == 0
-    assert gpu.ran == [("train_opt.py", allocator, 2) for allocator in artifact.ALLOCATORS]
+    assert gpu.ran == [("train_opt.py", allocator, (0, 1)) for allocator in artifact.ALLOCATORS]
 
 
 def test_a_row_that_breaks_ends_none_but_itself(gpu, tmp_path, capsys):

@@ -7,6 +7,7 @@ import ledger
 import limit
 import limit_bench
 import limit_table
+import pretend
 import pytest
 
 GIB = 1 << 30
@@ -45,7 +46,7 @@ class Pretend:
         self.now, self.runs, self.crash, self.slow = 0.0, [], None, 1.0
         self.own, self.needs = [], {}  # processes of their own; by allocator what these need more
 
-    def launch(self, script, options, allocator, timeout, quiet=False, turn=None, beside=()):
+    def launch(self, script, options, allocator, timeout, turn=None, beside=()):
         self.runs.append((script.name, allocator, tuple(options)))
         said = dict(zip(options, options[1:]))
         size, steps = int(said.get("--batch", 8)), int(said["--steps"])
@@ -68,7 +69,7 @@ class Pretend:
         step = (
             0.1 * size / 8 * (1.0 if fast else 1.2) * (self.slow if allocator == "stalloc" else 1)
         )
-        each = [{"seconds": step, "retries": 0 if fast else i} for i in range(steps)]
+        each = [pretend.step(step, 0 if fast else i) for i in range(steps)]
         summary = {"median_step_seconds": step, "median_items_per_second": size / step}
         sums = {**summary, "peak_load": load, "peak_reserved": load}
         return {"steps": each, "summary": sums, "checksum": f"of {size}"}
@@ -76,7 +77,7 @@ class Pretend:
 
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
-    pretend = Pretend()
+    fake = Pretend()
     program = limit.Program("Pretend", "train.py", "--steps 12", "--batch", 1, 8)
     monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
     monkeypatch.setattr(ledger, "commit", lambda: "abc1234")
@@ -84,13 +85,13 @@ def gpu(monkeypatch, tmp_path):
     def run(*options, budget=1e9):
         args = limit.parse_arguments(["--json", str(tmp_path / "l.jsonl"), *options])
         args.programs, args.jobs = ["one"], 1
-        book = ledger.Ledger(args.json, budget, pretend.launch, lambda: pretend.now)
+        book = ledger.Ledger(args.json, budget, fake.launch, lambda: fake.now)
         bench = limit.Bench("one", program, args, book)
         bench.broken = limit.measure([bench], args)
         return bench
 
-    pretend.run, pretend.path = run, tmp_path / "l.jsonl"
-    return pretend
+    fake.run, fake.path = run, tmp_path / "l.jsonl"
+    return fake
 
 
 def test_knees_and_largest(gpu):
