@@ -50,6 +50,11 @@ class Ledger:
             self.places.add(described(entry))
             self._note(entry["key"], entry["result"]["wall_seconds"])
 
+    def cap(self):
+        """The limit in GiB that its runs had, where they had one: that of the last; else None."""
+        caps = [json.loads(text).get("cap") for text in self.entries]
+        return next((cap for cap in reversed(caps) if cap is not None), None)
+
     def has(self, key):
         return key_of(key) in self.entries
 

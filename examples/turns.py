@@ -16,13 +16,12 @@ before, 1 if a run failed.
 """
 
 import argparse
-import concurrent.futures
 import dataclasses
 import sys
-import time
 from pathlib import Path
 from typing import Callable
 
+import batches
 import harness
 import ledger
 import train_megatron
@@ -31,7 +30,6 @@ import workers
 
 HERE = Path(__file__).resolve().parent
 EXIT_MORE = 75
-START = 60  # seconds that the processes of a turn may take to start, until it is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +68,10 @@ PROGRAMS = {
 
 
 class Bench:
+    """What is asked of the ledger, and what it has."""
+
     def __init__(self, args, book):
         self.args, self.book = args, book
-        self.broken = {}  # what failed, and why
 
     def options(self, name):
         return [*PROGRAMS[name].options.split(), *self.args.rest]
@@ -90,45 +89,16 @@ class Bench:
             if self.book.has(key)
         }
 
-    def measure(self, those, gpus, names):
-        """All turns of the named programs, on as many GPUs, in processes that `those` start."""
-        start = START
-        for turn in range(self.args.turns):
-            todo = self.todo(names, turn, gpus)
-            if not todo:
-                continue
-            self.book.check(self.key(*todo[0][:2], turn), start)
-            began = time.monotonic()
-            those.prepare((HERE / PROGRAMS[name].script, a, on) for name, a, on in todo)
-            start = time.monotonic() - began
-            self.run([run for run in todo if len(run[2]) > 1], turn)
-            with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
-                queues = [[run for run in todo if run[2] == (gpu,)] for gpu in range(gpus)]
-                for done in [pool.submit(self.run, queue, turn) for queue in queues]:
-                    done.result()
-
-    def todo(self, names, turn, gpus):
-        """The runs of a turn that are missing: program, allocator and its GPUs.
-
-        A program's runs of a turn share a GPU, and no allocator is always the first.
-        """
-        on = places(names, turn, gpus)
-        those = self.args.allocators
+    def turn(self, names, turn, gpus):
+        """The runs of a turn. A program's share a GPU, and no allocator is always the first."""
+        on, those = places(names, turn, gpus), self.args.allocators
         those = [those[(place + turn) % len(those)] for place in range(len(those))]
-        runs = [(name, a, on[name]) for name in names if name not in self.broken for a in those]
-        return [run for run in runs if not self.book.has(self.key(*run[:2], turn))]
-
-    def run(self, queue, turn):
-        for name, allocator, on in queue:
-            if name in self.broken:
-                continue
-            script = HERE / PROGRAMS[name].script
-            key = self.key(name, allocator, turn)
-            try:
-                self.book.run(key, script, self.options(name), allocator, gpus=on)
-            except ledger.Broken as error:
-                self.broken[name] = str(error)
-                print(error, file=sys.stderr, flush=True)
+        return [
+            batches.Run(self.key(name, allocator, turn), HERE / PROGRAMS[name].script,
+                        self.options(name), allocator, on[name])
+            for name in names
+            for allocator in those
+        ]  # fmt: skip
 
 
 def places(names, turn, gpus):
@@ -145,25 +115,30 @@ def places(names, turn, gpus):
     return found
 
 
-def main(argv=None, those=None, count=workers.count_gpus):
-    """`those` and `count` stand for workers and GPUs in tests."""
+def main(argv=None, those=None, machine=workers.machine):
+    """`those` and `machine` stand for workers and GPUs in tests."""
     args = parse_arguments(argv)
     if args.table:
         print(turns_table.tables(Bench(args, ledger.Ledger(args.json, 0)), PROGRAMS))
         return 0
-    gpus = min(count(), 2)
+    gpus, status = min(machine()[0], 2), 0
+    if not gpus:
+        raise SystemExit("turns.py: no GPU here; --table shows what was measured")
     skipped = {name: why for name in args.programs if (why := missing(name, gpus))}
     for name, why in skipped.items():
         print(f"{name}: not run: {why}")
+    names = [name for name in args.programs if name not in skipped]
     with those or workers.Workers(gpus) as those:
-        bench, status = Bench(args, ledger.Ledger(args.json, args.budget, those.launch)), 0
+        bench = Bench(args, ledger.Ledger(args.json, args.budget, those.launch))
+        batch = batches.Batches(bench.book, those, gpus)
         try:
-            bench.measure(those, gpus, [name for name in args.programs if name not in skipped])
+            for turn in range(args.turns):
+                batch.run(bench.turn(names, turn, gpus))
         except ledger.OutOfTime:
             status = EXIT_MORE
             print("not all is measured: run this again", file=sys.stderr)
     print(turns_table.tables(bench, PROGRAMS))
-    return 1 if bench.broken else status
+    return 1 if batch.broken else status
 
 
 def missing(name, gpus):

@@ -44,10 +44,12 @@ class Pretend:
 
     def __init__(self):
         self.now, self.runs, self.crash, self.slow = 0.0, [], None, 1.0
+        self.gpus = {}  # what ran on each
         self.own, self.needs = [], {}  # processes of their own; by allocator what these need more
 
-    def launch(self, script, options, allocator, timeout, turn=None, beside=()):
+    def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=()):
         self.runs.append((script.name, allocator, tuple(options)))
+        self.gpus.setdefault(gpus, set()).add(script.name)
         said = dict(zip(options, options[1:]))
         size, steps = int(said.get("--batch", 8)), int(said["--steps"])
         load = (2 + size) * GIB
@@ -84,7 +86,7 @@ def gpu(monkeypatch, tmp_path):
 
     def run(*options, budget=1e9):
         args = limit.parse_arguments(["--json", str(tmp_path / "l.jsonl"), *options])
-        args.programs, args.jobs = ["one"], 1
+        args.programs, args.jobs, args.cap, args.device = ["one"], 1, 80, 130
         book = ledger.Ledger(args.json, budget, fake.launch, lambda: fake.now)
         bench = limit.Bench("one", program, args, book)
         bench.broken = limit.measure([bench], args)
@@ -189,16 +191,37 @@ def test_full_speed_is_the_fastest_allocators(gpu):
     assert "| stalloc | 1.005 | never |" in limit_table.tables([bench])
 
 
+def one_gpu():
+    return 1, 80.0
+
+
+def test_two_gpus_have_programs_of_their_own(gpu, capsys, monkeypatch):
+    programs = {
+        name: limit.Program("Pretend", f"{name}.py", "--steps 12", "--batch", 1, 8)
+        for name in ("one", "two", "three")
+    }
+    monkeypatch.setattr(limit, "PROGRAMS", programs)
+    options = ["--json", str(gpu.path), "--programs", *programs, "--budget", "1e9"]
+    assert limit.main(options, gpu.launch, lambda: (2, 79.6)) == 0
+    assert gpu.gpus == {(0,): {"one.py", "three.py"}, (1,): {"two.py"}}
+    said = capsys.readouterr().out
+    assert said.count("| allocator | batch at 77 GiB | tokens/s") == 3
+    assert limit.main([*options, "--table"]) == 0  # the ledger says what the cap was
+    assert capsys.readouterr().out == said
+    with pytest.raises(SystemExit, match="no GPU here"):
+        limit.main(options, gpu.launch, lambda: (0, 0))
+
+
 def test_the_command(gpu, capsys, monkeypatch):
     options = ["--json", str(gpu.path), "--programs", "one", "--parts", "curve"]
-    assert limit.main([*options, "--budget", "0"], gpu.launch) == limit.EXIT_MORE
+    assert limit.main([*options, "--budget", "0"], gpu.launch, one_gpu) == limit.EXIT_MORE
     assert "Not measured." in capsys.readouterr().out
-    assert limit.main(options, gpu.launch) == 0
+    assert limit.main(options, gpu.launch, one_gpu) == 0
     assert "`train.py --steps 12`; live memory 10.00 GiB; the same bits" in capsys.readouterr().out
     gpu.crash = "native"
-    assert limit.main([*options, "--", "--lr", "1"], gpu.launch) == 1
+    assert limit.main([*options, "--", "--lr", "1"], gpu.launch, one_gpu) == 1
     assert "--steps 12 --lr 1 under native: exit status 1" in capsys.readouterr().err
     program = limit.Program("Pretend", "train.py", "", "--batch", 1, 8, lambda: "not there")
     monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
-    assert limit.main(options, gpu.launch) == 0
+    assert limit.main(options, gpu.launch, one_gpu) == 0
     assert "one: not run: not there" in capsys.readouterr().out

@@ -70,7 +70,7 @@ def gpus(monkeypatch, tmp_path):
 
     def run(*options, count=2):
         words = ["--json", str(tmp_path / "t.jsonl"), *options]
-        return turns.main(words, fake, lambda: count)
+        return turns.main(words, fake, lambda: (count, 80))
 
     fake.run, fake.path = run, tmp_path / "t.jsonl"
     return fake
@@ -166,6 +166,6 @@ def test_fsdp_of_two_ranks_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     options = ["--json", str(tmp_path / "t.jsonl"), "--programs", "fsdp", "--turns", "1"]
     options += ["--allocators", "native", "expandable", "--", "--tiny"]
-    assert turns.main(options, count=lambda: 2) == 0
+    assert turns.main(options, machine=lambda: (2, 0)) == 0
     said = capsys.readouterr().out
     assert "the same bits in the weights of all 2 runs" in said and "rank 1 | 0 | 0 | 0" in said
