@@ -39,15 +39,21 @@ def throughput(found, cap, layers):
         "|---|--:|--:|--:|--:|",
     ]
     first = None
-    for allocator, fits in found.items():
+    for allocator, best in found.items():
         name = NAMES.get(allocator, allocator)
-        if not fits:
+        if not best:
             lines.append(f"| {name} | none fits | | | |")
             continue
-        batch, recomputed, run = max(fits, key=lambda each: each[2]["per_second"])
-        first = first or run["per_second"]
+        batch, recomputed, runs = best
+        if any(run["oom"] for run in runs):
+            lines.append(f"| {name} | {batch} | {recomputed} of {layers} | out of memory | |")
+            continue
+        each = sorted(run["per_second"] for run in runs)
+        middle = statistics.median(each)
+        first = first or middle
+        spread = f" ({each[0]:,.0f} to {each[-1]:,.0f})" if each[0] < each[-1] else ""
         lines.append(
-            f"| {name} | {batch} | {recomputed} of {layers} | {run['per_second']:,.0f} "
-            f"| {run['per_second'] / first:.3f} |"
+            f"| {name} | {batch} | {recomputed} of {layers} | {middle:,.0f}{spread} "
+            f"| {middle / first:.3f} |"
         )
     return "\n".join(lines)
