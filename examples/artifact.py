@@ -32,6 +32,7 @@ import artifact_table
 import batches
 import harness
 import ledger
+import machine
 import train_megatron
 import workers
 
@@ -167,19 +168,19 @@ def key_of(name, options, allocator, turn, cap=None):
     return {"program": name, "options": options, "allocator": allocator, "turn": turn, "cap": cap}
 
 
-def main(argv=None, those=None, machine=workers.machine):
-    """`those` and `machine` stand for workers and GPUs in tests."""
+def main(argv=None, those=None, here=None):
+    """`those` and `here` stand for workers and the machine in tests."""
     args = parse_arguments(argv)
-    gpus, memory = (1, 0) if args.table else machine()
-    if not gpus:
-        raise SystemExit("artifact.py: no GPU here; --table shows what was measured")
-    with those or workers.Workers(min(gpus, 2)) as those:
-        return run(args, those, min(gpus, 2), memory)
+    here = machine.Machine(1) if args.table else here or machine.here("artifact.py")
+    with those or workers.Workers(here.gpus) as those:
+        return run(args, those, here)
 
 
-def run(args, those, gpus, memory):
-    book = ledger.Ledger(args.json, args.budget, those.launch)
-    args.cap = args.cap or book.cap() or int(memory) - workers.SPARE
+def run(args, those, here):
+    book, gpus = ledger.Ledger(args.json, args.budget, those.launch), here.gpus
+    if not args.table:
+        book.check_device(here.device)
+    args.cap = args.cap or book.cap() or int(here.memory) - machine.SPARE
     bench, batch, status, found = Bench(args, book), batches.Batches(book, those, gpus), 0, None
     skipped = {} if args.table else {name: ROWS[name].missing(gpus) for name in args.rows}
     skipped = {name: why for name, why in skipped.items() if why}

@@ -41,6 +41,7 @@ class Ledger:
         self._about = None
         self._took = {}  # the longest run so far, by what sort
         self.places = set()  # what about() says of all runs
+        self._devices = set()
         for line in path.read_text().splitlines() if path.exists() else []:
             try:
                 entry = json.loads(line)
@@ -48,12 +49,22 @@ class Ledger:
                 continue  # a line that was cut off
             self.entries[key_of(entry["key"])] = entry["result"]
             self.places.add(described(entry))
+            self._devices.add(entry.get("device"))
             self._note(entry["key"], entry["result"]["wall_seconds"])
 
     def cap(self):
         """The limit in GiB that its runs had, where they had one: that of the last; else None."""
         caps = [json.loads(text).get("cap") for text in self.entries]
         return next((cap for cap in reversed(caps) if cap is not None), None)
+
+    def check_device(self, name):
+        """Raises SystemExit if it has runs of another device: no table is of two machines."""
+        others = self._devices - {name}
+        if others:
+            raise SystemExit(
+                f"{self.path} has runs of {', '.join(sorted(others))}, and this is {name}: "
+                "name another file, or delete these lines"
+            )
 
     def has(self, key):
         return key_of(key) in self.entries

@@ -36,6 +36,7 @@ import batches
 import harness
 import ledger
 import limit_table
+import machine
 import train_megatron
 import workers
 from limit_bench import CURVE, Bench
@@ -111,29 +112,29 @@ def measure(benches, args, gpus=1):
     return broken
 
 
-def main(argv=None, start=None, machine=workers.machine):
-    """`start` and `machine` stand for workers and GPUs in tests."""
+def main(argv=None, start=None, here=None):
+    """`start` and `here` stand for workers and the machine in tests."""
     args = parse_arguments(argv)
-    gpus, args.device = (1, 0) if args.table else machine()
-    gpus = min(gpus, 2)
-    if not gpus:
-        raise SystemExit("limit.py: no GPU here; --table shows what was measured")
-    with workers.Workers(gpus) as those:
-        return run(args, start or those.launch, gpus)
+    here = machine.Machine(1) if args.table else here or machine.here("limit.py")
+    with workers.Workers(here.gpus) as those:
+        return run(args, start or those.launch, here)
 
 
-def run(args, start, gpus):
+def run(args, start, here):
     book = ledger.Ledger(args.json, args.budget, start)
-    args.cap = args.cap or book.cap() or int(args.device) - workers.SPARE
+    if not args.table:
+        book.check_device(here.device)
+    args.device = here.memory
+    args.cap = args.cap or book.cap() or int(here.memory) - machine.SPARE
     benches, status = [], 0
     for name in args.programs:
         why = "" if args.table else PROGRAMS[name].missing()
         if why:
             print(f"{name}: not run: {why}")
         else:
-            benches.append(Bench(name, PROGRAMS[name], args, book, len(benches) % gpus))
+            benches.append(Bench(name, PROGRAMS[name], args, book, len(benches) % here.gpus))
     try:
-        if not args.table and measure(benches, args, gpus):
+        if not args.table and measure(benches, args, here.gpus):
             status = 1
     except ledger.OutOfTime:
         status = EXIT_MORE

@@ -24,6 +24,7 @@ from typing import Callable
 import batches
 import harness
 import ledger
+import machine
 import train_megatron
 import turns_table
 import workers
@@ -115,21 +116,21 @@ def places(names, turn, gpus):
     return found
 
 
-def main(argv=None, those=None, machine=workers.machine):
-    """`those` and `machine` stand for workers and GPUs in tests."""
+def main(argv=None, those=None, here=None):
+    """`those` and `here` stand for workers and the machine in tests."""
     args = parse_arguments(argv)
     if args.table:
         print(turns_table.tables(Bench(args, ledger.Ledger(args.json, 0)), PROGRAMS))
         return 0
-    gpus, status = min(machine()[0], 2), 0
-    if not gpus:
-        raise SystemExit("turns.py: no GPU here; --table shows what was measured")
+    here, status = here or machine.here("turns.py"), 0
+    gpus = here.gpus
     skipped = {name: why for name in args.programs if (why := missing(name, gpus))}
     for name, why in skipped.items():
         print(f"{name}: not run: {why}")
     names = [name for name in args.programs if name not in skipped]
     with those or workers.Workers(gpus) as those:
         bench = Bench(args, ledger.Ledger(args.json, args.budget, those.launch))
+        bench.book.check_device(here.device)
         batch = batches.Batches(bench.book, those, gpus)
         try:
             for turn in range(args.turns):

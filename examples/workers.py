@@ -35,15 +35,6 @@ import launch
 
 MOST_LEFT = 8 << 20  # bytes that a worker may keep between runs
 START = 120  # seconds
-SPARE = 2  # GiB of a device that contexts take, of processes that wait as well
-
-
-def machine():
-    """How many GPUs there are, and the memory of the first in GiB."""
-    import torch
-
-    gpus = torch.cuda.device_count()
-    return gpus, torch.cuda.get_device_properties(0).total_memory / (1 << 30) if gpus else 0
 
 
 class Workers:

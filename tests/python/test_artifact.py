@@ -5,6 +5,7 @@ import pretend
 import pytest
 import train_artifact
 import train_megatron
+from machine import Machine
 
 GIB = 1 << 30
 # Memory above the load that each allocator reserves.
@@ -54,7 +55,7 @@ def gpu(monkeypatch):
 
 
 def machine(gpus):
-    return lambda: (gpus, 82.5)
+    return Machine(gpus, 82.5, None)
 
 
 def test_rows_and_throughput(gpu, tmp_path, capsys):
@@ -145,8 +146,6 @@ def test_a_piece_ends_in_time(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--budget", "10"]
     assert artifact.main(options, gpu, machine(1)) == artifact.EXIT_MORE
     assert "run this again" in capsys.readouterr().err and not gpu.ran
-    with pytest.raises(SystemExit, match="no GPU here"):
-        artifact.main(options, gpu, machine(0))
 
 
 @pytest.mark.parametrize("name", artifact.ROWS)

@@ -1,12 +1,15 @@
 """Allocators in turns, over processes and GPUs that only pretend; and FSDP2 on the CPU."""
 
+import sys
 import threading
+import types
 
 import ledger
 import pretend
 import pytest
 import turns
 import turns_table
+from machine import Machine
 
 MIB = 1 << 20
 
@@ -58,7 +61,12 @@ class Pretend:
             "median_step_seconds": slow * 0.1, "median_items_per_second": 1,
             "peak_load": 990 * MIB, "peak_reserved": self.RESERVED[allocator] * MIB,
         }  # fmt: skip
-        return {"steps": steps, "summary": summary, "checksum": f"{self.weights}{rank}"}
+        return {
+            "steps": steps,
+            "summary": summary,
+            "checksum": f"{self.weights}{rank}",
+            "device": "Some GPU",
+        }
 
 
 @pytest.fixture
@@ -70,7 +78,7 @@ def gpus(monkeypatch, tmp_path):
 
     def run(*options, count=2):
         words = ["--json", str(tmp_path / "t.jsonl"), *options]
-        return turns.main(words, fake, lambda: (count, 80))
+        return turns.main(words, fake, Machine(count, 80, "Some GPU"))
 
     fake.run, fake.path = run, tmp_path / "t.jsonl"
     return fake
@@ -124,6 +132,20 @@ def test_out_of_memory_and_what_fails(gpus, capsys):
     assert any(script == "train_moe.py" for script, _, _ in gpus.started[1])
 
 
+def test_a_ledger_is_of_one_machine(gpus):
+    assert gpus.run("--turns", "1", "--programs", "mixtral") == 0
+    options = ["--json", str(gpus.path)]
+    with pytest.raises(SystemExit, match="has runs of Some GPU, and this is Other GPU: name"):
+        turns.main(options, gpus, Machine(2, 80, "Other GPU"))
+
+
+def test_no_gpu(gpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", torch := types.SimpleNamespace())
+    torch.cuda = types.SimpleNamespace(device_count=lambda: 0)
+    with pytest.raises(SystemExit, match="turns.py: no GPU here; --table shows"):
+        turns.main(["--json", str(gpus.path)], gpus)
+
+
 def test_one_gpu_runs_what_it_can(gpus, capsys):
     assert gpus.run("--turns", "1", count=1) == 0
     assert "pipeline: not run: needs 2 GPUs, here is 1" in capsys.readouterr().out
@@ -166,6 +188,6 @@ def test_fsdp_of_two_ranks_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     options = ["--json", str(tmp_path / "t.jsonl"), "--programs", "fsdp", "--turns", "1"]
     options += ["--allocators", "native", "expandable", "--", "--tiny"]
-    assert turns.main(options, machine=lambda: (2, 0)) == 0
+    assert turns.main(options, here=Machine(2, device="CPU")) == 0
     said = capsys.readouterr().out
     assert "the same bits in the weights of all 2 runs" in said and "rank 1 | 0 | 0 | 0" in said
