@@ -215,7 +215,10 @@ def test_the_command(gpu, capsys, monkeypatch):
     assert limit.main([*options, "--budget", "0"], gpu.launch, one_gpu) == limit.EXIT_MORE
     assert "Not measured." in capsys.readouterr().out
     assert limit.main(options, gpu.launch, one_gpu) == 0
-    assert "`train.py --steps 12`; live memory 10.00 GiB; the same bits" in capsys.readouterr().out
+    assert (
+        "`train.py --steps 12`; 1 turn; live memory 10.00 GiB; the same bits"
+        in capsys.readouterr().out
+    )
     gpu.crash = "native"
     assert limit.main([*options, "--", "--lr", "1"], gpu.launch, one_gpu) == 1
     assert "--steps 12 --lr 1 under native: exit status 1" in capsys.readouterr().err
