@@ -91,9 +91,11 @@ class Bench:
         }
 
     def turn(self, names, turn, gpus):
-        """The runs of a turn. A program's share a GPU, and no allocator is always the first."""
+        """The runs of a turn. A program's share a GPU, and no allocator is always the first: at
+        the very first, where a machine compiles kernels for all later runs, it is the last named,
+        so that the others do not pay for it."""
         on, those = places(names, turn, gpus), self.args.allocators
-        those = [those[(place + turn) % len(those)] for place in range(len(those))]
+        those = [those[(place + turn - 1) % len(those)] for place in range(len(those))]
         return [
             batches.Run(self.key(name, allocator, turn), HERE / PROGRAMS[name].script,
                         self.options(name), allocator, on[name])

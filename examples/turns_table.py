@@ -16,7 +16,7 @@ def tables(bench, programs):
         for rank in range(programs[name].ranks)
     ]  # fmt: skip
     commands = [
-        f"- {programs[name].title}: `{programs[name].script} {programs[name].options}`"
+        f"- {programs[name].title}: `{programs[name].script} {' '.join(bench.options(name))}`"
         f"{bits(bench, name)}"
         for name in bench.args.programs
     ]

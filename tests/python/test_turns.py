@@ -96,7 +96,7 @@ def test_a_turn_starts_at_once_and_gpus_are_busy_together(gpus, capsys):
         assert all(len(run[3]) == 2 for run in ran[:6])  # two ranks before what runs side by side
         assert sorted(run[1:] for run in ran) == sorted(started)
     order = [run[2] for run in gpus.runs if run[1] == "train_hf.py"]
-    assert order == ["native", "expandable", "stalloc", "expandable", "stalloc", "native"]
+    assert order == ["stalloc", "native", "expandable", "native", "expandable", "stalloc"]
 
 
 def test_the_tables(gpus, capsys):
@@ -190,4 +190,7 @@ def test_fsdp_of_two_ranks_on_the_cpu(tmp_path, capsys, monkeypatch):
     options += ["--allocators", "native", "expandable", "--", "--tiny"]
     assert turns.main(options, here=Machine(2, device="CPU")) == 0
     said = capsys.readouterr().out
-    assert "the same bits in the weights of all 2 runs" in said and "rank 1 | 0 | 0 | 0" in said
+    assert (
+        "--steps 14 --tiny`, the same bits in the weights of all 2 runs" in said
+        and "rank 1 | 0 | 0 | 0" in said
+    )

@@ -60,8 +60,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with workers.Workers(share=2) as those:
 
-        def run(*options, allocator="native", **how):
-            return those.launch(script, [*options, "--x", 1], allocator, 60, **{"turn": 0, **how})
+        def run(*options, allocator="native", timeout=60, **how):
+            words = [*options, "--x", 1]
+            return those.launch(script, words, allocator, timeout, **{"turn": 0, **how})
 
         run.those, run.script = those, script
         yield run
@@ -139,3 +140,11 @@ def test_a_process_that_cannot_start_fails_its_run(run):
     run.script.write_text("raise SystemExit('no such module')")
     run.those.prepare([(run.script, "native", (0,))])
     assert run(turn=None) == {"failed": "exit status 1: no such module"}
+
+
+def test_a_run_ends_with_its_time(run):
+    run.those.prepare([(run.script, "native", (0,))])
+    (((worker,),),) = run.those._waiting.values()
+    report = run("--die-of-two", timeout=0.5, turn=None)  # the first rank sleeps
+    assert report == {"failed": "no end after 0.5 s"}
+    assert worker._process.poll() is not None
