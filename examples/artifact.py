@@ -219,7 +219,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each row")
     parser.add_argument(
         "--cap", type=float, metavar="GIB",
-        help="of the throughput (default: the device's memory, less 2 that contexts take)",
+        help="of the throughput (default: the device's memory, less 3 that contexts take)",
     )  # fmt: skip
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
     parser.add_argument("--table", action="store_true", help="run nothing")

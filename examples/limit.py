@@ -161,7 +161,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each time")
     parser.add_argument(
         "--cap", type=float, metavar="GIB",
-        help="for the largest (default: the device's, less 2 that contexts take)",
+        help="for the largest (default: the device's, less 3 that contexts take)",
     )  # fmt: skip
     parser.add_argument("--jobs", type=harness.positive, default=3, help="side by side at most")
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")

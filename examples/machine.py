@@ -2,7 +2,7 @@
 
 import dataclasses
 
-SPARE = 2  # GiB of a device that contexts take, of processes that wait as well
+SPARE = 3  # GiB of a device that contexts take, of processes that wait as well
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,7 @@ def gpu(monkeypatch):
 
 
 def machine(gpus):
-    return Machine(gpus, 82.5, None)
+    return Machine(gpus, 83.5, None)
 
 
 def test_rows_and_throughput(gpu, tmp_path, capsys):

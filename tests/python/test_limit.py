@@ -205,7 +205,7 @@ def test_two_gpus_have_programs_of_their_own(gpu, capsys, monkeypatch):
     assert limit.main(options, gpu.launch, Machine(2, 79.6, None)) == 0
     assert gpu.gpus == {(0,): {"one.py", "three.py"}, (1,): {"two.py"}}
     said = capsys.readouterr().out
-    assert said.count("| allocator | batch at 77 GiB | tokens/s") == 3
+    assert said.count("| allocator | batch at 76 GiB | tokens/s") == 3
     assert limit.main([*options, "--table"]) == 0  # the ledger says what the cap was
     assert capsys.readouterr().out == said
 
