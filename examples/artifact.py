@@ -13,25 +13,26 @@ expandable segments, under GMLake's algorithm and under stalloc. The figure is t
 allocated at most over memory reserved at most. What differs from the paper is said with each row.
 
 At the end, --parts throughput: for each allocator the configuration of Llama2-7B that fits into
---cap GiB and trains most tokens a second, of several micro-batches with as little recomputation as
-each allows. An allocator's runs share a process there (workers.py).
+--cap GiB and trains most tokens a second: with each number of layers recomputed, the micro-batches
+up to the largest that fits. The fastest runs again, --turns times on one GPU, allocators in turns.
+An allocator's runs share a process there (workers.py).
 
-Rows run alone on the device, or several --jobs side by side, which says what they hold but not how
-long a step takes. Runs are kept in --json one by one, and what is there is not run again
-(ledger.py). The exit status is 0 if all was measured, 75 if the time was up before, 1 if a run
-failed.
+Of two GPUs each has rows of its own, and half of the cores. Runs are kept in --json one by one, and
+what is there is not run again (ledger.py). The exit status is 0 if all was measured, 75 if the time
+was up before, 1 if a run failed.
 """
 
 import argparse
-import concurrent.futures
 import dataclasses
 import itertools
 import sys
 from pathlib import Path
 
 import artifact_table
+import batches
 import harness
 import ledger
+import machine
 import train_megatron
 import workers
 
@@ -79,119 +80,122 @@ ROWS = {
     "opt-1.3b": Row("train_opt.py", "--batch 40", 2, "FSDP2 for DeepSpeed, 2 GPUs instead of 4"),
 }  # fmt: skip
 # Of the throughput: micro-batches, and layers recomputed of the 16 that a rank has.
-BATCHES = (8, 6, 4)
-RECOMPUTED = (0, 4, 8, 12, 16)
+BATCHES = (4, 5, 6, 7, 8, 10)
+RECOMPUTED = (0, 4, 8, 16)
 
 
 class Bench:
     def __init__(self, args, book):
         self.args, self.book = args, book
 
-    def run(self, name, row, allocator, turn, cap=None, how=None):
-        """A run's result; `cap` is in GiB, `how` for the launcher."""
+    def rows(self, batch, names, gpus):
+        """All rows: one on each GPU at once, or one of two ranks. A row's allocators share a GPU,
+        so that their times can be compared."""
+        single = [name for name in names if ROWS[name].gpus == 1]
+        groups = [single[at : at + gpus] for at in range(0, len(single), gpus)]
+        groups += [[name] for name in names if ROWS[name].gpus > 1]
+        for turn, group in itertools.product(range(self.args.turns), groups):
+            batch.run([
+                self.row(name, allocator, turn, (place + turn) % gpus)
+                for place, name in enumerate(group)
+                for allocator in self.args.allocators
+            ])  # fmt: skip
+
+    def row(self, name, allocator, turn, gpu):
+        row = ROWS[name]
         options = f"{row.options} {STEPS}"
-        key = key_of(name, options, allocator, turn, cap, self.args.jobs == 1)
+        gpus = (gpu,) if row.gpus == 1 else tuple(range(row.gpus))
         words = [*options.split(), *self.args.rest]
-        if cap is not None:
-            words += ["--memory-cap", str(cap)]
-        how = how or ({"processes": row.gpus} if row.gpus > 1 else {})
-        return self.book.run(key, HERE / row.script, words, allocator, **how)
+        key = key_of(name, options, allocator, turn)
+        return batches.Run(key, HERE / row.script, words, allocator, gpus)
 
     def ran(self, name, allocator):
         """The runs of a row that there are, and those of them that were alone on the device."""
-        options = f"{ROWS[name].options} {STEPS}"
         found, alone = [], []
-        for turn, by_itself in itertools.product(range(self.args.turns), (True, False)):
-            key = key_of(name, options, allocator, turn, None, by_itself)
-            run = self.book.entries.get(ledger.key_of(key))
-            found += [run] if run else []
-            alone += [run] if run and by_itself else []
+        for turn in range(self.args.turns):
+            key = self.row(name, allocator, turn, 0).key
+            beside = self.book.entries.get(ledger.key_of({**key, "alone": False}))
+            by_itself = self.book.entries.get(ledger.key_of(key))
+            found += [run for run in (by_itself, beside) if run]
+            alone += [run for run in (by_itself,) if run]
         return found, alone
 
-    def rows(self, names):
-        """All rows, the allocators of a row in turns. Returns the errors of those that failed."""
-        broken = {}
+    def throughput(self, gpus=1):
+        """By allocator: the fastest configuration that fits, as (batch, recomputed, results of its
+        turns on one GPU); None if none fits. They are looked for on all GPUs."""
+        those, tried = self.args.allocators, {}
 
-        def run(name, allocator, turn):
-            if name in broken:
-                return
-            try:
-                self.run(name, ROWS[name], allocator, turn)
-            except ledger.Broken as error:
-                broken[name] = str(error)
-                print(error, file=sys.stderr, flush=True)
+        def look(gpu):
+            for allocator in those[gpu::gpus]:
+                tried[allocator] = self.fitting(allocator, gpu, those[gpu::gpus])
 
-        every = itertools.product(range(self.args.turns), names, self.args.allocators)
-        with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
-            for done in [pool.submit(run, name, a, turn) for turn, name, a in every]:
-                done.result()
-        return broken
-
-    def throughput(self):
-        """By allocator: what fits with each micro-batch, as (batch, recomputed, result)."""
+        batches.side_by_side(look, gpus)
         found = {}
-        for allocator in self.args.allocators:
-            found[allocator] = []
-            for batch in BATCHES:
-                fits = self.least_recomputed(allocator, batch)
-                if fits is not None:
-                    found[allocator].append((batch, fits, self.capped(allocator, batch, fits)))
+        for allocator in those:
+            best = max(tried[allocator], key=lambda each: each[2]["per_second"], default=None)
+            found[allocator] = best and (*best[:2], [])
+        for turn, allocator in itertools.product(range(1, self.args.turns + 1), those):
+            if found[allocator]:
+                batch, layers, results = found[allocator]
+                results.append(self.capped(allocator, batch, layers, turn, 0, those))
         return found
 
-    def capped(self, allocator, batch, recomputed, turn=0):
-        options = f"--model llama2-7b --batch {batch} --recompute-layers {recomputed}"
-        row = Row("train_artifact.py", options)
-        how = {"turn": turn, "beside": self.args.allocators}
-        return self.run("throughput", row, allocator, turn, self.args.cap, how)
+    def fitting(self, allocator, gpu, beside):
+        """What was tried and fits. A larger micro-batch needs more, more layers recomputed less:
+        so with each number of layers the batches are tried from the largest that fitted on."""
+        found, place = [], 0
+        for layers in RECOMPUTED:
+            while place < len(BATCHES):
+                run = self.capped(allocator, BATCHES[place], layers, 0, gpu, beside)
+                if run["oom"]:
+                    break
+                found.append((BATCHES[place], layers, run))
+                place += 1
+        return found
 
-    def least_recomputed(self, allocator, batch):
-        """The fewest layers with which a micro-batch fits, by bisection; None if none suffices."""
-        low, high = -1, len(RECOMPUTED)
-        while low + 1 < high:
-            middle = (low + high) // 2
-            if self.capped(allocator, batch, RECOMPUTED[middle])["oom"]:
-                low = middle
-            else:
-                high = middle
-        return RECOMPUTED[high] if high < len(RECOMPUTED) else None
-
-
-def key_of(name, options, allocator, turn, cap, alone):
-    """What tells a run from others. Those that ran beside others have no time worth telling."""
-    key = {"program": name, "options": options, "allocator": allocator, "turn": turn, "cap": cap}
-    return key if alone else {**key, "alone": False}
+    def capped(self, allocator, batch, layers, turn, gpu, beside):
+        options = f"--model llama2-7b --batch {batch} --recompute-layers {layers} "
+        options += f"--microbatches 4 {STEPS}"
+        key = key_of("throughput", options, allocator, turn, self.args.cap)
+        words = [*options.split(), *self.args.rest, "--memory-cap", str(self.args.cap)]
+        how = {"turn": turn, "beside": beside, "gpus": (gpu,)}
+        return self.book.run(key, HERE / "train_artifact.py", words, allocator, **how)
 
 
-def count_gpus():
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def main(argv=None, start=None, gpus=count_gpus):
-    with workers.Workers() as those:
-        return run(parse_arguments(argv), start or those.launch, gpus)
+def key_of(name, options, allocator, turn, cap=None):
+    """What tells a run from others; `cap` is in GiB. Older ones that ran beside others on their
+    device have "alone": False as well, and no time worth telling."""
+    return {"program": name, "options": options, "allocator": allocator, "turn": turn, "cap": cap}
 
 
-def run(args, start, gpus):
-    book = ledger.Ledger(args.json, args.budget, start)
-    bench, status, found = Bench(args, book), 0, None
-    several = not args.table and any(ROWS[name].gpus > 1 for name in args.rows)
-    here = gpus() if several else 1
-    skipped = {} if args.table else {name: ROWS[name].missing(here) for name in args.rows}
+def main(argv=None, those=None, here=None):
+    """`those` and `here` stand for workers and the machine in tests."""
+    args = parse_arguments(argv)
+    here = machine.Machine(1) if args.table else here or machine.here("artifact.py")
+    with those or workers.Workers(here.gpus) as those:
+        return run(args, those, here)
+
+
+def run(args, those, here):
+    book, gpus = ledger.Ledger(args.json, args.budget, those.launch), here.gpus
+    if not args.table:
+        book.check_device(here.device)
+    args.cap = args.cap or book.cap() or int(here.memory) - machine.SPARE
+    bench, batch, status, found = Bench(args, book), batches.Batches(book, those, gpus), 0, None
+    skipped = {} if args.table else {name: ROWS[name].missing(gpus) for name in args.rows}
     skipped = {name: why for name, why in skipped.items() if why}
     try:
         if not args.table:
-            broken = bench.rows([name for name in args.rows if name not in skipped])
-            skipped.update(broken)
-            status = 1 if broken else 0
+            bench.rows(batch, [name for name in args.rows if name not in skipped], gpus)
         if "throughput" in args.parts and (args.table or not train_megatron.missing()):
-            found = bench.throughput()
+            found = bench.throughput(gpus)
     except ledger.OutOfTime:
         status = EXIT_MORE
     except ledger.Broken as error:
         print(error, file=sys.stderr)
         status = 1
+    status = 1 if batch.broken else status
+    skipped.update(batch.broken)
     for line in sorted(book.places):
         print(f"{line}\n")
     print(artifact_table.rows(bench, {name: ROWS[name].differs for name in args.rows}, skipped))
@@ -214,9 +218,9 @@ def parse_arguments(argv=None):
     parser.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), metavar="NAME")
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each row")
     parser.add_argument(
-        "--jobs", type=harness.positive, default=1, help="rows side by side, without times"
-    )
-    parser.add_argument("--cap", type=float, default=80, metavar="GIB", help="of the throughput")
+        "--cap", type=float, metavar="GIB",
+        help="of the throughput (default: the device's memory, less 3 that contexts take)",
+    )  # fmt: skip
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
     parser.add_argument("--table", action="store_true", help="run nothing")
     args, rest = parser.parse_known_args(argv)

@@ -46,6 +46,11 @@ class Example:
     def __init__(self, args):
         self.args = args
 
+    @staticmethod
+    def imports():
+        """Imports what training needs, so that a process can do so before it is told to train."""
+        import torch  # noqa: F401
+
 
 def add_arguments(parser):
     group = parser.add_argument_group("run")

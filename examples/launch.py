@@ -13,37 +13,26 @@ import harness
 CONF = "STALLOC_CONF"
 
 
-def launch(script, options, allocator, timeout, cache=None, quiet=False, processes=1):
+def launch(script, options, allocator, timeout, cache=None):
     """One training run in its own process: its report, or {"failed": why}.
 
     `cache` is the folder where stalloc keeps its plans in this run, unless the environment
     names one: without saved plans from other runs, a comparison starts alike every time.
-    With several `processes` torchrun starts them, one a GPU, and the first one's report counts.
-    With `quiet`, what the run says appears only as the last line of it in the reason.
     """
     with tempfile.TemporaryDirectory() as folder:
-        output, said = Path(folder) / "report.json", Path(folder) / "said"
-        command = [sys.executable]
-        if processes > 1:
-            command += ["-m", "torch.distributed.run", "--standalone"]
-            command += [f"--nproc-per-node={processes}"]
-        command += [str(script), *options]
+        output = Path(folder) / "report.json"
+        command = [sys.executable, str(script), *options]
         command += ["--allocator", allocator, "--json", str(output)]
         environment = with_cache(os.environ, cache or folder)
-        with said.open("w") as sink:
-            try:
-                status = subprocess.run(
-                    command, timeout=timeout, env=environment, stderr=sink if quiet else None
-                ).returncode
-            except subprocess.TimeoutExpired:
-                return {"failed": f"no end after {timeout:g} s"}
+        try:
+            status = subprocess.run(command, timeout=timeout, env=environment).returncode
+        except subprocess.TimeoutExpired:
+            return {"failed": f"no end after {timeout:g} s"}
         report = json.loads(output.read_text()) if output.exists() else {}
-        last = said.read_text(errors="replace").strip().splitlines()[-1:]
     if status == harness.EXIT_OUT_OF_MEMORY or (status and "out_of_memory" in report):
         report["failed"] = f"out of memory in step {report['out_of_memory']['step']}"
     elif status != 0:
-        how = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
-        report["failed"] = ": ".join([how, *last])
+        report["failed"] = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     return report
 
 

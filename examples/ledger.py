@@ -9,13 +9,10 @@ ledger answers, whether it had to run for it or not.
 import datetime
 import json
 import os
-import statistics
 import subprocess
 import threading
 import time
 from pathlib import Path
-
-import launch
 
 HERE = Path(__file__).resolve().parent
 FIRST = 90  # seconds to leave for a run of a kind that nothing is known of
@@ -32,10 +29,11 @@ class Broken(Exception):
 class Ledger:
     """Runs training scripts, one after the other or side by side, and keeps what came of it.
 
-    `budget` is how many seconds a piece has in all: no run begins that would hardly end in them.
+    `start` is workers.Workers.launch. `budget` is how many seconds a piece has in all: no run
+    begins that would hardly end in them.
     """
 
-    def __init__(self, path, budget, start=launch.launch, clock=time.monotonic):
+    def __init__(self, path, budget, start=None, clock=time.monotonic):
         self.path, self._start, self._clock = path, start, clock
         self._end = clock() + budget
         self._lock = threading.Lock()
@@ -43,6 +41,7 @@ class Ledger:
         self._about = None
         self._took = {}  # the longest run so far, by what sort
         self.places = set()  # what about() says of all runs
+        self._devices = set()
         for line in path.read_text().splitlines() if path.exists() else []:
             try:
                 entry = json.loads(line)
@@ -50,7 +49,30 @@ class Ledger:
                 continue  # a line that was cut off
             self.entries[key_of(entry["key"])] = entry["result"]
             self.places.add(described(entry))
+            self._devices.add(entry.get("device"))
             self._note(entry["key"], entry["result"]["wall_seconds"])
+
+    def cap(self):
+        """The limit in GiB that its runs had, where they had one: that of the last; else None."""
+        caps = [json.loads(text).get("cap") for text in self.entries]
+        return next((cap for cap in reversed(caps) if cap is not None), None)
+
+    def check_device(self, name):
+        """Raises SystemExit if it has runs of another device: no table is of two machines."""
+        others = self._devices - {name}
+        if others:
+            raise SystemExit(
+                f"{self.path} has runs of {', '.join(sorted(others))}, and this is {name}: "
+                "name another file, or delete these lines"
+            )
+
+    def has(self, key):
+        return key_of(key) in self.entries
+
+    def check(self, key, more=0):
+        """Raises OutOfTime if a run like this would hardly end, with `more` seconds before it."""
+        if self._end - self._clock() < self._took.get(sort_of(key), FIRST) * 1.15 + more:
+            raise OutOfTime
 
     def run(self, key, script, options, allocator, most=600, **how):
         """The result of a run, measured now if the ledger does not have it.
@@ -61,11 +83,10 @@ class Ledger:
         found = self.entries.get(key_of(key))
         if found is not None:
             return found
-        left = self._end - self._clock()
-        if left < self._took.get(sort_of(key), FIRST) * 1.15:
-            raise OutOfTime
+        self.check(key)
         began = self._clock()
-        report = self._start(script, options, allocator, min(left, most), quiet=True, **how)
+        left = self._end - began
+        report = self._start(script, options, allocator, min(left, most), **how)
         wall = self._clock() - began
         if "failed" in report and "out_of_memory" not in report:
             if wall >= left - 1 and left < most:
@@ -131,18 +152,28 @@ def measured(report):
         return {"oom": True, "step": report["out_of_memory"]["step"]}
     steps, summary = report["steps"], report["summary"]
     third = len(steps) // 3
-    steady = steps[third:]
     before = steps[third - 1]["retries"] if third else 0
-    return {
+    result = {
         "oom": False,
         "step_ms": round(1e3 * summary["median_step_seconds"], 3),
         "steps_ms": [round(1e3 * step["seconds"], 2) for step in steps],
-        "cpu_ms": round(1e3 * statistics.median(s.get("cpu_seconds", 0) for s in steady), 3),
         "per_second": round(summary["median_items_per_second"], 1),
         "retries": steps[-1]["retries"],
         "steady_retries": steps[-1]["retries"] - before,
         "checksum": report.get("checksum"),  # over the bits of all weights
         "peak_load": summary["peak_load"],
-        "peak_allocated": max(step.get("peak_allocated", 0) for step in steps),
+        "peak_allocated": max(
+            part.get("peak_allocated", 0) for part in (report.get("setup", {}), *steps)
+        ),
         "peak_reserved": summary["peak_reserved"],
+        "driver_ms": [round(1e3 * step["driver_seconds"], 3) for step in steps],
+        "driver_calls": [step["driver_calls"] for step in steps],
+        "waits": [step["waits"] for step in steps],
+        "threads_ms": {
+            kind: [round(1e3 * step["thread_seconds"][kind], 2) for step in steps]
+            for kind in ("main", "autograd", "others")
+        },
     }
+    if "others" in report:  # the other ranks
+        result["others"] = [measured(other) for other in report["others"]]
+    return result

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How small a device still does, how small a one at full speed, and what fits into 80 GiB.
+"""How small a device still does, how small a one at full speed, and what fits into --cap GiB.
 
     python examples/limit.py --json limit.jsonl --budget 580                # again until it is done
     python examples/limit.py --json limit.jsonl --programs hf mixtral --turns 5
@@ -18,7 +18,8 @@ its tensors need at once, whatever the allocator.
 
 What ran out of memory at one limit is not tried at a smaller one. Times are taken alone on the
 device, allocators in turns, --turns times, each turn in one process an allocator, which sets the
-program up anew for each limit (workers.py). Which limits suffice is looked for side by side, each
+program up anew for each limit (workers.py); of two GPUs each has programs of its own, and half of
+the cores. Which limits suffice is looked for side by side, each
 run in a process of its own; the least that does is always one of these. Runs are kept in --json
 one by one, and what is there is not run again (ledger.py). The exit status is 0 if all was
 measured, 75 if the time was up before, 1 if a run failed.
@@ -26,13 +27,16 @@ measured, 75 if the time was up before, 1 if a run failed.
 
 import argparse
 import dataclasses
+import itertools
 import sys
 from pathlib import Path
 from typing import Callable
 
+import batches
 import harness
 import ledger
 import limit_table
+import machine
 import train_megatron
 import workers
 from limit_bench import CURVE, Bench
@@ -79,8 +83,8 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def measure(benches, args):
-    """Everything, in an order in which what is there first says most.
+def measure(benches, args, gpus=1):
+    """Everything, in an order in which what is there first says most; on each GPU its programs.
 
     Returns the errors of programs that failed; the others go on.
     """
@@ -93,34 +97,44 @@ def measure(benches, args):
     if "knees" in args.parts and args.turns > 1:
         stages.append(lambda bench: bench.knees(args.turns))
     broken = {}
-    for stage in stages:
-        for bench in benches:
-            if bench.name in broken:
+
+    def measure_on(gpu):
+        for stage, bench in itertools.product(stages, benches):
+            if bench.gpu != gpu or bench.name in broken:
                 continue
             try:
                 stage(bench)
             except ledger.Broken as error:
                 broken[bench.name] = error
                 print(error, file=sys.stderr, flush=True)
+
+    batches.side_by_side(measure_on, gpus)
     return broken
 
 
-def main(argv=None, start=None):
-    with workers.Workers() as those:
-        return run(parse_arguments(argv), start or those.launch)
+def main(argv=None, start=None, here=None):
+    """`start` and `here` stand for workers and the machine in tests."""
+    args = parse_arguments(argv)
+    here = machine.Machine(1) if args.table else here or machine.here("limit.py")
+    with workers.Workers(here.gpus) as those:
+        return run(args, start or those.launch, here)
 
 
-def run(args, start):
+def run(args, start, here):
     book = ledger.Ledger(args.json, args.budget, start)
+    if not args.table:
+        book.check_device(here.device)
+    args.device = here.memory
+    args.cap = args.cap or book.cap() or int(here.memory) - machine.SPARE
     benches, status = [], 0
     for name in args.programs:
         why = "" if args.table else PROGRAMS[name].missing()
         if why:
             print(f"{name}: not run: {why}")
         else:
-            benches.append(Bench(name, PROGRAMS[name], args, book))
+            benches.append(Bench(name, PROGRAMS[name], args, book, len(benches) % here.gpus))
     try:
-        if not args.table and measure(benches, args):
+        if not args.table and measure(benches, args, here.gpus):
             status = 1
     except ledger.OutOfTime:
         status = EXIT_MORE
@@ -145,10 +159,10 @@ def parse_arguments(argv=None):
     )
     parser.add_argument("--limits", nargs="+", type=float, default=CURVE, help="of the curve")
     parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each time")
-    parser.add_argument("--cap", type=float, default=80, metavar="GIB", help="for the largest")
     parser.add_argument(
-        "--device", type=float, default=130, metavar="GIB", help="what runs side by side share"
-    )
+        "--cap", type=float, metavar="GIB",
+        help="for the largest (default: the device's, less 3 that contexts take)",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=harness.positive, default=3, help="side by side at most")
     parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
     parser.add_argument("--table", action="store_true", help="run nothing")

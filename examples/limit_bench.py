@@ -23,8 +23,9 @@ FULL_SPEED = 1.01  # of the fastest allocator's step without a limit
 class Bench:
     """One program under all allocators: what it asks of the ledger, and what that says."""
 
-    def __init__(self, name, program, args, book):
+    def __init__(self, name, program, args, book, gpu=0):
         self.name, self.program, self.args, self.book = name, program, args, book
+        self.gpu = gpu
 
     def run(self, allocator, limit=UNLIMITED, turn=0, alone=True, **larger):
         """A run's result. `limit` is a multiple of the live memory."""
@@ -40,6 +41,7 @@ class Bench:
         if cap is not None:
             options += ["--memory-cap", repr(cap)]
         how = {"turn": turn, "beside": self.args.allocators} if alone else {}
+        how["gpus"] = (self.gpu,)
         return self.book.run(key, HERE / self.program.script, options, allocator, **how)
 
     def key(self, allocator, limit, turn, alone, size=None, cap=None, steps=None):

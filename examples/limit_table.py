@@ -14,9 +14,9 @@ def about(bench):
         live = bench.known(bench.args.allocators[0], None, 0, True)["peak_load"]
     except KeyError:
         return "Not measured."
-    text = (
-        f"`{bench.program.script} {bench.program.options}`; live memory {live / (1 << 30):.2f} GiB"
-    )
+    turns = max(len(bench.results(allocator, None)) for allocator in bench.args.allocators)
+    text = f"`{bench.program.script} {bench.program.options}`; {turns} turn{'s'[: turns > 1]}; "
+    text += f"live memory {live / (1 << 30):.2f} GiB"
     ends = list(bench.checksums())
     if all(ends):
         same = "the same bits" if len(set(ends)) == 1 else "NOT the same bits"

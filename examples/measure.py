@@ -74,7 +74,7 @@ class Recorder:
     def begin(self):
         self._synchronize()
         self._threads = thread_seconds()
-        self._started, self._cpu = time.perf_counter(), time.process_time()
+        self._started = time.perf_counter()
 
     def end(self, step, phase, loss, items):
         """Ends a step: `loss` is a float32 number, `phase` says what kind of step it was.
@@ -82,7 +82,7 @@ class Recorder:
         `items` is the work done in it: tokens or images that were trained on.
         """
         self._synchronize()
-        seconds, cpu = time.perf_counter() - self._started, time.process_time() - self._cpu
+        seconds = time.perf_counter() - self._started
         threads = thread_seconds()
         counters = self._counters()
         record = {
@@ -91,7 +91,6 @@ class Recorder:
             "loss": loss,
             "loss_bits": bits(loss),
             "seconds": seconds,
-            "cpu_seconds": cpu,  # of all threads
             "thread_seconds": {kind: ran - self._threads[kind] for kind, ran in threads.items()},
             "items": items,
             **self._memory(),
@@ -133,7 +132,8 @@ class Recorder:
         )
         if self.stalloc is not None:
             self.result["explain"] = self.stalloc.explain()
-        if self.args.json and os.environ.get("RANK", "0") == "0":
+        # torchrun gives its ranks the same options: of these one writes.
+        if self.args.json and os.environ.get("LOCAL_RANK", "0") == "0":
             self.args.json.write_text(json.dumps(self.result, indent=1) + "\n")
         return self.result
 

@@ -9,10 +9,11 @@ no time for communication. Where there are as many processes as ranks (torchrun)
     MEGATRON_PATH=~/Megatron-LM python examples/train_artifact.py --model llama2-7b --virtual 2
     MEGATRON_PATH=~/Megatron-LM torchrun --nproc-per-node 2 examples/train_artifact.py \\
         --model qwen1.5-moe --tensor 1 --pipeline 1 --experts-over 2
+    MEGATRON_PATH=~/Megatron-LM torchrun --nproc-per-node 2 examples/train_artifact.py \\
+        --layers 16 --tensor 1 --pipeline 2 --virtual 4 --batch 1
 """
 
 import argparse
-import os
 import sys
 
 import harness
@@ -62,7 +63,7 @@ class Example(train_megatron.Example):
     def setup(self, device):
         if device.type != "cuda":
             raise SystemExit("train_artifact.py: Megatron-LM's schedules need a GPU")
-        sys.path.insert(0, os.environ[train_megatron.VARIABLE])
+        self.imports()
         import torch
         from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 
@@ -122,6 +123,7 @@ def start_megatron(args, device):
 
 def make_chunks(args, device):
     """The configuration, and this rank's part of the model: one chunk, or --virtual."""
+    from megatron.core import parallel_state
     from megatron.core.distributed import (
         DistributedDataParallel,
         DistributedDataParallelConfig,
@@ -141,10 +143,9 @@ def make_chunks(args, device):
             layer_spec(args),
             vocab_size=args.vocabulary,
             max_sequence_length=args.seq,
-            # The rank is the first of its pipeline: it has the embedding, and if it is alone
-            # the logits as well.
-            pre_process=stage == 0,
-            post_process=args.pipeline == 1 and stage == args.virtual - 1,
+            # The first rank of a pipeline has the embedding, the last one the logits.
+            pre_process=stage == 0 and parallel_state.is_pipeline_first_stage(),
+            post_process=stage == args.virtual - 1 and parallel_state.is_pipeline_last_stage(),
             position_embedding_type="learned_absolute" if args.model == "gpt2" else "rope",
             vp_stage=stage if args.virtual > 1 else None,
         )

@@ -46,6 +46,11 @@ def parse_arguments(argv=None):
 
 
 class Example(harness.Example):
+    @staticmethod
+    def imports():
+        import decoder  # noqa: F401
+        import torch.distributed.fsdp  # noqa: F401
+
     def setup(self, device):
         import decoder
         import torch

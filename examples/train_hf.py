@@ -81,6 +81,12 @@ def pad(sequences):
 
 
 class Example(harness.Example):
+    @staticmethod
+    def imports():
+        import accelerate  # noqa: F401
+        import transformers.models.llama.modeling_llama
+        import transformers.trainer  # noqa: F401
+
     def setup(self, device):
         import torch
         import transformers

@@ -68,10 +68,22 @@ def missing():
 
 
 class Example(harness.Example):
+    @staticmethod
+    def imports():
+        if os.environ[VARIABLE] not in sys.path:
+            sys.path.insert(0, os.environ[VARIABLE])
+        import decoder  # noqa: F401
+        import megatron.core.distributed
+        import megatron.core.models.gpt.gpt_layer_specs
+        import megatron.core.models.gpt.gpt_model
+        import megatron.core.optimizer
+        import megatron.core.pipeline_parallel
+        import megatron.core.tensor_parallel.random  # noqa: F401
+
     def setup(self, device):
         if device.type != "cuda":
             raise SystemExit("train_megatron.py: Megatron-LM's schedules need a GPU")
-        sys.path.insert(0, os.environ[VARIABLE])
+        self.imports()
         start_megatron(self.args, device)
         self.device = device
         self.config, self.model = make_model(self.args, device)

@@ -65,6 +65,11 @@ def parse_arguments(argv=None):
 
 
 class Example(harness.Example):
+    @staticmethod
+    def imports():
+        import decoder  # noqa: F401
+        import experts  # noqa: F401
+
     def setup(self, device):
         import decoder
         import experts

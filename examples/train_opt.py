@@ -40,6 +40,13 @@ def parse_arguments(argv=None):
 
 
 class Example(harness.Example):
+    @staticmethod
+    def imports():
+        import decoder  # noqa: F401
+        import peft  # noqa: F401
+        import torch.distributed.fsdp  # noqa: F401
+        import transformers.models.opt.modeling_opt  # noqa: F401
+
     def setup(self, device):
         import peft
         import torch

@@ -1,12 +1,20 @@
 #!/usr/bin/env python3
-"""Processes that train an example again and again, each time from nothing.
+"""Processes that start before they are needed, each to train an example once or again and again.
 
-Half of a short run's time is its start: imports, the CUDA context, kernels that are loaded. A
-worker has that once. Each run sets the model up anew; between two of them all tensors are freed and
-the allocator gives its cache back, and a worker that has kept memory all the same is replaced by a
-fresh process. What an allocator has learned stays, as it would in a run that goes on.
+Half of a short run's time is its start: imports, the CUDA context. Workers have that behind them
+when they are told what to train, and hold nothing on their GPU but the context. Two uses:
 
-    python examples/workers.py train_hf.py stalloc     # a line of options in, a report out
+    prepare(), launch()     processes of the next runs start side by side, before anything is
+                            measured; each trains once, from nothing, and ends
+    launch(turn=)           those of a turn share a process an allocator, which sets the model up
+                            anew for each. Between two runs all tensors are freed and the allocator
+                            gives its cache back; a worker that has kept memory all the same is
+                            replaced. What an allocator has learned stays
+
+Each worker sees one GPU, and where several are used at once it is kept to its share of the cores.
+A job of several ranks is a worker for each.
+
+    python examples/workers.py train_hf.py stalloc 0   # GPU 0; a line of JSON in, a report out
 """
 
 import contextlib
@@ -15,101 +23,164 @@ import importlib
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import harness
 import launch
 
 MOST_LEFT = 8 << 20  # bytes that a worker may keep between runs
-START = 120  # seconds
+START = 300  # seconds: many start at once, and the first compile the adapter
 
 
 class Workers:
-    """Launches runs as launch.launch() does, those of a turn in one process an allocator."""
+    """Launches runs as launch.launch() does, in workers. `share` is how many GPUs train at once."""
 
-    def __init__(self):
-        self._there = {}  # by script and allocator: the turn and the worker
+    def __init__(self, share=1):
+        self._share = share
+        self._there = {}  # by script, allocator and GPU: the turn and its worker
+        self._waiting = {}  # by script, allocator and GPUs: for each run to come, its workers
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for _, worker in self._there.values():
-            worker.end()
+        end_all([worker for _, worker in self._there.values()])
+        end_all([w for runs in self._waiting.values() for run in runs for w in run])
         self._there.clear()
+        self._waiting.clear()
 
-    def launch(self, script, options, allocator, timeout, turn=None, beside=(), **how):
-        """One training run: its report, or {"failed": why}. Without a turn in a process of its own.
-
-        `beside` are the allocators whose workers start along with this one, before anything is
-        timed.
-        """
-        if turn is None:
-            return launch.launch(script, options, allocator, timeout, **how)
-        fresh = [
-            self._worker(script, name, turn) for name in {allocator: 0, **dict.fromkeys(beside)}
-        ]
+    def prepare(self, runs):
+        """Starts the processes of runs to come, (script, allocator, GPUs) each, side by side."""
+        fresh = []
+        for script, allocator, gpus in runs:
+            ranks = self._start(script, allocator, gpus)
+            self._waiting.setdefault((script, allocator, gpus), []).append(ranks)
+            fresh += ranks
         for worker in fresh:
             worker.ready()
-        report = fresh[0].run(options, timeout)
+
+    def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=(0,)):
+        """One training run: its report, or {"failed": why}; with several GPUs, one rank on each.
+
+        Without a turn in processes of its own: prepared ones, if there are any. `beside` are the
+        allocators whose workers start along with that of the turn. What a run says appears only
+        as the last line of it in the reason.
+        """
+        end = time.monotonic() + timeout
+        if turn is None:
+            waiting = self._waiting.get((script, allocator, gpus))
+            ranks = waiting.pop(0) if waiting else self._start(script, allocator, gpus)
+            try:
+                return train(ranks, options, timeout, end)
+            finally:
+                end_all(ranks)
+        names = {allocator: 0, **dict.fromkeys(beside)}
+        fresh = [self._of_turn(script, name, turn, gpus[0]) for name in names]
+        for worker in fresh:
+            worker.ready()
+        report = train(fresh[:1], options, timeout, end)
         if report.pop("left", MOST_LEFT + 1) > MOST_LEFT:  # it is absent where the process ended
-            self._there.pop((script, allocator))[1].end()
+            self._there.pop((script, allocator, gpus[0]))[1].end()
         return report
 
-    def _worker(self, script, allocator, turn):
-        of, worker = self._there.get((script, allocator), (None, None))
+    def _start(self, script, allocator, gpus):
+        return [Worker(script, allocator, gpu, self._share) for gpu in gpus]
+
+    def _of_turn(self, script, allocator, turn, gpu):
+        of, worker = self._there.get((script, allocator, gpu), (None, None))
         if of != turn:
             if worker:
                 worker.end()
-            worker = Worker(script, allocator)
-            self._there[script, allocator] = turn, worker
+            (worker,) = self._start(script, allocator, (gpu,))
+            self._there[script, allocator, gpu] = turn, worker
         return worker
 
 
 class Worker:
     """One such process, seen from without."""
 
-    def __init__(self, script, allocator):
+    def __init__(self, script, allocator, gpu=0, share=1):
         self._folder = tempfile.TemporaryDirectory()
         self._said = Path(self._folder.name) / "said"
         self._is_ready = False
         with self._said.open("w") as sink:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(script), allocator],
+                [sys.executable, __file__, str(script), allocator, str(gpu), str(share)],
                 env=launch.with_cache(os.environ, self._folder.name),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True,
             )  # fmt: skip
+        self.answers = self._process.stdout
 
     def ready(self):
         if not self._is_ready:
             self._is_ready = True
-            self._answer(START)
+            if not select.select([self.answers], [], [], START)[0]:
+                self.kill()  # a late answer must not be taken for a report
+            self.answer()
 
-    def run(self, options, timeout):
+    def go(self, options, environment):
+        self.ready()
+        line = {"options": [str(option) for option in options], "environment": environment}
         with contextlib.suppress(BrokenPipeError):  # it has ended, as the answer says
-            self._process.stdin.write(json.dumps([str(option) for option in options]) + "\n")
+            self._process.stdin.write(json.dumps(line) + "\n")
             self._process.stdin.flush()
-        return self._answer(timeout)
 
-    def _answer(self, timeout):
-        if not select.select([self._process.stdout], [], [], timeout)[0]:
-            return {"failed": f"no end after {timeout:g} s"}
-        line = self._process.stdout.readline()
+    def answer(self):
+        line = self.answers.readline()
         if line:
             return json.loads(line)
         last = self._said.read_text(errors="replace").strip().splitlines()[-1:]
         return {"failed": ": ".join([f"exit status {self._process.wait()}", *last])}
 
-    def end(self):
+    def kill(self):
         self._process.kill()
+
+    def end(self):
+        self.kill()
         self._process.wait()
         with contextlib.suppress(BrokenPipeError):  # what it did not read
             self._process.stdin.close()
-        self._process.stdout.close()
+        self.answers.close()
         self._folder.cleanup()
+
+
+def end_all(workers):
+    for worker in workers:  # their GPUs' memory is given back side by side
+        worker.kill()
+    for worker in workers:
+        worker.end()
+
+
+def train(ranks, options, timeout, end):
+    """One run by these workers, until `end`: the first rank's report, with those of the others.
+
+    The first failure is the run's: other ranks would wait for that one.
+    """
+    job = {}
+    if len(ranks) > 1:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    for worker in ranks:
+        worker.ready()
+    for rank, worker in enumerate(ranks):
+        worker.go(options, job and {**job, "RANK": str(rank), "WORLD_SIZE": str(len(ranks))})
+    reports = {}
+    while len(reports) < len(ranks):
+        waiting = {worker.answers: worker for worker in ranks if worker not in reports}
+        there = select.select(list(waiting), [], [], max(0, end - time.monotonic()))[0]
+        if not there:
+            return {"failed": f"no end after {timeout:g} s"}
+        for worker in (waiting[answers] for answers in there):
+            reports[worker] = worker.answer()
+            if "failed" in reports[worker]:
+                return reports[worker]
+    first, *others = (reports[worker] for worker in ranks)
+    return {**first, "others": others} if others else first
 
 
 def clean():
@@ -128,22 +199,34 @@ def clean():
     return torch.cuda.memory_reserved()
 
 
+def place(gpu, share):
+    """Lets this process see one GPU, and keeps it to its share of the cores."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = seen.split(",")[gpu] if seen else str(gpu)
+    cores = sorted(os.sched_getaffinity(0))
+    some = cores[gpu % share * len(cores) // share : (gpu % share + 1) * len(cores) // share]
+    os.sched_setaffinity(0, some or cores)
+
+
 def main():
     # What libraries print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    script, allocator = sys.argv[1:]
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # on more the Trainer splits its batches
+    script, allocator, gpu, share = [*sys.argv[1:], "1"][:4]
+    place(int(gpu), int(share))
     harness.choose_allocator(allocator)
     sys.path.insert(0, str(Path(script).parent))
     program = importlib.import_module(Path(script).stem)
+    program.Example.imports()
     clean()
     print(json.dumps({}), file=answers, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
         for line in sys.stdin:
+            told = json.loads(line)
+            os.environ.update(told["environment"] or {})
             status = program.main(
-                [*json.loads(line), "--allocator", allocator, "--json", str(output)]
+                [*told["options"], "--allocator", allocator, "--json", str(output)]
             )
             report = json.loads(output.read_text())
             if status == harness.EXIT_OUT_OF_MEMORY:

@@ -4,9 +4,9 @@
     python docs/plots/figures.py --only limit       # a part alone
     python docs/plots/figures.py --only tables      # tables and pictures from what is there
 
-The parts: recordings and constants (no GPU), limit and artifact (a GPU and PyTorch), tables. A part
-that cannot be made here is left out, and said to be. The exit status is 0 if all parts are done, 75
-if there is more to do, 1 if one failed.
+The parts: recordings and constants (no GPU), turns, limit and artifact (a GPU or two, and PyTorch),
+tables. A part that cannot be made here is left out, and said to be. The exit status is 0 if all
+parts are done, 75 if there is more to do, 1 if one failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ DATA = ROOT / "docs" / "data"
 EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
 REPLAYS = ("recordings", "constants")
-PARTS = (*REPLAYS, "limit", "artifact", "tables")
+ON_GPUS = ("turns", "limit", "artifact")
+PARTS = (*REPLAYS, *ON_GPUS, "tables")
 LEAST = 60  # seconds: with fewer left no part is begun
 
 
@@ -32,7 +33,7 @@ def missing(part: str) -> str:
     """Why a part cannot be made here, "" if it can."""
     if part in REPLAYS:
         return "" if (ROOT / "bin" / "stalloc").exists() else "bin/stalloc is not built"
-    if part in ("limit", "artifact"):
+    if part in ON_GPUS:
         if importlib.util.find_spec("torch") is None:
             return "PyTorch is not installed"
         import torch
@@ -55,7 +56,7 @@ def run(part: str, seconds: float) -> int:
 
 
 def gpu_lines(part: str) -> list[str]:
-    """What limit.py or artifact.py has measured, as docs/benchmarks.md shows it."""
+    """What a benchmark of examples/ has measured, as docs/benchmarks.md shows it."""
     data = DATA / f"{part}.jsonl"
     if not data.exists():
         return ["Not measured yet."]
@@ -69,7 +70,7 @@ def gpu_lines(part: str) -> list[str]:
 
 
 def gpu_tables() -> None:
-    for part in ("limit", "artifact"):
+    for part in ON_GPUS:
         mark = f"{part}: written by make figures"
         recordings.put(ROOT / "docs" / "benchmarks.md", mark, gpu_lines(part))
 

@@ -139,13 +139,6 @@ def test_runs_that_fail(tmp_path, body, failed):
     assert launch.launch(script, [], "native", timeout=1)["failed"] == failed
 
 
-def test_a_quiet_run_that_fails_tells_its_last_words(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("raise ValueError('no such thing')")
-    report = launch.launch(script, [], "native", timeout=60, quiet=True)
-    assert report == {"failed": "exit status 1: ValueError: no such thing"}
-
-
 def test_unknown_options_go_to_the_example():
     args = compare.parse_arguments(["--allocators", "native", "--", "--steps", "3", "--recompute"])
     assert args.allocators == ["native"] and args.rest == ["--steps", "3", "--recompute"]

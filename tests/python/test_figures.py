@@ -37,7 +37,7 @@ def parts(monkeypatch):
 def test_all_parts_in_turn(parts):
     assert figures.main([]) == 0
     own = ["own", "gpu_tables", "pictures"]
-    assert parts.ran == ["recordings", "constants", "limit", "artifact", *own]
+    assert parts.ran == ["recordings", "constants", "turns", "limit", "artifact", *own]
 
 
 def test_no_part_begins_without_time(parts, capsys):
@@ -59,7 +59,7 @@ def test_what_cannot_be_made_is_said(parts, monkeypatch, capsys):
     assert parts.ran == ["own", "gpu_tables", "pictures"]
 
 
-@pytest.mark.parametrize("part", ["recordings", "constants", "limit", "artifact"])
+@pytest.mark.parametrize("part", [*figures.REPLAYS, *figures.ON_GPUS])
 def test_every_part_is_a_command_that_there_is(part):
     words = figures.command(part, 99.6)
     script = ROOT / words[0]
@@ -67,7 +67,7 @@ def test_every_part_is_a_command_that_there_is(part):
     assert all(f'"{word}"' in script.read_text() for word in words if word.startswith("--"))
 
 
-@pytest.mark.parametrize("part", ["limit", "artifact"])
+@pytest.mark.parametrize("part", figures.ON_GPUS)
 def test_the_page_says_what_was_measured(part):
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     written = page.split(f"<!-- {part}: written by make figures -->\n")[1]

@@ -7,7 +7,9 @@ import ledger
 import limit
 import limit_bench
 import limit_table
+import pretend
 import pytest
+from machine import Machine
 
 GIB = 1 << 30
 
@@ -43,10 +45,12 @@ class Pretend:
 
     def __init__(self):
         self.now, self.runs, self.crash, self.slow = 0.0, [], None, 1.0
+        self.gpus = {}  # what ran on each
         self.own, self.needs = [], {}  # processes of their own; by allocator what these need more
 
-    def launch(self, script, options, allocator, timeout, quiet=False, turn=None, beside=()):
+    def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=()):
         self.runs.append((script.name, allocator, tuple(options)))
+        self.gpus.setdefault(gpus, set()).add(script.name)
         said = dict(zip(options, options[1:]))
         size, steps = int(said.get("--batch", 8)), int(said["--steps"])
         load = (2 + size) * GIB
@@ -68,7 +72,7 @@ class Pretend:
         step = (
             0.1 * size / 8 * (1.0 if fast else 1.2) * (self.slow if allocator == "stalloc" else 1)
         )
-        each = [{"seconds": step, "retries": 0 if fast else i} for i in range(steps)]
+        each = [pretend.step(step, 0 if fast else i) for i in range(steps)]
         summary = {"median_step_seconds": step, "median_items_per_second": size / step}
         sums = {**summary, "peak_load": load, "peak_reserved": load}
         return {"steps": each, "summary": sums, "checksum": f"of {size}"}
@@ -76,21 +80,21 @@ class Pretend:
 
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
-    pretend = Pretend()
+    fake = Pretend()
     program = limit.Program("Pretend", "train.py", "--steps 12", "--batch", 1, 8)
     monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
     monkeypatch.setattr(ledger, "commit", lambda: "abc1234")
 
     def run(*options, budget=1e9):
         args = limit.parse_arguments(["--json", str(tmp_path / "l.jsonl"), *options])
-        args.programs, args.jobs = ["one"], 1
-        book = ledger.Ledger(args.json, budget, pretend.launch, lambda: pretend.now)
+        args.programs, args.jobs, args.cap, args.device = ["one"], 1, 80, 130
+        book = ledger.Ledger(args.json, budget, fake.launch, lambda: fake.now)
         bench = limit.Bench("one", program, args, book)
         bench.broken = limit.measure([bench], args)
         return bench
 
-    pretend.run, pretend.path = run, tmp_path / "l.jsonl"
-    return pretend
+    fake.run, fake.path = run, tmp_path / "l.jsonl"
+    return fake
 
 
 def test_knees_and_largest(gpu):
@@ -188,16 +192,37 @@ def test_full_speed_is_the_fastest_allocators(gpu):
     assert "| stalloc | 1.005 | never |" in limit_table.tables([bench])
 
 
+one_gpu = Machine(1, 80.0, None)
+
+
+def test_two_gpus_have_programs_of_their_own(gpu, capsys, monkeypatch):
+    programs = {
+        name: limit.Program("Pretend", f"{name}.py", "--steps 12", "--batch", 1, 8)
+        for name in ("one", "two", "three")
+    }
+    monkeypatch.setattr(limit, "PROGRAMS", programs)
+    options = ["--json", str(gpu.path), "--programs", *programs, "--budget", "1e9"]
+    assert limit.main(options, gpu.launch, Machine(2, 79.6, None)) == 0
+    assert gpu.gpus == {(0,): {"one.py", "three.py"}, (1,): {"two.py"}}
+    said = capsys.readouterr().out
+    assert said.count("| allocator | batch at 76 GiB | tokens/s") == 3
+    assert limit.main([*options, "--table"]) == 0  # the ledger says what the cap was
+    assert capsys.readouterr().out == said
+
+
 def test_the_command(gpu, capsys, monkeypatch):
     options = ["--json", str(gpu.path), "--programs", "one", "--parts", "curve"]
-    assert limit.main([*options, "--budget", "0"], gpu.launch) == limit.EXIT_MORE
+    assert limit.main([*options, "--budget", "0"], gpu.launch, one_gpu) == limit.EXIT_MORE
     assert "Not measured." in capsys.readouterr().out
-    assert limit.main(options, gpu.launch) == 0
-    assert "`train.py --steps 12`; live memory 10.00 GiB; the same bits" in capsys.readouterr().out
+    assert limit.main(options, gpu.launch, one_gpu) == 0
+    assert (
+        "`train.py --steps 12`; 1 turn; live memory 10.00 GiB; the same bits"
+        in capsys.readouterr().out
+    )
     gpu.crash = "native"
-    assert limit.main([*options, "--", "--lr", "1"], gpu.launch) == 1
+    assert limit.main([*options, "--", "--lr", "1"], gpu.launch, one_gpu) == 1
     assert "--steps 12 --lr 1 under native: exit status 1" in capsys.readouterr().err
     program = limit.Program("Pretend", "train.py", "", "--batch", 1, 8, lambda: "not there")
     monkeypatch.setattr(limit, "PROGRAMS", {"one": program})
-    assert limit.main(options, gpu.launch) == 0
+    assert limit.main(options, gpu.launch, one_gpu) == 0
     assert "one: not run: not there" in capsys.readouterr().out

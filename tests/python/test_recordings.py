@@ -39,6 +39,8 @@ def test_the_readme_says_what_is_in_the_data():
     page = (ROOT / "README.md").read_text().split(f"<!-- {recordings.SUMMARY} -->\n")[1]
     written = page.split("\n<!-- end -->")[0].splitlines()
     assert written == tables.summary(recordings.kept()), "run make recordings"
+    picture = f"![The least memory that each of {len(recordings.kept())} recorded runs fits in"
+    assert picture in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("key", SMALL, ids=lambda key: key[1])
