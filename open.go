@@ -40,6 +40,9 @@ type Options struct {
 	Cache string
 	// Limit is the most physical memory to take; zero: no limit but the device's.
 	Limit Bytes
+	// Share says whether memory of a GPU is made so that Export can name it; see Sharing. The simulated
+	// device's always is, and a Device of one's own is as it is.
+	Share Sharing
 	// Log takes what is worth telling: plans made and activated at Info, trouble
 	// above. Nil: nothing is logged.
 	Log *zap.Logger
@@ -73,6 +76,9 @@ func Open(o Options) (*Allocator, error) {
 	}
 	if o.Planning > PlanNever {
 		return nil, fmt.Errorf("stalloc: Options.Planning is %d: expected PlanBeside, PlanAtStep or PlanNever", o.Planning)
+	}
+	if o.Share > ShareFabric {
+		return nil, fmt.Errorf("stalloc: Options.Share is %d: expected ShareOff, ShareFD or ShareFabric", o.Share)
 	}
 	warm, err := o.plan()
 	if err != nil {

@@ -79,6 +79,8 @@ type (
 	Handle = driver.Handle
 	// Fence names a point on a stream of a Device.
 	Fence = driver.Fence
+	// Shared names the memory of a handle to other processes.
+	Shared = driver.Shared
 	// Holder is a process that holds memory of a device.
 	Holder = explain.Holder
 	// DriverError is a driver call that failed: which, and with what code.

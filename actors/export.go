@@ -43,6 +43,28 @@ func (d *Device) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Expo
 	return offset, handles, err
 }
 
+// Import maps what Export of another process returned, and returns where: a range of this device alone,
+// which lives as long as it is mapped, whatever becomes of the exporter.
+func (d *Device) Import(handles []sleeper.Exported) (at mem.Addr, err error) {
+	err = d.rare(func(p *pool) (err error) {
+		at, err = p.dev.Import(handles)
+		return err
+	}, nil)
+	return at, err
+}
+
+// EndImport unmaps what Import has mapped at an address.
+func (d *Device) EndImport(at mem.Addr) error {
+	end := func(p *pool) error {
+		known, err := p.dev.EndImport(at)
+		if !known {
+			return ErrUnknown
+		}
+		return err
+	}
+	return d.rare(end, end)
+}
+
 // unexport is told of a block's end.
 func (p *pool) unexport(addr mem.Addr) {
 	if size, is := p.exported[addr]; is {

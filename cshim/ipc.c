@@ -1,9 +1,12 @@
 /* Memory that several processes have: see stalloc_export_block in stalloc.h.
  *
  * A token names the exporter and a file descriptor of it for each handle; the importer takes a copy of
- * each with pidfd_getfd. So nothing listens, and nobody waits for anybody who may be gone.
+ * each with pidfd_getfd. So nothing listens, and nobody waits for anybody who may be gone. With share:fabric
+ * it has the fabric's names, in hexadecimal digits, which every process of the fabric's hosts can take.
  *
- *	stalloc1 <pid> <when it started> <fd>/<bytes>/<number of the handle> ... */
+ *	stalloc1 <pid> <when it started> <fd>/<bytes>/<number of the handle> ...
+ *	stalloc1 0 0 x<name>/<bytes>/<number of the handle> ... */
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,15 +42,17 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!*stalloc_alive) snprintf(err, sizeof err, "CUDA does not survive a fork");
 	if (!ptr || !offset) return stalloc_fail(STALLOC_ERR_ARGUMENT, "nothing is named that could be exported");
-	int self = e ? taken(getpid(), STDERR_FILENO) : -1;
-	if (e && self < 0 && errno != EBADF)
+	const char *share = stalloc_conf("share");
+	int fabric = share && !strcmp(share, "fabric"), self = e && !fabric ? taken(getpid(), STDERR_FILENO) : -1;
+	if (e && !fabric && self < 0 && errno != EBADF)
 		return stalloc_fail(STALLOC_ERR_DRIVER, "other processes cannot take file descriptors of this one (%s): " REMEDY, strerror(errno));
 	if (self >= 0) close(self);
-	int head = snprintf(token, length, "stalloc1 %ld %llu", (long)getpid(), (unsigned long long)stalloc_start_of(getpid()));
+	long pid = fabric ? 0 : getpid();
+	int head = snprintf(token, length, "stalloc1 %ld %llu", pid, fabric ? 0 : (unsigned long long)stalloc_start_of(pid));
 	size_t room = (size_t)head < length ? length - (size_t)head : 0;
 	int rest = e ? e->export((uint64_t)(uintptr_t)ptr, &at, room ? token + head : NULL, room, err, sizeof err) : STALLOC_ERR_ARGUMENT;
 	if (rest < 0) return stalloc_fail(rest, "this block cannot be given to another process: %s", err);
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* fails where nobody needs it */
+	if (!fabric) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* fails where nobody needs it */
 	*offset = at;
 	return head + rest;
 }
@@ -74,38 +79,42 @@ static int undo(const struct stalloc_driver *cu, const struct import *i) {
 }
 
 /* Maps the next handle behind those that are. */
-static int map(const struct stalloc_driver *cu, struct import *i, long pid, int fd, size_t size) {
-	stalloc_cu_handle handle;
-	int copy = taken(pid, fd);
-	if (copy < 0) return stalloc_fail(STALLOC_ERR_DRIVER, "memory of process %ld cannot be had (%s): " REMEDY, pid, strerror(errno));
-	int code = cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)copy, STALLOC_CU_HANDLE_FD);
-	close(copy);
-	if (code) return failed("cuMemImportFromShareableHandle", code);
-	code = cu->cuMemMap(i->at + i->mapped, size, 0, handle, 0);
-	cu->cuMemRelease(handle); /* it lives as long as it is mapped */
-	if (code) return failed("cuMemMap", code);
+static int map(const struct stalloc_driver *cu, struct import *i, long pid, struct stalloc_exported what, size_t size) {
+	const char *call;
+	if (pid && (what.fd = taken(pid, what.fd)) < 0)
+		return stalloc_fail(STALLOC_ERR_DRIVER, "memory of process %ld cannot be had (%s): " REMEDY, pid, strerror(errno));
+	int code = stalloc_map_exported(cu, i->at + i->mapped, size, &what, &call);
+	if (pid) close(what.fd);
+	if (code) return failed(call, code);
 	i->mapped += size;
 	return STALLOC_OK;
 }
 
-/* The next of a token's pieces; NULL: it is none. */
-static const char *piece(const char *at, int *fd, size_t *size) {
+/* The next of a token's pieces, of a fabric or not; NULL: it is none. */
+static const char *piece(const char *at, int fabric, struct stalloc_exported *what, size_t *size) {
 	unsigned long long number;
 	int n = 0;
-	if (sscanf(at, " %d/%zu/%llu%n", fd, size, &number, &n) != 3 || *fd < 0 || *size == 0 || *size % PAGE) return NULL;
+	what->fd = -1;
+	if (!fabric && (sscanf(at, " %d%n", &what->fd, &n) != 1 || what->fd < 0)) return NULL;
+	if (fabric && strncmp(at, " x", 2)) return NULL;
+	at += fabric ? 2 : n;
+	for (size_t i = 0; fabric && i < sizeof what->name; i++, at += 2)
+		if (!isxdigit((unsigned char)at[0]) || sscanf(at, "%2hhx%n", &what->name[i], &n) != 1 || n != 2) return NULL;
+	if (sscanf(at, "/%zu/%llu%n", size, &number, &n) != 2 || *size == 0 || *size % PAGE) return NULL;
 	return at + n;
 }
 
 static int import(const struct stalloc_driver *cu, struct import *i, long pid, const char *pieces, int device) {
 	const struct stalloc_cu_access access = {{STALLOC_CU_LOCATION_DEVICE, device}, STALLOC_CU_ACCESS_READ_WRITE};
-	int fd, result = STALLOC_OK, code = cu->cuInit(0);
+	int result = STALLOC_OK, code = cu->cuInit(0);
+	struct stalloc_exported what;
 	size_t size;
 	if (code) return failed("cuInit", code);
 	code = cu->cuMemAddressReserve(&i->at, i->size, PAGE, 0, 0);
 	if (code) return failed("cuMemAddressReserve", code);
 	for (const char *at = pieces; *at && result == STALLOC_OK;) {
-		at = piece(at, &fd, &size);
-		result = map(cu, i, pid, fd, size);
+		at = piece(at, !pid, &what, &size);
+		result = map(cu, i, pid, what, size);
 	}
 	if (result == STALLOC_OK && (code = cu->cuMemSetAccess(i->at, i->size, &access, 1))) result = failed("cuMemSetAccess", code);
 	if (result != STALLOC_OK) {
@@ -121,16 +130,17 @@ void *stalloc_import_block(const char *token, int device) {
 	char err[512];
 	long pid;
 	unsigned long long start;
-	int head = 0, fd;
+	int head = 0;
+	struct stalloc_exported what;
 	size_t size, sum = 0;
 	if (!token || device < 0 || sscanf(token, "stalloc1 %ld %llu%n", &pid, &start, &head) != 2) head = 0;
 	const char *pieces = token + head, *end = head ? pieces : NULL;
-	while (end && *end && (end = piece(end, &fd, &size))) sum += size;
+	while (end && *end && (end = piece(end, !pid, &what, &size))) sum += size;
 	if (!end || !sum) {
 		stalloc_fail(STALLOC_ERR_ARGUMENT, "this is no token of stalloc_export_block, or no device %d", device);
 		return NULL;
 	}
-	if (stalloc_start_of(pid) != start) {
+	if (pid && stalloc_start_of(pid) != start) {
 		stalloc_fail(STALLOC_ERR_ARGUMENT, "process %ld, which memory was to be had of, has ended or is in another container: " REMEDY, pid);
 		return NULL;
 	}

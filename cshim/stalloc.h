@@ -181,8 +181,9 @@ STALLOC_API int stalloc_explain(int device, char *text, size_t length);
  *
  * stalloc_export_block writes a token, a text, for the live block that contains ptr, and where ptr lies in what is
  * mapped for it. Until the block is freed, its memory stays awake. Returns the token's length without the
- * final NUL, and if that is not less than length nothing is written; or an error. Programs of the same user may
- * debug this one from then on (PR_SET_PTRACER), since that is what taking its file descriptors takes.
+ * final NUL, and if that is not less than length nothing is written; or an error. With share:fd the importer is a
+ * process of this host, and programs of the same user may debug this one from then on (PR_SET_PTRACER), since that
+ * is what taking its file descriptors takes. With share:fabric it may be on any host of the fabric.
  *
  * stalloc_import_block maps what a token names for a device, the exporter's of the same GPU; NULL: the text of the last error says
  * why not. stalloc_end_import unmaps it, when no work uses it any more. What is imported keeps its memory

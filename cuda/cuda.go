@@ -87,7 +87,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	dev := &Device{
 		driver:  d,
 		ordinal: ordinal,
-		handles: map[driver.Handle]mem.Bytes{}, exported: map[driver.Handle]int{},
+		handles: map[driver.Handle]mem.Bytes{}, exported: map[driver.Handle]driver.Shared{},
 		events: events{fences: map[driver.Fence]C.uintptr_t{}},
 	}
 	var facts C.struct_stalloc_device_facts

@@ -22,6 +22,14 @@ static struct stalloc_cu_prop handle_prop(const struct stalloc_device *dev)
 			return tried_;                                         \
 	} while (0)
 
+/* Where the driver writes what a handle is exported as. */
+static void *answer(struct stalloc_exported *out, int type)
+{
+	out->fd = -1;
+	return type == STALLOC_CU_HANDLE_FD ? (void *)&out->fd :
+					      (void *)out->name;
+}
+
 /* Whether a handle of the device's kind can be made, used, and exported where
  * that is its kind. What the driver says that it supports is not enough: under
  * WSL2 access to memory for RDMA fails, and fabric handles need a daemon. */
@@ -30,10 +38,7 @@ static int rehearse(struct stalloc_device *dev)
 	const struct stalloc_driver *cu = dev->driver;
 	stalloc_cu_handle handle;
 	stalloc_cu_addr at;
-	union {
-		int fd;
-		unsigned char bytes[STALLOC_EXPORTED_SIZE];
-	} out;
+	struct stalloc_exported out;
 	int type = dev->prop.handle_types;
 	size_t size = STALLOC_HANDLE_SIZE;
 	if (cu->cuMemCreate(&handle, size, &dev->prop, 0) != STALLOC_CU_SUCCESS)
@@ -52,8 +57,8 @@ static int rehearse(struct stalloc_device *dev)
 		good &= cu->cuMemAddressFree(at, size) == STALLOC_CU_SUCCESS;
 	}
 	if (good && type != 0) {
-		good = cu->cuMemExportToShareableHandle(&out, handle, type,
-							0) ==
+		good = cu->cuMemExportToShareableHandle(answer(&out, type),
+							handle, type, 0) ==
 		       STALLOC_CU_SUCCESS;
 		if (good && type == STALLOC_CU_HANDLE_FD)
 			close(out.fd);
@@ -167,10 +172,26 @@ struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 }
 
 struct stalloc_status stalloc_device_export(struct stalloc_device *dev,
-					    stalloc_cu_handle handle, int *fd)
+					    stalloc_cu_handle handle,
+					    struct stalloc_exported *out)
 {
+	int type = dev->prop.handle_types;
 	GUARDED(s, WITHOUT_CONTEXT, cuMemExportToShareableHandle,
-		(fd, handle, STALLOC_CU_HANDLE_FD, 0));
+		(answer(out, type), handle, type, 0));
+	return s;
+}
+
+struct stalloc_status
+stalloc_device_map_exported(struct stalloc_device *dev, stalloc_cu_addr addr,
+			    size_t size, const struct stalloc_exported *what)
+{
+	struct guard guard;
+	struct stalloc_status s = enter(&guard, dev, WITHOUT_CONTEXT,
+					"cuMemImportFromShareableHandle");
+	if (s.code != STALLOC_CU_SUCCESS)
+		return s;
+	s.code = stalloc_map_exported(dev->driver, addr, size, what, &s.call);
+	leave(&guard);
 	return s;
 }
 

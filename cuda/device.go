@@ -3,6 +3,8 @@
 package cuda
 
 /*
+#include <string.h>
+
 #include "device.h"
 */
 import "C"
@@ -33,8 +35,8 @@ type Device struct {
 	mu       sync.Mutex
 	closed   bool
 	handles  map[driver.Handle]mem.Bytes // their sizes, which Map must name
-	exported map[driver.Handle]int       // their file descriptors
-	reserved atomic.Int64                // reservations
+	exported map[driver.Handle]driver.Shared
+	reserved atomic.Int64 // reservations
 
 	events
 }
@@ -105,36 +107,59 @@ func (d *Device) Release(h driver.Handle) error {
 		d.handles[h] = size
 		return err
 	}
-	if fd, is := d.exported[h]; is {
+	if name, is := d.exported[h]; is {
 		delete(d.exported, h)
-		return syscall.Close(fd)
+		if name.FD >= 0 {
+			return syscall.Close(name.FD)
+		}
 	}
 	return nil
 }
 
 // Export implements device.Exporter.
-func (d *Device) Export(h driver.Handle) (int, error) {
+func (d *Device) Export(h driver.Handle) (name driver.Shared, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.handles[h]; !known {
-		return 0, d.unknown("cuMemExportToShareableHandle", h)
+		return name, d.unknown("cuMemExportToShareableHandle", h)
 	}
-	if fd, is := d.exported[h]; is {
-		return fd, nil
+	if name, is := d.exported[h]; is {
+		return name, nil
 	}
-	if d.c.prop.handle_types&C.STALLOC_CU_HANDLE_FD == 0 {
-		return 0, errNotShared
+	if d.c.prop.handle_types == 0 {
+		return name, errNotShared
 	}
-	var fd C.int
-	if err := d.driver.check(C.stalloc_device_export(&d.c, C.stalloc_cu_handle(h), &fd)); err != nil {
-		const remedy = "cannot be given to other processes; it takes a file descriptor for each 16 MiB, see ulimit -n: %w"
-		return 0, fmt.Errorf(remedy, err)
+	var out C.struct_stalloc_exported
+	if err = d.driver.check(C.stalloc_device_export(&d.c, C.stalloc_cu_handle(h), &out)); err != nil {
+		const remedy = "cannot be given to other processes; with share:fd it takes a file descriptor for each handle, see ulimit -n: %w"
+		return name, fmt.Errorf(remedy, err)
 	}
-	d.exported[h] = int(fd)
-	return int(fd), nil
+	name.FD = int(out.fd)
+	if name.FD < 0 {
+		name.Fabric = string(C.GoBytes(unsafe.Pointer(&out.name[0]), driver.FabricName))
+	}
+	d.exported[h] = name
+	return name, nil
 }
 
 var errNotShared = errors.New("memory is made so that no other process can be given it; set STALLOC_CONF=share:fd")
+
+// MapShared implements device.Exporter.
+func (d *Device) MapShared(addr mem.Addr, s driver.Shared, size mem.Bytes) error {
+	what := C.struct_stalloc_exported{fd: C.int(s.FD)}
+	switch len(s.Fabric) {
+	case 0:
+		if s.FD < 0 {
+			return fmt.Errorf("%d is no file descriptor: expected one of this process that names the memory", s.FD)
+		}
+	case driver.FabricName:
+		what.fd = -1
+		C.memcpy(unsafe.Pointer(&what.name[0]), unsafe.Pointer(unsafe.StringData(s.Fabric)), driver.FabricName)
+	default:
+		return fmt.Errorf("a fabric's name of memory has %d bytes: expected %d", len(s.Fabric), driver.FabricName)
+	}
+	return d.driver.check(C.stalloc_device_map_exported(&d.c, C.stalloc_cu_addr(addr), bytes(size), &what))
+}
 
 // Map puts the whole handle at addr. An unknown handle is refused with error 1.
 func (d *Device) Map(addr mem.Addr, h driver.Handle) error {

@@ -28,9 +28,6 @@ extern "C" {
 
 #define STALLOC_MAX_PEERS 16
 
-/* A CUmemFabricHandle, the larger of what a handle is exported as. */
-#define STALLOC_EXPORTED_SIZE 64
-
 /* How a call went: code 0, or the driver's code and the call that gave it. */
 struct stalloc_status {
 	stalloc_cu_result code;
@@ -91,10 +88,15 @@ struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
 					    stalloc_cu_handle *handle);
 struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 					     stalloc_cu_handle handle);
-/* A file descriptor that names the handle's memory in any process, for the
- * caller to close. The handle must be made to be exported so. */
+/* What names the handle's memory in any process: a file descriptor, for the
+ * caller to close, or a fabric's name, as stalloc_device_share has it. */
 struct stalloc_status stalloc_device_export(struct stalloc_device *dev,
-					    stalloc_cu_handle handle, int *fd);
+					    stalloc_cu_handle handle,
+					    struct stalloc_exported *out);
+/* As stalloc_map_exported, and told to no tracker. */
+struct stalloc_status
+stalloc_device_map_exported(struct stalloc_device *dev, stalloc_cu_addr addr,
+			    size_t size, const struct stalloc_exported *what);
 /* size is the handle's own: it is mapped whole. */
 struct stalloc_status stalloc_device_map(struct stalloc_device *dev,
 					 stalloc_cu_addr addr, size_t size,

@@ -68,3 +68,27 @@ const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
 		return "";
 	return name;
 }
+
+stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
+				       stalloc_cu_addr at, size_t size,
+				       const struct stalloc_exported *what,
+				       const char **call)
+{
+	stalloc_cu_handle handle;
+	stalloc_cu_result code;
+	*call = "cuMemImportFromShareableHandle";
+	if (what->fd >= 0)
+		code = driver->cuMemImportFromShareableHandle(
+			&handle, (void *)(intptr_t)what->fd,
+			STALLOC_CU_HANDLE_FD);
+	else
+		code = driver->cuMemImportFromShareableHandle(
+			&handle, (void *)(uintptr_t)what->name,
+			STALLOC_CU_HANDLE_FABRIC);
+	if (code != STALLOC_CU_SUCCESS)
+		return code;
+	*call = "cuMemMap";
+	code = driver->cuMemMap(at, size, 0, handle, 0);
+	driver->cuMemRelease(handle); /* it lives as long as it is mapped */
+	return code;
+}

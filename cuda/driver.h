@@ -196,6 +196,21 @@ static inline void stalloc_track(const struct stalloc_driver *driver,
 		tracker(device, (void *)(uintptr_t)at, size, change);
 }
 
+/* What a handle is exported as, and other processes import: a file descriptor
+ * or, where that is negative, a fabric's name, a CUmemFabricHandle. */
+struct stalloc_exported {
+	int fd;
+	unsigned char name[64];
+};
+
+/* Maps all of what is exported, of so many bytes, at an address: it lives as
+ * long as it is mapped. The file descriptor stays the caller's. *call: the
+ * driver's function that failed. */
+stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
+				       stalloc_cu_addr at, size_t size,
+				       const struct stalloc_exported *what,
+				       const char **call);
+
 /* The name of a driver error, such as CUDA_ERROR_OUT_OF_MEMORY, or "". */
 const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
 				      stalloc_cu_result code);

@@ -121,11 +121,11 @@ func TestExport(t *testing.T) {
 		t.Errorf("an export failed, and that is %v", err)
 	}
 	lib.Fail("")
-	fd, err := d.Export(h)
+	name, err := d.Export(h)
 	again, _ := d.Export(h)
-	isOpen := func() bool { _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", fd)); return err == nil }
-	if err != nil || again != fd || !isOpen() {
-		t.Errorf("it is exported as %d, then %d: %v", fd, again, err)
+	isOpen := func() bool { _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", name.FD)); return err == nil }
+	if err != nil || again != name || !isOpen() {
+		t.Errorf("it is exported as %v, then %v: %v", name, again, err)
 	}
 	if err := errors.Join(d.Release(h), d.Release(alone)); err != nil || isOpen() {
 		t.Errorf("released, and its descriptor is open: %v", err)
@@ -135,5 +135,44 @@ func TestExport(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMapShared: what is exported, either way, is mapped at one more place, with its bytes, and lives as
+// long as it is mapped; what names nothing is refused.
+func TestMapShared(t *testing.T) {
+	for _, fabric := range []bool{false, true} {
+		restart(t, map[string]string{"FAKECUDA_FABRIC": "1"})
+		d := open(t)
+		must := func(what string, errs ...error) {
+			t.Helper()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatalf("fabric %v: %s: %v", fabric, what, err)
+			}
+		}
+		must("share", d.Share(fabric))
+		h, err := d.Create(2 * mem.HandleSize)
+		must("create", err)
+		name, err := d.Export(h)
+		must("export", err)
+		at, err := d.Reserve(4 * mem.HandleSize)
+		there := at + mem.Addr(2*mem.HandleSize)
+		must("map", err, d.Map(at, h), d.MapShared(there, name, 2*mem.HandleSize), d.Access(at, 4*mem.HandleSize))
+		got, want := make([]byte, 4), []byte("seen")
+		must("write", d.Write(at+mem.Addr(mem.HandleSize), want))
+		must("unmap", d.Unmap(at, 2*mem.HandleSize), d.Release(h))
+		must("read", d.Read(got, there+mem.Addr(mem.HandleSize)))
+		if string(got) != string(want) {
+			t.Errorf("fabric %v: %q is there, expected %q", fabric, got, want)
+		}
+		for _, wrong := range []driver.Shared{{FD: -1}, {FD: -1, Fabric: "short"}, {FD: 1 << 20}, {FD: -1, Fabric: strings.Repeat("x", 64)}} {
+			if err := d.MapShared(at, wrong, mem.HandleSize); err == nil {
+				t.Errorf("%+v is mapped", wrong)
+			}
+		}
+		must("end", d.Unmap(there, 2*mem.HandleSize), d.Unreserve(at, 4*mem.HandleSize), d.Close())
+		if n := lib.Live("handles"); n != 0 {
+			t.Errorf("fabric %v: %d handles are left", fabric, n)
+		}
 	}
 }

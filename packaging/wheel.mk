@@ -42,6 +42,15 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	  --exclude libc10.so --exclude libc10_cuda.so \
 	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
 
+# Debian: apt-get install qemu-user-static libc6-arm64-cross
+EMULATOR ?= qemu-$(ARCH)-static -L /usr/$(ARCH)-linux-gnu
+
+.PHONY: emulated-test
+emulated-test: wheel ## the libraries of a wheel for another processor, by C's tests under emulation (ARCH=aarch64 ADAPTERS=)
+	$(OLD_GLIBC) $(MAKE) $(WHEEL)/$(ARCH)/fakecuda/libcuda.so.1 $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc
+	$(OLD_GLIBC) $(MAKE) -C cshim/test emulated CC=$(CURDIR)/packaging/zigcc EMULATOR='$(EMULATOR)' \
+	  LIB=$(CURDIR)/$(STAGE)/stalloc/lib OUT=$(CURDIR)/$(WHEEL)/$(ARCH)/ctest FAKE=$(CURDIR)/$(WHEEL)/$(ARCH)/fakecuda/libcuda.so.1
+
 .PHONY: sdist
 sdist: $(WHEEL)/ready stamp ## build dist/stalloc-*.tar.gz, which pip builds the package from
 	mkdir -p $(DIST)

@@ -44,10 +44,13 @@ type Copier interface {
 	Write(to mem.Addr, from []byte) error
 }
 
-// Exporter is a Device whose handles other processes can map.
+// Exporter is a Device whose handles other processes can map, and that can map theirs.
 type Exporter interface {
-	// Export returns a file descriptor that names the handle's memory, open until Release.
-	Export(h driver.Handle) (fd int, err error)
+	// Export names the handle's memory. A file descriptor is open until Release.
+	Export(h driver.Handle) (driver.Shared, error)
+	// MapShared is Map of memory that was exported, of all of its size bytes, which live as long as
+	// they are mapped. A file descriptor must be one of this process, and stays open.
+	MapShared(addr mem.Addr, s driver.Shared, size mem.Bytes) error
 }
 
 // ErrAlone says that a device knows of no others.

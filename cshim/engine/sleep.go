@@ -10,6 +10,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"unsafe"
 
 	"stalloc/actors"
@@ -34,7 +35,7 @@ func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.
 	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error { return d.Resume(pools) })
 }
 
-// stalloc_engine_export writes a word for each handle: file descriptor, size, number. It returns how
+// stalloc_engine_export writes a word for each handle: file descriptor, or x and a fabric's name, size, number. It returns how
 // long that is, and writes nothing where there is no room for it and a NUL.
 //
 //export stalloc_engine_export
@@ -48,7 +49,11 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 			}
 			*offset = C.uint64_t(at)
 			for _, h := range handles {
-				words += fmt.Sprintf(" %d/%d/%d", h.FD, h.Size, h.Number)
+				name := strconv.Itoa(h.FD)
+				if h.Fabric != "" {
+					name = fmt.Sprintf("x%x", h.Fabric)
+				}
+				words += fmt.Sprintf(" %s/%d/%d", name, h.Size, h.Number)
 			}
 			return err
 		}

@@ -126,6 +126,13 @@ static void refused(char *at)
 	const char *wrong[] = {"", "stalloc1", "stalloc1 1 2", "stalloc1 1 2 3/4/5", "stalloc1 1 2 3/2097152/5x", "another"};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		CHECK(!stalloc_import_block(wrong[i], 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", wrong[i], stalloc_last_error());
+	const char *names[] = {"", "x", "x12", "3"}; /* a fabric's have 128 digits */
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		snprintf(token, sizeof token, "stalloc1 0 0 %s/2097152/1", names[i]);
+		CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", token, stalloc_last_error());
+	}
+	snprintf(token, sizeof token, "stalloc1 0 0 x%0128d/2097152/1", 0); /* of nobody */
+	CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "cuMemImportFromShareableHandle failed"), "%s", stalloc_last_error());
 	snprintf(token, sizeof token, "stalloc1 %ld 7 3/2097152/1", (long)getpid());
 	CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "has ended or is in another container"), "%s", stalloc_last_error());
 	CHECK(stalloc_end_import(at) == STALLOC_ERR_ARGUMENT, "it was not imported");

@@ -103,13 +103,18 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := d.handles.find(h)
-	size := d.handles.size(i)
-	if err := d.begin(&d.stats.Map, call, costOf(cost.Map, size)); err != nil {
+	if err := d.begin(&d.stats.Map, call, costOf(cost.Map, d.handles.size(i))); err != nil {
 		return err
 	}
 	if i == 0 {
 		return refuse(call, codeInvalidValue, "no handle %#x", uint64(h))
 	}
+	return d.put(call, addr, h, i)
+}
+
+// put maps a handle, whose index + 1 is i.
+func (d *Device) put(call string, addr mem.Addr, h driver.Handle, i uint32) error {
+	size := d.handles.size(i)
 	r, lo, hi := d.pageRange(addr, size)
 	if r == nil {
 		return refuse(call, codeInvalidValue, "%#x + %v are not pages of one reservation", uint64(addr), size)

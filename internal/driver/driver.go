@@ -13,6 +13,15 @@ type Handle uint64
 // Fence names a point on a stream that pending work will pass. Zero is none.
 type Fence uint64
 
+// Shared names the memory of a handle to other processes.
+type Shared struct {
+	FD     int    // a file descriptor of the process; -1: there is a name
+	Fabric string // FabricName bytes that mean the same on every host of a fabric; "": there is a descriptor
+}
+
+// FabricName is how many bytes a fabric's name of memory has.
+const FabricName = 64
+
 // ErrOutOfMemory is matched, by errors.Is, by every driver error that says the
 // device has no memory left.
 var ErrOutOfMemory = errors.New("out of device memory")

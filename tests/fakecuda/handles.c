@@ -210,14 +210,43 @@ static int export(struct handle *h)
 	return fd;
 }
 
+/* A fabric's name tells where in which process's memfd a handle begins. */
+struct name {
+	pid_t process;
+	int memfd;
+	int64_t at;
+};
+
+/* The driver's answer to a fabric's name: the daemon looks for who has it. */
+static int found(const struct name *name, int *fd)
+{
+	char path[64];
+	if (settings.fabric != 1)
+		return settings.fabric == 0 ? STALLOC_CU_NOT_SUPPORTED
+					    : STALLOC_CU_NOT_PERMITTED;
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)name->process,
+		 name->memfd);
+	*fd = open(path, O_RDWR | O_CLOEXEC);
+	return *fd < 0 ? STALLOC_CU_INVALID_HANDLE : 0;
+}
+
 int cuMemImportFromShareableHandle(stalloc_cu_handle *handle, void *from,
 				   int type)
 {
 	BEGIN(cuMemImportFromShareableHandle, NEED_INIT);
 	int fd = (int)(intptr_t)from;
-	off_t at = lseek(fd, 0, SEEK_CUR);
-	if (handle == NULL || type != STALLOC_CU_HANDLE_FD || at < 0 ||
-	    at % (off_t)PAGE == 0)
+	off_t at = -1;
+	if (type == STALLOC_CU_HANDLE_FABRIC && from != NULL) {
+		struct name name;
+		memcpy(&name, from, sizeof name);
+		int why = found(&name, &fd);
+		if (why != 0)
+			return leave(why);
+		at = name.at;
+	} else if (type == STALLOC_CU_HANDLE_FD) {
+		at = lseek(fd, 0, SEEK_CUR);
+	}
+	if (handle == NULL || at < 0 || at % (off_t)PAGE == 0)
 		return leave(STALLOC_CU_INVALID_VALUE);
 	uint32_t i = new_index();
 	struct handle *h = &handles[i - 1];
@@ -226,12 +255,12 @@ int cuMemImportFromShareableHandle(stalloc_cu_handle *handle, void *from,
 	h->types = 0;
 	h->at = at - at % (off_t)PAGE;
 	h->size = (size_t)(at % (off_t)PAGE) * PAGE;
-	h->file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	h->file = type == STALLOC_CU_HANDLE_FD ? fcntl(fd, F_DUPFD_CLOEXEC, 0) :
+						 fd;
 	*handle = (stalloc_cu_handle)h->reuse << 32 | i;
 	return leave(h->file < 0 ? STALLOC_CU_OUT_OF_MEMORY : 0);
 }
 
-/* A fabric's names cannot be imported. */
 int cuMemExportToShareableHandle(void *out, stalloc_cu_handle handle, int type,
 				 unsigned long long flags)
 {
@@ -241,10 +270,16 @@ int cuMemExportToShareableHandle(void *out, stalloc_cu_handle handle, int type,
 	    (type != STALLOC_CU_HANDLE_FD && type != STALLOC_CU_HANDLE_FABRIC) ||
 	    (handles[i - 1].types & type) == 0)
 		return leave(STALLOC_CU_INVALID_VALUE);
-	if (type == STALLOC_CU_HANDLE_FD)
-		*(int *)out = export(&handles[i - 1]);
-	else
-		memset(out, (int)i, 64);
+	struct handle *h = &handles[i - 1];
+	if (type == STALLOC_CU_HANDLE_FD) {
+		*(int *)out = export(h);
+	} else {
+		struct name name = {getpid(), memfd,
+				    h->at | (int64_t)(h->size / PAGE)};
+		memset(out, 0, 64);
+		memcpy(out, &name, sizeof name);
+		h->exported = 1;
+	}
 	return leave(type == STALLOC_CU_HANDLE_FD && *(int *)out < 0
 			     ? STALLOC_CU_OUT_OF_MEMORY
 			     : 0);

@@ -7,6 +7,7 @@ run(globals()).
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,22 +80,45 @@ def python(*arguments, **environment):
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def torchrun(program, *arguments, launcher=(), **environment):
-    """What rank 0 of a program prints as JSON, with a rank a GPU, and the lines of all ranks."""
+def devices():
     import torch
 
+    return torch.cuda.device_count()
+
+
+def torchrun(program, *arguments, launcher=(), timeout=300, **environment):
+    """Runs a program with a rank a GPU: its exit status, and the lines that all ranks printed.
+
+    The status is None if it did not end in `timeout` seconds; all of its processes are ended.
+    """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={torch.cuda.device_count()}", *launcher]
-    done = subprocess.run(
+    command += [f"--nproc-per-node={devices()}", *launcher]
+    job = subprocess.Popen(
         [*command, str(ROOT / "tests" / "gpu" / program), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        errors="replace",
     )
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-3000:]}"
-    lines = (done.stdout + done.stderr).splitlines()
-    return json.loads([line for line in lines if line.startswith("{")][-1]), lines
+    try:
+        output, _ = job.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        job.terminate()  # it ends its ranks, which have process groups of their own
+        try:
+            output, _ = job.communicate(timeout=60)
+        finally:
+            job.kill()
+        return None, [*output.splitlines(), f"Error: no end after {timeout} s"]
+    return job.returncode, output.splitlines()
+
+
+def reason(lines):
+    """Why a job failed: errors of its ranks, each once, without the launcher's own."""
+    errors = [line for line in lines if re.search(r"\w*Error\b|WARN|illegal|Assertion", line)]
+    errors = [line for line in errors if "ChildFailedError" not in line] or lines[-20:]
+    return "\n".join(dict.fromkeys(errors))[-2000:]
 
 
 def steps_until_planned(stalloc, step, most=40):

@@ -1,67 +1,156 @@
-"""NCCL and symmetric memory beside stalloc: each way with and without memory that can be shared.
+"""NCCL, symmetric memory and other allocators beside stalloc, each way by settings of its own.
 
-With one GPU there is nobody to register memory with, and the table says so. What NCCL says of
-registrations is counted, not judged: its words change from version to version.
+    python tests/gpu/test_neighbours.py [--logs FOLDER]
+
+Ways of the same settings run in one job of torchrun, a rank a GPU; one that fails ends the job, and
+another does the rest. Whether NCCL used zero copy is what its log says (NCCL_DEBUG=INFO), told
+beside each result and not judged: --logs keeps it. With one GPU there is nobody to register
+memory with, and the table says so.
 """
 
+import argparse
+import collections
+import functools
+import json
+import os
+from pathlib import Path
+
 import gpu
+from gpu import GIB, MIB
 
 HOOK = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
+LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,REG,TUNING,ALLOC"}
+WORDS = {  # of NCCL's log, and what they mean
+    "IPC register buffer": "zero copy set up",
+    "IPC reuse buffer": "zero copy again",
+    "[Symmetric]": "symmetric kernels",
+    "register comm": "announced",
+    "failed to IPC register": "refused",
+    "Skipping": "skipped",
+    "NCCL WARN": "warnings",
+}
+# By what the table calls it: allocator, environment, ways.
+JOBS = {
+    "native": ("native", {}, "pool windows symmetric graph"),
+    "native, hook": ("native", HOOK, "plain pool graph"),
+    "share:off": ("stalloc", {}, "plain pool windows own symmetric graph"),
+    "share:off, hook": ("stalloc", HOOK, "plain pool graph"),
+    "share:fd": ("stalloc", {}, "plain pool windows own symmetric graph"),
+    "share:fd, hook": ("stalloc", HOOK, "plain pool graph"),
+    "share:fd, no registering in graphs": ("stalloc", {"NCCL_GRAPH_REGISTER": "0"}, "graph"),
+}
 
 
-def ranks(way, share, **environment):
-    """Runs a way with torchrun, a rank a GPU; what its rank 0 and NCCL's log say of it."""
-    import torch
+class Job:
+    """The ways of one kind of settings; results come with the first that is asked for."""
 
-    if torch.cuda.device_count() < 2:
-        return "not run: there are no two GPUs"
-    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,REG"}
-    conf = f"cache:off,share:{share}"
-    said, lines = gpu.torchrun("neighbours.py", way, STALLOC_CONF=conf, **log, **environment)
-    assert said["served"], "stalloc did not serve"
-    registered = sum("NCCL INFO" in line and "egister" in line for line in lines)
-    return f"{said['world']} ranks; {registered} lines of NCCL's log are about registering"
+    def __init__(self, name, logs):
+        self.name, self.logs = name, logs
+        self.allocator, self.environment, ways = JOBS[name]
+        self.ways, self.found = ways.split(), {}
+
+    def run(self):
+        environment = {**LOG, **self.environment, "STALLOC_CONF": "cache:off"}
+        if self.allocator == "stalloc":
+            environment["STALLOC_CONF"] += "," + self.name.split(",")[0]
+        while left := [way for way in self.ways if way not in self.found]:
+            status, lines = gpu.torchrun(
+                "neighbours.py", self.allocator, *left, timeout=150, **environment
+            )
+            if self.logs:
+                name = f"{self.name} {left[0]}".replace(" ", "-").replace(",", "").replace(":", "-")
+                (self.logs / f"{name}.log").write_text("\n".join(lines))
+            self.take(left, status, lines)
+
+    def take(self, left, status, lines):
+        """The results of one start: of the ways that passed, and of the one it ended in."""
+        parts = {}
+        for line in lines:
+            if line.startswith("way "):
+                part = parts[line[4:]] = []
+            elif parts:
+                part.append(line)
+        for way, part in parts.items():
+            said = [line for line in part if line.startswith('{"way"')]
+            self.found[way] = (json.loads(said[0]) if said else None, part)
+        if status != 0 and all(self.found[way][0] for way in parts):
+            rest = [way for way in left if way not in self.found]
+            self.found[rest[0] if rest else left[-1]] = (None, lines)  # between ways, or at the end
+
+    def result(self, way):
+        if gpu.devices() < 2:
+            return "not run: there are no two GPUs"
+        if not self.found:
+            self.run()
+        said, lines = self.found[way]
+        assert said, gpu.reason(lines)
+        words = [f"{said['world']} ranks", zero_copy(lines)]
+        if said["slept"]:
+            words.append(f"{said['slept'] / GIB:.2f} GiB slept")
+        if said["stuck"] > 64 * MIB:
+            words.append(f"the driver did NOT get back {said['stuck'] / MIB:.0f} MiB of that")
+        if way in ("plain", "graph"):
+            end, size = (n / MIB for n in said["range"])
+            words.append(f"the driver's range of a tensor of {size:.0f} MiB ends after {end:.0f}")
+        return "; ".join(words)
 
 
-def check_plain():
-    return ranks("plain", "off")
+def zero_copy(lines):
+    """What NCCL's log says of registered memory, and which algorithms it took."""
+    counts = collections.Counter(
+        means for line in lines for word, means in WORDS.items() if "NCCL" in line and word in line
+    )
+    taken = collections.Counter(
+        line.split("-> ")[1].split(" channel")[0].split(" nchannels")[0]
+        for line in lines
+        if "NCCL INFO" in line and " Bytes -> " in line
+    )
+    used = counts["zero copy set up"] + counts["zero copy again"] + counts["symmetric kernels"]
+    said = [f"{means} {counts[means]}" for means in WORDS.values() if counts[means]]
+    said += [f"{kind} {n}" for kind, n in taken.most_common(3)]
+    return f"zero copy: {'yes' if used else 'no'} ({', '.join(said) or 'no word of it'})"
 
 
-def check_plain_to_be_shared():
-    return ranks("plain", "fd")
+def saver(*arguments, **environment):
+    try:
+        from torch_memory_saver.utils import get_binary_path_from_package as path
+    except ImportError:
+        return "not run: pip install torch_memory_saver"
+    if "preload" in arguments:
+        environment["LD_PRELOAD"] = str(path("torch_memory_saver_hook_mode_preload"))
+        with open("/proc/self/maps") as maps:  # which wants CUDA's runtime where the loader looks
+            runtime = next(line.split()[-1] for line in maps if "libcudart" in line)
+        folders = [str(Path(runtime).parent), os.environ.get("LD_LIBRARY_PATH", "")]
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, folders))
+    said, _ = gpu.python(str(Path(__file__).parent / "savers.py"), *arguments, **environment)
+    return said["words"]
 
 
-def check_the_hook_registers_all():
-    return ranks("plain", "off", **HOOK)
+def check_torch_memory_saver_by_its_preload():
+    return saver("beside", "preload")
 
 
-def check_the_hook_registers_all_to_be_shared():
-    return ranks("plain", "fd", **HOOK)
+def check_torch_memory_saver_by_its_pool():
+    return saver("beside", "torch")
 
 
-def check_a_registered_pool():
-    return ranks("pool", "off")
+def check_an_engine_of_another_process_sleeps_in_turns():
+    return saver("turns")
 
 
-def check_a_registered_pool_with_the_hook():
-    return ranks("pool", "fd", **HOOK)
-
-
-def check_a_graph_with_tensors_from_outside():
-    return ranks("graph", "off")
-
-
-def check_a_graph_with_tensors_from_outside_to_be_shared():
-    return ranks("graph", "fd")
-
-
-def check_a_graph_with_the_hook():
-    return ranks("graph", "fd", **HOOK)
-
-
-def check_symmetric_memory():
-    return ranks("symmetric", "fd")
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--logs", type=Path, help="keep what each job printed in this folder")
+    args = parser.parse_args()
+    if args.logs:
+        os.makedirs(args.logs, exist_ok=True)
+    checks = {name: f for name, f in globals().items() if name.startswith("check_")}
+    for name in JOBS:
+        job = Job(name, args.logs)
+        for way in job.ways:
+            checks[f"check_{way} ({name})"] = functools.partial(job.result, way)
+    gpu.run(checks)
 
 
 if __name__ == "__main__":
-    gpu.run(globals())
+    main()

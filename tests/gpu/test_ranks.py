@@ -3,13 +3,17 @@
 With one GPU there is one rank, which still opens NCCL and its streams.
 """
 
+import json
+
 import gpu
 
 
 def ranks(*launcher):
     """What rank 0 of the program says, started by torchrun with a rank a GPU."""
     same = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "STALLOC_CONF": "cache:off"}
-    return gpu.torchrun("ranks.py", launcher=launcher, **same)[0]
+    status, lines = gpu.torchrun("ranks.py", launcher=launcher, **same)
+    assert status == 0, gpu.reason(lines)
+    return json.loads([line for line in lines if line.startswith("{")][-1])
 
 
 RUNS = {}

@@ -11,8 +11,8 @@ import (
 // Exported is a handle that other processes can map.
 type Exported struct {
 	Number driver.Handle // of no other handle, ever
-	FD     int           // of this process
-	Size   mem.Bytes
+	driver.Shared
+	Size mem.Bytes
 }
 
 // Export returns the handles behind a range that is awake, and where the first of them is mapped.
@@ -26,11 +26,11 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	}
 	spots := d.behind(addr, size)
 	for _, s := range spots {
-		fd, err := from.Export(s.of.real)
+		name, err := from.Export(s.of.real)
 		if err != nil {
 			return 0, nil, err
 		}
-		all = append(all, Exported{Number: s.of.number, FD: fd, Size: s.of.size})
+		all = append(all, Exported{Number: s.of.number, Shared: name, Size: s.of.size})
 	}
 	for _, s := range spots {
 		s.of.shares++

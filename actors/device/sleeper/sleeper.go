@@ -30,8 +30,9 @@ type Device struct {
 	last    driver.Handle
 	handles map[driver.Handle]*handle
 	places  map[mem.Addr]*place // by where they begin
-	apart   int                 // places that are not mapped
-	asleep  mem.Bytes           // of handles without memory
+	imports map[mem.Addr]mem.Bytes
+	apart   int       // places that are not mapped
+	asleep  mem.Bytes // of handles without memory
 }
 
 type handle struct {
@@ -50,7 +51,7 @@ type place struct {
 
 // New wraps a device in which nothing is mapped.
 func New(d device.Device) *Device {
-	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{}}
+	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{}, imports: map[mem.Addr]mem.Bytes{}}
 }
 
 // Asleep returns how much memory the handles that sleep had.

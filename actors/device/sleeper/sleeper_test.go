@@ -195,7 +195,10 @@ func TestMixedUnmap(t *testing.T) {
 // exporter is a device that exports: a handle's file descriptor is its number and 100.
 type exporter struct{ device.Device }
 
-func (exporter) Export(h driver.Handle) (int, error) { return int(h) + 100, nil }
+func (exporter) Export(h driver.Handle) (driver.Shared, error) {
+	return driver.Shared{FD: int(h) + 100}, nil
+}
+func (exporter) MapShared(mem.Addr, driver.Shared, mem.Bytes) error { return nil }
 
 // TestExportedStaysAwake: what a range lies in is told in the order of addresses, and does not sleep
 // until each export has ended.
