@@ -169,11 +169,13 @@ def main():
         "STALLOC_CONF": conf,
         "FAKECUDA_CAPACITY": str(1 << 30),
         "FAKECUDA_ANY_STREAM": "1",
+        "FAKECUDA_FABRIC": "1",
     }
     for version in chosen(args.versions or ["2.11", "newest"]):
         command = compile_all(version, args.build)
-        run(command, env=environment, timeout=600)
-        run(command, env={**environment, "STALLOC_CONF": conf + ",share:fd"}, timeout=600)
+        for kind in ("off", "fd", "fabric"):
+            share = {"STALLOC_CONF": f"{conf},share:{kind}"}
+            run(command, env={**environment, **share}, timeout=600)
         print(f"PyTorch {version}: the adapter compiles and works", flush=True)
 
 

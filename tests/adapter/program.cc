@@ -360,9 +360,9 @@ static void moves_to_be_shared() {
 	}
 }
 
-// With share:fd nothing moves. This process is its own receiver.
+// With share:fd or share:fabric nothing moves. This process is its own receiver.
 static void shares(const char *path) {
-	if (!strstr(getenv("STALLOC_CONF"), "share:fd")) return moves_to_be_shared();
+	if (!strstr(getenv("STALLOC_CONF"), "share:f")) return moves_to_be_shared();
 	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_make_shareable"));
 	auto base = reinterpret_cast<void *(*)(void *, size_t *)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_base"));
 	char text[256];
