@@ -18,9 +18,9 @@ func newMerge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge [flags] PROFILER TRACE",
 		Short: "Put a trace of stalloc's into one of torch.profiler",
-		Long: `Merge writes the trace that torch.profiler has exported with the events of a trace
-that STALLOC_CONF=trace:FILE has made in it: memory as a curve, steps, plans and
-stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the result.`,
+		Long: `Merge adds a trace that STALLOC_CONF=trace:FILE has written to one that torch.profiler
+has exported from the same run: memory as a curve, steps, plans and stitching beside the
+kernels. Both may be gzip'd. ui.perfetto.dev opens the result.`,
 		Example: `  stalloc merge profiler.json run.trace.json -o both.json`,
 		Args: func(_ *cobra.Command, paths []string) error {
 			if len(paths) != 2 {

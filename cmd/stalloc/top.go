@@ -47,16 +47,17 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
-		Long: `Top shows each process that runs with stalloc, and each of its devices: the peak
-load, what is reserved, the device's memory, how much of the peak was never needed, in
-how much PyTorch's own allocator would be at full speed (it fits in no less than the peak
-load); and of the last second or two the requests that a plan served, the time in the
-driver and the time of a step. It reads a page that the process keeps in /dev/shm and
-costs it nothing. The device's memory is asked of nvidia-smi, once.
+		Long: `Top shows every process that runs with stalloc, a row for each of its devices: the peak
+load, reserved memory, the device's memory, waste at the peak, and the memory in which
+PyTorch's own allocator would run at full speed, estimated (the least that it fits in,
+which lies between that and the peak load, is not estimated: a recording tells it). Of
+the last second or two: requests that a plan served, the driver's share of the time and
+the time of a step. It reads a page that the process keeps in /dev/shm, which costs the
+process nothing. The device's memory comes from nvidia-smi, asked once.
 
-On a terminal it refreshes: q quits, s sorts by the next column. Elsewhere, and with
---once, it prints once. With --metrics it answers Prometheus at 127.0.0.1:PORT/metrics
-until it is interrupted, to this user and root; with --listen at another address, to
+On a terminal it refreshes: q quits, s sorts by the next column. Otherwise, and with
+--once, it prints once. --metrics serves Prometheus at 127.0.0.1:PORT/metrics until it is
+interrupted, to this user and root only; --listen chooses another address, which serves
 whoever reaches it. /grafana.json there is a dashboard.`,
 		Example: `  stalloc top
   stalloc top --pid 4242 --once --format json
