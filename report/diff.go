@@ -159,7 +159,7 @@ func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups ma
 			key = fmt.Sprint(int64(b.size))
 		default:
 			n := tr.Stacks.Of(b.id)
-			if what = "no stack"; n >= 0 {
+			if what = "no Python frame, as in backward"; n >= 0 {
 				stack = tr.Stacks.Texts()[n]
 				what = frameOf(stack) + inside(stack)
 				if _, ok := keys[n]; !ok {
