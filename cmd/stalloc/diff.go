@@ -66,18 +66,18 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [flags] BASE NEW",
 		Short: "What a change did to memory: two recordings, side by side",
-		Long: `Diff compares two runs, recordings or memory snapshots of PyTorch's: the blocks that were
-live at the peak of each, and the peak of each step. These are the program's own
-tensors, the same under every allocator; nothing is replayed.
+		Long: `Diff compares two runs, recordings or memory snapshots of PyTorch's: the blocks
+that were live at the peak of each, and the peak of each step. These are the
+program's own tensors, the same under every allocator; nothing is replayed.
 
 Blocks are grouped by the call stack that requested them, by shape (the bytes
-requested), or by the phase of the step. Stacks match by files and functions: lines
-and folders may differ. The default is stack where both runs have them (snapshots, and
-recordings made with --stacks), else shape.
+requested), or by the phase of the step. Stacks match by files and functions:
+lines and folders may differ. The default is stack where both runs have them
+(snapshots, and recordings made with --stacks), else shape.
 
-With --fail-over the exit status is 1 if NEW's peak is higher than BASE's by more than
-that: for CI. JSON is one object; its key "version" rises when a key changes its
-meaning or goes.`,
+With --fail-over the exit status is 1 if NEW's peak is higher than BASE's by
+more than that: for CI. JSON is one object; its key "version" rises when a key
+changes its meaning or goes.`,
 		Example: `  stalloc diff base.csv.gz new.csv.gz
   stalloc diff --by phase --step 2 base.csv.gz new.csv.gz
   stalloc diff --fail-over 1% --format md base.pickle new.pickle`,

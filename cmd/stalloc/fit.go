@@ -30,30 +30,34 @@ type fitFlags struct {
 func newFit() *cobra.Command {
 	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native", "expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
 	cmd := &cobra.Command{
-		Use:   "fit [flags] (--at SIZE=RECORDING --at SIZE=RECORDING... | --sizes NAME=SIZE,SIZE program [arguments])",
+		Use:   "fit [flags] (--at SIZE=FILE... | --sizes NAME=SIZE,... program [arguments])",
 		Short: "The largest batch or sequence that fits, from runs of smaller ones",
-		Long: `Fit finds the largest batch or sequence of a program that fits in a device, and the
-largest that runs at full speed, under each allocator. It needs recordings of a few
-steps at two sizes, better at three, from any GPU that can hold them.
---sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8, each for
---steps steps under 'stalloc record'. Where {batch} stands in its arguments, the size
-takes its place. The program must call stalloc.step() or use an optimizer of PyTorch's.
+		Long: `Fit finds the largest batch or sequence of a program that fits in a device, and
+the largest that runs at full speed, under each allocator. It needs recordings
+of a few steps at two sizes, better at three, from any GPU that can hold them.
+--sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8,
+each for --steps steps under 'stalloc record'. Where {batch} stands in its
+arguments, the size takes its place. The program must call stalloc.step() or
+use an optimizer of PyTorch's.
 
-If the smallest and the largest recording make the same requests in the same order, fit
-builds runs of other sizes, in which each block's size follows a line through the two,
-and replays them on the device. Otherwise it draws a line through the figures of
-'stalloc replay --smallest', which is less accurate: an allocator's waste is not linear.
+If the smallest and the largest recording make the same requests in the same
+order, fit builds runs of other sizes, in which each block's size follows a
+line through the two, and replays them on the device. Otherwise it draws a line
+through the figures of 'stalloc replay --smallest', which is less accurate: an
+allocator's waste is not linear.
 
-The range says how far a size may be off: the largest distance of a recording from what
-is computed for its size, which grows with the square of the extrapolation, plus the
-error of the search. Two sizes cannot tell this distance; fit says so.
+The range says how far a size may be off: the largest distance of a recording
+from what is computed for its size, which grows with the square of the
+extrapolation, plus the error of the search. Two sizes cannot tell this
+distance; fit says so.
 
-Fit gives no answer that may be off by more than 10 % of the device (attention that
-stores its matrix, with the sequence's length), or that is more than 16 times the
-largest recorded size.
+Fit gives no answer that may be off by more than 10 % of the device (attention
+that stores its matrix, with the sequence's length), or that is more than 16
+times the largest recorded size.
 
---capacity is the memory that tensors can use: the device's, less what the CUDA context
-and libraries take, usually 0.5 to 1.5 GiB. No allocator exceeds 'live tensors'.`,
+--capacity is the memory that tensors can use: the device's, less what the CUDA
+context and libraries take, usually 0.5 to 1.5 GiB. No allocator exceeds 'live
+tensors'.`,
 		Example: `  stalloc fit --sizes batch=4,8,12 train.py --lr 3e-4
   stalloc fit --at 4=b4.csv.gz --at 8=b8.csv.gz --at 12=b12.csv.gz
   stalloc fit --multiple 64 --capacity 79GiB --at 512=s512.csv.gz --at 1024=s1024.csv.gz`,
