@@ -4,7 +4,7 @@
 //
 // Exit status: 0 if nothing failed, 1 if something did (each failure is named
 // on standard error, and what could still be done was), 2 for a command line
-// that makes no sense, 130 after an interrupt.
+// that is wrong, 130 after an interrupt.
 package main
 
 import (
@@ -105,7 +105,7 @@ recordings, plain or gzip'd, and memory snapshots from
 torch.cuda.memory._dump_snapshot.
 
 Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
-makes no sense, 130 after an interrupt.`,
+is wrong, 130 after an interrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
