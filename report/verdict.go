@@ -117,7 +117,7 @@ func advice(f figure, when string, load mem.Bytes) string {
 	case other == 0:
 		return when + "only stalloc runs it."
 	case near(ours, other):
-		text := fmt.Sprintf("%sstalloc saves nothing over %s.", when, inWords[name])
+		text := fmt.Sprintf("%sstalloc is no better than %s.", when, inWords[name])
 		if name == "expandable" && !near(native, other) {
 			text += " PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestWasted: what is told of native's memory is what its simulation counts, by PyTorch's own
-// statistics, when it reserves the most. Recordings of different kinds: varying lengths, streams,
+// statistics, before it takes the last of it. Recordings of different kinds: varying lengths, streams,
 // recomputation, graphs.
 func TestWasted(t *testing.T) {
 	for _, name := range []string{"llama_varlen", "vit_streams", "llama_recompute", "pyg_gat"} {
@@ -27,18 +27,21 @@ func TestWasted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, load := mostReserved(t, tr)
+			most, want, load := mostReserved(t, tr)
 			l := newLedger(tr)
 			runs, err := replayAll(context.Background(), tr, l, Options{Device: -1, Capacity: 80 * mem.GiB})
 			if err != nil {
 				t.Fatal(err)
 			}
 			w := l.wasteOf(runs[0])
-			if w.reserved != want.Reserved || w.load != load || w.cached != want.Reserved-want.Active-want.InactiveSplitBytes ||
+			if w.reserved != most || w.held != want.Reserved || w.load != load || w.cached != want.Reserved-want.Active-want.InactiveSplitBytes ||
 				w.holes+w.waiting != want.Active+want.InactiveSplitBytes-load {
 				t.Errorf("%+v, and the simulation counts %+v with %v live", w, want, load)
 			}
-			for _, part := range []string{fmt.Sprintf("reserves %v for %v of tensors", want.Reserved, load), fmt.Sprintf("%v in gaps between blocks", w.holes)} {
+			for _, part := range []string{
+				fmt.Sprintf("reserves %v, %v (", most, most-tr.PeakLoad()),
+				fmt.Sprintf("it had %v free", want.Reserved-load), fmt.Sprintf("%v in gaps between blocks", w.holes),
+			} {
 				if !strings.Contains(d.NativeWaste, part) {
 					t.Errorf("%q lacks %q", d.NativeWaste, part)
 				}
@@ -47,9 +50,9 @@ func TestWasted(t *testing.T) {
 	}
 }
 
-// mostReserved plays a recording to native, and returns its statistics when it first reserves
-// the most, with what is live then.
-func mostReserved(t *testing.T, tr *trace.Trace) (most baseline.Stats, load mem.Bytes) {
+// mostReserved plays a recording to native, and returns what it reserves at most, and its statistics
+// and what is live before the event that takes the last of it.
+func mostReserved(t *testing.T, tr *trace.Trace) (most mem.Bytes, want baseline.Stats, load mem.Bytes) {
 	native := baseline.NewNative(baseline.Options{Capacity: 80 * mem.GiB})
 	blocks, sizes, late := map[int64]baseline.Block{}, map[int64]mem.Bytes{}, map[int64]bool{}
 	var live mem.Bytes
@@ -59,6 +62,7 @@ func mostReserved(t *testing.T, tr *trace.Trace) (most baseline.Stats, load mem.
 		}
 	}
 	for i := range tr.Events {
+		before, then := native.Stats(), live
 		switch e := &tr.Events[i]; e.Kind {
 		case trace.Alloc:
 			b, err := native.Malloc(e.Size, e.Stream)
@@ -78,9 +82,9 @@ func mostReserved(t *testing.T, tr *trace.Trace) (most baseline.Stats, load mem.
 				}
 			}
 		}
-		if s := native.Stats(); s.Reserved > most.Reserved {
-			most, load = s, live
+		if reserved := native.Stats().Reserved; reserved > most {
+			most, want, load = reserved, before, then
 		}
 	}
-	return most, load
+	return most, want, load
 }

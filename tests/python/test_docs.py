@@ -85,7 +85,7 @@ TRANSLATED = {
     "mends?": "fix", "mended": "fixed", "briefs?": "", "come again": "repeat",
     "behind the (?:first|second|last|step|mark)": "after",
     "came again": "repeated", "take those": "use those", "be had": "is not available",
-    "laid": "placed", "way read": "", "wins nothing": "saves nothing", "makes? no sense": "",
+    "laid": "placed", "way read": "", "wins nothing": "is no better", "makes? no sense": "",
 }  # fmt: skip
 PHRASES = re.compile(rf"\b({'|'.join(TRANSLATED)})\b", re.IGNORECASE)
 HELP = re.compile(
