@@ -46,7 +46,7 @@ func TestVerdictsOfAllRecordings(t *testing.T) {
 		slack := mem.Bytes(noDifference * float64(d.Peak.Load))
 		wins := ours > 0 && least > 0 && ours < least-slack
 		loses := least > 0 && (ours == 0 || ours > least+slack)
-		if strings.Contains(said[2], "stalloc saves") != wins || strings.Contains(said[2], ": take") != loses {
+		if strings.Contains(said[2], "stalloc saves") != wins || strings.Contains(said[2], ": use") != loses {
 			t.Errorf("%s: %q, found %v", name, said[2], decisive)
 		}
 		var want []mem.Bytes

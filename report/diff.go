@@ -159,9 +159,9 @@ func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups ma
 			key = fmt.Sprint(int64(b.size))
 		default:
 			n := tr.Stacks.Of(b.id)
-			if what = "no stack"; n >= 0 {
+			if what = "no Python frame, as in backward"; n >= 0 {
 				stack = tr.Stacks.Texts()[n]
-				what = frameOf(stack)
+				what = frameOf(stack) + inside(stack)
 				if _, ok := keys[n]; !ok {
 					keys[n] = withoutLines(stack)
 				}
@@ -181,6 +181,20 @@ func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups ma
 		}
 	}
 	return blocks
+}
+
+// inside tells apart what a line of the program asks PyTorch for: " (linear)", the innermost layer's
+// file or function; nothing where the line asks itself.
+func inside(stack string) string {
+	innermost, _, _ := strings.Cut(stack, "\n")
+	parts := withLine.FindStringSubmatch(innermost)
+	if parts == nil || !strings.Contains(parts[1], "/torch/") {
+		return ""
+	}
+	if name := parts[2]; name != "forward" && !strings.HasPrefix(name, "_") {
+		return " (" + name + ")"
+	}
+	return " (" + strings.TrimSuffix(path.Base(parts[1]), ".py") + ")"
 }
 
 var withLine = regexp.MustCompile(`^(.*?):[0-9]+ (.*)$`)

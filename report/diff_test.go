@@ -68,7 +68,7 @@ func TestDiffOfStacks(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	g := d.Groups[0]
-	if g.What != "model.py:49 forward" || g.BaseBlocks != 12 || g.NewBlocks != 13 || g.Change != 5*mem.MiB || !strings.Contains(g.Stack, "/runner/train.py:16 step") {
+	if g.What != "model.py:49 forward (linear)" || g.BaseBlocks != 12 || g.NewBlocks != 13 || g.Change != 5*mem.MiB || !strings.Contains(g.Stack, "/runner/train.py:16 step") {
 		t.Errorf("%+v", g)
 	}
 }

@@ -104,7 +104,7 @@ func namer(stacks *trace.Stacks, way string) func(stack int) string {
 	known := make(map[int]string)
 	return func(stack int) string {
 		if stack < 0 {
-			return "no stack"
+			return "no Python frame, as in backward"
 		}
 		name, ok := known[stack]
 		if !ok {

@@ -58,21 +58,22 @@ type Data struct {
 	Events int    `json:"events"`
 	Blocks int    `json:"blocks"` // of the whole recording
 
-	Steps      []Step      `json:"steps"`
-	Phases     []string    `json:"phases"`
-	Marked     bool        `json:"marked"` // phases are the recording's own marks
-	Stacks     []string    `json:"stacks,omitempty"`
-	Frames     []string    `json:"frames,omitempty"`  // of each stack, the one to name
-	Modules    []string    `json:"modules,omitempty"` // and the module that it is in
-	Allocators []Allocator `json:"allocators"`
-	Capacity   mem.Bytes   `json:"capacity"` // of the simulated device
-	Verdict    []string    `json:"verdict"`  // what the two figures come to, in sentences
-	Findings   []Finding   `json:"findings,omitempty"`
-	Peak       Peak        `json:"peak"`
-	Worth      []Worth     `json:"worth"`
-	Misses     []Miss      `json:"misses"`
-	Reasons    []string    `json:"reasons"` // by number, as in Window.Served
-	Notes      []Note      `json:"notes,omitempty"`
+	Steps       []Step      `json:"steps"`
+	Phases      []string    `json:"phases"`
+	Marked      bool        `json:"marked"` // phases are the recording's own marks
+	Stacks      []string    `json:"stacks,omitempty"`
+	Frames      []string    `json:"frames,omitempty"`  // of each stack, the one to name
+	Modules     []string    `json:"modules,omitempty"` // and the module that it is in
+	Allocators  []Allocator `json:"allocators"`
+	Capacity    mem.Bytes   `json:"capacity"`               // of the simulated device
+	Verdict     []string    `json:"verdict"`                // what the two figures come to, in sentences
+	NativeWaste string      `json:"native_waste,omitempty"` // what native wastes, and why
+	Findings    []Finding   `json:"findings,omitempty"`
+	Peak        Peak        `json:"peak"`
+	Worth       []Worth     `json:"worth"`
+	Misses      []Miss      `json:"misses"`
+	Reasons     []string    `json:"reasons"` // by number, as in Window.Served
+	Notes       []Note      `json:"notes,omitempty"`
 
 	Curve  Curve  `json:"-"`
 	Window Window `json:"-"`
@@ -192,6 +193,7 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 		d.Allocators = append(d.Allocators, r.summary())
 	}
 	ours := runs[len(runs)-1]
+	d.NativeWaste = l.wasted(runs[0], o.Capacity)
 	why := l.explain(tr, ours)
 	d.Misses = countMisses(l, why)
 	d.Peak = l.atPeak(tr.Stacks)

@@ -76,7 +76,7 @@ func verdict(d *Data) []string {
 	}
 	said := []string{"The run fits in " + listed(fits) + "."}
 	if speed == nil {
-		said = append(said, "The recording has no steady part, so it cannot tell in how much memory it runs at full speed.")
+		said = append(said, "The recording has no steady part, so how much memory full speed takes is unknown: record more steps.")
 		return append(said, advice(fits, "To fit, ", d.Peak.Load))
 	}
 	said = append(said, "It runs at full speed in "+listed(speed)+".")
@@ -111,19 +111,19 @@ func advice(f figure, when string, load mem.Bytes) string {
 	other, name := best(native, expandable)
 	switch {
 	case ours == 0 && other == 0:
-		return when + "no allocator serves it."
+		return when + "no allocator runs it."
 	case ours == 0:
-		return when + "stalloc does not serve it: take " + inWords[name] + "."
+		return when + "stalloc cannot run it: use " + inWords[name] + "."
 	case other == 0:
-		return when + "stalloc alone serves it."
+		return when + "only stalloc runs it."
 	case near(ours, other):
-		text := fmt.Sprintf("%sstalloc wins nothing over %s.", when, inWords[name])
+		text := fmt.Sprintf("%sstalloc is no better than %s.", when, inWords[name])
 		if name == "expandable" && !near(native, other) {
-			text += " PYTORCH_ALLOC_CONF=expandable_segments:True is all that it takes."
+			text += " PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."
 		}
 		return text
 	case ours > other:
-		return fmt.Sprintf("%sstalloc needs %v more than %s: take those.", when, ours-other, inWords[name])
+		return fmt.Sprintf("%sstalloc needs %v more than %s: use those.", when, ours-other, inWords[name])
 	case native == 0:
 		return fmt.Sprintf("%sstalloc saves %v of what expandable segments need.", when, expandable-ours)
 	case name == "native" || near(native, expandable):

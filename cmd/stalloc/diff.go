@@ -66,19 +66,18 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [flags] BASE NEW",
 		Short: "What a change did to memory: two recordings, side by side",
-		Long: `Diff compares two runs, recordings or memory snapshots of PyTorch's: what was live
-at the peak of one with what was live at the peak of the other, and the peak of
-every step with that of the same step. It is of what the programs asked for,
-whatever allocator served them; nothing is replayed.
+		Long: `Diff compares two runs, recordings or memory snapshots of PyTorch's: the blocks
+that were live at the peak of each, and the peak of each step. These are the
+program's own tensors, the same under every allocator; nothing is replayed.
 
-What was live is grouped by the call stack of the request, by its shape (the bytes
-asked for), or by the phase of the step that it came in. Stacks are compared by
-files and functions: lines and folders may differ. Without --by it is the stack where
-both have stacks (snapshots, and what record --stacks wrote), else the shape.
+Blocks are grouped by the call stack that requested them, by shape (the bytes
+requested), or by the phase of the step. Stacks match by files and functions:
+lines and folders may differ. The default is stack where both runs have them
+(snapshots, and recordings made with --stacks), else shape.
 
-With --fail-over the exit status is 1 if the peak is higher than BASE's by more
-than that, so that a pull request can be held to it. JSON is one object; its key
-"version" rises when a key changes its meaning or goes.`,
+With --fail-over the exit status is 1 if NEW's peak is higher than BASE's by
+more than that: for CI. JSON is one object; its key "version" rises when a key
+changes its meaning or goes.`,
 		Example: `  stalloc diff base.csv.gz new.csv.gz
   stalloc diff --by phase --step 2 base.csv.gz new.csv.gz
   stalloc diff --fail-over 1% --format md base.pickle new.pickle`,

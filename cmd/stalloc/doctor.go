@@ -20,9 +20,9 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look whether stalloc can serve on this machine",
-		Long: `Doctor looks at the driver, the GPUs and their virtual memory management, glibc,
-PyTorch, the libraries, settings, the cache of plans and who holds the devices'
-memory, and allocates one block. Each line is ok, or says what to do.
+		Long: `Doctor looks at the driver, the GPUs and their virtual memory management,
+glibc, PyTorch, the libraries, settings, the cache of plans and who holds the
+devices' memory, and allocates one block. Each line is ok, or says what to do.
 
 It runs 'python3 -m stalloc.doctor': name the Python that trains with --python.
 

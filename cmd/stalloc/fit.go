@@ -30,32 +30,34 @@ type fitFlags struct {
 func newFit() *cobra.Command {
 	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native", "expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
 	cmd := &cobra.Command{
-		Use:   "fit [flags] (--at SIZE=RECORDING --at SIZE=RECORDING... | --sizes NAME=SIZE,SIZE program [arguments])",
+		Use:   "fit [flags] (--at SIZE=FILE... | --sizes NAME=SIZE,... program [arguments])",
 		Short: "The largest batch or sequence that fits, from runs of smaller ones",
-		Long: `Fit tells the largest size of a program, its batch or its sequence, that fits in a
-device, and the largest that runs at full speed, under each allocator. It wants
-recordings of a few steps at two sizes, better at three, on any GPU that holds them.
---sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8, each for
---steps steps under 'stalloc record'. Where {batch} stands in its arguments, the size
-takes its place. The program has to mark its steps or use an optimizer of PyTorch's.
+		Long: `Fit finds the largest batch or sequence of a program that fits in a device, and
+the largest that runs at full speed, under each allocator. It needs recordings
+of a few steps at two sizes, better at three, from any GPU that can hold them.
+--sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8,
+each for --steps steps under 'stalloc record'. Where {batch} stands in its
+arguments, the size takes its place. The program must call stalloc.step() or
+use an optimizer of PyTorch's.
 
-Memory is taken to be a line in the size: a part that is fixed (weights, gradients,
-the optimizer's state) and so much for each unit. Where the smallest and the largest
-recording make the same requests in the same order, runs of other sizes are made up
-from them, each block on a line of its own, and replayed on the device. Elsewhere the
-line is one through the two figures of 'stalloc replay --smallest', which is less sure:
-the waste of an allocator is no line.
+If the smallest and the largest recording make the same requests in the same
+order, fit builds runs of other sizes, in which each block's size follows a
+line through the two, and replays them on the device. Otherwise it draws a line
+through the figures of 'stalloc replay --smallest', which is less accurate: an
+allocator's waste is not linear.
 
-The range after a size is by how much it may be off: the largest distance of a
-recording from the line, which grows with the square of how far it is extrapolated,
-and what a search is off by. Two sizes cannot tell whether it is a line; that is said.
+The range says how far a size may be off: the largest distance of a recording
+from what is computed for its size, which grows with the square of the
+extrapolation, plus the error of the search. Two sizes cannot tell this
+distance; fit says so.
 
-What grows otherwise, such as attention that keeps its matrix with the sequence, or a
-program whose recordings hold other steps, is refused where it is off by more than
-10 %, and so is what is farther than 16 times the largest recorded size.
+Fit gives no answer that may be off by more than 10 % of the device (attention
+that stores its matrix, with the sequence's length), or that is more than 16
+times the largest recorded size.
 
---capacity is what tensors can have: a device less what the CUDA context and libraries
-take, mostly 0.5 to 1.5 GiB. 'live tensors' is what no allocator can exceed.`,
+--capacity is the memory that tensors can use: the device's, less what the CUDA
+context and libraries take, usually 0.5 to 1.5 GiB. No allocator exceeds 'live
+tensors'.`,
 		Example: `  stalloc fit --sizes batch=4,8,12 train.py --lr 3e-4
   stalloc fit --at 4=b4.csv.gz --at 8=b8.csv.gz --at 12=b12.csv.gz
   stalloc fit --multiple 64 --capacity 79GiB --at 512=s512.csv.gz --at 1024=s1024.csv.gz`,
@@ -125,6 +127,7 @@ func (f *fitFlags) check() (runs []sized, allocators []replay.Allocator, err err
 // needed is what the recordings of an allocator need, by one figure, or why that cannot be told.
 type needed struct {
 	points  []fit.Point
+	along   func(size float64) float64 // of runs that are made up; nil: a line through the points
 	trouble error
 }
 
@@ -155,17 +158,20 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 		s.fail(err)
 		return s.finishAll(nil)
 	}
-	results := []fitResult{f.result(liveTensors, figureFits, load)}
+	growth, byLine := trace.Grow(traces[0], traces[last], float64(runs[0].size), float64(runs[last].size))
+	if byLine == nil {
+		load.along = func(size float64) float64 { return float64(growth.At(size).PeakLoad()) }
+	}
+	line, live := f.result(liveTensors, figureFits, load)
+	results := []fitResult{live}
 	if why := results[0].CannotTell; why != "" {
 		s.fail(fmt.Errorf("these recordings do not tell how %s grow: %s", liveTensors, why))
 		return s.finishAll(nil)
 	}
-	growth, byLine := trace.Grow(traces[0], traces[last], float64(runs[0].size), float64(runs[last].size))
 	for i, a := range allocators {
 		s.progress.startAt(len(runs) + i)
 		var fits, speed fitResult
 		if byLine == nil {
-			line, _ := fit.Through(load.points) // it was told from
 			m := &madeUp{s: s, f: f, growth: growth, load: line, most: results[0].High}
 			fits, speed, err = m.results(a)
 		} else {
@@ -193,7 +199,9 @@ func (f *fitFlags) line(s *session, a replay.Allocator, runs []sized, traces []*
 			return fits, speed, fmt.Errorf("%s: %w", tr.Name, err)
 		}
 	}
-	return f.result(a.Name, figureFits, &fitting), f.result(a.Name, figureSpeed, &fast), nil
+	_, fits = f.result(a.Name, figureFits, &fitting)
+	_, speed = f.result(a.Name, figureSpeed, &fast)
+	return fits, speed, nil
 }
 
 // measureSize finds the two figures of a recording under an allocator.
@@ -226,11 +234,16 @@ func (f *fitFlags) blank(allocator, figure string) fitResult {
 	return fitResult{versioned: formatVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
 }
 
-// result tells a figure of an allocator from what its recordings need.
-func (f *fitFlags) result(allocator, figure string, n *needed) fitResult {
-	r := f.blank(allocator, figure)
-	line, largest, err := fit.Line{}, fit.Range{}, n.trouble
-	if err == nil {
+// result tells a figure of an allocator from what its recordings need, and by which line.
+func (f *fitFlags) result(allocator, figure string, n *needed) (line fit.Line, r fitResult) {
+	r = f.blank(allocator, figure)
+	largest, err := fit.Range{}, n.trouble
+	switch {
+	case err != nil:
+	case n.along != nil:
+		r.Method = methodReplay
+		line, err = fit.Along(n.points, n.along)
+	default:
 		line, err = fit.Through(n.points)
 	}
 	if err == nil {
@@ -238,10 +251,11 @@ func (f *fitFlags) result(allocator, figure string, n *needed) fitResult {
 	}
 	if err != nil {
 		r.CannotTell = err.Error()
-		return r
+		return line, r
 	}
 	r.Largest, r.Low, r.High = largest.Best, largest.Low, largest.High
-	r.Fixed, r.Each, r.Checked = mem.Bytes(line.Fixed), mem.Bytes(line.Each), line.Checked
+	fixed, each := line.Tangent(float64(r.Largest))
+	r.Fixed, r.Each, r.Checked = mem.Bytes(fixed), mem.Bytes(each), line.Checked
 	r.Off = mem.Bytes(line.Error(float64(r.Largest)))
-	return r
+	return line, r
 }

@@ -49,7 +49,7 @@ func (f *fitFlags) table(results []fitResult, byLine error) (table.Writer, strin
 		} else {
 			row = append(row, "", "")
 		}
-		if r.CannotTell == "" && r.Method == methodLine {
+		if r.CannotTell == "" && r.Each > 0 {
 			row = append(row, r.Fixed, r.Each)
 		}
 		checked = checked && (r.Checked || r.CannotTell != "")

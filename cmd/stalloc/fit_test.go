@@ -116,6 +116,31 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestFitBend: at small sizes the peak is in the optimizer's step, which does not grow.
+func TestFitBend(t *testing.T) {
+	arguments := []string{"fit", "--json", "--capacity", "100MiB", "--allocator", "native"}
+	for _, size := range []int64{2, 4, 6} {
+		path := filepath.Join(t.TempDir(), "bend.csv")
+		text := "# workload bend\na,0,10485760,0,0\n"
+		for step := range int64(4) {
+			text += fmt.Sprintf("# step %d\na,%d,%d,0,%d\nr,%[2]d,%[4]d\nf,%[2]d,%[4]d\n", step, 2*step+1, size<<20, 1000*step+100)
+			text += fmt.Sprintf("a,%d,4194304,0,%d\nr,%[1]d,%[2]d\nf,%[1]d,%[2]d\n", 2*step+2, 1000*step+200)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		arguments = append(arguments, "--at", fmt.Sprintf("%d=%s", size, path))
+	}
+	out, errs, status := run(t, arguments...)
+	var live fitResult
+	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &live); err != nil || status != 0 {
+		t.Fatalf("exit %d, %v, %s%s", status, err, out, errs)
+	}
+	if live.Largest != 90 || live.Method != methodReplay || live.Fixed != 10<<20 || live.Each != 1<<20 || live.Off != 0 {
+		t.Errorf("%+v", live)
+	}
+}
+
 // TestFitSizes: a program is recorded at each size, and told of as from recordings. The
 // interpreter is a script that writes down how it was called and hands out what was recorded.
 func TestFitSizes(t *testing.T) {

@@ -4,7 +4,7 @@
 //
 // Exit status: 0 if nothing failed, 1 if something did (each failure is named
 // on standard error, and what could still be done was), 2 for a command line
-// that makes no sense, 130 after an interrupt.
+// that is wrong, 130 after an interrupt.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -99,16 +100,19 @@ func newRoot() *cobra.Command {
   stalloc run train.py                    run it under stalloc
   stalloc top                             watch what runs
 
-Record and run need a GPU. Report, replay, diff and fit do not: they read recordings,
-plain or gzip'd, and memory snapshots from torch.cuda.memory._dump_snapshot.
+Record and run need a GPU. Report, replay, diff and fit do not: they read
+recordings, plain or gzip'd, and memory snapshots from
+torch.cuda.memory._dump_snapshot.
 
 Exit status: 0 if nothing failed, 1 if something did, 2 for a command line that
-makes no sense, 130 after an interrupt.`,
+is wrong, 130 after an interrupt.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
 	}
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
+	// Cobra's own, with flags that wrap where a terminal ends.
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 79 "))
 	root.AddCommand(newReplay(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
 	root.InitDefaultHelpCmd()

@@ -18,13 +18,14 @@ func newMerge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge [flags] PROFILER TRACE",
 		Short: "Put a trace of stalloc's into one of torch.profiler",
-		Long: `Merge writes the trace that torch.profiler has exported with the events of a trace
-that STALLOC_CONF=trace:FILE has made in it: memory as a curve, steps, plans and
-stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the result.`,
+		Long: `Merge adds a trace that STALLOC_CONF=trace:FILE has written to one that
+torch.profiler has exported from the same run: memory as a curve, steps, plans
+and stitching beside the kernels. Both may be gzip'd. ui.perfetto.dev opens the
+result.`,
 		Example: `  stalloc merge profiler.json run.trace.json -o both.json`,
 		Args: func(_ *cobra.Command, paths []string) error {
 			if len(paths) != 2 {
-				return fmt.Errorf("%d files are given: name the profiler's trace and stalloc's", len(paths))
+				return fmt.Errorf("merge takes two files, the profiler's trace and stalloc's, but %d are named", len(paths))
 			}
 			return nil
 		},
@@ -69,8 +70,11 @@ func merge(out *output.File, profiler, ours string) error {
 // it is read twice.
 func openTrace(path string) (io.ReadSeekCloser, error) {
 	file, err := os.Open(path)
-	if err != nil || !strings.HasSuffix(path, ".gz") {
-		return file, err
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	if !strings.HasSuffix(path, ".gz") {
+		return file, nil
 	}
 	defer file.Close()
 	in, err := trace.Unzip(file)
@@ -84,7 +88,7 @@ func openTrace(path string) (io.ReadSeekCloser, error) {
 	os.Remove(whole.Name())
 	if _, err := io.Copy(whole, in); err != nil {
 		whole.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s is cut short or damaged: %w; copy or write it again", path, err)
 	}
 	_, err = whole.Seek(0, io.SeekStart)
 	return whole, err

@@ -40,19 +40,19 @@ func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [flags] FILE...",
 		Short: "Plan the memory of recorded runs, or solve problems of storage allocation",
-		Long: `Plan replays a recorded run, has it planned as a live run would be, and says how
-much memory the steps that came again need beside their peak load, below which
-nothing can go.
+		Long: `Plan replays a recorded run, plans its steps as a live run would, and says how
+much memory the repeated steps need beside their peak load, which is the lower
+bound.
 
-With -o it writes what the run leaves for later ones: those steps, and how long
-their blocks live. A later run of the program plans them anew, around its own
-memory, as soon as there is room: it need not see a step come again first.
+With -o it writes what the run keeps for later ones: those steps, and how long
+their blocks live. A later run of the program plans them again, around its own
+memory, as soon as there is room: it need not see a step repeat first.
 
-A FILE may be a problem, too: lines of id,lower,upper,size[,gaps...], with a header
-or without (minimalloc's, idealloc's and TelaMalloc's forms). Its buffers get offsets,
-as low as may be or below a --capacity; -o writes them. With --solver, --capacity,
---svg or --pareto the last step of a recording is such a problem. An interrupt
-ends the search with the best so far.`,
+A FILE may also be a problem: lines of id,lower,upper,size[,gaps...], with or
+without a header (the formats of minimalloc, idealloc and TelaMalloc). Its
+buffers get offsets, as low as possible or below a --capacity; -o writes them.
+With --solver, --capacity, --svg or --pareto the last step of a recording is
+such a problem. An interrupt ends the search and prints the best result so far.`,
 		Example: `  stalloc plan tests/traces/*.csv.gz
   stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle

@@ -49,34 +49,34 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [flags] TRACE...",
 		Short: "Replay recorded runs through allocators on a simulated device",
-		Long: `Replay drives each recorded run through each allocator, on a simulated device
-that keeps the driver's rules and counts its calls, and prints what it cost: a
-recording a row, the allocators across, the best marked. --show chooses another
-figure, --wide shows all of them, and --format prints for programs; the keys of
-JSON and CSV are explained by 'stalloc help keys'.
+		Long: `Replay runs the requests of each recording through each allocator, on a
+simulated device that follows the driver's rules and counts its calls. It
+prints a row for each recording and a column for each allocator, the best one
+marked. --show chooses the figure, --wide prints all of them, --format prints
+for programs: 'stalloc help keys' explains the keys of JSON and CSV.
 
 Peak load is the largest sum of live blocks: no allocator can reserve less.
 Waste is 1 - peak load / peak reserved. The steady part of a run begins, for
 every allocator, after the step in which the load first comes within 1 % of its
-peak, after the second step at the earliest: until then memory must be made. Driver time
-is modelled from measured costs, and steady time is its share of what the steady
-part took when it was recorded.
+peak, after the second step at the earliest: until then memory must be
+allocated from the driver. Driver time is modelled from measured costs and
+shown as a share of the steady part's time when it was recorded.
 
-Hits are the requests that a plan served, as a share of all that the run made.
-With --warm, allocators that plan are started twice, and the second start, which
-finds the steps that the first has left, is shown; the others leave nothing and
-run cold.
+Hits are the requests that a plan served, as a share of all. With --warm,
+allocators that plan are started twice and the second start is shown, which
+knows the first one's steps; the others keep nothing between runs and start
+cold.
 
-With --noise, that share of the requests in the steps after the first is inserted
-or left out at random, each at half the rate: 0.01 disturbs one in a hundred. With
---late, that share of the blocks of those steps die later, by up to 1 % of the step.
+--noise inserts or leaves out that share of the requests in the steps after the
+first, at random, half each: 0.01 disturbs one in a hundred. --late frees that
+share of the blocks in those steps later, by up to 1 % of the step.
 
-With --smallest, the run is repeated on other devices, ten to twenty times, to find
-two figures for each allocator, whatever --capacity says: the smallest device that
-the run fits in, and the smallest on which it runs at full speed. There, calls of the
-driver take at most 1 % of the steady part, and no request in it is tried again
-because the device was full. Both are found to a thousandth of the peak load; the
-larger devices that were tried suffice, too.`,
+--smallest repeats the run on other devices, ten to twenty times, and finds two
+figures for each allocator, whatever --capacity says: the smallest device that
+the run fits in, and the smallest on which it runs at full speed, where driver
+calls take at most 1 % of the steady part and no request in it is retried
+because the device was full. Both are exact to a thousandth of the peak load;
+every larger device that was tried works, too.`,
 		Example: `  stalloc replay tests/traces/llama_naive.csv.gz
   stalloc replay --allocator native,stalloc --warm tests/traces/*.csv.gz
   stalloc replay --noise 0.01 --seed 7 tests/traces/llama_naive.csv.gz
@@ -127,6 +127,10 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
+		if tr.PeakLoad() == 0 {
+			s.fail(fmt.Errorf("%s holds no request for memory: record a run that makes some", path))
+			return
+		}
 		if f.noise > 0 {
 			tr = tr.Disturb(f.seed, f.noise)
 		}

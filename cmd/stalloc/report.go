@@ -30,21 +30,22 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [flags] RUN [NEW]",
 		Short: "Make one HTML page of where a run's memory went, or of what a change did to it",
-		Long: `Report makes one self-contained HTML page of a recorded run: where every block
-lay, what made the peak, what each allocator reserves for it, what the
-difference is worth, and which requests the plan did not serve and why. It says
-what to look at, told from lifetimes: blocks that wait across the peak, memory of the
-step before that is live at the peak, what comes and goes with the peak (logits, the
-optimizer's copies), what a stream's cache keeps, and a leak.
+		Long: `Report makes one self-contained HTML page of a recorded run: which allocator to
+use and what it saves, what made the peak, where every block lay, what each
+allocator reserves, and which requests the plan did not serve and why. It gives
+advice from the blocks' lifetimes: activations that wait across the peak,
+gradients kept past their step, logits and optimizer copies at the peak, what a
+stream's cache keeps, a leak.
 
 RUN is a recording, a memory snapshot of PyTorch's (with its stacks), a plan
-file, or the log of a live run (STALLOC_CONF=trace:FILE), which knows curves and
-no blocks. A recording is replayed through every allocator on a simulated device,
-and then on smaller ones, to find how small a one still does, and does at full speed,
-as 'stalloc replay --smallest' does. --quick leaves that out.
+file, or the log of a live run (STALLOC_CONF=trace:FILE), which has curves but
+no blocks. A recording is replayed through every allocator on a simulated
+device, and then on smaller ones, to find the smallest it fits in and the
+smallest it runs at full speed in, as 'stalloc replay --smallest' does. --quick
+leaves that out.
 
-Of two recordings or snapshots the page shows what changed from the first to the second,
-peak against peak and step against step, as 'stalloc diff' does.`,
+With two recordings or snapshots the page shows what changed from the first to
+the second, as 'stalloc diff' does.`,
 		Example: `  stalloc report -o report.html tests/traces/llama_varlen.csv.gz
   stalloc report -o report.html snapshot.pickle
   stalloc report -o change.html base.csv.gz new.csv.gz
@@ -166,7 +167,8 @@ func runError(path string, err error) error {
 	if errors.As(err, &format) && format.Remedy == "" {
 		return fmt.Errorf("%w; a run is a recording of stalloc's, a snapshot that torch.cuda.memory._dump_snapshot wrote, a plan file, or a live run's log", err)
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+	var file *os.PathError
+	if errors.As(err, &file) {
 		return readError(path, err)
 	}
 	return err

@@ -47,17 +47,20 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
-		Long: `Top shows each process that runs with stalloc, and each of its devices: the peak
-load, what is reserved, the device's memory, how much of the peak was never needed, in
-how much PyTorch's own allocator would be at full speed (it fits in no less than the peak
-load); and of the last second or two the requests that a plan served, the time in the
-driver and the time of a step. It reads a page that the process keeps in /dev/shm and
-costs it nothing. The device's memory is asked of nvidia-smi, once.
+		Long: `Top shows every process that runs with stalloc, a row for each of its devices:
+the peak load, reserved memory, the device's memory, waste at the peak, and the
+memory in which PyTorch's own allocator would run at full speed, estimated (the
+least that it fits in, which lies between that and the peak load, is not
+estimated: a recording tells it). Of the last second or two: requests that a
+plan served, the driver's share of the time and the time of a step. It reads a
+page that the process keeps in /dev/shm, which costs the process nothing. The
+device's memory comes from nvidia-smi, asked once.
 
-On a terminal it refreshes: q quits, s sorts by the next column. Elsewhere, and with
---once, it prints once. With --metrics it answers Prometheus at 127.0.0.1:PORT/metrics
-until it is interrupted, to this user and root; with --listen at another address, to
-whoever reaches it. /grafana.json there is a dashboard.`,
+On a terminal it refreshes: q quits, s sorts by the next column. Otherwise, and
+with --once, it prints once. --metrics serves Prometheus at
+127.0.0.1:PORT/metrics until it is interrupted, to this user and root only;
+--listen chooses another address, which serves everybody who can reach it.
+/grafana.json there is a dashboard.`,
 		Example: `  stalloc top
   stalloc top --pid 4242 --once --format json
   stalloc top --metrics 29470`,
@@ -65,7 +68,7 @@ whoever reaches it. /grafana.json there is a dashboard.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&flags.pid, "pid", 0, "show this process alone (default all)")
+	f.IntVar(&flags.pid, "pid", 0, "show only this process (default all)")
 	f.BoolVar(&flags.once, "once", false, "print once")
 	f.DurationVar(&flags.interval, "interval", time.Second, "between two looks, at least 100ms")
 	f.IntVar(&flags.metrics, "metrics", 0, fmt.Sprintf("answer Prometheus on this `port`, without one on %d", metrics.Port))
@@ -96,6 +99,9 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	}
 	if f.metrics == 0 && (cmd.Flags().Changed("metrics") || cmd.Flags().Changed("listen")) {
 		return errors.New("--listen needs --metrics, and that a port from 1 to 65535")
+	}
+	if f.pid < 0 {
+		return fmt.Errorf("--pid %d: give the number of a process", f.pid)
 	}
 	if !slices.Contains(orderNames(), f.sort) {
 		return fmt.Errorf("--sort %s: choose from %s", f.sort, strings.Join(orderNames(), ", "))

@@ -15,8 +15,7 @@ import (
 )
 
 const topNotes = `waste, hits of the last requests and driver's share of the time in %
-native: in so much PyTorch's own allocator would be at full speed, estimated;
-it fits into no less than the peak load
+native: memory in which PyTorch's own allocator would run at full speed, estimated
 `
 
 // topLine is what a row shows of a device.

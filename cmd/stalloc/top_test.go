@@ -210,7 +210,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%q: exit %d, %q, the output: %v", args, status, errs, err)
 		}
 	}
-	if _, errs, status := run(t, "merge", "x", "-o", "y"); status != exitUsage || !strings.Contains(errs, "1 files") {
+	if _, errs, status := run(t, "merge", "x", "-o", "y"); status != exitUsage || !strings.Contains(errs, "but 1 are named") {
 		t.Errorf("exit %d, %q", status, errs)
 	}
 }

@@ -10,6 +10,9 @@
 // with r the largest distance, the line is taken to be off by r where it was measured and by
 // 1.5 r d² outside, which is at least what a parabola through three evenly spaced points would
 // differ by. Two points cannot tell that at all.
+//
+// Where runs of other sizes can be made up, their memory takes the line's place (Along): the peak may
+// be in another part of the step at a larger size, so it is a line with a bend.
 package fit
 
 import (
@@ -21,7 +24,7 @@ import (
 // Point is the memory, in bytes, that a run of a size needs, found to a tolerance.
 type Point struct{ Size, Memory, Tolerance float64 }
 
-// Line is memory by size.
+// Line is memory by size: a line, or what Along was given.
 type Line struct {
 	Fixed     float64 // bytes that do not grow
 	Each      float64 // bytes for each unit of size
@@ -29,7 +32,8 @@ type Line struct {
 	Tolerance float64 // the largest of a point
 	Checked   bool    // three sizes or more: the residual says something
 
-	middle, half float64 // of the sizes that were measured
+	middle, half float64                    // of the sizes that were measured
+	along        func(size float64) float64 // nil: a line
 }
 
 // Through returns the line through the points. It needs two sizes.
@@ -61,8 +65,40 @@ func Through(points []Point) (Line, error) {
 	return l, nil
 }
 
+// Along is Through for memory that is known at each size, by how it was made up: off it is by
+// its distances from the points. memory never falls with the size.
+func Along(points []Point, memory func(size float64) float64) (Line, error) {
+	l, err := Through(points)
+	if err != nil {
+		return l, err
+	}
+	known := make(map[float64]float64)
+	l.along = func(size float64) float64 {
+		if _, ok := known[size]; !ok {
+			known[size] = memory(size)
+		}
+		return known[size]
+	}
+	l.Residual = 0
+	for _, p := range points {
+		l.Residual = max(l.Residual, math.Abs(p.Memory-l.At(p.Size)))
+	}
+	return l, nil
+}
+
 // At is the memory that a run of a size needs.
-func (l Line) At(size float64) float64 { return l.Fixed + l.Each*size }
+func (l Line) At(size float64) float64 {
+	if l.along != nil {
+		return l.along(size)
+	}
+	return l.Fixed + l.Each*size
+}
+
+// Tangent is what does not grow, and what each unit of size takes, around a size.
+func (l Line) Tangent(size float64) (fixed, each float64) {
+	each = l.At(size+1) - l.At(size)
+	return l.At(size) - each*size, each
+}
 
 // Error is by how much At may be off, in bytes.
 func (l Line) Error(size float64) float64 {

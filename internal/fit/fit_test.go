@@ -94,3 +94,30 @@ func TestWhatCannotBeTold(t *testing.T) {
 		t.Errorf("%+v, error %v: nothing fits", r, err)
 	}
 }
+
+// TestBend: the peak is in another part of the step at larger sizes. A line through the points is
+// far off there, what runs that are made up need is not.
+func TestBend(t *testing.T) {
+	truth := func(size float64) float64 { return max(100+size, 40+10*size) }
+	var points []Point
+	for _, size := range []float64{2, 6, 10} {
+		points = append(points, Point{Size: size, Memory: truth(size)})
+	}
+	if r, err := through(t, points...).Largest(1000, 1); err == nil {
+		t.Fatalf("a line tells %+v", r)
+	}
+	l, err := Along(points, truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := l.Largest(1000, 1); err != nil || r != (Range{96, 96, 96}) {
+		t.Errorf("%+v, error %v", r, err)
+	}
+	if fixed, each := l.Tangent(96); fixed != 40 || each != 10 {
+		t.Errorf("%v and %v each", fixed, each)
+	}
+	points[1].Memory += 5 // a recorded run that is not as one is made up
+	if l, _ = Along(points, truth); l.Residual != 5 {
+		t.Errorf("off by %v", l.Residual)
+	}
+}

@@ -202,7 +202,7 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
     except StallocError as error:
         text = f"{str(error).removeprefix('stalloc: ')}; PyTorch's pluggable route serves"
         lacks = "memory history, MemPool, IPC and graph trees, which that route lacks"
-        return Finding("note", "adapter", text, f"mend that, or do without {lacks}")
+        return Finding("note", "adapter", text, f"fix that, or do without {lacks}")
     return Finding("ok", "adapter", "compiled at the first start, which takes half a minute")
 
 

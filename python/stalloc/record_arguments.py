@@ -62,8 +62,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "--stacks",
         action="store_true",
         help="which lines of the program ask for memory, too: `stalloc report` groups by them. "
-        "Off by default: PyTorch takes up to ten times the CPU time a request to name their "
-        "frames, and files and functions are in the file",
+        "Off by default: a request takes a fifth to a third more CPU time, and files and functions "
+        "are in the file",
     )
     parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
     parser.add_argument(

@@ -6,6 +6,10 @@ on a stream of the recording's own, freed at once: the stream's cached memory se
 again, so no mark asks the driver for memory after the first, also while a graph is captured.
 """
 
+import contextlib
+import gc
+import importlib
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -78,7 +82,8 @@ class History:
         with self._lock:
             counted = self.count()
             self.mark()
-            history = self._torch.cuda.memory._snapshot()["device_traces"][self._device]
+            with _naming(self._torch) if self._stacks else contextlib.nullcontext():
+                history = self._torch.cuda.memory._snapshot()["device_traces"][self._device]
             last, self._seen = self._seen, self._marks
             self._counted = counted
         places = [i for i, entry in enumerate(history) if self._is_mark(entry)]
@@ -101,6 +106,41 @@ class History:
             and entry["size"] == MARK_BYTES
             and entry.get("stream") == self._stream
         )
+
+
+class _Inductor(ModuleType):
+    """Stands for torch._inductor, which is not imported: empty to one thread, itself to others."""
+
+    reader: Optional[int] = None
+
+    def __getattr__(self, name: str) -> Any:
+        if threading.get_ident() == self.reader:
+            raise AttributeError(name)
+        return getattr(importlib.import_module("torch._inductor"), name)
+
+
+@contextlib.contextmanager
+def _naming(torch: ModuleType) -> Iterator[None]:
+    """What makes it dear to have PyTorch name frames is out of the way.
+
+    The collector would look at all lists of frames again and again while they are made. And
+    PyTorch asks torch._inductor for the frames of compiled code, which imports it where nothing
+    is compiled: a second of CPU time, and 900 modules in the program.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    stand_in = _Inductor("torch._inductor")
+    stand_in.reader = threading.get_ident()
+    if "torch._inductor" not in sys.modules:
+        torch._inductor = stand_in  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        stand_in.reader = None
+        if vars(torch).get("_inductor") is stand_in:  # nobody has imported it meanwhile
+            del torch._inductor
+        if collects:
+            gc.enable()
 
 
 class Lines:

@@ -38,7 +38,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         description=(__doc__ or "").splitlines()[0],
         epilog="What these options do not name, --conf does: every setting of STALLOC_CONF, which "
         "it overrides (an unknown one is answered with all that there are). %r in a value or in "
-        "FILE is the rank. Without a GPU the program runs as ever, with a warning; stalloc doctor "
+        "FILE is the rank. Without a GPU the program runs as usual, with a warning; stalloc doctor "
         "says what is missing.",
     )
     parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")

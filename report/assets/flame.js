@@ -9,7 +9,7 @@ function flameTree(data) {
   const node = (name) => ({ name, bytes: 0, blocks: 0, stacks: new Set(), inner: new Map() });
   const root = node("live at the peak");
   for (const { stack, bytes, count } of data.peak.stacks) {
-    const frames = stack < 0 ? ["no stack"] : data.stacks[stack].split("\n").reverse();
+    const frames = stack < 0 ? ["no Python frame, as in backward"] : data.stacks[stack].split("\n").reverse();
     let at = root;
     for (const name of [null, ...frames]) {
       if (name !== null) {

@@ -60,7 +60,7 @@ function marking(page) {
 // within reports which blocks of a group they are, of a way to group.
 function within(page, way) {
   const { data, map } = page, c = data.columns, at = data.peak.event, step = data.steps[data.peak.step];
-  const text = (of, i) => (c.stack[i] > 0 ? of[c.stack[i] - 1] : "no stack");
+  const text = (of, i) => (c.stack[i] > 0 ? of[c.stack[i] - 1] : "no Python frame, as in backward");
   const same = {
     frame: (g, i) => text(data.frames, i) === g.what, module: (g, i) => text(data.modules, i) === g.what,
     shape: (g, i) => c.size[i] === g.size && c.phase[i] === g.phase, phase: (g, i) => c.phase[i] === g.phase,

@@ -78,6 +78,35 @@ def test_no_private_words():
     assert found == []
 
 
+# What reads as translated, with what PyTorch's users say: in pages and help texts. Decisions keep
+# what was written, measurements have their scripts, and a quoted message is the program's.
+TRANSLATED = {
+    "anew": "again", "as ever": "as usual", "whoever": "everybody who", "in words": "",
+    "mends?": "fix", "mended": "fixed", "briefs?": "", "come again": "repeat",
+    "behind the (?:first|second|last|step|mark)": "after",
+    "came again": "repeated", "take those": "use those", "be had": "is not available",
+    "laid": "placed", "way read": "", "wins nothing": "is no better", "makes? no sense": "",
+}  # fmt: skip
+PHRASES = re.compile(rf"\b({'|'.join(TRANSLATED)})\b", re.IGNORECASE)
+HELP = re.compile(
+    r'Long: `(.*?)`|(?:help|description|epilog|Short)[=:]\s*((?:f?"[^"]*"\s*)+)', re.S
+)
+
+
+def told():
+    """What users read, by file: pages, and the texts of --help."""
+    for page in PAGES:
+        if "decisions" not in page.parts and page.name not in ("benchmarks.md", "constants.md"):
+            yield page, re.sub(r"`[^`\n]*`", "", page.read_text())
+    for source in [*ROOT.glob("cmd/stalloc/*.go"), *ROOT.glob("python/stalloc/*.py")]:
+        yield source, " ".join(a or b for a, b in HELP.findall(source.read_text()))
+
+
+def test_no_translated_phrases():
+    found = [f"{name(file)}: {word[0]}" for file, text in told() for word in PHRASES.finditer(text)]
+    assert found == []
+
+
 def test_settings():
     """The table has the keys that the library knows."""
     known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/conf.c").read_text(), re.DOTALL)

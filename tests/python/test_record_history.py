@@ -1,9 +1,11 @@
 """PyTorch's memory history as lines of a trace, however often it is looked at."""
 
 import sys
+import threading
+import types
 
 from recording import LOOP, STREAM
-from stalloc import record
+from stalloc import record, record_history
 from stalloc.record_history import MARK_BYTES as MARK
 from stalloc.record_history import History as Recorded
 from stalloc.record_history import Lines
@@ -154,3 +156,30 @@ def test_a_frames_text_is_one_line():
     assert stacks.number([]) == (None, []) and stacks.number([frame]) == (0, [])
     stacks.look()
     assert stacks.number([dict(frame)]) == (0, [])
+
+
+def test_naming_frames_imports_nothing(recorded, history, monkeypatch):
+    """PyTorch looks whether torch._inductor has a codecache, which would import it for that."""
+    torch, asked, beside = sys.modules["torch"], [], []
+    inductor = types.ModuleType("torch._inductor")
+    inductor.codecache = "its own"
+    importing = types.SimpleNamespace(import_module={"torch._inductor": inductor}.__getitem__)
+    monkeypatch.setattr(record_history, "importlib", importing)
+    snapshot = torch.cuda.memory._snapshot
+
+    def named():
+        asked.append(hasattr(torch._inductor, "codecache"))
+        other = threading.Thread(target=lambda: beside.append(torch._inductor.codecache))
+        other.start()
+        other.join()
+        return snapshot()
+
+    torch.cuda.memory._snapshot = named
+    assert recorded(LOOP, options=["--stacks"])[0] == 0
+    assert asked and not any(asked) and set(beside) == {"its own"}
+    assert not hasattr(torch, "_inductor")
+    torch._inductor = inductor
+    monkeypatch.setitem(sys.modules, "torch._inductor", inductor)
+    asked.clear()
+    assert recorded(LOOP, options=["--stacks"])[0] == 0
+    assert all(asked) and torch._inductor is inductor

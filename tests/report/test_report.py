@@ -58,6 +58,18 @@ def test_accessible(opened, name, width, scheme):
     assert all(height < 90 for height in rows), rows
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_the_first_screen(opened, name):
+    """What is wasted, why, and what to do, each in a sentence, without scrolling."""
+    page = opened(name, viewport={"width": 1280, "height": 900})
+    verdict, finding = page.locator(".verdict"), page.locator(".findings li").first
+    said = verdict.inner_text()
+    assert "native allocator reserves" in said or "wastes next to nothing" in said, said
+    assert "The run fits in" in said and "stalloc" in verdict.locator("b").inner_text(), said
+    for box in (verdict, finding):
+        assert box.bounding_box()["y"] + box.bounding_box()["height"] < 900
+
+
 def test_two_runs(opened):
     page = opened("change")
     assert "The peak rose by 5.00 MiB" in page.locator(".verdict").inner_text()
