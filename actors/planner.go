@@ -191,6 +191,10 @@ func (s *arenaStep) solve(off without.Set) ([]mem.Offset, bool) {
 	}
 	goal := mem.Bytes(last.Addr-first.Addr) + last.Size
 	buffers := s.Buffers(s.end)
+	x := descent.Around(buffers, fixed, goal)
+	if x.Makespan > goal {
+		return x.Offsets, false // the less with longer lives
+	}
 	late := slices.ContainsFunc(s.Requests, func(r plan.Request) bool { return r.Late() && r.Done != plan.Never })
 	late = late && !off.Has(without.Margin)
 	for margin := mem.Tick(mostMargin); late && margin > 0; margin /= 2 {
@@ -200,10 +204,9 @@ func (s *arenaStep) solve(off without.Set) ([]mem.Offset, bool) {
 				longer[i].Upper = min(r.Done+margin, s.end)
 			}
 		}
-		if x := descent.Around(longer, fixed, goal); x.Makespan <= goal {
-			return x.Offsets, true
+		if y := descent.Around(longer, fixed, goal); y.Makespan <= goal {
+			return y.Offsets, true
 		}
 	}
-	x := descent.Around(buffers, fixed, goal)
-	return x.Offsets, x.Makespan <= goal
+	return x.Offsets, true
 }
