@@ -37,7 +37,8 @@ def beside(mode):
     saver, count = sleeper(mode), 64 * MIB
     ours = torch.arange(count, dtype=torch.int32, device="cuda")
     with saver.region(tag="weights", enable_cpu_backup=True):
-        theirs = torch.arange(count, dtype=torch.int32, device="cuda") * 2
+        # No temporary: what its pool gives back outside a region ends the process.
+        theirs = torch.arange(0, 2 * count, 2, dtype=torch.int32, device="cuda")
     torch.cuda.empty_cache()
     addresses, size, before = (ours.data_ptr(), theirs.data_ptr()), ours.nbytes, free()
 
