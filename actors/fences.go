@@ -108,14 +108,14 @@ func (f *fences) waited() {
 	f.lateAll = 0
 }
 
-// oldest returns when the first fence on a stream that has not passed was put there, if there is one.
-func (f *fences) oldest(id mem.StreamID) (at time.Duration, any bool) {
+// oldest returns when the first fence on some streams that has not passed was put there, if there is one.
+func (f *fences) oldest(ids ...mem.StreamID) (at time.Duration, any bool) {
 	for _, q := range f.queues {
-		if q.stream == id {
-			return q.fences[0].at, true
+		if x := q.fences[0].at; slices.Contains(ids, q.stream) && (!any || x < at) {
+			at, any = x, true
 		}
 	}
-	return 0, false
+	return at, any
 }
 
 // poll asks about at most so many fences, stream after stream, until the oldest of none

@@ -149,3 +149,31 @@ func TestNobodyLends(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoLend: a request that two streams lend memory for waits for both, though the work of the last one
+// asked is done.
+func TestTwoLend(t *testing.T) {
+	const third = side + 1
+	b := newBehind(t, 0, busy{})
+	for _, id := range []mem.StreamID{0, side, third} {
+		b.LastingStream(id)
+	}
+	b.phase(side, 1)
+	at, err := b.Malloc(side, 16*64*mem.MiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.phase(third, 16)
+	b.pass(time.Second) // waits may take as long as this step
+	b.endStep()
+	for range 16 {
+		b.work(side)
+	}
+	b.release(at)
+	before := b.pool().Reserved
+	b.asleep = func() { b.gpu.Finish(third) } // it has nothing else to do
+	b.release(b.malloc(28 * 64 * mem.MiB))
+	if s := b.pool(); s.Reserved > before || s.Waits.Time == 0 {
+		t.Errorf("%v are held, %v before; %v waited", s.Reserved, before, s.Waits.Time)
+	}
+}

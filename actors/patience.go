@@ -64,11 +64,11 @@ func (p *pool) mayBorrow(m *allocRequest) bool {
 		time.Duration(w.lends)*dear*lookAgain <= w.length(p.clock.Now())
 }
 
-// borrows notes which stream lends memory for a request, if the engine has asked one.
+// borrows notes which streams lend memory for a request, if the engine has asked any.
 func (p *pool) borrows(m *allocRequest) {
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord {
-			m.lender = &op.Stream
+			m.lenders = append(m.lenders, op.Stream)
 			m.from, m.stalled = p.clock.Now(), true
 			p.patience.lends++
 		}
@@ -77,15 +77,15 @@ func (p *pool) borrows(m *allocRequest) {
 
 // patient reports whether a request may wait, or wait on.
 func (p *pool) patient(m *allocRequest) bool {
-	w, now, id := &p.patience, p.clock.Now(), m.stream
-	if m.lender != nil {
-		id = *m.lender
+	w, now, lent := &p.patience, p.clock.Now(), len(m.lenders) > 0
+	at, behind := p.fences.oldest(m.stream)
+	if lent {
+		at, behind = p.fences.oldest(m.lenders...)
 	}
-	at, behind := p.fences.oldest(id)
 	if m.hurried || !behind || w.rest > 0 || m.pool != 0 || p.host.Pools() > 0 {
 		return false
 	}
-	if m.lender == nil {
+	if !lent {
 		w.lag = max(w.lag, now-at) // it has not passed yet
 	}
 	if !m.waited {
@@ -95,7 +95,7 @@ func (p *pool) patient(m *allocRequest) bool {
 		m.stalled = m.stalled && !m.waited
 		m.mark, m.until = at, now+w.lag
 	}
-	return (m.lender != nil || now < m.until && at <= m.from-w.lag/spare) && w.spent+now-m.from < w.length(m.from)
+	return (lent || now < m.until && at <= m.from-w.lag/spare) && w.spent+now-m.from < w.length(m.from)
 }
 
 // length returns how long a step takes: the last one, or this one so far.

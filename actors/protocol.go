@@ -50,9 +50,9 @@ type allocRequest struct {
 	hurried, waited bool
 	stalled         bool // the device came no further meanwhile
 	from, until     time.Duration
-	mark            time.Duration // when the oldest mark that had not passed at the last look was put
-	lender          *mem.StreamID // the stream that lends memory for it, once it does
-	again           bool          // answer: ask again soon
+	mark            time.Duration  // when the oldest mark that had not passed at the last look was put
+	lenders         []mem.StreamID // the streams that lend memory for it, once they do
+	again           bool           // answer: ask again soon
 }
 
 // freeRequest gives a block back.
