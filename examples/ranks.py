@@ -33,7 +33,12 @@ def join(device, ranks=1):
     started = int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else 0
     backend = "nccl" if device.type == "cuda" else "gloo"
     if started and ranks in (1, started):
-        torch.distributed.init_process_group(backend)
+        torch.distributed.init_process_group(
+            backend,
+            init_method=os.environ.get("RENDEZVOUS"),  # None: as torchrun says
+            rank=int(os.environ["RANK"]),
+            world_size=started,
+        )
     elif ranks > 1:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 

@@ -23,7 +23,6 @@ import importlib
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 import tempfile
@@ -157,18 +156,21 @@ def end_all(workers):
 
 
 def train(ranks, options, timeout, end):
-    """One run by these workers, until `end`: the first rank's report, with those of the others.
-
-    The first failure is the run's: other ranks would wait for that one.
-    """
-    job = {}
-    if len(ranks) > 1:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    """One run by these workers, until `end`: the first rank's report, with those of the others."""
     for worker in ranks:
         worker.ready()
-    for rank, worker in enumerate(ranks):
-        worker.go(options, job and {**job, "RANK": str(rank), "WORLD_SIZE": str(len(ranks))})
+    if len(ranks) == 1:
+        ranks[0].go(options, {})
+        return reports_of(ranks, timeout, end)
+    with tempfile.TemporaryDirectory() as folder:  # a port might be another's by the time
+        job = {"RENDEZVOUS": f"file://{folder}/store", "WORLD_SIZE": str(len(ranks))}
+        for rank, worker in enumerate(ranks):
+            worker.go(options, {**job, "RANK": str(rank)})
+        return reports_of(ranks, timeout, end)
+
+
+def reports_of(ranks, timeout, end):
+    """The first failure is the run's: other ranks would wait for that one."""
     reports = {}
     while len(reports) < len(ranks):
         waiting = {worker.answers: worker for worker in ranks if worker not in reports}

@@ -25,7 +25,7 @@ def main(argv):
         time.sleep(600)  # for the other rank
     torch.cuda.reserved = int(said.get("--keep", 0)) << 20
     report = {"run": runs, "process": os.getpid(), "allocator": said["--allocator"]}
-    report["job"] = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")]
+    report["job"] = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "RENDEZVOUS")]
     report["gpu"] = os.environ["CUDA_VISIBLE_DEVICES"]
     report["cores"], report["imported"] = sorted(os.sched_getaffinity(0)), Example.was
     report["limited"], torch.cuda.limited = torch.cuda.limited, True
