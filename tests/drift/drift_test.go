@@ -197,8 +197,8 @@ func TestEvaluationWithinSteps(t *testing.T) {
 // TestMarksWhileGradientsLive has the gradients cleared behind the mark. They take places at the
 // boundary, around which no plan fits: blocks are planned where they lay, and the gradients'
 // places change from step to step. So plans serve little, and are seldom tried. The steps need no
-// more memory than without them, and once they have it no driver: also with an evaluation
-// in between.
+// more memory than without them, and once they have it hardly a call of the driver, for one block that is
+// stitched anew: also with an evaluation in between.
 func TestMarksWhileGradientsLive(t *testing.T) {
 	steps := run(t, func(p *Program) {
 		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Late: true}
@@ -216,7 +216,7 @@ func TestMarksWhileGradientsLive(t *testing.T) {
 	})
 	for where, all := range steps {
 		for i, s := range all[8:] {
-			if s.Calls > 0 {
+			if s.Calls > 4 {
 				t.Errorf("step %d%s: %d calls of the driver", i+8, where, s.Calls)
 			}
 		}
