@@ -37,7 +37,6 @@ import train_megatron
 import workers
 
 HERE = Path(__file__).resolve().parent
-EXIT_MORE = 75
 ALLOCATORS = ("native", "expandable", "stalloc:pool=gmlake", "stalloc")
 STEPS = "--steps 6"
 
@@ -190,7 +189,7 @@ def run(args, those, here):
         if "throughput" in args.parts and (args.table or not train_megatron.missing()):
             found = bench.throughput(gpus)
     except ledger.OutOfTime:
-        status = EXIT_MORE
+        status = ledger.EXIT_MORE
     except ledger.Broken as error:
         print(error, file=sys.stderr)
         status = 1
@@ -201,7 +200,7 @@ def run(args, those, here):
     print(artifact_table.rows(bench, {name: ROWS[name].differs for name in args.rows}, skipped))
     if found:
         print(f"\n{artifact_table.throughput(found, args.cap, RECOMPUTED[-1])}")
-    if status == EXIT_MORE and not args.table:
+    if status == ledger.EXIT_MORE and not args.table:
         print("not all is measured: run this again", file=sys.stderr)
     return 0 if args.table else status
 

@@ -127,6 +127,11 @@ def missing(*modules):
     return f"not installed: {' '.join(absent)} (pip install it)" if absent else ""
 
 
+def needs(*modules):
+    """missing() of the modules, to be asked later."""
+    return lambda: missing(*modules)
+
+
 def is_recorded():
     """Whether this script runs under `python -m stalloc.record`."""
     stalloc = sys.modules.get("stalloc")

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+EXIT_MORE = 75  # exit status: the time is up, and not all is measured
 FIRST = 90  # seconds to leave for a run of a kind that nothing is known of
 
 

@@ -41,8 +41,6 @@ import train_megatron
 import workers
 from limit_bench import CURVE, Bench
 
-EXIT_MORE = 75
-
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -57,21 +55,17 @@ class Program:
     missing: Callable[[], str] = lambda: ""
 
 
-def needs(*modules):
-    return lambda: harness.missing(*modules)
-
-
 PROGRAMS = {
     "hf": Program(
         "HF Trainer, variable lengths", "train_hf.py", "--steps 24", "--batch", 1, 8,
-        needs("transformers", "accelerate"),
+        harness.needs("transformers", "accelerate"),
     ),
     "mixtral": Program(
         "Mixtral-like, 8 experts", "train_moe.py", "--preset mixtral --steps 18", "--seq", 32, 32
     ),
     "lora": Program(
         "HF Trainer, LoRA", "train_hf.py", "--lora --steps 24", "--batch", 1, 8,
-        needs("transformers", "accelerate", "peft"),
+        harness.needs("transformers", "accelerate", "peft"),
     ),
     "fsdp": Program(
         "FSDP2, variable lengths", "train_fsdp.py", "--steps 24", "--longest", 32, 64
@@ -137,9 +131,9 @@ def run(args, start, here):
         if not args.table and measure(benches, args, here.gpus):
             status = 1
     except ledger.OutOfTime:
-        status = EXIT_MORE
+        status = ledger.EXIT_MORE
     print(limit_table.tables(benches))
-    if status == EXIT_MORE:
+    if status == ledger.EXIT_MORE:
         print("not all is measured: run this again", file=sys.stderr)
     return status
 

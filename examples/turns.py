@@ -30,7 +30,6 @@ import turns_table
 import workers
 
 HERE = Path(__file__).resolve().parent
-EXIT_MORE = 75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +59,7 @@ PROGRAMS = {
     ),
     "hf": Program(
         "HF Trainer, variable lengths", "train_hf.py", "--steps 24", 10,
-        missing=lambda: harness.missing("transformers", "accelerate"),
+        missing=harness.needs("transformers", "accelerate"),
     ),
     "mixtral": Program(
         "Mixtral-like, 8 experts", "train_moe.py", "--preset mixtral --steps 18", 7
@@ -138,7 +137,7 @@ def main(argv=None, those=None, here=None):
             for turn in range(args.turns):
                 batch.run(bench.turn(names, turn, gpus))
         except ledger.OutOfTime:
-            status = EXIT_MORE
+            status = ledger.EXIT_MORE
             print("not all is measured: run this again", file=sys.stderr)
     print(turns_table.tables(bench, PROGRAMS))
     return 1 if batch.broken else status

@@ -1,6 +1,7 @@
 """The paper's runs over a GPU that only pretends: pieces, what is left out, and the tables."""
 
 import artifact
+import ledger
 import pretend
 import pytest
 import train_artifact
@@ -148,7 +149,7 @@ def test_a_row_that_breaks_ends_none_but_itself(gpu, tmp_path, capsys):
 
 def test_a_piece_ends_in_time(gpu, tmp_path, capsys):
     options = ["--json", str(tmp_path / "a.jsonl"), "--budget", "10"]
-    assert artifact.main(options, gpu, machine(1)) == artifact.EXIT_MORE
+    assert artifact.main(options, gpu, machine(1)) == ledger.EXIT_MORE
     assert "run this again" in capsys.readouterr().err and not gpu.ran
 
 

@@ -212,7 +212,7 @@ def test_two_gpus_have_programs_of_their_own(gpu, capsys, monkeypatch):
 
 def test_the_command(gpu, capsys, monkeypatch):
     options = ["--json", str(gpu.path), "--programs", "one", "--parts", "curve"]
-    assert limit.main([*options, "--budget", "0"], gpu.launch, one_gpu) == limit.EXIT_MORE
+    assert limit.main([*options, "--budget", "0"], gpu.launch, one_gpu) == ledger.EXIT_MORE
     assert "Not measured." in capsys.readouterr().out
     assert limit.main(options, gpu.launch, one_gpu) == 0
     assert (

@@ -164,7 +164,7 @@ def test_pieces_come_to_the_same(gpus, capsys, monkeypatch):
     gpus.path.unlink()
     gpus.runs, gpus.started, pieces = [], [], 1
     gpus.report = lambda allocator, rank, turn: Pretend.report(gpus, allocator, rank, 0)
-    while gpus.run("--turns", "2", "--budget", "200") == turns.EXIT_MORE:
+    while gpus.run("--turns", "2", "--budget", "200") == ledger.EXIT_MORE:
         pieces += 1
         assert pieces < 20
     assert pieces > 2 and len(gpus.runs) == runs
