@@ -242,6 +242,14 @@ STALLOC_API int stalloc_stale(int device);
 typedef void (*stalloc_thrower)(const char *function, const char *file, uint32_t line, const char *message);
 STALLOC_API void stalloc_set_thrower(stalloc_thrower thrower);
 
+/* For `stalloc record`: asks another allocator for a block of so many bytes and gives it back, every
+ * `micros` microseconds until *stop is not 0. Both functions return 0 where all is well, as PyTorch's
+ * aoti_torch_cuda_caching_allocator_raw_alloc and _delete do. Returns STALLOC_OK, or STALLOC_ERR_MEMORY
+ * once one of them fails. */
+typedef int (*stalloc_ask)(uint64_t bytes, void **block);
+typedef int (*stalloc_give_back)(void *block);
+STALLOC_API int stalloc_poll(stalloc_ask ask, stalloc_give_back give_back, uint64_t bytes, uint32_t micros, const int *stop);
+
 /* Storage allocation as a problem of its own: offsets for buffers of known sizes and lives, so that
  * no two that live together share a byte. For compilers and other runtimes; nothing else of
  * stalloc is needed, no GPU and no stalloc_init. It is exported by libstalloc_engine.so: link with

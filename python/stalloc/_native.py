@@ -30,6 +30,10 @@ HOOKS: dict[str, str] = {
 
 _TAGS = ctypes.POINTER(ctypes.c_char_p)
 
+# Functions of another allocator, for poll().
+ASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
+GIVE_BACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
 # Functions that Python itself calls: result, arguments.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_init": (ctypes.c_int, []),
@@ -46,6 +50,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_end_region": (ctypes.c_int, []),
     "stalloc_pause": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t, ctypes.c_int]),
     "stalloc_resume": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t]),
+    "stalloc_poll": (
+        ctypes.c_int,
+        [ASK, GIVE_BACK, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int)],
+    ),
     "stalloc_set_thrower": (None, [ctypes.c_void_p]),
     "stalloc_explain": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
 }
@@ -150,6 +158,12 @@ class Native:
 
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)
+
+    def poll(self, ask: Any, give_back: Any, size: int, micros: int, stop: Any) -> None:
+        """Returns once `stop`, a c_int, is not 0; without Python's lock until then."""
+        status = self._lib.stalloc_poll(ask, give_back, size, micros, ctypes.byref(stop))
+        if status < 0:  # the reason is the other allocator's
+            raise StallocError("stalloc record: PyTorch's allocator could not be polled to the end")
 
     def explain(self, device: int) -> str:
         """The library's text; like snprintf it tells how much room the whole of it needs."""

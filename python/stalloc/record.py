@@ -29,6 +29,9 @@ The trace is text, gzip'd if its name ends in .gz, one event a line:
     r,<id>,<µs>                              its free was requested
     f,<id>,<µs>                              its free is complete: other streams are done too
 
+f is at most half a millisecond late (--poll says how much; record_poll.py has the rest); with
+--poll 0, and while a graph is captured, it is when the next request had PyTorch look.
+
 Limits: one device, the process's own under torchrun (LOCAL_RANK), else the one that is current
 when the script starts, unless --device says otherwise. os._exit() in the script loses the
 recording.
@@ -49,6 +52,7 @@ from ._output import Output
 from .record_arguments import parse_arguments
 from .record_file import Kept, write
 from .record_history import ENTRY_BYTES, STACK_BYTES, History, Lines
+from .record_poll import Poll
 from .record_stacks import Stacks
 
 
@@ -142,11 +146,15 @@ class Recorder:
         self._look_lock = threading.Lock()
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="stalloc.record", daemon=True)
+        stream = self.history.stream
+        self._poll = Poll(torch, self.device, stream, args.poll) if args.poll else None
         _session.record(torch, self.marks)
 
     def start(self) -> None:
         self.history.start()
         self._watcher.start()
+        if self._poll is not None:
+            self._poll.start()
 
     def _watch(self) -> None:
         """Looks at the history within long steps too, and tells how far the run is."""
@@ -178,6 +186,10 @@ class Recorder:
         _session.end_record()
         self._over.set()
         self._watcher.join()
+        if self._poll is not None:
+            self._poll.stop()
+            if self._poll.failure is not None:
+                print(self._poll.failure, file=sys.stderr)
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
         try:

@@ -30,6 +30,12 @@ def _steps(text: str) -> int:
     return int(text)
 
 
+def _micros(text: str) -> int:
+    if not text.isdigit() or int(text) > 10**6:
+        raise argparse.ArgumentTypeError(f"{text}: want microseconds, 0 to 1000000")
+    return int(text)
+
+
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = Parser(
         prog="stalloc record",
@@ -57,6 +63,15 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--steps", type=_steps, metavar="N", help="end the program after so many; default: it ends"
+    )
+    parser.add_argument(
+        "--poll",
+        type=_micros,
+        default=500,
+        metavar="MICROSECONDS",
+        help="how often PyTorch is made to look which events have passed, so that the end of a "
+        "block that other streams use has its true time; 0: it looks at requests alone; "
+        "default: 500",
     )
     parser.add_argument(
         "--stacks",

@@ -3,7 +3,8 @@
 Each look begins with a mark of its own, so the next one knows exactly where the last one ended,
 whatever other threads do meanwhile. A mark is an allocation of a size that nothing else asks for,
 on a stream of the recording's own, freed at once: the stream's cached memory serves it again and
-again, so no mark asks the driver for memory after the first, also while a graph is captured.
+again, so no mark asks the driver for memory, also while a graph is captured. A block that stays
+live keeps that memory through empty_cache().
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any, Optional
 
 from ._errors import StallocError
+from .record_poll import POLL_BYTES
 from .record_stacks import Stacks
 
 # A prime: no shape of any element size but one byte has it.
@@ -34,7 +36,9 @@ class History:
 
     def __init__(self, torch: ModuleType, device: int, entries: int, stacks: bool = False) -> None:
         self._torch, self._device, self._most, self._stacks = torch, device, entries, stacks
-        self._stream = torch.cuda.Stream(device=device).cuda_stream
+        self.stream = torch.cuda.Stream(device=device)
+        self._stream = self.stream.cuda_stream
+        self._kept: Optional[int] = None
         self._lock = threading.RLock()
         self._marks = 0  # set so far
         self._seen = 0  # of them, up to the last look
@@ -42,6 +46,9 @@ class History:
 
     def start(self) -> None:
         memory = self._torch.cuda.memory
+        self._kept = self._torch.cuda.caching_allocator_alloc(
+            POLL_BYTES, self._device, self._stream
+        )
         how = {"context": "alloc", "stacks": "python"} if self._stacks else {"context": None}
         memory._record_memory_history(enabled="all", max_entries=self._most, **how)
         self.mark()
@@ -49,6 +56,7 @@ class History:
 
     def stop(self) -> None:
         self._torch.cuda.memory._record_memory_history(enabled=None)
+        self._torch.cuda.caching_allocator_delete(self._kept)
 
     def mark(self) -> int:
         """Sets a mark after all entries there are. Returns its number, from 0."""
@@ -74,7 +82,7 @@ class History:
         return self.count() - self._counted > self._most // 3
 
     def look(self) -> list[Entry]:
-        """The entries since the last look. A mark is an entry whose action is its number.
+        """The program's entries since the last look. A mark is one whose action is its number.
 
         Raises:
             StallocError: the ring has overflowed since, so entries are lost.
@@ -98,7 +106,12 @@ class History:
         return [
             {"action": numbers[i]} if i in numbers else history[i]
             for i in range(first + 1, places[-1])
+            if i in numbers or not self._is_own(history[i])
         ]
+
+    def _is_own(self, entry: Entry) -> bool:
+        own = entry.get("stream") == self._stream
+        return own and entry.get("size") in (MARK_BYTES, POLL_BYTES)
 
     def _is_mark(self, entry: Entry) -> bool:
         return bool(

@@ -23,6 +23,7 @@ class History:
         self.looks = 0
         self.how = None  # the context and the stacks that were asked for
         self.allocs = self.frees = 0
+        self.waiting = []  # freed, and the event that another stream has yet to pass
         self.lock = threading.RLock()
 
     def _enter(self, action, address):
@@ -38,18 +39,32 @@ class History:
 
     def alloc(self, size, stream=0):
         with self.lock:
+            self._look()
             address = next(a for a in range(1 << 20, 1 << 40, 1 << 20) if a not in self.live)
             self.live[address] = size, stream
             self.allocs += 1
             self._enter("alloc", address)
             return address
 
-    def free(self, address):
+    def free(self, address, event=None):
+        """A block that another stream uses ends at the first request after its event."""
         with self.lock:
             self._enter("free_requested", address)
-            self._enter("free_completed", address)
-            self.frees += 1
-            del self.live[address]
+            if event is None:
+                self._complete(address)
+            else:
+                self.waiting.append((address, event))
+
+    def _complete(self, address):
+        self._enter("free_completed", address)
+        self.frees += 1
+        del self.live[address]
+
+    def _look(self):
+        for waits in list(self.waiting):
+            if waits[1].is_set():
+                self.waiting.remove(waits)
+                self._complete(waits[0])
 
     def _frames(self):
         """As PyTorch gives them: the innermost first."""

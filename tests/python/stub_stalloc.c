@@ -215,3 +215,5 @@ int stalloc_explain(int device, char *out, size_t length)
 }
 
 void stalloc_set_thrower(stalloc_thrower fn) { thrower = fn; }
+
+#include "poll.c" /* the real one: it needs nothing else of the library */

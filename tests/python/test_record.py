@@ -111,6 +111,7 @@ def test_no_gpu(recorded, capsys):
         (["-o", "/absent/x", "it.py"], "no folder"),
         (["-o", "x.csv", "--memory", "much", "it.py"], "like 512MiB"),
         (["-o", "x.csv", "--memory", "1KiB", "it.py"], "at least 1MiB"),
+        (["-o", "x.csv", "--poll", "often", "it.py"], "want microseconds"),
         (["-o", "x.csv", "--steps", "0", "it.py"], "at least 1"),
         (["-o", "x.csv", "--steps", "few", "it.py"], "at least 1"),
     ],
@@ -153,7 +154,7 @@ def test_the_go_reader_takes_it(recorded, tmp_path, file):
 
 def test_one_recording_at_a_time(history):
     args = types.SimpleNamespace(
-        device=None, memory=1 << 30, output=Path("x.csv"), stacks=False, steps=None
+        device=None, memory=1 << 30, output=Path("x.csv"), poll=0, stacks=False, steps=None
     )
     record.Recorder(args)
     with pytest.raises(StallocError, match="one at a time"):
