@@ -86,7 +86,14 @@ def recorded(text, stacks):
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "program.py")
         program.write_text(MEASURED + text)
-        command = [sys.executable, "-m", "stalloc.record", *(["--stacks"] if stacks else [])]
+        command = [
+            sys.executable,
+            "-m",
+            "stalloc.record",
+            "--poll",
+            "0",
+            *(["--stacks"] if stacks else []),
+        ]
         command += ["-o", f"{folder}/run.csv.gz", str(program)]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return float(said.split()[-1])

@@ -1,75 +1,89 @@
-"""A program of several ranks that knows nothing of stalloc: DDP, then FSDP2, over NCCL.
+"""A program of several ranks that knows nothing of stalloc: parallel training in six ways.
 
-Run by torchrun. Rank 0 prints losses and what was reserved, as one line of JSON.
+    torchrun --nproc-per-node 2 ranks.py [KIND...]
+
+DDP, FSDP1, FSDP2, and by tensors, a pipeline and experts, a short training each, over NCCL, or
+over gloo where there is no GPU. Rank 0 prints what all ranks say, as one line of JSON.
 """
 
+import gc
 import json
 import os
 import sys
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from rank_kinds import CUDA, KINDS, TWO
 
-STEPS, WIDTH, LAYERS, BATCH, SEQUENCE = 16, 1024, 6, 4, 512
-
-
-def model():
-    layer = nn.TransformerEncoderLayer(
-        WIDTH, WIDTH // 64, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
-    )
-    return nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+STEPS, STEADY = (32, 6) if CUDA else (4, 2)
 
 
-def train(trained, rank):
-    """The losses of STEPS steps; each rank has data of its own."""
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4)
-    generator = torch.Generator().manual_seed(rank)
-    losses = []
-    for _ in range(STEPS):
-        data = torch.randn(BATCH, SEQUENCE, WIDTH, generator=generator).cuda(non_blocking=True)
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = (trained(data) - data).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        dist.all_reduce(loss, dist.ReduceOp.AVG)
-        losses.append(loss.item())
-    return losses
+class Counted:
+    """What the device's allocator does from here on, whichever it is."""
+
+    def __init__(self):
+        self.stalloc = sys.modules.get("stalloc") if CUDA else None
+        gc.collect()  # the kind before may have left cycles
+        if CUDA:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        self.before = self.served()
+
+    def driver_calls(self):
+        if self.stalloc:
+            return self.stalloc.stats().driver_calls
+        stats = torch.cuda.memory_stats() if CUDA else {}
+        return stats.get("num_device_alloc", 0) + stats.get("num_device_free", 0)
+
+    def served(self):
+        """Hits, and requests."""
+        stats = self.stalloc.stats() if self.stalloc else None
+        return (stats.hits, stats.requests) if stats else (0, 0)
+
+    def since(self):
+        hits, requests = (now - then for now, then in zip(self.served(), self.before))
+        return {"hits": hits, "requests": requests}
+
+    def waste(self):
+        return 1 - torch.cuda.max_memory_allocated() / torch.cuda.max_memory_reserved()
+
+
+def train(kind, device):
+    """What this rank has to say about the steps of a kind."""
+    torch.manual_seed(0)
+    counted, losses, first = Counted(), [], None
+    step = KINDS[kind](device)
+    for number in range(STEPS):
+        if number == STEPS - STEADY:
+            calls = counted.driver_calls()
+        hits = counted.since()["hits"]
+        losses.append(step(number))
+        if first is None and counted.since()["hits"] > hits:
+            first = number  # the first step that was served from a plan
+    calls, waste = counted.driver_calls() - calls, counted.waste() if CUDA else 0
+    return {"losses": losses, "calls": calls, "waste": waste, "first": first, **counted.since()}
 
 
 def main():
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-    torch.cuda.set_device(local)
+    device = torch.device("cuda", local) if CUDA else torch.device("cpu")
     torch.use_deterministic_algorithms(True)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", local))
-    result = {"world": dist.get_world_size()}
-
-    torch.manual_seed(0)
-    wrapped = nn.parallel.DistributedDataParallel(model().cuda(), device_ids=[local])
-    result["ddp"] = train(wrapped, rank)
-    del wrapped
-
-    from torch.distributed.fsdp import fully_shard
-
-    torch.manual_seed(0)
-    sharded = model().cuda()
-    for layer in sharded.layers:
-        fully_shard(layer)
-    fully_shard(sharded)
-    result["fsdp2"] = train(sharded, rank)
-
-    result["reserved"] = torch.cuda.max_memory_reserved()
-    result["allocated"] = torch.cuda.max_memory_allocated()
-    result["stalloc"] = False
-    if "stalloc" in sys.modules:
+    if CUDA:
+        torch.cuda.set_device(local)
+    dist.init_process_group("nccl" if CUDA else "gloo", device_id=device if CUDA else None)
+    kinds, world = sys.argv[1:] or list(KINDS), dist.get_world_size()
+    mine = {kind: train(kind, device) for kind in kinds if world > 1 or kind not in TWO}
+    mine["stalloc"] = False
+    if CUDA and "stalloc" in sys.modules:
         stats = sys.modules["stalloc"].stats()
-        result["stalloc"] = stats.reserved > 0 and not stats.fallback
-        result["hits"], result["requests"] = stats.hits, stats.hits + stats.misses
+        mine["stalloc"] = stats.reserved > 0 and not stats.fallback
+    all_say = [None] * world
+    dist.all_gather_object(all_say, mine)
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        print(json.dumps(result), flush=True)
+        print(json.dumps(all_say), flush=True)
 
 
 main()

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import gpu
+from stalloc.record_poll import POLL_BYTES
 
 STEPS = 4
 
@@ -47,7 +48,8 @@ def agrees(*options):
     marks = [line[2:] for line in lines if line.startswith("#")][1:]
     assert marks == ["setup", *(f"step {n}" for n in range(STEPS)), "end"], marks
     peak, counted = peak_of(lines), report["summary"]["peak_load"]
-    assert peak == counted, f"peak load {peak} in the trace, PyTorch counted {counted}"
+    own = counted - peak  # the recording has one block, and another now and then
+    assert 0 <= own <= 2 * POLL_BYTES, f"peak load {peak} in the trace, PyTorch counted {counted}"
     return f"{len(lines)} lines, peak load {peak / gpu.MIB:.1f} MiB"
 
 
@@ -59,18 +61,21 @@ def check_experts():
     return agrees("train_moe.py", "--preset", "fine", "--layers", "2", "--batch", "4")
 
 
+def recorded_text(text, *options):
+    """The lines of a recorded program's trace, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        script, trace = Path(folder) / "program.py", Path(folder) / "trace.csv.gz"
+        script.write_text(text)
+        command = [sys.executable, "-m", "stalloc.record", *options, "-o", str(trace), str(script)]
+        environment = {**os.environ, "PYTHONPATH": str(gpu.ROOT / "python")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return gzip.decompress(trace.read_bytes()).decode().splitlines(), done.stdout
+
+
 def check_streamed():
     """A run that outgrows its ring many times, each look in step with the next."""
-    with tempfile.TemporaryDirectory() as folder:
-        script, trace = Path(folder) / "loop.py", Path(folder) / "trace.csv.gz"
-        script.write_text(LOOP)
-        command = [sys.executable, "-m", "stalloc.record", "--memory", "64MiB", "-o", str(trace)]
-        environment = {**os.environ, "PYTHONPATH": str(gpu.ROOT / "python")}
-        done = subprocess.run(
-            [*command, str(script)], env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        lines = gzip.decompress(trace.read_bytes()).decode().splitlines()
+    lines, _ = recorded_text(LOOP, "--memory", "64MiB")
     marks = [line[2:] for line in lines if line.startswith("#")][1:]
     assert marks == [*(f"step {n}" for n in range(1000)), "end"], marks[:5]
     sizes = [line.split(",")[2] for line in lines if line.startswith("a,")]
@@ -86,6 +91,67 @@ for step in range(1000):
     del blocks
     stalloc.step()
 """
+
+
+# Work on another stream, a tenth of a second or so, uses a block that is freed at once; then the
+# host asks for nothing for a second. It says how long the work went on after the free.
+BESIDE = """
+import time, torch
+side, passed = torch.cuda.Stream(), torch.cuda.Event()
+torch.ones(1, device="cuda")
+torch.cuda.synchronize()
+for _ in range(5):
+    block = torch.empty(1 << 20, device="cuda")
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)
+        block.zero_()
+    block.record_stream(side)
+    del block
+    passed.record(side)
+    begin = time.perf_counter()
+    passed.synchronize()
+    print(int((time.perf_counter() - begin) * 1e6))
+    time.sleep(1)
+    torch.empty(2 << 20, device="cuda")
+"""
+
+
+def late(*options):
+    """By how many µs blocks seem to die later than they do, and what was asked for."""
+    lines, said = recorded_text(BESIDE, *options)
+    asked, requested, ended = {}, {}, {}
+    for kind, number, *rest in (line.split(",") for line in lines if line[0] in "arf"):
+        {"a": asked, "r": requested, "f": ended}[kind][number] = int(rest[0])
+    blocks = [number for number, size in asked.items() if size == 4 << 20]
+    waited = map(int, said.split())
+    return [ended[b] - requested[b] - w for b, w in zip(blocks, waited)], list(asked.values())
+
+
+def check_ends_when_events_pass():
+    (polled, asked), (plain, asked_plain) = late(), late("--poll", "0")
+    assert asked == asked_plain == asked[:1] + [4 << 20, 8 << 20] * 5, asked
+    told = f"late by at most {max(polled) / 1e3:.1f} ms, {max(plain) / 1e3:.0f} without polling"
+    assert -100_000 < min(polled) and max(polled) < 500_000 and min(plain) > 900_000, told
+    return told
+
+
+CAPTURED = """
+import time, torch
+x = torch.ones(1 << 20, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):  # which empties the cache before
+    y = x * 2
+    time.sleep(0.2)
+    z = y + 1
+graph.replay()
+assert z.sum().item() == 3 << 20
+"""
+
+
+def check_a_capture_is_not_disturbed():
+    sizes = [line.split(",")[2] for line in recorded_text(CAPTURED)[0] if line.startswith("a,")]
+    assert sizes[0] == "4194304" and sizes.count("4194304") >= 3, sizes
+    return f"{len(sizes)} requests"
 
 
 def check_packed():
