@@ -1,6 +1,6 @@
 """NCCL, symmetric memory and other allocators beside stalloc, each way by settings of its own.
 
-    python tests/gpu/test_neighbours.py [--logs FOLDER]
+    python tests/gpu/test_neighbours.py [--logs FOLDER] [--only TEXT...]
 
 Ways of the same settings run in one job of torchrun, a rank a GPU; one that fails ends the job, and
 another does the rest. Whether NCCL used zero copy is what its log says (NCCL_DEBUG=INFO), told
@@ -22,6 +22,7 @@ import gpu
 from gpu import GIB, MIB
 
 SAVERS = str(Path(__file__).parent / "savers.py")
+ABSENT = "not run: pip install torch_memory_saver"
 HOOK = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
 LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,REG,TUNING,ALLOC"}
 WORDS = {  # of NCCL's log, and what they mean
@@ -121,7 +122,7 @@ def saver(*arguments, **environment):
     try:
         from torch_memory_saver.utils import get_binary_path_from_package as path
     except ImportError:
-        return "not run: pip install torch_memory_saver"
+        return ABSENT
     if "preload" in arguments:
         environment["LD_PRELOAD"] = str(path("torch_memory_saver_hook_mode_preload"))
         with open("/proc/self/maps") as maps:  # which wants CUDA's runtime where the loader looks
@@ -135,6 +136,8 @@ def saver(*arguments, **environment):
 @functools.cache
 def by_pool(allocator):
     """How a program with that package's pool ends: exit status, whether all was right, why."""
+    if not importlib.util.find_spec("torch_memory_saver"):
+        return None, False, ABSENT
     command = [sys.executable, SAVERS, "beside", "torch", allocator]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     said = [json.loads(line)["words"] for line in done.stdout.splitlines() if line[:1] == "{"]
@@ -144,6 +147,8 @@ def by_pool(allocator):
 
 
 def ended(status, right, why):
+    if status is None:
+        return why
     place = "after all was right" if right else "before all was checked"
     return f"exit status {status} {place}{why and ': ' + why}"
 
@@ -153,14 +158,12 @@ def check_torch_memory_saver_by_its_preload():
 
 
 def check_torch_memory_saver_by_its_pool_under_native():
-    if not importlib.util.find_spec("torch_memory_saver"):
-        return "not run: pip install torch_memory_saver"
     return ended(*by_pool("native"))  # not judged: it is nobody's here
 
 
 def check_torch_memory_saver_by_its_pool():
     assert by_pool("stalloc") == by_pool("native"), ended(*by_pool("stalloc"))
-    return "as under native: " + ended(*by_pool("stalloc"))
+    return ended(*by_pool("stalloc"))
 
 
 def check_an_engine_of_another_process_sleeps_in_turns():
@@ -170,6 +173,7 @@ def check_an_engine_of_another_process_sleeps_in_turns():
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--logs", type=Path, help="keep what each job printed in this folder")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="in a cell's name")
     args = parser.parse_args()
     if args.logs:
         os.makedirs(args.logs, exist_ok=True)
@@ -178,7 +182,8 @@ def main():
         job = Job(name, args.logs)
         for way in job.ways:
             checks[f"check_{way} ({name})"] = functools.partial(job.result, way)
-    gpu.run(checks)
+    wanted = [n for n in checks if any(text in n.replace("_", " ") for text in args.only)]
+    gpu.run({name: checks[name] for name in wanted})
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ def group(monkeypatch):
 @pytest.fixture
 def hold(machine, stub, group):  # noqa: F811
     """hold(first, second, bytes): a pool of PyTorch's own allocator has memory."""
-    import stalloc
     from ctypes import c_ulonglong
+
+    import stalloc
 
     assert stalloc.enable(log="info") and stalloc.route() == "adapter"
     library = double(_adapter.find(machine.torch))
