@@ -35,7 +35,7 @@ def why_wrong(torch: ModuleType, share: Optional[str]) -> Optional[str]:
 
 def watch(torch: ModuleType) -> None:
     """Hears of pools that are registered from now on: PyTorch tells nobody afterwards."""
-    group = getattr(getattr(torch._C, "_distributed_c10d", None), "ProcessGroupNCCL", None)
+    group: Any = getattr(getattr(torch._C, "_distributed_c10d", None), "ProcessGroupNCCL", None)
     if not hasattr(group, "deregister_mem_pool"):
         return  # built without NCCL, or older than that
     register, deregister = group.register_mem_pool, group.deregister_mem_pool
