@@ -175,7 +175,8 @@ def compile_all(version, build, target):
     paths = [f"-Wl,-rpath,{libraries}", f"-Wl,-rpath,{folder}", str(fake), "-ldl", "-pthread"]
     sources = [str(TESTS / "program.cc"), "-o", str(program)]
     run([gxx, *flags, "-O1", "-Wall", "-Wextra", "-Werror", *sources, *link, *paths])
-    return [*target.emulator, str(program), str(adapter), str(target.shim)]
+    emulated = ["emulated"] if target.emulator else []
+    return [*target.emulator, str(program), str(adapter), str(target.shim), *emulated]
 
 
 def main():
@@ -191,7 +192,8 @@ def main():
     args = parser.parse_args()
     target = Target(args.arch, args.emulator, args.shim.resolve(), args.driver.resolve())
     KEPT.mkdir(parents=True, exist_ok=True)
-    conf = f"driver:{target.driver},cache:off"
+    # An emulator keeps books of all addresses that are reserved.
+    conf = f"driver:{target.driver},cache:off" + ",window:16GiB" * bool(target.emulator)
     environment = {
         **os.environ,
         "STALLOC_CONF": conf,

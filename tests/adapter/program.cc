@@ -1,6 +1,6 @@
 // What the adapter does, without a GPU and without Python: PyTorch's own C++ libraries over a
 // stand-in for CUDA's runtime, libstalloc over the simulated driver. Arguments: the adapter,
-// libstalloc. tests/torch_headers.py builds and runs it.
+// libstalloc, and any third one under an emulator. tests/torch_headers.py builds and runs it.
 #include <c10/core/StorageImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -529,7 +529,7 @@ int main(int, char **arguments) {
 	trackers(arguments[2]);
 	history();
 	memory_through_time();
-	forked_child();
+	if (!arguments[3]) forked_child(); // qemu says that it wipes pages on fork, and does not
 	closed(arguments[2]);
 	DataPtr late = get(MiB);
 	late.release_context(); // as a tensor that nobody frees
