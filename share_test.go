@@ -1,6 +1,7 @@
 package stalloc_test
 
 import (
+	"strings"
 	"testing"
 
 	"stalloc"
@@ -20,6 +21,14 @@ func (b beside) MapShared(at stalloc.Addr, s stalloc.Shared, size stalloc.Bytes)
 	return b.Device.(*sim.Device).MapShared(at, s, size)
 }
 
+// explains looks for a sentence of Explain, whatever its lines.
+func explains(t *testing.T, a *stalloc.Allocator, sentence string) {
+	t.Helper()
+	if text := a.Explain(); !strings.Contains(strings.Join(strings.Fields(text), " "), sentence) {
+		t.Errorf("no %q in\n%s", sentence, text)
+	}
+}
+
 // TestExport: what is exported is mapped by another allocator, where it can be used; it stays awake
 // until it is freed, and stays where it is mapped after that.
 func TestExport(t *testing.T) {
@@ -29,6 +38,7 @@ func TestExport(t *testing.T) {
 	x, rest := malloc(t, a, 0, 50*stalloc.MiB), malloc(t, a, 0, 100*stalloc.MiB)
 	offset, handles, err := a.Export(x + 512)
 	must(t, err)
+	explains(t, a, "Awake when the rest sleeps: 50.00 MiB of handles in which 50.00 MiB are blocks that other processes can have (1).")
 	before := gpu.Used()
 	at, err := b.Import(handles)
 	must(t, err, gpu.Use(0, at+stalloc.Addr(offset), 50*stalloc.MiB-512), gpu.Sync())
@@ -44,7 +54,11 @@ func TestExport(t *testing.T) {
 	if gpu.Used() == 0 {
 		t.Error("what is imported has gone with the exporter's block")
 	}
+	explains(t, b, "Awake when the rest sleeps: 50.00 MiB of other processes, mapped here and held there.")
 	must(t, b.EndImport(at))
+	if text := a.Explain() + b.Explain(); strings.Contains(text, "Awake") {
+		t.Errorf("explained when nobody has anything:\n%s", text)
+	}
 	if gpu.Used() != 0 {
 		t.Errorf("%v are in use when nobody has anything", gpu.Used())
 	}

@@ -28,6 +28,12 @@ func (d *Device) Explain() string {
 	if n := d.Stats().Asleep; n > 0 {
 		f.Note += fmt.Sprintf(" %v sleeps and is not held; blocks in it live on.", n)
 	}
+	_ = d.rare(func(p *pool) error { // nothing is added where the engine is broken
+		if awake := p.awake(); awake != "" {
+			f.Note += " Awake when the rest sleeps: " + awake + "."
+		}
+		return nil
+	}, nil)
 	return f.Table()
 }
 

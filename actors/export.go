@@ -2,8 +2,11 @@ package actors
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"stalloc/actors/device/sleeper"
+	"stalloc/engine"
 	"stalloc/internal/mem"
 )
 
@@ -71,6 +74,25 @@ func (p *pool) unexport(addr mem.Addr) {
 		p.dev.Unexport(addr, size)
 		delete(p.exported, addr)
 	}
+}
+
+// awake says what Pause leaves awake, for people.
+func (p *pool) awake() string {
+	var of []string
+	if p.ranged != nil {
+		private := p.handlesOf(func(pool uint64) bool { return pool != 0 && pool < engine.FirstRegion })
+		if n := p.dev.Size(private); n > 0 {
+			of = append(of, fmt.Sprintf("%v in private pools", n))
+		}
+	}
+	exported, imported := p.dev.Shared()
+	if n := len(p.exported); n > 0 {
+		of = append(of, fmt.Sprintf("%v of handles in which %v are blocks that other processes can have (%d)", exported, p.shared(), n))
+	}
+	if imported > 0 {
+		of = append(of, fmt.Sprintf("%v of other processes, mapped here and held there", imported))
+	}
+	return strings.Join(of, ", ")
 }
 
 // shared returns what is in blocks that other processes can have.

@@ -44,6 +44,31 @@ func TestPlansGoOnBehindSleep(t *testing.T) {
 	k.boundary()
 }
 
+// TestPrivatePoolsStayAwake, and are told with their memory.
+func TestPrivatePoolsStayAwake(t *testing.T) {
+	k := newKit(t, Options{})
+	k.malloc(mem.MiB)
+	if text := k.Explain(); strings.Contains(text, "Awake") {
+		t.Errorf("there is no private pool:\n%s", text)
+	}
+	x, err := k.MallocIn(0, 7, 3*mem.MiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Pause(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	awake := k.Stats().Reserved
+	text := strings.Join(strings.Fields(k.Explain()), " ")
+	if awake == 0 || !strings.Contains(text, "Awake when the rest sleeps: "+awake.String()+" in private pools.") {
+		t.Errorf("%v of a private pool is awake:\n%s", awake, text)
+	}
+	k.release(x)
+	if err := k.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // bytes is a simulated device that says it has contents.
 type bytes struct{ device.Device }
 

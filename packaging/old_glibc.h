@@ -3,9 +3,14 @@
 #include <dlfcn.h>
 #include <new>
 #if __GLIBC_PREREQ(2, 34) /* dlopen and the like are libc's own; their former names are there still */
-__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
-__asm__(".symver dlerror, dlerror@GLIBC_2.2.5");
+#ifdef __aarch64__
+#define FIRST "GLIBC_2.17"
+#else
+#define FIRST "GLIBC_2.2.5"
+#endif
+__asm__(".symver dlopen, dlopen@" FIRST);
+__asm__(".symver dlsym, dlsym@" FIRST);
+__asm__(".symver dlerror, dlerror@" FIRST);
 #endif
 #if __GLIBC_PREREQ(2, 32) /* libstdc++ asks whether there is one thread: "no" is always right */
 #include <sys/single_threaded.h>

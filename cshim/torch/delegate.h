@@ -180,6 +180,15 @@ class Delegate : public caching::CUDAAllocator {
       protected:
 	caching::CUDAAllocator *const native;
 
+	// Native's own segments, without on_snapshot.
+	std::vector<caching::SegmentInfo> native_segments() {
+#if STALLOC_TORCH >= 211
+		return native->snapshot({0, 0}, false).segments;
+#else
+		return native->snapshot().segments;
+#endif
+	}
+
 	virtual void on_empty_cache() {}
 	virtual void on_use_on_oom() {}
 	virtual void on_compile_context(const std::string * /*pushed, NULL: popped*/) {}

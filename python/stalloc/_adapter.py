@@ -103,6 +103,19 @@ def has_open_pools() -> bool:
     return _installed is not None and _installed.stalloc_adapter_open_pools() > 0
 
 
+def held(device: int) -> dict[tuple[int, int], int]:
+    """What PyTorch's own allocator holds on a device, in bytes, by the id of the pool."""
+    if _installed is None:
+        return {}
+    room = 0
+    while True:
+        pools = (ctypes.c_uint64 * 3 * room)()
+        n = _installed.stalloc_adapter_held(device, pools, ctypes.c_size_t(room))
+        if n <= room:
+            return {(first, second): size for first, second, size in pools[:n]}
+        room = n + 8  # others may come meanwhile
+
+
 def _share(torch: ModuleType, library: Any) -> None:
     """Other processes can open memory of cudaMalloc only: what is sent to them moves there."""
     original: Callable[..., Any] = torch.UntypedStorage._share_cuda_

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _adapter, _config, _cudnn, _native, _nccl, _route, _statistics, _torch
+from . import _adapter, _awake, _config, _cudnn, _native, _nccl, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -183,6 +183,8 @@ def _start(
     if route == _route.PLUGGABLE:
         _statistics.patch(torch, _statistics.Answers(native))
         _cudnn.guard(torch)
+    else:
+        _nccl.watch(torch)
     wrong = _nccl.why_wrong(torch, _config.value_of("share", conf))
     if wrong is not None:
         warnings.warn(f"stalloc: {wrong}", StallocWarning, stacklevel=stacklevel)
@@ -300,7 +302,8 @@ def stats(device: Any = None) -> Stats:
 def explain(device: Any = None) -> str:
     """A text for people: where the memory of a device is, by default the current one's.
 
-    It also has what was said of a step that will not fit.
+    It also has what was said of a step that will not fit, and what pause() leaves awake: private
+    pools, those that are registered with NCCL, and memory that several processes have.
 
     While not enabled it says that, and why.
     """
@@ -308,4 +311,5 @@ def explain(device: Any = None) -> str:
     if native is None or torch is None:
         reason = _session.reason or "nothing has called stalloc.enable() in this process"
         return f"stalloc is not enabled: {reason}."
-    return native.explain(_torch.device_index(torch, device))
+    index = _torch.device_index(torch, device)
+    return native.explain(index) + _awake.table(index)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Literal, Optional, Union
 
-from . import _adapter, _native, _session, _torch
+from . import _adapter, _awake, _native, _session, _torch
 from ._errors import StallocError
 
 Tags = Optional[Union[str, Sequence[str]]]
@@ -39,8 +39,7 @@ class _Graphs:
 
     def look(self, torch: ModuleType, native: _native.Native, allowed: bool) -> int:
         """Refuses graphs if something sleeps and a pause has not allowed them. What sleeps."""
-        devices = torch.cuda.device_count() if torch.cuda.is_initialized() else 1
-        asleep = sum(native.stats(device).asleep for device in range(devices))
+        asleep = sum(native.stats(device).asleep for device in _devices(torch))
         self.refused = asleep > 0 and (self.refused or not allowed)
         return asleep
 
@@ -83,7 +82,8 @@ def pause(
     Waits for all work on the device. "host" copies what lives to the host's memory first, which
     is looked at before anything is changed; "discard" loses it: what will be loaded or computed
     anew. `tags` are names of regions; None: all of stalloc's memory, regions and the rest.
-    Private pools (graphs' and MemPool's) stay awake. `device` is all by default.
+    Private pools (graphs' and MemPool's) stay awake, and what several processes have: explain()
+    names each with its bytes, and log:info at each pause. `device` is all by default.
 
     Until resume() nothing may be launched that uses what sleeps: nobody can see a launch. An
     allocation there raises, tensors can be freed, and torch.cuda.CUDAGraph.replay raises unless
@@ -113,6 +113,7 @@ def pause(
         native.pause(_ordinal(torch, device), _names(tags), backup == "discard")
     finally:
         asleep = _graphs.look(torch, native, graphs)
+    _awake.log(_devices(torch) if device is None else [_ordinal(torch, device)])
     return asleep
 
 
@@ -142,6 +143,10 @@ def _names(tags: Tags) -> list[str]:
     if not names:
         raise StallocError("stalloc: no region is named; None, or no argument, names all")
     return names
+
+
+def _devices(torch: ModuleType) -> range:
+    return range(torch.cuda.device_count() if torch.cuda.is_initialized() else 1)
 
 
 def _ordinal(torch: ModuleType, device: Any) -> int:

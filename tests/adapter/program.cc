@@ -1,6 +1,6 @@
 // What the adapter does, without a GPU and without Python: PyTorch's own C++ libraries over a
 // stand-in for CUDA's runtime, libstalloc over the simulated driver. Arguments: the adapter,
-// libstalloc. tests/torch_headers.py builds and runs it.
+// libstalloc, and any third one under an emulator. tests/torch_headers.py builds and runs it.
 #include <c10/core/StorageImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -90,6 +90,17 @@ static void peaks_of_both(DataPtr &&older) {
 	CHECK(peak() == allocated());
 }
 
+static size_t (*held_by_pool)(int, uint64_t (*)[3], size_t);
+
+static size_t held(c10::cuda::MempoolId_t id) {
+	uint64_t pools[8][3];
+	const size_t n = held_by_pool(0, pools, 8);
+	CHECK(n <= 8 && held_by_pool(0, nullptr, 0) == n && held_by_pool(5, pools, 8) == 0);
+	for (size_t i = 0; i < n; i++)
+		if (pools[i][0] == id.first && pools[i][1] == id.second) return pools[i][2];
+	return 0;
+}
+
 static void private_pool() {
 	const c10::cuda::MempoolId_t id{0, 77};
 	const size_t native = fake_used();
@@ -98,6 +109,7 @@ static void private_pool() {
 	all->beginAllocateToPool(0, id, [](cudaStream_t s) { return s == nullptr; });
 	DataPtr graph = get(30 * MiB);
 	CHECK(fake_used() >= native + 30 * MiB); // native's memory
+	CHECK(held(id) >= 30 * MiB && held(id) < 60 * MiB && held({0, 78}) == 0);
 	void *ours = caching::raw_alloc_with_stream(MiB, reinterpret_cast<cudaStream_t>(0x40));
 	CHECK(fake_used() < native + 60 * MiB && allocated() == before + int64_t(31 * MiB));
 	try {
@@ -124,6 +136,7 @@ static void private_pool() {
 	all->releasePool(0, id);
 	CHECK(allocated() == before);
 	caching::emptyCache();
+	CHECK(held(id) == 0);
 	agree();
 }
 
@@ -502,6 +515,8 @@ int main(int, char **arguments) {
 	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(dlsym(library, "stalloc_adapter_install"));
 	char text[256];
 	if (install(arguments[2], text, sizeof text) < 0) fprintf(stderr, "%s\n", text), exit(1);
+	held_by_pool = reinterpret_cast<decltype(held_by_pool)>(dlsym(library, "stalloc_adapter_held"));
+	CHECK(held({0, 0}) == 100 * MiB); // which is older
 	CHECK(allocated() == int64_t(100 * MiB) && c10::GetAllocator(c10::kCUDA) == caching::get());
 	blocks_and_counts();
 	peaks_of_both(std::move(older));
@@ -514,7 +529,7 @@ int main(int, char **arguments) {
 	trackers(arguments[2]);
 	history();
 	memory_through_time();
-	forked_child();
+	if (!arguments[3]) forked_child(); // qemu says that it wipes pages on fork, and does not
 	closed(arguments[2]);
 	DataPtr late = get(MiB);
 	late.release_context(); // as a tensor that nobody frees

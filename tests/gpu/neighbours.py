@@ -11,6 +11,7 @@ import ctypes
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ import tempfile
 import stalloc
 import torch
 import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric_memory
+from stalloc import _stats
 
 SIZES = (1000, 1 << 20, 24 << 20)  # floats: small, of one large handle, of several
 GIB = 1 << 30
@@ -31,6 +34,7 @@ class Ranks:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self.backend = dist.group.WORLD._get_backend(self.device)
         self.slept = self.stuck = 0
+        self.awake = ""  # what explain() names of what does not sleep, where a way has looked
 
     def sum(self, turn):
         return sum(range(self.world)) + self.world * turn
@@ -45,6 +49,16 @@ class Ranks:
         self.slept = max(self.slept, asleep)
         self.stuck = max(self.stuck, asleep - given)
         stalloc.resume()
+
+    def names(self, kind, memory):
+        """Looks that explain() counts a pool's memory as PyTorch does, and names its kind."""
+        if not stalloc.is_enabled():
+            return
+        held = sum(segment["total_size"] for segment in memory.snapshot(include_traces=False))
+        found = re.search(rf"^  {re.escape(kind)} +(\S+) +(\S+)", stalloc.explain(), re.M)
+        assert found and held, f"no {kind} of {held} bytes in {stalloc.explain()}"
+        self.awake = f"{kind} {found[1]} {found[2]}"
+        assert self.awake == f"{kind} {_stats.size(held)}", f"{self.awake} of {held} bytes"
 
     def changes(self, do):
         """Turns of do(turn), with other memory behind the addresses each time."""
@@ -97,7 +111,9 @@ def pool(ranks):
     """Of memory that NCCL allocates, in a MemPool that is registered."""
     memory = torch.cuda.MemPool(ranks.backend.mem_allocator)
     ranks.collectives(inside(memory), 0)
+    ranks.names("MemPools, pools that graphs share", memory)
     ranks.backend.register_mem_pool(memory)
+    ranks.names("registered with NCCL", memory)
     ranks.changes(lambda turn: ranks.collectives(inside(memory), turn))
     if os.environ.get("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK") != "1":
         ranks.backend.deregister_mem_pool(memory)  # the hook wants to do that itself
@@ -109,6 +125,7 @@ def windows(ranks):
     make = inside(memory)
     mine, every = make(size), make(size * ranks.world)
     ranks.backend.register_mem_pool(memory, symm=True)
+    ranks.names("NCCL's windows", memory)
 
     def reduces(turn):
         mine.fill_(ranks.rank + turn)
@@ -123,31 +140,11 @@ def windows(ranks):
     ranks.backend.deregister_mem_pool(memory)
 
 
-OWN = """
-#include <stddef.h>
-int cudaMalloc(void **, size_t);
-int cudaFree(void *);
-long own_live;
-void *own_malloc(size_t n, int device, void *stream) {
-  void *p = NULL;
-  (void)device, (void)stream;
-  if (cudaMalloc(&p, n)) return NULL;
-  own_live++;
-  return p;
-}
-void own_free(void *p, size_t n, int device, void *stream) {
-  (void)n, (void)device, (void)stream;
-  if (p && !cudaFree(p)) own_live--;
-}
-"""
-
-
 def own(ranks):
     """A MemPool with an allocator of the program's own."""
     with tempfile.TemporaryDirectory() as folder:
-        source, library = os.path.join(folder, "own.c"), os.path.join(folder, "own.so")
-        with open(source, "w") as file:
-            file.write(OWN)
+        library = os.path.join(folder, "own.so")
+        source = os.path.join(os.path.dirname(__file__), "own.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "own_malloc", "own_free")
         live = ctypes.c_long.in_dll(ctypes.CDLL(library), "own_live")
@@ -182,10 +179,25 @@ def graph(ranks):
 
 
 def symmetric(ranks):
-    import torch.distributed._symmetric_memory as symmetric_memory
+    mine, memory = (
+        symmetric_memory.empty(SIZES[0], device=ranks.device),
+        symmetric_memory.get_mem_pool(ranks.device),
+    )
+    if memory.snapshot(include_traces=False):  # else it asks the driver itself
+        ranks.names("symmetric memory", memory)
+    one_shot(ranks, mine)
 
+
+def symmetric_pool(ranks):
+    """Of the MemPool that PyTorch has for it."""
+    memory = symmetric_memory.get_mem_pool(ranks.device)
+    mine = inside(memory)(SIZES[0])
+    ranks.names("symmetric memory", memory)
+    one_shot(ranks, mine)
+
+
+def one_shot(ranks, mine):
     group = dist.group.WORLD
-    mine = symmetric_memory.empty(SIZES[0], device=ranks.device)
     symmetric_memory.rendezvous(mine, group=group)
 
     def reduces(turn):
@@ -208,7 +220,7 @@ def range_of(tensor):
     return base.value + size.value - tensor.data_ptr()
 
 
-WAYS = {f.__name__: f for f in (plain, pool, windows, own, graph, symmetric)}
+WAYS = {f.__name__: f for f in (plain, pool, windows, own, graph, symmetric, symmetric_pool)}
 
 
 def warm():
@@ -243,6 +255,7 @@ def main():
         if ranks.rank == 0:
             large = new(SIZES[2])
             said = {"way": name, "world": ranks.world, "slept": ranks.slept, "stuck": ranks.stuck}
+            said["awake"] = ranks.awake
             print(json.dumps({**said, "range": [range_of(large), large.nbytes]}), flush=True)
     dist.destroy_process_group()
 

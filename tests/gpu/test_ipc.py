@@ -52,6 +52,14 @@ def watches(inbox, outbox):
         outbox.put(float(tensor[0]))
 
 
+def tells(inbox, outbox):
+    """Has a tensor, and says what explain() tells of it."""
+    tensor = inbox.get()
+    outbox.put(" ".join(stalloc.explain().split()))
+    assert inbox.get() is None
+    del tensor
+
+
 class Receiver:
     def __init__(self, work, queues=2):
         context = torch.multiprocessing.get_context("spawn")
@@ -68,6 +76,21 @@ class Receiver:
 def native_memory():
     """What PyTorch's own allocator holds beside stalloc: what had to move lies there."""
     return torch.cuda.memory_reserved() - stalloc.stats().reserved
+
+
+def check_both_say_what_is_shared():
+    receiver = Receiver(tells)
+    inbox, outbox = receiver.queues
+    tensor = torch.ones(20 * MIB, device="cuda")
+    torch.cuda.synchronize()
+    inbox.put(tensor)
+    there, here = outbox.get(timeout=WAIT), " ".join(stalloc.explain().split())
+    said = "80.00 MiB are blocks that other processes can have (1)"
+    assert said in here, here
+    assert " of other processes, mapped here and held there." in there, there
+    inbox.put(None)
+    assert receiver.end() == 0
+    return said
 
 
 def check_values_both_ways_and_nothing_moves():

@@ -1,6 +1,6 @@
 """NCCL, symmetric memory and other allocators beside stalloc, each way by settings of its own.
 
-    python tests/gpu/test_neighbours.py [--logs FOLDER]
+    python tests/gpu/test_neighbours.py [--logs FOLDER] [--only TEXT...]
 
 Ways of the same settings run in one job of torchrun, a rank a GPU; one that fails ends the job, and
 another does the rest. Whether NCCL used zero copy is what its log says (NCCL_DEBUG=INFO), told
@@ -11,13 +11,18 @@ memory with, and the table says so.
 import argparse
 import collections
 import functools
+import importlib.util
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import gpu
 from gpu import GIB, MIB
 
+SAVERS = str(Path(__file__).parent / "savers.py")
+ABSENT = "not run: pip install torch_memory_saver"
 HOOK = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
 LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,REG,TUNING,ALLOC"}
 WORDS = {  # of NCCL's log, and what they mean
@@ -31,11 +36,11 @@ WORDS = {  # of NCCL's log, and what they mean
 }
 # By what the table calls it: allocator, environment, ways.
 JOBS = {
-    "native": ("native", {}, "pool windows symmetric graph"),
+    "native": ("native", {}, "pool windows symmetric graph symmetric_pool"),
     "native, hook": ("native", HOOK, "plain pool graph"),
-    "share:off": ("stalloc", {}, "plain pool windows own symmetric graph"),
+    "share:off": ("stalloc", {}, "plain pool windows own symmetric graph symmetric_pool"),
     "share:off, hook": ("stalloc", HOOK, "plain pool graph"),
-    "share:fd": ("stalloc", {}, "plain pool windows own symmetric graph"),
+    "share:fd": ("stalloc", {}, "plain pool windows own symmetric graph symmetric_pool"),
     "share:fd, hook": ("stalloc", HOOK, "plain pool graph"),
     "share:fd, no registering in graphs": ("stalloc", {"NCCL_GRAPH_REGISTER": "0"}, "graph"),
 }
@@ -87,6 +92,8 @@ class Job:
         words = [f"{said['world']} ranks", zero_copy(lines)]
         if said["slept"]:
             words.append(f"{said['slept'] / GIB:.2f} GiB slept")
+        if said["awake"]:
+            words.append(f"awake: {said['awake']}")
         if said["stuck"] > 64 * MIB:
             words.append(f"the driver did NOT get back {said['stuck'] / MIB:.0f} MiB of that")
         if way in ("plain", "graph"):
@@ -115,23 +122,48 @@ def saver(*arguments, **environment):
     try:
         from torch_memory_saver.utils import get_binary_path_from_package as path
     except ImportError:
-        return "not run: pip install torch_memory_saver"
+        return ABSENT
     if "preload" in arguments:
         environment["LD_PRELOAD"] = str(path("torch_memory_saver_hook_mode_preload"))
         with open("/proc/self/maps") as maps:  # which wants CUDA's runtime where the loader looks
             runtime = next(line.split()[-1] for line in maps if "libcudart" in line)
         folders = [str(Path(runtime).parent), os.environ.get("LD_LIBRARY_PATH", "")]
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, folders))
-    said, _ = gpu.python(str(Path(__file__).parent / "savers.py"), *arguments, **environment)
+    said, _ = gpu.python(SAVERS, *arguments, **environment)
     return said["words"]
+
+
+@functools.cache
+def by_pool(allocator):
+    """How a program with that package's pool ends: exit status, whether all was right, why."""
+    if not importlib.util.find_spec("torch_memory_saver"):
+        return None, False, ABSENT
+    command = [sys.executable, SAVERS, "beside", "torch", allocator]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    said = [json.loads(line)["words"] for line in done.stdout.splitlines() if line[:1] == "{"]
+    lines = (done.stdout + done.stderr).splitlines()
+    why = next((line for line in lines if "only support" in line), "")
+    return done.returncode, bool(said), why.strip() or ("" if said else gpu.reason(lines))
+
+
+def ended(status, right, why):
+    if status is None:
+        return why
+    place = "after all was right" if right else "before all was checked"
+    return f"exit status {status} {place}{why and ': ' + why}"
 
 
 def check_torch_memory_saver_by_its_preload():
     return saver("beside", "preload")
 
 
+def check_torch_memory_saver_by_its_pool_under_native():
+    return ended(*by_pool("native"))  # not judged: it is nobody's here
+
+
 def check_torch_memory_saver_by_its_pool():
-    return saver("beside", "torch")
+    assert by_pool("stalloc") == by_pool("native"), ended(*by_pool("stalloc"))
+    return ended(*by_pool("stalloc"))
 
 
 def check_an_engine_of_another_process_sleeps_in_turns():
@@ -141,6 +173,7 @@ def check_an_engine_of_another_process_sleeps_in_turns():
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--logs", type=Path, help="keep what each job printed in this folder")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="in a cell's name")
     args = parser.parse_args()
     if args.logs:
         os.makedirs(args.logs, exist_ok=True)
@@ -149,7 +182,8 @@ def main():
         job = Job(name, args.logs)
         for way in job.ways:
             checks[f"check_{way} ({name})"] = functools.partial(job.result, way)
-    gpu.run(checks)
+    wanted = [n for n in checks if any(text in n.replace("_", " ") for text in args.only)]
+    gpu.run({name: checks[name] for name in wanted})
 
 
 if __name__ == "__main__":

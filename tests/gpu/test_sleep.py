@@ -98,6 +98,8 @@ def check_graphs_are_refused():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = x + 1
+    said = [line for line in stalloc.explain().splitlines() if "CUDA graphs" in line]
+    assert len(said) == 1 and " MiB  1 pool" in said[0], said
     stalloc.pause()
     try:
         graph.replay()
@@ -108,6 +110,7 @@ def check_graphs_are_refused():
     x.fill_(4)
     graph.replay()
     assert float(y[0]) == 5
+    return f"awake: {' '.join(said[0].split())}"
 
 
 def check_full_on_waking():

@@ -21,6 +21,20 @@ static int pools;
 void stub_set_pools(int n) { pools = n; }
 int stalloc_adapter_open_pools(void) { return pools; }
 
+static unsigned long long held[8][3];
+static size_t holds;
+void stub_hold(unsigned long long first, unsigned long long second, unsigned long long bytes)
+{
+	unsigned long long pool[] = {first, second, bytes};
+	memcpy(held[holds++], pool, sizeof(pool));
+}
+size_t stalloc_adapter_held(int device, unsigned long long (*pools)[3], size_t room)
+{
+	if (device) return 0;
+	memcpy(pools, held, (room < holds ? room : holds) * sizeof(held[0]));
+	return holds;
+}
+
 const char *stalloc_adapter_torch(void) { return TORCH; }
 
 int stalloc_adapter_install(const char *path, char *text, size_t length)

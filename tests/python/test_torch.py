@@ -152,3 +152,20 @@ def test_example_trains_on_the_cpu(tmp_path):
     assert native["checksum"] == ours["checksum"]
     assert [s["phase"] for s in native["steps"]] == ["train", "train+eval", "train", "batch 2+eval"]
     assert native["steps"][-1]["loss"] != native["steps"][0]["loss"]
+
+
+def test_pools_that_nccl_registers_are_heard_of():
+    code = """
+    import torch
+    from stalloc import _nccl
+    _nccl.watch(torch)
+    group = getattr(torch._C._distributed_c10d, "ProcessGroupNCCL", None)
+    for name in ("register_mem_pool", "deregister_mem_pool"):
+        function = getattr(group, name, None)
+        print(hasattr(function, "__wrapped__"), "symm: bool" in (function.__doc__ or ""))
+    print(torch.version.cuda is not None, tuple(torch.cuda.graph_pool_handle())[0])
+    """
+    *functions, end = python(code, prelude="").splitlines()
+    if end.startswith("True"):  # a build with CUDA has NCCL
+        assert functions == ["True True", "True False"]
+    assert end.endswith(" 0")

@@ -48,6 +48,21 @@ func (d *Device) Unexport(addr mem.Addr, size mem.Bytes) {
 	}
 }
 
+// Shared returns the memory of handles that Export keeps awake, and what is imported.
+func (d *Device) Shared() (exported, imported mem.Bytes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.handles {
+		if h.shares > 0 {
+			exported += h.size
+		}
+	}
+	for _, size := range d.imports {
+		imported += size
+	}
+	return exported, imported
+}
+
 // behind returns the places that a range lies in.
 func (d *Device) behind(addr mem.Addr, size mem.Bytes) (spots []spot) {
 	at := addr &^ (mem.Addr(mem.HandleSize) - 1)

@@ -61,6 +61,16 @@ func (d *Device) Asleep() mem.Bytes {
 	return d.asleep
 }
 
+// Size returns what handles have, asleep or not.
+func (d *Device) Size(handles []driver.Handle) (sum mem.Bytes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range handles {
+		sum += d.handles[h].size
+	}
+	return sum
+}
+
 // EnablePeers implements device.Sharer as far as the wrapped device does. What sleeps gets its
 // peers when it wakes.
 func (d *Device) EnablePeers(ordinals ...int) error {
