@@ -121,15 +121,23 @@ func TestFencesAreAskedFor(t *testing.T) {
 // TestFencesPassUnasked: without a request that lacks memory it is known soon that a
 // fence has passed, whatever is asked for.
 func TestFencesPassUnasked(t *testing.T) {
-	k := newKit(t, Options{Without: without.Plans})
+	var now time.Duration
+	k := newKit(t, Options{Without: without.Plans, Clock: Clock{Now: func() time.Duration { return now }}})
 	at := k.malloc(6 * mem.MiB)
 	if err := k.Record(at, 5); err != nil {
 		t.Fatal(err)
 	}
 	k.release(at)
 	k.gpu.Finish(5)
-	for range askEvery {
-		k.Stats()
+	pending := func() (n mem.Bytes) {
+		_ = k.rare(func(p *pool) error { n = p.eng.Stats().Pending; return nil }, nil)
+		return n
+	}
+	if pending() == 0 {
+		t.Error("it was asked about at once")
+	}
+	if now += askAgain; pending() != 0 {
+		t.Error("it is not known that the fence has passed")
 	}
 	k.empty()
 }

@@ -137,14 +137,16 @@ const (
 // ask polls a few fences now and then. A request that lacks memory has them polled;
 // otherwise it is enough to know about when they pass.
 func (p *pool) ask() {
+	now := p.clock.Now()
 	// GMLake never says that it would rather have waited.
-	if p.asked++; (p.asked%askEvery == 0 || p.ranged == nil) && len(p.fences.queues) > 0 || len(p.fences.passed) > 0 {
+	if (now-p.asked >= askAgain || p.ranged == nil) && len(p.fences.queues) > 0 || len(p.fences.passed) > 0 {
+		p.asked = now
 		p.poll(max(pollBatch, p.fences.n/pollShare))
 	}
 	p.fences.looks++
 }
 
-const askEvery = 8
+const askAgain = 300 * time.Microsecond
 
 // poll tells the engine which fences have passed: a few now and then, and all of them at a
 // boundary.

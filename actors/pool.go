@@ -61,8 +61,8 @@ type pool struct {
 	time     time.Duration
 	clock    Clock
 	stepped  stepTimes
-	asked    int
-	marked   *atomic.Bool // the program marks its steps
+	asked    time.Duration // when fences were last polled
+	marked   *atomic.Bool  // the program marks its steps
 	retries  *atomic.Uint64
 	waited   bool          // the last request waited for streams, or the device was full
 	serving  *allocRequest // nil: none
@@ -159,10 +159,10 @@ func (p *pool) answer(q question) (err error) {
 
 // allowedWhilePending is how many requests and frees the host may serve while memory waits for
 // fences that the driver must be asked about.
-const allowedWhilePending = 8
+const allowedWhilePending = 32
 
 // mostLooks is how often that is doubled while memory waits for a stream that is not seen again.
-const mostLooks = 9
+const mostLooks = 7
 
 // terms are what the host may serve until the next message.
 func (p *pool) terms() Terms {
