@@ -54,17 +54,17 @@ def watches(inbox, outbox):
 
 def tells(inbox, outbox):
     """Has a tensor, and says what explain() tells of it."""
-    tensor = inbox.get()
+    tensor, own = inbox.get(), torch.ones(MIB, device="cuda")  # explain() tells of a device in use
     outbox.put(" ".join(stalloc.explain().split()))
     assert inbox.get() is None
-    del tensor
+    del tensor, own
 
 
 class Receiver:
     def __init__(self, work, queues=2):
         context = torch.multiprocessing.get_context("spawn")
         self.queues = [context.Queue() for _ in range(queues)]
-        self.process = context.Process(target=work, args=self.queues)
+        self.process = context.Process(target=work, args=self.queues, daemon=True)
         self.process.start()
 
     def end(self):
