@@ -1,4 +1,5 @@
 /* Everything that is not an allocation: steps, limits, statistics. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -144,16 +145,27 @@ int stalloc_reset_peak(int device) {
 	return STALLOC_OK;
 }
 
+/* Adds to a text of which so much is used, as far as there is room. Returns what all of it would be. */
+__attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, int used, const char *format, ...) {
+	size_t room = (size_t)used < length ? length - (size_t)used : 0;
+	va_list words;
+	va_start(words, format);
+	int more = vsnprintf(room ? text + used : NULL, room, format, words);
+	va_end(words);
+	return used + more;
+}
+
 int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
-	if (!e && !problem) return snprintf(text, length, "stalloc has allocated nothing yet");
+	size_t imported = *stalloc_alive ? stalloc_imported(device) : 0;
 	int used = 0;
+	if (imported) used = add(text, length, used, "%.2f MiB of other processes are mapped here and held there. ", (double)imported / (1 << 20));
 	if (problem)
-		used = snprintf(text, length, "Plain driver allocations serve device %d, so far %llu of them, because the engine does not: %s. ",
-				device, (unsigned long long)stalloc_plain_counts(device).served, problem);
-	if (!e) return used;
+		used = add(text, length, used, "Plain driver allocations serve device %d, so far %llu of them, because the engine does not: %s. ",
+			   device, (unsigned long long)stalloc_plain_counts(device).served, problem);
+	if (!e) return problem ? used : add(text, length, used, "stalloc has allocated nothing yet");
 	size_t room = (size_t)used < length ? length - (size_t)used : 0;
 	int rest = e->explain(device, room ? text + used : NULL, room);
 	return rest < 0 ? rest : used + rest;

@@ -62,8 +62,18 @@ static struct import {
 	struct import *next;
 	stalloc_cu_addr at;
 	size_t size, mapped;
+	int device;
 } *imports;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+size_t stalloc_imported(int device) {
+	size_t sum = 0;
+	pthread_mutex_lock(&lock);
+	for (const struct import *i = imports; i; i = i->next)
+		if (i->device == device) sum += i->size;
+	pthread_mutex_unlock(&lock);
+	return sum;
+}
 
 static int failed(const char *call, int code) {
 	return stalloc_fail(code == STALLOC_CU_OUT_OF_MEMORY ? STALLOC_ERR_MEMORY : STALLOC_ERR_DRIVER,
@@ -152,6 +162,7 @@ void *stalloc_import_block(const char *token, int device) {
 		return NULL;
 	}
 	i->size = sum;
+	i->device = device;
 	if (import(cu, i, pid, pieces, device) != STALLOC_OK) {
 		free(i);
 		return NULL;

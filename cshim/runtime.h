@@ -104,6 +104,9 @@ const char *stalloc_engine_problem(int device);
  * processes are used again, and mean others in another container. */
 uint64_t stalloc_start_of(long pid);
 
+/* Bytes of other processes that are mapped for a device. */
+size_t stalloc_imported(int device);
+
 /* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
 bool stalloc_needs_met(char *err, size_t n);
 bool stalloc_thread_fits(void);

@@ -35,8 +35,9 @@ static size_t export(void *at)
 static int receive(char **arguments)
 {
 	size_t offset = strtoul(arguments[3], NULL, 10), size = strtoul(arguments[4], NULL, 10);
-	char *at = stalloc_import_block(arguments[2], 0), byte = 0;
+	char *at = stalloc_import_block(arguments[2], 0), byte = 0, words[256];
 	CHECK(at, "%s", stalloc_last_error());
+	CHECK(stalloc_explain(0, words, sizeof words) > 0 && strstr(words, "MiB of other processes are mapped here"), "%s", words);
 	CHECK(kit_damage(at + offset, size, 1) < 0, "what arrives is damaged");
 	if (!strcmp(arguments[1], "new")) {
 		CHECK(write(1, &byte, 1) == 1 && read(0, &byte, 1) == 1, "no pipe");

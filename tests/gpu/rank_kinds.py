@@ -30,8 +30,8 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
-def model(device):
-    return nn.Sequential(*(Block() for _ in range(LAYERS))).to(device)
+def model(device, layers=LAYERS):
+    return nn.Sequential(*(Block() for _ in range(layers))).to(device)
 
 
 def half(device):
@@ -46,7 +46,8 @@ def data(device, number, seed=0):
 
 def step_of(trained, device, alike=False):
     """A step of a model that looks like any; ranks have data of their own unless `alike`."""
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4)
+    # One parameter after the other: all at once must not mix those that are split with others.
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4, foreach=False)
     seed = 0 if alike else dist.get_rank()
 
     def step(number):
@@ -66,6 +67,11 @@ def step_of(trained, device, alike=False):
 def ddp(device):
     own = [device] if CUDA else None
     return step_of(nn.parallel.DistributedDataParallel(model(device), device_ids=own), device)
+
+
+def uneven(device):
+    """A model for each rank, the deeper the higher the rank: nothing but the loss is shared."""
+    return step_of(model(device, LAYERS + dist.get_rank()), device)
 
 
 def fsdp1(device):
@@ -199,4 +205,4 @@ def experts(device):
 
 
 TWO = ("pipeline",)  # kinds of two ranks at least
-KINDS = {f.__name__: f for f in (ddp, fsdp1, fsdp2, tensor, pipeline, experts)}
+KINDS = {f.__name__: f for f in (ddp, uneven, fsdp1, fsdp2, tensor, pipeline, experts)}

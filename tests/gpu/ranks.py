@@ -1,8 +1,8 @@
-"""A program of several ranks that knows nothing of stalloc: parallel training in six ways.
+"""A program of several ranks that knows nothing of stalloc: parallel training in seven ways.
 
     torchrun --nproc-per-node 2 ranks.py [KIND...]
 
-DDP, FSDP1, FSDP2, and by tensors, a pipeline and experts, a short training each, over NCCL, or
+DDP, a model a rank, FSDP1, FSDP2, and by tensors, a pipeline and experts, a short training each, over NCCL, or
 over gloo where there is no GPU. Rank 0 prints what all ranks say, as one line of JSON.
 """
 

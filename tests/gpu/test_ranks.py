@@ -1,4 +1,4 @@
-"""One process a GPU under torchrun, over NCCL: six ways to train, native beside stalloc.
+"""One process a GPU under torchrun, over NCCL: seven ways to train, native beside stalloc.
 
 With one GPU there is one rank, which still opens NCCL and its streams; it is no pipeline. The last
 checks are of one folder of plans for all ranks, which each start reads.
@@ -68,7 +68,7 @@ for kind in rank_kinds.KINDS:
 
 
 def started_twice(kind):
-    """The plans after each of two starts over one folder; the second is served earlier."""
+    """The plans after each of two starts over one folder; the second is served no later."""
     with tempfile.TemporaryDirectory(prefix="stalloc-test-") as folder:
         kept, firsts = [], []
         for _ in range(2):
@@ -77,7 +77,7 @@ def started_twice(kind):
             kept.append({path.name for path in Path(folder).iterdir()})
     told = f"served from step {firsts[0]} on, then {firsts[1]}; plans {[len(k) for k in kept]}"
     assert None not in firsts[0] + firsts[1], told
-    assert all(then < before for before, then in zip(*firsts)), told
+    assert all(then <= before for before, then in zip(*firsts)), told
     assert kept[0] <= kept[1], f"plans got lost: {kept[0] - kept[1]}"
     return kept[0], told
 
@@ -91,7 +91,7 @@ def check_ranks_that_are_alike_share_a_plan():
 def check_ranks_that_differ_leave_their_own():
     if gpu.devices() < 2:
         return "not run: there are no two GPUs"
-    plans, told = started_twice("pipeline")
+    plans, told = started_twice("uneven")
     assert len(plans) >= gpu.devices(), f"{sorted(plans)}; {told}"
     return told
 
