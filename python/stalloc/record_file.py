@@ -1,6 +1,6 @@
 """The file of a recording: lines are kept beside it while the run goes on, gzip'd.
 
-What a mark means is known for certain only at the end (see Marks in stalloc.record), so it is
+What a mark means is known for certain only at the end (see record_marks.py), so it is
 then that the trace is written, from the lines that were kept and the marks' texts.
 """
 

@@ -2,8 +2,9 @@
 
     torchrun --nproc-per-node 2 ranks.py [KIND...]
 
-DDP, a model a rank, FSDP1, FSDP2, and by tensors, a pipeline and experts, a short training each, over NCCL, or
-over gloo where there is no GPU. Rank 0 prints what all ranks say, as one line of JSON.
+DDP, a model a rank, FSDP1, FSDP2, and by tensors, a pipeline and experts, a short training each,
+over NCCL, or over gloo where there is no GPU. Rank 0 prints what all ranks say, as one line of
+JSON.
 """
 
 import gc

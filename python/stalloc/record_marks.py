@@ -1,0 +1,67 @@
+"""The marks of a recorded run: where its steps end, and what the script says."""
+
+from collections.abc import Callable
+from typing import Optional
+
+from .record_history import History
+
+
+class Marks:
+    """The marks of a run: their places are in the history, their texts are here.
+
+    Where `most` is not None the program ends, well, after so many steps.
+    """
+
+    def __init__(
+        self, history: History, marked: Callable[[], None], most: Optional[int] = None
+    ) -> None:
+        self._history, self._marked, self._most = history, marked, most
+        # By the number of the mark; None: nothing is marked there after all.
+        self.texts: dict[int, Optional[str]] = {}
+        self.steps = 0
+        self._guessed: list[int] = []  # marks where an optimizer ended a step
+
+    def step(self) -> None:
+        """The end of a step, which is the beginning of the next."""
+        # A script that says where its steps end has stepped its optimizer before it says so for
+        # the first time: that was inside the first step.
+        if self._guessed:
+            for number in self._guessed:
+                self.texts[number] = None
+            self._guessed, self.steps = [], 0
+        self._next()
+        self._end_if_enough()
+
+    def optimizer_step(self) -> None:
+        """The end of a step, unless the script is going to call step()."""
+        self._guessed.append(self._next())
+        self._end_if_enough()
+
+    def _end_if_enough(self) -> None:
+        if self._most is not None and self.steps >= self._most:
+            raise SystemExit(0)
+
+    def _next(self) -> int:
+        self.steps += 1
+        return self._mark(f"step {self.steps}")
+
+    def mark(self, text: str) -> None:
+        text = " ".join(text.split())
+        if not text:
+            raise ValueError('stalloc.mark(""): a mark needs a text')
+        self._mark(text)
+
+    def _mark(self, text: str) -> int:
+        number = self._history.mark()
+        self.texts[number] = text
+        self._marked()
+        return number
+
+    def all(self, finished: bool) -> list[Optional[str]]:
+        """The texts by number. In a run that ended well no step begins where its last one ends."""
+        count = max(self.texts, default=-1) + 1
+        texts = [self.texts.get(number) for number in range(count)]
+        last = f"step {self.steps}"
+        if finished and self.steps > 0 and last in texts:
+            texts[texts.index(last)] = "end"
+        return texts
