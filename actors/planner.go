@@ -29,10 +29,6 @@ type planner struct {
 	warned     bool             // of a step that will not fit
 }
 
-// The end of a block that other streams use moves from step to step. As long as the
-// memory allows, its place is left alone for so many more events, at most.
-const mostMargin = 1 << 10
-
 // Receive implements actor.Actor.
 func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
@@ -137,7 +133,7 @@ func (s *arenaStep) schedule(base mem.Addr, off without.Set) []schedule.Entry {
 	var offsets []mem.Offset
 	fits := false
 	if !s.small { // those cost no memory worth a plan: each goes where it lay
-		offsets, fits = s.solve(off)
+		offsets, fits = s.solve()
 	}
 	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
 	// block goes where it lay, but for those that had a view. Not if other streams' work
@@ -178,9 +174,8 @@ func within(gaps []engine.Range, at mem.Addr, size mem.Bytes) bool {
 }
 
 // solve places the requests in the gaps, from the first one's beginning on, and reports whether
-// they fit there. Blocks that other streams used keep their place for longer than they were seen
-// to, until the step's end at most, as far as all fits all the same.
-func (s *arenaStep) solve(off without.Set) ([]mem.Offset, bool) {
+// they fit there.
+func (s *arenaStep) solve() ([]mem.Offset, bool) {
 	var fixed []descent.Fixed
 	first, last := s.gaps[0], s.gaps[len(s.gaps)-1]
 	for i, g := range s.gaps[1:] {
@@ -190,23 +185,6 @@ func (s *arenaStep) solve(off without.Set) ([]mem.Offset, bool) {
 		})
 	}
 	goal := mem.Bytes(last.Addr-first.Addr) + last.Size
-	buffers := s.Buffers(s.end)
-	x := descent.Around(buffers, fixed, goal)
-	if x.Makespan > goal {
-		return x.Offsets, false // the less with longer lives
-	}
-	late := slices.ContainsFunc(s.Requests, func(r plan.Request) bool { return r.Late() && r.Done != plan.Never })
-	late = late && !off.Has(without.Margin)
-	for margin := mem.Tick(mostMargin); late && margin > 0; margin /= 2 {
-		longer := slices.Clone(buffers)
-		for i, r := range s.Requests {
-			if r.Late() && r.Done != plan.Never {
-				longer[i].Upper = min(r.Done+margin, s.end)
-			}
-		}
-		if y := descent.Around(longer, fixed, goal); y.Makespan <= goal {
-			return y.Offsets, true
-		}
-	}
-	return x.Offsets, true
+	x := descent.Around(s.Buffers(s.end), fixed, goal)
+	return x.Offsets, x.Makespan <= goal
 }

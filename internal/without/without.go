@@ -15,7 +15,6 @@ const (
 	Plans      Set = 1 << iota // schedules of steps that repeat
 	First                      // a step has come again if the one before contains it
 	SamePlace                  // requests go where they lay if no plan fits around what stays
-	Margin                     // places of blocks that other streams use are left alone for longer
 	Small                      // small requests have an arena of their own
 	ShortLived                 // short-lived blocks lie apart
 	Stitch                     // free handles are mapped a second time
@@ -29,7 +28,6 @@ var texts = [...]string{
 	"plans: steps that repeat, request for request, are served from a schedule",
 	"first: a step has come again, too, if the step before asked for all that it did, and for more",
 	"same-place: where no plan fits around what stays, each block goes where it lay",
-	"margin: the place of a block that other streams used is left alone for longer than it was seen to be",
 	"small: requests of at most 64 KiB have an arena of their own",
 	"short-lived: blocks that will be gone at their step's peak lie at the end of their gap",
 	"stitch: a block that no gap holds is stitched from free handles",
