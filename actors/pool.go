@@ -60,7 +60,6 @@ type pool struct {
 	calls    uint64
 	time     time.Duration
 	clock    Clock
-	stepped  stepTimes
 	asked    time.Duration // when fences were last polled
 	marked   *atomic.Bool  // the program marks its steps
 	retries  *atomic.Uint64

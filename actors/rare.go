@@ -111,7 +111,8 @@ func (p *pool) endStep() (*stepEnded, error) {
 		return nil, nil
 	}
 	p.poll(math.MaxInt)
-	_, err := p.run(p.boundary())
+	p.patience.endStep(p.clock.Now())
+	_, err := p.run(engine.Event{Kind: engine.EvBoundary})
 	if p.ranged == nil {
 		return nil, err
 	}

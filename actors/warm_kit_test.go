@@ -32,7 +32,7 @@ func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *drift.Program
-	options.Clock = actors.Clock{Driver: device.Time, Now: func() time.Duration { return device.Time() + p.Worked() }}
+	options.Clock = actors.Clock{Now: func() time.Duration { return device.Time() + p.Worked() }}
 	local, err := actors.OpenLocal(device, options)
 	if err != nil {
 		t.Fatal(err)

@@ -51,8 +51,6 @@ type Event struct {
 	Lend       bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
 	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
-	Driver     int64        // EvBoundary: time spent in the driver since the last one, ns; 0: not measured
-	Took       int64        // EvBoundary: time since the last one, ns; 0: not measured
 }
 
 // OpKind says what the runner has to do.

@@ -162,7 +162,7 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
 		waits: make(map[int64]wait), streams: make(map[mem.StreamID]bool),
 	}
-	options.Clock = actors.Clock{Now: l.ahead.host, Driver: device.Time, Sleep: l.wait}
+	options.Clock = actors.Clock{Now: l.ahead.host, Sleep: l.wait}
 	var err error
 	l.local, err = actors.OpenLocal(device, options)
 	return l, err

@@ -78,7 +78,6 @@ func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
 func (e *Engine) settle(out []engine.Op) []engine.Op {
 	if a := &e.act; a.phase != phaseNone {
 		e.commit(a.ops)
-		e.again = e.again[:0]
 		if a.asked {
 			out = e.refuse(engine.RefusedOrder, out)
 		}
@@ -176,11 +175,8 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 	return e.goOn(out)
 }
 
-// goOn goes on with the request, or with the rebuild if there is one.
+// goOn goes on with the request.
 func (e *Engine) goOn(out []engine.Op) []engine.Op {
-	if !e.act.asked {
-		return e.relay(out)
-	}
 	e.act.attempt = attemptFit
 	return e.try(out)
 }

@@ -64,7 +64,7 @@ func TestCrowd(t *testing.T) {
 		if round == 0 && !e.crowded(e.mainArena()) {
 			t.Fatalf("there are %d gaps", e.countGaps(e.mainArena()))
 		}
-		run(engine.Event{Kind: engine.EvBoundary, Took: 1000, Driver: 10})
+		run(engine.Event{Kind: engine.EvBoundary})
 		e.Gaps(0, false, func(engine.Range) {})
 		for i := 0; i < blocks; i += 2 {
 			live[i] = alloc()

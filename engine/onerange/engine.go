@@ -19,8 +19,8 @@ type Config struct {
 
 	SmallLimit mem.Bytes   // requests up to this have an arena of their own
 	HandleMost mem.Bytes   // the largest handle, a power of two; 2 MiB: all are of one size
+	HandlePart int         // a handle is at most such a part of the load
 	Without    without.Set // for measurements
-	Dear       float64     // rebuild the memory if stitching takes more than this share of the second step
 }
 
 // DefaultConfig returns the policy measured best on the recorded traces.
@@ -29,7 +29,7 @@ func DefaultConfig() Config {
 		Base: 1 << 40, Window: maxWindow,
 		SmallLimit: 64 * mem.KiB,
 		HandleMost: 64 * mem.MiB, // up to here the driver takes no longer than for the smallest
-		Dear:       0.03,
+		HandlePart: 384,
 	}
 }
 
@@ -45,6 +45,7 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
+	c.HandlePart = max(c.HandlePart, 1)
 	if c.Without.Has(without.Small) {
 		c.SmallLimit = 0
 	}
@@ -99,7 +100,7 @@ type Engine struct {
 	idx   index.Index
 	limit unit   // mostHeld if there is no limit
 	clock uint64 // events that it was told of
-	price price
+	short bool   // there was not enough memory: handles are the smallest
 
 	window addresses
 
@@ -126,7 +127,6 @@ type Engine struct {
 	act   action
 	picks []uint32
 	swaps []swap
-	again []unit // a rebuild: by arena, what it is to hold again
 	ops   []engine.Op
 	held  unit
 	stats engine.Stats
@@ -201,7 +201,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.fence(ev, out)
 	case engine.EvBoundary:
 		e.idx.EndStep()
-		return e.boundary(ev, out)
+		return e.boundary(out)
 	case engine.EvTrim:
 		return e.trim(ev, out)
 	}

@@ -53,10 +53,7 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	a.creates = 0
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := (lack + pageUnits - 1) / pageUnits * pageUnits
-		if up := (lack + size - 1) / size * size; e.price.large && up <= room && e.held+up <= most {
-			sum = up // whole handles can be stitched from
-		}
+		sum := growth(lack, size, min(room, most-e.held))
 		if sum > room || e.held+sum > most {
 			e.unmapped = append(e.unmapped, e.picks...)
 			a.reason = engine.RefusedLimit

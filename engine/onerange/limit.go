@@ -113,7 +113,7 @@ func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	a.renewed, a.trimming = true, true
-	e.price.large, e.price.short = false, true
+	e.short = true
 	return e.giveBack(out), true
 }
 

@@ -57,14 +57,10 @@ func one(d *device, req uint64, next func() int) error {
 			return d.pass(next() % len(d.fences))
 		}
 	case k < 31:
-		return d.step(engine.Event{Kind: engine.EvBoundary, Driver: int64(next()), Took: 256})
+		return d.step(engine.Event{Kind: engine.EvBoundary})
 	default:
-		switch next() % 4 {
-		case 0:
+		if next()%4 == 0 {
 			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(next() % 3)})
-		case 1: // handles of several sizes
-			d.eng.price.large = true
-			return nil
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}
@@ -144,13 +140,13 @@ var variants = []struct {
 	faults   int // one driver call in so many fails; 0: none
 }{
 	{"plain", func(c *Config) {}, 0, 0},
-	{"always rebuilt", func(c *Config) { c.Dear = -1 }, 0, 0},
+	{"large handles", func(c *Config) { c.HandlePart = 8 }, 0, 0},
 	{"small handles", func(c *Config) { c.HandleMost = 0 }, 0, 0},
 	{"no stitching", func(c *Config) { c.Without = without.Stitch }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
-	{"capacity", func(c *Config) { c.Dear = -1 }, 48, 0},
+	{"capacity", func(c *Config) { c.HandlePart = 8 }, 48, 0},
 	{"faults", func(c *Config) {}, 64, 40},
-	{"many faults", func(c *Config) { c.Dear = -1 }, 48, 6},
+	{"many faults", func(c *Config) { c.HandlePart = 8 }, 48, 6},
 	{"small window", func(c *Config) { c.Window = 512 * mem.MiB }, 0, 0},
 }
 

@@ -22,7 +22,7 @@ import (
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
 //	lasting              with stream=, which is never gone
-//	step                 with driver=, of 100 that it took
+//	step
 //	trim                 with pool=
 //	layout               what lies where: of each arena, by offset from the window's base
 func TestScripts(t *testing.T) {
@@ -92,8 +92,6 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 				d.Fatalf(t, "%v", err)
 			}
 			ev.Planned = s.eng.cfg.Base + mem.Addr(at)
-		case "driver":
-			ev.Driver, ev.Took = int64(n), 100
 		case "short-lived":
 			ev.ShortLived = true
 		case "wait":

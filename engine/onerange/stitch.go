@@ -158,7 +158,6 @@ func (e *Engine) stitched(done int) {
 	a := &e.act
 	v := &e.views[a.view]
 	k := len(e.swaps)
-	e.price.rent += min(done, k)*costUnmap + max(min(done-k, k+len(e.picks)), 0)*costMap
 	for i, s := range e.swaps {
 		if i < done {
 			e.handles[v.handles[s.pos]].aliases--

@@ -148,12 +148,9 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 	return e.await(phaseRelease, out)
 }
 
-// trimEnded goes on with a rebuild, or forgets what a private pool had.
+// trimEnded goes on with a request, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
-	if len(e.again) > 0 {
-		return e.relay(out)
-	}
 	if a.asked {
 		a.trimming, a.full, a.grown, a.attempt = false, false, false, attemptFit
 		return e.try(out)

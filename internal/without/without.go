@@ -20,7 +20,6 @@ const (
 	Stitch                     // free handles are mapped a second time
 	Reuse                      // a view stays mapped for later blocks
 	Ends                       // a view's block begins and ends in parts of handles
-	Rebuild                    // memory is rebuilt, in larger handles
 	Wait                       // requests wait for blocks that other streams are about to be done with
 )
 
@@ -33,7 +32,6 @@ var texts = [...]string{
 	"stitch: a block that no gap holds is stitched from free handles",
 	"reuse: a stitched view stays mapped, and serves later blocks",
 	"ends: a stitched block begins and ends in free parts of handles that others use",
-	"rebuild: after the second step, or once stitching has cost as much, memory is rebuilt in larger handles",
 	"wait: requests wait for blocks that other streams are about to be done with, rather than have memory made",
 }
 

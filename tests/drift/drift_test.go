@@ -39,7 +39,7 @@ func drive(t *testing.T, program func(p *Program), options actors.Options, capac
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *Program
-	options.Clock = actors.Clock{Driver: device.Time, Now: func() time.Duration { return device.Time() + p.Worked() }}
+	options.Clock = actors.Clock{Now: func() time.Duration { return device.Time() + p.Worked() }}
 	local, err := actors.OpenLocal(device, options)
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func newScenario(seed uint64) *scenario {
 		s.ranged.HandleMost = mem.HandleSize
 	}
 	if one(8) {
-		s.ranged.Dear = -1 // always rebuilt
+		s.ranged.HandlePart = 8
 	}
 	s.draw()
 	stay := 0

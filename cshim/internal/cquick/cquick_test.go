@@ -35,7 +35,7 @@ func TestLockStep(t *testing.T) {
 		{"swapped at every turn", noise{swap: 100, keep: 20, goes: 3}, 200, 0, 0.3, nil, 0},
 		{"all at once", noise{swap: 10, skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2, nil, 0},
 		{"trimmed", noise{swap: 10, insert: 10, goes: 5, trim: true}, 20, 0, 0.2, nil, 0},
-		{"always rebuilt", noise{swap: 10, record: 20, pass: 100, goes: 5}, 20, 0, 0.2, func(c *onerange.Config) { c.Dear = -1 }, 0},
+		{"large handles", noise{swap: 10, record: 20, pass: 100, goes: 5}, 20, 0, 0.2, func(c *onerange.Config) { c.HandlePart = 8 }, 0},
 		{"limit", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5}, 20, 0, 0.2, func(c *onerange.Config) { c.Limit = 40 * mem.MiB }, 0},
 		{"faults", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5, trim: true}, 20, 0, 0.2, nil, 30},
 	} {

@@ -271,7 +271,7 @@ func (t *twins) boundary() error {
 			t.serve(id, i, cursors[i].Entries)
 		}
 	}
-	_, err := t.both(engine.Event{Kind: engine.EvBoundary, Driver: int64(t.r.IntN(3)), Took: 256})
+	_, err := t.both(engine.Event{Kind: engine.EvBoundary})
 	return err
 }
 
