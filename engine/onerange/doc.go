@@ -38,7 +38,7 @@
 //  4. what other streams lend (lend.go), else new handles, whatever is free;
 //  5. wholly free handles of other streams, and blocks that wait for fences, after waiting for
 //     the device: a stream that had memory may be gone, and no handle of one is touched (limit.go);
-//  6. all that is free, given back and made anew in the smallest handles;
+//  6. all that is free, given back and made anew;
 //  7. OpRefuse.
 //
 // Requests of at most 64 KiB have an arena of their own, of handles of 2 MiB, so that they

@@ -100,7 +100,6 @@ type Engine struct {
 	idx   index.Index
 	limit unit   // mostHeld if there is no limit
 	clock uint64 // events that it was told of
-	short bool   // there was not enough memory: handles are the smallest
 
 	window addresses
 
@@ -201,7 +200,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.fence(ev, out)
 	case engine.EvBoundary:
 		e.idx.EndStep()
-		return e.boundary(out)
+		return out
 	case engine.EvTrim:
 		return e.trim(ev, out)
 	}

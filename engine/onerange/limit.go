@@ -98,8 +98,8 @@ func (e *Engine) unhomed(done int) {
 	}
 }
 
-// remake gives back all that is free, so that as much can be made again in the smallest
-// handles, where the request's stream needs it. False: that would not be enough.
+// remake gives back all that is free, addresses of idle views too, so that as much can be made again
+// where the request's stream needs it. False: that would not be enough.
 func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	_, _, whole := e.ends(a.n)
@@ -113,7 +113,6 @@ func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	a.renewed, a.trimming = true, true
-	e.short = true
 	return e.giveBack(out), true
 }
 

@@ -1,10 +1,6 @@
 package onerange
 
-import (
-	"math/bits"
-
-	"stalloc/engine"
-)
+import "math/bits"
 
 // Everything here weighs memory against the driver's time: memory that is held above the peak load
 // is lost to the program, and the driver takes as long for a large handle as for a small one, to
@@ -12,17 +8,15 @@ import (
 //
 //   - Handles are at most a Config.HandlePart-th of the load, from the first request on: a block in a
 //     view loses at most one, and what several gaps lose at their ends are some.
-//   - Memory is made for what lacks, rounded up to a growPart-th of a handle: without, rests of
-//     2 MiB would be many; more would be held for good.
-//   - A handle is no larger than that each gap may lose one before the device is full. Where that
-//     comes to the smallest, what is free is made anew in those (here, and in limit.go).
+//   - Memory is made for what lacks, rounded up to a growPart-th of a handle: without, there would be
+//     many small ones, each of which the driver is called for; what is made beyond is held for good.
 //
 // What other sizes cost was measured (docs: decision 5).
 
 const growPart = 8
 
 // What the driver takes to map a handle under a view, and to replace one there, in tenths of a
-// microsecond (docs: costs). Only their ratio matters.
+// microsecond (internal/cost). Only their ratio matters.
 const (
 	costMap  = 270
 	costSwap = costMap + 165
@@ -30,21 +24,18 @@ const (
 
 // handleSize returns the size of the handles that an arena grows by, for a request of n units.
 func (e *Engine) handleSize(s uint32, n unit) unit {
-	if !isLarge(s) || e.short {
+	if !isLarge(s) {
 		return pageUnits
 	}
 	x := e.idx.Room(s)
 	if e.heaps[heapAt(s)].lasting { // it may lend them
 		x = e.idx.Room(e.mainArena())
 	}
-	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(x.Peak, x.Load+n)/unit(e.cfg.HandlePart), e.spare(s))))
+	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(x.Peak, x.Load+n)/unit(e.cfg.HandlePart))))
 }
 
-// spare returns what can still be made for each gap of an arena.
-func (e *Engine) spare(s uint32) unit { return max(e.limit-e.held, 0) / unit(1+e.countGaps(s)) }
-
-// growth returns how much to make for what lacks, in handles of a size: at most so many units, or no more
-// than lacks.
+// growth returns how much to make where so much lacks, in handles of a size. Where rounding up comes to
+// more than most, it is to the next page alone.
 func growth(lack, size, most unit) unit {
 	step := max(size/growPart, pageUnits)
 	if up := (lack + step - 1) / step * step; up <= most {
@@ -59,16 +50,6 @@ func powerOf2(n unit) unit {
 		return 0
 	}
 	return 1 << (bits.Len64(uint64(n)) - 1)
-}
-
-// boundary ends a step. If the device is nearly full by then, what is free goes back, to be made
-// anew in the smallest handles.
-func (e *Engine) boundary(out []engine.Op) []engine.Op {
-	if e.short || e.spare(e.mainArena()) >= 2*pageUnits {
-		return out
-	}
-	e.short = true
-	return e.trim(engine.Event{}, out)
 }
 
 // mainArena returns the arena of the largest load.

@@ -15,7 +15,7 @@ const (
 	attemptStitch                // free handles under a view, with as many new ones as lack
 	attemptGrow                  // new handles, whatever is free
 	attemptWait                  // idle handles of other arenas and blocks that wait for fences, after waiting for the device
-	attemptRemake                // all that is free anew, in the smallest handles
+	attemptRemake                // all that is free is given back, and made anew
 	attemptSmall                 // a small request goes where the large ones are
 )
 
