@@ -70,8 +70,12 @@ func (o *once) used(at mem.Addr, size mem.Bytes, live bool) {
 		}
 		from, to := max(begin, at), min(begin+mem.Addr(m.size), end)
 		if home := o.mapped[m.handle][0] + from - begin; home != from {
-			o.tell(home, mem.Bytes(to-from), !live)
-			o.tell(from, mem.Bytes(to-from), live)
+			gone, got := home, from
+			if !live {
+				gone, got = from, home
+			}
+			o.tell(gone, mem.Bytes(to-from), false)
+			o.tell(got, mem.Bytes(to-from), true)
 		}
 		begin += mem.Addr(m.size)
 	}
