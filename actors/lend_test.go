@@ -57,6 +57,7 @@ func TestStreamsLend(t *testing.T) {
 		if c.lasts {
 			b.LastingStream(side)
 		}
+		b.pass(time.Second) // a set-up: the first step's requests wait no longer than that
 		var maps uint64
 		for n := range 12 {
 			if n == 8 {

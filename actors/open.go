@@ -27,8 +27,8 @@ type Options struct {
 	// Without has mechanisms switched off: without.Plans for programs that want none, the others
 	// for measurements.
 	Without without.Set
-	// Clock tells how long steps take; the zero value: the wall's, and the driver's
-	// time as it is measured. For replays, where neither is that of the recording.
+	// Clock times steps and waits; the zero value: the wall's. For replays, whose time is that of
+	// the recording.
 	Clock Clock
 	// Always serves every plan, whatever it is worth: for tests of what must hold under
 	// any plan.
@@ -53,6 +53,12 @@ type Options struct {
 	Report  string
 	Ordinal int             // of the device, for Report and Trace
 	Trace   *perfetto.Trace // what happens when, nil for nobody
+}
+
+// A Clock tells the time since some moment, and lets some pass.
+type Clock struct {
+	Now   func() time.Duration
+	Sleep func(time.Duration)
 }
 
 // Open starts the actors of a device. Close ends them.

@@ -90,7 +90,7 @@ func TestFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	capacity := larger.PeakLoad() + larger.PeakLoad()/200
+	capacity := larger.PeakLoad() + larger.PeakLoad()/75 // stalloc needs 1.25 % more than the load
 	fits := func(allocator string, times int64) bool {
 		_, _, status := run(t, "replay", "--json", "--allocator", allocator, "--capacity", fmt.Sprintf("%dB", int64(capacity)), file(times))
 		return status == 0
