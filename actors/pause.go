@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,11 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/actors/device"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
-	"stalloc/live/hostmem"
 )
 
 // Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
@@ -43,12 +40,6 @@ func (d *Device) Pause(pools []uint64, keep bool) error {
 // driver.ErrOutOfMemory, it sleeps on.
 func (d *Device) Resume(pools []uint64) error {
 	return d.rare(func(p *pool) error { return p.resume(pools) }, nil)
-}
-
-// backup is what is kept of a pool that sleeps.
-type backup struct {
-	memory []byte // of the host, not of Go; nil: nothing is kept
-	blocks []engine.Block
 }
 
 // reserved returns the memory that is held of the driver.
@@ -99,7 +90,7 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 	meant := func(pool uint64) bool { return slices.Contains(pools, pool) }
 	asleep, err := p.dev.Sleep(p.handlesOf(meant))
 	if !asleep {
-		return errors.Join(err, drop(fresh))
+		return errors.Join(err, p.drop(fresh))
 	}
 	maps.Copy(p.asleep, fresh)
 	p.bound()
@@ -111,77 +102,6 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 		return fmt.Errorf(text, err)
 	}
 	return nil
-}
-
-// save copies the live blocks of pools to the host. Room for all is had before.
-func (p *pool) save(pools map[uint64]*backup) error {
-	sizes := map[uint64]mem.Bytes{}
-	for b := range p.ranged.Blocks() {
-		_, shared := p.exported[b.Addr] // which stays awake
-		if x := pools[b.Pool]; x != nil && !shared {
-			x.blocks = append(x.blocks, b)
-			sizes[b.Pool] += b.Size
-		}
-	}
-	copier, can := p.dev.Device.(device.Copier)
-	if !can && len(sizes) > 0 {
-		return fmt.Errorf("the contents of %s cannot be had; discard them", p.dev.Name())
-	}
-	sum := mem.Bytes(0)
-	for _, size := range sizes {
-		sum += size
-	}
-	if err := hostmem.Check(sum); err != nil {
-		return err
-	}
-	err := p.copyOut(copier, pools, sizes)
-	if err != nil {
-		return errors.Join(err, drop(pools))
-	}
-	return nil
-}
-
-func (p *pool) copyOut(
-	from device.Copier, pools map[uint64]*backup, sizes map[uint64]mem.Bytes,
-) (err error) {
-	for pool, size := range sizes {
-		if pools[pool].memory, err = hostmem.Take(size); err != nil {
-			return err
-		}
-	}
-	for _, x := range pools {
-		slices.SortFunc(x.blocks, func(a, b engine.Block) int {
-			return cmp.Compare(a.Addr, b.Addr)
-		})
-		to := x.memory
-		for _, b := range x.blocks {
-			if err := from.Read(to[:b.Size], b.Addr); err != nil {
-				return err
-			}
-			to = to[b.Size:]
-		}
-	}
-	return nil
-}
-
-// drop gives up what is kept on the host.
-func drop(pools map[uint64]*backup) error {
-	var errs []error
-	for _, x := range pools {
-		if x.memory != nil {
-			errs = append(errs, hostmem.Give(x.memory))
-			x.memory = nil
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// kept returns what is kept on the host.
-func (p *pool) kept() (n mem.Bytes) {
-	for _, x := range p.asleep {
-		n += mem.Bytes(len(x.memory))
-	}
-	return n
 }
 
 func (p *pool) resume(pools []uint64) error {
@@ -211,28 +131,10 @@ func (p *pool) resume(pools []uint64) error {
 	p.bound()
 	p.log.Info("memory is awake",
 		zap.Stringer("still asleep", p.dev.Asleep()), zap.Duration("took", time.Since(start)))
-	if err := drop(woken); err != nil {
-		p.log.Warn("memory of the host was not given back", zap.Error(err))
-	}
-	return nil
-}
-
-// restore copies what was kept back into the blocks that still live.
-func (p *pool) restore(pools map[uint64]*backup) error {
-	to, _ := p.dev.Device.(device.Copier)
-	for pool, x := range pools {
-		from := x.memory
-		for _, b := range x.blocks {
-			if from == nil {
-				break
-			}
-			if now, live := p.eng.Lookup(b.Addr); live && !now.Pending && now.Pool == pool {
-				if err := to.Write(b.Addr, from[:b.Size]); err != nil {
-					return err
-				}
-			}
-			from = from[b.Size:]
+	p.giving.Go(func() { // unpinning takes as long as copying
+		if err := p.drop(woken); err != nil {
+			p.log.Warn("memory of the host was not given back", zap.Error(err))
 		}
-	}
+	})
 	return nil
 }

@@ -74,6 +74,8 @@ type bytes struct{ device.Device }
 
 func (bytes) Read([]byte, mem.Addr) error  { return nil }
 func (bytes) Write(mem.Addr, []byte) error { return nil }
+func (bytes) Pin([]byte) error             { return nil }
+func (bytes) Unpin([]byte) error           { return nil }
 
 // TestNoRoomOnTheHost: nothing has changed, whatever is said about it.
 func TestNoRoomOnTheHost(t *testing.T) {

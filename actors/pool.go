@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,7 @@ type pool struct {
 	gone     mem.Bytes             // in them
 	peers    []int                 // other devices that have it too
 	asleep   map[uint64]*backup    // by the pools that sleep
+	giving   sync.WaitGroup        // backups that are given up behind a Resume
 	exported map[mem.Addr]mem.Bytes
 }
 

@@ -133,6 +133,7 @@ func (p *pool) stats() PoolStats {
 // work may use that memory.
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
+	p.giving.Wait()
 	var errs []error
 	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))
@@ -142,5 +143,5 @@ func (p *pool) close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, drop(p.asleep), p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
+	return errors.Join(append(errs, p.drop(p.asleep), p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
 }

@@ -247,3 +247,16 @@ struct stalloc_status stalloc_device_write(struct stalloc_device *dev,
 	GUARDED(s, WITH_CONTEXT, cuMemcpyHtoD, (to, from, size));
 	return s;
 }
+
+struct stalloc_status stalloc_device_pin(struct stalloc_device *dev, void *at,
+					 size_t size)
+{
+	GUARDED(s, WITH_CONTEXT, cuMemHostRegister, (at, size, 0));
+	return s;
+}
+
+struct stalloc_status stalloc_device_unpin(struct stalloc_device *dev, void *at)
+{
+	GUARDED(s, WITH_CONTEXT, cuMemHostUnregister, (at));
+	return s;
+}

@@ -194,22 +194,6 @@ func (d *Device) Memory() (free, total mem.Bytes, err error) {
 	return mem.Bytes(f), mem.Bytes(t), err
 }
 
-// Read copies device memory to the host and waits for it.
-func (d *Device) Read(to []byte, from mem.Addr) error {
-	if len(to) == 0 {
-		return nil
-	}
-	return d.driver.check(C.stalloc_device_read(&d.c, unsafe.Pointer(unsafe.SliceData(to)), C.stalloc_cu_addr(from), C.size_t(len(to))))
-}
-
-// Write copies host memory to the device and waits for it.
-func (d *Device) Write(to mem.Addr, from []byte) error {
-	if len(from) == 0 {
-		return nil
-	}
-	return d.driver.check(C.stalloc_device_write(&d.c, C.stalloc_cu_addr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
-}
-
 // Share has memory from now on made so that other processes can be given it: as file descriptors
 // or, with fabric, on other hosts, too. If the device cannot, that is the error and nothing changes.
 // It must not run beside Create.

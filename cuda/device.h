@@ -113,6 +113,13 @@ struct stalloc_status stalloc_device_write(struct stalloc_device *dev,
 					   stalloc_cu_addr to, const void *from,
 					   size_t size);
 
+/* Memory of the host that is pinned is copied at the full speed of the link; it
+ * must be whole pages that stay mapped until they are unpinned. */
+struct stalloc_status stalloc_device_pin(struct stalloc_device *dev, void *at,
+					 size_t size);
+struct stalloc_status stalloc_device_unpin(struct stalloc_device *dev,
+					   void *at);
+
 /* Streams and events are passed as numbers: the driver's special streams 1 and
  * 2 must not lie on a Go stack dressed as pointers. */
 

@@ -64,6 +64,8 @@ enum {
 	STALLOC_CU_INVALID_CONTEXT = 201,
 	STALLOC_CU_INVALID_HANDLE = 400,
 	STALLOC_CU_NOT_READY = 600,
+	STALLOC_CU_ALREADY_PINNED = 712, /* HOST_MEMORY_ALREADY_REGISTERED */
+	STALLOC_CU_NOT_PINNED = 713,     /* HOST_MEMORY_NOT_REGISTERED */
 	STALLOC_CU_NOT_PERMITTED = 800,
 	STALLOC_CU_NOT_SUPPORTED = 801,
 	STALLOC_CU_CAPTURE_UNSUPPORTED = 900,
@@ -142,6 +144,9 @@ enum {
 	  (void *to, stalloc_cu_addr from, size_t size))                       \
 	X(cuMemcpyHtoD, cuMemcpyHtoD_v2,                                       \
 	  (stalloc_cu_addr to, const void *from, size_t size))                 \
+	X(cuMemHostRegister, cuMemHostRegister_v2,                             \
+	  (void *at, size_t size, unsigned int flags))                         \
+	X(cuMemHostUnregister, cuMemHostUnregister, (void *at))                \
 	X(cuMemsetD8Async, cuMemsetD8Async,                                    \
 	  (stalloc_cu_addr addr, unsigned char value, size_t size,             \
 	   stalloc_cu_stream stream))                                          \

@@ -32,15 +32,31 @@ func check(root string, n mem.Bytes) error {
 	return nil
 }
 
-// Take returns so much memory, which is there: no page of it is left to be found later. Give gives
-// it back.
+// Take returns memory of whole pages, in huge ones where the host has them: none is there before Fill
+// has been called for it. Give gives it back.
 func Take(n mem.Bytes) ([]byte, error) {
-	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_POPULATE
-	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, flags)
+	page := mem.Bytes(os.Getpagesize())
+	n = (n + page - 1) / page * page
+	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v cannot be had: %w", ErrFull, n, err)
 	}
+	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE) // it is twice as fast with them, and right without
 	return memory, nil
+}
+
+// Fill has the pages of memory that Take has returned be there, with zeros if they were not.
+func Fill(memory []byte) error {
+	err := unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
+	switch {
+	case errors.Is(err, unix.EINVAL): // before Linux 5.14
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 0
+		}
+	case err != nil:
+		return fmt.Errorf("%w: %v cannot be had: %w", ErrFull, mem.Bytes(len(memory)), err)
+	}
+	return nil
 }
 
 // Give gives back what Take has returned.

@@ -79,6 +79,9 @@ func TestTake(t *testing.T) {
 	if err != nil || len(memory) != 1<<20 {
 		t.Fatalf("%d bytes, %v", len(memory), err)
 	}
+	if err := Fill(memory); err != nil {
+		t.Error(err)
+	}
 	memory[len(memory)-1] = 1
 	if err := Give(memory); err != nil {
 		t.Error(err)

@@ -106,6 +106,7 @@ size_t accessible(uintptr_t addr, size_t size, int device);
 /* plain.c */
 void plain_reset(void);
 long plain_live(void);
+long pinned_live(void);
 
 /* usage.c: memory in use by device */
 int usage_take_handle(int device, size_t size);

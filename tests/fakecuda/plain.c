@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static struct ranges blocks;
+static struct ranges blocks, pinned;
 
 #define POISON 0xCB
 
@@ -105,6 +105,28 @@ int cuMemcpyHtoD_v2(stalloc_cu_addr to, const void *from, size_t size)
 	return leave(0);
 }
 
+int cuMemHostRegister_v2(void *at, size_t size, unsigned int flags)
+{
+	BEGIN(cuMemHostRegister, NEED_CONTEXT);
+	uintptr_t addr = (uintptr_t)at;
+	if (at == NULL || size == 0 || flags != 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (ranges_find(&pinned, addr) || ranges_find(&pinned, addr + size - 1))
+		return leave(STALLOC_CU_ALREADY_PINNED);
+	ranges_add(&pinned, (struct range){.addr = addr, .size = size});
+	return leave(0);
+}
+
+int cuMemHostUnregister(void *at)
+{
+	BEGIN(cuMemHostUnregister, NEED_CONTEXT);
+	struct range *r = ranges_find(&pinned, (uintptr_t)at);
+	if (r == NULL || r->addr != (uintptr_t)at)
+		return leave(STALLOC_CU_NOT_PINNED);
+	ranges_drop(&pinned, r);
+	return leave(0);
+}
+
 int cuMemsetD8Async(stalloc_cu_addr addr, unsigned char value, size_t size,
 		    void *stream)
 {
@@ -122,9 +144,16 @@ void plain_reset(void)
 		unmap_block(&blocks.list[i]);
 	free(blocks.list);
 	memset(&blocks, 0, sizeof blocks);
+	free(pinned.list);
+	memset(&pinned, 0, sizeof pinned);
 }
 
 long plain_live(void)
 {
 	return (long)blocks.count;
+}
+
+long pinned_live(void)
+{
+	return (long)pinned.count;
 }

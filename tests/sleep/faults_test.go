@@ -73,3 +73,23 @@ func TestEveryCallOfPauseFails(t *testing.T) {
 func TestEveryCallOfResumeFails(t *testing.T) {
 	every(t, 20, func(k *kit) { k.pause(true) }, func(k *kit) error { return k.Resume(nil) })
 }
+
+// TestNotPinned: where memory of the host cannot be pinned, copies are as right.
+func TestNotPinned(t *testing.T) {
+	for _, rules := range []string{"cuMemHostRegister:*:801", "cuMemHostRegister:2:801"} {
+		k := newKit(t)
+		k.program()
+		lib.Fail(rules)
+		k.pause(true)
+		lib.Fail("")
+		if n := lib.Count("cuMemHostRegister") - lib.Live("pins"); n == 0 {
+			t.Error("none was refused")
+		}
+		k.resume()
+		k.same("not pinned (%s)", rules)
+		k.end()
+		if n := lib.Live("pins"); n != 0 {
+			t.Errorf("%d pins are left", n)
+		}
+	}
+}

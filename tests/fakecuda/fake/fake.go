@@ -93,7 +93,7 @@ func (l *Library) Fail(rules string) {
 func (l *Library) Count(name string) int { return l.number("fakecuda_count", name) }
 
 // Live returns how many "handles", "mappings", "reservations", "blocks",
-// "events", "streams" or "contexts" there are.
+// "events", "streams", "contexts" or "pins" there are.
 func (l *Library) Live(kind string) int { return l.number("fakecuda_live", kind) }
 
 func (l *Library) number(symbol, argument string) int {
