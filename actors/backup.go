@@ -139,8 +139,10 @@ func (p *pool) copyOut(from device.Copier, x *backup) (err error) {
 		}
 		return nil
 	})
-	if why := unpinned.Load(); why != nil && err == nil {
-		p.log.Warn("memory of the host cannot be pinned; copies are slow", zap.Error(*why))
+	if why := unpinned.Load(); why != nil {
+		p.saidSlow.Do(func() {
+			p.log.Warn("memory of the host cannot be pinned; copies are slow", zap.Error(*why))
+		})
 	}
 	return err
 }
@@ -171,7 +173,8 @@ func (p *pool) restore(pools map[uint64]*backup) error {
 	return nil
 }
 
-// drop gives up what is kept on the host.
+// drop gives up what is kept on the host. What could not be unpinned stays: the driver would go on to
+// copy from and to its pages, whatever is at its address by then.
 func (p *pool) drop(pools map[uint64]*backup) error {
 	var errs []error
 	for _, x := range pools {
@@ -184,7 +187,10 @@ func (p *pool) drop(pools map[uint64]*backup) error {
 			}
 			return p.dev.Device.(device.Copier).Unpin(x.piece(i))
 		})
-		errs = append(errs, err, hostmem.Give(x.memory))
+		if err == nil {
+			err = hostmem.Give(x.memory)
+		}
+		errs = append(errs, err)
 		x.memory = nil
 	}
 	return errors.Join(errs...)

@@ -197,7 +197,7 @@ static void calls_fail(void)
 		OK(stalloc_resume(0, NULL, 0));
 		check(rule);
 	}
-	CHECK(failed > calls / 2, "of %ld calls %ld failures were told", calls, failed); /* others restore a thread's context */
+	CHECK(failed > calls / 3, "of %ld calls %ld failures were told", calls, failed); /* others restore a thread's context, or pin */
 }
 
 int main(void)

@@ -93,3 +93,20 @@ func TestNotPinned(t *testing.T) {
 		}
 	}
 }
+
+// TestNotUnpinned: memory of the host that stays pinned is not used for anything else.
+func TestNotUnpinned(t *testing.T) {
+	k := newKit(t)
+	k.program()
+	lib.Fail("cuMemHostUnregister:*:999")
+	for range 3 {
+		k.pause(true)
+		k.resume()
+		k.same("not unpinned")
+	}
+	k.end()
+	lib.Fail("")
+	if n := lib.Count("cuMemHostRegister"); n == 0 || n != lib.Live("pins") {
+		t.Errorf("%d pins, and %d were asked for: some at addresses that had one", lib.Live("pins"), n)
+	}
+}
