@@ -121,7 +121,7 @@ func TestBars(t *testing.T) {
 	})
 	t.Logf("first starts: %.3f %% of memory, %.3f %% of the time; later ones differ by %.3f and %.3f points",
 		100*cold.waste/cold.n, 100*cold.share/cold.n, 100*later.waste/later.n, 100*later.share/later.n)
-	if cold.waste/cold.n > average || cold.share/cold.n > shareMost {
+	if !invariants.Enabled && (cold.waste/cold.n > average || cold.share/cold.n > shareMost) { // there, only the short ones
 		t.Errorf("expected at most %v and %v", average, shareMost)
 	}
 	if later.waste > 0 || later.share > 0 {

@@ -15,6 +15,7 @@ package drift
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"stalloc/actors"
@@ -43,7 +44,7 @@ type Program struct {
 	steps  []Served
 	last   Served
 
-	requests int64 // ever
+	requests atomic.Int64 // read by actors, too: it is their clock
 }
 
 // Served counts requests, how many of them a plan served, and calls of the driver.
@@ -74,7 +75,7 @@ func (p *Program) Alloc(size mem.Bytes) Block {
 	p.Load += b.Size
 	p.Peak = max(p.Peak, p.Load)
 	p.last.Requests++
-	p.requests++
+	p.requests.Add(1)
 	return b
 }
 
@@ -103,7 +104,9 @@ func (p *Program) Trim() {
 }
 
 // Worked returns how long the program has computed: a moment for each request.
-func (p *Program) Worked() time.Duration { return time.Duration(p.requests) * 100 * time.Microsecond }
+func (p *Program) Worked() time.Duration {
+	return time.Duration(p.requests.Load()) * 100 * time.Microsecond
+}
 
 // Live returns how many blocks there are.
 func (p *Program) Live() int { return len(p.live) }
