@@ -56,10 +56,8 @@ def test_readme_is_short():
 
 # Words that were names here and say nothing to a user of PyTorch, with what is said instead.
 PRIVATE = {
-    "wish": "planned offset", "tape": "schedule", "reel": "schedule", "lane": "stream",
-    "valley": "step boundary", "rung": "fallback", "overhang": "", "foretold": "",
-    "laid anew": "rebuilt",
-}  # fmt: skip
+    "tape": "schedule", "rung": "fallback", "overhang": "", "foretold": "",
+}
 WORDS = re.compile(rf"\b({'|'.join(PRIVATE)})(e?s)?\b", re.IGNORECASE)
 # Where words are about something else: what was, and this list.
 ELSEWHERE = {"CHANGELOG.md", "tests/python/test_docs.py"}
