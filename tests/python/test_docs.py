@@ -56,7 +56,10 @@ def test_readme_is_short():
 
 # Words that were names here and say nothing to a user of PyTorch, with what is said instead.
 PRIVATE = {
-    "tape": "schedule", "rung": "fallback", "overhang": "", "foretold": "",
+    "tape": "schedule",
+    "rung": "fallback",
+    "overhang": "",
+    "foretold": "",
 }
 WORDS = re.compile(rf"\b({'|'.join(PRIVATE)})(e?s)?\b", re.IGNORECASE)
 # Where words are about something else: what was, and this list.
