@@ -46,7 +46,7 @@ struct index_arena {
 };
 
 struct index_total {
-	int64_t load, peak_load, pending, peak_held, blocks;
+	int64_t load, peak_load, pending, blocks;
 	uint64_t hits, fits;
 	uint32_t steps;
 };

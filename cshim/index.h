@@ -117,7 +117,6 @@ static inline void index_put(struct stalloc_index *x, struct index_block as, uin
 	if ((s->load += as.size) > s->peak) s->peak = s->load;
 	x->now.blocks++;
 	if ((x->now.load += as.size) > x->now.peak_load) x->now.peak_load = x->now.load;
-	if (x->now.load + x->now.pending > x->now.peak_held) x->now.peak_held = x->now.load + x->now.pending;
 }
 
 /* Changes the state of a block. */

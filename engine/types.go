@@ -38,7 +38,6 @@ type Stats struct {
 	Load     mem.Bytes // in live blocks
 	PeakLoad mem.Bytes
 	Pending  mem.Bytes // in freed blocks that wait for fences
-	PeakHeld mem.Bytes // of load and pending together
 	Blocks   int       // live and pending
 
 	Handles     int // created and not released

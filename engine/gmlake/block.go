@@ -99,7 +99,6 @@ func (p *Pool) charge(b int32, asked, less mem.Bytes) {
 	p.stats.Blocks++
 	p.stats.Load += asked
 	p.stats.PeakLoad = max(p.stats.PeakLoad, p.stats.Load)
-	p.stats.PeakHeld = max(p.stats.PeakHeld, p.stats.Load+p.stats.Pending)
 }
 
 // discharge ends what charge began. The block is held.

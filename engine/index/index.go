@@ -69,7 +69,6 @@ type Room struct {
 type Total struct {
 	Load, PeakLoad Unit // live
 	Pending        Unit
-	PeakHeld       Unit // of both together
 	Blocks         int
 	Steps          uint32 // that have ended
 	Hits, Fits     uint64 // requests that were served without the engine: at their planned offsets, or from a gap

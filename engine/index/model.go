@@ -116,7 +116,6 @@ func (m *Model) Put(b Block) {
 	t.Blocks++
 	t.Load += b.Size
 	t.PeakLoad = max(t.PeakLoad, t.Load)
-	t.PeakHeld = max(t.PeakHeld, t.Load+t.Pending)
 }
 
 // Drop implements Index.

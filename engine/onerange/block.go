@@ -94,7 +94,7 @@ func (e *Engine) PoolOf(h engine.Index) uint64 { return e.heaps[heapAt(e.handles
 // Stats returns the counts as of the last event.
 func (e *Engine) Stats() engine.Stats {
 	s, t := e.stats, e.idx.Total()
-	s.Load, s.PeakLoad, s.Pending, s.PeakHeld = bytesOf(t.Load), bytesOf(t.PeakLoad), bytesOf(t.Pending), bytesOf(t.PeakHeld)
+	s.Load, s.PeakLoad, s.Pending = bytesOf(t.Load), bytesOf(t.PeakLoad), bytesOf(t.Pending)
 	s.Blocks, s.Hits, s.Fits = t.Blocks, s.Hits+t.Hits, s.Fits+t.Fits
 	s.Handles = int(e.held / pageUnits)
 	for x := range e.arenas {

@@ -10,16 +10,14 @@ const mostLooked = 1 << 16
 
 // crowded reports whether an arena has more gaps than that. Nothing is stitched or planned in it
 // while the device has memory: it grows.
-func (e *Engine) crowded(s uint32) bool { return e.countGaps(s) > mostGaps }
-
-// countGaps returns how many gaps an arena has; more than mostGaps are not counted.
-func (e *Engine) countGaps(s uint32) (n int) {
+func (e *Engine) crowded(s uint32) bool {
+	n := 0
 	for range e.idx.Gaps(s) {
 		if n++; n > mostGaps {
-			break
+			return true
 		}
 	}
-	return n
+	return false
 }
 
 // roomy reports whether as much can be made as the request needs.

@@ -190,7 +190,7 @@ func (x *Index) Room(s uint32) index.Room {
 func (x *Index) Total() index.Total {
 	t := x.c.now
 	return index.Total{
-		Load: index.Unit(t.load), PeakLoad: index.Unit(t.peak_load), Pending: index.Unit(t.pending), PeakHeld: index.Unit(t.peak_held),
+		Load: index.Unit(t.load), PeakLoad: index.Unit(t.peak_load), Pending: index.Unit(t.pending),
 		Blocks: int(t.blocks), Steps: uint32(t.steps), Hits: uint64(t.hits), Fits: uint64(t.fits),
 	}
 }
