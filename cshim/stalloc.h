@@ -67,7 +67,9 @@ STALLOC_API void *stalloc_malloc(size_t size, int device, void *stream);
 
 /* Frees a block by its address. `size` is ignored: callers exist that pass a
  * stale one. `stream` should be the block's own; it only orders observation.
- * An address that is not a live block is logged once and ignored. */
+ * An address that is not a live block is logged once and ignored. Another thread may perform
+ * a free shortly after it returned: a second free of a block is a fault of the program all the
+ * same, since a block that begins there by then is freed. */
 STALLOC_API void stalloc_free(void *ptr, size_t size, int device, void *stream);
 
 /* Another stream uses the block: when freed, it waits for that stream's work. */
