@@ -200,8 +200,8 @@ var errCapturing = errors.New("a private pool is being allocated to: a stream ma
 func (p *pool) sync() error {
 	open := p.host.Pools()
 	if m := p.serving; m != nil {
-		if m.pool != 0 && m.pool < engine.FirstRegion {
-			open--
+		if m.pool != 0 && m.pool < engine.FirstRegion && m.ended == p.host.PoolsEnded() {
+			open-- // its own
 		}
 		if err := p.record(m.stream); err != nil {
 			return err

@@ -41,6 +41,7 @@ type allocRequest struct {
 	size       mem.Bytes
 	stream     mem.StreamID
 	pool       uint64
+	ended      uint32   // private pools that had, when it was made
 	small      int      // 1 if the request is small
 	planned    mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
 	shortLived bool     // the block will be gone at its step's peak

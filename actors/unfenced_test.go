@@ -118,6 +118,29 @@ func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
 	}
 }
 
+// TestWaitsBesideItsOwnPoolAlone: a request of a private pool waits for the device while that is the only
+// one that is being allocated to. If its pool has ended since it was made, it is another, whose stream may
+// be captured.
+func TestWaitsBesideItsOwnPoolAlone(t *testing.T) {
+	for ended, waits := range map[uint32]bool{0: false, 1: true} {
+		b := newBehind(t, 0, busy{pools: 1, ended: 1})
+		at := b.malloc(5 * mem.GiB)
+		if err := b.Record(at, other); err != nil {
+			t.Fatal(err)
+		}
+		b.release(at)
+		b.gpu.Finish(0)
+		addr, err := b.ServeIn(7, ended, 0, 6*mem.GiB)
+		if (err == nil) != waits {
+			t.Errorf("%d had ended when it was made: %v", ended, err)
+		}
+		if err == nil {
+			b.host.count(6 * mem.GiB)
+			b.release(addr)
+		}
+	}
+}
+
 // TestPlansAfterAFailedFence: one fence that the driver refused does not end planning.
 // Steps of another kind pass by, and the plan serves again.
 func TestPlansAfterAFailedFence(t *testing.T) {

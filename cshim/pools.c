@@ -69,6 +69,7 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 		if (p->device != device || p->id0 != id0 || p->id1 != id1) continue;
 		if (p->accepts.manager) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
 		memmove(p, p + 1, (size_t)(--count - i) * sizeof *p);
+		atomic_fetch_add(&stalloc_devices[device].ended, 1);
 		change(&stalloc_devices[device], -1);
 		break;
 	}
@@ -97,6 +98,7 @@ void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device,
 	*f = (struct stalloc_flight){.device = device};
 	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0 && stalloc_region() == 0)) return;
 	pthread_mutex_lock(&lock);
+	f->ended = atomic_load(&device->ended);
 	for (int i = count - 1; i >= 0 && !f->pool; i--) {
 		struct pool *p = &active[i];
 		if (p->device == device->ordinal && (!p->accepts.manager || p->accepts.invoker(&p->accepts.functor, &stream)))

@@ -57,8 +57,8 @@ const char *stalloc_conf_text(void);
  * write a text to err. None lets a panic pass. */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
-	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
-		       uint64_t *addr, char *err, size_t n))                               \
+	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint32_t ended,      \
+		       uint64_t asked, uint64_t *addr, char *err, size_t n))               \
 	X(int, free, (uint64_t addr, bool past, struct stalloc_freed *freed))              \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
@@ -106,6 +106,8 @@ uint64_t stalloc_start_of(long pid);
 
 /* Bytes of other processes that are mapped for a device. */
 size_t stalloc_imported(int device);
+/* Unmaps what the driver would not unmap before. */
+void stalloc_imports_tidy(void);
 
 /* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
 bool stalloc_needs_met(char *err, size_t n);
@@ -133,7 +135,8 @@ struct stalloc_flight {
 	struct stalloc_flight *next;
 	struct stalloc_device *device;
 	uint64_t pool;
-	bool released; /* meanwhile */
+	uint32_t ended; /* as it was at enter */
+	bool released;	/* meanwhile */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
 void stalloc_pool_leave(struct stalloc_flight *f);

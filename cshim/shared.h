@@ -90,6 +90,7 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
+	_Atomic uint32_t ended; /* private pools that no longer are, ever */
 	uint64_t base, window; /* the addresses that blocks lie at: set once, before there is one */
 	uint64_t small_limit; /* units of a request that has an arena of its own */
 	struct stalloc_terms may;
