@@ -57,13 +57,13 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	return head + rest;
 }
 
-/* What is imported. */
+/* What is imported, and what the driver would not unmap yet. */
 static struct import {
 	struct import *next;
 	stalloc_cu_addr at;
 	size_t size, mapped;
 	int device;
-} *imports;
+} *imports, *undone;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 size_t stalloc_imported(int device) {
@@ -80,12 +80,42 @@ static int failed(const char *call, int code) {
 			    "%s failed with driver error %d while memory of another process was mapped", call, code);
 }
 
-/* Unmaps as much as is mapped. */
-static int undo(const struct stalloc_driver *cu, const struct import *i) {
-	int unmapped = i->mapped ? cu->cuMemUnmap(i->at, i->mapped) : 0;
-	if (unmapped) return failed("cuMemUnmap", unmapped);
-	int given = cu->cuMemAddressFree(i->at, i->size);
-	return given ? failed("cuMemAddressFree", given) : STALLOC_OK;
+static void put(struct import **list, struct import *i) {
+	pthread_mutex_lock(&lock);
+	i->next = *list;
+	*list = i;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Unmaps as much as is mapped, and forgets it; or has it tried again later. */
+static int undo(const struct stalloc_driver *cu, struct import *i) {
+	const char *call = "cuMemUnmap";
+	int code = i->mapped ? cu->cuMemUnmap(i->at, i->mapped) : 0;
+	if (!code) {
+		i->mapped = 0;
+		call = "cuMemAddressFree";
+		code = i->at ? cu->cuMemAddressFree(i->at, i->size) : 0;
+	}
+	if (!code)
+		free(i);
+	else
+		put(&undone, i);
+	return code ? failed(call, code) : STALLOC_OK;
+}
+
+void stalloc_imports_tidy(void) {
+	char err[512];
+	const struct stalloc_driver *cu = *stalloc_alive ? stalloc_the_driver(err, sizeof err) : NULL;
+	if (!cu) return;
+	pthread_mutex_lock(&lock);
+	struct import *i = undone, *next;
+	undone = NULL;
+	pthread_mutex_unlock(&lock);
+	for (; i; i = next) {
+		next = i->next;
+		undo(cu, i);
+	}
+	stalloc_release_imported(cu);
 }
 
 /* Maps the next handle behind those that are. */
@@ -114,14 +144,16 @@ static const char *piece(const char *at, int fabric, struct stalloc_exported *wh
 	return at + n;
 }
 
+/* With an error it is forgotten. */
 static int import(const struct stalloc_driver *cu, struct import *i, long pid, const char *pieces, int device) {
 	const struct stalloc_cu_access access = {{STALLOC_CU_LOCATION_DEVICE, device}, STALLOC_CU_ACCESS_READ_WRITE};
 	int result = STALLOC_OK, code = cu->cuInit(0);
 	struct stalloc_exported what;
 	size_t size;
-	if (code) return failed("cuInit", code);
-	code = cu->cuMemAddressReserve(&i->at, i->size, PAGE, 0, 0);
-	if (code) return failed("cuMemAddressReserve", code);
+	if (code)
+		result = failed("cuInit", code);
+	else if ((code = cu->cuMemAddressReserve(&i->at, i->size, PAGE, 0, 0)))
+		result = failed("cuMemAddressReserve", code);
 	for (const char *at = pieces; *at && result == STALLOC_OK;) {
 		at = piece(at, !pid, &what, &size);
 		result = map(cu, i, pid, what, size);
@@ -130,7 +162,7 @@ static int import(const struct stalloc_driver *cu, struct import *i, long pid, c
 	if (result != STALLOC_OK) {
 		char why[512];
 		snprintf(why, sizeof why, "%s", stalloc_last_error());
-		undo(cu, i); /* what fails here, too, is lost until the process ends */
+		undo(cu, i);
 		return stalloc_fail(result, "%s", why);
 	}
 	return STALLOC_OK;
@@ -163,14 +195,9 @@ void *stalloc_import_block(const char *token, int device) {
 	}
 	i->size = sum;
 	i->device = device;
-	if (import(cu, i, pid, pieces, device) != STALLOC_OK) {
-		free(i);
-		return NULL;
-	}
-	pthread_mutex_lock(&lock);
-	i->next = imports;
-	imports = i;
-	pthread_mutex_unlock(&lock);
+	stalloc_imports_tidy();
+	if (import(cu, i, pid, pieces, device) != STALLOC_OK) return NULL;
+	put(&imports, i);
 	return (void *)(uintptr_t)i->at;
 }
 
@@ -183,7 +210,5 @@ int stalloc_end_import(void *ptr) {
 	if (i) *at = i->next;
 	pthread_mutex_unlock(&lock);
 	if (!i) return stalloc_fail(STALLOC_ERR_ARGUMENT, "nothing is imported at %p", ptr);
-	int result = undo(stalloc_the_driver(err, sizeof err), i);
-	free(i);
-	return result;
+	return undo(stalloc_the_driver(err, sizeof err), i);
 }

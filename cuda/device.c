@@ -121,6 +121,7 @@ struct stalloc_status stalloc_device_share(struct stalloc_device *dev, int type)
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev)
 {
 	__atomic_store_n(&dev->closed, 1, __ATOMIC_RELAXED);
+	stalloc_release_imported(dev->driver);
 	return status(dev->driver->cuDevicePrimaryCtxRelease(dev->ordinal),
 		      "cuDevicePrimaryCtxRelease");
 }

@@ -2,7 +2,9 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The layouts are a binary interface: a compiler that pads otherwise must fail
@@ -69,6 +71,42 @@ const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
 	return name;
 }
 
+/* Imported handles that the driver would not take back. */
+static struct unreleased {
+	struct unreleased *next;
+	stalloc_cu_handle handle;
+} *unreleased;
+static pthread_mutex_t unreleased_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Without memory on the host it is lost until the process ends. */
+static void let_go(const struct stalloc_driver *driver,
+		   stalloc_cu_handle handle)
+{
+	struct unreleased *u;
+	if (driver->cuMemRelease(handle) == STALLOC_CU_SUCCESS ||
+	    (u = malloc(sizeof *u)) == NULL)
+		return;
+	u->handle = handle;
+	pthread_mutex_lock(&unreleased_lock);
+	u->next = unreleased;
+	unreleased = u;
+	pthread_mutex_unlock(&unreleased_lock);
+}
+
+void stalloc_release_imported(const struct stalloc_driver *driver)
+{
+	pthread_mutex_lock(&unreleased_lock);
+	for (struct unreleased **at = &unreleased, *u; (u = *at) != NULL;) {
+		if (driver->cuMemRelease(u->handle) == STALLOC_CU_SUCCESS) {
+			*at = u->next;
+			free(u);
+		} else {
+			at = &u->next;
+		}
+	}
+	pthread_mutex_unlock(&unreleased_lock);
+}
+
 stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
 				       stalloc_cu_addr at, size_t size,
 				       const struct stalloc_exported *what,
@@ -89,6 +127,6 @@ stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
 		return code;
 	*call = "cuMemMap";
 	code = driver->cuMemMap(at, size, 0, handle, 0);
-	driver->cuMemRelease(handle); /* it lives as long as it is mapped */
+	let_go(driver, handle); /* it lives as long as it is mapped */
 	return code;
 }

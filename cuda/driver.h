@@ -215,6 +215,8 @@ stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
 				       stalloc_cu_addr at, size_t size,
 				       const struct stalloc_exported *what,
 				       const char **call);
+/* Tries again what the driver would not take back of it. */
+void stalloc_release_imported(const struct stalloc_driver *driver);
 
 /* The name of a driver error, such as CUDA_ERROR_OUT_OF_MEMORY, or "". */
 const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
