@@ -2,7 +2,8 @@
  * of.
  *
  * A life is a process of some seconds: streams made and destroyed, private pools, captures,
- * steps, plans in files, limits, forks, closed devices, failing driver calls and signals,
+ * steps, regions that sleep, exports, plans in files, limits, forks, closed devices, failing
+ * driver calls and signals,
  * from several threads, with a claim on the bytes of each block and a pattern in it, and a
  * balance at the end. Closing has no way back, so what comes behind it is another life.
  *

@@ -19,7 +19,7 @@ static struct stalloc_stats stats(int device)
 /* The threads are gone, their blocks are not. */
 static void agrees(int device, const struct worker *workers, struct worker *w)
 {
-	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked), served = w->served[device];
+	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked) + naps_live(device, &bytes, &asked), served = w->served[device];
 	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
 	struct stalloc_stats s = stats(device);
 	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,
@@ -28,7 +28,8 @@ static void agrees(int device, const struct worker *workers, struct worker *w)
 	      (unsigned long long)s.blocks, (unsigned long long)s.requested);
 	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated, "device %d served %llu requests, the statistics say %llu", device,
 	      (unsigned long long)served, (unsigned long long)s.requests);
-	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved", (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	CHECK(s.allocated <= s.reserved + s.asleep, "%llu bytes allocated, %llu reserved, %llu asleep", (unsigned long long)s.allocated,
+	      (unsigned long long)s.reserved, (unsigned long long)s.asleep);
 	w->did.requests += served;
 	w->did.hits += s.hits;
 	w->did.steps += s.steps;
@@ -88,11 +89,13 @@ static void settle(void)
 
 void balance(struct worker *workers, struct worker *w)
 {
+	for (int i = 0; i < life.devices; i++) stats(i); /* a free may wait on another device than its block's, if that was named */
 	for (int i = 0; i < life.devices; i++) {
 		agrees(i, workers, w);
 		if (life.limits) stalloc_set_memory_fraction(1, i);
 	}
 	cells_clear(w);
+	naps_clear(w);
 	graphs_close();
 	roads_close();
 	settle();

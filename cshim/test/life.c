@@ -45,6 +45,7 @@ static void set_conf(uint64_t dice, const struct life *l)
 	if (one_in(&dice, 8)) ADD(",page:off");
 	if (one_in(&dice, 8)) ADD(",window:32GiB");
 	if (l->limits && one_in(&dice, 3)) ADD(",limit:60%%");
+	if (one_in(&dice, 2)) ADD(",share:fd");
 	if (one_in(&dice, 8)) ADD(",oom_report:%s/oom", folder);
 #undef ADD
 	CHECK(n < (int)sizeof conf, "STALLOC_CONF is too long");
@@ -94,15 +95,17 @@ static void *live(void *argument)
 		uint64_t dice = kit_below(&w->random, 1000);
 		if (trains || dice < 300)
 			steps_play(w);
-		else if (dice < 900)
+		else if (dice < 880)
 			cells_play(w);
-		else if (dice < 940)
+		else if (dice < 920)
 			deed(w);
-		else if (dice < 950)
+		else if (dice < 930)
 			graph_pool(w);
-		else if (dice < 960)
+		else if (dice < 940)
 			graph_capture(w);
-		else if (dice < 980)
+		else if (dice < 970)
+			nap(w);
+		else if (dice < 985)
 			road_renew(w);
 		else
 			road_visit(w);

@@ -30,7 +30,7 @@ void life_play(double most_seconds);
 /* What was done, summed over all lives. */
 #define TALLY(X)                                                                                             \
 	X(requests) X(refused) X(hits) X(steps) X(plans) X(plain) X(streams) X(pools) X(captures) X(files)  \
-	X(forks) X(mishaps) X(looks) X(signals)
+	X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports)
 struct tally {
 #define FIELD(name) uint64_t name;
 	TALLY(FIELD)
@@ -62,6 +62,8 @@ void piece_give(struct worker *w, struct piece *p);
 /* Frees a piece whose bytes nobody else may have before piece_over. */
 void piece_give_kept(struct worker *w, struct piece *p);
 void piece_over(const struct piece *p);
+void piece_give_asleep(struct worker *w, struct piece *p); /* its contents are not there */
+void piece_refill(const struct piece *p);
 size_t some_size(struct worker *w);
 
 /* roads.c: streams of the driver's, made and destroyed. */
@@ -87,6 +89,11 @@ void cells_play(struct worker *w);
 void cell_leave(struct worker *w, struct piece *p); /* to whoever comes */
 uint64_t cells_live(int device, uint64_t *bytes, uint64_t *asked);
 void cells_clear(struct worker *w);
+
+/* naps.c: regions that sleep, and blocks that are exported. */
+void nap(struct worker *w);
+uint64_t naps_live(int device, uint64_t *bytes, uint64_t *asked);
+void naps_clear(struct worker *w);
 
 /* deeds.c: everything else of the interface. */
 void deed(struct worker *w);

@@ -60,6 +60,14 @@ void piece_check(const struct piece *p)
 	      p->device, p->stream, (unsigned long long)p->tag, bad);
 }
 
+void piece_refill(const struct piece *p)
+{
+	if (fully(p))
+		kit_fill(p->at, p->size, p->tag);
+	else
+		few(p, true);
+}
+
 bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream)
 {
 	*p = (struct piece){.size = size, .device = device, .stream = stream, .tag = (uint64_t)w->id << 48 | ++w->sequence};
@@ -76,10 +84,7 @@ bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void 
 	CHECK((uintptr_t)p->at % GRAIN == 0, "%p is not aligned", p->at);
 	w->served[device]++;
 	claim(p, true);
-	if (fully(p))
-		kit_fill(p->at, p->size, p->tag);
-	else
-		few(p, true);
+	piece_refill(p);
 	return true;
 }
 
@@ -102,13 +107,18 @@ void piece_use(struct worker *w, struct piece *p)
 	stalloc_record_stream(p->at, road_stream(road));
 }
 
+void piece_give_asleep(struct worker *w, struct piece *p)
+{
+	claim(p, false);
+	let_go(w, p);
+	p->at = NULL;
+}
+
 void piece_give(struct worker *w, struct piece *p)
 {
 	if (!p->at) return;
 	piece_check(p);
-	claim(p, false);
-	let_go(w, p);
-	p->at = NULL;
+	piece_give_asleep(w, p);
 }
 
 void piece_give_kept(struct worker *w, struct piece *p)

@@ -1,0 +1,161 @@
+/* Regions that sleep, and blocks that are exported. Each worker has a region of its own, on each
+ * device: nobody else touches what sleeps. Its blocks live on between naps. */
+#include <stdio.h>
+#include <string.h>
+
+#include "life.h"
+
+enum { PIECES = 12, TRIES = 20 };
+
+static struct region {
+	struct piece p[PIECES];
+	bool asleep, kept; /* with its contents */
+} regions[DEVICES][THREADS];
+
+static const char *tag_of(const struct worker *w, char *text, size_t n)
+{
+	snprintf(text, n, "worker %d", w->id);
+	return text;
+}
+
+/* Fills and thins the pieces. */
+static void churn(struct worker *w, struct region *r, int device, void *stream)
+{
+	for (int i = 0; i < 2 * PIECES; i++) {
+		struct piece *p = &r->p[kit_below(&w->random, PIECES)];
+		if (!p->at)
+			piece_get(w, p, some_size(w), device, stream);
+		else if (kit_below(&w->random, 8) == 0)
+			piece_use(w, p);
+		else
+			piece_give(w, p);
+	}
+}
+
+/* What this process exports it can import, too: the same bytes at another address. */
+static void export(struct worker *w, const struct piece *p)
+{
+	char token[4096];
+	size_t offset = 0;
+	if (!p->at) return;
+	long n = stalloc_export_block(p->at, &offset, token, sizeof token);
+	if (n < 0 || (size_t)n >= sizeof token) {
+		CHECK(n >= 0 || *stalloc_last_error(), "no token, and nothing said");
+		return;
+	}
+	struct piece there = *p;
+	char *at = stalloc_import_block(token, p->device);
+	if (!at) {
+		CHECK(life.mishaps || life.limits || strstr(stalloc_last_error(), "driver error 2 "), "%s", stalloc_last_error());
+		return;
+	}
+	there.at = at + offset;
+	piece_check(&there);
+	CHECK(stalloc_end_import(at) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	w->did.exports++;
+}
+
+static bool pause_now(struct worker *w, struct region *r, int device)
+{
+	char text[32];
+	const char *tag = tag_of(w, text, sizeof text);
+	r->kept = kit_below(&w->random, 2);
+	int result = stalloc_pause(device, &tag, 1, r->kept ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
+	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "private pool") || strstr(why, "pool:gmlake"), "%s", why);
+	r->asleep = result == STALLOC_OK || strstr(why, "it sleeps");
+	w->did.naps += r->asleep;
+	return r->asleep;
+}
+
+/* It is refused, or its device is served by plain driver allocations by now. */
+static void request(struct worker *w, int device, void *stream)
+{
+	struct piece p;
+	if (kit_below(&w->random, 2)) {
+		if (life.sound)
+			CHECK(!stalloc_malloc(1000, device, stream) && strstr(stalloc_last_error(), "sleeps"), "a request of what sleeps: %s", stalloc_last_error());
+	} else {
+		stalloc_end_region();
+		piece_get(w, &p, some_size(w), device, stream); /* of what does not */
+		piece_give(w, &p);
+		char text[32];
+		CHECK(stalloc_begin_region(tag_of(w, text, sizeof text)) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	}
+}
+
+/* Wakes it. False: it sleeps on, as it may for the lack of memory. */
+static bool resume(struct worker *w, struct region *r, int device)
+{
+	char text[32];
+	const char *tag = tag_of(w, text, sizeof text);
+	for (int i = 0; stalloc_resume(device, &tag, 1) != STALLOC_OK; i++) {
+		const char *why = stalloc_last_error();
+		CHECK(!life.roomy || !life.sound || strstr(why, "private pool"), "%s", why);
+		if (i == TRIES) return false;
+		stalloc_empty_cache();
+		kit_progress();
+	}
+	r->asleep = false;
+	for (int i = 0; i < PIECES; i++)
+		if (r->p[i].at) r->kept ? piece_check(&r->p[i]) : piece_refill(&r->p[i]);
+	return true;
+}
+
+/* While it sleeps: frees are taken in, and what comes from elsewhere is served. */
+static void dream(struct worker *w, struct region *r, int device, void *stream)
+{
+	for (int i = 0; i < PIECES; i++) {
+		if (!r->p[i].at || kit_below(&w->random, 4)) continue;
+		if (kit_below(&w->random, 4) == 0) piece_use(w, &r->p[i]);
+		piece_give_asleep(w, &r->p[i]);
+	}
+	request(w, device, stream);
+}
+
+void nap(struct worker *w)
+{
+	char text[32];
+	int device = (int)kit_below(&w->random, (uint64_t)life.devices);
+	struct region *r = &regions[device][w->id - 1];
+	if (r->asleep && !resume(w, r, device)) return;
+	int road = road_enter(w, device, 0);
+	if (stalloc_begin_region(tag_of(w, text, sizeof text)) != STALLOC_OK) {
+		CHECK(life.mishaps, "%s", stalloc_last_error());
+		road_leave(road);
+		return;
+	}
+	churn(w, r, device, road_stream(road));
+	if (kit_below(&w->random, 3) == 0) export(w, &r->p[kit_below(&w->random, PIECES)]);
+	if (pause_now(w, r, device)) dream(w, r, device, road_stream(road));
+	CHECK(stalloc_end_region() == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	road_leave(road);
+	if (!r->asleep) return;
+	if (kit_below(&w->random, 2)) steps_play(w);
+	resume(w, r, device);
+}
+
+uint64_t naps_live(int device, uint64_t *bytes, uint64_t *asked)
+{
+	uint64_t n = 0;
+	for (int t = 0; t < THREADS; t++)
+		for (int i = 0; i < PIECES; i++) {
+			const struct piece *p = &regions[device][t].p[i];
+			if (!p->at) continue;
+			n++;
+			*bytes += (p->size + 511) & ~UINT64_C(511);
+			*asked += p->size;
+		}
+	return n;
+}
+
+void naps_clear(struct worker *w)
+{
+	for (int d = 0; d < life.devices; d++)
+		for (int t = 0; t < life.threads; t++) {
+			struct region *r = &regions[d][t];
+			struct worker of = {.id = t + 1, .random = w->random};
+			if (r->asleep) CHECK(resume(&of, r, d), "a region cannot be woken: %s", stalloc_last_error());
+			for (int i = 0; i < PIECES; i++) piece_give(w, &r->p[i]);
+		}
+}
