@@ -2,10 +2,10 @@
  * of.
  *
  * A life is a process of some seconds: streams made and destroyed, private pools, captures,
- * steps, regions that sleep, exports, plans in files, limits, forks, closed devices, failing
- * driver calls and signals,
- * from several threads, with a claim on the bytes of each block and a pattern in it, and a
- * balance at the end. Closing has no way back, so what comes behind it is another life.
+ * steps, memory that sleeps, exports, plans in files, limits, forks, closed devices, failing
+ * driver calls and signals, from several threads, with a claim on the bytes of each block and
+ * a pattern in it, and a balance at the end. Closing has no way back, so what comes behind it
+ * is another life.
  *
  * ATTACK_SECONDS says how long (60), ATTACK_REQUESTS how many requests at least (0),
  * STALLOC_TEST_SEED the first life's seed; each has the next. ATTACK_AGAIN=1 plays the

@@ -86,6 +86,17 @@ struct life life_of(uint64_t seed, bool in_environment)
 	return l;
 }
 
+/* Held while a thread does something; or alone. */
+static pthread_rwlock_t still;
+
+static void still_open(void)
+{
+	pthread_rwlockattr_t a;
+	pthread_rwlockattr_init(&a);
+	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&still, &a);
+}
+
 static void *live(void *argument)
 {
 	struct worker *w = argument;
@@ -93,6 +104,8 @@ static void *live(void *argument)
 	bool trains = !life.noisy && w->id <= life.devices; /* and so its steps repeat */
 	while (!atomic_load(&over)) {
 		uint64_t dice = kit_below(&w->random, 1000);
+		bool alone = !trains && dice >= 998;
+		alone ? pthread_rwlock_wrlock(&still) : pthread_rwlock_rdlock(&still);
 		if (trains || dice < 300)
 			steps_play(w);
 		else if (dice < 880)
@@ -107,9 +120,12 @@ static void *live(void *argument)
 			nap(w);
 		else if (dice < 985)
 			road_renew(w);
-		else
+		else if (dice < 998)
 			road_visit(w);
+		else
+			all_nap(w);
 		if (trains && dice > 990) deed(w);
+		pthread_rwlock_unlock(&still);
 	}
 	rough_thread_ends();
 	return NULL;
@@ -159,6 +175,7 @@ void life_play(double most)
 	kit_watchdog((unsigned)kit_number("STALLOC_TEST_HANG", 60));
 	fflush(stdout);
 	pieces_open();
+	still_open();
 	w = (struct worker){.id = THREADS + 1, .random = life.seed + 5};
 	roads_open(&w);
 	plan_before(&w);

@@ -87,11 +87,14 @@ void graphs_close(void);
 void steps_play(struct worker *w);
 void cells_play(struct worker *w);
 void cell_leave(struct worker *w, struct piece *p); /* to whoever comes */
+void cells_dream(struct worker *w); /* frees some, without a look at them */
+void cells_wake(bool kept);	    /* with their contents */
 uint64_t cells_live(int device, uint64_t *bytes, uint64_t *asked);
 void cells_clear(struct worker *w);
 
 /* naps.c: regions that sleep, and blocks that are exported. */
 void nap(struct worker *w);
+void all_nap(struct worker *w); /* no other thread does anything */
 uint64_t naps_live(int device, uint64_t *bytes, uint64_t *asked);
 void naps_clear(struct worker *w);
 

@@ -73,7 +73,7 @@ static void request(struct worker *w, int device, void *stream)
 {
 	struct piece p;
 	if (kit_below(&w->random, 2)) {
-		if (life.sound)
+		if (life.sound && !life.open_pools) /* which come before regions */
 			CHECK(!stalloc_malloc(1000, device, stream) && strstr(stalloc_last_error(), "sleeps"), "a request of what sleeps: %s", stalloc_last_error());
 	} else {
 		stalloc_end_region();
@@ -133,6 +133,42 @@ void nap(struct worker *w)
 	if (!r->asleep) return;
 	if (kit_below(&w->random, 2)) steps_play(w);
 	resume(w, r, device);
+}
+
+/* All regions are awake. */
+static void look(bool kept)
+{
+	for (int d = 0; d < life.devices; d++)
+		for (int t = 0; t < life.threads; t++) {
+			struct region *r = &regions[d][t];
+			for (int i = 0; i < PIECES; i++)
+				if (r->p[i].at) (r->asleep ? r->kept : kept) ? piece_check(&r->p[i]) : piece_refill(&r->p[i]);
+			r->asleep = false;
+		}
+}
+
+/* The life stands still: all memory sleeps, and the blocks of all threads are looked at behind it.
+ * Where others have taken the memory of what sleeps already, all could not wake. */
+void all_nap(struct worker *w)
+{
+	if (stalloc_resume(-1, NULL, 0) != STALLOC_OK) return;
+	look(true);
+	bool keep = kit_below(&w->random, 2), step = kit_below(&w->random, 2);
+	int result = stalloc_pause(-1, NULL, 0, keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
+	CHECK(result == STALLOC_OK || !life.sound || strstr(stalloc_last_error(), "pool:gmlake"), "%s", stalloc_last_error());
+	if (result == STALLOC_OK && life.sound)
+		CHECK(!stalloc_malloc(1000, 0, NULL) && strstr(stalloc_last_error(), "sleeps"), "a request of what sleeps: %s", stalloc_last_error());
+	cells_dream(w);
+	if (step) CHECK(stalloc_step(-1) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	double start = kit_seconds();
+	while (stalloc_resume(-1, NULL, 0) != STALLOC_OK) {
+		CHECK(life.mishaps && kit_seconds() - start < 20, "it does not wake: %s", stalloc_last_error());
+		kit_sleep_ms(1);
+	}
+	keep = keep && result == STALLOC_OK; /* else some devices sleep, and nobody knows which */
+	cells_wake(keep);
+	look(keep);
+	w->did.naps++;
 }
 
 uint64_t naps_live(int device, uint64_t *bytes, uint64_t *asked)
