@@ -97,6 +97,7 @@ func (d *Device) ServeIn(pool uint64, ended uint32, id mem.StreamID, asked mem.B
 		d.native.private()
 	}
 	for d.ask(d.pool, m); m.again; d.ask(d.pool, m) {
+		m.again = false // or whoever may not serve it any more would have it ask for ever
 		if !m.hurried {
 			d.opts.Clock.Sleep(lookAgain)
 		}

@@ -20,6 +20,7 @@ type behind struct {
 	still     bool
 	slept     time.Duration
 	asleep    func() // called once, in a wait
+	breaks    bool   // its pool does, on purpose
 }
 
 type work struct {
@@ -45,7 +46,7 @@ func newBehind(t *testing.T, off without.Set, host busy) *behind {
 		for id := range mem.StreamID(other + 2) {
 			gpu.Finish(id)
 		}
-		if err := errors.Join(b.Check(), b.Close()); err != nil {
+		if err := errors.Join(b.Check(), b.Close()); err != nil && !b.breaks {
 			t.Error(err)
 		}
 	})
@@ -236,5 +237,48 @@ func TestNobodyWaits(t *testing.T) {
 	b.lend(8 * mem.MiB)
 	if b.slept > 0 {
 		t.Errorf("%v were waited before anything was known", b.slept)
+	}
+}
+
+// TestEndsWhileItWaits: a request that waits is answered when its device is closed, its memory sent to
+// sleep or its pool broken meanwhile.
+func TestEndsWhileItWaits(t *testing.T) {
+	for want, end := range map[error]func(*behind) error{
+		ErrRetired: func(b *behind) error { return b.Retire() },
+		ErrAsleep:  func(b *behind) error { return b.Pause(nil, false) },
+		ErrBroken:  func(b *behind) error { _ = b.rare(func(*pool) error { panic("a bug") }, nil); return nil },
+	} {
+		b := newBehind(t, 0, busy{})
+		b.breaks = want == ErrBroken
+		for range 3 {
+			for range 100 {
+				b.lend(8 * mem.MiB)
+			}
+			b.endStep()
+		}
+		ended := false
+		b.asleep = func() {
+			ended = true
+			if err := end(b); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 1000 {
+			at, err := b.Malloc(0, 8*mem.MiB)
+			if err != nil {
+				if !ended || !errors.Is(err, want) {
+					t.Errorf("ended %v: %v, want %v", ended, err, want)
+				}
+				break
+			}
+			if err := b.Record(at, other); err != nil {
+				t.Fatal(err)
+			}
+			b.release(at)
+			b.pass(hostTakes)
+		}
+		if !ended {
+			t.Errorf("no request has waited for %v", want)
+		}
 	}
 }
