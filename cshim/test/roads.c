@@ -7,11 +7,13 @@
 #include "../../cuda/driver.h"
 #include "life.h"
 
-enum { BUSY = -1, NO_STREAM = -2 };
+enum { BUSY = -1, NO_STREAM = -2, LASTING = 4 };
 static struct road {
 	_Atomic int users; /* or one of these */
 	void *stream;
-} roads[DEVICES * STREAMS]; /* each device's first is its default stream */
+} roads[DEVICES * STREAMS]; /* each device's first is its default stream, and some last as long as the life */
+
+static bool lasts(const struct road *r) { return (r - roads) % STREAMS < LASTING; }
 
 static struct {
 	stalloc_cu_result (*init)(unsigned int);
@@ -53,7 +55,11 @@ void roads_open(struct worker *w)
 	CHECK(driver.init(0) == 0, "no driver");
 	for (int d = 0; d < life.devices; d++) {
 		CHECK(driver.retain(&contexts[d], d) == 0, "no context");
-		for (int i = 1; i < STREAMS; i++) CHECK((roads[d * STREAMS + i].stream = road_new(w, d)), "no stream");
+		for (int i = 1; i < STREAMS; i++) {
+			struct road *r = &roads[d * STREAMS + i];
+			CHECK((r->stream = road_new(w, d)), "no stream");
+			if (lasts(r)) stalloc_lasting_stream(d, r->stream);
+		}
 	}
 }
 
@@ -81,7 +87,7 @@ void road_renew(struct worker *w)
 {
 	int device = (int)kit_below(&w->random, (uint64_t)life.devices), users = 0;
 	struct road *r = &roads[any_road(w, device)];
-	if (r == &roads[device * STREAMS]) return;
+	if (lasts(r)) return;
 	if (!atomic_compare_exchange_strong(&r->users, &users, BUSY) &&
 	    (users != NO_STREAM || !atomic_compare_exchange_strong(&r->users, &users, BUSY)))
 		return;
@@ -109,5 +115,5 @@ void road_visit(struct worker *w)
 void roads_close(void)
 {
 	for (int i = 0; i < DEVICES * STREAMS; i++)
-		if (roads[i].stream) road_drop(roads[i].stream);
+		if (roads[i].stream && !lasts(&roads[i])) road_drop(roads[i].stream);
 }
