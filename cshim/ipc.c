@@ -57,13 +57,13 @@ long stalloc_export_block(const void *ptr, size_t *offset, char *token, size_t l
 	return head + rest;
 }
 
-/* What is imported, and what the driver would not unmap yet. */
+/* What is imported. */
 static struct import {
 	struct import *next;
 	stalloc_cu_addr at;
 	size_t size, mapped;
 	int device;
-} *imports, *undone;
+} *imports;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 size_t stalloc_imported(int device) {
@@ -80,42 +80,18 @@ static int failed(const char *call, int code) {
 			    "%s failed with driver error %d while memory of another process was mapped", call, code);
 }
 
-static void put(struct import **list, struct import *i) {
-	pthread_mutex_lock(&lock);
-	i->next = *list;
-	*list = i;
-	pthread_mutex_unlock(&lock);
-}
-
-/* Unmaps as much as is mapped, and forgets it; or has it tried again later. */
+/* Unmaps as much as is mapped, and forgets it. */
 static int undo(const struct stalloc_driver *cu, struct import *i) {
-	const char *call = "cuMemUnmap";
-	int code = i->mapped ? cu->cuMemUnmap(i->at, i->mapped) : 0;
-	if (!code) {
-		i->mapped = 0;
-		call = "cuMemAddressFree";
-		code = i->at ? cu->cuMemAddressFree(i->at, i->size) : 0;
-	}
-	if (!code)
-		free(i);
-	else
-		put(&undone, i);
+	const char *call;
+	int code = stalloc_undo(cu, (struct stalloc_leftover){.at = i->at, .reserved = i->at ? i->size : 0, .mapped = i->mapped}, &call);
+	free(i);
 	return code ? failed(call, code) : STALLOC_OK;
 }
 
 void stalloc_imports_tidy(void) {
 	char err[512];
 	const struct stalloc_driver *cu = *stalloc_alive ? stalloc_the_driver(err, sizeof err) : NULL;
-	if (!cu) return;
-	pthread_mutex_lock(&lock);
-	struct import *i = undone, *next;
-	undone = NULL;
-	pthread_mutex_unlock(&lock);
-	for (; i; i = next) {
-		next = i->next;
-		undo(cu, i);
-	}
-	stalloc_release_imported(cu);
+	if (cu) stalloc_tidy(cu);
 }
 
 /* Maps the next handle behind those that are. */
@@ -197,7 +173,10 @@ void *stalloc_import_block(const char *token, int device) {
 	i->device = device;
 	stalloc_imports_tidy();
 	if (import(cu, i, pid, pieces, device) != STALLOC_OK) return NULL;
-	put(&imports, i);
+	pthread_mutex_lock(&lock);
+	i->next = imports;
+	imports = i;
+	pthread_mutex_unlock(&lock);
 	return (void *)(uintptr_t)i->at;
 }
 

@@ -55,6 +55,7 @@ static int open_engine(char *err, size_t n) {
 #undef RESOLVE
 	struct stalloc_host host = {
 		.size = sizeof host,
+		.device = sizeof *stalloc_devices,
 		.name = stalloc_log_name(name, sizeof name),
 		.conf = stalloc_conf_text(),
 		.driver = stalloc_the_driver(why, sizeof why),

@@ -135,6 +135,7 @@ static inline uint64_t stalloc_round(uint64_t asked) { return stalloc_units_of(a
 /* The engine, as libstalloc sees it: the functions it exports, by name. */
 struct stalloc_host {
 	uint64_t size;	  /* of this struct */
+	uint64_t device;  /* and of struct stalloc_device */
 	const char *name;   /* what lines of the log begin with */
 	const char *conf;   /* STALLOC_CONF, checked */
 	const void *driver; /* struct stalloc_driver, opened; NULL: no driver */

@@ -36,34 +36,34 @@ static void *answer(struct stalloc_exported *out, int type)
 static int rehearse(struct stalloc_device *dev)
 {
 	const struct stalloc_driver *cu = dev->driver;
-	stalloc_cu_handle handle;
-	stalloc_cu_addr at;
+	struct stalloc_leftover of = {.held = 1};
 	struct stalloc_exported out;
+	const char *call;
 	int type = dev->prop.handle_types;
 	size_t size = STALLOC_HANDLE_SIZE;
-	if (cu->cuMemCreate(&handle, size, &dev->prop, 0) != STALLOC_CU_SUCCESS)
+	if (cu->cuMemCreate(&of.handle, size, &dev->prop, 0) != STALLOC_CU_SUCCESS)
 		return 0;
-	int good = cu->cuMemAddressReserve(&at, size, size, 0, 0) ==
+	int good = cu->cuMemAddressReserve(&of.at, size, size, 0, 0) ==
 		   STALLOC_CU_SUCCESS;
 	if (good) {
-		good = cu->cuMemMap(at, size, 0, handle, 0) ==
+		of.reserved = size;
+		good = cu->cuMemMap(of.at, size, 0, of.handle, 0) ==
 		       STALLOC_CU_SUCCESS;
-		if (good) {
-			good = cu->cuMemSetAccess(at, size, dev->access,
-						  dev->access_count) ==
-			       STALLOC_CU_SUCCESS;
-			good &= cu->cuMemUnmap(at, size) == STALLOC_CU_SUCCESS;
-		}
-		good &= cu->cuMemAddressFree(at, size) == STALLOC_CU_SUCCESS;
+	}
+	if (good) {
+		of.mapped = size;
+		good = cu->cuMemSetAccess(of.at, size, dev->access,
+					  dev->access_count) ==
+		       STALLOC_CU_SUCCESS;
 	}
 	if (good && type != 0) {
 		good = cu->cuMemExportToShareableHandle(answer(&out, type),
-							handle, type, 0) ==
+							of.handle, type, 0) ==
 		       STALLOC_CU_SUCCESS;
 		if (good && type == STALLOC_CU_HANDLE_FD)
 			close(out.fd);
 	}
-	return (cu->cuMemRelease(handle) == STALLOC_CU_SUCCESS) & good;
+	return (stalloc_undo(cu, of, &call) == STALLOC_CU_SUCCESS) & good;
 }
 
 struct stalloc_status stalloc_device_open(const struct stalloc_driver *driver,
@@ -121,7 +121,7 @@ struct stalloc_status stalloc_device_share(struct stalloc_device *dev, int type)
 struct stalloc_status stalloc_device_close(struct stalloc_device *dev)
 {
 	__atomic_store_n(&dev->closed, 1, __ATOMIC_RELAXED);
-	stalloc_release_imported(dev->driver);
+	stalloc_tidy(dev->driver);
 	return status(dev->driver->cuDevicePrimaryCtxRelease(dev->ordinal),
 		      "cuDevicePrimaryCtxRelease");
 }
@@ -169,6 +169,7 @@ struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 					     stalloc_cu_handle handle)
 {
 	GUARDED(s, WITHOUT_CONTEXT, cuMemRelease, (handle));
+	stalloc_tidy(dev->driver);
 	return s;
 }
 

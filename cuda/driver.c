@@ -71,40 +71,69 @@ const char *stalloc_driver_error_name(const struct stalloc_driver *driver,
 	return name;
 }
 
-/* Imported handles that the driver would not take back. */
-static struct unreleased {
-	struct unreleased *next;
-	stalloc_cu_handle handle;
-} *unreleased;
-static pthread_mutex_t unreleased_lock = PTHREAD_MUTEX_INITIALIZER;
+/* What the driver would not take back. */
+static struct kept {
+	struct kept *next;
+	struct stalloc_leftover what;
+} *kept;
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Without memory on the host it is lost until the process ends. */
-static void let_go(const struct stalloc_driver *driver,
-		   stalloc_cu_handle handle)
+static void keep(const struct stalloc_leftover *what)
 {
-	struct unreleased *u;
-	if (driver->cuMemRelease(handle) == STALLOC_CU_SUCCESS ||
-	    (u = malloc(sizeof *u)) == NULL)
+	struct kept *k = malloc(sizeof *k);
+	if (k == NULL)
 		return;
-	u->handle = handle;
-	pthread_mutex_lock(&unreleased_lock);
-	u->next = unreleased;
-	unreleased = u;
-	pthread_mutex_unlock(&unreleased_lock);
+	k->what = *what;
+	pthread_mutex_lock(&kept_lock);
+	k->next = kept;
+	__atomic_store_n(&kept, k, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&kept_lock);
 }
 
-void stalloc_release_imported(const struct stalloc_driver *driver)
+stalloc_cu_result stalloc_undo(const struct stalloc_driver *driver,
+			       struct stalloc_leftover what, const char **call)
 {
-	pthread_mutex_lock(&unreleased_lock);
-	for (struct unreleased **at = &unreleased, *u; (u = *at) != NULL;) {
-		if (driver->cuMemRelease(u->handle) == STALLOC_CU_SUCCESS) {
-			*at = u->next;
-			free(u);
-		} else {
-			at = &u->next;
+	stalloc_cu_result code = STALLOC_CU_SUCCESS;
+	*call = "cuMemUnmap";
+	if (what.mapped != 0)
+		code = driver->cuMemUnmap(what.at, what.mapped);
+	if (code == STALLOC_CU_SUCCESS)
+		what.mapped = 0;
+	if (what.mapped == 0 && what.reserved != 0) {
+		*call = "cuMemAddressFree";
+		code = driver->cuMemAddressFree(what.at, what.reserved);
+		if (code == STALLOC_CU_SUCCESS)
+			what.reserved = 0;
+	}
+	if (what.held) {
+		stalloc_cu_result released = driver->cuMemRelease(what.handle);
+		what.held = released != STALLOC_CU_SUCCESS;
+		if (what.held && code == STALLOC_CU_SUCCESS) {
+			*call = "cuMemRelease";
+			code = released;
 		}
 	}
-	pthread_mutex_unlock(&unreleased_lock);
+	if (code != STALLOC_CU_SUCCESS)
+		keep(&what);
+	return code;
+}
+
+void stalloc_tidy(const struct stalloc_driver *driver)
+{
+	struct kept *k, *next;
+	const char *call;
+	if (__atomic_load_n(&kept, __ATOMIC_RELAXED) == NULL)
+		return;
+	pthread_mutex_lock(&kept_lock);
+	k = kept;
+	__atomic_store_n(&kept, NULL, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&kept_lock);
+	for (; k != NULL; k = next) {
+		next = k->next;
+		stalloc_undo(driver, k->what, &call);
+		free(k);
+	}
 }
 
 stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
@@ -127,6 +156,8 @@ stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
 		return code;
 	*call = "cuMemMap";
 	code = driver->cuMemMap(at, size, 0, handle, 0);
-	let_go(driver, handle); /* it lives as long as it is mapped */
+	const char *other; /* it lives as long as it is mapped */
+	struct stalloc_leftover rest = {.handle = handle, .held = 1};
+	stalloc_undo(driver, rest, &other);
 	return code;
 }

@@ -215,8 +215,20 @@ stalloc_cu_result stalloc_map_exported(const struct stalloc_driver *driver,
 				       stalloc_cu_addr at, size_t size,
 				       const struct stalloc_exported *what,
 				       const char **call);
-/* Tries again what the driver would not take back of it. */
-void stalloc_release_imported(const struct stalloc_driver *driver);
+
+/* A handle, if it is held, and a reservation of which so much is mapped. */
+struct stalloc_leftover {
+	stalloc_cu_handle handle;
+	stalloc_cu_addr at;
+	size_t reserved, mapped;
+	int held;
+};
+
+/* Gives it back. What the driver does not take is kept, and tried again by
+ * stalloc_tidy; *call is then the function that failed. */
+stalloc_cu_result stalloc_undo(const struct stalloc_driver *driver,
+			       struct stalloc_leftover what, const char **call);
+void stalloc_tidy(const struct stalloc_driver *driver);
 
 /* The name of a driver error, such as CUDA_ERROR_OUT_OF_MEMORY, or "". */
 const char *stalloc_driver_error_name(const struct stalloc_driver *driver,

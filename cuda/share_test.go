@@ -40,9 +40,10 @@ func TestRDMA(t *testing.T) {
 	}
 }
 
-// TestRDMAIsTriedOnce makes each call of the trial fail: the device serves all the same.
+// TestRDMAIsTriedOnce makes each call of the trial fail: the device serves all the same, and nothing is
+// left of it once memory goes back.
 func TestRDMAIsTriedOnce(t *testing.T) {
-	for _, call := range []string{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"} {
+	for _, call := range []string{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease"} {
 		restart(t, map[string]string{"FAKECUDA_RDMA": "1"})
 		lib.Fail(call + ":1:999")
 		d := open(t)
@@ -50,6 +51,9 @@ func TestRDMAIsTriedOnce(t *testing.T) {
 			t.Errorf("%s failed at the trial, and memory is made for RDMA all the same", call)
 		}
 		usable(t, d)
+		if n := lib.Live("handles") + lib.Live("mappings") + lib.Live("reservations"); n != 0 {
+			t.Errorf("%s failed at the trial, and %d things are left of it", call, n)
+		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}

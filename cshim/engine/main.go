@@ -74,7 +74,7 @@ type opened struct {
 var the atomic.Pointer[engine]
 
 func start(h *C.struct_stalloc_host) error {
-	if h.size != C.uint64_t(unsafe.Sizeof(*h)) {
+	if h.size != C.uint64_t(unsafe.Sizeof(*h)) || h.device != C.sizeof_struct_stalloc_device {
 		return fmt.Errorf("libstalloc.so and its engine are of different versions: build both together")
 	}
 	conf := parseSettings(C.GoString(h.name), C.GoString(h.conf))

@@ -67,7 +67,7 @@ static bool grow(struct stalloc_device *d, struct index_arena *s, uint64_t n)
 
 EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t n)
 {
-	if (h->size != sizeof host) {
+	if (h->size != sizeof host || h->device != sizeof *h->devices) {
 		snprintf(err, n, "the stand-in engine is of another version");
 		return STALLOC_ERR_ENGINE;
 	}
