@@ -46,7 +46,7 @@ static void export(struct worker *w, const struct piece *p)
 	struct piece there = *p;
 	char *at = stalloc_import_block(token, p->device);
 	if (!at) {
-		CHECK(life.mishaps || life.limits || strstr(stalloc_last_error(), "driver error 2 "), "%s", stalloc_last_error());
+		CHECK(life.mishaps || strstr(stalloc_last_error(), "cannot be had"), "%s", stalloc_last_error()); /* no file descriptors are left */
 		return;
 	}
 	there.at = at + offset;
