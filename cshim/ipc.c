@@ -88,10 +88,11 @@ static int undo(const struct stalloc_driver *cu, struct import *i) {
 	return code ? failed(call, code) : STALLOC_OK;
 }
 
+static _Atomic(const struct stalloc_driver *) used; /* NULL: nothing was imported yet */
+
 void stalloc_imports_tidy(void) {
-	char err[512];
-	const struct stalloc_driver *cu = *stalloc_alive ? stalloc_the_driver(err, sizeof err) : NULL;
-	if (cu) stalloc_tidy(cu);
+	const struct stalloc_driver *cu = atomic_load(&used);
+	if (cu && *stalloc_alive) stalloc_tidy(cu);
 }
 
 /* Maps the next handle behind those that are. */
@@ -171,6 +172,7 @@ void *stalloc_import_block(const char *token, int device) {
 	}
 	i->size = sum;
 	i->device = device;
+	atomic_store(&used, cu);
 	stalloc_imports_tidy();
 	if (import(cu, i, pid, pieces, device) != STALLOC_OK) return NULL;
 	pthread_mutex_lock(&lock);
