@@ -19,7 +19,8 @@ static struct stalloc_stats stats(int device)
 /* The threads are gone, their blocks are not. */
 static void agrees(int device, const struct worker *workers, struct worker *w)
 {
-	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked) + naps_live(device, &bytes, &asked), served = w->served[device];
+	uint64_t bytes, asked, n = cells_live(device, &bytes, &asked), served = w->served[device];
+	n += naps_live(device, &bytes, &asked);
 	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
 	struct stalloc_stats s = stats(device);
 	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,

@@ -80,18 +80,13 @@ void cells_play(struct worker *w)
 /* Nobody is in a cell. */
 void cells_dream(struct worker *w)
 {
-	for (int i = 0; i < CELLS; i++) {
-		struct piece *p = &cells[i].p;
-		if (!p->at || keeps(&cells[i]) || kit_below(&w->random, 8)) continue;
-		if (kit_below(&w->random, 8) == 0) piece_use(w, p);
-		piece_give_asleep(w, p);
-	}
+	for (int i = 0; i < CELLS; i++)
+		if (cells[i].p.at && !keeps(&cells[i]) && kit_below(&w->random, 8) == 0) piece_dream(w, &cells[i].p);
 }
 
 void cells_wake(bool kept)
 {
-	for (int i = 0; i < CELLS; i++)
-		if (cells[i].p.at) kept ? piece_check(&cells[i].p) : piece_refill(&cells[i].p);
+	for (int i = 0; i < CELLS; i++) piece_wake(&cells[i].p, kept);
 }
 
 uint64_t cells_live(int device, uint64_t *bytes, uint64_t *asked)

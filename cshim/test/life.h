@@ -62,8 +62,8 @@ void piece_give(struct worker *w, struct piece *p);
 /* Frees a piece whose bytes nobody else may have before piece_over. */
 void piece_give_kept(struct worker *w, struct piece *p);
 void piece_over(const struct piece *p);
-void piece_give_asleep(struct worker *w, struct piece *p); /* its contents are not there */
-void piece_refill(const struct piece *p);
+void piece_dream(struct worker *w, struct piece *p); /* frees one that sleeps */
+void piece_wake(const struct piece *p, bool kept);   /* with its contents, or they are written anew */
 size_t some_size(struct worker *w);
 
 /* roads.c: streams of the driver's, made and destroyed. */

@@ -97,19 +97,15 @@ static bool resume(struct worker *w, struct region *r, int device)
 		kit_progress();
 	}
 	r->asleep = false;
-	for (int i = 0; i < PIECES; i++)
-		if (r->p[i].at) r->kept ? piece_check(&r->p[i]) : piece_refill(&r->p[i]);
+	for (int i = 0; i < PIECES; i++) piece_wake(&r->p[i], r->kept);
 	return true;
 }
 
 /* While it sleeps: frees are taken in, and what comes from elsewhere is served. */
 static void dream(struct worker *w, struct region *r, int device, void *stream)
 {
-	for (int i = 0; i < PIECES; i++) {
-		if (!r->p[i].at || kit_below(&w->random, 4)) continue;
-		if (kit_below(&w->random, 4) == 0) piece_use(w, &r->p[i]);
-		piece_give_asleep(w, &r->p[i]);
-	}
+	for (int i = 0; i < PIECES; i++)
+		if (r->p[i].at && kit_below(&w->random, 4) == 0) piece_dream(w, &r->p[i]);
 	request(w, device, stream);
 }
 
@@ -141,8 +137,7 @@ static void look(bool kept)
 	for (int d = 0; d < life.devices; d++)
 		for (int t = 0; t < life.threads; t++) {
 			struct region *r = &regions[d][t];
-			for (int i = 0; i < PIECES; i++)
-				if (r->p[i].at) (r->asleep ? r->kept : kept) ? piece_check(&r->p[i]) : piece_refill(&r->p[i]);
+			for (int i = 0; i < PIECES; i++) piece_wake(&r->p[i], r->asleep ? r->kept : kept);
 			r->asleep = false;
 		}
 }

@@ -60,7 +60,7 @@ void piece_check(const struct piece *p)
 	      p->device, p->stream, (unsigned long long)p->tag, bad);
 }
 
-void piece_refill(const struct piece *p)
+static void fill(const struct piece *p)
 {
 	if (fully(p))
 		kit_fill(p->at, p->size, p->tag);
@@ -84,7 +84,7 @@ bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void 
 	CHECK((uintptr_t)p->at % GRAIN == 0, "%p is not aligned", p->at);
 	w->served[device]++;
 	claim(p, true);
-	piece_refill(p);
+	fill(p);
 	return true;
 }
 
@@ -107,7 +107,7 @@ void piece_use(struct worker *w, struct piece *p)
 	stalloc_record_stream(p->at, road_stream(road));
 }
 
-void piece_give_asleep(struct worker *w, struct piece *p)
+static void give_unseen(struct worker *w, struct piece *p)
 {
 	claim(p, false);
 	let_go(w, p);
@@ -118,7 +118,18 @@ void piece_give(struct worker *w, struct piece *p)
 {
 	if (!p->at) return;
 	piece_check(p);
-	piece_give_asleep(w, p);
+	give_unseen(w, p);
+}
+
+void piece_dream(struct worker *w, struct piece *p)
+{
+	if (kit_below(&w->random, 4) == 0) piece_use(w, p);
+	give_unseen(w, p);
+}
+
+void piece_wake(const struct piece *p, bool kept)
+{
+	if (p->at) kept ? piece_check(p) : fill(p);
 }
 
 void piece_give_kept(struct worker *w, struct piece *p)
