@@ -79,12 +79,12 @@ func tell[Actor any](d *Device, to *actor.PID, do func(Actor) error) error {
 // pools (pool not 0) share memory with nothing else and are not planned. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the range is.
 func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr, error) {
-	return d.ServeIn(pool, d.host.PoolsEnded(), id, asked)
+	return d.ServeIn(id, pool, d.host.PoolsEnded(), asked)
 }
 
 // ServeIn is Serve of a request that was made when so many pools had ended: if its own has meanwhile, those
 // that are being allocated to are all another's.
-func (d *Device) ServeIn(pool uint64, ended uint32, id mem.StreamID, asked mem.Bytes) (mem.Addr, error) {
+func (d *Device) ServeIn(id mem.StreamID, pool uint64, ended uint32, asked mem.Bytes) (mem.Addr, error) {
 	if asked > d.largest {
 		return 0, d.explained(&RefusedError{Reason: engine.RefusedSize}, id, asked)
 	}

@@ -130,7 +130,7 @@ func TestWaitsBesideItsOwnPoolAlone(t *testing.T) {
 		}
 		b.release(at)
 		b.gpu.Finish(0)
-		addr, err := b.ServeIn(7, ended, 0, 6*mem.GiB)
+		addr, err := b.ServeIn(0, 7, ended, 6*mem.GiB)
 		if (err == nil) != waits {
 			t.Errorf("%d had ended when it was made: %v", ended, err)
 		}

@@ -89,7 +89,7 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, ended C.u
 		if err != nil {
 			return err
 		}
-		a, err := d.ServeIn(uint64(pool), uint32(ended), mem.StreamID(s.id), mem.Bytes(asked))
+		a, err := d.ServeIn(mem.StreamID(s.id), uint64(pool), uint32(ended), mem.Bytes(asked))
 		*out = C.uint64_t(a)
 		return err
 	})
