@@ -44,7 +44,6 @@ int stalloc_close(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
 	stalloc_plain_tidy();
-	stalloc_imports_tidy();
 	settle(device, true);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
@@ -53,7 +52,6 @@ void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (e) e->trim(-1, 0);
 	stalloc_plain_tidy();
-	stalloc_imports_tidy();
 	settle(-1, false);
 }
 

@@ -88,13 +88,6 @@ static int undo(const struct stalloc_driver *cu, struct import *i) {
 	return code ? failed(call, code) : STALLOC_OK;
 }
 
-static _Atomic(const struct stalloc_driver *) used; /* NULL: nothing was imported yet */
-
-void stalloc_imports_tidy(void) {
-	const struct stalloc_driver *cu = atomic_load(&used);
-	if (cu && *stalloc_alive) stalloc_tidy(cu);
-}
-
 /* Maps the next handle behind those that are. */
 static int map(const struct stalloc_driver *cu, struct import *i, long pid, struct stalloc_exported what, size_t size) {
 	const char *call;
@@ -172,8 +165,7 @@ void *stalloc_import_block(const char *token, int device) {
 	}
 	i->size = sum;
 	i->device = device;
-	atomic_store(&used, cu);
-	stalloc_imports_tidy();
+	stalloc_tidy(cu);
 	if (import(cu, i, pid, pieces, device) != STALLOC_OK) return NULL;
 	pthread_mutex_lock(&lock);
 	i->next = imports;

@@ -158,6 +158,7 @@ void stalloc_plain_tidy(void) {
 	pthread_mutex_lock(&lock);
 	tidy(left_n);
 	pthread_mutex_unlock(&lock);
+	stalloc_tidy(&driver); /* of imports */
 }
 
 /* False: not a plain block. cuMemFree waits for pending work, so other streams'

@@ -106,8 +106,6 @@ uint64_t stalloc_start_of(long pid);
 
 /* Bytes of other processes that are mapped for a device. */
 size_t stalloc_imported(int device);
-/* Unmaps what the driver would not unmap before. */
-void stalloc_imports_tidy(void);
 
 /* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
 bool stalloc_needs_met(char *err, size_t n);

@@ -168,8 +168,14 @@ struct stalloc_status stalloc_device_create(struct stalloc_device *dev,
 struct stalloc_status stalloc_device_release(struct stalloc_device *dev,
 					     stalloc_cu_handle handle)
 {
-	GUARDED(s, WITHOUT_CONTEXT, cuMemRelease, (handle));
+	struct guard guard;
+	struct stalloc_status s =
+		enter(&guard, dev, WITHOUT_CONTEXT, "cuMemRelease");
+	if (s.code != STALLOC_CU_SUCCESS)
+		return s;
+	s.code = dev->driver->cuMemRelease(handle);
 	stalloc_tidy(dev->driver);
+	leave(&guard);
 	return s;
 }
 
