@@ -64,6 +64,14 @@ PROGRAMS = {
     "mixtral": Program(
         "Mixtral-like, 8 experts", "train_moe.py", "--preset mixtral --steps 18", 7
     ),
+    "deepseek": Program(
+        "DeepSeek-V3-like, 32 experts", "train_deepseek.py", "--steps 14", 20,
+        missing=harness.needs("transformers"),
+    ),
+    "generation": Program(
+        "Generation, transformers", "generate.py", "--steps 14", 20,
+        missing=harness.needs("transformers"),
+    ),
 }  # fmt: skip
 
 

@@ -8,9 +8,11 @@ import sys
 import types
 from pathlib import Path
 
+import generate
 import harness
 import pytest
 import rl_loop
+import train_deepseek
 import train_hf
 import train_megatron
 import train_moe
@@ -47,6 +49,8 @@ def test_a_preset_gives_what_is_not_asked_for():
         (train_hf, ["--eval-every", "-1"], "or 0 for never"),
         (train_pyg, ["--heads", "3"], "--width 128 must be a multiple of --heads 3"),
         (rl_loop, ["--tokens", "0"], "0 is not a positive number"),
+        (train_deepseek, ["--top", "40"], "--top 40 is more than there are --experts (32)"),
+        (generate, ["--width", "100"], "--width 100 must be a multiple of 128"),
         (train_megatron, ["--experts", "2"], "want at least --top (4), or 0 for none"),
     ],
 )
@@ -202,6 +206,8 @@ def outcome(report):
         needing("train_hf.py --eval-every 2", "transformers", "accelerate"),
         needing("train_hf.py --lora", "transformers", "accelerate", "peft"),
         needing("train_pyg.py", "torch_geometric"),
+        needing("train_deepseek.py", "transformers"),
+        needing("generate.py", "transformers"),
     ],
 )
 def test_runs_and_repeats_bit_for_bit(tmp_path, line):

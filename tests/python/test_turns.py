@@ -86,12 +86,13 @@ def gpus(monkeypatch, tmp_path):
 
 def test_a_turn_starts_at_once_and_gpus_are_busy_together(gpus, capsys):
     assert gpus.run("--turns", "2") == 0
-    assert [len(turn) for turn in gpus.started] == [15, 15] and len(gpus.runs) == 30
+    assert [len(turn) for turn in gpus.started] == [21, 21] and len(gpus.runs) == 42
     for turn, started in enumerate(gpus.started):
         on = {script: where for script, _, where in started}
         assert on["train_fsdp.py"] == on["train_artifact.py"] == (0, 1)
         assert on["train_megatron.py"] == (turn,)
-        assert on["train_hf.py"] == on["train_moe.py"] == (1 - turn,)
+        assert on["train_deepseek.py"] == on["train_megatron.py"]
+        assert on["train_hf.py"] == on["train_moe.py"] == on["generate.py"] == (1 - turn,)
         ran = [run for run in gpus.runs if run[0] == turn]
         assert all(len(run[3]) == 2 for run in ran[:6])  # two ranks before what runs side by side
         assert sorted(run[1:] for run in ran) == sorted(started)
@@ -149,7 +150,7 @@ def test_no_gpu(gpus, monkeypatch):
 def test_one_gpu_runs_what_it_can(gpus, capsys):
     assert gpus.run("--turns", "1", count=1) == 0
     assert "pipeline: not run: needs 2 GPUs, here is 1" in capsys.readouterr().out
-    assert {where for _, _, _, where in gpus.runs} == {(0,)} and len(gpus.runs) == 9
+    assert {where for _, _, _, where in gpus.runs} == {(0,)} and len(gpus.runs) == 15
 
 
 def test_pieces_come_to_the_same(gpus, capsys, monkeypatch):
