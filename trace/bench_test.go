@@ -27,20 +27,6 @@ func BenchmarkTextGzip(b *testing.B) {
 // BenchmarkSnapshot reads a pickle and reports events a second.
 func BenchmarkSnapshot(b *testing.B) { benchmark(b, seeds(b, "slow.p4.pickle")[0]) }
 
-func BenchmarkWrite(b *testing.B) {
-	t, err := ReadFile(filepath.Join(recorded, "gpt2_naive.csv.gz"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := t.write(io.Discard, false); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*float64(len(t.Events))/b.Elapsed().Seconds(), "events/s")
-}
-
 func unzip(b *testing.B, path string) []byte {
 	file, err := os.Open(path)
 	if err != nil {

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -40,7 +39,7 @@ func TestDisturb(t *testing.T) {
 		for _, rate := range []float64{0, 0.001, 0.01, 0.5, 1} {
 			seed := rand.Uint64()
 			got := want.Disturb(seed, rate)
-			if err := got.write(&bytes.Buffer{}, false); err != nil {
+			if _, err := readAll(got.text(), name); err != nil {
 				t.Fatalf("%s, rate %v, seed %d: %v", name, rate, seed, err)
 			}
 			inserted, omitted, requests := difference(want, got)

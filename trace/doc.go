@@ -1,4 +1,4 @@
-// Package trace reads and writes recorded training runs: every request that
+// Package trace reads recorded training runs: every request that
 // reached an allocator, in the order it arrived, with the marks that say which
 // step was running.
 //

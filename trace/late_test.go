@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"testing"
 )
@@ -18,7 +17,7 @@ func TestLate(t *testing.T) {
 		for _, rate := range []float64{0, 0.01, 1} {
 			seed := rand.Uint64()
 			got := want.Late(seed, rate)
-			if err := got.write(&bytes.Buffer{}, false); err != nil {
+			if _, err := readAll(got.text(), name); err != nil {
 				t.Fatalf("%s, rate %v, seed %d: %v", name, rate, seed, err)
 			}
 			if again := want.Late(seed, rate); firstDifference(again.Events, got.Events) >= 0 {

@@ -29,7 +29,7 @@ const (
 )
 
 // ledger holds the life of every block of a trace and refuses events that
-// cannot be. Reader and Writer share it: what can be written can be read.
+// cannot be.
 //
 // Recordings number their blocks from zero, so lives sit in a slice. The slice
 // only ever grows to a small multiple of the blocks seen; ids beyond it, which

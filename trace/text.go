@@ -58,12 +58,8 @@ func (t *text) header() (string, error) {
 
 // validHeader reports whether the text may follow "# " on the first line.
 func validHeader(header string) bool {
-	return validMark(header) && (strings.HasPrefix(header, "workload ") || strings.HasPrefix(header, "megatron "))
-}
-
-// validMark reports whether the text fits on a line of its own.
-func validMark(mark string) bool {
-	return mark != "" && len(mark)+len("# \r\n") <= maxLine && !strings.ContainsAny(mark, "\r\n")
+	return len(header)+len("# \r\n") <= maxLine && !strings.ContainsAny(header, "\r\n") &&
+		(strings.HasPrefix(header, "workload ") || strings.HasPrefix(header, "megatron "))
 }
 
 // read returns the next line without its end, valid until the next read.
