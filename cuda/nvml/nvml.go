@@ -1,17 +1,17 @@
 //go:build cgo
 
 // Package nvml tells where the memory of a GPU is that this process does not
-// hold: the driver's own figures, and what every other process has.
+// hold: what every other process has.
 //
 // The idea: CUDA says how much of a device is free, not who has the rest. NVML,
 // the driver's management library, knows. It is asked twice in the life of an
 // allocator, at the start and when memory runs out, and it need not be there:
-// without it every function here returns an error that matches ErrAbsent, and
-// nothing else happens.
+// without it Holders returns an error that matches ErrAbsent, and nothing else
+// happens.
 //
-// One question on its way: Snapshot → the library is opened, its nvmlInit looked
+// One question on its way: Holders → the library is opened, its nvmlInit looked
 // up and called, all on the first question of the process → the device is found
-// by the UUID that CUDA gave for it → its memory → its processes → their names.
+// by the UUID that CUDA gave for it → its processes → their names.
 // Importing this package runs nothing of NVML and opens nothing.
 //
 // Devices are named by UUID, as (*cuda.Device).UUID returns it, because ordinals
@@ -42,7 +42,7 @@ var ErrAbsent = errors.New("NVML is not available")
 
 // Error is a call of NVML that failed.
 type Error struct {
-	Call string // NVML's function, such as nvmlDeviceGetMemoryInfo
+	Call string // NVML's function, such as nvmlDeviceGetHandleByUUID
 	Code int    // its nvmlReturn_t
 	Text string // the library's own words for it, or ""
 }
@@ -52,18 +52,6 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s failed with error %d", e.Call, e.Code)
 	}
 	return fmt.Sprintf("%s failed with error %d (%s)", e.Call, e.Code, e.Text)
-}
-
-// Memory is a device's memory at one moment.
-type Memory struct {
-	UUID string // as NVML writes it: "GPU-..." or "MIG-..."
-	// Total = Used + Free + Reserved. Reserved is what the driver and the
-	// firmware keep; drivers before R510 count it as used.
-	Total, Used, Free, Reserved mem.Bytes
-	// Processes are those that hold memory of the device, the largest first.
-	Processes []Process
-	// Hidden says why Processes may lack some or all, nil if it is complete.
-	Hidden error
 }
 
 // Process is a process that holds memory of a device, in the host's numbering, which a
@@ -76,17 +64,8 @@ const Unknown mem.Bytes = -1
 // system is the NVML of this machine.
 var system = newReader(openSystem, "/proc", os.Getpid())
 
-// Snapshot asks for the memory of one device and for who holds it. The device is
-// named by its UUID, with or without "GPU-" or "MIG-", or by its PCI bus id
-// ("0000:3b:00.0"), or by its place in NVML's own list ("0"), which is not
-// CUDA's. It may be called from any thread at any time; calls wait for each
-// other. An error matches ErrAbsent, or is an *Error, or says what is wrong with
-// the name.
-func Snapshot(device string) (Memory, error) { return system.snapshot(device) }
-
-// Holders are the processes that hold memory of a device. An error may come with some of
-// them: others may be missing. Names and errors are those of Snapshot.
-func Holders(device string) ([]Process, error) {
-	m, err := Snapshot(device)
-	return m.Processes, errors.Join(err, m.Hidden)
-}
+// Holders are the processes that hold memory of a device, the largest first. The
+// device is named by its UUID, with or without "GPU-" or "MIG-". It may be called
+// from any thread at any time; calls wait for each other. An error may come with
+// some of them: others may be missing. It matches ErrAbsent, or an *Error.
+func Holders(device string) ([]Process, error) { return system.holders(device) }

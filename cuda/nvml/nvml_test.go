@@ -43,13 +43,6 @@ func newMachine(missing ...string) *machine {
 		}
 		return nil, nvml.ERROR_NOT_FOUND
 	}
-	m.device.GetUUIDFunc = func() (string, nvml.Return) { return "MIG-" + fakeUUID, nvml.SUCCESS }
-	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-		return nvml.Memory_v2{Total: 80 * gib, Used: 60 * gib, Free: 19 * gib, Reserved: gib}, nvml.SUCCESS
-	}
-	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
-		return nvml.Memory{Total: 80 * gib, Used: 61 * gib, Free: 19 * gib}, nvml.SUCCESS
-	}
 	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 	m.device.GetComputeRunningProcessesFunc = none
 	m.device.GetGraphicsRunningProcessesFunc = none
@@ -77,10 +70,8 @@ func (m *machine) reader(t *testing.T, namespace string, names map[string]string
 const hostNamespace, container = "pid:[4026531836]", "pid:[4026532000]"
 
 func TestInstanceOfGPU(t *testing.T) {
-	r := newMachine().reader(t, hostNamespace, nil)
-	m, err := r.snapshot(fakeUUID)
-	if err != nil || m.UUID != "MIG-"+fakeUUID || m.Total != 80*mem.GiB || m.Reserved != mem.GiB {
-		t.Errorf("%+v, %v", m, err)
+	if _, err := newMachine().reader(t, hostNamespace, nil).holders(fakeUUID); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -89,7 +80,7 @@ func TestOpenedOnce(t *testing.T) {
 	good := newMachine()
 	r := good.reader(t, hostNamespace, nil)
 	for range 3 {
-		if _, err := r.snapshot("MIG-" + fakeUUID); err != nil {
+		if _, err := r.holders("MIG-" + fakeUUID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +88,7 @@ func TestOpenedOnce(t *testing.T) {
 	bad.InitFunc = func() nvml.Return { bad.opened++; return nvml.ERROR_NO_PERMISSION }
 	r = bad.reader(t, hostNamespace, nil)
 	for range 3 {
-		_, err := r.snapshot(fakeUUID)
+		_, err := r.holders(fakeUUID)
 		var call *Error
 		if !errors.Is(err, ErrAbsent) || !errors.As(err, &call) || call.Code != 4 || call.Text != "" {
 			t.Errorf("a failed start is reported as %v", err)
@@ -111,25 +102,8 @@ func TestOpenedOnce(t *testing.T) {
 	}
 	lost := errors.New("no such file")
 	r = newReader(func() (library, error) { return nil, lost }, "/proc", 1)
-	if _, err := r.snapshot(fakeUUID); !errors.Is(err, ErrAbsent) || !errors.Is(err, lost) {
+	if _, err := r.holders(fakeUUID); !errors.Is(err, ErrAbsent) || !errors.Is(err, lost) {
 		t.Errorf("a library that cannot be opened is reported as %v", err)
-	}
-}
-
-func TestMemoryFallsBack(t *testing.T) {
-	m := newMachine()
-	m.device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-		return nvml.Memory_v2{}, nvml.ERROR_NOT_SUPPORTED
-	}
-	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
-	if err != nil || got.Used != 61*mem.GiB || got.Reserved != 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	m.device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
-	_, err = m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
-	var call *Error
-	if !errors.As(err, &call) || call.Call != "nvmlDeviceGetMemoryInfo" || call.Code != 15 {
-		t.Errorf("a lost GPU is reported as %v", err)
 	}
 }
 
@@ -161,7 +135,7 @@ func TestProcesses(t *testing.T) {
 		m.device.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 			return nil, nvml.ERROR_NOT_SUPPORTED
 		}
-		got, err := m.reader(t, c.namespace, names).snapshot(fakeUUID)
+		got, err := m.reader(t, c.namespace, names).holders(fakeUUID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +149,8 @@ func TestProcesses(t *testing.T) {
 				want[1].Name = "self"
 			}
 		}
-		if !slices.Equal(got.Processes, want) || got.Hidden != nil {
-			t.Errorf("%+v: %+v, want %+v (%v)", c, got.Processes, want, got.Hidden)
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: %+v, want %+v", c, got, want)
 		}
 	}
 }
@@ -187,8 +161,11 @@ func TestProcessesHidden(t *testing.T) {
 	m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return nil, nvml.ERROR_NO_PERMISSION
 	}
-	got, err := m.reader(t, hostNamespace, nil).snapshot(fakeUUID)
-	if err != nil || got.Hidden == nil || !strings.Contains(got.Hidden.Error(), "nvmlDeviceGetComputeRunningProcesses failed with error 4") {
+	m.device.GetGraphicsRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: gib}}, nvml.SUCCESS
+	}
+	got, err := m.reader(t, hostNamespace, nil).holders(fakeUUID)
+	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "nvmlDeviceGetComputeRunningProcesses failed with error 4") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if n := len(m.device.GetMPSComputeRunningProcessesCalls()); n != 0 {

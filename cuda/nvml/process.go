@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"stalloc/internal/mem"
 )
 
 // processes lists who holds memory of a device: programs that compute, that
@@ -66,6 +68,14 @@ func (r *reader) describe(infos []nvml.ProcessInfo) []Process {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.PID, b.PID))
 	})
 	return processes
+}
+
+// amount reads a number of bytes; all bits set means that it is not told.
+func amount(n uint64) mem.Bytes {
+	if n >= 1<<63 {
+		return Unknown
+	}
+	return mem.Bytes(n)
 }
 
 // hostNumbers reports whether process numbers mean the same here as to the

@@ -7,7 +7,7 @@
 
 #define UUID "GPU-66616b65-0000-0000-0000-000000000000"
 #define GIB (1ull << 30)
-enum { SUCCESS = 0, INVALID = 2, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, VERSION_MISMATCH = 25 };
+enum { SUCCESS = 0, INVALID = 2, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
 
 #ifdef FOREIGN
 int something_else(void) { return SUCCESS; }
@@ -46,40 +46,6 @@ static int give(struct device **out, int found) {
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **out) { return give(out, !strcmp(uuid, UUID)); }
-
-#ifndef OLD
-int nvmlDeviceGetHandleByPciBusId_v2(const char *id, struct device **out) { return give(out, !strcmp(id, "00000000:3B:00.0")); }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device **out) { return give(out, index == 0); }
-
-int nvmlDeviceGetUUID(struct device *d, char *out, unsigned n) {
-	if (d != &gpu || n < sizeof UUID) return INVALID;
-	strcpy(out, UUID);
-	return SUCCESS;
-}
-
-struct memory2 {
-	unsigned version;
-	unsigned long long total, reserved, free, used;
-};
-int nvmlDeviceGetMemoryInfo_v2(struct device *d, struct memory2 *m) {
-	if (d != &gpu) return INVALID;
-	if (m->version != (sizeof *m | 2u << 24)) return VERSION_MISMATCH;
-	m->total = 80 * GIB;
-	m->reserved = GIB / 2;
-	m->used = 70 * GIB;
-	m->free = m->total - m->reserved - m->used;
-	return SUCCESS;
-}
-#endif
-
-struct memory {
-	unsigned long long total, free, used;
-};
-int nvmlDeviceGetMemoryInfo(struct device *d, struct memory *m) {
-	if (d != &gpu) return INVALID;
-	*m = (struct memory){16 * GIB, 4 * GIB, 12 * GIB};
-	return SUCCESS;
-}
 
 #ifdef OLD
 struct process {
