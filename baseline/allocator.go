@@ -35,9 +35,6 @@ type Allocator interface {
 	EmptyCache()
 	// Addr says where a live or waiting block lies.
 	Addr(b Block) (Place, error)
-	// Size is what a live or waiting block occupies at Addr; it may exceed the
-	// rounded request.
-	Size(b Block) (mem.Bytes, error)
 	Stats() Stats
 	Calls() Calls
 	// Check recounts the whole state and reports the first invariant that does
@@ -59,7 +56,7 @@ var (
 
 // OutOfMemory says what was asked for and how the device stood.
 type OutOfMemory struct {
-	Asked, Rounded      mem.Bytes
+	Asked               mem.Bytes
 	Stream              mem.StreamID
 	Allocated, Reserved mem.Bytes
 	Capacity, Fraction  mem.Bytes // Fraction is Options.Limit

@@ -66,9 +66,6 @@ func TestBadCalls(t *testing.T) {
 			if _, err := a.Addr(b); !errors.Is(err, ErrUnknownBlock) {
 				t.Errorf("%s: address of block %d: %v", name, b, err)
 			}
-			if _, err := a.Size(b); !errors.Is(err, ErrUnknownBlock) {
-				t.Errorf("%s: size of block %d: %v", name, b, err)
-			}
 		}
 		for _, err := range []error{a.Free(deferred), a.Defer(deferred), a.RecordStream(deferred, 1)} {
 			if !errors.Is(err, ErrUnknownBlock) {

@@ -108,7 +108,7 @@ func (c *core) serve(rq request) (Block, error) {
 	if i == none {
 		c.stats.OOMs++
 		return None, &OutOfMemory{
-			Asked: rq.asked, Rounded: rq.n, Stream: c.streamed[rq.stream],
+			Asked: rq.asked, Stream: c.streamed[rq.stream],
 			Allocated: c.stats.Allocated, Reserved: c.stats.Reserved,
 			Capacity: c.opt.Capacity, Fraction: c.opt.Limit,
 		}
@@ -176,14 +176,6 @@ func (c *core) Addr(h Block) (Place, error) {
 		return Place{}, err
 	}
 	return Place{c.blocks[i].space, c.blocks[i].addr}, nil
-}
-
-func (c *core) Size(h Block) (mem.Bytes, error) {
-	i, err := c.find(h, "size")
-	if err != nil {
-		return 0, err
-	}
-	return c.blocks[i].size, nil
 }
 
 func (c *core) held(space Space, at mem.Offset, size mem.Bytes, held bool) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"stalloc/internal/mem"
-	"stalloc/trace"
 )
 
 // reason says how a request came to be served as it was. The recording tells it, not
@@ -46,7 +45,7 @@ type Size struct {
 }
 
 // explain finds the reason of every request.
-func (l *ledger) explain(tr *trace.Trace, ours *run) []reason {
+func (l *ledger) explain(ours *run) []reason {
 	type key struct {
 		stream mem.StreamID
 		size   mem.Bytes

@@ -194,7 +194,7 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	}
 	ours := runs[len(runs)-1]
 	d.NativeWaste = l.wasted(runs[0], o.Capacity)
-	why := l.explain(tr, ours)
+	why := l.explain(ours)
 	d.Misses = countMisses(l, why)
 	d.Peak = l.atPeak(tr.Stacks)
 	d.Findings = l.findings(tr.Stacks)

@@ -85,8 +85,8 @@ func (p *planner) within(b *block, box int32) int64 {
 
 // layer is a band of addresses.
 type layer struct {
-	at, height int64
-	busy       [][2]int32 // in the order of time
+	at   int64
+	busy [][2]int32 // in the order of time
 }
 
 // idle returns where in its list a life would come, and whether it is idle for all of it.
@@ -120,7 +120,7 @@ func (p *planner) layers(groups []*block) {
 				}
 			}
 			if best == nil {
-				best = &layer{at: top, height: g.height}
+				best = &layer{at: top}
 				top += g.height
 				all = append(all, best)
 			}
