@@ -15,15 +15,7 @@ import (
 
 func openGPU(t testing.TB) *Device {
 	t.Helper()
-	driver, err := Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := driver.Device(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return openAt(t, "")
 }
 
 // TestGPUConformance runs the suite on the first GPU.

@@ -54,7 +54,12 @@ func restart(t testing.TB, settings map[string]string) {
 // open opens the first device of the simulated driver.
 func open(t testing.TB) *Device {
 	t.Helper()
-	driver, err := Open(lib.Path)
+	return openAt(t, lib.Path)
+}
+
+func openAt(t testing.TB, path string) *Device {
+	t.Helper()
+	driver, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,17 +115,10 @@ func (d *device) step(ev engine.Event) error {
 			break
 		}
 	}
-	if want := b2i(first.Kind == engine.EvAlloc); d.answers != want {
+	if want := btoi(first.Kind == engine.EvAlloc); d.answers != want {
 		return fmt.Errorf("event %+v: %d answers, want %d", first, d.answers, want)
 	}
 	return nil
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // perform does one op; false: the driver refuses it.

@@ -117,58 +117,39 @@ func repeat(n int, f func()) {
 	}
 }
 
-func TestUnfreezing(t *testing.T) {
+// changing trains a model for six steps, and for six more after each change.
+func changing(t *testing.T, from Model, changes ...func(m *Model)) {
+	t.Helper()
 	steps := run(t, func(p *Program) {
-		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Frozen: 30}
+		m := from
 		m.Setup(p)
 		p.Step()
 		train := func() { m.Train(p); p.Step() }
 		repeat(6, train)
-		m.Frozen = 16
-		repeat(6, train)
-		m.Frozen = 0
-		repeat(6, train)
+		for _, change := range changes {
+			change(&m)
+			repeat(6, train)
+		}
 		m.Unload(p)
 	})
-	for _, at := range []int{1, 7, 13} {
-		recovers(t, steps, at, at+6)
+	for i := range len(changes) + 1 {
+		recovers(t, steps, 1+6*i, 7+6*i)
 	}
+}
+
+func TestUnfreezing(t *testing.T) {
+	changing(t, Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Frozen: 30},
+		func(m *Model) { m.Frozen = 16 }, func(m *Model) { m.Frozen = 0 })
 }
 
 func TestBatchSize(t *testing.T) {
-	steps := run(t, func(p *Program) {
-		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64}
-		m.Setup(p)
-		p.Step()
-		train := func() { m.Train(p); p.Step() }
-		repeat(6, train)
-		m.Batch = 96
-		repeat(6, train)
-		m.Batch = 40
-		repeat(6, train)
-		m.Unload(p)
-	})
-	for _, at := range []int{1, 7, 13} {
-		recovers(t, steps, at, at+6)
-	}
+	changing(t, Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64},
+		func(m *Model) { m.Batch = 96 }, func(m *Model) { m.Batch = 40 })
 }
 
 func TestGradientAccumulation(t *testing.T) {
-	steps := run(t, func(p *Program) {
-		m := &Model{Layers: 30, Width: 96 * mem.MiB, Batch: 32, Micro: 4}
-		m.Setup(p)
-		p.Step()
-		train := func() { m.Train(p); p.Step() }
-		repeat(6, train)
-		m.Micro = 2
-		repeat(6, train)
-		m.Micro = 8
-		repeat(6, train)
-		m.Unload(p)
-	})
-	for _, at := range []int{1, 7, 13} {
-		recovers(t, steps, at, at+6)
-	}
+	changing(t, Model{Layers: 30, Width: 96 * mem.MiB, Batch: 32, Micro: 4},
+		func(m *Model) { m.Micro = 2 }, func(m *Model) { m.Micro = 8 })
 }
 
 // TestEvaluationWithinSteps has an evaluation before every fifth step, as where
