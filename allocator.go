@@ -92,26 +92,14 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 // LastingStream says that a stream is there as long as the program, as the default stream is: what
 // is free of its memory may serve other streams, once the driver says that the work on it is done.
 func (a *Allocator) LastingStream(stream Stream) error {
-	if err := a.enter(); err != nil {
-		return err
-	}
-	defer a.leave()
-	a.local.LastingStream(stream)
-	return nil
+	return a.tell(func() error { a.local.LastingStream(stream); return nil })
 }
 
 // Share lets another GPU of this process, by its ordinal, use this one's memory: for
 // copies between the two, and for kernels that read across. It covers blocks that are
 // live now and those to come. The error says if the other one cannot reach it.
 func (a *Allocator) Share(ordinal int) error {
-	if err := a.enter(); err != nil {
-		return err
-	}
-	defer a.leave()
-	if err := a.local.Share(ordinal); err != nil {
-		return fmt.Errorf("stalloc: %w", err)
-	}
-	return nil
+	return a.tell(func() error { return a.local.Share(ordinal) })
 }
 
 // Step is a step boundary: the place from which on the requests of the last step
@@ -152,18 +140,13 @@ var ErrNoPlan = errors.New("no step has been planned yet")
 // reader, or a crash, meets the old file or the new one, never a part; several
 // processes may write the same file. ErrNoPlan: there is none to write.
 func (a *Allocator) Save(path string) error {
-	if err := a.enter(); err != nil {
-		return err
-	}
-	defer a.leave()
-	p := a.local.Plan()
-	if p == nil {
-		return fmt.Errorf("stalloc: %s is not written: %w", path, ErrNoPlan)
-	}
-	if err := plan.WriteFile(path, p); err != nil {
-		return fmt.Errorf("stalloc: %w", err)
-	}
-	return nil
+	return a.tell(func() error {
+		p := a.local.Plan()
+		if p == nil {
+			return fmt.Errorf("%s is not written: %w", path, ErrNoPlan)
+		}
+		return plan.WriteFile(path, p)
+	})
 }
 
 // Explain says in a few lines where the device's memory is and what to try when
