@@ -22,7 +22,6 @@ what is there is not run again (ledger.py). The exit status is 0 if all was meas
 was up before, 1 if a run failed.
 """
 
-import argparse
 import dataclasses
 import itertools
 import sys
@@ -206,10 +205,7 @@ def run(args, those, here):
 
 
 def parse_arguments(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], epilog="Everything else is passed to the programs."
-    )
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser = ledger.parser(__doc__)
     parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=list(ROWS), metavar="ROW")
     parser.add_argument(
         "--parts", nargs="+", choices=("rows", "throughput"), default=["rows", "throughput"]
@@ -220,11 +216,8 @@ def parse_arguments(argv=None):
         "--cap", type=float, metavar="GIB",
         help="of the throughput (default: the device's memory, less 3 that contexts take)",
     )  # fmt: skip
-    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    args, rest = parser.parse_known_args(argv)
+    args = harness.parse_known(parser, argv)
     args.budget = 0 if args.table else args.budget
-    args.rest = [option for option in rest if option != "--"]
     if "rows" not in args.parts:
         args.rows = []
     return args

@@ -20,6 +20,7 @@ import json
 import sys
 from pathlib import Path
 
+import harness
 import judge
 import launch
 
@@ -41,9 +42,7 @@ def parse_arguments(argv=None):
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements here")
     parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS", help="per run")
-    args, rest = parser.parse_known_args(argv)
-    args.rest = [option for option in rest if option != "--"]
-    return args
+    return harness.parse_known(parser, argv)
 
 
 def main(argv=None):

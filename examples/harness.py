@@ -86,6 +86,13 @@ def positive(text):
     return value
 
 
+def parse_known(parser, argv):
+    """What a parser knows of the arguments; the others, which are for programs, are `rest`."""
+    args, rest = parser.parse_known_args(argv)
+    args.rest = [option for option in rest if option != "--"]
+    return args
+
+
 @functools.cache
 def choose_allocator(name):
     """Sets up the allocator called `name`. Must run before anything imports torch; in a process

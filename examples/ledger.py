@@ -6,6 +6,7 @@ is up, the next piece goes on after the last line. A benchmark is then a plain f
 ledger answers, whether it had to run for it or not.
 """
 
+import argparse
 import datetime
 import json
 import os
@@ -17,6 +18,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 EXIT_MORE = 75  # exit status: the time is up, and not all is measured
 FIRST = 90  # seconds to leave for a run of a kind that nothing is known of
+
+
+def parser(about):
+    """A parser of what every benchmark with a ledger takes."""
+    parser = argparse.ArgumentParser(
+        description=about.splitlines()[0], epilog="Everything else is passed to the programs."
+    )
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    return parser
 
 
 class OutOfTime(Exception):

@@ -25,11 +25,9 @@ one by one, and what is there is not run again (ledger.py). The exit status is 0
 measured, 75 if the time was up before, 1 if a run failed.
 """
 
-import argparse
 import dataclasses
 import itertools
 import sys
-from pathlib import Path
 from typing import Callable
 
 import batches
@@ -139,10 +137,7 @@ def run(args, start, here):
 
 
 def parse_arguments(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], epilog="Everything else is passed to the programs."
-    )
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser = ledger.parser(__doc__)
     parser.add_argument("--programs", nargs="+", choices=tuple(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument(
         "--parts", nargs="+", choices=("curve", "knees", "largest"),
@@ -158,11 +153,7 @@ def parse_arguments(argv=None):
         help="for the largest (default: the device's, less 3 that contexts take)",
     )  # fmt: skip
     parser.add_argument("--jobs", type=harness.positive, default=3, help="side by side at most")
-    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    args, rest = parser.parse_known_args(argv)
-    args.rest = [option for option in rest if option != "--"]
-    return args
+    return harness.parse_known(parser, argv)
 
 
 if __name__ == "__main__":

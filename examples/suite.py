@@ -22,10 +22,10 @@ import time
 from pathlib import Path
 from typing import Callable
 
-import harness
 import judge
 import launch
 import train_megatron
+from harness import needs, parse_known
 
 HERE = Path(__file__).resolve().parent
 
@@ -40,10 +40,6 @@ class Run:
     @property
     def path(self):
         return HERE / self.script
-
-
-def needs(*modules):
-    return lambda: harness.missing(*modules)
 
 
 RUNS = {
@@ -77,9 +73,7 @@ def parse_arguments(argv=None):
     )
     parser.add_argument("--budget", type=float, default=540, metavar="SECONDS", help="for all")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="FOLDER")
-    args, rest = parser.parse_known_args(argv)
-    args.rest = [option for option in rest if option != "--"]
-    return args
+    return parse_known(parser, argv)
 
 
 def allocators_of(run, allocators):

@@ -15,7 +15,6 @@ is not run again (ledger.py). The exit status is 0 if all was measured, 75 if th
 before, 1 if a run failed.
 """
 
-import argparse
 import dataclasses
 import sys
 from pathlib import Path
@@ -159,21 +158,14 @@ def missing(name, gpus):
 
 
 def parse_arguments(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], epilog="Everything else is passed to the programs."
-    )
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the ledger")
+    parser = ledger.parser(__doc__)
     parser.add_argument("--programs", nargs="+", choices=tuple(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument(
         "--allocators", nargs="+", default=["native", "expandable", "stalloc"], metavar="NAME",
         help="native first, what is compared with all others last",
     )  # fmt: skip
     parser.add_argument("--turns", type=harness.positive, default=5)
-    parser.add_argument("--budget", type=float, default=580, metavar="SECONDS", help="of a piece")
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    args, rest = parser.parse_known_args(argv)
-    args.rest = [option for option in rest if option != "--"]
-    return args
+    return harness.parse_known(parser, argv)
 
 
 if __name__ == "__main__":
