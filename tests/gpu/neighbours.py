@@ -1,10 +1,10 @@
-"""Ways to use NCCL or symmetric memory beside stalloc, on as many ranks as torchrun starts.
+"""NCCL or symmetric memory beside stalloc, on as many ranks as torchrun starts.
 
     torchrun ... neighbours.py stalloc plain graph    or: native plain graph
 
-Each way does its collectives before and after memory goes back to the driver, is made anew and
-sleeps, and compares what arrives with what must. Rank 0 prints a line when a way begins and a line
-of JSON when it has passed; NCCL's log of the way stands between them.
+Each way (neighbour_ways.py) does its collectives before and after memory goes back to the driver,
+is made anew and sleeps, and compares what arrives with what must. Rank 0 prints a line when a way
+begins and a line of JSON when it has passed; NCCL's log of the way stands between them.
 """
 
 import ctypes
@@ -12,17 +12,14 @@ import datetime
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 
 import stalloc
 import torch
 import torch.distributed as dist
-import torch.distributed._symmetric_memory as symmetric_memory
+from neighbour_ways import SIZES, WAYS, meet, new
 from stalloc import _stats
 
-SIZES = (1000, 1 << 20, 24 << 20)  # floats: small, of one large handle, of several
 GIB = 1 << 30
 
 
@@ -40,8 +37,7 @@ class Ranks:
         return sum(range(self.world)) + self.world * turn
 
     def sleeps(self):
-        torch.cuda.synchronize()
-        dist.barrier()
+        meet()
         torch.cuda.synchronize()
         before = torch.cuda.mem_get_info()[0]
         asleep = stalloc.pause()
@@ -89,128 +85,6 @@ class Ranks:
             assert right, f"all-gather of {part.numel()} from rank {rank}: {part[0]}"
 
 
-def new(size):
-    return torch.empty(size, device="cuda")
-
-
-def inside(memory):
-    """Makes tensors in a pool."""
-
-    def make(size):
-        with torch.cuda.use_mem_pool(memory):
-            return new(size)
-
-    return make
-
-
-def plain(ranks):
-    ranks.changes(lambda turn: ranks.collectives(new, turn))
-
-
-def pool(ranks):
-    """Of memory that NCCL allocates, in a MemPool that is registered."""
-    memory = torch.cuda.MemPool(ranks.backend.mem_allocator)
-    ranks.collectives(inside(memory), 0)
-    ranks.names("MemPools, pools that graphs share", memory)
-    ranks.backend.register_mem_pool(memory)
-    ranks.names("registered with NCCL", memory)
-    ranks.changes(lambda turn: ranks.collectives(inside(memory), turn))
-    if os.environ.get("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK") != "1":
-        ranks.backend.deregister_mem_pool(memory)  # the hook wants to do that itself
-
-
-def windows(ranks):
-    """Such a pool, registered as symmetric windows. To end one is a collective: they stay."""
-    memory, size = torch.cuda.MemPool(ranks.backend.mem_allocator), SIZES[1]
-    make = inside(memory)
-    mine, every = make(size), make(size * ranks.world)
-    ranks.backend.register_mem_pool(memory, symm=True)
-    ranks.names("NCCL's windows", memory)
-
-    def reduces(turn):
-        mine.fill_(ranks.rank + turn)
-        dist.all_gather_into_tensor(every, mine)
-        ranks.gathered(every, turn)
-        dist.all_reduce(mine)
-        assert bool((mine == ranks.sum(turn)).all()), f"all-reduce in a window: {mine[0]}"
-
-    ranks.changes(reduces)
-    torch.cuda.synchronize()
-    dist.barrier()
-    ranks.backend.deregister_mem_pool(memory)
-
-
-def own(ranks):
-    """A MemPool with an allocator of the program's own."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = os.path.join(folder, "own.so")
-        source = os.path.join(os.path.dirname(__file__), "own.c")
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "own_malloc", "own_free")
-        live = ctypes.c_long.in_dll(ctypes.CDLL(library), "own_live")
-    memory = torch.cuda.MemPool(allocator.allocator())
-    kept = inside(memory)(SIZES[2]).fill_(7)
-    assert live.value == 1, f"{live.value} allocations of the pool's own allocator"
-    ranks.changes(lambda turn: ranks.collectives(inside(memory), turn))
-    assert bool((kept == 7).all()), "a pool with its own allocator lost values while others slept"
-    del kept
-
-
-def graph(ranks):
-    """Captured, on tensors that were allocated outside. They stay where they are, and awake."""
-    mine, every = new(SIZES[1]), new(SIZES[1] * ranks.world)
-    many = new(SIZES[2] * ranks.world)
-    part = many.chunk(ranks.world)[ranks.rank]
-    ranks.collectives(new, 0)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        dist.all_gather_into_tensor(every, mine)
-        dist.all_gather_into_tensor(many, part)
-        dist.all_reduce(mine)
-    for turn in range(10):
-        mine.fill_(ranks.rank + turn)
-        part.fill_(ranks.rank + turn)
-        captured.replay()
-        assert bool((mine == ranks.sum(turn)).all()), f"all-reduce in a graph: {mine[0]}"
-        ranks.gathered(every, turn)
-        ranks.gathered(many, turn)
-        new(SIZES[2])
-        torch.cuda.empty_cache()
-
-
-def symmetric(ranks):
-    mine, memory = (
-        symmetric_memory.empty(SIZES[0], device=ranks.device),
-        symmetric_memory.get_mem_pool(ranks.device),
-    )
-    if memory.snapshot(include_traces=False):  # else it asks the driver itself
-        ranks.names("symmetric memory", memory)
-    one_shot(ranks, mine)
-
-
-def symmetric_pool(ranks):
-    """Of the MemPool that PyTorch has for it."""
-    memory = symmetric_memory.get_mem_pool(ranks.device)
-    mine = inside(memory)(SIZES[0])
-    ranks.names("symmetric memory", memory)
-    one_shot(ranks, mine)
-
-
-def one_shot(ranks, mine):
-    group = dist.group.WORLD
-    symmetric_memory.rendezvous(mine, group=group)
-
-    def reduces(turn):
-        mine.fill_(ranks.rank + turn)
-        torch.cuda.synchronize()
-        dist.barrier()
-        done = torch.ops.symm_mem.one_shot_all_reduce(mine, "sum", group.group_name)
-        assert bool((done == ranks.sum(turn)).all()), f"one-shot all-reduce: {done[0]}"
-        dist.barrier()
-
-    ranks.changes(reduces)
-
-
 def range_of(tensor):
     """What the driver says of where a tensor's memory ends: of all its handles, or of one."""
     driver = ctypes.CDLL("libcuda.so.1")
@@ -218,9 +92,6 @@ def range_of(tensor):
     at = ctypes.c_uint64(tensor.data_ptr())
     assert driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), at) == 0
     return base.value + size.value - tensor.data_ptr()
-
-
-WAYS = {f.__name__: f for f in (plain, pool, windows, own, graph, symmetric, symmetric_pool)}
 
 
 def warm():
@@ -248,8 +119,7 @@ def main():
         if ranks.rank == 0:
             print(f"way {name}", flush=True)
         WAYS[name](ranks)
-        torch.cuda.synchronize()
-        dist.barrier()
+        meet()
         stats = stalloc.stats()
         assert allocator == "native" or (stats.reserved > 0 and not stats.fallback), stats
         if ranks.rank == 0:
