@@ -146,9 +146,7 @@ def solve(
     def told(_: Any, top: int, bound: int, units: int) -> int:
         try:
             return 1 if progress is not None and progress(top, bound, units) else 0
-        except (
-            BaseException
-        ) as error:  # it cannot pass through C: the search ends, and it goes on there
+        except BaseException as error:  # it cannot pass through C, but ends the search
             raised.append(error)
             return 1
 
