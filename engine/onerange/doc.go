@@ -1,6 +1,6 @@
 // Package onerange is the memory of a device as one contiguous range for each stream: a
-// pure state machine with the events and operations of package engine, which it is to
-// replace. A plan has no memory of its own, and there is no pool beside one.
+// pure state machine with the events and operations of package engine. A plan has no
+// memory of its own.
 //
 // # The idea
 //
