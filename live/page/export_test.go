@@ -7,3 +7,9 @@ const (
 	SampleSize = sampleSize
 	Version    = version
 )
+
+// Read reads a page, whosever it is.
+func Read(path string) (Process, error) {
+	p, _, err := read(path)
+	return p, err
+}

@@ -95,12 +95,6 @@ const (
 
 var errNoPage = errors.New("no page of stalloc's")
 
-// Read reads a page, whosever it is.
-func Read(path string) (Process, error) {
-	p, _, err := read(path)
-	return p, err
-}
-
 // read reads a page, and returns whose file it is.
 func read(path string) (p Process, owner uint32, err error) {
 	// The open of a FIFO waits for a writer, unless it is told not to.
