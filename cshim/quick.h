@@ -95,6 +95,21 @@ static inline void cursor_step(struct stalloc_cursor *t, bool expected) {
 	t->silent |= !expected && t->n > 0;
 }
 
+/* The same for a request that Go serves: the entry that was expected, or 0. */
+static inline uint64_t cursor_next(struct stalloc_cursor *t, uint64_t n) {
+	bool expected = cursor_expects(t, n);
+	cursor_step(t, expected);
+	return expected ? t->entries[t->at - 1] : 0;
+}
+
+/* Begins with a list of entries. */
+static inline void cursor_play(struct stalloc_cursor *t, const uint64_t *entries, uint32_t n) {
+	t->entries = entries;
+	t->n = n;
+	t->at = 0;
+	t->silent = false;
+}
+
 /* The address of a block for a request; 0: Go must serve it, and nothing has changed. */
 static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_stream *st, uint64_t asked) {
 	struct stalloc_index *x = &d->index;

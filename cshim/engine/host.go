@@ -61,20 +61,9 @@ static void host_allow(struct stalloc_device *d, struct stalloc_terms terms) {
 	if (active > d->counts.peak_active) d->counts.peak_active = active;
 	d->may = terms;
 }
-static uint64_t cursor_next(struct stalloc_cursor *t, uint64_t n) {
-	bool expected = cursor_expects(t, n);
-	cursor_step(t, expected);
-	return expected ? t->entries[t->at - 1] : 0;
-}
 static uint64_t *host_copy(const uint64_t *entries, size_t n) {
 	uint64_t *c = malloc(n * sizeof *c);
 	return c ? memcpy(c, entries, n * sizeof *c) : NULL;
-}
-static void cursor_play(struct stalloc_cursor *t, const uint64_t *entries, uint32_t n) {
-	t->entries = entries;
-	t->n = n;
-	t->at = 0;
-	t->silent = false;
 }
 */
 import "C"

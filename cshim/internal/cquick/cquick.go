@@ -14,14 +14,6 @@ static struct stalloc_device *device_new(void) {
 	return d;
 }
 
-static uint64_t quick_alloc(struct stalloc_device *d, struct stalloc_stream *s, uint64_t asked) { return stalloc_serve(d, s, asked); }
-static bool quick_free(struct stalloc_device *d, uint64_t addr) { return stalloc_give(d, addr); }
-static uint64_t cursor_next(struct stalloc_cursor *t, uint64_t n) {
-	bool expected = cursor_expects(t, n);
-	cursor_step(t, expected);
-	return expected ? t->entries[t->at - 1] : 0;
-}
-
 static struct stalloc_stream *stream_new(struct stalloc_device *d, uint64_t id) {
 	struct stalloc_stream *s = calloc(1, sizeof *s);
 	s->id = id;
@@ -90,9 +82,9 @@ func (d *Device) stream(id mem.StreamID) *C.struct_stalloc_stream {
 func (d *Device) Play(id mem.StreamID, cursor int, entries []schedule.Entry) {
 	t := &d.stream(id).cursors[cursor]
 	C.free(unsafe.Pointer(t.entries))
-	t.entries = (*C.uint64_t)(C.calloc(C.size_t(len(entries)+1), C.sizeof_uint64_t))
-	copy(unsafe.Slice((*schedule.Entry)(unsafe.Pointer(t.entries)), len(entries)), entries)
-	t.n, t.at, t.silent = C.uint32_t(len(entries)), 0, false
+	c := (*C.uint64_t)(C.calloc(C.size_t(len(entries)+1), C.sizeof_uint64_t))
+	copy(unsafe.Slice((*schedule.Entry)(unsafe.Pointer(c)), len(entries)), entries)
+	C.cursor_play(t, c, C.uint32_t(len(entries)))
 }
 
 // Cursor returns what a cursor knows.
@@ -123,11 +115,11 @@ func (d *Device) Allow(left uint64) {
 
 // Alloc serves a request as a C thread does. Zero: Go must.
 func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
-	return mem.Addr(C.quick_alloc(d.c, d.stream(id), C.uint64_t(asked)))
+	return mem.Addr(C.stalloc_serve(d.c, d.stream(id), C.uint64_t(asked)))
 }
 
 // Free frees a block as a C thread does. False: Go must.
-func (d *Device) Free(at mem.Addr) bool { return bool(C.quick_free(d.c, C.uint64_t(at))) }
+func (d *Device) Free(at mem.Addr) bool { return bool(C.stalloc_give(d.c, C.uint64_t(at))) }
 
 // Announce frees blocks as threads do that find the lock taken, one after the other, until whoever
 // has it looks.
