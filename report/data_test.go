@@ -27,7 +27,7 @@ func TestVerdictsOfAllRecordings(t *testing.T) {
 			var want []mem.Bytes
 			for _, who := range compared {
 				if f[who] > 0 {
-					want = append(want, f[who])
+					want = append(want, f[who].Up())
 				}
 			}
 			if got := amounts.FindAllString(said[i], -1); !slices.Equal(got, texts(want)) {

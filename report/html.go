@@ -126,7 +126,7 @@ func (p page) Others(which string) string {
 	for _, name := range compared[:len(compared)-1] {
 		switch {
 		case f[name] > 0:
-			text += fmt.Sprintf("; %v %s", f[name], name)
+			text += fmt.Sprintf("; %v %s", f[name].Up(), name)
 		case f != nil:
 			text += "; never " + name
 		}

@@ -316,6 +316,9 @@ func TestFullDevice(t *testing.T) {
 	if !d.Allocators[0].Full || !strings.Contains(page, "full at ") {
 		t.Errorf("%+v", d.Allocators[0])
 	}
+	if want := "PyTorch's native allocator does not fit in 16.00 GiB: it is full in step 0."; d.NativeWaste != want {
+		t.Errorf("%q, want %q", d.NativeWaste, want)
+	}
 	for _, w := range d.Worth {
 		if w.More != 0 {
 			t.Errorf("a run that did not end is worth %+v", w)

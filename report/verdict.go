@@ -91,7 +91,7 @@ func listed(f figure) string {
 			never = append(never, inWords[name])
 			continue
 		}
-		some = append(some, fmt.Sprintf("%v under %s", f[name], inWords[name]))
+		some = append(some, fmt.Sprintf("%v under %s", f[name].Up(), inWords[name]))
 	}
 	text := "no memory at all" // nothing has the figure
 	if len(some) > 0 {

@@ -69,6 +69,9 @@ func (l *ledger) wasteOf(r *run) waste {
 
 // wasted says in two sentences what native wastes, and why.
 func (l *ledger) wasted(r *run, capacity mem.Bytes) string {
+	if r.result.OOM {
+		return fmt.Sprintf("PyTorch's native allocator does not fit in %v: it is full in %s.", capacity, l.steps[l.stepAt(l.blocks[r.result.Requests-1].begin)].Name)
+	}
 	w, need := l.wasteOf(r), l.load[l.peak]
 	over := w.reserved - need
 	if float64(over) <= noDifference*float64(need) || w.load == w.held {
@@ -88,6 +91,6 @@ func (l *ledger) wasted(r *run, capacity mem.Bytes) string {
 			parts = append(parts, fmt.Sprintf("%v %s", p.bytes, p.where))
 		}
 	}
-	return fmt.Sprintf("With %v to spare, PyTorch's native allocator reserves %v, %v (%.1f %%) more than tensors need at their peak. When it last took more, in %s, it had %v free, of which no piece would do: %s.",
+	return fmt.Sprintf("On a device of %v, PyTorch's native allocator reserves %v, %v more than tensors need at their peak: %.1f %% is wasted. When it last took more, in %s, it had %v free, of which no piece would do: %s.",
 		capacity, w.reserved, over, 100*float64(over)/float64(w.reserved), l.steps[l.stepAt(w.event+1)].Name, free, strings.Join(parts, ", "))
 }

@@ -39,7 +39,7 @@ func TestWasted(t *testing.T) {
 				t.Errorf("%+v, and the simulation counts %+v with %v live", w, want, load)
 			}
 			for _, part := range []string{
-				fmt.Sprintf("reserves %v, %v (", most, most-tr.PeakLoad()),
+				fmt.Sprintf("reserves %v, %v more", most, most-tr.PeakLoad()),
 				fmt.Sprintf("it had %v free", want.Reserved-load), fmt.Sprintf("%v in gaps between blocks", w.holes),
 			} {
 				if !strings.Contains(d.NativeWaste, part) {

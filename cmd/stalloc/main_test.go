@@ -369,3 +369,14 @@ func TestAverages(t *testing.T) {
 		t.Errorf("the best where one device was full: %q, %v", best, ok)
 	}
 }
+
+// TestLeast: five characters, and no less than there is.
+func TestLeast(t *testing.T) {
+	for x, want := range map[mem.Bytes]string{
+		21_692_940_288: "20.21 GiB", 100*mem.GiB + mem.GiB/8: "100.2 GiB", 100 * mem.GiB: "100.0 GiB", 1022*mem.GiB + 1: "1023 GiB", 7: "7 B",
+	} {
+		if got := least(float64(x)); got != want {
+			t.Errorf("%d: %s, want %s", int64(x), got, want)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"stalloc/actors/replay"
@@ -27,6 +29,17 @@ func amount(x float64) string {
 	return strings.TrimSuffix(number[:min(len(number), 5)], ".") + " " + unit
 }
 
+// least is amount for one that suffices: what is cut off is rounded up.
+func least(x float64) string {
+	number, unit, _ := strings.Cut(mem.Bytes(x).Up().String(), " ")
+	if more := len(number) - 5; more > 0 {
+		scale := math.Pow10(max(2-more, 0))
+		f, _ := strconv.ParseFloat(number, 64)
+		number = strconv.FormatFloat(math.Ceil(f*scale)/scale, 'f', max(2-more, 0), 64)
+	}
+	return number + " " + unit
+}
+
 // measures are what --show can name, the default first.
 var measures = []measure{
 	{name: "waste", note: "waste: 1 - peak load / peak reserved, in %",
@@ -40,9 +53,9 @@ var measures = []measure{
 	{name: "hits", note: "hits: requests that a plan served, in % of all requests",
 		value: func(r replay.Result) (float64, bool) { return hitShare(r), whole(r) && r.Hits+r.Misses > 0 }, cell: percent, mean: percent, most: true},
 	{name: "fits", note: "fits in: the smallest device that the run does not fill",
-		value: func(r replay.Result) (float64, bool) { return float64(r.FitsIn), r.FitsIn > 0 }, cell: amount},
+		value: func(r replay.Result) (float64, bool) { return float64(r.FitsIn), r.FitsIn > 0 }, cell: least},
 	{name: "speed", note: "at full speed in: the smallest on which calls of the driver also take at most\n1 % of the steady part, and no request in it is tried again",
-		value: func(r replay.Result) (float64, bool) { return float64(r.FullSpeedIn), r.FullSpeedIn > 0 }, cell: amount,
+		value: func(r replay.Result) (float64, bool) { return float64(r.FullSpeedIn), r.FullSpeedIn > 0 }, cell: least,
 		none: func(r replay.Result) string {
 			if r.FitsIn > 0 && r.SteadyTimeUS > 0 {
 				return "never"

@@ -291,9 +291,9 @@ func replayRow(r replay.Result) table.Row {
 		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3), steady,
 	}
 	if r.FitsIn > 0 {
-		row = append(row, r.FitsIn, "-")
+		row = append(row, r.FitsIn.Up(), "-")
 		if r.FullSpeedIn > 0 {
-			row[len(row)-1] = r.FullSpeedIn
+			row[len(row)-1] = r.FullSpeedIn.Up()
 		}
 	}
 	return row

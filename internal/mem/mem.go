@@ -5,6 +5,7 @@ package mem
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -53,22 +54,31 @@ func RoundUp(n, unit Bytes) Bytes { return (n + unit - 1) &^ (unit - 1) }
 // Handles returns how many handles n bytes need.
 func Handles(n Bytes) int64 { return int64((n + HandleSize - 1) / HandleSize) }
 
+// printed are the units of String, the largest first.
+var printed = [...]struct {
+	size Bytes
+	name string
+}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}
+
 // String prints the amount in the largest binary unit that keeps it above one:
 // "512 B", "1.50 GiB".
 func (b Bytes) String() string {
-	abs := b
-	if abs < 0 {
-		abs = -abs
-	}
-	switch {
-	case abs >= TiB:
-		return fmt.Sprintf("%.2f TiB", float64(b)/float64(TiB))
-	case abs >= GiB:
-		return fmt.Sprintf("%.2f GiB", float64(b)/float64(GiB))
-	case abs >= MiB:
-		return fmt.Sprintf("%.2f MiB", float64(b)/float64(MiB))
-	case abs >= KiB:
-		return fmt.Sprintf("%.2f KiB", float64(b)/float64(KiB))
+	for _, u := range printed {
+		if max(b, -b) >= u.size {
+			return fmt.Sprintf("%.2f %s", float64(b)/float64(u.size), u.name)
+		}
 	}
 	return strconv.FormatInt(int64(b), 10) + " B"
+}
+
+// Up is the least amount that is no less, and that String prints exactly: of what suffices, so
+// that what is printed does.
+func (b Bytes) Up() Bytes {
+	for _, u := range printed {
+		if b >= u.size {
+			hundredths := math.Ceil(100 * float64(b) / float64(u.size))
+			return Bytes(math.Ceil(hundredths / 100 * float64(u.size)))
+		}
+	}
+	return b
 }

@@ -35,6 +35,21 @@ func TestParseBytes(t *testing.T) {
 	}
 }
 
+// TestUp: what is printed of an amount that suffices, suffices.
+func TestUp(t *testing.T) {
+	for _, c := range []struct {
+		in   Bytes
+		want string
+	}{
+		{0, "0 B"}, {1023, "1023 B"}, {1025, "1.01 KiB"}, {3 << 29, "1.50 GiB"}, {21_692_940_288, "20.21 GiB"}, {MiB - 1, "1024.00 KiB"},
+	} {
+		up := c.in.Up()
+		if read, err := ParseBytes(up.String()); up.String() != c.want || err != nil || read < c.in || up.Up() != up {
+			t.Errorf("%d: %q, %v, want %q", int64(c.in), up, err, c.want)
+		}
+	}
+}
+
 func TestString(t *testing.T) {
 	for _, c := range []struct {
 		in   Bytes
