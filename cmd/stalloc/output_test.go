@@ -115,26 +115,30 @@ func TestOutputToStdout(t *testing.T) {
 	}
 }
 
-// TestOutputOverInput: an input that is the output too is read whole before it is replaced, and
-// stays where the command fails.
+// TestOutputOverInput: an output that is an input, or another output, is refused, and nothing is lost.
 func TestOutputOverInput(t *testing.T) {
 	for _, args := range outputs(t) {
-		if args[0] != "merge" {
-			continue
+		link := filepath.Join(t.TempDir(), "link")
+		input, err := filepath.Abs(args[1])
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, errs, status := run(t, append(args, "-o", args[1])...); status != 0 {
-			t.Errorf("exit %d, %s", status, errs)
+		if err := os.Symlink(input, link); err != nil {
+			t.Fatal(err)
 		}
 		before, _ := os.ReadFile(args[1])
-		if !bytes.Contains(before, []byte("plan 1 serves")) {
-			t.Errorf("merged into itself: %.80q", before)
-		}
-		if _, _, status := run(t, "merge", args[1], args[1], "-o", args[1]); status == 0 {
-			t.Error("a profiler's trace was taken for one of stalloc's")
+		for _, path := range []string{args[1], link} {
+			if _, errs, status := run(t, append(args, "-o", path)...); status == 0 || !strings.Contains(errs, path+": would replace what it is made from") {
+				t.Errorf("%s: exit %d, %q", args[0], status, errs)
+			}
 		}
 		if after, _ := os.ReadFile(args[1]); !bytes.Equal(before, after) {
-			t.Error("a command that failed took away what was there")
+			t.Errorf("%s took away its input", args[0])
 		}
+	}
+	path := filepath.Join(t.TempDir(), "x")
+	if _, errs, status := run(t, "plan", "-o", path, "--svg", filepath.Dir(path)+"/./x", "../../plan/solve/testdata/absent.csv", "--solver", "descent"); status == 0 || !strings.Contains(errs, "names the same file") {
+		t.Errorf("two outputs in one file: exit %d, %q", status, errs)
 	}
 }
 
