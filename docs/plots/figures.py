@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import recordings
 
@@ -56,17 +58,25 @@ def run(part: str, seconds: float) -> int:
 
 
 def gpu_lines(part: str) -> list[str]:
-    """What a benchmark of examples/ has measured, as docs/benchmarks.md shows it."""
-    data = DATA / f"{part}.jsonl"
-    if not data.exists():
-        return ["Not measured yet."]
-    words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
-    words += ["--turns", "99"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    lines = done.stdout.strip().splitlines()
+    """What a benchmark of examples/ has measured, as docs/benchmarks.md shows it: machine by
+    machine, which each have a file.
+    """
+    lines = []
     if part == "limit":
-        lines[:0] = ["![Median step over the limit, by allocator](figures/limit.png)", ""]
-    return lines
+        lines = ["![Median step over the limit, by allocator](figures/limit.png)"]
+    for data in ledgers(part):
+        runs = {json.loads(line)["key"]["program"] for line in data.read_text().splitlines()}
+        names = sorted(runs - {"throughput"})
+        words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
+        words += ["--turns", "99", "--rows" if part == "artifact" else "--programs", *names]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        lines += ["", *done.stdout.strip().splitlines()]
+    return lines[lines[:1] == [""] :] or ["Not measured yet."]
+
+
+def ledgers(part: str) -> list[Path]:
+    """turns.jsonl, which `make figures` goes on with, and those of other machines beside it."""
+    return sorted(DATA.glob(f"{part}*.jsonl"), key=lambda path: len(path.name))
 
 
 def gpu_tables() -> None:

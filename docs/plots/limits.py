@@ -1,4 +1,4 @@
-"""Draws docs/figures/limit.png: the step's time over the limit, from docs/data/limit.jsonl.
+"""Draws docs/figures/limit.png: the step's time over the limit, from docs/data/limit*.jsonl.
 
 A panel a program, a curve an allocator; a cross where it ran out of memory. Nothing that was
 measured is left out: programs on which nothing is won are there as well.
@@ -14,11 +14,11 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 import limit  # noqa: E402
 
-DATA = ROOT / "docs" / "data" / "limit.jsonl"
+DATA = sorted((ROOT / "docs" / "data").glob("limit*.jsonl"), key=lambda path: len(path.name))
 UNLIMITED = 1.58  # where the points without a limit stand
 
 
-def benches(data: Path = DATA) -> list[limit.Bench]:
+def benches(data: Path) -> list[limit.Bench]:
     """The programs of which anything was measured."""
     args = limit.parse_arguments(["--json", str(data), "--table", "--turns", "99"])
     book = limit.ledger.Ledger(data, 0)
@@ -38,7 +38,7 @@ def points(bench: limit.Bench, allocator: str) -> tuple[list, list, float | None
 
 def draw(out: Path, plt, colours: dict[str, str], names: dict[str, str]) -> bool:
     """Whether there was anything to draw."""
-    every = benches()
+    every = [bench for data in DATA for bench in benches(data)]
     if not every:
         return False
     across = min(len(every), 3)

@@ -13,7 +13,6 @@ TITLES = {
 ALLOCATORS = ["native", "expandable", "gmlake", "stalloc"]
 NAMES = {"gmlake": "GMLake"}
 GIB = 1 << 30
-SAME = 0.002  # of the load: two figures that are no farther apart count as the same
 
 Results = dict[tuple[str, str], dict[str, dict]]  # by group and name, by allocator
 
@@ -107,14 +106,23 @@ def summary(found: Results) -> list[str]:
             three = (statistics.median(figures), statistics.mean(figures), max(figures))
             cells.append(", ".join(f"{x:.1f}" for x in three) + more)
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    lost = sum(
-        (of["expandable"].get("full_speed_in_bytes") or math.inf)
-        + SAME * of["stalloc"]["peak_load_bytes"]
-        < (of["stalloc"].get("full_speed_in_bytes") or math.inf)
-        for of in steady
+    fits, speed = (
+        sum(needed(of["expandable"], key) < needed(of["stalloc"], key) for of in rows)
+        for key, rows in (
+            ("fits_in_bytes", found.values()),
+            ("full_speed_in_bytes", steady),
+        )
     )
-    lines += ["", f"In {lost} of them expandable segments are at full speed in less than stalloc."]
+    lines += [
+        "",
+        f"In {fits} of them expandable segments fit in less than stalloc, in {speed} they are at "
+        "full speed in less.",
+    ]
     return lines
+
+
+def needed(result: dict, key: str) -> float:
+    return result.get(key) or math.inf
 
 
 def rows_of(found: Results, group: str) -> dict[str, dict[str, dict]]:

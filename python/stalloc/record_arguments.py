@@ -97,6 +97,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     if _rank.world_size() > 1 and "%r" not in args.output:
         parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
     args.output = _rank.expand(args.output)
+    if args.script is not None and Path(args.output).resolve() == args.script.resolve():
+        parser.error(f"-o {args.output}: would replace the script; name another file")
     folder = Path(args.output).parent
     if not folder.is_dir():
         parser.error(f"-o {args.output}: there is no folder {folder}")

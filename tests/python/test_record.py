@@ -105,6 +105,7 @@ def test_no_gpu(recorded, capsys):
     "options, message",
     [
         (["-o", "x.csv", "absent.py"], "no such script"),
+        (["-o", __file__, __file__], "would replace the script"),
         (["-o", "x.csv", "-m", "absent.module"], "no such module"),
         (["-o", "x.csv", "-m"], "name a script"),
         (["-o", "x.csv"], "name a script"),
