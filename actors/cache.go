@@ -149,7 +149,10 @@ func (c *cache) load(f cached) (*plan.Plan, error) {
 	c.asked.reads.Add(1)
 	p, err := plan.ReadFileIf(f.path, ours)
 	if errors.Is(err, plan.ErrForeign) || errors.Is(err, plan.ErrCorrupt) {
-		return nil, fmt.Errorf("%w (deleting it: %v)", err, os.Remove(f.path))
+		if left := os.Remove(f.path); left != nil {
+			return nil, fmt.Errorf("%w; it cannot be deleted: %w", err, left)
+		}
+		return nil, fmt.Errorf("%w; it is deleted", err)
 	}
 	return p, err
 }

@@ -98,7 +98,7 @@ func Decode(r io.Reader, name string) (*Plan, error) {
 }
 
 func decode(file []byte) (*Plan, error) {
-	const remedy = "delete it and a new one will be written"
+	const remedy = "have it written anew, by a run or by stalloc plan -o"
 	head := file[:min(len(file), len(fileHead))]
 	what := ErrVersion
 	if !bytes.HasPrefix(head, []byte(fileMagic)) {

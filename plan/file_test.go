@@ -102,7 +102,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", name, err, c.kind)
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, "some/file.plan") || !strings.Contains(text, "delete it") {
+		if text := err.Error(); !strings.Contains(text, "some/file.plan") || !strings.Contains(text, "have it written anew") {
 			t.Errorf("%s: the error does not say where it is and what to do: %v", name, err)
 		}
 	}
