@@ -169,6 +169,9 @@ func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 	if f.budget <= 0 {
 		return fmt.Errorf("--budget %d is none: give units of work above 0, some ten million a second", f.budget)
 	}
+	if f.pareto && f.output != "" {
+		return fmt.Errorf("-o %s: --pareto prints many placements, and a file has one; leave out -o or --pareto", f.output)
+	}
 	if len(paths) > 1 && (f.output != "" || f.svg != "") {
 		return fmt.Errorf("one file has one placement, but -o or --svg is given with %d files: solve them one by one", len(paths))
 	}
@@ -241,6 +244,12 @@ func (r *solving) one(name string, file *problemfile.File) error {
 	}
 	r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), out.Buffers, int64(out.Bound), int64(out.Top),
 		fmt.Sprintf("%.3f %%", 100*out.Gap), yes(out.Optimal), out.Fits, fmt.Sprintf("%.2f", out.Seconds)})
+	switch {
+	case x.Never:
+		return fmt.Errorf("%s never fits in --capacity %d: nothing ends below %d, give that or more", name, p.Capacity, x.Bound)
+	case !x.Fits:
+		return fmt.Errorf("%s: the best placement ends at %d, above --capacity %d: give more, or a larger --budget to look further", name, x.Top, p.Capacity)
+	}
 	if r.offsets != nil {
 		if err := problemfile.Write(r.offsets, file, x.Offsets); err != nil {
 			return fmt.Errorf("-o %s: %w; choose another file", f.output, err)

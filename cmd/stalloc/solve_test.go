@@ -16,6 +16,10 @@ func TestSolve(t *testing.T) {
 	if err := os.WriteFile(file, []byte(problem), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	greedy := filepath.Join(dir, "greedy.csv") // fits in 16; largest first, in 18
+	if err := os.WriteFile(greedy, []byte("2,7,4\n6,11,4\n0,4,3\n1,4,4\n0,4,5\n0,1,6\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{{"--capacity", "7", "-o", offsets, "--svg", svg, file}, {offsets}, {"--solver", "exact", file}} {
 		out, errs, status := run(t, append([]string{"plan", "--json"}, args...)...)
 		var r solveResult
@@ -29,9 +33,12 @@ func TestSolve(t *testing.T) {
 	if drawn, err := os.ReadFile(svg); err != nil || strings.Count(string(drawn), "<rect") != 4 {
 		t.Errorf("%v: %s", err, drawn)
 	}
-	out, _, _ := run(t, "plan", "--json", "--capacity", "6", file)
-	if !strings.Contains(out, `"never"`) {
-		t.Errorf("a capacity below the load: %s", out)
+	for _, args := range [][]string{{"--capacity", "6", file}, {"--capacity", "17", "--solver", "firstfit", greedy}} {
+		none := filepath.Join(dir, "none")
+		out, errs, status := run(t, append([]string{"plan", "--json", "-o", none, "--svg", none + ".svg"}, args...)...)
+		if left, _ := filepath.Glob(none + "*"); status != exitFailed || strings.Contains(out, `"yes"`) || !strings.Contains(errs, "--capacity "+args[1]) || left != nil {
+			t.Errorf("%v: exit %d, %s, %s, wrote %v", args, status, out, errs, left)
+		}
 	}
 }
 
@@ -49,6 +56,7 @@ func TestSolveRefuses(t *testing.T) {
 		"choose from":     {"--solver", "magic", good},
 		"give them apart": {good, "testdata/traces/tiny.csv"},
 		"solve them one":  {"-o", filepath.Join(dir, "x"), good, good},
+		"leave out -o":    {"--pareto", "-o", filepath.Join(dir, "x"), good},
 		"no capacity":     {"--capacity", "0", good},
 		"--budget is for": {"--budget", "9", "testdata/traces/tiny.csv"},
 		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
