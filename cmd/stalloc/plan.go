@@ -53,7 +53,7 @@ without a header (the formats of minimalloc, idealloc and TelaMalloc). Its
 buffers get offsets, as low as possible or below a --capacity; -o writes them.
 With --solver, --capacity, --svg or --pareto the last step of a recording is
 such a problem. An interrupt ends the search and prints the best result so far.`,
-		Example: `  stalloc plan tests/traces/*.csv.gz
+		Example: `  stalloc plan tests/traces/llama_vpp.csv.gz tests/traces/vit_streams.csv.gz
   stalloc plan -o llama.plan tests/traces/llama_naive.csv.gz
   stalloc plan --json snapshot.pickle
   stalloc plan --capacity 1048576 -o offsets.csv problem.csv
@@ -107,11 +107,14 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	s.eachTrace(paths, 1, func(path string, tr *trace.Trace) {
 		s.progress.begin("planning " + tr.Name)
 		begin := time.Now()
-		p, _, err := replay.Plan(cmd.Context(), tr)
+		p, replayed, err := replay.Plan(cmd.Context(), tr)
 		if cmd.Context().Err() != nil {
 			return
 		}
 		if err != nil {
+			if replayed.Hits > 0 {
+				err = fmt.Errorf("%w; what plans served in it, %.2f %% of the requests, are small ones, which later runs are not told of", err, 100*hitShare(replayed))
+			}
 			s.fail(fmt.Errorf("%s: %w", path, err))
 			return
 		}

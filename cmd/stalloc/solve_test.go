@@ -67,3 +67,12 @@ func TestSolveRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanExample: the first example of the help does what it says.
+func TestPlanExample(t *testing.T) {
+	line, _, _ := strings.Cut(newPlan().Example, "\n")
+	args := strings.Fields(strings.ReplaceAll(line, "tests/traces", "../../tests/traces"))
+	if _, errs, status := run(t, args[1:]...); status != 0 {
+		t.Errorf("%s: exit %d, %s", line, status, errs)
+	}
+}
