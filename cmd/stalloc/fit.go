@@ -106,22 +106,16 @@ func (f *fitFlags) check() (runs []sized, allocators []replay.Allocator, err err
 		runs, sizes[size] = append(runs, sized{size, path}), true
 	}
 	slices.SortStableFunc(runs, func(a, b sized) int { return cmp.Compare(a.size, b.size) })
-	for _, name := range f.allocators {
-		a, err := replay.Lookup(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		allocators = append(allocators, a)
-	}
 	switch {
+	case len(runs) == 0:
+		return nil, nil, errors.New("no recording is named: give two or more, as in --at 4=b4.csv.gz --at 8=b8.csv.gz, or a program and its --sizes")
 	case len(sizes) < 2:
 		return nil, nil, errors.New("one size alone does not tell what grows with it: give two or more, different ones, with --at or --sizes")
 	case f.multiple < 1:
 		return nil, nil, fmt.Errorf("--multiple %d: give a number of at least 1", f.multiple)
-	case len(allocators) == 0:
-		return nil, nil, fmt.Errorf("--allocator names none: choose from %s", strings.Join(replay.Names(), ", "))
 	}
-	return runs, allocators, nil
+	allocators, err = lookup(f.allocators)
+	return runs, allocators, err
 }
 
 // needed is what the recordings of an allocator need, by one figure, or why that cannot be told.
@@ -165,6 +159,9 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 	line, live := f.result(liveTensors, figureFits, load)
 	results := []fitResult{live}
 	if why := results[0].CannotTell; why != "" {
+		if byLine != nil {
+			why += fmt.Sprintf("; if %s and %s are of two programs (%v), record one at both sizes", paths[0], paths[last], byLine)
+		}
 		s.fail(fmt.Errorf("these recordings do not tell how %s grow: %s", liveTensors, why))
 		return s.finishAll(nil)
 	}

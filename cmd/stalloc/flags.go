@@ -2,15 +2,37 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stalloc/actors/replay"
 )
 
 // addFormat gives a command --format, and --json for short.
 func addFormat(f *pflag.FlagSet, to *format) {
 	f.Var(to, "format", "table, md, csv or json: 'stalloc help keys' explains the keys of csv and json")
 	f.VarPF(jsonFlag{to}, "json", "", "the same as --format json: one object a line").NoOptDefVal = "true"
+}
+
+// lookup returns the allocators that --allocator names.
+func lookup(names []string) (allocators []replay.Allocator, err error) {
+	if len(names) == 0 {
+		return nil, fmt.Errorf("--allocator names none: choose from %s", strings.Join(replay.Names(), ", "))
+	}
+	for i, name := range names {
+		a, err := replay.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("--allocator names %s twice: name each once", name)
+		}
+		allocators = append(allocators, a)
+	}
+	return allocators, nil
 }
 
 // complete offers values for flags where a shell completes a command line.

@@ -176,16 +176,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 
 // check returns the allocators that are named, or what is wrong with the flags.
 func (f *replayFlags) check() ([]replay.Allocator, error) {
-	if len(f.allocators) == 0 {
-		return nil, fmt.Errorf("--allocator names none: choose from %s", strings.Join(replay.Names(), ", "))
-	}
-	var allocators []replay.Allocator
-	for _, name := range f.allocators {
-		a, err := replay.Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		allocators = append(allocators, a)
+	allocators, err := lookup(f.allocators)
+	if err != nil {
+		return nil, err
 	}
 	if f.noPlan {
 		f.without = without.Plans
@@ -212,7 +205,7 @@ func (f *replayFlags) check() ([]replay.Allocator, error) {
 	if f.show == "" {
 		return allocators, nil
 	}
-	_, err := findMeasure(f.show)
+	_, err = findMeasure(f.show)
 	return allocators, err
 }
 

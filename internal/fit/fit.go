@@ -126,7 +126,7 @@ func (l Line) Largest(capacity float64, unit int64) (Range, error) {
 	end := l.middle + l.half
 	// What is measured to grow by less than it may be off by is not known to grow.
 	if grown := l.Each * 2 * l.half; grown <= 2*l.Tolerance+l.Residual {
-		return Range{}, errors.New("what was measured does not grow with the size beyond what it may be off by: record sizes farther apart")
+		return Range{}, errors.New("a larger size takes no more memory, or hardly: record sizes farther apart, or look whether all are of one size")
 	}
 	if l.Fixed < -l.Error(0) {
 		return Range{}, errors.New("without anything that grows there would be less than nothing: these are no sizes of one program, or it does not grow in a line")
@@ -144,7 +144,7 @@ func (l Line) Largest(capacity float64, unit int64) (Range, error) {
 	}
 	r := Range{Best: largest(l.At)}
 	if float64(r.Best) > end*Farthest {
-		return Range{}, fmt.Errorf("more than %d times the largest recorded size: record larger ones", Farthest)
+		return Range{}, fmt.Errorf("more than %d times the largest recorded size would fit: record larger ones", Farthest)
 	}
 	if off := l.Error(float64(r.Best)); off > roughest*capacity {
 		return Range{}, fmt.Errorf("a line through these is off by %.0f %% of the capacity there: record sizes nearer to what fits", 100*off/capacity)

@@ -76,9 +76,9 @@ func TestWhatCannotBeTold(t *testing.T) {
 		capacity float64
 		want     string
 	}{
-		{[]Point{{4, 10, 0}, {8, 10, 0}}, 100, "does not grow"},
-		{[]Point{{4, 10, 1}, {8, 11, 1}}, 100, "does not grow"},
-		{[]Point{{4, 12, 0}, {8, 10, 0}}, 100, "does not grow"},
+		{[]Point{{4, 10, 0}, {8, 10, 0}}, 100, "no more memory"},
+		{[]Point{{4, 10, 1}, {8, 11, 1}}, 100, "no more memory"},
+		{[]Point{{4, 12, 0}, {8, 10, 0}}, 100, "no more memory"},
 		{[]Point{{4, 10, 0}, {8, 30, 0}}, 100, "less than nothing"},
 		{[]Point{{1, 10, 0}, {2, 11, 0}}, 1000, "more than 16 times"},
 		{[]Point{{1, 10, 0}, {2, 12, 0}, {3, 18, 0}}, 60, "off by"},
