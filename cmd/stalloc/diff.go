@@ -95,7 +95,7 @@ changes its meaning or goes.`,
 	f.IntVar(&flags.step, "step", flags.step, "compare at the peak of this `step`, from 0; the highest peak if negative")
 	f.IntVar(&flags.device, "device", flags.device, "of snapshots: the `number` of the device; the first that has events if negative")
 	f.IntVar(&flags.top, "top", flags.top, "print at most so many groups and steps; 0 prints all, and JSON has all")
-	f.Var(&flags.failOver, "fail-over", "fail if the peak has grown by more than this, as in 1% or 512MiB")
+	f.Var(&flags.failOver, "fail-over", "fail if the peak has grown by more than this: a share, as in 1%, or an amount"+amounts)
 	f.Var(&flags.format, "format", "table, md or json: 'stalloc help keys' explains the keys of json")
 	f.VarPF(jsonFlag{&flags.format}, "json", "", "the same as --format json").NoOptDefVal = "true"
 	complete(cmd, map[string][]string{"by": report.Groupings, "format": {string(asTable), string(asMD), string(asJSON)}})

@@ -80,7 +80,7 @@ tensors'.`,
 	f.StringVar(&flags.python, "python", flags.python, "with --sizes: the `interpreter` that trains")
 	f.StringArrayVar(&flags.at, "at", nil, "a `size=file`: the size, and its recording; two or more")
 	f.Int64Var(&flags.multiple, "multiple", flags.multiple, "sizes come in multiples of this")
-	f.Var(&flags.capacity, "capacity", "memory that tensors can have")
+	f.Var(&flags.capacity, "capacity", "memory that tensors can have"+amounts)
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to tell of")
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
 	addFormat(f, &flags.format)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,22 @@ import (
 func addFormat(f *pflag.FlagSet, to *format) {
 	f.Var(to, "format", "table, md, csv or json: 'stalloc help keys' explains the keys of csv and json")
 	f.VarPF(jsonFlag{to}, "json", "", "the same as --format json: one object a line").NoOptDefVal = "true"
+}
+
+// flagError says what a flag takes, where the flag itself says only what of Go's has failed.
+func flagError(_ *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	what := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "uint64": "a whole number, 0 or more",
+		"float64": "a number", "duration": "a time, as in 500ms or 2s", "bool": "true or false",
+	}[bad.GetFlag().Value.Type()]
+	if what == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %q: give %s", bad.GetFlag().Name, bad.GetValue(), what)
 }
 
 // lookup returns the allocators that --allocator names.

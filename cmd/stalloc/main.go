@@ -115,6 +115,7 @@ is wrong, 130 after an interrupt.`,
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 79 "))
 	root.AddCommand(newReplay(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
+	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, topic []string) error { // cobra's own says so, and that all is well

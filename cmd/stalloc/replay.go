@@ -102,8 +102,7 @@ every larger device that was tried works, too.`,
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
 	f.BoolVar(&flags.warm, "warm", false, "show the second of two starts, with what the first has left")
 	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: plan no steps")
-	f.StringSliceVar(&flags.off, "without", nil, "stalloc: mechanisms to switch off, or 'list'")
-	_ = f.MarkHidden("without") // it is there: the error would say that it is not
+	f.StringSliceVar(&flags.off, "without", nil, "stalloc: `mechanisms` to switch off; 'list' explains them")
 	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
 	f.Float64Var(&flags.late, "late", 0, "share of the blocks to free later, at random, from 0 to 1")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of --noise and --late")
@@ -111,8 +110,8 @@ every larger device that was tried works, too.`,
 	f.BoolVar(&flags.wide, "wide", false, "a row for each allocator, with all figures; wider than a terminal mostly is")
 	f.StringVar(&flags.show, "show", "", "the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
 	addFormat(f, &flags.format)
-	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
-	f.Var(&flags.fragLimit, "frag-limit", "gmlake: requests below this size are not stitched")
+	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
+	f.Var(&flags.fragLimit, "frag-limit", "gmlake: do not stitch requests below this size"+amounts)
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
 	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats, "show": measureNames()})
 	return cmd

@@ -60,7 +60,7 @@ the second, as 'stalloc diff' does.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&flags.output, "output", "o", "report.html", "write the page to this `file`; - is standard output")
-	f.Var(&flags.capacity, "capacity", "memory of the simulated device")
+	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.IntVar(&flags.device, "device", flags.device, "of a snapshot or a log: the `number` of the device; the first that has events if negative")
 	f.BoolVar(&flags.warm, "warm", false, "stalloc: show the second of two starts")
 	f.BoolVar(&flags.quick, "quick", false, "do not look for the smallest devices that do")

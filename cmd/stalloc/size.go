@@ -7,8 +7,11 @@ import (
 	"stalloc/internal/mem"
 )
 
-// size is an amount of memory on the command line: 80GiB, 512 MiB, 4096.
+// size is an amount of memory on the command line: 80GiB, 512 MiB, 4096B.
 type size mem.Bytes
+
+// amounts is for the help of flags. Set takes large numbers for bytes, too.
+const amounts = ", with its unit: 80GiB, 80GB, 4096B"
 
 func (s *size) Set(text string) error {
 	n, err := mem.ParseBytes(text)

@@ -70,7 +70,7 @@ func (f *solveFlags) add(to *pflag.FlagSet) {
 		about = append(about, "\n"+name+": "+solve.About(name))
 	}
 	to.StringVar(&f.solver, "solver", f.solver, "`name` of what solves problems:"+strings.Join(about, ""))
-	to.Var(&f.capacity, "capacity", "where a problem's buffers are to end at most, such as 1MiB; as low as may be without it")
+	to.Var(&f.capacity, "capacity", "where a problem's buffers are to end at most, in its units, or as in 1MiB; as low as may be without it")
 	to.Int64Var(&f.budget, "budget", solve.DefaultBudget, "units of work for each problem, some ten million a second")
 	to.Uint64Var(&f.seed, "seed", 0, "of what is random: the same seed and budget have the same result everywhere")
 	to.StringVar(&f.svg, "svg", "", "draw the placement, or the front of --pareto, of the one problem into this `file`")

@@ -1,6 +1,9 @@
 package mem
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestRound(t *testing.T) {
 	for _, c := range []struct{ in, want Bytes }{
@@ -28,9 +31,14 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("ParseBytes(%q) = %d, %v, want %d", c.in, got, err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "GiB", "-1", "1e40", "12 parsecs", "NaN", "0.9", "90%", "1e9", ".5G", "1.G", "7.5b", "70GX", "4194304TiB"} {
+	for _, bad := range []string{"", "GiB", "-1", "1e40", "12 parsecs", "NaN", "0.9", "90%", "1e9", ".5G", "1.G", "7.5b", "70GX"} {
 		if got, err := ParseBytes(bad); err == nil {
 			t.Errorf("ParseBytes(%q) = %d without an error", bad, got)
+		}
+	}
+	for _, large := range []string{"4194304TiB", "99999999TiB", "4611686018427387904", "99999999999999999999999 kb"} {
+		if got, err := ParseBytes(large); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("ParseBytes(%q) = %d, %v", large, got, err)
 		}
 	}
 }
