@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -77,7 +78,7 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 		in = bufio.NewReaderSize(unzip, maxLine)
 	}
 	reader := &Reader{name: BaseName(name), close: func() error { return nil }, in: raw}
-	magic, err := in.Peek(2)
+	magic, err := in.Peek(8)
 	if err != nil && err != io.EOF {
 		return nil, inputError(name, 0, 0, err)
 	}
@@ -109,11 +110,16 @@ func foreign(name string, magic []byte) error {
 	e := &FormatError{
 		File: name, Line: 1,
 		Want: wantHeader + " or a pickled snapshot",
-		Got:  fmt.Sprintf("a file beginning with %q", magic),
+		Got:  fmt.Sprintf("a file beginning with %q", magic[:min(len(magic), 2)]),
 	}
-	if string(magic) == "PK" {
+	switch {
+	case bytes.HasPrefix(magic, []byte("PK")):
 		e.Got = "a zip archive"
 		e.Remedy = "torch.save writes these: write snapshots with torch.cuda.memory._dump_snapshot"
+	case string(magic) == "STALLOCP":
+		e.Got, e.Remedy = "a plan file", "stalloc report reads it"
+	case magic[0] == '[' || magic[0] == '{':
+		e.Got, e.Remedy = "JSON", "if it is the log of a live run, stalloc report reads it"
 	}
 	return e
 }

@@ -76,6 +76,8 @@ func TestTextErrors(t *testing.T) {
 		{"# setup\n", `t:1: want a header line "# workload ..." or "# megatron ...", got "# setup"`},
 		{"# workload tiny", `t:1: want a line that ends in a line break, got "# workload tiny" and the end of the file; ` + remedyCut},
 		{"a,0,1,0,0\n", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got a file beginning with "a,"`},
+		{"STALLOCP\x01\x00", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got a plan file; stalloc report reads it`},
+		{"[\n{}", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got JSON; if it is the log of a live run, stalloc report reads it`},
 		{"PK\x03\x04", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got a zip archive; torch.save writes these: write snapshots with torch.cuda.memory._dump_snapshot`},
 		{header + "a,0,1,0,0", `t:2: want a line that ends in a line break, got "a,0,1,0,0" and the end of the file; ` + remedyCut},
 		{header + "a,0,1,0\n", `t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0,1,0"`},

@@ -111,6 +111,11 @@ func TestPlanFileIsReadable(t *testing.T) {
 	if said.Requests == 0 || said.Hold < said.Load {
 		t.Errorf("%+v", said)
 	}
+	for _, args := range [][]string{{"replay", file}, {"plan", file}, {"plan", "--solver", "exact", file}, {"diff", file, file}} {
+		if _, errs, status := run(t, args...); status != exitFailed || !strings.Contains(errs, "a plan file; stalloc report reads it") {
+			t.Errorf("%v: exit %d, %s", args, status, errs)
+		}
+	}
 }
 
 func TestPlanFileThatCannotBeWritten(t *testing.T) {

@@ -94,7 +94,7 @@ func isProblem(path string) bool {
 	if err != nil {
 		return false
 	}
-	head, _ := in.Peek(1)
+	head, _ := in.Peek(8)
 	return problemfile.Is(head)
 }
 

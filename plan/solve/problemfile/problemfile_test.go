@@ -41,7 +41,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%q is not taken for a problem", text)
 		}
 	}
-	for _, other := range []string{"", "# workload x", "\x80\x04", "\x1f\x8b"} {
+	for _, other := range []string{"", "# workload x", "\x80\x04", "\x1f\x8b", "STALLOCP"} {
 		if Is([]byte(other)) {
 			t.Errorf("%q is taken for a problem", other)
 		}

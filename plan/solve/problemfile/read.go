@@ -22,6 +22,7 @@ package problemfile
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -38,9 +39,9 @@ type File struct {
 }
 
 // Is reports whether a file that begins with such bytes may be a problem: a recording begins
-// with #, a snapshot with what no text has.
+// with #, a snapshot with what no text has, a plan with STALLOCP.
 func Is(head []byte) bool {
-	return len(head) > 0 && (head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' && head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
+	return len(head) > 0 && !bytes.HasPrefix(head, []byte("STALLOCP")) && (head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' && head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
 }
 
 type column int
