@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,6 +28,9 @@ result.`,
 			if len(paths) != 2 {
 				return fmt.Errorf("merge takes two files, the profiler's trace and stalloc's, but %d are named", len(paths))
 			}
+			if to == "" {
+				return errors.New("name the file to write with -o")
+			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -43,9 +47,6 @@ result.`,
 		},
 	}
 	cmd.Flags().StringVarP(&to, "output", "o", "", "the `file` to write; - is standard output")
-	if err := cmd.MarkFlagRequired("output"); err != nil {
-		panic(err) // a flag that was not added
-	}
 	return cmd
 }
 
@@ -61,7 +62,7 @@ func merge(out *output.File, profiler, ours string) error {
 	}
 	defer events.Close()
 	if err := perfetto.Merge(out, in, events); err != nil {
-		return fmt.Errorf("%s with %s: %w", profiler, ours, err)
+		return fmt.Errorf("%s and %s: %w", profiler, ours, err)
 	}
 	return out.Commit()
 }

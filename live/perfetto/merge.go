@@ -139,7 +139,7 @@ func readEvents(r io.Reader) (all ourEvents, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() || lines.Text() != "[" {
-		return all, errors.New("not a trace of stalloc: give a file that STALLOC_CONF=trace:FILE has written")
+		return all, errors.New("the second is not a trace of stalloc: give the profiler's, and then a file that STALLOC_CONF=trace:FILE has written")
 	}
 	for lines.Scan() {
 		var e event
