@@ -71,6 +71,9 @@ func loadLive(path string, device int) (*Data, error) {
 	defer file.Close()
 	l := live{device: device}
 	err = eachEvent(bufio.NewReaderSize(file, 1<<16), l.event)
+	if err == nil && len(l.load) == 0 && len(l.others) > 0 {
+		return nil, fmt.Errorf("%s has no device %d: choose from %v with --device", path, device, l.others)
+	}
 	if err == nil && len(l.load) == 0 {
 		err = errors.New("no counter of a device's memory in it")
 	}
@@ -114,7 +117,8 @@ func eachEvent(in io.Reader, visit func(*liveEvent)) error {
 
 // live collects a log.
 type live struct {
-	device         int // negative for the first there is
+	device         int   // negative for the first there is
+	others         []int // devices
 	micros         []int64
 	load, reserved []mem.Bytes
 	spans          []liveEvent
@@ -125,6 +129,9 @@ func (l *live) event(e *liveEvent) {
 	if of := memoryCounter.FindStringSubmatch(e.Name); e.Phase == "C" && of != nil {
 		number, err := strconv.Atoi(of[1])
 		if err != nil || l.device >= 0 && number != l.device {
+			if err == nil && !slices.Contains(l.others, number) {
+				l.others = append(l.others, number)
+			}
 			return
 		}
 		l.device = number

@@ -54,6 +54,9 @@ func TestLiveReport(t *testing.T) {
 		if !strings.Contains(page, "plan 1 &lt;serves&gt;") || len(d.Notes) != 1 || d.Notes[0].Step != "step 1" {
 			t.Errorf("%s: notes %+v", name, d.Notes)
 		}
+		if _, err := Load(context.Background(), path, Options{Device: 3}); err == nil || !strings.HasSuffix(err.Error(), "run.json has no device 3: choose from [0 1] with --device") {
+			t.Errorf("%s: device 3: %v", name, err)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,20 +97,23 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	if f.interval < 100*time.Millisecond {
 		return fmt.Errorf("--interval %v: pages change ten times a second, give at least 100ms", f.interval)
 	}
-	if f.metrics == 0 && (cmd.Flags().Changed("metrics") || cmd.Flags().Changed("listen")) {
-		return errors.New("--listen needs --metrics, and that a port from 1 to 65535")
-	}
 	if f.pid < 0 {
 		return fmt.Errorf("--pid %d: give the number of a process", f.pid)
 	}
 	if !slices.Contains(orderNames(), f.sort) {
 		return fmt.Errorf("--sort %s: choose from %s", f.sort, strings.Join(orderNames(), ", "))
 	}
-	if f.metrics < 0 || f.metrics > 1<<16-1 {
+	if cmd.Flags().Changed("metrics") && f.metrics == 0 || f.metrics < 0 || f.metrics > 1<<16-1 {
 		return fmt.Errorf("--metrics %d is no port: give a number from 1 to 65535", f.metrics)
+	}
+	if _, err := os.ReadDir(f.folder); err != nil {
+		return fmt.Errorf("--folder: %w; name the one that the pages are in, usually %s", err, page.Folder)
 	}
 	if f.metrics > 0 {
 		return f.answer(cmd)
+	}
+	if cmd.Flags().Changed("listen") {
+		return fmt.Errorf("--listen %s: give --metrics, too, which it is the address of", f.listen)
 	}
 	f.gpus = page.GPUs()
 	if f.once || f.format != asTable || !forPeople(cmd.OutOrStdout()) {

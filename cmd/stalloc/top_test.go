@@ -55,7 +55,7 @@ func TestTopWithoutProcesses(t *testing.T) {
 	if _, errs, status = run(t, "top", "--pid", "1", "--folder", t.TempDir()); status != exitFailed || !strings.Contains(errs, "process 1 has no page") {
 		t.Errorf("exit %d, %q", status, errs)
 	}
-	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--metrics=0", "--listen=127.0.0.1", "--sort=rank", "--interval=1ms"} {
+	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--metrics=0", "--listen=127.0.0.1", "--sort=rank", "--interval=1ms", "--folder=/nowhere"} {
 		if _, errs, status = run(t, "top", flag); status != exitUsage || !strings.Contains(errs, strings.Split(flag, "=")[0]) {
 			t.Errorf("%s: exit %d, %q", flag, status, errs)
 		}
