@@ -77,10 +77,11 @@ func (c *comparison) table(ended bool) (table.Writer, string) {
 	if planned {
 		header = append(header, "hits")
 	}
-	t := newTable(1, header...)
+	t, full := newTable(1, header...), false
 	for _, row := range c.rows {
 		cells := table.Row{text.Snip(row.trace, longest, "~"), amount(float64(row.load))}
 		cells = append(cells, c.cells(row, ended)...)
+		full = full || slices.Contains(cells[2:], any("full"))
 		if planned {
 			hits := "-"
 			if r, ok := c.planned(row); ok {
@@ -103,6 +104,9 @@ func (c *comparison) table(ended bool) (table.Writer, string) {
 		notes += fmt.Sprintf("\non a device of %v; --smallest finds how small a one does", c.capacity)
 	}
 	notes += "\n"
+	if full {
+		notes += "full: the device was, and the run ended there\n"
+	}
 	if planned {
 		notes += "hits: requests that a plan served, in % of all\n"
 	}

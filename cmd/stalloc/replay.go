@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -149,8 +148,8 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				continue
 			}
 			if r.OOM {
-				s.fail(fmt.Errorf("%s, allocator %s: %w at request %d with %v of live blocks; give the device more than %v with --capacity",
-					path, a.Name, errFull, r.Requests, r.PeakLoad, mem.Bytes(f.capacity)))
+				s.fail(fmt.Errorf("%s, allocator %s: the device is full at request %d, of %v, beside %v of live blocks; give the device more than %v with --capacity",
+					path, a.Name, r.Requests, requested(tr, r.Requests), r.PeakLoad, max(mem.Bytes(f.capacity), tr.PeakLoad())))
 			}
 			if f.noise > 0 || f.late > 0 {
 				r.Noise, r.Late, r.Seed = f.noise, f.late, f.seed
@@ -166,6 +165,9 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 				r.FitsIn, r.FullSpeedIn = sizes.FitsIn, sizes.FullSpeedIn
 			}
 			s.emit(replayResult{formatVersion, r})
+			if r.OOM {
+				r.PeakLoad = tr.PeakLoad() // tables have that of the whole run
+			}
 			v.add(r)
 			s.progress.advance(i + 1)
 		}
@@ -233,7 +235,18 @@ func (f *replayFlags) view(s *session) view {
 	return all
 }
 
-var errFull = errors.New("the device is full")
+// requested is the size of a recording's request, by its number from 1.
+func requested(tr *trace.Trace, number int64) mem.Bytes {
+	for _, e := range tr.Events {
+		if e.Kind == trace.Alloc {
+			number--
+		}
+		if number == 0 {
+			return e.Size
+		}
+	}
+	return 0
+}
 
 func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config, reserved mem.Bytes) (replay.Sizes, error) {
 	return a.Smallest(s.ctx, tr, c, reserved, func(capacity mem.Bytes) func(done, total int) {
