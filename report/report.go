@@ -25,6 +25,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -142,7 +143,11 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Make(ctx, tr, o)
+	d, err := Make(ctx, tr, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
 }
 
 // headOf returns the first bytes of a file; fewer, of one that is shorter.
@@ -170,7 +175,7 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	}
 	l := newLedger(tr)
 	if len(l.blocks) == 0 {
-		return nil, fmt.Errorf("%s holds no request for memory: record a run that makes some", tr.Name)
+		return nil, errors.New("no request for memory in it: record a run that makes some")
 	}
 	o.Progress(fmt.Sprintf("replaying %d requests through %s", len(l.blocks), strings.Join(replay.Names(), ", ")))
 	runs, err := replayAll(ctx, tr, l, o)

@@ -300,7 +300,7 @@ func TestPlanReport(t *testing.T) {
 }
 
 func TestNothingToReport(t *testing.T) {
-	if _, err := Make(context.Background(), &trace.Trace{Name: "empty"}, options); err == nil || !strings.Contains(err.Error(), "empty holds no request") {
+	if _, err := Make(context.Background(), &trace.Trace{Name: "empty"}, options); err == nil || !strings.Contains(err.Error(), "no request for memory") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := Load(context.Background(), filepath.Join("testdata", "absent"), options); err == nil {

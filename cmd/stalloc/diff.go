@@ -120,9 +120,9 @@ func (f *diffFlags) run(cmd *cobra.Command, paths []string) error {
 	for i, path := range paths {
 		s.progress.startAt(i)
 		s.progress.begin("reading " + path)
-		tr, err := trace.ReadFile(path, options...)
+		tr, err := readRun(path, options...)
 		if err != nil {
-			s.fail(readError(path, err))
+			s.fail(err)
 			continue
 		}
 		runs = append(runs, tr)

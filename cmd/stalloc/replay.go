@@ -125,10 +125,6 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
-		if tr.PeakLoad() == 0 {
-			s.fail(fmt.Errorf("%s holds no request for memory: record a run that makes some", path))
-			return
-		}
 		if f.noise > 0 {
 			tr = tr.Disturb(f.seed, f.noise)
 		}

@@ -142,9 +142,9 @@ func framed(device int, paths []string) ([]*trace.Trace, error) {
 	}
 	var runs []*trace.Trace
 	for _, path := range paths {
-		tr, err := trace.ReadFile(path, options...)
+		tr, err := readRun(path, options...)
 		if err != nil {
-			return nil, readError(path, err)
+			return nil, err
 		}
 		runs = append(runs, tr)
 	}

@@ -44,13 +44,25 @@ func (s *session) eachTrace(paths []string, pieces int, work func(path string, t
 		}
 		s.progress.startAt(i * pieces)
 		s.progress.begin("reading " + path)
-		tr, err := trace.ReadFile(path)
+		tr, err := readRun(path)
 		if err != nil {
-			s.fail(readError(path, err))
+			s.fail(err)
 			continue
 		}
 		work(path, tr)
 	}
+}
+
+// readRun reads a recording that makes requests.
+func readRun(path string, options ...trace.Option) (*trace.Trace, error) {
+	tr, err := trace.ReadFile(path, options...)
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	if tr.PeakLoad() == 0 {
+		return nil, fmt.Errorf("%s holds no request for memory: record a run that makes some", path)
+	}
+	return tr, nil
 }
 
 // readError names the file and what to do about it.

@@ -126,9 +126,9 @@ func problem(path string) (*problemfile.File, error) {
 	if isProblem(path) {
 		return readProblem(path)
 	}
-	tr, err := trace.ReadFile(path)
+	tr, err := readRun(path)
 	if err != nil {
-		return nil, readError(path, err)
+		return nil, err
 	}
 	f := lastStep(tr)
 	if len(f.IDs) == 0 {
