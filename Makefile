@@ -279,7 +279,7 @@ lines: ## how large the core is, a row a package
 
 .PHONY: module-path
 module-path: ## give the Go module the path it is published under: MODULE=github.com/you/stalloc
-	packaging/module_path.sh $(MODULE)
+	packaging/module_path.sh $(or $(MODULE),$(error no path is named: make module-path MODULE=github.com/you/stalloc))
 
 .PHONY: help
 help: ## this list

@@ -7,7 +7,7 @@
 # Python package's links.
 # Commits nothing. The checkout must be of git, which says what files there are.
 set -euo pipefail
-new=${1:?module_path.sh NEW [CHECKOUT]}
+new=${1:?no path is named: packaging/module_path.sh github.com/you/stalloc [CHECKOUT]}
 cd "${2:-$(dirname "$0")/..}"
 case ${new%%/*} in
   *.*) ;;

@@ -49,7 +49,7 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 			case errors.As(err, &exit) && exit.ExitCode() == exitNamesake:
 				return fmt.Errorf("--python %s: its stalloc is another package, such as STAlloc's research code: take that off PYTHONPATH, or keep the two in environments of their own", python)
 			}
-			return fmt.Errorf("--python %s: %w; name a Python 3.9 or later that has stalloc: pip install stalloc", python, err)
+			return fmt.Errorf("--python %s: %w; name a Python 3.9 or later that has stalloc's wheel: make wheel in the sources, then %s -m pip install dist/stalloc-*.whl", python, err, python)
 		},
 	}
 	f := cmd.Flags()

@@ -184,6 +184,8 @@ def test_the_module_takes_the_path_it_is_published_under(tmp_path):
     run("git", "add", ".")
     bad = run("packaging/module_path.sh", "mine/stalloc")
     assert bad.returncode == 2 and "begin with a host" in bad.stderr
+    bad = run("make", "module-path")
+    assert bad.returncode == 2 and "MODULE=github.com/" in bad.stderr
     for _ in range(2):  # the second time there is nothing to do
         done = run("packaging/module_path.sh", "github.com/somebody/stalloc")
         assert done.returncode == 0, done.stderr

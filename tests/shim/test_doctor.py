@@ -54,6 +54,7 @@ def test_another_python(tmp_path):
     (tmp_path / "python").chmod(0o755)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "it has no stalloc; name a Python" in done.stderr, done
+    assert "make wheel" in done.stderr and "pip install dist/" in done.stderr
 
 
 def test_the_research_code_of_the_same_name(doctor, tmp_path):
