@@ -41,6 +41,18 @@ const (
 	mostBytes = 1 << 60
 )
 
+// WrongBuffer is a buffer that makes no problem, and why.
+type WrongBuffer struct {
+	Buffer int
+	Why    string
+}
+
+func (w *WrongBuffer) Error() string { return fmt.Sprintf("buffer %d: %s", w.Buffer, w.Why) }
+
+func wrong(buffer int, format string, args ...any) error {
+	return &WrongBuffer{buffer, fmt.Sprintf(format, args...)}
+}
+
 // Validate reports the first thing that makes no problem.
 func (p *Problem) Validate() error {
 	if len(p.Buffers) >= mostBuffers {
@@ -57,12 +69,12 @@ func (p *Problem) Validate() error {
 		align := p.align(i)
 		switch {
 		case b.Size < 0 || b.Size > mostBytes || b.Lower > b.Upper:
-			return fmt.Errorf("buffer %d has %d bytes in [%d, %d): expected a size of 0 to 2^60, and a life that ends after its start", i, int64(b.Size), b.Lower, b.Upper)
+			return wrong(i, "%d bytes in [%d, %d): expected a size of 0 to 2^60, and a life that ends after its start", int64(b.Size), b.Lower, b.Upper)
 		case align < 1 || align > mostBytes:
-			return fmt.Errorf("buffer %d is to be a multiple of %d, expected 1 to 2^60", i, int64(align))
+			return wrong(i, "an alignment of %d, expected 1 to 2^60", int64(align))
 		}
 		if sum += b.Size + align - 1; sum > mostBytes {
-			return fmt.Errorf("buffers up to %d have more than 2^60 bytes: count in larger units", i)
+			return wrong(i, "up to here sizes and alignments add up to more than 2^60: count in larger units")
 		}
 	}
 	if err := p.validateGaps(); err != nil {
@@ -78,14 +90,14 @@ func (p *Problem) validateGaps() error {
 		}
 		b := p.Buffers[g.Buffer]
 		if g.Lower > g.Upper || g.Lower < b.Lower || g.Upper > b.Upper || g.From < 0 || g.From > g.To || g.To > b.Size {
-			return fmt.Errorf("buffer %d of %d bytes in [%d, %d) has a gap in [%d, %d) that leaves [%d, %d): expected parts of it",
-				g.Buffer, int64(b.Size), b.Lower, b.Upper, g.Lower, g.Upper, int64(g.From), int64(g.To))
+			return wrong(g.Buffer, "%d bytes in [%d, %d) have a gap in [%d, %d) that leaves [%d, %d): expected parts of them",
+				int64(b.Size), b.Lower, b.Upper, g.Lower, g.Upper, int64(g.From), int64(g.To))
 		}
 	}
 	gaps := p.sortedGaps()
 	for i := 1; i < len(gaps); i++ {
 		if a, b := gaps[i-1], gaps[i]; a.Buffer == b.Buffer && b.Lower < a.Upper {
-			return fmt.Errorf("two gaps of buffer %d overlap, [%d, %d) and [%d, %d): make them one", a.Buffer, a.Lower, a.Upper, b.Lower, b.Upper)
+			return wrong(a.Buffer, "two gaps overlap, [%d, %d) and [%d, %d): make them one", a.Lower, a.Upper, b.Lower, b.Upper)
 		}
 	}
 	return nil
@@ -98,9 +110,9 @@ func (p *Problem) validatePins() error {
 		case pin.Buffer < 0 || pin.Buffer >= len(p.Buffers):
 			return fmt.Errorf("pin %d is one of buffer %d, of %d", i, pin.Buffer, len(p.Buffers))
 		case pinned[pin.Buffer]:
-			return fmt.Errorf("buffer %d is pinned twice", pin.Buffer)
+			return wrong(pin.Buffer, "it is pinned twice: once is enough")
 		case pin.At < 0 || pin.At > mostBytes || mem.Bytes(pin.At)%p.align(pin.Buffer) != 0:
-			return fmt.Errorf("buffer %d is pinned at %d, expected a multiple of %d from 0 to 2^60", pin.Buffer, int64(pin.At), int64(p.align(pin.Buffer)))
+			return wrong(pin.Buffer, "it is pinned at %d, expected a multiple of %d from 0 to 2^60", int64(pin.At), int64(p.align(pin.Buffer)))
 		}
 		pinned[pin.Buffer] = true
 	}

@@ -60,13 +60,15 @@ func TestRefuses(t *testing.T) {
 		"0,4,2\n0,4,2,7\n":            "4 fields, expected 3",
 		"a,0,4,x\n":                   "size is \"x\"",
 		"a,0,9999999999999999999,2\n": "upper is",
+		"a,0,4,2305843009213693952\n": "expected a whole number up to 2^60",
+		"# x\n\na,0,4,2\n\nb,4,0,2\n": "line 5: buffer b: 2 bytes in [4, 0)",
 		"a,4,0,2\n":                   "ends after its start",
 		"a,0,4,-2\n":                  "-2 bytes",
 		"a,0,4,2,7\n":                 "gap \"7\"",
 		"a,0,4,2,1-2@3\n":             "gap \"1-2@3\"",
 		"a,0,4,2,1-9\n":               "gap in [1, 9)",
-		"a,0,4,2,1-3 2-4\n":           "two gaps of buffer 0 overlap",
-		"id,lower,upper,size,alignment\na,0,4,2,0\n": "multiple of 0",
+		"a,0,4,2,1-3 2-4\n":           "line 1: buffer a: two gaps overlap",
+		"id,lower,upper,size,alignment\na,0,4,2,0\n": "line 2: buffer a: an alignment of 0",
 	} {
 		if _, err := Read(strings.NewReader(text), "x.csv"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "x.csv") {
 			t.Errorf("%q: %v, expected %q", text, err, want)

@@ -23,6 +23,7 @@ package problemfile
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -63,6 +64,9 @@ var columns = map[string]column{
 	"size": size, "alignment": alignment, "gaps": gaps, "offset": offset, "hint": hint,
 }
 
+// Times and amounts are at most 2 to the power of these.
+const timeBits, sizeBits = 61, 60
+
 // longestLine is what a buffer with thousands of gaps takes.
 const longestLine = 1 << 20
 
@@ -71,7 +75,7 @@ func Read(r io.Reader, name string) (*File, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, longestLine)
 	f, p := &File{}, &parser{}
-	line := 0
+	line, lines := 0, []int{} // the last, and those of buffers
 	for in.Scan() {
 		line++
 		text := strings.TrimSpace(strings.TrimPrefix(in.Text(), "\ufeff"))
@@ -81,6 +85,9 @@ func Read(r io.Reader, name string) (*File, error) {
 		if err := p.line(f, strings.Split(text, ",")); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", name, line, err)
 		}
+		if len(f.IDs) > len(lines) {
+			lines = append(lines, line)
+		}
 	}
 	if err := in.Err(); err != nil {
 		return nil, fmt.Errorf("%s: line %d: %w", name, line+1, err)
@@ -88,7 +95,12 @@ func Read(r io.Reader, name string) (*File, error) {
 	if len(f.IDs) == 0 {
 		return nil, fmt.Errorf("%s: no buffer in it: expected lines of id,lower,upper,size", name)
 	}
-	if err := f.Problem.Validate(); err != nil {
+	err := f.Problem.Validate()
+	var wrong *dsa.WrongBuffer
+	if errors.As(err, &wrong) {
+		return nil, fmt.Errorf("%s: line %d: buffer %s: %s", name, lines[wrong.Buffer], f.IDs[wrong.Buffer], wrong.Why)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil
@@ -122,7 +134,7 @@ func (p *parser) begin(fields []string) (named bool, err error) {
 	if len(fields) < 3 {
 		return false, fmt.Errorf("%d fields, expected id,lower,upper,size", len(fields))
 	}
-	if _, err := number("lower", fields[min(1, len(fields)-1)]); err == nil {
+	if _, err := number("lower", fields[min(1, len(fields)-1)], timeBits); err == nil {
 		p.more = true
 		p.fields = []column{id, lower, upper, size}
 		if len(fields) == 3 {
@@ -149,10 +161,11 @@ func (p *parser) begin(fields []string) (named bool, err error) {
 	return true, nil
 }
 
-func number(what, text string) (int64, error) {
+// number reads a time, or an amount, which has a bit less.
+func number(what, text string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n > 1<<61 || n < -1<<61 {
-		return 0, fmt.Errorf("%s is %q, expected a whole number up to 2^61", what, text)
+	if err != nil || n > 1<<bits || n < -1<<bits {
+		return 0, fmt.Errorf("%s is %q, expected a whole number up to 2^%d", what, text, bits)
 	}
 	return n, nil
 }
@@ -162,9 +175,9 @@ func (p *parser) buffer(f *File, fields []string) error {
 	of := &f.Problem
 	b, name, align := dsa.Buffer{}, strconv.Itoa(len(of.Buffers)), mem.Bytes(1)
 	var err error
-	read := func(what, text string) (n int64) {
+	read := func(what, text string, bits int) (n int64) {
 		if err == nil {
-			n, err = number(what, text)
+			n, err = number(what, text, bits)
 		}
 		return n
 	}
@@ -177,22 +190,22 @@ func (p *parser) buffer(f *File, fields []string) error {
 		case id:
 			name = text
 		case lower:
-			b.Lower = mem.Tick(read("lower", text))
+			b.Lower = mem.Tick(read("lower", text, timeBits))
 		case upper:
-			b.Upper = mem.Tick(read("upper", text))
+			b.Upper = mem.Tick(read("upper", text, timeBits))
 		case last:
-			b.Upper = mem.Tick(read("end", text)) + 1
+			b.Upper = mem.Tick(read("end", text, timeBits)) + 1
 		case size:
-			b.Size = mem.Bytes(read("size", text))
+			b.Size = mem.Bytes(read("size", text, sizeBits))
 		case alignment:
-			align = mem.Bytes(read("alignment", text))
+			align = mem.Bytes(read("alignment", text, sizeBits))
 		case gaps:
 			if err == nil {
 				err = p.gaps(f, text)
 			}
 		case offset:
 			if at := int64(-1); text != "" {
-				if at = read("offset", text); at >= 0 {
+				if at = read("offset", text, sizeBits); at >= 0 {
 					of.Pins = append(of.Pins, dsa.Pin{Buffer: len(of.Buffers), At: mem.Offset(at)})
 				}
 			}
@@ -208,44 +221,4 @@ func (p *parser) buffer(f *File, fields []string) error {
 	}
 	of.Buffers, f.IDs = append(of.Buffers, b), append(f.IDs, name)
 	return err
-}
-
-// gaps reads "3-5 8-9@0:4".
-func (p *parser) gaps(f *File, text string) error {
-	for _, gap := range strings.Fields(text) {
-		times, window, windowed := strings.Cut(gap, "@")
-		begin, end, ok := cutBehind(times, '-')
-		g := dsa.Gap{Buffer: len(f.Problem.Buffers)}
-		var numbers [4]int64
-		texts := []string{begin, end}
-		if windowed {
-			from, to, two := strings.Cut(window, ":")
-			texts, ok = append(texts, from, to), ok && two
-		}
-		for i, text := range texts {
-			n, err := number("gap", text)
-			if !ok || err != nil {
-				return fmt.Errorf("gap %q, expected one such as 3-5 or 3-5@0:4", gap)
-			}
-			numbers[i] = n
-		}
-		g.Lower, g.Upper, g.From, g.To = mem.Tick(numbers[0]), mem.Tick(numbers[1]), mem.Bytes(numbers[2]), mem.Bytes(numbers[3])
-		if p.closed {
-			g.Upper++
-		}
-		f.Problem.Gaps = append(f.Problem.Gaps, g)
-	}
-	return nil
-}
-
-// cutBehind cuts at the first such byte after the first, which may be a sign.
-func cutBehind(s string, at byte) (before, after string, found bool) {
-	if s == "" {
-		return s, "", false
-	}
-	i := strings.IndexByte(s[1:], at)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i+1], s[i+2:], true
 }
