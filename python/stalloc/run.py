@@ -65,6 +65,11 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     with printing(parser.prog):
         args = parser.parse_args(argv)
+    folder = os.path.dirname(os.path.abspath(args.summary or ""))
+    if "%r" not in folder and not os.path.isdir(folder):
+        parser.error(
+            f"--summary {args.summary}: there is no folder {folder}; make it, or name another"
+        )
     if not args.module:
         _check_script(parser, args.program)
     if args.module and not _is_there(args.program):

@@ -59,6 +59,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
     ("arguments", "words"),
     [
         (["absent.py"], "absent.py: no such program"),
+        (["--summary", "absent/x.json", "train.py"], "--summary absent/x.json: there is no folder"),
         (["-m", "absent.module"], "absent.module: no such module"),
         ([], "name a script to run, or a module after -m"),
         (["empty"], "empty: there is no __main__.py in it; name a script"),
