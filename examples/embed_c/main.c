@@ -21,10 +21,24 @@
 #include "stalloc.h"
 #include "thread.h"
 
+static void served(const struct stalloc_stats *s) {
+	double MiB = 1 << 20;
+	if (s->peak_reserved == 0) {
+		fprintf(stderr, "embed_c: all %" PRIu64 " requests were plain driver allocations; the library says above why\n", s->requests);
+		return;
+	}
+	printf("requests  %" PRIu64 ", in %" PRIu64 " steps\n", s->requests, s->steps);
+	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " plans; %.1f %% of all requests\n", s->hits, s->misses,
+	       s->plan_generation, 100 * (double)s->hits / (double)s->requests);
+	printf("memory    %.2f MiB live at the peak, %.2f MiB reserved, %.1f %% fragmentation\n", (double)s->peak_allocated / MiB,
+	       (double)s->peak_reserved / MiB, 100 * (1 - (double)s->peak_allocated / (double)s->peak_reserved));
+	printf("driver    %" PRIu64 " calls, %.3f s\n", s->driver_calls, 1e-9 * (double)s->driver_ns);
+}
+
 static void report(const struct thread *threads, int n, double took) {
 	struct stalloc_stats s;
 	uint64_t checked = 0;
-	double spent = 0, MiB = 1 << 20;
+	double spent = 0;
 	if (stalloc_get_stats(DEVICE, &s, sizeof s) != STALLOC_OK) {
 		fprintf(stderr, "embed_c: statistics: %s\n", stalloc_last_error());
 		exit(1);
@@ -33,14 +47,9 @@ static void report(const struct thread *threads, int n, double took) {
 		checked += threads[i].checked;
 		spent += threads[i].spent;
 	}
-	printf("requests  %" PRIu64 ", in %" PRIu64 " steps\n", s.requests, s.steps);
-	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " plans; %.1f %% of all requests\n", s.hits, s.misses,
-	       s.plan_generation, 100 * (double)s.hits / (double)s.requests);
-	printf("memory    %.2f MiB live at the peak, %.2f MiB reserved, %.1f %% fragmentation\n", (double)s.peak_allocated / MiB,
-	       (double)s.peak_reserved / MiB, 100 * (1 - (double)s.peak_allocated / (double)s.peak_reserved));
-	printf("driver    %" PRIu64 " calls, %.3f s\n", s.driver_calls, 1e-9 * (double)s.driver_ns);
+	served(&s);
 	printf("time      %.3f s, of it %.3f s in the allocator\n", took, spent);
-	printf("checked   %.2f MiB, every byte as it was left\n", (double)checked / MiB);
+	printf("checked   %.2f MiB, every byte as it was left\n", (double)checked / (1 << 20));
 	if (s.allocated == 0 && s.blocks == 0) return;
 	fprintf(stderr, "embed_c: %" PRIu64 " blocks are live after all were freed\n", s.blocks);
 	exit(1);

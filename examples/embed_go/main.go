@@ -55,8 +55,12 @@ func main() {
 	flag.BoolVar(&o.atStep, "at-step", false, "plan at the step boundaries instead of beside the program")
 	flag.BoolVar(&o.verbose, "v", false, "log what the allocator does")
 	flag.Parse()
-	if flag.NArg() > 0 || o.scale < 1 || o.threads < 1 || o.repeats < 0 {
-		fmt.Fprintln(os.Stderr, "embed_go: expected flags only, with -scale and -threads of at least 1")
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "embed_go: %s: expected flags only; name a recording with -trace\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if o.scale < 1 || o.threads < 1 || o.repeats < 0 {
+		fmt.Fprintln(os.Stderr, "embed_go: expected -scale and -threads of at least 1, and -steps of at least 0")
 		flag.Usage()
 		os.Exit(2)
 	}
