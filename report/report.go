@@ -120,6 +120,9 @@ type Allocator struct {
 	FullSpeedIn mem.Bytes `json:"full_speed_in,omitempty"`
 }
 
+// ErrOneDevice says that there is no device to choose.
+var ErrOneDevice = errors.New("--device is for snapshots and logs, a recording has one device: leave it out")
+
 // Load reads the file at path, a recording or a plan, and makes a report of it.
 func Load(ctx context.Context, path string, o Options) (*Data, error) {
 	if o.Progress == nil {
@@ -142,6 +145,9 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 	tr, err := trace.ReadFile(path, options...)
 	if err != nil {
 		return nil, err
+	}
+	if o.Device >= 0 && tr.Device != o.Device {
+		return nil, fmt.Errorf("%s: %w", path, ErrOneDevice)
 	}
 	d, err := Make(ctx, tr, o)
 	if err != nil {

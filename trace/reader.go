@@ -52,6 +52,7 @@ type Reader struct {
 	source  interface{ next() (Event, error) }
 	name    string
 	header  string
+	device  int      // as in Trace
 	skipped *Skipped // nil for our own format
 	stacks  *Stacks  // nil unless Frames asked for them, and a file may have some
 	close   func() error
@@ -77,7 +78,7 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 		}
 		in = bufio.NewReaderSize(unzip, maxLine)
 	}
-	reader := &Reader{name: BaseName(name), close: func() error { return nil }, in: raw}
+	reader := &Reader{name: BaseName(name), device: anyDevice, close: func() error { return nil }, in: raw}
 	magic, err := in.Peek(8)
 	if err != nil && err != io.EOF {
 		return nil, inputError(name, 0, 0, err)
@@ -97,7 +98,7 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		reader.header = snapshotHeader(reader.name, source.device)
+		reader.header, reader.device = snapshotHeader(reader.name, source.device), source.device
 		reader.source, reader.skipped, reader.stacks = source, &source.skipped, source.stacks
 	default:
 		return nil, foreign(name, magic)
@@ -183,7 +184,7 @@ func ReadFile(path string, opts ...Option) (*Trace, error) {
 
 // all reads the rest of a trace that has just been opened.
 func (r *Reader) all() (*Trace, error) {
-	t := &Trace{Name: r.Name(), Header: r.Header()}
+	t := &Trace{Name: r.Name(), Header: r.Header(), Device: r.device}
 	for {
 		e, err := r.Next()
 		if err == io.EOF {

@@ -11,6 +11,7 @@ type Trace struct {
 	Name    string  // the file's base name without .gz, .csv and .pickle
 	Header  string  // the first line after "# ": "workload ..." or "megatron ..."
 	Events  []Event // in the order the allocator saw them
+	Device  int     // of a snapshot; negative for our own format
 	Skipped Skipped // what a snapshot had lost; zero for our own format
 	Stacks  *Stacks // of a file read with Frames, if it has any; nil otherwise
 }

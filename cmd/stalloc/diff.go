@@ -127,6 +127,9 @@ func (f *diffFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		runs = append(runs, tr)
 	}
+	if err := chosen(f.device, runs); err != nil && !s.failed && s.ctx.Err() == nil {
+		s.fail(err)
+	}
 	if s.failed || s.ctx.Err() != nil {
 		return s.finishAll(nil)
 	}

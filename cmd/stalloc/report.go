@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -148,7 +149,15 @@ func framed(device int, paths []string) ([]*trace.Trace, error) {
 		}
 		runs = append(runs, tr)
 	}
-	return runs, nil
+	return runs, chosen(device, runs)
+}
+
+// chosen refuses the number of a device where no run is a snapshot.
+func chosen(device int, runs []*trace.Trace) error {
+	if device < 0 || slices.ContainsFunc(runs, func(tr *trace.Trace) bool { return tr.Device == device }) {
+		return nil
+	}
+	return report.ErrOneDevice
 }
 
 // spinner says what is being done, to a person at a terminal and nobody else.
