@@ -118,3 +118,29 @@ func requestsAStep(tr *trace.Trace) int {
 	slices.Sort(counts)
 	return counts[len(counts)/2]
 }
+
+// measureSize finds the two figures of a recording under an allocator.
+func measureSize(s *session, a replay.Allocator, tr *trace.Trace, size int64, fits, speed *needed) error {
+	load := tr.PeakLoad()
+	c := replay.Config{Capacity: 4*load + mem.GiB}
+	first, err := a.Replay(s.ctx, tr, c, s.progress.begin(tr.Name+", "+a.Name))
+	if err != nil {
+		return err
+	}
+	found, err := a.Smallest(s.ctx, tr, c, first.PeakReserved, func(capacity mem.Bytes) func(done, total int) {
+		return s.progress.begin(fmt.Sprintf("%s, %s on %v", tr.Name, a.Name, capacity))
+	})
+	if err != nil {
+		return err
+	}
+	tolerance := max(load/1000, mem.HandleSize)
+	fits.add(size, found.FitsIn, tolerance)
+	switch speed.add(size, found.FullSpeedIn, tolerance); {
+	case found.FullSpeedIn > 0:
+	case first.SteadyTimeUS == 0:
+		speed.trouble = errNotSteady
+	default:
+		speed.trouble = fmt.Errorf("at size %d it is at full speed in no memory", size)
+	}
+	return nil
+}

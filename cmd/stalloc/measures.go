@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/table"
+
 	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 )
@@ -87,4 +89,54 @@ func measureNames() []string {
 		names = append(names, m.name)
 	}
 	return names
+}
+
+// wideTable has a row for every result, with all figures.
+type wideTable struct {
+	smallest bool
+	t        table.Writer
+	trace    string
+}
+
+func (w *wideTable) add(r replay.Result) {
+	if w.t == nil {
+		header := []any{"recording", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "waste", "calls", "steady", "driver time", "steady time"}
+		if w.smallest {
+			header = append(header, "fits in", "at full speed in")
+		}
+		w.t = newTable(3, header...)
+	} else if w.trace != r.Trace {
+		w.t.AppendSeparator()
+	}
+	w.trace = r.Trace
+	w.t.AppendRow(replayRow(r))
+}
+
+func (w *wideTable) tables(bool) []drawn { return []drawn{{w.t, ""}} }
+
+func replayRow(r replay.Result) table.Row {
+	hits := "-"
+	if r.Hits+r.Misses > 0 {
+		hits = fmt.Sprintf("%.2f %%", 100*hitShare(r))
+	}
+	steady := "-"
+	if r.SteadyTimeUS > 0 {
+		steady = fmt.Sprintf("%.2f %%", 100*r.SteadyDriverTimeUS/float64(r.SteadyTimeUS))
+	}
+	reserved := r.PeakReserved.String()
+	if r.OOM {
+		reserved = "full at " + reserved
+	}
+	row := table.Row{
+		r.Trace, r.Allocator, r.Mode, r.Requests, hits, r.PeakLoad, reserved,
+		fmt.Sprintf("%.2f %%", 100*r.Fragmentation), r.DriverCalls, r.SteadyDriverCalls,
+		fmt.Sprintf("%.1f ms", r.DriverTimeUS/1e3), steady,
+	}
+	if r.FitsIn > 0 {
+		row = append(row, r.FitsIn.Up(), "-")
+		if r.FullSpeedIn > 0 {
+			row[len(row)-1] = r.FullSpeedIn.Up()
+		}
+	}
+	return row
 }

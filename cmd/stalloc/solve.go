@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -80,85 +78,6 @@ func (f *solveFlags) add(to *pflag.FlagSet) {
 // wanted reports whether a recording is to be solved as a problem, its last step.
 func (f *solveFlags) wanted(cmd *cobra.Command) bool {
 	return cmd.Flags().Changed("solver") || cmd.Flags().Changed("capacity") || f.svg != "" || f.pareto
-}
-
-// isProblem reports whether a file is one of a problem, by its first bytes. What cannot be read is
-// none: reading it says why.
-func isProblem(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	in, err := unzipped(f)
-	if err != nil {
-		return false
-	}
-	head, _ := in.Peek(8)
-	return problemfile.Is(head)
-}
-
-// unzipped reads what gzip may have packed.
-func unzipped(r io.Reader) (*bufio.Reader, error) {
-	in := bufio.NewReader(r)
-	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
-		out, err := trace.Unzip(in)
-		return bufio.NewReader(out), err
-	}
-	return in, nil
-}
-
-func readProblem(path string) (*problemfile.File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	in, err := unzipped(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return problemfile.Read(in, path)
-}
-
-// problem is that of a file: itself, or the last step of a recording.
-func problem(path string) (*problemfile.File, error) {
-	if isProblem(path) {
-		return readProblem(path)
-	}
-	tr, err := readRun(path)
-	if err != nil {
-		return nil, err
-	}
-	f := lastStep(tr)
-	if len(f.IDs) == 0 {
-		return nil, fmt.Errorf("%s: no request is in its last step: record a longer run", path)
-	}
-	return f, nil
-}
-
-// lastStep is what the last step of a recording asked for, or all of one without steps. What outlives
-// the step ends with it.
-func lastStep(tr *trace.Trace) *problemfile.File {
-	from, to := 0, len(tr.Events)
-	if steps := tr.Steps(); len(steps) > 0 {
-		from, to = steps[len(steps)-1][0], steps[len(steps)-1][1]
-	}
-	f, at := &problemfile.File{}, map[int64]int{}
-	for i, e := range tr.Events[from:to] {
-		switch e.Kind {
-		case trace.Alloc:
-			at[e.ID] = len(f.IDs)
-			f.IDs = append(f.IDs, fmt.Sprint(e.ID))
-			f.Problem.Buffers = append(f.Problem.Buffers, solve.Buffer{Lower: mem.Tick(i), Upper: mem.Tick(to - from), Size: mem.Round(e.Size)})
-		case trace.FreeCompleted:
-			if k, here := at[e.ID]; here {
-				f.Problem.Buffers[k].Upper = mem.Tick(i)
-				delete(at, e.ID)
-			}
-		}
-	}
-	return f
 }
 
 // solve solves the problems of files.
