@@ -71,13 +71,13 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10) + " B"
 }
 
-// Up is the least amount that is no less, and that String prints exactly: of what suffices, so
-// that what is printed does.
+// Up is the least amount that String prints exactly and that is no less: of what suffices, so that
+// what is printed does.
 func (b Bytes) Up() Bytes {
 	for _, u := range printed {
 		if b >= u.size {
 			hundredths := math.Ceil(100 * float64(b) / float64(u.size))
-			return Bytes(math.Ceil(hundredths / 100 * float64(u.size)))
+			return Bytes(hundredths / 100 * float64(u.size)) // as ParseBytes reads it
 		}
 	}
 	return b

@@ -49,7 +49,7 @@ func TestUp(t *testing.T) {
 		in   Bytes
 		want string
 	}{
-		{0, "0 B"}, {1023, "1023 B"}, {1025, "1.01 KiB"}, {3 << 29, "1.50 GiB"}, {21_692_940_288, "20.21 GiB"}, {MiB - 1, "1024.00 KiB"},
+		{0, "0 B"}, {1023, "1023 B"}, {1025, "1.01 KiB"}, {3 << 29, "1.50 GiB"}, {21_692_940_288, "20.21 GiB"}, {MiB - 1, "1.00 MiB"},
 	} {
 		up := c.in.Up()
 		if read, err := ParseBytes(up.String()); up.String() != c.want || err != nil || read < c.in || up.Up() != up {
