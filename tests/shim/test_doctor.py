@@ -181,9 +181,12 @@ def test_adapter(doctor, tmp_path):
     (package / "__init__.py").touch()
     (package / "version.py").write_text("__version__ = '2.11.0'\ncuda = '13.0'\n")
     environment = {"PYTHONPATH": str(package.parent), "CUDA_HOME": "/none", "CUDA_PATH": "/none"}
+    bare = tmp_path / "bare"  # NVIDIA's packages may be beside pytest
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
 
     def adapter(conf="driver:/none", **more):
-        _, found, _ = doctor(conf, **{**environment, **more})
+        _, found, _ = doctor(conf, "--python", str(bare), **{**environment, **more})
         return found["adapter"][0]
 
     absent = adapter()  # nothing is on the path
