@@ -147,15 +147,11 @@ enum {
 	X(cuMemHostRegister, cuMemHostRegister_v2,                             \
 	  (void *at, size_t size, unsigned int flags))                         \
 	X(cuMemHostUnregister, cuMemHostUnregister, (void *at))                \
-	X(cuMemsetD8Async, cuMemsetD8Async,                                    \
-	  (stalloc_cu_addr addr, unsigned char value, size_t size,             \
-	   stalloc_cu_stream stream))                                          \
 	X(cuEventCreate, cuEventCreate,                                        \
 	  (stalloc_cu_event * event, unsigned int flags))                      \
 	X(cuEventRecord, cuEventRecord,                                        \
 	  (stalloc_cu_event event, stalloc_cu_stream stream))                  \
 	X(cuEventQuery, cuEventQuery, (stalloc_cu_event event))                \
-	X(cuEventSynchronize, cuEventSynchronize, (stalloc_cu_event event))    \
 	X(cuEventDestroy, cuEventDestroy_v2, (stalloc_cu_event event))         \
 	X(cuStreamCreate, cuStreamCreate,                                      \
 	  (stalloc_cu_stream * stream, unsigned int flags))                    \

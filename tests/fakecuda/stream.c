@@ -206,7 +206,7 @@ int cuEventRecord(void *event, void *stream)
 }
 
 /* Has the work before the event passed? 600 if not. */
-static int passed(struct event *e, int wait)
+static int passed(struct event *e)
 {
 	if (e->captured) {
 		const struct stream *s = &streams[e->stream];
@@ -216,7 +216,7 @@ static int passed(struct event *e, int wait)
 	}
 	if (e->stream < 0 || streams[e->stream].passed >= e->at)
 		return 0;
-	if (!wait && e->noes-- > 0)
+	if (e->noes-- > 0)
 		return NOT_READY;
 	streams[e->stream].passed = e->at;
 	return 0;
@@ -226,14 +226,7 @@ int cuEventQuery(void *event)
 {
 	BEGIN(cuEventQuery, NEED_SAFE);
 	struct event *e = find_event(event);
-	return leave(e == NULL ? STALLOC_CU_INVALID_HANDLE : passed(e, 0));
-}
-
-int cuEventSynchronize(void *event)
-{
-	BEGIN(cuEventSynchronize, NEED_SAFE);
-	struct event *e = find_event(event);
-	return leave(e == NULL ? STALLOC_CU_INVALID_HANDLE : passed(e, 1));
+	return leave(e == NULL ? STALLOC_CU_INVALID_HANDLE : passed(e));
 }
 
 /* Under the lock. Returns the state that was, or -1. */
