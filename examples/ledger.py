@@ -182,6 +182,7 @@ def measured(report):
         "driver_ms": [round(1e3 * step["driver_seconds"], 3) for step in steps],
         "driver_calls": [step["driver_calls"] for step in steps],
         "waits": [step["waits"] for step in steps],
+        "wait_ms": [round(1e-6 * step["wait_ns"], 3) for step in steps],
         "threads_ms": {
             kind: [round(1e3 * step["thread_seconds"][kind], 2) for step in steps]
             for kind in ("main", "autograd", "others")

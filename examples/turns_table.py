@@ -89,6 +89,11 @@ def memory(rows, shown):
     ])  # fmt: skip
 
 
+def timed(runs):
+    """Those whose waits were timed, which older ones were not."""
+    return {turn: run for turn, run in runs.items() if run is None or "wait_ms" in run}
+
+
 def steady(run):
     """The median step in ms."""
     return statistics.median(run["steps_ms"][FIRST:])
@@ -155,12 +160,13 @@ def host(rows, shown):
     head = [
         "ms a step", *(f"main and autograd: {a}" for a in shown),
         *(f"other threads: {a}" for a in shown),
-        f"{ours}: driver", "driver calls a step", "waits a step",
+        f"{ours}: driver", "waiting", "driver calls a step", "waits a step",
     ]  # fmt: skip
     return table(head, [
         [title, *across(each, shown, mean(training), "{:.1f}"),
          *across(each, shown, mean(lambda run: run["threads_ms"]["others"]), "{:.1f}"),
          cell(each[ours], mean(lambda run: run["driver_ms"]), "{:.2f}"),
+         cell(timed(each[ours]), mean(lambda run: run["wait_ms"]), "{:.2f}"),
          cell(each[ours], mean(lambda run: run["driver_calls"]), "{:.1f}"),
          cell(each[ours], mean(lambda run: run["waits"]), "{:.1f}")]
         for title, each in rows
