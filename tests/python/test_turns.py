@@ -112,8 +112,8 @@ def test_the_tables(gpus, capsys):
         "| 101.0 (101.0 to 202.0) | 1.010 (1.010 to 1.010) | 0.80 (0.80 to 1.60) "
         "| 0.80 (0.80 to 1.60) | 1.62 (1.62 to 3.23) | 2.020 (2.020 to 2.020) |"
     ) in said
-    host = "| Mixtral-like, 8 experts | 30.0 | 30.0 | 30.0 | 5.0 | 5.0 | 5.0 | 0.00 | 2.00 | 3.0 | 1.0 |"
-    assert host in said
+    host = "| 30.0 | 30.0 | 30.0 | 5.0 | 5.0 | 5.0 | 0.00 | 2.00 | 3.0 | 1.0 |"
+    assert f"| Mixtral-like, 8 experts {host}" in said
 
 
 def test_other_bits_are_said(gpus, capsys):
