@@ -121,7 +121,7 @@ type Allocator struct {
 }
 
 // ErrOneDevice says that there is no device to choose.
-var ErrOneDevice = errors.New("--device is for snapshots and logs, a recording has one device: leave it out")
+var ErrOneDevice = errors.New("--device is for snapshots and logs, recordings and plans are of one device: leave it out")
 
 // Load reads the file at path, a recording or a plan, and makes a report of it.
 func Load(ctx context.Context, path string, o Options) (*Data, error) {
@@ -133,8 +133,10 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case strings.HasPrefix(head, planMagic):
+	case strings.HasPrefix(head, planMagic) && o.Device < 0:
 		return loadPlan(path)
+	case strings.HasPrefix(head, planMagic):
+		return nil, fmt.Errorf("%s: %w", path, ErrOneDevice)
 	case isLive([]byte(head)):
 		return loadLive(path, o.Device)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"path/filepath"
@@ -266,6 +267,9 @@ func TestPlanReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "llama.plan")
 	if err := plan.WriteFile(path, p); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := Load(context.Background(), path, Options{Device: 3}); !errors.Is(err, ErrOneDevice) {
+		t.Errorf("device 3 of a plan: %v", err)
 	}
 	d, _, u := made(t, path, options)
 	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 || d.Blocks != p.Requests() {

@@ -3,6 +3,8 @@ package trace
 import (
 	"bufio"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"stalloc/internal/mem"
@@ -100,12 +102,16 @@ func readSnapshot(in *bufio.Reader, raw *meter, file string, o options) (*snapsh
 
 // choose picks the device and its trace.
 func (s *snapshot) choose(wanted int, traces []value, active map[int][]setupBlock) error {
-	found := false
+	maps.DeleteFunc(active, func(_ int, blocks []setupBlock) bool { return len(blocks) == 0 })
+	found, there := false, slices.Sorted(maps.Keys(active))
 	for number, v := range traces {
 		if v.kind != valueList {
 			return s.fail(fmt.Sprintf("a list as trace of device %d", number), v.kind.String())
 		}
 		actions := s.p.lists[v.n]
+		if len(actions) > 0 && !slices.Contains(there, number) {
+			there = append(there, number)
+		}
 		if number == wanted || wanted == anyDevice && !found && len(actions) > 0 {
 			s.device, s.actions, found = number, actions, true
 		}
@@ -122,11 +128,15 @@ func (s *snapshot) choose(wanted int, traces []value, active map[int][]setupBloc
 	if len(s.actions) > 0 || len(active[s.device]) > 0 {
 		return nil
 	}
-	e := s.fail("a snapshot with allocations", "none")
+	want, got, remedy := "a snapshot with allocations", "none", "call torch.cuda.memory._record_memory_history() before the run"
 	if wanted != anyDevice {
-		e = s.fail(fmt.Sprintf("a snapshot with allocations of device %d", wanted), "none")
+		want += fmt.Sprintf(" of device %d", wanted)
 	}
-	e.Remedy = "call torch.cuda.memory._record_memory_history() before the run"
+	if len(there) > 0 {
+		got, remedy = fmt.Sprintf("those of %v", there), "choose one of these devices"
+	}
+	e := s.fail(want, got)
+	e.Remedy = remedy
 	return e
 }
 

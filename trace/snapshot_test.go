@@ -187,7 +187,7 @@ func TestSnapshotErrors(t *testing.T) {
 		{[]any{}, nil, `t: want a snapshot: a dictionary with "segments" and "device_traces", got a list`},
 		{object{}, nil, "t: want a snapshot with allocations, got none" + remedy},
 		{object{"device_traces", []any{[]any{}}}, nil, "t: want a snapshot with allocations, got none" + remedy},
-		{traces(entry("alloc", 1, 1, 0, 0)), []Option{Device(7)}, "t: want a snapshot with allocations of device 7, got none" + remedy},
+		{traces(entry("alloc", 1, 1, 0, 0)), []Option{Device(7)}, "t: want a snapshot with allocations of device 7, got those of [0]; choose one of these devices"},
 		{object{"device_traces", 5}, nil, `t: want a list "device_traces" in the snapshot, got an integer`},
 		{object{"device_traces", []any{nil}}, nil, "t: want a list as trace of device 0, got None"},
 		{traces(true), nil, "t: want a dictionary as event 0 of device 0, got a bool"},
