@@ -17,12 +17,11 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import recordings
 
 ROOT = recordings.ROOT
-DATA = ROOT / "docs" / "data"
+DATA = recordings.FOLDER
 EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
 REPLAYS = ("recordings", "constants")
@@ -61,22 +60,19 @@ def gpu_lines(part: str) -> list[str]:
     """What a benchmark of examples/ has measured, as docs/benchmarks.md shows it: machine by
     machine, which each have a file.
     """
-    lines = []
-    if part == "limit":
-        lines = ["![Median step over the limit, by allocator](figures/limit.png)"]
-    for data in ledgers(part):
+    tables = []
+    for data in recordings.ledgers(part):
         runs = {json.loads(line)["key"]["program"] for line in data.read_text().splitlines()}
         names = sorted(runs - {"throughput"})
         words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
         words += ["--turns", "99", "--rows" if part == "artifact" else "--programs", *names]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-        lines += ["", *done.stdout.strip().splitlines()]
-    return lines[lines[:1] == [""] :] or ["Not measured yet."]
-
-
-def ledgers(part: str) -> list[Path]:
-    """turns.jsonl, which `make figures` goes on with, and those of other machines beside it."""
-    return sorted(DATA.glob(f"{part}*.jsonl"), key=lambda path: len(path.name))
+        tables.append(done.stdout.strip())
+    if not tables:
+        return ["Not measured yet."]
+    if part == "limit":
+        tables.insert(0, "![Median step over the limit, by allocator](figures/limit.png)")
+    return "\n\n".join(tables).splitlines()
 
 
 def gpu_tables() -> None:

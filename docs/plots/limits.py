@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 
 import limit  # noqa: E402
+import recordings  # noqa: E402
 
-DATA = sorted((ROOT / "docs" / "data").glob("limit*.jsonl"), key=lambda path: len(path.name))
 UNLIMITED = 1.58  # where the points without a limit stand
 
 
@@ -38,7 +38,7 @@ def points(bench: limit.Bench, allocator: str) -> tuple[list, list, float | None
 
 def draw(out: Path, plt, colours: dict[str, str], names: dict[str, str]) -> bool:
     """Whether there was anything to draw."""
-    every = [bench for data in DATA for bench in benches(data)]
+    every = [bench for data in recordings.ledgers("limit") for bench in benches(data)]
     if not every:
         return False
     across = min(len(every), 3)

@@ -24,13 +24,21 @@ from pathlib import Path
 from tables import ALLOCATORS, Results, pages, summary
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "docs" / "data" / "recordings.json"
+FOLDER = ROOT / "docs" / "data"
+DATA = FOLDER / "recordings.json"
 TRACES = ROOT / "tests" / "traces"
 # In the order of the tables. What the allocator was made with, what it was tried on now and then,
 # and what other people wrote, recorded after all mechanisms were there.
 GROUPS = {"tuned": TRACES, "more": TRACES / "more", "apart": TRACES / "apart"}
 # What decides how a recording is served, and how it is replayed.
 SERVES = ["actors", "baseline", "cuda", "engine", "internal", "plan", "stream", "trace"]
+
+
+def ledgers(part: str) -> list[Path]:
+    """What examples/ has measured of a part: turns.jsonl, which `make figures` goes on with, and
+    what other machines have beside it.
+    """
+    return sorted(FOLDER.glob(f"{part}*.jsonl"), key=lambda path: len(path.name))
 
 
 def said(*command: str) -> str:

@@ -122,6 +122,7 @@ def summary(found: Results) -> list[str]:
 
 
 def needed(result: dict, key: str) -> float:
+    """A figure in bytes; where there is none, more than any."""
     return result.get(key) or math.inf
 
 
