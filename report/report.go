@@ -133,10 +133,11 @@ func Load(ctx context.Context, path string, o Options) (*Data, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case strings.HasPrefix(head, planMagic) && o.Device < 0:
-		return loadPlan(path)
 	case strings.HasPrefix(head, planMagic):
-		return nil, fmt.Errorf("%s: %w", path, ErrOneDevice)
+		if o.Device >= 0 {
+			return nil, fmt.Errorf("%s: %w", path, ErrOneDevice)
+		}
+		return loadPlan(path)
 	case isLive([]byte(head)):
 		return loadLive(path, o.Device)
 	}

@@ -102,7 +102,6 @@ func readSnapshot(in *bufio.Reader, raw *meter, file string, o options) (*snapsh
 
 // choose picks the device and its trace.
 func (s *snapshot) choose(wanted int, traces []value, active map[int][]setupBlock) error {
-	maps.DeleteFunc(active, func(_ int, blocks []setupBlock) bool { return len(blocks) == 0 })
 	found, there := false, slices.Sorted(maps.Keys(active))
 	for number, v := range traces {
 		if v.kind != valueList {
@@ -118,12 +117,8 @@ func (s *snapshot) choose(wanted int, traces []value, active map[int][]setupBloc
 	}
 	if wanted != anyDevice {
 		s.device = wanted
-	} else if !found {
-		for number := range active {
-			if !found || number < s.device {
-				s.device, found = number, true
-			}
-		}
+	} else if !found && len(there) > 0 {
+		s.device = there[0]
 	}
 	if len(s.actions) > 0 || len(active[s.device]) > 0 {
 		return nil

@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"stalloc/internal/output"
 )
 
 // create begins what -o names, before the work. "-" is standard output; what the command has to
-// say goes to standard error then. An input would be lost, and of two outputs one.
+// say goes to standard error then. An input would be lost.
 func create(cmd *cobra.Command, flag, path string) (*output.File, error) {
 	if path == "-" {
 		out := output.To(cmd.OutOrStdout())
@@ -24,15 +23,6 @@ func create(cmd *cobra.Command, flag, path string) (*output.File, error) {
 		if same(path, input) {
 			return nil, fmt.Errorf("%s %s: would replace what it is made from; choose another file", flag, path)
 		}
-	}
-	var err error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if name := "--" + f.Name; err == nil && f.Shorthand != flag[1:] && name != flag && same(path, f.Value.String()) {
-			err = fmt.Errorf("%s %s: %s names the same file; choose another", flag, path, name)
-		}
-	})
-	if err != nil {
-		return nil, err
 	}
 	out, err := output.Open(path, 0o644)
 	if err != nil {
@@ -48,7 +38,7 @@ func same(a, b string) bool {
 	if err == nil && none == nil {
 		return os.SameFile(x, y) && x.Mode().IsRegular()
 	}
-	return err != nil && none != nil && b != "" && filepath.Clean(a) == filepath.Clean(b)
+	return err != nil && none != nil && filepath.Clean(a) == filepath.Clean(b)
 }
 
 // counted counts what is written.

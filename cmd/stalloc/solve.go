@@ -94,6 +94,9 @@ func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 	if len(paths) > 1 && (f.output != "" || f.svg != "") {
 		return fmt.Errorf("one file has one placement, but -o or --svg is given with %d files: solve them one by one", len(paths))
 	}
+	if f.output != "" && f.svg != "" && same(f.output, f.svg) {
+		return fmt.Errorf("-o %s: --svg names the same file; choose another", f.output)
+	}
 	var offsets, svg *output.File
 	for _, x := range []struct {
 		flag, path string
