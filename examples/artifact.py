@@ -118,9 +118,10 @@ class Bench:
             alone += [run for run in (by_itself,) if run]
         return found, alone
 
-    def throughput(self, gpus=1):
-        """By allocator: the fastest configuration that fits, as (batch, recomputed, results of its
-        turns on one GPU); None if none fits. They are looked for on all GPUs."""
+    def throughput(self, found, gpus=1):
+        """Puts into `found`, by allocator: what was tried, as {(batch, recomputed): result}, on
+        all GPUs; the fastest configuration that fits, None if none does; and the results of its
+        turns so far, on one GPU."""
         those, tried = self.args.allocators, {}
 
         def look(gpu):
@@ -128,26 +129,26 @@ class Bench:
                 tried[allocator] = self.fitting(allocator, gpu, those[gpu::gpus])
 
         batches.side_by_side(look, gpus)
-        found = {}
         for allocator in those:
-            best = max(tried[allocator], key=lambda each: each[2]["per_second"], default=None)
-            found[allocator] = best and (*best[:2], [])
+            speeds = {
+                how: run["per_second"] for how, run in tried[allocator].items() if not run["oom"]
+            }
+            found[allocator] = tried[allocator], max(speeds, key=speeds.get, default=None), []
         for turn, allocator in itertools.product(range(1, self.args.turns + 1), those):
-            if found[allocator]:
-                batch, layers, results = found[allocator]
-                results.append(self.capped(allocator, batch, layers, turn, 0, those))
-        return found
+            _, best, results = found[allocator]
+            if best:
+                results.append(self.capped(allocator, *best, turn, 0, those))
 
     def fitting(self, allocator, gpu, beside):
-        """What was tried and fits. A larger micro-batch needs more, more layers recomputed less:
-        so with each number of layers the batches are tried from the largest that fitted on."""
-        found, place = [], 0
+        """What was tried. A larger micro-batch needs more, more layers recomputed less: so with
+        each number of layers the batches are tried from the largest that fitted on."""
+        found, place = {}, 0
         for layers in RECOMPUTED:
             while place < len(BATCHES):
                 run = self.capped(allocator, BATCHES[place], layers, 0, gpu, beside)
+                found[BATCHES[place], layers] = run
                 if run["oom"]:
                     break
-                found.append((BATCHES[place], layers, run))
                 place += 1
         return found
 
@@ -179,14 +180,14 @@ def run(args, those, here):
     if not args.table:
         book.check_device(here.device)
     args.cap = args.cap or book.cap() or int(here.memory) - machine.SPARE
-    bench, batch, status, found = Bench(args, book), batches.Batches(book, those, gpus), 0, None
+    bench, batch, status, found = Bench(args, book), batches.Batches(book, those, gpus), 0, {}
     skipped = {} if args.table else {name: ROWS[name].missing(gpus) for name in args.rows}
     skipped = {name: why for name, why in skipped.items() if why}
     try:
         if not args.table:
             bench.rows(batch, [name for name in args.rows if name not in skipped], gpus)
         if "throughput" in args.parts and (args.table or not train_megatron.missing()):
-            found = bench.throughput(gpus)
+            bench.throughput(found, gpus)
     except ledger.OutOfTime:
         status = ledger.EXIT_MORE
     except ledger.Broken as error:

@@ -52,27 +52,45 @@ def figures(runs, alone):
 
 
 def throughput(found, cap, layers):
-    """The fastest configuration of each allocator that fits, and how much faster than torch's."""
+    """The fastest configuration of each allocator that fits, how much faster than torch's, and
+    all that was tried."""
     lines = [
         f"| allocator | micro-batch in {cap:g} GiB | recomputed | tokens/s | of the first's |",
         "|---|--:|--:|--:|--:|",
     ]
     first = None
-    for allocator, best in found.items():
+    for allocator, (_, best, runs) in found.items():
         name = NAMES.get(allocator, allocator)
         if not best:
             lines.append(f"| {name} | none fits | | | |")
             continue
-        batch, recomputed, runs = best
-        if any(run["oom"] for run in runs):
-            lines.append(f"| {name} | {batch} | {recomputed} of {layers} | out of memory | |")
+        line = f"| {name} | {best[0]} | {best[1]} of {layers} |"
+        if not runs or any(run["oom"] for run in runs):
+            lines.append(f"{line} {'out of memory' if runs else '–'} | |")
             continue
         each = sorted(run["per_second"] for run in runs)
         middle = statistics.median(each)
         first = first or middle
         spread = f" ({each[0]:,.0f} to {each[-1]:,.0f})" if each[0] < each[-1] else ""
-        lines.append(
-            f"| {name} | {batch} | {recomputed} of {layers} | {middle:,.0f}{spread} "
-            f"| {middle / first:.3f} |"
-        )
-    return "\n".join(lines)
+        lines.append(f"{line} {middle:,.0f}{spread} | {middle / first:.3f} |")
+    return "\n".join([*lines, "", *tried(found, layers)])
+
+
+def tried(found, layers):
+    """Tokens a second in the one run of each configuration where the fastest was looked for."""
+    names = [NAMES.get(allocator, allocator) for allocator in found]
+    lines = [
+        f"| micro-batch | recomputed | tokens/s, one run: {' | '.join(names)} |",
+        "|--:" * (2 + len(names)) + "|",
+    ]
+    hows = {how for runs, _, _ in found.values() for how in runs}
+    for batch, recomputed in sorted(hows, key=lambda how: how[::-1]):
+        cells = [speed(runs.get((batch, recomputed))) for runs, _, _ in found.values()]
+        lines.append(f"| {batch} | {recomputed} of {layers} | {' | '.join(cells)} |")
+    return lines
+
+
+def speed(run):
+    if run is None:
+        return "–"
+    return "out of memory" if run["oom"] else f"{run['per_second']:,.0f}"

@@ -71,12 +71,16 @@ def test_rows_and_throughput(gpu, tmp_path, capsys):
     ) in said
     assert "| torch | 5 | 4 of 16 | 6,742 | 1.000 |" in said
     assert "| stalloc | 5 | 0 of 16 | 7,143 | 1.060 |" in said
+    assert "| 5 | 0 of 16 | out of memory | out of memory | 7,143 | 7,143 |" in said
     assert all(gpus == (0,) for _, _, gpus in gpu.ran)
     ran = len(gpu.ran)
     assert artifact.main([*options, "--budget", "0"], gpu, machine(1)) == 0
     assert capsys.readouterr().out == said and len(gpu.ran) == ran
     assert artifact.main([*options, "--table"]) == 0  # the ledger says what the cap was
-    assert said.split("| allocator |")[1] == capsys.readouterr().out.split("| allocator |")[1]
+    speeds = said.split("| allocator |")[1]
+    assert capsys.readouterr().out.split("| allocator |")[1] == speeds
+    assert artifact.main([*options, "--table", "--turns", "99"]) == 0  # those that there are
+    assert capsys.readouterr().out.split("| allocator |")[1] == speeds
 
 
 def test_two_gpus_have_rows_of_their_own(gpu, tmp_path, capsys):
@@ -108,11 +112,12 @@ def test_throughput_is_that_of_the_fastest_that_fits(gpus, gpu, tmp_path):
     assert args.rows == []
     args.cap = 80
     bench = artifact.Bench(args, artifact.ledger.Ledger(args.json, 1e9, gpu.launch))
-    found = bench.throughput(gpus)
+    found = {}
+    bench.throughput(found, gpus)
     assert gpu.shared == len(gpu.ran) > 12
     assert {where for _, _, where in gpu.ran} == {(n,) for n in range(gpus)}
     assert all(where == (0,) for _, _, where in gpu.ran[-4:])  # the last turn, to be compared
-    for allocator, (batch, layers, (run,)) in found.items():
+    for allocator, (tried, (batch, layers), (run,)) in found.items():
         speed = {
             (b, r): 1000 * b / (0.1 * b * (1 + r / 48) + 0.2)
             for b in artifact.BATCHES
@@ -121,6 +126,7 @@ def test_throughput_is_that_of_the_fastest_that_fits(gpus, gpu, tmp_path):
         }
         assert (batch, layers) == max(speed, key=speed.get), allocator
         assert run["per_second"] == pytest.approx(max(speed.values()), abs=0.1)
+        assert {how for how, each in tried.items() if not each["oom"]} <= set(speed)
 
 
 def test_nothing_fits(gpu, tmp_path, capsys):
