@@ -143,6 +143,7 @@ test: build test-go test-c test-python ## every test that needs no GPU
 test-go: build
 	$(GO) test ./...
 	$(GO) test -tags invariants $(CHECKED)
+	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x ./... 2>&1) || { echo "$$out"; exit 1; }
 
 .PHONY: test-c
 test-c: build

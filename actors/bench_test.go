@@ -117,7 +117,7 @@ func BenchmarkMiss(b *testing.B) {
 // stepOf is what one stream did in a step: blocks that nest in groups.
 func stepOf(requests int) *stepEnded {
 	key := arenaKey{stream: 0}
-	m := &stepEnded{streams: map[uint16]mem.StreamID{1: 0}, gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
+	m := &stepEnded{order: []mem.StreamID{0}, streams: map[uint16]mem.StreamID{1: 0}, gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
 	for at := 0; at < requests; at += 10 {
 		for _, kind := range []schedule.EventKind{schedule.EventHit, schedule.EventFree} {
 			for i := range 10 {
@@ -134,7 +134,7 @@ func stepOf(requests int) *stepEnded {
 func BenchmarkPlanner(b *testing.B) {
 	for _, requests := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
-			k := newKit(b, Options{Without: without.Plans})
+			k := newKit(b, Options{})
 			w := &planner{d: k.Device, known: map[arenaKey]*kinds{}, saver: saver{d: k.Device, cache: newCache("")}}
 			m := stepOf(requests)
 			b.ReportAllocs()
