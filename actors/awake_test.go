@@ -1,0 +1,47 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+	"stalloc/internal/without"
+)
+
+// TestExportedBlockIsUsedWhileTheRestSleeps: what is exported stays awake, so work on it may go on, and
+// its free waits for that.
+func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
+	const size, other = 4 * mem.MiB, 7
+	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
+	l, err := OpenLocal(gpu, Options{Without: without.Plans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kit{l, t, gpu}
+	x := k.malloc(size)
+	if _, _, err = k.Export(x); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(k.Pause(nil, false), gpu.Use(other, x, size), k.Record(x, other)); err != nil {
+		t.Fatal(err)
+	}
+	k.release(x)
+	if s := k.Stats(); s.Pending != size {
+		t.Errorf("%v wait for the other stream", s.Pending)
+	}
+	if err := k.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
+	if y := k.malloc(size); y == x {
+		t.Error("it was handed out while another stream was at work on it")
+	}
+	gpu.Finish(other)
+	k.boundary()
+	if s := k.Stats(); s.Pending != 0 {
+		t.Errorf("%v wait for nothing", s.Pending)
+	}
+	if err := k.Close(); err != nil {
+		t.Error(err)
+	}
+}
