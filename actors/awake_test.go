@@ -45,3 +45,33 @@ func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLimitWhileTheRestSleeps: what is awake never exceeds it, whatever becomes of what sleeps: it may go
+// back, or serve a pool that is awake.
+func TestLimitWhileTheRestSleeps(t *testing.T) {
+	const most = mem.GiB / 16
+	for _, trim := range []bool{false, true} {
+		gpu := sim.New(sim.Config{Capacity: mem.GiB})
+		l, err := OpenLocal(gpu, Options{Without: without.Plans})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &kit{l, t, gpu}
+		if err := k.Limit(1. / 16); err != nil {
+			t.Fatal(err)
+		}
+		k.malloc(most / 2)
+		k.release(k.malloc(most / 2))
+		if err = k.Pause(nil, false); trim {
+			err = errors.Join(err, k.Trim(0))
+		}
+		for used := mem.Bytes(0); err == nil; used = gpu.Used() {
+			if _, err = k.MallocIn(0, 3, 4*mem.MiB); used > most || err != nil && used < most {
+				t.Errorf("trim %t: %v are held, and the limit is %v", trim, used, most)
+			}
+		}
+		if err := errors.Join(k.Check(), k.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
