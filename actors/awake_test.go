@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
@@ -74,4 +75,47 @@ func TestLimitWhileTheRestSleeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestViewBehindSleep: a handle that slept under an idle view served another pool meanwhile, and is under
+// the view again when it comes back.
+func TestViewBehindSleep(t *testing.T) {
+	const page, private = mem.HandleSize, 3
+	k, fault := newFaultyKit(t, Options{Without: without.Plans})
+	full := func(pool uint64, size mem.Bytes) mem.Addr {
+		t.Helper()
+		fault.Set(devicetest.Rule{Kind: devicetest.CallCreate, Nth: 1, Code: 2})
+		defer fault.Set()
+		at, err := k.MallocIn(0, pool, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	var row []mem.Addr
+	for range 5 {
+		row = append(row, k.malloc(page))
+	}
+	k.release(row[0], row[2])
+	k.release(k.malloc(2 * page))
+	if s := k.Stats().Engine; s.Views != 1 || s.FreeHandles != 2 {
+		t.Fatalf("%d views, %d handles are free", s.Views, s.FreeHandles)
+	}
+	k.gpu.Finish(0)
+	if err := k.Pause(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	x := full(private, 2*page)
+	if err := k.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
+	k.release(x)
+	if err := k.Trim(private); err != nil {
+		t.Fatal(err)
+	}
+	k.release(full(0, page), full(0, page))
+	if err := k.gpu.Use(0, k.malloc(2*page), 2*page); err != nil {
+		t.Error(err)
+	}
+	k.gpu.Finish(0)
 }
