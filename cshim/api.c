@@ -50,7 +50,7 @@ static void free_in_engine(uint64_t addr, bool past);
  * whoever holds it. */
 static inline void leave(struct stalloc_device *d) {
 	stalloc_unlock(d);
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->announced) != NULL) && stalloc_try_lock(d)) {
+	while (STALLOC_UNLIKELY(atomic_load(&d->announced) != NULL) && stalloc_try_lock(d)) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}
