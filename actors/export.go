@@ -68,12 +68,14 @@ func (d *Device) EndImport(at mem.Addr) error {
 	return d.rare(end, end)
 }
 
-// unexport is told of a block's end.
-func (p *pool) unexport(addr mem.Addr) {
-	if size, is := p.exported[addr]; is {
+// unexport is told of a block's end, and reports whether other processes could have it.
+func (p *pool) unexport(addr mem.Addr) bool {
+	size, is := p.exported[addr]
+	if is {
 		p.dev.Unexport(addr, size)
 		delete(p.exported, addr)
 	}
+	return is
 }
 
 // awake says what Pause leaves awake, for people.

@@ -68,6 +68,7 @@ func (p *pool) perform(ops []engine.Op) (int, error) {
 		}
 		if start.IsZero() {
 			start = time.Now()
+			defer p.bound() // what slept may be made, or given up
 		}
 		p.calls++
 		if err := p.call(op); err != nil {

@@ -264,8 +264,8 @@ func (p *pool) free(m *freeRequest) error {
 	if !ok || b.Addr != m.addr || b.Pending {
 		return ErrUnknown
 	}
-	p.unexport(m.addr)
-	p.past, p.idling = m.past, p.sleeps(b.Pool)
+	awake := p.unexport(m.addr)
+	p.past, p.idling = m.past, p.sleeps(b.Pool) && !awake
 	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.addr})
 	p.past, p.idling = false, false
 	if err != nil {

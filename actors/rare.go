@@ -81,6 +81,7 @@ func (p *pool) bound() {
 	if p.limit > 0 && (limit == 0 || p.limit < limit) {
 		limit = p.limit
 	}
+	p.dev.Bound(limit)
 	if limit > 0 {
 		limit += p.dev.Asleep()
 	}

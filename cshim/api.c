@@ -27,7 +27,7 @@ void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 /* Not the quick case: whether the thread has become an owner is found here, too. */
 static struct stalloc_stream *stream_of(int device, void *id) {
 	struct stalloc_stream *s = recent.stream;
-	if ((recent.device != device || recent.id != id || device < 0) && !(s = stalloc_stream_of(device, id))) return NULL;
+	if ((recent.device != device || recent.id != id) && !(s = stalloc_stream_of(device, id))) return NULL;
 	recent.device = device;
 	recent.id = id;
 	recent.stream = s;
@@ -37,7 +37,7 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 	return s;
 }
 
-void stalloc_look_again(void) { recent.device = -1; }
+void stalloc_look_again(void) { recent.id = &nobody; }
 
 void stalloc_nudge(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
@@ -50,7 +50,7 @@ static void free_in_engine(uint64_t addr, bool past);
  * whoever holds it. */
 static inline void leave(struct stalloc_device *d) {
 	stalloc_unlock(d);
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->announced) != NULL) && stalloc_try_lock(d)) {
+	while (STALLOC_UNLIKELY(atomic_load(&d->announced) != NULL) && stalloc_try_lock(d)) {
 		stalloc_drain(d);
 		stalloc_unlock(d);
 	}

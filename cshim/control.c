@@ -50,6 +50,7 @@ int stalloc_close(int device) {
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!*stalloc_alive) return; /* in a forked child a lock may be held for ever */
 	if (e) e->trim(-1, 0);
 	stalloc_plain_tidy();
 	settle(-1, false);

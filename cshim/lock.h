@@ -102,14 +102,16 @@ static inline void lock_pause(const struct stalloc_lock *l, unsigned look) {
 		LOCK_RELAX;
 }
 
+/* Who announces a free and then finds the lock taken relies on its holder, who looks for such behind
+ * lock_drop: all four are in one order, so that one of the two sees the other. */
 static inline bool lock_take(struct stalloc_lock *l) {
 	uint32_t as = STALLOC_UNTAKEN;
-	return atomic_load_explicit(&l->taken, memory_order_relaxed) == as &&
+	return atomic_load(&l->taken) == as &&
 	       atomic_compare_exchange_strong_explicit(&l->taken, &as, STALLOC_TAKEN, memory_order_acquire, memory_order_relaxed);
 }
 
 static inline void lock_drop(struct stalloc_lock *l) {
-	if (__builtin_expect(atomic_exchange_explicit(&l->taken, STALLOC_UNTAKEN, memory_order_release) == STALLOC_AWAITED, 0))
+	if (__builtin_expect(atomic_exchange(&l->taken, STALLOC_UNTAKEN) == STALLOC_AWAITED, 0))
 		syscall(SYS_futex, &l->taken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 

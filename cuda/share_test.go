@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"stalloc/internal/driver"
@@ -136,6 +137,11 @@ func TestExport(t *testing.T) {
 	}
 	if _, err := d.Export(h); err == nil {
 		t.Error("a released handle is exported")
+	}
+	h = create()
+	name, err = d.Export(h)
+	if err := errors.Join(err, syscall.Close(name.FD), d.Release(h)); err != nil || lib.Live("handles") != 0 {
+		t.Errorf("the program has closed its descriptor, and it cannot be released: %v", err)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)

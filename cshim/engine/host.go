@@ -18,7 +18,7 @@ static bool host_try_lock(struct stalloc_device *d) {
 static void host_unlock(struct stalloc_device *d) {
 	do {
 		stalloc_unlock(d);
-	} while (STALLOC_RELAXED(d->announced) != NULL && host_try_lock(d));
+	} while (atomic_load(&d->announced) != NULL && host_try_lock(d));
 }
 static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current, __ATOMIC_RELAXED); }
 // Other threads look at the two without the lock.

@@ -56,6 +56,9 @@ static void arguments(void)
 static void arguments_of_owner(void)
 {
 	for (int i = 0; i < 1000; i++) stalloc_free(stalloc_malloc(512, 0, NULL), 512, 0, NULL);
+	CHECK(stalloc_begin_region("edges") == STALLOC_OK, "%s", stalloc_last_error());
+	refused(stalloc_malloc(512, -1, NULL), "device");
+	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
 	kit_listen();
 	arguments();
 	CHECK(kit_heard("not a live block") == 0, "NULL was taken for a block");

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +27,14 @@ static void *play(void *argument)
 	}
 	player_end(p);
 	return NULL;
+}
+
+/* As where pages are larger than 4 KiB: the devices are not wiped in a child. */
+static bool large_pages;
+
+int madvise(void *at, size_t size, int advice)
+{
+	return large_pages && advice == MADV_WIPEONFORK && size > (size_t)sysconf(_SC_PAGESIZE) ? -1 : (int)syscall(SYS_madvise, at, size, advice);
 }
 
 #define CHILD_CHECK(condition, code) \
@@ -63,13 +73,52 @@ static void child(void *block, int number)
 	exit(0);
 }
 
-int main(void)
+static _Atomic int within; /* 1: a call of the driver's is under way, with the device's lock; 2: it may go on */
+
+static void stay(int device, void *at, size_t size, int change)
 {
+	(void)device, (void)at, (void)size, (void)change;
+	if (atomic_load(&within) != 0) return;
+	atomic_store(&within, 1);
+	while (atomic_load(&within) == 1) kit_sleep_ms(1);
+}
+
+static void *grow(void *argument)
+{
+	stalloc_free(stalloc_malloc(64 << 20, 0, NULL), 0, 0, NULL);
+	return argument;
+}
+
+/* A child whose parent was in Go at that moment, with a free announced. */
+static void forked_within(void)
+{
+	pthread_t thread;
+	int status;
+	void *block = stalloc_malloc(1 << 20, 0, NULL);
+	CHECK(block, "%s", stalloc_last_error());
+	stalloc_set_tracker(stay);
+	CHECK(pthread_create(&thread, NULL, grow, NULL) == 0, "no thread");
+	while (atomic_load(&within) == 0) kit_sleep_ms(1);
+	stalloc_free(block, 0, 0, NULL);
+	pid_t pid = fork();
+	CHECK(pid >= 0, "cannot fork");
+	if (pid == 0) child(NULL, 1);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
+	CHECK(WEXITSTATUS(status) == 0, "the child failed check %d", WEXITSTATUS(status));
+	atomic_store(&within, 2);
+	pthread_join(thread, NULL);
+	stalloc_set_tracker(NULL);
+}
+
+int main(int argc, char **argv)
+{
+	large_pages = argc > 1 && strcmp(argv[1], "large-pages") == 0;
 	uint64_t seed = kit_seed();
 	pthread_t threads[THREADS];
 	struct player players[THREADS];
 	setenv("STALLOC_TEST_LARGEST", "1048576", 0);
 	kit_watchdog(60);
+	forked_within();
 	program = program_make(kit_random(&seed), 30, (size_t)16 << 20);
 	for (int i = 0; i < THREADS; i++) {
 		players[i] = (struct player){.program = &program,

@@ -162,19 +162,22 @@ class Adapter final : public Ledger {
 
 	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
 		native->beginAllocateToPool(d, id, filter);
+		tell_pool(d, true);
 		std::lock_guard<std::mutex> hold(pools_lock_);
 		pools_.push_back({d, id, std::move(filter)});
 		pools_active_++;
 	}
 	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override {
+		bool known = false;
 		{
 			std::lock_guard<std::mutex> hold(pools_lock_);
 			auto at = std::find_if(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == d && p.id == id; });
-			if (at != pools_.end()) {
+			if ((known = at != pools_.end())) {
 				pools_.erase(at);
 				pools_active_--;
 			}
 		}
+		if (known) tell_pool(d, false);
 		native->endAllocateToPool(d, id);
 	}
 	caching::CheckpointDelta setCheckpointPoolState(DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
@@ -262,6 +265,13 @@ class Adapter final : public Ledger {
 		}
 	}
 
+	// Says that native allocates to one more private pool, or no longer: a stream may be captured as
+	// long, and libstalloc is not to wait for the device. None of the requests are libstalloc's.
+	void tell_pool(DeviceIndex device, bool open) const {
+		Filter none = [](cudaStream_t) { return false; };
+		open ? library_.begin_pool(device, 0, 0, &none) : library_.end_pool(device, 0, 0);
+	}
+
 	bool private_pool(DeviceIndex device, cudaStream_t stream) {
 		if (closed_) return true;
 		std::lock_guard<std::mutex> hold(pools_lock_);
@@ -269,7 +279,7 @@ class Adapter final : public Ledger {
 	}
 
 	void *serve(size_t size, DeviceIndex device, cudaStream_t stream) {
-		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) && private_pool(device, stream)) return from_native(size, device, stream);
+		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) && private_pool(device, stream)) return from_native(size, device, stream, true);
 		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::STATE) : nullptr;
 		void *ptr = library_.malloc(size, device, stream);
 		if (C10_UNLIKELY(!ptr)) {
@@ -290,14 +300,18 @@ class Adapter final : public Ledger {
 		report(ptr, rounded(size), device);
 		return ptr;
 	}
-	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream) {
+	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream, bool in_pool) {
 		void *ptr = nullptr;
 		try {
 			ptr = native->raw_alloc_with_stream(size, stream);
 		} catch (const c10::OutOfMemoryError &) {
 			stalloc_stats s = library_.stats(device);
+			cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
 			if (s.reserved <= s.active) throw;
+			const bool alone = in_pool && !closed_ && cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
+			if (alone) tell_pool(device, false); // its own pool is of no capture
 			library_.empty_cache(); // what we keep idle, native may take
+			if (alone) tell_pool(device, true);
 			ptr = native->raw_alloc_with_stream(size, stream);
 		}
 		refresh(device);
@@ -316,7 +330,7 @@ class Adapter final : public Ledger {
 		why = library_.last_error();
 		if (use_on_oom_) { // pools that may be used when memory is short are native's
 			try {
-				void *ptr = from_native(size, device, stream);
+				void *ptr = from_native(size, device, stream, false);
 				*theirs = true;
 				return ptr;
 			} catch (const c10::OutOfMemoryError &) {

@@ -16,7 +16,8 @@ namespace stalloc {
 
 #define STALLOC_USED(X)                                                                                       \
 	X(malloc) X(release) X(base) X(find) X(snapshot) X(set_beside) X(stale) X(record_stream) X(lasting_stream) X(empty_cache)               \
-	X(set_memory_fraction) X(set_tracker) X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) X(end_import)
+	X(set_memory_fraction) X(set_tracker) X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) X(end_import)          \
+	X(begin_pool) X(end_pool)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;

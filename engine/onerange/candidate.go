@@ -81,7 +81,8 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || !v.dirty && spare >= 0) {
+	movable := !v.dirty && !e.heaps[heapAt(v.arena)].remembered()
+	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
 		*best = c
 	}
 	return looked + 1

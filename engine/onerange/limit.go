@@ -12,6 +12,10 @@ func (e *Engine) donor(s uint32) bool {
 // anybodys reports whether memory of a heap may serve others.
 func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
 
+// remembered reports whether graphs may remember the addresses of a heap: behind each stays the
+// memory that was there when they were captured.
+func (h *heap) remembered() bool { return h.pool != 0 && h.pool < engine.FirstRegion && !h.over }
+
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool { return h.pool == pool || pool == 0 && h.over }
 

@@ -140,6 +140,42 @@ static void private_pool() {
 	agree();
 }
 
+static void *in(const char *file, const char *name) { return dlsym(dlopen(file, RTLD_NOW), name); }
+
+// While a stream may be captured nobody waits for the device, which would end that.
+static void captured() {
+	const c10::cuda::MempoolId_t id{0, 79}, other{0, 80};
+	const auto graph = reinterpret_cast<cudaStream_t>(0x70);
+	std::string driver = getenv("STALLOC_CONF");
+	driver = driver.substr(driver.find("driver:") + 7);
+	driver = driver.substr(0, driver.find(','));
+	auto capture = [&](const char *name) { return reinterpret_cast<int (*)(void *)>(in(driver.c_str(), name))(graph); };
+	auto ask = [](uintptr_t stream) { return caching::raw_alloc_with_stream(600 * MiB, reinterpret_cast<cudaStream_t>(stream)); };
+	caching::raw_delete(ask(0x40));
+	caching::get()->beginAllocateToPool(0, id, [=](cudaStream_t s) { return s == graph; });
+	CHECK(capture("fakecuda_capture_begin") >= 0);
+	caching::raw_delete(ask(0x40));
+	try {
+		ask(0x50);
+		CHECK(!"memory that another stream may be at work with");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	CHECK(capture("fakecuda_capture_end") == 1);
+	caching::get()->endAllocateToPool(0, id);
+	caching::get()->releasePool(0, id);
+	caching::raw_delete(ask(0x50));
+	caching::get()->beginAllocateToPool(0, other, [=](cudaStream_t s) { return s == graph; });
+	try { // of a pool without a capture: native has what is idle
+		caching::raw_alloc_with_stream(size_t{2} << 30, graph);
+		CHECK(!"more than there is");
+	} catch (const c10::OutOfMemoryError &) {
+	}
+	CHECK(stats().reserved_bytes[0].current < int64_t(600 * MiB));
+	caching::get()->endAllocateToPool(0, other);
+	caching::get()->releasePool(0, other);
+	agree();
+}
+
 struct Frames : c10::GatheredContext {};
 static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Frames>(); }
 
@@ -437,7 +473,6 @@ static void threads() {
 
 // What sleeps is refused, private pools' memory stays, and what wakes is where it was.
 static void sleeps(const char *path) {
-	auto in = [](const char *file, const char *name) { return dlsym(dlopen(file, RTLD_NOW), name); };
 	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(in(path, "stalloc_pause"));
 	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(in(path, "stalloc_resume"));
 	auto begin = reinterpret_cast<int (*)(const char *)>(in(path, "stalloc_begin_region"));
@@ -521,6 +556,7 @@ int main(int, char **arguments) {
 	blocks_and_counts();
 	peaks_of_both(std::move(older));
 	private_pool();
+	captured();
 	out_of_memory();
 	limits();
 	shares(arguments[2]);

@@ -28,6 +28,17 @@ func (d *Device) spots(handles []driver.Handle) (spots []spot) {
 	return spots
 }
 
+// withLeft adds the places where handles that are awake are not mapped.
+func (d *Device) withLeft(spots []spot) []spot {
+	for at, p := range d.places {
+		if p.of.there && !p.mapped {
+			spots = append(spots, spot{p, at})
+		}
+	}
+	slices.SortFunc(spots, spot.compare)
+	return slices.Compact(spots)
+}
+
 func (s spot) compare(than spot) int { return cmp.Compare(s.at, than.at) }
 func (s spot) isApart() bool         { return !s.mapped }
 func (s spot) isMapped() bool        { return s.mapped }
@@ -122,12 +133,13 @@ func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 }
 
 // Wake makes memory for handles that sleep, and maps it where it was: all of it or, with an error,
-// none, so far as the driver lets that be undone. What it holds is undefined.
+// none, so far as the driver lets that be undone. What it holds is undefined. A handle that Map has
+// woken meanwhile is mapped at its other places, too.
 func (d *Device) Wake(handles []driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var made []*handle
-	spots := d.spots(handles)
+	spots := d.withLeft(d.spots(handles))
 	apart := slices.DeleteFunc(slices.Clone(spots), spot.isMapped)
 	err := func() error {
 		for _, h := range handles {

@@ -33,6 +33,7 @@ type Device struct {
 	imports map[mem.Addr]mem.Bytes
 	apart   int       // places that are not mapped
 	asleep  mem.Bytes // of handles without memory
+	most    mem.Bytes // see Bound
 }
 
 type handle struct {
@@ -120,6 +121,9 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	if !known {
 		return unknown("cuMemMap", h)
 	}
+	if !x.there && d.exceeds(x.size) {
+		return &driver.Error{Call: "cuMemCreate", Code: driver.CodeOutOfMemory}
+	}
 	if err := d.fill(x); err != nil {
 		return err
 	}
@@ -129,6 +133,24 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	p := &place{of: x, mapped: true}
 	d.places[addr], x.places[addr] = p, p
 	return nil
+}
+
+// Bound has Map make nothing for what sleeps where more than most would be awake then, 0: no bound. Wake
+// brings back what there was.
+func (d *Device) Bound(most mem.Bytes) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.most = most
+}
+
+// exceeds reports whether so much more would be awake than is to be.
+func (d *Device) exceeds(more mem.Bytes) bool {
+	for _, x := range d.handles {
+		if x.there {
+			more += x.size
+		}
+	}
+	return d.most > 0 && more > d.most
 }
 
 func unknown(call string, h driver.Handle) error {
