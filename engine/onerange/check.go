@@ -125,8 +125,8 @@ func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
 	for _, p := range want {
 		sum += p.hi - p.lo
 	}
-	if held := e.arenas[s].held; sum != held {
-		return fmt.Errorf("%d units held, counted %d", held, sum)
+	if c := &e.arenas[s]; sum != c.held || sum > c.most {
+		return fmt.Errorf("%d units held, %d at most, counted %d", c.held, c.most, sum)
 	}
 	for x := range e.views {
 		if v := &e.views[x]; v.arena == s && v.inArena {

@@ -88,4 +88,4 @@ func (e *Engine) pickNew() unit {
 }
 
 // pagesOf rounds up to whole pages.
-func pagesOf(n unit) unit { return (n + pageUnits - 1) / pageUnits * pageUnits }
+func pagesOf(n unit) unit { return roundUp(n, pageUnits) }

@@ -79,8 +79,14 @@ const firstArena = 2
 // small requests. Gaps and blocks are in the index.
 type arena struct {
 	held    unit     // mapped
+	most    unit     // that was mapped so far
 	voids   []void   // by address, disjoint
 	extents []extent // of the window
+}
+
+func (c *arena) hold(n unit) {
+	c.held += n
+	c.most = max(c.most, c.held)
 }
 
 type void struct{ lo, hi unit }
@@ -128,6 +134,7 @@ type Engine struct {
 	swaps []swap
 	ops   []engine.Op
 	held  unit
+	trims trims
 	stats engine.Stats
 }
 

@@ -53,7 +53,7 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	a.creates = 0
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(lack, size, min(room, most-e.held))
+		sum := growth(lack, size, e.heldBefore(a.arena), min(room, most-e.held))
 		if sum > room || e.held+sum > most {
 			e.unmapped = append(e.unmapped, e.picks...)
 			a.reason = engine.RefusedLimit
@@ -133,7 +133,7 @@ func (e *Engine) settleIn(n int) {
 		e.setHome(h, at, x.size)
 		at += x.size
 	}
-	c.held += at - a.at
+	c.hold(at - a.at)
 	e.stats.Maps += uint64(n)
 	e.stats.Mapped += int((at - a.at) / pageUnits)
 	e.takeVoid(at)

@@ -140,7 +140,7 @@ func (e *Engine) takeBack() bool {
 		h.arena, h.at = v.arena, v.at
 		h.aliases--
 		e.setHome(v.handles[0], h.at, h.size)
-		e.arenas[h.arena].held += h.size
+		e.arenas[h.arena].hold(h.size)
 		e.idx.Give(h.arena, h.at, h.at+h.size)
 		*v = view{handles: v.handles[:0]}
 		e.spareViews = append(e.spareViews, uint32(x))

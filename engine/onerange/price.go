@@ -10,10 +10,35 @@ import "math/bits"
 //     view loses at most one, and what several gaps lose at their ends are some.
 //   - Memory is made for what lacks, rounded up to a growPart-th of a handle: without, there would be
 //     many small ones, each of which the driver is called for; what is made beyond is held for good.
+//   - A program that gives its memory back step after step pays for it anew each time: handles may be
+//     oftenPart times as large, of the load's peak, and what was held before comes back in whole ones.
 //
 // What other sizes cost was measured (docs: decision 5).
 
-const growPart = 8
+const (
+	growPart   = 8
+	oftenPart  = 4
+	oftenSteps = 2 // between two trims
+	oftenTrims = 3 // one after the other
+)
+
+// trims is when the program gave memory back.
+type trims struct {
+	step uint32 // of the last
+	row  int    // the last so many lay at most oftenSteps apart, in different steps
+}
+
+func (t *trims) add(step uint32) {
+	switch apart := step - t.step; {
+	case t.row == 0 || apart > oftenSteps:
+		t.row = 1
+	case apart > 0:
+		t.row++
+	}
+	t.step = step
+}
+
+func (t *trims) often() bool { return t.row >= oftenTrims }
 
 // What the driver takes to map a handle under a view, and to replace one there, in tenths of a
 // microsecond (internal/cost). Only their ratio matters.
@@ -31,18 +56,37 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	if e.heaps[heapAt(s)].lasting { // it may lend them
 		x = e.idx.Room(e.mainArena())
 	}
-	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), max(x.Peak, x.Load+n)/unit(e.cfg.HandlePart))))
+	load := x.Load + n
+	if e.trims.row == 0 || e.trims.often() { // else all begins anew, as with a second model in one process
+		load = max(load, x.Peak)
+	}
+	if e.trims.often() {
+		load *= oftenPart
+	}
+	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), load/unit(e.cfg.HandlePart))))
 }
 
-// growth returns how much to make where so much lacks, in handles of a size. Where rounding up comes to
-// more than most, it is to the next page alone.
-func growth(lack, size, most unit) unit {
-	step := max(size/growPart, pageUnits)
-	if up := (lack + step - 1) / step * step; up <= most {
+// heldBefore returns how much may come back in whole handles to an arena.
+func (e *Engine) heldBefore(s uint32) unit {
+	if !e.trims.often() {
+		return 0
+	}
+	return e.arenas[s].most - e.arenas[s].held
+}
+
+// growth returns how much to make where so much lacks, in handles of a size: whole ones, if that is not
+// more than was held before. Where rounding up comes to more than most, it is to the next page alone.
+func growth(lack, size, before, most unit) unit {
+	if up := roundUp(lack, size); up <= min(before, most) {
+		return up
+	}
+	if up := roundUp(lack, max(size/growPart, pageUnits)); up <= most {
 		return up
 	}
 	return pagesOf(lack)
 }
+
+func roundUp(n, step unit) unit { return (n + step - 1) / step * step }
 
 // powerOf2 returns the largest power of two that is not above n.
 func powerOf2(n unit) unit {

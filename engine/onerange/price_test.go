@@ -11,38 +11,49 @@ import (
 // builder is an engine whose every call succeeds, and what was made for it.
 type builder struct {
 	t    *testing.T
+	idx  *index.Model
 	eng  *Engine
 	req  uint64
 	made []mem.Bytes // for the last request, by handle
 	ops  []engine.Op
 }
 
-func (b *builder) alloc(size mem.Bytes, id mem.StreamID) {
+func newBuilder(t *testing.T) *builder {
+	idx := index.NewModel()
+	return &builder{t: t, idx: idx, eng: New(DefaultConfig(), idx)}
+}
+
+func (b *builder) alloc(size mem.Bytes, id mem.StreamID) mem.Addr {
 	b.t.Helper()
 	b.req++
 	b.made = b.made[:0]
-	for ev := (engine.Event{Kind: engine.EvAlloc, Req: b.req, Size: size, Stream: id}); ; {
+	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Size: size, Stream: id})
+	if last.Kind != engine.OpGrant {
+		b.t.Fatalf("%v: %+v", size, last)
+	}
+	return last.Addr
+}
+
+// play has an event and all that it waits for done, and returns the last operation.
+func (b *builder) play(ev engine.Event) (last engine.Op) {
+	for {
 		b.ops = b.eng.Step(ev, b.ops[:0])
-		for _, op := range b.ops {
-			if op.Kind == engine.OpCreate {
-				b.made = append(b.made, op.Size)
+		for _, last = range b.ops {
+			if last.Kind == engine.OpCreate {
+				b.made = append(b.made, last.Size)
 			}
 		}
-		switch last := b.ops[len(b.ops)-1]; last.Kind {
-		case engine.OpGrant:
-			return
-		case engine.OpResume:
-			ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
-		default:
-			b.t.Fatalf("%v: %+v", size, last)
+		if len(b.ops) == 0 || last.Kind != engine.OpResume {
+			return last
 		}
+		ev = engine.Event{Kind: engine.EvResume, Req: last.Req}
 	}
 }
 
 // TestHandlesFollowTheLoad: from the first request on handles are powers of two, at most a 384th of what is
 // live with the request, and half of that or more but for the rest at the end; up to 64 MiB.
 func TestHandlesFollowTheLoad(t *testing.T) {
-	b := &builder{t: t, eng: New(DefaultConfig(), index.NewModel())}
+	b := newBuilder(t)
 	const block = 300 * mem.MiB
 	for load := block; load <= 60*mem.GiB; load += block {
 		b.alloc(block, 0)
@@ -74,23 +85,66 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	}
 }
 
-// TestGrowth: memory is made for what lacks, in eighths of a handle.
+// TestHandlesBehindTrims: behind empty_cache the load counts anew; a program that calls it step after step
+// has memory made in few handles, up to what it held before.
+func TestHandlesBehindTrims(t *testing.T) {
+	const block = 101 * mem.MiB
+	for _, c := range []struct {
+		name         string
+		times, apart int // trims in a step, and steps between two
+		handle, sum  mem.Bytes
+	}{
+		{"every third step", 1, 3, 2 * mem.MiB, 102 * mem.MiB},
+		{"every other step", 1, 2, 64 * mem.MiB, 128 * mem.MiB},
+		{"each step", 1, 1, 64 * mem.MiB, 128 * mem.MiB},
+		{"in one step", 5, 0, 2 * mem.MiB, 102 * mem.MiB},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBuilder(t)
+			for range 4 {
+				for range c.times {
+					for _, at := range []mem.Addr{b.alloc(24*mem.GiB, 0), b.alloc(block, 0)} {
+						b.play(engine.Event{Kind: engine.EvFree, Addr: at})
+					}
+					b.play(engine.Event{Kind: engine.EvTrim})
+				}
+				for range c.apart {
+					b.idx.EndStep()
+				}
+			}
+			b.alloc(block, 0)
+			var sum mem.Bytes
+			for _, size := range b.made {
+				sum += size
+			}
+			if b.made[0] != c.handle || sum != c.sum {
+				t.Errorf("handles of %v, %v in all, expected %v and %v", b.made[0], sum, c.handle, c.sum)
+			}
+		})
+	}
+}
+
+// TestGrowth: memory is made for what lacks, in eighths of a handle; what was held before, in whole ones.
 func TestGrowth(t *testing.T) {
-	for _, c := range []struct{ lack, size, most, want mem.Bytes }{
-		{1, 2, 1000, 2},
-		{3, 2, 1000, 4},
-		{9, 16, 1000, 10},  // an eighth is 2 MiB
-		{61, 64, 1000, 64}, // and 8 here
-		{65, 64, 1000, 72},
-		{65, 64, 71, 66}, // there is no room for that
-		{65, 64, 60, 66}, // nor for this, which the caller sees
+	for _, c := range []struct{ lack, size, before, most, want mem.Bytes }{
+		{1, 2, 0, 1000, 2},
+		{3, 2, 0, 1000, 4},
+		{9, 16, 0, 1000, 10},  // an eighth is 2 MiB
+		{61, 64, 0, 1000, 64}, // and 8 here
+		{65, 64, 0, 1000, 72},
+		{65, 64, 128, 1000, 128}, // held before
+		{65, 64, 127, 1000, 72},
+		{65, 64, 128, 127, 72},
+		{65, 64, 0, 71, 66}, // there is no room for that
+		{65, 64, 0, 60, 66}, // nor for this, which the caller sees
 	} {
 		n := func(x mem.Bytes) unit { return unitsOf(x * mem.MiB) }
-		if got := growth(n(c.lack), n(c.size), n(c.most)); got != n(c.want) {
-			t.Errorf("%d MiB for %d in handles of %d, at most %d: expected %d", bytesOf(got)/mem.MiB, c.lack, c.size, c.most, c.want)
+		if got := growth(n(c.lack), n(c.size), n(c.before), n(c.most)); got != n(c.want) {
+			t.Errorf("%d MiB for %d in handles of %d, %d before, at most %d: expected %d",
+				bytesOf(got)/mem.MiB, c.lack, c.size, c.before, c.most, c.want)
 		}
 	}
-	b := &builder{t: t, eng: New(DefaultConfig(), index.NewModel())}
+	b := newBuilder(t)
 	b.alloc(24*mem.GiB, 0)
 	b.alloc(101*mem.MiB, 0)
 	if got := b.made; len(got) != 3 || got[0] != 64*mem.MiB || got[1] != 32*mem.MiB || got[2] != 8*mem.MiB {

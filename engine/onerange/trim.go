@@ -216,6 +216,9 @@ func (e *Engine) hasView(s uint32) bool {
 }
 
 func (e *Engine) released(done int) {
+	if done > 0 && !e.act.asked && e.act.pool == 0 {
+		e.trims.add(e.idx.Total().Steps)
+	}
 	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
 		e.handles[h] = handle{}
