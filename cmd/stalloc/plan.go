@@ -76,6 +76,9 @@ such a problem. An interrupt ends the search and prints the best result so far.`
 func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	problems := 0
 	for _, path := range paths {
+		if err := readTwice(path); err != nil {
+			return err
+		}
 		if isProblem(path) {
 			problems++
 		}

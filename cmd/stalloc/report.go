@@ -73,6 +73,11 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
+	if len(paths) == 1 { // two are recordings or snapshots
+		if err := readTwice(paths[0]); err != nil {
+			return err
+		}
+	}
 	out, err := create(cmd, "-o", f.output)
 	if err != nil {
 		return err
