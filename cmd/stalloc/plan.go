@@ -89,10 +89,8 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	case problems > 0:
 		return fmt.Errorf("%d of %d files are problems and the others are not: give them apart, or name a --solver for all", problems, len(paths))
 	}
-	for _, name := range []string{"budget", "seed"} {
-		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for problems: a recording is planned as a live run plans it; to solve its last step as a problem, add --solver %s", name, f.solver)
-		}
+	if name := given(cmd, "budget", "seed"); name != "" {
+		return fmt.Errorf("--%s is for problems: a recording is planned as a live run plans it; to solve its last step as a problem, add --solver %s", name, f.solver)
 	}
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))

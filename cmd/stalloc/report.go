@@ -77,6 +77,8 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		if err := readTwice(paths[0]); err != nil {
 			return err
 		}
+	} else if name := given(cmd, "capacity", "warm", "quick", "blocks"); name != "" {
+		return fmt.Errorf("--%s is for a report of one run: two are compared, and nothing is replayed; leave it out", name)
 	}
 	out, err := create(cmd, "-o", f.output)
 	if err != nil {
