@@ -116,6 +116,14 @@ def test_a_wrong_setting(doctor, conf, text):
     assert found["settings"][0]["status"] == "fix" and text in found["settings"][0]["text"]
 
 
+def test_files_of_the_settings_are_left_alone(doctor, tmp_path):
+    trace = tmp_path / "run.json"
+    trace.write_text("of a run that has ended")
+    status, found, _ = doctor(f"driver:{DRIVER},trace:{trace},engine:{ENGINE}")
+    assert status == 0 and found["trial"][0]["text"].endswith(f"from {ENGINE}")
+    assert trace.read_text() == "of a run that has ended"
+
+
 def test_an_engine_that_fails(doctor):
     """The reason is that of the plain allocations that serve instead."""
     status, found, _ = doctor(f"driver:{DRIVER},engine:{DRIVER}")
