@@ -57,6 +57,20 @@ def test_another_python(tmp_path):
     assert "make wheel" in done.stderr and "pip install dist/" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["stalloc.doctor", "--python", "other"], "run `other -m stalloc.doctor`"),
+        (["stalloc", "doctor", "--pyth", "other"], "unrecognized arguments: --pyth other"),
+    ],
+)
+def test_another_python_is_not_passed_over(words, said):
+    command = [sys.executable, "-m", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and said in done.stderr and not done.stdout, done
+
+
 def test_the_research_code_of_the_same_name(doctor, tmp_path):
     """It is named where it comes second, and where it comes first nothing of it is run."""
     for name in ("STAlloc", "stalloc"):
