@@ -160,6 +160,17 @@ def test_the_cache_of_others(doctor, tmp_path):
     assert found["cache"][0]["status"] == "note" and "chmod go-w" in found["cache"][0]["remedy"]
 
 
+@pytest.mark.parametrize(
+    "home, cache, text",
+    [("", "", "HOME is not set: no plan is kept"), ("/x", "cache", "is cache, no full path")],
+)
+def test_no_cache_folder(doctor, home, cache, text):
+    """By the engine's rules: no plan is kept then."""
+    status, found, _ = doctor(HOME=home, XDG_CACHE_HOME=cache)
+    assert status == 0 and found["cache"][0]["status"] == "note"
+    assert text in found["cache"][0]["text"]
+
+
 def test_who_holds_memory(doctor, tmp_path):
     smi = tmp_path / "nvidia-smi"
     smi.write_text(
