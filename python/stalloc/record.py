@@ -39,14 +39,13 @@ recording.
 
 import argparse
 import os
-import runpy
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from . import _session, _torch
+from . import _program, _session, _torch
 from ._errors import StallocError
 from ._output import Output
 from .record_arguments import parse_arguments
@@ -156,16 +155,6 @@ def _device(torch: Any, wanted: Optional[int]) -> int:
     return int(torch.cuda.current_device())
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs the program as `python script arguments...` would; returns its globals."""
-    if args.module:
-        sys.argv = [args.module, *args.arguments]
-        return runpy.run_module(args.module, run_name="__main__", alter_sys=True)
-    sys.argv = [str(args.script), *args.arguments]
-    sys.path[0] = str(args.script.resolve().parent)
-    return runpy.run_path(str(args.script), run_name="__main__")
-
-
 def _terminated(number: int, frame: Any) -> None:
     """A launcher that gives up says SIGTERM: what was recorded by then is worth keeping."""
     raise SystemExit(128 + number)
@@ -182,10 +171,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         signal.signal(signal.SIGTERM, _terminated)
     recorder.start()
     status: Any = 0
-    kept: Any = None  # the script's globals: dropping them would free what they hold
     failure: Optional[BaseException] = None
     try:
-        kept = run(args)
+        _program.run(args.program, args.module, args.arguments)
     except SystemExit as stop:
         status = stop.code
     except BaseException as error:
@@ -198,7 +186,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (StallocError, OSError) as error:
         print(error, file=sys.stderr)
         status = status or 1
-    del kept
     if failure is not None:
         raise failure
     if status is None or isinstance(status, int):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from documented import of, split
 from recording import LOOP, marks_of
-from stalloc import StallocError, StallocWarning, record
+from stalloc import StallocError, StallocWarning, _program, record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +48,34 @@ def test_what_a_script_sees(recorded, tmp_path):
     body = "assert sys.argv[1:] == ['-x', '1'] and __name__ == '__main__'\nimport beside\n"
     (tmp_path / "beside.py").write_text("")
     assert recorded(body, "-x", "1", file="plain.csv")[0] == 0
+
+
+def test_a_folder_runs_as_it_would(recorded, tmp_path):
+    folder, path = tmp_path / "my program", tmp_path / "f.csv"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(
+        "import stalloc, sys, torch\nhistory = torch.history\n"
+        f"assert sys.path[0] == {str(folder)!r} and sys.argv[1:] == ['-x']\n" + LOOP
+    )
+    assert record.main(["-o", str(path), str(folder), "-x"]) == 0
+    assert path.read_text().startswith("# workload my_program torch")
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_path_without_the_programs_folder_is_kept(recorded, tmp_path, monkeypatch, module):
+    """python -I, -P and PYTHONSAFEPATH put no folder first: none is there to be replaced."""
+    flags = types.SimpleNamespace(isolated=0, safe_path=True)
+    monkeypatch.setattr(_program, "sys", types.SimpleNamespace(**{**vars(sys), "flags": flags}))
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "mine.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(library)
+    if module:
+        assert record.main(["-o", str(tmp_path / "m.csv"), "-m", "mine"]) == 0
+    else:
+        assert recorded("import mine\n" + LOOP)[0] == 0
+    assert sys.path[0] == str(library)
 
 
 @pytest.mark.parametrize("rank", [{}, {"RANK": "3", "WORLD_SIZE": "4"}, {"SLURM_PROCID": "3"}])
@@ -104,7 +132,7 @@ def test_no_gpu(recorded, capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["-o", "x.csv", "absent.py"], "no such script"),
+        (["-o", "x.csv", "absent.py"], "no such program; name a script"),
         (["-o", __file__, __file__], "would replace the script"),
         (["-o", "x.csv", "-m", "absent.module"], "no such module"),
         (["-o", "x.csv", "-m"], "name a script"),
