@@ -38,11 +38,12 @@ recording.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
 from . import _program, _session, _torch
@@ -147,10 +148,15 @@ class Recorder:
 
 
 def _device(torch: Any, wanted: Optional[int]) -> int:
+    count = torch.cuda.device_count()
     if wanted is not None:
+        if not 0 <= wanted < count:
+            raise StallocError(
+                f"stalloc record: --device {wanted}: PyTorch sees {count} here, counted from 0"
+            )
         return wanted
     local = os.environ.get("LOCAL_RANK", "")
-    if local.isdigit() and int(local) < torch.cuda.device_count():
+    if local.isdigit() and int(local) < count:
         return int(local)
     return int(torch.cuda.current_device())
 
@@ -160,12 +166,32 @@ def _terminated(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A launcher, and a terminal, say more than once that a program is to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before):
+            signal.signal(number, handler)
+
+
+def _say(args: argparse.Namespace, error: Exception) -> None:
+    of = f"stalloc record: -o {args.output}: " if isinstance(error, OSError) else ""
+    print(f"{of}{error}", file=sys.stderr)
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
     try:
         recorder = Recorder(args)
     except (StallocError, OSError) as error:
-        print(error, file=sys.stderr)
+        _say(args, error)
         return 1
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
@@ -179,12 +205,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except BaseException as error:
         failure = error
     try:
-        events = recorder.save(finished=failure is None and not status)
+        with _undisturbed():
+            events = recorder.save(finished=failure is None and not status)
         told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
         see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
         print(told + see, file=sys.stderr)
     except (StallocError, OSError) as error:
-        print(error, file=sys.stderr)
+        _say(args, error)
         status = status or 1
     if failure is not None:
         raise failure

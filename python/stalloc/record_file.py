@@ -23,7 +23,7 @@ class Kept:
     def add(self, lines: Iterable[str]) -> None:
         text = "\n".join(lines)
         if text:
-            self._zip.write(f"{text}\n".encode())
+            self._zip.write(f"{text}\n".encode(errors="replace"))  # names of files are bytes
 
     def size(self) -> int:
         """Bytes on the disk."""
@@ -49,9 +49,10 @@ def write(
         out: Union[IO[bytes], gzip.GzipFile] = plain
         if zipped:  # no time and no name in gzip's header: equal traces give equal files
             out = stack.enter_context(gzip.GzipFile("", "wb", 6, plain, mtime=0))
-        out.write(f"# {header}\n# {'setup' if 'step 0' in marks else 'step 0'}\n".encode())
+        first = "setup" if "step 0" in marks else "step 0"
+        out.write(f"# {header}\n# {first}\n".encode(errors="replace"))
         for line in kept.lines():
             if line[:1] != b"#":
                 out.write(line)
             elif (text := marks[int(line[1:])]) is not None:
-                out.write(f"# {text}\n".encode())
+                out.write(f"# {text}\n".encode(errors="replace"))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -115,6 +116,36 @@ def test_a_terminated_script_is_recorded_up_to_there(recorded):
     body = "import os, signal\n" + LOOP + "os.kill(os.getpid(), signal.SIGTERM)\nhistory.alloc(9)"
     status, lines = recorded(body)
     assert status == 128 + signal.SIGTERM and lines[-1] == "# step 3"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_end_the_writing(recorded, tmp_path, monkeypatch, number):
+    """Of Control-C both the terminal and torchrun tell each rank."""
+    write = record.write
+
+    def told_again(*args):
+        os.kill(os.getpid(), number)
+        write(*args)
+
+    monkeypatch.setattr(record, "write", told_again)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        recorded(LOOP + "raise KeyboardInterrupt")
+    lines = gzip.decompress((tmp_path / "trace.csv.gz").read_bytes()).decode().splitlines()
+    assert lines[-1] == "# step 3" and signal.getsignal(signal.SIGINT) is handler
+
+
+def test_names_that_are_no_text(recorded, tmp_path):
+    status, lines = recorded(
+        LOOP + "stalloc.mark('\\udcff')", options=["--name", os.fsdecode(b"a\xff")]
+    )
+    assert status == 0 and lines[0].startswith("# workload a? torch") and lines[-1] == "# ?"
+
+
+@pytest.mark.parametrize("device", ["7", "-1"])
+def test_no_such_device(recorded, capsys, device):
+    assert recorded(LOOP, options=["--device", device]) == (1, None)
+    assert f"--device {device}: PyTorch sees 1 here" in capsys.readouterr().err
 
 
 def test_other_allocators_cannot_be_recorded(history, recorded, capsys):
