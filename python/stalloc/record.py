@@ -82,6 +82,7 @@ class Recorder:
         self.output = Output(args.output)
         self.lines = Lines(Stacks() if args.stacks else None)
         self.kept = Kept(self.output.folder)
+        self.process = os.getpid()
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
         self._over = threading.Event()
@@ -181,6 +182,22 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _save(
+    args: argparse.Namespace, recorder: Recorder, failure: Optional[BaseException], status: Any
+) -> Any:
+    """Writes the trace, and says so; returns the status, of an error if there was none."""
+    try:
+        with _undisturbed():
+            events = recorder.save(finished=failure is None and not status)
+        told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
+        see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
+        print(told + see, file=sys.stderr)
+    except (StallocError, OSError) as error:
+        _say(args, error)
+        return status or 1
+    return status
+
+
 def _say(args: argparse.Namespace, error: Exception) -> None:
     of = f"stalloc record: -o {args.output}: " if isinstance(error, OSError) else ""
     print(f"{of}{error}", file=sys.stderr)
@@ -204,15 +221,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         status = stop.code
     except BaseException as error:
         failure = error
-    try:
-        with _undisturbed():
-            events = recorder.save(finished=failure is None and not status)
-        told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
-        see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
-        print(told + see, file=sys.stderr)
-    except (StallocError, OSError) as error:
-        _say(args, error)
-        status = status or 1
+    if recorder.process == os.getpid():  # else a child that was forked
+        status = _save(args, recorder, failure, status)
     if failure is not None:
         raise failure
     if status is None or isinstance(status, int):

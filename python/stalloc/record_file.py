@@ -6,6 +6,7 @@ then that the trace is written, from the lines that were kept and the marks' tex
 
 import contextlib
 import gzip
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Optional, Union
@@ -19,6 +20,14 @@ class Kept:
     def __init__(self, folder: str) -> None:
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".stalloc-record-")
         self._zip = gzip.GzipFile("", "wb", 1, self._file)
+        os.register_at_fork(after_in_child=self._leave)
+
+    def _leave(self) -> None:
+        """A child writes at the same place of the file, if only when Python ends and closes it."""
+        if not self._file.closed:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
 
     def add(self, lines: Iterable[str]) -> None:
         text = "\n".join(lines)

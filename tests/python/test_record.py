@@ -1,5 +1,6 @@
 """Recording a program: how it runs, how it ends, and a trace that the Go reader takes."""
 
+import gc
 import gzip
 import json
 import os
@@ -242,3 +243,16 @@ def test_as_documented(recorded, tmp_path, monkeypatch, words):
     assert record.main(arguments) == 0
     path = tmp_path / arguments[arguments.index("-o") + 1].replace("%r", "3")
     assert gzip.decompress(path.read_bytes()).startswith(b"# workload train ")
+
+
+def test_a_forked_child_leaves_the_recording_alone(recorded, tmp_path, capfd):
+    """It ends as Python ends, which closes what it has of the recording, too."""
+    body = LOOP + "import os\nchild = os.fork()\nif not child:\n    sys.exit(3)\n"
+    body += "assert os.waitpid(child, 0)[1] == 3 << 8\n"
+    process = os.getpid()
+    status, lines = recorded(body)
+    if os.getpid() != process:
+        gc.collect()
+        os._exit(status)
+    assert status == 0 and lines[-1] == "# end" and len(lines) == 27
+    assert capfd.readouterr().err.count("events in") == 1
