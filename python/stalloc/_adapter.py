@@ -81,6 +81,7 @@ def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
     version = made_for().decode()
     if tuple(map(int, version.split(".")[:2])) != _release(torch):
         raise Unavailable(f"{path} is made for PyTorch {version}, this is {torch.__version__}")
+    native.init()
     text = ctypes.create_string_buffer(_TEXT)
     if library.stalloc_adapter_install(os.fsencode(native.path), text, _TEXT) < 0:
         raise Unavailable(text.value.decode("utf-8", "replace"))

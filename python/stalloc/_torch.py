@@ -78,7 +78,9 @@ def install(torch: ModuleType, native: _native.Native) -> None:
     for setter in _native.HOOKS:
         if not hasattr(allocator, setter):
             raise _too_old(torch, f"{setter} of the pluggable allocator")
-    native.set_thrower(_thrower(torch))
+    thrower = _thrower(torch)
+    native.init()
+    native.set_thrower(thrower)
     for setter, function in _native.HOOKS.items():
         getattr(allocator, setter)(native.address(function))
     try:

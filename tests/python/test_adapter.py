@@ -205,6 +205,21 @@ def test_wanted_and_not_there(machine, monkeypatch):
     assert not stalloc.is_enabled() and stalloc.route() == ""
 
 
+def test_settings_are_not_read_before_a_route_is_there(machine, stub, monkeypatch):
+    """The library reads them once: a second try with other settings would go by the first's."""
+    import stalloc
+
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    with pytest.raises(StallocError, match="no adapter"):
+        stalloc.enable(route="adapter", limit="1GiB")
+    machine.torch.start_cuda()
+    with pytest.raises(StallocError, match="first tensor"):
+        stalloc.enable(route="pluggable", limit="2GiB")
+    assert stub.conf == ""
+    machine.compiler()
+    assert stalloc.enable(limit="3GiB") and stub.conf == "limit:3GiB"
+
+
 def test_too_late_for_the_other_route(machine, monkeypatch):
     import stalloc
 
