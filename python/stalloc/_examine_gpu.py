@@ -109,7 +109,10 @@ def _smi(query: str, fields: str) -> Optional[list[list[str]]]:
         return None
     command = [tool, f"--query-{query}={fields}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+        # The names of processes are bytes.
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode != 0:
@@ -128,7 +131,12 @@ def trial(device: int) -> Iterator[Finding]:
     environment = {**os.environ, "PYTHONPATH": path, _config.VARIABLE: conf}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Finding("fix", "trial", f"a first block was not served: {error}")

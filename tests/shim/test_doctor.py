@@ -177,16 +177,14 @@ def test_who_holds_memory(doctor, tmp_path):
         "#!/bin/sh\n"
         'case "$1" in\n'
         '*gpu=*) echo "0, 1000, 81559, 580.65, GPU-a"; echo "1, 5, 81559, 580.65, GPU-b";;\n'
-        '*) echo "GPU-a, 4242, 900, /opt/bin/server, the big one";;\n'
+        '*) printf "GPU-a, 4242, 900, /opt/bin/server, the \\377 one\\n";;\n'
         "esac\n"
     )
     smi.chmod(0o755)
     status, found, _ = doctor()
     assert status == 0
     first, second = found["memory"]
-    assert (
-        first["status"] == "note" and "held by 4242 (server, the big one) 900 MiB" in first["text"]
-    )
+    assert first["status"] == "note" and "by 4242 (server, the \ufffd one) 900 MiB" in first["text"]
     assert second["status"] == "ok" and "5 of 81559 MiB" in second["text"]
 
 
