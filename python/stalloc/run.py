@@ -67,6 +67,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         parser.error(
             f"--summary {args.summary}: there is no folder {folder}; make it, or name another"
         )
+    if args.summary and os.path.isdir(args.summary):
+        parser.error(f"--summary {args.summary}: is a folder; name a file in it")
     _program.check(parser, args.program, args.module)
     return args
 
@@ -88,8 +90,10 @@ def check(conf: str) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
-    if args.no_summary or args.summary:
-        where = "off" if args.no_summary else os.path.abspath(args.summary)
+    if args.no_summary:
+        os.environ[_summary.VARIABLE] = "off"
+    elif args.summary:
+        where = args.summary if args.summary == "-" else os.path.abspath(args.summary)
         os.environ[_summary.VARIABLE] = where
     try:
         conf = settings(args, os.environ.get(_config.VARIABLE, ""))
