@@ -108,14 +108,18 @@ def libraries() -> Iterator[Finding]:
 def environment() -> Iterator[Finding]:
     if os.environ.get("LD_BIND_NOW"):
         yield Finding("note", "linker", "LD_BIND_NOW is set; the engine is loaded so below")
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if os.environ.get(name):
-            yield Finding(
-                "note",
-                "settings",
-                f"{name}={os.environ[name]} has no effect under stalloc",
-                f"unset {name}, or leave it for runs under PyTorch's own allocator",
-            )
+    uncached = "PYTORCH_NO_CUDA_MEMORY_CACHING"
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", uncached):
+        value = os.environ.get(name)
+        if not value:
+            continue
+        what = "has no effect under stalloc"
+        if name == uncached:
+            what = "has PyTorch ask the driver for each tensor: stalloc serves none"
+        elif "cudaMallocAsync" in value:
+            what = "leaves the pluggable route alone"
+        remedy = f"unset {name}, or leave it for runs under PyTorch's own allocator"
+        yield Finding("note", "settings", f"{name}={value} {what}", remedy)
 
 
 # STAlloc's research code (github.com/infinigence/STAlloc) is imported under the same name. It has

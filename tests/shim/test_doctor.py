@@ -42,6 +42,17 @@ def test_a_sound_machine(doctor, tmp_path):
     assert "no effect" in found["settings"][1]["text"]
 
 
+def test_settings_of_pytorch_that_matter(doctor):
+    environment = {
+        "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+    }
+    status, found, _ = doctor(**environment)
+    texts = [f["text"] for f in found["settings"] if f["status"] == "note"]
+    assert status == 0 and len(texts) == 2
+    assert "the pluggable route alone" in texts[0] and "stalloc serves none" in texts[1]
+
+
 def test_another_python(tmp_path):
     """The package's own command starts the doctor of the interpreter that is named."""
     absent = str(tmp_path / "python")
