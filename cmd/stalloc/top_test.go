@@ -210,6 +210,9 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%q: exit %d, %q, the output: %v", args, status, errs, err)
 		}
 	}
+	if _, errs, status := run(t, "merge", path("profiler.json"), filepath.Dir(path("run.json")), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "is a directory") {
+		t.Errorf("a folder: %d, %s", status, errs)
+	}
 	if _, errs, status := run(t, "merge", path("run.json"), path("profiler.json"), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "profiler.json: the second is not a trace of stalloc") {
 		t.Errorf("swapped: exit %d, %q", status, errs)
 	}
