@@ -11,14 +11,14 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, CACHE, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
 
 static const struct {
 	const char *name;
 	enum kind kind;
 } keys[] = {
 	{"plan", PLAN},   {"log", LEVEL},   {"engine", TEXT},     {"driver", TEXT}, {"window", WINDOW},
-	{"limit", LIMIT}, {"cache", TEXT},  {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
+	{"limit", LIMIT}, {"cache", CACHE}, {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
 	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
 	{"share", SHARE}, {"wait", FLAG}, {"route", ROUTE}, /* of the Python package */
 };
@@ -41,6 +41,7 @@ static const char *const expected[] = {
 	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS ", or a share of the device's such as 90%, at least 0.1%",
 	[WINDOW] = "an amount of addresses of at least 1GiB and at most 4TiB, such as " AMOUNTS,
 	[TEXT] = "a path of at most 511 bytes",
+	[CACHE] = "the path of a folder, of at most 511 bytes, or off; it is on by default",
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "range or gmlake",
 	[PLAN] = "on, off or always",
@@ -64,6 +65,7 @@ static bool fits(enum kind kind, const char *value) {
 	/* Of a share that rounds to nothing nobody could be served. */
 	case LIMIT: return stalloc_read_amount(value, &a) && (a.share >= 0.001 || a.bytes >= 2 << 20);
 	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30 && a.bytes <= (uint64_t)4 << 40;
+	case CACHE: return *value && strcmp(value, "on") != 0; /* nobody means a folder of that name */
 	default: return *value != '\0';
 	}
 }

@@ -99,8 +99,8 @@ func (f *fitFlags) check() (runs []sized, allocators []replay.Allocator, err err
 	sizes := make(map[int64]bool)
 	for _, text := range f.at {
 		number, path, found := strings.Cut(text, "=")
-		size, err := strconv.ParseInt(number, 10, 64)
-		if !found || path == "" || err != nil || size < 1 || size > 1<<40 {
+		size, ok := parseSize(number)
+		if !found || path == "" || !ok {
 			return nil, nil, fmt.Errorf("--at %s: write a whole size of 1 or more, and its recording: --at 8=b8.csv.gz", text)
 		}
 		runs, sizes[size] = append(runs, sized{size, path}), true
@@ -111,11 +111,14 @@ func (f *fitFlags) check() (runs []sized, allocators []replay.Allocator, err err
 		return nil, nil, errors.New("no recording is named: give two or more, as in --at 4=b4.csv.gz --at 8=b8.csv.gz, or a program and its --sizes")
 	case len(sizes) < 2:
 		return nil, nil, errors.New("one size alone does not tell what grows with it: give two or more, different ones, with --at or --sizes")
-	case f.multiple < 1:
-		return nil, nil, fmt.Errorf("--multiple %d: give a number of at least 1", f.multiple)
 	}
 	allocators, err = lookup(f.allocators)
 	return runs, allocators, err
+}
+
+func parseSize(text string) (size int64, ok bool) {
+	size, err := strconv.ParseInt(text, 10, 64)
+	return size, err == nil && size >= 1 && size <= 1<<40
 }
 
 // needed is what the recordings of an allocator need, by one figure, or why that cannot be told.

@@ -19,9 +19,14 @@ type measured struct {
 	sizes []int64
 }
 
-// programArguments checks the command line: recordings, or a program and its sizes.
-func (f *fitFlags) programArguments(cmd *cobra.Command, args []string) error {
+// programArguments checks the command line: recordings, or a program and its sizes. Nothing has run yet.
+func (f *fitFlags) programArguments(_ *cobra.Command, args []string) error {
+	if _, err := lookup(f.allocators); err != nil {
+		return err
+	}
 	switch {
+	case f.multiple < 1:
+		return fmt.Errorf("--multiple %d: give a number of at least 1", f.multiple)
 	case f.sizes == "" && len(args) > 0:
 		return fmt.Errorf("%s: to run a program, say at which sizes: --sizes batch=4,8 %s; recordings are named by --at", args[0], args[0])
 	case f.sizes == "":
@@ -44,8 +49,8 @@ func (f *fitFlags) measured() (m measured, err error) {
 	name, list, found := strings.Cut(f.sizes, "=")
 	m.name = name
 	for _, text := range strings.Split(list, ",") {
-		size, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if !found || name == "" || err != nil || size < 1 {
+		size, ok := parseSize(strings.TrimSpace(text))
+		if !found || name == "" || !ok {
 			return m, fmt.Errorf("--sizes %s: write the program's option and whole sizes of 1 or more: --sizes batch=4,8,12", f.sizes)
 		}
 		m.sizes = append(m.sizes, size)

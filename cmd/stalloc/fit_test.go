@@ -181,6 +181,24 @@ func TestFitSizes(t *testing.T) {
 	}
 }
 
+// TestFitSizesWrong: a command line that is wrong runs no program.
+func TestFitSizesWrong(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	python := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\n: > "+ran+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{"--allocator=no", `unknown allocator "no"`}, {"--allocator=", "--allocator names none"},
+		{"--multiple=0", "--multiple 0: give a number of at least 1"}, {"--sizes=batch=4,2199023255552", "whole sizes of 1 or more"},
+	} {
+		_, errs, status := run(t, "fit", "--python", python, "--sizes", "batch=4,8", c[0], "train.py")
+		if _, err := os.Stat(ran); status != exitUsage || !strings.Contains(errs, c[1]) || err == nil {
+			t.Errorf("%s: exit %d, %s, ran: %v", c[0], status, errs, err == nil)
+		}
+	}
+}
+
 // TestFitRefuses: recordings that are no sizes of one program are refused, and nothing is told.
 func TestFitRefuses(t *testing.T) {
 	llama, other := "../../tests/traces/llama_naive.csv.gz", "../../tests/traces/gpt2_naive.csv.gz"

@@ -34,6 +34,16 @@ func flagError(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %q: give %s", bad.GetFlag().Name, bad.GetValue(), what)
 }
 
+// given is the first of the flags that is on the command line, "" for none.
+func given(cmd *cobra.Command, names ...string) string {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // lookup returns the allocators that --allocator names.
 func lookup(names []string) (allocators []replay.Allocator, err error) {
 	if len(names) == 0 {

@@ -93,7 +93,7 @@ func newRecords(f format, w io.Writer) *records {
 	return nil
 }
 
-// write prints a result. A CSV has the same keys as JSON, but for lists.
+// write prints a result. A CSV has the same keys as JSON, but for lists and objects.
 func (r *records) write(result any) error {
 	if r.json != nil {
 		return r.json.Encode(result)
@@ -111,7 +111,7 @@ func (r *records) write(result any) error {
 	return r.csv.Error()
 }
 
-// columns are the JSON keys of a struct, without lists, and their values.
+// columns are the JSON keys of a struct, without lists and objects, and their values.
 func columns(v reflect.Value) (keys, values []string) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -121,7 +121,7 @@ func columns(v reflect.Value) (keys, values []string) {
 			continue
 		}
 		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if key == "" || field.Type.Kind() == reflect.Slice {
+		if kind := field.Type.Kind(); key == "" || kind == reflect.Slice || kind == reflect.Map {
 			continue
 		}
 		value := v.Field(i)

@@ -124,7 +124,7 @@ var keysOf = []struct {
 		{"handles", "units of 2 MiB that are touched, / the fewest - 1"},
 		{"moved", "share of the bytes that lie elsewhere than in a live run's plan"},
 		{"late", "share of the bytes whose place is taken again within 1 % of the step"},
-		{"disturbed", "how much higher than the load replays end with so much noise or so many late: an object"},
+		{"disturbed", "how much higher than the load replays end with so much noise or so many late: an object; not in CSV"},
 	}},
 	{"stalloc top: an object for each device of each process", []key{
 		{"pid", "number of the process"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -151,6 +152,35 @@ func TestOutputIsTriedFirst(t *testing.T) {
 		}
 		if _, errs, status := run(t, args...); status != exitUsage || !strings.Contains(errs, args[2]) {
 			t.Errorf("%s: exit %d, %q", command, status, errs)
+		}
+	}
+}
+
+// TestPipeIn: what looks at a file before it reads it says so of a pipe; the others read one.
+func TestPipeIn(t *testing.T) {
+	for args, want := range map[string]int{"plan": exitUsage, "report --quick -o /dev/null": exitUsage, "replay --allocator native": 0} {
+		in, err := os.Open("testdata/traces/tiny.csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		cat := exec.Command("cat")
+		cat.Stdin = in
+		pipe, err := cat.StdoutPipe()
+		if err == nil {
+			err = cat.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := command(append(strings.Fields(args), "/dev/stdin")...)
+		var errs strings.Builder
+		cmd.Stdin, cmd.Stderr = pipe, &errs
+		_ = cmd.Run()
+		pipe.Close()
+		_ = cat.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != want || want != 0 && !strings.Contains(errs.String(), "/dev/stdin is a pipe") {
+			t.Errorf("%s: exit %d, %s", args, got, errs.String())
 		}
 	}
 }

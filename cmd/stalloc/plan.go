@@ -76,6 +76,9 @@ such a problem. An interrupt ends the search and prints the best result so far.`
 func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	problems := 0
 	for _, path := range paths {
+		if err := readTwice(path); err != nil {
+			return err
+		}
 		if isProblem(path) {
 			problems++
 		}
@@ -86,10 +89,8 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 	case problems > 0:
 		return fmt.Errorf("%d of %d files are problems and the others are not: give them apart, or name a --solver for all", problems, len(paths))
 	}
-	for _, name := range []string{"budget", "seed"} {
-		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for problems: a recording is planned as a live run plans it; to solve its last step as a problem, add --solver %s", name, f.solver)
-		}
+	if name := given(cmd, "budget", "seed"); name != "" {
+		return fmt.Errorf("--%s is for problems: a recording is planned as a live run plans it; to solve its last step as a problem, add --solver %s", name, f.solver)
 	}
 	if f.output != "" && len(paths) > 1 {
 		return fmt.Errorf("a plan file holds one plan, but -o %s is given with %d traces: plan them one by one", f.output, len(paths))

@@ -12,6 +12,14 @@ import (
 	"stalloc/trace"
 )
 
+// readTwice refuses a pipe where a file's first bytes are looked at before it is read: they would be lost.
+func readTwice(path string) error {
+	if at, err := os.Stat(path); err == nil && at.Mode()&os.ModeNamedPipe != 0 {
+		return fmt.Errorf("%s is a pipe, and a file's kind is looked at before it is read: write it to a file, and name that", path)
+	}
+	return nil
+}
+
 // isProblem reports whether a file is one of a problem, by its first bytes. What cannot be read is
 // none: reading it says why.
 func isProblem(path string) bool {

@@ -73,6 +73,13 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
+	if len(paths) == 1 { // two are recordings or snapshots
+		if err := readTwice(paths[0]); err != nil {
+			return err
+		}
+	} else if name := given(cmd, "capacity", "warm", "quick", "blocks"); name != "" {
+		return fmt.Errorf("--%s is for a report of one run: two are compared, and nothing is replayed; leave it out", name)
+	}
 	out, err := create(cmd, "-o", f.output)
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@ func TestSolveRefuses(t *testing.T) {
 	if err := os.WriteFile(good, []byte("0,4,2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(dir, "empty.csv")
+	if err := os.WriteFile(empty, []byte("0,4,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
 		"bad.csv: line 1": {bad},
 		"choose from":     {"--solver", "magic", good},
@@ -61,10 +65,23 @@ func TestSolveRefuses(t *testing.T) {
 		"--budget is for": {"--budget", "9", "testdata/traces/tiny.csv"},
 		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
 		"no such file":    {"--solver", "exact", filepath.Join(dir, "none")},
+		"takes memory":    {"--pareto", empty},
 	} {
 		if _, errs, status := run(t, append([]string{"plan"}, args...)...); status == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%v: status %d, %q, expected %q", args, status, errs, want)
 		}
+	}
+}
+
+// TestFrontCSV: a row has what a CSV can hold.
+func TestFrontCSV(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.csv")
+	if err := os.WriteFile(file, []byte("0,4,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, status := run(t, "plan", "--pareto", "--format", "csv", file)
+	if want := "version,problem,point,memory,handles,moved,late\n1,p,0,"; status != 0 || !strings.HasPrefix(out, want) || strings.Contains(out, "map") {
+		t.Errorf("exit %d, %s%s", status, errs, out)
 	}
 }
 

@@ -110,6 +110,9 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("--folder: %w; name the one that the pages are in, usually %s", err, page.Folder)
 	}
 	if f.metrics > 0 {
+		if name := given(cmd, "once", "format", "json"); name != "" {
+			return fmt.Errorf("--%s says how to print, and --metrics answers Prometheus until it is interrupted: give one of them", name)
+		}
 		return f.answer(cmd)
 	}
 	if cmd.Flags().Changed("listen") {

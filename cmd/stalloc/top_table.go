@@ -106,7 +106,7 @@ func (l topLine) row() table.Row {
 		driver = fmt.Sprintf("%.1f", 100*r.Driver)
 	}
 	if r.Step > 0 {
-		step = fmt.Sprintf("%.3gms", float64(r.Step.Microseconds())/1e3)
+		step = stepText(r.Step)
 	}
 	if age := time.Since(now.At); age > 10*time.Second {
 		hits, driver, step = "-", "-", "idle "+age.Truncate(time.Second).String()
@@ -122,6 +122,17 @@ func (l topLine) row() table.Row {
 		l.process.PID, program, l.device.Ordinal, amount(float64(now.PeakAllocated)), amount(float64(now.Reserved)), capacity,
 		fmt.Sprintf("%.1f", 100*now.Waste()), native, hits, driver, step, plan,
 	}
+}
+
+// stepText is the time of a step in three digits: 11.2ms, 1.23s, 1234s.
+func stepText(step time.Duration) string {
+	switch {
+	case step < 999500*time.Microsecond: // else it would be 1e+03ms
+		return fmt.Sprintf("%.3gms", float64(step.Microseconds())/1e3)
+	case step < 999500*time.Millisecond:
+		return fmt.Sprintf("%.3gs", step.Seconds())
+	}
+	return fmt.Sprintf("%.0fs", step.Seconds())
 }
 
 // shortCommand is the script that an interpreter runs, or the program.

@@ -161,7 +161,7 @@ func TestTopOrder(t *testing.T) {
 		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(), Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21, DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
 	}
 	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
-	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB", "reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1e+03ms"} {
+	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB", "reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1s"} {
 		rows := strings.Split((&topFlags{sort: name}).table(processes, nil).Render(), "\n")
 		if !strings.Contains(rows[2], first) {
 			t.Errorf("%s: no %q first in %q", name, first, rows)
@@ -210,10 +210,24 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%q: exit %d, %q, the output: %v", args, status, errs, err)
 		}
 	}
+	if _, errs, status := run(t, "merge", path("profiler.json"), filepath.Dir(path("run.json")), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "is a directory") {
+		t.Errorf("a folder: %d, %s", status, errs)
+	}
 	if _, errs, status := run(t, "merge", path("run.json"), path("profiler.json"), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "profiler.json: the second is not a trace of stalloc") {
 		t.Errorf("swapped: exit %d, %q", status, errs)
 	}
 	if _, errs, status := run(t, "merge", "x", "-o", "y"); status != exitUsage || !strings.Contains(errs, "but 1 are named") {
 		t.Errorf("exit %d, %q", status, errs)
+	}
+}
+
+func TestStepText(t *testing.T) {
+	for step, want := range map[time.Duration]string{
+		11161 * time.Microsecond: "11.2ms", 999 * time.Millisecond: "999ms", 999600 * time.Microsecond: "1s",
+		1234 * time.Millisecond: "1.23s", 98765 * time.Millisecond: "98.8s", 20 * time.Minute: "1200s",
+	} {
+		if got := stepText(step); got != want {
+			t.Errorf("%v: %s, expected %s", step, got, want)
+		}
 	}
 }

@@ -139,6 +139,9 @@ func readEvents(r io.Reader) (all ourEvents, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() || lines.Text() != "[" {
+		if err := lines.Err(); err != nil {
+			return all, err
+		}
 		return all, errors.New("the second is not a trace of stalloc: give the profiler's, and then a file that STALLOC_CONF=trace:FILE has written")
 	}
 	for lines.Scan() {

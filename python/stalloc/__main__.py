@@ -17,8 +17,8 @@ def main() -> int:
     arguments = sys.argv[1:]
     command = arguments[0] if arguments else ""
     # With --python the binary starts the doctor of another interpreter.
-    elsewhere = any(word.split("=")[0] == "--python" for word in arguments)
-    if command in PYTHON and not (command == "doctor" and elsewhere):
+    elsewhere = command == "doctor" and any(w.split("=")[0] == "--python" for w in arguments)
+    if command in PYTHON and not elsewhere:
         from . import doctor, record, run
 
         command_of = {"run": run.main, "record": record.main, "doctor": doctor.main}
@@ -27,11 +27,16 @@ def main() -> int:
     if not path.exists():
         print(f"stalloc: {path} is missing; run `make build`, or reinstall it", file=sys.stderr)
         return 1
-    if command == "fit" and not elsewhere:
-        arguments.insert(1, f"--python={sys.executable}")  # which has this package, and trains
+    if command == "fit":
+        # Which has this package, and trains. Of two the binary takes the last, the user's.
+        arguments.insert(1, f"--python={sys.executable}")
     # Python ignores it, and what is executed would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execv(path, ["stalloc", *arguments])
+    try:
+        os.execv(path, ["stalloc", *arguments])
+    except OSError as error:
+        print(f"stalloc: {path} cannot be run: {error.strerror}; reinstall it", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
     version = made_for().decode()
     if tuple(map(int, version.split(".")[:2])) != _release(torch):
         raise Unavailable(f"{path} is made for PyTorch {version}, this is {torch.__version__}")
+    native.init()
     text = ctypes.create_string_buffer(_TEXT)
     if library.stalloc_adapter_install(os.fsencode(native.path), text, _TEXT) < 0:
         raise Unavailable(text.value.decode("utf-8", "replace"))
@@ -149,7 +150,13 @@ def _compiled(torch: ModuleType) -> Path:
     key = hashlib.sha256("\n".join(parts).encode())
     for source in SOURCES:
         key.update((folder() / source).read_bytes())
-    kept = _cache() / f"torch{torch.__version__}-{key.hexdigest()[:16]}"
+    name = f"torch{torch.__version__}-{key.hexdigest()[:16]}"
+    path = cache()
+    if path.is_absolute() and (path / name / "adapter.so").is_file():
+        _check_owner(path)  # it may be read only
+    else:
+        path = _writable(path)
+    kept = path / name
     target = kept / "adapter.so"
     if not target.is_file():
         kept.mkdir(mode=0o700, exist_ok=True)
@@ -161,14 +168,19 @@ def _compiled(torch: ModuleType) -> Path:
     return target
 
 
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = Path(base) / "stalloc" / "adapters"
+def cache() -> Path:
+    """Where adapters are kept. Not absolute: nobody knows where the user's files are."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base, "stalloc", "adapters")
+
+
+def _writable(path: Path) -> Path:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_owner(path)
-        if os.access(path, os.W_OK):
-            return path
+        if path.is_absolute():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_owner(path)
+            if os.access(path, os.W_OK):
+                return path
     except OSError:
         pass
     return Path(tempfile.mkdtemp(prefix="stalloc-adapter-"))  # compiled anew by every process

@@ -4,7 +4,8 @@ A line in the package's .pth file, which Python runs when it starts, imports thi
 the variable is set. torch is not imported here: a program that does not use it pays nothing.
 What keeps stalloc from serving leaves the program as it is without, with a warning;
 STALLOC=strict makes that an error, and a wrong setting always is one. Child processes inherit
-the variable, so launchers need know nothing. A program's own call of enable() comes first.
+the variable, so launchers need know nothing. A program's own call of enable() comes first
+if it stands before the import of torch.
 """
 
 import os

@@ -7,7 +7,7 @@ that a new setting needs no new Python.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Optional, Union
 
 from ._errors import SettingError
@@ -41,6 +41,11 @@ def override(text: str, by: str) -> str:
     for key, item in _items(text):
         merged += instead.pop(key, []) if key in others else [item]
     return ",".join([*merged, *(item for items in instead.values() for item in items)])
+
+
+def without(text: str, keys: Container[str]) -> str:
+    """The settings, but those of the keys."""
+    return ",".join(item for key, item in _items(text) if key not in keys)
 
 
 def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> str:

@@ -108,14 +108,18 @@ def libraries() -> Iterator[Finding]:
 def environment() -> Iterator[Finding]:
     if os.environ.get("LD_BIND_NOW"):
         yield Finding("note", "linker", "LD_BIND_NOW is set; the engine is loaded so below")
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if os.environ.get(name):
-            yield Finding(
-                "note",
-                "settings",
-                f"{name}={os.environ[name]} has no effect under stalloc",
-                f"unset {name}, or leave it for runs under PyTorch's own allocator",
-            )
+    uncached = "PYTORCH_NO_CUDA_MEMORY_CACHING"
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", uncached):
+        value = os.environ.get(name)
+        if not value:
+            continue
+        what = "has no effect under stalloc"
+        if name == uncached:
+            what = "has PyTorch ask the driver for each tensor: stalloc serves none"
+        elif "cudaMallocAsync" in value:
+            what = "leaves the pluggable route alone"
+        remedy = f"unset {name}, or leave it for runs under PyTorch's own allocator"
+        yield Finding("note", "settings", f"{name}={value} {what}", remedy)
 
 
 # STAlloc's research code (github.com/infinigence/STAlloc) is imported under the same name. It has
@@ -186,8 +190,7 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
     prebuilt = list((_adapter.folder().parent / "adapters").glob(f"torch{release}-*.so"))
     if prebuilt and _adapter.RELEASED.fullmatch(version):
         return Finding("ok", "adapter", str(prebuilt[0]))
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    kept = list(Path(home, "stalloc", "adapters").glob(f"torch{version}-*/adapter.so"))
+    kept = list(_adapter.cache().glob(f"torch{version}-*/adapter.so"))
     if kept:
         return Finding("ok", "adapter", f"compiled before: {kept[0]}")
     torch = ModuleType("torch")
@@ -222,9 +225,13 @@ def cache() -> Iterator[Finding]:
     if name == "off":
         yield Finding("ok", "cache", "off: every start is a first one")
         return
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(name) if name else Path(home) / "stalloc"
     elsewhere = "name another folder: STALLOC_CONF=cache:FOLDER"
+    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
+    if not name and not os.path.isabs(base or home):
+        text = f"XDG_CACHE_HOME is {base}, no full path" if base else "HOME is not set"
+        yield Finding("note", "cache", f"{text}: no plan is kept", elsewhere)
+        return
+    folder = Path(name or Path(base or os.path.join(home, ".cache"), "stalloc"))
     try:
         status = folder.stat()
         plans = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]

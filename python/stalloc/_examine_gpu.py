@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
 
+from . import _config
 from ._examine import Finding, setting
+
+# Settings by which a process writes files or listens: the trial is not the program.
+_OUTWARD = ("trace", "oom_report", "metrics")
 
 _PATIENCE = 120  # seconds, for the trial and for nvidia-smi
 
@@ -105,7 +109,10 @@ def _smi(query: str, fields: str) -> Optional[list[list[str]]]:
         return None
     command = [tool, f"--query-{query}={fields}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+        # The names of processes are bytes.
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode != 0:
@@ -120,10 +127,16 @@ def trial(device: int) -> Iterator[Finding]:
     where = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [where, os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "stalloc._trial", str(device)]
-    environment = {**os.environ, "PYTHONPATH": path}
+    conf = _config.without(os.environ.get(_config.VARIABLE, ""), _OUTWARD)
+    environment = {**os.environ, "PYTHONPATH": path, _config.VARIABLE: conf}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Finding("fix", "trial", f"a first block was not served: {error}")

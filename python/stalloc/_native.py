@@ -66,7 +66,8 @@ class _StatsStruct(ctypes.Structure):
 
 
 class Native:
-    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF, for good."""
+    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF, for good: it comes
+    when nothing that can be mended is in the way any more, so that enable() can be tried again."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)

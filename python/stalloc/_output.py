@@ -36,6 +36,8 @@ class Output:
             mode = os.stat(path).st_mode
         except FileNotFoundError:
             mode = 0
+        if not path:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if mode and not (stat.S_ISREG(mode) and os.path.lexists(self._place)):
@@ -54,7 +56,7 @@ class Output:
             with os.fdopen(self._open, "wb") as file:
                 yield file
             return
-        name = os.path.basename(self._place)[:200]
+        name = os.fsdecode(os.fsencode(os.path.basename(self._place))[:200])
         handle, beside = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -1,6 +1,9 @@
-"""Runs a program in this process as `python program arguments...` would."""
+"""Runs a program in this process as Python would: a script, a folder, an archive or a module."""
 
+import argparse
 import builtins
+import importlib.machinery
+import importlib.util
 import io
 import os
 import runpy
@@ -13,6 +16,40 @@ from typing import Any
 # The program's globals, to stay until Python ends, as those of a program of its own would:
 # dropping them early would free what they hold.
 _kept: list[dict[str, Any]] = []
+
+
+def check(parser: argparse.ArgumentParser, program: str, module: bool) -> None:
+    """Ends the process, with the reason, where there is no such program."""
+    if not module:
+        _check_script(parser, program)
+    elif not _is_there(program):
+        parser.error(f"-m {program}: no such module")
+
+
+def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
+    if not os.path.exists(path):
+        parser.error(f"{path}: no such program; name a script, or a module after -m")
+    if not os.access(path, os.R_OK):
+        parser.error(f"{path} cannot be read")
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        if importlib.machinery.PathFinder.find_spec("__main__", [path]) is None:
+            parser.error(f"{path}: there is no __main__.py in it; name a script")
+
+
+def _is_there(module: str) -> bool:
+    """Whether its outermost package is. Looking further in would import that, and torch maybe."""
+    name = module.partition(".")[0]
+    if importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None:
+        return True
+    return bool(name) and importlib.util.find_spec(name) is not None
+
+
+def run(program: str, module: bool, arguments: Sequence[str]) -> None:
+    """What check() has looked at."""
+    if module:
+        run_module(program, arguments)
+    else:
+        run_script(program, arguments)
 
 
 def run_script(path: str, arguments: Sequence[str]) -> None:

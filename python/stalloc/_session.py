@@ -169,7 +169,6 @@ def _start(
     before = os.environ.get(_config.VARIABLE)
     os.environ[_config.VARIABLE] = conf  # the library reads it with getenv, and children inherit it
     try:
-        native.init()
         boundary.install(torch)
         route = _route.install(torch, native, wanted, stacklevel + 1)
     except BaseException:

@@ -8,9 +8,10 @@ needed: no GPU, no PyTorch.
 import ctypes
 import dataclasses
 import functools
+import operator
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, SupportsIndex
 
 from ._errors import StallocError
 
@@ -69,6 +70,14 @@ class Placement:
     optimal: bool  #: it is proved that nothing ends lower
     fits: bool  #: all ends below the capacity, or there is none
     never: bool  #: it is proved that no placement does
+
+
+def _inside(name: str, value: SupportsIndex, bits: int = 63) -> int:
+    """The value; ctypes would take its lower bits."""
+    number = operator.index(value)
+    if number.bit_length() > bits:
+        raise ValueError(f"{name} has {number}, expected less than 2^{bits}")
+    return number
 
 
 @functools.cache
@@ -136,10 +145,15 @@ def solve(
     problem.size, problem.buffers = array("size", size), len(keep[0])
     problem.alignment = optional("alignment", alignment)
     problem.pinned, problem.warm = optional("pinned", pinned), optional("warm", warm)
-    listed = [_Gap(*gap) for gap in gaps]
+    listed = []
+    for gap in gaps:
+        if len(gap) not in (3, 5):
+            raise ValueError(f"gaps has one of {len(gap)} numbers, {gap}, expected 3 or 5")
+        listed.append(_Gap(*(_inside("gaps", number) for number in gap)))
     table = (_Gap * max(len(listed), 1))(*listed)
     problem.gap, problem.gaps = ctypes.cast(table, ctypes.POINTER(_Gap)), len(listed)
-    problem.capacity, problem.budget, problem.seed = capacity, budget, seed
+    problem.capacity, problem.budget = _inside("capacity", capacity), _inside("budget", budget)
+    problem.seed = _inside("seed", seed, 64)
     problem.solver = None if solver is None else solver.encode()
     raised: list[BaseException] = []
 

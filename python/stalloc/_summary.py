@@ -68,7 +68,7 @@ def write(where: str, devices: dict[int, Stats]) -> None:
     """The counters as JSON. Of several ranks each has a file, whether its name asks for it."""
     name = _rank.expand(where)
     rank = _rank.rank()
-    if name == where and rank is not None and _rank.world_size() > 1:
+    if name == where != "-" and rank is not None and _rank.world_size() > 1:
         name = f"{where}.{rank}"
     counters = {str(device): stats.as_dict("") for device, stats in devices.items()}
     with Output(name).whole() as out:

@@ -78,7 +78,9 @@ def install(torch: ModuleType, native: _native.Native) -> None:
     for setter in _native.HOOKS:
         if not hasattr(allocator, setter):
             raise _too_old(torch, f"{setter} of the pluggable allocator")
-    native.set_thrower(_thrower(torch))
+    thrower = _thrower(torch)
+    native.init()
+    native.set_thrower(thrower)
     for setter, function in _native.HOOKS.items():
         getattr(allocator, setter)(native.address(function))
     try:
@@ -91,7 +93,20 @@ def install(torch: ModuleType, native: _native.Native) -> None:
 
 
 def device_index(torch: ModuleType, device: Any) -> int:
-    """The ordinal of what torch calls a device: None, an int, "cuda:1", torch.device."""
+    """The ordinal of what torch calls a device: None, an int, "cuda:1", torch.device.
+
+    Raises:
+        StallocError: there is no such device. Before CUDA has started nobody knows how many.
+        ValueError: it is none of CUDA.
+    """
+    index = _index(torch, device)
+    started = torch.cuda.is_initialized()
+    if index < 0 or started and index >= torch.cuda.device_count():
+        raise StallocError(f"stalloc: there is no device {index}")
+    return index
+
+
+def _index(torch: ModuleType, device: Any) -> int:
     if isinstance(device, int):
         return device
     if device is not None:

@@ -38,15 +38,15 @@ recording.
 """
 
 import argparse
+import contextlib
 import os
-import runpy
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from . import _session, _torch
+from . import _program, _session, _torch
 from ._errors import StallocError
 from ._output import Output
 from .record_arguments import parse_arguments
@@ -82,6 +82,7 @@ class Recorder:
         self.output = Output(args.output)
         self.lines = Lines(Stacks() if args.stacks else None)
         self.kept = Kept(self.output.folder)
+        self.process = os.getpid()
         self.failure: Optional[BaseException] = None  # why the recording is none
         self._look_lock = threading.Lock()
         self._over = threading.Event()
@@ -148,22 +149,17 @@ class Recorder:
 
 
 def _device(torch: Any, wanted: Optional[int]) -> int:
+    count = torch.cuda.device_count()
     if wanted is not None:
+        if not 0 <= wanted < count:
+            raise StallocError(
+                f"stalloc record: --device {wanted}: PyTorch sees {count} here, counted from 0"
+            )
         return wanted
     local = os.environ.get("LOCAL_RANK", "")
-    if local.isdigit() and int(local) < torch.cuda.device_count():
+    if local.isdigit() and int(local) < count:
         return int(local)
     return int(torch.cuda.current_device())
-
-
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs the program as `python script arguments...` would; returns its globals."""
-    if args.module:
-        sys.argv = [args.module, *args.arguments]
-        return runpy.run_module(args.module, run_name="__main__", alter_sys=True)
-    sys.argv = [str(args.script), *args.arguments]
-    sys.path[0] = str(args.script.resolve().parent)
-    return runpy.run_path(str(args.script), run_name="__main__")
 
 
 def _terminated(number: int, frame: Any) -> None:
@@ -171,34 +167,62 @@ def _terminated(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A launcher, and a terminal, say more than once that a program is to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before):
+            signal.signal(number, handler)
+
+
+def _save(
+    args: argparse.Namespace, recorder: Recorder, failure: Optional[BaseException], status: Any
+) -> Any:
+    """Writes the trace, and says so; returns the status, of an error if there was none."""
+    try:
+        with _undisturbed():
+            events = recorder.save(finished=failure is None and not status)
+        told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
+        see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
+        print(told + see, file=sys.stderr)
+    except (StallocError, OSError) as error:
+        _say(args, error)
+        return status or 1
+    return status
+
+
+def _say(args: argparse.Namespace, error: Exception) -> None:
+    of = f"stalloc record: -o {args.output}: " if isinstance(error, OSError) else ""
+    print(f"{of}{error}", file=sys.stderr)
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
     try:
         recorder = Recorder(args)
     except (StallocError, OSError) as error:
-        print(error, file=sys.stderr)
+        _say(args, error)
         return 1
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     recorder.start()
     status: Any = 0
-    kept: Any = None  # the script's globals: dropping them would free what they hold
     failure: Optional[BaseException] = None
     try:
-        kept = run(args)
+        _program.run(args.program, args.module, args.arguments)
     except SystemExit as stop:
         status = stop.code
     except BaseException as error:
         failure = error
-    try:
-        events = recorder.save(finished=failure is None and not status)
-        told = f"{args.output}: {events:,} events in {recorder.marks.steps:,} steps"
-        see = "" if args.output == "-" else f"; see them with `stalloc report {args.output}`"
-        print(told + see, file=sys.stderr)
-    except (StallocError, OSError) as error:
-        print(error, file=sys.stderr)
-        status = status or 1
-    del kept
+    if recorder.process == os.getpid():  # else a child that was forked
+        status = _save(args, recorder, failure, status)
     if failure is not None:
         raise failure
     if status is None or isinstance(status, int):

@@ -1,14 +1,12 @@
 """The command line of `stalloc record`."""
 
 import argparse
-import importlib.util
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from . import _rank
+from . import _program, _rank
 from ._printing import Parser, printing
 
 LEAST_MEMORY = 1 << 20
@@ -89,32 +87,16 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     words = args.m if args.m is not None else args.program
     if not words:
         parser.error("name a script to run, or a module after -m")
-    if args.m is not None:
-        sys.path[0] = os.getcwd()  # as `python -m` would
-    args.arguments = words[1:]
-    args.module, args.script = (words[0], None) if args.m is not None else (None, Path(words[0]))
-    _check_program(parser, args)
+    args.module, args.program, args.arguments = args.m is not None, words[0], words[1:]
+    _program.check(parser, args.program, args.module)
+    own = args.program if args.module else Path(os.path.abspath(args.program)).stem
+    args.name = args.name or own
     if _rank.world_size() > 1 and "%r" not in args.output:
         parser.error(f"-o {args.output}: several ranks would write it; put %r into its name")
     args.output = _rank.expand(args.output)
-    if args.script is not None and Path(args.output).resolve() == args.script.resolve():
+    if not args.module and Path(args.output).resolve() == Path(args.program).resolve():
         parser.error(f"-o {args.output}: would replace the script; name another file")
     folder = Path(args.output).parent
     if not folder.is_dir():
         parser.error(f"-o {args.output}: there is no folder {folder}")
     return args
-
-
-def _check_program(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    if args.script is not None:
-        if not args.script.is_file():
-            parser.error(f"{args.script}: no such script")
-        args.name = args.name or args.script.stem
-        return
-    try:
-        found = importlib.util.find_spec(args.module)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        parser.error(f"-m {args.module}: no such module")
-    args.name = args.name or args.module

@@ -6,6 +6,7 @@ then that the trace is written, from the lines that were kept and the marks' tex
 
 import contextlib
 import gzip
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Optional, Union
@@ -19,11 +20,19 @@ class Kept:
     def __init__(self, folder: str) -> None:
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".stalloc-record-")
         self._zip = gzip.GzipFile("", "wb", 1, self._file)
+        os.register_at_fork(after_in_child=self._leave)
+
+    def _leave(self) -> None:
+        """A child writes at the same place of the file, if only when Python ends and closes it."""
+        if not self._file.closed:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
 
     def add(self, lines: Iterable[str]) -> None:
         text = "\n".join(lines)
         if text:
-            self._zip.write(f"{text}\n".encode())
+            self._zip.write(f"{text}\n".encode(errors="replace"))  # names of files are bytes
 
     def size(self) -> int:
         """Bytes on the disk."""
@@ -49,9 +58,10 @@ def write(
         out: Union[IO[bytes], gzip.GzipFile] = plain
         if zipped:  # no time and no name in gzip's header: equal traces give equal files
             out = stack.enter_context(gzip.GzipFile("", "wb", 6, plain, mtime=0))
-        out.write(f"# {header}\n# {'setup' if 'step 0' in marks else 'step 0'}\n".encode())
+        first = "setup" if "step 0" in marks else "step 0"
+        out.write(f"# {header}\n# {first}\n".encode(errors="replace"))
         for line in kept.lines():
             if line[:1] != b"#":
                 out.write(line)
             elif (text := marks[int(line[1:])]) is not None:
-                out.write(f"# {text}\n".encode())
+                out.write(f"# {text}\n".encode(errors="replace"))

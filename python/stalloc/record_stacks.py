@@ -9,8 +9,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+from . import _program
+
 # The file whose frames start a program that is recorded.
-STARTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "record.py")
+STARTS = _program.__file__
 
 Frame = Mapping[str, Any]
 
@@ -69,7 +71,7 @@ class Stacks:
         return number, lines
 
     def _outermost_first(self, frames: Sequence[Frame]) -> Iterator[str]:
-        """The program's own frames: those that start it, record's and runpy's, are left out."""
+        """The program's own frames: those that start it, ours and runpy's, are left out."""
         end = next((i for i, f in enumerate(frames) if f["filename"] == STARTS), len(frames))
         while end > 0 and "runpy" in os.path.basename(frames[end - 1]["filename"]):
             end -= 1

@@ -11,11 +11,8 @@ training steps. At the end each process says what it used.
 """
 
 import argparse
-import importlib.machinery
-import importlib.util
 import os
 import sys
-import zipfile
 from collections.abc import Sequence
 from typing import NoReturn, Optional
 
@@ -70,29 +67,10 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         parser.error(
             f"--summary {args.summary}: there is no folder {folder}; make it, or name another"
         )
-    if not args.module:
-        _check_script(parser, args.program)
-    if args.module and not _is_there(args.program):
-        parser.error(f"-m {args.program}: no such module")
+    if args.summary and os.path.isdir(args.summary):
+        parser.error(f"--summary {args.summary}: is a folder; name a file in it")
+    _program.check(parser, args.program, args.module)
     return args
-
-
-def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
-    if not os.path.exists(path):
-        parser.error(f"{path}: no such program; name a script, or a module after -m")
-    if not os.access(path, os.R_OK):
-        parser.error(f"{path} cannot be read")
-    if os.path.isdir(path) or zipfile.is_zipfile(path):
-        if importlib.machinery.PathFinder.find_spec("__main__", [path]) is None:
-            parser.error(f"{path}: there is no __main__.py in it; name a script")
-
-
-def _is_there(module: str) -> bool:
-    """Whether its outermost package is. Looking further in would import that, and torch maybe."""
-    name = module.partition(".")[0]
-    if importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None:
-        return True
-    return bool(name) and importlib.util.find_spec(name) is not None
 
 
 def settings(args: argparse.Namespace, environment: str) -> str:
@@ -112,10 +90,11 @@ def check(conf: str) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse_arguments(argv)
-    if args.no_summary or args.summary:
-        where = "off" if args.no_summary else os.path.abspath(args.summary)
+    if args.no_summary:
+        os.environ[_summary.VARIABLE] = "off"
+    elif args.summary:
+        where = args.summary if args.summary == "-" else os.path.abspath(args.summary)
         os.environ[_summary.VARIABLE] = where
-    run = _program.run_module if args.module else _program.run_script
     try:
         conf = settings(args, os.environ.get(_config.VARIABLE, ""))
         check(conf)
@@ -126,7 +105,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.environ[_config.VARIABLE] = conf
         os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
         _auto.begin()
-        run(args.program, args.arguments)
+        _program.run(args.program, args.module, args.arguments)
     except StallocError as error:
         if error is not _auto.refusal:  # the program's, in the midst of its work
             raise

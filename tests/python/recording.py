@@ -109,6 +109,7 @@ def recorded(history, tmp_path, monkeypatch, request):
     """recorded(body, ...): records a script; its exit status and the trace's lines."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     for name in (*_rank.VARIABLES, *_rank.WORLDS, "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     handler = signal.getsignal(signal.SIGTERM)

@@ -1,8 +1,10 @@
 """Which adapter is taken, when it is compiled, and what happens where there is none."""
 
 import ctypes
+import os
 import stat
 import subprocess
+import tempfile
 import threading
 import types
 from pathlib import Path
@@ -101,6 +103,28 @@ def test_compiled_once(machine, capfd):
     assert len(machine.calls()) == 3
 
 
+def test_compiled_before_in_a_folder_that_is_read_only_now(machine, monkeypatch):
+    path = _adapter.find(machine.torch)
+    monkeypatch.setattr(_adapter.os, "access", lambda path, mode: mode != os.W_OK)
+    assert _adapter.find(machine.torch) == path and len(machine.calls()) == 1
+    path.parents[1].chmod(0o777)
+    with pytest.raises(_adapter.Unavailable, match="others may write it"):
+        _adapter.find(machine.torch)
+
+
+@pytest.mark.parametrize("base", ["", "cache"])
+def test_no_folder_of_the_user(machine, monkeypatch, tmp_path, base):
+    """Without HOME and a name, and with a relative one: nothing is made where the program runs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", base)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    path = _adapter.find(machine.torch)
+    assert path.parents[1].parent == tmp_path and not list(work.iterdir())
+
+
 def test_many_processes_compile_once(machine):
     machine.compiler(delay="sleep 0.3; ")
     found = []
@@ -179,6 +203,21 @@ def test_wanted_and_not_there(machine, monkeypatch):
     with pytest.raises(StallocError, match="no adapter: the adapter cannot be compiled, see "):
         stalloc.enable(route="adapter")
     assert not stalloc.is_enabled() and stalloc.route() == ""
+
+
+def test_settings_are_not_read_before_a_route_is_there(machine, stub, monkeypatch):
+    """The library reads them once: a second try with other settings would go by the first's."""
+    import stalloc
+
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    with pytest.raises(StallocError, match="no adapter"):
+        stalloc.enable(route="adapter", limit="1GiB")
+    machine.torch.start_cuda()
+    with pytest.raises(StallocError, match="first tensor"):
+        stalloc.enable(route="pluggable", limit="2GiB")
+    assert stub.conf == ""
+    machine.compiler()
+    assert stalloc.enable(limit="3GiB") and stub.conf == "limit:3GiB"
 
 
 def test_too_late_for_the_other_route(machine, monkeypatch):

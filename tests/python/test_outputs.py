@@ -60,9 +60,17 @@ def test_standard_output(script, capfd):
 
 
 def test_what_cannot_be_written_is_said_before_the_run(script, tmp_path, capfd):
-    assert record.main(["-o", str(tmp_path), script]) == 1
-    out, err = capfd.readouterr()
-    assert "Is a directory" in err and "said" not in out
+    for path, why in (str(tmp_path), "Is a directory"), ("", "No such file"):
+        assert record.main(["-o", path, script]) == 1
+        out, err = capfd.readouterr()
+        assert f"stalloc record: -o {path}: " in err and why in err and "said" not in out
+
+
+def test_a_name_as_long_as_there_can_be(tmp_path):
+    path = tmp_path / ("\u9577" * 85)  # 255 bytes
+    with Output(str(path)).whole() as out:
+        out.write(b"it")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["it"] and path.exists()
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):

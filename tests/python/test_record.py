@@ -1,7 +1,9 @@
 """Recording a program: how it runs, how it ends, and a trace that the Go reader takes."""
 
+import gc
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from documented import of, split
 from recording import LOOP, marks_of
-from stalloc import StallocError, StallocWarning, record
+from stalloc import StallocError, StallocWarning, _program, record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +50,34 @@ def test_what_a_script_sees(recorded, tmp_path):
     body = "assert sys.argv[1:] == ['-x', '1'] and __name__ == '__main__'\nimport beside\n"
     (tmp_path / "beside.py").write_text("")
     assert recorded(body, "-x", "1", file="plain.csv")[0] == 0
+
+
+def test_a_folder_runs_as_it_would(recorded, tmp_path):
+    folder, path = tmp_path / "my program", tmp_path / "f.csv"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(
+        "import stalloc, sys, torch\nhistory = torch.history\n"
+        f"assert sys.path[0] == {str(folder)!r} and sys.argv[1:] == ['-x']\n" + LOOP
+    )
+    assert record.main(["-o", str(path), str(folder), "-x"]) == 0
+    assert path.read_text().startswith("# workload my_program torch")
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_path_without_the_programs_folder_is_kept(recorded, tmp_path, monkeypatch, module):
+    """python -I, -P and PYTHONSAFEPATH put no folder first: none is there to be replaced."""
+    flags = types.SimpleNamespace(isolated=0, safe_path=True)
+    monkeypatch.setattr(_program, "sys", types.SimpleNamespace(**{**vars(sys), "flags": flags}))
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "mine.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(library)
+    if module:
+        assert record.main(["-o", str(tmp_path / "m.csv"), "-m", "mine"]) == 0
+    else:
+        assert recorded("import mine\n" + LOOP)[0] == 0
+    assert sys.path[0] == str(library)
 
 
 @pytest.mark.parametrize("rank", [{}, {"RANK": "3", "WORLD_SIZE": "4"}, {"SLURM_PROCID": "3"}])
@@ -89,6 +119,36 @@ def test_a_terminated_script_is_recorded_up_to_there(recorded):
     assert status == 128 + signal.SIGTERM and lines[-1] == "# step 3"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_end_the_writing(recorded, tmp_path, monkeypatch, number):
+    """Of Control-C both the terminal and torchrun tell each rank."""
+    write = record.write
+
+    def told_again(*args):
+        os.kill(os.getpid(), number)
+        write(*args)
+
+    monkeypatch.setattr(record, "write", told_again)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        recorded(LOOP + "raise KeyboardInterrupt")
+    lines = gzip.decompress((tmp_path / "trace.csv.gz").read_bytes()).decode().splitlines()
+    assert lines[-1] == "# step 3" and signal.getsignal(signal.SIGINT) is handler
+
+
+def test_names_that_are_no_text(recorded, tmp_path):
+    status, lines = recorded(
+        LOOP + "stalloc.mark('\\udcff')", options=["--name", os.fsdecode(b"a\xff")]
+    )
+    assert status == 0 and lines[0].startswith("# workload a? torch") and lines[-1] == "# ?"
+
+
+@pytest.mark.parametrize("device", ["7", "-1"])
+def test_no_such_device(recorded, capsys, device):
+    assert recorded(LOOP, options=["--device", device]) == (1, None)
+    assert f"--device {device}: PyTorch sees 1 here" in capsys.readouterr().err
+
+
 def test_other_allocators_cannot_be_recorded(history, recorded, capsys):
     sys.modules["torch"].cuda.memory.get_allocator_backend = lambda: "cudaMallocAsync"
     assert recorded(LOOP) == (1, None)
@@ -104,7 +164,7 @@ def test_no_gpu(recorded, capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["-o", "x.csv", "absent.py"], "no such script"),
+        (["-o", "x.csv", "absent.py"], "no such program; name a script"),
         (["-o", __file__, __file__], "would replace the script"),
         (["-o", "x.csv", "-m", "absent.module"], "no such module"),
         (["-o", "x.csv", "-m"], "name a script"),
@@ -183,3 +243,16 @@ def test_as_documented(recorded, tmp_path, monkeypatch, words):
     assert record.main(arguments) == 0
     path = tmp_path / arguments[arguments.index("-o") + 1].replace("%r", "3")
     assert gzip.decompress(path.read_bytes()).startswith(b"# workload train ")
+
+
+def test_a_forked_child_leaves_the_recording_alone(recorded, tmp_path, capfd):
+    """It ends as Python ends, which closes what it has of the recording, too."""
+    body = LOOP + "import os\nchild = os.fork()\nif not child:\n    sys.exit(3)\n"
+    body += "assert os.waitpid(child, 0)[1] == 3 << 8\n"
+    process = os.getpid()
+    status, lines = recorded(body)
+    if os.getpid() != process:
+        gc.collect()
+        os._exit(status)
+    assert status == 0 and lines[-1] == "# end" and len(lines) == 27
+    assert capfd.readouterr().err.count("events in") == 1

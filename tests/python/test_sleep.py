@@ -50,10 +50,25 @@ def test_bad_input(torch, stub):
         stalloc.pause([])
     with pytest.raises(StallocError, match="too little memory"):
         stalloc.pause("full")
-    with pytest.raises(StallocError, match="out of range"):
+    with pytest.raises(StallocError, match="there is no device 9"):
         stalloc.pause(device=9)
-    with pytest.raises(StallocError, match="out of range"):
+    with pytest.raises(StallocError, match="there is no device 9"):
         stalloc.resume(device=9)
+
+
+@pytest.mark.parametrize("device", [-1, 1, "cuda:1"])
+def test_no_such_device(torch, stub, device):
+    """To the library -1 is all of them, and those that it has not seen are empty."""
+    import stalloc
+
+    before = stub.calls
+    for call in (stalloc.stats, stalloc.explain):
+        with pytest.raises(StallocError, match="there is no device"):
+            call(device)
+    for call in (stalloc.pause, stalloc.resume):
+        with pytest.raises(StallocError, match="there is no device"):
+            call(device=device)
+    assert stub.calls == before
 
 
 def test_capture_is_not_waited_for(torch, stub):

@@ -69,6 +69,10 @@ def test_refuses():
         (([0], [1], [-1]), {}, "-1 bytes"),
         (([0], [1], [1]), {"solver": "magic"}, "choose from"),
         (([0], [1], [1]), {"gaps": [(7, 0, 1)]}, "buffer 7"),
+        (([0], [1], [1]), {"gaps": [(0, 0)]}, "one of 2 numbers"),
+        (([0], [1], [1]), {"gaps": [(1 << 64, 0, 1)]}, "gaps has 18446744073709551616"),
+        (([0], [1], [1]), {"capacity": 1 << 64}, "capacity has 18446744073709551616"),
+        (([0], [1], [1]), {"seed": 1 << 64}, "less than 2.64"),
         (([0, 0], [1, 1], [4, 4]), {"pinned": [0, 2]}, "overlap"),
     ]:
         with pytest.raises(ValueError, match=what):

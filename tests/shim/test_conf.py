@@ -33,6 +33,7 @@ check()
         ("limit:nan%", ["limit:nan%", "90%"]),
         ("window:100TiB", ["window:100TiB", "at most 4TiB"]),
         ("cache:" + "a" * 512, ["cache:aaa", "at most 511 bytes"]),
+        ("cache:on", ["cache:on", "or off; it is on by default"]),
         ("limit:1GiB,limit:2GiB", ["limit is set twice, to 1GiB and to 2GiB"]),
         ("route:best", ["route:best", "pluggable or auto"]),
         (":blue", ['":blue": expected key:value']),

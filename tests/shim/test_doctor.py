@@ -42,6 +42,17 @@ def test_a_sound_machine(doctor, tmp_path):
     assert "no effect" in found["settings"][1]["text"]
 
 
+def test_settings_of_pytorch_that_matter(doctor):
+    environment = {
+        "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+    }
+    status, found, _ = doctor(**environment)
+    texts = [f["text"] for f in found["settings"] if f["status"] == "note"]
+    assert status == 0 and len(texts) == 2
+    assert "the pluggable route alone" in texts[0] and "stalloc serves none" in texts[1]
+
+
 def test_another_python(tmp_path):
     """The package's own command starts the doctor of the interpreter that is named."""
     absent = str(tmp_path / "python")
@@ -55,6 +66,20 @@ def test_another_python(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "it has no stalloc; name a Python" in done.stderr, done
     assert "make wheel" in done.stderr and "pip install dist/" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["stalloc.doctor", "--python", "other"], "run `other -m stalloc.doctor`"),
+        (["stalloc", "doctor", "--pyth", "other"], "unrecognized arguments: --pyth other"),
+    ],
+)
+def test_another_python_is_not_passed_over(words, said):
+    command = [sys.executable, "-m", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and said in done.stderr and not done.stdout, done
 
 
 def test_the_research_code_of_the_same_name(doctor, tmp_path):
@@ -116,6 +141,14 @@ def test_a_wrong_setting(doctor, conf, text):
     assert found["settings"][0]["status"] == "fix" and text in found["settings"][0]["text"]
 
 
+def test_files_of_the_settings_are_left_alone(doctor, tmp_path):
+    trace = tmp_path / "run.json"
+    trace.write_text("of a run that has ended")
+    status, found, _ = doctor(f"driver:{DRIVER},trace:{trace},engine:{ENGINE}")
+    assert status == 0 and found["trial"][0]["text"].endswith(f"from {ENGINE}")
+    assert trace.read_text() == "of a run that has ended"
+
+
 def test_an_engine_that_fails(doctor):
     """The reason is that of the plain allocations that serve instead."""
     status, found, _ = doctor(f"driver:{DRIVER},engine:{DRIVER}")
@@ -138,22 +171,31 @@ def test_the_cache_of_others(doctor, tmp_path):
     assert found["cache"][0]["status"] == "note" and "chmod go-w" in found["cache"][0]["remedy"]
 
 
+@pytest.mark.parametrize(
+    "home, cache, text",
+    [("", "", "HOME is not set: no plan is kept"), ("/x", "cache", "is cache, no full path")],
+)
+def test_no_cache_folder(doctor, home, cache, text):
+    """By the engine's rules: no plan is kept then."""
+    status, found, _ = doctor(HOME=home, XDG_CACHE_HOME=cache)
+    assert status == 0 and found["cache"][0]["status"] == "note"
+    assert text in found["cache"][0]["text"]
+
+
 def test_who_holds_memory(doctor, tmp_path):
     smi = tmp_path / "nvidia-smi"
     smi.write_text(
         "#!/bin/sh\n"
         'case "$1" in\n'
         '*gpu=*) echo "0, 1000, 81559, 580.65, GPU-a"; echo "1, 5, 81559, 580.65, GPU-b";;\n'
-        '*) echo "GPU-a, 4242, 900, /opt/bin/server, the big one";;\n'
+        '*) printf "GPU-a, 4242, 900, /opt/bin/server, the \\377 one\\n";;\n'
         "esac\n"
     )
     smi.chmod(0o755)
     status, found, _ = doctor()
     assert status == 0
     first, second = found["memory"]
-    assert (
-        first["status"] == "note" and "held by 4242 (server, the big one) 900 MiB" in first["text"]
-    )
+    assert first["status"] == "note" and "by 4242 (server, the \ufffd one) 900 MiB" in first["text"]
     assert second["status"] == "ok" and "5 of 81559 MiB" in second["text"]
 
 

@@ -60,6 +60,7 @@ def test_exit_status_and_errors_are_the_program_s(training):
     [
         (["absent.py"], "absent.py: no such program"),
         (["--summary", "absent/x.json", "train.py"], "--summary absent/x.json: there is no folder"),
+        (["--summary", ".", "train.py"], "--summary .: is a folder"),
         (["-m", "absent.module"], "absent.module: no such module"),
         ([], "name a script to run, or a module after -m"),
         (["empty"], "empty: there is no __main__.py in it; name a script"),
@@ -100,6 +101,9 @@ def test_counters_of_each_rank_as_json(training, tmp_path):
     training.start(*RUN, "--summary", tmp_path / "all.json", "train.py", **world)
     assert (tmp_path / "all.json.3").exists()
     assert training.start(*RUN, "--no-summary", "train.py", **world)[1] == ""
+    plain, _ = training.start(*RUN, "train.py", **world)
+    out, _ = training.start(*RUN, "--summary", "-", "train.py", **world)
+    assert out.startswith(plain) and json.loads(out.removeprefix(plain))["rank"] == 3
 
 
 def test_rank_in_lines_of_the_libraries(training):
