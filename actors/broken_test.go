@@ -156,3 +156,31 @@ func TestWindows(t *testing.T) {
 		}
 	}
 }
+
+// TestOutOfMemoryIsNoEmptyCache: a request that is refused, step after step, gives back what it took in vain. The
+// program has not asked for that, and memory is short: handles stay as fine as they were.
+func TestOutOfMemoryIsNoEmptyCache(t *testing.T) {
+	k := newKit(t, Options{})
+	others, err := k.gpu.Create(mem.GiB) // another program's
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.malloc(6 * mem.GiB)
+	for range 4 {
+		if _, err := k.Malloc(0, 2*mem.GiB); !errors.Is(err, driver.ErrOutOfMemory) {
+			t.Fatal(err)
+		}
+		if err := k.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := k.Stats()
+	k.malloc(101 * mem.MiB)
+	after := k.Stats()
+	if before.Engine.Releases == 0 || after.Reserved-before.Reserved != 102*mem.MiB {
+		t.Errorf("%d handles were given back, then %v made for 101 MiB", before.Engine.Releases, after.Reserved-before.Reserved)
+	}
+	if err := k.gpu.Release(others); err != nil {
+		t.Error(err)
+	}
+}

@@ -116,3 +116,27 @@ func BenchmarkMailbox(b *testing.B) {
 		})
 	}
 }
+
+// chain is an actor of whose messages each sends the next one, while it is at work.
+type chain struct {
+	left int
+}
+
+func (c *chain) Receive(ctx actor.Context) {
+	if _, ok := ctx.Message().(*ping); ok && c.left > 0 {
+		c.left--
+		ctx.Send(ctx.Self(), &ping{})
+	}
+}
+
+// TestMailboxThatIsNeverEmpty: it has room for what waits, not for all that ever did.
+func TestMailboxThatIsNeverEmpty(t *testing.T) {
+	system := newSystem(zap.NewNop())
+	box := &mailbox{}
+	props := actor.PropsFromProducer(func() actor.Actor { return &chain{left: 10_000} },
+		actor.WithMailbox(func() actor.Mailbox { return box }))
+	system.Root.Send(system.Root.Spawn(props), &ping{})
+	if n := cap(box.queue); n > 100 {
+		t.Errorf("room for %d messages, of which one waits at a time", n)
+	}
+}

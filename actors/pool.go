@@ -207,7 +207,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
-			_, _ = p.run(engine.Event{Kind: engine.EvTrim})
+			_, _ = p.run(engine.Event{Kind: engine.EvTrim, Vain: true})
 		}
 		return err
 	}

@@ -239,7 +239,8 @@ void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 }
 
 void stalloc_lasting_stream(int device, void *stream) {
-	struct stalloc_stream *s = stalloc_stream_of(device, stream);
+	/* A forked child may have inherited the streams' lock as taken. */
+	struct stalloc_stream *s = stalloc_ready() ? stalloc_stream_of(device, stream) : NULL;
 	if (s) atomic_store(&s->lasting, true);
 }
 

@@ -128,6 +128,16 @@ static void set(struct settings *s, char *pair) {
 	complain(s, "unknown key \"%.200s\"", key);
 }
 
+/* Writes all that is set, for the engine, and returns how long that is, as snprintf does. */
+static size_t join(const struct settings *s, char *to, size_t n) {
+	size_t used = 0;
+	for (int i = 0; i < KEYS; i++)
+		if (s->value[i][0])
+			used += (size_t)snprintf(used < n ? to + used : NULL, used < n ? n - used : 0, "%s%s:%s", used ? "," : "",
+						 keys[i].name, s->value[i]);
+	return used;
+}
+
 static void read_all(const char *from, struct settings *s) {
 	char copy[MOST + 1], *rest = copy, *pair;
 	memset(s, 0, sizeof *s);
@@ -138,6 +148,7 @@ static void read_all(const char *from, struct settings *s) {
 	strcpy(copy, from);
 	while ((pair = strsep(&rest, ",")))
 		if (*(pair = trimmed(pair))) set(s, pair);
+	if (join(s, NULL, 0) > MOST) complain(s, "with the rank for each %%r it is longer than %d bytes", MOST);
 	for (int i = 0; i < KEYS && s->unknown; i++) {
 		size_t used = strlen(s->problem);
 		snprintf(s->problem + used, sizeof s->problem - used, "%s%s", i ? ", " : "; known are ", keys[i].name);
@@ -149,10 +160,7 @@ static void read_all(const char *from, struct settings *s) {
 static void read_environment(void) {
 	const char *from = getenv("STALLOC_CONF");
 	if (from) read_all(from, &all);
-	size_t used = 0;
-	for (int i = 0; i < KEYS; i++)
-		if (all.value[i][0] && used < sizeof text)
-			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s:%s", used ? "," : "", keys[i].name, all.value[i]);
+	join(&all, text, sizeof text);
 }
 
 int stalloc_check_conf(const char *conf) {

@@ -31,7 +31,15 @@ static int count;
 static struct stalloc_flight *flights; /* requests of private pools, under way */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t key(uint64_t id0, uint64_t id1) { return id0 << 32 | (id1 & 0xffffffff); }
+/* The engine's number of a pool. It may be neither the default pool's, 0, nor a region's, from 2^63 on.
+ * Ids that are larger than PyTorch's are mixed, into numbers that no others have. */
+static uint64_t key(uint64_t id0, uint64_t id1) {
+	if (id0 < 1u << 30 && id1 <= UINT32_MAX) return id0 << 32 | id1;
+	uint64_t x = id0 * 0x9E3779B97F4A7C15u;
+	x = (x ^ x >> 32 ^ id1) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ x >> 29) * 0x94D049BB133111EBu;
+	return (x ^ x >> 32) >> 2 | (uint64_t)1 << 62;
+}
 
 /* An owner of the device's lock does not look whether there are any. */
 static void change(struct stalloc_device *d, int by) {

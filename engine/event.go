@@ -50,6 +50,7 @@ type Event struct {
 	Wait       bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
 	Lend       bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
 	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
+	Vain       bool         // EvTrim: what a refused request took goes, which the program has not asked for
 	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
 }
 

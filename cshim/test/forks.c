@@ -64,6 +64,7 @@ static void child(void *block, int number)
 	stalloc_begin_pool(0, 1, 2, NULL);
 	stalloc_end_pool(0, 1, 2);
 	stalloc_release_pool(0, 1, 2);
+	stalloc_lasting_stream(0, (void *)0x9000);
 	CHILD_CHECK(stalloc_step(-1) == STALLOC_OK, 5);
 	CHILD_CHECK(stalloc_init() != STALLOC_OK, 6);
 	CHILD_CHECK(stalloc_get_stats(0, &s, sizeof s) == STALLOC_OK, 7);
@@ -89,22 +90,56 @@ static void *grow(void *argument)
 	return argument;
 }
 
+static void fork_once(void)
+{
+	int status;
+	pid_t pid = fork();
+	CHECK(pid >= 0, "cannot fork");
+	if (pid == 0) child(NULL, 1);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
+	CHECK(WEXITSTATUS(status) == 0, "the child failed check %d", WEXITSTATUS(status));
+}
+
+static _Atomic int noting; /* 1: whoever notes a new stream, with the lock of streams, stays there; 2: it does */
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+	void *at = NULL;
+	if (atomic_load(&noting) == 1) {
+		atomic_store(&noting, 2);
+		while (atomic_load(&noting) == 2) kit_sleep_ms(1);
+	}
+	return posix_memalign(&at, alignment, size) == 0 ? at : NULL;
+}
+
+static void *note(void *stream)
+{
+	stalloc_lasting_stream(0, stream);
+	return NULL;
+}
+
+static void forked_while_noting(void)
+{
+	pthread_t thread;
+	atomic_store(&noting, 1);
+	CHECK(pthread_create(&thread, NULL, note, (void *)0x8000) == 0, "no thread");
+	while (atomic_load(&noting) == 1) kit_sleep_ms(1);
+	fork_once();
+	atomic_store(&noting, 0);
+	pthread_join(thread, NULL);
+}
+
 /* A child whose parent was in Go at that moment, with a free announced. */
 static void forked_within(void)
 {
 	pthread_t thread;
-	int status;
 	void *block = stalloc_malloc(1 << 20, 0, NULL);
 	CHECK(block, "%s", stalloc_last_error());
 	stalloc_set_tracker(stay);
 	CHECK(pthread_create(&thread, NULL, grow, NULL) == 0, "no thread");
 	while (atomic_load(&within) == 0) kit_sleep_ms(1);
 	stalloc_free(block, 0, 0, NULL);
-	pid_t pid = fork();
-	CHECK(pid >= 0, "cannot fork");
-	if (pid == 0) child(NULL, 1);
-	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
-	CHECK(WEXITSTATUS(status) == 0, "the child failed check %d", WEXITSTATUS(status));
+	fork_once();
 	atomic_store(&within, 2);
 	pthread_join(thread, NULL);
 	stalloc_set_tracker(NULL);
@@ -119,6 +154,7 @@ int main(int argc, char **argv)
 	setenv("STALLOC_TEST_LARGEST", "1048576", 0);
 	kit_watchdog(60);
 	forked_within();
+	forked_while_noting();
 	program = program_make(kit_random(&seed), 30, (size_t)16 << 20);
 	for (int i = 0; i < THREADS; i++) {
 		players[i] = (struct player){.program = &program,

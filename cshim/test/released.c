@@ -20,11 +20,44 @@ static void *work(void *stream)
 	return NULL;
 }
 
+static void *get_in(const uint64_t id[2])
+{
+	stalloc_begin_pool(0, id[0], id[1], NULL);
+	void *p = stalloc_malloc(size, 0, NULL);
+	CHECK(p, "%s", stalloc_last_error());
+	stalloc_end_pool(0, id[0], id[1]);
+	return p;
+}
+
+/* Ids of all 64 bits: each is a pool of its own, whose memory goes back when it is released. */
+static void large_ids(void)
+{
+	static const uint64_t ids[][2] = {
+		{1, 5}, {1ull << 30, 5}, {1ull << 31, 5}, {1ull << 32, 0}, {1ull << 32 | 1, 5}, {1, 1ull << 32 | 5}, {UINT64_MAX, UINT64_MAX},
+	};
+	enum { IDS = sizeof ids / sizeof *ids };
+	void *first[IDS];
+	stalloc_empty_cache();
+	uint64_t before = kit_stats().reserved;
+	for (int i = 0; i < IDS; i++) {
+		first[i] = get_in(ids[i]);
+		for (int k = 0; k < i; k++) CHECK(first[i] != first[k], "pools %d and %d share memory", k, i);
+		stalloc_free(first[i], 0, 0, NULL);
+	}
+	for (int i = 0; i < IDS; i++) {
+		uint64_t held = kit_stats().reserved;
+		stalloc_release_pool(0, ids[i][0], ids[i][1]);
+		CHECK(kit_stats().reserved < held, "pool %d keeps what it had", i);
+	}
+	CHECK(kit_stats().reserved == before, "%llu of %llu", (unsigned long long)kit_stats().reserved, (unsigned long long)before);
+}
+
 int main(void)
 {
 	pthread_t threads[THREADS];
 	kit_watchdog(60);
 	stalloc_free(stalloc_malloc(1, 0, NULL), 0, 0, NULL);
+	large_ids();
 	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(0x1000 * (i + 1))) == 0, "no thread");
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		stalloc_begin_pool(0, 10 + i, 0, NULL);

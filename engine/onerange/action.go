@@ -64,6 +64,7 @@ type action struct {
 	view     uint32
 	trimming bool
 	pool     uint64 // trimming: whose memory
+	wanted   bool   // trimming: the program asked for it
 }
 
 // await ends a batch with OpResume.

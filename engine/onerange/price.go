@@ -12,6 +12,7 @@ import "math/bits"
 //     many small ones, each of which the driver is called for; what is made beyond is held for good.
 //   - A program that gives its memory back step after step pays for it anew each time: handles may be
 //     oftenPart times as large, of the load's peak, and what was held before comes back in whole ones.
+//     Not where less than an oftenRoom-th of the limit was left: there it does so because memory is short.
 //
 // What other sizes cost was measured (docs: decision 5).
 
@@ -20,6 +21,7 @@ const (
 	oftenPart  = 4
 	oftenSteps = 2 // between two trims
 	oftenTrims = 3 // one after the other
+	oftenRoom  = 16
 )
 
 // trims is when the program gave memory back.
@@ -38,7 +40,17 @@ func (t *trims) add(step uint32) {
 	t.step = step
 }
 
-func (t *trims) often() bool { return t.row >= oftenTrims }
+// often reports whether the program gives memory back all the time, and has some to spare.
+func (e *Engine) often() bool {
+	if e.trims.row < oftenTrims {
+		return false
+	}
+	left := e.limit - e.limit/oftenRoom
+	for s := range e.allArenas() {
+		left -= e.arenas[s].most
+	}
+	return left >= 0
+}
 
 // What the driver takes to map a handle under a view, and to replace one there, in tenths of a
 // microsecond (internal/cost). Only their ratio matters.
@@ -57,10 +69,10 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 		x = e.idx.Room(e.mainArena())
 	}
 	load := x.Load + n
-	if e.trims.row == 0 || e.trims.often() { // else all begins anew, as with a second model in one process
+	if e.trims.row == 0 || e.often() { // else all begins anew, as with a second model in one process
 		load = max(load, x.Peak)
 	}
-	if e.trims.often() {
+	if e.often() {
 		load *= oftenPart
 	}
 	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), load/unit(e.cfg.HandlePart))))
@@ -68,7 +80,7 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 
 // heldBefore returns how much may come back in whole handles to an arena.
 func (e *Engine) heldBefore(s uint32) unit {
-	if !e.trims.often() {
+	if !e.often() {
 		return 0
 	}
 	return e.arenas[s].most - e.arenas[s].held

@@ -10,7 +10,7 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: true, pool: ev.Pool}
+	e.act = action{trimming: true, pool: ev.Pool, wanted: ev.Pool == 0 && !ev.Vain}
 	return e.giveBack(out)
 }
 
@@ -216,7 +216,7 @@ func (e *Engine) hasView(s uint32) bool {
 }
 
 func (e *Engine) released(done int) {
-	if done > 0 && !e.act.asked && e.act.pool == 0 {
+	if done > 0 && e.act.wanted {
 		e.trims.add(e.idx.Total().Steps)
 	}
 	for _, h := range e.picks[:done] {

@@ -86,6 +86,18 @@ for path, status in (("a" * 511, 0), ("a" * 512, -1), ("%r" * 170, 0), ("a" * 50
     assert run(text, RANK="123") == ("", "")
 
 
+def test_the_rank_makes_it_too_long(run):
+    """It fits as it is written, and would be cut for the engine."""
+    paths = [f"{key}:" + "%r" * 30 + "a" * 325 for key in ("cache", "trace", "oom_report", "engine")]
+    text = f"""
+assert L.stalloc_check_conf(b"{",".join(paths)}") == int(os.environ["EXPECTED"]), error()
+print(error())
+"""
+    out, _ = run(text, RANK="123456", EXPECTED="-1")
+    assert out == "STALLOC_CONF: with the rank for each %r it is longer than 2047 bytes\n"
+    assert run(text, RANK="12", EXPECTED="0") == ("\n", "")
+
+
 def test_blanks_and_the_rank(run, tmp_path):
     """As in Python: blanks around settings do not count, %r is the rank."""
     text = """
