@@ -35,7 +35,10 @@ func (r *solving) front(name string, p *solve.Problem) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if !dsa.Compress(p).Plain() {
+	switch in := dsa.Compress(p); {
+	case len(in.IDs) == 0:
+		return fmt.Errorf("%s: none of its buffers takes memory: give one a size, and a life that ends after its start", name)
+	case !in.Plain():
 		return fmt.Errorf("%s: a front is one of buffers without gaps, pins and alignment: leave them or --pareto out", name)
 	}
 	if r.table == nil {

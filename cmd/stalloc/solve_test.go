@@ -51,7 +51,13 @@ func TestSolveRefuses(t *testing.T) {
 	if err := os.WriteFile(good, []byte("0,4,2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(dir, "empty.csv")
+	if err := os.WriteFile(empty, []byte("4,4,2\n0,4,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
+		"none of its buffers takes memory": {"--pareto", empty},
+
 		"bad.csv: line 1": {bad},
 		"choose from":     {"--solver", "magic", good},
 		"give them apart": {good, "testdata/traces/tiny.csv"},

@@ -162,3 +162,13 @@ func TestHandles(t *testing.T) {
 		t.Errorf("one buffer: %v", v)
 	}
 }
+
+// TestNothingLeft: a replay that leaves out all that takes memory ends no higher than its load.
+func TestNothingLeft(t *testing.T) {
+	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 2, Size: 1}}}
+	for seed := range uint64(40) {
+		if above := Disturbed(p, []Point{{}}, Disturbance{Noise: 1}, seed); above[0] < 0 || math.IsNaN(above[0]) || math.IsInf(above[0], 0) {
+			t.Fatalf("seed %d: %v", seed, above)
+		}
+	}
+}
