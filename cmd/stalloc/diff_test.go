@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,6 +46,17 @@ func TestGrowth(t *testing.T) {
 	for _, bad := range []string{"%", "one", "-1MiB", "NaN%", "10"} {
 		if err := new(growth).Set(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// TestReportOfTwo: what only a replay would heed is refused where nothing is replayed.
+func TestReportOfTwo(t *testing.T) {
+	for _, flag := range []string{"--capacity=1GiB", "--warm", "--blocks=9", "--quick"} {
+		out := filepath.Join(t.TempDir(), "page.html")
+		_, errs, status := run(t, "report", flag, "-o", out, "testdata/traces/tiny.csv", "testdata/traces/tiny.csv")
+		if _, err := os.Stat(out); status == 0 || err == nil || !strings.Contains(errs, "is of a replay") {
+			t.Errorf("%s: exit %d, %s", flag, status, errs)
 		}
 	}
 }

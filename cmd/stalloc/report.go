@@ -73,6 +73,11 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.blocks < 1 {
 		return fmt.Errorf("--blocks %d: give a number of at least 1", f.blocks)
 	}
+	for _, name := range []string{"capacity", "warm", "blocks", "quick"} {
+		if len(paths) == 2 && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is of a replay: two runs are compared without one; leave it out", name)
+		}
+	}
 	out, err := create(cmd, "-o", f.output)
 	if err != nil {
 		return err

@@ -58,11 +58,15 @@ func TestSolveRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"none of its buffers takes memory": {"--pareto", empty},
 
-		"bad.csv: line 1": {bad},
-		"choose from":     {"--solver", "magic", good},
-		"give them apart": {good, "testdata/traces/tiny.csv"},
-		"solve them one":  {"-o", filepath.Join(dir, "x"), good, good},
-		"leave out -o":    {"--pareto", "-o", filepath.Join(dir, "x"), good},
+		"bad.csv: line 1":                {bad},
+		"choose from":                    {"--solver", "magic", good},
+		"give them apart":                {good, "testdata/traces/tiny.csv"},
+		"solve them one":                 {"-o", filepath.Join(dir, "x"), good, good},
+		"leave out -o":                   {"--pareto", "-o", filepath.Join(dir, "x"), good},
+		"--solver is of one placement":   {"--pareto", "--solver", "exact", good},
+		"--capacity is of one placement": {"--pareto", "--capacity", "9", good},
+		"--budget is of one placement":   {"--pareto", "--budget", "9", good},
+
 		"no capacity":     {"--capacity", "0", good},
 		"--budget is for": {"--budget", "9", "testdata/traces/tiny.csv"},
 		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
