@@ -251,7 +251,8 @@ func TestWriteFile(t *testing.T) {
 // TestValidate: what no plan may say is refused by name.
 func TestValidate(t *testing.T) {
 	for want, spoil := range map[string]func(*Plan){
-		"at most":           func(p *Plan) { p.Steps[1].Stream = -1 },
+		"numbered from 0":   func(p *Plan) { p.Steps[1].Stream = -1 },
+		"to hold -512":      func(p *Plan) { p.Steps[1].Hold = -512 },
 		"0 bytes":           func(p *Plan) { p.Steps[0].Requests[0].Size = 0 },
 		"multiple of 512":   func(p *Plan) { p.Steps[0].Requests[0].Size = 513 },
 		"expected an order": func(p *Plan) { p.Steps[0].Requests[2].From = 2 },

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -111,7 +112,10 @@ func (p *Plan) Validate() error {
 }
 
 func (s *Step) validate() error {
-	if s.Stream < 0 || s.Hold < 0 || s.Hold > maxBytes {
+	if s.Stream < 0 {
+		return errors.New("streams are numbered from 0")
+	}
+	if s.Hold < 0 || s.Hold > maxBytes {
 		return fmt.Errorf("it is to hold %d bytes, expected at most %d", s.Hold, int64(maxBytes))
 	}
 	last, most := mem.Tick(0), mem.Tick(eventsEach*len(s.Requests))

@@ -19,6 +19,9 @@ func loadPlan(path string) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(p.Steps) == 0 {
+		return nil, fmt.Errorf("%s: a plan without steps: run the program for longer, so that some come again", path)
+	}
 	l := &ledger{}
 	var heights []int
 	var hold mem.Bytes

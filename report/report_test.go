@@ -271,6 +271,13 @@ func TestPlanReport(t *testing.T) {
 	if _, err := Load(context.Background(), path, Options{Device: 3}); !errors.Is(err, ErrOneDevice) {
 		t.Errorf("device 3 of a plan: %v", err)
 	}
+	none := filepath.Join(t.TempDir(), "none.plan")
+	if err := plan.WriteFile(none, &plan.Plan{Key: p.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(context.Background(), none, options); err == nil || !strings.Contains(err.Error(), "without steps") {
+		t.Errorf("a plan without steps: %v", err)
+	}
 	d, _, u := made(t, path, options)
 	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 || d.Blocks != p.Requests() {
 		t.Fatalf("%d requests are drawn as %s %s, %d steps of %d blocks by %d allocators", p.Requests(), d.Kind, d.Name, len(d.Steps), d.Blocks, len(d.Allocators))

@@ -32,7 +32,9 @@ func (t *Trace) Disturb(seed uint64, rate float64) *Trace {
 	for _, e := range t.Events[from:] {
 		d.keep(e)
 	}
-	return &Trace{Name: t.Name, Header: t.Header, Events: d.out, Skipped: t.Skipped}
+	out := *t
+	out.Events = d.out
+	return &out
 }
 
 type disturber struct {

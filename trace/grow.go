@@ -67,7 +67,8 @@ func (g *Growth) At(size float64) *Trace {
 	// share is 0 at the smaller size and 1 at the larger.
 	share := (size - g.from) / (g.to - g.from)
 	line := func(small, large float64) float64 { return max(small+share*(large-small), 0) }
-	tr := &Trace{Name: g.large.Name, Header: g.large.Header, Events: make([]Event, len(g.large.Events))}
+	tr := *g.large
+	tr.Events = make([]Event, len(g.large.Events))
 	pace := 1.0
 	if g.micros > 0 && g.micros > g.before {
 		pace = line(float64(g.before), float64(g.micros)) / float64(g.micros)
@@ -83,5 +84,5 @@ func (g *Growth) At(size float64) *Trace {
 		e.Micros = int64(float64(e.Micros) * pace)
 		tr.Events[i] = e
 	}
-	return tr
+	return &tr
 }

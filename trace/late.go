@@ -15,12 +15,13 @@ const lateShare = 0.01
 // The same trace, seed and rate give the same copy; without a rate it is equal to the trace.
 func (t *Trace) Late(seed uint64, rate float64) *Trace {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	out := &Trace{Name: t.Name, Header: t.Header, Events: slices.Clone(t.Events), Skipped: t.Skipped}
+	out := *t
+	out.Events = slices.Clone(t.Events)
 	steps := t.Steps()
 	for _, step := range steps[min(1, len(steps)):] {
 		putOff(out.Events[step[0]:step[1]], rng, rate)
 	}
-	return out
+	return &out
 }
 
 func putOff(events []Event, rng *rand.Rand, rate float64) {
@@ -36,7 +37,7 @@ func putOff(events []Event, rng *rand.Rand, rate float64) {
 			by[e.ID] = 1 + rng.IntN(int(lateShare*float64(len(events)))+1)
 		}
 		later := by[e.ID]
-		if later == 0 || e.Kind == Mark {
+		if later == 0 || e.Kind == Mark || e.Kind == EmptyCache { // these two name no block
 			continue
 		}
 		// A free's two events stay together: what lies between them would say that another stream had put

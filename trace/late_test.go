@@ -2,6 +2,8 @@ package trace
 
 import (
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -79,4 +81,27 @@ func later(t *testing.T, want, got *Trace) (late, of int) {
 		last = step[1]
 	}
 	return late, of
+}
+
+// TestCopies: what is said of a recording beside its events is true of its copies, too, and what is
+// asked of the allocator stays where it was.
+func TestCopies(t *testing.T) {
+	want := &Trace{Name: "made up", Header: "workload made up", Device: anyDevice, Skipped: Skipped{Frees: 1}, Events: []Event{
+		{Kind: Mark, Mark: "step 0"}, {Kind: Mark, Mark: "step 1"},
+		{Kind: Alloc, ID: 0, Size: 512}, {Kind: FreeRequested, ID: 0}, {Kind: FreeCompleted, ID: 0},
+		{Kind: EmptyCache}, {Kind: Alloc, ID: 1, Size: 512}, {Kind: Alloc, ID: 2, Size: 512},
+	}}
+	growth, err := Grow(want, want, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]*Trace{"late": want.Late(1, 0), "disturbed": want.Disturb(1, 0), "grown": growth.At(2)} {
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, wanted %+v", name, got, want)
+		}
+	}
+	got := want.Late(1, 1).Events
+	if at := slices.IndexFunc(got, func(e Event) bool { return e.Kind == EmptyCache }); got[at-1].Kind == Alloc && got[at-1].ID != 0 {
+		t.Errorf("the cache was emptied late, as if it were block 0: %v", got)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -36,10 +35,10 @@ func (r *solving) front(name string, p *solve.Problem) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if !slices.ContainsFunc(p.Buffers, func(b solve.Buffer) bool { return !b.Empty() }) {
-		return fmt.Errorf("%s: no buffer in it takes memory, so there is no front", name)
-	}
-	if !dsa.Compress(p).Plain() {
+	switch in := dsa.Compress(p); {
+	case len(in.IDs) == 0:
+		return fmt.Errorf("%s: none of its buffers takes memory: give one a size, and a life that ends after its start", name)
+	case !in.Plain():
 		return fmt.Errorf("%s: a front is one of buffers without gaps, pins and alignment: leave them or --pareto out", name)
 	}
 	if r.table == nil {

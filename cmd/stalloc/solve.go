@@ -88,6 +88,9 @@ func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 	if f.budget <= 0 {
 		return fmt.Errorf("--budget %d is none: give units of work above 0, some ten million a second", f.budget)
 	}
+	if name := given(cmd, "solver", "capacity", "budget"); f.pareto && name != "" {
+		return fmt.Errorf("--%s is of one placement: --pareto has searches of its own, each of %d descents; leave out one of the two", name, descentsOf)
+	}
 	if f.pareto && f.output != "" {
 		return fmt.Errorf("-o %s: --pareto prints many placements, and a file has one; leave out -o or --pareto", f.output)
 	}

@@ -52,20 +52,25 @@ func TestSolveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty := filepath.Join(dir, "empty.csv")
-	if err := os.WriteFile(empty, []byte("0,4,0\n"), 0o600); err != nil {
+	if err := os.WriteFile(empty, []byte("4,4,2\n0,4,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"bad.csv: line 1": {bad},
-		"choose from":     {"--solver", "magic", good},
-		"give them apart": {good, "testdata/traces/tiny.csv"},
-		"solve them one":  {"-o", filepath.Join(dir, "x"), good, good},
-		"leave out -o":    {"--pareto", "-o", filepath.Join(dir, "x"), good},
+		"none of its buffers takes memory": {"--pareto", empty},
+
+		"bad.csv: line 1":                {bad},
+		"choose from":                    {"--solver", "magic", good},
+		"give them apart":                {good, "testdata/traces/tiny.csv"},
+		"solve them one":                 {"-o", filepath.Join(dir, "x"), good, good},
+		"leave out -o":                   {"--pareto", "-o", filepath.Join(dir, "x"), good},
+		"--solver is of one placement":   {"--pareto", "--solver", "exact", good},
+		"--capacity is of one placement": {"--pareto", "--capacity", "9", good},
+		"--budget is of one placement":   {"--pareto", "--budget", "9", good},
+
 		"no capacity":     {"--capacity", "0", good},
 		"--budget is for": {"--budget", "9", "testdata/traces/tiny.csv"},
 		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
 		"no such file":    {"--solver", "exact", filepath.Join(dir, "none")},
-		"takes memory":    {"--pareto", empty},
 	} {
 		if _, errs, status := run(t, append([]string{"plan"}, args...)...); status == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%v: status %d, %q, expected %q", args, status, errs, want)

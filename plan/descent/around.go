@@ -100,9 +100,10 @@ func (a *placer) choose(last space) {
 			continue
 		}
 		g.floor = make([]int64, a.p.Ticks)
-		for _, e := range g.ends { // by rising height
-			for t := range e.until {
-				g.floor[t] = e.height
+		from := int32(0) // each tick once: what is higher and lasts as long covers the rest
+		for _, e := range slices.Backward(g.ends) {
+			for ; from < e.until; from++ {
+				g.floor[from] = e.height
 			}
 		}
 	}

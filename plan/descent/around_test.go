@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"stalloc/internal/mem"
 )
@@ -136,5 +137,22 @@ func BenchmarkAround(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(problems[name])), "buffers")
 		})
+	}
+}
+
+// TestManyEnds: what is fixed for a time is looked at once, however much of it there is. Looked at
+// anew for each tick it would take minutes.
+func TestManyEnds(t *testing.T) {
+	const n = 1 << 18
+	buffers, fixed := make([]Buffer, n), make([]Fixed, n)
+	for i := range n {
+		buffers[i] = Buffer{mem.Tick(2 * i), mem.Tick(2*i + 1), mem.Grain}
+		at := mem.Offset(i) * mem.Offset(mem.Grain)
+		fixed[i] = Fixed{at, at + mem.Offset(mem.Grain), mem.Tick(2*n - 4)}
+	}
+	began := time.Now()
+	Around(buffers, fixed, 0)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("%d ends took %v", n, took)
 	}
 }

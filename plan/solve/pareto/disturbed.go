@@ -43,6 +43,9 @@ func Disturbed(p *dsa.Problem, points []Point, by Disturbance, seed uint64) []fl
 	for replay := range uint64(replays) { // disturbed alike for every point
 		buffers, of := e.disturb(by, rand.New(rand.NewPCG(seed, replay)))
 		load := float64(dsa.Compress(&dsa.Problem{Buffers: buffers}).Bound)
+		if load == 0 {
+			continue // all that takes memory was left out, and so nothing ends higher
+		}
 		planned := make([]mem.Offset, len(buffers))
 		for i := range points {
 			for k, buffer := range of {

@@ -113,22 +113,31 @@ func (e *evaluator) judge(g Genome) Point {
 
 func (e *evaluator) values(offsets []mem.Offset) Values {
 	top, moved := mem.Bytes(0), 0.0
-	touched := map[mem.Bytes]bool{}
+	touched := make([][2]mem.Bytes, 0, len(offsets)) // from a handle to another, the last included
 	for i, b := range e.p.Buffers {
 		if b.Empty() {
 			continue
 		}
 		from, to := mem.Bytes(offsets[i]), mem.Bytes(offsets[i])+b.Size
 		top = max(top, to)
-		for h := from / mem.HandleSize; h*mem.HandleSize < to; h++ {
-			touched[h] = true
-		}
+		touched = append(touched, [2]mem.Bytes{from / mem.HandleSize, (to - 1) / mem.HandleSize})
 		if offsets[i] != e.old[i] {
 			moved += float64(b.Size)
 		}
 	}
 	least := (mem.Bytes(e.in.Bound) + mem.HandleSize - 1) / mem.HandleSize
-	return Values{float64(top)/float64(e.in.Bound) - 1, float64(len(touched))/float64(least) - 1, moved / e.total, e.late(offsets) / e.total}
+	return Values{float64(top)/float64(e.in.Bound) - 1, float64(handles(touched))/float64(least) - 1, moved / e.total, e.late(offsets) / e.total}
+}
+
+// handles counts those that any range touches. Ranges may have any number of them.
+func handles(ranges [][2]mem.Bytes) (n mem.Bytes) {
+	slices.SortFunc(ranges, func(a, b [2]mem.Bytes) int { return cmp.Compare(a[0], b[0]) })
+	next := mem.Bytes(0) // behind those that were counted
+	for _, r := range ranges {
+		n += max(r[1]+1-max(r[0], next), 0)
+		next = max(next, r[1]+1)
+	}
+	return n
 }
 
 // lateShare is how much of the step a buffer lives longer than expected.

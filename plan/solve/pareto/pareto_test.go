@@ -138,3 +138,37 @@ func TestDisturbed(t *testing.T) {
 		t.Errorf("with noise a tight placement ends %v above the load", noisy[0])
 	}
 }
+
+// TestHandles counts them against a naive set, and those of a buffer that no set would hold.
+func TestHandles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for range 200 {
+		var ranges [][2]mem.Bytes
+		touched := map[mem.Bytes]bool{}
+		for range rng.IntN(20) {
+			from := mem.Bytes(rng.IntN(60))
+			to := from + mem.Bytes(rng.IntN(9))
+			ranges = append(ranges, [2]mem.Bytes{from, to})
+			for h := from; h <= to; h++ {
+				touched[h] = true
+			}
+		}
+		if got := handles(ranges); int(got) != len(touched) {
+			t.Fatalf("%v: %d, counted %d", ranges, got, len(touched))
+		}
+	}
+	e := newEvaluator(&dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 1, Size: 1 << 60}}})
+	if v := e.values(e.old); v != (Values{}) {
+		t.Errorf("one buffer: %v", v)
+	}
+}
+
+// TestNothingLeft: a replay that leaves out all that takes memory ends no higher than its load.
+func TestNothingLeft(t *testing.T) {
+	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 2, Size: 1}}}
+	for seed := range uint64(40) {
+		if above := Disturbed(p, []Point{{}}, Disturbance{Noise: 1}, seed); above[0] < 0 || math.IsNaN(above[0]) || math.IsInf(above[0], 0) {
+			t.Fatalf("seed %d: %v", seed, above)
+		}
+	}
+}

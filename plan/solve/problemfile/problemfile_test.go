@@ -25,6 +25,7 @@ func TestForms(t *testing.T) {
 		"buffer_id,start,end,size\r\na,0,3,2\r\nb,-2,5,1\r\n":              two,
 		"size,upper,begin\n2,4,0\n1,6,-2\n":                                two,
 		"a,0,4,2\nb,-2,6,1":                                                two,
+		"\ufeffid,lower,upper,size\na,0,4,2\nb,-2,6,1\n":                   two,
 		"0,4,2\n-2,6,1\n":                                                  two,
 		"# a comment\n\na, 0, 4, 2\n\nb,-2,6,1\n":                          two,
 		"\"a\",0,4,2,\"1-2\"\nb,-2,6,1,-1-2@0:1\n":                         gap,

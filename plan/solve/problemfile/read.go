@@ -42,6 +42,7 @@ type File struct {
 // Is reports whether a file that begins with such bytes may be a problem: a recording begins
 // with #, a snapshot with what no text has, a plan with STALLOCP.
 func Is(head []byte) bool {
+	head = bytes.TrimPrefix(head, []byte(mark))
 	return len(head) > 0 && !bytes.HasPrefix(head, []byte("STALLOCP")) && (head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' && head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
 }
 
@@ -67,6 +68,9 @@ var columns = map[string]column{
 // Times and amounts are at most 2 to the power of these.
 const timeBits, sizeBits = 61, 60
 
+// mark is what some programs begin a text with.
+const mark = "\ufeff"
+
 // longestLine is what a buffer with thousands of gaps takes.
 const longestLine = 1 << 20
 
@@ -78,7 +82,7 @@ func Read(r io.Reader, name string) (*File, error) {
 	line, lines := 0, []int{} // the last, and those of buffers
 	for in.Scan() {
 		line++
-		text := strings.TrimSpace(strings.TrimPrefix(in.Text(), "\ufeff"))
+		text := strings.TrimSpace(strings.TrimPrefix(in.Text(), mark))
 		if text == "" || text[0] == '#' {
 			continue
 		}
