@@ -88,7 +88,8 @@ for path, status in (("a" * 511, 0), ("a" * 512, -1), ("%r" * 170, 0), ("a" * 50
 
 def test_the_rank_makes_it_too_long(run):
     """It fits as it is written, and would be cut for the engine."""
-    paths = [f"{key}:" + "%r" * 30 + "a" * 325 for key in ("cache", "trace", "oom_report", "engine")]
+    keys = ("cache", "trace", "oom_report", "engine")
+    paths = [f"{key}:" + "%r" * 30 + "a" * 325 for key in keys]
     text = f"""
 assert L.stalloc_check_conf(b"{",".join(paths)}") == int(os.environ["EXPECTED"]), error()
 print(error())
