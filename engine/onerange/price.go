@@ -42,7 +42,7 @@ func (t *trims) add(step uint32) {
 
 // often reports whether the program gives memory back all the time, and has some to spare.
 func (e *Engine) often() bool {
-	if e.trims.row < oftenTrims {
+	if e.trims.row < oftenTrims || e.idx.Total().Steps-e.trims.step > oftenSteps {
 		return false
 	}
 	left := e.limit - e.limit/oftenRoom
@@ -68,11 +68,11 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	if e.heaps[heapAt(s)].lasting { // it may lend them
 		x = e.idx.Room(e.mainArena())
 	}
-	load := x.Load + n
-	if e.trims.row == 0 || e.often() { // else all begins anew, as with a second model in one process
+	load, often := x.Load+n, e.often()
+	if e.trims.row == 0 || often { // else all begins anew, as with a second model in one process
 		load = max(load, x.Peak)
 	}
-	if e.often() {
+	if often {
 		load *= oftenPart
 	}
 	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), load/unit(e.cfg.HandlePart))))

@@ -92,15 +92,17 @@ func TestHandlesBehindTrims(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		times, apart int // trims in a step, and steps between two
+		more         int // steps behind the last
 		limit        mem.Bytes
 		handle, sum  mem.Bytes
 	}{
-		{"every third step", 1, 3, 0, 2 * mem.MiB, 102 * mem.MiB},
-		{"every other step", 1, 2, 0, 64 * mem.MiB, 128 * mem.MiB},
-		{"each step", 1, 1, 0, 64 * mem.MiB, 128 * mem.MiB},
-		{"each step, and memory is left", 1, 1, 26 * mem.GiB, 64 * mem.MiB, 128 * mem.MiB},
-		{"each step, and memory is short", 1, 1, 25 * mem.GiB, 2 * mem.MiB, 102 * mem.MiB},
-		{"in one step", 5, 0, 0, 2 * mem.MiB, 102 * mem.MiB},
+		{"every third step", 1, 3, 0, 0, 2 * mem.MiB, 102 * mem.MiB},
+		{"every other step", 1, 2, 0, 0, 64 * mem.MiB, 128 * mem.MiB},
+		{"each step", 1, 1, 0, 0, 64 * mem.MiB, 128 * mem.MiB},
+		{"each step, and no longer", 1, 1, 2, 0, 2 * mem.MiB, 102 * mem.MiB},
+		{"each step, and memory is left", 1, 1, 0, 26 * mem.GiB, 64 * mem.MiB, 128 * mem.MiB},
+		{"each step, and memory is short", 1, 1, 0, 25 * mem.GiB, 2 * mem.MiB, 102 * mem.MiB},
+		{"in one step", 5, 0, 0, 0, 2 * mem.MiB, 102 * mem.MiB},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBuilder(t)
@@ -115,6 +117,9 @@ func TestHandlesBehindTrims(t *testing.T) {
 				for range c.apart {
 					b.idx.EndStep()
 				}
+			}
+			for range c.more {
+				b.idx.EndStep()
 			}
 			b.alloc(block, 0)
 			var sum mem.Bytes
