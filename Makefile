@@ -180,6 +180,10 @@ bench: build ## microbenchmarks, with nanoseconds and allocations
 	@set -e; for d in $(C_TESTS); do $(MAKE) -C $$d bench; done
 	@$(MAKE) --no-print-directory report-bench
 
+.PHONY: same
+same: cli ## whether every recording is served as by another commit, byte for byte (BASE=commit, TRACES_MORE=, FLAGS=--quick)
+	$(PYTHON) tests/same.py $(or $(BASE),$(error no commit is named: make same BASE=commit)) $(TRACES_MORE) $(FLAGS)
+
 .PHONY: bench-plan
 bench-plan: cli ## solvers of storage allocation on hard, published, recorded and made-up problems (MINIMALLOC=its binary)
 	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))
