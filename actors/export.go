@@ -83,7 +83,7 @@ func (p *pool) awake() string {
 	var of []string
 	if p.ranged != nil {
 		private := p.handlesOf(func(pool uint64) bool { return pool != 0 && pool < engine.FirstRegion })
-		if n := p.dev.Size(private); n > 0 {
+		if n, _ := p.dev.Size(private); n > 0 {
 			of = append(of, fmt.Sprintf("%v in private pools", n))
 		}
 	}

@@ -26,6 +26,9 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	}
 	spots := d.behind(addr, size)
 	for _, s := range spots {
+		if !s.of.there {
+			return 0, nil, fmt.Errorf("memory at %#x sleeps: wake it first", uint64(s.at))
+		}
 		name, err := from.Export(s.of.real)
 		if err != nil {
 			return 0, nil, err

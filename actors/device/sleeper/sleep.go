@@ -94,9 +94,11 @@ func (d *Device) part(spots []spot) error {
 	})
 }
 
-// join maps places of handles that have memory, where it is not, and makes all of them usable.
+// join maps places of handles that have memory, where it is not, and makes them usable. It leaves
+// out handles that sleep: the driver may have given the value of theirs to other memory.
 func (d *Device) join(spots []spot) error {
-	for _, s := range spots {
+	there := slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !s.of.there })
+	for _, s := range there {
 		if s.mapped {
 			continue
 		}
@@ -106,7 +108,7 @@ func (d *Device) join(spots []spot) error {
 		s.mapped = true
 		d.apart--
 	}
-	return runs(spots, func(at mem.Addr, size mem.Bytes, _ []spot) error {
+	return runs(there, func(at mem.Addr, size mem.Bytes, _ []spot) error {
 		return d.Device.Access(at, size)
 	})
 }
@@ -170,7 +172,7 @@ func (d *Device) empty(handles []*handle) error {
 			errs = append(errs, err)
 			continue
 		}
-		x.there = false
+		x.there, x.real = false, 0
 		d.asleep += x.size
 	}
 	return errors.Join(errs...)

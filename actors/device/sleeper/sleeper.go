@@ -37,12 +37,12 @@ type Device struct {
 }
 
 type handle struct {
-	real   driver.Handle // of the wrapped device
+	real   driver.Handle // of the wrapped device; 0 while it sleeps
 	there  bool          // it has one
 	size   mem.Bytes
 	places map[mem.Addr]*place
-	number driver.Handle
-	shares int // exported ranges that lie in it: it stays awake
+	number driver.Handle // of its memory now: other memory has another one
+	shares int           // exported ranges that lie in it: it stays awake
 }
 
 type place struct {
@@ -62,14 +62,17 @@ func (d *Device) Asleep() mem.Bytes {
 	return d.asleep
 }
 
-// Size returns what handles have, asleep or not.
-func (d *Device) Size(handles []driver.Handle) (sum mem.Bytes) {
+// Size returns what handles have, asleep or not, and how much of it sleeps.
+func (d *Device) Size(handles []driver.Handle) (sum, asleep mem.Bytes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range handles {
-		sum += d.handles[h].size
+		x := d.handles[h]
+		if sum += x.size; !x.there {
+			asleep += x.size
+		}
 	}
-	return sum
+	return sum, asleep
 }
 
 // EnablePeers implements device.Sharer as far as the wrapped device does. What sleeps gets its
@@ -106,6 +109,7 @@ func (d *Device) Release(h driver.Handle) error {
 		if err := d.Device.Release(x.real); err != nil {
 			return err
 		}
+		x.there, x.real = false, 0
 	} else {
 		d.asleep -= x.size
 	}
@@ -165,7 +169,8 @@ func (d *Device) fill(x *handle) (err error) {
 		return nil
 	}
 	if x.real, err = d.Device.Create(x.size); err == nil {
-		x.there = true
+		d.last++
+		x.there, x.number = true, d.last
 		d.asleep -= x.size
 	}
 	return err
