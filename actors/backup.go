@@ -100,6 +100,11 @@ func (p *pool) save(pools map[uint64]*backup) error {
 		return fmt.Errorf("the contents of %s cannot be had; discard them", p.dev.Name())
 	}
 	p.giving.Wait()
+	if err := p.unpin(); err != nil {
+		p.log.Warn("memory of the host is still pinned", zap.Error(err))
+	}
+	unlock := hostmem.Lock() // or several ranks would all find the same room
+	defer unlock()
 	if err := hostmem.Check(sum); err != nil {
 		return err
 	}
@@ -173,35 +178,55 @@ func (p *pool) restore(pools map[uint64]*backup) error {
 	return nil
 }
 
-// drop gives up what is kept on the host. What could not be unpinned stays: the driver would go on to
-// copy from and to its pages, whatever is at its address by then.
+// drop gives up what is kept on the host. What could not be unpinned stays, and is tried again
+// later: the driver would go on to copy from and to its pages, whatever is at its address by then.
 func (p *pool) drop(pools map[uint64]*backup) error {
-	var errs []error
+	p.pinnedMu.Lock()
 	for _, x := range pools {
-		if x.memory == nil {
-			continue
+		if x.memory != nil {
+			p.pinned = append(p.pinned, &backup{memory: x.memory, pinned: x.pinned})
+			x.memory = nil
 		}
-		err := x.each(func(i int) error {
-			if !x.pinned[i] {
-				return nil
+	}
+	p.pinnedMu.Unlock()
+	return p.unpin()
+}
+
+// unpin gives back what drop has given up, piece by piece, and keeps what fails.
+func (p *pool) unpin() error {
+	p.pinnedMu.Lock()
+	defer p.pinnedMu.Unlock()
+	var errs []error
+	p.pinned = slices.DeleteFunc(p.pinned, func(x *backup) bool {
+		failed := make([]error, len(x.pinned))
+		_ = x.each(func(i int) error {
+			if x.pinned[i] {
+				failed[i] = p.dev.Device.(device.Copier).Unpin(x.piece(i))
+				x.pinned[i] = failed[i] != nil
 			}
-			return p.dev.Device.(device.Copier).Unpin(x.piece(i))
+			return nil
 		})
+		err := errors.Join(failed...)
 		if err == nil {
 			err = hostmem.Give(x.memory)
 		}
 		errs = append(errs, err)
-		x.memory = nil
-	}
+		return err == nil
+	})
 	return errors.Join(errs...)
 }
 
-// kept returns what is kept on the host.
+// kept returns what is kept on the host, and what could not be unpinned there.
 func (p *pool) kept() (n mem.Bytes) {
 	for _, x := range p.asleep {
 		if x.memory != nil {
 			n += x.size
 		}
+	}
+	p.pinnedMu.Lock()
+	defer p.pinnedMu.Unlock()
+	for _, x := range p.pinned {
+		n += mem.Bytes(len(x.memory))
 	}
 	return n
 }

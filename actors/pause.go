@@ -117,8 +117,8 @@ func (p *pool) resume(pools []uint64) error {
 	if p.host.Pools() > 0 { // copies wait for streams that may be captured
 		return errCapturing
 	}
-	handles := p.handlesOf(func(pool uint64) bool { return woken[pool] != nil })
-	if err := p.dev.Wake(handles); err != nil {
+	handles, err := p.wake(woken)
+	if err != nil {
 		return fmt.Errorf("it sleeps on: %w", err)
 	}
 	if err := p.restore(woken); err != nil {
@@ -137,4 +137,27 @@ func (p *pool) resume(pools []uint64) error {
 		}
 	})
 	return nil
+}
+
+// wake makes memory for pools that sleep, and returns their handles. Where the limit or the driver
+// leaves too little, idle memory is given back first, as for a request.
+func (p *pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err error) {
+	try := func() error {
+		handles = p.handlesOf(func(pool uint64) bool { return pools[pool] != nil })
+		_, asleep := p.dev.Size(handles)
+		if limit := p.mayHold(); limit > 0 && p.reserved()+asleep > limit {
+			return &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
+		}
+		return p.dev.Wake(handles)
+	}
+	held := p.eng.Reserved()
+	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
+		return handles, err
+	}
+	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Vain: true})
+	if failed = errors.Join(failed, p.trimRegions()); p.eng.Reserved() == held {
+		return nil, errors.Join(err, failed)
+	}
+	err = try()
+	return handles, err
 }

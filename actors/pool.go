@@ -80,7 +80,9 @@ type pool struct {
 	peers    []int                 // other devices that have it too
 	asleep   map[uint64]*backup    // by the pools that sleep
 	giving   sync.WaitGroup        // backups that are given up behind a Resume
-	saidSlow sync.Once             // that they cannot be pinned
+	pinnedMu sync.Mutex
+	pinned   []*backup // given up, and not unpinned yet
+	saidSlow sync.Once // that they cannot be pinned
 	exported map[mem.Addr]mem.Bytes
 }
 

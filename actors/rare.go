@@ -75,12 +75,17 @@ func (d *Device) Limit(fraction float64) error {
 	}, ignored)
 }
 
+// mayHold returns how much may be held of the driver, 0: what it gives.
+func (p *pool) mayHold() mem.Bytes {
+	if p.limit > 0 && (p.most == 0 || p.limit < p.most) {
+		return p.limit
+	}
+	return p.most
+}
+
 // bound tells the engine how much it may hold. What sleeps is held there, and takes nothing.
 func (p *pool) bound() {
-	limit := p.most
-	if p.limit > 0 && (limit == 0 || p.limit < limit) {
-		limit = p.limit
-	}
+	limit := p.mayHold()
 	p.dev.Bound(limit)
 	if limit > 0 {
 		limit += p.dev.Asleep()

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"stalloc/actors/device"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// asleepBeside returns a kit with a region of 10 GiB that sleeps, and 23 GiB in use beside it.
+func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, region uint64, beside []mem.Addr) {
+	t.Helper()
+	gpu := sim.New(sim.Config{Capacity: capacity})
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k = &kit{l, t, gpu}
+	if region, err = Region("weights of " + t.Name()); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := k.MallocIn(0, region, mem.GiB); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Pause([]uint64{region}, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 23 {
+		beside = append(beside, k.malloc(mem.GiB))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(k.Check(), k.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return k, region, beside
+}
+
+// TestResumeKnowsTheLimit: idle memory goes first, and what does not fit all the same sleeps on.
+func TestResumeKnowsTheLimit(t *testing.T) {
+	k, region, beside := asleepBeside(t, 80*mem.GiB)
+	const limit = 24 * mem.GiB
+	if err := k.Limit(24. / 80); err != nil {
+		t.Fatal(err)
+	}
+	within := func(when string) {
+		t.Helper()
+		if s := k.Stats(); s.Reserved > limit || k.gpu.Used() > limit {
+			t.Errorf("%s: %v are held of %v, %v on the device", when, s.Reserved, limit, k.gpu.Used())
+		}
+	}
+	if err := k.Resume([]uint64{region}); !errors.Is(err, driver.ErrOutOfMemory) {
+		t.Errorf("33 GiB of 24: %v", err)
+	}
+	if s := k.Stats(); s.Asleep != 10*mem.GiB || s.Load != 33*mem.GiB {
+		t.Errorf("what could not be woken: %v sleeps, the load is %v", s.Asleep, s.Load)
+	}
+	within("refused")
+	k.release(beside...)
+	if err := k.Resume([]uint64{region}); err != nil {
+		t.Errorf("10 GiB beside 23 that are idle, of 24: %v", err)
+	}
+	within("awake")
+}
+
+// TestResumeOnFullDevice: idle memory of ours is no reason to sleep on.
+func TestResumeOnFullDevice(t *testing.T) {
+	k, region, beside := asleepBeside(t, 25*mem.GiB)
+	if err := k.Resume([]uint64{region}); !errors.Is(err, driver.ErrOutOfMemory) {
+		t.Errorf("33 GiB of 25: %v", err)
+	}
+	k.release(beside...)
+	if err := k.Resume([]uint64{region}); err != nil {
+		t.Errorf("10 GiB beside 23 that are idle, of 25: %v", err)
+	}
+}
+
+// stuck is a device with contents that does not unpin some memory.
+type stuck struct {
+	device.Device
+	mu     sync.Mutex
+	refuse bool
+	pinned map[*byte]bool
+}
+
+func (d *stuck) Read([]byte, mem.Addr) error  { return nil }
+func (d *stuck) Write(mem.Addr, []byte) error { return nil }
+
+func (d *stuck) Pin(memory []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pinned[&memory[0]] = true
+	return nil
+}
+
+func (d *stuck) Unpin(memory []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refuse {
+		d.refuse = false
+		return driver.ErrOutOfMemory
+	}
+	delete(d.pinned, &memory[0])
+	return nil
+}
+
+// TestUnpinFails: the other pieces are unpinned, what failed is told and tried again.
+func TestUnpinFails(t *testing.T) {
+	gpu := &stuck{Device: sim.New(sim.Config{Capacity: mem.GiB}), pinned: map[*byte]bool{}}
+	l, err := OpenLocal(gpu, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Malloc(0, 320*mem.MiB); err != nil {
+		t.Fatal(err)
+	}
+	sleeps := func() {
+		t.Helper()
+		if err := errors.Join(l.Pause(nil, true), l.Resume(nil)); err != nil {
+			t.Fatal(err)
+		}
+		_ = l.rare(func(p *pool) error { p.giving.Wait(); return nil }, nil)
+	}
+	gpu.refuse = true
+	sleeps()
+	if s := l.Stats(); len(gpu.pinned) != 1 || s.Backup != 320*mem.MiB {
+		t.Errorf("%d pieces stay pinned, and %v are told", len(gpu.pinned), s.Backup)
+	}
+	sleeps()
+	if s := l.Stats(); len(gpu.pinned) != 0 || s.Backup != 0 {
+		t.Errorf("tried again: %d pieces stay pinned, and %v are told", len(gpu.pinned), s.Backup)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
