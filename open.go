@@ -35,9 +35,6 @@ type Options struct {
 	// room. Steps that this run does not make cost a look. If the file does not exist,
 	// nothing happens; one that is there and is no plan is an error.
 	PlanFile string
-	// Cache names the folder in which runs leave their plans, each for later runs of which
-	// the first 64 requests are the same; empty: none. PlanFile comes first.
-	Cache string
 	// Limit is the most physical memory to take; zero: no limit but the device's.
 	Limit Bytes
 	// Share says whether memory of a GPU is made so that Export can name it; see Sharing. The simulated
@@ -93,7 +90,7 @@ func Open(o Options) (*Allocator, error) {
 		off = without.Plans
 	}
 	local, err := actors.OpenLocal(dev, actors.Options{
-		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Cache: o.Cache, Holders: o.holders(dev),
+		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Holders: o.holders(dev),
 		Without: off, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
 	})
 	if err != nil {

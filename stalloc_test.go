@@ -274,49 +274,6 @@ func TestPlanFile(t *testing.T) {
 	}
 }
 
-// TestCache: the second of two runs finds what the first has left in the folder, and need not
-// see a step come again: with the memory of the first step it is served from the second on. A
-// run that begins with other requests finds nothing of its own.
-func TestCache(t *testing.T) {
-	folder := t.TempDir()
-	const requests = 80 // more than tell runs apart
-	run := func(more stalloc.Bytes) (served int) {
-		a := open(t, stalloc.Options{Planning: stalloc.PlanAtStep, Cache: folder})
-		const steps = 8
-		hits := uint64(0)
-		for step := range steps {
-			for size := range stalloc.Bytes(requests) {
-				must(t, a.Free(malloc(t, a, 0, (size+1)*stalloc.MiB+more)))
-			}
-			s := a.Stats()
-			if s.Hits == hits {
-				served = step + 1
-			} else if s.Hits != hits+requests {
-				t.Errorf("step %d: %d of %d requests were hits", step, s.Hits-hits, requests)
-			}
-			hits = s.Hits
-			must(t, a.Step())
-		}
-		must(t, a.Close())
-		return served
-	}
-	if served := run(0); served != 2 {
-		t.Errorf("the first run is served by a plan from step %d on, want 2", served)
-	}
-	if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v in the cache", files, err)
-	}
-	if served := run(0); served != 1 {
-		t.Errorf("the second run is served by a plan from step %d on, want 1", served)
-	}
-	if served := run(stalloc.MiB); served != 2 {
-		t.Errorf("another run is served by a plan from step %d on, want 2", served)
-	}
-	if files, err := os.ReadDir(folder); err != nil || len(files) != 2 {
-		t.Errorf("%v, %v in the cache of two programs", files, err)
-	}
-}
-
 func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]stalloc.Options{
 		"Options.Simulated is -1 B":       {Simulated: -1},

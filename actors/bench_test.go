@@ -135,7 +135,7 @@ func BenchmarkPlanner(b *testing.B) {
 	for _, requests := range []int{50, 5000} {
 		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
 			k := newKit(b, Options{})
-			w := &planner{d: k.Device, known: map[arenaKey]*kinds{}, saver: saver{d: k.Device, cache: newCache("")}}
+			w := &planner{d: k.Device, known: map[arenaKey]*kinds{}, saver: saver{d: k.Device}}
 			m := stepOf(requests)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

@@ -47,10 +47,8 @@ type Device struct {
 	retries    atomic.Uint64          // see PoolStats
 	tooLarge   atomic.Pointer[string] // what was said of a step that will not fit; nil: nothing
 	latest     atomic.Pointer[plan.Plan]
-	opening    *opening // nil: no cache
 	closing    atomic.Bool
-	planning   sync.Once   // ended
-	ending     atomic.Bool // it is to end
+	planning   sync.Once // ended
 	retiring   sync.Mutex
 	retired    atomic.Bool
 	background sync.WaitGroup // goroutines that make plans or read and write files
@@ -117,9 +115,6 @@ func (d *Device) look(id mem.StreamID, m *allocRequest) {
 		if l = d.streamOf(id); l == nil {
 			return
 		}
-	}
-	if o := d.opening; o != nil && !o.over.Load() && l.ordinal == 0 {
-		o.next(m.size)
 	}
 	if !d.marked.Load() && d.overdue() {
 		d.endFound()

@@ -40,8 +40,7 @@
 // and nothing is lost with it. It serves while the requests are the expected ones: after the
 // first that is not, the step is the range's alone. What does not serve is withdrawn.
 //
-// The steps that came again are left for later runs (saver.go, cache.go), which know theirs by
-// their first requests (opening.go). A step that is known and will not fit is said before it
+// The steps that came again can be saved for a later run (saver.go). A step that is known and will not fit is said before it
 // (warning.go). Where nobody marks the steps, boundaries are crude (crude.go).
 //
 // # When something fails

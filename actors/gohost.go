@@ -7,23 +7,20 @@ import (
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // GoHost is a Host for programs that call the allocator from Go. It has no quick case:
 // every request is a message.
 type GoHost struct {
-	mu         sync.Mutex
-	cursors    map[mem.StreamID]*[schedule.Cursors]schedule.Cursor
-	events     []schedule.Event
-	before     shortlived.History // of what comes next
-	shortLived shortlived.Table
-	full       uint64 // events that were lost since Take
-	mute       bool
-	lasting    map[mem.StreamID]bool
-	lost       atomic.Uint64 // ever
-	load       atomic.Int64  // rounded bytes of live blocks
-	peak       atomic.Int64
+	mu      sync.Mutex
+	cursors map[mem.StreamID]*[schedule.Cursors]schedule.Cursor
+	events  []schedule.Event
+	full    uint64 // events that were lost since Take
+	mute    bool
+	lasting map[mem.StreamID]bool
+	lost    atomic.Uint64 // ever
+	load    atomic.Int64  // rounded bytes of live blocks
+	peak    atomic.Int64
 }
 
 // NewGoHost returns a host without streams.
@@ -114,7 +111,6 @@ func (h *GoHost) Note(e schedule.Event) {
 		return
 	}
 	h.events = append(h.events, e)
-	h.before.Note(e)
 }
 
 // Logged implements Host.
@@ -129,12 +125,6 @@ func (h *GoHost) Take() (events []schedule.Event, lost uint64) {
 
 // Return implements Host: the collector has them.
 func (h *GoHost) Return([]schedule.Event) {}
-
-// ShortLived implements Host.
-func (h *GoHost) ShortLived(size uint64) bool { return h.shortLived.ShortLived(&h.before, size) }
-
-// SetShortLived implements Host.
-func (h *GoHost) SetShortLived(t *shortlived.Table) { h.shortLived = *t }
 
 // Observe implements Host.
 func (h *GoHost) Observe(on bool) { h.mute = !on }

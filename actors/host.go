@@ -4,7 +4,6 @@ import (
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // Host is the program's side of a device. In a training process that is C, whose threads
@@ -54,11 +53,6 @@ type Host interface {
 	Take() (events []schedule.Event, lost uint64)
 	// Return takes back what Take returned. Not locked.
 	Return(events []schedule.Event)
-	// ShortLived reports whether a large request of size units of 512 bytes is for a block that
-	// will be gone at its step's peak, by what the log says of those before. Locked.
-	ShortLived(size uint64) bool
-	// SetShortLived says when it will be. Locked.
-	SetShortLived(t *shortlived.Table)
 	// Observe says whether there is to be a log. Locked.
 	Observe(on bool)
 }
@@ -72,9 +66,8 @@ type Schedule struct {
 
 // Terms are what a host may serve without a message.
 type Terms struct {
-	Left         uint64    // so many requests and frees
-	Most         mem.Bytes // requests up to this, that no cursor expects
-	ScheduleOnly bool      // only what a cursor expects
+	Left uint64    // so many requests and frees
+	Most mem.Bytes // requests up to this, that no cursor expects
 }
 
 // MostEvents is how many events are kept between two boundaries; a step of more is not

@@ -24,7 +24,6 @@ type kinds struct {
 	all     []*kind // the last seen last
 	last    *kind   // of the last step
 	serving *kind   // whose schedule is served; nil: none
-	strict  bool    // a step has come again only if it was the same
 	since   uint64  // what tells the supervisor to serve them
 	strays  int     // steps in a row that were another than the one served
 }
@@ -37,25 +36,18 @@ const (
 	mostStrays = 2
 )
 
-// recognize returns the kind of a step: one whose steps asked for the same, or a new one. That
-// has come again, too, if the step before had others besides: set-up, or the state of an
-// optimizer.
+// recognize returns the kind of a step: one whose steps asked for the same, or a new one.
 func (h *kinds) recognize(now plan.Step) *kind {
 	for i, k := range slices.Backward(h.all) {
 		if slices.EqualFunc(k.step.Requests, now.Requests, sameSize) {
 			h.all = append(slices.Delete(h.all, i, i+1), k)
-			k.step, k.proven, k.loaded = now, !k.loaded || h.last == nil || h.contained(now), false
+			k.step, k.proven, k.loaded = now, true, false
 			return k
 		}
 	}
-	k := &kind{step: now, proven: h.contained(now)}
+	k := &kind{step: now}
 	h.add(k)
 	return k
-}
-
-// contained reports whether the step before a new kind's first asked for all that it does.
-func (h *kinds) contained(now plan.Step) bool {
-	return h.last != nil && !h.strict && contains(h.last.step.Requests, now.Requests)
 }
 
 func sameSize(a, b plan.Request) bool { return a.Size == b.Size }

@@ -41,9 +41,6 @@ type Options struct {
 	// Plan is what an earlier run has left: its steps are planned as soon as there is memory
 	// for them.
 	Plan *plan.Plan
-	// Cache names the folder in which runs leave their plans for later ones, ""
-	// for none. It is made when there is something to leave.
-	Cache string
 	// Holders are the processes that hold memory of the device. They are asked for beside the
 	// program at the start, if the answer would be logged, and for every explanation. Nil, and
 	// errors, cost these lines.
@@ -70,7 +67,6 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	}
 	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
 	p.marked, p.retries = &d.marked, &d.retries
-	p.open = func() bool { return d.opening == nil || d.opening.over.Load() }
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }
 	d.streams.Store(&[]*stream{})
@@ -79,9 +75,8 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
 	sup := &supervisor{d: d}
 	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
-	kept := newCache(opts.Cache)
 	if opts.GMLake == nil {
-		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d, cache: kept}}
+		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d}}
 		props := beside
 		if opts.Inline {
 			props = onCaller
@@ -89,12 +84,9 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
 	}
 	d.startNative(p.total)
-	switch {
-	case opts.Without.Has(without.Plans):
-	case opts.Plan != nil:
-		d.recall(opts.Plan)
-	case opts.Cache != "":
-		d.opening = newOpening(d, kept)
+	if opts.Plan != nil && !opts.Without.Has(without.Plans) {
+		d.latest.Store(opts.Plan)
+		d.root.Send(d.planner, &planLoaded{opts.Plan})
 	}
 	host.Lock()
 	host.Observe(opts.GMLake == nil)
@@ -116,7 +108,7 @@ func (o *Options) defaults() {
 		o.Range.Limit = limit
 	}
 	if o.GMLake != nil {
-		o.Without, o.Plan, o.Cache = o.Without|without.Plans, nil, ""
+		o.Without, o.Plan = o.Without|without.Plans, nil
 	}
 	if o.Clock.Now == nil {
 		begin := time.Now()

@@ -12,21 +12,18 @@ import (
 	"stalloc/plan"
 	"stalloc/plan/descent"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // planner is the actor that looks whether a step asked for what an earlier one did, and if
 // so decides where in the range the blocks of the next are best placed. What it decides are
 // offsets that bind nobody: it owns no memory, and a bad plan costs the places it gives.
 type planner struct {
-	d          *Device
-	known      map[arenaKey]*kinds
-	saver      saver
-	shortLived shortlived.Learner
-	said       shortlived.Table // what the pool was told of it
-	sent       uint64           // schedules, ever
-	fresh      bool             // a plan was made that is not sent yet
-	warned     bool             // of a step that will not fit
+	d      *Device
+	known  map[arenaKey]*kinds
+	saver  saver
+	sent   uint64 // schedules, ever
+	fresh  bool   // a plan was made that is not sent yet
+	warned bool   // of a step that will not fit
 }
 
 // Receive implements actor.Actor.
@@ -51,9 +48,6 @@ func (p *planner) Receive(ctx actor.Context) {
 
 // ended looks at a step that has ended.
 func (p *planner) ended(m *stepEnded) {
-	p.shortLived.Step(m.events, m.lost > 0 || m.gap)
-	p.tellShortLived()
-	p.saver.begin(m)
 	if m.lost > 0 || m.gap {
 		p.known = map[arenaKey]*kinds{}
 	}
@@ -75,16 +69,6 @@ func (p *planner) ended(m *stepEnded) {
 	}
 }
 
-// tellShortLived has requests be served by what was learned of short-lived blocks, if that has changed: the
-// pool takes the lock to hear of it.
-func (p *planner) tellShortLived() {
-	if t := p.shortLived.Table(); *t != p.said && !p.d.opts.Without.Has(without.ShortLived) {
-		p.said = *t
-		set := func(q *pool) error { q.host.SetShortLived(t); return nil }
-		p.d.root.Send(p.d.pool, &order[*pool]{do: set}) // not waited for
-	}
-}
-
 // look compares a step with earlier ones, and decides what is to be planned for the next. It reports
 // whether the step came again, and adds the steps of an earlier run that it is the first to contain.
 func (p *planner) look(
@@ -92,7 +76,7 @@ func (p *planner) look(
 ) (again bool) {
 	h := p.known[s.arenaKey]
 	if h == nil {
-		h = &kinds{strict: p.d.opts.Without.Has(without.First)}
+		h = &kinds{}
 		p.known[s.arenaKey] = h
 		p.saver.recall(h, s)
 	}
@@ -100,13 +84,13 @@ func (p *planner) look(
 	began := h.serving == k && carried >= h.since
 	fresh := h.due(k, s.hits, began) || p.d.opts.Always
 	if fresh {
-		k.schedule = p.d.host.Build(s.schedule(p.d.base, p.d.opts.Without))
+		k.schedule = p.d.host.Build(s.schedule(p.d.base))
 		p.fresh = p.fresh || k.schedule != nil
 	}
 	for _, l := range h.all {
 		if l.loaded && l.schedule == nil && contains(s.Requests, l.step.Requests) {
 			*earlier = append(*earlier, l.step)
-			l.schedule = p.d.host.Build(l.around(s).schedule(p.d.base, p.d.opts.Without))
+			l.schedule = p.d.host.Build(l.around(s).schedule(p.d.base))
 			p.fresh = p.fresh || l.schedule != nil
 		}
 	}
@@ -125,7 +109,7 @@ func (k *kind) around(s *arenaStep) *arenaStep {
 
 // schedule places the requests of a step in the gaps that the range had at its end; nil: that
 // cannot be.
-func (s *arenaStep) schedule(base mem.Addr, off without.Set) []schedule.Entry {
+func (s *arenaStep) schedule(base mem.Addr) []schedule.Entry {
 	if len(s.gaps) == 0 {
 		return nil
 	}
@@ -135,11 +119,10 @@ func (s *arenaStep) schedule(base mem.Addr, off without.Set) []schedule.Entry {
 	if !s.small { // those cost no memory worth a plan: each goes where it lay
 		offsets, fits = s.solve()
 	}
-	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
-	// block goes where it lay, but for those that had a view. Not if other streams' work
-	// decides when blocks end: where they lay tells nothing then. Nor in the plan of an earlier
-	// run, whose addresses were others.
-	if !fits && (s.hits == unseen || !s.small && (s.Late() || off.Has(without.SamePlace))) {
+	// What stays may lie so that no plan fits around it. The step itself has fitted: then each block
+	// goes where it lay, but for those that had a view. Not if other streams' work decides when
+	// blocks end, nor in the plan of an earlier run, whose addresses were others.
+	if !fits && (s.hits == unseen || !s.small && s.Late()) {
 		return nil
 	}
 	entries := make([]schedule.Entry, len(s.Requests))

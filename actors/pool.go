@@ -45,7 +45,6 @@ type pool struct {
 	host     Host
 	eng      policy
 	ranged   *onerange.Engine // the same; nil where it is GMLake
-	open     func() bool      // whether nobody needs to see each request
 	handles  []driver.Handle  // by engine.Index; 0: released
 	base     mem.Addr
 	window   mem.Bytes
@@ -170,7 +169,7 @@ const mostLooks = 7
 
 // terms are what the host may serve until the next message.
 func (p *pool) terms() Terms {
-	t := Terms{Left: math.MaxUint64, Most: p.largest, ScheduleOnly: !p.open()}
+	t := Terms{Left: math.MaxUint64, Most: p.largest}
 	switch {
 	case p.ranged == nil || p.broken != nil || p.retired || p.sleeps(0): // everything is asked here
 		t.Left = 0
@@ -200,9 +199,6 @@ func (p *pool) alloc(m *allocRequest) error {
 	}
 	before := p.eng.Reserved()
 	p.waited = false
-	if m.pool == 0 {
-		m.shortLived = m.small == 0 && p.host.ShortLived(uint64(mem.Round(m.size)/mem.Grain))
-	}
 	grant, err := p.place(m)
 	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil && p.eng.Reserved() < held {
 		grant, err = p.place(m)
@@ -235,7 +231,7 @@ func (p *pool) alloc(m *allocRequest) error {
 // may have passed, it asks the driver first, and where memory would have to be made, it may wait.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
 	before := p.eng.Reserved()
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned, ShortLived: m.shortLived}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned}
 	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
 	ev.Lend = p.mayBorrow(m)
 	grant, err := p.run(ev)

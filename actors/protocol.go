@@ -38,14 +38,13 @@ import (
 // allocRequest asks a stream where a block is planned, and the pool for the block.
 type allocRequest struct {
 	answer
-	size       mem.Bytes
-	stream     mem.StreamID
-	pool       uint64
-	ended      uint32   // private pools that had, when it was made
-	small      int      // 1 if the request is small
-	planned    mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
-	shortLived bool     // the block will be gone at its step's peak
-	addr       mem.Addr // answer
+	size    mem.Bytes
+	stream  mem.StreamID
+	pool    uint64
+	ended   uint32   // private pools that had, when it was made
+	small   int      // 1 if the request is small
+	planned mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	addr    mem.Addr // answer
 	// Whether the thread can wait for memory that other streams are about to be done with, and
 	// since when and until when it does (patience.go).
 	hurried, waited bool

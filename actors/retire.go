@@ -23,9 +23,8 @@ var ErrRetired = errors.New("the device was closed")
 // lastLook is answered when the planner has looked at what waits.
 type lastLook struct{ answer }
 
-// Retire ends serving: steps that wait are looked at and the plan is kept for later runs, if
-// there is a cache; then all memory without live blocks goes back to the driver, but for that of
-// private pools which are not released: a graph may still use it. Called again, it tries what the
+// Retire ends serving: steps that wait are looked at, for the plan that may be saved; then all memory
+// without live blocks goes back to the driver, but for that of private pools which are not released: a graph may still use it. Called again, it tries what the
 // driver has refused.
 func (d *Device) Retire() error {
 	d.retiring.Lock()
@@ -43,16 +42,9 @@ func (d *Device) Retire() error {
 	return err
 }
 
-// endPlanning waits for what goes on beside the program, and ends it. What reads the cache
-// ends first: it begins what is waited for here.
+// endPlanning waits for what goes on beside the program, and ends it.
 func (d *Device) endPlanning() {
 	d.planning.Do(func() {
-		if d.opening != nil {
-			d.opening.mu.Lock()
-			d.opening.over.Store(true)
-			d.opening.mu.Unlock()
-		}
-		d.ending.Store(true)
 		if d.planner != nil {
 			d.ask(d.planner, &lastLook{})
 			// It begins nothing new once it has stopped.

@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,10 +21,11 @@ type outcome struct {
 // tight reports whether hardly more was reserved than the load needs.
 func (o *outcome) tight() bool { return float64(o.reserved) <= 1.005*float64(o.load) }
 
-// start runs a program over a cache, with plans made at the boundaries.
-func start(t *testing.T, cache string, capacity mem.Bytes, program func(p *drift.Program)) outcome {
+// start runs a program, with plans made at the boundaries, that knows the plan of an earlier run;
+// nil: of none.
+func start(t *testing.T, earlier *plan.Plan, capacity mem.Bytes, program func(p *drift.Program)) outcome {
 	t.Helper()
-	return run(t, actors.Options{Inline: true, Cache: cache}, capacity, program)
+	return run(t, actors.Options{Inline: true, Plan: earlier}, capacity, program)
 }
 
 func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(p *drift.Program)) outcome {
@@ -49,14 +49,4 @@ func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(
 		}
 	}
 	return outcome{p.Steps(), local.Stats().PeakReserved, p.Peak, local.Plan()}
-}
-
-// files returns the plans in a cache.
-func files(t *testing.T, cache string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(cache, "*.plan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
 }

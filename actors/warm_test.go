@@ -2,11 +2,10 @@ package actors_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"stalloc/internal/mem"
+	"stalloc/plan"
 	"stalloc/tests/drift"
 )
 
@@ -22,65 +21,26 @@ func training(batch, steps int) func(p *drift.Program) {
 	}
 }
 
-// trained returns a cache in which a run has left its plan, and the plan's file.
-func trained(t *testing.T) (cache, path string) {
-	t.Helper()
-	cache = t.TempDir()
-	start(t, cache, 100*mem.GiB, training(64, 6))
-	left := files(t, cache)
-	if len(left) != 1 {
-		t.Fatalf("the first run left %d plans", len(left))
-	}
-	return cache, left[0]
-}
-
 func TestTheNextRunStartsWithThePlan(t *testing.T) {
-	cache := t.TempDir()
-	cold := start(t, cache, 100*mem.GiB, training(64, 6))
-	if n := len(files(t, cache)); n != 1 {
-		t.Fatalf("the first run left %d plans", n)
+	cold := start(t, nil, 100*mem.GiB, training(64, 6))
+	if cold.plan == nil {
+		t.Fatal("the first run left no plan")
 	}
-	warm := start(t, cache, 100*mem.GiB, training(64, 6))
+	warm := start(t, cold.plan, 100*mem.GiB, training(64, 6))
 	for i, s := range warm.steps {
 		if s.Hits < cold.steps[i].Hits {
 			t.Errorf("step %d: %d hits, %d in the first run", i, s.Hits, cold.steps[i].Hits)
 		}
 	}
+	if warm.steps[3].Hits <= cold.steps[3].Hits {
+		t.Errorf("step 3: %d hits with the plan, %d without", warm.steps[3].Hits, cold.steps[3].Hits)
+	}
 	if warm.reserved > cold.reserved || !warm.tight() {
 		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm.reserved, cold.reserved, warm.load)
 	}
-	if n := len(files(t, cache)); n != 1 {
-		t.Errorf("a run that had nothing to add left %d plans", n)
+	if warm.plan != cold.plan {
+		t.Error("a run that had nothing to add has another plan")
 	}
-}
-
-// TestAnotherProgramIsRecognised: run another way, the plan of the same model is found by its
-// first requests.
-func TestAnotherProgramIsRecognised(t *testing.T) {
-	cache, path := trained(t)
-	name := []byte(filepath.Base(path))
-	copy(name[17:], "00000000") // the program's key
-	if err := os.Rename(path, filepath.Join(cache, string(name))); err != nil {
-		t.Fatal(err)
-	}
-	if again := start(t, cache, 100*mem.GiB, training(64, 12)); again.plan == nil || !again.tight() {
-		t.Errorf("plan %v; %v reserved, the load's peak is %v", again.plan != nil, again.reserved, again.load)
-	}
-}
-
-func TestABrokenCacheIsNoTrouble(t *testing.T) {
-	cache, path := trained(t)
-	if err := os.WriteFile(path, []byte("STALLOCP"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	steps := start(t, cache, 100*mem.GiB, training(64, 6)).steps
-	if last := steps[len(steps)-1]; last.Bad() {
-		t.Errorf("after a broken file the last step was bad: %+v", last)
-	}
-	if n := len(files(t, cache)); n != 1 {
-		t.Errorf("%d plans in the cache, expected a new one", n)
-	}
-	start(t, filepath.Join(path, "no folder"), 100*mem.GiB, training(64, 4))
 }
 
 // TestAStalePlanTakesNoMoreMemory: the same program with another batch size, or with fewer
@@ -128,10 +88,9 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 		"fewer layers":    {layers(60), layers(40)},
 		"more layers":     {layers(40), layers(60)},
 	} {
-		cache := t.TempDir()
-		start(t, cache, 100*mem.GiB, programs[0])
-		cold := start(t, t.TempDir(), 100*mem.GiB, programs[1])
-		stale := start(t, cache, 100*mem.GiB, programs[1])
+		earlier := start(t, nil, 100*mem.GiB, programs[0]).plan
+		cold := start(t, nil, 100*mem.GiB, programs[1])
+		stale := start(t, earlier, 100*mem.GiB, programs[1])
 		t.Logf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
 		if stale.reserved > cold.reserved+cold.reserved/50 {
 			t.Errorf("%s: %v reserved, %v without the plan", name, stale.reserved, cold.reserved)
@@ -143,7 +102,6 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 // between, and asked for as one block after it. A plan of an earlier run once had it mapped hole by
 // hole, one in a round, and the rounds are counted.
 func TestALaterStartAmongHoles(t *testing.T) {
-	cache := t.TempDir()
 	program := func(p *drift.Program) {
 		for range 6 {
 			r := rand.New(rand.NewPCG(3, 3))
@@ -159,9 +117,12 @@ func TestALaterStartAmongHoles(t *testing.T) {
 			p.Step()
 		}
 	}
+	var earlier *plan.Plan
 	for range 2 {
-		if o := start(t, cache, 16*mem.GiB, program); o.reserved > 2*o.load {
+		o := start(t, earlier, 16*mem.GiB, program)
+		if o.reserved > 2*o.load {
 			t.Errorf("%v reserved for a load of %v", o.reserved, o.load)
 		}
+		earlier = o.plan
 	}
 }

@@ -11,14 +11,14 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, CACHE, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, IGNORED, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
 
 static const struct {
 	const char *name;
 	enum kind kind;
 } keys[] = {
 	{"plan", PLAN},   {"log", LEVEL},   {"engine", TEXT},     {"driver", TEXT}, {"window", WINDOW},
-	{"limit", LIMIT}, {"cache", CACHE}, {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
+	{"limit", LIMIT}, {"cache", IGNORED}, {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
 	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
 	{"share", SHARE}, {"wait", FLAG}, {"route", ROUTE}, /* of the Python package */
 };
@@ -28,6 +28,7 @@ struct settings {
 	char value[KEYS][LONGEST + 1];
 	char problem[4096]; /* all that is wrong, or "" */
 	bool unknown;	    /* a key is */
+	const char *ignored; /* a key that an earlier release knew, or NULL */
 };
 
 static struct settings all;
@@ -41,7 +42,7 @@ static const char *const expected[] = {
 	[LIMIT] = "an amount of memory of at least 2MiB, such as " AMOUNTS ", or a share of the device's such as 90%, at least 0.1%",
 	[WINDOW] = "an amount of addresses of at least 1GiB and at most 4TiB, such as " AMOUNTS,
 	[TEXT] = "a path of at most 511 bytes",
-	[CACHE] = "the path of a folder, of at most 511 bytes, or off; it is on by default",
+	[IGNORED] = "anything: it is ignored",
 	[LEVEL] = "debug, info, warn or error",
 	[POOL] = "range or gmlake",
 	[PLAN] = "on, off or always",
@@ -65,7 +66,6 @@ static bool fits(enum kind kind, const char *value) {
 	/* Of a share that rounds to nothing nobody could be served. */
 	case LIMIT: return stalloc_read_amount(value, &a) && (a.share >= 0.001 || a.bytes >= 2 << 20);
 	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30 && a.bytes <= (uint64_t)4 << 40;
-	case CACHE: return *value && strcmp(value, "on") != 0; /* nobody means a folder of that name */
 	default: return *value != '\0';
 	}
 }
@@ -120,6 +120,8 @@ static void set(struct settings *s, char *pair) {
 			complain(s, "%s:%.200s: expected %s", key, given, expected[keys[i].kind]);
 		else if (s->value[i][0])
 			complain(s, "%s is set twice, to %.200s and to %.200s: leave one", key, s->value[i], value);
+		else if (keys[i].kind == IGNORED)
+			s->ignored = keys[i].name;
 		else
 			strcpy(s->value[i], value);
 		return;
@@ -161,6 +163,11 @@ static void read_environment(void) {
 	const char *from = getenv("STALLOC_CONF");
 	if (from) read_all(from, &all);
 	join(&all, text, sizeof text);
+	if (all.ignored) {
+		static _Atomic bool logged;
+		stalloc_log_once(&logged, "STALLOC_CONF: %s is no setting any more and is ignored; "
+					  "stalloc_save_plan and stalloc_load_plan keep plans", all.ignored);
+	}
 }
 
 int stalloc_check_conf(const char *conf) {

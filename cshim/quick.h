@@ -5,7 +5,7 @@
 #ifndef STALLOC_QUICK_H
 #define STALLOC_QUICK_H
 
-#include "short_lived.h"
+#include "shared.h"
 
 static __attribute__((noinline, unused)) void stalloc_lose(struct stalloc_log *l) {
 	l->lost += l->end != l->events;
@@ -24,8 +24,7 @@ static inline void stalloc_push(struct stalloc_log *l, uint64_t addr, uint64_t i
 
 /* Begins the log anew, or ends it. */
 static inline void stalloc_log_begin(struct stalloc_log *l, bool recording) {
-	short_lived_read(l);
-	l->next = l->read = l->events;
+	l->next = l->events;
 	l->end = recording && l->events ? l->events + STALLOC_MOST_EVENTS : l->events;
 	l->lost = 0;
 }
@@ -125,8 +124,8 @@ static inline uint64_t stalloc_serve(struct stalloc_device *d, struct stalloc_st
 	if (hit) { /* where a planned offset is not free, Go may have to ask the driver for fences, or for memory */
 		if ((g = gap_holding(x, s, at, n)) == 0) return 0;
 	} else {
-		if (d->may.schedule_only || n > d->may.most || (g = gap_best_fit(x, s, n)) == 0) return 0;
-		at = !small && stalloc_short_lived(d, n) ? gap_end(&x->gaps[g]) - n : gap_start(&x->gaps[g]);
+		if (n > d->may.most || (g = gap_best_fit(x, s, n)) == 0) return 0;
+		at = gap_start(&x->gaps[g]);
 	}
 	index_put(x, (struct index_block){.at = at, .size = (uint32_t)n, .arena = arena, .less = (uint16_t)(n * STALLOC_GRAIN - asked)}, g);
 	x->now.hits += hit;

@@ -48,13 +48,7 @@ struct stalloc_log {
 	struct stalloc_event *next, *end; /* equal: nothing more is kept */
 	struct stalloc_event *events;	  /* where it ends, too: there is to be no log */
 	uint64_t lost, lost_ever; /* since the last boundary, and ever */
-	struct stalloc_event *read; /* up to here the history is known (short_lived.h): shortlived.History */
-	uint32_t word;
-	uint64_t last;
 };
-
-#define STALLOC_SHORT_LIVED_SMALL 128 /* shortlived.Small */
-#define STALLOC_SHORT_LIVED_KEY_BITS 14
 
 #define STALLOC_CHAINS 1024
 
@@ -82,7 +76,6 @@ struct stalloc_counts {
 struct stalloc_terms {
 	uint64_t left; /* so many requests and frees */
 	uint64_t most; /* units of a request that no cursor expects */
-	bool schedule_only; /* no such request at all */
 };
 
 struct stalloc_device {
@@ -101,7 +94,6 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) undone;
 	_Atomic(struct stalloc_stream *) streams; /* that were ever seen, the newest first */
 	struct stalloc_counts counts;
-	uint64_t short_lived[(1 << STALLOC_SHORT_LIVED_KEY_BITS) / 64]; /* shortlived.Table */
 	_Atomic uint64_t ooms;
 	_Atomic(struct stalloc_stream *) chains[STALLOC_CHAINS]; /* the streams by a hash of the id */
 	struct stalloc_owner owners[STALLOC_OWNERS];

@@ -126,9 +126,9 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  * active here and nowhere else. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
 
-/* Ends serving on one device or (-1) on all: what was observed is looked at, the plan is
- * kept for later runs where there is a cache, and all memory without live blocks goes back
- * to the driver, but for that of private pools which are not released. Live blocks stay
+/* Ends serving on one device or (-1) on all: what was observed is looked at, for
+ * the plan that may be saved, and all memory without live blocks goes back to the driver, but for
+ * that of private pools which are not released. Live blocks stay
  * valid; each is freed by stalloc_free as ever, and its memory given back soon. Later
  * requests are served, by plain driver allocations, and a line on standard error says so
  * once. There is no way back in this process. Waits for a plan in the making and for
@@ -140,8 +140,7 @@ STALLOC_API int stalloc_close(int device);
 STALLOC_API int stalloc_save_plan(int device, const char *path);
 
 /* Reads a saved plan, the steps that came again in an earlier run: they are planned anew as
- * soon as this run has the memory. Call it before the device's first request; STALLOC_CONF's
- * cache is not looked at then. Steps that this run does not make cost a look. */
+ * soon as this run has the memory. Call it before the device's first request. Steps that this run does not make cost a look. */
 STALLOC_API int stalloc_load_plan(int device, const char *path);
 
 /* Bytes unless said otherwise. New fields are appended only. */

@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, Wait, ShortLived. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, Wait, Lend. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -37,21 +37,20 @@ const FirstRegion = uint64(1) << 63
 
 // Event is one input of Step. Only the fields its kind names are read.
 type Event struct {
-	Kind       EventKind
-	Req        uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Size       mem.Bytes    // EvAlloc: bytes asked for
-	Stream     mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
-	Pool       uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
-	Addr       mem.Addr     // EvFree, EvRecord
-	Fence      driver.Fence // EvFence: the number an OpRecord carried
-	Failed     int          // EvFailed: index in the last batch of the op that failed
-	Code       int          // EvFailed: the driver's error code
-	Poll       bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
-	Wait       bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
-	Lend       bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
-	Planned    mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
-	Vain       bool         // EvTrim: what a refused request took goes, which the program has not asked for
-	ShortLived bool         // EvAlloc: a block that goes to the end of its gap, away from those that stay longer
+	Kind    EventKind
+	Req     uint64       // EvAlloc: the caller's ticket, repeated in the answer
+	Size    mem.Bytes    // EvAlloc: bytes asked for
+	Stream  mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
+	Pool    uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
+	Addr    mem.Addr     // EvFree, EvRecord
+	Fence   driver.Fence // EvFence: the number an OpRecord carried
+	Failed  int          // EvFailed: index in the last batch of the op that failed
+	Code    int          // EvFailed: the driver's error code
+	Poll    bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
+	Wait    bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
+	Lend    bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
+	Planned mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
+	Vain    bool         // EvTrim: what a refused request took goes, which the program has not asked for
 }
 
 // OpKind says what the runner has to do.

@@ -9,8 +9,6 @@ are not listed here go to the example::
     python examples/compare.py --allocators native stalloc stalloc:plan=off -- --recompute
     python examples/compare.py --script examples/train_moe.py --preset qwen --steps 12
 
-No run finds plans that earlier comparisons saved, unless STALLOC_CONF says where to look; the
-second of two runs of the same allocator (--allocators native stalloc stalloc) finds the first's.
 The exit status is 0 only if every run finished, all losses and final weights are the same bit
 for bit, and stalloc served requests from a plan if the steps repeat.
 """

@@ -111,31 +111,6 @@ def phase_table(reports):
     return "\n".join(lines)
 
 
-def start_table(reports):
-    """A second start, which finds the first one's plan, beside that; empty if nothing ran twice."""
-    lines = []
-    for name, report in reports.items():
-        if " (" not in name or "summary" not in report or not report["steps"]:
-            continue
-        for label in (name.split(" (")[0], name):
-            each = reports[label]
-            if not each.get("steps"):
-                continue
-            hits = [f"{step['hits']:,}" for step in each["steps"][:4]]
-            lines.append(
-                f"| {label} | {' | '.join([*hits, *['–'] * (4 - len(hits))])} "
-                f"| {measure.mib(each['steps'][0]['peak_reserved'])} "
-                f"| {measure.mib(each['summary']['peak_reserved'])} |"
-            )
-    if lines:
-        lines[:0] = [
-            "| start | hits in step 0 | 1 | 2 | 3 | step 0: peak reserved "
-            "| whole run: peak reserved |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-        ]
-    return "\n".join(lines)
-
-
 def planning_table(reports):
     """What planning costs in time: each step against the same step under another allocator.
 
@@ -189,7 +164,7 @@ def middle(ratios):
 def in_full(script, reports):
     """Everything there is to show about one comparison, and what is wrong with it."""
     parts = [title(script, reports), table(reports), phase_table(reports)]
-    parts += [start_table(reports), planning_table(reports)]
+    parts += [planning_table(reports)]
     faults = all_faults(reports)
     parts.append("\n".join(faults) if faults else "Losses and weights agree bit for bit.")
     return "\n\n".join(part for part in parts if part)

@@ -5,11 +5,10 @@
     python examples/suite.py --only mixtral qwen --allocators native expandable stalloc
     python examples/suite.py --tiny --steps 3          # everything, in a minute or two, on a CPU
 
-Each run, under each allocator, in a process of its own. `llama` starts twice under stalloc: the
-second start finds the first one's plan. Writes suite.json (everything that was measured) and
-suite.md (tables) into --out, after every comparison anew. Options that are not listed here go
-to every example, behind its own. Runs of programs that others wrote (hf, pyg, megatron) are
-skipped where those are not installed, and the tables say why.
+Each run, under each allocator, in a process of its own. Writes suite.json (everything that was
+measured) and suite.md (tables) into --out, after every comparison anew. Options that are not
+listed here go to every example, behind its own. Runs of programs that others wrote (hf, pyg,
+megatron) are skipped where those are not installed, and the tables say why.
 
 The exit status is 0 only if all others ran and passed as compare.py has it.
 """
@@ -34,7 +33,6 @@ HERE = Path(__file__).resolve().parent
 class Run:
     script: str
     options: str
-    again: bool = False  # start the last allocator a second time
     missing: Callable[[], str] = lambda: ""  # why it cannot run here
 
     @property
@@ -43,7 +41,7 @@ class Run:
 
 
 RUNS = {
-    "llama": Run("train_llama.py", "--steps 30 --eval-every 5 --batch-change 15:6", again=True),
+    "llama": Run("train_llama.py", "--steps 30 --eval-every 5 --batch-change 15:6"),
     "mixtral": Run("train_moe.py", "--preset mixtral --steps 15"),
     "qwen": Run("train_moe.py", "--preset qwen --recompute --steps 12"),
     "varlen": Run("train_varlen.py", "--steps 24"),
@@ -74,12 +72,6 @@ def parse_arguments(argv=None):
     parser.add_argument("--budget", type=float, default=540, metavar="SECONDS", help="for all")
     parser.add_argument("--out", type=Path, default=Path("."), metavar="FOLDER")
     return parse_known(parser, argv)
-
-
-def allocators_of(run, allocators):
-    """The allocators to run under, stalloc's last plain one twice where a run wants that."""
-    twice = [name for name in allocators if judge.plans(name)][:1] if run.again else []
-    return [*allocators, *twice]
 
 
 def overview(results, skipped):
@@ -131,7 +123,7 @@ def main(argv=None):
         results[name] = launch.launch_all(
             run.path,
             [*run.options.split(), *args.rest],
-            allocators_of(run, args.allocators),
+            args.allocators,
             lambda: end - time.monotonic(),
         )
         write(args.out, results, skipped)

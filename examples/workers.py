@@ -30,7 +30,6 @@ import time
 from pathlib import Path
 
 import harness
-import launch
 
 MOST_LEFT = 8 << 20  # bytes that a worker may keep between runs
 START = 300  # seconds: many start at once, and the first compile the adapter
@@ -110,7 +109,6 @@ class Worker:
         with self._said.open("w") as sink:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(script), allocator, str(gpu), str(share)],
-                env=launch.with_cache(os.environ, self._folder.name),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True,
             )  # fmt: skip
         self.answers = self._process.stdout

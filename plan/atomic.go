@@ -18,15 +18,9 @@ func WriteFile(path string, p *Plan) error {
 	return nil
 }
 
-// ReadFile reads and validates the plan at path.
+// ReadFile reads and validates the plan at path. It waits for no writer of a pipe, and reads
+// nothing that is too large for a plan.
 func ReadFile(path string) (*Plan, error) {
-	return ReadFileIf(path, func(os.FileInfo) error { return nil })
-}
-
-// ReadFileIf reads and validates the plan at path if accept has nothing against the file,
-// as it is once it is open: nobody can put another in its place meanwhile. It waits for
-// no writer of a pipe, and reads nothing that is too large for a plan.
-func ReadFileIf(path string, accept func(os.FileInfo) error) (*Plan, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("plan file %s: %w", path, err)
@@ -39,8 +33,6 @@ func ReadFileIf(path string, accept func(os.FileInfo) error) (*Plan, error) {
 		err = fmt.Errorf("it is no regular file but %v", info.Mode())
 	case info.Size() > maxFile:
 		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(), maxFile)
-	default:
-		err = accept(info)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plan file %s: %w", path, err)

@@ -19,7 +19,7 @@ import (
 // and nothing is compressed: a Plan takes at most 12 times what its file has.
 const (
 	fileMagic = "STALLOCP"
-	fileHead  = fileMagic + " 8\n"
+	fileHead  = fileMagic + " 9\n"
 	checksum  = 4 // bytes
 	// maxFile is what maxRequests take at most.
 	maxFile = 32 << 20
@@ -53,7 +53,6 @@ func (p *Plan) Encode(w io.Writer) error {
 }
 
 func (p *Plan) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, p.Key)
 	b = binary.AppendVarint(b, int64(len(p.Steps)))
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -155,9 +154,6 @@ func (r *fileReader) count(most, least int) int {
 }
 
 func (r *fileReader) plan(p *Plan) {
-	key, n := binary.Uvarint(r.left)
-	r.took(n)
-	p.Key = key
 	if n := r.count(maxSteps, leastStep); n > 0 {
 		p.Steps = make([]Step, n)
 	}

@@ -13,7 +13,6 @@ import (
 // The later run plans them anew, around the memory that it has by then. It is immutable once
 // published.
 type Plan struct {
-	Key   uint64 // of the run's first requests, see KeyOf
 	Steps []Step
 }
 
@@ -73,17 +72,6 @@ func (p *Plan) Requests() (n int) {
 		n += len(p.Steps[i].Requests)
 	}
 	return n
-}
-
-// Run names the steps: two runs whose steps ask for the same leave the same plan.
-func (p *Plan) Run() uint64 {
-	key := p.Key
-	for i := range p.Steps {
-		for _, r := range p.Steps[i].Requests {
-			key = mix(key, uint64(r.Size))
-		}
-	}
-	return key
 }
 
 const (

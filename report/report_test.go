@@ -263,7 +263,7 @@ func TestPlanReport(t *testing.T) {
 			r.Free, r.Done = plan.Never, plan.Never
 		}
 	}
-	p = &plan.Plan{Key: p.Key, Steps: []plan.Step{p.Steps[0], half.Placed()}}
+	p = &plan.Plan{Steps: []plan.Step{p.Steps[0], half.Placed()}}
 	path := filepath.Join(t.TempDir(), "llama.plan")
 	if err := plan.WriteFile(path, p); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestPlanReport(t *testing.T) {
 		t.Errorf("device 3 of a plan: %v", err)
 	}
 	none := filepath.Join(t.TempDir(), "none.plan")
-	if err := plan.WriteFile(none, &plan.Plan{Key: p.Key}); err != nil {
+	if err := plan.WriteFile(none, &plan.Plan{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(context.Background(), none, options); err == nil || !strings.Contains(err.Error(), "without steps") {

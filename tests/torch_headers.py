@@ -193,7 +193,7 @@ def main():
     target = Target(args.arch, args.emulator, args.shim.resolve(), args.driver.resolve())
     KEPT.mkdir(parents=True, exist_ok=True)
     # An emulator keeps books of all addresses that are reserved.
-    conf = f"driver:{target.driver},cache:off" + ",window:16GiB" * bool(target.emulator)
+    conf = f"driver:{target.driver}" + ",window:16GiB" * bool(target.emulator)
     environment = {
         **os.environ,
         "STALLOC_CONF": conf,

@@ -3,7 +3,6 @@
 package hosttest
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"stalloc/actors"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // Run runs the suite. open returns a fresh host whose device nobody uses.
@@ -21,7 +19,7 @@ func Run(t *testing.T, open func() actors.Host) {
 		name string
 		test func(*testing.T, actors.Host)
 	}{
-		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back", swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"short-lived blocks", shortLived}, {"lock", lock},
+		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back", swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
@@ -206,45 +204,6 @@ func mute(t *testing.T, h actors.Host) {
 	h.Note(schedule.EventOf(schedule.EventFree, 1, 1, 1))
 	if events, lost := read(h); len(events) != 0 || lost != 0 {
 		t.Errorf("%+v was observed, %d lost, and nobody wanted to know", events, lost)
-	}
-}
-
-// shortLived: a host foresees as package shortlived does, however many events have come since it was asked.
-func shortLived(t *testing.T, h actors.Host) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var table shortlived.Table
-	for i := range table {
-		table[i] = r.Uint64()
-	}
-	h.Lock()
-	defer h.Unlock()
-	h.Observe(true)
-	h.SetShortLived(&table)
-	var before shortlived.History
-	said := 0
-	for round := range 2000 {
-		for range r.IntN(1 << r.IntN(8)) {
-			e := schedule.EventOf(schedule.EventHit+schedule.EventKind(r.IntN(6)), r.Uint64(), 1+r.Uint64N(40)*r.Uint64N(20), 1)
-			h.Note(e)
-			before.Note(e)
-		}
-		if r.IntN(10) == 0 {
-			read(h)
-		}
-		size := r.Uint64N(2) * before.Last
-		if size == 0 {
-			size = r.Uint64N(2 * shortlived.Large)
-		}
-		got := h.ShortLived(size)
-		if want := table.ShortLived(&before, size); got != want {
-			t.Fatalf("round %d: after %+v a block of %d units is short-lived: %v, want %v", round, before, size, got, want)
-		}
-		if got {
-			said++
-		}
-	}
-	if said < 200 || said > 1000 {
-		t.Errorf("%d of 2000 blocks were short-lived, of a random table", said)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sort"
 	"time"
@@ -19,36 +18,24 @@ import (
 )
 
 // ours makes the list entry of the live allocator, its actors over a simulated
-// device. A warm run is the second of two: the first leaves its plans in a folder,
-// and the second finds there what any second start of a program would.
+// device. A warm run is the second of two, and begins with the plan of the first.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
 		options := actors.Options{Without: c.Without}
 		if !c.Warm {
 			return start(tr, c, options)
 		}
-		cache, err := os.MkdirTemp("", "stalloc-replay-")
-		if err != nil {
-			return nil, fmt.Errorf("a folder for the plans of a first run: %w", err)
-		}
-		options.Cache = cache
 		earlier := c
 		earlier.held = nil
 		first, err := start(tr, earlier, options)
-		if err == nil {
-			if _, err = Run(ctx, tr, first, nil); err != nil {
-				err = fmt.Errorf("the first of two runs: %w", err)
-			}
-		}
-		var second *live
-		if err == nil {
-			second, err = start(tr, c, options)
-		}
 		if err != nil {
-			return nil, errors.Join(err, os.RemoveAll(cache))
+			return nil, err
 		}
-		second.cache = cache
-		return second, nil
+		if _, err = Run(ctx, tr, first, nil); err != nil {
+			return nil, fmt.Errorf("the first of two runs: %w", err)
+		}
+		options.Plan = first.plan
+		return start(tr, c, options)
 	}}
 }
 
@@ -108,7 +95,6 @@ type live struct {
 	ends   map[int64]time.Duration // when deferred frees complete
 	waits  map[int64]wait          // blocks that another stream still uses
 	others map[int64]mem.StreamID  // by block, the stream that its free waits for: where it completes late, or was recorded
-	cache  string                  // a folder to delete at the end, "" for none
 	events int
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
@@ -320,9 +306,6 @@ func (l *live) Finish() (Counts, error) {
 	}
 	l.plan = l.local.Plan()
 	_ = l.local.Close() // it complains of the blocks that the trace leaves live
-	if l.cache != "" {
-		l.note(os.RemoveAll(l.cache))
-	}
 	return c, l.fault
 }
 

@@ -52,8 +52,7 @@ static void host_observe(struct stalloc_log *l, bool on) {
 }
 // Goes on in another array.
 static void host_turn(struct stalloc_log *l, struct stalloc_event *a) {
-	short_lived_read(l);
-	l->next = l->read = l->events = a;
+	l->next = l->events = a;
 	stalloc_log_begin(l, true);
 }
 static void host_allow(struct stalloc_device *d, struct stalloc_terms terms) {
@@ -80,7 +79,6 @@ import (
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // host is the memory of a device that C and Go share. It implements actors.Host.
@@ -147,7 +145,7 @@ func (h *host) Unlock() { C.host_unlock(h.device) }
 // Allow implements actors.Host.
 func (h *host) Allow(t actors.Terms) {
 	C.host_allow(h.device, C.struct_stalloc_terms{
-		left: C.uint64_t(t.Left), most: C.uint64_t(t.Most / mem.Grain), schedule_only: C.bool(t.ScheduleOnly),
+		left: C.uint64_t(t.Left), most: C.uint64_t(t.Most / mem.Grain),
 	})
 }
 
@@ -278,16 +276,6 @@ func (h *host) Return(events []schedule.Event) {
 	} else {
 		C.host_end_array(a)
 	}
-}
-
-// ShortLived implements actors.Host.
-func (h *host) ShortLived(size uint64) bool {
-	return bool(C.stalloc_short_lived(h.device, C.uint64_t(size)))
-}
-
-// SetShortLived implements actors.Host.
-func (h *host) SetShortLived(t *shortlived.Table) {
-	*(*shortlived.Table)(unsafe.Pointer(&h.device.short_lived)) = *t
 }
 
 // Observe implements actors.Host.

@@ -68,18 +68,6 @@ func (s settings) amount(key string, to *mem.Bytes) (share float64) {
 // noPlan reports whether plans are neither made nor served.
 func (s settings) noPlan() bool { return s.set["plan"] == "off" || s.set["pool"] == "gmlake" }
 
-// cache is the folder of the plans; none where it is off, or the system has no such thing.
-func (s settings) cache() string {
-	dir, set := s.set["cache"]
-	if user, err := os.UserCacheDir(); !set && err == nil {
-		return filepath.Join(user, "stalloc")
-	}
-	if dir == "off" {
-		return ""
-	}
-	return dir
-}
-
 func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, error) {
 	if s.share > 0 {
 		_, total, err := dev.Memory()
@@ -94,7 +82,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		}
 	}
 	options := actors.Options{
-		Log: log, Without: s.without, Always: s.set["plan"] == "always", Native: s.set["native"] != "off", Cache: s.cache(),
+		Log: log, Without: s.without, Always: s.set["plan"] == "always", Native: s.set["native"] != "off",
 		Range: s.engine, Report: s.set["oom_report"],
 		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()

@@ -38,7 +38,6 @@ static void set_conf(uint64_t dice, const struct life *l)
 #define ADD(...) n += snprintf(conf + n, sizeof conf - (size_t)n, __VA_ARGS__)
 	static const char *const plans[] = {"always", "always", "always", "on", "on", "off"};
 	ADD(",plan:%s", plans[kit_below(&dice, 6)]);
-	if (one_in(&dice, 3)) ADD(",cache:%s/cache", folder);
 	if (one_in(&dice, 8)) ADD(",stitch:off");
 	if (one_in(&dice, 8)) ADD(",pool:gmlake");
 	if (one_in(&dice, 4)) ADD(",native:off");

@@ -35,25 +35,24 @@ type action struct {
 	ops   int // driver calls in the batch
 
 	// The request, if any.
-	asked      bool
-	req        uint64
-	size       mem.Bytes // asked for
-	n          unit
-	shortLived bool // it goes to its gap's end
-	patient    bool // it rather waits for fences than has memory made
-	lend       bool // and rather has other streams lend theirs
-	heap       uint32
-	arena      uint32
-	attempt    attempt
-	grown      bool // new memory was made for it
-	full       bool // the driver gave none
-	spared     bool // and unmapped handles were tried instead
-	torn       bool // no view could be made
-	waited     bool
-	synced     bool // the device has been waited for
-	renewed    bool // all that is free was given back for it
-	reason     engine.Reason
-	code       int
+	asked   bool
+	req     uint64
+	size    mem.Bytes // asked for
+	n       unit
+	patient bool // it rather waits for fences than has memory made
+	lend    bool // and rather has other streams lend theirs
+	heap    uint32
+	arena   uint32
+	attempt attempt
+	grown   bool // new memory was made for it
+	full    bool // the driver gave none
+	spared  bool // and unmapped handles were tried instead
+	torn    bool // no view could be made
+	waited  bool
+	synced  bool // the device has been waited for
+	renewed bool // all that is free was given back for it
+	reason  engine.Reason
+	code    int
 
 	// What is being mapped: the picks from at on, to be a place in void.
 	void     int

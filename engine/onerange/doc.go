@@ -30,8 +30,7 @@
 // # One request, followed all the way
 //
 //  1. the planned offset, if its bytes are free;
-//  2. the smallest gap, at its end if the block is short-lived (package stream/shortlived), else at its
-//     beginning (request.go);
+//  2. the smallest gap (request.go);
 //  3. a view over wholly free handles: an idle one or a new one, whichever is cheaper
 //     (candidate.go, stitch.go). What lacks is made first. A request that can wait for fences is
 //     refused in place of both, if as much waits for them;

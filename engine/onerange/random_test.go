@@ -41,7 +41,7 @@ func one(d *device, req uint64, next func() int) error {
 	}
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), ShortLived: k%2 == 1, Lend: k%3 > 0, Wait: k%5 == 0})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Lend: k%3 > 0, Wait: k%5 == 0})
 	case k < 15:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:

@@ -20,7 +20,7 @@ const (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, shortLived: ev.ShortLived, patient: ev.Wait, lend: ev.Lend, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Wait, lend: ev.Lend, reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
@@ -51,9 +51,6 @@ func (e *Engine) try(out []engine.Op) []engine.Op {
 		case attemptFit:
 			if g := e.idx.Fit(a.arena, a.n); g.Size() != 0 {
 				e.stats.Fits++
-				if a.shortLived && !a.grown { // after a gap that has grown memory may go on growing
-					return e.grant(g.Hi-a.n, 0, out)
-				}
 				return e.grant(g.Lo, 0, out)
 			}
 		case attemptBack:

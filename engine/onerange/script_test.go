@@ -92,8 +92,6 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 				d.Fatalf(t, "%v", err)
 			}
 			ev.Planned = s.eng.cfg.Base + mem.Addr(at)
-		case "short-lived":
-			ev.ShortLived = true
 		case "wait":
 			ev.Wait = true
 		case "lend":

@@ -15,9 +15,6 @@ func (e *Engine) Ordinal(id mem.StreamID) uint16 {
 	return 0
 }
 
-// StreamOf returns the stream of a number that Ordinal gave.
-func (e *Engine) StreamOf(ordinal uint16) mem.StreamID { return e.heaps[ordinal].stream }
-
 // Streams returns the streams that had requests or frees outside private pools in the step that
 // ended last, or since then.
 func (e *Engine) Streams() (ids []mem.StreamID) {
@@ -29,11 +26,6 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 		}
 	}
 	return ids
-}
-
-// Load returns what an arena of a stream has in blocks, those that wait for fences among them.
-func (e *Engine) Load(id mem.StreamID, small bool) mem.Bytes {
-	return bytesOf(e.idx.Room(e.arenaOf(id, small)).Load)
 }
 
 // arenaOf returns the arena of a stream for large or for small requests.

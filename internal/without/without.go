@@ -12,23 +12,17 @@ import (
 type Set uint32
 
 const (
-	Plans      Set = 1 << iota // schedules of steps that repeat
-	First                      // a step has come again if the one before contains it
-	SamePlace                  // requests go where they lay if no plan fits around what stays
-	Small                      // small requests have an arena of their own
-	ShortLived                 // short-lived blocks lie apart
-	Stitch                     // free handles are mapped a second time
-	Reuse                      // a view stays mapped for later blocks
-	Ends                       // a view's block begins and ends in parts of handles
-	Wait                       // requests wait for blocks that other streams are about to be done with
+	Plans  Set = 1 << iota // schedules of steps that repeat
+	Small                  // small requests have an arena of their own
+	Stitch                 // free handles are mapped a second time
+	Reuse                  // a view stays mapped for later blocks
+	Ends                   // a view's block begins and ends in parts of handles
+	Wait                   // requests wait for blocks that other streams are about to be done with
 )
 
 var texts = [...]string{
 	"plans: steps that repeat, request for request, are served from a schedule",
-	"first: a step has come again, too, if the step before asked for all that it did, and for more",
-	"same-place: where no plan fits around what stays, each block goes where it lay",
 	"small: requests of at most 64 KiB have an arena of their own",
-	"short-lived: blocks that will be gone at their step's peak lie at the end of their gap",
 	"stitch: a block that no gap holds is stitched from free handles",
 	"reuse: a stitched view stays mapped, and serves later blocks",
 	"ends: a stitched block begins and ends in free parts of handles that others use",

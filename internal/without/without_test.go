@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 	if all != Wait<<1-1 {
 		t.Errorf("%b are named", all)
 	}
-	if _, err := Parse("nothing"); err == nil || !strings.Contains(err.Error(), "short-lived") {
+	if _, err := Parse("nothing"); err == nil || !strings.Contains(err.Error(), "stitch") {
 		t.Errorf("a name that is none: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import platform
 import re
 import resource
 import shutil
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,46 +216,6 @@ def _torch_version(package: Path) -> tuple[str, str]:
         match = re.search(rf"^{name}\b[^=\n]*=\s*(['\"])(.*?)\1", text, re.MULTILINE)
         names[name] = match.group(2) if match else ""
     return str(names["__version__"]), str(names["cuda"])
-
-
-def cache() -> Iterator[Finding]:
-    """The folder of plans for later runs, by the rules that the engine goes by."""
-    name = setting("cache")
-    if name == "off":
-        yield Finding("ok", "cache", "off: every start is a first one")
-        return
-    elsewhere = "name another folder: STALLOC_CONF=cache:FOLDER"
-    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
-    if not name and not os.path.isabs(base or home):
-        text = f"XDG_CACHE_HOME is {base}, no full path" if base else "HOME is not set"
-        yield Finding("note", "cache", f"{text}: no plan is kept", elsewhere)
-        return
-    folder = Path(name or Path(base or os.path.join(home, ".cache"), "stalloc"))
-    try:
-        status = folder.stat()
-        plans = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]
-    except FileNotFoundError:
-        above = next((p for p in folder.parents if p.exists()), Path("/"))
-        if os.access(above, os.W_OK):
-            yield Finding("ok", "cache", f"{folder}, made when the first plan is kept")
-        else:
-            yield Finding("note", "cache", f"{folder} cannot be made", elsewhere)
-        return
-    except OSError as error:
-        yield Finding("note", "cache", f"{folder}: {error.strerror}", elsewhere)
-        return
-    if status.st_uid not in (0, os.getuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        yield Finding(
-            "note",
-            "cache",
-            f"{folder} is another user's or may be written by others: its plans are not used",
-            f"chmod go-w {folder}, or {elsewhere}",
-        )
-    elif not os.access(folder, os.W_OK):
-        yield Finding("note", "cache", f"{folder} is read only: no plan is kept", elsewhere)
-    else:
-        total = amount(sum(plans))
-        yield Finding("ok", "cache", f"{folder}: {len(plans)} plans, {total}")
 
 
 def amount(size: float) -> str:

@@ -1,4 +1,4 @@
-"""Plans in files that the program names, beside the cache that stalloc keeps by itself."""
+"""Plans in files that the program names."""
 
 import os
 from typing import Any, Union

@@ -65,7 +65,6 @@ def enable(
     limit: Optional[Union[int, float, str]] = None,
     fraglimit: Optional[Union[int, float, str]] = None,
     window: Optional[Union[int, float, str]] = None,
-    cache: Optional[Union[Literal[False], str, "os.PathLike[str]"]] = None,
     native: Optional[bool] = None,
     share: Optional[Literal["fd", "fabric", "off"]] = None,
     log: Optional[Literal["debug", "info", "warn", "error"]] = None,
@@ -100,7 +99,7 @@ def enable(
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "wait": wait, "limit": limit,
-        "fraglimit": fraglimit, "window": window, "cache": cache, "native": native, "share": share,
+        "fraglimit": fraglimit, "window": window, "native": native, "share": share,
         "log": log, "driver": driver, "engine": engine, "route": route, **more,
     }  # fmt: skip
     return begin(strict, conf, stacklevel=3)
@@ -194,11 +193,11 @@ def _start(
 def close() -> None:
     """Stops stalloc in this process, for good, on every device.
 
-    Plans are kept for later runs where there is a cache, and all memory without live tensors
-    goes back to the driver. Live tensors stay as they are; their memory goes back when they are
-    freed. PyTorch's own allocator serves from then on (where PyTorch is entered as a pluggable
-    allocator: plain driver allocations, which are slow). step(), stats() and explain() do what
-    they do while stalloc is not enabled. Does nothing where it is not, also the second time.
+    All memory without live tensors goes back to the driver. Live tensors stay as they are; their
+    memory goes back when they are freed. PyTorch's own allocator serves from then on (where
+    PyTorch is entered as a pluggable allocator: plain driver allocations, which are slow).
+    step(), stats() and explain() do what they do while stalloc is not enabled. Does nothing
+    where it is not, also the second time.
 
     Raises:
         StallocError: the device failed; stalloc is closed all the same.

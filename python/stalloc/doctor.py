@@ -29,7 +29,6 @@ def findings(device: int) -> Iterator[Finding]:
     yield from _examine.environment()
     yield from _examine.namesakes()
     yield from _examine.torch()
-    yield from _examine.cache()
     driver = list(_examine_gpu.driver())
     yield from driver
     if not any(finding.status == "fix" for finding in driver):

@@ -44,9 +44,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "--plan", choices=["on", "off", "always"], help="off: steps are not planned; default on"
     )
     parser.add_argument(
-        "--cache", metavar="DIR", help="where plans are kept for the next run, or off"
-    )
-    parser.add_argument(
         "--log",
         choices=["debug", "info", "warn", "error"],
         help="what goes to standard error; default warn",
@@ -75,7 +72,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 def settings(args: argparse.Namespace, environment: str) -> str:
     """STALLOC_CONF for the program and its children: %r stays, each has its own rank."""
-    options = {key: getattr(args, key) for key in ("limit", "plan", "cache", "log")}
+    options = {key: getattr(args, key) for key in ("limit", "plan", "log")}
     return _config.merge(_config.override(environment, args.conf), options)
 
 

@@ -302,7 +302,7 @@ def late(torch):
     if os.environ["FEATURE_ALLOCATOR"] == "stalloc":
         import stalloc
 
-        assert stalloc.enable(cache="off") and stalloc.route() == "adapter"
+        assert stalloc.enable() and stalloc.route() == "adapter"
     assert torch.cuda.memory_allocated() >= 20 * MIB and torch.cuda.max_memory_allocated() == before
     newer = older * 2
     assert torch.cuda.memory_allocated() >= 40 * MIB

@@ -28,7 +28,7 @@ def child(row, allocator, route):
     if allocator == "stalloc" and row not in feature_rows.LATE:
         import stalloc
 
-        assert stalloc.enable(route=route, cache="off"), "stalloc is not enabled"
+        assert stalloc.enable(route=route), "stalloc is not enabled"
     else:
         sys.modules["stalloc"] = None  # nobody may import it by accident
         if allocator == "stalloc":

@@ -8,10 +8,8 @@ run(globals()).
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -21,16 +19,12 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 MIB, GIB = 1 << 20, 1 << 30
 
-_caches = []  # folders to be removed at the end
-
 
 def start(**conf):
-    """Enables stalloc, without plans that other runs saved; returns torch and stalloc."""
+    """Enables stalloc; returns torch and stalloc."""
     import stalloc
 
-    cache = tempfile.mkdtemp(prefix="stalloc-test-")
-    _caches.append(cache)
-    if not stalloc.enable(cache=cache, **conf):
+    if not stalloc.enable(**conf):
         raise SystemExit(f"{sys.argv[0]}: needs a GPU and a PyTorch with CUDA")
     import torch
 
@@ -56,8 +50,6 @@ def run(names):
             traceback.print_exc()
         seconds = time.perf_counter() - begin
         print(f"{name:<{width}}  {result:<6}  {seconds:6.2f} s  {words}", flush=True)
-    for cache in _caches:
-        shutil.rmtree(cache, ignore_errors=True)
     sys.exit(1 if failures else 0)
 
 

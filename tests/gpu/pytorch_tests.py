@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = "test/test_cuda.py"
 ALLOCATORS = ("native", "stalloc")
 STATES = ("passed", "failed", "crashed", "timed out", "skipped", "not run")
-RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter,cache:off"]
+RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter"]
 START_LIMIT = 300  # seconds for importing torch and the tests
 
 # Class.test of what the allocator has a part in.

@@ -34,7 +34,7 @@ def beside(mode, allocator="stalloc"):
     """Both sleep in one process, each without and while the other does."""
     import stalloc
 
-    serves = allocator == "stalloc" and stalloc.enable(cache=False)
+    serves = allocator == "stalloc" and stalloc.enable()
     assert serves or allocator == "native"
     saver, count = sleeper(mode), 64 * MIB
     ours = torch.arange(count, dtype=torch.int32, device="cuda")
@@ -130,7 +130,7 @@ def turns():
     """Trainer and engine have more than the device together, and sleep in turns."""
     import stalloc
 
-    assert stalloc.enable(cache=False)
+    assert stalloc.enable()
     torch.use_deterministic_algorithms(True, warn_only=True)
     alone = losses(stalloc, lambda: None, lambda: None)
     torch.cuda.empty_cache()

@@ -28,7 +28,7 @@ from pathlib import Path
 import gpu
 import harness
 
-ALLOCATORS = {"native": "native", "expandable": "expandable", "stalloc": "stalloc:cache=off"}
+ALLOCATORS = {"native": "native", "expandable": "expandable", "stalloc": "stalloc"}
 STEPS, LARGER, PEAK_BAR, SIZE_BAR = 8, 2.25, 0.02, 1
 TOLD = 5  # of so many programs it is to tell all
 MIB, GIB = gpu.MIB, gpu.GIB

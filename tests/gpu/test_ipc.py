@@ -13,7 +13,7 @@ else:  # a receiver, which begins with this module, before a tensor reaches it
     import stalloc
     import torch
 
-    stalloc.enable(share="fd", cache=False)
+    stalloc.enable(share="fd")
 
 WAIT = 300  # seconds, after which a receiver that hangs is an error
 

@@ -17,7 +17,6 @@ Fails if a hit costs more than native does, or if the plan is not used.
 
 import ctypes
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -28,7 +27,6 @@ from pathlib import Path
 
 import gpu  # noqa: F401, makes the modules below importable
 import harness
-import launch
 
 OTHER = "stalloc:route=pluggable"  # the default is the adapter
 ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off", OTHER, f"{OTHER},plan=off")
@@ -132,20 +130,19 @@ def results(folder):
     if library is None:
         print(f"only the loop in Python: {why}")
     turns = {allocator: [] for allocator in ALLOCATORS}
-    for number in range(TURNS):
+    for _ in range(TURNS):
         for allocator, measured in turns.items():
-            measured.append(turn(allocator, library, folder / str(number)))
+            measured.append(turn(allocator, library))
     return {
         allocator: {loop: fastest(result[loop] for result in measured) for loop in measured[0]}
         for allocator, measured in turns.items()
     }
 
 
-def turn(allocator, library, plans):
-    """The loops in a process of its own, which keeps its plans in that folder."""
+def turn(allocator, library):
+    """The loops in a process of its own."""
     command = [sys.executable, __file__, "--child", allocator, str(library or "")]
-    environment = launch.with_cache(os.environ, plans)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise SystemExit(f"{allocator}: exit status {done.returncode}\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])

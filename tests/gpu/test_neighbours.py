@@ -55,9 +55,9 @@ class Job:
         self.ways, self.found = ways.split(), {}
 
     def run(self):
-        environment = {**LOG, **self.environment, "STALLOC_CONF": "cache:off"}
+        environment = {**LOG, **self.environment}
         if self.allocator == "stalloc":
-            environment["STALLOC_CONF"] += "," + self.name.split(",")[0]
+            environment["STALLOC_CONF"] = self.name.split(",")[0]
         while left := [way for way in self.ways if way not in self.found]:
             status, lines = gpu.torchrun(
                 "neighbours.py", self.allocator, *left, timeout=150, **environment

@@ -30,7 +30,7 @@ _compiled = tempfile.TemporaryDirectory()
 def start(allocator, program, *arguments):
     """One run: what it tells in its last line."""
     strict = [] if DEVICE else ["--strict", "--conf", "route:adapter"]
-    runner = ["-m", "stalloc.run", "--cache", "off", *strict] if allocator == "stalloc" else []
+    runner = ["-m", "stalloc.run", *strict] if allocator == "stalloc" else []
     environment = {
         "PYTHONPATH": os.pathsep.join([str(gpu.ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",

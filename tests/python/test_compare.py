@@ -213,43 +213,9 @@ def test_the_whole_comparison(tmp_path, capsys, hits, status):
     assert ("0 hits" in printed) == (status == 1)
 
 
-def test_own_cache_of_plans_unless_the_environment_names_one():
-    assert launch.with_cache({}, "/a") == {"STALLOC_CONF": "cache:/a"}
-    assert (
-        launch.with_cache({"STALLOC_CONF": "plan:on"}, "/a")["STALLOC_CONF"] == "plan:on,cache:/a"
-    )
-    given = {"STALLOC_CONF": "log:debug, cache:/b"}
-    assert launch.with_cache(given, "/a") == given
-
-
-def test_only_the_second_start_of_an_allocator_finds_plans(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import json, os, sys\n"
-        "folder = os.environ['STALLOC_CONF'].split('cache:')[1]\n"
-        "found = os.listdir(folder)\n"
-        "open(folder + '/plan', 'w').close()\n"
-        "json.dump({'found': found}, open(sys.argv[-1], 'w'))\n"
-    )
-    names = ["stalloc", "stalloc:a=1", "stalloc"]
-    reports = launch.launch_all(script, [], names, lambda: 60)
-    found = {label: report["found"] for label, report in reports.items()}
-    assert found == {"stalloc": [], "stalloc:a=1": [], "stalloc (2)": ["plan"]}
-
-
 def test_nothing_is_started_when_the_time_is_up(tmp_path):
     reports = launch.launch_all(tmp_path / "absent.py", [], ["native"], lambda: 0)
     assert reports == {"native": {"failed": "not run: the time is up"}}
-
-
-def test_second_start_beside_the_first(reports):
-    assert judge.start_table(reports) == ""
-    again = report("stalloc:a=1")
-    again["steps"][1]["hits"] = 1234
-    lines = judge.start_table({**reports, "stalloc:a=1 (2)": again}).splitlines()
-    assert lines[-2].startswith("| stalloc:a=1 | 5 | 5 | – | – | 100 MiB |")
-    assert lines[-1].startswith("| stalloc:a=1 (2) | 5 | 1,234 | – | – | 100 MiB |")
-    assert len({line.count("|") for line in lines}) == 1
 
 
 def test_what_planning_costs():

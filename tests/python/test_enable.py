@@ -181,8 +181,8 @@ def test_strict_asks_for_stalloc_or_nothing(process, monkeypatch):
 
 def test_named_settings(process, stub):
     process()
-    stalloc.enable(limit="90%", plan=False, cache=False, log="info", window=None)
-    assert stub.conf == "plan:off,limit:90%,cache:off,log:info"
+    stalloc.enable(limit="90%", plan=False, log="info", window=None)
+    assert stub.conf == "plan:off,limit:90%,log:info"
 
 
 def test_wrong_setting_is_an_error_of_its_own(process, monkeypatch):

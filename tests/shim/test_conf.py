@@ -32,8 +32,7 @@ check()
         ("limit:0.00000005%", ["limit:0.00000005%", "at least 0.1%"]),
         ("limit:nan%", ["limit:nan%", "90%"]),
         ("window:100TiB", ["window:100TiB", "at most 4TiB"]),
-        ("cache:" + "a" * 512, ["cache:aaa", "at most 511 bytes"]),
-        ("cache:on", ["cache:on", "or off; it is on by default"]),
+        ("trace:" + "a" * 512, ["trace:aaa", "at most 511 bytes"]),
         ("limit:1GiB,limit:2GiB", ["limit is set twice, to 1GiB and to 2GiB"]),
         ("route:best", ["route:best", "pluggable or auto"]),
         (":blue", ['":blue": expected key:value']),
@@ -81,14 +80,14 @@ check()
 def test_the_longest_path(run):
     text = """
 for path, status in (("a" * 511, 0), ("a" * 512, -1), ("%r" * 170, 0), ("a" * 509 + "%r", -1)):
-    assert L.stalloc_check_conf(f"cache:{path}".encode()) == status, path
+    assert L.stalloc_check_conf(f"trace:{path}".encode()) == status, path
 """
     assert run(text, RANK="123") == ("", "")
 
 
 def test_the_rank_makes_it_too_long(run):
     """It fits as it is written, and would be cut for the engine."""
-    keys = ("cache", "trace", "oom_report", "engine")
+    keys = ("driver", "trace", "oom_report", "engine")
     paths = [f"{key}:" + "%r" * 30 + "a" * 325 for key in keys]
     text = f"""
 assert L.stalloc_check_conf(b"{",".join(paths)}") == int(os.environ["EXPECTED"]), error()
@@ -101,16 +100,15 @@ print(error())
 
 def test_blanks_and_the_rank(run, tmp_path):
     """As in Python: blanks around settings do not count, %r is the rank."""
-    text = """
-for step in range(6):
-    for size in (1, 3, 5):
-        check(size * MIB)
-    assert L.stalloc_step(-1) == 0
-    time.sleep(0.05)
-L.stalloc_close(-1)
-"""
-    run(text, conf=f" {GOOD} , cache : {tmp_path}/%r ,", RANK="3")
-    assert [folder.name for folder in tmp_path.iterdir()] == ["3"]
+    text = "check(); L.stalloc_close(-1)"
+    run(text, conf=f" {GOOD} , trace : {tmp_path}/%r ,", RANK="3")
+    assert [file.name for file in tmp_path.iterdir()] == ["3"]
+
+
+def test_an_ignored_setting_is_told_once(run):
+    """Programs that set what an earlier release knew go on as before."""
+    _, err = run("check(); check()", conf=f"{GOOD},cache:/tmp/plans")
+    assert err.count("cache is no setting any more and is ignored") == err.count("\n") == 1
 
 
 def test_a_tiny_share_is_a_limit(run):

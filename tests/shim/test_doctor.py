@@ -34,11 +34,10 @@ def doctor(tmp_path):
 def test_a_sound_machine(doctor, tmp_path):
     status, found, errors = doctor(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     assert status == 0, (found, errors)
-    for subject in ("system", "glibc", "library", "cache", "driver", "gpu", "trial"):
+    for subject in ("system", "glibc", "library", "driver", "gpu", "trial"):
         assert [f["status"] for f in found[subject]] == ["ok"], found[subject]
     assert "fake CUDA device 0, virtual memory management" in found["gpu"][0]["text"]
     assert found["trial"][0]["text"].endswith(f"from {ENGINE}")
-    assert str(tmp_path / "stalloc") in found["cache"][0]["text"]
     assert "no effect" in found["settings"][1]["text"]
 
 
@@ -160,26 +159,6 @@ def test_an_engine_that_fails(doctor):
 def test_no_memory(doctor):
     status, found, _ = doctor(FAKECUDA_FAIL="cuMemCreate:*:2,cuMemAlloc:*:2")
     assert status == 1 and found["trial"][0]["status"] == "fix"
-
-
-def test_the_cache_of_others(doctor, tmp_path):
-    folder = tmp_path / "stalloc"
-    folder.mkdir()
-    folder.chmod(0o777)
-    status, found, _ = doctor()
-    assert status == 0
-    assert found["cache"][0]["status"] == "note" and "chmod go-w" in found["cache"][0]["remedy"]
-
-
-@pytest.mark.parametrize(
-    "home, cache, text",
-    [("", "", "HOME is not set: no plan is kept"), ("/x", "cache", "is cache, no full path")],
-)
-def test_no_cache_folder(doctor, home, cache, text):
-    """By the engine's rules: no plan is kept then."""
-    status, found, _ = doctor(HOME=home, XDG_CACHE_HOME=cache)
-    assert status == 0 and found["cache"][0]["status"] == "note"
-    assert text in found["cache"][0]["text"]
 
 
 def test_who_holds_memory(doctor, tmp_path):

@@ -126,7 +126,7 @@ def test_doctor(training, words):
 
 # A value for each setting. Two runs have them all: GMLake's algorithm knows no plans.
 SETTINGS = {
-    "limit": "512MiB", "cache": "plans", "log": "info", "plan": "always", "stitch": "off",
+    "limit": "512MiB", "log": "info", "plan": "always", "stitch": "off",
     "wait": "off", "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
     "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
     "engine": str(ENGINE), "route": "pluggable", "share": "fd",
@@ -149,7 +149,14 @@ def test_every_setting(training):
 def test_every_option_of_run(training):
     text = (ROOT / "docs" / "integrations.md").read_text()
     table = "".join(re.findall(r"^\| `--.*$", text, re.MULTILINE))
-    given = ["--conf", "log:warn", "--limit", "512MiB", "--plan", "on", "--cache", "off"]
+    given = [
+        "--conf",
+        "log:warn",
+        "--limit",
+        "512MiB",
+        "--plan",
+        "on",
+    ]
     given += ["--log", "error", "--strict", "--summary", "counters.json"]
     out, _ = training.start("-m", "stalloc", "run", *given, "train.py")
     assert "pluggable" in out

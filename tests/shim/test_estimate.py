@@ -35,7 +35,7 @@ print(json.dumps([stats.native_peak_reserved, stats.native_steps, stats.native_o
 
 def played(run, more=""):
     text = REPLAY.replace("{ON}", str("native:off" not in more))
-    conf = f"driver:{DRIVER},engine:{ENGINE},cache:off{more}"
+    conf = f"driver:{DRIVER},engine:{ENGINE}{more}"
     environment = {"FAKECUDA_CAPACITY": str(CAPACITY), "FAKECUDA_POISON": "0"}
     environment |= {"TRACE": str(TRACE), "PACKAGE": str(ROOT / "python")}
     out, _ = run(text, conf=conf, **environment)

@@ -57,7 +57,7 @@ def ran(command, folder):
     """Its status, what it said, the processor's seconds and the bytes of memory that it took."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("STALLOC_", "FAKECUDA_"))}
     env |= {"SHIM": str(SHIM), "FAKECUDA_ANY_STREAM": "1", "FAKECUDA_CAPACITY": str(1 << 30)}
-    env |= {"STALLOC_CONF": f"driver:{DRIVER},engine:{ENGINE},cache:off"}
+    env |= {"STALLOC_CONF": f"driver:{DRIVER},engine:{ENGINE}"}
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said)
         _, status, used = os.wait4(process.pid, 0)

@@ -6,7 +6,7 @@ import stat
 from programs import DRIVER, ENGINE
 from test_warm import TRAINING
 
-CONF = f"driver:{DRIVER},engine:{ENGINE},cache:off"
+CONF = f"driver:{DRIVER},engine:{ENGINE}"
 PLANS = """
 def plan(what, path, device=0):
     call = getattr(L, f"stalloc_{what}_plan")

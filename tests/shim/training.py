@@ -12,7 +12,7 @@ from pathlib import Path
 from programs import DRIVER, ROOT
 
 # There is nothing to compile an adapter against.
-CONF = f"driver:{DRIVER},cache:off,route:pluggable"
+CONF = f"driver:{DRIVER},route:pluggable"
 DOUBLES = ROOT / "tests" / "python"
 
 TORCH = f"""

@@ -34,7 +34,6 @@ type scenario struct {
 	drift    int     // the step from which on the programs are others; 0: none
 	noise    float64 // of the requests are not like the program's
 	aborts   float64 // of the steps end halfway
-	long     bool    // programs ask often enough for a later life to be known by its beginning
 	loose    bool    // boundaries come while streams are at work
 	silent   bool    // nobody marks them
 	meddles  bool    // somebody trims, asks for statistics, changes the limit
@@ -64,7 +63,7 @@ type scenario struct {
 func newScenario(seed uint64) *scenario {
 	r := rand.New(rand.NewPCG(seed, 0))
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1, chaos: newChaos(seed), largest: 8 * mem.MiB, long: cached(seed)}
+	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1, chaos: newChaos(seed), largest: 8 * mem.MiB}
 	if one(3) {
 		s.kinds = 2 + r.IntN(2)
 	}
@@ -157,9 +156,6 @@ func (s *scenario) draw() {
 		var of []program
 		for range s.streams {
 			requests := 20 + s.random.IntN(50)
-			if s.long {
-				requests += plan.KeyRequests
-			}
 			of = append(of, newProgram(s.random, requests, s.largest))
 		}
 		s.programs = append(s.programs, of)
@@ -215,13 +211,11 @@ type run struct {
 	model   *model
 	workers []*worker
 	warm    *plan.Plan
-	cache   string // folder of plans, "" for none
 
 	answered atomic.Int64
 	refused  atomic.Int64
 	hits     uint64
 	plans    uint64
-	begun    bool // with what an earlier life has left
 	stats    engine.Stats
 	last     *plan.Plan // the plan at the end
 	mu       sync.Mutex
@@ -246,7 +240,7 @@ func (r *run) open() error {
 	}
 	r.fault = devicetest.NewFault(dev, r.seed)
 	h := newHost(r.chaos)
-	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm, Cache: r.cache})
+	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm})
 	if err != nil {
 		return err
 	}
@@ -268,9 +262,6 @@ func (r *run) live() error {
 			r.draw()
 		}
 		r.step(step)
-		if step == 0 && r.cache != "" {
-			r.begun = r.local.Plan() != nil
-		}
 		if err := r.settled(); err != nil {
 			return fmt.Errorf("after step %d: %w", step, err)
 		}
@@ -285,7 +276,6 @@ func (r *run) step(n int) {
 	var stop atomic.Bool
 	for _, w := range r.workers {
 		work.Go(func() {
-			w.exact = n == 0 && r.long
 			if n == 0 {
 				w.keep(r.weights[w.stream])
 				defer func() { w.keep(r.state[w.stream]) }()

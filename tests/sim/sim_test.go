@@ -42,7 +42,7 @@ var (
 
 // totals say whether the lives were interesting.
 type totals struct {
-	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm, cached int64
+	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm int64
 }
 
 func (sum *totals) add(r *run) {
@@ -74,46 +74,37 @@ func TestLives(t *testing.T) {
 	}
 	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
 	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/100 || sum.plans == 0 || sum.stitches == 0 || sum.syncs == 0 ||
-		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0 || sum.cached == 0) {
+		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0) {
 		t.Error("the lives were too quiet to prove anything")
 	}
 }
 
 // life runs an allocator from start to end, and half of the time another one that
-// starts with its plan: with the last one, or with the one that it kept for the next run,
-// which the next run then does not follow exactly.
+// starts with its plan, which it then may not follow exactly.
 func life(t *testing.T, seed uint64, sum *totals) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.Fatalf("seed %d: %v", seed, r)
 		}
 	}()
-	cache := ""
-	if cached(seed) {
-		cache = t.TempDir()
-	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newScenario(seed)
-		r := &run{scenario: s, cache: cache}
+		r := &run{scenario: s}
 		if err := r.live(); err != nil {
 			t.Errorf("seed %d: %+v: %v", seed, s.settings(), err)
 		}
 		sum.add(r)
-		if (r.last != nil || cache != "") && !t.Failed() && seed%2 == 0 {
+		if r.last != nil && !t.Failed() && seed%2 == 0 {
 			again := newScenario(seed)
 			again.chaos.off = s.random.IntN(2) == 0
 			r = &run{scenario: again, warm: r.last}
-			if cache != "" {
-				r.warm, r.cache = nil, cache
+			if s.random.IntN(2) == 0 {
 				again.noise = 0.05 * s.random.Float64()
 			}
 			if err := r.live(); err != nil {
 				t.Errorf("seed %d, second start: %+v: %v", seed, again.settings(), err)
 			}
 			sum.warm++
-			if r.begun {
-				sum.cached++
-			}
 			sum.add(r)
 		}
 		sum.lives++
@@ -121,9 +112,6 @@ func life(t *testing.T, seed uint64, sum *totals) {
 		time.Sleep(time.Minute) // what still runs ends, or is found out
 	})
 }
-
-// cached says of which lives a second one finds what they have left in a folder.
-func cached(seed uint64) bool { return seed%4 == 0 }
 
 // TestUnmarked: where nobody marks steps, crude ones end by themselves, in the middle of a
 // request on any thread, and nothing is planned.

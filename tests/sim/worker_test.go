@@ -13,7 +13,6 @@ type worker struct {
 	run    *run
 	stream mem.StreamID
 	random *rand.Rand
-	exact  bool           // it does what the program says
 	now    map[int]*block // of this step, by the program's number
 	others []*block       // that do not end as the program says
 	kept   []*block       // that stay to the end
@@ -60,7 +59,7 @@ func (w *worker) step(p program) {
 }
 
 // strays reports whether it is time for what no program says.
-func (w *worker) strays() bool { return w.random.Float64() < w.run.noise && !w.exact }
+func (w *worker) strays() bool { return w.random.Float64() < w.run.noise }
 
 // keep asks for blocks that stay.
 func (w *worker) keep(sizes []mem.Bytes) {

@@ -40,7 +40,7 @@ func start(t testing.TB) *pairs {
 		t.Fatalf("gcc, behind `make build`: %v\n%s", err, out)
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "STALLOC_CONF=cache:off,log:error,driver:"+driver)
+	cmd.Env = append(os.Environ(), "STALLOC_CONF=log:error,driver:"+driver)
 	return &pairs{Child: pagetest.Run(t, cmd)}
 }
 

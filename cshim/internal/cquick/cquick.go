@@ -38,7 +38,6 @@ import (
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // Device is a device with one lock less than a real one: a test has one thread.
@@ -128,16 +127,6 @@ func (d *Device) Announce(at ...mem.Addr) {
 		C.stalloc_announce(d.c, C.uint64_t(addr))
 	}
 	C.stalloc_drain(d.c)
-}
-
-// SetShortLived says which blocks are short-lived.
-func (d *Device) SetShortLived(t *shortlived.Table) {
-	*(*shortlived.Table)(unsafe.Pointer(&d.c.short_lived)) = *t
-}
-
-// ShortLived reports whether the next request, if it is for so many bytes, is for a short-lived block.
-func (d *Device) ShortLived(asked mem.Bytes) bool {
-	return bool(C.stalloc_short_lived(d.c, C.stalloc_units_of(C.uint64_t(asked))))
 }
 
 // Counts returns the rounded bytes and the number of live blocks.

@@ -14,7 +14,6 @@ import (
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
-	"stalloc/stream/shortlived"
 )
 
 // twins are one engine with cursors, over the model, that is asked for everything, and one over the
@@ -60,11 +59,6 @@ func newTwins(seed uint64, change func(*onerange.Config)) *twins {
 		cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}, late: map[mem.Addr]block{},
 		lists: map[cursorKey][][]schedule.Entry{},
 	}
-	var table shortlived.Table
-	for i := range table {
-		table[i] = t.r.Uint64()
-	}
-	d.SetShortLived(&table)
 	t.allow()
 	return t
 }
@@ -152,7 +146,7 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	}
 	mine := &t.cursorsOf(id)[small]
 	entry := mine.Next(units)
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Planned: t.place(entry), ShortLived: small == 0 && t.device.ShortLived(asked)}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Planned: t.place(entry)}
 	addr := t.device.Alloc(id, asked)
 	var got engine.Op
 	if addr != 0 {
