@@ -1,7 +1,7 @@
 package actors
 
 // Where nobody marks the steps, one ends after so many requests and frees: crude, but enough
-// for what looks at steps to lay memory out (onerange, short-lived).
+// for what looks at steps to lay memory out (onerange).
 const crudeStep = 1 << 17
 
 // overdue reports whether such a step has ended.

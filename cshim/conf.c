@@ -165,8 +165,7 @@ static void read_environment(void) {
 	join(&all, text, sizeof text);
 	if (all.ignored) {
 		static _Atomic bool logged;
-		stalloc_log_once(&logged, "STALLOC_CONF: %s is no setting any more and is ignored; "
-					  "stalloc_save_plan and stalloc_load_plan keep plans", all.ignored);
+		stalloc_log_once(&logged, "STALLOC_CONF: a setting of earlier releases is ignored: %s", all.ignored);
 	}
 }
 

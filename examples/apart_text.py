@@ -27,6 +27,7 @@ def speech(o):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+    return model
 
 
 def t5(o):
@@ -76,6 +77,7 @@ def t5(o):
             eval_dataset=data[:batch], data_collator=Pad(None),
         )  # fmt: skip
         trainer.train()
+    return trainer.model
 
 
 def grpo(o):
@@ -119,6 +121,7 @@ def grpo(o):
             (0.04 * apart - gain).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
+    return policy
 
 
 def embeddings(o):
@@ -161,6 +164,7 @@ def embeddings(o):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+    return model
 
 
 def packing(o):
@@ -194,7 +198,9 @@ def packing(o):
             gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False},
             save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=o.tiny,
         )  # fmt: skip
-        Trainer(
+        trainer = Trainer(
             model=LlamaForCausalLM(config), args=settings, train_dataset=data,
             data_collator=DataCollatorWithFlattening(),
-        ).train()  # fmt: skip
+        )  # fmt: skip
+        trainer.train()
+    return trainer.model

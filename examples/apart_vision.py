@@ -33,6 +33,7 @@ def diffusion(o):
         optimizer.step()
         average.step(model.parameters())
         optimizer.zero_grad()
+    return model
 
 
 def detection(o):
@@ -60,6 +61,7 @@ def detection(o):
         sum(losses.values()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    return model
 
 
 def unet3d(o):
@@ -90,6 +92,7 @@ def unet3d(o):
                 whole = torch.randn(1, 1, *((24,) * 3 if o.tiny else (224, 208, 160)))
                 sliding_window_inference(whole.to(o.device), (side,) * 3, 4, model, 0.25)
             model.train()
+    return model
 
 
 def images(o):
@@ -119,3 +122,4 @@ def images(o):
         loss.backward()
         optimizer.step()
         average.update(model, step=step)
+    return model

@@ -64,7 +64,7 @@ KINDS = {
     "VR": "--virtual 2 --recompute-layers 8",
     "ZR": "--zero --recompute-layers 16",
 }
-FAKE = "one rank of 8, 8 of 32 microbatches"
+FAKE = f"{artifact_table.FAKE}, 8 of 32 microbatches"
 ROWS = {
     **{f"gpt2/{kind}": Row("train_artifact.py", f"--model gpt2 --batch 8 --seq 1024 {more}".strip(),
                            differs=FAKE) for kind, more in KINDS.items()},

@@ -19,6 +19,7 @@ import measure
 
 NATIVE_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 EXIT_OUT_OF_MEMORY = 3
+EXIT_NOT_FINITE = 4
 # How running out of memory reads: the allocators' own errors, and cuBLAS's for its workspace.
 OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -203,7 +204,14 @@ def run(args, example):
         recorder.report()
         return EXIT_OUT_OF_MEMORY
     weights = sum(parameter.numel() for parameter in model.parameters())
-    recorder.report(items=example.name, parameters=weights, checksum=measure.checksum(model))
+    wrong = measure.not_finite(recorder.steps, model)
+    recorder.report(
+        items=example.name, parameters=weights, checksum=measure.checksum(model),
+        finite=not wrong, **({"failed": wrong} if wrong else {}),
+    )  # fmt: skip
+    if wrong:
+        print(f"{args.allocator:>12} {wrong}", file=sys.stderr)
+        return EXIT_NOT_FINITE
     return 0
 
 

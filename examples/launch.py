@@ -22,7 +22,7 @@ def launch(script, options, allocator, timeout):
         report = json.loads(output.read_text()) if output.exists() else {}
     if status == harness.EXIT_OUT_OF_MEMORY or (status and "out_of_memory" in report):
         report["failed"] = f"out of memory in step {report['out_of_memory']['step']}"
-    elif status != 0:
+    elif status != 0 and "failed" not in report:
         report["failed"] = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     return report
 

@@ -174,6 +174,7 @@ def measured(report):
         "retries": steps[-1]["retries"],
         "steady_retries": steps[-1]["retries"] - before,
         "checksum": report.get("checksum"),  # over the bits of all weights
+        "finite": report.get("finite"),  # all losses and parameters
         "peak_load": summary["peak_load"],
         "peak_allocated": max(
             part.get("peak_allocated", 0) for part in (report.get("setup", {}), *steps)

@@ -6,6 +6,7 @@ splits off or cannot reuse is its own fragmentation: 1 - peak load / peak reserv
 """
 
 import json
+import math
 import os
 import statistics
 import struct
@@ -32,6 +33,31 @@ def checksum(model):
             part = parameter.detach().view(integers).sum(dtype=torch.int64).item()
             total = (total + place * part) % (1 << 64)
     return f"{total:016x}"
+
+
+def not_finite(steps, model):
+    """The first loss or parameter that is NaN or infinite, in words; "" if there is none.
+
+    A GPU computes faster with NaN than with numbers: such a run's times prove nothing.
+    """
+    import torch
+
+    for step in steps:
+        for key in ("loss", "evaluation"):
+            if not math.isfinite(step.get(key, 0.0)):
+                return f"the {key} of step {step['step']} is {step[key]}: nothing here counts"
+    for name, parameter in model.named_parameters():
+        part = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if not torch.isfinite(part.detach()).all():
+            return f"parameter {name} is not finite after {len(steps)} steps: nothing here counts"
+    return ""
+
+
+def require_finite(model, losses=()):
+    """Ends a program in which a loss or a parameter is not finite."""
+    steps = [{"step": number, "loss": loss} for number, loss in enumerate(losses)]
+    if wrong := not_finite(steps, model):
+        raise SystemExit(wrong)
 
 
 def thread_seconds():

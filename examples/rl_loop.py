@@ -15,6 +15,7 @@ import sys
 import time
 
 import harness
+import measure
 import stalloc
 
 VOCABULARY, PROMPT, LOW = 8192, 8, 1024  # tokens below LOW are what is wanted
@@ -126,6 +127,7 @@ def train(torch, args):
         baseline = 0.9 * baseline + 0.1 * reward if number else reward
         print(f"step {number}: reward {reward:.3f}; {generator.words}", flush=True)
     generator.end()
+    measure.require_finite(model)
 
 
 def add_arguments(parser):

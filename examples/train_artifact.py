@@ -2,9 +2,9 @@
 """Trains what one GPU of the STAlloc paper's runs trains: a rank of a Megatron-LM job.
 
 Models as in the paper (arXiv 2507.16274), split by tensor, pipeline and experts over more processes
-than there are GPUs: Megatron's fake process group stands for the others, which answer at once and
-with anything. So the memory and the kernels are a real rank's, the losses are not, and steps take
-no time for communication. Where there are as many processes as ranks (torchrun) all of it is real.
+than there are GPUs: a fake process group stands for the others, which answer at once (ranks.py).
+So the memory and the kernels are a real rank's, the losses are not, and steps take no time for
+communication. Where there are as many processes as ranks (torchrun) all of it is real.
 
     MEGATRON_PATH=~/Megatron-LM python examples/train_artifact.py --model llama2-7b --virtual 2
     MEGATRON_PATH=~/Megatron-LM torchrun --nproc-per-node 2 examples/train_artifact.py \\
@@ -99,10 +99,10 @@ class Example(train_megatron.Example):
             forward_only=False,
         )
         self.optimizer.step()
-        # The last stage has a loss, and with fake neighbours it may be anything.
+        # The last stage has a loss.
         each = [loss["lm loss"] for loss in losses if isinstance(loss, dict)]
         loss = torch.stack(each).mean() if each else torch.zeros((), device=self.device)
-        return harness.Step(loss.nan_to_num(), args.microbatches * args.batch * args.seq)
+        return harness.Step(loss, args.microbatches * args.batch * args.seq)
 
 
 def start_megatron(args, device):

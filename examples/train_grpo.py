@@ -17,6 +17,7 @@ import random
 import tempfile
 
 import harness
+import measure
 import rl_loop
 import stalloc
 from rl_loop import LOW, PROMPT, VOCABULARY
@@ -125,6 +126,7 @@ def main(argv=None):
         for entry in trainer.state.log_history
         if "loss" in entry
     ]
+    measure.require_finite(trainer.model, [step["loss"] for step in steps])
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"steps": steps, "stalloc": stalloc.stats().as_dict()}, file)

@@ -58,7 +58,11 @@ def main():
         accelerator="auto", devices=1,
     )  # fmt: skip
     data = list(batches(args.steps, args.longest))
-    trainer.fit(Decoder(args.layers), torch.utils.data.DataLoader(data, batch_size=None))
+    model = Decoder(args.layers)
+    trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=None))
+    wrong = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if wrong:
+        raise SystemExit(f"not finite after {args.steps} steps: {', '.join(wrong)}")
     print(stalloc.stats())
 
 

@@ -18,7 +18,7 @@ import (
 // and after it what the range answers; -rewrite renews the answers. The device that performs them
 // holds every script to the driver's rules, too. The first words of an event:
 //
-//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, short-lived, wait, lend
+//	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, wait, lend
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
 //	lasting              with stream=, which is never gone

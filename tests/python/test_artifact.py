@@ -19,6 +19,7 @@ class Pretend:
     def __init__(self):
         self.ran, self.shared = [], 0  # of these in a process with others
         self.started = []  # batch by batch
+        self.finite = True
 
     def __enter__(self):
         return self
@@ -45,7 +46,7 @@ class Pretend:
             "median_step_seconds": seconds, "median_items_per_second": 1000 * batch / seconds,
             "peak_load": load, "peak_reserved": reserved,
         }  # fmt: skip
-        return {"steps": [step] * 8, "summary": summary}
+        return {"steps": [step] * 8, "summary": summary, "finite": self.finite}
 
 
 @pytest.fixture
@@ -179,3 +180,11 @@ def test_bad_options(options, message, gpu, capsys):
     with pytest.raises(SystemExit):
         train_artifact.parse_arguments(options)
     assert message in capsys.readouterr().err
+
+
+def test_no_time_beside_fake_ranks_without_finite_numbers(gpu, tmp_path, capsys):
+    """Memory counts all the same."""
+    gpu.finite = None  # as in ledgers before it was looked at
+    options = ["--json", str(tmp_path / "a.jsonl"), "--parts", "rows", "--rows", "llama2-7b/N"]
+    assert artifact.main(options, gpu, machine(1)) == 0
+    assert "| 80.0 | 90.9 | 94.3 | 99.0 | – | – | – | – | one rank" in capsys.readouterr().out

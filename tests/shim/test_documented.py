@@ -129,7 +129,7 @@ SETTINGS = {
     "limit": "512MiB", "log": "info", "plan": "always", "stitch": "off",
     "wait": "off", "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
     "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
-    "engine": str(ENGINE), "route": "pluggable", "share": "fd",
+    "cache": "plans", "engine": str(ENGINE), "route": "pluggable", "share": "fd",
 }  # fmt: skip
 LAKE = {"pool": "gmlake", "fraglimit": "4MiB"}
 
