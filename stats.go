@@ -1,6 +1,10 @@
 package stalloc
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Stats are counts since Open. Amounts are in bytes; blocks count as their size
 // rounded up to 512.
@@ -44,6 +48,31 @@ func (s Stats) Fragmentation() float64 {
 		return 0
 	}
 	return max(0, 1-float64(s.PeakAllocated)/float64(s.PeakReserved))
+}
+
+// String names each count that is not zero.
+func (s Stats) String() string {
+	var text []string
+	say := func(name string, value any, is bool) {
+		if is {
+			text = append(text, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	say("requests", s.Requests, true)
+	say("hits", s.Hits, s.Hits > 0)
+	say("misses", s.Misses, s.Misses > 0)
+	say("steps", s.Steps, true)
+	say("plans", s.Plans, s.Plans > 0)
+	say("events lost", s.LostEvents, s.LostEvents > 0)
+	say("allocated", fmt.Sprintf("%v of at most %v", s.Allocated, s.PeakAllocated), true)
+	say("reserved", fmt.Sprintf("%v of at most %v", s.Reserved, s.PeakReserved), true)
+	say("asleep", s.Asleep, s.Asleep > 0)
+	say("backup", s.Backup, s.Backup > 0)
+	say("native would have reserved", s.NativePeakReserved, s.NativePeakReserved > 0)
+	say("driver calls", fmt.Sprintf("%d in %v", s.DriverCalls, s.DriverTime), true)
+	say("retries", s.Retries, s.Retries > 0)
+	say("waits", fmt.Sprintf("%d in %v", s.Waits, s.WaitTime), s.Waits > 0)
+	return strings.Join(text, ", ")
 }
 
 // Stats returns the current counts. Those of streams that are busy meanwhile are

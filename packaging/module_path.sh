@@ -25,5 +25,12 @@ sed -i -E "s#^(\s*(import )?([A-Za-z_.][A-Za-z_0-9.]* )?)\"$was(/[^\"]*)?\"\$#\1
 sed -i -E "s#(^|[^A-Za-z0-9_./-])$was/($folders)([^A-Za-z0-9_-]|\$)#\1$new/\2\3#g" $go $(git ls-files '*.md' '*.h')
 sed -i "s#Module: \"$was\"#Module: \"$new\"#" tests/floors/rules.go
 sed -i "s#go doc $was\b#go doc $new#" docs/go-api.md
-sed -i "s#https://example.org/stalloc#https://$new#" python/pyproject.toml
+cat >> python/pyproject.toml <<EOT
+
+[project.urls]
+Source = "https://$new"
+Documentation = "https://$new/docs"
+Changelog = "https://$new/CHANGELOG.md"
+Issues = "https://$new/issues"
+EOT
 gofmt -w $go

@@ -24,8 +24,13 @@ IN_STAGE  := BUILD=$(WHEEL)/$(ARCH) LIBDIR=$(STAGE)/stalloc/lib BIN=$(WHEEL)/sta
 
 ##@ Package
 
+# Before anything is downloaded.
+.PHONY: has-go
+has-go:
+	@command -v $(GO) >/dev/null || { echo 'make wheel: there is no Go here ($(GO)): install it, or name it: make wheel GO=/usr/local/go/bin/go' >&2; exit 1; }
+
 .PHONY: wheel
-wheel: $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with glibc 2.28 or later
+wheel: has-go $(WHEEL)/ready stamp ## build dist/stalloc-*.whl for every Linux with glibc 2.28 or later
 	rm -rf $(STAGE) $(WHEEL)/raw $(DIST)/stalloc-*.whl && mkdir -p $(STAGE) $(DIST)
 	cp -RL python/stalloc python/pyproject.toml python/setup.py python/stalloc.pth python/README.md python/LICENSE $(STAGE)
 	rm -rf $(STAGE)/stalloc/bin $(STAGE)/stalloc/lib/*.so $(STAGE)/stalloc/lib/adapters

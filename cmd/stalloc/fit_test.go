@@ -175,6 +175,7 @@ func TestFitSizes(t *testing.T) {
 	if line := (measured{name: "s"}).commandLine([]string{"train.py", "--len={s}"}, 7); strings.Join(line, " ") != "train.py --len=7" {
 		t.Errorf("%q", line)
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // others may run stalloc fit meanwhile
 	out, errs, status := run(t, append(arguments, "--sizes", "batch=2,9", "train.py")...)
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "stalloc-fit-*")); status != exitFailed || out != "" || !strings.Contains(errs, "batch 9: exit status 3; what it printed is above") || len(left) > 0 {
 		t.Errorf("exit %d, %q, %s, %q", status, out, errs, left)

@@ -168,7 +168,11 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 	if ip == nil {
 		return nil, fmt.Errorf("metrics on %s: no address; name one of this machine's by its numbers, such as 127.0.0.1", address)
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	network := "tcp6" // of one family alone: "tcp" would take 0.0.0.0 for both
+	if ip.To4() != nil {
+		network = "tcp4"
+	}
+	listener, err := net.Listen(network, net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("metrics on port %d: %w; choose another port, or an address of this machine", port, err)
 	}

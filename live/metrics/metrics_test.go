@@ -145,7 +145,15 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, port, _ := net.SplitHostPort(s.Addr())
-		answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
+		mine, other := "127.0.0.1", "::1"
+		if address == "::" {
+			mine, other = other, mine
+		}
+		if c, err := net.Dial("tcp", net.JoinHostPort(other, port)); err == nil {
+			c.Close()
+			t.Errorf("%s: it answers on %s, too", address, other)
+		}
+		answer, err := http.Get("http://" + net.JoinHostPort(mine, port) + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,9 +36,9 @@ def arm() -> None:
     begin()
 
 
-def begin() -> None:
+def begin(promised: bool = False) -> None:
     """Enables stalloc when torch has been imported, with the summary when the program ends."""
-    _summary.at_exit()
+    _summary.at_exit(promised)
     _hook.arm(_enable)
 
 

@@ -28,6 +28,8 @@ def check(parser: argparse.ArgumentParser, program: str, module: bool) -> None:
 
 def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
     if not os.path.exists(path):
+        if os.path.basename(path).startswith("python"):
+            parser.error(f"{path}: leave it out, this is Python already: name the script itself")
         parser.error(f"{path}: no such program; name a script, or a module after -m")
     if not os.access(path, os.R_OK):
         parser.error(f"{path} cannot be read")

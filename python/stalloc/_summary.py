@@ -18,11 +18,17 @@ VARIABLE = "STALLOC_SUMMARY"
 
 
 _owner = 0  # the process that writes it; a forked child inherits the handler only
+_promised = False  # to a person, who is told where nothing came of it
 
 
-def at_exit() -> None:
-    """Has the summary written once when this process ends."""
-    global _owner
+def at_exit(promised: bool = False) -> None:
+    """Has the summary written once when this process ends.
+
+    `promised`: somebody asked for stalloc in this very process, with options that say what is to
+    come of it; where nothing does, a line says so.
+    """
+    global _owner, _promised
+    _promised = promised
     if _owner != os.getpid():
         _owner = os.getpid()
         atexit.register(_end)
@@ -33,6 +39,9 @@ def _end() -> None:
     if os.getpid() != _owner or where == "off":
         return
     devices = served()
+    if _promised and not devices:
+        file = f"; {where} is not written" if where else ""
+        print(f"stalloc run: this process used no CUDA memory{file}", file=sys.stderr)
     for device, stats in devices.items():
         print(line(device, stats), file=sys.stderr)
     if devices and where:

@@ -11,6 +11,7 @@ training steps. At the end each process says what it used.
 """
 
 import argparse
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -98,10 +99,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except SettingError as error:
         print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)
         return 2
+    if args.strict and importlib.util.find_spec("torch") is None:
+        where = "is not installed for this Python"
+        print(f"stalloc run: PyTorch {where} ({sys.executable})", file=sys.stderr)
+        return 1
     try:
         os.environ[_config.VARIABLE] = conf
         os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
-        _auto.begin()
+        _auto.begin(promised=args.strict or bool(args.summary))
         _program.run(args.program, args.module, args.arguments)
     except StallocError as error:
         if error is not _auto.refusal:  # the program's, in the midst of its work

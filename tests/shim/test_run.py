@@ -59,6 +59,8 @@ def test_exit_status_and_errors_are_the_program_s(training):
     ("arguments", "words"),
     [
         (["absent.py"], "absent.py: no such program"),
+        (["python", "train.py"], "python: leave it out, this is Python already"),
+        (["/usr/bin/python3.99", "train.py"], "name the script itself"),
         (["--summary", "absent/x.json", "train.py"], "--summary absent/x.json: there is no folder"),
         (["--summary", ".", "train.py"], "--summary .: is a folder"),
         (["-m", "absent.module"], "absent.module: no such module"),
@@ -90,6 +92,28 @@ def test_strict_says_in_a_line_what_is_missing(training):
     out, err = training.start(*RUN, *absent, status=1)
     assert out == "" and err.startswith("stalloc run: there is no NVIDIA driver (/absent.so: ")
     assert err.count("\n") == 1
+
+
+def test_strict_without_pytorch_is_an_error(training):
+    torch, away = training.folder / "site" / "torch", training.folder / "elsewhere"
+    torch.rename(away)
+    try:
+        out, err = training.start(*RUN, "--strict", "train.py", status=1)
+    finally:
+        away.rename(torch)
+    assert out == "" and err.startswith("stalloc run: PyTorch is not installed for this Python")
+    assert err.count("\n") == 1
+
+
+def test_what_was_promised_and_did_not_come_is_said(training, tmp_path):
+    (training.folder / "work" / "idle.py").write_text("print('idle')")
+    file = tmp_path / "counters.json"
+    out, err = training.start(*RUN, "--summary", file, "idle.py")
+    assert out == "idle\n" and not file.exists()
+    assert err == f"stalloc run: this process used no CUDA memory; {file} is not written\n"
+    _, err = training.start(*RUN, "--strict", "idle.py")
+    assert err == "stalloc run: this process used no CUDA memory\n"
+    assert training.start(*RUN, "idle.py")[1] == ""
 
 
 def test_counters_of_each_rank_as_json(training, tmp_path):
