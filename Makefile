@@ -137,13 +137,14 @@ uninstall: ## take away what install has put there
 ##@ Check
 
 .PHONY: test
-test: build test-go test-c test-python ## every test that needs no GPU
+test: build ## every test that needs no GPU; one failure stops no other part
+	@bad=; for part in test-go test-c test-python; do $(MAKE) --no-print-directory $$part || bad="$$bad $$part"; done; \
+	  test -z "$$bad" || { echo "failed:$$bad" >&2; exit 1; }
 
 .PHONY: test-go
 test-go: build
-	$(GO) test ./...
-	$(GO) test -tags invariants $(CHECKED)
-	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x ./... 2>&1) || { echo "$$out"; exit 1; }
+	@bad=0; $(GO) test ./... || bad=1; $(GO) test -tags invariants $(CHECKED) || bad=1; \
+	  out=$$($(GO) test -run '^$$' -bench . -benchtime 1x ./... 2>&1) || { echo "$$out"; bad=1; }; exit $$bad
 
 .PHONY: test-c
 test-c: build

@@ -111,6 +111,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except StallocError as error:
         if error is not _auto.refusal:  # the program's, in the midst of its work
             raise
+        _summary.at_exit(promised=False)
         print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)
         return 2 if isinstance(error, SettingError) else 1
     return 0

@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 }
 
 func build(folder string) (err error) {
+	if _, err = fake.Libraries(); err != nil {
+		return err
+	}
 	if driver, err = fake.Build(folder); err != nil {
 		return err
 	}

@@ -30,14 +30,14 @@ func start(t testing.TB) *pairs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := filepath.Abs("../../python/stalloc/lib")
+	lib, err := fake.Libraries()
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(folder, "pairs")
 	if out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../../cshim", "-o", program,
 		"testdata/pairs.c", "-L"+lib, "-lstalloc", "-Wl,-rpath,"+lib).CombinedOutput(); err != nil {
-		t.Fatalf("gcc, behind `make build`: %v\n%s", err, out)
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), "STALLOC_CONF=log:error,driver:"+driver)

@@ -23,6 +23,7 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -118,3 +119,18 @@ func (l *Library) EndCapture(stream uint64) bool {
 
 // Reset takes everything back and reads the FAKECUDA_ variables again.
 func (l *Library) Reset() { C.fake_void(l.symbols["fakecuda_reset"]) }
+
+// Libraries returns the folder of the libraries that `make build` makes, beside the package that
+// asks, two folders below the root.
+func Libraries() (string, error) {
+	folder, err := filepath.Abs("../../python/stalloc/lib")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"libstalloc.so", "libstalloc_engine.so"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			return "", fmt.Errorf("this test loads %s, which is not built: run 'make build' first", name)
+		}
+	}
+	return folder, nil
+}
