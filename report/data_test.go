@@ -46,17 +46,15 @@ func TestVerdictsOfAllRecordings(t *testing.T) {
 		slack := mem.Bytes(noDifference * float64(d.Peak.Load))
 		wins := ours > 0 && least > 0 && ours < least-slack
 		loses := least > 0 && (ours == 0 || ours > least+slack)
-		if strings.Contains(said[2], "stalloc saves") != wins || strings.Contains(said[2], ": use") != loses {
+		if strings.HasPrefix(said[2], "Use stalloc: ") != (wins || ours > 0 && least == 0) || loses != (strings.HasPrefix(said[2], "Use ") && !strings.HasPrefix(said[2], "Use stalloc")) {
 			t.Errorf("%s: %q, found %v", name, said[2], decisive)
 		}
 		var want []mem.Bytes
 		switch {
-		case wins && native == 0:
-			want = []mem.Bytes{expandable - ours}
-		case wins && native-least <= slack:
-			want = []mem.Bytes{native - ours}
+		case wins && (native == 0 || native-least <= slack):
+			want = []mem.Bytes{least - ours}
 		case wins:
-			want = []mem.Bytes{native - expandable, native - ours, expandable - ours}
+			want = []mem.Bytes{least - ours, native - ours}
 		case loses && ours > 0:
 			want = []mem.Bytes{ours - least}
 		}

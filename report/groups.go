@@ -60,6 +60,9 @@ func (l *ledger) group(stacks *trace.Stacks, live []*block, step Step, way strin
 			k.what, k.size, k.phase = b.size.String(), b.size, b.phase
 		case ByPhase:
 			k.what = l.phases[b.phase]
+			if b.begin < step.Begin && (k.what == upToPeak || k.what == afterPeak) {
+				k.what = earlierStep // whose peak that was says nothing here
+			}
 		default:
 			k.what = names(stacks.Of(b.id))
 		}

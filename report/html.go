@@ -179,6 +179,18 @@ func (p page) Span(from, to int) template.CSS {
 	return template.CSS(fmt.Sprintf("left:%.2f%%;width:%.2f%%", clip(from), max(clip(to)-clip(from), 0.6)))
 }
 
+// RequestedIn names the phase that a group's blocks were requested in, as the groups by phase do.
+func (p page) RequestedIn(g Group) string {
+	if g.Phase < 0 {
+		return "several"
+	}
+	name := p.Phases[g.Phase]
+	if g.To < p.PeakStep.Begin && (name == upToPeak || name == afterPeak) {
+		return earlierStep
+	}
+	return name
+}
+
 // When says in words when a group's blocks came and went.
 func (p page) When(g Group) string {
 	s := p.PeakStep

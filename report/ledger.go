@@ -166,6 +166,8 @@ func (l *ledger) inferred(event int) string {
 const (
 	upToPeak  = "up to the step's peak"
 	afterPeak = "after the step's peak"
+	// earlierStep stands for both where a block was there before the step in question.
+	earlierStep = "an earlier step"
 )
 
 // orderPhases sorts the phases by how they follow each other in a program.

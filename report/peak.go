@@ -90,3 +90,14 @@ func worth(d *Data) []Worth {
 	}
 	return all
 }
+
+// Room is the worth against the better rival, the one that fits in less; nil: nobody looked.
+func (d *Data) Room() *Worth {
+	var least *Worth
+	for i := range d.Worth {
+		if w := &d.Worth[i]; least == nil || w.Device < least.Device {
+			least = w
+		}
+	}
+	return least
+}

@@ -77,10 +77,10 @@ func verdict(d *Data) []string {
 	said := []string{"The run fits in " + listed(fits) + "."}
 	if speed == nil {
 		said = append(said, "The recording has no steady part, so how much memory full speed takes is unknown: record more steps.")
-		return append(said, advice(fits, "To fit, ", d.Peak.Load))
+		return append(said, advice(fits, " to fit", d.Peak.Load))
 	}
 	said = append(said, "It runs at full speed in "+listed(speed)+".")
-	return append(said, advice(speed, "At full speed ", d.Peak.Load))
+	return append(said, advice(speed, " at full speed", d.Peak.Load))
 }
 
 // listed is a figure in words: how much under each of the allocators that have one.
@@ -103,35 +103,42 @@ func listed(f figure) string {
 	return text
 }
 
-// advice says which allocator to take for a figure, and how much each of two steps wins: from
-// native to expandable segments, which is one line, and from there to stalloc.
+// advice says first which allocator to use for a figure, then what it saves against the better of
+// the others, and against native if that is another one.
 func advice(f figure, when string, load mem.Bytes) string {
 	near := func(a, b mem.Bytes) bool { return max(a-b, b-a) <= mem.Bytes(noDifference*float64(load)) }
-	native, expandable, ours := f["native"], f["expandable"], f["stalloc"]
-	other, name := best(native, expandable)
+	native, ours := f["native"], f["stalloc"]
+	other, name := best(native, f["expandable"])
 	switch {
 	case ours == 0 && other == 0:
-		return when + "no allocator runs it."
+		return "No allocator runs it" + when + "."
 	case ours == 0:
-		return when + "stalloc cannot run it: use " + inWords[name] + "."
+		return "Use " + inWords[name] + ": stalloc cannot run it" + when + "."
 	case other == 0:
-		return when + "only stalloc runs it."
+		return "Use stalloc: only it runs" + when + "."
 	case near(ours, other):
-		text := fmt.Sprintf("%sstalloc is no better than %s.", when, inWords[name])
-		if name == "expandable" && !near(native, other) {
+		text := upper(inWords[name]) + " " + does[name] + ": stalloc is no better" + when + "."
+		if name == "expandable" {
 			text += " PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."
 		}
 		return text
 	case ours > other:
-		return fmt.Sprintf("%sstalloc needs %v more than %s: use those.", when, ours-other, inWords[name])
-	case native == 0:
-		return fmt.Sprintf("%sstalloc saves %v of what expandable segments need.", when, expandable-ours)
-	case name == "native" || near(native, expandable):
-		return fmt.Sprintf("%sstalloc saves %v of what native needs, and expandable segments nothing.", when, native-ours)
+		return fmt.Sprintf("Use %s: stalloc needs %v more%s.", inWords[name], ours-other, when)
 	}
-	return fmt.Sprintf("%sexpandable segments, one line to switch on, save %v of what native needs; stalloc saves %v, which is %v more.",
-		when, native-expandable, native-ours, expandable-ours)
+	text := fmt.Sprintf("Use stalloc: it saves %v of what %s%s", other-ours, needs[name], when)
+	if name != "native" && native > 0 && !near(native, other) {
+		text += fmt.Sprintf(", and %v of what native needs", native-ours)
+	}
+	return text + "."
 }
+
+// does and needs are the verbs for allocators in a sentence.
+var (
+	does  = map[string]string{"native": "does", "expandable": "do"}
+	needs = map[string]string{"native": "native needs", "expandable": "expandable segments need"}
+)
+
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // best is the better of native's figure and that of expandable segments, and whose it is.
 func best(native, expandable mem.Bytes) (mem.Bytes, string) {

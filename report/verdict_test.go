@@ -20,22 +20,22 @@ func TestVerdict(t *testing.T) {
 		want  string
 	}{
 		{figure{"native": 20 * mem.GiB, "expandable": 13 * mem.GiB, "stalloc": 11 * mem.GiB},
-			"At full speed expandable segments, one line to switch on, save 7.00 GiB of what native needs; stalloc saves 9.00 GiB, which is 2.00 GiB more."},
+			"Use stalloc: it saves 2.00 GiB of what expandable segments need at full speed, and 9.00 GiB of what native needs."},
 		{figure{"native": 12 * mem.GiB, "expandable": 13 * mem.GiB, "stalloc": 11 * mem.GiB},
-			"At full speed stalloc saves 1.00 GiB of what native needs, and expandable segments nothing."},
+			"Use stalloc: it saves 1.00 GiB of what native needs at full speed."},
 		{figure{"native": 13 * mem.GiB, "expandable": 11 * mem.GiB, "stalloc": 11*mem.GiB - 4*mem.MiB},
-			"At full speed stalloc is no better than expandable segments. PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."},
+			"Expandable segments do: stalloc is no better at full speed. PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."},
 		{figure{"native": 11 * mem.GiB, "expandable": 12 * mem.GiB, "stalloc": 11*mem.GiB + 4*mem.MiB},
-			"At full speed stalloc is no better than PyTorch's native allocator."},
+			"PyTorch's native allocator does: stalloc is no better at full speed."},
 		{figure{"native": 12 * mem.GiB, "expandable": 11 * mem.GiB, "stalloc": 13 * mem.GiB},
-			"At full speed stalloc needs 2.00 GiB more than expandable segments: use those."},
+			"Use expandable segments: stalloc needs 2.00 GiB more at full speed."},
 		{figure{"native": 0, "expandable": 12 * mem.GiB, "stalloc": 11 * mem.GiB},
-			"At full speed stalloc saves 1.00 GiB of what expandable segments need."},
+			"Use stalloc: it saves 1.00 GiB of what expandable segments need at full speed."},
 		{figure{"native": 12 * mem.GiB, "expandable": 0, "stalloc": 0},
-			"At full speed stalloc cannot run it: use PyTorch's native allocator."},
-		{figure{"native": 0, "expandable": 0, "stalloc": 12 * mem.GiB}, "At full speed only stalloc runs it."},
-		{figure{"native": 0, "expandable": 0, "stalloc": 0}, "At full speed no allocator runs it."},
-		{nil, "To fit, expandable segments, one line to switch on, save 1.00 GiB of what native needs; stalloc saves 2.00 GiB, which is 1.00 GiB more."},
+			"Use PyTorch's native allocator: stalloc cannot run it at full speed."},
+		{figure{"native": 0, "expandable": 0, "stalloc": 12 * mem.GiB}, "Use stalloc: only it runs at full speed."},
+		{figure{"native": 0, "expandable": 0, "stalloc": 0}, "No allocator runs it at full speed."},
+		{nil, "Use stalloc: it saves 1.00 GiB of what expandable segments need to fit, and 2.00 GiB of what native needs."},
 	} {
 		d := &Data{Peak: Peak{Load: load}}
 		for _, name := range replay.Names() {
@@ -58,6 +58,21 @@ func TestVerdict(t *testing.T) {
 	}
 	if said := verdict(&Data{Allocators: []Allocator{{Name: "native"}, {Name: "stalloc"}}}); said != nil {
 		t.Errorf("a verdict of nothing: %q", said)
+	}
+}
+
+// TestTileIsAgainstTheBetterRival: what there is room for is told of the device that the better of
+// native and expandable segments fits in, as the sentence above it is.
+func TestTileIsAgainstTheBetterRival(t *testing.T) {
+	d := &Data{Worth: []Worth{
+		{Against: "native", Device: 12 * mem.GiB, More: 0.26},
+		{Against: "expandable", Device: 11 * mem.GiB, More: 0.01},
+	}}
+	if w := d.Room(); w == nil || w.Against != "expandable" {
+		t.Errorf("%+v", w)
+	}
+	if w := (&Data{}).Room(); w != nil {
+		t.Errorf("%+v of nothing", w)
 	}
 }
 

@@ -79,7 +79,7 @@ func Plan(ctx context.Context, tr *trace.Trace) (*plan.Plan, Result, error) {
 	if err == nil && len(r.Steps) == 0 {
 		err = errors.New("it has no step marks: mark the steps while it is recorded")
 	} else if err == nil && l.plan == nil {
-		err = fmt.Errorf("none of its %d steps came again, request for request, and had memory to be planned in: the range serves what varies; record some more steps if they repeat", len(r.Steps))
+		err = fmt.Errorf("no step repeated, request for request, of %d: nothing to plan; best fit serves what varies. Record some more steps if they do repeat", len(r.Steps))
 	}
 	return l.plan, r, err
 }

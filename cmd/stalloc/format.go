@@ -62,6 +62,16 @@ func forPeople(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// widthOf is how many columns a terminal has; 0: it is none.
+func widthOf(w io.Writer) int {
+	if file, ok := behind(w).(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
+}
+
 func coloured(w io.Writer) bool {
 	_, refused := os.LookupEnv("NO_COLOR")
 	return !refused && forPeople(w)

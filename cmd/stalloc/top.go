@@ -48,7 +48,7 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
 		Long: `Top shows every process that runs with stalloc, a row for each of its devices:
-the peak load, reserved memory, the device's memory, waste at the peak, and the
+the load now and at its peak, reserved memory, the device's memory, waste at the peak, and the
 memory in which PyTorch's own allocator would run at full speed, estimated (the
 least that it fits in, which lies between that and the peak load, is not
 estimated: a recording tells it). Of the last second or two: requests that a
@@ -56,6 +56,7 @@ plan served, the driver's share of the time and the time of a step. It reads a
 page that the process keeps in /dev/shm, which costs the process nothing. The
 device's memory comes from nvidia-smi, asked once.
 
+Where a terminal is too narrow for a row, columns are left out, plan first.
 On a terminal it refreshes: q quits, s sorts by the next column. Otherwise, and
 with --once, it prints once. --metrics serves Prometheus at
 127.0.0.1:PORT/metrics until it is interrupted, to this user and root only;
@@ -146,7 +147,7 @@ func (f *topFlags) watch(cmd *cobra.Command) error {
 		if processes, err := f.read(); err != nil {
 			text = err.Error() + "\n" // its process has ended
 		} else if len(processes) > 0 {
-			text = f.table(processes, earlier).Render() + "\n" + topNotes
+			text = f.table(processes, earlier, widthOf(cmd.OutOrStdout())).Render() + "\n" + topNotes
 		}
 		if err := s.show(text, "q quits, s sorts: by "+f.sort); err != nil {
 			return nil // the terminal is gone
@@ -195,7 +196,7 @@ func (f *topFlags) print(s *session, processes []page.Process) error {
 		return s.finish(nil, "")
 	}
 	if s.records == nil {
-		return s.finish(f.table(processes, nil), topNotes)
+		return s.finish(f.table(processes, nil, widthOf(s.out)), topNotes)
 	}
 	for _, p := range processes {
 		for _, d := range p.Devices {

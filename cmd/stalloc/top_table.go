@@ -14,8 +14,8 @@ import (
 	"stalloc/live/page"
 )
 
-const topNotes = `waste, hits of the last requests and driver's share of the time in %
-native: memory in which PyTorch's own allocator would run at full speed, estimated
+const topNotes = `load: now; peak: of the load; waste, hits and driver's share of the time in %
+native: memory in which PyTorch's own allocator would run at full speed
 `
 
 // topLine is what a row shows of a device.
@@ -54,9 +54,8 @@ func nextOrder(name string) string {
 }
 
 // table has a row for each device of each process. Rates are those since the samples in
-// earlier, which it renews, else those that the page itself tells.
-func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sample) table.Writer {
-	t := newTable(2, "pid", "program", "gpu", "peak load", "reserved", "of", "waste", "native", "hits", "driver", "step", "plan")
+// earlier, which it renews, else those that the page itself tells. width is the terminal's, 0: any.
+func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sample, width int) table.Writer {
 	var lines []topLine
 	for i := range processes {
 		p := &processes[i]
@@ -77,10 +76,48 @@ func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sampl
 			slices.SortStableFunc(lines, order.compare)
 		}
 	}
-	for _, l := range lines {
-		t.AppendRow(l.row())
+	rows := make([]table.Row, len(lines))
+	for i, l := range lines {
+		rows[i] = l.row()
 	}
-	return t
+	return fitting(width, rows)
+}
+
+// topColumns are the table's, and topSpared those that a narrow terminal does without, the first one
+// first: a line that wraps cannot be read.
+var (
+	topColumns = []string{
+		"pid", "program", "gpu", "load", "peak", "reserved", "of", "waste", "native", "hits", "driver", "step", "plan",
+	}
+	topSpared = []string{"plan", "of", "native", "hits", "driver", "peak"}
+)
+
+// fitting is the table of rows, of as many columns as a width has room for; 0: of all.
+func fitting(width int, rows []table.Row) table.Writer {
+	for spared := 0; ; spared++ {
+		of := func(row []any) (some table.Row) {
+			for i, name := range topColumns {
+				if !slices.Contains(topSpared[:spared], name) {
+					some = append(some, row[i])
+				}
+			}
+			return some
+		}
+		var names []any
+		for _, name := range topColumns {
+			names = append(names, name)
+		}
+		t := newTable(2, of(names)...)
+		for _, row := range rows {
+			t.AppendRow(of(row))
+		}
+		header, _, _ := strings.Cut(t.Render(), "\n─")
+		_, line, _ := strings.Cut(t.Render(), "─")
+		line, _, _ = strings.Cut(line, "\n")
+		if fits := max(text.StringWidth(header), 1+text.StringWidth(line)) <= width; width == 0 || fits || spared == len(topSpared) {
+			return t
+		}
+	}
 }
 
 func (l topLine) row() table.Row {
@@ -119,7 +156,8 @@ func (l topLine) row() table.Row {
 		plan = fmt.Sprintf("#%d", now.PlanGeneration)
 	}
 	return table.Row{
-		l.process.PID, program, l.device.Ordinal, amount(float64(now.PeakAllocated)), amount(float64(now.Reserved)), capacity,
+		l.process.PID, program, l.device.Ordinal, amount(float64(now.Allocated)), amount(float64(now.PeakAllocated)),
+		amount(float64(now.Reserved)), capacity,
 		fmt.Sprintf("%.1f", 100*now.Waste()), native, hits, driver, step, plan,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/sys/unix"
 
 	"stalloc/live/page"
@@ -25,7 +26,7 @@ func TestTop(t *testing.T) {
 	w.Do(t, "again")
 	pid := fmt.Sprint(w.Process.Pid)
 	out, errs, status := run(t, "top", "--pid", pid)
-	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0   1.00 MiB  2.00 MiB") || !strings.Contains(out, "plain") {
+	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0 ") || !strings.Contains(out, "plain") {
 		t.Errorf("exit %d, %s\n%s", status, errs, out)
 	}
 	out, errs, status = run(t, "top", "--pid", pid, "--json")
@@ -105,7 +106,7 @@ func TestTopTable(t *testing.T) {
 	earlier := map[string]page.Sample{"x 0": sample(-2*time.Second, 0, 0, 0)}
 	table := (&topFlags{}).table([]page.Process{{PID: 7, Path: "x", Devices: []page.Device{
 		{Ordinal: 0, Now: sample(0, 1000, 900, 20)}, {Ordinal: 1, Now: sample(-time.Minute, 1, 1, 1)},
-	}}}, earlier).Render()
+	}}}, earlier, 0).Render()
 	for _, want := range []string{"90.0", "100ms", "#2", "idle 1m0s"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -162,13 +163,39 @@ func TestTopOrder(t *testing.T) {
 	}
 	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
 	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB", "reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1s"} {
-		rows := strings.Split((&topFlags{sort: name}).table(processes, nil).Render(), "\n")
+		rows := strings.Split((&topFlags{sort: name}).table(processes, nil, 0).Render(), "\n")
 		if !strings.Contains(rows[2], first) {
 			t.Errorf("%s: no %q first in %q", name, first, rows)
 		}
 	}
 	if name := nextOrder("step"); name != "pid" {
 		t.Errorf("behind step comes %s", name)
+	}
+}
+
+// TestTopIsAsWideAsTheTerminal: no row wraps, and what matters most stays.
+func TestTopIsAsWideAsTheTerminal(t *testing.T) {
+	now := page.Sample{At: time.Now(), Stats: page.Stats{
+		Allocated: 30 << 30, PeakAllocated: 31 << 30, Reserved: 32 << 30, PeakReserved: 32 << 30, Steps: 9,
+		NativePeakReserved: 33 << 30, PlanGeneration: 3, Requests: 9000, Hits: 900, DriverNS: 1e6,
+	}}
+	d := page.Device{Now: now, Before: page.Sample{At: now.At.Add(-time.Second)}}
+	processes := []page.Process{{PID: 4194303, Devices: []page.Device{d}}}
+	for _, width := range []int{80, 100, 120} {
+		rows := strings.Split((&topFlags{}).table(processes, nil, width).Render(), "\n")
+		for _, row := range rows {
+			if n := text.StringWidth(row); n > width {
+				t.Errorf("%d columns have %q, of %d", width, row, n)
+			}
+		}
+		for _, name := range []string{"load", "reserved", "waste", "step"} {
+			if !strings.Contains(rows[0], name) {
+				t.Errorf("%d columns: no %s in %q", width, name, rows[0])
+			}
+		}
+	}
+	if all := (&topFlags{}).table(processes, nil, 0).Render(); !strings.Contains(all, "plan") || !strings.Contains(all, "30.00 GiB") {
+		t.Errorf("no terminal: %s", all)
 	}
 }
 

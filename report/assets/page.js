@@ -224,3 +224,9 @@ start().catch((error) => {
   box.textContent = `The drawing failed (${error}); the tables above and below are whole. A browser of 2023 or later is needed.`;
   throw error;
 });
+
+// Tables that are wider than the screen say so (page.css): columns that are cut off look like none.
+const scrolls = document.querySelectorAll(".scroll");
+const tellWidth = () => scrolls.forEach((box) => box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1));
+addEventListener("resize", tellWidth);
+tellWidth();
