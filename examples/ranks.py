@@ -72,7 +72,10 @@ METHODS = {
 
 
 def fill_outputs(group):
-    """Has the methods of a class of process groups fill what they return, once."""
+    """Has the methods of a class of process groups fill what they return, once.
+
+    All groups of the process are of that class, the fake one and those that are made from it.
+    """
     for method, what in METHODS.items():
         plain = getattr(group, method, None)
         if plain is None or hasattr(plain, "fills"):
@@ -81,9 +84,7 @@ def fill_outputs(group):
         @functools.wraps(plain)
         def filled(self, outputs, *arguments, plain=plain, what=what, **named):
             work = plain(self, outputs, *arguments, **named)
-            if self.name() == "fake":
-                inputs = tensors_of(arguments[0]) if arguments else []
-                fill(what, tensors_of(outputs), inputs)
+            fill(what, tensors_of(outputs), tensors_of(arguments[0]) if arguments else [])
             return work
 
         filled.fills = True

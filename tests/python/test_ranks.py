@@ -63,12 +63,11 @@ def torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
 
 
-def group(name="fake"):
+def group():
     """A process group that writes into nothing."""
 
     class Group:
-        def name(self):
-            return name
+        pass
 
     for method in ranks.METHODS:
         setattr(Group, method, lambda self, *arguments: "work")
@@ -112,12 +111,6 @@ def test_what_is_like_this_rank():
     out = junk(2)
     group()._reduce_scatter_base(out, Tensor([1, 2, 3, 4], dtype="fp32"))  # another type
     assert out.values == [1e-3, 1e-3]
-
-
-def test_real_groups_are_left_alone():
-    out = junk(2)
-    group("nccl").recv([out], 1, 0)
-    assert math.isnan(out.values[0])
 
 
 def model(**parameters):
