@@ -62,6 +62,18 @@ func allRegions() (pools []uint64) {
 	return pools
 }
 
+// Sleeps reports whether private pools of regions sleep, or with none named the default pool.
+func (d *Device) Sleeps(pools []uint64) (all bool) {
+	if len(pools) == 0 {
+		pools = []uint64{0}
+	}
+	_ = d.rare(func(p *pool) error {
+		all = !slices.ContainsFunc(pools, func(pool uint64) bool { return !p.sleeps(pool) })
+		return nil
+	}, ignored)
+	return all
+}
+
 // trimRegions gives back what is idle of regions.
 func (p *pool) trimRegions() error {
 	var errs []error

@@ -88,6 +88,8 @@ struct stalloc_engine {
 /* The engine, opened by the first call; NULL if it cannot be used, or not for this
  * device. */
 const struct stalloc_engine *stalloc_engine(int device);
+/* The same for what belongs to no device: one that was closed is no obstacle. */
+const struct stalloc_engine *stalloc_engine_of_any(void);
 /* The engine if it is open already; never opens it. In a forked child it is not. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
 /* The engine is not to be asked for memory of a device any more, and is not opened for
