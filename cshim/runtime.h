@@ -2,6 +2,8 @@
 #ifndef STALLOC_RUNTIME_H
 #define STALLOC_RUNTIME_H
 
+#include <signal.h>
+
 #include "../cuda/driver.h"
 #include "shared.h"
 #include "stalloc.h"
@@ -42,6 +44,15 @@ long stalloc_rank(void);
 
 /* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]". */
 const char *stalloc_log_name(char *out, size_t n);
+
+/* Between the two a write beyond the process's limit of file sizes fails, and does not end the
+ * process as well, with SIGXFSZ. A program may lower that limit at any time. */
+struct stalloc_held {
+	sigset_t before;
+	bool pending; /* one had come before */
+};
+void stalloc_hold_signal(struct stalloc_held *h);
+void stalloc_let_signal(const struct stalloc_held *h);
 
 /* Writes one line to standard error, once per key. */
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
