@@ -66,6 +66,7 @@ type pool struct {
 	retries  *atomic.Uint64
 	waited   bool          // the last request waited for streams, or the device was full
 	serving  *allocRequest // nil: none
+	unsynced bool          // the last wait for the device was refused, or failed
 	past     bool          // what is freed now was freed some time ago
 	idling   bool          // it sleeps: no stream is at work with it
 	broken   error
@@ -196,14 +197,23 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.ranged != nil && p.host.Lasts(m.stream) {
 		p.ranged.Lasting(m.stream)
 	}
+	if m.last && p.awaits(m) {
+		return nil
+	}
 	before := p.eng.Reserved()
-	p.waited = false
+	p.waited, p.unsynced = m.last, false
 	if m.pool == 0 {
 		m.shortLived = m.small == 0 && p.host.ShortLived(uint64(mem.Round(m.size)/mem.Grain))
 	}
 	grant, err := p.place(m)
 	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil && p.eng.Reserved() < held {
 		grant, err = p.place(m)
+	}
+	if errors.Is(err, driver.ErrOutOfMemory) && p.unsynced {
+		grant, err = p.begs(m, err)
+	}
+	if m.again {
+		return nil
 	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
@@ -214,10 +224,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.waited {
 		p.retries.Add(1)
 	}
-	if m.addr = grant.Addr; m.again {
-		return nil
-	}
-	if m.pool != 0 {
+	if m.addr = grant.Addr; m.pool != 0 {
 		return nil
 	}
 	kind := schedule.EventMiss

@@ -68,8 +68,8 @@ const char *stalloc_conf_text(void);
  * write a text to err. None lets a panic pass. */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
-	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint32_t ended,      \
-		       uint64_t asked, uint64_t *addr, char *err, size_t n))               \
+	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
+		       uint64_t *addr, char *err, size_t n))                               \
 	X(int, free, (uint64_t addr, bool past, struct stalloc_freed *freed))              \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
@@ -146,7 +146,6 @@ struct stalloc_flight {
 	struct stalloc_flight *next;
 	struct stalloc_device *device;
 	uint64_t pool;
-	uint32_t ended; /* as it was at enter */
 	bool released;	/* meanwhile */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);

@@ -17,7 +17,8 @@
  * stalloc_record_stream first: those have to be there until it is freed. These are
  * PyTorch's own rules. A stream may be destroyed with memory in it, which then serves
  * others or goes back; while a private pool is being allocated to, nothing of that is
- * done, since a stream may be captured into a graph.
+ * done, since a stream may be captured into a graph: a request that lacks memory has
+ * only what streams that last (stalloc_lasting_stream) hold idle.
  */
 #ifndef STALLOC_H
 #define STALLOC_H
