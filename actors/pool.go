@@ -80,6 +80,7 @@ type pool struct {
 	gone     mem.Bytes             // in them
 	peers    []int                 // other devices that have it too
 	asleep   map[uint64]*backup    // by the pools that sleep
+	regions  map[uint64]struct{}   // that may have memory here
 	giving   sync.WaitGroup        // backups that are given up behind a Resume
 	saidSlow sync.Once             // that they cannot be pinned
 	exported map[mem.Addr]mem.Bytes
@@ -91,7 +92,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, exported: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, regions: map[uint64]struct{}{}, exported: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -190,6 +191,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.sleeps(m.pool) {
 		return ErrAsleep
 	}
+	p.holds(m.pool)
 	p.serving = m
 	defer func() { p.serving = nil }()
 	p.seen(m.stream)

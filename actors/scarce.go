@@ -7,9 +7,9 @@ import (
 	"stalloc/engine"
 )
 
-// A request that finds no memory, while nobody may wait for the device since a stream may be captured,
-// may have what other streams hold idle all the same: their fences prove that it is, and harm no
-// capture. So those that last lend it. The request comes again until their work is done, or is refused.
+// A request that finds no memory, while nobody may wait for the device since a stream may be
+// captured, may have what other streams hold idle all the same: their fences prove that it is, and
+// harm no capture. So those that last lend it. The request comes again until their work is done.
 
 // lastWait is how long such a request waits at most, while a wait for the device would have no end.
 const lastWait = 10 * time.Second
@@ -19,7 +19,10 @@ func (p *pool) begs(m *allocRequest, err error) (engine.Op, error) {
 	if p.ranged == nil || p.hasty || m.last {
 		return engine.Op{}, err
 	}
-	grant, refused := p.run(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, ShortLived: m.shortLived, Lend: true})
+	grant, refused := p.run(engine.Event{
+		Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool,
+		ShortLived: m.shortLived, Lend: true,
+	})
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord {
 			m.lenders = append(m.lenders, op.Stream)
