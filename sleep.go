@@ -19,7 +19,7 @@ const (
 var (
 	// ErrAsleep says that memory of this kind sleeps: call Resume first.
 	ErrAsleep = actors.ErrAsleep
-	// ErrNoRegion says that no block was ever asked for in a region of this name.
+	// ErrNoRegion says that no region of this name has memory, or had lately.
 	ErrNoRegion = actors.ErrNoRegion
 )
 

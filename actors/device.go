@@ -77,18 +77,12 @@ func tell[Actor any](d *Device, to *actor.PID, do func(Actor) error) error {
 // pools (pool not 0) share memory with nothing else and are not planned. The error matches
 // driver.ErrOutOfMemory if the device is full, ErrBroken if the range is.
 func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr, error) {
-	return d.ServeIn(id, pool, d.host.PoolsEnded(), asked)
-}
-
-// ServeIn is Serve of a request that was made when so many pools had ended: if its own has meanwhile, those
-// that are being allocated to are all another's.
-func (d *Device) ServeIn(id mem.StreamID, pool uint64, ended uint32, asked mem.Bytes) (mem.Addr, error) {
 	if asked > d.largest {
 		return 0, d.explained(&RefusedError{Reason: engine.RefusedSize}, id, asked)
 	}
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool, ended: ended, hurried: !d.host.MayWait()}
+	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool, hurried: !d.host.MayWait()}
 	if pool == 0 {
 		d.look(id, m)
 	} else {
@@ -96,7 +90,7 @@ func (d *Device) ServeIn(id mem.StreamID, pool uint64, ended uint32, asked mem.B
 	}
 	for d.ask(d.pool, m); m.again; d.ask(d.pool, m) {
 		m.again = false // or whoever may not serve it any more would have it ask for ever
-		if !m.hurried {
+		if !m.hurried || m.last {
 			d.opts.Clock.Sleep(lookAgain)
 		}
 	}

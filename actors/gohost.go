@@ -31,9 +31,6 @@ func NewGoHost() *GoHost {
 // Pools implements Host: there is no way to begin one.
 func (h *GoHost) Pools() int { return 0 }
 
-// PoolsEnded implements Host.
-func (h *GoHost) PoolsEnded() uint32 { return 0 }
-
 // Lasts implements Host.
 func (h *GoHost) Lasts(id mem.StreamID) bool { return h.lasting[id] }
 

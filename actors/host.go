@@ -19,9 +19,8 @@ type Host interface {
 	Begin(base mem.Addr, window, small mem.Bytes)
 	Index() index.Index
 	// Pools returns how many private pools are being allocated to: whoever captures a stream
-	// into a graph has one for it. PoolsEnded returns how many no longer are, ever: it changes before Pools does.
+	// into a graph has one for it.
 	Pools() int
-	PoolsEnded() uint32
 	// Lasts reports whether a stream is there as long as the program.
 	Lasts(id mem.StreamID) bool
 	// MayWait reports whether the calling thread holds nothing that others may need while it waits.

@@ -178,3 +178,41 @@ func TestTwoLend(t *testing.T) {
 		t.Errorf("%v are held, %v before; %v waited", s.Reserved, before, s.Waits.Time)
 	}
 }
+
+// TestLastsLend: where nobody may wait for the device, a request that finds no memory has what lasting
+// streams hold idle, once their fences say that it is.
+func TestLastsLend(t *testing.T) {
+	const hold, lack = 100, 4 * mem.GiB // blocks of 64 MiB, and what is left is less
+	for name, c := range map[string]struct {
+		lasts, still bool
+		pool         uint64
+		served       bool
+	}{
+		"a graph's":     {lasts: true, pool: 7, served: true},
+		"default":       {lasts: true, served: true},
+		"stands still":  {lasts: true, still: true, pool: 7},
+		"may be gone":   {pool: 7},
+		"may be, of it": {},
+	} {
+		b := newBehind(t, 0, busy{pools: 1, hurried: true})
+		if c.lasts {
+			b.LastingStream(side)
+		}
+		b.phase(side, hold)
+		b.still = c.still
+		syncs, from := b.gpu.Stats().Sync, b.now
+		at, err := b.MallocIn(0, c.pool, lack)
+		if (err == nil) != c.served {
+			t.Errorf("%s: %v", name, err)
+		}
+		if waited := b.now - from; waited > lastWait+lookAgain || (waited > 0) != c.lasts {
+			t.Errorf("%s: %v were waited", name, waited)
+		}
+		if n := b.gpu.Stats().Sync - syncs; n > 0 {
+			t.Errorf("%s: the device was waited for", name)
+		}
+		if err == nil {
+			b.release(at)
+		}
+	}
+}

@@ -58,12 +58,10 @@ type busy struct {
 	*GoHost
 	hurried bool
 	pools   int
-	ended   uint32
 }
 
-func (h busy) MayWait() bool      { return !h.hurried }
-func (h busy) Pools() int         { return h.pools }
-func (h busy) PoolsEnded() uint32 { return h.ended }
+func (h busy) MayWait() bool { return !h.hurried }
+func (h busy) Pools() int    { return h.pools }
 
 func (b *behind) sleep(d time.Duration) {
 	if do := b.asleep; do != nil {

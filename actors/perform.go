@@ -196,26 +196,27 @@ var errCapturing = errors.New("a private pool is being allocated to: a stream ma
 
 // sync waits for the device, but not while a stream may be captured: the wait would end the
 // capture. The stream whose request is served tells by whether it takes a fence; another one may
-// be wherever another private pool is being allocated to. PyTorch's own allocator gives nothing
-// back then either.
+// be wherever a private pool is being allocated to, that of the request included: what streams it
+// serves nobody knows. PyTorch's own allocator gives nothing back then either.
 func (p *pool) sync() error {
-	open := p.host.Pools()
-	if m := p.serving; m != nil {
-		if m.pool != 0 && m.pool < engine.FirstRegion && m.ended == p.host.PoolsEnded() {
-			open-- // its own
-		}
-		if err := p.record(m.stream); err != nil {
-			return err
-		}
-	}
-	if open > 0 {
-		return errCapturing
-	}
-	err := p.dev.Sync()
+	err := p.device()
+	p.unsynced = err != nil
 	if err == nil {
 		p.fences.waited()
 	}
 	return err
+}
+
+func (p *pool) device() error {
+	if m := p.serving; m != nil {
+		if err := p.record(m.stream); err != nil {
+			return err
+		}
+	}
+	if p.host.Pools() > 0 {
+		return errCapturing
+	}
+	return p.dev.Sync()
 }
 
 // await waits for what freed memory waits for.

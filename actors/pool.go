@@ -65,6 +65,7 @@ type pool struct {
 	retries  *atomic.Uint64
 	waited   bool          // the last request waited for streams, or the device was full
 	serving  *allocRequest // nil: none
+	unsynced bool          // the last wait for the device was refused, or failed
 	past     bool          // what is freed now was freed some time ago
 	idling   bool          // it sleeps: no stream is at work with it
 	broken   error
@@ -78,6 +79,7 @@ type pool struct {
 	gone     mem.Bytes             // in them
 	peers    []int                 // other devices that have it too
 	asleep   map[uint64]*backup    // by the pools that sleep
+	regions  map[uint64]struct{}   // that may have memory here
 	giving   sync.WaitGroup        // backups that are given up behind a Resume
 	pinnedMu sync.Mutex
 	pinned   []*backup // given up, and not unpinned yet
@@ -91,7 +93,7 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, exported: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, regions: map[uint64]struct{}{}, exported: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -190,6 +192,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.sleeps(m.pool) {
 		return ErrAsleep
 	}
+	p.holds(m.pool)
 	p.serving = m
 	defer func() { p.serving = nil }()
 	p.seen(m.stream)
@@ -197,11 +200,20 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.ranged != nil && p.host.Lasts(m.stream) {
 		p.ranged.Lasting(m.stream)
 	}
+	if m.last && p.awaits(m) {
+		return nil
+	}
 	before := p.eng.Reserved()
-	p.waited = false
+	p.waited, p.unsynced = m.last, false
 	grant, err := p.place(m)
 	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil && p.eng.Reserved() < held {
 		grant, err = p.place(m)
+	}
+	if errors.Is(err, driver.ErrOutOfMemory) && p.unsynced {
+		grant, err = p.begs(m, err)
+	}
+	if m.again {
+		return nil
 	}
 	if err != nil {
 		if p.eng.Reserved() > before { // what the attempt took in vain
@@ -212,10 +224,7 @@ func (p *pool) alloc(m *allocRequest) error {
 	if p.waited {
 		p.retries.Add(1)
 	}
-	if m.addr = grant.Addr; m.again {
-		return nil
-	}
-	if m.pool != 0 {
+	if m.addr = grant.Addr; m.pool != 0 {
 		return nil
 	}
 	kind := schedule.EventMiss

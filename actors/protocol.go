@@ -41,7 +41,6 @@ type allocRequest struct {
 	size    mem.Bytes
 	stream  mem.StreamID
 	pool    uint64
-	ended   uint32   // private pools that had, when it was made
 	small   int      // 1 if the request is small
 	planned mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
 	addr    mem.Addr // answer
@@ -53,6 +52,7 @@ type allocRequest struct {
 	mark            time.Duration  // when the oldest mark that had not passed at the last look was put
 	lenders         []mem.StreamID // the streams that lend memory for it, once they do
 	again           bool           // answer: ask again soon
+	last            bool           // it waits for lenders, or is refused (scarce.go)
 }
 
 // freeRequest gives a block back.

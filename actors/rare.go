@@ -140,6 +140,7 @@ func (p *pool) stats() PoolStats {
 func (p *pool) close() error {
 	p.broken = fmt.Errorf("%w: the device was closed", ErrBroken)
 	p.giving.Wait()
+	p.lets(func(uint64) bool { return false })
 	var errs []error
 	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))

@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,62 +15,160 @@ import (
 
 // A region is a private pool that the program names, so that what is allocated in it sleeps for
 // itself (pause.go). Its handles serve nothing else while it may have requests; what is free of
-// them goes back with all that is idle. Names are the process's: the same name is the same region
-// on each device.
-var regions struct {
-	sync.Mutex
-	names []string
+// them goes back with all that is idle. The same name is the same region on each device: its number
+// is made of its name. So one without memory can be forgotten, whoever may begin it again.
+type region struct {
+	name    string
+	holders int    // devices where it may have memory
+	used    uint64 // when it was named, or had memory, last
 }
+
+var regions = struct {
+	sync.Mutex
+	known map[uint64]*region // by number
+	clock uint64
+}{known: map[uint64]*region{}}
+
+// mostForgotten is how many regions without memory are known all the same: a program may go on to
+// pause what has none, and a name that is spelled wrongly is to be told.
+const mostForgotten = 256
 
 // ErrNoRegion says that a tag is no region's name.
 var ErrNoRegion = errors.New("there is no such region")
 
-// Region returns the private pool of a name, a new one where it is not known yet.
+// numberOf returns the private pool of a name.
+func numberOf(tag string) uint64 {
+	sum := sha256.Sum256([]byte(tag))
+	return engine.FirstRegion | binary.LittleEndian.Uint64(sum[:])>>2
+}
+
+// Region returns the private pool of a name.
 func Region(tag string) (uint64, error) {
 	if tag == "" {
 		return 0, fmt.Errorf("%w: give it a name that is not empty", ErrNoRegion)
 	}
+	n := numberOf(tag)
 	regions.Lock()
 	defer regions.Unlock()
-	i := slices.Index(regions.names, tag)
-	if i < 0 {
-		i = len(regions.names)
-		regions.names = append(regions.names, tag)
-	}
-	return engine.FirstRegion + uint64(i), nil
+	knownRegion(n).name = tag
+	return n, nil
 }
 
-// RegionsOf returns the private pools of names that Region has been told of.
+// knownRegion returns the region of a number, used now. Of those without memory the ones are
+// forgotten that were not used for the longest. The registry is locked.
+func knownRegion(n uint64) *region {
+	r := regions.known[n]
+	if r == nil {
+		r = &region{}
+		regions.known[n] = r
+	}
+	regions.clock++
+	r.used = regions.clock
+	if len(regions.known) > 2*mostForgotten { // looked at now and then
+		forgetRegions()
+	}
+	return r
+}
+
+func forgetRegions() {
+	var idle []uint64
+	for n, r := range regions.known {
+		if r.holders == 0 {
+			idle = append(idle, n)
+		}
+	}
+	slices.SortFunc(idle, func(a, b uint64) int {
+		return cmp.Compare(regions.known[a].used, regions.known[b].used)
+	})
+	for _, n := range idle[:max(len(idle)-mostForgotten, 0)] {
+		delete(regions.known, n)
+	}
+}
+
+// RegionsOf returns the private pools of names that Region has been told of lately, or that have
+// memory.
 func RegionsOf(tags []string) (pools []uint64, err error) {
 	regions.Lock()
 	defer regions.Unlock()
 	for _, tag := range tags {
-		i := slices.Index(regions.names, tag)
-		if i < 0 {
-			known := strings.Join(regions.names, ", ")
-			return nil, fmt.Errorf("%w as %q; known are: %s", ErrNoRegion, tag, known)
+		n := numberOf(tag)
+		if regions.known[n] == nil {
+			return nil, fmt.Errorf("%w as %q; known are: %s", ErrNoRegion, tag, regionNames())
 		}
-		pools = append(pools, engine.FirstRegion+uint64(i))
+		pools = append(pools, n)
 	}
 	return pools, nil
 }
 
-// allRegions returns the private pools of all names.
+// regionNames tells people the names that are known.
+func regionNames() string {
+	const most = 32
+	var names []string
+	for _, r := range regions.known {
+		names = append(names, r.name)
+	}
+	slices.Sort(names)
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// allRegions returns the private pools of all names that are known.
 func allRegions() (pools []uint64) {
 	regions.Lock()
 	defer regions.Unlock()
-	for i := range regions.names {
-		pools = append(pools, engine.FirstRegion+uint64(i))
+	for n := range regions.known {
+		pools = append(pools, n)
 	}
+	slices.Sort(pools)
 	return pools
+}
+
+// holds notes that a region may have memory of the device.
+func (p *pool) holds(region uint64) {
+	if _, known := p.regions[region]; region < engine.FirstRegion || known {
+		return
+	}
+	p.regions[region] = struct{}{}
+	regions.Lock()
+	defer regions.Unlock()
+	knownRegion(region).holders++
+}
+
+// lets notes that of the regions only those that keep says may have memory of the device.
+func (p *pool) lets(keep func(region uint64) bool) {
+	regions.Lock()
+	defer regions.Unlock()
+	for n := range p.regions {
+		if !keep(n) {
+			delete(p.regions, n)
+			knownRegion(n).holders--
+		}
+	}
+}
+
+// Sleeps reports whether private pools of regions sleep, or with none named the default pool.
+func (d *Device) Sleeps(pools []uint64) (all bool) {
+	if len(pools) == 0 {
+		pools = []uint64{0}
+	}
+	_ = d.rare(func(p *pool) error {
+		all = !slices.ContainsFunc(pools, func(pool uint64) bool { return !p.sleeps(pool) })
+		return nil
+	}, ignored)
+	return all
 }
 
 // trimRegions gives back what is idle of regions.
 func (p *pool) trimRegions() error {
-	var errs []error
-	for _, pool := range allRegions() {
-		_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: pool})
-		errs = append(errs, err)
+	if len(p.regions) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
+	if p.ranged != nil {
+		held := p.ranged.Regions()
+		p.lets(func(n uint64) bool { return held[n] || p.sleeps(n) })
+	}
+	return err
 }

@@ -118,24 +118,22 @@ func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestWaitsBesideItsOwnPoolAlone: a request of a private pool waits for the device while that is the only
-// one that is being allocated to. If its pool has ended since it was made, it is another, whose stream may
-// be captured.
-func TestWaitsBesideItsOwnPoolAlone(t *testing.T) {
-	for ended, waits := range map[uint32]bool{0: false, 1: true} {
-		b := newBehind(t, 0, busy{pools: 1, ended: 1})
+// TestNobodyWaitsBesideAPool: no request waits for the device while a private pool is being allocated to,
+// its own included: another stream that it serves may be captured.
+func TestNobodyWaitsBesideAPool(t *testing.T) {
+	for pools := range 2 {
+		b := newBehind(t, 0, busy{pools: pools})
 		at := b.malloc(5 * mem.GiB)
 		if err := b.Record(at, other); err != nil {
 			t.Fatal(err)
 		}
 		b.release(at)
 		b.gpu.Finish(0)
-		addr, err := b.ServeIn(0, 7, ended, 6*mem.GiB)
-		if (err == nil) != waits {
-			t.Errorf("%d had ended when it was made: %v", ended, err)
+		addr, err := b.MallocIn(0, 7, 6*mem.GiB)
+		if (err == nil) != (pools == 0) {
+			t.Errorf("%d pools: %v", pools, err)
 		}
 		if err == nil {
-			b.host.count(6 * mem.GiB)
 			b.release(addr)
 		}
 	}

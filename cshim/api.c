@@ -119,14 +119,13 @@ static void *refuse(int result, int device, size_t size, const char *why) {
 static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, struct stalloc_flight *f) {
 	char err[4096]; /* not cleared: that would take longer than much of what follows */
 	uint64_t addr = 0, pool = f ? f->pool : 0;
-	uint32_t ended = f ? f->ended : 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
 	int result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
 	const struct stalloc_engine *e = stalloc_engine(device);
-	if (e) result = e->alloc(s, pool, ended, size, &addr, err, sizeof err);
+	if (e) result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (result == STALLOC_ERR_MEMORY && stalloc_settle(s->device)) /* frees that nobody had looked at */
-		result = e->alloc(s, pool, ended, size, &addr, err, sizeof err);
+		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		stalloc_engine_tell_given_up(device);

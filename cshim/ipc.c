@@ -8,6 +8,7 @@
  *	stalloc1 0 0 x<name>/<bytes>/<number of the handle> ... */
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "runtime.h"
 
 #define PAGE ((size_t)2 << 20)
+enum { NAME = sizeof((struct stalloc_exported *)0)->name }; /* bytes of a fabric's name */
 
 /* Of Linux 5.3 and 5.6, the same on every machine. */
 enum { PIDFD_OPEN = 434, PIDFD_GETFD = 438 };
@@ -100,18 +102,38 @@ static int map(const struct stalloc_driver *cu, struct import *i, long pid, stru
 	return STALLOC_OK;
 }
 
+/* Reads a number that begins behind a character; NULL: there is none. Not sscanf, which looks for
+ * the end of the whole token first. */
+static const char *number(const char *at, char before, unsigned long long most, unsigned long long *n) {
+	char *end;
+	if (*at != before || !isdigit((unsigned char)at[1])) return NULL;
+	errno = 0;
+	*n = strtoull(at + 1, &end, 10);
+	return errno || *n > most ? NULL : end;
+}
+
+/* Reads a fabric's name; NULL: it is none. */
+static const char *name(const char *at, unsigned char out[NAME]) {
+	static const char digits[] = "0123456789abcdef";
+	for (size_t i = 0; i < 2 * NAME; i++) {
+		const char *digit = at[i] ? strchr(digits, tolower((unsigned char)at[i])) : NULL;
+		if (!digit) return NULL;
+		out[i / 2] = (unsigned char)(out[i / 2] << 4 | (digit - digits));
+	}
+	return at + 2 * NAME;
+}
+
 /* The next of a token's pieces, of a fabric or not; NULL: it is none. */
 static const char *piece(const char *at, int fabric, struct stalloc_exported *what, size_t *size) {
-	unsigned long long number;
-	int n = 0;
+	unsigned long long n = 0;
 	what->fd = -1;
-	if (!fabric && (sscanf(at, " %d%n", &what->fd, &n) != 1 || what->fd < 0)) return NULL;
-	if (fabric && strncmp(at, " x", 2)) return NULL;
-	at += fabric ? 2 : n;
-	for (size_t i = 0; fabric && i < sizeof what->name; i++, at += 2)
-		if (!isxdigit((unsigned char)at[0]) || sscanf(at, "%2hhx%n", &what->name[i], &n) != 1 || n != 2) return NULL;
-	if (sscanf(at, "/%zu/%llu%n", size, &number, &n) != 2 || *size == 0 || *size % PAGE) return NULL;
-	return at + n;
+	if (fabric)
+		at = strncmp(at, " x", 2) ? NULL : name(at + 2, what->name);
+	else if ((at = number(at, ' ', INT_MAX, &n)))
+		what->fd = (int)n;
+	if (!at || !(at = number(at, '/', SIZE_MAX, &n)) || n == 0 || n % PAGE) return NULL;
+	*size = (size_t)n;
+	return number(at, '/', ULLONG_MAX, &n);
 }
 
 /* With an error it is forgotten. */
@@ -147,7 +169,8 @@ void *stalloc_import_block(const char *token, int device) {
 	size_t size, sum = 0;
 	if (!token || device < 0 || sscanf(token, "stalloc1 %ld %llu%n", &pid, &start, &head) != 2) head = 0;
 	const char *pieces = token + head, *end = head ? pieces : NULL;
-	while (end && *end && (end = piece(end, !pid, &what, &size))) sum += size;
+	while (end && *end && (end = piece(end, !pid, &what, &size)))
+		if (__builtin_add_overflow(sum, size, &sum)) end = NULL;
 	if (!end || !sum) {
 		stalloc_fail(STALLOC_ERR_ARGUMENT, "this is no token of stalloc_export_block, or no device %d", device);
 		return NULL;

@@ -117,6 +117,12 @@ const struct stalloc_engine *stalloc_engine(int device) {
 	return e;
 }
 
+const struct stalloc_engine *stalloc_engine_of_any(void) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	for (int i = 0; i < STALLOC_MAX_DEVICES && !e; i++) e = stalloc_engine(i);
+	return e;
+}
+
 /* Blocks that the engine handed out stay known to it, so frees still go there;
  * alloc is not called again. Other devices have pools of their own. */
 void stalloc_engine_give_up(int device, const char *why) {

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,16 +49,17 @@ static void take_away(void) {
 
 /* Writes bytes to the file, where the page has them. */
 static bool put(int fd, const void *from, size_t n, const void *at) {
-	return pwrite(fd, from, n, (const char *)at - (const char *)&page) == (ssize_t)n;
+	struct stalloc_held held;
+	stalloc_hold_signal(&held);
+	bool all = pwrite(fd, from, n, (const char *)at - (const char *)&page) == (ssize_t)n;
+	stalloc_let_signal(&held);
+	return all;
 }
 
 static void make(void) {
 	const char *set = stalloc_conf("page");
 	struct stat where = {0};
-	struct rlimit largest;
 	if (set && !strcmp(set, "off")) return;
-	/* Whoever writes beyond it is ended by a signal. */
-	if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < sizeof page) return;
 	stat("/proc/self/ns/pid", &where);
 	page = (struct stalloc_page){
 		.magic = STALLOC_PAGE_MAGIC,

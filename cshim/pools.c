@@ -49,10 +49,19 @@ static void change(struct stalloc_device *d, int by) {
 	stalloc_leave(d);
 }
 
+static void release(int device, uint64_t pool) {
+	const struct stalloc_engine *e = stalloc_engine_if_open();
+	if (!e) return;
+	e->trim(device, pool);
+	stalloc_settle(&stalloc_devices[device]);
+}
+
 void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 	static _Atomic bool full;
 	const struct std_function *f = filter;
 	if (!stalloc_ready() || device < 0 || device >= STALLOC_MAX_DEVICES) return;
+	/* What released pools have can be had only after a wait for the device: now, before a capture begins. */
+	if (atomic_load(&stalloc_devices[device].pools) == 0) release(device, STALLOC_RELEASED);
 	pthread_mutex_lock(&lock);
 	if (count < MOST) {
 		struct pool *p = &active[count++];
@@ -77,18 +86,10 @@ void stalloc_end_pool(int device, uint64_t id0, uint64_t id1) {
 		if (p->device != device || p->id0 != id0 || p->id1 != id1) continue;
 		if (p->accepts.manager) p->accepts.manager(&p->accepts.functor, &p->accepts.functor, DESTROY_FUNCTOR);
 		memmove(p, p + 1, (size_t)(--count - i) * sizeof *p);
-		atomic_fetch_add(&stalloc_devices[device].ended, 1);
 		change(&stalloc_devices[device], -1);
 		break;
 	}
 	pthread_mutex_unlock(&lock);
-}
-
-static void release(int device, uint64_t pool) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!e) return;
-	e->trim(device, pool);
-	stalloc_settle(&stalloc_devices[device]);
 }
 
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
@@ -106,7 +107,6 @@ void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device,
 	*f = (struct stalloc_flight){.device = device};
 	if (STALLOC_LIKELY(STALLOC_RELAXED(device->pools) == 0 && stalloc_region() == 0)) return;
 	pthread_mutex_lock(&lock);
-	f->ended = atomic_load(&device->ended);
 	for (int i = count - 1; i >= 0 && !f->pool; i--) {
 		struct pool *p = &active[i];
 		if (p->device == device->ordinal && (!p->accepts.manager || p->accepts.invoker(&p->accepts.functor, &stream)))

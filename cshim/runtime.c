@@ -1,10 +1,12 @@
 /* Process-wide state: the fork guard, devices, streams, errors. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime.h"
@@ -75,6 +77,27 @@ const char *stalloc_log_name(char *out, size_t n) {
 	return out;
 }
 
+static void of_sizes(sigset_t *set) {
+	sigemptyset(set);
+	sigaddset(set, SIGXFSZ);
+}
+
+void stalloc_hold_signal(struct stalloc_held *h) {
+	sigset_t sizes, waiting;
+	of_sizes(&sizes);
+	pthread_sigmask(SIG_BLOCK, &sizes, &h->before);
+	h->pending = sigpending(&waiting) == 0 && sigismember(&waiting, SIGXFSZ) == 1;
+}
+
+void stalloc_let_signal(const struct stalloc_held *h) {
+	const struct timespec now = {0};
+	sigset_t sizes;
+	of_sizes(&sizes);
+	while (!h->pending && sigtimedwait(&sizes, NULL, &now) < 0 && errno == EINTR) {
+	}
+	pthread_sigmask(SIG_SETMASK, &h->before, NULL);
+}
+
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 	char line[4352], name[32]; /* all that can be wrong with settings */
 	va_list args;
@@ -82,7 +105,10 @@ void stalloc_log_once(_Atomic bool *key, const char *format, ...) {
 	va_start(args, format);
 	vsnprintf(line, sizeof line, format, args);
 	va_end(args);
+	struct stalloc_held held;
+	stalloc_hold_signal(&held);
 	fprintf(stderr, "%s: %s\n", stalloc_log_name(name, sizeof name), line);
+	stalloc_let_signal(&held);
 }
 
 static void after_fork_in_child(void) {

@@ -2,6 +2,8 @@
 #ifndef STALLOC_RUNTIME_H
 #define STALLOC_RUNTIME_H
 
+#include <signal.h>
+
 #include "../cuda/driver.h"
 #include "shared.h"
 #include "stalloc.h"
@@ -43,6 +45,15 @@ long stalloc_rank(void);
 /* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]". */
 const char *stalloc_log_name(char *out, size_t n);
 
+/* Between the two a write beyond the process's limit of file sizes fails, and does not end the
+ * process as well, with SIGXFSZ. A program may lower that limit at any time. */
+struct stalloc_held {
+	sigset_t before;
+	bool pending; /* one had come before */
+};
+void stalloc_hold_signal(struct stalloc_held *h);
+void stalloc_let_signal(const struct stalloc_held *h);
+
 /* Writes one line to standard error, once per key. */
 void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -57,8 +68,8 @@ const char *stalloc_conf_text(void);
  * write a text to err. None lets a panic pass. */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
-	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint32_t ended,      \
-		       uint64_t asked, uint64_t *addr, char *err, size_t n))               \
+	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
+		       uint64_t *addr, char *err, size_t n))                               \
 	X(int, free, (uint64_t addr, bool past, struct stalloc_freed *freed))              \
 	X(int, record, (uint64_t addr, uint64_t stream))                                   \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
@@ -88,6 +99,8 @@ struct stalloc_engine {
 /* The engine, opened by the first call; NULL if it cannot be used, or not for this
  * device. */
 const struct stalloc_engine *stalloc_engine(int device);
+/* The same for what belongs to no device: one that was closed is no obstacle. */
+const struct stalloc_engine *stalloc_engine_of_any(void);
 /* The engine if it is open already; never opens it. In a forked child it is not. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
 /* The engine is not to be asked for memory of a device any more, and is not opened for
@@ -133,7 +146,6 @@ struct stalloc_flight {
 	struct stalloc_flight *next;
 	struct stalloc_device *device;
 	uint64_t pool;
-	uint32_t ended; /* as it was at enter */
 	bool released;	/* meanwhile */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);

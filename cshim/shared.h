@@ -18,6 +18,9 @@
 #define STALLOC_GRAIN_BITS 9
 #define STALLOC_GRAIN (1u << STALLOC_GRAIN_BITS)
 
+/* Stands for all private pools that were released: engine.Released. */
+#define STALLOC_RELEASED (UINT64_MAX - 1)
+
 /* Where one arena of a stream is in its schedule: schedule.Cursor. */
 struct stalloc_cursor {
 	const uint64_t *entries; /* schedule.Entry: size << PLACE_BITS | place */
@@ -83,7 +86,6 @@ struct stalloc_device {
 	_Atomic(struct stalloc_announced *) announced; /* a stack, without the lock */
 	int32_t ordinal;
 	_Atomic uint32_t pools; /* private pools being allocated to; while there are, the lock is shut */
-	_Atomic uint32_t ended; /* private pools that no longer are, ever */
 	uint64_t base, window; /* the addresses that blocks lie at: set once, before there is one */
 	uint64_t small_limit; /* units of a request that has an arena of its own */
 	struct stalloc_terms may;

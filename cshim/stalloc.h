@@ -17,7 +17,8 @@
  * stalloc_record_stream first: those have to be there until it is freed. These are
  * PyTorch's own rules. A stream may be destroyed with memory in it, which then serves
  * others or goes back; while a private pool is being allocated to, nothing of that is
- * done, since a stream may be captured into a graph.
+ * done, since a stream may be captured into a graph: a request that lacks memory has
+ * only what streams that last (stalloc_lasting_stream) hold idle.
  */
 #ifndef STALLOC_H
 #define STALLOC_H
@@ -113,13 +114,16 @@ STALLOC_API int stalloc_end_region(void);
  * driver and keeps every address. STALLOC_BACKUP_HOST copies live blocks to the host first, whose memory
  * is looked at before; STALLOC_BACKUP_DISCARD loses what they hold. No work may use them until they are
  * resumed: nobody can see launches. A request of what sleeps has STALLOC_ERR_ASLEEP; frees are taken in.
- * Returns STALLOC_OK or an error, and nothing has changed then on the device that failed, unless the text says that it sleeps.
- * Refused while a private pool is being allocated to: a stream may be captured. */
+ * Returns STALLOC_OK or an error, and nothing has changed then on the device that failed, unless the text
+ * says that it sleeps. Of all devices those that are closed are left out; where one fails the others sleep
+ * all the same, and the text says of each whether it does. Refused while a private pool is being
+ * allocated to: a stream may be captured. */
 enum { STALLOC_BACKUP_HOST, STALLOC_BACKUP_DISCARD };
 STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int backup);
 
 /* Wakes what sleeps, of n tags or with n 0 all, at the addresses that it had. Returns STALLOC_OK or an
- * error, such as STALLOC_ERR_MEMORY, and what slept on a device that failed sleeps on: nothing is lost. */
+ * error, such as STALLOC_ERR_MEMORY, and what slept on a device that failed sleeps on: nothing is lost. Of
+ * several devices the others wake all the same, and the text says of each whether it sleeps. */
 STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
 
 /* A training step ends here, on one device or (-1) on all. New plans become

@@ -23,7 +23,8 @@ const (
 	// EvTrim asks to return every wholly free handle to the driver. With Pool
 	// other than zero it says that this private pool is no longer used by any
 	// graph and returns that pool's handles instead; those of blocks that outlive
-	// it follow when they are free. Regions go on being used.
+	// it follow when they are free, or when Released is trimmed. Regions go on being used;
+	// one that has nothing left is forgotten.
 	EvTrim
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.
@@ -34,6 +35,12 @@ const (
 
 // FirstRegion is the first number of private pools that the program names and has sleep: regions.
 const FirstRegion = uint64(1) << 63
+
+// Regions stands for all of them in an EvTrim.
+const Regions = uint64(1<<64 - 3)
+
+// Released stands for all private pools that no graph uses any more, in an EvTrim.
+const Released = uint64(1<<64 - 2)
 
 // Event is one input of Step. Only the fields its kind names are read.
 type Event struct {

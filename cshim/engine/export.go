@@ -83,13 +83,13 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) C.
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, ended C.uint32_t, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) C.int {
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
 		d, err := the.Load().device(int(s.device.ordinal))
 		if err != nil {
 			return err
 		}
-		a, err := d.ServeIn(mem.StreamID(s.id), uint64(pool), uint32(ended), mem.Bytes(asked))
+		a, err := d.Serve(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
 		*out = C.uint64_t(a)
 		return err
 	})

@@ -39,7 +39,6 @@ static bool host_lasts(struct stalloc_device *d, uint64_t id) {
 	return id == 0 || (s && atomic_load(&s->lasting));
 }
 static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
-static uint32_t host_ended(struct stalloc_device *d) { return atomic_load(&d->ended); }
 #define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
 static struct stalloc_event *host_array(void) {
 	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,9 +115,6 @@ func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
 // Pools implements actors.Host.
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
-
-// PoolsEnded implements actors.Host.
-func (h *host) PoolsEnded() uint32 { return uint32(C.host_ended(h.device)) }
 
 // Lasts implements actors.Host.
 func (h *host) Lasts(id mem.StreamID) bool { return bool(C.host_lasts(h.device, C.uint64_t(id))) }

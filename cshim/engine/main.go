@@ -27,6 +27,7 @@ import (
 
 	"stalloc/actors"
 	"stalloc/cuda"
+	policy "stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
@@ -49,6 +50,9 @@ const (
 // C bounds what is observed of a step where Go's own host does; else an index out of
 // range here.
 var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-actors.MostEvents]
+
+// As do the numbers that stand for released pools.
+var _ = [1]struct{}{}[C.STALLOC_RELEASED-uint64(policy.Released)]
 
 // engine is the state of the process. It is set once, by start.
 type engine struct {

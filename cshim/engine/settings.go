@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -19,6 +20,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
+	"stalloc/internal/output"
 	"stalloc/internal/without"
 	"stalloc/live/metrics"
 	"stalloc/live/page"
@@ -134,7 +136,12 @@ func (s settings) newLogger() *zap.Logger {
 	c.EncoderConfig = zap.NewDevelopmentEncoderConfig()
 	c.Level = zap.NewAtomicLevelAt(level)
 	c.DisableCaller, c.DisableStacktrace = true, true
-	log, err := c.Build()
+	// A log that has become too large is no reason to end the process.
+	sink := zapcore.Lock(output.Limited{File: os.Stderr})
+	limited := zapcore.NewCore(zapcore.NewConsoleEncoder(c.EncoderConfig), sink, c.Level)
+	log, err := c.Build(zap.ErrorOutput(sink), zap.WrapCore(func(zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(limited, time.Second, c.Sampling.Initial, c.Sampling.Thereafter)
+	}))
 	if err != nil {
 		return zap.NewNop()
 	}

@@ -10,10 +10,13 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"stalloc/actors"
+	"stalloc/internal/driver"
 )
 
 //export stalloc_engine_region
@@ -27,12 +30,22 @@ func stalloc_engine_region(tag *C.char, pool *C.uint64_t, text *C.char, n C.size
 
 //export stalloc_engine_pause
 func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bool, text *C.char, n C.size_t) C.int {
-	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error { return d.Pause(pools, bool(keep)) })
+	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
+		if d.err != nil {
+			return fmt.Errorf("plain driver allocations serve, which cannot sleep: %w", d.err)
+		}
+		return d.Pause(pools, bool(keep))
+	})
 }
 
 //export stalloc_engine_resume
 func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t) C.int {
-	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error { return d.Resume(pools) })
+	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
+		if d.err != nil {
+			return nil // nothing sleeps there
+		}
+		return d.Resume(pools)
+	})
 }
 
 // stalloc_engine_export writes a word for each handle: file descriptor, or x and a fabric's name, size, number. It returns how
@@ -40,7 +53,7 @@ func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.
 //
 //export stalloc_engine_export
 func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, room C.size_t, text *C.char, n C.size_t) C.int {
-	words := ""
+	var words strings.Builder
 	result := answer(text, n, func() error {
 		for d := range the.Load().serving(-1) {
 			at, handles, err := d.Export(addr(a))
@@ -53,7 +66,7 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 				if h.Fabric != "" {
 					name = fmt.Sprintf("x%x", h.Fabric)
 				}
-				words += fmt.Sprintf(" %s/%d/%d", name, h.Size, h.Number)
+				fmt.Fprintf(&words, " %s/%d/%d", name, h.Size, h.Number)
 			}
 			return err
 		}
@@ -62,21 +75,71 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 	if result != ok {
 		return result
 	}
-	if C.size_t(len(words)) < room {
-		write(words, pieces, room)
+	if C.size_t(words.Len()) < room {
+		write(words.String(), pieces, room)
 	}
-	return C.int(len(words))
+	return C.int(words.Len())
 }
 
-// ofRegions does something with the private pools of regions, on a device or on each.
+// ofRegions does something with the private pools of regions, on a device or on each that is in use.
 func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t, what func(*opened, []uint64) error) C.int {
 	var names []string
 	for _, tag := range unsafe.Slice(tags, int(count)) {
 		names = append(names, C.GoString(tag))
 	}
-	pools, err := actors.RegionsOf(names)
-	if err != nil {
-		return answer(text, n, func() error { return err })
+	return answer(text, n, func() error {
+		pools, err := actors.RegionsOf(names)
+		if err != nil {
+			return err
+		}
+		var all []outcome
+		for i := range the.Load().opened {
+			d := the.Load().opened[i].Load()
+			if d == nil || device >= 0 && int(device) != i || errors.Is(d.err, driver.ErrNoSuchDevice) {
+				continue
+			}
+			x := outcome{device: i, err: what(d, pools)}
+			x.asleep = d.err == nil && d.Sleeps(pools)
+			all = append(all, x)
+		}
+		return told(all, device < 0)
+	})
+}
+
+// An outcome is what became of a device that was to sleep or to wake.
+type outcome struct {
+	device int
+	err    error
+	asleep bool
+}
+
+// told is the error of all outcomes, nil if none failed. Where several devices were meant it says of each
+// whether it sleeps, for what was done on one stays done. A closed device has nothing to do with all.
+func told(all []outcome, each bool) error {
+	open := all
+	if each {
+		closed := func(x outcome) bool { return errors.Is(x.err, actors.ErrRetired) }
+		if open = slices.DeleteFunc(slices.Clone(all), closed); len(open) == 0 {
+			open = all
+		}
 	}
-	return each(device, text, n, func(d *opened) error { return what(d, pools) })
+	first := slices.IndexFunc(open, func(x outcome) bool { return x.err != nil })
+	if first < 0 {
+		return nil
+	}
+	if len(open) == 1 {
+		return open[0].err
+	}
+	var words []string
+	for _, x := range open {
+		state := fmt.Sprintf("device %d is awake", x.device)
+		if x.asleep {
+			state = fmt.Sprintf("device %d sleeps", x.device)
+		}
+		if x.err != nil {
+			state = fmt.Sprintf("%s: %v", state, x.err)
+		}
+		words = append(words, state)
+	}
+	return failure{errors.New(strings.Join(words, "; ")), code(open[first].err)}
 }

@@ -107,6 +107,42 @@ static void idle_memory_serves_others(void)
 	CHECK(s.reserved == 0, "%llu bytes are held", (unsigned long long)s.reserved);
 }
 
+static void *new_stream(unsigned flags)
+{
+	int (*make)(void **, unsigned), (*retain)(void **, int), (*push)(void *), (*pop)(void **);
+	void *context, *s;
+	*(void **)&make = kit_symbol("driver", "cuStreamCreate");
+	*(void **)&retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
+	*(void **)&push = kit_symbol("driver", "cuCtxPushCurrent_v2");
+	*(void **)&pop = kit_symbol("driver", "cuCtxPopCurrent_v2");
+	CHECK(!retain(&context, 0) && !push(context) && !make(&s, flags) && !pop(&context), "no stream");
+	return s;
+}
+
+/* One private pool serves a stream that is captured and another one, which needs what the default
+ * stream holds idle. Nobody waits for the device, and the memory is had all the same, but where the
+ * captured stream and the default one wait for each other: then it may not be named. */
+static void another_stream_of_the_pool(bool first)
+{
+	enum { NON_BLOCKING = 1 };
+	for (unsigned flags = 0; flags <= NON_BLOCKING; flags++) {
+		void *idle = stalloc_malloc(200 << 20, 0, NULL), *a = new_stream(flags), *b = new_stream(NON_BLOCKING), *at[2] = {NULL};
+		CHECK(idle, "%s", stalloc_last_error());
+		stalloc_free(idle, 0, 0, NULL);
+		stalloc_begin_pool(0, 7, flags, NULL);
+		CHECK(capture("fakecuda_capture_begin", a) >= 0, "no capture");
+		if (first) at[0] = stalloc_malloc(1 << 20, 0, a); /* else nothing is known of the stream yet */
+		at[1] = stalloc_malloc(150 << 20, 0, b);
+		CHECK((at[1] != NULL) == (flags == NON_BLOCKING), "flags %u: %s", flags, stalloc_last_error());
+		CHECK(capture("fakecuda_capture_end", a) == 1, "flags %u: the capture was invalidated", flags);
+		stalloc_end_pool(0, 7, flags);
+		for (int i = 0; i < 2; i++) stalloc_free(at[i], 0, 0, i ? b : a);
+		stalloc_release_pool(0, 7, flags);
+		stalloc_empty_cache();
+		CHECK(kit_stats().reserved == 0, "%llu bytes are held", (unsigned long long)kit_stats().reserved);
+	}
+}
+
 static size_t resident(void)
 {
 	size_t total, pages = 0;
@@ -136,6 +172,9 @@ int main(void)
 	uses_under_capture();
 	kit_progress();
 	idle_memory_serves_others();
+	kit_progress();
+	another_stream_of_the_pool(true);
+	another_stream_of_the_pool(false);
 	kit_progress();
 	a_stream_takes_little();
 	puts("captured: nothing was handed out too early");

@@ -75,13 +75,13 @@ EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t 
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint32_t ended, uint64_t asked, uint64_t *addr, char *err, size_t size)
+EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64_t asked, uint64_t *addr, char *err, size_t size)
 {
 	static _Atomic long requests;
 	const char *breaks = getenv("STALLOC_TEST_BREAKS"); /* at this request, and at no other */
 	struct stalloc_device *d = st->device;
 	uint64_t n = stalloc_units_of(asked);
-	(void)pool, (void)ended;
+	(void)pool;
 	if (breaks && atomic_fetch_add(&requests, 1) + 1 == atol(breaks)) {
 		snprintf(err, size, "the stand-in engine is told to break");
 		return STALLOC_ERR_ENGINE;

@@ -116,6 +116,21 @@ static void awake(char *at, size_t size)
 	stalloc_free(other, 0, 0, stream);
 }
 
+/* A token of a model's memory is megabytes long, and is read once: where each piece looks at all that
+ * follows, this one takes hours. */
+static void long_token(void)
+{
+	enum { PIECES = 200000, PIECE = 160 };
+	char *text = malloc((size_t)PIECES * PIECE + 100), *at = text + sprintf(text, "stalloc1 0 0");
+	CHECK(text, "no memory");
+	for (int i = 0; i < PIECES; i++) at += sprintf(at, " x%0128d/2097152/%d", i, i);
+	sprintf(at, " x"); /* the last is wrong */
+	alarm(60);
+	CHECK(!stalloc_import_block(text, 0) && strstr(stalloc_last_error(), "no token"), "%s", stalloc_last_error());
+	alarm(0);
+	free(text);
+}
+
 static void refused(char *at)
 {
 	size_t offset, n = export(at);
@@ -127,6 +142,10 @@ static void refused(char *at)
 	const char *wrong[] = {"", "stalloc1", "stalloc1 1 2", "stalloc1 1 2 3/4/5", "stalloc1 1 2 3/2097152/5x", "another"};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		CHECK(!stalloc_import_block(wrong[i], 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", wrong[i], stalloc_last_error());
+	const char *large[] = {"stalloc1 1 2 4294967299/2097152/5", "stalloc1 1 2 -3/2097152/5", "stalloc1 1 2 3/99999999999999999999/5",
+			       "stalloc1 1 2 3/18446744073707454464/5 3/2097152/6 3/2097152/7", "stalloc1 1 2  3/2097152/5"};
+	for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+		CHECK(!stalloc_import_block(large[i], 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", large[i], stalloc_last_error());
 	const char *names[] = {"", "x", "x12", "3"}; /* a fabric's have 128 digits */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		snprintf(token, sizeof token, "stalloc1 0 0 %s/2097152/1", names[i]);
@@ -179,6 +198,7 @@ int main(int n, char **arguments)
 	shares(blocks[1] + 20 * MIB, 5 * MIB); /* a part of a block */
 	awake(blocks[1], 50 * MIB);
 	refused(blocks[1]);
+	long_token();
 	/* A view: two holes of 50 MiB for a block of 90, where there is no room for more. */
 	char *middle = get(20 * MIB), *second = get(50 * MIB), *last = get(MIB);
 	stalloc_free(blocks[1], 0, 0, stream);

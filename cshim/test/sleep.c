@@ -132,7 +132,7 @@ static void region_sleeps(void)
 	stalloc_free(blocks[0].at, 0, 0, stream);
 	OK(stalloc_end_region());
 	stalloc_free(get(5000), 5000, 0, stream);
-	CHECK(stalloc_resume(0, wrong, 2) == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "\"wieghts\"; known are: weights"),
+	CHECK(stalloc_resume(0, wrong, 2) == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "\"wieghts\"; known are: other, weights"),
 	      "%s", stalloc_last_error());
 	OK(stalloc_resume(0, weights, 1));
 	OK(stalloc_begin_region("weights"));

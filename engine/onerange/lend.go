@@ -36,7 +36,7 @@ func (e *Engine) lends(s uint32) bool {
 // waits are few. False: they have too little for one.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if !a.lend || !isLarge(a.arena) || e.heaps[a.heap].pool != 0 {
+	if !a.lend || !isLarge(a.arena) {
 		return out, false
 	}
 	var free unit

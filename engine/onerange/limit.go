@@ -17,7 +17,12 @@ func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
 func (h *heap) remembered() bool { return h.pool != 0 && h.pool < engine.FirstRegion && !h.over }
 
 // trimmedBy reports whether a trim of a pool means a heap.
-func (h *heap) trimmedBy(pool uint64) bool { return h.pool == pool || pool == 0 && h.over }
+func (h *heap) trimmedBy(pool uint64) bool {
+	return h.pool == pool || h.over && (pool == 0 || pool == engine.Released) || h.isRegion() && pool == engine.Regions
+}
+
+// isRegion reports whether the program names the heap's pool.
+func (h *heap) isRegion() bool { return h.pool >= engine.FirstRegion && h.pool != retired }
 
 // wait waits for the device, once: then wholly free handles of other arenas can serve, and
 // what waits for fences is free.

@@ -28,6 +28,17 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 	return ids
 }
 
+// Regions returns those that have memory, or may have had since a trim.
+func (e *Engine) Regions() map[uint64]bool {
+	all := map[uint64]bool{}
+	for h := range e.heaps {
+		if c := &e.heaps[h]; c.isRegion() {
+			all[c.pool] = true
+		}
+	}
+	return all
+}
+
 // arenaOf returns the arena of a stream for large or for small requests.
 func (e *Engine) arenaOf(id mem.StreamID, ofSmall bool) uint32 {
 	h := e.heapOfKey[heapKey{stream: id}]

@@ -156,7 +156,7 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.try(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if e.heaps[h].over && e.empty(uint32(h)) {
+		if c := &e.heaps[h]; (c.over || c.isRegion() && c.trimmedBy(a.pool)) && e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
 	}
@@ -179,6 +179,10 @@ func (e *Engine) empty(h uint32) bool {
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
 	e.emptied = slices.DeleteFunc(e.emptied, func(h uint32) bool {
 		c := &e.heaps[h]
+		if c.isRegion() && e.empty(h) {
+			e.retire(h)
+			return true
+		}
 		if c.pool != 0 || !e.empty(h) {
 			return true
 		}

@@ -55,7 +55,7 @@ func Open(path string, mode fs.FileMode) (*File, error) {
 			err = fmt.Errorf("%w: nobody reads from the pipe", err)
 		}
 		if err == nil {
-			return &File{f, f, ""}, nil
+			return &File{Limited{f}, f, ""}, nil
 		}
 	}
 	return nil, err
@@ -98,7 +98,7 @@ func beside(place string, prepare func(*os.File) error) (*File, error) {
 	if err := prepare(f); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	return &File{f, f, place}, nil
+	return &File{Limited{f}, f, place}, nil
 }
 
 // Commit ends the file, which is in its place then.

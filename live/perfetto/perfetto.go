@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"stalloc/internal/mem"
+	"stalloc/internal/output"
 )
 
 // Args are what is shown beside an event.
@@ -144,7 +145,7 @@ func (t *Trace) put(e event) {
 
 // flush writes what is pending over the end of the array, and that after it.
 func (t *Trace) flush() error {
-	_, err := t.file.WriteAt(append(t.pending, "\n]\n"...), t.end)
+	_, err := output.Limited{File: t.file}.WriteAt(append(t.pending, "\n]\n"...), t.end)
 	t.end += int64(len(t.pending))
 	t.pending = t.pending[:0]
 	return err

@@ -95,6 +95,8 @@ def pause(
         StallocError: a name is unknown, the host has too little memory, a stream may be being
             captured, or the driver fails. Nothing has changed, unless the text says that the
             memory sleeps: then the driver has not taken all of it back, and pause() tries again.
+            Where one of several devices fails the others sleep all the same, and the text says
+            of each whether it does.
         ValueError: `backup` is neither.
     """
     if backup not in ("host", "discard"):
@@ -124,7 +126,8 @@ def resume(tags: Tags = None, *, device: Any = None) -> None:
 
     Raises:
         StallocError: a name is unknown, or the driver fails, for example because the device is
-            full. What slept sleeps on, and nothing is lost.
+            full. What slept sleeps on, and nothing is lost. Where one of several devices fails
+            the others wake all the same, and the text says of each whether it sleeps.
     """
     active = _session.active(or_closed=True)
     if active is None:

@@ -8,11 +8,13 @@
 
 #define NOT_READY STALLOC_CU_NOT_READY
 #define CAPTURED_EVENT 907
+#define CAPTURE_IMPLICIT 906
 enum { NOT_CAPTURING, CAPTURING, INVALIDATED };
 
 static struct stream {
 	void *key;
 	int created, alive, capture, device; /* -1: of any */
+	int blocking; /* it and the default stream wait for each other */
 	int captures; /* begun so far */
 	long last, passed;
 } *streams;
@@ -115,7 +117,9 @@ int cuStreamCreate(void **stream, unsigned int flags)
 	else
 		next_stream++;
 	last_destroyed = NULL;
-	*stream = add_stream(key, 1)->key;
+	struct stream *s = add_stream(key, 1);
+	s->blocking = flags == 0;
+	*stream = s->key;
 	return leave(0);
 }
 
@@ -129,6 +133,16 @@ int cuStreamDestroy_v2(void *stream)
 	s->passed = LONG_MAX; /* its work still ends */
 	last_destroyed = stream;
 	return leave(0);
+}
+
+/* Whether the default stream is named while a stream that waits for it is captured. To ask does
+ * that no harm, to give it work does. */
+static int implicit(const struct stream *s)
+{
+	int capturing = 0;
+	for (size_t i = 0; i < stream_count && (uintptr_t)s->key <= 1; i++)
+		capturing |= streams[i].blocking && streams[i].capture == CAPTURING;
+	return capturing;
 }
 
 /* Whatever the thread's mode: a context is a broader handle of what is captured. */
@@ -158,7 +172,7 @@ int cuStreamIsCapturing(void *stream, int *status)
 	if (s == NULL)
 		return leave(STALLOC_CU_INVALID_HANDLE);
 	*status = s->capture;
-	return leave(0);
+	return leave(implicit(s) ? CAPTURE_IMPLICIT : 0);
 }
 
 int cuEventCreate(void **event, unsigned int flags)
@@ -198,6 +212,10 @@ int cuEventRecord(void *event, void *stream)
 	struct stream *s = find_stream(stream);
 	if (e == NULL || s == NULL)
 		return leave(STALLOC_CU_INVALID_HANDLE);
+	if (implicit(s)) {
+		invalidate();
+		return leave(CAPTURE_IMPLICIT);
+	}
 	e->captured = s->capture != NOT_CAPTURING ? s->captures : 0;
 	e->stream = s - streams;
 	e->at = ++s->last;

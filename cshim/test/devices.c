@@ -1,0 +1,118 @@
+/* Regions and sleep on several devices: some of them closed, and one that fails. FAKECUDA_DEVICES: 3. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kit.h"
+
+enum { DEVICES = 3 };
+static const size_t size = 8 << 20;
+static const char *const weights[] = {"weights"};
+static char *blocks[DEVICES], *rest[DEVICES];
+
+#define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
+#define SAYS(words) CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not say: %s", stalloc_last_error(), words)
+
+static char *get(int device)
+{
+	char *at = stalloc_malloc(size, device, NULL);
+	CHECK(at, "%s", stalloc_last_error());
+	kit_fill(at, size, (uint64_t)device);
+	return at;
+}
+
+static uint64_t asleep(int device)
+{
+	struct stalloc_stats s;
+	OK(stalloc_get_stats(device, &s, sizeof s));
+	return s.asleep;
+}
+
+static void check(void)
+{
+	for (int i = 0; i < DEVICES; i++)
+		CHECK(kit_damage(blocks[i], size, (uint64_t)i) < 0 && kit_damage(rest[i], size, (uint64_t)i) < 0, "device %d is damaged", i);
+}
+
+/* A device that is closed before anything was allocated has plain memory, which nobody can have sleep. */
+static void regions_without_device_0(void)
+{
+	OK(stalloc_close(0));
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST)); /* there is nothing yet */
+	for (int i = 0; i < DEVICES; i++) {
+		OK(stalloc_begin_region(weights[0]));
+		blocks[i] = get(i);
+		OK(stalloc_end_region());
+		rest[i] = get(i);
+	}
+	OK(stalloc_pause(1, weights, 1, STALLOC_BACKUP_HOST));
+	CHECK(asleep(1) == size && asleep(2) == 0, "%llu sleep", (unsigned long long)asleep(1));
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	CHECK(asleep(0) == 0 && asleep(1) == 2 * size && asleep(2) == 2 * size, "%llu sleep", (unsigned long long)asleep(2));
+	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE, "plain memory sleeps");
+	SAYS("cannot sleep: it was closed");
+	OK(stalloc_resume(-1, NULL, 0));
+	check();
+}
+
+static void one_does_not_sleep(void)
+{
+	stalloc_begin_pool(1, 5, 7, NULL);
+	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_DRIVER, "a stream may be captured");
+	SAYS("device 1 is awake: a private pool is being allocated to");
+	SAYS("; device 2 sleeps");
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1), (unsigned long long)asleep(2));
+	stalloc_end_pool(1, 5, 7);
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	OK(stalloc_resume(-1, NULL, 0));
+	check();
+}
+
+static void one_does_not_wake(void)
+{
+	char rule[64];
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	long made = kit_fake_count("cuMemCreate");
+	OK(stalloc_resume(-1, NULL, 0));
+	made = kit_fake_count("cuMemCreate") - made;
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	snprintf(rule, sizeof rule, "cuMemCreate:%ld:2", made); /* the last: device 2's */
+	kit_fake_fail(rule);
+	CHECK(stalloc_resume(-1, NULL, 0) == STALLOC_ERR_MEMORY, "%s", stalloc_last_error());
+	kit_fake_fail(NULL);
+	SAYS("device 1 is awake; device 2 sleeps: ");
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1), (unsigned long long)asleep(2));
+	OK(stalloc_resume(-1, NULL, 0));
+	check();
+}
+
+/* What sleeps on a device that is closed wakes. */
+static void closed_asleep(void)
+{
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	OK(stalloc_close(1));
+	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
+	OK(stalloc_resume(-1, NULL, 0));
+	CHECK(asleep(1) == 0, "%llu sleep on", (unsigned long long)asleep(1));
+	check();
+	OK(stalloc_close(-1));
+	OK(stalloc_begin_region("late"));
+	OK(stalloc_end_region());
+	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE, "closed devices sleep");
+	SAYS("it was closed");
+}
+
+int main(void)
+{
+	kit_watchdog(60);
+	regions_without_device_0();
+	one_does_not_sleep();
+	one_does_not_wake();
+	closed_asleep();
+	for (int i = 0; i < DEVICES; i++) {
+		stalloc_free(blocks[i], 0, i, NULL);
+		stalloc_free(rest[i], 0, i, NULL);
+	}
+	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0, "the driver has not got everything back");
+	puts("devices: regions, and which sleep");
+	return 0;
+}
