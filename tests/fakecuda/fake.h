@@ -67,7 +67,7 @@ int capture_blocks(void); /* and invalidates the captures it would break */
 int stream_capture(void *stream, int begin);
 void stream_reset(void);
 long stream_queue(void *stream, long *at); /* index; -1: there is no such stream */
-void stream_pass_some(unsigned long dice, long n);
+int stream_pass_some(unsigned long dice, long n);
 void stream_pass_all(void *stream);
 void stream_sync(int device); /* all of its work passes */
 long event_live(void);

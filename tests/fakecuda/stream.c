@@ -162,16 +162,17 @@ void stream_pass_all(void *stream)
 		pass(s, s->last);
 }
 
-/* One of those that have work left goes on. */
-void stream_pass_some(unsigned long dice, long n)
+/* One of those that have work left goes on. Returns whether any has. */
+int stream_pass_some(unsigned long dice, long n)
 {
 	for (size_t k = 0; k < stream_count; k++) {
 		struct stream *s = &streams[(dice + k) % stream_count];
 		if (s->passed >= s->last)
 			continue;
 		pass(s, s->last - s->passed < n ? s->last : s->passed + n);
-		return;
+		return 1;
 	}
+	return 0;
 }
 
 /* Whatever the thread's mode: a context is a broader handle of what is captured. */
@@ -241,7 +242,8 @@ int cuEventRecord(void *event, void *stream)
 		return leave(STALLOC_CU_INVALID_HANDLE);
 	e->captured = s->capture != NOT_CAPTURING ? s->captures : 0;
 	e->stream = s - streams;
-	e->at = ++s->last;
+	s->last += !settings.held; /* else kernels alone are work */
+	e->at = s->last;
 	e->noes = (int)settings.event_delay;
 	return leave(0);
 }

@@ -1,0 +1,96 @@
+/* A night: see night.h. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "../../tests/fakecuda/fakecuda.h"
+#include "night.h"
+
+struct night night;
+
+/* The device goes on by itself where the thread waits for it. */
+static _Atomic uint64_t deeds_done;
+static void *go_on(void *unused)
+{
+	int (*pass)(unsigned long, long);
+	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
+	for (uint64_t last = 0; !atomic_load(&over); kit_sleep_ms(50)) {
+		uint64_t now = atomic_load(&deeds_done);
+		if (now == last) pass(now, 1000);
+		last = now;
+	}
+	return unused;
+}
+
+static void close_one(void)
+{
+	int device = (int)below((uint64_t)life.devices);
+	for (int d = 0, open = 0; d < life.devices; d++)
+		if (!night.closed[d] && ++open == 1 && d == life.devices - 1) return; /* the last one stays */
+	CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	night.closed[device] = true;
+	TELL("close %d", device);
+}
+
+static void rare(void)
+{
+	uint64_t dice = below(100);
+	int device = (int)below((uint64_t)life.devices);
+	if (dice < 25)
+		CHECK(stalloc_step(chance(2) ? -1 : device) == STALLOC_OK, "%s", stalloc_last_error());
+	else if (dice < 40)
+		stalloc_empty_cache();
+	else if (dice < 60)
+		stays_look();
+	else if (dice < 75 && life.limits)
+		quota_set(device, chance(3) ? 1 : 0.2 + (double)below(800) / 1000);
+	else if (dice < 78 && life.closes)
+		close_one();
+	else if (dice < 85 && !life.limits)
+		once_play();
+	else
+		lane_renew();
+}
+
+static void play(void)
+{
+	uint64_t dice = below(1000);
+	struct stay *s = &night.stays[below(STAYS)];
+	if (dice < 560)
+		s->p.at ? stay_give(s) : stay_get(s);
+	else if (dice < 640)
+		s->p.at ? stay_use(s) : stay_get(s);
+	else if (dice < 800)
+		pass_some();
+	else if (dice < 860 && night.exports)
+		token_take();
+	else if (dice < 920)
+		dream_begin();
+	else if (dice < 980)
+		dream_end();
+	else
+		rare();
+	quotas_check();
+	atomic_fetch_add(&deeds_done, 1);
+	kit_progress();
+}
+
+void night_play(struct worker *w, double seconds)
+{
+	pthread_t device;
+	double start = kit_seconds();
+	night.w = w;
+	night.tells = kit_number("ATTACK_TELL", 0);
+	night.exports = kit_below(&w->random, 2);
+	stays_open();
+	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
+	while (kit_seconds() - start < seconds) play();
+	for (int d = 0; d < life.devices; d++) quota_set(d, 1);
+	dreams_close();
+	for (int i = 0; i < STAYS; i++) stay_give(&night.stays[i]);
+	tokens_close();
+	lanes_close();
+	once_close();
+	atomic_store(&over, true);
+	pthread_join(device, NULL);
+	w->did.nights++;
+}
