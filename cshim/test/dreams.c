@@ -9,14 +9,6 @@
 
 enum { UNCHANGED, DONE, EITHER };
 
-struct dream {
-	int device;    /* -1: all */
-	unsigned mask; /* of the regions that are named, 0: all are meant */
-	bool pauses, fails;
-	int result;
-	char why[4096];
-};
-
 static long span = 40; /* driver calls that one takes at most, so far */
 
 static bool meant(const struct dream *x, int region) { return !x->mask || x->mask >> region & 1; }
@@ -24,16 +16,18 @@ static bool meant(const struct dream *x, int region) { return !x->mask || x->mas
 static bool of(const struct dream *x, int device) { return x->device < 0 || x->device == device; }
 
 /* Any call by its number, or of a name, and at times another behind it, as of what undoes the first. */
-static void fail_some(void)
+static void fail_some(bool pauses)
 {
-	static const char *const names[] = {
-		"cuMemUnmap", "cuMemUnmap",	"cuMemRelease",	       "cuMemCreate",	"cuMemMap",	    "cuMemSetAccess",
-		"cuMemHostRegister", "cuMemHostUnregister", "cuMemHostUnregister", "cuMemcpyDtoH", "cuMemcpyHtoD", "cuCtxSynchronize"};
+	static const char *const down[] = {"cuMemUnmap",    "cuMemUnmap",	  "cuMemUnmap",	  "cuMemRelease",
+					   "cuMemMap",	    "cuMemSetAccess",	  "cuMemcpyDtoH", "cuCtxSynchronize",
+					   "cuMemHostRegister", "cuMemHostUnregister"};
+	static const char *const up[] = {"cuMemCreate",  "cuMemMap",   "cuMemMap",	     "cuMemSetAccess",	   "cuMemcpyHtoD",
+					 "cuMemUnmap",	 "cuMemRelease", "cuMemHostUnregister", "cuMemHostUnregister"};
 	static const int codes[] = {2, 999, 1};
 	char rules[200];
 	int n = 0, code = codes[below(3)];
 	for (uint64_t more = 1 + chance(3); more > 0; more--) {
-		const char *name = names[below(sizeof names / sizeof *names)];
+		const char *name = pauses ? down[below(sizeof down / sizeof *down)] : up[below(sizeof up / sizeof *up)];
 		n += snprintf(rules + n, sizeof rules - (size_t)n, "%s", n ? "," : "");
 		if (chance(8))
 			n += snprintf(rules + n, sizeof rules - (size_t)n, "%s:*:%d", name, code);
@@ -54,7 +48,10 @@ static void call(struct dream *x, bool keep)
 	for (int r = 1; r < REGIONS; r++)
 		if (x->mask >> r & 1) tags[n++] = tag_of(r);
 	long calls = kit_fake_count("*");
-	if (x->fails) fail_some();
+	if (x->rule[0])
+		CHECK(kit_fake_fail(x->rule) == 0, "%s", x->rule);
+	else if (x->fails)
+		fail_some(x->pauses);
 	if (x->pauses)
 		x->result = stalloc_pause(x->device, tags, n, keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
 	else
@@ -161,7 +158,7 @@ static struct dream some(bool pauses)
 	return x;
 }
 
-static void play(struct dream *x, bool keep)
+void dream_play(struct dream *x, bool keep)
 {
 	call(x, keep);
 	excused(x);
@@ -174,7 +171,7 @@ void dream_begin(void)
 {
 	struct dream x = some(true);
 	bool keep = !chance(3);
-	play(&x, keep);
+	dream_play(&x, keep);
 	if (x.fails) stays_look();
 }
 
@@ -184,7 +181,7 @@ static void again(struct dream *x)
 	char why[sizeof x->why];
 	memcpy(why, x->why, sizeof why);
 	stalloc_empty_cache();
-	play(x, false);
+	dream_play(x, false);
 	CHECK(x->result != STALLOC_OK, "a resume failed beside idle memory: %s", why);
 }
 
@@ -192,19 +189,28 @@ void dream_end(void)
 {
 	struct dream x = some(false);
 	if (chance(2)) pass_all();
-	play(&x, false);
+	dream_play(&x, false);
 	if (x.result == STALLOC_ERR_MEMORY && !life.mishaps) again(&x);
 	stays_look();
 }
 
-/* All is awake in the end, if need be when blocks that are have made room for it. */
+/* All is awake in the end. More may sleep than a device has: then it wakes a region at a time, and
+ * what is awake is freed for the next. */
 static void wake_all(void)
 {
 	struct dream x = {.device = -1};
-	for (int i = 0; i < STAYS; i++) {
-		play(&x, false);
+	for (int rounds = 0; rounds < 2 * REGIONS; rounds++) {
+		x.mask = 0;
+		dream_play(&x, false);
 		if (x.result == STALLOC_OK) return;
-		if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
+		for (int r = 1; r < REGIONS; r++) {
+			x.mask = 1u << r;
+			dream_play(&x, false);
+		}
+		for (int i = 0; i < STAYS; i++)
+			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
+		pass_all();
+		stalloc_empty_cache();
 	}
 	CHECK(false, "it does not wake: %s", x.why);
 }
@@ -217,8 +223,8 @@ static void unpin(void)
 		CHECK(i < 400, "%ld pieces of the host's memory stay pinned", kit_fake_live("pins"));
 		kit_sleep_ms(5);
 		if (i % 20 != 19) continue;
-		play(&down, true);
-		play(&up, false);
+		dream_play(&down, true);
+		dream_play(&up, false);
 	}
 }
 

@@ -64,7 +64,7 @@ static void set_conf(uint64_t dice, const struct life *l)
 /* A night is short: what it finds, it finds early. */
 static void as_night(uint64_t dice, struct life *l)
 {
-	static const size_t capacities[] = {128 << 20, 256 << 20, 512 << 20};
+	static const size_t capacities[] = {40 << 20, 64 << 20, 128 << 20};
 	l->capacity = capacities[kit_below(&dice, 3)];
 	l->devices = one_in(&dice, 2) ? 1 : 2 + (int)kit_below(&dice, DEVICES - 1);
 	l->closes = l->devices > 1 && one_in(&dice, 2);

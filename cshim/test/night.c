@@ -43,9 +43,9 @@ static void rare(void)
 		stays_look();
 	else if (dice < 75 && life.limits)
 		quota_set(device, chance(3) ? 1 : 0.2 + (double)below(800) / 1000);
-	else if (dice < 78 && life.closes)
+	else if (dice < 80 && life.closes)
 		close_one();
-	else if (dice < 85 && !life.limits)
+	else if (dice < 88 && night.streams)
 		once_play();
 	else
 		lane_renew();
@@ -59,14 +59,16 @@ static void play(void)
 		s->p.at ? stay_give(s) : stay_get(s);
 	else if (dice < 640)
 		s->p.at ? stay_use(s) : stay_get(s);
-	else if (dice < 800)
+	else if (dice < 780)
 		pass_some();
-	else if (dice < 860 && night.exports)
+	else if (dice < 850 && night.exports)
 		token_take();
-	else if (dice < 920)
+	else if (dice < 900)
 		dream_begin();
-	else if (dice < 980)
+	else if (dice < 970)
 		dream_end();
+	else if (dice < 976 && life.mishaps)
+		sweep();
 	else
 		rare();
 	quotas_check();
@@ -81,6 +83,7 @@ void night_play(struct worker *w, double seconds)
 	night.w = w;
 	night.tells = kit_number("ATTACK_TELL", 0);
 	night.exports = kit_below(&w->random, 2);
+	night.streams = kit_below(&w->random, 3) == 0 && !life.limits;
 	stays_open();
 	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
 	while (kit_seconds() - start < seconds) play();

@@ -26,7 +26,7 @@ struct night {
 	struct stay stays[STAYS];
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], closed[DEVICES];
-	bool exports, tells;
+	bool exports, streams, tells; /* what it does beside */
 };
 extern struct night night;
 
@@ -55,11 +55,23 @@ void region_end(int region);
 const char *tag_of(int region);
 
 /* dreams.c: pause and resume, and what they have done, whatever fails. */
+struct dream {
+	int device;    /* -1: all */
+	unsigned mask; /* of the regions that are named, 0: all are meant */
+	bool pauses, fails;
+	char rule[64]; /* what fails, if that is not left to chance */
+	int result;
+	char why[4096];
+};
+void dream_play(struct dream *x, bool keep);
 void dream_begin(void);
 void dream_end(void);
 /* Whether a region sleeps, as was seen: it has to be as is known, if it has blocks. */
 void dream_is(int device, int region, bool asleep, const char *when);
 void dreams_close(void); /* all is awake, and nothing is kept on the host */
+
+/* sweep.c: each call of a pause and of a resume fails in turn, while a part sleeps already. */
+void sweep(void);
 
 /* tokens.c: one names the same memory for ever. */
 void token_take(void);

@@ -4,7 +4,7 @@
 #include "night.h"
 
 enum { POOL = 32, ROUNDS = 24, PACKS = 2 };
-static const size_t pack = (size_t)8 << 20, slack = (size_t)8 << 20;
+static const size_t pack = (size_t)4 << 20, slack = (size_t)4 << 20;
 
 static void *pool[DEVICES][POOL];
 static int next[DEVICES];

@@ -68,8 +68,8 @@ bool stay_awake(const struct stay *s)
 
 static size_t a_size(void)
 {
-	static const size_t most[] = {4000, 60000, 1 << 20, 3 << 20, 9 << 20, 30 << 20};
-	return 513 + below(most[below(chance(4) ? 6 : 5)]);
+	static const size_t most[] = {4000, 60000, 400000, 3 << 20, 7 << 20, 14 << 20};
+	return 513 + below(most[below(chance(6) ? 6 : 4)]);
 }
 
 bool stays_in(int device, int region)

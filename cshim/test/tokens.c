@@ -5,7 +5,7 @@
 
 #include "night.h"
 
-enum { TOKENS = 16, LENGTH = 1 << 12 };
+enum { TOKENS = 64, LENGTH = 1 << 12 };
 
 static struct token {
 	char text[LENGTH], *at; /* what it is mapped to, NULL: it is free */
@@ -57,6 +57,7 @@ void token_take(void)
 	CHECK(piece_few(&there, false) < 0, "a block of device %d, region %d is other memory than its token was: \"%s\"", s->p.device,
 	      s->region, text);
 	night.w->did.exports++;
+	if (!chance(8)) stay_give(s); /* its memory sleeps with the others again */
 }
 
 void tokens_close(void)
