@@ -93,45 +93,6 @@ int capture_blocks(void)
 	return capturing;
 }
 
-int cuThreadExchangeStreamCaptureMode(int *mode)
-{
-	BEGIN(cuThreadExchangeStreamCaptureMode, NEED_INIT);
-	if (mode == NULL || *mode < 0 || *mode > 2)
-		return leave(STALLOC_CU_INVALID_VALUE);
-	int old = thread_mode;
-	thread_mode = *mode;
-	*mode = old;
-	return leave(0);
-}
-
-int cuStreamCreate(void **stream, unsigned int flags)
-{
-	BEGIN(cuStreamCreate, NEED_CONTEXT);
-	if (stream == NULL || flags > 1)
-		return leave(STALLOC_CU_INVALID_VALUE);
-	void *key = (void *)next_stream;
-	if (settings.reuse_streams && last_destroyed != NULL)
-		key = last_destroyed;
-	else
-		next_stream++;
-	last_destroyed = NULL;
-	*stream = add_stream(key, 1)->key;
-	return leave(0);
-}
-
-int cuStreamDestroy_v2(void *stream)
-{
-	BEGIN(cuStreamDestroy, NEED_CONTEXT);
-	struct stream *s = find_stream(stream);
-	if (s == NULL || !s->created)
-		return leave(STALLOC_CU_INVALID_HANDLE);
-	s->alive = 0;
-	if (!settings.held)
-		s->passed = LONG_MAX; /* its work still ends */
-	last_destroyed = stream;
-	return leave(0);
-}
-
 static void pass(struct stream *s, long to)
 {
 	if (s->passed < to)
@@ -173,6 +134,45 @@ int stream_pass_some(unsigned long dice, long n)
 		return 1;
 	}
 	return 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	BEGIN(cuThreadExchangeStreamCaptureMode, NEED_INIT);
+	if (mode == NULL || *mode < 0 || *mode > 2)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	int old = thread_mode;
+	thread_mode = *mode;
+	*mode = old;
+	return leave(0);
+}
+
+int cuStreamCreate(void **stream, unsigned int flags)
+{
+	BEGIN(cuStreamCreate, NEED_CONTEXT);
+	if (stream == NULL || flags > 1)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	void *key = (void *)next_stream;
+	if (settings.reuse_streams && last_destroyed != NULL)
+		key = last_destroyed;
+	else
+		next_stream++;
+	last_destroyed = NULL;
+	*stream = add_stream(key, 1)->key;
+	return leave(0);
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+	BEGIN(cuStreamDestroy, NEED_CONTEXT);
+	struct stream *s = find_stream(stream);
+	if (s == NULL || !s->created)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	s->alive = 0;
+	if (!settings.held)
+		s->passed = LONG_MAX; /* its work still ends */
+	last_destroyed = stream;
+	return leave(0);
 }
 
 /* Whatever the thread's mode: a context is a broader handle of what is captured. */
