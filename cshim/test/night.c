@@ -23,9 +23,9 @@ static void *go_on(void *unused)
 
 static void close_one(void)
 {
-	int device = (int)below((uint64_t)life.devices);
-	for (int d = 0, open = 0; d < life.devices; d++)
-		if (!night.closed[d] && ++open == 1 && d == life.devices - 1) return; /* the last one stays */
+	int device = (int)below((uint64_t)life.devices), open = 0;
+	for (int d = 0; d < life.devices; d++) open += !night.closed[d];
+	if (open < 2) return;
 	CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
 	night.closed[device] = true;
 	TELL("close %d", device);
