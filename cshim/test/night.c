@@ -47,8 +47,10 @@ static void rare(void)
 		close_one();
 	else if (dice < 88 && night.streams)
 		once_play();
-	else
+	else if (dice < 94)
 		lane_renew();
+	else if (night.shots)
+		shots_play();
 }
 
 static void play(void)
@@ -83,6 +85,7 @@ void night_play(struct worker *w, double seconds)
 	night.w = w;
 	night.tells = kit_number("ATTACK_TELL", 0);
 	night.exports = kit_below(&w->random, 2);
+	night.shots = kit_below(&w->random, 3) == 0;
 	night.streams = kit_below(&w->random, 3) == 0 && !life.limits;
 	stays_open();
 	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");

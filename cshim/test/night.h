@@ -26,7 +26,7 @@ struct night {
 	struct stay stays[STAYS];
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], closed[DEVICES];
-	bool exports, streams, tells; /* what it does beside */
+	bool exports, streams, shots, tells; /* what it does beside */
 };
 extern struct night night;
 
@@ -38,6 +38,7 @@ static inline bool chance(uint64_t n) { return below(n) == 0; }
 
 /* stays.c: blocks. Each access is work in a stream, or comes after all work has passed. */
 void stays_open(void);
+size_t stay_size(void); /* of a request */
 void stay_get(struct stay *s); /* somewhere, if it is served */
 void stay_give(struct stay *s);
 void stay_use(struct stay *s); /* on another lane */
@@ -84,5 +85,8 @@ void quotas_check(void);
 /* once.c: streams that make one request each. */
 void once_play(void);
 void once_close(void);
+
+/* shots.c: captures while other streams allocate to the same private pool. */
+void shots_play(void);
 
 #endif

@@ -66,7 +66,7 @@ bool stay_awake(const struct stay *s)
 	return s->plain || s->shared || !night.asleep[s->p.device][s->region];
 }
 
-static size_t a_size(void)
+size_t stay_size(void)
 {
 	static const size_t most[] = {4000, 60000, 400000, 3 << 20, 7 << 20, 14 << 20};
 	return 513 + below(most[below(chance(6) ? 6 : 4)]);
@@ -98,7 +98,7 @@ void stay_get(struct stay *s)
 	struct worker *w = night.w;
 	s->p.at = NULL;
 	*s = (struct stay){.region = (int)below(REGIONS), .lane = lane, .plain = night.closed[device]};
-	s->p = (struct piece){.size = a_size(), .device = device, .stream = night.lanes[device][lane]};
+	s->p = (struct piece){.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
 	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */
 	CHECK(region_begin(s->region) == STALLOC_OK, "%s", stalloc_last_error());
 	s->p.at = stalloc_malloc(s->p.size, device, s->p.stream);
