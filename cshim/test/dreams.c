@@ -1,6 +1,6 @@
 /* Pause and resume of parts and of all, on one device and on all, while driver calls fail. What an
- * error says has become of a device is asked of each region behind it, and blocks that are awake are
- * looked at: what is said to have changed nothing must not have. */
+ * error says has become of a device is asked of each region behind it, and blocks that are awake
+ * are looked at: what is said to have changed nothing must not have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,30 +11,42 @@ enum { UNCHANGED, DONE, EITHER };
 
 static long span = 40; /* driver calls that one takes at most, so far */
 
-static bool meant(const struct dream *x, int region) { return !x->mask || x->mask >> region & 1; }
+static bool meant(const struct dream *x, int region)
+{
+	return !x->mask || x->mask >> region & 1;
+}
 
-static bool of(const struct dream *x, int device) { return x->device < 0 || x->device == device; }
+static bool of(const struct dream *x, int device)
+{
+	return x->device < 0 || x->device == device;
+}
 
-/* Any call by its number, or of a name, and at times another behind it, as of what undoes the first. */
+/* Any call by its number, or one of a name; at times another, as of what undoes the first. */
 static void fail_some(bool pauses)
 {
-	static const char *const down[] = {"cuMemUnmap",    "cuMemUnmap",	  "cuMemUnmap",	  "cuMemRelease",
-					   "cuMemMap",	    "cuMemSetAccess",	  "cuMemcpyDtoH", "cuCtxSynchronize",
-					   "cuMemHostRegister", "cuMemHostUnregister"};
-	static const char *const up[] = {"cuMemCreate",  "cuMemMap",   "cuMemMap",	     "cuMemSetAccess",	   "cuMemcpyHtoD",
-					 "cuMemUnmap",	 "cuMemRelease", "cuMemHostUnregister", "cuMemHostUnregister"};
+	static const char *const down[] = {
+		"cuMemUnmap",	     "cuMemUnmap",	   "cuMemUnmap",   "cuMemRelease",
+		"cuMemMap",	     "cuMemSetAccess",	   "cuMemcpyDtoH", "cuCtxSynchronize",
+		"cuMemHostRegister", "cuMemHostUnregister"};
+	static const char *const up[] = {
+		"cuMemCreate",	      "cuMemMap",   "cuMemMap",	    "cuMemSetAccess",
+		"cuMemcpyHtoD",	      "cuMemUnmap", "cuMemRelease", "cuMemHostUnregister",
+		"cuMemHostUnregister"};
 	static const int codes[] = {2, 999, 1};
 	char rules[200];
 	int n = 0, code = codes[below(3)];
 	for (uint64_t more = 1 + chance(3); more > 0; more--) {
-		const char *name = pauses ? down[below(sizeof down / sizeof *down)] : up[below(sizeof up / sizeof *up)];
+		const char *name = pauses ? down[below(sizeof down / sizeof *down)]
+					  : up[below(sizeof up / sizeof *up)];
 		n += snprintf(rules + n, sizeof rules - (size_t)n, "%s", n ? "," : "");
 		if (chance(8))
 			n += snprintf(rules + n, sizeof rules - (size_t)n, "%s:*:%d", name, code);
 		else if (chance(2))
-			n += snprintf(rules + n, sizeof rules - (size_t)n, "%s:%d:%d", name, 1 + (int)below(6), code);
+			n += snprintf(rules + n, sizeof rules - (size_t)n, "%s:%d:%d", name,
+				      1 + (int)below(6), code);
 		else
-			n += snprintf(rules + n, sizeof rules - (size_t)n, "*:%d:%d", 1 + (int)below((uint64_t)span), code);
+			n += snprintf(rules + n, sizeof rules - (size_t)n, "*:%d:%d",
+				      1 + (int)below((uint64_t)span), code);
 	}
 	TELL("fail %s", rules);
 	CHECK(kit_fake_fail(rules) == 0, "%s", rules);
@@ -53,14 +65,17 @@ static void call(struct dream *x, bool keep)
 	else if (x->fails)
 		fail_some(x->pauses);
 	if (x->pauses)
-		x->result = stalloc_pause(x->device, tags, n, keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
+		x->result = stalloc_pause(x->device, tags, n,
+					  keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
 	else
 		x->result = stalloc_resume(x->device, tags, n);
 	snprintf(x->why, sizeof x->why, "%s", x->result == STALLOC_OK ? "" : stalloc_last_error());
-	if (x->fails && !x->pauses && chance(2)) kit_sleep_ms(1 + (unsigned)below(4)); /* backups are dropped behind it */
+	if (x->fails && !x->pauses && chance(2))
+		kit_sleep_ms(1 + (unsigned)below(4)); /* backups are dropped behind it */
 	if (x->fails) kit_fake_fail("");
 	calls = kit_fake_count("*") - calls;
-	TELL("%s device %d, regions %#x%s: %s", x->pauses ? "pause" : "resume", x->device, x->mask, x->pauses && !keep ? " without a backup" : "", x->why);
+	TELL("%s device %d, regions %#x%s: %s", x->pauses ? "pause" : "resume", x->device, x->mask,
+	     x->pauses && !keep ? " without a backup" : "", x->why);
 	if (!x->fails && calls > span) span = calls < 400 ? calls : 400;
 }
 
@@ -92,8 +107,8 @@ static enum answer ask(int device, int region)
 void dream_is(int device, int region, bool asleep, const char *when)
 {
 	bool *known = &night.asleep[device][region];
-	CHECK(*known == asleep || !stays_in(device, region), "behind %s device %d, region %d %s", when, device, region,
-	      asleep ? "sleeps, which is awake" : "is awake, which sleeps");
+	CHECK(*known == asleep || !stays_in(device, region), "behind %s device %d, region %d %s",
+	      when, device, region, asleep ? "sleeps, which is awake" : "is awake, which sleeps");
 	*known = asleep;
 }
 
@@ -117,37 +132,44 @@ static int seen(const struct dream *x, int device)
 	return UNCHANGED;
 }
 
-/* Brings what is known up to what is told. Without a backup, what has gone to sleep has lost its bytes. */
+/* Brings what is known up to what is told. Without a backup, what has gone to sleep has lost its
+ * bytes. */
 static void settle(const struct dream *x, int device, bool keep)
 {
 	int now = told(x, device);
 	if (now == EITHER) now = seen(x, device);
 	for (int i = 0; i < STAYS; i++) {
 		struct stay *s = &night.stays[i];
-		if (!s->p.at || s->p.device != device || !meant(x, s->region) || !stay_awake(s)) continue;
+		if (!s->p.at || s->p.device != device || !meant(x, s->region) || !stay_awake(s))
+			continue;
 		if (now == DONE && x->pauses && !keep && !s->shared && !s->plain) s->lost = true;
 	}
 	for (int r = 0; r < REGIONS; r++)
 		if (meant(x, r) && now == DONE) night.asleep[device][r] = x->pauses;
 	if (night.closed[device]) return;
 	char when[4500];
-	snprintf(when, sizeof when, "%s of device %d, regions %#x, that said \"%s\"", x->pauses ? "a pause" : "a resume", x->device, x->mask, x->why);
+	snprintf(when, sizeof when, "%s of device %d, regions %#x, that said \"%s\"",
+		 x->pauses ? "a pause" : "a resume", x->device, x->mask, x->why);
 	for (int r = 0; r < REGIONS; r++) {
 		enum answer is = ask(device, r);
 		if (is != IS_FULL) dream_is(device, r, is == IS_ASLEEP, when);
 	}
 }
 
-/* An error has a reason: a call that fails, a device that is closed, or a name that is forgotten. */
+/* An error has a reason: a call that fails, a closed device, or a name that is forgotten. */
 static void excused(const struct dream *x)
 {
-	if (x->result == STALLOC_OK || x->fails || (x->device >= 0 && night.closed[x->device])) return;
+	if (x->result == STALLOC_OK || x->fails || (x->device >= 0 && night.closed[x->device]))
+		return;
 	if (strstr(x->why, "known are"))
 		for (int d = 0; d < life.devices; d++)
 			for (int r = 1; r < REGIONS; r++)
-				CHECK(!(x->mask >> r & 1) || !stays_in(d, r), "region %d has blocks: %s", r, x->why);
+				CHECK(!(x->mask >> r & 1) || !stays_in(d, r),
+				      "region %d has blocks: %s", r, x->why);
 	else
-		CHECK((!x->pauses && x->result == STALLOC_ERR_MEMORY) || strstr(x->why, "the host"), "%s of device %d, regions %#x: %s", x->pauses ? "a pause" : "a resume", x->device, x->mask, x->why);
+		CHECK((!x->pauses && x->result == STALLOC_ERR_MEMORY) || strstr(x->why, "the host"),
+		      "%s of device %d, regions %#x: %s", x->pauses ? "a pause" : "a resume",
+		      x->device, x->mask, x->why);
 }
 
 static struct dream some(bool pauses)
@@ -191,52 +213,5 @@ void dream_end(void)
 	if (chance(2)) pass_all();
 	dream_play(&x, false);
 	if (x.result == STALLOC_ERR_MEMORY && !life.mishaps) again(&x);
-	stays_look();
-}
-
-/* All is awake in the end. More may sleep than a device has: then it wakes a region at a time, and
- * what is awake is freed for the next. */
-static void wake_all(void)
-{
-	struct dream x = {.device = -1};
-	for (int rounds = 0; rounds < 2 * REGIONS; rounds++) {
-		x.mask = 0;
-		dream_play(&x, false);
-		if (x.result == STALLOC_OK) return;
-		for (int r = 1; r < REGIONS; r++) {
-			x.mask = 1u << r;
-			dream_play(&x, false);
-		}
-		for (int i = 0; i < STAYS; i++)
-			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
-		pass_all();
-		stalloc_empty_cache();
-	}
-	CHECK(false, "it does not wake: %s", x.why);
-}
-
-/* What is pinned is unpinned behind a resume, and what could not be is tried again with the next. */
-static void unpin(void)
-{
-	struct dream down = {.device = -1, .pauses = true}, up = {.device = -1};
-	for (int i = 0; kit_fake_live("pins") > 0; i++) {
-		CHECK(i < 400, "%ld pieces of the host's memory stay pinned", kit_fake_live("pins"));
-		kit_sleep_ms(5);
-		if (i % 20 != 19) continue;
-		dream_play(&down, true);
-		dream_play(&up, false);
-	}
-}
-
-void dreams_close(void)
-{
-	wake_all();
-	unpin();
-	for (int d = 0; d < life.devices; d++) {
-		struct stalloc_stats s;
-		CHECK(stalloc_get_stats(d, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-		CHECK(s.asleep == 0 && s.backup == 0, "device %d is awake: %llu bytes sleep, %llu are kept", d, (unsigned long long)s.asleep,
-		      (unsigned long long)s.backup);
-	}
 	stays_look();
 }

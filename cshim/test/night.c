@@ -36,7 +36,8 @@ static void rare(void)
 	uint64_t dice = below(100);
 	int device = (int)below((uint64_t)life.devices);
 	if (dice < 25)
-		CHECK(stalloc_step(chance(2) ? -1 : device) == STALLOC_OK, "%s", stalloc_last_error());
+		CHECK(stalloc_step(chance(2) ? -1 : device) == STALLOC_OK, "%s",
+		      stalloc_last_error());
 	else if (dice < 40)
 		stalloc_empty_cache();
 	else if (dice < 60)

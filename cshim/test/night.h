@@ -30,15 +30,21 @@ struct night {
 };
 extern struct night night;
 
-static inline uint64_t below(uint64_t n) { return kit_below(&night.w->random, n); }
-static inline bool chance(uint64_t n) { return below(n) == 0; }
+static inline uint64_t below(uint64_t n)
+{
+	return kit_below(&night.w->random, n);
+}
+static inline bool chance(uint64_t n)
+{
+	return below(n) == 0;
+}
 
 /* With ATTACK_TELL=1 the night says what it does. */
 #define TELL(...) (night.tells ? (void)(printf(__VA_ARGS__), puts("")) : (void)0)
 
 /* stays.c: blocks. Each access is work in a stream, or comes after all work has passed. */
 void stays_open(void);
-size_t stay_size(void); /* of a request */
+size_t stay_size(void);	       /* of a request */
 void stay_get(struct stay *s); /* somewhere, if it is served */
 void stay_give(struct stay *s);
 void stay_use(struct stay *s); /* on another lane */
@@ -69,7 +75,9 @@ void dream_begin(void);
 void dream_end(void);
 /* Whether a region sleeps, as was seen: it has to be as is known, if it has blocks. */
 void dream_is(int device, int region, bool asleep, const char *when);
-void dreams_close(void); /* all is awake, and nothing is kept on the host */
+
+/* morning.c: all is awake, and nothing is kept on the host. */
+void dreams_close(void);
 
 /* sweep.c: each call of a pause and of a resume fails in turn, while a part sleeps already. */
 void sweep(void);

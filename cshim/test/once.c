@@ -32,7 +32,10 @@ static bool round_of(int device)
 	bool before = chance(2); /* the stream is known to last before its request or behind it */
 	for (; served < PACKS; served++) {
 		struct piece *x = &p[served];
-		*x = (struct piece){.size = pack, .device = device, .stream = stream_of(device), .tag = ++night.w->sequence * 64 + 1};
+		*x = (struct piece){.size = pack,
+				    .device = device,
+				    .stream = stream_of(device),
+				    .tag = ++night.w->sequence * 64 + 1};
 		if (before) stalloc_lasting_stream(device, x->stream);
 		x->at = stalloc_malloc(pack, device, x->stream);
 		if (answer_of(x->at, device, 0) != IS_AWAKE) break;
@@ -56,9 +59,12 @@ void once_play(void)
 	if (night.closed[device] || night.asleep[device][0]) return;
 	for (int i = 1; i <= ROUNDS && round_of(device); i++) {
 		if (i == 2) second = reserved(device);
-		if (chance(4)) CHECK(stalloc_step(device) == STALLOC_OK, "%s", stalloc_last_error());
-		CHECK(i < 3 || reserved(device) <= second + slack, "device %d: %zu bytes are reserved behind round %d, %zu were behind the second", device,
-		      reserved(device), i, second);
+		if (chance(4))
+			CHECK(stalloc_step(device) == STALLOC_OK, "%s", stalloc_last_error());
+		CHECK(i < 3 || reserved(device) <= second + slack,
+		      "device %d: %zu bytes are reserved behind round %d, %zu were behind the "
+		      "second",
+		      device, reserved(device), i, second);
 	}
 }
 

@@ -17,7 +17,8 @@ void stays_open(void)
 	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
 	*(void **)&pass_stream = kit_symbol("driver", "fakecuda_pass_stream");
 	for (int d = 0; d < life.devices; d++)
-		for (int l = 1; l < LANES; l++) CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
+		for (int l = 1; l < LANES; l++)
+			CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
 	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
 		CHECK(region_begin(r) == STALLOC_OK, "%s", stalloc_last_error());
 		region_end(r);
@@ -30,7 +31,10 @@ const char *tag_of(int region)
 	return tags[region];
 }
 
-int region_begin(int region) { return region ? stalloc_begin_region(tag_of(region)) : STALLOC_OK; }
+int region_begin(int region)
+{
+	return region ? stalloc_begin_region(tag_of(region)) : STALLOC_OK;
+}
 
 void region_end(int region)
 {
@@ -51,10 +55,14 @@ static void read_it(void *at, size_t size, unsigned long tag)
 static void work(const struct stay *s, int lane, fakecuda_kernel kernel)
 {
 	const struct piece *p = &s->p;
-	CHECK(launch(night.lanes[p->device][lane], p->device, kernel, p->at, p->size, p->tag) == 0, "no stream");
+	CHECK(launch(night.lanes[p->device][lane], p->device, kernel, p->at, p->size, p->tag) == 0,
+	      "no stream");
 }
 
-void pass_some(void) { pass(kit_random(&night.w->random), 1 + (long)below(8)); }
+void pass_some(void)
+{
+	pass(kit_random(&night.w->random), 1 + (long)below(8));
+}
 
 void pass_all(void)
 {
@@ -76,7 +84,8 @@ bool stays_in(int device, int region)
 {
 	for (int i = 0; i < STAYS; i++) {
 		const struct stay *s = &night.stays[i];
-		if (s->p.at && !s->plain && s->p.device == device && s->region == region) return true;
+		if (s->p.at && !s->plain && s->p.device == device && s->region == region)
+			return true;
 	}
 	return false;
 }
@@ -88,7 +97,8 @@ enum answer answer_of(void *at, int device, int region)
 	if (at) return IS_AWAKE;
 	night.w->did.refused++;
 	if (strstr(why, "sleeps")) return IS_ASLEEP;
-	CHECK(strstr(why, "out of memory"), "a request on device %d, region %d: %s", device, region, why);
+	CHECK(strstr(why, "out of memory"), "a request on device %d, region %d: %s", device, region,
+	      why);
 	return IS_FULL;
 }
 
@@ -97,15 +107,18 @@ void stay_get(struct stay *s)
 	int device = (int)below((uint64_t)life.devices), lane = (int)below(LANES);
 	struct worker *w = night.w;
 	s->p.at = NULL;
-	*s = (struct stay){.region = (int)below(REGIONS), .lane = lane, .plain = night.closed[device]};
-	s->p = (struct piece){.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
+	*s = (struct stay){
+		.region = (int)below(REGIONS), .lane = lane, .plain = night.closed[device]};
+	s->p = (struct piece){
+		.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
 	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */
 	CHECK(region_begin(s->region) == STALLOC_OK, "%s", stalloc_last_error());
 	s->p.at = stalloc_malloc(s->p.size, device, s->p.stream);
 	enum answer is = answer_of(s->p.at, device, s->region);
 	region_end(s->region);
 	if (is != IS_FULL && !s->plain) dream_is(device, s->region, is == IS_ASLEEP, "a request");
-	TELL("get %p, %zu bytes, device %d, region %d, lane %d, tag %#llx", s->p.at, s->p.size, device, s->region, lane, (unsigned long long)s->p.tag);
+	TELL("get %p, %zu bytes, device %d, region %d, lane %d, tag %#llx", s->p.at, s->p.size,
+	     device, s->region, lane, (unsigned long long)s->p.tag);
 	if (!s->p.at) return;
 	piece_claim(&s->p, true);
 	work(s, lane, write_it);
@@ -156,7 +169,9 @@ void lane_renew(void)
 {
 	int device = (int)below((uint64_t)life.devices), lane = 1 + (int)below(LANES - 1);
 	for (int i = 0; i < STAYS; i++)
-		if (night.stays[i].p.at && night.stays[i].p.device == device && night.stays[i].used_on == lane + 1) return;
+		if (night.stays[i].p.at && night.stays[i].p.device == device &&
+		    night.stays[i].used_on == lane + 1)
+			return;
 	for (int i = 0; i < STAYS; i++) {
 		struct stay *s = &night.stays[i];
 		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;

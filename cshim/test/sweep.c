@@ -1,5 +1,5 @@
-/* Each driver call of a pause and of a resume fails in turn, while a part sleeps already whose handle
- * values others have by now. */
+/* Each driver call of a pause and of a resume fails in turn, while a part sleeps already whose
+ * handle values others have by now. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,9 @@ void sweep(void)
 	long failed = 0;
 	if (night.closed[device]) return;
 	for (long nth = 1; nth <= MOST; nth += 1 + (call[0] == '*' ? (long)below(6) : 0)) {
-		struct dream part = {.device = device, .pauses = true, .mask = (unsigned)below(1 << REGIONS) & ~1u};
+		struct dream part = {.device = device,
+				     .pauses = true,
+				     .mask = (unsigned)below(1 << REGIONS) & ~1u};
 		struct dream all = {.device = device, .pauses = true}, up = {.device = device};
 		if (!part.mask || !wakes(device)) continue;
 		others();

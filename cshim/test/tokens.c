@@ -21,7 +21,8 @@ static void end(struct token *t)
 static struct token *token_of(const char *text, int device)
 {
 	for (int i = 0; i < TOKENS; i++)
-		if (tokens[i].at && tokens[i].device == device && !strcmp(tokens[i].text, text)) return &tokens[i];
+		if (tokens[i].at && tokens[i].device == device && !strcmp(tokens[i].text, text))
+			return &tokens[i];
 	struct token *t = &tokens[below(TOKENS)];
 	end(t);
 	t->at = stalloc_import_block(text, device);
@@ -40,7 +41,8 @@ void token_take(void)
 	long n = stalloc_export_block(s->p.at, &offset, text, sizeof text);
 	if (n < 0) {
 		const char *why = stalloc_last_error();
-		CHECK(!stay_awake(s) || night.closed[s->p.device], "a block of device %d, region %d: %s", s->p.device, s->region, why);
+		CHECK(!stay_awake(s) || night.closed[s->p.device],
+		      "a block of device %d, region %d: %s", s->p.device, s->region, why);
 		return;
 	}
 	CHECK(stay_awake(s), "a block that sleeps was exported");
@@ -54,8 +56,9 @@ void token_take(void)
 	piece_few(&s->p, true);
 	struct piece there = s->p;
 	there.at = t->at + offset;
-	CHECK(piece_few(&there, false) < 0, "a block of device %d, region %d is other memory than its token was: \"%s\"", s->p.device,
-	      s->region, text);
+	CHECK(piece_few(&there, false) < 0,
+	      "a block of device %d, region %d is other memory than its token was: \"%s\"",
+	      s->p.device, s->region, text);
 	night.w->did.exports++;
 	if (!chance(8)) stay_give(s); /* its memory sleeps with the others again */
 }
