@@ -7,7 +7,6 @@
 #include "life.h"
 
 enum { GOROUTINES = 40, MOST_THREADS = 40, MOST_EVENTS = 4000 };
-static const size_t spare = (size_t)32 << 20;
 
 static struct stalloc_stats stats(int device)
 {
@@ -59,6 +58,7 @@ static void nothing_left(void)
 /* A device that is empty gives what it has. */
 static void all_can_be_had(void)
 {
+	size_t quarter = life.capacity / 4, spare = quarter < 32 << 20 ? quarter : 32 << 20;
 	for (int i = 0; i < life.devices; i++) {
 		void *all = stalloc_malloc((life.limits ? life.capacity / 2 : life.capacity) - spare, i, NULL);
 		CHECK(all, "device %d is empty: %s", i, stalloc_last_error());

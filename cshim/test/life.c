@@ -39,12 +39,12 @@ static void set_conf(uint64_t dice, const struct life *l)
 	static const char *const plans[] = {"always", "always", "always", "on", "on", "off"};
 	ADD(",plan:%s", plans[kit_below(&dice, 6)]);
 	if (one_in(&dice, 8)) ADD(",stitch:off");
-	if (one_in(&dice, 8)) ADD(",pool:gmlake");
+	if (one_in(&dice, 8) && !l->night) ADD(",pool:gmlake"); /* whose memory cannot sleep */
 	if (one_in(&dice, 4)) ADD(",native:off");
 	if (one_in(&dice, 8)) ADD(",page:off");
 	if (one_in(&dice, 8)) ADD(",window:32GiB");
 	if (l->limits && one_in(&dice, 3)) ADD(",limit:60%%");
-	if (one_in(&dice, 2)) ADD(",share:fd");
+	if (one_in(&dice, 2) || l->night) ADD(",share:fd");
 	if (one_in(&dice, 8)) ADD(",oom_report:%s/oom", folder);
 #undef ADD
 	CHECK(n < (int)sizeof conf, "STALLOC_CONF is too long");
@@ -53,9 +53,26 @@ static void set_conf(uint64_t dice, const struct life *l)
 	set_number("FAKECUDA_CAPACITY", l->capacity);
 	set_number("FAKECUDA_EVENT_DELAY", one_in(&dice, 2) ? kit_below(&dice, 40) : 0);
 	set_number("FAKECUDA_REUSE_STREAMS", kit_below(&dice, 2));
+	set_number("FAKECUDA_REUSE_HANDLES", l->night || one_in(&dice, 2));
+	set_number("FAKECUDA_HELD", l->night);
 	set_number("FAKECUDA_ANY_STREAM", 0);
 	set_number("FAKECUDA_POISON", 0);
 	if (one_in(&dice, 5)) setenv("GOGC", "5", 1);
+}
+
+/* A night is short: what it finds, it finds early. */
+static void as_night(uint64_t dice, struct life *l)
+{
+	static const size_t capacities[] = {40 << 20, 64 << 20, 128 << 20};
+	l->capacity = capacities[kit_below(&dice, 3)];
+	l->devices = one_in(&dice, 2) ? 1 : 2 + (int)kit_below(&dice, DEVICES - 1);
+	l->closes = l->devices > 1 && one_in(&dice, 2);
+	l->limits = one_in(&dice, 2);
+	l->mishaps = one_in(&dice, 2);
+	l->threads = 0;
+	l->engine = true;
+	l->rough = l->wrong = l->forks = l->roomy = false;
+	l->seconds = 1;
 }
 
 struct life life_of(uint64_t seed, bool in_environment)
@@ -81,6 +98,8 @@ struct life life_of(uint64_t seed, bool in_environment)
 	l.roomy = l.capacity > (size_t)1 << 30 && !l.mishaps && !l.limits;
 	l.sound = l.engine && !l.mishaps && !l.closes;
 	l.seconds = 1 + (double)kit_below(&dice, 9000) / 1000;
+	l.night = kit_number("ATTACK_NIGHTS", one_in(&dice, 3));
+	if (l.night) as_night(dice, &l);
 	if (in_environment) set_conf(dice, &l);
 	return l;
 }
@@ -163,32 +182,38 @@ static struct tally *shared_tally(void)
 	return t;
 }
 
-void life_play(double most)
+/* What many threads do at once. */
+static void day_play(struct worker *workers, struct worker *w, double most)
 {
-	static struct worker workers[THREADS], w;
-	life = life_of(kit_seed(), false);
-	printf("devices %d of %zu MiB, threads %d, requests to %zu; noisy %d, roomy %d, engine %d, open pools %d, closes %d, forks %d, "
-	       "limits %d, mishaps %d, rough %d, wrong %d, ends closed %d\n",
-	       life.devices, life.capacity >> 20, life.threads, life.largest, life.noisy, life.roomy, life.engine, life.open_pools,
-	       life.closes, life.forks, life.limits, life.mishaps, life.rough, life.wrong, life.ends_closed);
-	kit_watchdog((unsigned)kit_number("STALLOC_TEST_HANG", 60));
-	fflush(stdout);
-	pieces_open();
-	still_open();
-	w = (struct worker){.id = THREADS + 1, .random = life.seed + 5};
-	roads_open(&w);
-	plan_before(&w);
+	plan_before(w);
 	mishaps_start();
 	for (int i = 0; i < life.threads; i++) {
 		workers[i] = (struct worker){.id = i + 1, .random = life.seed + 1000 * (uint64_t)(i + 1)};
 		CHECK(pthread_create(&workers[i].thread, NULL, live, &workers[i]) == 0, "no thread");
 	}
 	rough_start(workers, life.threads);
-	wait_out(&w, life.seconds < most ? life.seconds : most);
+	wait_out(w, life.seconds < most ? life.seconds : most);
 	atomic_store(&over, true);
-	rough_end(&w);
+	rough_end(w);
 	for (int i = 0; i < life.threads; i++) pthread_join(workers[i].thread, NULL);
-	mishaps_end(&w);
+	mishaps_end(w);
+}
+
+void life_play(double most)
+{
+	static struct worker workers[THREADS], w;
+	life = life_of(kit_seed(), false);
+	printf("devices %d of %zu MiB, threads %d, requests to %zu; noisy %d, roomy %d, engine %d, open pools %d, closes %d, forks %d, "
+	       "limits %d, mishaps %d, rough %d, wrong %d, ends closed %d, night %d\n",
+	       life.devices, life.capacity >> 20, life.threads, life.largest, life.noisy, life.roomy, life.engine, life.open_pools,
+	       life.closes, life.forks, life.limits, life.mishaps, life.rough, life.wrong, life.ends_closed, life.night);
+	kit_watchdog((unsigned)kit_number("STALLOC_TEST_HANG", 60));
+	fflush(stdout);
+	pieces_open();
+	still_open();
+	w = (struct worker){.id = THREADS + 1, .random = life.seed + 5};
+	roads_open(&w);
+	life.night ? night_play(&w, life.seconds < most ? life.seconds : most) : day_play(workers, &w, most);
 	balance(workers, &w);
 	struct tally *sum = shared_tally();
 	for (int i = 0; i < life.threads; i++) add(sum, &workers[i].did);

@@ -21,6 +21,7 @@ struct life {
 	bool engine;       /* there is one */
 	bool open_pools;   /* some take requests on any stream */
 	bool closes, forks, limits, mishaps, rough, wrong, ends_closed;
+	bool night;        /* one thread, and a model of what sleeps: night.h */
 	double seconds;
 };
 extern struct life life;
@@ -30,7 +31,7 @@ void life_play(double most_seconds);
 /* What was done, summed over all lives. */
 #define TALLY(X)                                                                                             \
 	X(requests) X(refused) X(hits) X(steps) X(plans) X(plain) X(streams) X(pools) X(captures) X(files)  \
-	X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports)
+	X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports) X(nights)
 struct tally {
 #define FIELD(name) uint64_t name;
 	TALLY(FIELD)
@@ -55,6 +56,8 @@ struct piece {
 
 /* pieces.c. get: false if it was refused. */
 void pieces_open(void);
+void piece_claim(const struct piece *p, bool in);
+long piece_few(const struct piece *p, bool write); /* the first word that is wrong, or -1; or writes them */
 bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream);
 void piece_use(struct worker *w, struct piece *p); /* on some road until it is free */
 void piece_check(const struct piece *p);
@@ -110,6 +113,9 @@ void rough_start(struct worker *workers, int n);
 void rough_thread(struct worker *w); /* its first call */
 void rough_thread_ends(void);
 void rough_end(struct worker *w);
+
+/* night.c */
+void night_play(struct worker *w, double seconds);
 
 /* balance.c: what is left behind the life. */
 void balance(struct worker *workers, struct worker *w);

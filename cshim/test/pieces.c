@@ -21,7 +21,7 @@ void pieces_open(void)
 	CHECK(claims != MAP_FAILED, "no addresses for the claims");
 }
 
-static void claim(const struct piece *p, bool in)
+void piece_claim(const struct piece *p, bool in)
 {
 	uint64_t from = (uintptr_t)p->at / GRAIN, end = ((uintptr_t)p->at + p->size + GRAIN - 1) / GRAIN;
 	while (from < end) {
@@ -36,8 +36,7 @@ static void claim(const struct piece *p, bool in)
 	}
 }
 
-/* The first word that is not as it should be; writes them all if told to. */
-static long few(const struct piece *p, bool write)
+long piece_few(const struct piece *p, bool write)
 {
 	size_t last = (p->size - 8) & ~(size_t)7, step = (p->size / FEW + 8) & ~(size_t)7;
 	if (step > STRIDE) step = STRIDE;
@@ -55,7 +54,7 @@ static bool fully(const struct piece *p) { return p->tag % FULL == 0 || p->size 
 
 void piece_check(const struct piece *p)
 {
-	long bad = fully(p) ? kit_damage(p->at, p->size, p->tag) : few(p, false);
+	long bad = fully(p) ? kit_damage(p->at, p->size, p->tag) : piece_few(p, false);
 	CHECK(bad < 0, "block %p of %zu bytes on device %d, stream %p, tag %#llx was overwritten at byte %ld", p->at, p->size,
 	      p->device, p->stream, (unsigned long long)p->tag, bad);
 }
@@ -65,7 +64,7 @@ static void fill(const struct piece *p)
 	if (fully(p))
 		kit_fill(p->at, p->size, p->tag);
 	else
-		few(p, true);
+		piece_few(p, true);
 }
 
 bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream)
@@ -83,7 +82,7 @@ bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void 
 	}
 	CHECK((uintptr_t)p->at % GRAIN == 0, "%p is not aligned", p->at);
 	w->served[device]++;
-	claim(p, true);
+	piece_claim(p, true);
 	fill(p);
 	return true;
 }
@@ -109,7 +108,7 @@ void piece_use(struct worker *w, struct piece *p)
 
 static void give_unseen(struct worker *w, struct piece *p)
 {
-	claim(p, false);
+	piece_claim(p, false);
 	let_go(w, p);
 	p->at = NULL;
 }
@@ -138,7 +137,7 @@ void piece_give_kept(struct worker *w, struct piece *p)
 	let_go(w, p);
 }
 
-void piece_over(const struct piece *p) { claim(p, false); }
+void piece_over(const struct piece *p) { piece_claim(p, false); }
 
 size_t some_size(struct worker *w)
 {

@@ -33,7 +33,7 @@ enum need {
 
 struct settings {
 	long capacity, devices, peers, event_delay, poison, any_stream;
-	long reuse_streams, rdma, fd, fabric;
+	long reuse_streams, reuse_handles, held, rdma, fd, fabric;
 };
 extern struct settings settings;
 
@@ -66,9 +66,26 @@ long context_live(void);
 int capture_blocks(void); /* and invalidates the captures it would break */
 int stream_capture(void *stream, int begin);
 void stream_reset(void);
+long stream_queue(void *stream, long *at); /* index; -1: there is no such stream */
+int stream_pass_some(unsigned long dice, long n);
+void stream_pass_all(void *stream);
+void stream_sync(int device); /* all of its work passes */
 long event_live(void);
 long stream_live(void);
 long stream_dead_calls(void);
+
+/* work.c: kernels that wait for their turn in a stream */
+struct work {
+	fakecuda_kernel kernel;
+	void *at;
+	size_t size;
+	unsigned long tag;
+	int device;
+	long stream, position;
+};
+int work_launch(void *stream, struct work w);
+void work_run(long stream, long passed);
+void work_reset(void);
 
 /* ranges.c: disjoint address ranges, sorted */
 struct range {
@@ -105,6 +122,7 @@ size_t accessible(uintptr_t addr, size_t size, int device);
 
 /* plain.c */
 void plain_reset(void);
+int usable(int device, uintptr_t addr, size_t size); /* by the device */
 long plain_live(void);
 long pinned_live(void);
 
@@ -114,6 +132,7 @@ void usage_give_handle(int device, size_t size);
 int usage_take_plain(int device, size_t size);
 void usage_give_plain(int device, size_t size);
 size_t usage(int device);
+size_t usage_most(int device); /* since the last call */
 void usage_reset(void);
 
 #endif

@@ -12,8 +12,9 @@
 #define POISON 0xCB
 
 /* A handle's value is its index + 1 below the number of times the index was
- * reused, so that a released value never names a newer handle. No place in the
- * memfd is used twice: what is punched out takes no memory. */
+ * reused, so that a released value never names a newer handle, unless values are
+ * to come again. No place in the memfd is used twice: what is punched out takes
+ * no memory. */
 static struct handle {
 	off_t at; /* in the memfd */
 	size_t size;
@@ -53,7 +54,7 @@ static void retire(uint32_t i)
 	struct handle *h = &handles[i - 1];
 	if (h->held || h->maps > 0)
 		return;
-	h->reuse++;
+	h->reuse += !settings.reuse_handles;
 	idle[idle_count++] = i;
 	if (h->file != memfd) {
 		close(h->file);

@@ -95,6 +95,49 @@ int capture_blocks(void)
 	return capturing;
 }
 
+static void pass(struct stream *s, long to)
+{
+	if (s->passed < to)
+		s->passed = to;
+	work_run(s - streams, s->passed);
+}
+
+void stream_sync(int device)
+{
+	for (size_t i = 0; i < stream_count; i++)
+		if (streams[i].device < 0 || streams[i].device == device)
+			pass(&streams[i], streams[i].last);
+}
+
+long stream_queue(void *stream, long *at)
+{
+	struct stream *s = find_stream(stream);
+	if (s == NULL)
+		return -1;
+	*at = ++s->last;
+	return s - streams;
+}
+
+void stream_pass_all(void *stream)
+{
+	struct stream *s = find_stream(stream);
+	if (s != NULL)
+		pass(s, s->last);
+}
+
+/* One of those that have work left goes on. Returns whether any has. */
+int stream_pass_some(unsigned long dice, long n)
+{
+	for (size_t k = 0; k < stream_count; k++) {
+		struct stream *s = &streams[(dice + k) % stream_count];
+		if (s->passed >= s->last)
+			continue;
+		pass(s, s->last - s->passed < n ? s->last : s->passed + n);
+		return 1;
+	}
+	return 0;
+}
+
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
 	BEGIN(cuThreadExchangeStreamCaptureMode, NEED_INIT);
@@ -130,7 +173,8 @@ int cuStreamDestroy_v2(void *stream)
 	if (s == NULL || !s->created)
 		return leave(STALLOC_CU_INVALID_HANDLE);
 	s->alive = 0;
-	s->passed = LONG_MAX; /* its work still ends */
+	if (!settings.held)
+		s->passed = LONG_MAX; /* its work still ends */
 	last_destroyed = stream;
 	return leave(0);
 }
@@ -157,9 +201,7 @@ int cuCtxSynchronize(void)
 		invalidate();
 		return leave(STALLOC_CU_CAPTURE_UNSUPPORTED);
 	}
-	for (size_t i = 0; i < stream_count; i++)
-		if (streams[i].alive && (streams[i].device < 0 || streams[i].device == device))
-			streams[i].passed = streams[i].last;
+	stream_sync(device);
 	return leave(0);
 }
 
@@ -218,7 +260,8 @@ int cuEventRecord(void *event, void *stream)
 	}
 	e->captured = s->capture != NOT_CAPTURING ? s->captures : 0;
 	e->stream = s - streams;
-	e->at = ++s->last;
+	s->last += !settings.held; /* else kernels alone are work */
+	e->at = s->last;
 	e->noes = (int)settings.event_delay;
 	return leave(0);
 }
@@ -234,7 +277,7 @@ static int passed(struct event *e)
 	}
 	if (e->stream < 0 || streams[e->stream].passed >= e->at)
 		return 0;
-	if (e->noes-- > 0)
+	if (settings.held || e->noes-- > 0)
 		return NOT_READY;
 	streams[e->stream].passed = e->at;
 	return 0;

@@ -1,0 +1,51 @@
+/* The end of a night: all that sleeps wakes, and the host keeps nothing of it. */
+#include "night.h"
+
+/* All is awake in the end. More may sleep than a device has: then it wakes a region at a time, and
+ * what is awake is freed for the next. */
+static void wake_all(void)
+{
+	struct dream x = {.device = -1};
+	for (int rounds = 0; rounds < 2 * REGIONS; rounds++) {
+		x.mask = 0;
+		dream_play(&x, false);
+		if (x.result == STALLOC_OK) return;
+		for (int r = 1; r < REGIONS; r++) {
+			x.mask = 1u << r;
+			dream_play(&x, false);
+		}
+		for (int i = 0; i < STAYS; i++)
+			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
+		pass_all();
+		stalloc_empty_cache();
+	}
+	CHECK(false, "it does not wake: %s", x.why);
+}
+
+/* What is pinned is unpinned behind a resume; what could not be is tried again with the next. */
+static void unpin(void)
+{
+	struct dream down = {.device = -1, .pauses = true}, up = {.device = -1};
+	for (int i = 0; kit_fake_live("pins") > 0; i++) {
+		CHECK(i < 400, "%ld pieces of the host's memory stay pinned",
+		      kit_fake_live("pins"));
+		kit_sleep_ms(5);
+		if (i % 20 != 19) continue;
+		dream_play(&down, true);
+		dream_play(&up, false);
+	}
+}
+
+void dreams_close(void)
+{
+	wake_all();
+	unpin();
+	for (int d = 0; d < life.devices; d++) {
+		struct stalloc_stats s;
+		CHECK(stalloc_get_stats(d, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+		CHECK(s.asleep == 0 && s.backup == 0,
+		      "device %d is awake: %llu bytes sleep, %llu are kept", d,
+		      (unsigned long long)s.asleep, (unsigned long long)s.backup);
+	}
+	stays_look();
+}

@@ -1,0 +1,103 @@
+/* A night: see night.h. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "../../tests/fakecuda/fakecuda.h"
+#include "night.h"
+
+struct night night;
+
+/* The device goes on by itself where the thread waits for it. */
+static _Atomic uint64_t deeds_done;
+static void *go_on(void *unused)
+{
+	int (*pass)(unsigned long, long);
+	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
+	for (uint64_t last = 0; !atomic_load(&over); kit_sleep_ms(50)) {
+		uint64_t now = atomic_load(&deeds_done);
+		if (now == last) pass(now, 1000);
+		last = now;
+	}
+	return unused;
+}
+
+static void close_one(void)
+{
+	int device = (int)below((uint64_t)life.devices), open = 0;
+	for (int d = 0; d < life.devices; d++) open += !night.closed[d];
+	if (open < 2) return;
+	CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+	night.closed[device] = true;
+	TELL("close %d", device);
+}
+
+static void rare(void)
+{
+	uint64_t dice = below(100);
+	int device = (int)below((uint64_t)life.devices);
+	if (dice < 25)
+		CHECK(stalloc_step(chance(2) ? -1 : device) == STALLOC_OK, "%s",
+		      stalloc_last_error());
+	else if (dice < 40)
+		stalloc_empty_cache();
+	else if (dice < 60)
+		stays_look();
+	else if (dice < 75 && life.limits)
+		quota_set(device, chance(3) ? 1 : 0.2 + (double)below(800) / 1000);
+	else if (dice < 80 && life.closes)
+		close_one();
+	else if (dice < 88 && night.streams)
+		once_play();
+	else if (dice < 94)
+		lane_renew();
+	else if (night.shots)
+		shots_play();
+}
+
+static void play(void)
+{
+	uint64_t dice = below(1000);
+	struct stay *s = &night.stays[below(STAYS)];
+	if (dice < 560)
+		s->p.at ? stay_give(s) : stay_get(s);
+	else if (dice < 640)
+		s->p.at ? stay_use(s) : stay_get(s);
+	else if (dice < 780)
+		pass_some();
+	else if (dice < 850 && night.exports)
+		token_take();
+	else if (dice < 900)
+		dream_begin();
+	else if (dice < 970)
+		dream_end();
+	else if (dice < 976 && life.mishaps)
+		sweep();
+	else
+		rare();
+	quotas_check();
+	atomic_fetch_add(&deeds_done, 1);
+	kit_progress();
+}
+
+void night_play(struct worker *w, double seconds)
+{
+	pthread_t device;
+	double start = kit_seconds();
+	night.w = w;
+	night.tells = kit_number("ATTACK_TELL", 0);
+	night.exports = kit_below(&w->random, 2);
+	night.shots = kit_below(&w->random, 3) == 0;
+	night.streams = kit_below(&w->random, 3) == 0 && !life.limits;
+	stays_open();
+	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
+	while (kit_seconds() - start < seconds) play();
+	for (int d = 0; d < life.devices; d++) quota_set(d, 1);
+	dreams_close();
+	for (int i = 0; i < STAYS; i++) stay_give(&night.stays[i]);
+	tokens_close();
+	lanes_close();
+	once_close();
+	atomic_store(&over, true);
+	pthread_join(device, NULL);
+	w->did.nights++;
+}

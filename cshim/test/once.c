@@ -1,0 +1,77 @@
+/* Streams that make one request each, as a program's that takes another stream of a pool in each
+ * round: what a round leaves behind serves the next. */
+#include "../../tests/fakecuda/fakecuda.h"
+#include "night.h"
+
+enum { POOL = 32, ROUNDS = 24, PACKS = 2 };
+static const size_t pack = (size_t)4 << 20, slack = (size_t)4 << 20;
+
+static void *pool[DEVICES][POOL];
+static int next[DEVICES];
+
+/* Of each device's pool, in turns; they last as long as the night. */
+static void *stream_of(int device)
+{
+	void **s = &pool[device][next[device]++ % POOL];
+	if (!*s) CHECK((*s = road_new(night.w, device)), "no stream");
+	return *s;
+}
+
+static size_t reserved(int device)
+{
+	struct stalloc_stats s;
+	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
+	return s.reserved;
+}
+
+/* False: the device is full. */
+static bool round_of(int device)
+{
+	struct piece p[PACKS];
+	int served = 0;
+	bool before = chance(2); /* the stream is known to last before its request or behind it */
+	for (; served < PACKS; served++) {
+		struct piece *x = &p[served];
+		*x = (struct piece){.size = pack,
+				    .device = device,
+				    .stream = stream_of(device),
+				    .tag = ++night.w->sequence * 64 + 1};
+		if (before) stalloc_lasting_stream(device, x->stream);
+		x->at = stalloc_malloc(pack, device, x->stream);
+		if (answer_of(x->at, device, 0) != IS_AWAKE) break;
+		if (!before) stalloc_lasting_stream(device, x->stream);
+		piece_claim(x, true);
+		pass_all(); /* of whoever had it before */
+		piece_few(x, true);
+	}
+	for (int i = 0; i < served; i++) {
+		piece_check(&p[i]);
+		piece_claim(&p[i], false);
+		stalloc_free(p[i].at, 0, device, p[i].stream);
+	}
+	return served == PACKS;
+}
+
+void once_play(void)
+{
+	int device = (int)below((uint64_t)life.devices);
+	size_t second = 0;
+	if (night.closed[device] || night.asleep[device][0]) return;
+	for (int i = 1; i <= ROUNDS && round_of(device); i++) {
+		if (i == 2) second = reserved(device);
+		if (chance(4))
+			CHECK(stalloc_step(device) == STALLOC_OK, "%s", stalloc_last_error());
+		CHECK(i < 3 || reserved(device) <= second + slack,
+		      "device %d: %zu bytes are reserved behind round %d, %zu were behind the "
+		      "second",
+		      device, reserved(device), i, second);
+	}
+}
+
+void once_close(void)
+{
+	pass_all();
+	for (int d = 0; d < life.devices; d++)
+		for (int i = 0; i < POOL; i++)
+			if (pool[d][i]) road_drop(pool[d][i]);
+}

@@ -1,0 +1,189 @@
+/* Blocks whose bytes are written and read by work in streams, which passes late: memory that others
+ * get too early holds their pattern when this work comes to it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../tests/fakecuda/fakecuda.h"
+#include "night.h"
+
+static int (*launch)(void *, int, fakecuda_kernel, void *, size_t, unsigned long);
+static int (*pass)(unsigned long, long);
+static void (*pass_stream)(void *);
+
+void stays_open(void)
+{
+	*(void **)&launch = kit_symbol("driver", "fakecuda_launch");
+	*(void **)&pass = kit_symbol("driver", "fakecuda_pass");
+	*(void **)&pass_stream = kit_symbol("driver", "fakecuda_pass_stream");
+	for (int d = 0; d < life.devices; d++)
+		for (int l = 1; l < LANES; l++)
+			CHECK((night.lanes[d][l] = road_new(night.w, d)), "no stream");
+	for (int r = 1; r < REGIONS; r++) { /* its name is known from now on */
+		CHECK(region_begin(r) == STALLOC_OK, "%s", stalloc_last_error());
+		region_end(r);
+	}
+}
+
+const char *tag_of(int region)
+{
+	static const char *const tags[REGIONS] = {NULL, "weights", "cache", "rest"};
+	return tags[region];
+}
+
+int region_begin(int region)
+{
+	return region ? stalloc_begin_region(tag_of(region)) : STALLOC_OK;
+}
+
+void region_end(int region)
+{
+	if (region) CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+}
+
+/* The kernels. */
+static void write_it(void *at, size_t size, unsigned long tag)
+{
+	piece_few(&(struct piece){.at = at, .size = size, .tag = tag}, true);
+}
+
+static void read_it(void *at, size_t size, unsigned long tag)
+{
+	piece_check(&(struct piece){.at = at, .size = size, .tag = tag});
+}
+
+static void work(const struct stay *s, int lane, fakecuda_kernel kernel)
+{
+	const struct piece *p = &s->p;
+	CHECK(launch(night.lanes[p->device][lane], p->device, kernel, p->at, p->size, p->tag) == 0,
+	      "no stream");
+}
+
+void pass_some(void)
+{
+	pass(kit_random(&night.w->random), 1 + (long)below(8));
+}
+
+void pass_all(void)
+{
+	while (pass(0, 1L << 40)) kit_progress();
+}
+
+bool stay_awake(const struct stay *s)
+{
+	return s->plain || s->shared || !night.asleep[s->p.device][s->region];
+}
+
+size_t stay_size(void)
+{
+	static const size_t most[] = {4000, 60000, 400000, 3 << 20, 7 << 20, 14 << 20};
+	return 513 + below(most[below(chance(6) ? 6 : 4)]);
+}
+
+bool stays_in(int device, int region)
+{
+	for (int i = 0; i < STAYS; i++) {
+		const struct stay *s = &night.stays[i];
+		if (s->p.at && !s->plain && s->p.device == device && s->region == region)
+			return true;
+	}
+	return false;
+}
+
+enum answer answer_of(void *at, int device, int region)
+{
+	const char *why = stalloc_last_error();
+	if (at) night.w->served[device]++;
+	if (at) return IS_AWAKE;
+	night.w->did.refused++;
+	if (strstr(why, "sleeps")) return IS_ASLEEP;
+	CHECK(strstr(why, "out of memory"), "a request on device %d, region %d: %s", device, region,
+	      why);
+	return IS_FULL;
+}
+
+void stay_get(struct stay *s)
+{
+	int device = (int)below((uint64_t)life.devices), lane = (int)below(LANES);
+	struct worker *w = night.w;
+	s->p.at = NULL;
+	*s = (struct stay){
+		.region = (int)below(REGIONS), .lane = lane, .plain = night.closed[device]};
+	s->p = (struct piece){
+		.size = stay_size(), .device = device, .stream = night.lanes[device][lane]};
+	s->p.tag = ++w->sequence * 64 + 1; /* so few words tell */
+	CHECK(region_begin(s->region) == STALLOC_OK, "%s", stalloc_last_error());
+	s->p.at = stalloc_malloc(s->p.size, device, s->p.stream);
+	enum answer is = answer_of(s->p.at, device, s->region);
+	region_end(s->region);
+	if (is != IS_FULL && !s->plain) dream_is(device, s->region, is == IS_ASLEEP, "a request");
+	TELL("get %p, %zu bytes, device %d, region %d, lane %d, tag %#llx", s->p.at, s->p.size,
+	     device, s->region, lane, (unsigned long long)s->p.tag);
+	if (!s->p.at) return;
+	piece_claim(&s->p, true);
+	work(s, lane, write_it);
+}
+
+void stay_use(struct stay *s)
+{
+	int lane = (int)below(LANES);
+	if (!stay_awake(s) || s->lost || s->used_on || lane == s->lane) return;
+	if (s->lane < 0)
+		pass_all();
+	else
+		pass_stream(night.lanes[s->p.device][s->lane]); /* as an event that is waited for */
+	stalloc_record_stream(s->p.at, night.lanes[s->p.device][lane]);
+	s->used_on = lane + 1;
+	TELL("use %p on lane %d", s->p.at, lane);
+	work(s, lane, read_it);
+	if (chance(2)) work(s, lane, write_it); /* the same */
+}
+
+void stay_give(struct stay *s)
+{
+	if (!s->p.at) return;
+	TELL("give %p", s->p.at);
+	if (stay_awake(s) && !s->lost && s->lane >= 0) work(s, s->lane, read_it);
+	if (s->shared) pass_all(); /* its region may sleep, where no work is to be */
+	piece_claim(&s->p, false);
+	stalloc_free(s->p.at, s->p.size, s->p.device, s->p.stream);
+	s->p.at = NULL;
+}
+
+void stays_look(void)
+{
+	pass_all();
+	for (int i = 0; i < STAYS; i++) {
+		struct stay *s = &night.stays[i];
+		if (!s->p.at || !stay_awake(s)) continue;
+		if (s->lost)
+			piece_few(&s->p, true);
+		else
+			piece_check(&s->p);
+		s->lost = false;
+	}
+}
+
+/* A stream goes while blocks of its own are there; what is used on it has to be freed before. */
+void lane_renew(void)
+{
+	int device = (int)below((uint64_t)life.devices), lane = 1 + (int)below(LANES - 1);
+	for (int i = 0; i < STAYS; i++)
+		if (night.stays[i].p.at && night.stays[i].p.device == device &&
+		    night.stays[i].used_on == lane + 1)
+			return;
+	for (int i = 0; i < STAYS; i++) {
+		struct stay *s = &night.stays[i];
+		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;
+	}
+	TELL("renew device %d, lane %d", device, lane);
+	road_drop(night.lanes[device][lane]);
+	CHECK((night.lanes[device][lane] = road_new(night.w, device)), "no stream");
+}
+
+void lanes_close(void)
+{
+	pass_all();
+	for (int d = 0; d < life.devices; d++)
+		for (int l = 1; l < LANES; l++) road_drop(night.lanes[d][l]);
+}
