@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

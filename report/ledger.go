@@ -4,8 +4,8 @@ import (
 	"sort"
 	"strings"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

@@ -31,8 +31,8 @@ import (
 	"os"
 	"strings"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

@@ -17,10 +17,10 @@ import (
 	"strings"
 	"testing"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 	"stalloc/plan"
 	"stalloc/plan/descent"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

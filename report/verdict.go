@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"stalloc/actors/replay"
 	"stalloc/baseline"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

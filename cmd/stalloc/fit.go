@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/fit"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

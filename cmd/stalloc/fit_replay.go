@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/fit"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stalloc/actors/replay"
+	"stalloc/replay"
 )
 
 // addFormat gives a command --format, and --json for short.

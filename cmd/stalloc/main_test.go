@@ -19,10 +19,10 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 	"stalloc/live/page"
 	"stalloc/plan"
+	"stalloc/replay"
 	"stalloc/report"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
+	"stalloc/replay"
 )
 
 // measure is what the cells of a comparison show: one figure of each result.

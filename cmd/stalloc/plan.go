@@ -8,12 +8,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 	"stalloc/internal/output"
 	"stalloc/plan"
 	"stalloc/plan/descent"
 	"stalloc/plan/solve"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

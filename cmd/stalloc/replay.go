@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stalloc/actors/replay"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
+	"stalloc/replay"
 	"stalloc/trace"
 )
 

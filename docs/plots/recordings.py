@@ -31,7 +31,7 @@ TRACES = ROOT / "tests" / "traces"
 # and what other people wrote, recorded after all mechanisms were there.
 GROUPS = {"tuned": TRACES, "more": TRACES / "more", "apart": TRACES / "apart"}
 # What decides how a recording is served, and how it is replayed.
-SERVES = ["actors", "baseline", "cuda", "engine", "internal", "plan", "stream", "trace"]
+SERVES = ["actors", "baseline", "cuda", "engine", "internal", "plan", "replay", "stream", "trace"]
 
 
 def ledgers(part: str) -> list[Path]:

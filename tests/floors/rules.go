@@ -57,7 +57,7 @@ var Stalloc = Rules{
 		{"plan", 1}, {"stream", 1}, {"trace", 1},
 		{"engine", 2}, {"baseline", 2},
 		{"actors", 3}, {"cuda", 3}, {"live", 3},
-		{".", 4}, {"cshim", 4}, {"cmd", 4}, {"report", 4},
+		{".", 4}, {"cshim", 4}, {"replay", 4}, {"cmd", 4}, {"report", 4},
 		{"examples", 5}, {"tests", 5},
 	},
 	Pure: 2,

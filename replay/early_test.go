@@ -27,7 +27,7 @@ func TestMarksWhileGradientsLive(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_recompute"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
+			tr, err := trace.ReadFile("../tests/traces/" + name + ".csv.gz")
 			if err != nil {
 				t.Fatal(err)
 			}

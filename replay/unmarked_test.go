@@ -40,7 +40,7 @@ func goOn(tr *trace.Trace, times int) {
 // TestWithoutMarks: a program that never says where a step ends is served by the range, and its
 // memory is laid out as if there were steps: as tight as with marks, and nothing is planned.
 func TestWithoutMarks(t *testing.T) {
-	tr, err := trace.ReadFile("../../tests/traces/llama_lora.csv.gz")
+	tr, err := trace.ReadFile("../tests/traces/llama_lora.csv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

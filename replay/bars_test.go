@@ -25,7 +25,7 @@ const (
 	noiseWorse  = 0.0001 // on average, than without plans, of either figure
 	waitingMost = 0.021  // of memory
 	idleMost    = 1000   // microseconds of the device, of a run
-	folder      = "../../tests/traces/"
+	folder      = "../tests/traces/"
 	largestRead = 200_000 // events: the long ones would take minutes, and make constants replays them
 )
 
@@ -221,7 +221,7 @@ func noise(t *testing.T, tr *trace.Trace, rate float64) (waste, share float64) {
 // refused, never given memory in use.
 func TestSmallDevices(t *testing.T) {
 	for _, name := range []string{"vit_streams", "pyg_gat", "multiscale_resnet"} {
-		tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
+		tr, err := trace.ReadFile("../tests/traces/" + name + ".csv.gz")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func (e *estimating) Finish() (Counts, error) {
 // that run says when it is replayed.
 func TestNativeIsWhatItsReplaySays(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_varlen", "hf_trainer", "pyg_gat", "vit_streams"} {
-		tr, err := trace.ReadFile("../../tests/traces/" + name + ".csv.gz")
+		tr, err := trace.ReadFile("../tests/traces/" + name + ".csv.gz")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestNativeIsWhatItsReplaySays(t *testing.T) {
 
 // TestNativeRunsOutWhereItsReplayDoes: on a device that is full with what the program needs.
 func TestNativeRunsOutWhereItsReplayDoes(t *testing.T) {
-	tr, err := trace.ReadFile("../../tests/traces/llama_varlen.csv.gz")
+	tr, err := trace.ReadFile("../tests/traces/llama_varlen.csv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

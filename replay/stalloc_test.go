@@ -18,7 +18,7 @@ import (
 func TestWarmIsTheSecondStart(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
-	long, err := trace.ReadFile("../../tests/traces/llama_naive.csv.gz")
+	long, err := trace.ReadFile("../tests/traces/llama_naive.csv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestSmallestStopsWithItsContext(t *testing.T) {
 // TestSmallestOfARecording: every allocator runs on the device that was found for it, and
 // not on the next smaller one.
 func TestSmallestOfARecording(t *testing.T) {
-	tr, err := trace.ReadFile("../../tests/traces/packed_varlen.csv.gz")
+	tr, err := trace.ReadFile("../tests/traces/packed_varlen.csv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
