@@ -216,3 +216,40 @@ func TestLastsLend(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamsOfOneRequest has a program pack what it has on streams that are each used once, as PyTorch hands
+// out streams of its pool, and wait for them. What one has left serves the next, however short its steps are.
+func TestStreamsOfOneRequest(t *testing.T) {
+	const rounds, size, first, pool = 24, 128 * mem.MiB, mem.StreamID(16), 32
+	b := newBehind(t, 0, busy{})
+	var held [rounds]mem.Bytes
+	id := mem.StreamID(0)
+	for n := range held {
+		var packs []mem.Addr
+		for range 2 {
+			s := first + id%pool
+			id++
+			b.LastingStream(s)
+			at, err := b.Malloc(s, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.gpu.Use(s, at, size); err != nil {
+				t.Fatal(err)
+			}
+			b.pass(100 * time.Microsecond)
+			b.gpu.FinishTo(s, b.gpu.Place(s)+2) // and fences that have no work before them
+			packs = append(packs, at)
+		}
+		for _, at := range packs {
+			b.release(at)
+		}
+		held[n] = b.pool().Reserved
+	}
+	if held[rounds-1] > held[1]+64*mem.MiB {
+		t.Errorf("%v are held after the second round, %v after the last", held[1], held[rounds-1])
+	}
+	if s := b.pool(); s.Waits.Time > 0 || b.gpu.Stats().Sync > 0 {
+		t.Errorf("%v were waited, and %d times for the device", s.Waits.Time, b.gpu.Stats().Sync)
+	}
+}

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"stalloc/engine"
@@ -27,7 +29,7 @@ type patience struct {
 	put         time.Duration // when the last mark was
 	began, took time.Duration // the step, and the one before
 	spent, vain time.Duration // in this step: waiting, and of that while the device stood still
-	lends       int           // in this step: other streams were asked to lend
+	lends       int           // in this step: streams that were asked to lend, and were at work
 	failed      int           // steps in a row that have waited in vain for too long
 	rest        int           // steps until the next wait
 	counts      WaitStats
@@ -43,6 +45,7 @@ type WaitStats struct {
 const (
 	leastMark   = time.Millisecond       // between two marks
 	lookAgain   = 200 * time.Microsecond // between two looks of one that waits
+	atOnce      = 10 * time.Microsecond  // that long a fence takes on a stream that has nothing to do
 	dear        = 100                    // that part of a step in vain is too long
 	spare       = 4                      // a wait leaves that part of the lag
 	longestRest = 9                      // doublings of the steps that waits rest
@@ -64,15 +67,35 @@ func (p *pool) mayBorrow(m *allocRequest) bool {
 		time.Duration(w.lends)*dear*lookAgain <= w.length(p.clock.Now())
 }
 
-// borrows notes which streams lend memory for a request, if the engine has asked any.
-func (p *pool) borrows(m *allocRequest) {
+// borrows notes which streams lend memory for a request, if the engine has asked any, and returns
+// those that it has asked now.
+func (p *pool) borrows(m *allocRequest) []mem.StreamID {
+	asked := len(m.lenders)
 	for _, op := range p.ops {
 		if op.Kind == engine.OpRecord {
 			m.lenders = append(m.lenders, op.Stream)
 			m.from, m.stalled = p.clock.Now(), true
-			p.patience.lends++
 		}
 	}
+	return m.lenders[asked:]
+}
+
+// look asks the driver about fences for a request. Streams that lend memory for it and have nothing
+// to do pass theirs at once, which is no wait.
+func (p *pool) look(lenders []mem.StreamID) {
+	if len(lenders) > 0 {
+		p.clock.Sleep(atOnce)
+	}
+	if p.poll(math.MaxInt); p.atWork(lenders) {
+		p.patience.lends += len(lenders)
+	}
+}
+
+// atWork reports whether a fence has not passed on one of some streams, or is not there yet.
+func (p *pool) atWork(ids []mem.StreamID) bool {
+	_, behind := p.fences.oldest(ids...)
+	late := func(id mem.StreamID) bool { return len(p.fences.late[id]) > 0 }
+	return behind || slices.ContainsFunc(ids, late)
 }
 
 // patient reports whether a request may wait, or wait on.

@@ -244,12 +244,12 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
 	ev.Lend = p.mayBorrow(m)
 	grant, err := p.run(ev)
-	p.borrows(m)
+	lenders := p.borrows(m)
 	if isRefused(err, engine.RefusedPending) {
-		p.poll(math.MaxInt)
+		p.look(lenders)
 		ev.Poll, ev.Wait = false, !p.hasty && p.patient(m)
 		grant, err = p.run(ev)
-		p.borrows(m)
+		p.patience.lends += len(p.borrows(m))
 	}
 	if m.again = isRefused(err, engine.RefusedPending); m.again {
 		m.waited = true

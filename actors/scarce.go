@@ -23,15 +23,11 @@ func (p *pool) begs(m *allocRequest, err error) (engine.Op, error) {
 		Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool,
 		Lend: true,
 	})
-	for _, op := range p.ops {
-		if op.Kind == engine.OpRecord {
-			m.lenders = append(m.lenders, op.Stream)
-		}
-	}
+	p.borrows(m)
 	if !isRefused(refused, engine.RefusedPending) {
 		return grant, refused
 	}
-	m.from, m.last, m.again = p.clock.Now(), true, true
+	m.last, m.again = true, true
 	return engine.Op{}, nil
 }
 

@@ -110,6 +110,7 @@ type Engine struct {
 	window addresses
 
 	arenas     []arena
+	lasting    map[mem.StreamID]bool
 	spareHeaps []uint32 // of streams and private pools that are gone
 	emptied    []uint32 // heaps that had, or were to have, memory and may hold nothing now
 	heaps      []heap
@@ -146,7 +147,7 @@ func New(cfg Config, idx index.Index) *Engine {
 		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
 		arenas: make([]arena, firstArena), heaps: make([]heap, 1), handles: make([]handle, 1), views: make([]view, 1),
-		heapOfKey: map[heapKey]uint32{}, kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{},
+		heapOfKey: map[heapKey]uint32{}, lasting: map[mem.StreamID]bool{}, kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{},
 	}
 	e.SetLimit(0)
 	return e
@@ -229,7 +230,7 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 		e.heapOfKey[key] = h
 		e.idx.Assign(h, key.stream, key.pool == 0)
 	}
-	e.heaps[h] = heap{heapKey: key, lasting: e.heaps[h].lasting}
+	e.heaps[h] = heap{heapKey: key, lasting: e.lasting[key.stream]}
 	return h
 }
 
