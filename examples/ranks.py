@@ -115,18 +115,26 @@ def fill(what, outputs, inputs):
         given = inputs[0].numel() if inputs else 0
         for i, output in enumerate(outputs):
             n, source = output.numel(), None
-            if what == "gathered" and given and n % given == 0:
-                output, source = output.view(-1, given), inputs[0].reshape(1, -1)
-            elif what in ("scattered", "exchanged") and len(inputs) == 1:
+            if what == "gathered" and given and n % given == 0 and inputs[0].dtype == output.dtype:
+                for part in output.view(-1, given).unbind():
+                    copy(part, inputs[0].reshape(-1))
+                continue
+            if what in ("scattered", "exchanged") and len(inputs) == 1:
                 if place + n <= given:
                     source = inputs[0].reshape(-1)[place : place + n].view(output.shape)
                 place += n
             elif what in ("scattered", "exchanged") and i < len(inputs):
                 source = inputs[i] if inputs[i].shape == output.shape else None
             if source is not None and source.dtype == output.dtype:
-                output.copy_(source)
+                copy(output, source)
             else:
                 small(output)
+
+
+def copy(to, source):
+    """Copies, but for what is in place already: an input may be a part of its output."""
+    if to.data_ptr() != source.data_ptr():
+        to.copy_(source)
 
 
 def small(output):

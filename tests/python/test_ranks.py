@@ -38,6 +38,13 @@ class Tensor:
         times = len(self.values) // len(source.values)
         self.values[:] = source.values * times
 
+    def unbind(self):
+        half = len(self.values) // 2
+        return [Part(self, 0, half), Part(self, half, 2 * half)] if half else [self]
+
+    def data_ptr(self):
+        return id(self.values)
+
     def zero_(self):
         self.values[:] = [0] * len(self.values)
 
@@ -61,6 +68,18 @@ def torch(monkeypatch):
         Generator=lambda device: types.SimpleNamespace(manual_seed=lambda seed: seed),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+class Part(Tensor):
+    """A half of a tensor."""
+
+    def __init__(self, whole, start, end):
+        super().__init__(whole.values[start:end], whole.floats, whole.dtype)
+        self.whole, self.start = whole, start
+
+    def copy_(self, source):
+        super().copy_(source)
+        self.whole.values[self.start : self.start + len(self.values)] = self.values
 
 
 def group():
