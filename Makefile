@@ -28,7 +28,7 @@ C_CFLAGS := -std=gnu11 -fPIC -pthread $(WARNINGS)
 # nodelete: threads and thread-exit handlers outlive a dlclose.
 SHIM_CFLAGS  := -D_GNU_SOURCE -fexceptions -fvisibility=hidden -ftls-model=initial-exec
 SHIM_LDFLAGS := -shared -Wl,-soname,libstalloc.so -Wl,-z,nodelete -Wl,-z,defs -pthread
-SHIM_SRC := $(wildcard cshim/*.c) cuda/driver.c
+SHIM_SRC := $(wildcard cshim/lib/*.c) cuda/driver.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/c/%.o)
 # The adapter is compiled where it is used, against the PyTorch there: its sources are
 # part of the package.
@@ -47,7 +47,7 @@ PY_CODE  := python examples tests packaging
 # The NVML headers mark functions deprecated that the binding wraps all the same.
 # The go command does not see changes of headers outside a package's folder, so
 # their checksum is one of its flags.
-HEADERS := $(shell cat cshim/*.h cuda/*.h | cksum | cut -d' ' -f1)
+HEADERS := $(shell cat cshim/*.h cshim/*/*.h cuda/*.h | cksum | cut -d' ' -f1)
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations -DSTALLOC_HEADERS=$(HEADERS)
 
 .DEFAULT_GOAL := build

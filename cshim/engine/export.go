@@ -211,7 +211,7 @@ func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 }
 
 // stalloc_engine_nudge has the calling thread come to Go, which may be looking for it
-// (cshim/lock.h).
+// (cshim/fast/lock.h).
 //
 //export stalloc_engine_nudge
 func stalloc_engine_nudge() C.int { return ok }

@@ -6,7 +6,7 @@ package main
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "quick.h"
+#include "fastpath.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
 	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
@@ -124,7 +124,7 @@ func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
 
 // Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
 // that the collector has stopped, and nothing that Go called must wait for it in C
-// (cshim/lock.h).
+// (cshim/fast/lock.h).
 func (h *host) Lock() {
 	for n := 0; !C.host_try_lock(h.device); n++ {
 		if n < 4 {

@@ -9,8 +9,8 @@
 package main
 
 /*
-#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/..
-#include "quick.h"
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/.. -I${SRCDIR}/../fast
+#include "fastpath.h"
 */
 import "C"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../runtime.h"
-#include "../quick.h"
+#include "../lib/runtime.h"
+#include "../fast/fastpath.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #define stalloc_nudge counted_nudge /* this program's own */
-#include "../shared.h"
+#include "../fast/shared.h"
 #include "kit.h"
 
 enum { THREADS = 4, ROUNDS = 12, BURSTS = 40 };

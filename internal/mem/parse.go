@@ -18,7 +18,7 @@ const Amounts = "80GiB or 80G (2^30 bytes each), 80GB (10^9), 1.5TiB, or bytes, 
 // ParseBytes reads an amount of memory: a number and its unit in any case, such as
 // "80GiB", "512 MiB", "1.5g", "80GB" or "4096". K, M, G and T are binary, with or without
 // iB behind them; KB, MB, GB and TB are decimal. The C library reads the same
-// (cshim/amount.h).
+// (cshim/lib/amount.h).
 func ParseBytes(s string) (Bytes, error) {
 	n, ok := parse(strings.Trim(s, " \t"))
 	if ok && n < most {

@@ -1,5 +1,5 @@
 // Package page reads what running processes tell of their memory: pages in /dev/shm that
-// libstalloc writes at step boundaries (cshim/page.h has the layout and its rules).
+// libstalloc writes at step boundaries (cshim/lib/page.h has the layout and its rules).
 //
 //	processes, err := page.List(page.Folder)
 //	for _, d := range processes[0].Devices { fmt.Println(d.Now.Allocated, d.Now.Reserved) }

@@ -4,7 +4,7 @@ import os
 from typing import Optional
 
 # torchrun, DeepSpeed, accelerate and Megatron-LM set the first; then Slurm and MPI; last what
-# Lightning's own launcher sets. cshim/runtime.c has the same list.
+# Lightning's own launcher sets. cshim/lib/log.c has the same list.
 VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
 WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 

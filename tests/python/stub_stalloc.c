@@ -216,4 +216,4 @@ int stalloc_explain(int device, char *out, size_t length)
 
 void stalloc_set_thrower(stalloc_thrower fn) { thrower = fn; }
 
-#include "poll.c" /* the real one: it needs nothing else of the library */
+#include "lib/poll.c" /* the real one: it needs nothing else of the library */

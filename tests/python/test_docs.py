@@ -110,7 +110,7 @@ def test_no_translated_phrases():
 
 def test_settings():
     """The table has the keys that the library knows."""
-    known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/conf.c").read_text(), re.DOTALL)
+    known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/lib/conf.c").read_text(), re.DOTALL)
     keys = set(re.findall(r'\{"(\w+)"', known.group(1)))
     told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
     assert {key for key in told if key.islower()} == keys
@@ -134,7 +134,7 @@ def explained():
 
 def test_messages():
     """Every message that is explained is one that is written somewhere."""
-    sources = [*ROOT.glob("cshim/*.[ch]"), *ROOT.glob("cshim/engine/*.go")]
+    sources = [*ROOT.glob("cshim/lib/*.[ch]"), *ROOT.glob("cshim/engine/*.go")]
     sources += [
         *ROOT.glob("live/hostmem/*.go"),
         *ROOT.glob("actors/*.go"),
@@ -154,7 +154,7 @@ def test_messages():
 WRITERS = {
     "actors/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
     "cshim/engine/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
-    "cshim/*.c": r'stalloc_log_once\([^"]*"([^"]+)"',
+    "cshim/lib/*.c": r'stalloc_log_once\([^"]*"([^"]+)"',
     "python/stalloc/*.py": r'(?:warnings\.warn|print|return)\(\s*f?"(stalloc[ :][^"]+)"',
 }
 

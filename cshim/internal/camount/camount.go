@@ -3,7 +3,7 @@
 package camount
 
 /*
-#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -I${SRCDIR}/../..
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -I${SRCDIR}/../../lib
 #include <stdlib.h>
 #include "amount.h"
 

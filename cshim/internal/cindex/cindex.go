@@ -1,8 +1,8 @@
-// Package cindex is the index that programs use, in C (cshim/index.h), as the engine asks it.
+// Package cindex is the index that programs use, in C (cshim/fast/index.h), as the engine asks it.
 package cindex
 
 /*
-#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../../fast
 #include "index.h"
 
 struct piece { uint64_t lo, hi; };

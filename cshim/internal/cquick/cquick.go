@@ -1,11 +1,11 @@
-// Package cquick drives the quick cases of cshim/quick.h from Go, so that a test can hold
+// Package cquick drives the quick cases of cshim/fast/fastpath.h from Go, so that a test can hold
 // them to schedule.Cursor and to an onerange.Engine over the model. Nothing else uses it.
 package cquick
 
 /*
-#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../..
+#cgo CFLAGS: -std=gnu11 -I${SRCDIR}/../../fast
 #include <stdlib.h>
-#include "quick.h"
+#include "fastpath.h"
 
 static struct stalloc_device *device_new(void) {
 	struct stalloc_device *d = calloc(1, sizeof *d);

@@ -1,5 +1,5 @@
 // Package lockmodel walks every state of the protocols by which goroutines and threads
-// of C take a device's lock (cshim/lock.h, host.Lock): threads of C sleep and are woken, and
+// of C take a device's lock (cshim/fast/lock.h, host.Lock): threads of C sleep and are woken, and
 // goroutines come back to Go while the collector stops the
 // world. It knows Go's runtime as of 1.26: a goroutine that calls C looks for the
 // collector, and counts as being in a system call a moment later (reentersyscall); the

@@ -1,4 +1,4 @@
-// Package pagetest has processes with pages, for tests: cshim/page.c itself in a program
+// Package pagetest has processes with pages, for tests: cshim/lib/page.c itself in a program
 // that writes it (testdata/writer.c says what it can be told).
 package pagetest
 
@@ -43,7 +43,7 @@ var Program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	source := filepath.Join(filepath.Dir(here), "testdata", "writer.c")
-	shim := filepath.Join(filepath.Dir(here), "..", "..", "..", "cshim", "page.c")
+	shim := filepath.Join(filepath.Dir(here), "..", "..", "..", "cshim", "lib", "page.c")
 	path := filepath.Join(folder, "writer")
 	out, err := exec.Command("gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
 		"-I"+folder, "-o", path, source, shim).CombinedOutput()

@@ -1,4 +1,4 @@
-/* A process with a page: cshim/page.c, and the little that it needs of libstalloc.
+/* A process with a page: cshim/lib/page.c, and the little that it needs of libstalloc.
  *
  *   writer layout         prints the layout that C has
  *   writer serve          writes device 0 and 3 once; for each line of input again;
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../../../cshim/page.h"
+#include "../../../../cshim/lib/page.h"
 
 static unsigned char *alive;
 const unsigned char *_Atomic stalloc_alive;

@@ -1,6 +1,6 @@
 /* What PyTorch's adapter asks about live blocks, and its way to free them. */
 #include "runtime.h"
-#include "quick.h"
+#include "../fast/fastpath.h"
 
 static bool known(int device) { return *stalloc_alive && device >= 0 && device < STALLOC_MAX_DEVICES; }
 

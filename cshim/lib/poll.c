@@ -2,7 +2,7 @@
  * other streams is done. A loop here, since one in Python takes its lock from the program. */
 #include <time.h>
 
-#include "stalloc.h"
+#include "../stalloc.h"
 
 int stalloc_poll(stalloc_ask ask, stalloc_give_back give_back, uint64_t bytes, uint32_t micros, const int *stop)
 {

@@ -2,8 +2,8 @@
  * serves, and the free of a block that nobody else uses. Go does the same (stream/schedule,
  * engine/onerange) and everything else; a lock-step test holds the two together. The caller
  * holds the device's lock. */
-#ifndef STALLOC_QUICK_H
-#define STALLOC_QUICK_H
+#ifndef STALLOC_FASTPATH_H
+#define STALLOC_FASTPATH_H
 
 #include "shared.h"
 

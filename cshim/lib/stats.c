@@ -5,7 +5,7 @@
 
 #include "page.h"
 #include "runtime.h"
-#include "quick.h"
+#include "../fast/fastpath.h"
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 

@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime.h"
-#include "quick.h"
+#include "deferred.h"
 
 static _Atomic(stalloc_thrower) thrower;
-static _Atomic bool logged_unknown, logged_child, logged_conf;
+static _Atomic bool logged_child, logged_conf;
 
 /* The stream that the thread used last. The first request is of another. */
 static struct stalloc_device nothing;
@@ -39,64 +38,12 @@ static struct stalloc_stream *stream_of(int device, void *id) {
 
 void stalloc_look_again(void) { recent.id = &nobody; }
 
-void stalloc_nudge(void) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (e) e->nudge();
-}
-
-static void free_in_engine(uint64_t addr, bool past);
-
-/* Leaves the lock. A free may have been announced after the last look: its thread relies on
- * whoever holds it. */
-static inline void leave(struct stalloc_device *d) {
-	stalloc_unlock(d);
-	while (STALLOC_UNLIKELY(atomic_load(&d->announced) != NULL) && stalloc_try_lock(d)) {
-		stalloc_drain(d);
-		stalloc_unlock(d);
-	}
-}
-
-/* Frees what only Go can free, of what others announced. */
-static __attribute__((noinline)) void finish(struct stalloc_device *d) {
-	stalloc_lock(d);
-	struct stalloc_announced *n = STALLOC_RELAXED(d->undone), *next;
-	STALLOC_PUT(d->undone, NULL);
-	leave(d);
-	for (; n; n = next) {
-		next = n->next;
-		if (n->addr != 0) free_in_engine(n->addr, true);
-		free(n);
-	}
-}
-
-static inline void unlock_and_drain(struct stalloc_device *d) {
-	leave(d);
-	while (STALLOC_UNLIKELY(STALLOC_RELAXED(d->undone) != NULL)) finish(d);
-}
-
-void stalloc_leave(struct stalloc_device *d) { unlock_and_drain(d); }
-
 /* Whether there is something to do for whoever has left the lock. What is undone can wait. */
 static inline bool announced(struct stalloc_device *d) { return STALLOC_RELAXED(d->announced) != NULL; }
 
 static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
-	if (stalloc_try_lock(d)) unlock_and_drain(d);
+	if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d);
 	return result;
-}
-
-bool stalloc_settle(struct stalloc_device *d) {
-	if (STALLOC_RELAXED(d->announced) == NULL && STALLOC_RELAXED(d->undone) == NULL) return false;
-	stalloc_lock(d);
-	stalloc_drain(d);
-	unlock_and_drain(d);
-	return true;
-}
-
-/* Counts a block that Go has handed out, or one that it has freed. */
-static void count(struct stalloc_device *d, bool in, uint64_t asked) {
-	stalloc_lock(d);
-	(in ? stalloc_count_in : stalloc_count_out)(d, (int64_t)stalloc_round(asked), (int64_t)asked);
-	unlock_and_drain(d);
 }
 
 /* Says why there is no block. The first words are those that training code looks
@@ -134,7 +81,7 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 	}
 	if (f) stalloc_pool_leave(f);
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
-	count(s->device, true, size);
+	stalloc_count(s->device, true, size);
 	return (void *)(uintptr_t)addr;
 }
 
@@ -145,7 +92,7 @@ static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct st
 	stalloc_lock(d);
 	stalloc_drain(d);
 	uint64_t addr = stalloc_serve(d, s, size);
-	unlock_and_drain(d);
+	stalloc_unlock_and_drain(d);
 	return addr ? (void *)(uintptr_t)addr : slow(s, size, NULL);
 }
 
@@ -185,30 +132,18 @@ void *stalloc_malloc(size_t size, int device, void *stream) {
 	return (void *)(uintptr_t)addr;
 }
 
-/* Frees a block of the engine's, or a plain one. Past: it was announced, and the program has
- * gone on since, so that streams which used it may be gone. */
-static __attribute__((noinline)) void free_in_engine(uint64_t addr, bool past) {
-	const struct stalloc_engine *e = stalloc_engine_if_open();
-	struct stalloc_freed freed;
-	void *ptr = (void *)(uintptr_t)addr;
-	if (!(e && e->free(addr, past, &freed) == STALLOC_OK) && !stalloc_plain_free(ptr, &freed))
-		stalloc_log_once(&logged_unknown, "free of %p, which is not a live block, ignored (a double free?)", ptr);
-	else
-		count(&stalloc_devices[freed.device], false, freed.asked);
-}
-
 /* A free for which the lock is to be taken; or, if another thread has it, told to that. */
 static __attribute__((noinline)) void give(struct stalloc_device *d, uint64_t addr) {
 	if (!stalloc_try_lock(d)) {
 		if (stalloc_announce(d, addr)) {
-			if (stalloc_try_lock(d)) unlock_and_drain(d); /* its holder may be gone by now */
+			if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d); /* its holder may be gone by now */
 			return;
 		}
 		stalloc_lock(d);
 	}
 	bool done = stalloc_give(d, addr);
-	unlock_and_drain(d);
-	if (STALLOC_UNLIKELY(!done)) free_in_engine(addr, false); /* other streams use it, or it is not the range's */
+	stalloc_unlock_and_drain(d);
+	if (STALLOC_UNLIKELY(!done)) stalloc_free_in_engine(addr, false); /* other streams use it, or it is not the range's */
 }
 
 void stalloc_free_at(struct stalloc_device *d, uint64_t addr) { give(d, addr); }
@@ -219,7 +154,7 @@ static __attribute__((noinline)) void give_first(uint64_t addr, int device, void
 	if (s)
 		give(s->device, addr);
 	else
-		free_in_engine(addr, false); /* it knows the block's device */
+		stalloc_free_in_engine(addr, false); /* it knows the block's device */
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "stalloc.h"
+#include "../stalloc.h"
 
 #define STALLOC_PAGE_MAGIC "stalloc" /* with the NUL behind it: eight bytes */
 #define STALLOC_PAGE_FOLDER "/dev/shm"
