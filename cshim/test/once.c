@@ -30,17 +30,15 @@ static bool round_of(int device)
 {
 	struct piece p[PACKS];
 	int served = 0;
-	bool before = chance(2); /* the stream is known to last before its request or behind it */
 	for (; served < PACKS; served++) {
 		struct piece *x = &p[served];
 		*x = (struct piece){.size = pack,
 				    .device = device,
 				    .stream = stream_of(device),
 				    .tag = ++night.w->sequence * 64 + 1};
-		if (before) stalloc_lasting_stream(device, x->stream);
+		stalloc_lasting_stream(device, x->stream); /* before its request, as PyTorch's adapter */
 		x->at = stalloc_malloc(pack, device, x->stream);
 		if (answer_of(x->at, device, 0) != IS_AWAKE) break;
-		if (!before) stalloc_lasting_stream(device, x->stream);
 		piece_claim(x, true);
 		pass_all(); /* of whoever had it before */
 		piece_few(x, true);
