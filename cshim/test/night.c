@@ -46,8 +46,6 @@ static void rare(void)
 		quota_set(device, chance(3) ? 1 : 0.2 + (double)below(800) / 1000);
 	else if (dice < 80 && life.closes)
 		close_one();
-	else if (dice < 88 && night.streams)
-		once_play();
 	else if (dice < 94)
 		lane_renew();
 	else if (night.shots)
@@ -90,6 +88,7 @@ void night_play(struct worker *w, double seconds)
 	night.streams = kit_below(&w->random, 3) == 0 && !life.limits;
 	stays_open();
 	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
+	if (night.streams) once_play();
 	while (kit_seconds() - start < seconds) play();
 	for (int d = 0; d < life.devices; d++) quota_set(d, 1);
 	dreams_close();
