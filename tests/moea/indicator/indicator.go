@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// IGD is the mean distance from the points of a front to the nearest of a set (inverted generational
-// distance): a set that leaves out a part of the front is as bad as one that is far from it.
+// IGD is the mean distance from the points of a front to the nearest of a set (inverted
+// generational distance): a set that leaves out a part of the front is as bad as one that is far
+// from it.
 func IGD(front, set [][]float64) float64 {
 	sum := 0.0
 	for _, f := range front {
@@ -25,9 +26,9 @@ func IGD(front, set [][]float64) float64 {
 	return sum / float64(len(front))
 }
 
-// Volume measures hypervolumes: the share of a box that a set dominates. The box begins at a front's least values and ends
-// a tenth beyond its largest. It is counted by random points, always the same: the error of a share h of n is
-// the root of h(1-h)/n.
+// Volume measures hypervolumes: the share of a box that a set dominates. The box begins at a
+// front's least values and ends a tenth beyond its largest. It is counted by random points, always
+// the same: the error of a share h of n is the root of h(1-h)/n.
 type Volume struct {
 	low, width []float64
 	samples    [][]float64

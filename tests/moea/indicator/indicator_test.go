@@ -11,8 +11,9 @@ func TestIGD(t *testing.T) {
 		t.Errorf("the front itself: %v", got)
 	}
 	// 3-4-5 triangles: the nearest of the two to the three points are 5, 4 and 3 away.
-	if got := IGD([][]float64{{0, 0}, {3, 0}, {0, 1}}, [][]float64{{3, 4}, {30, 40}}); math.Abs(got-(5+4+math.Sqrt(18))/3) > 1e-12 {
-		t.Errorf("%v", got)
+	got := IGD([][]float64{{0, 0}, {3, 0}, {0, 1}}, [][]float64{{3, 4}, {30, 40}})
+	if want := (5 + 4 + math.Sqrt(18)) / 3; math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v, expected %v", got, want)
 	}
 }
 

@@ -21,7 +21,8 @@ func dtlz2(p *Problem) { p.concave(distance, 1) }
 func dtlz3(p *Problem) { p.concave(rugged, 1) }
 func dtlz4(p *Problem) { p.concave(distance, 100) }
 
-// concave makes DTLZ2 to 4: a sphere, a distance, and the power of the variables that say where on it.
+// concave makes DTLZ2 to 4: a sphere, a distance, and the power of the variables that say where on
+// it.
 func (p *Problem) concave(far func([]float64) float64, power float64) {
 	m := p.Objectives
 	p.box(m + 9)
@@ -33,7 +34,8 @@ func (p *Problem) concave(far func([]float64) float64, power float64) {
 	p.front = func(points int) [][]float64 { return onSimplex(m, points, normalise) }
 }
 
-// around is a sphere with a power of the variables: the higher it is, the more of them lead to its corners.
+// around is a sphere with a power of the variables: the higher it is, the more of them lead to its
+// corners.
 func around(x, f []float64, power float64) {
 	if power != 1 {
 		y := make([]float64, len(f)-1)

@@ -2,8 +2,9 @@ package maf
 
 import "math"
 
-// simplex returns Das and Dennis' points of the simplex, as many as there are without exceeding a number: one
-// layer, or where a layer has only corners and edges two, the second half way to the centre.
+// simplex returns Das and Dennis' points of the simplex, as many as there are without exceeding a
+// number: one layer, or where a layer has only corners and edges two, the second half way to the
+// centre.
 func simplex(m, points int) (out [][]float64) {
 	h := 1
 	for binomial(h+m, m-1) <= points {
@@ -72,8 +73,8 @@ func onSimplex(m, points int, change func(f []float64)) [][]float64 {
 // primes are the bases of Halton's points.
 var primes = []uint64{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67}
 
-// grid returns points of the unit cube: a grid where there are two dimensions at least in which it has five
-// values, its borders included, and Halton's points elsewhere.
+// grid returns points of the unit cube: a grid where there are two dimensions at least in which it
+// has five values, its borders included, and Halton's points elsewhere.
 func grid(dims, points int) (out [][]float64) {
 	side := int(math.Pow(float64(points), 1/float64(dims)) + 1e-9)
 	if side < 5 {

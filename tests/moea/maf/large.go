@@ -36,8 +36,8 @@ func maf13(p *Problem) {
 	}
 }
 
-// groups says which variables make the distance of which objective in maf14 and maf15: each has two groups, and
-// their sizes follow a chaotic map.
+// groups says which variables make the distance of which objective in maf14 and maf15: each has two
+// groups, and their sizes follow a chaotic map.
 func groups(m, variables int) (sizes []int) {
 	c, sum := make([]float64, m), 0.0
 	last := 0.1
@@ -52,9 +52,12 @@ func groups(m, variables int) (sizes []int) {
 	return sizes
 }
 
-// large gives the problem 20 variables for each objective, and returns how the distances of x come about: link is the
-// factor of the variable behind the positions, and odd and even objectives have a distance each.
-func (p *Problem) large(link func(share float64) float64, first, second func([]float64) float64) func(x, g []float64) {
+// large gives the problem 20 variables for each objective, and returns how the distances of x come
+// about: link is the factor of the variable behind the positions, and odd and even objectives have
+// a distance each.
+func (p *Problem) large(
+	link func(share float64) float64, first, second func([]float64) float64,
+) func(x, g []float64) {
 	m := p.Objectives
 	n := 20 * m
 	p.box(n)
@@ -92,7 +95,8 @@ func maf14(p *Problem) {
 
 func maf15(p *Problem) {
 	m := p.Objectives
-	far := p.large(func(share float64) float64 { return math.Cos(share * math.Pi / 2) }, griewank, squares)
+	bent := func(share float64) float64 { return math.Cos(share * math.Pi / 2) }
+	far := p.large(bent, griewank, squares)
 	p.values = func(x, f []float64) {
 		g := make([]float64, m+1) // that of the next is added
 		far(x, g[:m])

@@ -1,9 +1,10 @@
-// Package maf holds functions that many-objective optimizers are judged by: MaF1 to MaF15 (Cheng et al., A
-// benchmark test suite for evolutionary many-objective optimization, Complex & Intelligent Systems 3,
-// 2017), with the sizes of the CEC competitions of 2017 and 2018, and DTLZ1 to 4 (Deb et al., 2005).
+// Package maf holds functions that many-objective optimizers are judged by: MaF1 to MaF15 (Cheng et
+// al., A benchmark test suite for evolutionary many-objective optimization, Complex & Intelligent
+// Systems 3, 2017), with the sizes of the CEC competitions of 2017 and 2018, and DTLZ1 to 4 (Deb et
+// al., 2005).
 //
-// All are to be minimised over a box. Their fronts are known, so that an indicator can say how far a
-// set of points is from one (package indicator).
+// All are to be minimised over a box. Their fronts are known, so that an indicator can say how far
+// a set of points is from one (package indicator).
 package maf
 
 import (
@@ -57,7 +58,8 @@ func New(name string, objectives int) (*Problem, error) {
 	number, err := strconv.Atoi(name[len(family):])
 	make := makers[family]
 	if err != nil || number < 1 || number > len(make) {
-		return nil, fmt.Errorf("there is no problem %q: choose from %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("there is no problem %q: choose from %s",
+			name, strings.Join(Names(), ", "))
 	}
 	make[number-1](p)
 	return p, nil
@@ -77,8 +79,8 @@ func (p *Problem) box(n int) {
 	}
 }
 
-// shape sets f to the products that nearly all of these problems are made of: the first is that of all a, each
-// next leaves out the last factor of the one before, and has b at its place instead.
+// shape sets f to the products that nearly all of these problems are made of: the first is that of
+// all a, each next leaves out the last factor of the one before, and has b at its place instead.
 func shape(m int, a, b func(i int) float64, f []float64) {
 	product := 1.0
 	for i := range m - 1 {

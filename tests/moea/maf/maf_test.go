@@ -16,21 +16,23 @@ func sum(f []float64, of func(j int, v float64) float64) (s float64) {
 	return s
 }
 
+func added(f []float64) float64 { return sum(f, func(_ int, v float64) float64 { return v }) }
+
 func squared(x float64) float64 { return x * x }
 
 // equations have to be 0 on the front of a problem.
 var equations = map[string]func(f []float64) float64{
-	"MaF1": func(f []float64) float64 { return sum(f, func(_ int, v float64) float64 { return 1 - v }) - 1 },
+	"MaF1": func(f []float64) float64 { return float64(len(f)-1) - added(f) },
 	"MaF2": unitSphere,
 	"MaF3": func(f []float64) float64 {
 		m := len(f)
 		return sum(f[:m-1], func(_ int, v float64) float64 { return math.Sqrt(v) }) + f[m-1] - 1
 	},
 	"MaF4": func(f []float64) float64 {
-		return sum(f, func(j int, v float64) float64 { return squared(1 - v/math.Pow(2, float64(j+1))) }) - 1
+		return sum(f, func(j int, v float64) float64 { return squared(1 - v/power2(j+1)) }) - 1
 	},
 	"MaF5": func(f []float64) float64 {
-		return sum(f, func(j int, v float64) float64 { return squared(v / math.Pow(2, float64(len(f)-j))) }) - 1
+		return sum(f, func(j int, v float64) float64 { return squared(v / power2(len(f)-j)) }) - 1
 	},
 	"MaF6": func(f []float64) float64 {
 		// The first two are alike, each next is the root of 2 times as large, but for the last.
@@ -51,13 +53,14 @@ var equations = map[string]func(f []float64) float64{
 	},
 	"MaF13": func(f []float64) float64 {
 		rest := f[0]*f[0] + math.Pow(f[1], 10) + math.Pow(f[2], 10)
-		return unitSphere(f[:3]) + sum(f[3:], func(_ int, v float64) float64 { return math.Abs(v - rest) })
+		off := func(_ int, v float64) float64 { return math.Abs(v - rest) }
+		return unitSphere(f[:3]) + sum(f[3:], off)
 	},
-	"MaF14": func(f []float64) float64 { return sum(f, func(_ int, v float64) float64 { return v }) - 1 },
+	"MaF14": func(f []float64) float64 { return added(f) - 1 },
 	"MaF15": func(f []float64) float64 {
 		return sum(f, func(_ int, v float64) float64 { return squared(1 - v) }) - 1
 	},
-	"DTLZ1": func(f []float64) float64 { return sum(f, func(_ int, v float64) float64 { return v }) - 0.5 },
+	"DTLZ1": func(f []float64) float64 { return added(f) - 0.5 },
 	"DTLZ2": unitSphere, "DTLZ3": unitSphere, "DTLZ4": unitSphere,
 }
 
@@ -123,8 +126,9 @@ func optimum(p *Problem, x []float64) {
 	}
 }
 
-// TestFront: the points of each front fulfil the equation of it, and so do the values of points that are known to be
-// optimal; no such value is better than a point of the front, and none of its points than another.
+// TestFront: the points of each front fulfil the equation of it, and so do the values of points
+// that are known to be optimal; no such value is better than a point of the front, and none of its
+// points than another.
 func TestFront(t *testing.T) {
 	for _, name := range Names() {
 		for _, m := range []int{3, 5, 10} {
@@ -184,6 +188,7 @@ func TestValues(t *testing.T) {
 	}
 	r2, r3 := math.Sqrt2, math.Sqrt(3)
 	c8, s8 := math.Cos(math.Pi/8), math.Sin(math.Pi/8)
+	const angle = 8 * math.Pi / 42
 	for k, x := range []struct {
 		name string
 		at   []float64
@@ -210,19 +215,19 @@ func TestValues(t *testing.T) {
 		{"MaF5", fill(12, 1, 0, 0), []float64{28, 0, 0}},
 		{"MaF6", fill(12, 0.5, 0.5, 0.9), []float64{0.5, 0.5, r2 / 2}},
 		// g = 10/4, and so the second angle is (1 + 5/3)/7 of 90°.
-		{"MaF6", fill(12, 0, 0, 1./3), []float64{251 * math.Cos(8*math.Pi/42), 251 * math.Sin(8*math.Pi/42), 0}},
+		{"MaF6", fill(12, 0, 0, 1./3), []float64{251 * math.Cos(angle), 251 * math.Sin(angle), 0}},
 		{"MaF7", fill(22, 0, 0.5, 0), []float64{0.5, 0, 6}}, // sin 270° = -1
 		{"MaF7", fill(22, 1, 1./6, 0), []float64{1. / 6, 0, 11 * (3 - 2./66)}},
 		{"MaF8", []float64{0, 0}, []float64{1, 1, 1}},
 		{"MaF8", []float64{0, 1}, []float64{r3, r3, 0}}, // the last corner is at the top
 		{"MaF9", []float64{0, 0}, []float64{0.5, 0.5, 0.5}},
-		{"MaF9", []float64{0, -0.5}, []float64{0, 0.75, 0.75}}, // below is the edge from the first to the second
+		{"MaF9", []float64{0, -0.5}, []float64{0, 0.75, 0.75}}, // on the edge between the first two
 		{"MaF10", scale(fill(12, 0.35, 0, 0)), []float64{0, 0, 6}},
 		{"MaF10", scale(fill(12, 0.35, 1, 1)), []float64{2, 0, 0}},
 		{"MaF11", scale(fill(12, 0.35, 0, 0)), []float64{0, 0, 6}},
 		{"MaF11", scale(fill(12, 0.35, 1, 1)), []float64{2, 0, 0}},              // cos² 5π = 1
 		{"MaF11", scale(fill(12, 1, 0, 0)), []float64{2. / 3, 2. / 3, 20. / 3}}, // (1 + 1) / 3
-		{"MaF13", []float64{0, 0, 0, 0, 0}, []float64{0, 0, 1}},                 // all sines are multiplied by 0
+		{"MaF13", []float64{0, 0, 0, 0, 0}, []float64{0, 0, 1}},                 // no sine counts
 		{"MaF13", []float64{0, 0, 1, 0.5, 0}, []float64{0.5, 0, 3}},             // 2 Y² beside
 		{"MaF14", fill(60, 0, 0, 0), []float64{0, 0, 1}},                        // Rastrigin of 0 is 0
 		{"MaF15", fill(60, 0, 0, 1), []float64{1, 0, 1}},                        // cos 0 · sin 90° = 1
@@ -257,8 +262,9 @@ func scale(x []float64) []float64 {
 func byHand(name string) []float64 {
 	switch name {
 	case "MaF12":
-		// Positions are 0, and so are they bent. Deceptive of 0 is 1 + (0.35-0.001)(-1·(0.95+349)/0.349 + 0 + 1000) = 0.05.
-		// The means of the ten are 0.35, and so each but the last is 0.35 to the q.
+		// Positions are 0, and so are they bent. Deceptive of 0 is 1 +
+		// (0.35-0.001)(-1·(0.95+349)/0.349 + 0 + 1000) = 0.05. The means of the ten are 0.35, and
+		// so each but the last is 0.35 to the q.
 		q := 0.02 + 49.98*(0.98/49.98-0.3*0.98/49.98)
 		a, b := hills(math.Pow(0.35, q)), hills(0.35)
 		far := (9*a + b + 2*9*math.Abs(a-b)) / 5 / 11
@@ -271,7 +277,8 @@ func byHand(name string) []float64 {
 		c := math.Cos(math.Pi / 8)
 		return []float64{math.Sin(math.Pi/8) + 2*squared(y(4)), c + 2*squared(y(5)), 2 * squared(y(3))}
 	case "MaF14":
-		// Groups of 5, 14 and 8 variables follow from 0.342, 0.855 and 0.471 of 1.668 of 29; only the last objective is not 0.
+		// Groups of 5, 14 and 8 variables follow from 0.342, 0.855 and 0.471 of 1.668 of 29; only
+		// the last objective is not 0.
 		g := 0.0
 		for i := 41; i <= 56; i++ {
 			v := 1 + float64(i)/60
@@ -305,8 +312,10 @@ func hills(y float64) float64 {
 func TestSentAway(t *testing.T) {
 	p, _ := New("MaF9", 5)
 	corners := polygon(5)
-	meet := crossing(corners[4], corners[0], corners[1], corners[2]) // the tip above the edge of the first two
-	beyond := []float64{2*meet[0] - (corners[0][0]+corners[1][0])/2, 2*meet[1] - (corners[0][1]+corners[1][1])/2}
+	meet := crossing(corners[4], corners[0], corners[1], corners[2]) // a tip of the star
+	beyond := []float64{
+		2*meet[0] - (corners[0][0]+corners[1][0])/2, 2*meet[1] - (corners[0][1]+corners[1][1])/2,
+	}
 	x := []float64{meet[0] + 0.9*(beyond[0]-meet[0]), meet[1] + 0.9*(beyond[1]-meet[1])}
 	f := p.Evaluate(x)
 	if slices.Max(f) < 10 {
@@ -329,7 +338,9 @@ func TestNew(t *testing.T) {
 	if _, err := New("MaF1", 2); err == nil {
 		t.Error("two objectives")
 	}
-	for want, name := range map[int]string{140_000: "MaF1", 100_000: "MaF8", 240_000: "MaF7", 1_000_000: "MaF14"} {
+	for want, name := range map[int]string{
+		140_000: "MaF1", 100_000: "MaF8", 240_000: "MaF7", 1_000_000: "MaF14",
+	} {
 		if p, _ := New(name, 5); p.Budget() != want {
 			t.Error(fmt.Sprint(name, ": ", p.Budget(), " evaluations, expected ", want))
 		}

@@ -36,8 +36,9 @@ func maf8(p *Problem) {
 	p.front = func(points int) [][]float64 { return p.within(corners, points) }
 }
 
-// maf9 has the distances from the lines through the edges of a polygon. Outside are places that are as good as those
-// inside; who is there is sent away, to a place that depends on x alone, so that this is a function.
+// maf9 has the distances from the lines through the edges of a polygon. Outside are places that are
+// as good as those inside; who is there is sent away, to a place that depends on x alone, so that
+// this is a function.
 func maf9(p *Problem) {
 	p.planar()
 	m := p.Objectives
@@ -69,8 +70,9 @@ func maf9(p *Problem) {
 	p.front = func(points int) [][]float64 { return p.within(corners, points) }
 }
 
-// mirrored returns the areas that maf9 sends away from. Take two edges of the polygon with others between them: the
-// chain of corners between, and that chain mirrored at where the lines of the two edges meet.
+// mirrored returns the areas that maf9 sends away from. Take two edges of the polygon with others
+// between them: the chain of corners between, and that chain mirrored at where the lines of the two
+// edges meet.
 func mirrored(corners []place) (areas [][]place) {
 	m := len(corners)
 	for head := range m {

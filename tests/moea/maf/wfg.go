@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// maf10 to maf12 are WFG1, WFG2 and WFG9 (Huband et al., 2006), with a position parameter less than objectives.
+// maf10 to maf12 are WFG1, WFG2 and WFG9 (Huband et al., 2006), with a position parameter less than
+// objectives.
 
 // scaled gives the problem n variables, the i-th between 0 and 2i.
 func (p *Problem) scaled(n int) {
@@ -27,8 +28,8 @@ func (p *Problem) unit(x []float64) []float64 {
 // shiftLinear has its optimum at a.
 func shiftLinear(y, a float64) float64 { return math.Abs(y-a) / math.Abs(math.Floor(a-y)+a) }
 
-// flat is a where y lies between b and c. It is rounded as the competitions' is: it decides how hard maf10 is, since what
-// follows takes the fiftieth root.
+// flat is a where y lies between b and c. It is rounded as the competitions' is: it decides how
+// hard maf10 is, since what follows takes the fiftieth root.
 func flat(y, a, b, c float64) float64 {
 	v := a + min(0, math.Floor(y-b))*a*(b-y)/b - min(0, math.Floor(c-y))*(1-a)*(y-c)/(1-c)
 	return math.Round(v*1e4) / 1e4
@@ -159,9 +160,10 @@ func maf12(p *Problem) {
 	}
 }
 
-// alongRays returns where rays of evenly spread weights meet the surface that is convex but for the last objective: the
-// variables follow one by one, from the last, out of the ratio of two objectives. A place is left out if the last objective was
-// as small for a smaller first variable, where all others are smaller.
+// alongRays returns where rays of evenly spread weights meet the surface that is convex but for the
+// last objective: the variables follow one by one, from the last, out of the ratio of two
+// objectives. A place is left out if the last objective was as small for a smaller first variable,
+// where all others are smaller.
 func (p *Problem) alongRays(points int, last func(float64) float64) [][]float64 {
 	m := p.Objectives
 	out := onSimplex(m, points, func(f []float64) {
