@@ -34,12 +34,15 @@
 // mutated in one variable on average by a step of a distribution with a long tail, which becomes
 // narrower to the end.
 //
+// # Units
+//
+// Values are rounded to a ten-thousandth where one point is to dominate another, and distances from
+// axes and the ideal are taken in the objectives' own units, both as the authors' program does. So
+// objectives have to be given in units in which all matter alike. Units of the nadir were tried
+// instead: with a front that is a curve (MaF6) the corners then all come to lie at one end of it.
+//
 // # What differs
 //
-//   - Distances, and the share of an objective below which values count as equal (a
-//     ten-thousandth), are in units of the nadir of the generation before. The authors' program has
-//     both in the objectives' own units, so what it finds depends on them. On the functions of
-//     tests/moea it makes no difference.
 //   - A search of few generations waits for fewer than fifty: for an eighth of them, so that there
 //     is a second phase.
 //   - A search can begin with points that are known.

@@ -38,11 +38,10 @@ type Search struct {
 	asked [][]float64
 	spent int
 
-	population   []Point
-	corners      []Point
-	ideal, nadir []float64
-	nadirs       [][]float64 // by generation, until they have settled
-	settled      bool
+	population []Point
+	corners    []Point
+	nadirs     [][]float64 // by generation, until they have settled
+	settled    bool
 }
 
 // New begins a search.
@@ -144,33 +143,11 @@ func (s *Search) Tell(objectives [][]float64) error {
 	}
 	s.spent += len(s.asked)
 	s.asked = nil
-	next := selection{points: points, size: s.o.Population, unit: s.units(points)}
+	next := selection{points: points, size: s.o.Population}
 	next.run()
 	s.population, s.corners = next.kept(), next.at(next.corners)
-	s.ideal, s.nadir = next.ideal, next.nadir
 	s.settle(next.nadir)
 	return nil
-}
-
-// units returns how large each objective is: what lies between the ideal and the nadir, or at first
-// what the points have.
-func (s *Search) units(points []Point) []float64 {
-	low, high := s.ideal, s.nadir
-	if low == nil {
-		low, high = slices.Clone(points[0].F), slices.Clone(points[0].F)
-		for _, p := range points {
-			for j, v := range p.F {
-				low[j], high[j] = min(low[j], v), max(high[j], v)
-			}
-		}
-	}
-	units := make([]float64, len(low))
-	for j := range units {
-		if units[j] = high[j] - low[j]; units[j] <= 0 {
-			units[j] = 1 // it is the same everywhere
-		}
-	}
-	return units
 }
 
 // The nadir has settled when, over so many generations, no coordinate of it has moved by more than

@@ -6,16 +6,13 @@ import (
 	"slices"
 )
 
-// grain is the share of an objective's unit below which points are not told apart where one is to
-// dominate another.
+// grain is what values are rounded to where one point is to dominate another.
 const grain = 1e-4
 
 // selection chooses who survives.
 type selection struct {
 	points []Point
 	size   int
-
-	unit []float64 // how large each objective is
 
 	ideal, nadir []float64
 	corners      []int
@@ -87,7 +84,7 @@ func (s *selection) fill(may func(i int) bool) {
 func (s *selection) distance(i, without int) (sum float64) {
 	for j, v := range s.points[i].F {
 		if j != without {
-			sum += square((v - s.ideal[j]) / s.unit[j])
+			sum += square(v - s.ideal[j])
 		}
 	}
 	return sum
@@ -107,7 +104,7 @@ func (s *selection) nondominated() (best []int) {
 	for i, p := range s.points {
 		rounded[i] = make([]float64, len(p.F))
 		for j, v := range p.F {
-			rounded[i][j] = math.Floor((v-s.ideal[j])/float64(s.unit[j]*grain) + 0.5)
+			rounded[i][j] = math.Floor(v/grain + 0.5)
 		}
 	}
 	for i, f := range rounded {

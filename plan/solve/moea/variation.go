@@ -100,7 +100,7 @@ func (s *Search) cross(a, b []float64) (c, d []float64) {
 		if s.rng.IntN(2) == 0 {
 			spread = 1
 		}
-		middle, half := (a[i]+b[i])/2, float64(float64(spread*(a[i]-b[i]))/2)
+		middle, half := float64((a[i]+b[i])/2), float64(float64(spread*(a[i]-b[i]))/2)
 		c[i], d[i] = s.p.within(i, middle+half), s.p.within(i, middle-half)
 	}
 	return c, d
