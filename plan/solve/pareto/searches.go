@@ -98,10 +98,13 @@ func extent(points []Point) (low, high Values) {
 	return low, high
 }
 
-// The box of genomes: a weight counts beside the others only.
+// The box of genomes. Weights count beside the others only. A variable of the last two that is
+// negative stands for 0, so that nothing that stays and no margin are found often.
 const (
-	mostWeight = 4.0
+	mostWeight = 1.0
+	mostStay   = 2.0
 	mostSlack  = 2.0
+	belowZero  = -1.0
 	population = 24
 )
 
@@ -109,12 +112,12 @@ const (
 func ManyObjective(p *dsa.Problem, descents int, seed uint64) (all []Point) {
 	e := newEvaluator(p)
 	box := moea.Problem{
-		Lower: make([]float64, genes), Upper: make([]float64, genes), Objectives: Objectives,
+		Lower: slices.Repeat([]float64{-mostWeight}, genes),
+		Upper: slices.Repeat([]float64{mostWeight}, genes), Objectives: Objectives,
 	}
-	for k := range genes - 1 {
-		box.Lower[k], box.Upper[k] = -mostWeight, mostWeight
+	for k, most := range map[int]float64{descent.Features: mostStay, genes - 1: mostSlack} {
+		box.Lower[k], box.Upper[k] = belowZero, most
 	}
-	box.Upper[genes-1] = mostSlack
 	options := moea.Options{Evaluations: descents, Population: population, Seed: seed}
 	for _, w := range descent.Portfolio {
 		large := max(slices.Max(w[:]), -slices.Min(w[:]))
@@ -124,9 +127,11 @@ func ManyObjective(p *dsa.Problem, descents int, seed uint64) (all []Point) {
 		}
 		options.First = append(options.First, genome)
 	}
-	_, err := moea.Minimize(box, options, func(genomes [][]float64) (values [][]float64) {
-		for _, g := range genomes {
-			all = append(all, e.judge(Genome(g)))
+	_, err := moea.Minimize(box, options, func(points [][]float64) (values [][]float64) {
+		for _, x := range points {
+			g := Genome(x)
+			g[descent.Features], g[genes-1] = max(g[descent.Features], 0), max(g[genes-1], 0)
+			all = append(all, e.judge(g))
 			values = append(values, all[len(all)-1].Values[:])
 		}
 		return values
