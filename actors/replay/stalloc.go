@@ -23,7 +23,7 @@ import (
 // and the second finds there what any second start of a program would.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-		options := actors.Options{Without: c.Without}
+		options := actors.Options{Without: c.Without, Range: c.Range}
 		if !c.Warm {
 			return start(tr, c, options)
 		}
