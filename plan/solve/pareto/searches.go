@@ -101,9 +101,9 @@ func extent(points []Point) (low, high Values) {
 // The box of genomes. Weights count beside the others only. A variable of the last two that is
 // negative stands for 0, so that nothing that stays and no margin are found often.
 const (
-	mostWeight = 1.0
-	mostStay   = 2.0
-	mostSlack  = 2.0
+	mostWeight = 4.0
+	mostStay   = 3.0
+	mostSlack  = 1.0
 	belowZero  = -1.0
 	population = 24
 )
