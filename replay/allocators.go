@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"stalloc/engine/onerange"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 	"stalloc/trace"
@@ -12,10 +13,11 @@ import (
 
 // Config is how a run is set up.
 type Config struct {
-	Capacity  mem.Bytes   // memory of the simulated device
-	FragLimit mem.Bytes   // gmlake only: smaller requests are not stitched
-	Warm      bool        // start with what an earlier run has left, for allocators that plan
-	Without   without.Set // stalloc only: mechanisms that are switched off
+	Capacity  mem.Bytes       // memory of the simulated device
+	FragLimit mem.Bytes       // gmlake only: smaller requests are not stitched
+	Warm      bool            // start with what an earlier run has left, for allocators that plan
+	Without   without.Set     // stalloc only: mechanisms that are switched off
+	Range     onerange.Config // stalloc only: its price; the zero value is the default
 
 	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }

@@ -21,7 +21,7 @@ import (
 // device. A warm run is the second of two, and begins with the plan of the first.
 func ours() Allocator {
 	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-		options := actors.Options{Without: c.Without}
+		options := actors.Options{Without: c.Without, Range: c.Range}
 		if !c.Warm {
 			return start(tr, c, options)
 		}

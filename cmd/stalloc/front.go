@@ -91,7 +91,11 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		r.s.emit(frontResult{formatVersion, name, i, v[0], v[1], v[2], v[3], disturbed[i]})
 		r.table.AppendRow(append(rows[i], ""))
 	}
-	return r.draw(func(w io.Writer) error { return drawFront(w, fronts[0]) })
+	values := make([][]float64, len(fronts[0]))
+	for i, x := range fronts[0] {
+		values[i] = x.Values[:]
+	}
+	return r.draw(func(w io.Writer) error { return drawFront(w, pareto.Names[:], values, shareOf) })
 }
 
 func shareOf(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }
@@ -138,27 +142,27 @@ func drawPlacement(w io.Writer, p *solve.Problem, offsets []mem.Offset, top mem.
 }
 
 // drawFront draws each point as a line across one axis for each objective.
-func drawFront(w io.Writer, front []pareto.Point) error {
+func drawFront(w io.Writer, names []string, front [][]float64, label func(float64) string) error {
 	out := &painted{to: w}
 	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="18"><rect width="100%%" height="100%%" fill="#fff"/>`+"\n", svgWidth, svgHeight)
-	var most pareto.Values
+	most := make([]float64, len(names))
 	for _, p := range front {
-		for k, v := range p.Values {
+		for k, v := range p {
 			most[k] = max(most[k], v)
 		}
 	}
 	const margin = 80.0
-	x := func(k int) float64 { return margin + float64(k)*(svgWidth-2*margin)/(pareto.Objectives-1) }
+	x := func(k int) float64 { return margin + float64(k)*(svgWidth-2*margin)/float64(len(names)-1) }
 	y := func(k int, v float64) float64 {
 		return svgHeight - margin - v/max(most[k], 1e-12)*(svgHeight-2*margin)
 	}
-	for k, name := range pareto.Names {
+	for k, name := range names {
 		out.printf(`<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#999"/><text x="%.1f" y="%g" text-anchor="middle">%s</text><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n",
-			x(k), x(k), margin, svgHeight-margin, x(k), svgHeight-margin/3, name, x(k), margin/2, shareOf(most[k]))
+			x(k), x(k), margin, svgHeight-margin, x(k), svgHeight-margin/3, name, x(k), margin/2, label(most[k]))
 	}
 	for i, p := range front {
 		out.printf(`<polyline fill="none" stroke="hsl(%d 60%% 45%%)" stroke-width="2" points="`, 360*i/max(len(front), 1))
-		for k, v := range p.Values {
+		for k, v := range p {
 			out.printf("%.1f,%.1f ", x(k), y(k, v))
 		}
 		out.printf(`"><title>point %d</title></polyline>`+"\n", i)

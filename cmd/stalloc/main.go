@@ -113,7 +113,7 @@ is wrong, 130 after an interrupt.`,
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
 	// Cobra's own, with flags that wrap where a terminal ends.
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 79 "))
-	root.AddCommand(newReplay(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
+	root.AddCommand(newReplay(), newTune(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()

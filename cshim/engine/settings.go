@@ -53,6 +53,10 @@ func parseSettings(name, text string) settings {
 		s.without |= without.Plans
 	}
 	s.amount("window", &s.engine.Window)
+	s.amount("handle_most", &s.engine.HandleMost)
+	s.amount("small_limit", &s.engine.SmallLimit)
+	s.number("handle_part", &s.engine.HandlePart)
+	s.number("grow_part", &s.engine.GrowPart)
 	s.amount("fraglimit", &s.lake.FragLimit)
 	s.share = s.amount("limit", &s.engine.Limit)
 	return s
@@ -65,6 +69,13 @@ func (s settings) amount(key string, to *mem.Bytes) (share float64) {
 		*to = n
 	}
 	return share
+}
+
+// number reads a whole number, if it is set.
+func (s settings) number(key string, to *int) {
+	if n, err := strconv.Atoi(s.set[key]); err == nil {
+		*to = n
+	}
 }
 
 // noPlan reports whether plans are neither made nor served.

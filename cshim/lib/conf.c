@@ -11,7 +11,8 @@
 #include "amount.h"
 #include "runtime.h"
 
-enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, IGNORED, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE };
+enum kind { FLAG, AMOUNT, LIMIT, WINDOW, TEXT, IGNORED, LEVEL, POOL, PLAN, PORT, ROUTE, SHARE,
+	    HANDLE_PART, HANDLE_MOST, GROW_PART, SMALL_LIMIT };
 
 static const struct {
 	const char *name;
@@ -21,6 +22,9 @@ static const struct {
 	{"limit", LIMIT}, {"cache", IGNORED}, {"stitch", FLAG},     {"pool", POOL},   {"fraglimit", AMOUNT},
 	{"page", FLAG},   {"metrics", PORT}, {"trace", TEXT},     {"native", FLAG}, {"oom_report", TEXT},
 	{"share", SHARE}, {"wait", FLAG}, {"route", ROUTE}, /* of the Python package */
+	/* The price: `stalloc tune` finds values for a program. */
+	{"handle_part", HANDLE_PART}, {"handle_most", HANDLE_MOST},
+	{"grow_part", GROW_PART}, {"small_limit", SMALL_LIMIT},
 };
 enum { KEYS = sizeof keys / sizeof *keys, MOST = 2047, LONGEST = 511 };
 
@@ -49,7 +53,16 @@ static const char *const expected[] = {
 	[PORT] = "a port, from 1 to 65535",
 	[ROUTE] = "adapter, pluggable or auto",
 	[SHARE] = "fd, fabric or off",
+	[HANDLE_PART] = "a whole number from 16 to 8192",
+	[HANDLE_MOST] = "an amount of memory that is a power of two, from 2MiB to 1GiB",
+	[GROW_PART] = "a whole number from 1 to 64",
+	[SMALL_LIMIT] = "an amount of memory from 512 bytes to 1MiB",
 };
+
+static bool between(const char *value, long least, long most) {
+	return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 &&
+	       atol(value) >= least && atol(value) <= most;
+}
 
 static bool fits(enum kind kind, const char *value) {
 	struct stalloc_amount a;
@@ -61,10 +74,17 @@ static bool fits(enum kind kind, const char *value) {
 	case SHARE: return !strcmp(value, "fd") || !strcmp(value, "fabric") || !strcmp(value, "off");
 	case LEVEL:
 		return !strcmp(value, "debug") || !strcmp(value, "info") || !strcmp(value, "warn") || !strcmp(value, "error");
-	case PORT: return *value && strspn(value, "0123456789") == strlen(value) && strlen(value) < 6 && atoi(value) > 0 && atoi(value) < 1 << 16;
+	case PORT: return between(value, 1, (1 << 16) - 1);
+	case HANDLE_PART: return between(value, 16, 8192);
+	case GROW_PART: return between(value, 1, 64);
 	case AMOUNT: return stalloc_read_amount(value, &a) && a.bytes > 0;
 	/* Of a share that rounds to nothing nobody could be served. */
 	case LIMIT: return stalloc_read_amount(value, &a) && (a.share >= 0.001 || a.bytes >= 2 << 20);
+	case HANDLE_MOST:
+		return stalloc_read_amount(value, &a) && a.bytes >= 2 << 20 && a.bytes <= 1 << 30 &&
+		       !(a.bytes & (a.bytes - 1));
+	case SMALL_LIMIT:
+		return stalloc_read_amount(value, &a) && a.bytes >= 512 && a.bytes <= 1 << 20;
 	case WINDOW: return stalloc_read_amount(value, &a) && a.bytes >= 1 << 30 && a.bytes <= (uint64_t)4 << 40;
 	default: return *value != '\0';
 	}

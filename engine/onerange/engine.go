@@ -20,6 +20,7 @@ type Config struct {
 	SmallLimit mem.Bytes   // requests up to this have an arena of their own
 	HandleMost mem.Bytes   // the largest handle, a power of two; 2 MiB: all are of one size
 	HandlePart int         // a handle is at most such a part of the load
+	GrowPart   int         // memory is made in such parts of a handle
 	Without    without.Set // for measurements
 }
 
@@ -30,6 +31,7 @@ func DefaultConfig() Config {
 		SmallLimit: 64 * mem.KiB,
 		HandleMost: 64 * mem.MiB, // up to here the driver takes no longer than for the smallest
 		HandlePart: 384,
+		GrowPart:   8,
 	}
 }
 
@@ -45,7 +47,7 @@ func (c Config) withDefaults() Config {
 	c.Base = (c.Base + mem.Addr(mem.HandleSize) - 1) &^ (mem.Addr(mem.HandleSize) - 1)
 	c.SmallLimit = min(max(c.SmallLimit, 0), mem.HandleSize)
 	c.HandleMost = max(c.HandleMost, mem.HandleSize)
-	c.HandlePart = max(c.HandlePart, 1)
+	c.HandlePart, c.GrowPart = max(c.HandlePart, 1), max(c.GrowPart, 1)
 	if c.Without.Has(without.Small) {
 		c.SmallLimit = 0
 	}

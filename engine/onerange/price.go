@@ -8,7 +8,7 @@ import "math/bits"
 //
 //   - Handles are at most a Config.HandlePart-th of the load, from the first request on: a block in a
 //     view loses at most one, and what several gaps lose at their ends are some.
-//   - Memory is made for what lacks, rounded up to a growPart-th of a handle: without, there would be
+//   - Memory is made for what lacks, rounded up to a Config.GrowPart-th of a handle: without, there would be
 //     many small ones, each of which the driver is called for; what is made beyond is held for good.
 //   - A program that gives its memory back step after step pays for it anew each time: handles may be
 //     oftenPart times as large, of the load's peak, and what was held before comes back in whole ones.
@@ -17,7 +17,6 @@ import "math/bits"
 // What other sizes cost was measured (docs: decision 5).
 
 const (
-	growPart   = 8
 	oftenPart  = 4
 	oftenSteps = 2 // between two trims
 	oftenTrims = 3 // one after the other
@@ -87,12 +86,12 @@ func (e *Engine) heldBefore(s uint32) unit {
 }
 
 // growth returns how much to make where so much lacks, in handles of a size: whole ones, if that is not
-// more than was held before. Where rounding up comes to more than most, it is to the next page alone.
-func growth(lack, size, before, most unit) unit {
+// more than was held before, or else parts of one. Where rounding up comes to more than most, it is to the next page alone.
+func growth(lack, size, part, before, most unit) unit {
 	if up := roundUp(lack, size); up <= min(before, most) {
 		return up
 	}
-	if up := roundUp(lack, max(size/growPart, pageUnits)); up <= most {
+	if up := roundUp(lack, max(size/part, pageUnits)); up <= most {
 		return up
 	}
 	return pagesOf(lack)

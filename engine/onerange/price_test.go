@@ -148,7 +148,7 @@ func TestGrowth(t *testing.T) {
 		{65, 64, 0, 60, 66}, // nor for this, which the caller sees
 	} {
 		n := func(x mem.Bytes) unit { return unitsOf(x * mem.MiB) }
-		if got := growth(n(c.lack), n(c.size), n(c.before), n(c.most)); got != n(c.want) {
+		if got := growth(n(c.lack), n(c.size), unit(DefaultConfig().GrowPart), n(c.before), n(c.most)); got != n(c.want) {
 			t.Errorf("%d MiB for %d in handles of %d, %d before, at most %d: expected %d",
 				bytesOf(got)/mem.MiB, c.lack, c.size, c.before, c.most, c.want)
 		}

@@ -142,6 +142,12 @@ var variants = []struct {
 	{"plain", func(c *Config) {}, 0, 0},
 	{"large handles", func(c *Config) { c.HandlePart = 8 }, 0, 0},
 	{"small handles", func(c *Config) { c.HandleMost = 0 }, 0, 0},
+	{"largest price", func(c *Config) {
+		c.HandlePart, c.HandleMost, c.GrowPart, c.SmallLimit = 1, 1<<30, 1, 1<<20
+	}, 0, 0},
+	{"least price", func(c *Config) {
+		c.HandlePart, c.HandleMost, c.GrowPart, c.SmallLimit = 1<<16, 2<<20, 1<<10, 512
+	}, 0, 0},
 	{"no stitching", func(c *Config) { c.Without = without.Stitch }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
 	{"capacity", func(c *Config) { c.HandlePart = 8 }, 48, 0},

@@ -4,8 +4,8 @@
 //
 //	5  examples, tests
 //	4  cshim, cmd, report,    what users load and run
-//	   and the module's own
-//	   package
+//	   tune, and the
+//	   module's own package
 //	3  actors, cuda, live     goroutines, clocks and the driver begin here
 //	2  engine, baseline       pure
 //	1  plan, stream, trace    pure, and strangers to each other
@@ -57,7 +57,7 @@ var Stalloc = Rules{
 		{"plan", 1}, {"stream", 1}, {"trace", 1},
 		{"engine", 2}, {"baseline", 2},
 		{"actors", 3}, {"cuda", 3}, {"live", 3},
-		{".", 4}, {"cshim", 4}, {"replay", 4}, {"cmd", 4}, {"report", 4},
+		{".", 4}, {"cshim", 4}, {"replay", 4}, {"cmd", 4}, {"report", 4}, {"tune", 4},
 		{"examples", 5}, {"tests", 5},
 	},
 	Pure: 2,

@@ -7,6 +7,18 @@ from programs import DRIVER, ENGINE, ROOT
 
 GOOD = f"driver:{DRIVER},engine:{ENGINE}"
 
+# What settings of the price are not.
+PRICE = {
+    "a whole number from 16 to 8192": [
+        f"handle_part:{n}" for n in ("15", "8193", "", "3.5", "-20", "99999999999999999999")
+    ],
+    "a whole number from 1 to 64": ["grow_part:0", "grow_part:65"],
+    "a power of two, from 2MiB to 1GiB": [
+        f"handle_most:{n}" for n in ("1MiB", "3MiB", "2GiB", "10%")
+    ],
+    "from 512 bytes to 1MiB": ["small_limit:511", "small_limit:2MiB", "small_limit:0"],
+}
+
 
 def test_settings_made_after_the_start_are_seen(run):
     text = f"""
@@ -44,6 +56,7 @@ check()
         ("window:0", ["window:0", "at least 1GiB"]),
         ("window:50%", ["window:50%", "at least 1GiB"]),
         ("fraglimit:0GB", ["fraglimit:0GB", "80GB"]),
+        *((wrong, [wrong, expected]) for expected, values in PRICE.items() for wrong in values),
         ("pool:lake", ["pool:lake", "range or gmlake"]),
         ("fraglimit:some", ["fraglimit:some", "80GiB"]),
         ("log:loud", ["log:loud", "debug"]),
@@ -292,3 +305,20 @@ def test_nvml_however_symbols_are_bound(run, nvml, bound):
 def test_no_nvml(run):
     out, err = run("now = False" + EXPLAINED, LD_BIND_NOW="1")
     assert "out of memory" in out and "process 1 " not in out and err == ""
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        "handle_part:16,handle_most:1GiB,grow_part:1,small_limit:512",
+        "handle_part:8192,handle_most:2MiB,grow_part:64,small_limit:1MiB",
+    ],
+)
+def test_the_ends_of_the_price(run, conf):
+    text = """
+for step in range(4):
+    for size in (1, MIB // 2, MIB, 40 * MIB):
+        check(size)
+    assert L.stalloc_step(-1) == 0
+"""
+    assert run(text, conf=f"{conf},{GOOD}") == ("", "")

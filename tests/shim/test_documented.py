@@ -130,6 +130,7 @@ SETTINGS = {
     "wait": "off", "window": "1GiB", "page": "off", "metrics": None, "trace": "trace.%p.json",
     "oom_report": "oom.%r.txt", "native": "off", "driver": str(DRIVER),
     "cache": "plans", "engine": str(ENGINE), "route": "pluggable", "share": "fd",
+    "handle_part": "96", "handle_most": "4MiB", "grow_part": "4", "small_limit": "16KiB",
 }  # fmt: skip
 LAKE = {"pool": "gmlake", "fraglimit": "4MiB"}
 

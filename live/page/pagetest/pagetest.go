@@ -43,10 +43,10 @@ var Program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	source := filepath.Join(filepath.Dir(here), "testdata", "writer.c")
-	shim := filepath.Join(filepath.Dir(here), "..", "..", "..", "cshim", "lib", "page.c")
+	lib := filepath.Join(filepath.Dir(here), "..", "..", "..", "cshim", "lib")
 	path := filepath.Join(folder, "writer")
 	out, err := exec.Command("gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
-		"-I"+folder, "-o", path, source, shim).CombinedOutput()
+		"-I"+folder, "-o", path, source, filepath.Join(lib, "page.c"), filepath.Join(lib, "log.c")).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("gcc: %w\n%s", err, out)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"stalloc/plan/descent"
 	"stalloc/plan/solve/dsa"
+	"stalloc/plan/solve/moea"
 )
 
 // Search looks for points of a problem with so many descents.
@@ -16,7 +17,7 @@ type Search func(p *dsa.Problem, descents int, seed uint64) []Point
 var Searches = []struct {
 	Name string
 	Run  Search
-}{{"maoea-cs", Corners}, {"weighted sum", WeightedSum}, {"random", Random}}
+}{{"maoea-cs", ManyObjective}, {"weighted sum", WeightedSum}, {"random", Random}}
 
 func random(rng *rand.Rand) (g Genome) {
 	for k := range g {
@@ -97,113 +98,46 @@ func extent(points []Point) (low, high Values) {
 	return low, high
 }
 
-// Corners is MaOEA-CS (arXiv 1806.02967). The corners of the front are looked for first: for each objective the
-// point that is best in it, and the one that is best in all others together. They say how large the
-// front is, and so what is outside of it. Of what is inside those are kept that differ most in angle
-// from the ones kept already.
-func Corners(p *dsa.Problem, descents int, seed uint64) []Point {
-	const size = 24
-	e, rng := newEvaluator(p), rand.New(rand.NewPCG(seed, 6))
-	all := first(e)
-	for len(all) < size && e.spent < descents {
-		all = append(all, e.judge(random(rng)))
+// The box of genomes. Weights count beside the others only. A variable of the last two that is
+// negative stands for 0, so that nothing that stays and no margin are found often.
+const (
+	mostWeight = 4.0
+	mostStay   = 3.0
+	mostSlack  = 1.0
+	belowZero  = -1.0
+	population = 24
+)
+
+// ManyObjective is MaOEA-CS (package moea).
+func ManyObjective(p *dsa.Problem, descents int, seed uint64) (all []Point) {
+	e := newEvaluator(p)
+	box := moea.Problem{
+		Lower: slices.Repeat([]float64{-mostWeight}, genes),
+		Upper: slices.Repeat([]float64{mostWeight}, genes), Objectives: Objectives,
 	}
-	population := all
-	for e.spent < descents {
-		corners := cornersOf(population)
-		// The first half looks for corners, the second for what lies between.
-		parents := corners
-		if 2*e.spent > descents {
-			parents = population
+	for k, most := range map[int]float64{descent.Features: mostStay, genes - 1: mostSlack} {
+		box.Lower[k], box.Upper[k] = belowZero, most
+	}
+	options := moea.Options{Evaluations: descents, Population: population, Seed: seed}
+	for _, w := range descent.Portfolio {
+		large := max(slices.Max(w[:]), -slices.Min(w[:]))
+		genome := make([]float64, genes)
+		for k, x := range w {
+			genome[k] = x * min(mostWeight/large, 1) // the order is the same
 		}
-		var children []Point
-		for range min(size, descents-e.spent) {
-			a, b := parents[rng.IntN(len(parents))], population[rng.IntN(len(population))]
-			child := a.Genome
-			for k := range child { // towards another, or away from it
-				if rng.IntN(2) == 0 {
-					child[k] += (rng.Float64() - 0.25) * (b.Genome[k] - child[k])
-				}
-			}
-			children = append(children, e.judge(mutate(child, rng, 0.15)))
+		options.First = append(options.First, genome)
+	}
+	_, err := moea.Minimize(box, options, func(points [][]float64) (values [][]float64) {
+		for _, x := range points {
+			g := Genome(x)
+			g[descent.Features], g[genes-1] = max(g[descent.Features], 0), max(g[genes-1], 0)
+			all = append(all, e.judge(g))
+			values = append(values, all[len(all)-1].Values[:])
 		}
-		all = append(all, children...)
-		population = choose(append(slices.Clone(population), children...), size)
+		return values
+	})
+	if err != nil {
+		panic(err) // box and values are ours
 	}
 	return all
-}
-
-// cornersOf returns the best in each objective, and in all but each.
-func cornersOf(points []Point) []Point {
-	low, high := extent(points)
-	var corners []Point
-	for k := range Objectives {
-		for _, others := range []bool{false, true} {
-			cost := func(p Point) (sum float64) {
-				for j, x := range p.Values {
-					x = (x - low[j]) / max(high[j]-low[j], 1e-12)
-					if (j == k) != others {
-						sum += x * x
-					} else {
-						sum += 1e-6 * x // of equals the one that is better in the rest
-					}
-				}
-				return sum
-			}
-			best := points[0]
-			for _, p := range points {
-				if cost(p) < cost(best) {
-					best = p
-				}
-			}
-			corners = append(corners, best)
-		}
-	}
-	return corners
-}
-
-// choose keeps the corners, and then, of what is not dominated first, what differs most in angle.
-func choose(points []Point, size int) []Point {
-	front := Front(points)
-	if len(front) <= size {
-		for _, p := range points {
-			if len(front) < size && !slices.Contains(front, p) {
-				front = append(front, p)
-			}
-		}
-		return front
-	}
-	corners := cornersOf(front)
-	low, nadir := extent(corners)
-	kept := Front(corners)
-	direction := func(p Point) (v Values) {
-		norm := 0.0
-		for k, x := range p.Values {
-			v[k] = (x-low[k])/max(nadir[k]-low[k], 1e-12) + 1e-6
-			norm += v[k] * v[k]
-		}
-		for k := range v {
-			v[k] /= math.Sqrt(norm)
-		}
-		return v
-	}
-	nearest := make([]float64, len(front)) // cosine of the least angle to what is kept
-	for len(kept) < size {
-		pick := -1
-		for i, p := range front {
-			nearest[i] = -1
-			for _, q := range kept {
-				a, b, dot := direction(p), direction(q), 0.0
-				for k := range a {
-					dot += a[k] * b[k]
-				}
-				nearest[i] = max(nearest[i], dot)
-			}
-			if pick < 0 || nearest[i] < nearest[pick] {
-				pick = i
-			}
-		}
-		kept = append(kept, front[pick])
-	}
-	return kept
 }
