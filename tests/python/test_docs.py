@@ -110,7 +110,9 @@ def test_no_translated_phrases():
 
 def test_settings():
     """The table has the keys that the library knows."""
-    known = re.search(r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/lib/conf.c").read_text(), re.DOTALL)
+    known = re.search(
+        r"\} keys\[\] = \{(.*?)\};", (ROOT / "cshim/lib/conf.c").read_text(), re.DOTALL
+    )
     keys = set(re.findall(r'\{"(\w+)"', known.group(1)))
     told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
     assert {key for key in told if key.islower()} == keys
