@@ -189,6 +189,20 @@ same: cli ## whether every recording is served as by another commit, byte for by
 bench-plan: cli ## solvers of storage allocation on hard, published, recorded and made-up problems (MINIMALLOC=its binary)
 	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))
 
+.PHONY: bench-moea
+bench-moea: build/moea-venv/ready ## MaOEA-CS beside pymoo's algorithms on MaF and DTLZ: hours; goes on where it was (OBJECTIVES=5 SEEDS=11 ALGORITHMS=nsga3)
+	$(GO) build -o build/moea-bench ./tests/moea/bench
+	nice build/moea-bench run -objectives $(or $(OBJECTIVES),5,10,15) -seeds $(or $(SEEDS),11)
+	nice build/moea-venv/bin/python tests/bench_moea.py --objectives $(or $(OBJECTIVES),5,10,15) \
+	  --seeds $(or $(SEEDS),11) $(if $(ALGORITHMS),--algorithms $(ALGORITHMS))
+	build/moea-bench score >docs/data/moea.jsonl
+	build/moea-bench table <docs/data/moea.jsonl
+
+build/moea-venv/ready:
+	$(PYTHON) -m venv build/moea-venv
+	build/moea-venv/bin/python -m pip install --quiet --disable-pip-version-check pymoo==0.6.2
+	@touch $@
+
 .PHONY: bench-stacks
 bench-stacks: ## CPU time that `record --stacks` costs a request (GPU=1: with PyTorch's own part)
 	$(PYTHON) tests/bench_stacks.py $(if $(GPU),--gpu)

@@ -185,9 +185,11 @@ func TestSelection(t *testing.T) {
 		// 45° are the farthest from both corners.
 		{3, [][]float64{{9, 0}, {0, 9}, {1, 7}, {4, 4}, {3, 5}}, []int{0, 1, 3}},
 		// Point 3 resists: it lies outside by a factor, though its direction is the loneliest.
-		{4, [][]float64{{4, 0, 0}, {0, 4, 0}, {0, 0, 4}, {0, 90, 0.5}, {1, 1, 1}}, []int{0, 1, 2, 4}},
+		{4, [][]float64{{4, 0.5, 0.5}, {0.5, 4, 0.5}, {0.5, 0.5, 4}, {0.4, 60, 90}, {3, 0.6, 0.6}},
+			[]int{0, 1, 2, 4}},
 		// Too few are inside: the nearest of those outside comes in.
-		{4, [][]float64{{4, 0, 0}, {0, 4, 0}, {0, 0, 4}, {0, 90, 0.5}, {0, 70, 0.6}}, []int{0, 1, 2, 4}},
+		{4, [][]float64{{4, 0.5, 0.5}, {0.5, 4, 0.5}, {0.5, 0.5, 4}, {0.4, 60, 90}, {0.45, 50, 80}},
+			[]int{0, 1, 2, 4}},
 		// 2 and 3 are dominated, and 3 is the nearer.
 		{3, [][]float64{{9, 0}, {0, 9}, {9, 9}, {0, 10}}, []int{0, 1, 3}},
 	} {

@@ -1,5 +1,5 @@
 // Bench is the part of `make bench-moea` that is written in Go: it evaluates functions for other
-// programs, runs MaOEA-CS on them, and scores the sets that all have found.
+// programs, runs MaOEA-CS on them, scores the sets that all have found, and prints their medians.
 package main
 
 import (
@@ -16,9 +16,9 @@ import (
 )
 
 func main() {
-	commands := map[string]func([]string) error{"serve": serve, "run": run, "score": score}
+	commands := map[string]func([]string) error{"serve": serve, "run": run, "score": score, "table": printTable}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "bench: say what to do: serve, run or score")
+		fmt.Fprintln(os.Stderr, "bench: say what to do: serve, run, score or table")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](os.Args[2:]); err != nil {
