@@ -2,7 +2,6 @@
  * error says has become of a device is asked of each region behind it, and blocks that are awake
  * are looked at: what is said to have changed nothing must not have. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "night.h"

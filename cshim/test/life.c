@@ -98,7 +98,7 @@ struct life life_of(uint64_t seed, bool in_environment)
 	l.roomy = l.capacity > (size_t)1 << 30 && !l.mishaps && !l.limits;
 	l.sound = l.engine && !l.mishaps && !l.closes;
 	l.seconds = 1 + (double)kit_below(&dice, 9000) / 1000;
-	l.night = kit_number("ATTACK_NIGHTS", one_in(&dice, 3));
+	l.night = kit_number("ATTACK_NIGHTS", one_in(&dice, 2));
 	if (l.night) as_night(dice, &l);
 	if (in_environment) set_conf(dice, &l);
 	return l;

@@ -2,7 +2,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "../../tests/fakecuda/fakecuda.h"
 #include "night.h"
 
 struct night night;

@@ -1,7 +1,6 @@
 /* Streams that make one request each, as a program's that takes another stream of a pool in each
  * round: what a round leaves behind serves the next. Rounds take a while, since lending is
  * rationed, and come first in a night: behind waits in vain it rests. */
-#include "../../tests/fakecuda/fakecuda.h"
 #include "night.h"
 
 enum { POOL = 32, ROUNDS = 10, PACKS = 2, PACE_MS = 20 * PACKS + 10 };

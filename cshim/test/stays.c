@@ -1,7 +1,6 @@
 /* Blocks whose bytes are written and read by work in streams, which passes late: memory that others
  * get too early holds their pattern when this work comes to it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../../tests/fakecuda/fakecuda.h"
