@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -148,16 +149,18 @@ func (p *pool) lets(keep func(region uint64) bool) {
 	}
 }
 
-// Sleeps reports whether private pools of regions sleep, or with none named the default pool.
-func (d *Device) Sleeps(pools []uint64) (all bool) {
-	if len(pools) == 0 {
-		pools = []uint64{0}
-	}
+// Sleeps reports whether some, and whether all, of these private pools of regions sleep; with none
+// named of the default pool and all regions that may have memory.
+func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 	_ = d.rare(func(p *pool) error {
+		if len(pools) == 0 {
+			pools = append(slices.Collect(maps.Keys(p.regions)), 0)
+		}
+		some = slices.ContainsFunc(pools, p.sleeps)
 		all = !slices.ContainsFunc(pools, func(pool uint64) bool { return !p.sleeps(pool) })
 		return nil
 	}, ignored)
-	return all
+	return some, all
 }
 
 // trimRegions gives back what is idle of regions.

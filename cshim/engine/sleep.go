@@ -99,7 +99,9 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 				continue
 			}
 			x := outcome{device: i, err: what(d, pools)}
-			x.asleep = d.err == nil && d.Sleeps(pools)
+			if d.err == nil {
+				x.partly, x.asleep = d.Sleeps(pools)
+			}
 			all = append(all, x)
 		}
 		return told(all, device < 0)
@@ -111,6 +113,7 @@ type outcome struct {
 	device int
 	err    error
 	asleep bool
+	partly bool // some of what was meant sleeps
 }
 
 // told is the error of all outcomes, nil if none failed. Where several devices were meant it says of each
@@ -133,8 +136,11 @@ func told(all []outcome, each bool) error {
 	var words []string
 	for _, x := range open {
 		state := fmt.Sprintf("device %d is awake", x.device)
-		if x.asleep {
+		switch {
+		case x.asleep:
 			state = fmt.Sprintf("device %d sleeps", x.device)
+		case x.partly:
+			state = fmt.Sprintf("device %d sleeps in part", x.device)
 		}
 		if x.err != nil {
 			state = fmt.Sprintf("%s: %v", state, x.err)

@@ -56,9 +56,16 @@ func (p *Pool) idle() bool {
 	return slices.ContainsFunc(p.waiting, func(b int32) bool { return p.meant(p.blocks[b].heap) })
 }
 
-// meant reports whether a heap is of the pool that is swept.
+// meant reports whether a heap is of the pool that is swept, or of those that it stands for.
 func (p *Pool) meant(h int32) bool {
-	return p.heaps[h].pool == p.act.pool || p.act.pool == 0 && p.heaps[h].over
+	x, pool := &p.heaps[h], p.act.pool
+	switch pool {
+	case engine.Regions:
+		return x.pool >= engine.FirstRegion
+	case 0, engine.Released:
+		return x.pool == pool || x.over
+	}
+	return x.pool == pool
 }
 
 // swept reports whether the sweep may take what a heap has.
