@@ -17,7 +17,7 @@ var config = Config{Capacity: 80 * mem.GiB, FragLimit: DefaultFragLimit}
 // TestMeasured replays a plain recording and one with frees that wait for
 // other streams, and compares with what PyTorch reported for the same runs.
 func TestMeasured(t *testing.T) {
-	folder := filepath.Join("..", "..", "tests", "traces")
+	folder := filepath.Join("..", "tests", "traces")
 	text, err := os.ReadFile(filepath.Join(folder, "measured.json"))
 	if err != nil {
 		t.Fatal(err)

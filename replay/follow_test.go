@@ -14,7 +14,7 @@ import (
 // TestFollowSeesTheWholeRun: what Follow saw adds up to what Replay says, and no two
 // live blocks lie over each other.
 func TestFollowSeesTheWholeRun(t *testing.T) {
-	tr, err := trace.ReadFile(filepath.Join("..", "..", "tests", "traces", "llama_naive.csv.gz"))
+	tr, err := trace.ReadFile(filepath.Join("..", "tests", "traces", "llama_naive.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

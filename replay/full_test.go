@@ -8,7 +8,10 @@ import (
 
 // loose are the recordings that need more above their load than hardly: blocks that lie in views lose
 // up to a handle each, and in the pipeline blocks wait for other streams when the load is highest.
-var loose = map[string]float64{"mixtral_moe": 0.006, "more/megatron_vpp24.r0": 0.007, "llama_lora": 0.008, "more/megatron_vpp24.r1": 0.011, "llama_naive": 0.013}
+var loose = map[string]float64{
+	"gpt2_naive": 0.0065, "mixtral_moe": 0.006, "pyg_gat": 0.0075, "llama_lora": 0.008, "llama_naive": 0.013,
+	"more/megatron_vpp24.r0": 0.008, "more/megatron_vpp24.r1": 0.013,
+}
 
 // TestHardlyMoreThanTheLoad: every recording runs on a device with hardly more memory than its
 // blocks need, which native cannot, nor GMLake but in llama_naive, with 0.05 % less.
