@@ -46,6 +46,13 @@ def _is_there(module: str) -> bool:
     return bool(name) and importlib.util.find_spec(name) is not None
 
 
+def has(name: str, program: str, module: bool) -> bool:
+    """Whether a program would find a module: beside itself, or where Python looks."""
+    beside = os.getcwd() if module else os.path.dirname(os.path.realpath(program))
+    found = importlib.machinery.PathFinder.find_spec(name, [beside])
+    return found is not None or importlib.util.find_spec(name) is not None
+
+
 def run(program: str, module: bool, arguments: Sequence[str]) -> None:
     """What check() has looked at."""
     if module:

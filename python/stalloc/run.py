@@ -11,7 +11,6 @@ training steps. At the end each process says what it used.
 """
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -99,7 +98,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except SettingError as error:
         print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)
         return 2
-    if args.strict and importlib.util.find_spec("torch") is None:
+    if args.strict and not _program.has("torch", args.program, args.module):
         where = "is not installed for this Python"
         print(f"stalloc run: PyTorch {where} ({sys.executable})", file=sys.stderr)
         return 1
