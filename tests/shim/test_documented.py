@@ -103,7 +103,8 @@ def free_port():
 def test_server(words):
     """It answers until it is interrupted."""
     port = free_port()
-    command = [ROOT / "bin" / "stalloc", *words[1:-1], str(port)]
+    until = words.index("--metrics") + 1  # a port may follow
+    command = [ROOT / "bin" / "stalloc", *words[1:until], str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
         assert str(port) in process.stderr.readline().decode()
