@@ -45,7 +45,8 @@ func (a *Allocator) Malloc(stream Stream, size Bytes) (Addr, error) {
 
 func (a *Allocator) malloc(stream Stream, pool uint64, size Bytes) (Addr, error) {
 	if size < 0 {
-		return 0, fmt.Errorf("stalloc: a block of %d bytes was asked for: expected none below zero", int64(size))
+		return 0, fmt.Errorf("stalloc: a block of %d bytes was asked for: expected none below zero",
+			int64(size))
 	}
 	if err := a.enter(); err != nil {
 		return 0, err
@@ -84,7 +85,8 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 	}
 	defer a.leave()
 	if err := a.local.Record(addr, stream); err != nil {
-		return fmt.Errorf("stalloc: use of %#x on stream %#x: %w", uint64(addr), uint64(stream), err)
+		return fmt.Errorf("stalloc: use of %#x on stream %#x: %w", uint64(addr), uint64(stream),
+			err)
 	}
 	return nil
 }

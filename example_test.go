@@ -14,7 +14,8 @@ import (
 // A loop that does the same in every step. The first steps are watched; once a step has come
 // again, request for request, a plan serves those that follow.
 func Example() {
-	gpu, err := stalloc.Open(stalloc.Options{Simulated: 8 * stalloc.GiB, Planning: stalloc.PlanAtStep})
+	gpu, err := stalloc.Open(stalloc.Options{Simulated: 8 * stalloc.GiB,
+		Planning: stalloc.PlanAtStep})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func Example() {
 		}
 	}
 	s := gpu.Stats()
-	fmt.Printf("the last step: %d requests, %d hits, %d misses, %d driver calls\n", s.Requests-before.Requests,
+	fmt.Printf("the last step: %d requests, %d hits, %d misses, %d driver calls\n",
+		s.Requests-before.Requests,
 		s.Hits-before.Hits, s.Misses-before.Misses, s.DriverCalls-before.DriverCalls)
 	fmt.Printf("the whole run: %v at the peak, %v reserved\n", s.PeakAllocated, s.PeakReserved)
 	// Output:
@@ -116,7 +118,8 @@ func ExampleAllocator_Save() {
 	path := filepath.Join(folder, "loop.plan")
 
 	run := func(steps int) {
-		gpu, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, Planning: stalloc.PlanAtStep, PlanFile: path})
+		gpu, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB,
+			Planning: stalloc.PlanAtStep, PlanFile: path})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -37,8 +37,8 @@ type Options struct {
 	PlanFile string
 	// Limit is the most physical memory to take; zero: no limit but the device's.
 	Limit Bytes
-	// Share says whether memory of a GPU is made so that Export can name it; see Sharing. The simulated
-	// device's always is, and a Device of one's own is as it is.
+	// Share says whether memory of a GPU is made so that Export can name it; see Sharing. The
+	// simulated device's always is, and a Device of one's own is as it is.
 	Share Sharing
 	// Log takes what is worth telling: plans made and activated at Info, trouble
 	// above. Nil: nothing is logged.

@@ -143,14 +143,16 @@ func (w *worker) end(b block) error {
 func TestThreads(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	for _, planning := range []stalloc.Planning{stalloc.PlanBeside, stalloc.PlanAtStep, stalloc.PlanNever} {
+	for _, planning := range []stalloc.Planning{stalloc.PlanBeside, stalloc.PlanAtStep,
+		stalloc.PlanNever} {
 		gpu := sim.New(sim.Config{Capacity: 4 * stalloc.GiB, FenceDelay: 3})
 		a := open(t, stalloc.Options{Device: gpu, Planning: planning})
 		m := &memory{}
 		gifts := make(chan block, 16)
 		workers := make([]*worker, 4)
 		for i := range workers {
-			w := &worker{a: a, memory: m, gifts: gifts, stream: stalloc.Stream(i * 2 / 3), random: rand.New(rand.NewPCG(seed, uint64(i)))}
+			w := &worker{a: a, memory: m, gifts: gifts, stream: stalloc.Stream(i * 2 / 3),
+				random: rand.New(rand.NewPCG(seed, uint64(i)))}
 			for range 80 {
 				w.sizes = append(w.sizes, stalloc.Bytes(w.random.Int64N(int64(3*stalloc.MiB))))
 			}
@@ -160,7 +162,8 @@ func TestThreads(t *testing.T) {
 		patience := time.Now().Add(time.Minute)
 		calm := 5
 		for n := 0; n < calm+8; n++ {
-			if n == calm-1 && planning == stalloc.PlanBeside && a.Stats().Hits == 0 && time.Now().Before(patience) {
+			if n == calm-1 && planning == stalloc.PlanBeside && a.Stats().Hits == 0 &&
+				time.Now().Before(patience) {
 				calm++
 				time.Sleep(50 * time.Millisecond) // two cores are few for both
 			}
@@ -179,10 +182,12 @@ func TestThreads(t *testing.T) {
 			}
 		}
 		s := a.Stats()
-		if planned := planning != stalloc.PlanNever; planned != (s.Plans > 0) || planned != (s.Hits > 0) {
+		if planned := planning != stalloc.PlanNever; planned != (s.Plans > 0) ||
+			planned != (s.Hits > 0) {
 			t.Errorf("planning %d: %d plans, %d hits", planning, s.Plans, s.Hits)
 		}
-		t.Logf("planning %d: %d requests, %d hits, %d misses, %d plans, %v of %v", planning, s.Requests, s.Hits, s.Misses, s.Plans, s.PeakAllocated, s.PeakReserved)
+		t.Logf("planning %d: %d requests, %d hits, %d misses, %d plans, %v of %v", planning,
+			s.Requests, s.Hits, s.Misses, s.Plans, s.PeakAllocated, s.PeakReserved)
 		if err := errors.Join(gpu.Violations()...); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -45,11 +45,13 @@ func TestExport(t *testing.T) {
 	if gpu.Used() != before {
 		t.Errorf("%v are in use once it is imported, %v before", gpu.Used(), before)
 	}
-	must(t, a.Pause(stalloc.BackupDiscard), gpu.Use(0, x, 50*stalloc.MiB), gpu.Use(0, at, 50*stalloc.MiB), gpu.Sync())
+	must(t, a.Pause(stalloc.BackupDiscard), gpu.Use(0, x, 50*stalloc.MiB),
+		gpu.Use(0, at, 50*stalloc.MiB), gpu.Sync())
 	if s := a.Stats(); s.Asleep < 64*stalloc.MiB || s.Reserved < 50*stalloc.MiB {
 		t.Errorf("with an exported block %v sleep and %v do not", s.Asleep, s.Reserved)
 	}
-	must(t, b.Pause(stalloc.BackupDiscard), gpu.Use(0, at, stalloc.MiB), gpu.Sync(), b.Resume(), a.Resume())
+	must(t, b.Pause(stalloc.BackupDiscard), gpu.Use(0, at, stalloc.MiB), gpu.Sync(), b.Resume(),
+		a.Resume())
 	must(t, a.Free(x), a.Free(rest), a.Trim(), gpu.Use(0, at, 50*stalloc.MiB), gpu.Sync())
 	if gpu.Used() == 0 {
 		t.Error("what is imported has gone with the exporter's block")
@@ -79,9 +81,10 @@ func TestExportRefused(t *testing.T) {
 	_, handles, err := a.Export(x)
 	must(t, err)
 	for why, wrong := range map[string][]stalloc.Exported{
-		"no handle is named":    nil,
-		"expected a multiple":   {{Shared: handles[0].Shared, Size: 5}},
-		"no handle of 2.00 MiB": {handles[0], {Shared: stalloc.Shared{Fabric: "another's"}, Size: stalloc.HandleSize}},
+		"no handle is named":  nil,
+		"expected a multiple": {{Shared: handles[0].Shared, Size: 5}},
+		"no handle of 2.00 MiB": {handles[0], {Shared: stalloc.Shared{Fabric: "another's"},
+			Size: stalloc.HandleSize}},
 	} {
 		_, err := a.Import(wrong)
 		says(t, err, why)

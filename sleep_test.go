@@ -15,7 +15,8 @@ func TestSleep(t *testing.T) {
 	before := a.Stats()
 	must(t, a.Pause(stalloc.BackupDiscard, "go weights"))
 	s := a.Stats()
-	if s.Asleep < 8*stalloc.MiB || s.Reserved != before.Reserved-s.Asleep || s.Backup != 0 || s.Allocated != before.Allocated {
+	if s.Asleep < 8*stalloc.MiB || s.Reserved != before.Reserved-s.Asleep || s.Backup != 0 ||
+		s.Allocated != before.Allocated {
 		t.Errorf("asleep %+v, before %+v", s, before)
 	}
 	_, err = a.MallocIn("go weights", 0, 1)
@@ -30,7 +31,8 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestSleepRefused: bad input, contents that a device does not have, and an allocator that is closed.
+// TestSleepRefused: bad input, contents that a device does not have, and an allocator that is
+// closed.
 func TestSleepRefused(t *testing.T) {
 	a := open(t, stalloc.Options{})
 	malloc(t, a, 0, stalloc.MiB)
@@ -38,7 +40,8 @@ func TestSleepRefused(t *testing.T) {
 	is(t, a.Resume("nobody's"), stalloc.ErrNoRegion)
 	_, err := a.MallocIn("", 0, 1)
 	is(t, err, stalloc.ErrNoRegion, "not empty")
-	for _, backup := range []stalloc.Backup{stalloc.BackupHost, 9} { // the simulated device has no bytes
+	// the simulated device has no bytes
+	for _, backup := range []stalloc.Backup{stalloc.BackupHost, 9} {
 		if err := a.Pause(backup); err == nil || a.Stats().Asleep != 0 {
 			t.Errorf("backup %d: %v, and %v sleeps", backup, err, a.Stats().Asleep)
 		}

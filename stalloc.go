@@ -1,9 +1,9 @@
-// Package stalloc allocates GPU memory for programs that do the same again and
-// again, such as training loops. It watches steps. Once one has come again, request
-// for request, it plans where every block of the next will lie, almost perfectly packed,
-// and serves the steps that follow from that plan; what does not repeat comes from a
-// pool that stitches free pages together. PyTorch users want the Python package of the same name; this package
-// embeds the same engine in a Go program.
+// Package stalloc allocates GPU memory for programs that do the same again and again, such as
+// training loops. It watches steps. Once one has come again, request for request, it plans where
+// every block of the next will lie, almost perfectly packed, and serves the steps that follow from
+// that plan; what does not repeat comes from a pool that stitches free pages together. PyTorch
+// users want the Python package of the same name; this package embeds the same engine in a Go
+// program.
 //
 //	gpu, err := stalloc.Open(stalloc.Options{}) // the first GPU
 //	if err != nil {

@@ -36,7 +36,8 @@ func open(t *testing.T, o stalloc.Options) *stalloc.Allocator {
 	return a
 }
 
-func malloc(t *testing.T, a *stalloc.Allocator, stream stalloc.Stream, size stalloc.Bytes) stalloc.Addr {
+func malloc(t *testing.T, a *stalloc.Allocator, stream stalloc.Stream,
+	size stalloc.Bytes) stalloc.Addr {
 	t.Helper()
 	addr, err := a.Malloc(stream, size)
 	if err != nil {
@@ -140,7 +141,8 @@ func TestOutOfMemory(t *testing.T) {
 	a := open(t, stalloc.Options{Simulated: 64 * stalloc.MiB})
 	x := malloc(t, a, 0, 40*stalloc.MiB)
 	_, err := a.Malloc(0, 32*stalloc.MiB)
-	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB", "in live blocks                        40.00 MiB", "of 64.00 MiB")
+	is(t, err, stalloc.ErrOutOfMemory, "32.00 MiB",
+		"in live blocks                        40.00 MiB", "of 64.00 MiB")
 	must(t, a.Free(x))
 	must(t, a.Free(malloc(t, a, 0, 64*stalloc.MiB)), a.Check())
 
@@ -194,7 +196,8 @@ func TestClosed(t *testing.T) {
 	x := malloc(t, a, 0, stalloc.MiB)
 	must(t, a.Close(), a.Close())
 	_, err := a.Malloc(0, stalloc.MiB)
-	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(), a.Save("nowhere"), a.SetMemoryFraction(1)} {
+	for _, err := range []error{err, a.Free(x), a.Record(x, 1), a.Step(), a.Trim(), a.Check(),
+		a.Save("nowhere"), a.SetMemoryFraction(1)} {
 		is(t, err, stalloc.ErrClosed)
 	}
 	if s := a.Stats(); s != (stalloc.Stats{}) {
@@ -266,21 +269,25 @@ func TestPlanFile(t *testing.T) {
 	text := filepath.Join(folder, "notes.txt")
 	must(t, os.WriteFile(text, []byte("buy milk\n"), 0o644))
 	_, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, PlanFile: text})
-	if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "not a plan file") {
+	if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(),
+		"not a plan file") {
 		t.Errorf("a text file as a plan: %v", err)
 	}
-	if _, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, PlanFile: text, Planning: stalloc.PlanNever}); err != nil {
+	if _, err := stalloc.Open(stalloc.Options{Simulated: stalloc.GiB, PlanFile: text,
+		Planning: stalloc.PlanNever}); err != nil {
 		t.Errorf("the plan file is looked at where nothing is planned: %v", err)
 	}
 }
 
 func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]stalloc.Options{
-		"Options.Simulated is -1 B":       {Simulated: -1},
-		"Options.Limit -1 B":              {Limit: -1},
-		"Options.Planning is 9":           {Simulated: stalloc.GiB, Planning: 9},
-		"no address space for the pool":   {Device: devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 2})},
-		"cuMemAddressReserve failed with": {Device: devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 719})},
+		"Options.Simulated is -1 B": {Simulated: -1},
+		"Options.Limit -1 B":        {Limit: -1},
+		"Options.Planning is 9":     {Simulated: stalloc.GiB, Planning: 9},
+		"no address space for the pool": {Device: devicetest.NewFault(sim.New(sim.Config{}), 1,
+			devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 2})},
+		"cuMemAddressReserve failed with": {Device: devicetest.NewFault(sim.New(sim.Config{}), 1,
+			devicetest.Rule{Kind: devicetest.CallReserve, Chance: 1, Code: 719})},
 	} {
 		if a, err := stalloc.Open(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v gave %v, %v, want an error that says %q", o, a, err, want)
@@ -307,14 +314,27 @@ func TestHolders(t *testing.T) {
 		"told": {known{Device: sim.New(sim.Config{})}, func(uuid string) ([]stalloc.Holder, error) {
 			return []stalloc.Holder{{PID: 77, Name: uuid, Used: stalloc.GiB}}, nil
 		}, "1.00 GiB  0000-11", ""},
-		"not told":    {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder, error) { return nil, lost }, "may be missing: lost", "process 77"},
-		"no identity": {known{sim.New(sim.Config{}), lost}, func(string) ([]stalloc.Holder, error) { return []stalloc.Holder{{PID: 77}}, nil }, "", "process 77"},
-		"no UUID":     {sim.New(sim.Config{}), func(string) ([]stalloc.Holder, error) { return []stalloc.Holder{{PID: 77}}, nil }, "", "process 77"},
-		"a panic":     {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder, error) { panic("nothing") }, "asking for them failed: nothing", "process 77"},
+		"not told": {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder,
+			error) {
+			return nil, lost
+		}, "may be missing: lost", "process 77"},
+		"no identity": {known{sim.New(sim.Config{}), lost}, func(string) ([]stalloc.Holder,
+			error) {
+			return []stalloc.Holder{{PID: 77}}, nil
+		}, "", "process 77"},
+		"no UUID": {sim.New(sim.Config{}), func(string) ([]stalloc.Holder,
+			error) {
+			return []stalloc.Holder{{PID: 77}}, nil
+		}, "", "process 77"},
+		"a panic": {known{Device: sim.New(sim.Config{})}, func(string) ([]stalloc.Holder,
+			error) {
+			panic("nothing")
+		}, "asking for them failed: nothing", "process 77"},
 	} {
 		a := open(t, stalloc.Options{Device: c.device, Holders: c.ask})
 		text := a.Explain()
-		if !strings.Contains(text, "held by stalloc") || !strings.Contains(text, c.says) || c.mustNot != "" && strings.Contains(text, c.mustNot) {
+		if !strings.Contains(text, "held by stalloc") || !strings.Contains(text, c.says) ||
+			c.mustNot != "" && strings.Contains(text, c.mustNot) {
 			t.Errorf("%s: explained as %q", name, text)
 		}
 	}
@@ -329,7 +349,8 @@ func TestLog(t *testing.T) {
 		return []stalloc.Holder{{PID: 77}}, nil
 	}
 	core, logged := observer.New(zap.InfoLevel)
-	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask, Log: zap.New(core)})
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask,
+		Log: zap.New(core)})
 	if uuid := <-asked; uuid != "0000-11" {
 		t.Errorf("asked about %q", uuid)
 	}
@@ -343,7 +364,8 @@ func TestLog(t *testing.T) {
 		t.Errorf("told %d times: %v", n, logged.All())
 	}
 	quiet, _ := observer.New(zap.WarnLevel)
-	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask, Log: zap.New(quiet)})
+	open(t, stalloc.Options{Device: known{Device: sim.New(sim.Config{})}, Holders: ask,
+		Log: zap.New(quiet)})
 	if len(asked) != 0 {
 		t.Error("asked though nobody listens")
 	}

@@ -28,7 +28,8 @@ func TestStatsAreNamed(t *testing.T) {
 	a := open(t, stalloc.Options{})
 	must(t, a.Free(malloc(t, a, 0, 50*stalloc.MiB)), a.Step())
 	text := fmt.Sprint(a.Stats())
-	for _, want := range []string{"requests 1", "steps 1", "allocated 0 B of at most 50.00 MiB", "driver calls "} {
+	for _, want := range []string{"requests 1", "steps 1", "allocated 0 B of at most 50.00 MiB",
+		"driver calls "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}

@@ -122,7 +122,8 @@ func TestFencesAreAskedFor(t *testing.T) {
 // fence has passed, whatever is asked for.
 func TestFencesPassUnasked(t *testing.T) {
 	var now time.Duration
-	k := newKit(t, Options{Without: without.Plans, Clock: Clock{Now: func() time.Duration { return now }}})
+	k := newKit(t, Options{Without: without.Plans,
+		Clock: Clock{Now: func() time.Duration { return now }}})
 	at := k.malloc(6 * mem.MiB)
 	if err := k.Record(at, 5); err != nil {
 		t.Fatal(err)
@@ -156,8 +157,8 @@ func (h *fragile) Serve(id mem.StreamID, small int, r *Schedule) {
 	h.GoHost.Serve(id, small, r)
 }
 
-// TestStreamSurvivesABug has a stream fail where a plan begins. Requests are served without a schedule,
-// and the next plan serves.
+// TestStreamSurvivesABug has a stream fail where a plan begins. Requests are served without a
+// schedule, and the next plan serves.
 func TestStreamSurvivesABug(t *testing.T) {
 	logs, log := observer.New(zap.ErrorLevel)
 	h := &fragile{GoHost: NewGoHost()}
@@ -241,7 +242,8 @@ func TestBrokenPool(t *testing.T) {
 	}
 }
 
-// TestCloseEndsEverything closes a device while a plan may be in the making. The bubble ends only when every goroutine has.
+// TestCloseEndsEverything closes a device while a plan may be in the making. The bubble ends only
+// when every goroutine has.
 func TestCloseEndsEverything(t *testing.T) {
 	for steps := 1; steps < 8; steps++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"stalloc/internal/without"
 )
 
-// TestExportedBlockIsUsedWhileTheRestSleeps: what is exported stays awake, so work on it may go on, and
-// its free waits for that.
+// TestExportedBlockIsUsedWhileTheRestSleeps: what is exported stays awake, so work on it may go on,
+// and its free waits for that.
 func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	const size, other = 4 * mem.MiB, 7
 	gpu := sim.New(sim.Config{Capacity: mem.GiB, Manual: true})
@@ -24,7 +24,8 @@ func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	if _, _, err = k.Export(x); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(k.Pause(nil, false), gpu.Use(other, x, size), k.Record(x, other)); err != nil {
+	if err := errors.Join(k.Pause(nil, false), gpu.Use(other, x, size),
+		k.Record(x, other)); err != nil {
 		t.Fatal(err)
 	}
 	k.release(x)
@@ -47,8 +48,8 @@ func TestExportedBlockIsUsedWhileTheRestSleeps(t *testing.T) {
 	}
 }
 
-// TestLimitWhileTheRestSleeps: what is awake never exceeds it, whatever becomes of what sleeps: it may go
-// back, or serve a pool that is awake.
+// TestLimitWhileTheRestSleeps: what is awake never exceeds it, whatever becomes of what sleeps: it
+// may go back, or serve a pool that is awake.
 func TestLimitWhileTheRestSleeps(t *testing.T) {
 	const most = mem.GiB / 16
 	for _, trim := range []bool{false, true} {
@@ -77,8 +78,8 @@ func TestLimitWhileTheRestSleeps(t *testing.T) {
 	}
 }
 
-// TestViewBehindSleep: a handle that slept under an idle view served another pool meanwhile, and is under
-// the view again when it comes back.
+// TestViewBehindSleep: a handle that slept under an idle view served another pool meanwhile, and is
+// under the view again when it comes back.
 func TestViewBehindSleep(t *testing.T) {
 	const page, private = mem.HandleSize, 3
 	k, fault := newFaultyKit(t, Options{Without: without.Plans})

@@ -16,10 +16,10 @@ import (
 	"stalloc/live/hostmem"
 )
 
-// What sleeps is copied in pieces, by several threads: each has the pages of a piece be there, pins them
-// and copies. The kernel zeroes pages more slowly than the link carries them, so one thread alone
-// would wait for it. Memory of the host is not kept for the next time, though that would be faster: who
-// is awake may need it (docs: decision 26).
+// What sleeps is copied in pieces, by several threads: each has the pages of a piece be there, pins
+// them and copies. The kernel zeroes pages more slowly than the link carries them, so one thread
+// alone would wait for it. Memory of the host is not kept for the next time, though that would be
+// faster: who is awake may need it (docs: decision 26).
 const (
 	pieceSize     = 32 * mem.MiB
 	backupThreads = 8
@@ -52,7 +52,8 @@ func (x *backup) parts(meant func(engine.Block) bool) [][]part {
 			i := at / pieceSize
 			n := min((i+1)*pieceSize, end) - at
 			if meant(b) {
-				cut[i] = append(cut[i], part{b.Addr + mem.Addr(b.Size-(end-at)), x.memory[at : at+n]})
+				cut[i] = append(cut[i], part{b.Addr + mem.Addr(b.Size-(end-at)),
+					x.memory[at : at+n]})
 			}
 			at += n
 		}

@@ -117,12 +117,14 @@ func BenchmarkMiss(b *testing.B) {
 // stepOf is what one stream did in a step: blocks that nest in groups.
 func stepOf(requests int) *stepEnded {
 	key := arenaKey{stream: 0}
-	m := &stepEnded{order: []mem.StreamID{0}, streams: map[uint16]mem.StreamID{1: 0}, gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
+	m := &stepEnded{order: []mem.StreamID{0}, streams: map[uint16]mem.StreamID{1: 0},
+		gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
 	for at := 0; at < requests; at += 10 {
 		for _, kind := range []schedule.EventKind{schedule.EventHit, schedule.EventFree} {
 			for i := range 10 {
 				addr := uint64(mem.GiB) + uint64(at+i)*uint64(mem.MiB)
-				m.events = append(m.events, schedule.EventOf(kind, addr, uint64(200+(at+i)%97*16), 1))
+				m.events = append(m.events, schedule.EventOf(kind, addr, uint64(200+(at+i)%97*16),
+					1))
 			}
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // breaks notes that a message made the policy panic.
 func (p *pool) breaks(r any) error {
 	if p.broken == nil {
-		p.log.Error("a bug in the pool was caught: it hands out no more memory", zap.Any("panic", r), zap.Stack("stack"))
+		p.log.Error("a bug in the pool was caught: it hands out no more memory",
+			zap.Any("panic", r), zap.Stack("stack"))
 		p.ended = make(map[mem.Addr]struct{})
 	}
 	p.broken = fmt.Errorf("%w: %v", ErrBroken, r)

@@ -37,7 +37,8 @@ func TestAnySizeIsRefusedPlainly(t *testing.T) {
 						_, err = k.Serve(0, pool, size)
 					}
 					if !errors.Is(err, driver.ErrOutOfMemory) {
-						t.Fatalf("%d bytes, pool %d, fraction %v: %v, want out of memory", size, pool, fraction, err)
+						t.Fatalf("%d bytes, pool %d, fraction %v: %v, want out of memory", size,
+							pool, fraction, err)
 					}
 				}
 			}
@@ -45,7 +46,8 @@ func TestAnySizeIsRefusedPlainly(t *testing.T) {
 		before := k.Stats().Hits
 		k.play(tens(4)...)
 		if got := k.Stats().Hits - before; got != 4 {
-			t.Errorf("pool %d: %d of 4 requests hit after those that could not be served", pool, got)
+			t.Errorf("pool %d: %d of 4 requests hit after those that could not be served", pool,
+				got)
 		}
 		k.release(keep)
 		k.boundary()
@@ -116,7 +118,8 @@ func TestFreesOutliveThePool(t *testing.T) {
 		t.Errorf("a broken pool was asked and gave %v", err)
 	}
 	for i, addr := range live {
-		if at, size, err := l.Find(addr); err != nil || at != addr || size != mem.Bytes(i+1)*mem.MiB {
+		if at, size, err := l.Find(addr); err != nil || at != addr ||
+			size != mem.Bytes(i+1)*mem.MiB {
 			t.Errorf("block %d is %v at %#x, %v", i, size, at, err)
 		}
 		if err := l.Release(addr); err != nil {
@@ -141,7 +144,8 @@ func TestFreesOutliveThePool(t *testing.T) {
 
 // TestWindows: one that nobody set is the default, and one too small for a block says so.
 func TestWindows(t *testing.T) {
-	for window, served := range map[mem.Bytes]bool{-1: true, 0: true, 1: false, 3 * mem.MiB: false} {
+	for window, served := range map[mem.Bytes]bool{-1: true, 0: true, 1: false,
+		3 * mem.MiB: false} {
 		cfg := onerange.DefaultConfig()
 		cfg.Window = window
 		k := newKit(t, Options{Range: cfg})
@@ -157,8 +161,9 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestOutOfMemoryIsNoEmptyCache: a request that is refused, step after step, gives back what it took in vain. The
-// program has not asked for that, and memory is short: handles stay as fine as they were.
+// TestOutOfMemoryIsNoEmptyCache: a request that is refused, step after step, gives back what it
+// took in vain. The program has not asked for that, and memory is short: handles stay as fine as
+// they were.
 func TestOutOfMemoryIsNoEmptyCache(t *testing.T) {
 	k := newKit(t, Options{})
 	others, err := k.gpu.Create(mem.GiB) // another program's
@@ -178,7 +183,8 @@ func TestOutOfMemoryIsNoEmptyCache(t *testing.T) {
 	k.malloc(101 * mem.MiB)
 	after := k.Stats()
 	if before.Engine.Releases == 0 || after.Reserved-before.Reserved != 102*mem.MiB {
-		t.Errorf("%d handles were given back, then %v made for 101 MiB", before.Engine.Releases, after.Reserved-before.Reserved)
+		t.Errorf("%d handles were given back, then %v made for 101 MiB", before.Engine.Releases,
+			after.Reserved-before.Reserved)
 	}
 	if err := k.gpu.Release(others); err != nil {
 		t.Error(err)

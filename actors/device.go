@@ -82,7 +82,8 @@ func (d *Device) Serve(id mem.StreamID, pool uint64, asked mem.Bytes) (mem.Addr,
 	}
 	m := d.allocs.Get().(*allocRequest)
 	defer d.allocs.Put(m)
-	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool, hurried: !d.host.MayWait()}
+	*m = allocRequest{answer: answer{wake: m.wake}, size: asked, stream: id, pool: pool,
+		hurried: !d.host.MayWait()}
 	if pool == 0 {
 		d.look(id, m)
 	} else {
@@ -117,7 +118,8 @@ func (d *Device) look(id mem.StreamID, m *allocRequest) {
 		return
 	}
 	if d.ask(l.pid, m); m.err != nil {
-		d.log.Error("a stream could not look a request up; it is served without a planned offset", zap.Error(m.err))
+		d.log.Error("a stream could not look a request up; it is served without a planned offset",
+			zap.Error(m.err))
 	}
 }
 

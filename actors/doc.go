@@ -13,9 +13,10 @@
 //	                     └────────── schedulesReady ─────────────────────┘
 //
 // Stream actors (one for each stream that ever had a schedule), the pool actor and the supervisor
-// (one of each per device) run on the thread that sends to them: their mailbox (mailbox.go) is a lock whose holder works off what others queue meanwhile.
-// Nothing that serves a request waits for a goroutine to be scheduled. The planner has a goroutine
-// of its own, because planning takes as long as a step does.
+// (one of each per device) run on the thread that sends to them: their mailbox (mailbox.go) is a
+// lock whose holder works off what others queue meanwhile. Nothing that serves a request waits for
+// a goroutine to be scheduled. The planner has a goroutine of its own, because planning takes as
+// long as a step does.
 //
 // Between two messages to the pool actor, the host may serve what the schedules plan and what gaps
 // can hold, from the index that the engine uses, too, without a message: as far as the pool has
@@ -35,13 +36,14 @@
 //	 host             planner                 planner    stream
 //
 // Where a step asked for what an earlier one did, request for request, the planner places the
-// requests of the next around what stays (kinds.go, planner.go). The schedule begins to serve at the
-// next boundary: the host exchanges a pointer. It owns no memory, so nothing is prepared for it
-// and nothing is lost with it. It serves while the requests are the expected ones: after the
-// first that is not, the step is the range's alone. What does not serve is withdrawn.
+// requests of the next around what stays (kinds.go, planner.go). The schedule begins to serve at
+// the next boundary: the host exchanges a pointer. It owns no memory, so nothing is prepared for it
+// and nothing is lost with it. It serves while the requests are the expected ones: after the first
+// that is not, the step is the range's alone. What does not serve is withdrawn.
 //
-// The steps that came again can be saved for a later run (saver.go). A step that is known and will not fit is said before it
-// (warning.go). Where nobody marks the steps, boundaries are crude (crude.go).
+// The steps that came again can be saved for a later run (saver.go). A step that is known and will
+// not fit is said before it (warning.go). Where nobody marks the steps, boundaries are crude
+// (crude.go).
 //
 // # When something fails
 //

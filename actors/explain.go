@@ -42,7 +42,8 @@ func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{
 		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load, Pending: s.Pending,
-		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil && d.opts.Range.Without.Has(without.Stitch),
+		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil &&
+			d.opts.Range.Without.Has(without.Stitch),
 	}
 	d.addUsage(&f)
 	free, total, err := d.dev.Memory()
@@ -81,7 +82,8 @@ func (d *Device) addUsage(f *explain.Figures) {
 		at, name := phase(int(use.Step), int(usage.Steps))
 		sum := phases[at]
 		phases[at] = explain.Phase{
-			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes + use.Size*mem.Bytes(blocks), Between: at == between,
+			Name: name, Blocks: sum.Blocks + blocks, Bytes: sum.Bytes +
+				use.Size*mem.Bytes(blocks), Between: at == between,
 		}
 	}
 	for size, blocks := range sizes {
@@ -122,7 +124,8 @@ func phase(step, ended int) (int, string) {
 func (d *Device) logHolders() {
 	holders, err := d.holders()
 	free, total, unknown := d.dev.Memory()
-	d.log.Info("memory of the device at the start", zap.Stringer("free", free), zap.Stringer("of", total),
+	d.log.Info("memory of the device at the start", zap.Stringer("free", free),
+		zap.Stringer("of", total),
 		zap.Any("held by", holders), zap.Error(errors.Join(err, unknown)))
 }
 

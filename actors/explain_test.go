@@ -85,7 +85,8 @@ func TestOutOfMemoryNamesTheLimit(t *testing.T) {
 	if err := k.Limit(0.5); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Malloc(0, 5*mem.GiB); err == nil || !strings.Contains(err.Error(), "more than the limit, 4.00 GiB") {
+	if _, err := k.Malloc(0, 5*mem.GiB); err == nil || !strings.Contains(err.Error(),
+		"more than the limit, 4.00 GiB") {
 		t.Errorf("a limit of 4 GiB is set: %v", err)
 	}
 }
@@ -96,11 +97,13 @@ func TestReport(t *testing.T) {
 	k := newKit(t, Options{Without: without.Plans, Report: path, Ordinal: 3})
 	_, err := k.Malloc(7, 9*mem.GiB)
 	path = strings.Replace(path, "%d", "3", 1)
-	if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "The report is in "+path) {
+	if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(),
+		"The report is in "+path) {
 		t.Fatalf("refused: %v", err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(text), "asked for") || !strings.Contains(string(text), `"asked_bytes":9663676416`) {
+	if err != nil || !strings.Contains(string(text), "asked for") || !strings.Contains(string(text),
+		`"asked_bytes":9663676416`) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
@@ -127,7 +130,8 @@ func TestTrace(t *testing.T) {
 	if err != nil || !json.Valid(text) {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, want := range []string{`"step 2"`, `"driver: take memory"`, `"requests":2`, `"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
+	for _, want := range []string{`"step 2"`, `"driver: take memory"`, `"requests":2`,
+		`"device 0 memory"`, `"out of memory: `, `"plan 1 serves"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}

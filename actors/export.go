@@ -14,8 +14,8 @@ var errCannotExport = errors.New("pool:gmlake has no memory for other processes;
 
 // Export lets other processes map the handles of the live block that contains addr, and tells where
 // addr lies in them. Until the block is freed they do not sleep, and until its handles have gone
-// back to the driver their file descriptors stay open. Who maps them has to see to it that the block
-// lives as long.
+// back to the driver their file descriptors stay open. Who maps them has to see to it that the
+// block lives as long.
 func (d *Device) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Exported, err error) {
 	err = d.rare(func(p *pool) error {
 		b, ok := p.eng.Lookup(addr)
@@ -46,8 +46,8 @@ func (d *Device) Export(addr mem.Addr) (offset mem.Bytes, handles []sleeper.Expo
 	return offset, handles, err
 }
 
-// Import maps what Export of another process returned, and returns where: a range of this device alone,
-// which lives as long as it is mapped, whatever becomes of the exporter.
+// Import maps what Export of another process returned, and returns where: a range of this device
+// alone, which lives as long as it is mapped, whatever becomes of the exporter.
 func (d *Device) Import(handles []sleeper.Exported) (at mem.Addr, err error) {
 	err = d.rare(func(p *pool) (err error) {
 		at, err = p.dev.Import(handles)
@@ -82,7 +82,10 @@ func (p *pool) unexport(addr mem.Addr) bool {
 func (p *pool) awake() string {
 	var of []string
 	if p.ranged != nil {
-		private := p.handlesOf(func(pool uint64) bool { return pool != 0 && pool < engine.FirstRegion })
+		private := p.handlesOf(func(pool uint64) bool {
+			return pool != 0 &&
+				pool < engine.FirstRegion
+		})
 		if n, _ := p.dev.Size(private); n > 0 {
 			of = append(of, fmt.Sprintf("%v in private pools", n))
 		}

@@ -108,7 +108,8 @@ func (f *fences) waited() {
 	f.lateAll = 0
 }
 
-// oldest returns when the first fence on some streams that has not passed was put there, if there is one.
+// oldest returns when the first fence on some streams that has not passed was put there, if there
+// is one.
 func (f *fences) oldest(ids ...mem.StreamID) (at time.Duration, any bool) {
 	for _, q := range f.queues {
 		if x := q.fences[0].at; slices.Contains(ids, q.stream) && (!any || x < at) {

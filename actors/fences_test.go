@@ -45,7 +45,8 @@ func TestFences(t *testing.T) {
 	}
 	expect := func(what string, wantAsked, wantPassed []driver.Fence, left, urgent, late int) {
 		t.Helper()
-		if !slices.Equal(asked, wantAsked) || !slices.Equal(passed, wantPassed) || f.n != left || f.urgent != urgent || f.lateAll != late {
+		if !slices.Equal(asked, wantAsked) || !slices.Equal(passed, wantPassed) || f.n != left ||
+			f.urgent != urgent || f.lateAll != late {
 			t.Errorf("%s: asked %v, passed %v, %d left, %d urgent, %d late; expected %v, %v, %d, %d, %d",
 				what, asked, passed, f.n, f.urgent, f.lateAll, wantAsked, wantPassed, left, urgent, late)
 		}
@@ -60,7 +61,8 @@ func TestFences(t *testing.T) {
 	done[1], done[2], done[4] = true, true, true
 	poll(math.MaxInt)
 	// 5 cannot be asked about; 4 adds fence 31 on a fourth stream, for the next time.
-	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3}, []driver.Fence{1, 4, 7, 2}, 26, 12, 1)
+	expect("the oldest have", []driver.Fence{3, 1, 4, 7, 10, 2, 5, 8, 3},
+		[]driver.Fence{1, 4, 7, 2}, 26, 12, 1)
 	f.add(1, waiting{engine: 100, urgent: true}) // 5 is of stream 1, too
 	f.add(7, waiting{engine: 101}, waiting{engine: 102})
 	f.record(1, 200, 0)
@@ -108,7 +110,8 @@ func TestTrimHasFencesPolled(t *testing.T) {
 	}
 }
 
-// TestMissing: the fence of a view's addresses is in no hurry, and nobody is told that it is missing.
+// TestMissing: the fence of a view's addresses is in no hurry, and nobody is told that it is
+// missing.
 func TestMissing(t *testing.T) {
 	f := fences{late: map[mem.StreamID][]waiting{}}
 	f.add(3, waiting{engine: 1}, waiting{engine: 2, urgent: true})

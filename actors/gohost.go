@@ -25,7 +25,8 @@ type GoHost struct {
 
 // NewGoHost returns a host without streams.
 func NewGoHost() *GoHost {
-	return &GoHost{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}, lasting: map[mem.StreamID]bool{0: true}}
+	return &GoHost{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{},
+		lasting: map[mem.StreamID]bool{0: true}}
 }
 
 // Pools implements Host: there is no way to begin one.
@@ -128,6 +129,7 @@ func (h *GoHost) Observe(on bool) { h.mute = !on }
 
 func (h *GoHost) count(n mem.Bytes) {
 	load := h.load.Add(int64(n))
-	for peak := h.peak.Load(); load > peak && !h.peak.CompareAndSwap(peak, load); peak = h.peak.Load() {
+	for peak := h.peak.Load(); load > peak &&
+		!h.peak.CompareAndSwap(peak, load); peak = h.peak.Load() {
 	}
 }

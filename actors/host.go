@@ -39,7 +39,8 @@ type Host interface {
 	// followed: the same one, perhaps. Nil: nothing. Locked.
 	Serve(id mem.StreamID, cursor int, r *Schedule)
 	// Next is the cursor's Next, Count tells it whether a request was served at its planned offset,
-	// while there is a schedule, and Served returns what all cursors of the stream have counted. Locked.
+	// while there is a schedule, and Served returns what all cursors of the stream have counted.
+	// Locked.
 	Next(id mem.StreamID, cursor int, units uint64) schedule.Entry
 	Count(id mem.StreamID, cursor int, hit bool)
 	Served(id mem.StreamID) (hits, misses uint64)
@@ -56,8 +57,8 @@ type Host interface {
 	Observe(on bool)
 }
 
-// Schedule is a list of planned offsets, and what the host keeps of it. It may be followed more than once. The
-// collector frees it, the host's part included.
+// Schedule is a list of planned offsets, and what the host keeps of it. It may be followed more
+// than once. The collector frees it, the host's part included.
 type Schedule struct {
 	Entries []schedule.Entry
 	Host    any // the host's

@@ -11,7 +11,8 @@ import (
 // TestSmallMemoryServesLarge: what small requests have left serves a large one that would
 // not find memory else, on the same stream.
 func TestSmallMemoryServesLarge(t *testing.T) {
-	l, err := OpenLocal(sim.New(sim.Config{Capacity: 64 * mem.MiB}), Options{Without: without.Plans})
+	l, err := OpenLocal(sim.New(sim.Config{Capacity: 64 * mem.MiB}),
+		Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
 	}

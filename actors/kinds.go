@@ -13,10 +13,11 @@ type kind struct {
 	step     plan.Step // the last one, and when its blocks were freed
 	schedule *Schedule // for the next; nil: none are planned
 	proven   bool      // a step of it came again
-	loaded   bool      // it is an earlier run's, and was not seen in this one: served after a step that contains it
-	kept     bool      // later runs will know it
-	tries    int       // plans in a row that did not serve
-	rest     int       // steps to let pass before the next plan
+	// it is an earlier run's, and was not seen in this one: served after a step that contains it
+	loaded bool
+	kept   bool // later runs will know it
+	tries  int  // plans in a row that did not serve
+	rest   int  // steps to let pass before the next plan
 }
 
 // kinds is what is known of the steps of one arena.

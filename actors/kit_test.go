@@ -108,7 +108,8 @@ func (k *kit) empty() {
 	k.t.Helper()
 	load, _ := k.Load()
 	if s := k.Stats(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
-		k.t.Fatalf("the program holds %v, the pool %v, pending are %v", load, s.PoolStats.Load, s.Pending)
+		k.t.Fatalf("the program holds %v, the pool %v, pending are %v", load, s.PoolStats.Load,
+			s.Pending)
 	}
 }
 

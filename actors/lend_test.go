@@ -42,9 +42,9 @@ func (b *behind) work(id mem.StreamID) {
 
 const side = mem.StreamID(5)
 
-// TestStreamsLend has two streams need their memory by turns. If they last, the memory of one serves
-// the other, the device is hardly idle for it, and once the memory has places in both nobody calls
-// the driver to map it.
+// TestStreamsLend has two streams need their memory by turns. If they last, the memory of one
+// serves the other, the device is hardly idle for it, and once the memory has places in both nobody
+// calls the driver to map it.
 func TestStreamsLend(t *testing.T) {
 	var held [3]mem.Bytes
 	var idle [3]time.Duration
@@ -79,15 +79,17 @@ func TestStreamsLend(t *testing.T) {
 	}
 	const one = 40 * 64 * mem.MiB
 	if held[0] < 2*one || held[1] < 2*one || held[2] > one+one/16 {
-		t.Errorf("held without waits %v, with a stream that may be gone %v, else %v; one needs %v", held[0], held[1], held[2], one)
+		t.Errorf("held without waits %v, with a stream that may be gone %v, else %v; one needs %v",
+			held[0], held[1], held[2], one)
 	}
 	if idle[2] > idle[0]+12*6*2*deviceTakes {
 		t.Errorf("the device was idle for %v, without for %v", idle[2], idle[0])
 	}
 }
 
-// TestNothingElseIsBehind: a stream is asked to lend by a request that was refused before, since a block waits for
-// a third stream, and whose own stream has done all its work. No time counts as waited that was not.
+// TestNothingElseIsBehind: a stream is asked to lend by a request that was refused before, since a
+// block waits for a third stream, and whose own stream has done all its work. No time counts as
+// waited that was not.
 func TestNothingElseIsBehind(t *testing.T) {
 	b := newBehind(t, 0, busy{})
 	b.LastingStream(side)
@@ -110,8 +112,8 @@ func TestNothingElseIsBehind(t *testing.T) {
 	}
 }
 
-// TestLenderStandsStill: a stream that lends and whose work is never done, since it awaits another rank
-// that itself waits, costs a step no more than the last one's time, and less and less of them.
+// TestLenderStandsStill: a stream that lends and whose work is never done, since it awaits another
+// rank that itself waits, costs a step no more than the last one's time, and less and less of them.
 func TestLenderStandsStill(t *testing.T) {
 	b := newBehind(t, 0, busy{})
 	b.LastingStream(side)
@@ -151,8 +153,8 @@ func TestNobodyLends(t *testing.T) {
 	}
 }
 
-// TestTwoLend: a request that two streams lend memory for waits for both, though the work of the last one
-// asked is done.
+// TestTwoLend: a request that two streams lend memory for waits for both, though the work of the
+// last one asked is done.
 func TestTwoLend(t *testing.T) {
 	const third = side + 1
 	b := newBehind(t, 0, busy{})
@@ -179,8 +181,8 @@ func TestTwoLend(t *testing.T) {
 	}
 }
 
-// TestLastsLend: where nobody may wait for the device, a request that finds no memory has what lasting
-// streams hold idle, once their fences say that it is.
+// TestLastsLend: where nobody may wait for the device, a request that finds no memory has what
+// lasting streams hold idle, once their fences say that it is.
 func TestLastsLend(t *testing.T) {
 	const hold, lack = 100, 4 * mem.GiB // blocks of 64 MiB, and what is left is less
 	for name, c := range map[string]struct {
@@ -217,8 +219,9 @@ func TestLastsLend(t *testing.T) {
 	}
 }
 
-// TestStreamsOfOneRequest has a program pack what it has on streams that are each used once, as PyTorch hands
-// out streams of its pool, and wait for them. What one has left serves the next, however short its steps are.
+// TestStreamsOfOneRequest has a program pack what it has on streams that are each used once, as
+// PyTorch hands out streams of its pool, and wait for them. What one has left serves the next,
+// however short its steps are.
 func TestStreamsOfOneRequest(t *testing.T) {
 	const rounds, size, first, pool = 24, 128 * mem.MiB, mem.StreamID(16), 32
 	b := newBehind(t, 0, busy{})

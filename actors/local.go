@@ -48,8 +48,8 @@ func (l *Local) MallocIn(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr
 	return addr, err
 }
 
-// LastingStream says that a stream is there as long as the program, as the default stream is: what is
-// free of its memory may serve other streams.
+// LastingStream says that a stream is there as long as the program, as the default stream is: what
+// is free of its memory may serve other streams.
 func (l *Local) LastingStream(id mem.StreamID) {
 	l.host.Lock()
 	defer l.host.Unlock()

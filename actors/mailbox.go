@@ -51,7 +51,8 @@ func (m *mailbox) PostSystemMessage(message any) { m.post(posted{message, true})
 func (m *mailbox) post(p posted) {
 	m.mu.Lock()
 	if m.working {
-		if m.head > len(m.queue)/2 { // where it is never empty it would keep the room of all that were invoked
+		// where it is never empty it would keep the room of all that were invoked
+		if m.head > len(m.queue)/2 {
 			m.queue, m.head = slices.Delete(m.queue, 0, m.head), 0
 		}
 		m.queue = append(m.queue, p)

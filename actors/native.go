@@ -68,7 +68,8 @@ func (d *Device) startNative(capacity mem.Bytes) {
 }
 
 func newNative(capacity mem.Bytes, log *zap.Logger) *native {
-	n := &native{log: log, sim: baseline.NewNative(baseline.Options{Capacity: capacity}), blocks: map[int]baseline.Block{}}
+	n := &native{log: log, sim: baseline.NewNative(baseline.Options{Capacity: capacity}),
+		blocks: map[int]baseline.Block{}}
 	n.found.Store(&simulated{})
 	return n
 }

@@ -68,7 +68,8 @@ func TestNativeEndsWhereStepsAreLost(t *testing.T) {
 		k := newKit(t, Options{Native: true})
 		k.play(tens(3)...)
 		k.boundary()
-		m := &stepEnded{events: []schedule.Event{schedule.EventOf(schedule.EventMiss, 0x1000, 8, 1), schedule.EventOf(schedule.EventFree, 0x1000, 8, 1)}}
+		m := &stepEnded{events: []schedule.Event{schedule.EventOf(schedule.EventMiss, 0x1000, 8, 1),
+			schedule.EventOf(schedule.EventFree, 0x1000, 8, 1)}}
 		want := uint64(1)
 		if spoil != nil {
 			spoil(k.native, m)

@@ -22,7 +22,8 @@ type arenaStep struct {
 	plan.Step
 	gaps []engine.Range // at the end of the step
 	end  mem.Tick       // of the step
-	hits int            // requests that were served at their planned offsets; unseen: it is an earlier run's
+	// requests that were served at their planned offsets; unseen: it is an earlier run's
+	hits int
 }
 
 const unseen = -1
@@ -62,7 +63,8 @@ func (m *stepEnded) arenas(small mem.Bytes, base mem.Addr) (all []*arenaStep) {
 			i := slices.IndexFunc(all, func(s *arenaStep) bool { return s.arenaKey == key })
 			if i < 0 {
 				i = len(all)
-				all = append(all, &arenaStep{arenaKey: key, gaps: m.gaps[key], end: mem.Tick(len(m.events))})
+				all = append(all, &arenaStep{arenaKey: key, gaps: m.gaps[key],
+					end: mem.Tick(len(m.events))})
 				all[i].Stream, all[i].Small = slices.Index(m.order, key.stream), key.small
 			}
 			s := all[i]

@@ -65,7 +65,8 @@ func Open(dev device.Device, host Host, opts Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest, small: p.small}
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest,
+		small: p.small}
 	p.marked, p.retries = &d.marked, &d.retries
 	d.allocs.New = func() any { return new(allocRequest) }
 	d.frees.New = func() any { return new(freeRequest) }

@@ -21,11 +21,12 @@ import (
 //	                               ^ a wait ends here at the latest: a quarter of the lag is left
 //
 // What is awaited may itself await this thread: another rank's message that is only sent once this
-// one has gone on. Then no mark passes. So a wait ends when none has for the lag, all waits of a step
-// take no longer than the step before, and after one of which a hundredth went in vain they rest,
-// ever longer.
+// one has gone on. Then no mark passes. So a wait ends when none has for the lag, all waits of a
+// step take no longer than the step before, and after one of which a hundredth went in vain they
+// rest, ever longer.
 type patience struct {
-	lag         time.Duration // of the last mark that passed, or of one that has not yet; 0: nothing is known
+	// of the last mark that passed, or of one that has not yet; 0: nothing is known
+	lag         time.Duration
 	put         time.Duration // when the last mark was
 	began, took time.Duration // the step, and the one before
 	spent, vain time.Duration // in this step: waiting, and of that while the device stood still
@@ -43,18 +44,20 @@ type WaitStats struct {
 }
 
 const (
-	leastMark   = time.Millisecond       // between two marks
-	lookAgain   = 200 * time.Microsecond // between two looks of one that waits
-	atOnce      = 10 * time.Microsecond  // that long a fence takes on a stream that has nothing to do
-	dear        = 100                    // that part of a step in vain is too long
-	spare       = 4                      // a wait leaves that part of the lag
-	longestRest = 9                      // doublings of the steps that waits rest
+	leastMark = time.Millisecond       // between two marks
+	lookAgain = 200 * time.Microsecond // between two looks of one that waits
+	// that long a fence takes on a stream that has nothing to do
+	atOnce      = 10 * time.Microsecond
+	dear        = 100 // that part of a step in vain is too long
+	spare       = 4   // a wait leaves that part of the lag
+	longestRest = 9   // doublings of the steps that waits rest
 )
 
 // mark puts a mark on the stream of a request while memory waits for other streams.
 func (p *pool) mark(id mem.StreamID) {
 	w := &p.patience
-	if now := p.clock.Now(); p.ranged != nil && p.fences.n > 0 && p.host.Pools() == 0 && now-w.put >= max(leastMark, w.lag/(4*spare)) {
+	if now := p.clock.Now(); p.ranged != nil && p.fences.n > 0 && p.host.Pools() == 0 &&
+		now-w.put >= max(leastMark, w.lag/(4*spare)) {
 		w.put = now
 		_ = p.record(id)
 	}
@@ -63,7 +66,8 @@ func (p *pool) mark(id mem.StreamID) {
 // mayBorrow reports whether other streams may lend memory for a request that has not waited yet.
 func (p *pool) mayBorrow(m *allocRequest) bool {
 	w := &p.patience
-	return p.ranged != nil && !p.hasty && !m.hurried && !m.waited && m.pool == 0 && w.rest == 0 && p.host.Pools() == 0 &&
+	return p.ranged != nil && !p.hasty && !m.hurried && !m.waited && m.pool == 0 && w.rest == 0 &&
+		p.host.Pools() == 0 &&
 		time.Duration(w.lends)*dear*lookAgain <= w.length(p.clock.Now())
 }
 
@@ -118,11 +122,15 @@ func (p *pool) patient(m *allocRequest) bool {
 		m.stalled = m.stalled && !m.waited
 		m.mark, m.until = at, now+w.lag
 	}
-	return (lent || now < m.until && at <= m.from-w.lag/spare) && w.spent+now-m.from < w.length(m.from)
+	return (lent || now < m.until && at <= m.from-w.lag/spare) &&
+		w.spent+now-m.from < w.length(m.from)
 }
 
 // length returns how long a step takes: the last one, or this one so far.
-func (w *patience) length(now time.Duration) time.Duration { return max(w.took, now-w.began-w.spent) }
+func (w *patience) length(now time.Duration) time.Duration {
+	return max(w.took,
+		now-w.began-w.spent)
+}
 
 // waitedFor ends a wait, if there was one: forced, had memory to be made all the same.
 func (p *pool) waitedFor(m *allocRequest, forced bool) {

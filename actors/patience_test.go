@@ -37,7 +37,8 @@ func newBehind(t *testing.T, off without.Set, host busy) *behind {
 	b := &behind{}
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
 	host.GoHost = NewGoHost()
-	d, err := Open(gpu, host, Options{Inline: true, Without: off, Clock: Clock{Now: func() time.Duration { return b.now }, Sleep: b.sleep}})
+	d, err := Open(gpu, host, Options{Inline: true, Without: off,
+		Clock: Clock{Now: func() time.Duration { return b.now }, Sleep: b.sleep}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,8 @@ func TestWaitsSaveMemory(t *testing.T) {
 		t.Errorf("held without waits %v, with %v", held[0], held[1])
 	}
 	if idle[1] > idle[0] || took[1] > took[0]+deviceTakes {
-		t.Errorf("without waits it took %v, %v of them idle; with %v and %v", took[0], idle[0], took[1], idle[1])
+		t.Errorf("without waits it took %v, %v of them idle; with %v and %v", took[0], idle[0],
+			took[1], idle[1])
 	}
 }
 
@@ -238,13 +240,17 @@ func TestNobodyWaits(t *testing.T) {
 	}
 }
 
-// TestEndsWhileItWaits: a request that waits is answered when its device is closed, its memory sent to
-// sleep or its pool broken meanwhile.
+// TestEndsWhileItWaits: a request that waits is answered when its device is closed, its memory sent
+// to sleep or its pool broken meanwhile.
 func TestEndsWhileItWaits(t *testing.T) {
 	for want, end := range map[error]func(*behind) error{
 		ErrRetired: func(b *behind) error { return b.Retire() },
 		ErrAsleep:  func(b *behind) error { return b.Pause(nil, false) },
-		ErrBroken:  func(b *behind) error { _ = b.rare(func(*pool) error { panic("a bug") }, nil); return nil },
+		ErrBroken: func(b *behind) error {
+			_ = b.rare(func(*pool) error { panic("a bug") },
+				nil)
+			return nil
+		},
 	} {
 		b := newBehind(t, 0, busy{})
 		b.breaks = want == ErrBroken

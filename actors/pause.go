@@ -96,7 +96,8 @@ func (p *pool) pause(pools []uint64, keep bool) error {
 	p.bound()
 	p.log.Info("memory sleeps",
 		zap.Stringer("asleep", p.dev.Asleep()), zap.Stringer("backup", p.kept()),
-		zap.Stringer("still held", p.reserved()), zap.String("of it", p.awake()), zap.Duration("took", time.Since(start)))
+		zap.Stringer("still held", p.reserved()), zap.String("of it",
+			p.awake()), zap.Duration("took", time.Since(start)))
 	if err != nil {
 		const text = "it sleeps, but the driver has not taken all memory back; pause it again: %w"
 		return fmt.Errorf(text, err)

@@ -27,7 +27,8 @@ func TestPlansGoOnBehindSleep(t *testing.T) {
 		t.Errorf("%v is taken of what sleeps", used)
 	}
 	k.boundary() // no step
-	if text := k.Explain(); !strings.Contains(text, before.Reserved.String()+" sleeps and is not held") {
+	if text := k.Explain(); !strings.Contains(text,
+		before.Reserved.String()+" sleeps and is not held") {
 		t.Errorf("the explanation does not say what sleeps:\n%s", text)
 	}
 	if err := k.Resume(nil); err != nil {
@@ -38,8 +39,10 @@ func TestPlansGoOnBehindSleep(t *testing.T) {
 	}
 	hits := k.Stats().Hits
 	k.play(sizes...)
-	if s := k.Stats(); s.Hits-hits != uint64(len(sizes)) || s.Engine.Creates != before.Engine.Creates {
-		t.Errorf("of %d requests %d were hits, and %d handles were made", len(sizes), s.Hits-hits, s.Engine.Creates-before.Engine.Creates)
+	if s := k.Stats(); s.Hits-hits != uint64(len(sizes)) ||
+		s.Engine.Creates != before.Engine.Creates {
+		t.Errorf("of %d requests %d were hits, and %d handles were made", len(sizes), s.Hits-hits,
+			s.Engine.Creates-before.Engine.Creates)
 	}
 	k.boundary()
 }
@@ -60,7 +63,8 @@ func TestPrivatePoolsStayAwake(t *testing.T) {
 	}
 	awake := k.Stats().Reserved
 	text := strings.Join(strings.Fields(k.Explain()), " ")
-	if awake == 0 || !strings.Contains(text, "Awake when the rest sleeps: "+awake.String()+" in private pools.") {
+	if awake == 0 || !strings.Contains(text,
+		"Awake when the rest sleeps: "+awake.String()+" in private pools.") {
 		t.Errorf("%v of a private pool is awake:\n%s", awake, text)
 	}
 	k.release(x)
@@ -163,7 +167,8 @@ func TestRegions(t *testing.T) {
 	if errors.Join(err, err2, err3) != nil || a == b || a != again {
 		t.Errorf("%d, %d, %d: %v %v %v", a, b, again, err, err2, err3)
 	}
-	if pools, err := RegionsOf([]string{"test: b", "test: a"}); err != nil || !slices.Equal(pools, []uint64{b, a}) {
+	if pools, err := RegionsOf([]string{"test: b", "test: a"}); err != nil ||
+		!slices.Equal(pools, []uint64{b, a}) {
 		t.Errorf("%v, %v", pools, err)
 	}
 	if _, err := RegionsOf([]string{"test: a", "test: c"}); !errors.Is(err, ErrNoRegion) {

@@ -37,7 +37,8 @@ func (p *pool) run(ev engine.Event) (engine.Op, error) {
 		switch {
 		case err != nil:
 			p.waited = p.waited || errors.Is(err, driver.ErrOutOfMemory)
-			p.log.Debug("a driver call failed; the engine tries something else", zap.Uint8("event", uint8(ev.Kind)), zap.Error(err))
+			p.log.Debug("a driver call failed; the engine tries something else",
+				zap.Uint8("event", uint8(ev.Kind)), zap.Error(err))
 			var call *driver.Error
 			code := 0
 			if errors.As(err, &call) {
@@ -118,7 +119,8 @@ func (p *pool) call(op *engine.Op) error {
 			return nil
 		}
 		p.fences.add(op.Stream, waiting{engine: op.Fence, urgent: op.Addr == 0})
-		// The stream of a view, for whose addresses this waits, may be gone when the block is freed.
+		// The stream of a view, for whose addresses this waits, may be gone when the block is
+		// freed.
 		if op.Addr == 0 && !p.past {
 			p.seen(op.Stream)
 		}
@@ -140,7 +142,8 @@ const (
 func (p *pool) ask() {
 	now := p.clock.Now()
 	// GMLake never says that it would rather have waited.
-	if (now-p.asked >= askAgain || p.ranged == nil) && len(p.fences.queues) > 0 || len(p.fences.passed) > 0 {
+	if (now-p.asked >= askAgain || p.ranged == nil) && len(p.fences.queues) > 0 ||
+		len(p.fences.passed) > 0 {
 		p.asked = now
 		p.poll(max(pollBatch, p.fences.n/pollShare))
 	}

@@ -30,7 +30,8 @@ type planner struct {
 func (p *planner) Receive(ctx actor.Context) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.d.log.Error("the planner failed on one step and starts over with the next", zap.Any("panic", r))
+			p.d.log.Error("the planner failed on one step and starts over with the next",
+				zap.Any("panic", r))
 			p.known = map[arenaKey]*kinds{}
 		}
 	}()
@@ -69,8 +70,9 @@ func (p *planner) ended(m *stepEnded) {
 	}
 }
 
-// look compares a step with earlier ones, and decides what is to be planned for the next. It reports
-// whether the step came again, and adds the steps of an earlier run that it is the first to contain.
+// look compares a step with earlier ones, and decides what is to be planned for the next. It
+// reports whether the step came again, and adds the steps of an earlier run that it is the first to
+// contain.
 func (p *planner) look(
 	s *arenaStep, carried uint64, ready *schedulesReady, earlier *[]plan.Step,
 ) (again bool) {
@@ -104,7 +106,8 @@ func (p *planner) look(
 
 // around is a step of an earlier run's where another has left its gaps.
 func (k *kind) around(s *arenaStep) *arenaStep {
-	return &arenaStep{arenaKey: s.arenaKey, Step: k.step, gaps: s.gaps, end: k.step.End(), hits: unseen}
+	return &arenaStep{arenaKey: s.arenaKey, Step: k.step, gaps: s.gaps, end: k.step.End(),
+		hits: unseen}
 }
 
 // schedule places the requests of a step in the gaps that the range had at its end; nil: that
@@ -119,9 +122,9 @@ func (s *arenaStep) schedule(base mem.Addr) []schedule.Entry {
 	if !s.small { // those cost no memory worth a plan: each goes where it lay
 		offsets, fits = s.solve()
 	}
-	// What stays may lie so that no plan fits around it. The step itself has fitted: then each block
-	// goes where it lay, but for those that had a view. Not if other streams' work decides when
-	// blocks end, nor in the plan of an earlier run, whose addresses were others.
+	// What stays may lie so that no plan fits around it. The step itself has fitted: then each
+	// block goes where it lay, but for those that had a view. Not if other streams' work decides
+	// when blocks end, nor in the plan of an earlier run, whose addresses were others.
 	if !fits && (s.hits == unseen || !s.small && s.Late()) {
 		return nil
 	}
@@ -164,7 +167,8 @@ func (s *arenaStep) solve() ([]mem.Offset, bool) {
 	for i, g := range s.gaps[1:] {
 		before := s.gaps[i]
 		fixed = append(fixed, descent.Fixed{
-			From: mem.Offset(before.Addr - first.Addr + mem.Addr(before.Size)), To: mem.Offset(g.Addr - first.Addr), Until: s.end,
+			From: mem.Offset(before.Addr - first.Addr +
+				mem.Addr(before.Size)), To: mem.Offset(g.Addr - first.Addr), Until: s.end,
 		})
 	}
 	goal := mem.Bytes(last.Addr-first.Addr) + last.Size

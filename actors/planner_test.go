@@ -157,7 +157,8 @@ func TestAStrayEndsThePlanForItsStep(t *testing.T) {
 		l.step(sizes)
 	}
 	if hits := l.step(slices.Insert(slices.Clone(sizes), 100, 777*mem.KiB)); hits != 100 {
-		t.Errorf("%d hits in a step with a stray in its middle, expected those before it, 100", hits)
+		t.Errorf("%d hits in a step with a stray in its middle, expected those before it, 100",
+			hits)
 	}
 	if hits := l.step(sizes); hits != 200 {
 		t.Errorf("%d hits in the step after it", hits)
@@ -237,7 +238,8 @@ func TestPlanStaysWhileItHits(t *testing.T) {
 	}
 	for i := range 40 {
 		if hits := step(); i > 3 && hits != requests {
-			t.Fatalf("step %d: %d hits of %d; %d plans were made", i, hits, requests, l.local.Stats().Generation)
+			t.Fatalf("step %d: %d hits of %d; %d plans were made", i, hits, requests,
+				l.local.Stats().Generation)
 		}
 	}
 }
@@ -263,13 +265,15 @@ func TestALaterRunKnowsItsSteps(t *testing.T) {
 				want = 200
 			}
 			if hits := run.step(sizes); hits != want {
-				t.Errorf("an earlier run is known %v: step %d has %d hits, want %d", known != nil, i+1, hits, want)
+				t.Errorf("an earlier run is known %v: step %d has %d hits, want %d", known != nil,
+					i+1, hits, want)
 			}
 		}
 	}
 	other := newLooperWith(t, Options{Plan: left})
 	other.step([]mem.Bytes{left.Steps[0].Hold + left.Steps[0].Hold/50})
-	for i, sizes := range [][]mem.Bytes{wild(seeded(t), 200), wild(seeded(t), 200), wild(seeded(t), 200)} {
+	for i, sizes := range [][]mem.Bytes{wild(seeded(t), 200), wild(seeded(t), 200),
+		wild(seeded(t), 200)} {
 		if hits := other.step(sizes); hits > 0 {
 			t.Errorf("step %d of another program: %d hits", i, hits)
 		}

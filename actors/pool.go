@@ -30,11 +30,14 @@ type PoolStats struct {
 	LargestFree            mem.Bytes // free range as it is mapped; 0 where the policy does not know
 	DriverCalls            uint64
 	DriverTime             time.Duration // spent in the driver, as measured here
-	Retries                uint64        // requests that were served only after the driver refused memory or streams were waited for
-	Late                   int           // fences that the driver refused, and that memory still waits for
-	Waits                  WaitStats
-	Asleep, Backup         mem.Bytes // given back to the driver for a while, and kept of it on the host
-	Engine                 engine.Stats
+	// requests that were served only after the driver refused memory or streams were waited for
+	Retries uint64
+	// fences that the driver refused, and that memory still waits for
+	Late  int
+	Waits WaitStats
+	// given back to the driver for a while, and kept of it on the host
+	Asleep, Backup mem.Bytes
+	Engine         engine.Stats
 }
 
 // pool is the dynamic-pool actor: it owns the range of one device and is the only one
@@ -93,7 +96,8 @@ const leastWindow = 64 * mem.MiB
 // newPool reserves the address window: the largest the driver gives.
 func newPool(dev device.Device, host Host, opts *Options) (*pool, error) {
 	cfg := opts.Range
-	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock, limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, regions: map[uint64]struct{}{}, exported: map[mem.Addr]mem.Bytes{}}
+	p := &pool{dev: sleeper.New(dev), log: opts.Log, host: host, clock: opts.Clock,
+		limit: cfg.Limit, hasty: opts.Without.Has(without.Wait), trace: opts.Trace, ordinal: opts.Ordinal, fences: fences{late: map[mem.StreamID][]waiting{}}, waits: map[driver.Fence]engine.Block{}, asleep: map[uint64]*backup{}, regions: map[uint64]struct{}{}, exported: map[mem.Addr]mem.Bytes{}}
 	// More than the device has need not be tried: the failed request would first
 	// take all there is.
 	_, total, err := dev.Memory()
@@ -206,7 +210,8 @@ func (p *pool) alloc(m *allocRequest) error {
 	before := p.eng.Reserved()
 	p.waited, p.unsynced = m.last, false
 	grant, err := p.place(m)
-	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil && p.eng.Reserved() < held {
+	if held := p.eng.Reserved(); errors.Is(err, driver.ErrOutOfMemory) && p.trimRegions() == nil &&
+		p.eng.Reserved() < held {
 		grant, err = p.place(m)
 	}
 	if errors.Is(err, driver.ErrOutOfMemory) && p.unsynced {
@@ -240,7 +245,8 @@ func (p *pool) alloc(m *allocRequest) error {
 // may have passed, it asks the driver first, and where memory would have to be made, it may wait.
 func (p *pool) place(m *allocRequest) (engine.Op, error) {
 	before := p.eng.Reserved()
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool, Planned: m.planned}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: m.size, Stream: m.stream, Pool: m.pool,
+		Planned: m.planned}
 	ev.Poll = p.ranged != nil && p.fences.n+p.fences.lateAll > 0
 	ev.Lend = p.mayBorrow(m)
 	grant, err := p.run(ev)
@@ -262,7 +268,8 @@ func (p *pool) place(m *allocRequest) (engine.Op, error) {
 // note logs what happened to a block of a stream.
 func (p *pool) note(kind schedule.EventKind, at mem.Addr, size mem.Bytes, id mem.StreamID) {
 	if p.ranged != nil {
-		p.host.Note(schedule.EventOf(kind, uint64(at), uint64(size/mem.Grain), p.ranged.Ordinal(id)))
+		p.host.Note(schedule.EventOf(kind, uint64(at), uint64(size/mem.Grain),
+			p.ranged.Ordinal(id)))
 	}
 }
 

@@ -38,21 +38,23 @@ import (
 // allocRequest asks a stream where a block is planned, and the pool for the block.
 type allocRequest struct {
 	answer
-	size    mem.Bytes
-	stream  mem.StreamID
-	pool    uint64
-	small   int      // 1 if the request is small
-	planned mem.Addr // answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	size   mem.Bytes
+	stream mem.StreamID
+	pool   uint64
+	small  int // 1 if the request is small
+	// answer of the stream: where the block is to lie if it is free there; 0: anywhere
+	planned mem.Addr
 	addr    mem.Addr // answer
 	// Whether the thread can wait for memory that other streams are about to be done with, and
 	// since when and until when it does (patience.go).
 	hurried, waited bool
 	stalled         bool // the device came no further meanwhile
 	from, until     time.Duration
-	mark            time.Duration  // when the oldest mark that had not passed at the last look was put
-	lenders         []mem.StreamID // the streams that lend memory for it, once they do
-	again           bool           // answer: ask again soon
-	last            bool           // it waits for lenders, or is refused (scarce.go)
+	// when the oldest mark that had not passed at the last look was put
+	mark    time.Duration
+	lenders []mem.StreamID // the streams that lend memory for it, once they do
+	again   bool           // answer: ask again soon
+	last    bool           // it waits for lenders, or is refused (scarce.go)
 }
 
 // freeRequest gives a block back.
@@ -66,8 +68,9 @@ type freeRequest struct {
 // order has a stream, the supervisor or the pool do something with its state.
 type order[Actor any] struct {
 	answer
-	do     func(Actor) error
-	broken func(Actor) error // in its place where the pool is broken; nil: nothing, which is an error
+	do func(Actor) error
+	// in its place where the pool is broken; nil: nothing, which is an error
+	broken func(Actor) error
 }
 
 // planLoaded tells the planner what an earlier run has left.

@@ -150,5 +150,6 @@ func (p *pool) close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.drop(p.asleep), p.dev.Unreserve(p.base, p.window), p.dev.Close())...)
+	return errors.Join(append(errs, p.drop(p.asleep), p.dev.Unreserve(p.base, p.window),
+		p.dev.Close())...)
 }

@@ -9,8 +9,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestRegionsAreForgotten: of regions that hold nothing any more some names are known, and nothing else; those
-// that hold something stay, and one that was forgotten begins anew.
+// TestRegionsAreForgotten: of regions that hold nothing any more some names are known, and nothing
+// else; those that hold something stay, and one that was forgotten begins anew.
 func TestRegionsAreForgotten(t *testing.T) {
 	const many, trims = 5000, 50
 	k := newKit(t, Options{})
@@ -47,10 +47,13 @@ func TestRegionsAreForgotten(t *testing.T) {
 		return nil
 	}, nil)
 	if held != 1 || here != 1 {
-		t.Errorf("%d regions may hold something in the engine, %d in the pool; one does", held, here)
+		t.Errorf("%d regions may hold something in the engine, %d in the pool; one does", held,
+			here)
 	}
-	for name, known := range map[string]bool{"test: stays": true, fmt.Sprint("test: ", many-1): true, "test: 0": false} {
-		if _, err := RegionsOf([]string{name}); (err == nil) != known || err != nil && !errors.Is(err, ErrNoRegion) {
+	for name, known := range map[string]bool{"test: stays": true,
+		fmt.Sprint("test: ", many-1): true, "test: 0": false} {
+		if _, err := RegionsOf([]string{name}); (err == nil) != known || err != nil &&
+			!errors.Is(err, ErrNoRegion) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -52,7 +52,8 @@ func TestResumeKnowsTheLimit(t *testing.T) {
 	within := func(when string) {
 		t.Helper()
 		if s := k.Stats(); s.Reserved > limit || k.gpu.Used() > limit {
-			t.Errorf("%s: %v are held of %v, %v on the device", when, s.Reserved, limit, k.gpu.Used())
+			t.Errorf("%s: %v are held of %v, %v on the device", when, s.Reserved, limit,
+				k.gpu.Used())
 		}
 	}
 	if err := k.Resume([]uint64{region}); !errors.Is(err, driver.ErrOutOfMemory) {

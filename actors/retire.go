@@ -23,9 +23,9 @@ var ErrRetired = errors.New("the device was closed")
 // lastLook is answered when the planner has looked at what waits.
 type lastLook struct{ answer }
 
-// Retire ends serving: steps that wait are looked at, for the plan that may be saved; then all memory
-// without live blocks goes back to the driver, but for that of private pools which are not released: a graph may still use it. Called again, it tries what the
-// driver has refused.
+// Retire ends serving: steps that wait are looked at, for the plan that may be saved; then all
+// memory without live blocks goes back to the driver, but for that of private pools which are not
+// released: a graph may still use it. Called again, it tries what the driver has refused.
 func (d *Device) Retire() error {
 	d.retiring.Lock()
 	defer d.retiring.Unlock()
@@ -61,7 +61,8 @@ func (s *supervisor) retire() error {
 		if !l.planned.Load() {
 			continue
 		}
-		if err := s.d.playing(l, func(schedules *[schedule.Cursors]*Schedule) { *schedules = [schedule.Cursors]*Schedule{} }); err != nil {
+		if err := s.d.playing(l,
+			func(schedules *[schedule.Cursors]*Schedule) { *schedules = [schedule.Cursors]*Schedule{} }); err != nil {
 			return err
 		}
 	}

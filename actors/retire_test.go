@@ -29,7 +29,8 @@ func TestRetired(t *testing.T) {
 		}
 	}
 	live := 38 * mem.MiB
-	if s := k.Stats(); s.PoolStats.Load != live || s.Reserved < live || s.Reserved > live+3*mem.HandleSize {
+	if s := k.Stats(); s.PoolStats.Load != live || s.Reserved < live ||
+		s.Reserved > live+3*mem.HandleSize {
 		t.Errorf("%v are live, %v are reserved", s.PoolStats.Load, s.Reserved)
 	}
 	if _, err := k.Malloc(0, mem.MiB); !errors.Is(err, ErrRetired) {

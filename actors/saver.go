@@ -22,7 +22,8 @@ func (s *saver) save(known map[arenaKey]*kinds, order []mem.StreamID) {
 	x := &plan.Plan{}
 	fresh := false
 	for _, id := range order {
-		h := known[arenaKey{id, false}] // small requests go where they lay, which a later run does not know
+		// small requests go where they lay, which a later run does not know
+		h := known[arenaKey{id, false}]
 		if h == nil {
 			continue
 		}

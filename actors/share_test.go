@@ -165,7 +165,8 @@ func TestShareLargerHandles(t *testing.T) {
 	if used := gpu.Device.(*sim.Device).Used() - before; used != 15*mem.HandleSize {
 		t.Errorf("handles of 15 pages take %v", used)
 	}
-	unmap := engine.Op{Kind: engine.OpUnmap, Addr: base + mem.Addr(mem.HandleSize), Size: 8 * mem.HandleSize}
+	unmap := engine.Op{Kind: engine.OpUnmap, Addr: base + mem.Addr(mem.HandleSize),
+		Size: 8 * mem.HandleSize}
 	if err := errors.Join(p.call(&unmap), p.share(1)); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,8 @@ import "math"
 // Stats is the state of a device's allocator.
 type Stats struct {
 	PoolStats
-	Hits, Misses      uint64 // requests that were foreseen: served at their planned offsets, or elsewhere
+	// requests that were foreseen: served at their planned offsets, or elsewhere
+	Hits, Misses      uint64
 	Steps, Generation uint64 // boundaries; plans activated
 	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
 	Native            Native // what PyTorch's allocator would have come to, if Options.Native asks
@@ -13,7 +14,8 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (d *Device) Stats() Stats {
-	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(), DroppedEvents: d.dropped.Load()}
+	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(),
+		DroppedEvents: d.dropped.Load()}
 	_ = d.rare(func(p *pool) error {
 		p.poll(math.MaxInt)
 		if s.PoolStats = p.stats(); p.ranged != nil {

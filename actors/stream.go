@@ -43,7 +43,8 @@ func (d *Device) adopt(id mem.StreamID) {
 	d.streams.Store(&streams)
 }
 
-// streamOf returns what is known of a stream, nil before its first request and once it is forgotten.
+// streamOf returns what is known of a stream, nil before its first request and once it is
+// forgotten.
 func (d *Device) streamOf(id mem.StreamID) *stream {
 	l, _ := d.streamAt.Load(id)
 	found, _ := l.(*stream)
@@ -69,7 +70,8 @@ func (d *Device) forget(gone []mem.StreamID) {
 			}
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(*d.streams.Load()), func(l *stream) bool { return d.streamOf(l.id) != l })
+	left := slices.DeleteFunc(slices.Clone(*d.streams.Load()),
+		func(l *stream) bool { return d.streamOf(l.id) != l })
 	d.streams.Store(&left)
 }
 
@@ -106,7 +108,8 @@ func (a *streamActor) answer(q question) (err error) {
 	switch m := q.(type) {
 	case *allocRequest:
 		if m.stream == l.id { // else the stream was forgotten meanwhile
-			m.planned = a.d.addr(a.d.host.Next(l.id, m.small, uint64(mem.Round(m.size)/mem.Grain)).Place())
+			m.planned = a.d.addr(a.d.host.Next(l.id, m.small,
+				uint64(mem.Round(m.size)/mem.Grain)).Place())
 		}
 	case *order[*stream]:
 		return m.do(l)

@@ -92,7 +92,8 @@ func (s *supervisor) step() error {
 			continue
 		}
 		if err := d.playing(l, func(*[schedule.Cursors]*Schedule) {}); err != nil {
-			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal), zap.Error(err))
+			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal),
+				zap.Error(err))
 		}
 	}
 	var ended *stepEnded
@@ -166,7 +167,8 @@ func (s *supervisor) serve() {
 			}
 		})
 		if err != nil {
-			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal), zap.Error(err))
+			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal),
+				zap.Error(err))
 		}
 	}
 	if ready.fresh {

@@ -19,7 +19,8 @@ func onCaller(producer actor.Producer) *actor.Props {
 
 // beside spawns an actor with a goroutine of its own.
 func beside(producer actor.Producer) *actor.Props {
-	return actor.PropsFromProducer(producer, actor.WithGuardian(actor.RestartingSupervisorStrategy()))
+	return actor.PropsFromProducer(producer,
+		actor.WithGuardian(actor.RestartingSupervisorStrategy()))
 }
 
 // newSystem makes an actor system whose own messages go where ours go.

@@ -19,7 +19,8 @@ func (s *supervisor) traced() {
 	if last := s.traceLast; !last.at.IsZero() {
 		t.Span(last.at, now, ordinal, fmt.Sprintf("step %d", stats.Steps-1), perfetto.Args{
 			"requests": granted(stats.Engine) - granted(last.Engine), "stitched": stats.Engine.Stitches - last.Engine.Stitches,
-			"peak_allocated": int64(stats.Engine.PeakLoad), // so far: the curve is not told of every block
+			// so far: the curve is not told of every block
+			"peak_allocated": int64(stats.Engine.PeakLoad),
 			"hits":           stats.Hits - last.Hits, "misses": stats.Misses - last.Misses,
 			"driver_calls": stats.DriverCalls - last.DriverCalls, "driver_ms": float64((stats.DriverTime - last.DriverTime).Microseconds()) / 1e3,
 		})

@@ -21,8 +21,10 @@ const (
 
 // A driver that takes no fence, cannot wait, or cannot tell about a fence.
 var unfenced = map[string][]devicetest.Rule{
-	"capture": {{Kind: devicetest.CallRecord, Code: captured}, {Kind: devicetest.CallSync, Code: captured}},
-	"query":   {{Kind: devicetest.CallDone, Code: capturedEvent}, {Kind: devicetest.CallSync, Code: captured}},
+	"capture": {{Kind: devicetest.CallRecord, Code: captured},
+		{Kind: devicetest.CallSync, Code: captured}},
+	"query": {{Kind: devicetest.CallDone, Code: capturedEvent},
+		{Kind: devicetest.CallSync, Code: captured}},
 }
 
 // use has another stream use a block: it is there.
@@ -43,7 +45,8 @@ func TestUnfencedBlockStaysTaken(t *testing.T) {
 		for _, planned := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s planned %t", what, planned), func(t *testing.T) {
 				logs, log := observer.New(zap.WarnLevel)
-				k, fault := newFaultyKit(t, Options{Without: unplanned[!planned], Log: zap.New(logs)})
+				k, fault := newFaultyKit(t, Options{Without: unplanned[!planned],
+					Log: zap.New(logs)})
 				sizes := tens(4)
 				if planned {
 					k.learn(sizes...)
@@ -118,8 +121,8 @@ func TestUnfencedBlocksBeforeOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsBesideAPool: no request waits for the device while a private pool is being allocated to,
-// its own included: another stream that it serves may be captured.
+// TestNobodyWaitsBesideAPool: no request waits for the device while a private pool is being
+// allocated to, its own included: another stream that it serves may be captured.
 func TestNobodyWaitsBesideAPool(t *testing.T) {
 	for pools := range 2 {
 		b := newBehind(t, 0, busy{pools: pools})

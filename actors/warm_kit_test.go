@@ -23,12 +23,14 @@ func (o *outcome) tight() bool { return float64(o.reserved) <= 1.005*float64(o.l
 
 // start runs a program, with plans made at the boundaries, that knows the plan of an earlier run;
 // nil: of none.
-func start(t *testing.T, earlier *plan.Plan, capacity mem.Bytes, program func(p *drift.Program)) outcome {
+func start(t *testing.T, earlier *plan.Plan, capacity mem.Bytes,
+	program func(p *drift.Program)) outcome {
 	t.Helper()
 	return run(t, actors.Options{Inline: true, Plan: earlier}, capacity, program)
 }
 
-func run(t *testing.T, options actors.Options, capacity mem.Bytes, program func(p *drift.Program)) outcome {
+func run(t *testing.T, options actors.Options, capacity mem.Bytes,
+	program func(p *drift.Program)) outcome {
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *drift.Program

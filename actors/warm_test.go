@@ -33,10 +33,12 @@ func TestTheNextRunStartsWithThePlan(t *testing.T) {
 		}
 	}
 	if warm.steps[3].Hits <= cold.steps[3].Hits {
-		t.Errorf("step 3: %d hits with the plan, %d without", warm.steps[3].Hits, cold.steps[3].Hits)
+		t.Errorf("step 3: %d hits with the plan, %d without", warm.steps[3].Hits,
+			cold.steps[3].Hits)
 	}
 	if warm.reserved > cold.reserved || !warm.tight() {
-		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm.reserved, cold.reserved, warm.load)
+		t.Errorf("%v reserved, cold %v, the load's peak is %v", warm.reserved, cold.reserved,
+			warm.load)
 	}
 	if warm.plan != cold.plan {
 		t.Error("a run that had nothing to add has another plan")
@@ -98,9 +100,9 @@ func TestAStalePlanTakesNoMoreMemory(t *testing.T) {
 	}
 }
 
-// TestALaterStartAmongHoles: memory is given back in the middle of each step, where other blocks lie
-// between, and asked for as one block after it. A plan of an earlier run once had it mapped hole by
-// hole, one in a round, and the rounds are counted.
+// TestALaterStartAmongHoles: memory is given back in the middle of each step, where other blocks
+// lie between, and asked for as one block after it. A plan of an earlier run once had it mapped
+// hole by hole, one in a round, and the rounds are counted.
 func TestALaterStartAmongHoles(t *testing.T) {
 	program := func(p *drift.Program) {
 		for range 6 {

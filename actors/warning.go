@@ -37,7 +37,8 @@ func (p *planner) warn(m *stepEnded, again bool, earlier []plan.Step) {
 		p.d.tooLarge.Store(&note)
 		p.d.log.Warn("the coming step will not fit if it is like the one before: try a smaller batch "+
 			"or sequence, activation checkpointing or offloading; stalloc.explain() says what is live",
-			zap.Stringer("needs at least", need), zap.Stringer("there is", most), zap.Stringer("live now", live))
+			zap.Stringer("needs at least", need), zap.Stringer("there is",
+				most), zap.Stringer("live now", live))
 	}
 }
 
@@ -67,7 +68,8 @@ func least(steps []plan.Step) mem.Bytes {
 			if r.Free == plan.Never {
 				kept += r.Size
 			} else {
-				passing = append(passing, descent.Buffer{Lower: r.From, Upper: r.Free, Size: r.Size})
+				passing = append(passing, descent.Buffer{Lower: r.From, Upper: r.Free,
+					Size: r.Size})
 			}
 		}
 		peak = max(peak, descent.LowerBound(passing))

@@ -11,8 +11,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestALeakIsSaid keeps something of each step, at its begin or at its end, until the device is full, and that of a
-// limit: it is said once, right before the step that does not fit.
+// TestALeakIsSaid keeps something of each step, at its begin or at its end, until the device is
+// full, and that of a limit: it is said once, right before the step that does not fit.
 func TestALeakIsSaid(t *testing.T) {
 	for _, limit := range []mem.Bytes{0, 6 * mem.GiB} {
 		for _, early := range []bool{false, true} {
@@ -44,21 +44,25 @@ func TestALeakIsSaid(t *testing.T) {
 			steps := 0
 			for ; step() == nil; steps++ {
 				if logs.Len() > 0 {
-					t.Fatalf("limit %v, early %v: step %d fits, and was said not to: %v", limit, early, steps, logs.All())
+					t.Fatalf("limit %v, early %v: step %d fits, and was said not to: %v", limit,
+						early, steps, logs.All())
 				}
 				k.boundary()
 			}
 			if logs.Len() != 1 || steps < 10 {
-				t.Errorf("limit %v, early %v: step %d does not fit, said was %v", limit, early, steps, logs.All())
+				t.Errorf("limit %v, early %v: step %d does not fit, said was %v", limit, early,
+					steps, logs.All())
 			}
-			if text := strings.Join(strings.Fields(k.Explain()), " "); !strings.Contains(text, fmt.Sprintf("Said after step %d: the next one will not fit", steps)) {
+			if text := strings.Join(strings.Fields(k.Explain()), " "); !strings.Contains(text,
+				fmt.Sprintf("Said after step %d: the next one will not fit", steps)) {
 				t.Errorf("limit %v, early %v, step %d: %s", limit, early, steps, text)
 			}
 		}
 	}
 }
 
-// TestWhatSleepsNeedsNothing: beside a region that sleeps, steps fit that would not if it were awake.
+// TestWhatSleepsNeedsNothing: beside a region that sleeps, steps fit that would not if it were
+// awake.
 func TestWhatSleepsNeedsNothing(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	k := newKit(t, Options{Log: zap.New(core)})

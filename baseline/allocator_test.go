@@ -27,7 +27,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("options with a bad %s: %v", want, err)
 		}
 	}
-	if _, err := New("jemalloc", Options{}); err == nil || !strings.Contains(err.Error(), "native, expandable") {
+	if _, err := New("jemalloc", Options{}); err == nil || !strings.Contains(err.Error(),
+		"native, expandable") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	for _, name := range Names() {
@@ -58,7 +59,8 @@ func TestBadCalls(t *testing.T) {
 		}
 		before := a.Stats()
 		for _, b := range []Block{first, None, 12345, 1 << 40, math.MinInt64} {
-			for _, err := range []error{a.Free(b), a.Complete(b), a.Defer(b), a.RecordStream(b, 1)} {
+			for _, err := range []error{a.Free(b), a.Complete(b), a.Defer(b),
+				a.RecordStream(b, 1)} {
 				if !errors.Is(err, ErrUnknownBlock) {
 					t.Errorf("%s: use of block %d: %v", name, b, err)
 				}
@@ -67,7 +69,8 @@ func TestBadCalls(t *testing.T) {
 				t.Errorf("%s: address of block %d: %v", name, b, err)
 			}
 		}
-		for _, err := range []error{a.Free(deferred), a.Defer(deferred), a.RecordStream(deferred, 1)} {
+		for _, err := range []error{a.Free(deferred), a.Defer(deferred),
+			a.RecordStream(deferred, 1)} {
 			if !errors.Is(err, ErrUnknownBlock) {
 				t.Errorf("%s: use of a waiting block: %v", name, err)
 			}
@@ -97,7 +100,8 @@ func TestOutOfMemory(t *testing.T) {
 		for _, size := range []mem.Bytes{101 * mem.MiB, 100 * mem.GiB, maxRequest} {
 			_, err := a.Malloc(size, 3)
 			var oom *OutOfMemory
-			if !errors.Is(err, ErrOutOfMemory) || !errors.As(err, &oom) || oom.Asked != size || oom.Stream != 3 {
+			if !errors.Is(err, ErrOutOfMemory) || !errors.As(err, &oom) || oom.Asked != size ||
+				oom.Stream != 3 {
 				t.Fatalf("%s: Malloc(%d): %v", name, size, err)
 			}
 			if !strings.Contains(err.Error(), "100.00 MiB") {
@@ -190,8 +194,9 @@ func TestCost(t *testing.T) {
 // return, by hand.
 func TestCallsOfOneRequest(t *testing.T) {
 	for name, want := range map[string]Calls{
-		"native":     {Count: [CallKinds]int64{MemAlloc: 1, MemFree: 1}},
-		"expandable": {Count: [CallKinds]int64{Reserve: 1, AddressFree: 1, Create: 3, Map: 3, SetAccess: 1, Unmap: 3, Release: 3}},
+		"native": {Count: [CallKinds]int64{MemAlloc: 1, MemFree: 1}},
+		"expandable": {Count: [CallKinds]int64{Reserve: 1, AddressFree: 1, Create: 3, Map: 3,
+			SetAccess: 1, Unmap: 3, Release: 3}},
 	} {
 		a, _ := New(name, Options{})
 		b, err := a.Malloc(50*mem.MiB, 0)

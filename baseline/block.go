@@ -150,6 +150,7 @@ func (c *core) insertFree(i int32) {
 func (c *core) removeFree(i int32) {
 	b := &c.blocks[i]
 	if !c.freeSet(b).remove(b.size, b.addr) {
-		panic(fmt.Sprintf("baseline: free block at %v is not in its free set", Place{b.space, b.addr}))
+		panic(fmt.Sprintf("baseline: free block at %v is not in its free set",
+			Place{b.space, b.addr}))
 	}
 }

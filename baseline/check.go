@@ -10,7 +10,8 @@ import (
 // Check recounts the state from the block records. It visits every block a few
 // times and changes nothing.
 func (c *core) Check() error {
-	for _, check := range []func() error{c.checkLinks, c.checkSets, c.checkSums, c.checkSegments, c.checkWaits, c.back.check} {
+	for _, check := range []func() error{c.checkLinks, c.checkSets, c.checkSums, c.checkSegments,
+		c.checkWaits, c.back.check} {
 		if err := check(); err != nil {
 			return fmt.Errorf("baseline: %s: invariant broken: %w", c.name, err)
 		}
@@ -39,7 +40,8 @@ func (c *core) checkLinks() error {
 				b.state, Place{b.space, b.addr}, b.size, n.state, Place{n.space, n.addr})
 		}
 		if b.state == n.state && (b.state == free || b.state == unmapped) {
-			return fmt.Errorf("two neighbours at %v and %v are %v", Place{b.space, b.addr}, Place{n.space, n.addr}, b.state)
+			return fmt.Errorf("two neighbours at %v and %v are %v", Place{b.space, b.addr},
+				Place{n.space, n.addr}, b.state)
 		}
 	}
 	return nil
@@ -59,7 +61,8 @@ func (c *core) checkSets() error {
 			for _, i := range fs.appendBlocks(nil) {
 				b := &c.blocks[i]
 				cur, ok := fs.ceil(entry{size: b.size, addr: b.addr})
-				if b.state != free || int(b.pool) != p || int(b.stream) != s || !ok || fs.at(cur).block != i {
+				if b.state != free || int(b.pool) != p || int(b.stream) != s || !ok ||
+					fs.at(cur).block != i {
 					return fmt.Errorf("%v block at %v of %d bytes is in the free set of pool %d, stream %d under another key",
 						b.state, Place{b.space, b.addr}, b.size, p, s)
 				}
@@ -154,7 +157,8 @@ func (c *core) checkSegments() error {
 	})
 	for i := 1; i < len(spans); i++ {
 		if a, b := spans[i-1], spans[i]; a.space == b.space && a.to > b.from {
-			return fmt.Errorf("the segments at %v and %v overlap", Place{a.space, a.from}, Place{b.space, b.from})
+			return fmt.Errorf("the segments at %v and %v overlap", Place{a.space, a.from},
+				Place{b.space, b.from})
 		}
 	}
 	return nil
@@ -186,7 +190,8 @@ func (c *core) checkWaits() error {
 			want++
 		}
 		if b.waits != want || want == 0 {
-			return fmt.Errorf("block at %v waits for %d events, %d are queued", Place{b.space, b.addr}, b.waits, want)
+			return fmt.Errorf("block at %v waits for %d events, %d are queued",
+				Place{b.space, b.addr}, b.waits, want)
 		}
 	}
 	if n != c.pending.count {

@@ -29,11 +29,13 @@ func (e *Expandable) check() error {
 			for _, i := range hs.appendBlocks(nil) {
 				b := &e.blocks[i]
 				if b.state != unmapped || int(b.pool) != p || int(b.stream) != s {
-					return fmt.Errorf("%v block at %v is in an unmapped set", b.state, Place{b.space, b.addr})
+					return fmt.Errorf("%v block at %v is in an unmapped set", b.state,
+						Place{b.space, b.addr})
 				}
 				unit := page(b.pool)
 				if int64(b.addr-e.starts[b.ext])%int64(unit) != 0 || b.size%unit != 0 {
-					return fmt.Errorf("unmapped block at %v of %d bytes is not whole pages", Place{b.space, b.addr}, b.size)
+					return fmt.Errorf("unmapped block at %v of %d bytes is not whole pages",
+						Place{b.space, b.addr}, b.size)
 				}
 			}
 		}

@@ -11,11 +11,15 @@ import (
 // Check that returns nil would pass all the other tests.
 func TestCheckNotices(t *testing.T) {
 	for name, damage := range map[string]func(n *Native){
-		"neighbour":        func(n *Native) { n.blocks[pick(n, free)].next = none },
-		"size":             func(n *Native) { n.blocks[pick(n, live)].size += 512 },
-		"state":            func(n *Native) { n.blocks[pick(n, free)].state = live },
-		"free set":         func(n *Native) { n.removeFree(pick(n, free)) },
-		"order of a set":   func(n *Native) { l := n.pools[largePool].free[0].leaves[0]; l.e[0], l.e[1] = l.e[1], l.e[0] },
+		"neighbour": func(n *Native) { n.blocks[pick(n, free)].next = none },
+		"size":      func(n *Native) { n.blocks[pick(n, live)].size += 512 },
+		"state":     func(n *Native) { n.blocks[pick(n, free)].state = live },
+		"free set":  func(n *Native) { n.removeFree(pick(n, free)) },
+		"order of a set": func(n *Native) {
+			l := n.pools[largePool].free[0].leaves[0]
+			l.e[0],
+				l.e[1] = l.e[1], l.e[0]
+		},
 		"allocated":        func(n *Native) { n.stats.Allocated += 512 },
 		"active":           func(n *Native) { n.stats.Active -= 512 },
 		"requested":        func(n *Native) { n.stats.Requested++ },
@@ -75,7 +79,8 @@ func mixed(t *testing.T) *Native {
 		if err := n.Check(); err != nil {
 			t.Fatal(err)
 		}
-		if pick(n, live) != none && pick(n, waiting) != none && n.pools[largePool].free[0].count > 1 {
+		if pick(n, live) != none && pick(n, waiting) != none &&
+			n.pools[largePool].free[0].count > 1 {
 			return n
 		}
 		n = NewNative(n.opt)
@@ -86,7 +91,8 @@ func mixed(t *testing.T) *Native {
 func overlap(n *Native) {
 	last := none
 	for i := range n.blocks {
-		if b := &n.blocks[i]; b.state == live && b.pool == largePool && b.prev == none && b.next == none {
+		if b := &n.blocks[i]; b.state == live && b.pool == largePool && b.prev == none &&
+			b.next == none {
 			if last != none {
 				b.addr = n.blocks[last].addr
 			}

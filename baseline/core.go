@@ -65,7 +65,8 @@ type poolState struct {
 const rtEnd mem.Offset = 1 << 60
 
 func (c *core) init(name string, o Options, b backend) {
-	*c = core{opt: o.withDefaults(), back: b, name: name, streams: map[mem.StreamID]int32{}, lastIdx: none, rtTop: rtEnd}
+	*c = core{opt: o.withDefaults(), back: b, name: name, streams: map[mem.StreamID]int32{},
+		lastIdx: none, rtTop: rtEnd}
 }
 
 func (c *core) intern(s mem.StreamID) int32 {
@@ -89,12 +90,14 @@ func (c *core) intern(s mem.StreamID) int32 {
 // request rounds what the caller asked for.
 func (c *core) request(size mem.Bytes, stream mem.StreamID) request {
 	n := c.opt.roundSize(size)
-	return request{asked: size, n: n, segment: segmentSize(n), pool: poolOf(n), stream: c.intern(stream)}
+	return request{asked: size, n: n, segment: segmentSize(n), pool: poolOf(n),
+		stream: c.intern(stream)}
 }
 
 func (c *core) Malloc(size mem.Bytes, stream mem.StreamID) (Block, error) {
 	if size < 0 || size > maxRequest {
-		return None, fmt.Errorf("baseline: request of %d bytes: expected 0 to %d", int64(size), int64(maxRequest))
+		return None, fmt.Errorf("baseline: request of %d bytes: expected 0 to %d", int64(size),
+			int64(maxRequest))
 	}
 	if size == 0 {
 		return None, nil
@@ -154,7 +157,8 @@ func (c *core) Free(h Block) error {
 	}
 	b := &c.blocks[i]
 	if b.state != live {
-		return fmt.Errorf("baseline: second free of the block at %v: %w", Place{b.space, b.addr}, ErrUnknownBlock)
+		return fmt.Errorf("baseline: second free of the block at %v: %w", Place{b.space, b.addr},
+			ErrUnknownBlock)
 	}
 	c.stats.Allocated -= b.size
 	if b.used || b.deferred {

@@ -95,7 +95,8 @@ func (c *core) Complete(h Block) error {
 	}
 	b := &c.blocks[i]
 	if b.state == live {
-		return fmt.Errorf("baseline: completion of the block at %v: %w", Place{b.space, b.addr}, ErrNotFreed)
+		return fmt.Errorf("baseline: completion of the block at %v: %w", Place{b.space, b.addr},
+			ErrNotFreed)
 	}
 	if b.deferred {
 		b.deferred = false

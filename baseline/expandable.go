@@ -170,6 +170,7 @@ func (e *Expandable) insertHole(i int32) {
 func (e *Expandable) removeHole(i int32) {
 	b := &e.blocks[i]
 	if !e.holeSet(b.pool, b.stream).remove(0, b.addr) {
-		panic("baseline: unmapped block at " + Place{b.space, b.addr}.String() + " is not in its set")
+		panic("baseline: unmapped block at " + Place{b.space, b.addr}.String() +
+			" is not in its set")
 	}
 }

@@ -26,7 +26,8 @@ func (s *script) byte() byte {
 func (s *script) pick(from ...mem.Bytes) mem.Bytes { return from[int(s.byte())%len(from)] }
 
 func (s *script) options() Options {
-	o := Options{Capacity: s.pick(4*mem.GiB, 300*mem.MiB, 100*mem.MiB, 61*mem.MiB, 1*mem.GiB, 640*mem.MiB)}
+	o := Options{Capacity: s.pick(4*mem.GiB, 300*mem.MiB, 100*mem.MiB, 61*mem.MiB, 1*mem.GiB,
+		640*mem.MiB)}
 	flags := s.byte()
 	if flags&1 != 0 {
 		o.MaxSplit = s.pick(20*mem.MiB, 32*mem.MiB, 100*mem.MiB)

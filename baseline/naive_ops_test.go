@@ -77,7 +77,8 @@ func (m *naive) search(n mem.Bytes, small bool, stream mem.StreamID) (ngap, bool
 		}
 	}
 	g := fit[0]
-	refused := n < m.o.MaxSplit && g.size >= m.o.MaxSplit || n >= m.o.MaxSplit && g.size >= n+m.o.NonSplitRounding
+	refused := n < m.o.MaxSplit && g.size >= m.o.MaxSplit || n >= m.o.MaxSplit &&
+		g.size >= n+m.o.NonSplitRounding
 	return g, !refused
 }
 

@@ -59,7 +59,8 @@ type ngap struct {
 }
 
 func newNaive(o Options, exp bool) *naive {
-	return &naive{o: o.withDefaults(), exp: exp, taken: map[int]*ntaken{}, born: map[mem.Offset]int64{}}
+	return &naive{o: o.withDefaults(), exp: exp, taken: map[int]*ntaken{},
+		born: map[mem.Offset]int64{}}
 }
 
 func (m *naive) unit(small bool) mem.Bytes {

@@ -52,11 +52,13 @@ func (o Options) Validate() error {
 		{"NonSplitRounding", o.NonSplitRounding},
 	} {
 		if v.value < 0 || v.value > 1<<50 {
-			return fmt.Errorf("baseline: option %s is %d bytes: expected 0 (the default) to 1 PiB", v.name, int64(v.value))
+			return fmt.Errorf("baseline: option %s is %d bytes: expected 0 (the default) to 1 PiB",
+				v.name, int64(v.value))
 		}
 	}
 	if o.MaxSplit != 0 && o.MaxSplit < largeBuffer {
-		return fmt.Errorf("baseline: option MaxSplit is %v: expected 0 (no bound) or at least %v", o.MaxSplit, largeBuffer)
+		return fmt.Errorf("baseline: option MaxSplit is %v: expected 0 (no bound) or at least %v",
+			o.MaxSplit, largeBuffer)
 	}
 	for i, d := range o.Roundup {
 		if d < 0 || d > 1<<20 || d&(d-1) != 0 {
@@ -96,5 +98,6 @@ func New(name string, o Options) (Allocator, error) {
 	case "expandable":
 		return NewExpandable(o), nil
 	}
-	return nil, fmt.Errorf("baseline: no allocator is called %q: expected one of %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("baseline: no allocator is called %q: expected one of %s", name,
+		strings.Join(Names(), ", "))
 }

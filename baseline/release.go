@@ -45,7 +45,8 @@ func (c *core) releaseAvailable(rq request) bool {
 	}
 	c.scratch = c.scratch[:0]
 	var released mem.Bytes
-	for cur, ok := fs.last(); ok && released < need && fs.at(cur).size >= c.opt.MaxSplit; cur, ok = fs.prev(cur) {
+	for cur, ok := fs.last(); ok && released < need &&
+		fs.at(cur).size >= c.opt.MaxSplit; cur, ok = fs.prev(cur) {
 		released += fs.at(cur).size
 		c.scratch = append(c.scratch, fs.at(cur).block)
 	}

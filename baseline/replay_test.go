@@ -31,7 +31,8 @@ func replay(a Allocator, events []trace.Event, each func(i int) error) error {
 			}
 		case trace.FreeRequested:
 			b := blocks[e.ID]
-			if i+1 < len(events) && events[i+1].Kind == trace.FreeCompleted && events[i+1].ID == e.ID {
+			if i+1 < len(events) && events[i+1].Kind == trace.FreeCompleted &&
+				events[i+1].ID == e.ID {
 				blocks[e.ID] = None
 			} else {
 				err = a.Defer(b)

@@ -29,12 +29,14 @@ func TestSetAgainstSlice(t *testing.T) {
 				s.insert(e)
 			} else if len(want) > 0 {
 				at := r.IntN(len(want))
-				if !s.remove(want[at].size, want[at].addr) || s.remove(want[at].size, want[at].addr) {
+				if !s.remove(want[at].size, want[at].addr) ||
+					s.remove(want[at].size, want[at].addr) {
 					t.Fatalf("seed %d: entry %+v was not removed exactly once", seed, want[at])
 				}
 				want = append(want[:at], want[at+1:]...)
 			}
-			compareSet(t, seed, &s, want, entry{size: mem.Bytes(r.IntN(52)), addr: mem.Offset(r.IntN(1 << 30))})
+			compareSet(t, seed, &s, want, entry{size: mem.Bytes(r.IntN(52)),
+				addr: mem.Offset(r.IntN(1 << 30))})
 		}
 	}
 }

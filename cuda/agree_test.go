@@ -27,7 +27,8 @@ func TestSimulatedDevicesAgree(t *testing.T) {
 		if err := errors.Join(simulated.Check(), simulated.Close(), real.Close()); err != nil {
 			t.Fatalf("seed %d: %v", seed+i, err)
 		}
-		for _, kind := range []string{"handles", "mappings", "reservations", "blocks", "events", "contexts"} {
+		for _, kind := range []string{"handles", "mappings", "reservations", "blocks", "events",
+			"contexts"} {
 			if n := lib.Live(kind); n != 0 {
 				t.Errorf("seed %d: the driver is left with %d %s", seed+i, n, kind)
 			}

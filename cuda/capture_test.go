@@ -27,7 +27,8 @@ func TestCaptureSurvives(t *testing.T) {
 		t.Errorf("while a stream is captured: %v", err)
 	}
 	var failure *driver.Error
-	if _, err := d.Record(captured); !errors.As(err, &failure) || failure.Code != 900 || failure.Call != "cuEventRecord" {
+	if _, err := d.Record(captured); !errors.As(err, &failure) || failure.Code != 900 ||
+		failure.Call != "cuEventRecord" {
 		t.Errorf("Record on the captured stream: %v", err)
 	}
 	if !lib.EndCapture(uint64(captured)) {
@@ -85,14 +86,16 @@ func TestTwoDevices(t *testing.T) {
 	if free0 != total-mem.HandleSize || free1 != total {
 		t.Errorf("a handle of device 0 leaves %v and %v free of %v", free0, free1, total)
 	}
-	if err := errors.Join(owner.Map(addr, h), owner.Access(addr, mem.HandleSize), owner.Write(addr, []byte{7})); err != nil {
+	if err := errors.Join(owner.Map(addr, h), owner.Access(addr, mem.HandleSize),
+		owner.Write(addr, []byte{7})); err != nil {
 		t.Fatal(err)
 	}
 	got := []byte{0}
 	if err := peer.Read(got, addr); err == nil {
 		t.Error("a device reads another's memory without being its peer")
 	}
-	if err := errors.Join(owner.EnablePeers(1), owner.Access(addr, mem.HandleSize), peer.Read(got, addr)); err != nil || got[0] != 7 {
+	if err := errors.Join(owner.EnablePeers(1), owner.Access(addr, mem.HandleSize),
+		peer.Read(got, addr)); err != nil || got[0] != 7 {
 		t.Errorf("a peer reads %d, %v, want 7", got[0], err)
 	}
 	if err := owner.EnablePeers(make([]int, 17)...); err == nil {
@@ -104,15 +107,16 @@ func TestTwoDevices(t *testing.T) {
 	if err := owner.EnablePeers(0); err == nil {
 		t.Error("a device is accepted as its own peer")
 	}
-	if err := errors.Join(owner.Unmap(addr, mem.HandleSize), owner.Release(h), owner.Unreserve(addr, mem.HandleSize),
+	if err := errors.Join(owner.Unmap(addr, mem.HandleSize), owner.Release(h),
+		owner.Unreserve(addr, mem.HandleSize),
 		owner.Close(), peer.Close()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCaptureBeginsWhileAFenceIsRecorded: another thread may begin to capture a stream at any moment,
-// also between the look whether it does and the record. Such a fence is refused, and is not asked
-// about, which would end the capture.
+// TestCaptureBeginsWhileAFenceIsRecorded: another thread may begin to capture a stream at any
+// moment, also between the look whether it does and the record. Such a fence is refused, and is not
+// asked about, which would end the capture.
 func TestCaptureBeginsWhileAFenceIsRecorded(t *testing.T) {
 	restart(t, nil)
 	d := open(t)

@@ -16,7 +16,8 @@ func (d *Device) Read(to []byte, from mem.Addr) error {
 	if len(to) == 0 {
 		return nil
 	}
-	return d.driver.check(C.stalloc_device_read(&d.c, unsafe.Pointer(unsafe.SliceData(to)), C.stalloc_cu_addr(from), C.size_t(len(to))))
+	return d.driver.check(C.stalloc_device_read(&d.c, unsafe.Pointer(unsafe.SliceData(to)),
+		C.stalloc_cu_addr(from), C.size_t(len(to))))
 }
 
 // Write copies host memory to the device and waits for it.
@@ -24,13 +25,15 @@ func (d *Device) Write(to mem.Addr, from []byte) error {
 	if len(from) == 0 {
 		return nil
 	}
-	return d.driver.check(C.stalloc_device_write(&d.c, C.stalloc_cu_addr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
+	return d.driver.check(C.stalloc_device_write(&d.c, C.stalloc_cu_addr(to),
+		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
-// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin. It must
-// be whole pages that do not belong to Go.
+// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin. It
+// must be whole pages that do not belong to Go.
 func (d *Device) Pin(memory []byte) error {
-	return d.driver.check(C.stalloc_device_pin(&d.c, unsafe.Pointer(unsafe.SliceData(memory)), C.size_t(len(memory))))
+	return d.driver.check(C.stalloc_device_pin(&d.c, unsafe.Pointer(unsafe.SliceData(memory)),
+		C.size_t(len(memory))))
 }
 
 // Unpin ends a Pin of just this memory.

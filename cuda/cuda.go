@@ -78,7 +78,8 @@ func Open(path string) (*Driver, error) {
 // FromTable uses a struct stalloc_driver that the process has filled elsewhere.
 // The table must outlive the Driver.
 func FromTable(table unsafe.Pointer) *Driver {
-	return &Driver{table: (*C.struct_stalloc_driver)(table), path: "the driver table of this process"}
+	return &Driver{table: (*C.struct_stalloc_driver)(table),
+		path: "the driver table of this process"}
 }
 
 // Device opens one GPU by its ordinal, as CUDA_VISIBLE_DEVICES numbers them, and

@@ -72,7 +72,8 @@ func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
 
 // Unreserve gives a whole reservation back.
 func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
-	if err := d.driver.check(C.stalloc_device_unreserve(&d.c, C.stalloc_cu_addr(addr), bytes(size))); err != nil {
+	if err := d.driver.check(C.stalloc_device_unreserve(&d.c, C.stalloc_cu_addr(addr),
+		bytes(size))); err != nil {
 		return err
 	}
 	d.reserved.Add(-1)
@@ -130,7 +131,8 @@ func (d *Device) Export(h driver.Handle) (name driver.Shared, err error) {
 		return name, errNotShared
 	}
 	var out C.struct_stalloc_exported
-	if err = d.driver.check(C.stalloc_device_export(&d.c, C.stalloc_cu_handle(h), &out)); err != nil {
+	if err = d.driver.check(C.stalloc_device_export(&d.c, C.stalloc_cu_handle(h),
+		&out)); err != nil {
 		const remedy = "cannot be given to other processes; with share:fd it takes a file descriptor for each handle, see ulimit -n: %w"
 		return name, fmt.Errorf(remedy, err)
 	}
@@ -154,11 +156,14 @@ func (d *Device) MapShared(addr mem.Addr, s driver.Shared, size mem.Bytes) error
 		}
 	case driver.FabricName:
 		what.fd = -1
-		C.memcpy(unsafe.Pointer(&what.name[0]), unsafe.Pointer(unsafe.StringData(s.Fabric)), driver.FabricName)
+		C.memcpy(unsafe.Pointer(&what.name[0]), unsafe.Pointer(unsafe.StringData(s.Fabric)),
+			driver.FabricName)
 	default:
-		return fmt.Errorf("a fabric's name of memory has %d bytes: expected %d", len(s.Fabric), driver.FabricName)
+		return fmt.Errorf("a fabric's name of memory has %d bytes: expected %d", len(s.Fabric),
+			driver.FabricName)
 	}
-	return d.driver.check(C.stalloc_device_map_exported(&d.c, C.stalloc_cu_addr(addr), bytes(size), &what))
+	return d.driver.check(C.stalloc_device_map_exported(&d.c, C.stalloc_cu_addr(addr), bytes(size),
+		&what))
 }
 
 // Map puts the whole handle at addr. An unknown handle is refused with error 1.
@@ -169,11 +174,13 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	if !known {
 		return d.unknown("cuMemMap", h)
 	}
-	return d.driver.check(C.stalloc_device_map(&d.c, C.stalloc_cu_addr(addr), bytes(size), C.stalloc_cu_handle(h)))
+	return d.driver.check(C.stalloc_device_map(&d.c, C.stalloc_cu_addr(addr), bytes(size),
+		C.stalloc_cu_handle(h)))
 }
 
 func (d *Device) unknown(call string, h driver.Handle) error {
-	return fmt.Errorf("%w: there is no handle %#x", d.driver.failure(call, C.STALLOC_CU_INVALID_VALUE), uint64(h))
+	return fmt.Errorf("%w: there is no handle %#x",
+		d.driver.failure(call, C.STALLOC_CU_INVALID_VALUE), uint64(h))
 }
 
 // Access grants read and write on a range of whole mappings to this device and to the
@@ -195,8 +202,8 @@ func (d *Device) Memory() (free, total mem.Bytes, err error) {
 }
 
 // Share has memory from now on made so that other processes can be given it: as file descriptors
-// or, with fabric, on other hosts, too. If the device cannot, that is the error and nothing changes.
-// It must not run beside Create.
+// or, with fabric, on other hosts, too. If the device cannot, that is the error and nothing
+// changes. It must not run beside Create.
 func (d *Device) Share(fabric bool) error {
 	kind := C.int(C.STALLOC_CU_HANDLE_FD)
 	if fabric {
@@ -210,11 +217,13 @@ func (d *Device) Share(fabric bool) error {
 // them cannot reach this device's memory, that is the error and nothing changes.
 func (d *Device) EnablePeers(ordinals ...int) error {
 	if len(ordinals) > C.STALLOC_MAX_PEERS {
-		return fmt.Errorf("%d peers of device %d: at most %d are possible", len(ordinals), d.ordinal, C.STALLOC_MAX_PEERS)
+		return fmt.Errorf("%d peers of device %d: at most %d are possible", len(ordinals),
+			d.ordinal, C.STALLOC_MAX_PEERS)
 	}
 	for _, ordinal := range ordinals {
 		var can C.int
-		if err := d.driver.check(C.stalloc_device_reached_by(&d.c, C.int(ordinal), &can)); err != nil {
+		if err := d.driver.check(C.stalloc_device_reached_by(&d.c, C.int(ordinal),
+			&can)); err != nil {
 			return err
 		}
 		if can == 0 {

@@ -63,7 +63,8 @@ func (d *Device) Done(f driver.Fence) (bool, error) {
 	defer d.fenceLock.Unlock() // also against a second question about f
 	event, known := d.fences[f]
 	if !known {
-		return false, fmt.Errorf("%w: there is no fence %d", d.driver.failure("cuEventQuery", C.STALLOC_CU_INVALID_HANDLE), uint64(f))
+		return false, fmt.Errorf("%w: there is no fence %d", d.driver.failure("cuEventQuery",
+			C.STALLOC_CU_INVALID_HANDLE), uint64(f))
 	}
 	var done C.int
 	err := d.driver.check(C.stalloc_device_query(&d.c, event, &done))

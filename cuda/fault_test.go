@@ -76,12 +76,14 @@ func TestEveryCallFails(t *testing.T) {
 		lib.Fail(fmt.Sprintf("*:%d:719", n))
 		err := openAndTour()
 		var failure *driver.Error
-		if !errors.As(err, &failure) || failure.Code != 719 || failure.Name != "CUDA_ERROR_LAUNCH_FAILED" {
+		if !errors.As(err, &failure) || failure.Code != 719 ||
+			failure.Name != "CUDA_ERROR_LAUNCH_FAILED" {
 			t.Errorf("driver call %d of %d failed, reported as: %v", n, calls, err)
 		}
 		for _, kind := range []string{"handles", "mappings", "reservations", "blocks"} {
 			if live := lib.Live(kind); live != 0 {
-				t.Errorf("driver call %d of %d failed (%v): %d %s leaked", n, calls, err, live, kind)
+				t.Errorf("driver call %d of %d failed (%v): %d %s leaked", n, calls, err, live,
+					kind)
 			}
 		}
 	}
@@ -117,7 +119,8 @@ func TestCallsByName(t *testing.T) {
 		lib.Fail(call + ":*:2")
 		err := tour(d)
 		lib.Fail("")
-		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), call+" failed with driver error 2 (CUDA_ERROR_OUT_OF_MEMORY)") {
+		if !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(),
+			call+" failed with driver error 2 (CUDA_ERROR_OUT_OF_MEMORY)") {
 			t.Errorf("every %s failed, reported as: %v", call, err)
 		}
 		if err := d.Close(); err != nil {
@@ -140,7 +143,8 @@ func TestContextOnlyWhereNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(d.Map(addr, h), d.Access(addr, mem.HandleSize), d.Unmap(addr, mem.HandleSize),
+	if err := errors.Join(d.Map(addr, h), d.Access(addr, mem.HandleSize),
+		d.Unmap(addr, mem.HandleSize),
 		d.Release(h), d.Unreserve(addr, mem.HandleSize)); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +154,8 @@ func TestContextOnlyWhereNeeded(t *testing.T) {
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if push, pop := lib.Count("cuCtxPushCurrent")-pushes, lib.Count("cuCtxPopCurrent"); push != 1 || pop != 1 {
+	if push, pop := lib.Count("cuCtxPushCurrent")-pushes, lib.Count("cuCtxPopCurrent"); push != 1 ||
+		pop != 1 {
 		t.Errorf("Sync pushed %d and popped %d contexts, want 1 and 1", push, pop)
 	}
 	if err := d.Close(); err != nil {

@@ -36,15 +36,27 @@ func TestGPUCosts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		t.Logf("%s: %-10s %4d calls, %v each", d.Name(), name, calls, time.Since(start)/time.Duration(calls))
+		t.Logf("%s: %-10s %4d calls, %v each", d.Name(), name, calls,
+			time.Since(start)/time.Duration(calls))
 	}
 	const pages = 256
 	var addr mem.Addr
 	var handles [pages]driver.Handle
 	var f driver.Fence
-	timed("Reserve", 1, func(int) (err error) { addr, err = d.Reserve(pages * mem.HandleSize); return })
-	timed("Create", pages, func(i int) (err error) { handles[i], err = d.Create(mem.HandleSize); return })
-	timed("Map", pages, func(i int) error { return d.Map(addr+mem.Addr(i)*mem.Addr(mem.HandleSize), handles[i]) })
+	timed("Reserve", 1, func(int) (err error) {
+		addr,
+			err = d.Reserve(pages * mem.HandleSize)
+		return
+	})
+	timed("Create", pages, func(i int) (err error) {
+		handles[i],
+			err = d.Create(mem.HandleSize)
+		return
+	})
+	timed("Map", pages, func(i int) error {
+		return d.Map(addr+mem.Addr(i)*mem.Addr(mem.HandleSize),
+			handles[i])
+	})
 	timed("Record", 1, func(int) (err error) { f, err = d.Record(0); return })
 	timed("Access", 1, func(int) error { return d.Access(addr, pages*mem.HandleSize) })
 	timed("Sync", 1, func(int) error { return d.Sync() })

@@ -41,7 +41,8 @@ func load(t testing.TB) {
 func restart(t testing.TB, settings map[string]string) {
 	t.Helper()
 	load(t)
-	all := map[string]string{"FAKECUDA_CAPACITY": "134217728", "FAKECUDA_DEVICES": "1", "FAKECUDA_EVENT_DELAY": "0"}
+	all := map[string]string{"FAKECUDA_CAPACITY": "134217728", "FAKECUDA_DEVICES": "1",
+		"FAKECUDA_EVENT_DELAY": "0"}
 	for name, value := range settings {
 		all[name] = value
 	}

@@ -30,7 +30,8 @@ func says(t *testing.T, err error, texts ...string) {
 func TestNoDriver(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	_, err := Open(missing)
-	says(t, err, "cannot open the CUDA driver library "+missing, "No such file", "install the NVIDIA driver", "LD_LIBRARY_PATH")
+	says(t, err, "cannot open the CUDA driver library "+missing, "No such file",
+		"install the NVIDIA driver", "LD_LIBRARY_PATH")
 
 	text := filepath.Join(t.TempDir(), "libcuda.so.1")
 	if err := os.WriteFile(text, []byte("no library"), 0o644); err != nil {
@@ -43,10 +44,12 @@ func TestNoDriver(t *testing.T) {
 func TestForeignLibrary(t *testing.T) {
 	folder := t.TempDir()
 	source, library := filepath.Join(folder, "old.c"), filepath.Join(folder, "libcuda.so.1")
-	if err := os.WriteFile(source, []byte("int cuInit(unsigned flags) { return (int)flags; }\n"), 0o644); err != nil {
+	if err := os.WriteFile(source, []byte("int cuInit(unsigned flags) { return (int)flags; }\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	_, err := Open(library)
@@ -61,11 +64,13 @@ func TestNoSuchDevice(t *testing.T) {
 	}
 	for _, ordinal := range []int{-1, 2} {
 		_, err := driver.Device(ordinal)
-		says(t, err, "has 2, numbered from 0", "CUDA_VISIBLE_DEVICES", "cuDeviceGet failed with driver error 101 (CUDA_ERROR_INVALID_DEVICE)")
+		says(t, err, "has 2, numbered from 0", "CUDA_VISIBLE_DEVICES",
+			"cuDeviceGet failed with driver error 101 (CUDA_ERROR_INVALID_DEVICE)")
 	}
 	restart(t, map[string]string{"FAKECUDA_DEVICES": "0"})
 	_, err = driver.Device(0)
-	says(t, err, "cannot open device 0", lib.Path, "cuInit failed with driver error 100 (CUDA_ERROR_NO_DEVICE)", "nvidia-smi")
+	says(t, err, "cannot open device 0", lib.Path,
+		"cuInit failed with driver error 100 (CUDA_ERROR_NO_DEVICE)", "nvidia-smi")
 	if n := lib.Live("contexts"); n != 0 {
 		t.Errorf("%d contexts retained by devices that did not open", n)
 	}

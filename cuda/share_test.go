@@ -41,10 +41,11 @@ func TestRDMA(t *testing.T) {
 	}
 }
 
-// TestRDMAIsTriedOnce makes each call of the trial fail: the device serves all the same, and nothing is
-// left of it once memory goes back.
+// TestRDMAIsTriedOnce makes each call of the trial fail: the device serves all the same, and
+// nothing is left of it once memory goes back.
 func TestRDMAIsTriedOnce(t *testing.T) {
-	for _, call := range []string{"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease"} {
+	for _, call := range []string{"cuMemCreate", "cuMemAddressReserve", "cuMemMap",
+		"cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease"} {
 		restart(t, map[string]string{"FAKECUDA_RDMA": "1"})
 		lib.Fail(call + ":1:999")
 		d := open(t)
@@ -83,7 +84,8 @@ func TestShare(t *testing.T) {
 			t.Errorf("%v, fabric %v: %v, want it to work: %v", c.set, c.fabric, err, c.can)
 		}
 		if exports := lib.Count("cuMemExportToShareableHandle"); c.can != (exports == 1) {
-			t.Errorf("%v, fabric %v: %d handles were exported to see whether that works", c.set, c.fabric, exports)
+			t.Errorf("%v, fabric %v: %d handles were exported to see whether that works", c.set,
+				c.fabric, exports)
 		}
 		usable(t, d)
 		if h, err := d.Create(mem.HandleSize); err != nil {
@@ -128,7 +130,11 @@ func TestExport(t *testing.T) {
 	lib.Fail("")
 	name, err := d.Export(h)
 	again, _ := d.Export(h)
-	isOpen := func() bool { _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", name.FD)); return err == nil }
+	isOpen := func() bool {
+		_,
+			err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", name.FD))
+		return err == nil
+	}
 	if err != nil || again != name || !isOpen() {
 		t.Errorf("it is exported as %v, then %v: %v", name, again, err)
 	}
@@ -140,7 +146,8 @@ func TestExport(t *testing.T) {
 	}
 	h = create()
 	name, err = d.Export(h)
-	if err := errors.Join(err, syscall.Close(name.FD), d.Release(h)); err != nil || lib.Live("handles") != 0 {
+	if err := errors.Join(err, syscall.Close(name.FD), d.Release(h)); err != nil ||
+		lib.Live("handles") != 0 {
 		t.Errorf("the program has closed its descriptor, and it cannot be released: %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -148,8 +155,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestMapShared: what is exported, either way, is mapped at one more place, with its bytes, and lives as
-// long as it is mapped; what names nothing is refused.
+// TestMapShared: what is exported, either way, is mapped at one more place, with its bytes, and
+// lives as long as it is mapped; what names nothing is refused.
 func TestMapShared(t *testing.T) {
 	for _, fabric := range []bool{false, true} {
 		restart(t, map[string]string{"FAKECUDA_FABRIC": "1"})
@@ -167,7 +174,8 @@ func TestMapShared(t *testing.T) {
 		must("export", err)
 		at, err := d.Reserve(4 * mem.HandleSize)
 		there := at + mem.Addr(2*mem.HandleSize)
-		must("map", err, d.Map(at, h), d.MapShared(there, name, 2*mem.HandleSize), d.Access(at, 4*mem.HandleSize))
+		must("map", err, d.Map(at, h), d.MapShared(there, name, 2*mem.HandleSize),
+			d.Access(at, 4*mem.HandleSize))
 		got, want := make([]byte, 4), []byte("seen")
 		must("write", d.Write(at+mem.Addr(mem.HandleSize), want))
 		must("unmap", d.Unmap(at, 2*mem.HandleSize), d.Release(h))
@@ -175,7 +183,8 @@ func TestMapShared(t *testing.T) {
 		if string(got) != string(want) {
 			t.Errorf("fabric %v: %q is there, expected %q", fabric, got, want)
 		}
-		for _, wrong := range []driver.Shared{{FD: -1}, {FD: -1, Fabric: "short"}, {FD: 1 << 20}, {FD: -1, Fabric: strings.Repeat("x", 64)}} {
+		for _, wrong := range []driver.Shared{{FD: -1}, {FD: -1, Fabric: "short"}, {FD: 1 << 20},
+			{FD: -1, Fabric: strings.Repeat("x", 64)}} {
 			if err := d.MapShared(at, wrong, mem.HandleSize); err == nil {
 				t.Errorf("%+v is mapped", wrong)
 			}

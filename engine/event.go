@@ -44,20 +44,27 @@ const Released = uint64(1<<64 - 2)
 
 // Event is one input of Step. Only the fields its kind names are read.
 type Event struct {
-	Kind    EventKind
-	Req     uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Size    mem.Bytes    // EvAlloc: bytes asked for
-	Stream  mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
-	Pool    uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
-	Addr    mem.Addr     // EvFree, EvRecord
-	Fence   driver.Fence // EvFence: the number an OpRecord carried
-	Failed  int          // EvFailed: index in the last batch of the op that failed
-	Code    int          // EvFailed: the driver's error code
-	Poll    bool         // EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or with the driver's help, while blocks wait for fences
-	Wait    bool         // EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
-	Lend    bool         // EvAlloc: have other streams lend memory, which waits for fences then, rather than make it; refused as above
-	Planned mem.Addr     // EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
-	Vain    bool         // EvTrim: what a refused request took goes, which the program has not asked for
+	Kind   EventKind
+	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
+	Size   mem.Bytes    // EvAlloc: bytes asked for
+	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
+	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
+	Addr   mem.Addr     // EvFree, EvRecord
+	Fence  driver.Fence // EvFence: the number an OpRecord carried
+	Failed int          // EvFailed: index in the last batch of the op that failed
+	Code   int          // EvFailed: the driver's error code
+	// EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or
+	// with the driver's help, while blocks wait for fences
+	Poll bool
+	// EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
+	Wait bool
+	// EvAlloc: have other streams lend memory, which waits for fences then, rather than make it;
+	// refused as above
+	Lend bool
+	// EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
+	Planned mem.Addr
+	// EvTrim: what a refused request took goes, which the program has not asked for
+	Vain bool
 }
 
 // OpKind says what the runner has to do.

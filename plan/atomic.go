@@ -32,7 +32,8 @@ func ReadFile(path string) (*Plan, error) {
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("it is no regular file but %v", info.Mode())
 	case info.Size() > maxFile:
-		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(), maxFile)
+		err = fmt.Errorf("%w: it has %d bytes, expected at most %d", ErrCorrupt, info.Size(),
+			maxFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plan file %s: %w", path, err)

@@ -44,7 +44,8 @@ func (p *Plan) Encode(w io.Writer) error {
 	b := p.append([]byte(fileHead))
 	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 	if len(b) > maxFile {
-		return fmt.Errorf("plan: its file would have %d bytes, expected at most %d", len(b), maxFile)
+		return fmt.Errorf("plan: its file would have %d bytes, expected at most %d", len(b),
+			maxFile)
 	}
 	if _, err := w.Write(b); err != nil {
 		return fmt.Errorf("plan: writing: %w", err)
@@ -65,7 +66,8 @@ func (p *Plan) append(b []byte) []byte {
 		}
 		last := mem.Tick(0)
 		for _, r := range s.Requests {
-			for _, n := range []int64{int64(r.Size / mem.Grain), int64(r.From - last), span(r.From, r.Free), span(r.Free, r.Done), int64(r.At) / int64(mem.Grain)} {
+			for _, n := range []int64{int64(r.Size / mem.Grain), int64(r.From - last),
+				span(r.From, r.Free), span(r.Free, r.Done), int64(r.At) / int64(mem.Grain)} {
 				b = binary.AppendVarint(b, n)
 			}
 			last = r.From
@@ -104,10 +106,12 @@ func decode(file []byte) (*Plan, error) {
 		what = ErrForeign
 	}
 	if string(head) != fileHead {
-		return nil, fmt.Errorf("%w: it starts with %q, expected %q; %s", what, head, fileHead, remedy)
+		return nil, fmt.Errorf("%w: it starts with %q, expected %q; %s", what, head, fileHead,
+			remedy)
 	}
 	p, err := &Plan{}, errors.New("its checksum is wrong")
-	if end := len(file) - checksum; end >= len(head) && len(file) <= maxFile && crc32.ChecksumIEEE(file[:end]) == binary.LittleEndian.Uint32(file[end:]) {
+	if end := len(file) - checksum; end >= len(head) && len(file) <= maxFile &&
+		crc32.ChecksumIEEE(file[:end]) == binary.LittleEndian.Uint32(file[end:]) {
 		r := fileReader{left: file[len(head):end]}
 		if r.plan(p); len(r.left) > 0 {
 			r.bad = true

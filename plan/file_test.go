@@ -30,8 +30,10 @@ func samplePlan(t testing.TB) *Plan {
 				{Size: 40 * mem.MiB, From: 3, Free: 8, Done: 9, At: mem.Offset(2 * mem.MiB)},
 				{Size: 2 * mem.MiB, From: 4, Free: 6, Done: Never, At: mem.Offset(62 * mem.MiB)},
 			}},
-			{Stream: 0, Small: true, Hold: 2 * mem.MiB, Requests: []Request{{Size: 512, From: 1, Free: Never, Done: Never, At: 512}}},
-			{Stream: 3, Hold: 2 * mem.MiB, Requests: []Request{{Size: 2 * mem.MiB, From: 1, Free: 2, Done: 3, At: 0}}},
+			{Stream: 0, Small: true, Hold: 2 * mem.MiB,
+				Requests: []Request{{Size: 512, From: 1, Free: Never, Done: Never, At: 512}}},
+			{Stream: 3, Hold: 2 * mem.MiB,
+				Requests: []Request{{Size: 2 * mem.MiB, From: 1, Free: 2, Done: 3, At: 0}}},
 		},
 	}
 }
@@ -102,12 +104,14 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", name, err, c.kind)
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, "some/file.plan") || !strings.Contains(text, "have it written anew") {
+		if text := err.Error(); !strings.Contains(text, "some/file.plan") ||
+			!strings.Contains(text, "have it written anew") {
 			t.Errorf("%s: the error does not say where it is and what to do: %v", name, err)
 		}
 	}
 	broken := errors.New("the disk is gone")
-	if _, err := Decode(io.MultiReader(bytes.NewReader(good[:40]), failing{broken}), "x"); !errors.Is(err, broken) {
+	if _, err := Decode(io.MultiReader(bytes.NewReader(good[:40]), failing{broken}),
+		"x"); !errors.Is(err, broken) {
 		t.Errorf("a failing reader: %v", err)
 	}
 	if err := samplePlan(t).Encode(failing{broken}); !errors.Is(err, broken) {
@@ -177,7 +181,8 @@ func TestDecodeTakesWhatItSays(t *testing.T) {
 		_, err := decode(file)
 		runtime.ReadMemStats(&after)
 		if got, most := int(after.TotalAlloc-before.TotalAlloc), 16*len(file)+1<<16; (err == nil) != c.good || got > most {
-			t.Errorf("%s: %v, %d bytes were made of %d, expected at most %d", name, err, got, len(file), most)
+			t.Errorf("%s: %v, %d bytes were made of %d, expected at most %d", name, err, got,
+				len(file), most)
 		}
 	}
 }
@@ -197,7 +202,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Decode(bytes.NewReader(encode(t, p)), "fuzz"); err != nil || !reflect.DeepEqual(again, p) {
+		if again, err := Decode(bytes.NewReader(encode(t, p)), "fuzz"); err != nil ||
+			!reflect.DeepEqual(again, p) {
 			t.Fatalf("a decoded plan does not survive encoding: %v", err)
 		}
 	})
@@ -206,7 +212,8 @@ func FuzzDecode(f *testing.F) {
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "step.plan")
-	if _, err := ReadFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if _, err := ReadFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(),
+		path) {
 		t.Errorf("a missing file: %v", err)
 	}
 	// Many writers of different plans and readers at once: every read is whole.
@@ -289,7 +296,8 @@ func TestPlaced(t *testing.T) {
 	}
 	highest, end := mem.Bytes(0), s.End()
 	if end != 8 {
-		t.Errorf("the step ends at %d, its last block at 7: nothing happens at 7 of the one given", end)
+		t.Errorf("the step ends at %d, its last block at 7: nothing happens at 7 of the one given",
+			end)
 	}
 	buffers := s.Buffers(end)
 	for i, a := range s.Requests {

@@ -89,7 +89,8 @@ const (
 // Validate reports the first thing that no plan may say.
 func (p *Plan) Validate() error {
 	if n := p.Requests(); n > maxRequests || len(p.Steps) > maxSteps {
-		return fmt.Errorf("plan: %d requests in %d steps, expected at most %d and %d", n, len(p.Steps), maxRequests, maxSteps)
+		return fmt.Errorf("plan: %d requests in %d steps, expected at most %d and %d", n,
+			len(p.Steps), maxRequests, maxSteps)
 	}
 	for i := range p.Steps {
 		if err := p.Steps[i].validate(); err != nil {
@@ -110,11 +111,14 @@ func (s *Step) validate() error {
 	for i, r := range s.Requests {
 		switch {
 		case r.Size <= 0 || r.Size > maxBytes || r.Size%mem.Grain != 0:
-			return fmt.Errorf("request %d has %d bytes, expected a multiple of %d up to %d", i, r.Size, mem.Grain, int64(maxBytes))
+			return fmt.Errorf("request %d has %d bytes, expected a multiple of %d up to %d", i,
+				r.Size, mem.Grain, int64(maxBytes))
 		case r.From < last, r.From > most, r.Free > most, r.Done > most:
 			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d, expected an order and at most %d", i, r.From, r.Free, r.Done, most)
-		case r.Free != Never && r.Free < r.From, r.Done != Never && (r.Free == Never || r.Done < r.Free):
-			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d", i, r.From, r.Free, r.Done)
+		case r.Free != Never && r.Free < r.From, r.Done != Never &&
+			(r.Free == Never || r.Done < r.Free):
+			return fmt.Errorf("request %d comes at %d, is freed at %d and done at %d", i, r.From,
+				r.Free, r.Done)
 		case r.At < 0 || r.At%mem.Offset(mem.Grain) != 0 || mem.Bytes(r.At) > s.Hold-r.Size:
 			return fmt.Errorf("request %d of %d bytes lies at %d, which is not within the %d bytes to hold", i, r.Size, r.At, s.Hold)
 		}
@@ -123,8 +127,8 @@ func (s *Step) validate() error {
 	return nil
 }
 
-// Placed returns the step as it is kept: its requests placed, as low as may be, in an arena of their
-// own, and its ticks numbered without gaps.
+// Placed returns the step as it is kept: its requests placed, as low as may be, in an arena of
+// their own, and its ticks numbered without gaps.
 func (s Step) Placed() Step {
 	var ticks []mem.Tick
 	for _, r := range s.Requests {

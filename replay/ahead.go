@@ -73,7 +73,8 @@ const leastWork = time.Millisecond / 2
 // queue notes that work of now is queued on a stream.
 func (a *ahead) queue(stream mem.StreamID, to mem.Tick) {
 	a.last = max(a.last, a.now+a.lag)
-	if n := len(a.queued); n > 0 && a.queued[n-1].stream == stream && a.last-a.queued[n-1].at < leastWork {
+	if n := len(a.queued); n > 0 && a.queued[n-1].stream == stream &&
+		a.last-a.queued[n-1].at < leastWork {
 		a.queued[n-1].to = to
 		return
 	}
@@ -87,7 +88,8 @@ func (a *ahead) free(id int64, ends map[int64]time.Duration) {
 		return
 	}
 	a.lag = (a.lag + at - a.now) / 2
-	i, _ := slices.BinarySearchFunc(a.due, at, func(l late, at time.Duration) int { return cmp.Compare(l.at, at+1) })
+	i, _ := slices.BinarySearchFunc(a.due, at,
+		func(l late, at time.Duration) int { return cmp.Compare(l.at, at+1) })
 	a.due = slices.Insert(a.due, i, late{at, id})
 }
 

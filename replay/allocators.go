@@ -58,11 +58,13 @@ func Lookup(name string) (Allocator, error) {
 			return a, nil
 		}
 	}
-	return Allocator{}, fmt.Errorf("unknown allocator %q: choose from %s", name, strings.Join(Names(), ", "))
+	return Allocator{}, fmt.Errorf("unknown allocator %q: choose from %s", name,
+		strings.Join(Names(), ", "))
 }
 
 // Replay drives tr through a new instance of a.
-func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config, progress func(done, total int)) (Result, error) {
+func (a Allocator) Replay(ctx context.Context, tr *trace.Trace, c Config,
+	progress func(done, total int)) (Result, error) {
 	c.Warm = c.Warm && a.Plans && !c.Without.Has(without.Plans)
 	target, err := a.New(ctx, tr, c)
 	if err != nil {

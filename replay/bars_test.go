@@ -12,38 +12,41 @@ import (
 	"stalloc/trace"
 )
 
-// The bars of the live allocator on recorded runs: of fragmentation, and of the time that the driver
-// takes in the steady part, as a share of the recorded time.
+// The bars of the live allocator on recorded runs: of fragmentation, and of the time that the
+// driver takes in the steady part, as a share of the recorded time.
 const (
-	average     = 0.007 // of a first start, over the recordings
-	shareMost   = 0.0021
-	wasteEach   = 0.021
-	shareEach   = 0.0075 // pipelines stitch large blocks in every step
-	laterWorse  = 0.0005 // a later start of any recording, of either figure
-	repeated    = 0.99   // hits of the requests that are planned, where steps repeat
-	repeatShare = 0.001  // there, from the fourth step on: in the third the memory grows to what the plan needs
+	average    = 0.007 // of a first start, over the recordings
+	shareMost  = 0.0021
+	wasteEach  = 0.021
+	shareEach  = 0.0075 // pipelines stitch large blocks in every step
+	laterWorse = 0.0005 // a later start of any recording, of either figure
+	repeated   = 0.99   // hits of the requests that are planned, where steps repeat
+	// there, from the fourth step on: in the third the memory grows to what the plan needs
+	repeatShare = 0.001
 	noiseWorse  = 0.0001 // on average, than without plans, of either figure
 	waitingMost = 0.021  // of memory
 	waitingTime = 0.0095 // of the time
 	idleMost    = 1000   // microseconds of the device, of a run
 	folder      = "../tests/traces/"
-	largestRead = 200_000 // events: the long ones would take minutes, and make constants replays them
+	// events: the long ones would take minutes, and make constants replays them
+	largestRead = 200_000
 )
 
 // repeats are the recordings whose steps are the same request for request: from the fourth step on
-// they are served at their planned offsets, and from the fifth the driver is called for fences alone;
-// with an earlier run's plan each a step before.
+// they are served at their planned offsets, and from the fifth the driver is called for fences
+// alone; with an earlier run's plan each a step before.
 var repeats = map[string]bool{
 	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true, "llama_lora": true, "megatron_dense.r0": true, "more/llama_accum": true,
 }
 
-// waiting are the recordings in which blocks wait for other streams at the peak, 5 to 10 % of what is
-// allocated: they have a bar of their own.
-var waiting = map[string]bool{"megatron_vpp.r0": true, "more/megatron_vpp.r3": true, "more/megatron_vpp2.r0": true}
+// waiting are the recordings in which blocks wait for other streams at the peak, 5 to 10 % of what
+// is allocated: they have a bar of their own.
+var waiting = map[string]bool{"megatron_vpp.r0": true, "more/megatron_vpp.r3": true,
+	"more/megatron_vpp2.r0": true}
 
-// lending are those in which streams lend each other memory in every step, or wait for each other: handles are
-// mapped where they have no place yet, which takes more steps to end than were recorded, and the device is idle
-// while a request waits.
+// lending are those in which streams lend each other memory in every step, or wait for each other:
+// handles are mapped where they have no place yet, which takes more steps to end than were
+// recorded, and the device is idle while a request waits.
 var lending = map[string]bool{"more/fsdp2.r0": true, "more/fsdp2.r1": true}
 
 const (
@@ -66,7 +69,8 @@ func recordings(t testing.TB) []*trace.Trace {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(tr.Events) > largestRead || invariants.Enabled && len(tr.Events) > largestRead/4 {
+			if len(tr.Events) > largestRead || invariants.Enabled &&
+				len(tr.Events) > largestRead/4 {
 				continue
 			}
 			tr.Name = strings.TrimSuffix(strings.TrimPrefix(path, folder), ".csv.gz")
@@ -115,14 +119,16 @@ func TestBars(t *testing.T) {
 					cold.add(first.Fragmentation, first.share())
 				}
 				if !lending[tr.Name] {
-					later.add(second.Fragmentation-first.Fragmentation, second.share()-first.share())
+					later.add(second.Fragmentation-first.Fragmentation,
+						second.share()-first.share())
 				}
 			})
 		}
 	})
 	t.Logf("first starts: %.3f %% of memory, %.3f %% of the time; later ones differ by %.3f and %.3f points",
 		100*cold.waste/cold.n, 100*cold.share/cold.n, 100*later.waste/later.n, 100*later.share/later.n)
-	if !invariants.Enabled && (cold.waste/cold.n > average || cold.share/cold.n > shareMost) { // there, only the short ones
+	// there, only the short ones
+	if !invariants.Enabled && (cold.waste/cold.n > average || cold.share/cold.n > shareMost) {
 		t.Errorf("expected at most %v and %v", average, shareMost)
 	}
 	if later.waste > 0 || later.share > 0 {
@@ -149,16 +155,20 @@ func check(t *testing.T, tr *trace.Trace, first, second *Result) {
 			checkRepeats(t, tr, r)
 		}
 	}
-	if !lending[tr.Name] && (second.Fragmentation > first.Fragmentation+laterWorse || second.share() > first.share()+laterWorse) {
-		t.Errorf("a later start: %.4f and %.4f, the first has %.4f and %.4f", second.Fragmentation, second.share(), first.Fragmentation, first.share())
+	if !lending[tr.Name] && (second.Fragmentation > first.Fragmentation+laterWorse ||
+		second.share() > first.share()+laterWorse) {
+		t.Errorf("a later start: %.4f and %.4f, the first has %.4f and %.4f", second.Fragmentation,
+			second.share(), first.Fragmentation, first.share())
 	}
-	if native := fragmentation(t, tr, "native", Config{Capacity: device}); native < first.Fragmentation && !waiting[tr.Name] {
+	if native := fragmentation(t, tr, "native",
+		Config{Capacity: device}); native < first.Fragmentation && !waiting[tr.Name] {
 		t.Errorf("%.4f, native has %.4f", first.Fragmentation, native)
 	}
 }
 
-// checkRepeats: from the fourth step on, with a plan of an earlier run from the third, nearly all requests are served under a plan, but perhaps the
-// small ones of that step, and of those nearly all at their planned offsets.
+// checkRepeats: from the fourth step on, with a plan of an earlier run from the third, nearly all
+// requests are served under a plan, but perhaps the small ones of that step, and of those nearly
+// all at their planned offsets.
 func checkRepeats(t *testing.T, tr *trace.Trace, r *Result) {
 	t.Helper()
 	all, from := int64(0), 3
@@ -174,10 +184,12 @@ func checkRepeats(t *testing.T, tr *trace.Trace, r *Result) {
 	}
 	want := repeated
 	if tr.Name == "llama_naive" {
-		want = 0.95 // a tenth of its third step still lies elsewhere, in views; of its last step a request
+		// a tenth of its third step still lies elsewhere, in views; of its last step a request
+		want = 0.95
 	}
 	if r.Hits+r.Misses < all*4/5 || float64(r.Hits) < want*float64(r.Hits+r.Misses) {
-		t.Errorf("%s: %d hits and %d misses, expected are %d requests under a plan", r.Mode, r.Hits, r.Misses, all*4/5)
+		t.Errorf("%s: %d hits and %d misses, expected are %d requests under a plan", r.Mode, r.Hits,
+			r.Misses, all*4/5)
 	}
 	var driver, time float64
 	for _, s := range r.Steps[from+1:] {
@@ -201,7 +213,8 @@ func TestNoiseBars(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("on average plans cost %.4f points of memory and %.4f of the time", 100*costs.waste/costs.n, 100*costs.share/costs.n)
+	t.Logf("on average plans cost %.4f points of memory and %.4f of the time",
+		100*costs.waste/costs.n, 100*costs.share/costs.n)
 	if costs.waste/costs.n > noiseWorse || costs.share/costs.n > noiseWorse {
 		t.Errorf("expected at most %v", noiseWorse)
 	}
@@ -231,7 +244,8 @@ func TestSmallDevices(t *testing.T) {
 		}
 		load := tr.PeakLoad()
 		for _, percent := range []mem.Bytes{60, 95, 100, 101, 103} {
-			r := replayed(t, tr, "stalloc", Config{Capacity: mem.RoundUp(load*percent/100, mem.HandleSize)})
+			r := replayed(t, tr, "stalloc",
+				Config{Capacity: mem.RoundUp(load*percent/100, mem.HandleSize)})
 			if percent >= 101 && r.OOM {
 				t.Errorf("%s: out of memory with %d %% of the load", name, percent)
 			}

@@ -12,10 +12,14 @@ import (
 
 // simulated makes the list entry of one of the allocators we are compared with.
 func simulated(name string) Allocator {
-	return Allocator{Name: name, New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
+	return Allocator{Name: name, New: func(_ context.Context, _ *trace.Trace, c Config) (Target,
+		error) {
 		options := baseline.Options{Capacity: c.Capacity}
 		if c.held != nil {
-			options.Held = func(at baseline.Place, size mem.Bytes, held bool) { c.held(address(at), size, held) }
+			options.Held = func(at baseline.Place, size mem.Bytes, held bool) {
+				c.held(address(at),
+					size, held)
+			}
 		}
 		sim, err := baseline.New(name, options)
 		if err != nil {

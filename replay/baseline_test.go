@@ -33,11 +33,13 @@ func TestMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for allocator, tolerance := range map[string]mem.Bytes{"expandable": mem.MiB, "native": 512 * mem.MiB} {
+		for allocator, tolerance := range map[string]mem.Bytes{"expandable": mem.MiB,
+			"native": 512 * mem.MiB} {
 			got := replayOne(t, allocator, tr, config)
 			want := mem.Bytes(measured[name][allocator].Reserved * float64(mem.GiB))
 			if off := max(got.PeakReserved-want, want-got.PeakReserved); off > tolerance {
-				t.Errorf("%s under %s: peak reserved %v, measured %v", name, allocator, got.PeakReserved, want)
+				t.Errorf("%s under %s: peak reserved %v, measured %v", name, allocator,
+					got.PeakReserved, want)
 			}
 			if got.PeakLoad != tr.PeakLoad() || got.PeakReserved < got.PeakLoad || got.OOM {
 				t.Errorf("%s under %s: %+v", name, allocator, got)
@@ -83,11 +85,13 @@ a,7,1048576,0,4
 a,8,1048576,0,5
 `)
 	got := replayOne(t, "native", tr, config)
-	if got.DriverCalls != 6 || got.SteadyDriverCalls != 2 || got.Allocator != "native" || got.Mode != Cold {
+	if got.DriverCalls != 6 || got.SteadyDriverCalls != 2 || got.Allocator != "native" ||
+		got.Mode != Cold {
 		t.Errorf("got %+v", got)
 	}
 	tr.Events = tr.Events[:9]
-	if got := replayOne(t, "native", tr, config); got.DriverCalls != 3 || got.SteadyDriverCalls != 0 {
+	if got := replayOne(t, "native", tr, config); got.DriverCalls != 3 ||
+		got.SteadyDriverCalls != 0 {
 		t.Errorf("two steps: got %+v", got)
 	}
 }
@@ -111,7 +115,8 @@ func TestWaitingFrees(t *testing.T) {
 		for _, allocator := range []string{"native", "expandable", "gmlake"} {
 			tr := script(t, "wait", "# workload wait\na,0,20971520,0,1\n"+c.events)
 			if got := replayOne(t, allocator, tr, config); got.PeakReserved != c.want {
-				t.Errorf("%s under %s: peak reserved %v, want %v", c.name, allocator, got.PeakReserved, c.want)
+				t.Errorf("%s under %s: peak reserved %v, want %v", c.name, allocator,
+					got.PeakReserved, c.want)
 			}
 		}
 	}
@@ -121,14 +126,16 @@ func TestFullDevice(t *testing.T) {
 	tr := script(t, "big", "# workload big\na,0,20971520,0,1\na,1,20971520,0,2\na,2,512,0,3")
 	for _, allocator := range []string{"native", "expandable", "gmlake"} {
 		got := replayOne(t, allocator, tr, Config{Capacity: 32 * mem.MiB})
-		if !got.OOM || got.Requests != 2 || got.PeakLoad != 20*mem.MiB || got.PeakReserved != 20*mem.MiB {
+		if !got.OOM || got.Requests != 2 || got.PeakLoad != 20*mem.MiB ||
+			got.PeakReserved != 20*mem.MiB {
 			t.Errorf("%s: %+v", allocator, got)
 		}
 	}
 }
 
 func TestLookup(t *testing.T) {
-	if _, err := Lookup("magic"); err == nil || !strings.Contains(err.Error(), "native, expandable, gmlake") {
+	if _, err := Lookup("magic"); err == nil || !strings.Contains(err.Error(),
+		"native, expandable, gmlake") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -138,7 +145,8 @@ func TestBadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Replay(context.Background(), &trace.Trace{}, Config{Capacity: -1}, nil); err == nil {
+	if _, err := a.Replay(context.Background(), &trace.Trace{}, Config{Capacity: -1},
+		nil); err == nil {
 		t.Error("a device of -1 bytes is accepted")
 	}
 }

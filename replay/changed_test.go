@@ -46,7 +46,8 @@ func startChanged(t *testing.T, tr *trace.Trace, c Config) (results []Result) {
 			t.Fatal(err)
 		}
 		r, err := Run(context.Background(), tr.Disturb(uint64(seed+1), rate), second, nil)
-		t.Logf("noise %v: fragmentation %.4f, %d hits, %d misses", rate, r.Fragmentation, r.Hits, r.Misses)
+		t.Logf("noise %v: fragmentation %.4f, %d hits, %d misses", rate, r.Fragmentation, r.Hits,
+			r.Misses)
 		if err != nil || r.OOM {
 			t.Errorf("noise %v: out of memory %v, %v", rate, r.OOM, err)
 		}

@@ -13,7 +13,8 @@ import (
 func early(tr *trace.Trace) {
 	for i := range tr.Events {
 		if e := tr.Events[i]; e.Kind == trace.Mark && strings.HasPrefix(e.Mark, "step ") {
-			for ; i > 0 && (tr.Events[i-1].Kind == trace.FreeRequested || tr.Events[i-1].Kind == trace.FreeCompleted); i-- {
+			for ; i > 0 && (tr.Events[i-1].Kind == trace.FreeRequested ||
+				tr.Events[i-1].Kind == trace.FreeCompleted); i-- {
 				tr.Events[i] = tr.Events[i-1]
 			}
 			tr.Events[i] = e
@@ -22,7 +23,8 @@ func early(tr *trace.Trace) {
 }
 
 // TestMarksWhileGradientsLive: what the gradients have is no plan's at the mark. The steps are
-// served all the same, in as little memory and without the driver, on the first start and the second.
+// served all the same, in as little memory and without the driver, on the first start and the
+// second.
 func TestMarksWhileGradientsLive(t *testing.T) {
 	for _, name := range []string{"llama_naive", "llama_recompute"} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +40,8 @@ func TestMarksWhileGradientsLive(t *testing.T) {
 				r := replayed(t, tr, "stalloc", Config{Capacity: device, Warm: warm})
 				t.Logf("%s: fragmentation %.4f (expandable segments %.4f), %d hits, %d misses of %d requests", r.Mode, r.Fragmentation, peer, r.Hits, r.Misses, r.Requests)
 				if r.Fragmentation > peer {
-					t.Errorf("%s: fragmentation %.4f, expandable segments have %.4f", r.Mode, r.Fragmentation, peer)
+					t.Errorf("%s: fragmentation %.4f, expandable segments have %.4f", r.Mode,
+						r.Fragmentation, peer)
 				}
 				for i, s := range r.Steps[len(r.Steps)-5:] {
 					if s.DriverTimeUS > 100 { // a fence costs some

@@ -11,8 +11,9 @@ import (
 
 // Seen is how an allocator stands behind one event of a trace.
 type Seen struct {
-	Event    int       // its place in the trace
-	Addr     mem.Addr  // Alloc: where the block lies; 0 for one of no bytes. Only differences mean something
+	Event int // its place in the trace
+	// Alloc: where the block lies; 0 for one of no bytes. Only differences mean something
+	Addr     mem.Addr
 	Reserved mem.Bytes // taken from the device
 	// Hit says that a plan served the request, Miss that there was a plan and it did not.
 	Hit, Miss bool
@@ -30,7 +31,8 @@ type shown interface {
 // full if it comes to that, and held, unless that is nil, while an event comes to be
 // done, for every range of addresses that gets memory or loses it. GMLake's ranges
 // share memory, so it never calls held.
-func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen), held func(addr mem.Addr, size mem.Bytes, held bool)) (Result, error) {
+func (a Allocator) Follow(ctx context.Context, tr *trace.Trace, c Config, see func(Seen),
+	held func(addr mem.Addr, size mem.Bytes, held bool)) (Result, error) {
 	c.Warm = c.Warm && a.Plans && !c.Without.Has(without.Plans)
 	if a.Name != "gmlake" {
 		c.held = held

@@ -32,7 +32,8 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 			events++
 			peak = max(peak, s.Reserved)
 			if a.Name != "gmlake" && held != s.Reserved {
-				t.Fatalf("%s, event %d: ranges of %v have memory, %v are reserved", a.Name, s.Event, held, s.Reserved)
+				t.Fatalf("%s, event %d: ranges of %v have memory, %v are reserved", a.Name, s.Event,
+					held, s.Reserved)
 			}
 			if s.Hit {
 				hits++
@@ -57,16 +58,21 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if events != len(tr.Events) || peak > r.PeakReserved || float64(peak) < 0.99*float64(r.PeakReserved) {
-			t.Errorf("%s: %d of %d events, %v reserved, Replay says %v", a.Name, events, len(tr.Events), peak, r.PeakReserved)
+		if events != len(tr.Events) || peak > r.PeakReserved ||
+			float64(peak) < 0.99*float64(r.PeakReserved) {
+			t.Errorf("%s: %d of %d events, %v reserved, Replay says %v", a.Name, events,
+				len(tr.Events), peak, r.PeakReserved)
 		}
 		if hits != r.Hits || misses != r.Misses {
-			t.Errorf("%s: %d hits and %d misses, Replay says %d and %d", a.Name, hits, misses, r.Hits, r.Misses)
+			t.Errorf("%s: %d hits and %d misses, Replay says %d and %d", a.Name, hits, misses,
+				r.Hits, r.Misses)
 		}
-		if a.Name != "gmlake" { // it stitches, so its addresses may share memory and addresses differ
+		// it stitches, so its addresses may share memory and addresses differ
+		if a.Name != "gmlake" {
 			disjoint(t, a.Name, tr, at)
 			if most != r.PeakReserved {
-				t.Errorf("%s: ranges of %v have memory at the peak, Replay says %v", a.Name, most, r.PeakReserved)
+				t.Errorf("%s: ranges of %v have memory at the peak, Replay says %v", a.Name, most,
+					r.PeakReserved)
 			}
 		}
 	}
@@ -82,7 +88,8 @@ func disjoint(t *testing.T, name string, tr *trace.Trace, at map[int64]mem.Addr)
 	}
 	var live []block
 	find := func(from mem.Addr) int {
-		i, _ := slices.BinarySearchFunc(live, from, func(b block, from mem.Addr) int { return cmp.Compare(b.from, from) })
+		i, _ := slices.BinarySearchFunc(live, from,
+			func(b block, from mem.Addr) int { return cmp.Compare(b.from, from) })
 		return i
 	}
 	for _, e := range tr.Events {

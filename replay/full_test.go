@@ -6,8 +6,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// loose are the recordings that need more above their load than hardly: blocks that lie in views lose
-// up to a handle each, and in the pipeline blocks wait for other streams when the load is highest.
+// loose are the recordings that need more above their load than hardly: blocks that lie in views
+// lose up to a handle each, and in the pipeline blocks wait for other streams when the load is
+// highest.
 var loose = map[string]float64{
 	"gpt2_naive": 0.0065, "mixtral_moe": 0.006, "pyg_gat": 0.0075, "llama_lora": 0.008, "llama_naive": 0.013,
 	"more/megatron_vpp24.r0": 0.008, "more/megatron_vpp24.r1": 0.013,
@@ -27,12 +28,15 @@ func TestHardlyMoreThanTheLoad(t *testing.T) {
 			t.Parallel()
 			load := tr.PeakLoad()
 			more := max(0.005, loose[tr.Name])
-			full := Config{Capacity: mem.RoundUp(load+mem.Bytes(more*float64(load)), mem.HandleSize), FragLimit: DefaultFragLimit}
+			full := Config{Capacity: mem.RoundUp(load+mem.Bytes(more*float64(load)),
+				mem.HandleSize), FragLimit: DefaultFragLimit}
 			if got := replayed(t, tr, "stalloc", full); got.OOM {
-				t.Errorf("out of memory after %d requests; the load's peak is %v of %v", got.Requests, load, full.Capacity)
+				t.Errorf("out of memory after %d requests; the load's peak is %v of %v",
+					got.Requests, load, full.Capacity)
 			}
 			for _, peer := range []string{"native", "gmlake"} {
-				if got := replayed(t, tr, peer, full); !got.OOM && (peer != "gmlake" || tr.Name != "llama_naive") {
+				if got := replayed(t, tr, peer, full); !got.OOM &&
+					(peer != "gmlake" || tr.Name != "llama_naive") {
 					t.Errorf("%s has room, too: the device is not full", peer)
 				}
 			}

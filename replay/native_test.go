@@ -13,7 +13,8 @@ import (
 // estimated replays a recording through the allocator and returns what it says of PyTorch's.
 func estimated(t *testing.T, tr *trace.Trace, capacity mem.Bytes) actors.Native {
 	t.Helper()
-	l, err := newLive(sim.New(sim.Config{Capacity: capacity, Manual: true}), actors.Options{Inline: true, Native: true})
+	l, err := newLive(sim.New(sim.Config{Capacity: capacity, Manual: true}),
+		actors.Options{Inline: true, Native: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func (e *estimating) Finish() (Counts, error) {
 // TestNativeIsWhatItsReplaySays: what a run says of PyTorch's allocator is what the recording of
 // that run says when it is replayed.
 func TestNativeIsWhatItsReplaySays(t *testing.T) {
-	for _, name := range []string{"llama_naive", "llama_varlen", "hf_trainer", "pyg_gat", "vit_streams"} {
+	for _, name := range []string{"llama_naive", "llama_varlen", "hf_trainer", "pyg_gat",
+		"vit_streams"} {
 		tr, err := trace.ReadFile("../tests/traces/" + name + ".csv.gz")
 		if err != nil {
 			t.Fatal(err)

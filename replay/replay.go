@@ -93,13 +93,16 @@ const reportEvery = 1 << 12
 // Run drives tr through target. It calls progress, unless that is nil, now and
 // then with the number of events done and of all. A full device is a Result,
 // not an error; the error is the context's, or the target's own.
-func Run(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int)) (Result, error) {
+func Run(ctx context.Context, tr *trace.Trace, target Target,
+	progress func(done, total int)) (Result, error) {
 	return drive(ctx, tr, target, progress, func(int) {})
 }
 
 // drive is Run that calls after with the number of each event that is done.
-func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int), after func(int)) (Result, error) {
-	r := run{trace: tr, target: target, after: after, result: Result{Trace: tr.Name, Mode: Cold}, live: make(map[int64]mem.Bytes)}
+func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(done, total int),
+	after func(int)) (Result, error) {
+	r := run{trace: tr, target: target, after: after, result: Result{Trace: tr.Name, Mode: Cold},
+		live: make(map[int64]mem.Bytes)}
 	err := r.events(ctx, progress)
 	counts, finishErr := target.Finish()
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
@@ -154,7 +157,8 @@ func (r *run) events(ctx context.Context, progress func(done, total int)) error 
 	for i := range r.trace.Events {
 		if i%reportEvery == 0 {
 			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("replay of %s stopped after %d of %d events: %w", r.trace.Name, i, total, err)
+				return fmt.Errorf("replay of %s stopped after %d of %d events: %w", r.trace.Name, i,
+					total, err)
 			}
 			if progress != nil {
 				progress(i, total)

@@ -70,25 +70,38 @@ func (r *recorder) note(format string, args ...any) {
 func (r *recorder) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	r.note("alloc %d %d on %d", id, size, stream)
 	if id == r.full {
-		return fmt.Errorf("request %d: %w", id, &driver.Error{Call: "cuMemCreate", Code: driver.CodeOutOfMemory})
+		return fmt.Errorf("request %d: %w", id, &driver.Error{Call: "cuMemCreate",
+			Code: driver.CodeOutOfMemory})
 	}
 	return r.failed
 }
-func (r *recorder) RecordStream(id int64, stream mem.StreamID) { r.note("record %d on %d", id, stream) }
-func (r *recorder) FreeRequested(id int64, deferred bool)      { r.note("free %d %v", id, deferred) }
-func (r *recorder) FreeCompleted(id int64)                     { r.note("done %d", id) }
-func (r *recorder) EmptyCache()                                { r.note("empty") }
-func (r *recorder) Step() Done                                 { r.note("step"); r.steps++; return r.done[r.steps-1] }
-func (r *recorder) Finish() (Counts, error)                    { r.note("finish"); return r.counts, nil }
+func (r *recorder) RecordStream(id int64, stream mem.StreamID) {
+	r.note("record %d on %d", id,
+		stream)
+}
+func (r *recorder) FreeRequested(id int64, deferred bool) {
+	r.note("free %d %v", id,
+		deferred)
+}
+func (r *recorder) FreeCompleted(id int64) { r.note("done %d", id) }
+func (r *recorder) EmptyCache()            { r.note("empty") }
+func (r *recorder) Step() Done             { r.note("step"); r.steps++; return r.done[r.steps-1] }
+func (r *recorder) Finish() (Counts, error) {
+	r.note("finish")
+	return r.counts,
+		nil
+}
 
 func TestRunTellsEveryEvent(t *testing.T) {
 	tr := script(t, "tiny", twoSteps)
 	target := &recorder{
 		full: -1, done: []Done{{1, 1.5, 0}, {3, 4.25, 1}, {7, 5.5, 4}},
-		counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 8, DriverTimeUS: 6.75, Retries: 5},
+		counts: Counts{Hits: 1, Misses: 2, PeakReserved: 8192, DriverCalls: 8, DriverTimeUS: 6.75,
+			Retries: 5},
 	}
 	var seen [][2]int
-	got, err := Run(context.Background(), tr, target, func(done, total int) { seen = append(seen, [2]int{done, total}) })
+	got, err := Run(context.Background(), tr, target,
+		func(done, total int) { seen = append(seen, [2]int{done, total}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +128,8 @@ func TestRunTellsEveryEvent(t *testing.T) {
 	if got.PeakLoad != tr.PeakLoad() {
 		t.Errorf("peak load %v, the trace's own is %v", got.PeakLoad, tr.PeakLoad())
 	}
-	if last := [2]int{len(tr.Events), len(tr.Events)}; !slices.Equal(seen, [][2]int{{0, last[1]}, last}) {
+	if last := [2]int{len(tr.Events), len(tr.Events)}; !slices.Equal(seen,
+		[][2]int{{0, last[1]}, last}) {
 		t.Errorf("progress reports %v", seen)
 	}
 }
@@ -129,7 +143,8 @@ func TestRunStopsAtAFullDevice(t *testing.T) {
 	if !got.OOM || got.Requests != 3 || got.PeakLoad != 3072 || got.Fragmentation != 0.25 {
 		t.Errorf("got %+v", got)
 	}
-	if last := target.told[len(target.told)-2:]; !slices.Equal(last, []string{"alloc 2 700 on 7", "finish"}) {
+	if last := target.told[len(target.told)-2:]; !slices.Equal(last,
+		[]string{"alloc 2 700 on 7", "finish"}) {
 		t.Errorf("the run went on: %q", last)
 	}
 }

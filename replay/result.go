@@ -38,9 +38,9 @@ type Result struct {
 	// the steady part.
 	Retries       int64 `json:"retries"`
 	SteadyRetries int64 `json:"steady_retries"`
-	// WaitedUS is how long requests waited for blocks that other streams still used, rather than have
-	// memory made, while the host was ahead of the device, and IdleUS by how much it was not: all
-	// after it is later by that.
+	// WaitedUS is how long requests waited for blocks that other streams still used, rather than
+	// have memory made, while the host was ahead of the device, and IdleUS by how much it was not:
+	// all after it is later by that.
 	WaitedUS int64 `json:"waited_us,omitempty"`
 	IdleUS   int64 `json:"idle_us,omitempty"`
 	// Steps are the steps of the run, the set-up left out.
@@ -60,7 +60,8 @@ type Result struct {
 // at most fullSpeed of the steady part in the driver, and no request that had to be tried
 // again. A run without a steady part cannot tell.
 func (r *Result) AtFullSpeed() bool {
-	return !r.OOM && r.SteadyTimeUS > 0 && r.SteadyRetries == 0 && r.SteadyDriverTimeUS <= fullSpeed*float64(r.SteadyTimeUS)
+	return !r.OOM && r.SteadyTimeUS > 0 && r.SteadyRetries == 0 &&
+		r.SteadyDriverTimeUS <= fullSpeed*float64(r.SteadyTimeUS)
 }
 
 // fullSpeed is the share of the steady part that the driver may take. No step is measured
@@ -85,7 +86,8 @@ func (r *Result) steadyFrom() int {
 	for _, s := range r.Steps {
 		peak = max(peak, s.PeakLoad)
 	}
-	near := slices.IndexFunc(r.Steps, func(s Step) bool { return float64(s.PeakLoad) >= steadyLoad*float64(peak) })
+	near := slices.IndexFunc(r.Steps,
+		func(s Step) bool { return float64(s.PeakLoad) >= steadyLoad*float64(peak) })
 	return min(max(steadyAfter, near+1), len(r.Steps))
 }
 

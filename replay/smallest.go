@@ -58,7 +58,8 @@ func (a Allocator) Smallest(ctx context.Context, tr *trace.Trace, c Config, from
 			break
 		}
 		if most > endless {
-			return Sizes{}, fmt.Errorf("out of memory on a device of %v too: no size suffices", c.Capacity)
+			return Sizes{}, fmt.Errorf("out of memory on a device of %v too: no size suffices",
+				c.Capacity)
 		}
 		most += more
 	}

@@ -15,15 +15,16 @@ import (
 // needing is an allocator that is out of memory on a device for which suffices says no,
 // and writes down which it was run on, in handles.
 func needing(tried *[]int64, suffices func(handles int64) bool) Allocator {
-	return Allocator{Name: "needing", New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
-		handles := mem.Handles(c.Capacity)
-		*tried = append(*tried, handles)
-		target := &recorder{full: -1, done: make([]Done, 3)}
-		if !suffices(handles) {
-			target.failed = &driver.Error{Call: "cuMemCreate", Code: driver.CodeOutOfMemory}
-		}
-		return target, nil
-	}}
+	return Allocator{Name: "needing",
+		New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
+			handles := mem.Handles(c.Capacity)
+			*tried = append(*tried, handles)
+			target := &recorder{full: -1, done: make([]Done, 3)}
+			if !suffices(handles) {
+				target.failed = &driver.Error{Call: "cuMemCreate", Code: driver.CodeOutOfMemory}
+			}
+			return target, nil
+		}}
 }
 
 func TestSmallest(t *testing.T) {
@@ -44,9 +45,11 @@ func TestSmallest(t *testing.T) {
 	} {
 		var tried []int64
 		a := needing(&tried, func(handles int64) bool { return handles >= c.need })
-		got, err := a.Smallest(context.Background(), tr, Config{}, mem.Bytes(c.from)*mem.HandleSize, nil)
+		got, err := a.Smallest(context.Background(), tr, Config{}, mem.Bytes(c.from)*mem.HandleSize,
+			nil)
 		if err != nil || got.FitsIn != mem.Bytes(c.need)*mem.HandleSize {
-			t.Errorf("%s: %v, error %v, wanted %d handles; tried %d", c.name, got, err, c.need, tried)
+			t.Errorf("%s: %v, error %v, wanted %d handles; tried %d", c.name, got, err, c.need,
+				tried)
 		}
 		if len(tried) > c.most {
 			t.Errorf("%s: %d replays, expected at most %d: %d", c.name, len(tried), c.most, tried)
@@ -74,7 +77,8 @@ func TestSmallestWhereNoneSuffices(t *testing.T) {
 	var tried []int64
 	tr := script(t, "one", "# workload one\n# step 0\na,0,1,0,1\nr,0,2\nf,0,2\n# end")
 	a := needing(&tried, func(int64) bool { return false })
-	if got, err := a.Smallest(context.Background(), tr, Config{}, 0, nil); err == nil || !strings.Contains(err.Error(), "no size suffices") {
+	if got, err := a.Smallest(context.Background(), tr, Config{}, 0, nil); err == nil ||
+		!strings.Contains(err.Error(), "no size suffices") {
 		t.Errorf("%v, error %v after %d replays", got, err, len(tried))
 	}
 }
@@ -84,7 +88,8 @@ func TestSmallestStopsWithItsContext(t *testing.T) {
 	tr := script(t, "one", "# workload one\n# step 0\na,0,1,0,1\nr,0,2\nf,0,2\n# end")
 	var tried []int64
 	a := needing(&tried, func(int64) bool { cancel(); return true })
-	if _, err := a.Smallest(ctx, tr, Config{}, 64*mem.HandleSize, nil); !errors.Is(err, context.Canceled) {
+	if _, err := a.Smallest(ctx, tr, Config{}, 64*mem.HandleSize, nil); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("error %v after %d replays", err, len(tried))
 	}
 }
@@ -102,9 +107,10 @@ func TestSmallestOfARecording(t *testing.T) {
 			c := config
 			free := replayed(t, tr, a.Name, c)
 			shown := make(map[string]bool)
-			got, err := a.Smallest(context.Background(), tr, c, free.PeakReserved, func(on mem.Bytes) func(done, total int) {
-				return func(done, total int) { shown[fmt.Sprint(on, done == total)] = true }
-			})
+			got, err := a.Smallest(context.Background(), tr, c, free.PeakReserved,
+				func(on mem.Bytes) func(done, total int) {
+					return func(done, total int) { shown[fmt.Sprint(on, done == total)] = true }
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,15 +137,18 @@ func TestSmallestOfARecording(t *testing.T) {
 				if on.Capacity >= tr.PeakLoad() && suffices(t, tr, a.Name, on, of.suffices) {
 					t.Errorf("%s %v: also in %v", of.name, of.size, on.Capacity)
 				}
-				if of.size < tr.PeakLoad() || of.size%mem.HandleSize != 0 || !shown[fmt.Sprint(of.size, true)] {
-					t.Errorf("the load is %v, %s %v, progress was shown for %v", tr.PeakLoad(), of.name, of.size, shown)
+				if of.size < tr.PeakLoad() || of.size%mem.HandleSize != 0 ||
+					!shown[fmt.Sprint(of.size, true)] {
+					t.Errorf("the load is %v, %s %v, progress was shown for %v", tr.PeakLoad(),
+						of.name, of.size, shown)
 				}
 			}
 		})
 	}
 }
 
-func suffices(t *testing.T, tr *trace.Trace, allocator string, c Config, suffices func(*Result) bool) bool {
+func suffices(t *testing.T, tr *trace.Trace, allocator string, c Config,
+	suffices func(*Result) bool) bool {
 	r := replayed(t, tr, allocator, c)
 	return suffices(&r)
 }
@@ -147,7 +156,8 @@ func suffices(t *testing.T, tr *trace.Trace, allocator string, c Config, suffice
 // paced is an allocator that needs some handles to come to the end, and in the steady part
 // has its driver work and its requests tried again on devices below others.
 func paced(fits, fast, calm int64) Allocator {
-	return Allocator{Name: "paced", New: func(_ context.Context, _ *trace.Trace, c Config) (Target, error) {
+	return Allocator{Name: "paced", New: func(_ context.Context, _ *trace.Trace, c Config) (Target,
+		error) {
 		handles := mem.Handles(c.Capacity)
 		target := &recorder{full: -1, done: make([]Done, 5)}
 		if handles < fits {
@@ -172,18 +182,23 @@ func paced(fits, fast, calm int64) Allocator {
 // TestFullSpeed: the driver's share of the steady part and requests that are tried again
 // there decide; the first steps do not.
 func TestFullSpeed(t *testing.T) {
-	tr := script(t, "steps", "# workload steps\n# step 0\na,0,9000000,0,1\nr,0,2\nf,0,2\n# step 1\na,1,9000000,0,500\nr,1,501\nf,1,501\n"+
-		"# step 2\na,2,512,0,1000\n# step 3\na,3,512,0,1500\na,4,512,0,2000\n# end")
+	tr := script(t, "steps",
+		"# workload steps\n# step 0\na,0,9000000,0,1\nr,0,2\nf,0,2\n# step 1\na,1,9000000,0,500\nr,1,501\nf,1,501\n"+
+			"# step 2\na,2,512,0,1000\n# step 3\na,3,512,0,1500\na,4,512,0,2000\n# end")
 	for _, c := range []struct{ fits, fast, calm, want int64 }{
-		{5, 5, 5, 5}, {7, 30, 9, 30}, {7, 9, 30, 30}, {20, 5, 9, 20}, {7, 100, 9, 100}, {7, 9999, 9, 0},
+		{5, 5, 5, 5}, {7, 30, 9, 30}, {7, 9, 30, 30}, {20, 5, 9, 20}, {7, 100, 9, 100}, {7, 9999, 9,
+			0},
 	} {
-		got, err := paced(c.fits, c.fast, c.calm).Smallest(context.Background(), tr, Config{}, 40*mem.HandleSize, nil)
-		if want := (Sizes{mem.Bytes(c.fits) * mem.HandleSize, mem.Bytes(c.want) * mem.HandleSize}); err != nil || got != want {
+		got, err := paced(c.fits, c.fast, c.calm).Smallest(context.Background(), tr, Config{},
+			40*mem.HandleSize, nil)
+		if want := (Sizes{mem.Bytes(c.fits) * mem.HandleSize,
+			mem.Bytes(c.want) * mem.HandleSize}); err != nil || got != want {
 			t.Errorf("%+v: %+v, want %+v, error %v", c, got, want, err)
 		}
 	}
 	tr.Events = tr.Events[:5]
-	if got, err := paced(7, 7, 7).Smallest(context.Background(), tr, Config{}, 0, nil); err != nil || got.FitsIn != 7*mem.HandleSize || got.FullSpeedIn != 0 {
+	if got, err := paced(7, 7, 7).Smallest(context.Background(), tr, Config{}, 0,
+		nil); err != nil || got.FitsIn != 7*mem.HandleSize || got.FullSpeedIn != 0 {
 		t.Errorf("without a steady part: %+v, error %v", got, err)
 	}
 }

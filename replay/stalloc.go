@@ -20,42 +20,46 @@ import (
 // ours makes the list entry of the live allocator, its actors over a simulated
 // device. A warm run is the second of two, and begins with the plan of the first.
 func ours() Allocator {
-	return Allocator{Name: "stalloc", Plans: true, New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
-		options := actors.Options{Without: c.Without, Range: c.Range}
-		if !c.Warm {
+	return Allocator{Name: "stalloc", Plans: true,
+		New: func(ctx context.Context, tr *trace.Trace, c Config) (Target, error) {
+			options := actors.Options{Without: c.Without, Range: c.Range}
+			if !c.Warm {
+				return start(tr, c, options)
+			}
+			earlier := c
+			earlier.held = nil
+			first, err := start(tr, earlier, options)
+			if err != nil {
+				return nil, err
+			}
+			if _, err = Run(ctx, tr, first, nil); err != nil {
+				return nil, fmt.Errorf("the first of two runs: %w", err)
+			}
+			options.Plan = first.plan
 			return start(tr, c, options)
-		}
-		earlier := c
-		earlier.held = nil
-		first, err := start(tr, earlier, options)
-		if err != nil {
-			return nil, err
-		}
-		if _, err = Run(ctx, tr, first, nil); err != nil {
-			return nil, fmt.Errorf("the first of two runs: %w", err)
-		}
-		options.Plan = first.plan
-		return start(tr, c, options)
-	}}
+		}}
 }
 
 // theirs makes the list entry of GMLake's algorithm behind the same actors.
 func theirs() Allocator {
-	return Allocator{Name: "gmlake", New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
-		if c.FragLimit < 0 {
-			return nil, fmt.Errorf("a least size of %d bytes to stitch: give none or more", int64(c.FragLimit))
-		}
-		lake := gmlake.DefaultConfig()
-		lake.FragLimit = c.FragLimit
-		return start(tr, c, actors.Options{GMLake: &lake})
-	}}
+	return Allocator{Name: "gmlake",
+		New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
+			if c.FragLimit < 0 {
+				return nil, fmt.Errorf("a least size of %d bytes to stitch: give none or more",
+					int64(c.FragLimit))
+			}
+			lake := gmlake.DefaultConfig()
+			lake.FragLimit = c.FragLimit
+			return start(tr, c, actors.Options{GMLake: &lake})
+		}}
 }
 
 // start sets up a run.
 func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
 	options.Inline = true
 	once := newOnce(c.held)
-	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}), options)
+	l, err := newLive(sim.New(sim.Config{Capacity: c.Capacity, Manual: true, Held: once.held()}),
+		options)
 	if err == nil {
 		l.others, l.once = otherStreams(tr), once
 		if len(l.others) > 0 || severalStreams(tr) {
@@ -94,7 +98,8 @@ type live struct {
 	ahead  ahead
 	ends   map[int64]time.Duration // when deferred frees complete
 	waits  map[int64]wait          // blocks that another stream still uses
-	others map[int64]mem.StreamID  // by block, the stream that its free waits for: where it completes late, or was recorded
+	// by block, the stream that its free waits for: where it completes late, or was recorded
+	others map[int64]mem.StreamID
 	events int
 	// The streams on which the trace makes requests.
 	streams map[mem.StreamID]bool
@@ -162,7 +167,8 @@ func (l *live) at(micros int64) {
 // wait is a thread's that waits for other streams.
 func (l *live) wait(d time.Duration) {
 	if l.ends != nil {
-		for _, stream := range slices.Sorted(maps.Keys(l.streams)) { // what is queued besides: fences
+		// what is queued besides: fences
+		for _, stream := range slices.Sorted(maps.Keys(l.streams)) {
 			l.ahead.queue(stream, l.device.Place(stream))
 		}
 	}
@@ -183,8 +189,8 @@ func (l *live) follow() {
 	}
 }
 
-// deviceLag is, where a recording does not tell, how many requests and frees the device is behind the host at most:
-// about as many as the late frees of the Megatron recordings show. The simulated
+// deviceLag is, where a recording does not tell, how many requests and frees the device is behind
+// the host at most: about as many as the late frees of the Megatron recordings show. The simulated
 // device comes no further by itself.
 const deviceLag = 2000
 
@@ -199,7 +205,10 @@ func usualLag(tr *trace.Trace) time.Duration {
 
 // severalStreams reports whether requests are made on more than one stream.
 func severalStreams(tr *trace.Trace) bool {
-	return slices.ContainsFunc(tr.Events, func(e trace.Event) bool { return e.Kind == trace.Alloc && e.Stream != tr.Events[0].Stream })
+	return slices.ContainsFunc(tr.Events, func(e trace.Event) bool {
+		return e.Kind == trace.Alloc &&
+			e.Stream != tr.Events[0].Stream
+	})
 }
 
 // advance lets the device follow.

@@ -17,13 +17,15 @@ func TestWarmIsTheSecondStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cold, warm := replayed(t, long, "stalloc", Config{Capacity: device}), replayed(t, long, "stalloc", Config{Capacity: device, Warm: true})
+	cold, warm := replayed(t, long, "stalloc", Config{Capacity: device}), replayed(t, long,
+		"stalloc", Config{Capacity: device, Warm: true})
 	if cold.Mode != Cold || warm.Mode != Warm || cold.Hits == 0 || warm.Hits < cold.Hits {
 		t.Errorf("cold %+v\nwarm %+v", cold, warm)
 	}
 	short := *long
 	short.Events = long.Events[:long.Steps()[1][1]]
-	cold, warm = replayed(t, &short, "stalloc", Config{Capacity: device}), replayed(t, &short, "stalloc", Config{Capacity: device, Warm: true})
+	cold, warm = replayed(t, &short, "stalloc", Config{Capacity: device}), replayed(t, &short,
+		"stalloc", Config{Capacity: device, Warm: true})
 	cold.Mode = Warm
 	if !reflect.DeepEqual(cold, warm) || warm.Hits > 0 {
 		t.Errorf("after a short run\n%+v\ncold\n%+v", warm, cold)
@@ -34,14 +36,15 @@ func TestWarmIsTheSecondStart(t *testing.T) {
 func TestWarmEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := ours().Replay(ctx, script(t, "tiny", twoSteps), Config{Capacity: device, Warm: true}, nil)
+	_, err := ours().Replay(ctx, script(t, "tiny", twoSteps), Config{Capacity: device, Warm: true},
+		nil)
 	if err == nil || !strings.Contains(err.Error(), "the first of two runs") {
 		t.Errorf("got error %v", err)
 	}
 }
 
-// TestUsedByAStreamAndFreedLate: a recording may say both that a block is used on another stream and
-// when its free completed. It is free from then on.
+// TestUsedByAStreamAndFreedLate: a recording may say both that a block is used on another stream
+// and when its free completed. It is free from then on.
 func TestUsedByAStreamAndFreedLate(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("# workload offload\n")

@@ -45,7 +45,8 @@ func TestWithoutMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	goOn(tr, 20)
-	target, err := newLive(sim.New(sim.Config{Capacity: 80 * mem.GiB, Manual: true}), actors.Options{Inline: true})
+	target, err := newLive(sim.New(sim.Config{Capacity: 80 * mem.GiB, Manual: true}),
+		actors.Options{Inline: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,16 +12,18 @@ import (
 	"stalloc/trace"
 )
 
-// TestWarnings replays runs that know their steps from an earlier one on devices around their load: where a
-// step that comes next will not fit that is said before it, once, and nowhere else.
+// TestWarnings replays runs that know their steps from an earlier one on devices around their load:
+// where a step that comes next will not fit that is said before it, once, and nowhere else.
 func TestWarnings(t *testing.T) {
 	said := 0
-	for _, name := range []string{"gpt2_naive", "llama_recompute", "vit_streams", "llama_varlen", "hf_trainer", "megatron_dense.r0"} {
+	for _, name := range []string{"gpt2_naive", "llama_recompute", "vit_streams", "llama_varlen",
+		"hf_trainer", "megatron_dense.r0"} {
 		tr, err := trace.ReadFile(folder + name + ".csv.gz")
 		if err != nil {
 			t.Fatal(err)
 		}
-		left, whole, _ := Plan(t.Context(), tr) // nil where no step came again: the run knows nothing
+		// nil where no step came again: the run knows nothing
+		left, whole, _ := Plan(t.Context(), tr)
 		for _, share := range []float64{0.93, 0.99, 1.02, 1.1} {
 			at, end, r := warned(t, tr, mem.Bytes(share*float64(whole.PeakLoad)), left)
 			if at < 0 {
@@ -41,7 +43,8 @@ func TestWarnings(t *testing.T) {
 }
 
 // warned returns the events after which a warning came, and at which the run ended; -1: none came.
-func warned(t *testing.T, tr *trace.Trace, capacity mem.Bytes, left *plan.Plan) (at, end int, r Result) {
+func warned(t *testing.T, tr *trace.Trace, capacity mem.Bytes, left *plan.Plan) (at, end int,
+	r Result) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	l, err := start(tr, Config{Capacity: capacity}, actors.Options{Plan: left, Log: zap.New(core)})

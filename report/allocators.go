@@ -50,8 +50,10 @@ func replayAll(ctx context.Context, tr *trace.Trace, l *ledger, o Options) ([]*r
 	return runs, nil
 }
 
-func replayOne(ctx context.Context, a replay.Allocator, tr *trace.Trace, l *ledger, c replay.Config) (*run, error) {
-	r := &run{name: a.Name, reserved: make([]mem.Bytes, len(tr.Events)), served: make([]served, len(l.blocks)), at: make([]mem.Addr, len(l.blocks))}
+func replayOne(ctx context.Context, a replay.Allocator, tr *trace.Trace, l *ledger,
+	c replay.Config) (*run, error) {
+	r := &run{name: a.Name, reserved: make([]mem.Bytes, len(tr.Events)),
+		served: make([]served, len(l.blocks)), at: make([]mem.Addr, len(l.blocks))}
 	var holds holding
 	event := 0
 	var err error

@@ -23,7 +23,8 @@ func (l *ledger) atOnce(stacks *trace.Stacks) Finding {
 		b := &l.blocks[i]
 		switch {
 		case b.begin < s.Begin || b.begin > l.peak || b.end <= l.peak || b.end >= s.End:
-		case optimizer && l.optimizers(stacks, b), !optimizer && l.peak-b.begin < margin && b.end-l.peak <= margin:
+		case optimizer && l.optimizers(stacks, b), !optimizer && l.peak-b.begin < margin &&
+			b.end-l.peak <= margin:
 			those, largest = append(those, b), max(largest, b.size)
 		}
 	}
@@ -42,7 +43,8 @@ func (l *ledger) atOnce(stacks *trace.Stacks) Finding {
 			"Give the optimizer fused=True or foreach=False: its default works on copies of all parameters at once."}
 	}
 	return Finding{Logits, g.bytes,
-		fmt.Sprintf("%v at the peak (%d blocks) come right before it and go right after; %s.", g.bytes, g.blocks, g.most()),
+		fmt.Sprintf("%v at the peak (%d blocks) come right before it and go right after; %s.",
+			g.bytes, g.blocks, g.most()),
 		"Where they are the loss's logits and their gradient, compute the loss in chunks of the sequence or by a fused kernel, which keeps no logits."}
 }
 

@@ -43,7 +43,8 @@ type comparePage struct {
 func (c *Comparison) WriteHTML(w io.Writer, version string) error {
 	p := comparePage{Comparison: c, Diff: c.Diffs[0]}
 	title := p.Base.Name + " → " + p.New.Name
-	p.Document = newDocument(title, version, []string{"assets/page.css"}, []string{"assets/data.js", "assets/tables.js", "assets/compare.js"})
+	p.Document = newDocument(title, version, []string{"assets/page.css"},
+		[]string{"assets/data.js", "assets/tables.js", "assets/compare.js"})
 	for _, s := range p.Steps {
 		p.Highest = max(p.Highest, s.Base, s.New)
 	}
@@ -59,7 +60,8 @@ func (d *Diff) Verdict() string {
 	if d.Change < 0 {
 		way = "fell"
 	}
-	text := fmt.Sprintf("The peak %s by %v (%s), from %v to %v.", way, abs(d.Change), SignedShare(d.Share), d.Base.Load, d.New.Load)
+	text := fmt.Sprintf("The peak %s by %v (%s), from %v to %v.", way, abs(d.Change),
+		SignedShare(d.Share), d.Base.Load, d.New.Load)
 	for _, g := range d.Groups { // the largest change that goes the same way
 		if (g.Change > 0) == (d.Change > 0) && g.Change != 0 {
 			what := g.What

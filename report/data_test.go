@@ -13,9 +13,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// TestVerdictsOfAllRecordings: the verdict on each recording, the long ones too, says what
-// `stalloc replay --smallest` found of it, which docs/data keeps: no other amounts, and that stalloc
-// wins only where it needs less.
+// TestVerdictsOfAllRecordings: the verdict on each recording, the long ones too, says what `stalloc
+// replay --smallest` found of it, which docs/data keeps: no other amounts, and that stalloc wins
+// only where it needs less.
 func TestVerdictsOfAllRecordings(t *testing.T) {
 	amounts := regexp.MustCompile(`[0-9.]+ [KMG]iB`)
 	ran := 0
@@ -46,7 +46,9 @@ func TestVerdictsOfAllRecordings(t *testing.T) {
 		slack := mem.Bytes(noDifference * float64(d.Peak.Load))
 		wins := ours > 0 && least > 0 && ours < least-slack
 		loses := least > 0 && (ours == 0 || ours > least+slack)
-		if strings.HasPrefix(said[2], "Use stalloc: ") != (wins || ours > 0 && least == 0) || loses != (strings.HasPrefix(said[2], "Use ") && !strings.HasPrefix(said[2], "Use stalloc")) {
+		if strings.HasPrefix(said[2], "Use stalloc: ") != (wins || ours > 0 && least == 0) ||
+			loses != (strings.HasPrefix(said[2], "Use ") && !strings.HasPrefix(said[2],
+				"Use stalloc")) {
 			t.Errorf("%s: %q, found %v", name, said[2], decisive)
 		}
 		var want []mem.Bytes
@@ -98,7 +100,8 @@ func recorded(t *testing.T) map[string]*Data {
 			d = &Data{Peak: Peak{Load: r.Load}}
 			found[r.Trace] = d
 		}
-		d.Allocators = append(d.Allocators, Allocator{Name: r.Allocator, FitsIn: r.FitsIn, FullSpeedIn: r.FullSpeedIn, SteadyMillis: r.SteadyUS / 1e3})
+		d.Allocators = append(d.Allocators, Allocator{Name: r.Allocator, FitsIn: r.FitsIn,
+			FullSpeedIn: r.FullSpeedIn, SteadyMillis: r.SteadyUS / 1e3})
 	}
 	return found
 }

@@ -82,17 +82,20 @@ func NewDiff(base, changed *trace.Trace, by string, step int) (*Diff, error) {
 	var ledgers [2]*ledger
 	for i, tr := range []*trace.Trace{base, changed} {
 		if by == ByStack && tr.Stacks == nil {
-			return nil, fmt.Errorf("%s has no stacks: group by %s or %s, or record with --stacks", tr.Name, ByShape, ByPhase)
+			return nil, fmt.Errorf("%s has no stacks: group by %s or %s, or record with --stacks",
+				tr.Name, ByShape, ByPhase)
 		}
 		l := newLedger(tr)
 		if len(l.blocks) == 0 {
-			return nil, fmt.Errorf("%s holds no request for memory: record a run that makes some", tr.Name)
+			return nil, fmt.Errorf("%s holds no request for memory: record a run that makes some",
+				tr.Name)
 		}
 		at, err := l.momentOf(step, tr.Name)
 		if err != nil {
 			return nil, err
 		}
-		run := DiffRun{Name: tr.Name, Step: l.steps[l.stepAt(at)].Name, Load: l.load[at], Lost: lost(tr.Skipped)}
+		run := DiffRun{Name: tr.Name, Step: l.steps[l.stepAt(at)].Name, Load: l.load[at],
+			Lost: lost(tr.Skipped)}
 		run.Blocks = l.gather(tr, by, at, i == 0, groups)
 		if ledgers[i] = l; i == 0 {
 			d.Base = run
@@ -108,7 +111,8 @@ func NewDiff(base, changed *trace.Trace, by string, step int) (*Diff, error) {
 		d.Groups = append(d.Groups, *g)
 	}
 	slices.SortFunc(d.Groups, func(a, b DiffGroup) int {
-		return cmp.Or(cmp.Compare(abs(b.Change), abs(a.Change)), cmp.Compare(b.New, a.New), cmp.Compare(a.What, b.What), cmp.Compare(a.Stack, b.Stack))
+		return cmp.Or(cmp.Compare(abs(b.Change), abs(a.Change)), cmp.Compare(b.New, a.New),
+			cmp.Compare(a.What, b.What), cmp.Compare(a.Stack, b.Stack))
 	})
 	d.Steps = pairSteps(ledgers[0].steps, ledgers[1].steps)
 	return d, nil
@@ -130,7 +134,8 @@ func (l *ledger) momentOf(step int, name string) (int, error) {
 			return s.peakAt, nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no such step: it has %d, the first is 0", name, len(l.steps)-countSetUp(l.steps))
+	return 0, fmt.Errorf("%s has no such step: it has %d, the first is 0", name,
+		len(l.steps)-countSetUp(l.steps))
 }
 
 func countSetUp(steps []Step) int {
@@ -141,7 +146,8 @@ func countSetUp(steps []Step) int {
 }
 
 // gather adds the blocks that are live after an event to their groups, and counts them.
-func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups map[string]*DiffGroup) (blocks int) {
+func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool,
+	groups map[string]*DiffGroup) (blocks int) {
 	keys := make(map[int]string) // of stacks
 	for i := range l.blocks {
 		b := &l.blocks[i]
@@ -183,8 +189,8 @@ func (l *ledger) gather(tr *trace.Trace, by string, at int, base bool, groups ma
 	return blocks
 }
 
-// inside tells apart what a line of the program asks PyTorch for: " (linear)", the innermost layer's
-// file or function; nothing where the line asks itself.
+// inside tells apart what a line of the program asks PyTorch for: " (linear)", the innermost
+// layer's file or function; nothing where the line asks itself.
 func inside(stack string) string {
 	innermost, _, _ := strings.Cut(stack, "\n")
 	parts := withLine.FindStringSubmatch(innermost)

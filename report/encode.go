@@ -75,7 +75,8 @@ func (d *Data) encode() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, part := range [][]byte{binary.LittleEndian.AppendUint32(nil, uint32(len(object))), object, columns} {
+	for _, part := range [][]byte{binary.LittleEndian.AppendUint32(nil, uint32(len(object))),
+		object, columns} {
 		if _, err := zip.Write(part); err != nil {
 			return "", err
 		}

@@ -40,7 +40,8 @@ const (
 func (l *ledger) findings(stacks *trace.Stacks) []Finding {
 	least := mem.Bytes(leastFinding * float64(l.load[l.peak]))
 	found := []Finding{}
-	for _, f := range []Finding{l.across(stacks), l.atOnce(stacks), l.kept(stacks), l.streams(), l.leak(stacks)} {
+	for _, f := range []Finding{l.across(stacks), l.atOnce(stacks), l.kept(stacks), l.streams(),
+		l.leak(stacks)} {
 		if f.Bytes > 0 && (f.Bytes >= least || f.Kind == Leak) {
 			found = append(found, f)
 		}
@@ -104,7 +105,8 @@ func (l *ledger) across(stacks *trace.Stacks) Finding {
 	var g gathered
 	for i := range l.blocks {
 		b := &l.blocks[i]
-		if b.begin >= s.Begin && b.end < s.End && b.begin <= l.peak-margin && b.end > l.peak+margin {
+		if b.begin >= s.Begin && b.end < s.End && b.begin <= l.peak-margin &&
+			b.end > l.peak+margin {
 			g.add(l, stacks, b)
 		}
 	}
@@ -134,7 +136,8 @@ func (l *ledger) kept(stacks *trace.Stacks) Finding {
 		return Finding{}
 	}
 	return Finding{Gradients, g.bytes,
-		fmt.Sprintf("%v at the peak (%d blocks) are of the step before and freed in this one; %s.", g.bytes, g.blocks, g.most()),
+		fmt.Sprintf("%v at the peak (%d blocks) are of the step before and freed in this one; %s.",
+			g.bytes, g.blocks, g.most()),
 		"Where they are gradients, call optimizer.zero_grad(set_to_none=True) right after optimizer.step(), not after the next forward; where they are outputs or losses, let go of them before the next step."}
 }
 

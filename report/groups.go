@@ -68,7 +68,8 @@ func (l *ledger) group(stacks *trace.Stacks, live []*block, step Step, way strin
 		}
 		g := groups[k]
 		if g == nil {
-			g = &Group{What: k.what, Size: b.size, Phase: b.phase, Stack: stacks.Of(b.id), Kept: k.kept, From: b.begin, FreedFrom: b.end}
+			g = &Group{What: k.what, Size: b.size, Phase: b.phase, Stack: stacks.Of(b.id),
+				Kept: k.kept, From: b.begin, FreedFrom: b.end}
 			groups[k] = g
 		}
 		g.add(b)
@@ -78,7 +79,8 @@ func (l *ledger) group(stacks *trace.Stacks, live []*block, step Step, way strin
 		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From), cmp.Compare(a.What, b.What))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From),
+			cmp.Compare(a.What, b.What))
 	})
 	of := Grouping{By: way, Groups: all[:min(len(all), mostGroups)]}
 	for _, g := range all[len(of.Groups):] {

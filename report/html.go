@@ -15,7 +15,8 @@ import (
 var assets embed.FS
 
 // scripts are the page's own, in the order in which they need each other.
-var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js", "assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/tables.js", "assets/flame.js", "assets/page.js"}
+var scripts = []string{"assets/uplot/uPlot.iife.min.js", "assets/data.js", "assets/view.js",
+	"assets/curve.js", "assets/space.js", "assets/pointer.js", "assets/map.js", "assets/tables.js", "assets/flame.js", "assets/page.js"}
 
 var styles = []string{"assets/uplot/uPlot.min.css", "assets/page.css"}
 
@@ -64,7 +65,8 @@ func (d *Data) WriteHTML(w io.Writer, version string) error {
 	if err != nil {
 		return err
 	}
-	p := page{Data: d, Document: newDocument(d.Name, version, styles, scripts), PeakStep: d.Steps[d.Peak.Step], Least: d.Allocators[0].Reserved}
+	p := page{Data: d, Document: newDocument(d.Name, version, styles, scripts),
+		PeakStep: d.Steps[d.Peak.Step], Least: d.Allocators[0].Reserved}
 	// Base64 has no character that means anything in HTML.
 	p.Packed = template.HTML(`<script id="packed" type="text/plain">` + packed + `</script>`)
 	for _, a := range d.Allocators {
@@ -162,7 +164,8 @@ func frameOf(stack string) string {
 	frames := strings.Split(stack, "\n")
 	best := frames[0]
 	for _, f := range frames {
-		if !strings.Contains(f, "/torch/") && !strings.HasPrefix(f, "<") && !strings.HasPrefix(f, "??") {
+		if !strings.Contains(f, "/torch/") && !strings.HasPrefix(f, "<") &&
+			!strings.HasPrefix(f, "??") {
 			best = f
 			break
 		}
@@ -176,7 +179,8 @@ func (p page) Span(from, to int) template.CSS {
 	s := p.PeakStep
 	whole := float64(max(s.End-s.Begin, 1))
 	clip := func(event int) float64 { return 100 * min(max(float64(event-s.Begin)/whole, 0), 1) }
-	return template.CSS(fmt.Sprintf("left:%.2f%%;width:%.2f%%", clip(from), max(clip(to)-clip(from), 0.6)))
+	return template.CSS(fmt.Sprintf("left:%.2f%%;width:%.2f%%", clip(from),
+		max(clip(to)-clip(from), 0.6)))
 }
 
 // RequestedIn names the phase that a group's blocks were requested in, as the groups by phase do.

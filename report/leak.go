@@ -76,6 +76,7 @@ func (l *ledger) leak(stacks *trace.Stacks) Finding {
 		return Finding{}
 	}
 	return Finding{Leak, g.bytes,
-		fmt.Sprintf("Live memory rises by %v in every %s: %v (%d blocks) are never freed; %s.", each, unit, g.bytes, g.blocks, g.most()),
+		fmt.Sprintf("Live memory rises by %v in every %s: %v (%d blocks) are never freed; %s.",
+			each, unit, g.bytes, g.blocks, g.most()),
 		"Look for a list or an attribute that keeps tensors: a loss that is summed up with its graph (use loss.item()), outputs or hooks that are collected."}
 }

@@ -13,11 +13,12 @@ import (
 type block struct {
 	id         int64
 	begin, end int // end is len(events) for a block that is never freed
-	freed      int // when its free was asked for: from then on it is no load, and may wait for other streams
-	size       mem.Bytes
-	stream     mem.StreamID
-	phase      int
-	late       bool // its free waited for other streams
+	// when its free was asked for: from then on it is no load, and may wait for other streams
+	freed  int
+	size   mem.Bytes
+	stream mem.StreamID
+	phase  int
+	late   bool // its free waited for other streams
 }
 
 // ledger is a recording by blocks instead of events.
@@ -55,7 +56,8 @@ func newLedger(tr *trace.Trace) *ledger {
 		case trace.Alloc:
 			at[e.ID] = len(l.blocks)
 			l.of[i] = int32(len(l.blocks))
-			l.blocks = append(l.blocks, block{id: e.ID, begin: i, end: n, freed: n, size: e.Size, stream: e.Stream})
+			l.blocks = append(l.blocks, block{id: e.ID, begin: i, end: n, freed: n, size: e.Size,
+				stream: e.Stream})
 			load += mem.Round(e.Size)
 		case trace.FreeRequested:
 			b := &l.blocks[at[e.ID]]
@@ -173,7 +175,8 @@ const (
 // orderPhases sorts the phases by how they follow each other in a program.
 func (l *ledger) orderPhases() {
 	rank := func(name string) int {
-		for i, word := range []string{setUp, "forward", upToPeak, "backward", afterPeak, "optimizer"} {
+		for i, word := range []string{setUp, "forward", upToPeak, "backward", afterPeak,
+			"optimizer"} {
 			if strings.Contains(name, word) {
 				return i
 			}
@@ -184,7 +187,8 @@ func (l *ledger) orderPhases() {
 	for i := range order {
 		order[i] = i
 	}
-	sort.SliceStable(order, func(a, b int) bool { return rank(l.phases[order[a]]) < rank(l.phases[order[b]]) })
+	sort.SliceStable(order,
+		func(a, b int) bool { return rank(l.phases[order[a]]) < rank(l.phases[order[b]]) })
 	to, names := make([]int, len(order)), make([]string, len(order))
 	for n, old := range order {
 		to[old], names[n] = n, l.phases[old]

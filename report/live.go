@@ -72,7 +72,8 @@ func loadLive(path string, device int) (*Data, error) {
 	l := live{device: device}
 	err = eachEvent(bufio.NewReaderSize(file, 1<<16), l.event)
 	if err == nil && len(l.load) == 0 && len(l.others) > 0 {
-		return nil, fmt.Errorf("%s has no device %d: choose from %v with --device", path, device, l.others)
+		return nil, fmt.Errorf("%s has no device %d: choose from %v with --device", path, device,
+			l.others)
 	}
 	if err == nil && len(l.load) == 0 {
 		err = errors.New("no counter of a device's memory in it")
@@ -105,7 +106,8 @@ func eachEvent(in io.Reader, visit func(*liveEvent)) error {
 		var e liveEvent
 		if err := d.Decode(&e); err != nil {
 			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) ||
+				errors.Is(err, io.EOF) {
 				return nil // cut
 			}
 			continue // an event of another kind than ours
@@ -162,11 +164,13 @@ func (l *live) data(name string) *Data {
 		i, _ := slices.BinarySearch(l.micros, int64(micros))
 		return min(i, n-1)
 	}
-	d := &Data{Name: name, Header: fmt.Sprintf("a live run, device %d", l.device), Kind: Live, Events: n}
+	d := &Data{Name: name, Header: fmt.Sprintf("a live run, device %d", l.device), Kind: Live,
+		Events: n}
 	a := Allocator{Name: "stalloc"}
 	peak := mem.Bytes(0) // which the curve, told of now and then, may miss
 	for _, span := range l.spans {
-		d.Steps = append(d.Steps, Step{Name: span.Name, Begin: at(span.At), End: at(span.At+span.Took) + 1})
+		d.Steps = append(d.Steps, Step{Name: span.Name, Begin: at(span.At),
+			End: at(span.At+span.Took) + 1})
 		a.Requests += int64(span.Args["requests"])
 		a.Hits += int64(span.Args["hits"])
 		peak = max(peak, mem.Bytes(span.Args["peak_allocated"]))
@@ -187,7 +191,8 @@ func (l *live) data(name string) *Data {
 			b.peak = i
 		}
 	}
-	d.Peak = Peak{Event: b.peak, Step: b.stepAt(b.peak), Load: max(l.load[b.peak], peak), Micros: b.micros[b.peak]}
+	d.Peak = Peak{Event: b.peak, Step: b.stepAt(b.peak), Load: max(l.load[b.peak], peak),
+		Micros: b.micros[b.peak]}
 	if a.Reserved > 0 {
 		a.Fragmentation = 1 - float64(d.Peak.Load)/float64(a.Reserved)
 	}

@@ -26,16 +26,18 @@ const liveLog = `[
 
 func TestLiveReport(t *testing.T) {
 	for name, log := range map[string]string{
-		"cut":    liveLog,
-		"whole":  liveLog[:strings.LastIndex(liveLog, ",\n")] + "\n]\n",
-		"object": `{"schemaVersion": 1, "traceEvents": ` + liveLog[:strings.LastIndex(liveLog, ",\n")] + "]}",
+		"cut":   liveLog,
+		"whole": liveLog[:strings.LastIndex(liveLog, ",\n")] + "\n]\n",
+		"object": `{"schemaVersion": 1, "traceEvents": ` +
+			liveLog[:strings.LastIndex(liveLog, ",\n")] + "]}",
 	} {
 		path := filepath.Join(t.TempDir(), "run.json")
 		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		d, page, u := made(t, path, options)
-		if d.Kind != Live || d.Name != "run" || d.Peak.Load != 3*mem.MiB+1024 || d.Ours().Reserved != 4*mem.MiB {
+		if d.Kind != Live || d.Name != "run" || d.Peak.Load != 3*mem.MiB+1024 ||
+			d.Ours().Reserved != 4*mem.MiB {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if a := d.Ours(); a.Requests != 20 || a.Hits != 9 {
@@ -45,28 +47,35 @@ func TestLiveReport(t *testing.T) {
 		for _, s := range d.Steps {
 			steps = append(steps, s.Name)
 		}
-		if !slices.Equal(steps, []string{setUp, "step 0", "step 1"}) || d.Steps[d.Peak.Step].Name != "step 0" {
+		if !slices.Equal(steps, []string{setUp, "step 0", "step 1"}) ||
+			d.Steps[d.Peak.Step].Name != "step 0" {
 			t.Errorf("%s: steps %q, the peak in %d", name, steps, d.Peak.Step)
 		}
-		if !slices.Equal(u.columns["micros"], []int{0, 1000, 2000}) || !slices.Equal(u.columns["curve.load"], []int{2048, 6144, 4096}) {
+		if !slices.Equal(u.columns["micros"], []int{0, 1000, 2000}) ||
+			!slices.Equal(u.columns["curve.load"], []int{2048, 6144, 4096}) {
 			t.Errorf("%s: micros %d, load %d", name, u.columns["micros"], u.columns["curve.load"])
 		}
-		if !strings.Contains(page, "plan 1 &lt;serves&gt;") || len(d.Notes) != 1 || d.Notes[0].Step != "step 1" {
+		if !strings.Contains(page, "plan 1 &lt;serves&gt;") || len(d.Notes) != 1 ||
+			d.Notes[0].Step != "step 1" {
 			t.Errorf("%s: notes %+v", name, d.Notes)
 		}
-		if _, err := Load(context.Background(), path, Options{Device: 3}); err == nil || !strings.HasSuffix(err.Error(), "run.json has no device 3: choose from [0 1] with --device") {
+		if _, err := Load(context.Background(), path, Options{Device: 3}); err == nil ||
+			!strings.HasSuffix(err.Error(),
+				"run.json has no device 3: choose from [0 1] with --device") {
 			t.Errorf("%s: device 3: %v", name, err)
 		}
 	}
 }
 
 func TestOtherJSONIsNoLog(t *testing.T) {
-	for _, text := range []string{"{}", "[]", `{"traceEvents": 5}`, `[{"name": "kernel", "ph": "X", "args": {"device": "a"}}]`, "[1, 2]"} {
+	for _, text := range []string{"{}", "[]", `{"traceEvents": 5}`,
+		`[{"name": "kernel", "ph": "X", "args": {"device": "a"}}]`, "[1, 2]"} {
 		path := filepath.Join(t.TempDir(), "other.json")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(context.Background(), path, options); err == nil || !strings.Contains(err.Error(), "trace:FILE") {
+		if _, err := Load(context.Background(), path, options); err == nil ||
+			!strings.Contains(err.Error(), "trace:FILE") {
 			t.Errorf("%s: error %v", text, err)
 		}
 	}

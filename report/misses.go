@@ -107,7 +107,8 @@ func countMisses(l *ledger, why []reason) []Miss {
 			m.Sizes = append(m.Sizes, Size{size, count})
 		}
 		slices.SortFunc(m.Sizes, func(a, b Size) int {
-			return cmp.Or(cmp.Compare(b.Size*mem.Bytes(b.Count), a.Size*mem.Bytes(a.Count)), cmp.Compare(b.Size, a.Size))
+			return cmp.Or(cmp.Compare(b.Size*mem.Bytes(b.Count), a.Size*mem.Bytes(a.Count)),
+				cmp.Compare(b.Size, a.Size))
 		})
 		m.Sizes = m.Sizes[:min(len(m.Sizes), 4)]
 		found = append(found, m)

@@ -55,7 +55,10 @@ func (l *ledger) atPeak(stacks *trace.Stacks) Peak {
 }
 
 // outlives reports whether a block was there before a step, or stays after it.
-func (l *ledger) outlives(b *block, step Step) bool { return b.begin < step.Begin || b.end >= step.End }
+func (l *ledger) outlives(b *block, step Step) bool {
+	return b.begin < step.Begin ||
+		b.end >= step.End
+}
 
 // Worth is what stalloc's savings against another allocator would buy on the smallest device
 // that the run fits in under the other. In how much a larger batch would run at full speed

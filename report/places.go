@@ -25,7 +25,8 @@ type holding struct {
 // set notes that a range gets memory at an event, or loses it.
 func (h *holding) set(at mem.Addr, size mem.Bytes, held bool, event int) {
 	to := at + mem.Addr(size)
-	i, _ := slices.BinarySearchFunc(h.live, at, func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
+	i, _ := slices.BinarySearchFunc(h.live, at,
+		func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
 	if i > 0 && h.live[i-1].to > at {
 		i--
 	}
@@ -116,7 +117,8 @@ func newSpace(held, blocks []extent, begin, end int) *space {
 
 // height returns where an address lies, in grains.
 func (s *space) height(at mem.Addr) int {
-	n, found := slices.BinarySearchFunc(s.whole, at, func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
+	n, found := slices.BinarySearchFunc(s.whole, at,
+		func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
 	if !found {
 		n--
 	}

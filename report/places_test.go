@@ -45,12 +45,15 @@ func TestHoldingAgainstPages(t *testing.T) {
 }
 
 func TestSpaceLeavesGapsOut(t *testing.T) {
-	held := []extent{{1000 << 9, 1010 << 9, 0, 5}, {2000 << 9, 2004 << 9, 3, 9}, {9000 << 9, 9001 << 9, 20, 30}, {1010 << 9, 1011 << 9, 4, 5}}
-	s := newSpace(held, []extent{{2004 << 9, 2005 << 9, 1, 2}, {7000 << 9, 7001 << 9, 11, 12}}, 0, 10)
+	held := []extent{{1000 << 9, 1010 << 9, 0, 5}, {2000 << 9, 2004 << 9, 3, 9},
+		{9000 << 9, 9001 << 9, 20, 30}, {1010 << 9, 1011 << 9, 4, 5}}
+	s := newSpace(held, []extent{{2004 << 9, 2005 << 9, 1, 2}, {7000 << 9, 7001 << 9, 11, 12}}, 0,
+		10)
 	if s.high != 16*mem.Grain {
 		t.Errorf("height %v", s.high)
 	}
-	for at, want := range map[mem.Addr]int{1000 << 9: 0, 1010 << 9: 10, 2003 << 9: 14, 2004 << 9: 15, 2005 << 9: nowhere, 7000 << 9: nowhere, 9000 << 9: nowhere, 0: nowhere, 500: nowhere} {
+	for at, want := range map[mem.Addr]int{1000 << 9: 0, 1010 << 9: 10, 2003 << 9: 14,
+		2004 << 9: 15, 2005 << 9: nowhere, 7000 << 9: nowhere, 9000 << 9: nowhere, 0: nowhere, 500: nowhere} {
 		if got := s.height(at); got != want {
 			t.Errorf("%#x lies at %d, want %d", uint64(at), got, want)
 		}

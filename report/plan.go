@@ -68,7 +68,8 @@ func (l *ledger) addStep(s *plan.Step) (heights []int) {
 	l.steps = append(l.steps, Step{Name: name, Begin: begin, End: end})
 	l.phases = append(l.phases, name)
 	for _, r := range s.Requests {
-		b := block{begin: begin + int(r.From), end: end, size: r.Size, stream: mem.StreamID(s.Stream), phase: phase}
+		b := block{begin: begin + int(r.From), end: end, size: r.Size,
+			stream: mem.StreamID(s.Stream), phase: phase}
 		if r.Done != plan.Never {
 			b.end = begin + int(r.Done)
 		}

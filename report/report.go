@@ -42,7 +42,8 @@ type Options struct {
 	Capacity mem.Bytes // of the simulated device
 	Warm     bool      // stalloc: the second of two starts
 	Quick    bool      // leave out the two figures, which take some ten replays of each allocator
-	Blocks   int       // of these at most are drawn, but for the step of the peak; 0 for DefaultBlocks
+	// of these at most are drawn, but for the step of the peak; 0 for DefaultBlocks
+	Blocks int
 	// Progress, unless it is nil, is told what is being done.
 	Progress func(what string)
 }
@@ -59,22 +60,23 @@ type Data struct {
 	Events int    `json:"events"`
 	Blocks int    `json:"blocks"` // of the whole recording
 
-	Steps       []Step      `json:"steps"`
-	Phases      []string    `json:"phases"`
-	Marked      bool        `json:"marked"` // phases are the recording's own marks
-	Stacks      []string    `json:"stacks,omitempty"`
-	Frames      []string    `json:"frames,omitempty"`  // of each stack, the one to name
-	Modules     []string    `json:"modules,omitempty"` // and the module that it is in
-	Allocators  []Allocator `json:"allocators"`
-	Capacity    mem.Bytes   `json:"capacity"`               // of the simulated device
-	Verdict     []string    `json:"verdict"`                // what the two figures come to, in sentences
-	NativeWaste string      `json:"native_waste,omitempty"` // what native wastes, and why
-	Findings    []Finding   `json:"findings,omitempty"`
-	Peak        Peak        `json:"peak"`
-	Worth       []Worth     `json:"worth"`
-	Misses      []Miss      `json:"misses"`
-	Reasons     []string    `json:"reasons"` // by number, as in Window.Served
-	Notes       []Note      `json:"notes,omitempty"`
+	Steps      []Step      `json:"steps"`
+	Phases     []string    `json:"phases"`
+	Marked     bool        `json:"marked"` // phases are the recording's own marks
+	Stacks     []string    `json:"stacks,omitempty"`
+	Frames     []string    `json:"frames,omitempty"`  // of each stack, the one to name
+	Modules    []string    `json:"modules,omitempty"` // and the module that it is in
+	Allocators []Allocator `json:"allocators"`
+	Capacity   mem.Bytes   `json:"capacity"` // of the simulated device
+	// what the two figures come to, in sentences
+	Verdict     []string  `json:"verdict"`
+	NativeWaste string    `json:"native_waste,omitempty"` // what native wastes, and why
+	Findings    []Finding `json:"findings,omitempty"`
+	Peak        Peak      `json:"peak"`
+	Worth       []Worth   `json:"worth"`
+	Misses      []Miss    `json:"misses"`
+	Reasons     []string  `json:"reasons"` // by number, as in Window.Served
+	Notes       []Note    `json:"notes,omitempty"`
 
 	Curve  Curve  `json:"-"`
 	Window Window `json:"-"`
@@ -186,7 +188,8 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 	if len(l.blocks) == 0 {
 		return nil, errors.New("no request for memory in it: record a run that makes some")
 	}
-	o.Progress(fmt.Sprintf("replaying %d requests through %s", len(l.blocks), strings.Join(replay.Names(), ", ")))
+	o.Progress(fmt.Sprintf("replaying %d requests through %s", len(l.blocks),
+		strings.Join(replay.Names(), ", ")))
 	runs, err := replayAll(ctx, tr, l, o)
 	if err != nil {
 		return nil, err

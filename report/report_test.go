@@ -106,7 +106,8 @@ func TestReportAgreesWithReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := d.Allocators[i]
-		if got.Reserved != want.PeakReserved || got.Hits != want.Hits || got.Calls != want.DriverCalls || got.Fragmentation != want.Fragmentation {
+		if got.Reserved != want.PeakReserved || got.Hits != want.Hits ||
+			got.Calls != want.DriverCalls || got.Fragmentation != want.Fragmentation {
 			t.Errorf("%s: %+v, want %+v", a.Name, got, want)
 		}
 		if curve := mem.Bytes(largest(u.columns["curve."+a.Name])) * mem.Grain; curve > want.PeakReserved || float64(curve) < 0.98*float64(want.PeakReserved) {
@@ -125,11 +126,14 @@ func TestReportAgreesWithReplay(t *testing.T) {
 			groups += g.Bytes
 		}
 		if groups != d.Peak.Load {
-			t.Errorf("what made the peak, by %s, adds up to %v, want %v", by.By, groups, d.Peak.Load)
+			t.Errorf("what made the peak, by %s, adds up to %v, want %v", by.By, groups,
+				d.Peak.Load)
 		}
 	}
-	if u.Drawn != d.Blocks || len(u.columns["from"]) != d.Blocks || len(u.columns["micros"]) != d.Events {
-		t.Errorf("%d of %d blocks, %d of %d times", len(u.columns["from"]), d.Blocks, len(u.columns["micros"]), d.Events)
+	if u.Drawn != d.Blocks || len(u.columns["from"]) != d.Blocks ||
+		len(u.columns["micros"]) != d.Events {
+		t.Errorf("%d of %d blocks, %d of %d times", len(u.columns["from"]), d.Blocks,
+			len(u.columns["micros"]), d.Events)
 	}
 	for _, name := range []string{"native", "expandable", "stalloc"} {
 		checkMap(t, name, 0, d.Events, u.columns)
@@ -154,12 +158,15 @@ func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
 	for at := begin + (end-begin)/7; at < end; at += (end - begin) / 7 {
 		var live, held []piece
 		for i, begin := range c["from"] {
-			if life, low := c["life"][i], c["place."+name][i]; begin <= at && (life == 0 || at < begin+life) {
-				live = append(live, piece{low, low + int(mem.Round(mem.Bytes(c["size"][i]))/mem.Grain), i})
+			if life, low := c["life"][i], c["place."+name][i]; begin <= at &&
+				(life == 0 || at < begin+life) {
+				live = append(live, piece{low,
+					low + int(mem.Round(mem.Bytes(c["size"][i]))/mem.Grain), i})
 			}
 		}
 		for i, low := range c["held.low."+name] {
-			if begin := c["held.begin."+name][i]; begin <= at && at < begin+c["held.life."+name][i] {
+			if begin := c["held.begin."+name][i]; begin <= at &&
+				at < begin+c["held.life."+name][i] {
 				held = append(held, piece{low, low + c["held.size."+name][i], -1})
 			}
 		}
@@ -168,7 +175,8 @@ func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
 		slices.SortFunc(held, byLow)
 		for i, b := range live {
 			if i > 0 && live[i-1].high > b.low {
-				t.Fatalf("%s, event %d: blocks %d and %d lie on each other", name, at, live[i-1].block, b.block)
+				t.Fatalf("%s, event %d: blocks %d and %d lie on each other", name, at,
+					live[i-1].block, b.block)
 			}
 			for len(held) > 0 && held[0].high <= b.low {
 				held = held[1:]
@@ -181,7 +189,8 @@ func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
 				}
 			}
 			if reach < b.high {
-				t.Fatalf("%s, event %d: block %d lies from %d to %d, held only up to %d", name, at, b.block, b.low, b.high, reach)
+				t.Fatalf("%s, event %d: block %d lies from %d to %d, held only up to %d", name, at,
+					b.block, b.low, b.high, reach)
 			}
 		}
 	}
@@ -192,23 +201,27 @@ func checkMap(t *testing.T, name string, begin, end int, c map[string][]int) {
 func TestPageStandsAlone(t *testing.T) {
 	d, page, u := made(t, filepath.Join("testdata", "snapshot.pickle"), options)
 	rest := packedScript.ReplaceAllString(page, "")
-	for _, bad := range []string{"src=\"http", "href=\"http", "url(http", "@import", "<img", "fetch(", "XMLHttpRequest"} {
+	for _, bad := range []string{"src=\"http", "href=\"http", "url(http", "@import", "<img",
+		"fetch(", "XMLHttpRequest"} {
 		if strings.Contains(rest, bad) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "model.py:42 forward", "&lt;/script&gt;&lt;img", "v0.0.0-test", "recorded"} {
+	for _, want := range []string{"default-src 'none'", "model.py:42 forward",
+		"&lt;/script&gt;&lt;img", "v0.0.0-test", "recorded"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if strings.Count(page, "</script>") != len(scripts)+1 {
-		t.Errorf("%d scripts end in the page, want %d", strings.Count(page, "</script>"), len(scripts)+1)
+		t.Errorf("%d scripts end in the page, want %d", strings.Count(page, "</script>"),
+			len(scripts)+1)
 	}
 	if len(d.Stacks) != 3 || len(u.columns["stack"]) != d.Blocks {
 		t.Errorf("stacks %q, %d of %d blocks have one", d.Stacks, len(u.columns["stack"]), d.Blocks)
 	}
-	if by := d.Peak.By[1]; by.By != ByModule || by.Groups[0].What != "torch.nn linear" || by.Groups[1].What != noModule {
+	if by := d.Peak.By[1]; by.By != ByModule || by.Groups[0].What != "torch.nn linear" ||
+		by.Groups[1].What != noModule {
 		t.Errorf("by module: %+v", by)
 	}
 	for _, part := range d.Peak.Stacks {
@@ -218,7 +231,8 @@ func TestPageStandsAlone(t *testing.T) {
 		t.Errorf("the flame graph lacks %v", d.Peak.Load)
 	}
 	g := d.Peak.By[0].Groups[0]
-	if g.Count != 12 || g.Size != 5*mem.MiB || !strings.Contains(d.Stacks[g.Stack], "model.py:42 forward") {
+	if g.Count != 12 || g.Size != 5*mem.MiB || !strings.Contains(d.Stacks[g.Stack],
+		"model.py:42 forward") {
 		t.Errorf("the peak's largest group is %+v by %q", g, d.Stacks[g.Stack])
 	}
 }
@@ -230,7 +244,8 @@ func TestOnlyThePeaksStepIsDrawn(t *testing.T) {
 	d, page, u := made(t, traceFile("llama_varlen"), o)
 	step := d.Steps[d.Peak.Step]
 	if u.Begin != step.Begin || u.End != step.End || u.Drawn == 0 || u.Drawn > d.Blocks/2 {
-		t.Errorf("events %d to %d with %d blocks of %d, the peak's step is %+v", u.Begin, u.End, u.Drawn, d.Blocks, step)
+		t.Errorf("events %d to %d with %d blocks of %d, the peak's step is %+v", u.Begin, u.End,
+			u.Drawn, d.Blocks, step)
 	}
 	for i, begin := range u.columns["from"] {
 		if life := u.columns["life"][i]; begin >= u.End || life > 0 && begin+life < u.Begin {
@@ -256,7 +271,8 @@ func TestPlanReport(t *testing.T) {
 		t.Fatalf("%d steps, those that came again ask for the same", len(p.Steps))
 	}
 	// Of another stream half as much.
-	half := plan.Step{Stream: 1, Small: true, Requests: p.Steps[0].Requests[:len(p.Steps[0].Requests)/2]}
+	half := plan.Step{Stream: 1, Small: true,
+		Requests: p.Steps[0].Requests[:len(p.Steps[0].Requests)/2]}
 	half.Requests = slices.Clone(half.Requests)
 	for i := range half.Requests {
 		if r := &half.Requests[i]; int(r.Done) > len(half.Requests) {
@@ -268,19 +284,23 @@ func TestPlanReport(t *testing.T) {
 	if err := plan.WriteFile(path, p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(context.Background(), path, Options{Device: 3}); !errors.Is(err, ErrOneDevice) {
+	if _, err := Load(context.Background(), path, Options{Device: 3}); !errors.Is(err,
+		ErrOneDevice) {
 		t.Errorf("device 3 of a plan: %v", err)
 	}
 	none := filepath.Join(t.TempDir(), "none.plan")
 	if err := plan.WriteFile(none, &plan.Plan{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(context.Background(), none, options); err == nil || !strings.Contains(err.Error(), "without steps") {
+	if _, err := Load(context.Background(), none, options); err == nil ||
+		!strings.Contains(err.Error(), "without steps") {
 		t.Errorf("a plan without steps: %v", err)
 	}
 	d, _, u := made(t, path, options)
-	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 || d.Blocks != p.Requests() {
-		t.Fatalf("%d requests are drawn as %s %s, %d steps of %d blocks by %d allocators", p.Requests(), d.Kind, d.Name, len(d.Steps), d.Blocks, len(d.Allocators))
+	if d.Kind != Planned || d.Name != "llama" || len(d.Steps) != 2 || len(d.Allocators) != 1 ||
+		d.Blocks != p.Requests() {
+		t.Fatalf("%d requests are drawn as %s %s, %d steps of %d blocks by %d allocators",
+			p.Requests(), d.Kind, d.Name, len(d.Steps), d.Blocks, len(d.Allocators))
 	}
 	var hold, load mem.Bytes
 	for i, s := range p.Steps {
@@ -299,22 +319,27 @@ func TestPlanReport(t *testing.T) {
 			for _, before := range p.Steps[:i] {
 				n += len(before.Requests)
 			}
-			if life := mem.Tick(u.columns["life"][n]); life != end-r.From && !(r.Done == plan.Never && life == 0) {
-				t.Fatalf("%s: block %d is drawn for %d events, it lives for %d", d.Steps[i].Name, k, life, end-r.From)
+			if life := mem.Tick(u.columns["life"][n]); life != end-r.From &&
+				!(r.Done == plan.Never && life == 0) {
+				t.Fatalf("%s: block %d is drawn for %d events, it lives for %d", d.Steps[i].Name, k,
+					life, end-r.From)
 			}
 		}
 	}
 	if d.Ours().Reserved != hold || d.Peak.Load != load {
-		t.Errorf("a load of %v where %v are held, want %v and %v", d.Peak.Load, d.Ours().Reserved, load, hold)
+		t.Errorf("a load of %v where %v are held, want %v and %v", d.Peak.Load, d.Ours().Reserved,
+			load, hold)
 	}
 	checkMap(t, "plan", 0, d.Events, u.columns)
 }
 
 func TestNothingToReport(t *testing.T) {
-	if _, err := Make(context.Background(), &trace.Trace{Name: "empty"}, options); err == nil || !strings.Contains(err.Error(), "no request for memory") {
+	if _, err := Make(context.Background(), &trace.Trace{Name: "empty"}, options); err == nil ||
+		!strings.Contains(err.Error(), "no request for memory") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := Load(context.Background(), filepath.Join("testdata", "absent"), options); err == nil {
+	if _, err := Load(context.Background(), filepath.Join("testdata", "absent"),
+		options); err == nil {
 		t.Error("a report of a file that is not there")
 	}
 }
@@ -348,7 +373,8 @@ func TestPageOfAHundredThousandBlocks(t *testing.T) {
 		}
 		return c
 	}
-	d := &Data{Name: "large", Kind: Recording, Events: 2 * blocks, Blocks: blocks, Steps: []Step{{Name: "step 0", End: 2 * blocks}}, Reasons: reasons[:]}
+	d := &Data{Name: "large", Kind: Recording, Events: 2 * blocks, Blocks: blocks,
+		Steps: []Step{{Name: "step 0", End: 2 * blocks}}, Reasons: reasons[:]}
 	w := &d.Window
 	w.End, w.From, w.Life, w.Size = 2*blocks, column(2*blocks), column(2*blocks), column(1<<30)
 	w.Stream, w.Phase, w.Served = column(4), column(4), column(len(reasons))
@@ -368,7 +394,8 @@ func TestPageOfAHundredThousandBlocks(t *testing.T) {
 	if b.Len() > 10e6 {
 		t.Errorf("the page has %d bytes", b.Len())
 	}
-	if u := unpack(t, b.String()); !slices.Equal(u.columns["place.native"], w.Maps[0].Place) || !slices.Equal(u.columns["size"], w.Size) {
+	if u := unpack(t, b.String()); !slices.Equal(u.columns["place.native"], w.Maps[0].Place) ||
+		!slices.Equal(u.columns["size"], w.Size) {
 		t.Error("a column comes back as another")
 	}
 }

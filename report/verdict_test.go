@@ -23,9 +23,11 @@ func TestVerdict(t *testing.T) {
 			"Use stalloc: it saves 2.00 GiB of what expandable segments need at full speed, and 9.00 GiB of what native needs."},
 		{figure{"native": 12 * mem.GiB, "expandable": 13 * mem.GiB, "stalloc": 11 * mem.GiB},
 			"Use stalloc: it saves 1.00 GiB of what native needs at full speed."},
-		{figure{"native": 13 * mem.GiB, "expandable": 11 * mem.GiB, "stalloc": 11*mem.GiB - 4*mem.MiB},
+		{figure{"native": 13 * mem.GiB, "expandable": 11 * mem.GiB,
+			"stalloc": 11*mem.GiB - 4*mem.MiB},
 			"Expandable segments do: stalloc is no better at full speed. PYTORCH_ALLOC_CONF=expandable_segments:True is all you need."},
-		{figure{"native": 11 * mem.GiB, "expandable": 12 * mem.GiB, "stalloc": 11*mem.GiB + 4*mem.MiB},
+		{figure{"native": 11 * mem.GiB, "expandable": 12 * mem.GiB,
+			"stalloc": 11*mem.GiB + 4*mem.MiB},
 			"PyTorch's native allocator does: stalloc is no better at full speed."},
 		{figure{"native": 12 * mem.GiB, "expandable": 11 * mem.GiB, "stalloc": 13 * mem.GiB},
 			"Use expandable segments: stalloc needs 2.00 GiB more at full speed."},
@@ -33,7 +35,8 @@ func TestVerdict(t *testing.T) {
 			"Use stalloc: it saves 1.00 GiB of what expandable segments need at full speed."},
 		{figure{"native": 12 * mem.GiB, "expandable": 0, "stalloc": 0},
 			"Use PyTorch's native allocator: stalloc cannot run it at full speed."},
-		{figure{"native": 0, "expandable": 0, "stalloc": 12 * mem.GiB}, "Use stalloc: only it runs at full speed."},
+		{figure{"native": 0, "expandable": 0, "stalloc": 12 * mem.GiB},
+			"Use stalloc: only it runs at full speed."},
 		{figure{"native": 0, "expandable": 0, "stalloc": 0}, "No allocator runs it at full speed."},
 		{nil, "Use stalloc: it saves 1.00 GiB of what expandable segments need to fit, and 2.00 GiB of what native needs."},
 	} {
@@ -52,11 +55,13 @@ func TestVerdict(t *testing.T) {
 		if len(said) != 3 || said[2] != c.want {
 			t.Errorf("%v: %q", c.speed, said)
 		}
-		if c.speed["native"] == 0 && c.speed["expandable"] > 0 && !strings.HasSuffix(said[1], ", and in none under PyTorch's native allocator.") {
+		if c.speed["native"] == 0 && c.speed["expandable"] > 0 &&
+			!strings.HasSuffix(said[1], ", and in none under PyTorch's native allocator.") {
 			t.Error(said[1])
 		}
 	}
-	if said := verdict(&Data{Allocators: []Allocator{{Name: "native"}, {Name: "stalloc"}}}); said != nil {
+	if said := verdict(&Data{Allocators: []Allocator{{Name: "native"},
+		{Name: "stalloc"}}}); said != nil {
 		t.Errorf("a verdict of nothing: %q", said)
 	}
 }
@@ -122,7 +127,8 @@ func on(t *testing.T, tr *trace.Trace, name string, device mem.Bytes) replay.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Replay(context.Background(), tr, replay.Config{Capacity: device, FragLimit: replay.DefaultFragLimit}, nil)
+	r, err := a.Replay(context.Background(), tr, replay.Config{Capacity: device,
+		FragLimit: replay.DefaultFragLimit}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +150,11 @@ func claims(t *testing.T, tr *trace.Trace, d *Data) {
 				t.Errorf("%s %s in %v: not so", name, of.name, device)
 			}
 			ours := of.f["stalloc"]
-			if name != "stalloc" && ours > 0 && float64(device-ours) > noDifference*float64(d.Peak.Load) && of.does(on(t, tr, name, ours)) {
-				t.Errorf("%s needs %v, it is said, and %s in stalloc's %v", name, device, of.name, ours)
+			if name != "stalloc" && ours > 0 &&
+				float64(device-ours) > noDifference*float64(d.Peak.Load) &&
+				of.does(on(t, tr, name, ours)) {
+				t.Errorf("%s needs %v, it is said, and %s in stalloc's %v", name, device, of.name,
+					ours)
 			}
 		}
 	}
@@ -154,7 +163,8 @@ func claims(t *testing.T, tr *trace.Trace, d *Data) {
 			continue
 		}
 		if larger := grown(tr, d, w.More); on(t, larger, "stalloc", w.Device).OOM {
-			t.Errorf("no room for %.2f %% more in %s's %v: the load is %v", 100*w.More, w.Against, w.Device, larger.PeakLoad())
+			t.Errorf("no room for %.2f %% more in %s's %v: the load is %v", 100*w.More, w.Against,
+				w.Device, larger.PeakLoad())
 		}
 	}
 }
@@ -162,7 +172,8 @@ func claims(t *testing.T, tr *trace.Trace, d *Data) {
 // grown is a recording whose blocks that come and go within a step are larger by a share.
 func grown(tr *trace.Trace, d *Data, more float64) *trace.Trace {
 	step := func(event int) int {
-		return slices.IndexFunc(d.Steps, func(s Step) bool { return event >= s.Begin && event < s.End })
+		return slices.IndexFunc(d.Steps,
+			func(s Step) bool { return event >= s.Begin && event < s.End })
 	}
 	from, within := make(map[int64]int), make(map[int64]bool)
 	for i := range tr.Events {

@@ -45,7 +45,8 @@ func (l *ledger) wasteOf(r *run) waste {
 		if b.begin > w.event || b.end <= w.event {
 			continue
 		}
-		at, found := slices.BinarySearchFunc(segments, r.at[i], func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
+		at, found := slices.BinarySearchFunc(segments, r.at[i],
+			func(e extent, a mem.Addr) int { return cmp.Compare(e.from, a) })
 		if !found {
 			at--
 		}
@@ -70,7 +71,8 @@ func (l *ledger) wasteOf(r *run) waste {
 // wasted says in two sentences what native wastes, and why.
 func (l *ledger) wasted(r *run, capacity mem.Bytes) string {
 	if r.result.OOM {
-		return fmt.Sprintf("PyTorch's native allocator does not fit in %v: it is full in %s.", capacity, l.steps[l.stepAt(l.blocks[r.result.Requests-1].begin)].Name)
+		return fmt.Sprintf("PyTorch's native allocator does not fit in %v: it is full in %s.",
+			capacity, l.steps[l.stepAt(l.blocks[r.result.Requests-1].begin)].Name)
 	}
 	w, need := l.wasteOf(r), l.load[l.peak]
 	over := w.reserved - need

@@ -94,7 +94,8 @@ func (l *ledger) window(stacks *trace.Stacks, runs []*run, why []reason, most in
 		if b.end == len(l.load) {
 			life = 0
 		}
-		w.From, w.Life, w.Size = append(w.From, b.begin), append(w.Life, life), append(w.Size, int(b.size))
+		w.From, w.Life, w.Size = append(w.From, b.begin), append(w.Life, life), append(w.Size,
+			int(b.size))
 		w.Stream, w.Phase = append(w.Stream, streams[b.stream]), append(w.Phase, b.phase)
 		w.Served = append(w.Served, int(why[i]))
 		if stacks != nil {
@@ -122,7 +123,10 @@ func (l *ledger) extents(at []mem.Addr) []extent {
 // background lists what had memory in the window.
 func (s *space) background(held []extent, begin, end int) Map {
 	m := Map{Height: s.high}
-	slices.SortFunc(held, func(a, b extent) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.from, b.from)) })
+	slices.SortFunc(held, func(a, b extent) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin),
+			cmp.Compare(a.from, b.from))
+	})
 	for _, e := range held {
 		if e.end < begin || e.begin >= end {
 			continue

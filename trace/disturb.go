@@ -77,7 +77,8 @@ func (d *disturber) step(events []Event) {
 				d.gone[e.ID] = true
 			case p < d.rate:
 				l := spans[d.rng.IntN(len(spans))]
-				d.out = append(d.out, Event{Kind: Alloc, ID: d.next, Size: l.size, Stream: e.Stream, Micros: micros})
+				d.out = append(d.out, Event{Kind: Alloc, ID: d.next, Size: l.size, Stream: e.Stream,
+					Micros: micros})
 				until := min(i+1+l.events, len(events))
 				due[until] = append(due[until], d.next)
 				d.next++
@@ -97,7 +98,8 @@ func (d *disturber) step(events []Event) {
 func (d *disturber) end(at int, micros int64) {
 	for _, id := range d.ending {
 		d.out = slices.Insert(d.out, at,
-			Event{Kind: FreeRequested, ID: id, Micros: micros}, Event{Kind: FreeCompleted, ID: id, Micros: micros})
+			Event{Kind: FreeRequested, ID: id, Micros: micros}, Event{Kind: FreeCompleted, ID: id,
+				Micros: micros})
 		at += 2
 	}
 	d.ending = d.ending[:0]

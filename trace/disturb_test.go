@@ -43,16 +43,19 @@ func TestDisturb(t *testing.T) {
 				t.Fatalf("%s, rate %v, seed %d: %v", name, rate, seed, err)
 			}
 			inserted, omitted, requests := difference(want, got)
-			t.Logf("%s, rate %v, seed %d: %d of %d requests inserted, %d left out", name, rate, seed, inserted, requests, omitted)
+			t.Logf("%s, rate %v, seed %d: %d of %d requests inserted, %d left out", name, rate,
+				seed, inserted, requests, omitted)
 			for _, n := range []int{inserted, omitted} {
 				expected := rate / 2 * float64(requests)
 				if d := float64(n) - expected; d*d > 64*expected {
-					t.Errorf("%s, rate %v, seed %d: %d of %d requests, expected about %.0f", name, rate, seed, n, requests, expected)
+					t.Errorf("%s, rate %v, seed %d: %d of %d requests, expected about %.0f", name,
+						rate, seed, n, requests, expected)
 				}
 			}
 			for id := range deferred(got) {
 				if !late[id] {
-					t.Errorf("%s, rate %v, seed %d: the free of block %d was put off", name, rate, seed, id)
+					t.Errorf("%s, rate %v, seed %d: the free of block %d was put off", name, rate,
+						seed, id)
 				}
 			}
 			if again := want.Disturb(seed, rate); firstDifference(again.Events, got.Events) >= 0 {
@@ -92,7 +95,8 @@ func difference(want, got *Trace) (inserted, omitted, requests int) {
 			}
 		}
 	}
-	of := slices.DeleteFunc(slices.Clone(want.Events), func(e Event) bool { return about(e) && !known[e.ID] })
+	of := slices.DeleteFunc(slices.Clone(want.Events),
+		func(e Event) bool { return about(e) && !known[e.ID] })
 	if firstDifference(of, rest) >= 0 {
 		return -1, -1, requests
 	}
@@ -119,7 +123,8 @@ func TestDisturbStaysInItsStep(t *testing.T) {
 			case e.Kind == Mark:
 				step++
 				for id, begun := range live {
-					t.Fatalf("seed %d: block %d of step %d lives at the end of it: %v", seed, id, begun, got.Events)
+					t.Fatalf("seed %d: block %d of step %d lives at the end of it: %v", seed, id,
+						begun, got.Events)
 				}
 			case e.ID > 3 && e.Kind == Alloc:
 				inserts++

@@ -72,8 +72,10 @@ func TestRecordedTraces(t *testing.T) {
 			t.Errorf("%s: in measured.json: %v", c.name, ok)
 		}
 		gib := float64(got.PeakLoad()) / (1 << 30)
-		t.Logf("%s: %d events, peak load %.3f GiB, measured %.3f", c.name, len(got.Events), gib, m.Expandable.Allocated)
-		if ok && (math.Abs(gib-m.Expandable.Allocated) > 0.01 || math.Abs(gib-m.Expandable.Requested) > 0.01) {
+		t.Logf("%s: %d events, peak load %.3f GiB, measured %.3f", c.name, len(got.Events), gib,
+			m.Expandable.Allocated)
+		if ok && (math.Abs(gib-m.Expandable.Allocated) > 0.01 ||
+			math.Abs(gib-m.Expandable.Requested) > 0.01) {
 			t.Errorf("%s: peak load %.4f GiB, measured %.3f allocated, %.3f requested",
 				c.name, gib, m.Expandable.Allocated, m.Expandable.Requested)
 		}
@@ -88,7 +90,8 @@ func TestSnapshotFixtures(t *testing.T) {
 	// The fixture's last mark is the number of frees the ring had orphaned.
 	last := want.Events[len(want.Events)-1].Mark
 	want.Events = want.Events[:len(want.Events)-1]
-	for _, file := range []string{"snapshot.p2.pickle.gz", "snapshot.p3.pickle.gz", "snapshot.p4.pickle.gz", "snapshot.p5.pickle.gz", "slow.p4.pickle"} {
+	for _, file := range []string{"snapshot.p2.pickle.gz", "snapshot.p3.pickle.gz",
+		"snapshot.p4.pickle.gz", "snapshot.p5.pickle.gz", "slow.p4.pickle"} {
 		got, err := ReadFile("testdata/" + file)
 		if err != nil {
 			t.Error(err)
@@ -97,10 +100,12 @@ func TestSnapshotFixtures(t *testing.T) {
 		if i := firstDifference(got.Events, want.Events); i >= 0 {
 			t.Errorf("%s: event %d of %d, %d differs", file, i, len(got.Events), len(want.Events))
 		}
-		if s := got.Skipped; s.Frees == 0 || last != fmt.Sprintf("skipped %d", s.Frees) || s.Blocks != 0 || s.Lost != 0 {
+		if s := got.Skipped; s.Frees == 0 || last != fmt.Sprintf("skipped %d", s.Frees) ||
+			s.Blocks != 0 || s.Lost != 0 {
 			t.Errorf("%s: skipped %+v, want %q", file, s, last)
 		}
-		if name := BaseName(file); got.Name != name || got.Header != "workload "+name+" snapshot device 1" {
+		if name := BaseName(file); got.Name != name ||
+			got.Header != "workload "+name+" snapshot device 1" {
 			t.Errorf("%s: name %q, header %q", file, got.Name, got.Header)
 		}
 	}

@@ -17,7 +17,10 @@ func check(data []byte) error {
 	if err != nil && !errors.As(err, &format) {
 		return fmt.Errorf("not a format error: %w", err)
 	}
-	if framed, err := readAll(data, "fuzz", func(o *options) { o.cells, o.frames = 1<<20, true }); err == nil {
+	if framed, err := readAll(data, "fuzz", func(o *options) {
+		o.cells, o.frames = 1<<20,
+			true
+	}); err == nil {
 		if i := firstDifference(events, framed); i >= 0 {
 			return fmt.Errorf("event %d differs when stacks are read", i)
 		}
@@ -44,7 +47,8 @@ func seeds(t testing.TB, files ...string) [][]byte {
 }
 
 func FuzzText(f *testing.F) {
-	f.Add([]byte(header + "# setup\na,0,1,0,3\na,1,513,18446744073709551615,4\ns,1,5,5\nr,0,6\ne,7\nf,0,8\n# end\n"))
+	f.Add([]byte(header +
+		"# setup\na,0,1,0,3\na,1,513,18446744073709551615,4\ns,1,5,5\nr,0,6\ne,7\nf,0,8\n# end\n"))
 	f.Add([]byte(header + "a,9223372036854775807,1,0,0\r\nr,9223372036854775807,0\r\n"))
 	f.Add(zipped([]byte(header + "a,0,1,0,3\n")))
 	f.Add([]byte(header + "k,0,,a.py:1 f\nk,1,0,b.py:2 g\na,0,1,0,3,1\na,1,1,0,3,0\n"))
@@ -59,7 +63,8 @@ func FuzzText(f *testing.F) {
 func FuzzPickle(f *testing.F) {
 	f.Add(pickled(object{
 		"segments", []any{segment(0, 4096, 0, object{"size", 512, "state", "active_allocated"})},
-		"device_traces", []any{[]any{entry("alloc", 1, 11, 7, 0), entry("free_requested", 1, 11, 7, 1), entry("free_completed", 1, 11, 7, 2)}},
+		"device_traces", []any{[]any{entry("alloc", 1, 11, 7, 0), entry("free_requested", 1, 11, 7,
+			1), entry("free_completed", 1, 11, 7, 2)}},
 	})[1:])
 	f.Add([]byte("\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00}."))
 	f.Add([]byte("\x02]q\x00(K\x01M\x01\x02J\xff\xff\xff\xff\x8a\x01\xff\x8b\x02\x00\x00\x00\x00\x80G01234567\x88\x89)h\x00e."))

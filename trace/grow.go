@@ -55,7 +55,8 @@ func Grow(small, large *Trace, from, to float64) (*Growth, error) {
 	}
 	for i, stream := range streams[0] {
 		if stream != streams[1][i] {
-			return nil, fmt.Errorf("request %d is on stream %d in one and %d in the other", i, stream, streams[1][i])
+			return nil, fmt.Errorf("request %d is on stream %d in one and %d in the other", i,
+				stream, streams[1][i])
 		}
 	}
 	return g, nil

@@ -28,7 +28,8 @@ func TestGrow(t *testing.T) {
 		made, want := g.At(float64(batch)), sized(batch)
 		for i, e := range made.Events {
 			w := want.Events[i]
-			if e.Kind != w.Kind || e.Size != w.Size || e.Stream != w.Stream || e.Micros != w.Micros || e.Mark != w.Mark {
+			if e.Kind != w.Kind || e.Size != w.Size || e.Stream != w.Stream ||
+				e.Micros != w.Micros || e.Mark != w.Mark {
 				t.Errorf("size %d: %+v, wanted %+v", batch, e, w)
 			}
 		}
@@ -46,10 +47,17 @@ func TestGrowOfOtherRequests(t *testing.T) {
 	}{
 		{sized(8, more), "the step with number 0 makes 1 requests in one and 2 in the other"},
 		{sized(8, Event{Kind: Mark, Mark: "step 1"}), "one has 1 steps, the other 2"},
-		{func() *Trace { tr := sized(8); tr.Events[2].Stream = 0; return tr }(), "request 1 is on stream 1 in one and 0 in the other"},
-		{func() *Trace { tr := sized(8); tr.Events = append([]Event{more}, tr.Events...); return tr }(), "makes 2 requests in one and 3"},
+		{func() *Trace { tr := sized(8); tr.Events[2].Stream = 0; return tr }(),
+			"request 1 is on stream 1 in one and 0 in the other"},
+		{func() *Trace {
+			tr := sized(8)
+			tr.Events = append([]Event{more},
+				tr.Events...)
+			return tr
+		}(), "makes 2 requests in one and 3"},
 	} {
-		if _, err := Grow(sized(4), c.large, 4, 8); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Grow(sized(4), c.large, 4, 8); err == nil || !strings.Contains(err.Error(),
+			c.want) {
 			t.Errorf("error %v, expected %q", err, c.want)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 // lateShare is how much later than recorded a block dies at most, as a share of its step.
 const lateShare = 0.01
 
-// Late returns a copy of the trace in which that share of the blocks die later than recorded: of those that
-// begin and end within the same step, after the first step. Requests come in the same order.
+// Late returns a copy of the trace in which that share of the blocks die later than recorded: of
+// those that begin and end within the same step, after the first step. Requests come in the same
+// order.
 //
 // The same trace, seed and rate give the same copy; without a rate it is equal to the trace.
 func (t *Trace) Late(seed uint64, rate float64) *Trace {
@@ -40,8 +41,8 @@ func putOff(events []Event, rng *rand.Rand, rate float64) {
 		if later == 0 || e.Kind == Mark || e.Kind == EmptyCache { // these two name no block
 			continue
 		}
-		// A free's two events stay together: what lies between them would say that another stream had put
-		// it off.
+		// A free's two events stay together: what lies between them would say that another stream
+		// had put it off.
 		if e.Kind == FreeCompleted && events[i-1].Kind == FreeRequested && events[i-1].ID == e.ID {
 			place[i] = place[i-1]
 			continue

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLate: the copy is a trace of the same requests in the same order; of the blocks that begin and end in
-// a step after the first as many die later as was asked for, and no other.
+// TestLate: the copy is a trace of the same requests in the same order; of the blocks that begin
+// and end in a step after the first as many die later as was asked for, and no other.
 func TestLate(t *testing.T) {
 	for _, name := range []string{"llama_naive", "vit_streams", "mixtral_moe"} {
 		want, err := ReadFile(recorded + "/" + name + ".csv.gz")
@@ -36,14 +36,15 @@ func TestLate(t *testing.T) {
 				expected, late = 0, min(late, 1)-1
 			}
 			if d := float64(late) - expected; d*d > 64*expected {
-				t.Errorf("%s, rate %v, seed %d: %d of %d blocks die later, expected about %.0f", name, rate, seed, late, of, expected)
+				t.Errorf("%s, rate %v, seed %d: %d of %d blocks die later, expected about %.0f",
+					name, rate, seed, late, of, expected)
 			}
 		}
 	}
 }
 
-// later counts the blocks that die later among the events of their step than in the recording, of those that
-// begin and end in a step after the first.
+// later counts the blocks that die later among the events of their step than in the recording, of
+// those that begin and end in a step after the first.
 func later(t *testing.T, want, got *Trace) (late, of int) {
 	freedAt := func(events []Event) (requests []int64, freed map[int64]int) {
 		freed = make(map[int64]int)
@@ -62,11 +63,13 @@ func later(t *testing.T, want, got *Trace) (late, of int) {
 		before, was := freedAt(want.Events[step[0]:step[1]])
 		after, is := freedAt(got.Events[step[0]:step[1]])
 		if len(before) != len(after) {
-			t.Fatalf("%s: %d requests in a step, recorded were %d", want.Name, len(after), len(before))
+			t.Fatalf("%s: %d requests in a step, recorded were %d", want.Name, len(after),
+				len(before))
 		}
 		for i, id := range before {
 			if after[i] != id {
-				t.Fatalf("%s: request %d of a step is block %d, recorded was %d", want.Name, i, after[i], id)
+				t.Fatalf("%s: request %d of a step is block %d, recorded was %d", want.Name, i,
+					after[i], id)
 			}
 			if at, freed := was[id]; freed {
 				of++
@@ -86,22 +89,26 @@ func later(t *testing.T, want, got *Trace) (late, of int) {
 // TestCopies: what is said of a recording beside its events is true of its copies, too, and what is
 // asked of the allocator stays where it was.
 func TestCopies(t *testing.T) {
-	want := &Trace{Name: "made up", Header: "workload made up", Device: anyDevice, Skipped: Skipped{Frees: 1}, Events: []Event{
-		{Kind: Mark, Mark: "step 0"}, {Kind: Mark, Mark: "step 1"},
-		{Kind: Alloc, ID: 0, Size: 512}, {Kind: FreeRequested, ID: 0}, {Kind: FreeCompleted, ID: 0},
-		{Kind: EmptyCache}, {Kind: Alloc, ID: 1, Size: 512}, {Kind: Alloc, ID: 2, Size: 512},
-	}}
+	want := &Trace{Name: "made up", Header: "workload made up", Device: anyDevice,
+		Skipped: Skipped{Frees: 1}, Events: []Event{
+			{Kind: Mark, Mark: "step 0"}, {Kind: Mark, Mark: "step 1"},
+			{Kind: Alloc, ID: 0, Size: 512}, {Kind: FreeRequested, ID: 0}, {Kind: FreeCompleted, ID: 0},
+			{Kind: EmptyCache}, {Kind: Alloc, ID: 1, Size: 512}, {Kind: Alloc, ID: 2, Size: 512},
+		}}
 	growth, err := Grow(want, want, 1, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string]*Trace{"late": want.Late(1, 0), "disturbed": want.Disturb(1, 0), "grown": growth.At(2)} {
+	for name, got := range map[string]*Trace{"late": want.Late(1, 0),
+		"disturbed": want.Disturb(1, 0), "grown": growth.At(2)} {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, wanted %+v", name, got, want)
 		}
 	}
 	got := want.Late(1, 1).Events
-	if at := slices.IndexFunc(got, func(e Event) bool { return e.Kind == EmptyCache }); got[at-1].Kind == Alloc && got[at-1].ID != 0 {
+	if at := slices.IndexFunc(got,
+		func(e Event) bool { return e.Kind == EmptyCache }); got[at-1].Kind == Alloc &&
+		got[at-1].ID != 0 {
 		t.Errorf("the cache was emptied late, as if it were block 0: %v", got)
 	}
 }

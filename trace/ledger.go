@@ -117,7 +117,8 @@ func (l *ledger) alloc(e *Event) (want, got string) {
 		return "a block id that was not used before", s.of(e.ID)
 	}
 	if e.Size > maxSize {
-		return fmt.Sprintf("a request of at most %d bytes", int64(maxSize)), fmt.Sprintf("%d", int64(e.Size))
+		return fmt.Sprintf("a request of at most %d bytes", int64(maxSize)), fmt.Sprintf("%d",
+			int64(e.Size))
 	}
 	if l.total > maxTotal-mem.Round(e.Size) {
 		return fmt.Sprintf("requests of at most %d bytes together", int64(maxTotal)), "more"

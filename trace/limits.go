@@ -30,7 +30,10 @@ func mostEvents(read int64) int64 { return freeEvents + read }
 
 // mostCells bounds what an unpickler keeps of so many bytes, of which so many were read from
 // the file.
-func mostCells(unzipped, read int64) int { return int(freeCells + min(unzipped, cellsPerByte*read)) }
+func mostCells(unzipped,
+	read int64) int {
+	return int(freeCells + min(unzipped, cellsPerByte*read))
+}
 
 // grown appends, and doubles a table that is full: append alone, which goes by quarters, leaves
 // four times as much behind as it makes.

@@ -137,7 +137,8 @@ func (p *pickle) stop() (value, error) {
 	}
 	result := p.stack[0]
 	if p.frame > p.at {
-		return value{}, p.fail("STOP at the end of its frame", fmt.Sprintf("it %d bytes before", p.frame-p.at))
+		return value{}, p.fail("STOP at the end of its frame", fmt.Sprintf("it %d bytes before",
+			p.frame-p.at))
 	}
 	p.opAt = p.at
 	switch _, err := p.in.ReadByte(); err {

@@ -24,7 +24,8 @@ func (p *pickle) tuple(op byte) error {
 // popItems removes the items of an APPEND or SETITEM (count of them) or of
 // their plural forms (up to the mark) and returns them with the container
 // below, which stays on the stack.
-func (p *pickle) popItems(plural bool, count int, kind valueKind) (items []value, into int64, err error) {
+func (p *pickle) popItems(plural bool, count int, kind valueKind) (items []value, into int64,
+	err error) {
 	if plural {
 		items, err = p.popMark()
 	} else {
@@ -150,7 +151,8 @@ func (p *pickle) get(op byte) error {
 	}
 	v, ok := p.far[uint32(index)]
 	if !ok {
-		return p.fail("a memo entry that was stored before", fmt.Sprintf("entry %d of %d", index, len(p.memo)+len(p.far)))
+		return p.fail("a memo entry that was stored before", fmt.Sprintf("entry %d of %d", index,
+			len(p.memo)+len(p.far)))
 	}
 	p.push(v)
 	return nil

@@ -83,7 +83,8 @@ func (p *pickle) pop(n int) ([]value, error) {
 		floor = p.marks[len(p.marks)-1]
 	}
 	if len(p.stack)-n < floor {
-		return nil, p.fail(fmt.Sprintf("%d values on the stack", n), fmt.Sprintf("%d", len(p.stack)-floor))
+		return nil, p.fail(fmt.Sprintf("%d values on the stack", n),
+			fmt.Sprintf("%d", len(p.stack)-floor))
 	}
 	popped := p.stack[len(p.stack)-n:]
 	p.stack = p.stack[:len(p.stack)-n]

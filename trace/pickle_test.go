@@ -15,7 +15,8 @@ import (
 // or that is more than data.
 func TestPickleErrors(t *testing.T) {
 	refused := func(at, name string) string {
-		return "t: byte " + at + ": want plain data, got opcode " + name + ", which names or runs code; do not unpickle this file; " +
+		return "t: byte " + at + ": want plain data, got opcode " + name +
+			", which names or runs code; do not unpickle this file; " +
 			"a snapshot needs no code: write it with torch.cuda.memory._dump_snapshot"
 	}
 	unused := func(name string) string {
@@ -24,8 +25,10 @@ func TestPickleErrors(t *testing.T) {
 	cut := "want a whole opcode, got the end of the file; " + remedyCut
 	for _, c := range []struct{ in, want string }{
 		{"\x80", "t: byte 0: " + cut},
-		{"\x80\x01.", "t: byte 0: want pickle protocol 2, 3, 4 or 5, got protocol 1; " + remedySnapshot},
-		{"\x80\x06.", "t: byte 0: want pickle protocol 2, 3, 4 or 5, got protocol 6; " + remedySnapshot},
+		{"\x80\x01.", "t: byte 0: want pickle protocol 2, 3, 4 or 5, got protocol 1; " +
+			remedySnapshot},
+		{"\x80\x06.", "t: byte 0: want pickle protocol 2, 3, 4 or 5, got protocol 6; " +
+			remedySnapshot},
 		{"\x80\x04", "t: byte 2: " + cut},
 		{"\x80\x04}", "t: byte 3: " + cut},
 		{"\x80\x04.", "t: byte 2: want one object left at STOP, got 0"},
@@ -64,14 +67,21 @@ func TestPickleErrors(t *testing.T) {
 		{"\x80\x04N\x87", "t: byte 3: want 3 values on the stack, got 1"},
 		{"\x80\x04\x94", "t: byte 2: want 1 values on the stack, got 0"},
 		{"\x80\x04h\x00", "t: byte 2: want a memo entry that was stored before, got entry 0 of 0"},
-		{"\x80\x04}r\xff\xff\xff\xff0j\xfe\xff\xff\xff", "t: byte 8: want an opcode that snapshots use, got opcode POP; " + remedySnapshot},
-		{"\x80\x04}r\xff\xff\xff\xffj\xfe\xff\xff\xff", "t: byte 8: want a memo entry that was stored before, got entry 4294967294 of 1"},
-		{"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff", "t: byte 2: want a frame of a possible length, got one of 18446744073709551615 bytes"},
-		{"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x95\x00\x00\x00\x00\x00\x00\x00\x00", "t: byte 11: want a frame after the end of the last, got one inside it"},
+		{"\x80\x04}r\xff\xff\xff\xff0j\xfe\xff\xff\xff",
+			"t: byte 8: want an opcode that snapshots use, got opcode POP; " + remedySnapshot},
+		{"\x80\x04}r\xff\xff\xff\xffj\xfe\xff\xff\xff",
+			"t: byte 8: want a memo entry that was stored before, got entry 4294967294 of 1"},
+		{"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff",
+			"t: byte 2: want a frame of a possible length, got one of 18446744073709551615 bytes"},
+		{"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x95\x00\x00\x00\x00\x00\x00\x00\x00",
+			"t: byte 11: want a frame after the end of the last, got one inside it"},
 		{"\x80\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00K", "t: byte 11: " + cut},
-		{"\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00K\x05.", "t: byte 11: want an opcode inside its frame, got one across the frame's end"},
-		{"\x80\x04\x95\x09\x00\x00\x00\x00\x00\x00\x00}.", "t: byte 12: want STOP at the end of its frame, got it 7 bytes before"},
-		{"\x80\x04" + strings.Repeat("(", maxMarks+1), "t: byte 1002: want nesting of at most 1000, got more"},
+		{"\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00K\x05.",
+			"t: byte 11: want an opcode inside its frame, got one across the frame's end"},
+		{"\x80\x04\x95\x09\x00\x00\x00\x00\x00\x00\x00}.",
+			"t: byte 12: want STOP at the end of its frame, got it 7 bytes before"},
+		{"\x80\x04" + strings.Repeat("(", maxMarks+1),
+			"t: byte 1002: want nesting of at most 1000, got more"},
 	} {
 		_, err := readAll([]byte(c.in), "t")
 		var format *FormatError
@@ -119,7 +129,8 @@ func TestMemo(t *testing.T) {
 		{far, "\x94", "\x94", "h\x02"},
 		{"\x94", "\x94", far, "j" + far[1:]},
 	} {
-		in := "\x80\x04}\x8c\x0ddevice_traces](]" + c.first + "]" + c.second + trace + c.third + c.get + "es."
+		in := "\x80\x04}\x8c\x0ddevice_traces](]" + c.first + "]" + c.second + trace + c.third +
+			c.get + "es."
 		events, err := readAll([]byte(in), "t", Device(3))
 		if err != nil || len(events) != 1 || events[0].Size != 77 {
 			t.Errorf("%q: %v, %v", c, events, err)
@@ -135,17 +146,20 @@ func TestHostile(t *testing.T) {
 		far = append(far, 'r')
 		far = binary.LittleEndian.AppendUint32(far, ^i)
 	}
-	shared := "\x80\x04}\x8c\x08segments](}(\x8c\x07address\x8c\x06blocks](" + strings.Repeat("N", 1000) + "eu\x94" +
+	shared := "\x80\x04}\x8c\x08segments](}(\x8c\x07address\x8c\x06blocks](" +
+		strings.Repeat("N", 1000) + "eu\x94" +
 		strings.Repeat("h\x00", 1000) + "es."
 	for name, in := range map[string][]byte{
-		"a string of 2^64-1 bytes": []byte("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff" + strings.Repeat("x", 1<<20)),
-		"a memo of 2^32 entries":   far,
-		"a list in itself":         []byte("\x80\x04]\x94h\x00ah\x00."),
-		"a dictionary in itself":   []byte("\x80\x04}\x94\x8c\x08segmentsh\x00s."),
-		"lists in lists":           []byte("\x80\x04" + strings.Repeat("]", 1<<20) + strings.Repeat("a", 1<<20-1) + "."),
-		"segments that are one":    []byte(shared),
-		"a stack without end":      []byte("\x80\x04" + strings.Repeat("N", 1<<20)),
-		"a memo without end":       []byte("\x80\x04N" + strings.Repeat("\x94", 1<<20)),
+		"a string of 2^64-1 bytes": []byte("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff" +
+			strings.Repeat("x", 1<<20)),
+		"a memo of 2^32 entries": far,
+		"a list in itself":       []byte("\x80\x04]\x94h\x00ah\x00."),
+		"a dictionary in itself": []byte("\x80\x04}\x94\x8c\x08segmentsh\x00s."),
+		"lists in lists": []byte("\x80\x04" + strings.Repeat("]", 1<<20) +
+			strings.Repeat("a", 1<<20-1) + "."),
+		"segments that are one": []byte(shared),
+		"a stack without end":   []byte("\x80\x04" + strings.Repeat("N", 1<<20)),
+		"a memo without end":    []byte("\x80\x04N" + strings.Repeat("\x94", 1<<20)),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -165,7 +179,8 @@ func TestCellLimit(t *testing.T) {
 	for _, body := range []string{"N\x94", "N", "](N", "}"} {
 		in := []byte("\x80\x04" + strings.Repeat(body, 400))
 		_, err := readAll(in, "t", func(o *options) { o.cells = 300 })
-		if err == nil || !strings.Contains(err.Error(), "want a snapshot of at most 300 values") || !strings.Contains(err.Error(), "max_entries") {
+		if err == nil || !strings.Contains(err.Error(), "want a snapshot of at most 300 values") ||
+			!strings.Contains(err.Error(), "max_entries") {
 			t.Errorf("%q: %v", body, err)
 		}
 	}

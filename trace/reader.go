@@ -78,7 +78,8 @@ func NewReader(r io.Reader, name string, opts ...Option) (*Reader, error) {
 		}
 		in = bufio.NewReaderSize(unzip, maxLine)
 	}
-	reader := &Reader{name: BaseName(name), device: anyDevice, close: func() error { return nil }, in: raw}
+	reader := &Reader{name: BaseName(name), device: anyDevice, close: func() error { return nil },
+		in: raw}
 	magic, err := in.Peek(8)
 	if err != nil && err != io.EOF {
 		return nil, inputError(name, 0, 0, err)
@@ -212,7 +213,8 @@ func BaseName(path string) string {
 // inputError explains an error of the bytes underneath a format: a damaged or
 // cut gzip stream is bad input, anything else is a failing read.
 func inputError(file string, line int, offset int64, err error) error {
-	e := &FormatError{File: file, Line: line, Offset: offset, Want: "a whole gzip stream", Remedy: remedyCut, Err: err}
+	e := &FormatError{File: file, Line: line, Offset: offset, Want: "a whole gzip stream",
+		Remedy: remedyCut, Err: err}
 	var corrupt flate.CorruptInputError
 	switch {
 	case err == io.ErrUnexpectedEOF || err == io.EOF:

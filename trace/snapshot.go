@@ -13,8 +13,10 @@ import (
 // Skipped counts what could not be told from a snapshot. PyTorch's history is
 // a ring: when it is full, a new event takes the place of the oldest one.
 type Skipped struct {
-	Frees  int // frees without their alloc, left out
-	Blocks int // blocks live at the end whose alloc was not recorded though the address was in use before, left out
+	Frees int // frees without their alloc, left out
+	// blocks live at the end whose alloc was not recorded though the address was in use before,
+	// left out
+	Blocks int
 	Lost   int // blocks whose address was given out again without a recorded free; they end there
 }
 
@@ -77,7 +79,8 @@ func readSnapshot(in *bufio.Reader, raw *meter, file string, o options) (*snapsh
 		s.stacks = newStacks(p)
 	}
 	if root.kind != valueDict {
-		return nil, s.fail(`a snapshot: a dictionary with "segments" and "device_traces"`, root.kind.String())
+		return nil, s.fail(`a snapshot: a dictionary with "segments" and "device_traces"`,
+			root.kind.String())
 	}
 	traces, err := s.list(root, wordDeviceTraces, "the snapshot")
 	if err != nil {
@@ -192,7 +195,8 @@ func (s *snapshot) action(i int) (action, error) {
 		key    word
 		needed bool
 		to     *int64
-	}{{wordAddr, needed, &a.addr}, {wordSize, a.what == wordAlloc, &a.size}, {wordStream, false, &a.stream}, {wordTimeUs, false, &a.time}} {
+	}{{wordAddr, needed, &a.addr}, {wordSize, a.what == wordAlloc, &a.size}, {wordStream, false,
+		&a.stream}, {wordTimeUs, false, &a.time}} {
 		if !needed && f.key != wordTimeUs {
 			continue
 		}
@@ -230,5 +234,6 @@ func (s *snapshot) fail(want, got string) *FormatError {
 
 // snapshotHeader is the header of a snapshot's trace.
 func snapshotHeader(name string, device int) string {
-	return fmt.Sprintf("workload %s snapshot device %d", strings.Join(strings.Fields(name), " "), device)
+	return fmt.Sprintf("workload %s snapshot device %d", strings.Join(strings.Fields(name), " "),
+		device)
 }

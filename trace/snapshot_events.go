@@ -60,7 +60,8 @@ func (s *snapshot) begin(addr, size, stream, micros int64, from value) {
 	}
 	s.live[addr] = liveBlock{id: s.ids}
 	s.stacks.add(s.ids, from)
-	s.queue = append(s.queue, Event{Kind: Alloc, ID: s.ids, Size: mem.Bytes(size), Stream: number, Micros: micros})
+	s.queue = append(s.queue, Event{Kind: Alloc, ID: s.ids, Size: mem.Bytes(size), Stream: number,
+		Micros: micros})
 	s.ids++
 }
 
@@ -76,7 +77,8 @@ func (s *snapshot) end(addr int64, block liveBlock, micros int64) {
 // order of the snapshot.
 func (s *snapshot) activeBlocks(segments []value) (map[int][]setupBlock, error) {
 	active := make(map[int][]setupBlock)
-	seen := make(map[int64]bool) // lists of blocks: a shared one would be read once for every segment
+	// lists of blocks: a shared one would be read once for every segment
+	seen := make(map[int64]bool)
 	for i, v := range segments {
 		place := func() string { return fmt.Sprintf("segment %d", i) }
 		if v.kind != valueDict {
@@ -91,7 +93,8 @@ func (s *snapshot) activeBlocks(segments []value) (map[int][]setupBlock, error) 
 			return nil, s.fail(`a list "blocks" in `+place(), present(blocks, ok))
 		}
 		if seen[blocks.n] {
-			return nil, s.fail("segments with blocks of their own", place()+" with those of another")
+			return nil, s.fail("segments with blocks of their own",
+				place()+" with those of another")
 		}
 		seen[blocks.n] = true
 		found, err := s.segmentBlocks(v, s.p.lists[blocks.n], place)
@@ -108,7 +111,8 @@ func (s *snapshot) activeBlocks(segments []value) (map[int][]setupBlock, error) 
 // segmentBlocks lists the active blocks of one segment. Snapshots of older
 // releases give a block no address and no requested size: blocks lie end to
 // end, and what was requested is then taken to be the block.
-func (s *snapshot) segmentBlocks(segment value, blocks []value, place func() string) ([]setupBlock, error) {
+func (s *snapshot) segmentBlocks(segment value, blocks []value, place func() string) ([]setupBlock,
+	error) {
 	stream, err := s.natural(segment, wordStream, false, place)
 	if err != nil {
 		return nil, err
@@ -147,7 +151,8 @@ func (s *snapshot) segmentBlocks(segment value, blocks []value, place func() str
 			active = append(active, setupBlock{addr: addr, size: asked, stream: stream, from: v})
 		}
 		if size > math.MaxInt64-addr {
-			return nil, s.fail("a possible address and size in "+place(), fmt.Sprintf("%d and %d", addr, size))
+			return nil, s.fail("a possible address and size in "+place(),
+				fmt.Sprintf("%d and %d", addr, size))
 		}
 		addr += size
 	}
@@ -157,7 +162,8 @@ func (s *snapshot) segmentBlocks(segment value, blocks []value, place func() str
 // isActive says whether a block in that state is still part of the load: one
 // whose free waits for another stream is.
 func isActive(state word) bool {
-	return state == wordActiveAllocated || state == wordActivePendingFree || state == wordActiveAwaitingFree
+	return state == wordActiveAllocated || state == wordActivePendingFree ||
+		state == wordActiveAwaitingFree
 }
 
 // lookup returns the value under key in the dictionary v.
@@ -191,7 +197,8 @@ func (s *snapshot) natural(v value, key word, needed bool, place func() string) 
 		return 0, nil
 	}
 	if !ok || got.kind != valueInt || got.n < 0 {
-		return 0, s.fail(fmt.Sprintf("an integer %q of at least 0 in %s", key, place()), present(got, ok))
+		return 0, s.fail(fmt.Sprintf("an integer %q of at least 0 in %s", key, place()),
+			present(got, ok))
 	}
 	return got.n, nil
 }

@@ -24,7 +24,8 @@ const (
 )
 
 func newStacks(p *pickle) *Stacks {
-	return &Stacks{p: p, lists: make(map[int64]int32), same: make(map[string]int32), known: make(map[string]int32)}
+	return &Stacks{p: p, lists: make(map[int64]int32), same: make(map[string]int32),
+		known: make(map[string]int32)}
 }
 
 // Of returns the number of the block's stack, -1 if it has none.

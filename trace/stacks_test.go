@@ -32,11 +32,14 @@ func TestStacks(t *testing.T) {
 	long := strings.Repeat("x", 200) + ".py" // no word is as long, and many paths are
 	input := pickled(object{
 		"segments", []any{
-			segment(0, 1<<20, 0, framed(object{"size", 512, "address", 1 << 20, "state", "active_allocated"}, frame("old.py", 1, "load"))),
+			segment(0, 1<<20, 0, framed(object{"size", 512, "address", 1 << 20, "state",
+				"active_allocated"}, frame("old.py", 1, "load"))),
 		},
 		"device_traces", []any{[]any{
-			framed(entry("alloc", 4096, 10, 0, 100), frame("model.py", 7, "forward"), frame(long, 9, "alloc")),
-			framed(entry("alloc", 8192, 10, 0, 101), frame("model.py", 7, "forward"), frame(long, 9, "alloc")),
+			framed(entry("alloc", 4096, 10, 0, 100), frame("model.py", 7, "forward"),
+				frame(long, 9, "alloc")),
+			framed(entry("alloc", 8192, 10, 0, 101), frame("model.py", 7, "forward"),
+				frame(long, 9, "alloc")),
 			framed(entry("free_completed", 8192, 10, 0, 102), frame("free.py", 3, "x")),
 			entry("alloc", 8192, 20, 0, 103),
 			framed(entry("alloc", 16384, 20, 0, 104)),
@@ -68,7 +71,8 @@ func TestStacks(t *testing.T) {
 func TestStacksAreBounded(t *testing.T) {
 	var events []any
 	for i := range 200 {
-		events = append(events, framed(entry("alloc", i+1, 1, 0, 0), frame(strings.Repeat(string(rune('a'+i%26)), 100+i%100)+".py", i, "f")))
+		events = append(events, framed(entry("alloc", i+1, 1, 0, 0),
+			frame(strings.Repeat(string(rune('a'+i%26)), 100+i%100)+".py", i, "f")))
 	}
 	input := pickled(object{"device_traces", []any{events}})
 	tight := func(o *options) { o.cells = 4000 }
@@ -86,7 +90,8 @@ func TestDeepStacks(t *testing.T) {
 	for i := range deep {
 		deep[i] = frame("deep.py", i, "f")
 	}
-	input := pickled(object{"device_traces", []any{[]any{framed(entry("alloc", 1, 1, 0, 0), deep...)}}})
+	input := pickled(object{"device_traces",
+		[]any{[]any{framed(entry("alloc", 1, 1, 0, 0), deep...)}}})
 	tr := mustRead(t, input, Frames())
 	if n := strings.Count(tr.Stacks.Texts()[0], "\n") + 1; n != maxFrames {
 		t.Errorf("a stack of %d frames is kept, want %d", n, maxFrames)
@@ -97,7 +102,8 @@ func TestTextsBeyondTheBoundAreForgotten(t *testing.T) {
 	body := binaryString(strings.Repeat("y", maxText+1))
 	input := append([]byte{opProto, 4, opEmptyDict, opMark}, binaryString("segments")...)
 	input = append(append(append(input, body...), opSetItems), opStop)
-	if _, err := NewReader(bytes.NewReader(input), "s", Frames()); err == nil || !strings.Contains(err.Error(), "segments") {
+	if _, err := NewReader(bytes.NewReader(input), "s", Frames()); err == nil ||
+		!strings.Contains(err.Error(), "segments") {
 		t.Errorf("want an error about the segments, got %v", err)
 	}
 }
@@ -109,13 +115,15 @@ func binaryString(s string) []byte {
 
 // TestTextStacks: our own format has stacks, too, and the events are the same without them.
 func TestTextStacks(t *testing.T) {
-	const text = header + "a,0,1,0,0\nk,0,,train.py:9 step\nk,1,0,model.py:4 forward, once\na,1,2,0,1,1\nr,1,2\nf,1,3\nk,2,0,loss.py:1 loss\na,2,3,0,4,2\n" +
+	const text = header +
+		"a,0,1,0,0\nk,0,,train.py:9 step\nk,1,0,model.py:4 forward, once\na,1,2,0,1,1\nr,1,2\nf,1,3\nk,2,0,loss.py:1 loss\na,2,3,0,4,2\n" +
 		"a,3,3,0,4,0\na,4,3,0,4,1\na,9000000000000,1,0,5,1\n"
 	plain, framed := mustRead(t, []byte(text)), mustRead(t, []byte(text), Frames())
 	if i := firstDifference(plain.Events, framed.Events); i >= 0 || plain.Stacks != nil {
 		t.Fatalf("event %d differs when stacks are read", i)
 	}
-	want := []string{"model.py:4 forward, once\ntrain.py:9 step", "loss.py:1 loss\ntrain.py:9 step", "train.py:9 step"}
+	want := []string{"model.py:4 forward, once\ntrain.py:9 step", "loss.py:1 loss\ntrain.py:9 step",
+		"train.py:9 step"}
 	if !slices.Equal(framed.Stacks.Texts(), want) {
 		t.Errorf("%q", framed.Stacks.Texts())
 	}

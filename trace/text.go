@@ -145,7 +145,8 @@ func (t *text) next() (Event, error) {
 		e.Micros = int64(n[1])
 	}
 	if negative(&e) {
-		return Event{}, t.fail(fmt.Sprintf("numbers of at most %d", int64(math.MaxInt64)), quote(line))
+		return Event{}, t.fail(fmt.Sprintf("numbers of at most %d", int64(math.MaxInt64)),
+			quote(line))
 	}
 	if want, got := t.ledger.apply(&e); want != "" {
 		return Event{}, t.fail(want, got)

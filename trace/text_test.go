@@ -45,7 +45,8 @@ func zipped(data []byte) []byte {
 }
 
 func TestTextEveryLine(t *testing.T) {
-	const lines = header + "# setup\na,0,1,0,3\na,7,513,18446744073709551615,4\n# step 0\ns,7,5,5\nr,7,6\ne,7\nf,7,8\n# end of it all\n"
+	const lines = header +
+		"# setup\na,0,1,0,3\na,7,513,18446744073709551615,4\n# step 0\ns,7,5,5\nr,7,6\ne,7\nf,7,8\n# end of it all\n"
 	want := []Event{
 		{Kind: Mark, Mark: "setup"},
 		{Kind: Alloc, ID: 0, Size: 1, Micros: 3},
@@ -79,18 +80,24 @@ func TestTextErrors(t *testing.T) {
 		{"STALLOCP\x01\x00", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got a plan file; stalloc report reads it`},
 		{"[\n{}", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got JSON; if it is the log of a live run, stalloc report reads it`},
 		{"PK\x03\x04", `t:1: want a header line "# workload ..." or "# megatron ..." or a pickled snapshot, got a zip archive; torch.save writes these: write snapshots with torch.cuda.memory._dump_snapshot`},
-		{header + "a,0,1,0,0", `t:2: want a line that ends in a line break, got "a,0,1,0,0" and the end of the file; ` + remedyCut},
+		{header + "a,0,1,0,0",
+			`t:2: want a line that ends in a line break, got "a,0,1,0,0" and the end of the file; ` + remedyCut},
 		{header + "a,0,1,0\n", `t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0,1,0"`},
-		{header + "a,0,1,0,0,\n", `t:2: want the number of a stack that was told before, got "a,0,1,0,0,"`},
-		{header + "a,0,1,0,0,0\n", `t:2: want the number of a stack that was told before, got "a,0,1,0,0,0"`},
+		{header + "a,0,1,0,0,\n",
+			`t:2: want the number of a stack that was told before, got "a,0,1,0,0,"`},
+		{header + "a,0,1,0,0,0\n",
+			`t:2: want the number of a stack that was told before, got "a,0,1,0,0,0"`},
 		{header + "k,1,,x.py:1 f\n", `t:2: want ` + wantStack + `, got "k,1,,x.py:1 f"`},
 		{header + "k,0,0,x.py:1 f\n", `t:2: want ` + wantStack + `, got "k,0,0,x.py:1 f"`},
 		{header + "k,0,x.py:1 f\n", `t:2: want ` + wantStack + `, got "k,0,x.py:1 f"`},
 		{header + "a,0,-1,0,0\n", `t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0,-1,0,0"`},
 		{header + "a,0, 1,0,0\n", `t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0, 1,0,0"`},
-		{header + "a,0,18446744073709551616,0,0\n", `t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0,18446744073709551616,0,0"`},
-		{header + "a,0,9223372036854775808,0,0\n", `t:2: want numbers of at most 9223372036854775807, got "a,0,9223372036854775808,0,0"`},
-		{header + "a,0,281474976710657,0,0\n", `t:2: want a request of at most 281474976710656 bytes, got 281474976710657`},
+		{header + "a,0,18446744073709551616,0,0\n",
+			`t:2: want "a,<id>,<bytes>,<stream>,<µs>", got "a,0,18446744073709551616,0,0"`},
+		{header + "a,0,9223372036854775808,0,0\n",
+			`t:2: want numbers of at most 9223372036854775807, got "a,0,9223372036854775808,0,0"`},
+		{header + "a,0,281474976710657,0,0\n",
+			`t:2: want a request of at most 281474976710656 bytes, got 281474976710657`},
 		{header + "r\n", `t:2: want "r,<id>,<µs>", got "r"`},
 		{header + "r,0,\n", `t:2: want "r,<id>,<µs>", got "r,0,"`},
 		{header + "s,0,0\n", `t:2: want "s,<id>,<stream>,<µs>", got "s,0,0"`},
@@ -102,14 +109,21 @@ func TestTextErrors(t *testing.T) {
 		{header + "# \n", `t:2: want "# <mark>", got "# "`},
 		{header + "# a\rb\n", `t:2: want "# <mark>", got "# a\rb"`},
 		{header + "r,4,0\n", `t:2: want the free of a live block, got block 4, which was never allocated`},
-		{header + "a,4,1,0,0\nf,4,0\n", `t:3: want the end of a block whose free was requested, got block 4, which is live`},
+		{header + "a,4,1,0,0\nf,4,0\n",
+			`t:3: want the end of a block whose free was requested, got block 4, which is live`},
 		{header + "f,4,0\n", `t:2: want the end of a block whose free was requested, got block 4, which was never allocated`},
-		{header + "a,4,1,0,0\nr,4,0\nr,4,0\n", `t:4: want the free of a live block, got block 4, whose free was requested before`},
-		{header + "a,4,1,0,0\nr,4,0\nf,4,0\nf,4,0\n", `t:5: want the end of a block whose free was requested, got block 4, which was freed before`},
-		{header + "a,4,1,0,0\na,4,1,0,0\n", `t:3: want a block id that was not used before, got block 4, which is live`},
-		{header + "a,9999999,1,0,0\nr,9999999,0\nf,9999999,0\na,9999999,1,0,0\n", `t:5: want a block id that was not used before, got block 9999999, which was freed before`},
-		{header + "a,4,1,0,0\nr,4,0\ns,4,1,0\n", `t:4: want record_stream of a live block, got block 4, whose free was requested before`},
-		{header + "# " + strings.Repeat("x", maxLine) + "\n", `t:2: want a line of at most 65536 bytes, got "# ` + strings.Repeat("x", 58) + `"...`},
+		{header + "a,4,1,0,0\nr,4,0\nr,4,0\n",
+			`t:4: want the free of a live block, got block 4, whose free was requested before`},
+		{header + "a,4,1,0,0\nr,4,0\nf,4,0\nf,4,0\n",
+			`t:5: want the end of a block whose free was requested, got block 4, which was freed before`},
+		{header + "a,4,1,0,0\na,4,1,0,0\n",
+			`t:3: want a block id that was not used before, got block 4, which is live`},
+		{header + "a,9999999,1,0,0\nr,9999999,0\nf,9999999,0\na,9999999,1,0,0\n",
+			`t:5: want a block id that was not used before, got block 9999999, which was freed before`},
+		{header + "a,4,1,0,0\nr,4,0\ns,4,1,0\n",
+			`t:4: want record_stream of a live block, got block 4, whose free was requested before`},
+		{header + "# " + strings.Repeat("x", maxLine) + "\n",
+			`t:2: want a line of at most 65536 bytes, got "# ` + strings.Repeat("x", 58) + `"...`},
 	} {
 		_, err := readAll([]byte(c.in), "t")
 		var format *FormatError
@@ -139,7 +153,8 @@ func TestCut(t *testing.T) {
 	whole := []byte(header + "# setup\na,0,1,0,3\na,1,513,1,4\nr,0,6\nf,0,8\n# end\n")
 	for n := 1; n < len(whole); n++ {
 		_, err := readAll(whole[:n], "t")
-		if atBreak := whole[n-1] == '\n'; atBreak != (err == nil) || !atBreak && n > 1 && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if atBreak := whole[n-1] == '\n'; atBreak != (err == nil) || !atBreak && n > 1 &&
+			!errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d bytes of %d: %v", n, len(whole), err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 func TestKindString(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		0: "Kind(0)", Alloc: "alloc", FreeRequested: "free requested", FreeCompleted: "free completed",
-		Mark: "mark", RecordStream: "record stream", EmptyCache: "empty cache", EmptyCache + 1: "Kind(7)",
+		Mark: "mark", RecordStream: "record stream", EmptyCache: "empty cache", EmptyCache +
+			1: "Kind(7)",
 	} {
 		if got := kind.String(); got != want {
 			t.Errorf("%d is %q, want %q", kind, got, want)
@@ -145,15 +146,18 @@ func TestRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for n := 0; n <= 3000; n = 2*n + 1 {
 		want := randomTrace(rng, n)
-		for name, data := range map[string][]byte{"random.csv": want.text(), "random.csv.gz": zipped(want.text())} {
+		for name, data := range map[string][]byte{"random.csv": want.text(),
+			"random.csv.gz": zipped(want.text())} {
 			path := filepath.Join(t.TempDir(), name)
 			writeFile(t, path, data)
 			got, err := ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i := firstDifference(got.Events, want.Events); i >= 0 || got.Name != want.Name || got.Header != want.Header {
-				t.Fatalf("%s of %d events: event %d differs, name %q, header %q", name, n, i, got.Name, got.Header)
+			if i := firstDifference(got.Events, want.Events); i >= 0 || got.Name != want.Name ||
+				got.Header != want.Header {
+				t.Fatalf("%s of %d events: event %d differs, name %q, header %q", name, n, i,
+					got.Name, got.Header)
 			}
 		}
 	}

@@ -24,7 +24,8 @@ func newTree(keep bool) *tree {
 // none. Numbers come in order, callers first.
 func (t *tree) grow(line []byte) (want string) {
 	parts := bytes.SplitN(line, []byte{','}, 4)
-	if len(parts) != 4 || string(parts[0]) != "k" || string(parts[1]) != strconv.Itoa(len(t.callers)) {
+	if len(parts) != 4 || string(parts[0]) != "k" ||
+		string(parts[1]) != strconv.Itoa(len(t.callers)) {
 		return wantStack
 	}
 	caller := int64(-1)
@@ -44,8 +45,8 @@ func (t *tree) grow(line []byte) (want string) {
 
 func (t *tree) has(stack uint64) bool { return stack < uint64(len(t.callers)) }
 
-// note says that a block, the so many-th of the trace, was requested with a stack. Numbers of blocks
-// that are out of all proportion are no recording's.
+// note says that a block, the so many-th of the trace, was requested with a stack. Numbers of
+// blocks that are out of all proportion are no recording's.
 func (t *tree) note(id, blocks int64, stack int32) {
 	if !t.keep || id >= 4*blocks+1024 {
 		return

@@ -62,7 +62,8 @@ func (e *evaluator) run(
 				if failure == nil {
 					results[j.value][j.pair][j.side] = &r
 				} else if ctx.Err() == nil && err == nil {
-					err = fmt.Errorf("%s with %q: %w", e.pairs[j.pair][0].Name, all[j.value].Conf(), failure)
+					err = fmt.Errorf("%s with %q: %w", e.pairs[j.pair][0].Name, all[j.value].Conf(),
+						failure)
 				}
 				tell()
 				mu.Unlock()

@@ -22,7 +22,8 @@ type Setting struct {
 
 // Settings are those that a search varies. STALLOC_CONF takes the same between the same bounds.
 var Settings = []Setting{
-	{Key: "handle_part", Least: 16, Most: 8192, About: "a handle is at most such a part of the load",
+	{Key: "handle_part", Least: 16, Most: 8192,
+		About: "a handle is at most such a part of the load",
 		of: func(c *onerange.Config) (int64, func(int64)) {
 			return int64(c.HandlePart), func(n int64) { c.HandlePart = int(n) }
 		}},

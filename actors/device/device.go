@@ -42,8 +42,8 @@ type Sharer interface {
 type Copier interface {
 	Read(to []byte, from mem.Addr) error
 	Write(to mem.Addr, from []byte) error
-	// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin of
-	// just this memory: whole pages that do not belong to Go.
+	// Pin has copies to and from memory of the host run at the full speed of the link, until Unpin
+	// of just this memory: whole pages that do not belong to Go.
 	Pin(memory []byte) error
 	Unpin(memory []byte) error
 }

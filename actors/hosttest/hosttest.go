@@ -19,7 +19,8 @@ func Run(t *testing.T, open func() actors.Host) {
 		name string
 		test func(*testing.T, actors.Host)
 	}{
-		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back", swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"lock", lock},
+		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back",
+			swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()
@@ -88,7 +89,8 @@ func schedules(t *testing.T, h actors.Host) {
 
 // swaps: a schedule may be put in place of another in the middle, and come back.
 func swaps(t *testing.T, h actors.Host) {
-	lists := [][]schedule.Entry{{schedule.Of(1, 8192), schedule.Of(2, 8193), schedule.Of(3, 0)}, {schedule.Of(4, 8192), schedule.Of(2, 8200)}}
+	lists := [][]schedule.Entry{{schedule.Of(1, 8192), schedule.Of(2, 8193), schedule.Of(3, 0)},
+		{schedule.Of(4, 8192), schedule.Of(2, 8200)}}
 	schedules := []*actors.Schedule{h.Build(lists[0]), h.Build(lists[1])}
 	h.Lock()
 	defer h.Unlock()
@@ -124,13 +126,17 @@ func log(t *testing.T, h actors.Host) {
 	h.Lock()
 	defer h.Unlock()
 	h.Observe(true)
-	want := []schedule.Event{schedule.EventOf(schedule.EventHit, 512, 1, 1), schedule.EventOf(schedule.EventLate, 512, 1, 1), schedule.EventOf(schedule.EventDone, 512, 1, 1)}
+	want := []schedule.Event{schedule.EventOf(schedule.EventHit, 512, 1, 1),
+		schedule.EventOf(schedule.EventLate, 512, 1, 1), schedule.EventOf(schedule.EventDone, 512,
+			1, 1)}
 	for _, e := range want {
 		h.Note(e)
 	}
 	n := h.Logged()
-	if got, lost := read(h); n != len(want) || !slices.Equal(got, want) || lost != 0 || h.Logged() != 0 {
-		t.Errorf("the log is %+v, and %d were lost, want %+v; then there are %d", got, lost, want, h.Logged())
+	if got, lost := read(h); n != len(want) || !slices.Equal(got, want) || lost != 0 ||
+		h.Logged() != 0 {
+		t.Errorf("the log is %+v, and %d were lost, want %+v; then there are %d", got, lost, want,
+			h.Logged())
 	}
 	h.Note(want[1])
 	if got, _ := read(h); !slices.Equal(got, want[1:2]) {
@@ -153,7 +159,8 @@ func full(t *testing.T, h actors.Host) {
 		h.Note(schedule.EventOf(schedule.EventFree, i, 1, 1))
 	}
 	got, lost := read(h)
-	if len(got) != actors.MostEvents || got[0].Addr != 0 || got[len(got)-1].Addr != actors.MostEvents-1 {
+	if len(got) != actors.MostEvents || got[0].Addr != 0 ||
+		got[len(got)-1].Addr != actors.MostEvents-1 {
 		t.Errorf("%d events are kept", len(got))
 	}
 	if _, again := read(h); lost != 5 || again != 0 {

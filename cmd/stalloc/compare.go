@@ -32,7 +32,8 @@ func (c *comparison) add(r replay.Result) {
 	if !slices.Contains(c.columns, r.Allocator) {
 		c.columns = append(c.columns, r.Allocator)
 	}
-	if len(c.rows) == 0 || c.rows[len(c.rows)-1].trace != r.Trace || c.rows[len(c.rows)-1].results[r.Allocator].Trace != "" {
+	if len(c.rows) == 0 || c.rows[len(c.rows)-1].trace != r.Trace ||
+		c.rows[len(c.rows)-1].results[r.Allocator].Trace != "" {
 		c.rows = append(c.rows, comparedRow{trace: r.Trace, results: map[string]replay.Result{}})
 	}
 	row := &c.rows[len(c.rows)-1]
@@ -101,7 +102,8 @@ func (c *comparison) table(ended bool) (table.Writer, string) {
 		notes += "; * the best of a row"
 	}
 	if !slices.Contains(needsSmallest, c.measure.name) {
-		notes += fmt.Sprintf("\non a device of %v; --smallest finds how small a one does", c.capacity)
+		notes += fmt.Sprintf("\non a device of %v; --smallest finds how small a one does",
+			c.capacity)
 	}
 	notes += "\n"
 	if full {

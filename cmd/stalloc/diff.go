@@ -83,22 +83,33 @@ changes its meaning or goes.`,
   stalloc diff --fail-over 1% --format md base.pickle new.pickle`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return fmt.Errorf("a difference is of two runs, BASE and NEW, but %d are named", len(args))
+				return fmt.Errorf("a difference is of two runs, BASE and NEW, but %d are named",
+					len(args))
 			}
 			return nil
 		},
 		ValidArgsFunction: traceFiles,
-		RunE:              func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.run(cmd,
+				args)
+		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.by, "by", "", "group by "+strings.Join(report.Groupings, ", ")+" (default stack where both have them, else shape)")
-	f.IntVar(&flags.step, "step", flags.step, "compare at the peak of this `step`, from 0; the highest peak if negative")
-	f.IntVar(&flags.device, "device", flags.device, "of snapshots: the `number` of the device; the first that has events if negative")
-	f.IntVar(&flags.top, "top", flags.top, "print at most so many groups and steps; 0 prints all, and JSON has all")
-	f.Var(&flags.failOver, "fail-over", "fail if the peak has grown by more than this: a share, as in 1%, or an amount"+amounts)
-	f.Var(&flags.format, "format", "table, md or json: 'stalloc help keys' explains the keys of json")
+	f.StringVar(&flags.by, "by", "", "group by "+strings.Join(report.Groupings,
+		", ")+" (default stack where both have them, else shape)")
+	f.IntVar(&flags.step, "step", flags.step,
+		"compare at the peak of this `step`, from 0; the highest peak if negative")
+	f.IntVar(&flags.device, "device", flags.device,
+		"of snapshots: the `number` of the device; the first that has events if negative")
+	f.IntVar(&flags.top, "top", flags.top,
+		"print at most so many groups and steps; 0 prints all, and JSON has all")
+	f.Var(&flags.failOver, "fail-over",
+		"fail if the peak has grown by more than this: a share, as in 1%, or an amount"+amounts)
+	f.Var(&flags.format, "format",
+		"table, md or json: 'stalloc help keys' explains the keys of json")
 	f.VarPF(jsonFlag{&flags.format}, "json", "", "the same as --format json").NoOptDefVal = "true"
-	complete(cmd, map[string][]string{"by": report.Groupings, "format": {string(asTable), string(asMD), string(asJSON)}})
+	complete(cmd, map[string][]string{"by": report.Groupings,
+		"format": {string(asTable), string(asMD), string(asJSON)}})
 	return cmd
 }
 
@@ -141,7 +152,8 @@ func (f *diffFlags) run(cmd *cobra.Command, paths []string) error {
 	s.emit(d)
 	tables := f.tables(d)
 	if f.failOver.exceeded(d) {
-		defer fmt.Fprintf(s.errs, "stalloc: the peak is %v higher, which --fail-over %s does not allow\n", d.Change, f.failOver.text)
+		defer fmt.Fprintf(s.errs,
+			"stalloc: the peak is %v higher, which --fail-over %s does not allow\n", d.Change, f.failOver.text)
 	}
 	if err := s.finishAll(tables); err != nil || !f.failOver.exceeded(d) {
 		return err
@@ -156,9 +168,12 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			notes += r.Name + ": " + r.Lost + "\n"
 		}
 	}
-	peak := newTable(1, "peak", text.Snip(d.Base.Name, longest, "~"), text.Snip(d.New.Name, longest, "~"), "change")
-	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load, fmt.Sprintf("%s (%s)", report.Signed(d.Change), report.SignedShare(d.Share))})
-	peak.AppendRow(table.Row{"blocks", d.Base.Blocks, d.New.Blocks, fmt.Sprintf("%+d", d.New.Blocks-d.Base.Blocks)})
+	peak := newTable(1, "peak", text.Snip(d.Base.Name, longest, "~"), text.Snip(d.New.Name, longest,
+		"~"), "change")
+	peak.AppendRow(table.Row{"live", d.Base.Load, d.New.Load,
+		fmt.Sprintf("%s (%s)", report.Signed(d.Change), report.SignedShare(d.Share))})
+	peak.AppendRow(table.Row{"blocks", d.Base.Blocks, d.New.Blocks,
+		fmt.Sprintf("%+d", d.New.Blocks-d.Base.Blocks)})
 	peak.AppendRow(table.Row{"in", d.Base.Step, d.New.Step, ""})
 	all := []drawn{{peak, notes}}
 
@@ -171,7 +186,8 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 		case f.top > 0 && groups.Length() == f.top:
 			left++
 		default:
-			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New, report.Signed(g.Change), blocksOf(g)})
+			groups.AppendRow(table.Row{text.Snip(g.What, longestGroup, "~"), g.Base, g.New,
+				report.Signed(g.Change), blocksOf(g)})
 		}
 	}
 	notes = fmt.Sprintf("%d more are the same in both\n", same)
@@ -190,7 +206,8 @@ func (f *diffFlags) tables(d *report.Diff) []drawn {
 			left++
 			continue
 		}
-		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base), present(p.New), report.Signed(p.Change)})
+		steps.AppendRow(table.Row{text.Snip(p.Name, longestGroup, "~"), present(p.Base),
+			present(p.New), report.Signed(p.Change)})
 	}
 	if notes = ""; left > 0 {
 		notes = fmt.Sprintf("%d more; --top 0 prints them, too\n", left)

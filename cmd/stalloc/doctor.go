@@ -78,9 +78,10 @@ const (
 // own command does not come here: it is in the right interpreter already.
 func newPython(name, short string) *cobra.Command {
 	return &cobra.Command{
-		Use:                name + " [arguments]",
-		Short:              short,
-		Long:               short + ", as 'python3 -m stalloc." + name + "' does. 'stalloc " + name + " --help' lists the options.",
+		Use:   name + " [arguments]",
+		Short: short,
+		Long: short + ", as 'python3 -m stalloc." + name + "' does. 'stalloc " +
+			name + " --help' lists the options.",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			python, err := exec.LookPath("python3")

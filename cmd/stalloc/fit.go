@@ -28,7 +28,8 @@ type fitFlags struct {
 }
 
 func newFit() *cobra.Command {
-	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native", "expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
+	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native",
+		"expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
 	cmd := &cobra.Command{
 		Use:   "fit [flags] (--at SIZE=FILE... | --sizes NAME=SIZE,... program [arguments])",
 		Short: "The largest batch or sequence that fits, from runs of smaller ones",
@@ -75,10 +76,13 @@ tensors'.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what stands after the program is its own
-	f.StringVar(&flags.sizes, "sizes", "", "a `name=size,size`: run the program with --name at these sizes; two or more")
+	f.StringVar(&flags.sizes, "sizes", "",
+		"a `name=size,size`: run the program with --name at these sizes; two or more")
 	f.IntVar(&flags.steps, "steps", flags.steps, "with --sizes: of each run")
-	f.StringVar(&flags.python, "python", flags.python, "with --sizes: the `interpreter` that trains")
-	f.StringArrayVar(&flags.at, "at", nil, "a `size=file`: the size, and its recording; two or more")
+	f.StringVar(&flags.python, "python", flags.python,
+		"with --sizes: the `interpreter` that trains")
+	f.StringArrayVar(&flags.at, "at", nil,
+		"a `size=file`: the size, and its recording; two or more")
 	f.Int64Var(&flags.multiple, "multiple", flags.multiple, "sizes come in multiples of this")
 	f.Var(&flags.capacity, "capacity", "memory that tensors can have"+amounts)
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to tell of")
@@ -129,7 +133,8 @@ type needed struct {
 }
 
 func (n *needed) add(size int64, memory, tolerance mem.Bytes) {
-	n.points = append(n.points, fit.Point{Size: float64(size), Memory: float64(memory), Tolerance: float64(tolerance)})
+	n.points = append(n.points, fit.Point{Size: float64(size), Memory: float64(memory),
+		Tolerance: float64(tolerance)})
 }
 
 func (f *fitFlags) run(cmd *cobra.Command) error {
@@ -155,7 +160,8 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 		s.fail(err)
 		return s.finishAll(nil)
 	}
-	growth, byLine := trace.Grow(traces[0], traces[last], float64(runs[0].size), float64(runs[last].size))
+	growth, byLine := trace.Grow(traces[0], traces[last], float64(runs[0].size),
+		float64(runs[last].size))
 	if byLine == nil {
 		load.along = func(size float64) float64 { return float64(growth.At(size).PeakLoad()) }
 	}
@@ -163,7 +169,8 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 	results := []fitResult{live}
 	if why := results[0].CannotTell; why != "" {
 		if byLine != nil {
-			why += fmt.Sprintf("; if %s and %s are of two programs (%v), record one at both sizes", paths[0], paths[last], byLine)
+			why += fmt.Sprintf("; if %s and %s are of two programs (%v), record one at both sizes",
+				paths[0], paths[last], byLine)
 		}
 		s.fail(fmt.Errorf("these recordings do not tell how %s grow: %s", liveTensors, why))
 		return s.finishAll(nil)
@@ -192,7 +199,8 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 }
 
 // line tells the two figures of an allocator from those of the recordings.
-func (f *fitFlags) line(s *session, a replay.Allocator, runs []sized, traces []*trace.Trace) (fits, speed fitResult, err error) {
+func (f *fitFlags) line(s *session, a replay.Allocator, runs []sized, traces []*trace.Trace) (fits,
+	speed fitResult, err error) {
 	var fitting, fast needed
 	for i, tr := range traces {
 		if err := measureSize(s, a, tr, runs[i].size, &fitting, &fast); err != nil {
@@ -205,7 +213,8 @@ func (f *fitFlags) line(s *session, a replay.Allocator, runs []sized, traces []*
 }
 
 func (f *fitFlags) blank(allocator, figure string) fitResult {
-	return fitResult{versioned: formatVersion, Allocator: allocator, Figure: figure, Method: methodLine, Capacity: mem.Bytes(f.capacity)}
+	return fitResult{versioned: formatVersion, Allocator: allocator, Figure: figure,
+		Method: methodLine, Capacity: mem.Bytes(f.capacity)}
 }
 
 // result tells a figure of an allocator from what its recordings need, and by which line.

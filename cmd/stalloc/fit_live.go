@@ -19,7 +19,8 @@ type measured struct {
 	sizes []int64
 }
 
-// programArguments checks the command line: recordings, or a program and its sizes. Nothing has run yet.
+// programArguments checks the command line: recordings, or a program and its sizes. Nothing has run
+// yet.
 func (f *fitFlags) programArguments(_ *cobra.Command, args []string) error {
 	if _, err := lookup(f.allocators); err != nil {
 		return err
@@ -86,16 +87,19 @@ func (f *fitFlags) record(cmd *cobra.Command, args []string) (done func(), err e
 	done = func() { _ = os.RemoveAll(folder) } // it lies where such files are cleared away
 	for _, size := range m.sizes {
 		path := filepath.Join(folder, fmt.Sprintf("%s-%d.csv.gz", m.name, size))
-		line := append([]string{"-m", "stalloc.record", "--steps", strconv.Itoa(f.steps), "-o", path}, m.commandLine(args, size)...)
+		line := append([]string{"-m", "stalloc.record", "--steps", strconv.Itoa(f.steps), "-o",
+			path}, m.commandLine(args, size)...)
 		child := exec.CommandContext(cmd.Context(), f.python, line...)
 		child.Stdin, child.Stdout, child.Stderr, child.Env = os.Stdin, cmd.ErrOrStderr(), cmd.ErrOrStderr(), withPackage(os.Environ())
-		fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %s %d: %s\n", m.name, size, strings.Join(child.Args, " "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %s %d: %s\n", m.name, size,
+			strings.Join(child.Args, " "))
 		if err := child.Run(); err != nil {
 			done()
 			if cmd.Context().Err() != nil {
 				return nil, cmd.Context().Err()
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %s %d: %v; what it printed is above; sizes have to fit here, and --python names the interpreter that trains\n", m.name, size, err)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"stalloc: %s %d: %v; what it printed is above; sizes have to fit here, and --python names the interpreter that trains\n", m.name, size, err)
 			return nil, errFailed
 		}
 		f.at = append(f.at, fmt.Sprintf("%d=%s", size, path))

@@ -37,7 +37,8 @@ func (m *madeUp) results(a replay.Allocator) (fits, speed fitResult, err error) 
 		}
 		tr := m.growth.At(float64(size))
 		var r replay.Result
-		r, err = a.Replay(m.s.ctx, tr, replay.Config{Capacity: capacity}, m.s.progress.begin(fmt.Sprintf("size %d, %s", size, a.Name)))
+		r, err = a.Replay(m.s.ctx, tr, replay.Config{Capacity: capacity},
+			m.s.progress.begin(fmt.Sprintf("size %d, %s", size, a.Name)))
 		steady = steady || !r.OOM && r.SteadyTimeUS > 0
 		known[key] = tried{fits: !r.OOM, fast: r.AtFullSpeed()}
 		return known[key]
@@ -65,7 +66,8 @@ func (m *madeUp) results(a replay.Allocator) (fits, speed fitResult, err error) 
 		r.Method, r.Checked = methodReplay, m.load.Checked
 		r.Largest = largest(r.Capacity, suffices)
 		r.Low, r.High = r.Largest, r.Largest
-		if r.Off = mem.Bytes(m.load.Error(float64(r.Largest))); r.Off >= mem.HandleSize && r.Off < r.Capacity {
+		if r.Off = mem.Bytes(m.load.Error(float64(r.Largest))); r.Off >= mem.HandleSize &&
+			r.Off < r.Capacity {
 			r.Low = min(r.Low, largest(r.Capacity-r.Off, suffices))
 			r.High = max(r.High, largest(r.Capacity+r.Off, suffices))
 		}
@@ -87,8 +89,9 @@ var errNotSteady = errors.New("the recordings have no steady part: record more s
 // requestsSpread is by how much the requests of a step may differ otherwise: with routing, say.
 const requestsSpread = 1.25
 
-// oneProgram refuses recordings whose steps are too unlike for two sizes of one program: at most,
-// a step asks once for each unit of its size, or, where the sizes are those of pieces, for each piece.
+// oneProgram refuses recordings whose steps are too unlike for two sizes of one program: at most, a
+// step asks once for each unit of its size, or, where the sizes are those of pieces, for each
+// piece.
 func oneProgram(a, b sized, small, large *trace.Trace) error {
 	few, many := requestsAStep(small), requestsAStep(large)
 	if few == 0 || many == 0 { // recordings without steps
@@ -120,16 +123,18 @@ func requestsAStep(tr *trace.Trace) int {
 }
 
 // measureSize finds the two figures of a recording under an allocator.
-func measureSize(s *session, a replay.Allocator, tr *trace.Trace, size int64, fits, speed *needed) error {
+func measureSize(s *session, a replay.Allocator, tr *trace.Trace, size int64, fits,
+	speed *needed) error {
 	load := tr.PeakLoad()
 	c := replay.Config{Capacity: 4*load + mem.GiB}
 	first, err := a.Replay(s.ctx, tr, c, s.progress.begin(tr.Name+", "+a.Name))
 	if err != nil {
 		return err
 	}
-	found, err := a.Smallest(s.ctx, tr, c, first.PeakReserved, func(capacity mem.Bytes) func(done, total int) {
-		return s.progress.begin(fmt.Sprintf("%s, %s on %v", tr.Name, a.Name, capacity))
-	})
+	found, err := a.Smallest(s.ctx, tr, c, first.PeakReserved,
+		func(capacity mem.Bytes) func(done, total int) {
+			return s.progress.begin(fmt.Sprintf("%s, %s on %v", tr.Name, a.Name, capacity))
+		})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,8 @@ const (
 
 // table has an allocator a row, and below it what cannot be told.
 func (f *fitFlags) table(results []fitResult, byLine error) (table.Writer, string) {
-	t := newTable(1, "largest size in "+mem.Bytes(f.capacity).String(), "fits", "range", "full speed", "range", "fixed", "each")
+	t := newTable(1, "largest size in "+mem.Bytes(f.capacity).String(), "fits", "range",
+		"full speed", "range", "fixed", "each")
 	notes, checked := "", true
 	for i := 0; i < len(results); i++ {
 		r := results[i]
@@ -57,7 +58,8 @@ func (f *fitFlags) table(results []fitResult, byLine error) (table.Writer, strin
 	}
 	for _, r := range results {
 		if r.CannotTell != "" {
-			notes += fmt.Sprintf("?: %s, %s: %s\n", r.Allocator, strings.ReplaceAll(r.Figure, "_", " "), r.CannotTell)
+			notes += fmt.Sprintf("?: %s, %s: %s\n", r.Allocator, strings.ReplaceAll(r.Figure, "_",
+				" "), r.CannotTell)
 		}
 	}
 	notes += "fixed and each: memory that does not grow, and for each unit of size, to fit\n"

@@ -56,10 +56,12 @@ func grown(t *testing.T, tr *trace.Trace, times int64, path string) {
 }
 
 // told is what fit prints of recordings of llama_naive that are so many times as large.
-func told(t *testing.T, file func(times int64) string, capacity mem.Bytes, arguments ...string) []fitResult {
+func told(t *testing.T, file func(times int64) string, capacity mem.Bytes,
+	arguments ...string) []fitResult {
 	t.Helper()
-	out, errs, status := run(t, append([]string{"fit", "--json", "--capacity", fmt.Sprintf("%dB", int64(capacity)),
-		"--at", "2=" + file(2), "--at", "4=" + file(4), "--at", "3=" + file(3)}, arguments...)...)
+	out, errs, status := run(t,
+		append([]string{"fit", "--json", "--capacity", fmt.Sprintf("%dB", int64(capacity)),
+			"--at", "2=" + file(2), "--at", "4=" + file(4), "--at", "3=" + file(3)}, arguments...)...)
 	if status != 0 || errs != "" {
 		t.Fatalf("exit %d, %s", status, errs)
 	}
@@ -92,15 +94,18 @@ func TestFit(t *testing.T) {
 	}
 	capacity := larger.PeakLoad() + larger.PeakLoad()/75 // stalloc needs 1.25 % more than the load
 	fits := func(allocator string, times int64) bool {
-		_, _, status := run(t, "replay", "--json", "--allocator", allocator, "--capacity", fmt.Sprintf("%dB", int64(capacity)), file(times))
+		_, _, status := run(t, "replay", "--json", "--allocator", allocator, "--capacity",
+			fmt.Sprintf("%dB", int64(capacity)), file(times))
 		return status == 0
 	}
 	results := told(t, file, capacity, "--allocator", "native,stalloc")
-	if len(results) != 5 || results[0].Allocator != liveTensors || results[0].Largest != 6 || results[4].Figure != figureSpeed {
+	if len(results) != 5 || results[0].Allocator != liveTensors || results[0].Largest != 6 ||
+		results[4].Figure != figureSpeed {
 		t.Fatalf("%+v", results)
 	}
 	for _, r := range []fitResult{results[1], results[3]} {
-		if r.CannotTell != "" || r.Method != methodReplay || !r.Checked || r.Largest < 4 || r.Low != r.Largest || r.High != r.Largest ||
+		if r.CannotTell != "" || r.Method != methodReplay || !r.Checked || r.Largest < 4 ||
+			r.Low != r.Largest || r.High != r.Largest ||
 			!fits(r.Allocator, r.Largest) || fits(r.Allocator, r.Largest+1) {
 			t.Errorf("%+v", r)
 		}
@@ -111,7 +116,8 @@ func TestFit(t *testing.T) {
 	tr.Events = append(tr.Events, trace.Event{Kind: trace.Alloc, ID: 1 << 40, Size: 1})
 	grown(t, tr, 4, file(4))
 	results = told(t, file, capacity, "--allocator", "stalloc")
-	if r := results[1]; r.CannotTell != "" || r.Method != methodLine || r.Low > 6 || r.High < 6 || r.High-r.Low > 2 || r.Each <= 0 || r.Fixed <= 0 {
+	if r := results[1]; r.CannotTell != "" || r.Method != methodLine || r.Low > 6 || r.High < 6 ||
+		r.High-r.Low > 2 || r.Each <= 0 || r.Fixed <= 0 {
 		t.Errorf("%+v, truly 6", r)
 	}
 }
@@ -123,8 +129,10 @@ func TestFitBend(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "bend.csv")
 		text := "# workload bend\na,0,10485760,0,0\n"
 		for step := range int64(4) {
-			text += fmt.Sprintf("# step %d\na,%d,%d,0,%d\nr,%[2]d,%[4]d\nf,%[2]d,%[4]d\n", step, 2*step+1, size<<20, 1000*step+100)
-			text += fmt.Sprintf("a,%d,4194304,0,%d\nr,%[1]d,%[2]d\nf,%[1]d,%[2]d\n", 2*step+2, 1000*step+200)
+			text += fmt.Sprintf("# step %d\na,%d,%d,0,%d\nr,%[2]d,%[4]d\nf,%[2]d,%[4]d\n", step,
+				2*step+1, size<<20, 1000*step+100)
+			text += fmt.Sprintf("a,%d,4194304,0,%d\nr,%[1]d,%[2]d\nf,%[1]d,%[2]d\n", 2*step+2,
+				1000*step+200)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -133,10 +141,12 @@ func TestFitBend(t *testing.T) {
 	}
 	out, errs, status := run(t, arguments...)
 	var live fitResult
-	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &live); err != nil || status != 0 {
+	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &live); err != nil ||
+		status != 0 {
 		t.Fatalf("exit %d, %v, %s%s", status, err, out, errs)
 	}
-	if live.Largest != 90 || live.Method != methodReplay || live.Fixed != 10<<20 || live.Each != 1<<20 || live.Off != 0 {
+	if live.Largest != 90 || live.Method != methodReplay || live.Fixed != 10<<20 ||
+		live.Each != 1<<20 || live.Off != 0 {
 		t.Errorf("%+v", live)
 	}
 }
@@ -153,31 +163,41 @@ func TestFitSizes(t *testing.T) {
 		grown(t, tr, times, filepath.Join(dir, fmt.Sprintf("%d.csv", times)))
 	}
 	python := filepath.Join(dir, "python")
-	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\n[ \"$last\" != 9 ] || exit 3\ngzip -c " + dir + "/$last.csv > \"$6\"\necho training\n"
+	script := "#!/bin/sh\necho \"$@\" >> " + dir +
+		"/calls\nfor last; do :; done\n[ \"$last\" != 9 ] || exit 3\ngzip -c " + dir +
+		"/$last.csv > \"$6\"\necho training\n"
 	if err := os.WriteFile(python, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	arguments := []string{"fit", "--json", "--allocator", "native", "--capacity", "60GiB"}
-	want, _, status := run(t, append(arguments, "--at", "2="+dir+"/2.csv", "--at", "3="+dir+"/3.csv", "--at", "4="+dir+"/4.csv")...)
+	want, _, status := run(t, append(arguments, "--at", "2="+dir+"/2.csv", "--at",
+		"3="+dir+"/3.csv", "--at", "4="+dir+"/4.csv")...)
 	if status != 0 {
 		t.Fatal(status)
 	}
 	arguments = append(arguments, "--python", python, "--steps", "5")
-	got, errs, status := run(t, append(arguments, "--sizes", "batch=2,3,4", "train.py", "--lr", "1")...)
+	got, errs, status := run(t, append(arguments, "--sizes", "batch=2,3,4", "train.py", "--lr",
+		"1")...)
 	if status != 0 || got != want || !strings.Contains(errs, "training") {
 		t.Errorf("exit %d, %s\n%s\nfrom recordings: %s", status, errs, got, want)
 	}
 	calls, err := os.ReadFile(dir + "/calls")
 	lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
-	if err != nil || len(lines) != 3 || !strings.HasPrefix(lines[1], "-m stalloc.record --steps 5 -o ") || !strings.HasSuffix(lines[1], "batch-3.csv.gz train.py --lr 1 --batch 3") {
+	if err != nil || len(lines) != 3 ||
+		!strings.HasPrefix(lines[1], "-m stalloc.record --steps 5 -o ") ||
+		!strings.HasSuffix(lines[1], "batch-3.csv.gz train.py --lr 1 --batch 3") {
 		t.Errorf("%v, %q", err, lines)
 	}
-	if line := (measured{name: "s"}).commandLine([]string{"train.py", "--len={s}"}, 7); strings.Join(line, " ") != "train.py --len=7" {
+	if line := (measured{name: "s"}).commandLine([]string{"train.py", "--len={s}"},
+		7); strings.Join(line, " ") != "train.py --len=7" {
 		t.Errorf("%q", line)
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // others may run stalloc fit meanwhile
 	out, errs, status := run(t, append(arguments, "--sizes", "batch=2,9", "train.py")...)
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "stalloc-fit-*")); status != exitFailed || out != "" || !strings.Contains(errs, "batch 9: exit status 3; what it printed is above") || len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(),
+		"stalloc-fit-*")); status != exitFailed || out != "" ||
+		!strings.Contains(errs, "batch 9: exit status 3; what it printed is above") ||
+		len(left) > 0 {
 		t.Errorf("exit %d, %q, %s, %q", status, out, errs, left)
 	}
 }
@@ -193,8 +213,10 @@ func TestFitSizesWrong(t *testing.T) {
 		{"--allocator=no", `unknown allocator "no"`}, {"--allocator=", "--allocator names none"},
 		{"--multiple=0", "--multiple 0: give a number of at least 1"}, {"--sizes=batch=4,2199023255552", "whole sizes of 1 or more"},
 	} {
-		_, errs, status := run(t, "fit", "--python", python, "--sizes", "batch=4,8", c[0], "train.py")
-		if _, err := os.Stat(ran); status != exitUsage || !strings.Contains(errs, c[1]) || err == nil {
+		_, errs, status := run(t, "fit", "--python", python, "--sizes", "batch=4,8", c[0],
+			"train.py")
+		if _, err := os.Stat(ran); status != exitUsage || !strings.Contains(errs, c[1]) ||
+			err == nil {
 			t.Errorf("%s: exit %d, %s, ran: %v", c[0], status, errs, err == nil)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // addFormat gives a command --format, and --json for short.
 func addFormat(f *pflag.FlagSet, to *format) {
 	f.Var(to, "format", "table, md, csv or json: 'stalloc help keys' explains the keys of csv and json")
-	f.VarPF(jsonFlag{to}, "json", "", "the same as --format json: one object a line").NoOptDefVal = "true"
+	f.VarPF(jsonFlag{to}, "json", "",
+		"the same as --format json: one object a line").NoOptDefVal = "true"
 }
 
 // flagError says what a flag takes, where the flag itself says only what of Go's has failed.
@@ -47,7 +48,8 @@ func given(cmd *cobra.Command, names ...string) string {
 // lookup returns the allocators that --allocator names.
 func lookup(names []string) (allocators []replay.Allocator, err error) {
 	if len(names) == 0 {
-		return nil, fmt.Errorf("--allocator names none: choose from %s", strings.Join(replay.Names(), ", "))
+		return nil, fmt.Errorf("--allocator names none: choose from %s",
+			strings.Join(replay.Names(), ", "))
 	}
 	for i, name := range names {
 		a, err := replay.Lookup(name)
@@ -65,7 +67,8 @@ func lookup(names []string) (allocators []replay.Allocator, err error) {
 // complete offers values for flags where a shell completes a command line.
 func complete(cmd *cobra.Command, values map[string][]string) {
 	for flag, of := range values {
-		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // a flag that was not added
 		}
 	}

@@ -64,7 +64,8 @@ func (r *solving) front(name string, p *solve.Problem) error {
 		}
 	}
 	for i, search := range pareto.Searches {
-		row := table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name, len(fronts[i])), "", "", "", ""}
+		row := table.Row{text.Snip(name, longest, "~"), fmt.Sprintf("%s, %d points", search.Name,
+			len(fronts[i])), "", "", "", ""}
 		for range pareto.Disturbances {
 			row = append(row, "")
 		}
@@ -114,8 +115,8 @@ func (p *painted) printf(format string, args ...any) {
 	}
 }
 
-// drawPlacement draws each buffer as a rectangle, time from left to right and offsets upward. What would be
-// smaller than a quarter of a pixel is left out.
+// drawPlacement draws each buffer as a rectangle, time from left to right and offsets upward. What
+// would be smaller than a quarter of a pixel is left out.
 func drawPlacement(w io.Writer, p *solve.Problem, offsets []mem.Offset, top mem.Bytes) error {
 	begin, end := mem.Tick(math.MaxInt64), mem.Tick(math.MinInt64)
 	for _, b := range p.Buffers {
@@ -152,7 +153,10 @@ func drawFront(w io.Writer, names []string, front [][]float64, label func(float6
 		}
 	}
 	const margin = 80.0
-	x := func(k int) float64 { return margin + float64(k)*(svgWidth-2*margin)/float64(len(names)-1) }
+	x := func(k int) float64 {
+		return margin +
+			float64(k)*(svgWidth-2*margin)/float64(len(names)-1)
+	}
 	y := func(k int, v float64) float64 {
 		return svgHeight - margin - v/max(most[k], 1e-12)*(svgHeight-2*margin)
 	}
@@ -161,7 +165,8 @@ func drawFront(w io.Writer, names []string, front [][]float64, label func(float6
 			x(k), x(k), margin, svgHeight-margin, x(k), svgHeight-margin/3, name, x(k), margin/2, label(most[k]))
 	}
 	for i, p := range front {
-		out.printf(`<polyline fill="none" stroke="hsl(%d 60%% 45%%)" stroke-width="2" points="`, 360*i/max(len(front), 1))
+		out.printf(`<polyline fill="none" stroke="hsl(%d 60%% 45%%)" stroke-width="2" points="`,
+			360*i/max(len(front), 1))
 		for k, v := range p {
 			out.printf("%.1f,%.1f ", x(k), y(k, v))
 		}

@@ -41,7 +41,8 @@ var keysOf = []struct {
 		{"lost_events", "requests and frees that were not observed; left out if none"},
 		{"oom", "the device was full and the run ended there; the rest covers what came before"},
 		{"fits_in_bytes", "the smallest device on which the run ends, with --smallest; else left out"},
-		{"full_speed_in_bytes", "the smallest on which it also runs at full speed, with --smallest; left out if it does on none, or steady_time_us is 0"},
+		{"full_speed_in_bytes",
+			"the smallest on which it also runs at full speed, with --smallest; left out if it does on none, or steady_time_us is 0"},
 	}},
 	{"stalloc replay: each of steps", []key{
 		{"time_us", "how long the step took when it was recorded"},
@@ -176,7 +177,8 @@ var keysOf = []struct {
 		{"retries", "requests served only after memory was given back"},
 		{"lost_events", "requests and frees that were not observed"},
 		{"fallback", "requests that plain driver allocations served"},
-		{"native_peak_reserved", "what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
+		{"native_peak_reserved",
+			"what PyTorch's own allocator would have reserved at most, in which it would be at full speed, estimated; 0: it cannot be told"},
 		{"native_steps", "the steps that this is an estimate of, from the first on"},
 		{"native_ooms", "1: its device would have been full after them"},
 		{"asleep", "memory that pause() gave back"},
@@ -195,9 +197,11 @@ func newKeys() *cobra.Command {
 	for _, of := range keysOf {
 		b.WriteString("\n" + of.title + "\n\n")
 		for _, k := range of.keys {
-			meaning := strings.ReplaceAll(text.WrapSoft(k.meaning, 54), "\n", "\n"+strings.Repeat(" ", 25))
+			meaning := strings.ReplaceAll(text.WrapSoft(k.meaning, 54), "\n",
+				"\n"+strings.Repeat(" ", 25))
 			b.WriteString("  " + k.name + strings.Repeat(" ", 23-len(k.name)) + meaning + "\n")
 		}
 	}
-	return &cobra.Command{Use: "keys", Short: "The keys of JSON and CSV output", Long: strings.TrimSuffix(b.String(), "\n")}
+	return &cobra.Command{Use: "keys", Short: "The keys of JSON and CSV output",
+		Long: strings.TrimSuffix(b.String(), "\n")}
 }

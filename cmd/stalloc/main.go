@@ -112,13 +112,17 @@ is wrong, 130 after an interrupt.`,
 	}
 	root.SetVersionTemplate("stalloc {{.Version}}\n")
 	// Cobra's own, with flags that wrap where a terminal ends.
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 79 "))
-	root.AddCommand(newReplay(), newTune(), newPlan(), newReport(), newDiff(), newFit(), newTop(), newMerge(), newVersion(), newKeys(), newDoctor(),
-		newPython("run", "Run a training program under stalloc"), newPython("record", "Write down what a training program asks for"))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ",
+		".FlagUsagesWrapped 79 "))
+	root.AddCommand(newReplay(), newTune(), newPlan(), newReport(), newDiff(), newFit(), newTop(),
+		newMerge(), newVersion(), newKeys(), newDoctor(),
+		newPython("run", "Run a training program under stalloc"), newPython("record",
+			"Write down what a training program asks for"))
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = func(_ *cobra.Command, topic []string) error { // cobra's own says so, and that all is well
+		// cobra's own says so, and that all is well
+		help.Args = func(_ *cobra.Command, topic []string) error {
 			_, _, err := root.Find(topic)
 			return err
 		}

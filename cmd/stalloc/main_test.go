@@ -105,14 +105,17 @@ func TestPlanFileIsReadable(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatal(err)
 	}
-	if read := summary("tiny", p, 0); read.Requests != said.Requests || read.Hold != said.Hold || read.Load != said.Load || read.Steady != said.Steady {
+	if read := summary("tiny", p, 0); read.Requests != said.Requests || read.Hold != said.Hold ||
+		read.Load != said.Load || read.Steady != said.Steady {
 		t.Errorf("the file holds %+v, printed was %+v", read, said)
 	}
 	if said.Requests == 0 || said.Hold < said.Load {
 		t.Errorf("%+v", said)
 	}
-	for _, args := range [][]string{{"replay", file}, {"plan", file}, {"plan", "--solver", "exact", file}, {"diff", file, file}} {
-		if _, errs, status := run(t, args...); status != exitFailed || !strings.Contains(errs, "a plan file; stalloc report reads it") {
+	for _, args := range [][]string{{"replay", file}, {"plan", file},
+		{"plan", "--solver", "exact", file}, {"diff", file, file}} {
+		if _, errs, status := run(t, args...); status != exitFailed ||
+			!strings.Contains(errs, "a plan file; stalloc report reads it") {
 			t.Errorf("%v: exit %d, %s", args, status, errs)
 		}
 	}
@@ -121,7 +124,8 @@ func TestPlanFileIsReadable(t *testing.T) {
 func TestPlanFileThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "missing", "tiny.plan")
 	out, errs, status := run(t, "plan", "-o", file, "testdata/traces/tiny.csv")
-	if status != exitUsage || out != "" || !strings.Contains(errs, file) || !strings.Contains(errs, "-o") {
+	if status != exitUsage || out != "" || !strings.Contains(errs, file) ||
+		!strings.Contains(errs, "-o") {
 		t.Errorf("exit %d, stdout %q, stderr %q", status, out, errs)
 	}
 }
@@ -130,7 +134,8 @@ func TestPlanFileThatCannotBeWritten(t *testing.T) {
 // and checks what holds for any of them.
 func TestReplayAll(t *testing.T) {
 	for mode, flags := range map[string][]string{replay.Cold: nil, replay.Warm: {"--warm"}} {
-		out, errs, status := run(t, append([]string{"replay", "--json", "testdata/traces/tiny.csv"}, flags...)...)
+		out, errs, status := run(t, append([]string{"replay", "--json", "testdata/traces/tiny.csv"},
+			flags...)...)
 		if status != 0 || errs != "" {
 			t.Fatalf("%s: exit %d: %s", mode, status, errs)
 		}
@@ -146,7 +151,8 @@ func TestReplayAll(t *testing.T) {
 			if r.Allocator != a.Name || r.Trace != "tiny" || r.Requests != 90 || r.OOM {
 				t.Errorf("%s: %+v", mode, r)
 			}
-			if r.PeakLoad != 61875200 || r.PeakReserved < r.PeakLoad || r.DriverCalls <= 0 || r.DriverTimeUS <= 0 {
+			if r.PeakLoad != 61875200 || r.PeakReserved < r.PeakLoad || r.DriverCalls <= 0 ||
+				r.DriverTimeUS <= 0 {
 				t.Errorf("%s: %+v", mode, r)
 			}
 			if want := 1 - float64(r.PeakLoad)/float64(r.PeakReserved); r.Fragmentation != want {
@@ -210,7 +216,8 @@ func TestInterruptedBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out, errs bytes.Buffer
-	if status := execute(ctx, []string{"plan", "testdata/traces/tiny.csv"}, &out, &errs); status != exitInterrupted {
+	if status := execute(ctx, []string{"plan", "testdata/traces/tiny.csv"}, &out,
+		&errs); status != exitInterrupted {
 		t.Errorf("exit %d, want %d", status, exitInterrupted)
 	}
 	if out.Len() > 0 || errs.String() != "stalloc: interrupted\n" {
@@ -234,7 +241,8 @@ func (s *stopping) Err() error {
 // TestInterruptedReplay: wherever a replay is interrupted, nothing of it has failed.
 func TestInterruptedReplay(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--smallest"}, {"--wide"}} {
-		args := append([]string{"replay", "--allocator", "native,gmlake", "testdata/traces/tiny.csv"}, flags...)
+		args := append([]string{"replay", "--allocator", "native,gmlake",
+			"testdata/traces/tiny.csv"}, flags...)
 		halves := 0
 		for n := 0; ; n++ {
 			var out, errs bytes.Buffer
@@ -245,8 +253,10 @@ func TestInterruptedReplay(t *testing.T) {
 			if out.Len() > 0 {
 				halves++
 			}
-			if status != exitInterrupted || errs.String() != "stalloc: interrupted\n" || strings.Contains(out.String(), "failed") {
-				t.Fatalf("%v, interrupted at the %dth look: exit %d, %q\n%s", args, n, status, errs.String(), out.String())
+			if status != exitInterrupted || errs.String() != "stalloc: interrupted\n" ||
+				strings.Contains(out.String(), "failed") {
+				t.Fatalf("%v, interrupted at the %dth look: exit %d, %q\n%s", args, n, status,
+					errs.String(), out.String())
 			}
 		}
 		if halves == 0 {
@@ -262,9 +272,11 @@ func TestFullHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"--help"}, {"replay", "--help"}, {"version"}, {"--version"}, {"help", "keys"}, {"completion", "bash"}} {
+	for _, args := range [][]string{{"--help"}, {"replay", "--help"}, {"version"}, {"--version"},
+		{"help", "keys"}, {"completion", "bash"}} {
 		var errs bytes.Buffer
-		if status := execute(context.Background(), args, full, &errs); status != exitFailed || !strings.Contains(errs.String(), "no space left") {
+		if status := execute(context.Background(), args, full, &errs); status != exitFailed ||
+			!strings.Contains(errs.String(), "no space left") {
 			t.Errorf("%v: exit %d, stderr %q", args, status, errs.String())
 		}
 	}
@@ -279,7 +291,8 @@ func TestFullOutput(t *testing.T) {
 	defer full.Close()
 	for _, flag := range []string{"--json", "--json=false"} {
 		var errs bytes.Buffer
-		status := execute(context.Background(), []string{"plan", flag, "testdata/traces/tiny.csv"}, full, &errs)
+		status := execute(context.Background(), []string{"plan", flag, "testdata/traces/tiny.csv"},
+			full, &errs)
 		if status != exitFailed || !strings.Contains(errs.String(), "no space left") {
 			t.Errorf("%s: exit %d, stderr %q", flag, status, errs.String())
 		}
@@ -288,7 +301,8 @@ func TestFullOutput(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"80GiB", "80GiB"}, {"1.5g", "1.50GiB"}, {"512 MiB", "512MiB"}, {"700B", "700B"}, {"4194304", "4MiB"},
+		{"80GiB", "80GiB"}, {"1.5g", "1.50GiB"}, {"512 MiB", "512MiB"}, {"700B",
+			"700B"}, {"4194304", "4MiB"},
 	} {
 		var s size
 		if err := s.Set(c.text); err != nil || s.String() != c.want {
@@ -308,12 +322,14 @@ func TestSize(t *testing.T) {
 
 // TestKeys: every key that is printed is explained, and nothing else is.
 func TestKeys(t *testing.T) {
-	for i, printed := range []any{replay.Result{}, replay.Step{}, report.Diff{}, report.DiffRun{}, report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{}, frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
+	for i, printed := range []any{replay.Result{}, replay.Step{}, report.Diff{}, report.DiffRun{},
+		report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{}, frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
 		var tags, explained []string
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {
 			if !of.Field(j).Anonymous {
-				if tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ","); tag != "version" { // which all have
+				// which all have
+				if tag, _, _ := strings.Cut(of.Field(j).Tag.Get("json"), ","); tag != "version" {
 					tags = append(tags, tag)
 				}
 			}
@@ -329,7 +345,8 @@ func TestKeys(t *testing.T) {
 
 // TestVersion: every object that commands print for programs says its version.
 func TestVersion(t *testing.T) {
-	for _, result := range []any{replayResult{versioned: formatVersion}, &report.Diff{Version: report.DiffVersion}, fitResult{versioned: formatVersion}, planResult{versioned: formatVersion},
+	for _, result := range []any{replayResult{versioned: formatVersion},
+		&report.Diff{Version: report.DiffVersion}, fitResult{versioned: formatVersion}, planResult{versioned: formatVersion},
 		solveResult{versioned: formatVersion}, frontResult{versioned: formatVersion}, topResult{versioned: formatVersion}} {
 		text, err := json.Marshal(result)
 		if err != nil || !strings.HasPrefix(string(text), `{"version":1,`) {
@@ -343,7 +360,8 @@ func TestWidth(t *testing.T) {
 	for _, m := range measures {
 		c := comparison{measure: m}
 		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-noplan"} {
-			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9, Hits: 9, SteadyTimeUS: 1,
+			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9,
+				Hits: 9, SteadyTimeUS: 1,
 				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, FitsIn: 1023 * mem.GiB, FullSpeedIn: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
 		}
 		drawn, notes := c.table(true)
@@ -362,12 +380,15 @@ func TestAverages(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := comparison{measure: m, colours: true}
-	for i, r := range []replay.Result{{Fragmentation: 0.1}, {Fragmentation: 0.2}, {Fragmentation: 0.3}, {Fragmentation: 0.4}, {OOM: true}, {Fragmentation: 0.5}} {
+	for i, r := range []replay.Result{{Fragmentation: 0.1}, {Fragmentation: 0.2},
+		{Fragmentation: 0.3}, {Fragmentation: 0.4}, {OOM: true}, {Fragmentation: 0.5}} {
 		r.Trace, r.Allocator, r.Requests = string(rune('a'+i/2)), []string{"x", "y"}[i%2], 1
 		c.add(r)
 	}
 	drawn, _ := c.table(true)
-	if out := drawn.Render(); !strings.Contains(out, "average of 2") || !strings.Contains(out, "20.00") || !strings.Contains(out, "30.00") || !strings.Contains(out, "full") {
+	if out := drawn.Render(); !strings.Contains(out, "average of 2") ||
+		!strings.Contains(out, "20.00") || !strings.Contains(out, "30.00") ||
+		!strings.Contains(out, "full") {
 		t.Errorf("\n%s", out)
 	}
 	if best, ok := c.best(c.rows[2]); !ok || best != "50.00" {
@@ -378,7 +399,9 @@ func TestAverages(t *testing.T) {
 // TestLeast: five characters, and no less than there is.
 func TestLeast(t *testing.T) {
 	for x, want := range map[mem.Bytes]string{
-		21_692_940_288: "20.21 GiB", 100*mem.GiB + mem.GiB/8: "100.2 GiB", 100 * mem.GiB: "100.0 GiB", 1022*mem.GiB + 1: "1023 GiB", 7: "7 B",
+		21_692_940_288: "20.21 GiB", 100*mem.GiB +
+			mem.GiB/8: "100.2 GiB", 100 * mem.GiB: "100.0 GiB", 1022*mem.GiB +
+			1: "1023 GiB", 7: "7 B",
 	} {
 		if got := least(float64(x)); got != want {
 			t.Errorf("%d: %s, want %s", int64(x), got, want)

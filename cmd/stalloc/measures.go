@@ -45,19 +45,35 @@ func least(x float64) string {
 // measures are what --show can name, the default first.
 var measures = []measure{
 	{name: "waste", note: "waste: 1 - peak load / peak reserved, in %",
-		value: func(r replay.Result) (float64, bool) { return r.Fragmentation, whole(r) }, cell: percent, mean: percent},
+		value: func(r replay.Result) (float64, bool) {
+			return r.Fragmentation,
+				whole(r)
+		}, cell: percent, mean: percent},
 	{name: "reserved", note: "reserved: the most device memory that was held at once",
-		value: func(r replay.Result) (float64, bool) { return float64(r.PeakReserved), whole(r) }, cell: amount},
+		value: func(r replay.Result) (float64, bool) {
+			return float64(r.PeakReserved),
+				whole(r)
+		}, cell: amount},
 	{name: "driver", note: "driver: modelled time of its calls, in % of the steady part",
 		value: func(r replay.Result) (float64, bool) {
-			return r.SteadyDriverTimeUS / float64(max(r.SteadyTimeUS, 1)), whole(r) && r.SteadyTimeUS > 0
+			return r.SteadyDriverTimeUS / float64(max(r.SteadyTimeUS, 1)), whole(r) &&
+				r.SteadyTimeUS > 0
 		}, cell: percent, mean: percent},
 	{name: "hits", note: "hits: requests that a plan served, in % of all requests",
-		value: func(r replay.Result) (float64, bool) { return hitShare(r), whole(r) && r.Hits+r.Misses > 0 }, cell: percent, mean: percent, most: true},
+		value: func(r replay.Result) (float64, bool) {
+			return hitShare(r),
+				whole(r) && r.Hits+r.Misses > 0
+		}, cell: percent, mean: percent, most: true},
 	{name: "fits", note: "fits in: the smallest device that the run does not fill",
-		value: func(r replay.Result) (float64, bool) { return float64(r.FitsIn), r.FitsIn > 0 }, cell: least},
+		value: func(r replay.Result) (float64, bool) {
+			return float64(r.FitsIn),
+				r.FitsIn > 0
+		}, cell: least},
 	{name: "speed", note: "at full speed in: the smallest on which calls of the driver also take at most\n1 % of the steady part, and no request in it is tried again",
-		value: func(r replay.Result) (float64, bool) { return float64(r.FullSpeedIn), r.FullSpeedIn > 0 }, cell: least,
+		value: func(r replay.Result) (float64, bool) {
+			return float64(r.FullSpeedIn),
+				r.FullSpeedIn > 0
+		}, cell: least,
 		none: func(r replay.Result) string {
 			if r.FitsIn > 0 && r.SteadyTimeUS > 0 {
 				return "never"
@@ -80,7 +96,8 @@ func findMeasure(name string) (measure, error) {
 			return m, nil
 		}
 	}
-	return measure{}, fmt.Errorf("--show %q: choose from %s", name, strings.Join(measureNames(), ", "))
+	return measure{}, fmt.Errorf("--show %q: choose from %s", name,
+		strings.Join(measureNames(), ", "))
 }
 
 func measureNames() []string {
@@ -100,7 +117,8 @@ type wideTable struct {
 
 func (w *wideTable) add(r replay.Result) {
 	if w.t == nil {
-		header := []any{"recording", "allocator", "mode", "requests", "hits", "peak load", "peak reserved", "waste", "calls", "steady", "driver time", "steady time"}
+		header := []any{"recording", "allocator", "mode", "requests", "hits", "peak load",
+			"peak reserved", "waste", "calls", "steady", "driver time", "steady time"}
 		if w.smallest {
 			header = append(header, "fits in", "at full speed in")
 		}

@@ -21,12 +21,14 @@ func create(cmd *cobra.Command, flag, path string) (*output.File, error) {
 	}
 	for _, input := range cmd.Flags().Args() {
 		if same(path, input) {
-			return nil, fmt.Errorf("%s %s: would replace what it is made from; choose another file", flag, path)
+			return nil, fmt.Errorf("%s %s: would replace what it is made from; choose another file",
+				flag, path)
 		}
 	}
 	out, err := output.Open(path, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; choose another file, or - for standard output", flag, path, err)
+		return nil, fmt.Errorf("%s %s: %w; choose another file, or - for standard output", flag,
+			path, err)
 	}
 	return out, nil
 }

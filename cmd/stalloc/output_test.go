@@ -91,7 +91,8 @@ func TestOutputThroughLink(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", args[0], status, errs)
 		}
 		text, err := os.ReadFile(file)
-		if to, _ := os.Readlink(link); to != "file" || err != nil || !bytes.HasPrefix(text, []byte(begins)) {
+		if to, _ := os.Readlink(link); to != "file" || err != nil ||
+			!bytes.HasPrefix(text, []byte(begins)) {
 			t.Errorf("%s: the link is to %q, the file %.40q, %v", args[0], to, text, err)
 		}
 	}
@@ -109,14 +110,16 @@ func TestOutputToStdout(t *testing.T) {
 			t.Errorf("%s made a file that is called -", args[0])
 		}
 		if args[0] == "plan" {
-			if _, err := plan.Decode(strings.NewReader(out), "-"); err != nil || !strings.Contains(errs, "to hold") {
+			if _, err := plan.Decode(strings.NewReader(out), "-"); err != nil ||
+				!strings.Contains(errs, "to hold") {
 				t.Errorf("plan: %v; the table: %q", err, errs)
 			}
 		}
 	}
 }
 
-// TestOutputOverInput: an output that is an input, or another output, is refused, and nothing is lost.
+// TestOutputOverInput: an output that is an input, or another output, is refused, and nothing is
+// lost.
 func TestOutputOverInput(t *testing.T) {
 	for _, args := range outputs(t) {
 		link := filepath.Join(t.TempDir(), "link")
@@ -129,7 +132,8 @@ func TestOutputOverInput(t *testing.T) {
 		}
 		before, _ := os.ReadFile(args[1])
 		for _, path := range []string{args[1], link} {
-			if _, errs, status := run(t, append(args, "-o", path)...); status == 0 || !strings.Contains(errs, path+": would replace what it is made from") {
+			if _, errs, status := run(t, append(args, "-o", path)...); status == 0 ||
+				!strings.Contains(errs, path+": would replace what it is made from") {
 				t.Errorf("%s: exit %d, %q", args[0], status, errs)
 			}
 		}
@@ -138,7 +142,9 @@ func TestOutputOverInput(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "x")
-	if _, errs, status := run(t, "plan", "-o", path, "--svg", filepath.Dir(path)+"/./x", "../../plan/solve/testdata/absent.csv", "--solver", "descent"); status == 0 || !strings.Contains(errs, "names the same file") {
+	if _, errs, status := run(t, "plan", "-o", path, "--svg", filepath.Dir(path)+"/./x",
+		"../../plan/solve/testdata/absent.csv", "--solver", "descent"); status == 0 ||
+		!strings.Contains(errs, "names the same file") {
 		t.Errorf("two outputs in one file: exit %d, %q", status, errs)
 	}
 }
@@ -150,7 +156,8 @@ func TestOutputIsTriedFirst(t *testing.T) {
 		if command == "merge" {
 			args = append(args, "absent")
 		}
-		if _, errs, status := run(t, args...); status != exitUsage || !strings.Contains(errs, args[2]) {
+		if _, errs, status := run(t, args...); status != exitUsage ||
+			!strings.Contains(errs, args[2]) {
 			t.Errorf("%s: exit %d, %q", command, status, errs)
 		}
 	}
@@ -158,7 +165,8 @@ func TestOutputIsTriedFirst(t *testing.T) {
 
 // TestPipeIn: what looks at a file before it reads it says so of a pipe; the others read one.
 func TestPipeIn(t *testing.T) {
-	for args, want := range map[string]int{"plan": exitUsage, "report --quick -o /dev/null": exitUsage, "replay --allocator native": 0} {
+	for args, want := range map[string]int{"plan": exitUsage,
+		"report --quick -o /dev/null": exitUsage, "replay --allocator native": 0} {
 		in, err := os.Open("testdata/traces/tiny.csv")
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +187,8 @@ func TestPipeIn(t *testing.T) {
 		_ = cmd.Run()
 		pipe.Close()
 		_ = cat.Wait()
-		if got := cmd.ProcessState.ExitCode(); got != want || want != 0 && !strings.Contains(errs.String(), "/dev/stdin is a pipe") {
+		if got := cmd.ProcessState.ExitCode(); got != want || want != 0 &&
+			!strings.Contains(errs.String(), "/dev/stdin is a pipe") {
 			t.Errorf("%s: exit %d, %s", args, got, errs.String())
 		}
 	}

@@ -68,7 +68,8 @@ such a problem. An interrupt ends the search and prints the best result so far.`
 	f := cmd.Flags()
 	addFormat(f, &flags.format)
 	flags.add(f)
-	f.StringVarP(&flags.output, "output", "o", "", "write the plan of the one recording, or the offsets of the one problem, to this `file`; - is standard output")
+	f.StringVarP(&flags.output, "output", "o", "",
+		"write the plan of the one recording, or the offsets of the one problem, to this `file`; - is standard output")
 	complete(cmd, map[string][]string{"format": formats, "solver": solve.Solvers()})
 	return cmd
 }
@@ -131,10 +132,12 @@ func (f *planFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		s.emit(r)
 		if t == nil {
-			t = newTable(1, "recording", "requests", "peak load", "to hold", "gap", "steady", "seconds")
+			t = newTable(1, "recording", "requests", "peak load", "to hold", "gap", "steady",
+				"seconds")
 		}
 		t.AppendRow(table.Row{
-			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%", 100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
+			text.Snip(r.Trace, longest, "~"), r.Requests, r.Load, r.Hold, fmt.Sprintf("%.3f %%",
+				100*r.Gap), yes(r.Steady), fmt.Sprintf("%.2f", r.Seconds),
 		})
 	})
 	return s.finish(t, "gap: to hold / peak load - 1; steady: steps came again, and the plan has them\n")
@@ -148,7 +151,8 @@ func yes(b bool) string {
 }
 
 func summary(name string, p *plan.Plan, took time.Duration) planResult {
-	r := planResult{versioned: formatVersion, Trace: name, Requests: p.Requests(), Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
+	r := planResult{versioned: formatVersion, Trace: name, Requests: p.Requests(),
+		Steady: len(p.Steps) > 0, Seconds: took.Seconds()}
 	for i := range p.Steps {
 		r.Hold += p.Steps[i].Hold
 		r.Load += descent.LowerBound(p.Steps[i].Buffers(p.Steps[i].End()))

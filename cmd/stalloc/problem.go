@@ -12,7 +12,8 @@ import (
 	"stalloc/trace"
 )
 
-// readTwice refuses a pipe where a file's first bytes are looked at before it is read: they would be lost.
+// readTwice refuses a pipe where a file's first bytes are looked at before it is read: they would
+// be lost.
 func readTwice(path string) error {
 	if at, err := os.Stat(path); err == nil && at.Mode()&os.ModeNamedPipe != 0 {
 		return fmt.Errorf("%s is a pipe, and a file's kind is looked at before it is read: write it to a file, and name that", path)
@@ -75,8 +76,8 @@ func problem(path string) (*problemfile.File, error) {
 	return f, nil
 }
 
-// lastStep is what the last step of a recording asked for, or all of one without steps. What outlives
-// the step ends with it.
+// lastStep is what the last step of a recording asked for, or all of one without steps. What
+// outlives the step ends with it.
 func lastStep(tr *trace.Trace) *problemfile.File {
 	from, to := 0, len(tr.Events)
 	if steps := tr.Steps(); len(steps) > 0 {
@@ -88,7 +89,8 @@ func lastStep(tr *trace.Trace) *problemfile.File {
 		case trace.Alloc:
 			at[e.ID] = len(f.IDs)
 			f.IDs = append(f.IDs, fmt.Sprint(e.ID))
-			f.Problem.Buffers = append(f.Problem.Buffers, solve.Buffer{Lower: mem.Tick(i), Upper: mem.Tick(to - from), Size: mem.Round(e.Size)})
+			f.Problem.Buffers = append(f.Problem.Buffers, solve.Buffer{Lower: mem.Tick(i),
+				Upper: mem.Tick(to - from), Size: mem.Round(e.Size)})
 		case trace.FreeCompleted:
 			if k, here := at[e.ID]; here {
 				f.Problem.Buffers[k].Upper = mem.Tick(i)

@@ -97,21 +97,30 @@ every larger device that was tried works, too.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to replay through, in this order")
-	f.BoolVar(&flags.warm, "warm", false, "show the second of two starts, with what the first has left")
+	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators,
+		"allocators to replay through, in this order")
+	f.BoolVar(&flags.warm, "warm", false,
+		"show the second of two starts, with what the first has left")
 	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: plan no steps")
-	f.StringSliceVar(&flags.off, "without", nil, "stalloc: `mechanisms` to switch off; 'list' explains them")
-	f.Float64Var(&flags.noise, "noise", 0, "share of the requests to insert or leave out at random, from 0 to 1")
-	f.Float64Var(&flags.late, "late", 0, "share of the blocks to free later, at random, from 0 to 1")
+	f.StringSliceVar(&flags.off, "without", nil,
+		"stalloc: `mechanisms` to switch off; 'list' explains them")
+	f.Float64Var(&flags.noise, "noise", 0,
+		"share of the requests to insert or leave out at random, from 0 to 1")
+	f.Float64Var(&flags.late, "late", 0,
+		"share of the blocks to free later, at random, from 0 to 1")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of --noise and --late")
-	f.BoolVar(&flags.smallest, "smallest", false, "find the smallest devices that the run fits in, and runs at full speed in")
-	f.BoolVar(&flags.wide, "wide", false, "a row for each allocator, with all figures; wider than a terminal mostly is")
-	f.StringVar(&flags.show, "show", "", "the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
+	f.BoolVar(&flags.smallest, "smallest", false,
+		"find the smallest devices that the run fits in, and runs at full speed in")
+	f.BoolVar(&flags.wide, "wide", false,
+		"a row for each allocator, with all figures; wider than a terminal mostly is")
+	f.StringVar(&flags.show, "show", "",
+		"the `figure` to compare: waste, reserved, driver, hits, fits or speed (default waste)")
 	addFormat(f, &flags.format)
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: do not stitch requests below this size"+amounts)
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
-	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats, "show": measureNames()})
+	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats,
+		"show": measureNames()})
 	return cmd
 }
 
@@ -120,7 +129,8 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit), Warm: f.warm, Without: f.without}
+	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit),
+		Warm: f.warm, Without: f.without}
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
@@ -144,7 +154,8 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 			}
 			if r.OOM {
 				s.fail(fmt.Errorf("%s, allocator %s: the device is full at request %d, of %v, beside %v of live blocks; give the device more than %v with --capacity",
-					path, a.Name, r.Requests, requested(tr, r.Requests), r.PeakLoad, max(mem.Bytes(f.capacity), tr.PeakLoad()).Up()))
+					path, a.Name, r.Requests, requested(tr,
+						r.Requests), r.PeakLoad, max(mem.Bytes(f.capacity), tr.PeakLoad()).Up()))
 			}
 			if f.noise > 0 || f.late > 0 {
 				r.Noise, r.Late, r.Seed = f.noise, f.late, f.seed
@@ -155,7 +166,8 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 					return
 				}
 				if err != nil {
-					s.fail(fmt.Errorf("%s, allocator %s, the smallest device: %w", path, a.Name, err))
+					s.fail(fmt.Errorf("%s, allocator %s, the smallest device: %w", path, a.Name,
+						err))
 				}
 				r.FitsIn, r.FullSpeedIn = sizes.FitsIn, sizes.FullSpeedIn
 			}
@@ -196,7 +208,8 @@ func (f *replayFlags) check() ([]replay.Allocator, error) {
 		f.show = measures[0].name
 	}
 	if slices.Contains(needsSmallest, f.show) && !f.smallest {
-		return nil, fmt.Errorf("--show %s needs --smallest, which finds it in ten replays or more", f.show)
+		return nil, fmt.Errorf("--show %s needs --smallest, which finds it in ten replays or more",
+			f.show)
 	}
 	if f.show == "" {
 		return allocators, nil
@@ -225,7 +238,8 @@ func (f *replayFlags) view(s *session) view {
 	var all comparisons
 	for _, name := range shown {
 		m, _ := findMeasure(name) // checked
-		all = append(all, &comparison{measure: m, capacity: mem.Bytes(f.capacity), markdown: f.format == asMD, colours: coloured(s.out)})
+		all = append(all, &comparison{measure: m, capacity: mem.Bytes(f.capacity),
+			markdown: f.format == asMD, colours: coloured(s.out)})
 	}
 	return all
 }
@@ -243,7 +257,8 @@ func requested(tr *trace.Trace, number int64) mem.Bytes {
 	return 0
 }
 
-func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config, reserved mem.Bytes) (replay.Sizes, error) {
+func (f *replayFlags) findSmallest(s *session, a replay.Allocator, tr *trace.Trace, c replay.Config,
+	reserved mem.Bytes) (replay.Sizes, error) {
 	return a.Smallest(s.ctx, tr, c, reserved, func(capacity mem.Bytes) func(done, total int) {
 		return s.progress.begin(fmt.Sprintf("%s, %s on %v", tr.Name, a.Name, capacity))
 	})

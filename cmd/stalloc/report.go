@@ -60,12 +60,15 @@ the second, as 'stalloc diff' does.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&flags.output, "output", "o", "report.html", "write the page to this `file`; - is standard output")
+	f.StringVarP(&flags.output, "output", "o", "report.html",
+		"write the page to this `file`; - is standard output")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
-	f.IntVar(&flags.device, "device", flags.device, "of a snapshot or a log: the `number` of the device; the first that has events if negative")
+	f.IntVar(&flags.device, "device", flags.device,
+		"of a snapshot or a log: the `number` of the device; the first that has events if negative")
 	f.BoolVar(&flags.warm, "warm", false, "stalloc: show the second of two starts")
 	f.BoolVar(&flags.quick, "quick", false, "do not look for the smallest devices that do")
-	f.IntVar(&flags.blocks, "blocks", flags.blocks, "draw at most so many blocks, the peak's step always")
+	f.IntVar(&flags.blocks, "blocks", flags.blocks,
+		"draw at most so many blocks, the peak's step always")
 	return cmd
 }
 
@@ -114,7 +117,8 @@ type document interface {
 }
 
 // load reads one run, or two to be compared, and says in words what is drawn of it.
-func (f *reportFlags) load(ctx context.Context, paths []string, say func(string)) (d document, of string, err error) {
+func (f *reportFlags) load(ctx context.Context, paths []string, say func(string)) (d document,
+	of string, err error) {
 	if len(paths) == 2 {
 		return f.compare(paths)
 	}
@@ -161,7 +165,8 @@ func framed(device int, paths []string) ([]*trace.Trace, error) {
 
 // chosen refuses the number of a device where no run is a snapshot.
 func chosen(device int, runs []*trace.Trace) error {
-	if device < 0 || slices.ContainsFunc(runs, func(tr *trace.Trace) bool { return tr.Device == device }) {
+	if device < 0 || slices.ContainsFunc(runs,
+		func(tr *trace.Trace) bool { return tr.Device == device }) {
 		return nil
 	}
 	return report.ErrOneDevice
@@ -173,7 +178,8 @@ func spinner(errs io.Writer) (say func(string), clear func()) {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, func() {}
 	}
-	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(file), progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish())
+	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(file),
+		progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish())
 	return bar.Describe, func() { _ = bar.Finish() } // one that cannot be drawn is no failure
 }
 

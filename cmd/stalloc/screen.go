@@ -58,11 +58,13 @@ func (s *screen) read() {
 func (s *screen) show(text, last string) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if file, ok := behind(s.out).(*os.File); ok {
-		if _, height, err := term.GetSize(int(file.Fd())); err == nil && height > 1 && len(lines) >= height {
+		if _, height, err := term.GetSize(int(file.Fd())); err == nil && height > 1 &&
+			len(lines) >= height {
 			lines = lines[:height-1]
 		}
 	}
-	_, err := io.WriteString(s.out, home+strings.Join(append(lines, last), clearLine+"\n")+clearLine+clearBelow)
+	_, err := io.WriteString(s.out, home+strings.Join(append(lines, last),
+		clearLine+"\n")+clearLine+clearBelow)
 	return err
 }
 
@@ -70,6 +72,7 @@ func (s *screen) show(text, last string) error {
 func (s *screen) close() {
 	io.WriteString(s.out, leaveScreen)
 	if s.began != nil {
-		_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, s.began) // a terminal that is gone needs nothing
+		// a terminal that is gone needs nothing
+		_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, s.began)
 	}
 }

@@ -154,7 +154,8 @@ func newTable(words int, header ...any) table.Writer {
 		if i < words {
 			align = text.AlignLeft
 		}
-		columns[i] = table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align, AlignFooter: align}
+		columns[i] = table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align,
+			AlignFooter: align}
 	}
 	t.SetColumnConfigs(columns)
 	return t

@@ -18,7 +18,8 @@ func (s *size) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if digits := strings.TrimSpace(text); n > 0 && n < mem.MiB && strings.Trim(digits, "0123456789") == "" {
+	if digits := strings.TrimSpace(text); n > 0 && n < mem.MiB &&
+		strings.Trim(digits, "0123456789") == "" {
 		return fmt.Errorf("%s has no unit and would be %s bytes: write %sGiB, or %sB if you mean bytes", digits, digits, digits, digits)
 	}
 	if n <= 0 {

@@ -67,23 +67,31 @@ func (f *solveFlags) add(to *pflag.FlagSet) {
 	for _, name := range solve.Solvers() {
 		about = append(about, "\n"+name+": "+solve.About(name))
 	}
-	to.StringVar(&f.solver, "solver", f.solver, "`name` of what solves problems:"+strings.Join(about, ""))
-	to.Var(&f.capacity, "capacity", "where a problem's buffers are to end at most, in its units, or as in 1MiB; as low as may be without it")
-	to.Int64Var(&f.budget, "budget", solve.DefaultBudget, "units of work for each problem, some ten million a second")
-	to.Uint64Var(&f.seed, "seed", 0, "of what is random: the same seed and budget have the same result everywhere")
-	to.StringVar(&f.svg, "svg", "", "draw the placement, or the front of --pareto, of the one problem into this `file`")
-	to.BoolVar(&f.pareto, "pareto", false, "print the front of each problem: memory, handles, and what spoils a placement")
+	to.StringVar(&f.solver, "solver", f.solver,
+		"`name` of what solves problems:"+strings.Join(about, ""))
+	to.Var(&f.capacity, "capacity",
+		"where a problem's buffers are to end at most, in its units, or as in 1MiB; as low as may be without it")
+	to.Int64Var(&f.budget, "budget", solve.DefaultBudget,
+		"units of work for each problem, some ten million a second")
+	to.Uint64Var(&f.seed, "seed", 0,
+		"of what is random: the same seed and budget have the same result everywhere")
+	to.StringVar(&f.svg, "svg", "",
+		"draw the placement, or the front of --pareto, of the one problem into this `file`")
+	to.BoolVar(&f.pareto, "pareto", false,
+		"print the front of each problem: memory, handles, and what spoils a placement")
 }
 
 // wanted reports whether a recording is to be solved as a problem, its last step.
 func (f *solveFlags) wanted(cmd *cobra.Command) bool {
-	return cmd.Flags().Changed("solver") || cmd.Flags().Changed("capacity") || f.svg != "" || f.pareto
+	return cmd.Flags().Changed("solver") || cmd.Flags().Changed("capacity") || f.svg != "" ||
+		f.pareto
 }
 
 // solve solves the problems of files.
 func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 	if !slices.Contains(solve.Solvers(), f.solver) {
-		return fmt.Errorf("unknown --solver %q: choose from %s", f.solver, strings.Join(solve.Solvers(), ", "))
+		return fmt.Errorf("unknown --solver %q: choose from %s", f.solver,
+			strings.Join(solve.Solvers(), ", "))
 	}
 	if f.budget <= 0 {
 		return fmt.Errorf("--budget %d is none: give units of work above 0, some ten million a second", f.budget)
@@ -134,7 +142,8 @@ func (f *planFlags) solve(cmd *cobra.Command, paths []string) error {
 	if f.pareto {
 		return s.finish(run.table, pareto.Notes)
 	}
-	return s.finish(run.table, "gap: top / bound - 1, of which the bound is the peak load; fits: below --capacity, never: proved\n")
+	return s.finish(run.table,
+		"gap: top / bound - 1, of which the bound is the peak load; fits: below --capacity, never: proved\n")
 }
 
 // solving is a run of plan over problems.
@@ -153,22 +162,28 @@ func (r *solving) one(name string, file *problemfile.File) error {
 		return r.front(name, p)
 	}
 	begin := time.Now()
-	x, err := solve.Solve(p, solve.Options{Solver: f.solver, Budget: f.budget, Seed: f.seed, Progress: func(now solve.Solution) bool {
-		if tell := r.s.progress.begin(fmt.Sprintf("%s, gap %.3f %%", name, 100*now.Gap())); tell != nil {
-			tell(int(now.Units), int(f.budget))
-		}
-		return r.s.ctx.Err() == nil
-	}})
+	x, err := solve.Solve(p, solve.Options{Solver: f.solver, Budget: f.budget, Seed: f.seed,
+		Progress: func(now solve.Solution) bool {
+			if tell := r.s.progress.begin(fmt.Sprintf("%s, gap %.3f %%", name,
+				100*now.Gap())); tell != nil {
+				tell(int(now.Units), int(f.budget))
+			}
+			return r.s.ctx.Err() == nil
+		}})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	out := solveResult{formatVersion, name, len(p.Buffers), x.Bound, x.Top, x.Gap(), x.Optimal, fits(&x), f.solver, f.seed, x.Units, time.Since(begin).Seconds()}
+	out := solveResult{formatVersion, name, len(p.Buffers), x.Bound, x.Top, x.Gap(), x.Optimal,
+		fits(&x), f.solver, f.seed, x.Units, time.Since(begin).Seconds()}
 	r.s.emit(out)
 	if r.table == nil {
-		r.table = newTable(1, "problem", "buffers", "bound", "top", "gap", "optimal", "fits", "seconds")
+		r.table = newTable(1, "problem", "buffers", "bound", "top", "gap", "optimal", "fits",
+			"seconds")
 	}
-	r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), out.Buffers, int64(out.Bound), int64(out.Top),
-		fmt.Sprintf("%.3f %%", 100*out.Gap), yes(out.Optimal), out.Fits, fmt.Sprintf("%.2f", out.Seconds)})
+	r.table.AppendRow(table.Row{text.Snip(name, longest, "~"), out.Buffers, int64(out.Bound),
+		int64(out.Top),
+		fmt.Sprintf("%.3f %%", 100*out.Gap), yes(out.Optimal), out.Fits, fmt.Sprintf("%.2f",
+			out.Seconds)})
 	switch {
 	case x.Never:
 		return fmt.Errorf("%s never fits in --capacity %d: nothing ends below %d, give that or more", name, p.Capacity, x.Bound)

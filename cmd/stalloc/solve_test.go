@@ -8,19 +8,23 @@ import (
 	"testing"
 )
 
-// TestSolve: a problem is solved, its offsets are a problem again, of which all is pinned, and it is drawn.
+// TestSolve: a problem is solved, its offsets are a problem again, of which all is pinned, and it
+// is drawn.
 func TestSolve(t *testing.T) {
 	dir := t.TempDir()
-	file, offsets, svg := filepath.Join(dir, "p.csv"), filepath.Join(dir, "o.csv"), filepath.Join(dir, "p.svg")
+	file, offsets, svg := filepath.Join(dir, "p.csv"), filepath.Join(dir,
+		"o.csv"), filepath.Join(dir, "p.svg")
 	problem := "id,lower,upper,size,gaps,alignment\na,0,10,4,3-7,4\nb,3,7,4,,1\nc,0,10,3,,1\n"
 	if err := os.WriteFile(file, []byte(problem), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	greedy := filepath.Join(dir, "greedy.csv") // fits in 16; largest first, in 18
-	if err := os.WriteFile(greedy, []byte("2,7,4\n6,11,4\n0,4,3\n1,4,4\n0,4,5\n0,1,6\n"), 0o600); err != nil {
+	if err := os.WriteFile(greedy, []byte("2,7,4\n6,11,4\n0,4,3\n1,4,4\n0,4,5\n0,1,6\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"--capacity", "7", "-o", offsets, "--svg", svg, file}, {offsets}, {"--solver", "exact", file}} {
+	for _, args := range [][]string{{"--capacity", "7", "-o", offsets, "--svg", svg, file},
+		{offsets}, {"--solver", "exact", file}} {
 		out, errs, status := run(t, append([]string{"plan", "--json"}, args...)...)
 		var r solveResult
 		if err := json.Unmarshal([]byte(out), &r); status != 0 || err != nil {
@@ -33,10 +37,14 @@ func TestSolve(t *testing.T) {
 	if drawn, err := os.ReadFile(svg); err != nil || strings.Count(string(drawn), "<rect") != 4 {
 		t.Errorf("%v: %s", err, drawn)
 	}
-	for _, args := range [][]string{{"--capacity", "6", file}, {"--capacity", "17", "--solver", "firstfit", greedy}} {
+	for _, args := range [][]string{{"--capacity", "6", file}, {"--capacity", "17", "--solver",
+		"firstfit", greedy}} {
 		none := filepath.Join(dir, "none")
-		out, errs, status := run(t, append([]string{"plan", "--json", "-o", none, "--svg", none + ".svg"}, args...)...)
-		if left, _ := filepath.Glob(none + "*"); status != exitFailed || strings.Contains(out, `"yes"`) || !strings.Contains(errs, "--capacity "+args[1]) || left != nil {
+		out, errs, status := run(t,
+			append([]string{"plan", "--json", "-o", none, "--svg", none + ".svg"}, args...)...)
+		if left, _ := filepath.Glob(none + "*"); status != exitFailed ||
+			strings.Contains(out, `"yes"`) || !strings.Contains(errs, "--capacity "+args[1]) ||
+			left != nil {
 			t.Errorf("%v: exit %d, %s, %s, wrote %v", args, status, out, errs, left)
 		}
 	}
@@ -72,7 +80,8 @@ func TestSolveRefuses(t *testing.T) {
 		"--seed is for":   {"--seed", "9", "testdata/traces/tiny.csv"},
 		"no such file":    {"--solver", "exact", filepath.Join(dir, "none")},
 	} {
-		if _, errs, status := run(t, append([]string{"plan"}, args...)...); status == 0 || !strings.Contains(errs, want) {
+		if _, errs, status := run(t, append([]string{"plan"}, args...)...); status == 0 ||
+			!strings.Contains(errs, want) {
 			t.Errorf("%v: status %d, %q, expected %q", args, status, errs, want)
 		}
 	}
@@ -85,7 +94,8 @@ func TestFrontCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, status := run(t, "plan", "--pareto", "--format", "csv", file)
-	if want := "version,problem,point,memory,handles,moved,late\n1,p,0,"; status != 0 || !strings.HasPrefix(out, want) || strings.Contains(out, "map") {
+	if want := "version,problem,point,memory,handles,moved,late\n1,p,0,"; status != 0 ||
+		!strings.HasPrefix(out, want) || strings.Contains(out, "map") {
 		t.Errorf("exit %d, %s%s", status, errs, out)
 	}
 }

@@ -43,7 +43,8 @@ type topFlags struct {
 }
 
 func newTop() *cobra.Command {
-	flags := topFlags{format: asTable, folder: page.Folder, listen: "127.0.0.1", sort: topOrders[0].name}
+	flags := topFlags{format: asTable, folder: page.Folder, listen: "127.0.0.1",
+		sort: topOrders[0].name}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running processes do with GPU memory",
@@ -72,7 +73,8 @@ with --once, it prints once. --metrics serves Prometheus at
 	f.IntVar(&flags.pid, "pid", 0, "show only this process (default all)")
 	f.BoolVar(&flags.once, "once", false, "print once")
 	f.DurationVar(&flags.interval, "interval", time.Second, "between two looks, at least 100ms")
-	f.IntVar(&flags.metrics, "metrics", 0, fmt.Sprintf("answer Prometheus on this `port`, without one on %d", metrics.Port))
+	f.IntVar(&flags.metrics, "metrics", 0,
+		fmt.Sprintf("answer Prometheus on this `port`, without one on %d", metrics.Port))
 	f.Lookup("metrics").NoOptDefVal = strconv.Itoa(metrics.Port)
 	f.StringVar(&flags.listen, "listen", flags.listen, "answer it at this `address` of the machine")
 	f.StringVar(&flags.sort, "sort", flags.sort, "by "+strings.Join(orderNames(), ", "))
@@ -96,7 +98,8 @@ func (f *topFlags) arguments(cmd *cobra.Command, args []string) error {
 
 func (f *topFlags) run(cmd *cobra.Command) error {
 	if f.interval < 100*time.Millisecond {
-		return fmt.Errorf("--interval %v: pages change ten times a second, give at least 100ms", f.interval)
+		return fmt.Errorf("--interval %v: pages change ten times a second, give at least 100ms",
+			f.interval)
 	}
 	if f.pid < 0 {
 		return fmt.Errorf("--pid %d: give the number of a process", f.pid)
@@ -108,7 +111,8 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("--metrics %d is no port: give a number from 1 to 65535", f.metrics)
 	}
 	if _, err := os.ReadDir(f.folder); err != nil {
-		return fmt.Errorf("--folder: %w; name the one that the pages are in, usually %s", err, page.Folder)
+		return fmt.Errorf("--folder: %w; name the one that the pages are in, usually %s", err,
+			page.Folder)
 	}
 	if f.metrics > 0 {
 		if name := given(cmd, "once", "format", "json"); name != "" {
@@ -147,7 +151,8 @@ func (f *topFlags) watch(cmd *cobra.Command) error {
 		if processes, err := f.read(); err != nil {
 			text = err.Error() + "\n" // its process has ended
 		} else if len(processes) > 0 {
-			text = f.table(processes, earlier, widthOf(cmd.OutOrStdout())).Render() + "\n" + topNotes
+			text = f.table(processes, earlier, widthOf(cmd.OutOrStdout())).Render() + "\n" +
+				topNotes
 		}
 		if err := s.show(text, "q quits, s sorts: by "+f.sort); err != nil {
 			return nil // the terminal is gone

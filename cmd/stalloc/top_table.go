@@ -32,11 +32,21 @@ var topOrders = []struct {
 	compare func(a, b topLine) int
 }{
 	{"pid", func(a, b topLine) int {
-		return cmp.Or(cmp.Compare(a.process.PID, b.process.PID), cmp.Compare(a.device.Ordinal, b.device.Ordinal))
+		return cmp.Or(cmp.Compare(a.process.PID, b.process.PID),
+			cmp.Compare(a.device.Ordinal, b.device.Ordinal))
 	}},
-	{"load", func(a, b topLine) int { return cmp.Compare(b.device.Now.PeakAllocated, a.device.Now.PeakAllocated) }},
-	{"reserved", func(a, b topLine) int { return cmp.Compare(b.device.Now.Reserved, a.device.Now.Reserved) }},
-	{"waste", func(a, b topLine) int { return cmp.Compare(b.device.Now.Waste(), a.device.Now.Waste()) }},
+	{"load", func(a, b topLine) int {
+		return cmp.Compare(b.device.Now.PeakAllocated,
+			a.device.Now.PeakAllocated)
+	}},
+	{"reserved", func(a, b topLine) int {
+		return cmp.Compare(b.device.Now.Reserved,
+			a.device.Now.Reserved)
+	}},
+	{"waste", func(a, b topLine) int {
+		return cmp.Compare(b.device.Now.Waste(),
+			a.device.Now.Waste())
+	}},
 	{"driver", func(a, b topLine) int { return cmp.Compare(b.rates.Driver, a.rates.Driver) }},
 	{"step", func(a, b topLine) int { return cmp.Compare(b.rates.Step, a.rates.Step) }},
 }
@@ -55,7 +65,8 @@ func nextOrder(name string) string {
 
 // table has a row for each device of each process. Rates are those since the samples in
 // earlier, which it renews, else those that the page itself tells. width is the terminal's, 0: any.
-func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sample, width int) table.Writer {
+func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sample,
+	width int) table.Writer {
 	var lines []topLine
 	for i := range processes {
 		p := &processes[i]
@@ -68,7 +79,8 @@ func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sampl
 			if earlier != nil && d.Now.At.Sub(earlier[key].At) >= time.Second {
 				earlier[key] = d.Now
 			}
-			lines = append(lines, topLine{p, d, page.Between(before, d.Now), p.Capacity(f.gpus, d.Ordinal)})
+			lines = append(lines, topLine{p, d, page.Between(before, d.Now),
+				p.Capacity(f.gpus, d.Ordinal)})
 		}
 	}
 	for _, order := range topOrders {
@@ -83,8 +95,8 @@ func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sampl
 	return fitting(width, rows)
 }
 
-// topColumns are the table's, and topSpared those that a narrow terminal does without, the first one
-// first: a line that wraps cannot be read.
+// topColumns are the table's, and topSpared those that a narrow terminal does without, the first
+// one first: a line that wraps cannot be read.
 var (
 	topColumns = []string{
 		"pid", "program", "gpu", "load", "peak", "reserved", "of", "waste", "native", "hits", "driver", "step", "plan",
@@ -114,7 +126,8 @@ func fitting(width int, rows []table.Row) table.Writer {
 		header, _, _ := strings.Cut(t.Render(), "\n─")
 		_, line, _ := strings.Cut(t.Render(), "─")
 		line, _, _ = strings.Cut(line, "\n")
-		if fits := max(text.StringWidth(header), 1+text.StringWidth(line)) <= width; width == 0 || fits || spared == len(topSpared) {
+		if fits := max(text.StringWidth(header), 1+text.StringWidth(line)) <= width; width == 0 ||
+			fits || spared == len(topSpared) {
 			return t
 		}
 	}

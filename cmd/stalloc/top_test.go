@@ -26,7 +26,8 @@ func TestTop(t *testing.T) {
 	w.Do(t, "again")
 	pid := fmt.Sprint(w.Process.Pid)
 	out, errs, status := run(t, "top", "--pid", pid)
-	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0 ") || !strings.Contains(out, "plain") {
+	if status != 0 || errs != "" || !strings.Contains(out, "writer r5    0 ") ||
+		!strings.Contains(out, "plain") {
 		t.Errorf("exit %d, %s\n%s", status, errs, out)
 	}
 	out, errs, status = run(t, "top", "--pid", pid, "--json")
@@ -38,11 +39,14 @@ func TestTop(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.PID != w.Process.Pid || r.Rank != "5" || r.Requests != 160 || r.HitShare != 0.5 || r.StepUS <= 0 || r.Reserved != 2<<20 {
+	if r.PID != w.Process.Pid || r.Rank != "5" || r.Requests != 160 || r.HitShare != 0.5 ||
+		r.StepUS <= 0 || r.Reserved != 2<<20 {
 		t.Errorf("%+v", r)
 	}
 	out, _, status = run(t, "top", "--pid", pid, "--format", "csv")
-	if head, _, _ := strings.Cut(out, "\n"); status != 0 || !strings.HasPrefix(head, "version,pid,rank,command,device,at,") || !strings.HasSuffix(head, ",wait_ns") {
+	if head, _, _ := strings.Cut(out, "\n"); status != 0 ||
+		!strings.HasPrefix(head, "version,pid,rank,command,device,at,") ||
+		!strings.HasSuffix(head, ",wait_ns") {
 		t.Errorf("exit %d\n%s", status, out)
 	}
 }
@@ -53,11 +57,14 @@ func TestTopWithoutProcesses(t *testing.T) {
 	if status != 0 || out != "" || !strings.Contains(errs, "no process here") {
 		t.Errorf("exit %d, %q, %q", status, out, errs)
 	}
-	if _, errs, status = run(t, "top", "--pid", "1", "--folder", t.TempDir()); status != exitFailed || !strings.Contains(errs, "process 1 has no page") {
+	if _, errs, status = run(t, "top", "--pid", "1", "--folder",
+		t.TempDir()); status != exitFailed || !strings.Contains(errs, "process 1 has no page") {
 		t.Errorf("exit %d, %q", status, errs)
 	}
-	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--metrics=0", "--listen=127.0.0.1", "--sort=rank", "--interval=1ms", "--folder=/nowhere"} {
-		if _, errs, status = run(t, "top", flag); status != exitUsage || !strings.Contains(errs, strings.Split(flag, "=")[0]) {
+	for _, flag := range []string{"--metrics=70000", "--metrics=-1", "--metrics=0",
+		"--listen=127.0.0.1", "--sort=rank", "--interval=1ms", "--folder=/nowhere"} {
+		if _, errs, status = run(t, "top", flag); status != exitUsage ||
+			!strings.Contains(errs, strings.Split(flag, "=")[0]) {
 			t.Errorf("%s: exit %d, %q", flag, status, errs)
 		}
 	}
@@ -88,7 +95,8 @@ func TestTopMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(answer.Body)
-	if want := fmt.Sprintf(`stalloc_fallback_total{device="0",pid="%d",rank=""} 7`, w.Process.Pid); err != nil || !strings.Contains(string(text), want) {
+	if want := fmt.Sprintf(`stalloc_fallback_total{device="0",pid="%d",rank=""} 7`,
+		w.Process.Pid); err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("%v, no %s in\n%s", err, want, text)
 	}
 	cmd.Process.Signal(os.Interrupt)
@@ -101,11 +109,13 @@ func TestTopMetrics(t *testing.T) {
 func TestTopTable(t *testing.T) {
 	at := time.Now()
 	sample := func(after time.Duration, requests, hits, steps uint64) page.Sample {
-		return page.Sample{At: at.Add(after), Stats: page.Stats{Requests: requests, Hits: hits, Steps: steps, PlanGeneration: 2, DriverNS: requests * 1000}}
+		return page.Sample{At: at.Add(after), Stats: page.Stats{Requests: requests, Hits: hits,
+			Steps: steps, PlanGeneration: 2, DriverNS: requests * 1000}}
 	}
 	earlier := map[string]page.Sample{"x 0": sample(-2*time.Second, 0, 0, 0)}
 	table := (&topFlags{}).table([]page.Process{{PID: 7, Path: "x", Devices: []page.Device{
-		{Ordinal: 0, Now: sample(0, 1000, 900, 20)}, {Ordinal: 1, Now: sample(-time.Minute, 1, 1, 1)},
+		{Ordinal: 0, Now: sample(0, 1000, 900, 20)}, {Ordinal: 1, Now: sample(-time.Minute, 1, 1,
+			1)},
 	}}}, earlier, 0).Render()
 	for _, want := range []string{"90.0", "100ms", "#2", "idle 1m0s"} {
 		if !strings.Contains(table, want) {
@@ -151,7 +161,8 @@ func TestTopKeys(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS); err != nil || *after != *before {
+	if after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS); err != nil ||
+		*after != *before {
 		t.Errorf("%+v, %v", after, err)
 	}
 }
@@ -159,10 +170,13 @@ func TestTopKeys(t *testing.T) {
 // TestTopOrder: every name that --sort takes sorts, the largest first.
 func TestTopOrder(t *testing.T) {
 	device := func(n uint64) page.Device {
-		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(), Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21, DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
+		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(),
+			Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21,
+				DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
 	}
 	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
-	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB", "reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1s"} {
+	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB",
+		"reserved": "4.00 MiB", "waste": "75.0", "driver": "0.2", "step": "1s"} {
 		rows := strings.Split((&topFlags{sort: name}).table(processes, nil, 0).Render(), "\n")
 		if !strings.Contains(rows[2], first) {
 			t.Errorf("%s: no %q first in %q", name, first, rows)
@@ -194,7 +208,8 @@ func TestTopIsAsWideAsTheTerminal(t *testing.T) {
 			}
 		}
 	}
-	if all := (&topFlags{}).table(processes, nil, 0).Render(); !strings.Contains(all, "plan") || !strings.Contains(all, "30.00 GiB") {
+	if all := (&topFlags{}).table(processes, nil, 0).Render(); !strings.Contains(all, "plan") ||
+		!strings.Contains(all, "30.00 GiB") {
 		t.Errorf("no terminal: %s", all)
 	}
 }
@@ -221,29 +236,37 @@ func TestMerge(t *testing.T) {
 	if err := trace.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path("profiler.json"), []byte(`{"traceEvents": [{"name": "gemm"}], "baseTimeNanoseconds": 5}`), 0o600); err != nil {
+	if err := os.WriteFile(path("profiler.json"),
+		[]byte(`{"traceEvents": [{"name": "gemm"}], "baseTimeNanoseconds": 5}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, status := run(t, "merge", path("profiler.json"), path("run.json"), "-o", path("both.json")); status != 0 {
+	if _, errs, status := run(t, "merge", path("profiler.json"), path("run.json"), "-o",
+		path("both.json")); status != 0 {
 		t.Fatalf("exit %d: %s", status, errs)
 	}
 	text, err := os.ReadFile(path("both.json"))
-	if err != nil || !json.Valid(text) || !strings.Contains(string(text), "plan 1 serves") || !strings.Contains(string(text), "gemm") {
+	if err != nil || !json.Valid(text) || !strings.Contains(string(text), "plan 1 serves") ||
+		!strings.Contains(string(text), "gemm") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for _, args := range [][]string{{path("run.json"), path("run.json")}, {path("none"), path("run.json")}} {
+	for _, args := range [][]string{{path("run.json"), path("run.json")},
+		{path("none"), path("run.json")}} {
 		_, errs, status := run(t, "merge", args[0], args[1], "-o", path("no.json"))
 		if _, err := os.Stat(path("no.json")); status != exitFailed || errs == "" || err == nil {
 			t.Errorf("%q: exit %d, %q, the output: %v", args, status, errs, err)
 		}
 	}
-	if _, errs, status := run(t, "merge", path("profiler.json"), filepath.Dir(path("run.json")), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "is a directory") {
+	if _, errs, status := run(t, "merge", path("profiler.json"), filepath.Dir(path("run.json")),
+		"-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "is a directory") {
 		t.Errorf("a folder: %d, %s", status, errs)
 	}
-	if _, errs, status := run(t, "merge", path("run.json"), path("profiler.json"), "-o", path("no.json")); status != exitFailed || !strings.Contains(errs, "profiler.json: the second is not a trace of stalloc") {
+	if _, errs, status := run(t, "merge", path("run.json"), path("profiler.json"), "-o",
+		path("no.json")); status != exitFailed ||
+		!strings.Contains(errs, "profiler.json: the second is not a trace of stalloc") {
 		t.Errorf("swapped: exit %d, %q", status, errs)
 	}
-	if _, errs, status := run(t, "merge", "x", "-o", "y"); status != exitUsage || !strings.Contains(errs, "but 1 are named") {
+	if _, errs, status := run(t, "merge", "x", "-o", "y"); status != exitUsage ||
+		!strings.Contains(errs, "but 1 are named") {
 		t.Errorf("exit %d, %q", status, errs)
 	}
 }

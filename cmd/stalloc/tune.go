@@ -69,12 +69,15 @@ The settings that it varies:` + about.String(),
 		RunE:              flags.run,
 	}
 	f := cmd.Flags()
-	f.IntVar(&flags.replays, "replays", flags.replays, "at most so many: two for each recording and point")
+	f.IntVar(&flags.replays, "replays", flags.replays,
+		"at most so many: two for each recording and point")
 	f.IntVar(&flags.jobs, "jobs", flags.jobs, "replays at once; the result is the same")
-	f.Float64Var(&flags.noise, "noise", flags.noise, "share of the requests that come or go in every second replay")
+	f.Float64Var(&flags.noise, "noise", flags.noise,
+		"share of the requests that come or go in every second replay")
 	f.Uint64Var(&flags.seed, "seed", flags.seed, "of the search and the noise")
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
-	f.StringArrayVar(&flags.bounds, "bound", nil, "`KEY=LEAST..MOST`: vary a setting between these alone")
+	f.StringArrayVar(&flags.bounds, "bound", nil,
+		"`KEY=LEAST..MOST`: vary a setting between these alone")
 	f.StringVar(&flags.svg, "svg", "", "draw the front into this `file`")
 	addFormat(f, &flags.format)
 	return cmd
@@ -85,7 +88,8 @@ func (f *tuneFlags) run(cmd *cobra.Command, paths []string) error {
 		return fmt.Errorf("--replays %d with --jobs %d: give 1 or more of both", f.replays, f.jobs)
 	}
 	if !(f.noise >= 0 && f.noise <= 1) {
-		return fmt.Errorf("--noise %v is no share: give a number from 0 to 1, such as 0.01", f.noise)
+		return fmt.Errorf("--noise %v is no share: give a number from 0 to 1, such as 0.01",
+			f.noise)
 	}
 	bounds, err := parseBounds(f.bounds)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 // TestTune: a front in a table and in a picture, and for each point a line for STALLOC_CONF.
 func TestTune(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "front.svg")
-	args := []string{"tune", "--replays", "8", "--svg", svg, "../../tests/traces/llama_naive.csv.gz"}
+	args := []string{"tune", "--replays", "8", "--svg", svg,
+		"../../tests/traces/llama_naive.csv.gz"}
 	out, errs, status := run(t, args...)
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
@@ -21,7 +22,8 @@ func TestTune(t *testing.T) {
 		}
 	}
 	drawn, err := os.ReadFile(svg)
-	if err != nil || !strings.Contains(string(drawn), "first_eight") || strings.Count(string(drawn), "<polyline") < 3 {
+	if err != nil || !strings.Contains(string(drawn), "first_eight") ||
+		strings.Count(string(drawn), "<polyline") < 3 {
 		t.Errorf("the picture: %v\n%s", err, drawn)
 	}
 }

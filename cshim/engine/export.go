@@ -83,7 +83,8 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) C.
 }
 
 //export stalloc_engine_alloc
-func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.uint64_t, out *C.uint64_t, text *C.char, n C.size_t) C.int {
+func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.uint64_t,
+	out *C.uint64_t, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
 		d, err := the.Load().device(int(s.device.ordinal))
 		if err != nil {
@@ -104,7 +105,8 @@ func stalloc_engine_free(a C.uint64_t, past C.bool, freed *C.struct_stalloc_free
 		}
 		f, err := free(addr(a))
 		if err == nil {
-			*freed = C.struct_stalloc_freed{asked: C.uint64_t(f.Asked), device: d.host.device.ordinal}
+			*freed = C.struct_stalloc_freed{asked: C.uint64_t(f.Asked),
+				device: d.host.device.ordinal}
 		}
 		return err
 	})

@@ -31,7 +31,8 @@ static bool host_may_wait(void) {
 	static _Atomic(void *) check;
 	static _Atomic unsigned asked; // a program without Python may load it later
 	void *known = atomic_load(&check);
-	if (!known && atomic_fetch_add(&asked, 1) % 1024 == 0) atomic_store(&check, known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+	if (!known && atomic_fetch_add(&asked, 1) % 1024 == 0) atomic_store(&check,
+		known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
 	return !known || !((int (*)(void))known)();
 }
 static bool host_lasts(struct stalloc_device *d, uint64_t id) {
@@ -41,7 +42,8 @@ static bool host_lasts(struct stalloc_device *d, uint64_t id) {
 static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
 #define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
 static struct stalloc_event *host_array(void) {
-	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	return at == MAP_FAILED ? NULL : at;
 }
 static void host_end_array(struct stalloc_event *a) { munmap(a, ARRAY); }
@@ -55,7 +57,8 @@ static void host_turn(struct stalloc_log *l, struct stalloc_event *a) {
 	stalloc_log_begin(l, true);
 }
 static void host_allow(struct stalloc_device *d, struct stalloc_terms terms) {
-	int64_t active = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current + stalloc_pending(d);
+	int64_t active = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current +
+		stalloc_pending(d);
 	if (active > d->counts.peak_active) d->counts.peak_active = active;
 	d->may = terms;
 }
@@ -195,7 +198,8 @@ func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
 	if len(entries) == 0 {
 		return nil
 	}
-	c := C.host_copy((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))), C.size_t(len(entries)))
+	c := C.host_copy((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(entries))),
+		C.size_t(len(entries)))
 	if c == nil {
 		return nil
 	}
@@ -236,7 +240,8 @@ const mostCopied = 1 << 12
 // Take implements actors.Host.
 func (h *host) Take() (events []schedule.Event, lost uint64) {
 	l := &h.device.log
-	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), h.Logged()), uint64(l.lost)
+	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)),
+		h.Logged()), uint64(l.lost)
 	if len(events) > mostCopied {
 		if next := h.array(); next != nil {
 			C.host_turn(l, next)

@@ -14,8 +14,8 @@ func TestHost(t *testing.T) {
 	hosttest.Run(t, func() actors.Host { return looseHost() })
 }
 
-// TestPlayingScheduleIsKept: C refers to what a cursor follows, which the collector does not see. When
-// it is replaced nobody does.
+// TestPlayingScheduleIsKept: C refers to what a cursor follows, which the collector does not see.
+// When it is replaced nobody does.
 func TestPlayingScheduleIsKept(t *testing.T) {
 	h := looseHost()
 	var gone atomic.Bool

@@ -36,7 +36,8 @@ func (e *engine) load(ordinal int, path string) error {
 		return failure{actors.ErrRetired, errPlan}
 	}
 	if e.conf.noPlan() {
-		e.log.Warn("a plan was loaded and is not served: the settings have plans off", zap.String("file", path), zap.Int("device", ordinal))
+		e.log.Warn("a plan was loaded and is not served: the settings have plans off",
+			zap.String("file", path), zap.Int("device", ordinal))
 		return nil
 	}
 	e.plans[ordinal] = p

@@ -38,7 +38,8 @@ type settings struct {
 }
 
 func parseSettings(name, text string) settings {
-	s := settings{name: name, set: map[string]string{}, engine: onerange.DefaultConfig(), lake: gmlake.DefaultConfig()}
+	s := settings{name: name, set: map[string]string{}, engine: onerange.DefaultConfig(),
+		lake: gmlake.DefaultConfig()}
 	for _, pair := range strings.Split(text, ",") {
 		key, value, _ := strings.Cut(pair, ":")
 		s.set[key] = value
@@ -87,11 +88,13 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		if err != nil {
 			return actors.Options{}, fmt.Errorf("the limit is a share of the device's memory, which cannot be had: %w", err)
 		}
-		s.engine.Limit = max(mem.Bytes(s.share*float64(total)), mem.HandleSize) // 0 would be no limit
+		// 0 would be no limit
+		s.engine.Limit = max(mem.Bytes(s.share*float64(total)), mem.HandleSize)
 	}
 	if kind := s.set["share"]; kind == "fd" || kind == "fabric" {
 		if err := dev.Share(kind == "fabric"); err != nil {
-			log.Warn("memory is not made for other processes: the device cannot; set share:off", zap.String("share", kind), zap.Error(err))
+			log.Warn("memory is not made for other processes: the device cannot; set share:off",
+				zap.String("share", kind), zap.Error(err))
 		}
 	}
 	options := actors.Options{
@@ -129,7 +132,8 @@ func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if file == "" {
 		return nil
 	}
-	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0), s.name)
+	trace, err := perfetto.Create(explain.ReportPath(file, os.Getenv("RANK"), os.Getpid(), 0),
+		s.name)
 	if err != nil {
 		log.Warn("no trace is written", zap.Error(err))
 	}
@@ -151,7 +155,8 @@ func (s settings) newLogger() *zap.Logger {
 	sink := zapcore.Lock(output.Limited{File: os.Stderr})
 	limited := zapcore.NewCore(zapcore.NewConsoleEncoder(c.EncoderConfig), sink, c.Level)
 	log, err := c.Build(zap.ErrorOutput(sink), zap.WrapCore(func(zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(limited, time.Second, c.Sampling.Initial, c.Sampling.Thereafter)
+		return zapcore.NewSamplerWithOptions(limited, time.Second, c.Sampling.Initial,
+			c.Sampling.Thereafter)
 	}))
 	if err != nil {
 		return zap.NewNop()

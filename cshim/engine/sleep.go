@@ -29,7 +29,8 @@ func stalloc_engine_region(tag *C.char, pool *C.uint64_t, text *C.char, n C.size
 }
 
 //export stalloc_engine_pause
-func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bool, text *C.char, n C.size_t) C.int {
+func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bool, text *C.char,
+	n C.size_t) C.int {
 	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
 		if d.err != nil {
 			return fmt.Errorf("plain driver allocations serve, which cannot sleep: %w", d.err)
@@ -39,7 +40,8 @@ func stalloc_engine_pause(device C.int, tags **C.char, count C.size_t, keep C.bo
 }
 
 //export stalloc_engine_resume
-func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t) C.int {
+func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.char,
+	n C.size_t) C.int {
 	return ofRegions(device, tags, count, text, n, func(d *opened, pools []uint64) error {
 		if d.err != nil {
 			return nil // nothing sleeps there
@@ -48,11 +50,13 @@ func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.
 	})
 }
 
-// stalloc_engine_export writes a word for each handle: file descriptor, or x and a fabric's name, size, number. It returns how
-// long that is, and writes nothing where there is no room for it and a NUL.
+// stalloc_engine_export writes a word for each handle: file descriptor, or x and a fabric's name,
+// size, number. It returns how long that is, and writes nothing where there is no room for it and a
+// NUL.
 //
 //export stalloc_engine_export
-func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, room C.size_t, text *C.char, n C.size_t) C.int {
+func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, room C.size_t,
+	text *C.char, n C.size_t) C.int {
 	var words strings.Builder
 	result := answer(text, n, func() error {
 		for d := range the.Load().serving(-1) {
@@ -81,8 +85,10 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 	return C.int(words.Len())
 }
 
-// ofRegions does something with the private pools of regions, on a device or on each that is in use.
-func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t, what func(*opened, []uint64) error) C.int {
+// ofRegions does something with the private pools of regions, on a device or on each that is in
+// use.
+func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t,
+	what func(*opened, []uint64) error) C.int {
 	var names []string
 	for _, tag := range unsafe.Slice(tags, int(count)) {
 		names = append(names, C.GoString(tag))
@@ -95,7 +101,8 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 		var all []outcome
 		for i := range the.Load().opened {
 			d := the.Load().opened[i].Load()
-			if d == nil || device >= 0 && int(device) != i || errors.Is(d.err, driver.ErrNoSuchDevice) {
+			if d == nil || device >= 0 && int(device) != i ||
+				errors.Is(d.err, driver.ErrNoSuchDevice) {
 				continue
 			}
 			x := outcome{device: i, err: what(d, pools)}
@@ -116,8 +123,9 @@ type outcome struct {
 	partly bool // some of what was meant sleeps
 }
 
-// told is the error of all outcomes, nil if none failed. Where several devices were meant it says of each
-// whether it sleeps, for what was done on one stays done. A closed device has nothing to do with all.
+// told is the error of all outcomes, nil if none failed. Where several devices were meant it says
+// of each whether it sleeps, for what was done on one stays done. A closed device has nothing to do
+// with all.
 func told(all []outcome, each bool) error {
 	open := all
 	if each {

@@ -26,14 +26,16 @@ func list(p *C.int64_t, n C.size_t) []int64 {
 // problemOf copies what C asks into a problem of ours.
 func problemOf(c *C.struct_stalloc_problem) (*solve.Problem, error) {
 	const most = 1 << 24
-	if c.lower == nil || c.upper == nil || c.size == nil || c.buffers > most || c.gaps > most || c.gaps > 0 && c.gap == nil {
+	if c.lower == nil || c.upper == nil || c.size == nil || c.buffers > most || c.gaps > most ||
+		c.gaps > 0 && c.gap == nil {
 		return nil, fmt.Errorf("%d buffers and %d gaps: give lower, upper and size of at most 2^24, and their gaps", uint64(c.buffers), uint64(c.gaps))
 	}
 	n := c.buffers
 	lower, upper, size := list(c.lower, n), list(c.upper, n), list(c.size, n)
 	p := &solve.Problem{Buffers: make([]solve.Buffer, n), Capacity: mem.Bytes(c.capacity)}
 	for i := range p.Buffers {
-		p.Buffers[i] = solve.Buffer{Lower: mem.Tick(lower[i]), Upper: mem.Tick(upper[i]), Size: mem.Bytes(size[i])}
+		p.Buffers[i] = solve.Buffer{Lower: mem.Tick(lower[i]), Upper: mem.Tick(upper[i]),
+			Size: mem.Bytes(size[i])}
 	}
 	if c.alignment != nil {
 		for _, a := range list(c.alignment, n) {
@@ -48,7 +50,8 @@ func problemOf(c *C.struct_stalloc_problem) (*solve.Problem, error) {
 		}
 	}
 	for _, g := range unsafe.Slice(c.gap, int(c.gaps)) {
-		p.Gaps = append(p.Gaps, solve.Gap{Buffer: int(g.buffer), Lower: mem.Tick(g.lower), Upper: mem.Tick(g.upper), From: mem.Bytes(g.from), To: mem.Bytes(g.to)})
+		p.Gaps = append(p.Gaps, solve.Gap{Buffer: int(g.buffer), Lower: mem.Tick(g.lower),
+			Upper: mem.Tick(g.upper), From: mem.Bytes(g.from), To: mem.Bytes(g.to)})
 	}
 	return p, nil
 }

@@ -63,7 +63,8 @@ func ask(device string) answer {
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	folder := t.TempDir()
-	args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(folder, libraryName), "testdata/nvml.c"}, flags...)
+	args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
+		filepath.Join(folder, libraryName), "testdata/nvml.c"}, flags...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -101,7 +102,8 @@ func TestLibrary(t *testing.T) {
 	folder := build(t)
 	for _, name := range []string{fakeUUID, "GPU-" + fakeUUID} {
 		a, pid := child(t, folder, name)
-		if a.Error != "" || len(a.Holders) != 3 || a.Holders[0].PID != 1 || a.Holders[0].Used != 60*mem.GiB {
+		if a.Error != "" || len(a.Holders) != 3 || a.Holders[0].PID != 1 ||
+			a.Holders[0].Used != 60*mem.GiB {
 			t.Fatalf("device %s: %+v", name, a)
 		}
 		own := a.Holders[1]
@@ -110,13 +112,15 @@ func TestLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if own.PID != pid || !own.Self || own.Name != strings.TrimSpace(string(comm)) {
-			t.Errorf("device %s: this process is %+v, want number %d and name %q", name, own, pid, comm)
+			t.Errorf("device %s: this process is %+v, want number %d and name %q", name, own, pid,
+				comm)
 		}
 		if last := a.Holders[2]; last.Name != "" || last.Self {
 			t.Errorf("device %s: a process that does not exist is %+v", name, last)
 		}
 	}
-	const want = "device GPU-" + noUUID + ": nvmlDeviceGetHandleByUUID failed with error 6 (Not Found); nvidia-smi -L"
+	const want = "device GPU-" + noUUID +
+		": nvmlDeviceGetHandleByUUID failed with error 6 (Not Found); nvidia-smi -L"
 	if a, _ := child(t, folder, noUUID); !strings.Contains(a.Error, want) || a.Absent {
 		t.Errorf("%+v, want the error %q", a, want)
 	}
@@ -126,7 +130,8 @@ func TestLibrary(t *testing.T) {
 func TestOldLibrary(t *testing.T) {
 	folder := build(t, "-DOLD")
 	a, pid := child(t, folder, fakeUUID)
-	if a.Error != "" || len(a.Holders) != 3 || a.Holders[1].PID != pid || a.Holders[1].Used != 8*mem.GiB {
+	if a.Error != "" || len(a.Holders) != 3 || a.Holders[1].PID != pid ||
+		a.Holders[1].Used != 8*mem.GiB {
 		t.Errorf("%+v", a)
 	}
 	const want = "nvmlDeviceGetHandleByUUID failed with error 6;"
@@ -138,7 +143,8 @@ func TestOldLibrary(t *testing.T) {
 // TestUnusableLibraries: each is an absent NVML, in every answer alike.
 func TestUnusableLibraries(t *testing.T) {
 	text := t.TempDir()
-	if err := os.WriteFile(filepath.Join(text, libraryName), []byte(strings.Repeat("no library\n", 100)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(text, libraryName),
+		[]byte(strings.Repeat("no library\n", 100)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for folder, want := range map[string]string{
@@ -148,7 +154,8 @@ func TestUnusableLibraries(t *testing.T) {
 		text:                           "invalid ELF header",
 	} {
 		a, _ := child(t, folder, fakeUUID)
-		if !a.Absent || !strings.HasPrefix(a.Error, "NVML is not available: ") || !strings.Contains(a.Error, want) {
+		if !a.Absent || !strings.HasPrefix(a.Error, "NVML is not available: ") ||
+			!strings.Contains(a.Error, want) {
 			t.Errorf("%+v, want an error that says %q", a, want)
 		}
 	}

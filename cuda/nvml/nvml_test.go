@@ -90,7 +90,8 @@ func TestOpenedOnce(t *testing.T) {
 	for range 3 {
 		_, err := r.holders(fakeUUID)
 		var call *Error
-		if !errors.Is(err, ErrAbsent) || !errors.As(err, &call) || call.Code != 4 || call.Text != "" {
+		if !errors.Is(err, ErrAbsent) || !errors.As(err, &call) || call.Code != 4 ||
+			call.Text != "" {
 			t.Errorf("a failed start is reported as %v", err)
 		}
 	}
@@ -123,7 +124,8 @@ func TestProcesses(t *testing.T) {
 	} {
 		m := newMachine()
 		m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-			list := []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: 1<<64 - 1}, {Pid: 200, UsedGpuMemory: 5 * gib}}
+			list := []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: 1<<64 - 1},
+				{Pid: 200, UsedGpuMemory: 5 * gib}}
 			if c.own {
 				list = append(list, nvml.ProcessInfo{Pid: 100, UsedGpuMemory: gib})
 			}
@@ -156,7 +158,8 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestProcessesHidden(t *testing.T) {
-	m := newMachine("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+	m := newMachine("nvmlDeviceGetMPSComputeRunningProcesses",
+		"nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
 	m.device.GetMPSComputeRunningProcessesFunc = nil // a call would be the end of the process
 	m.device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return nil, nvml.ERROR_NO_PERMISSION
@@ -165,7 +168,8 @@ func TestProcessesHidden(t *testing.T) {
 		return []nvml.ProcessInfo{{Pid: 300, UsedGpuMemory: gib}}, nvml.SUCCESS
 	}
 	got, err := m.reader(t, hostNamespace, nil).holders(fakeUUID)
-	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "nvmlDeviceGetComputeRunningProcesses failed with error 4") {
+	if len(got) != 1 || err == nil || !strings.Contains(err.Error(),
+		"nvmlDeviceGetComputeRunningProcesses failed with error 4") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if n := len(m.device.GetMPSComputeRunningProcessesCalls()); n != 0 {

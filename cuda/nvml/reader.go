@@ -45,7 +45,8 @@ func openSystem() (library, error) {
 		return nil, err
 	}
 	if file.Lookup("nvmlInit_v2") != nil && file.Lookup("nvmlInit") != nil {
-		return nil, errors.Join(fmt.Errorf("%s has no function nvmlInit: it is not NVIDIA's", libraryName), file.Close())
+		return nil, errors.Join(fmt.Errorf("%s has no function nvmlInit: it is not NVIDIA's",
+			libraryName), file.Close())
 	}
 	return nvml.New(nvml.WithLibraryPath(libraryName)), nil
 }
@@ -122,11 +123,13 @@ func (r *reader) device(name string) (nvml.Device, error) {
 func (r *reader) byUUID(uuid string) (nvml.Device, error) {
 	const call = "nvmlDeviceGetHandleByUUID"
 	if !has(r.lib, call) {
-		return nil, &Error{Call: call, Code: int(nvml.ERROR_FUNCTION_NOT_FOUND), Text: "the installed driver does not have it"}
+		return nil, &Error{Call: call, Code: int(nvml.ERROR_FUNCTION_NOT_FOUND),
+			Text: "the installed driver does not have it"}
 	}
 	device, ret := r.lib.DeviceGetHandleByUUID(uuid)
 	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("device %s: %w; nvidia-smi -L lists those there are", uuid, failure(r.lib, call, ret))
+		return nil, fmt.Errorf("device %s: %w; nvidia-smi -L lists those there are", uuid,
+			failure(r.lib, call, ret))
 	}
 	return device, nil
 }

@@ -23,7 +23,8 @@ func (d *Device) checkHandles() error {
 		for i, p := range r.data.pages {
 			if p.handle == 0 {
 				if p != (page{}) {
-					errs = append(errs, fmt.Errorf("page %d at %#x is unmapped but not empty: %+v", i, uint64(r.addr), p))
+					errs = append(errs, fmt.Errorf("page %d at %#x is unmapped but not empty: %+v",
+						i, uint64(r.addr), p))
 				}
 				continue
 			}
@@ -36,13 +37,15 @@ func (d *Device) checkHandles() error {
 			}
 		}
 		if mapped != r.data.mapped {
-			errs = append(errs, fmt.Errorf("reservation %#x counts %d mapped handles, has %d", uint64(r.addr), r.data.mapped, mapped))
+			errs = append(errs, fmt.Errorf("reservation %#x counts %d mapped handles, has %d",
+				uint64(r.addr), r.data.mapped, mapped))
 		}
 	}
 	held, resident := 0, mem.Bytes(0)
 	for i, h := range d.handles.list {
 		if h.maps != maps[i] {
-			errs = append(errs, fmt.Errorf("handle %d counts %d mappings, has %d", i+1, h.maps, maps[i]))
+			errs = append(errs, fmt.Errorf("handle %d counts %d mappings, has %d", i+1, h.maps,
+				maps[i]))
 		}
 		if h.held {
 			held++
@@ -51,12 +54,14 @@ func (d *Device) checkHandles() error {
 			resident += h.size
 		}
 	}
-	if held != d.handles.held || resident != d.handles.resident || mem.Bytes(held)*mem.HandleSize > resident {
+	if held != d.handles.held || resident != d.handles.resident ||
+		mem.Bytes(held)*mem.HandleSize > resident {
 		errs = append(errs, fmt.Errorf("counted %d handles held and %v resident, have %d and %v",
 			d.handles.held, d.handles.resident, held, resident))
 	}
 	if d.used() > d.cfg.Capacity || d.used() > d.peak {
-		errs = append(errs, fmt.Errorf("%v in use of %v, peak %v", d.used(), d.cfg.Capacity, d.peak))
+		errs = append(errs, fmt.Errorf("%v in use of %v, peak %v", d.used(), d.cfg.Capacity,
+			d.peak))
 	}
 	return errors.Join(errs...)
 }
@@ -85,7 +90,8 @@ func (d *Device) checkPending() error {
 	var errs []error
 	compare := func(addr mem.Addr, have int) {
 		if want[addr] != have {
-			errs = append(errs, fmt.Errorf("%#x counts %d pending uses, has %d", uint64(addr), have, want[addr]))
+			errs = append(errs, fmt.Errorf("%#x counts %d pending uses, has %d", uint64(addr), have,
+				want[addr]))
 		}
 	}
 	for _, r := range d.reserved.spans {

@@ -31,7 +31,8 @@ func (d *Device) Reserve(size mem.Bytes) (mem.Addr, error) {
 		return 0, err
 	}
 	if size <= 0 || size%mem.HandleSize != 0 {
-		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size, mem.HandleSize)
+		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size,
+			mem.HandleSize)
 	}
 	if size > maxReserve {
 		return 0, refuse(call, driver.CodeOutOfMemory, "no %v of addresses", size)
@@ -56,7 +57,8 @@ func (d *Device) Unreserve(addr mem.Addr, size mem.Bytes) error {
 		return refuse(call, codeInvalidValue, "no reservation of %v at %#x", size, uint64(addr))
 	}
 	if r.data.mapped > 0 {
-		return refuse(call, codeInvalidValue, "%d handles are mapped in the reservation at %#x", r.data.mapped, uint64(addr))
+		return refuse(call, codeInvalidValue, "%d handles are mapped in the reservation at %#x",
+			r.data.mapped, uint64(addr))
 	}
 	d.reserved.drop(r)
 	return nil
@@ -71,10 +73,12 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 		return 0, err
 	}
 	if size <= 0 || size%mem.HandleSize != 0 {
-		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size, mem.HandleSize)
+		return 0, refuse(call, codeInvalidValue, "size %d is not a positive multiple of %d", size,
+			mem.HandleSize)
 	}
 	if size > d.cfg.Capacity-d.used() {
-		return 0, refuse(call, driver.CodeOutOfMemory, "%v of %v in use, %v asked for", d.used(), d.cfg.Capacity, size)
+		return 0, refuse(call, driver.CodeOutOfMemory, "%v of %v in use, %v asked for", d.used(),
+			d.cfg.Capacity, size)
 	}
 	h := d.handles.create(size)
 	d.peak = max(d.peak, d.used())
@@ -117,14 +121,16 @@ func (d *Device) put(call string, addr mem.Addr, h driver.Handle, i uint32) erro
 	size := d.handles.size(i)
 	r, lo, hi := d.pageRange(addr, size)
 	if r == nil {
-		return refuse(call, codeInvalidValue, "%#x + %v are not pages of one reservation", uint64(addr), size)
+		return refuse(call, codeInvalidValue, "%#x + %v are not pages of one reservation",
+			uint64(addr), size)
 	}
 	for len(r.pages) < hi {
 		r.pages = append(r.pages, page{})
 	}
 	for n, p := range r.pages[lo:hi] {
 		if p.handle != 0 {
-			return refuse(call, codeInvalidValue, "a handle is already mapped at %#x", uint64(addr)+uint64(n)*uint64(mem.HandleSize))
+			return refuse(call, codeInvalidValue, "a handle is already mapped at %#x",
+				uint64(addr)+uint64(n)*uint64(mem.HandleSize))
 		}
 	}
 	for n := range r.pages[lo:hi] {
@@ -142,11 +148,13 @@ func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, lo, hi := d.pageRange(addr, size)
-	if err := d.begin(&d.stats.Access, call, d.rangeCost(cost.SetAccess, cost.InRange, r, lo, hi)); err != nil {
+	if err := d.begin(&d.stats.Access, call, d.rangeCost(cost.SetAccess, cost.InRange, r, lo,
+		hi)); err != nil {
 		return err
 	}
 	if r == nil || !d.wholeMappings(r, lo, hi) {
-		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping", uint64(addr), size)
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping",
+			uint64(addr), size)
 	}
 	for i := lo; i < hi; i++ {
 		r.pages[i].access = true
@@ -166,16 +174,19 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 		return err
 	}
 	if r == nil || !d.wholeMappings(r, lo, hi) {
-		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping", uint64(addr), size)
+		return refuse(call, codeInvalidValue, "%#x + %v is not wholly mapped, or cuts a mapping",
+			uint64(addr), size)
 	}
 	for i := lo; i < hi; i++ {
 		if r.pages[i].pending > 0 {
-			return d.violate(refuse(call, codeIllegalAddress, "pending work uses %#x", uint64(addr)+uint64(i-lo)*uint64(mem.HandleSize)))
+			return d.violate(refuse(call, codeIllegalAddress, "pending work uses %#x",
+				uint64(addr)+uint64(i-lo)*uint64(mem.HandleSize)))
 		}
 	}
 	for i := lo; i < hi; i++ {
 		if h := r.pages[i].handle; r.pages[i].part == 0 {
-			d.held(addr+mem.Addr(i-lo)*mem.Addr(mem.HandleSize), d.handles.size(h), d.handles.value(h), false)
+			d.held(addr+mem.Addr(i-lo)*mem.Addr(mem.HandleSize), d.handles.size(h),
+				d.handles.value(h), false)
 			d.handles.unmap(h)
 			r.mapped--
 		}

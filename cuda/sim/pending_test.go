@@ -95,7 +95,8 @@ func pendingRound(t *testing.T, seed uint64) {
 
 // unmapPending unmaps a page, which must be refused exactly if a pending use
 // touches it, and maps it again.
-func unmapPending(t *testing.T, seed uint64, d *sim.Device, at mem.Addr, handle driver.Handle, uses []pendingUse) {
+func unmapPending(t *testing.T, seed uint64, d *sim.Device, at mem.Addr, handle driver.Handle,
+	uses []pendingUse) {
 	t.Helper()
 	want := 0
 	for _, u := range uses {

@@ -9,7 +9,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Export implements device.Exporter: every handle has a fabric's name, which this device knows alone.
+// Export implements device.Exporter: every handle has a fabric's name, which this device knows
+// alone.
 func (d *Device) Export(h driver.Handle) (driver.Shared, error) {
 	const call = "cuMemExportToShareableHandle"
 	d.mu.Lock()

@@ -205,9 +205,12 @@ func TestModelledTime(t *testing.T) {
 		call       func() error
 		from, upto time.Duration
 	}{
-		{"access to 256 handles in one call", func() error { return d.Access(addr, 256*page) }, 6800 * time.Microsecond, 7000 * time.Microsecond},
-		{"access to one handle", func() error { return d.Access(addr, page) }, 23600 * time.Nanosecond, 23600 * time.Nanosecond},
-		{"unmapping 256 handles", func() error { return d.Unmap(addr, 256*page) }, 4100 * time.Microsecond, 4300 * time.Microsecond},
+		{"access to 256 handles in one call", func() error { return d.Access(addr, 256*page) },
+			6800 * time.Microsecond, 7000 * time.Microsecond},
+		{"access to one handle", func() error { return d.Access(addr, page) },
+			23600 * time.Nanosecond, 23600 * time.Nanosecond},
+		{"unmapping 256 handles", func() error { return d.Unmap(addr, 256*page) },
+			4100 * time.Microsecond, 4300 * time.Microsecond},
 	} {
 		before := d.Time()
 		must(t, c.call())
@@ -235,10 +238,13 @@ func TestModelledTime(t *testing.T) {
 		{"mapping them again", mapAt(large + page), 1.1},
 		{"creating 2 MiB", create(page), 9.3},
 		{"mapping them", mapAt(large), 0.8},
-		{"access to 2 MiB between the others", func() error { return d.Access(at+mem.Addr(large), page) }, 23.6},
-		{"access to the three in one call", func() error { return d.Access(at, 2*large+page) }, 2*46 + 23.6 + 3*3.4},
+		{"access to 2 MiB between the others",
+			func() error { return d.Access(at+mem.Addr(large), page) }, 23.6},
+		{"access to the three in one call", func() error { return d.Access(at, 2*large+page) },
+			2*46 + 23.6 + 3*3.4},
 		{"unmapping one", func() error { return d.Unmap(at, large) }, 24},
-		{"unmapping two", func() error { return d.Unmap(at+mem.Addr(large), large+page) }, 24 + 16.5},
+		{"unmapping two", func() error { return d.Unmap(at+mem.Addr(large), large+page) },
+			24 + 16.5},
 		{"releasing 2 MiB", func() error { return d.Release(h) }, 11},
 		{"creating 4 GiB", create(4 * mem.GiB), 74},
 		{"releasing 4 GiB", func() error { return d.Release(h) }, 1416},
@@ -309,7 +315,8 @@ func TestBehindLargerHandle(t *testing.T) {
 	}{{page, 0}, {2*page - 1, mem.Offset(page - 1)}, {3*page + 7, mem.Offset(2*page + 7)}} {
 		got, in, ok := d.Behind(at + mem.Addr(c.offset))
 		if got != h || in != c.want || !ok {
-			t.Errorf("%v from the start: byte %d of handle %d, %t; want byte %d of handle %d", c.offset, in, got, ok, c.want, h)
+			t.Errorf("%v from the start: byte %d of handle %d, %t; want byte %d of handle %d",
+				c.offset, in, got, ok, c.want, h)
 		}
 	}
 }

@@ -159,11 +159,13 @@ func (d *Device) touch(what string, addr mem.Addr, size mem.Bytes) error {
 	}
 	r, lo, hi := d.covering(addr, size)
 	if r == nil || !r.allMapped(lo, hi) {
-		return d.violate(refuse(what, codeIllegalAddress, "%#x + %v is not mapped", uint64(addr), size))
+		return d.violate(refuse(what, codeIllegalAddress, "%#x + %v is not mapped", uint64(addr),
+			size))
 	}
 	for i := lo; i < hi; i++ {
 		if !r.pages[i].access {
-			return d.violate(refuse(what, codeIllegalAddress, "%#x + %v is mapped without access", uint64(addr), size))
+			return d.violate(refuse(what, codeIllegalAddress, "%#x + %v is mapped without access",
+				uint64(addr), size))
 		}
 	}
 	return nil

@@ -89,7 +89,8 @@ func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 	device, page := b.watch.device, 0
 	b.each(func(from mem.Addr, _ mem.Bytes) {
 		if h, at, _ := device.Behind(from); (memory{h, at}) != b.behind[page] && err == nil {
-			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b, uint64(from))
+			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b,
+				uint64(from))
 		}
 		page++
 	})
@@ -110,7 +111,8 @@ func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 // End says that nothing uses the block any more.
 func (b *Watched) End() {
 	for _, m := range b.behind {
-		b.watch.pieces[m.handle] = slices.DeleteFunc(b.watch.pieces[m.handle], func(p piece) bool { return p.of == b })
+		b.watch.pieces[m.handle] = slices.DeleteFunc(b.watch.pieces[m.handle],
+			func(p piece) bool { return p.of == b })
 	}
 }
 

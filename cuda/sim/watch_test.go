@@ -63,7 +63,8 @@ func (w *watching) begins(page int, offset, size mem.Bytes, wrong string) *Watch
 
 func (w *watching) says(err error, wrong string) {
 	w.t.Helper()
-	if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
+	if wrong == "" && err != nil || wrong != "" &&
+		(err == nil || !strings.Contains(err.Error(), wrong)) {
 		w.t.Errorf("got %v, expected %q", err, wrong)
 	}
 }
@@ -140,7 +141,8 @@ func TestWatchKnowsPartsOfHandles(t *testing.T) {
 	}
 	w := &watching{NewWatch(device), t, base, []driver.Handle{h}}
 	for _, page := range []int{0, 3} {
-		if err := errors.Join(device.Map(w.at(page, 0), h), device.Access(w.at(page, 0), 3*mem.HandleSize)); err != nil {
+		if err := errors.Join(device.Map(w.at(page, 0), h),
+			device.Access(w.at(page, 0), 3*mem.HandleSize)); err != nil {
 			t.Fatal(err)
 		}
 	}

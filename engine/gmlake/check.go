@@ -41,9 +41,12 @@ func (p *Pool) Check() error {
 		}
 	}
 	var err error
-	if s := p.stats; c.load != s.Load || c.pending != s.Pending || c.blocks != s.Blocks || c.blocks != len(p.at) ||
-		c.mapped != s.Mapped || c.views != s.Views || c.doomed != p.doomed || c.virtual != p.virtual {
-		err = fmt.Errorf("counted %+v, virtual %v, doomed %d; found %+v", s, p.virtual, p.doomed, *c)
+	if s := p.stats; c.load != s.Load || c.pending != s.Pending || c.blocks != s.Blocks ||
+		c.blocks != len(p.at) ||
+		c.mapped != s.Mapped || c.views != s.Views || c.doomed != p.doomed ||
+		c.virtual != p.virtual {
+		err = fmt.Errorf("counted %+v, virtual %v, doomed %d; found %+v", s, p.virtual, p.doomed,
+			*c)
 	}
 	return errors.Join(p.checkHandles(c), p.checkSets(c), err)
 }
@@ -54,7 +57,8 @@ func (p *Pool) checkSegment(s int32, c *counted) error {
 	at, before := p.addr(g.page), none
 	for b := g.first; b != none; before, b = b, p.blocks[b].next {
 		x := &p.blocks[b]
-		if x.addr != at || x.prev != before || x.segment != s || x.size <= 0 || x.state == gone || x.state == idle {
+		if x.addr != at || x.prev != before || x.segment != s || x.size <= 0 || x.state == gone ||
+			x.state == idle {
 			return fmt.Errorf("block %d does not continue segment %d at %#x: %+v", b, s, at, *x)
 		}
 		if x.state == free {
@@ -74,7 +78,8 @@ func (p *Pool) checkSegment(s int32, c *counted) error {
 		}
 	}
 	if at != p.addr(g.page+uint32(len(g.chunks))) {
-		return fmt.Errorf("the blocks of segment %d end at %#x, it has %d chunks", s, at, len(g.chunks))
+		return fmt.Errorf("the blocks of segment %d end at %#x, it has %d chunks", s, at,
+			len(g.chunks))
 	}
 	for _, k := range g.chunks {
 		if c.handles[p.chunks[k].handle] {
@@ -112,7 +117,8 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 			}
 		}
 		if times != 1 || x.owner == none && !s.doomed || inUse[k] != (i < s.used) {
-			return fmt.Errorf("chunk %d of the sBlock at %#x, which uses %d: held is %v, %+v", i, b.addr, s.used, inUse[k], *x)
+			return fmt.Errorf("chunk %d of the sBlock at %#x, which uses %d: held is %v, %+v", i,
+				b.addr, s.used, inUse[k], *x)
 		}
 		if x.owner == none {
 			c.handles[x.handle] = true
@@ -124,7 +130,8 @@ func (p *Pool) checkStitch(si int32, c *counted) error {
 	if b.kind != stitched || b.stitch != si || b.size != mem.Bytes(len(s.chunks))*pageSize ||
 		isIdle != (s.used == 0) || len(inUse) != s.used || !s.doomed && s.free != unused ||
 		s.ready != (isIdle && !s.doomed && unused == len(s.chunks)) {
-		return fmt.Errorf("the %v sBlock at %#x, %d of its %d chunks free, %d held: %+v", b.state, b.addr, unused, len(s.chunks), len(inUse), *s)
+		return fmt.Errorf("the %v sBlock at %#x, %d of its %d chunks free, %d held: %+v", b.state,
+			b.addr, unused, len(s.chunks), len(inUse), *s)
 	}
 	if s.ready {
 		c.ready++
@@ -181,8 +188,10 @@ func (p *Pool) checkHandles(c *counted) error {
 	if p.act.phase == phaseGrow {
 		reserved = p.act.creates
 	}
-	if len(c.handles) != p.stats.Handles || len(c.handles)+len(p.numbers)+reserved != int(p.numbered) {
-		return fmt.Errorf("%d handles found, %d counted, %d numbers free of %d", len(c.handles), p.stats.Handles, len(p.numbers), p.numbered)
+	if len(c.handles) != p.stats.Handles ||
+		len(c.handles)+len(p.numbers)+reserved != int(p.numbered) {
+		return fmt.Errorf("%d handles found, %d counted, %d numbers free of %d", len(c.handles),
+			p.stats.Handles, len(p.numbers), p.numbered)
 	}
 	return nil
 }
@@ -196,8 +205,10 @@ func (p *Pool) checkSets(c *counted) error {
 			bytes := mem.Bytes(0)
 			for i, e := range s.entries {
 				b := &p.blocks[e.block]
-				belongs := b.kind == kind(k) && (b.state == free || b.kind == stitched && p.stitches[b.stitch].ready)
-				if b.size != e.size || b.addr != e.addr || int(b.heap) != h || !belongs || i > 0 && !s.entries[i-1].less(e) {
+				belongs := b.kind == kind(k) &&
+					(b.state == free || b.kind == stitched && p.stitches[b.stitch].ready)
+				if b.size != e.size || b.addr != e.addr || int(b.heap) != h || !belongs || i > 0 &&
+					!s.entries[i-1].less(e) {
 					return fmt.Errorf("entry %d of a set, %+v, is of block %+v", i, e, *b)
 				}
 				bytes += e.size
@@ -209,7 +220,8 @@ func (p *Pool) checkSets(c *counted) error {
 		}
 	}
 	if entries != [2]int{c.free, c.ready} {
-		return fmt.Errorf("%d free blocks and %d ready sBlocks, in the sets are %d", c.free, c.ready, entries)
+		return fmt.Errorf("%d free blocks and %d ready sBlocks, in the sets are %d", c.free,
+			c.ready, entries)
 	}
 	return nil
 }

@@ -9,8 +9,9 @@ type Config struct {
 	Window mem.Bytes // its size: at least 64 MiB, at most 4 TiB
 	Limit  mem.Bytes // most physical memory to create; 0: what the device gives
 
-	FragLimit   mem.Bytes // fragLimit: smaller requests are never stitched
-	DefragLevel int       // defragLevel: 0 stitches before new memory, 1 once that failed, 2 after the flush
+	FragLimit mem.Bytes // fragLimit: smaller requests are never stitched
+	// defragLevel: 0 stitches before new memory, 1 once that failed, 2 after the flush
+	DefragLevel int
 	ReuseLimit  float64   // reuseLimit: an sBlock serves n bytes if it has at most so many times n
 	AutoGC      mem.Bytes // autoGC: the most addresses in sBlocks; 0: no bound
 }

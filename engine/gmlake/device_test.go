@@ -87,7 +87,8 @@ func (d *device) step(ev engine.Event) error {
 				return fmt.Errorf("event %+v, op %d of %v: %w", first, i, d.ops, err)
 			}
 			if !ok {
-				ev, again = engine.Event{Kind: engine.EvFailed, Failed: i, Code: driver.CodeOutOfMemory}, true
+				ev, again = engine.Event{Kind: engine.EvFailed, Failed: i,
+					Code: driver.CodeOutOfMemory}, true
 				break
 			}
 			if op.Kind == engine.OpResume {
@@ -143,15 +144,18 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 	switch op.Kind {
 	case engine.OpCreate:
 		if d.handles[op.Handle] != nil || op.Handle == 0 || op.Size != mem.HandleSize {
-			return false, fmt.Errorf("handle %d of %v: exists, or has another size", op.Handle, op.Size)
+			return false, fmt.Errorf("handle %d of %v: exists, or has another size", op.Handle,
+				op.Size)
 		}
 		if d.capacity > 0 && len(d.handles) >= d.capacity {
 			return false, nil
 		}
 		d.handles[op.Handle] = new([pageUnits]use)
 	case engine.OpMap:
-		if d.handles[op.Handle] == nil || d.mapped[op.Addr] != nil || op.Size != mem.HandleSize || op.Addr%mem.Addr(pageSize) != 0 {
-			return false, fmt.Errorf("map of handle %d, %v, at %x, mapped there: %v", op.Handle, op.Size, op.Addr, d.mapped[op.Addr])
+		if d.handles[op.Handle] == nil || d.mapped[op.Addr] != nil || op.Size != mem.HandleSize ||
+			op.Addr%mem.Addr(pageSize) != 0 {
+			return false, fmt.Errorf("map of handle %d, %v, at %x, mapped there: %v", op.Handle,
+				op.Size, op.Addr, d.mapped[op.Addr])
 		}
 		d.mapped[op.Addr] = &mapping{handle: op.Handle}
 	case engine.OpAccess:
@@ -254,7 +258,8 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 	if op.Req != ev.Req || op.Size < ev.Size || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
 	}
-	if b, ok := d.pool.Lookup(op.Addr); !ok || b.Size != op.Size || b.Stream != ev.Stream || b.Pool != ev.Pool {
+	if b, ok := d.pool.Lookup(op.Addr); !ok || b.Size != op.Size || b.Stream != ev.Stream ||
+		b.Pool != ev.Pool {
 		return fmt.Errorf("%+v is looked up as %+v", op, b)
 	}
 	d.blocks[op.Req] = &granted{op: op, stream: ev.Stream, pool: ev.Pool}
@@ -266,7 +271,8 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 		case u.freed > 0 && u.pool != 0 && u.pool != ev.Pool:
 			return fmt.Errorf("request %d got memory of private pool %d", op.Req, u.pool)
 		case u.freed > 0 && u.stream != ev.Stream && d.synced < u.freed:
-			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait", op.Req, ev.Stream, u.stream)
+			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait",
+				op.Req, ev.Stream, u.stream)
 		}
 		u.owner, u.stream, u.pool = op.Req+1, ev.Stream, ev.Pool
 		return nil
@@ -310,7 +316,8 @@ func (d *device) free(req uint64) error {
 func (d *device) vacate(g *granted) error {
 	return d.units(g.op, func(m *mapping, u *use) error {
 		if u.owner != g.op.Req+1 {
-			return fmt.Errorf("the bytes of request %d belong to request %d", g.op.Req, int(u.owner)-1)
+			return fmt.Errorf("the bytes of request %d belong to request %d", g.op.Req,
+				int(u.owner)-1)
 		}
 		m.live--
 		m.stream, m.freed = g.stream, g.seq

@@ -26,8 +26,10 @@ func TestDoomed(t *testing.T) {
 			if err := d.pool.Check(); err != nil {
 				t.Fatal(err)
 			}
-			if s := d.pool.Stats(); s.Handles != handles || s.Mapped != mapped || d.doomed != doomed {
-				t.Fatalf("%d doomed, want %d; %d handles, want %d; %d mapped, want %d", d.doomed, doomed, s.Handles, handles, s.Mapped, mapped)
+			if s := d.pool.Stats(); s.Handles != handles || s.Mapped != mapped ||
+				d.doomed != doomed {
+				t.Fatalf("%d doomed, want %d; %d handles, want %d; %d mapped, want %d", d.doomed,
+					doomed, s.Handles, handles, s.Mapped, mapped)
 			}
 			return req
 		}
@@ -43,10 +45,14 @@ func TestDoomed(t *testing.T) {
 		b := do(engine.Event{Kind: engine.EvAlloc, Size: 12 * mem.MiB}, 16, 16, 0)
 		c := do(engine.Event{Kind: engine.EvAlloc, Size: 10 * mem.MiB}, 21, 21, 0)
 		free(a, b, c)
-		free(do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21, 42, 0))          // all three
-		live := do(engine.Event{Kind: engine.EvAlloc, Size: 32 * mem.MiB}, 21, 42, 0)        // over a and b
-		do(engine.Event{Kind: engine.EvTrim}, 21, 37, 1)                                     // c goes
-		other := do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21+21, 37+21, 1) // not out of c
+		// all three
+		free(do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21, 42, 0))
+		// over a and b
+		live := do(engine.Event{Kind: engine.EvAlloc, Size: 32 * mem.MiB}, 21, 42, 0)
+		// c goes
+		do(engine.Event{Kind: engine.EvTrim}, 21, 37, 1)
+		// not out of c
+		other := do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21+21, 37+21, 1)
 		free(live, other)
 		if retire == engine.EvBoundary {
 			do(engine.Event{Kind: retire}, 16+21, 16+21, 1)
@@ -61,8 +67,10 @@ func TestRunnerOutOfOrder(t *testing.T) {
 	cfg.FragLimit = 0
 	p := New(cfg)
 	for _, ev := range []engine.Event{
-		{Kind: engine.EvResume}, {Kind: engine.EvFailed}, {Kind: engine.EvFailed, Failed: -1}, {Kind: engine.EvFence, Fence: 9},
-		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvRecord, Addr: cfg.Base + 512, Stream: 3}, {}, {Kind: 200},
+		{Kind: engine.EvResume}, {Kind: engine.EvFailed}, {Kind: engine.EvFailed,
+			Failed: -1}, {Kind: engine.EvFence, Fence: 9},
+		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvRecord, Addr: cfg.Base + 512,
+			Stream: 3}, {}, {Kind: 200},
 	} {
 		if out := p.Step(ev, nil); len(out) != 1 || out[0].Kind != engine.OpUnknown {
 			t.Errorf("%+v: %v", ev, out)
@@ -74,7 +82,8 @@ func TestRunnerOutOfOrder(t *testing.T) {
 		t.Fatalf("no resume: %v", out)
 	}
 	out = p.Step(engine.Event{Kind: engine.EvBoundary}, nil)
-	if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Req != 5 || out[0].Reason != engine.RefusedOrder {
+	if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Req != 5 ||
+		out[0].Reason != engine.RefusedOrder {
 		t.Errorf("a request left hanging got %v", out)
 	}
 	if s := p.Stats(); s.FreeHandles != 10 || s.Blocks != 0 {
@@ -87,7 +96,8 @@ func TestRunnerOutOfOrder(t *testing.T) {
 
 func TestRefusesSizes(t *testing.T) {
 	for _, size := range []mem.Bytes{-1, 3 * mem.TiB, 1<<63 - 1} {
-		out := New(DefaultConfig()).Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size}, nil)
+		out := New(DefaultConfig()).Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size},
+			nil)
 		if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Reason != engine.RefusedSize {
 			t.Errorf("%d bytes: %v", int64(size), out)
 		}

@@ -23,7 +23,8 @@ func perform(p *Pool, pages int, ev engine.Event) (answer engine.Op) {
 			switch op.Kind {
 			case engine.OpCreate:
 				if handles++; handles > pages {
-					ev, again = engine.Event{Kind: engine.EvFailed, Failed: i, Code: driver.CodeOutOfMemory}, true
+					ev, again = engine.Event{Kind: engine.EvFailed, Failed: i,
+						Code: driver.CodeOutOfMemory}, true
 				}
 			case engine.OpResume:
 				ev, again = engine.Event{Kind: engine.EvResume, Req: op.Req}, true
@@ -66,10 +67,12 @@ func TestEqualsModel(t *testing.T) {
 				if n%2 == 0 { // few sizes, so that sBlocks serve again
 					size, stream = mem.Bytes(5+rng.IntN(20))*2*mem.MiB, 0
 				}
-				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(n), Size: size, Stream: stream})
+				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(n),
+					Size: size, Stream: stream})
 				b := m.alloc(size, stream)
 				if (op.Kind == engine.OpGrant) != (b != nil) || b != nil && op.Addr != b.addr {
-					t.Fatalf("seed %d, event %d: %v on stream %d: %+v, the model has it at %+v", seed, n, size, stream, op, b)
+					t.Fatalf("seed %d, event %d: %v on stream %d: %+v, the model has it at %+v",
+						seed, n, size, stream, op, b)
 				}
 				if b != nil {
 					live = append(live, b)
@@ -88,7 +91,8 @@ func TestEqualsModel(t *testing.T) {
 				trim()
 			}
 			if p.stats.Handles != m.held() {
-				t.Fatalf("seed %d, event %d: %d handles, the model has %d", seed, n, p.stats.Handles, m.held())
+				t.Fatalf("seed %d, event %d: %d handles, the model has %d", seed, n,
+					p.stats.Handles, m.held())
 			}
 			if n%16 == 0 {
 				if err := p.Check(); err != nil {
@@ -99,7 +103,8 @@ func TestEqualsModel(t *testing.T) {
 		s := p.Stats()
 		stitches, evicted, refused, doomed = stitches+s.Stitches, evicted+s.Evicted, refused+s.Refused, doomed+m.doomed
 	}
-	t.Logf("%d stitches, %d sBlocks dropped, %d doomed, %d requests refused", stitches, evicted, doomed, refused)
+	t.Logf("%d stitches, %d sBlocks dropped, %d doomed, %d requests refused", stitches, evicted,
+		doomed, refused)
 	if stitches < 100 || evicted < 100 || refused < 100 || doomed == 0 {
 		t.Error("the runs miss what they are for")
 	}
@@ -148,7 +153,8 @@ func TestVectors(t *testing.T) {
 			got := row{Op: want.Op, Addr: "-"}
 			switch want.Op[0] {
 			case "a":
-				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(i + 1), Size: mem.Bytes(want.Op[2].(float64))})
+				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(i + 1),
+					Size: mem.Bytes(want.Op[2].(float64))})
 				at[want.Op[1].(string)] = op.Addr
 				got.Addr = p.place(op.Addr)
 			case "f":
@@ -169,7 +175,8 @@ func TestVectors(t *testing.T) {
 func (p *Pool) place(a mem.Addr) string {
 	before, in := mem.Addr(0), false
 	for s := range p.segments {
-		if g := &p.segments[s]; g.first != none && p.blocks[g.first].kind == small && p.addr(g.page) <= a {
+		if g := &p.segments[s]; g.first != none && p.blocks[g.first].kind == small &&
+			p.addr(g.page) <= a {
 			in = a < p.addr(g.page+1)
 			before += mem.Addr(pageSize)
 		}

@@ -41,7 +41,8 @@ func (p *Pool) free(ev engine.Event, out []engine.Op) []engine.Op {
 		p.lastFence++
 		c.users[i].fence = p.lastFence
 		p.fences[p.lastFence] = b
-		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: c.users[i].stream, Fence: p.lastFence})
+		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: c.users[i].stream,
+			Fence: p.lastFence})
 	}
 	return out
 }

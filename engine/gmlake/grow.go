@@ -33,10 +33,12 @@ func (p *Pool) grow(out []engine.Op) ([]engine.Op, bool) {
 func (p *Pool) mapAll(ph phase, out []engine.Op) []engine.Op {
 	a := &p.act
 	for i, h := range p.picks {
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: p.addr(a.page + uint32(i)), Handle: h, Size: pageSize})
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: p.addr(a.page + uint32(i)), Handle: h,
+			Size: pageSize})
 	}
 	for i := range p.picks {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: p.addr(a.page + uint32(i)), Size: pageSize})
+		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: p.addr(a.page + uint32(i)),
+			Size: pageSize})
 	}
 	return p.await(ph, out)
 }
@@ -134,7 +136,8 @@ func (p *Pool) scrap(stitching bool, out []engine.Op) []engine.Op {
 		p.space.put(a.page, uint32(a.pages))
 		return p.scrapped(out)
 	}
-	out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(a.page), Size: mem.Bytes(a.mapped) * pageSize})
+	out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(a.page),
+		Size: mem.Bytes(a.mapped) * pageSize})
 	return p.await(phaseScrap, out)
 }
 

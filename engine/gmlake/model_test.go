@@ -93,10 +93,17 @@ func (m *model) alloc(size mem.Bytes, stream mem.StreamID) *modelBlock {
 		}
 	}
 	search := func() *modelBlock {
-		if fit := m.pick(stream, func(b *modelBlock) bool { return !b.stitched && b.small == small && b.size() >= n }); len(fit) > 0 {
+		if fit := m.pick(stream,
+			func(b *modelBlock) bool {
+				return !b.stitched && b.small == small &&
+					b.size() >= n
+			}); len(fit) > 0 {
 			return fit[0]
 		}
-		idle := m.pick(stream, func(b *modelBlock) bool { return b.stitched && b.allFree() && b.size() >= n })
+		idle := m.pick(stream, func(b *modelBlock) bool {
+			return b.stitched && b.allFree() &&
+				b.size() >= n
+		})
 		if small || len(idle) == 0 || float64(idle[0].size()) > float64(n)*m.cfg.ReuseLimit {
 			return nil
 		}
@@ -114,7 +121,8 @@ func (m *model) alloc(size mem.Bytes, stream mem.StreamID) *modelBlock {
 	grow := func() *modelBlock { return m.grow(segment, small, stream) }
 	flush := func() *modelBlock { m.flush(); return nil }
 	var b *modelBlock
-	for _, try := range []func() *modelBlock{search, stitch(0), grow, stitch(1), flush, grow, stitch(2)} {
+	for _, try := range []func() *modelBlock{search, stitch(0), grow, stitch(1), flush, grow,
+		stitch(2)} {
 		if b = try(); b != nil {
 			break
 		}
@@ -142,7 +150,8 @@ func (c *modelChunk) turn(free bool) {
 
 // split keeps the first n chunks in b and returns a block of the others.
 func (m *model) split(b *modelBlock, n int) *modelBlock {
-	hi := &modelBlock{addr: b.addr + mem.Addr(mem.Bytes(n)*b.grain()), stream: b.stream, small: b.small, chunks: b.chunks[n:], before: b, behind: b.behind}
+	hi := &modelBlock{addr: b.addr + mem.Addr(mem.Bytes(n)*b.grain()), stream: b.stream,
+		small: b.small, chunks: b.chunks[n:], before: b, behind: b.behind}
 	if hi.behind != nil {
 		hi.behind.before = hi
 	}

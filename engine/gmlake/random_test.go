@@ -116,7 +116,8 @@ func (d *device) finish() error {
 		return err
 	}
 	s := d.pool.Stats()
-	if s.Blocks != 0 || s.Load != 0 || s.Pending != 0 || s.Handles != 0 || s.Mapped != 0 || s.Views != 0 || len(d.handles) != 0 || len(d.mapped) != 0 {
+	if s.Blocks != 0 || s.Load != 0 || s.Pending != 0 || s.Handles != 0 || s.Mapped != 0 ||
+		s.Views != 0 || len(d.handles) != 0 || len(d.mapped) != 0 {
 		return fmt.Errorf("everything is freed and trimmed, and this is left: %+v, %d handles and %d mappings of the device", s, len(d.handles), len(d.mapped))
 	}
 	return nil
@@ -179,7 +180,8 @@ func TestRandom(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d stitches, %d sBlocks dropped, %d requests refused, %d sBlocks doomed", sum.Stitches, sum.Evicted, sum.Refused, doomed)
+	t.Logf("%d stitches, %d sBlocks dropped, %d requests refused, %d sBlocks doomed", sum.Stitches,
+		sum.Evicted, sum.Refused, doomed)
 	if sum.Stitches == 0 || sum.Evicted == 0 || sum.Refused == 0 || doomed == 0 {
 		t.Error("the scripts miss what they are for")
 	}
@@ -187,7 +189,8 @@ func TestRandom(t *testing.T) {
 
 func FuzzPool(f *testing.F) {
 	f.Add([]byte("allocate, free, allocate again, and so on for a while"), byte(0), byte(0))
-	f.Add([]byte{1, 3, 11, 0, 1, 3, 11, 0, 16, 0, 1, 3, 23, 0, 31, 0, 0, 15, 2, 7, 0, 31, 1}, byte(3), byte(0))
+	f.Add([]byte{1, 3, 11, 0, 1, 3, 11, 0, 16, 0, 1, 3, 23, 0, 31, 0, 0, 15, 2, 7, 0, 31, 1},
+		byte(3), byte(0))
 	f.Add([]byte{1, 3, 11, 0, 26, 0, 15, 16, 0, 1, 3, 11, 14, 28, 0, 31, 0, 7}, byte(4), byte(3))
 	f.Fuzz(func(t *testing.T, data []byte, variant, fail byte) {
 		v := variants[int(variant)%len(variants)]

@@ -20,7 +20,8 @@ const (
 
 var (
 	smallAttempts = []attempt{attemptFit, attemptGrow, attemptFlush, attemptGrow}
-	largeAttempts = []attempt{attemptFit, attemptReuse, attemptStitch0, attemptGrow, attemptStitch1, attemptFlush, attemptGrow, attemptStitch2}
+	largeAttempts = []attempt{attemptFit, attemptReuse, attemptStitch0, attemptGrow, attemptStitch1,
+		attemptFlush, attemptGrow, attemptStitch2}
 )
 
 // alloc starts to serve a request.
@@ -112,7 +113,8 @@ func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
 		p.shift(b, -1)
 	}
 	p.charge(b, a.size, a.less)
-	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr, Size: a.size})
+	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr,
+		Size: a.size})
 	p.act = action{}
 	return out
 }
@@ -120,7 +122,8 @@ func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
 // refuse answers the request with a reason.
 func (p *Pool) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	p.stats.Refused++
-	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: p.act.req, Reason: why, Code: p.act.code})
+	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: p.act.req, Reason: why,
+		Code: p.act.code})
 	p.act = action{}
 	return out
 }

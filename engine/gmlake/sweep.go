@@ -41,7 +41,8 @@ func (p *Pool) idle() bool {
 		return true
 	}
 	for si := range p.stitches {
-		if b := p.stitches[si].block; b != none && p.blocks[b].state == idle && p.meant(p.blocks[b].heap) {
+		if b := p.stitches[si].block; b != none && p.blocks[b].state == idle &&
+			p.meant(p.blocks[b].heap) {
 			return true
 		}
 	}
@@ -49,7 +50,8 @@ func (p *Pool) idle() bool {
 		return false
 	}
 	for h := range p.heaps {
-		if f := &p.heaps[h].free; p.meant(int32(h)) && len(f[large].entries)+len(f[small].entries) > 0 {
+		if f := &p.heaps[h].free; p.meant(int32(h)) &&
+			len(f[large].entries)+len(f[small].entries) > 0 {
 			return true
 		}
 	}
@@ -78,7 +80,8 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 	p.victims = p.victims[:0]
 	for si := range p.stitches {
 		b := p.stitches[si].block
-		if b != none && p.blocks[b].state == idle && p.swept(p.blocks[b].heap) && p.droppable(int32(si)) {
+		if b != none && p.blocks[b].state == idle && p.swept(p.blocks[b].heap) &&
+			p.droppable(int32(si)) {
 			p.victims = append(p.victims, int32(si))
 		}
 	}
@@ -87,7 +90,8 @@ func (p *Pool) drop(out []engine.Op) []engine.Op {
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: b.addr, Size: b.size})
 	}
 	for _, s := range p.strays {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(s.page), Size: mem.Bytes(s.mapped) * pageSize})
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: p.addr(s.page),
+			Size: mem.Bytes(s.mapped) * pageSize})
 	}
 	if len(p.victims)+len(p.strays) == 0 {
 		return p.unmap(out)
@@ -110,7 +114,8 @@ func (p *Pool) droppable(si int32) bool {
 	case sweepDoomed:
 		return s.doomed
 	case sweepFlush:
-		return s.doomed || slices.ContainsFunc(s.chunks, func(c int32) bool { return p.wholeSegment(p.chunks[c].owner) })
+		return s.doomed || slices.ContainsFunc(s.chunks,
+			func(c int32) bool { return p.wholeSegment(p.chunks[c].owner) })
 	}
 	return true
 }
@@ -140,7 +145,8 @@ func (p *Pool) unmap(out []engine.Op) []engine.Op {
 				for _, e := range p.heaps[h].free[k].entries {
 					if p.wholeSegment(e.block) && !p.underIdle(e.block) {
 						p.victims = append(p.victims, e.block)
-						out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr, Size: e.size})
+						out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr,
+							Size: e.size})
 					}
 				}
 			}
@@ -217,7 +223,8 @@ func (p *Pool) released(done int) {
 func (p *Pool) boundary(out []engine.Op) []engine.Op {
 	for si := 0; p.doomed > 0 && si < len(p.stitches); si++ {
 		s := &p.stitches[si]
-		if s.block != none && s.doomed && p.blocks[s.block].state == idle && p.meant(p.blocks[s.block].heap) {
+		if s.block != none && s.doomed && p.blocks[s.block].state == idle &&
+			p.meant(p.blocks[s.block].heap) {
 			return p.sweep(sweepDoomed, out)
 		}
 	}

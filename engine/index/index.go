@@ -3,10 +3,10 @@
 // # The idea
 //
 // The engine decides; what is free, and where each block begins, is an Index's to know. Programs
-// have one in C (cshim/fast/index.h), on the floor where C begins, so that a thread of theirs is served
-// from it without a word to Go. Replays, scripts and Go programs have the Model here. The smallest
-// gap and the lowest of that size is one gap and no other, so both give the same answers: a fuzz
-// test (cshim/internal/cindex) holds them together.
+// have one in C (cshim/fast/index.h), on the floor where C begins, so that a thread of theirs is
+// served from it without a word to Go. Replays, scripts and Go programs have the Model here. The
+// smallest gap and the lowest of that size is one gap and no other, so both give the same answers:
+// a fuzz test (cshim/internal/cindex) holds them together.
 //
 //	arena    | block | gap | block | block | gap |      addresses that one stream's blocks lie in
 //
@@ -54,7 +54,8 @@ type Block struct {
 	Step     uint32 // steps that had ended when it was put, as the index knows
 	Less     uint16 // bytes of it that were not asked for
 	State    State
-	Apart    bool // its addresses are not its arena's: what it occupies there is taken and given for itself
+	// its addresses are not its arena's: what it occupies there is taken and given for itself
+	Apart bool
 }
 
 // Room is what an arena has.
@@ -71,7 +72,8 @@ type Total struct {
 	Pending        Unit
 	Blocks         int
 	Steps          uint32 // that have ended
-	Hits, Fits     uint64 // requests that were served without the engine: at their planned offsets, or from a gap
+	// requests that were served without the engine: at their planned offsets, or from a gap
+	Hits, Fits uint64
 }
 
 // Index is the table. Whoever calls has the device's lock. What is taken is free, what is given

@@ -26,7 +26,10 @@ type arena struct {
 // NewModel returns an empty one.
 func NewModel() *Model { return &Model{blocks: map[Unit]Block{}} }
 
-func bySize(a, b Gap) int  { return cmp.Or(cmp.Compare(a.Size(), b.Size()), cmp.Compare(a.Lo, b.Lo)) }
+func bySize(a, b Gap) int {
+	return cmp.Or(cmp.Compare(a.Size(), b.Size()),
+		cmp.Compare(a.Lo, b.Lo))
+}
 func byPlace(a, b Gap) int { return cmp.Compare(a.Lo, b.Lo) }
 
 func (m *Model) arena(n uint32) *arena {

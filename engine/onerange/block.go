@@ -110,7 +110,8 @@ func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	if e.crowded(s) {
 		return
 	}
-	gaps := slices.SortedFunc(e.idx.Gaps(s), func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
+	gaps := slices.SortedFunc(e.idx.Gaps(s),
+		func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
 	for _, g := range gaps {
 		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
 	}

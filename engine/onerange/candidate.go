@@ -39,10 +39,12 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	best := candidate{cost: len(e.picks) * costMap}
 	looked := 0 // handles under views
 	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
-		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !v.inArena && !e.cfg.Without.Has(without.Reuse) {
+		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !v.inArena &&
+			!e.cfg.Without.Has(without.Reuse) {
 			looked += e.compare(&best, candidate{view: uint32(x)}, free)
 			if first.handle|last.handle != 0 {
-				looked += e.compare(&best, candidate{view: uint32(x), skip: skip, first: first.handle, last: last.handle}, free)
+				looked += e.compare(&best, candidate{view: uint32(x), skip: skip,
+					first: first.handle, last: last.handle}, free)
 			}
 		}
 	}
@@ -62,7 +64,8 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 	}
 	n := a.n + c.skip
-	if v.size < n || c.skip >= e.handles[v.handles[0]].size { // the block begins in the first handle
+	// the block begins in the first handle
+	if v.size < n || c.skip >= e.handles[v.handles[0]].size {
 		return 1
 	}
 	swaps, spare := 0, free

@@ -35,10 +35,14 @@ func (e *Engine) Check() error {
 			pieces[b.Arena] = append(pieces[b.Arena], piece{b.At, b.At + b.Size, what})
 			continue
 		}
-		if v := &e.views[k.view]; v.block != b.At || v.arena != b.Arena || v.at > b.At || b.At-v.at >= e.handles[v.handles[0]].size || v.size < b.At+b.Size-v.at {
+		if v := &e.views[k.view]; v.block != b.At || v.arena != b.Arena || v.at > b.At ||
+			b.At-v.at >= e.handles[v.handles[0]].size || v.size < b.At+b.Size-v.at {
 			return fmt.Errorf("%+v lies in %+v", b, *v)
 		}
-		e.parts(k.view, b.At, b.Size, func(lo, hi unit) { pieces[b.Arena] = append(pieces[b.Arena], piece{lo, hi, what}) })
+		e.parts(k.view, b.At, b.Size, func(lo, hi unit) {
+			pieces[b.Arena] = append(pieces[b.Arena],
+				piece{lo, hi, what})
+		})
 	}
 	for at, k := range e.kept {
 		b, ok := e.idx.Block(at)
@@ -46,7 +50,8 @@ func (e *Engine) Check() error {
 		for _, of := range e.fenceOf {
 			fences += btoi(of.view == 0 && of.lent == nil && of.at == at)
 		}
-		if !ok || b.State == index.Plain || fences != k.fences || (b.State == index.Pending) != (fences > 0) {
+		if !ok || b.State == index.Plain || fences != k.fences ||
+			(b.State == index.Pending) != (fences > 0) {
 			return fmt.Errorf("%+v with %d fences is kept as %+v", b, fences, *k)
 		}
 	}
@@ -84,7 +89,8 @@ func (e *Engine) checkArena(s uint32, claimed []piece, load unit) error {
 	var free unit
 	last := index.Gap{}
 	for g := range e.idx.Gaps(s) {
-		if g.Size() < last.Size() || g.Size() == last.Size() && g.Lo <= last.Lo || e.idx.Gap(s, g.Hi-1) != g {
+		if g.Size() < last.Size() || g.Size() == last.Size() && g.Lo <= last.Lo ||
+			e.idx.Gap(s, g.Hi-1) != g {
 			return fmt.Errorf("gap %+v after %+v", g, last)
 		}
 		if e.idx.Gap(s, g.Lo-1).Size() > 0 {
@@ -187,7 +193,8 @@ func (e *Engine) checkViews() error {
 	}
 	for h := range aliases {
 		if e.handles[h].aliases < aliases[h] {
-			return fmt.Errorf("handle %d: %d aliases, counted %d", h, e.handles[h].aliases, aliases[h])
+			return fmt.Errorf("handle %d: %d aliases, counted %d", h, e.handles[h].aliases,
+				aliases[h])
 		}
 	}
 	return nil

@@ -46,7 +46,8 @@ func TestCrowd(t *testing.T) {
 	}
 	alloc := func() mem.Addr {
 		req++
-		op := run(engine.Event{Kind: engine.EvAlloc, Req: req, Size: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
+		op := run(engine.Event{Kind: engine.EvAlloc, Req: req,
+			Size: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
 		if op.Kind != engine.OpGrant {
 			t.Fatalf("request %d is answered by %+v", req, op)
 		}

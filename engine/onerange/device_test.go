@@ -101,7 +101,8 @@ func (d *device) step(ev engine.Event) error {
 			if ok {
 				d.done = append(d.done, op)
 			} else {
-				ev, again = engine.Event{Kind: engine.EvFailed, Failed: i, Code: driver.CodeOutOfMemory}, true
+				ev, again = engine.Event{Kind: engine.EvFailed, Failed: i,
+					Code: driver.CodeOutOfMemory}, true
 				break
 			}
 			if op.Kind == engine.OpResume {
@@ -143,13 +144,16 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		d.used += unitsOf(op.Size)
 		d.handles[op.Handle] = make([]unitUse, unitsOf(op.Size))
 	case engine.OpMap:
-		if len(d.handles[op.Handle]) != int(unitsOf(op.Size)) || op.Addr%mem.Addr(mem.HandleSize) != 0 {
-			return false, fmt.Errorf("map of handle %d at %x, %d bytes", op.Handle, op.Addr, op.Size)
+		if len(d.handles[op.Handle]) != int(unitsOf(op.Size)) ||
+			op.Addr%mem.Addr(mem.HandleSize) != 0 {
+			return false, fmt.Errorf("map of handle %d at %x, %d bytes", op.Handle, op.Addr,
+				op.Size)
 		}
 		for i := range unitsOf(op.Size) / pageUnits {
 			at := op.Addr + mem.Addr(bytesOf(i*pageUnits))
 			if d.mapped[at] != nil {
-				return false, fmt.Errorf("map of handle %d at %x, mapped there: %v", op.Handle, at, d.mapped[at])
+				return false, fmt.Errorf("map of handle %d at %x, mapped there: %v", op.Handle, at,
+					d.mapped[at])
 			}
 			d.mapped[at] = &mapping{handle: op.Handle, page: i}
 		}
@@ -165,7 +169,8 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		return true, d.passed(func(fenceUse) bool { return true })
 	case engine.OpRecord:
 		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream, d.seq})
-		for i := 0; d.freeing != nil && i < len(d.freeing.waits); i++ { // none, if it is the fence of a private view
+		// none, if it is the fence of a private view
+		for i := 0; d.freeing != nil && i < len(d.freeing.waits); i++ {
 			if d.freeing.waits[i].stream == op.Stream {
 				d.freeing.waits[i].fence = op.Fence
 			}
@@ -267,7 +272,8 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 		case u.freed > 0 && u.pool != 0 && u.pool != ev.Pool:
 			return fmt.Errorf("request %d got memory of private pool %d", op.Req, u.pool)
 		case u.freed > 0 && u.stream != ev.Stream && max(d.synced, d.fenced[u.stream]) < u.freed:
-			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait", op.Req, ev.Stream, u.stream)
+			return fmt.Errorf("request %d on stream %d got memory of stream %d without a wait",
+				op.Req, ev.Stream, u.stream)
 		}
 		u.owner, u.stream, u.pool = op.Req+1, ev.Stream, ev.Pool
 		return nil
@@ -316,7 +322,8 @@ func (d *device) free(req uint64) error {
 func (d *device) vacate(p *pending) error {
 	return d.units(p.op, func(_ *mapping, u *unitUse) error {
 		if u.owner != p.op.Req+1 {
-			return fmt.Errorf("the bytes of request %d belong to request %d", p.op.Req, int(u.owner)-1)
+			return fmt.Errorf("the bytes of request %d belong to request %d", p.op.Req,
+				int(u.owner)-1)
 		}
 		u.owner, u.freed = 0, p.seq
 		return nil

@@ -58,7 +58,8 @@ func (e *Engine) ends(n unit) (first, last end, whole unit) {
 // leastEnd returns the smallest end of at least n units that is not of a handle.
 func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end) {
 	for g := range e.idx.Gaps(e.act.arena) {
-		if x := of(g); x.size >= n && x.handle != but && (least.handle == 0 || x.size < least.size) {
+		if x := of(g); x.size >= n && x.handle != but &&
+			(least.handle == 0 || x.size < least.size) {
 			least = x
 		}
 	}

@@ -148,7 +148,8 @@ func New(cfg Config, idx index.Index) *Engine {
 	e := &Engine{
 		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
-		arenas: make([]arena, firstArena), heaps: make([]heap, 1), handles: make([]handle, 1), views: make([]view, 1),
+		arenas: make([]arena, firstArena), heaps: make([]heap, 1), handles: make([]handle,
+			1), views: make([]view, 1),
 		heapOfKey: map[heapKey]uint32{}, lasting: map[mem.StreamID]bool{}, kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{},
 	}
 	e.SetLimit(0)

@@ -10,7 +10,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// A waiter is what waits for a fence: a view, handles that are lent, or the block that begins at a place.
+// A waiter is what waits for a fence: a view, handles that are lent, or the block that begins at a
+// place.
 type waiter struct {
 	view uint32
 	lent []uint32
@@ -53,7 +54,8 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	}
 	for _, id := range slices.Backward(k.users) {
-		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: id, Fence: driver.Fence(e.newFence(waiter{at: b.At}))})
+		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: id,
+			Fence: driver.Fence(e.newFence(waiter{at: b.At}))})
 	}
 	if k.fences = len(k.users); k.fences == 0 {
 		e.dropBlock(b)
@@ -64,7 +66,8 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 		v := &e.views[k.view]
 		e.clean(k.view)
 		v.dirty, v.fence = true, e.newFence(waiter{view: k.view})
-		out = append(out, engine.Op{Kind: engine.OpRecord, Addr: e.addr(v.at), Stream: e.heaps[heapAt(v.arena)].stream, Fence: driver.Fence(v.fence)})
+		out = append(out, engine.Op{Kind: engine.OpRecord, Addr: e.addr(v.at),
+			Stream: e.heaps[heapAt(v.arena)].stream, Fence: driver.Fence(v.fence)})
 	}
 	return out
 }

@@ -31,7 +31,8 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if need := lack - e.unmappedUnits(); need > 0 {
-		if a.patient && (e.idx.Total().Pending+e.leaving >= need || e.leaving >= e.leastLent(need)) {
+		if a.patient && (e.idx.Total().Pending+e.leaving >= need ||
+			e.leaving >= e.leastLent(need)) {
 			return e.refuse(engine.RefusedPending, out), true
 		}
 		if out, ok := e.lend(need, out); ok {
@@ -53,7 +54,8 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	a.creates = 0
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(lack, size, unit(e.cfg.GrowPart), e.heldBefore(a.arena), min(room, most-e.held))
+		sum := growth(lack, size, unit(e.cfg.GrowPart), e.heldBefore(a.arena),
+			min(room, most-e.held))
 		if sum > room || e.held+sum > most {
 			e.unmapped = append(e.unmapped, e.picks...)
 			a.reason = engine.RefusedLimit
@@ -67,7 +69,8 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 			e.handles[h].size = size // counted once it exists
 			e.picks = append(e.picks, h)
 			a.creates++
-			out = append(out, engine.Op{Kind: engine.OpCreate, Handle: engine.Index(h), Size: bytesOf(size)})
+			out = append(out, engine.Op{Kind: engine.OpCreate, Handle: engine.Index(h),
+				Size: bytesOf(size)})
 		}
 	}
 	a.void, a.at = v, from
@@ -80,10 +83,12 @@ func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
 	at := e.act.at
 	for _, h := range e.picks {
 		size := e.handles[h].size
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size), Handle: engine.Index(h)})
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size),
+			Handle: engine.Index(h)})
 		at += size
 	}
-	return append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(e.act.at), Size: bytesOf(at - e.act.at)})
+	return append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(e.act.at),
+		Size: bytesOf(at - e.act.at)})
 }
 
 // number returns a number that no handle has.
@@ -158,7 +163,8 @@ func (e *Engine) mend(out []engine.Op) []engine.Op {
 func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 	at := e.act.at
 	for _, h := range e.picks {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at), Size: bytesOf(e.handles[h].size)})
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
+			Size: bytesOf(e.handles[h].size)})
 		at += e.handles[h].size
 	}
 	return e.await(phaseUngrow, out)

@@ -30,11 +30,12 @@ func (e *Engine) Lasting(id mem.StreamID) {
 // lends reports whether an arena may lend handles to the one of the request.
 func (e *Engine) lends(s uint32) bool {
 	h := &e.heaps[heapAt(s)]
-	return s != e.act.arena && isLarge(s) && h.lasting && h.pool == 0 && e.idx.Room(s).Free >= pageUnits && !e.crowded(s)
+	return s != e.act.arena && isLarge(s) && h.lasting && h.pool == 0 &&
+		e.idx.Room(s).Free >= pageUnits && !e.crowded(s)
 }
 
-// lend has other streams lend what the request lacks, and as much more as its stream has needed before, so that
-// waits are few. False: they have too little for one.
+// lend has other streams lend what the request lacks, and as much more as its stream has needed
+// before, so that waits are few. False: they have too little for one.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if !a.lend || !isLarge(a.arena) {
@@ -66,8 +67,8 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	return e.refuse(engine.RefusedPending, out), true
 }
 
-// lendFrom has an arena lend so much of what has a place in the request's arena already, or of what has
-// none: the highest handles, which its blocks need last. It returns what is still wanted.
+// lendFrom has an arena lend so much of what has a place in the request's arena already, or of what
+// has none: the highest handles, which its blocks need last. It returns what is still wanted.
 func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (unit, []engine.Op) {
 	e.picks = e.picks[:0]
 	for g := range e.idx.Gaps(s) {
@@ -78,7 +79,8 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 			return true
 		})
 	}
-	slices.SortFunc(e.picks, func(a, b uint32) int { return cmp.Compare(e.handles[b].at, e.handles[a].at) })
+	slices.SortFunc(e.picks,
+		func(a, b uint32) int { return cmp.Compare(e.handles[b].at, e.handles[a].at) })
 	n := 0
 	for ; n < len(e.picks) && want > 0; n++ {
 		want -= e.handles[e.picks[n]].size
@@ -89,11 +91,15 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 	}
 	fence := e.newFence(waiter{lent: slices.Clone(e.picks)})
 	e.leave()
-	return want, append(out, engine.Op{Kind: engine.OpRecord, Stream: e.heaps[heapAt(s)].stream, Fence: driver.Fence(fence)})
+	return want, append(out, engine.Op{Kind: engine.OpRecord, Stream: e.heaps[heapAt(s)].stream,
+		Fence: driver.Fence(fence)})
 }
 
 // leastLent is the least that is worth a wait.
-func (e *Engine) leastLent(lack unit) unit { return min(lack, max(e.held/unit(e.cfg.HandlePart), 1)) }
+func (e *Engine) leastLent(lack unit) unit {
+	return min(lack, max(e.held/unit(e.cfg.HandlePart),
+		1))
+}
 
 // isFormer reports whether a view is the place of a handle that was lent.
 func (v *view) isFormer() bool { return v.inArena && !v.burnt }

@@ -18,7 +18,8 @@ func (h *heap) remembered() bool { return h.pool != 0 && h.pool < engine.FirstRe
 
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool {
-	return h.pool == pool || h.over && (pool == 0 || pool == engine.Released) || h.isRegion() && pool == engine.Regions
+	return h.pool == pool || h.over && (pool == 0 || pool == engine.Released) || h.isRegion() &&
+		pool == engine.Regions
 }
 
 // isRegion reports whether the program names the heap's pool.
@@ -82,7 +83,8 @@ func (e *Engine) adopt(out []engine.Op) []engine.Op {
 func (e *Engine) unhome(out []engine.Op) []engine.Op {
 	for _, h := range e.picks {
 		c := &e.handles[h]
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(c.at), Size: bytesOf(c.size)})
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(c.at),
+			Size: bytesOf(c.size)})
 	}
 	return e.await(phaseUnhome, out)
 }
@@ -107,8 +109,8 @@ func (e *Engine) unhomed(done int) {
 	}
 }
 
-// remake gives back all that is free, addresses of idle views too, so that as much can be made again
-// where the request's stream needs it. False: that would not be enough.
+// remake gives back all that is free, addresses of idle views too, so that as much can be made
+// again where the request's stream needs it. False: that would not be enough.
 func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	_, _, whole := e.ends(a.n)

@@ -85,8 +85,9 @@ func (e *Engine) heldBefore(s uint32) unit {
 	return e.arenas[s].most - e.arenas[s].held
 }
 
-// growth returns how much to make where so much lacks, in handles of a size: whole ones, if that is not
-// more than was held before, or else parts of one. Where rounding up comes to more than most, it is to the next page alone.
+// growth returns how much to make where so much lacks, in handles of a size: whole ones, if that is
+// not more than was held before, or else parts of one. Where rounding up comes to more than most,
+// it is to the next page alone.
 func growth(lack, size, part, before, most unit) unit {
 	if up := roundUp(lack, size); up <= min(before, most) {
 		return up

@@ -50,8 +50,9 @@ func (b *builder) play(ev engine.Event) (last engine.Op) {
 	}
 }
 
-// TestHandlesFollowTheLoad: from the first request on handles are powers of two, at most a 384th of what is
-// live with the request, and half of that or more but for the rest at the end; up to 64 MiB.
+// TestHandlesFollowTheLoad: from the first request on handles are powers of two, at most a 384th of
+// what is live with the request, and half of that or more but for the rest at the end; up to 64
+// MiB.
 func TestHandlesFollowTheLoad(t *testing.T) {
 	b := newBuilder(t)
 	const block = 300 * mem.MiB
@@ -85,8 +86,8 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	}
 }
 
-// TestHandlesBehindTrims: behind empty_cache the load counts anew; a program that calls it step after step
-// has memory made in few handles, up to what it held before.
+// TestHandlesBehindTrims: behind empty_cache the load counts anew; a program that calls it step
+// after step has memory made in few handles, up to what it held before.
 func TestHandlesBehindTrims(t *testing.T) {
 	const block = 101 * mem.MiB
 	for _, c := range []struct {
@@ -127,13 +128,15 @@ func TestHandlesBehindTrims(t *testing.T) {
 				sum += size
 			}
 			if b.made[0] != c.handle || sum != c.sum {
-				t.Errorf("handles of %v, %v in all, expected %v and %v", b.made[0], sum, c.handle, c.sum)
+				t.Errorf("handles of %v, %v in all, expected %v and %v", b.made[0], sum, c.handle,
+					c.sum)
 			}
 		})
 	}
 }
 
-// TestGrowth: memory is made for what lacks, in eighths of a handle; what was held before, in whole ones.
+// TestGrowth: memory is made for what lacks, in eighths of a handle; what was held before, in whole
+// ones.
 func TestGrowth(t *testing.T) {
 	for _, c := range []struct{ lack, size, before, most, want mem.Bytes }{
 		{1, 2, 0, 1000, 2},
@@ -148,7 +151,8 @@ func TestGrowth(t *testing.T) {
 		{65, 64, 0, 60, 66}, // nor for this, which the caller sees
 	} {
 		n := func(x mem.Bytes) unit { return unitsOf(x * mem.MiB) }
-		if got := growth(n(c.lack), n(c.size), unit(DefaultConfig().GrowPart), n(c.before), n(c.most)); got != n(c.want) {
+		if got := growth(n(c.lack), n(c.size), unit(DefaultConfig().GrowPart), n(c.before),
+			n(c.most)); got != n(c.want) {
 			t.Errorf("%d MiB for %d in handles of %d, %d before, at most %d: expected %d",
 				bytesOf(got)/mem.MiB, c.lack, c.size, c.before, c.most, c.want)
 		}
@@ -156,7 +160,8 @@ func TestGrowth(t *testing.T) {
 	b := newBuilder(t)
 	b.alloc(24*mem.GiB, 0)
 	b.alloc(101*mem.MiB, 0)
-	if got := b.made; len(got) != 3 || got[0] != 64*mem.MiB || got[1] != 32*mem.MiB || got[2] != 8*mem.MiB {
+	if got := b.made; len(got) != 3 || got[0] != 64*mem.MiB || got[1] != 32*mem.MiB ||
+		got[2] != 8*mem.MiB {
 		t.Errorf("for 101 MiB handles of %v", got)
 	}
 }
@@ -166,7 +171,8 @@ func TestGrowPart(t *testing.T) {
 	for part, want := range map[unit]unit{1: 32, 2: 16, 4: 8, 8: 8, 64: 6} {
 		got := growth(6*pageUnits, 32*pageUnits, part, 0, 1<<40)
 		if got != want*pageUnits {
-			t.Errorf("6 pages in handles of 32, in %d parts: %d pages, expected %d", part, got/pageUnits, want)
+			t.Errorf("6 pages in handles of 32, in %d parts: %d pages, expected %d", part,
+				got/pageUnits, want)
 		}
 	}
 }

@@ -41,9 +41,11 @@ func one(d *device, req uint64, next func() int) error {
 	}
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Lend: k%3 > 0, Wait: k%5 == 0})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
+			Stream: stream(next()), Lend: k%3 > 0, Wait: k%5 == 0})
 	case k < 15:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()), Stream: stream(next()), Pool: uint64(next() % 3)})
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
+			Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:
 		if b, ok := d.pick(next()); ok {
 			return d.free(b)
@@ -126,7 +128,8 @@ func (d *device) finish() error {
 		return err
 	}
 	s := d.eng.Stats()
-	if s.Blocks != 0 || s.Load != 0 || s.Pending != 0 || s.Handles != 0 || s.Mapped != 0 || len(d.handles) != 0 {
+	if s.Blocks != 0 || s.Load != 0 || s.Pending != 0 || s.Handles != 0 || s.Mapped != 0 ||
+		len(d.handles) != 0 {
 		return fmt.Errorf("everything is freed and trimmed, and this is left: %+v, %d handles of the device", s, len(d.handles))
 	}
 	return nil

@@ -14,13 +14,15 @@ const (
 	attemptBack                  // what was lent and is nobody's
 	attemptStitch                // free handles under a view, with as many new ones as lack
 	attemptGrow                  // new handles, whatever is free
-	attemptWait                  // idle handles of other arenas and blocks that wait for fences, after waiting for the device
-	attemptRemake                // all that is free is given back, and made anew
-	attemptSmall                 // a small request goes where the large ones are
+	// idle handles of other arenas and blocks that wait for fences, after waiting for the device
+	attemptWait
+	attemptRemake // all that is free is given back, and made anew
+	attemptSmall  // a small request goes where the large ones are
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Wait, lend: ev.Lend, reason: engine.RefusedDevice}
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Wait, lend: ev.Lend,
+		reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
@@ -36,7 +38,8 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
 	}
-	if ev.Poll && e.idx.Total().Pending+e.leaving > 0 && (planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
+	if ev.Poll && e.idx.Total().Pending+e.leaving > 0 &&
+		(planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}
 	return e.try(out)
@@ -88,7 +91,8 @@ func (e *Engine) try(out []engine.Op) []engine.Op {
 func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 	a := &e.act
 	e.addBlock(a.arena, at, a.n, view, a.size)
-	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: e.addr(at), Size: bytesOf(a.n)})
+	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: e.addr(at),
+		Size: bytesOf(a.n)})
 	e.act = action{}
 	return out
 }
@@ -104,7 +108,8 @@ func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	if h := e.act.heap; h != 0 && e.empty(h) { // it was made for this request
 		e.emptied = append(e.emptied, h)
 	}
-	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why, Code: e.act.code})
+	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why,
+		Code: e.act.code})
 	e.act = action{}
 	return out
 }

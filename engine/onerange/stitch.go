@@ -100,23 +100,28 @@ func (e *Engine) pickUnder(c *candidate) bool {
 
 func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(s.at), Size: bytesOf(e.handles[s.handle].size)})
+		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(s.at),
+			Size: bytesOf(e.handles[s.handle].size)})
 	}
 	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(s.at), Size: bytesOf(e.handles[s.handle].size), Handle: engine.Index(s.handle)})
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(s.at),
+			Size: bytesOf(e.handles[s.handle].size), Handle: engine.Index(s.handle)})
 	}
 	v := &e.views[e.act.view]
 	at := v.at + v.size
 	for _, h := range e.picks {
 		size := e.handles[h].size
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size), Handle: engine.Index(h)})
+		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size),
+			Handle: engine.Index(h)})
 		at += size
 	}
 	for _, s := range e.swaps {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(s.at), Size: bytesOf(e.handles[s.handle].size)})
+		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(s.at),
+			Size: bytesOf(e.handles[s.handle].size)})
 	}
 	if from := v.at + v.size; at > from {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(from), Size: bytesOf(at - from)})
+		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(from),
+			Size: bytesOf(at - from)})
 	}
 	return out
 }
@@ -139,7 +144,8 @@ func (e *Engine) pickSwaps(v *view) bool {
 				return true
 			}
 			for i := range e.swaps {
-				if s := &e.swaps[i]; s.handle == 0 && e.handles[v.handles[s.pos]].size == e.handles[h].size {
+				if s := &e.swaps[i]; s.handle == 0 &&
+					e.handles[v.handles[s.pos]].size == e.handles[h].size {
 					s.handle = h
 					e.handles[h].mark = e.marks
 					left--

@@ -76,10 +76,12 @@ func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
 		size := e.handles[h].size
 		if last := len(out) - 1; slices.Contains(e.views[x].holes, i) {
 			// nothing is mapped there
-		} else if last >= 0 && out[last].Kind == engine.OpUnmap && out[last].Addr+mem.Addr(out[last].Size) == e.addr(at) && at != e.views[x].at {
+		} else if last >= 0 && out[last].Kind == engine.OpUnmap &&
+			out[last].Addr+mem.Addr(out[last].Size) == e.addr(at) && at != e.views[x].at {
 			out[last].Size += bytesOf(size)
 		} else {
-			out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at), Size: bytesOf(size)})
+			out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
+				Size: bytesOf(size)})
 		}
 		at += size
 	}
@@ -98,7 +100,8 @@ func (e *Engine) dropped(done int) {
 		at := v.at
 		for i, h := range v.handles {
 			a := e.addr(at)
-			if slices.ContainsFunc(pieces, func(op engine.Op) bool { return a >= op.Addr && a < op.Addr+mem.Addr(op.Size) }) {
+			if slices.ContainsFunc(pieces,
+				func(op engine.Op) bool { return a >= op.Addr && a < op.Addr+mem.Addr(op.Size) }) {
 				v.holes = append(v.holes, i)
 				e.handles[h].aliases--
 				e.stats.Unmaps++
@@ -229,5 +232,6 @@ func (e *Engine) released(done int) {
 		e.numbers = append(e.numbers, h)
 		e.stats.Releases++
 	}
-	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].size == 0 })
+	e.unmapped = slices.DeleteFunc(e.unmapped,
+		func(h uint32) bool { return e.handles[h].size == 0 })
 }

@@ -47,20 +47,25 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.trace, "trace", "tests/traces/llama_naive.csv.gz", "the recording to replay")
-	flag.StringVar(&o.driver, "driver", "build/fakecuda/libcuda.so.1", "the CUDA driver library; libcuda.so.1 is the GPU's")
+	flag.StringVar(&o.driver, "driver", "build/fakecuda/libcuda.so.1",
+		"the CUDA driver library; libcuda.so.1 is the GPU's")
 	flag.Int64Var(&o.scale, "scale", 64, "divide the recorded sizes by this")
 	flag.IntVar(&o.threads, "threads", 1, "threads, each on a stream of its own")
 	flag.IntVar(&o.repeats, "steps", 200, "repeat the last step so many times")
-	flag.DurationVar(&o.pause, "pause", 10*time.Millisecond, "wait after each step, in place of the work a real one does")
-	flag.BoolVar(&o.atStep, "at-step", false, "plan at the step boundaries instead of beside the program")
+	flag.DurationVar(&o.pause, "pause", 10*time.Millisecond,
+		"wait after each step, in place of the work a real one does")
+	flag.BoolVar(&o.atStep, "at-step", false,
+		"plan at the step boundaries instead of beside the program")
 	flag.BoolVar(&o.verbose, "v", false, "log what the allocator does")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "embed_go: %s: expected flags only; name a recording with -trace\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "embed_go: %s: expected flags only; name a recording with -trace\n",
+			flag.Arg(0))
 		os.Exit(2)
 	}
 	if o.scale < 1 || o.threads < 1 || o.repeats < 0 {
-		fmt.Fprintln(os.Stderr, "embed_go: expected -scale and -threads of at least 1, and -steps of at least 0")
+		fmt.Fprintln(os.Stderr,
+			"embed_go: expected -scale and -threads of at least 1, and -steps of at least 0")
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -102,11 +107,13 @@ func run(o options) (err error) {
 			err = e
 		}
 	}()
-	r := &replay{memory: allocator, bytes: gpu, events: recording.Events, pause: o.pause, repeats: o.repeats}
+	r := &replay{memory: allocator, bytes: gpu, events: recording.Events, pause: o.pause,
+		repeats: o.repeats}
 	if err := r.addThreads(o.threads, o.scale, gpu.NewStream); err != nil {
 		return err
 	}
-	fmt.Printf("%s on %s: %d threads, sizes divided by %d\n", recording.Name, allocator.Name(), o.threads, o.scale)
+	fmt.Printf("%s on %s: %d threads, sizes divided by %d\n", recording.Name, allocator.Name(),
+		o.threads, o.scale)
 	start := time.Now()
 	if err := r.run(); err != nil {
 		return err
@@ -123,9 +130,12 @@ func report(r *replay, s stalloc.Stats, took time.Duration) {
 		spent += t.spent
 	}
 	fmt.Printf("requests  %d, in %d steps\n", s.Requests, s.Steps)
-	fmt.Printf("plan      %d hits, %d misses, %d plans; %.1f %% of all requests\n", s.Hits, s.Misses, s.Plans, 100*float64(s.Hits)/float64(s.Requests))
-	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n", s.PeakAllocated, s.PeakReserved, 100*s.Fragmentation())
+	fmt.Printf("plan      %d hits, %d misses, %d plans; %.1f %% of all requests\n", s.Hits,
+		s.Misses, s.Plans, 100*float64(s.Hits)/float64(s.Requests))
+	fmt.Printf("memory    %v live at the peak, %v reserved, %.1f %% fragmentation\n",
+		s.PeakAllocated, s.PeakReserved, 100*s.Fragmentation())
 	fmt.Printf("driver    %d calls, %v\n", s.DriverCalls, s.DriverTime.Round(time.Microsecond))
-	fmt.Printf("time      %v, of it %v in the allocator\n", took.Round(time.Millisecond), spent.Round(time.Microsecond))
+	fmt.Printf("time      %v, of it %v in the allocator\n", took.Round(time.Millisecond),
+		spent.Round(time.Microsecond))
 	fmt.Printf("checked   %v, every byte as it was left\n", checked)
 }

@@ -39,7 +39,8 @@ const look = 50
 // a stream of its own and with blocks smaller than those of the one before.
 func (r *replay) addThreads(n int, scale int64, newStream func() (stalloc.Stream, error)) error {
 	for i := range n {
-		t := &thread{replay: r, number: uint64(i), scale: scale * int64(i+1), blocks: make(map[int64]block)}
+		t := &thread{replay: r, number: uint64(i), scale: scale * int64(i+1),
+			blocks: make(map[int64]block)}
 		if i > 0 {
 			var err error
 			if t.stream, err = newStream(); err != nil {
@@ -145,7 +146,8 @@ func (t *thread) follow(events []trace.Event, looks bool) error {
 			lent[e.ID] = requests%lend == 0
 			err = t.malloc(e.ID, (e.Size+stalloc.Bytes(t.scale)-1)/stalloc.Bytes(t.scale))
 		case trace.FreeRequested:
-			if _, live := t.blocks[e.ID]; live { // in a repeated step its first turn may have freed it
+			// in a repeated step its first turn may have freed it
+			if _, live := t.blocks[e.ID]; live {
 				err = t.free(e.ID, lent[e.ID])
 			}
 		}

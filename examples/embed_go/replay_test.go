@@ -52,11 +52,13 @@ func recorded() []trace.Event {
 	var events []trace.Event
 	for id := range int64(300) {
 		if id%100 == 0 {
-			events = append(events, trace.Event{Kind: trace.Mark, Mark: fmt.Sprintf("step %d", id/100)})
+			events = append(events,
+				trace.Event{Kind: trace.Mark, Mark: fmt.Sprintf("step %d", id/100)})
 		}
 		events = append(events, trace.Event{Kind: trace.Alloc, ID: id, Size: 1000})
 		if id > 0 {
-			events = append(events, trace.Event{Kind: trace.FreeRequested, ID: id - 1}, trace.Event{Kind: trace.FreeCompleted, ID: id - 1})
+			events = append(events, trace.Event{Kind: trace.FreeRequested, ID: id - 1},
+				trace.Event{Kind: trace.FreeCompleted, ID: id - 1})
 		}
 	}
 	return append(events, trace.Event{Kind: trace.Mark, Mark: "end"})
@@ -88,8 +90,10 @@ func TestReplay(t *testing.T) {
 		if r.threads[0].checked != 300*1000 {
 			t.Errorf("%v were checked", r.threads[0].checked)
 		}
-		if live := slices.Collect(maps.Keys(b.live)); len(live) > 0 || b.steps != 4 || b.records != 3 {
-			t.Errorf("%d blocks left, %d steps, %d blocks lent, want 0, 4 and 3", len(live), b.steps, b.records)
+		if live := slices.Collect(maps.Keys(b.live)); len(live) > 0 || b.steps != 4 ||
+			b.records != 3 {
+			t.Errorf("%d blocks left, %d steps, %d blocks lent, want 0, 4 and 3", len(live),
+				b.steps, b.records)
 		}
 	}
 }
@@ -121,7 +125,9 @@ func TestRepeats(t *testing.T) {
 	if err := r.run(); err != nil {
 		t.Fatal(err)
 	}
-	if b.steps != 4+look || len(b.live) != 0 || int(b.next) != 1000*(300+100*look) || r.threads[0].checked != 400*1000 {
-		t.Errorf("%d steps, %d blocks left, %d bytes handed out, %v checked", b.steps, len(b.live), b.next, r.threads[0].checked)
+	if b.steps != 4+look || len(b.live) != 0 || int(b.next) != 1000*(300+100*look) ||
+		r.threads[0].checked != 400*1000 {
+		t.Errorf("%d steps, %d blocks left, %d bytes handed out, %v checked", b.steps, len(b.live),
+			b.next, r.threads[0].checked)
 	}
 }

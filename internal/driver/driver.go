@@ -15,8 +15,9 @@ type Fence uint64
 
 // Shared names the memory of a handle to other processes.
 type Shared struct {
-	FD     int    // a file descriptor of the process; -1: there is a name
-	Fabric string // FabricName bytes that mean the same on every host of a fabric; "": there is a descriptor
+	FD int // a file descriptor of the process; -1: there is a name
+	// FabricName bytes that mean the same on every host of a fabric; "": there is a descriptor
+	Fabric string
 }
 
 // FabricName is how many bytes a fabric's name of memory has.

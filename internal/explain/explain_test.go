@@ -16,20 +16,21 @@ import (
 
 // TestTexts prints what testdata/texts.txt has figures for; -rewrite renews it.
 func TestTexts(t *testing.T) {
-	datadriven.RunTest(t, filepath.Join("testdata", "texts.txt"), func(t *testing.T, d *datadriven.TestData) string {
-		var in struct {
-			Figures
-			Why Why
-		}
-		if err := json.Unmarshal([]byte(d.Input), &in); err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		in.Figures.Why = in.Why
-		if d.Cmd == "table" {
-			return in.Table()
-		}
-		return in.Refusal()
-	})
+	datadriven.RunTest(t, filepath.Join("testdata", "texts.txt"),
+		func(t *testing.T, d *datadriven.TestData) string {
+			var in struct {
+				Figures
+				Why Why
+			}
+			if err := json.Unmarshal([]byte(d.Input), &in); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			in.Figures.Why = in.Why
+			if d.Cmd == "table" {
+				return in.Table()
+			}
+			return in.Refusal()
+		})
 }
 
 // TestNeverAWrongReason: for figures of any kind, what is said follows from them.
@@ -85,8 +86,10 @@ func random(r *rand.Rand) Figures {
 	f.NoStitching = r.IntN(2) == 0
 	for range r.IntN(8) {
 		f.Sizes = append(f.Sizes, Size{some(2 * mem.GiB), r.IntN(9)})
-		f.Phases = append(f.Phases, Phase{strings.Repeat("step ", 1+r.IntN(20)), 1, some(mem.GiB), r.IntN(3) == 0})
-		f.Holders = append(f.Holders, Holder{r.IntN(1 << 22), strings.Repeat("x", r.IntN(60)), some(mem.GiB) - 1, r.IntN(2) == 0})
+		f.Phases = append(f.Phases, Phase{strings.Repeat("step ", 1+r.IntN(20)), 1, some(mem.GiB),
+			r.IntN(3) == 0})
+		f.Holders = append(f.Holders, Holder{r.IntN(1 << 22), strings.Repeat("x", r.IntN(60)),
+			some(mem.GiB) - 1, r.IntN(2) == 0})
 	}
 	if r.IntN(2) == 0 {
 		f.Note = strings.Repeat("NVML says so. ", r.IntN(9))
@@ -115,7 +118,8 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportPath(t *testing.T) {
-	if got := ReportPath("/tmp/oom-%r-%p-%d-100%%.txt", "3", 42, 1); got != "/tmp/oom-3-42-1-100%.txt" {
+	if got := ReportPath("/tmp/oom-%r-%p-%d-100%%.txt", "3", 42,
+		1); got != "/tmp/oom-3-42-1-100%.txt" {
 		t.Error(got)
 	}
 	if got := ReportPath("oom.%r", "", 42, 0); got != "oom.0" {

@@ -45,17 +45,21 @@ type Figures struct {
 	PeakReserved mem.Bytes `json:"peak_reserved_bytes,omitempty"`
 	Allocated    mem.Bytes `json:"allocated_bytes"` // in live blocks
 	Blocks       int       `json:"blocks,omitempty"`
-	Pending      mem.Bytes `json:"pending_bytes"`             // freed, other streams still use them
-	LateFences   int       `json:"late_fences,omitempty"`     // that the driver takes no question about
-	Whole        mem.Bytes `json:"free_handles_bytes"`        // of the free memory, in handles that nothing lies in
-	Private      mem.Bytes `json:"private_idle_bytes"`        // of the free memory, in private pools of graphs
-	LargestGap   mem.Bytes `json:"largest_gap_bytes"`         // contiguous free bytes
-	NoStitching  bool      `json:"stitching_off,omitempty"`   // free handles are not put together
-	Sizes        []Size    `json:"largest_sizes,omitempty"`   // of live blocks
-	Phases       []Phase   `json:"allocated_when,omitempty"`  // of live blocks, in the order of time
-	Holders      []Holder  `json:"processes,omitempty"`       // of the device's memory
-	HoldersError string    `json:"processes_error,omitempty"` // why they may be incomplete
-	Note         string    `json:"note,omitempty"`            // what else is known, as a sentence
+	Pending      mem.Bytes `json:"pending_bytes"` // freed, other streams still use them
+	// that the driver takes no question about
+	LateFences int `json:"late_fences,omitempty"`
+	// of the free memory, in handles that nothing lies in
+	Whole mem.Bytes `json:"free_handles_bytes"`
+	// of the free memory, in private pools of graphs
+	Private     mem.Bytes `json:"private_idle_bytes"`
+	LargestGap  mem.Bytes `json:"largest_gap_bytes"`       // contiguous free bytes
+	NoStitching bool      `json:"stitching_off,omitempty"` // free handles are not put together
+	Sizes       []Size    `json:"largest_sizes,omitempty"` // of live blocks
+	// of live blocks, in the order of time
+	Phases       []Phase  `json:"allocated_when,omitempty"`
+	Holders      []Holder `json:"processes,omitempty"`       // of the device's memory
+	HoldersError string   `json:"processes_error,omitempty"` // why they may be incomplete
+	Note         string   `json:"note,omitempty"`            // what else is known, as a sentence
 }
 
 // Size sums up live blocks of one size.

@@ -63,7 +63,8 @@ func (f *Figures) Advice() []string {
 		tip("%v lie idle in private pools: release CUDA graphs that are not needed.", f.Private)
 	}
 	if f.NoStitching && f.Whole >= f.Asked {
-		tip("Stitching is off, and %v in free pages could be put together: STALLOC_CONF=stitch:on.", f.Whole)
+		tip("Stitching is off, and %v in free pages could be put together: STALLOC_CONF=stitch:on.",
+			f.Whole)
 	}
 	for _, p := range f.Phases {
 		if p.Between && p.Bytes > f.Allocated/20 {
@@ -71,14 +72,16 @@ func (f *Figures) Advice() []string {
 		}
 	}
 	if isShort {
-		tip("Need %v less: a smaller batch or sequence, activation checkpointing, or offloading.", short)
+		tip("Need %v less: a smaller batch or sequence, activation checkpointing, or offloading.",
+			short)
 	}
 	if s, ok := f.dominant(); ok {
 		what := "live blocks of %v are"
 		if s.Blocks == 1 {
 			what = "live block of %v is"
 		}
-		tip("%d "+what+" %.0f %% of the load: look here first.", s.Blocks, s.Size, 100*float64(s.Sum())/float64(f.Allocated))
+		tip("%d "+what+" %.0f %% of the load: look here first.", s.Blocks, s.Size,
+			100*float64(s.Sum())/float64(f.Allocated))
 	}
 	return tips
 }

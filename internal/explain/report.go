@@ -23,5 +23,6 @@ func ReportPath(name, rank string, pid, device int) string {
 	if rank == "" {
 		rank = "0"
 	}
-	return strings.NewReplacer("%%", "%", "%p", strconv.Itoa(pid), "%r", rank, "%d", strconv.Itoa(device)).Replace(name)
+	return strings.NewReplacer("%%", "%", "%p", strconv.Itoa(pid), "%r", rank, "%d",
+		strconv.Itoa(device)).Replace(name)
 }

@@ -157,7 +157,8 @@ func (f *Figures) live(t table) {
 	if len(sizes) > 0 {
 		t.b.WriteString("\nLive blocks by size:\n")
 		for _, s := range sizes[:min(len(sizes), listed)] {
-			t.row(fmt.Sprintf("  %d of %v", s.Blocks, s.Size), s.Sum(), share(s.Sum(), f.Allocated, "of the load"))
+			t.row(fmt.Sprintf("  %d of %v", s.Blocks, s.Size), s.Sum(),
+				share(s.Sum(), f.Allocated, "of the load"))
 		}
 	}
 	if len(f.Phases) == 0 {

@@ -11,8 +11,8 @@
 // 1.5 r d² outside, which is at least what a parabola through three evenly spaced points would
 // differ by. Two points cannot tell that at all.
 //
-// Where runs of other sizes can be made up, their memory takes the line's place (Along): the peak may
-// be in another part of the step at a larger size, so it is a line with a bend.
+// Where runs of other sizes can be made up, their memory takes the line's place (Along): the peak
+// may be in another part of the step at a larger size, so it is a line with a bend.
 package fit
 
 import (

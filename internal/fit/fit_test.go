@@ -26,8 +26,10 @@ func TestLargest(t *testing.T) {
 		unit, capacity := 1+random.Int64N(4), 20+200*random.Float64()
 		truth := func(size int64) float64 { return fixed + each*float64(size) }
 		var points []Point
-		for size := 1 + random.Int64N(5); len(points) < 2+int(random.Int64N(3)); size += 1 + random.Int64N(5) {
-			points = append(points, Point{float64(size), truth(size) + tolerance*(2*random.Float64()-1), tolerance})
+		for size := 1 + random.Int64N(5); len(points) < 2+int(random.Int64N(3)); size += 1 +
+			random.Int64N(5) {
+			points = append(points,
+				Point{float64(size), truth(size) + tolerance*(2*random.Float64()-1), tolerance})
 		}
 		if len(points) < 2 {
 			continue
@@ -43,7 +45,8 @@ func TestLargest(t *testing.T) {
 			fits += unit
 		}
 		if fits < r.Low || fits > r.High || r.Best < r.Low || r.Best > r.High || r.Best%unit != 0 {
-			t.Fatalf("%v of %v+%v a unit, tolerance %v, points %v: %+v, truly %d", capacity, fixed, each, tolerance, points, r, fits)
+			t.Fatalf("%v of %v+%v a unit, tolerance %v, points %v: %+v, truly %d", capacity, fixed,
+				each, tolerance, points, r, fits)
 		}
 	}
 	if told < 1000 {
@@ -83,14 +86,17 @@ func TestWhatCannotBeTold(t *testing.T) {
 		{[]Point{{1, 10, 0}, {2, 11, 0}}, 1000, "more than 16 times"},
 		{[]Point{{1, 10, 0}, {2, 12, 0}, {3, 18, 0}}, 60, "off by"},
 	} {
-		if r, err := through(t, c.points...).Largest(c.capacity, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+		if r, err := through(t, c.points...).Largest(c.capacity, 1); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %+v, error %v, expected %q", c.points, r, err, c.want)
 		}
 	}
-	if _, err := Through([]Point{{4, 10, 0}, {4, 11, 0}}); err == nil || !strings.Contains(err.Error(), "one size alone") {
+	if _, err := Through([]Point{{4, 10, 0}, {4, 11, 0}}); err == nil ||
+		!strings.Contains(err.Error(), "one size alone") {
 		t.Error(err)
 	}
-	if r, err := through(t, Point{4, 10, 0}, Point{8, 14, 0}).Largest(5, 1); err != nil || r.Best != 0 {
+	if r, err := through(t, Point{4, 10, 0}, Point{8, 14, 0}).Largest(5, 1); err != nil ||
+		r.Best != 0 {
 		t.Errorf("%+v, error %v: nothing fits", r, err)
 	}
 }

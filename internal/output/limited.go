@@ -47,7 +47,8 @@ func unsignalled(write func() (int, error)) (n int, err error) {
 	n, err = write()
 	if pending() && !earlier {
 		var now syscall.Timespec
-		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&held)), 0,
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&held)),
+			0,
 			uintptr(unsafe.Pointer(&now)), ofKernels, 0, 0)
 	}
 	mask(setMask, &before, nil)
@@ -58,7 +59,8 @@ func unsignalled(write func() (int, error)) (n int, err error) {
 }
 
 func mask(how int, to, before *sigset) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, uintptr(how), uintptr(unsafe.Pointer(to)),
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, uintptr(how),
+		uintptr(unsafe.Pointer(to)),
 		uintptr(unsafe.Pointer(before)), ofKernels, 0, 0)
 }
 

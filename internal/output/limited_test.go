@@ -38,7 +38,8 @@ func TestBeyondLimit(t *testing.T) {
 		t.Error(err)
 	}
 	err := Write(path, 0o600, text("four and more"))
-	if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "ulimit -f") || names(t, dir) != 1 {
+	if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "ulimit -f") ||
+		names(t, dir) != 1 {
 		t.Errorf("%v, %d files", err, names(t, dir))
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

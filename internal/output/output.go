@@ -51,7 +51,8 @@ func Open(path string, mode fs.FileMode) (*File, error) {
 		})
 	default:
 		var f *os.File
-		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0); errors.Is(err, syscall.ENXIO) {
+		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0); errors.Is(err,
+			syscall.ENXIO) {
 			err = fmt.Errorf("%w: nobody reads from the pipe", err)
 		}
 		if err == nil {
@@ -93,7 +94,8 @@ func beside(place string, prepare func(*os.File) error) (*File, error) {
 	base := filepath.Base(place)
 	f, err := os.CreateTemp(filepath.Dir(place), "."+base[:min(len(base), 200)]+".*")
 	if err != nil {
-		return nil, fmt.Errorf("no file can be made in the folder %s: %w", filepath.Dir(place), errors.Unwrap(err))
+		return nil, fmt.Errorf("no file can be made in the folder %s: %w", filepath.Dir(place),
+			errors.Unwrap(err))
 	}
 	if err := prepare(f); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))

@@ -49,7 +49,10 @@ func TestRegular(t *testing.T) {
 	}
 	isFile(t, path, "two", 0o600)
 	broken := errors.New("broken")
-	err := Write(path, 0o644, func(w io.Writer) error { return errors.Join(text("thr")(w), broken) })
+	err := Write(path, 0o644, func(w io.Writer) error {
+		return errors.Join(text("thr")(w),
+			broken)
+	})
 	if !errors.Is(err, broken) || names(t, dir) != 1 {
 		t.Errorf("%v, %d files", err, names(t, dir))
 	}
@@ -59,7 +62,8 @@ func TestRegular(t *testing.T) {
 // TestLinks: a link stays one, and what it points to is written, if need be made.
 func TestLinks(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	for _, to := range []string{filepath.Join(other, "there"), "../" + filepath.Base(other) + "/new"} {
+	for _, to := range []string{filepath.Join(other, "there"), "../" + filepath.Base(other) +
+		"/new"} {
 		first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 		for link, to := range map[string]string{first: "second", second: to} {
 			if err := os.Symlink(to, link); err != nil {
@@ -107,7 +111,8 @@ func TestInPlace(t *testing.T) {
 	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 		t.Errorf("the pipe is %v now, %v", info, err)
 	}
-	for _, path := range []string{"", dir, filepath.Join(dir, "none", "x"), filepath.Join(pipe, "x")} {
+	for _, path := range []string{"", dir, filepath.Join(dir, "none", "x"),
+		filepath.Join(pipe, "x")} {
 		if f, err := Open(path, 0o644); err == nil {
 			f.Close()
 			t.Errorf("%q was opened", path)
@@ -125,7 +130,8 @@ func TestDevice(t *testing.T) {
 		t.Skip("no device can be made here:", err)
 	}
 	before, _ := os.Lstat(node)
-	if err := Write(node, 0o644, text("lost")); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, fs.ErrPermission) {
+	if err := Write(node, 0o644, text("lost")); err != nil && !errors.Is(err, syscall.ENOSPC) &&
+		!errors.Is(err, fs.ErrPermission) {
 		t.Error(err)
 	} else if err == nil {
 		t.Error("a full device took it")

@@ -32,18 +32,19 @@ func check(root string, n mem.Bytes) error {
 	return nil
 }
 
-// Take returns memory of whole pages, in huge ones where the host has them: none is there before Fill
-// has been called for it. Give gives it back.
+// Take returns memory of whole pages, in huge ones where the host has them: none is there before
+// Fill has been called for it. Give gives it back.
 func Take(n mem.Bytes) ([]byte, error) {
 	page := mem.Bytes(os.Getpagesize())
 	n = (n + page - 1) / page * page
-	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	memory, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v cannot be had: %w", ErrFull, n, err)
 	}
 	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE) // it is twice as fast with them, and right without
-	// A child has no use for it. Were its pages shared after a fork, the first write here would copy
-	// them, and what the driver has pinned would be the child's.
+	// A child has no use for it. Were its pages shared after a fork, the first write here would
+	// copy them, and what the driver has pinned would be the child's.
 	_ = unix.Madvise(memory, unix.MADV_DONTFORK)
 	return memory, nil
 }

@@ -36,7 +36,8 @@ func TestLeft(t *testing.T) {
 		whose string
 	}{
 		"nothing is known": {nil, math.MaxInt64, ""},
-		"the host alone":   {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n"}, 800 * mem.KiB, "the host"},
+		"the host alone": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "0::/\n"}, 800 * mem.KiB, "the host"},
 		"a group without a limit": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/job\n",
 			"sys/fs/cgroup/job/memory.max": "max\n", "sys/fs/cgroup/job/memory.current": "4096\n",
@@ -68,8 +69,10 @@ func TestLeft(t *testing.T) {
 			continue
 		}
 		err := check(top, c.left+1)
-		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), c.whose) || check(top, c.left) != nil {
-			t.Errorf("%s: one byte too many: %v; all that is left: %v", name, err, check(top, c.left))
+		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), c.whose) ||
+			check(top, c.left) != nil {
+			t.Errorf("%s: one byte too many: %v; all that is left: %v", name, err,
+				check(top, c.left))
 		}
 	}
 }

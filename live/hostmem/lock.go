@@ -16,8 +16,8 @@ const (
 )
 
 // Lock keeps other processes of the host from taking memory until unlock is called. Check sees what
-// is taken, not what is about to be: ranks that ask at the same time would all be told yes. After 30 s,
-// or where the file cannot be had, it goes on without.
+// is taken, not what is about to be: ranks that ask at the same time would all be told yes. After
+// 30 s, or where the file cannot be had, it goes on without.
 func Lock() (unlock func()) { return lock(lockFile, lockWait) }
 
 func lock(file string, most time.Duration) (unlock func()) {

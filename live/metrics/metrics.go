@@ -50,40 +50,62 @@ type metric struct {
 	value func(*page.Device) float64
 }
 
-func describe(kind prometheus.ValueType, name, help string, value func(*page.Device) float64) metric {
-	return metric{prometheus.NewDesc("stalloc_"+name, help, []string{"pid", "rank", "device"}, nil), kind, value}
+func describe(kind prometheus.ValueType, name, help string,
+	value func(*page.Device) float64) metric {
+	return metric{prometheus.NewDesc("stalloc_"+name, help, []string{"pid", "rank", "device"}, nil),
+		kind, value}
 }
 
 func counter(name, help string, value func(*page.Stats) uint64) metric {
-	return describe(prometheus.CounterValue, name, help, func(d *page.Device) float64 { return float64(value(&d.Now.Stats)) })
+	return describe(prometheus.CounterValue, name, help,
+		func(d *page.Device) float64 { return float64(value(&d.Now.Stats)) })
 }
 
 func gauge(name, help string, value func(*page.Stats) uint64) metric {
-	return describe(prometheus.GaugeValue, name, help, func(d *page.Device) float64 { return float64(value(&d.Now.Stats)) })
+	return describe(prometheus.GaugeValue, name, help,
+		func(d *page.Device) float64 { return float64(value(&d.Now.Stats)) })
 }
 
 // metrics are all that is published.
 var metrics = []metric{
-	gauge("allocated_bytes", "Bytes in live blocks.", func(s *page.Stats) uint64 { return s.Allocated }),
-	gauge("requested_bytes", "Bytes in live blocks, as they were asked for.", func(s *page.Stats) uint64 { return s.Requested }),
-	gauge("active_bytes", "Bytes in blocks that are live or wait for other streams.", func(s *page.Stats) uint64 { return s.Active }),
-	gauge("reserved_bytes", "Device memory held.", func(s *page.Stats) uint64 { return s.Reserved }),
-	gauge("peak_allocated_bytes", "Most bytes in live blocks since the last reset.", func(s *page.Stats) uint64 { return s.PeakAllocated }),
-	gauge("peak_reserved_bytes", "Most device memory held since the last reset.", func(s *page.Stats) uint64 { return s.PeakReserved }),
-	gauge("native_peak_reserved_bytes", "Most that PyTorch's own allocator would have held, in which it is at full speed, estimated; 0: it cannot be told.", func(s *page.Stats) uint64 { return s.NativePeakReserved }),
+	gauge("allocated_bytes", "Bytes in live blocks.",
+		func(s *page.Stats) uint64 { return s.Allocated }),
+	gauge("requested_bytes", "Bytes in live blocks, as they were asked for.",
+		func(s *page.Stats) uint64 { return s.Requested }),
+	gauge("active_bytes", "Bytes in blocks that are live or wait for other streams.",
+		func(s *page.Stats) uint64 { return s.Active }),
+	gauge("reserved_bytes", "Device memory held.",
+		func(s *page.Stats) uint64 { return s.Reserved }),
+	gauge("peak_allocated_bytes", "Most bytes in live blocks since the last reset.",
+		func(s *page.Stats) uint64 { return s.PeakAllocated }),
+	gauge("peak_reserved_bytes", "Most device memory held since the last reset.",
+		func(s *page.Stats) uint64 { return s.PeakReserved }),
+	gauge("native_peak_reserved_bytes",
+		"Most that PyTorch's own allocator would have held, in which it is at full speed, estimated; 0: it cannot be told.", func(s *page.Stats) uint64 { return s.NativePeakReserved }),
 	gauge("blocks", "Live blocks.", func(s *page.Stats) uint64 { return s.Blocks }),
-	gauge("plan_generation", "Plans activated so far; 0: none serves.", func(s *page.Stats) uint64 { return s.PlanGeneration }),
-	counter("requests_total", "Allocations asked for.", func(s *page.Stats) uint64 { return s.Requests }),
-	counter("plan_hits_total", "Requests that a plan served.", func(s *page.Stats) uint64 { return s.Hits }),
-	counter("plan_misses_total", "Requests that a plan was there for and did not serve.", func(s *page.Stats) uint64 { return s.Misses }),
+	gauge("plan_generation", "Plans activated so far; 0: none serves.",
+		func(s *page.Stats) uint64 { return s.PlanGeneration }),
+	counter("requests_total", "Allocations asked for.",
+		func(s *page.Stats) uint64 { return s.Requests }),
+	counter("plan_hits_total", "Requests that a plan served.",
+		func(s *page.Stats) uint64 { return s.Hits }),
+	counter("plan_misses_total", "Requests that a plan was there for and did not serve.",
+		func(s *page.Stats) uint64 { return s.Misses }),
 	counter("steps_total", "Step boundaries.", func(s *page.Stats) uint64 { return s.Steps }),
-	counter("driver_calls_total", "Calls of the driver.", func(s *page.Stats) uint64 { return s.DriverCalls }),
-	describe(prometheus.CounterValue, "driver_seconds_total", "Time in calls of the driver.", func(d *page.Device) float64 { return float64(d.Now.DriverNS) / 1e9 }),
-	describe(prometheus.GaugeValue, "waste_ratio", "Share of the peak of reserved memory that no live block needed.", func(d *page.Device) float64 { return d.Now.Waste() }),
-	describe(prometheus.GaugeValue, "step_seconds", "Time of a step in the last second or two; 0: none has ended.", func(d *page.Device) float64 { return page.Between(d.Before, d.Now).Step.Seconds() }),
-	counter("ooms_total", "Requests refused because memory was out.", func(s *page.Stats) uint64 { return s.OOMs }),
-	counter("retries_total", "Requests served only after memory was given back.", func(s *page.Stats) uint64 { return s.Retries }),
-	counter("fallback_total", "Requests that plain driver allocations served.", func(s *page.Stats) uint64 { return s.Fallback }),
+	counter("driver_calls_total", "Calls of the driver.",
+		func(s *page.Stats) uint64 { return s.DriverCalls }),
+	describe(prometheus.CounterValue, "driver_seconds_total", "Time in calls of the driver.",
+		func(d *page.Device) float64 { return float64(d.Now.DriverNS) / 1e9 }),
+	describe(prometheus.GaugeValue, "waste_ratio",
+		"Share of the peak of reserved memory that no live block needed.", func(d *page.Device) float64 { return d.Now.Waste() }),
+	describe(prometheus.GaugeValue, "step_seconds",
+		"Time of a step in the last second or two; 0: none has ended.", func(d *page.Device) float64 { return page.Between(d.Before, d.Now).Step.Seconds() }),
+	counter("ooms_total", "Requests refused because memory was out.",
+		func(s *page.Stats) uint64 { return s.OOMs }),
+	counter("retries_total", "Requests served only after memory was given back.",
+		func(s *page.Stats) uint64 { return s.Retries }),
+	counter("fallback_total", "Requests that plain driver allocations served.",
+		func(s *page.Stats) uint64 { return s.Fallback }),
 }
 
 // capacity is told where somebody knows it.
@@ -111,7 +133,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&d), labels...)
 			}
 			if bytes := p.Capacity(c.gpus, d.Ordinal); bytes > 0 {
-				out <- prometheus.MustNewConstMetric(capacity.desc, capacity.kind, float64(bytes), labels...)
+				out <- prometheus.MustNewConstMetric(capacity.desc, capacity.kind, float64(bytes),
+					labels...)
 			}
 		}
 	}
@@ -163,7 +186,8 @@ func Serve(port int, read func() []page.Process) (*Server, error) {
 
 // Listen answers on an address of this machine. Only on a loopback address of IPv4 the kernel tells
 // who asks: on others everybody is answered. gpus are for the capacity of devices.
-func Listen(address string, port int, gpus []page.GPU, read func() []page.Process) (*Server, error) {
+func Listen(address string, port int, gpus []page.GPU, read func() []page.Process) (*Server,
+	error) {
 	ip := net.ParseIP(address)
 	if ip == nil {
 		return nil, fmt.Errorf("metrics on %s: no address; name one of this machine's by its numbers, such as 127.0.0.1", address)
@@ -183,7 +207,9 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 		allowed = func(h http.Handler) http.Handler { return h }
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", allowed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, Timeout: patience})))
+	mux.Handle("GET /metrics",
+		allowed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: atOnce,
+			Timeout: patience})))
 	for path, file := range map[string]string{"GET /{$}": index, "GET /grafana.json": Dashboard} {
 		mux.Handle(path, allowed(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, file) // a client that hangs up
@@ -192,7 +218,8 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 	s := &Server{addr: listener.Addr(), http: &http.Server{
 		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience, MaxHeaderBytes: mostHeader,
 		ConnState: new(newest).changed,
-		ErrorLog:  log.New(io.Discard, "", 0), // what clients do wrong is nothing for a training job's standard error
+		// what clients do wrong is nothing for a training job's standard error
+		ErrorLog: log.New(io.Discard, "", 0),
 	}}
 	go s.http.Serve(listener) // its error is that of Close
 	return s, nil

@@ -27,7 +27,8 @@ func processes() []page.Process {
 		DriverNS: 25e8, PlanGeneration: 1, Steps: 8,
 	}
 	return []page.Process{{PID: os.Getpid(), Devices: []page.Device{{
-		Ordinal: 2, Now: page.Sample{At: time.Unix(12, 0), Stats: now}, Before: page.Sample{At: time.Unix(11, 0), Stats: page.Stats{Steps: 4}},
+		Ordinal: 2, Now: page.Sample{At: time.Unix(12, 0),
+			Stats: now}, Before: page.Sample{At: time.Unix(11, 0), Stats: page.Stats{Steps: 4}},
 	}}}}
 }
 
@@ -68,8 +69,11 @@ func TestServe(t *testing.T) {
 	text := get(t, s)
 	labels := fmt.Sprintf(`{device="2",pid="%d",rank=""}`, os.Getpid())
 	for _, want := range []string{
-		"stalloc_requests_total" + labels + " 100", "stalloc_plan_hits_total" + labels + " 75", "stalloc_reserved_bytes" + labels + " 1.610612736e+09",
-		"stalloc_driver_seconds_total" + labels + " 2.5", "stalloc_step_seconds" + labels + " 0.25", "stalloc_waste_ratio" + labels + " 0.5", "# TYPE stalloc_allocated_bytes gauge", "# TYPE stalloc_ooms_total counter",
+		"stalloc_requests_total" + labels + " 100", "stalloc_plan_hits_total" + labels +
+			" 75", "stalloc_reserved_bytes" + labels + " 1.610612736e+09",
+		"stalloc_driver_seconds_total" + labels + " 2.5", "stalloc_step_seconds" + labels +
+			" 0.25", "stalloc_waste_ratio" + labels +
+			" 0.5", "# TYPE stalloc_allocated_bytes gauge", "# TYPE stalloc_ooms_total counter",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, text)
@@ -107,13 +111,15 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, v := range board.Templating.List {
-		for _, name := range regexp.MustCompile(`stalloc_\w+`).FindAllString(fmt.Sprint(v.Query), -1) {
+		for _, name := range regexp.MustCompile(`stalloc_\w+`).FindAllString(fmt.Sprint(v.Query),
+			-1) {
 			if named[name] = true; !there[name] {
 				t.Errorf("a variable: there is no metric %s", name)
 			}
 		}
 	}
-	for _, want := range []string{"stalloc_step_seconds", "stalloc_waste_ratio", "stalloc_capacity_bytes", "stalloc_native_peak_reserved_bytes"} {
+	for _, want := range []string{"stalloc_step_seconds", "stalloc_waste_ratio",
+		"stalloc_capacity_bytes", "stalloc_native_peak_reserved_bytes"} {
 		if !named[want] {
 			t.Errorf("it does not show %s", want)
 		}
@@ -130,7 +136,8 @@ func TestIndex(t *testing.T) {
 		}
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+		if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text),
+			want) {
 			t.Errorf("%s: %v, %s\n%s", path, err, answer.Status, text)
 		}
 	}
@@ -138,7 +145,8 @@ func TestIndex(t *testing.T) {
 
 // TestListen: on another address than a loopback one whoever reaches it is answered.
 func TestListen(t *testing.T) {
-	gpus := []page.GPU{{Index: "0", Capacity: 80 << 30}, {Index: "1", Capacity: 80 << 30}, {Index: "2", Capacity: 80 << 30}}
+	gpus := []page.GPU{{Index: "0", Capacity: 80 << 30}, {Index: "1", Capacity: 80 << 30},
+		{Index: "2", Capacity: 80 << 30}}
 	for _, address := range []string{"0.0.0.0", "::"} {
 		s, err := Listen(address, 0, gpus, processes)
 		if err != nil {
@@ -164,7 +172,8 @@ func TestListen(t *testing.T) {
 		}
 		s.Close()
 	}
-	if _, err := Listen("localhost", 0, nil, processes); err == nil || !strings.Contains(err.Error(), "localhost: no address") {
+	if _, err := Listen("localhost", 0, nil, processes); err == nil ||
+		!strings.Contains(err.Error(), "localhost: no address") {
 		t.Errorf("%v", err)
 	}
 }
@@ -244,7 +253,8 @@ func TestStranger(t *testing.T) {
 		c := exec.Command("bash", "-c", ask, port)
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		said, err := c.CombinedOutput()
-		if err != nil || !strings.Contains(string(said), want) || uid != 0 && strings.Contains(string(said), "stalloc_") {
+		if err != nil || !strings.Contains(string(said), want) || uid != 0 &&
+			strings.Contains(string(said), "stalloc_") {
 			t.Errorf("user %d: %v\n%s", uid, err, said)
 		}
 	}
@@ -273,7 +283,8 @@ func TestTaken(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Addr())
 	var number int
 	fmt.Sscan(port, &number)
-	if _, err := Serve(number, processes); err == nil || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), "choose another port") {
+	if _, err := Serve(number, processes); err == nil || !strings.Contains(err.Error(), port) ||
+		!strings.Contains(err.Error(), "choose another port") {
 		t.Errorf("error %v", err)
 	}
 }

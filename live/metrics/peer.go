@@ -26,7 +26,8 @@ func owner(from, to *net.TCPAddr) (uid int, err error) {
 	local, remote := inTable(from), inTable(to)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		//  sl  local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid …
-		if field := strings.Fields(lines.Text()); len(field) > 7 && field[1] == local && field[2] == remote {
+		if field := strings.Fields(lines.Text()); len(field) > 7 && field[1] == local &&
+			field[2] == remote {
 			return strconv.Atoi(field[7])
 		}
 	}
@@ -51,7 +52,8 @@ func ours(h http.Handler) http.Handler {
 			}
 		}
 		if err != nil {
-			http.Error(w, fmt.Sprintf("for user %d and root alone: %v", os.Geteuid(), err), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("for user %d and root alone: %v", os.Geteuid(), err),
+				http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -24,7 +24,8 @@ const patience = 10 * time.Second
 func GPUs() []GPU {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	text, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits").Output()
+	text, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=index,uuid,memory.total",
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
 		return nil
 	}

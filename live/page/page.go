@@ -118,7 +118,8 @@ func parse(file io.ReaderAt, path string) (Process, error) {
 		return p, fmt.Errorf("%s: %w", path, errNoPage)
 	}
 	if v := binary.NativeEndian.Uint32(header[8:]); v != version {
-		return p, fmt.Errorf("%s: a page of version %d, this program reads version %d", path, v, version)
+		return p, fmt.Errorf("%s: a page of version %d, this program reads version %d", path, v,
+			version)
 	}
 	p.PID = int(binary.NativeEndian.Uint32(header[12:]))
 	p.Start = binary.NativeEndian.Uint64(header[16:])
@@ -162,7 +163,8 @@ func readDevice(file io.ReaderAt, ordinal, counters int) (Device, bool, error) {
 			return Device{}, false, nil
 		}
 		if sequence%2 == 0 && sequence == binary.NativeEndian.Uint64(again) {
-			return Device{Ordinal: ordinal, Now: sample(body[:sampleSize], counters), Before: sample(body[sampleSize:], counters)}, true, nil
+			return Device{Ordinal: ordinal, Now: sample(body[:sampleSize], counters),
+				Before: sample(body[sampleSize:], counters)}, true, nil
 		}
 	}
 	return Device{}, false, nil

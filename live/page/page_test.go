@@ -26,7 +26,8 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("page %d header %d device %d sample %d counters %d\n", page.HeaderSize+16*page.DeviceSize, page.HeaderSize, page.DeviceSize, page.SampleSize, len(pagetest.Names()))
+	want := fmt.Sprintf("page %d header %d device %d sample %d counters %d\n",
+		page.HeaderSize+16*page.DeviceSize, page.HeaderSize, page.DeviceSize, page.SampleSize, len(pagetest.Names()))
 	for i, name := range pagetest.Names() {
 		want += fmt.Sprintf("%s %d\n", name, i)
 	}
@@ -45,11 +46,13 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Devices) != 2 || p.Devices[0].Ordinal != 0 || p.Devices[1].Ordinal != 3 || p.Rank() != "3" || !strings.HasSuffix(p.Command(), "writer serve") {
+	if len(p.Devices) != 2 || p.Devices[0].Ordinal != 0 || p.Devices[1].Ordinal != 3 ||
+		p.Rank() != "3" || !strings.HasSuffix(p.Command(), "writer serve") {
 		t.Fatalf("%+v, rank %q, %q", p, p.Rank(), p.Command())
 	}
 	now := p.Devices[0].Now
-	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096, PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20, Fallback: 7}); now.Stats != want {
+	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096,
+		PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20, Fallback: 7}); now.Stats != want {
 		t.Errorf("%+v, want %+v", now.Stats, want)
 	}
 	if age := time.Since(now.At); age < 0 || age > time.Hour || !p.Devices[0].Before.At.IsZero() {
@@ -64,7 +67,8 @@ func TestRead(t *testing.T) {
 	}
 	d := p.Devices[0]
 	r := page.Between(d.Before, d.Now)
-	if r.Steps != 1 || r.Requests != 60 || r.HitShare != 0.5 || r.Step != r.Elapsed || r.Driver <= 0 {
+	if r.Steps != 1 || r.Requests != 60 || r.HitShare != 0.5 || r.Step != r.Elapsed ||
+		r.Driver <= 0 {
 		t.Errorf("rates %+v", r)
 	}
 	w.In.Close()
@@ -95,7 +99,8 @@ func TestKilled(t *testing.T) {
 	}
 	w.Process.Kill()
 	w.Wait()
-	if _, err := page.Of(page.Folder, w.Process.Pid); err == nil || !strings.Contains(err.Error(), "has no page") {
+	if _, err := page.Of(page.Folder, w.Process.Pid); err == nil || !strings.Contains(err.Error(),
+		"has no page") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(p.Path); !os.IsNotExist(err) {
@@ -133,7 +138,8 @@ func TestCapacity(t *testing.T) {
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	gpus := page.GPUs()
-	if len(gpus) != 2 || gpus[1] != (page.GPU{Index: "1", UUID: "GPU-bbbb-2", Capacity: 40960 << 20}) {
+	if len(gpus) != 2 || gpus[1] != (page.GPU{Index: "1", UUID: "GPU-bbbb-2",
+		Capacity: 40960 << 20}) {
 		t.Fatalf("%+v", gpus)
 	}
 	for _, c := range []struct {
@@ -141,8 +147,10 @@ func TestCapacity(t *testing.T) {
 		ordinal int
 		want    uint64
 	}{
-		{"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 0, 40960 << 20}, {"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 1, 0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, 40960 << 20},
-		{"CUDA_VISIBLE_DEVICES=0", 3, 0}, {"CUDA_DEVICE_ORDER=", 0, 0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 7, 0},
+		{"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 0, 40960 << 20}, {"CUDA_VISIBLE_DEVICES=GPU-bbbb,0", 1,
+			0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 1, 40960 << 20},
+		{"CUDA_VISIBLE_DEVICES=0", 3, 0}, {"CUDA_DEVICE_ORDER=", 0,
+			0}, {"CUDA_DEVICE_ORDER=PCI_BUS_ID", 7, 0},
 	} {
 		p := page.Process{PID: pagetest.Start(t, c.env).Process.Pid}
 		if got := p.Capacity(gpus, c.ordinal); got != c.want {
@@ -182,7 +190,8 @@ func TestStorm(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range p.Devices {
-			if s := d.Now.Stats; d.Ordinal == 3 && s.Requests != 1000 && (s.Requests != s.Fallback || s.Requests != s.Steps) {
+			if s := d.Now.Stats; d.Ordinal == 3 && s.Requests != 1000 &&
+				(s.Requests != s.Fallback || s.Requests != s.Steps) {
 				t.Fatalf("half of two writes: %+v", s)
 			}
 		}
@@ -217,7 +226,9 @@ func TestGarbage(t *testing.T) {
 		return b
 	}
 	folder := t.TempDir()
-	for i, text := range [][]byte{nil, []byte("hello"), header(2, 0, 0), header(page.Version, 1, 27), header(page.Version, 1<<31, 27), header(page.Version, 0, 1<<31)} {
+	for i, text := range [][]byte{nil, []byte("hello"), header(2, 0, 0),
+		header(page.Version, 1, 27), header(page.Version, 1<<31, 27), header(page.Version, 0,
+			1<<31)} {
 		path := filepath.Join(folder, fmt.Sprintf("stalloc-%d-1", i))
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -230,7 +241,8 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	written := append(header(page.Version, 1, 27), make([]byte, page.DeviceSize)...)
-	binary.NativeEndian.PutUint64(written[page.HeaderSize:], 7) // its writer was ended while it wrote
+	// its writer was ended while it wrote
+	binary.NativeEndian.PutUint64(written[page.HeaderSize:], 7)
 	path := filepath.Join(folder, "stalloc-9-1")
 	if err := os.WriteFile(path, written, 0o600); err != nil {
 		t.Fatal(err)
@@ -252,8 +264,10 @@ func TestFile(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	for _, err := range []error{
-		os.WriteFile(in(fmt.Sprintf("stalloc-%d-0", w.Process.Pid)), text, 0o600), // says what another one says
-		os.Symlink(own, in(filepath.Base(own))),                                   // could be of /dev/zero
+		// says what another one says
+		os.WriteFile(in(fmt.Sprintf("stalloc-%d-0", w.Process.Pid)), text, 0o600),
+		// could be of /dev/zero
+		os.Symlink(own, in(filepath.Base(own))),
 		os.Symlink("stalloc-9-9", in("stalloc-9-9")),
 		os.Mkdir(in("stalloc-8-8"), 0o700),
 		syscall.Mkfifo(in("stalloc-1-1"), 0o600),

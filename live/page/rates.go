@@ -19,7 +19,8 @@ func Between(before, now Sample) Rates {
 		return Rates{}
 	}
 	r := Rates{
-		Elapsed: now.At.Sub(before.At), Steps: less(now.Steps, before.Steps), Requests: less(now.Requests, before.Requests),
+		Elapsed: now.At.Sub(before.At), Steps: less(now.Steps,
+			before.Steps), Requests: less(now.Requests, before.Requests),
 	}
 	if r.Steps > 0 {
 		r.Step = r.Elapsed / time.Duration(r.Steps)

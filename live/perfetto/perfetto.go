@@ -77,32 +77,39 @@ var errFull = errors.New("the trace is full")
 func Create(path, name string) (*Trace, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
 	if err == nil {
-		if _, err = file.Seek(0, io.SeekStart); err != nil { // its end is written over again and again
-			err = fmt.Errorf("%s is no file that can be written over: %w", path, errors.Join(err, file.Close()))
+		// its end is written over again and again
+		if _, err = file.Seek(0, io.SeekStart); err != nil {
+			err = fmt.Errorf("%s is no file that can be written over: %w", path,
+				errors.Join(err, file.Close()))
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another file for the trace", err)
 	}
-	t := &Trace{file: file, pending: []byte("["), base: time.Now(), pid: os.Getpid(), most: mostBytes}
-	t.put(event{Name: baseName, Phase: "M", Args: Args{"nanoseconds": fmt.Sprint(t.base.UnixNano())}})
+	t := &Trace{file: file, pending: []byte("["), base: time.Now(), pid: os.Getpid(),
+		most: mostBytes}
+	t.put(event{Name: baseName, Phase: "M",
+		Args: Args{"nanoseconds": fmt.Sprint(t.base.UnixNano())}})
 	t.put(event{Name: "process_name", Phase: "M", Args: Args{"name": name}})
 	return t, nil
 }
 
 // Memory adds a point to a device's curve of memory.
 func (t *Trace) Memory(at time.Time, device int, allocated, reserved mem.Bytes) {
-	t.Counter(at, device, "memory", Args{"allocated": int64(allocated), "idle": int64(max(reserved-allocated, 0))})
+	t.Counter(at, device, "memory", Args{"allocated": int64(allocated),
+		"idle": int64(max(reserved-allocated, 0))})
 }
 
 // Counter adds a point to a curve; its values are drawn on top of each other.
 func (t *Trace) Counter(at time.Time, device int, name string, values Args) {
-	t.add(at, event{Name: fmt.Sprintf("device %d %s", device, name), Phase: "C", TID: device, Args: values})
+	t.add(at, event{Name: fmt.Sprintf("device %d %s", device, name), Phase: "C", TID: device,
+		Args: values})
 }
 
 // Span is what took time: a step, or a stretch in the driver.
 func (t *Trace) Span(begin, end time.Time, device int, name string, args Args) {
-	t.add(begin, event{Name: name, Phase: "X", Took: micros(end.Sub(begin)), TID: device, Args: args})
+	t.add(begin, event{Name: name, Phase: "X", Took: micros(end.Sub(begin)), TID: device,
+		Args: args})
 }
 
 // Mark is what happened at a moment: a plan that serves from here on, memory that ran out.
@@ -137,7 +144,8 @@ func (t *Trace) put(e event) {
 		t.pending = append(t.pending, ',')
 	}
 	t.pending = append(append(t.pending, '\n'), line...)
-	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery || len(t.pending) >= flushAt {
+	if now := time.Now(); e.Phase == "i" || now.Sub(t.flushed) >= flushEvery ||
+		len(t.pending) >= flushAt {
 		t.flushed = now
 		t.err = t.flush()
 	}

@@ -52,10 +52,12 @@ func TestTrace(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	memory, step, mark := events[2], events[3], events[4]
-	if memory.Phase != "C" || memory.At != 1e6 || memory.Args["allocated"] != float64(mem.GiB) || memory.Args["idle"] != float64(2*mem.GiB) {
+	if memory.Phase != "C" || memory.At != 1e6 || memory.Args["allocated"] != float64(mem.GiB) ||
+		memory.Args["idle"] != float64(2*mem.GiB) {
 		t.Errorf("%+v", memory)
 	}
-	if step.Phase != "X" || step.Took != 250e3 || step.Args["hits"] != 5.0 || step.PID != os.Getpid() {
+	if step.Phase != "X" || step.Took != 250e3 || step.Args["hits"] != 5.0 ||
+		step.PID != os.Getpid() {
 		t.Errorf("%+v", step)
 	}
 	if mark.Phase != "i" || mark.TID != 1 || mark.Scope != "t" {
@@ -128,7 +130,8 @@ func TestBound(t *testing.T) {
 	if err := tr.Close(); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if _, err := Create(filepath.Join(t.TempDir(), "missing", "x"), ""); err == nil || !strings.Contains(err.Error(), "another file") {
+	if _, err := Create(filepath.Join(t.TempDir(), "missing", "x"), ""); err == nil ||
+		!strings.Contains(err.Error(), "another file") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -165,15 +168,18 @@ func TestMerge(t *testing.T) {
 			if at := found["step 3"]; at < 6e6-1 || at > 6e6+1 {
 				t.Errorf("%s: the step is at %v us", name, at)
 			}
-			if _, there := found["gemm"]; there != (name != "no event") || there && found["gemm"] != 7 {
+			if _, there := found["gemm"]; there != (name != "no event") || there &&
+				found["gemm"] != 7 {
 				t.Errorf("%s: the profiler's event is lost: %v", name, found)
 			}
 		}
 	}
 	for _, c := range []struct{ profiler, ours, want string }{
-		{`{"x": 1}`, ours, "export_chrome_trace"}, {`{"traceEvents": [`, ours, "ends in its list"}, {`{"traceEvents": []}`, "{}", "the second is not a trace of stalloc"},
+		{`{"x": 1}`, ours, "export_chrome_trace"}, {`{"traceEvents": [`, ours,
+			"ends in its list"}, {`{"traceEvents": []}`, "{}", "the second is not a trace of stalloc"},
 	} {
-		if err := Merge(new(bytes.Buffer), strings.NewReader(c.profiler), strings.NewReader(c.ours)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := Merge(new(bytes.Buffer), strings.NewReader(c.profiler),
+			strings.NewReader(c.ours)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.profiler, err, c.want)
 		}
 	}

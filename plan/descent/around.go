@@ -56,12 +56,16 @@ type floorEnd struct {
 const unplaced = -1
 
 func newPlacer(p *Boxes, fixed []Fixed) *placer {
-	a := &placer{p: p, sky: NewDescent(p), at: make([]int64, len(p.IDs)), best: make([]int64, len(p.IDs))}
+	a := &placer{p: p, sky: NewDescent(p), at: make([]int64, len(p.IDs)),
+		best: make([]int64, len(p.IDs))}
 	order := make([]int32, len(fixed))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(x, y int32) int { return cmp.Compare(int64(fixed[x].From), int64(fixed[y].From)) })
+	slices.SortFunc(order, func(x, y int32) int {
+		return cmp.Compare(int64(fixed[x].From),
+			int64(fixed[y].From))
+	})
 	end := space{} // the one being made
 	top := int64(0)
 	for _, i := range order {
@@ -157,7 +161,8 @@ func (a *placer) place(order []int32, limit int64) (top int64, ok bool) {
 		}
 		if len(a.fits) > 0 {
 			top = max(top, a.sky.Fill(a.fits, g.from, size, a.at))
-			a.rest = slices.DeleteFunc(a.rest, func(box int32) bool { return a.at[box] != unplaced })
+			a.rest = slices.DeleteFunc(a.rest,
+				func(box int32) bool { return a.at[box] != unplaced })
 		}
 	}
 	return top, len(a.rest) == 0 && top < limit

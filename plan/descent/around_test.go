@@ -62,7 +62,8 @@ func TestAround(t *testing.T) {
 		}
 		for i, x := range b {
 			if !x.Empty() && (s.Offsets[i] < 0 || mem.Bytes(s.Offsets[i])+x.Size > s.Makespan) {
-				t.Fatalf("round %d: buffer %d at %d ends above the makespan", round, i, s.Offsets[i])
+				t.Fatalf("round %d: buffer %d at %d ends above the makespan", round, i,
+					s.Offsets[i])
 			}
 		}
 		if again := Around(b, fixed, goal); !slices.Equal(again.Offsets, s.Offsets) {
@@ -97,7 +98,8 @@ func TestAroundFillsGaps(t *testing.T) {
 		{"no buffer", nil, []Fixed{{g(0), g(2), 5}}, 0},
 	} {
 		if s := Around(c.b, c.fixed, 0); s.Makespan != c.top {
-			t.Errorf("%s: makespan %d, expected %d; offsets %v", c.name, s.Makespan, c.top, s.Offsets)
+			t.Errorf("%s: makespan %d, expected %d; offsets %v", c.name, s.Makespan, c.top,
+				s.Offsets)
 		}
 	}
 }
@@ -107,7 +109,8 @@ func TestAroundFillsGaps(t *testing.T) {
 func TestTrainingGraphs(t *testing.T) {
 	for name, b := range instances(t) {
 		s := Around(b, nil, 0)
-		if all, offsets := withFixed(b, nil, s); s.Makespan != LowerBound(b) || overlapNaively(all, offsets) {
+		if all, offsets := withFixed(b, nil, s); s.Makespan != LowerBound(b) ||
+			overlapNaively(all, offsets) {
 			t.Errorf("%s: makespan %d, peak load %d", name, s.Makespan, LowerBound(b))
 		}
 	}
@@ -123,7 +126,8 @@ func TestTrainingGraphs(t *testing.T) {
 		"not aligned":  {{0, 4, 7}, {2, 6, 3}, {4, 8, 7}},
 	} {
 		if s := Around(b, nil, 0); s.Makespan != LowerBound(b) || overlapNaively(b, s.Offsets) {
-			t.Errorf("%s: makespan %d, peak load %d, offsets %v", name, s.Makespan, LowerBound(b), s.Offsets)
+			t.Errorf("%s: makespan %d, peak load %d, offsets %v", name, s.Makespan, LowerBound(b),
+				s.Offsets)
 		}
 	}
 }

@@ -41,7 +41,8 @@ type Ranker struct {
 // NewRanker measures the features of the boxes.
 func NewRanker(p *Boxes) *Ranker {
 	n := len(p.IDs)
-	r := &Ranker{keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n), All: make([]int32, n)}
+	r := &Ranker{keys: make([]float64, n), sorted: make([]uint64, n), order: make([]int32, n),
+		All: make([]int32, n)}
 	for i := range r.All {
 		r.All[i] = int32(i)
 	}

@@ -60,7 +60,10 @@ func Compress(b []Buffer, fixed []Fixed) *Boxes {
 			p.IDs = append(p.IDs, int32(i))
 		}
 	}
-	slices.SortFunc(p.IDs, func(x, y int32) int { return cmp.Or(cmp.Compare(b[x].Lower, b[y].Lower), cmp.Compare(x, y)) })
+	slices.SortFunc(p.IDs, func(x, y int32) int {
+		return cmp.Or(cmp.Compare(b[x].Lower, b[y].Lower),
+			cmp.Compare(x, y))
+	})
 	p.compress(b, fixed)
 	p.Size = make([]int64, len(p.IDs))
 	for k, id := range p.IDs {

@@ -44,7 +44,8 @@ func overlapNaively(b []Buffer, offsets []mem.Offset) bool {
 				continue
 			}
 			inTime := b[i].Lower < b[j].Upper && b[j].Lower < b[i].Upper
-			inSpace := offsets[i] < offsets[j]+mem.Offset(b[j].Size) && offsets[j] < offsets[i]+mem.Offset(b[i].Size)
+			inSpace := offsets[i] < offsets[j]+mem.Offset(b[j].Size) &&
+				offsets[j] < offsets[i]+mem.Offset(b[i].Size)
 			if inTime && inSpace {
 				return true
 			}

@@ -54,7 +54,8 @@ func TestTreeAgainstScan(t *testing.T) {
 				}
 				got := tr.within(lo, hi)
 				if got != want {
-					t.Fatalf("n %d: best rank within [%d, %d) is %d, expected %d", n, lo, hi, got, want)
+					t.Fatalf("n %d: best rank within [%d, %d) is %d, expected %d", n, lo, hi, got,
+						want)
 				}
 				if got != taken {
 					gone[order[got]] = true
@@ -129,8 +130,10 @@ func TestDescentAgainstNaive(t *testing.T) {
 			want, wantTop := naiveDescent(p, order)
 			at := make([]int64, n)
 			for range 2 { // it is reused
-				if top := d.Fill(order, 0, math.MaxInt64, at); top != wantTop || !slices.Equal(at, want) {
-					t.Fatalf("n %d: the descent ends at %d, expected %d; %v, expected %v", n, top, wantTop, at, want)
+				if top := d.Fill(order, 0, math.MaxInt64, at); top != wantTop ||
+					!slices.Equal(at, want) {
+					t.Fatalf("n %d: the descent ends at %d, expected %d; %v, expected %v", n, top,
+						wantTop, at, want)
 				}
 			}
 			for i := range at {
@@ -139,7 +142,8 @@ func TestDescentAgainstNaive(t *testing.T) {
 			const from = 1 << 20
 			top := d.Fill(order, from, wantTop-1, at)
 			if !slices.Contains(at, unplaced) || top >= from+wantTop {
-				t.Fatalf("n %d: all is placed in a gap that is too small, up to %d of %d", n, top, from+wantTop)
+				t.Fatalf("n %d: all is placed in a gap that is too small, up to %d of %d", n, top,
+					from+wantTop)
 			}
 			for i, x := range at {
 				if x != unplaced && (x < from || x+p.Size[i] > top) {
@@ -194,7 +198,8 @@ func TestProblem(t *testing.T) {
 			bound = max(bound, load)
 			for j, f := range fixed {
 				if (p.Lo[box[i]] < p.Until[j]) != (b[i].Lower < f.Until) {
-					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f, p.Lo[box[i]] < p.Until[j])
+					t.Fatalf("buffer %v begins before %v ends: %v", b[i], f,
+						p.Lo[box[i]] < p.Until[j])
 				}
 			}
 		}

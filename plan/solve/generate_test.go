@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	writeFlag  = flag.String("write", "", "where TestGenerated writes a made-up step to, for make bench-plan")
+	writeFlag = flag.String("write", "",
+		"where TestGenerated writes a made-up step to, for make bench-plan")
 	blocksFlag = flag.Int("blocks", 30_000, "how many blocks it is to have, at least")
 )
 
@@ -39,9 +40,9 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// generate returns at least n buffers of a made-up training step: a pipeline that runs its microbatches
-// one forward and one backward in turn (1F1B), sequences of different lengths, every other layer
-// recomputed, and 2 % of all sizes other than expected.
+// generate returns at least n buffers of a made-up training step: a pipeline that runs its
+// microbatches one forward and one backward in turn (1F1B), sequences of different lengths, every
+// other layer recomputed, and 2 % of all sizes other than expected.
 func generate(n int, seed uint64) *Problem {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	const layers, warmup, eachLayer = 16, 4, 9

@@ -65,10 +65,11 @@ func About(name string) string {
 
 // Options say how a problem is solved. The zero value is the default.
 type Options struct {
-	Solver string       // one of Solvers; "": the first
-	Budget int64        // units of work; 0: DefaultBudget
-	Seed   uint64       // of what is random
-	Warm   []mem.Offset // of an older placement, by buffer: its order is tried first; nil: there is none
+	Solver string // one of Solvers; "": the first
+	Budget int64  // units of work; 0: DefaultBudget
+	Seed   uint64 // of what is random
+	// of an older placement, by buffer: its order is tried first; nil: there is none
+	Warm []mem.Offset
 	// Progress, if there is one, is told now and then how it goes, without offsets, and answers
 	// whether to go on.
 	// A solver comes to it after at most 10^6 units.
@@ -122,10 +123,12 @@ func New(p *Problem, o Options) (*Solver, error) {
 	}
 	i := slices.Index(Solvers(), name)
 	if i < 0 {
-		return nil, fmt.Errorf("unknown solver %q: choose from %s", name, strings.Join(Solvers(), ", "))
+		return nil, fmt.Errorf("unknown solver %q: choose from %s", name,
+			strings.Join(Solvers(), ", "))
 	}
 	if o.Warm != nil && len(o.Warm) != len(p.Buffers) {
-		return nil, fmt.Errorf("%d offsets of an older placement for %d buffers: give one each", len(o.Warm), len(p.Buffers))
+		return nil, fmt.Errorf("%d offsets of an older placement for %d buffers: give one each",
+			len(o.Warm), len(p.Buffers))
 	}
 	s := &Solver{p: p, in: dsa.Compress(p)}
 	s.work = dsa.NewWork(max(s.in.Bound, int64(p.Capacity)), s.pause)
@@ -169,8 +172,8 @@ func (s *Solver) warm(offsets []mem.Offset) []int64 {
 	return at
 }
 
-// start takes in the older placement, if it is one of this problem, or else stacks all buffers: there
-// is something to return from the first unit on.
+// start takes in the older placement, if it is one of this problem, or else stacks all buffers:
+// there is something to return from the first unit on.
 func (s *Solver) start(warm []mem.Offset) error {
 	all := *s.p
 	all.Capacity = 0
@@ -200,8 +203,8 @@ func (s *Solver) start(warm []mem.Offset) error {
 	return nil
 }
 
-// Run goes on for about so many units, and returns the best until then. It goes on from there when it is
-// called again; what is found does not depend on how often that is.
+// Run goes on for about so many units, and returns the best until then. It goes on from there when
+// it is called again; what is found does not depend on how often that is.
 func (s *Solver) Run(units int64) Solution {
 	s.run(units)
 	return s.Solution()
@@ -253,7 +256,8 @@ func (s *Solver) Solution() Solution {
 // status is the best until now, without its offsets.
 func (s *Solver) status() Solution {
 	w := s.work
-	r := Solution{Top: mem.Bytes(w.Top), Bound: mem.Bytes(s.in.Bound), Units: w.Spent, Done: s.done, Never: w.None}
+	r := Solution{Top: mem.Bytes(w.Top), Bound: mem.Bytes(s.in.Bound), Units: w.Spent, Done: s.done,
+		Never: w.None}
 	r.Fits = s.p.Capacity == 0 || r.Top <= s.p.Capacity
 	r.Optimal = r.Top == r.Bound || w.Least
 	return r

@@ -39,11 +39,13 @@ func tiny(rng *rand.Rand) *Problem {
 	p := &Problem{}
 	for i := range 1 + rng.IntN(5) {
 		lower := rng.IntN(6)
-		b := Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + rng.IntN(5)), Size: mem.Bytes(rng.IntN(4))}
+		b := Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + rng.IntN(5)),
+			Size: mem.Bytes(rng.IntN(4))}
 		p.Buffers = append(p.Buffers, b)
 		if life := int(b.Upper - b.Lower); life > 1 && rng.IntN(4) == 0 {
 			from := rng.IntN(life)
-			g := Gap{Buffer: i, Lower: b.Lower + mem.Tick(from), Upper: b.Lower + mem.Tick(from+rng.IntN(life-from))}
+			g := Gap{Buffer: i, Lower: b.Lower + mem.Tick(from),
+				Upper: b.Lower + mem.Tick(from+rng.IntN(life-from))}
 			if rng.IntN(2) == 0 {
 				g.To = mem.Bytes(rng.IntN(int(b.Size) + 1))
 			}
@@ -103,7 +105,8 @@ func TestEnds(t *testing.T) {
 	for seed := range uint64(20000) {
 		p := tiny(rand.New(rand.NewPCG(seed, 5)))
 		p.Capacity = mem.Bytes(seed % 3)
-		if s, err := Solve(p, Options{Solver: "search", Budget: 20_000, Seed: seed}); err == nil && len(s.Offsets) != len(p.Buffers) {
+		if s, err := Solve(p, Options{Solver: "search", Budget: 20_000, Seed: seed}); err == nil &&
+			len(s.Offsets) != len(p.Buffers) {
 			t.Fatalf("seed %d: %+v", seed, s)
 		}
 	}
@@ -137,10 +140,14 @@ func TestAgainstExhaustive(t *testing.T) {
 				}
 				whole := !slices.ContainsFunc(p.Buffers, Buffer.Empty) || best > 0
 				switch {
-				case whole && s.Top < best, s.Optimal && s.Top != best && s.Top > 0, s.Never && capacity >= best && capacity > 0, s.Bound > max(best, s.Top):
-					t.Fatalf("round %d, %s, capacity %d: %+v, the least is %d\n%+v", round, name, capacity, s, best, q)
-				case capacity == best && capacity > 0 && name == "exact" && !s.Fits && q.Gaps == nil:
-					t.Fatalf("round %d: the exact search does not find %d: %+v\n%+v", round, best, s, q)
+				case whole && s.Top < best, s.Optimal && s.Top != best && s.Top > 0, s.Never &&
+					capacity >= best && capacity > 0, s.Bound > max(best, s.Top):
+					t.Fatalf("round %d, %s, capacity %d: %+v, the least is %d\n%+v", round, name,
+						capacity, s, best, q)
+				case capacity == best && capacity > 0 && name == "exact" && !s.Fits &&
+					q.Gaps == nil:
+					t.Fatalf("round %d: the exact search does not find %d: %+v\n%+v", round, best,
+						s, q)
 				case s.Optimal && name == "exact":
 					proved++
 				}
@@ -224,7 +231,8 @@ func TestRun(t *testing.T) {
 			}
 			sliced.Close()
 			if got.Top != want.Top || !slices.Equal(got.Offsets, want.Offsets) {
-				t.Errorf("%s, %s: in slices it ends at %d, at once at %d", name, solver, got.Top, want.Top)
+				t.Errorf("%s, %s: in slices it ends at %d, at once at %d", name, solver, got.Top,
+					want.Top)
 			}
 		}
 	}
@@ -243,7 +251,8 @@ func TestWarm(t *testing.T) {
 		t.Errorf("%v: %d units to find what was given", err, again.Units)
 	}
 	bad := make([]mem.Offset, len(p.Buffers))
-	if s, err := Solve(p, Options{Warm: bad, Budget: 1000}); err != nil || s.Fits && Check(p, s.Offsets) != nil {
+	if s, err := Solve(p, Options{Warm: bad, Budget: 1000}); err != nil || s.Fits &&
+		Check(p, s.Offsets) != nil {
 		t.Errorf("an older placement that overlaps: %v, %+v", err, s)
 	}
 }
@@ -253,16 +262,25 @@ func TestRefuses(t *testing.T) {
 	pinned := *p
 	pinned.Pins = []Pin{{Buffer: 0, At: 0}, {Buffer: 1, At: 2}}
 	for want, try := range map[string]func() error{
-		"choose from search": func() error { _, err := Solve(p, Options{Solver: "magic"}); return err },
-		"one each":           func() error { _, err := Solve(p, Options{Warm: []mem.Offset{1}}); return err },
-		"overlap":            func() error { _, err := Solve(&pinned, Options{}); return err },
+		"choose from search": func() error {
+			_,
+				err := Solve(p, Options{Solver: "magic"})
+			return err
+		},
+		"one each": func() error {
+			_,
+				err := Solve(p, Options{Warm: []mem.Offset{1}})
+			return err
+		},
+		"overlap": func() error { _, err := Solve(&pinned, Options{}); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
 	for _, solver := range Solvers() {
-		if s, err := Solve(&Problem{}, Options{Solver: solver}); err != nil || !s.Optimal || len(s.Offsets) != 0 {
+		if s, err := Solve(&Problem{}, Options{Solver: solver}); err != nil || !s.Optimal ||
+			len(s.Offsets) != 0 {
 			t.Errorf("%s: no buffer: %v, %+v", solver, err, s)
 		}
 	}

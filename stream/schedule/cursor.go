@@ -2,11 +2,11 @@
 //
 // # The idea
 //
-// A plan says of each request of a step, in their order, of which size it is and where
-// its block is to lie. That list is a schedule, and a cursor follows it. A request of the size under
-// the cursor is told its planned offset; whoever serves it looks whether all bytes there
-// are free and serves it elsewhere if they are not. So the cursor need not know what is
-// live, of frees or of other streams.
+// A plan says of each request of a step, in their order, of which size it is and where its block is
+// to lie. That list is a schedule, and a cursor follows it. A request of the size under the cursor
+// is told its planned offset; whoever serves it looks whether all bytes there are free and serves
+// it elsewhere if they are not. So the cursor need not know what is live, of frees or of other
+// streams.
 //
 //	entry     0      1      2      3      4
 //	        4K @0  2M @8  4K @1  6M @9  2M @8
@@ -42,13 +42,14 @@ const (
 	Cursors // so many
 )
 
-// Cursor follows a schedule through a step. C has the same (struct stalloc_cursor); a test holds the two
-// together (actors/hosttest).
+// Cursor follows a schedule through a step. C has the same (struct stalloc_cursor); a test holds
+// the two together (actors/hosttest).
 type Cursor struct {
-	Entries      []Entry
-	At           int    // the next entry
-	Silent       bool   // the step is another one
-	Hits, Misses uint64 // ever: requests that were served at their planned offsets, and others while there were entries
+	Entries []Entry
+	At      int  // the next entry
+	Silent  bool // the step is another one
+	// ever: requests that were served at their planned offsets, and others while there were entries
+	Hits, Misses uint64
 }
 
 // Next returns the entry of a request of size units; zero: it is not expected.

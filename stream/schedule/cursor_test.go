@@ -42,7 +42,8 @@ func TestFollows(t *testing.T) {
 						matched++
 					}
 					if got != want {
-						t.Fatalf("round %d, request %d of %d units: %d at %d, want %d at %d", round, i, n, got.Size(), got.Place(), want.Size(), want.Place())
+						t.Fatalf("round %d, request %d of %d units: %d at %d, want %d at %d", round,
+							i, n, got.Size(), got.Place(), want.Size(), want.Place())
 					}
 				}
 				if cursor.At != matched {
@@ -61,15 +62,19 @@ func TestReader(t *testing.T) {
 	a, b := uint64(4096), uint64(8192)
 	events := []Event{
 		EventOf(EventFree, b, 9, 0), // of before
-		EventOf(EventMiss, a, 1, 0), EventOf(EventHit, b, 2, 0), EventOf(EventLate, a, 1, 0), EventOf(EventFree, b, 2, 0),
-		EventOf(EventTrim, 0, 0, 0), EventOf(EventMiss, a, 3, 0), EventOf(EventLate, a, 3, 0), EventOf(EventDone, a, 3, 0), EventOf(EventDone, a, 1, 0),
+		EventOf(EventMiss, a, 1, 0), EventOf(EventHit, b, 2, 0), EventOf(EventLate, a, 1,
+			0), EventOf(EventFree, b, 2, 0),
+		EventOf(EventTrim, 0, 0, 0), EventOf(EventMiss, a, 3, 0), EventOf(EventLate, a, 3,
+			0), EventOf(EventDone, a, 3, 0), EventOf(EventDone, a, 1, 0),
 	}
-	events = append(events, EventOf(EventMiss, b, 4, 0), EventOf(EventDone, b, 2, 0)) // late news of the block before
+	// late news of the block before
+	events = append(events, EventOf(EventMiss, b, 4, 0), EventOf(EventDone, b, 2, 0))
 	var got []string
 	for i, l := range r.Read(events) {
 		got = append(got, fmt.Sprint(i, ":", l.What, " ", l.Block))
 	}
-	want := []string{"0:2 -1", "1:1 0", "2:1 1", "3:3 0", "4:2 1", "5:5 -1", "6:4 0", "6:1 2", "7:3 2", "8:4 2", "10:1 3"}
+	want := []string{"0:2 -1", "1:1 0", "2:1 1", "3:3 0", "4:2 1", "5:5 -1", "6:4 0", "6:1 2",
+		"7:3 2", "8:4 2", "10:1 3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("read\n%q, want\n%q", got, want)
 	}
@@ -86,7 +91,8 @@ func TestEntry(t *testing.T) {
 
 // TestEvent: what an event is made of comes back from it, up to the largest of each.
 func TestEvent(t *testing.T) {
-	for _, x := range []Event{EventOf(EventHit, 1, 2, 3), EventOf(EventDone, 1<<50, 1<<40-1, 1<<16-1)} {
+	for _, x := range []Event{EventOf(EventHit, 1, 2, 3), EventOf(EventDone, 1<<50, 1<<40-1,
+		1<<16-1)} {
 		if got := EventOf(x.Kind(), x.Addr, x.Size(), x.Stream()); got != x {
 			t.Errorf("%+v came back as %+v", x, got)
 		}

@@ -20,7 +20,8 @@ func run(t *testing.T, program func(p *Program)) runs {
 	if len(alone) == 0 {
 		t.Fatal("the program has no steps")
 	}
-	tight, _ := drive(t, program, actors.Options{Inline: true}, mem.RoundUp(need+need/50, mem.HandleSize))
+	tight, _ := drive(t, program, actors.Options{Inline: true},
+		mem.RoundUp(need+need/50, mem.HandleSize))
 	steps, reserved := drive(t, program, actors.Options{Inline: true}, 400*mem.GiB)
 	for i, s := range steps {
 		t.Logf("step %d: %d of %d, on a full device %d", i, s.Hits, s.Requests, tight[i].Hits)
@@ -35,7 +36,8 @@ func run(t *testing.T, program func(p *Program)) runs {
 // runs are the steps of a program, by circumstances.
 type runs map[string][]Served
 
-func drive(t *testing.T, program func(p *Program), options actors.Options, capacity mem.Bytes) ([]Served, mem.Bytes) {
+func drive(t *testing.T, program func(p *Program), options actors.Options,
+	capacity mem.Bytes) ([]Served, mem.Bytes) {
 	t.Helper()
 	device := sim.New(sim.Config{Capacity: capacity})
 	var p *Program
@@ -102,7 +104,8 @@ func limit(t *testing.T, all runs, most, at, until int, others []int) {
 				bad = append(bad, i)
 			}
 		}
-		if t.Logf("after the change at step %d%s steps %v were bad", at, where, bad); len(bad) > most {
+		if t.Logf("after the change at step %d%s steps %v were bad", at, where,
+			bad); len(bad) > most {
 			t.Errorf("that is more than %d", most)
 		}
 	}
@@ -176,10 +179,10 @@ func TestEvaluationWithinSteps(t *testing.T) {
 }
 
 // TestMarksWhileGradientsLive has the gradients cleared behind the mark. They take places at the
-// boundary, around which no plan fits: blocks are planned where they lay, and the gradients'
-// places change from step to step. So plans serve little, and are seldom tried. The steps need no
-// more memory than without them, and once they have it hardly a call of the driver, for one block that is
-// stitched anew: also with an evaluation in between.
+// boundary, around which no plan fits: blocks are planned where they lay, and the gradients' places
+// change from step to step. So plans serve little, and are seldom tried. The steps need no more
+// memory than without them, and once they have it hardly a call of the driver, for one block that
+// is stitched anew: also with an evaluation in between.
 func TestMarksWhileGradientsLive(t *testing.T) {
 	steps := run(t, func(p *Program) {
 		m := &Model{Layers: 40, Width: 96 * mem.MiB, Batch: 64, Late: true}
@@ -241,7 +244,14 @@ func TestSecondModel(t *testing.T) {
 		b.Setup(p)
 		repeat(6, func() { b.Train(p); p.Step() })
 		turns = nil
-		repeat(6, func() { turns = append(turns, len(p.Steps())); a.Train(p); p.Step(); b.Train(p); p.Step() })
+		repeat(6, func() {
+			turns = append(turns,
+				len(p.Steps()))
+			a.Train(p)
+			p.Step()
+			b.Train(p)
+			p.Step()
+		})
 		a.Unload(p)
 		b.Unload(p)
 	})

@@ -13,7 +13,8 @@ import (
 // the third step on the driver is not called.
 func TestFirstSteps(t *testing.T) {
 	device := sim.New(sim.Config{Capacity: 400 * mem.GiB})
-	local, err := actors.OpenLocal(device, actors.Options{Inline: true, Clock: actors.Clock{Now: device.Time}})
+	local, err := actors.OpenLocal(device,
+		actors.Options{Inline: true, Clock: actors.Clock{Now: device.Time}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func TestFirstSteps(t *testing.T) {
 	}
 	s := local.Stats()
 	if at[7].Release > 0 || s.Reserved != s.PeakReserved {
-		t.Errorf("%d handles were released; %v are reserved, at the peak %v", at[7].Release, s.Reserved, s.PeakReserved)
+		t.Errorf("%d handles were released; %v are reserved, at the peak %v", at[7].Release,
+			s.Reserved, s.PeakReserved)
 	}
 	if most := p.Peak + p.Peak/100; s.PeakReserved > most {
 		t.Errorf("%v are reserved, at most %v are meant", s.PeakReserved, most)
@@ -39,7 +41,8 @@ func TestFirstSteps(t *testing.T) {
 			t.Errorf("step %d: %d calls of the driver", i+1, calls)
 		}
 	}
-	t.Logf("%d handles for %v, %v in the driver", at[7].Create, s.PeakReserved, at[7].Time.Round(time.Millisecond))
+	t.Logf("%d handles for %v, %v in the driver", at[7].Create, s.PeakReserved,
+		at[7].Time.Round(time.Millisecond))
 	if mean := s.PeakReserved / mem.Bytes(at[7].Create); mean < 6*mem.MiB {
 		t.Errorf("handles of %v on average", mean)
 	}

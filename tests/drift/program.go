@@ -55,7 +55,8 @@ func (s Served) Bad() bool { return 50*(s.Requests-s.Hits) > s.Requests }
 
 // On returns a program without blocks, on an allocator over a simulated device.
 func On(local *actors.Local, device *sim.Device) *Program {
-	return &Program{local: local, device: device, watch: sim.NewWatch(device), live: make(map[Block]*sim.Watched)}
+	return &Program{local: local, device: device, watch: sim.NewWatch(device),
+		live: make(map[Block]*sim.Watched)}
 }
 
 // Alloc requests a block on the default stream.

@@ -54,8 +54,11 @@ func build(folder string) (err error) {
 	if driver, err = fake.Build(folder); err != nil {
 		return err
 	}
-	goExample = example{"Go", filepath.Join(folder, "embed_go"), []string{"-trace", recording, "-driver", driver, "-scale", scale, "-threads", "3", "-steps", "4", "-pause", "0", "-at-step"}, nil}
-	cExample = example{"C", filepath.Join(folder, "embed_c"), []string{"-s", scale, "-t", "3", "-n", "4", recording}, []string{"STALLOC_CONF=driver:" + driver, "XDG_CACHE_HOME=" + folder}}
+	goExample = example{"Go", filepath.Join(folder, "embed_go"),
+		[]string{"-trace", recording, "-driver", driver, "-scale", scale, "-threads", "3", "-steps",
+			"4", "-pause", "0", "-at-step"}, nil}
+	cExample = example{"C", filepath.Join(folder, "embed_c"), []string{"-s", scale, "-t", "3", "-n",
+		"4", recording}, []string{"STALLOC_CONF=driver:" + driver, "XDG_CACHE_HOME=" + folder}}
 	return errors.Join(
 		command("go", "build", "-o", folder, "stalloc/examples/embed_go"),
 		command("make", "-C", "../../examples/embed_c", "OUT="+folder))
@@ -71,7 +74,8 @@ func command(name string, args ...string) error {
 
 func compile(t *testing.T, library string, args ...string) {
 	t.Helper()
-	args = append([]string{"-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library}, args...)
+	args = append([]string{"-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
+		library}, args...)
 	if err := command("gcc", args...); err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +123,19 @@ const load = 19.9
 func TestRun(t *testing.T) {
 	for _, e := range []example{goExample, cExample} {
 		status, out, errs := e.run(t)
-		if status != 0 || !strings.Contains(out, requests) || !strings.Contains(out, "every byte as it was left") {
+		if status != 0 || !strings.Contains(out, requests) ||
+			!strings.Contains(out, "every byte as it was left") {
 			t.Fatalf("%s: exit status %d\n%s%s", e.name, status, out, errs)
 		}
 		hits, misses := number(t, out, `plan +(\d+) hits`), number(t, out, `hits, (\d+) misses`)
 		t.Logf("%s:\n%s", e.name, out)
 		// Beside the program a plan is made when there is time for it.
-		if share := number(t, out, `plans; ([\d.]+) %`); e.name == "Go" && (hits < misses || share < 25) {
+		if share := number(t, out, `plans; ([\d.]+) %`); e.name == "Go" &&
+			(hits < misses || share < 25) {
 			t.Errorf("%s: %v hits, %v misses, %v %% of all requests", e.name, hits, misses, share)
 		}
-		peak, reserved := number(t, out, `memory +([\d.]+) MiB`), number(t, out, `peak, ([\d.]+) MiB`)
+		peak, reserved := number(t, out, `memory +([\d.]+) MiB`), number(t, out,
+			`peak, ([\d.]+) MiB`)
 		if peak < load || reserved < peak || reserved > 3*peak {
 			t.Errorf("%s: %v MiB reserved for %v MiB", e.name, reserved, peak)
 		}
@@ -159,7 +166,8 @@ func TestOutOfMemory(t *testing.T) {
 		} {
 			status, out, errs := e.run(t, "FAKECUDA_CAPACITY=16777216", "LD_LIBRARY_PATH="+c.path)
 			errs = strings.Join(strings.Fields(errs), " ")
-			ok := status == 1 && strings.Contains(errs, "of 16.00 MiB") && strings.Contains(errs, c.want)
+			ok := status == 1 && strings.Contains(errs, "of 16.00 MiB") &&
+				strings.Contains(errs, c.want)
 			if !ok || c.not != "" && strings.Contains(errs, c.not) {
 				t.Errorf("%s, NVML in %s: exit status %d\n%s%s", e.name, c.path, status, out, errs)
 			}
@@ -170,7 +178,8 @@ func TestOutOfMemory(t *testing.T) {
 // TestMistakes in the arguments are told, with exit status 1 or, for usage, 2.
 func TestMistakes(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut.csv")
-	if err := os.WriteFile(cut, []byte("# workload cut\n# setup\na,0,512,0,0\na,1,51"), 0o644); err != nil {
+	if err := os.WriteFile(cut, []byte("# workload cut\n# setup\na,0,512,0,0\na,1,51"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -181,23 +190,31 @@ func TestMistakes(t *testing.T) {
 		code int
 	}{
 		{goExample, []string{"-trace", cut, "-driver", driver}, "", cut + ":4", 1},
-		{goExample, []string{"-trace", recording, "-driver", "/nowhere/libcuda.so.1"}, "", "make build", 1},
+		{goExample, []string{"-trace", recording, "-driver", "/nowhere/libcuda.so.1"}, "",
+			"make build", 1},
 		{goExample, []string{"-scale", "0"}, "", "at least 1", 2},
 		{goExample, []string{"surplus"}, "", "surplus: expected flags only", 2},
 		{cExample, []string{cut}, "STALLOC_CONF=driver:" + driver, cut + ":4", 1},
-		{cExample, []string{"/nowhere/trace.csv.gz"}, "STALLOC_CONF=driver:" + driver, "/nowhere/trace.csv.gz", 1},
-		{cExample, []string{recording}, "STALLOC_CONF=driver:/nowhere/libcuda.so.1", "make build", 1},
-		{cExample, []string{"-s", scale, "-n", "1", "-p", "0", recording}, "STALLOC_CONF=engine:/nowhere/engine.so,driver:" + driver, "requests were plain driver allocations", 0},
+		{cExample, []string{"/nowhere/trace.csv.gz"}, "STALLOC_CONF=driver:" + driver,
+			"/nowhere/trace.csv.gz", 1},
+		{cExample, []string{recording}, "STALLOC_CONF=driver:/nowhere/libcuda.so.1", "make build",
+			1},
+		{cExample, []string{"-s", scale, "-n", "1", "-p", "0", recording},
+			"STALLOC_CONF=engine:/nowhere/engine.so,driver:" +
+				driver, "requests were plain driver allocations", 0},
 		{cExample, []string{recording}, "STALLOC_CONF=speed:long", "unknown key", 1},
-		{cExample, []string{"-s", "0", recording}, "STALLOC_CONF=driver:" + driver, "usage: embed_c", 2},
+		{cExample, []string{"-s", "0", recording}, "STALLOC_CONF=driver:" + driver,
+			"usage: embed_c", 2},
 		{cExample, nil, "STALLOC_CONF=driver:" + driver, "usage: embed_c", 2},
 		{goExample, []string{"-steps", "-1"}, "", "at least 1", 2},
-		{cExample, []string{"-n", "-1", recording}, "STALLOC_CONF=driver:" + driver, "usage: embed_c", 2},
+		{cExample, []string{"-n", "-1", recording}, "STALLOC_CONF=driver:" + driver,
+			"usage: embed_c", 2},
 	} {
 		c.e.args = c.args
 		status, out, errs := c.e.run(t, c.env)
 		if status != c.code || !strings.Contains(errs, c.want) {
-			t.Errorf("%s %s: exit status %d, want %d and %q\n%s%s", c.e.name, c.args, status, c.code, c.want, out, errs)
+			t.Errorf("%s %s: exit status %d, want %d and %q\n%s%s", c.e.name, c.args, status,
+				c.code, c.want, out, errs)
 		}
 	}
 }
@@ -228,11 +245,14 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(strings.Fields("-std=gnu11 -pthread "+values["Cflags"]+" -o "+program), sources...)
-	if err := command("gcc", append(args, append(strings.Fields(values["Libs"]), "-ldl")...)...); err != nil {
+	args := append(strings.Fields("-std=gnu11 -pthread "+values["Cflags"]+" -o "+program),
+		sources...)
+	if err := command("gcc",
+		append(args, append(strings.Fields(values["Libs"]), "-ldl")...)...); err != nil {
 		t.Fatalf("%v with %q", err, values)
 	}
-	installed := example{"C", program, []string{"-s", "4096", "-n", "0", "-p", "0", recording}, cExample.env}
+	installed := example{"C", program, []string{"-s", "4096", "-n", "0", "-p", "0", recording},
+		cExample.env}
 	status, out, errs := installed.run(t)
 	if status != 0 || !strings.Contains(out, "with stalloc "+values["Version"]+":") {
 		t.Errorf("exit status %d\n%s%s", status, out, errs)

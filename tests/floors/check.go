@@ -37,7 +37,8 @@ func Check(root string, rules Rules, tagSets [][]string) ([]string, error) {
 	for file, a := range rules.Allowed {
 		for _, imp := range a.Imports {
 			if !c.used[file+" "+imp] {
-				c.report("%s is allowed %q but does not import it: take the allowance out", file, imp)
+				c.report("%s is allowed %q but does not import it: take the allowance out", file,
+					imp)
 			}
 		}
 	}
@@ -58,7 +59,8 @@ func packageDirs(root string) ([]string, error) {
 			return err
 		}
 		name := d.Name()
-		if p != root && (name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+		if p != root && (name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
+			strings.HasPrefix(name, "_")) {
 			return filepath.SkipDir
 		}
 		rel, err := filepath.Rel(root, p)
@@ -145,7 +147,8 @@ func (c *checker) testEdge(dir string, level int, imp string, pos token.Position
 	c.banned(file, imp)
 	if target, inside := c.inside(imp); inside && !under(target, c.rules.Help) {
 		if above, ok := c.level(target); ok && above > level {
-			c.report("%s: test of %s (floor %d) imports %s (floor %d)", file, dir, level, imp, above)
+			c.report("%s: test of %s (floor %d) imports %s (floor %d)", file, dir, level, imp,
+				above)
 		}
 	}
 }
@@ -162,18 +165,25 @@ func (c *checker) banned(file, imp string) {
 // global source of randomness, which no seed can repeat.
 func (c *checker) syntax(file string) error {
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, filepath.Join(c.root, filepath.FromSlash(file)), nil, parser.SkipObjectResolution)
+	f, err := parser.ParseFile(fset, filepath.Join(c.root, filepath.FromSlash(file)), nil,
+		parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
-	random := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"math/rand/v2"` || i.Path.Value == `"math/rand"` })
+	random := slices.ContainsFunc(f.Imports,
+		func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"math/rand/v2"` ||
+				i.Path.Value == `"math/rand"`
+		})
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			c.report("%s:%d: pure package starts a goroutine", file, fset.Position(n.Go).Line)
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && random && x.Name == "rand" && !slices.Contains(seeded, n.Sel.Name) {
-				c.report("%s:%d: pure package uses rand.%s, which has no seed", file, fset.Position(n.Pos()).Line, n.Sel.Name)
+			if x, ok := n.X.(*ast.Ident); ok && random && x.Name == "rand" &&
+				!slices.Contains(seeded, n.Sel.Name) {
+				c.report("%s:%d: pure package uses rand.%s, which has no seed", file,
+					fset.Position(n.Pos()).Line, n.Sel.Name)
 			}
 		}
 		return true
@@ -182,7 +192,8 @@ func (c *checker) syntax(file string) error {
 }
 
 // seeded are the names of math/rand/v2 that do not touch its global source.
-var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source"}
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf",
+	"Source"}
 
 func (c *checker) level(dir string) (int, bool) {
 	best, level := -1, 0

@@ -36,7 +36,8 @@ func TestAllowancesHaveReasons(t *testing.T) {
 // synthetic is the table of the small modules below.
 var synthetic = Rules{
 	Module: "m",
-	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0}, {"help", 3}, {".", 3}},
+	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"dev", 2}, {"dev/deep", 0},
+		{"help", 3}, {".", 3}},
 	Pure:   1,
 	Help:   "help",
 	Impure: []string{"C", "unsafe", "time", "os", "net"},
@@ -54,31 +55,50 @@ func TestCheck(t *testing.T) {
 		want  string // the one violation expected; empty for none
 	}{
 		{name: "in order"},
-		{"up", map[string]string{"base/x.go": `import _ "m/left"`}, `base/x.go: base (floor 0) imports m/left`},
-		{"across", map[string]string{"left/x.go": `import _ "m/right"`}, `left/x.go: left (floor 1) imports m/right`},
-		{"impure", map[string]string{"left/x.go": `import _ "time"`}, `left/x.go: pure package left imports "time"`},
-		{"impure below", map[string]string{"left/x.go": `import _ "net/http"`}, `left/x.go: pure package left imports "net/http"`},
-		{"cgo", map[string]string{"base/x.go": `import "C"`}, `base/x.go: pure package base imports "C"`},
-		{"second file", map[string]string{"left/x.go": `import _ "os"`}, `left/x.go: pure package left imports "os"`},
-		{"foreign", map[string]string{"base/x.go": `import _ "example.com/tidy"`}, `base/x.go: pure package base imports the foreign module`},
-		{"banned", map[string]string{"act/x.go": `import _ "example.com/heavy/v2"`}, `act/x.go imports example.com/heavy/v2, which is heavy`},
-		{"banned in a test", map[string]string{"act/x_test.go": `import _ "example.com/heavy"`}, `act/x_test.go imports`},
-		{"goroutine", map[string]string{"base/x.go": "func f() {\n\tgo f()\n}"}, `base/x.go:4: pure package starts a goroutine`},
+		{"up", map[string]string{"base/x.go": `import _ "m/left"`},
+			`base/x.go: base (floor 0) imports m/left`},
+		{"across", map[string]string{"left/x.go": `import _ "m/right"`},
+			`left/x.go: left (floor 1) imports m/right`},
+		{"impure", map[string]string{"left/x.go": `import _ "time"`},
+			`left/x.go: pure package left imports "time"`},
+		{"impure below", map[string]string{"left/x.go": `import _ "net/http"`},
+			`left/x.go: pure package left imports "net/http"`},
+		{"cgo", map[string]string{"base/x.go": `import "C"`},
+			`base/x.go: pure package base imports "C"`},
+		{"second file", map[string]string{"left/x.go": `import _ "os"`},
+			`left/x.go: pure package left imports "os"`},
+		{"foreign", map[string]string{"base/x.go": `import _ "example.com/tidy"`},
+			`base/x.go: pure package base imports the foreign module`},
+		{"banned", map[string]string{"act/x.go": `import _ "example.com/heavy/v2"`},
+			`act/x.go imports example.com/heavy/v2, which is heavy`},
+		{"banned in a test", map[string]string{"act/x_test.go": `import _ "example.com/heavy"`},
+			`act/x_test.go imports`},
+		{"goroutine", map[string]string{"base/x.go": "func f() {\n\tgo f()\n}"},
+			`base/x.go:4: pure package starts a goroutine`},
 		{"unseeded", map[string]string{"base/x.go": "import \"math/rand/v2\"\n\nvar x = rand.IntN(3)"}, `base/x.go:5: pure package uses rand.IntN`},
 		{"seeded", map[string]string{"base/x.go": "import \"math/rand/v2\"\n\nvar x = rand.New(rand.NewPCG(1, 2)).IntN(3)"}, ""},
 		{"unknown folder", map[string]string{"misc/x.go": ""}, `misc stands on no floor`},
-		{"stale allowance", map[string]string{"left/file.go": ""}, `left/file.go is allowed "os" but does not import it`},
-		{"only under a tag", map[string]string{"base/x.go": "//go:build special\n" + `import _ "time"`}, `base/x.go: pure package base imports "time"`},
-		{"only without cgo", map[string]string{"base/x.go": "//go:build !cgo\n" + `import _ "time"`}, `base/x.go: pure package base imports "time"`},
-		{"test above", map[string]string{"left/x_test.go": `import _ "m/act"`}, `left/x_test.go: test of left (floor 1) imports m/act`},
+		{"stale allowance", map[string]string{"left/file.go": ""},
+			`left/file.go is allowed "os" but does not import it`},
+		{"only under a tag", map[string]string{"base/x.go": "//go:build special\n" +
+			`import _ "time"`}, `base/x.go: pure package base imports "time"`},
+		{"only without cgo", map[string]string{"base/x.go": "//go:build !cgo\n" +
+			`import _ "time"`}, `base/x.go: pure package base imports "time"`},
+		{"test above", map[string]string{"left/x_test.go": `import _ "m/act"`},
+			`left/x_test.go: test of left (floor 1) imports m/act`},
 		{"test across", map[string]string{"left/x_test.go": `import _ "m/right"`}, ""},
 		{"test with help", map[string]string{"left/x_test.go": `import _ "m/help/fake"`}, ""},
-		{"help without a test", map[string]string{"left/x.go": `import _ "m/help/fake"`}, `left/x.go: left (floor 1) imports m/help/fake (floor 3)`},
+		{"help without a test", map[string]string{"left/x.go": `import _ "m/help/fake"`},
+			`left/x.go: left (floor 1) imports m/help/fake (floor 3)`},
 		{"impure test", map[string]string{"left/x_test.go": `import _ "time"`}, ""},
 		{"same impure floor", map[string]string{"act/x.go": `import _ "m/dev"`}, ""},
-		{"longest folder decides", map[string]string{"dev/deep/x.go": `import _ "m/left"`}, `dev/deep/x.go: dev/deep (floor 0) imports`},
-		{"the module's own package", map[string]string{"x.go": `import _ "m/act"`, "help/x.go": `import _ "m"`}, ""},
-		{"up to the module's own package", map[string]string{"x.go": "", "act/x.go": `import _ "m"`}, `act/x.go: act (floor 2) imports m (floor 3)`},
+		{"longest folder decides", map[string]string{"dev/deep/x.go": `import _ "m/left"`},
+			`dev/deep/x.go: dev/deep (floor 0) imports`},
+		{"the module's own package", map[string]string{"x.go": `import _ "m/act"`,
+			"help/x.go": `import _ "m"`}, ""},
+		{"up to the module's own package",
+			map[string]string{"x.go": "",
+				"act/x.go": `import _ "m"`}, `act/x.go: act (floor 2) imports m (floor 3)`},
 		{"testdata", map[string]string{"base/testdata/x.go": `import _ "m/left"`}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,7 +173,8 @@ func TestTagSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			if !slices.ContainsFunc(TagSets, func(tags []string) bool { return built(t, file, tags) }) {
+			if !slices.ContainsFunc(TagSets,
+				func(tags []string) bool { return built(t, file, tags) }) {
 				t.Errorf("%s is compiled under none of the tag sets %q", file, TagSets)
 			}
 		}

@@ -11,11 +11,11 @@
 //	1  plan, stream, trace    pure, and strangers to each other
 //	0  internal               pure
 //
-// Pure means: an event in, a decision out. A pure package touches no clock,
-// lock, file, network, C or unsafe pointer, starts no goroutine and draws random
-// numbers only from a seed it was given, so a state can be replayed exactly. What little input and output the pure floors need
-// is listed, file by file and with its reason, in Allowed; an entry that is no
-// longer needed is a violation too.
+// Pure means: an event in, a decision out. A pure package touches no clock, lock, file, network, C
+// or unsafe pointer, starts no goroutine and draws random numbers only from a seed it was given, so
+// a state can be replayed exactly. What little input and output the pure floors need is listed,
+// file by file and with its reason, in Allowed; an entry that is no longer needed is a violation
+// too.
 //
 // Tests may use the whole standard library, packages of their own floor, and
 // what lies in tests for them.
@@ -71,10 +71,13 @@ var Stalloc = Rules{
 		"github.com/asynkron/protoactor-go/cluster": "brings grpc into the training process",
 	},
 	Allowed: map[string]Allowance{
-		"internal/output/output.go":  {[]string{"os", "syscall"}, "writes the files that users name"},
-		"internal/output/limited.go": {[]string{"os", "runtime", "syscall", "unsafe"}, "a write beyond the limit of file sizes must not end the process"},
-		"plan/atomic.go":             {[]string{"os", "syscall"}, "a plan file is opened without waiting for the writer of a pipe"},
-		"trace/reader.go":            {[]string{"os"}, "opens the file a trace is read from"},
+		"internal/output/output.go": {[]string{"os", "syscall"},
+			"writes the files that users name"},
+		"internal/output/limited.go": {[]string{"os", "runtime", "syscall", "unsafe"},
+			"a write beyond the limit of file sizes must not end the process"},
+		"plan/atomic.go": {[]string{"os", "syscall"},
+			"a plan file is opened without waiting for the writer of a pipe"},
+		"trace/reader.go": {[]string{"os"}, "opens the file a trace is read from"},
 	},
 }
 

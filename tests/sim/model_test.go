@@ -74,7 +74,8 @@ func (m *model) resolve(b *block) (pieces []piece) {
 	for at, end := b.addr, b.addr+mem.Addr(b.size); at < end; {
 		h, from, ok := m.dev.Behind(at)
 		if !ok {
-			m.fail("block %#x + %v has nothing behind it at %#x", uint64(b.addr), b.size, uint64(at))
+			m.fail("block %#x + %v has nothing behind it at %#x", uint64(b.addr), b.size,
+				uint64(at))
 			return pieces
 		}
 		lo := mem.Bytes(from)
@@ -98,7 +99,8 @@ func (m *model) take(addr mem.Addr, asked mem.Bytes, stream mem.StreamID) *block
 	}
 	b.pieces = m.resolve(b)
 	for _, p := range b.pieces {
-		m.in[p.handle] = append(slices.DeleteFunc(m.in[p.handle], func(old piece) bool { return m.met(old, p) }), p)
+		m.in[p.handle] = append(slices.DeleteFunc(m.in[p.handle],
+			func(old piece) bool { return m.met(old, p) }), p)
 	}
 	m.live[addr] = b
 	m.use(b, stream)
@@ -110,7 +112,8 @@ func (m *model) take(addr mem.Addr, asked mem.Bytes, stream mem.StreamID) *block
 func (m *model) met(old, p piece) bool {
 	if !old.of.freed {
 		if old.lo < p.hi && p.lo < old.hi {
-			m.fail("blocks %#x + %v and %#x + %v share bytes [%d, %d) of handle %#x", uint64(old.of.addr), old.of.size,
+			m.fail("blocks %#x + %v and %#x + %v share bytes [%d, %d) of handle %#x",
+				uint64(old.of.addr), old.of.size,
 				uint64(p.of.addr), p.of.size, max(old.lo, p.lo), min(old.hi, p.hi), uint64(p.handle))
 		}
 		return false
@@ -161,7 +164,8 @@ func (m *model) give(b *block) {
 // same checks that a block still lies where it was handed out.
 func (m *model) same(b *block) {
 	if now := m.resolve(b); !slices.Equal(now, b.pieces) {
-		m.fail("block %#x + %v has other memory behind it than when it was handed out", uint64(b.addr), b.size)
+		m.fail("block %#x + %v has other memory behind it than when it was handed out",
+			uint64(b.addr), b.size)
 	}
 }
 

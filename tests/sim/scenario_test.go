@@ -63,7 +63,8 @@ type scenario struct {
 func newScenario(seed uint64) *scenario {
 	r := rand.New(rand.NewPCG(seed, 0))
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1, chaos: newChaos(seed), largest: 8 * mem.MiB}
+	s := &scenario{seed: seed, random: r, streams: 1 + r.IntN(3), steps: 6 + r.IntN(10), kinds: 1,
+		chaos: newChaos(seed), largest: 8 * mem.MiB}
 	if one(3) {
 		s.kinds = 2 + r.IntN(2)
 	}
@@ -125,7 +126,8 @@ func newScenario(seed uint64) *scenario {
 	}
 	s.capacity = 4 * mem.GiB
 	if s.tight {
-		s.capacity = mem.RoundUp(s.peak()*mem.Bytes(90+r.Int64N(40))/100, mem.HandleSize) + 2*mem.HandleSize
+		s.capacity = mem.RoundUp(s.peak()*mem.Bytes(90+r.Int64N(40))/100, mem.HandleSize) +
+			2*mem.HandleSize
 	}
 	return s
 }
@@ -135,7 +137,8 @@ func newScenario(seed uint64) *scenario {
 func (s *scenario) drawFaults() {
 	r := s.random
 	codes := []int{driver.CodeOutOfMemory, driver.CodeOutOfMemory, 1, 999}
-	kinds := []devicetest.Kind{devicetest.CallCreate, devicetest.CallMap, devicetest.CallAccess, devicetest.CallUnmap, devicetest.CallRelease, devicetest.CallRecord, devicetest.CallMemory}
+	kinds := []devicetest.Kind{devicetest.CallCreate, devicetest.CallMap, devicetest.CallAccess,
+		devicetest.CallUnmap, devicetest.CallRelease, devicetest.CallRecord, devicetest.CallMemory}
 	for range 1 + r.IntN(4) {
 		rule := devicetest.Rule{Kind: kinds[r.IntN(len(kinds))], Code: codes[r.IntN(len(codes))]}
 		if r.IntN(2) == 0 {
@@ -146,7 +149,8 @@ func (s *scenario) drawFaults() {
 		s.faults = append(s.faults, rule)
 	}
 	if s.lies = r.IntN(4) == 0; s.lies {
-		s.faults = append(s.faults, devicetest.Rule{Kind: devicetest.AnyCall, Chance: 0.01, Code: 1})
+		s.faults = append(s.faults, devicetest.Rule{Kind: devicetest.AnyCall, Chance: 0.01,
+			Code: 1})
 	}
 }
 
@@ -240,14 +244,16 @@ func (r *run) open() error {
 	}
 	r.fault = devicetest.NewFault(dev, r.seed)
 	h := newHost(r.chaos)
-	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake, Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm})
+	d, err := actors.Open(r.fault, h, actors.Options{Log: zap.New(journal{r.chaos}), GMLake: r.lake,
+		Range: r.ranged, Inline: r.inline, Always: r.always, Plan: r.warm})
 	if err != nil {
 		return err
 	}
 	r.fault.Set(r.faults...)
 	r.local = actors.NewLocal(d, h.GoHost)
 	for i := range r.streams {
-		r.workers = append(r.workers, &worker{run: r, stream: mem.StreamID(i), random: rand.New(rand.NewPCG(r.seed, uint64(10+i)))})
+		r.workers = append(r.workers, &worker{run: r, stream: mem.StreamID(i),
+			random: rand.New(rand.NewPCG(r.seed, uint64(10+i)))})
 	}
 	return nil
 }
@@ -349,7 +355,11 @@ func (r *run) settled() error {
 // sticks reports whether pages may have stayed mapped: the driver refused to unmap
 // them.
 func (r *run) sticks() bool {
-	return slices.ContainsFunc(r.faults, func(f devicetest.Rule) bool { return f.Kind == devicetest.CallUnmap || f.Kind == devicetest.AnyCall })
+	return slices.ContainsFunc(r.faults,
+		func(f devicetest.Rule) bool {
+			return f.Kind == devicetest.CallUnmap ||
+				f.Kind == devicetest.AnyCall
+		})
 }
 
 // wrecked reports whether an error only says that the pool is broken, as it may be.

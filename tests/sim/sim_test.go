@@ -1,9 +1,9 @@
-// Package sim runs the whole allocator, actors and all, through imagined lives: a
-// few threads with a stream each, steps that repeat, drift or break off, or that nobody
-// marks, driver calls that fail, actors that panic, a device that is too small, and at times GMLake's algorithm in the pool. Each life is drawn
-// from a seed and runs in a bubble of testing/synctest, where time passes only when
-// nobody has anything to do: threads that sleep wake in the order the seed says, and
-// who waits forever is found out.
+// Package sim runs the whole allocator, actors and all, through imagined lives: a few threads with
+// a stream each, steps that repeat, drift or break off, or that nobody marks, driver calls that
+// fail, actors that panic, a device that is too small, and at times GMLake's algorithm in the pool.
+// Each life is drawn from a seed and runs in a bubble of testing/synctest, where time passes only
+// when nobody has anything to do: threads that sleep wake in the order the seed says, and who waits
+// forever is found out.
 //
 // A model of the device's memory follows every block to the bytes of the handles
 // behind it. What must hold, whatever happens:
@@ -73,7 +73,8 @@ func TestLives(t *testing.T) {
 		}
 	}
 	t.Logf("%+v in %v", sum, time.Since(began).Round(time.Millisecond))
-	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/100 || sum.plans == 0 || sum.stitches == 0 || sum.syncs == 0 ||
+	if sum.lives >= 100 && (sum.refused == 0 || sum.hits < sum.requests/100 || sum.plans == 0 ||
+		sum.stitches == 0 || sum.syncs == 0 ||
 		sum.adopted == 0 || sum.faults == 0 || sum.panics == 0 || sum.warm == 0) {
 		t.Error("the lives were too quiet to prove anything")
 	}
@@ -125,7 +126,8 @@ func TestUnmarked(t *testing.T) {
 		s.streams, s.steps, s.silent, s.noise, s.lake = 3, 0, true, 0.01, nil
 		s.tight, s.cramped, s.meddles, s.loose, s.always, s.broken, s.lies, s.faults = false, false, false, false, false, false, false, nil
 		s.ranged, s.capacity, s.chaos = onerange.DefaultConfig(), 8*mem.GiB, newChaos(seed)
-		s.weights, s.state, s.gradients = make([][]mem.Bytes, s.streams), make([][]mem.Bytes, s.streams), make([][]mem.Bytes, s.streams)
+		s.weights, s.state, s.gradients = make([][]mem.Bytes, s.streams), make([][]mem.Bytes,
+			s.streams), make([][]mem.Bytes, s.streams)
 		s.draw()
 		r := &run{scenario: s}
 		if err := r.open(); err != nil {

@@ -17,8 +17,9 @@ func failures(n int) []string {
 	return []string{all[0], strings.Join(all, ",")}
 }
 
-// every makes each driver call of do fail, alone and with those behind it, in a program of its own that
-// prepare has led so far. Whatever failed, all can sleep and wake again, and holds what it held.
+// every makes each driver call of do fail, alone and with those behind it, in a program of its own
+// that prepare has led so far. Whatever failed, all can sleep and wake again, and holds what it
+// held.
 func every(t *testing.T, least int, prepare func(*kit), do func(*kit) error) {
 	t.Setenv("FAKECUDA_POISON", "0") // memory that is made anew has zeros
 	for n := 1; ; n++ {
@@ -33,7 +34,8 @@ func every(t *testing.T, least int, prepare func(*kit), do func(*kit) error) {
 			failed = failed || err != nil
 			s := k.Stats()
 			if k.taken() != s.Reserved {
-				t.Errorf("call %d.%d failed (%v): %v is taken, and %v reserved", n, i, err, k.taken(), s.Reserved)
+				t.Errorf("call %d.%d failed (%v): %v is taken, and %v reserved", n, i, err,
+					k.taken(), s.Reserved)
 			}
 			if n%2 == 0 {
 				k.pause(true)
@@ -94,8 +96,8 @@ func TestNotPinned(t *testing.T) {
 	}
 }
 
-// TestNotUnpinned: memory of the host that stays pinned is not used for anything else, and is unpinned
-// once the driver does that again.
+// TestNotUnpinned: memory of the host that stays pinned is not used for anything else, and is
+// unpinned once the driver does that again.
 func TestNotUnpinned(t *testing.T) {
 	k := newKit(t)
 	k.program()
@@ -106,7 +108,8 @@ func TestNotUnpinned(t *testing.T) {
 		k.same("not unpinned")
 	}
 	if n := lib.Count("cuMemHostRegister"); n == 0 || n != lib.Live("pins") {
-		t.Errorf("%d pins, and %d were asked for: some at addresses that had one", lib.Live("pins"), n)
+		t.Errorf("%d pins, and %d were asked for: some at addresses that had one", lib.Live("pins"),
+			n)
 	}
 	lib.Fail("")
 	k.end()

@@ -100,7 +100,8 @@ func (k *kit) program() {
 		if i%3 == 0 {
 			pool = k.weights
 		}
-		some = append(some, k.malloc(pool, mem.Bytes(1+i%5)*mem.MiB+mem.Bytes(i)*512), k.malloc(pool, mem.Bytes(700+i)))
+		some = append(some, k.malloc(pool, mem.Bytes(1+i%5)*mem.MiB+mem.Bytes(i)*512),
+			k.malloc(pool, mem.Bytes(700+i)))
 	}
 	for i := 0; i < len(some); i += 4 {
 		k.free(some[i])

@@ -39,8 +39,10 @@ func TestAllSleeps(t *testing.T) {
 	if n := lib.Live("pins"); mem.Bytes(n)*32*mem.MiB < load {
 		t.Errorf("%v are kept with %d pins", load, n)
 	}
-	if k.taken() != 0 || lib.Live("handles") != 0 || lib.Live("mappings") != 0 || lib.Live("reservations") != 1 {
-		t.Errorf("%v of memory is taken, there are %d handles, %d mappings, %d reservations", k.taken(),
+	if k.taken() != 0 || lib.Live("handles") != 0 || lib.Live("mappings") != 0 ||
+		lib.Live("reservations") != 1 {
+		t.Errorf("%v of memory is taken, there are %d handles, %d mappings, %d reservations",
+			k.taken(),
 			lib.Live("handles"), lib.Live("mappings"), lib.Live("reservations"))
 	}
 	if s.Reserved != 0 || s.Asleep != before.Reserved || s.Backup != load || s.Load != before.Load {
@@ -48,7 +50,8 @@ func TestAllSleeps(t *testing.T) {
 	}
 	k.resume()
 	k.same("after waking")
-	if s := k.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 || s.Backup != 0 || k.taken() != before.Reserved {
+	if s := k.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 || s.Backup != 0 ||
+		k.taken() != before.Reserved {
 		t.Errorf("awake %+v, before %+v", s.PoolStats, before.PoolStats)
 	}
 	k.program()
@@ -109,8 +112,8 @@ func TestDiscarded(t *testing.T) {
 	k.end()
 }
 
-// TestFreesWhileAsleep: they are taken in, also of what other streams used, and what was freed is not
-// copied back.
+// TestFreesWhileAsleep: they are taken in, also of what other streams used, and what was freed is
+// not copied back.
 func TestFreesWhileAsleep(t *testing.T) {
 	k := newKit(t)
 	k.program()
@@ -188,7 +191,8 @@ func TestThousandCycles(t *testing.T) {
 		}
 	}
 	s := k.Stats()
-	if s.Reserved != before.Reserved || s.LargestFree != before.LargestFree || s.Engine.Views != before.Engine.Views || k.taken() != before.Reserved {
+	if s.Reserved != before.Reserved || s.LargestFree != before.LargestFree ||
+		s.Engine.Views != before.Engine.Views || k.taken() != before.Reserved {
 		t.Errorf("after 1,000 sleeps %+v, before %+v", s.PoolStats, before.PoolStats)
 	}
 	k.end()

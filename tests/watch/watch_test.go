@@ -35,7 +35,8 @@ func start(t testing.TB) *pairs {
 		t.Fatal(err)
 	}
 	program := filepath.Join(folder, "pairs")
-	if out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../../cshim", "-o", program,
+	if out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
+		"-I../../cshim", "-o", program,
 		"testdata/pairs.c", "-L"+lib, "-lstalloc", "-Wl,-rpath,"+lib).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -70,7 +71,8 @@ func (r *reader) run(pid int, pause time.Duration) {
 		if r.on.Load() == 0 {
 			continue
 		}
-		if p, err := page.Of(page.Folder, pid); err == nil && len(p.Devices) == 1 && p.Devices[0].Now.Requests > 0 {
+		if p, err := page.Of(page.Folder, pid); err == nil && len(p.Devices) == 1 &&
+			p.Devices[0].Now.Requests > 0 {
 			r.reads.Add(1)
 		}
 	}
@@ -96,7 +98,8 @@ func BenchmarkWatched(b *testing.B) {
 				without := p.round(b)
 				r.on.Store(1)
 				with := p.round(b)
-				alone, watched, ratios = append(alone, without), append(watched, with), append(ratios, with/without)
+				alone, watched, ratios = append(alone, without), append(watched,
+					with), append(ratios, with/without)
 			}
 			if r.reads.Load() == 0 {
 				b.Fatal("the page was never read")

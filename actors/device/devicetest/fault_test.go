@@ -23,19 +23,22 @@ func must(t *testing.T, err error) {
 }
 
 func TestFaultByNumber(t *testing.T) {
-	f := devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallCreate, Nth: 2, Code: driver.CodeOutOfMemory})
+	f := devicetest.NewFault(sim.New(sim.Config{}), 1, devicetest.Rule{Kind: devicetest.CallCreate,
+		Nth: 2, Code: driver.CodeOutOfMemory})
 	for n := 1; n <= 3; n++ {
 		_, err := f.Create(mem.HandleSize)
 		if failed := errors.Is(err, driver.ErrOutOfMemory); failed != (n == 2) {
 			t.Errorf("Create number %d: %v", n, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "injected fault: cuMemCreate failed with driver error 2") {
+		if err != nil && !strings.Contains(err.Error(),
+			"injected fault: cuMemCreate failed with driver error 2") {
 			t.Errorf("the error says %q", err)
 		}
 	}
 	f.Set(devicetest.Rule{Kind: devicetest.AnyCall, Code: 719})
 	var failure *driver.Error
-	if err := f.Sync(); !errors.As(err, &failure) || failure.Code != 719 || failure.Call != "cuCtxSynchronize" {
+	if err := f.Sync(); !errors.As(err, &failure) || failure.Code != 719 ||
+		failure.Call != "cuCtxSynchronize" {
 		t.Errorf("Sync with every call failing: %v", err)
 	}
 	if _, _, err := f.Memory(); err == nil {
@@ -51,7 +54,8 @@ func TestFaultByNumber(t *testing.T) {
 // TestFaultByChance: the same seed makes the same calls fail.
 func TestFaultByChance(t *testing.T) {
 	run := func(seed uint64) (failed []int) {
-		f := devicetest.NewFault(sim.New(sim.Config{}), seed, devicetest.Rule{Kind: devicetest.CallSync, Chance: 0.2, Code: 999})
+		f := devicetest.NewFault(sim.New(sim.Config{}), seed,
+			devicetest.Rule{Kind: devicetest.CallSync, Chance: 0.2, Code: 999})
 		for n := range 1000 {
 			if f.Sync() != nil {
 				failed = append(failed, n)

@@ -57,7 +57,8 @@ func (r *random) call(want int, what string, do func(i int, d device.Device) err
 			got = failure.Code
 		}
 		if got != want || (err != nil) != (want != 0) {
-			r.fail("step %d, device %d (%s): %s gave %v, want code %d", r.step, i, s.d.Name(), what, err, want)
+			r.fail("step %d, device %d (%s): %s gave %v, want code %d", r.step, i, s.d.Name(), what,
+				err, want)
 		}
 	}
 }
@@ -129,7 +130,8 @@ func (r *random) create() {
 	if want == 0 && r.used()+size > r.capacity {
 		want = driver.CodeOutOfMemory
 	}
-	h := &handle{values: make([]driver.Handle, len(r.suites)), held: true, bytes: make([]*byte, pages)}
+	h := &handle{values: make([]driver.Handle, len(r.suites)), held: true,
+		bytes: make([]*byte, pages)}
 	r.call(want, fmt.Sprintf("Create(%d)", size), func(i int, d device.Device) (err error) {
 		h.values[i], err = d.Create(size)
 		return err
@@ -144,7 +146,8 @@ func (r *random) release() {
 	if h == nil {
 		return
 	}
-	r.call(code(!h.held), "Release", func(i int, d device.Device) error { return d.Release(h.values[i]) })
+	r.call(code(!h.held), "Release",
+		func(i int, d device.Device) error { return d.Release(h.values[i]) })
 	h.held = false
 }
 
@@ -163,9 +166,10 @@ func (r *random) mapHandle() {
 		good = m.pages[n+i].handle == nil
 	}
 	want := code(!good)
-	r.call(want, fmt.Sprintf("Map(%d pages at page %d + %d)", len(h.bytes), n, skew), func(i int, d device.Device) error {
-		return d.Map(at(m.addrs[i], n)+skew, h.values[i])
-	})
+	r.call(want, fmt.Sprintf("Map(%d pages at page %d + %d)", len(h.bytes), n, skew),
+		func(i int, d device.Device) error {
+			return d.Map(at(m.addrs[i], n)+skew, h.values[i])
+		})
 	if want == 0 {
 		for i := range h.bytes {
 			m.pages[n+i] = mapping{handle: h, part: i}
@@ -205,9 +209,10 @@ func (r *random) access() {
 	if m == nil {
 		return
 	}
-	r.call(want, fmt.Sprintf("Access(%d + %d pages)", first, count), func(i int, d device.Device) error {
-		return d.Access(at(m.addrs[i], first)+skew, mem.Bytes(count)*page)
-	})
+	r.call(want, fmt.Sprintf("Access(%d + %d pages)", first, count),
+		func(i int, d device.Device) error {
+			return d.Access(at(m.addrs[i], first)+skew, mem.Bytes(count)*page)
+		})
 	for i := first; want == 0 && i < first+count; i++ {
 		m.pages[i].access = true
 	}
@@ -218,9 +223,10 @@ func (r *random) unmap() {
 	if m == nil {
 		return
 	}
-	r.call(want, fmt.Sprintf("Unmap(%d + %d pages)", first, count), func(i int, d device.Device) error {
-		return d.Unmap(at(m.addrs[i], first)+skew, mem.Bytes(count)*page)
-	})
+	r.call(want, fmt.Sprintf("Unmap(%d + %d pages)", first, count),
+		func(i int, d device.Device) error {
+			return d.Unmap(at(m.addrs[i], first)+skew, mem.Bytes(count)*page)
+		})
 	for i := first; want == 0 && i < first+count; i++ {
 		if m.pages[i].part == 0 {
 			m.pages[i].handle.maps--

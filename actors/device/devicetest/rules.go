@@ -140,7 +140,8 @@ func (s *suite) access() {
 		s.read(at(addr, i), byte(i+1))
 	}
 	s.ok(s.d.Unmap(addr, page), "Unmap")
-	s.refused(s.d.Access(addr, 3*page), invalidValue, "Access to a range whose first page is unmapped")
+	s.refused(s.d.Access(addr, 3*page), invalidValue,
+		"Access to a range whose first page is unmapped")
 	s.ok(s.d.Map(addr, handles[0]), "Map")
 	s.drop(addr, handles)
 }

@@ -46,14 +46,16 @@ func (s *suite) larger() {
 		{"another and part of it", n, 2},
 		{"part of it and another", 1, n},
 	} {
-		s.refused(s.d.Unmap(at(addr, c.page), mem.Bytes(c.pages)*page), invalidValue, "Unmap of a larger handle: "+c.what)
+		s.refused(s.d.Unmap(at(addr, c.page), mem.Bytes(c.pages)*page), invalidValue,
+			"Unmap of a larger handle: "+c.what)
 	}
 	s.read(at(addr, n-1)+100, byte(20+n-1))
 	s.ok(s.d.Unmap(addr, n*page), "Unmap of the first mapping")
 	s.ok(s.d.Release(h), "Release")
 	s.read(at(addr, n+1)+100, 20)
 	if got := before - s.free(); got != (n+1)*page {
-		s.Errorf("a released handle of %d pages that is still mapped: %v in use, want %v", n, got, (n+1)*page)
+		s.Errorf("a released handle of %d pages that is still mapped: %v in use, want %v", n, got,
+			(n+1)*page)
 	}
 	s.ok(s.d.Unmap(at(addr, n), (n+1)*page), "Unmap of two mappings")
 	s.ok(s.d.Release(small), "Release")

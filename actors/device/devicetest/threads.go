@@ -96,7 +96,8 @@ func pattern(b Bytes, addr mem.Addr, size mem.Bytes, value byte) error {
 		return err
 	}
 	if !bytes.Equal(got, data) {
-		return fmt.Errorf("the %v at %#x do not hold what was written: somebody else writes there", size, uint64(addr))
+		return fmt.Errorf("the %v at %#x do not hold what was written: somebody else writes there",
+			size, uint64(addr))
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func TestNumbersNameMemory(t *testing.T) {
 	if after := number(); after == before {
 		t.Errorf("other memory has number %d, too", after)
 	}
-	if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page), d.Close()); err != nil {
+	if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page),
+		d.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"stalloc/internal/driver"
 )
 
-// everyCallFails makes the nth call of the driver fail, alone and with all after it, for each n until none
-// is left to fail. Whatever try did, the memory can be woken then and is as it was. try says how many
-// calls failed.
+// everyCallFails makes the nth call of the driver fail, alone and with all after it, for each n
+// until none is left to fail. Whatever try did, the memory can be woken then and is as it was. try
+// says how many calls failed.
 func everyCallFails(t *testing.T, least int, try func(k *kit, n int, rules []devicetest.Rule) int) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -54,8 +54,8 @@ func TestEveryCallOfSleepFails(t *testing.T) {
 	})
 }
 
-// TestEveryCallOfWakeFails: what was made is given back, if that does not fail, too, and waking can be
-// tried again.
+// TestEveryCallOfWakeFails: what was made is given back, if that does not fail, too, and waking can
+// be tried again.
 func TestEveryCallOfWakeFails(t *testing.T) {
 	everyCallFails(t, 6, func(k *kit, n int, rules []devicetest.Rule) int {
 		k.sleep()
@@ -63,10 +63,12 @@ func TestEveryCallOfWakeFails(t *testing.T) {
 		err := k.Wake(k.handles[:2])
 		injected := k.fault.Injected()
 		k.fault.Set()
-		if (err != nil) != (injected > 0) || injected > 0 && !errors.Is(err, driver.ErrOutOfMemory) {
+		if (err != nil) != (injected > 0) || injected > 0 &&
+			!errors.Is(err, driver.ErrOutOfMemory) {
 			t.Errorf("call %d, %d failed: %v", n, injected, err)
 		}
-		if used := k.gpu.Used(); len(rules) == 1 && injected > 0 && (used != page || k.Asleep() != 3*page) {
+		if used := k.gpu.Used(); len(rules) == 1 && injected > 0 &&
+			(used != page || k.Asleep() != 3*page) {
 			t.Errorf("call %d failed: %v is taken and %v sleeps", n, used, k.Asleep())
 		}
 		if n%2 == 0 {

@@ -8,8 +8,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Import maps what Export of another process returned, one handle after the other, and returns where.
-// It does not sleep, and no peer may use it. With an error nothing is mapped.
+// Import maps what Export of another process returned, one handle after the other, and returns
+// where. It does not sleep, and no peer may use it. With an error nothing is mapped.
 func (d *Device) Import(all []Exported) (at mem.Addr, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -52,7 +52,8 @@ type place struct {
 
 // New wraps a device in which nothing is mapped.
 func New(d device.Device) *Device {
-	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{}, imports: map[mem.Addr]mem.Bytes{}}
+	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{},
+		imports: map[mem.Addr]mem.Bytes{}}
 }
 
 // Asleep returns how much memory the handles that sleep had.
@@ -93,7 +94,8 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 		return 0, err
 	}
 	d.last++
-	d.handles[d.last] = &handle{real: real, there: true, size: size, places: map[mem.Addr]*place{}, number: d.last}
+	d.handles[d.last] = &handle{real: real, there: true, size: size, places: map[mem.Addr]*place{},
+		number: d.last}
 	return d.last, nil
 }
 
@@ -139,8 +141,8 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	return nil
 }
 
-// Bound has Map make nothing for what sleeps where more than most would be awake then, 0: no bound. Wake
-// brings back what there was.
+// Bound has Map make nothing for what sleeps where more than most would be awake then, 0: no bound.
+// Wake brings back what there was.
 func (d *Device) Bound(most mem.Bytes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -200,8 +200,8 @@ func (exporter) Export(h driver.Handle) (driver.Shared, error) {
 }
 func (exporter) MapShared(mem.Addr, driver.Shared, mem.Bytes) error { return nil }
 
-// TestExportedStaysAwake: what a range lies in is told in the order of addresses, and does not sleep
-// until each export has ended.
+// TestExportedStaysAwake: what a range lies in is told in the order of addresses, and does not
+// sleep until each export has ended.
 func TestExportedStaysAwake(t *testing.T) {
 	k := newKit(t)
 	if _, _, err := k.Export(k.at(0), page); err == nil {
@@ -209,13 +209,15 @@ func TestExportedStaysAwake(t *testing.T) {
 	}
 	k.Device.Device = exporter{k.fault}
 	at, all, err := k.Export(k.at(1)+100, 2*page-100)
-	if err != nil || at != k.at(1) || len(all) != 1 || all[0].Number != k.handles[1] || all[0].Size != 2*page {
+	if err != nil || at != k.at(1) || len(all) != 1 || all[0].Number != k.handles[1] ||
+		all[0].Size != 2*page {
 		t.Errorf("the second handle is at %#x: %+v, %v", at, all, err)
 	}
 	if at, all, err = k.Export(k.at(2), page); err != nil || at != k.at(1) || len(all) != 1 {
 		t.Errorf("its second page begins at %#x: %+v, %v", at, all, err)
 	}
-	if at, all, err = k.Export(k.at(0), 3*page); err != nil || at != k.at(0) || len(all) != 2 || all[0].Number != k.handles[0] {
+	if at, all, err = k.Export(k.at(0), 3*page); err != nil || at != k.at(0) || len(all) != 2 ||
+		all[0].Number != k.handles[0] {
 		t.Errorf("both begin at %#x: %+v, %v", at, all, err)
 	}
 	k.Unexport(k.at(0), 3*page)

@@ -29,7 +29,8 @@ func FuzzAmountsAgree(f *testing.F) {
 }
 
 func TestShares(t *testing.T) {
-	for text, want := range map[string]float64{"90%": 0.9, "100 %": 1, "12.5%": 0.125, "0%": 0, "101%": 0, "%": 0, "-1%": 0, "90%%": 0, "90%x": 0} {
+	for text, want := range map[string]float64{"90%": 0.9, "100 %": 1, "12.5%": 0.125, "0%": 0,
+		"101%": 0, "%": 0, "-1%": 0, "90%%": 0, "90%x": 0} {
 		if _, share, ok := Read(text); share != want && ok || ok != (want != 0) {
 			t.Errorf("%q is the share %v, %v, want %v", text, share, ok, want)
 		}

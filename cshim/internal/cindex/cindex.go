@@ -20,7 +20,8 @@ static struct piece gap_with(const struct stalloc_index *x, uint32_t s, uint64_t
 }
 
 // The gaps behind one by (size, place); returns how many.
-static int gaps_behind(const struct stalloc_index *x, uint32_t s, struct piece after, struct piece *out, int most) {
+static int gaps_behind(const struct stalloc_index *x, uint32_t s, struct piece after,
+	struct piece *out, int most) {
 	int n = 0;
 	for (; s < x->arena_n && n < most; n++) {
 		after = piece_of(x, gap_behind(x, &x->arenas[s], after.hi - after.lo, after.lo));
@@ -51,7 +52,8 @@ static bool put(struct stalloc_index *x, struct index_block b) {
 }
 
 static void drop(struct stalloc_index *x, uint64_t at) { index_drop(x, start_get(x, at)); }
-static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) { index_mark(x, &x->blocks[start_get(x, at)], state); }
+static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) { index_mark(x,
+	&x->blocks[start_get(x, at)], state); }
 
 static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
 	uint32_t b = at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
@@ -68,7 +70,8 @@ static struct index_block block_behind(const struct stalloc_index *x, uint32_t *
 struct room { int64_t free, load, peak; uint32_t used; };
 static struct room room_of(const struct stalloc_index *x, uint32_t s) {
 	if (s >= x->arena_n) return (struct room){0};
-	return (struct room){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak, x->arenas[s].used};
+	return (struct room){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak,
+		x->arenas[s].used};
 }
 
 static void release(struct stalloc_index *x) {
@@ -105,7 +108,10 @@ func (x *Index) must(done C.bool) {
 	}
 }
 
-func gap(p C.struct_piece) index.Gap { return index.Gap{Lo: index.Unit(p.lo), Hi: index.Unit(p.hi)} }
+func gap(p C.struct_piece) index.Gap {
+	return index.Gap{Lo: index.Unit(p.lo),
+		Hi: index.Unit(p.hi)}
+}
 
 func block(b C.struct_index_block) index.Block {
 	return index.Block{
@@ -175,7 +181,8 @@ func (x *Index) Block(at index.Unit) (index.Block, bool) {
 func (x *Index) Blocks() iter.Seq[index.Block] {
 	return func(yield func(index.Block) bool) {
 		var n C.uint32_t
-		for b := C.block_behind(x.c, &n); b.size != 0 && yield(block(b)); b = C.block_behind(x.c, &n) {
+		for b := C.block_behind(x.c, &n); b.size != 0 && yield(block(b)); b = C.block_behind(x.c,
+			&n) {
 		}
 	}
 }
@@ -183,7 +190,8 @@ func (x *Index) Blocks() iter.Seq[index.Block] {
 // Room implements index.Index.
 func (x *Index) Room(s uint32) index.Room {
 	r := C.room_of(x.c, C.uint32_t(s))
-	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak), Used: uint32(r.used)}
+	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak),
+		Used: uint32(r.used)}
 }
 
 // Total implements index.Index.

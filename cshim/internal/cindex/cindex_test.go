@@ -40,7 +40,8 @@ func (p *pair) one(next func(int) int) {
 		} else if k < 4 {
 			at += index.Unit(next(8)) * (g.Size() - n) / 8
 		}
-		p.put(index.Block{At: at, Size: n, Arena: s, Less: uint16(next(512)), State: index.State(next(2))})
+		p.put(index.Block{At: at, Size: n, Arena: s, Less: uint16(next(512)),
+			State: index.State(next(2))})
 	case k < 7: // a block in a view
 		p.put(index.Block{At: p.fresh, Size: n, Arena: s, State: index.Kept, Apart: true})
 		p.fresh += n
@@ -69,7 +70,8 @@ func (p *pair) one(next func(int) int) {
 		p.c.EndStep()
 		p.m.EndStep()
 	default:
-		if r := p.m.Room(s); r.Free == 0 && p.m.Room(s^1).Free == 0 && r.Load == 0 && p.m.Room(s^1).Load == 0 {
+		if r := p.m.Room(s); r.Free == 0 && p.m.Room(s^1).Free == 0 && r.Load == 0 &&
+			p.m.Room(s^1).Load == 0 {
 			p.assign(s/2, mem.StreamID(next(4)))
 		}
 	}

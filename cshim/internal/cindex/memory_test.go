@@ -63,7 +63,8 @@ func limit(t *testing.T, more uint64) {
 		pages = 10*pages + uint64(c-'0')
 	}
 	most := pages*uint64(os.Getpagesize()) + more
-	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS,
+		&syscall.Rlimit{Cur: most, Max: most}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -94,7 +94,8 @@ func (d *Device) Cursor(id mem.StreamID, cursor int) (at int, silent bool, hits,
 
 // Next is the cursor's answer to a request that Go serves, and Count what came of it.
 func (d *Device) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
-	t := &d.stream(id).cursors[cursor] // an array is copied where a call takes the address of its element
+	// an array is copied where a call takes the address of its element
+	t := &d.stream(id).cursors[cursor]
 	return schedule.Entry(C.cursor_next(t, C.uint64_t(units)))
 }
 
@@ -149,7 +150,8 @@ func (d *Device) Freed(asked mem.Bytes) {
 func (d *Device) Events() []schedule.Event {
 	l := &d.c.log
 	n := int(uintptr(unsafe.Pointer(l.next))-uintptr(unsafe.Pointer(l.events))) / int(unsafe.Sizeof(schedule.Event{}))
-	events := append([]schedule.Event(nil), unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), n)...)
+	events := append([]schedule.Event(nil),
+		unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), n)...)
 	C.stalloc_log_begin(l, true)
 	return events
 }

@@ -33,11 +33,15 @@ func TestLockStep(t *testing.T) {
 		{"asked often", noise{record: 20, pass: 100, insert: 20}, 20, 5, 0.2, nil, 0},
 		{"swapped", noise{swap: 10}, 20, 0, 0.4, nil, 0},
 		{"swapped at every turn", noise{swap: 100, keep: 20, goes: 3}, 200, 0, 0.3, nil, 0},
-		{"all at once", noise{swap: 10, skip: 10, insert: 10, keep: 20, record: 20, pass: 100, goes: 5, jump: 1}, 100, 0, 0.2, nil, 0},
+		{"all at once", noise{swap: 10, skip: 10, insert: 10, keep: 20, record: 20, pass: 100,
+			goes: 5, jump: 1}, 100, 0, 0.2, nil, 0},
 		{"trimmed", noise{swap: 10, insert: 10, goes: 5, trim: true}, 20, 0, 0.2, nil, 0},
-		{"large handles", noise{swap: 10, record: 20, pass: 100, goes: 5}, 20, 0, 0.2, func(c *onerange.Config) { c.HandlePart = 8 }, 0},
-		{"limit", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5}, 20, 0, 0.2, func(c *onerange.Config) { c.Limit = 40 * mem.MiB }, 0},
-		{"faults", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5, trim: true}, 20, 0, 0.2, nil, 30},
+		{"large handles", noise{swap: 10, record: 20, pass: 100, goes: 5}, 20, 0, 0.2,
+			func(c *onerange.Config) { c.HandlePart = 8 }, 0},
+		{"limit", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5}, 20, 0, 0.2,
+			func(c *onerange.Config) { c.Limit = 40 * mem.MiB }, 0},
+		{"faults", noise{insert: 20, keep: 20, record: 20, pass: 100, goes: 5, trim: true}, 20, 0,
+			0.2, nil, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var served, hits [2]int
@@ -59,9 +63,11 @@ func TestLockStep(t *testing.T) {
 				swaps += x.swaps
 			}
 			share := float64(served[1]) / float64(served[0]+served[1])
-			t.Logf("C served %d of %d requests (%.0f %%), %d at planned offsets, %d swaps", served[1], served[0]+served[1], 100*share, hits[1], swaps)
+			t.Logf("C served %d of %d requests (%.0f %%), %d at planned offsets, %d swaps",
+				served[1], served[0]+served[1], 100*share, hits[1], swaps)
 			if share < c.served {
-				t.Errorf("C served only %.0f %% of the requests, want %.0f %%", 100*share, 100*c.served)
+				t.Errorf("C served only %.0f %% of the requests, want %.0f %%", 100*share,
+					100*c.served)
 			}
 		})
 	}

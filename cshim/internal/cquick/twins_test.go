@@ -55,7 +55,8 @@ func newTwins(seed uint64, change func(*onerange.Config)) *twins {
 	change(&cfg)
 	d := New(cfg.Base, cfg.SmallLimit)
 	t := &twins{
-		r: rand.New(rand.NewPCG(seed, 7)), cfg: cfg, alone: onerange.New(cfg, index.NewModel()), beside: onerange.New(cfg, d.Index()), device: d,
+		r: rand.New(rand.NewPCG(seed, 7)), cfg: cfg, alone: onerange.New(cfg,
+			index.NewModel()), beside: onerange.New(cfg, d.Index()), device: d,
 		cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{}, late: map[mem.Addr]block{},
 		lists: map[cursorKey][][]schedule.Entry{},
 	}
@@ -75,7 +76,8 @@ func (t *twins) allow() {
 // last operation.
 func (t *twins) both(ev engine.Event) (last engine.Op, err error) {
 	defer t.allow()
-	defer maps.DeleteFunc(t.late, func(at mem.Addr, _ block) bool { // the device may have been waited for
+	// the device may have been waited for
+	defer maps.DeleteFunc(t.late, func(at mem.Addr, _ block) bool {
 		got, ok := t.alone.Lookup(at)
 		return !ok || !got.Pending
 	})
@@ -146,14 +148,16 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	}
 	mine := &t.cursorsOf(id)[small]
 	entry := mine.Next(units)
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id, Planned: t.place(entry)}
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id,
+		Planned: t.place(entry)}
 	addr := t.device.Alloc(id, asked)
 	var got engine.Op
 	if addr != 0 {
 		t.served[1]++
 		got, err = t.single(ev)
 		if err == nil && (got.Kind != engine.OpGrant || got.Addr != addr) {
-			err = fmt.Errorf("C served %v of stream %d at %#x, alone %+v (planned %#x)", asked, id, addr, got, ev.Planned)
+			err = fmt.Errorf("C served %v of stream %d at %#x, alone %+v (planned %#x)", asked, id,
+				addr, got, ev.Planned)
 		}
 		if ev.Planned != 0 {
 			t.hits++
@@ -161,7 +165,8 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	} else {
 		t.served[0]++
 		if other := t.device.Next(id, small, units); other != entry {
-			return b, fmt.Errorf("the cursors of stream %d answer %x and, C's, %x for %d units", id, entry, other, units)
+			return b, fmt.Errorf("the cursors of stream %d answer %x and, C's, %x for %d units", id,
+				entry, other, units)
 		}
 		if got, err = t.both(ev); err == nil && got.Kind == engine.OpGrant {
 			t.device.Count(id, small, got.Addr == ev.Planned)
@@ -278,7 +283,8 @@ func (t *twins) same() error {
 		return fmt.Errorf("stats differ:\nalone    %+v\nbeside C %+v", a, b)
 	}
 	for _, x := range t.live {
-		if got, ok := t.beside.Lookup(x.addr); !ok || got.Pending || got.Size != x.size || got.Asked != x.asked || got.Stream != x.stream {
+		if got, ok := t.beside.Lookup(x.addr); !ok || got.Pending || got.Size != x.size ||
+			got.Asked != x.asked || got.Stream != x.stream {
 			return fmt.Errorf("%+v is known as %+v", x, got)
 		}
 	}
@@ -287,7 +293,8 @@ func (t *twins) same() error {
 		allocated += x.size
 	}
 	if n, blocks := t.device.Counts(); n != allocated || blocks != len(t.live) {
-		return fmt.Errorf("%v in %d blocks live, counted are %v in %d", allocated, len(t.live), n, blocks)
+		return fmt.Errorf("%v in %d blocks live, counted are %v in %d", allocated, len(t.live), n,
+			blocks)
 	}
 	for id, cursors := range t.cursors {
 		for small := range cursors {
@@ -295,11 +302,14 @@ func (t *twins) same() error {
 			t.alone.Gaps(id, small == 1, func(r engine.Range) { gaps[0] = append(gaps[0], r) })
 			t.beside.Gaps(id, small == 1, func(r engine.Range) { gaps[1] = append(gaps[1], r) })
 			if !slices.Equal(gaps[0], gaps[1]) {
-				return fmt.Errorf("gaps of stream %d differ: alone %v, beside C %v", id, gaps[0], gaps[1])
+				return fmt.Errorf("gaps of stream %d differ: alone %v, beside C %v", id, gaps[0],
+					gaps[1])
 			}
 			a := &cursors[small]
-			if at, silent, hits, misses := t.device.Cursor(id, small); a.At != at || a.Silent != silent || a.Hits != hits || a.Misses != misses {
-				return fmt.Errorf("cursors %d of stream %d differ: alone %+v, C's %d %v %d %d", small, id, *a, at, silent, hits, misses)
+			if at, silent, hits, misses := t.device.Cursor(id, small); a.At != at ||
+				a.Silent != silent || a.Hits != hits || a.Misses != misses {
+				return fmt.Errorf("cursors %d of stream %d differ: alone %+v, C's %d %v %d %d",
+					small, id, *a, at, silent, hits, misses)
 			}
 		}
 	}

@@ -147,8 +147,14 @@ func stuck[S comparable](first S, next func(S, func(S)), goal func(S) bool) (stu
 
 func TestNobodyWaitsForEver(t *testing.T) {
 	goals := map[string]func(state) bool{
-		"the world has stopped":      func(s state) bool { return s.scanned == goroutines && s.running() == 0 },
-		"a goroutine has the lock":   func(s state) bool { return s.holder == 0 && s.g[0].at == inGo && s.g[0].hasP },
+		"the world has stopped": func(s state) bool {
+			return s.scanned == goroutines &&
+				s.running() == 0
+		},
+		"a goroutine has the lock": func(s state) bool {
+			return s.holder == 0 &&
+				s.g[0].at == inGo && s.g[0].hasP
+		},
 		"a thread of C has the lock": func(s state) bool { return s.holder == outsider },
 	}
 	for what, goal := range goals {

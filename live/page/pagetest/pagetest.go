@@ -39,14 +39,17 @@ var Program = sync.OnceValues(func() (string, error) {
 	for _, name := range Names() {
 		fmt.Fprintf(&fields, "FIELD(%s);\n", name)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "fields.h"), []byte(fields.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "fields.h"), []byte(fields.String()),
+		0o600); err != nil {
 		return "", err
 	}
 	source := filepath.Join(filepath.Dir(here), "testdata", "writer.c")
 	lib := filepath.Join(filepath.Dir(here), "..", "..", "..", "cshim", "lib")
 	path := filepath.Join(folder, "writer")
-	out, err := exec.Command("gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
-		"-I"+folder, "-o", path, source, filepath.Join(lib, "page.c"), filepath.Join(lib, "log.c")).CombinedOutput()
+	out, err := exec.Command("gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra",
+		"-Werror", "-pthread",
+		"-I"+folder, "-o", path, source, filepath.Join(lib, "page.c"), filepath.Join(lib,
+			"log.c")).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("gcc: %w\n%s", err, out)
 	}

@@ -16,8 +16,9 @@ type taken struct {
 }
 
 // Check reports the first thing that is wrong with offsets for a problem: two buffers that share a
-// byte while both live, one that is not where it is pinned, not aligned, or ends above the capacity.
-// It sweeps over time, and takes time in proportion to the buffers times those that live at once.
+// byte while both live, one that is not where it is pinned, not aligned, or ends above the
+// capacity. It sweeps over time, and takes time in proportion to the buffers times those that live
+// at once.
 func Check(p *Problem, offsets []mem.Offset) error {
 	if len(offsets) != len(p.Buffers) {
 		return fmt.Errorf("%d offsets for %d buffers", len(offsets), len(p.Buffers))
@@ -26,14 +27,17 @@ func Check(p *Problem, offsets []mem.Offset) error {
 		b := p.Buffers[i]
 		switch end := mem.Bytes(at) + b.Size; {
 		case at < 0 || at > mostBytes || mem.Bytes(at)%p.align(i) != 0:
-			return fmt.Errorf("buffer %d lies at %d, which is no multiple of %d from 0 to 2^60", i, int64(at), int64(p.align(i)))
+			return fmt.Errorf("buffer %d lies at %d, which is no multiple of %d from 0 to 2^60", i,
+				int64(at), int64(p.align(i)))
 		case p.Capacity > 0 && end > p.Capacity && !b.Empty():
-			return fmt.Errorf("buffer %d ends at %d, above the capacity of %d", i, int64(end), int64(p.Capacity))
+			return fmt.Errorf("buffer %d ends at %d, above the capacity of %d", i, int64(end),
+				int64(p.Capacity))
 		}
 	}
 	for _, pin := range p.Pins {
 		if offsets[pin.Buffer] != pin.At {
-			return fmt.Errorf("buffer %d lies at %d, and is pinned at %d", pin.Buffer, int64(offsets[pin.Buffer]), int64(pin.At))
+			return fmt.Errorf("buffer %d lies at %d, and is pinned at %d", pin.Buffer,
+				int64(offsets[pin.Buffer]), int64(pin.At))
 		}
 	}
 	return sweep(p.takes(offsets))
@@ -44,7 +48,8 @@ func (p *Problem) takes(offsets []mem.Offset) []taken {
 	all := make([]taken, 0, len(p.Buffers)+2*len(p.Gaps))
 	add := func(i int, lower, upper mem.Tick, from, to mem.Bytes) {
 		if lower < upper && from < to {
-			all = append(all, taken{i, lower, upper, mem.Bytes(offsets[i]) + from, mem.Bytes(offsets[i]) + to})
+			all = append(all, taken{i, lower, upper, mem.Bytes(offsets[i]) + from,
+				mem.Bytes(offsets[i]) + to})
 		}
 	}
 	gaps := p.sortedGaps()
@@ -74,7 +79,8 @@ func sweep(all []taken) error {
 	}
 	var now []span
 	place := func(from mem.Bytes) int {
-		k, _ := slices.BinarySearchFunc(now, from, func(s span, from mem.Bytes) int { return cmp.Compare(s.from, from) })
+		k, _ := slices.BinarySearchFunc(now, from,
+			func(s span, from mem.Bytes) int { return cmp.Compare(s.from, from) })
 		return k
 	}
 	for _, i := range starts {

@@ -12,7 +12,9 @@ import (
 func TestCheckFindsWhatIsPlanted(t *testing.T) {
 	problem := func() *Problem {
 		return &Problem{
-			Buffers:  []Buffer{{Lower: 0, Upper: 9, Size: 8}, {Lower: 0, Upper: 4, Size: 4}, {Lower: 3, Upper: 6, Size: 8}, {Lower: 5, Upper: 9, Size: 4}, {Lower: 2, Upper: 2, Size: 99}},
+			Buffers: []Buffer{{Lower: 0, Upper: 9, Size: 8}, {Lower: 0, Upper: 4, Size: 4},
+				{Lower: 3, Upper: 6, Size: 8}, {Lower: 5, Upper: 9, Size: 4}, {Lower: 2, Upper: 2,
+					Size: 99}},
 			Gaps:     []Gap{{Buffer: 0, Lower: 3, Upper: 6, From: 0, To: 2}},
 			Pins:     []Pin{{Buffer: 1, At: 8}},
 			Align:    []mem.Bytes{1, 4, 2, 4, 1},
@@ -29,9 +31,13 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, spoil := range map[string]func(*Problem, []mem.Offset){
-		"0 and 2 overlap":  func(p *Problem, at []mem.Offset) { p.Gaps[0].To = 3 },
-		"overlap":          func(p *Problem, at []mem.Offset) { p.Gaps = nil },
-		"2 and 3 overlap":  func(p *Problem, at []mem.Offset) { at[3] = 4; p.Gaps = append(p.Gaps, Gap{0, 6, 9, 0, 0}) },
+		"0 and 2 overlap": func(p *Problem, at []mem.Offset) { p.Gaps[0].To = 3 },
+		"overlap":         func(p *Problem, at []mem.Offset) { p.Gaps = nil },
+		"2 and 3 overlap": func(p *Problem, at []mem.Offset) {
+			at[3] = 4
+			p.Gaps = append(p.Gaps,
+				Gap{0, 6, 9, 0, 0})
+		},
 		"pinned at 8":      func(p *Problem, at []mem.Offset) { at[1] = 12 },
 		"no multiple of 4": func(p *Problem, at []mem.Offset) { at[3] = 9 },
 		"above the cap":    func(p *Problem, at []mem.Offset) { p.Capacity = 15 },
@@ -59,12 +65,14 @@ func TestCheckAgainstPairs(t *testing.T) {
 		var at []mem.Offset
 		for i := range 1 + rng.IntN(6) {
 			lower := rng.IntN(8)
-			b := Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + rng.IntN(6)), Size: mem.Bytes(rng.IntN(5))}
+			b := Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + rng.IntN(6)),
+				Size: mem.Bytes(rng.IntN(5))}
 			p.Buffers, at = append(p.Buffers, b), append(at, mem.Offset(rng.IntN(14)))
 			if life := int(b.Upper - b.Lower); life > 0 && rng.IntN(2) == 0 {
 				from := rng.IntN(life)
 				window := rng.IntN(int(b.Size) + 1)
-				p.Gaps = append(p.Gaps, Gap{i, b.Lower + mem.Tick(from), b.Lower + mem.Tick(from+rng.IntN(life-from)), 0, mem.Bytes(window)})
+				p.Gaps = append(p.Gaps, Gap{i, b.Lower + mem.Tick(from),
+					b.Lower + mem.Tick(from+rng.IntN(life-from)), 0, mem.Bytes(window)})
 			}
 		}
 		if err := p.Validate(); err != nil {

@@ -67,8 +67,8 @@ func (in *Instance) Top(at []int64) (top int64) {
 	return top
 }
 
-// Offsets returns the offsets by buffer of those by box. A buffer that takes no memory lies where it
-// is pinned, or at 0.
+// Offsets returns the offsets by buffer of those by box. A buffer that takes no memory lies where
+// it is pinned, or at 0.
 func (in *Instance) Offsets(p *Problem, at []int64) []mem.Offset {
 	offsets := make([]mem.Offset, len(p.Buffers))
 	for _, pin := range p.Pins {
@@ -133,7 +133,8 @@ func (p *Problem) evenly() bool {
 func (p *Problem) sortedGaps() []Gap {
 	gaps := slices.Clone(p.Gaps)
 	slices.SortStableFunc(gaps, func(a, b Gap) int {
-		return cmp.Or(cmp.Compare(a.Buffer, b.Buffer), cmp.Compare(a.Lower, b.Lower), cmp.Compare(a.Upper, b.Upper))
+		return cmp.Or(cmp.Compare(a.Buffer, b.Buffer), cmp.Compare(a.Lower, b.Lower),
+			cmp.Compare(a.Upper, b.Upper))
 	})
 	return slices.DeleteFunc(gaps, func(g Gap) bool { return g.Lower == g.Upper })
 }
@@ -148,7 +149,8 @@ func (in *Instance) cut(p *Problem) {
 	var parts []part
 	add := func(buffer int, lower, upper mem.Tick, from, to mem.Bytes) {
 		if x := (Buffer{Lower: lower, Upper: upper, Size: to - from}); !x.Empty() {
-			pieces, parts = append(pieces, x), append(parts, part{int32(buffer), int64(from), int64(to)})
+			pieces, parts = append(pieces, x), append(parts, part{int32(buffer), int64(from),
+				int64(to)})
 		}
 	}
 	gaps := p.sortedGaps()
@@ -175,7 +177,8 @@ func (in *Instance) cut(p *Problem) {
 			in.IDs = append(in.IDs, int32(i))
 		}
 	}
-	slices.SortStableFunc(in.IDs, func(a, b int32) int { return cmp.Compare(of[a][0].Lo, of[b][0].Lo) })
+	slices.SortStableFunc(in.IDs,
+		func(a, b int32) int { return cmp.Compare(of[a][0].Lo, of[b][0].Lo) })
 	for _, id := range in.IDs {
 		in.First = append(in.First, int32(len(in.Pieces)))
 		in.Pieces = append(in.Pieces, of[id]...)

@@ -59,10 +59,12 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("%d buffers, expected fewer than %d: split the problem where nothing lives", len(p.Buffers), mostBuffers)
 	}
 	if p.Capacity < 0 {
-		return fmt.Errorf("a capacity of %d bytes, expected some, or 0 for the least", int64(p.Capacity))
+		return fmt.Errorf("a capacity of %d bytes, expected some, or 0 for the least",
+			int64(p.Capacity))
 	}
 	if p.Align != nil && len(p.Align) != len(p.Buffers) {
-		return fmt.Errorf("%d alignments for %d buffers, expected one each, or none", len(p.Align), len(p.Buffers))
+		return fmt.Errorf("%d alignments for %d buffers, expected one each, or none", len(p.Align),
+			len(p.Buffers))
 	}
 	sum := mem.Bytes(0)
 	for i, b := range p.Buffers {
@@ -89,15 +91,18 @@ func (p *Problem) validateGaps() error {
 			return fmt.Errorf("gap %d is one of buffer %d, of %d", i, g.Buffer, len(p.Buffers))
 		}
 		b := p.Buffers[g.Buffer]
-		if g.Lower > g.Upper || g.Lower < b.Lower || g.Upper > b.Upper || g.From < 0 || g.From > g.To || g.To > b.Size {
-			return wrong(g.Buffer, "%d bytes in [%d, %d) have a gap in [%d, %d) that leaves [%d, %d): expected parts of them",
+		if g.Lower > g.Upper || g.Lower < b.Lower || g.Upper > b.Upper || g.From < 0 ||
+			g.From > g.To || g.To > b.Size {
+			return wrong(g.Buffer,
+				"%d bytes in [%d, %d) have a gap in [%d, %d) that leaves [%d, %d): expected parts of them",
 				int64(b.Size), b.Lower, b.Upper, g.Lower, g.Upper, int64(g.From), int64(g.To))
 		}
 	}
 	gaps := p.sortedGaps()
 	for i := 1; i < len(gaps); i++ {
 		if a, b := gaps[i-1], gaps[i]; a.Buffer == b.Buffer && b.Lower < a.Upper {
-			return wrong(a.Buffer, "two gaps overlap, [%d, %d) and [%d, %d): make them one", a.Lower, a.Upper, b.Lower, b.Upper)
+			return wrong(a.Buffer, "two gaps overlap, [%d, %d) and [%d, %d): make them one",
+				a.Lower, a.Upper, b.Lower, b.Upper)
 		}
 	}
 	return nil
@@ -112,7 +117,8 @@ func (p *Problem) validatePins() error {
 		case pinned[pin.Buffer]:
 			return wrong(pin.Buffer, "it is pinned twice: once is enough")
 		case pin.At < 0 || pin.At > mostBytes || mem.Bytes(pin.At)%p.align(pin.Buffer) != 0:
-			return wrong(pin.Buffer, "it is pinned at %d, expected a multiple of %d from 0 to 2^60", int64(pin.At), int64(p.align(pin.Buffer)))
+			return wrong(pin.Buffer, "it is pinned at %d, expected a multiple of %d from 0 to 2^60",
+				int64(pin.At), int64(p.align(pin.Buffer)))
 		}
 		pinned[pin.Buffer] = true
 	}

@@ -3,9 +3,9 @@
 // # Idea
 //
 // The ideas are minimalloc's (Moffitt, "MiniMalloc: a lightweight memory allocator for
-// hardware-accelerated machine learning", ASPLOS 2023). A placement in which no buffer can slide down
-// is built from the bottom: each next buffer lies as low as what is placed allows, and no lower than
-// the last one, so that every placement is met once. A branch ends where
+// hardware-accelerated machine learning", ASPLOS 2023). A placement in which no buffer can slide
+// down is built from the bottom: each next buffer lies as low as what is placed allows, and no
+// lower than the last one, so that every placement is met once. A branch ends where
 //
 //   - a section, the buffers that live at one tick, cannot hold what it still has to: what is left is
 //     stacked there in the order in which it may begin, and ends above the capacity;

@@ -13,7 +13,8 @@ type Search struct {
 	pieces   [][]dsa.Piece // by box
 	overlaps [][]overlap   // by box: those that live with it
 	sections [][]int32     // by tick: the boxes that live in it
-	whole    bool          // boxes never lie in each other's windows: that there is no solution is proved
+	// boxes never lie in each other's windows: that there is no solution is proved
+	whole bool
 
 	capacity int64
 	order    Order
@@ -72,9 +73,12 @@ const (
 // New prepares a search. It takes memory for every pair of boxes that live together.
 func New(in *dsa.Instance) *Search {
 	n := len(in.IDs)
-	s := &Search{in: in, whole: true, pieces: make([][]dsa.Piece, n), overlaps: make([][]overlap, n), sections: make([][]int32, in.Ticks),
-		at: make([]int64, n), least: make([]int64, n), rank: make([]int64, n), floor: make([]int64, in.Ticks), rest: make([]int64, in.Ticks),
-		table: make([]failure, failures), cuts: make([]int32, in.Ticks), stamp: make([]int32, in.Ticks)}
+	s := &Search{in: in, whole: true, pieces: make([][]dsa.Piece, n),
+		overlaps: make([][]overlap, n), sections: make([][]int32, in.Ticks),
+		at: make([]int64, n), least: make([]int64, n), rank: make([]int64, n), floor: make([]int64,
+			in.Ticks), rest: make([]int64, in.Ticks),
+		table: make([]failure, failures), cuts: make([]int32, in.Ticks), stamp: make([]int32,
+			in.Ticks)}
 	for i := range n {
 		s.pieces[i] = slices.Clone(in.Of(int32(i), nil))
 		for _, p := range s.pieces[i] {
@@ -113,9 +117,10 @@ func rise(below, above []dsa.Piece) (rise int64, meet bool) {
 	return rise, meet
 }
 
-// Fits searches for offsets below a capacity, trying boxes of equal offsets in an order, for so many
-// nodes at most. solved says that it knows whether there are any, in at.
-func (s *Search) Fits(capacity int64, order Order, nodes int64, work *dsa.Work) (at []int64, solved bool) {
+// Fits searches for offsets below a capacity, trying boxes of equal offsets in an order, for so
+// many nodes at most. solved says that it knows whether there are any, in at.
+func (s *Search) Fits(capacity int64, order Order, nodes int64, work *dsa.Work) (at []int64,
+	solved bool) {
 	s.capacity, s.nodes, s.work = capacity, nodes, work
 	s.try++
 	s.order = order
@@ -188,8 +193,8 @@ func (s *Search) join(box int32, by int32) (apart bool) {
 	return apart
 }
 
-// place looks at one node: which of the boxes, all that live in [lo, hi) and some that are placed, is
-// the next in the order of offsets, none lower than the last one's, of equals by rank.
+// place looks at one node: which of the boxes, all that live in [lo, hi) and some that are placed,
+// is the next in the order of offsets, none lower than the last one's, of equals by rank.
 func (s *Search) place(boxes []int32, lo, hi int32, last int64, lastRank int64) outcome {
 	if s.nodes < 0 || !s.work.Do(1+int64(len(boxes))/16) {
 		return out
@@ -253,7 +258,8 @@ func (s *Search) place(boxes []int32, lo, hi int32, last int64, lastRank int64) 
 // same reports whether two boxes may change places.
 func (s *Search) same(a, b int32) bool {
 	in := s.in
-	return in.Lo[a] == in.Lo[b] && in.Hi[a] == in.Hi[b] && in.Size[a] == in.Size[b] && s.least[a] == s.least[b] && in.Plain()
+	return in.Lo[a] == in.Lo[b] && in.Hi[a] == in.Hi[b] && in.Size[a] == in.Size[b] &&
+		s.least[a] == s.least[b] && in.Plain()
 }
 
 // below goes on after a box that was just placed, part by part if time falls apart there.

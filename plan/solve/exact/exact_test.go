@@ -19,7 +19,8 @@ func tiny(rng *rand.Rand, kind int) *dsa.Problem {
 	p := &dsa.Problem{}
 	for i := range 2 + rng.IntN(4) {
 		lower := rng.IntN(7)
-		b := dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(5)), Size: mem.Bytes(1 + rng.IntN(4))}
+		b := dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(5)),
+			Size: mem.Bytes(1 + rng.IntN(4))}
 		p.Buffers = append(p.Buffers, b)
 		switch {
 		case kind == 1:
@@ -63,17 +64,22 @@ func TestEveryOrderAgrees(t *testing.T) {
 		s := New(in)
 		for _, order := range orders {
 			at, solved := s.Fits(int64(want), order, 1<<20, unlimited())
-			if !solved || at == nil || in.Top(at) > int64(want) || dsa.Check(p, in.Offsets(p, at)) != nil {
-				t.Fatalf("round %d, order %v: %v, %v, expected a placement below %d\n%+v", round, order, at, solved, int64(want), p)
+			if !solved || at == nil || in.Top(at) > int64(want) ||
+				dsa.Check(p, in.Offsets(p, at)) != nil {
+				t.Fatalf("round %d, order %v: %v, %v, expected a placement below %d\n%+v", round,
+					order, at, solved, int64(want), p)
 			}
-			if at, solved := s.Fits(int64(want)-1, order, 1<<20, unlimited()); at != nil || solved != s.whole {
-				t.Fatalf("round %d, order %v: %v, %v, expected none below %d\n%+v", round, order, at, solved, int64(want), p)
+			if at, solved := s.Fits(int64(want)-1, order, 1<<20, unlimited()); at != nil ||
+				solved != s.whole {
+				t.Fatalf("round %d, order %v: %v, %v, expected none below %d\n%+v", round, order,
+					at, solved, int64(want), p)
 			}
 		}
 		w := unlimited()
 		w.Found(stack(in), in.Top(stack(in)))
 		if Least(s, w, 1, 40); w.Top != int64(want) || s.whole && !w.Least {
-			t.Fatalf("round %d: the least is %d, proved %v, expected %d\n%+v", round, w.Top, w.Least, int64(want), p)
+			t.Fatalf("round %d: the least is %d, proved %v, expected %d\n%+v", round, w.Top,
+				w.Least, int64(want), p)
 		}
 	}
 }
@@ -88,8 +94,8 @@ func stack(in *dsa.Instance) []int64 {
 	return at
 }
 
-// TestGivesUp: a search ends when its nodes or the work are used up, says that it knows nothing, and can
-// be asked again.
+// TestGivesUp: a search ends when its nodes or the work are used up, says that it knows nothing,
+// and can be asked again.
 func TestGivesUp(t *testing.T) {
 	p, _ := dsatest.CutUp(rand.New(rand.NewPCG(3, 1)), 60, 1<<10)
 	in := dsa.Compress(p)
@@ -103,6 +109,7 @@ func TestGivesUp(t *testing.T) {
 	}
 	w := dsa.NewWork(0, func() (int64, bool) { return 1 << 20, true })
 	if at, solved := s.Race(in.Bound, 1, w); !solved || at == nil || in.Top(at) != in.Bound {
-		t.Errorf("%v, %v after giving up: expected a placement that ends at %d", at, solved, in.Bound)
+		t.Errorf("%v, %v after giving up: expected a placement that ends at %d", at, solved,
+			in.Bound)
 	}
 }

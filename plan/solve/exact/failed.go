@@ -1,8 +1,8 @@
 package exact
 
-// What is left to place, and how low each of it may lie, is all that decides whether it can be placed.
-// Different placements of the others come to the same: the second time that is known. A table
-// keeps what has failed, by a sum of 64 bits over what is left; two states with one sum are
+// What is left to place, and how low each of it may lie, is all that decides whether it can be
+// placed. Different placements of the others come to the same: the second time that is known. A
+// table keeps what has failed, by a sum of 64 bits over what is left; two states with one sum are
 // not told apart, which no search is long enough to meet.
 
 // failure is that nothing was found for a state from a last offset and rank on.

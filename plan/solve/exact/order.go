@@ -16,8 +16,9 @@ const (
 	size                    // bytes
 	area                    // both multiplied
 	overlaps                // how many boxes live with it
-	total                   // the largest sum of what is not placed, over its life, when its part began
-	length                  // of its life in the problem's own time
+	// the largest sum of what is not placed, over its life, when its part began
+	total
+	length // of its life in the problem's own time
 	numFeatures
 )
 

@@ -47,7 +47,8 @@ func (s *Search) put(box int32, lo, hi int32) (hatless, ok bool) {
 			continue
 		}
 		s.set(&s.least[o.box], least)
-		if least+s.in.Size[o.box] > s.capacity || s.in.Pin != nil && s.in.Pin[o.box] != dsa.Free && s.in.Pin[o.box] < least {
+		if least+s.in.Size[o.box] > s.capacity || s.in.Pin != nil && s.in.Pin[o.box] != dsa.Free &&
+			s.in.Pin[o.box] < least {
 			return hatless, false
 		}
 		for _, p := range s.pieces[o.box] {

@@ -6,8 +6,8 @@ import (
 	"stalloc/plan/solve/dsa"
 )
 
-// orders are tried first. How long a search takes has a long tail that another order does not share,
-// so several race, each with twice the nodes when its turn comes again.
+// orders are tried first. How long a search takes has a long tail that another order does not
+// share, so several race, each with twice the nodes when its turn comes again.
 var orders = []Order{
 	{total, width, length}, {total, length, size}, {total, length, width}, {total, width, size},
 	{total, area, length}, {total, size, length}, {overlaps, total, size}, {length, total, size},
@@ -27,7 +27,8 @@ func (s *Search) Race(capacity int64, seed uint64, work *dsa.Work) (at []int64, 
 }
 
 // Round has every order try once, with so many nodes each.
-func (s *Search) Round(capacity, nodes int64, seed uint64, work *dsa.Work) (at []int64, solved bool) {
+func (s *Search) Round(capacity, nodes int64, seed uint64, work *dsa.Work) (at []int64,
+	solved bool) {
 	rng := rand.New(rand.NewPCG(seed, uint64(nodes)))
 	for i := range len(orders) + 2 {
 		var order Order

@@ -5,7 +5,8 @@ import (
 	"stalloc/plan/solve/firstfit"
 )
 
-// MostPairs is how many pairs of boxes that live together a search is made for: it takes 100 MB then.
+// MostPairs is how many pairs of boxes that live together a search is made for: it takes 100 MB
+// then.
 const MostPairs = 1 << 22
 
 // Small reports whether a search for an instance takes bearable memory.
@@ -16,7 +17,8 @@ func Small(in *dsa.Instance) bool {
 		alive[in.Hi[i]]--
 	}
 	now := int64(0)
-	for i := range in.IDs { // a box meets those that live when it begins, and those that begin later
+	// a box meets those that live when it begins, and those that begin later
+	for i := range in.IDs {
 		pairs += int64(in.Hi[i] - in.Lo[i]) // its entries in sections
 	}
 	for t := range in.Ticks {
@@ -26,8 +28,8 @@ func Small(in *dsa.Instance) bool {
 	return pairs <= MostPairs && int64(len(in.IDs))*int64(len(in.IDs)) <= 4*MostPairs
 }
 
-// Run decides for the capacity, or looks for the least: for the bound first, then halfway between what
-// has failed and what was found, with more and more nodes.
+// Run decides for the capacity, or looks for the least: for the bound first, then halfway between
+// what has failed and what was found, with more and more nodes.
 func Run(in *dsa.Instance, w *dsa.Work, capacity int64, seed uint64, _ []int64) {
 	firstfit.First(in, w, capacity, seed, nil)
 	if w.Over() || !Small(in) {
@@ -46,12 +48,13 @@ func Run(in *dsa.Instance, w *dsa.Work, capacity int64, seed uint64, _ []int64) 
 	Least(s, w, seed, 0)
 }
 
-// Least narrows the least capacity down, until it is proved, the work is over, or so many rounds did
-// not help; 0 is no limit.
+// Least narrows the least capacity down, until it is proved, the work is over, or so many rounds
+// did not help; 0 is no limit.
 func Least(s *Search, w *dsa.Work, seed uint64, rounds int) {
 	never := s.in.Bound - 1 // proved: nothing ends there
 	aim := s.in.Bound
-	for nodes, round := int64(firstNodes), 0; !w.Over() && (rounds == 0 || round < rounds); round++ {
+	for nodes, round := int64(firstNodes), 0; !w.Over() &&
+		(rounds == 0 || round < rounds); round++ {
 		at, solved := s.Round(aim, nodes, seed+uint64(round), w)
 		switch {
 		case solved && at != nil:

@@ -6,8 +6,8 @@
 // What is placed is a list in the order of offsets. A box walks up that list: what lives while it
 // does is in its way, and the first stretch between two of them that is high enough is its place.
 // Most of the list does not live then. So the list is in chunks, and each knows when anything in it
-// lives, as a mask of 64 stretches of time, and where the highest of it ends: chunks that are not in
-// the way are not looked into. Offsets are those of a plain list.
+// lives, as a mask of 64 stretches of time, and where the highest of it ends: chunks that are not
+// in the way are not looked into. Offsets are those of a plain list.
 package firstfit
 
 import (
@@ -121,7 +121,8 @@ func (p *Placer) among(box int32) int64 {
 			}
 			p.Looked += int64(ch.n)
 			for i := range ch.entries[:ch.n] {
-				if e := &ch.entries[i]; e.lo < x.Hi && x.Lo < e.hi { // offsets in between make them meet
+				// offsets in between make them meet
+				if e := &ch.entries[i]; e.lo < x.Hi && x.Lo < e.hi {
 					p.blocked = append(p.blocked, stretch{e.from - x.To, e.to - x.From})
 				}
 			}

@@ -28,22 +28,24 @@ func lowest(p *dsa.Problem, placed []int, at []mem.Offset, i int) mem.Offset {
 	}
 }
 
-// TestAgainstNaive: each box goes where a look at every offset says, gaps and alignment included, in
-// lists of one chunk and of many.
+// TestAgainstNaive: each box goes where a look at every offset says, gaps and alignment included,
+// in lists of one chunk and of many.
 func TestAgainstNaive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for round := range 18 {
 		p := &dsa.Problem{}
 		for i := range 1 + rng.IntN(3*chunkSize) {
 			lower := rng.IntN(40)
-			b := dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(12)), Size: mem.Bytes(1 + rng.IntN(9))}
+			b := dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(12)),
+				Size: mem.Bytes(1 + rng.IntN(9))}
 			p.Buffers = append(p.Buffers, b)
 			p.Align = append(p.Align, 1)
 			if round%3 == 0 {
 				p.Align[i] = mem.Bytes(1 + rng.IntN(4))
 			}
 			if round%2 == 0 && b.Upper-b.Lower > 3 {
-				p.Gaps = append(p.Gaps, dsa.Gap{Buffer: i, Lower: b.Lower + 1, Upper: b.Upper - 1, From: 0, To: mem.Bytes(rng.IntN(int(b.Size)))})
+				p.Gaps = append(p.Gaps, dsa.Gap{Buffer: i, Lower: b.Lower + 1, Upper: b.Upper - 1,
+					From: 0, To: mem.Bytes(rng.IntN(int(b.Size)))})
 			}
 		}
 		in := dsa.Compress(p)

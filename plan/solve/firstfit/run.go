@@ -32,7 +32,8 @@ func BySize(in *dsa.Instance) []int32 {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(in.Size[b], in.Size[a]) })
+	slices.SortStableFunc(order,
+		func(a, b int32) int { return cmp.Compare(in.Size[b], in.Size[a]) })
 	return order
 }
 

@@ -61,7 +61,8 @@ func (s *selection) addCorner(i int) {
 }
 
 func without(of, others []int) []int {
-	return slices.DeleteFunc(slices.Clone(of), func(i int) bool { return slices.Contains(others, i) })
+	return slices.DeleteFunc(slices.Clone(of),
+		func(i int) bool { return slices.Contains(others, i) })
 }
 
 func total(f []float64) (sum float64) {

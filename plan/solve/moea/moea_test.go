@@ -113,7 +113,8 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%d points are asked for, and %d may be", asked, evaluations)
 		}
 		if front := s.Front(); len(front) == 0 || len(s.Population()) > 21 {
-			t.Errorf("%d points of the front in a population of %d", len(front), len(s.Population()))
+			t.Errorf("%d points of the front in a population of %d", len(front),
+				len(s.Population()))
 		}
 	}
 }
@@ -158,7 +159,8 @@ func TestCorners(t *testing.T) {
 		// The axes' nearest are 0, 1 and 2. Of the rest 3 is the best in the first objective, and
 		// lies outside in the second; 4 is so in the second and the third, by too much; 5 is so in
 		// the third, and lies inside.
-		{[][]float64{{4, 0.5, 0.5}, {0.5, 4, 0.5}, {0.5, 0.5, 4}, {0.1, 5, 1}, {1, 0.2, 30}, {1, 1, 0.9}},
+		{[][]float64{{4, 0.5, 0.5}, {0.5, 4, 0.5}, {0.5, 0.5, 4}, {0.1, 5, 1}, {1, 0.2, 30},
+			{1, 1, 0.9}},
 			[]int{0, 1, 2, 3}, []float64{4, 5, 4}},
 		// With two objectives the nearest to an axis is the best in the other.
 		{[][]float64{{3, 0}, {0, 2}, {1, 1}}, []int{0, 1}, []float64{3, 2}},
@@ -252,13 +254,14 @@ func TestRefused(t *testing.T) {
 		p Problem
 		o Options
 	}{
-		"0 lower and 0 upper":               {Problem{Objectives: 2}, good},
-		"1 lower and 2 upper":               {Problem{[]float64{0}, []float64{1, 1}, 2}, good},
-		"16 objectives: give 2 to 15":       {unitBox(1, 16), good},
-		"1 objectives":                      {unitBox(1, 1), good},
-		"a population of 0":                 {unitBox(1, 2), Options{Evaluations: 1}},
-		"variable 0 lies between 2 and 1":   {Problem{[]float64{2}, []float64{1}, 2}, good},
-		"variable 0 lies between NaN":       {Problem{[]float64{math.NaN()}, []float64{1}, 2}, good},
+		"0 lower and 0 upper":             {Problem{Objectives: 2}, good},
+		"1 lower and 2 upper":             {Problem{[]float64{0}, []float64{1, 1}, 2}, good},
+		"16 objectives: give 2 to 15":     {unitBox(1, 16), good},
+		"1 objectives":                    {unitBox(1, 1), good},
+		"a population of 0":               {unitBox(1, 2), Options{Evaluations: 1}},
+		"variable 0 lies between 2 and 1": {Problem{[]float64{2}, []float64{1}, 2}, good},
+		"variable 0 lies between NaN": {Problem{[]float64{math.NaN()}, []float64{1}, 2},
+			good},
 		"between -1.7976931348623157e+308":  {Problem{[]float64{-most}, []float64{most}, 2}, good},
 		"first point 0: it has 2 variables": {unitBox(1, 2), first(1, 1)},
 		"first point 0: variable 0 is 1.5":  {unitBox(1, 2), first(1.5)},

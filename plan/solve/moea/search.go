@@ -78,7 +78,8 @@ func (p *Problem) holds(x []float64) error {
 	}
 	for i, v := range x {
 		if !(p.Lower[i] <= v && v <= p.Upper[i]) {
-			return fmt.Errorf("variable %d is %v, outside of %v to %v", i, v, p.Lower[i], p.Upper[i])
+			return fmt.Errorf("variable %d is %v, outside of %v to %v", i, v, p.Lower[i],
+				p.Upper[i])
 		}
 	}
 	return nil

@@ -131,7 +131,8 @@ func dominates(a, b []float64) bool {
 func Front(points []Point) (front []Point) {
 	for i, p := range points {
 		out := slices.ContainsFunc(points, func(o Point) bool { return dominates(o.F, p.F) })
-		out = out || slices.ContainsFunc(points[:i], func(o Point) bool { return slices.Equal(o.F, p.F) })
+		out = out || slices.ContainsFunc(points[:i],
+			func(o Point) bool { return slices.Equal(o.F, p.F) })
 		if !out {
 			front = append(front, p)
 		}

@@ -18,13 +18,15 @@ func (p *planner) fuse(groups []*block) []*block {
 			continue
 		}
 		tried := 0
-		for j := i + 1; j < len(groups) && groups[j].lo < groups[i].hi && tried < mostPartners && p.w.Do(1); j++ {
+		for j := i + 1; j < len(groups) && groups[j].lo < groups[i].hi && tried < mostPartners &&
+			p.w.Do(1); j++ {
 			if gone[j] || groups[j].hi <= groups[i].hi {
 				continue
 			}
 			tried++
 			both := p.stair(groups[i], groups[j])
-			if both.occupancy() > groups[i].occupancy()*groups[j].occupancy() && both.height < groups[i].height+groups[j].height {
+			if both.occupancy() > groups[i].occupancy()*groups[j].occupancy() &&
+				both.height < groups[i].height+groups[j].height {
 				groups[i], gone[j] = both, true
 			}
 		}
@@ -38,18 +40,30 @@ func (p *planner) fuse(groups []*block) []*block {
 	return kept
 }
 
-// stair stacks the boxes of the higher group so that it frees, or takes, a staircase, and lays those of
-// the other into it, each as low as it fits.
+// stair stacks the boxes of the higher group so that it frees, or takes, a staircase, and lays
+// those of the other into it, each as low as it fits.
 func (p *planner) stair(first, second *block) *block {
 	in := p.in
 	high, other := first, second
 	// What ends last lies lowest if the other comes later, what begins first if it comes before.
-	order := func(a, b int32) int { return cmp.Or(cmp.Compare(in.Hi[b], in.Hi[a]), cmp.Compare(a, b)) }
-	earliest := func(a, b int32) int { return cmp.Or(cmp.Compare(in.Lo[a], in.Lo[b]), cmp.Compare(a, b)) }
+	order := func(a, b int32) int {
+		return cmp.Or(cmp.Compare(in.Hi[b], in.Hi[a]),
+			cmp.Compare(a, b))
+	}
+	earliest := func(a, b int32) int {
+		return cmp.Or(cmp.Compare(in.Lo[a], in.Lo[b]),
+			cmp.Compare(a, b))
+	}
 	if second.height > first.height {
 		high, other = second, first
-		order = func(a, b int32) int { return cmp.Or(cmp.Compare(in.Lo[a], in.Lo[b]), cmp.Compare(a, b)) }
-		earliest = func(a, b int32) int { return cmp.Or(cmp.Compare(in.Hi[b], in.Hi[a]), cmp.Compare(a, b)) }
+		order = func(a, b int32) int {
+			return cmp.Or(cmp.Compare(in.Lo[a], in.Lo[b]),
+				cmp.Compare(a, b))
+		}
+		earliest = func(a, b int32) int {
+			return cmp.Or(cmp.Compare(in.Hi[b], in.Hi[a]),
+				cmp.Compare(a, b))
+		}
 	}
 	both, top := &block{}, int64(0)
 	for _, box := range slices.SortedStableFunc(slices.Values(high.boxes), order) {
@@ -91,12 +105,13 @@ type layer struct {
 
 // idle returns where in its list a life would come, and whether it is idle for all of it.
 func (l *layer) idle(b *block) (int, bool) {
-	k, _ := slices.BinarySearchFunc(l.busy, b.lo, func(x [2]int32, lo int32) int { return cmp.Compare(x[0], lo) })
+	k, _ := slices.BinarySearchFunc(l.busy, b.lo,
+		func(x [2]int32, lo int32) int { return cmp.Compare(x[0], lo) })
 	return k, (k == 0 || l.busy[k-1][1] <= b.lo) && (k == len(l.busy) || b.hi <= l.busy[k][0])
 }
 
-// layers places groups: of each height, the largest first, those that fit into idle times of layers,
-// and then the rest, by their starts, each in the new layer that ended last before it.
+// layers places groups: of each height, the largest first, those that fit into idle times of
+// layers, and then the rest, by their starts, each in the new layer that ended last before it.
 func (p *planner) layers(groups []*block) {
 	slices.SortStableFunc(groups, func(a, b *block) int {
 		return cmp.Or(cmp.Compare(b.height, a.height), cmp.Compare(a.lo, b.lo))
@@ -115,7 +130,8 @@ func (p *planner) layers(groups []*block) {
 			}
 			var best *layer
 			for _, l := range all[old:] {
-				if end := l.busy[len(l.busy)-1][1]; end <= g.lo && (best == nil || end > best.busy[len(best.busy)-1][1]) {
+				if end := l.busy[len(l.busy)-1][1]; end <= g.lo &&
+					(best == nil || end > best.busy[len(best.busy)-1][1]) {
 					best = l
 				}
 			}

@@ -1,18 +1,18 @@
-// Package paper is the planner of the STAlloc paper (arXiv 2507.16274, section on plan synthesis), written
-// from its description, to compare with.
+// Package paper is the planner of the STAlloc paper (arXiv 2507.16274, section on plan synthesis),
+// written from its description, to compare with.
 //
 // # Idea
 //
-// Blocks that begin in one phase of computation and end in one are a homophase group: one rectangle, as
-// wide as the group's life and as high as the sum of its sizes. A group is worth it if the blocks fill
-// it: their time-memory product is at least 0.7 of the rectangle. Two groups that overlap in part may
-// be fused, the one laid into the staircase that the other frees. Rectangles, largest first, go into
-// idle times of layers, bands of addresses, or open new ones by interval scheduling. What is left goes
-// into what the layers leave, largest first.
+// Blocks that begin in one phase of computation and end in one are a homophase group: one
+// rectangle, as wide as the group's life and as high as the sum of its sizes. A group is worth it
+// if the blocks fill it: their time-memory product is at least 0.7 of the rectangle. Two groups
+// that overlap in part may be fused, the one laid into the staircase that the other frees.
+// Rectangles, largest first, go into idle times of layers, bands of addresses, or open new ones by
+// interval scheduling. What is left goes into what the layers leave, largest first.
 //
-// The paper's profiler marks phases; a problem has none. They are told from the blocks: where
-// long lives begin is one phase, until the first of them ends, which begins another. How long is long
-// is tried, as the paper's planner tries variants, and the lowest plan is kept.
+// The paper's profiler marks phases; a problem has none. They are told from the blocks: where long
+// lives begin is one phase, until the first of them ends, which begins another. How long is long is
+// tried, as the paper's planner tries variants, and the lowest plan is kept.
 package paper
 
 import (
@@ -159,5 +159,8 @@ func (p *planner) add(b *block, box int32, at int64) {
 
 // dissolve leaves out groups that waste too much.
 func (p *planner) dissolve(groups []*block) []*block {
-	return slices.DeleteFunc(groups, func(g *block) bool { return len(g.boxes) < leastMembers || g.occupancy() < leastOccupancy })
+	return slices.DeleteFunc(groups, func(g *block) bool {
+		return len(g.boxes) < leastMembers ||
+			g.occupancy() < leastOccupancy
+	})
 }

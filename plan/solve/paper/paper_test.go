@@ -14,24 +14,29 @@ func newPlanner(b []dsa.Buffer) *planner {
 	return &planner{in: in, w: w, at: make([]int64, len(in.IDs)), done: make([]bool, len(in.IDs))}
 }
 
-// twoPhases is a parameter, two blocks of a first phase, two of a second, and short ones in between.
+// twoPhases is a parameter, two blocks of a first phase, two of a second, and short ones in
+// between.
 func twoPhases() []dsa.Buffer {
-	b := []dsa.Buffer{{Lower: 0, Upper: 20, Size: 2}, {Lower: 0, Upper: 10, Size: 3}, {Lower: 1, Upper: 9, Size: 2}}
-	b = append(b, dsa.Buffer{Lower: 10, Upper: 20, Size: 3}, dsa.Buffer{Lower: 11, Upper: 19, Size: 2})
+	b := []dsa.Buffer{{Lower: 0, Upper: 20, Size: 2}, {Lower: 0, Upper: 10, Size: 3},
+		{Lower: 1, Upper: 9, Size: 2}}
+	b = append(b, dsa.Buffer{Lower: 10, Upper: 20, Size: 3}, dsa.Buffer{Lower: 11, Upper: 19,
+		Size: 2})
 	for _, at := range []int{2, 4, 6, 12, 14, 16} {
 		b = append(b, dsa.Buffer{Lower: mem.Tick(at), Upper: mem.Tick(at + 1), Size: 1})
 	}
 	return b
 }
 
-// TestPlan: what lives throughout is the lowest, each phase is a group on it, the second in the idle time
-// of the first's layer, and what is short lies above both.
+// TestPlan: what lives throughout is the lowest, each phase is a group on it, the second in the
+// idle time of the first's layer, and what is short lies above both.
 func TestPlan(t *testing.T) {
 	p := newPlanner(twoPhases())
 	p.persistent()
 	groups := p.homophase(2)
-	if len(groups) != 2 || groups[0].height != 5 || groups[1].height != 5 || groups[0].occupancy() != 1 {
-		t.Fatalf("expected two groups of 5 bytes that are full: %+v, %+v", groups[0], groups[len(groups)-1])
+	if len(groups) != 2 || groups[0].height != 5 || groups[1].height != 5 ||
+		groups[0].occupancy() != 1 {
+		t.Fatalf("expected two groups of 5 bytes that are full: %+v, %+v", groups[0],
+			groups[len(groups)-1])
 	}
 	p = newPlanner(twoPhases())
 	p.plan(2)
@@ -47,7 +52,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestDissolve: blocks that fill less than 0.7 of their rectangle are no group, nor is a single one.
+// TestDissolve: blocks that fill less than 0.7 of their rectangle are no group, nor is a single
+// one.
 func TestDissolve(t *testing.T) {
 	p := newPlanner(twoPhases())
 	of := func(used float64, boxes ...int32) *block {
@@ -59,15 +65,16 @@ func TestDissolve(t *testing.T) {
 	}
 }
 
-// TestStair: a group is laid into the steps that another leaves when its blocks end one after another,
-// and into those that it leaves before they begin.
+// TestStair: a group is laid into the steps that another leaves when its blocks end one after
+// another, and into those that it leaves before they begin.
 //
 //	3 | a a a a b b b b b b      a: [0, 4) and A: [0, 6) of one phase,
 //	2 | a a a a b b b b b b      b: [4, 10) of size 2, and B: [6, 10) of size 1
 //	1 | A A A A A A . . . .
 //	0 | A A A A A A B B B B
 func TestStair(t *testing.T) {
-	blocks := []dsa.Buffer{{Lower: 0, Upper: 4, Size: 2}, {Lower: 0, Upper: 6, Size: 2}, {Lower: 4, Upper: 10, Size: 2}, {Lower: 6, Upper: 10, Size: 1}}
+	blocks := []dsa.Buffer{{Lower: 0, Upper: 4, Size: 2}, {Lower: 0, Upper: 6, Size: 2},
+		{Lower: 4, Upper: 10, Size: 2}, {Lower: 6, Upper: 10, Size: 1}}
 	mirrored := make([]dsa.Buffer, len(blocks))
 	for i, b := range blocks {
 		mirrored[i] = dsa.Buffer{Lower: 10 - b.Upper, Upper: 10 - b.Lower, Size: b.Size}
@@ -75,7 +82,8 @@ func TestStair(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks        []dsa.Buffer
 		first, second []int32 // boxes, in the order of their starts
-	}{"ends": {blocks, []int32{0, 1}, []int32{2, 3}}, "starts": {mirrored, []int32{0, 1}, []int32{2, 3}}} {
+	}{"ends": {blocks, []int32{0, 1}, []int32{2, 3}}, "starts": {mirrored, []int32{0, 1},
+		[]int32{2, 3}}} {
 		p := newPlanner(c.blocks)
 		groups := make([]*block, 2)
 		for i, boxes := range [][]int32{c.first, c.second} {
@@ -86,7 +94,8 @@ func TestStair(t *testing.T) {
 		}
 		fused := p.fuse(groups)
 		if len(fused) != 1 || fused[0].height != 4 {
-			t.Fatalf("%s: %d groups, the first of %d bytes: expected one of 4", name, len(fused), fused[0].height)
+			t.Fatalf("%s: %d groups, the first of %d bytes: expected one of 4", name, len(fused),
+				fused[0].height)
 		}
 		at := make([]int64, len(blocks))
 		for k, box := range fused[0].boxes {

@@ -14,8 +14,8 @@ type Disturbance struct {
 	Name string
 	// Late is the share of buffers that die late, by up to a hundredth of the step.
 	Late float64
-	// Noise is the share of requests that are left out or inserted, as many of each. An inserted one
-	// has the size and the length of life of some buffer.
+	// Noise is the share of requests that are left out or inserted, as many of each. An inserted
+	// one has the size and the length of life of some buffer.
 	Noise float64
 }
 
@@ -31,8 +31,8 @@ const replays = 10
 // unplanned is the offset of a buffer that no plan knows.
 const unplanned = -1
 
-// Disturbed replays each point with a disturbance, and returns by point how much higher than the load of
-// what was replayed the replays end on average.
+// Disturbed replays each point with a disturbance, and returns by point how much higher than the
+// load of what was replayed the replays end on average.
 func Disturbed(p *dsa.Problem, points []Point, by Disturbance, seed uint64) []float64 {
 	e := newEvaluator(p)
 	placed := make([][]mem.Offset, len(points))
@@ -74,7 +74,8 @@ func (e *evaluator) disturb(by Disturbance, rng *rand.Rand) (buffers []dsa.Buffe
 		}
 		if x < by.Noise && x >= by.Noise/2 && !b.Empty() && !like.Empty() {
 			upper := min(b.Lower+like.Upper-like.Lower, e.end)
-			buffers, of = append(buffers, dsa.Buffer{Lower: b.Lower, Upper: upper, Size: like.Size}), append(of, unplanned)
+			buffers, of = append(buffers, dsa.Buffer{Lower: b.Lower, Upper: upper,
+				Size: like.Size}), append(of, unplanned)
 		}
 	}
 	return buffers, of
@@ -86,8 +87,8 @@ type live struct {
 	upper    mem.Tick
 }
 
-// serve places buffers when they begin, each at its planned offset, or the lowest place that is free if it
-// has none or another is still there, and returns where the highest ended.
+// serve places buffers when they begin, each at its planned offset, or the lowest place that is
+// free if it has none or another is still there, and returns where the highest ended.
 func serve(buffers []dsa.Buffer, planned []mem.Offset) (top mem.Bytes) {
 	order := make([]int, 0, len(buffers))
 	for i, b := range buffers {
@@ -95,7 +96,8 @@ func serve(buffers []dsa.Buffer, planned []mem.Offset) (top mem.Bytes) {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(buffers[a].Lower, buffers[b].Lower) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return cmp.Compare(buffers[a].Lower, buffers[b].Lower) })
 	var now []live // in the order of addresses
 	for _, i := range order {
 		b := buffers[i]
@@ -116,6 +118,7 @@ func serve(buffers []dsa.Buffer, planned []mem.Offset) (top mem.Bytes) {
 
 // firstAt returns the first that lies at an address or above.
 func firstAt(now []live, at mem.Bytes) int {
-	k, _ := slices.BinarySearchFunc(now, at, func(x live, at mem.Bytes) int { return cmp.Compare(x.from, at) })
+	k, _ := slices.BinarySearchFunc(now, at,
+		func(x live, at mem.Bytes) int { return cmp.Compare(x.from, at) })
 	return k
 }

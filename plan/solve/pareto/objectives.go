@@ -3,16 +3,18 @@
 //
 // # Objectives
 //
-// All are to be small. Memory: where the highest buffer ends, above the peak load. Handles: units of
-// physical memory that any buffer touches. Moved: bytes of buffers that lie elsewhere than in the plan
-// before, the one that a live run makes. Late: bytes of buffers, as a share of all, that spoil the
-// placement if they die a hundredth of the step later: another begins by then on a byte of theirs.
+// All are to be small. Memory: where the highest buffer ends, above the peak load. Handles: units
+// of physical memory that any buffer touches. Moved: bytes of buffers that lie elsewhere than in
+// the plan before, the one that a live run makes. Late: bytes of buffers, as a share of all, that
+// spoil the placement if they die a hundredth of the step later: another begins by then on a byte
+// of theirs.
 //
 // # What is searched
 //
-// A placement is a descent (package descent) by weights of five features, a weight of where a buffer lay
-// before, and a margin: buffers are placed as if they lived so much longer. Three searches have the same
-// number of descents: MaOEA-CS (arXiv 1806.02967), weighted sums, and random search.
+// A placement is a descent (package descent) by weights of five features, a weight of where a
+// buffer lay before, and a margin: buffers are placed as if they lived so much longer. Three
+// searches have the same number of descents: MaOEA-CS (arXiv 1806.02967), weighted sums, and random
+// search.
 package pareto
 
 import (
@@ -70,7 +72,8 @@ func newEvaluator(p *dsa.Problem) *evaluator {
 		e.total += float64(b.Size)
 		e.byTime = append(e.byTime, i)
 	}
-	slices.SortStableFunc(e.byTime, func(a, b int) int { return int(p.Buffers[a].Lower - p.Buffers[b].Lower) })
+	slices.SortStableFunc(e.byTime,
+		func(a, b int) int { return int(p.Buffers[a].Lower - p.Buffers[b].Lower) })
 	return e
 }
 
@@ -126,7 +129,8 @@ func (e *evaluator) values(offsets []mem.Offset) Values {
 		}
 	}
 	least := (mem.Bytes(e.in.Bound) + mem.HandleSize - 1) / mem.HandleSize
-	return Values{float64(top)/float64(e.in.Bound) - 1, float64(handles(touched))/float64(least) - 1, moved / e.total, e.late(offsets) / e.total}
+	return Values{float64(top)/float64(e.in.Bound) - 1,
+		float64(handles(touched))/float64(least) - 1, moved / e.total, e.late(offsets) / e.total}
 }
 
 // handles counts those that any range touches. Ranges may have any number of them.
@@ -156,7 +160,8 @@ func (e *evaluator) late(offsets []mem.Offset) (bytes float64) {
 			waiting = append(waiting, i)
 		}
 	}
-	slices.SortStableFunc(waiting, func(a, b int) int { return int(e.p.Buffers[a].Upper - e.p.Buffers[b].Upper) })
+	slices.SortStableFunc(waiting,
+		func(a, b int) int { return int(e.p.Buffers[a].Upper - e.p.Buffers[b].Upper) })
 	var recent []dead
 	for _, i := range e.byTime {
 		b := e.p.Buffers[i]
@@ -195,13 +200,16 @@ func dominates(a, b Values) bool {
 // Front returns the points that no other dominates, one of equals, by rising memory.
 func Front(points []Point) (front []Point) {
 	for i, p := range points {
-		out := slices.ContainsFunc(points, func(o Point) bool { return dominates(o.Values, p.Values) })
-		out = out || slices.ContainsFunc(points[:i], func(o Point) bool { return o.Values == p.Values })
+		out := slices.ContainsFunc(points,
+			func(o Point) bool { return dominates(o.Values, p.Values) })
+		out = out || slices.ContainsFunc(points[:i],
+			func(o Point) bool { return o.Values == p.Values })
 		if !out {
 			front = append(front, p)
 		}
 	}
-	slices.SortStableFunc(front, func(a, b Point) int { return slices.Compare(a.Values[:], b.Values[:]) })
+	slices.SortStableFunc(front,
+		func(a, b Point) int { return slices.Compare(a.Values[:], b.Values[:]) })
 	return front
 }
 

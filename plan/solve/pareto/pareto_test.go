@@ -27,7 +27,8 @@ func TestHypervolume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var front []Point
 	for range 12 {
-		front = append(front, Point{Values: Values{rng.Float64(), rng.Float64(), rng.Float64(), rng.Float64()}})
+		front = append(front, Point{Values: Values{rng.Float64(), rng.Float64(), rng.Float64(),
+			rng.Float64()}})
 	}
 	inside, all := 0, 100_000
 	for range all {
@@ -39,7 +40,8 @@ func TestHypervolume(t *testing.T) {
 			}
 		}
 	}
-	if got, want := Hypervolume(front, ones), float64(inside)/float64(all); math.Abs(got-want) > 0.01 {
+	if got, want := Hypervolume(front,
+		ones), float64(inside)/float64(all); math.Abs(got-want) > 0.01 {
 		t.Errorf("%v, counted %v", got, want)
 	}
 }
@@ -49,7 +51,8 @@ func TestSearches(t *testing.T) {
 	p := &dsa.Problem{}
 	for range 200 {
 		lower := rng.IntN(500)
-		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(lower), Upper: mem.Tick(lower + 1 + rng.IntN(200)), Size: mem.Bytes(1+rng.IntN(40)) * mem.MiB})
+		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(lower),
+			Upper: mem.Tick(lower + 1 + rng.IntN(200)), Size: mem.Bytes(1+rng.IntN(40)) * mem.MiB})
 	}
 	e := newEvaluator(p)
 	if v := e.values(e.old); v[2] != 0 || v[0] < 0 || v[1] < 0 || v[3] <= 0 {
@@ -80,38 +83,45 @@ func TestSearches(t *testing.T) {
 
 // TestLate: what is followed too soon counts, what is followed later does not.
 func TestLate(t *testing.T) {
-	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 100, Size: 5}, {Lower: 104, Upper: 1000, Size: 7}, {Lower: 0, Upper: 500, Size: 9}, {Lower: 900, Upper: 901, Size: 9}}}
+	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 100, Size: 5},
+		{Lower: 104, Upper: 1000, Size: 7}, {Lower: 0, Upper: 500, Size: 9}, {Lower: 900,
+			Upper: 901, Size: 9}}}
 	e := newEvaluator(p)
 	if got := e.late([]mem.Offset{0, 0, 7, 7}); got != 5 {
 		t.Errorf("%v bytes, expected the 5 of the first", got)
 	}
 }
 
-// TestServe: what is in the way of a planned offset sends its buffer to the lowest place that is free.
+// TestServe: what is in the way of a planned offset sends its buffer to the lowest place that is
+// free.
 func TestServe(t *testing.T) {
 	planned := []mem.Offset{0, 4, 0, 6}
-	buffers := []dsa.Buffer{{Lower: 0, Upper: 5, Size: 4}, {Lower: 0, Upper: 9, Size: 2}, {Lower: 5, Upper: 9, Size: 3}, {Lower: 6, Upper: 9, Size: 1}}
+	buffers := []dsa.Buffer{{Lower: 0, Upper: 5, Size: 4}, {Lower: 0, Upper: 9, Size: 2},
+		{Lower: 5, Upper: 9, Size: 3}, {Lower: 6, Upper: 9, Size: 1}}
 	if top := serve(buffers, planned); top != 7 {
 		t.Errorf("in time it ends at %d, expected 7", int64(top))
 	}
-	buffers[0].Upper = 6 // the third goes above all, and the fourth into what the first left, if it cannot be at 6
+	// the third goes above all, and the fourth into what the first left, if it cannot be at 6
+	buffers[0].Upper = 6
 	if top := serve(buffers, planned); top != 9 {
 		t.Errorf("one is late, and it ends at %d, expected 9", int64(top))
 	}
 }
 
-// TestDisturbed: undisturbed a replay ends where the placement does; a margin that covers all delays costs
-// the same whoever is late; noise leaves out and inserts as many requests as it says.
+// TestDisturbed: undisturbed a replay ends where the placement does; a margin that covers all
+// delays costs the same whoever is late; noise leaves out and inserts as many requests as it says.
 func TestDisturbed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	p := &dsa.Problem{}
 	for i := range 300 {
-		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(10 * i), Upper: mem.Tick(10*i + 1 + rng.IntN(600)), Size: mem.Bytes(1 + rng.IntN(40))})
+		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(10 * i),
+			Upper: mem.Tick(10*i + 1 + rng.IntN(600)), Size: mem.Bytes(1 + rng.IntN(40))})
 	}
 	points := Front(Random(p, 40, 1))
 	for i, above := range Disturbed(p, points, Disturbance{}, 1) {
 		if math.Abs(above-points[i].Values[0]) > 1e-12 {
-			t.Errorf("undisturbed point %d ends %v above the load, planned %v", i, above, points[i].Values[0])
+			t.Errorf("undisturbed point %d ends %v above the load, planned %v", i, above,
+				points[i].Values[0])
 		}
 	}
 	tight, slack := points[0], points[0]
@@ -132,9 +142,11 @@ func TestDisturbed(t *testing.T) {
 		}
 	}
 	if left < 15 || left > 45 || inserted < 15 || inserted > 45 {
-		t.Errorf("of 300 requests %d are left out and %d inserted, expected some 30 each", left, inserted)
+		t.Errorf("of 300 requests %d are left out and %d inserted, expected some 30 each", left,
+			inserted)
 	}
-	if noisy := Disturbed(p, []Point{tight}, Disturbance{Noise: 0.2}, 1); noisy[0] <= tight.Values[0] {
+	if noisy := Disturbed(p, []Point{tight}, Disturbance{Noise: 0.2},
+		1); noisy[0] <= tight.Values[0] {
 		t.Errorf("with noise a tight placement ends %v above the load", noisy[0])
 	}
 }
@@ -167,7 +179,8 @@ func TestHandles(t *testing.T) {
 func TestNothingLeft(t *testing.T) {
 	p := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 2, Size: 1}}}
 	for seed := range uint64(40) {
-		if above := Disturbed(p, []Point{{}}, Disturbance{Noise: 1}, seed); above[0] < 0 || math.IsNaN(above[0]) || math.IsInf(above[0], 0) {
+		if above := Disturbed(p, []Point{{}}, Disturbance{Noise: 1}, seed); above[0] < 0 ||
+			math.IsNaN(above[0]) || math.IsInf(above[0], 0) {
 			t.Fatalf("seed %d: %v", seed, above)
 		}
 	}

@@ -76,7 +76,8 @@ func WeightedSum(p *dsa.Problem, descents int, seed uint64) []Point {
 			}
 			return sum
 		}
-		best := slices.MinFunc(points, func(a, b Point) int { return int(math.Copysign(1, cost(a)-cost(b))) })
+		best := slices.MinFunc(points,
+			func(a, b Point) int { return int(math.Copysign(1, cost(a)-cost(b))) })
 		for try := 0; try < each && e.spent < descents; try++ {
 			next := e.judge(mutate(best.Genome, rng, 0.3))
 			points = append(points, next)

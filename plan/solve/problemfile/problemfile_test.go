@@ -11,14 +11,16 @@ import (
 )
 
 func TestForms(t *testing.T) {
-	two := dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 4, Size: 2}, {Lower: -2, Upper: 6, Size: 1}}}
+	two := dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: 4, Size: 2},
+		{Lower: -2, Upper: 6, Size: 1}}}
 	with := func(change func(*dsa.Problem)) dsa.Problem {
 		p := two
 		change(&p)
 		return p
 	}
 	gap := with(func(p *dsa.Problem) {
-		p.Gaps = []dsa.Gap{{Buffer: 0, Lower: 1, Upper: 2}, {Buffer: 1, Lower: -1, Upper: 2, From: 0, To: 1}}
+		p.Gaps = []dsa.Gap{{Buffer: 0, Lower: 1, Upper: 2}, {Buffer: 1, Lower: -1, Upper: 2,
+			From: 0, To: 1}}
 	})
 	for text, want := range map[string]dsa.Problem{
 		"id,lower,upper,size\na,0,4,2\nb,-2,6,1\n":                         two,
@@ -71,7 +73,8 @@ func TestRefuses(t *testing.T) {
 		"a,0,4,2,1-3 2-4\n":           "line 1: buffer a: two gaps overlap",
 		"id,lower,upper,size,alignment\na,0,4,2,0\n": "line 2: buffer a: an alignment of 0",
 	} {
-		if _, err := Read(strings.NewReader(text), "x.csv"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "x.csv") {
+		if _, err := Read(strings.NewReader(text), "x.csv"); err == nil ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "x.csv") {
 			t.Errorf("%q: %v, expected %q", text, err, want)
 		}
 	}
@@ -90,7 +93,8 @@ func FuzzRead(f *testing.F) {
 			offsets[p.Buffer] = p.At
 		}
 		for _, id := range file.IDs {
-			if strings.ContainsAny(id, ",\"\n") || strings.TrimSpace(id) != id || strings.HasPrefix(id, "#") {
+			if strings.ContainsAny(id, ",\"\n") || strings.TrimSpace(id) != id ||
+				strings.HasPrefix(id, "#") {
 				return
 			}
 		}
@@ -99,7 +103,9 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		again, err := Read(&out, "written")
-		if err != nil || !reflect.DeepEqual(again.Problem.Buffers, file.Problem.Buffers) || len(again.Problem.Gaps) != len(file.Problem.Gaps) || !reflect.DeepEqual(again.Problem.Align, file.Problem.Align) {
+		if err != nil || !reflect.DeepEqual(again.Problem.Buffers, file.Problem.Buffers) ||
+			len(again.Problem.Gaps) != len(file.Problem.Gaps) ||
+			!reflect.DeepEqual(again.Problem.Align, file.Problem.Align) {
 			t.Fatalf("%v: %+v became %+v", err, file.Problem, again)
 		}
 	})

@@ -2,7 +2,8 @@
 //
 // # Format
 //
-// A line is a buffer, its fields are separated by commas. A first line with a letter names the fields, in any order:
+// A line is a buffer, its fields are separated by commas. A first line with a letter names the
+// fields, in any order:
 //
 //	id, buffer, buffer_id     a name; without one it is the line's number
 //	lower, begin, start       when it begins to live
@@ -43,7 +44,9 @@ type File struct {
 // with #, a snapshot with what no text has, a plan with STALLOCP.
 func Is(head []byte) bool {
 	head = bytes.TrimPrefix(head, []byte(mark))
-	return len(head) > 0 && !bytes.HasPrefix(head, []byte("STALLOCP")) && (head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' && head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
+	return len(head) > 0 && !bytes.HasPrefix(head, []byte("STALLOCP")) &&
+		(head[0] >= '0' && head[0] <= '9' || head[0] >= 'A' && head[0] <= 'Z' || head[0] >= 'a' &&
+			head[0] <= 'z' || head[0] == '-' || head[0] == '"' || head[0] == '_')
 }
 
 type column int
@@ -102,7 +105,8 @@ func Read(r io.Reader, name string) (*File, error) {
 	err := f.Problem.Validate()
 	var wrong *dsa.WrongBuffer
 	if errors.As(err, &wrong) {
-		return nil, fmt.Errorf("%s: line %d: buffer %s: %s", name, lines[wrong.Buffer], f.IDs[wrong.Buffer], wrong.Why)
+		return nil, fmt.Errorf("%s: line %d: buffer %s: %s", name, lines[wrong.Buffer],
+			f.IDs[wrong.Buffer], wrong.Why)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -160,7 +164,8 @@ func (p *parser) begin(fields []string) (named bool, err error) {
 	}
 	p.closed = there[last]
 	if !there[lower] || !there[size] || there[upper] == there[last] {
-		return true, fmt.Errorf("the fields are %s, expected lower, upper and size among them", strings.Join(fields, ","))
+		return true, fmt.Errorf("the fields are %s, expected lower, upper and size among them",
+			strings.Join(fields, ","))
 	}
 	return true, nil
 }

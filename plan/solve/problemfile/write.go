@@ -9,8 +9,8 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Write writes a problem and its offsets, which Read reads as a problem of which all is pinned; nil:
-// the problem alone.
+// Write writes a problem and its offsets, which Read reads as a problem of which all is pinned;
+// nil: the problem alone.
 func Write(w io.Writer, f *File, offsets []mem.Offset) error {
 	p := &f.Problem
 	out := bufio.NewWriter(w)

@@ -9,10 +9,10 @@ import (
 	"stalloc/plan/solve/firstfit"
 )
 
-// classes is first fit in an order of classes: boxes of one size are a class, or those with nearly the
-// same number of bits if there are too many sizes. A class has a key, the largest is placed first, and an order
-// among its boxes. A step has thousands of boxes and some dozens of sizes, so that hundreds of
-// passes find what thousands of moves of single boxes do not.
+// classes is first fit in an order of classes: boxes of one size are a class, or those with nearly
+// the same number of bits if there are too many sizes. A class has a key, the largest is placed
+// first, and an order among its boxes. A step has thousands of boxes and some dozens of sizes, so
+// that hundreds of passes find what thousands of moves of single boxes do not.
 type classes struct {
 	in    *dsa.Instance
 	w     *dsa.Work
@@ -47,7 +47,8 @@ const mostClasses = 256
 
 func newClasses(in *dsa.Instance, w *dsa.Work, seed uint64) *classes {
 	n := len(in.IDs)
-	c := &classes{in: in, w: w, rng: rand.New(rand.NewPCG(seed, 1)), place: firstfit.New(in), of: make([]int32, n),
+	c := &classes{in: in, w: w, rng: rand.New(rand.NewPCG(seed, 1)), place: firstfit.New(in),
+		of:    make([]int32, n),
 		order: make([]int32, n), at: make([]int64, n)}
 	sizes := slices.Compact(slices.Sorted(slices.Values(in.Size)))
 	each := (len(sizes) + mostClasses - 1) / mostClasses
@@ -66,7 +67,10 @@ func newClasses(in *dsa.Instance, w *dsa.Work, seed uint64) *classes {
 
 // follow places boxes as they lay in an older placement, from the bottom up.
 func (c *classes) follow(warm []int64) {
-	slices.SortFunc(c.order, func(a, b int32) int { return cmp.Or(cmp.Compare(warm[a], warm[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(c.order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(warm[a], warm[b]),
+			cmp.Compare(a, b))
+	})
 	if top, ok := c.place.All(c.order, c.at, c.w, 0); ok {
 		c.w.Found(c.at, top)
 	}

@@ -8,10 +8,10 @@ import (
 	"stalloc/plan/solve/dsa"
 )
 
-// climb looks for weights of a descent: an evolution strategy of one parent and one child (Rechenberg),
-// of which the step grows where it helps and shrinks where it does not. Every fourth child is a
-// stranger: what is best has no neighbours on some steps. Where a descent takes long, a window is
-// looked through first.
+// climb looks for weights of a descent: an evolution strategy of one parent and one child
+// (Rechenberg), of which the step grows where it helps and shrinks where it does not. Every fourth
+// child is a stranger: what is best has no neighbours on some steps. Where a descent takes long, a
+// window is looked through first.
 type climb struct {
 	d    *descents
 	rng  *rand.Rand

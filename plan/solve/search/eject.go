@@ -8,12 +8,12 @@ import (
 	"stalloc/plan/solve/dsa"
 )
 
-// eject is ejection search (after Nagata and Bräysy's for routes, Operations Research Letters 2009) below a
-// limit that the best placement ends above. What ends above it is taken out, and put back one by one,
-// the last taken out first, each where it costs least: nothing where it fits, or else what lies there,
-// which is taken out in turn. Whatever has to make room for itself costs more from then on, so that
-// boxes that are hard to place settle, and easy ones move. Only what is in the way moves: structure
-// that took long to find is kept, which no order of all boxes does.
+// eject is ejection search (after Nagata and Bräysy's for routes, Operations Research Letters 2009)
+// below a limit that the best placement ends above. What ends above it is taken out, and put back
+// one by one, the last taken out first, each where it costs least: nothing where it fits, or else
+// what lies there, which is taken out in turn. Whatever has to make room for itself costs more from
+// then on, so that boxes that are hard to place settle, and easy ones move. Only what is in the way
+// moves: structure that took long to find is kept, which no order of all boxes does.
 type eject struct {
 	in    *dsa.Instance
 	w     *dsa.Work
@@ -35,11 +35,13 @@ type edge struct {
 }
 
 func newEject(in *dsa.Instance, w *dsa.Work, seed uint64) *eject {
-	return &eject{in: in, w: w, rng: rand.New(rand.NewPCG(seed, 3)), limit: math.MaxInt64, price: make([]float64, len(in.IDs))}
+	return &eject{in: in, w: w, rng: rand.New(rand.NewPCG(seed, 3)), limit: math.MaxInt64,
+		price: make([]float64, len(in.IDs))}
 }
 
 // worth is what it costs to take out a box at first: the root of bytes times life. With the
-// product, one long box takes out hundreds of short ones; with none, large ones are taken out like small.
+// product, one long box takes out hundreds of short ones; with none, large ones are taken out like
+// small.
 func (e *eject) worth(box int32) float64 {
 	return math.Sqrt(float64(e.in.Size[box]) * float64(e.in.Hi[box]-e.in.Lo[box]))
 }

@@ -3,11 +3,12 @@
 //
 // # Idea
 //
-// One descent (package descent) is as low as can be on most training steps, and takes a microsecond a
-// buffer. Where five of them are not, first fit is tried, largest first, with several orders among
-// equals; then what is small is searched exactly (package exact). What is left are large problems of
-// few sizes: virtual pipelines. There a hill is climbed, over the order in which the sizes are
-// placed and how equals are ordered (classes.go), and over the weights of descents (climb.go).
+// One descent (package descent) is as low as can be on most training steps, and takes a microsecond
+// a buffer. Where five of them are not, first fit is tried, largest first, with several orders
+// among equals; then what is small is searched exactly (package exact). What is left are large
+// problems of few sizes: virtual pipelines. There a hill is climbed, over the order in which the
+// sizes are placed and how equals are ordered (classes.go), and over the weights of descents
+// (climb.go).
 package search
 
 import (
@@ -44,7 +45,8 @@ type descents struct {
 }
 
 func newDescents(in *dsa.Instance, w *dsa.Work) *descents {
-	d := &descents{in: in, w: w, sky: descent.NewDescent(in.Boxes), rank: descent.NewRanker(in.Boxes), at: make([]int64, len(in.IDs))}
+	d := &descents{in: in, w: w, sky: descent.NewDescent(in.Boxes),
+		rank: descent.NewRanker(in.Boxes), at: make([]int64, len(in.IDs))}
 	d.sky.Ask = w.Do
 	return d
 }

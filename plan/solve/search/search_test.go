@@ -21,7 +21,8 @@ func problem(n int, seed uint64) *dsa.Problem {
 		if i%8 == 0 {
 			life = 1 + rng.IntN(n)
 		}
-		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(i), Upper: mem.Tick(i + life), Size: sizes[rng.IntN(len(sizes))]})
+		p.Buffers = append(p.Buffers, dsa.Buffer{Lower: mem.Tick(i), Upper: mem.Tick(i + life),
+			Size: sizes[rng.IntN(len(sizes))]})
 	}
 	return p
 }
@@ -40,8 +41,8 @@ func run(in *dsa.Instance, goal, budget, slice int64, seed uint64, warm []int64)
 	return w
 }
 
-// TestRun: one seed and budget have one result, in whatever slices; more budget is never worse; what is
-// cancelled has a placement.
+// TestRun: one seed and budget have one result, in whatever slices; more budget is never worse;
+// what is cancelled has a placement.
 func TestRun(t *testing.T) {
 	p := problem(3000, 1)
 	in := dsa.Compress(p)
@@ -57,8 +58,10 @@ func TestRun(t *testing.T) {
 	last := int64(1) << 62
 	for _, part := range []int64{50_000, 500_000, 5_000_000, budget} {
 		w := run(in, in.Bound, part, part, 1, nil)
-		if w.Top > last || w.Top < in.Bound || w.Spent > part+1_000_000 || dsa.Check(p, in.Offsets(p, w.At)) != nil {
-			t.Errorf("%d units: it ends at %d, with less at %d; %d were spent", part, w.Top, last, w.Spent)
+		if w.Top > last || w.Top < in.Bound || w.Spent > part+1_000_000 ||
+			dsa.Check(p, in.Offsets(p, w.At)) != nil {
+			t.Errorf("%d units: it ends at %d, with less at %d; %d were spent", part, w.Top, last,
+				w.Spent)
 		}
 		last = w.Top
 	}
@@ -99,7 +102,9 @@ func TestEject(t *testing.T) {
 			t.Fatalf("%v: it ends at %d, before at %d", err, w.Top, before)
 		}
 		placed := len(in.IDs) - len(e.wait)
-		if len(e.low) != placed || len(e.high) != placed || !slices.IsSortedFunc(e.low, edge.compare) || !slices.IsSortedFunc(e.high, edge.compare) {
+		if len(e.low) != placed || len(e.high) != placed ||
+			!slices.IsSortedFunc(e.low, edge.compare) ||
+			!slices.IsSortedFunc(e.high, edge.compare) {
 			t.Fatalf("%d are placed, lists of %d and %d", placed, len(e.low), len(e.high))
 		}
 	}
@@ -112,7 +117,8 @@ func TestEject(t *testing.T) {
 // smaller one lies, which fits elsewhere.
 func TestEjectSwaps(t *testing.T) {
 	p := &dsa.Problem{Buffers: []dsa.Buffer{
-		{Lower: 0, Upper: 9, Size: 3}, {Lower: 0, Upper: 9, Size: 1}, {Lower: 0, Upper: 9, Size: 4}, {Lower: 0, Upper: 1, Size: 2},
+		{Lower: 0, Upper: 9, Size: 3}, {Lower: 0, Upper: 9, Size: 1}, {Lower: 0, Upper: 9,
+			Size: 4}, {Lower: 0, Upper: 1, Size: 2},
 	}}
 	in := dsa.Compress(p)
 	w := searching(in)
@@ -123,8 +129,8 @@ func TestEjectSwaps(t *testing.T) {
 	}
 }
 
-// TestWindow: a window has what lives in it, and a descent there ends as high as one of just that; one
-// over all time ends where a whole descent does.
+// TestWindow: a window has what lives in it, and a descent there ends as high as one of just that;
+// one over all time ends where a whole descent does.
 func TestWindow(t *testing.T) {
 	for _, n := range []int{windowBoxes / 2, 3 * windowBoxes} {
 		p := problem(n, 3)
@@ -137,11 +143,15 @@ func TestWindow(t *testing.T) {
 		part := &dsa.Problem{}
 		for box := range in.IDs {
 			if in.Lo[box] < x.to && x.from < in.Hi[box] {
-				part.Buffers = append(part.Buffers, dsa.Buffer{Lower: mem.Tick(max(in.Lo[box], x.from)), Upper: mem.Tick(min(in.Hi[box], x.to)), Size: mem.Bytes(in.Size[box])})
+				part.Buffers = append(part.Buffers,
+					dsa.Buffer{Lower: mem.Tick(max(in.Lo[box], x.from)),
+						Upper: mem.Tick(min(in.Hi[box], x.to)), Size: mem.Bytes(in.Size[box])})
 			}
 		}
-		if len(x.boxes.IDs) != len(part.Buffers) || v.high < int64(descent.LowerBound(part.Buffers)) {
-			t.Errorf("a window of %d boxes that ends at %d, expected %d and the load at least", len(x.boxes.IDs), v.high, len(part.Buffers))
+		if len(x.boxes.IDs) != len(part.Buffers) ||
+			v.high < int64(descent.LowerBound(part.Buffers)) {
+			t.Errorf("a window of %d boxes that ends at %d, expected %d and the load at least",
+				len(x.boxes.IDs), v.high, len(part.Buffers))
 		}
 		d.try(longest)
 		if whole := in.Top(d.at); n < windowBoxes && v.high != whole {

@@ -7,10 +7,10 @@ import (
 	"stalloc/plan/solve/dsa"
 )
 
-// windows are stretches of time of a large instance, where descents ended too high. A descent of what
-// lives in a window costs a fraction of a whole one, and ends there about as high: weights
-// that are no good in some window are found out cheaply. A descent that passes all and is no good shows
-// where one is missing.
+// windows are stretches of time of a large instance, where descents ended too high. A descent of
+// what lives in a window costs a fraction of a whole one, and ends there about as high: weights
+// that are no good in some window are found out cheaply. A descent that passes all and is no good
+// shows where one is missing.
 type windows struct {
 	d    *descents
 	all  []*window // what found out weights last comes first

@@ -45,7 +45,8 @@ func Build(folder string, flags ...string) (string, error) {
 		return "", fmt.Errorf("no C sources beside %s: %v", here, err)
 	}
 	path := filepath.Join(folder, "libcuda.so.1")
-	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared",
+		"-fPIC",
 		"-Wl,-soname,libcuda.so.1", "-o", path}, flags...)
 	args = append(args, sources...)
 	args = append(args, "-lpthread")
@@ -129,7 +130,8 @@ func Libraries() (string, error) {
 	}
 	for _, name := range []string{"libstalloc.so", "libstalloc_engine.so"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return "", fmt.Errorf("this test loads %s, which is not built: run 'make build' first", name)
+			return "", fmt.Errorf("this test loads %s, which is not built: run 'make build' first",
+				name)
 		}
 	}
 	return folder, nil

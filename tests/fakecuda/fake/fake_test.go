@@ -25,9 +25,12 @@ func TestStress(t *testing.T) {
 			}
 			program := filepath.Join(folder, "stress")
 			cuda := filepath.Join("..", "..", "..", "cuda")
-			args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program}, flags...)
-			args = append(args, filepath.Join("testdata", "stress.c"), filepath.Join(cuda, "driver.c"),
-				filepath.Join(cuda, "device.c"), filepath.Join(cuda, "stream.c"), "-ldl", "-lpthread")
+			args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o",
+				program}, flags...)
+			args = append(args, filepath.Join("testdata", "stress.c"),
+				filepath.Join(cuda, "driver.c"),
+				filepath.Join(cuda, "device.c"), filepath.Join(cuda,
+					"stream.c"), "-ldl", "-lpthread")
 			if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}

@@ -16,7 +16,8 @@ import (
 )
 
 func main() {
-	commands := map[string]func([]string) error{"serve": serve, "run": run, "score": score, "table": printTable}
+	commands := map[string]func([]string) error{"serve": serve, "run": run, "score": score,
+		"table": printTable}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "bench: say what to do: serve, run, score or table")
 		os.Exit(2)

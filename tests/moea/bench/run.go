@@ -49,7 +49,8 @@ func one(dir, name string, objectives, seed int) error {
 		return err
 	}
 	s, err := moea.Minimize(moea.Problem{Lower: p.Lower, Upper: p.Upper, Objectives: objectives},
-		moea.Options{Evaluations: p.Budget(), Population: populations[objectives], Seed: uint64(seed)},
+		moea.Options{Evaluations: p.Budget(), Population: populations[objectives],
+			Seed: uint64(seed)},
 		func(points [][]float64) (f [][]float64) {
 			for _, x := range points {
 				f = append(f, p.Evaluate(x))

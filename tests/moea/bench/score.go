@@ -94,7 +94,8 @@ func scoreProblem(name string, m int, paths []string) error {
 		r.IGD = append(r.IGD, indicator.IGD(front, set))
 		r.Volume = append(r.Volume, volume.Of(set))
 	}
-	slices.SortFunc(results, func(a, b *result) int { return cmp.Compare(a.Algorithm, b.Algorithm) })
+	slices.SortFunc(results,
+		func(a, b *result) int { return cmp.Compare(a.Algorithm, b.Algorithm) })
 	out := json.NewEncoder(os.Stdout)
 	for _, r := range results {
 		if err := out.Encode(r); err != nil {

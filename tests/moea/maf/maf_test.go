@@ -45,7 +45,10 @@ var equations = map[string]func(f []float64) float64{
 	},
 	"MaF7": func(f []float64) float64 {
 		m := len(f)
-		h := sum(f[:m-1], func(_ int, v float64) float64 { return v / 2 * (1 + math.Sin(3*math.Pi*v)) })
+		h := sum(f[:m-1], func(_ int, v float64) float64 {
+			return v / 2 * (1 +
+				math.Sin(3*math.Pi*v))
+		})
 		return f[m-1] - 2*(float64(m)-h)
 	},
 	"MaF12": func(f []float64) float64 {
@@ -157,13 +160,15 @@ func TestFront(t *testing.T) {
 			}
 			for k, f := range slices.Concat(front, best) {
 				if equation := equations[name]; equation != nil && math.Abs(equation(f)) > 1e-5 {
-					t.Fatalf("%s, %d objectives, point %d: %v is off the front by %v", name, m, k, f, equation(f))
+					t.Fatalf("%s, %d objectives, point %d: %v is off the front by %v", name, m, k,
+						f, equation(f))
 				}
 			}
 			for _, f := range front {
 				for _, g := range slices.Concat(front, best) {
 					if clearly(g, f) {
-						t.Fatalf("%s, %d objectives: %v of the front is worse than %v", name, m, f, g)
+						t.Fatalf("%s, %d objectives: %v of the front is worse than %v", name, m, f,
+							g)
 					}
 				}
 			}
@@ -205,7 +210,8 @@ func TestValues(t *testing.T) {
 		{"MaF1", fill(12, 0.5, 0.5, 0.25), []float64{1 - 0.125, 1 - 0.375, 0.5}},
 		{"MaF1", fill(12, 0, 0, 0), []float64{3.5, 3.5, 0}},
 		// All angles are 45°, a distance of three variables at their end is 3/16, of four 4/16.
-		{"MaF2", fill(12, 1, 0.5, 0.5), []float64{19. / 16 * 0.5, 19. / 16 * 0.5, 20. / 16 * r2 / 2}},
+		{"MaF2", fill(12, 1, 0.5, 0.5), []float64{19. / 16 * 0.5, 19. / 16 * 0.5,
+			20. / 16 * r2 / 2}},
 		{"MaF2", fill(12, 0.5, 0, 0), []float64{c8 * c8, c8 * s8, s8}},
 		{"MaF3", fill(12, 0.5, 0.5, 0.5), []float64{1. / 16, 1. / 16, 0.5}},
 		{"MaF3", fill(12, 0, 1, 0), []float64{0, 0, 251 * 251}},
@@ -229,12 +235,14 @@ func TestValues(t *testing.T) {
 		{"MaF11", scale(fill(12, 1, 0, 0)), []float64{2. / 3, 2. / 3, 20. / 3}}, // (1 + 1) / 3
 		{"MaF13", []float64{0, 0, 0, 0, 0}, []float64{0, 0, 1}},                 // no sine counts
 		{"MaF13", []float64{0, 0, 1, 0.5, 0}, []float64{0.5, 0, 3}},             // 2 Y² beside
-		{"MaF14", fill(60, 0, 0, 0), []float64{0, 0, 1}},                        // Rastrigin of 0 is 0
-		{"MaF15", fill(60, 0, 0, 1), []float64{1, 0, 1}},                        // cos 0 · sin 90° = 1
-		{"MaF12", scale(fill(12, 0.35, 0, 0)), []float64{-1, -1, -1}},           // below
-		{"MaF13", []float64{0.25, 1, 2, 2, 2}, []float64{-1, -1, -1}},           // below
-		{"MaF14", fill(60, 1, 0, 0), []float64{-1, -1, -1}},                     // below
-		{"MaF15", fill(60, 1, 0, 0), []float64{-1, -1, -1}},                     // below
+		// Rastrigin of 0 is 0
+		{"MaF14", fill(60, 0, 0, 0), []float64{0, 0, 1}},
+		// cos 0 · sin 90° = 1
+		{"MaF15", fill(60, 0, 0, 1), []float64{1, 0, 1}},
+		{"MaF12", scale(fill(12, 0.35, 0, 0)), []float64{-1, -1, -1}}, // below
+		{"MaF13", []float64{0.25, 1, 2, 2, 2}, []float64{-1, -1, -1}}, // below
+		{"MaF14", fill(60, 1, 0, 0), []float64{-1, -1, -1}},           // below
+		{"MaF15", fill(60, 1, 0, 0), []float64{-1, -1, -1}},           // below
 	} {
 		p, err := New(x.name, 3)
 		if err != nil {
@@ -275,7 +283,8 @@ func byHand(name string) []float64 {
 		// 2 sin(90° + i·36°) for i = 3, 4, 5 is taken from 2.
 		y := func(i float64) float64 { return 2 - 2*math.Cos(i*math.Pi/5) }
 		c := math.Cos(math.Pi / 8)
-		return []float64{math.Sin(math.Pi/8) + 2*squared(y(4)), c + 2*squared(y(5)), 2 * squared(y(3))}
+		return []float64{math.Sin(math.Pi/8) + 2*squared(y(4)), c + 2*squared(y(5)),
+			2 * squared(y(3))}
 	case "MaF14":
 		// Groups of 5, 14 and 8 variables follow from 0.342, 0.855 and 0.471 of 1.668 of 29; only
 		// the last objective is not 0.

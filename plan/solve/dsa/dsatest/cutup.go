@@ -8,10 +8,11 @@ import (
 	"stalloc/plan/solve/dsa"
 )
 
-// CutUp returns a square that was cut into buffers, and where they lay: they fit it in few ways, and with
-// many cuts no search finds them again.
+// CutUp returns a square that was cut into buffers, and where they lay: they fit it in few ways,
+// and with many cuts no search finds them again.
 func CutUp(rng *rand.Rand, cuts, side int) (*dsa.Problem, []mem.Offset) {
-	p, at := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: mem.Tick(side), Size: mem.Bytes(side)}}}, []mem.Offset{0}
+	p, at := &dsa.Problem{Buffers: []dsa.Buffer{{Lower: 0, Upper: mem.Tick(side),
+		Size: mem.Bytes(side)}}}, []mem.Offset{0}
 	for len(at) < cuts {
 		i := rng.IntN(len(at))
 		b, from := p.Buffers[i], at[i]
