@@ -94,7 +94,7 @@ func (a *Allocator) Record(addr Addr, stream Stream) error {
 // LastingStream says that a stream is there as long as the program, as the default stream is: what
 // is free of its memory may serve other streams, once the driver says that the work on it is done.
 func (a *Allocator) LastingStream(stream Stream) error {
-	return a.tell(func() error { a.local.LastingStream(stream); return nil })
+	return a.tell(func() error { a.local.PersistentStream(stream); return nil })
 }
 
 // Share lets another GPU of this process, by its ordinal, use this one's memory: for

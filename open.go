@@ -12,6 +12,7 @@ import (
 	"stalloc/engine/onerange"
 	"stalloc/internal/without"
 	"stalloc/plan"
+	"stalloc/replay/shadow"
 )
 
 // Options choose a device and how it is served. The zero value is the first GPU,
@@ -89,10 +90,14 @@ func Open(o Options) (*Allocator, error) {
 	if o.Planning == PlanNever {
 		off = without.Plans
 	}
-	local, err := actors.OpenLocal(dev, actors.Options{
+	options := actors.Options{
 		Log: o.Log, Range: onerange.Config{Limit: o.Limit}, Plan: warm, Holders: o.holders(dev),
-		Without: off, Inline: o.Planning == PlanAtStep, Native: o.Planning == PlanBeside,
-	})
+		Without: off, Inline: o.Planning == PlanAtStep,
+	}
+	if o.Planning == PlanBeside {
+		options.Shadow = shadow.New
+	}
+	local, err := actors.OpenLocal(dev, options)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("stalloc: %w", err), dev.Close())
 	}

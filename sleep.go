@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"stalloc/actors"
+	"stalloc/actors/pool"
 )
 
 // Backup says what becomes of the contents of memory that sleeps.
@@ -27,11 +28,11 @@ var (
 // handle with the rest, so that either can sleep alone, and is not planned. Names are the
 // process's.
 func (a *Allocator) MallocIn(tag string, stream Stream, size Bytes) (Addr, error) {
-	pool, err := actors.Region(tag)
+	region, err := pool.Region(tag)
 	if err != nil {
 		return 0, fmt.Errorf("stalloc: %w", err)
 	}
-	return a.malloc(stream, pool, size)
+	return a.malloc(stream, region, size)
 }
 
 // Pause has memory sleep: of the named regions or, with none named, all. It waits for all work on
@@ -54,7 +55,7 @@ func (a *Allocator) Pause(backup Backup, tags ...string) error {
 func (a *Allocator) Resume(tags ...string) error { return a.ofRegions(tags, a.local.Resume) }
 
 func (a *Allocator) ofRegions(tags []string, what func([]uint64) error) error {
-	pools, err := actors.RegionsOf(tags)
+	pools, err := pool.RegionsOf(tags)
 	if err != nil {
 		return fmt.Errorf("stalloc: %w", err)
 	}

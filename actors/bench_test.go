@@ -4,34 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/asynkron/protoactor-go/actor"
-
-	"stalloc/engine"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
-	"stalloc/stream/schedule"
 )
-
-// echo answers every question.
-type echo struct{}
-
-func (echo) Receive(ctx actor.Context) {
-	if q, ok := ctx.Message().(question); ok {
-		q.slot().reply(nil)
-	}
-}
-
-// BenchmarkBareActor is what an actor costs that does nothing: a question to one on
-// the caller's thread, and its answer.
-func BenchmarkBareActor(b *testing.B) {
-	k := newKit(b, Options{Without: without.Plans})
-	pid := k.root.Spawn(onCaller(func() actor.Actor { return echo{} }))
-	m := &allocRequest{}
-	b.ReportAllocs()
-	for b.Loop() {
-		k.ask(pid, m)
-	}
-}
 
 // BenchmarkHit is a request that the schedule has, through the pool, and
 // its free.
@@ -110,45 +85,6 @@ func BenchmarkMiss(b *testing.B) {
 					}
 				}
 			})
-		})
-	}
-}
-
-// stepOf is what one stream did in a step: blocks that nest in groups.
-func stepOf(requests int) *stepEnded {
-	key := arenaKey{stream: 0}
-	m := &stepEnded{order: []mem.StreamID{0}, streams: map[uint16]mem.StreamID{1: 0},
-		gaps: map[arenaKey][]engine.Range{key: {{Addr: mem.Addr(mem.GiB), Size: mem.GiB}}}}
-	for at := 0; at < requests; at += 10 {
-		for _, kind := range []schedule.EventKind{schedule.EventHit, schedule.EventFree} {
-			for i := range 10 {
-				addr := uint64(mem.GiB) + uint64(at+i)*uint64(mem.MiB)
-				m.events = append(m.events, schedule.EventOf(kind, addr, uint64(200+(at+i)%97*16),
-					1))
-			}
-		}
-	}
-	return m
-}
-
-// BenchmarkPlanner looks at steps that are served as they are planned: what the planner
-// does beside a program most of the time.
-func BenchmarkPlanner(b *testing.B) {
-	for _, requests := range []int{50, 5000} {
-		b.Run(fmt.Sprintf("events=%d", 2*requests), func(b *testing.B) {
-			k := newKit(b, Options{})
-			w := &planner{d: k.Device, known: map[arenaKey]*kinds{}, saver: saver{d: k.Device}}
-			m := stepOf(requests)
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				m.schedules = w.sent
-				w.ended(m)
-			}
-			if w.sent > 1 {
-				b.Errorf("%d plans were made", w.sent)
-			}
-			perSecond := float64(b.N) / b.Elapsed().Seconds()
-			b.ReportMetric(perSecond*float64(2*requests), "events/s")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"stalloc/actors/pool"
 	"stalloc/engine"
 	"stalloc/internal/explain"
 	"stalloc/internal/mem"
@@ -28,8 +29,8 @@ func (d *Device) Explain() string {
 	if n := d.Stats().Asleep; n > 0 {
 		f.Note += fmt.Sprintf(" %v sleeps and is not held; blocks in it live on.", n)
 	}
-	_ = d.rare(func(p *pool) error { // nothing is added where the engine is broken
-		if awake := p.awake(); awake != "" {
+	_ = d.onPool(func(p *pool.Pool) error { // nothing is added where the engine is broken
+		if awake := p.Awake(); awake != "" {
 			f.Note += " Awake when the rest sleeps: " + awake + "."
 		}
 		return nil
@@ -66,10 +67,8 @@ func (d *Device) figures() explain.Figures {
 // addUsage adds what the engine knows of single blocks; nothing where it is broken.
 func (d *Device) addUsage(f *explain.Figures) {
 	var usage engine.Usage
-	if d.rare(func(p *pool) error {
-		if p.ranged != nil {
-			usage, f.Limit = p.ranged.Usage(), p.limit
-		}
+	if d.onPool(func(p *pool.Pool) error {
+		usage, f.Limit = p.Usage(), p.Limit()
 		return nil
 	}, nil) != nil {
 		return
@@ -153,9 +152,9 @@ func (e *explainedError) Unwrap() error { return e.error }
 func (d *Device) explained(err error, id mem.StreamID, asked mem.Bytes) error {
 	f := d.figures()
 	f.Asked, f.Stream = asked, id
-	var r *RefusedError
+	var r *pool.RefusedError
 	if errors.As(err, &r) {
-		f.Why, f.Code, f.Limit = r.why(), r.Code, max(f.Limit, r.Limit)
+		f.Why, f.Code, f.Limit = r.Why(), r.Code, max(f.Limit, r.Limit)
 	}
 	text := f.Refusal()
 	if d.opts.Report != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stalloc/actors/pool"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -70,7 +71,7 @@ func TestOutOfMemoryNamesSizesAndSteps(t *testing.T) {
 
 // usage is what the pool tells when asked.
 func (k *kit) usage() (u engine.Usage) {
-	if err := k.rare(func(p *pool) error { u = p.ranged.Usage(); return nil }, nil); err != nil {
+	if err := k.onPool(func(p *pool.Pool) error { u = p.Usage(); return nil }, nil); err != nil {
 		k.t.Fatal(err)
 	}
 	return u

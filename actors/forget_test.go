@@ -49,7 +49,7 @@ func TestForgottenStreams(t *testing.T) {
 		if hits := k.Stats().Hits - before; hits != 12 {
 			t.Errorf("%d of 12 requests hit after an emptied cache", hits)
 		}
-		if n := len(*k.streams.Load()); n != 2 {
+		if n := len(k.streams.All()); n != 2 {
 			t.Errorf("%d streams are known, want the first and the planned one", n)
 		}
 	}

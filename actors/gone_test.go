@@ -19,7 +19,7 @@ func TestStreamsThatMayBeGone(t *testing.T) {
 				k.t.Fatal(err)
 			}
 			fault.Set(devicetest.Rule{Kind: devicetest.CallRecord, Code: captured})
-			if _, err := k.FreePast(at); err != nil {
+			if _, err := k.FreeDeferred(at); err != nil {
 				k.t.Fatal(err)
 			}
 		},
@@ -54,8 +54,8 @@ func TestStreamsThatMayBeGone(t *testing.T) {
 			k.use(mem.MiB, other) // both streams are named
 			k.gpu.Finish(other)
 			k.boundary()
-			if s := k.Stats(); s.PoolStats.Load != 0 || s.Pending != 0 {
-				t.Errorf("all is freed, and %v are in use, %v wait", s.PoolStats.Load, s.Pending)
+			if s := k.Stats(); s.Stats.Load != 0 || s.Pending != 0 {
+				t.Errorf("all is freed, and %v are in use, %v wait", s.Stats.Load, s.Pending)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"stalloc/actors/device/devicetest"
+	"stalloc/actors/stream"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
@@ -101,14 +102,14 @@ func (k *kit) learn(sizes ...mem.Bytes) {
 	k.t.Fatalf("no plan serves the step: %+v", k.Stats())
 }
 
-func (k *kit) stream() *stream { return (*k.streams.Load())[0] }
+func (k *kit) stream() *stream.Stream { return k.streams.All()[0] }
 
 // empty fails unless nothing is live or waits.
 func (k *kit) empty() {
 	k.t.Helper()
 	load, _ := k.Load()
-	if s := k.Stats(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
-		k.t.Fatalf("the program holds %v, the pool %v, pending are %v", load, s.PoolStats.Load,
+	if s := k.Stats(); load != 0 || s.Stats.Load != 0 || s.Pending != 0 {
+		k.t.Fatalf("the program holds %v, the pool %v, pending are %v", load, s.Stats.Load,
 			s.Pending)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"stalloc/actors/pool"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 )
@@ -53,9 +54,9 @@ func TestStreamsLend(t *testing.T) {
 		lasts bool
 	}{{without.Wait, true}, {0, false}, {0, true}} {
 		b := newBehind(t, c.off, busy{})
-		b.LastingStream(0)
+		b.PersistentStream(0)
 		if c.lasts {
-			b.LastingStream(side)
+			b.PersistentStream(side)
 		}
 		b.pass(time.Second) // a set-up: the first step's requests wait no longer than that
 		var maps uint64
@@ -92,7 +93,7 @@ func TestStreamsLend(t *testing.T) {
 // waited that was not.
 func TestNothingElseIsBehind(t *testing.T) {
 	b := newBehind(t, 0, busy{})
-	b.LastingStream(side)
+	b.PersistentStream(side)
 	b.phase(0, 1)
 	b.phase(side, 40)
 	b.endStep()
@@ -116,7 +117,7 @@ func TestNothingElseIsBehind(t *testing.T) {
 // rank that itself waits, costs a step no more than the last one's time, and less and less of them.
 func TestLenderStandsStill(t *testing.T) {
 	b := newBehind(t, 0, busy{})
-	b.LastingStream(side)
+	b.PersistentStream(side)
 	b.phase(side, 40)
 	b.endStep()
 	b.still = true
@@ -127,7 +128,7 @@ func TestLenderStandsStill(t *testing.T) {
 		from := b.now
 		b.phase(0, 20+n)
 		took := b.now - from
-		if b.slept > last+10*lookAgain {
+		if b.slept > last+10*pool.PollInterval {
 			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
 		}
 		all, last = all+b.slept, took
@@ -142,7 +143,7 @@ func TestLenderStandsStill(t *testing.T) {
 func TestNobodyLends(t *testing.T) {
 	for name, host := range map[string]busy{"hurried": {hurried: true}, "capturing": {pools: 1}} {
 		b := newBehind(t, 0, host)
-		b.LastingStream(side)
+		b.PersistentStream(side)
 		for range 3 {
 			b.phase(0, 40)
 			b.phase(side, 40)
@@ -159,7 +160,7 @@ func TestTwoLend(t *testing.T) {
 	const third = side + 1
 	b := newBehind(t, 0, busy{})
 	for _, id := range []mem.StreamID{0, side, third} {
-		b.LastingStream(id)
+		b.PersistentStream(id)
 	}
 	b.phase(side, 1)
 	at, err := b.Malloc(side, 16*64*mem.MiB)
@@ -198,7 +199,7 @@ func TestLastsLend(t *testing.T) {
 	} {
 		b := newBehind(t, 0, busy{pools: 1, hurried: true})
 		if c.lasts {
-			b.LastingStream(side)
+			b.PersistentStream(side)
 		}
 		b.phase(side, hold)
 		b.still = c.still
@@ -207,7 +208,7 @@ func TestLastsLend(t *testing.T) {
 		if (err == nil) != c.served {
 			t.Errorf("%s: %v", name, err)
 		}
-		if waited := b.now - from; waited > lastWait+lookAgain || (waited > 0) != c.lasts {
+		if waited := b.now - from; waited > 10*time.Second+pool.PollInterval || (waited > 0) != c.lasts {
 			t.Errorf("%s: %v were waited", name, waited)
 		}
 		if n := b.gpu.Stats().Sync - syncs; n > 0 {
@@ -232,7 +233,7 @@ func TestStreamsOfOneRequest(t *testing.T) {
 		for range 2 {
 			s := first + id%pool
 			id++
-			b.LastingStream(s)
+			b.PersistentStream(s)
 			at, err := b.Malloc(s, size)
 			if err != nil {
 				t.Fatal(err)

@@ -4,28 +4,29 @@ import (
 	"fmt"
 
 	"stalloc/actors/device"
+	"stalloc/actors/host"
 	"stalloc/internal/mem"
 )
 
 // Local is a device that serves Go callers.
 type Local struct {
 	*Device
-	host *GoHost
+	host *host.Model
 }
 
 // OpenLocal opens a device for Go callers.
 func OpenLocal(dev device.Device, opts Options) (*Local, error) {
-	host := NewGoHost()
-	d, err := Open(dev, host, opts)
+	h := host.NewModel()
+	d, err := Open(dev, h, opts)
 	if err != nil {
 		return nil, err
 	}
-	return NewLocal(d, host), nil
+	return NewLocal(d, h), nil
 }
 
-// NewLocal serves Go callers from a device whose host is a GoHost, as it is or with
+// NewLocal serves Go callers from a device whose host is a Model, as it is or with
 // something around it.
-func NewLocal(d *Device, host *GoHost) *Local { return &Local{d, host} }
+func NewLocal(d *Device, host *host.Model) *Local { return &Local{d, host} }
 
 // Malloc returns a block of at least size bytes for work on a stream. Size zero
 // gives no block and no error.
@@ -43,18 +44,14 @@ func (l *Local) MallocIn(id mem.StreamID, pool uint64, size mem.Bytes) (mem.Addr
 	}
 	addr, err := l.Serve(id, pool, size)
 	if err == nil {
-		l.host.count(mem.Round(size))
+		l.host.AddLoad(mem.Round(size))
 	}
 	return addr, err
 }
 
-// LastingStream says that a stream is there as long as the program, as the default stream is: what
-// is free of its memory may serve other streams.
-func (l *Local) LastingStream(id mem.StreamID) {
-	l.host.Lock()
-	defer l.host.Unlock()
-	l.host.lasting[id] = true
-}
+// PersistentStream says that a stream is never destroyed, as the default stream is: free memory of
+// it may serve other streams.
+func (l *Local) PersistentStream(id mem.StreamID) { l.host.SetPersistent(id) }
 
 // Release frees a block by its address.
 func (l *Local) Release(addr mem.Addr) error {
@@ -65,15 +62,15 @@ func (l *Local) Release(addr mem.Addr) error {
 	if err != nil {
 		return fmt.Errorf("free of %#x: %w", uint64(addr), err)
 	}
-	l.host.count(-freed.Size)
+	l.host.AddLoad(-freed.Size)
 	return nil
 }
 
 // LostEvents counts the requests and frees that the planner did not see: there were too
 // many in a step, or the steps ended too fast.
-func (l *Local) LostEvents() uint64 { return l.host.lost.Load() + l.dropped.Load() }
+func (l *Local) LostEvents() uint64 { return l.host.Lost() + l.counts.dropped.Load() }
 
 // Load returns the sum of live rounded sizes and its peak.
 func (l *Local) Load() (now, peak mem.Bytes) {
-	return l.host.Load(), mem.Bytes(l.host.peak.Load())
+	return l.host.Load(), l.host.Peak()
 }

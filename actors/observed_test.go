@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"stalloc/actors/host"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
@@ -66,29 +67,29 @@ func TestStepsOfTooManyEvents(t *testing.T) {
 
 // holding is a host that stops the planner where it makes its first schedule.
 type holding struct {
-	*GoHost
+	*host.Model
 	first         sync.Once
 	stopped, goOn chan bool
 }
 
-func (h *holding) Build(entries []schedule.Entry) *Schedule {
+func (h *holding) Build(entries []schedule.Entry) *host.Schedule {
 	h.first.Do(func() {
 		h.stopped <- true
 		<-h.goOn
 	})
-	return h.GoHost.Build(entries)
+	return h.Model.Build(entries)
 }
 
 // TestStepsFasterThanThePlanner: what waits for the planner is bounded, and when it
 // has looked at that it sees the newest steps.
 func TestStepsFasterThanThePlanner(t *testing.T) {
-	h := &holding{GoHost: NewGoHost(), stopped: make(chan bool), goOn: make(chan bool)}
+	h := &holding{Model: host.NewModel(), stopped: make(chan bool), goOn: make(chan bool)}
 	logs, log := observer.New(zap.WarnLevel)
 	d, err := Open(sim.New(sim.Config{}), h, Options{Log: zap.New(logs)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := NewLocal(d, h.GoHost)
+	local := NewLocal(d, h.Model)
 	t.Cleanup(func() { local.Close() })
 	l := &looper{t: t, local: local}
 	l.bookend(2)

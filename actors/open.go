@@ -4,13 +4,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
 	"stalloc/actors/device"
+	"stalloc/actors/host"
+	"stalloc/actors/inline"
+	"stalloc/actors/planner"
+	"stalloc/actors/pool"
+	"stalloc/actors/step"
+	"stalloc/actors/stream"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
 	"stalloc/internal/explain"
+	"stalloc/internal/mem"
 	"stalloc/internal/without"
 	"stalloc/live/perfetto"
 	"stalloc/plan"
@@ -36,8 +42,8 @@ type Options struct {
 	// Inline plans at the boundary itself, on the thread that ends the step: for
 	// replays, where no time passes between steps.
 	Inline bool
-	// Native says that PyTorch's own allocator is simulated beside the program: see Stats.
-	Native bool
+	// Shadow, if not nil, simulates PyTorch's own allocator beside the program: see Stats.
+	Shadow func(ShadowEnv) Shadow
 	// Plan is what an earlier run has left: its steps are planned as soon as there is memory
 	// for them.
 	Plan *plan.Plan
@@ -52,50 +58,84 @@ type Options struct {
 	Trace   *perfetto.Trace // what happens when, nil for nobody
 }
 
-// A Clock tells the time since some moment, and lets some pass.
-type Clock struct {
-	Now   func() time.Duration
-	Sleep func(time.Duration)
+// Clock times steps and waits.
+type Clock = pool.Clock
+
+// Shadow follows the steps of a program as the planner reads them: replay/shadow is one.
+type Shadow interface {
+	Follow(*step.Observed, *step.Step)
+	Private()                       // there are private pools, whose requests are not observed
+	End(after bool)                 // after the steps that wait for it, or before them
+	Estimate(peak mem.Bytes) Native // of a run with so high a load
+}
+
+// ShadowEnv is what a Shadow is made from.
+type ShadowEnv struct {
+	Log      *zap.Logger
+	System   *inline.System
+	Capacity mem.Bytes // of the device
+	Inline   bool      // see Options
 }
 
 // Open starts the actors of a device. Close ends them.
-func Open(dev device.Device, host Host, opts Options) (*Device, error) {
+func Open(dev device.Device, h host.Host, opts Options) (*Device, error) {
 	opts.defaults()
-	p, err := newPool(dev, host, &opts)
+	d := &Device{opts: opts, log: opts.Log, dev: dev, host: h}
+	p, err := pool.New(dev, pool.Env{Log: opts.Log, Host: h, Clock: opts.Clock, Trace: opts.Trace,
+		Ordinal: opts.Ordinal, Marked: &d.counts.marked, Retries: &d.counts.retries},
+		pool.Config{Range: opts.Range, GMLake: opts.GMLake, Without: opts.Without})
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: opts, log: opts.Log, dev: dev, host: host, base: p.base, largest: p.largest,
-		small: p.small}
-	p.marked, p.retries = &d.marked, &d.retries
-	d.allocs.New = func() any { return new(allocRequest) }
-	d.frees.New = func() any { return new(freeRequest) }
-	d.streams.Store(&[]*stream{})
-	d.system = newSystem(opts.Log)
-	d.root = d.system.Root
-	d.pool = d.root.Spawn(onCaller(func() actor.Actor { return p }))
-	sup := &supervisor{d: d}
-	d.supervisor = d.root.Spawn(onCaller(func() actor.Actor { return sup }))
+	d.window = p.Window
+	d.messages.New = func() any { return new(messages) }
+	d.system = inline.NewSystem(opts.Log)
+	d.streams = stream.NewTable(stream.Env{Lock: h, Cursors: h, System: d.system, Base: p.Base,
+		Small: p.Small})
+	d.pool = d.system.Spawn(p)
+	d.supervisor = d.system.Spawn(&supervisor{d: d})
 	if opts.GMLake == nil {
-		planner := &planner{d: d, known: map[arenaKey]*kinds{}, saver: saver{d: d}}
-		props := beside
-		if opts.Inline {
-			props = onCaller
-		}
-		d.planner = d.root.Spawn(props(func() actor.Actor { return planner }))
+		d.startPlanner()
 	}
-	d.startNative(p.total)
-	if opts.Plan != nil && !opts.Without.Has(without.Plans) {
-		d.latest.Store(opts.Plan)
-		d.root.Send(d.planner, &planLoaded{opts.Plan})
-	}
-	host.Lock()
-	host.Observe(opts.GMLake == nil)
-	host.Unlock()
+	h.Lock()
+	h.Observe(opts.GMLake == nil)
+	h.Unlock()
 	if opts.Holders != nil && d.log.Core().Enabled(zap.InfoLevel) {
 		go d.logHolders()
 	}
 	return d, nil
+}
+
+// startPlanner begins to plan, and to simulate if that is wanted.
+func (d *Device) startPlanner() {
+	spawn, background := d.system.SpawnBeside, d.life.background.Go
+	if d.opts.Inline {
+		spawn, background = d.system.Spawn, func(f func()) { f() }
+	}
+	env := planner.Env{Log: d.log, Small: d.window.Small, Base: d.window.Base,
+		Plan: !d.opts.Without.Has(without.Plans), Always: d.opts.Always,
+		Build: d.host.Build, Save: d.latest.Store, Go: background,
+		Send: func(m *planner.Ready) { d.system.Send(d.supervisor, m) },
+		Read: func(weight int64) { d.counts.waiting.Add(-weight) },
+		Free: func() (mem.Bytes, error) { free, _, err := d.dev.Memory(); return free, err },
+		Warn: d.warned,
+	}
+	if d.opts.Shadow != nil && d.window.Total > 0 {
+		d.shadow = d.opts.Shadow(ShadowEnv{d.log, d.system, d.window.Total, d.opts.Inline})
+		env.Follow = d.shadow.Follow
+	}
+	d.planner = spawn(planner.New(env))
+	if d.opts.Plan != nil && env.Plan {
+		d.latest.Store(d.opts.Plan)
+		d.system.Send(d.planner, &planner.Loaded{Plan: d.opts.Plan})
+	}
+}
+
+// warned keeps what was said of a step that will not fit, for explanations.
+func (d *Device) warned(need, there mem.Bytes) {
+	note := fmt.Sprintf(" Said after step %d: the next one will not fit if it is like the one "+
+		"before. It needs at least %v, and there is %v.", d.counts.steps.Load(), need, there)
+	d.tooLarge.Store(&note)
 }
 
 func (o *Options) defaults() {
@@ -118,17 +158,4 @@ func (o *Options) defaults() {
 	if o.Clock.Sleep == nil {
 		o.Clock.Sleep = time.Sleep
 	}
-}
-
-// Close waits for what goes on beside the program, a plan in the making included,
-// stops the actors and closes the device. Live blocks end with it.
-func (d *Device) Close() error {
-	if d.closing.Swap(true) {
-		return fmt.Errorf("%w: the device was closed before", ErrBroken)
-	}
-	d.endPlanning()
-	d.endNative(false)
-	err := d.rare((*pool).close, (*pool).close)
-	d.system.Shutdown()
-	return err
 }

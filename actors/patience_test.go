@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"stalloc/actors/host"
+	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
@@ -33,16 +35,16 @@ const (
 	deviceTakes = time.Millisecond
 )
 
-func newBehind(t *testing.T, off without.Set, host busy) *behind {
+func newBehind(t *testing.T, off without.Set, h busy) *behind {
 	b := &behind{}
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
-	host.GoHost = NewGoHost()
-	d, err := Open(gpu, host, Options{Inline: true, Without: off,
+	h.Model = host.NewModel()
+	d, err := Open(gpu, h, Options{Inline: true, Without: off,
 		Clock: Clock{Now: func() time.Duration { return b.now }, Sleep: b.sleep}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.kit = &kit{NewLocal(d, host.GoHost), t, gpu}
+	b.kit = &kit{NewLocal(d, h.Model), t, gpu}
 	t.Cleanup(func() {
 		for id := range mem.StreamID(other + 2) {
 			gpu.Finish(id)
@@ -56,7 +58,7 @@ func newBehind(t *testing.T, off without.Set, host busy) *behind {
 
 // busy is a host whose threads have better things to do than to wait.
 type busy struct {
-	*GoHost
+	*host.Model
 	hurried bool
 	pools   int
 }
@@ -110,9 +112,9 @@ func (b *behind) endStep() {
 	b.boundary()
 }
 
-func (b *behind) pool() PoolStats {
+func (b *behind) pool() pool.Stats {
 	b.t.Helper()
-	return b.Stats().PoolStats
+	return b.Stats().Stats
 }
 
 // TestWaitsSaveMemory lends block after block to another stream. Once it is known how far behind
@@ -162,7 +164,7 @@ func TestStandingStill(t *testing.T) {
 			b.pass(9 * time.Millisecond)
 		}
 		took := b.now - from
-		if b.slept > last+10*lookAgain {
+		if b.slept > last+10*pool.PollInterval {
 			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
 		}
 		all, last = all+b.slept, took
@@ -247,7 +249,7 @@ func TestEndsWhileItWaits(t *testing.T) {
 		ErrRetired: func(b *behind) error { return b.Retire() },
 		ErrAsleep:  func(b *behind) error { return b.Pause(nil, false) },
 		ErrBroken: func(b *behind) error {
-			_ = b.rare(func(*pool) error { panic("a bug") },
+			_ = b.onPool(func(*pool.Pool) error { panic("a bug") },
 				nil)
 			return nil
 		},

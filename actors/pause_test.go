@@ -8,8 +8,8 @@ import (
 
 	"stalloc/actors/device"
 	"stalloc/actors/device/devicetest"
+	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
-	"stalloc/engine/gmlake"
 	"stalloc/internal/mem"
 	"stalloc/live/hostmem"
 )
@@ -35,7 +35,7 @@ func TestPlansGoOnBehindSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := k.Stats(); s.Reserved != before.Reserved || s.DriverCalls <= before.DriverCalls {
-		t.Errorf("awake %+v, before %+v", s.PoolStats, before.PoolStats)
+		t.Errorf("awake %+v, before %+v", s.Stats, before.Stats)
 	}
 	hits := k.Stats().Hits
 	k.play(sizes...)
@@ -109,12 +109,6 @@ func TestNoRoomOnTheHost(t *testing.T) {
 
 // TestCannotSleep: what is refused changes nothing.
 func TestCannotSleep(t *testing.T) {
-	lake := gmlake.DefaultConfig()
-	k := newKit(t, Options{GMLake: &lake})
-	k.malloc(mem.MiB)
-	if err := k.Pause(nil, false); !errors.Is(err, errCannotSleep) {
-		t.Errorf("GMLake's algorithm: %v", err)
-	}
 	k, fault := newFaultyKit(t, Options{})
 	k.malloc(mem.MiB)
 	if err := k.Pause(nil, true); err == nil || k.gpu.Used() == 0 {
@@ -161,20 +155,20 @@ func TestPeersBehindSleep(t *testing.T) {
 
 // TestRegions: names are told apart, and unknown ones refused with what is known.
 func TestRegions(t *testing.T) {
-	a, err := Region("test: a")
-	b, err2 := Region("test: b")
-	again, err3 := Region("test: a")
+	a, err := pool.Region("test: a")
+	b, err2 := pool.Region("test: b")
+	again, err3 := pool.Region("test: a")
 	if errors.Join(err, err2, err3) != nil || a == b || a != again {
 		t.Errorf("%d, %d, %d: %v %v %v", a, b, again, err, err2, err3)
 	}
-	if pools, err := RegionsOf([]string{"test: b", "test: a"}); err != nil ||
+	if pools, err := pool.RegionsOf([]string{"test: b", "test: a"}); err != nil ||
 		!slices.Equal(pools, []uint64{b, a}) {
 		t.Errorf("%v, %v", pools, err)
 	}
-	if _, err := RegionsOf([]string{"test: a", "test: c"}); !errors.Is(err, ErrNoRegion) {
+	if _, err := pool.RegionsOf([]string{"test: a", "test: c"}); !errors.Is(err, ErrNoRegion) {
 		t.Errorf("an unknown one: %v", err)
 	}
-	if _, err := Region(""); !errors.Is(err, ErrNoRegion) {
+	if _, err := pool.Region(""); !errors.Is(err, ErrNoRegion) {
 		t.Errorf("one without a name: %v", err)
 	}
 }
@@ -182,7 +176,7 @@ func TestRegions(t *testing.T) {
 // TestIdleRegionServesOthers: when the device is full, and when idle memory is given back.
 func TestIdleRegionServesOthers(t *testing.T) {
 	k := newKit(t, Options{})
-	pool, err := Region("test: idle")
+	pool, err := pool.Region("test: idle")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,11 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"stalloc/actors/planner"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/plan"
+	"stalloc/stream/schedule"
 )
 
 // looper runs steps of given sizes on a device whose planner is watched through
@@ -196,7 +198,7 @@ func TestPlanIsWithdrawn(t *testing.T) {
 
 // planned returns how many entries the schedule of the first stream's large requests has.
 func (l *looper) planned() int {
-	if r := (*l.local.streams.Load())[0].schedules[0]; r != nil {
+	if r := l.local.streams.All()[0].Schedules()[schedule.Large]; r != nil {
 		return len(r.Entries)
 	}
 	return 0
@@ -327,7 +329,7 @@ func TestPlannerSurvivesABug(t *testing.T) {
 	l := newLooper(t)
 	sizes := wild(seeded(t), 100)
 	l.step(sizes)
-	l.local.root.Send(l.local.planner, (*planLoaded)(nil)) // none
+	l.local.system.Send(l.local.planner, (*planner.Loaded)(nil)) // none
 	if n := l.logged("the planner failed on one step and starts over with the next"); n != 1 {
 		t.Fatalf("the planner failed %d times", n)
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"stalloc/actors/host"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
@@ -11,30 +12,30 @@ import (
 
 // slowHost takes several steps to make its first schedule.
 type slowHost struct {
-	*GoHost
+	*host.Model
 	steps chan bool
 	most  int // steps to take
 	made  int
 }
 
-func (h *slowHost) Build(entries []schedule.Entry) *Schedule {
+func (h *slowHost) Build(entries []schedule.Entry) *host.Schedule {
 	for range h.most {
 		<-h.steps
 	}
 	h.most = 0
 	h.made++
-	return h.GoHost.Build(entries)
+	return h.Model.Build(entries)
 }
 
 // TestPlanIsMadeOnce: a plan that takes many steps to be made serves, and is not made again
 // for those that ended meanwhile.
 func TestPlanIsMadeOnce(t *testing.T) {
-	h := &slowHost{GoHost: NewGoHost(), steps: make(chan bool), most: 8}
+	h := &slowHost{Model: host.NewModel(), steps: make(chan bool), most: 8}
 	d, err := Open(sim.New(sim.Config{Capacity: 8 * mem.GiB}), h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kit{Local: NewLocal(d, h.GoHost), t: t}
+	k := &kit{Local: NewLocal(d, h.Model), t: t}
 	sizes := tens(20)
 	step := func() uint64 {
 		before := k.Stats().Hits

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"stalloc/actors/device"
+	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -20,7 +21,7 @@ func asleepBeside(t *testing.T, capacity mem.Bytes) (k *kit, region uint64, besi
 		t.Fatal(err)
 	}
 	k = &kit{l, t, gpu}
-	if region, err = Region("weights of " + t.Name()); err != nil {
+	if region, err = pool.Region("weights of " + t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
@@ -126,7 +127,7 @@ func TestUnpinFails(t *testing.T) {
 		if err := errors.Join(l.Pause(nil, true), l.Resume(nil)); err != nil {
 			t.Fatal(err)
 		}
-		_ = l.rare(func(p *pool) error { p.giving.Wait(); return nil }, nil)
+		_ = l.onPool(func(p *pool.Pool) error { p.AwaitUnpinned(); return nil }, nil)
 	}
 	gpu.refuse = true
 	sleeps()

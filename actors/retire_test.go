@@ -29,9 +29,9 @@ func TestRetired(t *testing.T) {
 		}
 	}
 	live := 38 * mem.MiB
-	if s := k.Stats(); s.PoolStats.Load != live || s.Reserved < live ||
+	if s := k.Stats(); s.Stats.Load != live || s.Reserved < live ||
 		s.Reserved > live+3*mem.HandleSize {
-		t.Errorf("%v are live, %v are reserved", s.PoolStats.Load, s.Reserved)
+		t.Errorf("%v are live, %v are reserved", s.Stats.Load, s.Reserved)
 	}
 	if _, err := k.Malloc(0, mem.MiB); !errors.Is(err, ErrRetired) {
 		t.Errorf("a request is answered with %v", err)

@@ -1,48 +1,50 @@
 package actors
 
-import "math"
+import (
+	"stalloc/actors/pool"
+	"stalloc/internal/mem"
+)
 
 // Stats is the state of a device's allocator.
 type Stats struct {
-	PoolStats
+	pool.Stats
 	// requests that were foreseen: served at their planned offsets, or elsewhere
 	Hits, Misses      uint64
 	Steps, Generation uint64 // boundaries; plans activated
 	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
-	Native            Native // what PyTorch's allocator would have come to, if Options.Native asks
+	Native            Native // what PyTorch's allocator would have come to, if Options.Shadow is set
+}
+
+// Native is what PyTorch's own allocator, as it is by default, would have come to with the
+// same requests, by simulation.
+type Native struct {
+	PeakReserved mem.Bytes // 0: it cannot be told
+	Steps        uint64    // the first ones, which it is of
+	OutOfMemory  bool      // after them its device would have been full
 }
 
 // Stats returns the current counts.
 func (d *Device) Stats() Stats {
-	s := Stats{Steps: d.steps.Load(), Generation: d.generation.Load(),
-		DroppedEvents: d.dropped.Load()}
-	_ = d.rare(func(p *pool) error {
-		p.poll(math.MaxInt)
-		if s.PoolStats = p.stats(); p.ranged != nil {
-			s.LargestFree = p.ranged.LargestFree()
-		}
+	s := Stats{Steps: d.counts.steps.Load(), Generation: d.counts.generation.Load(),
+		DroppedEvents: d.counts.dropped.Load()}
+	_ = d.onPool(func(p *pool.Pool) error {
+		p.Poll()
+		s.Stats, s.LargestFree = p.Stats(), p.LargestFree()
 		return nil
-	}, func(p *pool) error {
-		s.PoolStats = p.stats()
+	}, func(p *pool.Pool) error {
+		s.Stats = p.Stats()
 		return nil
 	})
 	s.Hits, s.Misses = d.Served()
-	s.Native = d.native.estimate(s.Engine.PeakLoad)
+	if d.shadow != nil {
+		s.Native = d.shadow.Estimate(s.Engine.PeakLoad)
+	}
 	return s
 }
 
-// Retries is PoolStats.Retries; it asks no actor either.
-func (d *Device) Retries() uint64 { return d.retries.Load() }
+// Retries is pool.Stats.Retries; it asks no actor either.
+func (d *Device) Retries() uint64 { return d.counts.retries.Load() }
 
-// Served is the part of Stats that asks no actor, so that it changes nothing: the pool
-// looks at its fences whenever it is asked.
-func (d *Device) Served() (hits, misses uint64) {
-	d.host.Lock()
-	defer d.host.Unlock()
-	hits, misses = d.gone.hits, d.gone.misses
-	for _, l := range *d.streams.Load() {
-		h, m := d.host.Served(l.id)
-		hits, misses = hits+h, misses+m
-	}
-	return hits, misses
-}
+// Served is the part of Stats that asks no actor, so that it changes nothing: the pool polls its
+// fences whenever it is asked.
+func (d *Device) Served() (hits, misses uint64) { return d.streams.Served() }

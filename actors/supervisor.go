@@ -6,9 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"stalloc/actors/host"
+	"stalloc/actors/inline"
+	"stalloc/actors/planner"
+	"stalloc/actors/pool"
+	"stalloc/actors/step"
+	"stalloc/actors/stream"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
 )
@@ -17,12 +22,12 @@ import (
 // they are served by.
 type supervisor struct {
 	d         *Device
-	schedules *schedulesReady // carried out at the next boundary
-	number    uint64          // of those that were carried out last
+	schedules *planner.Ready // carried out at the next boundary
+	number    uint64         // of those that were carried out last
 
 	dropped bool // the planner has not got the last step
-	// What is logged of steps that the planner does not see: each once.
-	saidLost, saidDropped sync.Once
+	// Each is logged once.
+	warnLost, warnDropped sync.Once
 
 	traceLast struct {
 		at time.Time
@@ -30,34 +35,34 @@ type supervisor struct {
 	}
 }
 
-// schedulesReady tells the supervisor the schedules of the next steps.
-type schedulesReady struct {
-	schedules map[arenaKey]*Schedule // where they change; nil: none
-	number    uint64                 // in the order in which they were sent
-	fresh     bool                   // a new plan is among them
-}
-
-// Receive implements actor.Actor. It answers whatever happens.
-func (s *supervisor) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *order[*supervisor]:
-		m.reply(s.perform(m.do))
-	case *schedulesReady:
+// Receive implements inline.Actor. It answers whatever happens.
+func (s *supervisor) Receive(message any) {
+	switch m := message.(type) {
+	case *inline.Call[*supervisor]:
+		inline.Reply(m, s.perform(m.Do))
+	case *planner.Ready:
 		s.merge(m)
 		if s.d.opts.Inline { // planned at this very boundary
-			s.serve()
+			s.activate()
 		}
 	}
 }
 
+// onSupervisor runs a function on the supervisor.
+func (d *Device) onSupervisor(do func(*supervisor) error) error {
+	m := &inline.Call[*supervisor]{Do: do}
+	d.system.Ask(d.supervisor, m)
+	return m.Err
+}
+
 // merge takes in new schedules, in place of those that have not been carried out.
-func (s *supervisor) merge(m *schedulesReady) {
+func (s *supervisor) merge(m *planner.Ready) {
 	if s.schedules == nil {
 		s.schedules = m
 		return
 	}
-	maps.Copy(s.schedules.schedules, m.schedules)
-	s.schedules.number, s.schedules.fresh = m.number, s.schedules.fresh || m.fresh
+	maps.Copy(s.schedules.Schedules, m.Schedules)
+	s.schedules.Number, s.schedules.Fresh = m.Number, s.schedules.Fresh || m.Fresh
 }
 
 // perform does what is asked for. A panic fails that alone: streams and pool know what they
@@ -71,107 +76,132 @@ func (s *supervisor) perform(do func(*supervisor) error) (err error) {
 	return do(s)
 }
 
-// admit makes what is known of a stream.
-func (s *supervisor) admit(id mem.StreamID) error {
-	if s.d.streamOf(id) != nil {
-		return nil
-	}
-	s.d.adopt(id)
-	return nil
-}
-
-// step is a boundary of the device: every stream's, the pool's, and then the planner
-// hears what was observed.
+// step is a boundary of the device: every stream's, the pool's, and then the planner is told what
+// was observed.
 func (s *supervisor) step() error {
 	d := s.d
-	if len(*d.streams.Load()) == 0 { // nothing was requested yet: no step has begun
+	if len(d.streams.All()) == 0 { // nothing was requested yet: no step has begun
 		return nil
 	}
-	for _, l := range *d.streams.Load() {
-		if !l.planned.Load() { // nearly all, where a program makes a stream for each piece of work
-			continue
-		}
-		if err := d.playing(l, func(*[schedule.Cursors]*Schedule) {}); err != nil {
-			d.log.Error("a stream could not end its step", zap.Int("stream", l.ordinal),
-				zap.Error(err))
-		}
-	}
-	var ended *stepEnded
+	s.restart()
+	var ended *step.Observed
 	var gone []mem.StreamID
-	err := d.rare(func(p *pool) (err error) {
-		ended, err = p.endStep()
-		if p.ranged != nil {
-			gone = p.ranged.Forget(d.kept)
-		}
+	err := d.onPool(func(p *pool.Pool) (err error) {
+		ended, err = p.EndStep()
+		gone = p.Forget(d.streams.Keep)
 		return err
-	}, ignored)
+	}, nothing)
 	var order []mem.StreamID
-	for _, l := range *d.streams.Load() {
-		order = append(order, l.id)
+	for _, x := range d.streams.All() {
+		order = append(order, x.ID)
 	}
-	d.forget(gone)
-	d.steps.Add(1)
+	d.streams.Forget(gone)
+	d.counts.steps.Add(1)
 	number := s.number
-	s.serve()
+	s.activate()
 	s.traced()
-	if ended != nil {
-		ended.schedules, ended.order = number, order
-		s.observed(ended)
-		d.simulate(ended)
-		ended.read()
+	if ended != nil && d.planner != nil {
+		ended.Schedules, ended.Order = number, order
+		s.enqueue(ended)
 	}
 	return err
 }
 
-// observed hands a step to the planner, unless too many wait for it already.
-func (s *supervisor) observed(m *stepEnded) {
-	d := s.d
-	if m.lost > 0 {
-		s.saidLost.Do(func() {
-			d.log.Warn("a step is not planned: it has more requests and frees than are observed of one; mark steps more often",
-				zap.Int("observed", len(m.events)), zap.Int("at most", MostEvents))
-		})
+// restart begins each stream's schedules again.
+func (s *supervisor) restart() {
+	for _, x := range s.d.streams.All() {
+		if !x.Planned() { // nearly all, where a program makes a stream for each piece of work
+			continue
+		}
+		if err := s.d.streams.Update(x, func(*stream.Schedules) {}); err != nil {
+			s.d.log.Error("a stream could not end its step", zap.Int("stream", x.Ordinal),
+				zap.Error(err))
+		}
 	}
-	if wait := d.waiting.Load(); wait > 0 && wait+m.weight() > mostWaiting {
-		d.dropped.Add(uint64(len(m.events)))
-		s.dropped = true
-		s.saidDropped.Do(func() { d.log.Warn("steps end faster than they can be looked at; some are not") })
-		return
-	}
-	m.gap, s.dropped = s.dropped, false
-	d.waiting.Add(m.weight())
-	m.readers.Add(1)
-	d.root.Send(d.planner, m)
 }
 
-// serve has the streams serve what the planner has decided.
-func (s *supervisor) serve() {
+// maxWaiting bounds the events that wait for the planner: steps may end faster than it reads them.
+const maxWaiting = host.MostEvents
+
+// enqueue hands a step to the planner, unless too many wait for it already.
+func (s *supervisor) enqueue(m *step.Observed) {
+	d := s.d
+	if m.Lost > 0 {
+		s.warnLost.Do(func() {
+			d.log.Warn("a step is not planned: it has more requests and frees than are observed of "+
+				"one; mark steps more often",
+				zap.Int("observed", len(m.Events)), zap.Int("at most", host.MostEvents))
+		})
+	}
+	wait := d.counts.waiting.Load()
+	if wait > 0 && wait+m.Weight() > maxWaiting {
+		d.counts.dropped.Add(uint64(len(m.Events)))
+		m.Return(m.Events)
+		s.dropped = true
+		s.warnDropped.Do(func() {
+			d.log.Warn("steps end faster than they can be looked at; some are not")
+		})
+		return
+	}
+	m.Gap, s.dropped = s.dropped, false
+	d.counts.waiting.Add(m.Weight())
+	d.system.Send(d.planner, m)
+}
+
+// activate gives the streams the schedules that the planner has decided.
+func (s *supervisor) activate() {
 	ready := s.schedules
 	s.schedules = nil
 	if ready == nil {
 		return
 	}
-	s.number = ready.number
-	for _, l := range *s.d.streams.Load() {
-		large, changed := ready.schedules[arenaKey{l.id, false}]
-		small, also := ready.schedules[arenaKey{l.id, true}]
+	s.number = ready.Number
+	for _, x := range s.d.streams.All() {
+		large, changed := ready.Schedules[step.Arena{Stream: x.ID}]
+		small, also := ready.Schedules[step.Arena{Stream: x.ID, Small: true}]
 		if !changed && !also {
 			continue
 		}
-		err := s.d.playing(l, func(schedules *[schedule.Cursors]*Schedule) {
+		err := s.d.streams.Update(x, func(to *stream.Schedules) {
 			if changed {
-				schedules[schedule.Large] = large
+				to[schedule.Large] = large
 			}
 			if also {
-				schedules[schedule.Small] = small
+				to[schedule.Small] = small
 			}
 		})
 		if err != nil {
-			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", l.ordinal),
+			s.d.log.Error("a plan is not served on one stream", zap.Int("stream", x.Ordinal),
 				zap.Error(err))
 		}
 	}
-	if ready.fresh {
-		s.d.log.Info("plan active", zap.Uint64("generation", s.d.generation.Add(1)))
+	if ready.Fresh {
+		s.d.log.Info("plan active", zap.Uint64("generation", s.d.counts.generation.Add(1)))
+	}
+}
+
+// Step marks a step boundary: new plans become active here and nowhere else. For a program that
+// never calls it a step ends every pool.ImplicitStep events: nothing is planned, but memory is laid
+// out as if they were steps.
+func (d *Device) Step() error {
+	if d.life.state.Load() != isOpen {
+		return nil
+	}
+	d.counts.marked.Store(true)
+	return d.onSupervisor((*supervisor).step)
+}
+
+// overdue reports whether an implicit step has ended.
+func (d *Device) overdue() bool {
+	d.host.Lock()
+	defer d.host.Unlock()
+	return d.host.Logged() >= pool.ImplicitStep
+}
+
+// endImplicitStep ends a step that the program did not mark. That it cannot is no reason to refuse
+// the request after it.
+func (d *Device) endImplicitStep() {
+	if err := d.onSupervisor((*supervisor).step); err != nil {
+		d.log.Error("a step that was found in the requests could not be ended", zap.Error(err))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"stalloc/actors"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
+	"stalloc/replay/shadow"
 	"stalloc/trace"
 )
 
@@ -14,7 +15,7 @@ import (
 func estimated(t *testing.T, tr *trace.Trace, capacity mem.Bytes) actors.Native {
 	t.Helper()
 	l, err := newLive(sim.New(sim.Config{Capacity: capacity, Manual: true}),
-		actors.Options{Inline: true, Native: true})
+		actors.Options{Inline: true, Shadow: shadow.New})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (l *live) advance() {
 func (l *live) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
 	if !l.streams[stream] {
 		l.streams[stream] = true
-		l.local.LastingStream(stream)
+		l.local.PersistentStream(stream)
 	}
 	if l.ends != nil {
 		l.ahead.queue(stream, l.device.Place(stream))

@@ -1,7 +1,6 @@
 """Count the lines of the core, a row a package: all, code without comments and blanks, functions.
 
-The core is what serves a training run: engine without GMLake, actors without replays and the
-simulation of native, stream, plan and cshim. Tests, their bridges and doubles are left out. The
+The core is what serves a training run: engine without GMLake, actors, stream, plan and cshim. Tests, their bridges and doubles are left out. The
 solver that runs use, plan/descent, is a package of its own and has a row behind the sum; what is
 below plan/solve, and the exports of it, serves problems that have nothing to do with a run.
 """

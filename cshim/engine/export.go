@@ -101,7 +101,7 @@ func stalloc_engine_free(a C.uint64_t, past C.bool, freed *C.struct_stalloc_free
 	return ofAddr(func(d *opened) error {
 		free := d.Free
 		if past {
-			free = d.FreePast
+			free = d.FreeDeferred
 		}
 		f, err := free(addr(a))
 		if err == nil {

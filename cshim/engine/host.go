@@ -76,14 +76,14 @@ import (
 	"time"
 	"unsafe"
 
-	"stalloc/actors"
+	hosts "stalloc/actors/host"
 	"stalloc/cshim/internal/cindex"
 	"stalloc/engine/index"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
 )
 
-// host is the memory of a device that C and Go share. It implements actors.Host.
+// host is the memory of a device that C and Go share. It implements actors/host.Host.
 type host struct {
 	device  *C.struct_stalloc_device
 	cursors map[mem.StreamID]*cursors // under the lock
@@ -95,14 +95,14 @@ type host struct {
 // cursors are those of a stream.
 type cursors struct {
 	at    *[schedule.Cursors]C.struct_stalloc_cursor
-	plays [schedule.Cursors]*actors.Schedule // which C refers to: so are they kept
+	plays [schedule.Cursors]*hosts.Schedule // which C refers to: so are they kept
 }
 
 func newHost(device *C.struct_stalloc_device) *host {
 	return &host{device: device, cursors: map[mem.StreamID]*cursors{}}
 }
 
-// Begin implements actors.Host.
+// Begin implements actors/host.Host.
 func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
 	h.Lock()
 	defer h.Unlock()
@@ -110,22 +110,22 @@ func (h *host) Begin(base mem.Addr, window, small mem.Bytes) {
 	C.host_begin(h.device, C.uint64_t(base), C.uint64_t(window))
 }
 
-// Index implements actors.Host.
+// Index implements actors/host.Host.
 func (h *host) Index() index.Index { return cindex.At(unsafe.Pointer(&h.device.index)) }
 
-// Load implements actors.Host.
+// Load implements actors/host.Host.
 func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
-// Pools implements actors.Host.
+// Pools implements actors/host.Host.
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
 
-// Lasts implements actors.Host.
-func (h *host) Lasts(id mem.StreamID) bool { return bool(C.host_lasts(h.device, C.uint64_t(id))) }
+// Persistent implements actors/host.Host.
+func (h *host) Persistent(id mem.StreamID) bool { return bool(C.host_lasts(h.device, C.uint64_t(id))) }
 
-// MayWait implements actors.Host: a thread that has the interpreter's lock is not to wait.
+// MayWait implements actors/host.Host: a thread that has the interpreter's lock is not to wait.
 func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
 
-// Lock implements actors.Host. C looks a few times only: the holder may be a goroutine
+// Lock implements actors/host.Host. C looks a few times only: the holder may be a goroutine
 // that the collector has stopped, and nothing that Go called must wait for it in C
 // (cshim/fast/lock.h).
 func (h *host) Lock() {
@@ -138,13 +138,13 @@ func (h *host) Lock() {
 	}
 }
 
-// Unlock implements actors.Host.
+// Unlock implements actors/host.Host.
 func (h *host) Unlock() { C.host_unlock(h.device) }
 
-// Allow implements actors.Host.
-func (h *host) Allow(t actors.Terms) {
+// SetBudget implements actors/host.Host.
+func (h *host) SetBudget(b hosts.Budget) {
 	C.host_allow(h.device, C.struct_stalloc_terms{
-		left: C.uint64_t(t.Left), most: C.uint64_t(t.Most / mem.Grain),
+		left: C.uint64_t(b.Ops), most: C.uint64_t(b.MaxSize / mem.Grain),
 	})
 }
 
@@ -157,12 +157,12 @@ func (h *host) cursorsOf(id mem.StreamID) *cursors {
 	return t
 }
 
-// Next implements actors.Host.
+// Next implements actors/host.Host.
 func (h *host) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
 	return schedule.Entry(C.cursor_next(&h.cursorsOf(id).at[cursor], C.uint64_t(units)))
 }
 
-// Count implements actors.Host.
+// Count implements actors/host.Host.
 func (h *host) Count(id mem.StreamID, cursor int, hit bool) {
 	if t := &h.cursorsOf(id).at[cursor]; hit {
 		t.hits++
@@ -171,7 +171,7 @@ func (h *host) Count(id mem.StreamID, cursor int, hit bool) {
 	}
 }
 
-// Served implements actors.Host.
+// Served implements actors/host.Host.
 func (h *host) Served(id mem.StreamID) (hits, misses uint64) {
 	for _, t := range h.cursorsOf(id).at {
 		hits, misses = hits+uint64(t.hits), misses+uint64(t.misses)
@@ -193,8 +193,8 @@ func zeroed[T any]() *T {
 	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(one))))
 }
 
-// Build implements actors.Host.
-func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
+// Build implements actors/host.Host.
+func (h *host) Build(entries []schedule.Entry) *hosts.Schedule {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -203,13 +203,13 @@ func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
 	if c == nil {
 		return nil
 	}
-	r := &actors.Schedule{Entries: entries, Host: c}
+	r := &hosts.Schedule{Entries: entries, Host: c}
 	runtime.AddCleanup(r, func(c *C.uint64_t) { C.free(unsafe.Pointer(c)) }, c)
 	return r
 }
 
-// Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, cursor int, r *actors.Schedule) {
+// SetSchedule implements actors/host.Host.
+func (h *host) SetSchedule(id mem.StreamID, cursor int, r *hosts.Schedule) {
 	t := h.cursorsOf(id)
 	t.plays[cursor] = r
 	if r == nil {
@@ -219,12 +219,12 @@ func (h *host) Serve(id mem.StreamID, cursor int, r *actors.Schedule) {
 	C.cursor_play(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
 }
 
-// Note implements actors.Host.
+// Note implements actors/host.Host.
 func (h *host) Note(e schedule.Event) {
 	C.stalloc_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
 }
 
-// Logged implements actors.Host.
+// Logged implements actors/host.Host.
 func (h *host) Logged() int {
 	l := &h.device.log
 	return int((uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))) / C.sizeof_struct_stalloc_event)
@@ -237,7 +237,7 @@ var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_e
 // over, since copying a million takes 15 ms of the thread that ends the step.
 const mostCopied = 1 << 12
 
-// Take implements actors.Host.
+// Take implements actors/host.Host.
 func (h *host) Take() (events []schedule.Event, lost uint64) {
 	l := &h.device.log
 	events, lost = unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)),
@@ -264,7 +264,7 @@ func (h *host) array() (a *C.struct_stalloc_event) {
 	return a
 }
 
-// Return implements actors.Host.
+// Return implements actors/host.Host.
 func (h *host) Return(events []schedule.Event) {
 	if len(events) <= mostCopied { // copied; an array is never handed over with as few
 		return
@@ -279,5 +279,5 @@ func (h *host) Return(events []schedule.Event) {
 	}
 }
 
-// Observe implements actors.Host.
+// Observe implements actors/host.Host.
 func (h *host) Observe(on bool) { C.host_observe(&h.device.log, C.bool(on)) }

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"stalloc/actors"
-	"stalloc/actors/hosttest"
+	hosts "stalloc/actors/host"
+	"stalloc/actors/host/hosttest"
 	"stalloc/stream/schedule"
 )
 
 func TestHost(t *testing.T) {
-	hosttest.Run(t, func() actors.Host { return looseHost() })
+	hosttest.Run(t, func() hosts.Host { return looseHost() })
 }
 
 // TestPlayingScheduleIsKept: C refers to what a cursor follows, which the collector does not see.
@@ -23,7 +23,7 @@ func TestPlayingScheduleIsKept(t *testing.T) {
 	runtime.AddCleanup(r, func(gone *atomic.Bool) { gone.Store(true) }, &gone)
 	h.Lock()
 	defer h.Unlock()
-	h.Serve(7, 0, r)
+	h.SetSchedule(7, 0, r)
 	for range 5 {
 		runtime.GC()
 		runtime.Gosched()
@@ -31,7 +31,7 @@ func TestPlayingScheduleIsKept(t *testing.T) {
 	if gone.Load() {
 		t.Fatal("a schedule was freed under the cursor that follows it")
 	}
-	h.Serve(7, 0, nil)
+	h.SetSchedule(7, 0, nil)
 	for !gone.Load() { // or the test's time ends
 		runtime.GC()
 		runtime.Gosched()

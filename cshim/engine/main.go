@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/actors"
+	hosts "stalloc/actors/host"
 	"stalloc/cuda"
 	policy "stalloc/engine"
 	"stalloc/internal/driver"
@@ -49,7 +50,7 @@ const (
 
 // C bounds what is observed of a step where Go's own host does; else an index out of
 // range here.
-var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-actors.MostEvents]
+var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-hosts.MostEvents]
 
 // As do the numbers that stand for released pools.
 var _ = [1]struct{}{}[C.STALLOC_RELEASED-uint64(policy.Released)]

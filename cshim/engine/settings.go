@@ -25,6 +25,7 @@ import (
 	"stalloc/live/metrics"
 	"stalloc/live/page"
 	"stalloc/live/perfetto"
+	"stalloc/replay/shadow"
 )
 
 // settings is STALLOC_CONF, which C has checked.
@@ -98,7 +99,7 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 		}
 	}
 	options := actors.Options{
-		Log: log, Without: s.without, Always: s.set["plan"] == "always", Native: s.set["native"] != "off",
+		Log: log, Without: s.without, Always: s.set["plan"] == "always",
 		Range: s.engine, Report: s.set["oom_report"],
 		Holders: func() ([]explain.Holder, error) {
 			uuid, err := dev.UUID()
@@ -107,6 +108,9 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 			}
 			return nvml.Holders(uuid)
 		},
+	}
+	if s.set["native"] != "off" {
+		options.Shadow = shadow.New
 	}
 	if s.set["pool"] == "gmlake" {
 		options.GMLake = &s.lake

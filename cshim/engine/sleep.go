@@ -16,14 +16,15 @@ import (
 	"unsafe"
 
 	"stalloc/actors"
+	"stalloc/actors/pool"
 	"stalloc/internal/driver"
 )
 
 //export stalloc_engine_region
-func stalloc_engine_region(tag *C.char, pool *C.uint64_t, text *C.char, n C.size_t) C.int {
+func stalloc_engine_region(tag *C.char, private *C.uint64_t, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
-		p, err := actors.Region(C.GoString(tag))
-		*pool = C.uint64_t(p)
+		p, err := pool.Region(C.GoString(tag))
+		*private = C.uint64_t(p)
 		return err
 	})
 }
@@ -94,7 +95,7 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 		names = append(names, C.GoString(tag))
 	}
 	return answer(text, n, func() error {
-		pools, err := actors.RegionsOf(names)
+		pools, err := pool.RegionsOf(names)
 		if err != nil {
 			return err
 		}

@@ -88,8 +88,19 @@ func (e *Engine) Blocks() iter.Seq[engine.Block] {
 	}
 }
 
-// PoolOf returns whose memory a handle is; an unmapped one is the default pool's.
-func (e *Engine) PoolOf(h engine.Index) uint64 { return e.heaps[heapAt(e.handles[h].arena)].pool }
+// HandlesOf returns the handles whose private pool is one of those that is says; an unmapped handle
+// is the default pool's.
+func (e *Engine) HandlesOf(is func(pool uint64) bool) (list []engine.Index) {
+	for h, x := range e.handles {
+		if x.size > 0 && is(e.heaps[heapAt(x.arena)].pool) {
+			list = append(list, engine.Index(h))
+		}
+	}
+	return list
+}
+
+// Indexed: its blocks are in the index that the fast path uses.
+func (e *Engine) Indexed() bool { return true }
 
 // Stats returns the counts as of the last event.
 func (e *Engine) Stats() engine.Stats {

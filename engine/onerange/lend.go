@@ -19,8 +19,8 @@ import (
 //
 // Only streams lend that last as long as the program, for a fence names them.
 
-// Lasting says that a stream is never gone, before its first request or later.
-func (e *Engine) Lasting(id mem.StreamID) {
+// SetPersistent says that a stream is never destroyed, before its first request or later.
+func (e *Engine) SetPersistent(id mem.StreamID) {
 	e.lasting[id] = true
 	if h := e.heapOfKey[heapKey{stream: id}]; h != 0 {
 		e.heaps[h].lasting = true

@@ -75,7 +75,7 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	if size := b.made[0]; size != mem.HandleSize {
 		t.Errorf("handles of %v for a stream of 100 MiB", size)
 	}
-	b.eng.Lasting(1)
+	b.eng.SetPersistent(1)
 	b.alloc(100*mem.MiB, 1)
 	if size := b.made[0]; size != 64*mem.MiB {
 		t.Errorf("handles of %v for a stream that may lend them", size)

@@ -37,7 +37,7 @@ func script(d *device, data []byte, checkEvery int) error {
 
 func one(d *device, req uint64, next func() int) error {
 	for id := range mem.StreamID(2) { // stream 2 may be gone
-		d.eng.Lasting(id)
+		d.eng.SetPersistent(id)
 	}
 	switch k := next() % 32; {
 	case k < 14:

@@ -116,7 +116,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	case "pass":
 		err = s.pass(0)
 	case "lasting":
-		s.eng.Lasting(ev.Stream)
+		s.eng.SetPersistent(ev.Stream)
 	case "step":
 		ev.Kind = engine.EvBoundary
 		err = s.step(ev)

@@ -2,20 +2,20 @@ package schedule
 
 import "iter"
 
-// Happening says what became of a block.
-type Happening uint8
+// Outcome says what became of a block.
+type Outcome uint8
 
 const (
-	Requested Happening = 1 + iota
+	Requested Outcome = 1 + iota
 	Freed               // and its bytes are free
 	Released            // it was freed, and other streams may still use its bytes
-	Done                // their work has passed: behind Released
+	Done                // their work has passed: after Released
 	Trimmed             // of no block: the program had idle memory given back
 )
 
 // Line is one line of the log, as a Reader tells it.
 type Line struct {
-	What  Happening
+	What  Outcome
 	Block int // its number, in the order of requests; < 0: it was requested before the Reader began
 	Event Event
 }
@@ -31,6 +31,9 @@ type living struct {
 	block    int
 	released bool
 }
+
+// Blocks returns how many blocks were requested so far.
+func (r *Reader) Blocks() int { return r.next }
 
 // Read yields what happened. A block whose address is handed out anew while it still waits for
 // other streams has been waited for: its Done comes just before.

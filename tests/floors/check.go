@@ -122,6 +122,9 @@ func (c *checker) edge(dir string, level int, imp string, pos token.Position) {
 	c.banned(file, imp)
 	target, inside := c.inside(imp)
 	switch {
+	case inside && target != dir && slices.Contains(c.rules.Strangers, dir) &&
+		slices.Contains(c.rules.Strangers, target):
+		c.report("%s: %s imports %s, which is to be a stranger", file, dir, imp)
 	case inside:
 		below, ok := c.level(target)
 		same := below == level && (level > c.rules.Pure || top(target) == top(dir))

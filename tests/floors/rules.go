@@ -2,11 +2,16 @@
 // floor and imports only what lies below it, so that every piece can be read,
 // tested and replaced knowing nothing of what is built on top:
 //
-//	5  examples, tests
-//	4  cshim, cmd, report,    what users load and run
-//	   tune, and the
+//	7  examples, tests
+//	6  cshim, cmd, report,    what users load and run
+//	   replay, tune, and the
 //	   module's own package
-//	3  actors, cuda, live     goroutines, clocks and the driver begin here
+//	5  actors                 what callers ask of a device
+//	4  actors/pool, stream,   the actors, strangers to each other
+//	   planner
+//	3  actors/inline, host,   goroutines, clocks and the driver begin here
+//	   step, device,
+//	   cuda, live
 //	2  engine, baseline       pure
 //	1  plan, stream, trace    pure, and strangers to each other
 //	0  internal               pure
@@ -32,7 +37,9 @@ type Rules struct {
 	Module string
 	Floors []Floor // the longest folder that matches a package decides
 	Pure   int     // floors up to this one are pure
-	Help   string  // the folder whose packages every test may use
+	// Strangers are folders of one floor that do not import each other.
+	Strangers []string
+	Help      string // the folder whose packages every test may use
 
 	// Impure are the imports, with all below them, that a pure package
 	// does without.
@@ -56,12 +63,16 @@ var Stalloc = Rules{
 		{"internal", 0},
 		{"plan", 1}, {"stream", 1}, {"trace", 1},
 		{"engine", 2}, {"baseline", 2},
-		{"actors", 3}, {"cuda", 3}, {"live", 3},
-		{".", 4}, {"cshim", 4}, {"replay", 4}, {"cmd", 4}, {"report", 4}, {"tune", 4},
-		{"examples", 5}, {"tests", 5},
+		{"actors/inline", 3}, {"actors/host", 3}, {"actors/step", 3}, {"actors/device", 3},
+		{"cuda", 3}, {"live", 3},
+		{"actors/pool", 4}, {"actors/stream", 4}, {"actors/planner", 4},
+		{"actors", 5},
+		{".", 6}, {"cshim", 6}, {"replay", 6}, {"cmd", 6}, {"report", 6}, {"tune", 6},
+		{"examples", 7}, {"tests", 7},
 	},
-	Pure: 2,
-	Help: "tests",
+	Strangers: []string{"actors/pool", "actors/stream", "actors/planner"},
+	Pure:      2,
+	Help:      "tests",
 	Impure: []string{
 		"C", "unsafe", "time", "sync", "os", "net", "syscall", "runtime", "context", "log",
 		"crypto/rand", "hash/maphash",

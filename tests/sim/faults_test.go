@@ -5,9 +5,10 @@ import (
 	"sync"
 	"time"
 
+	hosts "stalloc/actors/host"
+
 	"go.uber.org/zap/zapcore"
 
-	"stalloc/actors"
 	"stalloc/actors/device"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -62,33 +63,33 @@ func (c *chaos) delay() {
 	}
 }
 
-// host is a GoHost that panics in what actors call beside the pool, and takes its time to
+// host is a Model that panics in what actors call beside the pool, and takes its time to
 // make schedules. A bubble sees through its lock, which the pool has while the device works.
 type host struct {
-	*actors.GoHost
+	*hosts.Model
 	lock  chan struct{}
 	chaos *chaos
 }
 
-func newHost(c *chaos) *host { return &host{actors.NewGoHost(), make(chan struct{}, 1), c} }
+func newHost(c *chaos) *host { return &host{hosts.NewModel(), make(chan struct{}, 1), c} }
 
-// Lock implements actors.Host.
+// Lock implements actors/host.Host.
 func (h *host) Lock() { h.lock <- struct{}{} }
 
-// Unlock implements actors.Host.
+// Unlock implements actors/host.Host.
 func (h *host) Unlock() { <-h.lock }
 
-// Build implements actors.Host.
-func (h *host) Build(entries []schedule.Entry) *actors.Schedule {
+// Build implements actors/host.Host.
+func (h *host) Build(entries []schedule.Entry) *hosts.Schedule {
 	h.chaos.delay()
 	h.chaos.trip("Build")
-	return h.GoHost.Build(entries)
+	return h.Model.Build(entries)
 }
 
-// Serve implements actors.Host.
-func (h *host) Serve(id mem.StreamID, small int, r *actors.Schedule) {
+// SetSchedule implements actors/host.Host.
+func (h *host) SetSchedule(id mem.StreamID, small int, r *hosts.Schedule) {
 	h.chaos.trip("Serve")
-	h.GoHost.Serve(id, small, r)
+	h.Model.SetSchedule(id, small, r)
 }
 
 // slow is a device whose calls take time: others run meanwhile.

@@ -250,7 +250,7 @@ func (r *run) open() error {
 		return err
 	}
 	r.fault.Set(r.faults...)
-	r.local = actors.NewLocal(d, h.GoHost)
+	r.local = actors.NewLocal(d, h.Model)
 	for i := range r.streams {
 		r.workers = append(r.workers, &worker{run: r, stream: mem.StreamID(i),
 			random: rand.New(rand.NewPCG(r.seed, uint64(10+i)))})
@@ -400,8 +400,8 @@ func (r *run) end() error {
 		if err != nil {
 			r.fail("trim: %w", err)
 		}
-		if load, _ := r.local.Load(); load != 0 || s.PoolStats.Load != 0 || s.Pending != 0 {
-			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.PoolStats.Load, s.Pending, s.Late)
+		if load, _ := r.local.Load(); load != 0 || s.Stats.Load != 0 || s.Pending != 0 {
+			r.fail("with all freed the program holds %v, the pool %v, pending are %v; %d fences are late", load, s.Stats.Load, s.Pending, s.Late)
 		}
 		if used := r.dev.Used(); !r.sticks() && (s.Reserved != 0 || used != 0) {
 			r.fail("with all freed %v are reserved, and the device has %v in use", s.Reserved, used)

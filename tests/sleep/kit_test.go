@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stalloc/actors"
+	"stalloc/actors/pool"
 	"stalloc/cuda"
 	"stalloc/internal/mem"
 	"stalloc/tests/fakecuda/fake"
@@ -57,7 +58,7 @@ func newKit(t *testing.T) *kit {
 		k.Local, err = actors.OpenLocal(k.gpu, actors.Options{Inline: true})
 	}
 	if err == nil {
-		k.weights, err = actors.Region("weights")
+		k.weights, err = pool.Region("weights")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -46,13 +46,13 @@ func TestAllSleeps(t *testing.T) {
 			lib.Live("handles"), lib.Live("mappings"), lib.Live("reservations"))
 	}
 	if s.Reserved != 0 || s.Asleep != before.Reserved || s.Backup != load || s.Load != before.Load {
-		t.Errorf("asleep %+v, before %+v, and %v live", s.PoolStats, before.PoolStats, load)
+		t.Errorf("asleep %+v, before %+v, and %v live", s.Stats, before.Stats, load)
 	}
 	k.resume()
 	k.same("after waking")
 	if s := k.Stats(); s.Reserved != before.Reserved || s.Asleep != 0 || s.Backup != 0 ||
 		k.taken() != before.Reserved {
-		t.Errorf("awake %+v, before %+v", s.PoolStats, before.PoolStats)
+		t.Errorf("awake %+v, before %+v", s.Stats, before.Stats)
 	}
 	k.program()
 	k.same("after more requests")
@@ -193,7 +193,7 @@ func TestThousandCycles(t *testing.T) {
 	s := k.Stats()
 	if s.Reserved != before.Reserved || s.LargestFree != before.LargestFree ||
 		s.Engine.Views != before.Engine.Views || k.taken() != before.Reserved {
-		t.Errorf("after 1,000 sleeps %+v, before %+v", s.PoolStats, before.PoolStats)
+		t.Errorf("after 1,000 sleeps %+v, before %+v", s.Stats, before.Stats)
 	}
 	k.end()
 }

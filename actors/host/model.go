@@ -1,0 +1,150 @@
+package host
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"stalloc/engine/index"
+	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
+)
+
+// Model is a Host for programs that call the allocator from Go. It has no fast path: every request
+// is a message.
+type Model struct {
+	mu      sync.Mutex
+	cursors map[mem.StreamID]*[schedule.Cursors]schedule.Cursor
+	events  []schedule.Event
+	full    uint64 // events that were lost since Take
+	mute    bool
+	// streams that are never destroyed
+	persistent map[mem.StreamID]bool
+	lost       atomic.Uint64 // ever
+	load       atomic.Int64  // rounded bytes of live blocks
+	peak       atomic.Int64
+}
+
+// NewModel makes a host without streams.
+func NewModel() *Model {
+	return &Model{cursors: map[mem.StreamID]*[schedule.Cursors]schedule.Cursor{},
+		persistent: map[mem.StreamID]bool{0: true}}
+}
+
+// Pools implements Host: there is no way to begin one.
+func (h *Model) Pools() int { return 0 }
+
+// Persistent implements Host.
+func (h *Model) Persistent(id mem.StreamID) bool { return h.persistent[id] }
+
+// SetPersistent says that a stream is never destroyed.
+func (h *Model) SetPersistent(id mem.StreamID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.persistent[id] = true
+}
+
+// MayWait implements Host.
+func (h *Model) MayWait() bool { return true }
+
+// Load implements Host.
+func (h *Model) Load() mem.Bytes { return mem.Bytes(h.load.Load()) }
+
+// Lock implements Host.
+func (h *Model) Lock() { h.mu.Lock() }
+
+// Unlock implements Host.
+func (h *Model) Unlock() { h.mu.Unlock() }
+
+// Begin implements Host.
+func (h *Model) Begin(mem.Addr, mem.Bytes, mem.Bytes) {}
+
+// Index implements Host.
+func (h *Model) Index() index.Index { return index.NewModel() }
+
+// SetBudget implements Host.
+func (h *Model) SetBudget(Budget) {}
+
+func (h *Model) cursor(id mem.StreamID, cursor int) *schedule.Cursor {
+	t := h.cursors[id]
+	if t == nil {
+		t = &[schedule.Cursors]schedule.Cursor{}
+		h.cursors[id] = t
+	}
+	return &t[cursor]
+}
+
+// Build implements Host.
+func (h *Model) Build(entries []schedule.Entry) *Schedule {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &Schedule{Entries: entries}
+}
+
+// SetSchedule implements Host.
+func (h *Model) SetSchedule(id mem.StreamID, cursor int, r *Schedule) {
+	if r == nil {
+		r = &Schedule{}
+	}
+	h.cursor(id, cursor).Replace(r.Entries)
+}
+
+// Next implements Host.
+func (h *Model) Next(id mem.StreamID, cursor int, units uint64) schedule.Entry {
+	return h.cursor(id, cursor).Next(units)
+}
+
+// Count implements Host.
+func (h *Model) Count(id mem.StreamID, cursor int, hit bool) { h.cursor(id, cursor).Count(hit) }
+
+// Served implements Host.
+func (h *Model) Served(id mem.StreamID) (hits, misses uint64) {
+	for i := range schedule.Cursors {
+		t := h.cursor(id, i)
+		hits, misses = hits+t.Hits, misses+t.Misses
+	}
+	return hits, misses
+}
+
+// Note implements Host.
+func (h *Model) Note(e schedule.Event) {
+	if h.mute {
+		return
+	}
+	if len(h.events) == MostEvents {
+		h.full++
+		h.lost.Add(1)
+		return
+	}
+	h.events = append(h.events, e)
+}
+
+// Logged implements Host.
+func (h *Model) Logged() int { return len(h.events) }
+
+// Take implements Host.
+func (h *Model) Take() (events []schedule.Event, lost uint64) {
+	events, lost = h.events, h.full
+	h.events, h.full = make([]schedule.Event, 0, len(events)), 0
+	return events, lost
+}
+
+// Return implements Host: the collector has them.
+func (h *Model) Return([]schedule.Event) {}
+
+// Observe implements Host.
+func (h *Model) Observe(on bool) { h.mute = !on }
+
+// Lost returns how many events were lost, ever.
+func (h *Model) Lost() uint64 { return h.lost.Load() }
+
+// Peak returns the highest load so far.
+func (h *Model) Peak() mem.Bytes { return mem.Bytes(h.peak.Load()) }
+
+// AddLoad notes rounded bytes of a block that begins to live, or ends (negative).
+func (h *Model) AddLoad(n mem.Bytes) {
+	load := h.load.Add(int64(n))
+	for peak := h.peak.Load(); load > peak &&
+		!h.peak.CompareAndSwap(peak, load); peak = h.peak.Load() {
+	}
+}

@@ -1,0 +1,81 @@
+// Package inline runs actors on the threads that send to them. A mailbox is a lock: the first
+// sender runs its own message at once and then works off what others have queued meanwhile (flat
+// combining). So a request never waits until a goroutine is scheduled. An actor whose work takes as
+// long as a training step gets a goroutine of its own instead (SpawnBeside).
+//
+// It is the only package that imports protoactor-go.
+package inline
+
+import (
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+	"go.uber.org/zap/zapcore"
+)
+
+// Actor owns some state and is the only one to touch it: Receive is never entered twice at a time.
+type Actor interface{ Receive(message any) }
+
+// PID names an actor of a System.
+type PID = actor.PID
+
+// System holds the actors of one device.
+type System struct{ actors *actor.ActorSystem }
+
+// NewSystem makes a system without actors, whose own warnings go to log.
+func NewSystem(log *zap.Logger) *System {
+	// Its notices of start and stop are of no use to a training job.
+	core, err := zapcore.NewIncreaseLevelCore(log.Core(), zapcore.WarnLevel)
+	if err != nil { // log is quieter than that already
+		core = log.Core()
+	}
+	handler := zapslog.NewHandler(core)
+	return &System{actor.NewActorSystem(actor.WithLoggerFactory(
+		func(*actor.ActorSystem) *slog.Logger { return slog.New(handler) }))}
+}
+
+// Spawn starts an actor that runs on the threads that send to it.
+func (s *System) Spawn(a Actor) *PID { return s.actors.Root.Spawn(onSender(a)) }
+
+// SpawnBeside starts an actor with a goroutine of its own.
+func (s *System) SpawnBeside(a Actor) *PID { return s.actors.Root.Spawn(beside(a)) }
+
+// Send leaves a message and does not wait for it.
+func (s *System) Send(to *PID, message any) { s.actors.Root.Send(to, message) }
+
+// Ask sends a question and waits for its answer. As a rule the actor of Spawn has run on this very
+// thread when the message is sent.
+func (s *System) Ask(to *PID, q Question) {
+	q.slot().reset()
+	s.actors.Root.Send(to, q)
+	q.slot().wait()
+}
+
+// Stop ends an actor at once: what waits for it is dropped.
+func (s *System) Stop(a *PID) { _ = s.actors.Root.StopFuture(a).Wait() }
+
+// Drain ends an actor behind what waits for it.
+func (s *System) Drain(a *PID) { _ = s.actors.Root.PoisonFuture(a).Wait() }
+
+// Shutdown ends the system.
+func (s *System) Shutdown() { s.actors.Shutdown() }
+
+// onSender is an actor with our mailbox.
+func onSender(a Actor) *actor.Props {
+	return beside(a).Configure(actor.WithMailbox(func() actor.Mailbox { return &mailbox{} }))
+}
+
+// beside is an actor with protoactor's mailbox. One that fails is restarted however often it does:
+// protoactor's own choice is to stop it for good after the tenth time in ten seconds, and who asks
+// an actor that is gone waits forever.
+func beside(a Actor) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor { return adapter{a} },
+		actor.WithGuardian(actor.RestartingSupervisorStrategy()))
+}
+
+type adapter struct{ Actor }
+
+// Receive implements actor.Actor.
+func (a adapter) Receive(ctx actor.Context) { a.Actor.Receive(ctx.Message()) }

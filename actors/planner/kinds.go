@@ -1,0 +1,143 @@
+package planner
+
+import (
+	"slices"
+
+	"stalloc/actors/host"
+	"stalloc/plan"
+)
+
+// kind is one kind of step: training, an evaluation. Its steps ask for the same, request for
+// request. What asks for anything else is another kind: a plan that is served to a step it was
+// not made for costs memory and driver calls, however close it comes.
+type kind struct {
+	step     plan.Step      // the last one, and when its blocks were freed
+	schedule *host.Schedule // for the next; nil: none are planned
+	proven   bool           // a step of it came again
+	// it is an earlier run's, and was not seen in this one: served after a step that contains it
+	loaded   bool
+	saved    bool // later runs will know it
+	tries    int  // plans in a row that did not serve
+	cooldown int  // steps to let pass before the next plan
+}
+
+// kinds is what is known of the steps of one arena.
+type kinds struct {
+	all     []*kind // the last seen last
+	last    *kind   // of the last step
+	serving *kind   // whose schedule is served; nil: none
+	since   uint64  // what tells the supervisor to serve them
+	others  int     // steps in a row that were of another kind than the one served
+}
+
+const (
+	mostKinds = 4
+	// A plan serves if so much of a step's requests lies at its planned offset.
+	servesWell = 0.95
+	// So many steps in a row that are another kind than the one that is served end that.
+	mostOthers = 2
+)
+
+// recognize returns the kind of a step: one whose steps asked for the same, or a new one.
+func (h *kinds) recognize(now plan.Step) *kind {
+	for i, k := range slices.Backward(h.all) {
+		if slices.EqualFunc(k.step.Requests, now.Requests, sameSize) {
+			h.all = append(slices.Delete(h.all, i, i+1), k)
+			k.step, k.proven, k.loaded = now, true, false
+			return k
+		}
+	}
+	k := &kind{step: now}
+	h.add(k)
+	return k
+}
+
+func sameSize(a, b plan.Request) bool { return a.Size == b.Size }
+
+// add makes room for a kind.
+func (h *kinds) add(k *kind) {
+	if len(h.all) == mostKinds {
+		h.all = slices.Delete(h.all, 0, 1)
+	}
+	h.all = append(h.all, k)
+}
+
+// contains reports whether a step asked for all that another did, in its order, and for at most
+// as much again.
+func contains(all, some []plan.Request) bool {
+	if len(all) > 2*len(some) {
+		return false
+	}
+	n := 0
+	for _, r := range all {
+		if n < len(some) && some[n].Size == r.Size {
+			n++
+		}
+	}
+	return n == len(some)
+}
+
+// due reports whether a step is to be planned: one that came again, unless its plan serves. One
+// that does not is withdrawn. began says that the step was served by its kind's.
+func (h *kinds) due(k *kind, hits int, began bool) bool {
+	switch {
+	case h.serving != nil && h.serving != k:
+		h.others++
+	case began:
+		h.others = 0
+	}
+	if began && k.schedule != nil && k.fails(hits) {
+		k.schedule = nil
+	}
+	return k.schedule == nil && k.proven && k.rested()
+}
+
+// fails reports whether a kind's plan did not serve a step.
+func (k *kind) fails(hits int) bool {
+	if float64(hits) < servesWell*float64(len(k.step.Requests)) {
+		return true
+	}
+	k.tries, k.cooldown = 0, 0
+	return false
+}
+
+// rested reports whether it may be tried again, less and less often.
+func (k *kind) rested() bool {
+	if k.cooldown > 0 {
+		k.cooldown--
+		return false
+	}
+	k.tries++
+	k.cooldown = 1<<min(k.tries-1, 6) - 1
+	return true
+}
+
+// next returns the kind whose schedule is served from the next boundary on, after a step of a
+// kind: that one if the step before was of it, too; or else the one that is served, for a while.
+func (h *kinds) next(k *kind) *kind {
+	again := k == h.last
+	h.last = k
+	if again && k.schedule != nil {
+		return k
+	}
+	if h.serving != nil && h.serving.schedule != nil && h.others < mostOthers {
+		return h.serving
+	}
+	if k.schedule != nil {
+		return k
+	}
+	for _, l := range slices.Backward(h.all) {
+		if l.loaded && l.schedule != nil && h.others < mostOthers {
+			return l
+		}
+	}
+	return nil
+}
+
+// served is what serves a kind's steps; nil: nothing does.
+func (k *kind) served() *host.Schedule {
+	if k == nil {
+		return nil
+	}
+	return k.schedule
+}

@@ -1,0 +1,51 @@
+package pool
+
+import (
+	"errors"
+	"math"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
+)
+
+// Trim gives idle handles back to the driver; with a private pool's number, what that pool no
+// longer uses.
+func (p *Pool) Trim(private uint64) error {
+	if private == 0 {
+		p.Host.Note(schedule.EventOf(schedule.EventTrim, 0, 0, 0))
+	}
+	p.poll(math.MaxInt) // what other streams are done with is cached, too
+	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
+	if private == 0 {
+		err = errors.Join(err, p.trimRegions())
+	}
+	return err
+}
+
+// SetLimit bounds the memory that is held of the driver to n bytes; 0: to what the device has.
+func (p *Pool) SetLimit(n mem.Bytes) {
+	p.limit = n
+	p.applyLimit()
+}
+
+// Limit returns what the program has set; 0: nothing.
+func (p *Pool) Limit() mem.Bytes { return p.limit }
+
+// mayHold returns how much may be held of the driver, 0: what it gives.
+func (p *Pool) mayHold() mem.Bytes {
+	if p.limit > 0 && (p.cap == 0 || p.limit < p.cap) {
+		return p.limit
+	}
+	return p.cap
+}
+
+// applyLimit tells the policy how much it may hold. What sleeps is held there, and takes nothing.
+func (p *Pool) applyLimit() {
+	limit := p.mayHold()
+	p.dev.Bound(limit)
+	if limit > 0 {
+		limit += p.dev.Asleep()
+	}
+	p.policy.SetLimit(limit)
+}

@@ -1,0 +1,200 @@
+// Package pool has the dynamic-pool actor: it owns the memory of one device and is the only one
+// that changes it. It feeds a policy (engine/onerange, or engine/gmlake to compare with) events,
+// and performs the operations that come back, driver calls included, until one grants the block.
+//
+//	Request ──► Pool ──► policy.Step ──► operations ──► driver      runner.go
+//	              │          ▲                │
+//	              │          └── what failed ─┘
+//	              ├── waits for, or borrows from, other streams     fences.go, wait.go
+//	              └── sleep.go, share, limit.go, broken.go: what else happens to its memory
+//
+// Between two messages the host serves what schedules plan and what gaps can hold, from the index
+// that the policy uses, too: as far as its budget goes (budget).
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors/device"
+	"stalloc/actors/host"
+	"stalloc/actors/inline"
+	"stalloc/engine/gmlake"
+	"stalloc/engine/onerange"
+	"stalloc/internal/mem"
+	"stalloc/internal/without"
+	"stalloc/live/perfetto"
+)
+
+// A Clock tells the time since some moment, and lets some pass.
+type Clock struct {
+	Now   func() time.Duration
+	Sleep func(time.Duration)
+}
+
+// Env is what the pool needs of the device.
+type Env struct {
+	Log     *zap.Logger
+	Host    host.Host
+	Clock   Clock
+	Trace   *perfetto.Trace // nil: nobody asked for one
+	Ordinal int             // of the device, in the trace
+	Marked  *atomic.Bool    // the program marks its steps
+	Retries *atomic.Uint64  // see Stats
+}
+
+// Config says how memory is laid out.
+type Config struct {
+	Range   onerange.Config
+	GMLake  *gmlake.Config // nil: by one range
+	Without without.Set
+}
+
+// Pool is the actor.
+type Pool struct {
+	Env
+	runner
+	waiting
+	sleeping
+	sharing
+	lost
+	Window                      // of addresses
+	state   state               // what it still does
+	limit   mem.Bytes           // that the program has set, 0: none
+	cap     mem.Bytes           // what the settings and the device allow, 0: anything
+	regions map[uint64]struct{} // that may have memory here
+	idle    mem.Bytes           // freed since it retired, and not given back
+}
+
+// Window is what a pool was opened with.
+type Window struct {
+	Base    mem.Addr  // of the addresses
+	Size    mem.Bytes // of them
+	Total   mem.Bytes // the device's memory, 0 where it cannot be had
+	Largest mem.Bytes // no block can be larger
+	Small   mem.Bytes // requests up to this have an arena of their own
+}
+
+// state is what a pool still does. It only goes up.
+type state uint8
+
+const (
+	serving state = iota
+	retired       // blocks are freed and looked up; requests are refused
+	broken        // the policy is not asked any more
+	closed        // nothing is left
+)
+
+// leastWindow is what a window has that is set to less.
+const leastWindow = 64 * mem.MiB
+
+// New reserves the address window, the largest that the driver gives.
+func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
+	layout := cfg.Range
+	p := &Pool{Env: env, runner: newRunner(dev), waiting: newWaiting(cfg.Without),
+		sleeping: sleeping{asleep: map[uint64]*backup{}},
+		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
+		limit:    layout.Limit, regions: map[uint64]struct{}{}}
+	// More than the device has need not be tried: the failed request would first take all there is.
+	_, total, err := dev.Memory()
+	if err == nil {
+		p.Total = total
+	}
+	if err == nil && (layout.Limit == 0 || layout.Limit > total) {
+		layout.Limit = total
+	}
+	p.cap, layout.Limit = layout.Limit, 0 // set together with what sleeps: applyLimit
+	for p.Size = max(layout.Window, leastWindow) &^ (mem.HandleSize - 1); ; {
+		if p.Base, err = dev.Reserve(p.Size); err == nil {
+			break
+		}
+		if p.Size < 128*mem.GiB {
+			return nil, fmt.Errorf(
+				"no address space for the pool (set STALLOC_CONF=window:SIZE to ask for less): %w", err)
+		}
+		p.Size = p.Size / 2 &^ (mem.HandleSize - 1)
+	}
+	layout.Base, layout.Window = p.Base, p.Size
+	p.policy = newPolicy(layout, cfg, env.Host)
+	p.applyLimit()
+	p.Small = layout.SmallLimit
+	p.Largest = min(p.Size/2, onerange.Largest)
+	if total > 0 {
+		p.Largest = min(p.Largest, total)
+	}
+	return p, nil
+}
+
+// ErrBroken says that the pool lost track of its state and serves nothing more.
+var ErrBroken = errors.New("the pool is broken")
+
+// Receive implements inline.Actor. It answers whatever happens.
+func (p *Pool) Receive(message any) {
+	if q, ok := message.(inline.Question); ok {
+		inline.Reply(q, p.answer(q))
+	}
+}
+
+// answer does what a message asks for. A panic breaks the pool: the host serves nothing more
+// from the range.
+func (p *Pool) answer(q inline.Question) (err error) {
+	p.Host.Lock()
+	defer func() {
+		p.Host.SetBudget(p.budget())
+		p.Host.Unlock()
+	}()
+	defer func() {
+		if r := recover(); r != nil {
+			err = p.breaks(r)
+		}
+	}()
+	if p.state >= broken {
+		return p.outlive(q)
+	}
+	p.pollSometimes()
+	switch m := q.(type) {
+	case *Request:
+		return p.serve(m)
+	case *Free:
+		return p.free(m)
+	case *Call:
+		return m.Do(p)
+	}
+	return nil
+}
+
+// Call runs a function on the pool.
+type Call = inline.Call[*Pool]
+
+const (
+	// opsWhilePending is how many requests and frees the host may serve while memory waits for
+	// fences that the driver must be asked about.
+	opsWhilePending = 32
+	// maxPollShift is how often that is doubled while memory waits for a stream that the program
+	// does not name again.
+	maxPollShift = 7
+	// ImplicitStep is how many requests and frees a step has where nobody marks the steps: crude,
+	// but enough to lay memory out by steps (onerange).
+	ImplicitStep = 1 << 17
+)
+
+// budget is what the host may serve until the next message.
+func (p *Pool) budget() host.Budget {
+	b := host.Budget{Ops: math.MaxUint64, MaxSize: p.Largest}
+	switch {
+	case !p.policy.Indexed() || p.state != serving || p.sleeps(0): // Go sees each request
+		b.Ops = 0
+	case p.fences.urgent > 0:
+		b.Ops = opsWhilePending
+	case p.fences.lateAll > 0: // for a request of that stream, which may be gone
+		b.Ops = opsWhilePending << min(p.fences.looks, maxPollShift)
+	case !p.Marked.Load(): // a request is to come now and then, to end a step
+		b.Ops = ImplicitStep
+	}
+	return b
+}

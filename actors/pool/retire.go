@@ -1,0 +1,63 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// ErrRetired is the answer to a request of a device that was retired.
+var ErrRetired = errors.New("the device was closed")
+
+// Retire ends serving and gives back what is idle.
+func (p *Pool) Retire() error {
+	p.state = retired
+	events, _ := p.Host.Take()
+	p.Host.Return(events)
+	p.Host.Observe(false)
+	return p.giveIdleBack()
+}
+
+// giveIdleBack waits for other streams' work, as the driver's own free does, and returns what
+// nobody uses.
+func (p *Pool) giveIdleBack() error {
+	p.idle = 0
+	p.await()
+	_, err := p.run(engine.Event{Kind: engine.EvTrim})
+	return errors.Join(err, p.trimRegions())
+}
+
+// freedRetired gives memory back after frees of a retired device: each time as much as a
+// handle holds is free, and after the last.
+func (p *Pool) freedRetired(size mem.Bytes) {
+	if p.idle += size; p.idle < mem.HandleSize && p.policy.Stats().Load > 0 {
+		return
+	}
+	if err := p.giveIdleBack(); err != nil {
+		p.Log.Debug("memory of a closed device cannot be given back yet", zap.Error(err))
+	}
+}
+
+// Close gives everything back, live blocks included, and that also if the policy does not know
+// any more what it has: the device knows what is mapped (package sleeper). No pending
+// work may use that memory.
+func (p *Pool) Close() error {
+	p.state, p.cause = closed, fmt.Errorf("%w: the device was closed", ErrBroken)
+	p.AwaitUnpinned()
+	p.keepRegions(func(uint64) bool { return false })
+	var errs []error
+	for at, size := range p.dev.Mapped() {
+		errs = append(errs, p.dev.Unmap(at, size))
+	}
+	for _, h := range p.handles {
+		if h != 0 {
+			errs = append(errs, p.dev.Release(h))
+		}
+	}
+	return errors.Join(append(errs, p.drop(p.asleep), p.dev.Unreserve(p.Base, p.Size),
+		p.dev.Close())...)
+}

@@ -1,0 +1,40 @@
+package pool
+
+import (
+	"math"
+
+	"stalloc/actors/step"
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// EndStep ends a step of the policy, and returns what the planner is to know of it; nil: nothing.
+func (p *Pool) EndStep() (*step.Observed, error) {
+	if p.sleeps(0) { // what a boundary would do to memory can wait
+		return nil, nil
+	}
+	p.poll(math.MaxInt)
+	p.patience.endStep(p.Clock.Now())
+	_, err := p.run(engine.Event{Kind: engine.EvBoundary})
+	return p.observed(), err
+}
+
+// observed takes what the log says of a step that has ended, and where its memory was then.
+func (p *Pool) observed() *step.Observed {
+	s := p.policy.Stats()
+	o := &step.Observed{
+		Streams: map[uint16]mem.StreamID{}, Gaps: map[step.Arena][]engine.Range{},
+		Memory: step.Memory{Load: s.Load, Asleep: p.dev.Asleep(), Reserved: p.reserved(),
+			Limit: p.limit},
+		Return: p.Host.Return,
+	}
+	o.Events, o.Lost = p.Host.Take()
+	for _, id := range p.policy.Streams() {
+		o.Streams[p.policy.Ordinal(id)] = id
+		for _, small := range []bool{false, true} {
+			key := step.Arena{Stream: id, Small: small}
+			p.policy.Gaps(id, small, func(r engine.Range) { o.Gaps[key] = append(o.Gaps[key], r) })
+		}
+	}
+	return o
+}

@@ -1,0 +1,145 @@
+// Package step reads what was logged of a training step: once, for everybody.
+//
+//	log: hits, misses, frees ──► Reader.Read ──► Step: requests with lifetimes, by arena (planner)
+//	                                                   the peak of the load (warning)
+//	                                                   what became of each block (simulation)
+package step
+
+import (
+	"slices"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+	"stalloc/plan"
+	"stalloc/stream/schedule"
+)
+
+// Arena names an arena of the range: a stream's for large or for small requests.
+type Arena struct {
+	Stream mem.StreamID
+	Small  bool
+}
+
+// Observed is what was logged of a step that has ended, and what the pool knew then.
+type Observed struct {
+	Events    []schedule.Event
+	Lost      uint64                   // events that the log had no room for
+	Streams   map[uint16]mem.StreamID  // by the ordinals that events have
+	Order     []mem.StreamID           // in the order of their first requests
+	Gaps      map[Arena][]engine.Range // at the end of the step, by address
+	Memory    Memory                   // as well
+	Schedules uint64                   // the number of those that were carried out last
+	Gap       bool                     // steps before it were dropped
+	Return    func(e []schedule.Event) // takes Events back once they were read
+}
+
+// Memory is how much memory there was.
+type Memory struct {
+	Load, Asleep, Reserved mem.Bytes
+	Limit                  mem.Bytes // that the program has set, 0: none
+}
+
+// Weight is how many events' memory an observed step takes.
+func (o *Observed) Weight() int64 {
+	const empty = 16 // without events and gaps
+	return int64(len(o.Events) + empty*(1+len(o.Gaps)))
+}
+
+// Step is what a log says.
+type Step struct {
+	Arenas  []*ArenaStep // in the order of their first requests
+	Peak    mem.Bytes    // of the load, above that at the begin of the step
+	Changes []Change     // where the Reader keeps them
+}
+
+// ArenaStep is what a step asked of one arena. Its requests lie at offsets from the window's base.
+type ArenaStep struct {
+	Arena
+	plan.Step
+	Gaps []engine.Range // at the end of the step
+	End  mem.Tick       // of the step
+	Hits int            // requests that were served at their planned offsets
+}
+
+// Change is what became of a block.
+type Change struct {
+	What   schedule.Outcome
+	Block  int       // its number, in the order of requests; < 0: unknown
+	Size   mem.Bytes // rounded
+	Stream mem.StreamID
+}
+
+// Reader reads the logs of a device, step after step. The zero value has seen no step.
+type Reader struct {
+	Keep bool // the changes
+	log  schedule.Reader
+}
+
+// request is the place of a block's request.
+type request struct {
+	of *ArenaStep
+	n  int
+}
+
+// Read reads a log. Requests of up to small bytes are in small arenas; base is where the window
+// begins. Blocks of earlier steps are known unless events were lost since.
+func (r *Reader) Read(o *Observed, small mem.Bytes, base mem.Addr) *Step {
+	if o.Lost > 0 || o.Gap {
+		r.log = schedule.Reader{}
+	}
+	s := &Step{}
+	var requests []request
+	load, first := mem.Bytes(0), r.log.Blocks()
+	for tick, l := range r.log.Read(o.Events) {
+		size := mem.Bytes(l.Event.Size()) * mem.Grain
+		stream := o.Streams[l.Event.Stream()]
+		if r.Keep {
+			s.Changes = append(s.Changes, Change{l.What, l.Block, size, stream})
+		}
+		switch l.What {
+		case schedule.Requested:
+			load += size
+			s.Peak = max(s.Peak, load)
+			a := s.arena(Arena{stream, size <= small}, o)
+			requests = append(requests, request{a, len(a.Requests)})
+			a.request(l.Event, size, tick, base)
+		case schedule.Freed, schedule.Released:
+			load -= size
+		}
+		if i := l.Block - first; i >= 0 && l.What != schedule.Requested {
+			requests[i].end(l.What, mem.Tick(tick))
+		}
+	}
+	return s
+}
+
+// arena returns what a step asked of one, where it is the first time, too.
+func (s *Step) arena(key Arena, o *Observed) *ArenaStep {
+	i := slices.IndexFunc(s.Arenas, func(a *ArenaStep) bool { return a.Arena == key })
+	if i < 0 {
+		i = len(s.Arenas)
+		a := &ArenaStep{Arena: key, Gaps: o.Gaps[key], End: mem.Tick(len(o.Events))}
+		a.Step.Stream, a.Step.Small = slices.Index(o.Order, key.Stream), key.Small
+		s.Arenas = append(s.Arenas, a)
+	}
+	return s.Arenas[i]
+}
+
+func (a *ArenaStep) request(e schedule.Event, size mem.Bytes, tick int, base mem.Addr) {
+	a.Requests = append(a.Requests, plan.Request{Size: size, From: mem.Tick(tick),
+		Free: plan.Never, Done: plan.Never, At: mem.Offset(mem.Addr(e.Addr) - base)})
+	if e.Kind() == schedule.EventHit {
+		a.Hits++
+	}
+}
+
+// end notes that a block was freed, or that the last stream was done with it.
+func (r request) end(what schedule.Outcome, tick mem.Tick) {
+	x := &r.of.Requests[r.n]
+	if what != schedule.Done {
+		x.Free = tick
+	}
+	if what != schedule.Released {
+		x.Done = tick
+	}
+}
