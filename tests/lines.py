@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("engine", "actors", "stream", "plan", "cshim")
 LEFT_OUT = re.compile(
-    r"_test\.go$|^engine/gmlake/|^actors/(hosttest|device/devicetest)/|^actors/native\.go$"
+    r"_test\.go$|^engine/gmlake/|^actors/(host/hosttest|device/devicetest)/"
     r"|^cshim/test/|^cshim/internal/cquick/|/testdata/|^plan/solve/|^cshim/engine/(solve|debug)\.go$"
 )
 SOLVER = "plan/descent"
