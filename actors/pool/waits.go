@@ -61,7 +61,7 @@ const (
 func (p *Pool) pollSometimes() {
 	now := p.Clock.Now()
 	// GMLake never says that it would rather have waited.
-	if (now-p.lastPoll >= pollInterval || p.policy == nil) && len(p.fences.queues) > 0 ||
+	if (now-p.lastPoll >= pollInterval || !p.policy.Indexed()) && len(p.fences.queues) > 0 ||
 		len(p.fences.passed) > 0 {
 		p.lastPoll = now
 		p.poll(max(pollBatch, p.fences.n/pollShare))
