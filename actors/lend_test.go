@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"stalloc/actors/pool"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 )
@@ -52,7 +51,7 @@ func TestStreamsLend(t *testing.T) {
 	for i, c := range []struct {
 		off   without.Set
 		lasts bool
-	}{{without.Wait, true}, {0, false}, {0, true}} {
+	}{{without.Wait | without.Lend, true}, {0, false}, {0, true}} {
 		b := newBehind(t, c.off, busy{})
 		b.PersistentStream(0)
 		if c.lasts {
@@ -113,47 +112,6 @@ func TestNothingElseIsBehind(t *testing.T) {
 	}
 }
 
-// TestLenderStandsStill: a stream that lends and whose work is never done, since it awaits another
-// rank that itself waits, costs a step no more than the last one's time, and less and less of them.
-func TestLenderStandsStill(t *testing.T) {
-	b := newBehind(t, 0, busy{})
-	b.PersistentStream(side)
-	b.phase(side, 40)
-	b.endStep()
-	b.still = true
-	var all time.Duration
-	last, began := b.now, b.now
-	for n := range 64 {
-		b.slept = 0
-		from := b.now
-		b.phase(0, 20+n)
-		took := b.now - from
-		if b.slept > last+10*pool.PollInterval {
-			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
-		}
-		all, last = all+b.slept, took
-		b.boundary()
-	}
-	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/4 {
-		t.Errorf("%d waits were in vain, %v of %v", s.Vain, all, b.now-began)
-	}
-}
-
-// TestNobodyLends to a thread that has a lock that others need, or while a graph is captured.
-func TestNobodyLends(t *testing.T) {
-	for name, host := range map[string]busy{"hurried": {hurried: true}, "capturing": {pools: 1}} {
-		b := newBehind(t, 0, host)
-		b.PersistentStream(side)
-		for range 3 {
-			b.phase(0, 40)
-			b.phase(side, 40)
-		}
-		if s := b.pool(); b.slept > 0 || s.Engine.Lent > 0 {
-			t.Errorf("%s: %v were waited, %d handles lent", name, b.slept, s.Engine.Lent)
-		}
-	}
-}
-
 // TestTwoLend: a request that two streams lend memory for waits for both, though the work of the
 // last one asked is done.
 func TestTwoLend(t *testing.T) {
@@ -179,44 +137,6 @@ func TestTwoLend(t *testing.T) {
 	b.release(b.malloc(28 * 64 * mem.MiB))
 	if s := b.pool(); s.Reserved > before || s.Waits.Time == 0 {
 		t.Errorf("%v are held, %v before; %v waited", s.Reserved, before, s.Waits.Time)
-	}
-}
-
-// TestLastsLend: where nobody may wait for the device, a request that finds no memory has what
-// lasting streams hold idle, once their fences say that it is.
-func TestLastsLend(t *testing.T) {
-	const hold, lack = 100, 4 * mem.GiB // blocks of 64 MiB, and what is left is less
-	for name, c := range map[string]struct {
-		lasts, still bool
-		pool         uint64
-		served       bool
-	}{
-		"a graph's":     {lasts: true, pool: 7, served: true},
-		"default":       {lasts: true, served: true},
-		"stands still":  {lasts: true, still: true, pool: 7},
-		"may be gone":   {pool: 7},
-		"may be, of it": {},
-	} {
-		b := newBehind(t, 0, busy{pools: 1, hurried: true})
-		if c.lasts {
-			b.PersistentStream(side)
-		}
-		b.phase(side, hold)
-		b.still = c.still
-		syncs, from := b.gpu.Stats().Sync, b.now
-		at, err := b.MallocIn(0, c.pool, lack)
-		if (err == nil) != c.served {
-			t.Errorf("%s: %v", name, err)
-		}
-		if waited := b.now - from; waited > 10*time.Second+pool.PollInterval || (waited > 0) != c.lasts {
-			t.Errorf("%s: %v were waited", name, waited)
-		}
-		if n := b.gpu.Stats().Sync - syncs; n > 0 {
-			t.Errorf("%s: the device was waited for", name)
-		}
-		if err == nil {
-			b.release(at)
-		}
 	}
 }
 

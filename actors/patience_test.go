@@ -144,37 +144,6 @@ func TestWaitsSaveMemory(t *testing.T) {
 	}
 }
 
-// TestStandingStill: a device that comes no further costs a step no more than the last one's time,
-// and all of them together little, for waits rest ever longer.
-func TestStandingStill(t *testing.T) {
-	b := newBehind(t, 0, busy{})
-	for range 200 {
-		b.lend(mem.MiB)
-	}
-	b.endStep()
-	b.still = true
-	var all, last time.Duration
-	last = b.now
-	began := b.now
-	for n := range 64 {
-		b.slept = 0
-		from := b.now
-		for range 10 {
-			b.lend(8 * mem.MiB)
-			b.pass(9 * time.Millisecond)
-		}
-		took := b.now - from
-		if b.slept > last+10*pool.PollInterval {
-			t.Errorf("step %d waited %v of %v, the last one took %v", n, b.slept, took, last)
-		}
-		all, last = all+b.slept, took
-		b.boundary()
-	}
-	if s := b.pool().Waits; s.Vain == 0 || all > (b.now-began)/10 {
-		t.Errorf("%d waits were in vain, %v in all", s.Vain, all)
-	}
-}
-
 // TestWaitsForEachOther: two ranks each wait for a block that awaits what the other sends after
 // its own wait. One of them ends at its bound, and so both.
 func TestWaitsForEachOther(t *testing.T) {
@@ -218,27 +187,6 @@ func TestWaitsForEachOther(t *testing.T) {
 		if p := r.pool().Pending; p >= 64*mem.MiB {
 			t.Errorf("%v still wait", p)
 		}
-	}
-}
-
-// TestNobodyWaits where the thread has a lock that others need, while a graph is captured, or
-// before anything is known of the device.
-func TestNobodyWaits(t *testing.T) {
-	for name, host := range map[string]busy{"hurried": {hurried: true}, "capturing": {pools: 1}} {
-		b := newBehind(t, 0, host)
-		for range 200 {
-			b.lend(8 * mem.MiB)
-		}
-		if b.slept > 0 || b.pool().Waits.Waits > 0 {
-			t.Errorf("%s: %v were waited", name, b.slept)
-		}
-	}
-	b := newBehind(t, 0, busy{})
-	b.still = true
-	b.lend(8 * mem.MiB)
-	b.lend(8 * mem.MiB)
-	if b.slept > 0 {
-		t.Errorf("%v were waited before anything was known", b.slept)
 	}
 }
 

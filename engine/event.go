@@ -9,7 +9,7 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Poll, Wait, Lend. Exactly one
+	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Means. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
@@ -31,6 +31,18 @@ const (
 	EvFailed
 	// EvResume answers OpResume.
 	EvResume
+
+	// The following are package order's alone.
+
+	// EvAnswer answers OpQuery: Fence, Passed; or Code, if the driver cannot tell. An event that the
+	// driver has refused has not passed.
+	EvAnswer
+	// EvUnrecorded says that the driver has not taken OpRecordEvent of Fence.
+	EvUnrecorded
+	// EvSynced says that the device was waited for.
+	EvSynced
+	// EvPoll asks about all fences.
+	EvPoll
 )
 
 // FirstRegion is the first number of private pools that the program names and has sleep: regions.
@@ -50,22 +62,43 @@ type Event struct {
 	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Addr   mem.Addr     // EvFree, EvRecord
-	Fence  driver.Fence // EvFence: the number an OpRecord carried
+	Fence  driver.Fence // EvFence: the number an OpFence carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
-	// EvAlloc: refuse (RefusedPending) rather than serve the request elsewhere than planned, or
-	// with the driver's help, while blocks wait for fences
-	Poll bool
-	// EvAlloc: refuse (RefusedPending) rather than make memory while as much waits for fences
-	Wait bool
-	// EvAlloc: have other streams lend memory, which waits for fences then, rather than make it;
-	// refused as above
-	Lend bool
+	Means  Means        // EvAlloc: what comes before memory is made for it
+
+	// For package order.
+
+	Now        Nanos
+	Capturing  bool // a stream may be captured into a graph: nobody may wait for the device
+	CanWait    bool // EvAlloc: the thread holds nothing that others may need while it waits
+	Persistent bool // EvAlloc: Stream is never destroyed
+	// EvFree: the program freed the block some time ago, so streams that used it may be gone
+	Deferred bool
+	Idle     bool // EvFree: no stream can have work on the block
+	Passed   bool // EvAnswer
 	// EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Planned mem.Addr
 	// EvTrim: what a refused request took goes, which the program has not asked for
 	Vain bool
 }
+
+// Nanos is a time in nanoseconds since some moment, or a length of time.
+type Nanos int64
+
+// Means are what a policy prefers to serving a request with new memory, or elsewhere than planned.
+// Each ends in a refusal (RefusedPending): the request comes again.
+type Means uint8
+
+const (
+	// MeansPoll: while blocks wait for fences, the request is not served elsewhere than planned,
+	// nor with the driver's help: the driver is to be asked about the fences first.
+	MeansPoll Means = 1 << iota
+	// MeansWait: no memory is made while as much waits for fences.
+	MeansWait
+	// MeansBorrow: other streams lend memory, which waits for fences then.
+	MeansBorrow
+)
 
 // OpKind says what the runner has to do.
 type OpKind uint8
@@ -81,13 +114,20 @@ const (
 	OpUnmap
 	// OpRelease returns Handle to the driver. It is mapped nowhere by then.
 	OpRelease
-	// OpRecord has a fence put on Stream, now or later: a freed block waits for it or, with
-	// Addr, the view there, which is in no hurry. The number in Fence is the engine's
-	// own; EvFence repeats it once the fence has passed. It cannot fail.
-	OpRecord
+	// OpFence asks for a fence behind the work that Stream has so far: a freed block waits for it
+	// or, with Addr, the view there, which is in no hurry. The number in Fence is the policy's own;
+	// EvFence repeats it once the fence has passed. Package order takes these: a runner gets none.
+	OpFence
 	// OpSync waits until all work submitted to the device so far is done, on whatever
 	// stream: of those that the engine knows some may be gone.
 	OpSync
+	// OpRecordEvent records an event of the driver, numbered Fence, behind the work that Stream has
+	// so far. If the driver refuses, EvUnrecorded says so after the batch; with Must it fails the
+	// batch.
+	OpRecordEvent
+	// OpQuery ends a batch: after Delay the driver is asked whether Fence has passed, and EvAnswer
+	// is due before any other event.
+	OpQuery
 	// OpResume asks for EvResume with the same Req, before any other event, once
 	// every op before it has succeeded.
 	OpResume
@@ -97,6 +137,11 @@ const (
 	// OpRefuse says that Req cannot be served, for Reason; Code is the driver's
 	// last error code, or zero.
 	OpRefuse
+	// OpWait answers Req: ask again soon. With RefusedDevice as Reason even a thread that cannot
+	// wait sleeps meanwhile, since the request would be refused otherwise.
+	OpWait
+	// OpFreed says that no stream uses the freed block [Addr, Addr+Size) of Stream any more.
+	OpFreed
 	// OpUnknown says that the event named something the engine does not know:
 	// an address that is no live block, a fence nobody waits for, a failure of
 	// an op that was not sent. Nothing has changed.
@@ -105,7 +150,8 @@ const (
 
 var opNames = [...]string{
 	OpCreate: "create", OpMap: "map", OpAccess: "access", OpUnmap: "unmap", OpRelease: "release",
-	OpRecord: "record", OpSync: "sync", OpResume: "resume", OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
+	OpFence: "record", OpRecordEvent: "event",
+	OpQuery: "query", OpWait: "wait", OpFreed: "freed", OpSync: "sync", OpResume: "resume", OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
 }
 
 // String names the op as the golden scripts write it.
@@ -133,7 +179,7 @@ const (
 	RefusedDevice
 	// RefusedWindow: the address window is used up.
 	RefusedWindow
-	// RefusedPending: see Event.Poll and Event.Wait.
+	// RefusedPending: see Means.
 	RefusedPending
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder
@@ -158,8 +204,10 @@ type Op struct {
 	Handle Index        // OpCreate, OpMap, OpRelease
 	Code   int          // OpRefuse
 	Req    uint64       // OpGrant, OpRefuse, OpResume
-	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpRecord, OpGrant, OpUnknown
-	Size   mem.Bytes    // OpCreate, OpMap, OpAccess, OpUnmap, OpGrant
-	Stream mem.StreamID // OpRecord
-	Fence  driver.Fence // OpRecord, OpUnknown
+	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpFence, OpGrant, OpFreed, OpUnknown
+	Size   mem.Bytes    // OpCreate, OpMap, OpAccess, OpUnmap, OpGrant, OpFreed
+	Stream mem.StreamID // OpFence, OpRecordEvent, OpFreed
+	Fence  driver.Fence // OpFence, OpRecordEvent, OpQuery, OpUnknown
+	Delay  Nanos        // OpQuery
+	Must   bool         // OpRecordEvent
 }

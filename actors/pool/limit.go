@@ -2,7 +2,6 @@ package pool
 
 import (
 	"errors"
-	"math"
 
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -15,7 +14,6 @@ func (p *Pool) Trim(private uint64) error {
 	if private == 0 {
 		p.Host.Note(schedule.EventOf(schedule.EventTrim, 0, 0, 0))
 	}
-	p.poll(math.MaxInt) // what other streams are done with is cached, too
 	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: private})
 	if private == 0 {
 		err = errors.Join(err, p.trimRegions())

@@ -1,11 +1,11 @@
 // Package pool has the dynamic-pool actor: it owns the memory of one device and is the only one
-// that changes it. It feeds a policy (engine/onerange, or engine/gmlake to compare with) events,
-// and performs the operations that come back, driver calls included, until one grants the block.
+// that changes it. It feeds the engine (engine/order over engine/onerange, or over engine/gmlake to
+// compare with) events, and performs the operations that come back, driver calls included, until
+// one grants the block.
 //
-//	Request ──► Pool ──► policy.Step ──► operations ──► driver      runner.go
+//	Request ──► Pool ──► order.Step ──► operations ──► driver      runner.go
 //	              │          ▲                │
 //	              │          └── what failed ─┘
-//	              ├── waits for, or borrows from, other streams     fences.go, wait.go
 //	              └── sleep.go, share, limit.go, broken.go: what else happens to its memory
 //
 // Between two messages the host serves what schedules plan and what gaps can hold, from the index
@@ -26,6 +26,7 @@ import (
 	"stalloc/actors/inline"
 	"stalloc/engine/gmlake"
 	"stalloc/engine/onerange"
+	"stalloc/engine/order"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 	"stalloc/live/perfetto"
@@ -59,7 +60,6 @@ type Config struct {
 type Pool struct {
 	Env
 	runner
-	waiting
 	sleeping
 	sharing
 	lost
@@ -69,6 +69,8 @@ type Pool struct {
 	cap     mem.Bytes           // what the settings and the device allow, 0: anything
 	regions map[uint64]struct{} // that may have memory here
 	idle    mem.Bytes           // freed since it retired, and not given back
+
+	requests uint64 // so far
 }
 
 // Window is what a pool was opened with.
@@ -96,10 +98,9 @@ const leastWindow = 64 * mem.MiB
 // New reserves the address window, the largest that the driver gives.
 func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 	layout := cfg.Range
-	p := &Pool{Env: env, runner: newRunner(dev), waiting: newWaiting(cfg.Without),
-		sleeping: sleeping{asleep: map[uint64]*backup{}},
-		sharing:  sharing{exported: map[mem.Addr]mem.Bytes{}},
-		limit:    layout.Limit, regions: map[uint64]struct{}{}}
+	p := &Pool{Env: env, runner: newRunner(dev), sleeping: sleeping{asleep: map[uint64]*backup{}},
+		sharing: sharing{exported: map[mem.Addr]mem.Bytes{}},
+		limit:   layout.Limit, regions: map[uint64]struct{}{}}
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()
 	if err == nil {
@@ -121,6 +122,8 @@ func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 	}
 	layout.Base, layout.Window = p.Base, p.Size
 	p.policy = newPolicy(layout, cfg, env.Host)
+	p.order = order.New(p.policy, order.Config{NoWait: cfg.Without.Has(without.Wait),
+		NoLend: cfg.Without.Has(without.Lend), NoPending: !p.policy.Indexed()})
 	p.applyLimit()
 	p.Small = layout.SmallLimit
 	p.Largest = min(p.Size/2, onerange.Largest)
@@ -156,7 +159,6 @@ func (p *Pool) answer(q inline.Question) (err error) {
 	if p.state >= broken {
 		return p.outlive(q)
 	}
-	p.pollSometimes()
 	switch m := q.(type) {
 	case *Request:
 		return p.serve(m)
@@ -185,14 +187,14 @@ const (
 
 // budget is what the host may serve until the next message.
 func (p *Pool) budget() host.Budget {
-	b := host.Budget{Ops: math.MaxUint64, MaxSize: p.Largest}
+	b, wait := host.Budget{Ops: math.MaxUint64, MaxSize: p.Largest}, p.order.Outstanding()
 	switch {
 	case !p.policy.Indexed() || p.state != serving || p.sleeps(0): // Go sees each request
 		b.Ops = 0
-	case p.fences.urgent > 0:
+	case wait.Urgent > 0:
 		b.Ops = opsWhilePending
-	case p.fences.lateAll > 0: // for a request of that stream, which may be gone
-		b.Ops = opsWhilePending << min(p.fences.looks, maxPollShift)
+	case wait.Late > 0: // for a request of that stream, which may be gone
+		b.Ops = opsWhilePending << min(wait.Looks, maxPollShift)
 	case !p.Marked.Load(): // a request is to come now and then, to end a step
 		b.Ops = ImplicitStep
 	}

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"fmt"
 
 	"stalloc/engine"
@@ -15,15 +14,6 @@ type RefusedError struct {
 	Reason engine.Reason
 	Code   int       // the driver's last error, or 0
 	Limit  mem.Bytes // that the program has set, or 0
-}
-
-// isRefused reports whether an error says that the engine refused, and for a reason.
-func isRefused(err error, why engine.Reason) bool {
-	if err == nil { // nearly always: without an allocation
-		return false
-	}
-	var refused *RefusedError
-	return errors.As(err, &refused) && refused.Reason == why
 }
 
 func (e *RefusedError) Error() string {

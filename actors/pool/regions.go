@@ -67,12 +67,12 @@ func knownRegion(n uint64) *region {
 	regions.clock++
 	r.used = regions.clock
 	if len(regions.known) > 2*mostForgotten { // looked at now and then
-		forgetRegions()
+		forgetUnused()
 	}
 	return r
 }
 
-func forgetRegions() {
+func forgetUnused() {
 	var idle []uint64
 	for n, r := range regions.known {
 		if r.holders == 0 {
@@ -167,7 +167,14 @@ func (p *Pool) trimRegions() error {
 		return nil
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
-	held := p.policy.Regions()
-	p.keepRegions(func(n uint64) bool { return held[n] || p.sleeps(n) })
+	p.forgetRegions()
 	return err
+}
+
+// forgetRegions notes which regions have no memory any more.
+func (p *Pool) forgetRegions() {
+	if len(p.regions) > 0 {
+		held := p.policy.Regions()
+		p.keepRegions(func(n uint64) bool { return held[n] || p.sleeps(n) })
+	}
 }

@@ -26,7 +26,11 @@ func (p *Pool) Retire() error {
 // nobody uses.
 func (p *Pool) giveIdleBack() error {
 	p.idle = 0
-	p.await()
+	if p.order.Outstanding().All > 0 {
+		if err := p.sync(); err != nil {
+			p.Log.Debug("the device cannot be waited for", zap.Error(err))
+		}
+	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim})
 	return errors.Join(err, p.trimRegions())
 }

@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -10,35 +11,46 @@ import (
 	"stalloc/actors/device"
 	"stalloc/actors/device/sleeper"
 	"stalloc/engine"
+	"stalloc/engine/order"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
 )
 
 // ErrUnknown says that an address is no live block of the pool.
 var ErrUnknown = errors.New("not a live block")
 
-// runner performs the operations of the policy on the device.
+// runner performs the operations of the engine on the device.
 type runner struct {
 	policy  policy
+	order   *order.Engine // over the policy: events go there
 	dev     *sleeper.Device
-	handles []driver.Handle // by engine.Index; 0: released
-	ops     []engine.Op     // of the last event
-	calls   uint64          // of the driver
-	time    time.Duration   // in them
-	peak    mem.Bytes       // of handles since the last reset
+	handles []driver.Handle               // by engine.Index; 0: released
+	events  map[driver.Fence]driver.Fence // the driver's, by the engine's numbers
+	ops     []engine.Op                   // of the last event
+	calls   uint64                        // of the driver
+	time    time.Duration                 // in them
+	peak    mem.Bytes                     // of handles since the last reset
+	// the event under way has waited for the device, or that was full
+	waited bool
+
+	warnEvents sync.Once // that the driver takes none
 }
 
-func newRunner(dev device.Device) runner { return runner{dev: sleeper.New(dev)} }
+func newRunner(dev device.Device) runner {
+	return runner{dev: sleeper.New(dev), events: map[driver.Fence]driver.Fence{}}
+}
 
-// maxRounds bounds the answers one event may need: each failed operation and each resumption is
-// one. A policy makes far fewer attempts.
+// maxRounds bounds the answers one event may need, queries aside: each failed operation and each
+// resumption is one. A policy makes far fewer attempts.
 const maxRounds = 64
 
-// run feeds the policy an event and performs what comes back until the event is settled. It
-// returns the grant, if the event asked for one.
+// run feeds the engine an event and performs what comes back until the event is settled. It
+// returns the answer, if the event asked for one.
 func (p *Pool) run(ev engine.Event) (engine.Op, error) {
-	for range maxRounds {
-		p.ops = p.policy.Step(ev, p.ops[:0])
+	ev.Now, ev.Capturing = engine.Nanos(p.Clock.Now()), p.Host.Pools() > 0
+	for rounds := 0; rounds < maxRounds; {
+		p.ops = p.order.Step(ev, p.ops[:0])
 		if len(p.ops) == 0 {
 			return engine.Op{}, nil
 		}
@@ -47,6 +59,11 @@ func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 		if err == nil { // else the policy still counts what could not be done
 			p.peak = max(p.peak, p.reserved())
 		}
+		if err == nil && last.Kind == engine.OpQuery {
+			ev = p.query(last)
+			continue
+		}
+		rounds++
 		switch {
 		case err != nil:
 			p.waited = p.waited || errors.Is(err, driver.ErrOutOfMemory)
@@ -77,7 +94,10 @@ func (p *Pool) perform(ops []engine.Op) (int, error) {
 	calls := p.calls
 	for i := range ops {
 		op := &ops[i]
-		if op.Kind >= engine.OpResume {
+		if op.Kind >= engine.OpQuery {
+			if op.Kind == engine.OpFreed {
+				p.note(schedule.EventDone, op.Addr, op.Size, op.Stream)
+			}
 			continue
 		}
 		if start.IsZero() {
@@ -126,13 +146,79 @@ func (p *Pool) call(op *engine.Op) error {
 		return nil
 	case engine.OpSync:
 		p.waited = true
-		return p.sync()
-	case engine.OpRecord:
-		p.addFence(op)
-		return nil
+		return p.dev.Sync()
+	case engine.OpRecordEvent:
+		return p.record(op)
 	}
 	panic(fmt.Sprintf("the engine asked for operation %d", op.Kind))
 }
+
+// record records an event. That the driver refuses fails the batch only where it must not.
+func (p *Pool) record(op *engine.Op) error {
+	x, err := p.dev.Record(op.Stream)
+	if err == nil {
+		p.events[op.Fence] = x
+		return nil
+	}
+	p.eventsFail(err)
+	p.order.Step(engine.Event{Kind: engine.EvUnrecorded, Fence: op.Fence}, nil)
+	if op.Must {
+		return err
+	}
+	return nil
+}
+
+// query asks the driver whether an event has passed.
+func (p *Pool) query(op engine.Op) engine.Event {
+	if op.Delay > 0 {
+		p.Clock.Sleep(time.Duration(op.Delay))
+	}
+	answer := engine.Event{Kind: engine.EvAnswer, Fence: op.Fence, Now: engine.Nanos(p.Clock.Now())}
+	x, recorded := p.events[op.Fence]
+	if !recorded { // the driver has refused it just now
+		return answer
+	}
+	p.calls++
+	passed, err := p.dev.Done(x)
+	answer.Passed = passed
+	if err != nil {
+		p.eventsFail(err)
+		answer.Code = 1
+	}
+	if passed || err != nil {
+		delete(p.events, op.Fence)
+	}
+	return answer
+}
+
+// eventsFail says once that memory waits longer than it need.
+func (p *Pool) eventsFail(err error) {
+	p.warnEvents.Do(func() {
+		p.Log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other "+
+			"streams have used stays taken until it does", zap.Error(err))
+	})
+}
+
+// errCapturing says that the device cannot be waited for.
+var errCapturing = errors.New("a private pool is being allocated to: a stream may be captured into a " +
+	"graph, and a wait for the device would end that")
+
+// sync waits for the device, but not while a stream may be captured: the wait would end the
+// capture.
+func (p *Pool) sync() error {
+	if p.Host.Pools() > 0 {
+		return errCapturing
+	}
+	p.calls++
+	err := p.dev.Sync()
+	if err == nil {
+		p.order.Step(engine.Event{Kind: engine.EvSynced}, nil)
+	}
+	return err
+}
+
+// Poll asks about all fences.
+func (p *Pool) Poll() { _, _ = p.run(engine.Event{Kind: engine.EvPoll}) }
 
 // reserved returns the memory that is held of the driver.
 func (p *Pool) reserved() mem.Bytes { return p.policy.Reserved() - p.dev.Asleep() }

@@ -1,12 +1,11 @@
 package pool
 
 import (
-	"errors"
 	"time"
 
 	"stalloc/actors/inline"
 	"stalloc/engine"
-	"stalloc/internal/driver"
+	"stalloc/engine/order"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
 )
@@ -24,22 +23,16 @@ type Request struct {
 
 	Addr  mem.Addr // answer
 	Again bool     // answer: ask again in PollInterval
-	wait  wait
+
+	number uint64 // 0: it is new
+	last   bool   // it would be refused, did it not wait
 }
 
-// wait is how a request waits for memory that other streams are about to be done with.
-type wait struct {
-	waited      bool
-	stalled     bool // the device came no further meanwhile
-	from, until time.Duration
-	// when the oldest mark that had not passed at the last look was put
-	mark    time.Duration
-	lenders []mem.StreamID // the streams that lend memory for it, once they do
-	last    bool           // it waits for lenders, or is refused (scarce.go)
-}
+// PollInterval is how long a thread sleeps before a request that waits comes again.
+const PollInterval = time.Duration(order.PollInterval)
 
 // MustSleep reports whether the thread is to let some time pass before it asks again.
-func (m *Request) MustSleep() bool { return !m.CannotWait || m.wait.last }
+func (m *Request) MustSleep() bool { return !m.CannotWait || m.last }
 
 // Free gives a block back.
 type Free struct {
@@ -52,46 +45,35 @@ type Free struct {
 
 // serve finds a block for a request.
 func (p *Pool) serve(m *Request) error {
-	if p.state == retired {
+	switch {
+	case p.state == retired:
+		p.order.Drop(m.number)
 		return ErrRetired
-	}
-	if p.sleeps(m.Private) {
+	case p.sleeps(m.Private):
+		p.order.Drop(m.number)
 		return ErrAsleep
 	}
 	p.beginRegion(m.Private)
-	p.serving = m
-	defer func() { p.serving = nil }()
-	p.recordLateFences(m.Stream)
-	p.mark(m.Stream)
-	if p.Host.Persistent(m.Stream) {
-		p.policy.SetPersistent(m.Stream)
+	if m.number == 0 {
+		p.requests++
+		m.number = p.requests
 	}
-	if m.wait.last && p.waitsOn(m) {
-		return nil
-	}
-	before := p.policy.Reserved()
-	p.waited, p.unsynced = m.wait.last, false
-	grant, err := p.allocate(m)
-	if held := p.policy.Reserved(); errors.Is(err, driver.ErrOutOfMemory) &&
-		p.trimRegions() == nil && p.policy.Reserved() < held {
-		grant, err = p.allocate(m)
-	}
-	if errors.Is(err, driver.ErrOutOfMemory) && p.unsynced {
-		grant, err = p.borrowLast(m, err)
-	}
-	if m.Again {
-		return nil
-	}
+	p.waited = m.last
+	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Size: m.Size,
+		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, CanWait: !m.CannotWait,
+		Persistent: p.Host.Persistent(m.Stream)})
 	if err != nil {
-		if p.policy.Reserved() > before {
-			_, _ = p.run(engine.Event{Kind: engine.EvTrim, Vain: true})
-		}
+		p.forgetRegions()
 		return err
+	}
+	if m.Again = answer.Kind == engine.OpWait; m.Again {
+		m.last = answer.Reason == engine.RefusedDevice
+		return nil
 	}
 	if p.waited {
 		p.Retries.Add(1)
 	}
-	p.served(m, grant)
+	p.served(m, answer)
 	return nil
 }
 
@@ -119,19 +101,15 @@ func (p *Pool) free(m *Free) error {
 		return ErrUnknown
 	}
 	awake := p.unexport(m.Addr)
-	p.deferred, p.paused = m.Deferred, p.sleeps(b.Pool) && !awake
-	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.Addr})
-	p.deferred, p.paused = false, false
+	_, err := p.run(engine.Event{Kind: engine.EvFree, Addr: m.Addr, Deferred: m.Deferred,
+		Idle: p.sleeps(b.Pool) && !awake})
 	if err != nil {
 		return err
 	}
 	m.Freed = b
 	kind := schedule.EventFree
-	for _, op := range p.ops {
-		if op.Kind == engine.OpRecord && op.Addr == 0 {
-			p.lateFrees[op.Fence] = b
-			kind = schedule.EventLate
-		}
+	if now, still := p.policy.Lookup(m.Addr); still && now.Pending {
+		kind = schedule.EventLate
 	}
 	if b.Pool == 0 {
 		p.note(kind, m.Addr, b.Size, b.Stream)
@@ -144,7 +122,6 @@ func (p *Pool) free(m *Free) error {
 
 // Use says that another stream uses the block at addr.
 func (p *Pool) Use(addr mem.Addr, id mem.StreamID) error {
-	p.recordLateFences(id)
 	_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: addr, Stream: id})
 	return err
 }

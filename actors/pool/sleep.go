@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -58,11 +57,10 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 	if len(pools) == 0 {
 		pools = append(allRegions(), 0)
 	}
-	p.calls++
 	if err := p.sync(); err != nil {
 		return err
 	}
-	p.poll(math.MaxInt)
+	p.Poll()
 	start, fresh := time.Now(), map[uint64]*backup{}
 	for _, pool := range pools {
 		if !p.sleeps(pool) {

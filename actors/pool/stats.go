@@ -1,10 +1,11 @@
 package pool
 
 import (
-	"math"
+	"errors"
 	"time"
 
 	"stalloc/engine"
+	"stalloc/engine/order"
 	"stalloc/internal/mem"
 )
 
@@ -26,6 +27,15 @@ type Stats struct {
 	Engine         engine.Stats
 }
 
+// WaitStats counts waits for other streams that were to save memory.
+type WaitStats struct {
+	Waits uint64
+	Vain  uint64 // of them, in which the device came no further
+	Time  time.Duration
+}
+
+func waitStats(w order.Waits) WaitStats { return WaitStats{w.Waits, w.Vain, time.Duration(w.Time)} }
+
 // Stats returns the current counts.
 func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
@@ -33,12 +43,9 @@ func (p *Pool) Stats() Stats {
 		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak,
 		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
-		Late: p.fences.missing(), Waits: p.patience.counts,
+		Late: p.order.Missing(), Waits: waitStats(p.order.Waits()),
 	}
 }
-
-// Poll looks at all fences, so that Stats are of now.
-func (p *Pool) Poll() { p.poll(math.MaxInt) }
 
 // ResetPeak has PeakReserved start over from what is reserved now.
 func (p *Pool) ResetPeak() { p.peak = p.reserved() }
@@ -49,8 +56,8 @@ func (p *Pool) LargestFree() mem.Bytes { return p.policy.LargestFree() }
 // Usage says what live blocks are.
 func (p *Pool) Usage() engine.Usage { return p.policy.Usage() }
 
-// Check recounts the policy's state.
-func (p *Pool) Check() error { return p.policy.Check() }
+// Check recounts the engine's state.
+func (p *Pool) Check() error { return errors.Join(p.policy.Check(), p.order.Check()) }
 
 // Forget drops the streams that hold nothing, but for those to keep, and returns them.
 func (p *Pool) Forget(keep func(mem.StreamID) bool) []mem.StreamID { return p.policy.Forget(keep) }

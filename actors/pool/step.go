@@ -1,8 +1,6 @@
 package pool
 
 import (
-	"math"
-
 	"stalloc/actors/step"
 	"stalloc/engine"
 	"stalloc/internal/mem"
@@ -13,8 +11,6 @@ func (p *Pool) EndStep() (*step.Observed, error) {
 	if p.sleeps(0) { // what a boundary would do to memory can wait
 		return nil, nil
 	}
-	p.poll(math.MaxInt)
-	p.patience.endStep(p.Clock.Now())
 	_, err := p.run(engine.Event{Kind: engine.EvBoundary})
 	return p.observed(), err
 }

@@ -135,7 +135,7 @@ func (d *device) forget(pool uint64) {
 
 // perform does one op; false: the driver refuses it.
 func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
-	if op.Kind < engine.OpResume && op.Kind != engine.OpRecord {
+	if op.Kind < engine.OpResume && op.Kind != engine.OpFence {
 		d.calls++
 		if d.failing != nil && d.failing(d.calls, op) {
 			return false, nil
@@ -168,7 +168,7 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		d.seq++
 		d.synced = d.seq
 		return true, d.passed(func(fenceUse) bool { return true })
-	case engine.OpRecord:
+	case engine.OpFence:
 		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream})
 		for i := range d.freeing.users {
 			if d.freeing.users[i].stream == op.Stream {

@@ -41,7 +41,7 @@ func (p *Pool) free(ev engine.Event, out []engine.Op) []engine.Op {
 		p.lastFence++
 		c.users[i].fence = p.lastFence
 		p.fences[p.lastFence] = b
-		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: c.users[i].stream,
+		out = append(out, engine.Op{Kind: engine.OpFence, Stream: c.users[i].stream,
 			Fence: p.lastFence})
 	}
 	return out

@@ -124,7 +124,7 @@ func (d *device) step(ev engine.Event) error {
 
 // perform does one op; false: the driver refuses it.
 func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
-	if op.Kind < engine.OpResume && op.Kind != engine.OpRecord {
+	if op.Kind < engine.OpResume && op.Kind != engine.OpFence {
 		d.calls++
 		if d.failing != nil && d.failing(d.calls, op) {
 			return false, nil
@@ -167,7 +167,7 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		d.seq++
 		d.synced = d.seq
 		return true, d.passed(func(fenceUse) bool { return true })
-	case engine.OpRecord:
+	case engine.OpFence:
 		d.fences = append(d.fences, fenceUse{op.Fence, op.Stream, d.seq})
 		// none, if it is the fence of a private view
 		for i := 0; d.freeing != nil && i < len(d.freeing.waits); i++ {

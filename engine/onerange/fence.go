@@ -54,7 +54,7 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	}
 	for _, id := range slices.Backward(k.users) {
-		out = append(out, engine.Op{Kind: engine.OpRecord, Stream: id,
+		out = append(out, engine.Op{Kind: engine.OpFence, Stream: id,
 			Fence: driver.Fence(e.newFence(waiter{at: b.At}))})
 	}
 	if k.fences = len(k.users); k.fences == 0 {
@@ -66,7 +66,7 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 		v := &e.views[k.view]
 		e.clean(k.view)
 		v.dirty, v.fence = true, e.newFence(waiter{view: k.view})
-		out = append(out, engine.Op{Kind: engine.OpRecord, Addr: e.addr(v.at),
+		out = append(out, engine.Op{Kind: engine.OpFence, Addr: e.addr(v.at),
 			Stream: e.heaps[heapAt(v.arena)].stream, Fence: driver.Fence(v.fence)})
 	}
 	return out

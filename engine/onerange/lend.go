@@ -91,7 +91,7 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 	}
 	fence := e.newFence(waiter{lent: slices.Clone(e.picks)})
 	e.leave()
-	return want, append(out, engine.Op{Kind: engine.OpRecord, Stream: e.heaps[heapAt(s)].stream,
+	return want, append(out, engine.Op{Kind: engine.OpFence, Stream: e.heaps[heapAt(s)].stream,
 		Fence: driver.Fence(fence)})
 }
 

@@ -33,7 +33,7 @@ func (e *Engine) wait(out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	a.waited = true
-	idle := e.idx.Total().Pending > 0
+	idle := e.idx.Total().Pending+e.leaving > 0
 	for s := range e.allArenas() {
 		idle = idle || e.donor(s) && e.freeHandles(s) > 0
 	}

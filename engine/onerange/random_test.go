@@ -42,7 +42,7 @@ func one(d *device, req uint64, next func() int) error {
 	switch k := next() % 32; {
 	case k < 14:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
-			Stream: stream(next()), Lend: k%3 > 0, Wait: k%5 == 0})
+			Stream: stream(next()), Means: means(k)})
 	case k < 15:
 		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
 			Stream: stream(next()), Pool: uint64(next() % 3)})
@@ -201,4 +201,15 @@ func FuzzEngine(f *testing.F) {
 			t.Fatalf("variant %q: %v", v.name, err)
 		}
 	})
+}
+
+// means are two of three times that others lend, and one of five that the request waits.
+func means(k int) (m engine.Means) {
+	if k%3 > 0 {
+		m |= engine.MeansBorrow
+	}
+	if k%5 == 0 {
+		m |= engine.MeansWait
+	}
+	return m
 }

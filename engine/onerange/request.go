@@ -21,7 +21,8 @@ const (
 )
 
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Wait, lend: ev.Lend,
+	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Means&engine.MeansWait != 0,
+		lend:   ev.Means&engine.MeansBorrow != 0,
 		reason: engine.RefusedDevice}
 	a := &e.act
 	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
@@ -38,7 +39,7 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
 	}
-	if ev.Poll && e.idx.Total().Pending+e.leaving > 0 &&
+	if ev.Means&engine.MeansPoll != 0 && e.idx.Total().Pending+e.leaving > 0 &&
 		(planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}

@@ -93,9 +93,9 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 			}
 			ev.Planned = s.eng.cfg.Base + mem.Addr(at)
 		case "wait":
-			ev.Wait = true
+			ev.Means |= engine.MeansWait
 		case "lend":
-			ev.Lend = true
+			ev.Means |= engine.MeansBorrow
 		default:
 			plain = append(plain, w)
 		}
@@ -150,7 +150,7 @@ func (s *scripted) told() string {
 			out = append(out, "at "+s.offset(op.Addr))
 		case engine.OpRefuse:
 			out = append(out, fmt.Sprintf("refused: %v", op.Reason))
-		case engine.OpRecord:
+		case engine.OpFence:
 			out = append(out, fmt.Sprintf("fence on stream %d", op.Stream))
 		case engine.OpMap, engine.OpRelease:
 			out = append(out, fmt.Sprintf("%v %d", op.Kind, len(run)))
@@ -167,7 +167,7 @@ func (s *scripted) told() string {
 // runs are operations of one kind, one after the other.
 func runs(ops []engine.Op) (all [][]engine.Op) {
 	for i, op := range ops {
-		if n := len(all); i > 0 && ops[i-1].Kind == op.Kind && op.Kind != engine.OpRecord {
+		if n := len(all); i > 0 && ops[i-1].Kind == op.Kind && op.Kind != engine.OpFence {
 			all[n-1] = append(all[n-1], op)
 		} else {
 			all = append(all, []engine.Op{op})

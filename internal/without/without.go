@@ -18,6 +18,7 @@ const (
 	Reuse                  // a view stays mapped for later blocks
 	Ends                   // a view's block begins and ends in parts of handles
 	Wait                   // requests wait for blocks that other streams are about to be done with
+	Lend                   // streams lend idle memory to others
 )
 
 var texts = [...]string{
@@ -27,6 +28,7 @@ var texts = [...]string{
 	"reuse: a stitched view stays mapped, and serves later blocks",
 	"ends: a stitched block begins and ends in free parts of handles that others use",
 	"wait: requests wait for blocks that other streams are about to be done with, rather than have memory made",
+	"lend: before memory is made for a stream, other persistent streams lend it what they have idle",
 }
 
 // Has reports whether one of them is off.

@@ -96,7 +96,7 @@ func (t *twins) both(ev engine.Event) (last engine.Op, err error) {
 				failed = i
 				break
 			}
-			if op.Kind == engine.OpRecord && op.Addr == 0 {
+			if op.Kind == engine.OpFence && op.Addr == 0 {
 				t.fences = append(t.fences, op.Fence)
 			}
 		}

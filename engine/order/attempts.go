@@ -1,0 +1,318 @@
+package order
+
+import (
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// stage is how far an event has come.
+//
+//	any event   begun ──► polled ──► settled          (a boundary, a trim and a poll poll all)
+//	a request   begun ──► first ──► granted
+//	                      first ──► polled ──► second ──► granted, or OpWait: it comes again
+//	                      first, second ──► regions ──► first, or borrow
+//	                      borrow ──► granted, OpWait, or rollback ──► refused
+//	one that waits for lenders
+//	            begun ──► lent ──► OpWait, or first
+type stage uint8
+
+const (
+	stageBegun stage = iota
+	stagePolled
+	stageLent
+	stageFirst
+	stageRepoll
+	stageSecond
+	stageRegions
+	stageBorrow
+	stageRollback
+	stageSettled
+)
+
+// advance goes on until the runner has to answer, or the event is settled.
+func (e *Engine) advance() {
+	for {
+		if e.act.polling && e.query() {
+			return
+		}
+		if e.act.stage == stageSettled || !e.next() {
+			return
+		}
+	}
+}
+
+// next does what comes at the event's stage; false: the policy has a batch under way.
+func (e *Engine) next() bool {
+	a := &e.act
+	switch a.stage {
+	case stageBegun:
+		e.begun()
+	case stagePolled:
+		a.stage = stageSettled
+		return e.event()
+	case stageLent:
+		if at, behind := e.fences.oldest(a.lenders...); behind && at <= a.wait.from &&
+			a.now-a.wait.from < lastWait {
+			e.comeAgain(engine.RefusedDevice)
+			return true
+		}
+		a.stage = stageFirst
+	case stageFirst:
+		a.began, a.means = e.policy.Reserved(), e.preferences()
+		return e.try(a.means, a.ev.Planned)
+	case stageRepoll:
+		a.stage = stageSecond
+		if asked := a.lenders[a.asked:]; e.fences.atWork(asked) {
+			e.rule.borrowed += len(asked)
+		}
+	case stageSecond:
+		means := a.means &^ engine.MeansPoll
+		if e.mayWait() {
+			means |= engine.MeansWait
+		}
+		return e.try(means, a.ev.Planned)
+	case stageRegions:
+		a.began = e.policy.Reserved()
+		return e.feed(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
+	case stageBorrow:
+		return e.try(engine.MeansBorrow, 0)
+	case stageRollback:
+		if e.policy.Reserved() > a.before {
+			return e.feed(engine.Event{Kind: engine.EvTrim, Vain: true})
+		}
+		e.refuse()
+	}
+	return true
+}
+
+// begun names the event's stream, and says what comes first.
+func (e *Engine) begun() {
+	a := &e.act
+	a.stage = stagePolled
+	switch a.ev.Kind {
+	case engine.EvAlloc:
+		e.name(a.ev.Stream)
+		e.mark()
+		if a.ev.Persistent {
+			e.policy.SetPersistent(a.ev.Stream)
+		}
+		a.before = e.policy.Reserved()
+		if a.stage = stageFirst; a.last {
+			a.stage = stageLent
+			e.poll(all)
+		}
+	case engine.EvRecord:
+		e.name(a.ev.Stream)
+	case engine.EvBoundary, engine.EvTrim, engine.EvPoll:
+		e.poll(all)
+	}
+}
+
+// event hands the policy an event that is no request.
+func (e *Engine) event() bool {
+	switch e.act.ev.Kind {
+	case engine.EvPoll:
+		return true
+	case engine.EvBoundary:
+		e.rule.endStep(e.act.now)
+	}
+	return e.feed(e.act.ev)
+}
+
+// preferences are what is better than new memory at the first attempt.
+func (e *Engine) preferences() (m engine.Means) {
+	a := &e.act
+	if !e.cfg.NoPending && e.fences.n+e.fences.lateN > 0 {
+		m |= engine.MeansPoll
+	}
+	if !e.cfg.NoPending && !e.cfg.NoLend && a.ev.CanWait && !a.wait.waited && a.ev.Pool == 0 &&
+		!a.ev.Capturing && e.rule.mayBorrow(a.now) {
+		m |= engine.MeansBorrow
+	}
+	return m
+}
+
+// mayWait reports whether the request may wait, or wait on: for its own stream or, if others lend
+// for it, for those.
+func (e *Engine) mayWait() bool {
+	a, of := &e.act, []mem.StreamID{e.act.ev.Stream}
+	if len(a.lenders) > 0 {
+		of = a.lenders
+	}
+	oldest, behind := e.fences.oldest(of...)
+	return !e.cfg.NoWait && a.ev.CanWait && behind && a.ev.Pool == 0 && !a.ev.Capturing &&
+		e.rule.mayWait(&a.wait, a.now, oldest, len(a.lenders) > 0)
+}
+
+// try asks the policy for the block.
+func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
+	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Size: e.act.ev.Size,
+		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Means: means}
+	e.act.asked = len(e.act.lenders)
+	return e.feed(ev)
+}
+
+// feed hands the policy an event, and its batch to the runner. It reports whether the event is
+// settled for the policy: then the stage is the next one.
+func (e *Engine) feed(ev engine.Event) bool {
+	e.batch = e.policy.Step(ev, e.batch[:0])
+	return e.translate()
+}
+
+// proceed takes the runner's answer to a batch of the policy.
+func (e *Engine) proceed(ev engine.Event) {
+	a := &e.act
+	if a.syncing {
+		a.syncing = false
+		if a.unsynced = ev.Kind == engine.EvFailed && ev.Failed == 0; !a.unsynced {
+			e.fences.synced()
+		}
+	}
+	if e.feed(ev) {
+		e.advance()
+	}
+}
+
+// translate hands the policy's batch on: fences become events of the driver where their streams
+// may be named. It reports whether the batch is the policy's last for the event.
+func (e *Engine) translate() bool {
+	a := &e.act
+	for i := range e.batch {
+		switch op := e.batch[i]; op.Kind {
+		case engine.OpFence:
+			e.fence(op)
+		case engine.OpSync:
+			if a.ev.Capturing { // it would end the capture
+				a.unsynced = true
+				return e.feed(engine.Event{Kind: engine.EvFailed, Failed: i, Req: a.ev.Req})
+			}
+			if a.syncing = true; a.ev.Kind == engine.EvAlloc { // is this stream captured?
+				e.record(a.ev.Stream, true, i)
+			}
+			e.put(op, i)
+		default:
+			e.put(op, i)
+		}
+	}
+	n := len(e.batch)
+	if n > 0 && e.batch[n-1].Kind == engine.OpResume {
+		return false
+	}
+	if a.stage != stageSettled {
+		last := engine.Op{}
+		if n > 0 {
+			last = e.batch[n-1]
+		}
+		e.outcome(last)
+	}
+	return true
+}
+
+// fence has the policy's fence wait for a stream.
+func (e *Engine) fence(op engine.Op) {
+	a, urgent := &e.act, op.Addr == 0
+	if a.ev.Kind == engine.EvFree && urgent {
+		b, _ := e.policy.Lookup(a.ev.Addr)
+		e.late[op.Fence] = b
+	}
+	if a.ev.Kind == engine.EvFree && a.ev.Idle {
+		e.fences.passed = append(e.fences.passed, waiter{op.Fence, urgent})
+		return
+	}
+	if a.ev.Kind == engine.EvAlloc {
+		a.lenders = append(a.lenders, op.Stream)
+		a.wait.from, a.wait.stalled = a.now, true
+	}
+	e.fences.add(op.Stream, waiter{op.Fence, urgent})
+	// The stream of a view, for whose addresses this waits, may be gone when the block is freed.
+	if urgent && !a.ev.Deferred {
+		e.name(op.Stream)
+	}
+}
+
+// outcome goes on after an attempt of the policy: by the stage and by how it ended.
+func (e *Engine) outcome(last engine.Op) {
+	a := &e.act
+	if last.Kind == engine.OpRefuse { // not yet the runner's
+		e.out, e.from = e.out[:len(e.out)-1], e.from[:len(e.from)-1]
+		a.refusal = last
+	}
+	granted := last.Kind == engine.OpGrant
+	pending := last.Kind == engine.OpRefuse && last.Reason == engine.RefusedPending
+	switch {
+	case a.stage == stageRegions:
+		if e.full(); e.policy.Reserved() < a.began {
+			a.stage = stageFirst
+		}
+	case a.stage == stageRollback:
+		e.refuse()
+	case a.stage == stageBorrow && pending:
+		a.last = true
+		e.comeAgain(engine.RefusedDevice)
+	case a.stage == stageBorrow && !granted:
+		a.stage = stageRollback
+	case a.stage == stageFirst && pending:
+		if a.stage = stageRepoll; len(a.lenders) > a.asked {
+			a.delay = idleDelay
+		}
+		e.poll(all)
+	case pending:
+		e.rule.borrowed += len(a.lenders) - a.asked
+		a.wait.waited = true
+		e.comeAgain(engine.RefusedPending)
+	default:
+		if a.wait.waited && a.ev.CanWait && a.stage != stageBorrow {
+			e.rule.waited(&a.wait, a.now, granted && e.policy.Reserved() > a.began)
+		}
+		if a.stage == stageSecond {
+			e.rule.borrowed += len(a.lenders) - a.asked
+		}
+		switch {
+		case granted:
+			a.stage = stageSettled
+		case isFull(a.refusal):
+			e.full()
+		default:
+			a.stage = stageRollback
+		}
+	}
+}
+
+// full chooses what comes after a request was refused since there is no memory for it.
+func (e *Engine) full() {
+	a := &e.act
+	switch {
+	case !a.retried && len(e.policy.Regions()) > 0:
+		a.retried, a.stage = true, stageRegions
+	case a.unsynced && !e.cfg.NoPending && !e.cfg.NoLend && !a.last:
+		a.stage = stageBorrow
+	default:
+		a.stage = stageRollback
+	}
+}
+
+// isFull reports whether a request was refused since there is no memory for it.
+func isFull(op engine.Op) bool {
+	switch op.Reason {
+	case engine.RefusedSize, engine.RefusedLimit, engine.RefusedWindow:
+		return true
+	case engine.RefusedDevice:
+		return op.Code == 0 || op.Code == driver.CodeOutOfMemory
+	}
+	return false
+}
+
+// comeAgain answers a request that waits.
+func (e *Engine) comeAgain(why engine.Reason) {
+	a := &e.act
+	e.waits[a.ev.Req] = a.request
+	e.put(engine.Op{Kind: engine.OpWait, Req: a.ev.Req, Reason: why}, -1)
+	a.stage = stageSettled
+}
+
+// refuse answers a request with why the last attempt has failed.
+func (e *Engine) refuse() {
+	e.put(e.act.refusal, -1)
+	e.act.stage = stageSettled
+}
