@@ -38,7 +38,7 @@ FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 
 # Packages whose self-checks are worth a second run with the checks compiled in.
-CHECKED := ./internal/... ./stream/... ./engine/... ./plan/... ./baseline/...
+CHECKED := ./engine/... ./baseline/...
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
 PY_TESTS := tests/python tests/shim
