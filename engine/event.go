@@ -9,13 +9,13 @@ import (
 type EventKind uint8
 
 const (
-	// EvAlloc asks for a block: Req, Size, Stream, Pool, Planned, Means. Exactly one
+	// EvAlloc asks for a block: Req, Asked, Stream, Pool, Planned, Means. Exactly one
 	// OpGrant or OpRefuse with the same Req answers it.
 	EvAlloc EventKind = iota + 1
 	// EvFree gives the block at Addr back.
 	EvFree
-	// EvRecord says that Stream also uses the block at Addr.
-	EvRecord
+	// EvUseStream says that Stream also uses the block at Addr (record_stream).
+	EvUseStream
 	// EvFence says that the fence numbered Fence has passed.
 	EvFence
 	// EvBoundary ends a training step.
@@ -58,10 +58,10 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Size   mem.Bytes    // EvAlloc: bytes asked for
-	Stream mem.StreamID // EvAlloc: the block's stream; EvRecord: another stream that used it
+	Asked  mem.Bytes    // EvAlloc: bytes asked for
+	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
-	Addr   mem.Addr     // EvFree, EvRecord
+	Addr   mem.Addr     // EvFree, EvUseStream
 	Fence  driver.Fence // EvFence: the number an OpFence carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
 	Code   int          // EvFailed: the driver's error code
@@ -79,8 +79,8 @@ type Event struct {
 	Passed   bool // EvAnswer
 	// EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Planned mem.Addr
-	// EvTrim: what a refused request took goes, which the program has not asked for
-	Vain bool
+	// EvTrim: it takes back what was made for a request that is refused; the program has not asked
+	Rollback bool
 }
 
 // Nanos is a time in nanoseconds since some moment, or a length of time.

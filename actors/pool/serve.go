@@ -59,7 +59,7 @@ func (p *Pool) serve(m *Request) error {
 		m.number = p.requests
 	}
 	p.waited = m.last
-	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Size: m.Size,
+	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
 		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, CanWait: !m.CannotWait,
 		Persistent: p.Host.Persistent(m.Stream)})
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *Pool) free(m *Free) error {
 
 // Use says that another stream uses the block at addr.
 func (p *Pool) Use(addr mem.Addr, id mem.StreamID) error {
-	_, err := p.run(engine.Event{Kind: engine.EvRecord, Addr: addr, Stream: id})
+	_, err := p.run(engine.Event{Kind: engine.EvUseStream, Addr: addr, Stream: id})
 	return err
 }
 

@@ -141,7 +141,7 @@ func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err erro
 	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
 		return handles, err
 	}
-	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Vain: true})
+	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true})
 	if failed = errors.Join(failed, p.trimRegions()); p.policy.Reserved() == held {
 		return nil, errors.Join(err, failed)
 	}

@@ -25,15 +25,19 @@ const (
 	phaseRelease
 )
 
+// action is what the last batch of ops belongs to.
 type action struct {
-	phase phase
-	ops   int // driver calls in the batch
+	request
+	batch
+	sweeping
+}
 
-	// The request served, if any.
-	asked    bool
+// request is what is served, and what was tried for it.
+type request struct {
+	asked    bool // there is one
 	req      uint64
-	size     mem.Bytes // what was asked for, rounded to 512 bytes
-	less     mem.Bytes // by which it was rounded
+	size     mem.Bytes // asked for, rounded to 512 bytes
+	slack    mem.Bytes // by which it was rounded
 	n        mem.Bytes // what a block must have
 	segment  mem.Bytes // what a new segment has
 	heap     int32
@@ -42,16 +46,22 @@ type action struct {
 	swept    bool // idle sBlocks have been dropped for a stitch
 	reason   engine.Reason
 	code     int
+}
 
-	// The batch.
+// batch is what the driver is asked to do.
+type batch struct {
+	phase     phase
+	ops       int    // driver calls
 	page      uint32 // first of the addresses being mapped
 	pages     int
 	creates   int
 	mapped    int     // phaseScrap
 	attempt   attempt // phaseStitch
 	stitching bool    // phaseScrap: the mapping was to be an sBlock
+}
 
-	// A sweep.
+// sweeping is what gives memory back.
+type sweeping struct {
 	sweep  sweep
 	synced bool   // the device has been waited for
 	pool   uint64 // whose memory

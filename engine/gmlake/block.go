@@ -48,7 +48,7 @@ type block struct {
 	addr  mem.Addr
 	size  mem.Bytes
 	asked mem.Bytes // what Lookup tells, while live or pending: rounded to 512 bytes
-	less  mem.Bytes // by which it was rounded up
+	slack mem.Bytes // by which it was rounded up
 	heap  int32
 	kind  kind
 	state state
@@ -91,10 +91,10 @@ func record[T any](records *[]T, spare *[]int32) int32 {
 	return int32(len(*records) - 1)
 }
 
-// charge makes a held block live. asked is rounded up, by less bytes.
-func (p *Pool) charge(b int32, asked, less mem.Bytes) {
+// charge makes a held block live. asked is rounded up, by slack bytes.
+func (p *Pool) charge(b int32, asked, slack mem.Bytes) {
 	c := &p.blocks[b]
-	c.state, c.asked, c.less = live, asked, less
+	c.state, c.asked, c.slack = live, asked, slack
 	p.at[c.addr] = b
 	p.stats.Blocks++
 	p.stats.Load += asked
@@ -133,6 +133,6 @@ func (p *Pool) Lookup(addr mem.Addr) (engine.Block, bool) {
 	c := &p.blocks[b]
 	h := &p.heaps[c.heap]
 	return engine.Block{
-		Addr: addr, Size: c.asked, Asked: c.asked - c.less, Stream: h.stream, Pool: h.pool, Pending: c.state == pending,
+		Addr: addr, Size: c.asked, Asked: c.asked - c.slack, Stream: h.stream, Pool: h.pool, Pending: c.state == pending,
 	}, true
 }

@@ -255,7 +255,7 @@ func (d *device) units(op engine.Op, do func(*mapping, *use) error) error {
 // grant checks that nobody holds the bytes, and that whoever held them last is on
 // the same stream or has been waited for, and in a pool that may give them away.
 func (d *device) grant(op engine.Op, ev engine.Event) error {
-	if op.Req != ev.Req || op.Size < ev.Size || op.Size%mem.Grain != 0 {
+	if op.Req != ev.Req || op.Size < ev.Asked || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
 	}
 	if b, ok := d.pool.Lookup(op.Addr); !ok || b.Size != op.Size || b.Stream != ev.Stream ||
@@ -285,7 +285,7 @@ func (d *device) record(req uint64, stream mem.StreamID) error {
 	if stream != g.stream && !known {
 		g.users = append(g.users, fenceUse{stream: stream})
 	}
-	return d.step(engine.Event{Kind: engine.EvRecord, Addr: g.op.Addr, Stream: stream})
+	return d.step(engine.Event{Kind: engine.EvUseStream, Addr: g.op.Addr, Stream: stream})
 }
 
 // free runs EvFree. The bytes keep their owner until every other stream that used

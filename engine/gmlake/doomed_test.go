@@ -41,18 +41,18 @@ func TestDoomed(t *testing.T) {
 				}
 			}
 		}
-		a := do(engine.Event{Kind: engine.EvAlloc, Size: 20 * mem.MiB}, 10, 10, 0)
-		b := do(engine.Event{Kind: engine.EvAlloc, Size: 12 * mem.MiB}, 16, 16, 0)
-		c := do(engine.Event{Kind: engine.EvAlloc, Size: 10 * mem.MiB}, 21, 21, 0)
+		a := do(engine.Event{Kind: engine.EvAlloc, Asked: 20 * mem.MiB}, 10, 10, 0)
+		b := do(engine.Event{Kind: engine.EvAlloc, Asked: 12 * mem.MiB}, 16, 16, 0)
+		c := do(engine.Event{Kind: engine.EvAlloc, Asked: 10 * mem.MiB}, 21, 21, 0)
 		free(a, b, c)
 		// all three
-		free(do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21, 42, 0))
+		free(do(engine.Event{Kind: engine.EvAlloc, Asked: 42 * mem.MiB}, 21, 42, 0))
 		// over a and b
-		live := do(engine.Event{Kind: engine.EvAlloc, Size: 32 * mem.MiB}, 21, 42, 0)
+		live := do(engine.Event{Kind: engine.EvAlloc, Asked: 32 * mem.MiB}, 21, 42, 0)
 		// c goes
 		do(engine.Event{Kind: engine.EvTrim}, 21, 37, 1)
 		// not out of c
-		other := do(engine.Event{Kind: engine.EvAlloc, Size: 42 * mem.MiB}, 21+21, 37+21, 1)
+		other := do(engine.Event{Kind: engine.EvAlloc, Asked: 42 * mem.MiB}, 21+21, 37+21, 1)
 		free(live, other)
 		if retire == engine.EvBoundary {
 			do(engine.Event{Kind: retire}, 16+21, 16+21, 1)
@@ -69,7 +69,7 @@ func TestRunnerOutOfOrder(t *testing.T) {
 	for _, ev := range []engine.Event{
 		{Kind: engine.EvResume}, {Kind: engine.EvFailed}, {Kind: engine.EvFailed,
 			Failed: -1}, {Kind: engine.EvFence, Fence: 9},
-		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvRecord, Addr: cfg.Base + 512,
+		{Kind: engine.EvFree, Addr: 1}, {Kind: engine.EvUseStream, Addr: cfg.Base + 512,
 			Stream: 3}, {}, {Kind: 200},
 	} {
 		if out := p.Step(ev, nil); len(out) != 1 || out[0].Kind != engine.OpUnknown {
@@ -77,7 +77,7 @@ func TestRunnerOutOfOrder(t *testing.T) {
 		}
 	}
 	// The runner maps a segment and never answers the resume: it is kept, free.
-	out := p.Step(engine.Event{Kind: engine.EvAlloc, Req: 5, Size: 4 * mem.MiB}, nil)
+	out := p.Step(engine.Event{Kind: engine.EvAlloc, Req: 5, Asked: 4 * mem.MiB}, nil)
 	if out[len(out)-1].Kind != engine.OpResume {
 		t.Fatalf("no resume: %v", out)
 	}
@@ -96,7 +96,7 @@ func TestRunnerOutOfOrder(t *testing.T) {
 
 func TestRefusesSizes(t *testing.T) {
 	for _, size := range []mem.Bytes{-1, 3 * mem.TiB, 1<<63 - 1} {
-		out := New(DefaultConfig()).Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: size},
+		out := New(DefaultConfig()).Step(engine.Event{Kind: engine.EvAlloc, Req: 1, Asked: size},
 			nil)
 		if len(out) != 1 || out[0].Kind != engine.OpRefuse || out[0].Reason != engine.RefusedSize {
 			t.Errorf("%d bytes: %v", int64(size), out)
@@ -115,10 +115,10 @@ func TestReleasedInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		do(engine.Event{Kind: engine.EvAlloc, Req: 1, Size: 12 * mem.MiB, Pool: 2})
+		do(engine.Event{Kind: engine.EvAlloc, Req: 1, Asked: 12 * mem.MiB, Pool: 2})
 		do(engine.Event{Kind: engine.EvTrim, Pool: 2})
 		if again {
-			do(engine.Event{Kind: engine.EvAlloc, Req: 2, Size: 12 * mem.MiB, Pool: 2})
+			do(engine.Event{Kind: engine.EvAlloc, Req: 2, Asked: 12 * mem.MiB, Pool: 2})
 		}
 		if err := d.free(1); err != nil {
 			t.Fatal(err)

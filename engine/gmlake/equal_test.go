@@ -68,7 +68,7 @@ func TestEqualsModel(t *testing.T) {
 					size, stream = mem.Bytes(5+rng.IntN(20))*2*mem.MiB, 0
 				}
 				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(n),
-					Size: size, Stream: stream})
+					Asked: size, Stream: stream})
 				b := m.alloc(size, stream)
 				if (op.Kind == engine.OpGrant) != (b != nil) || b != nil && op.Addr != b.addr {
 					t.Fatalf("seed %d, event %d: %v on stream %d: %+v, the model has it at %+v",
@@ -154,7 +154,7 @@ func TestVectors(t *testing.T) {
 			switch want.Op[0] {
 			case "a":
 				op := perform(p, pages, engine.Event{Kind: engine.EvAlloc, Req: uint64(i + 1),
-					Size: mem.Bytes(want.Op[2].(float64))})
+					Asked: mem.Bytes(want.Op[2].(float64))})
 				at[want.Op[1].(string)] = op.Addr
 				got.Addr = p.place(op.Addr)
 			case "f":

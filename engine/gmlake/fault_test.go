@@ -15,7 +15,7 @@ func story(d *device) error {
 	alloc := func(size mem.Bytes, s mem.StreamID, pool uint64) func() error {
 		return func() error {
 			req++
-			return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size, Stream: s,
+			return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: size, Stream: s,
 				Pool: pool})
 		}
 	}

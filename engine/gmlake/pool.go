@@ -16,34 +16,46 @@ type Pool struct {
 	limit int    // handles; the largest int if there is no limit
 	clock uint64 // events so far
 	space addresses
+	records
+	handleTable
+	late
 
+	at      map[mem.Addr]int32 // live and pending blocks
+	virtual mem.Bytes          // addresses in sBlocks
+	doomed  int                // sBlocks that are
+	act     action
+	chosen  []int32 // pBlocks a stitch or a reuse is about
+	victims []int32 // what the batch unmaps
+	strays  []stray // what failed batches have mapped, and could not unmap
+
+	stats engine.Stats
+}
+
+// records are numbered; what is not used any more is spare.
+type records struct {
 	blocks   []block
 	segments []segment
 	chunks   []chunk
 	stitches []stitch
 	heaps    []heap
+	heapAt   map[heapKey]int32
 
 	spareBlocks, spareSegments, spareChunks, spareStitches []int32
+}
 
-	heapAt map[heapKey]int32
-	at     map[mem.Addr]int32 // live and pending blocks
+// handleTable holds the numbers of handles.
+type handleTable struct {
+	unmapped []engine.Index // that are in no chunk
+	numbers  []engine.Index // free ones
+	numbered engine.Index   // the highest in use so far
+	picks    []engine.Index // that a segment is being made of
+}
 
+// late is what waits for other streams.
+type late struct {
 	fences    map[driver.Fence]int32 // the pending block that waits for it
 	lastFence driver.Fence
 	waiting   []int32 // pending blocks
-
-	unmapped []engine.Index // handles that are in no chunk
-	numbers  []engine.Index // free numbers of handles
-	numbered engine.Index   // the highest number in use so far
-	virtual  mem.Bytes      // addresses in sBlocks
-	doomed   int            // sBlocks that are
-	act      action
-	chosen   []int32        // pBlocks a stitch or a reuse is about
-	picks    []engine.Index // handles a segment is being made of
-	victims  []int32        // what the batch unmaps
-	strays   []stray        // what failed batches have mapped, and could not unmap
-
-	stats engine.Stats
 }
 
 // stray is what a failed batch has mapped: the first of so many pages.
@@ -69,11 +81,11 @@ type heapKey struct {
 func New(cfg Config) *Pool {
 	cfg = cfg.withDefaults()
 	p := &Pool{
-		cfg:    cfg,
-		space:  addresses{limit: uint32(cfg.Window / pageSize)},
-		heapAt: map[heapKey]int32{},
-		at:     map[mem.Addr]int32{},
-		fences: map[driver.Fence]int32{},
+		cfg:     cfg,
+		space:   addresses{limit: uint32(cfg.Window / pageSize)},
+		records: records{heapAt: map[heapKey]int32{}},
+		at:      map[mem.Addr]int32{},
+		late:    late{fences: map[driver.Fence]int32{}},
 	}
 	p.SetLimit(0)
 	return p
@@ -147,14 +159,14 @@ func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return p.alloc(ev, out)
 	case engine.EvFree:
 		return p.free(ev, out)
-	case engine.EvRecord:
+	case engine.EvUseStream:
 		return p.record(ev, out)
 	case engine.EvFence:
 		return p.fence(ev, out)
 	case engine.EvBoundary:
 		return p.boundary(out)
 	case engine.EvTrim:
-		p.act = action{pool: ev.Pool}
+		p.act = action{sweeping: sweeping{pool: ev.Pool}}
 		for h := range p.heaps {
 			p.heaps[h].over = p.heaps[h].over || ev.Pool != 0 && p.meant(int32(h))
 		}

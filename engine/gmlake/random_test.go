@@ -39,7 +39,7 @@ func one(d *device, req uint64, next func() int) error {
 	ev := engine.Event{Kind: engine.EvAlloc, Req: req}
 	switch k := next() % 32; {
 	case k < 13:
-		ev.Size, ev.Stream = size(next(), next()), stream(next())
+		ev.Asked, ev.Stream = size(next(), next()), stream(next())
 		if k == 0 {
 			ev.Pool = uint64(next() % 3)
 		}

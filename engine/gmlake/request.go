@@ -26,13 +26,13 @@ var (
 
 // alloc starts to serve a request.
 func (p *Pool) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	p.act = action{asked: true, req: ev.Req, reason: engine.RefusedDevice}
+	p.act = action{request: request{asked: true, req: ev.Req, reason: engine.RefusedDevice}}
 	a := &p.act
-	if ev.Size < 0 || ev.Size > p.cfg.Window/2 {
+	if ev.Asked < 0 || ev.Asked > p.cfg.Window/2 {
 		return p.refuse(engine.RefusedSize, out)
 	}
-	a.size = mem.Round(ev.Size)
-	a.n, a.less = a.size, a.size-ev.Size
+	a.size = mem.Round(ev.Asked)
+	a.n, a.slack = a.size, a.size-ev.Asked
 	if a.n <= smallLimit {
 		a.kind, a.segment, a.attempts = small, pageSize, smallAttempts
 	} else {
@@ -112,7 +112,7 @@ func (p *Pool) grant(b int32, out []engine.Op) []engine.Op {
 	if p.blocks[b].kind == large {
 		p.shift(b, -1)
 	}
-	p.charge(b, a.size, a.less)
+	p.charge(b, a.size, a.slack)
 	out = append(out, engine.Op{Kind: engine.OpGrant, Req: a.req, Addr: p.blocks[b].addr,
 		Size: a.size})
 	p.act = action{}

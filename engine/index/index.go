@@ -42,7 +42,7 @@ func (g Gap) Size() Unit { return g.Hi - g.Lo }
 type State uint8
 
 const (
-	Plain   State = iota // whoever has the lock may free it
+	Fast    State = iota // whoever has the lock may free it
 	Kept                 // live, and only the engine may free it
 	Pending              // freed, and other streams may still use it
 )
@@ -52,14 +52,14 @@ type Block struct {
 	At, Size Unit
 	Arena    uint32
 	Step     uint32 // steps that had ended when it was put, as the index knows
-	Less     uint16 // bytes of it that were not asked for
+	Slack    uint16 // bytes of it that were not asked for
 	State    State
 	// its addresses are not its arena's: what it occupies there is taken and given for itself
-	Apart bool
+	InView bool
 }
 
-// Room is what an arena has.
-type Room struct {
+// ArenaStats are what an arena has.
+type ArenaStats struct {
 	Free Unit // in gaps
 	Load Unit // in blocks, pending ones among them
 	Peak Unit // of Load
@@ -99,7 +99,7 @@ type Index interface {
 	// Blocks walks all of them in no order.
 	Blocks() iter.Seq[Block]
 	// Room and Total return what is counted.
-	Room(arena uint32) Room
+	Room(arena uint32) ArenaStats
 	Total() Total
 	// Assign begins the arenas of a heap, empty ones, for a stream. With open its requests may be
 	// served without the engine.

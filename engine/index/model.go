@@ -19,7 +19,7 @@ type Model struct {
 }
 
 type arena struct {
-	Room
+	ArenaStats
 	bySize, byPlace []Gap
 }
 
@@ -108,7 +108,7 @@ func (m *Model) Give(n uint32, lo, hi Unit) {
 
 // Put implements Index.
 func (m *Model) Put(b Block) {
-	if !b.Apart {
+	if !b.InView {
 		m.Take(b.Arena, b.At, b.At+b.Size)
 	}
 	s, t := m.arena(b.Arena), &m.total
@@ -124,9 +124,9 @@ func (m *Model) Put(b Block) {
 // Drop implements Index.
 func (m *Model) Drop(at Unit) {
 	b := m.blocks[at]
-	m.Mark(at, Plain)
+	m.Mark(at, Fast)
 	delete(m.blocks, at)
-	if !b.Apart {
+	if !b.InView {
 		m.Give(b.Arena, at, at+b.Size)
 	}
 	s := m.arena(b.Arena)
@@ -169,7 +169,7 @@ func (m *Model) Blocks() iter.Seq[Block] {
 }
 
 // Room implements Index.
-func (m *Model) Room(n uint32) Room { return m.arena(n).Room }
+func (m *Model) Room(n uint32) ArenaStats { return m.arena(n).ArenaStats }
 
 // Total implements Index.
 func (m *Model) Total() Total { return m.total }
@@ -177,7 +177,7 @@ func (m *Model) Total() Total { return m.total }
 // Assign implements Index.
 func (m *Model) Assign(heap uint32, _ mem.StreamID, _ bool) {
 	for kind := range uint32(2) {
-		m.arena(2*heap + kind).Room = Room{}
+		m.arena(2*heap + kind).ArenaStats = ArenaStats{}
 	}
 }
 

@@ -5,17 +5,22 @@ import (
 	"stalloc/internal/mem"
 )
 
-// An action is what the last batch of ops belongs to. A batch that calls the driver
-// ends with OpResume; EvResume says that all of it was done, EvFailed how much, and
-// commit enters just that into the books. Then the action goes on:
+// phase is what the driver is asked to do by the last batch. A batch that calls the driver ends with
+// OpResume; EvResume says that all of it was done, EvFailed how much, and commit enters just that
+// into the books. Then proceed goes on:
 //
-//	grow ──► try                      failed: access what was mapped, or ungrow ──► try
-//	stitch ──► granted                failed: drop the view ──► try
-//	wait ──► unhome ──► try           idle memory of other streams
-//	wait ──► try                      blocks that wait for fences
-//	wait ──► drop ──► unhome ──► release    a trim
+//	phase        asks the driver to                  then, if all was done    or else
+//	grow         make and map new handles            retry                    access, or retry
+//	access       grant access to what was mapped     retry                    ungrow
+//	ungrow       unmap what cannot be used           retry                    retry
+//	stitch       map handles under a view            grant                    drop, or retry
+//	drop         unmap idle views                    retry, or unmapPlaces    the same
+//	wait         wait for all its work               adopt, or drop           the same, without what
+//	                                                                          others may still use
+//	unmapPlaces  unmap free handles from an arena    retry, or release        the same
+//	release      take unmapped handles back          the trim ends, or retry  the same
 //
-// A device that cannot be waited for keeps what it has: wait ──► try, or release.
+// Of two, the second is a trim's, or that part of a request that gives back all that is free.
 type phase uint8
 
 const (
@@ -26,45 +31,59 @@ const (
 	phaseStitch
 	phaseDrop
 	phaseWait
-	phaseUnhome
+	phaseUnmapPlaces
 	phaseRelease
 )
 
+// action is what the last batch of ops belongs to.
 type action struct {
-	phase phase
-	ops   int // driver calls in the batch
-
-	// The request, if any.
-	asked   bool
-	req     uint64
-	size    mem.Bytes // asked for
-	n       unit
-	patient bool // it rather waits for fences than has memory made
-	lend    bool // and rather has other streams lend theirs
-	heap    uint32
-	arena   uint32
-	attempt attempt
-	grown   bool // new memory was made for it
-	full    bool // the driver gave none
-	spared  bool // and unmapped handles were tried instead
-	torn    bool // no view could be made
-	waited  bool
-	synced  bool // the device has been waited for
-	renewed bool // all that is free was given back for it
-	reason  engine.Reason
-	code    int
-
-	// What is being mapped: the picks from at on, to be a place in void.
-	void     int
-	at       unit
-	skip     unit // how far after its view's start the block begins
-	creates  int  // of the picks, the last ones
-	mapped   int  // phaseAccess, phaseUngrow: of the picks
-	view     uint32
-	trimming bool
-	pool     uint64 // trimming: whose memory
-	wanted   bool   // trimming: the program asked for it
+	request
+	batch
+	trimming
 }
+
+// request is what was asked for, and what was tried for it.
+type request struct {
+	asked bool // there is one
+	req   uint64
+	size  mem.Bytes // asked for
+	n     unit      // rounded
+	means engine.Means
+	heap  uint32
+	arena uint32
+
+	createFailed  bool // the driver gave no new memory
+	triedUnmapped bool // and unmapped handles were tried instead
+	viewFailed    bool // no view could be made
+	waited        bool // the device was waited for, if it could be
+	remade        bool // all that is free was given back for it
+	reason        engine.Reason
+	code          int
+}
+
+// batch is what the driver is asked to do. What is mapped are the picks, from a place in a void on,
+// or under a view.
+type batch struct {
+	phase   phase
+	ops     int  // driver calls
+	synced  bool // the device was waited for
+	void    int
+	at      unit
+	creates int // of the picks, the last ones are made
+	mapped  int // phaseAccess, phaseUngrow: of the picks
+	view    uint32
+	offset  unit // of the block in the view
+}
+
+// trimming is whose memory goes back to the driver.
+type trimming struct {
+	active    bool
+	pool      uint64
+	requested bool // by the program
+}
+
+// prefers reports whether something is to come before memory is made for the request.
+func (r *request) prefers(m engine.Means) bool { return r.means&m != 0 }
 
 // await ends a batch with OpResume.
 func (e *Engine) await(ph phase, out []engine.Op) []engine.Op {
@@ -111,7 +130,7 @@ func (e *Engine) commit(done int) phase {
 		e.grown(done)
 	case phaseAccess:
 		if done == e.act.ops {
-			e.settleIn(e.act.mapped)
+			e.addHandles(e.act.mapped)
 		}
 	case phaseUngrow:
 		e.ungrown(done)
@@ -123,8 +142,8 @@ func (e *Engine) commit(done int) phase {
 		if e.act.synced = done == e.act.ops; e.act.synced {
 			e.passAll()
 		}
-	case phaseUnhome:
-		e.unhomed(done)
+	case phaseUnmapPlaces:
+		e.placesUnmapped(done)
 	case phaseRelease:
 		e.released(done)
 	}
@@ -136,9 +155,8 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 	a := &e.act
 	switch was {
 	case phaseGrow:
-		a.grown = true
 		if !all {
-			return e.mend(out)
+			return e.grantMapped(out)
 		}
 	case phaseAccess:
 		if !all {
@@ -148,35 +166,29 @@ func (e *Engine) proceed(was phase, all bool, out []engine.Op) []engine.Op {
 		if all {
 			return e.grantView(out)
 		}
-		a.torn = true
+		a.viewFailed = true
 		if v := &e.views[a.view]; v.dirty {
-			v.burnt = true // queued work may use it: a trim, which waits, unmaps it
+			v.unmapFailed = true // queued work may use it: a trim, which waits, unmaps it
 		} else if v.arena != 0 {
 			e.picks = append(e.picks[:0], a.view)
 			return e.unmapViews(out)
 		}
 	case phaseWait:
-		if a.trimming {
+		if a.trimming.active {
 			return e.dropIdle(out)
 		}
 		return e.adopt(out)
 	case phaseDrop:
-		if a.trimming {
-			return e.unhomeIdle(out)
+		if a.trimming.active {
+			return e.unmapIdle(out)
 		}
-	case phaseUnhome:
-		if a.trimming {
+	case phaseUnmapPlaces:
+		if a.trimming.active {
 			return e.release(out)
 		}
-		a.grown, a.full = false, false
+		a.createFailed = false
 	case phaseRelease:
 		return e.trimEnded(out)
 	}
-	return e.goOn(out)
-}
-
-// goOn goes on with the request.
-func (e *Engine) goOn(out []engine.Op) []engine.Op {
-	e.act.attempt = attemptFit
-	return e.try(out)
+	return e.serve(out)
 }

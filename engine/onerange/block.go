@@ -33,7 +33,7 @@ func (e *Engine) keep(at unit) *kept {
 // addBlock hands out n units at a place: in its arena, or through a view whose
 // handles it occupies from the first on.
 func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
-	b := index.Block{At: at, Size: n, Arena: s, Less: uint16(bytesOf(n) - asked), Apart: view != 0}
+	b := index.Block{At: at, Size: n, Arena: s, Slack: uint16(bytesOf(n) - asked), InView: view != 0}
 	if e.heaps[heapAt(s)].pool != 0 {
 		b.State = index.Kept
 	}
@@ -72,7 +72,7 @@ func (e *Engine) Lookup(addr mem.Addr) (engine.Block, bool) {
 	}
 	h := &e.heaps[heapAt(b.Arena)]
 	return engine.Block{
-		Addr: addr, Size: bytesOf(b.Size), Asked: bytesOf(b.Size) - mem.Bytes(b.Less), Stream: h.stream, Pool: h.pool,
+		Addr: addr, Size: bytesOf(b.Size), Asked: bytesOf(b.Size) - mem.Bytes(b.Slack), Stream: h.stream, Pool: h.pool,
 		Pending: b.State == index.Pending,
 	}, true
 }
@@ -115,10 +115,10 @@ func (e *Engine) Stats() engine.Stats {
 	return s
 }
 
-// Gaps calls do with every gap of a stream's arena, by address; with none of a crowded one.
+// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one.
 func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.arenaOf(stream, small)
-	if e.crowded(s) {
+	if e.tooFragmented(s) {
 		return
 	}
 	gaps := slices.SortedFunc(e.idx.Gaps(s),

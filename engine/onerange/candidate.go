@@ -8,9 +8,9 @@ import (
 // A candidate is one way to serve a request from wholly free handles: through an idle view
 // whose handles are free or can be replaced, or a new one.
 type candidate struct {
-	view uint32 // 0: a new one
-	skip unit   // how far after the view's start the block begins
-	cost int
+	view   uint32 // 0: a new one
+	offset unit   // of the block in the view
+	cost   int
 	// Where the block begins and ends in parts of handles that are not under the view yet: these.
 	first, last uint32
 }
@@ -19,36 +19,36 @@ type candidate struct {
 // cannot be.
 func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if e.crowded(a.arena) && e.roomy() {
+	if e.tooFragmented(a.arena) && e.roomy() {
 		return out, false
 	}
 	first, last, whole := e.ends(a.n)
 	free := e.freeHandles(a.arena)
 	if lack := whole - free; lack > 0 {
-		if a.full && (a.spared || e.unmappedUnits() < lack) {
+		if a.createFailed && (a.triedUnmapped || e.unmappedUnits() < lack) {
 			return out, false
 		}
-		a.spared = a.full
+		a.triedUnmapped = a.createFailed
 		if _, missing, ok := e.bestVoid(a.arena, a.n); ok && missing <= lack+pageUnits {
 			return e.growFor(a.n, e.limit, out)
 		}
 		return e.growBy(lack, out)
 	}
-	e.marks++ // what was chosen last is free to be chosen again
+	e.epoch++ // what was chosen last is free to be chosen again
 	skip := e.pickNew()
 	best := candidate{cost: len(e.picks) * costMap}
 	looked := 0 // handles under views
 	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
-		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.burnt && !v.inArena &&
+		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.unmapFailed && !v.inArena &&
 			!e.cfg.Without.Has(without.Reuse) {
 			looked += e.compare(&best, candidate{view: uint32(x)}, free)
 			if first.handle|last.handle != 0 {
-				looked += e.compare(&best, candidate{view: uint32(x), skip: skip,
+				looked += e.compare(&best, candidate{view: uint32(x), offset: skip,
 					first: first.handle, last: last.handle}, free)
 			}
 		}
 	}
-	if a.patient && best.cost > 0 && e.idx.Total().Pending >= a.n {
+	if a.prefers(engine.MeansWait) && best.cost > 0 && e.idx.Total().Pending >= a.n {
 		return e.refuse(engine.RefusedPending, out), true
 	}
 	return e.stitchBy(best, out)
@@ -59,13 +59,13 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 	a, v := &e.act, &e.views[c.view]
 	if c.first|c.last == 0 {
-		if c.skip = e.taken(v); v.size < a.n+c.skip {
-			c.skip = 0
+		if c.offset = e.headUsed(v); v.size < a.n+c.offset {
+			c.offset = 0
 		}
 	}
-	n := a.n + c.skip
+	n := a.n + c.offset
 	// the block begins in the first handle
-	if v.size < n || c.skip >= e.handles[v.handles[0]].size {
+	if v.size < n || c.offset >= e.handles[v.handles[0]].size {
 		return 1
 	}
 	swaps, spare := 0, free
@@ -84,7 +84,7 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	movable := !v.dirty && !e.heaps[heapAt(v.arena)].remembered()
+	movable := !v.dirty && !e.heaps[heapAt(v.arena)].capturedByGraph()
 	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
 		*best = c
 	}
@@ -98,7 +98,7 @@ func (e *Engine) stays(c *candidate, i int, n unit) (stays bool, by uint32) {
 	h := v.handles[i]
 	skip := unit(0)
 	if by = c.last; i == 0 {
-		skip, by = c.skip, c.first
+		skip, by = c.offset, c.first
 	} else if n > e.handles[h].size {
 		by = 0
 	}
@@ -115,8 +115,8 @@ func (e *Engine) isIn(v *view, h uint32, skip, n unit) bool {
 	return c.arena == v.arena && e.isFree(c.arena, c.at+skip, c.at+min(n, c.size))
 }
 
-// taken returns how much of a view's first handle is taken, if its end is free.
-func (e *Engine) taken(v *view) unit {
+// headUsed returns how much of a view's first handle is taken, if its end is free.
+func (e *Engine) headUsed(v *view) unit {
 	c := &e.handles[v.handles[0]]
 	g := e.idx.Gap(v.arena, c.at+c.size-1)
 	if c.arena != v.arena || g.Size() == 0 {

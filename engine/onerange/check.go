@@ -50,7 +50,7 @@ func (e *Engine) Check() error {
 		for _, of := range e.fenceOf {
 			fences += btoi(of.view == 0 && of.lent == nil && of.at == at)
 		}
-		if !ok || b.State == index.Plain || fences != k.fences ||
+		if !ok || b.State == index.Fast || fences != k.fences ||
 			(b.State == index.Pending) != (fences > 0) {
 			return fmt.Errorf("%+v with %d fences is kept as %+v", b, fences, *k)
 		}
@@ -74,8 +74,8 @@ func (e *Engine) Check() error {
 			leaving += e.handles[h].size
 		}
 	}
-	if leaving != e.leaving {
-		return fmt.Errorf("%d units are lent, counted %d", e.leaving, leaving)
+	if leaving != e.lentPending {
+		return fmt.Errorf("%d units are lent, counted %d", e.lentPending, leaving)
 	}
 	total += leaving
 	if total != e.held {

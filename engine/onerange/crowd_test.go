@@ -47,7 +47,7 @@ func TestCrowd(t *testing.T) {
 	alloc := func() mem.Addr {
 		req++
 		op := run(engine.Event{Kind: engine.EvAlloc, Req: req,
-			Size: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
+			Asked: 1 + mem.Bytes(rng.Int64N(int64(6*mem.MiB)))})
 		if op.Kind != engine.OpGrant {
 			t.Fatalf("request %d is answered by %+v", req, op)
 		}
@@ -62,7 +62,7 @@ func TestCrowd(t *testing.T) {
 		for i := 0; i < blocks; i += 2 {
 			free(i)
 		}
-		if round == 0 && !e.crowded(e.mainArena()) {
+		if round == 0 && !e.tooFragmented(e.mainArena()) {
 			t.Fatal("there are few gaps")
 		}
 		run(engine.Event{Kind: engine.EvBoundary})

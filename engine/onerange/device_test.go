@@ -259,7 +259,7 @@ func (d *device) units(op engine.Op, do func(*mapping, *unitUse) error) error {
 // grant checks that nobody holds the bytes, and that whoever held them last is on
 // the same stream or has been waited for, and in a pool that may give them away.
 func (d *device) grant(op engine.Op, ev engine.Event) error {
-	if op.Req != ev.Req || op.Size < ev.Size || op.Size%mem.Grain != 0 {
+	if op.Req != ev.Req || op.Size < ev.Asked || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
 	}
 	d.blocks[op.Req], d.streams[op.Req] = op, ev.Stream
@@ -280,12 +280,12 @@ func (d *device) grant(op engine.Op, ev engine.Event) error {
 	})
 }
 
-// record runs engine.EvRecord.
+// record runs engine.EvUseStream.
 func (d *device) record(req uint64, stream mem.StreamID) error {
 	if stream != d.streams[req] {
 		d.users[req] = append(d.users[req], stream)
 	}
-	return d.step(engine.Event{Kind: engine.EvRecord, Addr: d.blocks[req].Addr, Stream: stream})
+	return d.step(engine.Event{Kind: engine.EvUseStream, Addr: d.blocks[req].Addr, Stream: stream})
 }
 
 // free runs engine.EvFree. The bytes keep their owner until every other stream that used

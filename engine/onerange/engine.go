@@ -58,8 +58,8 @@ func (c Config) withDefaults() Config {
 // are lent (lend.go), or the device has been waited for.
 type heap struct {
 	heapKey
-	over    bool // a private pool that nobody will use any more: what it has is anybody's
-	lasting bool // the stream is never gone
+	released   bool // stalloc_release_pool: its memory may serve anyone
+	persistent bool // the stream is never destroyed
 }
 
 type heapKey struct {
@@ -99,46 +99,61 @@ type handle struct {
 	at      unit   // its place in the arena
 	size    unit   // 0: the number is not used
 	aliases int32  // views that map it
-	mark    uint64 // of the last choice it was part of
+	epoch   uint64 // == Engine.epoch: already picked
 }
 
 // Engine is the state. Its zero value is not usable; see New.
 type Engine struct {
-	cfg   Config
-	idx   index.Index
-	limit unit   // mostHeld if there is no limit
-	clock uint64 // events that it was told of
-
+	cfg    Config
+	idx    index.Index
+	limit  unit   // mostHeld if there is no limit
+	clock  uint64 // events that it was told of
 	window addresses
-
-	arenas     []arena
-	lasting    map[mem.StreamID]bool
-	spareHeaps []uint32 // of streams and private pools that are gone
-	emptied    []uint32 // heaps that had, or were to have, memory and may hold nothing now
-	heaps      []heap
-	heapOfKey  map[heapKey]uint32
-
-	handles  []handle
-	numbers  []uint32 // of no handle
-	unmapped []uint32 // made for a request that failed: mapped at no place
-	pages    []uint32 // page of the window → the handle whose place it is
-	marks    uint64
-
-	views      []view
-	spareViews []uint32
-
-	kept    map[unit]*kept // blocks of which there is more to know than the index does
-	fenceOf map[uint64]waiter
-	fences  uint64
-	leaving unit // lent, and still in use by their streams' work
+	heapTable
+	handleTable
+	viewTable
+	fenceTable
 
 	act   action
-	picks []uint32
+	picks []uint32 // handles, or views, that the batch is about
 	swaps []swap
-	ops   []engine.Op
-	held  unit
+	ops   []engine.Op // scratch
 	trims trims
 	stats engine.Stats
+}
+
+// heapTable holds what streams and private pools have.
+type heapTable struct {
+	arenas     []arena
+	heaps      []heap
+	heapOfKey  map[heapKey]uint32
+	persistent map[mem.StreamID]bool
+	spareHeaps []uint32 // of streams and private pools that are gone
+	maybeEmpty []uint32 // heaps that had, or were to have, memory
+}
+
+// handleTable holds the physical allocations.
+type handleTable struct {
+	handles  []handle
+	freeIDs  []uint32 // of handles
+	unmapped []uint32 // made for a request that failed: mapped at no place
+	pages    []uint32 // page of the window → the handle whose place it is
+	epoch    uint64   // of a choice among them
+	held     unit     // their sizes
+}
+
+// viewTable holds the views.
+type viewTable struct {
+	views      []view
+	spareViews []uint32
+}
+
+// fenceTable holds what waits for other streams.
+type fenceTable struct {
+	kept        map[unit]*kept // blocks of which there is more to know than the index does
+	fenceOf     map[uint64]waiter
+	fences      uint64 // so far
+	lentPending unit   // lent, and still in use by their streams' work
 }
 
 // New returns an engine that owns no memory yet, over an empty index.
@@ -148,9 +163,11 @@ func New(cfg Config, idx index.Index) *Engine {
 	e := &Engine{
 		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
-		arenas: make([]arena, firstArena), heaps: make([]heap, 1), handles: make([]handle,
-			1), views: make([]view, 1),
-		heapOfKey: map[heapKey]uint32{}, lasting: map[mem.StreamID]bool{}, kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{},
+		heapTable: heapTable{arenas: make([]arena, firstArena), heaps: make([]heap, 1),
+			heapOfKey: map[heapKey]uint32{}, persistent: map[mem.StreamID]bool{}},
+		handleTable: handleTable{handles: make([]handle, 1)},
+		viewTable:   viewTable{views: make([]view, 1)},
+		fenceTable:  fenceTable{kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{}},
 	}
 	e.SetLimit(0)
 	return e
@@ -205,7 +222,7 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.alloc(ev, out)
 	case engine.EvFree:
 		return e.free(ev, out)
-	case engine.EvRecord:
+	case engine.EvUseStream:
 		return e.record(ev, out)
 	case engine.EvFence:
 		return e.fence(ev, out)
@@ -233,7 +250,7 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 		e.heapOfKey[key] = h
 		e.idx.Assign(h, key.stream, key.pool == 0)
 	}
-	e.heaps[h] = heap{heapKey: key, lasting: e.lasting[key.stream]}
+	e.heaps[h] = heap{heapKey: key, persistent: e.persistent[key.stream]}
 	return h
 }
 
@@ -247,8 +264,8 @@ func (e *Engine) place(a mem.Addr) (unit, bool) {
 	return unit((a - e.cfg.Base) / mem.Addr(mem.Grain)), true
 }
 
-// setHome makes a handle's place known by its pages; 0 forgets it.
-func (e *Engine) setHome(h uint32, at, size unit) {
+// setPlace makes a handle's place known by its pages; 0 forgets it.
+func (e *Engine) setPlace(h uint32, at, size unit) {
 	last := int((at + size) / pageUnits)
 	for len(e.pages) < last {
 		e.pages = append(e.pages, 0)

@@ -89,7 +89,7 @@ func (e *Engine) fence(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	}
 	if of.lent != nil {
-		e.left(uint64(ev.Fence))
+		e.lendDone(uint64(ev.Fence))
 		return out
 	}
 	e.pass(of.at, uint64(ev.Fence))
@@ -116,7 +116,7 @@ func (e *Engine) passAll() {
 	for _, fence := range slices.Sorted(maps.Keys(e.fenceOf)) {
 		switch of := e.fenceOf[fence]; {
 		case of.lent != nil:
-			e.left(fence)
+			e.lendDone(fence)
 		case of.view == 0:
 			e.pass(of.at, fence)
 		}

@@ -31,8 +31,8 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if need := lack - e.unmappedUnits(); need > 0 {
-		if a.patient && (e.idx.Total().Pending+e.leaving >= need ||
-			e.leaving >= e.leastLent(need)) {
+		if a.prefers(engine.MeansWait) && (e.idx.Total().Pending+e.lentPending >= need ||
+			e.lentPending >= e.leastLent(need)) {
 			return e.refuse(engine.RefusedPending, out), true
 		}
 		if out, ok := e.lend(need, out); ok {
@@ -93,9 +93,9 @@ func (e *Engine) mapPicks(out []engine.Op) []engine.Op {
 
 // number returns a number that no handle has.
 func (e *Engine) number() uint32 {
-	if k := len(e.numbers); k > 0 {
-		h := e.numbers[k-1]
-		e.numbers = e.numbers[:k-1]
+	if k := len(e.freeIDs); k > 0 {
+		h := e.freeIDs[k-1]
+		e.freeIDs = e.freeIDs[:k-1]
 		return h
 	}
 	e.handles = append(e.handles, handle{})
@@ -103,7 +103,7 @@ func (e *Engine) number() uint32 {
 }
 
 // grown enters what a batch of growth has done: all of it, or what exists now stays
-// unmapped, but for the first ones that are mapped, which mend looks after.
+// unmapped, but for the first ones that are mapped, which grantMapped looks after.
 func (e *Engine) grown(done int) {
 	a := &e.act
 	old := len(e.picks) - a.creates
@@ -114,28 +114,28 @@ func (e *Engine) grown(done int) {
 			e.stats.Creates++
 		} else {
 			e.handles[h] = handle{}
-			e.numbers = append(e.numbers, h)
+			e.freeIDs = append(e.freeIDs, h)
 		}
 	}
 	if done == a.ops {
-		e.settleIn(len(e.picks))
+		e.addHandles(len(e.picks))
 		return
 	}
-	a.full = true
+	a.createFailed = true
 	a.mapped = min(max(done-a.creates, 0), len(e.picks))
 	e.unmapped = append(e.unmapped, e.picks[a.mapped:min(old+made, len(e.picks))]...)
 	e.picks = e.picks[:a.mapped]
 }
 
-// settleIn gives the first n picks their place and their bytes to the arena.
-func (e *Engine) settleIn(n int) {
+// addHandles gives the first n picks their place and their bytes to the arena.
+func (e *Engine) addHandles(n int) {
 	a := &e.act
 	c := &e.arenas[a.arena]
 	at := a.at
 	for _, h := range e.picks[:n] {
 		x := &e.handles[h]
 		x.arena, x.at = a.arena, at
-		e.setHome(h, at, x.size)
+		e.setPlace(h, at, x.size)
 		at += x.size
 	}
 	c.hold(at - a.at)
@@ -145,12 +145,12 @@ func (e *Engine) settleIn(n int) {
 	e.idx.Give(a.arena, a.at, at)
 }
 
-// mend goes on after growth that the driver cut short: what it has mapped is made
+// grantMapped goes on after growth that the driver cut short: what it has mapped is made
 // usable; where that is what failed, unmapped.
-func (e *Engine) mend(out []engine.Op) []engine.Op {
+func (e *Engine) grantMapped(out []engine.Op) []engine.Op {
 	a := &e.act
 	if a.mapped == 0 {
-		return e.goOn(out)
+		return e.serve(out)
 	}
 	var size unit
 	for _, h := range e.picks {
@@ -191,7 +191,7 @@ func (e *Engine) ungrown(done int) {
 	if at > a.at {
 		e.addVoid(a.arena, a.at, at)
 	}
-	x := e.newView(view{arena: a.arena, at: at, inArena: true, burnt: true, size: end - at})
+	x := e.newView(view{arena: a.arena, at: at, inArena: true, unmapFailed: true, size: end - at})
 	e.views[x].handles = append(e.views[x].handles, e.picks[done:]...)
 	e.stats.Mapped += int((end - at) / pageUnits)
 }

@@ -21,24 +21,24 @@ import (
 
 // SetPersistent says that a stream is never destroyed, before its first request or later.
 func (e *Engine) SetPersistent(id mem.StreamID) {
-	e.lasting[id] = true
+	e.persistent[id] = true
 	if h := e.heapOfKey[heapKey{stream: id}]; h != 0 {
-		e.heaps[h].lasting = true
+		e.heaps[h].persistent = true
 	}
 }
 
 // lends reports whether an arena may lend handles to the one of the request.
 func (e *Engine) lends(s uint32) bool {
 	h := &e.heaps[heapAt(s)]
-	return s != e.act.arena && isLarge(s) && h.lasting && h.pool == 0 &&
-		e.idx.Room(s).Free >= pageUnits && !e.crowded(s)
+	return s != e.act.arena && isLarge(s) && h.persistent && h.pool == 0 &&
+		e.idx.Room(s).Free >= pageUnits && !e.tooFragmented(s)
 }
 
 // lend has other streams lend what the request lacks, and as much more as its stream has needed
 // before, so that waits are few. False: they have too little for one.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if !a.lend || !isLarge(a.arena) {
+	if !a.prefers(engine.MeansBorrow) || !isLarge(a.arena) {
 		return out, false
 	}
 	var free unit
@@ -50,10 +50,10 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	if free < e.leastLent(lack) {
 		return out, false
 	}
-	e.marks++
+	e.epoch++
 	for x := range e.views {
 		if v := &e.views[x]; v.arena == a.arena && v.isFormer() {
-			e.handles[v.handles[0]].mark = e.marks
+			e.handles[v.handles[0]].epoch = e.epoch
 		}
 	}
 	want := max(lack, e.idx.Room(a.arena).Peak-e.arenas[a.arena].held)
@@ -73,7 +73,7 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 	e.picks = e.picks[:0]
 	for g := range e.idx.Gaps(s) {
 		e.inGap(g, func(h uint32) bool {
-			if (e.handles[h].mark == e.marks) == known {
+			if (e.handles[h].epoch == e.epoch) == known {
 				e.picks = append(e.picks, h)
 			}
 			return true
@@ -102,30 +102,30 @@ func (e *Engine) leastLent(lack unit) unit {
 }
 
 // isFormer reports whether a view is the place of a handle that was lent.
-func (v *view) isFormer() bool { return v.inArena && !v.burnt }
+func (v *view) isFormer() bool { return v.inArena && !v.unmapFailed }
 
 // leave takes the picks from their arena. They stay mapped there, each in a view of its own.
 func (e *Engine) leave() {
 	for _, h := range e.picks {
 		x := &e.handles[h]
 		e.idx.Take(x.arena, x.at, x.at+x.size)
-		e.setHome(0, x.at, x.size)
+		e.setPlace(0, x.at, x.size)
 		e.arenas[x.arena].held -= x.size
 		v := e.newView(view{arena: x.arena, at: x.at, inArena: true, size: x.size})
 		e.views[v].handles = append(e.views[v].handles, h)
 		x.aliases++
 		x.arena, x.at = 0, 0
-		e.leaving += x.size
+		e.lentPending += x.size
 		e.stats.Lent++
 	}
 }
 
-// left says that the work which may have used lent handles is done.
-func (e *Engine) left(fence uint64) {
+// lendDone says that the work which may have used lent handles is done.
+func (e *Engine) lendDone(fence uint64) {
 	handles := e.fenceOf[fence].lent
 	delete(e.fenceOf, fence)
 	for _, h := range handles {
-		e.leaving -= e.handles[h].size
+		e.lentPending -= e.handles[h].size
 	}
 	e.unmapped = append(e.unmapped, handles...)
 }
@@ -146,7 +146,7 @@ func (e *Engine) takeBack() bool {
 		h := &e.handles[v.handles[0]]
 		h.arena, h.at = v.arena, v.at
 		h.aliases--
-		e.setHome(v.handles[0], h.at, h.size)
+		e.setPlace(v.handles[0], h.at, h.size)
 		e.arenas[h.arena].hold(h.size)
 		e.idx.Give(h.arena, h.at, h.at+h.size)
 		*v = view{handles: v.handles[:0]}

@@ -11,27 +11,27 @@ import "math/bits"
 //   - Memory is made for what lacks, rounded up to a Config.GrowPart-th of a handle: without, there would be
 //     many small ones, each of which the driver is called for; what is made beyond is held for good.
 //   - A program that gives its memory back step after step pays for it anew each time: handles may be
-//     oftenPart times as large, of the load's peak, and what was held before comes back in whole ones.
-//     Not where less than an oftenRoom-th of the limit was left: there it does so because memory is short.
+//     trimHandleScale times as large, of the load's peak, and what was held before comes back in whole ones.
+//     Not where less than an trimSpareShare-th of the limit was left: there it does so because memory is short.
 //
 // What other sizes cost was measured (docs: decision 5).
 
 const (
-	oftenPart  = 4
-	oftenSteps = 2 // between two trims
-	oftenTrims = 3 // one after the other
-	oftenRoom  = 16
+	trimHandleScale = 4
+	trimStepsApart  = 2 // between two trims
+	trimsInARow     = 3 // one after the other
+	trimSpareShare  = 16
 )
 
 // trims is when the program gave memory back.
 type trims struct {
 	step uint32 // of the last
-	row  int    // the last so many lay at most oftenSteps apart, in different steps
+	row  int    // the last so many lay at most trimStepsApart apart, in different steps
 }
 
 func (t *trims) add(step uint32) {
 	switch apart := step - t.step; {
-	case t.row == 0 || apart > oftenSteps:
+	case t.row == 0 || apart > trimStepsApart:
 		t.row = 1
 	case apart > 0:
 		t.row++
@@ -39,12 +39,12 @@ func (t *trims) add(step uint32) {
 	t.step = step
 }
 
-// often reports whether the program gives memory back all the time, and has some to spare.
-func (e *Engine) often() bool {
-	if e.trims.row < oftenTrims || e.idx.Total().Steps-e.trims.step > oftenSteps {
+// trimsRepeatedly reports whether the program gives memory back all the time, and has some to spare.
+func (e *Engine) trimsRepeatedly() bool {
+	if e.trims.row < trimsInARow || e.idx.Total().Steps-e.trims.step > trimStepsApart {
 		return false
 	}
-	left := e.limit - e.limit/oftenRoom
+	left := e.limit - e.limit/trimSpareShare
 	for s := range e.allArenas() {
 		left -= e.arenas[s].most
 	}
@@ -64,22 +64,22 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 		return pageUnits
 	}
 	x := e.idx.Room(s)
-	if e.heaps[heapAt(s)].lasting { // it may lend them
+	if e.heaps[heapAt(s)].persistent { // it may lend them
 		x = e.idx.Room(e.mainArena())
 	}
-	load, often := x.Load+n, e.often()
+	load, often := x.Load+n, e.trimsRepeatedly()
 	if e.trims.row == 0 || often { // else all begins anew, as with a second model in one process
 		load = max(load, x.Peak)
 	}
 	if often {
-		load *= oftenPart
+		load *= trimHandleScale
 	}
 	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), load/unit(e.cfg.HandlePart))))
 }
 
 // heldBefore returns how much may come back in whole handles to an arena.
 func (e *Engine) heldBefore(s uint32) unit {
-	if !e.often() {
+	if !e.trimsRepeatedly() {
 		return 0
 	}
 	return e.arenas[s].most - e.arenas[s].held

@@ -27,7 +27,7 @@ func (b *builder) alloc(size mem.Bytes, id mem.StreamID) mem.Addr {
 	b.t.Helper()
 	b.req++
 	b.made = b.made[:0]
-	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Size: size, Stream: id})
+	last := b.play(engine.Event{Kind: engine.EvAlloc, Req: b.req, Asked: size, Stream: id})
 	if last.Kind != engine.OpGrant {
 		b.t.Fatalf("%v: %+v", size, last)
 	}

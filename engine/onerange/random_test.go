@@ -41,10 +41,10 @@ func one(d *device, req uint64, next func() int) error {
 	}
 	switch k := next() % 32; {
 	case k < 14:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: size(next(), next()),
 			Stream: stream(next()), Means: means(k)})
 	case k < 15:
-		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Size: size(next(), next()),
+		return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: size(next(), next()),
 			Stream: stream(next()), Pool: uint64(next() % 3)})
 	case k < 26:
 		if b, ok := d.pick(next()); ok {

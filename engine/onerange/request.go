@@ -6,32 +6,18 @@ import (
 	"stalloc/internal/without"
 )
 
-// attempt is one way to serve a request; each comes when those before have failed.
-type attempt uint8
-
-const (
-	attemptFit    attempt = iota // the smallest gap
-	attemptBack                  // what was lent and is nobody's
-	attemptStitch                // free handles under a view, with as many new ones as lack
-	attemptGrow                  // new handles, whatever is free
-	// idle handles of other arenas and blocks that wait for fences, after waiting for the device
-	attemptWait
-	attemptRemake // all that is free is given back, and made anew
-	attemptSmall  // a small request goes where the large ones are
-)
-
+// alloc begins to serve a request.
 func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{asked: true, req: ev.Req, size: ev.Size, patient: ev.Means&engine.MeansWait != 0,
-		lend:   ev.Means&engine.MeansBorrow != 0,
-		reason: engine.RefusedDevice}
+	e.act = action{request: request{asked: true, req: ev.Req, size: ev.Asked, means: ev.Means,
+		reason: engine.RefusedDevice}}
 	a := &e.act
-	if ev.Size < 0 || ev.Size > min(e.cfg.Window/2, Largest) {
+	if ev.Asked < 0 || ev.Asked > min(e.cfg.Window/2, Largest) {
 		return e.refuse(engine.RefusedSize, out)
 	}
-	a.n = unit(mem.Round(ev.Size) / mem.Grain)
+	a.n = unit(mem.Round(ev.Asked) / mem.Grain)
 	a.heap = e.heapOf(heapKey{ev.Stream, ev.Pool})
 	a.arena = large(a.heap)
-	if mem.Round(ev.Size) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
+	if mem.Round(ev.Asked) <= e.cfg.SmallLimit && ev.Pool == 0 { // graphs are many, and small
 		a.arena = small(a.heap)
 	}
 	at, planned := e.place(ev.Planned)
@@ -39,52 +25,49 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
 	}
-	if ev.Means&engine.MeansPoll != 0 && e.idx.Total().Pending+e.leaving > 0 &&
+	if a.prefers(engine.MeansPoll) && e.idx.Total().Pending+e.lentPending > 0 &&
 		(planned || e.idx.Fit(a.arena, a.n).Size() == 0) {
 		return e.refuse(engine.RefusedPending, out)
 	}
-	return e.try(out)
+	return e.serve(out)
 }
 
-// try tries the attempts from the action's on.
-func (e *Engine) try(out []engine.Op) []engine.Op {
+// serve tries one way after the other, and comes here again after a batch that has changed what
+// there is: the smallest gap; handles that were lent and are free again; free handles under a view,
+// with as many new ones as lack; new handles, whatever is free; after a wait for the device the
+// idle handles of other arenas and blocks that wait for fences; all that is free is given back and
+// made anew; and a small request goes where the large ones are.
+func (e *Engine) serve(out []engine.Op) []engine.Op {
 	a := &e.act
-	for ; ; a.attempt++ {
-		ok := false
-		switch a.attempt {
-		case attemptFit:
-			if g := e.idx.Fit(a.arena, a.n); g.Size() != 0 {
-				e.stats.Fits++
-				return e.grant(g.Lo, 0, out)
-			}
-		case attemptBack:
-			if e.takeBack() {
-				a.attempt = attemptFit
-				return e.try(out)
-			}
-		case attemptStitch:
-			if !e.cfg.Without.Has(without.Stitch) && !a.torn && isLarge(a.arena) {
-				out, ok = e.stitch(out)
-			}
-		case attemptGrow:
-			if !a.full {
-				out, ok = e.growFor(a.n, e.limit, out)
-			}
-		case attemptWait:
-			out, ok = e.wait(out)
-		case attemptRemake:
-			out, ok = e.remake(out)
-		case attemptSmall:
-			if isLarge(a.arena) {
-				return e.refuse(a.reason, out)
-			}
-			a.arena = large(a.heap)
-			a.full, a.attempt = false, attemptFit
-			return e.try(out)
+	for {
+		if g := e.idx.Fit(a.arena, a.n); g.Size() != 0 {
+			e.stats.Fits++
+			return e.grant(g.Lo, 0, out)
 		}
-		if ok {
+		if e.takeBack() {
+			continue
+		}
+		ok := false
+		if !e.cfg.Without.Has(without.Stitch) && !a.viewFailed && isLarge(a.arena) {
+			if out, ok = e.stitch(out); ok {
+				return out
+			}
+		}
+		if !a.createFailed {
+			if out, ok = e.growFor(a.n, e.limit, out); ok {
+				return out
+			}
+		}
+		if out, ok = e.wait(out); ok {
 			return out
 		}
+		if out, ok = e.remake(out); ok {
+			return out
+		}
+		if isLarge(a.arena) {
+			return e.refuse(a.reason, out)
+		}
+		a.arena, a.createFailed = large(a.heap), false
 	}
 }
 
@@ -100,14 +83,14 @@ func (e *Engine) grant(at unit, view uint32, out []engine.Op) []engine.Op {
 
 func (e *Engine) grantView(out []engine.Op) []engine.Op {
 	x := e.act.view
-	return e.grant(e.views[x].at+e.act.skip, x, out)
+	return e.grant(e.views[x].at+e.act.offset, x, out)
 }
 
 // refuse answers the request with a reason.
 func (e *Engine) refuse(why engine.Reason, out []engine.Op) []engine.Op {
 	e.stats.Refused++
 	if h := e.act.heap; h != 0 && e.empty(h) { // it was made for this request
-		e.emptied = append(e.emptied, h)
+		e.maybeEmpty = append(e.maybeEmpty, h)
 	}
 	out = append(out, engine.Op{Kind: engine.OpRefuse, Req: e.act.req, Reason: why,
 		Code: e.act.code})

@@ -106,7 +106,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	case "malloc":
 		s.last++
 		ev.Kind = engine.EvAlloc
-		ev.Size, _ = mem.ParseBytes(plain[2])
+		ev.Asked, _ = mem.ParseBytes(plain[2])
 		s.names[plain[1]] = ev.Req
 		err = s.step(ev)
 	case "free":
@@ -207,7 +207,7 @@ func (s *scripted) layout() string {
 			what := fmt.Sprintf("%s %v", names[s.eng.addr(b.At)], bytesOf(b.Size))
 			switch {
 			case b.Arena != x:
-			case b.Apart:
+			case b.InView:
 				views += fmt.Sprintf("; in a view: %s", what)
 			default:
 				pieces[b.At] = what

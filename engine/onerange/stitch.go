@@ -27,7 +27,7 @@ func (e *Engine) pickFree(n unit) bool {
 			break
 		}
 		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].mark != e.marks || e.marks == 0 {
+			if e.handles[h].epoch != e.epoch || e.epoch == 0 {
 				e.picks = append(e.picks, h)
 				n -= e.handles[h].size
 			}
@@ -48,26 +48,26 @@ type swap struct {
 // free, or maps a new view.
 func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	e.marks++
+	e.epoch++
 	e.swaps, e.picks = e.swaps[:0], e.picks[:0]
 	if c.view != 0 {
 		if !e.pickUnder(&c) {
 			return e.stitchBy(candidate{}, out)
 		}
 	} else {
-		c.skip = e.pickNew()
+		c.offset = e.pickNew()
 		var size unit
 		for _, h := range e.picks {
 			size += e.handles[h].size
 		}
 		base, class, ok := e.window.get(uint32(size / pageUnits))
 		if !ok {
-			a.torn, a.reason = true, engine.RefusedWindow
+			a.viewFailed, a.reason = true, engine.RefusedWindow
 			return out, false
 		}
 		c.view = e.newView(view{arena: a.arena, at: unit(base) * pageUnits, class: class})
 	}
-	a.view, a.skip = c.view, c.skip
+	a.view, a.offset = c.view, c.offset
 	if len(e.swaps)+len(e.picks) == 0 {
 		e.stats.Fits++
 		return e.grantView(out), true
@@ -80,17 +80,17 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 // is not as much.
 func (e *Engine) pickUnder(c *candidate) bool {
 	v := &e.views[c.view]
-	at, n := v.at, e.act.n+c.skip
+	at, n := v.at, e.act.n+c.offset
 	for i, h := range v.handles {
 		if n <= 0 {
 			break
 		}
 		x := &e.handles[h]
-		if stays, by := e.stays(c, i, n); stays && x.mark != e.marks {
-			x.mark = e.marks
+		if stays, by := e.stays(c, i, n); stays && x.epoch != e.epoch {
+			x.epoch = e.epoch
 		} else {
 			e.swaps = append(e.swaps, swap{pos: i, at: at, handle: by})
-			e.handles[by].mark = e.marks
+			e.handles[by].epoch = e.epoch
 		}
 		at += x.size
 		n -= x.size
@@ -140,14 +140,14 @@ func (e *Engine) pickSwaps(v *view) bool {
 			break
 		}
 		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].mark == e.marks {
+			if e.handles[h].epoch == e.epoch {
 				return true
 			}
 			for i := range e.swaps {
 				if s := &e.swaps[i]; s.handle == 0 &&
 					e.handles[v.handles[s.pos]].size == e.handles[h].size {
 					s.handle = h
-					e.handles[h].mark = e.marks
+					e.handles[h].epoch = e.epoch
 					left--
 					break
 				}

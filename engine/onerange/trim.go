@@ -10,7 +10,7 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: true, pool: ev.Pool, wanted: ev.Pool == 0 && !ev.Vain}
+	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback}}
 	return e.giveBack(out)
 }
 
@@ -23,7 +23,7 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 		if !c.trimmedBy(pool) {
 			continue
 		}
-		c.over = c.over || pool != 0 && pool < engine.FirstRegion
+		c.released = c.released || pool != 0 && pool < engine.FirstRegion
 		l, s := large(uint32(h)), small(uint32(h))
 		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 		}
 	}
 	if len(e.picks) == 0 {
-		return e.unhomeIdle(out)
+		return e.unmapIdle(out)
 	}
 	return e.unmapViews(out)
 }
@@ -96,7 +96,7 @@ func (e *Engine) dropped(done int) {
 		e.ops = e.unmapView(x, e.ops[:0])
 		pieces := e.ops[:min(done, len(e.ops))]
 		done -= len(pieces)
-		v.burnt = len(pieces) < len(e.ops)
+		v.unmapFailed = len(pieces) < len(e.ops)
 		at := v.at
 		for i, h := range v.handles {
 			a := e.addr(at)
@@ -108,14 +108,14 @@ func (e *Engine) dropped(done int) {
 			}
 			at += e.handles[h].size
 		}
-		if !v.burnt {
+		if !v.unmapFailed {
 			e.dropView(x)
 		}
 	}
 }
 
-// unhomeIdle makes the wholly free handles of a trim unmapped.
-func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
+// unmapIdle makes the wholly free handles of a trim unmapped.
+func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for s := range e.allArenas() {
 		if !e.trimmed(s) {
@@ -133,7 +133,7 @@ func (e *Engine) unhomeIdle(out []engine.Op) []engine.Op {
 	if len(e.picks) == 0 {
 		return e.release(out)
 	}
-	return e.unhome(out)
+	return e.unmapPlaces(out)
 }
 
 // release returns the unmapped handles.
@@ -155,11 +155,11 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
 	if a.asked {
-		a.trimming, a.full, a.grown, a.attempt = false, false, false, attemptFit
-		return e.try(out)
+		a.trimming.active, a.createFailed = false, false
+		return e.serve(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if c := &e.heaps[h]; (c.over || c.isRegion() && c.trimmedBy(a.pool)) && e.empty(uint32(h)) {
+		if c := &e.heaps[h]; (c.released || c.isRegion() && c.trimmedBy(a.pool)) && e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
 	}
@@ -180,7 +180,7 @@ func (e *Engine) empty(h uint32) bool {
 // Forget forgets the streams that hold nothing any more, but for those that keep says, and
 // returns them. Their numbers are used again.
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
-	e.emptied = slices.DeleteFunc(e.emptied, func(h uint32) bool {
+	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
 		c := &e.heaps[h]
 		if c.isRegion() && e.empty(h) {
 			e.retire(h)
@@ -223,13 +223,13 @@ func (e *Engine) hasView(s uint32) bool {
 }
 
 func (e *Engine) released(done int) {
-	if done > 0 && e.act.wanted {
+	if done > 0 && e.act.requested {
 		e.trims.add(e.idx.Total().Steps)
 	}
 	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
 		e.handles[h] = handle{}
-		e.numbers = append(e.numbers, h)
+		e.freeIDs = append(e.freeIDs, h)
 		e.stats.Releases++
 	}
 	e.unmapped = slices.DeleteFunc(e.unmapped,

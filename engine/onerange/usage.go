@@ -15,7 +15,7 @@ func (e *Engine) Usage() engine.Usage {
 		}
 	}
 	for s := range e.allArenas() {
-		if e.heaps[heapAt(s)].anybodys() {
+		if e.heaps[heapAt(s)].reclaimable() {
 			u.Whole += bytesOf(e.freeHandles(s))
 		} else {
 			u.Private += bytesOf(e.idx.Room(s).Free)

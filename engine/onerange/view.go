@@ -12,13 +12,13 @@ type view struct {
 	class   uint8    // of its extent
 	handles []uint32 // in order
 	// in it: positions where nothing is mapped any more; such a view is being dropped
-	holes   []int
-	size    unit   // of the handles together
-	inArena bool   // its addresses are its arena's own: what could not be unmapped there
-	block   unit   // that lies in it, by where it begins; 0: idle
-	fence   uint64 // after the last block's work, 0: passed or not recorded
-	dirty   bool   // work may still use the addresses
-	burnt   bool   // it could not be unmapped, and serves nobody
+	holes       []int
+	size        unit   // of the handles together
+	inArena     bool   // its addresses are its arena's own: what could not be unmapped there
+	block       unit   // that lies in it, by where it begins; 0: idle
+	fence       uint64 // after the last block's work, 0: passed or not recorded
+	dirty       bool   // work may still use the addresses
+	unmapFailed bool   // it could not be unmapped, and serves nobody
 }
 
 // parts calls do with what the n units of a block from at on are in its arena: the handles

@@ -79,7 +79,7 @@ func (e *Engine) next() bool {
 		return e.try(engine.MeansBorrow, 0)
 	case stageRollback:
 		if e.policy.Reserved() > a.before {
-			return e.feed(engine.Event{Kind: engine.EvTrim, Vain: true})
+			return e.feed(engine.Event{Kind: engine.EvTrim, Rollback: true})
 		}
 		e.refuse()
 	}
@@ -102,7 +102,7 @@ func (e *Engine) begun() {
 			a.stage = stageLent
 			e.poll(all)
 		}
-	case engine.EvRecord:
+	case engine.EvUseStream:
 		e.name(a.ev.Stream)
 	case engine.EvBoundary, engine.EvTrim, engine.EvPoll:
 		e.poll(all)
@@ -147,7 +147,7 @@ func (e *Engine) mayWait() bool {
 
 // try asks the policy for the block.
 func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
-	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Size: e.act.ev.Size,
+	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Asked: e.act.ev.Asked,
 		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Means: means}
 	e.act.asked = len(e.act.lenders)
 	return e.feed(ev)

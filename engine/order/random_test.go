@@ -123,7 +123,7 @@ func (n *naive) once() error {
 	case k < 14:
 		n.last++
 		ev.Kind, ev.Req, ev.CanWait = engine.EvAlloc, n.last, n.random.IntN(4) > 0
-		ev.Size = mem.Bytes(1+n.random.IntN(1<<n.random.IntN(16))) * mem.KiB
+		ev.Asked = mem.Bytes(1+n.random.IntN(1<<n.random.IntN(16))) * mem.KiB
 		ev.Persistent = id < streams-1
 		if n.random.IntN(10) == 0 {
 			ev.Pool = 7
@@ -173,7 +173,7 @@ func (n *naive) use(id mem.StreamID, ev engine.Event) error {
 	}
 	b.users = append(b.users, id)
 	n.stream(id).recorded++ // a kernel that uses it
-	ev.Kind, ev.Addr = engine.EvRecord, b.op.Addr
+	ev.Kind, ev.Addr = engine.EvUseStream, b.op.Addr
 	return n.step(ev)
 }
 

@@ -92,13 +92,13 @@ func (s *scripted) line(t *testing.T, words []string) string {
 			s.last++
 			s.names[plain[1]] = s.last
 		}
-		ev.Kind, ev.Req, ev.Size = engine.EvAlloc, s.names[plain[1]], size(t, plain[2])
+		ev.Kind, ev.Req, ev.Asked = engine.EvAlloc, s.names[plain[1]], size(t, plain[2])
 		ev.CanWait, ev.Persistent = !has["hurried"], !has["gone"]
 	case "free":
 		ev.Kind, ev.Addr = engine.EvFree, s.granted[s.names[plain[1]]].Addr
 		ev.Deferred, ev.Idle = has["deferred"], has["idle"]
 	case "use":
-		ev.Kind, ev.Addr = engine.EvRecord, s.granted[s.names[plain[1]]].Addr
+		ev.Kind, ev.Addr = engine.EvUseStream, s.granted[s.names[plain[1]]].Addr
 	case "step":
 		ev.Kind = engine.EvBoundary
 	case "trim":

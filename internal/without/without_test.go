@@ -16,7 +16,7 @@ func TestNames(t *testing.T) {
 		}
 		all |= x
 	}
-	if all != Wait<<1-1 {
+	if all != Lend<<1-1 {
 		t.Errorf("%b are named", all)
 	}
 	if _, err := Parse("nothing"); err == nil || !strings.Contains(err.Error(), "stitch") {

@@ -115,8 +115,8 @@ func gap(p C.struct_piece) index.Gap {
 
 func block(b C.struct_index_block) index.Block {
 	return index.Block{
-		At: index.Unit(b.at), Size: index.Unit(b.size), Arena: uint32(b.arena), Step: uint32(b.step), Less: uint16(b.less),
-		State: index.State(b.state), Apart: bool(b.apart),
+		At: index.Unit(b.at), Size: index.Unit(b.size), Arena: uint32(b.arena), Step: uint32(b.step), Slack: uint16(b.less),
+		State: index.State(b.state), InView: bool(b.apart),
 	}
 }
 
@@ -160,8 +160,8 @@ func (x *Index) Give(s uint32, lo, hi index.Unit) {
 // Put implements index.Index.
 func (x *Index) Put(b index.Block) {
 	x.must(C.put(x.c, C.struct_index_block{
-		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena), less: C.uint16_t(b.Less),
-		state: C.uint8_t(b.State), apart: C.bool(b.Apart),
+		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena), less: C.uint16_t(b.Slack),
+		state: C.uint8_t(b.State), apart: C.bool(b.InView),
 	}))
 }
 
@@ -188,9 +188,9 @@ func (x *Index) Blocks() iter.Seq[index.Block] {
 }
 
 // Room implements index.Index.
-func (x *Index) Room(s uint32) index.Room {
+func (x *Index) Room(s uint32) index.ArenaStats {
 	r := C.room_of(x.c, C.uint32_t(s))
-	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak),
+	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak),
 		Used: uint32(r.used)}
 }
 

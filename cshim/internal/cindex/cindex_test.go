@@ -40,10 +40,10 @@ func (p *pair) one(next func(int) int) {
 		} else if k < 4 {
 			at += index.Unit(next(8)) * (g.Size() - n) / 8
 		}
-		p.put(index.Block{At: at, Size: n, Arena: s, Less: uint16(next(512)),
+		p.put(index.Block{At: at, Size: n, Arena: s, Slack: uint16(next(512)),
 			State: index.State(next(2))})
 	case k < 7: // a block in a view
-		p.put(index.Block{At: p.fresh, Size: n, Arena: s, State: index.Kept, Apart: true})
+		p.put(index.Block{At: p.fresh, Size: n, Arena: s, State: index.Kept, InView: true})
 		p.fresh += n
 	case k < 12:
 		if i := p.some(next); i >= 0 {

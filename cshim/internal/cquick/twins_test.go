@@ -148,7 +148,7 @@ func (t *twins) alloc(id mem.StreamID, asked mem.Bytes) (b block, err error) {
 	}
 	mine := &t.cursorsOf(id)[small]
 	entry := mine.Next(units)
-	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Size: asked, Stream: id,
+	ev := engine.Event{Kind: engine.EvAlloc, Req: 1, Asked: asked, Stream: id,
 		Planned: t.place(entry)}
 	addr := t.device.Alloc(id, asked)
 	var got engine.Op
@@ -238,7 +238,7 @@ func (t *twins) pass(n int) error {
 }
 
 func (t *twins) record(x block, user mem.StreamID) error {
-	_, err := t.both(engine.Event{Kind: engine.EvRecord, Addr: x.addr, Stream: user})
+	_, err := t.both(engine.Event{Kind: engine.EvUseStream, Addr: x.addr, Stream: user})
 	return err
 }
 

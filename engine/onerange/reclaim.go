@@ -6,19 +6,21 @@ import "stalloc/engine"
 // once the device has been waited for. Private pools keep what they have: a graph that will be
 // replayed remembers their addresses.
 func (e *Engine) donor(s uint32) bool {
-	return s != e.act.arena && e.heaps[heapAt(s)].anybodys() && e.idx.Room(s).Free >= pageUnits
+	return s != e.act.arena && e.heaps[heapAt(s)].reclaimable() && e.idx.Room(s).Free >= pageUnits
 }
 
-// anybodys reports whether memory of a heap may serve others.
-func (h *heap) anybodys() bool { return h.pool == 0 || h.over }
+// reclaimable reports whether memory of a heap may serve others.
+func (h *heap) reclaimable() bool { return h.pool == 0 || h.released }
 
-// remembered reports whether graphs may remember the addresses of a heap: behind each stays the
+// capturedByGraph reports whether graphs may remember the addresses of a heap: behind each stays the
 // memory that was there when they were captured.
-func (h *heap) remembered() bool { return h.pool != 0 && h.pool < engine.FirstRegion && !h.over }
+func (h *heap) capturedByGraph() bool {
+	return h.pool != 0 && h.pool < engine.FirstRegion && !h.released
+}
 
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool {
-	return h.pool == pool || h.over && (pool == 0 || pool == engine.Released) || h.isRegion() &&
+	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) || h.isRegion() &&
 		pool == engine.Regions
 }
 
@@ -33,7 +35,7 @@ func (e *Engine) wait(out []engine.Op) ([]engine.Op, bool) {
 		return out, false
 	}
 	a.waited = true
-	idle := e.idx.Total().Pending+e.leaving > 0
+	idle := e.idx.Total().Pending+e.lentPending > 0
 	for s := range e.allArenas() {
 		idle = idle || e.donor(s) && e.freeHandles(s) > 0
 	}
@@ -53,7 +55,7 @@ func (e *Engine) sync(out []engine.Op) []engine.Op {
 // other arenas.
 func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	a := &e.act
-	a.torn = false
+	a.viewFailed = false
 	e.picks = e.picks[:0]
 	lack := a.n - e.freeHandles(a.arena)
 	for s := range e.allArenas() {
@@ -72,34 +74,33 @@ func (e *Engine) adopt(out []engine.Op) []engine.Op {
 		}
 	}
 	if len(e.picks) == 0 {
-		a.attempt, a.grown = attemptFit, false
-		return e.try(out)
+		return e.serve(out)
 	}
-	return e.unhome(out)
+	return e.unmapPlaces(out)
 }
 
-// unhome unmaps the places of the picks, all of them free, after a wait. They are unmapped
+// unmapPlaces unmaps the places of the picks, all of them free, after a wait. They are unmapped
 // then.
-func (e *Engine) unhome(out []engine.Op) []engine.Op {
+func (e *Engine) unmapPlaces(out []engine.Op) []engine.Op {
 	for _, h := range e.picks {
 		c := &e.handles[h]
 		out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(c.at),
 			Size: bytesOf(c.size)})
 	}
-	return e.await(phaseUnhome, out)
+	return e.await(phaseUnmapPlaces, out)
 }
 
-func (e *Engine) unhomed(done int) {
+func (e *Engine) placesUnmapped(done int) {
 	for _, h := range e.picks[:done] {
 		x := &e.handles[h]
 		c := &e.arenas[x.arena]
-		if !e.act.trimming {
+		if !e.act.trimming.active {
 			e.stats.Adopted++
 		}
 		e.idx.Take(x.arena, x.at, x.at+x.size)
-		e.setHome(0, x.at, x.size)
+		e.setPlace(0, x.at, x.size)
 		if c.held -= x.size; c.held == 0 {
-			e.emptied = append(e.emptied, heapAt(x.arena))
+			e.maybeEmpty = append(e.maybeEmpty, heapAt(x.arena))
 		}
 		e.addVoid(x.arena, x.at, x.at+x.size)
 		e.stats.Unmaps++
@@ -116,14 +117,14 @@ func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	_, _, whole := e.ends(a.n)
 	free := e.unmappedUnits()
 	for s := range e.allArenas() {
-		if e.heaps[heapAt(s)].anybodys() {
+		if e.heaps[heapAt(s)].reclaimable() {
 			free += e.freeHandles(s)
 		}
 	}
-	if a.renewed || free < whole {
+	if a.remade || free < whole {
 		return out, false
 	}
-	a.renewed, a.trimming = true, true
+	a.remade, a.trimming.active = true, true
 	return e.giveBack(out), true
 }
 

@@ -8,9 +8,9 @@ const mostGaps = 1 << 12
 // pipeline of 55 GiB needs more than half as many.
 const mostLooked = 1 << 16
 
-// crowded reports whether an arena has more gaps than that. Nothing is stitched or planned in it
+// tooFragmented reports whether an arena has more gaps than that. Nothing is stitched or planned in it
 // while the device has memory: it grows.
-func (e *Engine) crowded(s uint32) bool {
+func (e *Engine) tooFragmented(s uint32) bool {
 	n := 0
 	for range e.idx.Gaps(s) {
 		if n++; n > mostGaps {
@@ -21,4 +21,4 @@ func (e *Engine) crowded(s uint32) bool {
 }
 
 // roomy reports whether as much can be made as the request needs.
-func (e *Engine) roomy() bool { return !e.act.full && e.held+pagesOf(e.act.n) <= e.limit }
+func (e *Engine) roomy() bool { return !e.act.createFailed && e.held+pagesOf(e.act.n) <= e.limit }
