@@ -24,7 +24,7 @@ static struct stalloc_stats totals[STALLOC_MAX_DEVICES]; /* under the device's l
 static uint64_t next_unit[STALLOC_MAX_DEVICES];
 
 /* What it leaves to the quick cases; nothing behind a close. */
-static const struct stalloc_terms all = {.left = UINT64_MAX, .most = UINT64_MAX};
+static const struct stalloc_budget all = {.ops = UINT64_MAX, .max_units = UINT64_MAX};
 
 static void open_range(struct stalloc_device *d)
 {
@@ -32,8 +32,8 @@ static void open_range(struct stalloc_device *d)
 	__atomic_store_n(&d->base, (uint64_t)(uintptr_t)memory, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->window, MEMORY, __ATOMIC_RELEASE);
 	d->small_limit = SMALL;
-	d->may = all;
-	d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
+	d->budget = all;
+	d->log.events = calloc(STALLOC_MAX_EVENTS, sizeof *d->log.events);
 	stalloc_log_begin(&d->log, true);
 	next_unit[d->ordinal] = 1;
 }
@@ -61,7 +61,7 @@ static bool grow(struct stalloc_device *d, struct index_arena *s, uint64_t n)
 	uint64_t lo = next_unit[d->ordinal], size = n > LEAST ? n : LEAST;
 	if ((lo + size) * STALLOC_GRAIN > MEMORY) return false;
 	next_unit[d->ordinal] += size + 1; /* no two touch */
-	index_give(&d->index, s, lo, lo + size, s->last, 0);
+	index_add_gap(&d->index, s, lo, lo + size, s->last, 0);
 	return true;
 }
 
@@ -87,17 +87,17 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 		return STALLOC_ERR_ENGINE;
 	}
 	take(d);
-	if (d->may.left == 0) { /* closed meanwhile */
+	if (d->budget.ops == 0) { /* closed meanwhile */
 		stalloc_unlock(d);
 		snprintf(err, size, "it was closed");
 		return STALLOC_ERR_ENGINE;
 	}
 	uint32_t heap = heap_of(d, st->id);
-	if (heap != 0 && (*addr = stalloc_serve(d, st, asked)) == 0) {
+	if (heap != 0 && (*addr = stalloc_fast_alloc(d, st, asked)) == 0) {
 		struct stalloc_cursor *t = &st->cursors[n <= SMALL];
 		if (cursor_expects(t, n)) cursor_step(t, false); /* where that is not free: anywhere */
-		if ((*addr = stalloc_serve(d, st, asked)) == 0 && grow(d, &d->index.arenas[2 * heap + (n <= SMALL)], n))
-			*addr = stalloc_serve(d, st, asked);
+		if ((*addr = stalloc_fast_alloc(d, st, asked)) == 0 && grow(d, &d->index.arenas[2 * heap + (n <= SMALL)], n))
+			*addr = stalloc_fast_alloc(d, st, asked);
 	}
 	if (*addr != 0) { /* the caller counts the block */
 		stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
@@ -119,17 +119,17 @@ static struct index_block *block_at(struct stalloc_device *d, uint64_t addr)
 }
 
 /* Its streams have no work: what others use is free at once. */
-EXPORT int stalloc_engine_free(uint64_t addr, bool past, struct stalloc_freed *freed)
+EXPORT int stalloc_engine_free(uint64_t addr, bool deferred, struct stalloc_freed *freed)
 {
-	(void)past;
+	(void)deferred;
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		struct stalloc_device *d = &host.devices[i];
 		if (!STALLOC_RELAXED(d->streams)) continue;
 		take(d);
 		struct index_block *b = block_at(d, addr);
 		if (b) {
-			*freed = (struct stalloc_freed){.asked = (uint64_t)b->size * STALLOC_GRAIN - b->less, .device = i};
-			stalloc_observe(d, b->at, b->size, b->arena / 2, STALLOC_EV_FREE);
+			*freed = (struct stalloc_freed){.asked = (uint64_t)b->size * STALLOC_GRAIN - b->slack, .device = i};
+			stalloc_log_block(d, b->at, b->size, b->arena / 2, STALLOC_EV_FREE);
 			index_drop(&d->index, (uint32_t)(b - d->index.blocks));
 		}
 		stalloc_unlock(d);
@@ -182,7 +182,7 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		struct stalloc_device *d = &host.devices[i];
 		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
 		take(d);
-		if (d->may.left == 0) { /* closed */
+		if (d->budget.ops == 0) { /* closed */
 			stalloc_unlock(d);
 			continue;
 		}
@@ -190,9 +190,9 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
 			for (int small = 0; small < 2; small++) {
 				struct stalloc_cursor *t = &s->cursors[small];
-				bool served = t->n && t->at == t->n && !t->silent, failed = t->n && !served;
+				bool served = t->n && t->at == t->n && !t->diverged, failed = t->n && !served;
 				t->at = 0;
-				t->silent = false;
+				t->diverged = false;
 				if (served) continue;
 				play(d, t, s->heap, small, s->heap && !failed);
 				totals[i].plan_generation += t->n > 0;
@@ -213,7 +213,7 @@ EXPORT int stalloc_engine_close(int device, char *err, size_t n)
 		take(d);
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
 			for (int small = 0; small < STALLOC_CURSORS; small++) play(d, &s->cursors[small], 0, small, false);
-		d->may.left = 0;
+		d->budget.ops = 0;
 		stalloc_log_begin(&d->log, false);
 		stalloc_unlock(d);
 	}

@@ -39,7 +39,7 @@ static void *work(void *argument)
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
 				stalloc_lock(&d);
-			else if (!(way == 1 ? stalloc_lock_try(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
+			else if (!(way == 1 ? stalloc_lock_try_exchange(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
 				continue;
 			critical(me);
 			stalloc_unlock(&d);
@@ -85,7 +85,7 @@ static void comes_back(uintptr_t times)
 	while (atomic_load(&holder) != 1) kit_sleep_ms(1);
 	for (int i = 0; i < 100; i++) {
 		CHECK(!stalloc_try_lock(&d), "two are inside");
-		CHECK(!stalloc_lock_try(&d.lock, STALLOC_PATIENCE), "two are inside");
+		CHECK(!stalloc_lock_try_exchange(&d.lock, STALLOC_GO_SPINS), "two are inside");
 		kit_progress();
 	}
 	atomic_store(&holder, 2);
@@ -106,9 +106,9 @@ static void *enter(void *argument)
 static void all_wake(void)
 {
 	pthread_t threads[THREADS];
-	CHECK(stalloc_lock_try(&d.lock, 0), "it is taken");
+	CHECK(stalloc_lock_try_exchange(&d.lock, 0), "it is taken");
 	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
-	while (atomic_load(&d.lock.taken) != STALLOC_AWAITED) kit_sleep_ms(1);
+	while (atomic_load(&d.lock.state) != STALLOC_CONTENDED) kit_sleep_ms(1);
 	atomic_store(&nudged, 0);
 	while (atomic_load(&nudged) < 2 * THREADS) kit_sleep_ms(1); /* they go to Go while they wait */
 	stalloc_unlock(&d);
@@ -118,7 +118,7 @@ static void all_wake(void)
 
 int main(void)
 {
-	static struct stalloc_owner owners[4][STALLOC_OWNERS];
+	static struct stalloc_bias owners[4][STALLOC_BIAS_SLOTS];
 	kit_watchdog(30);
 	for (int with = 0; with < 4; with++) { /* spins: as on one processor, and on more */
 		d = (struct stalloc_device){0};
@@ -128,8 +128,8 @@ int main(void)
 		exclusion();
 		all_wake();
 		comes_back(1);
-		comes_back(2 * STALLOC_STREAK);
-		comes_back(2 * STALLOC_STREAK); /* another owner */
+		comes_back(2 * STALLOC_BIAS_STREAK);
+		comes_back(2 * STALLOC_BIAS_STREAK); /* another owner */
 	}
 	printf("lock: one at a time, %s\n", owners[1][0].thread ? "with owners and without" : "without owners: no membarrier here");
 	return 0;

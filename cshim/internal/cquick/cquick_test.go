@@ -86,7 +86,7 @@ func TestAnnouncedInOrder(t *testing.T) {
 		at = append(at, b.addr)
 	}
 	x.device.Events()
-	x.device.Announce(at...)
+	x.device.Defer(at...)
 	var freed []mem.Addr
 	for _, e := range x.device.Events() {
 		freed = append(freed, mem.Addr(e.Addr))

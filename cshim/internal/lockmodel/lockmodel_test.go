@@ -15,7 +15,7 @@ const (
 	goroutines = 3
 	outsider   = goroutines // a thread of C that Go does not know
 	free       = -1
-	patience   = 2 // looks in C; STALLOC_PATIENCE is only larger
+	patience   = 2 // looks in C; STALLOC_GO_SPINS is only larger
 )
 
 const (
