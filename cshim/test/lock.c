@@ -35,11 +35,13 @@ static void *work(void *argument)
 {
 	uint64_t me = (uintptr_t)argument, r = me * 7919, n = 0;
 	for (int burst = 0; burst < BURSTS; burst++) {
-		uint64_t way = kit_below(&r, 3), length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
+		uint64_t way = kit_below(&r, 3),
+			 length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
 				stalloc_lock(&d);
-			else if (!(way == 1 ? stalloc_lock_try_exchange(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
+			else if (!(way == 1 ? stalloc_lock_try_exchange(&d.lock, 0)
+					    : stalloc_try_lock(&d))) /* as Go and as a free */
 				continue;
 			critical(me);
 			stalloc_unlock(&d);
@@ -57,10 +59,13 @@ static void exclusion(void)
 	pthread_t threads[THREADS];
 	for (uintptr_t round = 0; round < ROUNDS; round++) {
 		for (uintptr_t i = 0; i < THREADS; i++)
-			CHECK(pthread_create(&threads[i], NULL, work, (void *)(round * THREADS + i + 1)) == 0, "no thread");
+			CHECK(pthread_create(&threads[i], NULL, work,
+					     (void *)(round * THREADS + i + 1)) == 0,
+			      "no thread");
 		for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	}
-	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted, (unsigned long long)counter);
+	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted,
+	      (unsigned long long)counter);
 }
 
 /* Takes the lock so often that it becomes the owner, if so said, and stays inside. */
@@ -107,10 +112,12 @@ static void all_wake(void)
 {
 	pthread_t threads[THREADS];
 	CHECK(stalloc_lock_try_exchange(&d.lock, 0), "it is taken");
-	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
 	while (atomic_load(&d.lock.state) != STALLOC_CONTENDED) kit_sleep_ms(1);
 	atomic_store(&nudged, 0);
-	while (atomic_load(&nudged) < 2 * THREADS) kit_sleep_ms(1); /* they go to Go while they wait */
+	while (atomic_load(&nudged) < 2 * THREADS)
+		kit_sleep_ms(1); /* they go to Go while they wait */
 	stalloc_unlock(&d);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	kit_progress();
@@ -131,6 +138,8 @@ int main(void)
 		comes_back(2 * STALLOC_BIAS_STREAK);
 		comes_back(2 * STALLOC_BIAS_STREAK); /* another owner */
 	}
-	printf("lock: one at a time, %s\n", owners[1][0].thread ? "with owners and without" : "without owners: no membarrier here");
+	printf("lock: one at a time, %s\n", owners[1][0].thread
+						    ? "with owners and without"
+						    : "without owners: no membarrier here");
 	return 0;
 }
