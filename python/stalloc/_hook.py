@@ -31,7 +31,7 @@ class _Finder:
         execute = loader.exec_module
 
         def execute_and_then(module: ModuleType) -> None:
-            # Checked only now: a program may look for torch without importing it, as transformers
+            # Checked only now: a program may look for torch and not import it, as transformers
             # does, and this may have been disarmed meanwhile.
             execute(module)
             then = self.then
