@@ -1,6 +1,6 @@
 // Package stalloc allocates GPU memory for programs that repeat their work, such as training loops,
-// and reserves hardly more than the blocks need. A stream's memory is one contiguous range: a request
-// gets the smallest gap that fits; if none fits, free physical pages are stitched together for it.
+// and reserves hardly more than the blocks need. A stream's memory is one contiguous range: a
+// request gets the smallest gap that fits; if none fits, free physical pages are stitched for it.
 // Once a step has repeated, request for request, later ones are served from a plan. Plans buy time:
 // a planned request and its free take half of what others do, without driver calls; the memory that
 // is needed is nearly the same with and without them. PyTorch users want the Python package of the
@@ -22,17 +22,17 @@
 //
 // Memory is allocated for work on one CUDA stream. A freed block may serve the next request on its
 // own stream at once, because a stream does its work in order, but no other stream. So free a block
-// as soon as all work that uses it has been submitted to its stream. If another stream uses it, too,
-// name that stream with Record before the free: the block is then reused only after that stream has
-// passed the point of the free. A stream is named by its CUstream handle as a number; 0 is the
-// default stream.
+// as soon as all work that uses it has been submitted to its stream. If another stream uses it,
+// too, name that stream with Record before the free: the block is then reused only after that
+// stream has passed the point of the free. A stream is named by its CUstream handle as a number; 0
+// is the default stream.
 //
 // # Steps
 //
 // Call Step where the work begins to repeat, once per training iteration, when as few blocks as
 // possible are live. Without it nothing is planned: an implicit step then ends every 131,072
-// requests and frees, for what the pool learns of steps. Plans are made in the background and become
-// active only at a step boundary; blocks never move.
+// requests and frees, for what the pool learns of steps. Plans are made in the background and
+// become active only at a step boundary; blocks never move.
 //
 // # Threads and errors
 //

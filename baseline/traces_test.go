@@ -38,7 +38,8 @@ func replayed(t *testing.T, name, traceName string, o Options) Stats {
 	s := a.Stats()
 	load := tr.PeakLoad()
 	t.Logf("%-18s %-10s fragmentation %5.2f %%, peak reserved %.4f GiB, %d driver calls, %.0f ms",
-		traceName, name, 100*(1-float64(load)/float64(s.PeakReserved)), gib(s.PeakReserved), a.Calls().Total(), a.Calls().Micros/1000)
+		traceName, name, 100*(1-float64(load)/float64(s.PeakReserved)), gib(s.PeakReserved),
+		a.Calls().Total(), a.Calls().Micros/1000)
 	if s.PeakReserved < load || s.Retries != 0 || s.OOMs != 0 {
 		t.Errorf("%s on %s: peak load %d, statistics %+v", name, traceName, load, s)
 	}

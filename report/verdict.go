@@ -106,7 +106,10 @@ func listed(f figure) string {
 // advice says first which allocator to use for a figure, then what it saves against the better of
 // the others, and against native if that is another one.
 func advice(f figure, when string, load mem.Bytes) string {
-	near := func(a, b mem.Bytes) bool { return max(a-b, b-a) <= mem.Bytes(noDifference*float64(load)) }
+	near := func(a, b mem.Bytes) bool {
+		return max(a-b,
+			b-a) <= mem.Bytes(noDifference*float64(load))
+	}
 	native, ours := f["native"], f["stalloc"]
 	other, name := best(native, f["expandable"])
 	switch {

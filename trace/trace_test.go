@@ -107,7 +107,8 @@ func randomTrace(rng *rand.Rand, n int) *Trace {
 		case choice < 8 && len(leaving) > 0:
 			e.Kind, e.ID = FreeCompleted, take(&leaving)
 		case choice == 8 && len(lives) > 0:
-			e.Kind, e.ID, e.Stream = RecordStream, lives[rng.IntN(len(lives))], mem.StreamID(rng.Uint64())
+			e.Kind, e.ID, e.Stream = RecordStream, lives[rng.IntN(len(lives))],
+				mem.StreamID(rng.Uint64())
 		case rng.IntN(2) == 0:
 			e.Kind = EmptyCache
 		default:

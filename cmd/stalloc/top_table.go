@@ -169,7 +169,8 @@ func (l topLine) row() table.Row {
 		plan = fmt.Sprintf("#%d", now.PlanGeneration)
 	}
 	return table.Row{
-		l.process.PID, program, l.device.Ordinal, amount(float64(now.Allocated)), amount(float64(now.PeakAllocated)),
+		l.process.PID, program, l.device.Ordinal, amount(float64(now.Allocated)),
+		amount(float64(now.PeakAllocated)),
 		amount(float64(now.Reserved)), capacity,
 		fmt.Sprintf("%.1f", 100*now.Waste()), native, hits, driver, step, plan,
 	}

@@ -172,7 +172,8 @@ func TestTopOrder(t *testing.T) {
 	device := func(n uint64) page.Device {
 		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(),
 			Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21,
-				DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
+				DriverNS: n * 1e6, Steps: n}},
+			Before: page.Sample{At: time.Now().Add(-time.Second)}}
 	}
 	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
 	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB",
@@ -190,7 +191,8 @@ func TestTopOrder(t *testing.T) {
 // TestTopIsAsWideAsTheTerminal: no row wraps, and what matters most stays.
 func TestTopIsAsWideAsTheTerminal(t *testing.T) {
 	now := page.Sample{At: time.Now(), Stats: page.Stats{
-		Allocated: 30 << 30, PeakAllocated: 31 << 30, Reserved: 32 << 30, PeakReserved: 32 << 30, Steps: 9,
+		Allocated: 30 << 30, PeakAllocated: 31 << 30, Reserved: 32 << 30, PeakReserved: 32 << 30,
+		Steps:              9,
 		NativePeakReserved: 33 << 30, PlanGeneration: 3, Requests: 9000, Hits: 900, DriverNS: 1e6,
 	}}
 	d := page.Device{Now: now, Before: page.Sample{At: now.At.Add(-time.Second)}}

@@ -151,12 +151,18 @@ func stalloc_engine_close(device C.int, text *C.char, n C.size_t) C.int {
 
 //export stalloc_engine_save_plan
 func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error { return process.Load().save(int(device), C.GoString(path)) })
+	return answer(text, n, func() error {
+		return process.Load().save(int(device),
+			C.GoString(path))
+	})
 }
 
 //export stalloc_engine_load_plan
 func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error { return process.Load().load(int(device), C.GoString(path)) })
+	return answer(text, n, func() error {
+		return process.Load().load(int(device),
+			C.GoString(path))
+	})
 }
 
 //export stalloc_engine_trim
@@ -185,10 +191,12 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 		*out = C.struct_stalloc_stats{
 			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
-			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
-			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
-			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
-			asleep: C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
+			driver_calls: C.uint64_t(s.DriverCalls),
+			driver_ns:    C.uint64_t(s.DriverTime.Nanoseconds()),
+			retries:      C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
+			native_peak_reserved: C.uint64_t(s.Native.PeakReserved),
+			native_steps:         C.uint64_t(s.Native.Steps),
+			asleep:               C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
 			waits: C.uint64_t(s.Waits.Waits), wait_ns: C.uint64_t(s.Waits.Time.Nanoseconds()),
 		}
 		if s.Native.OutOfMemory {
@@ -212,8 +220,8 @@ func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 	return C.int(len(explained))
 }
 
-// stalloc_engine_nudge only makes the calling thread enter Go, so that a waiting collector notices it
-// (cshim/fast/lock.h).
+// stalloc_engine_nudge only makes the calling thread enter Go, so that a waiting collector notices
+// it (cshim/fast/lock.h).
 //
 //export stalloc_engine_nudge
 func stalloc_engine_nudge() C.int { return ok }

@@ -123,7 +123,10 @@ func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
 
 // Lasts implements actors.Host.
-func (h *host) Lasts(id mem.StreamID) bool { return bool(C.host_persistent(h.device, C.uint64_t(id))) }
+func (h *host) Lasts(id mem.StreamID) bool {
+	return bool(C.host_persistent(h.device,
+		C.uint64_t(id)))
+}
 
 // MayWait implements actors.Host.
 func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
@@ -229,14 +232,15 @@ func (h *host) Note(e schedule.Event) {
 // Logged implements actors.Host.
 func (h *host) Logged() int {
 	l := &h.device.log
-	return int((uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))) / C.sizeof_struct_stalloc_event)
+	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
+	return int(bytes / C.sizeof_struct_stalloc_event)
 }
 
 // An event of C's and one of Go's are two words each, in the same order.
 var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_event]struct{}{}
 
-// mostCopied is how many events are copied at a boundary. With more, the array itself is handed over
-// and the log continues in another: copying a million takes the stepping thread 15 ms.
+// mostCopied is how many events are copied at a boundary. With more, the array itself is handed
+// over and the log continues in another: copying a million takes the stepping thread 15 ms.
 const mostCopied = 1 << 12
 
 // Take implements actors.Host.

@@ -216,8 +216,9 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 		})))
 	}
 	s := &Server{addr: listener.Addr(), http: &http.Server{
-		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience, MaxHeaderBytes: mostHeader,
-		ConnState: new(newest).changed,
+		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience,
+		MaxHeaderBytes: mostHeader,
+		ConnState:      new(newest).changed,
 		// what clients do wrong is nothing for a training job's standard error
 		ErrorLog: log.New(io.Discard, "", 0),
 	}}

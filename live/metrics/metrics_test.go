@@ -23,8 +23,9 @@ import (
 
 func processes() []page.Process {
 	now := page.Stats{
-		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, PeakAllocated: 1 << 30, PeakReserved: 2 << 30,
-		DriverNS: 25e8, PlanGeneration: 1, Steps: 8,
+		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, PeakAllocated: 1 << 30,
+		PeakReserved: 2 << 30,
+		DriverNS:     25e8, PlanGeneration: 1, Steps: 8,
 	}
 	return []page.Process{{PID: os.Getpid(), Devices: []page.Device{{
 		Ordinal: 2, Now: page.Sample{At: time.Unix(12, 0),

@@ -32,8 +32,8 @@ type living struct {
 	released bool
 }
 
-// Read yields what happened. If the address of a released block is allocated again, the other streams
-// must be done with it: its Done comes just before.
+// Read yields what happened. If the address of a released block is allocated again, the other
+// streams must be done with it: its Done comes just before.
 func (r *Reader) Read(events []Event) iter.Seq2[int, Line] {
 	if r.live == nil {
 		r.live = map[uint64]living{}

@@ -95,7 +95,7 @@ import (
 // engine is broken, and plain driver allocations serve the program.
 type Index struct{ c *C.struct_stalloc_index }
 
-// At returns the index of the struct stalloc_index at an address. A zeroed struct is an empty index.
+// At returns the index of the struct stalloc_index at an address. A zeroed one is empty.
 func At(address unsafe.Pointer) *Index { return &Index{(*C.struct_stalloc_index)(address)} }
 
 // New returns an empty one, until Close.

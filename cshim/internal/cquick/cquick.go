@@ -1,5 +1,5 @@
-// Package cquick drives the fast path (cshim/fast/fastpath.h) from Go, so that a test can compare it
-// with schedule.Cursor and with an onerange.Engine over the model. Nothing else uses it.
+// Package cquick drives the fast path (cshim/fast/fastpath.h) from Go, so that a test can compare
+// it with schedule.Cursor and with an onerange.Engine over the model. Nothing else uses it.
 package cquick
 
 /*
@@ -121,8 +121,8 @@ func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
 // Free frees a block as a C thread does. False: Go must.
 func (d *Device) Free(at mem.Addr) bool { return bool(C.stalloc_fast_free(d.c, C.uint64_t(at))) }
 
-// Defer frees blocks as threads do that find the lock taken, one after the other, and drains them as
-// its holder does.
+// Defer frees blocks as threads do that find the lock taken, one after the other, and drains them
+// as its holder does.
 func (d *Device) Defer(at ...mem.Addr) {
 	for _, addr := range at {
 		C.stalloc_defer_free(d.c, C.uint64_t(addr))
@@ -149,7 +149,8 @@ func (d *Device) Freed(asked mem.Bytes) {
 // Events returns and clears the log.
 func (d *Device) Events() []schedule.Event {
 	l := &d.c.log
-	n := int(uintptr(unsafe.Pointer(l.next))-uintptr(unsafe.Pointer(l.events))) / int(unsafe.Sizeof(schedule.Event{}))
+	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
+	n := int(bytes / unsafe.Sizeof(schedule.Event{}))
 	events := append([]schedule.Event(nil),
 		unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), n)...)
 	C.stalloc_log_begin(l, true)
