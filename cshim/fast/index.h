@@ -108,18 +108,16 @@ static inline bool index_has_room(const struct stalloc_index *x) {
 	       x->gap_live + x->now.blocks + 3 < x->gap_capacity;
 }
 
-static inline bool heap_serves(const struct stalloc_index *x, uint32_t heap, uint64_t stream) {
-	return x->arenas[2 * heap].fast_path && x->arenas[2 * heap].stream == stream;
-}
-
 /* The heap of a stream whose requests may be served without the engine; 0: none. last is the answer
  * to the last lookup, which may be another stream's heap by now. */
 static inline uint32_t index_heap(const struct stalloc_index *x, uint64_t stream, uint32_t last) {
 	uint32_t h = last;
-	if (__builtin_expect(h != 0 && 2 * h < x->arena_n && heap_serves(x, h, stream), 1))
+	if (__builtin_expect(h != 0 && 2 * h < x->arena_n && x->arenas[2 * h].fast_path &&
+				     x->arenas[2 * h].stream == stream,
+			     1))
 		return h;
 	for (h = x->arena_n / 2; h-- > 1;)
-		if (heap_serves(x, h, stream)) return h;
+		if (x->arenas[2 * h].fast_path && x->arenas[2 * h].stream == stream) return h;
 	return 0;
 }
 
