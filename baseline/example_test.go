@@ -30,7 +30,8 @@ func Example() {
 	fmt.Println(s.Allocated, "allocated,", s.Reserved, "reserved,", a.Calls().Total(),
 		"driver calls")
 	// Output:
-	// 5.00 MiB at RT+0 19.00 MiB at RT+20971520 baseline: out of memory: 16.00 MiB (16777216 bytes)
-	// asked for on stream 0, 25.00 MiB allocated, 40.00 MiB reserved of 41.00 MiB 25.00 MiB
-	// allocated, 40.00 MiB reserved, 4 driver calls
+	// 5.00 MiB at RT+0
+	// 19.00 MiB at RT+20971520
+	// baseline: out of memory: 16.00 MiB (16777216 bytes) asked for on stream 0, 25.00 MiB allocated, 40.00 MiB reserved of 41.00 MiB
+	// 25.00 MiB allocated, 40.00 MiB reserved, 4 driver calls
 }

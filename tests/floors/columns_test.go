@@ -35,18 +35,21 @@ func columnsOf(line string, tab int) (n int) {
 }
 
 // excused returns the numbers of lines of a Go file that may be longer, for now: lines that would
-// be short enough without the contents of their string literals, and figures in comments.
+// be short enough without the contents of their string literals, figures in comments, and what an
+// example is to print.
 func excused(text []byte) map[int]bool {
 	lines := strings.Split(string(text), "\n")
 	literals := map[int]int{} // columns that string literals take, by line
 	figures := map[int]bool{}
 	files := token.NewFileSet()
 	file := files.AddFile("", -1, len(text))
+	output := false // inside of an example's
 	var s scanner.Scanner
 	s.Init(file, text, nil, scanner.ScanComments)
 	for {
 		at, kind, literal := s.Scan()
 		first := file.Position(at).Line
+		output = kind == token.COMMENT && (output || strings.HasPrefix(literal, "// Output:"))
 		switch kind {
 		case token.EOF:
 			excused := figures
@@ -62,7 +65,7 @@ func excused(text []byte) map[int]bool {
 			}
 		case token.COMMENT:
 			for i, part := range strings.Split(literal, "\n") {
-				figures[first+i] = figures[first+i] || isFigure(part)
+				figures[first+i] = figures[first+i] || output || isFigure(part)
 			}
 		}
 	}
@@ -154,6 +157,8 @@ func TestLongLines(t *testing.T) {
 		{"x.go", "// " + wide + "a", "x.go:1: 101 columns"},
 		{"x.go", "//\t" + wide, ""},
 		{"x.go", "// ──► " + wide, ""},
+		{"x.go", "f()\n// Output:\n// " + wide + wide, ""},
+		{"x.go", "// Output:\nf()\n// " + wide + wide, "x.go:3: 197 columns"},
 		{"x.go", `f("` + wide + `", x)`, ""},
 		{"x.go", "f(`" + wide + "\n" + wide + wide + "`)", ""},
 		{"x.go", `f("a", ` + wide + `)`, "x.go:1: 105 columns"},
