@@ -180,7 +180,7 @@ static void *ask(void *nothing)
 	return nothing;
 }
 
-static void announced(void)
+static void deferred(void)
 {
 	static double results[REQUEST_ROUNDS];
 	static void *at[REQUESTS];
@@ -320,7 +320,7 @@ int main(void)
 	hits("the same, lives that end in no order", mixed_of_stalloc, mixed_of_malloc);
 	range_among((void *)0x2000, FEW);
 	range_among((void *)0x3000, MANY);
-	announced();
+	deferred();
 	threads("glibc, four threads", 64 << 10, 1, true);
 	threads("without a plan, four threads, four streams", 64 << 10, THREADS, false);
 	threads("the same, one stream", 64 << 10, 1, false);

@@ -86,7 +86,7 @@ static void *work(void *argument)
 }
 
 /* Blocks freed twice while nothing else happens: the second free changes nothing,
- * also when the first is known to the quick case alone. */
+ * also when the first is known to the fast path alone. */
 static void twice(void)
 {
 	void *stream = stream_no(1), *a, *b;

@@ -1,7 +1,7 @@
 /* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which does not see
  * the order that Go code makes, and for tests of libstalloc alone.
  *
- * Its range is an index over plain host memory, and it serves with the quick cases' own functions
+ * Its range is an index over plain host memory, and it serves with the fast path's own functions
  * what they leave to it. A step goes by a schedule of what the one
  * before asked for, served where that was; behind one that is not as expected comes one
  * without. */
@@ -23,7 +23,7 @@ static struct stalloc_host host;
 static struct stalloc_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
 static uint64_t next_unit[STALLOC_MAX_DEVICES];
 
-/* What it leaves to the quick cases; nothing behind a close. */
+/* What it leaves to the fast path; nothing after a close. */
 static const struct stalloc_budget all = {.ops = UINT64_MAX, .max_units = UINT64_MAX};
 
 static void open_range(struct stalloc_device *d)

@@ -134,7 +134,7 @@ static void forked_while_noting(void)
 	pthread_join(thread, NULL);
 }
 
-/* A child whose parent was in Go at that moment, with a free announced. */
+/* A child whose parent was in Go at that moment, with a deferred free. */
 static void forked_within(void)
 {
 	pthread_t thread;

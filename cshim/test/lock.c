@@ -1,5 +1,5 @@
-/* The lock of a device (lock.h) alone: one is inside at a time, threads come and go, owners
- * are made and ended; and whoever looks a bounded number of times comes back, however long
+/* The lock of a device (lock.h) alone: one is inside at a time, threads come and go, the bias
+ * begins and ends; and whoever spins a bounded number of times comes back, however long
  * the holder stays: Go relies on that, see lock.h. */
 #include <pthread.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ static void critical(uint64_t me)
 	inside = 0;
 }
 
-/* Bursts long enough to become the owner, by each way into the lock. */
+/* Bursts long enough to bias the lock, by each way into it. */
 static void *work(void *argument)
 {
 	uint64_t me = (uintptr_t)argument, r = me * 7919, n = 0;
@@ -68,7 +68,7 @@ static void exclusion(void)
 	      (unsigned long long)counter);
 }
 
-/* Takes the lock so often that it becomes the owner, if so said, and stays inside. */
+/* Takes the lock, so often that it is biased if so said, and stays inside. */
 static void *hold(void *times)
 {
 	for (uintptr_t i = 1; i < (uintptr_t)times; i++) {
@@ -125,21 +125,21 @@ static void all_wake(void)
 
 int main(void)
 {
-	static struct stalloc_bias owners[4][STALLOC_BIAS_SLOTS];
+	static struct stalloc_bias slots[4][STALLOC_BIAS_SLOTS];
 	kit_watchdog(30);
 	for (int with = 0; with < 4; with++) { /* spins: as on one processor, and on more */
 		d = (struct stalloc_device){0};
-		stalloc_lock_prepare(&d.lock, with & 1 ? owners[with] : NULL);
+		stalloc_lock_prepare(&d.lock, with & 1 ? slots[with] : NULL);
 		d.lock.spins = with & 2 ? STALLOC_SPINS : 0;
 		counter = wanted = 0;
 		exclusion();
 		all_wake();
 		comes_back(1);
 		comes_back(2 * STALLOC_BIAS_STREAK);
-		comes_back(2 * STALLOC_BIAS_STREAK); /* another owner */
+		comes_back(2 * STALLOC_BIAS_STREAK); /* another thread's bias */
 	}
-	printf("lock: one at a time, %s\n", owners[1][0].thread
-						    ? "with owners and without"
-						    : "without owners: no membarrier here");
+	printf("lock: one at a time, %s\n", slots[1][0].thread
+						    ? "biased and not"
+						    : "never biased: no membarrier here");
 	return 0;
 }

@@ -2,7 +2,7 @@
  * goes on when the plan, and the ones after it, are long replaced.
  *
  * One thread, the holder, stops first, mostly with the stream's lock taken, so that
- * the other, the late one, has to announce its free. The main thread lets the holder
+ * the other, the late one, has to defer its free. The main thread lets the holder
  * go, takes steps until plans have been replaced and more boundaries have passed than
  * anybody waits for, and then lets the late one go. Where a stopped thread has the
  * lock that the main thread needs, a warden notices that nothing moves and lets all go.

@@ -76,7 +76,8 @@ func symbolsOf(t *testing.T, root, file string) (defines, needs []string) {
 	return defines, needs
 }
 
-// TestNoCallsInACircle: no files of libstalloc use functions and variables of each other in a circle.
+// TestNoCallsInACircle: no files of libstalloc use each other's functions and variables in a
+// circle.
 func TestNoCallsInACircle(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
