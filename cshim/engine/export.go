@@ -112,8 +112,8 @@ func stalloc_engine_free(a C.uint64_t, deferred C.bool, freed *C.struct_stalloc_
 	})
 }
 
-//export stalloc_engine_record
-func stalloc_engine_record(a, stream C.uint64_t) C.int {
+//export stalloc_engine_record_stream
+func stalloc_engine_record_stream(a, stream C.uint64_t) C.int {
 	return ofAddr(func(d *opened) error { return d.Record(addr(a), mem.StreamID(stream)) })
 }
 

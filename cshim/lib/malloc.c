@@ -188,7 +188,7 @@ void stalloc_lasting_stream(int device, void *stream) {
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!ptr || !e) return;
-	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
+	e->record_stream((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {

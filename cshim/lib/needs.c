@@ -23,10 +23,10 @@ enum {
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
-static void *pass(void *nothing) {
+static void *pass(void *unused) {
 	pthread_mutex_lock(&gate);
 	pthread_mutex_unlock(&gate);
-	return nothing;
+	return unused;
 }
 
 /* How many more threads can run at once. */

@@ -82,7 +82,7 @@ const char *stalloc_conf_text(void);
 	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
 		       uint64_t *addr, char *err, size_t n))                               \
 	X(int, free, (uint64_t addr, bool deferred, struct stalloc_freed *freed))          \
-	X(int, record, (uint64_t addr, uint64_t stream))                                   \
+	X(int, record_stream, (uint64_t addr, uint64_t stream))                            \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
 	X(int, close, (int device, char *err, size_t n))                                   \

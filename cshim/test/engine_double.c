@@ -146,7 +146,7 @@ EXPORT int stalloc_engine_free(uint64_t addr, bool deferred, struct stalloc_free
 	return STALLOC_ERR_ARGUMENT;
 }
 
-EXPORT int stalloc_engine_record(uint64_t addr, uint64_t stream)
+EXPORT int stalloc_engine_record_stream(uint64_t addr, uint64_t stream)
 {
 	struct stalloc_device *d = &host.devices[0];
 	(void)stream;

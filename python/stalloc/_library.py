@@ -31,8 +31,8 @@ HOOKS: dict[str, str] = {
 _TAGS = ctypes.POINTER(ctypes.c_char_p)
 
 # Types of another allocator's functions, for poll().
-ASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
-GIVE_BACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+ALLOC_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
+FREE_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 # Functions that Python itself calls: result, arguments.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -52,7 +52,13 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_resume": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t]),
     "stalloc_poll": (
         ctypes.c_int,
-        [ASK, GIVE_BACK, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int)],
+        [
+            ALLOC_FUNCTION,
+            FREE_FUNCTION,
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.POINTER(ctypes.c_int),
+        ],
     ),
     "stalloc_set_thrower": (None, [ctypes.c_void_p]),
     "stalloc_explain": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
@@ -160,9 +166,9 @@ class Library:
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)
 
-    def poll(self, ask: Any, give_back: Any, size: int, micros: int, stop: Any) -> None:
+    def poll(self, alloc: Any, free: Any, size: int, micros: int, stop: Any) -> None:
         """Returns once `stop`, a c_int, is not 0. It runs without the GIL."""
-        status = self._lib.stalloc_poll(ask, give_back, size, micros, ctypes.byref(stop))
+        status = self._lib.stalloc_poll(alloc, free, size, micros, ctypes.byref(stop))
         if status < 0:  # the reason is the other allocator's
             raise StallocError("stalloc record: PyTorch's allocator could not be polled to the end")
 

@@ -49,11 +49,11 @@ class Poll:
 
     def _poll(self) -> None:
         try:
-            ask, give_back = self._exported()
+            alloc, free = self._exported()
         except (OSError, AttributeError):
-            ask, give_back = self._called()
+            alloc, free = self._called()
         try:
-            self._library.poll(ask, give_back, POLL_BYTES, self._micros, self._stop)
+            self._library.poll(alloc, free, POLL_BYTES, self._micros, self._stop)
         except StallocError as error:
             self.failure = error
 
@@ -64,22 +64,22 @@ class Poll:
         name = "aoti_torch_cuda_caching_allocator_raw_"
         functions = getattr(library, f"{name}alloc"), getattr(library, f"{name}delete")
         self._torch.cuda.set_stream(self._stream)
-        kinds = (_library.ASK, _library.GIVE_BACK)
-        ask, give_back = (ctypes.cast(f, kind) for f, kind in zip(functions, kinds))
-        return ask, give_back
+        kinds = (_library.ALLOC_FUNCTION, _library.FREE_FUNCTION)
+        alloc, free = (ctypes.cast(f, kind) for f, kind in zip(functions, kinds))
+        return alloc, free
 
     def _called(self) -> tuple[Any, Any]:
         cuda, device, stream = self._torch.cuda, self._device, self._stream.cuda_stream
 
-        def ask(size: int, block: Any) -> int:
+        def alloc(size: int, block: Any) -> int:
             try:
                 block[0] = cuda.caching_allocator_alloc(size, device, stream)
             except Exception:
                 return 1
             return 0
 
-        def give_back(block: int) -> int:
+        def free(block: int) -> int:
             cuda.caching_allocator_delete(block)
             return 0
 
-        return _library.ASK(ask), _library.GIVE_BACK(give_back)
+        return _library.ALLOC_FUNCTION(alloc), _library.FREE_FUNCTION(free)
