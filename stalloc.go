@@ -1,9 +1,10 @@
-// Package stalloc allocates GPU memory for programs that do the same again and again, such as
-// training loops. It watches steps. Once one has come again, request for request, it plans where
-// every block of the next will lie, almost perfectly packed, and serves the steps that follow from
-// that plan; what does not repeat comes from a pool that stitches free pages together. PyTorch
-// users want the Python package of the same name; this package embeds the same engine in a Go
-// program.
+// Package stalloc allocates GPU memory for programs that repeat their work, such as training loops,
+// and reserves hardly more than the blocks need. A stream's memory is one contiguous range: a
+// request gets the smallest gap that fits; if none fits, free physical pages are stitched for it.
+// Once a step has repeated, request for request, later ones are served from a plan. Plans buy time:
+// a planned request and its free take half of what others do, without driver calls; the memory that
+// is needed is nearly the same with and without them. PyTorch users want the Python package of the
+// same name; this package embeds the same engine in a Go program.
 //
 //	gpu, err := stalloc.Open(stalloc.Options{}) // the first GPU
 //	if err != nil {
@@ -19,37 +20,33 @@
 //
 // # Streams
 //
-// Memory is handed out for work on one CUDA stream. A freed block may be given to
-// the next request on its own stream at once, because a stream does its work in
-// order, and to no other stream. So free a block as soon as all work that uses it
-// has been submitted to its stream. If another stream uses it too, name that
-// stream with Record before the free: the block then waits until that stream has
-// passed the point of the free. A stream is named by its CUstream handle as a
-// number; 0 is the default stream.
+// Memory is allocated for work on one CUDA stream. A freed block may serve the next request on its
+// own stream at once, because a stream does its work in order, but no other stream. So free a block
+// as soon as all work that uses it has been submitted to its stream. If another stream uses it,
+// too, name that stream with Record before the free: the block is then reused only after that
+// stream has passed the point of the free. A stream is named by its CUstream handle as a number; 0
+// is the default stream.
 //
 // # Steps
 //
-// Call Step where the work begins to repeat, once per training iteration, when as
-// few blocks as possible are live. Without it everything comes from the pool,
-// which is sound and tight, and nothing is planned: a crude step then ends every
-// 131,072 requests and frees, for what the pool learns of steps. Plans are made beside the
-// program and become active only at a step boundary; blocks never move.
+// Call Step where the work begins to repeat, once per training iteration, when as few blocks as
+// possible are live. Without it nothing is planned: an implicit step then ends every 131,072
+// requests and frees, for what the pool learns of steps. Plans are made in the background and
+// become active only at a step boundary; blocks never move.
 //
 // # Threads and errors
 //
 // All methods may be called from any goroutine at any time. A request served from
 // the plan takes a lock of its stream and nothing else. Errors are matched with
-// errors.Is against ErrOutOfMemory, ErrUnknown, ErrAsleep and ErrClosed; a call of the driver
-// that failed is a *DriverError. A failed call changes nothing: in particular a
-// second free of a block is reported and ignored, until its address has been
-// handed out again.
+// errors.Is against ErrOutOfMemory, ErrUnknown, ErrAsleep and ErrClosed; a failed driver call is a
+// *DriverError. A failed call changes nothing: in particular a second free of a block is reported
+// and ignored, until its address is allocated again.
 //
 // # Without a GPU
 //
-// Options.Simulated opens a device that keeps a driver's books and holds no bytes,
-// for tests and for sizing; Options.Device takes any implementation of Device,
-// also one wrapped by the counters, limits and fault injectors of package
-// stalloc/actors/device.
+// Options.Simulated opens a simulated device without memory, for tests and for sizing;
+// Options.Device takes any implementation of Device, also one wrapped by the counters, limits and
+// fault injectors of package stalloc/actors/device.
 package stalloc
 
 import (

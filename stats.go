@@ -85,10 +85,13 @@ func (a *Allocator) Stats() Stats {
 	s := a.local.Stats()
 	now, peak := a.local.Load()
 	return Stats{
-		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps, Plans: s.Generation, LostEvents: a.local.LostEvents(),
+		Requests: a.requests.Load(), Hits: s.Hits, Misses: s.Misses, Steps: s.Steps,
+		Plans: s.Generation, LostEvents: a.local.LostEvents(),
 		Allocated: now, PeakAllocated: peak, Active: now + s.Pending,
 		Reserved: s.Reserved, PeakReserved: s.PeakReserved, Asleep: s.Asleep, Backup: s.Backup,
-		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps, NativeFull: s.Native.OutOfMemory,
-		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries, Waits: s.Waits.Waits, WaitTime: s.Waits.Time,
+		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps,
+		NativeFull:  s.Native.OutOfMemory,
+		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
+		Waits: s.Waits.Waits, WaitTime: s.Waits.Time,
 	}
 }

@@ -42,7 +42,8 @@ func (d *Device) Explain() string {
 func (d *Device) figures() explain.Figures {
 	s := d.Stats()
 	f := explain.Figures{
-		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load, Pending: s.Pending,
+		Device: d.dev.Name(), Reserved: s.Reserved, PeakReserved: s.PeakReserved, Allocated: s.Load,
+		Pending:    s.Pending,
 		LateFences: s.Late, LargestGap: s.LargestFree, NoStitching: d.opts.GMLake == nil &&
 			d.opts.Range.Without.Has(without.Stitch),
 	}

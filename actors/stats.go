@@ -12,7 +12,8 @@ type Stats struct {
 	Hits, Misses      uint64
 	Steps, Generation uint64 // boundaries; plans activated
 	DroppedEvents     uint64 // of steps that ended faster than the planner could look at them
-	Native            Native // what PyTorch's allocator would have come to, if Options.Shadow is set
+	// what PyTorch's allocator would have come to, if Options.Shadow is set
+	Native Native
 }
 
 // Native is what PyTorch's own allocator, as it is by default, would have come to with the

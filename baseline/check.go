@@ -111,7 +111,8 @@ func (c *core) checkSums() error {
 		}
 	}
 	got := Stats{
-		Allocated: c.stats.Allocated, Active: c.stats.Active, Requested: c.stats.Requested, Reserved: c.stats.Reserved,
+		Allocated: c.stats.Allocated, Active: c.stats.Active, Requested: c.stats.Requested,
+		Reserved:      c.stats.Reserved,
 		InactiveSplit: c.stats.InactiveSplit, InactiveSplitBytes: c.stats.InactiveSplitBytes,
 	}
 	if got != want {

@@ -178,7 +178,8 @@ func (m *naive) reserved() mem.Bytes {
 // current recounts the statistics; the counters and peaks are kept.
 func (m *naive) current() Stats {
 	s := m.stats
-	s.Allocated, s.Active, s.Requested, s.Segments, s.InactiveSplit, s.InactiveSplitBytes = 0, 0, 0, 0, 0, 0
+	s.Allocated, s.Active, s.Requested, s.Segments, s.InactiveSplit, s.InactiveSplitBytes = 0, 0, 0,
+		0, 0, 0
 	for _, t := range m.taken {
 		s.Active += t.size
 		s.Requested += t.asked

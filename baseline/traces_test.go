@@ -38,7 +38,8 @@ func replayed(t *testing.T, name, traceName string, o Options) Stats {
 	s := a.Stats()
 	load := tr.PeakLoad()
 	t.Logf("%-18s %-10s fragmentation %5.2f %%, peak reserved %.4f GiB, %d driver calls, %.0f ms",
-		traceName, name, 100*(1-float64(load)/float64(s.PeakReserved)), gib(s.PeakReserved), a.Calls().Total(), a.Calls().Micros/1000)
+		traceName, name, 100*(1-float64(load)/float64(s.PeakReserved)), gib(s.PeakReserved),
+		a.Calls().Total(), a.Calls().Micros/1000)
 	if s.PeakReserved < load || s.Retries != 0 || s.OOMs != 0 {
 		t.Errorf("%s on %s: peak load %d, statistics %+v", name, traceName, load, s)
 	}
@@ -70,9 +71,11 @@ func TestNativeMeasured(t *testing.T) {
 func TestNativeTies(t *testing.T) {
 	tolerance := map[string]float64{
 		// no tie that matters
-		"gpt2_naive": rounding, "llama_lora": rounding, "mixtral_moe": rounding, "packed_varlen": rounding,
+		"gpt2_naive": rounding, "llama_lora": rounding, "mixtral_moe": rounding,
+		"packed_varlen":      rounding,
 		"qwen2moe_recompute": 0.004, "llama_naive": 0.03, "llama_vpp": 0.05,
-		"fine_moe": 0.063, "llama_recompute": 0.1, "vit_streams": 0.11, "multiscale_resnet": 0.33, "llama_varlen": 0.43,
+		"fine_moe": 0.063, "llama_recompute": 0.1, "vit_streams": 0.11, "multiscale_resnet": 0.33,
+		"llama_varlen": 0.43,
 	}
 	for name, m := range loadMeasured(t) {
 		s := replayed(t, "native", name, Options{Ascending: true})

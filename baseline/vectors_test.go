@@ -72,7 +72,8 @@ func TestVectors(t *testing.T) {
 				got.Addr = applyVectorOp(t, a, blocks, row.Op)
 				s := a.Stats()
 				got.Allocated, got.Active, got.Reserved = s.Allocated, s.Active, s.Reserved
-				got.Segments, got.InactiveSplit, got.InactiveSplitBytes = s.Segments, s.InactiveSplit, s.InactiveSplitBytes
+				got.Segments, got.InactiveSplit, got.InactiveSplitBytes = s.Segments,
+					s.InactiveSplit, s.InactiveSplitBytes
 				got.Retries, got.Physical = s.Retries, s.Reserved
 				g, _ := json.Marshal(got)
 				w, _ := json.Marshal(row)

@@ -111,8 +111,10 @@ func openAndTour() error {
 // full device, and expects that function's name in the error.
 func TestCallsByName(t *testing.T) {
 	for _, call := range []string{
-		"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuEventCreate", "cuEventRecord",
-		"cuCtxSynchronize", "cuStreamIsCapturing", "cuMemGetInfo", "cuCtxGetCurrent", "cuThreadExchangeStreamCaptureMode",
+		"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuEventCreate",
+		"cuEventRecord",
+		"cuCtxSynchronize", "cuStreamIsCapturing", "cuMemGetInfo", "cuCtxGetCurrent",
+		"cuThreadExchangeStreamCaptureMode",
 	} {
 		restart(t, nil)
 		d := open(t)

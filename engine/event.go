@@ -34,8 +34,8 @@ const (
 
 	// The following are package order's alone.
 
-	// EvAnswer answers OpQuery: Fence, Passed; or Code, if the driver cannot tell. An event that the
-	// driver has refused has not passed.
+	// EvAnswer answers OpQuery: Fence, Passed; or Code, if the driver cannot tell. An event that
+	// the driver has refused has not passed.
 	EvAnswer
 	// EvUnrecorded says that the driver has not taken OpRecordEvent of Fence.
 	EvUnrecorded
@@ -151,7 +151,8 @@ const (
 var opNames = [...]string{
 	OpCreate: "create", OpMap: "map", OpAccess: "access", OpUnmap: "unmap", OpRelease: "release",
 	OpFence: "record", OpRecordEvent: "event",
-	OpQuery: "query", OpWait: "wait", OpFreed: "freed", OpSync: "sync", OpResume: "resume", OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
+	OpQuery: "query", OpWait: "wait", OpFreed: "freed", OpSync: "sync", OpResume: "resume",
+	OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
 }
 
 // String names the op as the golden scripts write it.
@@ -186,7 +187,8 @@ const (
 )
 
 var reasonNames = [...]string{
-	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window", RefusedOrder: "order", RefusedPending: "pending",
+	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
+	RefusedOrder: "order", RefusedPending: "pending",
 }
 
 // String names the reason in one word.

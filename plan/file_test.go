@@ -180,7 +180,8 @@ func TestDecodeTakesWhatItSays(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := decode(file)
 		runtime.ReadMemStats(&after)
-		if got, most := int(after.TotalAlloc-before.TotalAlloc), 16*len(file)+1<<16; (err == nil) != c.good || got > most {
+		if got, most := int(after.TotalAlloc-before.TotalAlloc),
+			16*len(file)+1<<16; (err == nil) != c.good || got > most {
 			t.Errorf("%s: %v, %d bytes were made of %d, expected at most %d", name, err, got,
 				len(file), most)
 		}

@@ -1,7 +1,7 @@
-"""What pyproject.toml cannot say: the package brings shared libraries, a program and a .pth file.
+"""What pyproject.toml cannot express: the package has shared libraries, a program and a .pth file.
 
-One wheel serves every Python 3, because the libraries are opened with ctypes and never touch
-Python's own ABI.
+One wheel serves every Python 3, because the libraries are opened with ctypes and do not use
+Python's ABI.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import SetupError
 
 PACKAGE = Path(__file__).resolve().parent / "stalloc"
-# The processor that the package is for, another one's where it is built for that.
+# The processor that the package is built for.
 ARCH = os.environ.get("STALLOC_ARCH") or platform.machine()
 # ELF of 64 bits, and its numbers of processors.
 ELF, MACHINES = b"\x7fELF\x02", {"x86_64": 62, "aarch64": 183}
@@ -25,7 +25,7 @@ SBOM = PACKAGE.parent / "stalloc.cdx.json"
 
 
 def check(version: str) -> None:
-    """Refuses what could not be used once it is installed."""
+    """Refuses a package that would not work once installed."""
     if ARCH not in MACHINES:
         raise SetupError(f"stalloc runs on {' and '.join(MACHINES)}, not on {ARCH}")
     for name in ("lib/libstalloc.so", "lib/libstalloc_engine.so", "bin/stalloc"):
@@ -37,7 +37,7 @@ def check(version: str) -> None:
         if head[:5] != ELF or head[18:] != MACHINES[ARCH].to_bytes(2, "little"):
             raise SetupError(f"{path} is not built for Linux on {ARCH}: run `make build` again")
     path = PACKAGE / "lib" / "libstalloc.so"
-    if platform.machine() != ARCH:  # which cannot be asked here
+    if platform.machine() != ARCH:  # of another processor: it cannot be loaded here
         if version.encode() + b"\0" not in path.read_bytes():
             raise SetupError(f"{path} is not version {version}: run `make build` again")
         return
@@ -56,7 +56,7 @@ class CheckedBuild(build_py):
     def run(self) -> None:
         check(self.distribution.get_version())
         super().run()
-        # Beside the package, where Python looks for such files when it starts.
+        # Beside the package, where Python searches for .pth files when it starts.
         self.copy_file(HOOK, os.path.join(self.build_lib, HOOK), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list:
@@ -70,7 +70,7 @@ class PlatformDistribution(Distribution):
 
 class PlatformWheel(bdist_wheel):
     def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
-        """Adds the bill of materials that `make wheel` has made, where PEP 770 wants it."""
+        """Adds the bill of materials that `make wheel` has made, at PEP 770's place."""
         super().egg2dist(egginfo_path, distinfo_path)
         if SBOM.exists():
             folder = Path(distinfo_path) / "sboms"

@@ -37,7 +37,8 @@ const (
 // they are served at their planned offsets, and from the fifth the driver is called for fences
 // alone; with an earlier run's plan each a step before.
 var repeats = map[string]bool{
-	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true, "llama_lora": true, "megatron_dense.r0": true, "more/llama_accum": true,
+	"gpt2_naive": true, "llama_naive": true, "llama_recompute": true, "llama_vpp": true,
+	"llama_lora": true, "megatron_dense.r0": true, "more/llama_accum": true,
 }
 
 // waiting are the recordings in which blocks wait for other streams at the peak, 5 to 10 % of what
@@ -126,7 +127,8 @@ func TestBars(t *testing.T) {
 		}
 	})
 	t.Logf("first starts: %.3f %% of memory, %.3f %% of the time; later ones differ by %.3f and %.3f points",
-		100*cold.waste/cold.n, 100*cold.share/cold.n, 100*later.waste/later.n, 100*later.share/later.n)
+		100*cold.waste/cold.n, 100*cold.share/cold.n, 100*later.waste/later.n,
+		100*later.share/later.n)
 	// there, only the short ones
 	if !invariants.Enabled && (cold.waste/cold.n > average || cold.share/cold.n > shareMost) {
 		t.Errorf("expected at most %v and %v", average, shareMost)
@@ -158,7 +160,8 @@ func starts(t *testing.T, tr *trace.Trace) (first, second Result) {
 func check(t *testing.T, tr *trace.Trace, first, second *Result) {
 	for _, r := range []*Result{first, second} {
 		t.Logf("%s: %.3f %%, %d hits, %d misses of %d; steady: %d driver calls, %.3f %% of the time",
-			r.Mode, 100*r.Fragmentation, r.Hits, r.Misses, r.Requests, r.SteadyDriverCalls, 100*r.share())
+			r.Mode, 100*r.Fragmentation, r.Hits, r.Misses, r.Requests, r.SteadyDriverCalls,
+			100*r.share())
 		waste, share, idle := wasteEach, shareEach, int64(idleMost)
 		if waiting[tr.Name] {
 			waste, share = waitingMost, waitingTime
@@ -247,7 +250,8 @@ func noise(t *testing.T, tr *trace.Trace, rate float64) (waste, share float64) {
 	alone := replayed(t, noisy, "stalloc", Config{Capacity: device, Without: without.Plans})
 	r := replayed(t, noisy, "stalloc", Config{Capacity: device})
 	t.Logf("noise %v: without plans %.3f %%, with them %.3f %%, %d hits, %d misses; the driver takes %.3f %% and %.3f %%",
-		rate, 100*alone.Fragmentation, 100*r.Fragmentation, r.Hits, r.Misses, 100*alone.share(), 100*r.share())
+		rate, 100*alone.Fragmentation, 100*r.Fragmentation, r.Hits, r.Misses, 100*alone.share(),
+		100*r.share())
 	if alone.Allocator != "stalloc-noplan" || alone.Hits+alone.Misses > 0 || alone.Requests == 0 {
 		t.Errorf("without plans: %+v", alone)
 	}

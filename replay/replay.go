@@ -107,7 +107,8 @@ func drive(ctx context.Context, tr *trace.Trace, target Target, progress func(do
 	counts, finishErr := target.Finish()
 	r.result.Hits, r.result.Misses = counts.Hits, counts.Misses
 	r.result.PeakReserved, r.result.LostEvents = counts.PeakReserved, counts.LostEvents
-	r.result.DriverCalls, r.result.DriverTimeUS = counts.DriverCalls, nanoseconds(counts.DriverTimeUS)
+	r.result.DriverCalls = counts.DriverCalls
+	r.result.DriverTimeUS = nanoseconds(counts.DriverTimeUS)
 	r.result.Retries = counts.Retries
 	r.result.WaitedUS, r.result.IdleUS = counts.Waited, counts.Idle
 	for _, s := range r.result.Steps[r.result.steadyFrom():] {
@@ -145,7 +146,9 @@ func (r *run) boundary(done Done) {
 	if r.begun {
 		r.result.Steps = append(r.result.Steps, Step{
 			TimeUS: r.now - r.at, PeakLoad: r.step,
-			DriverCalls: done.Calls - r.last.Calls, DriverTimeUS: nanoseconds(done.TimeUS - r.last.TimeUS), Retries: done.Retries - r.last.Retries,
+			DriverCalls:  done.Calls - r.last.Calls,
+			DriverTimeUS: nanoseconds(done.TimeUS - r.last.TimeUS),
+			Retries:      done.Retries - r.last.Retries,
 		})
 	}
 	r.begun, r.at, r.last, r.step = true, r.now, done, r.load

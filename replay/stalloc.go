@@ -150,8 +150,9 @@ func otherStreams(tr *trace.Trace) map[int64]mem.StreamID {
 
 func newLive(device *sim.Device, options actors.Options) (*live, error) {
 	l := &live{
-		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched), blocks: make(map[int64]mem.Addr),
-		waits: make(map[int64]wait), streams: make(map[mem.StreamID]bool),
+		device: device, watch: sim.NewWatch(device), seen: make(map[int64]*sim.Watched),
+		blocks: make(map[int64]mem.Addr),
+		waits:  make(map[int64]wait), streams: make(map[mem.StreamID]bool),
 	}
 	options.Clock = actors.Clock{Now: l.ahead.host, Sleep: l.wait}
 	var err error
@@ -200,7 +201,8 @@ func usualLag(tr *trace.Trace) time.Duration {
 	if n < deviceLag {
 		return 0
 	}
-	return time.Duration(tr.Events[n-1].Micros-tr.Events[0].Micros) * time.Microsecond * deviceLag / time.Duration(n)
+	all := time.Duration(tr.Events[n-1].Micros-tr.Events[0].Micros) * time.Microsecond
+	return all * deviceLag / time.Duration(n)
 }
 
 // severalStreams reports whether requests are made on more than one stream.

@@ -84,7 +84,8 @@ func (r *run) summary() Allocator {
 		Hits: r.result.Hits, Misses: r.result.Misses, Requests: r.result.Requests,
 		Calls: r.result.DriverCalls, Full: r.result.OOM,
 		FirstDriverMillis:  (r.result.DriverTimeUS - r.result.SteadyDriverTimeUS) / 1e3,
-		SteadyDriverMillis: r.result.SteadyDriverTimeUS / 1e3, SteadyMillis: float64(r.result.SteadyTimeUS) / 1e3,
-		FitsIn: r.result.FitsIn, FullSpeedIn: r.result.FullSpeedIn,
+		SteadyDriverMillis: r.result.SteadyDriverTimeUS / 1e3,
+		SteadyMillis:       float64(r.result.SteadyTimeUS) / 1e3,
+		FitsIn:             r.result.FitsIn, FullSpeedIn: r.result.FullSpeedIn,
 	}
 }

@@ -53,7 +53,8 @@ func TestSpaceLeavesGapsOut(t *testing.T) {
 		t.Errorf("height %v", s.high)
 	}
 	for at, want := range map[mem.Addr]int{1000 << 9: 0, 1010 << 9: 10, 2003 << 9: 14,
-		2004 << 9: 15, 2005 << 9: nowhere, 7000 << 9: nowhere, 9000 << 9: nowhere, 0: nowhere, 500: nowhere} {
+		2004 << 9: 15, 2005 << 9: nowhere, 7000 << 9: nowhere, 9000 << 9: nowhere, 0: nowhere,
+		500: nowhere} {
 		if got := s.height(at); got != want {
 			t.Errorf("%#x lies at %d, want %d", uint64(at), got, want)
 		}

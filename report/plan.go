@@ -33,7 +33,8 @@ func loadPlan(path string) (*Data, error) {
 	d := &Data{
 		Name: strings.TrimSuffix(filepath.Base(path), ".plan"), Kind: Planned,
 		Header: "a plan: the steps that came again, and where their blocks may lie; a run places them around what it has",
-		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases, Reasons: reasons[:],
+		Events: len(l.load), Blocks: len(l.blocks), Steps: l.steps, Phases: l.phases,
+		Reasons: reasons[:],
 	}
 	d.Peak = l.atPeak(nil)
 	a := Allocator{Name: "plan", Reserved: hold, Requests: int64(len(l.blocks))}
@@ -49,7 +50,8 @@ func loadPlan(path string) (*Data, error) {
 	d.Window = l.window(nil, []*run{r}, make([]reason, len(l.blocks)), len(l.blocks))
 	d.Window.Maps[0] = Map{
 		Height: hold, Place: heights,
-		HeldLow: []int{0}, HeldSize: []int{int(hold / mem.Grain)}, HeldBegin: []int{0}, HeldLife: []int{len(l.load)},
+		HeldLow: []int{0}, HeldSize: []int{int(hold / mem.Grain)}, HeldBegin: []int{0},
+		HeldLife: []int{len(l.load)},
 	}
 	return d, nil
 }

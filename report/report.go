@@ -201,8 +201,9 @@ func Make(ctx context.Context, tr *trace.Trace, o Options) (*Data, error) {
 		}
 	}
 	d := &Data{
-		Name: tr.Name, Header: tr.Header, Kind: Recording, Lost: lost(tr.Skipped), Capacity: o.Capacity,
-		Events: len(tr.Events), Blocks: len(l.blocks),
+		Name: tr.Name, Header: tr.Header, Kind: Recording, Lost: lost(tr.Skipped),
+		Capacity: o.Capacity,
+		Events:   len(tr.Events), Blocks: len(l.blocks),
 		Steps: l.steps, Phases: l.phases, Marked: l.marked,
 		Reasons: reasons[:],
 	}

@@ -110,7 +110,8 @@ func TestReportAgreesWithReplay(t *testing.T) {
 			got.Calls != want.DriverCalls || got.Fragmentation != want.Fragmentation {
 			t.Errorf("%s: %+v, want %+v", a.Name, got, want)
 		}
-		if curve := mem.Bytes(largest(u.columns["curve."+a.Name])) * mem.Grain; curve > want.PeakReserved || float64(curve) < 0.98*float64(want.PeakReserved) {
+		curve := mem.Bytes(largest(u.columns["curve."+a.Name])) * mem.Grain
+		if curve > want.PeakReserved || float64(curve) < 0.98*float64(want.PeakReserved) {
 			t.Errorf("%s: its curve reaches %v, it reserves %v", a.Name, curve, want.PeakReserved)
 		}
 		if !strings.Contains(page, want.PeakReserved.String()) {

@@ -16,7 +16,8 @@ var compared = []string{"native", "expandable", "stalloc"}
 
 // inWords are their names in a sentence.
 var inWords = map[string]string{
-	"native": "PyTorch's native allocator", "expandable": "expandable segments", "stalloc": "stalloc",
+	"native": "PyTorch's native allocator", "expandable": "expandable segments",
+	"stalloc": "stalloc",
 }
 
 // noDifference is the share of the load below which two figures count as the same: twice
@@ -106,7 +107,10 @@ func listed(f figure) string {
 // advice says first which allocator to use for a figure, then what it saves against the better of
 // the others, and against native if that is another one.
 func advice(f figure, when string, load mem.Bytes) string {
-	near := func(a, b mem.Bytes) bool { return max(a-b, b-a) <= mem.Bytes(noDifference*float64(load)) }
+	near := func(a, b mem.Bytes) bool {
+		return max(a-b,
+			b-a) <= mem.Bytes(noDifference*float64(load))
+	}
 	native, ours := f["native"], f["stalloc"]
 	other, name := best(native, f["expandable"])
 	switch {

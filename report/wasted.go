@@ -94,5 +94,6 @@ func (l *ledger) wasted(r *run, capacity mem.Bytes) string {
 		}
 	}
 	return fmt.Sprintf("On a device of %v, PyTorch's native allocator reserves %v, %v more than tensors need at their peak: %.1f %% is wasted. When it last took more, in %s, it had %v free, of which no piece would do: %s.",
-		capacity, w.reserved, over, 100*float64(over)/float64(w.reserved), l.steps[l.stepAt(w.event+1)].Name, free, strings.Join(parts, ", "))
+		capacity, w.reserved, over, 100*float64(over)/float64(w.reserved),
+		l.steps[l.stepAt(w.event+1)].Name, free, strings.Join(parts, ", "))
 }

@@ -92,7 +92,8 @@ func TestCopies(t *testing.T) {
 	want := &Trace{Name: "made up", Header: "workload made up", Device: anyDevice,
 		Skipped: Skipped{Frees: 1}, Events: []Event{
 			{Kind: Mark, Mark: "step 0"}, {Kind: Mark, Mark: "step 1"},
-			{Kind: Alloc, ID: 0, Size: 512}, {Kind: FreeRequested, ID: 0}, {Kind: FreeCompleted, ID: 0},
+			{Kind: Alloc, ID: 0, Size: 512}, {Kind: FreeRequested, ID: 0}, {Kind: FreeCompleted,
+				ID: 0},
 			{Kind: EmptyCache}, {Kind: Alloc, ID: 1, Size: 512}, {Kind: Alloc, ID: 2, Size: 512},
 		}}
 	growth, err := Grow(want, want, 1, 2)

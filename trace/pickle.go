@@ -40,8 +40,10 @@ const (
 )
 
 var valueNames = [...]string{
-	valueNone: "None", valueBool: "a bool", valueFloat: "a float", valueString: "a string", valueBytes: "bytes",
-	valueTuple: "a tuple", valueBig: "an integer beyond 64 bits", valueInt: "an integer", valueWord: "a string",
+	valueNone: "None", valueBool: "a bool", valueFloat: "a float", valueString: "a string",
+	valueBytes: "bytes",
+	valueTuple: "a tuple", valueBig: "an integer beyond 64 bits", valueInt: "an integer",
+	valueWord: "a string",
 	valueList: "a list", valueDict: "a dictionary",
 }
 

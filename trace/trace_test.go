@@ -14,8 +14,9 @@ import (
 
 func TestKindString(t *testing.T) {
 	for kind, want := range map[Kind]string{
-		0: "Kind(0)", Alloc: "alloc", FreeRequested: "free requested", FreeCompleted: "free completed",
-		Mark: "mark", RecordStream: "record stream", EmptyCache: "empty cache", EmptyCache +
+		0: "Kind(0)", Alloc: "alloc", FreeRequested: "free requested",
+		FreeCompleted: "free completed",
+		Mark:          "mark", RecordStream: "record stream", EmptyCache: "empty cache", EmptyCache +
 			1: "Kind(7)",
 	} {
 		if got := kind.String(); got != want {
@@ -26,8 +27,9 @@ func TestKindString(t *testing.T) {
 
 func TestBaseName(t *testing.T) {
 	for path, want := range map[string]string{
-		"a/b/megatron_vpp.r0.csv.gz": "megatron_vpp.r0", "x.csv": "x", "x.pickle": "x", "x.pickle.gz": "x",
-		"x.pkl": "x", "x.json": "x.json", "x.csv.csv": "x.csv",
+		"a/b/megatron_vpp.r0.csv.gz": "megatron_vpp.r0", "x.csv": "x", "x.pickle": "x",
+		"x.pickle.gz": "x",
+		"x.pkl":       "x", "x.json": "x.json", "x.csv.csv": "x.csv",
 	} {
 		if got := BaseName(path); got != want {
 			t.Errorf("BaseName(%q) = %q, want %q", path, got, want)
@@ -107,7 +109,8 @@ func randomTrace(rng *rand.Rand, n int) *Trace {
 		case choice < 8 && len(leaving) > 0:
 			e.Kind, e.ID = FreeCompleted, take(&leaving)
 		case choice == 8 && len(lives) > 0:
-			e.Kind, e.ID, e.Stream = RecordStream, lives[rng.IntN(len(lives))], mem.StreamID(rng.Uint64())
+			e.Kind, e.ID, e.Stream = RecordStream, lives[rng.IntN(len(lives))],
+				mem.StreamID(rng.Uint64())
 		case rng.IntN(2) == 0:
 			e.Kind = EmptyCache
 		default:

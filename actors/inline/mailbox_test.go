@@ -90,7 +90,8 @@ func BenchmarkMailbox(b *testing.B) {
 	for name, props := range map[string]func(Actor) *actor.Props{
 		"ours": onSender,
 		"protoactor": func(a Actor) *actor.Props {
-			return beside(a).Configure(actor.WithDispatcher(actor.NewSynchronizedDispatcher(1 << 20)))
+			dispatcher := actor.NewSynchronizedDispatcher(1 << 20)
+			return beside(a).Configure(actor.WithDispatcher(dispatcher))
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -47,11 +47,14 @@ func TestPlace(t *testing.T) {
 		end  mem.Tick
 		want []int // nil: none
 	}{
-		"no gap":         {nil, of(1), 2, nil},
-		"one gap":        {[]engine.Range{gap(2, 12)}, at(of(4, 4, 4), 90, 91, 92), 6, []int{2, 6, 10}},
-		"does not fit":   {[]engine.Range{gap(2, 10)}, at(of(4, 4, 4), 2, 6, 50), 6, []int{2, 6, -1}},
-		"late, not fit":  {[]engine.Range{gap(2, 10)}, late, 7, nil},
-		"beside a block": {[]engine.Range{gap(2, 4), gap(8, 4)}, at(of(4, 4), 90, 91), 4, []int{2, 8}},
+		"no gap": {nil, of(1), 2, nil},
+		"one gap": {[]engine.Range{gap(2, 12)}, at(of(4, 4, 4), 90, 91, 92), 6,
+			[]int{2, 6, 10}},
+		"does not fit": {[]engine.Range{gap(2, 10)}, at(of(4, 4, 4), 2, 6, 50), 6,
+			[]int{2, 6, -1}},
+		"late, not fit": {[]engine.Range{gap(2, 10)}, late, 7, nil},
+		"beside a block": {[]engine.Range{gap(2, 4), gap(8, 4)}, at(of(4, 4), 90, 91), 4,
+			[]int{2, 8}},
 	} {
 		a := &step.ArenaStep{Step: c.step, Gaps: c.gaps, End: c.end}
 		got := placed(place(a, base))

@@ -41,7 +41,8 @@ type part struct {
 
 // piece returns the ith piece of the memory.
 func (x *backup) piece(i int) []byte {
-	return x.memory[mem.Bytes(i)*pieceSize : min(mem.Bytes(i+1)*pieceSize, mem.Bytes(len(x.memory)))]
+	at := mem.Bytes(i) * pieceSize
+	return x.memory[at:min(at+pieceSize, mem.Bytes(len(x.memory)))]
 }
 
 // parts cuts the blocks that are meant into pieces.

@@ -41,7 +41,8 @@ func TestRead(t *testing.T) {
 	want := []plan.Request{
 		{Size: 4 * mem.KiB, From: 0, Free: 3, Done: 3, At: 0},
 		{Size: 4 * mem.KiB, From: 2, Free: 4, Done: 6, At: mem.Offset(2 * mem.MiB)},
-		{Size: 2 * mem.KiB, From: 5, Free: plan.Never, Done: plan.Never, At: mem.Offset(3 * mem.MiB)},
+		{Size: 2 * mem.KiB, From: 5, Free: plan.Never, Done: plan.Never,
+			At: mem.Offset(3 * mem.MiB)},
 	}
 	for i, x := range large.Requests {
 		if x != want[i] {

@@ -81,7 +81,8 @@ func (t *Table) Forget(ids []mem.StreamID) {
 			}
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(t.All()), func(s *Stream) bool { return t.Of(s.ID) != s })
+	left := slices.DeleteFunc(slices.Clone(t.All()),
+		func(s *Stream) bool { return t.Of(s.ID) != s })
 	t.all.Store(&left)
 }
 

@@ -33,7 +33,8 @@ func TestWorkflow(t *testing.T) {
 // TestGrowth: an amount and a share, to the byte.
 func TestGrowth(t *testing.T) {
 	d := &report.Diff{Base: report.DiffRun{Load: 100 * mem.MiB}, Change: mem.MiB}
-	for text, want := range map[string]bool{"0": true, "0%": true, "0.99%": true, "1%": false, "1MiB": false, "1048575B": true, "2 %": false} {
+	for text, want := range map[string]bool{"0": true, "0%": true, "0.99%": true, "1%": false,
+		"1MiB": false, "1048575B": true, "2 %": false} {
 		var g growth
 		if err := g.Set(text); err != nil || g.exceeded(d) != want {
 			t.Errorf("%q: %v, error %v", text, !want, err)

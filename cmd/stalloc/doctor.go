@@ -36,7 +36,8 @@ Exit status: 0 if stalloc can serve, 1 if something is to be done first.`,
 				args = append(args, "--json")
 			}
 			child := exec.CommandContext(cmd.Context(), python, args...)
-			child.Stdout, child.Stderr, child.Env = behind(cmd.OutOrStdout()), cmd.ErrOrStderr(), withPackage(os.Environ())
+			child.Stdout, child.Stderr, child.Env = behind(cmd.OutOrStdout()), cmd.ErrOrStderr(),
+				withPackage(os.Environ())
 			err := child.Run()
 			var exit *exec.ExitError
 			switch {

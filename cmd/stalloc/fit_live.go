@@ -90,7 +90,8 @@ func (f *fitFlags) record(cmd *cobra.Command, args []string) (done func(), err e
 		line := append([]string{"-m", "stalloc.record", "--steps", strconv.Itoa(f.steps), "-o",
 			path}, m.commandLine(args, size)...)
 		child := exec.CommandContext(cmd.Context(), f.python, line...)
-		child.Stdin, child.Stdout, child.Stderr, child.Env = os.Stdin, cmd.ErrOrStderr(), cmd.ErrOrStderr(), withPackage(os.Environ())
+		child.Stdin, child.Stdout, child.Stderr, child.Env = os.Stdin, cmd.ErrOrStderr(),
+			cmd.ErrOrStderr(), withPackage(os.Environ())
 		fmt.Fprintf(cmd.ErrOrStderr(), "stalloc: %s %d: %s\n", m.name, size,
 			strings.Join(child.Args, " "))
 		if err := child.Run(); err != nil {

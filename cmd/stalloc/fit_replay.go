@@ -97,7 +97,8 @@ func oneProgram(a, b sized, small, large *trace.Trace) error {
 	if few == 0 || many == 0 { // recordings without steps
 		return nil
 	}
-	if float64(max(few, many)) <= requestsSpread*float64(b.size)/float64(a.size)*float64(min(few, many)) {
+	if float64(max(few, many)) <= requestsSpread*float64(b.size)/float64(a.size)*float64(min(few,
+		many)) {
 		return nil
 	}
 	return fmt.Errorf("%s makes %d requests a step and %s makes %d: these are no two sizes of one program; record one, with nothing changed but its size", a.path, few, b.path, many)

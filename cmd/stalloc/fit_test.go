@@ -61,7 +61,8 @@ func told(t *testing.T, file func(times int64) string, capacity mem.Bytes,
 	t.Helper()
 	out, errs, status := run(t,
 		append([]string{"fit", "--json", "--capacity", fmt.Sprintf("%dB", int64(capacity)),
-			"--at", "2=" + file(2), "--at", "4=" + file(4), "--at", "3=" + file(3)}, arguments...)...)
+			"--at", "2=" + file(2), "--at", "4=" + file(4), "--at", "3=" +
+				file(3)}, arguments...)...)
 	if status != 0 || errs != "" {
 		t.Fatalf("exit %d, %s", status, errs)
 	}
@@ -211,7 +212,8 @@ func TestFitSizesWrong(t *testing.T) {
 	}
 	for _, c := range [][2]string{
 		{"--allocator=no", `unknown allocator "no"`}, {"--allocator=", "--allocator names none"},
-		{"--multiple=0", "--multiple 0: give a number of at least 1"}, {"--sizes=batch=4,2199023255552", "whole sizes of 1 or more"},
+		{"--multiple=0", "--multiple 0: give a number of at least 1"},
+		{"--sizes=batch=4,2199023255552", "whole sizes of 1 or more"},
 	} {
 		_, errs, status := run(t, "fit", "--python", python, "--sizes", "batch=4,8", c[0],
 			"train.py")

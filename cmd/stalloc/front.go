@@ -126,8 +126,14 @@ func drawPlacement(w io.Writer, p *solve.Problem, offsets []mem.Offset, top mem.
 	}
 	out := &painted{to: w}
 	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g"><rect width="100%%" height="100%%" fill="#fff"/>`+"\n", svgWidth, svgHeight)
-	x := func(t mem.Tick) float64 { return float64(t-begin) / float64(max(end-begin, 1)) * svgWidth }
-	y := func(at mem.Bytes) float64 { return svgHeight - float64(at)/float64(max(top, 1))*svgHeight }
+	x := func(t mem.Tick) float64 {
+		return float64(t-begin) / float64(max(end-begin,
+			1)) * svgWidth
+	}
+	y := func(at mem.Bytes) float64 {
+		return svgHeight - float64(at)/float64(max(top,
+			1))*svgHeight
+	}
 	for i, b := range p.Buffers {
 		from := mem.Bytes(offsets[i])
 		width, height := x(b.Upper)-x(b.Lower), y(from)-y(from+b.Size)
@@ -136,7 +142,8 @@ func drawPlacement(w io.Writer, p *solve.Problem, offsets []mem.Offset, top mem.
 		}
 		hue := uint64(b.Size) * 0x9e3779b97f4a7c15 >> 32 % 360
 		out.printf(`<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="hsl(%d 45%% 65%%)" stroke="#fff" stroke-width="0.2"><title>%d: %d at %d, [%d, %d)</title></rect>`+"\n",
-			x(b.Lower), y(from+b.Size), width, height, hue, i, int64(b.Size), int64(from), b.Lower, b.Upper)
+			x(b.Lower), y(from+b.Size), width, height, hue, i, int64(b.Size), int64(from), b.Lower,
+			b.Upper)
 	}
 	out.printf("</svg>\n")
 	return out.err
@@ -162,7 +169,8 @@ func drawFront(w io.Writer, names []string, front [][]float64, label func(float6
 	}
 	for k, name := range names {
 		out.printf(`<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#999"/><text x="%.1f" y="%g" text-anchor="middle">%s</text><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n",
-			x(k), x(k), margin, svgHeight-margin, x(k), svgHeight-margin/3, name, x(k), margin/2, label(most[k]))
+			x(k), x(k), margin, svgHeight-margin, x(k), svgHeight-margin/3, name, x(k), margin/2,
+			label(most[k]))
 	}
 	for i, p := range front {
 		out.printf(`<polyline fill="none" stroke="hsl(%d 60%% 45%%)" stroke-width="2" points="`,

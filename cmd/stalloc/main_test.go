@@ -323,7 +323,8 @@ func TestSize(t *testing.T) {
 // TestKeys: every key that is printed is explained, and nothing else is.
 func TestKeys(t *testing.T) {
 	for i, printed := range []any{replay.Result{}, replay.Step{}, report.Diff{}, report.DiffRun{},
-		report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{}, frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
+		report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{},
+		frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
 		var tags, explained []string
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {
@@ -346,8 +347,10 @@ func TestKeys(t *testing.T) {
 // TestVersion: every object that commands print for programs says its version.
 func TestVersion(t *testing.T) {
 	for _, result := range []any{replayResult{versioned: formatVersion},
-		&report.Diff{Version: report.DiffVersion}, fitResult{versioned: formatVersion}, planResult{versioned: formatVersion},
-		solveResult{versioned: formatVersion}, frontResult{versioned: formatVersion}, topResult{versioned: formatVersion}} {
+		&report.Diff{Version: report.DiffVersion}, fitResult{versioned: formatVersion},
+		planResult{versioned: formatVersion},
+		solveResult{versioned: formatVersion}, frontResult{versioned: formatVersion},
+		topResult{versioned: formatVersion}} {
 		text, err := json.Marshal(result)
 		if err != nil || !strings.HasPrefix(string(text), `{"version":1,`) {
 			t.Errorf("%T: %v, %.40s", result, err, text)
@@ -362,7 +365,8 @@ func TestWidth(t *testing.T) {
 		for _, a := range []string{"native", "expandable", "gmlake", "stalloc-noplan"} {
 			c.add(replay.Result{Trace: "qwen2moe_recompute_of_long_name", Allocator: a, Requests: 9,
 				Hits: 9, SteadyTimeUS: 1,
-				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, FitsIn: 1023 * mem.GiB, FullSpeedIn: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
+				PeakLoad: 999 * mem.GiB, PeakReserved: 1023 * mem.GiB, FitsIn: 1023 * mem.GiB,
+				FullSpeedIn: 1023 * mem.GiB, Fragmentation: 0.5, SteadyDriverTimeUS: 1})
 		}
 		drawn, notes := c.table(true)
 		for line := range strings.Lines(drawn.Render() + "\n" + notes) {

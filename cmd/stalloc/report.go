@@ -123,7 +123,8 @@ func (f *reportFlags) load(ctx context.Context, paths []string, say func(string)
 		return f.compare(paths)
 	}
 	data, err := report.Load(ctx, paths[0], report.Options{
-		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks, Quick: f.quick, Progress: say,
+		Device: f.device, Capacity: mem.Bytes(f.capacity), Warm: f.warm, Blocks: f.blocks,
+		Quick: f.quick, Progress: say,
 	})
 	if err != nil {
 		return nil, "", runError(paths[0], err)

@@ -208,8 +208,10 @@ func (f *topFlags) print(s *session, processes []page.Process) error {
 			r := page.Between(d.Before, d.Now)
 			s.emit(topResult{
 				versioned: formatVersion,
-				PID:       p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal, At: d.Now.At.UTC().Format(time.RFC3339Nano),
-				Waste: d.Now.Waste(), HitShare: r.HitShare, Driver: r.Driver, StepUS: float64(r.Step.Nanoseconds()) / 1e3,
+				PID:       p.PID, Rank: p.Rank(), Command: p.Command(), Device: d.Ordinal,
+				At:    d.Now.At.UTC().Format(time.RFC3339Nano),
+				Waste: d.Now.Waste(), HitShare: r.HitShare, Driver: r.Driver,
+				StepUS:   float64(r.Step.Nanoseconds()) / 1e3,
 				Capacity: p.Capacity(f.gpus, d.Ordinal), Stats: d.Now.Stats,
 			})
 		}

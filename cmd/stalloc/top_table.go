@@ -99,7 +99,8 @@ func (f *topFlags) table(processes []page.Process, earlier map[string]page.Sampl
 // one first: a line that wraps cannot be read.
 var (
 	topColumns = []string{
-		"pid", "program", "gpu", "load", "peak", "reserved", "of", "waste", "native", "hits", "driver", "step", "plan",
+		"pid", "program", "gpu", "load", "peak", "reserved", "of", "waste", "native", "hits",
+		"driver", "step", "plan",
 	}
 	topSpared = []string{"plan", "of", "native", "hits", "driver", "peak"}
 )
@@ -169,7 +170,8 @@ func (l topLine) row() table.Row {
 		plan = fmt.Sprintf("#%d", now.PlanGeneration)
 	}
 	return table.Row{
-		l.process.PID, program, l.device.Ordinal, amount(float64(now.Allocated)), amount(float64(now.PeakAllocated)),
+		l.process.PID, program, l.device.Ordinal, amount(float64(now.Allocated)),
+		amount(float64(now.PeakAllocated)),
 		amount(float64(now.Reserved)), capacity,
 		fmt.Sprintf("%.1f", 100*now.Waste()), native, hits, driver, step, plan,
 	}

@@ -172,7 +172,8 @@ func TestTopOrder(t *testing.T) {
 	device := func(n uint64) page.Device {
 		return page.Device{Ordinal: int(n), Now: page.Sample{At: time.Now(),
 			Stats: page.Stats{PeakAllocated: n << 20, Reserved: n << 21, PeakReserved: n * n << 21,
-				DriverNS: n * 1e6, Steps: n}}, Before: page.Sample{At: time.Now().Add(-time.Second)}}
+				DriverNS: n * 1e6, Steps: n}},
+			Before: page.Sample{At: time.Now().Add(-time.Second)}}
 	}
 	processes := []page.Process{{PID: 7, Devices: []page.Device{device(1), device(2)}}}
 	for name, first := range map[string]string{"pid": "0 ", "load": "2.00 MiB",
@@ -190,7 +191,8 @@ func TestTopOrder(t *testing.T) {
 // TestTopIsAsWideAsTheTerminal: no row wraps, and what matters most stays.
 func TestTopIsAsWideAsTheTerminal(t *testing.T) {
 	now := page.Sample{At: time.Now(), Stats: page.Stats{
-		Allocated: 30 << 30, PeakAllocated: 31 << 30, Reserved: 32 << 30, PeakReserved: 32 << 30, Steps: 9,
+		Allocated: 30 << 30, PeakAllocated: 31 << 30, Reserved: 32 << 30, PeakReserved: 32 << 30,
+		Steps:              9,
 		NativePeakReserved: 33 << 30, PlanGeneration: 3, Requests: 9000, Hits: 900, DriverNS: 1e6,
 	}}
 	d := page.Device{Now: now, Before: page.Sample{At: now.At.Add(-time.Second)}}
@@ -216,7 +218,8 @@ func TestTopIsAsWideAsTheTerminal(t *testing.T) {
 
 func TestShortCommand(t *testing.T) {
 	for command, want := range map[string]string{
-		"/usr/bin/python -u ./runs/train.py --lr 1": "train.py", "python -m torch.distributed.run": "torch.distributed.run", "/opt/serve": "serve", "": "?",
+		"/usr/bin/python -u ./runs/train.py --lr 1": "train.py",
+		"python -m torch.distributed.run":           "torch.distributed.run", "/opt/serve": "serve", "": "?",
 	} {
 		if got := shortCommand(command); got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)
@@ -273,8 +276,10 @@ func TestMerge(t *testing.T) {
 
 func TestStepText(t *testing.T) {
 	for step, want := range map[time.Duration]string{
-		11161 * time.Microsecond: "11.2ms", 999 * time.Millisecond: "999ms", 999600 * time.Microsecond: "1s",
-		1234 * time.Millisecond: "1.23s", 98765 * time.Millisecond: "98.8s", 20 * time.Minute: "1200s",
+		11161 * time.Microsecond: "11.2ms", 999 * time.Millisecond: "999ms",
+		999600 * time.Microsecond: "1s",
+		1234 * time.Millisecond:   "1.23s", 98765 * time.Millisecond: "98.8s",
+		20 * time.Minute: "1200s",
 	} {
 		if got := stepText(step); got != want {
 			t.Errorf("%v: %s, expected %s", step, got, want)

@@ -27,14 +27,14 @@ func write(text string, to *C.char, n C.size_t) {
 	buffer[copy(buffer[:n-1], text)] = 0
 }
 
-// answer does what an export is for, and says how it went. A panic is answered with errEngine.
+// answer runs an export's work and returns its result code. A panic becomes errEngine.
 func answer(text *C.char, n C.size_t, what func() error) (result C.int) {
 	defer func() {
 		r := recover()
 		if r == nil {
 			return
 		}
-		if e := the.Load(); e != nil {
+		if e := process.Load(); e != nil {
 			e.log.Error("a bug in the engine was caught", zap.Any("panic", r), zap.Stack("stack"))
 		}
 		write(fmt.Sprint(r), text, n)
@@ -47,7 +47,7 @@ func answer(text *C.char, n C.size_t, what func() error) (result C.int) {
 	return code(err)
 }
 
-// failure is an error that is answered with a code of its own.
+// failure is an error with a result code of its own.
 type failure struct {
 	error
 	code C.int
@@ -86,7 +86,7 @@ func stalloc_engine_start(h *C.struct_stalloc_host, text *C.char, n C.size_t) C.
 func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.uint64_t,
 	out *C.uint64_t, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
-		d, err := the.Load().device(int(s.device.ordinal))
+		d, err := process.Load().device(int(s.device.ordinal))
 		if err != nil {
 			return err
 		}
@@ -97,10 +97,10 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.u
 }
 
 //export stalloc_engine_free
-func stalloc_engine_free(a C.uint64_t, past C.bool, freed *C.struct_stalloc_freed) C.int {
+func stalloc_engine_free(a C.uint64_t, deferred C.bool, freed *C.struct_stalloc_freed) C.int {
 	return ofAddr(func(d *opened) error {
 		free := d.Free
-		if past {
+		if deferred {
 			free = d.FreeDeferred
 		}
 		f, err := free(addr(a))
@@ -112,8 +112,8 @@ func stalloc_engine_free(a C.uint64_t, past C.bool, freed *C.struct_stalloc_free
 	})
 }
 
-//export stalloc_engine_record
-func stalloc_engine_record(a, stream C.uint64_t) C.int {
+//export stalloc_engine_record_stream
+func stalloc_engine_record_stream(a, stream C.uint64_t) C.int {
 	return ofAddr(func(d *opened) error { return d.Record(addr(a), mem.StreamID(stream)) })
 }
 
@@ -129,7 +129,7 @@ func stalloc_engine_base(a C.uint64_t, start, size *C.uint64_t) C.int {
 // ofAddr asks each open device until one knows the address.
 func ofAddr(what func(*opened) error) C.int {
 	return answer(nil, 0, func() error {
-		for d := range the.Load().serving(-1) {
+		for d := range process.Load().serving(-1) {
 			if what(d) == nil {
 				return nil
 			}
@@ -145,18 +145,24 @@ func stalloc_engine_step(device C.int, text *C.char, n C.size_t) C.int {
 
 //export stalloc_engine_close
 func stalloc_engine_close(device C.int, text *C.char, n C.size_t) C.int {
-	the.Load().close(int(device))
+	process.Load().close(int(device))
 	return each(device, text, n, func(d *opened) error { return d.Retire() })
 }
 
 //export stalloc_engine_save_plan
 func stalloc_engine_save_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error { return the.Load().save(int(device), C.GoString(path)) })
+	return answer(text, n, func() error {
+		return process.Load().save(int(device),
+			C.GoString(path))
+	})
 }
 
 //export stalloc_engine_load_plan
 func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.int {
-	return answer(text, n, func() error { return the.Load().load(int(device), C.GoString(path)) })
+	return answer(text, n, func() error {
+		return process.Load().load(int(device),
+			C.GoString(path))
+	})
 }
 
 //export stalloc_engine_trim
@@ -167,7 +173,7 @@ func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 //export stalloc_engine_limit
 func stalloc_engine_limit(device C.int, fraction C.double, text *C.char, n C.size_t) C.int {
 	return answer(text, n, func() error {
-		d, err := the.Load().device(int(device))
+		d, err := process.Load().device(int(device))
 		if err != nil {
 			return err
 		}
@@ -185,10 +191,12 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 		*out = C.struct_stalloc_stats{
 			reserved: C.uint64_t(s.Reserved), peak_reserved: C.uint64_t(s.PeakReserved),
 			steps: C.uint64_t(s.Steps), plan_generation: C.uint64_t(s.Generation),
-			driver_calls: C.uint64_t(s.DriverCalls), driver_ns: C.uint64_t(s.DriverTime.Nanoseconds()),
-			retries: C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
-			native_peak_reserved: C.uint64_t(s.Native.PeakReserved), native_steps: C.uint64_t(s.Native.Steps),
-			asleep: C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
+			driver_calls: C.uint64_t(s.DriverCalls),
+			driver_ns:    C.uint64_t(s.DriverTime.Nanoseconds()),
+			retries:      C.uint64_t(s.Retries), lost_events: C.uint64_t(s.DroppedEvents),
+			native_peak_reserved: C.uint64_t(s.Native.PeakReserved),
+			native_steps:         C.uint64_t(s.Native.Steps),
+			asleep:               C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
 			waits: C.uint64_t(s.Waits.Waits), wait_ns: C.uint64_t(s.Waits.Time.Nanoseconds()),
 		}
 		if s.Native.OutOfMemory {
@@ -212,17 +220,17 @@ func stalloc_engine_explain(device C.int, text *C.char, n C.size_t) C.int {
 	return C.int(len(explained))
 }
 
-// stalloc_engine_nudge has the calling thread come to Go, which may be looking for it
-// (cshim/fast/lock.h).
+// stalloc_engine_nudge only makes the calling thread enter Go, so that a waiting collector notices
+// it (cshim/fast/lock.h).
 //
 //export stalloc_engine_nudge
 func stalloc_engine_nudge() C.int { return ok }
 
-// each does it with the device, or with every open one if it is negative. The first error is
-// the answer.
+// each calls what for the device, or for every open device if it is negative, and returns the first
+// error.
 func each(device C.int, text *C.char, n C.size_t, what func(*opened) error) C.int {
 	return answer(text, n, func() (first error) {
-		for d := range the.Load().serving(int(device)) {
+		for d := range process.Load().serving(int(device)) {
 			if err := what(d); err != nil && first == nil {
 				first = err
 			}

@@ -9,38 +9,40 @@ package main
 #include "fastpath.h"
 
 static bool host_try_lock(struct stalloc_device *d) {
-	if (!stalloc_lock_try(&d->lock, STALLOC_PATIENCE)) return false;
+	if (!stalloc_lock_try_exchange(&d->lock, STALLOC_GO_SPINS)) return false;
 	stalloc_drain(d);
 	return true;
 }
-// A free may have been announced after the last look: its thread relies on whoever holds
-// the lock.
+// A thread may have deferred a free just before the unlock; it relies on this check.
 static void host_unlock(struct stalloc_device *d) {
 	do {
 		stalloc_unlock(d);
-	} while (atomic_load(&d->announced) != NULL && host_try_lock(d));
+	} while (atomic_load(&d->deferred_frees) != NULL && host_try_lock(d));
 }
-static int64_t host_load(struct stalloc_device *d) { return __atomic_load_n(&d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current, __ATOMIC_RELAXED); }
-// Other threads look at the two without the lock.
+static int64_t host_load(struct stalloc_device *d) {
+	struct stalloc_meter *all = d->counts.now.of[STALLOC_POOL_ALL];
+	return __atomic_load_n(&all[STALLOC_ALLOCATED].current, __ATOMIC_RELAXED);
+}
+// Other threads read both without the lock, window first.
 static void host_begin(struct stalloc_device *d, uint64_t base, uint64_t window) {
 	__atomic_store_n(&d->base, base, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->window, window, __ATOMIC_RELEASE);
 }
-// Python's, where this is a Python program.
+// A thread that holds Python's GIL must not wait.
 static bool host_may_wait(void) {
 	static _Atomic(void *) check;
-	static _Atomic unsigned asked; // a program without Python may load it later
+	static _Atomic unsigned calls; // a program without Python may load it later
 	void *known = atomic_load(&check);
-	if (!known && atomic_fetch_add(&asked, 1) % 1024 == 0) atomic_store(&check,
+	if (!known && atomic_fetch_add(&calls, 1) % 1024 == 0) atomic_store(&check,
 		known = dlsym(RTLD_DEFAULT, "PyGILState_Check"));
 	return !known || !((int (*)(void))known)();
 }
-static bool host_lasts(struct stalloc_device *d, uint64_t id) {
+static bool host_persistent(struct stalloc_device *d, uint64_t id) {
 	struct stalloc_stream *s = stalloc_stream_find(d, id);
-	return id == 0 || (s && atomic_load(&s->lasting));
+	return id == 0 || (s && atomic_load(&s->persistent));
 }
 static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
-#define ARRAY (STALLOC_MOST_EVENTS * sizeof(struct stalloc_event))
+#define ARRAY (STALLOC_MAX_EVENTS * sizeof(struct stalloc_event))
 static struct stalloc_event *host_array(void) {
 	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,16 +53,16 @@ static void host_observe(struct stalloc_log *l, bool on) {
 	if (on && !l->events) l->events = host_array();
 	stalloc_log_begin(l, on);
 }
-// Goes on in another array.
-static void host_turn(struct stalloc_log *l, struct stalloc_event *a) {
+// Continues the log in another array.
+static void host_swap_log(struct stalloc_log *l, struct stalloc_event *a) {
 	l->next = l->events = a;
 	stalloc_log_begin(l, true);
 }
-static void host_allow(struct stalloc_device *d, struct stalloc_terms terms) {
+static void host_set_budget(struct stalloc_device *d, struct stalloc_budget budget) {
 	int64_t active = d->counts.now.of[STALLOC_POOL_ALL][STALLOC_ALLOCATED].current +
 		stalloc_pending(d);
 	if (active > d->counts.peak_active) d->counts.peak_active = active;
-	d->may = terms;
+	d->budget = budget;
 }
 static uint64_t *host_copy(const uint64_t *entries, size_t n) {
 	uint64_t *c = malloc(n * sizeof *c);
@@ -83,19 +85,20 @@ import (
 	"stalloc/stream/schedule"
 )
 
-// host is the memory of a device that C and Go share. It implements actors/host.Host.
+// host is a device's state that C and Go share: index, cursors, log and the lock over them. It
+// implements actors/host.Host.
 type host struct {
 	device  *C.struct_stalloc_device
 	cursors map[mem.StreamID]*cursors // under the lock
 
 	mu    sync.Mutex
-	spare *C.struct_stalloc_event // an array of a log that is not in use
+	spare *C.struct_stalloc_event // an unused array for the log
 }
 
-// cursors are those of a stream.
+// cursors are the cursors of a stream, with their schedules.
 type cursors struct {
 	at    *[schedule.Cursors]C.struct_stalloc_cursor
-	plays [schedule.Cursors]*hosts.Schedule // which C refers to: so are they kept
+	plays [schedule.Cursors]*hosts.Schedule // keeps them alive while C refers to them
 }
 
 func newHost(device *C.struct_stalloc_device) *host {
@@ -120,14 +123,16 @@ func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 func (h *host) Pools() int { return int(C.host_pools(h.device)) }
 
 // Persistent implements actors/host.Host.
-func (h *host) Persistent(id mem.StreamID) bool { return bool(C.host_lasts(h.device, C.uint64_t(id))) }
+func (h *host) Persistent(id mem.StreamID) bool {
+	return bool(C.host_persistent(h.device,
+		C.uint64_t(id)))
+}
 
-// MayWait implements actors/host.Host: a thread that has the interpreter's lock is not to wait.
+// MayWait implements actors/host.Host.
 func (h *host) MayWait() bool { return bool(C.host_may_wait()) }
 
-// Lock implements actors/host.Host. C looks a few times only: the holder may be a goroutine
-// that the collector has stopped, and nothing that Go called must wait for it in C
-// (cshim/fast/lock.h).
+// Lock implements actors/host.Host. C spins only a few times: the holder may be a goroutine that
+// the collector has stopped, and a call from Go must not wait for it in C (cshim/fast/lock.h).
 func (h *host) Lock() {
 	for n := 0; !C.host_try_lock(h.device); n++ {
 		if n < 4 {
@@ -143,8 +148,8 @@ func (h *host) Unlock() { C.host_unlock(h.device) }
 
 // SetBudget implements actors/host.Host.
 func (h *host) SetBudget(b hosts.Budget) {
-	C.host_allow(h.device, C.struct_stalloc_terms{
-		left: C.uint64_t(b.Ops), most: C.uint64_t(b.MaxSize / mem.Grain),
+	C.host_set_budget(h.device, C.struct_stalloc_budget{
+		ops: C.uint64_t(b.Ops), max_units: C.uint64_t(b.MaxSize / mem.Grain),
 	})
 }
 
@@ -179,7 +184,7 @@ func (h *host) Served(id mem.StreamID) (hits, misses uint64) {
 	return hits, misses
 }
 
-// streamOf returns the stream of C's; if C has not seen it, one that serves nobody.
+// streamOf returns C's stream; for one that C has not seen, a stream that no request uses.
 func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
 	if s := C.stalloc_stream_find(h.device, C.uint64_t(id)); s != nil {
 		return s
@@ -187,7 +192,7 @@ func (h *host) streamOf(id mem.StreamID) *C.struct_stalloc_stream {
 	return zeroed[C.struct_stalloc_stream]()
 }
 
-// zeroed makes something in C's memory.
+// zeroed allocates a zero value in C's memory.
 func zeroed[T any]() *T {
 	var one T
 	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(one))))
@@ -213,28 +218,29 @@ func (h *host) SetSchedule(id mem.StreamID, cursor int, r *hosts.Schedule) {
 	t := h.cursorsOf(id)
 	t.plays[cursor] = r
 	if r == nil {
-		C.cursor_play(&t.at[cursor], nil, 0)
+		C.cursor_set_schedule(&t.at[cursor], nil, 0)
 		return
 	}
-	C.cursor_play(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
+	C.cursor_set_schedule(&t.at[cursor], r.Host.(*C.uint64_t), C.uint32_t(len(r.Entries)))
 }
 
 // Note implements actors/host.Host.
 func (h *host) Note(e schedule.Event) {
-	C.stalloc_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
+	C.stalloc_log_push(&h.device.log, C.uint64_t(e.Addr), C.uint64_t(e.Info))
 }
 
 // Logged implements actors/host.Host.
 func (h *host) Logged() int {
 	l := &h.device.log
-	return int((uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))) / C.sizeof_struct_stalloc_event)
+	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
+	return int(bytes / C.sizeof_struct_stalloc_event)
 }
 
 // An event of C's and one of Go's are two words each, in the same order.
 var _ [0]struct{} = [unsafe.Sizeof(schedule.Event{}) - C.sizeof_struct_stalloc_event]struct{}{}
 
-// mostCopied is how many events are copied at a boundary: the arrays of steps with more are handed
-// over, since copying a million takes 15 ms of the thread that ends the step.
+// mostCopied is how many events are copied at a boundary. With more, the array itself is handed
+// over and the log continues in another: copying a million takes the stepping thread 15 ms.
 const mostCopied = 1 << 12
 
 // Take implements actors/host.Host.
@@ -244,7 +250,7 @@ func (h *host) Take() (events []schedule.Event, lost uint64) {
 		h.Logged()), uint64(l.lost)
 	if len(events) > mostCopied {
 		if next := h.array(); next != nil {
-			C.host_turn(l, next)
+			C.host_swap_log(l, next)
 			return events, lost
 		}
 		events, lost = nil, lost+uint64(len(events))
@@ -254,7 +260,7 @@ func (h *host) Take() (events []schedule.Event, lost uint64) {
 	return events, lost
 }
 
-// array returns a log's array that nobody uses; nil: the host has no memory left.
+// array returns an unused array for a log; nil: the host has no memory left.
 func (h *host) array() (a *C.struct_stalloc_event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,7 +272,7 @@ func (h *host) array() (a *C.struct_stalloc_event) {
 
 // Return implements actors/host.Host.
 func (h *host) Return(events []schedule.Event) {
-	if len(events) <= mostCopied { // copied; an array is never handed over with as few
+	if len(events) <= mostCopied { // a copy: only larger arrays are handed over
 		return
 	}
 	a := (*C.struct_stalloc_event)(unsafe.Pointer(unsafe.SliceData(events)))

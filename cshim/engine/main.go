@@ -1,11 +1,10 @@
-// Command engine is built as libstalloc_engine.so, which libstalloc.so opens on
-// the first request. It exports one function per
-// event, with integer arguments and integer errors, and holds no policy: each
-// function translates, calls actors.Device, and translates back.
+// Command engine is built as libstalloc_engine.so, which libstalloc.so opens on the first request.
+// It exports one function per event, with integer arguments and integer errors, and has no policy
+// of its own: each function converts the arguments, calls actors.Device, and converts the result.
 //
-// A panic must not cross into C, where it would end the training process. Every
-// export recovers, logs the state once and answers that the engine is broken;
-// libstalloc then serves from plain driver allocations.
+// A panic must not reach C, where it would kill the training process. Every export recovers, logs
+// the panic once and returns that the engine is broken; libstalloc then serves from plain driver
+// allocations.
 package main
 
 /*
@@ -45,38 +44,38 @@ const (
 	errPlan      = -6
 	errAsleep    = -7
 	maxDevices   = C.STALLOC_MAX_DEVICES
-	serveThreads = 4 // of Go: more only cost memory, C threads that enter Go bring their own
+	serveThreads = 4 // GOMAXPROCS: more only cost memory
 )
 
-// C bounds what is observed of a step where Go's own host does; else an index out of
-// range here.
-var _ = [1]struct{}{}[C.STALLOC_MOST_EVENTS-hosts.MostEvents]
+// C and Go keep the same number of events of a step; otherwise this index is out of range.
+var _ = [1]struct{}{}[C.STALLOC_MAX_EVENTS-hosts.MostEvents]
 
-// As do the numbers that stand for released pools.
+// And both have the same number for released pools.
 var _ = [1]struct{}{}[C.STALLOC_RELEASED-uint64(policy.Released)]
 
 // engine is the state of the process. It is set once, by start.
 type engine struct {
 	conf    settings
 	log     *zap.Logger
-	trace   *perfetto.Trace // nil: nobody asked for one
+	trace   *perfetto.Trace // nil: there is none
 	driver  *cuda.Driver
 	devices *[maxDevices]C.struct_stalloc_device
 
 	mu     sync.Mutex // opening of devices
 	opened [maxDevices]atomic.Pointer[opened]
-	plans  [maxDevices]*plan.Plan // to begin with, where one was loaded
-	closed [maxDevices]bool       // is not to be opened any more
+	plans  [maxDevices]*plan.Plan // loaded before the device was opened
+	closed [maxDevices]bool       // must not be opened any more
 }
 
-// opened is a device that has served a request, or why it cannot.
+// opened is an open device, or the error that it could not be opened with.
 type opened struct {
 	*actors.Device
 	host *host
 	err  error
 }
 
-var the atomic.Pointer[engine]
+// process is nil until start.
+var process atomic.Pointer[engine]
 
 func start(h *C.struct_stalloc_host) error {
 	if h.size != C.uint64_t(unsafe.Sizeof(*h)) || h.device != C.sizeof_struct_stalloc_device {
@@ -91,7 +90,7 @@ func start(h *C.struct_stalloc_host) error {
 	}
 	e.trace = conf.watch(e.log)
 	runtime.GOMAXPROCS(min(serveThreads, runtime.NumCPU()))
-	the.Store(e)
+	process.Store(e)
 	return nil
 }
 
@@ -122,7 +121,7 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	case d.err == nil:
 		e.share(ordinal, d)
 	case errors.Is(d.err, driver.ErrNoSuchDevice):
-		d.err = failure{d.err, errArgument} // neither can the driver alone serve it
+		d.err = failure{d.err, errArgument} // the driver alone cannot serve it either
 	default:
 		d.err = failure{d.err, errEngine}
 	}
@@ -130,9 +129,8 @@ func (e *engine) device(ordinal int) (*opened, error) {
 	return d, d.err
 }
 
-// share makes a device that is opened, and those that are open, peers of each other:
-// PyTorch takes it that devices which can reach each other's memory do. The engine is
-// locked.
+// share makes a newly opened device and all open ones peers: PyTorch expects that devices which can
+// access each other's memory do. The engine's mutex is held.
 func (e *engine) share(ordinal int, d *opened) {
 	for o := range e.serving(-1) {
 		other := int(o.host.device.ordinal)
@@ -155,7 +153,7 @@ func (e *engine) serving(ordinal int) iter.Seq[*opened] {
 	}
 }
 
-// close has a device not be opened any more, or none.
+// close refuses further opens of one device, or of all (-1).
 func (e *engine) close(ordinal int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -35,7 +35,7 @@ type settings struct {
 	engine  onerange.Config
 	lake    gmlake.Config
 	without without.Set
-	share   float64 // of the device's memory, the most to take; 0: engine.Limit says
+	share   float64 // limit as a share of the device's memory; 0: engine.Limit is the limit
 }
 
 func parseSettings(name, text string) settings {
@@ -118,8 +118,8 @@ func (s settings) options(log *zap.Logger, dev *cuda.Device) (actors.Options, er
 	return options, nil
 }
 
-// watch begins what tells others of this process: both cost nothing if not asked for, and
-// what cannot begin is said once.
+// watch starts the Prometheus endpoint and the trace, if they are asked for, and logs once what
+// cannot start.
 func (s settings) watch(log *zap.Logger) *perfetto.Trace {
 	if port, _ := strconv.Atoi(s.set["metrics"]); port > 0 {
 		if _, err := metrics.Serve(port, page.Own); err != nil {

@@ -51,16 +51,15 @@ func stalloc_engine_resume(device C.int, tags **C.char, count C.size_t, text *C.
 	})
 }
 
-// stalloc_engine_export writes a word for each handle: file descriptor, or x and a fabric's name,
-// size, number. It returns how long that is, and writes nothing where there is no room for it and a
-// NUL.
+// stalloc_engine_export writes a word for each handle: file descriptor (or x and a fabric handle),
+// size, number. It returns the length of the text, and writes nothing if text and NUL do not fit.
 //
 //export stalloc_engine_export
 func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, room C.size_t,
 	text *C.char, n C.size_t) C.int {
 	var words strings.Builder
 	result := answer(text, n, func() error {
-		for d := range the.Load().serving(-1) {
+		for d := range process.Load().serving(-1) {
 			at, handles, err := d.Export(addr(a))
 			if errors.Is(err, actors.ErrUnknown) {
 				continue
@@ -86,8 +85,7 @@ func stalloc_engine_export(a C.uint64_t, offset *C.uint64_t, pieces *C.char, roo
 	return C.int(words.Len())
 }
 
-// ofRegions does something with the private pools of regions, on a device or on each that is in
-// use.
+// ofRegions calls what with the private pools of regions, for one device or for all in use.
 func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.size_t,
 	what func(*opened, []uint64) error) C.int {
 	var names []string
@@ -100,8 +98,8 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 			return err
 		}
 		var all []outcome
-		for i := range the.Load().opened {
-			d := the.Load().opened[i].Load()
+		for i := range process.Load().opened {
+			d := process.Load().opened[i].Load()
 			if d == nil || device >= 0 && int(device) != i ||
 				errors.Is(d.err, driver.ErrNoSuchDevice) {
 				continue
@@ -116,17 +114,17 @@ func ofRegions(device C.int, tags **C.char, count C.size_t, text *C.char, n C.si
 	})
 }
 
-// An outcome is what became of a device that was to sleep or to wake.
+// outcome is the result of a pause or resume on one device.
 type outcome struct {
 	device int
 	err    error
 	asleep bool
-	partly bool // some of what was meant sleeps
+	partly bool // only some of its memory sleeps
 }
 
-// told is the error of all outcomes, nil if none failed. Where several devices were meant it says
-// of each whether it sleeps, for what was done on one stays done. A closed device has nothing to do
-// with all.
+// told joins the outcomes into one error, nil if none failed. For several devices it says of each
+// whether it sleeps, because a pause of one device is not undone when another fails. With each
+// (all devices were meant) closed devices are left out.
 func told(all []outcome, each bool) error {
 	open := all
 	if each {

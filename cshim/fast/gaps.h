@@ -1,10 +1,10 @@
 /* The gaps of an index (index.h).
  *
- * A gap is a node of two treaps: by its start, and, among gaps of its size class, by (size, start).
- * Keys are single words, so one implementation serves both. The priority of a node is a hash of
- * its number: balanced on average, and the same in every run. Gaps and blocks of an arena are one
- * list by address, so that a block that is freed finds the gaps beside it at once. Units are 512
- * bytes; all numbers of things begin at 1, and 0 is none. */
+ * A gap is a node of two treaps: one by start, and one by (size, start) among the gaps of its size
+ * class. Keys are single words, so one implementation serves both. The priority of a node is a hash
+ * of its number, so the treaps are balanced on average and the same in every run. The gaps and
+ * blocks of an arena also form one list by address, so that a freed block finds its neighbouring
+ * gaps at once. Units are 512 bytes. Gaps, blocks and arenas are numbered from 1; 0 means none. */
 #ifndef STALLOC_GAPS_H
 #define STALLOC_GAPS_H
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define INDEX_PLACE_BITS 33
-#define INDEX_NUMBER_BITS 31 /* what a place leaves of a word: a size, or a block's number */
+#define INDEX_NUMBER_BITS 31 /* the rest of a word: a size, or a block's number */
 #define INDEX_CLASS_BITS 5
 #define INDEX_CLASSES (32 * (INDEX_PLACE_BITS - INDEX_CLASS_BITS))
 #define INDEX_CLASS_WORDS ((INDEX_CLASSES + 63) / 64)
@@ -22,27 +22,29 @@ enum { INDEX_BY_PLACE, INDEX_BY_SIZE };
 struct index_gap {
 	uint64_t key[2]; /* by place: start; by size: size << PLACE_BITS | start */
 	uint32_t kid[2][2];
-	uint32_t prev, next; /* links: of a gap 2n, of a block 2n + 1; of a number that is not in use: the next such number */
+	/* Links of the list: 2n to gap n, 2n + 1 to block n. Of an unused gap, next is the next
+	 * unused number. */
+	uint32_t prev, next;
 };
 
 /* index.Block */
 struct index_block {
 	uint64_t at;
-	uint32_t size; /* 0: the number is not in use */
+	uint32_t size; /* 0: the number is unused */
 	uint32_t arena, prev, next, step;
-	uint16_t less;
+	uint16_t slack; /* bytes that were not asked for */
 	uint8_t state;
-	bool apart;
+	bool in_view; /* it lies in a view; its bytes in the arena are taken separately */
 };
 
 struct index_arena {
-	uint32_t root[INDEX_CLASSES]; /* of gaps by size */
-	uint64_t some[INDEX_CLASS_WORDS];
-	uint32_t places; /* of gaps by place */
+	uint32_t roots_by_size[INDEX_CLASSES];	/* one treap for each size class */
+	uint64_t nonempty[INDEX_CLASS_WORDS]; /* a bit for each class that has a gap */
+	uint32_t root_by_place;
 	uint32_t first, last, used;
 	int64_t free, load, peak;
 	uint64_t stream;
-	bool open; /* requests of the stream may be served from it without the engine */
+	bool fast_path; /* requests of the stream may be served from it without the engine */
 };
 
 struct index_total {
@@ -56,15 +58,18 @@ struct stalloc_index {
 	struct index_arena *arenas;
 	struct index_gap *gaps;
 	struct index_block *blocks;
-	uint64_t *starts; /* of blocks: where they begin << NUMBER_BITS | number */
-	uint32_t start_shift; /* of a hash */
+	uint64_t *starts; /* hash table of blocks: start << NUMBER_BITS | number */
+	uint32_t start_shift; /* 64 minus the bits of its size */
 	uint32_t arena_n;
-	uint32_t gap_n, gap_live, gap_most, spare_gap; /* numbers ever used, in use now, and that there is room for; the first that is not in use */
-	uint32_t block_n, block_most, spare_block;
+	uint32_t gap_n, gap_live, gap_capacity; /* gaps ever used, used now, with room */
+	uint32_t unused_gap;			/* head of a list; so is unused_block */
+	uint32_t block_n, block_capacity, unused_block;
 };
 
 static inline uint64_t gap_start(const struct index_gap *g) { return g->key[INDEX_BY_PLACE]; }
-static inline uint64_t gap_size(const struct index_gap *g) { return g->key[INDEX_BY_SIZE] >> INDEX_PLACE_BITS; }
+static inline uint64_t gap_size(const struct index_gap *g) {
+	return g->key[INDEX_BY_SIZE] >> INDEX_PLACE_BITS;
+}
 static inline uint64_t gap_end(const struct index_gap *g) { return gap_start(g) + gap_size(g); }
 
 /* Two treaps over the table of gaps. */
@@ -74,9 +79,9 @@ static inline uint32_t gap_priority(uint32_t n) {
 	return n * 2246822519u;
 }
 
-/* Where the way to a key goes on below a node. By a branch, which is foreseen where a block
- * was freed and is asked for again; the next node is then loaded before this one's key is
- * compared. */
+/* The child of a node on the path to a key. The asm keeps the compiler from replacing the branch by
+ * a conditional move: where a block is freed and requested again the branch is predicted, and the
+ * next node is loaded before this one's key is compared. */
 static inline uint32_t *gap_below(struct index_gap *node, uint64_t key, int by) {
 	if (key < node->key[by]) return &node->kid[by][0];
 	__asm__ volatile("");
@@ -123,7 +128,8 @@ static inline void gap_remove(struct index_gap *nodes, uint32_t *root, uint32_t 
 	*p = low | high;
 }
 
-static inline uint32_t gap_at_most(const struct index_gap *nodes, uint32_t root, uint64_t key, int by) {
+static inline uint32_t gap_at_most(const struct index_gap *nodes, uint32_t root, uint64_t key,
+				   int by) {
 	uint32_t best = 0;
 	while (root != 0) {
 		bool fits = nodes[root].key[by] <= key;
@@ -133,7 +139,8 @@ static inline uint32_t gap_at_most(const struct index_gap *nodes, uint32_t root,
 	return best;
 }
 
-static inline uint32_t gap_at_least(const struct index_gap *nodes, uint32_t root, uint64_t key, int by) {
+static inline uint32_t gap_at_least(const struct index_gap *nodes, uint32_t root, uint64_t key,
+				    int by) {
 	uint32_t best = 0;
 	while (root != 0) {
 		bool fits = nodes[root].key[by] >= key;
@@ -152,46 +159,56 @@ static inline uint32_t size_class(uint64_t n) {
 
 static inline void gap_add_size(struct stalloc_index *x, struct index_arena *s, uint32_t g) {
 	uint32_t c = size_class(gap_size(&x->gaps[g]));
-	gap_insert(x->gaps, &s->root[c], g, INDEX_BY_SIZE);
-	s->some[c >> 6] |= (uint64_t)1 << (c & 63);
+	gap_insert(x->gaps, &s->roots_by_size[c], g, INDEX_BY_SIZE);
+	s->nonempty[c >> 6] |= (uint64_t)1 << (c & 63);
 }
 
 static inline void gap_drop_size(struct stalloc_index *x, struct index_arena *s, uint32_t g) {
 	uint32_t c = size_class(gap_size(&x->gaps[g]));
-	gap_remove(x->gaps, &s->root[c], g, INDEX_BY_SIZE);
-	if (s->root[c] == 0) s->some[c >> 6] &= ~((uint64_t)1 << (c & 63));
+	gap_remove(x->gaps, &s->roots_by_size[c], g, INDEX_BY_SIZE);
+	if (s->roots_by_size[c] == 0) s->nonempty[c >> 6] &= ~((uint64_t)1 << (c & 63));
 }
 
-/* The smallest gap of a class or a larger one, 0: none. */
-static inline uint32_t gap_of_class(const struct stalloc_index *x, const struct index_arena *s, uint32_t c) {
+/* The smallest gap of a size class or a larger class; 0: none. */
+static inline uint32_t gap_of_class(const struct stalloc_index *x, const struct index_arena *s,
+				    uint32_t c) {
 	for (uint32_t w = c >> 6; w < INDEX_CLASS_WORDS; w++) {
-		uint64_t word = s->some[w];
+		uint64_t word = s->nonempty[w];
 		if (w == c >> 6) word &= ~(uint64_t)0 << (c & 63);
-		if (word) return gap_at_least(x->gaps, s->root[w << 6 | (uint32_t)__builtin_ctzll(word)], 0, INDEX_BY_SIZE);
+		if (word)
+			return gap_at_least(
+				x->gaps, s->roots_by_size[w << 6 | (uint32_t)__builtin_ctzll(word)],
+				0, INDEX_BY_SIZE);
 	}
 	return 0;
 }
 
-/* The smallest gap that holds n units, the lowest of that size; 0: none. */
-static inline uint32_t gap_best_fit(const struct stalloc_index *x, const struct index_arena *s, uint64_t n) {
-	uint32_t c = size_class(n), g = gap_at_least(x->gaps, s->root[c], n << INDEX_PLACE_BITS, INDEX_BY_SIZE);
+/* The smallest gap of at least n units, the lowest of that size; 0: none. */
+static inline uint32_t gap_best_fit(const struct stalloc_index *x, const struct index_arena *s,
+				    uint64_t n) {
+	uint32_t c = size_class(n), g = gap_at_least(x->gaps, s->roots_by_size[c],
+						     n << INDEX_PLACE_BITS, INDEX_BY_SIZE);
 	return g ? g : gap_of_class(x, s, c + 1);
 }
 
-/* The gap that follows one by (size, place), 0: none. */
-static inline uint32_t gap_behind(const struct stalloc_index *x, const struct index_arena *s, uint64_t size, uint64_t at) {
-	uint32_t g = gap_at_least(x->gaps, s->root[size_class(size)], (size << INDEX_PLACE_BITS | at) + 1, INDEX_BY_SIZE);
+/* The next gap by (size, place); 0: none. */
+static inline uint32_t gap_after(const struct stalloc_index *x, const struct index_arena *s,
+				 uint64_t size, uint64_t at) {
+	uint32_t g = gap_at_least(x->gaps, s->roots_by_size[size_class(size)],
+				  (size << INDEX_PLACE_BITS | at) + 1, INDEX_BY_SIZE);
 	return g ? g : gap_of_class(x, s, size_class(size) + 1);
 }
 
-/* The gap that holds all of n units at a place; 0: they are not free. */
-static inline uint32_t gap_holding(const struct stalloc_index *x, const struct index_arena *s, uint64_t at, uint64_t n) {
-	uint32_t g = gap_at_most(x->gaps, s->places, at, INDEX_BY_PLACE);
+/* The gap that contains n units at a place; 0: they are not all free. */
+static inline uint32_t gap_holding(const struct stalloc_index *x, const struct index_arena *s,
+				   uint64_t at, uint64_t n) {
+	uint32_t g = gap_at_most(x->gaps, s->root_by_place, at, INDEX_BY_PLACE);
 	return g != 0 && gap_end(&x->gaps[g]) >= at + n ? g : 0;
 }
 
-/* The list of an arena's gaps and blocks by address. */
-static inline void index_join(struct stalloc_index *x, struct index_arena *s, uint32_t a, uint32_t b) {
+/* Makes a and b neighbours in the arena's list by address. */
+static inline void index_join(struct stalloc_index *x, struct index_arena *s, uint32_t a,
+			      uint32_t b) {
 	*(a == 0 ? &s->first : a & 1 ? &x->blocks[a >> 1].next : &x->gaps[a >> 1].next) = b;
 	*(b == 0 ? &s->last : b & 1 ? &x->blocks[b >> 1].prev : &x->gaps[b >> 1].prev) = a;
 }
@@ -200,16 +217,17 @@ static inline uint32_t gap_link(uint32_t g) { return g << 1; }
 static inline uint32_t block_link(uint32_t b) { return b << 1 | 1; }
 static inline uint32_t gap_of(uint32_t link) { return link & 1 ? 0 : link >> 1; }
 
-/* Returns the new gap. */
-static inline uint32_t gap_new(struct stalloc_index *x, struct index_arena *s, uint64_t lo, uint64_t hi, uint32_t p, uint32_t n) {
-	uint32_t g = x->spare_gap;
+/* Adds a gap between p and n of the list, and returns it. */
+static inline uint32_t gap_new(struct stalloc_index *x, struct index_arena *s, uint64_t lo,
+			       uint64_t hi, uint32_t p, uint32_t n) {
+	uint32_t g = x->unused_gap;
 	if (g != 0)
-		x->spare_gap = x->gaps[g].next;
+		x->unused_gap = x->gaps[g].next;
 	else
 		g = ++x->gap_n;
 	x->gap_live++;
 	x->gaps[g] = (struct index_gap){.key = {lo, (hi - lo) << INDEX_PLACE_BITS | lo}};
-	gap_insert(x->gaps, &s->places, g, INDEX_BY_PLACE);
+	gap_insert(x->gaps, &s->root_by_place, g, INDEX_BY_PLACE);
 	gap_add_size(x, s, g);
 	index_join(x, s, p, gap_link(g));
 	index_join(x, s, gap_link(g), n);
@@ -218,22 +236,24 @@ static inline uint32_t gap_new(struct stalloc_index *x, struct index_arena *s, u
 
 static inline void gap_drop(struct stalloc_index *x, struct index_arena *s, uint32_t g) {
 	gap_drop_size(x, s, g);
-	gap_remove(x->gaps, &s->places, g, INDEX_BY_PLACE);
-	x->gaps[g].next = x->spare_gap;
-	x->spare_gap = g;
+	gap_remove(x->gaps, &s->root_by_place, g, INDEX_BY_PLACE);
+	x->gaps[g].next = x->unused_gap;
+	x->unused_gap = g;
 	x->gap_live--;
 }
 
-/* Another extent in the same place of the order by address. */
-static inline void gap_reshape(struct stalloc_index *x, struct index_arena *s, uint32_t g, uint64_t lo, uint64_t hi) {
+/* Changes the extent of a gap that stays between its neighbours. */
+static inline void gap_reshape(struct stalloc_index *x, struct index_arena *s, uint32_t g,
+			       uint64_t lo, uint64_t hi) {
 	gap_drop_size(x, s, g);
 	x->gaps[g].key[INDEX_BY_PLACE] = lo;
 	x->gaps[g].key[INDEX_BY_SIZE] = (hi - lo) << INDEX_PLACE_BITS | lo;
 	gap_add_size(x, s, g);
 }
 
-/* A block, or something else with b 0, takes [lo, hi) of a gap. */
-static inline void index_take(struct stalloc_index *x, struct index_arena *s, uint32_t g, uint64_t lo, uint64_t hi, uint32_t b) {
+/* Takes [lo, hi) of a gap, for block b or (0) for something else. */
+static inline void index_take(struct stalloc_index *x, struct index_arena *s, uint32_t g,
+			      uint64_t lo, uint64_t hi, uint32_t b) {
 	uint64_t start = gap_start(&x->gaps[g]), end = gap_end(&x->gaps[g]);
 	uint32_t p = x->gaps[g].prev, n = x->gaps[g].next;
 	if (end == hi) {
@@ -259,9 +279,10 @@ static inline void index_take(struct stalloc_index *x, struct index_arena *s, ui
 	s->free -= (int64_t)(hi - lo);
 }
 
-/* What is before and behind a place that nothing on the list holds. */
-static inline void gap_around(const struct stalloc_index *x, const struct index_arena *s, uint64_t at, uint32_t *p, uint32_t *n) {
-	uint32_t g = gap_at_most(x->gaps, s->places, at, INDEX_BY_PLACE);
+/* The neighbours in the list of a place that no block or gap holds. */
+static inline void gap_around(const struct stalloc_index *x, const struct index_arena *s,
+			      uint64_t at, uint32_t *p, uint32_t *n) {
+	uint32_t g = gap_at_most(x->gaps, s->root_by_place, at, INDEX_BY_PLACE);
 	*p = gap_link(g);
 	*n = g ? x->gaps[g].next : s->first;
 	if (s->last & 1 && x->blocks[s->last >> 1].at < at) *p = s->last, *n = 0;
@@ -271,8 +292,9 @@ static inline void gap_around(const struct stalloc_index *x, const struct index_
 	}
 }
 
-/* [lo, hi), which lies between two neighbours, is free. */
-static inline void index_give(struct stalloc_index *x, struct index_arena *s, uint64_t lo, uint64_t hi, uint32_t p, uint32_t n) {
+/* Makes [lo, hi), between neighbours p and n, a gap, and merges it with gaps that touch it. */
+static inline void index_add_gap(struct stalloc_index *x, struct index_arena *s, uint64_t lo,
+				 uint64_t hi, uint32_t p, uint32_t n) {
 	uint32_t before = gap_of(p), after = gap_of(n);
 	s->free += (int64_t)(hi - lo);
 	if (before != 0 && gap_end(&x->gaps[before]) != lo) before = 0;

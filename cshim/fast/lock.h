@@ -1,27 +1,26 @@
-/* The lock of a device, which one thread may take without an atomic exchange.
+/* The lock of a device: a biased lock, which one thread takes without an atomic exchange.
  *
- * A hit is a few loads and stores, and an atomic exchange costs as much as all
- * of them. Nearly always the same thread comes again (the main thread in the
- * forward pass, autograd's in the backward pass), so a thread that has taken
- * the lock often in a row becomes its owner. From then on it says "I am inside"
- * with a plain store to its own flag and looks whether somebody has the lock;
- * anybody else takes the lock with an exchange and then looks at the owner's
- * flag. For one of the two to see the other, each needs a full barrier between
- * its store and its load. The owner's is left to the other side: membarrier(2)
- * makes every running thread of the process pass one, for about 0.2 us. Then
- * the ownership ends, so a change of threads costs that once. (D. Dice, H.
- * Huang, M. Yang: Asymmetric Dekker synchronization, 2001.)
+ * A hit is a few loads and stores, and an atomic exchange costs as much as all of them.
+ * Nearly always the thread that took the lock last takes it again (the main thread in the
+ * forward pass, autograd's in the backward pass), so after STALLOC_BIAS_STREAK acquisitions
+ * in a row the lock is biased towards that thread. The thread then enters with a plain store
+ * to its own flag (inside) and checks that nobody else has the lock. Every other thread takes
+ * the lock with an exchange and then checks the flag of the biased thread. For one of the two
+ * to see the other, each needs a full barrier between its store and its load. The biased
+ * thread leaves its barrier to the other side: membarrier(2) makes every running thread of
+ * the process pass one, for about 0.2 us. The bias then ends, so a change of threads costs
+ * that once. (D. Dice, H. Huang, M. Yang: Asymmetric Dekker synchronization, 2001.)
  *
- * Who finds the lock taken looks again for a while, because it is mostly held for a
- * tenth of a microsecond, and then sleeps until it is left: for as long as a driver call
- * takes, where Go has it. Threads that Go has called never sleep in here (STALLOC_PATIENCE),
- * and own nothing, so that what is held for long is always held by taken. (U. Drepper:
- * Futexes are tricky, 2004, its third mutex.)
+ * A thread that finds the lock taken first spins, because the lock is mostly held for a tenth
+ * of a microsecond, and then sleeps on a futex: Go holds it for as long as a driver call
+ * takes. Threads that Go has called never sleep in here (STALLOC_GO_SPINS) and never get the
+ * bias, so whoever holds the lock for long holds it by its state. (U. Drepper: Futexes are
+ * tricky, 2004, its third mutex.)
  *
- * Why every owner has a flag of its own: a thread may be stopped between seeing
- * that it is the owner and raising the flag, and go on long after it has lost
- * the ownership. It lowers the flag again as soon as it looks, and must not
- * lower another's meanwhile. Flags are never reused by another thread. */
+ * Why every biased thread has a flag of its own: a thread may be stopped between seeing that
+ * the bias is its own and raising its flag, and continue long after it has lost the bias. It
+ * lowers the flag again as soon as it checks, and must not lower another thread's meanwhile.
+ * A flag is never reused by another thread. */
 #ifndef STALLOC_LOCK_H
 #define STALLOC_LOCK_H
 
@@ -38,52 +37,56 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Looks at a lock that another holds before Go is told. After them the wait must
- * not go on in C where C was called by Go: the holder may be a goroutine that Go's
- * collector has stopped, and the collector may be waiting for this very call to return.
- * (A thread that enters C just as the world is stopped can be missed: reentersyscall looks
- * for the collector before it counts as being in a system call. Nobody then takes its
- * processor away until the runtime's monitor wakes, after a minute.) */
-#define STALLOC_PATIENCE 80
-/* A thread of the program's that has called Go before stands in C like one that Go has called:
- * Go leaves it the processor that it had, to call again sooner, and can miss it in the same
- * way. So whoever sleeps in here goes to Go, which then sees it, every so many nanoseconds. */
-#define STALLOC_NUDGE (20 * 1000 * 1000)
-/* The looks before other threads are let go ahead, where there is more than one processor:
- * one to three microseconds, which is what it takes to sleep and be woken. */
+/* How often a thread that Go has called spins before it returns to Go. It must not wait in C
+ * for longer: the holder may be a goroutine that Go's collector has stopped, and the
+ * collector may be waiting for this very call to return. (A thread that enters C just as the
+ * world stops can be missed: reentersyscall checks for the collector before it counts as
+ * being in a system call. Nobody then takes its processor away until the runtime's monitor
+ * wakes, after a minute.) */
+#define STALLOC_GO_SPINS 80
+/* A thread of the program that has called Go before keeps its processor of Go's scheduler, so
+ * that its next call is cheaper, and the collector can miss it in the same way. So a sleeping
+ * waiter enters Go every 20 ms, which lets the collector retake that processor. */
+#define STALLOC_NUDGE_NS (20 * 1000 * 1000)
+/* How often a waiter spins before it yields the processor, where there are several: one to
+ * three microseconds, as long as it takes to sleep and be woken. */
 #define STALLOC_SPINS 64
 
-/* Threads that can become owner of one device's lock; more do without. */
-#define STALLOC_OWNERS 6
-/* Acquisitions in a row that make an owner: many more than it costs to end the
- * ownership, so that threads that take turns lose little. */
-#define STALLOC_STREAK 128
+/* How many threads can ever get the bias of one device's lock; the others do without. */
+#define STALLOC_BIAS_SLOTS 6
+/* Acquisitions in a row that bias the lock: many more than it costs to end the bias, so that
+ * threads that take turns lose little. */
+#define STALLOC_BIAS_STREAK 128
 
-enum { STALLOC_UNTAKEN, STALLOC_TAKEN, STALLOC_AWAITED /* taken, and somebody may be asleep */ };
+enum { STALLOC_UNLOCKED, STALLOC_LOCKED, STALLOC_CONTENDED /* locked, and a waiter may sleep */ };
 
-struct stalloc_owner {
-	uintptr_t thread; /* 0: not in use */
+/* A thread towards which the lock is or was biased. */
+struct stalloc_bias {
+	uintptr_t thread; /* 0: the slot is unused */
 	_Atomic uint32_t inside;
 };
 
 struct stalloc_lock {
-	_Atomic uint32_t taken; /* by exchange */
-	uint32_t streak;	/* acquisitions by exchange in a row by last */
-	_Atomic(struct stalloc_owner *) owner;
-	struct stalloc_owner *by; /* how the holder got in: as this owner, or NULL */
-	uintptr_t last;
-	struct stalloc_owner *owners; /* NULL: there can be none */
-	uint32_t spins;		      /* 0: there is one processor */
-	bool shut;		      /* for owners */
+	_Atomic uint32_t state; /* for all but the biased thread */
+	uint32_t streak;	/* acquisitions by exchange in a row by last_thread */
+	_Atomic(struct stalloc_bias *) bias; /* NULL: the lock is not biased */
+	struct stalloc_bias *entered_by;     /* how the holder got in; NULL: by an exchange */
+	uintptr_t last_thread;
+	struct stalloc_bias *bias_slots; /* NULL: the lock is never biased */
+	uint32_t spins;			 /* 0: there is one processor */
+	bool biasing_off;
 };
 
-/* Once for each lock. owners are STALLOC_OWNERS, of nobody, or NULL. */
-static inline void stalloc_lock_prepare(struct stalloc_lock *l, struct stalloc_owner *owners) {
-	l->owners = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? owners : NULL;
+/* Call it once for each lock. bias_slots are STALLOC_BIAS_SLOTS zeroed slots, or NULL. */
+static inline void stalloc_lock_prepare(struct stalloc_lock *l, struct stalloc_bias *bias_slots) {
+	bool barrier =
+		syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+	l->bias_slots = barrier ? bias_slots : NULL;
 	l->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? STALLOC_SPINS : 0;
 }
 
-/* The same in every library of the process, unlike a variable of our own. */
+/* A number of the thread that is the same in every library of the process, which the address
+ * of a thread-local variable is not. */
 static inline uintptr_t stalloc_thread(void) { return (uintptr_t)__builtin_thread_pointer(); }
 
 #if defined __x86_64__
@@ -94,145 +97,161 @@ static inline uintptr_t stalloc_thread(void) { return (uintptr_t)__builtin_threa
 #define LOCK_RELAX (void)0
 #endif
 
-/* Between two looks: so that the other hyperthread goes on, and then other threads. */
-static inline void lock_pause(const struct stalloc_lock *l, unsigned look) {
-	if (look >= l->spins)
+/* Between two spins: first gives way to the other hyperthread, later to other threads. */
+static inline void lock_pause(const struct stalloc_lock *l, unsigned spin) {
+	if (spin >= l->spins)
 		sched_yield();
 	else
 		LOCK_RELAX;
 }
 
-/* Who announces a free and then finds the lock taken relies on its holder, who looks for such behind
- * lock_drop: all four are in one order, so that one of the two sees the other. */
+/* A thread that defers a free and then finds the lock taken relies on the holder, who checks
+ * for deferred frees after lock_drop. Storing the free, loading the state, dropping the lock
+ * and checking are sequentially consistent, so one of the two threads sees the other. */
 static inline bool lock_take(struct stalloc_lock *l) {
-	uint32_t as = STALLOC_UNTAKEN;
-	return atomic_load(&l->taken) == as &&
-	       atomic_compare_exchange_strong_explicit(&l->taken, &as, STALLOC_TAKEN, memory_order_acquire, memory_order_relaxed);
+	uint32_t expected = STALLOC_UNLOCKED;
+	return atomic_load(&l->state) == expected &&
+	       atomic_compare_exchange_strong_explicit(&l->state, &expected, STALLOC_LOCKED,
+						       memory_order_acquire, memory_order_relaxed);
 }
 
 static inline void lock_drop(struct stalloc_lock *l) {
-	if (__builtin_expect(atomic_exchange(&l->taken, STALLOC_UNTAKEN) == STALLOC_AWAITED, 0))
-		syscall(SYS_futex, &l->taken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	uint32_t before = atomic_exchange(&l->state, STALLOC_UNLOCKED);
+	if (__builtin_expect(before == STALLOC_CONTENDED, 0))
+		syscall(SYS_futex, &l->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Ends an ownership that stands in the way of whoever has taken the lock, which is not the
- * owner: that is not inside. False: after so many looks it still is. It keeps the ownership
- * then, because the next one to come has to look at its flag, too. */
-static inline bool lock_disown(struct stalloc_lock *l, unsigned looks) {
-	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_relaxed);
+/* Ends the bias towards another thread, for a thread that has set the state to locked. False:
+ * after so many spins the biased thread is still inside. The bias then stays, because the
+ * next thread that comes has to check its flag, too. */
+static inline bool lock_revoke_bias(struct stalloc_lock *l, unsigned spins) {
+	struct stalloc_bias *o = atomic_load_explicit(&l->bias, memory_order_relaxed);
 	if (__builtin_expect(!o || o->thread == stalloc_thread(), 1)) return true;
-	if (looks == 0 && atomic_load_explicit(&o->inside, memory_order_relaxed)) return false;
+	if (spins == 0 && atomic_load_explicit(&o->inside, memory_order_relaxed)) return false;
 	syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (unsigned n = 0; atomic_load_explicit(&o->inside, memory_order_acquire); n++) {
-		if (n >= looks) return false;
-		if (n > 2 * STALLOC_PATIENCE) /* it may have less priority */
+		if (n >= spins) return false;
+		if (n > 2 * STALLOC_GO_SPINS) /* its priority may be lower than ours */
 			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 		else
 			lock_pause(l, n);
 	}
-	/* Seen by whoever finds the lock free again. */
-	atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
-	l->last = 0;
+	/* Relaxed: whoever unlocks publishes it. */
+	atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
+	l->last_thread = 0;
 	return true;
 }
 
-/* Takes the lock if it is free, or becomes so within a few looks. */
-static __attribute__((noinline, unused)) bool stalloc_lock_try(struct stalloc_lock *l, unsigned looks) {
+/* Takes the lock by an exchange if it is free, or becomes free within so many spins. */
+static __attribute__((noinline, unused)) bool stalloc_lock_try_exchange(struct stalloc_lock *l,
+									unsigned spins) {
 	for (unsigned n = 0; !lock_take(l); n++) {
-		if (n >= looks) return false;
+		if (n >= spins) return false;
 		lock_pause(l, n);
 	}
-	if (lock_disown(l, looks)) {
-		l->by = NULL;
+	if (lock_revoke_bias(l, spins)) {
+		l->entered_by = NULL;
 		return true;
 	}
 	lock_drop(l);
 	return false;
 }
 
-/* Counts an acquisition by exchange, and perhaps makes the thread the owner. */
-static inline void lock_count(struct stalloc_lock *l) {
+/* Counts an acquisition by exchange. A long enough streak biases the lock towards the thread. */
+static inline void lock_count_streak(struct stalloc_lock *l) {
 	uintptr_t me = stalloc_thread();
-	if (l->last != me) {
-		l->last = me;
+	if (l->last_thread != me) {
+		l->last_thread = me;
 		l->streak = 0;
 		return;
 	}
-	if (++l->streak < STALLOC_STREAK || !l->owners || l->shut) return;
+	if (++l->streak < STALLOC_BIAS_STREAK || !l->bias_slots || l->biasing_off) return;
 	l->streak = 0;
-	for (int i = 0; i < STALLOC_OWNERS; i++) {
-		struct stalloc_owner *o = &l->owners[i];
+	for (int i = 0; i < STALLOC_BIAS_SLOTS; i++) {
+		struct stalloc_bias *o = &l->bias_slots[i];
 		if (o->thread == 0) o->thread = me;
 		if (o->thread != me) continue;
-		atomic_store_explicit(&l->owner, o, memory_order_release);
+		atomic_store_explicit(&l->bias, o, memory_order_release);
 		return;
 	}
 }
 
-/* What this thread owns the lock as; NULL: it does not. */
-static inline struct stalloc_owner *stalloc_lock_mine(struct stalloc_lock *l) {
-	struct stalloc_owner *o = atomic_load_explicit(&l->owner, memory_order_acquire);
+/* This thread's slot if the lock is biased towards it, else NULL. */
+static inline struct stalloc_bias *stalloc_lock_bias(struct stalloc_lock *l) {
+	struct stalloc_bias *o = atomic_load_explicit(&l->bias, memory_order_acquire);
 	return o && o->thread == stalloc_thread() ? o : NULL;
 }
 
-/* Takes the lock if this thread, whose flag this is, is its owner. Leave it by
- * stalloc_lock_leave; or enter the owner as by, and leave it like any other lock. */
-static inline bool stalloc_lock_enter(struct stalloc_lock *l, struct stalloc_owner *o) {
+/* Takes the lock if it is biased towards this thread, whose slot this is. Release it with
+ * stalloc_lock_leave_biased; or set entered_by, and release it like any other lock. */
+static inline bool stalloc_lock_enter_biased(struct stalloc_lock *l, struct stalloc_bias *o) {
 	atomic_store_explicit(&o->inside, 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst); /* for the compiler; membarrier for the machine */
-	if (__builtin_expect(atomic_load_explicit(&l->taken, memory_order_acquire) == STALLOC_UNTAKEN &&
-				     atomic_load_explicit(&l->owner, memory_order_relaxed) == o, 1))
+	/* For the compiler; for the processor there is membarrier. */
+	atomic_signal_fence(memory_order_seq_cst);
+	uint32_t state = atomic_load_explicit(&l->state, memory_order_acquire);
+	if (__builtin_expect(state == STALLOC_UNLOCKED &&
+				     atomic_load_explicit(&l->bias, memory_order_relaxed) == o,
+			     1))
 		return true;
 	atomic_store_explicit(&o->inside, 0, memory_order_release);
 	return false;
 }
 
-static inline void stalloc_lock_leave(struct stalloc_owner *o) { atomic_store_explicit(&o->inside, 0, memory_order_release); }
+static inline void stalloc_lock_leave_biased(struct stalloc_bias *o) {
+	atomic_store_explicit(&o->inside, 0, memory_order_release);
+}
 
-/* Takes the lock, as the owner or like any other; false: not within so many looks. Not for
- * Go, which may have a goroutine go on elsewhere while it is inside. */
-static __attribute__((noinline, unused)) bool stalloc_lock_look(struct stalloc_lock *l, unsigned looks) {
-	struct stalloc_owner *o = stalloc_lock_mine(l);
-	if (o && stalloc_lock_enter(l, o)) {
-		l->by = o;
+/* Takes the lock, biased or not, within so many spins; false: it could not. Not for Go, which
+ * may continue the goroutine on another thread while it has the lock. */
+static __attribute__((noinline, unused)) bool stalloc_lock_try(struct stalloc_lock *l,
+							       unsigned spins) {
+	struct stalloc_bias *o = stalloc_lock_bias(l);
+	if (o && stalloc_lock_enter_biased(l, o)) {
+		l->entered_by = o;
 		return true;
 	}
-	if (!stalloc_lock_try(l, looks)) return false;
-	lock_count(l);
+	if (!stalloc_lock_try_exchange(l, spins)) return false;
+	lock_count_streak(l);
 	return true;
 }
 
-/* Takes the lock by an exchange, even if this thread is its owner, however long it takes. It calls
- * nudge now and then, which goes to Go and back. */
-static __attribute__((noinline, unused)) void stalloc_lock_exchange(struct stalloc_lock *l, void (*nudge)(void)) {
-	const struct timespec patience = {.tv_nsec = STALLOC_NUDGE};
-	if (!stalloc_lock_try(l, l->spins)) {
-		while (atomic_exchange_explicit(&l->taken, STALLOC_AWAITED, memory_order_acquire) != STALLOC_UNTAKEN)
-			if (syscall(SYS_futex, &l->taken, FUTEX_WAIT_PRIVATE, STALLOC_AWAITED, &patience, NULL, 0) != 0 && errno == ETIMEDOUT) nudge();
-		lock_disown(l, UINT_MAX);
-		l->by = NULL;
+/* Takes the lock by an exchange, even if it is biased towards this thread, however long that
+ * takes. While it sleeps it calls nudge every STALLOC_NUDGE_NS; nudge enters Go and returns. */
+static __attribute__((noinline, unused)) void stalloc_lock_exchange(struct stalloc_lock *l,
+								    void (*nudge)(void)) {
+	const struct timespec timeout = {.tv_nsec = STALLOC_NUDGE_NS};
+	if (!stalloc_lock_try_exchange(l, l->spins)) {
+		while (atomic_exchange_explicit(&l->state, STALLOC_CONTENDED,
+						memory_order_acquire) != STALLOC_UNLOCKED)
+			if (syscall(SYS_futex, &l->state, FUTEX_WAIT_PRIVATE, STALLOC_CONTENDED,
+				    &timeout, NULL, 0) != 0 &&
+			    errno == ETIMEDOUT)
+				nudge();
+		lock_revoke_bias(l, UINT_MAX);
+		l->entered_by = NULL;
 	}
-	lock_count(l);
+	lock_count_streak(l);
 }
 
-/* The same, as the owner or like any other. */
-static __attribute__((noinline, unused)) void stalloc_lock_wait(struct stalloc_lock *l, void (*nudge)(void)) {
-	struct stalloc_owner *o = stalloc_lock_mine(l);
-	if (o && stalloc_lock_enter(l, o))
-		l->by = o;
+/* Takes the lock, biased or not, however long that takes. */
+static __attribute__((noinline, unused)) void stalloc_lock_acquire(struct stalloc_lock *l,
+								   void (*nudge)(void)) {
+	struct stalloc_bias *o = stalloc_lock_bias(l);
+	if (o && stalloc_lock_enter_biased(l, o))
+		l->entered_by = o;
 	else
 		stalloc_lock_exchange(l, nudge);
 }
 
-/* Has the lock without owners, or with them again. It was taken by stalloc_lock_exchange: of an
- * owner that is inside, nobody would see it any more. */
-static inline void stalloc_lock_shut(struct stalloc_lock *l, bool shut) {
-	if ((l->shut = shut)) atomic_store_explicit(&l->owner, NULL, memory_order_relaxed);
+/* Ends the bias for now and for later, or allows it again. The caller took the lock with
+ * stalloc_lock_exchange: as the biased thread it would have no bias left to be seen by. */
+static inline void stalloc_lock_set_biasing_off(struct stalloc_lock *l, bool off) {
+	if ((l->biasing_off = off)) atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
 }
 
 static inline void stalloc_lock_release(struct stalloc_lock *l) {
-	if (__builtin_expect(l->by != NULL, 1))
-		stalloc_lock_leave(l->by);
+	if (__builtin_expect(l->entered_by != NULL, 1))
+		stalloc_lock_leave_biased(l->entered_by);
 	else
 		lock_drop(l);
 }

@@ -1,20 +1,24 @@
-/* What PyTorch's adapter asks about live blocks, and its way to free them. */
-#include "runtime.h"
-#include "../fast/fastpath.h"
+/* Questions of PyTorch's adapter about live blocks, and its way to free them. */
+#include "deferred.h"
 
-static bool known(int device) { return *stalloc_alive && device >= 0 && device < STALLOC_MAX_DEVICES; }
-
-static struct stalloc_block block_of(const struct stalloc_device *d, const struct index_block *b) {
-	return (struct stalloc_block){
-		.ptr = (void *)(uintptr_t)(d->base + b->at * STALLOC_GRAIN), .asked = (size_t)b->size * STALLOC_GRAIN - b->less,
-		.stream = (void *)(uintptr_t)d->index.arenas[b->arena].stream, .device = d->ordinal};
+static bool known(int device) {
+	return *stalloc_alive && device >= 0 && device < STALLOC_MAX_DEVICES;
 }
 
-/* The device whose range an address lies in; NULL: none. */
+static struct stalloc_block block_of(const struct stalloc_device *d, const struct index_block *b) {
+	return (struct stalloc_block){.ptr = (void *)(uintptr_t)(d->base + b->at * STALLOC_GRAIN),
+				      .asked = (size_t)b->size * STALLOC_GRAIN - b->slack,
+				      .stream = (void *)(uintptr_t)d->index.arenas[b->arena].stream,
+				      .device = d->ordinal};
+}
+
+/* The device whose address range contains an address; NULL: none. */
 static struct stalloc_device *device_of(uint64_t addr) {
-	for (int i = 0, n = atomic_load_explicit(&stalloc_devices_seen, memory_order_relaxed); i < n; i++)
-		if (addr - __atomic_load_n(&stalloc_devices[i].base, __ATOMIC_RELAXED) < __atomic_load_n(&stalloc_devices[i].window, __ATOMIC_ACQUIRE))
-			return &stalloc_devices[i];
+	for (int i = 0, n = STALLOC_RELAXED(stalloc_devices_seen); i < n; i++) {
+		struct stalloc_device *d = &stalloc_devices[i];
+		uint64_t window = __atomic_load_n(&d->window, __ATOMIC_ACQUIRE);
+		if (addr - __atomic_load_n(&d->base, __ATOMIC_RELAXED) < window) return d;
+	}
 	return NULL;
 }
 
@@ -26,11 +30,12 @@ int stalloc_find(void *ptr, struct stalloc_block *out) {
 	if (!d) return stalloc_plain_find(addr, out) ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
 	stalloc_lock(d);
 	stalloc_drain(d);
-	bool mine = d->index.starts, found = false; /* else it is GMLake's to know */
+	bool mine = d->index.starts, found = false; /* not mine: GMLake has the blocks */
 	uint64_t offset = addr - d->base;
 	uint32_t b = offset % STALLOC_GRAIN == 0 ? start_get(&d->index, offset / STALLOC_GRAIN) : 0;
-	if ((found = b != 0 && d->index.blocks[b].state != INDEX_PENDING)) *out = block_of(d, &d->index.blocks[b]);
-	stalloc_leave(d);
+	if ((found = b != 0 && d->index.blocks[b].state != INDEX_PENDING))
+		*out = block_of(d, &d->index.blocks[b]);
+	stalloc_unlock_and_drain(d);
 	if (!mine && e && e->base(addr, &start, &size) == STALLOC_OK && (found = start == addr))
 		*out = (struct stalloc_block){.ptr = ptr, .asked = size, .device = d->ordinal};
 	return found ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
@@ -46,12 +51,13 @@ int stalloc_release(void *ptr) {
 	return STALLOC_OK;
 }
 
-size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_block *blocks, size_t n) {
+size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_block *blocks,
+			size_t n) {
 	size_t all = 0;
 	*out = (struct stalloc_meters){0};
 	if (!known(device)) return 0;
 	struct stalloc_device *d = &stalloc_devices[device];
-	stalloc_settle(d);
+	stalloc_drain_now(d);
 	stalloc_lock(d);
 	*out = d->counts.now;
 	for (uint32_t b = 1; b <= d->index.block_n; b++) {
@@ -59,11 +65,12 @@ size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_b
 		if (c->size == 0 || c->state == INDEX_PENDING) continue;
 		if (all++ < n) blocks[all - 1] = block_of(d, c);
 	}
-	stalloc_leave(d);
-	return all + stalloc_plain_blocks(device, blocks + (all < n ? all : n), all < n ? n - all : 0);
+	stalloc_unlock_and_drain(d);
+	return all +
+	       stalloc_plain_blocks(device, blocks + (all < n ? all : n), all < n ? n - all : 0);
 }
 
-void stalloc_set_beside(int device, const struct stalloc_meters *now, int reset) {
+void stalloc_set_other(int device, const struct stalloc_meters *now, int reset) {
 	if (!known(device)) return;
 	struct stalloc_device *d = &stalloc_devices[device];
 	stalloc_lock(d);
@@ -71,12 +78,18 @@ void stalloc_set_beside(int device, const struct stalloc_meters *now, int reset)
 	for (int i = 0; i < STALLOC_POOLS * STALLOC_METERS; i++) {
 		const struct stalloc_meter *told = &now->of[i / STALLOC_METERS][i % STALLOC_METERS];
 		struct stalloc_meter *m = &d->counts.now.of[i / STALLOC_METERS][i % STALLOC_METERS];
-		m->beside = told->beside;
+		m->other = told->other;
 		if (reset) m->peak = 0;
 		if (told->peak > m->peak) m->peak = told->peak;
 	}
-	stalloc_raise(&d->counts);
-	stalloc_leave(d);
+	stalloc_update_peaks(&d->counts);
+	stalloc_unlock_and_drain(d);
 }
 
-int stalloc_stale(int device) { return known(device) && STALLOC_RELAXED(stalloc_devices[device].counts.stale); }
+void stalloc_set_beside(int device, const struct stalloc_meters *now, int reset) {
+	stalloc_set_other(device, now, reset);
+}
+
+int stalloc_stale(int device) {
+	return known(device) && STALLOC_RELAXED(stalloc_devices[device].counts.stale);
+}

@@ -1,5 +1,5 @@
-/* Opens the Go engine, on the first request that needs it: importing the
- * package costs nothing. */
+/* Opens the Go engine on the first request that needs it, so that importing the package costs
+ * nothing. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static char why_given_up[STALLOC_MAX_DEVICES][1024];
 static _Atomic bool logged_thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The engine lies beside this library unless STALLOC_CONF names another. */
+/* The engine is in this library's folder unless STALLOC_CONF names another file. */
 static void path_of_engine(char *out, size_t n) {
 	const char *set = stalloc_conf("engine");
 	Dl_info info;
@@ -40,7 +40,9 @@ static int open_engine(char *err, size_t n) {
 	if (!stalloc_needs_met(err, n)) return STALLOC_ERR_ENGINE;
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) {
-		snprintf(err, n, "the engine cannot be opened: %s; build it with make build or name it in STALLOC_CONF=engine:PATH",
+		snprintf(err, n,
+			 "the engine cannot be opened: %s; build it with make build or name it in "
+			 "STALLOC_CONF=engine:PATH",
 			 dlerror());
 		return STALLOC_ERR_ENGINE;
 	}
@@ -58,7 +60,7 @@ static int open_engine(char *err, size_t n) {
 		.device = sizeof *stalloc_devices,
 		.name = stalloc_log_name(name, sizeof name),
 		.conf = stalloc_conf_text(),
-		.driver = stalloc_the_driver(why, sizeof why),
+		.driver = stalloc_get_driver(why, sizeof why),
 		.devices = stalloc_devices,
 	};
 	if (!host.driver) {
@@ -68,13 +70,14 @@ static int open_engine(char *err, size_t n) {
 	return table.start(&host, err, n);
 }
 
-/* Go raises the soft limit of open files to one below the hard one. Children would
- * inherit that, and programs that use select() rely on small numbers. */
+/* Opens the engine and keeps the soft limit of open files. Go raises it to one below the hard
+ * limit; children would inherit that, and programs that use select() need small descriptors. */
 static int open_with_limits_kept(char *err, size_t n) {
 	struct rlimit before, after;
 	bool known = getrlimit(RLIMIT_NOFILE, &before) == 0;
 	int result = open_engine(err, n);
-	if (known && getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur > before.rlim_cur && after.rlim_cur + 1 >= after.rlim_max) {
+	if (known && getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur > before.rlim_cur &&
+	    after.rlim_cur + 1 >= after.rlim_max) {
 		after.rlim_cur = before.rlim_cur;
 		setrlimit(RLIMIT_NOFILE, &after);
 	}
@@ -86,7 +89,7 @@ const struct stalloc_engine *stalloc_engine_if_open(void) {
 	return e && *stalloc_alive && STALLOC_LIKELY(stalloc_thread_fits()) ? e : NULL;
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static void give_up(int device, const char *why) {
 	if (atomic_load(&given_up[device])) return;
 	snprintf(why_given_up[device], sizeof why_given_up[device], "%s", why);
@@ -96,10 +99,12 @@ static void give_up(int device, const char *why) {
 const struct stalloc_engine *stalloc_engine(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char why[1024];
-	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed))) return NULL;
+	if (STALLOC_UNLIKELY(atomic_load_explicit(&given_up[device], memory_order_relaxed)))
+		return NULL;
 	if (STALLOC_LIKELY(e)) return e;
 	if (!stalloc_thread_fits()) {
-		stalloc_log_once(&logged_thread, "a thread's alternate signal stack is too small for the engine and cannot be replaced; "
+		stalloc_log_once(&logged_thread, "a thread's alternate signal stack is too small "
+						 "for the engine and cannot be replaced; "
 						 "plain driver allocations serve it");
 		return NULL;
 	}
@@ -123,19 +128,21 @@ const struct stalloc_engine *stalloc_engine_of_any(void) {
 	return e;
 }
 
-/* Blocks that the engine handed out stay known to it, so frees still go there;
- * alloc is not called again. Other devices have pools of their own. */
+/* The engine still knows the blocks that it allocated, so frees still go there; only alloc is not
+ * called again. Other devices have pools of their own. */
 void stalloc_engine_give_up(int device, const char *why) {
 	pthread_mutex_lock(&lock);
 	give_up(device, why);
 	pthread_mutex_unlock(&lock);
 }
 
-void stalloc_engine_tell_given_up(int device) {
-	static _Atomic bool told[STALLOC_MAX_DEVICES];
+void stalloc_log_fallback_once(int device) {
+	static _Atomic bool logged[STALLOC_MAX_DEVICES];
 	if (atomic_load(&given_up[device]))
-		stalloc_log_once(&told[device], "the engine does not serve device %d (%s); serving from plain driver allocations", device,
-				 why_given_up[device]);
+		stalloc_log_once(&logged[device],
+				 "the engine does not serve device %d (%s); serving from plain "
+				 "driver allocations",
+				 device, why_given_up[device]);
 }
 
 const char *stalloc_engine_problem(int device) {

@@ -6,16 +6,15 @@
 
 #include "runtime.h"
 
-/* The text lies on the heap: the loader keeps only some hundred bytes for the
- * thread-local variables of all libraries that are opened late, and one that
- * asks for more cannot be opened at all. */
+/* The text is on the heap: the loader keeps only some hundred bytes for the thread-local variables
+ * of all libraries that are opened late, and a library that needs more cannot be opened at all. */
 enum { ERROR_SIZE = 4096 };
 static __thread char *last_error;
 static pthread_key_t error_key;
 static pthread_once_t error_once = PTHREAD_ONCE_INIT;
 
 static void drop_error(void *text) {
-	last_error = NULL; /* what else runs at this thread's exit may fail once more */
+	last_error = NULL; /* a later handler of this thread's exit may fail, too */
 	free(text);
 }
 

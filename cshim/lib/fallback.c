@@ -1,5 +1,4 @@
-/* Plain driver allocations: what serves when the engine cannot. Slow, but a
- * training job survives. */
+/* Plain driver allocations, for when the engine cannot serve. Slow, but a training job survives. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,25 +13,27 @@ static char driver_problem[512];
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 
 static void open_driver(void) {
-	driver_open = stalloc_driver_open(stalloc_conf("driver"), &driver, driver_problem, sizeof driver_problem) == 0;
+	driver_open = stalloc_driver_open(stalloc_conf("driver"), &driver, driver_problem,
+					  sizeof driver_problem) == 0;
 	driver.tracker = &the_tracker;
 }
 
-const struct stalloc_driver *stalloc_the_driver(char *err, size_t n) {
+const struct stalloc_driver *stalloc_get_driver(char *err, size_t n) {
 	pthread_once(&driver_once, open_driver);
 	if (!driver_open) snprintf(err, n, "%s", driver_problem);
 	return driver_open ? &driver : NULL;
 }
 
-_Static_assert((int)STALLOC_MAPPED == STALLOC_CU_MAPPED && (int)STALLOC_USABLE == STALLOC_CU_USABLE &&
+_Static_assert((int)STALLOC_MAPPED == STALLOC_CU_MAPPED &&
+		       (int)STALLOC_USABLE == STALLOC_CU_USABLE &&
 		       (int)STALLOC_UNMAPPED == STALLOC_CU_UNMAPPED,
-	       "trackers are told of other changes than the driver's table names");
+	       "stalloc.h and cuda/driver.h number the changes for trackers differently");
 
 void stalloc_set_tracker(stalloc_tracker tracker) {
 	__atomic_store_n(&the_tracker, tracker, __ATOMIC_RELEASE);
 }
 
-/* The blocks, chained by a hash of the address. */
+/* Live blocks, in a hash table by address. */
 struct block {
 	struct block *next;
 	uint64_t addr, size, asked;
@@ -40,15 +41,17 @@ struct block {
 };
 enum { BUCKETS = 4096 };
 static struct block *buckets[BUCKETS];
-static struct block *left, **left_end = &left; /* freed, but the driver has not taken them back */
-static size_t left_n;
+static struct block *refused, **refused_end = &refused; /* freed, but not yet by the driver */
+static size_t refused_n;
 static struct stalloc_plain_counts counts[STALLOC_MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static stalloc_cu_context contexts[STALLOC_MAX_DEVICES];
 
-static struct block **bucket(uint64_t addr) { return &buckets[(addr >> 9) * 0x9E3779B97F4A7C15u >> 52]; }
+static struct block **bucket(uint64_t addr) {
+	return &buckets[(addr >> 9) * 0x9E3779B97F4A7C15u >> 52];
+}
 
-/* Makes the device's primary context current. The lock is held. */
+/* Makes the device's primary context current. Called with the lock held. */
 static int enter(int device, char *err, size_t n) {
 	stalloc_cu_device dev;
 	int code = driver.cuInit(0);
@@ -62,7 +65,9 @@ static int enter(int device, char *err, size_t n) {
 		call = "cuCtxPushCurrent";
 		code = driver.cuCtxPushCurrent(contexts[device]);
 	}
-	if (code) snprintf(err, n, "%s failed with driver error %d (%s)", call, code, stalloc_driver_error_name(&driver, code));
+	if (code)
+		snprintf(err, n, "%s failed with driver error %d (%s)", call, code,
+			 stalloc_driver_error_name(&driver, code));
 	return code ? STALLOC_ERR_DRIVER : STALLOC_OK;
 }
 
@@ -71,13 +76,13 @@ static void leave(void) {
 	driver.cuCtxPopCurrent(&popped);
 }
 
-/* Gives the driver a block. False: it does not take it now. The lock is held. */
-static bool give(const struct block *b) {
+/* Frees a block in the driver. False: the driver refused. Called with the lock held. */
+static bool free_in_driver(const struct block *b) {
 	static _Atomic bool logged;
 	char err[256];
 	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
 	if (enter(b->device, err, sizeof err) == STALLOC_OK) {
-		driver.cuThreadExchangeStreamCaptureMode(&mode); /* else it would end a graph capture */
+		driver.cuThreadExchangeStreamCaptureMode(&mode); /* not to end a graph capture */
 		stalloc_track(&driver, b->device, b->addr, b->size, STALLOC_UNMAPPED);
 		int code = driver.cuMemFree(b->addr);
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
@@ -86,46 +91,49 @@ static bool give(const struct block *b) {
 			counts[b->device].bytes -= b->size;
 			return true;
 		}
-		snprintf(err, sizeof err, "cuMemFree failed with driver error %d (%s)", code, stalloc_driver_error_name(&driver, code));
+		snprintf(err, sizeof err, "cuMemFree failed with driver error %d (%s)", code,
+			 stalloc_driver_error_name(&driver, code));
 	}
-	stalloc_log_once(&logged, "a freed block of %llu bytes cannot be given back to the driver yet: %s", (unsigned long long)b->size, err);
+	stalloc_log_once(&logged,
+			 "a freed block of %llu bytes cannot be given back to the driver yet: %s",
+			 (unsigned long long)b->size, err);
 	return false;
 }
 
-static void keep(struct block *b) {
+static void append_refused(struct block *b) {
 	b->next = NULL;
-	*left_end = b;
-	left_end = &b->next;
-	left_n++;
+	*refused_end = b;
+	refused_end = &b->next;
+	refused_n++;
 }
 
-/* Tries so many again, the longest left first. */
-static void tidy(size_t most) {
-	for (struct block *b; most > 0 && (b = left); most--) {
-		if (!(left = b->next)) left_end = &left;
-		left_n--;
-		if (give(b))
+/* Retries up to so many frees, the oldest first. */
+static void retry_frees(size_t most) {
+	for (struct block *b; most > 0 && (b = refused); most--) {
+		if (!(refused = b->next)) refused_end = &refused;
+		refused_n--;
+		if (free_in_driver(b))
 			free(b);
 		else
-			keep(b);
+			append_refused(b);
 	}
 }
 
-/* How many a request or a free tries: the driver may refuse them all for good. */
+/* How many frees a request or a free retries: the driver may refuse them all for good. */
 #define AT_ONCE 8
 
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n) {
 	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
 	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
-	if (!stalloc_the_driver(err, n)) return STALLOC_ERR_DRIVER;
+	if (!stalloc_get_driver(err, n)) return STALLOC_ERR_DRIVER;
 	struct block *b = malloc(sizeof *b);
 	if (!b) {
 		snprintf(err, n, "the host has no memory left");
 		return STALLOC_ERR_MEMORY;
 	}
 	pthread_mutex_lock(&lock);
-	tidy(AT_ONCE);
+	retry_frees(AT_ONCE);
 	int result = enter(device, err, n);
 	if (result == STALLOC_OK) {
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
@@ -133,13 +141,18 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 		driver.cuThreadExchangeStreamCaptureMode(&mode);
 		leave();
 		if (code) {
-			snprintf(err, n, "cuMemAlloc of %zu bytes failed with driver error %d (%s)", size, code,
-				 stalloc_driver_error_name(&driver, code));
-			result = code == STALLOC_CU_OUT_OF_MEMORY ? STALLOC_ERR_MEMORY : STALLOC_ERR_DRIVER;
+			snprintf(err, n, "cuMemAlloc of %zu bytes failed with driver error %d (%s)",
+				 size, code, stalloc_driver_error_name(&driver, code));
+			result = code == STALLOC_CU_OUT_OF_MEMORY ? STALLOC_ERR_MEMORY
+								  : STALLOC_ERR_DRIVER;
 		}
 	}
 	if (result == STALLOC_OK) {
-		*b = (struct block){.next = *bucket(addr), .addr = addr, .size = size, .asked = asked, .device = device};
+		*b = (struct block){.next = *bucket(addr),
+				    .addr = addr,
+				    .size = size,
+				    .asked = asked,
+				    .device = device};
 		*bucket(addr) = b;
 		counts[device].bytes += size;
 		counts[device].served++;
@@ -153,16 +166,16 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 	return result;
 }
 
-void stalloc_plain_tidy(void) {
+void stalloc_plain_retry_frees(void) {
 	if (!*stalloc_alive) return;
 	pthread_mutex_lock(&lock);
-	tidy(left_n);
+	retry_frees(refused_n);
 	pthread_mutex_unlock(&lock);
 	stalloc_tidy(&driver); /* of imports */
 }
 
-/* False: not a plain block. cuMemFree waits for pending work, so other streams'
- * uses need no fence here. */
+/* False: not a plain driver allocation. cuMemFree waits for pending work, so blocks that other
+ * streams use need no event here. */
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	pthread_mutex_lock(&lock);
@@ -172,22 +185,23 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	if (known) {
 		*at = b->next;
 		*freed = (struct stalloc_freed){.asked = b->asked, .device = b->device};
-		keep(b);
-		tidy(AT_ONCE);
+		append_refused(b);
+		retry_frees(AT_ONCE);
 	}
 	pthread_mutex_unlock(&lock);
 	return known;
 }
 
-static struct stalloc_block told(const struct block *b) {
-	return (struct stalloc_block){.ptr = (void *)(uintptr_t)b->addr, .asked = b->asked, .device = b->device};
+static struct stalloc_block block_info(const struct block *b) {
+	return (struct stalloc_block){
+		.ptr = (void *)(uintptr_t)b->addr, .asked = b->asked, .device = b->device};
 }
 
 bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out) {
 	pthread_mutex_lock(&lock);
 	const struct block *b = *bucket(addr);
 	while (b && b->addr != addr) b = b->next;
-	if (b) *out = told(b);
+	if (b) *out = block_info(b);
 	pthread_mutex_unlock(&lock);
 	return b != NULL;
 }
@@ -197,17 +211,18 @@ size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n) {
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BUCKETS && counts[device].served; i++)
 		for (const struct block *b = buckets[i]; b; b = b->next)
-			if (b->device == device && all++ < n) out[all - 1] = told(b);
+			if (b->device == device && all++ < n) out[all - 1] = block_info(b);
 	pthread_mutex_unlock(&lock);
 	return all;
 }
 
-/* The block that contains an address. False: none does. Looks at all of them. */
+/* The block that contains an address; false: none does. Searches all blocks. */
 bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size) {
 	const struct block *found = NULL;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BUCKETS && !found; i++)
-		for (found = buckets[i]; found && addr - found->addr >= found->size;) found = found->next;
+		for (found = buckets[i]; found && addr - found->addr >= found->size;)
+			found = found->next;
 	if (found) {
 		*start = found->addr;
 		*size = found->size;

@@ -1,5 +1,5 @@
-/* Allocation and free. The quick case of each is a few loads under the device's lock, which
- * a free never waits for; what it cannot decide goes to the Go engine. */
+/* Allocation and free. The fast path of each is a few loads and stores under the device's lock; a
+ * free never waits for the lock. What the fast path cannot serve goes to the Go engine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,73 +9,69 @@
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_child, logged_conf;
 
-/* The stream that the thread used last. The first request is of another. */
-static struct stalloc_device nothing;
-static struct stalloc_stream nobody = {.device = &nothing};
-static __thread struct {
-	int device;
-	void *id;
-	struct stalloc_stream *stream;
-	struct stalloc_device *of;
-	struct stalloc_owner *owner; /* as which the thread owns the lock of its device, or one of no lock */
-} recent = {.device = -1, .id = &nobody, .stream = &nobody, .of = &nothing};
-static __thread struct stalloc_owner none;
+#define recent stalloc_recent
+static __thread struct stalloc_bias no_bias; /* no lock is biased towards it */
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 
-/* Not the quick case: whether the thread has become an owner is found here, too. */
+/* Looks a stream up and remembers it for the thread's next request, with the thread's bias. */
 static struct stalloc_stream *stream_of(int device, void *id) {
 	struct stalloc_stream *s = recent.stream;
-	if ((recent.device != device || recent.id != id) && !(s = stalloc_stream_of(device, id))) return NULL;
+	if ((recent.device != device || recent.id != id) && !(s = stalloc_stream_of(device, id)))
+		return NULL;
 	recent.device = device;
 	recent.id = id;
 	recent.stream = s;
 	recent.of = s->device;
-	if (!(recent.owner = stalloc_lock_mine(&s->device->lock))) recent.owner = &none;
-	if (STALLOC_UNLIKELY(stalloc_region() != 0)) stalloc_look_again();
+	if (!(recent.bias = stalloc_lock_bias(&s->device->lock))) recent.bias = &no_bias;
+	if (STALLOC_UNLIKELY(stalloc_region() != 0)) stalloc_invalidate_recent();
 	return s;
 }
 
-void stalloc_look_again(void) { recent.id = &nobody; }
+/* Whether the thread that released the lock has frees to perform. Those for Go can wait. */
+static inline bool has_deferred(struct stalloc_device *d) {
+	return STALLOC_RELAXED(d->deferred_frees) != NULL;
+}
 
-/* Whether there is something to do for whoever has left the lock. What is undone can wait. */
-static inline bool announced(struct stalloc_device *d) { return STALLOC_RELAXED(d->announced) != NULL; }
-
-static __attribute__((noinline)) void *settled(struct stalloc_device *d, void *result) {
+static __attribute__((noinline)) void *drain_and_return(struct stalloc_device *d, void *result) {
 	if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d);
 	return result;
 }
 
-/* Says why there is no block. The first words are those that training code looks
- * for when memory runs out. */
+/* Fails a request. The text begins with the words that training code looks for when memory runs
+ * out. */
 static void *refuse(int result, int device, size_t size, const char *why) {
 	stalloc_thrower f = atomic_load(&thrower);
 	if (result == STALLOC_ERR_MEMORY) {
 		atomic_fetch_add(&stalloc_devices[device].ooms, 1);
-		stalloc_fail(result, "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on device %d: %s", (double)size / (1 << 20),
-			     size, device, why);
+		stalloc_fail(result,
+			     "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on device "
+			     "%d: %s",
+			     (double)size / (1 << 20), size, device, why);
 	} else {
-		stalloc_fail(result, "stalloc could not allocate %zu bytes on device %d: %s", size, device, why);
+		stalloc_fail(result, "stalloc could not allocate %zu bytes on device %d: %s", size,
+			     device, why);
 	}
 	if (f) f("stalloc_malloc", "stalloc", 0, stalloc_last_error());
 	return NULL;
 }
 
-/* Not the quick case: the engine. A request of a private pool is under way until here: a thrower
- * does not come back. */
-static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t size, struct stalloc_flight *f) {
-	char err[4096]; /* not cleared: that would take longer than much of what follows */
+/* Allocates through the engine, or by a plain driver allocation. A request of a private pool leaves
+ * it here, before the thrower, which may not return. */
+static __attribute__((noinline)) void *alloc_in_engine(struct stalloc_stream *s, size_t size,
+						       struct stalloc_flight *f) {
+	char err[4096]; /* not zeroed, which would cost more than much of what follows */
 	uint64_t addr = 0, pool = f ? f->pool : 0;
 	void *plain = NULL;
 	strcpy(err, "no reason given");
 	int result = STALLOC_ERR_ENGINE, device = s->device->ordinal;
 	const struct stalloc_engine *e = stalloc_engine(device);
 	if (e) result = e->alloc(s, pool, size, &addr, err, sizeof err);
-	if (result == STALLOC_ERR_MEMORY && stalloc_settle(s->device)) /* frees that nobody had looked at */
+	if (result == STALLOC_ERR_MEMORY && stalloc_drain_now(s->device)) /* frees were waiting */
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
-		stalloc_engine_tell_given_up(device);
+		stalloc_log_fallback_once(device);
 		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
@@ -87,101 +83,112 @@ static __attribute__((noinline)) void *slow(struct stalloc_stream *s, size_t siz
 
 #define MOST ((uint64_t)INT64_MAX / 2) /* bytes */
 
-/* A request for which the lock is to be taken. */
-static __attribute__((noinline)) void *serve(struct stalloc_device *d, struct stalloc_stream *s, size_t size) {
+/* Takes the lock and allocates. */
+static __attribute__((noinline)) void *alloc_locked(struct stalloc_device *d,
+						    struct stalloc_stream *s, size_t size) {
 	stalloc_lock(d);
 	stalloc_drain(d);
-	uint64_t addr = stalloc_serve(d, s, size);
+	uint64_t addr = stalloc_fast_alloc(d, s, size);
 	stalloc_unlock_and_drain(d);
-	return addr ? (void *)(uintptr_t)addr : slow(s, size, NULL);
+	return addr ? (void *)(uintptr_t)addr : alloc_in_engine(s, size, NULL);
 }
 
-/* The first request of a thread on a stream, and one that there is something about. */
-static __attribute__((noinline)) void *serve_first(size_t size, int device, void *stream) {
+/* Allocates for a thread that used another stream before, or has not the bias, or in a region, or a
+ * size out of range: checks everything that stalloc_malloc skips. */
+static __attribute__((noinline)) void *alloc_checked(size_t size, int device, void *stream) {
 	if (size == 0) return NULL;
 	if (!*stalloc_alive && !stalloc_ready()) {
-		stalloc_log_once(&logged_child, "allocation in a forked child refused: CUDA does not survive a fork");
+		stalloc_log_once(
+			&logged_child,
+			"allocation in a forked child refused: CUDA does not survive a fork");
 		stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child");
 		return NULL;
 	}
 	const char *problem = stalloc_conf_problem();
-	if (STALLOC_UNLIKELY(problem != NULL)) { /* told before anything has run: a limit that was meant may not be left out */
-		stalloc_log_once(&logged_conf, "%s. Nothing is allocated until that is corrected", problem);
+	if (STALLOC_UNLIKELY(problem != NULL)) { /* a limit that was meant must not be ignored */
+		stalloc_log_once(&logged_conf, "%s. Nothing is allocated until that is corrected",
+				 problem);
 		return refuse(STALLOC_ERR_CONF, device, size, problem);
 	}
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (!s) return refuse(STALLOC_ERR_ARGUMENT, device, size, "there is no such device");
-	if (size - 1 >= MOST) return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
+	if (size - 1 >= MOST)
+		return refuse(STALLOC_ERR_MEMORY, device, size, "no block can be that large");
 	struct stalloc_flight f;
 	stalloc_pool_enter(&f, s->device, stream);
-	return f.pool ? slow(s, size, &f) : serve(s->device, s, size);
+	return f.pool ? alloc_in_engine(s, size, &f) : alloc_locked(s->device, s, size);
 }
 
-/* What a thread does all the time: it owns the lock, and a plan or a gap serves. In a
- * forked child, and while there are private pools, nobody owns a lock. */
+/* The common case is inline here: the thread uses its last stream again and the lock is biased
+ * towards it. In a forked child, and while private pools are being allocated to, no lock is
+ * biased, so those cases go to alloc_checked. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
 	struct stalloc_stream *s = recent.stream;
 	struct stalloc_device *d = recent.of;
-	struct stalloc_owner *o = recent.owner;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || size - 1 >= MOST || !stalloc_lock_enter(&d->lock, o)))
-		return serve_first(size, device, stream);
-	uint64_t addr = stalloc_serve(d, s, size);
-	stalloc_lock_leave(o);
-	if (STALLOC_UNLIKELY(addr == 0)) return serve(d, s, size);
-	if (STALLOC_UNLIKELY(announced(d))) return settled(d, (void *)(uintptr_t)addr);
+	struct stalloc_bias *o = recent.bias;
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || size - 1 >= MOST ||
+			     !stalloc_lock_enter_biased(&d->lock, o)))
+		return alloc_checked(size, device, stream);
+	uint64_t addr = stalloc_fast_alloc(d, s, size);
+	stalloc_lock_leave_biased(o);
+	if (STALLOC_UNLIKELY(addr == 0)) return alloc_locked(d, s, size);
+	if (STALLOC_UNLIKELY(has_deferred(d)))
+		return drain_and_return(d, (void *)(uintptr_t)addr);
 	return (void *)(uintptr_t)addr;
 }
 
-/* A free for which the lock is to be taken; or, if another thread has it, told to that. */
-static __attribute__((noinline)) void give(struct stalloc_device *d, uint64_t addr) {
+/* Takes the lock and frees; if another thread has the lock, defers the free to it. */
+static __attribute__((noinline)) void free_locked(struct stalloc_device *d, uint64_t addr) {
 	if (!stalloc_try_lock(d)) {
-		if (stalloc_announce(d, addr)) {
-			if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d); /* its holder may be gone by now */
+		if (stalloc_defer_free(d, addr)) {
+			/* The holder may have released the lock before it could see the free. */
+			if (stalloc_try_lock(d)) stalloc_unlock_and_drain(d);
 			return;
 		}
 		stalloc_lock(d);
 	}
-	bool done = stalloc_give(d, addr);
+	bool done = stalloc_fast_free(d, addr);
 	stalloc_unlock_and_drain(d);
-	if (STALLOC_UNLIKELY(!done)) stalloc_free_in_engine(addr, false); /* other streams use it, or it is not the range's */
+	if (STALLOC_UNLIKELY(!done)) stalloc_free_in_engine(addr, false);
 }
 
-void stalloc_free_at(struct stalloc_device *d, uint64_t addr) { give(d, addr); }
+void stalloc_free_at(struct stalloc_device *d, uint64_t addr) { free_locked(d, addr); }
 
-static __attribute__((noinline)) void give_first(uint64_t addr, int device, void *stream) {
+static __attribute__((noinline)) void free_checked(uint64_t addr, int device, void *stream) {
 	if (!addr || !*stalloc_alive) return;
 	struct stalloc_stream *s = stream_of(device, stream);
 	if (s)
-		give(s->device, addr);
+		free_locked(s->device, addr);
 	else
-		stalloc_free_in_engine(addr, false); /* it knows the block's device */
+		stalloc_free_in_engine(addr, false); /* the engine finds the block's device */
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
 	struct stalloc_device *d = recent.of;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	struct stalloc_owner *o = recent.owner;
+	struct stalloc_bias *o = recent.bias;
 	(void)size;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || !stalloc_lock_enter(&d->lock, o))) {
-		give_first(addr, device, stream);
+	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream ||
+			     !stalloc_lock_enter_biased(&d->lock, o))) {
+		free_checked(addr, device, stream);
 		return;
 	}
-	bool done = stalloc_give(d, addr);
-	stalloc_lock_leave(o);
-	if (STALLOC_UNLIKELY(!done && addr != 0)) give(d, addr);
-	if (STALLOC_UNLIKELY(announced(d))) settled(d, NULL);
+	bool done = stalloc_fast_free(d, addr);
+	stalloc_lock_leave_biased(o);
+	if (STALLOC_UNLIKELY(!done && addr != 0)) free_locked(d, addr);
+	if (STALLOC_UNLIKELY(has_deferred(d))) drain_and_return(d, NULL);
 }
 
 void stalloc_lasting_stream(int device, void *stream) {
-	/* A forked child may have inherited the streams' lock as taken. */
+	/* stalloc_ready: a forked child may have inherited the streams' lock in a locked state. */
 	struct stalloc_stream *s = stalloc_ready() ? stalloc_stream_of(device, stream) : NULL;
-	if (s) atomic_store(&s->lasting, true);
+	if (s) atomic_store(&s->persistent, true);
 }
 
 void stalloc_record_stream(void *ptr, void *stream) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!ptr || !e) return;
-	e->record((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
+	e->record_stream((uint64_t)(uintptr_t)ptr, (uint64_t)(uintptr_t)stream);
 }
 
 void *stalloc_base(void *ptr, size_t *size) {

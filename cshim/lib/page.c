@@ -12,23 +12,24 @@
 
 #include "runtime.h"
 
-enum { TOLD = sizeof(struct stalloc_stats) / sizeof(uint64_t) };
-_Static_assert((int)TOLD <= (int)STALLOC_PAGE_COUNTERS, "the page has no room for all counters: make it larger, and its version");
+enum { COUNTERS = sizeof(struct stalloc_stats) / sizeof(uint64_t) };
+_Static_assert((int)COUNTERS <= (int)STALLOC_PAGE_COUNTERS,
+	       "the page has no room for all counters: make it larger, and its version");
 
 #define SECOND 1000000000u
 
-/* The process's own figures, as the file has them. The file is opened anew for each writing: in a
- * mapped one a byte that somebody has cut off would end the process, and a descriptor that is kept
- * may be closed by the program, whose next file would have its number. */
+/* The process's copy of the file. The file is opened again for each write: a mapped file that
+ * somebody truncates would kill the process, and an open descriptor might be closed by the program
+ * and its number reused for another file. */
 static struct stalloc_page page;
 static bool made;
-static struct stat file; /* which it is */
+static struct stat file; /* identifies it */
 static char path[64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The 22nd field. The second one, the command's name, may hold anything, blanks too, and
+/* Reads the 22nd field. The second field, the command's name, may contain anything, blanks too, and
  * ends with the last parenthesis. */
-uint64_t stalloc_start_of(long pid) {
+uint64_t stalloc_process_start(long pid) {
 	char text[1024];
 	unsigned long long start = 0;
 	snprintf(text, sizeof text, "/proc/%ld/stat", pid);
@@ -47,12 +48,12 @@ static void take_away(void) {
 	if (*stalloc_alive) unlink(path);
 }
 
-/* Writes bytes to the file, where the page has them. */
+/* Writes part of the page to the same offset of the file. */
 static bool put(int fd, const void *from, size_t n, const void *at) {
-	struct stalloc_held held;
-	stalloc_hold_signal(&held);
+	struct stalloc_sigxfsz held;
+	stalloc_block_sigxfsz(&held);
 	bool all = pwrite(fd, from, n, (const char *)at - (const char *)&page) == (ssize_t)n;
-	stalloc_let_signal(&held);
+	stalloc_restore_sigxfsz(&held);
 	return all;
 }
 
@@ -65,15 +66,16 @@ static void make(void) {
 		.magic = STALLOC_PAGE_MAGIC,
 		.version = STALLOC_PAGE_VERSION,
 		.pid = (uint32_t)getpid(),
-		.start = stalloc_start_of(getpid()),
+		.start = stalloc_process_start(getpid()),
 		.processes = (uint64_t)where.st_ino,
 		.devices = STALLOC_PAGE_DEVICES,
-		.counters = TOLD,
+		.counters = COUNTERS,
 	};
-	snprintf(path, sizeof path, STALLOC_PAGE_FOLDER "/stalloc-%d-%llu", (int)page.pid, (unsigned long long)page.start);
+	snprintf(path, sizeof path, STALLOC_PAGE_FOLDER "/stalloc-%d-%llu", (int)page.pid,
+		 (unsigned long long)page.start);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) return;
-	/* All of it at once: later there may be no memory. */
+	/* All of it at once, so that the memory is taken now. */
 	made = fchmod(fd, 0600) == 0 && fstat(fd, &file) == 0 && put(fd, &page, sizeof page, &page);
 	close(fd);
 	if (made)
@@ -82,11 +84,13 @@ static void make(void) {
 		unlink(path);
 }
 
-/* The file, if it is still there; it may have been replaced. */
+/* Opens the file; negative: it is gone or was replaced. */
 static int open_page(void) {
 	struct stat now;
 	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd >= 0 && (fstat(fd, &now) != 0 || now.st_dev != file.st_dev || now.st_ino != file.st_ino)) close(fd), fd = -1;
+	if (fd >= 0 &&
+	    (fstat(fd, &now) != 0 || now.st_dev != file.st_dev || now.st_ino != file.st_ino))
+		close(fd), fd = -1;
 	return fd;
 }
 
@@ -109,26 +113,31 @@ bool stalloc_page_due(int device) {
 
 void stalloc_page_put(int device, const struct stalloc_stats *s) {
 	struct stalloc_page_device *d = of(device);
-	uint64_t counters[TOLD], at = now_ns();
+	uint64_t counters[COUNTERS], at = now_ns();
 	if (!d) return;
 	uint64_t sequence = STALLOC_RELAXED(d->sequence);
-	if (sequence & 1 || !atomic_compare_exchange_strong_explicit(&d->sequence, &sequence, sequence + 1, memory_order_acquire,
-								     memory_order_relaxed))
-		return; /* another thread tells what is nearly the same */
+	if (sequence & 1 ||
+	    !atomic_compare_exchange_strong_explicit(&d->sequence, &sequence, sequence + 1,
+						     memory_order_acquire, memory_order_relaxed))
+		return; /* another thread is writing nearly the same */
 	memcpy(counters, s, sizeof counters);
-	bool older = STALLOC_RELAXED(d->now.at) && at - STALLOC_RELAXED(d->before.at) >= 2 * (uint64_t)SECOND;
+	bool older = STALLOC_RELAXED(d->now.at) &&
+		     at - STALLOC_RELAXED(d->before.at) >= 2 * (uint64_t)SECOND;
 	if (older) {
 		STALLOC_PUT(d->before.at, STALLOC_RELAXED(d->now.at));
-		for (int i = 0; i < TOLD; i++) STALLOC_PUT(d->before.counters[i], STALLOC_RELAXED(d->now.counters[i]));
+		for (int i = 0; i < COUNTERS; i++)
+			STALLOC_PUT(d->before.counters[i], STALLOC_RELAXED(d->now.counters[i]));
 	}
 	STALLOC_PUT(d->now.at, at);
-	for (int i = 0; i < TOLD; i++) STALLOC_PUT(d->now.counters[i], counters[i]);
+	for (int i = 0; i < COUNTERS; i++) STALLOC_PUT(d->now.counters[i], counters[i]);
 	uint64_t busy = sequence + 1, done = sequence + 2;
 	int fd = open_page();
 	if (fd >= 0) {
-		/* One call behind the other, so that none is done before the last one is: as they are read. */
+		/* One call after the other, so that the writes are seen in this order. */
 		const char *samples = (const char *)d + sizeof d->sequence;
-		if (put(fd, &busy, sizeof busy, d) && put(fd, samples, sizeof *d - sizeof d->sequence, samples)) put(fd, &done, sizeof done, d);
+		if (put(fd, &busy, sizeof busy, d) &&
+		    put(fd, samples, sizeof *d - sizeof d->sequence, samples))
+			put(fd, &done, sizeof done, d);
 		close(fd);
 	}
 	atomic_store_explicit(&d->sequence, done, memory_order_release);

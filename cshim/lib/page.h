@@ -1,19 +1,17 @@
 /* The shared page: what `stalloc top` and the Prometheus endpoint read.
  *
- * A process has a file in /dev/shm, stalloc-<pid>-<start>, that holds struct
- * stalloc_page. It is written where the statistics are known anyway: at a step
- * boundary, at most ten times a second, and when the program asks for them. The
- * writer takes no lock and waits for nobody; whoever reads is not known to it, and
- * what anybody does to the file is no harm to the process. A reader believes a page
- * that belongs to the user of the process, and is named as it says.
+ * A process has a file in /dev/shm, stalloc-<pid>-<start>, that holds struct stalloc_page. It is
+ * written when the statistics are at hand: at step boundaries, at most ten times a second, and when
+ * the program asks for them. The writer takes no lock and waits for nobody. It does not know its
+ * readers, and nothing that anybody does to the file can harm the process. A reader trusts a page
+ * that belongs to the user of the process and whose name matches its content.
  *
- * Each device has a sequence number: odd while it is written, another one
- * afterwards. A reader takes the number, the figures and the number again, and
- * begins anew unless both are the same and even. Two threads that would write the
- * same device at once are in each other's way, so the later one leaves it at that.
+ * Each device has a sequence lock: a number that is odd during a write and increases with each. A
+ * reader reads the number, the figures and the number again, and retries unless both numbers are
+ * equal and even. If two threads write one device at once, the later one skips its update.
  *
- * The counters are those of struct stalloc_stats, in its order: a field that is
- * appended there is on the page without more ado. live/page reads it in Go.
+ * The counters are those of struct stalloc_stats, in its order, so a field that is appended there
+ * appears on the page by itself. live/page reads the page in Go.
  */
 #ifndef STALLOC_PAGE_H
 #define STALLOC_PAGE_H
@@ -24,16 +22,16 @@
 
 #include "../stalloc.h"
 
-#define STALLOC_PAGE_MAGIC "stalloc" /* with the NUL behind it: eight bytes */
+#define STALLOC_PAGE_MAGIC "stalloc" /* eight bytes with the final NUL */
 #define STALLOC_PAGE_FOLDER "/dev/shm"
 
 enum {
 	STALLOC_PAGE_VERSION = 1,
-	STALLOC_PAGE_DEVICES = 16,  /* what lies behind has no place */
-	STALLOC_PAGE_COUNTERS = 48, /* room for those of struct stalloc_stats */
+	STALLOC_PAGE_DEVICES = 16,  /* higher ordinals are not on the page */
+	STALLOC_PAGE_COUNTERS = 48, /* room for the fields of struct stalloc_stats */
 };
 
-/* The counters at a moment. */
+/* The counters at one moment. */
 struct stalloc_page_sample {
 	_Atomic uint64_t at; /* nanoseconds since 1970, 0: none */
 	_Atomic uint64_t counters[STALLOC_PAGE_COUNTERS];
@@ -41,7 +39,7 @@ struct stalloc_page_sample {
 
 struct stalloc_page_device {
 	_Atomic uint64_t sequence; /* 0: never written */
-	/* now, and a second or two earlier, so that one look tells rates. */
+	/* Now, and a second or two earlier: one read gives rates. */
 	struct stalloc_page_sample now, before;
 };
 
@@ -49,19 +47,19 @@ struct stalloc_page {
 	char magic[8];
 	uint32_t version;
 	uint32_t pid;       /* as the process itself knows it */
-	uint64_t start;     /* when it started, as in /proc/<pid>/stat: numbers are used again */
-	uint64_t processes; /* the inode of /proc/<pid>/ns/pid: where the number counts */
+	uint64_t start;     /* its start time, as in /proc/<pid>/stat: pids are reused */
+	uint64_t processes; /* the inode of /proc/<pid>/ns/pid: the namespace of the pid */
 	uint32_t devices;
-	uint32_t counters; /* of struct stalloc_stats that are told */
+	uint32_t counters; /* fields of struct stalloc_stats that are written */
 	struct stalloc_page_device device[STALLOC_PAGE_DEVICES];
 };
 
-/* Tells the page what a device's statistics are. In a forked child, where the page
- * cannot be made, or is off (STALLOC_CONF=page:off), it does nothing. */
+/* Writes a device's statistics to the page. It does nothing in a forked child, if the page cannot
+ * be created, and with STALLOC_CONF=page:off. */
 void stalloc_page_put(int device, const struct stalloc_stats *s);
 
-/* Whether it is time again to tell what a device does: a tenth of a second has
- * passed. For a step boundary, where asking for the statistics is not free. */
+/* Whether a device's last write is at least a tenth of a second old. For step boundaries, where
+ * collecting the statistics is not free. */
 bool stalloc_page_due(int device);
 
 #endif

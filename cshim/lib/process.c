@@ -1,19 +1,19 @@
-/* Process-wide state: the devices, and the guard that knows a forked child. */
+/* Process-wide state: the devices, and the guard that detects a forked child. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "runtime.h"
 
-#define PAGE 4096 /* of a larger one the kernel wipes nothing here, and there are no owners */
+#define PAGE 4096 /* with larger pages the kernel wipes nothing here, and no lock is biased */
 
 static const unsigned char dead;
 const unsigned char *_Atomic stalloc_alive = &dead;
 
-/* In a forked child there is none of it: a thread that owned a lock does not there, and looks
- * whether it is in one. */
+/* The kernel wipes them in a forked child: so no lock is biased there, and every request takes the
+ * slower path that detects the child. */
 struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES] __attribute__((aligned(PAGE)));
-_Static_assert(sizeof stalloc_devices % PAGE == 0, "what lies behind would be wiped, too");
+_Static_assert(sizeof stalloc_devices % PAGE == 0, "what follows it would be wiped, too");
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned char *guard_page;
@@ -22,26 +22,28 @@ static void after_fork_in_child(void) {
 	if (guard_page) *guard_page = 0;
 }
 
-/* MADV_WIPEONFORK covers children made without running fork handlers; the
- * handler covers kernels that do not have it. */
+/* MADV_WIPEONFORK covers children that run no fork handlers; the handler covers kernels without
+ * MADV_WIPEONFORK. */
 static void prepare(void) {
 	long size = sysconf(_SC_PAGESIZE);
-	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *page = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	bool wiped = false;
-	if (page == MAP_FAILED) return; /* stays dead: every allocation fails, nothing breaks */
+	if (page == MAP_FAILED) return; /* not alive: every allocation fails, nothing breaks */
 #ifdef MADV_WIPEONFORK
 	madvise(page, (size_t)size, MADV_WIPEONFORK);
 	wiped = madvise(stalloc_devices, sizeof stalloc_devices, MADV_WIPEONFORK) == 0;
 #endif
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		stalloc_devices[i].ordinal = i;
-		stalloc_lock_prepare(&stalloc_devices[i].lock, wiped ? stalloc_devices[i].owners : NULL);
+		stalloc_lock_prepare(&stalloc_devices[i].lock,
+				     wiped ? stalloc_devices[i].bias_slots : NULL);
 	}
 	*page = 1;
 	guard_page = page;
 	pthread_atfork(NULL, NULL, after_fork_in_child);
 	stalloc_conf_problem();
-	stalloc_alive = page; /* last: other threads go ahead from here on */
+	stalloc_alive = page; /* last: from here on other threads use the devices */
 }
 
 bool stalloc_ready(void) {
@@ -52,8 +54,10 @@ bool stalloc_ready(void) {
 
 int stalloc_init(void) {
 	if (!stalloc_ready())
-		return stalloc_fail(STALLOC_ERR_DRIVER, "stalloc cannot be used in a forked child: CUDA does not survive a "
-							"fork; start the child with the spawn method");
+		return stalloc_fail(
+			STALLOC_ERR_DRIVER,
+			"stalloc cannot be used in a forked child: CUDA does not survive a "
+			"fork; start the child with the spawn method");
 	const char *problem = stalloc_conf_problem();
 	return problem ? stalloc_fail(STALLOC_ERR_CONF, "%s", problem) : STALLOC_OK;
 }

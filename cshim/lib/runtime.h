@@ -1,4 +1,4 @@
-/* The parts of libstalloc.so that its files share. */
+/* What the files of libstalloc.so share. */
 #ifndef STALLOC_RUNTIME_H
 #define STALLOC_RUNTIME_H
 
@@ -11,67 +11,78 @@
 #define STALLOC_LIKELY(x) __builtin_expect(!!(x), 1)
 #define STALLOC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* One byte on a page that the kernel wipes in a forked child: 1 in the process
- * that loaded the library, 0 in its children (and before initialisation). */
+/* process.c: a byte on a page that the kernel wipes in a forked child. It is 1 in the process that
+ * initialised the library, 0 before that and in its children. */
 extern const unsigned char *_Atomic stalloc_alive;
 extern struct stalloc_device stalloc_devices[STALLOC_MAX_DEVICES];
 
-/* Idempotent and thread safe; false in a forked child. */
+/* Initialises the library once; false in a forked child. */
 bool stalloc_ready(void);
 
-/* The stream's state, made on first sight; NULL if memory is short. */
+/* seen.c: a stream's state, created on first use; NULL: no such device, or no host memory. */
 struct stalloc_stream *stalloc_stream_of(int device, void *stream);
 
-/* As many devices as streams were seen of, counted from 0. */
+/* One more than the highest device of which a stream was seen. */
 extern _Atomic int stalloc_devices_seen;
 
-/* Frees what begins at an address of a device, or says that nothing does. Never waits for Go. */
+/* The stream that the thread used last. In a region it is never valid: see malloc.c. */
+struct stalloc_recent {
+	int device;
+	void *id;
+	struct stalloc_stream *stream;
+	struct stalloc_device *of;
+	struct stalloc_bias
+		*bias; /* the thread's, if the lock is biased towards it; never NULL once valid */
+};
+extern __thread struct stalloc_recent stalloc_recent;
+/* Makes the thread's next request look up its stream and its region. */
+void stalloc_invalidate_recent(void);
+
+/* malloc.c: frees the block at an address of a device; logs an unknown one. Never waits for the
+ * lock. */
 void stalloc_free_at(struct stalloc_device *d, uint64_t addr);
 
-/* Leaves the device's lock as everybody but the quickest has to: what other threads announced
- * meanwhile is done. */
-void stalloc_leave(struct stalloc_device *d);
+/* deferred.c: performs a device's deferred frees now, for when no later request or free may do so.
+ * True if there were any. */
+bool stalloc_drain_now(struct stalloc_device *d);
 
-/* Performs the frees that other threads announced on a device and nobody has looked at
- * yet: there may be no request or free any more that would. True if there were any. */
-bool stalloc_settle(struct stalloc_device *d);
-
-/* Sets the thread's last error and returns code. */
+/* error.c: sets the thread's last error and returns code. */
 int stalloc_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The process's rank, as its launcher says in the environment; below 0: there is none. */
+/* log.c: the process's rank, from its launcher's environment variables; negative: none. */
 long stalloc_rank(void);
 
-/* What lines of the log begin with: "stalloc", of several ranks "stalloc[3]". */
+/* The prefix of log lines: "stalloc", or with ranks "stalloc[3]". */
 const char *stalloc_log_name(char *out, size_t n);
 
-/* Between the two a write beyond the process's limit of file sizes fails, and does not end the
- * process as well, with SIGXFSZ. A program may lower that limit at any time. */
-struct stalloc_held {
+/* Between the two, a write beyond the process's file size limit only fails; otherwise SIGXFSZ would
+ * kill the process. A program may lower that limit at any time. */
+struct stalloc_sigxfsz {
 	sigset_t before;
-	bool pending; /* one had come before */
+	bool pending; /* a SIGXFSZ was pending before */
 };
-void stalloc_hold_signal(struct stalloc_held *h);
-void stalloc_let_signal(const struct stalloc_held *h);
+void stalloc_block_sigxfsz(struct stalloc_sigxfsz *h);
+void stalloc_restore_sigxfsz(const struct stalloc_sigxfsz *h);
 
 /* Writes one line to standard error, once per key. */
-void stalloc_log_once(_Atomic bool *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void stalloc_log_once(_Atomic bool *key, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
-/* conf.c: all that is wrong with STALLOC_CONF, or NULL. */
+/* conf.c: all mistakes in STALLOC_CONF, or NULL. */
 const char *stalloc_conf_problem(void);
 /* The value of a key of STALLOC_CONF, or NULL. */
 const char *stalloc_conf(const char *key);
 const char *stalloc_conf_text(void);
 
-/* link.c: the functions that libstalloc_engine.so exports, found by name as
- * stalloc_engine_<field>. They return STALLOC_OK or a negative error and then
- * write a text to err. None lets a panic pass. */
+/* engine.c: the functions that libstalloc_engine.so exports, found by name as
+ * stalloc_engine_<field>. They return STALLOC_OK, or a negative error and a text in err. No panic
+ * leaves them. */
 #define STALLOC_ENGINE_CALLS(X)                                                            \
 	X(int, start, (const struct stalloc_host *host, char *err, size_t n))              \
 	X(int, alloc, (struct stalloc_stream * stream, uint64_t pool, uint64_t asked,      \
 		       uint64_t *addr, char *err, size_t n))                               \
-	X(int, free, (uint64_t addr, bool past, struct stalloc_freed *freed))              \
-	X(int, record, (uint64_t addr, uint64_t stream))                                   \
+	X(int, free, (uint64_t addr, bool deferred, struct stalloc_freed *freed))          \
+	X(int, record_stream, (uint64_t addr, uint64_t stream))                            \
 	X(int, base, (uint64_t addr, uint64_t *start, uint64_t *size))                     \
 	X(int, step, (int device, char *err, size_t n))                                    \
 	X(int, close, (int device, char *err, size_t n))                                   \
@@ -96,43 +107,41 @@ struct stalloc_engine {
 #undef STALLOC_ENGINE_FIELD
 };
 
-/* The engine, opened by the first call; NULL if it cannot be used, or not for this
- * device. */
+/* The engine, opened by the first call; NULL if it cannot be used, or not for this device. */
 const struct stalloc_engine *stalloc_engine(int device);
-/* The same for what belongs to no device: one that was closed is no obstacle. */
+/* The same for calls that concern no single device; closed devices do not matter. */
 const struct stalloc_engine *stalloc_engine_of_any(void);
-/* The engine if it is open already; never opens it. In a forked child it is not. */
+/* The engine if it is open; NULL otherwise, and in a forked child. */
 const struct stalloc_engine *stalloc_engine_if_open(void);
-/* The engine is not to be asked for memory of a device any more, and is not opened for
- * it: it answered that it cannot serve it, or it was closed. The first reason stays. All
- * devices are given up where the engine cannot be opened. */
+/* Never allocates from the engine for a device again: the engine cannot serve it, or it was closed.
+ * The first reason is kept. If the engine cannot be opened, every device is given up. */
 void stalloc_engine_give_up(int device, const char *why);
-/* A request of such a device is served all the same: says so, once. */
-void stalloc_engine_tell_given_up(int device);
+/* Logs once per device that plain driver allocations serve it. */
+void stalloc_log_fallback_once(int device);
 
-/* Why the engine does not serve a device; NULL if it does, or has not been asked. */
+/* Why the engine does not serve a device; NULL if it does, or there was no request yet. */
 const char *stalloc_engine_problem(int device);
 
-/* page.c: when a process started, as /proc/<pid>/stat says it; 0: there is none. Numbers of
- * processes are used again, and mean others in another container. */
-uint64_t stalloc_start_of(long pid);
+/* page.c: the start time of a process from /proc/<pid>/stat; 0: there is no such process. Together
+ * with the pid it identifies a process: pids are reused, and differ between containers. */
+uint64_t stalloc_process_start(long pid);
 
-/* Bytes of other processes that are mapped for a device. */
-size_t stalloc_imported(int device);
+/* ipc.c: bytes of other processes' memory that are mapped on a device. */
+size_t stalloc_imported_bytes(int device);
 
-/* needs.c: whether Go's runtime can start, and whether it may run on this thread. */
+/* needs.c: whether Go's runtime can start, and whether it can run on this thread. */
 bool stalloc_needs_met(char *err, size_t n);
 bool stalloc_thread_fits(void);
 
-/* plain.c: the driver's own allocations, when there is no engine. */
-const struct stalloc_driver *stalloc_the_driver(char *err, size_t n);
+/* fallback.c: plain driver allocations, when there is no engine. */
+const struct stalloc_driver *stalloc_get_driver(char *err, size_t n);
 int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
 bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out);
 /* Copies at most n live blocks of a device; returns how many there are. */
 size_t stalloc_plain_blocks(int device, struct stalloc_block *out, size_t n);
-/* Gives the driver what it would not take back before. */
-void stalloc_plain_tidy(void);
+/* Retries frees that the driver has refused. */
+void stalloc_plain_retry_frees(void);
 struct stalloc_plain_counts {
 	uint64_t bytes;	 /* of live blocks */
 	uint64_t served; /* requests so far */
@@ -140,26 +149,26 @@ struct stalloc_plain_counts {
 struct stalloc_plain_counts stalloc_plain_counts(int device);
 bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 
-/* pools.c: a request of the private pool that serves a stream now; pool 0: the default pool. It
- * is under way from enter to leave. */
+/* pools.c: a request in flight, from enter to leave, and the private pool that it belongs to; 0:
+ * the default pool. */
 struct stalloc_flight {
 	struct stalloc_flight *next;
 	struct stalloc_device *device;
 	uint64_t pool;
-	bool released;	/* meanwhile */
+	bool released; /* the pool was, while the request was in flight */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
 void stalloc_pool_leave(struct stalloc_flight *f);
 
-/* regions.c: those that the thread has begun, the innermost last. */
+/* regions.c: the regions that the thread is in, the innermost last. */
 struct stalloc_regions {
 	uint64_t pools[16];
 	unsigned count;
 };
 extern __thread struct stalloc_regions stalloc_regions;
-/* The pool of the innermost; 0: there is none. */
-static inline uint64_t stalloc_region(void) { return stalloc_regions.count ? stalloc_regions.pools[stalloc_regions.count - 1] : 0; }
-/* Has the thread's next request look whether it is in one. */
-void stalloc_look_again(void);
+/* The pool of the innermost region; 0: the thread is in none. */
+static inline uint64_t stalloc_region(void) {
+	return stalloc_regions.count ? stalloc_regions.pools[stalloc_regions.count - 1] : 0;
+}
 
 #endif

@@ -1,4 +1,4 @@
-/* The streams that were ever seen, and how to find one. */
+/* The streams that were ever seen, and the one that each thread used last. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,14 @@
 #include "runtime.h"
 
 _Atomic int stalloc_devices_seen;
+
+static struct stalloc_device no_device;
+static struct stalloc_stream no_stream = {.device = &no_device};
+__thread struct stalloc_recent stalloc_recent = {
+	.device = -1, .id = &no_stream, .stream = &no_stream, .of = &no_device};
+
+void stalloc_invalidate_recent(void) { stalloc_recent.id = &no_stream; }
+
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
@@ -24,7 +32,8 @@ struct stalloc_stream *stalloc_stream_of(int device, void *stream) {
 		s->chain = atomic_load(&d->chains[stalloc_chain(id)]);
 		atomic_store_explicit(&d->chains[stalloc_chain(id)], s, memory_order_release);
 		atomic_store_explicit(&d->streams, s, memory_order_release);
-		if (device >= atomic_load(&stalloc_devices_seen)) atomic_store(&stalloc_devices_seen, device + 1);
+		if (device >= atomic_load(&stalloc_devices_seen))
+			atomic_store(&stalloc_devices_seen, device + 1);
 	}
 	pthread_mutex_unlock(&streams_lock);
 	return s;

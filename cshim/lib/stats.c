@@ -1,21 +1,21 @@
-/* Everything that is not an allocation: steps, limits, statistics. */
+/* Steps, limits, statistics and plans: the calls that are no allocation. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "deferred.h"
 #include "page.h"
-#include "runtime.h"
-#include "../fast/fastpath.h"
 
 static bool known(int device) { return device >= 0 && device < STALLOC_MAX_DEVICES; }
 
-/* Does what is left to do behind a step's end, or the device's, on one device or on each;
- * and tells the shared page what it has come to. */
-static void settle(int device, bool last) {
+/* After a step, a trim or a close, on one device or on all: performs the deferred frees and updates
+ * the shared page. */
+static void drain_and_publish(int device, bool last) {
 	struct stalloc_stats s;
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
-		if ((device >= 0 && i != device) || !atomic_load(&stalloc_devices[i].streams)) continue;
-		stalloc_settle(&stalloc_devices[i]);
+		if ((device >= 0 && i != device) || !atomic_load(&stalloc_devices[i].streams))
+			continue;
+		stalloc_drain_now(&stalloc_devices[i]);
 		if (last || stalloc_page_due(i)) stalloc_get_stats(i, &s, sizeof s);
 	}
 }
@@ -24,36 +24,43 @@ int stalloc_step(int device) {
 	static _Atomic bool logged;
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (device < -1 || device >= STALLOC_MAX_DEVICES)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive) return STALLOC_OK;
-	int result = e ? e->step(device, err, sizeof err) : STALLOC_OK; /* nothing was allocated yet */
-	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours is no reason to end the training */
-		stalloc_log_once(&logged, "the engine could not end a step (%s); training goes on", err);
+	int result =
+		e ? e->step(device, err, sizeof err) : STALLOC_OK; /* nothing was allocated yet */
+	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours must not end the training */
+		stalloc_log_once(&logged, "the engine could not end a step (%s); training goes on",
+				 err);
 		result = STALLOC_OK;
 	}
-	settle(device, false);
+	drain_and_publish(device, false);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
 
 int stalloc_close(int device) {
 	char err[1024] = "";
-	if (device < -1 || device >= STALLOC_MAX_DEVICES) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (device < -1 || device >= STALLOC_MAX_DEVICES)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!stalloc_ready()) return STALLOC_OK;
-	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* first: what fails from here on is no failure of the engine's */
+	for (int i = 0; i < STALLOC_MAX_DEVICES;
+	     i++) /* first: later failures are not the engine's */
 		if (device < 0 || i == device) stalloc_engine_give_up(i, "it was closed");
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
-	stalloc_plain_tidy();
-	settle(device, true);
-	return result == STALLOC_OK ? result : stalloc_fail(result, "the engine could not be closed: %s", err);
+	stalloc_plain_retry_frees();
+	drain_and_publish(device, true);
+	return result == STALLOC_OK
+		       ? result
+		       : stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!*stalloc_alive) return; /* in a forked child a lock may be held for ever */
 	if (e) e->trim(-1, 0);
-	stalloc_plain_tidy();
-	settle(-1, false);
+	stalloc_plain_retry_frees();
+	drain_and_publish(-1, false);
 }
 
 int stalloc_set_memory_fraction(double fraction, int device) {
@@ -63,7 +70,9 @@ int stalloc_set_memory_fraction(double fraction, int device) {
 	if (!known(device)) {
 		snprintf(err, sizeof err, "there is no device %d", device);
 	} else if (!(fraction >= 0 && fraction <= 1)) {
-		snprintf(err, sizeof err, "%g is no fraction of a device's memory: expected one from 0 to 1", fraction);
+		snprintf(err, sizeof err,
+			 "%g is no fraction of a device's memory: expected one from 0 to 1",
+			 fraction);
 	} else {
 		const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine(device) : NULL;
 		const char *problem = stalloc_engine_problem(device);
@@ -72,8 +81,9 @@ int stalloc_set_memory_fraction(double fraction, int device) {
 		result = e ? e->limit(device, fraction, err, sizeof err) : STALLOC_ERR_ENGINE;
 	}
 	if (result == STALLOC_OK) return result;
-	/* PyTorch does not look at the answer. */
-	stalloc_log_once(&logged, "the memory fraction is not set, and the limit is what it was: %s", err);
+	/* PyTorch ignores the result. */
+	stalloc_log_once(&logged,
+			 "the memory fraction is not set, and the limit is what it was: %s", err);
 	return stalloc_fail(result, "the memory fraction is not set: %s", err);
 }
 
@@ -81,7 +91,7 @@ void stalloc_set_device_count(int count) { (void)count; }
 
 static uint64_t positive(int64_t n) { return n < 0 ? 0 : (uint64_t)n; }
 
-/* Adds what is counted in C. */
+/* Adds what C counts. */
 static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 	stalloc_lock(d);
 	const struct stalloc_counts c = d->counts;
@@ -93,7 +103,7 @@ static void add_counts(struct stalloc_device *d, struct stalloc_stats *s) {
 			s->hits += p->cursors[i].hits;
 			s->misses += p->cursors[i].misses;
 		}
-	stalloc_leave(d);
+	stalloc_unlock_and_drain(d);
 	s->requests = s->blocks_total = (uint64_t)now[STALLOC_BLOCKS].total;
 	s->allocated_total = (uint64_t)now[STALLOC_ALLOCATED].total;
 	s->freed_total = (uint64_t)(now[STALLOC_ALLOCATED].total - now[STALLOC_ALLOCATED].current);
@@ -112,16 +122,18 @@ static void add_plain(int device, struct stalloc_stats *s) {
 	s->reserved += plain.bytes;
 	s->peak_reserved += plain.bytes;
 	s->fallback = plain.served;
-	if (plain.served > 0) s->native_peak_reserved = s->native_steps = s->native_ooms = 0; /* they are not of all requests */
+	/* The simulation has not seen the plain allocations. */
+	if (plain.served > 0) s->native_peak_reserved = s->native_steps = s->native_ooms = 0;
 }
 
 int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 	struct stalloc_stats s = {0};
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device) || !out) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!known(device) || !out)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	struct stalloc_device *d = &stalloc_devices[device];
 	if (*stalloc_alive) { /* in a forked child a lock may be held for ever */
-		stalloc_settle(d);
+		stalloc_drain_now(d);
 		if (e) e->stats(device, &s, 0);
 		add_counts(d, &s);
 		add_plain(device, &s);
@@ -133,21 +145,23 @@ int stalloc_get_stats(int device, struct stalloc_stats *out, size_t size) {
 
 int stalloc_reset_peak(int device) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!known(device))
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive) return STALLOC_OK;
 	struct stalloc_device *d = &stalloc_devices[device];
 	stalloc_lock(d);
 	const struct stalloc_meter *now = d->counts.now.of[STALLOC_POOL_ALL];
 	for (int i = 0; i < STALLOC_METERS; i++) d->counts.peak[i] = now[i].current;
 	d->counts.peak_active = now[STALLOC_ALLOCATED].current + stalloc_pending(d);
-	stalloc_leave(d);
+	stalloc_unlock_and_drain(d);
 	if (e) e->stats(device, NULL, 1);
-	stalloc_settle(d);
+	stalloc_drain_now(d);
 	return STALLOC_OK;
 }
 
-/* Adds to a text of which so much is used, as far as there is room. Returns what all of it would be. */
-__attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, int used, const char *format, ...) {
+/* Appends to a text of length used, as far as there is room. Returns the length it would have. */
+__attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, int used,
+						     const char *format, ...) {
 	size_t room = (size_t)used < length ? length - (size_t)used : 0;
 	va_list words;
 	va_start(words, format);
@@ -158,37 +172,53 @@ __attribute__((format(printf, 4, 5))) static int add(char *text, size_t length, 
 
 int stalloc_explain(int device, char *text, size_t length) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device)) return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
+	if (!known(device))
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	const char *problem = *stalloc_alive ? stalloc_engine_problem(device) : NULL;
-	size_t imported = *stalloc_alive ? stalloc_imported(device) : 0;
+	size_t imported = *stalloc_alive ? stalloc_imported_bytes(device) : 0;
 	int used = 0;
-	if (imported) used = add(text, length, used, "%.2f MiB of other processes are mapped here and held there. ", (double)imported / (1 << 20));
+	if (imported)
+		used = add(text, length, used,
+			   "%.2f MiB of other processes are mapped here and held there. ",
+			   (double)imported / (1 << 20));
 	if (problem)
-		used = add(text, length, used, "Plain driver allocations serve device %d, so far %llu of them, because the engine does not: %s. ",
-			   device, (unsigned long long)stalloc_plain_counts(device).served, problem);
-	if (!e) return problem ? used : add(text, length, used, "stalloc has allocated nothing yet");
+		used = add(text, length, used,
+			   "Plain driver allocations serve device %d, so far %llu of them, because "
+			   "the engine does not: %s. ",
+			   device, (unsigned long long)stalloc_plain_counts(device).served,
+			   problem);
+	if (!e)
+		return problem ? used
+			       : add(text, length, used, "stalloc has allocated nothing yet");
 	size_t room = (size_t)used < length ? length - (size_t)used : 0;
 	int rest = e->explain(device, room ? text + used : NULL, room);
 	return rest < 0 ? rest : used + rest;
 }
 
 static int no_plan(int result, const char *doing, const char *path, const char *err) {
-	return result == STALLOC_OK ? result : stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
+	return result == STALLOC_OK
+		       ? result
+		       : stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
 }
 
 int stalloc_save_plan(int device, const char *path) {
 	char err[1024] = "nothing was allocated yet";
 	const struct stalloc_engine *e = stalloc_engine_if_open();
-	if (!known(device) || !path) return stalloc_fail(STALLOC_ERR_ARGUMENT, path ? "there is no device %d" : "no file is named", device);
+	if (!known(device) || !path)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT,
+				    path ? "there is no device %d" : "no file is named", device);
 	int result = e ? e->save_plan(device, path, err, sizeof err) : STALLOC_ERR_PLAN;
 	return no_plan(result, "saved", path, err);
 }
 
 int stalloc_load_plan(int device, const char *path) {
 	char err[1024] = "the engine cannot be used";
-	if (!known(device) || !path) return stalloc_fail(STALLOC_ERR_ARGUMENT, path ? "there is no device %d" : "no file is named", device);
+	if (!known(device) || !path)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT,
+				    path ? "there is no device %d" : "no file is named", device);
 	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine(device) : NULL;
 	int result = e ? e->load_plan(device, path, err, sizeof err) : STALLOC_ERR_ENGINE;
-	if (!e && stalloc_engine_problem(device)) snprintf(err, sizeof err, "%s", stalloc_engine_problem(device));
+	if (!e && stalloc_engine_problem(device))
+		snprintf(err, sizeof err, "%s", stalloc_engine_problem(device));
 	return no_plan(result, "loaded", path, err);
 }

@@ -48,7 +48,8 @@ static const char *in_scratch(const char *name)
 static struct tally *prepare(void)
 {
 	const char *folder = getenv("TMPDIR");
-	snprintf(scratch, sizeof scratch, "%.150s/stalloc-attack-XXXXXX", folder && *folder ? folder : "/tmp");
+	snprintf(scratch, sizeof scratch, "%.150s/stalloc-attack-XXXXXX",
+		 folder && *folder ? folder : "/tmp");
 	CHECK(mkdtemp(scratch), "no scratch folder");
 	setenv("ATTACK_SCRATCH", scratch, 1);
 	int f = open(in_scratch("tally"), O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -103,7 +104,8 @@ static int play(uint64_t seed, double most)
 
 static void sum_up(double spent, uint64_t lives, const struct tally *t)
 {
-	printf("attack: %.0f s, %llu lives, %.2f million requests a second", spent, (unsigned long long)lives, (double)t->requests / spent / 1e6);
+	printf("attack: %.0f s, %llu lives, %.2f million requests a second", spent,
+	       (unsigned long long)lives, (double)t->requests / spent / 1e6);
 #define SHOW(name) printf(", %llu " #name, (unsigned long long)t->name);
 	TALLY(SHOW)
 #undef SHOW
@@ -117,7 +119,8 @@ int main(int count, char **arguments)
 		life_play(strtod(arguments[2], NULL));
 		return 0;
 	}
-	double seconds = (double)kit_number("ATTACK_SECONDS", 60), start = kit_seconds(), told = start, now = start;
+	double seconds = (double)kit_number("ATTACK_SECONDS", 60), start = kit_seconds(),
+	       told = start, now = start;
 	uint64_t requests = kit_number("ATTACK_REQUESTS", 0), lives = 0, first = kit_seed();
 	bool again = kit_number("ATTACK_AGAIN", 0);
 	struct tally *sum = prepare();
@@ -126,14 +129,20 @@ int main(int count, char **arguments)
 	for (; now - start < seconds || sum->requests < requests; now = kit_seconds()) {
 		uint64_t seed = again ? first : first + lives;
 		double left = seconds - (now - start);
-		int status = play(seed, sum->requests < requests || left > 1 ? left > 10 || requests ? 10 : left : 1);
+		int status = play(seed, sum->requests < requests || left > 1
+						? left > 10 || requests ? 10 : left
+						: 1);
 		lives++;
 		if (interrupted) break;
-		if (status != 0 || (said("not a live block", false) && !life_of(seed, false).wrong)) {
+		if (status != 0 ||
+		    (said("not a live block", false) && !life_of(seed, false).wrong)) {
 			said("", true);
 			clean();
-			fprintf(stderr, "attack: life %llu ended with %#x; again: make attack SEED=%llu ATTACK_AGAIN=1\n", (unsigned long long)lives,
-				(unsigned)status, (unsigned long long)seed);
+			fprintf(stderr,
+				"attack: life %llu ended with %#x; again: make attack SEED=%llu "
+				"ATTACK_AGAIN=1\n",
+				(unsigned long long)lives, (unsigned)status,
+				(unsigned long long)seed);
 			return 1;
 		}
 		if (kit_seconds() - told < EVERY) continue;

@@ -23,12 +23,16 @@ static void agrees(int device, const struct worker *workers, struct worker *w)
 	for (int i = 0; i < life.threads; i++) served += workers[i].served[device];
 	struct stalloc_stats s = stats(device);
 	CHECK(s.blocks == n && s.allocated == bytes && s.requested == asked,
-	      "device %d has %llu bytes in %llu blocks, %llu asked for; the statistics say %llu in %llu, %llu", device,
-	      (unsigned long long)bytes, (unsigned long long)n, (unsigned long long)asked, (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks, (unsigned long long)s.requested);
-	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated, "device %d served %llu requests, the statistics say %llu", device,
+	      "device %d has %llu bytes in %llu blocks, %llu asked for; the statistics say %llu in "
+	      "%llu, %llu",
+	      device, (unsigned long long)bytes, (unsigned long long)n, (unsigned long long)asked,
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
+	      (unsigned long long)s.requested);
+	CHECK(s.requests == served && s.allocated_total - s.freed_total == s.allocated,
+	      "device %d served %llu requests, the statistics say %llu", device,
 	      (unsigned long long)served, (unsigned long long)s.requests);
-	CHECK(s.allocated <= s.reserved + s.asleep, "%llu bytes allocated, %llu reserved, %llu asleep", (unsigned long long)s.allocated,
+	CHECK(s.allocated <= s.reserved + s.asleep,
+	      "%llu bytes allocated, %llu reserved, %llu asleep", (unsigned long long)s.allocated,
 	      (unsigned long long)s.reserved, (unsigned long long)s.asleep);
 	w->did.requests += served;
 	w->did.hits += s.hits;
@@ -41,18 +45,25 @@ static void nothing_left(void)
 {
 	for (int i = 0; i < life.devices; i++) {
 		struct stalloc_stats s = stats(i);
-		CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.active == 0, "device %d: all is freed, %llu bytes in %llu blocks stay, %llu active", i,
-		      (unsigned long long)s.allocated, (unsigned long long)s.blocks, (unsigned long long)s.active);
+		CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.active == 0,
+		      "device %d: all is freed, %llu bytes in %llu blocks stay, %llu active", i,
+		      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
+		      (unsigned long long)s.active);
 		if (s.reserved) {
 			char text[8000];
 			stalloc_explain(i, text, sizeof text);
 			puts(text);
 		}
-		CHECK(s.reserved == 0, "device %d: all is freed, %llu bytes stay reserved", i, (unsigned long long)s.reserved);
+		CHECK(s.reserved == 0, "device %d: all is freed, %llu bytes stay reserved", i,
+		      (unsigned long long)s.reserved);
 	}
-	long handles = kit_fake_live("handles"), mappings = kit_fake_live("mappings"), blocks = kit_fake_live("blocks");
-	CHECK(handles == 0 && mappings == 0 && blocks == 0, "the driver has %ld handles, %ld mappings and %ld plain blocks left", handles, mappings, blocks);
-	CHECK(kit_fake_live("dead calls") == 0, "%ld driver calls named a stream that was destroyed", kit_fake_live("dead calls"));
+	long handles = kit_fake_live("handles"), mappings = kit_fake_live("mappings"),
+	     blocks = kit_fake_live("blocks");
+	CHECK(handles == 0 && mappings == 0 && blocks == 0,
+	      "the driver has %ld handles, %ld mappings and %ld plain blocks left", handles,
+	      mappings, blocks);
+	CHECK(kit_fake_live("dead calls") == 0,
+	      "%ld driver calls named a stream that was destroyed", kit_fake_live("dead calls"));
 }
 
 /* A device that is empty gives what it has. */
@@ -60,7 +71,8 @@ static void all_can_be_had(void)
 {
 	size_t quarter = life.capacity / 4, spare = quarter < 32 << 20 ? quarter : 32 << 20;
 	for (int i = 0; i < life.devices; i++) {
-		void *all = stalloc_malloc((life.limits ? life.capacity / 2 : life.capacity) - spare, i, NULL);
+		void *all = stalloc_malloc(
+			(life.limits ? life.capacity / 2 : life.capacity) - spare, i, NULL);
 		CHECK(all, "device %d is empty: %s", i, stalloc_last_error());
 		stalloc_free(all, 0, i, NULL);
 		kit_progress();
@@ -71,11 +83,15 @@ static void all_can_be_had(void)
 static void bounded(void)
 {
 	int (*goroutines)(void), threads = kit_threads();
-	long events = kit_fake_live("events"), reserved = kit_fake_live("reservations"), contexts = kit_fake_live("contexts");
-	printf("left: %d threads, %ld events, %ld reservations, %ld contexts, %zu MiB\n", threads, events, reserved, contexts, kit_resident() >> 20);
-	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * life.devices, "%d threads and %ld events at the end", threads, events);
-	CHECK(life.mishaps || (reserved <= life.devices && contexts <= 3 * life.devices), "%ld reservations and %ld contexts of %d devices at the end", reserved,
-	      contexts, life.devices);
+	long events = kit_fake_live("events"), reserved = kit_fake_live("reservations"),
+	     contexts = kit_fake_live("contexts");
+	printf("left: %d threads, %ld events, %ld reservations, %ld contexts, %zu MiB\n", threads,
+	       events, reserved, contexts, kit_resident() >> 20);
+	CHECK(threads <= MOST_THREADS && events <= MOST_EVENTS * life.devices,
+	      "%d threads and %ld events at the end", threads, events);
+	CHECK(life.mishaps || (reserved <= life.devices && contexts <= 3 * life.devices),
+	      "%ld reservations and %ld contexts of %d devices at the end", reserved, contexts,
+	      life.devices);
 	if (!life.engine) return;
 	*(void **)&goroutines = kit_symbol("engine", "stalloc_engine_goroutines");
 	CHECK(goroutines() <= GOROUTINES, "%d goroutines at the end", goroutines());
@@ -83,14 +99,17 @@ static void bounded(void)
 
 static void settle(void)
 {
-	for (int i = 0; i < 3; i++) CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < 3; i++)
+		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	stalloc_empty_cache();
 	kit_progress();
 }
 
 void balance(struct worker *workers, struct worker *w)
 {
-	for (int i = 0; i < life.devices; i++) stats(i); /* a free may wait on another device than its block's, if that was named */
+	for (int i = 0; i < life.devices; i++)
+		stats(i); /* a free may wait on another device than its block's, if that was named
+			   */
 	for (int i = 0; i < life.devices; i++) {
 		agrees(i, workers, w);
 		if (life.limits) stalloc_set_memory_fraction(1, i);

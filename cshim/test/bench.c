@@ -1,9 +1,9 @@
 /* Nanoseconds of what a training program does all the time: a hit and its free, beside
- * malloc and free in the same run, where lives are nested and where they end in no order; a request that a gap of the range serves, and its free,
- * with few and with many live blocks, one after the other and in any order; a free that
- * meets another thread with the lock; threads that meet there, beside malloc; requests that
- * go through Go; and boundaries that put a plan in place, or end a step that it served, on the
- * thread that calls. */
+ * malloc and free in the same run, where lives are nested and where they end in no order; a request
+ * that a gap of the range serves, and its free, with few and with many live blocks, one after the
+ * other and in any order; a free that meets another thread with the lock; threads that meet there,
+ * beside malloc; requests that go through Go; and boundaries that put a plan in place, or end a
+ * step that it served, on the thread that calls. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,8 +11,20 @@
 
 #include "kit.h"
 
-enum { PAIRS = 1000, ROUNDS = 301, REQUESTS = 2000, REQUEST_ROUNDS = 41, THREADS = 4, LONG = 20000, FEW = 1000, MANY = 100000,
-       ENTRIES = 20000, LIVE = 500, PLANS = 8, BESIDE = 200 };
+enum {
+	PAIRS = 1000,
+	ROUNDS = 301,
+	REQUESTS = 2000,
+	REQUEST_ROUNDS = 41,
+	THREADS = 4,
+	LONG = 20000,
+	FEW = 1000,
+	MANY = 100000,
+	ENTRIES = 20000,
+	LIVE = 500,
+	PLANS = 8,
+	BESIDE = 200
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -61,7 +73,8 @@ static double mixed(bool theirs)
 		size_t size = 512 * (1 + (x >> 32) % 1024);
 		if (theirs) {
 			free(*p);
-			*p = malloc(size / 64); /* of the same sizes it would ask the system for memory */
+			*p = malloc(size /
+				    64); /* of the same sizes it would ask the system for memory */
 		} else {
 			stalloc_free(*p, 0, 0, NULL);
 			*p = stalloc_malloc(size, 0, NULL);
@@ -141,7 +154,8 @@ static void range_among(void *stream, int live)
 	}
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		double start = kit_seconds();
-		for (int i = 0; i < REQUESTS; i++) stalloc_free(stalloc_malloc(some_size(), 0, stream), 0, 0, stream);
+		for (int i = 0; i < REQUESTS; i++)
+			stalloc_free(stalloc_malloc(some_size(), 0, stream), 0, 0, stream);
 		pairs[n] = (kit_seconds() - start) * 1e9 / REQUESTS;
 		start = kit_seconds();
 		for (int i = 0; i < REQUESTS; i++) {
@@ -166,16 +180,18 @@ static void *ask(void *nothing)
 	return nothing;
 }
 
-static void announced(void)
+static void deferred(void)
 {
 	static double results[REQUEST_ROUNDS];
 	static void *at[REQUESTS];
 	pthread_t thread;
 	CHECK(pthread_create(&thread, NULL, ask, NULL) == 0, "no thread");
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
-		for (int i = 0; i < REQUESTS / 10; i++) at[i] = stalloc_malloc(4096, 0, (void *)0x1000);
+		for (int i = 0; i < REQUESTS / 10; i++)
+			at[i] = stalloc_malloc(4096, 0, (void *)0x1000);
 		double start = kit_seconds();
-		for (int i = 0; i < REQUESTS / 10; i++) stalloc_free(at[i], 4096, 0, (void *)0x1000);
+		for (int i = 0; i < REQUESTS / 10; i++)
+			stalloc_free(at[i], 4096, 0, (void *)0x1000);
 		results[n] = (kit_seconds() - start) * 1e10 / REQUESTS;
 	}
 	atomic_store(&stop, 1);
@@ -201,7 +217,8 @@ static void *beside_others(void *argument)
 		pthread_barrier_wait(&together);
 		double start = kit_seconds();
 		for (int i = 0; i < LONG; i++) {
-			void *p = w->theirs ? malloc(w->size) : stalloc_malloc(w->size, 0, w->stream);
+			void *p =
+				w->theirs ? malloc(w->size) : stalloc_malloc(w->size, 0, w->stream);
 			__asm__ volatile("" : : "r"(p) : "memory");
 			if (w->theirs)
 				free(p);
@@ -219,8 +236,12 @@ static void threads(const char *what, size_t size, int streams, bool theirs)
 	double each[THREADS];
 	pthread_barrier_init(&together, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){.size = size, .stream = (void *)(uintptr_t)(0x1000 * (i % streams + 1)), .theirs = theirs};
-		CHECK(pthread_create(&workers[i].thread, NULL, beside_others, &workers[i]) == 0, "no thread");
+		workers[i] =
+			(struct worker){.size = size,
+					.stream = (void *)(uintptr_t)(0x1000 * (i % streams + 1)),
+					.theirs = theirs};
+		CHECK(pthread_create(&workers[i].thread, NULL, beside_others, &workers[i]) == 0,
+		      "no thread");
 	}
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);
@@ -236,7 +257,9 @@ static void through_go(void)
 	stalloc_begin_pool(0, 1, 1, NULL);
 	for (int n = 0; n < REQUEST_ROUNDS; n++) {
 		double start = kit_seconds();
-		for (int i = 0; i < REQUESTS / 10; i++) stalloc_free(stalloc_malloc(3 << 20, 0, (void *)0x1000), 0, 0, (void *)0x1000);
+		for (int i = 0; i < REQUESTS / 10; i++)
+			stalloc_free(stalloc_malloc(3 << 20, 0, (void *)0x1000), 0, 0,
+				     (void *)0x1000);
 		results[n] = (kit_seconds() - start) * 1e10 / REQUESTS;
 	}
 	stalloc_end_pool(0, 1, 1);
@@ -250,7 +273,9 @@ static void long_step(uint64_t seed)
 	static void *at[LIVE];
 	for (int i = 0; i < ENTRIES + LIVE; i++) {
 		stalloc_free(at[i % LIVE], 0, 0, NULL);
-		at[i % LIVE] = i < ENTRIES ? stalloc_malloc(512 * (1 + kit_below(&seed, 4000)), 0, NULL) : NULL;
+		at[i % LIVE] = i < ENTRIES
+				       ? stalloc_malloc(512 * (1 + kit_below(&seed, 4000)), 0, NULL)
+				       : NULL;
 	}
 }
 
@@ -295,7 +320,7 @@ int main(void)
 	hits("the same, lives that end in no order", mixed_of_stalloc, mixed_of_malloc);
 	range_among((void *)0x2000, FEW);
 	range_among((void *)0x3000, MANY);
-	announced();
+	deferred();
 	threads("glibc, four threads", 64 << 10, 1, true);
 	threads("without a plan, four threads, four streams", 64 << 10, THREADS, false);
 	threads("the same, one stream", 64 << 10, 1, false);

@@ -43,7 +43,8 @@ static struct outcome play_one(void)
 	pthread_barrier_wait(&end);
 	struct stalloc_stats now = kit_stats();
 	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
-	return (struct outcome){now.requests - before.requests, now.hits - before.hits, now.misses - before.misses};
+	return (struct outcome){now.requests - before.requests, now.hits - before.hits,
+				now.misses - before.misses};
 }
 
 static void new_programs(uint64_t *seed, int slots)
@@ -62,19 +63,25 @@ static void set_habits(struct habits h)
 static void consistent(const char *phase)
 {
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated_total - s.freed_total == s.allocated, "%s: %llu - %llu is not %llu", phase,
-	      (unsigned long long)s.allocated_total, (unsigned long long)s.freed_total, (unsigned long long)s.allocated);
-	CHECK(s.hits + s.misses <= s.requests, "%s: %llu hits and %llu misses of %llu requests", phase,
-	      (unsigned long long)s.hits, (unsigned long long)s.misses, (unsigned long long)s.requests);
-	CHECK(s.allocated <= s.peak_allocated && s.requested <= s.allocated && s.allocated <= s.active,
-	      "%s: allocated %llu, peak %llu, requested %llu, active %llu", phase, (unsigned long long)s.allocated,
-	      (unsigned long long)s.peak_allocated, (unsigned long long)s.requested, (unsigned long long)s.active);
-	CHECK(s.peak_reserved >= s.reserved && s.reserved >= s.allocated, "%s: reserved %llu, peak %llu, allocated %llu", phase,
-	      (unsigned long long)s.reserved, (unsigned long long)s.peak_reserved, (unsigned long long)s.allocated);
+	CHECK(s.allocated_total - s.freed_total == s.allocated, "%s: %llu - %llu is not %llu",
+	      phase, (unsigned long long)s.allocated_total, (unsigned long long)s.freed_total,
+	      (unsigned long long)s.allocated);
+	CHECK(s.hits + s.misses <= s.requests, "%s: %llu hits and %llu misses of %llu requests",
+	      phase, (unsigned long long)s.hits, (unsigned long long)s.misses,
+	      (unsigned long long)s.requests);
+	CHECK(s.allocated <= s.peak_allocated && s.requested <= s.allocated &&
+		      s.allocated <= s.active,
+	      "%s: allocated %llu, peak %llu, requested %llu, active %llu", phase,
+	      (unsigned long long)s.allocated, (unsigned long long)s.peak_allocated,
+	      (unsigned long long)s.requested, (unsigned long long)s.active);
+	CHECK(s.peak_reserved >= s.reserved && s.reserved >= s.allocated,
+	      "%s: reserved %llu, peak %llu, allocated %llu", phase, (unsigned long long)s.reserved,
+	      (unsigned long long)s.peak_reserved, (unsigned long long)s.allocated);
 }
 
-/* Plays until a step is served from a plan as well as asked for, then counts. How the threads' steps
- * lie to each other is up to the machine, and where it changes, or a step is planned again, some miss. */
+/* Plays until a step is served from a plan as well as asked for, then counts. How the threads'
+ * steps lie to each other is up to the machine, and where it changes, or a step is planned again,
+ * some miss. */
 #define MISSES 0.15
 static void regular(const char *name, struct habits h, uint64_t *seed, int steps, double least)
 {
@@ -85,8 +92,8 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 	do {
 		o = play_one();
 		kit_sleep_ms(5); /* the planner works beside the steps */
-		CHECK(++tries < 200, "%s: after %d steps %llu of %llu requests hit", name, tries, (unsigned long long)o.hits,
-		      (unsigned long long)o.requests);
+		CHECK(++tries < 200, "%s: after %d steps %llu of %llu requests hit", name, tries,
+		      (unsigned long long)o.hits, (unsigned long long)o.requests);
 	} while (o.requests == 0 || (double)o.hits < least * (double)o.requests);
 	for (int i = 0; i < steps; i++) {
 		o = play_one();
@@ -95,10 +102,12 @@ static void regular(const char *name, struct habits h, uint64_t *seed, int steps
 		sum.misses += o.misses;
 	}
 	consistent(name);
-	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, hit after %d steps\n", name, (unsigned long long)sum.requests,
-	       100 * (double)sum.hits / (double)sum.requests, (unsigned long long)kit_stats().plan_generation, tries);
-	CHECK((double)sum.hits > (least - MISSES) * (double)sum.requests, "%s: %llu of %llu requests hit", name,
-	      (unsigned long long)sum.hits, (unsigned long long)sum.requests);
+	printf("%-10s %7llu requests, %6.2f %% hits, plan %llu, hit after %d steps\n", name,
+	       (unsigned long long)sum.requests, 100 * (double)sum.hits / (double)sum.requests,
+	       (unsigned long long)kit_stats().plan_generation, tries);
+	CHECK((double)sum.hits > (least - MISSES) * (double)sum.requests,
+	      "%s: %llu of %llu requests hit", name, (unsigned long long)sum.hits,
+	      (unsigned long long)sum.requests);
 }
 
 /* What hits is up to the planner, which gives up plans that do not pay: here only
@@ -132,20 +141,26 @@ int main(void)
 	pthread_barrier_init(&end, NULL, THREADS + 1);
 	for (int i = 0; i < REAPERS; i++) reaper_start(&reapers[i]);
 	for (int s = 0; s < STREAMS; s++)
-		players[s] = (struct player){.program = &programs[s],
-					     .stream = (void *)(uintptr_t)(s == 0 ? 0 : 0x1000 * s),
-					     .other = (void *)(uintptr_t)(s == 1 ? 0 : 0x1000 * (s == STREAMS - 1 ? 1 : s + 1)),
-					     .reapers = reapers,
-					     .reaper_count = REAPERS,
-					     .random = kit_random(&seed),
-					     .id = (uint64_t)s + 1};
-	for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
+		players[s] = (struct player){
+			.program = &programs[s],
+			.stream = (void *)(uintptr_t)(s == 0 ? 0 : 0x1000 * s),
+			.other = (void *)(uintptr_t)(s == 1 ? 0
+							    : 0x1000 * (s == STREAMS - 1 ? 1
+											 : s + 1)),
+			.reapers = reapers,
+			.reaper_count = REAPERS,
+			.random = kit_random(&seed),
+			.id = (uint64_t)s + 1};
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
 
 	regular("regular", (struct habits){0}, &seed, (int)steps, 0.95);
-	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed, (int)steps, 0);
+	irregular("noisy", (struct habits){.noise = 10, .cross = 100, .shared = 5}, &seed,
+		  (int)steps, 0);
 	regular("crossing", (struct habits){.cross = 200, .wait = true}, &seed, (int)steps, 0.95);
 	irregular("shared", (struct habits){.shared = 30, .cross = 100}, &seed, (int)steps, 0);
-	irregular("changing", (struct habits){.noise = 5, .cross = 100, .shared = 5}, &seed, (int)steps * 3, 4);
+	irregular("changing", (struct habits){.noise = 5, .cross = 100, .shared = 5}, &seed,
+		  (int)steps * 3, 4);
 
 	over = true;
 	pthread_barrier_wait(&begin);
@@ -159,8 +174,10 @@ int main(void)
 	}
 	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks (%llu asked for)",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks, (unsigned long long)s.requested);
+	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0,
+	      "at the end %llu bytes in %llu blocks (%llu asked for)",
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
+	      (unsigned long long)s.requested);
 	stalloc_empty_cache();
 	consistent("the end");
 	return 0;

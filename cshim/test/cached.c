@@ -15,7 +15,9 @@
 
 /* A busy machine serves few in the time. */
 enum { THREADS = 6, STREAMS = 3, LIVE = 48, SIZES = 10, LOOPS = 8, LEAST = 2000 };
-static const size_t sizes[SIZES] = {512, 700, 4096, 4096 + 512, 100000, 1 << 20, (1 << 20) + 512, (2 << 20) + 512, 3 << 20, 9 << 20};
+static const size_t sizes[SIZES] = {
+	512,	 700,	 4096, 4096 + 512, 100000, 1 << 20, (1 << 20) + 512, (2 << 20) + 512,
+	3 << 20, 9 << 20};
 
 static struct reaper reaper;
 static _Atomic bool over;
@@ -32,7 +34,8 @@ struct worker {
 
 static struct block ask(struct worker *w, size_t size)
 {
-	struct block b = {.size = size, .stream = stream_no(w->stream), .tag = w->id << 40 | ++w->sequence};
+	struct block b = {
+		.size = size, .stream = stream_no(w->stream), .tag = w->id << 40 | ++w->sequence};
 	b.at = stalloc_malloc(size, 0, b.stream);
 	CHECK(b.at, "%s", stalloc_last_error());
 	kit_fill(b.at, size, b.tag);
@@ -83,7 +86,7 @@ static void *work(void *argument)
 }
 
 /* Blocks freed twice while nothing else happens: the second free changes nothing,
- * also when the first is known to the quick case alone. */
+ * also when the first is known to the fast path alone. */
 static void twice(void)
 {
 	void *stream = stream_no(1), *a, *b;
@@ -95,7 +98,8 @@ static void twice(void)
 		stalloc_free(a, 0, 0, stream);
 		stalloc_free(a, 0, 0, stream_no(2));
 		struct stalloc_stats after = kit_stats();
-		CHECK(before.blocks - after.blocks == 1, "%lld blocks were counted out", (long long)(before.blocks - after.blocks));
+		CHECK(before.blocks - after.blocks == 1, "%lld blocks were counted out",
+		      (long long)(before.blocks - after.blocks));
 		a = stalloc_malloc(size, 0, stream);
 		b = stalloc_malloc(size, 0, stream);
 		CHECK(a && b && a != b, "the same block was handed out twice");
@@ -107,8 +111,9 @@ static void twice(void)
 static void consistent(void)
 {
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.requested <= s.allocated && s.allocated <= s.reserved, "requested %llu, allocated %llu, reserved %llu",
-	      (unsigned long long)s.requested, (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	CHECK(s.requested <= s.allocated && s.allocated <= s.reserved,
+	      "requested %llu, allocated %llu, reserved %llu", (unsigned long long)s.requested,
+	      (unsigned long long)s.allocated, (unsigned long long)s.reserved);
 }
 
 int main(void)
@@ -119,14 +124,17 @@ int main(void)
 	kit_watchdog(30);
 	reaper_start(&reaper);
 	for (int i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){.random = kit_random(&seed), .id = (uint64_t)i + 1, .stream = i};
-		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0, "no thread");
+		workers[i] = (struct worker){
+			.random = kit_random(&seed), .id = (uint64_t)i + 1, .stream = i};
+		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
+		      "no thread");
 	}
 	while (kit_seconds() - start < seconds || atomic_load(&served) < LEAST) {
 		kit_sleep_ms(3);
 		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		kit_stats();
-		if (kit_below(&seed, 100) == 0) CHECK(stalloc_reset_peak(0) == STALLOC_OK, "%s", stalloc_last_error());
+		if (kit_below(&seed, 100) == 0)
+			CHECK(stalloc_reset_peak(0) == STALLOC_OK, "%s", stalloc_last_error());
 	}
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
@@ -135,10 +143,12 @@ int main(void)
 	twice();
 	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated == 0 && s.blocks == 0 && s.requested == 0, "at the end %llu bytes in %llu blocks",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
+	CHECK(s.allocated == 0 && s.blocks == 0 && s.requested == 0,
+	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
+	      (unsigned long long)s.blocks);
 	stalloc_empty_cache();
-	printf("%.0f s, %d threads, %d streams: %llu requests, %llu steps, %llu plans\n", seconds, THREADS, STREAMS,
-	       (unsigned long long)atomic_load(&served), (unsigned long long)s.steps, (unsigned long long)s.plan_generation);
+	printf("%.0f s, %d threads, %d streams: %llu requests, %llu steps, %llu plans\n", seconds,
+	       THREADS, STREAMS, (unsigned long long)atomic_load(&served),
+	       (unsigned long long)s.steps, (unsigned long long)s.plan_generation);
 	return 0;
 }

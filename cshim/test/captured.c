@@ -52,8 +52,8 @@ static void uses_under_capture(void)
 	for (int i = 0; i < 3; i++) step();
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.active == 0 && s.reserved == 0, "%llu bytes wait, %llu are held", (unsigned long long)s.active,
-	      (unsigned long long)s.reserved);
+	CHECK(s.active == 0 && s.reserved == 0, "%llu bytes wait, %llu are held",
+	      (unsigned long long)s.active, (unsigned long long)s.reserved);
 }
 
 struct filter {
@@ -86,11 +86,13 @@ static void idle_memory_serves_others(void)
 	CHECK(inside, "%s", stalloc_last_error());
 	for (uintptr_t i = 1; i < STREAMS; i++) {
 		void *stream = (void *)(0x10000 + 16 * i), *at = stalloc_malloc(size, 0, stream);
-		CHECK(at || strstr(stalloc_last_error(), "no memory left"), "stream %zu: %s", (size_t)i, stalloc_last_error());
+		CHECK(at || strstr(stalloc_last_error(), "no memory left"), "stream %zu: %s",
+		      (size_t)i, stalloc_last_error());
 		refused += !at;
 		stalloc_free(at, 0, 0, stream);
 	}
-	CHECK(!stalloc_malloc(4 * size, 0, first), "memory that the device may still work on was handed to the captured stream");
+	CHECK(!stalloc_malloc(4 * size, 0, first),
+	      "memory that the device may still work on was handed to the captured stream");
 	stalloc_empty_cache();
 	stalloc_free(inside, 0, 0, first);
 	CHECK(capture("fakecuda_capture_end", first) == 1, "the capture was invalidated");
@@ -115,7 +117,8 @@ static void *new_stream(unsigned flags)
 	*(void **)&retain = kit_symbol("driver", "cuDevicePrimaryCtxRetain");
 	*(void **)&push = kit_symbol("driver", "cuCtxPushCurrent_v2");
 	*(void **)&pop = kit_symbol("driver", "cuCtxPopCurrent_v2");
-	CHECK(!retain(&context, 0) && !push(context) && !make(&s, flags) && !pop(&context), "no stream");
+	CHECK(!retain(&context, 0) && !push(context) && !make(&s, flags) && !pop(&context),
+	      "no stream");
 	return s;
 }
 
@@ -126,20 +129,26 @@ static void another_stream_of_the_pool(bool first)
 {
 	enum { NON_BLOCKING = 1 };
 	for (unsigned flags = 0; flags <= NON_BLOCKING; flags++) {
-		void *idle = stalloc_malloc(200 << 20, 0, NULL), *a = new_stream(flags), *b = new_stream(NON_BLOCKING), *at[2] = {NULL};
+		void *idle = stalloc_malloc(200 << 20, 0, NULL), *a = new_stream(flags),
+		     *b = new_stream(NON_BLOCKING), *at[2] = {NULL};
 		CHECK(idle, "%s", stalloc_last_error());
 		stalloc_free(idle, 0, 0, NULL);
 		stalloc_begin_pool(0, 7, flags, NULL);
 		CHECK(capture("fakecuda_capture_begin", a) >= 0, "no capture");
-		if (first) at[0] = stalloc_malloc(1 << 20, 0, a); /* else nothing is known of the stream yet */
+		if (first)
+			at[0] = stalloc_malloc(1 << 20, 0,
+					       a); /* else nothing is known of the stream yet */
 		at[1] = stalloc_malloc(150 << 20, 0, b);
-		CHECK((at[1] != NULL) == (flags == NON_BLOCKING), "flags %u: %s", flags, stalloc_last_error());
-		CHECK(capture("fakecuda_capture_end", a) == 1, "flags %u: the capture was invalidated", flags);
+		CHECK((at[1] != NULL) == (flags == NON_BLOCKING), "flags %u: %s", flags,
+		      stalloc_last_error());
+		CHECK(capture("fakecuda_capture_end", a) == 1,
+		      "flags %u: the capture was invalidated", flags);
 		stalloc_end_pool(0, 7, flags);
 		for (int i = 0; i < 2; i++) stalloc_free(at[i], 0, 0, i ? b : a);
 		stalloc_release_pool(0, 7, flags);
 		stalloc_empty_cache();
-		CHECK(kit_stats().reserved == 0, "%llu bytes are held", (unsigned long long)kit_stats().reserved);
+		CHECK(kit_stats().reserved == 0, "%llu bytes are held",
+		      (unsigned long long)kit_stats().reserved);
 	}
 }
 

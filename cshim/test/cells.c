@@ -40,7 +40,8 @@ static void look(struct worker *w, const struct piece *p)
 {
 	size_t n = 0, inside = kit_below(&w->random, p->size);
 	void *base = stalloc_base((char *)p->at + inside, &n);
-	CHECK(base == p->at && n >= p->size, "the base of %p and %zu of %zu bytes is %p of %zu", p->at, inside, p->size, base, n);
+	CHECK(base == p->at && n >= p->size, "the base of %p and %zu of %zu bytes is %p of %zu",
+	      p->at, inside, p->size, base, n);
 	piece_check(p);
 	w->did.looks++;
 }
@@ -48,7 +49,8 @@ static void look(struct worker *w, const struct piece *p)
 /* Frees of what is no block's start: each is ignored. */
 static void wrong(struct worker *w, const struct piece *p)
 {
-	size_t inside = p->size > 512 ? 512 * (1 + kit_below(&w->random, (p->size - 1) / 512)) : 256;
+	size_t inside =
+		p->size > 512 ? 512 * (1 + kit_below(&w->random, (p->size - 1) / 512)) : 256;
 	stalloc_free((char *)p->at + inside, 0, p->device, p->stream);
 }
 
@@ -61,7 +63,8 @@ static void visit(struct worker *w, struct cell *c)
 		if (dice >= 140 && dice < 150 && !keeps(c)) piece_use(w, &c->p);
 		if (dice >= 200 && !keeps(c)) piece_give(w, &c->p);
 	} else {
-		int device = (int)kit_below(&w->random, (uint64_t)life.devices), road = road_enter(w, device, 0);
+		int device = (int)kit_below(&w->random, (uint64_t)life.devices),
+		    road = road_enter(w, device, 0);
 		piece_get(w, &c->p, some_size(w), device, road_stream(road));
 		road_leave(road);
 	}
@@ -81,7 +84,8 @@ void cells_play(struct worker *w)
 void cells_dream(struct worker *w)
 {
 	for (int i = 0; i < CELLS; i++)
-		if (cells[i].p.at && !keeps(&cells[i]) && kit_below(&w->random, 8) == 0) piece_dream(w, &cells[i].p);
+		if (cells[i].p.at && !keeps(&cells[i]) && kit_below(&w->random, 8) == 0)
+			piece_dream(w, &cells[i].p);
 }
 
 void cells_wake(bool kept)

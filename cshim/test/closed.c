@@ -1,6 +1,7 @@
 /* Threads that allocate while their device is closed. What lives then stays as it is and is
  * freed as ever, what is asked for later is served, and in the end the driver has
- * everything back. Each round closes another device: there is no way back. FAKECUDA_DEVICES: one more. */
+ * everything back. Each round closes another device: there is no way back. FAKECUDA_DEVICES: one
+ * more. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,7 +25,9 @@ struct worker {
 
 static struct block ask(struct worker *w)
 {
-	struct block b = {.size = sizes[kit_below(&w->random, SIZES)], .stream = w->stream, .tag = w->id << 40 | ++w->sequence};
+	struct block b = {.size = sizes[kit_below(&w->random, SIZES)],
+			  .stream = w->stream,
+			  .tag = w->id << 40 | ++w->sequence};
 	if (b.size > kit_number("STALLOC_TEST_LARGEST", 20 << 20)) b.size = 512;
 	b.at = stalloc_malloc(b.size, w->device, b.stream);
 	CHECK(b.at, "%s", stalloc_last_error());
@@ -37,8 +40,10 @@ static struct block ask(struct worker *w)
 static void let_go(struct worker *w, struct block *b)
 {
 	long bad = kit_damage(b->at, b->size, b->tag);
-	CHECK(bad < 0, "a block of %zu bytes on device %d was overwritten at byte %ld", b->size, w->device, bad);
-	if (kit_below(&w->random, 50) == 0) stalloc_record_stream(b->at, (char *)b->stream + 0x1000);
+	CHECK(bad < 0, "a block of %zu bytes on device %d was overwritten at byte %ld", b->size,
+	      w->device, bad);
+	if (kit_below(&w->random, 50) == 0)
+		stalloc_record_stream(b->at, (char *)b->stream + 0x1000);
 	stalloc_free(b->at, b->size, w->device, b->stream);
 	*b = (struct block){0};
 }
@@ -48,7 +53,8 @@ static void *work(void *argument)
 {
 	struct worker *w = argument;
 	while (!atomic_load(&over)) {
-		for (int i = 0; i < LIVE; i++) w->live[i].at ? let_go(w, &w->live[i]) : (void)0, w->live[i] = ask(w);
+		for (int i = 0; i < LIVE; i++)
+			w->live[i].at ? let_go(w, &w->live[i]) : (void)0, w->live[i] = ask(w);
 		stalloc_step(w->device);
 	}
 	return NULL;
@@ -56,7 +62,8 @@ static void *work(void *argument)
 
 static void wait_for(uint64_t more)
 {
-	for (uint64_t from = atomic_load(&served); atomic_load(&served) < from + more;) kit_sleep_ms(1);
+	for (uint64_t from = atomic_load(&served); atomic_load(&served) < from + more;)
+		kit_sleep_ms(1);
 }
 
 static struct stalloc_stats stats(int device)
@@ -78,8 +85,12 @@ static void round_on(int device, uint64_t *random)
 	pthread_t other;
 	atomic_store(&over, false);
 	for (int i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){.device = device, .stream = (void *)(uintptr_t)(0x1000 * (i / 2)), .random = kit_random(random), .id = (uint64_t)i + 1};
-		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0, "no thread");
+		workers[i] = (struct worker){.device = device,
+					     .stream = (void *)(uintptr_t)(0x1000 * (i / 2)),
+					     .random = kit_random(random),
+					     .id = (uint64_t)i + 1};
+		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
+		      "no thread");
 	}
 	wait_for(1 + kit_below(random, 3000));
 	CHECK(pthread_create(&other, NULL, close_too, &device) == 0, "no thread");
@@ -90,16 +101,22 @@ static void round_on(int device, uint64_t *random)
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
 	struct stalloc_stats s = stats(device);
-	CHECK(s.blocks == THREADS * LIVE && s.fallback >= 500 - THREADS * LIVE, "%llu live blocks, %llu served plainly",
-	      (unsigned long long)s.blocks, (unsigned long long)s.fallback);
-	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved", (unsigned long long)s.allocated, (unsigned long long)s.reserved);
-	CHECK(s.steps <= steps + 1, "%llu steps, %llu when it was closed", (unsigned long long)s.steps, (unsigned long long)steps);
+	CHECK(s.blocks == THREADS * LIVE && s.fallback >= 500 - THREADS * LIVE,
+	      "%llu live blocks, %llu served plainly", (unsigned long long)s.blocks,
+	      (unsigned long long)s.fallback);
+	CHECK(s.allocated <= s.reserved, "%llu bytes allocated, %llu reserved",
+	      (unsigned long long)s.allocated, (unsigned long long)s.reserved);
+	CHECK(s.steps <= steps + 1, "%llu steps, %llu when it was closed",
+	      (unsigned long long)s.steps, (unsigned long long)steps);
 	for (int i = 0; i < THREADS; i++)
 		for (int b = 0; b < LIVE; b++) let_go(&workers[i], &workers[i].live[b]);
 	s = stats(device);
-	CHECK(s.blocks == 0 && s.allocated == 0 && s.reserved == 0, "at the end %llu bytes in %llu blocks, %llu reserved",
-	      (unsigned long long)s.allocated, (unsigned long long)s.blocks, (unsigned long long)s.reserved);
-	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0, "the driver has not got everything back");
+	CHECK(s.blocks == 0 && s.allocated == 0 && s.reserved == 0,
+	      "at the end %llu bytes in %llu blocks, %llu reserved",
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks,
+	      (unsigned long long)s.reserved);
+	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0,
+	      "the driver has not got everything back");
 }
 
 int main(void)
@@ -110,11 +127,16 @@ int main(void)
 	for (int i = 0; i < ROUNDS; i++) round_on(i, &random);
 	int told = kit_heard("(it was closed)");
 	CHECK(told == ROUNDS, "%d lines say that a closed device serves on, of %d", told, ROUNDS);
-	CHECK(stalloc_close(-1) == STALLOC_OK && stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(stalloc_close(-2) == STALLOC_ERR_ARGUMENT && stalloc_close(64) == STALLOC_ERR_ARGUMENT, "there is no such device");
-	void *late = stalloc_malloc(512, ROUNDS, NULL); /* a device that was closed before its first request */
+	CHECK(stalloc_close(-1) == STALLOC_OK && stalloc_close(-1) == STALLOC_OK, "%s",
+	      stalloc_last_error());
+	CHECK(stalloc_close(-2) == STALLOC_ERR_ARGUMENT &&
+		      stalloc_close(64) == STALLOC_ERR_ARGUMENT,
+	      "there is no such device");
+	void *late = stalloc_malloc(512, ROUNDS,
+				    NULL); /* a device that was closed before its first request */
 	CHECK(late && stats(ROUNDS).fallback == 1, "%s", stalloc_last_error());
 	stalloc_free(late, 512, ROUNDS, NULL);
-	printf("closed: %d devices, %llu requests\n", ROUNDS, (unsigned long long)atomic_load(&served));
+	printf("closed: %d devices, %llu requests\n", ROUNDS,
+	       (unsigned long long)atomic_load(&served));
 	return 0;
 }

@@ -36,15 +36,19 @@ static void *visit(void *argument)
 {
 	struct visitor *v = argument;
 	struct block held[HELD] = {{0}};
-	if (v->id < IDLE) pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+	if (v->id < IDLE)
+		pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 	while (!atomic_load(&over)) {
 		struct block *b = &held[kit_below(&v->random, HELD)];
 		if (b->at) block_free(b);
-		*b = (struct block){.size = 1 + kit_below(&v->random, 300000), .tag = v->id << 48 | v->requests++, .stream = v->stream};
+		*b = (struct block){.size = 1 + kit_below(&v->random, 300000),
+				    .tag = v->id << 48 | v->requests++,
+				    .stream = v->stream};
 		b->at = stalloc_malloc(b->size, 0, b->stream);
 		CHECK(b->at, "%s", stalloc_last_error());
 		kit_fill(b->at, b->size, b->tag);
-		for (uint64_t i = kit_below(&v->random, 8) ? 0 : 300; i > 0; i--, v->requests++) /* enough to own the lock */
+		for (uint64_t i = kit_below(&v->random, 8) ? 0 : 300; i > 0;
+		     i--, v->requests++) /* enough to own the lock */
 			stalloc_free(stalloc_malloc(512, 0, v->stream), 512, 0, v->stream);
 		if (kit_below(&v->random, 4)) continue;
 		share(kit_below(&v->random, SHARED), b);
@@ -61,8 +65,12 @@ static uint64_t crowd(uint64_t *dice, int streams, double seconds)
 	uint64_t requests = 0;
 	atomic_store(&over, false);
 	for (uint64_t i = 0; i < THREADS; i++) {
-		visitors[i] = (struct visitor){.id = i, .random = kit_random(dice), .stream = (void *)(uintptr_t)(0x1000 * (i % (uint64_t)streams + 1))};
-		CHECK(pthread_create(&visitors[i].thread, NULL, visit, &visitors[i]) == 0, "no thread");
+		visitors[i] = (struct visitor){
+			.id = i,
+			.random = kit_random(dice),
+			.stream = (void *)(uintptr_t)(0x1000 * (i % (uint64_t)streams + 1))};
+		CHECK(pthread_create(&visitors[i].thread, NULL, visit, &visitors[i]) == 0,
+		      "no thread");
 	}
 	for (double until = kit_seconds() + seconds; kit_seconds() < until;) {
 		switch (kit_below(dice, 4)) {
@@ -77,7 +85,8 @@ static uint64_t crowd(uint64_t *dice, int streams, double seconds)
 			CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
 			break;
 		default:
-			CHECK(kit_stats().blocks <= THREADS * (HELD + 2) + SHARED, "more blocks live than the program has");
+			CHECK(kit_stats().blocks <= THREADS * (HELD + 2) + SHARED,
+			      "more blocks live than the program has");
 		}
 		kit_sleep_ms(1);
 	}
@@ -99,9 +108,13 @@ int main(void)
 	requests += crowd(&dice, 1, seconds);
 	stalloc_step(0);
 	struct stalloc_stats s = kit_stats();
-	printf("%d threads: %llu requests, %llu steps\n", THREADS, (unsigned long long)requests, (unsigned long long)s.steps);
-	CHECK(s.requests == requests, "%llu requests counted of %llu", (unsigned long long)s.requests, (unsigned long long)requests);
-	CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 && s.freed_total == s.allocated_total,
-	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated, (unsigned long long)s.blocks);
+	printf("%d threads: %llu requests, %llu steps\n", THREADS, (unsigned long long)requests,
+	       (unsigned long long)s.steps);
+	CHECK(s.requests == requests, "%llu requests counted of %llu",
+	      (unsigned long long)s.requests, (unsigned long long)requests);
+	CHECK(s.blocks == 0 && s.allocated == 0 && s.requested == 0 &&
+		      s.freed_total == s.allocated_total,
+	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
+	      (unsigned long long)s.blocks);
 	return 0;
 }

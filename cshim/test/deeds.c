@@ -26,20 +26,28 @@ static void ask(struct worker *w, int device)
 	int n = stalloc_explain(device, text, kit_below(&w->random, sizeof text));
 	CHECK(n > 0, "no explanation");
 	CHECK(stalloc_get_stats(device, &s, sizeof s) == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(s.requested <= s.allocated && s.allocated <= s.active && s.allocated <= s.peak_allocated, "%llu requested, %llu allocated, %llu active",
-	      (unsigned long long)s.requested, (unsigned long long)s.allocated, (unsigned long long)s.active);
-	if (kit_below(&w->random, 8) == 0) CHECK(stalloc_reset_peak(device) == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(s.requested <= s.allocated && s.allocated <= s.active &&
+		      s.allocated <= s.peak_allocated,
+	      "%llu requested, %llu allocated, %llu active", (unsigned long long)s.requested,
+	      (unsigned long long)s.allocated, (unsigned long long)s.active);
+	if (kit_below(&w->random, 8) == 0)
+		CHECK(stalloc_reset_peak(device) == STALLOC_OK, "%s", stalloc_last_error());
 }
 
 /* Neither has an effect but an error. */
 static void nonsense(struct worker *w, int device)
 {
-	static const size_t huge[] = {(size_t)1 << 40, (size_t)1 << 63, (size_t)-1, (size_t)-511, (size_t)-512, (size_t)1 << 62, ((size_t)1 << 62) - 511};
+	static const size_t huge[] = {(size_t)1 << 40,	      (size_t)1 << 63, (size_t)-1,
+				      (size_t)-511,	      (size_t)-512,    (size_t)1 << 62,
+				      ((size_t)1 << 62) - 511};
 	char on_stack[64];
 	size_t size = huge[kit_below(&w->random, sizeof huge / sizeof *huge)];
 	CHECK(!stalloc_malloc(size, device, NULL), "%zu bytes were given", size);
-	CHECK(!stalloc_malloc(0, device, NULL) && !stalloc_malloc(1, -1, NULL) && !stalloc_malloc(1, 64, NULL), "a block of nothing");
-	CHECK(stalloc_step(-2) == STALLOC_ERR_ARGUMENT && stalloc_step(64) == STALLOC_ERR_ARGUMENT, "a step of no device");
+	CHECK(!stalloc_malloc(0, device, NULL) && !stalloc_malloc(1, -1, NULL) &&
+		      !stalloc_malloc(1, 64, NULL),
+	      "a block of nothing");
+	CHECK(stalloc_step(-2) == STALLOC_ERR_ARGUMENT && stalloc_step(64) == STALLOC_ERR_ARGUMENT,
+	      "a step of no device");
 	stalloc_base((void *)(uintptr_t)kit_random(&w->random), NULL);
 	stalloc_record_stream((void *)(uintptr_t)kit_random(&w->random), NULL);
 	stalloc_release_pool(device, kit_random(&w->random), 1);
@@ -56,7 +64,8 @@ static void plan_file(struct worker *w, int device)
 	int result = stalloc_save_plan(device, path);
 	CHECK(result == STALLOC_OK || *stalloc_last_error(), "no plan was saved, and nothing said");
 	w->did.files += result == STALLOC_OK;
-	if (stalloc_load_plan(device, path) != STALLOC_OK) CHECK(*stalloc_last_error(), "no plan was loaded, and nothing said");
+	if (stalloc_load_plan(device, path) != STALLOC_OK)
+		CHECK(*stalloc_last_error(), "no plan was loaded, and nothing said");
 }
 
 /* An earlier life's plan, at times damaged: it serves or is refused. */
@@ -64,16 +73,20 @@ void plan_before(struct worker *w)
 {
 	for (int device = 0; device < life.devices; device++) {
 		char path[256];
-		scratch_path(path, sizeof path, (int)kit_below(&w->random, DEVICES), kit_random(&w->random));
+		scratch_path(path, sizeof path, (int)kit_below(&w->random, DEVICES),
+			     kit_random(&w->random));
 		int f = open(path, O_RDWR);
 		if (f < 0) continue;
 		off_t size = lseek(f, 0, SEEK_END);
 		for (uint64_t n = kit_below(&w->random, 4); n > 1 && size > 0; n--) {
 			unsigned char byte = (unsigned char)kit_random(&w->random);
-			CHECK(pwrite(f, &byte, 1, (off_t)kit_below(&w->random, (uint64_t)size)) == 1, "no scratch file");
+			CHECK(pwrite(f, &byte, 1, (off_t)kit_below(&w->random, (uint64_t)size)) ==
+				      1,
+			      "no scratch file");
 		}
 		close(f);
-		if (stalloc_load_plan(device, path) != STALLOC_OK) CHECK(*stalloc_last_error(), "a refusal without a text");
+		if (stalloc_load_plan(device, path) != STALLOC_OK)
+			CHECK(*stalloc_last_error(), "a refusal without a text");
 	}
 }
 
@@ -95,7 +108,8 @@ static void child(const struct piece *p)
 	stalloc_release_pool(0, 1, 1);
 	stalloc_close(-1);
 	scratch_path(path, sizeof path, 0, 0);
-	if (stalloc_save_plan(0, path) == STALLOC_OK || stalloc_load_plan(0, path) == STALLOC_OK) _exit(3);
+	if (stalloc_save_plan(0, path) == STALLOC_OK || stalloc_load_plan(0, path) == STALLOC_OK)
+		_exit(3);
 	if (stalloc_get_stats(0, &s, sizeof s) != STALLOC_OK) _exit(4);
 	_exit(0);
 }
@@ -109,7 +123,8 @@ static void split(struct worker *w, int device)
 	CHECK(pid >= 0, "cannot fork");
 	if (pid == 0) child(&p);
 	CHECK(waitpid(pid, &status, 0) == pid, "lost a child");
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ended with %#x", (unsigned)status);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ended with %#x",
+	      (unsigned)status);
 	piece_give(w, &p);
 	w->did.forks++;
 }
@@ -127,9 +142,11 @@ void deed(struct worker *w)
 	else if (dice < 75)
 		plan_file(w, device);
 	else if (dice < 90 && life.limits)
-		stalloc_set_memory_fraction(0.2 + (double)kit_below(&w->random, 900) / 1000, device);
+		stalloc_set_memory_fraction(0.2 + (double)kit_below(&w->random, 900) / 1000,
+					    device);
 	else if (dice < 93 && life.forks)
 		split(w, device);
 	else
-		CHECK(stalloc_step(life.noisy ? -1 : device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+		CHECK(stalloc_step(life.noisy ? -1 : device) == STALLOC_OK || life.mishaps, "%s",
+		      stalloc_last_error());
 }

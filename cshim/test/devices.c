@@ -1,4 +1,5 @@
-/* Regions and sleep on several devices: some of them closed, and one that fails. FAKECUDA_DEVICES: 3. */
+/* Regions and sleep on several devices: some of them closed, and one that fails.
+ * FAKECUDA_DEVICES: 3. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,9 @@ static const char *const weights[] = {"weights"};
 static char *blocks[DEVICES], *rest[DEVICES];
 
 #define OK(call) CHECK((call) == STALLOC_OK, "%s", stalloc_last_error())
-#define SAYS(words) CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not say: %s", stalloc_last_error(), words)
+#define SAYS(words)                                                           \
+	CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not say: %s", \
+	      stalloc_last_error(), words)
 
 static char *get(int device)
 {
@@ -30,10 +33,13 @@ static uint64_t asleep(int device)
 static void check(void)
 {
 	for (int i = 0; i < DEVICES; i++)
-		CHECK(kit_damage(blocks[i], size, (uint64_t)i) < 0 && kit_damage(rest[i], size, (uint64_t)i) < 0, "device %d is damaged", i);
+		CHECK(kit_damage(blocks[i], size, (uint64_t)i) < 0 &&
+			      kit_damage(rest[i], size, (uint64_t)i) < 0,
+		      "device %d is damaged", i);
 }
 
-/* A device that is closed before anything was allocated has plain memory, which nobody can have sleep. */
+/* A device that is closed before anything was allocated has plain memory, which nobody can have
+ * sleep. */
 static void regions_without_device_0(void)
 {
 	OK(stalloc_close(0));
@@ -47,8 +53,10 @@ static void regions_without_device_0(void)
 	OK(stalloc_pause(1, weights, 1, STALLOC_BACKUP_HOST));
 	CHECK(asleep(1) == size && asleep(2) == 0, "%llu sleep", (unsigned long long)asleep(1));
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
-	CHECK(asleep(0) == 0 && asleep(1) == 2 * size && asleep(2) == 2 * size, "%llu sleep", (unsigned long long)asleep(2));
-	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE, "plain memory sleeps");
+	CHECK(asleep(0) == 0 && asleep(1) == 2 * size && asleep(2) == 2 * size, "%llu sleep",
+	      (unsigned long long)asleep(2));
+	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE,
+	      "plain memory sleeps");
 	SAYS("cannot sleep: it was closed");
 	OK(stalloc_resume(-1, NULL, 0));
 	check();
@@ -57,10 +65,12 @@ static void regions_without_device_0(void)
 static void one_does_not_sleep(void)
 {
 	stalloc_begin_pool(1, 5, 7, NULL);
-	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_DRIVER, "a stream may be captured");
+	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_DRIVER,
+	      "a stream may be captured");
 	SAYS("device 1 is awake: a private pool is being allocated to");
 	SAYS("; device 2 sleeps");
-	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1), (unsigned long long)asleep(2));
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1),
+	      (unsigned long long)asleep(2));
 	stalloc_end_pool(1, 5, 7);
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	OK(stalloc_resume(-1, NULL, 0));
@@ -80,7 +90,8 @@ static void one_does_not_wake(void)
 	CHECK(stalloc_resume(-1, NULL, 0) == STALLOC_ERR_MEMORY, "%s", stalloc_last_error());
 	kit_fake_fail(NULL);
 	SAYS("device 1 is awake; device 2 sleeps: ");
-	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1), (unsigned long long)asleep(2));
+	CHECK(asleep(1) == 0 && asleep(2) == 2 * size, "%llu, %llu", (unsigned long long)asleep(1),
+	      (unsigned long long)asleep(2));
 	OK(stalloc_resume(-1, NULL, 0));
 	check();
 }
@@ -97,7 +108,8 @@ static void closed_asleep(void)
 	OK(stalloc_close(-1));
 	OK(stalloc_begin_region("late"));
 	OK(stalloc_end_region());
-	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE, "closed devices sleep");
+	CHECK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_ERR_ENGINE,
+	      "closed devices sleep");
 	SAYS("it was closed");
 }
 
@@ -112,7 +124,8 @@ int main(void)
 		stalloc_free(blocks[i], 0, i, NULL);
 		stalloc_free(rest[i], 0, i, NULL);
 	}
-	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0, "the driver has not got everything back");
+	CHECK(kit_fake_live("handles") == 0 && kit_fake_live("blocks") == 0,
+	      "the driver has not got everything back");
 	puts("devices: regions, and which sleep");
 	return 0;
 }

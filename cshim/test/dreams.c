@@ -86,7 +86,8 @@ static int told(const struct dream *x, int device)
 	if (x->result == STALLOC_OK) return DONE;
 	if (x->device >= 0) return x->pauses && strstr(x->why, "it sleeps") ? DONE : UNCHANGED;
 	snprintf(state, sizeof state, "device %d sleeps in part", device);
-	if (strstr(x->why, state)) return UNCHANGED; /* a part slept before, and nothing has changed */
+	if (strstr(x->why, state))
+		return UNCHANGED; /* a part slept before, and nothing has changed */
 	snprintf(state, sizeof state, "device %d sleeps", device);
 	if (strstr(x->why, state)) return x->pauses ? DONE : UNCHANGED;
 	snprintf(state, sizeof state, "device %d is awake", device);

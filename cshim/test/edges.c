@@ -24,7 +24,8 @@ static void throws(const char *function, const char *file, uint32_t line, const 
 static void refused(void *p, const char *words)
 {
 	CHECK(!p, "a block was handed out");
-	CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not speak of \"%s\"", stalloc_last_error(), words);
+	CHECK(strstr(stalloc_last_error(), words), "\"%s\" does not speak of \"%s\"",
+	      stalloc_last_error(), words);
 }
 
 static void arguments(void)
@@ -42,13 +43,17 @@ static void arguments(void)
 	stalloc_record_stream(NULL, NULL);
 	CHECK(!stalloc_base(NULL, &size), "NULL has a base");
 	code = stalloc_step(64);
-	CHECK(code == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "64"), "%d %s", code, stalloc_last_error());
+	CHECK(code == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "64"), "%d %s", code,
+	      stalloc_last_error());
 	CHECK(stalloc_step(-2) == STALLOC_ERR_ARGUMENT, "step(-2) was accepted");
-	CHECK(stalloc_get_stats(-1, &s, sizeof s) == STALLOC_ERR_ARGUMENT, "a negative device has statistics");
+	CHECK(stalloc_get_stats(-1, &s, sizeof s) == STALLOC_ERR_ARGUMENT,
+	      "a negative device has statistics");
 	CHECK(stalloc_get_stats(0, NULL, 0) == STALLOC_ERR_ARGUMENT, "statistics went nowhere");
 	CHECK(stalloc_reset_peak(99) == STALLOC_ERR_ARGUMENT, "a peak of device 99");
 	CHECK(stalloc_explain(99, NULL, 0) == STALLOC_ERR_ARGUMENT, "an explanation of device 99");
-	CHECK(stalloc_save_plan(99, "x") == STALLOC_ERR_ARGUMENT && stalloc_load_plan(0, NULL) == STALLOC_ERR_ARGUMENT, "a plan of nothing");
+	CHECK(stalloc_save_plan(99, "x") == STALLOC_ERR_ARGUMENT &&
+		      stalloc_load_plan(0, NULL) == STALLOC_ERR_ARGUMENT,
+	      "a plan of nothing");
 	CHECK(strcmp(stalloc_version(), STALLOC_VERSION) == 0, "version %s", stalloc_version());
 }
 
@@ -71,25 +76,33 @@ static void statistics(void)
 	char *a = stalloc_malloc(1000, 0, NULL), *b = stalloc_malloc(512, 0, NULL), text[16];
 	CHECK(a && b, "%s", stalloc_last_error());
 	s = kit_stats();
-	CHECK(s.allocated - before.allocated == 1536, "allocated grew by %llu", (unsigned long long)(s.allocated - before.allocated));
-	CHECK(s.requested - before.requested == 1512, "requested grew by %llu", (unsigned long long)(s.requested - before.requested));
+	CHECK(s.allocated - before.allocated == 1536, "allocated grew by %llu",
+	      (unsigned long long)(s.allocated - before.allocated));
+	CHECK(s.requested - before.requested == 1512, "requested grew by %llu",
+	      (unsigned long long)(s.requested - before.requested));
 	CHECK(s.blocks - before.blocks == 2 && s.requests - before.requests == 2, "blocks");
 	CHECK(s.reserved >= s.allocated, "less is reserved than allocated");
-	CHECK(stalloc_base(a, &size) == a && size >= 1000, "base %p, size %zu", stalloc_base(a, NULL), size);
+	CHECK(stalloc_base(a, &size) == a && size >= 1000, "base %p, size %zu",
+	      stalloc_base(a, NULL), size);
 	stalloc_free(a, 0, 0, NULL);
 	s = kit_stats();
-	CHECK(s.requested - before.requested == 512, "requested is off by %lld", (long long)(s.requested - before.requested) - 512);
+	CHECK(s.requested - before.requested == 512, "requested is off by %lld",
+	      (long long)(s.requested - before.requested) - 512);
 	CHECK(s.peak_allocated >= s.allocated + 1024, "no peak");
 	CHECK(stalloc_reset_peak(0) == STALLOC_OK, "%s", stalloc_last_error());
 	s = kit_stats();
-	CHECK(s.peak_allocated == s.allocated && s.peak_requested == s.requested && s.peak_blocks == s.blocks, "peaks stay");
+	CHECK(s.peak_allocated == s.allocated && s.peak_requested == s.requested &&
+		      s.peak_blocks == s.blocks,
+	      "peaks stay");
 	stalloc_free(b, 0, 0, NULL);
 	/* A caller built against an older header. */
 	memset(&s, 0xEE, sizeof s);
 	CHECK(stalloc_get_stats(0, &s, 8) == STALLOC_OK, "%s", stalloc_last_error());
-	CHECK(s.requests != 0xEEEEEEEEEEEEEEEEu && s.hits == 0xEEEEEEEEEEEEEEEEu, "more was written than asked for");
+	CHECK(s.requests != 0xEEEEEEEEEEEEEEEEu && s.hits == 0xEEEEEEEEEEEEEEEEu,
+	      "more was written than asked for");
 	int length = stalloc_explain(0, text, sizeof text);
-	CHECK(length > (int)sizeof text && strlen(text) == sizeof text - 1, "explain: %d, \"%s\"", length, text);
+	CHECK(length > (int)sizeof text && strlen(text) == sizeof text - 1, "explain: %d, \"%s\"",
+	      length, text);
 }
 
 /* Runs f with standard error in a file and returns the lines that say word. */
@@ -131,7 +144,8 @@ static void wrong_frees(void)
 	CHECK(kit_damage(keep, 1 << 20, 5) < 0, "a wrong free touched a live block");
 	for (int step = 0; step < 40; step++) {
 		void *planned[8];
-		for (int i = 0; i < 8; i++) planned[i] = stalloc_malloc(100000u * (size_t)(i + 1), 0, NULL);
+		for (int i = 0; i < 8; i++)
+			planned[i] = stalloc_malloc(100000u * (size_t)(i + 1), 0, NULL);
 		for (int twice = 0; twice < 2; twice++)
 			for (int i = 0; i < 8; i++) stalloc_free(planned[i], 0, 0, NULL);
 		CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
@@ -140,7 +154,9 @@ static void wrong_frees(void)
 	}
 	CHECK(kit_stats().hits > before.hits, "the double frees were not of a plan's blocks");
 	stalloc_free(keep, 0, 0, NULL);
-	CHECK(kit_stats().allocated == before.allocated && kit_stats().requested == before.requested, "a wrong free was counted");
+	CHECK(kit_stats().allocated == before.allocated &&
+		      kit_stats().requested == before.requested,
+	      "a wrong free was counted");
 	free(other);
 }
 
@@ -162,11 +178,13 @@ static void out_of_memory(void)
 	int n = fill_up(blocks);
 	CHECK(n >= 8 && n < MANY, "%d blocks of 20 MiB fit", n);
 	refused(NULL, "out of memory");
-	CHECK(strstr(stalloc_last_error(), "20971520") || strstr(stalloc_last_error(), "20.00 MiB"), "%s", stalloc_last_error());
+	CHECK(strstr(stalloc_last_error(), "20971520") || strstr(stalloc_last_error(), "20.00 MiB"),
+	      "%s", stalloc_last_error());
 	CHECK(kit_stats().ooms > ooms, "not counted");
 	stalloc_set_thrower(throws);
 	refused(stalloc_malloc(big, 0, NULL), "out of memory");
-	CHECK(thrown == 1 && strstr(thrown_text, "out of memory"), "thrown %d times: %s", thrown, thrown_text);
+	CHECK(thrown == 1 && strstr(thrown_text, "out of memory"), "thrown %d times: %s", thrown,
+	      thrown_text);
 	stalloc_set_thrower(NULL);
 	refused(stalloc_malloc(big, 0, NULL), "out of memory");
 	CHECK(thrown == 1, "thrown again");
@@ -179,14 +197,16 @@ static void out_of_memory(void)
 	stalloc_empty_cache();
 	stalloc_set_memory_fraction(0.5, 0);
 	int half = fill_up(blocks);
-	CHECK(half >= n / 2 - 2 && half <= n / 2 + 1, "of %d blocks %d fit into half of the memory", n, half);
+	CHECK(half >= n / 2 - 2 && half <= n / 2 + 1, "of %d blocks %d fit into half of the memory",
+	      n, half);
 	for (int i = 0; i < half; i++) stalloc_free(blocks[i], 0, 0, NULL);
 	stalloc_set_memory_fraction(1, 0);
 }
 
 static void *elsewhere(void *argument)
 {
-	CHECK(strcmp(stalloc_last_error(), "") == 0, "another thread's error: %s", stalloc_last_error());
+	CHECK(strcmp(stalloc_last_error(), "") == 0, "another thread's error: %s",
+	      stalloc_last_error());
 	refused(stalloc_malloc(1, 77, NULL), "77");
 	return argument;
 }
@@ -212,7 +232,8 @@ static void private_pools(void)
 	CHECK(outside && outside != inside, "memory of a private pool was handed out outside");
 	stalloc_free(outside, 0, 0, NULL);
 	stalloc_release_pool(0, 7, 1);
-	for (uint64_t id = 8; id < 24; id++) { /* more than the device has, by blocks that outlive their pools */
+	for (uint64_t id = 8; id < 24;
+	     id++) { /* more than the device has, by blocks that outlive their pools */
 		stalloc_begin_pool(0, id, 1, NULL);
 		inside = stalloc_malloc(64 << 20, 0, NULL);
 		stalloc_end_pool(0, id, 1);
@@ -225,9 +246,11 @@ static void private_pools(void)
 int main(void)
 {
 	setenv("FAKECUDA_CAPACITY", "268435456", 1);
-	CHECK(stalloc_get_stats(99, NULL, 0) == STALLOC_ERR_ARGUMENT, "an error before anything else");
+	CHECK(stalloc_get_stats(99, NULL, 0) == STALLOC_ERR_ARGUMENT,
+	      "an error before anything else");
 	CHECK(stalloc_step(-1) == STALLOC_OK, "nothing was allocated yet");
-	CHECK(stalloc_init() == STALLOC_OK && stalloc_init() == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(stalloc_init() == STALLOC_OK && stalloc_init() == STALLOC_OK, "%s",
+	      stalloc_last_error());
 	stalloc_set_device_count(1);
 	arguments();
 	arguments_of_owner();
@@ -237,8 +260,8 @@ int main(void)
 	private_pools();
 	out_of_memory();
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0 && s.active == 0, "at the end %llu bytes",
-	      (unsigned long long)s.allocated);
+	CHECK(s.allocated == 0 && s.requested == 0 && s.blocks == 0 && s.active == 0,
+	      "at the end %llu bytes", (unsigned long long)s.allocated);
 	puts("edges: all as documented");
 	return 0;
 }

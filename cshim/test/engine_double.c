@@ -1,7 +1,7 @@
 /* A stand-in for the Go engine, in C, for builds under ThreadSanitizer, which does not see
  * the order that Go code makes, and for tests of libstalloc alone.
  *
- * Its range is an index over plain host memory, and it serves with the quick cases' own functions
+ * Its range is an index over plain host memory, and it serves with the fast path's own functions
  * what they leave to it. A step goes by a schedule of what the one
  * before asked for, served where that was; behind one that is not as expected comes one
  * without. */
@@ -23,17 +23,18 @@ static struct stalloc_host host;
 static struct stalloc_stats totals[STALLOC_MAX_DEVICES]; /* under the device's lock */
 static uint64_t next_unit[STALLOC_MAX_DEVICES];
 
-/* What it leaves to the quick cases; nothing behind a close. */
-static const struct stalloc_terms all = {.left = UINT64_MAX, .most = UINT64_MAX};
+/* What it leaves to the fast path; nothing after a close. */
+static const struct stalloc_budget all = {.ops = UINT64_MAX, .max_units = UINT64_MAX};
 
 static void open_range(struct stalloc_device *d)
 {
-	void *memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	__atomic_store_n(&d->base, (uint64_t)(uintptr_t)memory, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->window, MEMORY, __ATOMIC_RELEASE);
 	d->small_limit = SMALL;
-	d->may = all;
-	d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
+	d->budget = all;
+	d->log.events = calloc(STALLOC_MAX_EVENTS, sizeof *d->log.events);
 	stalloc_log_begin(&d->log, true);
 	next_unit[d->ordinal] = 1;
 }
@@ -61,7 +62,7 @@ static bool grow(struct stalloc_device *d, struct index_arena *s, uint64_t n)
 	uint64_t lo = next_unit[d->ordinal], size = n > LEAST ? n : LEAST;
 	if ((lo + size) * STALLOC_GRAIN > MEMORY) return false;
 	next_unit[d->ordinal] += size + 1; /* no two touch */
-	index_give(&d->index, s, lo, lo + size, s->last, 0);
+	index_add_gap(&d->index, s, lo, lo + size, s->last, 0);
 	return true;
 }
 
@@ -75,7 +76,8 @@ EXPORT int stalloc_engine_start(const struct stalloc_host *h, char *err, size_t 
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64_t asked, uint64_t *addr, char *err, size_t size)
+EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64_t asked,
+				uint64_t *addr, char *err, size_t size)
 {
 	static _Atomic long requests;
 	const char *breaks = getenv("STALLOC_TEST_BREAKS"); /* at this request, and at no other */
@@ -87,22 +89,25 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 		return STALLOC_ERR_ENGINE;
 	}
 	take(d);
-	if (d->may.left == 0) { /* closed meanwhile */
+	if (d->budget.ops == 0) { /* closed meanwhile */
 		stalloc_unlock(d);
 		snprintf(err, size, "it was closed");
 		return STALLOC_ERR_ENGINE;
 	}
 	uint32_t heap = heap_of(d, st->id);
-	if (heap != 0 && (*addr = stalloc_serve(d, st, asked)) == 0) {
+	if (heap != 0 && (*addr = stalloc_fast_alloc(d, st, asked)) == 0) {
 		struct stalloc_cursor *t = &st->cursors[n <= SMALL];
-		if (cursor_expects(t, n)) cursor_step(t, false); /* where that is not free: anywhere */
-		if ((*addr = stalloc_serve(d, st, asked)) == 0 && grow(d, &d->index.arenas[2 * heap + (n <= SMALL)], n))
-			*addr = stalloc_serve(d, st, asked);
+		if (cursor_expects(t, n))
+			cursor_step(t, false); /* where that is not free: anywhere */
+		if ((*addr = stalloc_fast_alloc(d, st, asked)) == 0 &&
+		    grow(d, &d->index.arenas[2 * heap + (n <= SMALL)], n))
+			*addr = stalloc_fast_alloc(d, st, asked);
 	}
 	if (*addr != 0) { /* the caller counts the block */
 		stalloc_count_out(d, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked);
 		int64_t by[STALLOC_METERS] = {1, (int64_t)(n * STALLOC_GRAIN), (int64_t)asked};
-		for (int i = 0; i < STALLOC_METERS; i++) d->counts.now.of[STALLOC_POOL_ALL][i].total -= by[i];
+		for (int i = 0; i < STALLOC_METERS; i++)
+			d->counts.now.of[STALLOC_POOL_ALL][i].total -= by[i];
 	} else {
 		snprintf(err, size, "the stand-in engine has no memory left");
 	}
@@ -114,22 +119,25 @@ EXPORT int stalloc_engine_alloc(struct stalloc_stream *st, uint64_t pool, uint64
 static struct index_block *block_at(struct stalloc_device *d, uint64_t addr)
 {
 	uint64_t offset = addr - d->base;
-	uint32_t b = addr >= d->base && offset < MEMORY && offset % STALLOC_GRAIN == 0 ? start_get(&d->index, offset / STALLOC_GRAIN) : 0;
+	uint32_t b = addr >= d->base && offset < MEMORY && offset % STALLOC_GRAIN == 0
+			     ? start_get(&d->index, offset / STALLOC_GRAIN)
+			     : 0;
 	return b ? &d->index.blocks[b] : NULL;
 }
 
 /* Its streams have no work: what others use is free at once. */
-EXPORT int stalloc_engine_free(uint64_t addr, bool past, struct stalloc_freed *freed)
+EXPORT int stalloc_engine_free(uint64_t addr, bool deferred, struct stalloc_freed *freed)
 {
-	(void)past;
+	(void)deferred;
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) {
 		struct stalloc_device *d = &host.devices[i];
 		if (!STALLOC_RELAXED(d->streams)) continue;
 		take(d);
 		struct index_block *b = block_at(d, addr);
 		if (b) {
-			*freed = (struct stalloc_freed){.asked = (uint64_t)b->size * STALLOC_GRAIN - b->less, .device = i};
-			stalloc_observe(d, b->at, b->size, b->arena / 2, STALLOC_EV_FREE);
+			*freed = (struct stalloc_freed){
+				.asked = (uint64_t)b->size * STALLOC_GRAIN - b->slack, .device = i};
+			stalloc_log_block(d, b->at, b->size, b->arena / 2, STALLOC_EV_FREE);
 			index_drop(&d->index, (uint32_t)(b - d->index.blocks));
 		}
 		stalloc_unlock(d);
@@ -138,7 +146,7 @@ EXPORT int stalloc_engine_free(uint64_t addr, bool past, struct stalloc_freed *f
 	return STALLOC_ERR_ARGUMENT;
 }
 
-EXPORT int stalloc_engine_record(uint64_t addr, uint64_t stream)
+EXPORT int stalloc_engine_record_stream(uint64_t addr, uint64_t stream)
 {
 	struct stalloc_device *d = &host.devices[0];
 	(void)stream;
@@ -161,13 +169,17 @@ EXPORT int stalloc_engine_base(uint64_t addr, uint64_t *start, uint64_t *size)
 }
 
 /* Has a cursor follow the requests of the step that ends, or nothing. */
-static void play(struct stalloc_device *d, struct stalloc_cursor *t, uint32_t heap, bool small, bool on)
+static void play(struct stalloc_device *d, struct stalloc_cursor *t, uint32_t heap, bool small,
+		 bool on)
 {
-	uint64_t *entries = on ? malloc(((uint64_t)(d->log.next - d->log.events) + 1) * sizeof *entries) : NULL;
+	uint64_t *entries =
+		on ? malloc(((uint64_t)(d->log.next - d->log.events) + 1) * sizeof *entries) : NULL;
 	uint32_t n = 0;
 	for (const struct stalloc_event *e = d->log.events; entries && e != d->log.next; e++) {
 		uint64_t units = e->info >> 24;
-		if ((e->info & 0xff) == STALLOC_EV_FREE || (e->info >> 8 & 0xffff) != heap || (units <= SMALL) != small) continue;
+		if ((e->info & 0xff) == STALLOC_EV_FREE || (e->info >> 8 & 0xffff) != heap ||
+		    (units <= SMALL) != small)
+			continue;
 		entries[n++] = units << INDEX_PLACE_BITS | (e->addr - d->base) / STALLOC_GRAIN;
 	}
 	free((void *)t->entries);
@@ -182,7 +194,7 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		struct stalloc_device *d = &host.devices[i];
 		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
 		take(d);
-		if (d->may.left == 0) { /* closed */
+		if (d->budget.ops == 0) { /* closed */
 			stalloc_unlock(d);
 			continue;
 		}
@@ -190,9 +202,10 @@ EXPORT int stalloc_engine_step(int device, char *err, size_t n)
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
 			for (int small = 0; small < 2; small++) {
 				struct stalloc_cursor *t = &s->cursors[small];
-				bool served = t->n && t->at == t->n && !t->silent, failed = t->n && !served;
+				bool served = t->n && t->at == t->n && !t->diverged,
+				     failed = t->n && !served;
 				t->at = 0;
-				t->silent = false;
+				t->diverged = false;
 				if (served) continue;
 				play(d, t, s->heap, small, s->heap && !failed);
 				totals[i].plan_generation += t->n > 0;
@@ -212,8 +225,9 @@ EXPORT int stalloc_engine_close(int device, char *err, size_t n)
 		if ((device >= 0 && i != device) || !STALLOC_RELAXED(d->streams)) continue;
 		take(d);
 		for (struct stalloc_stream *s = atomic_load(&d->streams); s; s = s->next)
-			for (int small = 0; small < STALLOC_CURSORS; small++) play(d, &s->cursors[small], 0, small, false);
-		d->may.left = 0;
+			for (int small = 0; small < STALLOC_CURSORS; small++)
+				play(d, &s->cursors[small], 0, small, false);
+		d->budget.ops = 0;
 		stalloc_log_begin(&d->log, false);
 		stalloc_unlock(d);
 	}
@@ -246,20 +260,23 @@ EXPORT int stalloc_engine_region(const char *tag, uint64_t *pool, char *err, siz
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_pause(int device, const char *const *tags, size_t count, bool keep, char *err, size_t n)
+EXPORT int stalloc_engine_pause(int device, const char *const *tags, size_t count, bool keep,
+				char *err, size_t n)
 {
 	(void)tags, (void)count, (void)keep;
 	snprintf(err, n, "device %d does not sleep", device);
 	return STALLOC_ERR_ENGINE;
 }
 
-EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t count, char *err, size_t n)
+EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t count, char *err,
+				 size_t n)
 {
 	(void)device, (void)tags, (void)count, (void)err, (void)n;
 	return STALLOC_OK;
 }
 
-EXPORT int stalloc_engine_export(uint64_t addr, uint64_t *offset, char *pieces, size_t room, char *err, size_t n)
+EXPORT int stalloc_engine_export(uint64_t addr, uint64_t *offset, char *pieces, size_t room,
+				 char *err, size_t n)
 {
 	(void)addr, (void)offset, (void)pieces, (void)room;
 	snprintf(err, n, "this engine exports nothing");

@@ -40,7 +40,8 @@ static uint64_t run(uint64_t seed, int steps)
 			player_second_half(&p);
 			player_end(&p);
 			refused += p.failed;
-			if (s == 1 && stalloc_step(-1) != STALLOC_OK) CHECK(*stalloc_last_error(), "an error without a text");
+			if (s == 1 && stalloc_step(-1) != STALLOC_OK)
+				CHECK(*stalloc_last_error(), "an error without a text");
 		}
 	program_drop(&program);
 	stalloc_empty_cache();
@@ -58,7 +59,8 @@ static void recovered(const char *after)
 	CHECK(run(11, 2) == 0, "after %s: %s", after, stalloc_last_error());
 	block_free(&b);
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated == 0, "after %s: %llu bytes are counted as live", after, (unsigned long long)s.allocated);
+	CHECK(s.allocated == 0, "after %s: %llu bytes are counted as live", after,
+	      (unsigned long long)s.allocated);
 }
 
 static int one(const char *function, const char *nth, const char *code)
@@ -88,9 +90,11 @@ static int from_the_start(char *self, const char *function)
 			_exit(127);
 		}
 		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid, "cannot fork");
-		CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == UNUSED),
-		      "with %s failing at call %d the process ended with status %#x; run: %s %s %d %s", function, n, status, self,
-		      function, n, n % 2 ? "999" : "2");
+		CHECK(WIFEXITED(status) &&
+			      (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == UNUSED),
+		      "with %s failing at call %d the process ended with status %#x; run: %s %s %d "
+		      "%s",
+		      function, n, status, self, function, n, n % 2 ? "999" : "2");
 		kit_progress();
 		if (WEXITSTATUS(status) == UNUSED) return n - 1;
 		if (n == 3) return n;
@@ -124,7 +128,8 @@ int main(int count, char **arguments)
 	for (int f = 0; f < FUNCTIONS; f++) processes += from_the_start(arguments[0], functions[f]);
 	recovered("nothing");
 	for (int f = 0; f < FUNCTIONS; f++) calls += on_the_way(functions[f]);
-	printf("%d functions: %d failures while starting, %d on the way\n", FUNCTIONS, processes, calls);
+	printf("%d functions: %d failures while starting, %d on the way\n", FUNCTIONS, processes,
+	       calls);
 	CHECK(processes > 10 && calls > 50, "too few failures were provoked");
 	return 0;
 }

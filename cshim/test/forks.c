@@ -34,7 +34,9 @@ static bool large_pages;
 
 int madvise(void *at, size_t size, int advice)
 {
-	return large_pages && advice == MADV_WIPEONFORK && size > (size_t)sysconf(_SC_PAGESIZE) ? -1 : (int)syscall(SYS_madvise, at, size, advice);
+	return large_pages && advice == MADV_WIPEONFORK && size > (size_t)sysconf(_SC_PAGESIZE)
+		       ? -1
+		       : (int)syscall(SYS_madvise, at, size, advice);
 }
 
 #define CHILD_CHECK(condition, code) \
@@ -74,7 +76,8 @@ static void child(void *block, int number)
 	exit(0);
 }
 
-static _Atomic int within; /* 1: a call of the driver's is under way, with the device's lock; 2: it may go on */
+static _Atomic int within; /* 1: a call of the driver's is under way, with the device's lock; 2: it
+			      may go on */
 
 static void stay(int device, void *at, size_t size, int change)
 {
@@ -96,11 +99,13 @@ static void fork_once(void)
 	pid_t pid = fork();
 	CHECK(pid >= 0, "cannot fork");
 	if (pid == 0) child(NULL, 1);
-	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "the child ended by signal %d",
+	      WTERMSIG(status));
 	CHECK(WEXITSTATUS(status) == 0, "the child failed check %d", WEXITSTATUS(status));
 }
 
-static _Atomic int noting; /* 1: whoever notes a new stream, with the lock of streams, stays there; 2: it does */
+static _Atomic int noting; /* 1: whoever notes a new stream, with the lock of streams, stays there;
+			      2: it does */
 
 void *aligned_alloc(size_t alignment, size_t size)
 {
@@ -129,7 +134,7 @@ static void forked_while_noting(void)
 	pthread_join(thread, NULL);
 }
 
-/* A child whose parent was in Go at that moment, with a free announced. */
+/* A child whose parent was in Go at that moment, with a deferred free. */
 static void forked_within(void)
 {
 	pthread_t thread;
@@ -157,12 +162,13 @@ int main(int argc, char **argv)
 	forked_while_noting();
 	program = program_make(kit_random(&seed), 30, (size_t)16 << 20);
 	for (int i = 0; i < THREADS; i++) {
-		players[i] = (struct player){.program = &program,
-					     .stream = (void *)(uintptr_t)(0x1000 * i),
-					     .other = (void *)(uintptr_t)(0x1000 * ((i + 1) % THREADS)),
-					     .habits = {.noise = 5, .shared = 5},
-					     .random = kit_random(&seed),
-					     .id = (uint64_t)i + 1};
+		players[i] =
+			(struct player){.program = &program,
+					.stream = (void *)(uintptr_t)(0x1000 * i),
+					.other = (void *)(uintptr_t)(0x1000 * ((i + 1) % THREADS)),
+					.habits = {.noise = 5, .shared = 5},
+					.random = kit_random(&seed),
+					.id = (uint64_t)i + 1};
 		CHECK(pthread_create(&threads[i], NULL, play, &players[i]) == 0, "no thread");
 	}
 	struct block mine = {.size = 3 << 20, .tag = 77};
@@ -174,7 +180,8 @@ int main(int argc, char **argv)
 		pid_t pid = fork();
 		CHECK(pid >= 0, "cannot fork");
 		if (pid == 0) child(mine.at, n);
-		for (int i = 0; i < 5; i++) CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
+		for (int i = 0; i < 5; i++)
+			CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 		CHECK(waitpid(pid, &status, 0) == pid, "lost a child");
 		CHECK(WIFEXITED(status), "child %d ended by signal %d", n, WTERMSIG(status));
 		CHECK(WEXITSTATUS(status) == 0, "child %d failed check %d", n, WEXITSTATUS(status));
@@ -182,12 +189,14 @@ int main(int argc, char **argv)
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
-		CHECK(players[i].failed == 0, "%llu requests of the parent were refused", (unsigned long long)players[i].failed);
+		CHECK(players[i].failed == 0, "%llu requests of the parent were refused",
+		      (unsigned long long)players[i].failed);
 	}
 	block_free(&mine);
 	program_drop(&program);
 	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(kit_stats().allocated == 0, "the parent lost count");
-	printf("%d children, %llu requests of the parent meanwhile\n", CHILDREN, (unsigned long long)kit_stats().requests);
+	printf("%d children, %llu requests of the parent meanwhile\n", CHILDREN,
+	       (unsigned long long)kit_stats().requests);
 	return 0;
 }

@@ -15,7 +15,8 @@ static _Atomic uint64_t kept[DEVICES][KEPT], pools = REUSED;
 static uint64_t begin(struct worker *w, int device, void *stream, bool all)
 {
 	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
-	uint64_t id = kit_below(&w->random, 4) ? atomic_fetch_add(&pools, 1) : kit_below(&w->random, REUSED);
+	uint64_t id = kit_below(&w->random, 4) ? atomic_fetch_add(&pools, 1)
+					       : kit_below(&w->random, REUSED);
 	id = id << 8 | (uint64_t)w->id;
 	stalloc_begin_pool(device, id, 7, all ? NULL : &one);
 	w->did.pools++;
@@ -74,10 +75,12 @@ static int capture(const char *name, void *stream)
 void graph_capture(struct worker *w)
 {
 	struct piece p[PIECES] = {{0}}, used[PIECES] = {{0}};
-	int device = (int)kit_below(&w->random, (uint64_t)life.devices), road = road_enter(w, device, 0);
+	int device = (int)kit_below(&w->random, (uint64_t)life.devices),
+	    road = road_enter(w, device, 0);
 	void *stream = road_new(w, device);
 	for (int i = 0; stream && i < PIECES; i++)
-		if (piece_get(w, &used[i], some_size(w), device, road_stream(road))) stalloc_record_stream(used[i].at, stream);
+		if (piece_get(w, &used[i], some_size(w), device, road_stream(road)))
+			stalloc_record_stream(used[i].at, stream);
 	road_leave(road);
 	if (!stream) return;
 	uint64_t id = begin(w, device, stream, false);

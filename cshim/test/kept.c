@@ -10,9 +10,11 @@ static const size_t size = 64 << 20;
 static void as_the_driver_says(const char *after, long blocks)
 {
 	struct stalloc_stats s = kit_stats();
-	CHECK(kit_fake_live("blocks") == blocks && s.reserved == (uint64_t)blocks * size && s.blocks == 0,
-	      "after %s: %llu bytes in %llu blocks, the driver has %ld blocks, expected are %ld", after, (unsigned long long)s.reserved,
-	      (unsigned long long)s.blocks, kit_fake_live("blocks"), blocks);
+	CHECK(kit_fake_live("blocks") == blocks && s.reserved == (uint64_t)blocks * size &&
+		      s.blocks == 0,
+	      "after %s: %llu bytes in %llu blocks, the driver has %ld blocks, expected are %ld",
+	      after, (unsigned long long)s.reserved, (unsigned long long)s.blocks,
+	      kit_fake_live("blocks"), blocks);
 }
 
 /* A driver that takes no block back is not asked about all of them each time. */
@@ -20,7 +22,8 @@ static void for_good(void)
 {
 	enum { N = 300 };
 	void *p[N];
-	for (int i = 0; i < N; i++) CHECK((p[i] = stalloc_malloc(4096, 0, NULL)), "%s", stalloc_last_error());
+	for (int i = 0; i < N; i++)
+		CHECK((p[i] = stalloc_malloc(4096, 0, NULL)), "%s", stalloc_last_error());
 	kit_fake_fail("cuMemFree:*:999");
 	long before = kit_fake_count("cuMemFree");
 	for (int i = 0; i < N; i++) stalloc_free(p[i], 0, 0, NULL);
@@ -33,7 +36,8 @@ static void for_good(void)
 
 int main(void)
 {
-	static const char *const calls[] = {"cuMemFree:*:999", "cuCtxPushCurrent:*:999", "cuInit:*:999"};
+	static const char *const calls[] = {"cuMemFree:*:999", "cuCtxPushCurrent:*:999",
+					    "cuInit:*:999"};
 	int (*begin)(void *), (*end)(void *);
 	*(void **)&begin = kit_symbol("driver", "fakecuda_capture_begin");
 	*(void **)&end = kit_symbol("driver", "fakecuda_capture_end");
@@ -53,7 +57,8 @@ int main(void)
 			stalloc_free(stalloc_malloc(size, 0, NULL), 0, 0, NULL);
 		as_the_driver_says("a second try", 0);
 	}
-	CHECK(kit_heard("cannot be given back to the driver yet") == 1, "nothing was said of it, or too much");
+	CHECK(kit_heard("cannot be given back to the driver yet") == 1,
+	      "nothing was said of it, or too much");
 	void *p = stalloc_malloc(size, 0, NULL);
 	CHECK(begin((void *)0x1000) >= 0, "no capture");
 	stalloc_free(p, 0, 0, NULL);

@@ -52,13 +52,17 @@ uint64_t kit_seed(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
-	seed_of_run = kit_number("STALLOC_TEST_SEED", (uint64_t)now.tv_sec * 1000003u ^ (uint64_t)now.tv_nsec);
+	seed_of_run = kit_number("STALLOC_TEST_SEED",
+				 (uint64_t)now.tv_sec * 1000003u ^ (uint64_t)now.tv_nsec);
 	printf("seed %llu (STALLOC_TEST_SEED repeats it)\n", (unsigned long long)seed_of_run);
 	fflush(stdout);
 	return seed_of_run;
 }
 
-static uint64_t word(uint64_t tag, size_t at) { return (tag + at) * 0x9E3779B97F4A7C15u ^ tag << 32; }
+static uint64_t word(uint64_t tag, size_t at)
+{
+	return (tag + at) * 0x9E3779B97F4A7C15u ^ tag << 32;
+}
 
 /* The word behind the one at an offset that carries the pattern. */
 static size_t next(size_t at, size_t size)
@@ -75,7 +79,8 @@ void kit_fill(void *block, size_t size, uint64_t tag)
 		uint64_t w = word(tag, at);
 		memcpy((char *)block + at, &w, sizeof w);
 	}
-	for (size_t at = size & ~(size_t)7; at < size; at++) ((unsigned char *)block)[at] = (unsigned char)(tag + at);
+	for (size_t at = size & ~(size_t)7; at < size; at++)
+		((unsigned char *)block)[at] = (unsigned char)(tag + at);
 }
 
 long kit_damage(const void *block, size_t size, uint64_t tag)
@@ -86,7 +91,8 @@ long kit_damage(const void *block, size_t size, uint64_t tag)
 		if (w != word(tag, at)) return (long)at;
 	}
 	for (size_t at = size & ~(size_t)7; at < size; at++)
-		if (((const unsigned char *)block)[at] != (unsigned char)(tag + at)) return (long)at;
+		if (((const unsigned char *)block)[at] != (unsigned char)(tag + at))
+			return (long)at;
 	return -1;
 }
 
@@ -118,9 +124,11 @@ static void tell_threads(void)
 		char state = '?';
 		unsigned long user = 0, kernel = 0;
 		const char *behind = strrchr(of_thread(d->d_name, "stat", stat, sizeof stat), ')');
-		if (behind) sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &kernel);
-		fprintf(stderr, "  thread %s: %c, %lu and %lu ticks, in %s\n", d->d_name, state, user, kernel,
-			of_thread(d->d_name, "syscall", call, sizeof call));
+		if (behind)
+			sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+			       &state, &user, &kernel);
+		fprintf(stderr, "  thread %s: %c, %lu and %lu ticks, in %s\n", d->d_name, state,
+			user, kernel, of_thread(d->d_name, "syscall", call, sizeof call));
 	}
 	if (tasks) closedir(tasks);
 }

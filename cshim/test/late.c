@@ -52,7 +52,8 @@ int main(void)
 		do disturb(i % 5);
 		while (!atomic_load(&freed));
 		pthread_barrier_wait(&end);
-		CHECK(stalloc_base(block, NULL) == NULL, "round %d: a free was left to whoever comes next", i);
+		CHECK(stalloc_base(block, NULL) == NULL,
+		      "round %d: a free was left to whoever comes next", i);
 		kit_progress();
 	}
 	over = true;

@@ -34,7 +34,8 @@ static void set_conf(uint64_t dice, const struct life *l)
 	const char *from = getenv("STALLOC_CONF"), *folder = getenv("ATTACK_SCRATCH");
 	const char *engine = from ? strstr(from, ",engine:") : NULL;
 	CHECK(engine, "STALLOC_CONF names no driver and engine");
-	int n = snprintf(conf, sizeof conf, "%.*s%s", (int)(engine - from), from, l->engine ? engine : ",engine:/nonexistent/engine.so");
+	int n = snprintf(conf, sizeof conf, "%.*s%s", (int)(engine - from), from,
+			 l->engine ? engine : ",engine:/nonexistent/engine.so");
 #define ADD(...) n += snprintf(conf + n, sizeof conf - (size_t)n, __VA_ARGS__)
 	static const char *const plans[] = {"always", "always", "always", "on", "on", "off"};
 	ADD(",plan:%s", plans[kit_below(&dice, 6)]);
@@ -158,7 +159,8 @@ static void wait_out(struct worker *w, double seconds)
 		kit_sleep_ms(5);
 		if (!closes || kit_seconds() - start < seconds * 0.6) continue;
 		int device = (int)kit_below(&w->random, (uint64_t)life.devices + 1) - 1;
-		CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+		CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s",
+		      stalloc_last_error());
 		closes = false;
 	}
 }
@@ -176,7 +178,8 @@ static struct tally *shared_tally(void)
 	char path[256];
 	snprintf(path, sizeof path, "%s/tally", getenv("ATTACK_SCRATCH"));
 	int f = open(path, O_RDWR);
-	struct tally *t = f < 0 ? MAP_FAILED : mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+	struct tally *t = f < 0 ? MAP_FAILED
+				: mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
 	CHECK(t != MAP_FAILED, "no tally in %s", path);
 	close(f);
 	return t;
@@ -188,8 +191,10 @@ static void day_play(struct worker *workers, struct worker *w, double most)
 	plan_before(w);
 	mishaps_start();
 	for (int i = 0; i < life.threads; i++) {
-		workers[i] = (struct worker){.id = i + 1, .random = life.seed + 1000 * (uint64_t)(i + 1)};
-		CHECK(pthread_create(&workers[i].thread, NULL, live, &workers[i]) == 0, "no thread");
+		workers[i] = (struct worker){.id = i + 1,
+					     .random = life.seed + 1000 * (uint64_t)(i + 1)};
+		CHECK(pthread_create(&workers[i].thread, NULL, live, &workers[i]) == 0,
+		      "no thread");
 	}
 	rough_start(workers, life.threads);
 	wait_out(w, life.seconds < most ? life.seconds : most);
@@ -203,17 +208,20 @@ void life_play(double most)
 {
 	static struct worker workers[THREADS], w;
 	life = life_of(kit_seed(), false);
-	printf("devices %d of %zu MiB, threads %d, requests to %zu; noisy %d, roomy %d, engine %d, open pools %d, closes %d, forks %d, "
+	printf("devices %d of %zu MiB, threads %d, requests to %zu; noisy %d, roomy %d, engine %d, "
+	       "open pools %d, closes %d, forks %d, "
 	       "limits %d, mishaps %d, rough %d, wrong %d, ends closed %d, night %d\n",
-	       life.devices, life.capacity >> 20, life.threads, life.largest, life.noisy, life.roomy, life.engine, life.open_pools,
-	       life.closes, life.forks, life.limits, life.mishaps, life.rough, life.wrong, life.ends_closed, life.night);
+	       life.devices, life.capacity >> 20, life.threads, life.largest, life.noisy,
+	       life.roomy, life.engine, life.open_pools, life.closes, life.forks, life.limits,
+	       life.mishaps, life.rough, life.wrong, life.ends_closed, life.night);
 	kit_watchdog((unsigned)kit_number("STALLOC_TEST_HANG", 60));
 	fflush(stdout);
 	pieces_open();
 	still_open();
 	w = (struct worker){.id = THREADS + 1, .random = life.seed + 5};
 	roads_open(&w);
-	life.night ? night_play(&w, life.seconds < most ? life.seconds : most) : day_play(workers, &w, most);
+	life.night ? night_play(&w, life.seconds < most ? life.seconds : most)
+		   : day_play(workers, &w, most);
 	balance(workers, &w);
 	struct tally *sum = shared_tally();
 	for (int i = 0; i < life.threads; i++) add(sum, &workers[i].did);

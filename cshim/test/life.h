@@ -29,9 +29,10 @@ struct life life_of(uint64_t seed, bool in_environment);
 void life_play(double most_seconds);
 
 /* What was done, summed over all lives. */
-#define TALLY(X)                                                                                             \
-	X(requests) X(refused) X(hits) X(steps) X(plans) X(plain) X(streams) X(pools) X(captures) X(files)  \
-	X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports) X(nights)
+#define TALLY(X)                                                                               \
+	X(requests)                                                                            \
+	X(refused) X(hits) X(steps) X(plans) X(plain) X(streams) X(pools) X(captures) X(files) \
+		X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports) X(nights)
 struct tally {
 #define FIELD(name) uint64_t name;
 	TALLY(FIELD)
@@ -57,7 +58,8 @@ struct piece {
 /* pieces.c. get: false if it was refused. */
 void pieces_open(void);
 void piece_claim(const struct piece *p, bool in);
-long piece_few(const struct piece *p, bool write); /* the first word that is wrong, or -1; or writes them */
+long piece_few(const struct piece *p,
+	       bool write); /* the first word that is wrong, or -1; or writes them */
 bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream);
 void piece_use(struct worker *w, struct piece *p); /* on some road until it is free */
 void piece_check(const struct piece *p);
@@ -66,7 +68,7 @@ void piece_give(struct worker *w, struct piece *p);
 void piece_give_kept(struct worker *w, struct piece *p);
 void piece_over(const struct piece *p);
 void piece_dream(struct worker *w, struct piece *p); /* frees one that sleeps */
-void piece_wake(const struct piece *p, bool kept);   /* with its contents, or they are written anew */
+void piece_wake(const struct piece *p, bool kept); /* with its contents, or they are written anew */
 size_t some_size(struct worker *w);
 
 /* roads.c: streams of the driver's, made and destroyed. */

@@ -1,5 +1,5 @@
-/* The lock of a device (lock.h) alone: one is inside at a time, threads come and go, owners
- * are made and ended; and whoever looks a bounded number of times comes back, however long
+/* The lock of a device (lock.h) alone: one is inside at a time, threads come and go, the bias
+ * begins and ends; and whoever spins a bounded number of times comes back, however long
  * the holder stays: Go relies on that, see lock.h. */
 #include <pthread.h>
 #include <sched.h>
@@ -30,16 +30,18 @@ static void critical(uint64_t me)
 	inside = 0;
 }
 
-/* Bursts long enough to become the owner, by each way into the lock. */
+/* Bursts long enough to bias the lock, by each way into it. */
 static void *work(void *argument)
 {
 	uint64_t me = (uintptr_t)argument, r = me * 7919, n = 0;
 	for (int burst = 0; burst < BURSTS; burst++) {
-		uint64_t way = kit_below(&r, 3), length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
+		uint64_t way = kit_below(&r, 3),
+			 length = kit_below(&r, 4) ? kit_below(&r, 50) : kit_below(&r, 1000);
 		for (uint64_t i = 0; i < length; i++) {
 			if (way == 0)
 				stalloc_lock(&d);
-			else if (!(way == 1 ? stalloc_lock_try(&d.lock, 0) : stalloc_try_lock(&d))) /* as Go and as a free */
+			else if (!(way == 1 ? stalloc_lock_try_exchange(&d.lock, 0)
+					    : stalloc_try_lock(&d))) /* as Go and as a free */
 				continue;
 			critical(me);
 			stalloc_unlock(&d);
@@ -57,13 +59,16 @@ static void exclusion(void)
 	pthread_t threads[THREADS];
 	for (uintptr_t round = 0; round < ROUNDS; round++) {
 		for (uintptr_t i = 0; i < THREADS; i++)
-			CHECK(pthread_create(&threads[i], NULL, work, (void *)(round * THREADS + i + 1)) == 0, "no thread");
+			CHECK(pthread_create(&threads[i], NULL, work,
+					     (void *)(round * THREADS + i + 1)) == 0,
+			      "no thread");
 		for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	}
-	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted, (unsigned long long)counter);
+	CHECK(counter == wanted, "%llu were inside, %llu counted", (unsigned long long)wanted,
+	      (unsigned long long)counter);
 }
 
-/* Takes the lock so often that it becomes the owner, if so said, and stays inside. */
+/* Takes the lock, so often that it is biased if so said, and stays inside. */
 static void *hold(void *times)
 {
 	for (uintptr_t i = 1; i < (uintptr_t)times; i++) {
@@ -85,7 +90,7 @@ static void comes_back(uintptr_t times)
 	while (atomic_load(&holder) != 1) kit_sleep_ms(1);
 	for (int i = 0; i < 100; i++) {
 		CHECK(!stalloc_try_lock(&d), "two are inside");
-		CHECK(!stalloc_lock_try(&d.lock, STALLOC_PATIENCE), "two are inside");
+		CHECK(!stalloc_lock_try_exchange(&d.lock, STALLOC_GO_SPINS), "two are inside");
 		kit_progress();
 	}
 	atomic_store(&holder, 2);
@@ -106,11 +111,13 @@ static void *enter(void *argument)
 static void all_wake(void)
 {
 	pthread_t threads[THREADS];
-	CHECK(stalloc_lock_try(&d.lock, 0), "it is taken");
-	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
-	while (atomic_load(&d.lock.taken) != STALLOC_AWAITED) kit_sleep_ms(1);
+	CHECK(stalloc_lock_try_exchange(&d.lock, 0), "it is taken");
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, enter, (void *)(i + 1)) == 0, "no thread");
+	while (atomic_load(&d.lock.state) != STALLOC_CONTENDED) kit_sleep_ms(1);
 	atomic_store(&nudged, 0);
-	while (atomic_load(&nudged) < 2 * THREADS) kit_sleep_ms(1); /* they go to Go while they wait */
+	while (atomic_load(&nudged) < 2 * THREADS)
+		kit_sleep_ms(1); /* they go to Go while they wait */
 	stalloc_unlock(&d);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 	kit_progress();
@@ -118,19 +125,21 @@ static void all_wake(void)
 
 int main(void)
 {
-	static struct stalloc_owner owners[4][STALLOC_OWNERS];
+	static struct stalloc_bias slots[4][STALLOC_BIAS_SLOTS];
 	kit_watchdog(30);
 	for (int with = 0; with < 4; with++) { /* spins: as on one processor, and on more */
 		d = (struct stalloc_device){0};
-		stalloc_lock_prepare(&d.lock, with & 1 ? owners[with] : NULL);
+		stalloc_lock_prepare(&d.lock, with & 1 ? slots[with] : NULL);
 		d.lock.spins = with & 2 ? STALLOC_SPINS : 0;
 		counter = wanted = 0;
 		exclusion();
 		all_wake();
 		comes_back(1);
-		comes_back(2 * STALLOC_STREAK);
-		comes_back(2 * STALLOC_STREAK); /* another owner */
+		comes_back(2 * STALLOC_BIAS_STREAK);
+		comes_back(2 * STALLOC_BIAS_STREAK); /* another thread's bias */
 	}
-	printf("lock: one at a time, %s\n", owners[1][0].thread ? "with owners and without" : "without owners: no membarrier here");
+	printf("lock: one at a time, %s\n", slots[1][0].thread
+						    ? "biased and not"
+						    : "never biased: no membarrier here");
 	return 0;
 }

@@ -13,7 +13,8 @@ static void step(int requests)
 	void *live[LIVE] = {0};
 	for (int i = 0; i < requests + LIVE; i++) {
 		stalloc_free(live[i % LIVE], 0, 0, NULL);
-		live[i % LIVE] = i < requests ? stalloc_malloc((size_t)(1 + i % 37) * 2048, 0, NULL) : NULL;
+		live[i % LIVE] =
+			i < requests ? stalloc_malloc((size_t)(1 + i % 37) * 2048, 0, NULL) : NULL;
 		CHECK(i >= requests || live[i % LIVE], "%s", stalloc_last_error());
 	}
 	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
@@ -56,7 +57,8 @@ int main(void)
 	kit_listen();
 	step(10); /* from the first mark on none ends by itself */
 	step(MOST / 2);
-	CHECK(kit_stats().lost_events < 1000, "events of a step of 2^20 were lost"); /* the step before may wait, and go */
+	CHECK(kit_stats().lost_events < 1000,
+	      "events of a step of 2^20 were lost"); /* the step before may wait, and go */
 	many(); /* while the planner looks at the long step, which takes memory once */
 	early = kit_resident();
 	many();
@@ -64,9 +66,11 @@ int main(void)
 	too_long();
 	planned();
 	int heard = kit_heard("a step is not planned");
-	printf("own memory: %zu MiB, then %zu, at the end %zu\n", early >> 20, late >> 20, kit_resident() >> 20);
+	printf("own memory: %zu MiB, then %zu, at the end %zu\n", early >> 20, late >> 20,
+	       kit_resident() >> 20);
 	CHECK(heard == 1, "a step that is too long was said to be %d times", heard);
 	CHECK(late < early + ((size_t)256 << 20), "%zu MiB became %zu", early >> 20, late >> 20);
-	CHECK(kit_resident() < (size_t)1 << 30, "%zu MiB became %zu", early >> 20, kit_resident() >> 20);
+	CHECK(kit_resident() < (size_t)1 << 30, "%zu MiB became %zu", early >> 20,
+	      kit_resident() >> 20);
 	return 0;
 }

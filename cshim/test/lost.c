@@ -49,10 +49,13 @@ int main(void)
 	kit_watchdog(60);
 	pthread_barrier_init(&begin, NULL, FREERS + 1);
 	pthread_barrier_init(&end, NULL, FREERS + 1);
-	for (uintptr_t i = 0; i < FREERS; i++) CHECK(pthread_create(&threads[i], NULL, freer, (void *)i) == 0, "no thread");
+	for (uintptr_t i = 0; i < FREERS; i++)
+		CHECK(pthread_create(&threads[i], NULL, freer, (void *)i) == 0, "no thread");
 	for (int step = 0; rounds < ROUNDS; step++) {
 		struct stalloc_stats before = kit_stats(), s;
-		for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, NULL)), "%s", stalloc_last_error());
+		for (int i = 0; i < BLOCKS; i++)
+			CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, NULL)), "%s",
+			      stalloc_last_error());
 		s = kit_stats();
 		bool hit = s.hits - before.hits > BLOCKS / 2;
 		served += hit;
@@ -69,7 +72,8 @@ int main(void)
 		}
 		CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
 		s = kit_stats();
-		CHECK(s.allocated == 0 && s.blocks == 0, "step %d: all was freed, %llu bytes in %llu blocks stay", step,
+		CHECK(s.allocated == 0 && s.blocks == 0,
+		      "step %d: all was freed, %llu bytes in %llu blocks stay", step,
 		      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
 		CHECK(step < 3000, "a plan served %d times", served);
 		if (!hit) kit_sleep_ms(2);

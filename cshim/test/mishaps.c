@@ -37,13 +37,18 @@ static void *fail(void *seed)
 	uint64_t random = (uintptr_t)seed;
 	while (!atomic_load(&mended)) {
 		char rules[200], nth[24] = "*";
-		const char *f = functions[kit_below(&random, FUNCTIONS)], *g = functions[kit_below(&random, FUNCTIONS)];
-		bool lasting = kit_below(&random, 6) == 0 && strcmp(f, "cuCtxPopCurrent") != 0; /* the stack is not endless */
+		const char *f = functions[kit_below(&random, FUNCTIONS)],
+			   *g = functions[kit_below(&random, FUNCTIONS)];
+		bool lasting = kit_below(&random, 6) == 0 &&
+			       strcmp(f, "cuCtxPopCurrent") != 0; /* the stack is not endless */
 		if (!lasting) snprintf(nth, sizeof nth, "%d", 1 + (int)kit_below(&random, 40));
-		snprintf(rules, sizeof rules, "%s:%s:%d,%s:%d:%d", f, nth, codes[kit_below(&random, 6)], g, 1 + (int)kit_below(&random, 40), codes[kit_below(&random, 6)]);
+		snprintf(rules, sizeof rules, "%s:%s:%d,%s:%d:%d", f, nth,
+			 codes[kit_below(&random, 6)], g, 1 + (int)kit_below(&random, 40),
+			 codes[kit_below(&random, 6)]);
 		CHECK(kit_fake_fail(rules) == 0, "%s", rules);
 		atomic_fetch_add(&failures, 1);
-		kit_sleep_ms(lasting ? 1u << kit_below(&random, 8) : (unsigned)kit_below(&random, 20));
+		kit_sleep_ms(lasting ? 1u << kit_below(&random, 8)
+				     : (unsigned)kit_below(&random, 20));
 		if (lasting) kit_fake_fail("");
 	}
 	kit_fake_fail("");
@@ -52,7 +57,9 @@ static void *fail(void *seed)
 
 void mishaps_start(void)
 {
-	if (life.mishaps) CHECK(pthread_create(&failing, NULL, fail, (void *)(uintptr_t)(life.seed + 7)) == 0, "no thread");
+	if (life.mishaps)
+		CHECK(pthread_create(&failing, NULL, fail, (void *)(uintptr_t)(life.seed + 7)) == 0,
+		      "no thread");
 }
 
 void mishaps_end(struct worker *w)
@@ -101,8 +108,10 @@ void rough_start(struct worker *workers, int n)
 	victims = workers;
 	victim_count = n;
 	sigaction(SIGUSR1, &action, NULL);
-	CHECK(pthread_create(&pest, NULL, pester, (void *)(uintptr_t)(life.seed + 9)) == 0, "no thread");
-	for (int i = 0; i < HOGS; i++) CHECK(pthread_create(&hogs[i], NULL, hog, NULL) == 0, "no thread");
+	CHECK(pthread_create(&pest, NULL, pester, (void *)(uintptr_t)(life.seed + 9)) == 0,
+	      "no thread");
+	for (int i = 0; i < HOGS; i++)
+		CHECK(pthread_create(&hogs[i], NULL, hog, NULL) == 0, "no thread");
 }
 
 /* One thread runs only where nobody else wants to, another seldom. */
@@ -115,8 +124,11 @@ void rough_thread(struct worker *w)
 		return;
 	}
 	CHECK(s.ss_sp && sigaltstack(&s, NULL) == 0, "no signal stack");
-	if (w->id == life.threads) CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0, "no low priority");
-	if (w->id == life.threads - 1) CHECK(setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10) == 0, "no low priority");
+	if (w->id == life.threads)
+		CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0, "no low priority");
+	if (w->id == life.threads - 1)
+		CHECK(setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10) == 0,
+		      "no low priority");
 }
 
 void rough_thread_ends(void)

@@ -46,7 +46,8 @@ static void export(struct worker *w, const struct piece *p)
 	struct piece there = *p;
 	char *at = stalloc_import_block(token, p->device);
 	if (!at) {
-		CHECK(life.mishaps || strstr(stalloc_last_error(), "cannot be had"), "%s", stalloc_last_error()); /* no file descriptors are left */
+		CHECK(life.mishaps || strstr(stalloc_last_error(), "cannot be had"), "%s",
+		      stalloc_last_error()); /* no file descriptors are left */
 		return;
 	}
 	there.at = at + offset;
@@ -60,9 +61,12 @@ static bool pause_now(struct worker *w, struct region *r, int device)
 	char text[32];
 	const char *tag = tag_of(w, text, sizeof text);
 	r->kept = kit_below(&w->random, 2);
-	int result = stalloc_pause(device, &tag, 1, r->kept ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
+	int result = stalloc_pause(device, &tag, 1,
+				   r->kept ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "private pool") || strstr(why, "pool:gmlake"), "%s", why);
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "private pool") ||
+		      strstr(why, "pool:gmlake"),
+	      "%s", why);
 	r->asleep = result == STALLOC_OK || strstr(why, "it sleeps");
 	w->did.naps += r->asleep;
 	return r->asleep;
@@ -74,13 +78,17 @@ static void request(struct worker *w, int device, void *stream)
 	struct piece p;
 	if (kit_below(&w->random, 2)) {
 		if (life.sound && !life.open_pools) /* which come before regions */
-			CHECK(!stalloc_malloc(1000, device, stream) && strstr(stalloc_last_error(), "sleeps"), "a request of what sleeps: %s", stalloc_last_error());
+			CHECK(!stalloc_malloc(1000, device, stream) &&
+				      strstr(stalloc_last_error(), "sleeps"),
+			      "a request of what sleeps: %s", stalloc_last_error());
 	} else {
 		stalloc_end_region();
 		piece_get(w, &p, some_size(w), device, stream); /* of what does not */
 		piece_give(w, &p);
 		char text[32];
-		CHECK(stalloc_begin_region(tag_of(w, text, sizeof text)) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+		CHECK(stalloc_begin_region(tag_of(w, text, sizeof text)) == STALLOC_OK ||
+			      life.mishaps,
+		      "%s", stalloc_last_error());
 	}
 }
 
@@ -137,7 +145,8 @@ static void look(bool kept)
 	for (int d = 0; d < life.devices; d++)
 		for (int t = 0; t < life.threads; t++) {
 			struct region *r = &regions[d][t];
-			for (int i = 0; i < PIECES; i++) piece_wake(&r->p[i], r->asleep ? r->kept : kept);
+			for (int i = 0; i < PIECES; i++)
+				piece_wake(&r->p[i], r->asleep ? r->kept : kept);
 			r->asleep = false;
 		}
 }
@@ -149,15 +158,19 @@ void all_nap(struct worker *w)
 	if (stalloc_resume(-1, NULL, 0) != STALLOC_OK) return;
 	look(true);
 	bool keep = kit_below(&w->random, 2), step = kit_below(&w->random, 2);
-	int result = stalloc_pause(-1, NULL, 0, keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
-	CHECK(result == STALLOC_OK || !life.sound || strstr(stalloc_last_error(), "pool:gmlake"), "%s", stalloc_last_error());
+	int result =
+		stalloc_pause(-1, NULL, 0, keep ? STALLOC_BACKUP_HOST : STALLOC_BACKUP_DISCARD);
+	CHECK(result == STALLOC_OK || !life.sound || strstr(stalloc_last_error(), "pool:gmlake"),
+	      "%s", stalloc_last_error());
 	if (result == STALLOC_OK && life.sound)
-		CHECK(!stalloc_malloc(1000, 0, NULL) && strstr(stalloc_last_error(), "sleeps"), "a request of what sleeps: %s", stalloc_last_error());
+		CHECK(!stalloc_malloc(1000, 0, NULL) && strstr(stalloc_last_error(), "sleeps"),
+		      "a request of what sleeps: %s", stalloc_last_error());
 	cells_dream(w);
 	if (step) CHECK(stalloc_step(-1) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
 	double start = kit_seconds();
 	while (stalloc_resume(-1, NULL, 0) != STALLOC_OK) {
-		CHECK(life.mishaps && kit_seconds() - start < 20, "it does not wake: %s", stalloc_last_error());
+		CHECK(life.mishaps && kit_seconds() - start < 20, "it does not wake: %s",
+		      stalloc_last_error());
 		kit_sleep_ms(1);
 	}
 	keep = keep && result == STALLOC_OK; /* else some devices sleep, and nobody knows which */
@@ -186,7 +199,9 @@ void naps_clear(struct worker *w)
 		for (int t = 0; t < life.threads; t++) {
 			struct region *r = &regions[d][t];
 			struct worker of = {.id = t + 1, .random = w->random};
-			if (r->asleep) CHECK(resume(&of, r, d), "a region cannot be woken: %s", stalloc_last_error());
+			if (r->asleep)
+				CHECK(resume(&of, r, d), "a region cannot be woken: %s",
+				      stalloc_last_error());
 			for (int i = 0; i < PIECES; i++) piece_give(w, &r->p[i]);
 		}
 }

@@ -35,7 +35,8 @@ static bool round_of(int device)
 				    .device = device,
 				    .stream = stream_of(device),
 				    .tag = ++night.w->sequence * 64 + 1};
-		stalloc_lasting_stream(device, x->stream); /* before its request, as PyTorch's adapter */
+		stalloc_lasting_stream(device,
+				       x->stream); /* before its request, as PyTorch's adapter */
 		x->at = stalloc_malloc(pack, device, x->stream);
 		if (answer_of(x->at, device, 0) != IS_AWAKE) break;
 		piece_claim(x, true);
@@ -57,7 +58,8 @@ void once_play(void)
 	for (int i = 1; i <= ROUNDS && round_of(device); i++) {
 		if (i == 2) second = reserved(device);
 		CHECK(i < 3 || reserved(device) <= second + slack,
-		      "device %d: %zu bytes are reserved behind round %d, %zu were behind the second",
+		      "device %d: %zu bytes are reserved behind round %d, %zu were behind the "
+		      "second",
 		      device, reserved(device), i, second);
 		kit_sleep_ms(PACE_MS);
 		kit_progress();

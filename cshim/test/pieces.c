@@ -17,21 +17,28 @@ static _Atomic uint64_t *claims;
 void pieces_open(void)
 {
 	size_t bytes = ((size_t)1 << ADDRESS_BITS) / GRAIN / 8;
-	claims = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	claims = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(claims != MAP_FAILED, "no addresses for the claims");
 }
 
 void piece_claim(const struct piece *p, bool in)
 {
-	uint64_t from = (uintptr_t)p->at / GRAIN, end = ((uintptr_t)p->at + p->size + GRAIN - 1) / GRAIN;
+	uint64_t from = (uintptr_t)p->at / GRAIN,
+		 end = ((uintptr_t)p->at + p->size + GRAIN - 1) / GRAIN;
 	while (from < end) {
 		uint64_t until = (from / 64 + 1) * 64, n = (until < end ? until : end) - from;
 		uint64_t mask = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << from % 64;
-		uint64_t was = in ? atomic_fetch_or_explicit(&claims[from / 64], mask, memory_order_relaxed)
-				  : ~atomic_fetch_and_explicit(&claims[from / 64], ~mask, memory_order_relaxed);
-		CHECK((was & mask) == 0, "%s %p of %zu bytes on device %d, stream %p, tag %#llx: %s", in ? "block" : "the free of",
-		      p->at, p->size, p->device, p->stream, (unsigned long long)p->tag,
-		      in ? "some of its bytes are another's (an overlap)" : "some of its bytes were nobody's");
+		uint64_t was = in ? atomic_fetch_or_explicit(&claims[from / 64], mask,
+							     memory_order_relaxed)
+				  : ~atomic_fetch_and_explicit(&claims[from / 64], ~mask,
+							       memory_order_relaxed);
+		CHECK((was & mask) == 0,
+		      "%s %p of %zu bytes on device %d, stream %p, tag %#llx: %s",
+		      in ? "block" : "the free of", p->at, p->size, p->device, p->stream,
+		      (unsigned long long)p->tag,
+		      in ? "some of its bytes are another's (an overlap)"
+			 : "some of its bytes were nobody's");
 		from += n;
 	}
 }
@@ -41,7 +48,8 @@ long piece_few(const struct piece *p, bool write)
 	size_t last = (p->size - 8) & ~(size_t)7, step = (p->size / FEW + 8) & ~(size_t)7;
 	if (step > STRIDE) step = STRIDE;
 	for (size_t at = 0;; at = at + step < last ? at + step : last) {
-		uint64_t *word = (uint64_t *)((char *)p->at + at), want = (p->tag + at) * 0x9E3779B97F4A7C15u;
+		uint64_t *word = (uint64_t *)((char *)p->at + at),
+			 want = (p->tag + at) * 0x9E3779B97F4A7C15u;
 		if (write)
 			*word = want;
 		else if (*word != want)
@@ -55,8 +63,10 @@ static bool fully(const struct piece *p) { return p->tag % FULL == 0 || p->size 
 void piece_check(const struct piece *p)
 {
 	long bad = fully(p) ? kit_damage(p->at, p->size, p->tag) : piece_few(p, false);
-	CHECK(bad < 0, "block %p of %zu bytes on device %d, stream %p, tag %#llx was overwritten at byte %ld", p->at, p->size,
-	      p->device, p->stream, (unsigned long long)p->tag, bad);
+	CHECK(bad < 0,
+	      "block %p of %zu bytes on device %d, stream %p, tag %#llx was overwritten at byte "
+	      "%ld",
+	      p->at, p->size, p->device, p->stream, (unsigned long long)p->tag, bad);
 }
 
 static void fill(const struct piece *p)
@@ -69,7 +79,10 @@ static void fill(const struct piece *p)
 
 bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void *stream)
 {
-	*p = (struct piece){.size = size, .device = device, .stream = stream, .tag = (uint64_t)w->id << 48 | ++w->sequence};
+	*p = (struct piece){.size = size,
+			    .device = device,
+			    .stream = stream,
+			    .tag = (uint64_t)w->id << 48 | ++w->sequence};
 	p->at = stalloc_malloc(size, device, stream);
 	if (w->sequence % 64 == 0) kit_progress();
 	if (!p->at) {
@@ -77,7 +90,8 @@ bool piece_get(struct worker *w, struct piece *p, size_t size, int device, void 
 		w->did.refused++;
 		CHECK(*why, "a request was refused without a text");
 		CHECK(!life.roomy, "%zu bytes on device %d were refused: %s", size, device, why);
-		CHECK(life.mishaps || strstr(why, "out of memory"), "%zu bytes on device %d were refused: %s", size, device, why);
+		CHECK(life.mishaps || strstr(why, "out of memory"),
+		      "%zu bytes on device %d were refused: %s", size, device, why);
 		return false;
 	}
 	CHECK((uintptr_t)p->at % GRAIN == 0, "%p is not aligned", p->at);

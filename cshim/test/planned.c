@@ -16,7 +16,8 @@ static uint64_t rounded(size_t n) { return (n + 511) / 512 * 512; }
 static void ask(void **blocks)
 {
 	for (int i = 0; i < N; i++)
-		CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, mine)), "%s", stalloc_last_error());
+		CHECK((blocks[i] = stalloc_malloc(size_of(i), 0, mine)), "%s",
+		      stalloc_last_error());
 }
 
 static void give(void **blocks)
@@ -46,7 +47,8 @@ static void has_base(char *p, size_t asked)
 	for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
 		size_t size = 0;
 		void *base = stalloc_base(p + at[i], &size);
-		CHECK(base == p && size == rounded(asked), "at %zu of %zu: base %p of %p, size %zu", at[i], asked, base, (void *)p, size);
+		CHECK(base == p && size == rounded(asked), "at %zu of %zu: base %p of %p, size %zu",
+		      at[i], asked, base, (void *)p, size);
 	}
 	CHECK(stalloc_base(p + asked / 2, NULL) == p, "without a size");
 	CHECK(stalloc_base(p + rounded(asked), NULL) != p, "the block goes on behind its end");
@@ -58,9 +60,11 @@ static void bases(void **blocks)
 	for (int i = 0; i < N; i++) has_base(blocks[i], size_of(i));
 	has_base(pooled, 3000001);
 	stalloc_free(pooled, 0, 0, other);
-	CHECK(!stalloc_base(pooled, NULL) && !stalloc_base(pooled + 1000, NULL), "a freed block has a base");
+	CHECK(!stalloc_base(pooled, NULL) && !stalloc_base(pooled + 1000, NULL),
+	      "a freed block has a base");
 	stalloc_free(blocks[3], 0, 0, mine);
-	CHECK(!stalloc_base(blocks[3], NULL) && !stalloc_base((char *)blocks[3] + 1000, NULL), "a freed slot has a base");
+	CHECK(!stalloc_base(blocks[3], NULL) && !stalloc_base((char *)blocks[3] + 1000, NULL),
+	      "a freed slot has a base");
 	blocks[3] = NULL;
 }
 
@@ -75,9 +79,12 @@ static void freed_twice(void **blocks)
 	stalloc_free(p, 0, 0, mine);
 	blocks[5] = NULL;
 	s = kit_stats();
-	CHECK(s.blocks == before.blocks - 1, "%llu blocks of %llu", (unsigned long long)s.blocks, (unsigned long long)before.blocks);
-	CHECK(s.allocated == before.allocated - rounded(size_of(5)), "%llu bytes", (unsigned long long)s.allocated);
-	CHECK(s.active == before.active, "%llu bytes are active of %llu", (unsigned long long)s.active, (unsigned long long)before.active);
+	CHECK(s.blocks == before.blocks - 1, "%llu blocks of %llu", (unsigned long long)s.blocks,
+	      (unsigned long long)before.blocks);
+	CHECK(s.allocated == before.allocated - rounded(size_of(5)), "%llu bytes",
+	      (unsigned long long)s.allocated);
+	CHECK(s.active == before.active, "%llu bytes are active of %llu",
+	      (unsigned long long)s.active, (unsigned long long)before.active);
 	CHECK(!stalloc_base(p, NULL), "a freed slot has a base");
 	give(blocks);
 	int pending = 0;
@@ -87,7 +94,8 @@ static void freed_twice(void **blocks)
 		ask(blocks);
 		if (kit_stats().active > kit_stats().allocated)
 			for (int i = 0; i < N; i++)
-				CHECK(p >= (char *)blocks[i] + size_of(i) || (char *)blocks[i] >= p + size_of(5),
+				CHECK(p >= (char *)blocks[i] + size_of(i) ||
+					      (char *)blocks[i] >= p + size_of(5),
 				      "handed out while another stream used it");
 		give(blocks);
 	}
@@ -102,14 +110,17 @@ static void many_arenas(void)
 		uint64_t hits = kit_stats().hits;
 		for (int i = 0; i < STREAMS; i++)
 			for (int j = 0; j < OF_STREAM; j++) {
-				blocks[i][j] = stalloc_malloc(4096u * (size_t)(j + 1), 0, (void *)(uintptr_t)(0x10000 + i * 16));
+				blocks[i][j] =
+					stalloc_malloc(4096u * (size_t)(j + 1), 0,
+						       (void *)(uintptr_t)(0x10000 + i * 16));
 				CHECK(blocks[i][j], "%s", stalloc_last_error());
 			}
 		served = kit_stats().hits - hits;
 		for (int i = 0; i < STREAMS; i++)
 			for (int j = 0; j < OF_STREAM; j++) stalloc_free(blocks[i][j], 0, 0, NULL);
 		CHECK(stalloc_step(0) == STALLOC_OK, "step %d: %s", step, stalloc_last_error());
-		CHECK(step < 30000, "of %d requests %llu were served", STREAMS * OF_STREAM, (unsigned long long)served);
+		CHECK(step < 30000, "of %d requests %llu were served", STREAMS * OF_STREAM,
+		      (unsigned long long)served);
 		if (step > 20) kit_sleep_ms(2);
 	}
 }
@@ -129,7 +140,8 @@ int main(void)
 	kit_progress();
 	many_arenas();
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.allocated == 0 && s.blocks == 0 && s.active == 0, "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
+	CHECK(s.allocated == 0 && s.blocks == 0 && s.active == 0,
+	      "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
 	      (unsigned long long)s.blocks);
 	puts("planned: all as documented");
 	return 0;

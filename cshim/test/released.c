@@ -33,7 +33,13 @@ static void *get_in(const uint64_t id[2])
 static void large_ids(void)
 {
 	static const uint64_t ids[][2] = {
-		{1, 5}, {1ull << 30, 5}, {1ull << 31, 5}, {1ull << 32, 0}, {1ull << 32 | 1, 5}, {1, 1ull << 32 | 5}, {UINT64_MAX, UINT64_MAX},
+		{1, 5},
+		{1ull << 30, 5},
+		{1ull << 31, 5},
+		{1ull << 32, 0},
+		{1ull << 32 | 1, 5},
+		{1, 1ull << 32 | 5},
+		{UINT64_MAX, UINT64_MAX},
 	};
 	enum { IDS = sizeof ids / sizeof *ids };
 	void *first[IDS];
@@ -41,7 +47,8 @@ static void large_ids(void)
 	uint64_t before = kit_stats().reserved;
 	for (int i = 0; i < IDS; i++) {
 		first[i] = get_in(ids[i]);
-		for (int k = 0; k < i; k++) CHECK(first[i] != first[k], "pools %d and %d share memory", k, i);
+		for (int k = 0; k < i; k++)
+			CHECK(first[i] != first[k], "pools %d and %d share memory", k, i);
 		stalloc_free(first[i], 0, 0, NULL);
 	}
 	for (int i = 0; i < IDS; i++) {
@@ -49,7 +56,8 @@ static void large_ids(void)
 		stalloc_release_pool(0, ids[i][0], ids[i][1]);
 		CHECK(kit_stats().reserved < held, "pool %d keeps what it had", i);
 	}
-	CHECK(kit_stats().reserved == before, "%llu of %llu", (unsigned long long)kit_stats().reserved, (unsigned long long)before);
+	CHECK(kit_stats().reserved == before, "%llu of %llu",
+	      (unsigned long long)kit_stats().reserved, (unsigned long long)before);
 }
 
 int main(void)
@@ -58,10 +66,13 @@ int main(void)
 	kit_watchdog(60);
 	stalloc_free(stalloc_malloc(1, 0, NULL), 0, 0, NULL);
 	large_ids();
-	for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(0x1000 * (i + 1))) == 0, "no thread");
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, work, (void *)(0x1000 * (i + 1))) == 0,
+		      "no thread");
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		stalloc_begin_pool(0, 10 + i, 0, NULL);
-		for (int k = 0; k < BLOCKS; k++) stalloc_free(stalloc_malloc(size, 0, NULL), 0, 0, NULL);
+		for (int k = 0; k < BLOCKS; k++)
+			stalloc_free(stalloc_malloc(size, 0, NULL), 0, 0, NULL);
 		stalloc_end_pool(0, 10 + i, 0);
 		stalloc_release_pool(0, 10 + i, 0);
 		kit_progress();
@@ -71,8 +82,9 @@ int main(void)
 	for (int i = 0; i < 3; i++) stalloc_step(-1);
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.blocks == 0 && s.reserved == 0, "%llu blocks, %llu bytes are held for pools that were released", (unsigned long long)s.blocks,
-	      (unsigned long long)s.reserved);
+	CHECK(s.blocks == 0 && s.reserved == 0,
+	      "%llu blocks, %llu bytes are held for pools that were released",
+	      (unsigned long long)s.blocks, (unsigned long long)s.reserved);
 	puts("released: none was lost");
 	return 0;
 }

@@ -1,6 +1,6 @@
-/* Streams as the driver makes them, on each device. Blocks outlive them: they are freed by the name of a
- * stream that is gone, or that has its address by now. Nothing else is done with one that
- * is gone: whoever uses a road is on it, until what it uses of others' is free. */
+/* Streams as the driver makes them, on each device. Blocks outlive them: they are freed by the name
+ * of a stream that is gone, or that has its address by now. Nothing else is done with one that is
+ * gone: whoever uses a road is on it, until what it uses of others' is free. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -11,7 +11,8 @@ enum { BUSY = -1, NO_STREAM = -2, LASTING = 4 };
 static struct road {
 	_Atomic int users; /* or one of these */
 	void *stream;
-} roads[DEVICES * STREAMS]; /* each device's first is its default stream, and some last as long as the life */
+} roads[DEVICES *
+	STREAMS]; /* each device's first is its default stream, and some last as long as the life */
 
 static bool lasts(const struct road *r) { return (r - roads) % STREAMS < LASTING; }
 
@@ -66,15 +67,19 @@ void roads_open(struct worker *w)
 /* Where steps are to repeat, others keep off the roads of those who play them. */
 static int any_road(struct worker *w, int device)
 {
-	int own = life.noisy ? 0 : DEVICES, n = (int)kit_below(&w->random, (uint64_t)(STREAMS - own));
+	int own = life.noisy ? 0 : DEVICES,
+	    n = (int)kit_below(&w->random, (uint64_t)(STREAMS - own));
 	return device * STREAMS + (n == 0 ? 0 : own + n);
 }
 
 int road_enter(struct worker *w, int device, int wanted)
 {
-	for (int n = wanted > 0 ? device * STREAMS + wanted : any_road(w, device);; n = any_road(w, device)) {
+	for (int n = wanted > 0 ? device * STREAMS + wanted : any_road(w, device);;
+	     n = any_road(w, device)) {
 		int users = atomic_load(&roads[n].users);
-		if (users >= 0 && atomic_compare_exchange_strong(&roads[n].users, &users, users + 1)) return n;
+		if (users >= 0 &&
+		    atomic_compare_exchange_strong(&roads[n].users, &users, users + 1))
+			return n;
 	}
 }
 
@@ -104,7 +109,8 @@ void road_visit(struct worker *w)
 	void *stream = road_new(w, device);
 	if (!stream) return;
 	for (int i = 0; i < PIECES; i++)
-		if (piece_get(w, &p[i], some_size(w), device, stream) && i % 3 == 2) piece_use(w, &p[i]);
+		if (piece_get(w, &p[i], some_size(w), device, stream) && i % 3 == 2)
+			piece_use(w, &p[i]);
 	uint64_t left = kit_below(&w->random, 3); /* to whoever comes, when the stream is gone */
 	for (uint64_t i = left; i < PIECES; i++) piece_give(w, &p[i]);
 	road_drop(stream);

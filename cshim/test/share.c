@@ -1,5 +1,5 @@
-/* Memory that several processes have: bytes both ways, what ends first, sleep, and what is refused. The
- * receiver is this program again, with a token for its argument. */
+/* Memory that several processes have: bytes both ways, what ends first, sleep, and what is refused.
+ * The receiver is this program again, with a token for its argument. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,22 +31,27 @@ static size_t export(void *at)
 	return offset;
 }
 
-/* What a receiver does: "new" sees what the exporter writes later, "back" writes, "dies" is killed. */
+/* A receiver: "new" sees what the exporter writes later, "back" writes, "dies" is killed. */
+ */
 static int receive(char **arguments)
 {
 	size_t offset = strtoul(arguments[3], NULL, 10), size = strtoul(arguments[4], NULL, 10);
 	char *at = stalloc_import_block(arguments[2], 0), byte = 0, words[256];
 	CHECK(at, "%s", stalloc_last_error());
-	CHECK(stalloc_explain(0, words, sizeof words) > 0 && strstr(words, "MiB of other processes are mapped here"), "%s", words);
+	CHECK(stalloc_explain(0, words, sizeof words) > 0 &&
+		      strstr(words, "MiB of other processes are mapped here"),
+	      "%s", words);
 	CHECK(kit_damage(at + offset, size, 1) < 0, "what arrives is damaged");
 	if (!strcmp(arguments[1], "new")) {
 		CHECK(write(1, &byte, 1) == 1 && read(0, &byte, 1) == 1, "no pipe");
-		CHECK(kit_damage(at + offset, size, 2) < 0, "what is written later does not arrive");
+		CHECK(kit_damage(at + offset, size, 2) < 0,
+		      "what is written later does not arrive");
 	}
 	if (!strcmp(arguments[1], "back")) kit_fill(at + offset, size, 2);
 	if (!strcmp(arguments[1], "dies")) raise(SIGKILL);
 	OK(stalloc_end_import(at));
-	CHECK(kit_fake_live("mappings") + kit_fake_live("reservations") == 0, "something is left of it");
+	CHECK(kit_fake_live("mappings") + kit_fake_live("reservations") == 0,
+	      "something is left of it");
 	return 0;
 }
 
@@ -106,27 +111,33 @@ static void awake(char *at, size_t size)
 		export(at);
 		CHECK(kit_damage(at, size, 1) < 0, "it sleeps, and others have it");
 		kit_fill(at, size, 4); /* as a receiver may */
-		CHECK(kit_stats().asleep >= 32 * MIB && kit_stats().reserved >= size, "%llu sleep", (unsigned long long)kit_stats().asleep);
+		CHECK(kit_stats().asleep >= 32 * MIB && kit_stats().reserved >= size, "%llu sleep",
+		      (unsigned long long)kit_stats().asleep);
 		size_t offset;
-		CHECK(stalloc_export_block(other, &offset, token, sizeof token) == STALLOC_ERR_ASLEEP, "%s", stalloc_last_error());
+		CHECK(stalloc_export_block(other, &offset, token, sizeof token) ==
+			      STALLOC_ERR_ASLEEP,
+		      "%s", stalloc_last_error());
 		OK(stalloc_resume(0, NULL, 0));
-		CHECK(kit_damage(at, size, 4) < 0 && kit_damage(other, 40 * MIB, 3) < 0, "the backup was put over it");
+		CHECK(kit_damage(at, size, 4) < 0 && kit_damage(other, 40 * MIB, 3) < 0,
+		      "the backup was put over it");
 		kit_fill(at, size, 1);
 	}
 	stalloc_free(other, 0, 0, stream);
 }
 
-/* A token of a model's memory is megabytes long, and is read once: where each piece looks at all that
- * follows, this one takes hours. */
+/* A token of a model's memory is megabytes long, and is read once: where each piece looks at all
+ * that follows, this one takes hours. */
 static void long_token(void)
 {
 	enum { PIECES = 200000, PIECE = 160 };
-	char *text = malloc((size_t)PIECES * PIECE + 100), *at = text + sprintf(text, "stalloc1 0 0");
+	char *text = malloc((size_t)PIECES * PIECE + 100),
+	     *at = text + sprintf(text, "stalloc1 0 0");
 	CHECK(text, "no memory");
 	for (int i = 0; i < PIECES; i++) at += sprintf(at, " x%0128d/2097152/%d", i, i);
 	sprintf(at, " x"); /* the last is wrong */
 	alarm(60);
-	CHECK(!stalloc_import_block(text, 0) && strstr(stalloc_last_error(), "no token"), "%s", stalloc_last_error());
+	CHECK(!stalloc_import_block(text, 0) && strstr(stalloc_last_error(), "no token"), "%s",
+	      stalloc_last_error());
 	alarm(0);
 	free(text);
 }
@@ -138,31 +149,53 @@ static void refused(char *at)
 	snprintf(kept, sizeof kept, "%s", token);
 	long length = stalloc_export_block(at, &offset, token, 30);
 	CHECK(length == (long)strlen(kept), "%ld", length);
-	CHECK(stalloc_export_block(&n, &offset, token, sizeof token) == STALLOC_ERR_ARGUMENT, "%s", stalloc_last_error());
-	const char *wrong[] = {"", "stalloc1", "stalloc1 1 2", "stalloc1 1 2 3/4/5", "stalloc1 1 2 3/2097152/5x", "another"};
+	CHECK(stalloc_export_block(&n, &offset, token, sizeof token) == STALLOC_ERR_ARGUMENT, "%s",
+	      stalloc_last_error());
+	const char *wrong[] = {"",
+			       "stalloc1",
+			       "stalloc1 1 2",
+			       "stalloc1 1 2 3/4/5",
+			       "stalloc1 1 2 3/2097152/5x",
+			       "another"};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		CHECK(!stalloc_import_block(wrong[i], 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", wrong[i], stalloc_last_error());
-	const char *large[] = {"stalloc1 1 2 4294967299/2097152/5", "stalloc1 1 2 -3/2097152/5", "stalloc1 1 2 3/99999999999999999999/5",
-			       "stalloc1 1 2 3/18446744073707454464/5 3/2097152/6 3/2097152/7", "stalloc1 1 2  3/2097152/5"};
+		CHECK(!stalloc_import_block(wrong[i], 0) &&
+			      strstr(stalloc_last_error(), "no token"),
+		      "%s: %s", wrong[i], stalloc_last_error());
+	const char *large[] = {"stalloc1 1 2 4294967299/2097152/5", "stalloc1 1 2 -3/2097152/5",
+			       "stalloc1 1 2 3/99999999999999999999/5",
+			       "stalloc1 1 2 3/18446744073707454464/5 3/2097152/6 3/2097152/7",
+			       "stalloc1 1 2  3/2097152/5"};
 	for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-		CHECK(!stalloc_import_block(large[i], 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", large[i], stalloc_last_error());
+		CHECK(!stalloc_import_block(large[i], 0) &&
+			      strstr(stalloc_last_error(), "no token"),
+		      "%s: %s", large[i], stalloc_last_error());
 	const char *names[] = {"", "x", "x12", "3"}; /* a fabric's have 128 digits */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		snprintf(token, sizeof token, "stalloc1 0 0 %s/2097152/1", names[i]);
-		CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "no token"), "%s: %s", token, stalloc_last_error());
+		CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "no token"),
+		      "%s: %s", token, stalloc_last_error());
 	}
 	snprintf(token, sizeof token, "stalloc1 0 0 x%0128d/2097152/1", 0); /* of nobody */
-	CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "cuMemImportFromShareableHandle failed"), "%s", stalloc_last_error());
+	CHECK(!stalloc_import_block(token, 0) &&
+		      strstr(stalloc_last_error(), "cuMemImportFromShareableHandle failed"),
+	      "%s", stalloc_last_error());
 	snprintf(token, sizeof token, "stalloc1 %ld 7 3/2097152/1", (long)getpid());
-	CHECK(!stalloc_import_block(token, 0) && strstr(stalloc_last_error(), "has ended or is in another container"), "%s", stalloc_last_error());
+	CHECK(!stalloc_import_block(token, 0) &&
+		      strstr(stalloc_last_error(), "has ended or is in another container"),
+	      "%s", stalloc_last_error());
 	CHECK(stalloc_end_import(at) == STALLOC_ERR_ARGUMENT, "it was not imported");
 	pid_t child = fork();
-	if (child == 0) _exit(stalloc_export_block(at, &offset, token, sizeof token) < 0 && strstr(stalloc_last_error(), "fork") &&
-			      !stalloc_import_block(kept, 0) ? 0 : 1);
+	if (child == 0)
+		_exit(stalloc_export_block(at, &offset, token, sizeof token) < 0 &&
+				      strstr(stalloc_last_error(), "fork") &&
+				      !stalloc_import_block(kept, 0)
+			      ? 0
+			      : 1);
 	int status = 0;
 	waitpid(child, &status, 0);
 	CHECK(status == 0, "a forked child has memory of CUDA's");
-	long mappings = kit_fake_live("mappings"), spaces = kit_fake_live("reservations"), handles = kit_fake_live("handles");
+	long mappings = kit_fake_live("mappings"), spaces = kit_fake_live("reservations"),
+	     handles = kit_fake_live("handles");
 	int open = files();
 	for (long nth = 1, made = 1; nth <= made; nth++) { /* each call fails once */
 		char rule[32];
@@ -173,10 +206,13 @@ static void refused(char *at)
 		if (there) stalloc_end_import(there);
 		made = kit_fake_count("*") - calls;
 		kit_fake_fail(NULL);
-		CHECK((there = stalloc_import_block(kept, 0)), "%s", stalloc_last_error()); /* what was left is tried again */
+		CHECK((there = stalloc_import_block(kept, 0)), "%s",
+		      stalloc_last_error()); /* what was left is tried again */
 		OK(stalloc_end_import(there));
-		CHECK(kit_fake_live("mappings") == mappings && kit_fake_live("reservations") == spaces && files() == open &&
-		      kit_fake_live("handles") == handles, "call %ld failed, and something is left", nth);
+		CHECK(kit_fake_live("mappings") == mappings &&
+			      kit_fake_live("reservations") == spaces && files() == open &&
+			      kit_fake_live("handles") == handles,
+		      "call %ld failed, and something is left", nth);
 	}
 }
 
@@ -187,8 +223,9 @@ int main(int n, char **arguments)
 	size_t offset;
 	char *blocks[] = {get(1000), get(50 * MIB), NULL};
 	if (n == 2) { /* with share:off */
-		CHECK(stalloc_export_block(blocks[0], &offset, token, sizeof token) < 0 && strstr(stalloc_last_error(), "share:fd"), "%s",
-		      stalloc_last_error());
+		CHECK(stalloc_export_block(blocks[0], &offset, token, sizeof token) < 0 &&
+			      strstr(stalloc_last_error(), "share:fd"),
+		      "%s", stalloc_last_error());
 		printf("share: refused as it should\n");
 		return 0;
 	}
@@ -210,10 +247,12 @@ int main(int n, char **arguments)
 	void *all[] = {blocks[0], blocks[1], middle, last};
 	for (int i = 0; i < 4; i++) stalloc_free(all[i], 0, 0, stream);
 	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
-	CHECK(kit_stats().reserved == 0, "%llu are awake that nobody shares", (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 0, "%llu are awake that nobody shares",
+	      (unsigned long long)kit_stats().reserved);
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_empty_cache();
-	CHECK(kit_stats().reserved == 0 && files() == open, "%d files are open, of %d before", files(), open);
+	CHECK(kit_stats().reserved == 0 && files() == open, "%d files are open, of %d before",
+	      files(), open);
 	printf("share: both ways, killed receivers, sleep and failures\n");
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* A program that lowers its limit of file sizes while stalloc has files: the page, a trace, a log, and
- * a plan that is saved. The kernel ends a process that writes beyond it; nothing here may. */
+/* A program that lowers its limit of file sizes while stalloc has files: the page, a trace, a log,
+ * and a plan that is saved. The kernel ends a process that writes beyond it; nothing here may. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +49,8 @@ static void log_is_full(const char *folder)
 	CHECK(log >= 0 && dup2(log, 2) == 2, "no log");
 	stalloc_free(path, 0, 0, NULL); /* a line of C's */
 	stalloc_set_memory_fraction(2, 0);
-	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_DISCARD) == STALLOC_OK, "%s", stalloc_last_error()); /* and Go's */
+	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_DISCARD) == STALLOC_OK, "%s",
+	      stalloc_last_error()); /* and Go's */
 	CHECK(lseek(log, 0, SEEK_END) == 0, "something was written");
 	dup2(old, 2);
 	close(old), close(log);
@@ -72,17 +73,21 @@ int main(void)
 	steps(30);
 	wait_for_plan();
 	log_is_full(folder);
-	CHECK(stalloc_save_plan(0, path) == STALLOC_ERR_PLAN && strstr(stalloc_last_error(), "ulimit -f"), "%s", stalloc_last_error());
+	CHECK(stalloc_save_plan(0, path) == STALLOC_ERR_PLAN &&
+		      strstr(stalloc_last_error(), "ulimit -f"),
+	      "%s", stalloc_last_error());
 	CHECK(access(path, F_OK) != 0, "a plan was written");
 	CHECK(sigpending(&waiting) == 0 && !sigismember(&waiting, SIGXFSZ), "the signal waits");
-	CHECK(sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ), "the signal is held back for good");
+	CHECK(sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ),
+	      "the signal is held back for good");
 	limit(RLIM_INFINITY); /* before there is new memory: the simulated driver's are files */
 	CHECK(stalloc_resume(0, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());
 	steps(2);
 	CHECK(stalloc_save_plan(0, path) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(stalloc_close(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	CHECK(kit_heard("not a live block") == 0, "the line came late");
-	CHECK(unlink(path) == 0 && unlink(trace) == 0 && rmdir(folder) == 0, "other files are left");
+	CHECK(unlink(path) == 0 && unlink(trace) == 0 && rmdir(folder) == 0,
+	      "other files are left");
 	puts("sizes: no write ended the process");
 	return 0;
 }

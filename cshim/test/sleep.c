@@ -30,7 +30,8 @@ static void fill(void)
 static void check(const char *when)
 {
 	for (int i = 0; i < BLOCKS; i++)
-		CHECK(kit_damage(blocks[i].at, blocks[i].size, (uint64_t)i + 1) < 0, "block %d is damaged %s", i, when);
+		CHECK(kit_damage(blocks[i].at, blocks[i].size, (uint64_t)i + 1) < 0,
+		      "block %d is damaged %s", i, when);
 }
 
 /* Every third block is of the region "weights". */
@@ -67,7 +68,8 @@ static void track(int device, void *at, size_t size, int change)
 	for (size_t i = 0; i < told; i++) {
 		struct piece *p = &pieces[i];
 		if (p->at + p->size <= from || p->at >= to) continue;
-		CHECK(change != STALLOC_MAPPED && p->at >= from && p->at + p->size <= to, "it is mapped already, or only partly meant");
+		CHECK(change != STALLOC_MAPPED && p->at >= from && p->at + p->size <= to,
+		      "it is mapped already, or only partly meant");
 		if (change == STALLOC_UNMAPPED) {
 			if (p->usable) (void)*(volatile char *)p->at; /* it is still there */
 			pieces[i--] = pieces[--told];
@@ -84,25 +86,32 @@ static void sleep_all(void)
 {
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.reserved == 0 && s.asleep > 0 && s.backup == s.allocated && kit_fake_live("handles") == 0,
-	      "%llu reserved, %llu asleep, %llu kept of %llu, %ld handles", (unsigned long long)s.reserved,
-	      (unsigned long long)s.asleep, (unsigned long long)s.backup, (unsigned long long)s.allocated, kit_fake_live("handles"));
+	CHECK(s.reserved == 0 && s.asleep > 0 && s.backup == s.allocated &&
+		      kit_fake_live("handles") == 0,
+	      "%llu reserved, %llu asleep, %llu kept of %llu, %ld handles",
+	      (unsigned long long)s.reserved, (unsigned long long)s.asleep,
+	      (unsigned long long)s.backup, (unsigned long long)s.allocated,
+	      kit_fake_live("handles"));
 }
 
 static void all_sleep(void)
 {
 	uint64_t before = kit_stats().reserved;
 	for (int i = 0; i < 10; i++) {
-		CHECK(usable() >= before, "%zu can be used, as it is told, and %llu are held", usable(), (unsigned long long)before);
+		CHECK(usable() >= before, "%zu can be used, as it is told, and %llu are held",
+		      usable(), (unsigned long long)before);
 		sleep_all();
 		CHECK(told == 0, "%zu pieces are mapped that sleep", told);
 		CHECK(!stalloc_malloc(700, 0, stream), "a request was served of what sleeps");
-		CHECK(strstr(stalloc_last_error(), "sleeps: resume it"), "%s", stalloc_last_error());
+		CHECK(strstr(stalloc_last_error(), "sleeps: resume it"), "%s",
+		      stalloc_last_error());
 		OK(stalloc_step(0));
 		OK(stalloc_resume(-1, NULL, 0));
 		check("behind sleep");
-		CHECK(kit_stats().reserved == before && kit_stats().asleep == 0 && kit_stats().backup == 0, "%llu of %llu reserved",
-		      (unsigned long long)kit_stats().reserved, (unsigned long long)before);
+		CHECK(kit_stats().reserved == before && kit_stats().asleep == 0 &&
+			      kit_stats().backup == 0,
+		      "%llu of %llu reserved", (unsigned long long)kit_stats().reserved,
+		      (unsigned long long)before);
 		stalloc_free(get(700), 700, 0, stream);
 		stalloc_free(get(3 << 20), 3 << 20, 0, stream);
 		before = kit_stats().reserved;
@@ -132,7 +141,8 @@ static void region_sleeps(void)
 	stalloc_free(blocks[0].at, 0, 0, stream);
 	OK(stalloc_end_region());
 	stalloc_free(get(5000), 5000, 0, stream);
-	CHECK(stalloc_resume(0, wrong, 2) == STALLOC_ERR_ARGUMENT && strstr(stalloc_last_error(), "\"wieghts\"; known are: other, weights"),
+	CHECK(stalloc_resume(0, wrong, 2) == STALLOC_ERR_ARGUMENT &&
+		      strstr(stalloc_last_error(), "\"wieghts\"; known are: other, weights"),
 	      "%s", stalloc_last_error());
 	OK(stalloc_resume(0, weights, 1));
 	OK(stalloc_begin_region("weights"));
@@ -150,14 +160,16 @@ static void graphs_stay_awake(void)
 	OK(stalloc_begin_region("weights")); /* the private pool comes first */
 	void *at = get(1 << 20);
 	OK(stalloc_end_region());
-	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) < 0 && strstr(stalloc_last_error(), "private pool"), "%s",
-	      stalloc_last_error());
+	CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) < 0 &&
+		      strstr(stalloc_last_error(), "private pool"),
+	      "%s", stalloc_last_error());
 	CHECK(kit_stats().asleep == 0, "something sleeps");
 	stalloc_end_pool(0, 5, 7);
 	kit_fill(at, 1 << 20, 99);
 	OK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST));
 	CHECK(kit_damage(at, 1 << 20, 99) < 0, "a graph's memory is damaged");
-	CHECK(kit_stats().reserved == 2 << 20, "%llu stay awake", (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 2 << 20, "%llu stay awake",
+	      (unsigned long long)kit_stats().reserved);
 	OK(stalloc_resume(0, NULL, 0));
 	stalloc_free(at, 0, 0, stream);
 	stalloc_release_pool(0, 5, 7);
@@ -168,13 +180,19 @@ static void bad_arguments(void)
 {
 	const char *none[] = {NULL};
 	CHECK(stalloc_end_region() == STALLOC_ERR_ARGUMENT, "there was a region to end");
-	CHECK(stalloc_begin_region("") == STALLOC_ERR_ARGUMENT && stalloc_begin_region(NULL) == STALLOC_ERR_ARGUMENT, "it has no name");
+	CHECK(stalloc_begin_region("") == STALLOC_ERR_ARGUMENT &&
+		      stalloc_begin_region(NULL) == STALLOC_ERR_ARGUMENT,
+	      "it has no name");
 	for (int i = 0; i < 16; i++) OK(stalloc_begin_region("weights"));
 	CHECK(stalloc_begin_region("weights") == STALLOC_ERR_ARGUMENT, "17 deep");
 	for (int i = 0; i < 16; i++) OK(stalloc_end_region());
-	CHECK(stalloc_pause(64, NULL, 0, 0) == STALLOC_ERR_ARGUMENT && stalloc_resume(-2, NULL, 0) == STALLOC_ERR_ARGUMENT, "no device");
+	CHECK(stalloc_pause(64, NULL, 0, 0) == STALLOC_ERR_ARGUMENT &&
+		      stalloc_resume(-2, NULL, 0) == STALLOC_ERR_ARGUMENT,
+	      "no device");
 	CHECK(stalloc_pause(0, NULL, 0, 2) == STALLOC_ERR_ARGUMENT, "no backup");
-	CHECK(stalloc_pause(0, none, 1, 0) == STALLOC_ERR_ARGUMENT && stalloc_resume(0, NULL, 1) == STALLOC_ERR_ARGUMENT, "no tag");
+	CHECK(stalloc_pause(0, none, 1, 0) == STALLOC_ERR_ARGUMENT &&
+		      stalloc_resume(0, NULL, 1) == STALLOC_ERR_ARGUMENT,
+	      "no tag");
 }
 
 /* Each call fails once; behind that all can sleep and wake. */
@@ -197,7 +215,8 @@ static void calls_fail(void)
 		OK(stalloc_resume(0, NULL, 0));
 		check(rule);
 	}
-	CHECK(failed > calls / 3, "of %ld calls %ld failures were told", calls, failed); /* others restore a thread's context, or pin */
+	CHECK(failed > calls / 3, "of %ld calls %ld failures were told", calls,
+	      failed); /* others restore a thread's context, or pin */
 }
 
 int main(void)
@@ -213,7 +232,8 @@ int main(void)
 	calls_fail();
 	for (int i = 0; i < BLOCKS; i++) stalloc_free(blocks[i].at, 0, 0, stream);
 	stalloc_empty_cache();
-	CHECK(kit_stats().reserved == 0 && kit_stats().allocated == 0, "%llu are held", (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 0 && kit_stats().allocated == 0, "%llu are held",
+	      (unsigned long long)kit_stats().reserved);
 	OK(stalloc_close(-1));
 	CHECK(stalloc_pause(0, NULL, 0, 0) == STALLOC_ERR_ENGINE, "a closed device sleeps");
 	printf("sleep: bytes, regions and failures\n");

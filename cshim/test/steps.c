@@ -26,7 +26,8 @@ static void step(struct worker *w, uint64_t program, uint64_t length, int device
 		for (int i = 0; i < ACTS; i++) {
 			size_t size = 1 + kit_below(&program, life.largest);
 			if (i > 0) size = size * length / 64 + 1;
-			if (!life.noisy || kit_below(&w->random, 50)) piece_get(w, &act[l][i], size, device, stream);
+			if (!life.noisy || kit_below(&w->random, 50))
+				piece_get(w, &act[l][i], size, device, stream);
 		}
 		moments(w, &program, device, stream);
 	}
@@ -45,12 +46,15 @@ void steps_play(struct worker *w)
 	bool own = !life.noisy && w->id <= life.devices;
 	int device = own ? w->id - 1 : (int)kit_below(&w->random, (uint64_t)life.devices);
 	int road = road_enter(w, device, own ? w->id : 0);
-	uint64_t program = kit_below(&w->random, 4) ? life.seed + (uint64_t)w->id : kit_random(&w->random);
+	uint64_t program =
+		kit_below(&w->random, 4) ? life.seed + (uint64_t)w->id : kit_random(&w->random);
 	bool varies = kit_below(&w->random, 2);
 	for (uint64_t n = 1 + kit_below(&w->random, STEPS); n > 0 && !atomic_load(&over); n--) {
-		step(w, program, varies ? 16 + kit_below(&w->random, 49) : 64, device, road_stream(road));
+		step(w, program, varies ? 16 + kit_below(&w->random, 49) : 64, device,
+		     road_stream(road));
 		if (own || kit_below(&w->random, 4) == 0)
-			CHECK(stalloc_step(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
+			CHECK(stalloc_step(device) == STALLOC_OK || life.mishaps, "%s",
+			      stalloc_last_error());
 		kit_progress();
 	}
 	road_leave(road);

@@ -29,7 +29,8 @@ static void trapped(int signal, siginfo_t *info, void *context)
 
 void stops_prepare(void)
 {
-	struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+	struct sigaction action = {.sa_sigaction = trapped,
+				   .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
 	sigemptyset(&action.sa_mask);
 	CHECK(sigaction(SIGTRAP, &action, NULL) == 0, "no handler");
 }
@@ -38,9 +39,13 @@ void stops_prepare(void)
 static inline void step_by_step(bool on)
 {
 	if (on)
-		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; orq $0x100, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::: "cc", "memory");
+		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; orq $0x100, (%%rsp); popfq; lea "
+				 "128(%%rsp), %%rsp" ::
+					 : "cc", "memory");
 	else
-		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::: "cc", "memory");
+		__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; "
+				 "lea 128(%%rsp), %%rsp" ::
+					 : "cc", "memory");
 }
 
 static void *run(void *argument)
@@ -53,7 +58,8 @@ static void *run(void *argument)
 		if (me->at == 0) break;
 		struct block b = me->block;
 		long bad = kit_damage(b.at, b.size, b.tag);
-		CHECK(bad < 0, "the block at %p of %zu bytes was overwritten at byte %ld", b.at, b.size, bad);
+		CHECK(bad < 0, "the block at %p of %zu bytes was overwritten at byte %ld", b.at,
+		      b.size, bad);
 		me->traps = 0;
 		step_by_step(true);
 		stalloc_free(b.at, 0, 0, b.stream);

@@ -2,7 +2,7 @@
  * goes on when the plan, and the ones after it, are long replaced.
  *
  * One thread, the holder, stops first, mostly with the stream's lock taken, so that
- * the other, the late one, has to announce its free. The main thread lets the holder
+ * the other, the late one, has to defer its free. The main thread lets the holder
  * go, takes steps until plans have been replaced and more boundaries have passed than
  * anybody waits for, and then lets the late one go. Where a stopped thread has the
  * lock that the main thread needs, a warden notices that nothing moves and lets all go.
@@ -117,11 +117,13 @@ int main(void)
 	stopper_end(&late);
 	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
 	struct stalloc_stats s = kit_stats();
-	printf("%llu rounds, %llu stops within %u instructions, %llu let go by the warden, %llu steps, %llu plans, %llu hits\n",
-	       (unsigned long long)rounds, (unsigned long long)stops, longest, (unsigned long long)freed_by_warden,
-	       (unsigned long long)steps, (unsigned long long)s.plan_generation, (unsigned long long)s.hits);
-	CHECK(s.blocks == 0 && s.allocated == 0, "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks);
+	printf("%llu rounds, %llu stops within %u instructions, %llu let go by the warden, %llu "
+	       "steps, %llu plans, %llu hits\n",
+	       (unsigned long long)rounds, (unsigned long long)stops, longest,
+	       (unsigned long long)freed_by_warden, (unsigned long long)steps,
+	       (unsigned long long)s.plan_generation, (unsigned long long)s.hits);
+	CHECK(s.blocks == 0 && s.allocated == 0, "at the end %llu bytes in %llu blocks",
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
 	CHECK(stops > 0 && s.plan_generation > 1 && s.hits > 0, "no free was stopped under a plan");
 	return 0;
 }

@@ -21,7 +21,8 @@ struct block {
 
 static struct block *_Atomic shared[SHARED]; /* any thread frees what another left here */
 static _Atomic uint64_t tags, pools;
-static _Atomic uint64_t kept[KEPT]; /* pools that have ended and keep their memory: only so many fit */
+static _Atomic uint64_t
+	kept[KEPT]; /* pools that have ended and keep their memory: only so many fit */
 static _Atomic bool over;
 
 static void *stream_at(uint64_t n) { return (void *)(uintptr_t)(0x1000 * (n % STREAMS)); }
@@ -50,8 +51,11 @@ static void drop(struct block *b, uint64_t *dice)
 /* One private pool: blocks in it outlive its end and its release. */
 static void in_pool(struct block **held, uint64_t *dice)
 {
-	struct filter one = {.functor = {.stream = stream_at(kit_random(dice))}, .manager = copy, .invoker = same};
-	uint64_t id = 1 + (kit_below(dice, 4) == 0 ? kit_below(dice, REUSED) : REUSED + atomic_fetch_add(&pools, 1));
+	struct filter one = {.functor = {.stream = stream_at(kit_random(dice))},
+			     .manager = copy,
+			     .invoker = same};
+	uint64_t id = 1 + (kit_below(dice, 4) == 0 ? kit_below(dice, REUSED)
+						   : REUSED + atomic_fetch_add(&pools, 1));
 	stalloc_begin_pool(0, id, 0, kit_below(dice, 2) ? &one : NULL);
 	for (uint64_t n = kit_below(dice, 40); n > 0; n--) {
 		uint64_t i = kit_below(dice, HELD);
@@ -59,7 +63,8 @@ static void in_pool(struct block **held, uint64_t *dice)
 		held[i] = take(dice);
 	}
 	stalloc_end_pool(0, id, 0);
-	uint64_t done = kit_below(dice, 3) != 0 ? id : atomic_exchange(&kept[kit_below(dice, KEPT)], id);
+	uint64_t done =
+		kit_below(dice, 3) != 0 ? id : atomic_exchange(&kept[kit_below(dice, KEPT)], id);
 	if (done) stalloc_release_pool(0, done, 0);
 }
 
@@ -85,7 +90,8 @@ static void *play(void *argument)
 			drop(atomic_exchange(&shared[kit_below(&dice, SHARED)], held[i]), &dice);
 			held[i] = NULL;
 		} else if (what < 900) {
-			if (held[i]) stalloc_record_stream(held[i]->at, stream_at(kit_random(&dice)));
+			if (held[i])
+				stalloc_record_stream(held[i]->at, stream_at(kit_random(&dice)));
 		} else if (what < 920) {
 			routine(held, (uint64_t)(uintptr_t)argument);
 		} else if (what < 940) {
@@ -109,7 +115,9 @@ int main(void)
 	kit_watchdog(60);
 	kit_listen();
 	for (int i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, play, (void *)(uintptr_t)kit_random(&dice)) == 0, "no thread");
+		CHECK(pthread_create(&threads[i], NULL, play,
+				     (void *)(uintptr_t)kit_random(&dice)) == 0,
+		      "no thread");
 	kit_sleep_ms((unsigned)seconds * 1000);
 	atomic_store(&over, true);
 	for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
@@ -117,11 +125,12 @@ int main(void)
 	CHECK(stalloc_step(-1) == STALLOC_OK, "%s", stalloc_last_error());
 	bool unknown = kit_heard("not a live block");
 	struct stalloc_stats s = kit_stats();
-	printf("%llu requests, %llu hits, %llu steps, %llu plans, %llu private pools\n", (unsigned long long)s.requests,
-	       (unsigned long long)s.hits, (unsigned long long)s.steps, (unsigned long long)s.plan_generation,
+	printf("%llu requests, %llu hits, %llu steps, %llu plans, %llu private pools\n",
+	       (unsigned long long)s.requests, (unsigned long long)s.hits,
+	       (unsigned long long)s.steps, (unsigned long long)s.plan_generation,
 	       (unsigned long long)atomic_load(&pools));
 	CHECK(!unknown, "a free of a live block was called a free of none");
-	CHECK(s.allocated == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks", (unsigned long long)s.allocated,
-	      (unsigned long long)s.blocks);
+	CHECK(s.allocated == 0 && s.blocks == 0, "at the end %llu bytes in %llu blocks",
+	      (unsigned long long)s.allocated, (unsigned long long)s.blocks);
 	return 0;
 }

@@ -57,9 +57,11 @@ static void ended(enum when when, long may_be_told)
 	step();
 	stalloc_empty_cache();
 	struct stalloc_stats s = kit_stats();
-	CHECK(s.blocks == 0 && s.active == 0 && s.reserved == 0, "case %d: %llu bytes wait, %llu are held", when,
-	      (unsigned long long)s.active, (unsigned long long)s.reserved);
-	CHECK(kit_fake_live("dead calls") <= may_be_told, "case %d: %ld calls named a stream that was gone", when, kit_fake_live("dead calls"));
+	CHECK(s.blocks == 0 && s.active == 0 && s.reserved == 0,
+	      "case %d: %llu bytes wait, %llu are held", when, (unsigned long long)s.active,
+	      (unsigned long long)s.reserved);
+	CHECK(kit_fake_live("dead calls") <= may_be_told,
+	      "case %d: %ld calls named a stream that was gone", when, kit_fake_live("dead calls"));
 }
 
 static double cpu(void)
@@ -74,7 +76,8 @@ static double mark(void)
 {
 	double least = 1;
 	for (int i = 0; i < MARKS; i++) {
-		for (int k = 0; k < 100; k++) stalloc_free(stalloc_malloc(1000, 0, NULL), 0, 0, NULL);
+		for (int k = 0; k < 100; k++)
+			stalloc_free(stalloc_malloc(1000, 0, NULL), 0, 0, NULL);
 		double t = cpu();
 		step();
 		if ((t = cpu() - t) < least) least = t;
@@ -111,10 +114,14 @@ static void marks(void)
 		if (after < before) after = before;
 		if ((after - before) / MANY < each) each = (after - before) / MANY;
 	}
-	printf("a mark behind %d streams that have ended: %.0f us; %zu bytes of the host for each that is forgotten\n", MANY, 1e6 * idle, each);
-	CHECK(idle < 2e-2, "a mark takes %.1f ms", 1e3 * idle); /* 0.3 to 0.4; 100 when each stream is walked */
+	printf("a mark behind %d streams that have ended: %.0f us; %zu bytes of the host for each "
+	       "that is forgotten\n",
+	       MANY, 1e6 * idle, each);
+	CHECK(idle < 2e-2, "a mark takes %.1f ms",
+	      1e3 * idle); /* 0.3 to 0.4; 100 when each stream is walked */
 	CHECK(each < 4096, "%zu bytes a stream", each);
-	CHECK(kit_stats().reserved == 0, "%llu bytes are held", (unsigned long long)kit_stats().reserved);
+	CHECK(kit_stats().reserved == 0, "%llu bytes are held",
+	      (unsigned long long)kit_stats().reserved);
 }
 
 int main(int n, char **arguments)

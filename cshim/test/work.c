@@ -11,8 +11,8 @@ enum { SIZES = sizeof some_sizes / sizeof *some_sizes };
 void block_free(const struct block *b)
 {
 	long bad = kit_damage(b->at, b->size, b->tag);
-	CHECK(bad < 0, "the block at %p of %zu bytes (tag %#llx) was overwritten at byte %ld", b->at, b->size,
-	      (unsigned long long)b->tag, bad);
+	CHECK(bad < 0, "the block at %p of %zu bytes (tag %#llx) was overwritten at byte %ld",
+	      b->at, b->size, (unsigned long long)b->tag, bad);
 	stalloc_free(b->at, 0, 0, b->stream);
 	kit_progress();
 }
@@ -52,11 +52,13 @@ struct program program_make(uint64_t seed, int slots, size_t most_live)
 	p.op = calloc(2 * (size_t)slots + 2, sizeof *p.op);
 	while (p.slots < slots || n > 0) {
 		size_t size = some_size(&seed);
-		if (p.slots == slots / 2 && most_live - bytes >= 512) { /* fills up, and goes again */
+		if (p.slots == slots / 2 &&
+		    most_live - bytes >= 512) { /* fills up, and goes again */
 			add_request(&p, live, &n, most_live - bytes);
 			p.half = p.ops;
 			add_free(&p, live, &n, n - 1);
-		} else if (p.slots < slots && bytes + size <= most_live && (n == 0 || kit_below(&seed, 5) < 3)) {
+		} else if (p.slots < slots && bytes + size <= most_live &&
+			   (n == 0 || kit_below(&seed, 5) < 3)) {
 			add_request(&p, live, &n, size);
 			bytes += size;
 		} else if (n > 0) {
@@ -144,7 +146,8 @@ static void give_back(struct player *p, struct block b)
 {
 	if (!b.at) return;
 	if (p->reaper_count > 0 && now_and_then(p, p->habits.cross))
-		reaper_post(&p->reapers[kit_below(&p->random, (uint64_t)p->reaper_count)], b, p->habits.wait);
+		reaper_post(&p->reapers[kit_below(&p->random, (uint64_t)p->reaper_count)], b,
+			    p->habits.wait);
 	else
 		block_free(&b);
 }
@@ -175,7 +178,8 @@ static void perform(struct player *p, int op)
 		be_late(p, b);
 	else
 		give_back(p, b);
-	if (p->late_count > 0 && kit_below(&p->random, 4) == 0) give_back(p, p->late[--p->late_count]);
+	if (p->late_count > 0 && kit_below(&p->random, 4) == 0)
+		give_back(p, p->late[--p->late_count]);
 }
 
 void player_first_half(struct player *p)

@@ -1,18 +1,18 @@
-// PyTorch's CUDA allocator, served by libstalloc.
+// A CUDA allocator for PyTorch on top of libstalloc. "native" is the allocator that it replaces.
 //
-// One request: allocate() looks up the current device and stream; unless a private pool
-// (a graph capture, use_mem_pool) takes that stream's requests, libstalloc serves it. The
-// tensor's deleter is release(): it gives the block back to libstalloc, which knows what it was.
-// What libstalloc does not know is native's: private pools, what was allocated before the adapter
-// was installed. Of single blocks nothing is kept here but frames, while history is recorded.
+// allocate() looks up the current device and stream. If a private pool (a graph capture,
+// use_mem_pool) takes that stream's requests, native serves the request, otherwise libstalloc. The
+// tensor's deleter is release(), which frees the block in libstalloc; a block that libstalloc does
+// not know is native's (from a private pool, or allocated before the adapter was installed). The
+// adapter keeps nothing per block except stack frames while memory history is recorded.
 //
-// Both kinds of block have the same deleter, because graph trees compare deleters of what
-// lives in their pools with raw_deleter(). Only tensors that are older than the adapter
-// keep native's, and are freed there without our seeing it.
+// Blocks of both allocators have the same deleter, because graph trees compare the deleters of what
+// is in their pools with raw_deleter(). Only tensors older than the adapter keep native's deleter,
+// and are freed there without passing through here.
 //
-// No function here takes the GIL, except through the recorder of memory history, which is
-// called without any lock, and out-of-memory observers. In a forked child nothing is
-// served and nothing freed.
+// No function here takes the GIL, except through the recorder of memory history, which is called
+// without any lock, and through out-of-memory observers. In a forked child nothing is allocated and
+// nothing freed.
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/core/impl/PyInterpreter.h>
@@ -57,53 +57,62 @@ class Adapter final : public Ledger {
 	// Requests.
 
 	DataPtr allocate(size_t size) override {
-		TORCH_CHECK_WITH(OutOfMemoryError, size < size_t{1} << 60, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+		TORCH_CHECK_WITH(OutOfMemoryError, size < size_t{1} << 60,
+				 "CUDA out of memory. Tried to allocate more than 1EB memory.");
 		if (C10_UNLIKELY(!enabled_)) return native->allocate(size);
 		DeviceIndex device = current_device();
-		void *ptr = size ? serve(size, device, current_stream(device)) : nullptr;
+		void *ptr = size ? alloc(size, device, current_stream(device)) : nullptr;
 		return {ptr, ptr, &release, c10::Device(c10::kCUDA, device)};
 	}
 	void *raw_alloc(size_t size) override {
 		if (C10_UNLIKELY(!enabled_)) return native->raw_alloc(size);
 		DeviceIndex device = current_device();
-		return size ? serve(size, device, current_stream(device)) : nullptr;
+		return size ? alloc(size, device, current_stream(device)) : nullptr;
 	}
 	void *raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
 		if (C10_UNLIKELY(!enabled_)) return native->raw_alloc_with_stream(size, stream);
-		return size ? serve(size, current_device(), stream) : nullptr;
+		return size ? alloc(size, current_device(), stream) : nullptr;
 	}
 	void raw_delete(void *ptr) override {
 		if (C10_UNLIKELY(!ptr || forked)) return;
 		Block block;
-		const bool recorded = recorder_.on(), watched = recorded || c10::memoryProfilingEnabled();
+		const bool recorded = recorder_.on(),
+			   watched = recorded || c10::memoryProfilingEnabled();
 		const bool ours = C10_UNLIKELY(watched) && find(ptr, &block);
-		if (C10_UNLIKELY(recorded && ours)) note_free(block, recorder_.frames(RecordContext::ALL));
+		if (C10_UNLIKELY(recorded && ours))
+			note_free(block, recorder_.frames(RecordContext::ALL));
 		if (C10_UNLIKELY(library_.release(ptr) != STALLOC_OK)) {
 			native->raw_delete(ptr);
 			return;
 		}
-		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
-			(*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
-		if (C10_UNLIKELY(ours)) report(ptr, -rounded(block.asked), static_cast<DeviceIndex>(block.device));
+		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace();
+		    C10_UNLIKELY(trace))
+			(*trace)->trace_gpu_memory_deallocation(c10::kCUDA,
+								reinterpret_cast<uintptr_t>(ptr));
+		if (C10_UNLIKELY(ours))
+			report(ptr, -rounded(block.asked), static_cast<DeviceIndex>(block.device));
 	}
-	c10::DeleterFnPtr raw_deleter() const override { return enabled_ ? &release : native->raw_deleter(); }
+	c10::DeleterFnPtr raw_deleter() const override {
+		return enabled_ ? &release : native->raw_deleter();
+	}
 	void enable(bool value) override {
 		native->enable(value);
 		enabled_ = value;
 	}
-	// From now on every request is native's, as if a private pool took them all. What is
-	// libstalloc's is its to free.
+	// From now on native serves every request, as if a private pool took them all. libstalloc
+	// still frees its own blocks.
 	void close() {
 		if (!closed_.exchange(true)) pools_active_++;
 	}
 
-	// Hears of what is mapped from now on.
+	// Follows what libstalloc maps from now on.
 	void listen() { library_.set_tracker(&stalloc::remapped); }
 
-	// Private pools that are being allocated to.
+	// How many private pools are being allocated to.
 	int open_pools() const { return pools_active_ - closed_; }
 
-	// What native holds on a device, by pool: {0, 0} is its default pool. All of it stays awake.
+	// What native holds on a device, by pool: {0, 0} is its default pool. None of it can be
+	// paused.
 	std::map<MempoolId_t, size_t> held(DeviceIndex device) {
 		std::map<MempoolId_t, size_t> sums;
 		for (const auto &s : native_segments())
@@ -114,18 +123,22 @@ class Adapter final : public Ledger {
 	void recordStream(const DataPtr &p, c10::cuda::CUDAStream stream) override {
 		Block block;
 		if (p.get_deleter() != &release) {
-			native->recordStream(p, stream); // older than the adapter, or from another process
+			native->recordStream(
+				p, stream); // older than the adapter, or of another process
 		} else if (find(p.get(), &block)) {
-			if (stream.stream() != block.stream) library_.record_stream(p.get(), stream.stream());
-		} else if (p.get()) { // native looks at the deleter
+			if (stream.stream() != block.stream)
+				library_.record_stream(p.get(), stream.stream());
+		} else if (p.get()) { // native checks the deleter
 			DataPtr theirs(p.get(), p.get(), native->raw_deleter(), p.device());
 			native->recordStream(theirs, stream);
 			theirs.release_context();
 		}
 	}
-	// Our memory is mapped, not cudaMalloc's: between devices only the peer copy knows it.
-	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t n, cudaStream_t s, bool p2p) override {
-		if (p2p || to_device == from_device) return Delegate::memcpyAsync(to, to_device, from, from_device, n, s, p2p);
+	// Our memory is mapped, not cudaMalloc's: between devices only the peer copy can read it.
+	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
+				size_t n, cudaStream_t s, bool p2p) override {
+		if (p2p || to_device == from_device)
+			return Delegate::memcpyAsync(to, to_device, from, from_device, n, s, p2p);
 		return cudaMemcpyPeerAsync(to, to_device, from, from_device, n, s);
 	}
 	caching::ShareableHandle shareIpcHandle(void *ptr) override {
@@ -133,7 +146,8 @@ class Adapter final : public Ledger {
 		if (exported(ptr, &handle)) return handle;
 		size_t size = 0;
 		TORCH_CHECK(!library_.base(ptr, &size), "stalloc: ", library_.last_error(),
-			    "; or share a tensor through torch.multiprocessing, which moves its storage first");
+			    "; or share a tensor through torch.multiprocessing, which moves its "
+			    "storage first");
 		return native->shareIpcHandle(ptr);
 	}
 	std::shared_ptr<void> getIpcDevPtr(std::string token) override {
@@ -142,7 +156,8 @@ class Adapter final : public Ledger {
 		TORCH_CHECK(there, "stalloc: ", library_.last_error());
 		return there;
 	}
-	// Gives a storage native memory, which other processes can open. False: they can open what it has.
+	// Moves a storage to native memory, which other processes can open. False: it needs no
+	// move.
 	bool make_shareable(c10::StorageImpl *storage) {
 		Block block;
 		void *from = storage->mutable_data();
@@ -150,7 +165,7 @@ class Adapter final : public Ledger {
 		if (!find(from, &block) || exported(from, &handle)) return false;
 		c10::cuda::CUDAGuard guard(storage->device());
 		DataPtr fresh = adopt(native->allocate(block.asked));
-		c10::cuda::device_synchronize(); // whatever still writes to the old place
+		c10::cuda::device_synchronize(); // wait for pending writes to the old block
 		native->copy_data(fresh.get(), from, storage->nbytes());
 		c10::cuda::device_synchronize();
 		storage->set_data_ptr(std::move(fresh));
@@ -162,7 +177,7 @@ class Adapter final : public Ledger {
 
 	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
 		native->beginAllocateToPool(d, id, filter);
-		tell_pool(d, true);
+		set_pool_open(d, true);
 		std::lock_guard<std::mutex> hold(pools_lock_);
 		pools_.push_back({d, id, std::move(filter)});
 		pools_active_++;
@@ -171,18 +186,23 @@ class Adapter final : public Ledger {
 		bool known = false;
 		{
 			std::lock_guard<std::mutex> hold(pools_lock_);
-			auto at = std::find_if(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == d && p.id == id; });
+			auto at = std::find_if(pools_.begin(), pools_.end(), [&](const Pool &p) {
+				return p.device == d && p.id == id;
+			});
 			if ((known = at != pools_.end())) {
 				pools_.erase(at);
 				pools_active_--;
 			}
 		}
-		if (known) tell_pool(d, false);
+		if (known) set_pool_open(d, false);
 		native->endAllocateToPool(d, id);
 	}
-	caching::CheckpointDelta setCheckpointPoolState(DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
-		caching::CheckpointDelta delta = native->setCheckpointPoolState(d, std::move(state));
-		for (DataPtr &p : delta.dataptrs_allocd) (void)p.compare_exchange_deleter(native->raw_deleter(), &release);
+	caching::CheckpointDelta setCheckpointPoolState(
+		DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
+		caching::CheckpointDelta delta =
+			native->setCheckpointPoolState(d, std::move(state));
+		for (DataPtr &p : delta.dataptrs_allocd)
+			(void)p.compare_exchange_deleter(native->raw_deleter(), &release);
 		refresh(d);
 		return delta;
 	}
@@ -202,7 +222,7 @@ class Adapter final : public Ledger {
 	void on_empty_cache() override {
 		Context frames = recorder_.on() ? recorder_.frames(RecordContext::ALL) : nullptr;
 		library_.empty_cache();
-		unplace(frames);
+		drop_idle_places(frames);
 		refresh_all();
 	}
 	void on_use_on_oom() override { use_on_oom_ = true; }
@@ -232,7 +252,7 @@ class Adapter final : public Ledger {
 		C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
 		return device;
 	}
-	// A stream's handle never changes, and asking for it sets the device twice.
+	// Cached: a stream's handle never changes, and looking it up sets the device twice.
 	cudaStream_t current_stream(DeviceIndex device) {
 		static thread_local struct {
 			DeviceIndex device = -1;
@@ -244,18 +264,20 @@ class Adapter final : public Ledger {
 			last.handle = stream.stream();
 			last.device = device;
 			last.id = stream.id();
-			const bool external = last.id != 0 && last.id % 2 == 0; // the others are c10's for good
+			// External streams may be destroyed; all others are c10's and never are.
+			const bool external = last.id != 0 && last.id % 2 == 0;
 			if (!external) library_.lasting_stream(device, last.handle);
 		}
 		return last.handle;
 	}
 
-	// Where the block at an address, or around it, can be had by other processes. False: it cannot.
+	// Exports the block that contains ptr to other processes. False: it cannot be exported.
 	bool exported(void *ptr, caching::ShareableHandle *out) const {
 		size_t offset = 0;
 		out->handle.resize(256);
 		for (;;) {
-			const long length = library_.export_block(ptr, &offset, out->handle.data(), out->handle.size());
+			const long length = library_.export_block(ptr, &offset, out->handle.data(),
+								  out->handle.size());
 			if (length < 0) return false;
 			const bool complete = static_cast<size_t>(length) < out->handle.size();
 			out->handle.resize(static_cast<size_t>(length) + !complete);
@@ -265,9 +287,10 @@ class Adapter final : public Ledger {
 		}
 	}
 
-	// Says that native allocates to one more private pool, or no longer: a stream may be captured as
-	// long, and libstalloc is not to wait for the device. None of the requests are libstalloc's.
-	void tell_pool(DeviceIndex device, bool open) const {
+	// Tells libstalloc that native starts (open) or stops allocating to a private pool:
+	// meanwhile a stream may be captured, so libstalloc must not wait for the device. The
+	// filter accepts no stream, because native serves all requests of the pool.
+	void set_pool_open(DeviceIndex device, bool open) const {
 		Filter none = [](cudaStream_t) { return false; };
 		open ? library_.begin_pool(device, 0, 0, &none) : library_.end_pool(device, 0, 0);
 	}
@@ -275,16 +298,22 @@ class Adapter final : public Ledger {
 	bool private_pool(DeviceIndex device, cudaStream_t stream) {
 		if (closed_) return true;
 		std::lock_guard<std::mutex> hold(pools_lock_);
-		return std::any_of(pools_.begin(), pools_.end(), [&](const Pool &p) { return p.device == device && p.accepts(stream); });
+		return std::any_of(pools_.begin(), pools_.end(), [&](const Pool &p) {
+			return p.device == device && p.accepts(stream);
+		});
 	}
 
-	void *serve(size_t size, DeviceIndex device, cudaStream_t stream) {
-		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) && private_pool(device, stream)) return from_native(size, device, stream, true);
-		Context frames = C10_UNLIKELY(recorder_.on()) ? recorder_.frames(RecordContext::STATE) : nullptr;
+	void *alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
+		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) &&
+		    private_pool(device, stream))
+			return from_native(size, device, stream, true);
+		Context frames = C10_UNLIKELY(recorder_.on())
+					 ? recorder_.frames(RecordContext::STATE)
+					 : nullptr;
 		void *ptr = library_.malloc(size, device, stream);
 		if (C10_UNLIKELY(!ptr)) {
 			bool theirs = false;
-			ptr = scarce(size, device, stream, frames, &theirs);
+			ptr = retry_or_throw(size, device, stream, frames, &theirs);
 			if (theirs) return ptr;
 		}
 		if (C10_UNLIKELY(recorder_.on())) {
@@ -294,9 +323,12 @@ class Adapter final : public Ledger {
 			note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
 			if (frames) b.frames[ptr] = std::move(frames);
 		}
-		if (C10_UNLIKELY(library_.stale(device))) refresh(device); // native may have freed some since
-		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace))
-			(*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+		if (C10_UNLIKELY(library_.stale(device)))
+			refresh(device); // native may hold less by now
+		if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace();
+		    C10_UNLIKELY(trace))
+			(*trace)->trace_gpu_memory_allocation(c10::kCUDA,
+							      reinterpret_cast<uintptr_t>(ptr));
 		report(ptr, rounded(size), device);
 		return ptr;
 	}
@@ -308,19 +340,23 @@ class Adapter final : public Ledger {
 			stalloc_stats s = library_.stats(device);
 			cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
 			if (s.reserved <= s.active) throw;
-			const bool alone = in_pool && !closed_ && cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
-			if (alone) tell_pool(device, false); // its own pool is of no capture
-			library_.empty_cache(); // what we keep idle, native may take
-			if (alone) tell_pool(device, true);
+			const bool alone = in_pool && !closed_ &&
+					   cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+					   status == cudaStreamCaptureStatusNone;
+			if (alone)
+				set_pool_open(device, false); // this pool is not part of a capture
+			library_.empty_cache(); // native can take what we release
+			if (alone) set_pool_open(device, true);
 			ptr = native->raw_alloc_with_stream(size, stream);
 		}
 		refresh(device);
 		return ptr;
 	}
 
-	// libstalloc has nothing left: what others can give back comes first, then the error that
-	// programs know. *theirs: native has served the request.
-	C10_NOINLINE void *scarce(size_t size, DeviceIndex device, cudaStream_t stream, const Context &frames, bool *theirs) {
+	// libstalloc is out of memory: frees what others can release and retries, then throws
+	// PyTorch's error. *theirs: native has served the request.
+	C10_NOINLINE void *retry_or_throw(size_t size, DeviceIndex device, cudaStream_t stream,
+					  const Context &frames, bool *theirs) {
 		std::string why = library_.last_error();
 		if (why.rfind("CUDA out of memory", 0) != 0) TORCH_CHECK(false, why);
 		for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
@@ -328,7 +364,7 @@ class Adapter final : public Ledger {
 		if (native->initialized() && !pools_active_) Delegate::emptyCache();
 		if (void *ptr = library_.malloc(size, device, stream)) return ptr;
 		why = library_.last_error();
-		if (use_on_oom_) { // pools that may be used when memory is short are native's
+		if (use_on_oom_) { // pools that may serve when memory runs out are native's
 			try {
 				void *ptr = from_native(size, device, stream, false);
 				*theirs = true;
@@ -339,18 +375,23 @@ class Adapter final : public Ledger {
 		out_of_memory(size, device, stream, frames, why);
 	}
 
-	[[noreturn]] void out_of_memory(size_t size, DeviceIndex device, cudaStream_t stream, const Context &frames, const std::string &why) {
+	[[noreturn]] void out_of_memory(size_t size, DeviceIndex device, cudaStream_t stream,
+					const Context &frames, const std::string &why) {
 		size_t free = 0, total = 0;
 		C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
 		Books &b = books_[device];
 		{
 			std::lock_guard<std::mutex> hold(b.lock);
 			b.ooms++;
-			if (recorder_.on()) note(b, TraceEntry::OOM, device, reinterpret_cast<void *>(free), size, stream, frames);
+			if (recorder_.on())
+				note(b, TraceEntry::OOM, device, reinterpret_cast<void *>(free),
+				     size, stream, frames);
 		}
 		DeviceStats s = getDeviceStats(device);
-		const auto allocated = static_cast<size_t>(s.allocated_bytes[kAll].current), reserved = static_cast<size_t>(s.reserved_bytes[kAll].current);
-		c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved, c10::Device(c10::kCUDA, device));
+		const auto allocated = static_cast<size_t>(s.allocated_bytes[kAll].current),
+			   reserved = static_cast<size_t>(s.reserved_bytes[kAll].current);
+		c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved,
+						 c10::Device(c10::kCUDA, device));
 		std::vector<caching::OutOfMemoryObserver> observers;
 		{
 			std::lock_guard<std::mutex> hold(observers_lock_);
@@ -359,24 +400,30 @@ class Adapter final : public Ledger {
 		double fraction = native->initialized() ? native->getMemoryFraction(device) : 1;
 		const auto allowed = static_cast<size_t>(fraction * static_cast<double>(total));
 		for (const auto &observer : observers) observer(device, size, allowed, free);
-		// libstalloc's text begins with what was asked for, which is said here in PyTorch's words. No
-		// streams: where the compiler links a libstdc++ of its own, they meet PyTorch's locales.
+		// libstalloc's text begins with the request, which PyTorch's words say already. No
+		// iostreams: if the compiler links its own libstdc++, they clash with PyTorch's
+		// locales.
 		const size_t reason = why.find(": ");
-		std::string text = "CUDA out of memory. Tried to allocate " + amount(size) + ". GPU " + std::to_string(device) +
-				   " has a total capacity of " + amount(total) + " of which " + amount(free) + " is free. ";
+		std::string text = "CUDA out of memory. Tried to allocate " + amount(size) +
+				   ". GPU " + std::to_string(device) + " has a total capacity of " +
+				   amount(total) + " of which " + amount(free) + " is free. ";
 		if (fraction < 1) text += amount(allowed) + " allowed; ";
-		text += "Of the allocated memory " + amount(allocated) + " is allocated by PyTorch, and " +
-			amount(reserved - std::min(allocated, reserved)) + " is reserved by PyTorch but unallocated. stalloc: ";
+		text += "Of the allocated memory " + amount(allocated) +
+			" is allocated by PyTorch, and " +
+			amount(reserved - std::min(allocated, reserved)) +
+			" is reserved by PyTorch but unallocated. stalloc: ";
 		text += reason == std::string::npos ? why : why.substr(reason + 2);
 		TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 	}
 };
 
-Adapter *adapter; // never deleted: tensors are freed until the process is gone
+Adapter *adapter; // never deleted: tensors are freed until the process ends
 
 void release(void *ptr) { adapter->raw_delete(ptr); }
 
-void remapped(int device, void *at, size_t size, int change) { adapter->remapped(device, at, size, change); }
+void remapped(int device, void *at, size_t size, int change) {
+	adapter->remapped(device, at, size, change);
+}
 
 int failed(char *text, size_t length, const char *why) {
 	snprintf(text, length, "%s", why);
@@ -386,22 +433,24 @@ int failed(char *text, size_t length, const char *why) {
 } // namespace
 } // namespace stalloc
 
-// What Python calls. 0 or 1: done; -1: `text` says why not.
+// Called from Python. 0 or 1: done; -1: it failed, and `text` says why.
 extern "C" {
 
 // The version of PyTorch whose headers these are.
 __attribute__((visibility("default"))) const char *stalloc_adapter_torch() { return TORCH_VERSION; }
 
-__attribute__((visibility("default"))) int stalloc_adapter_install(const char *library, char *text, size_t length) try {
+__attribute__((visibility("default"))) int stalloc_adapter_install(const char *library, char *text,
+								   size_t length) try {
 	using namespace stalloc;
 	caching::CUDAAllocator *native = caching::allocator.load();
 	if (adapter) return 0;
-	if (native->name() != "native") return failed(text, length, ("PyTorch's allocator is " + native->name()).c_str());
+	if (native->name() != "native")
+		return failed(text, length, ("PyTorch's allocator is " + native->name()).c_str());
 	adapter = new Adapter(native, library);
 	adapter->listen();
 	pthread_atfork(nullptr, nullptr, [] { forked = true; });
 	caching::allocator.store(adapter);
-	c10::SetAllocator(c10::kCUDA, adapter, 255); // above whoever registered at start-up
+	c10::SetAllocator(c10::kCUDA, adapter, 255); // above those registered at start-up
 	return 0;
 } catch (const std::exception &error) {
 	return stalloc::failed(text, length, error.what());
@@ -411,13 +460,18 @@ __attribute__((visibility("default"))) void stalloc_adapter_close() {
 	if (stalloc::adapter) stalloc::adapter->close();
 }
 
-__attribute__((visibility("default"))) int stalloc_adapter_open_pools() { return stalloc::adapter ? stalloc::adapter->open_pools() : 0; }
+__attribute__((visibility("default"))) int stalloc_adapter_open_pools() {
+	return stalloc::adapter ? stalloc::adapter->open_pools() : 0;
+}
 
-// How many pools of native's hold memory of a device, and of at most `room` of them the id and the bytes.
-__attribute__((visibility("default"))) size_t stalloc_adapter_held(int device, uint64_t (*pools)[3], size_t room) try {
+// How many of native's pools hold memory of a device; writes id and bytes of at most `room` of
+// them.
+__attribute__((visibility("default"))) size_t stalloc_adapter_held(int device, uint64_t (*pools)[3],
+								   size_t room) try {
 	if (!stalloc::adapter) return 0;
 	size_t n = 0;
-	for (const auto &[id, bytes] : stalloc::adapter->held(static_cast<c10::DeviceIndex>(device))) {
+	for (const auto &[id, bytes] :
+	     stalloc::adapter->held(static_cast<c10::DeviceIndex>(device))) {
 		if (n < room) pools[n][0] = id.first, pools[n][1] = id.second, pools[n][2] = bytes;
 		n++;
 	}
@@ -426,9 +480,13 @@ __attribute__((visibility("default"))) size_t stalloc_adapter_held(int device, u
 	return 0;
 }
 
-// Before a storage is sent to another process; `storage` is its _cdata.
-__attribute__((visibility("default"))) int stalloc_adapter_make_shareable(void *storage, char *text, size_t length) try {
-	return stalloc::adapter && stalloc::adapter->make_shareable(static_cast<c10::StorageImpl *>(storage)) ? 1 : 0;
+// Called before a storage is sent to another process; `storage` is its _cdata.
+__attribute__((visibility("default"))) int stalloc_adapter_make_shareable(void *storage, char *text,
+									  size_t length) try {
+	return stalloc::adapter && stalloc::adapter->make_shareable(
+					   static_cast<c10::StorageImpl *>(storage))
+		       ? 1
+		       : 0;
 } catch (const std::exception &error) {
 	return stalloc::failed(text, length, error.what());
 }

@@ -1,8 +1,9 @@
-// What is known of one device beside what libstalloc knows: memory history, and what native has.
+// What the adapter knows of one device and libstalloc does not: memory history, and what native
+// holds.
 //
-// PyTorch's own allocator may hold memory beside ours (graphs, private pools, what was
-// allocated before us). A peak of both is not the sum of the two peaks, so libstalloc's meters are
-// told what native holds beside and keep the peak of the sum.
+// PyTorch's own allocator may hold memory at the same time (graphs, private pools, what was
+// allocated before us). The peak of both is not the sum of the two peaks, so libstalloc's meters
+// are given what native holds and keep the peak of the sum.
 #ifndef STALLOC_TORCH_BOOKS_H
 #define STALLOC_TORCH_BOOKS_H
 
@@ -17,60 +18,70 @@
 
 namespace stalloc {
 
-constexpr int64_t kRound = 512; // as both allocators round
+constexpr int64_t kRound = 512; // both allocators round to it
 
-inline int64_t rounded(size_t size) { return static_cast<int64_t>((size + kRound - 1) & ~static_cast<size_t>(kRound - 1)); }
+inline int64_t rounded(size_t size) {
+	return static_cast<int64_t>((size + kRound - 1) & ~static_cast<size_t>(kRound - 1));
+}
 
-// A quantity that libstalloc counts and that is looked at now and then.
-struct Outside {
-	int64_t peak = 0, beside = 0, seen = 0; // seen: libstalloc's own peak when it was looked at
+// The peak of a quantity of both allocators that libstalloc does not meter, sampled now and then.
+struct SampledPeak {
+	int64_t peak = 0, other = 0, seen = 0; // seen: libstalloc's own peak at the last sample
 
-	void look(uint64_t current, uint64_t own_peak, int64_t beside_now) {
-		if (static_cast<int64_t>(own_peak) > seen) peak = std::max(peak, (seen = static_cast<int64_t>(own_peak)) + beside);
-		beside = beside_now;
-		peak = std::max(peak, static_cast<int64_t>(current) + beside);
+	void sample(uint64_t current, uint64_t own_peak, int64_t other_now) {
+		const auto own = static_cast<int64_t>(own_peak);
+		if (own > seen) peak = std::max(peak, (seen = own) + other);
+		other = other_now;
+		peak = std::max(peak, static_cast<int64_t>(current) + other);
 	}
-	void reset(uint64_t current, int64_t beside_now) {
+	void reset(uint64_t current, int64_t other_now) {
 		seen = static_cast<int64_t>(current);
-		beside = beside_now;
-		peak = seen + beside;
+		other = other_now;
+		peak = seen + other;
 	}
 };
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::AGGREGATE);
 constexpr auto kSmall = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::SMALL_POOL);
 constexpr auto kLarge = static_cast<size_t>(c10::CachingDeviceAllocator::StatType::LARGE_POOL);
-static_assert(kAll == STALLOC_POOL_ALL && kSmall == STALLOC_POOL_SMALL && kLarge == STALLOC_POOL_LARGE, "meters are in another order");
+static_assert(kAll == STALLOC_POOL_ALL && kSmall == STALLOC_POOL_SMALL &&
+		      kLarge == STALLOC_POOL_LARGE,
+	      "libstalloc and PyTorch number the pools differently");
 
 using Block = stalloc_block;
 
 struct Books {
-	std::mutex lock; // guards everything below; native's locks are never taken under it
+	std::mutex lock; // guards all below; native's locks are never taken while it is held
 	std::unordered_map<void *, Context> frames; // of live blocks, while history is recorded
-	Mapped mapped; // with a lock of its own
-	stalloc_meters before = {}; // when totals were reset
-	Outside reserved, active;
+	Mapped mapped; // has its own lock
+	stalloc_meters before = {}; // as of the last reset of the totals
+	SampledPeak reserved, active;
 	History history;
-	Places places;	     // while history is recorded; of every live block then
-	size_t room = 0; // how much memory there was for places when it was asked last
+	Places places; // of every live block, while history is recorded
+	size_t room = 0; // the limit for places when it was last computed
 	int64_t ooms = 0;
 	uint64_t retries_before = 0;
 
-	// Begins places anew, with those of the live blocks.
-	void settle_places(const std::vector<Block> &live) {
+	// Restarts places with those of the live blocks.
+	void restart_places(const std::vector<Block> &live) {
 		places.clear();
 		for (const Block &b : live)
-			places.enter(reinterpret_cast<size_t>(b.ptr), static_cast<size_t>(rounded(b.asked)), static_cast<cudaStream_t>(b.stream), [](auto...) {});
+			places.enter(reinterpret_cast<size_t>(b.ptr),
+				     static_cast<size_t>(rounded(b.asked)),
+				     static_cast<cudaStream_t>(b.stream), [](auto...) {});
 		room = places.bytes();
 	}
-	// The counters must agree.
-	void append_segments(DeviceIndex device, const stalloc_stats &stats, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const;
-	void append_mapped(DeviceIndex device, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const;
+	// The counters must be consistent.
+	void append_segments(DeviceIndex device, const stalloc_stats &stats,
+			     const std::vector<Block> &live,
+			     std::vector<caching::SegmentInfo> *out) const;
+	void append_mapped(DeviceIndex device, const std::vector<Block> &live,
+			   std::vector<caching::SegmentInfo> *out) const;
 };
 
-// libstalloc's counters, made to agree with its meters: requests of other threads may lie
-// between the two, and plain driver allocations round otherwise.
-inline stalloc_stats agreed(stalloc_stats s, const stalloc_meters &m) {
+// libstalloc's counters made consistent with its meters: requests of other threads may come between
+// reading the two, and plain driver allocations are rounded differently.
+inline stalloc_stats consistent(stalloc_stats s, const stalloc_meters &m) {
 	const uint64_t pending = s.active > s.allocated ? s.active - s.allocated : 0;
 	s.allocated = static_cast<uint64_t>(m.of[kAll][STALLOC_ALLOCATED].current);
 	s.active = s.allocated + pending;
@@ -80,40 +91,47 @@ inline stalloc_stats agreed(stalloc_stats s, const stalloc_meters &m) {
 	return s;
 }
 
-// What native holds now, as libstalloc's meters are told; with its peaks, if they are wanted.
-inline stalloc_meters beside(const DeviceStats &native, bool peaks = false) {
+// What native holds now, for libstalloc's meters; with its peaks, if they are wanted.
+inline stalloc_meters held_by(const DeviceStats &native, bool peaks = false) {
 	stalloc_meters m = {};
 	for (size_t pool : {kAll, kSmall, kLarge}) {
-		const c10::CachingDeviceAllocator::Stat *of[] = {&native.allocation[pool], &native.allocated_bytes[pool], &native.requested_bytes[pool]};
+		const c10::CachingDeviceAllocator::Stat *of[] = {&native.allocation[pool],
+								 &native.allocated_bytes[pool],
+								 &native.requested_bytes[pool]};
 		for (size_t i = 0; i < STALLOC_METERS; i++) {
-			m.of[pool][i].beside = of[i]->current;
+			m.of[pool][i].other = of[i]->current;
 			if (peaks) m.of[pool][i].peak = of[i]->peak;
 		}
 	}
 	return m;
 }
 
-// Adds our part to a statistic of native's.
-inline void merge(c10::CachingDeviceAllocator::Stat *into, int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
+// Adds our part to one of native's statistics.
+inline void merge(c10::CachingDeviceAllocator::Stat *into, int64_t current, int64_t peak,
+		  int64_t allocated, int64_t freed) {
 	into->current += current;
 	into->allocated += allocated;
 	into->freed += freed;
 	into->peak = std::max(into->peak, peak);
 }
 
-// before: what it was when totals were reset.
-inline void merge(c10::CachingDeviceAllocator::Stat *into, const stalloc_meter &m, const stalloc_meter &before) {
-	merge(into, m.current, m.peak, m.total - before.total, (m.total - m.current) - (before.total - before.current));
+// before: the meter at the last reset of the totals.
+inline void merge(c10::CachingDeviceAllocator::Stat *into, const stalloc_meter &m,
+		  const stalloc_meter &before) {
+	merge(into, m.current, m.peak, m.total - before.total,
+	      (m.total - m.current) - (before.total - before.current));
 }
 
-inline void open(std::vector<caching::SegmentInfo> *out, DeviceIndex device, size_t address, void *stream) {
+inline void open(std::vector<caching::SegmentInfo> *out, DeviceIndex device, size_t address,
+		 void *stream) {
 	out->emplace_back();
 	out->back().device = device;
 	out->back().address = address;
 	out->back().stream = static_cast<cudaStream_t>(stream);
 	out->back().is_large = out->back().is_expandable = true;
 }
-inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool allocated = false, bool active = false, Context context = nullptr) {
+inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool allocated = false,
+		bool active = false, Context context = nullptr) {
 	s.blocks.emplace_back();
 	s.blocks.back().size = size;
 	s.blocks.back().requested_size = asked;
@@ -126,11 +144,12 @@ inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool
 	s.active_size += active ? size : 0;
 }
 
-// Segments for a snapshot: places while history is recorded, else neighbouring live blocks of a
-// stream and the gaps between them; and one for the rest. A page may be mapped at several
-// addresses, so where idle memory lies is not always one place; but all segments together are
-// what is reserved, as in native's.
-inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stats, const std::vector<Block> &live,
+// Segments for a snapshot: places while history is recorded, otherwise neighbouring live blocks of
+// a stream and the gaps between them; and one segment for the rest. A page may be mapped at several
+// addresses, so idle memory has no single address; but the sizes of all segments add up to what is
+// reserved, as in native's snapshot.
+inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stats,
+				   const std::vector<Block> &live,
 				   std::vector<caching::SegmentInfo> *out) const {
 	constexpr uint64_t kPage = 2 << 20;
 	struct Piece {
@@ -139,53 +158,75 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 		const Block *block;
 	};
 	std::vector<Piece> order;
-	const bool told = places.bytes() > 0;
+	const bool has_places = places.bytes() > 0;
 	for (const auto &[address, place] : places.by_address()) {
-		auto block = std::lower_bound(live.begin(), live.end(), address, [](const Block &b, size_t at) { return reinterpret_cast<size_t>(b.ptr) < at; });
-		const bool there = !place.left && block != live.end() && reinterpret_cast<size_t>(block->ptr) == address;
+		auto block = std::lower_bound(live.begin(), live.end(), address,
+					      [](const Block &b, size_t at) {
+						      return reinterpret_cast<size_t>(b.ptr) < at;
+					      });
+		const bool there = !place.left && block != live.end() &&
+				   reinterpret_cast<size_t>(block->ptr) == address;
 		order.push_back({address, place.size, place.stream, there ? &*block : nullptr});
 	}
 	for (const Block &b : live)
-		if (!told) order.push_back({reinterpret_cast<size_t>(b.ptr), static_cast<size_t>(rounded(b.asked)), b.stream, &b});
-	std::sort(order.begin(), order.end(), [](const Piece &x, const Piece &y) { return x.address < y.address; });
+		if (!has_places)
+			order.push_back({reinterpret_cast<size_t>(b.ptr),
+					 static_cast<size_t>(rounded(b.asked)), b.stream, &b});
+	std::sort(order.begin(), order.end(),
+		  [](const Piece &x, const Piece &y) { return x.address < y.address; });
 	uint64_t end = 0, idle = stats.reserved - stats.active;
-	for (const Piece &piece : order) idle -= piece.block ? 0 : std::min<uint64_t>(idle, piece.size);
+	for (const Piece &piece : order)
+		idle -= piece.block ? 0 : std::min<uint64_t>(idle, piece.size);
 	const size_t first = out->size();
 	for (const Piece &piece : order) {
 		const uint64_t gap = piece.address - end;
-		if (out->size() == first || out->back().stream != piece.stream || gap > (told ? 0 : std::min(idle, kPage))) {
+		if (out->size() == first || out->back().stream != piece.stream ||
+		    gap > (has_places ? 0 : std::min(idle, kPage))) {
 			open(out, device, piece.address, piece.stream);
 		} else if (gap) {
 			put(out->back(), gap);
 			idle -= gap;
 		}
-		auto context = piece.block ? frames.find(reinterpret_cast<void *>(piece.address)) : frames.end();
-		put(out->back(), piece.size, piece.block ? piece.block->asked : 0, piece.block, piece.block, context == frames.end() ? nullptr : context->second);
+		auto context = piece.block ? frames.find(reinterpret_cast<void *>(piece.address))
+					   : frames.end();
+		put(out->back(), piece.size, piece.block ? piece.block->asked : 0, piece.block,
+		    piece.block, context == frames.end() ? nullptr : context->second);
 		end = piece.address + piece.size;
 	}
 	const uint64_t pending = stats.active - stats.allocated;
 	if (!idle && !pending) return;
 	end = std::max<uint64_t>(end, places.top());
 	open(out, device, (end + kPage - 1) & ~(kPage - 1), nullptr);
-	if (pending) put(out->back(), pending, 0, false, true); // freed, and another stream still uses it
+	if (pending)
+		put(out->back(), pending, 0, false, true); // freed, still used by another stream
 	if (idle) put(out->back(), idle);
 }
 
-// While trackers listen: what they were told is mapped, since who attaches one registers what a
-// snapshot shows and hears of the end of it later. Live blocks are cut where handles end, and memory
-// that is mapped at two addresses is in two segments.
-inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &live, std::vector<caching::SegmentInfo> *out) const {
+// Segments for a snapshot while there are trackers: exactly the mappings that they were told of,
+// since whoever attaches a tracker registers what a snapshot shows and is told of its end later.
+// Live blocks are cut at the ends of handles, and memory mapped at two addresses is in two
+// segments.
+inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &live,
+				 std::vector<caching::SegmentInfo> *out) const {
 	mapped.each([&](size_t at, size_t size) {
 		open(out, device, at, nullptr);
-		out->back().is_expandable = false; // it comes and goes whole
+		out->back().is_expandable = false; // mapped and unmapped whole
 		size_t here = at;
-		auto ends_by = [](const Block &b, size_t to) { return reinterpret_cast<size_t>(b.ptr) + static_cast<size_t>(rounded(b.asked)) <= to; };
-		for (auto b = std::lower_bound(live.begin(), live.end(), at, ends_by); b != live.end() && here < at + size; ++b) {
+		auto ends_by = [](const Block &b, size_t to) {
+			return reinterpret_cast<size_t>(b.ptr) +
+				       static_cast<size_t>(rounded(b.asked)) <=
+			       to;
+		};
+		for (auto b = std::lower_bound(live.begin(), live.end(), at, ends_by);
+		     b != live.end() && here < at + size; ++b) {
 			const auto first = reinterpret_cast<size_t>(b->ptr);
 			if (first >= at + size) break;
 			if (first > here) put(out->back(), first - here), here = first;
-			const size_t part = std::min(first + static_cast<size_t>(rounded(b->asked)), at + size) - here;
-			put(out->back(), part, std::clamp(first + b->asked, here, here + part) - here, true, true);
+			const size_t part = std::min(first + static_cast<size_t>(rounded(b->asked)),
+						     at + size) -
+					    here;
+			put(out->back(), part,
+			    std::clamp(first + b->asked, here, here + part) - here, true, true);
 			out->back().stream = static_cast<cudaStream_t>(b->stream);
 			here += part;
 		}

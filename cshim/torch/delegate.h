@@ -1,8 +1,7 @@
-// Every function of PyTorch's CUDA allocator interface, passed on to the allocator
-// that was in place before. The interface changes from one minor version of PyTorch
-// to the next; all differences from 2.6 to 2.15 are in this file. A derived class
-// overrides the functions that are the same in all of them, and the hooks at the end
-// for those that are not.
+// Every function of PyTorch's CUDA allocator interface, passed on to the allocator that was
+// installed before (native). The interface changes from one minor version of PyTorch to the next;
+// all differences from 2.6 to 2.15 are in this file. A derived class overrides the functions that
+// are the same in all versions, and the hooks at the end for the others.
 #ifndef STALLOC_TORCH_DELEGATE_H
 #define STALLOC_TORCH_DELEGATE_H
 
@@ -24,7 +23,7 @@ using c10::cuda::MempoolId_t;
 using Context = std::shared_ptr<c10::GatheredContext>;
 using Filter = std::function<bool(cudaStream_t)>;
 
-// What _record_memory_history asks for.
+// The arguments of _record_memory_history.
 struct HistoryRequest {
 	bool enabled;
 	caching::CreateContextFn recorder;
@@ -40,48 +39,79 @@ class Delegate : public caching::CUDAAllocator {
 
 	DataPtr allocate(size_t n) override { return native->allocate(n); }
 	c10::DeleterFnPtr raw_deleter() const override { return native->raw_deleter(); }
-	void copy_data(void *to, const void *from, size_t n) const override { native->copy_data(to, from, n); }
+	void copy_data(void *to, const void *from, size_t n) const override {
+		native->copy_data(to, from, n);
+	}
 	void *raw_alloc(size_t n) override { return native->raw_alloc(n); }
-	void *raw_alloc_with_stream(size_t n, cudaStream_t s) override { return native->raw_alloc_with_stream(n, s); }
+	void *raw_alloc_with_stream(size_t n, cudaStream_t s) override {
+		return native->raw_alloc_with_stream(n, s);
+	}
 	void raw_delete(void *ptr) override { native->raw_delete(ptr); }
 	void init(int devices) override { native->init(devices); }
 	bool initialized() override { return native->initialized(); }
 	double getMemoryFraction(DeviceIndex d) override { return native->getMemoryFraction(d); }
-	void setMemoryFraction(double fraction, DeviceIndex d) override { native->setMemoryFraction(fraction, d); }
+	void setMemoryFraction(double fraction, DeviceIndex d) override {
+		native->setMemoryFraction(fraction, d);
+	}
 	void enable(bool value) override { native->enable(value); }
 	bool isEnabled() const override { return native->isEnabled(); }
 	void cacheInfo(DeviceIndex d, size_t *largest) override { native->cacheInfo(d, largest); }
-	void *getBaseAllocation(void *ptr, size_t *size) override { return native->getBaseAllocation(ptr, size); }
-	void recordStream(const DataPtr &p, c10::cuda::CUDAStream s) override { native->recordStream(p, s); }
+	void *getBaseAllocation(void *ptr, size_t *size) override {
+		return native->getBaseAllocation(ptr, size);
+	}
+	void recordStream(const DataPtr &p, c10::cuda::CUDAStream s) override {
+		native->recordStream(p, s);
+	}
 	DeviceStats getDeviceStats(DeviceIndex d) override { return native->getDeviceStats(d); }
 	void resetAccumulatedStats(DeviceIndex d) override { native->resetAccumulatedStats(d); }
 	void resetPeakStats(DeviceIndex d) override { native->resetPeakStats(d); }
 	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
 		native->beginAllocateToPool(d, id, std::move(filter));
 	}
-	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override { native->endAllocateToPool(d, id); }
+	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override {
+		native->endAllocateToPool(d, id);
+	}
 	void releasePool(DeviceIndex d, MempoolId_t id) override { native->releasePool(d, id); }
-	int getPoolUseCount(DeviceIndex d, MempoolId_t id) override { return native->getPoolUseCount(d, id); }
-	bool checkPoolLiveAllocations(DeviceIndex d, MempoolId_t id, const std::unordered_set<void *> &live) override {
+	int getPoolUseCount(DeviceIndex d, MempoolId_t id) override {
+		return native->getPoolUseCount(d, id);
+	}
+	bool checkPoolLiveAllocations(DeviceIndex d, MempoolId_t id,
+				      const std::unordered_set<void *> &live) override {
 		return native->checkPoolLiveAllocations(d, id, live);
 	}
-	caching::ShareableHandle shareIpcHandle(void *ptr) override { return native->shareIpcHandle(ptr); }
-	std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return native->getIpcDevPtr(std::move(handle)); }
+	caching::ShareableHandle shareIpcHandle(void *ptr) override {
+		return native->shareIpcHandle(ptr);
+	}
+	std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+		return native->getIpcDevPtr(std::move(handle));
+	}
 	bool isHistoryEnabled() override { return native->isHistoryEnabled(); }
-	void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &md) override { native->recordAnnotation(md); }
-	void attachOutOfMemoryObserver(caching::OutOfMemoryObserver o) override { native->attachOutOfMemoryObserver(std::move(o)); }
-	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker t) override { native->attachAllocatorTraceTracker(std::move(t)); }
-	void enablePeerAccess(DeviceIndex d, DeviceIndex to) override { native->enablePeerAccess(d, to); }
-	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t n, cudaStream_t s, bool p2p) override {
+	void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &md) override {
+		native->recordAnnotation(md);
+	}
+	void attachOutOfMemoryObserver(caching::OutOfMemoryObserver o) override {
+		native->attachOutOfMemoryObserver(std::move(o));
+	}
+	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker t) override {
+		native->attachAllocatorTraceTracker(std::move(t));
+	}
+	void enablePeerAccess(DeviceIndex d, DeviceIndex to) override {
+		native->enablePeerAccess(d, to);
+	}
+	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
+				size_t n, cudaStream_t s, bool p2p) override {
 		return native->memcpyAsync(to, to_device, from, from_device, n, s, p2p);
 	}
-	std::shared_ptr<caching::AllocatorState> getCheckpointState(DeviceIndex d, MempoolId_t id) override {
+	std::shared_ptr<caching::AllocatorState> getCheckpointState(DeviceIndex d,
+								    MempoolId_t id) override {
 		return native->getCheckpointState(d, id);
 	}
-	caching::CheckpointDelta setCheckpointPoolState(DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
+	caching::CheckpointDelta setCheckpointPoolState(
+		DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
 		return native->setCheckpointPoolState(d, std::move(state));
 	}
-	// Also "native": what programs ask it for is whether statistics, snapshots and pools work.
+	// It stays "native": programs use the name to check whether statistics, snapshots and pools
+	// work.
 	std::string name() override { return native->name(); }
 
 #if STALLOC_TORCH >= 208
@@ -102,7 +132,9 @@ class Delegate : public caching::CUDAAllocator {
 		native->emptyCache();
 		on_empty_cache();
 	}
-	void ensureExistsAndIncrefPool(DeviceIndex d, MempoolId_t id) override { native->ensureExistsAndIncrefPool(d, id); }
+	void ensureExistsAndIncrefPool(DeviceIndex d, MempoolId_t id) override {
+		native->ensureExistsAndIncrefPool(d, id);
+	}
 #endif
 
 #if STALLOC_TORCH >= 211
@@ -111,14 +143,16 @@ class Delegate : public caching::CUDAAllocator {
 		if (id == MempoolId_t{0, 0}) on_snapshot(info, traces);
 		return info;
 	}
-	void createOrIncrefPool(DeviceIndex d, MempoolId_t id, std::shared_ptr<CUDAAllocator> a = nullptr) override {
+	void createOrIncrefPool(DeviceIndex d, MempoolId_t id,
+				std::shared_ptr<CUDAAllocator> a = nullptr) override {
 		native->createOrIncrefPool(d, id, std::move(a));
 	}
 	void setUseOnOOM(DeviceIndex d, MempoolId_t id, bool use) override {
 		native->setUseOnOOM(d, id, use);
 		on_use_on_oom();
 	}
-	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries, caching::RecordContext when, bool clear,
+	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
+			   caching::RecordContext when, bool clear,
 			   const std::vector<std::string> &skipped) override {
 		native->recordHistory(enabled, recorder, entries, when, clear, skipped);
 		on_history({enabled, recorder, entries, when, clear, skipped});
@@ -129,12 +163,16 @@ class Delegate : public caching::CUDAAllocator {
 		if (id == MempoolId_t{0, 0}) on_snapshot(info, true);
 		return info;
 	}
-	void createOrIncrefPool(DeviceIndex d, MempoolId_t id, CUDAAllocator *a = nullptr) override { native->createOrIncrefPool(d, id, a); }
+	void createOrIncrefPool(DeviceIndex d, MempoolId_t id,
+				CUDAAllocator *a = nullptr) override {
+		native->createOrIncrefPool(d, id, a);
+	}
 	void setUseOnOOM(DeviceIndex d, MempoolId_t id) override {
 		native->setUseOnOOM(d, id);
 		on_use_on_oom();
 	}
-	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries, caching::RecordContext when, bool clear) override {
+	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
+			   caching::RecordContext when, bool clear) override {
 		native->recordHistory(enabled, recorder, entries, when, clear);
 		on_history({enabled, recorder, entries, when, clear, {}});
 	}
@@ -144,7 +182,8 @@ class Delegate : public caching::CUDAAllocator {
 		on_snapshot(info, true);
 		return info;
 	}
-	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries, caching::RecordContext when) override {
+	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
+			   caching::RecordContext when) override {
 		native->recordHistory(enabled, recorder, entries, when);
 		on_history({enabled, recorder, entries, when, true, {}});
 	}
@@ -155,7 +194,9 @@ class Delegate : public caching::CUDAAllocator {
 		return native->getExpandableSegmentSizes(d);
 	}
 	void setNoSplit(DeviceIndex d, MempoolId_t id) override { native->setNoSplit(d, id); }
-	void setUserMetadata(const std::string &metadata) override { native->setUserMetadata(metadata); }
+	void setUserMetadata(const std::string &metadata) override {
+		native->setUserMetadata(metadata);
+	}
 	std::string getUserMetadata() override { return native->getUserMetadata(); }
 #endif
 #if STALLOC_TORCH >= 212
@@ -163,12 +204,16 @@ class Delegate : public caching::CUDAAllocator {
 		Context ours = context_of(ptr);
 		return ours ? ours : native->getContextForPointer(ptr);
 	}
-	void attachOomRejectionObserver(caching::OomRejectionObserver o) override { native->attachOomRejectionObserver(std::move(o)); }
+	void attachOomRejectionObserver(caching::OomRejectionObserver o) override {
+		native->attachOomRejectionObserver(std::move(o));
+	}
 #endif
 #if STALLOC_TORCH >= 213
 	void markCaptureBegin(DeviceIndex d) override { native->markCaptureBegin(d); }
 	void markCaptureEnd(DeviceIndex d) override { native->markCaptureEnd(d); }
-	DataPtr allocateWithAddress(size_t n, void *at) override { return adopt(native->allocateWithAddress(n, at)); }
+	DataPtr allocateWithAddress(size_t n, void *at) override {
+		return adopt(native->allocateWithAddress(n, at));
+	}
 #endif
 #if STALLOC_TORCH >= 214
 	bool supportsUserMetadata() override { return native->supportsUserMetadata(); }
@@ -180,7 +225,7 @@ class Delegate : public caching::CUDAAllocator {
       protected:
 	caching::CUDAAllocator *const native;
 
-	// Native's own segments, without on_snapshot.
+	// Native's own segments only.
 	std::vector<caching::SegmentInfo> native_segments() {
 #if STALLOC_TORCH >= 211
 		return native->snapshot({0, 0}, false).segments;

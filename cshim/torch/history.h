@@ -1,5 +1,5 @@
-// Memory history: what _record_memory_history asked for, and the newest events of one
-// device's blocks, in the form of PyTorch's own.
+// Memory history: the settings of _record_memory_history, and the newest events of one device's
+// blocks, in PyTorch's own format.
 #ifndef STALLOC_TORCH_HISTORY_H
 #define STALLOC_TORCH_HISTORY_H
 
@@ -20,18 +20,21 @@ namespace stalloc {
 using caching::RecordContext;
 using caching::TraceEntry;
 
-// One for the process. What changes when history is switched on or off is read without
-// a lock by every request, so that it costs a load while it is off.
+// There is one for the process. Every request reads the switches without a lock, so that history
+// costs one load while it is off.
 class Recorder {
       public:
 	bool on() const { return on_.load(std::memory_order_relaxed); }
 
-	// Whether there is a history, and not trackers alone.
-	bool tracked() const { return !trackers_.empty(); }
+	bool has_trackers() const { return !trackers_.empty(); }
+	// Whether history is recorded; on() is also true if there are only trackers.
 	bool recording() const { return recording_.load(std::memory_order_relaxed); }
-	bool keeps(TraceEntry::Action action) const { return recording() && !skipped_.count(action); }
+	bool keeps(TraceEntry::Action action) const {
+		return recording() && !skipped_.count(action);
+	}
 
-	// The caller's frames, if events of this importance have any. Takes the GIL: hold no lock.
+	// The caller's stack frames, if events of this importance record them. Takes the GIL: hold
+	// no lock.
 	Context frames(RecordContext importance) const {
 		if (when_.load(std::memory_order_relaxed) < importance) return nullptr;
 		caching::CreateContextFn gather = gather_.load(std::memory_order_relaxed);
@@ -45,7 +48,8 @@ class Recorder {
 		on_ = recording_ || !trackers_.empty();
 		skipped_.clear();
 #if STALLOC_TORCH >= 211
-		for (const std::string &name : r.skipped) skipped_.insert(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
+		for (const std::string &name : r.skipped)
+			skipped_.insert(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
 #endif
 	}
 
@@ -54,54 +58,80 @@ class Recorder {
 		on_ = true;
 	}
 
-	TraceEntry entry(TraceEntry::Action action, DeviceIndex device, size_t addr, size_t size, cudaStream_t stream, Context frames,
+	TraceEntry entry(TraceEntry::Action action, DeviceIndex device, size_t addr, size_t size,
+			 cudaStream_t stream, Context frames,
 			 caching::CUDAAllocator *native) const {
 		if (when_.load(std::memory_order_relaxed) < RecordContext::ALLOC) frames = nullptr;
 #if STALLOC_TORCH >= 210
-		return {action, device, addr, size, stream, MempoolId_t{0, 0}, c10::getApproximateTime(), std::move(frames),
-			compiling(), native->getUserMetadata()};
+		return {action,
+			device,
+			addr,
+			size,
+			stream,
+			MempoolId_t{0, 0},
+			c10::getApproximateTime(),
+			std::move(frames),
+			compiling(),
+			native->getUserMetadata()};
 #elif STALLOC_TORCH >= 208
 		(void)native;
-		return {action, device, addr, size, stream, MempoolId_t{0, 0}, c10::getApproximateTime(), std::move(frames), compiling()};
+		return {action,
+			device,
+			addr,
+			size,
+			stream,
+			MempoolId_t{0, 0},
+			c10::getApproximateTime(),
+			std::move(frames),
+			compiling()};
 #else
 		(void)native;
-		return {action, device, addr, size, stream, c10::getApproximateTime(), std::move(frames)};
+		return {action,		  device, addr, size, stream, c10::getApproximateTime(),
+			std::move(frames)};
 #endif
 	}
 
-	// Tells the trackers; whether the event is to be kept as well.
-	bool announce(const TraceEntry &e) const {
+	// Calls the trackers. Returns whether the event also goes into the history.
+	bool notify(const TraceEntry &e) const {
 		for (const auto &tracker : trackers_) tracker(e);
 		return keeps(e.action_);
 	}
 
-	// Tells the trackers alone, or the newest of them. The library that calls cannot let an exception pass.
-	void tell(const TraceEntry &e, bool newest = false) const noexcept {
+	// Calls all trackers, or only the newest, for an event that is not part of the history. No
+	// exception may pass into libstalloc, which calls this.
+	void notify_only(const TraceEntry &e, bool newest = false) const noexcept {
 		static std::atomic<bool> logged{false};
 		for (size_t i = newest ? trackers_.size() - 1 : 0; i < trackers_.size(); i++) try {
 				trackers_[i](e);
 			} catch (const std::exception &error) {
-				if (!logged.exchange(true)) fprintf(stderr, "stalloc: a tracker of the allocator's segments has failed: %s\n", error.what());
+				if (!logged.exchange(true))
+					fprintf(stderr,
+						"stalloc: a tracker of the allocator's segments "
+						"has failed: %s\n",
+						error.what());
 			}
 	}
 
-	// What this thread compiles now, as native's events say it.
+	// What this thread is compiling, as in native's events.
 	static std::stack<std::string> &compile_contexts() {
 		static thread_local std::stack<std::string> contexts;
 		return contexts;
 	}
 
       private:
-	static std::string compiling() { return compile_contexts().empty() ? "N/A" : compile_contexts().top(); }
+	static std::string compiling() {
+		return compile_contexts().empty() ? "N/A" : compile_contexts().top();
+	}
 
 	std::atomic<bool> on_{false}, recording_{false};
 	std::atomic<RecordContext> when_{RecordContext::NEVER};
 	std::atomic<caching::CreateContextFn> gather_{nullptr};
-	std::vector<caching::AllocatorTraceTracker> trackers_; // attached at start-up, as native's are
+	std::vector<caching::AllocatorTraceTracker>
+		trackers_; // attached at start-up, as native's are
 	std::set<TraceEntry::Action> skipped_;
 };
 
-// A ring of the newest events of a device. Its owner's lock is held.
+// A ring buffer of a device's newest events. The books' lock guards it.
 class History {
       public:
 	void configure(const HistoryRequest &r) {

@@ -1,4 +1,4 @@
-// Memory of other processes that use stalloc, mapped here as long as a tensor lies in it.
+// Memory of other processes that use stalloc, mapped here while a tensor uses it.
 #ifndef STALLOC_TORCH_IMPORTS_H
 #define STALLOC_TORCH_IMPORTS_H
 
@@ -16,15 +16,15 @@
 
 namespace stalloc {
 
-// What of a token is stalloc's own kind.
+// The prefix of stalloc's own tokens.
 constexpr const char kToken[] = "stalloc1 ";
 
 class Imports {
       public:
 	explicit Imports(const Library &library) : library_(library) {}
 
-	// The memory that a token names, for a device: the same for all that ask while somebody has it.
-	// NULL: it cannot be had, and libstalloc's last error says why.
+	// The memory of a token on a device. While somebody holds it, all callers get the same
+	// mapping. NULL: it cannot be imported, and libstalloc's last error says why.
 	std::shared_ptr<void> get(const std::string &token, c10::DeviceIndex device) {
 		std::lock_guard<std::mutex> hold(lock_);
 		std::weak_ptr<void> &known = known_[{device, token}];
@@ -35,7 +35,8 @@ class Imports {
 			known_.erase({device, token});
 			return nullptr;
 		}
-		there = std::shared_ptr<void>(at, [this, device, token](void *gone) { end(gone, device, token); });
+		there = std::shared_ptr<void>(
+			at, [this, device, token](void *gone) { end(gone, device, token); });
 		known = there;
 		return there;
 	}
@@ -45,12 +46,14 @@ class Imports {
 	std::mutex lock_;
 	std::map<std::pair<c10::DeviceIndex, std::string>, std::weak_ptr<void>> known_;
 
-	// The last tensor is gone; its work may not be. That is how PyTorch's own allocator does it.
+	// The last tensor is gone, but its work may still run: wait for it, as PyTorch's allocator
+	// does.
 	void end(void *at, c10::DeviceIndex device, const std::string &token) {
 		try {
 			c10::cuda::CUDAGuard guard(device);
 			(void)cudaDeviceSynchronize(); // not c10's, which may take the GIL
-		} catch (const std::exception &) { // CUDA is gone, or broken: nothing is at work
+		} catch (const std::exception
+				 &) { // CUDA has shut down or failed: no work is running
 		}
 		library_.end_import(at);
 		std::lock_guard<std::mutex> hold(lock_);

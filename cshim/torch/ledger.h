@@ -1,5 +1,5 @@
-// What PyTorch asks about memory: statistics, snapshots, memory history. Each answer is native's
-// and ours together.
+// PyTorch's questions about memory: statistics, snapshots, memory history. Each answer combines
+// native's memory and ours.
 #ifndef STALLOC_TORCH_LEDGER_H
 #define STALLOC_TORCH_LEDGER_H
 
@@ -14,15 +14,18 @@ namespace stalloc {
 
 class Ledger : public Delegate {
       public:
-	Ledger(caching::CUDAAllocator *native, const char *path) : Delegate(native), library_(path) {
+	Ledger(caching::CUDAAllocator *native, const char *path)
+	    : Delegate(native), library_(path) {
 		if (!native->initialized()) return;
 		for (DeviceIndex d = 0; d < c10::cuda::device_count(); d++) {
 			DeviceStats stats = native->getDeviceStats(d);
 			Books &b = books_[d];
-			const stalloc_meters now = beside(stats, true);
-			library_.set_beside(d, &now, 0);
-			b.reserved = {stats.reserved_bytes[kAll].peak, stats.reserved_bytes[kAll].current, 0};
-			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current, 0};
+			const stalloc_meters now = held_by(stats, true);
+			library_.set_other(d, &now, 0);
+			b.reserved = {stats.reserved_bytes[kAll].peak,
+				      stats.reserved_bytes[kAll].current, 0};
+			b.active = {stats.active_bytes[kAll].peak, stats.active_bytes[kAll].current,
+				    0};
 			double fraction = native->getMemoryFraction(d);
 			if (fraction < 1) library_.set_memory_fraction(fraction, d);
 		}
@@ -36,35 +39,41 @@ class Ledger : public Delegate {
 	}
 	void cacheInfo(DeviceIndex d, size_t *largest) override {
 		native->cacheInfo(d, largest);
-		stalloc_stats s = library_.stats(d); // free pages are stitched, so all of them are one block
-		if (s.reserved > s.active) *largest = std::max<size_t>(*largest, s.reserved - s.active);
+		stalloc_stats s = library_.stats(d); // free pages are stitched to one block
+		if (s.reserved > s.active)
+			*largest = std::max<size_t>(*largest, s.reserved - s.active);
 	}
 	DeviceStats getDeviceStats(DeviceIndex d) override {
 		DeviceStats sum = native->getDeviceStats(d);
-		stalloc_meters m = beside(sum);
-		library_.set_beside(d, &m, 0);
+		stalloc_meters m = held_by(sum);
+		library_.set_other(d, &m, 0);
 		stalloc_stats s = library_.stats(d);
 		library_.snapshot(d, &m, nullptr, 0);
-		s = agreed(s, m);
+		s = consistent(s, m);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
-		b.reserved.look(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
-		b.active.look(s.active, s.peak_active, sum.active_bytes[kAll].current);
+		b.reserved.sample(s.reserved, s.peak_reserved, sum.reserved_bytes[kAll].current);
+		b.active.sample(s.active, s.peak_active, sum.active_bytes[kAll].current);
 		b.active.peak = std::max(b.active.peak, m.of[kAll][STALLOC_ALLOCATED].peak);
 		for (size_t pool : {kAll, kSmall, kLarge}) {
 			const stalloc_meter *now = m.of[pool], *was = b.before.of[pool];
 			merge(&sum.allocation[pool], now[STALLOC_BLOCKS], was[STALLOC_BLOCKS]);
 			merge(&sum.active[pool], now[STALLOC_BLOCKS], was[STALLOC_BLOCKS]);
-			merge(&sum.allocated_bytes[pool], now[STALLOC_ALLOCATED], was[STALLOC_ALLOCATED]);
-			merge(&sum.requested_bytes[pool], now[STALLOC_REQUESTED], was[STALLOC_REQUESTED]);
+			merge(&sum.allocated_bytes[pool], now[STALLOC_ALLOCATED],
+			      was[STALLOC_ALLOCATED]);
+			merge(&sum.requested_bytes[pool], now[STALLOC_REQUESTED],
+			      was[STALLOC_REQUESTED]);
 		}
-		merge(&sum.active_bytes[kSmall], m.of[kSmall][STALLOC_ALLOCATED], b.before.of[kSmall][STALLOC_ALLOCATED]);
-		// What libstalloc holds, and what waits for other streams, has no size: the large pool's.
-		const auto pending = static_cast<int64_t>(s.active - s.allocated), held = static_cast<int64_t>(s.reserved),
+		merge(&sum.active_bytes[kSmall], m.of[kSmall][STALLOC_ALLOCATED],
+		      b.before.of[kSmall][STALLOC_ALLOCATED]);
+		// Memory reserved or pending has no block size: count it to the large pool.
+		const auto pending = static_cast<int64_t>(s.active - s.allocated),
+			   held = static_cast<int64_t>(s.reserved),
 			   most = static_cast<int64_t>(s.peak_reserved);
 		for (size_t pool : {kAll, kLarge}) {
 			stalloc_meter now = m.of[pool][STALLOC_ALLOCATED];
-			if (pending) sum.active[pool].current++; // one in the snapshot, too
+			if (pending)
+				sum.active[pool].current++; // it is one block in the snapshot, too
 			now.current += pending;
 			now.peak = b.active.peak;
 			merge(&sum.active_bytes[pool], now, b.before.of[pool][STALLOC_ALLOCATED]);
@@ -89,8 +98,8 @@ class Ledger : public Delegate {
 		native->resetPeakStats(d);
 		library_.reset_peak(d);
 		DeviceStats theirs = native->getDeviceStats(d);
-		const stalloc_meters now = beside(theirs);
-		library_.set_beside(d, &now, 1);
+		const stalloc_meters now = held_by(theirs);
+		library_.set_other(d, &now, 1);
 		stalloc_stats s = library_.stats(d);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
@@ -100,31 +109,37 @@ class Ledger : public Delegate {
 
 	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override {
 		native->attachAllocatorTraceTracker(tracker);
-		alone([&] {
+		with_all_locks([&] {
 			std::vector<std::unique_lock<std::recursive_mutex>> all;
-			for (Books &b : books_) all.push_back(b.mapped.alone());
+			for (Books &b : books_) all.push_back(b.mapped.hold_lock());
 			recorder_.track(std::move(tracker));
-			if (shown_to_ == std::this_thread::get_id()) correct();
+			if (shown_to_ == std::this_thread::get_id()) replace_shown();
 			shown_.clear();
 			shown_to_ = {};
 		});
 	}
-	// As libstalloc's trackers are. Called under its locks, so no books' lock may be taken.
+	// libstalloc's tracker. It is called under libstalloc's locks, so it must take no books'
+	// lock.
 	void remapped(int device, void *at, size_t size, int change) {
 		const auto d = static_cast<DeviceIndex>(device);
-		books_[d].mapped.change(reinterpret_cast<size_t>(at), size, change, [&](bool allocated, size_t from, size_t n) {
-			const auto action = allocated ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE;
-			if (recorder_.tracked()) recorder_.tell(recorder_.entry(action, d, from, n, nullptr, nullptr, native));
-		});
+		books_[d].mapped.change(
+			reinterpret_cast<size_t>(at), size, change,
+			[&](bool allocated, size_t from, size_t n) {
+				const auto action = allocated ? TraceEntry::SEGMENT_ALLOC
+							      : TraceEntry::SEGMENT_FREE;
+				if (recorder_.has_trackers())
+					recorder_.notify_only(recorder_.entry(
+						action, d, from, n, nullptr, nullptr, native));
+			});
 	}
 
       protected:
 	Library library_;
 	std::array<Books, C10_COMPILE_TIME_MAX_GPUS> books_;
-	Recorder recorder_;	     // read under any one of the books' locks, changed under all
+	Recorder recorder_; // read under any one of the books' locks, changed under all of them
 	c10::ApproximateClockToUnixTimeConverter clock_;
 
-	// What the last snapshot showed before there was a tracker, and to which thread.
+	// What the last snapshot before the first tracker showed, and to which thread.
 	std::vector<std::array<size_t, 3>> shown_; // device, address, size
 	std::thread::id shown_to_;
 	std::mutex shown_lock_;
@@ -133,41 +148,61 @@ class Ledger : public Delegate {
 		std::lock_guard<std::mutex> hold(shown_lock_);
 		if (device == 0) shown_.clear();
 		shown_to_ = std::this_thread::get_id();
-		for (size_t i = first; i < info.segments.size(); i++) shown_.push_back({device, info.segments[i].address, info.segments[i].total_size});
+		for (size_t i = first; i < info.segments.size(); i++)
+			shown_.push_back(
+				{device, info.segments[i].address, info.segments[i].total_size});
 	}
-	// Some take a snapshot, register what it shows, and attach a tracker then. So the new one hears of
-	// the end of that, and of what is mapped instead. Nothing is mapped or unmapped meanwhile.
-	void correct() {
+	// Some programs take a snapshot, register what it shows, and then attach a tracker. For the
+	// new tracker the segments of that snapshot end here and the real mappings begin. The
+	// caller holds the locks that keep mappings unchanged.
+	void replace_shown() {
 		auto tell = [&](TraceEntry::Action action, size_t d, size_t at, size_t size) {
-			recorder_.tell(recorder_.entry(action, static_cast<DeviceIndex>(d), at, size, nullptr, nullptr, native), true);
+			recorder_.notify_only(recorder_.entry(action, static_cast<DeviceIndex>(d),
+							      at, size, nullptr, nullptr, native),
+					      true);
 		};
-		for (const auto &[d, at, size] : shown_) tell(TraceEntry::SEGMENT_FREE, d, at, size);
+		for (const auto &[d, at, size] : shown_)
+			tell(TraceEntry::SEGMENT_FREE, d, at, size);
 		for (size_t d = 0; d < books_.size(); d++)
-			books_[d].mapped.each([&](size_t at, size_t size) { tell(TraceEntry::SEGMENT_ALLOC, d, at, size); });
+			books_[d].mapped.each([&](size_t at, size_t size) {
+				tell(TraceEntry::SEGMENT_ALLOC, d, at, size);
+			});
 	}
 
-	// How much memory places may be: what is reserved, but for what waits for other streams.
-	static size_t room_of(const stalloc_stats &s) { return s.reserved - std::min(s.reserved, s.active - std::min(s.active, s.allocated)); }
+	// The limit for the bytes of all places: reserved memory without what other streams still
+	// use.
+	static size_t places_limit(const stalloc_stats &s) {
+		return s.reserved -
+		       std::min(s.reserved, s.active - std::min(s.active, s.allocated));
+	}
 
-	// What keeps the events of places. The books' lock is held.
-	auto placing(Books &b, DeviceIndex device, Context frames) {
-		return [this, &b, device, frames = std::move(frames)](bool mapped, size_t at, size_t size, void *stream) {
-			const auto action = mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
-			if (recorder_.keeps(action)) // trackers would take them for memory that stays
-				b.history.add(recorder_.entry(action, device, at, size, static_cast<cudaStream_t>(stream), frames, native));
+	// A callback that adds events of places to the history. The books' lock is held.
+	auto place_recorder(Books &b, DeviceIndex device, Context frames) {
+		return [this, &b, device, frames = std::move(frames)](bool mapped, size_t at,
+								      size_t size, void *stream) {
+			const auto action =
+				mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
+			if (recorder_.keeps(action)) // not for trackers: a place is no mapping
+				b.history.add(recorder_.entry(action, device, at, size,
+							      static_cast<cudaStream_t>(stream),
+							      frames, native));
 		};
 	}
-	// A new live block has its place. The books' lock is held.
-	void place(Books &b, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, const Context &frames) {
-		auto tell = placing(b, device, frames);
-		b.places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(size)), stream, tell);
-		if (b.places.bytes() > b.room) b.places.shrink(b.room = room_of(library_.stats(device)), tell);
+	// Enters the place of a new block. The books' lock is held.
+	void place(Books &b, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream,
+		   const Context &frames) {
+		auto tell = place_recorder(b, device, frames);
+		b.places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(size)),
+			       stream, tell);
+		if (b.places.bytes() > b.room)
+			b.places.shrink(b.room = places_limit(library_.stats(device)), tell);
 	}
-	// Idle memory has gone back to the driver.
-	void unplace(const Context &frames) {
+	// Drops the places of freed blocks after empty_cache.
+	void drop_idle_places(const Context &frames) {
 		for (int d = 0; d < c10::cuda::device_count(); d++) {
 			std::lock_guard<std::mutex> hold(books_[d].lock);
-			books_[d].places.shrink(0, placing(books_[d], static_cast<DeviceIndex>(d), frames));
+			books_[d].places.shrink(
+				0, place_recorder(books_[d], static_cast<DeviceIndex>(d), frames));
 		}
 	}
 
@@ -177,14 +212,16 @@ class Ledger : public Delegate {
 		if (!pushed && !contexts.empty()) contexts.pop();
 	}
 	void on_history(const HistoryRequest &request) override {
-		alone([&] {
+		with_all_locks([&] {
 			recorder_.configure(request);
 			for (size_t d = 0; d < books_.size(); d++) {
 				Books &b = books_[d];
 				stalloc_meters now;
 				b.history.configure(request);
 				if (!request.enabled) b.frames.clear(), b.places.clear();
-				if (request.enabled && (request.clear || !b.places.bytes())) b.settle_places(library_.blocks(static_cast<int>(d), &now));
+				if (request.enabled && (request.clear || !b.places.bytes()))
+					b.restart_places(
+						library_.blocks(static_cast<int>(d), &now));
 			}
 		});
 	}
@@ -197,33 +234,44 @@ class Ledger : public Delegate {
 			stalloc_meters now;
 			const std::vector<Block> live = library_.blocks(static_cast<int>(d), &now);
 			const size_t first = info.segments.size();
-			s = agreed(s, now);
-			b.places.shrink(b.room = room_of(s), placing(b, static_cast<DeviceIndex>(d), nullptr));
-			if (recorder_.tracked() && !recorder_.recording())
+			s = consistent(s, now);
+			b.places.shrink(b.room = places_limit(s),
+					place_recorder(b, static_cast<DeviceIndex>(d), nullptr));
+			if (recorder_.has_trackers() && !recorder_.recording())
 				b.append_mapped(static_cast<DeviceIndex>(d), live, &info.segments);
 			else
-				b.append_segments(static_cast<DeviceIndex>(d), s, live, &info.segments);
-			if (!recorder_.tracked()) show(d, info, first);
+				b.append_segments(static_cast<DeviceIndex>(d), s, live,
+						  &info.segments);
+			if (!recorder_.has_trackers()) show(d, info, first);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
-			for (TraceEntry &e : ours) e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
-			auto earlier = [](const TraceEntry &x, const TraceEntry &y) { return x.time_.t_ < y.time_.t_; };
+			for (TraceEntry &e : ours)
+				e.time_.t_ = to_nanoseconds(e.time_.approx_t_) / 1000;
+			auto earlier = [](const TraceEntry &x, const TraceEntry &y) {
+				return x.time_.t_ < y.time_.t_;
+			};
 			auto &theirs = info.device_traces[d];
-			std::merge(std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()),
-				   std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()), std::back_inserter(both), earlier);
+			std::merge(std::make_move_iterator(theirs.begin()),
+				   std::make_move_iterator(theirs.end()),
+				   std::make_move_iterator(ours.begin()),
+				   std::make_move_iterator(ours.end()), std::back_inserter(both),
+				   earlier);
 			theirs = std::move(both);
 		}
 	}
-	bool on_annotate([[maybe_unused]] const void *ptr, [[maybe_unused]] const std::string &metadata) override {
+	bool on_annotate([[maybe_unused]] const void *ptr,
+			 [[maybe_unused]] const std::string &metadata) override {
 #if STALLOC_TORCH >= 214
 		Block block;
 		if (!find(const_cast<void *>(ptr), &block)) return false;
 		if (!recorder_.on()) return true;
 		const auto device = static_cast<DeviceIndex>(block.device);
-		TraceEntry e = recorder_.entry(TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked, static_cast<cudaStream_t>(block.stream), nullptr, native);
+		TraceEntry e = recorder_.entry(
+			TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked,
+			static_cast<cudaStream_t>(block.stream), nullptr, native);
 		e.user_metadata_ = metadata;
 		std::lock_guard<std::mutex> hold(books_[device].lock);
-		if (recorder_.announce(e)) books_[device].history.add(std::move(e));
+		if (recorder_.notify(e)) books_[device].history.add(std::move(e));
 		return true;
 #else
 		return false;
@@ -237,49 +285,54 @@ class Ledger : public Delegate {
 		}
 		return nullptr;
 	}
-	template <typename Change> void alone(Change change) {
+	template <typename Change> void with_all_locks(Change change) {
 		std::vector<std::unique_lock<std::mutex>> all;
 		for (Books &b : books_) all.emplace_back(b.lock);
 		change();
 	}
 
 	// The books' lock is held.
-	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream, Context frames) {
-		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size, stream, std::move(frames), native);
-		if (recorder_.announce(e)) b.history.add(std::move(e));
+	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size,
+		  cudaStream_t stream, Context frames) {
+		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size,
+					       stream, std::move(frames), native);
+		if (recorder_.notify(e)) b.history.add(std::move(e));
 	}
 
-	bool find(void *ptr, Block *block) const { return ptr && library_.find(ptr, block) == STALLOC_OK; }
+	bool find(void *ptr, Block *block) const {
+		return ptr && library_.find(ptr, block) == STALLOC_OK;
+	}
 
-	// Keeps the end of a block, which is not free yet.
+	// Records the free of a block, before it is freed.
 	void note_free(const Block &block, Context frames) {
 		const auto device = static_cast<DeviceIndex>(block.device);
 		const auto stream = static_cast<cudaStream_t>(block.stream);
 		Books &b = books_[device];
 		std::lock_guard<std::mutex> hold(b.lock);
 		note(b, TraceEntry::FREE_REQUESTED, device, block.ptr, block.asked, stream, frames);
-		// Another stream may still use it; when it no longer does is known to libstalloc alone.
-		note(b, TraceEntry::FREE_COMPLETED, device, block.ptr, block.asked, stream, std::move(frames));
+		// Another stream may still use it; only libstalloc knows until when.
+		note(b, TraceEntry::FREE_COMPLETED, device, block.ptr, block.asked, stream,
+		     std::move(frames));
 		b.places.leave(reinterpret_cast<size_t>(block.ptr));
 		b.frames.erase(block.ptr);
 	}
 
-	// What native holds has changed, or may have.
+	// Updates the meters after what native holds may have changed.
 	void refresh(DeviceIndex device) {
 		DeviceStats theirs = native->getDeviceStats(device);
-		const stalloc_meters now = beside(theirs);
-		library_.set_beside(device, &now, 0);
+		const stalloc_meters now = held_by(theirs);
+		library_.set_other(device, &now, 0);
 		Books &b = books_[device];
-		bool look = false;
+		bool changed = false;
 		{
 			std::lock_guard<std::mutex> hold(b.lock);
-			look = b.reserved.beside != theirs.reserved_bytes[kAll].current;
+			changed = b.reserved.other != theirs.reserved_bytes[kAll].current;
 		}
-		if (!look) return;
+		if (!changed) return;
 		stalloc_stats s = library_.stats(device);
 		std::lock_guard<std::mutex> hold(b.lock);
-		b.reserved.look(s.reserved, s.peak_reserved, theirs.reserved_bytes[kAll].current);
-		b.active.look(s.active, s.peak_active, theirs.active_bytes[kAll].current);
+		b.reserved.sample(s.reserved, s.peak_reserved, theirs.reserved_bytes[kAll].current);
+		b.active.sample(s.active, s.peak_active, theirs.active_bytes[kAll].current);
 	}
 	void refresh_all() {
 		if (!native->initialized()) return;
@@ -289,8 +342,10 @@ class Ledger : public Delegate {
 	void report(void *ptr, int64_t change, DeviceIndex device) {
 		if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
 		DeviceStats s = getDeviceStats(device);
-		c10::reportMemoryUsageToProfiler(ptr, change, static_cast<size_t>(s.allocated_bytes[kAll].current),
-						 static_cast<size_t>(s.reserved_bytes[kAll].current), c10::Device(c10::kCUDA, device));
+		c10::reportMemoryUsageToProfiler(
+			ptr, change, static_cast<size_t>(s.allocated_bytes[kAll].current),
+			static_cast<size_t>(s.reserved_bytes[kAll].current),
+			c10::Device(c10::kCUDA, device));
 	}
 };
 

@@ -1,5 +1,5 @@
-// libstalloc.so, opened where the Python package found it: the adapter is compiled on
-// another machine or day than the library, so nothing is linked.
+// libstalloc.so, opened by the path that the Python package found. It is not linked, because the
+// adapter is compiled on another machine or at another time than the library.
 #ifndef STALLOC_TORCH_LIBRARY_H
 #define STALLOC_TORCH_LIBRARY_H
 
@@ -14,10 +14,12 @@
 
 namespace stalloc {
 
-#define STALLOC_USED(X)                                                                                       \
-	X(malloc) X(release) X(base) X(find) X(snapshot) X(set_beside) X(stale) X(record_stream) X(lasting_stream) X(empty_cache)               \
-	X(set_memory_fraction) X(set_tracker) X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) X(end_import)          \
-	X(begin_pool) X(end_pool)
+#define STALLOC_USED(X)                                                                          \
+	X(malloc)                                                                                \
+	X(release) X(base) X(find) X(snapshot) X(set_other) X(stale) X(record_stream)            \
+		X(lasting_stream) X(empty_cache) X(set_memory_fraction) X(set_tracker)           \
+			X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) \
+				X(end_import) X(begin_pool) X(end_pool)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;
@@ -27,8 +29,8 @@ struct Library {
 	explicit Library(const char *path) {
 		void *handle = dlopen(path, RTLD_NOW);
 		if (!handle) throw std::runtime_error(dlerror());
-#define STALLOC_FIND(name)                                                                                    \
-	if (!(name = reinterpret_cast<decltype(name)>(dlsym(handle, "stalloc_" #name))))                      \
+#define STALLOC_FIND(name)                                                               \
+	if (!(name = reinterpret_cast<decltype(name)>(dlsym(handle, "stalloc_" #name)))) \
 		throw std::runtime_error(std::string(path) + " does not export stalloc_" #name);
 		STALLOC_USED(STALLOC_FIND)
 #undef STALLOC_FIND
@@ -39,13 +41,15 @@ struct Library {
 		get_stats(device, &s, sizeof s);
 		return s;
 	}
-	// The live blocks of a device by address, and what is metered as of the same moment.
+	// The live blocks of a device by address, and the meters as of the same moment.
 	std::vector<stalloc_block> blocks(int device, stalloc_meters *meters) const {
 		std::vector<stalloc_block> all;
 		size_t n = 0;
-		while ((n = snapshot(device, meters, all.data(), all.size())) > all.size()) all.resize(n + n / 8);
+		while ((n = snapshot(device, meters, all.data(), all.size())) > all.size())
+			all.resize(n + n / 8);
 		all.resize(n);
-		std::sort(all.begin(), all.end(), [](const auto &x, const auto &y) { return x.ptr < y.ptr; });
+		std::sort(all.begin(), all.end(),
+			  [](const auto &x, const auto &y) { return x.ptr < y.ptr; });
 		return all;
 	}
 };

@@ -1,10 +1,10 @@
-// What is mapped on one device, as libstalloc tells it: handle by handle, at each address that a
-// handle is mapped at, and plain driver allocations.
+// What is mapped on one device, as libstalloc reports it: each handle at each of its addresses, and
+// plain driver allocations.
 //
-// Trackers that register memory with a network (PyTorch's hook of NCCL, torchcomms) are told of each
-// as a segment that is allocated and freed whole. PyTorch's hook knows no other event; it wants to
-// hear of the end of exactly what it has registered, by its address, and throws if it has not.
-// And each is one allocation of the driver, which every version of NCCL registers right.
+// Trackers that register memory with a network (PyTorch's NCCL hook, torchcomms) see each mapping
+// as a segment that is allocated and freed whole. PyTorch's hook understands no other event; it
+// must see the end of exactly what it has registered, by address, and throws otherwise. Each
+// mapping is one driver allocation, which every version of NCCL can register.
 #ifndef STALLOC_TORCH_MAPPED_H
 #define STALLOC_TORCH_MAPPED_H
 
@@ -18,8 +18,8 @@ namespace stalloc {
 
 class Mapped {
       public:
-	// tell(allocated, address, size) is called for what can be used now (allocated), and before it
-	// no longer can. No other change of this device is looked at meanwhile.
+	// Calls tell(allocated, address, size) when memory has become usable (allocated) and before
+	// it stops being so. Changes of one device are handled one at a time.
 	template <typename Tell> void change(size_t at, size_t size, int change, Tell tell) {
 		std::lock_guard<std::recursive_mutex> hold(lock_);
 		if (change == STALLOC_MAPPED) {
@@ -38,20 +38,22 @@ class Mapped {
 			}
 		}
 	}
-	// tell(address, size) is called for all that can be used, by address; as above.
+	// Calls tell(address, size) for all usable memory, by address.
 	template <typename Tell> void each(Tell tell) const {
 		std::lock_guard<std::recursive_mutex> hold(lock_);
 		for (const auto &[at, what] : pieces_)
 			if (what.usable) tell(at, what.size);
 	}
-	std::unique_lock<std::recursive_mutex> alone() { return std::unique_lock<std::recursive_mutex>(lock_); }
+	std::unique_lock<std::recursive_mutex> hold_lock() {
+		return std::unique_lock<std::recursive_mutex>(lock_);
+	}
 
       private:
 	struct Kind {
 		size_t size;
 		bool usable;
 	};
-	mutable std::recursive_mutex lock_; // the books' lock may be held before, never taken after
+	mutable std::recursive_mutex lock_; // taken after the books' lock, never before
 	std::map<size_t, Kind> pieces_;
 };
 

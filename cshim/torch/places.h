@@ -1,9 +1,10 @@
-// Where the memory lies that snapshots and memory history tell of.
+// The addresses of memory in snapshots and memory history.
 //
-// libstalloc stitches: the same memory lies here now and there later. So a place is where a
-// block is or has been, and those left longest go first when all of them would be more than
-// what is reserved. PyTorch's viewer goes back through a history event by event and wants a
-// segment around each block at any time: places come and go with events as segments do.
+// libstalloc stitches, so the same physical memory has different addresses over time. A place is an
+// address range where a block is or was. When all places together exceed what is reserved, those
+// that were left first are dropped. PyTorch's viewer replays a history event by event and needs a
+// segment around each block at all times, so places appear and disappear with events, as segments
+// do.
 #ifndef STALLOC_TORCH_PLACES_H
 #define STALLOC_TORCH_PLACES_H
 
@@ -19,20 +20,22 @@ namespace stalloc {
 struct Place {
 	size_t size;
 	void *stream;
-	uint64_t left; // in what order blocks have left; 0: one is there
+	uint64_t left; // a counter of when its block was freed; 0: the block is live
 };
 
-// Places of one device. `tell(mapped, address, size, stream)` is called for what comes (mapped)
-// and goes. Its owner's lock is held.
+// The places of one device. They call tell(mapped, address, size, stream) for each range that
+// appears (mapped) or disappears. The books' lock guards them.
 class Places {
       public:
-	// A block comes. No live block overlaps it.
+	// Adds a new block, which overlaps no live block.
 	template <typename Tell> void enter(size_t at, size_t size, void *stream, Tell tell) {
 		const size_t end = at + size;
 		top_ = std::max(top_, end);
-		size_t known = at; // up to here memory of this stream is told of
+		size_t known = at; // up to here the range belongs to this stream already
 		auto next = places_.upper_bound(at);
-		if (next != places_.begin() && std::prev(next)->first + std::prev(next)->second.size > at) --next;
+		if (next != places_.begin() &&
+		    std::prev(next)->first + std::prev(next)->second.size > at)
+			--next;
 		while (next != places_.end() && next->first < end) {
 			const auto [from, old] = *next;
 			const size_t to = from + old.size;
@@ -59,7 +62,8 @@ class Places {
 		place.left = ++clock_;
 		put(at, place);
 	}
-	// Forgets places without blocks until all are at most that many bytes, or none is left.
+	// Drops places of freed blocks until all places are at most that many bytes, or none is
+	// left.
 	template <typename Tell> void shrink(size_t most, Tell tell) {
 		while (bytes_ > most && !idle_.empty()) {
 			const size_t at = idle_.begin()->second;
@@ -76,7 +80,7 @@ class Places {
 
       private:
 	std::map<size_t, Place> places_;
-	std::set<std::pair<uint64_t, size_t>> idle_; // when a block has left, and where
+	std::set<std::pair<uint64_t, size_t>> idle_; // left and address of places of freed blocks
 	size_t bytes_ = 0, top_ = 0;
 	uint64_t clock_ = 0;
 

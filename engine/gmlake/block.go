@@ -133,6 +133,7 @@ func (p *Pool) Lookup(addr mem.Addr) (engine.Block, bool) {
 	c := &p.blocks[b]
 	h := &p.heaps[c.heap]
 	return engine.Block{
-		Addr: addr, Size: c.asked, Asked: c.asked - c.slack, Stream: h.stream, Pool: h.pool, Pending: c.state == pending,
+		Addr: addr, Size: c.asked, Asked: c.asked - c.slack, Stream: h.stream, Pool: h.pool,
+		Pending: c.state == pending,
 	}, true
 }

@@ -18,7 +18,8 @@ func TestCheckFinds(t *testing.T) {
 		for i, size := range []mem.Bytes{12 * mem.MiB, 14 * mem.MiB, 5000, 26 * mem.MiB,
 			4 * mem.MiB} {
 			req := uint64(i + 1)
-			if err := d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: size}); err != nil {
+			if err := d.step(engine.Event{Kind: engine.EvAlloc, Req: req,
+				Asked: size}); err != nil {
 				t.Fatal(err)
 			}
 			if reqs = append(reqs, req); i == 1 || i == 3 { // the fourth is stitched

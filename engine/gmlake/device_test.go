@@ -66,7 +66,8 @@ type fenceUse struct {
 
 func newDevice(cfg Config) *device {
 	return &device{
-		pool: New(cfg), handles: map[engine.Index]*[pageUnits]use{}, mapped: map[mem.Addr]*mapping{},
+		pool: New(cfg), handles: map[engine.Index]*[pageUnits]use{},
+		mapped: map[mem.Addr]*mapping{},
 		blocks: map[uint64]*granted{},
 	}
 }

@@ -63,7 +63,8 @@ func TestEqualsModel(t *testing.T) {
 		for n := 1; n < 400; n++ {
 			switch k := rng.IntN(100); {
 			case k < 52 || len(live) == 0:
-				size, stream := mem.Bytes(1+rng.IntN(1<<10))<<rng.IntN(17), mem.StreamID(max(rng.IntN(6)-4, 0))
+				size := mem.Bytes(1+rng.IntN(1<<10)) << rng.IntN(17)
+				stream := mem.StreamID(max(rng.IntN(6)-4, 0))
 				if n%2 == 0 { // few sizes, so that sBlocks serve again
 					size, stream = mem.Bytes(5+rng.IntN(20))*2*mem.MiB, 0
 				}
@@ -101,7 +102,8 @@ func TestEqualsModel(t *testing.T) {
 			}
 		}
 		s := p.Stats()
-		stitches, evicted, refused, doomed = stitches+s.Stitches, evicted+s.Evicted, refused+s.Refused, doomed+m.doomed
+		stitches, evicted = stitches+s.Stitches, evicted+s.Evicted
+		refused, doomed = refused+s.Refused, doomed+m.doomed
 	}
 	t.Logf("%d stitches, %d sBlocks dropped, %d doomed, %d requests refused", stitches, evicted,
 		doomed, refused)

@@ -5,9 +5,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// phase is what the driver is asked to do by the last batch. A batch that calls the driver ends with
-// OpResume; EvResume says that all of it was done, EvFailed how much, and commit enters just that
-// into the books. Then proceed goes on:
+// phase is what the driver is asked to do by the last batch. A batch that calls the driver ends
+// with OpResume; EvResume says that all of it was done, EvFailed how much, and commit enters just
+// that into the books. Then proceed goes on:
 //
 //	phase        asks the driver to                  then, if all was done    or else
 //	grow         make and map new handles            retry                    access, or retry

@@ -33,7 +33,8 @@ func (e *Engine) keep(at unit) *kept {
 // addBlock hands out n units at a place: in its arena, or through a view whose
 // handles it occupies from the first on.
 func (e *Engine) addBlock(s uint32, at, n unit, view uint32, asked mem.Bytes) {
-	b := index.Block{At: at, Size: n, Arena: s, Slack: uint16(bytesOf(n) - asked), InView: view != 0}
+	b := index.Block{At: at, Size: n, Arena: s, Slack: uint16(bytesOf(n) - asked),
+		InView: view != 0}
 	if e.heaps[heapAt(s)].pool != 0 {
 		b.State = index.Kept
 	}
@@ -72,7 +73,8 @@ func (e *Engine) Lookup(addr mem.Addr) (engine.Block, bool) {
 	}
 	h := &e.heaps[heapAt(b.Arena)]
 	return engine.Block{
-		Addr: addr, Size: bytesOf(b.Size), Asked: bytesOf(b.Size) - mem.Bytes(b.Slack), Stream: h.stream, Pool: h.pool,
+		Addr: addr, Size: bytesOf(b.Size), Asked: bytesOf(b.Size) - mem.Bytes(b.Slack),
+		Stream: h.stream, Pool: h.pool,
 		Pending: b.State == index.Pending,
 	}, true
 }

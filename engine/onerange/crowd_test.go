@@ -36,7 +36,10 @@ func TestCrowd(t *testing.T) {
 	var ops []engine.Op
 	run := func(ev engine.Event) (last engine.Op) {
 		idx.walked = 0
-		for ops = e.Step(ev, ops[:0]); len(ops) > 0; ops = e.Step(engine.Event{Kind: engine.EvResume, Req: last.Req}, ops[:0]) {
+		resume := func() []engine.Op {
+			return e.Step(engine.Event{Kind: engine.EvResume, Req: last.Req}, ops[:0])
+		}
+		for ops = e.Step(ev, ops[:0]); len(ops) > 0; ops = resume() {
 			if last = ops[len(ops)-1]; last.Kind != engine.OpResume {
 				break
 			}

@@ -68,9 +68,11 @@ type fenceUse struct {
 
 func newDevice(cfg Config) *device {
 	return &device{
-		eng: New(cfg, index.NewModel()), handles: map[engine.Index][]unitUse{}, mapped: map[mem.Addr]*mapping{},
-		fenced: map[mem.StreamID]int{}, blocks: map[uint64]engine.Op{}, streams: map[uint64]mem.StreamID{},
-		users: map[uint64][]mem.StreamID{},
+		eng: New(cfg, index.NewModel()), handles: map[engine.Index][]unitUse{},
+		mapped: map[mem.Addr]*mapping{},
+		fenced: map[mem.StreamID]int{}, blocks: map[uint64]engine.Op{},
+		streams: map[uint64]mem.StreamID{},
+		users:   map[uint64][]mem.StreamID{},
 	}
 }
 

@@ -8,8 +8,8 @@ const mostGaps = 1 << 12
 // pipeline of 55 GiB needs more than half as many.
 const mostLooked = 1 << 16
 
-// tooFragmented reports whether an arena has more gaps than that. Nothing is stitched or planned in it
-// while the device has memory: it grows.
+// tooFragmented reports whether an arena has more gaps than that. Nothing is stitched or planned in
+// it while the device has memory: it grows.
 func (e *Engine) tooFragmented(s uint32) bool {
 	n := 0
 	for range e.idx.Gaps(s) {

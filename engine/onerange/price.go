@@ -39,7 +39,8 @@ func (t *trims) add(step uint32) {
 	t.step = step
 }
 
-// trimsRepeatedly reports whether the program gives memory back all the time, and has some to spare.
+// trimsRepeatedly reports whether the program gives memory back all the time, and has some to
+// spare.
 func (e *Engine) trimsRepeatedly() bool {
 	if e.trims.row < trimsInARow || e.idx.Total().Steps-e.trims.step > trimStepsApart {
 		return false

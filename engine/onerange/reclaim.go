@@ -12,8 +12,8 @@ func (e *Engine) donor(s uint32) bool {
 // reclaimable reports whether memory of a heap may serve others.
 func (h *heap) reclaimable() bool { return h.pool == 0 || h.released }
 
-// capturedByGraph reports whether graphs may remember the addresses of a heap: behind each stays the
-// memory that was there when they were captured.
+// capturedByGraph reports whether graphs may remember the addresses of a heap: behind each stays
+// the memory that was there when they were captured.
 func (h *heap) capturedByGraph() bool {
 	return h.pool != 0 && h.pool < engine.FirstRegion && !h.released
 }

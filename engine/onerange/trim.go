@@ -159,7 +159,8 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.serve(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if c := &e.heaps[h]; (c.released || c.isRegion() && c.trimmedBy(a.pool)) && e.empty(uint32(h)) {
+		if c := &e.heaps[h]; (c.released || c.isRegion() && c.trimmedBy(a.pool)) &&
+			e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
 	}

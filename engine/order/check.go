@@ -23,7 +23,8 @@ func (e *Engine) Check() error {
 		}
 		for i, x := range q.events {
 			if events[x.number] || i > 0 && x.number <= q.events[i-1].number {
-				return fmt.Errorf("event %d of stream %#x is out of order", x.number, uint64(q.stream))
+				return fmt.Errorf("event %d of stream %#x is out of order", x.number,
+					uint64(q.stream))
 			}
 			events[x.number] = true
 			if err := once(x.waiters); err != nil {

@@ -22,16 +22,18 @@ func TestMayWait(t *testing.T) {
 		lent   bool
 		want   bool
 	}{
-		"old enough":  {rule: behind(lag), oldest: now - 20*millisecond, want: true},
-		"too young":   {rule: behind(lag), oldest: now - 5*millisecond},
-		"lent":        {rule: behind(lag), oldest: now - 5*millisecond, lent: true, want: true},
-		"unknown lag": {rule: rule{began: 1000 * millisecond, took: 100 * millisecond}, oldest: now},
-		"rests":       {rule: rule{lag: lag, backoff: 1}, oldest: now - 20*millisecond},
+		"old enough": {rule: behind(lag), oldest: now - 20*millisecond, want: true},
+		"too young":  {rule: behind(lag), oldest: now - 5*millisecond},
+		"lent":       {rule: behind(lag), oldest: now - 5*millisecond, lent: true, want: true},
+		"unknown lag": {rule: rule{began: 1000 * millisecond, took: 100 * millisecond},
+			oldest: now},
+		"rests": {rule: rule{lag: lag, backoff: 1}, oldest: now - 20*millisecond},
 		"goes on": {rule: behind(lag), wait: wait{waited: true, from: now - 10*millisecond,
 			until: now + millisecond, oldest: now - 30*millisecond}, oldest: now - 30*millisecond,
 			want: true},
 		"stands still": {rule: behind(lag), wait: wait{waited: true, from: now - 45*millisecond,
-			until: now - 5*millisecond, oldest: now - 60*millisecond}, oldest: now - 60*millisecond},
+			until: now - 5*millisecond, oldest: now - 60*millisecond},
+			oldest: now - 60*millisecond},
 		"comes on": {rule: behind(lag), wait: wait{waited: true, from: now - 45*millisecond,
 			until: now - 5*millisecond, oldest: now - 80*millisecond}, oldest: now - 60*millisecond,
 			want: true},
@@ -46,8 +48,8 @@ func TestMayWait(t *testing.T) {
 	}
 }
 
-// TestWaitsRest: after steps of which a hundredth was waited in vain waits rest for ever more steps,
-// and one good step ends that.
+// TestWaitsRest: after steps of which a hundredth was waited in vain waits rest for ever more
+// steps, and one good step ends that.
 func TestWaitsRest(t *testing.T) {
 	r, now := rule{}, engine.Nanos(0)
 	step := func(vain engine.Nanos) {

@@ -33,7 +33,8 @@ void gpu_open(const char *path) {
 	int device;
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
-		fprintf(stderr, "embed_c: %s; `make build` builds the simulated driver\n", dlerror());
+		fprintf(stderr, "embed_c: %s; `make build` builds the simulated driver\n",
+			dlerror());
 		exit(1);
 	}
 	*(void **)&cu.init = symbol(library, "cuInit");
@@ -56,6 +57,10 @@ void *gpu_new_stream(void) {
 	return stream;
 }
 
-void gpu_write(void *device, const void *host, size_t n) { ok(cu.write((uintptr_t)device, host, n), "cuMemcpyHtoD"); }
+void gpu_write(void *device, const void *host, size_t n) {
+	ok(cu.write((uintptr_t)device, host, n), "cuMemcpyHtoD");
+}
 
-void gpu_read(void *host, const void *device, size_t n) { ok(cu.read(host, (uintptr_t)device, n), "cuMemcpyDtoH"); }
+void gpu_read(void *host, const void *device, size_t n) {
+	ok(cu.read(host, (uintptr_t)device, n), "cuMemcpyDtoH");
+}

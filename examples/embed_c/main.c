@@ -24,15 +24,21 @@
 static void served(const struct stalloc_stats *s) {
 	double MiB = 1 << 20;
 	if (s->peak_reserved == 0) {
-		fprintf(stderr, "embed_c: all %" PRIu64 " requests were plain driver allocations; the library says above why\n", s->requests);
+		fprintf(stderr,
+			"embed_c: all %" PRIu64
+			" requests were plain driver allocations; the library says above why\n",
+			s->requests);
 		return;
 	}
 	printf("requests  %" PRIu64 ", in %" PRIu64 " steps\n", s->requests, s->steps);
-	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " plans; %.1f %% of all requests\n", s->hits, s->misses,
-	       s->plan_generation, 100 * (double)s->hits / (double)s->requests);
-	printf("memory    %.2f MiB live at the peak, %.2f MiB reserved, %.1f %% fragmentation\n", (double)s->peak_allocated / MiB,
-	       (double)s->peak_reserved / MiB, 100 * (1 - (double)s->peak_allocated / (double)s->peak_reserved));
-	printf("driver    %" PRIu64 " calls, %.3f s\n", s->driver_calls, 1e-9 * (double)s->driver_ns);
+	printf("plan      %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64
+	       " plans; %.1f %% of all requests\n",
+	       s->hits, s->misses, s->plan_generation, 100 * (double)s->hits / (double)s->requests);
+	printf("memory    %.2f MiB live at the peak, %.2f MiB reserved, %.1f %% fragmentation\n",
+	       (double)s->peak_allocated / MiB, (double)s->peak_reserved / MiB,
+	       100 * (1 - (double)s->peak_allocated / (double)s->peak_reserved));
+	printf("driver    %" PRIu64 " calls, %.3f s\n", s->driver_calls,
+	       1e-9 * (double)s->driver_ns);
 }
 
 static void report(const struct thread *threads, int n, double took) {
@@ -65,12 +71,13 @@ static const char *driver_of_conf(char *out, size_t n) {
 }
 
 static void usage(void) {
-	fprintf(stderr, "usage: embed_c [-s SCALE] [-t THREADS] [-n STEPS] [-p MILLISECONDS] RECORDING\n"
-			"  -s  divide the recorded sizes by this (64)\n"
-			"  -t  threads, each on a stream of its own, 1 to 64 (1)\n"
-			"  -n  repeat the last step so many times (200)\n"
-			"  -p  wait after each step, in place of the work a real one does (10)\n"
-			"STALLOC_CONF=driver:PATH names the CUDA driver library.\n");
+	fprintf(stderr,
+		"usage: embed_c [-s SCALE] [-t THREADS] [-n STEPS] [-p MILLISECONDS] RECORDING\n"
+		"  -s  divide the recorded sizes by this (64)\n"
+		"  -t  threads, each on a stream of its own, 1 to 64 (1)\n"
+		"  -n  repeat the last step so many times (200)\n"
+		"  -p  wait after each step, in place of the work a real one does (10)\n"
+		"STALLOC_CONF=driver:PATH names the CUDA driver library.\n");
 	exit(2);
 }
 
@@ -96,11 +103,13 @@ int main(int argc, char **argv) {
 	gpu_thread();
 	pthread_barrier_init(&boundary, NULL, (unsigned)n);
 	for (int i = 0; i < n; i++) {
-		threads[i] = (struct thread){.number = (uint64_t)i, .scale = (uint64_t)(scale * (i + 1))};
+		threads[i] = (struct thread){.number = (uint64_t)i,
+					     .scale = (uint64_t)(scale * (i + 1))};
 		threads[i].stream = i ? gpu_new_stream() : NULL;
 		thread_prepare(&threads[i]);
 	}
-	printf("%s with stalloc %s: %d threads, sizes divided by %ld\n", argv[optind], stalloc_version(), n, scale);
+	printf("%s with stalloc %s: %d threads, sizes divided by %ld\n", argv[optind],
+	       stalloc_version(), n, scale);
 	double start = now();
 	for (int i = 0; i < n; i++) {
 		threads[i].neighbour = threads[(i + 1) % n].stream;

@@ -49,16 +49,20 @@ static void parse(struct recording *r, const char *text, const char *path, size_
 	uint32_t block;
 	switch (text[0]) {
 	case 'a':
-		if (sscanf(text, "a,%" SCNu32 ",%" SCNu64 ",", &block, &size) != 2) fail(path, line, "expected a,<number>,<bytes>,...");
+		if (sscanf(text, "a,%" SCNu32 ",%" SCNu64 ",", &block, &size) != 2)
+			fail(path, line, "expected a,<number>,<bytes>,...");
 		add(r, (struct event){REQUEST, block, size});
 		break;
 	case 'r':
-		if (sscanf(text, "r,%" SCNu32 ",", &block) != 1) fail(path, line, "expected r,<number>,...");
-		if (block >= r->blocks) fail(path, line, "expected the number of a block that was asked for");
+		if (sscanf(text, "r,%" SCNu32 ",", &block) != 1)
+			fail(path, line, "expected r,<number>,...");
+		if (block >= r->blocks)
+			fail(path, line, "expected the number of a block that was asked for");
 		add(r, (struct event){FREE, block, 0});
 		break;
 	case '#':
-		if (!strncmp(text, "# step ", 7) || !strcmp(text, "# end\n")) add(r, (struct event){STEP, 0, 0});
+		if (!strncmp(text, "# step ", 7) || !strcmp(text, "# end\n"))
+			add(r, (struct event){STEP, 0, 0});
 		break;
 	case 'f':
 	case 's':
@@ -81,9 +85,12 @@ struct recording recording_read(const char *path) {
 		parse(&r, text, path, line);
 	}
 	fclose(in);
-	if (child && (waitpid(child, &status, 0) != child || status != 0)) fail(path, line, "gzip could not read it");
+	if (child && (waitpid(child, &status, 0) != child || status != 0))
+		fail(path, line, "gzip could not read it");
 	if (!r.count) fail(path, line, "expected requests");
 	int steps = 0;
-	for (r.last = r.count; r.last > 0 && (steps += r.events[r.last - 1].kind == STEP) < 2; r.last--) {}
+	for (r.last = r.count; r.last > 0 && (steps += r.events[r.last - 1].kind == STEP) < 2;
+	     r.last--) {
+	}
 	return r;
 }

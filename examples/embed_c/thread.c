@@ -71,11 +71,13 @@ static void request(struct thread *t, const struct event *e, int lent) {
 	struct block *b = &t->blocks[e->block];
 	release(t, b); /* in a repeated step: what its last turn has kept */
 	double start = now();
-	*b = (struct block){NULL, (e->size + t->scale - 1) / t->scale, t->number << 56 | e->block, lent, t->looks};
+	*b = (struct block){NULL, (e->size + t->scale - 1) / t->scale, t->number << 56 | e->block,
+			    lent, t->looks};
 	b->ptr = stalloc_malloc(b->size, DEVICE, t->stream);
 	t->spent += now() - start;
 	if (b->size && !b->ptr) {
-		fprintf(stderr, "embed_c: thread %" PRIu64 ", block %" PRIu32 ": %s\n", t->number, e->block, stalloc_last_error());
+		fprintf(stderr, "embed_c: thread %" PRIu64 ", block %" PRIu32 ": %s\n", t->number,
+			e->block, stalloc_last_error());
 		exit(1);
 	}
 	if (b->filled) fill(t, b);

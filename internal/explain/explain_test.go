@@ -73,8 +73,10 @@ func random(r *rand.Rand) Figures {
 		return mem.Bytes(r.Int64N(int64(most)))
 	}
 	f := Figures{
-		Asked: some(100 * mem.GiB), Why: Why(r.IntN(6)), Code: r.IntN(800), Stream: mem.StreamID(r.Uint64()),
-		Total: some(80 * mem.GiB), Limit: some(80 * mem.GiB), LateFences: r.IntN(2), Blocks: r.IntN(9),
+		Asked: some(100 * mem.GiB), Why: Why(r.IntN(6)), Code: r.IntN(800),
+		Stream: mem.StreamID(r.Uint64()),
+		Total:  some(80 * mem.GiB), Limit: some(80 * mem.GiB), LateFences: r.IntN(2),
+		Blocks: r.IntN(9),
 	}
 	f.Free = some(f.Total + 1)
 	f.Reserved = some(80 * mem.GiB)

@@ -150,7 +150,8 @@ func (l Line) Largest(capacity float64, unit int64) (Range, error) {
 		return Range{}, fmt.Errorf("a line through these is off by %.0f %% of the capacity there: record sizes nearer to what fits", 100*off/capacity)
 	}
 	r.Low = largest(func(size float64) float64 { return l.At(size) + l.Error(size) })
-	for r.High = r.Best; l.At(float64(r.High+unit))-l.Error(float64(r.High+unit)) <= capacity; r.High += unit {
+	fits := func(size float64) bool { return l.At(size)-l.Error(size) <= capacity }
+	for r.High = r.Best; fits(float64(r.High + unit)); r.High += unit {
 		if float64(r.High) > 2*float64(r.Best)+2*float64(unit)+end {
 			return Range{}, errors.New("it may be off by as much as it grows: record sizes nearer to what fits")
 		}

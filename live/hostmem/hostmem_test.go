@@ -44,21 +44,26 @@ func TestLeft(t *testing.T) {
 		}, 800 * mem.KiB, "the host"},
 		"a group": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/jobs/one\n",
-			"sys/fs/cgroup/jobs/one/memory.max": "409600\n", "sys/fs/cgroup/jobs/one/memory.current": "204800\n",
-			"sys/fs/cgroup/jobs/one/memory.stat": "anon 100\ninactive_file 4096\n",
+			"sys/fs/cgroup/jobs/one/memory.max":     "409600\n",
+			"sys/fs/cgroup/jobs/one/memory.current": "204800\n",
+			"sys/fs/cgroup/jobs/one/memory.stat":    "anon 100\ninactive_file 4096\n",
 		}, 204800 + 4096, "the control group /jobs/one"},
 		"a group above": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/jobs/one\n",
-			"sys/fs/cgroup/jobs/one/memory.max": "max\n", "sys/fs/cgroup/jobs/one/memory.current": "100\n",
-			"sys/fs/cgroup/jobs/memory.max": "8192\n", "sys/fs/cgroup/jobs/memory.current": "9000\n",
+			"sys/fs/cgroup/jobs/one/memory.max":     "max\n",
+			"sys/fs/cgroup/jobs/one/memory.current": "100\n",
+			"sys/fs/cgroup/jobs/memory.max":         "8192\n",
+			"sys/fs/cgroup/jobs/memory.current":     "9000\n",
 		}, 0, "the control group /jobs"},
 		"in a container": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/on/the/host\n",
 			"sys/fs/cgroup/memory.max": "8192\n", "sys/fs/cgroup/memory.current": "4096\n",
 		}, 4096, "the control group /"},
 		"the first version": {map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/job\n0::/none\n",
-			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "8192\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1\n",
+			"proc/meminfo":     meminfo,
+			"proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/job\n0::/none\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "8192\n",
+			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1\n",
 		}, 8191, "the control group /job"},
 	} {
 		top := root(t, c.files)

@@ -97,9 +97,11 @@ var metrics = []metric{
 	describe(prometheus.CounterValue, "driver_seconds_total", "Time in calls of the driver.",
 		func(d *page.Device) float64 { return float64(d.Now.DriverNS) / 1e9 }),
 	describe(prometheus.GaugeValue, "waste_ratio",
-		"Share of the peak of reserved memory that no live block needed.", func(d *page.Device) float64 { return d.Now.Waste() }),
+		"Share of the peak of reserved memory that no live block needed.",
+		func(d *page.Device) float64 { return d.Now.Waste() }),
 	describe(prometheus.GaugeValue, "step_seconds",
-		"Time of a step in the last second or two; 0: none has ended.", func(d *page.Device) float64 { return page.Between(d.Before, d.Now).Step.Seconds() }),
+		"Time of a step in the last second or two; 0: none has ended.",
+		func(d *page.Device) float64 { return page.Between(d.Before, d.Now).Step.Seconds() }),
 	counter("ooms_total", "Requests refused because memory was out.",
 		func(s *page.Stats) uint64 { return s.OOMs }),
 	counter("retries_total", "Requests served only after memory was given back.",
@@ -216,8 +218,9 @@ func Listen(address string, port int, gpus []page.GPU, read func() []page.Proces
 		})))
 	}
 	s := &Server{addr: listener.Addr(), http: &http.Server{
-		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience, MaxHeaderBytes: mostHeader,
-		ConnState: new(newest).changed,
+		Handler: mux, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: patience,
+		MaxHeaderBytes: mostHeader,
+		ConnState:      new(newest).changed,
 		// what clients do wrong is nothing for a training job's standard error
 		ErrorLog: log.New(io.Discard, "", 0),
 	}}

@@ -23,8 +23,9 @@ import (
 
 func processes() []page.Process {
 	now := page.Stats{
-		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, PeakAllocated: 1 << 30, PeakReserved: 2 << 30,
-		DriverNS: 25e8, PlanGeneration: 1, Steps: 8,
+		Requests: 100, Hits: 75, Allocated: 1 << 30, Reserved: 3 << 29, PeakAllocated: 1 << 30,
+		PeakReserved: 2 << 30,
+		DriverNS:     25e8, PlanGeneration: 1, Steps: 8,
 	}
 	return []page.Process{{PID: os.Getpid(), Devices: []page.Device{{
 		Ordinal: 2, Now: page.Sample{At: time.Unix(12, 0),
@@ -190,8 +191,10 @@ func TestLint(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	s := open(t)
 	for _, text := range []string{
-		"\x16\x03\x01\x02\x00\x01\x00\x01", "GET\r\n\r\n", "GET /metrics HTTP/9.9\r\n\r\n", "GET /" + strings.Repeat("a", 64<<10) + " HTTP/1.1\r\n\r\n",
-		"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+		"\x16\x03\x01\x02\x00\x01\x00\x01", "GET\r\n\r\n", "GET /metrics HTTP/9.9\r\n\r\n",
+		"GET /" + strings.Repeat("a", 64<<10) + " HTTP/1.1\r\n\r\n",
+		"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+		"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
 		"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
 		c, err := net.Dial("tcp", s.Addr())

@@ -124,7 +124,8 @@ func parse(file io.ReaderAt, path string) (Process, error) {
 	p.PID = int(binary.NativeEndian.Uint32(header[12:]))
 	p.Start = binary.NativeEndian.Uint64(header[16:])
 	p.space = binary.NativeEndian.Uint64(header[24:])
-	devices, counters := binary.NativeEndian.Uint32(header[32:]), binary.NativeEndian.Uint32(header[36:])
+	devices, counters := binary.NativeEndian.Uint32(header[32:]),
+		binary.NativeEndian.Uint32(header[36:])
 	if devices > mostOf || counters > room {
 		return p, fmt.Errorf("%s: %w", path, errNoPage)
 	}

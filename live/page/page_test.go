@@ -27,7 +27,8 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("page %d header %d device %d sample %d counters %d\n",
-		page.HeaderSize+16*page.DeviceSize, page.HeaderSize, page.DeviceSize, page.SampleSize, len(pagetest.Names()))
+		page.HeaderSize+16*page.DeviceSize, page.HeaderSize, page.DeviceSize, page.SampleSize,
+		len(pagetest.Names()))
 	for i, name := range pagetest.Names() {
 		want += fmt.Sprintf("%s %d\n", name, i)
 	}
@@ -52,7 +53,8 @@ func TestRead(t *testing.T) {
 	}
 	now := p.Devices[0].Now
 	if want := (page.Stats{Requests: 100, Hits: 75, Steps: 3, Allocated: 4096,
-		PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20, Fallback: 7}); now.Stats != want {
+		PeakAllocated: 1 << 20, Reserved: 2 << 20, PeakReserved: 2 << 20,
+		Fallback: 7}); now.Stats != want {
 		t.Errorf("%+v, want %+v", now.Stats, want)
 	}
 	if age := time.Since(now.At); age < 0 || age > time.Hour || !p.Devices[0].Before.At.IsZero() {

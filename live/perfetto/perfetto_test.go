@@ -176,7 +176,8 @@ func TestMerge(t *testing.T) {
 	}
 	for _, c := range []struct{ profiler, ours, want string }{
 		{`{"x": 1}`, ours, "export_chrome_trace"}, {`{"traceEvents": [`, ours,
-			"ends in its list"}, {`{"traceEvents": []}`, "{}", "the second is not a trace of stalloc"},
+			"ends in its list"}, {`{"traceEvents": []}`, "{}",
+			"the second is not a trace of stalloc"},
 	} {
 		if err := Merge(new(bytes.Buffer), strings.NewReader(c.profiler),
 			strings.NewReader(c.ours)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,8 +1,9 @@
 """The adapter: PyTorch's own interface for CUDA allocators, served by libstalloc.
 
-PyTorch's class for allocators changes from version to version, so the adapter (C++, in
-lib/torch) exists once for each. A prebuilt one is taken where the package brings it; else it is
-compiled here, once, against the headers of the installed PyTorch, and kept in the user's cache.
+PyTorch's class for allocators changes from version to version, so each version needs its own
+build of the adapter (C++, in lib/torch). If the package has a prebuilt one it is used; otherwise
+the adapter is compiled here, once, against the headers of the installed PyTorch, and kept in the
+user's cache.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable
 
-from . import _native
+from . import _library
 from ._errors import StallocError
 from ._version import __version__
 
@@ -33,11 +34,11 @@ RELEASED = re.compile(r"\d+\.\d+\.\d+(\+cu\d+)?")
 
 
 class Unavailable(StallocError):
-    """There is no adapter for this PyTorch here; the message says why."""
+    """There is no adapter for the installed PyTorch; the message says why."""
 
 
 def folder() -> Path:
-    """Where `make build` puts the sources and the package keeps them."""
+    """The folder of the adapter's sources, which `make build` fills."""
     return Path(__file__).resolve().parent / "lib" / "torch"
 
 
@@ -45,7 +46,7 @@ def find(torch: ModuleType) -> Path:
     """The adapter for this PyTorch: prebuilt, compiled earlier, or compiled now.
 
     Raises:
-        Unavailable: there is none and none can be compiled.
+        Unavailable: no prebuilt one exists and it cannot be compiled.
     """
     release = _release(torch)
     if release < OLDEST:
@@ -69,38 +70,38 @@ def _load(path: Path) -> ctypes.CDLL:
         raise Unavailable(f"{path} cannot be loaded ({error})") from error
 
 
-def install(torch: ModuleType, native: _native.Native, path: Path) -> None:
+def install(torch: ModuleType, library: _library.Library, path: Path) -> None:
     """Makes the adapter PyTorch's CUDA allocator, also after CUDA has started.
 
     Raises:
-        Unavailable: it cannot be loaded, or does not fit. Nothing has changed then.
+        Unavailable: it cannot be loaded, or is for another version. Nothing has changed then.
     """
-    library = _load(path)
-    made_for = library.stalloc_adapter_torch
+    adapter = _load(path)
+    made_for = adapter.stalloc_adapter_torch
     made_for.restype = ctypes.c_char_p
     version = made_for().decode()
     if tuple(map(int, version.split(".")[:2])) != _release(torch):
         raise Unavailable(f"{path} is made for PyTorch {version}, this is {torch.__version__}")
-    native.init()
+    library.init()
     text = ctypes.create_string_buffer(_TEXT)
-    if library.stalloc_adapter_install(os.fsencode(native.path), text, _TEXT) < 0:
+    if adapter.stalloc_adapter_install(os.fsencode(library.path), text, _TEXT) < 0:
         raise Unavailable(text.value.decode("utf-8", "replace"))
-    _share(torch, library)
+    _share(torch, adapter)
     global _installed
-    _installed = library
+    _installed = adapter
 
 
 _installed: Any = None
 
 
 def close() -> None:
-    """From now on requests are PyTorch's own allocator's; frees still find our blocks."""
+    """From now on PyTorch's own allocator serves requests; frees still find our blocks."""
     if _installed is not None:
         _installed.stalloc_adapter_close()
 
 
 def has_open_pools() -> bool:
-    """Whether a private pool is being allocated to; a stream may be being captured then."""
+    """Whether a private pool is being allocated to; then a stream may be under capture."""
     return _installed is not None and _installed.stalloc_adapter_open_pools() > 0
 
 
@@ -118,7 +119,7 @@ def held(device: int) -> dict[tuple[int, int], int]:
 
 
 def _share(torch: ModuleType, library: Any) -> None:
-    """Other processes can open memory of cudaMalloc only: what is sent to them moves there."""
+    """Moves storages to cudaMalloc memory before they are sent: others can open only that."""
     original: Callable[..., Any] = torch.UntypedStorage._share_cuda_
     move = library.stalloc_adapter_make_shareable
     move.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -142,7 +143,7 @@ def _abi(torch: ModuleType) -> int:
 
 
 def _compiled(torch: ModuleType) -> Path:
-    """From the cache, or made there while others wait."""
+    """The adapter in the cache, compiled now if it is missing, while other processes wait."""
     for source in SOURCES:
         if not (folder() / source).is_file():
             raise Unavailable(f"{folder() / source} is missing; reinstall the package")
@@ -169,7 +170,7 @@ def _compiled(torch: ModuleType) -> Path:
 
 
 def cache() -> Path:
-    """Where adapters are kept. Not absolute: nobody knows where the user's files are."""
+    """The cache folder. A relative path: the user's home folder is unknown."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base, "stalloc", "adapters")
 
@@ -187,7 +188,7 @@ def _writable(path: Path) -> Path:
 
 
 def _check_owner(path: Path) -> None:
-    """What runs in this process must not come from a stranger."""
+    """Refuses files of other users: what they contain would run in this process."""
     status = path.stat()
     if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o022:
         raise Unavailable(f"{path} belongs to somebody else, or others may write it; delete it")
@@ -213,7 +214,7 @@ def _compile(torch: ModuleType, target: Path) -> None:
 
 
 def command_line(torch: ModuleType, output: Path) -> list[str]:
-    """The compiler's. Host code alone: no CUDA toolkit is needed, only the runtime's headers."""
+    """The compiler's command. It is host code, which needs the CUDA runtime's headers only."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
         raise Unavailable("there is no C++ compiler (g++) to make the adapter with")
@@ -226,15 +227,15 @@ def command_line(torch: ModuleType, output: Path) -> list[str]:
 
 
 def _standard_library() -> list[str]:
-    """The libstdc++ that PyTorch uses in this process: a compiler may bring one to link statically,
-    and of two copies in a process each has its own state."""
+    """The libstdc++ that PyTorch uses in this process. Some compilers link their own statically,
+    and two copies in one process have separate state."""
     with open("/proc/self/maps") as maps:
         loaded = {line.split()[-1] for line in maps if "/libstdc++.so" in line}
     return sorted(path for path in loaded if os.path.exists(path))[:1]
 
 
 def compile_flags(release: tuple[int, ...], abi: int, torch: Path, cuda: Path) -> list[str]:
-    """For these headers; `torch` is its include folder."""
+    """The flags for these headers; `torch` is PyTorch's include folder."""
     # PyTorch's own headers are C++20 from 2.14 on.
     standard = "c++20" if release >= (2, 13) else "c++17"
     return [
@@ -246,7 +247,7 @@ def compile_flags(release: tuple[int, ...], abi: int, torch: Path, cuda: Path) -
 
 
 def cuda_headers(torch: ModuleType) -> Path:
-    """Where cuda_runtime_api.h is: NVIDIA's packages beside PyTorch, or the toolkit."""
+    """The folders that may have cuda_runtime_api.h: NVIDIA's pip packages, or the toolkit."""
     major = str(torch.version.cuda).split(".")[0]
     sites = [Path(torch.__file__ or "").resolve().parents[1], *map(Path, sys.path)]
     folders = [s / "nvidia" / f / "include" for s in sites for f in (f"cu{major}", "cuda_runtime")]

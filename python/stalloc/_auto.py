@@ -1,11 +1,10 @@
 """STALLOC=1 in the environment: stalloc enables itself when a program has imported torch.
 
-A line in the package's .pth file, which Python runs when it starts, imports this module where
-the variable is set. torch is not imported here: a program that does not use it pays nothing.
-What keeps stalloc from serving leaves the program as it is without, with a warning;
-STALLOC=strict makes that an error, and a wrong setting always is one. Child processes inherit
-the variable, so launchers need know nothing. A program's own call of enable() comes first
-if it stands before the import of torch.
+A line in the package's .pth file, which Python runs when it starts, imports this module if the
+variable is set. torch is not imported here, so a program that does not use it pays nothing. If
+stalloc cannot serve, the program runs without it, with a warning; STALLOC=strict makes that an
+error, and a wrong setting always is one. Child processes inherit the variable, so launchers need
+no changes. A program's own call of enable() wins if it runs before the import of torch.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What stalloc.pause() leaves awake of PyTorch's own allocator: private pools, each kind named."""
+"""Memory of PyTorch's own allocator that stalloc.pause() does not touch: private pools by kind."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from ._stats import size
 
 
 def table(device: int) -> str:
-    """For explain(): a row a kind, as in the tables of the library. Empty: nothing is held."""
+    """For explain(): one row per kind, like the library's tables. Empty: nothing is held."""
     kinds = _kinds(device)
     if not kinds:
         return ""
@@ -21,7 +21,7 @@ def table(device: int) -> str:
 
 
 def log(devices: Iterable[int]) -> None:
-    """For pause(): a line a device, where the library says on its own part what it leaves awake."""
+    """For pause(): one log line per device; the library logs its own part."""
     conf = os.environ.get(_config.VARIABLE, "")
     if _config.value_of("log", conf) not in ("debug", "info"):
         return

@@ -1,9 +1,8 @@
 """Settings: the environment's STALLOC_CONF, overridden by enable()'s arguments.
 
 STALLOC_CONF has the form of PyTorch's own PYTORCH_ALLOC_CONF, ``key:value`` pairs separated
-by commas. Which keys exist, what they take and what is wrong is known to the native library
-alone (Native.check); here texts are only put together, with all that may be wrong in them, so
-that a new setting needs no new Python.
+by commas. Only the C library knows which keys exist and which values they take (Library.check).
+This module only joins texts, including wrong ones, so a new setting needs no new Python.
 """
 
 import os
@@ -27,13 +26,13 @@ def _items(text: str) -> list[tuple[str, str]]:
 
 
 def value_of(key: str, text: str) -> Optional[str]:
-    """A setting's value, in a text that was checked; None where it is not set."""
+    """A setting's value in a checked text; None if it is not set."""
     return next((item.partition(":")[2] for name, item in _items(text) if name == key), None)
 
 
 def override(text: str, by: str) -> str:
-    """The settings of the first text, but those of the second where that has the same keys."""
-    others: dict[str, list[str]] = {}  # whatever is there twice stays so, for Native.check
+    """The settings of both texts; those of the second win."""
+    others: dict[str, list[str]] = {}  # keeps duplicates, for Library.check
     for key, item in _items(by):
         others.setdefault(key, []).append(item)
     instead = dict(others)
@@ -44,14 +43,14 @@ def override(text: str, by: str) -> str:
 
 
 def without(text: str, keys: Container[str]) -> str:
-    """The settings, but those of the keys."""
+    """The settings without those of the keys."""
     return ",".join(item for key, item in _items(text) if key not in keys)
 
 
 def merge(environment: str, arguments: Mapping[str, Optional[Value]]) -> str:
-    """The settings in force: what code asks for explicitly wins over the environment.
+    """The settings in force: explicit arguments win over the environment.
 
-    None is what nobody asked for.
+    None is an argument that was not given.
     """
     asked = [f"{key}:{_text(key, value)}" for key, value in arguments.items() if value is not None]
     return override(environment, ",".join(asked))

@@ -1,8 +1,8 @@
 """Keeping torch.backends.cudnn.benchmark off.
 
-Under a pluggable allocator a plain convolution fails in cuDNN's benchmark mode: PyTorch asks
-the allocator for the largest free block, which it refuses to pass on. A slower convolution is
-better than a dead run, so the switch stays off, and says so.
+Under a pluggable allocator a plain convolution fails in cuDNN's benchmark mode: PyTorch queries
+the largest free block, which its pluggable allocator does not implement. A slower convolution is
+better than a dead run, so the switch stays off, with a warning.
 """
 
 import warnings

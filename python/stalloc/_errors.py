@@ -6,8 +6,8 @@ class StallocError(RuntimeError):
 
 
 class SettingError(StallocError, ValueError):
-    """A setting is unknown, or its value is none it can have."""
+    """A setting is unknown or has an invalid value."""
 
 
 class StallocWarning(UserWarning):
-    """Training goes on, but not in the way that was asked for."""
+    """Training goes on, but not as requested."""

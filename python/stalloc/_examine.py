@@ -1,4 +1,4 @@
-"""What `stalloc doctor` looks at beside the GPU. Functions yield findings and raise nothing."""
+"""The checks of `stalloc doctor` other than the GPU's. They yield findings and raise nothing."""
 
 import dataclasses
 import importlib.util
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Optional
 
-from . import _adapter, _config, _native, _rank, _route
+from . import _adapter, _config, _library, _rank, _route
 from ._errors import SettingError, StallocError
 from ._version import __version__
 
@@ -23,7 +23,7 @@ _OLDEST_GLIBC = (2, 28)
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line: `status` is ok, note (worth knowing), or fix (stalloc cannot serve before)."""
+    """One line: `status` is ok, note (worth knowing), or fix (stalloc cannot serve until then)."""
 
     status: str
     subject: str
@@ -36,7 +36,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def setting(key: str) -> Optional[str]:
-    """What STALLOC_CONF has; libraries() says what is wrong with it."""
+    """The content of STALLOC_CONF; libraries() reports its mistakes."""
     value = _config.value_of(key, os.environ.get(_config.VARIABLE, ""))
     return value and _rank.expand(value)
 
@@ -72,10 +72,10 @@ def system() -> Iterator[Finding]:
 
 
 def libraries() -> Iterator[Finding]:
-    path, given = _native.shim_path(), os.environ.get(_config.VARIABLE, "")
+    path, given = _library.shim_path(), os.environ.get(_config.VARIABLE, "")
     try:
-        native = _native.Native(path)
-        native.check(given)
+        library = _library.Library(path)
+        library.check(given)
     except SettingError as error:
         text = str(error).removeprefix("stalloc: ")
         yield Finding("fix", "settings", text, f"correct {_config.VARIABLE}, or unset it")
@@ -85,15 +85,15 @@ def libraries() -> Iterator[Finding]:
         return
     if given:
         yield Finding("ok", "settings", f"{_config.VARIABLE}={given}")
-    if native.version() != __version__:
+    if library.version() != __version__:
         yield Finding(
             "fix",
             "library",
-            f"{path} is {native.version()}, the package {__version__}",
+            f"{path} is {library.version()}, the package {__version__}",
             "build both together (make build), or reinstall the package",
         )
     else:
-        yield Finding("ok", "library", f"libstalloc.so {native.version()} in {path.parent}")
+        yield Finding("ok", "library", f"libstalloc.so {library.version()} in {path.parent}")
     engine = Path(setting("engine") or path.with_name("libstalloc_engine.so"))
     if not engine.exists():
         yield Finding(
@@ -121,14 +121,14 @@ def environment() -> Iterator[Finding]:
         yield Finding("note", "settings", f"{name}={value} {what}", remedy)
 
 
-# STAlloc's research code (github.com/infinigence/STAlloc) is imported under the same name. It has
-# this file, and these variables say what it is to do.
+# STAlloc's research code (github.com/infinigence/STAlloc) has the same package name. It contains
+# this file and reads these variables.
 _RESEARCH_FILE = Path("utils", "memory_config.py")
 _RESEARCH_VARIABLES = ("STALLOC_MODE", "STALLOC_LIB_PATH", "STALLOC_MODEL_INFO_PATH")
 
 
 def namesakes() -> Iterator[Finding]:
-    """The research code of the STAlloc paper, where Python would find it as well."""
+    """The STAlloc paper's research code, if Python would find it, too."""
     ours = Path(__file__).resolve().parent
     for folder in dict.fromkeys(Path(entry or os.curdir).resolve() for entry in sys.path):
         for name in ("stalloc", "STAlloc"):
@@ -182,7 +182,7 @@ def torch() -> Iterator[Finding]:
 
 
 def _adapter_of(version: str, cuda: str, package: str) -> Finding:
-    """How PyTorch will be entered: as _route and _adapter decide it, with nothing made."""
+    """The route into PyTorch that _route and _adapter would choose; nothing is built."""
     if setting(_route.SETTING) == _route.PLUGGABLE:
         return Finding("note", "adapter", "the pluggable route, as the settings say")
     release = ".".join(map(str, _numbers(version)))
@@ -209,7 +209,7 @@ def _adapter_of(version: str, cuda: str, package: str) -> Finding:
 
 
 def _torch_version(package: Path) -> tuple[str, str]:
-    """What torch/version.py says, without importing torch, which takes seconds."""
+    """The version in torch/version.py, without importing torch, which takes seconds."""
     names: dict[str, object] = {}
     text = package.with_name("version.py").read_text()
     for name in ("__version__", "cuda"):

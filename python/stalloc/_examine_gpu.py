@@ -1,4 +1,4 @@
-"""What `stalloc doctor` looks at of the GPU. Functions yield findings and raise nothing."""
+"""The GPU checks of `stalloc doctor`. They yield findings and raise nothing."""
 
 import ctypes
 import json
@@ -13,7 +13,7 @@ from typing import Optional
 from . import _config
 from ._examine import Finding, setting
 
-# Settings by which a process writes files or listens: the trial is not the program.
+# Settings that make a process write files or listen; the trial drops them.
 _OUTWARD = ("trace", "oom_report", "metrics")
 
 _PATIENCE = 120  # seconds, for the trial and for nvidia-smi
@@ -82,7 +82,7 @@ def _device(cuda: ctypes.CDLL, ordinal: int) -> Finding:
 
 
 def holders() -> Iterator[Finding]:
-    """Who holds memory of the devices, as nvidia-smi tells."""
+    """The processes that hold memory of the devices, from nvidia-smi."""
     gpus = _smi("gpu", "index,memory.used,memory.total,driver_version,uuid")
     if gpus is None:
         yield Finding("note", "memory", "nvidia-smi does not answer: who holds memory is unknown")

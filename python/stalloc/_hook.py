@@ -9,7 +9,7 @@ from typing import Callable, Optional
 
 
 class _Finder:
-    """Finds torch as everybody else would, and has its loader call `then` at the end."""
+    """Finds torch as the other finders do, and makes its loader call `then` after the import."""
 
     def __init__(self) -> None:
         self.then: Optional[Callable[[], None]] = None
@@ -31,8 +31,8 @@ class _Finder:
         execute = loader.exec_module
 
         def execute_and_then(module: ModuleType) -> None:
-            # Asked only now: who looks for torch, as transformers does, need not import what
-            # is found, and whoever imports it may have disarmed this meanwhile.
+            # Checked only now: a program may look for torch and not import it, as transformers
+            # does, and this may have been disarmed meanwhile.
             execute(module)
             then = self.then
             disarm()
@@ -47,14 +47,14 @@ _finder = _Finder()
 
 
 def arm(then: Callable[[], None]) -> None:
-    """Has `then` called after the first import of torch; nothing if that has been."""
+    """Calls `then` after the first import of torch; does nothing if torch is imported already."""
     _finder.then = then
     if "torch" not in sys.modules and _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
 
 def disarm() -> None:
-    """Nobody waits any more."""
+    """Stops waiting."""
     _finder.then = None
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

@@ -1,12 +1,12 @@
-"""What NCCL does with memory: pools that are registered, and what it can export."""
+"""NCCL and our memory: pools that are registered, and a fault in exporting."""
 
 import functools
 import os
 from types import ModuleType
 from typing import Any, Optional
 
-# The ids of MemPools that are registered: for each time whether as symmetric windows. A process
-# group that ends does not say so, and the pool stays here.
+# The ids of registered MemPools: for each registration whether it is as a symmetric window. When a
+# process group ends nothing is reported, so its pools stay here.
 pools: dict[tuple[int, int], list[bool]] = {}
 
 LAST_WRONG = (2, 31, 2)  # the newest release before nccl#2362
@@ -15,8 +15,8 @@ LAST_WRONG = (2, 31, 2)  # the newest release before nccl#2362
 def why_wrong(torch: ModuleType, share: Optional[str]) -> Optional[str]:
     """Why buffers of several handles may reach other GPUs at wrong addresses, or None.
 
-    NCCL registers what a graph uses if it can be exported. A release before nccl#2362 then
-    imports one handle and uses the address for its neighbours, too.
+    NCCL registers the buffers of a graph if they can be exported. Releases before nccl#2362 then
+    import only one handle and use its address for the neighbouring handles, too.
     """
     if share not in ("fd", "fabric") or os.environ.get("NCCL_GRAPH_REGISTER") == "0":
         return None
@@ -34,7 +34,7 @@ def why_wrong(torch: ModuleType, share: Optional[str]) -> Optional[str]:
 
 
 def watch(torch: ModuleType) -> None:
-    """Hears of pools that are registered from now on: PyTorch tells nobody afterwards."""
+    """Tracks registrations of pools from now on: PyTorch cannot be asked for them later."""
     group: Any = getattr(getattr(torch._C, "_distributed_c10d", None), "ProcessGroupNCCL", None)
     if not hasattr(group, "deregister_mem_pool"):
         return  # built without NCCL, or older than that

@@ -1,8 +1,8 @@
-"""Files that a user has named, written as the package internal/output of Go does it.
+"""Output files that the user names, written as Go's package internal/output does.
 
-Where a regular file is, or nothing, a reader and a crash meet the old file or the new one, whole:
-it is made beside its place and renamed. Anything else that a name stands for, a device or a pipe,
-is written to as it is: a rename would replace it. Links are followed.
+A regular file is replaced atomically: it is written under another name beside its place and
+renamed, so readers and crashes see the old file or the new one. A device or a pipe is written in
+place, because a rename would replace it. Links are followed.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from typing import IO, Optional
 
 
 class Output:
-    """One of them. Making it raises OSError where it cannot be written, before the work.
+    """One output file. The constructor raises OSError if it cannot be written, before the work.
 
-    "-" is standard output. What the program prints goes to standard error from here on, so that
+    "-" is standard output. From then on the program's own prints go to standard error, so that
     the two do not mix.
     """
 
@@ -51,7 +51,7 @@ class Output:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[IO[bytes]]:
-        """What to write it to, once; it is in its place after that."""
+        """A file to write to, once; afterwards it is moved to its place."""
         if self._open is not None:
             with os.fdopen(self._open, "wb") as file:
                 yield file

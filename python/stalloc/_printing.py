@@ -1,4 +1,4 @@
-"""Standard output that nobody reads any more, or that is full: an end without a traceback."""
+"""Ends without a traceback when standard output is closed or full."""
 
 import argparse
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose help is written or fails; argparse itself looks at no error."""
+    """A parser that reports errors of printing its help; argparse ignores them."""
 
     def print_help(self, file: Optional[Any] = None) -> None:
         print(self.format_help(), end="", file=file or sys.stdout, flush=True)
@@ -17,12 +17,12 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def printing(command: str) -> Iterator[None]:
-    """Around what only prints: ends the process where that fails."""
+    """A context for code that only prints: ends the process if printing fails."""
     try:
         yield
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer would fail once more when Python ends.
+        # The rest of the buffer would fail again when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"{command}: writing: {error.strerror}", file=sys.stderr)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-# The program's globals, to stay until Python ends, as those of a program of its own would:
-# dropping them early would free what they hold.
+# The program's globals, kept until Python exits as in a separate process: dropping them earlier
+# would free what they hold.
 _kept: list[dict[str, Any]] = []
 
 
 def check(parser: argparse.ArgumentParser, program: str, module: bool) -> None:
-    """Ends the process, with the reason, where there is no such program."""
+    """Ends the process with an error if there is no such program."""
     if not module:
         _check_script(parser, program)
     elif not _is_there(program):
@@ -39,7 +39,7 @@ def _check_script(parser: argparse.ArgumentParser, path: str) -> None:
 
 
 def _is_there(module: str) -> bool:
-    """Whether its outermost package is. Looking further in would import that, and torch maybe."""
+    """Whether its top-level package exists. Searching deeper would import it, and maybe torch."""
     name = module.partition(".")[0]
     if importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None:
         return True
@@ -47,14 +47,14 @@ def _is_there(module: str) -> bool:
 
 
 def has(name: str, program: str, module: bool) -> bool:
-    """Whether a program would find a module: beside itself, or where Python looks."""
+    """Whether a program would find a module: in its own folder or on Python's path."""
     beside = os.getcwd() if module else os.path.dirname(os.path.realpath(program))
     found = importlib.machinery.PathFinder.find_spec(name, [beside])
     return found is not None or importlib.util.find_spec(name) is not None
 
 
 def run(program: str, module: bool, arguments: Sequence[str]) -> None:
-    """What check() has looked at."""
+    """The program that check() has found."""
     if module:
         run_module(program, arguments)
     else:
@@ -88,6 +88,6 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
 
 
 def _first_on_path(folder: str) -> None:
-    """Puts the program's folder where Python has put that of this one, if it has put any."""
+    """Replaces our folder by the program's on Python's path, if Python has added ours."""
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path[0] = folder

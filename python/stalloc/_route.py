@@ -1,14 +1,15 @@
-"""Which of the two ways into PyTorch is taken: the adapter, or CUDAPluggableAllocator.
+"""The route into PyTorch: the adapter, or CUDAPluggableAllocator.
 
-The adapter is PyTorch's own interface: statistics, snapshots, graphs and private pools work as
-under PyTorch's allocator, and it may come after CUDA has started. Where it cannot be had, the
-pluggable allocator serves, of which much in PyTorch does not work; a line says so.
+The adapter implements PyTorch's own interface: statistics, snapshots, graphs and private pools
+work as with PyTorch's allocator, and it can be installed after CUDA has started. If there is no
+adapter, stalloc uses the pluggable allocator, under which many functions of PyTorch do not work;
+a line says so.
 """
 
 import warnings
 from types import ModuleType
 
-from . import _adapter, _native, _torch
+from . import _adapter, _library, _torch
 from ._errors import StallocError, StallocWarning
 
 SETTING = "route"
@@ -16,11 +17,11 @@ AUTO, ADAPTER, PLUGGABLE = "auto", "adapter", "pluggable"
 DEFAULT = AUTO
 
 
-def install(torch: ModuleType, native: _native.Native, wanted: str, stacklevel: int) -> str:
-    """Makes stalloc the process's CUDA allocator; returns the route that was taken."""
+def install(torch: ModuleType, library: _library.Library, wanted: str, stacklevel: int) -> str:
+    """Makes stalloc the process's CUDA allocator; returns the chosen route."""
     if wanted != PLUGGABLE:
         try:
-            _adapter.install(torch, native, _adapter.find(torch))
+            _adapter.install(torch, library, _adapter.find(torch))
             return ADAPTER
         except (_adapter.Unavailable, OSError) as error:
             if wanted == ADAPTER:
@@ -33,12 +34,12 @@ def install(torch: ModuleType, native: _native.Native, wanted: str, stacklevel: 
                 stacklevel=stacklevel,
             )
     _torch.check_unused(torch)
-    _torch.install(torch, native)
+    _torch.install(torch, library)
     return PLUGGABLE
 
 
 def _refuse_late(torch: ModuleType, why: Exception) -> None:
-    """Once CUDA has started only the adapter helps, so it is what there is to mend."""
+    """The error once CUDA has started: then only the adapter can be installed."""
     if torch.cuda.is_initialized():
         raise StallocError(
             f"stalloc: CUDA has already been started in this process, where only the adapter can "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, Literal, Optional, Protocol, Union
 
-from . import _adapter, _awake, _config, _cudnn, _native, _nccl, _route, _statistics, _torch
+from . import _adapter, _awake, _config, _cudnn, _library, _nccl, _route, _statistics, _torch
 from ._errors import StallocError, StallocWarning
 from ._stats import Stats
 from ._steps import OptimizerBoundary
@@ -15,16 +15,16 @@ from ._watch import Watch
 
 
 class Recording(Protocol):
-    """What stalloc.record wants to hear of while a script runs."""
+    """Callbacks for stalloc.record while a script runs."""
 
     def step(self) -> None:
         """A training step ended."""
 
     def optimizer_step(self) -> None:
-        """An optimizer stepped, which ends a training step if nothing else says where it ends."""
+        """An optimizer stepped; that ends a training step unless the program marks its steps."""
 
     def mark(self, text: str) -> None:
-        """The program begins what the text names."""
+        """The program has set a mark."""
 
 
 class _Session:
@@ -36,9 +36,9 @@ class _Session:
         self.reason = ""  # why it stayed inactive
         self.recording: Optional[Recording] = None  # set by stalloc.record
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
-        self.native: Optional[_native.Native] = None  # set while active
+        self.library: Optional[_library.Library] = None  # set while active
         self.watch: Optional[Watch] = None  # likewise
-        self.closed: Optional[_native.Native] = None  # what close() has closed
+        self.closed: Optional[_library.Library] = None  # what close() has closed
         self.route = ""  # "adapter" or "pluggable" while active
         self.conf = ""  # the settings while active
         self.boundary: Optional[OptimizerBoundary] = None
@@ -76,26 +76,26 @@ def enable(
     """Makes stalloc PyTorch's CUDA allocator in this process.
 
     Call it before or after ``import torch`` (it imports torch itself), best before the first
-    tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. The
-    arguments but `strict` are settings as in the environment variable STALLOC_CONF, which they
-    override; None leaves what stands there, and %r in one is the rank.
-    `more` are what a newer library may know. `route` is how PyTorch is entered: "adapter"
+    tensor goes to the GPU: what is allocated earlier stays with PyTorch's own allocator. All
+    arguments except `strict` are settings as in the environment variable STALLOC_CONF, which they
+    override; None keeps the environment's value, and %r in a value is the rank.
+    `more` takes settings of newer libraries. `route` is how stalloc enters PyTorch: "adapter"
     (compiled at the first start, see stalloc._adapter), "pluggable" (PyTorch's
-    CUDAPluggableAllocator, which lacks much and takes no allocator once CUDA has started), or
-    else the first, and the second where it cannot be.
+    CUDAPluggableAllocator, which lacks many functions and must be installed before CUDA starts),
+    or "auto": the adapter, or the pluggable allocator if there is no adapter.
 
     Returns True if stalloc now serves CUDA memory. On a machine without an NVIDIA driver, or
     with a PyTorch without CUDA, it warns and returns False, and training on the CPU goes on.
     Calling it again changes nothing. After close() it stays off, with a warning.
 
-    `strict`: what would be a warning is an error. enable() raises where it would return False,
-    and a step where plain driver allocations serve because the engine cannot.
+    `strict` turns warnings into errors: enable() raises where it would return False, and step()
+    raises when plain driver allocations serve because the engine cannot.
 
     Raises:
-        StallocError: PyTorch is missing or too old, another allocator is in place, the native
-            library is missing, the route cannot be taken, or a setting is unknown or wrong; the
-            last is a ValueError, too.
-        TypeError: an argument is of a type that no setting has.
+        StallocError: PyTorch is missing or too old, another allocator is installed, libstalloc.so
+            is missing, the route is not available, or a setting is unknown or wrong; the last is
+            also a ValueError.
+        TypeError: an argument has a type that no setting has.
     """
     conf: dict[str, Optional[_config.Value]] = {
         "plan": plan, "pool": pool, "stitch": stitch, "wait": wait, "limit": limit,
@@ -106,7 +106,7 @@ def enable(
 
 
 def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel: int) -> bool:
-    """What enable() does. Warnings name the line so many calls above."""
+    """Does enable()'s work. Warnings name the line `stacklevel` calls above."""
     with _session.lock:
         merged = _config.merge(os.environ.get(_config.VARIABLE, ""), conf)
         if _session.recording is not None:
@@ -114,7 +114,7 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
                 f"stalloc stays off: {_session.reason}", StallocWarning, stacklevel=stacklevel
             )
             return False
-        if _session.native is not None:
+        if _session.library is not None:
             if merged != _session.conf:
                 warnings.warn(
                     f"stalloc is already enabled with the settings "
@@ -123,10 +123,10 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
                     stacklevel=stacklevel,
                 )
             return True
-        # What is wrong with the settings is told where there is no GPU, too.
-        native = _library()
-        if isinstance(native, _native.Native):
-            native.check(merged)
+        # Wrong settings are reported without a GPU, too.
+        library = _load_library()
+        if isinstance(library, _library.Library):
+            library.check(merged)
         torch = _torch.load()
         reason = _torch.why_inactive(torch, _config.value_of("driver", merged))
         if _session.closed is not None:
@@ -145,31 +145,31 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
                 )
             _session.torch, _session.reason = torch, reason
             return False
-        if isinstance(native, StallocError):
-            raise native
-        _start(torch, native, merged, strict or strict_in_environment(), stacklevel + 1)
+        if isinstance(library, StallocError):
+            raise library
+        _start(torch, library, merged, strict or strict_in_environment(), stacklevel + 1)
         return True
 
 
-def _library() -> Union[_native.Native, StallocError]:
-    """The native library, or why it cannot be had, which matters to those alone who need it."""
+def _load_library() -> Union[_library.Library, StallocError]:
+    """The library, or the error that it cannot be loaded with; only some callers need it."""
     try:
-        return _native.Native(_native.shim_path())
+        return _library.Library(_library.shim_path())
     except StallocError as error:
         return error
 
 
 def _start(
-    torch: ModuleType, native: _native.Native, conf: str, strict: bool, stacklevel: int
+    torch: ModuleType, library: _library.Library, conf: str, strict: bool, stacklevel: int
 ) -> None:
     wanted = _config.value_of(_route.SETTING, conf) or _route.DEFAULT
-    watch = Watch(native, torch, strict)
+    watch = Watch(library, torch, strict)
     boundary = OptimizerBoundary(watch.step)
     before = os.environ.get(_config.VARIABLE)
     os.environ[_config.VARIABLE] = conf  # the library reads it with getenv, and children inherit it
     try:
         boundary.install(torch)
-        route = _route.install(torch, native, wanted, stacklevel + 1)
+        route = _route.install(torch, library, wanted, stacklevel + 1)
     except BaseException:
         boundary.remove()
         if before is None:
@@ -177,48 +177,47 @@ def _start(
         else:
             os.environ[_config.VARIABLE] = before
         raise
-    # Nothing below can fail: PyTorch would keep an allocator that nobody looks after.
+    # Nothing below can fail: otherwise PyTorch would keep an allocator without a session.
     if route == _route.PLUGGABLE:
-        _statistics.patch(torch, _statistics.Answers(native))
+        _statistics.patch(torch, _statistics.Answers(library))
         _cudnn.guard(torch)
     else:
         _nccl.watch(torch)
     wrong = _nccl.why_wrong(torch, _config.value_of("share", conf))
     if wrong is not None:
         warnings.warn(f"stalloc: {wrong}", StallocWarning, stacklevel=stacklevel)
-    _session.torch, _session.native, _session.at_step = torch, native, watch.step
+    _session.torch, _session.library, _session.at_step = torch, library, watch.step
     _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
 
 def close() -> None:
     """Stops stalloc in this process, for good, on every device.
 
-    All memory without live tensors goes back to the driver. Live tensors stay as they are; their
-    memory goes back when they are freed. PyTorch's own allocator serves from then on (where
-    PyTorch is entered as a pluggable allocator: plain driver allocations, which are slow).
-    step(), stats() and explain() do what they do while stalloc is not enabled. Does nothing
-    where it is not, also the second time.
+    All memory without live tensors goes back to the driver. Live tensors stay valid; their memory
+    goes back when they are freed. From then on PyTorch's own allocator serves (on the pluggable
+    route: plain driver allocations, which are slow). step(), stats() and explain() behave as if
+    stalloc were not enabled. Does nothing if it is not enabled, or is closed already.
 
     Raises:
         StallocError: the device failed; stalloc is closed all the same.
     """
     with _session.lock:
-        native = _session.native
-        if native is None:
+        library = _session.library
+        if library is None:
             return
         if _session.boundary is not None:
             _session.boundary.remove()
         if _session.route == _route.ADAPTER:
             _adapter.close()  # first: what is asked for meanwhile is PyTorch's own
-        _session.native = _session.watch = _session.at_step = _session.boundary = None
-        _session.closed, _session.reason, _session.route = native, "it was closed", ""
-        native.close()
+        _session.library = _session.watch = _session.at_step = _session.boundary = None
+        _session.closed, _session.reason, _session.route = library, "it was closed", ""
+        library.close()
 
 
 def record(torch: ModuleType, recording: Recording) -> None:
-    """Puts a recording where stalloc would be: it hears of the boundaries, enable() refuses."""
+    """Starts a recording: it gets the step boundaries, and enable() refuses meanwhile."""
     with _session.lock:
-        if _session.native or _session.closed or _session.recording is not None:
+        if _session.library or _session.closed or _session.recording is not None:
             raise StallocError(
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
@@ -244,7 +243,7 @@ def is_recording() -> bool:
 
 
 def mark(text: str) -> None:
-    """Puts a mark into the recording of stalloc.record: "forward", "epoch 2". Else nothing.
+    """Sets a mark such as "forward" or "epoch 2" in a recording. Without one it does nothing.
 
     "step 0" is special: it says that the set-up ends and the first step begins here.
     """
@@ -252,29 +251,29 @@ def mark(text: str) -> None:
         _session.recording.mark(text)
 
 
-def active(or_closed: bool = False) -> Optional[tuple[ModuleType, _native.Native]]:
-    """PyTorch and the library that serves it, or has served; None while stalloc is not enabled."""
-    torch, native = _session.torch, _session.native or (_session.closed if or_closed else None)
-    return None if torch is None or native is None else (torch, native)
+def active(or_closed: bool = False) -> Optional[tuple[ModuleType, _library.Library]]:
+    """PyTorch and the library, with or_closed also after close(); None while not enabled."""
+    torch, library = _session.torch, _session.library or (_session.closed if or_closed else None)
+    return None if torch is None or library is None else (torch, library)
 
 
 def is_enabled() -> bool:
     """Whether stalloc serves this process's CUDA memory."""
-    return _session.native is not None
+    return _session.library is not None
 
 
 def route() -> str:
-    """How PyTorch is entered: "adapter" or "pluggable"; empty while stalloc is not enabled."""
+    """The route into PyTorch: "adapter" or "pluggable"; empty while stalloc is not enabled."""
     return _session.route
 
 
 def step() -> None:
     """Marks the end of a training step, on every device.
 
-    Call it where the step's own tensors are gone: after ``optimizer.zero_grad()``, at the end
-    of the loop. Where gradients live on, plans serve little of the next step. From the first call
-    on the optimizers' steps no longer count. Does nothing while stalloc is not enabled, so the
-    call can stay in the script.
+    Call it where the step's tensors are freed: after ``optimizer.zero_grad()``, at the end of the
+    loop. If gradients are still alive, plans can serve little of the next step. After the first
+    call the optimizers' steps no longer count as boundaries. Does nothing while stalloc is not
+    enabled, so the call can stay in the script.
     """
     at_step, boundary = _session.at_step, _session.boundary  # another thread may close()
     if at_step is None:
@@ -298,16 +297,16 @@ def stats(device: Any = None) -> Stats:
 
 
 def explain(device: Any = None) -> str:
-    """A text for people: where the memory of a device is, by default the current one's.
+    """A text for people: what the memory of a device is used for, by default the current one's.
 
-    It also has what was said of a step that will not fit, and what pause() leaves awake: private
-    pools, those that are registered with NCCL, and memory that several processes have.
+    It includes the warning about a step that will not fit, and the memory that pause() does not
+    touch: private pools, those registered with NCCL, and memory shared with other processes.
 
     While not enabled it says that, and why.
     """
-    native, torch = _session.native, _session.torch
-    if native is None or torch is None:
+    library, torch = _session.library, _session.torch
+    if library is None or torch is None:
         reason = _session.reason or "nothing has called stalloc.enable() in this process"
         return f"stalloc is not enabled: {reason}."
     index = _torch.device_index(torch, device)
-    return native.explain(index) + _awake.table(index)
+    return library.explain(index) + _awake.table(index)

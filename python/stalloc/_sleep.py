@@ -1,11 +1,11 @@
-"""Memory that sleeps: stalloc.pause and stalloc.resume, and stalloc.region for a part of it."""
+"""Pausing memory: stalloc.pause and stalloc.resume, and stalloc.region for a part of it."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Literal, Optional, Union
 
-from . import _adapter, _awake, _native, _session, _torch
+from . import _adapter, _awake, _library, _session, _torch
 from ._errors import StallocError
 
 Tags = Optional[Union[str, Sequence[str]]]
@@ -14,7 +14,7 @@ _ALL_DEVICES = -1
 
 
 class _Graphs:
-    """Whether graphs may be replayed: one that reads memory which sleeps ends the process."""
+    """Whether graphs may be replayed: a graph that reads paused memory kills the process."""
 
     def __init__(self) -> None:
         self.refused = False
@@ -37,9 +37,9 @@ class _Graphs:
         replay.stalloc = self  # type: ignore[attr-defined]
         graph.replay = replay
 
-    def look(self, torch: ModuleType, native: _native.Native, allowed: bool) -> int:
-        """Refuses graphs if something sleeps and a pause has not allowed them. What sleeps."""
-        asleep = sum(native.stats(device).asleep for device in _devices(torch))
+    def look(self, torch: ModuleType, library: _library.Library, allowed: bool) -> int:
+        """Refuses graphs while memory sleeps, unless all pauses allowed them. Returns the bytes."""
+        asleep = sum(library.stats(device).asleep for device in _devices(torch))
         self.refused = asleep > 0 and (self.refused or not allowed)
         return asleep
 
@@ -49,11 +49,11 @@ _graphs = _Graphs()
 
 @contextlib.contextmanager
 def region(tag: str) -> Iterator[None]:
-    """What this thread allocates inside has memory that sleeps for itself, under that name.
+    """What this thread allocates inside has memory of its own, which can be paused by that name.
 
-    Regions nest, and the same name is the same region, on each device. Inside a graph's capture
-    or torch.cuda.use_mem_pool the private pool comes first. Each region holds whole handles, of
-    2 MiB and more, for each of its streams. Does nothing while stalloc is not enabled.
+    Regions nest, and one name is one region, on each device. During a graph capture or in
+    torch.cuda.use_mem_pool the private pool takes the requests. Each region holds whole handles of
+    2 MiB or more for each of its streams. Does nothing while stalloc is not enabled.
 
     Raises:
         StallocError: the name is empty, or regions are nested more than 16 deep.
@@ -62,12 +62,12 @@ def region(tag: str) -> Iterator[None]:
     if active is None:
         yield
         return
-    _, native = active
-    native.begin_region(tag)
+    _, library = active
+    library.begin_region(tag)
     try:
         yield
     finally:
-        native.end_region()
+        library.end_region()
 
 
 def pause(
@@ -77,26 +77,27 @@ def pause(
     graphs: bool = False,
     device: Any = None,
 ) -> int:
-    """Gives memory back to the driver until resume(), and keeps every address.
+    """Releases physical memory to the driver until resume(), and keeps every address.
 
-    Waits for all work on the device. "host" copies what lives to the host's memory first, which
-    is looked at before anything is changed; "discard" loses it: what will be loaded or computed
-    anew. `tags` are names of regions; None: all of stalloc's memory, regions and the rest.
-    Private pools (graphs' and MemPool's) stay awake, and what several processes have: explain()
-    names each with its bytes, and log:info at each pause. `device` is all by default.
+    Waits for all work on the device. "host" first copies live tensors to host memory, after
+    checking that there is enough; "discard" loses their contents, for tensors that will be loaded
+    or computed again. `tags` are names of regions; None: all of stalloc's memory. Private pools
+    (of graphs and MemPool) and memory shared with other processes are not paused: explain() lists
+    them with their bytes, and log:info logs them at each pause. `device`: all by default.
 
-    Until resume() nothing may be launched that uses what sleeps: nobody can see a launch. An
-    allocation there raises, tensors can be freed, and torch.cuda.CUDAGraph.replay raises unless
-    with `graphs` all pauses say that no graph which is replayed meanwhile uses what sleeps.
+    Until resume(), launch nothing that uses paused memory: stalloc cannot see launches. An
+    allocation from paused memory raises, tensors can be freed, and torch.cuda.CUDAGraph.replay
+    raises, unless all pauses said with `graphs` that no graph replayed meanwhile uses paused
+    memory.
 
-    Returns the bytes that sleep. Does nothing and returns 0 while stalloc is not enabled.
+    Returns the paused bytes. Does nothing and returns 0 while stalloc is not enabled.
 
     Raises:
-        StallocError: a name is unknown, the host has too little memory, a stream may be being
-            captured, or the driver fails. Nothing has changed, unless the text says that the
+        StallocError: a name is unknown, the host has too little memory, a stream may be under
+            capture, or the driver fails. Nothing has changed, unless the text says that the
             memory sleeps: then the driver has not taken all of it back, and pause() tries again.
-            Where one of several devices fails the others sleep all the same, and the text says
-            of each whether it does.
+            If one of several devices fails, the others are paused all the same, and the text says
+            of each whether it sleeps.
         ValueError: `backup` is neither.
     """
     if backup not in ("host", "discard"):
@@ -104,7 +105,7 @@ def pause(
     active = _session.active()
     if active is None:
         return 0
-    torch, native = active
+    torch, library = active
     if _adapter.has_open_pools() or _capturing(torch):
         raise StallocError(
             "stalloc: a private pool is being allocated to, and a stream may be captured into a "
@@ -112,31 +113,32 @@ def pause(
         )
     _graphs.guard(torch)
     try:
-        native.pause(_ordinal(torch, device), _names(tags), backup == "discard")
+        library.pause(_ordinal(torch, device), _names(tags), backup == "discard")
     finally:
-        asleep = _graphs.look(torch, native, graphs)
+        asleep = _graphs.look(torch, library, graphs)
     _awake.log(_devices(torch) if device is None else [_ordinal(torch, device)])
     return asleep
 
 
 def resume(tags: Tags = None, *, device: Any = None) -> None:
-    """Wakes what pause() has sent to sleep, at the same addresses, with what was kept of it.
+    """Restores what pause() has released, at the same addresses, with the contents it kept.
 
-    `tags` are names of regions; None: all that sleeps. Does nothing where nothing sleeps.
+    `tags` are names of regions; None: everything. Does nothing if nothing is paused.
 
     Raises:
         StallocError: a name is unknown, or the driver fails, for example because the device is
-            full. What slept sleeps on, and nothing is lost. Where one of several devices fails
-            the others wake all the same, and the text says of each whether it sleeps.
+            full. The memory then stays paused, and nothing is lost. If one of several devices
+            fails, the others are resumed all the same, and the text says of each whether it
+            sleeps.
     """
     active = _session.active(or_closed=True)
     if active is None:
         return
-    torch, native = active
+    torch, library = active
     try:
-        native.resume(_ordinal(torch, device), _names(tags))
+        library.resume(_ordinal(torch, device), _names(tags))
     finally:
-        _graphs.look(torch, native, True)
+        _graphs.look(torch, library, True)
 
 
 def _names(tags: Tags) -> list[str]:

@@ -1,8 +1,7 @@
-"""Storage allocation as a problem of its own, for compilers and other runtimes.
+"""Static storage allocation, for compilers and other runtimes.
 
-Arrays go to the engine's library as they are where they are contiguous int64, and are
-converted where they are not. NumPy is imported by the first call, and nothing else of stalloc is
-needed: no GPU, no PyTorch.
+Contiguous int64 arrays are passed to the engine's library without a copy, others are converted.
+NumPy is imported by the first call. No GPU, no PyTorch and nothing else of stalloc is needed.
 """
 
 import ctypes
@@ -61,7 +60,7 @@ class _Solution(ctypes.Structure):
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where buffers go, in the units of their sizes."""
+    """A placement of the buffers, in the units of their sizes."""
 
     offsets: Any  #: a NumPy array of int64, by buffer
     top: int  #: where the highest buffer ends
@@ -73,7 +72,7 @@ class Placement:
 
 
 def _inside(name: str, value: SupportsIndex, bits: int = 63) -> int:
-    """The value; ctypes would take its lower bits."""
+    """Checks the range of a value; ctypes would truncate it."""
     number = operator.index(value)
     if number.bit_length() > bits:
         raise ValueError(f"{name} has {number}, expected less than 2^{bits}")
@@ -109,16 +108,16 @@ def solve(
     warm: Any = None,
     progress: Optional[Callable[[int, int, int], Any]] = None,
 ) -> Placement:
-    """Offsets for buffers of `size` that live in [`lower`, `upper`), none on another.
+    """Offsets for buffers of `size` that live in [`lower`, `upper`), so that none overlap.
 
-    Arrays are one-dimensional and of whole numbers. `alignment` has a number for each buffer that
-    its offset is a multiple of, `pinned` its offset, or -1 if it is free, `warm` the offsets of an
-    older placement to begin with. A gap is (buffer, lower, upper), in which it takes nothing, or
-    (buffer, lower, upper, from, to), in which it takes only those bytes. With a `capacity` any
-    placement below it will do, without one the lowest is looked for. `budget` is units of work,
-    some ten million a second; the same arguments have the same result everywhere. `progress`
-    is called with (top, bound, units) now and then, and ends the search by returning something
-    true. Raises ValueError for what is no problem.
+    Arrays are one-dimensional and of whole numbers. `alignment` has for each buffer a number that
+    its offset must be a multiple of, `pinned` a fixed offset or -1, `warm` the offsets of an older
+    placement to start from. A gap is (buffer, lower, upper), in which the buffer needs no memory,
+    or (buffer, lower, upper, from, to), in which it needs only those bytes. With a `capacity` any
+    placement within it will do; without one the lowest is searched for. `budget` is units of work,
+    some ten million a second; the same arguments give the same result everywhere. `progress` is
+    called with (top, bound, units) now and then, and ends the search by returning something true.
+    Raises ValueError for an invalid problem.
     """
     try:
         import numpy

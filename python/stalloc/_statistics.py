@@ -1,20 +1,20 @@
 """torch.cuda's memory statistics, answered by stalloc.
 
-Under a pluggable allocator PyTorch raises from every statistic, and frameworks call them in the
-middle of training. All of torch.cuda.memory_stats, memory_allocated, max_memory_reserved,
-memory_summary, reset_peak_memory_stats and their relatives go through a few functions of
-torch._C, looked up at each call. Those are replaced: whoever imported the functions above them,
-and whenever, gets answers.
+Under a pluggable allocator every statistic of PyTorch raises, and frameworks call them in the
+middle of training. torch.cuda.memory_stats, memory_allocated, max_memory_reserved,
+memory_summary, reset_peak_memory_stats and the like all use a few functions of torch._C, which
+they look up at each call. Replacing those works for every caller, however it imported the public
+functions.
 
-PyTorch divides blocks into a small and a large pool. stalloc has no such division: everything
-counts as large, so that the sums agree.
+PyTorch divides blocks into a small and a large pool. stalloc counts everything as large, so that
+the sums agree.
 """
 
 import threading
 from types import ModuleType
 from typing import Any, Callable
 
-from ._native import Native
+from ._library import Library
 from ._stats import Stats
 
 # A segment is what the allocator takes from the driver at a time: one handle.
@@ -26,8 +26,8 @@ _Nested = dict[str, Any]
 class Answers:
     """Answers for the functions of torch._C, in the native allocator's form."""
 
-    def __init__(self, native: Native) -> None:
-        self._native = native
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._lock = threading.Lock()
         self._since: dict[int, Stats] = {}
         self._fractions: dict[int, float] = {}
@@ -35,13 +35,13 @@ class Answers:
     def memory_stats(self, device: int) -> _Nested:
         with self._lock:
             since = self._since.get(device, Stats())
-        return nested(self._native.stats(device), since)
+        return nested(self._library.stats(device), since)
 
     def reset_peak(self, device: int) -> None:
-        self._native.reset_peak(device)
+        self._library.reset_peak(device)
 
     def reset_accumulated(self, device: int) -> None:
-        now = self._native.stats(device)
+        now = self._library.stats(device)
         with self._lock:
             self._since[device] = now
 
@@ -55,9 +55,9 @@ class Answers:
 def nested(stats: Stats, since: Stats) -> _Nested:
     """The native allocator's dictionary. Totals count from `since`.
 
-    stalloc keeps totals of allocated bytes and blocks alone. The other quantities' totals are
-    the smallest that agree with what is known: their peak was allocated, and freed down to the
-    present value. What stalloc has no notion of (oversize blocks) is zero.
+    stalloc keeps totals only of allocated bytes and blocks. Other totals are the smallest that are
+    consistent with the rest: their peak was allocated once, and freed down to the present value.
+    What stalloc does not have (oversize blocks) is zero.
     """
     blocks = stats.blocks_total - since.blocks_total
     freed_blocks = blocks - (stats.blocks - since.blocks)
@@ -150,7 +150,7 @@ def patch(torch: ModuleType, answers: Answers) -> None:
 
 
 def _patch_fraction(low: Any, answers: Answers) -> None:
-    """A pluggable allocator can be told its share of the device but not asked for it."""
+    """PyTorch can set a pluggable allocator's memory fraction but not read it: remembers it."""
     set_native = low._cuda_setMemoryFraction
 
     def set_fraction(fraction: float, device: int) -> None:
@@ -162,7 +162,7 @@ def _patch_fraction(low: Any, answers: Answers) -> None:
 
 
 def _with_remedy(function: Callable[..., Any], remedy: str) -> Callable[..., Any]:
-    """The same function, whose refusal also says what to do."""
+    """The same function with an error that also says what to do."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:

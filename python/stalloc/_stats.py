@@ -7,19 +7,19 @@ import dataclasses
 class Stats:
     """One device's counters since the process began, in the order of struct stalloc_stats.
 
-    Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` their
-    sizes as asked for; ``active`` adds blocks that were freed but wait for another stream;
+    Sizes are bytes. ``allocated`` sums the live blocks' rounded sizes, ``requested`` the sizes that
+    were asked for; ``active`` adds blocks that were freed but are still used by another stream;
     ``reserved`` is the physical device memory held. ``hits`` and ``misses`` count the requests
-    made while there was a plan: those served where it planned, and the others. ``fallback`` counts
-    the requests that plain driver allocations served because the engine could not: explain() says
-    why. ``native_peak_reserved`` is what PyTorch's own allocator would have reserved at most for
-    the same requests, on a device with so much, in the first ``native_steps`` steps, as simulated
-    beside the program, 0 where that cannot be told; ``native_ooms`` is 1 if the device would have
-    been full then. ``asleep`` is what pause() gave back, and ``backup`` what the host keeps of it.
-    ``waits`` counts the requests that waited for other streams, ``wait_ns`` in all, rather than
-    have memory made: the device had work meanwhile.
+    made while there was a plan: those served at their planned offsets, and the others.
+    ``fallback`` counts the requests that plain driver allocations served because the engine could
+    not: explain() says why. ``native_peak_reserved`` is the peak of what PyTorch's own allocator
+    would have reserved for the same requests on this device, simulated for the first
+    ``native_steps`` steps, 0 if unknown; ``native_ooms`` is 1 if the device would have been full.
+    ``asleep`` is what pause() released, and ``backup`` the host memory that backs it up.
+    ``waits`` counts the requests that waited for other streams (``wait_ns`` in all) to avoid new
+    memory; the device had work meanwhile.
 
-    print() shows what matters of it to people.
+    print() shows the main figures.
     """
 
     requests: int = 0
@@ -56,17 +56,17 @@ class Stats:
 
     @property
     def fragmentation(self) -> float:
-        """1 - peak allocated / peak reserved: the share of held memory no tensor ever needed."""
+        """1 - peak allocated / peak reserved: the share of reserved memory no tensor needed."""
         return 1 - self.peak_allocated / self.peak_reserved if self.peak_reserved else 0.0
 
     @property
     def hit_rate(self) -> float:
-        """Hits per request made under a plan; 0 before there is one."""
+        """Hits per request while there was a plan; 0 before there is one."""
         served = self.hits + self.misses
         return self.hits / served if served else 0.0
 
     def as_dict(self, prefix: str = "stalloc/") -> dict[str, float]:
-        """All figures by name, for what logs scalars: ``wandb.log(stalloc.stats().as_dict())``.
+        """All figures by name, for loggers of scalars: ``wandb.log(stalloc.stats().as_dict())``.
 
         For TensorBoard call ``writer.add_scalar(name, value, step)`` for each item.
         """
@@ -104,7 +104,7 @@ class Stats:
         return f"{self.hits:,} of {made:,} from a plan ({self.hit_rate:.2%})"
 
     def native(self) -> str:
-        """What PyTorch's own allocator would have done, in words; empty if it cannot be told."""
+        """What PyTorch's own allocator would have needed, in words; empty if unknown."""
         if self.native_ooms:
             return f"would have run out of memory in step {self.native_steps + 1:,}"
         if not self.native_peak_reserved:

@@ -1,9 +1,9 @@
 """Where a training step ends.
 
 stalloc plans whole steps, so it must know where they begin. Best is a call of stalloc.step() at
-the end of the loop. Until there is one, the optimizers tell: PyTorch has a hook that sees every
-optimizer's step. A training step may contain several (a generator's and a discriminator's, one
-per parameter group), so one of them leads and only its steps are boundaries.
+the end of the loop. Until there is one, a hook of PyTorch on every optimizer's step marks them. A
+training step may contain several (a generator's and a discriminator's, one per parameter group),
+so one optimizer leads and only its steps are boundaries.
 """
 
 import importlib
@@ -16,9 +16,9 @@ class OptimizerBoundary:
     """Calls `boundary` once per training step, as far as optimizers can tell.
 
     The first optimizer seen leads. Another takes over when it steps twice without the leader
-    stepping in between: then the leader has gone, or belongs to a rarer rhythm.
+    stepping in between: then the leader is gone, or steps more rarely.
 
-    At the very first step `first` is called instead. It is to be no boundary: a script that
+    At the very first step `first` is called instead, which must set no boundary: a script that
     calls stalloc.step() does so right after it, and a boundary between the two would cut the
     first training step where its gradients are still alive.
     """
@@ -37,7 +37,7 @@ class OptimizerBoundary:
         self._handle = optimizers.register_optimizer_step_post_hook(self._after_step)
 
     def remove(self) -> None:
-        """From now on the boundaries come from elsewhere."""
+        """From now on the program marks the boundaries."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None

@@ -1,8 +1,8 @@
-"""What a run has used and had, told once when it ends.
+"""The summary of a run, printed once when it ends.
 
-STALLOC_SUMMARY in the environment, which child processes inherit: "off", or the name of a file
-that gets the counters as JSON, %r in it being the rank. Processes in which stalloc served
-nothing, a launcher's or a data loader's, say nothing.
+STALLOC_SUMMARY in the environment, which child processes inherit, is "off" or the name of a file
+for the counters as JSON (%r in it is the rank). Processes in which stalloc served nothing, such
+as launchers and data loaders, print nothing.
 """
 
 import atexit
@@ -22,10 +22,10 @@ _promised = False  # to a person, who is told where nothing came of it
 
 
 def at_exit(promised: bool = False) -> None:
-    """Has the summary written once when this process ends.
+    """Prints the summary once, when this process ends.
 
-    `promised`: somebody asked for stalloc in this very process, with options that say what is to
-    come of it; where nothing does, a line says so.
+    `promised`: the user ran this very process under stalloc, so a line says it if stalloc served
+    nothing.
     """
     global _owner, _promised
     _promised = promised
@@ -52,17 +52,17 @@ def _end() -> None:
 
 
 def served() -> dict[int, Stats]:
-    """The counters of the devices on which something was asked for."""
+    """The counters of the devices that had requests."""
     session = _session._session
-    native, torch = session.native or session.closed, session.torch
-    if native is None or torch is None or not torch.cuda.is_initialized():
+    library, torch = session.library or session.closed, session.torch
+    if library is None or torch is None or not torch.cuda.is_initialized():
         return {}
-    every = {device: native.stats(device) for device in range(torch.cuda.device_count())}
+    every = {device: library.stats(device) for device in range(torch.cuda.device_count())}
     return {device: stats for device, stats in every.items() if stats.requests}
 
 
 def line(device: int, stats: Stats) -> str:
-    """One line, so that those of several ranks do not mix."""
+    """One line per device, so that those of several ranks do not mix."""
     text = (
         f"{_rank.name()}: cuda:{device}: reserved at most {size(stats.peak_reserved)} for "
         f"{size(stats.peak_allocated)} allocated ({stats.fragmentation:.2%} waste); "
@@ -74,7 +74,7 @@ def line(device: int, stats: Stats) -> str:
 
 
 def write(where: str, devices: dict[int, Stats]) -> None:
-    """The counters as JSON. Of several ranks each has a file, whether its name asks for it."""
+    """Writes the counters as JSON. Each of several ranks has its own file, with or without %r."""
     name = _rank.expand(where)
     rank = _rank.rank()
     if name == where != "-" and rank is not None and _rank.world_size() > 1:

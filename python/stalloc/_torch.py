@@ -1,7 +1,7 @@
-"""Putting stalloc in PyTorch's place of an allocator, or saying why that cannot be.
+"""Installing stalloc as PyTorch's pluggable allocator, or saying why that is impossible.
 
-The route is torch.cuda.memory.CUDAPluggableAllocator. PyTorch takes an allocator only before
-CUDA starts and only once per process; all it wants are addresses of C functions.
+The route is torch.cuda.memory.CUDAPluggableAllocator. PyTorch accepts an allocator only before
+CUDA starts and only once per process; it takes the addresses of C functions.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import Any, Optional
 
-from . import _hook, _native
+from . import _hook, _library
 from ._errors import StallocError
 
 _DRIVER = "libcuda.so.1"
@@ -21,7 +21,7 @@ _THROWER = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
 def load() -> ModuleType:
-    """Imports PyTorch, which is needed to reach its allocator, and is by whom nobody waits for."""
+    """Imports PyTorch, without calling the hook that waits for that import."""
     _hook.disarm()
     try:
         torch = importlib.import_module("torch")
@@ -34,9 +34,9 @@ def load() -> ModuleType:
 
 
 def why_inactive(torch: ModuleType, driver: Optional[str] = None) -> Optional[str]:
-    """Why this machine has no use for stalloc, or None. Training on the CPU can go on.
+    """Why this machine cannot use stalloc, or None. Training on the CPU can go on.
 
-    `driver` is the setting of that name: the driver's library, where it is not the usual one.
+    `driver` is the setting of that name: the driver's library, if it is not the usual one.
     """
     version = getattr(torch, "version", None)
     if getattr(version, "hip", None):
@@ -53,7 +53,7 @@ def why_inactive(torch: ModuleType, driver: Optional[str] = None) -> Optional[st
 
 
 def check_unused(torch: ModuleType) -> None:
-    """Refuses where PyTorch would refuse later, with the way out."""
+    """Raises now, with a remedy, if PyTorch would refuse the allocator later."""
     if torch.cuda.is_initialized():
         raise StallocError(
             "stalloc: CUDA has already been started in this process, and PyTorch accepts an "
@@ -68,21 +68,21 @@ def check_unused(torch: ModuleType) -> None:
         )
 
 
-def install(torch: ModuleType, native: _native.Native) -> None:
+def install(torch: ModuleType, library: _library.Library) -> None:
     """Makes stalloc the process's CUDA allocator."""
     memory = torch.cuda.memory
     if not hasattr(memory, "CUDAPluggableAllocator"):
         raise _too_old(torch, "torch.cuda.memory.CUDAPluggableAllocator")
-    plugged = memory.CUDAPluggableAllocator(native.path, _native.ALLOC, _native.FREE)
+    plugged = memory.CUDAPluggableAllocator(library.path, _library.ALLOC, _library.FREE)
     allocator = plugged.allocator()
-    for setter in _native.HOOKS:
+    for setter in _library.HOOKS:
         if not hasattr(allocator, setter):
             raise _too_old(torch, f"{setter} of the pluggable allocator")
     thrower = _thrower(torch)
-    native.init()
-    native.set_thrower(thrower)
-    for setter, function in _native.HOOKS.items():
-        getattr(allocator, setter)(native.address(function))
+    library.init()
+    library.set_thrower(thrower)
+    for setter, function in _library.HOOKS.items():
+        getattr(allocator, setter)(library.address(function))
     try:
         memory.change_current_allocator(plugged)
     except RuntimeError as error:
@@ -93,11 +93,11 @@ def install(torch: ModuleType, native: _native.Native) -> None:
 
 
 def device_index(torch: ModuleType, device: Any) -> int:
-    """The ordinal of what torch calls a device: None, an int, "cuda:1", torch.device.
+    """The ordinal of a device as torch takes it: None, an int, "cuda:1", torch.device.
 
     Raises:
-        StallocError: there is no such device. Before CUDA has started nobody knows how many.
-        ValueError: it is none of CUDA.
+        StallocError: there is no such device. Before CUDA has started their number is unknown.
+        ValueError: it is not a CUDA device.
     """
     index = _index(torch, device)
     started = torch.cuda.is_initialized()
@@ -120,11 +120,11 @@ def _index(torch: ModuleType, device: Any) -> int:
 
 
 def _thrower(torch: ModuleType) -> int:
-    """The address of a function that throws what PyTorch knows how to catch.
+    """The address of a function that throws an exception that PyTorch catches.
 
-    CUDAPluggableAllocator does not look at what it is given: a NULL would become a tensor, and
-    the next kernel an illegal access. Only a C++ exception stops that, so without it stalloc
-    does not take the allocator's place.
+    CUDAPluggableAllocator does not check results: a NULL would become a tensor, and the next kernel
+    an illegal access. Only a C++ exception prevents that, so without this function stalloc is not
+    installed.
     """
     path = os.path.join(os.path.dirname(torch.__file__ or ""), "lib", "libc10.so")
     try:

@@ -1,7 +1,6 @@
-"""One block from the libraries, in a process of its own: `stalloc doctor` looks how it went.
+"""Allocates one block in a process of its own, for `stalloc doctor`.
 
-Prints a JSON object. What ends this process, a fault in a driver for example, is seen by its
-parent.
+Prints a JSON object. If the process dies, for example in the driver, its parent sees that.
 """
 
 import ctypes
@@ -9,37 +8,37 @@ import json
 import sys
 import time
 
-from . import _native
+from . import _library
 from ._errors import StallocError
 
 _BYTES = 2 << 20
 
 
 def trial(device: int) -> dict[str, object]:
-    """What a first request comes to: how long it took, and who served it."""
-    native = _native.Native(_native.shim_path())
-    native.init()
-    library = ctypes.CDLL(native.path)
-    library.stalloc_malloc.restype = ctypes.c_void_p
-    library.stalloc_malloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    library.stalloc_free.argtypes = [
+    """Makes a first request: how long it took, and who served it."""
+    library = _library.Library(_library.shim_path())
+    library.init()
+    shim = ctypes.CDLL(library.path)
+    shim.stalloc_malloc.restype = ctypes.c_void_p
+    shim.stalloc_malloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    shim.stalloc_free.argtypes = [
         ctypes.c_void_p,
         ctypes.c_size_t,
         ctypes.c_int,
         ctypes.c_void_p,
     ]
     begin = time.monotonic()
-    block = library.stalloc_malloc(_BYTES, device, None)
+    block = shim.stalloc_malloc(_BYTES, device, None)
     seconds = time.monotonic() - begin
     if not block:
-        raise StallocError(native.last_error())
-    stats, text = native.stats(device), native.explain(device)
-    library.stalloc_free(block, _BYTES, device, None)
+        raise StallocError(library.last_error())
+    stats, text = library.stats(device), library.explain(device)
+    shim.stalloc_free(block, _BYTES, device, None)
     return {"seconds": seconds, "fallback": stats.fallback, "explain": text, "engine": _engine()}
 
 
 def _engine() -> str:
-    """The engine's library as it is loaded here."""
+    """The path of the engine's library that this process has loaded."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             if "engine" in line and line.rstrip().endswith(".so"):

@@ -1,15 +1,15 @@
-"""Steps of an active session, and the lookout for memory that stalloc did not serve.
+"""Steps of an active session, and warnings about fallbacks.
 
-Where the engine cannot serve (it does not open, or a bug broke it) plain driver allocations do,
-and training goes on without what stalloc is for. The native library says so on standard error;
-here it becomes a Python warning, or with strict an error.
+If the engine cannot serve (it does not open, or a bug broke it), plain driver allocations do, and
+training goes on without stalloc's benefits. The library logs that on standard error; here it
+becomes a Python warning, or with strict an error.
 """
 
 import warnings
 from types import ModuleType
 
 from ._errors import StallocError, StallocWarning
-from ._native import Native
+from ._library import Library
 from ._stats import Stats
 
 # The counters are read after steps 1, 2, 4, 8, ... and then every 64th: reading them
@@ -18,10 +18,10 @@ _EVERY = 64
 
 
 class Watch:
-    """Ends steps, and tells of fallbacks: once by a warning, or at every look by an error."""
+    """Ends steps, and reports fallbacks: by one warning, or by an error at every check."""
 
-    def __init__(self, native: Native, torch: ModuleType, strict: bool) -> None:
-        self._native, self._torch, self._strict = native, torch, strict
+    def __init__(self, library: Library, torch: ModuleType, strict: bool) -> None:
+        self._library, self._torch, self._strict = library, torch, strict
         self._steps = 0
         self._warned = False
 
@@ -31,14 +31,14 @@ class Watch:
         Raises:
             StallocError: plain driver allocations served requests, and the session is strict.
         """
-        self._native.step()
+        self._library.step()
         self._steps += 1
         if self._steps % _EVERY == 0 or self._steps & (self._steps - 1) == 0:
             self._look()
 
     def stats(self, device: int) -> Stats:
-        """The counters, with the warning if they show fallbacks."""
-        stats = self._native.stats(device)
+        """The counters; warns if they show fallbacks."""
+        stats = self._library.stats(device)
         if stats.fallback and not self._strict:
             self._warn(device, stats)
         return stats
@@ -59,5 +59,5 @@ class Watch:
     def _message(self, device: int, stats: Stats) -> str:
         return (
             f"stalloc: plain driver allocations served {stats.fallback:,} requests on "
-            f"cuda:{device}: {self._native.explain(device)}"
+            f"cuda:{device}: {self._library.explain(device)}"
         )

@@ -1,10 +1,9 @@
-"""Looks whether stalloc can serve here: `stalloc doctor`, or `python -m stalloc.doctor`.
+"""Checks whether stalloc can serve here: `stalloc doctor`, or `python -m stalloc.doctor`.
 
-A line for each thing that is looked at: ok, or what to do. Nothing is changed, but for one block
-of 2 MiB that is allocated and freed again in a process of its own. PyTorch is not imported, only
-its version is read.
+Prints a line per check: ok, or what to do. It changes nothing; one block of 2 MiB is allocated and
+freed in a process of its own. PyTorch is not imported, only its version is read.
 
-Exit status: 0 if stalloc can serve, 1 if something is to be done first.
+Exit status: 0 if stalloc can serve, 1 if something has to be fixed first.
 """
 
 import argparse
@@ -23,7 +22,7 @@ _COLOURS = {"ok": "32", "note": "33", "fix": "31"}
 
 
 def findings(device: int) -> Iterator[Finding]:
-    """All that is looked at, in order. What a missing driver makes pointless is left out."""
+    """All checks, in order. Without a driver the checks that need one are left out."""
     yield from _examine.system()
     yield from _examine.libraries()
     yield from _examine.environment()

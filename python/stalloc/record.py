@@ -5,18 +5,18 @@
     torchrun --nproc-per-node 8 -m stalloc.record -o trace.%r.csv.gz train.py
     stalloc report trace.csv.gz
 
-The script runs as ever, under PyTorch's own allocator; stalloc.enable() inside it warns and does
-nothing. When it ends, by an exception too, the trace is written. PyTorch's memory history has
-what is needed: every request and free, in the order the allocator saw them, and with --stacks the
-Python frames that asked (files, lines and functions, no code and no data).
-It is a ring, and read while the script runs: a run may be of any length, the host's memory for it
-is bounded (--memory), and what was read is on the disk, beside the trace to be.
+The script runs as usual, under PyTorch's own allocator; stalloc.enable() inside it warns and does
+nothing. When the script ends, also by an exception, the trace is written. The source is PyTorch's
+memory history: every request and free, in the order the allocator saw them, and with --stacks the
+Python frames of each request (files, lines and functions, no code and no data).
+The history is a ring buffer that is read while the script runs. So a run may have any length, the
+host memory is bounded (--memory), and what was read is on disk, beside the future trace.
 
-Steps: where the script calls stalloc.step(), a step ends; without such calls, where its first
-optimizer's steps end. stalloc.mark("step 0") may say where the set-up ends and the first step
-begins; without it the set-up counts as part of step 0. Other marks (stalloc.mark("forward")) are
-kept too. A mark gets into the history as an allocation on a stream of its own, so its place is
-exact whatever the clocks say; it is freed at once and left out of the trace.
+Steps: a step ends where the script calls stalloc.step(); without such calls, where its first
+optimizer steps. stalloc.mark("step 0") may mark the end of the set-up and the start of the first
+step; without it the set-up is part of step 0. Other marks (stalloc.mark("forward")) are recorded,
+too. A mark enters the history as an allocation on a separate stream, so its position is exact
+whatever the clocks say; it is freed at once and left out of the trace.
 
 The trace is text, gzip'd if its name ends in .gz, one event a line:
 
@@ -24,17 +24,16 @@ The trace is text, gzip'd if its name ends in .gz, one event a line:
     # step 3                                 a mark: setup, step 0, step 1, ..., end
     a,<id>,<bytes>,<stream>,<µs>             a request; ids and streams count from 0, the
                                              default stream being 0
-    a,<id>,<bytes>,<stream>,<µs>,<stack>     the same with --stacks; a stack is told before
+    a,<id>,<bytes>,<stream>,<µs>,<stack>     the same with --stacks; its stack comes before
     k,<stack>,<caller's>,<file>:<line> <function>
     r,<id>,<µs>                              its free was requested
     f,<id>,<µs>                              its free is complete: other streams are done too
 
-f is at most half a millisecond late (--poll says how much; record_poll.py has the rest); with
---poll 0, and while a graph is captured, it is when the next request had PyTorch look.
+f is at most half a millisecond late (--poll sets the interval; see record_poll.py). With --poll 0,
+and while a graph is captured, it has the time of the next request, when PyTorch checks.
 
-Limits: one device, the process's own under torchrun (LOCAL_RANK), else the one that is current
-when the script starts, unless --device says otherwise. os._exit() in the script loses the
-recording.
+Limits: one device: under torchrun the process's own (LOCAL_RANK), otherwise the current one when
+the script starts, or --device. os._exit() in the script loses the recording.
 """
 
 import argparse
@@ -58,7 +57,7 @@ from .record_stacks import Stacks
 
 
 class Recorder:
-    """A recording: started before the script, saved after it. A thread reads the history."""
+    """A recording, from before the script to after it. A thread reads the history."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -83,7 +82,7 @@ class Recorder:
         self.lines = Lines(Stacks() if args.stacks else None)
         self.kept = Kept(self.output.folder)
         self.process = os.getpid()
-        self.failure: Optional[BaseException] = None  # why the recording is none
+        self.failure: Optional[BaseException] = None  # why the recording is invalid
         self._look_lock = threading.Lock()
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="stalloc.record", daemon=True)
@@ -98,13 +97,13 @@ class Recorder:
             self._poll.start()
 
     def _watch(self) -> None:
-        """Looks at the history within long steps too, and tells how far the run is."""
+        """Reads the history within long steps, too, and prints progress."""
         while not self._over.wait(0.05):
             self.look_if_due()
             self._tell()
 
     def look_if_due(self) -> None:
-        """Looks at the history if enough of it is new. The script must not suffer from it."""
+        """Reads the history if enough of it is new. Its errors must not reach the script."""
         with self._look_lock:
             if self.failure is not None:
                 return
@@ -163,13 +162,13 @@ def _device(torch: Any, wanted: Optional[int]) -> int:
 
 
 def _terminated(number: int, frame: Any) -> None:
-    """A launcher that gives up says SIGTERM: what was recorded by then is worth keeping."""
+    """Ends the script on SIGTERM, so that what was recorded by then is saved."""
     raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A launcher, and a terminal, say more than once that a program is to end."""
+    """Ignores further signals: launchers and terminals send them more than once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +184,7 @@ def _undisturbed() -> Iterator[None]:
 def _save(
     args: argparse.Namespace, recorder: Recorder, failure: Optional[BaseException], status: Any
 ) -> Any:
-    """Writes the trace, and says so; returns the status, of an error if there was none."""
+    """Writes the trace and prints a line; returns the status, or 1 if writing failed."""
     try:
         with _undisturbed():
             events = recorder.save(finished=failure is None and not status)
@@ -221,7 +220,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         status = stop.code
     except BaseException as error:
         failure = error
-    if recorder.process == os.getpid():  # else a child that was forked
+    if recorder.process == os.getpid():  # not in a forked child
         status = _save(args, recorder, failure, status)
     if failure is not None:
         raise failure

@@ -1,7 +1,7 @@
-"""The file of a recording: lines are kept beside it while the run goes on, gzip'd.
+"""The file of a recording. During the run its lines are in a gzip'd file beside it.
 
-What a mark means is known for certain only at the end (see record_marks.py), so it is
-then that the trace is written, from the lines that were kept and the marks' texts.
+The texts of marks are final only at the end (see record_marks.py), so the trace is written then,
+from those lines and the marks' texts.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from ._output import Output
 
 
 class Kept:
-    """The lines so far, in a file without a name that anybody needs."""
+    """The lines so far, in a temporary file."""
 
     def __init__(self, folder: str) -> None:
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".stalloc-record-")
@@ -23,7 +23,7 @@ class Kept:
         os.register_at_fork(after_in_child=self._leave)
 
     def _leave(self) -> None:
-        """A child writes at the same place of the file, if only when Python ends and closes it."""
+        """In a forked child: drops the file, whose position it shares with its parent."""
         if not self._file.closed:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, self._file.fileno())
@@ -39,7 +39,7 @@ class Kept:
         return self._file.tell()
 
     def lines(self) -> Iterator[bytes]:
-        """All of them; none can be added any more."""
+        """All lines; afterwards none can be added."""
         self._zip.close()
         self._file.seek(0)
         with gzip.GzipFile("", "rb", fileobj=self._file) as lines:
@@ -53,7 +53,7 @@ class Kept:
 def write(
     output: Output, zipped: bool, header: str, kept: Kept, marks: Sequence[Optional[str]]
 ) -> None:
-    """Writes a trace; a mark that is None is left out."""
+    """Writes a trace. Marks without a text are left out."""
     with output.whole() as plain, contextlib.ExitStack() as stack:
         out: Union[IO[bytes], gzip.GzipFile] = plain
         if zipped:  # no time and no name in gzip's header: equal traces give equal files

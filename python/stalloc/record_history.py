@@ -1,10 +1,9 @@
-"""Reads PyTorch's memory history while it grows: a ring of entries, looked at before it is full.
+"""Reads PyTorch's memory history, a ring buffer of entries, before it overflows.
 
-Each look begins with a mark of its own, so the next one knows exactly where the last one ended,
-whatever other threads do meanwhile. A mark is an allocation of a size that nothing else asks for,
-on a stream of the recording's own, freed at once: the stream's cached memory serves it again and
-again, so no mark asks the driver for memory, also while a graph is captured. A block that stays
-live keeps that memory through empty_cache().
+Each read begins by setting a mark, so the next read knows exactly where this one ended, whatever
+other threads do meanwhile. A mark is an allocation of a size that nothing else uses, on a separate
+stream, freed at once. The stream's cached memory serves it every time, so marks need no memory from
+the driver, even during a graph capture. One live block keeps that memory through empty_cache().
 """
 
 import contextlib
@@ -20,11 +19,11 @@ from ._errors import StallocError
 from .record_poll import POLL_BYTES
 from .record_stacks import Stacks
 
-# A prime: no shape of any element size but one byte has it.
+# A prime: no tensor has that size unless its elements are single bytes.
 MARK_BYTES = 1_000_003
 
-# What an entry takes: in the ring, and as the dictionary that a look makes of it. A stack of fifty
-# frames takes as much again, and more while it is read.
+# Bytes of an entry: in the ring, and as the dictionary that a read makes of it. A stack of fifty
+# frames takes the same again, and more while it is read.
 ENTRY_BYTES = 1000
 STACK_BYTES = 2000
 
@@ -41,7 +40,7 @@ class History:
         self._kept: Optional[int] = None
         self._lock = threading.RLock()
         self._marks = 0  # set so far
-        self._seen = 0  # of them, up to the last look
+        self._seen = 0  # of them, up to the last read
         self._counted = 0  # events that PyTorch had counted by then
 
     def start(self) -> None:
@@ -59,7 +58,7 @@ class History:
         self._torch.cuda.caching_allocator_delete(self._kept)
 
     def mark(self) -> int:
-        """Sets a mark after all entries there are. Returns its number, from 0."""
+        """Sets a mark after all present entries. Returns its number, from 0."""
         cuda = self._torch.cuda
         with self._lock:
             block = cuda.caching_allocator_alloc(MARK_BYTES, self._device, self._stream)
@@ -68,7 +67,7 @@ class History:
             return self._marks - 1
 
     def count(self) -> int:
-        """About how many entries there have been: what PyTorch's own counters know of."""
+        """About how many entries there have been, from PyTorch's own counters."""
         stats = self._torch.cuda.memory_stats(self._device)
         return int(
             stats.get("allocation.all.allocated", 0)
@@ -78,11 +77,11 @@ class History:
         )
 
     def due(self) -> bool:
-        """Whether it is time for a look: a third of the ring is new."""
+        """Whether it is time to read: a third of the ring is new."""
         return self.count() - self._counted > self._most // 3
 
     def look(self) -> list[Entry]:
-        """The program's entries since the last look. A mark is one whose action is its number.
+        """The program's entries since the last read. A mark is an entry whose action is its number.
 
         Raises:
             StallocError: the ring has overflowed since, so entries are lost.
@@ -95,7 +94,7 @@ class History:
             last, self._seen = self._seen, self._marks
             self._counted = counted
         places = [i for i, entry in enumerate(history) if self._is_mark(entry)]
-        new = self._marks - last  # marks after the one that the last look ended with
+        new = self._marks - last  # marks after the one that ended the last read
         if len(places) < new + 1:
             raise StallocError(
                 f"stalloc record: more than {self._most:,} requests and frees came before they "
@@ -122,7 +121,7 @@ class History:
 
 
 class _Inductor(ModuleType):
-    """Stands for torch._inductor, which is not imported: empty to one thread, itself to others."""
+    """Replaces torch._inductor before its import: empty for one thread, real for others."""
 
     reader: Optional[int] = None
 
@@ -134,11 +133,11 @@ class _Inductor(ModuleType):
 
 @contextlib.contextmanager
 def _naming(torch: ModuleType) -> Iterator[None]:
-    """What makes it dear to have PyTorch name frames is out of the way.
+    """A context in which PyTorch names frames cheaply.
 
-    The collector would look at all lists of frames again and again while they are made. And
-    PyTorch asks torch._inductor for the frames of compiled code, which imports it where nothing
-    is compiled: a second of CPU time, and 900 modules in the program.
+    It stops the garbage collector, which would scan all lists of frames again and again while they
+    are built. And it hides torch._inductor, which PyTorch would import to name frames of compiled
+    code even if nothing is compiled: a second of CPU time, and 900 modules.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -157,10 +156,10 @@ def _naming(torch: ModuleType) -> Iterator[None]:
 
 
 class Lines:
-    """Turns entries, look by look, into lines of the trace; a mark's line is "#" and its number.
+    """Turns entries, read by read, into lines of the trace; a mark's line is "#" and its number.
 
-    Frees of blocks that are older than the history are left out; a block whose address is handed
-    out again has been freed, whether the history says so or not.
+    Frees of blocks that are older than the history are left out. A block whose address is
+    allocated again has been freed, whether the history has its free or not.
     """
 
     def __init__(self, stacks: Optional[Stacks] = None) -> None:
@@ -190,7 +189,7 @@ class Lines:
             if action != "alloc":
                 return
             self._begin = entry["time_us"]
-        # PyTorch fits its clock anew at each look, so a later entry may seem a little earlier.
+        # PyTorch calibrates its clock at each read, so a later entry may seem a little earlier.
         self._micros = micros = max(self._micros, entry["time_us"] - self._begin)
         if action == "alloc":
             if address in live:

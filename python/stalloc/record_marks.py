@@ -1,4 +1,4 @@
-"""The marks of a recorded run: where its steps end, and what the script says."""
+"""The marks of a recorded run: ends of steps, and the script's own marks."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -7,24 +7,24 @@ from .record_history import History
 
 
 class Marks:
-    """The marks of a run: their places are in the history, their texts are here.
+    """The marks of a run: their positions are in the history, their texts are here.
 
-    Where `most` is not None the program ends, well, after so many steps.
+    If `most` is not None, the program is ended, with success, after so many steps.
     """
 
     def __init__(
         self, history: History, marked: Callable[[], None], most: Optional[int] = None
     ) -> None:
         self._history, self._marked, self._most = history, marked, most
-        # By the number of the mark; None: nothing is marked there after all.
+        # By number of the mark; None: it was withdrawn.
         self.texts: dict[int, Optional[str]] = {}
         self.steps = 0
-        self._guessed: list[int] = []  # marks where an optimizer ended a step
+        self._guessed: list[int] = []  # marks of steps that an optimizer ended
 
     def step(self) -> None:
-        """The end of a step, which is the beginning of the next."""
-        # A script that says where its steps end has stepped its optimizer before it says so for
-        # the first time: that was inside the first step.
+        """Marks the end of a step, which is the beginning of the next."""
+        # The script marks its steps itself. Its optimizer stepped before its first mark; that was
+        # within the first step.
         if self._guessed:
             for number in self._guessed:
                 self.texts[number] = None
@@ -33,7 +33,7 @@ class Marks:
         self._end_if_enough()
 
     def optimizer_step(self) -> None:
-        """The end of a step, unless the script is going to call step()."""
+        """Marks the end of a step, unless the script turns out to call step()."""
         self._guessed.append(self._next())
         self._end_if_enough()
 
@@ -58,7 +58,7 @@ class Marks:
         return number
 
     def all(self, finished: bool) -> list[Optional[str]]:
-        """The texts by number. In a run that ended well no step begins where its last one ends."""
+        """The texts by number. In a run that succeeded the last mark is an end, not a new step."""
         count = max(self.texts, default=-1) + 1
         texts = [self.texts.get(number) for number in range(count)]
         last = f"step {self.steps}"

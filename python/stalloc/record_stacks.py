@@ -1,6 +1,6 @@
-"""The call stacks of a recording: PyTorch's Python frames as lines of the trace, equal ones once.
+"""The call stacks of a recording: PyTorch's Python frames as lines of the trace, each stack once.
 
-A stack is a number: that of the stack of its caller, and one frame more.
+A stack has a number, and is the stack of its caller plus one frame.
 
     k,<number>,<caller's number or nothing>,<file>:<line> <function>
 """
@@ -11,31 +11,31 @@ from typing import Any, Optional
 
 from . import _program
 
-# The file whose frames start a program that is recorded.
+# The file whose frames start the recorded program.
 STARTS = _program.__file__
 
 Frame = Mapping[str, Any]
 
 
 class Stacks:
-    """Numbers stacks, look by look."""
+    """Numbers stacks, read by read."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Optional[int], str], int] = {}  # by caller and frame
-        # PyTorch shares the frames of a look: within one some of them, by identity, find stacks
-        # that may be the same, and lists of the same objects compare fast.
+        # PyTorch shares frame objects within one read: the identities of some frames find candidate
+        # stacks, and lists of the same objects compare fast.
         self._looked: dict[tuple[int, ...], list[tuple[Sequence[Frame], Optional[int]]]] = {}
-        # Requests repeat in their order: by a stack, the one that came after it last.
+        # Requests repeat in order: for each stack, the stack that followed it last.
         self._after: dict[Optional[int], tuple[Sequence[Frame], Optional[int]]] = {}
         self._last: Optional[int] = None
         self._texts: dict[int, str] = {}
 
     def look(self) -> None:
-        """A new look: identities of frames are others from here on."""
+        """Starts a new read, in which frames have new identities."""
         self._looked, self._after, self._texts = {}, {}, {}
 
     def number(self, frames: Sequence[Frame]) -> tuple[Optional[int], list[str]]:
-        """The stack's number, and the lines that the trace needs before; None without frames.
+        """The stack's number, and the lines that must come before it; None without frames.
 
         `frames` come as PyTorch gives them, the innermost first.
         """
@@ -71,7 +71,7 @@ class Stacks:
         return number, lines
 
     def _outermost_first(self, frames: Sequence[Frame]) -> Iterator[str]:
-        """The program's own frames: those that start it, ours and runpy's, are left out."""
+        """The program's own frames, without those that started it (ours and runpy's)."""
         end = next((i for i, f in enumerate(frames) if f["filename"] == STARTS), len(frames))
         while end > 0 and "runpy" in os.path.basename(frames[end - 1]["filename"]):
             end -= 1

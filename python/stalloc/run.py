@@ -4,10 +4,10 @@
     stalloc run [options] -m package.module its own arguments
     torchrun --nproc-per-node 8 -m stalloc.run [options] train.py its own arguments
 
-It runs the program as Python would, and enables stalloc when that has imported torch. Processes
-that the program starts do so, too, where the package is installed: the environment tells them
-(STALLOC=1, STALLOC_CONF). Without stalloc.step() in the program the optimizer's steps end the
-training steps. At the end each process says what it used.
+It runs the program as Python would, and enables stalloc once the program has imported torch.
+Processes that the program starts do the same if the package is installed for them, because they
+inherit the environment (STALLOC=1, STALLOC_CONF). Without stalloc.step() in the program the
+optimizer's steps end the training steps. At the end each process prints a summary.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Optional
 
-from . import _auto, _config, _native, _program, _session, _summary
+from . import _auto, _config, _library, _program, _session, _summary
 from ._errors import SettingError, StallocError
 from ._printing import Parser, printing
 
@@ -77,12 +77,12 @@ def settings(args: argparse.Namespace, environment: str) -> str:
 
 
 def check(conf: str) -> None:
-    """Raises SettingError where the settings are wrong, whatever the program does with CUDA."""
+    """Raises SettingError for wrong settings, even if the program never uses CUDA."""
     try:
-        native = _native.Native(_native.shim_path())
+        library = _library.Library(_library.shim_path())
     except StallocError:
-        return  # told when it is needed
-    native.check(conf)
+        return  # reported when it is needed
+    library.check(conf)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -108,7 +108,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         _auto.begin(promised=args.strict or bool(args.summary))
         _program.run(args.program, args.module, args.arguments)
     except StallocError as error:
-        if error is not _auto.refusal:  # the program's, in the midst of its work
+        if error is not _auto.refusal:  # raised by the program's own work
             raise
         _summary.at_exit(promised=False)
         print(f"stalloc run: {str(error).removeprefix('stalloc: ')}", file=sys.stderr)

@@ -156,7 +156,8 @@ func TestNativeEndsWhereStepsAreLost(t *testing.T) {
 
 // TestNativeBeside: the simulation goes on beside the program, and ends with the device.
 func TestNativeBeside(t *testing.T) {
-	l, err := actors.OpenLocal(sim.New(sim.Config{Capacity: 8 * mem.GiB}), actors.Options{Shadow: New})
+	l, err := actors.OpenLocal(sim.New(sim.Config{Capacity: 8 * mem.GiB}),
+		actors.Options{Shadow: New})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,23 +42,23 @@ const (
 	Cursors // so many
 )
 
-// Cursor follows a schedule through a step. C has the same (struct stalloc_cursor); a test holds
-// the two together (actors/hosttest).
+// Cursor follows a schedule through a step. C has the same (struct stalloc_cursor); a test compares
+// the two (cshim/internal/cquick).
 type Cursor struct {
-	Entries []Entry
-	At      int  // the next entry
-	Silent  bool // the step is another one
-	// ever: requests that were served at their planned offsets, and others while there were entries
+	Entries  []Entry
+	At       int  // the next entry
+	Diverged bool // a request was not the expected one: no hits until the next boundary
+	// requests served at their planned offsets, and others while there was a schedule; never reset
 	Hits, Misses uint64
 }
 
-// Next returns the entry of a request of size units; zero: it is not expected.
+// Next returns the entry of a request of size units; zero: the cursor expects another.
 func (t *Cursor) Next(size uint64) Entry {
-	if at := t.At; !t.Silent && at < len(t.Entries) && t.Entries[at].Size() == size {
+	if at := t.At; !t.Diverged && at < len(t.Entries) && t.Entries[at].Size() == size {
 		t.At++
 		return t.Entries[at]
 	}
-	t.Silent = len(t.Entries) > 0
+	t.Diverged = len(t.Entries) > 0
 	return 0
 }
 
@@ -71,5 +71,5 @@ func (t *Cursor) Count(hit bool) {
 	}
 }
 
-// Replace begins another list, or the same again.
-func (t *Cursor) Replace(entries []Entry) { t.Entries, t.At, t.Silent = entries, 0, false }
+// Replace starts another schedule, or the same again.
+func (t *Cursor) Replace(entries []Entry) { t.Entries, t.At, t.Diverged = entries, 0, false }

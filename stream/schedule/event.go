@@ -12,12 +12,12 @@ type Event struct {
 type EventKind uint8
 
 const (
-	EventHit  EventKind = 1 + iota // it was handed out at its planned offset
-	EventMiss                      // it was handed out elsewhere
+	EventHit  EventKind = 1 + iota // it was allocated at its planned offset
+	EventMiss                      // it was allocated elsewhere
 	EventFree                      // it was freed, and its bytes are free
-	EventLate                      // it was freed, and waits for other streams
-	EventDone                      // their work has passed, and its bytes are free
-	EventTrim                      // of no block: the program had idle memory given back
+	EventLate                      // it was freed, and other streams may still use its bytes
+	EventDone                      // after EventLate: their work is done, its bytes are free
+	EventTrim                      // of no block: the program called empty_cache
 )
 
 // EventOf returns the event of a block of size units that a stream has.

@@ -2,21 +2,21 @@ package schedule
 
 import "iter"
 
-// Outcome says what became of a block.
+// Outcome says what happened to a block.
 type Outcome uint8
 
 const (
 	Requested Outcome = 1 + iota
-	Freed               // and its bytes are free
-	Released            // it was freed, and other streams may still use its bytes
-	Done                // their work has passed: after Released
-	Trimmed             // of no block: the program had idle memory given back
+	Freed             // and its bytes are free
+	Released          // it was freed, and other streams may still use its bytes
+	Done              // after Released: their work is done
+	Trimmed           // of no block: the program called empty_cache
 )
 
-// Line is one line of the log, as a Reader tells it.
+// Line is one event of the log and the block that it is of.
 type Line struct {
 	What  Outcome
-	Block int // its number, in the order of requests; < 0: it was requested before the Reader began
+	Block int // its number in the order of requests; < 0: requested before the Reader began
 	Event Event
 }
 
@@ -35,8 +35,8 @@ type living struct {
 // Blocks returns how many blocks were requested so far.
 func (r *Reader) Blocks() int { return r.next }
 
-// Read yields what happened. A block whose address is handed out anew while it still waits for
-// other streams has been waited for: its Done comes just before.
+// Read yields what happened. If the address of a released block is allocated again, the other
+// streams must be done with it: its Done comes just before.
 func (r *Reader) Read(events []Event) iter.Seq2[int, Line] {
 	if r.live == nil {
 		r.live = map[uint64]living{}
@@ -66,7 +66,7 @@ func (r *Reader) Read(events []Event) iter.Seq2[int, Line] {
 				}
 				more = yield(i, Line{Released, b, e})
 			case EventDone:
-				if x.released { // else its address was handed out anew, and Done told then
+				if x.released { // otherwise its Done was yielded when its address was reused
 					delete(r.live, e.Addr)
 					more = yield(i, Line{Done, b, e})
 				}

@@ -46,15 +46,18 @@ static void agree() {
 		size_t inside = 0;
 		for (const auto &b : s.blocks) inside += b.size, blocks += b.allocated;
 		CHECK(inside == s.total_size);
-		reserved += s.total_size, active += s.active_size, live += s.allocated_size, requested += s.requested_size;
+		reserved += s.total_size, active += s.active_size, live += s.allocated_size,
+			requested += s.requested_size;
 	}
 	auto now = stats();
-	CHECK(tracked ? reserved >= now.reserved_bytes[0].current : reserved == now.reserved_bytes[0].current);
+	CHECK(tracked ? reserved >= now.reserved_bytes[0].current
+		      : reserved == now.reserved_bytes[0].current);
 	CHECK(active == now.active_bytes[0].current);
 	CHECK(live == now.allocated_bytes[0].current);
 	CHECK(requested == now.requested_bytes[0].current);
 	CHECK(tracked ? blocks >= now.allocation[0].current : blocks == now.allocation[0].current);
-	CHECK(now.allocated_bytes[0].current == now.allocated_bytes[0].allocated - now.allocated_bytes[0].freed);
+	CHECK(now.allocated_bytes[0].current ==
+	      now.allocated_bytes[0].allocated - now.allocated_bytes[0].freed);
 }
 
 static void blocks_and_counts() {
@@ -123,7 +126,8 @@ static void private_pool() {
 	all->endAllocateToPool(0, id);
 	CHECK(graph.get_deleter() == all->raw_deleter());
 	bool found = false;
-	for (const auto &s : snapshot().segments) found |= s.owner_private_pool_id == id && s.allocated_size;
+	for (const auto &s : snapshot().segments)
+		found |= s.owner_private_pool_id == id && s.allocated_size;
 	CHECK(found);
 	agree();
 	caching::raw_delete(ours);
@@ -149,8 +153,13 @@ static void captured() {
 	std::string driver = getenv("STALLOC_CONF");
 	driver = driver.substr(driver.find("driver:") + 7);
 	driver = driver.substr(0, driver.find(','));
-	auto capture = [&](const char *name) { return reinterpret_cast<int (*)(void *)>(in(driver.c_str(), name))(graph); };
-	auto ask = [](uintptr_t stream) { return caching::raw_alloc_with_stream(600 * MiB, reinterpret_cast<cudaStream_t>(stream)); };
+	auto capture = [&](const char *name) {
+		return reinterpret_cast<int (*)(void *)>(in(driver.c_str(), name))(graph);
+	};
+	auto ask = [](uintptr_t stream) {
+		return caching::raw_alloc_with_stream(600 * MiB,
+						      reinterpret_cast<cudaStream_t>(stream));
+	};
 	caching::raw_delete(ask(0x40));
 	caching::get()->beginAllocateToPool(0, id, [=](cudaStream_t s) { return s == graph; });
 	CHECK(capture("fakecuda_capture_begin") >= 0);
@@ -193,7 +202,8 @@ static void record(bool on, size_t entries) {
 static void history() {
 	using caching::TraceEntry;
 	static int seen = 0; // the tracker stays
-	caching::get()->attachAllocatorTraceTracker([counter = &seen](const TraceEntry &) { ++*counter; });
+	caching::get()->attachAllocatorTraceTracker(
+		[counter = &seen](const TraceEntry &) { ++*counter; });
 	tracked = true;
 	record(true, 6);
 	CHECK(caching::get()->isHistoryEnabled());
@@ -210,10 +220,12 @@ static void history() {
 		CHECK(e.context_ != nullptr);
 	}
 	using A = TraceEntry;
-	CHECK((actions == std::vector<A::Action>{A::SEGMENT_MAP, A::ALLOC, A::SEGMENT_MAP, A::ALLOC, A::FREE_REQUESTED, A::FREE_COMPLETED}));
+	CHECK((actions == std::vector<A::Action>{A::SEGMENT_MAP, A::ALLOC, A::SEGMENT_MAP, A::ALLOC,
+						 A::FREE_REQUESTED, A::FREE_COMPLETED}));
 	bool framed = false;
 	for (const auto &s : info.segments)
-		for (const auto &b : s.blocks) framed |= b.requested_size == 3 * MiB && b.context_when_allocated;
+		for (const auto &b : s.blocks)
+			framed |= b.requested_size == 3 * MiB && b.context_when_allocated;
 	CHECK(framed);
 	for (int i = 0; i < 10; i++) get(MiB + 1).clear();
 	size_t ours = 0;
@@ -233,12 +245,14 @@ static void memory_through_time() {
 	caching::resetPeakStats(0);
 	record(true, 100000);
 	std::mt19937 random(1);
-	c10::cuda::CUDAStream streams[] = {c10::cuda::getDefaultCUDAStream(), c10::cuda::getStreamFromPool()};
+	c10::cuda::CUDAStream streams[] = {c10::cuda::getDefaultCUDAStream(),
+					   c10::cuda::getStreamFromPool()};
 	for (int i = 0; i < 3000; i++) {
 		c10::cuda::CUDAStreamGuard guard(streams[random() % 8 == 0]);
 		if (live.empty() || random() % 20 > live.size() % 20) {
 			size_t size = 512 + random() % (random() % 3 ? 100000 : 4 * MiB);
-			if (static_cast<size_t>(allocated()) + size < 400 * MiB) live.push_back(get(size));
+			if (static_cast<size_t>(allocated()) + size < 400 * MiB)
+				live.push_back(get(size));
 		} else {
 			std::swap(live[random() % live.size()], live.back());
 			live.pop_back();
@@ -266,7 +280,8 @@ static void memory_through_time() {
 		goings += e->action_ == caching::TraceEntry::SEGMENT_UNMAP;
 	}
 	CHECK(events.size() > 4000 && comings > 10 && goings > 10);
-	CHECK(view.blocks.size() == 5 && most <= static_cast<size_t>(stats().reserved_bytes[0].peak) + 4 * MiB);
+	CHECK(view.blocks.size() == 5 &&
+	      most <= static_cast<size_t>(stats().reserved_bytes[0].peak) + 4 * MiB);
 	record(false, 1);
 }
 
@@ -279,21 +294,26 @@ static void trackers(const char *path) {
 	DataPtr before = get(33 * MiB), gap = get(5 * MiB), after = get(1000);
 	gap.clear();
 	CHECK(!tracked);
-	for (const auto &s : snapshot().segments) segments[s.address] = s.total_size; // places, as nobody listens yet
+	for (const auto &s : snapshot().segments)
+		segments[s.address] = s.total_size; // places, as nobody listens yet
 	caching::get()->attachAllocatorTraceTracker([](const caching::TraceEntry &e) {
 		const auto next = segments.upper_bound(e.addr_);
 		if (e.action_ == A::SEGMENT_ALLOC) {
 			CHECK(next == segments.end() || next->first >= e.addr_ + e.size_);
-			CHECK(next == segments.begin() || std::prev(next)->first + std::prev(next)->second <= e.addr_);
+			CHECK(next == segments.begin() ||
+			      std::prev(next)->first + std::prev(next)->second <= e.addr_);
 			segments[e.addr_] = e.size_, comings++;
 		} else if (e.action_ == A::SEGMENT_FREE) {
 			CHECK(segments.at(e.addr_) == e.size_);
-			if (tracked) (void)*reinterpret_cast<volatile char *>(e.addr_ + e.size_ - 1); // it is still mapped
+			if (tracked)
+				(void)*reinterpret_cast<volatile char *>(e.addr_ + e.size_ -
+									 1); // it is still mapped
 			segments.erase(e.addr_), goings++;
 		} else {
 			CHECK(e.action_ != A::SEGMENT_MAP && e.action_ != A::SEGMENT_UNMAP);
 		}
-		if (throws && e.action_ == A::SEGMENT_FREE) throw std::runtime_error("a tracker that throws");
+		if (throws && e.action_ == A::SEGMENT_FREE)
+			throw std::runtime_error("a tracker that throws");
 	});
 	tracked = true;
 	auto same = [] {
@@ -317,7 +337,8 @@ static void trackers(const char *path) {
 	std::vector<std::pair<DataPtr, size_t>> live;
 	for (int i = 0; i < 600; i++) {
 		size_t size = random() % (i % 3 ? 3 * MiB : 60 * MiB);
-		if (live.size() > 3 && (random() % 2 || static_cast<size_t>(allocated()) + size > 500 * MiB)) {
+		if (live.size() > 3 &&
+		    (random() % 2 || static_cast<size_t>(allocated()) + size > 500 * MiB)) {
 			std::swap(live[random() % live.size()], live.back());
 			live.pop_back();
 		} else {
@@ -328,8 +349,10 @@ static void trackers(const char *path) {
 		if (i % 150 == 149) caching::emptyCache();
 	}
 	auto in = [&](const char *name) { return dlsym(dlopen(path, RTLD_NOW), name); };
-	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(in("stalloc_pause"));
-	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(in("stalloc_resume"));
+	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(
+		in("stalloc_pause"));
+	auto resume =
+		reinterpret_cast<int (*)(int, const char *const *, size_t)>(in("stalloc_resume"));
 	same();
 	throws = true; // which ends neither a pause nor the others' hearing of it
 	const size_t awake = segments.size();
@@ -356,7 +379,8 @@ REGISTER_FREE_MEMORY_CALLBACK("collect", Collect);
 static void out_of_memory() {
 	int told = 0;
 	size_t asked = 0;
-	caching::attachOutOfMemoryObserver([&](int64_t, size_t size, size_t, size_t) { told++, asked = size; });
+	caching::attachOutOfMemoryObserver(
+		[&](int64_t, size_t size, size_t, size_t) { told++, asked = size; });
 	const auto ooms = stats().num_ooms;
 	try {
 		get(size_t{8} << 30);
@@ -367,7 +391,8 @@ static void out_of_memory() {
 		CHECK(text.find("stalloc: ") != std::string::npos);
 		puts(text.c_str());
 	}
-	CHECK(collected > 0 && told == 1 && asked == size_t{8} << 30 && stats().num_ooms == ooms + 1);
+	CHECK(collected > 0 && told == 1 && asked == size_t{8} << 30 &&
+	      stats().num_ooms == ooms + 1);
 	try {
 		get(size_t{1} << 61);
 		CHECK(!"out of memory");
@@ -391,13 +416,16 @@ static void limits() {
 
 static void moves_to_be_shared() {
 	void *library = dlopen(getenv("ADAPTER"), RTLD_NOW);
-	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(library, "stalloc_adapter_make_shareable"));
+	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(
+		dlsym(library, "stalloc_adapter_make_shareable"));
 	char text[256];
-	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 5 * MiB, get(5 * MiB),
+	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+							     5 * MiB, get(5 * MiB),
 							     c10::GetAllocator(c10::kCUDA), true);
 	const size_t native = fake_used();
 	const void *before = storage->data();
-	CHECK(make(storage.get(), text, sizeof text) == 1 && storage->data() != before && fake_used() > native);
+	CHECK(make(storage.get(), text, sizeof text) == 1 && storage->data() != before &&
+	      fake_used() > native);
 	CHECK(make(storage.get(), text, sizeof text) == 0);
 	agree();
 	DataPtr stays = get(MiB);
@@ -412,18 +440,25 @@ static void moves_to_be_shared() {
 // With share:fd or share:fabric nothing moves. This process is its own receiver.
 static void shares(const char *path) {
 	if (!strstr(getenv("STALLOC_CONF"), "share:f")) return moves_to_be_shared();
-	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_make_shareable"));
-	auto base = reinterpret_cast<void *(*)(void *, size_t *)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_base"));
+	auto make = reinterpret_cast<int (*)(void *, char *, size_t)>(
+		dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_make_shareable"));
+	auto base = reinterpret_cast<void *(*)(void *, size_t *)>(
+		dlsym(dlopen(path, RTLD_NOW), "stalloc_base"));
 	char text[256];
 	const size_t native = fake_used();
-	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 50 * MiB, get(50 * MiB),
+	auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+							     50 * MiB, get(50 * MiB),
 							     c10::GetAllocator(c10::kCUDA), true);
 	char *here = static_cast<char *>(storage->mutable_data());
-	CHECK(make(storage.get(), text, sizeof text) == 0 && storage->data() == here && fake_used() == native);
+	CHECK(make(storage.get(), text, sizeof text) == 0 && storage->data() == here &&
+	      fake_used() == native);
 	memset(here, 3, 50 * MiB);
-	auto handle = caching::get()->shareIpcHandle(here), part = caching::get()->shareIpcHandle(here + 7 * MiB);
-	CHECK(handle.handle == part.handle && part.offset == handle.offset + static_cast<ptrdiff_t>(7 * MiB));
-	auto there = caching::get()->getIpcDevPtr(handle.handle), again = caching::get()->getIpcDevPtr(part.handle);
+	auto handle = caching::get()->shareIpcHandle(here),
+	     part = caching::get()->shareIpcHandle(here + 7 * MiB);
+	CHECK(handle.handle == part.handle &&
+	      part.offset == handle.offset + static_cast<ptrdiff_t>(7 * MiB));
+	auto there = caching::get()->getIpcDevPtr(handle.handle),
+	     again = caching::get()->getIpcDevPtr(part.handle);
 	CHECK(there == again && there.use_count() == 2);
 	char *other = static_cast<char *>(there.get()) + handle.offset;
 	CHECK(other != here && other[0] == 3 && other[50 * MiB - 1] == 3);
@@ -473,11 +508,14 @@ static void threads() {
 
 // What sleeps is refused, private pools' memory stays, and what wakes is where it was.
 static void sleeps(const char *path) {
-	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(in(path, "stalloc_pause"));
-	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(in(path, "stalloc_resume"));
+	auto pause = reinterpret_cast<int (*)(int, const char *const *, size_t, int)>(
+		in(path, "stalloc_pause"));
+	auto resume = reinterpret_cast<int (*)(int, const char *const *, size_t)>(
+		in(path, "stalloc_resume"));
 	auto begin = reinterpret_cast<int (*)(const char *)>(in(path, "stalloc_begin_region"));
 	auto end = reinterpret_cast<int (*)()>(in(path, "stalloc_end_region"));
-	auto pools = reinterpret_cast<int (*)()>(in(getenv("ADAPTER"), "stalloc_adapter_open_pools"));
+	auto pools =
+		reinterpret_cast<int (*)()>(in(getenv("ADAPTER"), "stalloc_adapter_open_pools"));
 	const char *weights[] = {"weights"};
 	CHECK(begin("weights") == 0);
 	DataPtr kept = get(5 * MiB);
@@ -519,8 +557,10 @@ static void sleeps(const char *path) {
 
 // Native serves from here on; what was served before is freed where it came from.
 static void closed(const char *path) {
-	auto close_adapter = reinterpret_cast<void (*)()>(dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_close"));
-	auto close_library = reinterpret_cast<int (*)(int)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_close"));
+	auto close_adapter = reinterpret_cast<void (*)()>(
+		dlsym(dlopen(getenv("ADAPTER"), RTLD_NOW), "stalloc_adapter_close"));
+	auto close_library =
+		reinterpret_cast<int (*)(int)>(dlsym(dlopen(path, RTLD_NOW), "stalloc_close"));
 	const int64_t before = allocated();
 	const size_t native = fake_used();
 	DataPtr ours = get(40 * MiB);
@@ -541,16 +581,19 @@ static void closed(const char *path) {
 }
 
 int main(int, char **arguments) {
-	c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; }); // as libtorch does
+	c10::cuda::_internal::setHasPrimaryContext(
+		[](c10::DeviceIndex) { return true; }); // as libtorch does
 	caching::init(1);
 	DataPtr older = get(100 * MiB); // before the adapter is there
 	void *library = dlopen(arguments[1], RTLD_NOW);
 	if (!library) fprintf(stderr, "%s\n", dlerror()), exit(1);
 	setenv("ADAPTER", arguments[1], 1);
-	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(dlsym(library, "stalloc_adapter_install"));
+	auto install = reinterpret_cast<int (*)(const char *, char *, size_t)>(
+		dlsym(library, "stalloc_adapter_install"));
 	char text[256];
 	if (install(arguments[2], text, sizeof text) < 0) fprintf(stderr, "%s\n", text), exit(1);
-	held_by_pool = reinterpret_cast<decltype(held_by_pool)>(dlsym(library, "stalloc_adapter_held"));
+	held_by_pool =
+		reinterpret_cast<decltype(held_by_pool)>(dlsym(library, "stalloc_adapter_held"));
 	CHECK(held({0, 0}) == 100 * MiB); // which is older
 	CHECK(allocated() == int64_t(100 * MiB) && c10::GetAllocator(c10::kCUDA) == caching::get());
 	blocks_and_counts();

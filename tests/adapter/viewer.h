@@ -34,7 +34,8 @@ struct View {
 	void map(size_t at, size_t size, void *stream) {
 		auto next = segments.lower_bound(at);
 		CHECK(next == segments.end() || next->first >= at + size);
-		if (next != segments.end() && next->first == at + size && next->second.stream == stream) {
+		if (next != segments.end() && next->first == at + size &&
+		    next->second.stream == stream) {
 			size += next->second.size;
 			segments.erase(next);
 		}
@@ -43,7 +44,8 @@ struct View {
 		if (here == segments.begin()) return;
 		auto before = std::prev(here);
 		CHECK(before->first + before->second.size <= at);
-		if (before->first + before->second.size != at || before->second.stream != stream) return;
+		if (before->first + before->second.size != at || before->second.stream != stream)
+			return;
 		before->second.size += size;
 		segments.erase(here);
 	}
@@ -52,7 +54,8 @@ struct View {
 		CHECK(from <= at && at + size <= from + old.size && old.stream == stream);
 		segments.erase(from);
 		if (from < at) segments[from] = {at - from, stream};
-		if (at + size < from + old.size) segments[at + size] = {from + old.size - at - size, stream};
+		if (at + size < from + old.size)
+			segments[at + size] = {from + old.size - at - size, stream};
 	}
 	void back(const c10::cuda::CUDACachingAllocator::TraceEntry &e) {
 		using A = c10::cuda::CUDACachingAllocator::TraceEntry;

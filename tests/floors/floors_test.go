@@ -36,7 +36,8 @@ func TestAllowancesHaveReasons(t *testing.T) {
 // synthetic is the table of the small modules below.
 var synthetic = Rules{
 	Module: "m",
-	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"act2", 2}, {"dev", 2}, {"dev/deep", 0},
+	Floors: []Floor{{"base", 0}, {"left", 1}, {"right", 1}, {"act", 2}, {"act2", 2}, {"dev", 2},
+		{"dev/deep", 0},
 		{"help", 3}, {".", 3}},
 	Pure:      1,
 	Strangers: []string{"act", "dev"},
@@ -92,7 +93,8 @@ func TestCheck(t *testing.T) {
 		{"help without a test", map[string]string{"left/x.go": `import _ "m/help/fake"`},
 			`left/x.go: left (floor 1) imports m/help/fake (floor 3)`},
 		{"impure test", map[string]string{"left/x_test.go": `import _ "time"`}, ""},
-		{"same impure floor", map[string]string{"act/x.go": `import _ "m/act2"`, "act2/x.go": ""}, ""},
+		{"same impure floor", map[string]string{"act/x.go": `import _ "m/act2"`, "act2/x.go": ""},
+			""},
 		{"strangers", map[string]string{"act/x.go": `import _ "m/dev"`},
 			`act/x.go: act imports m/dev, which is to be a stranger`},
 		{"longest folder decides", map[string]string{"dev/deep/x.go": `import _ "m/left"`},

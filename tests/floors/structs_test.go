@@ -25,33 +25,37 @@ var plainStructs = map[string]string{
 func TestStructsAreSmall(t *testing.T) {
 	seen := map[string]bool{}
 	for _, folder := range []string{"engine", "actors", "stream", "plan", "cshim", "cuda"} {
-		err := filepath.WalkDir(filepath.Join("../..", folder), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() && path == "../../plan/solve" {
-				return filepath.SkipDir // no part of the core
-			}
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				s, ok := n.(*ast.TypeSpec)
-				if !ok {
-					return true
+		err := filepath.WalkDir(filepath.Join("../..", folder),
+			func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.IsDir() && path == "../../plan/solve" {
+					return filepath.SkipDir // no part of the core
 				}
-				name := file.Name.Name + "." + s.Name.Name
-				if x, ok := s.Type.(*ast.StructType); ok {
-					seen[name] = true
-					if n := fieldsOf(x); n > mostFields && plainStructs[name] == "" {
-						t.Errorf("%s in %s has %d fields, more than %d", name, path, n, mostFields)
+				if err != nil || !strings.HasSuffix(path, ".go") ||
+					strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				file, err := parser.ParseFile(token.NewFileSet(), path, nil,
+					parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				ast.Inspect(file, func(n ast.Node) bool {
+					s, ok := n.(*ast.TypeSpec)
+					if !ok {
+						return true
 					}
-				}
-				return true
+					name := file.Name.Name + "." + s.Name.Name
+					if x, ok := s.Type.(*ast.StructType); ok {
+						seen[name] = true
+						if n := fieldsOf(x); n > mostFields && plainStructs[name] == "" {
+							t.Errorf("%s in %s has %d fields, more than %d", name, path, n,
+								mostFields)
+						}
+					}
+					return true
+				})
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			t.Fatal(err)
 		}

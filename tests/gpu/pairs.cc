@@ -12,7 +12,8 @@
 // Does one step: operation i asks for sizes[i] bytes into place places[i], which must be empty,
 // or, if sizes[i] is 0, frees what is there. All places are empty at the end. Returns the time
 // in nanoseconds, or -1 after an error.
-extern "C" double stalloc_test_step(const int64_t *places, const int64_t *sizes, int64_t count, int64_t blocks) try {
+extern "C" double stalloc_test_step(const int64_t *places, const int64_t *sizes, int64_t count,
+				    int64_t blocks) try {
 	std::vector<c10::DataPtr> held(blocks);
 	c10::Allocator *allocator = at::detail::getCUDAHooks().getCUDADeviceAllocator();
 	const auto begin = std::chrono::steady_clock::now();

@@ -124,10 +124,10 @@ def process(stub, c10, monkeypatch):
 
     process(...) makes the fake PyTorch, with FakeTorch's arguments.
     """
-    from stalloc import _native, _route, _session, _torch
+    from stalloc import _library, _route, _session, _torch
 
     monkeypatch.setattr(_session, "_session", _session._Session())
-    monkeypatch.setattr(_native, "shim_path", lambda: stub.path)
+    monkeypatch.setattr(_library, "shim_path", lambda: stub.path)
     monkeypatch.setattr(_torch, "_DRIVER", "libc.so.6")  # some library that is there
     monkeypatch.setattr(_route, "DEFAULT", _route.PLUGGABLE)  # test_adapter.py has the other
     monkeypatch.setenv("STALLOC_CONF", "")

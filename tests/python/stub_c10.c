@@ -7,8 +7,8 @@ static char message[256];
 
 const char *stub_message(void) { return message; }
 
-void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file, uint32_t line,
-                                               const char *text)
+void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file,
+					       uint32_t line, const char *text)
 {
 	snprintf(message, sizeof(message), "%s %s:%u %s", function, file, line, text);
 }

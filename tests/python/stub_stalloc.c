@@ -59,7 +59,8 @@ void *stalloc_malloc(size_t size, int device, void *stream)
 	(void)stream;
 	if (size > (size_t)1 << 40) {
 		if (thrower)
-			thrower("stalloc_malloc", "stub", 1, "CUDA out of memory. This is the stub.");
+			thrower("stalloc_malloc", "stub", 1,
+				"CUDA out of memory. This is the stub.");
 		return NULL;
 	}
 	stats.requests++;

@@ -7,17 +7,17 @@ import sys
 import faketorch
 import pytest
 import stalloc
-from stalloc import StallocError, StallocWarning, _native, _torch
+from stalloc import StallocError, StallocWarning, _library, _torch
 
 
 def test_installs_allocator_and_hooks(process, stub):
     torch = process()
     assert stalloc.enable() is True
     assert stalloc.is_enabled()
-    native = _native.Native(stub.path)
-    assert torch.installed.alloc == native.address("stalloc_malloc")
-    assert torch.installed.free == native.address("stalloc_free")
-    expected = {setter: native.address(name) for setter, name in _native.HOOKS.items()}
+    library = _library.Library(stub.path)
+    assert torch.installed.alloc == library.address("stalloc_malloc")
+    assert torch.installed.free == library.address("stalloc_free")
+    expected = {setter: library.address(name) for setter, name in _library.HOOKS.items()}
     assert torch.installed.hooks == expected
     assert set(expected) == set(faketorch.SETTERS)
 
@@ -199,7 +199,7 @@ def test_settings_are_checked_where_there_is_no_gpu(process, monkeypatch):
     monkeypatch.setattr(_torch, "_DRIVER", "libabsent.so.1")
     with pytest.raises(stalloc.SettingError, match="unknown key"):
         stalloc.enable(unknown_key=1)
-    monkeypatch.setattr(_native, "shim_path", lambda: "/absent/libstalloc.so")
+    monkeypatch.setattr(_library, "shim_path", lambda: "/absent/libstalloc.so")
     with pytest.warns(StallocWarning, match="no NVIDIA driver"):  # nor is a library needed
         assert stalloc.enable(unknown_key=1) is False
 

@@ -19,7 +19,9 @@ def test_largest_is_found_from_any_guess(most):
     for answer in range(most + 1):
         for guess in {1, answer, most // 2 + 1, most}:
             calls = []
-            got = limit_bench.largest(lambda n: calls.append(n) or n <= answer, guess, most)  # noqa: B023
+            got = limit_bench.largest(
+                lambda n, calls=calls, answer=answer: calls.append(n) or n <= answer, guess, most
+            )
             assert got == answer
             assert len(calls) == len(set(calls)) and all(1 <= n <= most for n in calls)
 
@@ -30,7 +32,11 @@ def test_a_good_guess_needs_few_probes():
         most = draw.randint(50, 400)
         answer = draw.randint(int(0.8 * most), most)
         calls = []
-        limit_bench.largest(lambda n: calls.append(n) or n <= answer, int(0.9 * most), most)  # noqa: B023
+        limit_bench.largest(
+            lambda n, calls=calls, answer=answer: calls.append(n) or n <= answer,
+            int(0.9 * most),
+            most,
+        )
         assert len(calls) <= 10
 
 

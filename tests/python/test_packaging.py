@@ -70,7 +70,7 @@ def test_pip_installs_everything(source, tmp_path):
     assert (target / "stalloc.pth").exists() and (target / "bin" / "stalloc").exists()
     code = (
         f"import sys; sys.path.insert(0, {str(target)!r}); import stalloc\n"
-        "from stalloc import _native; _native.Native(_native.shim_path())"
+        "from stalloc import _library; _library.Library(_library.shim_path())"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
     metadata = next(target.glob("stalloc-*.dist-info"))

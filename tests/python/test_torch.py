@@ -17,8 +17,8 @@ pytestmark = pytest.mark.torch
 # a driver.
 PRELUDE = """
 import ctypes, sys, warnings
-from stalloc import _native, _torch
-_native.shim_path = lambda: sys.argv[1]
+from stalloc import _library, _torch
+_library.shim_path = lambda: sys.argv[1]
 _torch._DRIVER = "libc.so.6"
 import stalloc, torch
 assert stalloc.enable(route="pluggable") is True

@@ -12,8 +12,8 @@ CAPACITY = 80 << 30
 REPLAY = """
 import gzip, json
 sys.path.insert(0, os.environ["PACKAGE"])
-from stalloc import _native
-native = _native.Native(os.environ["SHIM"])
+from stalloc import _library
+library = _library.Library(os.environ["SHIM"])
 live = {}
 for line in gzip.open(os.environ["TRACE"], "rt"):
     words = line.strip().split(",")
@@ -25,10 +25,10 @@ for line in gzip.open(os.environ["TRACE"], "rt"):
     elif words[0] == "r":
         free(live.pop(words[1]))
 L.stalloc_step(0)
-stats = native.stats(0)
+stats = library.stats(0)
 while {ON} and stats.native_steps < stats.steps:
     time.sleep(0.01)
-    stats = native.stats(0)
+    stats = library.stats(0)
 print(json.dumps([stats.native_peak_reserved, stats.native_steps, stats.native_ooms]))
 """
 

@@ -100,10 +100,10 @@ def test_what_the_driver_serves_alone_is_counted_and_explained(run):
 def test_enable_refuses_what_is_no_amount(run):
     text = f"""
 sys.path.insert(0, {str(ROOT / "python")!r})
-from stalloc import SettingError, _config, _native
+from stalloc import SettingError, _config, _library
 for value in ("70GX", 0.9, "0.9", "-1", "90", "200%", float("nan"), float("inf")):
     try:
-        _native.Native(os.environ["SHIM"]).check(_config.merge("", {{"limit": value}}))
+        _library.Library(os.environ["SHIM"]).check(_config.merge("", {{"limit": value}}))
     except SettingError as error:
         assert f"limit:{{value}}" in str(error) and "90%" in str(error)
     else:

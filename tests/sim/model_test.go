@@ -114,7 +114,8 @@ func (m *model) met(old, p piece) bool {
 		if old.lo < p.hi && p.lo < old.hi {
 			m.fail("blocks %#x + %v and %#x + %v share bytes [%d, %d) of handle %#x",
 				uint64(old.of.addr), old.of.size,
-				uint64(p.of.addr), p.of.size, max(old.lo, p.lo), min(old.hi, p.hi), uint64(p.handle))
+				uint64(p.of.addr), p.of.size, max(old.lo, p.lo), min(old.hi, p.hi),
+				uint64(p.handle))
 		}
 		return false
 	}
@@ -126,7 +127,8 @@ func (m *model) met(old, p piece) bool {
 		pending = true
 		if m.ordered && s != p.of.stream && old.lo < p.hi && p.lo < old.hi {
 			m.fail("block %#x + %v of stream %d was freed, stream %d still uses it, and its bytes went to %#x + %v of stream %d",
-				uint64(old.of.addr), old.of.size, old.of.stream, s, uint64(p.of.addr), p.of.size, p.of.stream)
+				uint64(old.of.addr), old.of.size, old.of.stream, s, uint64(p.of.addr), p.of.size,
+				p.of.stream)
 		}
 	}
 	return !pending || p.lo <= old.lo && old.hi <= p.hi

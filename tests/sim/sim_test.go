@@ -42,7 +42,8 @@ var (
 
 // totals say whether the lives were interesting.
 type totals struct {
-	lives, requests, refused, hits, plans, stitches, syncs, evicted, adopted, faults, panics, warm int64
+	lives, requests, refused, hits, plans, stitches, syncs, evicted int64
+	adopted, faults, panics, warm                                   int64
 }
 
 func (sum *totals) add(r *run) {
@@ -124,7 +125,8 @@ func TestUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScenario(seed)
 		s.streams, s.steps, s.silent, s.noise, s.lake = 3, 0, true, 0.01, nil
-		s.tight, s.cramped, s.meddles, s.loose, s.always, s.broken, s.lies, s.faults = false, false, false, false, false, false, false, nil
+		s.tight, s.cramped, s.meddles, s.loose = false, false, false, false
+		s.always, s.broken, s.lies, s.faults = false, false, false, nil
 		s.ranged, s.capacity, s.chaos = onerange.DefaultConfig(), 8*mem.GiB, newChaos(seed)
 		s.weights, s.state, s.gradients = make([][]mem.Bytes, s.streams), make([][]mem.Bytes,
 			s.streams), make([][]mem.Bytes, s.streams)
@@ -155,5 +157,7 @@ func TestUnmarked(t *testing.T) {
 // settings are the scenario without what is drawn from them.
 func (s *scenario) settings() string {
 	return fmt.Sprintf("streams %d steps %d kinds %d drift %d noise %.3f aborts %v loose %t silent %t meddles %t inline %t always %t tight %t largest %v capacity %v lake %t range %+v faults %+v lies %t panics %d broken %t slow %d",
-		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles, s.inline, s.always, s.tight, s.largest, s.capacity, s.lake != nil, s.ranged, s.faults, s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
+		s.streams, s.steps, s.kinds, s.drift, s.noise, s.aborts, s.loose, s.silent, s.meddles,
+		s.inline, s.always, s.tight, s.largest, s.capacity, s.lake != nil, s.ranged, s.faults,
+		s.lies, s.chaos.thrown, s.broken, s.chaos.slow)
 }

@@ -30,8 +30,8 @@ def ask(bin, tmp_path_factory):
 def test_one_version(ask, wheel):
     assert wheel.name == f"stalloc-{VERSION}-py3-none-manylinux_2_28_x86_64.whl"
     assert ask("stalloc", "--version") == f"stalloc {VERSION}\n"
-    text = "import stalloc; from stalloc import _native as n; print(stalloc.__version__, "
-    text += "n.Native(n.shim_path()).version())"
+    text = "import stalloc; from stalloc import _library as n; print(stalloc.__version__, "
+    text += "n.Library(n.shim_path()).version())"
     assert ask("python", "-c", text) == f"{VERSION} {VERSION}\n"
 
 
@@ -117,7 +117,7 @@ def test_sdist(tmp_path):
     command = [*pip, "--no-build-isolation", "--target", target, tmp_path / f"stalloc-{VERSION}"]
     subprocess.run(command, check=True, timeout=600)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(target)}
-    text = "from stalloc import _native as n; print(n.Native(n.shim_path()).version())"
+    text = "from stalloc import _library as n; print(n.Library(n.shim_path()).version())"
     for command in ([target / "bin" / "stalloc", "version"], [sys.executable, "-c", text]):
         out = subprocess.check_output(command, env=env, cwd=tmp_path, text=True)
         assert out.split()[-1] == VERSION

@@ -53,7 +53,8 @@ class Program:
         self.event("alloc", block)
 
     def free(self, place=None, complete=True):
-        block = self.live.pop(self.rng.randrange(WEIGHTS, len(self.live)) if place is None else place)
+        n = self.rng.randrange(WEIGHTS, len(self.live)) if place is None else place
+        block = self.live.pop(n)
         self.event("free_requested", block)
         block["state"] = "active_pending_free"
         if complete:
@@ -77,16 +78,20 @@ class Program:
 
 def snapshot(program):
     rng = random.Random(7)
-    shared = [[{"filename": f"/home/user/model_{i}.py", "line": i, "name": "layer"}] for i in range(5)]
+    shared = [[{"filename": f"/home/user/model_{i}.py", "line": i, "name": "layer"}]
+              for i in range(5)]
     trace = []
     for action, block, time in program.history[-RING:]:
         trace.append({
-            "action": action, "addr": block["addr"], "size": block["asked"], "stream": block["stream"],
-            "time_us": time, "compile_context": "N/A", "user_metadata": "", "frames": rng.choice(shared),
+            "action": action, "addr": block["addr"], "size": block["asked"],
+            "stream": block["stream"],
+            "time_us": time, "compile_context": "N/A", "user_metadata": "",
+            "frames": rng.choice(shared),
         })
         if rng.random() < 0.05:
             trace.append({
-                "action": rng.choice(["segment_alloc", "segment_map", "segment_free"]), "addr": BASE + (9 << 32),
+                "action": rng.choice(["segment_alloc", "segment_map", "segment_free"]),
+                "addr": BASE + (9 << 32),
                 "size": 2 << 20, "stream": 0, "time_us": time, "frames": [],
             })
     trace.append({
@@ -174,7 +179,8 @@ def main():
     with open("snapshot.csv", "w", encoding="utf-8", newline="\n") as out:
         out.write(expected(program))
     with open("code.pickle", "wb") as out:
-        pickle.dump({"segments": [], "device_traces": [collections.OrderedDict(a=1)]}, out, protocol=4)
+        pickle.dump({"segments": [], "device_traces": [collections.OrderedDict(a=1)]}, out,
+                    protocol=4)
 
 
 if __name__ == "__main__":

@@ -87,5 +87,7 @@ func TestFaultedCallDoesNotReachDevice(t *testing.T) {
 // TestWrapperConforms: a wrapper that changes nothing by its settings is as good a device as
 // what it wraps.
 func TestWrapperConforms(t *testing.T) {
-	devicetest.Run(t, func() device.Device { return devicetest.NewFault(sim.New(sim.Config{Capacity: 256 * mem.MiB}), 1) })
+	devicetest.Run(t, func() device.Device {
+		return devicetest.NewFault(sim.New(sim.Config{Capacity: 256 * mem.MiB}), 1)
+	})
 }

@@ -159,7 +159,9 @@ func (r *random) giveBack() {
 	for _, m := range r.reservations {
 		for n, p := range m.pages {
 			if p.handle != nil && p.part == 0 {
-				r.call(0, "Unmap", func(i int, d device.Device) error { return d.Unmap(at(m.addrs[i], n), p.handle.size()) })
+				r.call(0, "Unmap", func(i int, d device.Device) error {
+					return d.Unmap(at(m.addrs[i], n), p.handle.size())
+				})
 			}
 		}
 		r.call(0, "Unreserve", func(i int, d device.Device) error {

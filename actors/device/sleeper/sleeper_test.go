@@ -13,7 +13,9 @@ import (
 )
 
 func TestConforms(t *testing.T) {
-	devicetest.Run(t, func() device.Device { return sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB})) })
+	devicetest.Run(t, func() device.Device {
+		return sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
+	})
 }
 
 const page = mem.HandleSize

@@ -20,7 +20,9 @@ func Run(t *testing.T, open func() host.Host) {
 		test func(*testing.T, host.Host)
 	}{
 		{"cursors", cursors}, {"schedules", schedules}, {"schedules that come back",
-			swaps}, {"schedules that nobody wants", freed}, {"log", log}, {"log that is full", full}, {"log that is taken", taken}, {"log that nobody wants", mute}, {"lock", lock},
+			swaps}, {"schedules that nobody wants", freed}, {"log", log},
+		{"log that is full", full}, {"log that is taken", taken},
+		{"log that nobody wants", mute}, {"lock", lock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open()

@@ -1,4 +1,5 @@
-// Package cindex is the index that programs use, in C (cshim/fast/index.h), as the engine asks it.
+// Package cindex gives the engine the index of a training process, which is in C
+// (cshim/fast/index.h).
 package cindex
 
 /*
@@ -19,12 +20,12 @@ static struct piece gap_with(const struct stalloc_index *x, uint32_t s, uint64_t
 	return s < x->arena_n ? piece_of(x, gap_holding(x, &x->arenas[s], at, 1)) : (struct piece){0};
 }
 
-// The gaps behind one by (size, place); returns how many.
-static int gaps_behind(const struct stalloc_index *x, uint32_t s, struct piece after,
+// The next gaps by (size, place), at most most of them; returns how many.
+static int gaps_after(const struct stalloc_index *x, uint32_t s, struct piece after,
 	struct piece *out, int most) {
 	int n = 0;
 	for (; s < x->arena_n && n < most; n++) {
-		after = piece_of(x, gap_behind(x, &x->arenas[s], after.hi - after.lo, after.lo));
+		after = piece_of(x, gap_after(x, &x->arenas[s], after.hi - after.lo, after.lo));
 		if (after.hi == 0) break;
 		out[n] = after;
 	}
@@ -37,40 +38,41 @@ static bool take(struct stalloc_index *x, uint32_t s, uint64_t lo, uint64_t hi) 
 	return true;
 }
 
-static bool give(struct stalloc_index *x, uint32_t s, uint64_t lo, uint64_t hi) {
+static bool add_gap(struct stalloc_index *x, uint32_t s, uint64_t lo, uint64_t hi) {
 	uint32_t p, n;
 	if (!index_reserve(x)) return false;
 	gap_around(x, &x->arenas[s], lo, &p, &n);
-	index_give(x, &x->arenas[s], lo, hi, p, n);
+	index_add_gap(x, &x->arenas[s], lo, hi, p, n);
 	return true;
 }
 
 static bool put(struct stalloc_index *x, struct index_block b) {
 	if (!index_reserve(x)) return false;
-	index_put(x, b, b.apart ? 0 : gap_holding(x, &x->arenas[b.arena], b.at, b.size));
+	index_put(x, b, b.in_view ? 0 : gap_holding(x, &x->arenas[b.arena], b.at, b.size));
 	return true;
 }
 
 static void drop(struct stalloc_index *x, uint64_t at) { index_drop(x, start_get(x, at)); }
-static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) { index_mark(x,
-	&x->blocks[start_get(x, at)], state); }
+static void mark(struct stalloc_index *x, uint64_t at, uint8_t state) {
+	index_mark(x, &x->blocks[start_get(x, at)], state);
+}
 
 static struct index_block block_at(const struct stalloc_index *x, uint64_t at) {
 	uint32_t b = at >> INDEX_PLACE_BITS == 0 ? start_get(x, at) : 0;
 	return b ? x->blocks[b] : (struct index_block){0};
 }
 
-// The block of the first number in use behind one, which is *n then; size 0: there is none.
-static struct index_block block_behind(const struct stalloc_index *x, uint32_t *n) {
+// The block with the next used number after *n, which becomes its number; size 0: none.
+static struct index_block block_after(const struct stalloc_index *x, uint32_t *n) {
 	while (++*n <= x->block_n)
 		if (x->blocks[*n].size) return x->blocks[*n];
 	return (struct index_block){0};
 }
 
-struct room { int64_t free, load, peak; uint32_t used; };
-static struct room room_of(const struct stalloc_index *x, uint32_t s) {
-	if (s >= x->arena_n) return (struct room){0};
-	return (struct room){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak,
+struct arena_stats { int64_t free, load, peak; uint32_t used; };
+static struct arena_stats stats_of(const struct stalloc_index *x, uint32_t s) {
+	if (s >= x->arena_n) return (struct arena_stats){0};
+	return (struct arena_stats){x->arenas[s].free, x->arenas[s].load, x->arenas[s].peak,
 		x->arenas[s].used};
 }
 
@@ -89,11 +91,11 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Index implements index.Index. Where the host has no memory for it, a method panics: the engine
-// cannot go on, and the program is served by the driver alone.
+// Index implements index.Index. A method panics if the host has no memory for the index: then the
+// engine is broken, and plain driver allocations serve the program.
 type Index struct{ c *C.struct_stalloc_index }
 
-// At returns the index whose struct stalloc_index lies at an address; empty where that is zeros.
+// At returns the index of the struct stalloc_index at an address. A zeroed one is empty.
 func At(address unsafe.Pointer) *Index { return &Index{(*C.struct_stalloc_index)(address)} }
 
 // New returns an empty one, until Close.
@@ -115,8 +117,9 @@ func gap(p C.struct_piece) index.Gap {
 
 func block(b C.struct_index_block) index.Block {
 	return index.Block{
-		At: index.Unit(b.at), Size: index.Unit(b.size), Arena: uint32(b.arena), Step: uint32(b.step), Slack: uint16(b.less),
-		State: index.State(b.state), InView: bool(b.apart),
+		At: index.Unit(b.at), Size: index.Unit(b.size), Arena: uint32(b.arena),
+		Step: uint32(b.step), Slack: uint16(b.slack), State: index.State(b.state),
+		InView: bool(b.in_view),
 	}
 }
 
@@ -136,7 +139,7 @@ func (x *Index) Gaps(s uint32) iter.Seq[index.Gap] {
 		var some [64]C.struct_piece // a call of C for each would take longer than the walk
 		last := C.struct_piece{}
 		for n := len(some); n == len(some); {
-			n = int(C.gaps_behind(x.c, C.uint32_t(s), last, &some[0], C.int(len(some))))
+			n = int(C.gaps_after(x.c, C.uint32_t(s), last, &some[0], C.int(len(some))))
 			for _, p := range some[:n] {
 				if !yield(gap(p)) {
 					return
@@ -154,14 +157,14 @@ func (x *Index) Take(s uint32, lo, hi index.Unit) {
 
 // Give implements index.Index.
 func (x *Index) Give(s uint32, lo, hi index.Unit) {
-	x.must(C.give(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
+	x.must(C.add_gap(x.c, C.uint32_t(s), C.uint64_t(lo), C.uint64_t(hi)))
 }
 
 // Put implements index.Index.
 func (x *Index) Put(b index.Block) {
 	x.must(C.put(x.c, C.struct_index_block{
-		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena), less: C.uint16_t(b.Slack),
-		state: C.uint8_t(b.State), apart: C.bool(b.InView),
+		at: C.uint64_t(b.At), size: C.uint32_t(b.Size), arena: C.uint32_t(b.Arena),
+		slack: C.uint16_t(b.Slack), state: C.uint8_t(b.State), in_view: C.bool(b.InView),
 	}))
 }
 
@@ -181,16 +184,18 @@ func (x *Index) Block(at index.Unit) (index.Block, bool) {
 func (x *Index) Blocks() iter.Seq[index.Block] {
 	return func(yield func(index.Block) bool) {
 		var n C.uint32_t
-		for b := C.block_behind(x.c, &n); b.size != 0 && yield(block(b)); b = C.block_behind(x.c,
-			&n) {
+		b := C.block_after(x.c, &n)
+		for b.size != 0 && yield(block(b)) {
+			b = C.block_after(x.c, &n)
 		}
 	}
 }
 
 // Room implements index.Index.
 func (x *Index) Room(s uint32) index.ArenaStats {
-	r := C.room_of(x.c, C.uint32_t(s))
-	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak),
+	r := C.stats_of(x.c, C.uint32_t(s))
+	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load),
+		Peak: index.Unit(r.peak),
 		Used: uint32(r.used)}
 }
 

@@ -1,5 +1,5 @@
-// Package cquick drives the quick cases of cshim/fast/fastpath.h from Go, so that a test can hold
-// them to schedule.Cursor and to an onerange.Engine over the model. Nothing else uses it.
+// Package cquick drives the fast path (cshim/fast/fastpath.h) from Go, so that a test can compare
+// it with schedule.Cursor and with an onerange.Engine over the model. Nothing else uses it.
 package cquick
 
 /*
@@ -9,7 +9,7 @@ package cquick
 
 static struct stalloc_device *device_new(void) {
 	struct stalloc_device *d = calloc(1, sizeof *d);
-	d->log.events = calloc(STALLOC_MOST_EVENTS, sizeof *d->log.events);
+	d->log.events = calloc(STALLOC_MAX_EVENTS, sizeof *d->log.events);
 	stalloc_log_begin(&d->log, true);
 	return d;
 }
@@ -40,7 +40,7 @@ import (
 	"stalloc/stream/schedule"
 )
 
-// Device is a device with one lock less than a real one: a test has one thread.
+// Device is a device without a lock: a test has one thread.
 type Device struct {
 	c       *C.struct_stalloc_device
 	streams map[mem.StreamID]*C.struct_stalloc_stream
@@ -77,19 +77,19 @@ func (d *Device) stream(id mem.StreamID) *C.struct_stalloc_stream {
 	return s
 }
 
-// Play begins a cursor with a list.
+// Play sets the schedule of a cursor.
 func (d *Device) Play(id mem.StreamID, cursor int, entries []schedule.Entry) {
 	t := &d.stream(id).cursors[cursor]
 	C.free(unsafe.Pointer(t.entries))
 	c := (*C.uint64_t)(C.calloc(C.size_t(len(entries)+1), C.sizeof_uint64_t))
 	copy(unsafe.Slice((*schedule.Entry)(unsafe.Pointer(c)), len(entries)), entries)
-	C.cursor_play(t, c, C.uint32_t(len(entries)))
+	C.cursor_set_schedule(t, c, C.uint32_t(len(entries)))
 }
 
 // Cursor returns what a cursor knows.
-func (d *Device) Cursor(id mem.StreamID, cursor int) (at int, silent bool, hits, misses uint64) {
+func (d *Device) Cursor(id mem.StreamID, cursor int) (at int, diverged bool, hits, misses uint64) {
 	t := &d.stream(id).cursors[cursor]
-	return int(t.at), bool(t.silent), uint64(t.hits), uint64(t.misses)
+	return int(t.at), bool(t.diverged), uint64(t.hits), uint64(t.misses)
 }
 
 // Next is the cursor's answer to a request that Go serves, and Count what came of it.
@@ -108,24 +108,24 @@ func (d *Device) Count(id mem.StreamID, cursor int, hit bool) {
 	}
 }
 
-// Allow leaves so many requests and frees to C.
+// Allow sets how many requests and frees C may serve.
 func (d *Device) Allow(left uint64) {
-	d.c.may = C.struct_stalloc_terms{left: C.uint64_t(left), most: C.uint64_t(1 << 40)}
+	d.c.budget = C.struct_stalloc_budget{ops: C.uint64_t(left), max_units: C.uint64_t(1 << 40)}
 }
 
 // Alloc serves a request as a C thread does. Zero: Go must.
 func (d *Device) Alloc(id mem.StreamID, asked mem.Bytes) mem.Addr {
-	return mem.Addr(C.stalloc_serve(d.c, d.stream(id), C.uint64_t(asked)))
+	return mem.Addr(C.stalloc_fast_alloc(d.c, d.stream(id), C.uint64_t(asked)))
 }
 
 // Free frees a block as a C thread does. False: Go must.
-func (d *Device) Free(at mem.Addr) bool { return bool(C.stalloc_give(d.c, C.uint64_t(at))) }
+func (d *Device) Free(at mem.Addr) bool { return bool(C.stalloc_fast_free(d.c, C.uint64_t(at))) }
 
-// Announce frees blocks as threads do that find the lock taken, one after the other, until whoever
-// has it looks.
-func (d *Device) Announce(at ...mem.Addr) {
+// Defer frees blocks as threads do that find the lock taken, one after the other, and drains them
+// as its holder does.
+func (d *Device) Defer(at ...mem.Addr) {
 	for _, addr := range at {
-		C.stalloc_announce(d.c, C.uint64_t(addr))
+		C.stalloc_defer_free(d.c, C.uint64_t(addr))
 	}
 	C.stalloc_drain(d.c)
 }
@@ -149,7 +149,8 @@ func (d *Device) Freed(asked mem.Bytes) {
 // Events returns and clears the log.
 func (d *Device) Events() []schedule.Event {
 	l := &d.c.log
-	n := int(uintptr(unsafe.Pointer(l.next))-uintptr(unsafe.Pointer(l.events))) / int(unsafe.Sizeof(schedule.Event{}))
+	bytes := uintptr(unsafe.Pointer(l.next)) - uintptr(unsafe.Pointer(l.events))
+	n := int(bytes / unsafe.Sizeof(schedule.Event{}))
 	events := append([]schedule.Event(nil),
 		unsafe.Slice((*schedule.Event)(unsafe.Pointer(l.events)), n)...)
 	C.stalloc_log_begin(l, true)

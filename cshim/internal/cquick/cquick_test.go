@@ -73,8 +73,8 @@ func TestLockStep(t *testing.T) {
 	}
 }
 
-// TestAnnouncedInOrder: what is announced is freed in that order, by which steps are told apart.
-func TestAnnouncedInOrder(t *testing.T) {
+// TestDeferredInOrder: deferred frees are performed in order, which is part of what a step is.
+func TestDeferredInOrder(t *testing.T) {
 	x := newTwins(1, func(*onerange.Config) {})
 	defer x.device.Close()
 	var at []mem.Addr
@@ -86,13 +86,13 @@ func TestAnnouncedInOrder(t *testing.T) {
 		at = append(at, b.addr)
 	}
 	x.device.Events()
-	x.device.Announce(at...)
+	x.device.Defer(at...)
 	var freed []mem.Addr
 	for _, e := range x.device.Events() {
 		freed = append(freed, mem.Addr(e.Addr))
 	}
 	if !slices.Equal(freed, at) {
-		t.Errorf("freed %x, announced %x", freed, at)
+		t.Errorf("freed %x, deferred %x", freed, at)
 	}
 }
 

@@ -306,10 +306,10 @@ func (t *twins) same() error {
 					gaps[1])
 			}
 			a := &cursors[small]
-			if at, silent, hits, misses := t.device.Cursor(id, small); a.At != at ||
-				a.Silent != silent || a.Hits != hits || a.Misses != misses {
+			if at, diverged, hits, misses := t.device.Cursor(id, small); a.At != at ||
+				a.Diverged != diverged || a.Hits != hits || a.Misses != misses {
 				return fmt.Errorf("cursors %d of stream %d differ: alone %+v, C's %d %v %d %d",
-					small, id, *a, at, silent, hits, misses)
+					small, id, *a, at, diverged, hits, misses)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ const (
 	goroutines = 3
 	outsider   = goroutines // a thread of C that Go does not know
 	free       = -1
-	patience   = 2 // looks in C; STALLOC_PATIENCE is only larger
+	spins      = 2 // in C; STALLOC_GO_SPINS is only larger
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 type goroutine struct {
-	at, looks  int8
+	at, spun   int8
 	hasP       bool // what the collector waits to get from everybody
 	willUnlock bool // what C is called for
 }
@@ -97,8 +97,8 @@ func (p protocol) move(s *state, i int) bool {
 	case !p.bounded:
 		return false
 	default:
-		if g.looks++; g.looks == patience {
-			g.at, g.looks = inGo, 0
+		if g.spun++; g.spun == spins {
+			g.at, g.spun = inGo, 0
 		}
 	}
 	return true

@@ -29,7 +29,9 @@ int nvmlInit_v2(void) {
 
 #ifndef OLD
 const char *nvmlErrorString(int code) {
-	return code == NOT_FOUND ? "Not Found" : code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : "Unknown Error";
+	return code == NOT_FOUND	   ? "Not Found"
+	       : code == DRIVER_NOT_LOADED ? "Driver Not Loaded"
+					   : "Unknown Error";
 }
 #endif
 
@@ -45,7 +47,9 @@ static int give(struct device **out, int found) {
 	return SUCCESS;
 }
 
-int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **out) { return give(out, !strcmp(uuid, UUID)); }
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **out) {
+	return give(out, !strcmp(uuid, UUID));
+}
 
 #ifdef OLD
 struct process {
@@ -59,7 +63,8 @@ struct process {
 	unsigned long long used;
 	unsigned instance, compute_instance;
 };
-int nvmlDeviceGetComputeRunningProcesses_v3(struct device *d, unsigned *count, struct process *out) {
+int nvmlDeviceGetComputeRunningProcesses_v3(struct device *d, unsigned *count,
+					    struct process *out) {
 #endif
 	unsigned room = *count;
 	if (d != &gpu) return INVALID;

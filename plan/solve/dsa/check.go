@@ -94,7 +94,8 @@ func sweep(all []taken) error {
 			if n >= 0 && n < len(now) && now[n].from < x.to && x.from < now[n].to {
 				y := all[now[n].of]
 				return fmt.Errorf("buffers %d and %d overlap: at [%d, %d) in [%d, %d), and at [%d, %d) in [%d, %d)", y.buffer, x.buffer,
-					int64(y.from), int64(y.to), y.lower, y.upper, int64(x.from), int64(x.to), x.lower, x.upper)
+					int64(y.from), int64(y.to), y.lower, y.upper, int64(x.from), int64(x.to),
+					x.lower, x.upper)
 			}
 		}
 		now = slices.Insert(now, k, span{x.from, x.to, i})

@@ -35,7 +35,8 @@ func (p *parser) gaps(f *File, text string) error {
 			}
 			numbers[i] = n
 		}
-		g.Lower, g.Upper, g.From, g.To = mem.Tick(numbers[0]), mem.Tick(numbers[1]), mem.Bytes(numbers[2]), mem.Bytes(numbers[3])
+		g.Lower, g.Upper, g.From, g.To = mem.Tick(numbers[0]), mem.Tick(numbers[1]),
+			mem.Bytes(numbers[2]), mem.Bytes(numbers[3])
 		if p.closed {
 			g.Upper++
 		}

@@ -64,7 +64,8 @@ const (
 )
 
 var columns = map[string]column{
-	"id": id, "buffer": id, "buffer_id": id, "lower": lower, "begin": lower, "start": lower, "upper": upper, "end": last,
+	"id": id, "buffer": id, "buffer_id": id, "lower": lower, "begin": lower, "start": lower,
+	"upper": upper, "end": last,
 	"size": size, "alignment": alignment, "gaps": gaps, "offset": offset, "hint": hint,
 }
 

@@ -136,7 +136,8 @@ func TestWindow(t *testing.T) {
 		p := problem(n, 3)
 		in := dsa.Compress(p)
 		d := newDescents(in, searching(in))
-		longest, shortest := descent.Weights{descent.ByDuration: 1}, descent.Weights{descent.ByDuration: -1}
+		longest, shortest := descent.Weights{descent.ByDuration: 1},
+			descent.Weights{descent.ByDuration: -1}
 		v := &windows{d: d}
 		v.open(in.Lo[n/2], longest)
 		x := v.all[0]

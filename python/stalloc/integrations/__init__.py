@@ -1,13 +1,13 @@
 """Callbacks for training frameworks: they mark the steps exactly where the framework ends them.
 
-Without them the optimizer's own steps are the marks. Everything works then, too, but plans serve
-little: gradients live on after such a mark, and an evaluation is part of a step.
-They also give memory figures to what the framework logs to, TensorBoard or Weights & Biases.
+Without them the optimizer's own steps are the boundaries. That works, but plans serve little:
+gradients are still alive at such a boundary, and an evaluation becomes part of a step.
+They also log memory figures where the framework logs: TensorBoard, Weights & Biases.
 """
 
 import stalloc
 
-# Of stats().as_dict(), what is worth a curve.
+# The figures of stats().as_dict() that are worth plotting.
 _CURVES = (
     "allocated", "reserved", "peak_allocated", "peak_reserved", "fragmentation", "hit_rate",
     "driver_ns",
@@ -15,7 +15,7 @@ _CURVES = (
 
 
 def scalars() -> dict[str, float]:
-    """The figures to log, nothing while stalloc is not enabled."""
+    """The figures to log; empty while stalloc is not enabled."""
     if not stalloc.is_enabled():
         return {}
     figures = stalloc.stats().as_dict("")

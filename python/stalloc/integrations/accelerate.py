@@ -8,8 +8,8 @@ import stalloc
 def mark_steps(optimizer: Any) -> None:
     """Ends a step where the gradients of this optimizer's last step are cleared.
 
-    `optimizer` is what accelerator.prepare() returned. While gradients are accumulated its
-    step() and zero_grad() do nothing, and no step ends. Of several optimizers name the one
+    `optimizer` is what accelerator.prepare() returned. While gradients are accumulated, its
+    step() and zero_grad() do nothing and no step ends. With several optimizers pass the one
     whose gradients are cleared last.
     """
     step, zero_grad = optimizer.step, optimizer.zero_grad

@@ -15,7 +15,7 @@ from . import scalars
 class StallocCallback(Callback):  # type: ignore[misc]
     """Ends a step after each batch in which an optimizer stepped, and after a validation.
 
-    Where the Trainer has loggers they are given memory figures.
+    If the Trainer has loggers, memory figures are logged.
     """
 
     _steps = 0
@@ -26,7 +26,7 @@ class StallocCallback(Callback):  # type: ignore[misc]
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step != self._steps:  # else gradients are being accumulated
+        if trainer.global_step != self._steps:  # otherwise gradients are being accumulated
             self._steps = trainer.global_step
             stalloc.step()
         if stalloc.is_enabled() and trainer.loggers:

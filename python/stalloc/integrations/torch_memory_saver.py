@@ -1,4 +1,4 @@
-"""The shape of torch_memory_saver, served by stalloc: a user of it changes an import.
+"""The interface of torch_memory_saver on top of stalloc: its users change one import.
 
     from torch_memory_saver import torch_memory_saver    # before
     from stalloc.integrations import torch_memory_saver  # now, after stalloc.enable()
@@ -8,9 +8,9 @@
     torch_memory_saver.pause("weights")
     torch_memory_saver.resume("weights")
 
-As there, memory outside of regions stays awake, and whether contents are kept is said where a
-region begins: for all of a tag if one of its regions asks for it. What graphs capture stays
-awake, see stalloc.pause, which has all else.
+As there, memory outside of regions is never paused, and whether contents are kept is set where a
+region begins; it holds for all of a tag if one of its regions asks for it. Memory of captured
+graphs is not paused. See stalloc.pause for the rest.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from typing import Optional
 
 from .. import _sleep
 
-_keeps: dict[str, bool] = {}  # whether what a tag has is copied to the host, by tag
+_keeps: dict[str, bool] = {}  # by tag: whether its memory is copied to the host
 
 
 @contextlib.contextmanager
 def region(tag: str = "default", enable_cpu_backup: bool = False) -> Iterator[None]:
-    """What this thread allocates inside sleeps with pause(tag)."""
+    """pause(tag) pauses what this thread allocates inside."""
     with _sleep.region(tag):
         _keeps[tag] = _keeps.get(tag, False) or enable_cpu_backup
         yield
 
 
 def pause(tag: Optional[str] = None) -> None:
-    """Has a tag's memory sleep, or that of all tags: all of them or, with an error, none.
+    """Pauses the memory of a tag or of all tags; on an error none is paused.
 
     Raises:
         StallocError: as stalloc.pause does.
@@ -51,7 +51,7 @@ def pause(tag: Optional[str] = None) -> None:
 
 
 def resume(tag: Optional[str] = None) -> None:
-    """Wakes a tag's memory, or that of all tags.
+    """Resumes the memory of a tag or of all tags.
 
     Raises:
         StallocError: as stalloc.resume does.

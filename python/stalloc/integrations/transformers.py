@@ -18,7 +18,7 @@ class StallocCallback(TrainerCallback):  # type: ignore[misc]
         stalloc.step()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step > 0:  # one before the training is no step of it
+        if state.global_step > 0:  # an evaluation before the training is not a step
             stalloc.step()
 
 
@@ -29,6 +29,6 @@ class _Scalars(TrainerCallback):  # type: ignore[misc]
 
 
 def log_memory(trainer: Any) -> None:
-    """Adds memory figures to what a Trainer logs, wherever it reports to."""
-    # In front: those that report come before the callbacks that Trainer(...) is given.
+    """Adds memory figures to a Trainer's logs."""
+    # In front: the reporting callbacks run before those given to Trainer(...).
     trainer.callback_handler.callbacks.insert(0, _Scalars())

@@ -98,7 +98,8 @@ func optimum(p *Problem, x []float64) {
 				z = 0.35
 				if n := len(x) - 1 - i; n > 0 {
 					u := behind / float64(n)
-					z = math.Pow(0.35, 1/(0.02+49.98*(0.98/49.98-(1-2*u)*math.Abs(math.Floor(0.5-u)+0.98/49.98))))
+					x := math.Abs(math.Floor(0.5-u) + 0.98/49.98)
+					z = math.Pow(0.35, 1/(0.02+49.98*(0.98/49.98-(1-2*u)*x)))
 				}
 			}
 			x[i] = z * p.Upper[i]

@@ -40,7 +40,9 @@ int main(void)
 			took = nanoseconds() - start;
 		} while (took < ROUND_NS);
 		stalloc_get_stats(0, &after, sizeof after);
-		printf("%.3f %.4f\n", took / (double)pairs, (double)(after.hits - before.hits) / (double)(after.requests - before.requests));
+		printf("%.3f %.4f\n", took / (double)pairs,
+		       (double)(after.hits - before.hits) /
+			       (double)(after.requests - before.requests));
 		fflush(stdout);
 	}
 	return 0;

@@ -39,8 +39,10 @@ static void *storm(void *from)
 static void layout(void)
 {
 	struct stalloc_stats s;
-	printf("page %zu header %zu device %zu sample %zu counters %zu\n", sizeof(struct stalloc_page), offsetof(struct stalloc_page, device),
-	       sizeof(struct stalloc_page_device), sizeof(struct stalloc_page_sample), sizeof s / 8);
+	printf("page %zu header %zu device %zu sample %zu counters %zu\n",
+	       sizeof(struct stalloc_page), offsetof(struct stalloc_page, device),
+	       sizeof(struct stalloc_page_device), sizeof(struct stalloc_page_sample),
+	       sizeof s / 8);
 #define FIELD(name) printf(#name " %zu\n", offsetof(struct stalloc_stats, name) / 8)
 #include "fields.h"
 }
@@ -48,7 +50,14 @@ static void layout(void)
 int main(int argc, char **argv)
 {
 	char line[64];
-	struct stalloc_stats s = {.requests = 100, .hits = 75, .steps = 3, .allocated = 4096, .peak_allocated = 1 << 20, .reserved = 2 << 20, .peak_reserved = 2 << 20, .fallback = 7};
+	struct stalloc_stats s = {.requests = 100,
+				  .hits = 75,
+				  .steps = 3,
+				  .allocated = 4096,
+				  .peak_allocated = 1 << 20,
+				  .reserved = 2 << 20,
+				  .peak_reserved = 2 << 20,
+				  .fallback = 7};
 	alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	madvise(alive, 4096, MADV_WIPEONFORK);
 	*alive = 1;
@@ -65,10 +74,13 @@ int main(int argc, char **argv)
 		if (!strcmp(line, "fork\n")) {
 			struct stalloc_stats none = filled(666);
 			pid_t child = fork();
-			if (!child) stalloc_page_put(0, &none), exit(0); /* the page must survive that, too */
+			if (!child)
+				stalloc_page_put(0, &none),
+					exit(0); /* the page must survive that, too */
 			waitpid(child, NULL, 0);
 		} else if (!strcmp(line, "storm\n")) {
-			for (uint64_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, storm, (void *)((i + 1) << 32));
+			for (uint64_t i = 0; i < 4; i++)
+				pthread_create(&threads[i], NULL, storm, (void *)((i + 1) << 32));
 			for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
 		} else {
 			s.requests += 60, s.hits += 30, s.steps++, s.driver_ns += 1000;

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stalloc import StallocError, Stats, _native
+from stalloc import StallocError, Stats, _library
 
 HEADER = Path(__file__).resolve().parents[2] / "cshim" / "stalloc.h"
 
@@ -22,56 +22,56 @@ def test_stats_are_the_header_s_fields_in_order():
 
 def test_every_counter_arrives_under_its_name(stub):
     count = stub.fill()
-    stats = _native.Native(stub.path).stats(0)
+    stats = _library.Library(stub.path).stats(0)
     assert [getattr(stats, name) for name in header_fields()] == list(range(1, count + 1))
 
 
 def test_header_declares_what_python_uses():
     declared = set(re.findall(r"\b(stalloc_\w+)\(", HEADER.read_text()))
-    used = {_native.ALLOC, _native.FREE, *_native.HOOKS.values(), *_native._SIGNATURES}
+    used = {_library.ALLOC, _library.FREE, *_library.HOOKS.values(), *_library._SIGNATURES}
     assert used <= declared
 
 
 def test_addresses_are_distinct(stub):
-    native = _native.Native(stub.path)
-    names = [_native.ALLOC, _native.FREE, *_native.HOOKS.values()]
-    assert len({native.address(name) for name in names}) == len(names)
+    library = _library.Library(stub.path)
+    names = [_library.ALLOC, _library.FREE, *_library.HOOKS.values()]
+    assert len({library.address(name) for name in names}) == len(names)
 
 
 def test_errors_carry_the_library_s_text(stub):
-    native = _native.Native(stub.path)
+    library = _library.Library(stub.path)
     with pytest.raises(StallocError, match="statistics of device 9: device out of range"):
-        native.stats(9)
+        library.stats(9)
     with pytest.raises(StallocError, match="peaks of device 9: device out of range"):
-        native.reset_peak(9)
+        library.reset_peak(9)
     with pytest.raises(StallocError, match="explain .* device 9: device out of range"):
-        native.explain(9)
+        library.explain(9)
     with pytest.raises(StallocError, match="step boundary: device out of range"):
-        native.step(9)
+        library.step(9)
 
 
 @pytest.mark.parametrize("length", [0, 5, (1 << 14) - 1, 1 << 14, 60000])
 def test_explain_of_any_length(stub, length):
     text = "memory" * 10000
     stub.set_text(text[:length])
-    assert _native.Native(stub.path).explain(0) == text[:length]
+    assert _library.Library(stub.path).explain(0) == text[:length]
 
 
 def test_missing_library_names_the_remedy(tmp_path):
     with pytest.raises(StallocError, match="libstalloc.so is missing; run `make build`"):
-        _native.Native(tmp_path / "libstalloc.so")
+        _library.Library(tmp_path / "libstalloc.so")
 
 
 def test_library_that_does_not_load(tmp_path):
     path = tmp_path / "libstalloc.so"
     path.write_text("not a library")
     with pytest.raises(StallocError, match="cannot load .*rebuild it here"):
-        _native.Native(path)
+        _library.Library(path)
 
 
 def test_library_of_another_version(c10):
     with pytest.raises(StallocError, match="does not export stalloc_malloc: .*different versions"):
-        _native.Native(c10 / "lib" / "libc10.so")
+        _library.Library(c10 / "lib" / "libc10.so")
 
 
 def test_stats_print_themselves():

@@ -1,7 +1,7 @@
 """The one place that knows the C ABI of libstalloc.so (documented in stalloc.h).
 
-PyTorch calls the allocating functions itself, by address: Python only passes the addresses
-on, and is never entered, nor its lock taken, while a tensor is allocated or freed.
+PyTorch calls the allocating functions itself, by address: Python only passes the addresses on.
+No allocation and no free enters Python or takes the GIL.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from ._stats import Stats
 ALLOC = "stalloc_malloc"
 FREE = "stalloc_free"
 
-# PyTorch's setter on the pluggable allocator -> our function behind it.
+# PyTorch's setter on the pluggable allocator -> our function for it.
 HOOKS: dict[str, str] = {
     "set_init_fn": "stalloc_set_device_count",
     "set_reset_fn": "stalloc_empty_cache",
@@ -30,9 +30,9 @@ HOOKS: dict[str, str] = {
 
 _TAGS = ctypes.POINTER(ctypes.c_char_p)
 
-# Functions of another allocator, for poll().
-ASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
-GIVE_BACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+# Types of another allocator's functions, for poll().
+ALLOC_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))
+FREE_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 # Functions that Python itself calls: result, arguments.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -52,7 +52,13 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_resume": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t]),
     "stalloc_poll": (
         ctypes.c_int,
-        [ASK, GIVE_BACK, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int)],
+        [
+            ALLOC_FUNCTION,
+            FREE_FUNCTION,
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.POINTER(ctypes.c_int),
+        ],
     ),
     "stalloc_set_thrower": (None, [ctypes.c_void_p]),
     "stalloc_explain": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
@@ -65,15 +71,15 @@ class _StatsStruct(ctypes.Structure):
     _fields_ = [(field.name, ctypes.c_uint64) for field in dataclasses.fields(Stats)]
 
 
-class Native:
-    """A loaded libstalloc.so. Loading starts nothing; init() reads STALLOC_CONF, for good: it comes
-    when nothing that can be mended is in the way any more, so that enable() can be tried again."""
+class Library:
+    """A loaded libstalloc.so. Loading starts nothing. init() reads STALLOC_CONF once and for all,
+    so it is called last: after an error that the user can fix, enable() can be called again."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)
         if not os.path.exists(self.path):
             raise StallocError(
-                f"stalloc: the native library {self.path} is missing; run `make build` in the "
+                f"stalloc: the library {self.path} is missing; run `make build` in the "
                 f"source tree before `pip install ./python`, or reinstall the package"
             )
         try:
@@ -99,7 +105,7 @@ class Native:
             ) from None
 
     def address(self, name: str) -> int:
-        """Where the function lies in this process, for PyTorch to call."""
+        """The address of a function, for PyTorch to call."""
         address = ctypes.cast(self._function(name), ctypes.c_void_p).value
         assert address is not None
         return address
@@ -109,7 +115,7 @@ class Native:
             raise StallocError(f"stalloc: {doing}: {self.last_error() or 'no reason given'}")
 
     def check(self, conf: str) -> None:
-        """Raises SettingError with all that is wrong in what is to be STALLOC_CONF."""
+        """Raises SettingError with every mistake in a value for STALLOC_CONF."""
         if self._lib.stalloc_check_conf(os.fsencode(conf)) < 0:
             raise SettingError(f"stalloc: cannot start: {self.last_error()}")
 
@@ -160,14 +166,14 @@ class Native:
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)
 
-    def poll(self, ask: Any, give_back: Any, size: int, micros: int, stop: Any) -> None:
-        """Returns once `stop`, a c_int, is not 0; without Python's lock until then."""
-        status = self._lib.stalloc_poll(ask, give_back, size, micros, ctypes.byref(stop))
+    def poll(self, alloc: Any, free: Any, size: int, micros: int, stop: Any) -> None:
+        """Returns once `stop`, a c_int, is not 0. It runs without the GIL."""
+        status = self._lib.stalloc_poll(alloc, free, size, micros, ctypes.byref(stop))
         if status < 0:  # the reason is the other allocator's
             raise StallocError("stalloc record: PyTorch's allocator could not be polled to the end")
 
     def explain(self, device: int) -> str:
-        """The library's text; like snprintf it tells how much room the whole of it needs."""
+        """The library's text, with a buffer that grows until all of it fits."""
         size = 1 << 14
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -179,7 +185,7 @@ class Native:
 
 
 def shim_path() -> Path:
-    """Where `make build` puts libstalloc.so and the package keeps it."""
+    """The path of libstalloc.so in the package, where `make build` puts it."""
     return Path(__file__).resolve().parent / "lib" / "libstalloc.so"
 
 
