@@ -124,8 +124,7 @@ func (h *host) Pools() int { return int(C.host_pools(h.device)) }
 
 // Persistent implements actors/host.Host.
 func (h *host) Persistent(id mem.StreamID) bool {
-	return bool(C.host_persistent(h.device,
-		C.uint64_t(id)))
+	return bool(C.host_persistent(h.device, C.uint64_t(id)))
 }
 
 // MayWait implements actors/host.Host.

@@ -60,16 +60,17 @@ static inline int64_t stalloc_pending(const struct stalloc_device *d) {
 	return d->index.now.pending * (int64_t)STALLOC_GRAIN;
 }
 
-/* The pool in whose meters a block counts, beside STALLOC_POOL_ALL. */
-static inline struct stalloc_meter *meters_of(struct stalloc_counts *c, int64_t rounded) {
-	return c->now.of[rounded <= 1 << 20 ? STALLOC_POOL_SMALL : STALLOC_POOL_LARGE];
+/* The pool that a block counts in, beside STALLOC_POOL_ALL. */
+static inline int pool_of(int64_t rounded) {
+	return rounded <= 1 << 20 ? STALLOC_POOL_SMALL : STALLOC_POOL_LARGE;
 }
 
 static inline void stalloc_count_in(struct stalloc_device *d, int64_t rounded,
 				    int64_t asked) {
 	struct stalloc_counts *c = &d->counts;
 	int64_t by[STALLOC_METERS] = {1, rounded, asked};
-	struct stalloc_meter *all = c->now.of[STALLOC_POOL_ALL], *its = meters_of(c, rounded);
+	struct stalloc_meter *all = c->now.of[STALLOC_POOL_ALL];
+	struct stalloc_meter *its = c->now.of[pool_of(rounded)];
 	bool top = false;
 	for (int i = 0; i < STALLOC_METERS; i++) {
 		top |= meter_add(&all[i], by[i]);
@@ -88,8 +89,8 @@ static inline void stalloc_count_in(struct stalloc_device *d, int64_t rounded,
 static inline void stalloc_count_out(struct stalloc_device *d, int64_t rounded,
 				     int64_t asked) {
 	int64_t by[STALLOC_METERS] = {1, rounded, asked};
-	struct stalloc_counts *c = &d->counts;
-	struct stalloc_meter *all = c->now.of[STALLOC_POOL_ALL], *its = meters_of(c, rounded);
+	struct stalloc_meter *all = d->counts.now.of[STALLOC_POOL_ALL];
+	struct stalloc_meter *its = d->counts.now.of[pool_of(rounded)];
 	for (int i = 0; i < STALLOC_METERS; i++) {
 		__atomic_store_n(&all[i].current, all[i].current - by[i], __ATOMIC_RELAXED);
 		its[i].current -= by[i];

@@ -9,21 +9,22 @@
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_child, logged_conf;
 
-#define recent stalloc_recent
 static __thread struct stalloc_bias no_bias; /* no lock is biased towards it */
 
 void stalloc_set_thrower(stalloc_thrower t) { atomic_store(&thrower, t); }
 
 /* Looks a stream up and remembers it for the thread's next request, with the thread's bias. */
 static struct stalloc_stream *stream_of(int device, void *id) {
-	struct stalloc_stream *s = recent.stream;
-	if ((recent.device != device || recent.id != id) && !(s = stalloc_stream_of(device, id)))
+	struct stalloc_stream *s = stalloc_recent.stream;
+	if ((stalloc_recent.device != device || stalloc_recent.id != id) &&
+	    !(s = stalloc_stream_of(device, id)))
 		return NULL;
-	recent.device = device;
-	recent.id = id;
-	recent.stream = s;
-	recent.of = s->device;
-	if (!(recent.bias = stalloc_lock_bias(&s->device->lock))) recent.bias = &no_bias;
+	stalloc_recent.device = device;
+	stalloc_recent.id = id;
+	stalloc_recent.stream = s;
+	stalloc_recent.of = s->device;
+	if (!(stalloc_recent.bias = stalloc_lock_bias(&s->device->lock)))
+		stalloc_recent.bias = &no_bias;
 	if (STALLOC_UNLIKELY(stalloc_region() != 0)) stalloc_invalidate_recent();
 	return s;
 }
@@ -45,8 +46,8 @@ static void *refuse(int result, int device, size_t size, const char *why) {
 	if (result == STALLOC_ERR_MEMORY) {
 		atomic_fetch_add(&stalloc_devices[device].ooms, 1);
 		stalloc_fail(result,
-			     "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on device "
-			     "%d: %s",
+			     "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on "
+			     "device %d: %s",
 			     (double)size / (1 << 20), size, device, why);
 	} else {
 		stalloc_fail(result, "stalloc could not allocate %zu bytes on device %d: %s", size,
@@ -93,8 +94,8 @@ static __attribute__((noinline)) void *alloc_locked(struct stalloc_device *d,
 	return addr ? (void *)(uintptr_t)addr : alloc_in_engine(s, size, NULL);
 }
 
-/* Allocates for a thread that used another stream before, or has not the bias, or in a region, or a
- * size out of range: checks everything that stalloc_malloc skips. */
+/* Allocates with all checks that stalloc_malloc skips: the thread used another stream before, has
+ * not the bias or is in a region, or the size is out of range. */
 static __attribute__((noinline)) void *alloc_checked(size_t size, int device, void *stream) {
 	if (size == 0) return NULL;
 	if (!*stalloc_alive && !stalloc_ready()) {
@@ -123,11 +124,11 @@ static __attribute__((noinline)) void *alloc_checked(size_t size, int device, vo
  * towards it. In a forked child, and while private pools are being allocated to, no lock is
  * biased, so those cases go to alloc_checked. */
 void *stalloc_malloc(size_t size, int device, void *stream) {
-	struct stalloc_stream *s = recent.stream;
-	struct stalloc_device *d = recent.of;
-	struct stalloc_bias *o = recent.bias;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream || size - 1 >= MOST ||
-			     !stalloc_lock_enter_biased(&d->lock, o)))
+	struct stalloc_stream *s = stalloc_recent.stream;
+	struct stalloc_device *d = stalloc_recent.of;
+	struct stalloc_bias *o = stalloc_recent.bias;
+	if (STALLOC_UNLIKELY(stalloc_recent.device != device || stalloc_recent.id != stream ||
+			     size - 1 >= MOST || !stalloc_lock_enter_biased(&d->lock, o)))
 		return alloc_checked(size, device, stream);
 	uint64_t addr = stalloc_fast_alloc(d, s, size);
 	stalloc_lock_leave_biased(o);
@@ -164,11 +165,11 @@ static __attribute__((noinline)) void free_checked(uint64_t addr, int device, vo
 }
 
 void stalloc_free(void *ptr, size_t size, int device, void *stream) {
-	struct stalloc_device *d = recent.of;
+	struct stalloc_device *d = stalloc_recent.of;
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
-	struct stalloc_bias *o = recent.bias;
+	struct stalloc_bias *o = stalloc_recent.bias;
 	(void)size;
-	if (STALLOC_UNLIKELY(recent.device != device || recent.id != stream ||
+	if (STALLOC_UNLIKELY(stalloc_recent.device != device || stalloc_recent.id != stream ||
 			     !stalloc_lock_enter_biased(&d->lock, o))) {
 		free_checked(addr, device, stream);
 		return;
