@@ -194,8 +194,8 @@ func (x *Index) Blocks() iter.Seq[index.Block] {
 // Room implements index.Index.
 func (x *Index) Room(s uint32) index.Room {
 	r := C.stats_of(x.c, C.uint32_t(s))
-	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load), Peak: index.Unit(r.peak),
-		Used: uint32(r.used)}
+	return index.Room{Free: index.Unit(r.free), Load: index.Unit(r.load),
+		Peak: index.Unit(r.peak), Used: uint32(r.used)}
 }
 
 // Total implements index.Index.
