@@ -32,7 +32,6 @@ static size_t export(void *at)
 }
 
 /* A receiver: "new" sees what the exporter writes later, "back" writes, "dies" is killed. */
- */
 static int receive(char **arguments)
 {
 	size_t offset = strtoul(arguments[3], NULL, 10), size = strtoul(arguments[4], NULL, 10);

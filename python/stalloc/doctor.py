@@ -47,11 +47,11 @@ def show(finding: Finding, out: TextIO, colour: bool) -> None:
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = Parser(
         prog="stalloc doctor",
-        description="Looks whether stalloc can serve on this machine.",
+        description="Checks whether stalloc can serve on this machine.",
         allow_abbrev=False,  # __main__ looks for --python
     )
     parser.add_argument("--device", type=int, default=0, help="the CUDA device to try (default 0)")
-    parser.add_argument("--python", metavar="PATH", help="look at this one, which trains, instead")
+    parser.add_argument("--python", metavar="PATH", help="check this Python, which trains, instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     with printing(parser.prog):
         options = parser.parse_args(arguments)

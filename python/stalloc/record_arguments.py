@@ -40,15 +40,15 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         usage="%(prog)s -o FILE [options] (script | -m module) [arguments ...]",
         description="Records a training script's requests for GPU memory, for `stalloc report` and "
         "`stalloc replay`.",
-        epilog="Steps end where the program calls stalloc.step(), else where its optimizer steps.",
+        epilog="Steps end where the program calls stalloc.step(), or where its optimizer steps.",
     )
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
-        help="%%r in it stands for the rank; - is standard output, and what the program prints "
-        "goes to standard error",
+        help="the recording; %%r in it is the rank; - is standard output, and then the program's "
+        "own output goes to standard error",
     )
     parser.add_argument("--name", help="the workload's name in the trace; default: the script's")
     parser.add_argument("--device", type=int, metavar="N", help="default: the current one")
@@ -57,26 +57,28 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         type=_amount,
         default=1 << 30,
         metavar="AMOUNT",
-        help="of the host's memory, at most, while it records; default: 1GiB",
+        help="the most host memory that recording may take; default: 1GiB",
     )
     parser.add_argument(
-        "--steps", type=_steps, metavar="N", help="end the program after so many; default: it ends"
+        "--steps",
+        type=_steps,
+        metavar="N",
+        help="end the program after N steps; default: run it to its end",
     )
     parser.add_argument(
         "--poll",
         type=_micros,
         default=500,
         metavar="MICROSECONDS",
-        help="how often PyTorch is made to look which events have passed, so that the end of a "
-        "block that other streams use has its true time; 0: it looks at requests alone; "
-        "default: 500",
+        help="how often to make PyTorch check its events, so that the end of a block that other "
+        "streams use has its true time; 0: PyTorch checks only on requests; default: 500",
     )
     parser.add_argument(
         "--stacks",
         action="store_true",
-        help="which lines of the program ask for memory, too: `stalloc report` groups by them. "
-        "Off by default: a request takes a fifth to a third more CPU time, and files and functions "
-        "are in the file",
+        help="also record which lines of the program request memory: `stalloc report` groups by "
+        "them. Off by default: a request takes a fifth to a third more CPU time, and the recording "
+        "names files and functions",
     )
     parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="module", help="run a module")
     parser.add_argument(

@@ -33,10 +33,9 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         prog="stalloc run",
         usage="%(prog)s [options] (PROGRAM | -m MODULE) [arguments...]",
         description=(__doc__ or "").splitlines()[0],
-        epilog="What these options do not name, --conf does: every setting of STALLOC_CONF, which "
-        "it overrides (an unknown one is answered with all that there are). %r in a value or in "
-        "FILE is the rank. Without a GPU the program runs as usual, with a warning; stalloc doctor "
-        "says what is missing.",
+        epilog="--conf takes every setting of STALLOC_CONF and overrides it; an unknown setting is "
+        "an error that lists all of them. %r in a value or in FILE is the rank. Without a GPU the "
+        "program runs as usual, with a warning; stalloc doctor says what is missing.",
     )
     parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")
     parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
@@ -52,11 +51,11 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "--strict", action="store_true", help="fail rather than run without stalloc"
     )
     summary = parser.add_mutually_exclusive_group()
-    summary.add_argument("--no-summary", action="store_true", help="say nothing at the end")
+    summary.add_argument("--no-summary", action="store_true", help="print no summary at the end")
     summary.add_argument("--summary", metavar="FILE", help="also write the counters as JSON")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program", metavar="PROGRAM", help="a script, a folder or a module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     with printing(parser.prog):
         args = parser.parse_args(argv)
     folder = os.path.dirname(os.path.abspath(args.summary or ""))

@@ -195,8 +195,7 @@ func (x *Index) Blocks() iter.Seq[index.Block] {
 func (x *Index) Room(s uint32) index.ArenaStats {
 	r := C.stats_of(x.c, C.uint32_t(s))
 	return index.ArenaStats{Free: index.Unit(r.free), Load: index.Unit(r.load),
-		Peak: index.Unit(r.peak),
-		Used: uint32(r.used)}
+		Peak: index.Unit(r.peak), Used: uint32(r.used)}
 }
 
 // Total implements index.Index.
