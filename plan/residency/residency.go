@@ -50,10 +50,10 @@ func (c *chooser) without(chosen []bool, excess mem.Bytes) (found bool) {
 		if n > 0 && len(c.parts) > most {
 			break
 		}
-		if !c.choose(prefer) {
+		if !c.choose(prefer, false) {
 			continue
 		}
-		c.steps = budget
+		c.steps = pruning
 		c.prune(c.chosen, func() bool { return c.steps > 0 && c.keeps() })
 		if b := c.bytes(c.chosen); !found || b < least {
 			copy(chosen, c.chosen)
@@ -69,7 +69,7 @@ func (c *chooser) without(chosen []bool, excess mem.Bytes) (found bool) {
 // with finds a choice with little to wait. Of two that wait as long, the one is better of which
 // less leaves.
 func (c *chooser) with(chosen []bool, s *schedule) {
-	steps, found, wait, least := budget, false, Nanos(0), mem.Bytes(0)
+	steps, found, wait, least := pruning, false, Nanos(0), mem.Bytes(0)
 	best := func(of []bool) bool {
 		steps -= 4 * len(c.parts)
 		if steps < 0 || !s.run(of) {
@@ -88,10 +88,13 @@ func (c *chooser) with(chosen []bool, s *schedule) {
 		all[i] = true
 	}
 	best(all)
-	for n, prefer := range orders {
-		if n == 0 || len(c.parts) <= most {
-			c.choose(prefer) // as far as it comes
-			best(c.chosen)
+	for _, patient := range []bool{true, false} {
+		c.wait(patient)
+		for n, prefer := range orders {
+			if n == 0 || len(c.parts) <= most {
+				c.choose(prefer, true)
+				best(c.chosen)
+			}
 		}
 	}
 	now := slices.Clone(chosen)

@@ -22,7 +22,10 @@ func SafeStart(load []Load, from Nanos, limit, size mem.Bytes, rate int64) (t Na
 		room := limit - l.Bytes
 		switch {
 		case room < 0:
-			return max(t, end), end < mostTime
+			if end == mostTime {
+				return 0, false
+			}
+			return max(t, end), true
 		case room < size:
 			if end == mostTime {
 				return 0, false
