@@ -40,7 +40,7 @@ static void set_conf(uint64_t dice, const struct life *l)
 	static const char *const plans[] = {"always", "always", "always", "on", "on", "off"};
 	ADD(",plan:%s", plans[kit_below(&dice, 6)]);
 	if (one_in(&dice, 8)) ADD(",stitch:off");
-	if (one_in(&dice, 8) && !l->night) ADD(",pool:gmlake"); /* whose memory cannot sleep */
+	if (one_in(&dice, 8)) ADD(",pool:gmlake");
 	if (one_in(&dice, 4)) ADD(",native:off");
 	if (one_in(&dice, 8)) ADD(",page:off");
 	if (one_in(&dice, 8)) ADD(",window:32GiB");

@@ -44,8 +44,12 @@ type kit struct {
 	random  *rand.Rand
 }
 
-func newKit(t *testing.T) *kit {
+func newKit(t *testing.T) *kit { return newKitOf(t, actors.Options{}) }
+
+// newKitOf is a kit with settings.
+func newKitOf(t *testing.T, opts actors.Options) *kit {
 	t.Helper()
+	opts.Inline = true
 	t.Setenv("FAKECUDA_CAPACITY", "268435456")
 	t.Setenv("FAKECUDA_ANY_STREAM", "1")
 	lib.Reset()
@@ -55,7 +59,7 @@ func newKit(t *testing.T) *kit {
 	}
 	k := &kit{T: t, holds: map[mem.Addr][]byte{}, random: rand.New(rand.NewPCG(1, 2))}
 	if k.gpu, err = driver.Device(0); err == nil {
-		k.Local, err = actors.OpenLocal(k.gpu, actors.Options{Inline: true})
+		k.Local, err = actors.OpenLocal(k.gpu, opts)
 	}
 	if err == nil {
 		k.weights, err = pool.Region("weights")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"stalloc/actors"
+	"stalloc/engine/gmlake"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -244,5 +245,27 @@ func TestRetiredAsleep(t *testing.T) {
 	if err := k.Pause(nil, true); !errors.Is(err, actors.ErrRetired) {
 		t.Errorf("sleep of a device that was closed: %v", err)
 	}
+	k.end()
+}
+
+// TestLakeSleeps: the memory of GMLake's algorithm, stitched blocks and regions of their own too,
+// sleeps and wakes, whole or in part.
+func TestLakeSleeps(t *testing.T) {
+	lake := gmlake.DefaultConfig()
+	k := newKitOf(t, actors.Options{GMLake: &lake})
+	k.program()
+	before := k.Stats()
+	for _, pools := range [][]uint64{nil, {k.weights}, {0}} {
+		k.pause(true, pools...)
+		taken := k.taken()
+		if s := k.Stats(); s.Asleep == 0 || taken != before.Reserved-s.Asleep ||
+			pools == nil && taken != 0 {
+			t.Errorf("pools %v: %v asleep of %v, %v are taken", pools, s.Asleep, before.Reserved, taken)
+		}
+		k.resume(pools...)
+		k.same("after pools %v woke", pools)
+	}
+	k.program()
+	k.same("after more requests")
 	k.end()
 }
