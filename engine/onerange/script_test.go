@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"stalloc/engine"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
@@ -22,6 +23,7 @@ import (
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
 //	lasting              with stream=, which is never gone
+//	fail KIND N          the driver refuses the Nth operation of that kind from here on: no!
 //	step
 //	trim                 with pool=
 //	layout               what lies where: of each arena, by offset from the window's base
@@ -59,6 +61,24 @@ type scripted struct {
 	*device
 	names map[string]uint64 // requests
 	last  uint64
+	fails [][]string // kinds of operations, and how many are done before one is refused
+}
+
+// refuses reports whether the driver refuses an operation, each as often as a script says.
+func (s *scripted) refuses(_ int, op engine.Op) bool {
+	for i, f := range s.fails {
+		if f[0] != op.Kind.String() {
+			continue
+		}
+		n, _ := strconv.Atoi(f[1])
+		if f[1] = strconv.Itoa(n - 1); n == 1 {
+			s.fails = slices.Delete(s.fails, i, i+1)
+			s.done = append(s.done, engine.Op{Code: driver.CodeOutOfMemory})
+			return true
+		}
+		return false
+	}
+	return false
 }
 
 func (s *scripted) amount(t *testing.T, d *datadriven.TestData, key string) (n mem.Bytes) {
@@ -85,7 +105,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		case "stream":
 			ev.Stream = mem.StreamID(n)
 		case "pool":
-			ev.Pool = uint64(n)
+			ev.Pool, _ = strconv.ParseUint(value, 10, 64)
 		case "planned":
 			at, err := mem.ParseBytes(value)
 			if err != nil {
@@ -115,6 +135,9 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		err = s.record(s.names[plain[1]], ev.Stream)
 	case "pass":
 		err = s.pass(0)
+	case "fail":
+		s.fails = append(s.fails, plain[1:])
+		s.failing = s.refuses
 	case "lasting":
 		s.eng.SetPersistent(ev.Stream)
 	case "step":
@@ -154,6 +177,8 @@ func (s *scripted) told() string {
 			out = append(out, fmt.Sprintf("fence on stream %d", op.Stream))
 		case engine.OpMap, engine.OpRelease:
 			out = append(out, fmt.Sprintf("%v %d", op.Kind, len(run)))
+		case 0:
+			out = append(out, "no!")
 		case engine.OpSync, engine.OpUnknown:
 			out = append(out, op.Kind.String())
 		}
