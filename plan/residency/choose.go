@@ -28,7 +28,7 @@ type chooser struct {
 
 const (
 	choosing = 1 << 21 // so many events choosing may look at,
-	pruning  = 1 << 20 // and so many taking back
+	pruning  = 1 << 19 // and so many taking back
 )
 
 func newChooser(g *grid) *chooser {

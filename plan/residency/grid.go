@@ -28,7 +28,7 @@ type grid struct {
 }
 
 func newGrid(p *Problem) *grid {
-	g := &grid{limit: p.Limit}
+	g := &grid{limit: p.Limit, times: make([]Nanos, 0, len(p.Load)+2*len(p.Items))}
 	for _, l := range p.Load {
 		g.times = append(g.times, l.From)
 	}
@@ -57,6 +57,7 @@ func newGrid(p *Problem) *grid {
 // cut makes parts of the items. Those that are too small to move are load.
 func (g *grid) cut(p *Problem) {
 	stays := make([]mem.Bytes, len(g.times)+1) // differences
+	g.parts = make([]part, 0, len(p.Items))
 	for i, it := range p.Items {
 		if it.Need <= it.Idle || it.Size == 0 {
 			continue

@@ -2,7 +2,6 @@ package residency
 
 import (
 	"math"
-	"slices"
 
 	"stalloc/internal/mem"
 )
@@ -150,75 +149,4 @@ func (s *schedule) await(now *Nanos, load mem.Bytes) bool {
 	*now = max(*now, s.until(s.waiting[s.next]))
 	s.pop(load)
 	return true
-}
-
-// all returns the waits for copies either way, by moment.
-func (s *schedule) all() (waits []Wait) {
-	next, sum := 0, Nanos(0)
-	for k := 1; k < len(s.times); k++ {
-		d := s.at[k] - s.at[k-1] - (s.times[k] - s.times[k-1])
-		for ; next < len(s.waits) && s.waits[next].moment == int32(k); next++ {
-			d += s.waits[next].sum - sum
-			sum = s.waits[next].sum
-		}
-		if d > 0 {
-			waits = append(waits, Wait{s.times[k], d})
-		}
-	}
-	return waits
-}
-
-// plan writes the schedule down.
-func (s *schedule) plan() Plan {
-	p := Plan{Waits: s.all()}
-	for _, w := range p.Waits {
-		p.Wait += w.For
-	}
-	for _, i := range s.leave {
-		if s.out[i] == absent {
-			continue
-		}
-		x := &s.parts[i]
-		from := s.out[i] + s.shiftAt(s.out[i])
-		p.Moves = append(p.Moves, Move{int(x.item), x.offset, x.size, from, from + x.out,
-			s.returned[i], s.returned[i] + x.back})
-		p.Left += x.size
-	}
-	p.Peak = s.peak(&p)
-	return p
-}
-
-// peak is the highest load of a plan.
-func (s *schedule) peak(p *Plan) mem.Bytes {
-	type change struct {
-		at   Nanos
-		late bool // after what ends at that time
-		size mem.Bytes
-	}
-	var all []change
-	last, delay, next := mem.Bytes(0), Nanos(0), 0
-	for k, t := range s.times {
-		for ; next < len(p.Waits) && p.Waits[next].At <= t; next++ {
-			delay += p.Waits[next].For
-		}
-		all = append(all, change{t + delay, false, s.total[k] - last})
-		last = s.total[k]
-	}
-	for _, m := range p.Moves {
-		all = append(all, change{m.OutUntil, false, -m.Size}, change{m.BackFrom, true, m.Size})
-	}
-	slices.SortFunc(all, func(a, b change) int {
-		if a.at != b.at {
-			return int(max(-1, min(1, a.at-b.at)))
-		}
-		return lateLast(a.late, b.late)
-	})
-	sum, most := mem.Bytes(0), mem.Bytes(0)
-	for i, c := range all {
-		sum += c.size
-		if i+1 == len(all) || all[i+1].at != c.at || all[i+1].late != c.late {
-			most = max(most, sum)
-		}
-	}
-	return most
 }

@@ -81,13 +81,3 @@ func (s *schedule) waited() Nanos {
 	}
 	return s.at[last] - s.times[last] - (s.at[0] - s.times[0]) + s.late
 }
-
-func lateLast(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
