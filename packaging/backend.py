@@ -1,7 +1,7 @@
-"""What pip calls to build the package from the root of the source tree, or from an sdist of it.
+"""The build backend for pip, at the root of the source tree or in an sdist of it.
 
-The libraries and the program are made by `make`, which needs Go, gcc and make; python/ is packaged
-by setuptools as it stands there. The sdist holds what that takes: no tests, and no docs.
+`make` builds the libraries and the program, which needs Go, gcc and make; setuptools packages
+python/. The sdist has what that needs: no tests and no docs.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def make():
     missing = [name for tool, name in TOOLS.items() if not shutil.which(tool)]
     if missing:
         sys.exit(f"stalloc is built from source and needs {', '.join(missing)}: install it first")
-    # The tree may be another user's, or none of git's at all.
+    # The tree may belong to another user, or may not be a git checkout.
     flags = f"{os.environ.get('GOFLAGS', '')} -buildvcs=false".strip()
     done = subprocess.run(["make", "cli", "libs"], cwd=ROOT, env={**os.environ, "GOFLAGS": flags})
     if done.returncode:

@@ -19,7 +19,7 @@ was=$(printf '%s' "$old" | sed 's/[.]/\\&/g')
 folders=$(git ls-files '*.go' | sed -n 's#/.*##p' | sort -u | paste -sd '|')
 go=$(git ls-files '*.go')
 go mod edit -module "$new"
-# Imports: on lines of their own, perhaps behind a name.
+# Imports: each on its own line, maybe after a name.
 sed -i -E "s#^(\s*(import )?([A-Za-z_.][A-Za-z_0-9.]* )?)\"$was(/[^\"]*)?\"\$#\1\"$new\4\"#" $go
 # Packages that code, comments and docs name.
 sed -i -E "s#(^|[^A-Za-z0-9_./-])$was/($folders)([^A-Za-z0-9_-]|\$)#\1$new/\2\3#g" $go $(git ls-files '*.md' '*.h')

@@ -2,8 +2,8 @@
 
     python packaging/notices.py ./cshim/engine ./cmd/stalloc "Zig's runtime=path/of/LICENSE"
 
-Go's toolchain knows which modules those packages are built from; a module without a license is
-an error. Go's own library is linked, too. A license that several share stands there once.
+Go's toolchain lists the modules of those packages; a module without a license is an error. Go's
+standard library is linked, too. A license that several modules share is printed once.
 """
 
 import os

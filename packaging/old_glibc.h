@@ -1,9 +1,9 @@
-/* Included ahead of a C++ source that is compiled on a newer Linux than it is to load on: what has
- * moved since glibc 2.28 and its libstdc++, or is new. */
+/* Included before a C++ source that is compiled on a newer Linux than it has to load on: it covers
+ * what moved or is new since glibc 2.28 and its libstdc++. */
 #include <dlfcn.h>
 #include <new>
-#if __GLIBC_PREREQ(2, 34) /* dlopen and the like are libc's own; their former names are there \
-			     still */
+/* Since 2.34 dlopen and the like are in libc itself, which also has their former names. */
+#if __GLIBC_PREREQ(2, 34)
 #ifdef __aarch64__
 #define FIRST "GLIBC_2.17"
 #else

@@ -2,8 +2,8 @@
 
     python packaging/sbom.py VERSION ./cshim/engine ./cmd/stalloc > stalloc.cdx.json
 
-Go's toolchain knows which modules are linked; Go's own library and the bundled uPlot are beside
-them. The same sources give the same file: it has no time and no random number.
+Go's toolchain lists the linked modules; Go's standard library and the bundled uPlot are added. The
+same sources give the same file: it has no time and no random number.
 """
 
 import json

@@ -1,22 +1,24 @@
-# The wheel: the libraries and the program are built once more, against an old glibc, so that
-# they load wherever that or a later one is. What `make build` has built is not touched.
+# The wheel: the libraries and the program are built again, against an old glibc, so that they load
+# on every system with that glibc or a later one. The output of `make build` is not touched.
 
 # The same sources give the same wheel.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 GLIBC := 2.28
-# The processor that the wheel is for: x86_64 or aarch64. Its adapters want Debian's g++-aarch64-linux-gnu; ADAPTERS= does without.
+# The processor that the wheel is for: x86_64 or aarch64. The adapters for aarch64 need Debian's
+# g++-aarch64-linux-gnu; ADAPTERS= leaves them out.
 ARCH  ?= x86_64
 GOARCH_aarch64 := arm64
 GOARCH_x86_64  := amd64
 WHEEL := $(BUILD)/wheel
 STAGE := $(WHEEL)/source
-# PyTorch's versions that the wheel has the compiled adapter for, each downloaded once (about 1 GB)
-# and kept in the user's cache: all, some, or none. For the others it is compiled where it is used.
+# The versions of PyTorch for which the wheel has a compiled adapter: all, some, or none. Each is
+# downloaded once (about 1 GB) and kept in the user's cache. For other versions the adapter is
+# compiled where it is used.
 ADAPTERS ?= 2.11 newest
 WHEEL_PYTHON := $(CURDIR)/$(WHEEL)/venv/bin/python
 DIST  ?= dist
-# auditwheel knows the names of its own processor alone; of another it takes the lowest that fits.
+# auditwheel knows only its own processor's names; for another it takes the lowest that fits.
 PLAT := $(if $(filter $(ARCH),$(shell uname -m)),manylinux_$(subst .,_,$(GLIBC))_$(ARCH),auto)
 FOR_ARCH  := GOARCH=$(or $(GOARCH_$(ARCH)),$(error ARCH is $(ARCH): expected x86_64 or aarch64))
 OLD_GLIBC := $(FOR_ARCH) CGO_ENABLED=1 ARCH=$(ARCH) GLIBC=$(GLIBC) ZIG_PYTHON=$(WHEEL_PYTHON) ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/$(WHEEL)/zig

@@ -72,8 +72,8 @@ int stalloc_pause(int device, const char *const *tags, size_t n, int backup) {
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* frees may be waiting */
 		if (device < 0 || i == device) stalloc_drain_now(&stalloc_devices[i]);
 	result = e->pause(device, tags, n, backup == STALLOC_BACKUP_HOST, err, sizeof err);
-	return result == STALLOC_OK ? result
-				    : stalloc_fail(result, "the memory cannot be paused: %s", err);
+	if (result == STALLOC_OK) return result;
+	return stalloc_fail(result, "the memory cannot be paused: %s", err);
 }
 
 /* Closed devices are resumed, too. */
@@ -86,6 +86,6 @@ int stalloc_resume(int device, const char *const *tags, size_t n) {
 	if (problem) return cannot_sleep(problem);
 	if (!e) return STALLOC_OK; /* nothing was allocated yet */
 	result = e->resume(device, tags, n, err, sizeof err);
-	return result == STALLOC_OK ? result
-				    : stalloc_fail(result, "the memory cannot be resumed: %s", err);
+	if (result == STALLOC_OK) return result;
+	return stalloc_fail(result, "the memory cannot be resumed: %s", err);
 }

@@ -27,8 +27,8 @@ int stalloc_step(int device) {
 	if (device < -1 || device >= STALLOC_MAX_DEVICES)
 		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!*stalloc_alive) return STALLOC_OK;
-	int result =
-		e ? e->step(device, err, sizeof err) : STALLOC_OK; /* nothing was allocated yet */
+	/* Without an engine nothing was allocated yet. */
+	int result = e ? e->step(device, err, sizeof err) : STALLOC_OK;
 	if (result == STALLOC_ERR_ENGINE) { /* a bug of ours must not end the training */
 		stalloc_log_once(&logged, "the engine could not end a step (%s); training goes on",
 				 err);
@@ -43,16 +43,15 @@ int stalloc_close(int device) {
 	if (device < -1 || device >= STALLOC_MAX_DEVICES)
 		return stalloc_fail(STALLOC_ERR_ARGUMENT, "there is no device %d", device);
 	if (!stalloc_ready()) return STALLOC_OK;
-	for (int i = 0; i < STALLOC_MAX_DEVICES;
-	     i++) /* first: later failures are not the engine's */
+	/* First: later failures are not the engine's. */
+	for (int i = 0; i < STALLOC_MAX_DEVICES; i++)
 		if (device < 0 || i == device) stalloc_engine_give_up(i, "it was closed");
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	int result = e ? e->close(device, err, sizeof err) : STALLOC_OK;
 	stalloc_plain_retry_frees();
 	drain_and_publish(device, true);
-	return result == STALLOC_OK
-		       ? result
-		       : stalloc_fail(result, "the engine could not be closed: %s", err);
+	if (result == STALLOC_OK) return result;
+	return stalloc_fail(result, "the engine could not be closed: %s", err);
 }
 
 void stalloc_empty_cache(void) {
@@ -196,9 +195,8 @@ int stalloc_explain(int device, char *text, size_t length) {
 }
 
 static int no_plan(int result, const char *doing, const char *path, const char *err) {
-	return result == STALLOC_OK
-		       ? result
-		       : stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
+	if (result == STALLOC_OK) return result;
+	return stalloc_fail(result, "the plan %s cannot be %s: %s", path, doing, err);
 }
 
 int stalloc_save_plan(int device, const char *path) {

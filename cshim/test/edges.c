@@ -232,8 +232,8 @@ static void private_pools(void)
 	CHECK(outside && outside != inside, "memory of a private pool was handed out outside");
 	stalloc_free(outside, 0, 0, NULL);
 	stalloc_release_pool(0, 7, 1);
-	for (uint64_t id = 8; id < 24;
-	     id++) { /* more than the device has, by blocks that outlive their pools */
+	/* More than the device has, by blocks that outlive their pools. */
+	for (uint64_t id = 8; id < 24; id++) {
 		stalloc_begin_pool(0, id, 1, NULL);
 		inside = stalloc_malloc(64 << 20, 0, NULL);
 		stalloc_end_pool(0, id, 1);

@@ -17,7 +17,7 @@ def guard(torch: ModuleType) -> None:
     low = torch._C
     if not hasattr(low, "_set_cudnn_benchmark"):
         return
-    set_native: Callable[[bool], None] = low._set_cudnn_benchmark
+    set_original: Callable[[bool], None] = low._set_cudnn_benchmark
 
     def set_benchmark(value: bool) -> None:
         if value:
@@ -27,7 +27,7 @@ def guard(torch: ModuleType) -> None:
                 StallocWarning,
                 stacklevel=3,
             )
-        set_native(False)
+        set_original(False)
 
     if low._get_cudnn_benchmark():
         set_benchmark(True)

@@ -151,10 +151,10 @@ def patch(torch: ModuleType, answers: Answers) -> None:
 
 def _patch_fraction(low: Any, answers: Answers) -> None:
     """PyTorch can set a pluggable allocator's memory fraction but not read it: remembers it."""
-    set_native = low._cuda_setMemoryFraction
+    set_original = low._cuda_setMemoryFraction
 
     def set_fraction(fraction: float, device: int) -> None:
-        set_native(fraction, device)
+        set_original(fraction, device)
         answers.remember_fraction(fraction, device)
 
     low._cuda_setMemoryFraction = set_fraction
