@@ -75,7 +75,8 @@ func (b *brute) begin(s bruteState, direction int) bruteCost {
 		next, more := s, int32(0)
 		switch {
 		case direction == 0 && s.out == 0 && s.item[i] == stays && b.idle(i, s.at):
-			next.item[i], next.out, more = leaving, int8(int64(it.Size)/b.p.Link.Out), int32(it.Size)
+			next.item[i], more = leaving, int32(it.Size)
+			next.out = int8(int64(it.Size) / b.p.Link.Out)
 		case direction == 1 && s.back == 0 && s.item[i] == gone:
 			next.item[i], next.back = coming, int8(int64(it.Size)/b.p.Link.Back)
 		default:
@@ -135,8 +136,8 @@ func (b *brute) pass(s bruteState) bruteCost {
 	return best
 }
 
-// TestAgainstBruteForce: what fits is known exactly, and how far plans are from the best is bounded.
-// The problems are always the same: the bounds are measured, not proven.
+// TestAgainstBruteForce: what fits is known exactly, and how far plans are from the best is
+// bounded. The problems are always the same: the bounds are measured, not proven.
 func TestAgainstBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var byWait, byBytes [6]int // by how many units or bytes more than the best
@@ -164,7 +165,8 @@ func TestAgainstBruteForce(t *testing.T) {
 	}
 	t.Logf("units waited more than the best %v, bytes more %v, at most %.2f times", byWait, byBytes,
 		ratio)
-	if byWait[0] < 3000 || byWait[1]+byWait[2]+byWait[3] > byWait[0]/100 || byWait[4]+byWait[5] > 0 ||
+	if byWait[0] < 3000 || byWait[1]+byWait[2]+byWait[3] > byWait[0]/100 ||
+		byWait[4]+byWait[5] > 0 ||
 		byBytes[0] < byWait[0]*999/1000 || ratio > 1.5 {
 		t.Errorf("plans are farther from the best than they were")
 	}

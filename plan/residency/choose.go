@@ -63,8 +63,14 @@ func (c *chooser) wait(patient bool) {
 // orders are by what a part is preferred: it is needed late, is large, is small, is idle for long.
 var orders = [...]func(a, b *part) int{
 	func(a, b *part) int { return cmp.Compare(b.need, a.need) },
-	func(a, b *part) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.need, a.need)) },
-	func(a, b *part) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(b.need, a.need)) },
+	func(a, b *part) int {
+		return cmp.Or(cmp.Compare(b.size, a.size),
+			cmp.Compare(b.need, a.need))
+	},
+	func(a, b *part) int {
+		return cmp.Or(cmp.Compare(a.size, b.size),
+			cmp.Compare(b.need, a.need))
+	},
 	func(a, b *part) int { return cmp.Compare(b.need-b.idle, a.need-a.idle) },
 }
 

@@ -57,8 +57,8 @@
 // it returns. The choice here is always a prefix of the outermost, one part is added only if
 // the ones before do not suffice, so it is the shortest.
 //
-// Otherwise choosing is knapsack-hard, and the choice is a heuristic. Over 83,465 random problems of
-// up to five items, brute force (any order, any choice) waited less in 0.3 % of them, by at most
+// Otherwise choosing is knapsack-hard, and the choice is a heuristic. Over 83,465 random problems
+// of up to five items, brute force (any order, any choice) waited less in 0.3 % of them, by at most
 // three units of time (the smallest copy takes one), and of equal waits let fewer bytes leave in
 // five, where the plan had up to 1.5 times as many.
 //

@@ -13,10 +13,10 @@ func TestSmallest(t *testing.T) {
 	if a, err := Smallest(p); err != nil || a != (Answer{Whole: 6, Free: 3, Least: 3}) {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// On half the link, with all sizes doubled: at 2 the load is 10 and A, 4 units on its way, is not
-	// out yet, so below 10 the program waits. B alone, away over [3, 5), keeps 10. With 6, A has to be
-	// out before B is idle: at 4, not at 1. And it has room again when B is needed, at 7, but takes
-	// until 3 after it is needed.
+	// On half the link, with all sizes doubled: at 2 the load is 10 and A, 4 units on its way, is
+	// not out yet, so below 10 the program waits. B alone, away over [3, 5), keeps 10. With 6, A
+	// has to be out before B is idle: at 4, not at 1. And it has room again when B is needed, at 7,
+	// but takes until 3 after it is needed.
 	p.Link = Link{1, 1}
 	for i := range p.Items {
 		p.Items[i].Size *= 2

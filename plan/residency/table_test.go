@@ -154,9 +154,12 @@ func TestValidator(t *testing.T) {
 		"another peak":             func(p *Plan) { p.Peak = 3 },
 		"other bytes":              func(p *Plan) { p.Left = 3 },
 		"a wait that is not told":  func(p *Plan) { p.Waits = []Wait{{unit, 1}} },
-		"twice":                    func(p *Plan) { p.Moves, p.Left = append(p.Moves, p.Moves[0]), 4 },
-		"nothing leaves":           func(p *Plan) { p.Moves, p.Left = nil, 0 },
-		"over, and moves":          func(p *Plan) { p.Over = 1 },
+		"twice": func(p *Plan) {
+			p.Moves, p.Left = append(p.Moves, p.Moves[0]),
+				4
+		},
+		"nothing leaves":  func(p *Plan) { p.Moves, p.Left = nil, 0 },
+		"over, and moves": func(p *Plan) { p.Over = 1 },
 	} {
 		p := plan()
 		change(p)
