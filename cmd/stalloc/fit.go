@@ -25,15 +25,10 @@ type fitFlags struct {
 	allocators []string
 	capacity   size
 	format     format
+	offload    offloading
 }
 
-func newFit() *cobra.Command {
-	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native",
-		"expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
-	cmd := &cobra.Command{
-		Use:   "fit [flags] (--at SIZE=FILE... | --sizes NAME=SIZE,... program [arguments])",
-		Short: "The largest batch or sequence that fits, from runs of smaller ones",
-		Long: `Fit finds the largest batch or sequence of a program that fits in a device, and
+const fitHelp = `Fit finds the largest batch or sequence of a program that fits in a device, and
 the largest that runs at full speed, under each allocator. It needs recordings
 of a few steps at two sizes, better at three, from any GPU that can hold them.
 --sizes batch=4,8 makes them: it runs the program with --batch 4 and --batch 8,
@@ -58,7 +53,20 @@ times the largest recorded size.
 
 --capacity is the memory that tensors can use: the device's, less what the CUDA
 context and libraries take, usually 0.5 to 1.5 GiB. No allocator exceeds 'live
-tensors'.`,
+tensors'.
+
+With --offload it also tells what live tensors need if the optimizer states lie
+on the host between two optimizer steps, and how much longer a step takes then.
+States are recognised by their lives; what a recording cannot know is when
+memory is used, so the time is an estimate from the host's times.`
+
+func newFit() *cobra.Command {
+	flags := fitFlags{multiple: 1, steps: 6, python: "python3", allocators: []string{"native",
+		"expandable", "stalloc"}, capacity: size(80 * mem.GiB), format: asTable}
+	cmd := &cobra.Command{
+		Use:   "fit [flags] (--at SIZE=FILE... | --sizes NAME=SIZE,... program [arguments])",
+		Short: "The largest batch or sequence that fits, from runs of smaller ones",
+		Long:  fitHelp,
 		Example: `  stalloc fit --sizes batch=4,8,12 train.py --lr 3e-4
   stalloc fit --at 4=b4.csv.gz --at 8=b8.csv.gz --at 12=b12.csv.gz
   stalloc fit --multiple 64 --capacity 79GiB --at 512=s512.csv.gz --at 1024=s1024.csv.gz`,
@@ -87,6 +95,7 @@ tensors'.`,
 	f.Var(&flags.capacity, "capacity", "memory that tensors can have"+amounts)
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators, "allocators to tell of")
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
+	flags.offload.add(f)
 	addFormat(f, &flags.format)
 	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats})
 	return cmd
@@ -175,6 +184,7 @@ func (f *fitFlags) run(cmd *cobra.Command) error {
 		s.fail(fmt.Errorf("these recordings do not tell how %s grow: %s", liveTensors, why))
 		return s.finishAll(nil)
 	}
+	results = append(results, f.offload.results(f, runs, traces, growth)...)
 	for i, a := range allocators {
 		s.progress.startAt(len(runs) + i)
 		var fits, speed fitResult

@@ -24,6 +24,8 @@ type fitResult struct {
 	Off        mem.Bytes `json:"off_bytes"`
 	Checked    bool      `json:"checked"`
 	CannotTell string    `json:"cannot_tell,omitempty"`
+
+	Offload []offloadResult `json:"offload,omitempty"` // of each recording
 }
 
 // The figures, and the allocator that there is none of: memory for live tensors alone.
@@ -61,6 +63,9 @@ func (f *fitFlags) table(results []fitResult, byLine error) (table.Writer, strin
 			notes += fmt.Sprintf("?: %s, %s: %s\n", r.Allocator, strings.ReplaceAll(r.Figure, "_",
 				" "), r.CannotTell)
 		}
+	}
+	for _, r := range results {
+		notes += r.notes()
 	}
 	notes += "fixed and each: memory that does not grow, and for each unit of size, to fit\n"
 	if byLine != nil {

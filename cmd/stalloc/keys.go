@@ -95,6 +95,18 @@ var keysOf = []struct {
 		{"off_bytes", "by how much the memory of the largest may be off"},
 		{"checked", "whether three sizes or more say by how much it is no line"},
 		{"cannot_tell", "why there is none, and what to do; the figures are 0; left out otherwise"},
+		{"offload", "with --offload, of states offloaded: an object for each recording"},
+	}},
+	{"offload, of stalloc fit", []key{
+		{"size", "of the recording"},
+		{"states_bytes", "optimizer states in blocks of 1 MiB or more"},
+		{"states_blocks", "how many"},
+		{"inferred", "the recording does not mark where the optimizer begins"},
+		{"whole_bytes", "what live tensors need with the states on the device"},
+		{"fits_bytes", "what they need with the states offloaded"},
+		{"step_ns", "how long a step takes, but for the first, on average"},
+		{"longer_ns", "how much longer the slowest takes in fits_bytes, at about"},
+		{"link_bytes_per_second", "as --link says"},
 	}},
 	{"stalloc plan: an object for each recording", []key{
 		{"trace", "name of the recording"},

@@ -323,8 +323,8 @@ func TestSize(t *testing.T) {
 // TestKeys: every key that is printed is explained, and nothing else is.
 func TestKeys(t *testing.T) {
 	for i, printed := range []any{replay.Result{}, replay.Step{}, report.Diff{}, report.DiffRun{},
-		report.DiffGroup{}, report.DiffStep{}, fitResult{}, planResult{}, solveResult{},
-		frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
+		report.DiffGroup{}, report.DiffStep{}, fitResult{}, offloadResult{}, planResult{},
+		solveResult{}, frontResult{}, tuneResult{}, topResult{}, page.Stats{}} {
 		var tags, explained []string
 		of := reflect.TypeOf(printed)
 		for j := range of.NumField() {

@@ -219,7 +219,8 @@ func TestTopIsAsWideAsTheTerminal(t *testing.T) {
 func TestShortCommand(t *testing.T) {
 	for command, want := range map[string]string{
 		"/usr/bin/python -u ./runs/train.py --lr 1": "train.py",
-		"python -m torch.distributed.run":           "torch.distributed.run", "/opt/serve": "serve", "": "?",
+		"python -m torch.distributed.run":           "torch.distributed.run", "/opt/serve": "serve",
+		"": "?",
 	} {
 		if got := shortCommand(command); got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)

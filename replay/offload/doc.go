@@ -11,8 +11,8 @@
 // most bytes, with nothing else requested or freed in between. On every recording that has marks
 // both find the same blocks. What is not recognised: states that are made one by one beside
 // temporaries, those of a recording that begins after the first optimizer step, and those of an
-// optimizer that steps within the backward pass. A lasting buffer of another kind, made at that place
-// in one row, would be taken for states.
+// optimizer that steps within the backward pass. A lasting buffer of another kind, made at that
+// place in one row, would be taken for states.
 //
 // When the optimizer begins in later steps is what a mark says, or else as many requests before the
 // end of the step as were made behind the states in the first one. Times are the host's, which runs
