@@ -135,8 +135,8 @@ func (b *brute) pass(s bruteState) bruteCost {
 	return best
 }
 
-// TestAgainstBruteForce: what fits is known exactly, and how far plans are from the best is bounded.
-// The problems are always the same: the bounds are measured, not proven.
+// TestAgainstBruteForce: what fits is known exactly, and how far plans are from the best is
+// bounded. The problems are always the same: the bounds are measured, not proven.
 func TestAgainstBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var byWait, byBytes [6]int // by how many units or bytes more than the best
@@ -164,8 +164,8 @@ func TestAgainstBruteForce(t *testing.T) {
 	}
 	t.Logf("units waited more than the best %v, bytes more %v, at most %.2f times", byWait, byBytes,
 		ratio)
-	if byWait[0] < 3000 || byWait[1]+byWait[2]+byWait[3] > byWait[0]/100 || byWait[4]+byWait[5] > 0 ||
-		byBytes[0] < byWait[0]*999/1000 || ratio > 1.5 {
+	if byWait[0] < 3000 || byWait[1] > 8 || byWait[2] > 1 || byWait[3]+byWait[4]+byWait[5] > 0 ||
+		byBytes[0] < byWait[0]-1 || ratio > 1.5 {
 		t.Errorf("plans are farther from the best than they were")
 	}
 }
@@ -201,14 +201,7 @@ func TestNestedIsOptimal(t *testing.T) {
 // solveBoth returns a valid plan, and the least cost.
 func solveBoth(t *testing.T, p *Problem, units int) (Plan, bruteCost) {
 	t.Helper()
-	plan, err := Solve(p)
-	if err == nil {
-		err = validate(p, &plan)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%+v\n%+v", err, p, plan)
-	}
-	return plan, newBrute(p, units).best(bruteState{})
+	return solve(t, p), newBrute(p, units).best(bruteState{})
 }
 
 func smallProblem(rng *rand.Rand, n, units int) *Problem {

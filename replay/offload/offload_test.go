@@ -72,7 +72,8 @@ func small() *trace.Trace {
 		add(trace.FreeCompleted, id, 0, to)
 	}
 	for step := range int64(3) {
-		tr.Events = append(tr.Events, trace.Event{Kind: trace.Mark, Mark: "step " + string('0'+rune(step))})
+		mark := "step " + string('0'+rune(step))
+		tr.Events = append(tr.Events, trace.Event{Kind: trace.Mark, Mark: mark})
 		begun := step * 10000
 		for range 4 {
 			block(512, begun+1000, begun+1500)
