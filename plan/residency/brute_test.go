@@ -165,9 +165,8 @@ func TestAgainstBruteForce(t *testing.T) {
 	}
 	t.Logf("units waited more than the best %v, bytes more %v, at most %.2f times", byWait, byBytes,
 		ratio)
-	if byWait[0] < 3000 || byWait[1]+byWait[2]+byWait[3] > byWait[0]/100 ||
-		byWait[4]+byWait[5] > 0 ||
-		byBytes[0] < byWait[0]*999/1000 || ratio > 1.5 {
+	if byWait[0] < 3000 || byWait[1] > 8 || byWait[2] > 1 || byWait[3]+byWait[4]+byWait[5] > 0 ||
+		byBytes[0] < byWait[0]-1 || ratio > 1.5 {
 		t.Errorf("plans are farther from the best than they were")
 	}
 }
@@ -203,14 +202,7 @@ func TestNestedIsOptimal(t *testing.T) {
 // solveBoth returns a valid plan, and the least cost.
 func solveBoth(t *testing.T, p *Problem, units int) (Plan, bruteCost) {
 	t.Helper()
-	plan, err := Solve(p)
-	if err == nil {
-		err = validate(p, &plan)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%+v\n%+v", err, p, plan)
-	}
-	return plan, newBrute(p, units).best(bruteState{})
+	return solve(t, p), newBrute(p, units).best(bruteState{})
 }
 
 func smallProblem(rng *rand.Rand, n, units int) *Problem {

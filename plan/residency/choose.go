@@ -64,19 +64,17 @@ func (c *chooser) wait(patient bool) {
 var orders = [...]func(a, b *part) int{
 	func(a, b *part) int { return cmp.Compare(b.need, a.need) },
 	func(a, b *part) int {
-		return cmp.Or(cmp.Compare(b.size, a.size),
-			cmp.Compare(b.need, a.need))
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.need, a.need))
 	},
 	func(a, b *part) int {
-		return cmp.Or(cmp.Compare(a.size, b.size),
-			cmp.Compare(b.need, a.need))
+		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(b.need, a.need))
 	},
 	func(a, b *part) int { return cmp.Compare(b.need-b.idle, a.need-a.idle) },
 }
 
-// choose adds parts until the limit is kept without a wait. False: it found no such choice; it
-// has gone as far as it comes, if far is set.
-func (c *chooser) choose(prefer func(a, b *part) int, far bool) bool {
+// choose adds parts until the limit is kept without a wait, or with waits if the chooser is
+// patient. False: it found no such choice.
+func (c *chooser) choose(prefer func(a, b *part) int) bool {
 	clear(c.chosen)
 	clear(c.useless)
 	c.first = append(c.first[:0], c.leave...)
@@ -91,7 +89,7 @@ func (c *chooser) choose(prefer func(a, b *part) int, far bool) bool {
 			c.drop()
 		}
 		added, ok := c.round(false)
-		if !added || !ok && !far {
+		if !added || !ok {
 			return ok
 		}
 	}

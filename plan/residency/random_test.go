@@ -106,3 +106,47 @@ func TestRandom(t *testing.T) {
 		}
 	}
 }
+
+// TestQuality: how much leaves where nothing waits, and how long is waited on a slow link, over
+// problems of parts of many sizes that overlap. They are always the same. Without any one of:
+// taking parts back, exchanging them, several orders of choosing, a patient choice, it is more.
+func TestQuality(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	left, wait, slow := mem.Bytes(0), Nanos(0), mem.Bytes(0)
+	for range 300 {
+		p := randomProblem(rng, 2+rng.IntN(40), 20)
+		for i := range p.Items {
+			p.Items[i].Size, p.Items[i].Parts = mem.Bytes(1+rng.IntN(20)), false
+		}
+		p.Handle, p.Link = 1, Link{100, 100}
+		a, err := Smallest(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Limit = (a.Free + a.Whole) / 2
+		plan := solve(t, p)
+		if left += plan.Left; plan.Wait > 0 {
+			t.Errorf("%+v waits: %+v", p, plan)
+		}
+		p.Link, p.Limit = Link{8, 5}, (a.Least+a.Whole)/2
+		plan = solve(t, p)
+		wait, slow = wait+plan.Wait, slow+plan.Left
+	}
+	t.Logf("%d bytes leave without waits; %.1f s are waited for %d", left, float64(wait)/1e9, slow)
+	if left > 10400 || wait > 915*unit {
+		t.Errorf("that is more than 10,293 bytes, or 911.5 s")
+	}
+}
+
+// solve returns a plan that is valid.
+func solve(t *testing.T, p *Problem) Plan {
+	t.Helper()
+	plan, err := Solve(p)
+	if err == nil {
+		err = validate(p, &plan)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%+v\n%+v", err, p, plan)
+	}
+	return plan
+}

@@ -50,7 +50,7 @@ func (c *chooser) without(chosen []bool, excess mem.Bytes) (found bool) {
 		if n > 0 && len(c.parts) > most {
 			break
 		}
-		if !c.choose(prefer, false) {
+		if !c.choose(prefer) {
 			continue
 		}
 		c.steps = pruning
@@ -88,34 +88,13 @@ func (c *chooser) with(chosen []bool, s *schedule) {
 		all[i] = true
 	}
 	best(all)
-	for _, patient := range []bool{true, false} {
-		c.wait(patient)
-		for n, prefer := range orders {
-			if n == 0 || len(c.parts) <= most {
-				c.choose(prefer, true)
-				best(c.chosen)
-			}
+	c.wait(true)
+	for n, prefer := range orders {
+		if n == 0 || len(c.parts) <= most {
+			c.choose(prefer)
+			best(c.chosen)
 		}
 	}
 	now := slices.Clone(chosen)
 	c.prune(now, func() bool { return best(now) })
-	c.extend(now, best)
-}
-
-// extend lets more leave, where few parts are to be chosen from, if the program then waits less.
-func (c *chooser) extend(now []bool, best func([]bool) bool) {
-	if len(c.parts) > tries {
-		return
-	}
-	for again := true; again; {
-		again = false
-		for i := range now {
-			now[i] = !now[i]
-			if best(now) {
-				again = true
-			} else {
-				now[i] = !now[i]
-			}
-		}
-	}
 }

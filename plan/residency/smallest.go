@@ -36,15 +36,13 @@ func Smallest(p *Problem) (Answer, error) {
 // thousandth.
 func (g *grid) free(low, high mem.Bytes) mem.Bytes {
 	c := newChooser(g)
-	for high-low > max(min(mem.MiB, high/1000), 1) || high-low == 1 {
+	for high-low > max(1, min(mem.MiB, high/1000)) {
 		g.limit = low + (high-low)/2
-		if !c.choose(orders[0], false) {
-			if low = g.limit; high-low == 1 {
-				break
-			}
-			continue
+		if c.choose(orders[0]) {
+			high = g.limit
+		} else {
+			low = g.limit
 		}
-		high = g.limit
 	}
 	return high
 }

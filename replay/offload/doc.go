@@ -8,11 +8,11 @@
 // in their first step, one after the other, and they live as long as the run. Where the recording
 // marks its phases ("# optimizer"), the states are all lasting blocks of that phase in the first
 // step. Otherwise they are the run of lasting blocks near the end of the first step that has the
-// most bytes, with nothing else requested or freed in between. On every recording that has marks
-// both find the same blocks. What is not recognised: states that are made one by one beside
-// temporaries, those of a recording that begins after the first optimizer step, and those of an
-// optimizer that steps within the backward pass. A lasting buffer of another kind, made at that
-// place in one row, would be taken for states.
+// most bytes, with nothing else requested or freed in between. On all 12 recordings in tests/traces
+// that have marks and states both find the same blocks. What is not recognised: states that are
+// made one by one beside temporaries, those of a recording that begins after the first optimizer
+// step, and those of an optimizer that steps within the backward pass. A lasting buffer of another
+// kind, made at that place in one row, would be taken for states.
 //
 // When the optimizer begins in later steps is what a mark says, or else as many requests before the
 // end of the step as were made behind the states in the first one. Times are the host's, which runs
