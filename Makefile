@@ -138,8 +138,7 @@ uninstall: ## take away what install has put there
 
 .PHONY: test
 test: build ## every test that needs no GPU; one failure stops no other part
-	@bad=; for part in test-go test-c test-python; do $(MAKE) --no-print-directory $$part || bad="$$bad $$part"; done; \
-	  test -z "$$bad" || { echo "failed:$$bad" >&2; exit 1; }
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target test-go test-c test-python
 
 .PHONY: test-go
 test-go: build

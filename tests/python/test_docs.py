@@ -139,7 +139,7 @@ def test_messages():
     sources = [*ROOT.glob("cshim/lib/*.[ch]"), *ROOT.glob("cshim/engine/*.go")]
     sources += [
         *ROOT.glob("live/hostmem/*.go"),
-        *ROOT.glob("actors/*.go"),
+        *ROOT.glob("actors/**/*.go"),
         *ROOT.glob("python/stalloc/*.py"),
     ]
     code = joined("\n".join(path.read_text() for path in sources))
@@ -154,8 +154,8 @@ def test_messages():
 
 # What is written for people at run time, by language: the log, and warnings.
 WRITERS = {
-    "actors/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
-    "cshim/engine/*.go": r'\blog\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
+    "actors/**/*.go": r'\b[lL]og\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
+    "cshim/engine/*.go": r'\b[lL]og\.(?:Info|Warn|Error)\(\s*"([^"]+)"',
     "cshim/lib/*.c": r'stalloc_log_once\([^"]*"([^"]+)"',
     "python/stalloc/*.py": r'(?:warnings\.warn|print|return)\(\s*f?"(stalloc[ :][^"]+)"',
 }
