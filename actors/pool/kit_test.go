@@ -20,12 +20,14 @@ type kit struct {
 	gpu *sim.Device
 }
 
-func newKit(t testing.TB) *kit {
+func newKit(t testing.TB) *kit { return newKitOn(t, host.NewModel()) }
+
+func newKitOn(t testing.TB, h host.Host) *kit {
 	t.Helper()
 	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB, Manual: true})
 	begin := time.Now()
 	clock := Clock{Now: func() time.Duration { return time.Since(begin) }, Sleep: time.Sleep}
-	env := Env{Log: zap.NewNop(), Host: host.NewModel(), Clock: clock, Marked: new(atomic.Bool),
+	env := Env{Log: zap.NewNop(), Host: h, Clock: clock, Marked: new(atomic.Bool),
 		Retries: new(atomic.Uint64)}
 	p, err := New(gpu, env, Config{Range: onerange.DefaultConfig()})
 	if err != nil {

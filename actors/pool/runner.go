@@ -145,7 +145,9 @@ func (p *Pool) call(op *engine.Op) error {
 		p.handles[op.Handle] = 0
 		return nil
 	case engine.OpSync:
-		p.waited = true
+		if p.waited = true; p.Host.Pools() > 0 { // since the event began
+			return errCapturing
+		}
 		return p.dev.Sync()
 	case engine.OpRecordEvent:
 		return p.record(op)
