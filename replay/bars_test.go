@@ -30,7 +30,7 @@ const (
 	idleMost    = 1000   // microseconds of the device, of a run
 	folder      = "../tests/traces/"
 	// events: the long ones would take minutes, and make constants replays them
-	largestRead = 200_000
+	largestRead = 120_000
 )
 
 // repeats are the recordings whose steps are the same request for request: from the fourth step on
