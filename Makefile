@@ -39,6 +39,8 @@ FAKE_OBJ := $(FAKE_SRC:%.c=$(BUILD)/c/%.o)
 
 # Packages with self-checks: their tests run with the checks compiled in, the engine's only so.
 CHECKED := ./engine/... ./baseline/...
+# Packages with benchmarks, each of which runs once: go runs them one after the other.
+BENCHED  = $(sort $(dir $(shell grep -rl --include=*_test.go --exclude-dir=build --exclude-dir=.venv 'func Benchmark' .)))
 # Folders with a Makefile of their own that knows `test`, `race` and `bench`.
 C_TESTS := $(dir $(wildcard cshim/test/Makefile))
 PY_TESTS := tests/python tests/shim
@@ -142,8 +144,9 @@ test: build ## every test that needs no GPU; one failure stops no other part
 
 .PHONY: test-go
 test-go: build
-	@bad=0; $(GO) test -bench . -benchtime 1x $$($(GO) list ./... | grep -v '^stalloc/engine/') || bad=1; \
-	  $(GO) test -tags invariants -bench . -benchtime 1x $(CHECKED) || bad=1; exit $$bad
+	@bad=0; $(GO) test $$($(GO) list ./... | grep -v '^stalloc/engine/') || bad=1; \
+	  $(GO) test -tags invariants $(CHECKED) || bad=1; \
+	  out=$$($(GO) test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; bad=1; }; exit $$bad
 
 .PHONY: test-c
 test-c: build
