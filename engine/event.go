@@ -70,7 +70,7 @@ type Event struct {
 	// For package order.
 
 	Now        Nanos
-	Capturing  bool // a stream may be captured into a graph: nobody may wait for the device
+	Capturing  bool // EvAlloc: a stream may be captured into a graph: nobody may wait for the device
 	CanWait    bool // EvAlloc: the thread holds nothing that others may need while it waits
 	Persistent bool // EvAlloc: Stream is never destroyed
 	// EvFree: the program freed the block some time ago, so streams that used it may be gone
@@ -189,6 +189,18 @@ const (
 var reasonNames = [...]string{
 	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
 	RefusedOrder: "order", RefusedPending: "pending",
+}
+
+// NoMemory reports whether a request was refused because there is no room for it: the device is
+// full, a limit is reached, or the block is larger than either. code is the driver's last, or 0.
+func (r Reason) NoMemory(code int) bool {
+	switch r {
+	case RefusedSize, RefusedLimit, RefusedWindow:
+		return true
+	case RefusedDevice:
+		return code == 0 || code == driver.CodeOutOfMemory
+	}
+	return false
 }
 
 // String names the reason in one word.

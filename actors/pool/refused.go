@@ -33,8 +33,7 @@ func (e *RefusedError) Error() string {
 // Is reports whether there is no room for the block: the device is full, a limit is
 // reached, or it is larger than either.
 func (e *RefusedError) Is(target error) bool {
-	why := e.Why()
-	return target == driver.ErrOutOfMemory && why != explain.Driver && why != explain.Unknown
+	return target == driver.ErrOutOfMemory && e.Reason.NoMemory(e.Code)
 }
 
 // Why is the reason in the words of the explanation.
@@ -47,7 +46,7 @@ func (e *RefusedError) Why() explain.Why {
 	case engine.RefusedWindow:
 		return explain.Window
 	case engine.RefusedDevice:
-		if e.Code == driver.CodeOutOfMemory || e.Code == 0 {
+		if e.Reason.NoMemory(e.Code) {
 			return explain.Full
 		}
 		return explain.Driver

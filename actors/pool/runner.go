@@ -48,7 +48,7 @@ const maxRounds = 64
 // run feeds the engine an event and performs what comes back until the event is settled. It
 // returns the answer, if the event asked for one.
 func (p *Pool) run(ev engine.Event) (engine.Op, error) {
-	ev.Now, ev.Capturing = engine.Nanos(p.Clock.Now()), p.Host.Pools() > 0
+	ev.Now = engine.Nanos(p.Clock.Now())
 	for rounds := 0; rounds < maxRounds; {
 		p.ops = p.order.Step(ev, p.ops[:0])
 		if len(p.ops) == 0 {

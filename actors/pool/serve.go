@@ -61,6 +61,7 @@ func (p *Pool) serve(m *Request) error {
 	p.waited = m.last
 	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
 		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, CanWait: !m.CannotWait,
+		Capturing:  p.Host.Pools() > 0,
 		Persistent: p.Host.Persistent(m.Stream)})
 	if err != nil {
 		p.forgetRegions()

@@ -21,20 +21,11 @@ type Stats struct {
 	Retries uint64
 	// fences that the driver refused, and that memory still waits for
 	Late  int
-	Waits WaitStats
+	Waits order.Waits
 	// given back to the driver for a while, and kept of it on the host
 	Asleep, Backup mem.Bytes
 	Engine         engine.Stats
 }
-
-// WaitStats counts waits for other streams that were to save memory.
-type WaitStats struct {
-	Waits uint64
-	Vain  uint64 // of them, in which the device came no further
-	Time  time.Duration
-}
-
-func waitStats(w order.Waits) WaitStats { return WaitStats{w.Waits, w.Vain, time.Duration(w.Time)} }
 
 // Stats returns the current counts.
 func (p *Pool) Stats() Stats {
@@ -43,7 +34,7 @@ func (p *Pool) Stats() Stats {
 		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak,
 		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
-		Late: p.order.Missing(), Waits: waitStats(p.order.Waits()),
+		Late: p.order.Missing(), Waits: p.order.Waits(),
 	}
 }
 

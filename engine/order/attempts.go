@@ -2,7 +2,6 @@ package order
 
 import (
 	"stalloc/engine"
-	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
@@ -271,7 +270,7 @@ func (e *Engine) outcome(last engine.Op) {
 		switch {
 		case granted:
 			a.stage = stageSettled
-		case isFull(a.refusal):
+		case a.refusal.Reason.NoMemory(a.refusal.Code):
 			e.full()
 		default:
 			a.stage = stageRollback
@@ -290,17 +289,6 @@ func (e *Engine) full() {
 	default:
 		a.stage = stageRollback
 	}
-}
-
-// isFull reports whether a request was refused since there is no memory for it.
-func isFull(op engine.Op) bool {
-	switch op.Reason {
-	case engine.RefusedSize, engine.RefusedLimit, engine.RefusedWindow:
-		return true
-	case engine.RefusedDevice:
-		return op.Code == 0 || op.Code == driver.CodeOutOfMemory
-	}
-	return false
 }
 
 // comeAgain answers a request that waits.
