@@ -144,7 +144,7 @@ func TestWaitsSaveMemory(t *testing.T) {
 	}
 }
 
-// TestWaitsForEachOther: two ranks each wait for a block that awaits what the other sends after
+// TestWaitsForEachOther: two ranks each wait for a block that depends on what the other sends after
 // its own wait. One of them ends at its bound, and so both.
 func TestWaitsForEachOther(t *testing.T) {
 	var ranks [2]*behind
@@ -172,7 +172,7 @@ func TestWaitsForEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		from.release(at)
-		from.still = true // what is queued awaits it, too
+		from.still = true // what is queued depends on it, too
 		from.release(from.malloc(32 * mem.MiB))
 		sent(to)
 	}

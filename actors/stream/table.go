@@ -98,7 +98,7 @@ func (t *Table) Look(s *Stream, r *Request) error {
 // Update gives a stream other schedules than before, or begins the same ones again.
 func (t *Table) Update(s *Stream, edit func(*Schedules)) error {
 	if s.actor == nil {
-		t.employ(s)
+		t.attachActor(s)
 	}
 	m := &inline.Call[change]{Do: func(c change) error {
 		to := c.stream.schedules
@@ -110,8 +110,8 @@ func (t *Table) Update(s *Stream, edit func(*Schedules)) error {
 	return m.Err
 }
 
-// employ gives a stream an actor.
-func (t *Table) employ(s *Stream) {
+// attachActor gives a stream an actor: one of a forgotten stream, or a new one.
+func (t *Table) attachActor(s *Stream) {
 	a := &streamActor{env: &t.env}
 	if n := len(t.unused); n > 0 {
 		a, t.unused = t.unused[n-1], t.unused[:n-1]

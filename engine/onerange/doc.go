@@ -32,11 +32,11 @@
 //  1. the planned offset, if its bytes are free;
 //  2. the smallest gap (request.go);
 //  3. a view over wholly free handles: an idle one or a new one, whichever is cheaper
-//     (candidate.go, stitch.go). What lacks is made first. A request that can wait for fences is
+//     (candidate.go, stitch.go). A shortfall is made first. A request that can wait for fences is
 //     refused in place of both, if as much waits for them;
 //  4. what other streams lend (lend.go), else new handles, whatever is free;
 //  5. wholly free handles of other streams, and blocks that wait for fences, after waiting for
-//     the device: a stream that had memory may be gone, and no handle of one is touched (limit.go);
+//     the device: a stream that had memory may be gone, and no handle of one is touched (reclaim.go);
 //  6. all that is free, given back and made anew;
 //  7. OpRefuse.
 //

@@ -26,7 +26,7 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 }
 
 // grow maps handles of at least lack units together in void v, from a place on: unmapped handles
-// first, then new ones. False: more than most would be held. A patient request is refused where as
+// first, then new ones. False: more than most would be held. With MeansWait it is refused where as
 // much waits for fences, or other streams lend it.
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act

@@ -10,8 +10,8 @@ import (
 )
 
 // One stream's memory serves another: before memory is made for a stream, others lend theirs, in
-// wholly free handles. What is lent is nobody's until the work that its stream has queued so far is
-// done, which a fence tells; then whoever lacks memory has it. A handle stays mapped at the place
+// wholly free handles. A lent handle serves nobody until the work that its stream has queued so far
+// has passed a fence; then it serves the next request that finds no gap. A handle stays mapped at the place
 // it leaves, so that its stream has it again there without a word to the driver.
 //
 //	stream 0   | a a a a | · · · · | h · · · |          h is lent: no byte of the place is free
@@ -34,8 +34,8 @@ func (e *Engine) lends(s uint32) bool {
 		e.idx.Room(s).Free >= pageUnits && !e.tooFragmented(s)
 }
 
-// lend has other streams lend what the request lacks, and as much more as its stream has needed
-// before, so that waits are few. False: they have too little for one.
+// lend makes other streams lend the shortfall of the request, and as much more as its stream has
+// needed before, so that waits are few. It returns false if they have too little for one.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if !a.prefers(engine.MeansBorrow) || !isLarge(a.arena) {

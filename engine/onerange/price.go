@@ -6,13 +6,15 @@ import "math/bits"
 // is lost to the program, and the driver takes as long for a large handle as for a small one, to
 // make it and each time that it is stitched.
 //
-//   - Handles are at most a Config.HandlePart-th of the load, from the first request on: a block in a
-//     view loses at most one, and what several gaps lose at their ends are some.
-//   - Memory is made for what lacks, rounded up to a Config.GrowPart-th of a handle: without, there would be
-//     many small ones, each of which the driver is called for; what is made beyond is held for good.
-//   - A program that gives its memory back step after step pays for it anew each time: handles may be
-//     trimHandleScale times as large, of the load's peak, and what was held before comes back in whole ones.
-//     Not where less than an trimSpareShare-th of the limit was left: there it does so because memory is short.
+//   - Handles are at most one Config.HandlePart-th of the load, from the first request on: a block
+//     in a view loses at most one, and several gaps lose some at their ends.
+//   - The shortfall of a request is rounded up to a Config.GrowPart-th of a handle. Unrounded,
+//     there would be many small handles, with driver calls for each; what is made beyond the
+//     shortfall is held for good.
+//   - A program that gives its memory back step after step pays for it anew each time: its handles
+//     may be trimHandleScale times as large, by the load's peak, and what was held before comes
+//     back in whole ones. Not if less than one trimSpareShare-th of the limit was left: such a
+//     program gives memory back because it is short.
 //
 // What other sizes cost was measured (docs: decision 5).
 
@@ -86,9 +88,9 @@ func (e *Engine) heldBefore(s uint32) unit {
 	return e.arenas[s].most - e.arenas[s].held
 }
 
-// growth returns how much to make where so much lacks, in handles of a size: whole ones, if that is
-// not more than was held before, or else parts of one. Where rounding up comes to more than most,
-// it is to the next page alone.
+// growth returns how much to make for a shortfall, in handles of a size: whole ones, if that is not
+// more than was held before, or else parts of one. Where that is more than most, the shortfall is
+// rounded up to the next page alone.
 func growth(lack, size, part, before, most unit) unit {
 	if up := roundUp(lack, size); up <= min(before, most) {
 		return up

@@ -135,7 +135,7 @@ func TestHandlesBehindTrims(t *testing.T) {
 	}
 }
 
-// TestGrowth: memory is made for what lacks, in eighths of a handle; what was held before, in whole
+// TestGrowth: memory is made for the shortfall, in eighths of a handle; what was held before, in whole
 // ones.
 func TestGrowth(t *testing.T) {
 	for _, c := range []struct{ lack, size, before, most, want mem.Bytes }{

@@ -51,8 +51,8 @@ func (e *Engine) sync(out []engine.Op) []engine.Op {
 	return append(out, engine.Op{Kind: engine.OpSync})
 }
 
-// adopt goes on with a request after the wait: it takes what lacks from the idle handles of
-// other arenas.
+// adopt goes on with a request after the wait: it unmaps idle handles of other arenas, as many as
+// the request's own falls short of.
 func (e *Engine) adopt(out []engine.Op) []engine.Op {
 	a := &e.act
 	a.viewFailed = false

@@ -22,7 +22,7 @@ import (
 //	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, wait, lend
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
-//	lasting              with stream=, which is never gone
+//	persistent           with stream=, which is never destroyed
 //	fail KIND N          the driver refuses the Nth operation of that kind from here on: no!
 //	step
 //	trim                 with pool=
@@ -138,7 +138,7 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	case "fail":
 		s.fails = append(s.fails, plain[1:])
 		s.failing = s.refuses
-	case "lasting":
+	case "persistent":
 		s.eng.SetPersistent(ev.Stream)
 	case "step":
 		ev.Kind = engine.EvBoundary

@@ -18,9 +18,9 @@ def save_plan(path: Path, device: Any = None) -> bool:
         StallocError: no step has been planned yet, or the file cannot be written.
     """
     session = _session._session
-    if session.library is None or session.torch is None:
+    if session.binding is None or session.torch is None:
         return False
-    session.library.save_plan(_torch.device_index(session.torch, device), _name(path))
+    session.binding.save_plan(_torch.device_index(session.torch, device), _name(path))
     return True
 
 
@@ -36,9 +36,9 @@ def load_plan(path: Path, device: Any = None) -> bool:
         StallocError: the file is not a plan, or cannot be read, or the device is already in use.
     """
     session = _session._session
-    if session.library is None or session.torch is None:
+    if session.binding is None or session.torch is None:
         return False
-    session.library.load_plan(_torch.device_index(session.torch, device), _name(path))
+    session.binding.load_plan(_torch.device_index(session.torch, device), _name(path))
     return True
 
 

@@ -36,7 +36,7 @@ class _Session:
         self.reason = ""  # why it stayed inactive
         self.recording: Optional[Recording] = None  # set by stalloc.record
         self.at_step: Optional[Callable[[], None]] = None  # what a step boundary calls
-        self.library: Optional[_library.Library] = None  # set while active
+        self.binding: Optional[_library.Library] = None  # set while active
         self.watch: Optional[Watch] = None  # likewise
         self.closed: Optional[_library.Library] = None  # what close() has closed
         self.route = ""  # "adapter" or "pluggable" while active
@@ -114,7 +114,7 @@ def begin(strict: bool, conf: Mapping[str, Optional[_config.Value]], stacklevel:
                 f"stalloc stays off: {_session.reason}", StallocWarning, stacklevel=stacklevel
             )
             return False
-        if _session.library is not None:
+        if _session.binding is not None:
             if merged != _session.conf:
                 warnings.warn(
                     f"stalloc is already enabled with the settings "
@@ -186,7 +186,7 @@ def _start(
     wrong = _nccl.why_wrong(torch, _config.value_of("share", conf))
     if wrong is not None:
         warnings.warn(f"stalloc: {wrong}", StallocWarning, stacklevel=stacklevel)
-    _session.torch, _session.library, _session.at_step = torch, library, watch.step
+    _session.torch, _session.binding, _session.at_step = torch, library, watch.step
     _session.conf, _session.boundary, _session.watch, _session.route = conf, boundary, watch, route
 
 
@@ -202,14 +202,14 @@ def close() -> None:
         StallocError: the device failed; stalloc is closed all the same.
     """
     with _session.lock:
-        library = _session.library
+        library = _session.binding
         if library is None:
             return
         if _session.boundary is not None:
             _session.boundary.remove()
         if _session.route == _route.ADAPTER:
             _adapter.close()  # first: what is asked for meanwhile is PyTorch's own
-        _session.library = _session.watch = _session.at_step = _session.boundary = None
+        _session.binding = _session.watch = _session.at_step = _session.boundary = None
         _session.closed, _session.reason, _session.route = library, "it was closed", ""
         library.close()
 
@@ -217,7 +217,7 @@ def close() -> None:
 def record(torch: ModuleType, recording: Recording) -> None:
     """Starts a recording: it gets the step boundaries, and enable() refuses meanwhile."""
     with _session.lock:
-        if _session.library or _session.closed or _session.recording is not None:
+        if _session.binding or _session.closed or _session.recording is not None:
             raise StallocError(
                 "stalloc: a run is recorded under PyTorch's own allocator, one at a time; start "
                 "the recording in a process of its own with `python -m stalloc.record`"
@@ -253,13 +253,13 @@ def mark(text: str) -> None:
 
 def active(or_closed: bool = False) -> Optional[tuple[ModuleType, _library.Library]]:
     """PyTorch and the library, with or_closed also after close(); None while not enabled."""
-    torch, library = _session.torch, _session.library or (_session.closed if or_closed else None)
+    torch, library = _session.torch, _session.binding or (_session.closed if or_closed else None)
     return None if torch is None or library is None else (torch, library)
 
 
 def is_enabled() -> bool:
     """Whether stalloc serves this process's CUDA memory."""
-    return _session.library is not None
+    return _session.binding is not None
 
 
 def route() -> str:
@@ -304,7 +304,7 @@ def explain(device: Any = None) -> str:
 
     While not enabled it says that, and why.
     """
-    library, torch = _session.library, _session.torch
+    library, torch = _session.binding, _session.torch
     if library is None or torch is None:
         reason = _session.reason or "nothing has called stalloc.enable() in this process"
         return f"stalloc is not enabled: {reason}."

@@ -54,7 +54,7 @@ def _end() -> None:
 def served() -> dict[int, Stats]:
     """The counters of the devices that had requests."""
     session = _session._session
-    library, torch = session.library or session.closed, session.torch
+    library, torch = session.binding or session.closed, session.torch
     if library is None or torch is None or not torch.cuda.is_initialized():
         return {}
     every = {device: library.stats(device) for device in range(torch.cuda.device_count())}

@@ -2,7 +2,7 @@ package schedule
 
 // An Event is one line of the log of a device: what happened to which block, in the order
 // in which it happened. C writes it as well, so that it has the same layout there
-// (struct stalloc_event): two words; a test of the hosts would tell (actors/hosttest).
+// (struct stalloc_event): two words; a test of the hosts would tell (actors/host/hosttest).
 type Event struct {
 	Addr uint64
 	Info uint64 // size in units, the stream's ordinal (16 bits), the kind (8 bits)
