@@ -20,10 +20,15 @@ type chooser struct {
 	first    []int32 // parts in the order in which they are chosen
 	rank     []int32 // by part, its place in that
 	heap     ranks
-	next     [events]int   // of each sequence of events
-	head     [events]Nanos // when that is
-	patient  bool          // copies take no time, but for moments: the program waits for them
-	steps    int           // left
+	front    [events]front
+	patient  bool // copies take no time, but for moments: the program waits for them
+	steps    int  // left
+}
+
+// front is the next event of a sequence.
+type front struct {
+	n  int
+	at Nanos
 }
 
 const (

@@ -21,27 +21,27 @@ const never = 4 * mostTime
 func (c *chooser) round(closed bool) (added, ok bool) {
 	clear(c.credited)
 	c.heap = c.heap[:0]
-	c.next, ok = [events]int{}, true
+	c.front, ok = [events]front{}, true
 	if closed {
-		c.next[isReady], c.next[isLone] = len(c.ready), len(c.lone)
+		c.front[isReady].n, c.front[isLone].n = len(c.ready), len(c.lone)
 	}
-	for e := range c.next {
+	for e := range c.front {
 		c.look(e)
 	}
 	away, total := mem.Bytes(0), mem.Bytes(0)
 	for {
 		e := 0
-		for other, at := range c.head {
-			if at < c.head[e] {
+		for other, x := range c.front {
+			if x.at < c.front[e].at {
 				e = other
 			}
 		}
-		n, at := c.next[e], c.head[e]
+		n, at := c.front[e].n, c.front[e].at
 		if at == never {
 			return added, ok
 		}
 		c.steps--
-		c.next[e]++
+		c.front[e].n++
 		c.look(e)
 		switch e {
 		case isOut:
@@ -89,37 +89,37 @@ func (c *chooser) pick(at Nanos) int32 {
 
 // look finds the next event of a sequence.
 func (c *chooser) look(e int) {
-	n := c.next[e]
-	c.head[e] = never
+	n := c.front[e].n
+	c.front[e].at = never
 	switch e {
 	case isOut:
 		for n < len(c.leave) && !c.settled(c.leave[n]) {
 			n++
 		}
 		if n < len(c.leave) {
-			c.head[e] = c.out[c.leave[n]]
+			c.front[e].at = c.out[c.leave[n]]
 		}
 	case isReady:
 		if n < len(c.ready) {
-			c.head[e] = c.readyAt[c.ready[n]]
+			c.front[e].at = c.readyAt[c.ready[n]]
 		}
 	case moment:
 		if n < len(c.times) {
-			c.head[e] = c.times[n]
+			c.front[e].at = c.times[n]
 		}
 	case isBack:
 		for n < len(c.come) && !c.settled(c.come[n]) {
 			n++
 		}
 		if n < len(c.come) {
-			c.head[e] = c.back[c.come[n]]
+			c.front[e].at = c.back[c.come[n]]
 		}
 	case isLone:
 		if n < len(c.lone) {
-			c.head[e] = c.loneAt[c.lone[n]]
+			c.front[e].at = c.loneAt[c.lone[n]]
 		}
 	}
-	c.next[e] = n
+	c.front[e].n = n
 }
 
 // settled reports whether a part was chosen before this round.
