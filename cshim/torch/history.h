@@ -62,33 +62,25 @@ class Recorder {
 			 cudaStream_t stream, Context frames,
 			 caching::CUDAAllocator *native) const {
 		if (when_.load(std::memory_order_relaxed) < RecordContext::ALLOC) frames = nullptr;
-#if STALLOC_TORCH >= 210
-		return {action,
+		(void)native;
+		return {
+			action,
 			device,
 			addr,
 			size,
 			stream,
+#if STALLOC_TORCH >= 208
 			MempoolId_t{0, 0},
-			c10::getApproximateTime(),
-			std::move(frames),
-			compiling(),
-			native->getUserMetadata()};
-#elif STALLOC_TORCH >= 208
-		(void)native;
-		return {action,
-			device,
-			addr,
-			size,
-			stream,
-			MempoolId_t{0, 0},
-			c10::getApproximateTime(),
-			std::move(frames),
-			compiling()};
-#else
-		(void)native;
-		return {action,		  device, addr, size, stream, c10::getApproximateTime(),
-			std::move(frames)};
 #endif
+			c10::getApproximateTime(),
+			std::move(frames),
+#if STALLOC_TORCH >= 208
+			compiling(),
+#endif
+#if STALLOC_TORCH >= 210
+			native->getUserMetadata(),
+#endif
+		};
 	}
 
 	// Calls the trackers. Returns whether the event also goes into the history.
