@@ -123,7 +123,7 @@ func TestCannotSleep(t *testing.T) {
 
 // TestPeersBehindSleep: other devices have their rights again.
 func TestPeersBehindSleep(t *testing.T) {
-	gpu := &shared{Device: sim.New(sim.Config{}), may: map[mem.Addr][]int{}}
+	gpu := devicetest.NewRights(sim.New(sim.Config{}))
 	l, err := OpenLocal(gpu, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,16 +134,16 @@ func TestPeersBehindSleep(t *testing.T) {
 	if err := errors.Join(l.Pause(nil, false), l.Share(3)); err != nil { // which sleeps
 		t.Fatal(err)
 	}
-	if len(gpu.may) != 0 {
-		t.Errorf("%d pages are usable of what sleeps", len(gpu.may))
+	if len(gpu.May) != 0 {
+		t.Errorf("%d pages are usable of what sleeps", len(gpu.May))
 	}
 	if err := l.Resume(nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(gpu.may) < 10 {
-		t.Errorf("%d pages of 20 MiB are usable", len(gpu.may))
+	if len(gpu.May) < 10 {
+		t.Errorf("%d pages of 20 MiB are usable", len(gpu.May))
 	}
-	for at, who := range gpu.may {
+	for at, who := range gpu.May {
 		if !slices.Equal(who, []int{3}) {
 			t.Errorf("page %#x is usable by %v", uint64(at), who)
 		}

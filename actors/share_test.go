@@ -8,55 +8,21 @@ import (
 	"testing"
 
 	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/internal/mem"
 	"stalloc/internal/without"
 )
 
-// shared is a device that keeps book of who may use which page.
-type shared struct {
-	device.Device
-	peers []int
-	may   map[mem.Addr][]int // by page: who, without the owner
-	fails int                // calls of Access with peers until one fails; 0: none does
-}
-
-func (s *shared) EnablePeers(ordinals ...int) error {
-	if slices.Contains(ordinals, 9) {
-		return errors.New("9 is out of reach")
-	}
-	s.peers = slices.Clone(ordinals)
-	return nil
-}
-
-func (s *shared) Access(addr mem.Addr, size mem.Bytes) error {
-	if len(s.peers) > 0 && s.fails > 0 {
-		if s.fails--; s.fails == 0 {
-			return errors.New("no rights for a peer")
-		}
-	}
-	for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
-		s.may[at] = slices.Clone(s.peers)
-	}
-	return s.Device.Access(addr, size)
-}
-
-func (s *shared) Unmap(addr mem.Addr, size mem.Bytes) error {
-	for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
-		delete(s.may, at)
-	}
-	return s.Device.Unmap(addr, size)
-}
-
 // all reports whether every usable page is usable by these peers too.
-func (s *shared) all(peers ...int) error {
-	for at, who := range s.may {
+func all(s *devicetest.Rights, peers ...int) error {
+	for at, who := range s.May {
 		if !slices.Equal(who, peers) {
 			return fmt.Errorf("page %#x is usable by %v, expected %v", uint64(at), who, peers)
 		}
 	}
-	if len(s.may) < 100 {
-		return fmt.Errorf("only %d pages are usable", len(s.may))
+	if len(s.May) < 100 {
+		return fmt.Errorf("only %d pages are usable", len(s.May))
 	}
 	return nil
 }
@@ -64,7 +30,7 @@ func (s *shared) all(peers ...int) error {
 // TestShare: what is mapped when a peer comes, and all that is mapped later, is usable
 // by it, stitched views and evicted ones included.
 func TestShare(t *testing.T) {
-	gpu := &shared{Device: sim.New(sim.Config{}), may: map[mem.Addr][]int{}}
+	gpu := devicetest.NewRights(sim.New(sim.Config{}))
 	l, err := OpenLocal(gpu, Options{Without: without.Plans})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +58,7 @@ func TestShare(t *testing.T) {
 	}
 	check := func(what string, peers ...int) {
 		t.Helper()
-		if err := gpu.all(peers...); err != nil {
+		if err := all(gpu, peers...); err != nil {
 			t.Fatalf("seed %d, %s: %v", seed, what, err)
 		}
 	}
@@ -109,12 +75,12 @@ func TestShare(t *testing.T) {
 	if err := l.Share(9); err == nil {
 		t.Error("a device out of reach is accepted")
 	}
-	gpu.fails = 3
+	gpu.Fails = 3
 	if err := l.Share(3); err == nil {
 		t.Error("a peer that gets no rights is accepted")
 	}
-	if gpu.fails != 0 || !slices.Equal(gpu.peers, []int{1, 2}) {
-		t.Errorf("after a failure peers are %v, expected 1 and 2", gpu.peers)
+	if gpu.Fails != 0 || !slices.Equal(gpu.Peers, []int{1, 2}) {
+		t.Errorf("after a failure peers are %v, expected 1 and 2", gpu.Peers)
 	}
 	churn()
 	if err := errors.Join(l.Check(), l.Close()); err != nil {

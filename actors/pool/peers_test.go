@@ -5,42 +5,16 @@ import (
 	"slices"
 	"testing"
 
-	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/cuda/sim"
 	"stalloc/engine"
 	"stalloc/internal/mem"
 )
 
-// rights is a device that keeps book of who may use which page.
-type rights struct {
-	device.Device
-	peers []int
-	may   map[mem.Addr][]int // by page: who, without the owner
-}
-
-func (d *rights) EnablePeers(ordinals ...int) error {
-	d.peers = slices.Clone(ordinals)
-	return nil
-}
-
-func (d *rights) Access(addr mem.Addr, size mem.Bytes) error {
-	for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
-		d.may[at] = slices.Clone(d.peers)
-	}
-	return d.Device.Access(addr, size)
-}
-
-func (d *rights) Unmap(addr mem.Addr, size mem.Bytes) error {
-	for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
-		delete(d.may, at)
-	}
-	return d.Device.Unmap(addr, size)
-}
-
 // TestShareLargerHandles: the runner passes a handle's size on, and a peer gets its rights
 // to whole mappings, of whatever size.
 func TestShareLargerHandles(t *testing.T) {
-	gpu := &rights{Device: sim.New(sim.Config{}), may: map[mem.Addr][]int{}}
+	gpu := devicetest.NewRights(sim.New(sim.Config{}))
 	base, err := gpu.Reserve(32 * mem.HandleSize)
 	if err != nil {
 		t.Fatal(err)
@@ -70,10 +44,10 @@ func TestShareLargerHandles(t *testing.T) {
 	if err := errors.Join(p.call(&unmap), p.Share(1)); err != nil {
 		t.Fatal(err)
 	}
-	if len(gpu.may) != 7 {
-		t.Errorf("%d pages are usable, expected 7", len(gpu.may))
+	if len(gpu.May) != 7 {
+		t.Errorf("%d pages are usable, expected 7", len(gpu.May))
 	}
-	for at, who := range gpu.may {
+	for at, who := range gpu.May {
 		if !slices.Equal(who, []int{1}) {
 			t.Errorf("page %#x is usable by %v", uint64(at), who)
 		}
