@@ -107,7 +107,8 @@ func TestNothingElseIsBehind(t *testing.T) {
 	b.release(b.malloc(mem.MiB)) // with a mark
 	b.gpu.Finish(0)
 	b.release(b.malloc(2 * mem.GiB))
-	if s := b.pool(); s.Engine.Lent == 0 || s.Waits.Time == 0 || time.Duration(s.Waits.Time) > b.slept {
+	if s := b.pool(); s.Engine.Lent == 0 || s.Waits.Time == 0 ||
+		time.Duration(s.Waits.Time) > b.slept {
 		t.Errorf("%d handles were lent, %v of %v waited", s.Engine.Lent, s.Waits.Time, b.slept)
 	}
 }

@@ -70,7 +70,7 @@ type Event struct {
 	// For package order.
 
 	Now        Nanos
-	Capturing  bool // EvAlloc: a stream may be captured into a graph: nobody may wait for the device
+	Capturing  bool // EvAlloc: a stream may be captured: nobody may wait for the device
 	CanWait    bool // EvAlloc: the thread holds nothing that others may need while it waits
 	Persistent bool // EvAlloc: Stream is never destroyed
 	// EvFree: the program freed the block some time ago, so streams that used it may be gone

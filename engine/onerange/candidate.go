@@ -15,8 +15,8 @@ type candidate struct {
 	first, last uint32
 }
 
-// stitch serves the request by the cheapest view. If free handles fall short, it makes the shortfall
-// first and is called again after that batch. It returns false if that is impossible.
+// stitch serves the request by the cheapest view. If free handles fall short, it makes the
+// shortfall first and is called again after that batch. It returns false if that is impossible.
 func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if e.tooFragmented(a.arena) && e.roomy() {

@@ -11,8 +11,8 @@ import (
 
 // One stream's memory serves another: before memory is made for a stream, others lend theirs, in
 // wholly free handles. A lent handle serves nobody until the work that its stream has queued so far
-// has passed a fence; then it serves the next request that finds no gap. A handle stays mapped at the place
-// it leaves, so that its stream has it again there without a word to the driver.
+// has passed a fence; then it serves the next request that finds no gap. A handle stays mapped at
+// the place it leaves, so that its stream has it again there without a word to the driver.
 //
 //	stream 0   | a a a a | · · · · | h · · · |          h is lent: no byte of the place is free
 //	stream 1   | b b b b | h                            and mapped here as well

@@ -135,8 +135,8 @@ func TestHandlesBehindTrims(t *testing.T) {
 	}
 }
 
-// TestGrowth: memory is made for the shortfall, in eighths of a handle; what was held before, in whole
-// ones.
+// TestGrowth: memory is made for the shortfall, in eighths of a handle; what was held before, in
+// whole ones.
 func TestGrowth(t *testing.T) {
 	for _, c := range []struct{ lack, size, before, most, want mem.Bytes }{
 		{1, 2, 0, 1000, 2},

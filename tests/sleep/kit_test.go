@@ -44,10 +44,10 @@ type kit struct {
 	random  *rand.Rand
 }
 
-func newKit(t *testing.T) *kit { return newKitOf(t, actors.Options{}) }
+func newKit(t *testing.T) *kit { return newKitOf(t, actors.Options{}, false) }
 
-// newKitOf is a kit with settings.
-func newKitOf(t *testing.T, opts actors.Options) *kit {
+// newKitOf is a kit with settings, whose memory other processes may have if it is shared.
+func newKitOf(t *testing.T, opts actors.Options, shared bool) *kit {
 	t.Helper()
 	opts.Inline = true
 	t.Setenv("FAKECUDA_CAPACITY", "268435456")
@@ -58,7 +58,10 @@ func newKitOf(t *testing.T, opts actors.Options) *kit {
 		t.Fatal(err)
 	}
 	k := &kit{T: t, holds: map[mem.Addr][]byte{}, random: rand.New(rand.NewPCG(1, 2))}
-	if k.gpu, err = driver.Device(0); err == nil {
+	if k.gpu, err = driver.Device(0); err == nil && shared {
+		err = k.gpu.Share(false)
+	}
+	if err == nil {
 		k.Local, err = actors.OpenLocal(k.gpu, opts)
 	}
 	if err == nil {

@@ -252,8 +252,20 @@ func TestRetiredAsleep(t *testing.T) {
 // sleeps and wakes, whole or in part.
 func TestLakeSleeps(t *testing.T) {
 	lake := gmlake.DefaultConfig()
-	k := newKitOf(t, actors.Options{GMLake: &lake})
+	k := newKitOf(t, actors.Options{GMLake: &lake}, true)
 	k.program()
+	shared := k.malloc(0, 7*mem.MiB)
+	offset, handles, err := k.Export(shared)
+	if err != nil || len(handles) == 0 || offset < 0 {
+		t.Fatalf("%d handles, offset %v: %v", len(handles), offset, err)
+	}
+	k.pause(true)
+	if s := k.Stats(); s.Reserved == 0 || s.Asleep == 0 {
+		t.Errorf("%v are awake beside %v asleep, with an exported block", s.Reserved, s.Asleep)
+	}
+	k.resume()
+	k.same("with an exported block")
+	k.free(shared)
 	before := k.Stats()
 	for _, pools := range [][]uint64{nil, {k.weights}, {0}} {
 		k.pause(true, pools...)
