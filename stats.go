@@ -92,6 +92,6 @@ func (a *Allocator) Stats() Stats {
 		NativePeakReserved: s.Native.PeakReserved, NativeSteps: s.Native.Steps,
 		NativeFull:  s.Native.OutOfMemory,
 		DriverCalls: s.DriverCalls, DriverTime: s.DriverTime, Retries: s.Retries,
-		Waits: s.Waits.Waits, WaitTime: s.Waits.Time,
+		Waits: s.Waits.Waits, WaitTime: time.Duration(s.Waits.Time),
 	}
 }

@@ -197,7 +197,7 @@ func stalloc_engine_stats(device C.int, out *C.struct_stalloc_stats, resetPeak C
 			native_peak_reserved: C.uint64_t(s.Native.PeakReserved),
 			native_steps:         C.uint64_t(s.Native.Steps),
 			asleep:               C.uint64_t(s.Asleep), backup: C.uint64_t(s.Backup),
-			waits: C.uint64_t(s.Waits.Waits), wait_ns: C.uint64_t(s.Waits.Time.Nanoseconds()),
+			waits: C.uint64_t(s.Waits.Waits), wait_ns: C.uint64_t(s.Waits.Time),
 		}
 		if s.Native.OutOfMemory {
 			out.native_ooms = 1
