@@ -51,6 +51,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	case p.Host.Pools() > 0:
 		return errOpenWhileCapturing
 	}
+	p.refresh(region, m)
 	p.learn(m)
 	if _, out, _ := m.Size(); out > 0 {
 		if err := p.fetch(m, out, true); err != nil {
@@ -119,6 +120,11 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 // needMargin is the part by which more leaves than was needed lately.
 const needMargin = 16
 
+// refresh tells a region which handles it has: idle ones may have gone back to the driver.
+func (p *Pool) refresh(region uint64, m *moved) {
+	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
+}
+
 // send begins to move so much out.
 func (p *Pool) send(m *moved, n mem.Bytes) {
 	if _, err := m.Send(n); err != nil {
@@ -139,6 +145,7 @@ func (p *Pool) Prefetch(region uint64) error {
 	if !p.isClosed(region) || p.sleeps(region) || p.Host.Pools() > 0 {
 		return nil
 	}
+	p.refresh(region, m)
 	_, out, _ := m.Size()
 	err := p.fetch(m, out, false)
 	if errors.Is(err, driver.ErrOutOfMemory) {
@@ -192,6 +199,7 @@ func (p *Pool) Settle() (leaving bool) {
 		if p.sleeps(region) || !m.Leaving() {
 			continue
 		}
+		p.refresh(region, m)
 		n, err := m.Settle()
 		if slept += n; err != nil {
 			p.sayAway("memory of a region has not left", err)
@@ -215,6 +223,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 		if m == but || m.IsOpen() || p.sleeps(region) {
 			continue
 		}
+		p.refresh(region, m)
 		lack := before + want - p.dev.Asleep()
 		if _, _, leaving := m.Size(); lack > leaving {
 			p.send(m, lack-leaving)
@@ -296,14 +305,28 @@ func (p *Pool) allAway(pools []uint64) error {
 		if m == nil || m.IsOpen() {
 			continue
 		}
+		p.refresh(pool, m)
 		all, _, _ := m.Size()
 		_, err := m.Send(all)
 		p.awaitOut(m, math.MaxInt64)
-		if _, out, _ := m.Size(); out < all {
+		if all, out, _ := m.Size(); out < all {
 			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)
 		}
 	}
 	return nil
+}
+
+// forgetMoved gives up the mirrors of regions that have no memory any more.
+func (p *Pool) forgetMoved() {
+	for region, m := range p.moved {
+		if _, has := p.regions[region]; has {
+			continue
+		}
+		if err := m.Drop(); err != nil {
+			p.sayAway("memory of the host was not given back", err)
+		}
+		delete(p.moved, region)
+	}
 }
 
 // isClosed reports whether a pool is a region that is not in use.

@@ -89,6 +89,7 @@ def check_a_reference_model():
         for _ in range(4):
             with stalloc.awake("reference", changed=False):
                 assert torch.equal(reference(x), expected)
+            torch.cuda.empty_cache()
             limited(stalloc.stats().reserved + 128 * MIB)
             held = torch.empty(300 * MIB, dtype=torch.uint8, device="cuda").fill_(1)
             assert stalloc.stats().asleep >= 128 * MIB
