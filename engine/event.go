@@ -98,6 +98,9 @@ const (
 	MeansWait
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
+	// MeansRoom: where no memory can be made the request is refused before the device is waited for:
+	// the runner can make room. Of these it is the only one that package order is told.
+	MeansRoom
 )
 
 // OpKind says what the runner has to do.

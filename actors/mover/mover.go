@@ -137,15 +137,16 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 	}
 	_ = m.OnPool(func(p *pool.Pool) error {
 		leaving := p.Settle()
-		_, out, open := p.Away(n)
+		all, out, others, open := p.Away(n)
 		most := p.MostHeld()
-		if most -= most / spare; open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
+		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
 			return nil
 		}
-		// The load has all live blocks, those of the region among them.
-		if most += out; !r.knows {
-			r.begin, r.knows = residency.SafeStart(residency.Worst(r.before...), 0, most, out,
-				m.rate)
+		// The load has all live blocks, those of the region among them; more than that is held.
+		curve := residency.Worst(r.before...)
+		most += out - max(others+all-peak(curve), 0)
+		if !r.knows {
+			r.begin, r.knows = residency.SafeStart(curve, 0, most, out, m.rate)
 		}
 		if !r.knows || at < r.begin || now-r.tried < retry || load+min(out, worthwhile) > most {
 			return nil
@@ -153,4 +154,12 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		r.tried = now
 		return p.Prefetch(n)
 	})
+}
+
+// peak returns the most of a load.
+func peak(curve []residency.Load) (most mem.Bytes) {
+	for _, l := range curve {
+		most = max(most, l.Bytes)
+	}
+	return most
 }

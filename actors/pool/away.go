@@ -31,6 +31,7 @@ type moving struct {
 type moved struct {
 	*away.Region
 	others mem.Bytes    // the most that all but closed regions have held since it was closed
+	before mem.Bytes    // and the time before
 	lately [4]mem.Bytes // what had to be away in the last times, the latest first
 }
 
@@ -106,7 +107,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if err := m.Close(stream, handles, changed); err != nil {
 		return err
 	}
-	m.others = 0
+	m.before, m.others = m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
 	if !always {
@@ -275,27 +276,53 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 	return n
 }
 
-// Away returns what a region has, and how much of it is away; open: it is in use, or never was.
-func (p *Pool) Away(region uint64) (all, out mem.Bytes, open bool) {
+// Away returns what a region has, how much of it is away, and the most that all but closed regions
+// held while it was closed before; open: it is in use, or never was closed.
+func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 	m := p.moved[region]
 	if m == nil {
-		return 0, 0, true
+		return 0, 0, 0, true
 	}
 	all, out, _ = m.Size()
-	return all, out, m.IsOpen()
+	return all, out, m.before, m.IsOpen()
 }
 
 // MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
 func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
 
-// lendsAway has closed regions make room for a request that was refused.
-func (p *Pool) lendsAway(n mem.Bytes, err error) bool {
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions but one have
+// some on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom(but *moved) engine.Means {
+	for region, m := range p.moved {
+		if all, out, _ := m.Size(); m != but && p.isClosed(region) && !p.sleeps(region) && out < all &&
+			p.Host.Pools() == 0 {
+			return engine.MeansRoom
+		}
+	}
+	return 0
+}
+
+// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
+// the last time by all means.
+func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
 		p.full = p.reserved()
 	}
-	return len(p.moved) > 0 && p.makeRoom(n, nil)
+	if ev.Means == 0 {
+		return false
+	}
+	p.waited = true
+	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
+		ev.Means = p.meansRoom(nil)
+	} else {
+		ev.Means = 0
+	}
+	return true
 }
+
+// leastRoom is what regions make room for at a time, so that few requests wait.
+const leastRoom = 128 * mem.MiB
 
 // allAway moves all of closed regions out that are to sleep, and waits for it. Those sleep already
 // then, and their contents are where they are when a region is closed.
