@@ -25,9 +25,10 @@ def two_items(limit):
 
 def test_what_leaves_and_when():
     plan = _residency.solve(two_items(9))
-    (move,) = plan["Moves"]
-    assert (move["Item"], move["Size"], plan["Peak"], plan["Wait"]) == (0, 2, 9, 0)
-    assert move["OutUntil"] <= 6 and 8 <= move["BackFrom"] and move["BackUntil"] <= 16
+    assert [(move["Item"], move["Size"]) for move in plan["Moves"]] == [(0, 1), (0, 1)]
+    assert (plan["Left"], plan["Peak"], plan["Wait"]) == (2, 9, 0)
+    for move in plan["Moves"]:
+        assert move["OutUntil"] <= 6 and 8 <= move["BackFrom"] and move["BackUntil"] <= 16
     assert _residency.solve(two_items(11)) == {
         "Moves": [], "Waits": [], "Wait": 0, "Peak": 11, "Left": 0, "Over": 0,
     }  # fmt: skip
@@ -36,7 +37,11 @@ def test_what_leaves_and_when():
 
 def test_a_plan_of_many_moves_is_complete():
     items = [{"Size": 1, "Idle": i, "Need": 9000 - i} for i in range(3000)]
-    problem = {**two_items(5), "Items": items, "Load": [{"From": 4000, "Bytes": 5}]}
+    problem = {
+        **two_items(5),
+        "Items": items,
+        "Load": [{"From": 4000, "Bytes": 5}, {"From": 5000, "Bytes": 0}],
+    }
     plan = _residency.solve(problem)
     assert sorted(move["Item"] for move in plan["Moves"]) == list(range(3000))
 
