@@ -58,7 +58,7 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for
+	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Addr   mem.Addr     // EvFree, EvUseStream

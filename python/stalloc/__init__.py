@@ -20,6 +20,7 @@ stalloc.step() only these calls count.
 """
 
 from ._errors import SettingError, StallocError, StallocWarning
+from ._offload import awake, offload, prefetch
 from ._plans import load_plan, save_plan
 from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._sleep import pause, region, resume
@@ -34,6 +35,7 @@ __all__ = [
     "StallocWarning",
     "Stats",
     "__version__",
+    "awake",
     "close",
     "enable",
     "explain",
@@ -41,7 +43,9 @@ __all__ = [
     "is_recording",
     "load_plan",
     "mark",
+    "offload",
     "pause",
+    "prefetch",
     "region",
     "resume",
     "route",
