@@ -11,7 +11,7 @@ from ._activation_plan import Cycle, Schedule, problem, schedule
 
 _OBSERVED = 3  # cycles of a kind are observed, with what was planned after each
 _MOST = 64  # kinds that are kept
-_SHARE = 64  # the limit has so many levels: a cycle that begins on another is of another kind
+_SHARE = 256  # the limit has so many levels: a cycle that begins on another is of another kind
 RATE = 12e9  # bytes a second, until copies were timed
 
 

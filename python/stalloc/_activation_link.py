@@ -110,13 +110,10 @@ class Link:
     def _stats(self) -> Any:
         return self._torch.cuda.memory.memory_stats_as_nested_dict(self.device)
 
-    def limit(self) -> int:
-        """What this process may hold: PyTorch's fraction of the device, and what is free of it."""
-        cuda = self._torch.cuda
-        free, total = cuda.mem_get_info(self.device)
-        fraction = getattr(cuda, "get_per_process_memory_fraction", lambda _: 1.0)
-        return min(int(total * fraction(self.device)), free + cuda.memory_reserved(self.device))
 
-    def total(self) -> int:
-        """The device's memory."""
-        return int(self._torch.cuda.mem_get_info(self.device)[1])
+def limit(torch: Any, device: int) -> int:
+    """What this process may hold: PyTorch's fraction of the device, and what is free of it."""
+    free, total = torch.cuda.mem_get_info(device)
+    fraction = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)
+    reserved = int(torch.cuda.memory_reserved(device))
+    return min(int(total * fraction(device)), int(free) + reserved)

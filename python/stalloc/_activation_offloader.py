@@ -19,9 +19,9 @@ class Offloader:
     """`link` copies and tells the time: Link, or a double in tests."""
 
     def __init__(self, torch: Any, link: Any, limit: int, always: bool = False) -> None:
-        self._torch, self._link, self._always = torch, link, always
+        self._torch, self._link, self.always = torch, link, always
         self._storages = Storages(torch, link)
-        self.kinds = Kinds(limit, link.between)
+        self.kinds, self._given = Kinds(limit, link.between), limit
         self._lock = threading.RLock()  # tensors are released wherever Python collects garbage
         self._records: dict[int, saved.Record] = {}  # by storage
         self._numbers: list[Optional[saved.Record]] = []  # of the cycle, by item
@@ -34,7 +34,7 @@ class Offloader:
         self._pending: deque[saved.Record] = deque()  # without a plan: on their way out
         self._under_way = self._ahead = 0  # their bytes; and what came back before it is needed
         self._next = 0  # without a plan, the item above those that come back next
-        self._retries = self._most = 0
+        self._retries = self._most = self._load = 0
         self._broken = False
         self._counts: Counter[str] = Counter()
         self.stayed: Counter[str] = Counter()
@@ -55,6 +55,13 @@ class Offloader:
                 "limit": self.kinds.limit,
                 "stayed": dict(self.stayed),
             }
+
+    def set_limit(self, limit: int) -> None:
+        """Another limit: all is planned anew."""
+        with self._lock:
+            if limit != self._given:
+                self.kinds, self._given = Kinds(limit, self._link.between), limit
+                self._cycle, self._fits = None, False
 
     def pack(self, tensor: Any) -> Any:
         """What autograd keeps of a tensor. The caller is called by autograd itself."""
@@ -103,7 +110,9 @@ class Offloader:
         self._numbers.append(record)
         self._live += 1
         self._place()
-        if self._schedule is None or record.number in self._schedule.leave:
+        if self._schedule is None and self._is_busy(record):
+            self.stayed[saved.LINK] += 1
+        elif self._schedule is None or record.number in self._schedule.leave:
             self._leave(record)
         return result
 
@@ -151,9 +160,9 @@ class Offloader:
         self._retries = retries
         kind = kinds.find((tuple(tensor.shape), tensor.dtype), link.allocated())
         small = len(kinds) > _KNOWN and kinds.largest < 0.7 * kinds.limit
-        self._schedule = None if self._always else kind.schedule
-        self._observing = not (self._always or kind.settled(kinds.limit))
-        if self._schedule is None and small and not self._always:
+        self._schedule = None if self.always else kind.schedule
+        self._observing = not (self.always or kind.settled(kinds.limit))
+        if self._schedule is None and small and not self.always:
             self._observing, self._fits = False, True
         else:
             plan = self._schedule
@@ -196,12 +205,12 @@ class Offloader:
         assert cycle is not None
         place = cycle.place
         if self._observing:
-            load = self._link.load()
+            self._load = self._link.load()
             if place:
-                cycle.peaks.append(load)
+                cycle.peaks.append(self._load)
             cycle.marks.append(self._link.mark())
         if plan is None:
-            self._without_plan(cycle)
+            self._without_plan()
         elif place >= len(plan.sequence) or plan.sequence[place] != cycle.sequence[place]:
             self._diverge()
         else:
@@ -220,8 +229,16 @@ class Offloader:
                 self._pending.append(record)
                 self._under_way += record.size
 
-    def _without_plan(self, cycle: Cycle) -> None:
-        window = max(self.kinds.limit // _WINDOW, 2 * LEAST)
+    def _window(self) -> int:
+        return max(self.kinds.limit // _WINDOW, 2 * LEAST)
+
+    def _is_busy(self, record: saved.Record) -> bool:
+        """Whether the link cannot carry more, and there is memory for what stays."""
+        room = self._observing and self._load < self.kinds.limit // 2
+        return room and self._under_way + record.size > self._window()
+
+    def _without_plan(self) -> None:
+        window = self._window()
         if not self.unpacked:
             while self._pending:
                 first = self._pending[0]

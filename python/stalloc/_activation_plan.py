@@ -90,7 +90,7 @@ def problem(
     """The problem for the planner: cycles of one sequence, the last one's times, bytes a second."""
     last = cycles[-1]
     loads = [max(at) for at in zip(*(cycle.loads() for cycle in cycles))]
-    # Where nothing is idle nothing can be done: the optimizer's step is no reason to plan less well.
+    # Where nothing is idle nothing can be done: the optimizer's step is no reason to plan less.
     idle = {place for item in last.items if item.need for place in range(item.idle, item.need)}
     loads = [load if place in idle else min(load, limit) for place, load in enumerate(loads)]
     items = []

@@ -14,6 +14,7 @@ COMPILED = "compiled"  # its backward pass needs all at once
 BACKWARD = "backward"  # saved within a backward pass, as for a second one
 STREAM = "other stream"  # or a graph is captured
 HOST = "no host memory"
+LINK = "link busy"  # in the first steps
 FAILED = "failed"  # by a bug of ours
 
 _COMPILER = "_functorch/_aot_autograd"

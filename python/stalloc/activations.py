@@ -57,8 +57,8 @@ def offload_activations(
     Put it around the forward pass; the backward pass may be within or behind it. `limit` is how
     much of the device's memory live tensors may take: bytes, or a text such as "24GiB" or "90%".
     By default it is stalloc's limit, PyTorch's memory fraction, or what is free of the device,
-    the least of them, less what an allocator needs beyond live tensors. The limit of the first
-    block counts. `when="always"` lets all leave in each step, as in the first.
+    the least of them, less what an allocator needs beyond live tensors. `when="always"` lets all
+    leave in each step.
 
     Tensors that stay on the device are counted in activation_counts(): parameters and views of
     them, also FSDP's; autocast's casts of parameters; subclasses; what torch.compile saves, since
@@ -78,6 +78,11 @@ def offload_activations(
     if not torch.cuda.is_available():
         yield
         return
+
+    for index, offloader in list(_managers.items()):
+        offloader.always = when == "always"
+        if limit is not None:
+            offloader.set_limit(_limit(torch, index, limit))
 
     def find(device: Any) -> Optional[Offloader]:
         if device.type != "cuda":
@@ -111,14 +116,20 @@ def _begin(torch: Any, device: int, limit: Optional[Union[int, str]], always: bo
     with _lock:
         if device not in _managers:
             link = _activation_link.Link(torch, device)
-            most = link.limit()
-            conf = _config.value_of("limit", _session._session.conf)
-            given = [amount for amount in (limit, conf) if amount is not None]
-            most = min([most, *(parse_limit(amount, link.total()) for amount in given)])
-            if limit is None:  # it is what the allocator may hold, which needs some beyond tensors
-                most -= most // (50 if _session.is_enabled() else 20)
-            _managers[device] = Offloader(torch, link, most, always)
+            _managers[device] = Offloader(torch, link, _limit(torch, device, limit), always)
         return _managers[device]
+
+
+def _limit(torch: Any, device: int, limit: Optional[Union[int, str]]) -> int:
+    """What live tensors may take. An allocator needs some beyond, of what it may hold."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    if limit is not None:
+        return parse_limit(limit, total)
+    most = _activation_link.limit(torch, device)
+    conf = _config.value_of("limit", _session._session.conf)
+    if conf is not None:
+        most = min(most, parse_limit(conf, total))
+    return most - most // (50 if _session.is_enabled() else 20)
 
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

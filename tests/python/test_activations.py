@@ -88,7 +88,7 @@ def test_a_change_in_place_raises(name, limit):
 
 
 def train(steps, hooks, meter, after=lambda: None):
-    """Trains a small model, whose activations take 3 MiB a layer; returns peaks, losses, weights."""
+    """Trains a small model with 3 MiB of activations a layer; returns peaks, losses, weights."""
     torch.manual_seed(1)
     layers = [
         torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.LayerNorm(512))
