@@ -91,6 +91,10 @@ class Kinds:
         if kind.cycles and kind.cycles[-1].sequence != cycle.sequence:
             kind.cycles = []
         cycles = [*kind.cycles, cycle][-_OBSERVED:]
+        for items in zip(*(one.items for one in cycles)):
+            held = any(item.held for item in items)  # it shows only where the item left
+            for item in items:
+                item.held = held
         times = self._between(cycle.marks)
         times = [at + place for place, at in enumerate(times)]  # no two at once
         limit = self.limit - self.limit // _SHARE  # others of the kind may begin that much higher
