@@ -2,15 +2,15 @@
 
 import sys
 import threading
-from collections import Counter, deque
+from collections import Counter
 from typing import Any, Optional
 
 from . import _activation_saved as saved
 from ._activation_kinds import Kind, Kinds
 from ._activation_plan import LEAST, Cycle, Schedule
 from ._activation_storages import Storages
+from ._activation_unplanned import Unplanned
 
-_WINDOW = 16  # without a plan, one part in so many of the limit is on its way
 _LONGEST = 1 << 16  # places of a cycle
 _KNOWN = 4  # after so many kinds, another is taken to need no more than the largest
 
@@ -31,9 +31,7 @@ class Offloader:
         self._observing = self._fits = False
         self.unpacked = False  # since the cycle began
         self._live = 0  # records of the cycle
-        self._pending: deque[saved.Record] = deque()  # without a plan: on their way out
-        self._under_way = self._ahead = 0  # their bytes; and what came back before it is needed
-        self._next = 0  # without a plan, the item above those that come back next
+        self._unplanned = Unplanned(self._storages, link, limit)
         self._retries = self._most = self._load = 0
         self._broken = False
         self._counts: Counter[str] = Counter()
@@ -110,7 +108,9 @@ class Offloader:
         self._numbers.append(record)
         self._live += 1
         self._place()
-        if self._schedule is None and self._is_busy(record):
+        # As long as there is memory for what stays, no more leaves than the link can carry.
+        room = self._observing and self._load < self.kinds.limit // 2
+        if self._schedule is None and room and self._unplanned.is_busy(record.size):
             self.stayed[saved.LINK] += 1
         elif self._schedule is None or record.number in self._schedule.leave:
             self._leave(record)
@@ -123,10 +123,9 @@ class Offloader:
             self.unpacked = True
             if not record.needed:
                 record.needed = True
-                self._ahead -= record.size * record.ahead
                 if record.cycle is self._cycle:
                     record.cycle.need(record.number)
-                    self._place()
+                    self._place(record)
                 self._storages.bring(record)
             return self._storages.view(one)
 
@@ -169,9 +168,7 @@ class Offloader:
             self._fits = plan is not None and not plan.leave and not self._observing
         self._kind, self._cycle, self._numbers = kind, Cycle(), []
         self._live, self.unpacked = 0, False
-        self._pending.clear()
-        self._under_way = self._ahead = 0
-        self._next = -1
+        self._unplanned = Unplanned(self._storages, link, kinds.limit)
         link.timed = self._observing
         self._counts["cycles"] += 1
         return self._cycle
@@ -198,7 +195,7 @@ class Offloader:
             self._counts["observed"] += 1
             self.kinds.observed(kind, cycle, link.rate("out"), link.rate("back"))
 
-    def _place(self) -> None:
+    def _place(self, needed: Optional[saved.Record] = None) -> None:
         """What is due where something is saved, or needed."""
         self._storages.settle()
         cycle, plan = self._cycle, self._schedule
@@ -210,7 +207,10 @@ class Offloader:
                 cycle.peaks.append(self._load)
             cycle.marks.append(self._link.mark())
         if plan is None:
-            self._without_plan()
+            if needed is None:
+                self._unplanned.saved()
+            else:
+                self._unplanned.needed(needed, self._numbers)
         elif place >= len(plan.sequence) or plan.sequence[place] != cycle.sequence[place]:
             self._diverge()
         else:
@@ -226,43 +226,11 @@ class Offloader:
         self._schedule, self._observing = None, False
         for record in self._numbers:
             if record is not None and record.out is not None:
-                self._pending.append(record)
-                self._under_way += record.size
-
-    def _window(self) -> int:
-        return max(self.kinds.limit // _WINDOW, 2 * LEAST)
-
-    def _is_busy(self, record: saved.Record) -> bool:
-        """Whether the link cannot carry more, and there is memory for what stays."""
-        room = self._observing and self._load < self.kinds.limit // 2
-        return room and self._under_way + record.size > self._window()
-
-    def _without_plan(self) -> None:
-        window = self._window()
-        if not self.unpacked:
-            while self._pending:
-                first = self._pending[0]
-                waits = first.out is not None and self._under_way <= window
-                if waits and not self._link.passed(first.out):
-                    break
-                self._under_way -= self._pending.popleft().size
-                self._storages.drop(first)
-            return
-        # What was saved last is needed first.
-        if self._next < 0:
-            self._next = len(self._numbers)
-        while self._next > 0 and self._ahead < window:
-            self._next -= 1
-            record = self._numbers[self._next]
-            if record is not None and record.flat is None:
-                self._storages.come_back(record)
-                if record.flat is not None:
-                    self._ahead += record.size
-                    record.ahead = True
+                self._unplanned.leaves(record)
 
     def _leave(self, record: saved.Record) -> None:
         if not self._storages.leave(record):
             self.stayed[saved.HOST] += 1
+            record.cycle.items[record.number].held = True
         elif self._schedule is None:
-            self._pending.append(record)
-            self._under_way += record.size
+            self._unplanned.leaves(record)

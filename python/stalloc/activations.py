@@ -22,7 +22,8 @@ from . import _activation_link, _config, _session, _torch
 from ._activation_offloader import Offloader
 from ._activation_saved import Kept
 
-_managers: dict[int, Offloader] = {}
+AUTO = "auto"
+_offloaders: dict[int, Offloader] = {}
 _lock = threading.Lock()
 
 
@@ -74,23 +75,29 @@ def offload_activations(
         raise ValueError(f'offload_activations(when={when!r}): give "short" or "always"')
     if limit is not None:
         parse_limit(limit, 1 << 40)
-    torch = _torch.load()
-    if not torch.cuda.is_available():
+    with _hooks_for(_torch.load(), limit, when == "always"):
         yield
-        return
 
-    for index, offloader in list(_managers.items()):
-        offloader.always = when == "always"
+
+def everywhere(limit: str) -> None:
+    """Offloads what this thread saves from now on, as within a block; for `stalloc run`."""
+    if limit != AUTO:
+        parse_limit(limit, 1 << 40)
+    _hooks_for(_torch.load(), None if limit == AUTO else limit, False).__enter__()
+
+
+def _hooks_for(torch: Any, limit: Optional[Union[int, str]], always: bool) -> Any:
+    for index, offloader in list(_offloaders.items()):
+        offloader.always = always
         if limit is not None:
             offloader.set_limit(_limit(torch, index, limit))
 
     def find(device: Any) -> Optional[Offloader]:
         if device.type != "cuda":
             return None
-        return _managers.get(device.index) or _begin(torch, device.index, limit, when == "always")
+        return _offloaders.get(device.index) or _begin(torch, device.index, limit, always)
 
-    with hooks(torch, find):
-        yield
+    return hooks(torch, find)
 
 
 def hooks(torch: Any, find: Callable[[Any], Optional[Offloader]]) -> Any:
@@ -106,7 +113,7 @@ def hooks(torch: Any, find: Callable[[Any], Optional[Offloader]]) -> Any:
 def activation_counts(device: Any = None) -> Activations:
     """What offload_activations() did on a device, by default the current one."""
     index = _torch.device_index(_torch.load(), device)
-    offloader = _managers.get(index)
+    offloader = _offloaders.get(index)
     if offloader is None:
         return Activations()
     return Activations(**offloader.counts())
@@ -114,10 +121,10 @@ def activation_counts(device: Any = None) -> Activations:
 
 def _begin(torch: Any, device: int, limit: Optional[Union[int, str]], always: bool) -> Offloader:
     with _lock:
-        if device not in _managers:
+        if device not in _offloaders:
             link = _activation_link.Link(torch, device)
-            _managers[device] = Offloader(torch, link, _limit(torch, device, limit), always)
-        return _managers[device]
+            _offloaders[device] = Offloader(torch, link, _limit(torch, device, limit), always)
+        return _offloaders[device]
 
 
 def _limit(torch: Any, device: int, limit: Optional[Union[int, str]]) -> int:
