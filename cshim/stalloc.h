@@ -341,6 +341,21 @@ struct stalloc_solution {
  * problem, with the reason in error. */
 STALLOC_API int stalloc_solve(struct stalloc_problem *problem, struct stalloc_solution *solution);
 
+/* Plans which idle memory leaves the device within a step, and when it comes back, so that the step
+ * fits under a limit. It is exported by libstalloc_engine.so, like stalloc_solve, and needs no GPU.
+ * Both texts are JSON; names, units and rules are those of Go's residency.Problem and
+ * residency.Plan:
+ *
+ *	{"Limit": bytes, "Handle": least bytes that move, "Link": {"Out": bytes/s, "Back": bytes/s},
+ *	 "Load": [{"From": ns, "Bytes": all else from then on}],
+ *	 "Items": [{"Size": bytes, "Idle": ns, "Need": ns, "Parts": it may leave in parts}]}
+ *	{"Moves": [{"Item", "Offset", "Size", "OutFrom", "OutUntil", "BackFrom", "BackUntil"}],
+ *	 "Waits": [{"At", "For"}], "Wait", "Peak", "Left", "Over": bytes too many, nothing moves}
+ *
+ * Returns the plan's length without the final NUL, as snprintf does, or STALLOC_ERR_ARGUMENT with
+ * the reason in plan. */
+STALLOC_API int stalloc_residency(const char *problem, char *plan, size_t length);
+
 #ifdef __cplusplus
 }
 #endif

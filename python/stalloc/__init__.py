@@ -27,14 +27,17 @@ from ._sleep import pause, region, resume
 from ._solve import Placement, solve
 from ._stats import Stats
 from ._version import __version__
+from .activations import Activations, activation_counts, offload_activations
 
 __all__ = [
+    "Activations",
     "Placement",
     "SettingError",
     "StallocError",
     "StallocWarning",
     "Stats",
     "__version__",
+    "activation_counts",
     "awake",
     "close",
     "enable",
@@ -44,6 +47,7 @@ __all__ = [
     "load_plan",
     "mark",
     "offload",
+    "offload_activations",
     "pause",
     "prefetch",
     "region",

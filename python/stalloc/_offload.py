@@ -148,9 +148,7 @@ class _Offloaded:
             return
         self.away = True
         for device in self.devices:
-            self.library.end_awake(
-                device, self.tag, _stream(self.torch, device), True, self.always
-            )
+            self.library.end_awake(device, self.tag, _stream(self.torch, device), True, self.always)
 
     def _adopt(self, optimizer: Any) -> None:
         """Moves states that are elsewhere into the region."""
