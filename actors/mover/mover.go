@@ -38,6 +38,8 @@ type Mover struct {
 	regions map[uint64]*region
 	running bool
 	stop    bool
+	passed  int // requests and frees of steps that have ended
+	logged  int // of this one, when it was looked at last
 }
 
 // region is what is known of one that is closed.
@@ -48,7 +50,7 @@ type region struct {
 	before []run         // the last times that it was closed
 	begin  int           // after so many requests and frees it begins to come back
 	knows  bool          // begin is known
-	early  bool          // fewer than that were seen: the count begins anew at a step's end
+	start  int           // requests and frees before it was closed, as far as they were seen
 	tried  time.Duration // when it was fetched last
 }
 
@@ -83,7 +85,7 @@ func (m *Mover) Closed(n uint64) {
 		r = &region{}
 		m.regions[n] = r
 	}
-	r.closed, r.since, r.tried = true, m.Clock.Now(), 0
+	r.closed, r.since, r.tried, r.start = true, m.Clock.Now(), 0, m.passed+m.logged
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
@@ -99,7 +101,7 @@ func (m *Mover) Opened(n uint64) {
 	if r == nil || !r.closed {
 		return
 	}
-	r.closed, r.knows, r.early = false, false, false
+	r.closed, r.knows = false, false
 	r.before = append(r.before, r.now)
 	r.now = run{}
 	if extra := len(r.before) - history; extra > 0 {
@@ -139,7 +141,7 @@ func (m *Mover) look() bool {
 // lookAt notes the load, and fetches the region if it is time.
 func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 	_ = m.OnPool(func(p *pool.Pool) error {
-		leaving, done := p.Settle(), p.Host.Logged()
+		leaving, done := p.Settle(), m.done(p.Host.Logged())-r.start
 		if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
 			at := residency.Nanos(now - r.since)
 			r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
@@ -155,13 +157,21 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
 		}
-		r.early = r.early || done < r.begin || r.begin == 0
-		if !r.early || done < r.begin || now-r.tried < retry || load+min(out, worthwhile) > most {
+		if done < r.begin || now-r.tried < retry || load+min(out, worthwhile) > most {
 			return nil
 		}
 		r.tried = now
 		return p.Prefetch(n)
 	})
+}
+
+// done returns how many requests and frees there were, about: the log begins anew with each step.
+func (m *Mover) done(logged int) int {
+	if logged < m.logged {
+		m.passed += m.logged
+	}
+	m.logged = logged
+	return m.passed + logged
 }
 
 // begin returns after how many requests and frees size bytes may begin to come back: the latest of
