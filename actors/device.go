@@ -10,7 +10,6 @@ import (
 	"stalloc/actors/device"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
-	"stalloc/actors/mover"
 	"stalloc/actors/pool"
 	"stalloc/actors/stream"
 	"stalloc/engine"
@@ -32,7 +31,6 @@ type Device struct {
 	supervisor *inline.PID
 	planner    *inline.PID // nil: no planning
 	streams    *stream.Table
-	mover      *mover.Mover
 	shadow     Shadow // nil: what PyTorch's allocator would reserve is not asked
 	counts     counts
 	latest     atomic.Pointer[plan.Plan]

@@ -98,8 +98,8 @@ const (
 	MeansWait
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
-	// MeansRoom: where no memory can be made the request is refused before the device is waited for:
-	// the runner can make room. Of these it is the only one that package order is told.
+	// MeansRoom: where no memory can be made the request is refused, before the device is waited
+	// for: the runner can make room. It alone is told by the runner.
 	MeansRoom
 )
 

@@ -7,10 +7,10 @@
 //	   | leaves                         | comes back as the load falls
 //
 // When that begins is a matter of the last times that the region was away (residency.SafeStart):
-// as early as from then on the load and what has come back never exceed what may be held. Steps take
-// now more, now less time, so that moment is found again by how much the program has asked for and
-// freed by then. If the program asks for more all the same, what has come back leaves again, without
-// a copy; and what has not come back when the program opens the region, it waits for.
+// as early as from then on the load and what has come back never exceed what may be held. Steps
+// take now more, now less time, so that moment is found again by how much the program has asked for
+// and freed by then. If the program asks for more all the same, what has come back leaves again,
+// without a copy; and what has not come back when the program opens the region, it waits for.
 package mover
 
 import (

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/actors/away"
+	"stalloc/actors/device/away"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -290,12 +290,12 @@ func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 // MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
 func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
 
-// meansRoom has the policy refuse what it cannot make memory for, while closed regions but one have
-// some on the device: to wait for the device and to give idle memory back takes longer.
-func (p *Pool) meansRoom(but *moved) engine.Means {
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
+// on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom() engine.Means {
 	for region, m := range p.moved {
-		if all, out, _ := m.Size(); m != but && p.isClosed(region) && !p.sleeps(region) && out < all &&
-			p.Host.Pools() == 0 {
+		all, out, _ := m.Size()
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Pools() == 0 {
 			return engine.MeansRoom
 		}
 	}
@@ -314,7 +314,7 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	}
 	p.waited = true
 	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
-		ev.Means = p.meansRoom(nil)
+		ev.Means = p.meansRoom()
 	} else {
 		ev.Means = 0
 	}

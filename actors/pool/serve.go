@@ -68,7 +68,7 @@ func (p *Pool) serve(m *Request) error {
 		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, CanWait: !m.CannotWait,
 		Capturing:  p.Host.Pools() > 0,
 		Persistent: p.Host.Persistent(m.Stream)}
-	ev.Means = p.meansRoom(nil)
+	ev.Means = p.meansRoom()
 	answer, err := p.run(ev)
 	for errors.Is(err, driver.ErrOutOfMemory) && p.afterRoom(&ev, err) {
 		answer, err = p.run(ev)
