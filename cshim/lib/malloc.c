@@ -70,10 +70,13 @@ static __attribute__((noinline)) void *alloc_in_engine(struct stalloc_stream *s,
 	if (e) result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (result == STALLOC_ERR_MEMORY && stalloc_drain_now(s->device)) /* frees were waiting */
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
+	if (result == STALLOC_ERR_MEMORY && stalloc_end_failed_captures())
+		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		stalloc_log_fallback_once(device);
-		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
+		result = stalloc_plain_alloc(device, size, f && f->graph ? pool : 0, &plain, err,
+					     sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (f) stalloc_pool_leave(f);

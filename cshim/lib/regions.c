@@ -69,6 +69,7 @@ int stalloc_pause(int device, const char *const *tags, size_t n, int backup) {
 	const char *problem = problem_of(device);
 	if (problem) return cannot_sleep(problem);
 	if (!e) return STALLOC_OK; /* nothing was allocated yet */
+	stalloc_end_failed_captures();
 	for (int i = 0; i < STALLOC_MAX_DEVICES; i++) /* frees may be waiting */
 		if (device < 0 || i == device) stalloc_drain_now(&stalloc_devices[i]);
 	result = e->pause(device, tags, n, backup == STALLOC_BACKUP_HOST, err, sizeof err);

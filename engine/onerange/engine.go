@@ -254,7 +254,7 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 	}
 	if !known {
 		e.heapOfKey[key] = h
-		e.idx.Assign(h, key.stream, key.pool == 0)
+		e.idx.Assign(h, key.stream, key.pool)
 	}
 	e.heaps[h] = heap{heapKey: key, persistent: e.persistent[key.stream],
 		captured: key.pool != 0 && e.captured[key.pool]}

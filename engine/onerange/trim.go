@@ -214,7 +214,7 @@ func (e *Engine) retire(h uint32) {
 	}
 	delete(e.heapOfKey, e.heaps[h].heapKey)
 	e.heaps[h] = heap{heapKey: heapKey{pool: retired}}
-	e.idx.Assign(h, 0, false)
+	e.idx.Assign(h, 0, retired)
 	e.spareHeaps = append(e.spareHeaps, h)
 }
 
