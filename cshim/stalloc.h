@@ -122,6 +122,15 @@ STALLOC_API int stalloc_pool_uses(int device, uint64_t id0, uint64_t id1);
 STALLOC_API void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1);
 /* From now on the addresses of a pool and the memory there stay until it is released. */
 STALLOC_API void stalloc_capture_pool(int device, uint64_t id0, uint64_t id1);
+/* Allocates a block that lies at an address, where a block of the same pool and stream was: of a
+ * pool of two ids, or (NULL) of the one that serves the stream now. Returns STALLOC_OK or an
+ * error. */
+STALLOC_API int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream,
+				  const uint64_t *pool);
+/* How many private pools are being allocated to where a stream may be captured into a graph. */
+STALLOC_API int stalloc_captures(int device);
+/* Whether private pools can be served: not by plain driver allocations, and not by GMLake. */
+STALLOC_API int stalloc_serves_pools(int device);
 
 /* A region: what this thread allocates between begin and end, outside of private pools, has memory
  * of its own, which can be paused separately. Regions of one name are one region on each device.
@@ -236,11 +245,13 @@ typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
 /* Sets the callback for all later changes; NULL: none. */
 STALLOC_API void stalloc_set_tracker(stalloc_tracker tracker);
 
-/* A live block, for PyTorch's adapter. */
+/* A live block, for PyTorch's adapter; or a piece of a private pool's memory that is none. */
+enum { STALLOC_LIVE, STALLOC_PENDING, STALLOC_IDLE }; /* pending: other streams use it */
 struct stalloc_block {
 	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */
 	size_t asked;
-	int device;
+	int device, state;
+	uint64_t pool[2]; /* ids of the private pool; 0: none */
 };
 
 /* Finds the live block that begins at ptr. Returns STALLOC_OK, or an error if there is none. */
@@ -269,8 +280,8 @@ struct stalloc_meters {
 	struct stalloc_meter of[STALLOC_POOLS][STALLOC_METERS];
 };
 
-/* Copies the meters and at most n of the live blocks, all as of one moment; returns how many live
- * blocks there are. Under pool:gmlake no blocks are listed. */
+/* Copies the meters and at most n of the live blocks and of all pieces of private pools, all as of
+ * one moment; returns how many there are. Under pool:gmlake no blocks are listed. */
 STALLOC_API size_t stalloc_snapshot(int device, struct stalloc_meters *out,
 				    struct stalloc_block *blocks, size_t n);
 

@@ -118,13 +118,14 @@ void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter) {
 	change(&stalloc_devices[device], 1);
 }
 
-/* A stream that may be destroyed is not asked about later. */
+/* A stream that may be destroyed is not asked about later. The default stream is none that PyTorch
+ * captures. */
 static void set_purpose(struct opening *o, enum purpose purpose, void *stream) {
 	struct stalloc_stream *s = stalloc_stream_find(&stalloc_devices[o->device],
 						       (uint64_t)(uintptr_t)stream);
 	o->purpose = purpose;
 	o->stream = stream;
-	o->has_stream = s && atomic_load(&s->persistent);
+	o->has_stream = s && stream && atomic_load(&s->persistent);
 }
 
 void stalloc_pool_purpose(int device, uint64_t id0, uint64_t id1, void *stream, int graph) {

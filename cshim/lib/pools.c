@@ -1,5 +1,6 @@
 /* The private pools that something uses, and whether graphs remember their addresses. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "pools.h"
 
@@ -87,6 +88,16 @@ int stalloc_pool_uses(int device, uint64_t id0, uint64_t id1) {
 	HOLD_POOLS_LOCK;
 	const struct pool *p = *stalloc_pool_find(device, id0, id1);
 	return p ? (int)p->uses : 0;
+}
+
+int stalloc_captures(int device) {
+	return known(device) ? (int)atomic_load(&stalloc_devices[device].captures) : 0;
+}
+
+int stalloc_serves_pools(int device) {
+	const char *policy = stalloc_conf("pool");
+	return stalloc_ready() && known(device) && !(policy && !strcmp(policy, "gmlake")) &&
+	       stalloc_engine(device) != NULL;
 }
 
 void stalloc_release_pool(int device, uint64_t id0, uint64_t id1) {
