@@ -101,9 +101,8 @@ func (d *Device) Serve(id mem.StreamID, private uint64, asked mem.Bytes) (mem.Ad
 	return a.Addr, a.Err
 }
 
-// ServeAt returns the block of a private pool that lay at an address and was freed, as Serve does. An
-// error says that a part of the place is taken, or that a graph never used the pool and its memory
-// went back.
+// ServeAt has the block of a private pool that lay at an address, and was freed, lie there again.
+// An error says that a part of the place is taken, or that its memory went back.
 func (d *Device) ServeAt(id mem.StreamID, private uint64, asked mem.Bytes, at mem.Addr) error {
 	m := &pool.Request{Size: asked, Stream: id, Private: private, Planned: at, Exact: true}
 	return d.onPool(func(p *pool.Pool) error { return p.ServeAt(m) }, nil)

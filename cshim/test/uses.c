@@ -83,7 +83,8 @@ static void captures_fail(void)
 		CHECK(capture("fakecuda_capture_end") == 1, "the capture was invalidated");
 		stalloc_free(a, 0, 0, stream);
 		nothing_is_left();
-		CHECK(stalloc_pool_uses(0, id, 0) == 0, "pool %llu is used", (unsigned long long)id);
+		CHECK(stalloc_pool_uses(0, id, 0) == 0, "pool %llu is used",
+		      (unsigned long long)id);
 		CHECK(stalloc_pause(0, NULL, 0, STALLOC_BACKUP_HOST) == STALLOC_OK, "%s",
 		      stalloc_last_error());
 		CHECK(stalloc_resume(0, NULL, 0) == STALLOC_OK, "%s", stalloc_last_error());

@@ -1,11 +1,11 @@
 // A CUDA allocator for PyTorch on top of libstalloc. "native" is the allocator that it replaces.
 //
 // allocate() looks up the current device and stream, and libstalloc serves the request, those of
-// private pools (a graph capture, use_mem_pool), too; native serves pools with an allocator of their
-// own (pools.h). The tensor's deleter is release(), which frees the block in libstalloc; a block that
-// libstalloc does not know is native's (from such a pool, or allocated before the adapter was
-// installed). The adapter keeps nothing per block except stack frames while memory history is
-// recorded.
+// private pools (a graph capture, use_mem_pool), too; native serves pools with an allocator of
+// their own (pools.h). The tensor's deleter is release(), which frees the block in libstalloc; a
+// block that libstalloc does not know is native's (from such a pool, or allocated before the
+// adapter was installed). The adapter keeps nothing per block except stack frames while memory
+// history is recorded.
 //
 // Blocks of both allocators have the same deleter, because graph trees compare the deleters of what
 // is in their pools with raw_deleter(). Only tensors older than the adapter keep native's deleter,

@@ -178,8 +178,8 @@ class Ledger : public Delegate {
 
 	// A callback that adds events of places to the history. The books' lock is held.
 	auto place_recorder(Books &b, DeviceIndex device, Context frames) {
-		return [this, &b, device, frames = std::move(frames)](bool mapped, size_t at,
-								      size_t size, const Owner &owner) {
+		return [this, &b, device, frames = std::move(frames)](
+			       bool mapped, size_t at, size_t size, const Owner &owner) {
 			const auto action =
 				mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
 			if (recorder_.keeps(action)) // not for trackers: a place is no mapping

@@ -209,8 +209,8 @@ class Pools : public Ledger {
 		return library_.blocks(d, pool);
 	}
 
-	// Makes the live blocks of a pool those of a checkpoint. What lives at the same place in both
-	// stays there; for PyTorch it is freed and allocated.
+	// Makes the live blocks of a pool those of a checkpoint. What lives at the same place in
+	// both stays there; for PyTorch it is freed and allocated.
 	caching::CheckpointDelta restore(DeviceIndex d, const State &state) {
 		caching::CheckpointDelta delta;
 		auto key = [](const Block &b) { return std::make_tuple(b.ptr, b.asked, b.stream); };

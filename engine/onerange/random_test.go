@@ -71,7 +71,8 @@ func one(d *device, req uint64, next func() int) error {
 		case 1:
 			if op, once := d.granted[uint64(next())%req]; once { // perhaps its place is free
 				return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: op.Size,
-					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr, Exact: true})
+					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr,
+					Exact: true})
 			}
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
