@@ -49,7 +49,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return ErrAsleep
 	case m == nil || m.IsOpen():
 		return nil
-	case p.Host.Pools() > 0:
+	case p.Host.Captures() > 0:
 		return errOpenWhileCapturing
 	}
 	p.refresh(region, m)
@@ -88,7 +88,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return nil // it stays open
 	}
 	m := p.moved[region]
@@ -143,7 +143,7 @@ func (p *Pool) sayAway(text string, err error) {
 // Prefetch brings back what fits: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64) error {
 	m := p.moved[region]
-	if !p.isClosed(region) || p.sleeps(region) || p.Host.Pools() > 0 {
+	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
 	p.refresh(region, m)
@@ -216,7 +216,7 @@ func (p *Pool) Settle() (leaving bool) {
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
 // have nothing.
 func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return false
 	}
 	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
@@ -295,7 +295,7 @@ func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
 func (p *Pool) meansRoom() engine.Means {
 	for region, m := range p.moved {
 		all, out, _ := m.Size()
-		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Pools() == 0 {
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
 			return engine.MeansRoom
 		}
 	}
