@@ -117,4 +117,4 @@ class Kinds:
     def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            print(f"stalloc: offload_activations: {text}", file=sys.stderr, flush=True)
+            print(f"stalloc: activations: {text}", file=sys.stderr, flush=True)

@@ -78,7 +78,7 @@ class Offloader:
             except Exception as error:  # the program goes on without
                 self._broken = True
                 print(
-                    f"stalloc: offload_activations: all stays on the device from here on, because "
+                    f"stalloc: activations: all stays on the device from here on, because "
                     f"of a bug: {error!r}",
                     file=sys.stderr,
                     flush=True,
