@@ -179,7 +179,8 @@ class Offloader:
             return
         if self._fits:
             most = link.most()
-            if most > max(self._most, 0.95 * self.kinds.limit):
+            known = kind.schedule.peak if kind.schedule is not None else 0
+            if most > max(self._most, known, 0.95 * self.kinds.limit):
                 self.kinds.largest = max(self.kinds.largest, most)
                 kind.forget()
             self._most = most

@@ -165,6 +165,20 @@ def test_another_step_than_planned():
         assert offloader.counts()["planned"] >= 4
 
 
+def test_what_the_program_holds_is_not_copied_back():
+    """Of a batch and two outputs, one is held; the last need not leave."""
+    with offloading(2 * MIB, always=True, patience=1) as (offloader, hooks, meter):
+        programs.held_by_the_program(hooks)
+        assert offloader.counts()["out"] == 3 * MIB and offloader.counts()["back"] == MIB
+    with offloading(4 * MIB, patience=1) as (offloader, hooks, _):
+        for _ in range(5):
+            programs.held_by_the_program(hooks)
+            offloader.kinds.settle()
+        assert offloader.counts()["observed"] == 3 and offloader.counts()["over"] > 0
+        held = [item.held for item in offloader._kind.cycles[-1].items]
+        assert held == [False, True, False]
+
+
 def test_without_host_memory_all_stays():
     with offloading(4 * MIB, host=0) as (offloader, hooks, _):
         expected = programs.plain(contextlib.nullcontext)
