@@ -33,7 +33,7 @@ class Offloader:
         self._live = 0  # records of the cycle
         self._unplanned = Unplanned(self._storages, link, limit)
         self._retries = self._most = self._load = 0
-        self._broken = False
+        self._broken, self._pinned = False, 0
         self._counts: Counter[str] = Counter()
         self.stayed: Counter[str] = Counter()
 
@@ -169,7 +169,7 @@ class Offloader:
         self._kind, self._cycle, self._numbers = kind, Cycle(), []
         self._live, self.unpacked = 0, False
         self._unplanned = Unplanned(self._storages, link, kinds.limit)
-        link.timed = self._observing
+        link.timed, self._pinned = self._observing, link.host.pinned
         self._counts["cycles"] += 1
         return self._cycle
 
@@ -193,6 +193,7 @@ class Offloader:
                 return
         if self._observing and cycle.sequence:
             cycle.peaks.append(link.load())
+            cycle.steady = link.host.pinned == self._pinned
             self._counts["observed"] += 1
             self.kinds.observed(kind, cycle, link.rate("out"), link.rate("back"))
 

@@ -174,7 +174,7 @@ def test_what_the_program_holds_is_not_copied_back():
         for _ in range(5):
             programs.held_by_the_program(hooks)
             offloader.kinds.settle()
-        assert offloader.counts()["observed"] == 3 and offloader.counts()["over"] > 0
+        assert offloader.counts()["observed"] == 4 and offloader.counts()["over"] > 0
         held = [item.held for item in offloader._kind.cycles[-1].items]
         assert held == [False, True, False]
 
