@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
@@ -167,4 +168,40 @@ func TestPausedWhileClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.use()
+}
+
+// TestComesBackAhead: once a step was seen, its states are back before they are opened.
+func TestComesBackAhead(t *testing.T) {
+	k := newAwayKit(t)
+	step := func() {
+		k.use()
+		k.end(true)
+		var live []mem.Addr
+		for range 7 {
+			at, err := k.Malloc(0, 128*mem.MiB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, at)
+			time.Sleep(10 * time.Millisecond) // the mover looks at the load
+		}
+		for _, at := range live {
+			if err := k.Release(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	step()
+	step()
+	for until := time.Now().Add(20 * time.Second); k.Stats().Asleep > 0; {
+		if time.Now().After(until) {
+			t.Fatalf("%v are still away", k.Stats().Asleep)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	step() // it makes way again
+	k.use()
+	if peak := k.gpu.Peak(); peak > mem.GiB {
+		t.Errorf("the device held %v", peak)
+	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/actors/away"
+	"stalloc/actors/device/away"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -31,6 +31,7 @@ type moving struct {
 type moved struct {
 	*away.Region
 	others mem.Bytes    // the most that all but closed regions have held since it was closed
+	before mem.Bytes    // and the time before
 	lately [4]mem.Bytes // what had to be away in the last times, the latest first
 }
 
@@ -48,9 +49,10 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return ErrAsleep
 	case m == nil || m.IsOpen():
 		return nil
-	case p.Host.Pools() > 0:
+	case p.Host.Captures() > 0:
 		return errOpenWhileCapturing
 	}
+	p.refresh(region, m)
 	p.learn(m)
 	if _, out, _ := m.Size(); out > 0 {
 		if err := p.fetch(m, out, true); err != nil {
@@ -86,7 +88,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return nil // it stays open
 	}
 	m := p.moved[region]
@@ -105,7 +107,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if err := m.Close(stream, handles, changed); err != nil {
 		return err
 	}
-	m.others = 0
+	m.before, m.others = m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
 	if !always {
@@ -118,6 +120,11 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 
 // needMargin is the part by which more leaves than was needed lately.
 const needMargin = 16
+
+// refresh tells a region which handles it has: idle ones may have gone back to the driver.
+func (p *Pool) refresh(region uint64, m *moved) {
+	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
+}
 
 // send begins to move so much out.
 func (p *Pool) send(m *moved, n mem.Bytes) {
@@ -136,9 +143,10 @@ func (p *Pool) sayAway(text string, err error) {
 // Prefetch brings back what fits: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64) error {
 	m := p.moved[region]
-	if !p.isClosed(region) || p.sleeps(region) || p.Host.Pools() > 0 {
+	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
+	p.refresh(region, m)
 	_, out, _ := m.Size()
 	err := p.fetch(m, out, false)
 	if errors.Is(err, driver.ErrOutOfMemory) {
@@ -192,6 +200,7 @@ func (p *Pool) Settle() (leaving bool) {
 		if p.sleeps(region) || !m.Leaving() {
 			continue
 		}
+		p.refresh(region, m)
 		n, err := m.Settle()
 		if slept += n; err != nil {
 			p.sayAway("memory of a region has not left", err)
@@ -207,7 +216,7 @@ func (p *Pool) Settle() (leaving bool) {
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
 // have nothing.
 func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return false
 	}
 	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
@@ -215,6 +224,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 		if m == but || m.IsOpen() || p.sleeps(region) {
 			continue
 		}
+		p.refresh(region, m)
 		lack := before + want - p.dev.Asleep()
 		if _, _, leaving := m.Size(); lack > leaving {
 			p.send(m, lack-leaving)
@@ -266,27 +276,53 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 	return n
 }
 
-// Away returns what a region has, and how much of it is away; open: it is in use, or never was.
-func (p *Pool) Away(region uint64) (all, out mem.Bytes, open bool) {
+// Away returns what a region has, how much of it is away, and the most that all but closed regions
+// held while it was closed before; open: it is in use, or never was closed.
+func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 	m := p.moved[region]
 	if m == nil {
-		return 0, 0, true
+		return 0, 0, 0, true
 	}
 	all, out, _ = m.Size()
-	return all, out, m.IsOpen()
+	return all, out, m.before, m.IsOpen()
 }
 
 // MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
 func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
 
-// lendsAway has closed regions make room for a request that was refused.
-func (p *Pool) lendsAway(n mem.Bytes, err error) bool {
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
+// on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom() engine.Means {
+	for region, m := range p.moved {
+		all, out, _ := m.Size()
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
+			return engine.MeansRoom
+		}
+	}
+	return 0
+}
+
+// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
+// the last time by all means.
+func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
 		p.full = p.reserved()
 	}
-	return len(p.moved) > 0 && p.makeRoom(n, nil)
+	if ev.Means == 0 {
+		return false
+	}
+	p.waited = true
+	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
+		ev.Means = p.meansRoom()
+	} else {
+		ev.Means = 0
+	}
+	return true
 }
+
+// leastRoom is what regions make room for at a time, so that few requests wait.
+const leastRoom = 128 * mem.MiB
 
 // allAway moves all of closed regions out that are to sleep, and waits for it. Those sleep already
 // then, and their contents are where they are when a region is closed.
@@ -296,14 +332,28 @@ func (p *Pool) allAway(pools []uint64) error {
 		if m == nil || m.IsOpen() {
 			continue
 		}
+		p.refresh(pool, m)
 		all, _, _ := m.Size()
 		_, err := m.Send(all)
 		p.awaitOut(m, math.MaxInt64)
-		if _, out, _ := m.Size(); out < all {
+		if all, out, _ := m.Size(); out < all {
 			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)
 		}
 	}
 	return nil
+}
+
+// forgetMoved gives up the mirrors of regions that have no memory any more.
+func (p *Pool) forgetMoved() {
+	for region, m := range p.moved {
+		if _, has := p.regions[region]; has {
+			continue
+		}
+		if err := m.Drop(); err != nil {
+			p.sayAway("memory of the host was not given back", err)
+		}
+		delete(p.moved, region)
+	}
 }
 
 // isClosed reports whether a pool is a region that is not in use.

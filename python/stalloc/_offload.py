@@ -171,6 +171,8 @@ class _Offloaded:
                 continue
             kept.add(self._move(tensors))
         self.moved |= kept
+        if kept:  # what they had before is idle, and may never be needed again
+            self.torch.cuda.empty_cache()
 
     def _uses(self, tensor: Any) -> int:
         """How many tensors share the storage."""

@@ -86,6 +86,7 @@ type part struct {
 	saved  bool   // the mirror has its contents, or will have when the copies out have passed
 	leaves bool   // a batch has it
 	away   bool
+	gone   bool // the region has it no more
 }
 
 // batch is what leaves behind an event of the copy stream.
@@ -110,14 +111,23 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 	}
 	r.forget(&r.used)
 	r.used, r.open = used, false
+	r.Refresh(handles)
+	for _, p := range r.parts {
+		p.saved = p.saved && !changed
+	}
+	return nil
+}
+
+// Refresh says which handles the region has now. Free ones may have gone since it was closed.
+func (r *Region) Refresh(handles []driver.Handle) {
 	known := map[driver.Handle]*part{}
 	for _, p := range r.parts {
 		known[p.handle] = p
 	}
 	r.parts = r.parts[:0]
 	for _, h := range handles {
-		at, size, awake := r.link.dev.Place(h)
-		if !awake { // mapped nowhere
+		at, size, mapped := r.link.dev.Place(h)
+		if !mapped {
 			continue
 		}
 		p := known[h]
@@ -125,28 +135,24 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 			p = &part{handle: h, size: size}
 		}
 		delete(known, h)
-		p.at, p.saved = at, p.saved && !changed
+		p.at = at
 		r.parts = append(r.parts, p)
 	}
-	for _, p := range known {
+	for _, p := range known { // the device was waited for before its handle went
+		p.gone = true
 		r.mirror.give(p.host)
 	}
 	slices.SortFunc(r.parts, func(a, b *part) int { return cmp.Compare(a.at, b.at) })
 	r.recount()
-	return nil
 }
 
 // Size returns what the region has, and how much of it is away or leaving.
 func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.gone, r.leaving }
 
-// recount drops parts whose handles are gone, and sums up what the others have.
+// recount sums up what the parts have.
 func (r *Region) recount() {
 	r.all, r.gone, r.leaving = 0, 0, 0
-	r.parts = slices.DeleteFunc(r.parts, func(p *part) bool {
-		if _, size, _ := r.link.dev.Place(p.handle); size == 0 {
-			r.mirror.give(p.host)
-			return true
-		}
+	for _, p := range r.parts {
 		r.all += p.size
 		switch {
 		case p.away:
@@ -154,8 +160,7 @@ func (r *Region) recount() {
 		case p.leaves:
 			r.leaving += p.size
 		}
-		return false
-	})
+	}
 }
 
 // Send begins to move at least n bytes of a closed region out, or all that it has, and returns how
@@ -164,7 +169,6 @@ func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
 	if r.open || n <= 0 {
 		return 0, nil
 	}
-	r.recount()
 	defer r.recount()
 	var picked []*part
 	for _, p := range r.parts {
@@ -256,6 +260,7 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 
 // sleep gives memory back whose contents the mirror has.
 func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
+	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
 	_, err = r.link.dev.Sleep(handlesOf(parts))
 	for _, p := range parts {
 		if p.away = r.link.dev.Sleeps(p.handle); p.away {
@@ -273,10 +278,9 @@ func handlesOf(parts []*part) (handles []driver.Handle) {
 }
 
 // Fetch brings at most n bytes back: it makes memory and begins to copy, behind nothing but other
-// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the device
-// has no more.
+// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the
+// device has no more.
 func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
-	r.recount()
 	defer r.recount()
 	for fetched < n && err == nil {
 		var some []*part
@@ -318,7 +322,7 @@ func (r *Region) fetch(parts []*part) error {
 			if again == nil {
 				_, again = r.link.dev.Sleep(handlesOf(parts))
 			}
-			return errors.Join(err, again)
+			return errors.Join(fmt.Errorf("%v at %#x: %w", p.size, uint64(p.at), err), again)
 		}
 	}
 	for _, p := range parts {
