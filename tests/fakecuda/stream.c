@@ -297,6 +297,7 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned int flags)
 		return leave(0);
 	waits = checked(realloc(waits, (wait_count + 1) * sizeof waits[0]));
 	waits[wait_count++] = (struct wait){s - streams, s->last, e->stream, e->at};
+	s->last++; /* an event behind it passes behind it */
 	return leave(0);
 }
 

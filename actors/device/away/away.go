@@ -65,10 +65,11 @@ func (l *Link) Close() error {
 
 // Region is one region.
 type Region struct {
-	link  *Link
-	open  bool
-	parts []*part // by address
-	out   []batch // under way, the oldest first
+	link    *Link
+	changed bool // since it was opened, as far as that was said
+	open    bool
+	parts   []*part // by address
+	out     []batch // under way, the oldest first
 	// Events that the next copies wait for; 0: there is none.
 	used               driver.Fence   // behind the last use
 	arrived            driver.Fence   // behind the last copy back
@@ -105,6 +106,7 @@ func (r *Region) IsOpen() bool { return r.open }
 // handles, until it is opened. Work on stream was the last that did. changed: its contents are not
 // what the mirror has. With an error it is open as before.
 func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed bool) error {
+	r.changed = r.changed || changed // also if it is closed later
 	used, err := r.link.dev.Record(stream)
 	if err != nil {
 		return err
@@ -113,8 +115,9 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 	r.used, r.open = used, false
 	r.Refresh(handles)
 	for _, p := range r.parts {
-		p.saved = p.saved && !changed
+		p.saved = p.saved && !r.changed
 	}
+	r.changed = false
 	return nil
 }
 
@@ -261,9 +264,11 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 // sleep gives memory back whose contents the mirror has.
 func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
 	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
-	_, err = r.link.dev.Sleep(handlesOf(parts))
+	asleep, err := r.link.dev.Sleep(handlesOf(parts))
 	for _, p := range parts {
-		if p.away = r.link.dev.Sleeps(p.handle); p.away {
+		// What the driver has not taken back is mapped nowhere all the same.
+		if _, _, mapped := r.link.dev.Place(p.handle); asleep && mapped {
+			p.away = true
 			n += p.size
 		}
 	}

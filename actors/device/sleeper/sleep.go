@@ -178,9 +178,9 @@ func (d *Device) empty(handles []*handle) error {
 	return errors.Join(errs...)
 }
 
-// Place returns where a handle is mapped, at the first of its places, and its size, 0 if there is
-// no such handle. One that Export keeps awake is not mapped for this.
-func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, mapped bool) {
+// Place returns the first place of a handle, and its size, 0 if there is no such handle. One that
+// Export keeps awake has none for this.
+func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.handles[h]
@@ -188,17 +188,9 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, mapped boo
 		return 0, 0, false
 	}
 	for place := range x.places {
-		if x.shares == 0 && (!mapped || place < at) {
-			at, mapped = place, true
+		if x.shares == 0 && (!has || place < at) {
+			at, has = place, true
 		}
 	}
-	return at, x.size, mapped
-}
-
-// Sleeps reports whether a handle is there and sleeps.
-func (d *Device) Sleeps(h driver.Handle) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	x := d.handles[h]
-	return x != nil && !x.there
+	return at, x.size, has
 }

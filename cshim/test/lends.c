@@ -1,0 +1,140 @@
+/* Regions that lend their memory: bytes, limits, and driver calls that fail. Work is held back by
+ * the simulated driver, so copies pass late. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit.h"
+
+enum { BLOCKS = 8, OTHERS = 96, ROUNDS = 30, MIB = 1 << 20, CAPACITY = 64 * MIB };
+static const char tag[] = "states";
+static struct block {
+	char *at;
+	size_t size;
+	uint64_t pattern;
+} states[BLOCKS], others[OTHERS];
+static uint64_t dice, patterns;
+static int (*pass_some)(unsigned long, long);
+static int refused, away;
+static char rule[64]; /* of calls that fail */
+
+static void fill(struct block *b)
+{
+	b->pattern = ++patterns;
+	kit_fill(b->at, b->size, b->pattern);
+}
+
+static void check(const struct block *b, const char *what)
+{
+	CHECK(kit_damage(b->at, b->size, b->pattern) < 0, "%s of %zu bytes is damaged, rule %s",
+	      what, b->size, rule);
+}
+
+/* Asks for memory until there is none, checks it, and frees it. */
+static void press(bool sound)
+{
+	int n = 0;
+	for (; n < OTHERS; n++) {
+		others[n].size = 1 + kit_below(&dice, 2 * MIB);
+		others[n].at = stalloc_malloc(others[n].size, 0, NULL);
+		if (!others[n].at) break;
+		fill(&others[n]);
+	}
+	CHECK(!sound || n == OTHERS || kit_stats().asleep > 0, "%d blocks, and nothing has left",
+	      n);
+	away += kit_stats().asleep > 0;
+	for (int i = 0; i < n; i++) {
+		check(&others[i], "a block");
+		stalloc_free(others[i].at, others[i].size, 0, NULL);
+	}
+}
+
+/* Closes the region, has others take its memory, and opens it again. */
+static void step(bool sound)
+{
+	bool changed = kit_below(&dice, 2), all = kit_below(&dice, 4) == 0;
+	for (int i = 0; i < BLOCKS && changed; i++) fill(&states[i]);
+	int how = (changed ? STALLOC_CHANGED : 0) + (all ? STALLOC_ALL_LEAVES : 0);
+	int result = stalloc_end_awake(0, tag, NULL, how);
+	CHECK(result == STALLOC_OK || !sound, "%s", stalloc_last_error());
+	if (result != STALLOC_OK) return;
+	if (kit_below(&dice, 4)) press(sound);
+	if (kit_below(&dice, 2)) stalloc_prefetch(0, tag);
+	if (kit_below(&dice, 4) == 0) press(sound);
+	if (kit_below(&dice, 8) == 0) {
+		const char *tags[] = {tag};
+		result = stalloc_pause(0, tags, 1, STALLOC_BACKUP_HOST);
+		CHECK(result == STALLOC_OK || !sound, "%s", stalloc_last_error());
+		kit_fake_fail(NULL);
+		CHECK(stalloc_resume(0, tags, 1) == STALLOC_OK, "%s", stalloc_last_error());
+	}
+	if (stalloc_begin_awake(0, tag, NULL) != STALLOC_OK) {
+		refused++;
+		CHECK(!sound, "%s", stalloc_last_error());
+		kit_fake_fail(NULL);
+		CHECK(stalloc_begin_awake(0, tag, NULL) == STALLOC_OK, "%s", stalloc_last_error());
+	}
+	while (pass_some(0, 1 << 20)) {} /* as the stream would wait for the copies */
+	for (int i = 0; i < BLOCKS; i++) check(&states[i], "a state");
+	CHECK(kit_stats().reserved <= CAPACITY, "%llu are held",
+	      (unsigned long long)kit_stats().reserved);
+}
+
+/* The nth call of the driver fails, or all behind it for a while, in any state. */
+static void calls_fail(void)
+{
+	static const char *const names[] = {
+		"cuMemCreate",	  "cuMemMap",		"cuMemSetAccess",    "cuMemUnmap",
+		"cuMemRelease",	  "cuMemcpyDtoHAsync",	"cuMemcpyHtoDAsync", "cuEventRecord",
+		"cuEventQuery",	  "cuStreamWaitEvent",	"cuEventCreate",     "cuCtxSynchronize",
+		"cuMemHostRegister"};
+	for (size_t i = 0; i < 3 * sizeof names / sizeof *names; i++) {
+		snprintf(rule, sizeof rule, "%s:%d:2", names[i / 3],
+			 1 + (int)kit_below(&dice, i % 3 ? 4 : 40));
+		CHECK(kit_fake_fail(rule) == 0, "%s", rule);
+		step(false);
+		kit_fake_fail(NULL);
+		step(true);
+	}
+}
+
+/* Streams go on, a bit at a time. */
+static void *pass(void *none)
+{
+	for (unsigned long n = 0;; n++) {
+		pass_some(n, 1 + (long)(n % 7));
+		if (n % 16 == 0) kit_sleep_ms(1);
+	}
+	return none;
+}
+
+int main(void)
+{
+	pthread_t streams;
+	setenv("FAKECUDA_CAPACITY", "67108864", 1);
+	dice = kit_seed();
+	*(void **)&pass_some = kit_symbol("driver", "fakecuda_pass");
+	if (kit_number("FAKECUDA_HELD", 0)) pthread_create(&streams, NULL, pass, NULL);
+	CHECK(stalloc_begin_region(tag) == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < BLOCKS; i++) {
+		states[i].size = (size_t)(1 + kit_below(&dice, 4 * MIB));
+		states[i].at = stalloc_malloc(states[i].size, 0, NULL);
+		CHECK(states[i].at, "%s", stalloc_last_error());
+		fill(&states[i]);
+	}
+	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(stalloc_begin_awake(0, "unknown", NULL) != STALLOC_OK, "there is no such region");
+	CHECK(stalloc_begin_awake(99, tag, NULL) == STALLOC_ERR_ARGUMENT, "there is no device 99");
+	CHECK(stalloc_end_awake(0, tag, NULL, 4) == STALLOC_ERR_ARGUMENT, "4 says nothing");
+	CHECK(stalloc_end_awake(0, NULL, NULL, 0) == STALLOC_ERR_ARGUMENT, "no region is named");
+	for (int i = 0; i < ROUNDS; i++) step(true);
+	CHECK(away > ROUNDS / 4, "%d times something was away", away);
+	calls_fail();
+	for (int i = 0; i < BLOCKS; i++) stalloc_free(states[i].at, states[i].size, 0, NULL);
+	stalloc_empty_cache();
+	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
+	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
+	printf("lends: %d times away, %d times refused\n", away, refused);
+	return 0;
+}
