@@ -64,11 +64,15 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 	}
 	n := a.n + c.offset
-	// the block begins in the first handle
-	if v.size < n || c.offset >= e.handles[v.handles[0]].size {
+	more := max(n-v.size, 0)
+	if more > 0 && (c.first|c.last != 0 || n > v.room()) {
 		return 1
 	}
-	swaps, spare := 0, free
+	// the block begins in the first handle
+	if c.offset >= e.handles[v.handles[0]].size {
+		return 1
+	}
+	swaps, spare := 0, free-more
 	for i, h := range v.handles {
 		if n <= 0 || swaps*costSwap >= best.cost {
 			break
@@ -85,7 +89,11 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		n -= size
 	}
 	movable := !v.dirty && !e.heaps[heapAt(v.arena)].capturedByGraph()
-	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
+	c.cost = swaps * costSwap
+	if more > 0 { // in handles as large as a new view's
+		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))
+	}
+	if c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
 		*best = c
 	}
 	return looked + 1

@@ -1,6 +1,9 @@
 package onerange
 
 import (
+	"cmp"
+	"slices"
+
 	"stalloc/engine"
 	"stalloc/engine/index"
 )
@@ -18,23 +21,45 @@ func (e *Engine) inGap(g index.Gap, do func(h uint32) bool) {
 	}
 }
 
-// pickFree chooses wholly free handles without the mark of n units together, those
-// in the smallest gaps first. False: there are not as many.
+// pickFree chooses wholly free handles without the mark of n units together: the largest, so that
+// they are few, and of equals those in the smallest gaps. False: there are not as many.
 func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
 	for g := range e.idx.Gaps(e.act.arena) {
-		if n <= 0 {
-			break
-		}
 		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].epoch != e.epoch || e.epoch == 0 {
+			if e.handles[h].epoch != e.epoch {
 				e.picks = append(e.picks, h)
-				n -= e.handles[h].size
 			}
-			return n > 0
+			return true
 		})
 	}
+	slices.SortStableFunc(e.picks, func(a, b uint32) int {
+		return cmp.Compare(e.handles[b].size, e.handles[a].size)
+	})
+	picked, spare := 0, uint32(0)
+	for _, h := range e.picks {
+		if size := e.handles[h].size; size <= n {
+			e.picks[picked] = h
+			picked++
+			n -= size
+		} else {
+			spare = h
+		}
+	}
+	e.picks = e.picks[:picked]
+	if n > 0 && spare != 0 {
+		e.picks = append(e.picks, spare)
+		return true
+	}
 	return n <= 0
+}
+
+// picked returns the units of the picks.
+func (e *Engine) picked() (n unit) {
+	for _, h := range e.picks {
+		n += e.handles[h].size
+	}
+	return n
 }
 
 // A swap is a handle that comes under a view in another's place.
@@ -51,16 +76,14 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	e.epoch++
 	e.swaps, e.picks = e.swaps[:0], e.picks[:0]
 	if c.view != 0 {
-		if !e.pickUnder(&c) {
+		v := &e.views[c.view]
+		more := a.n + c.offset - v.size
+		if !e.pickUnder(&c) || more > 0 && (!e.pickFree(more) || v.size+e.picked() > v.room()) {
 			return e.stitchBy(candidate{}, out)
 		}
 	} else {
 		c.offset = e.pickNew()
-		var size unit
-		for _, h := range e.picks {
-			size += e.handles[h].size
-		}
-		base, class, ok := e.window.get(uint32(size / pageUnits))
+		base, class, ok := e.window.get(uint32(e.picked() / pageUnits))
 		if !ok {
 			a.viewFailed, a.reason = true, engine.RefusedWindow
 			return out, false
