@@ -25,7 +25,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	first, last, whole := e.ends(a.n)
 	free := e.freeHandles(a.arena)
 	if lack := whole - free; lack > 0 {
-		if a.createFailed && (a.triedUnmapped || e.unmappedUnits() < lack) {
+		if a.createFailed && (a.triedUnmapped || e.units(e.unmapped) < lack) {
 			return out, false
 		}
 		a.triedUnmapped = a.createFailed
@@ -93,7 +93,7 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 	if more > 0 { // in handles as large as a new view's
 		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))
 	}
-	if c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
+	if c.cost < best.cost && (c.cost == 0 || spare >= 0) && (swaps == 0 || movable) {
 		*best = c
 	}
 	return looked + 1
@@ -135,11 +135,8 @@ func (e *Engine) headUsed(v *view) unit {
 
 // freeHandles returns the units in wholly free handles of an arena.
 func (e *Engine) freeHandles(s uint32) (n unit) {
-	for g := range e.idx.Gaps(s) {
-		e.inGap(g, func(h uint32) bool {
-			n += e.handles[h].size
-			return true
-		})
+	for h := range e.whole(s) {
+		n += e.handles[h].size
 	}
 	return n
 }

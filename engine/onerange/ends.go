@@ -1,6 +1,8 @@
 package onerange
 
 import (
+	"slices"
+
 	"stalloc/engine/index"
 	"stalloc/internal/without"
 )
@@ -72,19 +74,13 @@ func (e *Engine) pickNew() unit {
 	n := e.act.n
 	first, last, whole := e.ends(n)
 	e.pickFree(whole)
-	n -= first.size
-	for _, h := range e.picks {
-		n -= e.handles[h].size
-	}
-	if n > 0 {
+	if n > first.size+e.units(e.picks) {
 		e.picks = append(e.picks, last.handle)
 	}
 	if first.handle == 0 {
 		return 0
 	}
-	e.picks = append(e.picks, 0)
-	copy(e.picks[1:], e.picks)
-	e.picks[0] = first.handle
+	e.picks = slices.Insert(e.picks, 0, first.handle)
 	return e.handles[first.handle].size - first.size
 }
 

@@ -2,22 +2,24 @@ package onerange
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"stalloc/engine"
-	"stalloc/engine/index"
 )
 
-// inGap calls do with each handle that lies wholly in a gap, until it returns false.
-func (e *Engine) inGap(g index.Gap, do func(h uint32) bool) {
-	for at := pagesOf(g.Lo); at < g.Hi; {
-		h := e.pages[at/pageUnits]
-		c := &e.handles[h]
-		end := c.at + c.size
-		if c.at >= g.Lo && end <= g.Hi && !do(h) {
-			return
+// whole yields the wholly free handles of an arena, those in the smallest gaps first.
+func (e *Engine) whole(s uint32) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for g := range e.idx.Gaps(s) {
+			for at := pagesOf(g.Lo); at < g.Hi; {
+				h := e.pages[at/pageUnits]
+				c := &e.handles[h]
+				if at = c.at + c.size; c.at >= g.Lo && at <= g.Hi && !yield(h) {
+					return
+				}
+			}
 		}
-		at = end
 	}
 }
 
@@ -25,13 +27,10 @@ func (e *Engine) inGap(g index.Gap, do func(h uint32) bool) {
 // they are few, and of equals those in the smallest gaps. False: there are not as many.
 func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
-	for g := range e.idx.Gaps(e.act.arena) {
-		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].epoch != e.epoch {
-				e.picks = append(e.picks, h)
-			}
-			return true
-		})
+	for h := range e.whole(e.act.arena) {
+		if e.handles[h].epoch != e.epoch {
+			e.picks = append(e.picks, h)
+		}
 	}
 	slices.SortStableFunc(e.picks, func(a, b uint32) int {
 		return cmp.Compare(e.handles[b].size, e.handles[a].size)
@@ -54,9 +53,9 @@ func (e *Engine) pickFree(n unit) bool {
 	return n <= 0
 }
 
-// picked returns the units of the picks.
-func (e *Engine) picked() (n unit) {
-	for _, h := range e.picks {
+// units returns what handles have together.
+func (e *Engine) units(handles []uint32) (n unit) {
+	for _, h := range handles {
 		n += e.handles[h].size
 	}
 	return n
@@ -78,12 +77,12 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	if c.view != 0 {
 		v := &e.views[c.view]
 		more := a.n + c.offset - v.size
-		if !e.pickUnder(&c) || more > 0 && (!e.pickFree(more) || v.size+e.picked() > v.room()) {
+		if !e.pickUnder(&c) || more > 0 && (!e.pickFree(more) || v.size+e.units(e.picks) > v.room()) {
 			return e.stitchBy(candidate{}, out)
 		}
 	} else {
 		c.offset = e.pickNew()
-		base, class, ok := e.window.get(uint32(e.picked() / pageUnits))
+		base, class, ok := e.window.get(uint32(e.units(e.picks) / pageUnits))
 		if !ok {
 			a.viewFailed, a.reason = true, engine.RefusedWindow
 			return out, false
@@ -152,33 +151,16 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 // pickSwaps chooses a free handle for each swap that has none yet, of the size of the one that
 // goes; false if there are not as many.
 func (e *Engine) pickSwaps(v *view) bool {
-	left := 0
-	for _, s := range e.swaps {
-		if s.handle == 0 {
-			left++
-		}
-	}
-	for g := range e.idx.Gaps(v.arena) {
-		if left == 0 {
-			break
-		}
-		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].epoch == e.epoch {
-				return true
-			}
-			for i := range e.swaps {
-				if s := &e.swaps[i]; s.handle == 0 &&
-					e.handles[v.handles[s.pos]].size == e.handles[h].size {
-					s.handle = h
-					e.handles[h].epoch = e.epoch
-					left--
-					break
-				}
-			}
-			return left > 0
+	for h := range e.whole(v.arena) {
+		x := &e.handles[h]
+		i := slices.IndexFunc(e.swaps, func(s swap) bool {
+			return s.handle == 0 && e.handles[v.handles[s.pos]].size == x.size
 		})
+		if x.epoch != e.epoch && i >= 0 {
+			e.swaps[i].handle, x.epoch = h, e.epoch
+		}
 	}
-	return left == 0
+	return !slices.ContainsFunc(e.swaps, func(s swap) bool { return s.handle == 0 })
 }
 
 // stitched enters what a batch has mapped. A view in which something is missing is

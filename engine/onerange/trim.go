@@ -121,13 +121,10 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 		if !e.trimmed(s) {
 			continue
 		}
-		for g := range e.idx.Gaps(s) {
-			e.inGap(g, func(h uint32) bool {
-				if e.handles[h].aliases == 0 {
-					e.picks = append(e.picks, h)
-				}
-				return true
-			})
+		for h := range e.whole(s) {
+			if e.handles[h].aliases == 0 {
+				e.picks = append(e.picks, h)
+			}
 		}
 	}
 	if len(e.picks) == 0 {
