@@ -77,7 +77,8 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	if c.view != 0 {
 		v := &e.views[c.view]
 		more := a.n + c.offset - v.size
-		if !e.pickUnder(&c) || more > 0 && (!e.pickFree(more) || v.size+e.units(e.picks) > v.room()) {
+		if !e.pickUnder(&c) || more > 0 &&
+			(!e.pickFree(more) || v.size+e.units(e.picks) > v.room()) {
 			return e.stitchBy(candidate{}, out)
 		}
 	} else {
