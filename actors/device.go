@@ -10,6 +10,7 @@ import (
 	"stalloc/actors/device"
 	"stalloc/actors/host"
 	"stalloc/actors/inline"
+	"stalloc/actors/mover"
 	"stalloc/actors/pool"
 	"stalloc/actors/stream"
 	"stalloc/engine"
@@ -31,6 +32,7 @@ type Device struct {
 	supervisor *inline.PID
 	planner    *inline.PID // nil: no planning
 	streams    *stream.Table
+	mover      *mover.Mover
 	shadow     Shadow // nil: what PyTorch's allocator would reserve is not asked
 	counts     counts
 	latest     atomic.Pointer[plan.Plan]

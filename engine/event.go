@@ -58,7 +58,7 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for
+	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
 	Addr   mem.Addr     // EvFree, EvUseStream
@@ -98,6 +98,9 @@ const (
 	MeansWait
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
+	// MeansRoom: where no memory can be made the request is refused before the device is waited for:
+	// the runner can make room. Of these it is the only one that package order is told.
+	MeansRoom
 )
 
 // OpKind says what the runner has to do.
