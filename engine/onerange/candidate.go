@@ -88,12 +88,13 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	movable := !v.dirty && !e.heaps[heapAt(v.arena)].capturedByGraph()
+	captured := e.heaps[heapAt(v.arena)].capturedByGraph() // a view that fails is unmapped
 	c.cost = swaps * costSwap
 	if more > 0 { // in handles as large as a new view's
 		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))
 	}
-	if c.cost < best.cost && (c.cost == 0 || spare >= 0) && (swaps == 0 || movable) {
+	if c.cost < best.cost &&
+		(c.cost == 0 || spare >= 0 && !captured && (swaps == 0 || !v.dirty)) {
 		*best = c
 	}
 	return looked + 1
