@@ -71,10 +71,9 @@ func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end
 // pickNew chooses the handles of a new view for the request, and returns how far
 // after the view's start its block begins.
 func (e *Engine) pickNew() unit {
-	n := e.act.n
-	first, last, whole := e.ends(n)
+	first, last, whole := e.ends(e.act.n)
 	e.pickFree(whole)
-	if n > first.size+e.units(e.picks) {
+	if e.act.n > first.size+e.units(e.picks) {
 		e.picks = append(e.picks, last.handle)
 	}
 	if first.handle == 0 {

@@ -94,8 +94,7 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 
 // leastLent is the least that is worth a wait.
 func (e *Engine) leastLent(lack unit) unit {
-	return min(lack, max(e.held/unit(e.cfg.HandlePart),
-		1))
+	return min(lack, max(e.held/unit(e.cfg.HandlePart), 1))
 }
 
 // isFormer reports whether a view is the place of a handle that was lent.

@@ -45,10 +45,8 @@ func (e *Engine) pickFree(n unit) bool {
 			spare = h
 		}
 	}
-	e.picks = e.picks[:picked]
-	if n > 0 && spare != 0 {
-		e.picks = append(e.picks, spare)
-		return true
+	if e.picks = e.picks[:picked]; n > 0 && spare != 0 {
+		e.picks, n = append(e.picks, spare), 0
 	}
 	return n <= 0
 }
@@ -130,21 +128,13 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(s.at),
 			Size: bytesOf(e.handles[s.handle].size), Handle: engine.Index(s.handle)})
 	}
-	v := &e.views[e.act.view]
-	at := v.at + v.size
-	for _, h := range e.picks {
-		size := e.handles[h].size
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size),
-			Handle: engine.Index(h)})
-		at += size
-	}
 	for _, s := range e.swaps {
 		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(s.at),
 			Size: bytesOf(e.handles[s.handle].size)})
 	}
-	if from := v.at + v.size; at > from {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(from),
-			Size: bytesOf(at - from)})
+	v := &e.views[e.act.view]
+	if e.act.at = v.at + v.size; len(e.picks) > 0 {
+		out = e.mapPicks(out)
 	}
 	return out
 }
@@ -185,7 +175,7 @@ func (e *Engine) stitched(done int) {
 	}
 	for i, h := range e.picks {
 		size := e.handles[h].size
-		if 2*k+i < done {
+		if 3*k+i < done {
 			e.handles[h].aliases++
 			e.stats.Maps++
 			e.stats.Mapped += int(size / pageUnits)

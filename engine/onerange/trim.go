@@ -36,12 +36,7 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 }
 
 func (e *Engine) hasIdleView(s uint32) bool {
-	for x := range e.views {
-		if v := &e.views[x]; v.arena == s && v.block == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.views, func(v view) bool { return v.arena == s && v.block == 0 })
 }
 
 // trimmed reports whether the trim may take what an arena has.
