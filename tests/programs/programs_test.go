@@ -76,5 +76,5 @@ func TestRandom(t *testing.T) {
 
 const (
 	device = 160 * mem.GiB
-	worst  = 0.08
+	worst  = 0.124
 )
