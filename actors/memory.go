@@ -99,7 +99,7 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 	err := d.onPool(func(p *pool.Pool) error { return p.BeginAwake(region, stream) }, nil)
 	if err == nil {
-		d.mover.Opened(region)
+		d.life.mover.Opened(region)
 	}
 	return err
 }
@@ -113,7 +113,7 @@ func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bo
 		return p.EndAwake(region, stream, changed, always)
 	}, nil)
 	if err == nil {
-		d.mover.Closed(region)
+		d.life.mover.Closed(region)
 	}
 	return err
 }

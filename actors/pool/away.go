@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"stalloc/actors/away"
+	"stalloc/actors/device/away"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -49,7 +49,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return ErrAsleep
 	case m == nil || m.IsOpen():
 		return nil
-	case p.Host.Pools() > 0:
+	case p.Host.Captures() > 0:
 		return errOpenWhileCapturing
 	}
 	p.refresh(region, m)
@@ -88,7 +88,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return nil // it stays open
 	}
 	m := p.moved[region]
@@ -143,7 +143,7 @@ func (p *Pool) sayAway(text string, err error) {
 // Prefetch brings back what fits: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64) error {
 	m := p.moved[region]
-	if !p.isClosed(region) || p.sleeps(region) || p.Host.Pools() > 0 {
+	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
 	p.refresh(region, m)
@@ -158,6 +158,8 @@ func (p *Pool) Prefetch(region uint64) error {
 // fetch brings so much back. Idle memory makes way, and with must other regions.
 func (p *Pool) fetch(m *moved, n mem.Bytes, must bool) error {
 	defer p.applyLimit()
+	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
+		zap.Stringer("held", p.reserved()))
 	ways := []func() bool{func() bool { return p.trimBy(n) }}
 	if must {
 		ways = append(ways, func() bool { return p.makeRoom(n, m) })
@@ -216,10 +218,11 @@ func (p *Pool) Settle() (leaving bool) {
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
 // have nothing.
 func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return false
 	}
 	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
 	for region, m := range p.moved {
 		if m == but || m.IsOpen() || p.sleeps(region) {
 			continue
@@ -290,12 +293,12 @@ func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 // MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
 func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
 
-// meansRoom has the policy refuse what it cannot make memory for, while closed regions but one have
-// some on the device: to wait for the device and to give idle memory back takes longer.
-func (p *Pool) meansRoom(but *moved) engine.Means {
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
+// on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom() engine.Means {
 	for region, m := range p.moved {
-		if all, out, _ := m.Size(); m != but && p.isClosed(region) && !p.sleeps(region) && out < all &&
-			p.Host.Pools() == 0 {
+		all, out, _ := m.Size()
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
 			return engine.MeansRoom
 		}
 	}
@@ -314,7 +317,7 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	}
 	p.waited = true
 	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
-		ev.Means = p.meansRoom(nil)
+		ev.Means = p.meansRoom()
 	} else {
 		ev.Means = 0
 	}

@@ -104,7 +104,7 @@ func (p *Pool) Resume(pools []uint64) error {
 	if len(woken) == 0 {
 		return nil
 	}
-	if p.Host.Pools() > 0 { // copies wait for streams that may be captured
+	if p.Host.Captures() > 0 { // copies wait for streams that may be captured
 		return errCapturing
 	}
 	handles, err := p.wake(woken)

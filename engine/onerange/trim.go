@@ -19,13 +19,16 @@ func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
 // giveBack begins a trim, or that part of a request.
 func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 	pool, idle := e.act.pool, false
+	delete(e.captured, pool)
 	e.act.synced = false
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
 		if !c.trimmedBy(pool) {
 			continue
 		}
-		c.released = c.released || pool != 0 && pool < engine.FirstRegion
+		if pool != 0 && pool < engine.FirstRegion {
+			c.released, c.captured = true, false
+		}
 		l, s := large(uint32(h)), small(uint32(h))
 		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
 	}
@@ -170,7 +173,7 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.serve(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if c := &e.heaps[h]; (c.released || c.isRegion() && c.trimmedBy(a.pool)) &&
+		if c := &e.heaps[h]; (c.released || c.isUncaptured() && c.trimmedBy(a.pool)) &&
 			e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
@@ -194,7 +197,7 @@ func (e *Engine) empty(h uint32) bool {
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
 	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
 		c := &e.heaps[h]
-		if c.isRegion() && e.empty(h) {
+		if c.isUncaptured() && e.empty(h) {
 			e.retire(h)
 			return true
 		}
@@ -222,7 +225,7 @@ func (e *Engine) retire(h uint32) {
 	}
 	delete(e.heapOfKey, e.heaps[h].heapKey)
 	e.heaps[h] = heap{heapKey: heapKey{pool: retired}}
-	e.idx.Assign(h, 0, false)
+	e.idx.Assign(h, 0, retired)
 	e.spareHeaps = append(e.spareHeaps, h)
 }
 

@@ -148,7 +148,8 @@ func (e *Engine) mayWait() bool {
 // try asks the policy for the block.
 func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
 	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Asked: e.act.ev.Asked,
-		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Means: means}
+		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Exact: e.act.ev.Exact,
+		Means: means}
 	e.act.asked = len(e.act.lenders)
 	return e.feed(ev)
 }
@@ -285,7 +286,7 @@ func (e *Engine) full() {
 	switch {
 	case a.ev.Means&engine.MeansRoom != 0:
 		a.stage = stageRollback
-	case !a.retried && len(e.policy.Regions()) > 0:
+	case !a.retried && !a.ev.Capturing && len(e.policy.Regions()) > 0:
 		a.retried, a.stage = true, stageRegions
 	case a.unsynced && !e.cfg.NoPending && !e.cfg.NoLend && !a.last:
 		a.stage = stageBorrow

@@ -32,7 +32,7 @@ type phase struct {
 
 // program is what a seed stands for.
 type program struct {
-	*tape
+	*recorder
 	rng     *rand.Rand
 	ticks   int // in a step
 	streams int
@@ -46,7 +46,7 @@ type program struct {
 // Random returns the program of a seed: its memory, sizes, lives and phases, and whether its steps
 // repeat, are drawn each on its own.
 func Random(seed uint64) *trace.Trace {
-	p := &program{tape: newTape(fmt.Sprintf("random-%d", seed)), rng: rand.New(rand.NewPCG(seed, 1)),
+	p := &program{recorder: newRecorder(fmt.Sprintf("random-%d", seed)), rng: rand.New(rand.NewPCG(seed, 1)),
 		due: map[int][]int64{}}
 	p.target = mem.Bytes(p.between(float64(mem.GiB), float64(64*mem.GiB)))
 	p.ticks = int(p.between(100, 3000))

@@ -11,7 +11,7 @@ import (
 // block is a little larger than the one that ends after it, for each of 40 tokens, twice.
 func KVGrowth() *trace.Trace {
 	const layers, batch, width, more = 16, 32, 1024, 16
-	t := newTape("kv_growth")
+	t := newRecorder("kv_growth")
 	size := func(length int) mem.Bytes { return mem.Bytes(batch * length * width * 2) }
 	for _, length := range []int{1400, 1300} {
 		var kv []int64
@@ -47,7 +47,7 @@ func KVGrowth() *trace.Trace {
 // gatherer is the program of GatherFlush: what is freed while a stream still works on it ends when
 // that stream has come so far, two layers later.
 type gatherer struct {
-	*tape
+	*recorder
 	ending []int64
 }
 
@@ -67,7 +67,7 @@ func (g *gatherer) drop(id int64, stream mem.StreamID) {
 // activations that change from step to step (pytorch#65078 and #82001).
 func GatherFlush() *trace.Trace {
 	const layers, steps = 14, 10
-	g := gatherer{tape: newTape("gather_flush")}
+	g := gatherer{recorder: newRecorder("gather_flush")}
 	rng := rand.New(rand.NewPCG(1, 1))
 	var full [layers]mem.Bytes
 	for i := range full {

@@ -176,6 +176,7 @@ class FakeTorch(types.ModuleType):
             is_current_stream_capturing=lambda: self.capturing,
             CUDAGraph=type("CUDAGraph", (), {"replay": lambda graph: "replayed"}),
             current_device=lambda: 0,
+            current_stream=lambda device=0: types.SimpleNamespace(cuda_stream=0),
             device_count=lambda: 1,
         )
 

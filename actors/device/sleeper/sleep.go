@@ -178,8 +178,8 @@ func (d *Device) empty(handles []*handle) error {
 	return errors.Join(errs...)
 }
 
-// Place returns where a handle is mapped, at the first of its places, and its size, 0 if there is no
-// such handle. It is not mapped for this where Export keeps it awake.
+// Place returns where a handle is mapped, at the first of its places, and its size, 0 if there is
+// no such handle. One that Export keeps awake is not mapped for this.
 func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, mapped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

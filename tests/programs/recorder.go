@@ -9,8 +9,8 @@ import (
 	"stalloc/trace"
 )
 
-// A tape writes what a program does, as a recording.
-type tape struct {
+// A recorder writes what a program does, as a recording.
+type recorder struct {
 	name       string
 	events     []trace.Event
 	next       int64 // block
@@ -20,7 +20,7 @@ type tape struct {
 	steps      int
 }
 
-func newTape(name string) *tape { return &tape{name: name, size: map[int64]mem.Bytes{}} }
+func newRecorder(name string) *recorder { return &recorder{name: name, size: map[int64]mem.Bytes{}} }
 
 // Microseconds between two events, and more for each MiB of a new block: about the medians of the
 // recordings in tests/traces.
@@ -29,7 +29,7 @@ const (
 	perMiB   = 3
 )
 
-func (t *tape) put(e trace.Event) {
+func (t *recorder) put(e trace.Event) {
 	if e.Kind != trace.Mark {
 		t.micros += perEvent + perMiB*int64(e.Size/mem.MiB)
 		e.Micros = t.micros
@@ -37,12 +37,12 @@ func (t *tape) put(e trace.Event) {
 	t.events = append(t.events, e)
 }
 
-func (t *tape) step() {
+func (t *recorder) step() {
 	t.put(trace.Event{Kind: trace.Mark, Mark: "step " + strconv.Itoa(t.steps)})
 	t.steps++
 }
 
-func (t *tape) alloc(size mem.Bytes, stream mem.StreamID) int64 {
+func (t *recorder) alloc(size mem.Bytes, stream mem.StreamID) int64 {
 	id := t.next
 	t.next++
 	t.size[id] = size
@@ -53,24 +53,24 @@ func (t *tape) alloc(size mem.Bytes, stream mem.StreamID) int64 {
 }
 
 // request asks for a block's end, which complete brings.
-func (t *tape) request(id int64) {
+func (t *recorder) request(id int64) {
 	t.load -= mem.Round(t.size[id])
 	delete(t.size, id)
 	t.put(trace.Event{Kind: trace.FreeRequested, ID: id})
 }
 
-func (t *tape) complete(id int64) { t.put(trace.Event{Kind: trace.FreeCompleted, ID: id}) }
+func (t *recorder) complete(id int64) { t.put(trace.Event{Kind: trace.FreeCompleted, ID: id}) }
 
-func (t *tape) free(id int64) {
+func (t *recorder) free(id int64) {
 	t.request(id)
 	t.complete(id)
 }
 
-func (t *tape) record(id int64, stream mem.StreamID) {
+func (t *recorder) record(id int64, stream mem.StreamID) {
 	t.put(trace.Event{Kind: trace.RecordStream, ID: id, Stream: stream})
 }
 
-func (t *tape) end() *trace.Trace {
+func (t *recorder) end() *trace.Trace {
 	t.put(trace.Event{Kind: trace.Mark, Mark: "end"})
 	return &trace.Trace{Name: t.name, Header: "workload " + t.name, Events: t.events, Device: -1}
 }

@@ -278,8 +278,8 @@ func handlesOf(parts []*part) (handles []driver.Handle) {
 }
 
 // Fetch brings at most n bytes back: it makes memory and begins to copy, behind nothing but other
-// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the device
-// has no more.
+// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the
+// device has no more.
 func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 	defer r.recount()
 	for fetched < n && err == nil {
