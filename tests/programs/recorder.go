@@ -20,7 +20,9 @@ type recorder struct {
 	steps      int
 }
 
-func newRecorder(name string) *recorder { return &recorder{name: name, size: map[int64]mem.Bytes{}} }
+func newRecorder(name string) *recorder {
+	return &recorder{name: name, size: map[int64]mem.Bytes{}}
+}
 
 // Microseconds between two events, and more for each MiB of a new block: about the medians of the
 // recordings in tests/traces.
