@@ -187,6 +187,10 @@ bench: build ## microbenchmarks, with nanoseconds and allocations
 same: cli ## whether every recording is served as by another commit, byte for byte (BASE=commit, TRACES_MORE=, FLAGS=--quick)
 	$(PYTHON) tests/same.py $(or $(BASE),$(error no commit is named: make same BASE=commit)) $(TRACES_MORE) $(FLAGS)
 
+.PHONY: programs
+programs: ## a thousand programs made up at random, through stalloc and expandable segments (PROGRAMS=, FROM=)
+	$(GO) run ./tests/programs/bench -n $(or $(PROGRAMS),1000) -from $(or $(FROM),1)
+
 .PHONY: bench-plan
 bench-plan: cli ## solvers of storage allocation on hard, published, recorded and made-up problems (MINIMALLOC=its binary)
 	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))

@@ -10,7 +10,7 @@ import (
 // lose up to a handle each, and in the pipeline blocks wait for other streams when the load is
 // highest.
 var loose = map[string]float64{
-	"gpt2_naive": 0.0065, "mixtral_moe": 0.006, "pyg_gat": 0.0075, "llama_lora": 0.008,
+	"gpt2_naive": 0.0075, "mixtral_moe": 0.006, "pyg_gat": 0.0075, "llama_lora": 0.008,
 	"llama_naive":            0.013,
 	"more/megatron_vpp24.r0": 0.008, "more/megatron_vpp24.r1": 0.013,
 }

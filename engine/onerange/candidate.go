@@ -25,7 +25,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	first, last, whole := e.ends(a.n)
 	free := e.freeHandles(a.arena)
 	if lack := whole - free; lack > 0 {
-		if a.createFailed && (a.triedUnmapped || e.unmappedUnits() < lack) {
+		if a.createFailed && (a.triedUnmapped || e.units(e.unmapped) < lack) {
 			return out, false
 		}
 		a.triedUnmapped = a.createFailed
@@ -64,11 +64,15 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 	}
 	n := a.n + c.offset
-	// the block begins in the first handle
-	if v.size < n || c.offset >= e.handles[v.handles[0]].size {
+	more := max(n-v.size, 0)
+	if more > 0 && (c.first|c.last != 0 || n > v.room()) {
 		return 1
 	}
-	swaps, spare := 0, free
+	// the block begins in the first handle
+	if c.offset >= e.handles[v.handles[0]].size {
+		return 1
+	}
+	swaps, spare := 0, free-more
 	for i, h := range v.handles {
 		if n <= 0 || swaps*costSwap >= best.cost {
 			break
@@ -84,8 +88,13 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	movable := !v.dirty && !e.heaps[heapAt(v.arena)].captured
-	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
+	captured := e.heaps[heapAt(v.arena)].captured // a view that fails is unmapped
+	c.cost = swaps * costSwap
+	if more > 0 { // in handles as large as a new view's
+		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))
+	}
+	if c.cost < best.cost &&
+		(c.cost == 0 || spare >= 0 && !captured && (swaps == 0 || !v.dirty)) {
 		*best = c
 	}
 	return looked + 1
@@ -127,11 +136,8 @@ func (e *Engine) headUsed(v *view) unit {
 
 // freeHandles returns the units in wholly free handles of an arena.
 func (e *Engine) freeHandles(s uint32) (n unit) {
-	for g := range e.idx.Gaps(s) {
-		e.inGap(g, func(h uint32) bool {
-			n += e.handles[h].size
-			return true
-		})
+	for h := range e.whole(s) {
+		n += e.handles[h].size
 	}
 	return n
 }

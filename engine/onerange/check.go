@@ -70,9 +70,7 @@ func (e *Engine) Check() error {
 	}
 	var leaving unit
 	for _, of := range e.fenceOf {
-		for _, h := range of.lent {
-			leaving += e.handles[h].size
-		}
+		leaving += e.units(of.lent)
 	}
 	if leaving != e.lentPending {
 		return fmt.Errorf("%d units are lent, counted %d", e.lentPending, leaving)

@@ -31,9 +31,10 @@
 //
 //  1. the planned offset, if its bytes are free;
 //  2. the smallest gap (request.go);
-//  3. a view over wholly free handles: an idle one or a new one, whichever is cheaper
-//     (candidate.go, stitch.go). A shortfall is made first. A request that can wait for fences is
-//     refused in place of both, if as much waits for them;
+//  3. a view over wholly free handles: an idle one, extended where it is too small, or a new one of
+//     the largest handles, whichever is cheaper (candidate.go, stitch.go). A shortfall is made
+//     first. A request that can wait for fences is refused in place of both, if as much waits for
+//     them;
 //  4. what other streams lend (lend.go), else new handles, whatever is free;
 //  5. wholly free handles of other streams, and blocks that wait for fences, after waiting for
 //     the device: a stream that had memory may be gone, and no handle of one is touched (reclaim.go);

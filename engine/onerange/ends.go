@@ -1,6 +1,8 @@
 package onerange
 
 import (
+	"slices"
+
 	"stalloc/engine/index"
 	"stalloc/internal/without"
 )
@@ -69,22 +71,15 @@ func (e *Engine) leastEnd(n unit, but uint32, of func(index.Gap) end) (least end
 // pickNew chooses the handles of a new view for the request, and returns how far
 // after the view's start its block begins.
 func (e *Engine) pickNew() unit {
-	n := e.act.n
-	first, last, whole := e.ends(n)
+	first, last, whole := e.ends(e.act.n)
 	e.pickFree(whole)
-	n -= first.size
-	for _, h := range e.picks {
-		n -= e.handles[h].size
-	}
-	if n > 0 {
+	if e.act.n > first.size+e.units(e.picks) {
 		e.picks = append(e.picks, last.handle)
 	}
 	if first.handle == 0 {
 		return 0
 	}
-	e.picks = append(e.picks, 0)
-	copy(e.picks[1:], e.picks)
-	e.picks[0] = first.handle
+	e.picks = slices.Insert(e.picks, 0, first.handle)
 	return e.handles[first.handle].size - first.size
 }
 

@@ -30,7 +30,7 @@ func (e *Engine) growBy(lack unit, out []engine.Op) ([]engine.Op, bool) {
 // much waits for fences, or other streams lend it.
 func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
-	if need := lack - e.unmappedUnits(); need > 0 {
+	if need := lack - e.units(e.unmapped); need > 0 {
 		if a.prefers(engine.MeansWait) && (e.idx.Total().Pending+e.lentPending >= need ||
 			e.lentPending >= e.leastLent(need)) {
 			return e.refuse(engine.RefusedPending, out), true
@@ -152,11 +152,8 @@ func (e *Engine) grantMapped(out []engine.Op) []engine.Op {
 	if a.mapped == 0 {
 		return e.serve(out)
 	}
-	var size unit
-	for _, h := range e.picks {
-		size += e.handles[h].size
-	}
-	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(a.at), Size: bytesOf(size)})
+	out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(a.at),
+		Size: bytesOf(e.units(e.picks))})
 	return e.await(phaseAccess, out)
 }
 
@@ -174,17 +171,13 @@ func (e *Engine) ungrow(out []engine.Op) []engine.Op {
 // a view that serves nobody.
 func (e *Engine) ungrown(done int) {
 	a := &e.act
-	at := a.at
-	for _, h := range e.picks[:done] {
-		at += e.handles[h].size
-	}
+	at := a.at + e.units(e.picks[:done])
 	e.unmapped = append(e.unmapped, e.picks...)
 	if done == len(e.picks) {
 		return
 	}
-	end := at
+	end := at + e.units(e.picks[done:])
 	for _, h := range e.picks[done:] {
-		end += e.handles[h].size
 		e.handles[h].aliases++
 	}
 	e.takeVoid(end)

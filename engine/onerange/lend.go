@@ -71,13 +71,10 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 // has none: the highest handles, which its blocks need last. It returns what is still wanted.
 func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (unit, []engine.Op) {
 	e.picks = e.picks[:0]
-	for g := range e.idx.Gaps(s) {
-		e.inGap(g, func(h uint32) bool {
-			if (e.handles[h].epoch == e.epoch) == known {
-				e.picks = append(e.picks, h)
-			}
-			return true
-		})
+	for h := range e.whole(s) {
+		if (e.handles[h].epoch == e.epoch) == known {
+			e.picks = append(e.picks, h)
+		}
 	}
 	slices.SortFunc(e.picks,
 		func(a, b uint32) int { return cmp.Compare(e.handles[b].at, e.handles[a].at) })
@@ -97,8 +94,7 @@ func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (uni
 
 // leastLent is the least that is worth a wait.
 func (e *Engine) leastLent(lack unit) unit {
-	return min(lack, max(e.held/unit(e.cfg.HandlePart),
-		1))
+	return min(lack, max(e.held/unit(e.cfg.HandlePart), 1))
 }
 
 // isFormer reports whether a view is the place of a handle that was lent.
@@ -124,9 +120,7 @@ func (e *Engine) leave() {
 func (e *Engine) lendDone(fence uint64) {
 	handles := e.fenceOf[fence].lent
 	delete(e.fenceOf, fence)
-	for _, h := range handles {
-		e.lentPending -= e.handles[h].size
-	}
+	e.lentPending -= e.units(handles)
 	e.unmapped = append(e.unmapped, handles...)
 }
 

@@ -8,6 +8,8 @@ import "math/bits"
 //
 //   - Handles are at most one Config.HandlePart-th of the load, from the first request on: a block
 //     in a view loses at most one, and several gaps lose some at their ends.
+//   - They are at most handleBlocks times as large as the mean block: where blocks are small and many,
+//     each handle holds some, and is broken as long as one of them lives.
 //   - The shortfall of a request is rounded up to a Config.GrowPart-th of a handle. Unrounded,
 //     there would be many small handles, with driver calls for each; what is made beyond the
 //     shortfall is held for good.
@@ -19,6 +21,7 @@ import "math/bits"
 // What other sizes cost was measured (docs: decision 5).
 
 const (
+	handleBlocks    = 3
 	trimHandleScale = 4
 	trimStepsApart  = 2 // between two trims
 	trimsInARow     = 3 // one after the other
@@ -74,10 +77,14 @@ func (e *Engine) handleSize(s uint32, n unit) unit {
 	if e.trims.row == 0 || often { // else all begins anew, as with a second model in one process
 		load = max(load, x.Peak)
 	}
+	most := unitsOf(e.cfg.HandleMost)
 	if often {
 		load *= trimHandleScale
+	} else {
+		t := e.idx.Total()
+		most = min(most, handleBlocks*(t.Load+n)/unit(t.Blocks+1))
 	}
-	return max(pageUnits, powerOf2(min(unitsOf(e.cfg.HandleMost), load/unit(e.cfg.HandlePart))))
+	return max(pageUnits, powerOf2(min(most, load/unit(e.cfg.HandlePart))))
 }
 
 // heldBefore returns how much may come back in whole handles to an arena.

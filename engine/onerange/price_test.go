@@ -86,6 +86,23 @@ func TestHandlesFollowTheLoad(t *testing.T) {
 	}
 }
 
+// TestHandlesOfSmallBlocks: where blocks are small, a handle is at most as large as three of them,
+// whatever is asked for at last.
+func TestHandlesOfSmallBlocks(t *testing.T) {
+	for _, c := range []struct{ block, want mem.Bytes }{
+		{256 * mem.KiB, 2 * mem.MiB}, {3 * mem.MiB, 8 * mem.MiB}, {12 * mem.MiB, 16 * mem.MiB},
+	} {
+		b := newBuilder(t)
+		for load := mem.Bytes(0); load < 7*mem.GiB; load += c.block {
+			b.alloc(c.block, 0)
+		}
+		b.alloc(600*mem.MiB, 0)
+		if got := b.made[0]; got != c.want {
+			t.Errorf("blocks of %v: handles of %v, expected %v", c.block, got, c.want)
+		}
+	}
+}
+
 // TestHandlesBehindTrims: behind empty_cache the load counts anew; a program that calls it step
 // after step has memory made in few handles, up to what it held before.
 func TestHandlesBehindTrims(t *testing.T) {

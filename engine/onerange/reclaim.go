@@ -67,15 +67,12 @@ func (e *Engine) adopt(out []engine.Op) []engine.Op {
 		if !a.synced || !e.donor(s) {
 			continue
 		}
-		for g := range e.idx.Gaps(s) {
+		for h := range e.whole(s) {
 			if lack <= 0 {
 				break
 			}
-			e.inGap(g, func(h uint32) bool {
-				e.picks = append(e.picks, h)
-				lack -= e.handles[h].size
-				return lack > 0
-			})
+			e.picks = append(e.picks, h)
+			lack -= e.handles[h].size
 		}
 	}
 	if len(e.picks) == 0 {
@@ -120,7 +117,7 @@ func (e *Engine) placesUnmapped(done int) {
 func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	_, _, whole := e.ends(a.n)
-	free := e.unmappedUnits()
+	free := e.units(e.unmapped)
 	for s := range e.allArenas() {
 		if e.heaps[heapAt(s)].reclaimable() {
 			free += e.freeHandles(s)
@@ -131,12 +128,4 @@ func (e *Engine) remake(out []engine.Op) ([]engine.Op, bool) {
 	}
 	a.remade, a.trimming.active = true, true
 	return e.giveBack(out), true
-}
-
-// unmappedUnits returns what unmapped handles have.
-func (e *Engine) unmappedUnits() (n unit) {
-	for _, h := range e.unmapped {
-		n += e.handles[h].size
-	}
-	return n
 }

@@ -1,40 +1,62 @@
 package onerange
 
 import (
+	"cmp"
+	"iter"
+	"slices"
+
 	"stalloc/engine"
-	"stalloc/engine/index"
 )
 
-// inGap calls do with each handle that lies wholly in a gap, until it returns false.
-func (e *Engine) inGap(g index.Gap, do func(h uint32) bool) {
-	for at := pagesOf(g.Lo); at < g.Hi; {
-		h := e.pages[at/pageUnits]
-		c := &e.handles[h]
-		end := c.at + c.size
-		if c.at >= g.Lo && end <= g.Hi && !do(h) {
-			return
+// whole yields the wholly free handles of an arena, those in the smallest gaps first.
+func (e *Engine) whole(s uint32) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for g := range e.idx.Gaps(s) {
+			for at := pagesOf(g.Lo); at < g.Hi; {
+				h := e.pages[at/pageUnits]
+				c := &e.handles[h]
+				if at = c.at + c.size; c.at >= g.Lo && at <= g.Hi && !yield(h) {
+					return
+				}
+			}
 		}
-		at = end
 	}
 }
 
-// pickFree chooses wholly free handles without the mark of n units together, those
-// in the smallest gaps first. False: there are not as many.
+// pickFree chooses wholly free handles without the mark of n units together: the largest, so that
+// they are few, and of equals those in the smallest gaps. False: there are not as many.
 func (e *Engine) pickFree(n unit) bool {
 	e.picks = e.picks[:0]
-	for g := range e.idx.Gaps(e.act.arena) {
-		if n <= 0 {
-			break
+	for h := range e.whole(e.act.arena) {
+		if e.handles[h].epoch != e.epoch {
+			e.picks = append(e.picks, h)
 		}
-		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].epoch != e.epoch || e.epoch == 0 {
-				e.picks = append(e.picks, h)
-				n -= e.handles[h].size
-			}
-			return n > 0
-		})
+	}
+	slices.SortStableFunc(e.picks, func(a, b uint32) int {
+		return cmp.Compare(e.handles[b].size, e.handles[a].size)
+	})
+	picked, spare := 0, uint32(0)
+	for _, h := range e.picks {
+		if size := e.handles[h].size; size <= n {
+			e.picks[picked] = h
+			picked++
+			n -= size
+		} else {
+			spare = h
+		}
+	}
+	if e.picks = e.picks[:picked]; n > 0 && spare != 0 {
+		e.picks, n = append(e.picks, spare), 0
 	}
 	return n <= 0
+}
+
+// units returns what handles have together.
+func (e *Engine) units(handles []uint32) (n unit) {
+	for _, h := range handles {
+		n += e.handles[h].size
+	}
+	return n
 }
 
 // A swap is a handle that comes under a view in another's place.
@@ -51,16 +73,15 @@ func (e *Engine) stitchBy(c candidate, out []engine.Op) ([]engine.Op, bool) {
 	e.epoch++
 	e.swaps, e.picks = e.swaps[:0], e.picks[:0]
 	if c.view != 0 {
-		if !e.pickUnder(&c) {
+		v := &e.views[c.view]
+		more := a.n + c.offset - v.size
+		if !e.pickUnder(&c) || more > 0 &&
+			(!e.pickFree(more) || v.size+e.units(e.picks) > v.room()) {
 			return e.stitchBy(candidate{}, out)
 		}
 	} else {
 		c.offset = e.pickNew()
-		var size unit
-		for _, h := range e.picks {
-			size += e.handles[h].size
-		}
-		base, class, ok := e.window.get(uint32(size / pageUnits))
+		base, class, ok := e.window.get(uint32(e.units(e.picks) / pageUnits))
 		if !ok {
 			a.viewFailed, a.reason = true, engine.RefusedWindow
 			return out, false
@@ -107,21 +128,13 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(s.at),
 			Size: bytesOf(e.handles[s.handle].size), Handle: engine.Index(s.handle)})
 	}
-	v := &e.views[e.act.view]
-	at := v.at + v.size
-	for _, h := range e.picks {
-		size := e.handles[h].size
-		out = append(out, engine.Op{Kind: engine.OpMap, Addr: e.addr(at), Size: bytesOf(size),
-			Handle: engine.Index(h)})
-		at += size
-	}
 	for _, s := range e.swaps {
 		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(s.at),
 			Size: bytesOf(e.handles[s.handle].size)})
 	}
-	if from := v.at + v.size; at > from {
-		out = append(out, engine.Op{Kind: engine.OpAccess, Addr: e.addr(from),
-			Size: bytesOf(at - from)})
+	v := &e.views[e.act.view]
+	if e.act.at = v.at + v.size; len(e.picks) > 0 {
+		out = e.mapPicks(out)
 	}
 	return out
 }
@@ -129,33 +142,16 @@ func (e *Engine) stitchOps(out []engine.Op) []engine.Op {
 // pickSwaps chooses a free handle for each swap that has none yet, of the size of the one that
 // goes; false if there are not as many.
 func (e *Engine) pickSwaps(v *view) bool {
-	left := 0
-	for _, s := range e.swaps {
-		if s.handle == 0 {
-			left++
-		}
-	}
-	for g := range e.idx.Gaps(v.arena) {
-		if left == 0 {
-			break
-		}
-		e.inGap(g, func(h uint32) bool {
-			if e.handles[h].epoch == e.epoch {
-				return true
-			}
-			for i := range e.swaps {
-				if s := &e.swaps[i]; s.handle == 0 &&
-					e.handles[v.handles[s.pos]].size == e.handles[h].size {
-					s.handle = h
-					e.handles[h].epoch = e.epoch
-					left--
-					break
-				}
-			}
-			return left > 0
+	for h := range e.whole(v.arena) {
+		x := &e.handles[h]
+		i := slices.IndexFunc(e.swaps, func(s swap) bool {
+			return s.handle == 0 && e.handles[v.handles[s.pos]].size == x.size
 		})
+		if x.epoch != e.epoch && i >= 0 {
+			e.swaps[i].handle, x.epoch = h, e.epoch
+		}
 	}
-	return left == 0
+	return !slices.ContainsFunc(e.swaps, func(s swap) bool { return s.handle == 0 })
 }
 
 // stitched enters what a batch has mapped. A view in which something is missing is
@@ -179,7 +175,7 @@ func (e *Engine) stitched(done int) {
 	}
 	for i, h := range e.picks {
 		size := e.handles[h].size
-		if 2*k+i < done {
+		if 3*k+i < done {
 			e.handles[h].aliases++
 			e.stats.Maps++
 			e.stats.Mapped += int(size / pageUnits)

@@ -39,12 +39,7 @@ func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 }
 
 func (e *Engine) hasIdleView(s uint32) bool {
-	for x := range e.views {
-		if v := &e.views[x]; v.arena == s && v.block == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.views, func(v view) bool { return v.arena == s && v.block == 0 })
 }
 
 // trimmed reports whether the trim may take what an arena has.
@@ -126,13 +121,10 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 		if !e.trimmed(s) {
 			continue
 		}
-		for g := range e.idx.Gaps(s) {
-			e.inGap(g, func(h uint32) bool {
-				if e.handles[h].aliases == 0 {
-					e.picks = append(e.picks, h)
-				}
-				return true
-			})
+		for h := range e.whole(s) {
+			if e.handles[h].aliases == 0 {
+				e.picks = append(e.picks, h)
+			}
 		}
 	}
 	e.keepRest()
@@ -150,7 +142,7 @@ func (e *Engine) keepRest() {
 	}
 	slices.SortStableFunc(e.picks,
 		func(a, b uint32) int { return cmp.Compare(e.handles[b].size, e.handles[a].size) })
-	lack -= e.unmappedUnits()
+	lack -= e.units(e.unmapped)
 	n := 0
 	for ; n < len(e.picks) && lack > 0; n++ {
 		lack -= e.handles[e.picks[n]].size

@@ -21,6 +21,9 @@ type view struct {
 	unmapFailed bool   // it could not be unmapped, and serves nobody
 }
 
+// room returns how large a view can become.
+func (v *view) room() unit { return pageUnits << v.class }
+
 // parts calls do with what the n units of a block from at on are in its arena: the handles
 // of the view from the first on, of which the block may leave the start out.
 func (e *Engine) parts(x uint32, at, n unit, do func(lo, hi unit)) {

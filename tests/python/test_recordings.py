@@ -159,8 +159,8 @@ def test_constants_in_pieces(tmp_path, monkeypatch):
     assert [constants.main() for _ in range(3)] == [1, 1, 0]
     assert len(ran) == len(set(ran)) == 9
     text = constants.PAGE.read_text()
-    assert "| nothing | 1.000 / 1.000 | 2.000 / 1.000 | 3.000 / 1.000 |" in text
-    assert "| two | 2.000 / 1.000 | 4.000 / 1.000 | 6.000 / 1.000 |" in text
+    assert "| nothing | 1.000 / 1.000 | 2.000 / 1.000 | 3.000 / 1.000 | 3.00 / 1.00 |" in text
+    assert "| two | 2.000 / 1.000 | 4.000 / 1.000 | 6.000 / 1.000 | 6.00 / 1.00 |" in text
     assert "- **two**: that." in text and constants.main() == 0 and len(ran) == 9
     monkeypatch.setattr(recordings, "version", lambda: "def5678")
     assert constants.main() == 1 and len(ran) == 13
