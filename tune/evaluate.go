@@ -56,7 +56,8 @@ func (e *evaluator) run(
 	for range e.workers {
 		workers.Go(func() {
 			for j := range jobs {
-				c := replay.Config{Capacity: e.capacity, Range: all[j.value].Config()}
+				c := replay.Config{Capacity: e.capacity, Range: all[j.value].Config(),
+					Unwatched: true}
 				r, failure := e.allocator.Replay(ctx, e.pairs[j.pair][j.side], c, nil)
 				mu.Lock()
 				if failure == nil {
