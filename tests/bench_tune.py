@@ -58,7 +58,7 @@ def row(path: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=Path, nargs="*")
-    parser.add_argument("--stalloc", default=str(ROOT / "build" / "stalloc"))
+    parser.add_argument("--stalloc", default=str(ROOT / "bin" / "stalloc"))
     parser.add_argument("--replays", type=int, default=10)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
