@@ -2,7 +2,7 @@
 
 `stalloc tune` looks for the front of each, without noise and with few replays. Its points are
 lines below OUT; recordings that have a file there are not searched again, so this can be
-interrupted. `--table` prints what is there, and searches nothing.
+interrupted. `--table` searches nothing: it prints what is there, and gathers it in DATA.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "tune"
+DATA = ROOT / "docs" / "data" / "tune.jsonl"
 FULL_SPEED = 1.0  # percent of the driver's time
 
 
@@ -30,7 +30,7 @@ def search(stalloc: str, trace: Path, replays: int) -> None:
 
 
 def row(path: Path) -> str:
-    """A line of the table: what the least waste is, with no more of the driver's time."""
+    """A line of the table; a cell is empty where the defaults are the best found."""
     points = [json.loads(line) for line in path.read_text().splitlines()]
     (default,) = (p for p in points if p["point"] < 0)
 
@@ -43,16 +43,25 @@ def row(path: Path) -> str:
         if p["driver"] <= default["driver"] and p["first_eight"] <= default["first_eight"]
     ]
     limit = max(FULL_SPEED, default["driver"])
-    cells = [path.stem, f"{default['waste']:.2f} / {default['driver']:.2f}"]
+    cells = [path.stem, figures(default), f"{default['first_eight']:.2f}"]
     for p in (
         least("waste", as_fast),
         least("waste", [p for p in points if p["driver"] <= limit]),
         least("driver", [p for p in points if p["waste"] <= default["waste"]]),
     ):
-        same = p["conf"] == default["conf"]
-        cells.append("the same" if same else f"{p['waste']:.2f} / {p['driver']:.2f}")
-        cells.append("" if same else f"`{p['conf']}`")
+        cells.append("" if p["conf"] == default["conf"] else figures(p))
     return "| " + " | ".join(cells) + " |"
+
+
+def figures(p: dict) -> str:
+    return f"{p['waste']:.2f} / {p['driver']:.2f}"
+
+
+def gather(paths: list[Path]) -> None:
+    with DATA.open("w") as out:
+        for path in paths:
+            for line in path.read_text().splitlines():
+                out.write(json.dumps({"recording": path.stem} | json.loads(line)) + "\n")
 
 
 def main() -> None:
@@ -64,11 +73,13 @@ def main() -> None:
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     if args.table:
-        print("\n".join(row(path) for path in sorted(OUT.glob("*.jsonl"))))
+        found = sorted(OUT.glob("*.jsonl"))
+        print("\n".join(map(row, found)))
+        gather(found)
         return
     for trace in args.traces:
         search(args.stalloc, trace, args.replays)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
