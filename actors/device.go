@@ -101,6 +101,19 @@ func (d *Device) Serve(id mem.StreamID, private uint64, asked mem.Bytes) (mem.Ad
 	return a.Addr, a.Err
 }
 
+// ServeAt has the block of a private pool that lay at an address, and was freed, lie there again.
+// An error says that a part of the place is taken, or that its memory went back.
+func (d *Device) ServeAt(id mem.StreamID, private uint64, asked mem.Bytes, at mem.Addr) error {
+	m := &pool.Request{Size: asked, Stream: id, Private: private, Planned: at, Exact: true}
+	return d.onPool(func(p *pool.Pool) error { return p.ServeAt(m) }, nil)
+}
+
+// Capture says that a graph is captured that uses a private pool: until the pool is trimmed, the
+// memory at its addresses stays.
+func (d *Device) Capture(private uint64) error {
+	return d.onPool(func(p *pool.Pool) error { return p.Capture(private) }, nothing)
+}
+
 // look asks the stream's actor where a request is planned. An implicit step that ends before it is
 // ended first.
 func (d *Device) look(r *stream.Request) {

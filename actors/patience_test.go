@@ -64,7 +64,7 @@ type busy struct {
 }
 
 func (h busy) MayWait() bool { return !h.hurried }
-func (h busy) Pools() int    { return h.pools }
+func (h busy) Captures() int { return h.pools }
 
 func (b *behind) sleep(d time.Duration) {
 	if do := b.asleep; do != nil {

@@ -99,11 +99,38 @@ STALLOC_API void stalloc_set_device_count(int count);
 
 /* Private pools (CUDA graphs, torch.cuda.MemPool). Between begin and end, requests on streams
  * that the filter accepts get memory that is shared with nothing outside
- * the pool. id0 and id1 are PyTorch's MempoolId_t; filter points to a
- * libstdc++ std::function<bool(cudaStream_t)>, NULL for every stream. */
+ * the pool; of nested pools the innermost that accepts a stream serves it. id0 and id1 are
+ * PyTorch's MempoolId_t; filter points to a libstdc++ std::function<bool(cudaStream_t)>, NULL for
+ * every stream. A release ends the use of the pool that one begin has begun, after its end: with
+ * the last the pool's memory goes back. Once a request of a pool is made on a stream that is being
+ * captured, the addresses of the pool and the memory there stay until then. */
 STALLOC_API void stalloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter);
 STALLOC_API void stalloc_end_pool(int device, uint64_t id0, uint64_t id1);
 STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
+
+/* For PyTorch's adapter. What the pool that was begun last is for: a graph that is captured on a
+ * stream (graph = 1), or a program's MemPool (0), beside which memory is managed as elsewhere. If
+ * nobody says, a stream may be captured until the pool's end. If a capture fails,
+ * PyTorch may neither end nor release its pool: both is done when the thread that began it begins
+ * another pool, empties the cache, ends a step or lacks memory. */
+STALLOC_API void stalloc_pool_purpose(int device, uint64_t id0, uint64_t id1, void *stream,
+				      int graph);
+/* Adds a use of a pool, which a release ends; returns how many uses a pool has. */
+STALLOC_API void stalloc_retain_pool(int device, uint64_t id0, uint64_t id1);
+STALLOC_API int stalloc_pool_uses(int device, uint64_t id0, uint64_t id1);
+/* Gives back what is idle of a pool that no graph uses, and of others like it. */
+STALLOC_API void stalloc_empty_pool(int device, uint64_t id0, uint64_t id1);
+/* From now on the addresses of a pool and the memory there stay until it is released. */
+STALLOC_API void stalloc_capture_pool(int device, uint64_t id0, uint64_t id1);
+/* Allocates a block that lies at an address, where a block of the same pool and stream was: of a
+ * pool of two ids, or (NULL) of the one that serves the stream now. Returns STALLOC_OK or an
+ * error. */
+STALLOC_API int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream,
+				  const uint64_t *pool);
+/* How many private pools are being allocated to where a stream may be captured into a graph. */
+STALLOC_API int stalloc_captures(int device);
+/* Whether private pools can be served: not by plain driver allocations, and not by GMLake. */
+STALLOC_API int stalloc_serves_pools(int device);
 
 /* A region: what this thread allocates between begin and end, outside of private pools, has memory
  * of its own, which can be paused separately. Regions of one name are one region on each device.
@@ -130,6 +157,23 @@ STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int
  * and nothing is lost. The other devices are resumed all the same; the text says of each whether it
  * sleeps. */
 STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
+
+/* Lends the memory of a region while the program does not use it. Between begin and end work on any
+ * stream may use the region. Behind end, which names the stream of the last such work, its contents
+ * leave for the host as far as others lack memory, over a stream of their own, and their memory
+ * serves others. The program must not touch it then, and requests of the region fail. begin brings
+ * back what is away: the given stream waits for the copies, the caller for memory alone. `how` is a
+ * sum of STALLOC_CHANGED (the work wrote to the region; without it what the host has is still
+ * right, and nothing is copied out again) and STALLOC_ALL_LEAVES (also where memory is not short).
+ * prefetch begins to bring back what there is room for. Memory of the host is pinned and kept. A
+ * region that was never ended is in use. Each returns STALLOC_OK or an error such as
+ * STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as before. begin is
+ * refused while a private pool is being allocated to and something is away; end then leaves the
+ * region in use. */
+enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
+STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
+STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);
+STALLOC_API int stalloc_prefetch(int device, const char *tag);
 
 /* Says that a training step ends here, on one device or (-1) on all. New plans become active only
  * here. Returns STALLOC_OK or an error. */
@@ -218,11 +262,13 @@ typedef void (*stalloc_tracker)(int device, void *at, size_t size, int change);
 /* Sets the callback for all later changes; NULL: none. */
 STALLOC_API void stalloc_set_tracker(stalloc_tracker tracker);
 
-/* A live block, for PyTorch's adapter. */
+/* A live block, for PyTorch's adapter; or a piece of a private pool's memory that is none. */
+enum { STALLOC_LIVE, STALLOC_PENDING, STALLOC_IDLE }; /* pending: other streams use it */
 struct stalloc_block {
 	void *ptr, *stream; /* stream is NULL where a plain driver allocation serves */
 	size_t asked;
-	int device;
+	int device, state;
+	uint64_t pool[2]; /* ids of the private pool; 0: none */
 };
 
 /* Finds the live block that begins at ptr. Returns STALLOC_OK, or an error if there is none. */
@@ -251,8 +297,8 @@ struct stalloc_meters {
 	struct stalloc_meter of[STALLOC_POOLS][STALLOC_METERS];
 };
 
-/* Copies the meters and at most n of the live blocks, all as of one moment; returns how many live
- * blocks there are. Under pool:gmlake no blocks are listed. */
+/* Copies the meters and at most n of the live blocks and of all pieces of private pools, all as of
+ * one moment; returns how many there are. Under pool:gmlake no blocks are listed. */
 STALLOC_API size_t stalloc_snapshot(int device, struct stalloc_meters *out,
 				    struct stalloc_block *blocks, size_t n);
 
@@ -323,6 +369,21 @@ struct stalloc_solution {
 /* Returns STALLOC_OK, even if the capacity is not met; or STALLOC_ERR_ARGUMENT for an invalid
  * problem, with the reason in error. */
 STALLOC_API int stalloc_solve(struct stalloc_problem *problem, struct stalloc_solution *solution);
+
+/* Plans which idle memory leaves the device within a step, and when it comes back, so that the step
+ * fits under a limit. It is exported by libstalloc_engine.so, like stalloc_solve, and needs no GPU.
+ * Both texts are JSON; names, units and rules are those of Go's residency.Problem and
+ * residency.Plan:
+ *
+ *	{"Limit": bytes, "Handle": least bytes that move, "Link": {"Out": bytes/s, "Back": bytes/s},
+ *	 "Load": [{"From": ns, "Bytes": all else from then on}],
+ *	 "Items": [{"Size": bytes, "Idle": ns, "Need": ns, "Parts": it may leave in parts}]}
+ *	{"Moves": [{"Item", "Offset", "Size", "OutFrom", "OutUntil", "BackFrom", "BackUntil"}],
+ *	 "Waits": [{"At", "For"}], "Wait", "Peak", "Left", "Over": bytes too many, nothing moves}
+ *
+ * Returns the plan's length without the final NUL, as snprintf does, or STALLOC_ERR_ARGUMENT with
+ * the reason in plan. */
+STALLOC_API int stalloc_residency(const char *problem, char *plan, size_t length);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,9 @@ const (
 	// it follow when they are free, or when Released is trimmed. Regions go on being used;
 	// one that has nothing left is forgotten.
 	EvTrim
+	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
+	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
+	EvCapture
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.
 	EvFailed
@@ -48,7 +51,7 @@ const (
 // FirstRegion is the first number of private pools that the program names and has sleep: regions.
 const FirstRegion = uint64(1) << 63
 
-// Regions stands for all of them in an EvTrim.
+// Regions stands in an EvTrim for all private pools that no graph uses, regions among them.
 const Regions = uint64(1<<64 - 3)
 
 // Released stands for all private pools that no graph uses any more, in an EvTrim.
@@ -58,9 +61,9 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for
+	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
-	Pool   uint64       // EvAlloc, EvTrim: 0 is the default pool, any other a private one
+	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	Addr   mem.Addr     // EvFree, EvUseStream
 	Fence  driver.Fence // EvFence: the number an OpFence carried
 	Failed int          // EvFailed: index in the last batch of the op that failed
@@ -79,6 +82,7 @@ type Event struct {
 	Passed   bool // EvAnswer
 	// EvAlloc: where the block is to lie if all of it is free there; 0: anywhere
 	Planned mem.Addr
+	Exact   bool // EvAlloc: the block lies at Planned, or nowhere
 	// EvTrim: it takes back what was made for a request that is refused; the program has not asked
 	Rollback bool
 }
@@ -98,6 +102,9 @@ const (
 	MeansWait
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
+	// MeansRoom: where no memory can be made the request is refused, before the device is waited
+	// for: the runner can make room. It alone is told by the runner.
+	MeansRoom
 )
 
 // OpKind says what the runner has to do.
@@ -184,11 +191,13 @@ const (
 	RefusedPending
 	// RefusedOrder: the runner sent another event where EvResume was due.
 	RefusedOrder
+	// RefusedPlace: the place of an Exact request is not free, or not mapped.
+	RefusedPlace
 )
 
 var reasonNames = [...]string{
 	RefusedSize: "size", RefusedLimit: "limit", RefusedDevice: "device", RefusedWindow: "window",
-	RefusedOrder: "order", RefusedPending: "pending",
+	RefusedOrder: "order", RefusedPending: "pending", RefusedPlace: "place",
 }
 
 // NoMemory reports whether a request was refused because there is no room for it: the device is

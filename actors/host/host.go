@@ -46,9 +46,9 @@ type Program interface {
 	Index() index.Index
 	// Load returns the rounded bytes of live blocks.
 	Load() mem.Bytes
-	// Pools returns how many private pools are being allocated to: whoever captures a stream into
-	// a graph has one for it.
-	Pools() int
+	// Captures returns how many private pools are being allocated to by threads that may capture a
+	// stream into a graph: whoever does has one for it.
+	Captures() int
 	// Persistent reports whether a stream is never destroyed.
 	Persistent(id mem.StreamID) bool
 	// MayWait reports whether the calling thread holds nothing that others may need while it waits.

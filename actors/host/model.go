@@ -30,8 +30,8 @@ func NewModel() *Model {
 		persistent: map[mem.StreamID]bool{0: true}}
 }
 
-// Pools implements Host: there is no way to begin one.
-func (h *Model) Pools() int { return 0 }
+// Captures implements Host: there is no way to begin a pool.
+func (h *Model) Captures() int { return 0 }
 
 // Persistent implements Host.
 func (h *Model) Persistent(id mem.StreamID) bool { return h.persistent[id] }

@@ -161,9 +161,9 @@ func (p *Pool) Sleeps(pools []uint64) (some, all bool) {
 	return some, all
 }
 
-// trimRegions gives back what is idle of regions.
+// trimRegions gives back what is idle of regions, and of other private pools that no graph uses.
 func (p *Pool) trimRegions() error {
-	if len(p.regions) == 0 {
+	if len(p.policy.Regions()) == 0 {
 		return nil
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
@@ -176,5 +176,6 @@ func (p *Pool) forgetRegions() {
 	if len(p.regions) > 0 {
 		held := p.policy.Regions()
 		p.keepRegions(func(n uint64) bool { return held[n] || p.sleeps(n) })
+		p.forgetMoved()
 	}
 }

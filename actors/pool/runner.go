@@ -58,6 +58,7 @@ func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the policy still counts what could not be done
 			p.peak = max(p.peak, p.reserved())
+			p.noteOthers()
 		}
 		if err == nil && last.Kind == engine.OpQuery {
 			ev = p.query(last)
@@ -145,7 +146,7 @@ func (p *Pool) call(op *engine.Op) error {
 		p.handles[op.Handle] = 0
 		return nil
 	case engine.OpSync:
-		if p.waited = true; p.Host.Pools() > 0 { // since the event began
+		if p.waited = true; p.Host.Captures() > 0 { // since the event began
 			return errCapturing
 		}
 		return p.dev.Sync()
@@ -208,7 +209,7 @@ var errCapturing = errors.New("a private pool is being allocated to: a stream ma
 // sync waits for the device, but not while a stream may be captured: the wait would end the
 // capture.
 func (p *Pool) sync() error {
-	if p.Host.Pools() > 0 {
+	if p.Host.Captures() > 0 {
 		return errCapturing
 	}
 	p.calls++

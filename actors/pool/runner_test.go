@@ -13,7 +13,7 @@ type beginning struct {
 	asked, from int
 }
 
-func (h *beginning) Pools() int {
+func (h *beginning) Captures() int {
 	if h.asked++; h.from > 0 && h.asked > h.from {
 		return 1
 	}

@@ -1,11 +1,13 @@
 package pool
 
 import (
+	"errors"
 	"time"
 
 	"stalloc/actors/inline"
 	"stalloc/engine"
 	"stalloc/engine/order"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
 )
@@ -20,6 +22,7 @@ type Request struct {
 	Planned mem.Addr // where the block is to lie if it is free there; 0: anywhere
 	// CannotWait: the thread holds something that others may need while it waits.
 	CannotWait bool
+	Exact      bool // it lies at Planned, or nowhere
 
 	Addr  mem.Addr // answer
 	Again bool     // answer: ask again in PollInterval
@@ -52,17 +55,24 @@ func (p *Pool) serve(m *Request) error {
 	case p.sleeps(m.Private):
 		p.order.Drop(m.number)
 		return ErrAsleep
+	case p.isClosed(m.Private):
+		return ErrNotOpen
 	}
+	p.Settle()
 	p.beginRegion(m.Private)
 	if m.number == 0 {
 		p.requests++
 		m.number = p.requests
 	}
 	p.waited = m.last
-	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
-		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, CanWait: !m.CannotWait,
-		Capturing:  p.Host.Pools() > 0,
-		Persistent: p.Host.Persistent(m.Stream)})
+	ev := engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
+		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, Exact: m.Exact,
+		CanWait: !m.CannotWait, Capturing: p.Host.Captures() > 0,
+		Persistent: p.Host.Persistent(m.Stream), Means: p.meansRoom()}
+	answer, err := p.run(ev)
+	for errors.Is(err, driver.ErrOutOfMemory) && p.afterRoom(&ev, err) {
+		answer, err = p.run(ev)
+	}
 	if err != nil {
 		p.forgetRegions()
 		return err
@@ -76,6 +86,27 @@ func (p *Pool) serve(m *Request) error {
 	}
 	p.served(m, answer)
 	return nil
+}
+
+// ServeAt serves an Exact request. What lies there may wait for other streams.
+func (p *Pool) ServeAt(m *Request) error {
+	if !p.policy.Indexed() {
+		return ErrUnknown // GMLake has no way to place a block
+	}
+	err := p.serve(m)
+	if err == nil || p.state >= retired || p.sleeps(m.Private) {
+		return err
+	}
+	if p.Poll(); p.sync() == nil {
+		p.Poll()
+	}
+	return p.serve(m)
+}
+
+// Capture notes that a graph uses a private pool.
+func (p *Pool) Capture(private uint64) error {
+	_, err := p.run(engine.Event{Kind: engine.EvCapture, Pool: private})
+	return err
 }
 
 // served answers a request, and logs it.

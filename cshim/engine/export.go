@@ -90,7 +90,11 @@ func stalloc_engine_alloc(s *C.struct_stalloc_stream, pool C.uint64_t, asked C.u
 		if err != nil {
 			return err
 		}
-		a, err := d.Serve(mem.StreamID(s.id), uint64(pool), mem.Bytes(asked))
+		id, size := mem.StreamID(s.id), mem.Bytes(asked)
+		if *out != 0 {
+			return d.ServeAt(id, uint64(pool), size, addr(*out))
+		}
+		a, err := d.Serve(id, uint64(pool), size)
 		*out = C.uint64_t(a)
 		return err
 	})
@@ -168,6 +172,11 @@ func stalloc_engine_load_plan(device C.int, path, text *C.char, n C.size_t) C.in
 //export stalloc_engine_trim
 func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 	return each(device, nil, 0, func(d *opened) error { return d.Trim(uint64(pool)) })
+}
+
+//export stalloc_engine_capture
+func stalloc_engine_capture(device C.int, pool C.uint64_t) C.int {
+	return each(device, nil, 0, func(d *opened) error { return d.Capture(uint64(pool)) })
 }
 
 //export stalloc_engine_limit

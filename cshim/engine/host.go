@@ -41,7 +41,7 @@ static bool host_persistent(struct stalloc_device *d, uint64_t id) {
 	struct stalloc_stream *s = stalloc_stream_find(d, id);
 	return id == 0 || (s && atomic_load(&s->persistent));
 }
-static uint32_t host_pools(struct stalloc_device *d) { return atomic_load(&d->pools); }
+static uint32_t host_captures(struct stalloc_device *d) { return atomic_load(&d->captures); }
 #define ARRAY (STALLOC_MAX_EVENTS * sizeof(struct stalloc_event))
 static struct stalloc_event *host_array(void) {
 	void *at = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE,
@@ -119,8 +119,8 @@ func (h *host) Index() index.Index { return cindex.At(unsafe.Pointer(&h.device.i
 // Load implements actors/host.Host.
 func (h *host) Load() mem.Bytes { return mem.Bytes(C.host_load(h.device)) }
 
-// Pools implements actors/host.Host.
-func (h *host) Pools() int { return int(C.host_pools(h.device)) }
+// Captures implements actors/host.Host.
+func (h *host) Captures() int { return int(C.host_captures(h.device)) }
 
 // Persistent implements actors/host.Host.
 func (h *host) Persistent(id mem.StreamID) bool {

@@ -50,8 +50,9 @@ const (
 // C and Go keep the same number of events of a step; otherwise this index is out of range.
 var _ = [1]struct{}{}[C.STALLOC_MAX_EVENTS-hosts.MostEvents]
 
-// And both have the same number for released pools.
+// And both have the same numbers for released pools, and for those without graphs.
 var _ = [1]struct{}{}[C.STALLOC_RELEASED-uint64(policy.Released)]
+var _ = [1]struct{}{}[C.STALLOC_REGIONS-uint64(policy.Regions)]
 
 // engine is the state of the process. It is set once, by start.
 type engine struct {

@@ -44,7 +44,7 @@ struct index_arena {
 	uint32_t first, last, used;
 	int64_t free, load, peak;
 	uint64_t stream;
-	bool fast_path; /* requests of the stream may be served from it without the engine */
+	uint64_t pool; /* 0: requests of the stream may be served from it without the engine */
 };
 
 struct index_total {

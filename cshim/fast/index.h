@@ -88,17 +88,17 @@ static inline bool index_reserve(struct stalloc_index *x) {
 	return true;
 }
 
-/* Makes the arenas of a heap, empty, for a stream. False: the host has no memory. */
+/* Makes the arenas of a heap, empty, for a stream of a pool. False: the host has no memory. */
 static inline bool index_assign(struct stalloc_index *x, uint32_t heap, uint64_t stream,
-				bool fast_path) {
+				uint64_t pool) {
 	uint32_t n = 2 * heap + 2;
 	if (n > x->arena_n) {
 		if (!INDEX_GROW(x->arenas, n)) return false;
-		memset(x->arenas + x->arena_n, 0, (n - x->arena_n) * sizeof *x->arenas);
-		x->arena_n = n;
+		for (; x->arena_n < n; x->arena_n++)
+			x->arenas[x->arena_n] = (struct index_arena){.pool = UINT64_MAX};
 	}
 	for (uint32_t s = n - 2; s < n; s++)
-		x->arenas[s] = (struct index_arena){.stream = stream, .fast_path = fast_path};
+		x->arenas[s] = (struct index_arena){.stream = stream, .pool = pool};
 	return true;
 }
 
@@ -112,12 +112,12 @@ static inline bool index_has_room(const struct stalloc_index *x) {
  * to the last lookup, which may be another stream's heap by now. */
 static inline uint32_t index_heap(const struct stalloc_index *x, uint64_t stream, uint32_t last) {
 	uint32_t h = last;
-	if (__builtin_expect(h != 0 && 2 * h < x->arena_n && x->arenas[2 * h].fast_path &&
+	if (__builtin_expect(h != 0 && 2 * h < x->arena_n && x->arenas[2 * h].pool == 0 &&
 				     x->arenas[2 * h].stream == stream,
 			     1))
 		return h;
 	for (h = x->arena_n / 2; h-- > 1;)
-		if (x->arenas[2 * h].fast_path && x->arenas[2 * h].stream == stream) return h;
+		if (x->arenas[2 * h].pool == 0 && x->arenas[2 * h].stream == stream) return h;
 	return 0;
 }
 

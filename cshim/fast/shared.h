@@ -18,8 +18,10 @@
 #define STALLOC_GRAIN_BITS 9
 #define STALLOC_GRAIN (1u << STALLOC_GRAIN_BITS)
 
-/* Stands for all private pools that were released: engine.Released. */
+/* Stand for all private pools that were released, and that no graph uses: engine.Released,
+ * engine.Regions. */
 #define STALLOC_RELEASED (UINT64_MAX - 1)
+#define STALLOC_REGIONS (UINT64_MAX - 2)
 
 /* How far one arena of a stream is in its schedule: schedule.Cursor. */
 struct stalloc_cursor {
@@ -85,7 +87,8 @@ struct stalloc_device {
 	/* A stack that any thread pushes to without the lock; its holder empties it. */
 	_Atomic(struct stalloc_deferred_free *) deferred_frees;
 	int32_t ordinal;
-	_Atomic uint32_t pools; /* private pools being allocated to: while > 0, biasing is off */
+	_Atomic uint32_t pools;    /* private pools being allocated to: while > 0, biasing is off */
+	_Atomic uint32_t captures; /* of these, where a stream may be captured into a graph */
 	uint64_t base, window;	/* the address range: set once, before there is a block */
 	uint64_t small_limit;	/* units of a request that goes to the small arena */
 	struct stalloc_budget budget;

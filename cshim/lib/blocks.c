@@ -9,7 +9,40 @@ static struct stalloc_block block_of(const struct stalloc_device *d, const struc
 	return (struct stalloc_block){.ptr = (void *)(uintptr_t)(d->base + b->at * STALLOC_GRAIN),
 				      .asked = (size_t)b->size * STALLOC_GRAIN - b->slack,
 				      .stream = (void *)(uintptr_t)d->index.arenas[b->arena].stream,
-				      .device = d->ordinal};
+				      .device = d->ordinal,
+				      .state = b->state == INDEX_PENDING ? STALLOC_PENDING
+									 : STALLOC_LIVE,
+				      .pool = {d->index.arenas[b->arena].pool}};
+}
+
+/* The pool of an arena, if it is a private one and no region. */
+static uint64_t private_pool(const struct index_arena *a) { return a->pool >> 63 ? 0 : a->pool; }
+
+/* The pool's number was noted; its ids cannot be looked up under the device's lock. */
+static void set_ids(struct stalloc_block *b) {
+	const uint64_t pool = b->pool[0];
+	b->pool[0] = b->pool[1] = 0;
+	if (pool && !(pool >> 63)) stalloc_pool_ids(b->device, pool, b->pool);
+}
+
+/* Lists what is idle of private pools. */
+static size_t idle_pieces(const struct stalloc_device *d, struct stalloc_block *out, size_t n) {
+	const struct stalloc_index *x = &d->index;
+	size_t all = 0;
+	for (uint32_t s = 0; s < x->arena_n; s++) {
+		const struct index_arena *a = &x->arenas[s];
+		if (!private_pool(a)) continue;
+		for (uint32_t g = gap_after(x, a, 0, 0); g;
+		     g = gap_after(x, a, gap_size(&x->gaps[g]), gap_start(&x->gaps[g]))) {
+			const struct index_block gap = {.at = gap_start(&x->gaps[g]),
+							.size = (uint32_t)gap_size(&x->gaps[g]),
+							.arena = s};
+			if (all++ >= n) continue;
+			out[all - 1] = block_of(d, &gap);
+			out[all - 1].state = STALLOC_IDLE;
+		}
+	}
+	return all;
 }
 
 /* The device whose address range contains an address; NULL: none. */
@@ -36,6 +69,7 @@ int stalloc_find(void *ptr, struct stalloc_block *out) {
 	if ((found = b != 0 && d->index.blocks[b].state != INDEX_PENDING))
 		*out = block_of(d, &d->index.blocks[b]);
 	stalloc_unlock_and_drain(d);
+	if (found) set_ids(out);
 	if (!mine && e && e->base(addr, &start, &size) == STALLOC_OK && (found = start == addr))
 		*out = (struct stalloc_block){.ptr = ptr, .asked = size, .device = d->ordinal};
 	return found ? STALLOC_OK : STALLOC_ERR_ARGUMENT;
@@ -62,10 +96,14 @@ size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_b
 	*out = d->counts.now;
 	for (uint32_t b = 1; b <= d->index.block_n; b++) {
 		const struct index_block *c = &d->index.blocks[b];
-		if (c->size == 0 || c->state == INDEX_PENDING) continue;
+		if (c->size == 0 || (c->state == INDEX_PENDING &&
+				     !private_pool(&d->index.arenas[c->arena])))
+			continue;
 		if (all++ < n) blocks[all - 1] = block_of(d, c);
 	}
+	all += idle_pieces(d, blocks + (all < n ? all : n), all < n ? n - all : 0);
 	stalloc_unlock_and_drain(d);
+	for (size_t i = 0; i < all && i < n; i++) set_ids(&blocks[i]);
 	return all +
 	       stalloc_plain_blocks(device, blocks + (all < n ? all : n), all < n ? n - all : 0);
 }

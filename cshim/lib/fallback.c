@@ -37,12 +37,14 @@ void stalloc_set_tracker(stalloc_tracker tracker) {
 struct block {
 	struct block *next;
 	uint64_t addr, size, asked;
+	uint64_t graph; /* the private pool whose graphs remember it; 0: none */
 	int device;
 };
 enum { BUCKETS = 4096 };
 static struct block *buckets[BUCKETS];
 static struct block *refused, **refused_end = &refused; /* freed, but not yet by the driver */
 static size_t refused_n;
+static struct block *remembered; /* freed, but graphs remember them */
 static struct stalloc_plain_counts counts[STALLOC_MAX_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static stalloc_cu_context contexts[STALLOC_MAX_DEVICES];
@@ -74,6 +76,19 @@ static int enter(int device, char *err, size_t n) {
 static void leave(void) {
 	stalloc_cu_context popped;
 	driver.cuCtxPopCurrent(&popped);
+}
+
+int stalloc_capturing(int device, void *stream) {
+	char err[512];
+	int status = 0, code = -1;
+	if (!stalloc_get_driver(err, sizeof err)) return -1;
+	pthread_mutex_lock(&lock);
+	if (enter(device, err, sizeof err) == STALLOC_OK) {
+		code = driver.cuStreamIsCapturing((stalloc_cu_stream)stream, &status);
+		leave();
+	}
+	pthread_mutex_unlock(&lock);
+	return code ? -1 : status != STALLOC_CU_CAPTURE_NONE;
 }
 
 /* Frees a block in the driver. False: the driver refused. Called with the lock held. */
@@ -122,7 +137,8 @@ static void retry_frees(size_t most) {
 /* How many frees a request or a free retries: the driver may refuse them all for good. */
 #define AT_ONCE 8
 
-int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n) {
+int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, char *err,
+			size_t n) {
 	size_t size = stalloc_round(asked);
 	stalloc_cu_addr addr = 0;
 	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
@@ -152,6 +168,7 @@ int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t 
 				    .addr = addr,
 				    .size = size,
 				    .asked = asked,
+				    .graph = graph,
 				    .device = device};
 		*bucket(addr) = b;
 		counts[device].bytes += size;
@@ -185,11 +202,33 @@ bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed) {
 	if (known) {
 		*at = b->next;
 		*freed = (struct stalloc_freed){.asked = b->asked, .device = b->device};
-		append_refused(b);
-		retry_frees(AT_ONCE);
+		if (b->graph) {
+			b->next = remembered;
+			remembered = b;
+		} else {
+			append_refused(b);
+			retry_frees(AT_ONCE);
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return known;
+}
+
+void stalloc_plain_release_graphs(int device, uint64_t pool) {
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < BUCKETS && counts[device].served; i++)
+		for (struct block *b = buckets[i]; b; b = b->next)
+			if (b->device == device && b->graph == pool) b->graph = 0;
+	for (struct block **at = &remembered, *b; (b = *at);) {
+		if (b->device != device || b->graph != pool) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		append_refused(b);
+	}
+	retry_frees(refused_n);
+	pthread_mutex_unlock(&lock);
 }
 
 static struct stalloc_block block_info(const struct block *b) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "deferred.h"
+#include "pools.h"
 
 static _Atomic(stalloc_thrower) thrower;
 static _Atomic bool logged_child, logged_conf;
@@ -70,16 +70,38 @@ static __attribute__((noinline)) void *alloc_in_engine(struct stalloc_stream *s,
 	if (e) result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (result == STALLOC_ERR_MEMORY && stalloc_drain_now(s->device)) /* frees were waiting */
 		result = e->alloc(s, pool, size, &addr, err, sizeof err);
+	if (result == STALLOC_ERR_MEMORY && stalloc_end_failed_captures())
+		result = e->alloc(s, pool, size, &addr, err, sizeof err);
 	if (e && result == STALLOC_ERR_ENGINE) stalloc_engine_give_up(device, err);
 	if (result == STALLOC_ERR_ENGINE) {
 		stalloc_log_fallback_once(device);
-		result = stalloc_plain_alloc(device, size, &plain, err, sizeof err);
+		result = stalloc_plain_alloc(device, size, f && f->graph ? pool : 0, &plain, err,
+					     sizeof err);
 		addr = (uint64_t)(uintptr_t)plain;
 	}
 	if (f) stalloc_pool_leave(f);
 	if (result != STALLOC_OK) return refuse(result, device, size, err);
 	stalloc_count(s->device, true, size);
 	return (void *)(uintptr_t)addr;
+}
+
+int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream, const uint64_t *pool) {
+	char err[4096] = "no reason given";
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	const struct stalloc_engine *e = stalloc_ready() ? stalloc_engine_if_open() : NULL;
+	struct stalloc_stream *s = e ? stalloc_stream_of(device, stream) : NULL;
+	if (!s || !addr || !size)
+		return stalloc_fail(STALLOC_ERR_ARGUMENT, "no block can lie at %p", ptr);
+	struct stalloc_flight f = {.device = s->device};
+	if (!pool) stalloc_pool_enter(&f, s->device, stream);
+	int result = e->alloc(s, pool ? stalloc_pool_key(pool[0], pool[1]) : f.pool, size, &addr,
+			      err, sizeof err);
+	stalloc_pool_leave(&f);
+	if (result != STALLOC_OK)
+		return stalloc_fail(result, "no block of %zu bytes can lie at %p: %s", size, ptr,
+				    err);
+	stalloc_count(s->device, true, size);
+	return STALLOC_OK;
 }
 
 #define MOST ((uint64_t)INT64_MAX / 2) /* bytes */

@@ -89,11 +89,17 @@ const char *stalloc_conf_text(void);
 	X(int, save_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, load_plan, (int device, const char *path, char *err, size_t n))             \
 	X(int, trim, (int device, uint64_t pool))                                          \
+	X(int, capture, (int device, uint64_t pool))                                       \
 	X(int, region, (const char *tag, uint64_t *pool, char *err, size_t n))             \
 	X(int, pause, (int device, const char *const *tags, size_t count, bool keep,       \
 		       char *err, size_t n))                                               \
 	X(int, resume, (int device, const char *const *tags, size_t count, char *err,      \
 			size_t n))                                                         \
+	X(int, begin_awake, (int device, const char *tag, uint64_t stream, char *err,      \
+			     size_t n))                                                    \
+	X(int, end_awake, (int device, const char *tag, uint64_t stream, int how,          \
+			   char *err, size_t n))                                           \
+	X(int, prefetch, (int device, const char *tag, char *err, size_t n))               \
 	X(int, export, (uint64_t addr, uint64_t *offset, char *pieces, size_t room,        \
 			char *err, size_t n))                                              \
 	X(int, limit, (int device, double fraction, char *err, size_t n))                  \
@@ -135,7 +141,9 @@ bool stalloc_thread_fits(void);
 
 /* fallback.c: plain driver allocations, when there is no engine. */
 const struct stalloc_driver *stalloc_get_driver(char *err, size_t n);
-int stalloc_plain_alloc(int device, size_t asked, void **out, char *err, size_t n);
+/* graph: the private pool of a captured request, whose block goes back with the pool; 0: none. */
+int stalloc_plain_alloc(int device, size_t asked, uint64_t graph, void **out, char *err, size_t n);
+void stalloc_plain_release_graphs(int device, uint64_t pool);
 bool stalloc_plain_free(void *ptr, struct stalloc_freed *freed);
 bool stalloc_plain_find(uint64_t addr, struct stalloc_block *out);
 /* Copies at most n live blocks of a device; returns how many there are. */
@@ -149,6 +157,9 @@ struct stalloc_plain_counts {
 struct stalloc_plain_counts stalloc_plain_counts(int device);
 bool stalloc_plain_base(uint64_t addr, uint64_t *start, uint64_t *size);
 
+/* Whether a stream is being captured into a graph; negative: the driver cannot tell. */
+int stalloc_capturing(int device, void *stream);
+
 /* pools.c: a request in flight, from enter to leave, and the private pool that it belongs to; 0:
  * the default pool. */
 struct stalloc_flight {
@@ -156,9 +167,17 @@ struct stalloc_flight {
 	struct stalloc_device *device;
 	uint64_t pool;
 	bool released; /* the pool was, while the request was in flight */
+	bool graph;    /* graphs remember the addresses of the pool */
 };
 void stalloc_pool_enter(struct stalloc_flight *f, struct stalloc_device *device, void *stream);
 void stalloc_pool_leave(struct stalloc_flight *f);
+/* Ends the pools of captures that this thread has begun and that have failed since. True if there
+ * were any. */
+bool stalloc_end_failed_captures(void);
+/* Frees what pools that were released during captures have left. */
+void stalloc_settle_pools(void);
+/* The ids of an engine's pool; zero for the default pool and regions. */
+void stalloc_pool_ids(int device, uint64_t pool, uint64_t ids[2]);
 
 /* regions.c: the regions that the thread is in, the innermost last. */
 struct stalloc_regions {

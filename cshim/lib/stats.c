@@ -34,6 +34,8 @@ int stalloc_step(int device) {
 				 err);
 		result = STALLOC_OK;
 	}
+	stalloc_end_failed_captures();
+	stalloc_settle_pools();
 	drain_and_publish(device, false);
 	return result == STALLOC_OK ? result : stalloc_fail(result, "%s", err);
 }
@@ -57,6 +59,7 @@ int stalloc_close(int device) {
 void stalloc_empty_cache(void) {
 	const struct stalloc_engine *e = stalloc_engine_if_open();
 	if (!*stalloc_alive) return; /* in a forked child a lock may be held for ever */
+	stalloc_end_failed_captures();
 	if (e) e->trim(-1, 0);
 	stalloc_plain_retry_frees();
 	drain_and_publish(-1, false);

@@ -53,7 +53,7 @@ static uint32_t heap_of(struct stalloc_device *d, uint64_t stream)
 	struct stalloc_index *x = &d->index;
 	uint32_t heap = index_heap(x, stream, 0), next = x->arena_n ? x->arena_n / 2 : 1;
 	if (heap != 0 || next > HEAPS) return heap;
-	return index_assign(x, next, stream, true) ? next : 0;
+	return index_assign(x, next, stream, 0) ? next : 0;
 }
 
 /* Makes a gap of at least n units behind everything. */
@@ -248,6 +248,12 @@ EXPORT int stalloc_engine_load_plan(int device, const char *path, char *err, siz
 }
 
 EXPORT int stalloc_engine_trim(int device, uint64_t pool)
+{
+	(void)device, (void)pool;
+	return STALLOC_OK;
+}
+
+EXPORT int stalloc_engine_capture(int device, uint64_t pool)
 {
 	(void)device, (void)pool;
 	return STALLOC_OK;

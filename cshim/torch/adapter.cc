@@ -1,10 +1,11 @@
 // A CUDA allocator for PyTorch on top of libstalloc. "native" is the allocator that it replaces.
 //
-// allocate() looks up the current device and stream. If a private pool (a graph capture,
-// use_mem_pool) takes that stream's requests, native serves the request, otherwise libstalloc. The
-// tensor's deleter is release(), which frees the block in libstalloc; a block that libstalloc does
-// not know is native's (from a private pool, or allocated before the adapter was installed). The
-// adapter keeps nothing per block except stack frames while memory history is recorded.
+// allocate() looks up the current device and stream, and libstalloc serves the request, those of
+// private pools (a graph capture, use_mem_pool), too; native serves pools with an allocator of
+// their own (pools.h). The tensor's deleter is release(), which frees the block in libstalloc; a
+// block that libstalloc does not know is native's (from such a pool, or allocated before the
+// adapter was installed). The adapter keeps nothing per block except stack frames while memory
+// history is recorded.
 //
 // Blocks of both allocators have the same deleter, because graph trees compare the deleters of what
 // is in their pools with raw_deleter(). Only tensors older than the adapter keep native's deleter,
@@ -28,7 +29,7 @@
 #include <cstring>
 
 #include "imports.h"
-#include "ledger.h"
+#include "pools.h"
 
 namespace stalloc {
 namespace {
@@ -47,9 +48,9 @@ std::string amount(size_t size) {
 	return text;
 }
 
-class Adapter final : public Ledger {
+class Adapter final : public Pools {
       public:
-	Adapter(caching::CUDAAllocator *native, const char *path) : Ledger(native, path) {
+	Adapter(caching::CUDAAllocator *native, const char *path) : Pools(native, path) {
 		const char *uncached = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
 		enabled_ = !(uncached && !strcmp(uncached, "1")) && native->isEnabled();
 	}
@@ -99,17 +100,8 @@ class Adapter final : public Ledger {
 		native->enable(value);
 		enabled_ = value;
 	}
-	// From now on native serves every request, as if a private pool took them all. libstalloc
-	// still frees its own blocks.
-	void close() {
-		if (!closed_.exchange(true)) pools_active_++;
-	}
-
 	// Follows what libstalloc maps from now on.
 	void listen() { library_.set_tracker(&stalloc::remapped); }
-
-	// How many private pools are being allocated to.
-	int open_pools() const { return pools_active_ - closed_; }
 
 	// What native holds on a device, by pool: {0, 0} is its default pool. None of it can be
 	// paused.
@@ -173,40 +165,6 @@ class Adapter final : public Ledger {
 		return true;
 	}
 
-	// Private pools.
-
-	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
-		native->beginAllocateToPool(d, id, filter);
-		set_pool_open(d, true);
-		std::lock_guard<std::mutex> hold(pools_lock_);
-		pools_.push_back({d, id, std::move(filter)});
-		pools_active_++;
-	}
-	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override {
-		bool known = false;
-		{
-			std::lock_guard<std::mutex> hold(pools_lock_);
-			auto at = std::find_if(pools_.begin(), pools_.end(), [&](const Pool &p) {
-				return p.device == d && p.id == id;
-			});
-			if ((known = at != pools_.end())) {
-				pools_.erase(at);
-				pools_active_--;
-			}
-		}
-		if (known) set_pool_open(d, false);
-		native->endAllocateToPool(d, id);
-	}
-	caching::CheckpointDelta setCheckpointPoolState(
-		DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
-		caching::CheckpointDelta delta =
-			native->setCheckpointPoolState(d, std::move(state));
-		for (DataPtr &p : delta.dataptrs_allocd)
-			(void)p.compare_exchange_deleter(native->raw_deleter(), &release);
-		refresh(d);
-		return delta;
-	}
-
 	// Limits and statistics.
 
 	void setMemoryFraction(double fraction, DeviceIndex d) override {
@@ -219,13 +177,14 @@ class Adapter final : public Ledger {
 		observers_.push_back(std::move(observer));
 	}
       protected:
-	void on_empty_cache() override {
+	void on_empty_cache(MempoolId_t id) override {
+		Pools::on_empty_cache(id);
+		if (id != MempoolId_t{0, 0}) return refresh_all();
 		Context frames = recorder_.on() ? recorder_.frames(RecordContext::ALL) : nullptr;
 		library_.empty_cache();
 		drop_idle_places(frames);
 		refresh_all();
 	}
-	void on_use_on_oom() override { use_on_oom_ = true; }
 	DataPtr adopt(DataPtr &&p) override {
 		void *ptr = p.get();
 		DataPtr ours(ptr, ptr, &release, p.device());
@@ -234,42 +193,10 @@ class Adapter final : public Ledger {
 	}
 
       private:
-	struct Pool {
-		DeviceIndex device;
-		MempoolId_t id;
-		Filter accepts;
-	};
-
 	Imports imports_{library_};
-	std::atomic<bool> enabled_{true}, closed_{false}, use_on_oom_{false};
-	std::mutex pools_lock_, observers_lock_;
-	std::vector<Pool> pools_; // that requests go to now
-	std::atomic<int> pools_active_{0};
+	std::atomic<bool> enabled_{true};
+	std::mutex observers_lock_;
 	std::vector<caching::OutOfMemoryObserver> observers_;
-
-	static DeviceIndex current_device() {
-		DeviceIndex device = 0;
-		C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-		return device;
-	}
-	// Cached: a stream's handle never changes, and looking it up sets the device twice.
-	cudaStream_t current_stream(DeviceIndex device) {
-		static thread_local struct {
-			DeviceIndex device = -1;
-			c10::StreamId id = 0;
-			cudaStream_t handle = nullptr;
-		} last;
-		c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
-		if (C10_UNLIKELY(last.device != device || last.id != stream.id())) {
-			last.handle = stream.stream();
-			last.device = device;
-			last.id = stream.id();
-			// External streams may be destroyed; all others are c10's and never are.
-			const bool external = last.id != 0 && last.id % 2 == 0;
-			if (!external) library_.lasting_stream(device, last.handle);
-		}
-		return last.handle;
-	}
 
 	// Exports the block that contains ptr to other processes. False: it cannot be exported.
 	bool exported(void *ptr, caching::ShareableHandle *out) const {
@@ -287,26 +214,9 @@ class Adapter final : public Ledger {
 		}
 	}
 
-	// Tells libstalloc that native starts (open) or stops allocating to a private pool:
-	// meanwhile a stream may be captured, so libstalloc must not wait for the device. The
-	// filter accepts no stream, because native serves all requests of the pool.
-	void set_pool_open(DeviceIndex device, bool open) const {
-		Filter none = [](cudaStream_t) { return false; };
-		open ? library_.begin_pool(device, 0, 0, &none) : library_.end_pool(device, 0, 0);
-	}
-
-	bool private_pool(DeviceIndex device, cudaStream_t stream) {
-		if (closed_) return true;
-		std::lock_guard<std::mutex> hold(pools_lock_);
-		return std::any_of(pools_.begin(), pools_.end(), [&](const Pool &p) {
-			return p.device == device && p.accepts(stream);
-		});
-	}
-
 	void *alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
-		if (C10_UNLIKELY(pools_active_.load(std::memory_order_relaxed)) &&
-		    private_pool(device, stream))
-			return from_native(size, device, stream, true);
+		if (C10_UNLIKELY(native_serves(device, stream)))
+			return from_native(size, device, stream);
 		Context frames = C10_UNLIKELY(recorder_.on())
 					 ? recorder_.frames(RecordContext::STATE)
 					 : nullptr;
@@ -317,11 +227,9 @@ class Adapter final : public Ledger {
 			if (theirs) return ptr;
 		}
 		if (C10_UNLIKELY(recorder_.on())) {
-			Books &b = books_[device];
-			std::lock_guard<std::mutex> hold(b.lock);
-			if (recorder_.recording()) place(b, device, ptr, size, stream, frames);
-			note(b, TraceEntry::ALLOC, device, ptr, size, stream, frames);
-			if (frames) b.frames[ptr] = std::move(frames);
+			Block block{ptr, stream, size, device, STALLOC_LIVE, {}};
+			find(ptr, &block); // its pool
+			note_alloc(block, std::move(frames));
 		}
 		if (C10_UNLIKELY(library_.stale(device)))
 			refresh(device); // native may hold less by now
@@ -332,21 +240,14 @@ class Adapter final : public Ledger {
 		report(ptr, rounded(size), device);
 		return ptr;
 	}
-	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream, bool in_pool) {
+	void *from_native(size_t size, DeviceIndex device, cudaStream_t stream) {
 		void *ptr = nullptr;
 		try {
 			ptr = native->raw_alloc_with_stream(size, stream);
 		} catch (const c10::OutOfMemoryError &) {
 			stalloc_stats s = library_.stats(device);
-			cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
 			if (s.reserved <= s.active) throw;
-			const bool alone = in_pool && !closed_ &&
-					   cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
-					   status == cudaStreamCaptureStatusNone;
-			if (alone)
-				set_pool_open(device, false); // this pool is not part of a capture
 			library_.empty_cache(); // native can take what we release
-			if (alone) set_pool_open(device, true);
 			ptr = native->raw_alloc_with_stream(size, stream);
 		}
 		refresh(device);
@@ -361,12 +262,12 @@ class Adapter final : public Ledger {
 		if (why.rfind("CUDA out of memory", 0) != 0) TORCH_CHECK(false, why);
 		for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
 			c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-		if (native->initialized() && !pools_active_) Delegate::emptyCache();
+		if (native->initialized()) Delegate::emptyCache();
 		if (void *ptr = library_.malloc(size, device, stream)) return ptr;
 		why = library_.last_error();
-		if (use_on_oom_) { // pools that may serve when memory runs out are native's
+		if (native_on_oom_) { // some of native's pools may serve when memory runs out
 			try {
-				void *ptr = from_native(size, device, stream, false);
+				void *ptr = from_native(size, device, stream);
 				*theirs = true;
 				return ptr;
 			} catch (const c10::OutOfMemoryError &) {
@@ -385,7 +286,7 @@ class Adapter final : public Ledger {
 			b.ooms++;
 			if (recorder_.on())
 				note(b, TraceEntry::OOM, device, reinterpret_cast<void *>(free),
-				     size, stream, frames);
+				     size, {stream, {}}, frames);
 		}
 		DeviceStats s = getDeviceStats(device);
 		const auto allocated = static_cast<size_t>(s.allocated_bytes[kAll].current),
@@ -461,7 +362,7 @@ __attribute__((visibility("default"))) void stalloc_adapter_close() {
 }
 
 __attribute__((visibility("default"))) int stalloc_adapter_open_pools() {
-	return stalloc::adapter ? stalloc::adapter->open_pools() : 0;
+	return stalloc::adapter ? stalloc::adapter->open_captures() : 0;
 }
 
 // How many of native's pools hold memory of a device; writes id and bytes of at most `room` of

@@ -50,6 +50,8 @@ static_assert(kAll == STALLOC_POOL_ALL && kSmall == STALLOC_POOL_SMALL &&
 
 using Block = stalloc_block;
 
+inline Owner owner_of(const Block &b) { return {b.stream, {b.pool[0], b.pool[1]}}; }
+
 struct Books {
 	std::mutex lock; // guards all below; native's locks are never taken while it is held
 	std::unordered_map<void *, Context> frames; // of live blocks, while history is recorded
@@ -67,16 +69,25 @@ struct Books {
 		places.clear();
 		for (const Block &b : live)
 			places.enter(reinterpret_cast<size_t>(b.ptr),
-				     static_cast<size_t>(rounded(b.asked)),
-				     static_cast<cudaStream_t>(b.stream), [](auto...) {});
+				     static_cast<size_t>(rounded(b.asked)), owner_of(b),
+				     [](auto...) {});
 		room = places.bytes();
 	}
 	// The counters must be consistent.
 	void append_segments(DeviceIndex device, const stalloc_stats &stats,
-			     const std::vector<Block> &live,
+			     const std::vector<Block> &pieces,
 			     std::vector<caching::SegmentInfo> *out) const;
-	void append_mapped(DeviceIndex device, const std::vector<Block> &live,
+	void append_mapped(DeviceIndex device, const std::vector<Block> &pieces,
 			   std::vector<caching::SegmentInfo> *out) const;
+
+      private:
+	struct Piece {
+		size_t address, size;
+		Owner owner;
+		int state;
+		const Block *block; // NULL: idle
+	};
+	std::vector<Piece> order(const std::vector<Block> &pieces) const;
 };
 
 // libstalloc's counters made consistent with its meters: requests of other threads may come between
@@ -123,12 +134,13 @@ inline void merge(c10::CachingDeviceAllocator::Stat *into, const stalloc_meter &
 }
 
 inline void open(std::vector<caching::SegmentInfo> *out, DeviceIndex device, size_t address,
-		 void *stream) {
+		 const Owner &owner) {
 	out->emplace_back();
 	out->back().device = device;
 	out->back().address = address;
-	out->back().stream = static_cast<cudaStream_t>(stream);
+	out->back().stream = static_cast<cudaStream_t>(owner.stream);
 	out->back().is_large = out->back().is_expandable = true;
+	out->back().owner_private_pool_id = owner.pool;
 }
 inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool allocated = false,
 		bool active = false, Context context = nullptr) {
@@ -144,45 +156,50 @@ inline void put(caching::SegmentInfo &s, uint64_t size, uint64_t asked = 0, bool
 	s.active_size += active ? size : 0;
 }
 
-// Segments for a snapshot: places while history is recorded, otherwise neighbouring live blocks of
-// a stream and the gaps between them; and one segment for the rest. A page may be mapped at several
-// addresses, so idle memory has no single address; but the sizes of all segments add up to what is
-// reserved, as in native's snapshot.
+// What segments consist of, by address: places while history is recorded, otherwise live blocks and
+// all of private pools.
+inline std::vector<Books::Piece> Books::order(const std::vector<Block> &pieces) const {
+	std::vector<Piece> all;
+	auto address_of = [](const Block &b) { return reinterpret_cast<size_t>(b.ptr); };
+	for (const auto &[address, place] : places.by_address()) {
+		auto block = std::lower_bound(
+			pieces.begin(), pieces.end(), address,
+			[&](const Block &b, size_t at) { return address_of(b) < at; });
+		const bool there = !place.left && block != pieces.end() &&
+				   block->state == STALLOC_LIVE && address_of(*block) == address;
+		all.push_back({address, place.size, place.owner,
+			       there ? STALLOC_LIVE : STALLOC_IDLE, there ? &*block : nullptr});
+	}
+	if (!all.empty()) return all;
+	for (const Block &b : pieces)
+		all.push_back({address_of(b), static_cast<size_t>(rounded(b.asked)), owner_of(b),
+			       b.state, b.state == STALLOC_LIVE ? &b : nullptr});
+	return all;
+}
+
+// Segments for a snapshot: neighbouring pieces of one owner and the gaps between them; and one
+// segment for the rest. A page may be mapped at several addresses, so idle memory has no single
+// address; but the sizes of all segments add up to what is reserved, as in native's snapshot.
 inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stats,
-				   const std::vector<Block> &live,
+				   const std::vector<Block> &pieces,
 				   std::vector<caching::SegmentInfo> *out) const {
 	constexpr uint64_t kPage = 2 << 20;
-	struct Piece {
-		size_t address, size;
-		void *stream;
-		const Block *block;
-	};
-	std::vector<Piece> order;
 	const bool has_places = places.bytes() > 0;
-	for (const auto &[address, place] : places.by_address()) {
-		auto block = std::lower_bound(live.begin(), live.end(), address,
-					      [](const Block &b, size_t at) {
-						      return reinterpret_cast<size_t>(b.ptr) < at;
-					      });
-		const bool there = !place.left && block != live.end() &&
-				   reinterpret_cast<size_t>(block->ptr) == address;
-		order.push_back({address, place.size, place.stream, there ? &*block : nullptr});
+	const std::vector<Piece> all = order(pieces);
+	uint64_t end = 0, idle = stats.reserved - stats.active,
+		 pending = stats.active - stats.allocated;
+	for (const Piece &piece : all) {
+		uint64_t &sum = piece.state == STALLOC_PENDING ? pending : idle;
+		if (piece.state != STALLOC_LIVE) sum -= std::min<uint64_t>(sum, piece.size);
 	}
-	for (const Block &b : live)
-		if (!has_places)
-			order.push_back({reinterpret_cast<size_t>(b.ptr),
-					 static_cast<size_t>(rounded(b.asked)), b.stream, &b});
-	std::sort(order.begin(), order.end(),
-		  [](const Piece &x, const Piece &y) { return x.address < y.address; });
-	uint64_t end = 0, idle = stats.reserved - stats.active;
-	for (const Piece &piece : order)
-		idle -= piece.block ? 0 : std::min<uint64_t>(idle, piece.size);
 	const size_t first = out->size();
-	for (const Piece &piece : order) {
+	Owner owner;
+	for (const Piece &piece : all) {
 		const uint64_t gap = piece.address - end;
-		if (out->size() == first || out->back().stream != piece.stream ||
-		    gap > (has_places ? 0 : std::min(idle, kPage))) {
-			open(out, device, piece.address, piece.stream);
+		const bool private_pool = piece.owner.pool != MempoolId_t{0, 0};
+		if (out->size() == first || owner != piece.owner ||
+		    gap > (has_places || private_pool ? 0 : std::min(idle, kPage))) {
+			open(out, device, piece.address, owner = piece.owner);
 		} else if (gap) {
 			put(out->back(), gap);
 			idle -= gap;
@@ -190,13 +207,13 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 		auto context = piece.block ? frames.find(reinterpret_cast<void *>(piece.address))
 					   : frames.end();
 		put(out->back(), piece.size, piece.block ? piece.block->asked : 0, piece.block,
-		    piece.block, context == frames.end() ? nullptr : context->second);
+		    piece.state != STALLOC_IDLE,
+		    context == frames.end() ? nullptr : context->second);
 		end = piece.address + piece.size;
 	}
-	const uint64_t pending = stats.active - stats.allocated;
 	if (!idle && !pending) return;
 	end = std::max<uint64_t>(end, places.top());
-	open(out, device, (end + kPage - 1) & ~(kPage - 1), nullptr);
+	open(out, device, (end + kPage - 1) & ~(kPage - 1), {});
 	if (pending)
 		put(out->back(), pending, 0, false, true); // freed, still used by another stream
 	if (idle) put(out->back(), idle);
@@ -206,10 +223,10 @@ inline void Books::append_segments(DeviceIndex device, const stalloc_stats &stat
 // since whoever attaches a tracker registers what a snapshot shows and is told of its end later.
 // Live blocks are cut at the ends of handles, and memory mapped at two addresses is in two
 // segments.
-inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &live,
+inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &pieces,
 				 std::vector<caching::SegmentInfo> *out) const {
 	mapped.each([&](size_t at, size_t size) {
-		open(out, device, at, nullptr);
+		open(out, device, at, {});
 		out->back().is_expandable = false; // mapped and unmapped whole
 		size_t here = at;
 		auto ends_by = [](const Block &b, size_t to) {
@@ -217,10 +234,12 @@ inline void Books::append_mapped(DeviceIndex device, const std::vector<Block> &l
 				       static_cast<size_t>(rounded(b.asked)) <=
 			       to;
 		};
-		for (auto b = std::lower_bound(live.begin(), live.end(), at, ends_by);
-		     b != live.end() && here < at + size; ++b) {
+		for (auto b = std::lower_bound(pieces.begin(), pieces.end(), at, ends_by);
+		     b != pieces.end() && here < at + size; ++b) {
 			const auto first = reinterpret_cast<size_t>(b->ptr);
 			if (first >= at + size) break;
+			out->back().owner_private_pool_id = owner_of(*b).pool;
+			if (b->state != STALLOC_LIVE) continue;
 			if (first > here) put(out->back(), first - here), here = first;
 			const size_t part = std::min(first + static_cast<size_t>(rounded(b->asked)),
 						     at + size) -

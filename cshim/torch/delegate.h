@@ -116,8 +116,8 @@ class Delegate : public caching::CUDAAllocator {
 
 #if STALLOC_TORCH >= 208
 	void emptyCache(MempoolId_t id = {0, 0}) override {
-		native->emptyCache(id);
-		if (id == MempoolId_t{0, 0}) on_empty_cache();
+		if (!captures()) native->emptyCache(id);
+		on_empty_cache(id);
 	}
 	void pushCompileContext(std::string &md) override {
 		native->pushCompileContext(md);
@@ -129,27 +129,26 @@ class Delegate : public caching::CUDAAllocator {
 	}
 #else
 	void emptyCache() override {
-		native->emptyCache();
-		on_empty_cache();
+		if (!captures()) native->emptyCache();
+		on_empty_cache({0, 0});
 	}
 	void ensureExistsAndIncrefPool(DeviceIndex d, MempoolId_t id) override {
-		native->ensureExistsAndIncrefPool(d, id);
+		if (!on_retain_pool(d, id)) native->ensureExistsAndIncrefPool(d, id);
 	}
 #endif
 
 #if STALLOC_TORCH >= 211
 	caching::SnapshotInfo snapshot(MempoolId_t id = {0, 0}, bool traces = true) override {
 		caching::SnapshotInfo info = native->snapshot(id, traces);
-		if (id == MempoolId_t{0, 0}) on_snapshot(info, traces);
+		on_snapshot(info, traces, id);
 		return info;
 	}
 	void createOrIncrefPool(DeviceIndex d, MempoolId_t id,
 				std::shared_ptr<CUDAAllocator> a = nullptr) override {
-		native->createOrIncrefPool(d, id, std::move(a));
+		if (a || !on_retain_pool(d, id)) native->createOrIncrefPool(d, id, std::move(a));
 	}
 	void setUseOnOOM(DeviceIndex d, MempoolId_t id, bool use) override {
-		native->setUseOnOOM(d, id, use);
-		on_use_on_oom();
+		if (on_use_on_oom(d, id)) native->setUseOnOOM(d, id, use);
 	}
 	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
 			   caching::RecordContext when, bool clear,
@@ -160,16 +159,15 @@ class Delegate : public caching::CUDAAllocator {
 #elif STALLOC_TORCH >= 208
 	caching::SnapshotInfo snapshot(MempoolId_t id = {0, 0}) override {
 		caching::SnapshotInfo info = native->snapshot(id);
-		if (id == MempoolId_t{0, 0}) on_snapshot(info, true);
+		on_snapshot(info, true, id);
 		return info;
 	}
 	void createOrIncrefPool(DeviceIndex d, MempoolId_t id,
 				CUDAAllocator *a = nullptr) override {
-		native->createOrIncrefPool(d, id, a);
+		if (a || !on_retain_pool(d, id)) native->createOrIncrefPool(d, id, a);
 	}
 	void setUseOnOOM(DeviceIndex d, MempoolId_t id) override {
-		native->setUseOnOOM(d, id);
-		on_use_on_oom();
+		if (on_use_on_oom(d, id)) native->setUseOnOOM(d, id);
 	}
 	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
 			   caching::RecordContext when, bool clear) override {
@@ -179,7 +177,7 @@ class Delegate : public caching::CUDAAllocator {
 #else
 	caching::SnapshotInfo snapshot() override {
 		caching::SnapshotInfo info = native->snapshot();
-		on_snapshot(info, true);
+		on_snapshot(info, true, {0, 0});
 		return info;
 	}
 	void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
@@ -193,7 +191,10 @@ class Delegate : public caching::CUDAAllocator {
 	std::vector<caching::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex d) override {
 		return native->getExpandableSegmentSizes(d);
 	}
-	void setNoSplit(DeviceIndex d, MempoolId_t id) override { native->setNoSplit(d, id); }
+	void setNoSplit(DeviceIndex d, MempoolId_t id) override {
+		give_to_native(d, id);
+		native->setNoSplit(d, id);
+	}
 	void setUserMetadata(const std::string &metadata) override {
 		native->setUserMetadata(metadata);
 	}
@@ -212,7 +213,8 @@ class Delegate : public caching::CUDAAllocator {
 	void markCaptureBegin(DeviceIndex d) override { native->markCaptureBegin(d); }
 	void markCaptureEnd(DeviceIndex d) override { native->markCaptureEnd(d); }
 	DataPtr allocateWithAddress(size_t n, void *at) override {
-		return adopt(native->allocateWithAddress(n, at));
+		DataPtr ours = allocate_at(n, at);
+		return ours ? std::move(ours) : adopt(native->allocateWithAddress(n, at));
 	}
 #endif
 #if STALLOC_TORCH >= 214
@@ -234,11 +236,16 @@ class Delegate : public caching::CUDAAllocator {
 #endif
 	}
 
-	virtual void on_empty_cache() {}
-	virtual void on_use_on_oom() {}
+	virtual bool captures() const { return false; } // a stream may be captured
+	virtual void on_empty_cache(MempoolId_t) {}
+	// Whether libstalloc serves the pool, which something uses from now on.
+	virtual bool on_retain_pool(DeviceIndex, MempoolId_t) { return false; }
+	virtual bool on_use_on_oom(DeviceIndex, MempoolId_t) { return true; } // native's
+	virtual void give_to_native(DeviceIndex, MempoolId_t) {}
+	virtual DataPtr allocate_at(size_t, void *) { return {}; }
 	virtual void on_compile_context(const std::string * /*pushed, NULL: popped*/) {}
 	virtual void on_history(const HistoryRequest &) {}
-	virtual void on_snapshot(caching::SnapshotInfo &, bool /*traces*/) {}
+	virtual void on_snapshot(caching::SnapshotInfo &, bool /*traces*/, MempoolId_t) {}
 	virtual bool on_annotate(const void *, const std::string &) { return false; }
 	virtual Context context_of(const void *) { return nullptr; }
 	virtual DataPtr adopt(DataPtr &&p) { return std::move(p); }

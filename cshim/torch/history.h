@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "delegate.h"
+#include "places.h"
 
 namespace stalloc {
 
@@ -59,7 +60,7 @@ class Recorder {
 	}
 
 	TraceEntry entry(TraceEntry::Action action, DeviceIndex device, size_t addr, size_t size,
-			 cudaStream_t stream, Context frames,
+			 const Owner &owner, Context frames,
 			 caching::CUDAAllocator *native) const {
 		if (when_.load(std::memory_order_relaxed) < RecordContext::ALLOC) frames = nullptr;
 		(void)native;
@@ -68,9 +69,9 @@ class Recorder {
 			device,
 			addr,
 			size,
-			stream,
+			static_cast<cudaStream_t>(owner.stream),
 #if STALLOC_TORCH >= 208
-			MempoolId_t{0, 0},
+			MempoolId_t{owner.pool},
 #endif
 			c10::getApproximateTime(),
 			std::move(frames),

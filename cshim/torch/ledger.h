@@ -129,7 +129,7 @@ class Ledger : public Delegate {
 							      : TraceEntry::SEGMENT_FREE;
 				if (recorder_.has_trackers())
 					recorder_.notify_only(recorder_.entry(
-						action, d, from, n, nullptr, nullptr, native));
+						action, d, from, n, {}, nullptr, native));
 			});
 	}
 
@@ -158,7 +158,7 @@ class Ledger : public Delegate {
 	void replace_shown() {
 		auto tell = [&](TraceEntry::Action action, size_t d, size_t at, size_t size) {
 			recorder_.notify_only(recorder_.entry(action, static_cast<DeviceIndex>(d),
-							      at, size, nullptr, nullptr, native),
+							      at, size, {}, nullptr, native),
 					      true);
 		};
 		for (const auto &[d, at, size] : shown_)
@@ -178,22 +178,21 @@ class Ledger : public Delegate {
 
 	// A callback that adds events of places to the history. The books' lock is held.
 	auto place_recorder(Books &b, DeviceIndex device, Context frames) {
-		return [this, &b, device, frames = std::move(frames)](bool mapped, size_t at,
-								      size_t size, void *stream) {
+		return [this, &b, device, frames = std::move(frames)](
+			       bool mapped, size_t at, size_t size, const Owner &owner) {
 			const auto action =
 				mapped ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP;
 			if (recorder_.keeps(action)) // not for trackers: a place is no mapping
-				b.history.add(recorder_.entry(action, device, at, size,
-							      static_cast<cudaStream_t>(stream),
+				b.history.add(recorder_.entry(action, device, at, size, owner,
 							      frames, native));
 		};
 	}
 	// Enters the place of a new block. The books' lock is held.
-	void place(Books &b, DeviceIndex device, void *ptr, size_t size, cudaStream_t stream,
+	void place(Books &b, DeviceIndex device, void *ptr, size_t size, const Owner &owner,
 		   const Context &frames) {
 		auto tell = place_recorder(b, device, frames);
 		b.places.enter(reinterpret_cast<size_t>(ptr), static_cast<size_t>(rounded(size)),
-			       stream, tell);
+			       owner, tell);
 		if (b.places.bytes() > b.room)
 			b.places.shrink(b.room = places_limit(library_.stats(device)), tell);
 	}
@@ -216,33 +215,36 @@ class Ledger : public Delegate {
 			recorder_.configure(request);
 			for (size_t d = 0; d < books_.size(); d++) {
 				Books &b = books_[d];
-				stalloc_meters now;
 				b.history.configure(request);
 				if (!request.enabled) b.frames.clear(), b.places.clear();
 				if (request.enabled && (request.clear || !b.places.bytes()))
-					b.restart_places(
-						library_.blocks(static_cast<int>(d), &now));
+					b.restart_places(library_.blocks(static_cast<int>(d)));
 			}
 		});
 	}
-	void on_snapshot(caching::SnapshotInfo &info, bool traces) override {
+	void on_snapshot(caching::SnapshotInfo &info, bool traces, MempoolId_t id) override {
 		auto to_nanoseconds = clock_.makeConverter();
 		for (size_t d = 0; d < info.device_traces.size() && d < books_.size(); d++) {
 			stalloc_stats s = library_.stats(static_cast<int>(d));
 			Books &b = books_[d];
 			std::lock_guard<std::mutex> hold(b.lock);
 			stalloc_meters now;
-			const std::vector<Block> live = library_.blocks(static_cast<int>(d), &now);
+			const std::vector<Block> pieces =
+				library_.pieces(static_cast<int>(d), &now);
 			const size_t first = info.segments.size();
 			s = consistent(s, now);
 			b.places.shrink(b.room = places_limit(s),
 					place_recorder(b, static_cast<DeviceIndex>(d), nullptr));
 			if (recorder_.has_trackers() && !recorder_.recording())
-				b.append_mapped(static_cast<DeviceIndex>(d), live, &info.segments);
+				b.append_mapped(static_cast<DeviceIndex>(d), pieces,
+						&info.segments);
 			else
-				b.append_segments(static_cast<DeviceIndex>(d), s, live,
+				b.append_segments(static_cast<DeviceIndex>(d), s, pieces,
 						  &info.segments);
-			if (!recorder_.has_trackers()) show(d, info, first);
+			if (id != MempoolId_t{0, 0})
+				keep_pool(&info.segments, first, id);
+			else if (!recorder_.has_trackers())
+				show(d, info, first);
 			if (!traces) continue;
 			std::vector<TraceEntry> ours = b.history.oldest_first(), both;
 			for (TraceEntry &e : ours)
@@ -259,6 +261,13 @@ class Ledger : public Delegate {
 			theirs = std::move(both);
 		}
 	}
+	static void keep_pool(std::vector<caching::SegmentInfo> *segments, size_t first,
+			      MempoolId_t id) {
+		auto other = [&](const auto &s) { return s.owner_private_pool_id != id; };
+		segments->erase(std::remove_if(segments->begin() + static_cast<ptrdiff_t>(first),
+					       segments->end(), other),
+				segments->end());
+	}
 	bool on_annotate([[maybe_unused]] const void *ptr,
 			 [[maybe_unused]] const std::string &metadata) override {
 #if STALLOC_TORCH >= 214
@@ -268,7 +277,7 @@ class Ledger : public Delegate {
 		const auto device = static_cast<DeviceIndex>(block.device);
 		TraceEntry e = recorder_.entry(
 			TraceEntry::ANNOTATE, device, reinterpret_cast<size_t>(ptr), block.asked,
-			static_cast<cudaStream_t>(block.stream), nullptr, native);
+			owner_of(block), nullptr, native);
 		e.user_metadata_ = metadata;
 		std::lock_guard<std::mutex> hold(books_[device].lock);
 		if (recorder_.notify(e)) books_[device].history.add(std::move(e));
@@ -293,9 +302,9 @@ class Ledger : public Delegate {
 
 	// The books' lock is held.
 	void note(Books &b, TraceEntry::Action action, DeviceIndex device, void *ptr, size_t size,
-		  cudaStream_t stream, Context frames) {
+		  const Owner &owner, Context frames) {
 		TraceEntry e = recorder_.entry(action, device, reinterpret_cast<size_t>(ptr), size,
-					       stream, std::move(frames), native);
+					       owner, std::move(frames), native);
 		if (recorder_.notify(e)) b.history.add(std::move(e));
 	}
 
@@ -303,15 +312,27 @@ class Ledger : public Delegate {
 		return ptr && library_.find(ptr, block) == STALLOC_OK;
 	}
 
+	// Records a new block.
+	void note_alloc(const Block &block, Context frames = nullptr) {
+		if (!recorder_.on()) return;
+		const auto device = static_cast<DeviceIndex>(block.device);
+		Books &b = books_[device];
+		std::lock_guard<std::mutex> hold(b.lock);
+		const Owner owner = owner_of(block);
+		if (recorder_.recording()) place(b, device, block.ptr, block.asked, owner, frames);
+		note(b, TraceEntry::ALLOC, device, block.ptr, block.asked, owner, frames);
+		if (frames) b.frames[block.ptr] = std::move(frames);
+	}
+
 	// Records the free of a block, before it is freed.
 	void note_free(const Block &block, Context frames) {
 		const auto device = static_cast<DeviceIndex>(block.device);
-		const auto stream = static_cast<cudaStream_t>(block.stream);
+		const Owner owner = owner_of(block);
 		Books &b = books_[device];
 		std::lock_guard<std::mutex> hold(b.lock);
-		note(b, TraceEntry::FREE_REQUESTED, device, block.ptr, block.asked, stream, frames);
+		note(b, TraceEntry::FREE_REQUESTED, device, block.ptr, block.asked, owner, frames);
 		// Another stream may still use it; only libstalloc knows until when.
-		note(b, TraceEntry::FREE_COMPLETED, device, block.ptr, block.asked, stream,
+		note(b, TraceEntry::FREE_COMPLETED, device, block.ptr, block.asked, owner,
 		     std::move(frames));
 		b.places.leave(reinterpret_cast<size_t>(block.ptr));
 		b.frames.erase(block.ptr);

@@ -19,7 +19,10 @@ namespace stalloc {
 	X(release) X(base) X(find) X(snapshot) X(set_other) X(stale) X(record_stream)            \
 		X(lasting_stream) X(empty_cache) X(set_memory_fraction) X(set_tracker)           \
 			X(get_stats) X(reset_peak) X(last_error) X(export_block) X(import_block) \
-				X(end_import) X(begin_pool) X(end_pool)
+				X(end_import) X(begin_pool) X(end_pool) X(release_pool)          \
+					X(pool_purpose) X(retain_pool) X(pool_uses)              \
+						X(empty_pool) X(capture_pool) X(malloc_at)       \
+							X(captures) X(serves_pools)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;
@@ -41,8 +44,9 @@ struct Library {
 		get_stats(device, &s, sizeof s);
 		return s;
 	}
-	// The live blocks of a device by address, and the meters as of the same moment.
-	std::vector<stalloc_block> blocks(int device, stalloc_meters *meters) const {
+	// The live blocks of a device and all pieces of private pools by address, and the meters as
+	// of the same moment.
+	std::vector<stalloc_block> pieces(int device, stalloc_meters *meters) const {
 		std::vector<stalloc_block> all;
 		size_t n = 0;
 		while ((n = snapshot(device, meters, all.data(), all.size())) > all.size())
@@ -50,6 +54,17 @@ struct Library {
 		all.resize(n);
 		std::sort(all.begin(), all.end(),
 			  [](const auto &x, const auto &y) { return x.ptr < y.ptr; });
+		return all;
+	}
+	// The live blocks of a device, or of one of its private pools.
+	std::vector<stalloc_block> blocks(int device, const uint64_t *pool = nullptr) const {
+		stalloc_meters now;
+		std::vector<stalloc_block> all = pieces(device, &now);
+		auto other = [&](const stalloc_block &b) {
+			return b.state != STALLOC_LIVE ||
+			       (pool && !std::equal(pool, pool + 2, b.pool));
+		};
+		all.erase(std::remove_if(all.begin(), all.end(), other), all.end());
 		return all;
 	}
 };

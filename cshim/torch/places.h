@@ -17,21 +17,30 @@
 
 namespace stalloc {
 
+// Whose memory it is.
+struct Owner {
+	void *stream = nullptr;
+	std::pair<unsigned long long, unsigned long long> pool = {}; // a private one
+
+	bool operator==(const Owner &o) const { return stream == o.stream && pool == o.pool; }
+	bool operator!=(const Owner &o) const { return !(*this == o); }
+};
+
 struct Place {
 	size_t size;
-	void *stream;
+	Owner owner;
 	uint64_t left; // a counter of when its block was freed; 0: the block is live
 };
 
-// The places of one device. They call tell(mapped, address, size, stream) for each range that
+// The places of one device. They call tell(mapped, address, size, owner) for each range that
 // appears (mapped) or disappears. The books' lock guards them.
 class Places {
       public:
 	// Adds a new block, which overlaps no live block.
-	template <typename Tell> void enter(size_t at, size_t size, void *stream, Tell tell) {
+	template <typename Tell> void enter(size_t at, size_t size, Owner owner, Tell tell) {
 		const size_t end = at + size;
 		top_ = std::max(top_, end);
-		size_t known = at; // up to here the range belongs to this stream already
+		size_t known = at; // up to here the range belongs to this owner already
 		auto next = places_.upper_bound(at);
 		if (next != places_.begin() &&
 		    std::prev(next)->first + std::prev(next)->second.size > at)
@@ -41,18 +50,18 @@ class Places {
 			const size_t to = from + old.size;
 			next = std::next(next);
 			take(from);
-			if (from < at) put(from, {at - from, old.stream, old.left});
-			if (to > end) put(end, {to - end, old.stream, old.left});
+			if (from < at) put(from, {at - from, old.owner, old.left});
+			if (to > end) put(end, {to - end, old.owner, old.left});
 			const size_t first = std::max(from, at), last = std::min(to, end);
-			if (old.stream != stream) {
-				tell(false, first, last - first, old.stream);
+			if (old.owner != owner) {
+				tell(false, first, last - first, old.owner);
 				continue;
 			}
-			if (first > known) tell(true, known, first - known, stream);
+			if (first > known) tell(true, known, first - known, owner);
 			known = last;
 		}
-		if (end > known) tell(true, known, end - known, stream);
-		put(at, {size, stream, 0});
+		if (end > known) tell(true, known, end - known, owner);
+		put(at, {size, owner, 0});
 	}
 	void leave(size_t at) {
 		auto found = places_.find(at);
@@ -69,7 +78,7 @@ class Places {
 			const size_t at = idle_.begin()->second;
 			const Place place = places_.at(at);
 			take(at);
-			tell(false, at, place.size, place.stream);
+			tell(false, at, place.size, place.owner);
 		}
 	}
 	void clear() { *this = Places(); }

@@ -165,6 +165,8 @@ func (p *Pool) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return p.fence(ev, out)
 	case engine.EvBoundary:
 		return p.boundary(out)
+	case engine.EvCapture: // all private pools are treated as if graphs used them
+		return out
 	case engine.EvTrim:
 		p.act = action{sweeping: sweeping{pool: ev.Pool}}
 		for h := range p.heaps {

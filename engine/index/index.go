@@ -101,9 +101,9 @@ type Index interface {
 	// Room and Total return what is counted.
 	Room(arena uint32) ArenaStats
 	Total() Total
-	// Assign begins the arenas of a heap, empty ones, for a stream. With open its requests may be
-	// served without the engine.
-	Assign(heap uint32, stream mem.StreamID, open bool)
+	// Assign begins the arenas of a heap, empty ones, for a stream of a pool. Requests of the
+	// default pool, 0, may be served without the engine.
+	Assign(heap uint32, stream mem.StreamID, pool uint64)
 	// EndStep counts a step.
 	EndStep()
 }

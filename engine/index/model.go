@@ -175,7 +175,7 @@ func (m *Model) Room(n uint32) ArenaStats { return m.arena(n).ArenaStats }
 func (m *Model) Total() Total { return m.total }
 
 // Assign implements Index.
-func (m *Model) Assign(heap uint32, _ mem.StreamID, _ bool) {
+func (m *Model) Assign(heap uint32, _ mem.StreamID, _ uint64) {
 	for kind := range uint32(2) {
 		m.arena(2*heap + kind).ArenaStats = ArenaStats{}
 	}

@@ -84,7 +84,7 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 		}
 		n -= size
 	}
-	movable := !v.dirty && !e.heaps[heapAt(v.arena)].capturedByGraph()
+	movable := !v.dirty && !e.heaps[heapAt(v.arena)].captured
 	if c.cost = swaps * costSwap; c.cost < best.cost && (swaps == 0 || movable && spare >= 0) {
 		*best = c
 	}

@@ -3,6 +3,7 @@ package onerange
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"stalloc/engine"
@@ -36,6 +37,9 @@ type device struct {
 	refused engine.Op
 	ops     []engine.Op
 	done    []engine.Op // performed, answers among them; scripts print them
+	granted map[uint64]engine.Op
+	graphs  map[uint64]bool     // private pools that are captured
+	kept    map[mem.Addr]uint64 // pages that graphs remember, with their pools
 }
 
 type unitUse struct {
@@ -72,7 +76,8 @@ func newDevice(cfg Config) *device {
 		mapped: map[mem.Addr]*mapping{},
 		fenced: map[mem.StreamID]int{}, blocks: map[uint64]engine.Op{},
 		streams: map[uint64]mem.StreamID{},
-		users:   map[uint64][]mem.StreamID{},
+		users:   map[uint64][]mem.StreamID{}, granted: map[uint64]engine.Op{},
+		graphs: map[uint64]bool{}, kept: map[mem.Addr]uint64{},
 	}
 }
 
@@ -80,10 +85,22 @@ func newDevice(cfg Config) *device {
 func (d *device) step(ev engine.Event) error {
 	d.answers = 0
 	first := ev
-	if ev.Kind == engine.EvTrim && ev.Pool != 0 { // nobody will use what this private pool had
+	switch {
+	case ev.Kind == engine.EvCapture:
+		d.graphs[ev.Pool] = true
+		for at, m := range d.mapped {
+			for _, u := range d.handles[m.handle][m.page*pageUnits:][:pageUnits] {
+				if u.pool == ev.Pool && u.owner != 0 && m.live > 0 {
+					d.kept[at] = ev.Pool
+				}
+			}
+		}
+	case ev.Kind == engine.EvTrim && ev.Pool != 0: // nobody will use what it had
+		delete(d.graphs, ev.Pool)
+		maps.DeleteFunc(d.kept, func(_ mem.Addr, pool uint64) bool { return pool == ev.Pool })
 		for _, units := range d.handles {
-			for i := range units {
-				if units[i].pool == ev.Pool {
+			for i, u := range units {
+				if u.pool == ev.Pool || ev.Pool == engine.Regions && !d.graphs[u.pool] {
 					units[i].pool = 0
 				}
 			}
@@ -212,6 +229,11 @@ func (d *device) unmap(op engine.Op) error {
 		return nil
 	})
 	end := op.Addr + mem.Addr(op.Size)
+	for a := op.Addr; a < end; a += mem.Addr(mem.HandleSize) {
+		if pool := d.kept[a]; pool != 0 {
+			return fmt.Errorf("%x is unmapped, which graphs of pool %d remember", a, pool)
+		}
+	}
 	if m := d.mapped[end]; err == nil && (d.mapped[op.Addr].page != 0 || m != nil && m.page != 0) {
 		err = fmt.Errorf("unmap %v splits a handle", op)
 	}
@@ -263,6 +285,13 @@ func (d *device) units(op engine.Op, do func(*mapping, *unitUse) error) error {
 func (d *device) grant(op engine.Op, ev engine.Event) error {
 	if op.Req != ev.Req || op.Size < ev.Asked || op.Size%mem.Grain != 0 {
 		return fmt.Errorf("grant %+v for %+v", op, ev)
+	}
+	if ev.Exact && op.Addr != ev.Planned {
+		return fmt.Errorf("grant %+v, not at %x", op, ev.Planned)
+	}
+	d.granted[op.Req] = op
+	for a := op.Addr; d.graphs[ev.Pool] && a < op.Addr+mem.Addr(op.Size); a += mem.Addr(mem.Grain) {
+		d.kept[a&^(mem.Addr(mem.HandleSize)-1)] = ev.Pool
 	}
 	d.blocks[op.Req], d.streams[op.Req] = op, ev.Stream
 	delete(d.users, op.Req)

@@ -59,6 +59,7 @@ func (c Config) withDefaults() Config {
 type heap struct {
 	heapKey
 	released   bool // stalloc_release_pool: its memory may serve anyone
+	captured   bool // graphs may remember its addresses
 	persistent bool // the stream is never destroyed
 }
 
@@ -127,6 +128,7 @@ type heapTable struct {
 	arenas     []arena
 	heaps      []heap
 	heapOfKey  map[heapKey]uint32
+	captured   map[uint64]bool // private pools
 	persistent map[mem.StreamID]bool
 	spareHeaps []uint32 // of streams and private pools that are gone
 	maybeEmpty []uint32 // heaps that had, or were to have, memory
@@ -164,7 +166,8 @@ func New(cfg Config, idx index.Index) *Engine {
 		cfg: cfg, idx: idx,
 		window: addresses{next: 1, limit: pages}, // page 0 stands for none
 		heapTable: heapTable{arenas: make([]arena, firstArena), heaps: make([]heap, 1),
-			heapOfKey: map[heapKey]uint32{}, persistent: map[mem.StreamID]bool{}},
+			heapOfKey: map[heapKey]uint32{}, captured: map[uint64]bool{},
+			persistent: map[mem.StreamID]bool{}},
 		handleTable: handleTable{handles: make([]handle, 1)},
 		viewTable:   viewTable{views: make([]view, 1)},
 		fenceTable:  fenceTable{kept: map[unit]*kept{}, fenceOf: map[uint64]waiter{}},
@@ -231,6 +234,9 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	case engine.EvTrim:
 		return e.trim(ev, out)
+	case engine.EvCapture:
+		e.capture(ev.Pool)
+		return out
 	}
 	return append(out, engine.Op{Kind: engine.OpUnknown})
 }
@@ -248,9 +254,10 @@ func (e *Engine) heapOf(key heapKey) uint32 {
 	}
 	if !known {
 		e.heapOfKey[key] = h
-		e.idx.Assign(h, key.stream, key.pool == 0)
+		e.idx.Assign(h, key.stream, key.pool)
 	}
-	e.heaps[h] = heap{heapKey: key, persistent: e.persistent[key.stream]}
+	e.heaps[h] = heap{heapKey: key, persistent: e.persistent[key.stream],
+		captured: key.pool != 0 && e.captured[key.pool]}
 	return h
 }
 

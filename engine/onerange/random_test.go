@@ -59,10 +59,21 @@ func one(d *device, req uint64, next func() int) error {
 			return d.pass(next() % len(d.fences))
 		}
 	case k < 31:
+		if n := next() % 8; n < 2 {
+			return d.step(engine.Event{Kind: engine.EvCapture, Pool: uint64(n + 1)})
+		}
 		return d.step(engine.Event{Kind: engine.EvBoundary})
 	default:
-		if next()%4 == 0 {
-			return d.step(engine.Event{Kind: engine.EvTrim, Pool: uint64(next() % 3)})
+		switch next() % 4 {
+		case 0:
+			pools := []uint64{0, 1, 2, engine.Regions}
+			return d.step(engine.Event{Kind: engine.EvTrim, Pool: pools[next()%4]})
+		case 1:
+			if op, once := d.granted[uint64(next())%req]; once { // perhaps its place is free
+				return d.step(engine.Event{Kind: engine.EvAlloc, Req: req, Asked: op.Size,
+					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr,
+					Exact: true})
+			}
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

@@ -12,20 +12,25 @@ func (e *Engine) donor(s uint32) bool {
 // reclaimable reports whether memory of a heap may serve others.
 func (h *heap) reclaimable() bool { return h.pool == 0 || h.released }
 
-// capturedByGraph reports whether graphs may remember the addresses of a heap: behind each stays
-// the memory that was there when they were captured.
-func (h *heap) capturedByGraph() bool {
-	return h.pool != 0 && h.pool < engine.FirstRegion && !h.released
+// capture notes that a graph may remember the addresses of a private pool: behind each stays the
+// memory that is there now.
+func (e *Engine) capture(pool uint64) {
+	e.captured[pool] = true
+	for h := range e.heaps {
+		if c := &e.heaps[h]; c.pool == pool {
+			c.captured = true
+		}
+	}
 }
 
 // trimmedBy reports whether a trim of a pool means a heap.
 func (h *heap) trimmedBy(pool uint64) bool {
-	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) || h.isRegion() &&
-		pool == engine.Regions
+	return h.pool == pool || h.released && (pool == 0 || pool == engine.Released) ||
+		h.isUncaptured() && pool == engine.Regions
 }
 
-// isRegion reports whether the program names the heap's pool.
-func (h *heap) isRegion() bool { return h.pool >= engine.FirstRegion && h.pool != retired }
+// isUncaptured reports whether the heap is of a private pool, and no graph remembers its addresses.
+func (h *heap) isUncaptured() bool { return h.pool != 0 && h.pool != retired && !h.captured }
 
 // wait waits for the device, once: then wholly free handles of other arenas can serve, and
 // what waits for fences is free.

@@ -21,6 +21,9 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		a.arena = small(a.heap)
 	}
 	at, planned := e.place(ev.Planned)
+	if ev.Exact {
+		return e.allocExact(at, out)
+	}
 	if planned = planned && ev.Planned != 0; planned && e.isFree(a.arena, at, at+a.n) {
 		e.stats.Hits++
 		return e.grant(at, 0, out)
@@ -30,6 +33,28 @@ func (e *Engine) alloc(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.refuse(engine.RefusedPending, out)
 	}
 	return e.serve(out)
+}
+
+// allocExact serves a request at a place: in its arena, or in an idle view that lies there.
+func (e *Engine) allocExact(at unit, out []engine.Op) []engine.Op {
+	a := &e.act
+	if e.isFree(a.arena, at, at+a.n) {
+		return e.grant(at, 0, out)
+	}
+	for x := 1; x < len(e.views); x++ {
+		v := &e.views[x]
+		if v.arena != a.arena || v.block != 0 || v.inArena || v.unmapFailed || at < v.at ||
+			at-v.at >= e.handles[v.handles[0]].size || at+a.n > v.at+v.size {
+			continue
+		}
+		free := true
+		e.parts(uint32(x), at, a.n,
+			func(lo, hi unit) { free = free && e.isFree(a.arena, lo, hi) })
+		if free {
+			return e.grant(at, uint32(x), out)
+		}
+	}
+	return e.refuse(engine.RefusedPlace, out)
 }
 
 // serve tries one way after the other, and comes here again after a batch that has changed what
@@ -57,6 +82,9 @@ func (e *Engine) serve(out []engine.Op) []engine.Op {
 			if out, ok = e.growFor(a.n, e.limit, out); ok {
 				return out
 			}
+		}
+		if a.prefers(engine.MeansRoom) {
+			return e.refuse(a.reason, out)
 		}
 		if out, ok = e.wait(out); ok {
 			return out

@@ -20,6 +20,8 @@ import (
 // holds every script to the driver's rules, too. The first words of an event:
 //
 //	malloc NAME SIZE     with stream=, pool=, planned=OFFSET, wait, lend
+//	again NAME           a freed block at its address, with stream=, pool=
+//	capture              with pool=
 //	free NAME            record NAME stream=
 //	pass                 the oldest fence
 //	persistent           with stream=, which is never destroyed
@@ -128,6 +130,16 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 		ev.Kind = engine.EvAlloc
 		ev.Asked, _ = mem.ParseBytes(plain[2])
 		s.names[plain[1]] = ev.Req
+		err = s.step(ev)
+	case "again":
+		s.last++
+		was := s.granted[s.names[plain[1]]]
+		ev.Kind, ev.Asked, ev.Planned, ev.Exact = engine.EvAlloc, was.Size, was.Addr, true
+		if err = s.step(ev); s.blocks[ev.Req].Size > 0 {
+			s.names[plain[1]] = ev.Req
+		}
+	case "capture":
+		ev.Kind = engine.EvCapture
 		err = s.step(ev)
 	case "free":
 		err = s.free(s.names[plain[1]])

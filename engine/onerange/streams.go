@@ -28,11 +28,12 @@ func (e *Engine) Streams() (ids []mem.StreamID) {
 	return ids
 }
 
-// Regions returns those that have memory, or may have had since a trim.
+// Regions returns the private pools without graphs, regions among them, that have memory or may
+// have had since a trim.
 func (e *Engine) Regions() map[uint64]bool {
 	all := map[uint64]bool{}
 	for h := range e.heaps {
-		if c := &e.heaps[h]; c.isRegion() {
+		if c := &e.heaps[h]; c.isUncaptured() {
 			all[c.pool] = true
 		}
 	}

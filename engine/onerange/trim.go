@@ -1,6 +1,7 @@
 package onerange
 
 import (
+	"cmp"
 	"slices"
 
 	"stalloc/engine"
@@ -10,20 +11,24 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback}}
+	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback,
+		unitsOf(ev.Asked)}}
 	return e.giveBack(out)
 }
 
 // giveBack begins a trim, or that part of a request.
 func (e *Engine) giveBack(out []engine.Op) []engine.Op {
 	pool, idle := e.act.pool, false
+	delete(e.captured, pool)
 	e.act.synced = false
 	for h := 1; h < len(e.heaps); h++ {
 		c := &e.heaps[h]
 		if !c.trimmedBy(pool) {
 			continue
 		}
-		c.released = c.released || pool != 0 && pool < engine.FirstRegion
+		if pool != 0 && pool < engine.FirstRegion {
+			c.released, c.captured = true, false
+		}
 		l, s := large(uint32(h)), small(uint32(h))
 		idle = idle || e.idx.Room(l).Free+e.idx.Room(s).Free >= pageUnits || e.hasIdleView(l)
 	}
@@ -130,10 +135,27 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 			})
 		}
 	}
+	e.keepRest()
 	if len(e.picks) == 0 {
 		return e.release(out)
 	}
 	return e.unmapPlaces(out)
+}
+
+// keepRest leaves so many of the picks, the largest, as the trim is to give back.
+func (e *Engine) keepRest() {
+	lack := e.act.enough
+	if lack == 0 {
+		return
+	}
+	slices.SortStableFunc(e.picks,
+		func(a, b uint32) int { return cmp.Compare(e.handles[b].size, e.handles[a].size) })
+	lack -= e.unmappedUnits()
+	n := 0
+	for ; n < len(e.picks) && lack > 0; n++ {
+		lack -= e.handles[e.picks[n]].size
+	}
+	e.picks = e.picks[:n]
 }
 
 // release returns the unmapped handles.
@@ -159,7 +181,7 @@ func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 		return e.serve(out)
 	}
 	for h := 1; h < len(e.heaps); h++ {
-		if c := &e.heaps[h]; (c.released || c.isRegion() && c.trimmedBy(a.pool)) &&
+		if c := &e.heaps[h]; (c.released || c.isUncaptured() && c.trimmedBy(a.pool)) &&
 			e.empty(uint32(h)) {
 			e.retire(uint32(h))
 		}
@@ -183,7 +205,7 @@ func (e *Engine) empty(h uint32) bool {
 func (e *Engine) Forget(keep func(mem.StreamID) bool) (gone []mem.StreamID) {
 	e.maybeEmpty = slices.DeleteFunc(e.maybeEmpty, func(h uint32) bool {
 		c := &e.heaps[h]
-		if c.isRegion() && e.empty(h) {
+		if c.isUncaptured() && e.empty(h) {
 			e.retire(h)
 			return true
 		}
@@ -211,7 +233,7 @@ func (e *Engine) retire(h uint32) {
 	}
 	delete(e.heapOfKey, e.heaps[h].heapKey)
 	e.heaps[h] = heap{heapKey: heapKey{pool: retired}}
-	e.idx.Assign(h, 0, false)
+	e.idx.Assign(h, 0, retired)
 	e.spareHeaps = append(e.spareHeaps, h)
 }
 

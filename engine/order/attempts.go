@@ -122,6 +122,7 @@ func (e *Engine) event() bool {
 // preferences are what is better than new memory at the first attempt.
 func (e *Engine) preferences() (m engine.Means) {
 	a := &e.act
+	m = a.ev.Means & engine.MeansRoom
 	if !e.cfg.NoPending && e.fences.n+e.fences.lateN > 0 {
 		m |= engine.MeansPoll
 	}
@@ -147,7 +148,8 @@ func (e *Engine) mayWait() bool {
 // try asks the policy for the block.
 func (e *Engine) try(means engine.Means, planned mem.Addr) bool {
 	ev := engine.Event{Kind: engine.EvAlloc, Req: e.act.ev.Req, Asked: e.act.ev.Asked,
-		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Means: means}
+		Stream: e.act.ev.Stream, Pool: e.act.ev.Pool, Planned: planned, Exact: e.act.ev.Exact,
+		Means: means}
 	e.act.asked = len(e.act.lenders)
 	return e.feed(ev)
 }
@@ -282,7 +284,9 @@ func (e *Engine) outcome(last engine.Op) {
 func (e *Engine) full() {
 	a := &e.act
 	switch {
-	case !a.retried && len(e.policy.Regions()) > 0:
+	case a.ev.Means&engine.MeansRoom != 0:
+		a.stage = stageRollback
+	case !a.retried && !a.ev.Capturing && len(e.policy.Regions()) > 0:
 		a.retried, a.stage = true, stageRegions
 	case a.unsynced && !e.cfg.NoPending && !e.cfg.NoLend && !a.last:
 		a.stage = stageBorrow

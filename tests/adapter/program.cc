@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "viewer.h"
@@ -104,8 +105,11 @@ static size_t held(c10::cuda::MempoolId_t id) {
 	return 0;
 }
 
+static const c10::cuda::MempoolId_t older_pool{0, 77};
+
+// One that is older than the adapter stays native's.
 static void private_pool() {
-	const c10::cuda::MempoolId_t id{0, 77};
+	const c10::cuda::MempoolId_t id = older_pool;
 	const size_t native = fake_used();
 	const int64_t before = allocated();
 	auto *all = caching::get();
@@ -138,30 +142,31 @@ static void private_pool() {
 	caching::recordStream(delta.dataptrs_allocd[0], c10::cuda::getStreamFromPool());
 	delta.dataptrs_allocd.clear();
 	all->releasePool(0, id);
+	all->releasePool(0, id);
 	CHECK(allocated() == before);
 	caching::emptyCache();
 	CHECK(held(id) == 0);
 	agree();
 }
 
-static void *in(const char *file, const char *name) { return dlsym(dlopen(file, RTLD_NOW), name); }
+#include "pools.h"
 
 // While a stream may be captured nobody waits for the device, which would end that.
 static void captured() {
 	const c10::cuda::MempoolId_t id{0, 79}, other{0, 80};
 	const auto graph = reinterpret_cast<cudaStream_t>(0x70);
-	std::string driver = getenv("STALLOC_CONF");
-	driver = driver.substr(driver.find("driver:") + 7);
-	driver = driver.substr(0, driver.find(','));
+	bool capturing = false;
 	auto capture = [&](const char *name) {
-		return reinterpret_cast<int (*)(void *)>(in(driver.c_str(), name))(graph);
+		capturing = !capturing;
+		return driver(name, graph);
 	};
+	auto accepts = [&](cudaStream_t s) { return s == graph && capturing; };
 	auto ask = [](uintptr_t stream) {
 		return caching::raw_alloc_with_stream(600 * MiB,
 						      reinterpret_cast<cudaStream_t>(stream));
 	};
 	caching::raw_delete(ask(0x40));
-	caching::get()->beginAllocateToPool(0, id, [=](cudaStream_t s) { return s == graph; });
+	caching::get()->beginAllocateToPool(0, id, accepts);
 	CHECK(capture("fakecuda_capture_begin") >= 0);
 	caching::raw_delete(ask(0x40));
 	try {
@@ -173,8 +178,8 @@ static void captured() {
 	caching::get()->endAllocateToPool(0, id);
 	caching::get()->releasePool(0, id);
 	caching::raw_delete(ask(0x50));
-	caching::get()->beginAllocateToPool(0, other, [=](cudaStream_t s) { return s == graph; });
-	try { // of a pool without a capture: native has what is idle
+	caching::get()->beginAllocateToPool(0, other, [](cudaStream_t) { return true; });
+	try { // of a pool without a capture: what is idle goes back first
 		caching::raw_alloc_with_stream(size_t{2} << 30, graph);
 		CHECK(!"more than there is");
 	} catch (const c10::OutOfMemoryError &) {
@@ -540,13 +545,17 @@ static void sleeps(const char *path) {
 		snapshot();
 	}
 	dropped.clear();
-	const c10::cuda::MempoolId_t id{0, 78};
+	const c10::cuda::MempoolId_t id{0, 78}, graph{78, 0};
 	CHECK(pools() == 0);
 	caching::get()->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
-	CHECK(pools() == 1);
-	get(MiB).clear(); // native's, which does not sleep
+	CHECK(pools() == 0);
+	get(MiB).clear(); // of a pool that does not sleep
 	caching::get()->endAllocateToPool(0, id);
 	caching::get()->releasePool(0, id);
+	caching::get()->beginAllocateToPool(0, graph, [](cudaStream_t) { return false; });
+	CHECK(pools() == 1); // a capture is to follow
+	caching::get()->endAllocateToPool(0, graph);
+	caching::get()->releasePool(0, graph);
 	CHECK(resume(0, nullptr, 0) == 0);
 	CHECK(std::string(static_cast<char *>(kept.get()), 5 * MiB) == std::string(5 * MiB, 1));
 	CHECK(std::string(static_cast<char *>(other.get()), 3 * MiB) == std::string(3 * MiB, 2));
@@ -585,6 +594,8 @@ int main(int, char **arguments) {
 		[](c10::DeviceIndex) { return true; }); // as libtorch does
 	caching::init(1);
 	DataPtr older = get(100 * MiB); // before the adapter is there
+	caching::get()->beginAllocateToPool(0, older_pool, [](cudaStream_t) { return false; });
+	caching::get()->endAllocateToPool(0, older_pool);
 	void *library = dlopen(arguments[1], RTLD_NOW);
 	if (!library) fprintf(stderr, "%s\n", dlerror()), exit(1);
 	setenv("ADAPTER", arguments[1], 1);
@@ -600,6 +611,7 @@ int main(int, char **arguments) {
 	peaks_of_both(std::move(older));
 	private_pool();
 	captured();
+	pools_of_our_own();
 	out_of_memory();
 	limits();
 	shares(arguments[2]);

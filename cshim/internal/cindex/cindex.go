@@ -208,8 +208,8 @@ func (x *Index) Total() index.Total {
 }
 
 // Assign implements index.Index.
-func (x *Index) Assign(heap uint32, id mem.StreamID, open bool) {
-	x.must(C.index_assign(x.c, C.uint32_t(heap), C.uint64_t(id), C.bool(open)))
+func (x *Index) Assign(heap uint32, id mem.StreamID, pool uint64) {
+	x.must(C.index_assign(x.c, C.uint32_t(heap), C.uint64_t(id), C.uint64_t(pool)))
 }
 
 // EndStep implements index.Index.

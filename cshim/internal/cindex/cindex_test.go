@@ -98,8 +98,8 @@ func (p *pair) put(b index.Block) {
 }
 
 func (p *pair) assign(heap uint32, id mem.StreamID) {
-	p.c.Assign(heap, id, true)
-	p.m.Assign(heap, id, true)
+	p.c.Assign(heap, id, 0)
+	p.m.Assign(heap, id, 0)
 }
 
 // same compares all that the two answer.

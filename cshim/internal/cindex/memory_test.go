@@ -23,7 +23,7 @@ func TestNoMemory(t *testing.T) {
 		return
 	}
 	x := New()
-	x.Assign(1, 0, true)
+	x.Assign(1, 0, 0)
 	x.Give(2, 8192, 1<<30)
 	limit(t, 256<<20)
 	at := index.Unit(8192)
