@@ -114,7 +114,8 @@ func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 func (b *Watched) moved() (err error) {
 	page := 0
 	b.each(func(from mem.Addr, _ mem.Bytes) {
-		if h, at, _ := b.watch.device.Behind(from); (memory{h, at}) != b.behind[page] && err == nil {
+		h, at, _ := b.watch.device.Behind(from)
+		if (memory{h, at}) != b.behind[page] && err == nil {
 			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b,
 				uint64(from))
 		}
