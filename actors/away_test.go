@@ -5,25 +5,35 @@ import (
 	"testing"
 	"time"
 
+	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
 	"stalloc/actors/pool"
 	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
-// awayKit is an allocator of 1 GiB with a region of 512 MiB in four blocks, which is in use.
+// awayKit is an allocator of eight units with a region of four blocks of one, which is in use.
 type awayKit struct {
 	*Local
 	t      *testing.T
 	gpu    *sim.Device
 	region uint64
 	states []mem.Addr
+	unit   mem.Bytes // of a block
 }
 
 func newAwayKit(t *testing.T) *awayKit {
 	t.Helper()
 	gpu := sim.New(sim.Config{Capacity: mem.GiB})
-	l, err := OpenLocal(gpu, Options{Inline: true})
+	return newAwayKitOn(t, gpu, gpu, 128*mem.MiB)
+}
+
+func newAwayKitOn(
+	t *testing.T, gpu *sim.Device, dev device.Device, unit mem.Bytes,
+) *awayKit {
+	t.Helper()
+	l, err := OpenLocal(dev, Options{Inline: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +41,9 @@ func newAwayKit(t *testing.T) *awayKit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &awayKit{l, t, gpu, region, nil}
+	k := &awayKit{l, t, gpu, region, nil, unit}
 	for range 4 {
-		at, err := l.MallocIn(0, region, 128*mem.MiB)
+		at, err := l.MallocIn(0, region, unit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +65,7 @@ func (k *awayKit) use() {
 		k.t.Fatal(err)
 	}
 	for _, at := range k.states {
-		if err := k.gpu.Use(0, at, 128*mem.MiB); err != nil {
+		if err := k.gpu.Use(0, at, k.unit); err != nil {
 			k.t.Fatal(err)
 		}
 	}
@@ -203,5 +213,57 @@ func TestComesBackAhead(t *testing.T) {
 	k.use()
 	if peak := k.gpu.Peak(); peak > mem.GiB {
 		t.Errorf("the device held %v", peak)
+	}
+}
+
+// TestEachCallFailsOnce: whichever call of the driver fails while states leave and come back, no
+// work touches what is not there, and once calls succeed the states can be used again.
+func TestEachCallFailsOnce(t *testing.T) {
+	const unit = 16 * mem.MiB
+	for n, failed := 1, true; failed; n++ {
+		gpu := sim.New(sim.Config{Capacity: 8 * unit, FenceDelay: 1})
+		fault := devicetest.NewFault(gpu, 1)
+		k := newAwayKitOn(t, gpu, fault, unit)
+		for range 2 {
+			fault.Set(devicetest.Rule{Kind: devicetest.AnyCall, Nth: n, Code: 2})
+			k.half(n%2 == 0)
+			fault.Set()
+			k.use()
+		}
+		failed = fault.Injected() > 0
+		if n > 5000 {
+			t.Fatal("there is no end of calls")
+		}
+		n += n / 10 // the calls of many handles are alike
+		if t.Failed() {
+			t.Fatalf("call %d", n)
+		}
+	}
+}
+
+// half is a step in which anything may fail.
+func (k *awayKit) half(changed bool) {
+	if k.EndAwake(k.region, 0, changed, false) != nil {
+		return
+	}
+	var live []mem.Addr
+	for range 7 {
+		at, err := k.Malloc(0, k.unit)
+		if err != nil {
+			break
+		}
+		if err := k.gpu.Use(0, at, k.unit); err != nil {
+			k.t.Error(err)
+		}
+		live = append(live, at)
+	}
+	for _, at := range live {
+		if err := k.Release(at); err != nil {
+			k.t.Error(err)
+		}
+	}
+	_ = k.Prefetch(k.region)
+	if k.BeginAwake(k.region, 0) == nil {
+		k.end(true)
 	}
 }

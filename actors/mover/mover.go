@@ -62,15 +62,12 @@ type run struct {
 
 const (
 	interval = 2 * time.Millisecond // between two looks
-	retry    = 10 * time.Millisecond
-	history  = 2 // times that a region was closed
-	// spare is the part of what may be held that the load is taken for more.
-	spare = 64
+	// retry lies between two attempts: to make room the pool waits for the device.
+	retry   = 100 * time.Millisecond
+	history = 2 // times that a region was closed
 	// linkRate is what fourth-generation PCIe carries. Where the link is faster the memory is taken
 	// earlier than it need be.
 	linkRate = 20e9
-	// worthwhile is the least that is fetched by itself.
-	worthwhile = 128 * mem.MiB
 )
 
 // New makes a mover. Its thread begins with the first region.
@@ -157,7 +154,7 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
 		}
-		if done < r.begin || now-r.tried < retry || load+min(out, worthwhile) > most {
+		if done < r.begin || now-r.tried < retry || load+out > most {
 			return nil
 		}
 		r.tried = now

@@ -158,6 +158,8 @@ func (p *Pool) Prefetch(region uint64) error {
 // fetch brings so much back. Idle memory makes way, and with must other regions.
 func (p *Pool) fetch(m *moved, n mem.Bytes, must bool) error {
 	defer p.applyLimit()
+	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
+		zap.Stringer("held", p.reserved()))
 	ways := []func() bool{func() bool { return p.trimBy(n) }}
 	if must {
 		ways = append(ways, func() bool { return p.makeRoom(n, m) })
@@ -220,6 +222,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 		return false
 	}
 	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
 	for region, m := range p.moved {
 		if m == but || m.IsOpen() || p.sleeps(region) {
 			continue

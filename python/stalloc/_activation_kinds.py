@@ -66,7 +66,7 @@ class Kinds:
         self, kind: Kind, cycle: Cycle, out: Optional[float], back: Optional[float]
     ) -> None:
         """A cycle of the kind is over; the thread plans the next ones."""
-        kind.observed += 1
+        kind.observed += cycle.steady
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._plan, name="stalloc-plan", daemon=True)
             self._thread.start()
@@ -95,8 +95,7 @@ class Kinds:
             held = any(item.held for item in items)  # it shows only where the item left
             for item in items:
                 item.held = held
-        times = self._between(cycle.marks)
-        times = [at + place for place, at in enumerate(times)]  # no two at once
+        times = cycle.times(self._between)
         limit = self.limit - self.limit // _SHARE  # others of the kind may begin that much higher
         plan, over = {}, 0
         for _ in range(2):
@@ -111,10 +110,10 @@ class Kinds:
                 f"a step needs {planned.over >> 20} MiB more than the limit with all activations "
                 f"on the host that can leave; recompute some of them, or make the batch smaller"
             )
-        cycle.marks = []
+        cycle.marks, cycle.stalls = [], []
         kind.cycles, kind.schedule = cycles, planned
 
     def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            print(f"stalloc: offload_activations: {text}", file=sys.stderr, flush=True)
+            print(f"stalloc: activations: {text}", file=sys.stderr, flush=True)

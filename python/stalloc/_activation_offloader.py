@@ -33,7 +33,7 @@ class Offloader:
         self._live = 0  # records of the cycle
         self._unplanned = Unplanned(self._storages, link, limit)
         self._retries = self._most = self._load = 0
-        self._broken = False
+        self._broken, self._pinned = False, 0
         self._counts: Counter[str] = Counter()
         self.stayed: Counter[str] = Counter()
 
@@ -78,7 +78,7 @@ class Offloader:
             except Exception as error:  # the program goes on without
                 self._broken = True
                 print(
-                    f"stalloc: offload_activations: all stays on the device from here on, because "
+                    f"stalloc: activations: all stays on the device from here on, because "
                     f"of a bug: {error!r}",
                     file=sys.stderr,
                     flush=True,
@@ -169,7 +169,7 @@ class Offloader:
         self._kind, self._cycle, self._numbers = kind, Cycle(), []
         self._live, self.unpacked = 0, False
         self._unplanned = Unplanned(self._storages, link, kinds.limit)
-        link.timed = self._observing
+        link.timed, self._pinned = self._observing, link.host.pinned
         self._counts["cycles"] += 1
         return self._cycle
 
@@ -179,7 +179,8 @@ class Offloader:
             return
         if self._fits:
             most = link.most()
-            if most > max(self._most, 0.95 * self.kinds.limit):
+            known = kind.schedule.peak if kind.schedule is not None else 0
+            if most > max(self._most, known, 0.95 * self.kinds.limit):
                 self.kinds.largest = max(self.kinds.largest, most)
                 kind.forget()
             self._most = most
@@ -192,6 +193,7 @@ class Offloader:
                 return
         if self._observing and cycle.sequence:
             cycle.peaks.append(link.load())
+            cycle.steady = link.host.pinned == self._pinned
             self._counts["observed"] += 1
             self.kinds.observed(kind, cycle, link.rate("out"), link.rate("back"))
 

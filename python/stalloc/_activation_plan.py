@@ -10,7 +10,7 @@ import dataclasses
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 LEAST = 1 << 20  # nothing smaller moves
 
@@ -35,6 +35,8 @@ class Cycle:
         self.sequence: list[int] = []  # by place: the size that was saved, or -1 - what was needed
         self.marks: list[Any] = []  # by place: a mark on the device's time, if observed
         self.peaks: list[int] = []  # by place: the most bytes until the next one
+        self.steady = True  # no host memory was pinned meanwhile, which takes long
+        self.stalls: list[tuple[int, Any, Any]] = []  # place, marks around a wait behind it
 
     def save(self, size: int) -> int:
         """A place at which so many bytes are saved; returns the item's number."""
@@ -65,23 +67,37 @@ class Cycle:
         change = [0] * (len(self.sequence) + 1)
         for number in self.movable():
             item = self.items[number]
-            assert item.need is not None
-            out = item.need if item.drop is None else item.drop
-            for start, end in ((item.idle, out), (item.back, item.need)):
-                if start is not None and start < end:
+            need = item.need or 0
+            for start, end in ((item.idle, item.drop or need), (item.back or need, need)):
+                if start < end:
                     change[start] -= item.size
                     change[end] += item.size
         return [peak + idle for peak, idle in zip(self.peaks, accumulate(change))]
 
-    def whole(self) -> int:
-        """The peak if nothing had moved."""
-        loads = [*self.loads(), 0]
+    def idle(self) -> list[int]:
+        """By place: the bytes that are idle, wherever they are."""
+        change = [0] * (len(self.sequence) + 1)
         for number in self.movable():
             item = self.items[number]
-            assert item.need is not None
-            for place in range(item.idle, item.need):
-                loads[place] += item.size
-        return max(loads)
+            change[item.idle] += item.size
+            change[item.need or 0] -= item.size
+        return list(accumulate(change[:-1]))
+
+    def whole(self) -> int:
+        """The peak if nothing had moved."""
+        return max(map(sum, zip(self.loads(), self.idle())), default=0)
+
+    def times(self, between: Callable[[list[Any]], list[int]]) -> list[int]:
+        """By place: when the device came there, in ns, without what it waited for copies."""
+        flat = [mark for _, before, after in self.stalls for mark in (before, after)]
+        moments = between([*self.marks, *flat])
+        waited = [0] * (len(self.marks) + 1)
+        ends = iter(moments[len(self.marks) :])
+        for (place, _, _), before, after in zip(self.stalls, ends, ends):
+            waited[place + 1] += after - before
+        passed = accumulate(waited[:-1])
+        # No two places are at once.
+        return [at - late + place for place, (at, late) in enumerate(zip(moments, passed))]
 
 
 def problem(
@@ -91,8 +107,7 @@ def problem(
     last = cycles[-1]
     loads = [max(at) for at in zip(*(cycle.loads() for cycle in cycles))]
     # Where nothing is idle nothing can be done: the optimizer's step is no reason to plan less.
-    idle = {place for item in last.items if item.need for place in range(item.idle, item.need)}
-    loads = [load if place in idle else min(load, limit) for place, load in enumerate(loads)]
+    loads = [load if idle else min(load, limit) for load, idle in zip(loads, last.idle())]
     items = []
     for number in last.movable():
         item = last.items[number]

@@ -18,6 +18,7 @@ LINK = "link busy"  # in the first steps
 FAILED = "failed"  # by a bug of ours
 
 _COMPILER = "_functorch/_aot_autograd"
+_APPLY = "torch/autograd/function.py"  # of some releases; others call from C
 
 
 def why_stays(torch: Any, tensor: Any, caller: str) -> Optional[str]:
@@ -48,8 +49,11 @@ def _is_cast(made: Any) -> bool:
 
 
 def caller_of(depth: int) -> str:
-    """The file of the frame so many calls above the caller."""
-    return sys._getframe(depth + 1).f_code.co_filename
+    """The file of the frame so many calls above the caller, or of what called Function.apply."""
+    frame = sys._getframe(depth + 1)
+    if frame.f_code.co_filename.endswith(_APPLY) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def check_version(tensor: Any, version: int, shape: Any) -> None:

@@ -50,7 +50,7 @@ class Storages:
         """Gives the memory up, from here on in the program's order, if the record is to leave."""
         if record is None or record.out is None or record.needed:
             return
-        self._link.wait(record.out)
+        self._wait(record, record.out)
         record.out = record.flat = None
         record.cycle.items[record.number].drop = record.cycle.place
 
@@ -71,9 +71,17 @@ class Storages:
             self._return(record)
         for event in (record.out, record.back):
             if event is not None:
-                self._link.wait(event)
+                self._wait(record, event)
         record.out = record.back = None
         self._give(record)
+
+    def _wait(self, record: Record, event: Any) -> None:
+        if not self._link.timed:
+            self._link.wait(event)
+            return
+        before = self._link.mark()
+        self._link.wait(event)
+        record.cycle.stalls.append((record.cycle.place, before, self._link.mark()))
 
     def retire(self, record: Record) -> None:
         """Nobody needs it any more."""

@@ -112,7 +112,7 @@ def held_by_the_program(hooks):
     p = weight()
     with hooks():
         y = (batch() @ p).exp()
-        loss = y.sin().sum()
+        loss = y.sin().exp().sin().sum()
     loss.backward()
     return p.grad + y.sum().detach()
 

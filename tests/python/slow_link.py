@@ -41,8 +41,24 @@ class Meter(TorchDispatchMode):
 
 
 class Event:
-    def __init__(self, copy):
-        self.copy, self.asked = copy, 0
+    """A copy that is not made yet. It keeps no memory of the device alive: others have to."""
+
+    def __init__(self, device, host, out):
+        self._device, self._host, self._out = StorageWeakRef(device.untyped_storage()), host, out
+        self.asked, self.done = 0, False
+
+    def lost(self):
+        return not self.done and self._device.expired()
+
+    def pass_by(self):
+        if self.done:
+            return
+        storage = torch.UntypedStorage._new_with_weak_ptr(self._device.cdata)
+        assert storage is not None, "memory was given up while a copy was under way"
+        self.done = True
+        with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad():
+            device = torch.empty(0, dtype=torch.uint8).set_(storage)
+            (self._host if self._out else device).copy_(device if self._out else self._host)
 
 
 class SlowLink:
@@ -51,7 +67,8 @@ class SlowLink:
     def __init__(self, meter, host=1 << 40, patience=3):
         self.device, self._meter, self._patience = torch.device("cpu"), meter, patience
         self.host = _host_memory.HostMemory(lambda size: self._pin(size, host))
-        self.timed, self.moved, self.now, self.here = False, 0, 0, True
+        self.timed, self.now, self.here = False, 0, True
+        self.events = []
 
     def _pin(self, size, most):
         if self.host.pinned + size > most:
@@ -71,33 +88,26 @@ class SlowLink:
     def between(self, marks):
         return [mark - marks[0] for mark in marks]
 
-    def _event(self, to, source):
-        self.moved += 1
-
-        def copy():
-            with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad():
-                to.copy_(source)
-
-        return Event(copy)
+    def _event(self, *copy):
+        self.events.append(Event(*copy))
+        return self.events[-1]
 
     def leave(self, memory, to):
-        return self._event(to, memory)
+        return self._event(memory, to, True)
 
     def back(self, source):
         memory = torch.empty_like(source)
         memory.fill_(255)  # NaN in every type
-        return memory, self._event(memory, source)
+        return memory, self._event(memory, source, False)
 
     def passed(self, event):
         event.asked += 1
-        if event.asked == self._patience:
-            self.wait(event)
-        return event.asked >= self._patience
+        if event.asked >= self._patience:
+            event.pass_by()
+        return event.done
 
     def wait(self, event):
-        if event.copy is not None:
-            event.copy()
-            event.copy = None
+        event.pass_by()
 
     def rate(self, way):
         return 4e9

@@ -69,6 +69,13 @@ def test_what_left_is_no_load():
     assert left.loads() == stayed.loads() and left.whole() == stayed.whole()
 
 
+def test_times_are_without_waits_for_copies():
+    cycle = observed(2)
+    cycle.marks = [0, 10, 30, 40]
+    cycle.stalls = [(1, 11, 15), (1, 15, 16), (2, 31, 38)]
+    assert cycle.times(lambda marks: marks) == [0, 10 + 1, 30 - 5 + 2, 40 - 12 + 3]
+
+
 def test_what_the_program_holds_does_not_leave():
     cycle = observed(6)
     cycle.items[0].held = True
