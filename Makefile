@@ -204,6 +204,12 @@ bench-moea: build/moea-venv/ready ## MaOEA-CS beside pymoo's algorithms on MaF a
 	build/moea-bench score >docs/data/moea.jsonl
 	build/moea-bench table <docs/data/moea.jsonl
 
+.PHONY: bench-tune
+bench-tune: cli ## how far the defaults lie from the front of settings, for each recording; goes on where it was (TRACES_MORE=, REPLAYS=10)
+	nice $(PYTHON) tests/bench_tune.py --stalloc $(BIN) --replays $(or $(REPLAYS),10) \
+	  $(TRACES) $(sort $(wildcard tests/traces/more/*.csv.gz tests/traces/apart/*.csv.gz)) $(TRACES_MORE)
+	$(PYTHON) tests/bench_tune.py --table
+
 build/moea-venv/ready:
 	$(PYTHON) -m venv build/moea-venv
 	build/moea-venv/bin/python -m pip install --quiet --disable-pip-version-check pymoo==0.6.2

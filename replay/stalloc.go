@@ -62,6 +62,9 @@ func start(tr *trace.Trace, c Config, options actors.Options) (*live, error) {
 		options)
 	if err == nil {
 		l.others, l.once = otherStreams(tr), once
+		if c.Unwatched {
+			l.watch = sim.NewUses(l.device)
+		}
 		if len(l.others) > 0 || severalStreams(tr) {
 			l.ends = completions(tr)
 		}

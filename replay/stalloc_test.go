@@ -64,3 +64,16 @@ func TestUsedByAStreamAndFreedLate(t *testing.T) {
 		t.Errorf("%v are held for a load of %v", r.PeakReserved, r.PeakLoad)
 	}
 }
+
+// TestUnwatched: whether anybody watches changes nothing but the time it takes.
+func TestUnwatched(t *testing.T) {
+	tr, err := trace.ReadFile("../tests/traces/vit_streams.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := replayed(t, tr, "stalloc", Config{Capacity: device})
+	got := replayed(t, tr, "stalloc", Config{Capacity: device, Unwatched: true})
+	if !reflect.DeepEqual(watched, got) {
+		t.Errorf("unwatched\n%+v\nwatched\n%+v", got, watched)
+	}
+}

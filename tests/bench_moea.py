@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -103,14 +104,21 @@ def main() -> None:
     parser.add_argument("--problems", default="")
     parser.add_argument("--objectives", default="5,10,15")
     parser.add_argument("--seeds", type=int, default=11)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     args = parser.parse_args()
     names = [f"MaF{i}" for i in range(1, 16)] + [f"DTLZ{i}" for i in range(1, 5)]
     problems = args.problems.split(",") if args.problems else names
-    for objectives in map(int, args.objectives.split(",")):
-        for seed in range(1, args.seeds + 1):
-            for problem in problems:
-                for name in args.algorithms.split(","):
-                    one(name, problem, objectives, seed)
+    runs = [
+        (name, problem, objectives, seed)
+        for objectives in map(int, args.objectives.split(","))
+        for seed in range(args.first, args.seeds + 1)
+        for problem in problems
+        for name in args.algorithms.split(",")
+    ]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for _ in pool.map(one, *zip(*runs)):
+            pass
 
 
 if __name__ == "__main__":

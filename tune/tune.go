@@ -22,7 +22,7 @@ import (
 // Options say how to search.
 type Options struct {
 	Replays  int     // at most
-	Noise    float64 // share of requests that come or go in every second replay
+	Noise    float64 // share of requests that come or go in every second replay; 0: there is none
 	Seed     uint64
 	Workers  int // replays at once; the result is the same
 	Capacity mem.Bytes
@@ -38,8 +38,13 @@ type Point struct {
 // population is how many values a generation has at least.
 const population = 10
 
-// ladder are the parts of the load that a search begins with: they alone span most of a front.
-var ladder = []int64{384, 96, 192, 768, 1536, 3072}
+// ladder are the parts of the load that a search begins with, the default's and those around it:
+// they alone span most of a front.
+var ladder = []int64{384, 192, 768, 1536, 3072, 6144, 8192, 96}
+
+// repeats is how many points there may be to one that costs replays: others round to values that
+// are known.
+const repeats = 2
 
 // Run returns the front, by rising waste, and the point of the defaults. If the context ends, it
 // returns the front of what was evaluated by then.
@@ -50,12 +55,16 @@ func Run(
 	if err != nil {
 		return nil, defaults, err
 	}
-	each := 2 * len(traces)
-	if o.Replays < each {
-		return nil, defaults, fmt.Errorf("%d replays are too few: "+
-			"each of the %d recordings is replayed twice for one point", o.Replays, len(traces))
+	e := &evaluator{allocator: allocator, capacity: o.Capacity, sides: 2,
+		workers: max(o.Workers, 1)}
+	if o.Noise == 0 {
+		e.sides = 1
 	}
-	e := &evaluator{allocator: allocator, capacity: o.Capacity, workers: max(o.Workers, 1)}
+	each := e.sides * len(traces)
+	if o.Replays < each {
+		return nil, defaults, fmt.Errorf("%d replays are too few: one point takes %d, "+
+			"%d for each of %d recordings", o.Replays, each, e.sides, len(traces))
+	}
 	for _, tr := range traces {
 		if len(tr.Steps()) == 0 {
 			return nil, defaults, fmt.Errorf("%s has no steps to judge the driver's time by: "+
@@ -63,7 +72,7 @@ func Run(
 		}
 		e.pairs = append(e.pairs, [2]*trace.Trace{tr, tr.Disturb(o.Seed, o.Noise)})
 	}
-	s, err := o.search(o.Replays / each)
+	s, err := o.search(repeats * o.Replays / each)
 	if err != nil {
 		return nil, defaults, err
 	}
@@ -83,6 +92,7 @@ func Run(
 				news = append(news, values[i])
 			}
 		}
+		news = news[:min(len(news), (o.Replays-done)/each)]
 		got, whole, err := e.run(ctx, news, count)
 		if err != nil {
 			return nil, defaults, err
@@ -92,12 +102,12 @@ func Run(
 				found[v] = got[i]
 			}
 		}
-		if ctx.Err() != nil {
-			break
-		}
 		if o, known := found[Defaults()]; known && o[0] == failed {
 			return nil, defaults, errors.New(
 				"a run does not fit in the device by default: give it more with --capacity")
+		}
+		if ctx.Err() != nil || o.Replays-done < each {
+			break
 		}
 		told := make([][]float64, len(points))
 		for i, v := range values {
@@ -139,7 +149,9 @@ func (o *Options) search(evaluations int) (*moea.Search, error) {
 		for i, n := range v {
 			x[i] = min(max(variable(n), p.Lower[i]), p.Upper[i])
 		}
-		options.First = append(options.First, x)
+		if x[0] == variable(part) || len(options.First) == 0 { // within the bounds
+			options.First = append(options.First, x)
+		}
 	}
 	return moea.New(p, options)
 }

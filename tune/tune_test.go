@@ -141,6 +141,35 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestKnownValues: points that round to them cost no replay.
+func TestKnownValues(t *testing.T) {
+	last := 0
+	few := map[string][2]int64{"handle_part": {400, 404}, "handle_most": {64 << 20, 64 << 20},
+		"grow_part": {8, 8}, "small_limit": {64 << 10, 64 << 10}}
+	_, _, err := Run(t.Context(), []*trace.Trace{recording(t, "llama_naive")},
+		Options{Replays: 5, Capacity: 80 * mem.GiB, Bounds: few},
+		func(done, _ int) { last = done })
+	if err != nil || last != 5 {
+		t.Errorf("%d replays of 5 values: %v", last, err)
+	}
+}
+
+// TestNoNoise: without it a point takes one replay.
+func TestNoNoise(t *testing.T) {
+	last := 0
+	front, defaults, err := Run(t.Context(), []*trace.Trace{recording(t, "llama_naive")},
+		Options{Replays: 7, Capacity: 80 * mem.GiB}, func(done, _ int) { last = done })
+	if err != nil || last != 7 || len(front) < 2 || defaults.Values != Defaults() {
+		t.Fatalf("%d points after %d replays, the defaults %v: %v", len(front), last, defaults, err)
+	}
+	for _, p := range front {
+		if p.Objectives[0] != p.Objectives[4] {
+			t.Errorf("%v waste %v, with noise that there is not %v", p.Values, p.Objectives[0],
+				p.Objectives[4])
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	tr := recording(t, "llama_naive")
 	isMark := func(e trace.Event) bool { return e.Kind == trace.Mark }
@@ -158,7 +187,7 @@ func TestRefused(t *testing.T) {
 		o  Options
 	}{
 		"unmarked has no steps":      {unmarked, good},
-		"1 replays are too few":      {tr, Options{Replays: 1}},
+		"1 replays are too few":      {tr, Options{Replays: 1, Noise: 0.01}},
 		"--capacity":                 {tr, Options{Replays: 4, Capacity: mem.GiB}},
 		"handle_part from 9 to 20":   {tr, bounded("handle_part", 9, 20)},
 		"grow_part from 9 to 3":      {tr, bounded("grow_part", 9, 3)},

@@ -70,7 +70,7 @@ The settings that it varies:` + about.String(),
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.replays, "replays", flags.replays,
-		"at most so many: two for each recording and point")
+		"at most so many: two for each recording and point, or one with --noise 0")
 	f.IntVar(&flags.jobs, "jobs", flags.jobs, "replays at once; the result is the same")
 	f.Float64Var(&flags.noise, "noise", flags.noise,
 		"share of the requests that come or go in every second replay")

@@ -16,7 +16,7 @@ func TestTune(t *testing.T) {
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	for _, want := range []string{"defaults", "noisy_waste", "handle_part:96", "handle_part:768"} {
+	for _, want := range []string{"defaults", "noisy_waste", "handle_part:192", "handle_part:768"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}

@@ -19,7 +19,7 @@ import (
 // A Watch is for one goroutine.
 type Watch struct {
 	device *Device
-	pieces map[driver.Handle][]piece // of the blocks it follows
+	pieces map[driver.Handle][]piece // of the blocks it follows; nil: it follows none
 }
 
 // Watched is a block that a Watch follows.
@@ -55,11 +55,17 @@ func NewWatch(device *Device) *Watch {
 	return &Watch{device: device, pieces: make(map[driver.Handle][]piece)}
 }
 
+// NewUses returns a Watch that only queues the work which uses blocks.
+func NewUses(device *Device) *Watch { return &Watch{device: device} }
+
 // Begin follows a block of size bytes that was handed out for work on a stream, and
 // queues work that uses it. The error says what is wrong with the block.
 func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watched, error) {
 	b := &Watched{watch: w, addr: addr, size: size, stream: stream}
 	err := w.device.Use(stream, addr, size)
+	if w.pieces == nil {
+		return b, err
+	}
 	b.each(func(from mem.Addr, size mem.Bytes) {
 		h, lo, ok := w.device.Behind(from)
 		b.behind = append(b.behind, memory{h, lo})
@@ -86,14 +92,10 @@ func (w *Watch) Begin(addr mem.Addr, size mem.Bytes, stream mem.StreamID) (*Watc
 // its own stream and on others. Without others it is followed no longer, otherwise until
 // those have passed this point or, if that is earlier, End.
 func (b *Watched) Freed(others ...mem.StreamID) (err error) {
-	device, page := b.watch.device, 0
-	b.each(func(from mem.Addr, _ mem.Bytes) {
-		if h, at, _ := device.Behind(from); (memory{h, at}) != b.behind[page] && err == nil {
-			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b,
-				uint64(from))
-		}
-		page++
-	})
+	device := b.watch.device
+	if b.watch.pieces != nil {
+		err = b.moved()
+	}
 	for _, id := range append(others, b.stream) {
 		if used := device.Use(id, b.addr, b.size); err == nil {
 			err = used
@@ -105,6 +107,20 @@ func (b *Watched) Freed(others ...mem.StreamID) (err error) {
 	if len(others) == 0 {
 		b.End()
 	}
+	return err
+}
+
+// moved reports whether the block has other memory than it was handed out with.
+func (b *Watched) moved() (err error) {
+	page := 0
+	b.each(func(from mem.Addr, _ mem.Bytes) {
+		h, at, _ := b.watch.device.Behind(from)
+		if (memory{h, at}) != b.behind[page] && err == nil {
+			err = fmt.Errorf("%v has other memory at %#x than when it was handed out", b,
+				uint64(from))
+		}
+		page++
+	})
 	return err
 }
 

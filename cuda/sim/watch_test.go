@@ -153,3 +153,20 @@ func TestWatchKnowsPartsOfHandles(t *testing.T) {
 	w.begins(5, 0, mem.Grain, shares).End()
 	w.says(first.Freed(), "")
 }
+
+// TestUses: without following blocks, the work that uses them is queued all the same.
+func TestUses(t *testing.T) {
+	w := newWatching(t)
+	w.Watch = NewUses(w.device)
+	b := w.begins(0, 0, mem.MiB, "")
+	w.begins(3, 0, mem.MiB, "")
+	if err := w.device.Unmap(w.at(0, 0), mem.HandleSize); err == nil {
+		t.Error("what queued work uses is unmapped")
+	}
+	before := w.device.Place(5)
+	w.says(b.Freed(5), "")
+	if w.device.Place(5) == before {
+		t.Error("a free queues nothing on the other stream")
+	}
+	b.End()
+}

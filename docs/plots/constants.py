@@ -84,7 +84,13 @@ def page(known: dict[str, str], found: Results) -> list[str]:
         waste, driver = (max(r[figure] for r in of) for figure in ("waste", "driver"))
         cells.append(f"{waste:.2f} / {driver:.2f}")
         lines.append(f"| {off or 'nothing'} | {' | '.join(cells)} |")
-    lines += ["", "## The mechanisms", ""]
+    lines += [
+        "",
+        "What other constants of the price do: [Tune](tune.md).",
+        "",
+        "## The mechanisms",
+        "",
+    ]
     return lines + [f"- **{name}**: {what}." for name, what in known.items()]
 
 

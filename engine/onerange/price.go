@@ -102,7 +102,7 @@ func growth(lack, size, part, before, most unit) unit {
 	if up := roundUp(lack, size); up <= min(before, most) {
 		return up
 	}
-	if up := roundUp(lack, max(size/part, pageUnits)); up <= most {
+	if up := roundUp(lack, pagesOf(size/part)); up <= most {
 		return up
 	}
 	return pagesOf(lack)

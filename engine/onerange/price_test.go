@@ -185,7 +185,7 @@ func TestGrowth(t *testing.T) {
 
 // TestGrowPart: the part of a handle that memory is made in is the configuration's.
 func TestGrowPart(t *testing.T) {
-	for part, want := range map[unit]unit{1: 32, 2: 16, 4: 8, 8: 8, 64: 6} {
+	for part, want := range map[unit]unit{1: 32, 2: 16, 4: 8, 5: 7, 8: 8, 13: 6, 64: 6} {
 		got := growth(6*pageUnits, 32*pageUnits, part, 0, 1<<40)
 		if got != want*pageUnits {
 			t.Errorf("6 pages in handles of 32, in %d parts: %d pages, expected %d", part,

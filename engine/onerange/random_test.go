@@ -162,6 +162,7 @@ var variants = []struct {
 	{"least price", func(c *Config) {
 		c.HandlePart, c.HandleMost, c.GrowPart, c.SmallLimit = 1<<16, 2<<20, 1<<10, 512
 	}, 0, 0},
+	{"odd parts", func(c *Config) { c.HandlePart, c.GrowPart = 3, 13 }, 0, 0},
 	{"no stitching", func(c *Config) { c.Without = without.Stitch }, 0, 0},
 	{"limit", func(c *Config) { c.Limit = 48 * mem.HandleSize }, 0, 0},
 	{"capacity", func(c *Config) { c.HandlePart = 8 }, 48, 0},
