@@ -178,11 +178,9 @@ class Adapter final : public Pools {
 	}
       protected:
 	void on_empty_cache(MempoolId_t id) override {
-		Pools::on_empty_cache(id);
-		if (id != MempoolId_t{0, 0}) return refresh_all();
-		Context frames = recorder_.on() ? recorder_.frames(RecordContext::ALL) : nullptr;
-		library_.empty_cache();
-		drop_idle_places(frames);
+		if (id == MempoolId_t{0, 0})
+			drop_idle_places(recorder_.on() ? recorder_.frames(RecordContext::ALL)
+							: nullptr);
 		refresh_all();
 	}
 	DataPtr adopt(DataPtr &&p) override {
