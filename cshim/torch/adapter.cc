@@ -103,7 +103,7 @@ class Adapter final : public Pools {
 	// Follows what libstalloc maps from now on.
 	void listen() { library_.set_tracker(&stalloc::remapped); }
 
-	// What cannot be paused on a device, by pool: what native holds, {0, 0} is its default pool,
+	// What cannot be paused on a device, by pool: what native holds ({0, 0}: its default pool),
 	// and our private pools.
 	std::map<MempoolId_t, size_t> held(DeviceIndex device) {
 		std::map<MempoolId_t, size_t> sums;
