@@ -54,6 +54,31 @@ func (a *Allocator) Pause(backup Backup, tags ...string) error {
 // is lost.
 func (a *Allocator) Resume(tags ...string) error { return a.ofRegions(tags, a.local.Resume) }
 
+// BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
+// is away: the stream waits for the copies, the caller for memory alone. With an error, such as
+// ErrOutOfMemory, the region is not in use, and nothing is lost.
+func (a *Allocator) BeginAwake(tag string, stream Stream) error {
+	return a.ofRegions([]string{tag}, func(pools []uint64) error {
+		return a.local.BeginAwake(pools[0], stream)
+	})
+}
+
+// EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
+// stream was the last that did. As much of it as others lack leaves for the host meanwhile, over a
+// stream of its own. Unless the work has changed its contents, nothing is copied out again.
+func (a *Allocator) EndAwake(tag string, stream Stream, changed bool) error {
+	return a.ofRegions([]string{tag}, func(pools []uint64) error {
+		return a.local.EndAwake(pools[0], stream, changed, false)
+	})
+}
+
+// Prefetch begins to bring back what of a region is away, as far as there is room for it.
+func (a *Allocator) Prefetch(tag string) error {
+	return a.ofRegions([]string{tag}, func(pools []uint64) error {
+		return a.local.Prefetch(pools[0])
+	})
+}
+
 func (a *Allocator) ofRegions(tags []string, what func([]uint64) error) error {
 	pools, err := pool.RegionsOf(tags)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"stalloc/actors/mover"
 	"stalloc/actors/planner"
 	"stalloc/actors/pool"
 	"stalloc/actors/stream"
@@ -23,7 +24,8 @@ import (
 type lifecycle struct {
 	mu         sync.Mutex // of changes
 	state      atomic.Uint32
-	background sync.WaitGroup // goroutines that place steps for a saved plan
+	background sync.WaitGroup // goroutines that place steps for a saved plan, and the mover
+	mover      *mover.Mover
 }
 
 const (
@@ -69,6 +71,7 @@ func (d *Device) Close() error {
 // endBackground waits for the planner, and ends it and the simulation: after the steps that wait
 // for it, or before them.
 func (d *Device) endBackground(after bool) {
+	d.life.mover.Stop()
 	if d.planner != nil {
 		d.system.Ask(d.planner, &planner.LastLook{})
 		d.system.Stop(d.planner) // it begins nothing new once it has stopped

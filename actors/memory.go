@@ -93,6 +93,36 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 	return some, all
 }
 
+// BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
+// is away: the stream waits for the copies, the caller for memory alone. With an error, such as
+// driver.ErrOutOfMemory, the region stays as it was.
+func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
+	err := d.onPool(func(p *pool.Pool) error { return p.BeginAwake(region, stream) }, nil)
+	if err == nil {
+		d.life.mover.Opened(region)
+	}
+	return err
+}
+
+// EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
+// stream was the last that did. The program must not touch its memory meanwhile: as much of it as
+// others lack lies on the host. changed: the work has changed its contents; else what the host has
+// of them is still right. With always, all of it leaves.
+func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+	err := d.onPool(func(p *pool.Pool) error {
+		return p.EndAwake(region, stream, changed, always)
+	}, nil)
+	if err == nil {
+		d.life.mover.Closed(region)
+	}
+	return err
+}
+
+// Prefetch begins to bring back what of a region is away, as far as there is room for it.
+func (d *Device) Prefetch(region uint64) error {
+	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region) }, nothing)
+}
+
 // ResetPeak has PeakReserved start over from what is reserved now.
 func (d *Device) ResetPeak() error {
 	return d.onPool(func(p *pool.Pool) error { p.ResetPeak(); return nil }, nothing)

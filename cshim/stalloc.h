@@ -158,6 +158,23 @@ STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int
  * sleeps. */
 STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
 
+/* Lends the memory of a region while the program does not use it. Between begin and end work on any
+ * stream may use the region. Behind end, which names the stream of the last such work, its contents
+ * leave for the host as far as others lack memory, over a stream of their own, and their memory
+ * serves others. The program must not touch it then, and requests of the region fail. begin brings
+ * back what is away: the given stream waits for the copies, the caller for memory alone. `how` is a
+ * sum of STALLOC_CHANGED (the work wrote to the region; without it what the host has is still
+ * right, and nothing is copied out again) and STALLOC_ALL_LEAVES (also where memory is not short).
+ * prefetch begins to bring back what there is room for. Memory of the host is pinned and kept. A
+ * region that was never ended is in use. Each returns STALLOC_OK or an error such as
+ * STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as before. begin is
+ * refused while a private pool is being allocated to and something is away; end then leaves the
+ * region in use. */
+enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
+STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
+STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);
+STALLOC_API int stalloc_prefetch(int device, const char *tag);
+
 /* Says that a training step ends here, on one device or (-1) on all. New plans become active only
  * here. Returns STALLOC_OK or an error. */
 STALLOC_API int stalloc_step(int device);
@@ -356,6 +373,21 @@ struct stalloc_solution {
 /* Returns STALLOC_OK, even if the capacity is not met; or STALLOC_ERR_ARGUMENT for an invalid
  * problem, with the reason in error. */
 STALLOC_API int stalloc_solve(struct stalloc_problem *problem, struct stalloc_solution *solution);
+
+/* Plans which idle memory leaves the device within a step, and when it comes back, so that the step
+ * fits under a limit. It is exported by libstalloc_engine.so, like stalloc_solve, and needs no GPU.
+ * Both texts are JSON; names, units and rules are those of Go's residency.Problem and
+ * residency.Plan:
+ *
+ *	{"Limit": bytes, "Handle": least bytes that move, "Link": {"Out": bytes/s, "Back": bytes/s},
+ *	 "Load": [{"From": ns, "Bytes": all else from then on}],
+ *	 "Items": [{"Size": bytes, "Idle": ns, "Need": ns, "Parts": it may leave in parts}]}
+ *	{"Moves": [{"Item", "Offset", "Size", "OutFrom", "OutUntil", "BackFrom", "BackUntil"}],
+ *	 "Waits": [{"At", "For"}], "Wait", "Peak", "Left", "Over": bytes too many, nothing moves}
+ *
+ * Returns the plan's length without the final NUL, as snprintf does, or STALLOC_ERR_ARGUMENT with
+ * the reason in plan. */
+STALLOC_API int stalloc_residency(const char *problem, char *plan, size_t length);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,18 @@ func (d *Device) Write(to mem.Addr, from []byte) error {
 		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
+// CopyOut copies device memory to the host behind the work on a stream; see device.Mover.
+func (d *Device) CopyOut(to []byte, from mem.Addr, on mem.StreamID) error {
+	return d.driver.check(C.stalloc_device_copy_out(&d.c, unsafe.Pointer(unsafe.SliceData(to)),
+		C.stalloc_cu_addr(from), C.size_t(len(to)), C.uintptr_t(on)))
+}
+
+// CopyBack copies host memory to the device behind the work on a stream; see device.Mover.
+func (d *Device) CopyBack(to mem.Addr, from []byte, on mem.StreamID) error {
+	return d.driver.check(C.stalloc_device_copy_back(&d.c, C.stalloc_cu_addr(to),
+		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), C.uintptr_t(on)))
+}
+
 // Pin has copies to and from memory of the host run at the full speed of the link, until Unpin. It
 // must be whole pages that do not belong to Go.
 func (d *Device) Pin(memory []byte) error {

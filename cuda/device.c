@@ -256,6 +256,25 @@ struct stalloc_status stalloc_device_write(struct stalloc_device *dev,
 	return s;
 }
 
+struct stalloc_status stalloc_device_copy_out(struct stalloc_device *dev,
+					      void *to, stalloc_cu_addr from,
+					      size_t size, uintptr_t stream)
+{
+	GUARDED(s, WITH_CONTEXT, cuMemcpyDtoHAsync,
+		(to, from, size, (stalloc_cu_stream)stream));
+	return s;
+}
+
+struct stalloc_status stalloc_device_copy_back(struct stalloc_device *dev,
+					       stalloc_cu_addr to,
+					       const void *from, size_t size,
+					       uintptr_t stream)
+{
+	GUARDED(s, WITH_CONTEXT, cuMemcpyHtoDAsync,
+		(to, from, size, (stalloc_cu_stream)stream));
+	return s;
+}
+
 struct stalloc_status stalloc_device_pin(struct stalloc_device *dev, void *at,
 					 size_t size)
 {

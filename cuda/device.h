@@ -113,6 +113,16 @@ struct stalloc_status stalloc_device_write(struct stalloc_device *dev,
 					   stalloc_cu_addr to, const void *from,
 					   size_t size);
 
+/* Copies behind the work on a stream, without a wait. The host's memory must stay until the stream
+ * has passed them; it is pinned, or the driver may wait after all. */
+struct stalloc_status stalloc_device_copy_out(struct stalloc_device *dev,
+					      void *to, stalloc_cu_addr from,
+					      size_t size, uintptr_t stream);
+struct stalloc_status stalloc_device_copy_back(struct stalloc_device *dev,
+					       stalloc_cu_addr to,
+					       const void *from, size_t size,
+					       uintptr_t stream);
+
 /* Memory of the host that is pinned is copied at the full speed of the link; it
  * must be whole pages that stay mapped until they are unpinned. */
 struct stalloc_status stalloc_device_pin(struct stalloc_device *dev, void *at,
@@ -133,6 +143,9 @@ struct stalloc_status stalloc_device_record(struct stalloc_device *dev,
 /* Sets *done; "not ready" is no error. */
 struct stalloc_status stalloc_device_query(struct stalloc_device *dev,
 					   uintptr_t event, int *done);
+/* What the stream is given from now on begins behind the event. */
+struct stalloc_status stalloc_device_await(struct stalloc_device *dev,
+					   uintptr_t stream, uintptr_t event);
 struct stalloc_status stalloc_device_drop_event(struct stalloc_device *dev,
 						uintptr_t event);
 /* Waits for all streams of the device. The driver refuses while one is being

@@ -144,6 +144,12 @@ enum {
 	  (void *to, stalloc_cu_addr from, size_t size))                       \
 	X(cuMemcpyHtoD, cuMemcpyHtoD_v2,                                       \
 	  (stalloc_cu_addr to, const void *from, size_t size))                 \
+	X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                             \
+	  (void *to, stalloc_cu_addr from, size_t size,                        \
+	   stalloc_cu_stream stream))                                          \
+	X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2,                             \
+	  (stalloc_cu_addr to, const void *from, size_t size,                  \
+	   stalloc_cu_stream stream))                                          \
 	X(cuMemHostRegister, cuMemHostRegister_v2,                             \
 	  (void *at, size_t size, unsigned int flags))                         \
 	X(cuMemHostUnregister, cuMemHostUnregister, (void *at))                \
@@ -156,6 +162,9 @@ enum {
 	X(cuStreamCreate, cuStreamCreate,                                      \
 	  (stalloc_cu_stream * stream, unsigned int flags))                    \
 	X(cuStreamDestroy, cuStreamDestroy_v2, (stalloc_cu_stream stream))     \
+	X(cuStreamWaitEvent, cuStreamWaitEvent,                                \
+	  (stalloc_cu_stream stream, stalloc_cu_event event,                   \
+	   unsigned int flags))                                                \
 	X(cuStreamIsCapturing, cuStreamIsCapturing,                            \
 	  (stalloc_cu_stream stream, int *status))                             \
 	X(cuThreadExchangeStreamCaptureMode,                                   \

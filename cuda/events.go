@@ -81,6 +81,18 @@ func (d *Device) Done(f driver.Fence) (bool, error) {
 
 const mostIdle = 1 << 10
 
+// Await has what a stream is given from now on begin behind a fence, which is still to be asked
+// about. Of one that has passed there is nothing to wait for.
+func (d *Device) Await(id mem.StreamID, f driver.Fence) error {
+	d.fenceLock.Lock()
+	defer d.fenceLock.Unlock()
+	event, known := d.fences[f]
+	if !known {
+		return nil
+	}
+	return d.driver.check(C.stalloc_device_await(&d.c, C.uintptr_t(id), event))
+}
+
 // Sync waits for all work on the device. While a stream is being captured it fails with
 // error 900 and ends the capture.
 func (d *Device) Sync() error {

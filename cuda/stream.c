@@ -65,6 +65,14 @@ struct stalloc_status stalloc_device_query(struct stalloc_device *dev,
 	return s;
 }
 
+struct stalloc_status stalloc_device_await(struct stalloc_device *dev,
+					   uintptr_t stream, uintptr_t event)
+{
+	GUARDED(s, WITH_CONTEXT, cuStreamWaitEvent,
+		((stalloc_cu_stream)stream, (stalloc_cu_event)event, 0));
+	return s;
+}
+
 struct stalloc_status stalloc_device_drop_event(struct stalloc_device *dev,
 						uintptr_t event)
 {

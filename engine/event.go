@@ -61,7 +61,7 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for
+	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	Addr   mem.Addr     // EvFree, EvUseStream
@@ -102,6 +102,9 @@ const (
 	MeansWait
 	// MeansBorrow: other streams lend memory, which waits for fences then.
 	MeansBorrow
+	// MeansRoom: where no memory can be made the request is refused, before the device is waited
+	// for: the runner can make room. It alone is told by the runner.
+	MeansRoom
 )
 
 // OpKind says what the runner has to do.

@@ -48,6 +48,21 @@ type Copier interface {
 	Unpin(memory []byte) error
 }
 
+// Mover is a Device that copies behind work, without a wait.
+type Mover interface {
+	// NewStream makes a stream that waits for no other of itself; DropStream gives it back, once
+	// its work is done.
+	NewStream() (mem.StreamID, error)
+	DropStream(mem.StreamID) error
+	// CopyOut and CopyBack copy behind the work on a stream. Memory of the host stays until
+	// the stream has passed them; where it is not pinned, they wait after all.
+	CopyOut(to []byte, from mem.Addr, on mem.StreamID) error
+	CopyBack(to mem.Addr, from []byte, on mem.StreamID) error
+	// Await has what a stream is given from now on begin behind a fence. One that is gone has
+	// passed.
+	Await(mem.StreamID, driver.Fence) error
+}
+
 // Exporter is a Device whose handles other processes can map, and that can map theirs.
 type Exporter interface {
 	// Export names the handle's memory. A file descriptor is open until Release.

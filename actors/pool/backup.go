@@ -88,7 +88,7 @@ func (p *Pool) save(pools map[uint64]*backup) error {
 	sum := mem.Bytes(0)
 	for b := range p.policy.Blocks() {
 		_, shared := p.exported[b.Addr] // which stays awake
-		if x := pools[b.Pool]; x != nil && !shared {
+		if x := pools[b.Pool]; x != nil && !shared && !p.isClosed(b.Pool) {
 			x.blocks = append(x.blocks, b)
 			x.size += b.Size
 			sum += b.Size

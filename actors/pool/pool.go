@@ -62,6 +62,7 @@ type Pool struct {
 	runner
 	sleeping
 	sharing
+	moving
 	lost
 	Window                      // of addresses
 	state   state               // what it still does
@@ -100,6 +101,7 @@ func New(dev device.Device, env Env, cfg Config) (*Pool, error) {
 	layout := cfg.Range
 	p := &Pool{Env: env, runner: newRunner(dev), sleeping: sleeping{asleep: map[uint64]*backup{}},
 		sharing: sharing{exported: map[mem.Addr]mem.Bytes{}},
+		moving:  moving{moved: map[uint64]*moved{}, warnAway: map[string]bool{}},
 		limit:   layout.Limit, regions: map[uint64]struct{}{}}
 	// More than the device has need not be tried: the failed request would first take all there is.
 	_, total, err := dev.Memory()

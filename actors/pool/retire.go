@@ -53,7 +53,7 @@ func (p *Pool) Close() error {
 	p.state, p.cause = closed, fmt.Errorf("%w: the device was closed", ErrBroken)
 	p.AwaitUnpinned()
 	p.keepRegions(func(uint64) bool { return false })
-	var errs []error
+	errs := []error{p.dropAway()}
 	for at, size := range p.dev.Mapped() {
 		errs = append(errs, p.dev.Unmap(at, size))
 	}

@@ -58,6 +58,7 @@ func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the policy still counts what could not be done
 			p.peak = max(p.peak, p.reserved())
+			p.noteOthers()
 		}
 		if err == nil && last.Kind == engine.OpQuery {
 			ev = p.query(last)

@@ -1,11 +1,13 @@
 package pool
 
 import (
+	"errors"
 	"time"
 
 	"stalloc/actors/inline"
 	"stalloc/engine"
 	"stalloc/engine/order"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 	"stalloc/stream/schedule"
 )
@@ -53,18 +55,24 @@ func (p *Pool) serve(m *Request) error {
 	case p.sleeps(m.Private):
 		p.order.Drop(m.number)
 		return ErrAsleep
+	case p.isClosed(m.Private):
+		return ErrNotOpen
 	}
+	p.Settle()
 	p.beginRegion(m.Private)
 	if m.number == 0 {
 		p.requests++
 		m.number = p.requests
 	}
 	p.waited = m.last
-	answer, err := p.run(engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
+	ev := engine.Event{Kind: engine.EvAlloc, Req: m.number, Asked: m.Size,
 		Stream: m.Stream, Pool: m.Private, Planned: m.Planned, Exact: m.Exact,
-		CanWait:    !m.CannotWait,
-		Capturing:  p.Host.Captures() > 0,
-		Persistent: p.Host.Persistent(m.Stream)})
+		CanWait: !m.CannotWait, Capturing: p.Host.Captures() > 0,
+		Persistent: p.Host.Persistent(m.Stream), Means: p.meansRoom()}
+	answer, err := p.run(ev)
+	for errors.Is(err, driver.ErrOutOfMemory) && p.afterRoom(&ev, err) {
+		answer, err = p.run(ev)
+	}
 	if err != nil {
 		p.forgetRegions()
 		return err

@@ -61,6 +61,9 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 		return err
 	}
 	p.Poll()
+	if err := p.allAway(pools); err != nil {
+		return err
+	}
 	start, fresh := time.Now(), map[uint64]*backup{}
 	for _, pool := range pools {
 		if !p.sleeps(pool) {
@@ -130,7 +133,9 @@ func (p *Pool) Resume(pools []uint64) error {
 // leaves too little, idle memory is given back first, as for a request.
 func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err error) {
 	try := func() error {
-		handles = p.handlesOf(func(pool uint64) bool { return pools[pool] != nil })
+		handles = p.handlesOf(func(pool uint64) bool {
+			return pools[pool] != nil && !p.isClosed(pool)
+		})
 		_, asleep := p.dev.Size(handles)
 		if limit := p.mayHold(); limit > 0 && p.reserved()+asleep > limit {
 			return &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}

@@ -31,8 +31,9 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
 	return Stats{
-		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept(), PeakReserved: p.peak,
-		Load: s.Load - p.freedSince, Pending: s.Pending,
+		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
+		PeakReserved: p.peak,
+		Load:         s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
 		Late: p.order.Missing(), Waits: p.order.Waits(),
 	}

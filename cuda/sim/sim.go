@@ -67,9 +67,10 @@ type Device struct {
 	handles  handles
 	peak     mem.Bytes
 
-	streams map[mem.StreamID]*stream
-	fences  map[driver.Fence]fence
-	fenceID driver.Fence
+	streams     map[mem.StreamID]*stream
+	fences      map[driver.Fence]fence
+	fenceID     driver.Fence
+	madeStreams uint64 // by NewStream
 
 	stats      Stats
 	violations []error

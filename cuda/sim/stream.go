@@ -11,6 +11,14 @@ import (
 type stream struct {
 	last, passed mem.Tick
 	uses         []use // not passed yet, in order
+	behind       []behind
+}
+
+// behind is what has to pass before work behind a position begins.
+type behind struct {
+	after mem.Tick
+	other *stream
+	until mem.Tick
 }
 
 // use is work that reads or writes a range.
@@ -135,8 +143,13 @@ func (d *Device) stream(id mem.StreamID) *stream {
 
 // pass moves the stream on to a position and ends the uses up to it.
 func (d *Device) pass(s *stream, to mem.Tick) {
-	s.passed = max(s.passed, to)
 	n := 0
+	for ; n < len(s.behind) && s.behind[n].after < to; n++ {
+		d.pass(s.behind[n].other, s.behind[n].until)
+	}
+	s.behind = s.behind[n:]
+	s.passed = max(s.passed, to)
+	n = 0
 	for n < len(s.uses) && s.uses[n].at <= s.passed {
 		d.mark(s.uses[n].addr, s.uses[n].size, -1)
 		n++

@@ -80,6 +80,7 @@ type trimming struct {
 	active    bool
 	pool      uint64
 	requested bool // by the program
+	enough    unit // no more need be given back; 0: all
 }
 
 // prefers reports whether something is to come before memory is made for the request.

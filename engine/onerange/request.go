@@ -83,6 +83,9 @@ func (e *Engine) serve(out []engine.Op) []engine.Op {
 				return out
 			}
 		}
+		if a.prefers(engine.MeansRoom) {
+			return e.refuse(a.reason, out)
+		}
 		if out, ok = e.wait(out); ok {
 			return out
 		}

@@ -1,6 +1,7 @@
 package onerange
 
 import (
+	"cmp"
 	"slices"
 
 	"stalloc/engine"
@@ -10,7 +11,8 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback}}
+	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback,
+		unitsOf(ev.Asked)}}
 	return e.giveBack(out)
 }
 
@@ -133,10 +135,27 @@ func (e *Engine) unmapIdle(out []engine.Op) []engine.Op {
 			})
 		}
 	}
+	e.keepRest()
 	if len(e.picks) == 0 {
 		return e.release(out)
 	}
 	return e.unmapPlaces(out)
+}
+
+// keepRest leaves so many of the picks, the largest, as the trim is to give back.
+func (e *Engine) keepRest() {
+	lack := e.act.enough
+	if lack == 0 {
+		return
+	}
+	slices.SortStableFunc(e.picks,
+		func(a, b uint32) int { return cmp.Compare(e.handles[b].size, e.handles[a].size) })
+	lack -= e.unmappedUnits()
+	n := 0
+	for ; n < len(e.picks) && lack > 0; n++ {
+		lack -= e.handles[e.picks[n]].size
+	}
+	e.picks = e.picks[:n]
 }
 
 // release returns the unmapped handles.

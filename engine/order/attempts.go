@@ -122,6 +122,7 @@ func (e *Engine) event() bool {
 // preferences are what is better than new memory at the first attempt.
 func (e *Engine) preferences() (m engine.Means) {
 	a := &e.act
+	m = a.ev.Means & engine.MeansRoom
 	if !e.cfg.NoPending && e.fences.n+e.fences.lateN > 0 {
 		m |= engine.MeansPoll
 	}
@@ -283,6 +284,8 @@ func (e *Engine) outcome(last engine.Op) {
 func (e *Engine) full() {
 	a := &e.act
 	switch {
+	case a.ev.Means&engine.MeansRoom != 0:
+		a.stage = stageRollback
 	case !a.retried && !a.ev.Capturing && len(e.policy.Regions()) > 0:
 		a.retried, a.stage = true, stageRegions
 	case a.unsynced && !e.cfg.NoPending && !e.cfg.NoLend && !a.last:

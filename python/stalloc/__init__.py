@@ -20,20 +20,25 @@ stalloc.step() only these calls count.
 """
 
 from ._errors import SettingError, StallocError, StallocWarning
+from ._offload import awake, offload, prefetch
 from ._plans import load_plan, save_plan
 from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._sleep import pause, region, resume
 from ._solve import Placement, solve
 from ._stats import Stats
 from ._version import __version__
+from .activations import Activations, activation_counts, offload_activations
 
 __all__ = [
+    "Activations",
     "Placement",
     "SettingError",
     "StallocError",
     "StallocWarning",
     "Stats",
     "__version__",
+    "activation_counts",
+    "awake",
     "close",
     "enable",
     "explain",
@@ -41,7 +46,10 @@ __all__ = [
     "is_recording",
     "load_plan",
     "mark",
+    "offload",
+    "offload_activations",
     "pause",
+    "prefetch",
     "region",
     "resume",
     "route",

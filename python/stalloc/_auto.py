@@ -12,9 +12,11 @@ import sys
 import warnings
 from typing import Optional
 
-from . import _hook, _session, _summary
+from . import _hook, _session, _summary, activations
 from ._errors import SettingError, StallocError, StallocWarning
 
+# In the environment: the limit for activations that may leave the device, or auto.
+ACTIVATIONS = "STALLOC_OFFLOAD_ACTIVATIONS"
 _ON = ("1", "on", "true", "yes")
 _IMPORT = 4  # calls above lies the program's import of torch, whose line warnings name
 _OFF = ("", "0", "off", "false", "no")
@@ -47,9 +49,17 @@ refusal: Optional[StallocError] = None  # why the program was not to go on
 def _enable() -> None:
     global refusal
     try:
-        _session.begin(False, {}, _IMPORT)
+        begun = _session.begin(False, {}, _IMPORT)
     except StallocError as error:
         if isinstance(error, SettingError) or _session.strict_in_environment():
             refusal = error
             raise
         warnings.warn(f"stalloc stays off: {error}", StallocWarning, stacklevel=_IMPORT - 1)
+        return
+    limit = os.environ.get(ACTIVATIONS)
+    if begun and limit is not None:
+        try:
+            activations.everywhere(limit)
+        except ValueError as error:
+            text = f"activations stay on the device: {ACTIVATIONS}: {error}"
+            warnings.warn(text, StallocWarning, stacklevel=_IMPORT - 1)

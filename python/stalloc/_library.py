@@ -50,6 +50,12 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "stalloc_end_region": (ctypes.c_int, []),
     "stalloc_pause": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t, ctypes.c_int]),
     "stalloc_resume": (ctypes.c_int, [ctypes.c_int, _TAGS, ctypes.c_size_t]),
+    "stalloc_begin_awake": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p]),
+    "stalloc_end_awake": (
+        ctypes.c_int,
+        [ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int],
+    ),
+    "stalloc_prefetch": (ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]),
     "stalloc_poll": (
         ctypes.c_int,
         [
@@ -65,6 +71,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
+_CHANGED, _ALL_LEAVES = 1, 2
 
 
 class _StatsStruct(ctypes.Structure):
@@ -162,6 +169,18 @@ class Library:
 
     def resume(self, device: int, tags: list[str]) -> None:
         self._check(self._lib.stalloc_resume(device, _texts(tags), len(tags)), "resume")
+
+    def begin_awake(self, device: int, tag: str, stream: int) -> None:
+        self._check(self._lib.stalloc_begin_awake(device, tag.encode(), stream), "awake")
+
+    def end_awake(
+        self, device: int, tag: str, stream: int, changed: bool = True, always: bool = False
+    ) -> None:
+        how = _CHANGED * changed + _ALL_LEAVES * always
+        self._check(self._lib.stalloc_end_awake(device, tag.encode(), stream, how), "awake")
+
+    def prefetch(self, device: int, tag: str) -> None:
+        self._check(self._lib.stalloc_prefetch(device, tag.encode()), "prefetch")
 
     def set_thrower(self, address: int) -> None:
         self._lib.stalloc_set_thrower(address)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Optional
 
-from . import _auto, _config, _library, _program, _session, _summary
+from . import _auto, _config, _library, _program, _session, _summary, activations
 from ._errors import SettingError, StallocError
 from ._printing import Parser, printing
 
@@ -39,6 +39,11 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     parser.add_argument("--conf", default="", metavar="KEY:VALUE,...", help="any settings")
     parser.add_argument("--limit", metavar="AMOUNT", help="most device memory: 70GiB or 90%%")
+    parser.add_argument(
+        "--offload-activations",
+        metavar="AMOUNT",
+        help="activations go to the host where tensors need more: 60GiB, 90%%, or auto: --limit",
+    )
     parser.add_argument(
         "--plan", choices=["on", "off", "always"], help="off: steps are not planned; default on"
     )
@@ -65,6 +70,12 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         )
     if args.summary and os.path.isdir(args.summary):
         parser.error(f"--summary {args.summary}: is a folder; name a file in it")
+    amount = args.offload_activations
+    if amount not in (None, activations.AUTO):
+        try:
+            activations.parse_limit(amount, 1 << 40)
+        except ValueError:
+            parser.error(f"--offload-activations {amount}: give 60GiB, 90% or auto")
     _program.check(parser, args.program, args.module)
     return args
 
@@ -104,6 +115,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         os.environ[_config.VARIABLE] = conf
         os.environ[_session.VARIABLE] = _session.STRICT if args.strict else "1"
+        if args.offload_activations is not None:
+            os.environ[_auto.ACTIVATIONS] = args.offload_activations
         _auto.begin(promised=args.strict or bool(args.summary))
         _program.run(args.program, args.module, args.arguments)
     except StallocError as error:

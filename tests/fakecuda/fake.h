@@ -76,13 +76,15 @@ long stream_dead_calls(void);
 
 /* work.c: kernels that wait for their turn in a stream */
 struct work {
-	fakecuda_kernel kernel;
+	fakecuda_kernel kernel; /* NULL: a copy */
 	void *at;
 	size_t size;
 	unsigned long tag;
+	void *to; /* of a copy; one of at and to is the host's */
 	int device;
 	long stream, position;
 };
+enum { COPY_OUT, COPY_BACK }; /* a copy's tag */
 int work_launch(void *stream, struct work w);
 void work_run(long stream, long passed);
 void work_reset(void);

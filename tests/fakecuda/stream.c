@@ -95,8 +95,22 @@ int capture_blocks(void)
 	return capturing;
 }
 
+/* Work of a stream behind a position begins when another has passed one. */
+static struct wait {
+	long stream, after, other, until;
+} *waits;
+static size_t wait_count;
+
+/* What a stream waits for passes first. */
 static void pass(struct stream *s, long to)
 {
+	for (size_t i = 0; i < wait_count; i++) {
+		struct wait w = waits[i];
+		if (w.stream != s - streams || w.after >= to)
+			continue;
+		waits[i--] = waits[--wait_count];
+		pass(&streams[w.other], w.until);
+	}
 	if (s->passed < to)
 		s->passed = to;
 	work_run(s - streams, s->passed);
@@ -266,6 +280,26 @@ int cuEventRecord(void *event, void *stream)
 	return leave(0);
 }
 
+int cuStreamWaitEvent(void *stream, void *event, unsigned int flags)
+{
+	BEGIN(cuStreamWaitEvent, NEED_CONTEXT);
+	struct stream *s = find_stream(stream);
+	struct event *e = find_event(event);
+	if (s == NULL || e == NULL)
+		return leave(STALLOC_CU_INVALID_HANDLE);
+	if (flags != 0)
+		return leave(STALLOC_CU_INVALID_VALUE);
+	if (implicit(s)) {
+		invalidate();
+		return leave(CAPTURE_IMPLICIT);
+	}
+	if (!settings.held || e->stream < 0 || streams[e->stream].passed >= e->at)
+		return leave(0);
+	waits = checked(realloc(waits, (wait_count + 1) * sizeof waits[0]));
+	waits[wait_count++] = (struct wait){s - streams, s->last, e->stream, e->at};
+	return leave(0);
+}
+
 /* Has the work before the event passed? 600 if not. */
 static int passed(struct event *e)
 {
@@ -306,6 +340,9 @@ void stream_reset(void)
 {
 	free(streams);
 	free(events);
+	free(waits);
+	waits = NULL;
+	wait_count = 0;
 	streams = NULL;
 	events = NULL;
 	stream_count = event_count = 0;

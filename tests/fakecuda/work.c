@@ -1,9 +1,10 @@
-/* Kernels that wait for their turn in a stream. They run under the driver's lock, on
+/* Kernels and copies that wait for their turn in a stream. They run under the driver's lock, on
  * whatever thread lets the stream pass. */
 #include "fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct work *queue; /* as launched, so the work of a stream is in order */
 static size_t count, room;
@@ -11,12 +12,15 @@ static size_t count, room;
 static void run(const struct work *w)
 {
 	char what[64];
-	if (!usable(w->device, (uintptr_t)w->at, w->size)) {
-		snprintf(what, sizeof what, "%p, %zu bytes, tag %#lx", w->at, w->size,
-			 w->tag);
+	const void *device = w->kernel == NULL && w->tag == COPY_BACK ? w->to : w->at;
+	if (!usable(w->device, (uintptr_t)device, w->size)) {
+		snprintf(what, sizeof what, "%p, %zu bytes, tag %#lx", device, w->size, w->tag);
 		fatal("work uses memory that the device has not", what);
 	}
-	w->kernel(w->at, w->size, w->tag);
+	if (w->kernel != NULL)
+		w->kernel(w->at, w->size, w->tag);
+	else
+		memcpy(w->to, w->at, w->size);
 }
 
 int work_launch(void *stream, struct work w)

@@ -4,6 +4,7 @@ Its torch.cuda functions call torch._C at each use, as PyTorch's do, and its tor
 what PyTorch's refuses under a pluggable allocator.
 """
 
+import contextlib
 import ctypes
 import types
 from collections import OrderedDict
@@ -93,6 +94,15 @@ class FakeTorch(types.ModuleType):
             register_optimizer_step_post_hook=lambda hook: RemovableHandle(self._hooks, hook)
         )
         self.backends = types.SimpleNamespace(cudnn=self._cudnn())
+        self.saving = []  # pairs of hooks that are in force
+        graph = types.SimpleNamespace(saved_tensors_hooks=self._saved_tensors_hooks)
+        self.autograd = types.SimpleNamespace(graph=graph)
+
+    @contextlib.contextmanager
+    def _saved_tensors_hooks(self, pack, unpack):
+        self.saving.append((pack, unpack))
+        yield
+        self.saving.pop()
 
     def device(self, device):
         if not isinstance(device, str):
@@ -166,6 +176,7 @@ class FakeTorch(types.ModuleType):
             is_current_stream_capturing=lambda: self.capturing,
             CUDAGraph=type("CUDAGraph", (), {"replay": lambda graph: "replayed"}),
             current_device=lambda: 0,
+            current_stream=lambda device=0: types.SimpleNamespace(cuda_stream=0),
             device_count=lambda: 1,
         )
 

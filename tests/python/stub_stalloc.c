@@ -208,6 +208,30 @@ int stalloc_resume(int device, const char *const *tags, size_t n)
 	return device_error(device);
 }
 
+static int awake(const char *name, int device, const char *tag)
+{
+	called(name);
+	called(tag);
+	if (strcmp(tag, "unknown"))
+		return device_error(device);
+	error = "there is no such region";
+	return STALLOC_ERR_ARGUMENT;
+}
+
+int stalloc_begin_awake(int device, const char *tag, void *stream)
+{
+	(void)stream;
+	return awake("begin_awake", device, tag);
+}
+
+int stalloc_end_awake(int device, const char *tag, void *stream, int how)
+{
+	(void)stream;
+	return awake(how & STALLOC_CHANGED ? "end_changed" : "end_read", device, tag);
+}
+
+int stalloc_prefetch(int device, const char *tag) { return awake("prefetch", device, tag); }
+
 int stalloc_explain(int device, char *out, size_t length)
 {
 	int status = device_error(device);

@@ -249,3 +249,26 @@ def test_packed_sequences_do_not_see_each_other():
         whole, _ = model(tokens, positions, packed.loop(lengths, tokens.device))
         parts = [model(piece)[0] for piece in tokens.split(lengths, dim=1)]
         assert torch.allclose(whole, torch.cat(parts, dim=1), atol=1e-5)
+
+
+@pytest.mark.torch
+def test_offload_has_the_same_bits_each_way(capsys):
+    import offload
+
+    assert offload.main(["--tiny", "--allocator", "native", "--shares", "0.5"]) == 0
+    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[3:]]
+    assert rows[:3] == ["| nothing, no limit", "| recomputed, no limit", "| stalloc, no limit"]
+    assert "| stalloc at the peak of save_on_cpu" in rows
+
+
+@pytest.mark.torch
+def test_offload_fails_where_bits_differ():
+    import offload_activations
+
+    row = {"tokens/s": 1.0, "live": 1, "held": 2, "losses": [1.0, 2.0], "wrong": "", "limit": None}
+    other = {**row, "losses": [1.0, 2.5, 3.0], "limit": 1}
+    text = offload_activations.table({"one": row, "two": {**row, "losses": [1.0]}, "three": other})
+    assert text.splitlines()[-2:] == [
+        "WRONG: three: held more than the limit",
+        "WRONG: three: other bits",
+    ]

@@ -163,3 +163,32 @@ def test_saver_pauses_all_or_none(saver, stub):
     assert stub.calls[-4:] == ["discard", "full", "resume", "kept"]
     with pytest.raises(StallocError):  # nothing of it is known: it is kept, or refused
         saver.pause("full")
+
+
+def test_awake_and_prefetch(torch, stub):
+    import stalloc
+
+    before = len(stub.calls)
+    with stalloc.awake("reference", changed=False):
+        pass
+    with pytest.raises(ZeroDivisionError), stalloc.awake("reference"):
+        1 / 0  # noqa: B018
+    stalloc.prefetch("reference", device=0)
+    assert stub.calls[before:] == [
+        "begin_awake", "reference", "end_read", "reference",
+        "begin_awake", "reference", "end_changed", "reference", "prefetch", "reference",
+    ]  # fmt: skip
+    with pytest.raises(StallocError, match="no such region"):
+        stalloc.prefetch("unknown")
+    with pytest.raises(StallocError, match="there is no device 9"):
+        stalloc.prefetch("reference", device=9)
+
+
+def test_nothing_is_lent_where_stalloc_is_not_enabled(stub):
+    import stalloc
+
+    with stalloc.awake("reference"):
+        stalloc.prefetch("reference")
+    optimizer = object()
+    assert stalloc.offload(optimizer) is optimizer
+    assert stub.calls == []

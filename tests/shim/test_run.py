@@ -70,11 +70,23 @@ def test_exit_status_and_errors_are_the_program_s(training):
         (["--conf", "colour:blue", "train.py"], 'unknown key "colour"'),
         (["--conf", "colour", "train.py"], "expected key:value"),
         (["--plan", "perhaps", "train.py"], "invalid choice: 'perhaps'"),
+        (["--offload-activations", "some", "train.py"], "some: give 60GiB, 90% or auto"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(training, arguments, words):
     _, err = training.start(*RUN, *arguments, status=2)
     assert words in err
+
+
+def test_activations_are_offloaded_from_the_import_of_torch_on(training):
+    script = training.folder / "work" / "saves.py"
+    script.write_text("import torch\nprint(len(torch.saving))\n")
+    for options, hooks in (((), 0), (("auto",), 1), (("90%",), 1)):
+        options = ("--offload-activations", *options) if options else ()
+        assert training.start(*RUN, *options, script)[0] == f"{hooks}\n"
+    # A wrong amount in the environment is said once, and the program goes on.
+    _, err = training.start(*RUN, script, STALLOC_OFFLOAD_ACTIVATIONS="some")
+    assert "a limit of 'some'" in err
 
 
 def test_settings_are_checked_where_there_is_no_gpu(training):

@@ -27,6 +27,9 @@ const (
 	CallDone
 	CallSync
 	CallMemory
+	CallStream // makes one
+	CallCopy
+	CallAwait
 	AnyCall // in a Rule
 )
 
@@ -42,6 +45,9 @@ var drivers = [...]string{
 	CallDone:      "cuEventQuery",
 	CallSync:      "cuCtxSynchronize",
 	CallMemory:    "cuMemGetInfo",
+	CallStream:    "cuStreamCreate",
+	CallCopy:      "cuMemcpyAsync",
+	CallAwait:     "cuStreamWaitEvent",
 	AnyCall:       "any driver call",
 }
 
@@ -141,6 +147,28 @@ func (f *Fault) EnablePeers(ordinals ...int) error {
 		return s.EnablePeers(ordinals...)
 	}
 	return device.ErrAlone
+}
+
+// mover is the wrapped device as one that copies.
+func (f *Fault) mover() device.Mover { return f.Device.(device.Mover) }
+
+// NewStream implements device.Mover, as the following do.
+func (f *Fault) NewStream() (mem.StreamID, error) {
+	return called(f, CallStream, f.mover().NewStream)
+}
+
+func (f *Fault) DropStream(id mem.StreamID) error { return f.mover().DropStream(id) }
+
+func (f *Fault) CopyOut(to []byte, from mem.Addr, on mem.StreamID) error {
+	return ended(f, CallCopy, func() error { return f.mover().CopyOut(to, from, on) })
+}
+
+func (f *Fault) CopyBack(to mem.Addr, from []byte, on mem.StreamID) error {
+	return ended(f, CallCopy, func() error { return f.mover().CopyBack(to, from, on) })
+}
+
+func (f *Fault) Await(id mem.StreamID, fence driver.Fence) error {
+	return ended(f, CallAwait, func() error { return f.mover().Await(id, fence) })
 }
 
 func (f *Fault) Reserve(size mem.Bytes) (mem.Addr, error) {

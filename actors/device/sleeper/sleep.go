@@ -177,3 +177,28 @@ func (d *Device) empty(handles []*handle) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Place returns where a handle is mapped, at the first of its places, and its size, 0 if there is
+// no such handle. One that Export keeps awake is not mapped for this.
+func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, mapped bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.handles[h]
+	if x == nil {
+		return 0, 0, false
+	}
+	for place := range x.places {
+		if x.shares == 0 && (!mapped || place < at) {
+			at, mapped = place, true
+		}
+	}
+	return at, x.size, mapped
+}
+
+// Sleeps reports whether a handle is there and sleeps.
+func (d *Device) Sleeps(h driver.Handle) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.handles[h]
+	return x != nil && !x.there
+}

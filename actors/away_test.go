@@ -1,0 +1,269 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"stalloc/actors/device"
+	"stalloc/actors/device/devicetest"
+	"stalloc/actors/pool"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// awayKit is an allocator of eight units with a region of four blocks of one, which is in use.
+type awayKit struct {
+	*Local
+	t      *testing.T
+	gpu    *sim.Device
+	region uint64
+	states []mem.Addr
+	unit   mem.Bytes // of a block
+}
+
+func newAwayKit(t *testing.T) *awayKit {
+	t.Helper()
+	gpu := sim.New(sim.Config{Capacity: mem.GiB})
+	return newAwayKitOn(t, gpu, gpu, 128*mem.MiB)
+}
+
+func newAwayKitOn(
+	t *testing.T, gpu *sim.Device, dev device.Device, unit mem.Bytes,
+) *awayKit {
+	t.Helper()
+	l, err := OpenLocal(dev, Options{Inline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	region, err := pool.Region("test: states")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &awayKit{l, t, gpu, region, nil, unit}
+	for range 4 {
+		at, err := l.MallocIn(0, region, unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.states = append(k.states, at)
+	}
+	t.Cleanup(func() {
+		gpu.Finish(0)
+		if err := errors.Join(k.Check(), k.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// use has work on the default stream use all of the region.
+func (k *awayKit) use() {
+	k.t.Helper()
+	if err := k.BeginAwake(k.region, 0); err != nil {
+		k.t.Fatal(err)
+	}
+	for _, at := range k.states {
+		if err := k.gpu.Use(0, at, k.unit); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+func (k *awayKit) end(changed bool) {
+	k.t.Helper()
+	if err := k.EndAwake(k.region, 0, changed, false); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// TestStatesLend: a step that needs what idle states have is served from the second step on without
+// a wait, and the device never holds more than it has.
+func TestStatesLend(t *testing.T) {
+	k := newAwayKit(t)
+	for step := range 6 {
+		k.use()
+		k.end(true)
+		var live []mem.Addr
+		for range 7 {
+			at, err := k.Malloc(0, 128*mem.MiB)
+			if err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+			if err := k.gpu.Use(0, at, 128*mem.MiB); err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, at)
+		}
+		if s := k.Stats(); s.Asleep < 384*mem.MiB || s.Backup < s.Asleep {
+			t.Errorf("step %d: %v are away, the host has %v", step, s.Asleep, s.Backup)
+		}
+		for _, at := range live {
+			if err := k.Release(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.use()
+	if s := k.Stats(); s.Asleep != 0 || k.gpu.Peak() > mem.GiB {
+		t.Errorf("%v are away of what is in use; the device held %v", s.Asleep, k.gpu.Peak())
+	}
+}
+
+// TestNothingLeavesWhereAllFits, and a region that is not in use serves nobody.
+func TestNothingLeavesWhereAllFits(t *testing.T) {
+	k := newAwayKit(t)
+	for range 3 {
+		k.end(true)
+		at, err := k.Malloc(0, 256*mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Release(at); err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Stats(); s.Asleep+s.Backup > 0 {
+			t.Errorf("%v are away, the host has %v", s.Asleep, s.Backup)
+		}
+		if _, err := k.MallocIn(0, k.region, mem.MiB); !errors.Is(err, pool.ErrNotOpen) {
+			t.Errorf("a request of a closed region: %v", err)
+		}
+		k.use()
+	}
+}
+
+// TestWhatDoesNotFit: the region stays away, with an error, and is there once there is room.
+func TestWhatDoesNotFit(t *testing.T) {
+	k := newAwayKit(t)
+	k.end(true)
+	at, err := k.Malloc(0, 768*mem.MiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.BeginAwake(k.region, 0); !errors.Is(err, driver.ErrOutOfMemory) {
+		t.Errorf("768 MiB of 1 GiB are in use, and 512 are opened: %v", err)
+	}
+	if err := k.Release(at); err != nil {
+		t.Fatal(err)
+	}
+	k.use()
+}
+
+// TestPausedWhileClosed: it sleeps, wakes to what it was, and can be used.
+func TestPausedWhileClosed(t *testing.T) {
+	k := newAwayKit(t)
+	k.end(true)
+	pools := []uint64{k.region}
+	if err := k.Pause(pools, true); err != nil {
+		t.Fatal(err)
+	}
+	if used := k.gpu.Used(); used > 0 {
+		t.Errorf("%v of what sleeps are held", used)
+	}
+	if err := k.BeginAwake(k.region, 0); !errors.Is(err, ErrAsleep) {
+		t.Errorf("a region that sleeps is opened: %v", err)
+	}
+	if err := k.Resume(pools); err != nil {
+		t.Fatal(err)
+	}
+	k.use()
+	if used := k.gpu.Used(); used < 512*mem.MiB {
+		t.Errorf("%v are held", used)
+	}
+	if err := errors.Join(k.Pause(pools, false), k.Resume(pools)); err != nil {
+		t.Fatal(err)
+	}
+	k.use()
+}
+
+// TestComesBackAhead: once a step was seen, its states are back before they are opened.
+func TestComesBackAhead(t *testing.T) {
+	k := newAwayKit(t)
+	step := func() {
+		k.use()
+		k.end(true)
+		var live []mem.Addr
+		for range 7 {
+			at, err := k.Malloc(0, 128*mem.MiB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, at)
+			time.Sleep(10 * time.Millisecond) // the mover looks at the load
+		}
+		for _, at := range live {
+			if err := k.Release(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	step()
+	step()
+	for until := time.Now().Add(20 * time.Second); k.Stats().Asleep > 0; {
+		if time.Now().After(until) {
+			t.Fatalf("%v are still away", k.Stats().Asleep)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	step() // it makes way again
+	k.use()
+	if peak := k.gpu.Peak(); peak > mem.GiB {
+		t.Errorf("the device held %v", peak)
+	}
+}
+
+// TestEachCallFailsOnce: whichever call of the driver fails while states leave and come back, no
+// work touches what is not there, and once calls succeed the states can be used again.
+func TestEachCallFailsOnce(t *testing.T) {
+	const unit = 16 * mem.MiB
+	for n, failed := 1, true; failed; n++ {
+		gpu := sim.New(sim.Config{Capacity: 8 * unit, FenceDelay: 1})
+		fault := devicetest.NewFault(gpu, 1)
+		k := newAwayKitOn(t, gpu, fault, unit)
+		for range 2 {
+			fault.Set(devicetest.Rule{Kind: devicetest.AnyCall, Nth: n, Code: 2})
+			k.half(n%2 == 0)
+			fault.Set()
+			k.use()
+		}
+		failed = fault.Injected() > 0
+		if n > 5000 {
+			t.Fatal("there is no end of calls")
+		}
+		n += n / 10 // the calls of many handles are alike
+		if t.Failed() {
+			t.Fatalf("call %d", n)
+		}
+	}
+}
+
+// half is a step in which anything may fail.
+func (k *awayKit) half(changed bool) {
+	if k.EndAwake(k.region, 0, changed, false) != nil {
+		return
+	}
+	var live []mem.Addr
+	for range 7 {
+		at, err := k.Malloc(0, k.unit)
+		if err != nil {
+			break
+		}
+		if err := k.gpu.Use(0, at, k.unit); err != nil {
+			k.t.Error(err)
+		}
+		live = append(live, at)
+	}
+	for _, at := range live {
+		if err := k.Release(at); err != nil {
+			k.t.Error(err)
+		}
+	}
+	_ = k.Prefetch(k.region)
+	if k.BeginAwake(k.region, 0) == nil {
+		k.end(true)
+	}
+}

@@ -1,0 +1,197 @@
+// Package mover has closed regions leave and come back beside the program: it looks every two
+// milliseconds whether copies have passed, and brings a region back ahead of its next use.
+//
+//	EndAwake          load of the program over time              BeginAwake
+//	   |  ____/‾‾‾‾‾‾‾\____/‾‾‾‾‾‾‾\___                              |
+//	   |                               \__________                  |
+//	   | leaves                         | comes back as the load falls
+//
+// When that begins is a matter of the last times that the region was away (residency.SafeStart):
+// as early as from then on the load and what has come back never exceed what may be held. Steps
+// take now more, now less time, so that moment is found again by how much the program has asked for
+// and freed by then. If the program asks for more all the same, what has come back leaves again,
+// without a copy; and what has not come back when the program opens the region, it waits for.
+package mover
+
+import (
+	"sync"
+	"time"
+
+	"stalloc/actors/pool"
+	"stalloc/internal/mem"
+	"stalloc/plan/residency"
+)
+
+// Env is what the mover needs of the device.
+type Env struct {
+	Clock pool.Clock
+	Load  func() mem.Bytes // of live blocks
+	// OnPool runs a function on the pool.
+	OnPool func(func(*pool.Pool) error) error
+	Go     func(func()) // begins a thread of its own
+}
+
+// Mover is the thread, and what it knows of each region.
+type Mover struct {
+	Env
+	mu      sync.Mutex
+	regions map[uint64]*region
+	running bool
+	stop    bool
+	passed  int // requests and frees of steps that have ended
+	logged  int // of this one, when it was looked at last
+}
+
+// region is what is known of one that is closed.
+type region struct {
+	closed bool
+	since  time.Duration // when it was closed last
+	now    run           // since then
+	before []run         // the last times that it was closed
+	begin  int           // after so many requests and frees it begins to come back
+	knows  bool          // begin is known
+	start  int           // requests and frees before it was closed, as far as they were seen
+	tried  time.Duration // when it was fetched last
+}
+
+// run is what the program did while a region was closed.
+type run struct {
+	load []residency.Load
+	done []int // requests and frees until each of load
+}
+
+const (
+	interval = 2 * time.Millisecond // between two looks
+	// retry lies between two attempts: to make room the pool waits for the device.
+	retry   = 100 * time.Millisecond
+	history = 2 // times that a region was closed
+	// linkRate is what fourth-generation PCIe carries. Where the link is faster the memory is taken
+	// earlier than it need be.
+	linkRate = 20e9
+)
+
+// New makes a mover. Its thread begins with the first region.
+func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}} }
+
+// Closed says that a region was closed.
+func (m *Mover) Closed(n uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.regions[n]
+	if r == nil {
+		r = &region{}
+		m.regions[n] = r
+	}
+	r.closed, r.since, r.tried, r.start = true, m.Clock.Now(), 0, m.passed+m.logged
+	r.now = run{}
+	if !m.running && !m.stop {
+		m.running = true
+		m.Go(m.run)
+	}
+}
+
+// Opened says that a region was opened.
+func (m *Mover) Opened(n uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.regions[n]
+	if r == nil || !r.closed {
+		return
+	}
+	r.closed, r.knows = false, false
+	r.before = append(r.before, r.now)
+	r.now = run{}
+	if extra := len(r.before) - history; extra > 0 {
+		r.before = r.before[extra:]
+	}
+}
+
+// Stop ends the thread.
+func (m *Mover) Stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop = true
+}
+
+// run looks again and again, until no region is closed.
+func (m *Mover) run() {
+	for m.look() {
+		m.Clock.Sleep(interval)
+	}
+}
+
+// look returns false if there is nothing left to look at.
+func (m *Mover) look() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now, load, any := m.Clock.Now(), m.Load(), false
+	for n, r := range m.regions {
+		if r.closed && !m.stop {
+			any = true
+			m.lookAt(n, r, now, load)
+		}
+	}
+	m.running = any
+	return any
+}
+
+// lookAt notes the load, and fetches the region if it is time.
+func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
+	_ = m.OnPool(func(p *pool.Pool) error {
+		leaving, done := p.Settle(), m.done(p.Host.Logged())-r.start
+		if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
+			at := residency.Nanos(now - r.since)
+			r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
+			r.now.done = append(r.now.done, done)
+		}
+		all, out, others, open := p.Away(n)
+		most := p.MostHeld()
+		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
+			return nil
+		}
+		// The load has all live blocks, those of the region among them; more than that is held.
+		most += out - max(others+all-peak(r.before), 0)
+		if !r.knows {
+			r.begin, r.knows = begin(r.before, most, out), true
+		}
+		if done < r.begin || now-r.tried < retry || load+out > most {
+			return nil
+		}
+		r.tried = now
+		return p.Prefetch(n)
+	})
+}
+
+// done returns how many requests and frees there were, about: the log begins anew with each step.
+func (m *Mover) done(logged int) int {
+	if logged < m.logged {
+		m.passed += m.logged
+	}
+	m.logged = logged
+	return m.passed + logged
+}
+
+// begin returns after how many requests and frees size bytes may begin to come back: the latest of
+// what the runs say, their end where they leave no room.
+func begin(runs []run, limit, size mem.Bytes) (done int) {
+	for _, x := range runs {
+		at, ok := residency.SafeStart(x.load, 0, limit, size, linkRate)
+		for i, n := range x.done {
+			if ok && x.load[i].From >= at || i == len(x.done)-1 {
+				done = max(done, n)
+				break
+			}
+		}
+	}
+	return done
+}
+
+// peak returns the most of the loads.
+func peak(runs []run) (most mem.Bytes) {
+	for _, x := range runs {
+		for _, l := range x.load {
+			most = max(most, l.Bytes)
+		}
+	}
+	return most
+}

@@ -1,0 +1,377 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/actors/device/away"
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// A region that the program says it does not use is closed: as much of it as the default pool lacks
+// goes to the host, and comes back before its next use (package away). What was short in one step
+// leaves at once in the next ones, so that nobody waits for it.
+
+// moving is what is known of regions that were closed.
+type moving struct {
+	link     *away.Link // nil: none was
+	moved    map[uint64]*moved
+	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
+	warnAway map[string]bool // what was said
+}
+
+// moved is a region, and how much of it has to leave.
+type moved struct {
+	*away.Region
+	others mem.Bytes    // the most that all but closed regions have held since it was closed
+	before mem.Bytes    // and the time before
+	lately [4]mem.Bytes // what had to be away in the last times, the latest first
+}
+
+// ErrNotOpen is the answer to a request of a region that is not in use.
+var ErrNotOpen = errors.New("this region is not in use: open it first (awake)")
+
+var errOpenWhileCapturing = errors.New("a private pool is being allocated to, and a stream may be " +
+	"captured into a graph; open the region outside of it")
+
+// BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
+func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
+	m := p.moved[region]
+	switch {
+	case p.sleeps(region):
+		return ErrAsleep
+	case m == nil || m.IsOpen():
+		return nil
+	case p.Host.Captures() > 0:
+		return errOpenWhileCapturing
+	}
+	p.refresh(region, m)
+	p.learn(m)
+	if _, out, _ := m.Size(); out > 0 {
+		if err := p.fetch(m, out, true); err != nil {
+			return fmt.Errorf("it stays away: %w", err)
+		}
+	}
+	return m.Open(stream)
+}
+
+// learn notes how much of a region had to be away since it was closed: by how much it and all else
+// exceed what may be held.
+func (p *Pool) learn(m *moved) {
+	all, _, _ := m.Size()
+	n := mem.Bytes(0)
+	if most := p.mostHeld(); most > 0 {
+		n = min(max(m.others+all-most, 0), all)
+	}
+	copy(m.lately[1:], m.lately[:])
+	m.lately[0] = n
+}
+
+// mostHeld returns how much may be held, or could be when the driver refused more.
+func (p *Pool) mostHeld() mem.Bytes {
+	limit := p.mayHold()
+	if p.full > 0 && (limit == 0 || p.full < limit) {
+		return p.full
+	}
+	return limit
+}
+
+// EndAwake closes a region: see actors.Device.EndAwake.
+func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+	if p.sleeps(region) {
+		return ErrAsleep
+	}
+	if p.Host.Captures() > 0 {
+		return nil // it stays open
+	}
+	m := p.moved[region]
+	if m == nil {
+		if p.link == nil {
+			link, err := away.NewLink(p.dev)
+			if err != nil {
+				return err
+			}
+			p.link = link
+		}
+		m = &moved{Region: away.New(p.link)}
+		p.moved[region] = m
+	}
+	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
+	if err := m.Close(stream, handles, changed); err != nil {
+		return err
+	}
+	m.before, m.others = m.others, 0
+	p.noteOthers()
+	n, _, _ := m.Size()
+	if !always {
+		n = slices.Max(m.lately[:])
+		n += n / needMargin
+	}
+	p.send(m, n)
+	return nil
+}
+
+// needMargin is the part by which more leaves than was needed lately.
+const needMargin = 16
+
+// refresh tells a region which handles it has: idle ones may have gone back to the driver.
+func (p *Pool) refresh(region uint64, m *moved) {
+	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
+}
+
+// send begins to move so much out.
+func (p *Pool) send(m *moved, n mem.Bytes) {
+	if _, err := m.Send(n); err != nil {
+		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
+	}
+}
+
+func (p *Pool) sayAway(text string, err error) {
+	if !p.warnAway[text] {
+		p.warnAway[text] = true
+		p.Log.Warn(text, zap.Error(err))
+	}
+}
+
+// Prefetch brings back what fits: see actors.Device.Prefetch.
+func (p *Pool) Prefetch(region uint64) error {
+	m := p.moved[region]
+	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
+		return nil
+	}
+	p.refresh(region, m)
+	_, out, _ := m.Size()
+	err := p.fetch(m, out, false)
+	if errors.Is(err, driver.ErrOutOfMemory) {
+		return nil // the rest comes with its use
+	}
+	return err
+}
+
+// fetch brings so much back. Idle memory makes way, and with must other regions.
+func (p *Pool) fetch(m *moved, n mem.Bytes, must bool) error {
+	defer p.applyLimit()
+	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
+		zap.Stringer("held", p.reserved()))
+	ways := []func() bool{func() bool { return p.trimBy(n) }}
+	if must {
+		ways = append(ways, func() bool { return p.makeRoom(n, m) })
+	}
+	for {
+		some := n
+		if limit := p.mayHold(); limit > 0 {
+			some = min(n, max(limit-p.reserved(), 0))
+		}
+		got, err := m.Fetch(some)
+		if n -= got; n <= 0 || err != nil && !errors.Is(err, driver.ErrOutOfMemory) {
+			return err
+		}
+		for len(ways) > 0 && !ways[0]() {
+			ways = ways[1:]
+		}
+		if len(ways) == 0 {
+			return errors.Join(err, &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
+		}
+		ways = ways[1:]
+	}
+}
+
+// trimBy gives idle memory back, so much where there is as much. False: there is none.
+func (p *Pool) trimBy(n mem.Bytes) bool {
+	if p.state >= broken {
+		return false
+	}
+	held := p.policy.Reserved()
+	if _, err := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n}); err != nil {
+		p.sayAway("idle memory does not make way for a region", err)
+	}
+	return p.policy.Reserved() < held
+}
+
+// Settle puts to sleep what has been copied, and reports whether more is under way.
+func (p *Pool) Settle() (leaving bool) {
+	slept := mem.Bytes(0)
+	for region, m := range p.moved {
+		if p.sleeps(region) || !m.Leaving() {
+			continue
+		}
+		p.refresh(region, m)
+		n, err := m.Settle()
+		if slept += n; err != nil {
+			p.sayAway("memory of a region has not left", err)
+		}
+		leaving = leaving || m.Leaving()
+	}
+	if slept > 0 {
+		p.applyLimit()
+	}
+	return leaving
+}
+
+// makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
+// have nothing.
+func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
+	if p.Host.Captures() > 0 {
+		return false
+	}
+	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
+	for region, m := range p.moved {
+		if m == but || m.IsOpen() || p.sleeps(region) {
+			continue
+		}
+		p.refresh(region, m)
+		lack := before + want - p.dev.Asleep()
+		if _, _, leaving := m.Size(); lack > leaving {
+			p.send(m, lack-leaving)
+		}
+		if p.awaitOut(m, before+want); p.dev.Asleep() >= before+want {
+			break
+		}
+	}
+	return p.dev.Asleep() > before
+}
+
+// awaitOut waits until so much sleeps, or nothing of the region is under way.
+func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
+	for m.Leaving() && p.dev.Asleep() < most {
+		slept, err := m.Settle()
+		if err != nil {
+			p.sayAway("memory of a region has not left", err)
+		}
+		if p.applyLimit(); slept == 0 && err == nil {
+			p.Clock.Sleep(copyWait)
+		}
+	}
+}
+
+// copyWait is how long a thread sleeps between two looks at a copy that it waits for.
+const copyWait = 50 * time.Microsecond
+
+// noteOthers notes what all but closed regions hold.
+func (p *Pool) noteOthers() {
+	if len(p.moved) == 0 {
+		return
+	}
+	others := p.reserved()
+	for _, m := range p.moved {
+		if all, out, _ := m.Size(); !m.IsOpen() {
+			others -= all - out
+		}
+	}
+	for _, m := range p.moved {
+		m.others = max(m.others, others)
+	}
+}
+
+// mirrored returns what is kept on the host for regions that come and go.
+func (p *Pool) mirrored() (n mem.Bytes) {
+	for _, m := range p.moved {
+		n += m.Mirror()
+	}
+	return n
+}
+
+// Away returns what a region has, how much of it is away, and the most that all but closed regions
+// held while it was closed before; open: it is in use, or never was closed.
+func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
+	m := p.moved[region]
+	if m == nil {
+		return 0, 0, 0, true
+	}
+	all, out, _ = m.Size()
+	return all, out, m.before, m.IsOpen()
+}
+
+// MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
+func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
+
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
+// on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom() engine.Means {
+	for region, m := range p.moved {
+		all, out, _ := m.Size()
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
+			return engine.MeansRoom
+		}
+	}
+	return 0
+}
+
+// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
+// the last time by all means.
+func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
+		p.full = p.reserved()
+	}
+	if ev.Means == 0 {
+		return false
+	}
+	p.waited = true
+	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
+		ev.Means = p.meansRoom()
+	} else {
+		ev.Means = 0
+	}
+	return true
+}
+
+// leastRoom is what regions make room for at a time, so that few requests wait.
+const leastRoom = 128 * mem.MiB
+
+// allAway moves all of closed regions out that are to sleep, and waits for it. Those sleep already
+// then, and their contents are where they are when a region is closed.
+func (p *Pool) allAway(pools []uint64) error {
+	for _, pool := range pools {
+		m := p.moved[pool]
+		if m == nil || m.IsOpen() {
+			continue
+		}
+		p.refresh(pool, m)
+		all, _, _ := m.Size()
+		_, err := m.Send(all)
+		p.awaitOut(m, math.MaxInt64)
+		if all, out, _ := m.Size(); out < all {
+			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)
+		}
+	}
+	return nil
+}
+
+// forgetMoved gives up the mirrors of regions that have no memory any more.
+func (p *Pool) forgetMoved() {
+	for region, m := range p.moved {
+		if _, has := p.regions[region]; has {
+			continue
+		}
+		if err := m.Drop(); err != nil {
+			p.sayAway("memory of the host was not given back", err)
+		}
+		delete(p.moved, region)
+	}
+}
+
+// isClosed reports whether a pool is a region that is not in use.
+func (p *Pool) isClosed(pool uint64) bool { return p.moved[pool] != nil && !p.moved[pool].IsOpen() }
+
+// dropAway gives up what regions have on the host.
+func (p *Pool) dropAway() error {
+	var errs []error
+	if p.link != nil {
+		errs = append(errs, p.link.Close())
+		p.link = nil
+	}
+	for _, m := range p.moved {
+		errs = append(errs, m.Drop())
+	}
+	clear(p.moved)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,123 @@
+"""What autograd saves instead of a tensor, and which tensors stay on the device, and why."""
+
+import sys
+from typing import Any, Optional
+
+from ._activation_plan import Cycle
+
+# Why a saved tensor of 1 MiB or more stays on the device.
+PARAMETER = "parameter"  # or a view of one; also FSDP's gathered ones, whose storage comes and goes
+CAST = "cast of a parameter"  # autocast's, which it keeps itself
+SUBCLASS = "subclass"
+LAYOUT = "layout"  # sparse, conjugated or negated
+COMPILED = "compiled"  # its backward pass needs all at once
+BACKWARD = "backward"  # saved within a backward pass, as for a second one
+STREAM = "other stream"  # or a graph is captured
+HOST = "no host memory"
+LINK = "link busy"  # in the first steps
+FAILED = "failed"  # by a bug of ours
+
+_COMPILER = "_functorch/_aot_autograd"
+_APPLY = "torch/autograd/function.py"  # of some releases; others call from C
+
+
+def why_stays(torch: Any, tensor: Any, caller: str) -> Optional[str]:
+    """Why a tensor cannot leave; None if it can. `caller` is the file that saves it."""
+    if type(tensor) is not torch.Tensor:
+        return PARAMETER if isinstance(tensor, torch.nn.Parameter) else SUBCLASS
+    base = tensor if tensor._base is None else tensor._base
+    if isinstance(base, torch.nn.Parameter) or base.is_leaf and base.requires_grad:
+        return PARAMETER
+    if type(base) is not torch.Tensor:
+        return SUBCLASS
+    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+        return LAYOUT
+    if _is_cast(base.grad_fn):
+        return CAST
+    if torch._C._current_graph_task_id() != -1:
+        return BACKWARD
+    if _COMPILER in caller:
+        return COMPILED
+    return None
+
+
+def _is_cast(made: Any) -> bool:
+    if made is None or made.name() != "ToCopyBackward0":
+        return False
+    source = made.next_functions[0][0]
+    return source is not None and source.name() == "torch::autograd::AccumulateGrad"
+
+
+def caller_of(depth: int) -> str:
+    """The file of the frame so many calls above the caller, or of what called Function.apply."""
+    frame = sys._getframe(depth + 1)
+    if frame.f_code.co_filename.endswith(_APPLY) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def check_version(tensor: Any, version: int, shape: Any) -> None:
+    """Raises as autograd does, which cannot look through hooks."""
+    if tensor._version != version:
+        raise RuntimeError(
+            f"one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [{tensor.type()} {list(shape)}] is at version {tensor._version}; expected "
+            f"version {version} instead. It was saved within stalloc.offload_activations()."
+        )
+
+
+class Kept:
+    """A saved tensor that stays on the device."""
+
+    __slots__ = ("offloader", "tensor", "version")
+
+    def __init__(self, tensor: Any, offloader: Any = None) -> None:
+        # A parameter is kept itself: its memory may be exchanged until it is needed. An output
+        # would keep itself alive by its graph.
+        self.tensor = tensor if tensor.is_leaf else tensor.detach()
+        self.version, self.offloader = tensor._version, offloader
+
+    def unpack(self) -> Any:
+        if self.offloader is not None:
+            self.offloader.unpacked = True
+        check_version(self.tensor, self.version, self.tensor.shape)
+        return self.tensor
+
+
+class Record:
+    """A storage that was saved: on the device, on its way, or on the host."""
+
+    def __init__(self, cycle: Cycle, weak: Any, flat: Any, tensor: Any, counter: Any) -> None:
+        self.cycle, self.size, self.weak = cycle, flat.numel(), weak
+        self.flat: Any = flat  # its bytes on the device; None while they are away
+        self.piece: Any = None  # of host memory
+        self.out: Any = None  # the event behind the copy out, until it was awaited
+        self.back: Any = None  # behind the copy back, likewise
+        self.users = 0  # saved tensors
+        self.needed = False
+        self.ahead = False  # came back before it is needed, without a plan
+        self.version, self.counter = tensor._version, counter
+        self.number = cycle.save(self.size)
+
+    def changed(self, tensor: Any) -> bool:
+        """Whether a tensor of this storage may hold something else than what was saved."""
+        return bool(self.counter._version != self.version or tensor._version != self.version)
+
+
+class Saved:
+    """A tensor of a record."""
+
+    def __init__(self, offloader: Any, record: Record, tensor: Any, counter: Any) -> None:
+        self.offloader, self.record = offloader, record
+        record.users += 1
+        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
+        self.offset = tensor.storage_offset()
+        self.version, self.counter = tensor._version, counter
+
+    def unpack(self) -> Any:
+        # The counter goes on counting for the tensor: another may change it as long as it lives.
+        check_version(self.counter, self.version, self.shape)
+        return self.offloader.restore(self)
+
+    def __del__(self) -> None:
+        self.offloader.release(self.record)
