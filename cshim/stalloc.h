@@ -302,6 +302,10 @@ struct stalloc_meters {
 STALLOC_API size_t stalloc_snapshot(int device, struct stalloc_meters *out,
 				    struct stalloc_block *blocks, size_t n);
 
+/* Writes the ids of at most `room` private pools of a device, and how many bytes each holds;
+ * returns how many there are. */
+STALLOC_API size_t stalloc_pools_held(int device, uint64_t (*pools)[3], size_t room);
+
 /* Sets what the other allocator holds now, and its peak so far; with reset all peaks start again.
  * While the other allocator holds memory, a new peak of stalloc's is entered only by this call;
  * stalloc_stale says whether one waits. stalloc_set_beside is its name up to 0.2. */

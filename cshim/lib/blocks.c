@@ -108,6 +108,26 @@ size_t stalloc_snapshot(int device, struct stalloc_meters *out, struct stalloc_b
 	       stalloc_plain_blocks(device, blocks + (all < n ? all : n), all < n ? n - all : 0);
 }
 
+size_t stalloc_pools_held(int device, uint64_t (*pools)[3], size_t room) {
+	size_t all = 0;
+	if (!known(device)) return 0;
+	struct stalloc_device *d = &stalloc_devices[device];
+	stalloc_lock(d);
+	for (uint32_t s = 0; s < d->index.arena_n; s++) {
+		const struct index_arena *a = &d->index.arenas[s];
+		const uint64_t bytes = (uint64_t)(a->free + a->load) * STALLOC_GRAIN;
+		size_t i = 0;
+		if (!private_pool(a) || !bytes) continue;
+		while (i < all && i < room && pools[i][0] != a->pool) i++;
+		if (i == all && all++ < room) pools[i][0] = a->pool, pools[i][2] = 0;
+		if (i < room) pools[i][2] += bytes;
+	}
+	stalloc_unlock_and_drain(d);
+	for (size_t i = 0; i < all && i < room; i++)
+		stalloc_pool_ids(device, pools[i][0], pools[i]);
+	return all;
+}
+
 void stalloc_set_other(int device, const struct stalloc_meters *now, int reset) {
 	if (!known(device)) return;
 	struct stalloc_device *d = &stalloc_devices[device];

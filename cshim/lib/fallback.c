@@ -83,10 +83,13 @@ int stalloc_capturing(int device, void *stream) {
 	int status = 0, code = -1;
 	if (!stalloc_get_driver(err, sizeof err)) return -1;
 	pthread_mutex_lock(&lock);
+	int mode = STALLOC_CU_CAPTURE_MODE_RELAXED;
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	if (enter(device, err, sizeof err) == STALLOC_OK) {
 		code = driver.cuStreamIsCapturing((stalloc_cu_stream)stream, &status);
 		leave();
 	}
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	pthread_mutex_unlock(&lock);
 	return code ? -1 : status != STALLOC_CU_CAPTURE_NONE;
 }

@@ -93,6 +93,7 @@ int stalloc_malloc_at(void *ptr, size_t size, int device, void *stream, const ui
 	if (!s || !addr || !size)
 		return stalloc_fail(STALLOC_ERR_ARGUMENT, "no block can lie at %p", ptr);
 	struct stalloc_flight f = {.device = s->device};
+	stalloc_drain_now(s->device); /* frees may be waiting */
 	if (!pool) stalloc_pool_enter(&f, s->device, stream);
 	int result = e->alloc(s, pool ? stalloc_pool_key(pool[0], pool[1]) : f.pool, size, &addr,
 			      err, sizeof err);

@@ -1,5 +1,5 @@
-/* Private pools and captures into graphs. What is freed in a pool nobody else may have
- * before the pool is released, and what a captured stream uses nobody before the capture is
+/* Private pools and captures into graphs. What is freed in a pool that graphs use nobody else may
+ * have before the pool is released, and what a captured stream uses nobody before the capture is
  * over: such pieces keep their claims for as long. */
 #include <stdio.h>
 
@@ -19,6 +19,7 @@ static uint64_t begin(struct worker *w, int device, void *stream, bool all)
 					       : kit_below(&w->random, REUSED);
 	id = id << 8 | (uint64_t)w->id;
 	stalloc_begin_pool(device, id, 7, all ? NULL : &one);
+	if (kit_below(&w->random, 2)) stalloc_pool_purpose(device, id, 7, stream, 0);
 	w->did.pools++;
 	return id;
 }
@@ -35,6 +36,19 @@ static void churn(struct worker *w, struct piece *p, int device, void *stream)
 	}
 }
 
+/* A piece that was freed lies where it was, as a checkpoint wants it. */
+static void restore(struct worker *w, struct piece *p, uint64_t id)
+{
+	const uint64_t pool[] = {id, 7};
+	piece_check(p);
+	if (!stalloc_serves_pools(p->device)) return piece_over(p);
+	int result = stalloc_malloc_at(p->at, p->size, p->device, p->stream, pool);
+	CHECK(result == STALLOC_OK, "%s", stalloc_last_error());
+	w->served[p->device]++;
+	piece_wake(p, false);
+	piece_give(w, p);
+}
+
 void graph_pool(struct worker *w)
 {
 	struct piece p[PIECES] = {{0}};
@@ -44,6 +58,8 @@ void graph_pool(struct worker *w)
 	bool all = life.open_pools && kit_below(&w->random, 2), early = kit_below(&w->random, 2);
 	uint64_t id = begin(w, device, stream, all);
 	bool keep = kit_below(&w->random, 8) == 0 && id >> 8 >= REUSED;
+	bool mine = life.sound && !life.open_pools && !keep && !early;
+	if (mine) stalloc_capture_pool(device, id, 7);
 	churn(w, p, device, stream);
 	stalloc_end_pool(device, id, 7);
 	if (keep) { /* the one that was kept goes */
@@ -53,13 +69,15 @@ void graph_pool(struct worker *w)
 	} else if (early) {
 		stalloc_release_pool(device, id, 7);
 	}
-	bool mine = life.sound && !life.open_pools && !keep && !early;
 	for (int i = 0; i < PIECES; i++)
 		if (p[i].at) mine ? piece_give_kept(w, &p[i]) : piece_give(w, &p[i]);
 	if (mine) {
+		stalloc_empty_pool(device, id, 7); /* which leaves what graphs use */
+		for (int i = 0; i < PIECES; i++) /* a replay */
+			if (p[i].at) piece_wake(&p[i], false);
 		steps_play(w); /* which is outside of the pool */
 		for (int i = 0; i < PIECES; i++)
-			if (p[i].at) piece_over(&p[i]);
+			if (p[i].at) restore(w, &p[i], id);
 	}
 	if (!early && !keep) stalloc_release_pool(device, id, 7);
 	road_drop(stream);

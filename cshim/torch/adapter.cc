@@ -103,12 +103,14 @@ class Adapter final : public Pools {
 	// Follows what libstalloc maps from now on.
 	void listen() { library_.set_tracker(&stalloc::remapped); }
 
-	// What native holds on a device, by pool: {0, 0} is its default pool. None of it can be
-	// paused.
+	// What cannot be paused on a device, by pool: what native holds ({0, 0}: its default pool),
+	// and our private pools.
 	std::map<MempoolId_t, size_t> held(DeviceIndex device) {
 		std::map<MempoolId_t, size_t> sums;
 		for (const auto &s : native_segments())
 			if (s.device == device) sums[s.owner_private_pool_id] += s.total_size;
+		for (const auto &[first, second, bytes] : library_.pools(device))
+			sums[{first, second}] += bytes;
 		return sums;
 	}
 
@@ -178,11 +180,9 @@ class Adapter final : public Pools {
 	}
       protected:
 	void on_empty_cache(MempoolId_t id) override {
-		Pools::on_empty_cache(id);
-		if (id != MempoolId_t{0, 0}) return refresh_all();
-		Context frames = recorder_.on() ? recorder_.frames(RecordContext::ALL) : nullptr;
-		library_.empty_cache();
-		drop_idle_places(frames);
+		if (id == MempoolId_t{0, 0})
+			drop_idle_places(recorder_.on() ? recorder_.frames(RecordContext::ALL)
+							: nullptr);
 		refresh_all();
 	}
 	DataPtr adopt(DataPtr &&p) override {
@@ -365,8 +365,8 @@ __attribute__((visibility("default"))) int stalloc_adapter_open_pools() {
 	return stalloc::adapter ? stalloc::adapter->open_captures() : 0;
 }
 
-// How many of native's pools hold memory of a device; writes id and bytes of at most `room` of
-// them.
+// How many pools hold memory of a device that cannot be paused; writes id and bytes of at most
+// `room` of them.
 __attribute__((visibility("default"))) size_t stalloc_adapter_held(int device, uint64_t (*pools)[3],
 								   size_t room) try {
 	if (!stalloc::adapter) return 0;

@@ -60,6 +60,7 @@ struct Books {
 	SampledPeak reserved, active;
 	History history;
 	Places places; // of every live block, while history is recorded
+	std::map<MempoolId_t, int64_t> pool_peaks;
 	size_t room = 0; // the limit for places when it was last computed
 	int64_t ooms = 0;
 	uint64_t retries_before = 0;
@@ -125,6 +126,23 @@ inline void merge(c10::CachingDeviceAllocator::Stat *into, int64_t current, int6
 	into->freed += freed;
 	into->peak = std::max(into->peak, peak);
 }
+
+// Adds what our private pools hold where PyTorch's statistics have that; peaks: as seen so far.
+template <typename Stats>
+auto merge_pools(Stats *into, const std::vector<std::array<uint64_t, 3>> &pools,
+		 std::map<MempoolId_t, int64_t> *peaks)
+	-> decltype((void)into->reserved_bytes_by_private_pools) {
+	for (const auto &[first, second, bytes] : pools) {
+		const MempoolId_t id{first, second};
+		const auto held = static_cast<int64_t>(bytes);
+		int64_t &peak = (*peaks)[id];
+		peak = std::max(peak, held);
+		for (size_t pool : {kAll, kLarge})
+			merge(&into->reserved_bytes_by_private_pools[id][pool], held, peak, peak,
+			      peak - held);
+	}
+}
+inline void merge_pools(...) {}
 
 // before: the meter at the last reset of the totals.
 inline void merge(c10::CachingDeviceAllocator::Stat *into, const stalloc_meter &m,

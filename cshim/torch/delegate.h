@@ -116,6 +116,7 @@ class Delegate : public caching::CUDAAllocator {
 
 #if STALLOC_TORCH >= 208
 	void emptyCache(MempoolId_t id = {0, 0}) override {
+		empty_ours(id);
 		if (!captures()) native->emptyCache(id);
 		on_empty_cache(id);
 	}
@@ -129,6 +130,7 @@ class Delegate : public caching::CUDAAllocator {
 	}
 #else
 	void emptyCache() override {
+		empty_ours({0, 0});
 		if (!captures()) native->emptyCache();
 		on_empty_cache({0, 0});
 	}
@@ -237,6 +239,7 @@ class Delegate : public caching::CUDAAllocator {
 	}
 
 	virtual bool captures() const { return false; } // a stream may be captured
+	virtual void empty_ours(MempoolId_t) {}
 	virtual void on_empty_cache(MempoolId_t) {}
 	// Whether libstalloc serves the pool, which something uses from now on.
 	virtual bool on_retain_pool(DeviceIndex, MempoolId_t) { return false; }

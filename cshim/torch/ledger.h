@@ -79,6 +79,7 @@ class Ledger : public Delegate {
 			merge(&sum.active_bytes[pool], now, b.before.of[pool][STALLOC_ALLOCATED]);
 			merge(&sum.reserved_bytes[pool], held, b.reserved.peak, most, most - held);
 		}
+		merge_pools(&sum, library_.pools(d), &b.pool_peaks);
 		sum.num_ooms += b.ooms;
 		sum.num_alloc_retries += static_cast<int64_t>(s.retries - b.retries_before);
 		return sum;
@@ -103,6 +104,7 @@ class Ledger : public Delegate {
 		stalloc_stats s = library_.stats(d);
 		Books &b = books_[d];
 		std::lock_guard<std::mutex> hold(b.lock);
+		b.pool_peaks.clear();
 		b.reserved.reset(s.reserved, theirs.reserved_bytes[kAll].current);
 		b.active.reset(s.active, theirs.active_bytes[kAll].current);
 	}

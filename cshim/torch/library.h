@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ namespace stalloc {
 				X(end_import) X(begin_pool) X(end_pool) X(release_pool)          \
 					X(pool_purpose) X(retain_pool) X(pool_uses)              \
 						X(empty_pool) X(capture_pool) X(malloc_at)       \
-							X(captures) X(serves_pools)
+							X(captures) X(serves_pools)      \
+								X(pools_held)
 
 struct Library {
 #define STALLOC_FIELD(name) decltype(&stalloc_##name) name = nullptr;
@@ -54,6 +56,15 @@ struct Library {
 		all.resize(n);
 		std::sort(all.begin(), all.end(),
 			  [](const auto &x, const auto &y) { return x.ptr < y.ptr; });
+		return all;
+	}
+	// What the private pools of a device hold.
+	std::vector<std::array<uint64_t, 3>> pools(int device) const {
+		std::vector<std::array<uint64_t, 3>> all;
+		size_t n = 0;
+		auto room = [&] { return reinterpret_cast<uint64_t(*)[3]>(all.data()); };
+		while ((n = pools_held(device, room(), all.size())) > all.size()) all.resize(n);
+		all.resize(n);
 		return all;
 	}
 	// The live blocks of a device, or of one of its private pools.

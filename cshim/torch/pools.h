@@ -146,8 +146,8 @@ class Pools : public Ledger {
 		native->createOrIncrefPool(d, id, nullptr);
 #endif
 	}
-	void on_empty_cache(MempoolId_t id) override {
-		if (id == MempoolId_t{0, 0}) return;
+	void empty_ours(MempoolId_t id) override {
+		if (id == MempoolId_t{0, 0}) return library_.empty_cache();
 		for (int d = 0; d < c10::cuda::device_count(); d++)
 			library_.empty_pool(d, id.first, id.second);
 	}

@@ -101,12 +101,12 @@ def close() -> None:
 
 
 def has_open_pools() -> bool:
-    """Whether a private pool is being allocated to; then a stream may be under capture."""
+    """Whether a private pool is being allocated to while a stream may be under capture."""
     return _installed is not None and _installed.stalloc_adapter_open_pools() > 0
 
 
 def held(device: int) -> dict[tuple[int, int], int]:
-    """What PyTorch's own allocator holds on a device, in bytes, by the id of the pool."""
+    """What PyTorch's own allocator and private pools hold on a device, by the id of the pool."""
     if _installed is None:
         return {}
     room = 0

@@ -1,4 +1,4 @@
-"""Memory of PyTorch's own allocator that stalloc.pause() does not touch: private pools by kind."""
+"""Memory that stalloc.pause() does not touch: of private pools and PyTorch's own, by kind."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ def table(device: int) -> str:
     kinds = _kinds(device)
     if not kinds:
         return ""
-    lines = ["\nAwake when the rest sleeps, of PyTorch's own allocator:"]
+    lines = ["\nAwake when the rest sleeps, of private pools and PyTorch's own allocator:"]
     for kind, held in kinds.items():
         number, unit = size(sum(held)).split(" ")
         lines.append(f"  {kind:<34} {number:>8} {unit:<3}  {_count(held)}")
@@ -29,7 +29,7 @@ def log(devices: Iterable[int]) -> None:
         kinds = _kinds(device).items()
         said = [f"{kind} {size(sum(held))} ({_count(held)})" for kind, held in kinds]
         if said:
-            text = f"{_rank.name()}: cuda:{device}: of PyTorch's own allocator stay awake: "
+            text = f"{_rank.name()}: cuda:{device}: these pools stay awake: "
             print(text + ", ".join(said), file=sys.stderr, flush=True)
 
 

@@ -117,6 +117,10 @@ static void program_pool() {
 		CHECK(shown(id, &others).second == (std::set<void *>{a.get(), b.get()}));
 		CHECK(shown(id).first >= 30 * MiB);
 		CHECK(others + shown(id).first == size_t(reserved()));
+#if TORCH_VERSION_MINOR >= 15
+		const auto pools = stats().reserved_bytes_by_private_pools;
+		CHECK(pools.at(id)[0].current == int64_t(shown(id).first));
+#endif
 		CHECK(all->checkPoolLiveAllocations(0, id, {a.get(), b.get()}));
 		CHECK(!all->checkPoolLiveAllocations(0, id, {a.get()}));
 		CHECK(!all->checkPoolLiveAllocations(0, id, {a.get(), nullptr}));

@@ -68,7 +68,7 @@ def test_each_kind_is_named(hold, group, monkeypatch, capfd):
     for n, identity in enumerate([(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (6, 0), (7, 0)]):
         hold(*identity, (n + 1) * MIB)
     assert stalloc.explain().split("\n\n", 1)[1].splitlines() == [
-        "Awake when the rest sleeps, of PyTorch's own allocator:",
+        "Awake when the rest sleeps, of private pools and PyTorch's own allocator:",
         "  older than stalloc, or moved           1.00 MiB  1 pool",
         "  registered with NCCL                   2.00 MiB  1 pool",
         "  NCCL's windows                         7.00 MiB  2 pools",
@@ -79,7 +79,7 @@ def test_each_kind_is_named(hold, group, monkeypatch, capfd):
     capfd.readouterr()
     stalloc.pause()
     assert capfd.readouterr().err == (
-        "stalloc: cuda:0: of PyTorch's own allocator stay awake: older than stalloc, or moved "
+        "stalloc: cuda:0: these pools stay awake: older than stalloc, or moved "
         "1.00 MiB (1 pool), registered with NCCL 2.00 MiB (1 pool), NCCL's windows 7.00 MiB "
         "(2 pools), symmetric memory 5.00 MiB (1 pool), MemPools, pools that graphs share "
         "6.00 MiB (1 pool), CUDA graphs 15.00 MiB (2 pools)\n"
