@@ -177,7 +177,7 @@ def main():
         for way in options.ways:
             child = subprocess.run(
                 [sys.executable, __file__, *sys.argv[1:], "--way", way],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                capture_output=True, text=True,
                 env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ""},
             )  # fmt: skip
             if child.returncode == 0:

@@ -255,7 +255,7 @@ def _watch_state(optimizer: Any) -> None:
         self.__dict__["state"] = value
 
     body = {"state": property(read, write), "__module__": kind.__module__}
-    body["__qualname__"] = kind.__qualname__  # type: ignore[assignment]
+    body["__qualname__"] = kind.__qualname__
     optimizer.__class__ = type(kind.__name__, (kind,), body)
 
 

@@ -53,7 +53,9 @@ def check_states_lend():
         forget()
         limited(2 * GIB)
         seen = []
-        got = train(6, GIB, stalloc.offload, lambda o: seen.append(stalloc.stats()), **options)
+        got = train(
+            6, GIB, stalloc.offload, lambda o, seen=seen: seen.append(stalloc.stats()), **options
+        )
         limited(TOTAL)
         assert got == expected, (got, expected)
         assert all(s.reserved <= 2 * GIB for s in seen), [s.reserved for s in seen]
