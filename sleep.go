@@ -56,7 +56,7 @@ func (a *Allocator) Resume(tags ...string) error { return a.ofRegions(tags, a.lo
 
 // BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
 // is away: the stream waits for the copies, the caller for memory alone. With an error, such as
-// ErrOutOfMemory, the region is not in use, and nothing is lost.
+// ErrOutOfMemory, the region is not in use, and nothing is lost. Uses nest.
 func (a *Allocator) BeginAwake(tag string, stream Stream) error {
 	return a.ofRegions([]string{tag}, func(pools []uint64) error {
 		return a.local.BeginAwake(pools[0], stream)

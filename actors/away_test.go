@@ -153,6 +153,28 @@ func TestWhatDoesNotFit(t *testing.T) {
 	k.use()
 }
 
+// TestUsesNest: a region is closed by the end of its last use.
+func TestUsesNest(t *testing.T) {
+	k := newAwayKit(t)
+	for range 2 {
+		k.use()
+		k.use()
+		k.end(true)
+		at, err := k.MallocIn(0, k.region, mem.MiB)
+		if err != nil {
+			t.Errorf("the region is in use: %v", err)
+		}
+		if err := k.Release(at); err != nil {
+			t.Fatal(err)
+		}
+		k.end(false)
+		if _, err := k.MallocIn(0, k.region, mem.MiB); !errors.Is(err, pool.ErrNotOpen) {
+			t.Errorf("a request of a closed region: %v", err)
+		}
+	}
+	k.use()
+}
+
 // TestPausedWhileClosed: it sleeps, wakes to what it was, and can be used.
 func TestPausedWhileClosed(t *testing.T) {
 	k := newAwayKit(t)

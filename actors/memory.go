@@ -95,7 +95,7 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 
 // BeginAwake says that work given to a stream from now on uses a region, and brings back what of it
 // is away: the stream waits for the copies, the caller for memory alone. With an error, such as
-// driver.ErrOutOfMemory, the region stays as it was.
+// driver.ErrOutOfMemory, the region stays as it was. Uses nest: each needs an EndAwake.
 func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 	err := d.onPool(func(p *pool.Pool) error { return p.BeginAwake(region, stream) }, nil)
 	if err == nil {

@@ -30,6 +30,7 @@ type moving struct {
 // moved is a region, and how much of it has to leave.
 type moved struct {
 	*away.Region
+	uses   int          // that have begun and not ended
 	others mem.Bytes    // the most that all but closed regions have held since it was closed
 	before mem.Bytes    // and the time before
 	lately [4]mem.Bytes // what had to be away in the last times, the latest first
@@ -43,23 +44,49 @@ var errOpenWhileCapturing = errors.New("a private pool is being allocated to, an
 
 // BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
 func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
-	m := p.moved[region]
-	switch {
-	case p.sleeps(region):
+	if p.sleeps(region) {
 		return ErrAsleep
-	case m == nil || m.IsOpen():
-		return nil
-	case p.Host.Captures() > 0:
-		return errOpenWhileCapturing
 	}
-	p.refresh(region, m)
-	p.learn(m)
-	if _, out, _ := m.Size(); out > 0 {
-		if err := p.fetch(m, out, true); err != nil {
-			return fmt.Errorf("it stays away: %w", err)
+	m, err := p.movedOf(region)
+	switch capturing := p.Host.Captures() > 0; {
+	case err != nil:
+		return err
+	case capturing && !m.IsOpen():
+		return errOpenWhileCapturing
+	case capturing: // the stream cannot wait for what is not captured, and need not
+		m.uses++
+		return nil
+	case !m.IsOpen():
+		p.refresh(region, m)
+		p.learn(m)
+		if _, out, _ := m.Size(); out > 0 {
+			if err := p.fetch(m, out, true); err != nil {
+				return fmt.Errorf("it stays away: %w", err)
+			}
 		}
 	}
-	return m.Open(stream)
+	if err := m.Open(stream); err != nil {
+		return err
+	}
+	m.uses++
+	return nil
+}
+
+// movedOf returns what is known of a region, which is open the first time.
+func (p *Pool) movedOf(region uint64) (*moved, error) {
+	if m := p.moved[region]; m != nil {
+		return m, nil
+	}
+	if p.link == nil {
+		link, err := away.NewLink(p.dev)
+		if err != nil {
+			return nil, err
+		}
+		p.link = link
+	}
+	m := &moved{Region: away.New(p.link)}
+	p.moved[region] = m
+	return m, nil
 }
 
 // learn notes how much of a region had to be away since it was closed: by how much it and all else
@@ -88,26 +115,20 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
-	if p.Host.Captures() > 0 {
-		return nil // it stays open
+	m, err := p.movedOf(region)
+	if err != nil {
+		return err
 	}
-	m := p.moved[region]
-	if m == nil {
-		if p.link == nil {
-			link, err := away.NewLink(p.dev)
-			if err != nil {
-				return err
-			}
-			p.link = link
-		}
-		m = &moved{Region: away.New(p.link)}
-		p.moved[region] = m
+	if m.uses > 1 || p.Host.Captures() > 0 { // it stays open
+		m.Changed(changed)
+		m.uses = max(m.uses-1, 0)
+		return nil
 	}
 	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
 	if err := m.Close(stream, handles, changed); err != nil {
 		return err
 	}
-	m.before, m.others = m.others, 0
+	m.uses, m.before, m.others = 0, m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
 	if !always {

@@ -102,11 +102,14 @@ func New(l *Link) *Region { return &Region{link: l, open: true} }
 // IsOpen reports whether the program uses it.
 func (r *Region) IsOpen() bool { return r.open }
 
+// Changed says that the contents of an open region are not what the mirror has, if so.
+func (r *Region) Changed(changed bool) { r.changed = r.changed || changed }
+
 // Close says that work given to streams from now on does not use the region, which has these
 // handles, until it is opened. Work on stream was the last that did. changed: its contents are not
 // what the mirror has. With an error it is open as before.
 func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed bool) error {
-	r.changed = r.changed || changed // also if it is closed later
+	r.Changed(changed) // also if it is closed later
 	used, err := r.link.dev.Record(stream)
 	if err != nil {
 		return err
