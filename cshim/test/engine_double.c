@@ -281,6 +281,32 @@ EXPORT int stalloc_engine_resume(int device, const char *const *tags, size_t cou
 	return STALLOC_OK;
 }
 
+static int lends_nothing(char *err, size_t n)
+{
+	snprintf(err, n, "this engine lends nothing");
+	return STALLOC_ERR_ENGINE;
+}
+
+EXPORT int stalloc_engine_begin_awake(int device, const char *tag, uint64_t stream, char *err,
+				      size_t n)
+{
+	(void)device, (void)tag, (void)stream;
+	return lends_nothing(err, n);
+}
+
+EXPORT int stalloc_engine_end_awake(int device, const char *tag, uint64_t stream, int how,
+				    char *err, size_t n)
+{
+	(void)device, (void)tag, (void)stream, (void)how;
+	return lends_nothing(err, n);
+}
+
+EXPORT int stalloc_engine_prefetch(int device, const char *tag, char *err, size_t n)
+{
+	(void)device, (void)tag;
+	return lends_nothing(err, n);
+}
+
 EXPORT int stalloc_engine_export(uint64_t addr, uint64_t *offset, char *pieces, size_t room,
 				 char *err, size_t n)
 {
