@@ -50,8 +50,8 @@ type Program struct {
 // Served counts requests, how many of them a plan served, and calls of the driver.
 type Served struct{ Requests, Hits, Calls int64 }
 
-// Bad reports whether one request in fifty or more was not served at its planned offset.
-func (s Served) Bad() bool { return 50*(s.Requests-s.Hits) > s.Requests }
+// Bad reports whether more than one request in forty was not served at its planned offset.
+func (s Served) Bad() bool { return 40*(s.Requests-s.Hits) > s.Requests }
 
 // On returns a program without blocks, on an allocator over a simulated device.
 func On(local *actors.Local, device *sim.Device) *Program {
