@@ -176,7 +176,13 @@ func stalloc_engine_trim(device C.int, pool C.uint64_t) C.int {
 
 //export stalloc_engine_capture
 func stalloc_engine_capture(device C.int, pool C.uint64_t) C.int {
-	return each(device, nil, 0, func(d *opened) error { return d.Capture(uint64(pool)) })
+	return answer(nil, 0, func() error { // of a device that nobody has asked for memory yet, too
+		d, err := process.Load().device(int(device))
+		if err != nil {
+			return err
+		}
+		return d.Capture(uint64(pool))
+	})
 }
 
 //export stalloc_engine_limit
