@@ -119,7 +119,7 @@ func TestFencesAreAskedFor(t *testing.T) {
 	k.empty()
 }
 
-// TestFencesPassUnasked: without a request that lacks memory it is known soon that a
+// TestFencesPassUnasked: without a request that is short of memory it is known soon that a
 // fence has passed, whatever is asked for.
 func TestFencesPassUnasked(t *testing.T) {
 	var now time.Duration

@@ -5,7 +5,6 @@ import (
 	"math"
 	"testing"
 
-	"stalloc/actors/device"
 	"stalloc/cuda/sim"
 	"stalloc/engine/onerange"
 	"stalloc/internal/driver"
@@ -81,7 +80,7 @@ func TestHugeDevice(t *testing.T) {
 
 // dying is a device under which a bug shows: Create panics once it is armed.
 type dying struct {
-	device.Device
+	*sim.Device
 	armed bool
 }
 

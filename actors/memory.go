@@ -97,7 +97,8 @@ func (d *Device) Sleeps(pools []uint64) (some, all bool) {
 // is away: the stream waits for the copies, the caller for memory alone. With an error, such as
 // driver.ErrOutOfMemory, the region stays as it was. Uses nest: each needs an EndAwake.
 func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
-	err := d.onPool(func(p *pool.Pool) error { return p.BeginAwake(region, stream) }, nil)
+	begin := func(p *pool.Pool) error { return p.BeginAwake(region, stream) }
+	err := d.onPool(begin, begin) // a broken pool's regions come back, too
 	if err == nil {
 		d.life.mover.Opened(region)
 	}
@@ -106,12 +107,12 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
 // stream was the last that did. The program must not touch its memory meanwhile: as much of it as
-// others lack lies on the host. changed: the work has changed its contents; else what the host has
+// others are short of lies on the host. changed: the work has changed its contents; else what the host has
 // of them is still right. With always, all of it leaves.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
 	err := d.onPool(func(p *pool.Pool) error {
 		return p.EndAwake(region, stream, changed, always)
-	}, nil)
+	}, nothing)
 	if err == nil {
 		d.life.mover.Closed(region)
 	}

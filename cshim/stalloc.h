@@ -17,7 +17,7 @@
  * or first names the other streams with stalloc_record_stream; these must exist until the block
  * is freed. PyTorch has the same rules. A stream may be destroyed while it has memory, which then
  * serves other streams or goes back to the driver. Not while a private pool is being allocated
- * to, since a stream may be captured into a graph: then a request that lacks memory can get only
+ * to, since a stream may be captured into a graph: then a request that is short of memory can get only
  * the idle memory of streams that are never destroyed (stalloc_lasting_stream).
  */
 #ifndef STALLOC_H
@@ -112,7 +112,7 @@ STALLOC_API void stalloc_release_pool(int device, uint64_t id0, uint64_t id1);
  * stream (graph = 1), or a program's MemPool (0), beside which memory is managed as elsewhere. If
  * nobody says, a stream may be captured until the pool's end. If a capture fails,
  * PyTorch may neither end nor release its pool: both is done when the thread that began it begins
- * another pool, empties the cache, ends a step or lacks memory. */
+ * another pool, empties the cache, ends a step or is short of memory. */
 STALLOC_API void stalloc_pool_purpose(int device, uint64_t id0, uint64_t id1, void *stream,
 				      int graph);
 /* Adds a use of a pool, which a release ends; returns how many uses a pool has. */
@@ -160,7 +160,7 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
 
 /* Lends the memory of a region while the program does not use it. Between begin and end work on any
  * stream may use the region. Behind end, which names the stream of the last such work, its contents
- * leave for the host as far as others lack memory, over a stream of their own, and their memory
+ * leave for the host as far as others are short of memory, over a stream of their own, and their memory
  * serves others. The program must not touch it then, and requests of the region fail. begin brings
  * back what is away: the given stream waits for the copies, the caller for memory alone. `how` is a
  * sum of STALLOC_CHANGED (the work wrote to the region; without it what the host has is still

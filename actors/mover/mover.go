@@ -45,6 +45,7 @@ type Mover struct {
 // region is what is known of one that is closed.
 type region struct {
 	closed bool
+	moves  bool          // something has left, or leaves, since it was closed
 	since  time.Duration // when it was closed last
 	now    run           // since then
 	before []run         // the last times that it was closed
@@ -82,7 +83,8 @@ func (m *Mover) Closed(n uint64) {
 		r = &region{}
 		m.regions[n] = r
 	}
-	r.closed, r.since, r.tried, r.start = true, m.Clock.Now(), 0, m.passed+m.logged
+	r.closed, r.moves = true, false
+	r.since, r.tried, r.start = m.Clock.Now(), 0, m.passed+m.logged
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
@@ -99,7 +101,9 @@ func (m *Mover) Opened(n uint64) {
 		return
 	}
 	r.closed, r.knows = false, false
-	r.before = append(r.before, r.now)
+	if r.moves {
+		r.before = append(r.before, r.now)
+	}
 	r.now = run{}
 	if extra := len(r.before) - history; extra > 0 {
 		r.before = r.before[extra:]
@@ -120,15 +124,16 @@ func (m *Mover) run() {
 	}
 }
 
-// look returns false if there is nothing left to look at.
+// look returns false if there is nothing left to look at: no region is closed, or nothing of them has
+// left. What leaves later, since a request is short of memory, comes back with its use.
 func (m *Mover) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, load, any := m.Clock.Now(), m.Load(), false
 	for n, r := range m.regions {
 		if r.closed && !m.stop {
-			any = true
 			m.lookAt(n, r, now, load)
+			any = any || r.moves
 		}
 	}
 	m.running = any
@@ -146,6 +151,7 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		}
 		all, out, others, open := p.Away(n)
 		most := p.MostHeld()
+		r.moves = r.moves || leaving || out > 0
 		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
 			return nil
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -15,7 +14,7 @@ import (
 	"stalloc/internal/mem"
 )
 
-// A region that the program says it does not use is closed: as much of it as the default pool lacks
+// A region that the program says it does not use is closed: as much of it as others are short of
 // goes to the host, and comes back before its next use (package away). What was short in one step
 // leaves at once in the next ones, so that nobody waits for it.
 
@@ -94,18 +93,19 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 func (p *Pool) learn(m *moved) {
 	all, _, _ := m.Size()
 	n := mem.Bytes(0)
-	if most := p.mostHeld(); most > 0 {
+	if most := p.MostHeld(); most > 0 {
 		n = min(max(m.others+all-most, 0), all)
 	}
 	copy(m.lately[1:], m.lately[:])
 	m.lately[0] = n
 }
 
-// mostHeld returns how much may be held, or could be when the driver refused more.
-func (p *Pool) mostHeld() mem.Bytes {
+// MostHeld returns how much may be held of the driver, as far as that is known, 0: it is not. Where
+// the driver has refused more that is what was held then, or since.
+func (p *Pool) MostHeld() mem.Bytes {
 	limit := p.mayHold()
-	if p.full > 0 && (limit == 0 || p.full < limit) {
-		return p.full
+	if full := max(p.full, p.reserved()); p.full > 0 && (limit == 0 || full < limit) {
+		return full
 	}
 	return limit
 }
@@ -141,25 +141,6 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 
 // needMargin is the part by which more leaves than was needed lately.
 const needMargin = 16
-
-// refresh tells a region which handles it has: idle ones may have gone back to the driver.
-func (p *Pool) refresh(region uint64, m *moved) {
-	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
-}
-
-// send begins to move so much out.
-func (p *Pool) send(m *moved, n mem.Bytes) {
-	if _, err := m.Send(n); err != nil {
-		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
-	}
-}
-
-func (p *Pool) sayAway(text string, err error) {
-	if !p.warnAway[text] {
-		p.warnAway[text] = true
-		p.Log.Warn(text, zap.Error(err))
-	}
-}
 
 // Prefetch brings back what fits: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64) error {
@@ -216,82 +197,6 @@ func (p *Pool) trimBy(n mem.Bytes) bool {
 	return p.policy.Reserved() < held
 }
 
-// Settle puts to sleep what has been copied, and reports whether more is under way.
-func (p *Pool) Settle() (leaving bool) {
-	slept := mem.Bytes(0)
-	for region, m := range p.moved {
-		if p.sleeps(region) || !m.Leaving() {
-			continue
-		}
-		p.refresh(region, m)
-		n, err := m.Settle()
-		if slept += n; err != nil {
-			p.sayAway("memory of a region has not left", err)
-		}
-		leaving = leaving || m.Leaving()
-	}
-	if slept > 0 {
-		p.applyLimit()
-	}
-	return leaving
-}
-
-// makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
-// have nothing.
-func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
-	if p.Host.Captures() > 0 {
-		return false
-	}
-	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
-	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
-	for region, m := range p.moved {
-		if m == but || m.IsOpen() || p.sleeps(region) {
-			continue
-		}
-		p.refresh(region, m)
-		lack := before + want - p.dev.Asleep()
-		if _, _, leaving := m.Size(); lack > leaving {
-			p.send(m, lack-leaving)
-		}
-		if p.awaitOut(m, before+want); p.dev.Asleep() >= before+want {
-			break
-		}
-	}
-	return p.dev.Asleep() > before
-}
-
-// awaitOut waits until so much sleeps, or nothing of the region is under way.
-func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
-	for m.Leaving() && p.dev.Asleep() < most {
-		slept, err := m.Settle()
-		if err != nil {
-			p.sayAway("memory of a region has not left", err)
-		}
-		if p.applyLimit(); slept == 0 && err == nil {
-			p.Clock.Sleep(copyWait)
-		}
-	}
-}
-
-// copyWait is how long a thread sleeps between two looks at a copy that it waits for.
-const copyWait = 50 * time.Microsecond
-
-// noteOthers notes what all but closed regions hold.
-func (p *Pool) noteOthers() {
-	if len(p.moved) == 0 {
-		return
-	}
-	others := p.reserved()
-	for _, m := range p.moved {
-		if all, out, _ := m.Size(); !m.IsOpen() {
-			others -= all - out
-		}
-	}
-	for _, m := range p.moved {
-		m.others = max(m.others, others)
-	}
-}
-
 // mirrored returns what is kept on the host for regions that come and go.
 func (p *Pool) mirrored() (n mem.Bytes) {
 	for _, m := range p.moved {
@@ -310,43 +215,6 @@ func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 	all, out, _ = m.Size()
 	return all, out, m.before, m.IsOpen()
 }
-
-// MostHeld returns how much may be held of the driver, as far as that is known; 0: it is not.
-func (p *Pool) MostHeld() mem.Bytes { return p.mostHeld() }
-
-// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
-// on the device: to wait for the device and to give idle memory back takes longer.
-func (p *Pool) meansRoom() engine.Means {
-	for region, m := range p.moved {
-		all, out, _ := m.Size()
-		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
-			return engine.MeansRoom
-		}
-	}
-	return 0
-}
-
-// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
-// the last time by all means.
-func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
-	var refused *RefusedError
-	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
-		p.full = p.reserved()
-	}
-	if ev.Means == 0 {
-		return false
-	}
-	p.waited = true
-	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
-		ev.Means = p.meansRoom()
-	} else {
-		ev.Means = 0
-	}
-	return true
-}
-
-// leastRoom is what regions make room for at a time, so that few requests wait.
-const leastRoom = 128 * mem.MiB
 
 // allAway moves all of closed regions out that are to sleep, and waits for it. Those sleep already
 // then, and their contents are where they are when a region is closed.

@@ -22,7 +22,7 @@ def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[Non
     """Work inside uses the region `tag`; behind it the region lends its memory.
 
     The region (see stalloc.region) must not be touched outside of awake() from the first time
-    on. As much of it as other tensors lack leaves for pinned memory of the host behind the work
+    on. As much of it as other tensors are short of leaves for pinned memory of the host behind the work
     of the current stream, and comes back by itself as memory comes free, at the latest when
     awake() begins: the current stream waits for the copies, the host for memory alone.
     `changed=False`: the region was only read, so that nothing needs to be copied out again.
@@ -62,7 +62,7 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
 
     Works with every torch.optim.Optimizer, also fused ones, and with sharded states (DTensor).
     States of at least 1 MiB get memory of their own after the step that made them, and after
-    load_state_dict. From then on as much of it as other tensors lack is copied to the host
+    load_state_dict. From then on as much of it as other tensors are short of is copied to the host
     behind each step, and comes back before the next. Where everything fits, nothing moves;
     "always" moves all of it. Losses and weights are the same bits as without.
 
@@ -105,7 +105,7 @@ class _Offloaded:
     def __init__(
         self, torch: ModuleType, library: _library.Library, optimizer: Any, always: bool
     ) -> None:
-        self.torch, self.library, self.always = torch, library, always
+        self.torch, self.binding, self.always = torch, library, always
         self.tag = f"stalloc.offload.{next(_numbers)}"
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
@@ -123,7 +123,7 @@ class _Offloaded:
         if not self.away:
             return
         for device in self.devices:
-            self.library.begin_awake(device, self.tag, _stream(self.torch, device))
+            self.binding.begin_awake(device, self.tag, _stream(self.torch, device))
         self.away = False
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
@@ -148,7 +148,7 @@ class _Offloaded:
             return
         self.away = True
         for device in self.devices:
-            self.library.end_awake(device, self.tag, _stream(self.torch, device), True, self.always)
+            self.binding.end_awake(device, self.tag, _stream(self.torch, device), True, self.always)
 
     def _adopt(self, optimizer: Any) -> None:
         """Moves states that are elsewhere into the region."""
@@ -183,11 +183,11 @@ class _Offloaded:
         torch, first = self.torch, tensors[0]
         old = first.untyped_storage()
         with torch.no_grad():
-            self.library.begin_region(self.tag)
+            self.binding.begin_region(self.tag)
             try:
                 new = torch.empty(old.nbytes(), dtype=torch.uint8, device=first.device)
             finally:
-                self.library.end_region()
+                self.binding.end_region()
             whole = torch.empty(0, dtype=torch.uint8, device=first.device)
             new.copy_(whole.set_(old, 0, (old.nbytes(),), (1,)))
             storage = new.untyped_storage()

@@ -7,7 +7,7 @@
 //	  ▲               ▲                                    │
 //	  └── Open ───────┴────────────── Fetch ◄──────────────┘
 //
-// Nothing here waits for the device but Await. Copies run on two streams of their own, one for each
+// Nothing here waits for the device, but where the driver has refused an event or a copy. Copies run on two streams of their own, one for each
 // direction of the link, and events order them: a copy out is behind the last use, a handle sleeps
 // when an event behind its copy has passed, and who opens the region has its stream wait for the
 // copies back. A region that was only read leaves without a copy, for its mirror is still right.
@@ -21,47 +21,12 @@ package away
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
-	"stalloc/actors/device"
-	"stalloc/actors/device/sleeper"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
-
-// batch is what sleeps behind one event.
-const batchSize = 128 * mem.MiB
-
-// Link is a device and its two copy streams, made with the first region.
-type Link struct {
-	dev       *sleeper.Device
-	move      device.Mover
-	out, back mem.StreamID
-}
-
-// NewLink makes the streams. The error says that the device cannot copy beside the program.
-func NewLink(dev *sleeper.Device) (*Link, error) {
-	move, can := dev.Device.(device.Mover)
-	if !can {
-		return nil, fmt.Errorf("the contents of %s cannot be moved beside the program", dev.Name())
-	}
-	l := &Link{dev: dev, move: move}
-	var err error
-	if l.out, err = move.NewStream(); err != nil {
-		return nil, err
-	}
-	if l.back, err = move.NewStream(); err != nil {
-		return nil, errors.Join(err, move.DropStream(l.out))
-	}
-	return l, nil
-}
-
-// Close gives the streams back, once their copies have passed.
-func (l *Link) Close() error {
-	return errors.Join(l.dev.Sync(), l.move.DropStream(l.out), l.move.DropStream(l.back))
-}
 
 // Region is one region.
 type Region struct {
@@ -75,7 +40,7 @@ type Region struct {
 	arrived            driver.Fence   // behind the last copy back
 	stale              []driver.Fence // nobody waits for them any more
 	mirror             mirror
-	all, gone, leaving mem.Bytes // sums of parts
+	all, away, leaving mem.Bytes // sums of parts
 }
 
 // part is a handle.
@@ -88,12 +53,6 @@ type part struct {
 	leaves bool   // a batch has it
 	away   bool
 	gone   bool // the region has it no more
-}
-
-// batch is what leaves behind an event of the copy stream.
-type batch struct {
-	passed driver.Fence
-	parts  []*part
 }
 
 // New returns an open region that has nothing yet.
@@ -153,194 +112,21 @@ func (r *Region) Refresh(handles []driver.Handle) {
 }
 
 // Size returns what the region has, and how much of it is away or leaving.
-func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.gone, r.leaving }
+func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.away, r.leaving }
 
 // recount sums up what the parts have.
 func (r *Region) recount() {
-	r.all, r.gone, r.leaving = 0, 0, 0
+	r.all, r.away, r.leaving = 0, 0, 0
 	for _, p := range r.parts {
 		r.all += p.size
 		switch {
 		case p.away:
-			r.gone += p.size
+			r.away += p.size
 		case p.leaves:
 			r.leaving += p.size
 		}
 	}
 }
-
-// Send begins to move at least n bytes of a closed region out, or all that it has, and returns how
-// much that is. Where the host has too little memory it is less, and the error says so.
-func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
-	if r.open || n <= 0 {
-		return 0, nil
-	}
-	defer r.recount()
-	var picked []*part
-	for _, p := range r.parts {
-		if sent < n && !p.away && !p.leaves {
-			picked = append(picked, p)
-			sent += p.size
-		}
-	}
-	if picked, err = r.mirror.take(r.link, picked); len(picked) == 0 {
-		return 0, err
-	}
-	sent = 0
-	if failed := r.order(r.link.out, r.used, r.arrived); failed != nil {
-		return 0, errors.Join(err, failed)
-	}
-	for len(picked) > 0 {
-		b, size := batch{}, mem.Bytes(0)
-		for len(picked) > 0 && size < batchSize {
-			p := picked[0]
-			if !p.saved {
-				if failed := r.link.move.CopyOut(p.host, p.at, r.link.out); failed != nil {
-					err, picked = errors.Join(err, failed), nil
-					break
-				}
-			}
-			b.parts = append(b.parts, p)
-			size += p.size
-			picked = picked[1:]
-		}
-		passed, failed := r.link.dev.Record(r.link.out)
-		if failed != nil { // what is copied may be copied again
-			return sent, errors.Join(err, failed)
-		}
-		for _, p := range b.parts {
-			p.leaves, p.saved = true, true
-		}
-		b.passed = passed
-		r.out = append(r.out, b)
-		sent += size
-	}
-	return sent, err
-}
-
-// order has what a stream is given from now on begin behind events, where they are.
-func (r *Region) order(stream mem.StreamID, behind ...driver.Fence) error {
-	for _, f := range behind {
-		if f == 0 {
-			continue
-		}
-		if err := r.link.move.Await(stream, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Leaving reports whether copies out are under way.
-func (r *Region) Leaving() bool { return len(r.out) > 0 }
-
-// Settle puts to sleep what has been copied, and returns how much. It does not wait.
-func (r *Region) Settle() (slept mem.Bytes, err error) {
-	r.stale = slices.DeleteFunc(r.stale, func(f driver.Fence) bool {
-		passed, err := r.link.dev.Done(f)
-		return passed || err != nil
-	})
-	defer r.recount()
-	for len(r.out) > 0 && !r.open {
-		b := r.out[0]
-		passed, err := r.link.dev.Done(b.passed)
-		if err == nil && !passed {
-			break
-		}
-		r.out = r.out[1:]
-		for _, p := range b.parts {
-			p.leaves = false
-			p.saved = p.saved && err == nil
-		}
-		if err != nil {
-			return slept, err
-		}
-		n, err := r.sleep(b.parts)
-		slept += n
-		if err != nil {
-			return slept, err
-		}
-	}
-	return slept, nil
-}
-
-// sleep gives memory back whose contents the mirror has.
-func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
-	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
-	asleep, err := r.link.dev.Sleep(handlesOf(parts))
-	for _, p := range parts {
-		// What the driver has not taken back is mapped nowhere all the same.
-		if _, _, mapped := r.link.dev.Place(p.handle); asleep && mapped {
-			p.away = true
-			n += p.size
-		}
-	}
-	return n, err
-}
-
-func handlesOf(parts []*part) (handles []driver.Handle) {
-	for _, p := range parts {
-		handles = append(handles, p.handle)
-	}
-	return handles
-}
-
-// Fetch brings at most n bytes back: it makes memory and begins to copy, behind nothing but other
-// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the
-// device has no more.
-func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
-	defer r.recount()
-	for fetched < n && err == nil {
-		var some []*part
-		size := mem.Bytes(0)
-		for _, p := range r.parts {
-			if p.away && size < batchSize && fetched+size+p.size <= n {
-				some = append(some, p)
-				size += p.size
-			}
-		}
-		if len(some) == 0 {
-			break
-		}
-		if err = r.fetch(some); err == nil {
-			fetched += size
-		}
-	}
-	if fetched == 0 {
-		return 0, err
-	}
-	arrived, failed := r.link.dev.Record(r.link.back)
-	if failed != nil {
-		return fetched, errors.Join(err, failed, r.wait())
-	}
-	r.forget(&r.arrived)
-	r.arrived = arrived
-	return fetched, err
-}
-
-// fetch wakes parts and copies their contents; none of them, with an error.
-func (r *Region) fetch(parts []*part) error {
-	if err := r.link.dev.Wake(handlesOf(parts)); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if err := r.link.move.CopyBack(p.at, p.host, r.link.back); err != nil {
-			// Copies that have begun write to what sleeps again: behind them.
-			again := r.wait()
-			if again == nil {
-				_, again = r.link.dev.Sleep(handlesOf(parts))
-			}
-			return errors.Join(fmt.Errorf("%v at %#x: %w", p.size, uint64(p.at), err), again)
-		}
-	}
-	for _, p := range parts {
-		p.away = false
-	}
-	return nil
-}
-
-// wait waits for the device: the driver has not taken an event.
-func (r *Region) wait() error { return r.link.dev.Sync() }
 
 // Open says that work on a stream uses the region from now on, behind the copies back. All of it
 // must have been fetched; else there is an error, and nothing has changed.
@@ -348,7 +134,7 @@ func (r *Region) Open(stream mem.StreamID) error {
 	if all, away, _ := r.Size(); away > 0 {
 		return fmt.Errorf("%v of %v are away", away, all)
 	}
-	if err := r.order(stream, r.arrived); err != nil {
+	if err := r.link.order(stream, r.arrived); err != nil {
 		return err
 	}
 	for i := range r.out { // it stays after all

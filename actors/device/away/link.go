@@ -1,0 +1,53 @@
+package away
+
+import (
+	"errors"
+	"fmt"
+
+	"stalloc/actors/device"
+	"stalloc/actors/device/sleeper"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// Link is a device and its two copy streams, made with the first region.
+type Link struct {
+	dev       *sleeper.Device
+	move      device.Mover
+	out, back mem.StreamID
+}
+
+// NewLink makes the streams. The error says that the device cannot copy beside the program.
+func NewLink(dev *sleeper.Device) (*Link, error) {
+	move, can := dev.Device.(device.Mover)
+	if !can {
+		return nil, fmt.Errorf("the contents of %s cannot be moved beside the program", dev.Name())
+	}
+	l := &Link{dev: dev, move: move}
+	var err error
+	if l.out, err = move.NewStream(); err != nil {
+		return nil, err
+	}
+	if l.back, err = move.NewStream(); err != nil {
+		return nil, errors.Join(err, move.DropStream(l.out))
+	}
+	return l, nil
+}
+
+// Close gives the streams back, once their copies have passed.
+func (l *Link) Close() error {
+	return errors.Join(l.dev.Sync(), l.move.DropStream(l.out), l.move.DropStream(l.back))
+}
+
+// order has what a stream is given from now on begin behind events, where they are.
+func (l *Link) order(stream mem.StreamID, behind ...driver.Fence) error {
+	for _, f := range behind {
+		if f == 0 {
+			continue
+		}
+		if err := l.move.Await(stream, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package away
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// batchSize is about what sleeps behind one event.
+const batchSize = 128 * mem.MiB
+
+// batch is what leaves behind an event of the copy stream.
+type batch struct {
+	passed driver.Fence
+	parts  []*part
+}
+
+// Send begins to move at least n bytes of a closed region out, or all that it has, and returns how
+// much that is. Where the host has too little memory it is less, and the error says so.
+func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
+	if r.open || n <= 0 {
+		return 0, nil
+	}
+	defer r.recount()
+	var picked []*part
+	for _, p := range r.parts {
+		if sent < n && !p.away && !p.leaves {
+			picked = append(picked, p)
+			sent += p.size
+		}
+	}
+	if picked, err = r.mirror.take(r.link, picked); len(picked) == 0 {
+		return 0, err
+	}
+	sent = 0
+	if failed := r.link.order(r.link.out, r.used, r.arrived); failed != nil {
+		return 0, errors.Join(err, failed)
+	}
+	for len(picked) > 0 {
+		b, size := batch{}, mem.Bytes(0)
+		for len(picked) > 0 && size < batchSize {
+			p := picked[0]
+			if !p.saved {
+				if failed := r.link.move.CopyOut(p.host, p.at, r.link.out); failed != nil {
+					err, picked = errors.Join(err, failed), nil
+					break
+				}
+			}
+			b.parts = append(b.parts, p)
+			size += p.size
+			picked = picked[1:]
+		}
+		passed, failed := r.link.dev.Record(r.link.out)
+		if failed != nil { // what is copied may be copied again
+			return sent, errors.Join(err, failed)
+		}
+		for _, p := range b.parts {
+			p.leaves, p.saved = true, true
+		}
+		b.passed = passed
+		r.out = append(r.out, b)
+		sent += size
+	}
+	return sent, err
+}
+
+// Leaving reports whether copies out are under way.
+func (r *Region) Leaving() bool { return len(r.out) > 0 }
+
+// Settle puts to sleep what has been copied, and returns how much. It does not wait.
+func (r *Region) Settle() (slept mem.Bytes, err error) {
+	r.stale = slices.DeleteFunc(r.stale, func(f driver.Fence) bool {
+		passed, err := r.link.dev.Done(f)
+		return passed || err != nil
+	})
+	defer r.recount()
+	for len(r.out) > 0 && !r.open {
+		b := r.out[0]
+		passed, err := r.link.dev.Done(b.passed)
+		if err == nil && !passed {
+			break
+		}
+		r.out = r.out[1:]
+		for _, p := range b.parts {
+			p.leaves = false
+			p.saved = p.saved && err == nil
+		}
+		if err != nil {
+			return slept, err
+		}
+		n, err := r.sleep(b.parts)
+		slept += n
+		if err != nil {
+			return slept, err
+		}
+	}
+	return slept, nil
+}
+
+// sleep gives memory back whose contents the mirror has.
+func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
+	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
+	asleep, err := r.link.dev.Sleep(handlesOf(parts))
+	for _, p := range parts {
+		// What the driver has not taken back is mapped nowhere all the same.
+		if _, _, mapped := r.link.dev.Place(p.handle); asleep && mapped {
+			p.away = true
+			n += p.size
+		}
+	}
+	return n, err
+}
+
+func handlesOf(parts []*part) (handles []driver.Handle) {
+	for _, p := range parts {
+		handles = append(handles, p.handle)
+	}
+	return handles
+}
+
+// Fetch brings at most n bytes back: it makes memory and begins to copy, behind nothing but other
+// copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the
+// device has no more.
+func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
+	defer r.recount()
+	for fetched < n && err == nil {
+		var some []*part
+		size := mem.Bytes(0)
+		for _, p := range r.parts {
+			if p.away && size < batchSize && fetched+size+p.size <= n {
+				some = append(some, p)
+				size += p.size
+			}
+		}
+		if len(some) == 0 {
+			break
+		}
+		if err = r.fetch(some); err == nil {
+			fetched += size
+		}
+	}
+	if fetched == 0 {
+		return 0, err
+	}
+	arrived, failed := r.link.dev.Record(r.link.back)
+	if failed != nil {
+		return fetched, errors.Join(err, failed, r.link.dev.Sync())
+	}
+	r.forget(&r.arrived)
+	r.arrived = arrived
+	return fetched, err
+}
+
+// fetch wakes parts and copies their contents; none of them, with an error.
+func (r *Region) fetch(parts []*part) error {
+	if err := r.link.dev.Wake(handlesOf(parts)); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if err := r.link.move.CopyBack(p.at, p.host, r.link.back); err != nil {
+			// Copies that have begun write to what sleeps again: behind them.
+			again := r.link.dev.Sync()
+			if again == nil {
+				_, again = r.link.dev.Sleep(handlesOf(parts))
+			}
+			return errors.Join(fmt.Errorf("%v at %#x: %w", p.size, uint64(p.at), err), again)
+		}
+	}
+	for _, p := range parts {
+		p.away = false
+	}
+	return nil
+}

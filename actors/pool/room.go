@@ -1,0 +1,143 @@
+package pool
+
+import (
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/mem"
+)
+
+// What closed regions have on the device serves a request for which no memory can be made: they
+// move it out, and the request waits for the copy.
+
+// Settle puts to sleep what has been copied, and reports whether more is under way.
+func (p *Pool) Settle() (leaving bool) {
+	slept := mem.Bytes(0)
+	for region, m := range p.moved {
+		if p.sleeps(region) || !m.Leaving() {
+			continue
+		}
+		p.refresh(region, m)
+		n, err := m.Settle()
+		if slept += n; err != nil {
+			p.sayAway("memory of a region has not left", err)
+		}
+		leaving = leaving || m.Leaving()
+	}
+	if slept > 0 {
+		p.applyLimit()
+	}
+	return leaving
+}
+
+// makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
+// have nothing.
+func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
+	if p.Host.Captures() > 0 {
+		return false
+	}
+	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
+	for region, m := range p.moved {
+		if m == but || m.IsOpen() || p.sleeps(region) {
+			continue
+		}
+		p.refresh(region, m)
+		lack := before + want - p.dev.Asleep()
+		if _, _, leaving := m.Size(); lack > leaving {
+			p.send(m, lack-leaving)
+		}
+		if p.awaitOut(m, before+want); p.dev.Asleep() >= before+want {
+			break
+		}
+	}
+	return p.dev.Asleep() > before
+}
+
+// awaitOut waits until so much sleeps, or nothing of the region is under way.
+func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
+	for m.Leaving() && p.dev.Asleep() < most {
+		slept, err := m.Settle()
+		if err != nil {
+			p.sayAway("memory of a region has not left", err)
+		}
+		if p.applyLimit(); slept == 0 && err == nil {
+			p.Clock.Sleep(copyWait)
+		}
+	}
+}
+
+// copyWait is how long a thread sleeps between two looks at a copy that it waits for.
+const copyWait = 50 * time.Microsecond
+
+// noteOthers notes what all but closed regions hold.
+func (p *Pool) noteOthers() {
+	if len(p.moved) == 0 {
+		return
+	}
+	others := p.reserved()
+	for _, m := range p.moved {
+		if all, out, _ := m.Size(); !m.IsOpen() {
+			others -= all - out
+		}
+	}
+	for _, m := range p.moved {
+		m.others = max(m.others, others)
+	}
+}
+
+// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
+// on the device: to wait for the device and to give idle memory back takes longer.
+func (p *Pool) meansRoom() engine.Means {
+	for region, m := range p.moved {
+		all, out, _ := m.Size()
+		if p.isClosed(region) && !p.sleeps(region) && out < all && p.Host.Captures() == 0 {
+			return engine.MeansRoom
+		}
+	}
+	return 0
+}
+
+// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
+// the last time by all means.
+func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
+		p.full = p.reserved()
+	}
+	if ev.Means == 0 {
+		return false
+	}
+	p.waited = true
+	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
+		ev.Means = p.meansRoom()
+	} else {
+		ev.Means = 0
+	}
+	return true
+}
+
+// leastRoom is what regions make room for at a time, so that few requests wait.
+const leastRoom = 128 * mem.MiB
+
+// refresh tells a region which handles it has: idle ones may have gone back to the driver.
+func (p *Pool) refresh(region uint64, m *moved) {
+	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
+}
+
+// send begins to move so much out.
+func (p *Pool) send(m *moved, n mem.Bytes) {
+	if _, err := m.Send(n); err != nil {
+		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
+	}
+}
+
+func (p *Pool) sayAway(text string, err error) {
+	if !p.warnAway[text] {
+		p.warnAway[text] = true
+		p.Log.Warn(text, zap.Error(err))
+	}
+}
