@@ -1,13 +1,14 @@
 """What a model trains at under a limit, with its optimizer states offloaded and without.
 
-A Llama-like model of 1.34 billion parameters (24 layers of 2048, 5504 inner, vocabulary 32,000),
-fp32 weights under bf16 autocast, fused AdamW, sequences of 2048, recomputed. Prints a row of JSON
-for each way: tokens/s (median of the steps behind the third), losses, and the most that was held.
+The model of offload_model.py with sequences of 2048, recomputed. Prints a row of JSON for each way:
+tokens/s (median of the steps after the third), losses, and the most that was held. A way in which
+a loss or a parameter is not finite fails.
 
     python examples/offload_states.py [--limit 24] [--batch 2] [--accumulate 8] [--turns 1]
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -25,51 +26,6 @@ WAYS = {  # allocator, limited, way
     "native, copied by hand": ("native", True, "hand"),
     "stalloc, copied by hand": ("stalloc", True, "hand"),
 }
-
-
-def model(torch, layers, width, inner, vocabulary, recompute):
-    from torch.utils.checkpoint import checkpoint
-
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)
-            self.qkv = torch.nn.Linear(width, 3 * width, bias=False)
-            self.out = torch.nn.Linear(width, width, bias=False)
-            self.gate = torch.nn.Linear(width, inner, bias=False)
-            self.up = torch.nn.Linear(width, inner, bias=False)
-            self.down = torch.nn.Linear(inner, width, bias=False)
-
-        def forward(self, x):
-            b, n, _ = x.shape
-            q, k, v = self.qkv(self.first(x)).view(b, n, 3, width // 128, 128).unbind(2)
-            y = torch.nn.functional.scaled_dot_product_attention(
-                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
-            )
-            x = x + self.out(y.transpose(1, 2).reshape(b, n, width))
-            y = self.second(x)
-            return x + self.down(torch.nn.functional.silu(self.gate(y)) * self.up(y))
-
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = torch.nn.Embedding(vocabulary, width)
-            self.blocks = torch.nn.ModuleList(Block() for _ in range(layers))
-            self.norm = torch.nn.RMSNorm(width)
-            self.head = torch.nn.Linear(width, vocabulary, bias=False)
-
-        def forward(self, tokens):
-            x = self.embedding(tokens)
-            for block in self.blocks:
-                x = checkpoint(block, x, use_reentrant=False) if recompute else block(x)
-            logits = self.head(self.norm(x))
-            return torch.nn.functional.cross_entropy(
-                logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten()
-            )
-
-    torch.manual_seed(1)
-    with torch.device("cuda"):
-        return Model()
 
 
 def by_hand(torch, optimizer):
@@ -116,31 +72,24 @@ def run(options):
     if limited:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
-    net = model(torch, *options.shape, not options.keep)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
+    import measure
+    import offload_model
+
+    device = torch.device("cuda", 0)
+    net, optimizer = offload_model.build(options, device)
+    net.recompute = not options.keep
     if way == "offload":
         stalloc.offload(optimizer)
     elif way == "hand":
         by_hand(torch, optimizer)
-    generator = torch.Generator("cuda").manual_seed(1)
     losses, times, seen = [], [], []
-    for _ in range(options.steps):
+    for number in range(options.steps):
         begin = time.perf_counter()
-        total = 0.0
-        for _ in range(options.accumulate):
-            tokens = torch.randint(
-                0, options.shape[3], (options.batch, options.length),
-                device="cuda", generator=generator,
-            )  # fmt: skip
-            with torch.autocast("cuda", torch.bfloat16):
-                loss = net(tokens) / options.accumulate
-            loss.backward()
-            total = total + loss.detach()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(float(total))
+        some = offload_model.step(options, net, optimizer, number, device, contextlib.nullcontext)
+        losses.append(sum(map(float, some)))
         times.append(time.perf_counter() - begin)
         seen.append(stalloc.stats().driver_ns / 1e9 if stalloc else 0.0)
+    measure.require_finite(net, losses)
     tokens = options.batch * options.accumulate * options.length
     row = {
         "way": options.way, "device": torch.cuda.get_device_name(),

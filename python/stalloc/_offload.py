@@ -22,9 +22,9 @@ def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[Non
     """Work inside uses the region `tag`; behind it the region lends its memory.
 
     The region (see stalloc.region) must not be touched outside of awake() from the first time
-    on. As much of it as other tensors are short of leaves for pinned memory of the host behind the work
-    of the current stream, and comes back by itself as memory comes free, at the latest when
-    awake() begins: the current stream waits for the copies, the host for memory alone.
+    on. As much of it as other tensors are short of leaves for pinned memory of the host after
+    the work of the current stream, and comes back by itself as memory comes free, at the latest
+    when awake() begins: the current stream waits for the copies, the host for memory alone.
     `changed=False`: the region was only read, so that nothing needs to be copied out again.
     Does nothing while stalloc is not enabled.
 
@@ -60,7 +60,7 @@ def prefetch(tag: str, *, device: Any = None) -> None:
 def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     """The states of an optimizer lend their memory between its steps. Returns the optimizer.
 
-    Works with every torch.optim.Optimizer, also fused ones, and with sharded states (DTensor).
+    For every torch.optim.Optimizer; run on a GPU with fused and foreach AdamW.
     States of at least 1 MiB get memory of their own after the step that made them, and after
     load_state_dict. From then on as much of it as other tensors are short of is copied to the host
     behind each step, and comes back before the next. Where everything fits, nothing moves;

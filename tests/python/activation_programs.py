@@ -19,6 +19,13 @@ def batch():
     return torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(2))
 
 
+def _forward(hooks):
+    """A parameter, and a loss of it."""
+    p = weight()
+    with hooks():
+        return p, (batch() @ p).exp().sin().sum()
+
+
 def plain(hooks):
     p = weight()
     with hooks():
@@ -41,18 +48,14 @@ def views_of_one_storage(hooks):
 
 
 def retain_graph(hooks):
-    p = weight()
-    with hooks():
-        loss = (batch() @ p).exp().sin().sum()
+    p, loss = _forward(hooks)
     loss.backward(retain_graph=True)
     loss.backward()
     return p.grad
 
 
 def double_backward(hooks):
-    p = weight()
-    with hooks():
-        loss = (batch() @ p).exp().sin().sum()
+    p, loss = _forward(hooks)
     (gradient,) = torch.autograd.grad(loss, p, create_graph=True)
     gradient.square().sum().backward()
     return p.grad
@@ -118,9 +121,7 @@ def held_by_the_program(hooks):
 
 
 def no_backward(hooks):
-    p = weight()
-    with hooks():
-        loss = (batch() @ p).exp().sin().sum()
+    p, loss = _forward(hooks)
     del loss
     with hooks(), torch.no_grad():
         (batch() @ p).exp()

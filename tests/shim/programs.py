@@ -4,6 +4,7 @@ Each test is a process of its own: how a process starts, forks, is interrupted a
 is tested here. The libraries are those that `make build` made.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -87,3 +88,30 @@ class Program:
             pytest.fail(f"no end after {timeout} s\n{out}\n{err}")
         assert self.process.returncode == 0, f"status {self.process.returncode}\n{out}\n{err}"
         return out, err
+
+
+# Plays a recording of one stream, $TRACE, in a program.
+PLAY = """
+import gzip, json
+sys.path.insert(0, os.environ["PACKAGE"])
+from stalloc import _library
+library = _library.Library(os.environ["SHIM"])
+live = {}
+for line in gzip.open(os.environ["TRACE"], "rt"):
+    words = line.strip().split(",")
+    if line.startswith("# step"):
+        L.stalloc_step(0)
+    elif words[0] == "a":
+        live[words[1]] = malloc(int(words[2]))
+        assert live[words[1]], error()
+    elif words[0] == "r":
+        free(live.pop(words[1]))
+"""
+
+
+def play(run, trace, then, conf=""):
+    """What the program prints as JSON that plays a recording and then goes on so."""
+    environment = {"FAKECUDA_CAPACITY": str(80 << 30), "FAKECUDA_POISON": "0"}
+    environment |= {"TRACE": str(trace), "PACKAGE": str(ROOT / "python")}
+    out, _ = run(PLAY + then, conf=f"driver:{DRIVER},engine:{ENGINE}{conf}", **environment)
+    return json.loads(out)

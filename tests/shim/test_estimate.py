@@ -3,27 +3,13 @@
 import json
 import subprocess
 
-from programs import DRIVER, ENGINE, ROOT
+import programs
+from programs import ROOT
 
 TRACE = ROOT / "tests" / "traces" / "pyg_gat.csv.gz"
-CAPACITY = 80 << 30
 
-# Plays a recording of one stream, and waits until each step was looked at.
-REPLAY = """
-import gzip, json
-sys.path.insert(0, os.environ["PACKAGE"])
-from stalloc import _library
-library = _library.Library(os.environ["SHIM"])
-live = {}
-for line in gzip.open(os.environ["TRACE"], "rt"):
-    words = line.strip().split(",")
-    if line.startswith("# step"):
-        L.stalloc_step(0)
-    elif words[0] == "a":
-        live[words[1]] = malloc(int(words[2]))
-        assert live[words[1]], error()
-    elif words[0] == "r":
-        free(live.pop(words[1]))
+# Waits until each step was looked at.
+THEN = """
 L.stalloc_step(0)
 stats = library.stats(0)
 while {ON} and stats.native_steps < stats.steps:
@@ -34,12 +20,7 @@ print(json.dumps([stats.native_peak_reserved, stats.native_steps, stats.native_o
 
 
 def played(run, more=""):
-    text = REPLAY.replace("{ON}", str("native:off" not in more))
-    conf = f"driver:{DRIVER},engine:{ENGINE}{more}"
-    environment = {"FAKECUDA_CAPACITY": str(CAPACITY), "FAKECUDA_POISON": "0"}
-    environment |= {"TRACE": str(TRACE), "PACKAGE": str(ROOT / "python")}
-    out, _ = run(text, conf=conf, **environment)
-    return json.loads(out)
+    return programs.play(run, TRACE, THEN.replace("{ON}", str("native:off" not in more)), more)
 
 
 def test_it_is_what_the_replay_of_the_recording_says(run):

@@ -3,27 +3,13 @@
 import json
 import subprocess
 
+import programs
 import pytest
-from programs import DRIVER, ENGINE, ROOT
+from programs import ROOT
 
 TRACE = ROOT / "tests" / "traces" / "llama_naive.csv.gz"
 
-# Plays a recording of one stream.
-REPLAY = """
-import gzip, json
-sys.path.insert(0, os.environ["PACKAGE"])
-from stalloc import _library
-library = _library.Library(os.environ["SHIM"])
-live = {}
-for line in gzip.open(os.environ["TRACE"], "rt"):
-    words = line.strip().split(",")
-    if line.startswith("# step"):
-        L.stalloc_step(0)
-    elif words[0] == "a":
-        live[words[1]] = malloc(int(words[2]))
-        assert live[words[1]], error()
-    elif words[0] == "r":
-        free(live.pop(words[1]))
+THEN = """
 stats = library.stats(0)
 print(json.dumps([stats.peak_allocated, stats.peak_reserved, stats.driver_calls]))
 """
@@ -36,11 +22,7 @@ def tuned():
 
 
 def played(run, conf):
-    text = f"driver:{DRIVER},engine:{ENGINE},native:off" + (conf and "," + conf)
-    environment = {"FAKECUDA_CAPACITY": str(80 << 30), "FAKECUDA_POISON": "0"}
-    environment |= {"TRACE": str(TRACE), "PACKAGE": str(ROOT / "python")}
-    out, _ = run(REPLAY, conf=text, **environment)
-    return json.loads(out)
+    return programs.play(run, TRACE, THEN, ",native:off" + (conf and "," + conf))
 
 
 def test_a_line_does_what_its_point_says(run):
