@@ -64,8 +64,8 @@ func (a *Allocator) BeginAwake(tag string, stream Stream) error {
 }
 
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
-// stream was the last that did. As much of it as others are short of leaves for the host meanwhile, over a
-// stream of its own. Unless the work has changed its contents, nothing is copied out again.
+// stream was the last that did. As much of it as others are short of leaves for the host meanwhile,
+// over a stream of its own. Unless the work has changed its contents, nothing is copied out again.
 func (a *Allocator) EndAwake(tag string, stream Stream, changed bool) error {
 	return a.ofRegions([]string{tag}, func(pools []uint64) error {
 		return a.local.EndAwake(pools[0], stream, changed, false)

@@ -107,8 +107,8 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
 // stream was the last that did. The program must not touch its memory meanwhile: as much of it as
-// others are short of lies on the host. changed: the work has changed its contents; else what the host has
-// of them is still right. With always, all of it leaves.
+// others are short of lies on the host. changed: the work has changed its contents; else what the
+// host has of them is still right. With always, all of it leaves.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
 	err := d.onPool(func(p *pool.Pool) error {
 		return p.EndAwake(region, stream, changed, always)

@@ -17,8 +17,8 @@
  * or first names the other streams with stalloc_record_stream; these must exist until the block
  * is freed. PyTorch has the same rules. A stream may be destroyed while it has memory, which then
  * serves other streams or goes back to the driver. Not while a private pool is being allocated
- * to, since a stream may be captured into a graph: then a request that is short of memory can get only
- * the idle memory of streams that are never destroyed (stalloc_lasting_stream).
+ * to, since a stream may be captured into a graph: then a request that is short of memory can get
+ * only the idle memory of streams that are never destroyed (stalloc_lasting_stream).
  */
 #ifndef STALLOC_H
 #define STALLOC_H
@@ -159,14 +159,14 @@ STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int
 STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
 
 /* Lends the memory of a region while the program does not use it. Between begin and end work on any
- * stream may use the region. Behind end, which names the stream of the last such work, its contents
- * leave for the host as far as others are short of memory, over a stream of their own, and their memory
- * serves others. The program must not touch it then, and requests of the region fail. begin brings
- * back what is away: the given stream waits for the copies, the caller for memory alone. `how` is a
- * sum of STALLOC_CHANGED (the work wrote to the region; without it what the host has is still
- * right, and nothing is copied out again) and STALLOC_ALL_LEAVES (also where memory is not short).
- * prefetch begins to bring back what there is room for. Memory of the host is pinned and kept. A
- * region that was never ended is in use. Uses nest: each begin needs an end. Each returns
+ * stream may use the region. After end, which names the stream of the last such work, its contents
+ * leave for the host as far as others are short of memory, over a stream of their own, and their
+ * memory serves others. The program must not touch it then, and requests of the region fail. begin
+ * brings back what is away: the given stream waits for the copies, the caller for memory alone.
+ * `how` is a sum of STALLOC_CHANGED (the work wrote to the region; without it what the host has is
+ * still right, and nothing is copied out again) and STALLOC_ALL_LEAVES (also where memory is not
+ * short). prefetch begins to bring back what there is room for. Memory of the host is pinned and
+ * kept. A region that was never ended is in use. Uses nest: each begin needs an end. Each returns
  * STALLOC_OK or an error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in
  * use, or not, as before. begin is refused while a private pool is being allocated to and something
  * is away; end then leaves the region in use. */

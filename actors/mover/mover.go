@@ -124,8 +124,8 @@ func (m *Mover) run() {
 	}
 }
 
-// look returns false if there is nothing left to look at: no region is closed, or nothing of them has
-// left. What leaves later, since a request is short of memory, comes back with its use.
+// look returns false if there is nothing left to look at: no region is closed, or nothing of them
+// has left. What leaves later, since a request is short of memory, comes back with its use.
 func (m *Mover) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

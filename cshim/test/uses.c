@@ -154,11 +154,31 @@ static void plain(void)
 	CHECK(kit_fake_live("blocks") == 0, "%ld blocks", kit_fake_live("blocks"));
 }
 
+/* A graph's pool is announced before the device's first request: its memory stays all the same. */
+static void before_any_request(void)
+{
+	struct filter one = {.functor = {.stream = stream}, .manager = copy, .invoker = same};
+	stalloc_begin_pool(0, 1, 0, &one);
+	stalloc_capture_pool(0, 1, 0);
+	char *a = get(8 * MiB, stream);
+	stalloc_end_pool(0, 1, 0);
+	stalloc_free(a, 0, 0, stream);
+	stalloc_empty_pool(0, 1, 0);
+	stalloc_empty_cache();
+	kit_fill(a, 8 * MiB, 1); /* a replay */
+	CHECK(kit_damage(a, 8 * MiB, 1) < 0, "the graph's memory is damaged");
+	stalloc_release_pool(0, 1, 0);
+	nothing_is_left();
+}
+
 int main(int n, char **arguments)
 {
-	(void)arguments;
 	setenv("FAKECUDA_CAPACITY", "268435456", 1);
 	kit_watchdog(60);
+	if (n > 1 && !strcmp(arguments[1], "first")) {
+		before_any_request();
+		return 0;
+	}
 	stalloc_free(get(1, NULL), 0, 0, NULL); /* the driver is there */
 	if (n > 1) {
 		plain();
