@@ -10,8 +10,8 @@
 // Nothing here waits for the device, but where the driver has refused an event or a copy. Copies
 // run on two streams of their own, one for each direction of the link, and events order them: a
 // copy out is after the last use, a handle sleeps when an event after its copy has passed, and who
-// opens the region has its stream wait for the copies back. A region that was only read leaves without a
-// copy, for its mirror is still right.
+// opens the region has its stream wait for the copies back. A region that was only read leaves
+// without a copy, for its mirror is still right.
 //
 // # Invariants
 //
