@@ -26,7 +26,7 @@ enum { FUNCTIONS = sizeof functions / sizeof *functions, UNUSED = 42, DEEP = 400
  * streams, one program, everything given back at the end. Refusals are fine. */
 static uint64_t run(uint64_t seed, int steps)
 {
-	struct program program = program_make(seed, 16, (size_t)24 << 20);
+	struct program program = program_make(seed, 16, (size_t)8 << 20);
 	uint64_t refused = 0;
 	for (int step = 0; step < steps; step++)
 		for (int s = 0; s < 2; s++) {

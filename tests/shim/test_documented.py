@@ -7,7 +7,6 @@ tests/python/test_record.py, which has the memory history for it.
 import gzip
 import json
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -46,9 +45,8 @@ def training(tmp_path_factory):
     (work / "torchtitan" / "__init__.py").touch()
     (work / "tests").symlink_to(ROOT / "tests")
     (work / "build").mkdir()
-    shutil.copy(RECORDING, work / "run.csv.gz")
-    for size in (4, 8, 12):
-        (work / f"b{size}.csv.gz").write_bytes(gzip.compress(grown(size).encode()))
+    for name, size in (("run", 1), ("b4", 4), ("b8", 8), ("b12", 12)):
+        (work / f"{name}.csv.gz").write_bytes(gzip.compress(grown(size).encode()))
     (work / "problem.csv").write_text("id,lower,upper,size\n0,0,3,4096\n1,1,4,8192\n2,3,6,4096\n")
     (work / "profiler.json").write_text('{"traceEvents": [], "baseTimeNanoseconds": 0}')
     # Where packages are installed, Python reads stalloc.pth when it starts.
