@@ -13,6 +13,7 @@ import base64
 import gzip
 import json
 import re
+import statistics
 import struct
 import subprocess
 from pathlib import Path
@@ -39,8 +40,20 @@ NAMES = {
 # Told apart by people who see few colours, and in grey: their lightness differs.
 COLOURS = {"native": "#4d4d4d", "expandable": "#e69f00", "gmlake": "#56b4e9", "stalloc": "#009e73"}
 MARKERS = {"native": "s", "expandable": "^", "gmlake": "D", "stalloc": "o"}
-FITS, SPEED = "fits_in_bytes", "full_speed_in_bytes"
-LEAST, NEVER = 0.1, 250.0  # of a logarithmic axis, in percent; where "never" stands
+SPEED = "full_speed_in_bytes"
+MOST = 40  # percent, on the axis of sizes.png
+# The runs kept apart, by names that people know.
+APART = {
+    "detection": "Faster R-CNN (torchvision)",
+    "diffusion": "Stable Diffusion 1.5 (diffusers)",
+    "embeddings": "sentence embeddings (sentence-transformers)",
+    "grpo": "GRPO (transformers)",
+    "images": "ConvNeXt, growing images (timm)",
+    "packing": "packed sequences (HF Trainer)",
+    "speech": "Wav2Vec2 (transformers)",
+    "t5": "T5 (HF Seq2SeqTrainer)",
+    "unet3d": "3-D U-Net (MONAI)",
+}
 GIB = 1 << 30
 GRAIN = 512  # the unit of addresses and curves in a report's page
 
@@ -61,43 +74,50 @@ def replayed() -> dict[str, dict[str, dict]]:
 
 
 def sizes(out: Path) -> None:
-    """The two figures of every recording: memory above the load."""
+    """How much more than its tensors each run that was kept apart needs at full speed; then what
+    the others need on average.
+    """
     found = recordings.kept()
-    rows = sorted(found, key=lambda key: -(tables.excess(found[key], "native", SPEED) or 0))
-    figure, both = plt.subplots(1, 2, figsize=(8.2, 5.6), sharey=True)
-    for axes, key, title in zip(
-        both, (FITS, SPEED), ("the run fits in", "the run is at full speed in")
-    ):
-        for allocator in ALLOCATORS:
-            shown = [
-                (max(x, LEAST), y)
-                for y, row in enumerate(rows)
-                if (x := tables.excess(found[row], allocator, key)) is not None
-            ]
+    rows = [
+        (APART[name], {a: tables.excess(of, a, SPEED) for a in ALLOCATORS})
+        for name, of in tables.rows_of(found, "apart").items()
+    ]
+    rows.sort(key=lambda row: -(row[1]["native"] or 0))
+    others = tables.steady(of for (group, _), of in found.items() if group != "apart")
+    means: dict[str, float | None] = {}
+    for a in ALLOCATORS:
+        told = [x for of in others if (x := tables.excess(of, a, SPEED)) is not None]
+        means[a] = statistics.mean(told) if len(told) == len(others) else None
+    rows.append((f"{len(others)} runs it was made with or tried on, average", means))
+    figure, axes = plt.subplots(figsize=(7.6, 3.9))
+    for y, (_, needs) in enumerate(rows):
+        axes.axhline(y, color="#eeeeee", linewidth=0.8, zorder=0)
+        beyond = 0
+        for allocator, x in needs.items():
+            at = x
+            if x is None or x > MOST:
+                at = MOST + 2 + 4 * beyond
+                beyond += 1
+                never = "some never" if y == len(rows) - 1 else "never"
+                said = never if x is None else f"{x:.0f} %"
+                axes.annotate(
+                    said, (at, y), xytext=(0, 5), textcoords="offset points", fontsize=6,
+                    ha="center", color=COLOURS[allocator],
+                )  # fmt: skip
             axes.plot(
-                [x for x, _ in shown], [y for _, y in shown], MARKERS[allocator],
-                color=COLOURS[allocator], label=NAMES[allocator], markersize=5,
+                [at], [y], MARKERS[allocator], color=COLOURS[allocator], markersize=6,
+                label=NAMES[allocator] if y == 0 else None, clip_on=False,
             )  # fmt: skip
-        for y, row in enumerate(rows):
-            told = found[row]["stalloc"]["steady_time_us"] > 0
-            never = [a for a in ALLOCATORS if told and tables.excess(found[row], a, key) is None]
-            for place, allocator in enumerate(never):
-                at = NEVER * 1.25**place
-                axes.plot([at], [y], MARKERS[allocator], color=COLOURS[allocator], markersize=5)
-        axes.set_xscale("log")
-        ticks = {LEAST: "0.1", 1: "1", 10: "10", 100: "100"}
-        if key == SPEED:
-            ticks[NEVER] = "   never"
-        axes.set_xticks(list(ticks), list(ticks.values()))
-        axes.minorticks_off()
-        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
-        axes.set_title(title)
-    both[0].set_yticks(range(len(rows)), [name for _, name in rows], fontsize=7)
-    both[0].invert_yaxis()
-    handles, labels = both[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4)
-    figure.supxlabel("memory above the live tensors' peak, % (logarithmic)", fontsize=9, y=0.05)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    axes.axhline(len(rows) - 1.5, color="#999999", linewidth=0.8)
+    axes.set_xlim(0, MOST + 8)
+    axes.set_xticks(range(0, MOST + 1, 10), [f"{x} %" for x in range(0, MOST + 1, 10)])
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set_xlabel("memory above the peak of live tensors that a run needs at full speed")
+    axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.35, 1.0))
+    figure.tight_layout()
     figure.savefig(out / "sizes.png")
 
 

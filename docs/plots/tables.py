@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 
 TITLES = {
     "tuned": "that the allocator was made with (`tests/traces`)",
@@ -85,40 +86,53 @@ def waste_table(rows: dict[str, dict[str, dict]]) -> list[str]:
 
 
 def summary(found: Results) -> list[str]:
-    """Both figures over all recordings, in a table, and where expandable segments win."""
-    steady = [of for of in found.values() if of["stalloc"]["steady_time_us"]]
+    """Both figures in a table, of what was kept apart first, and where expandable segments win."""
+    apart = [of for (group, _), of in found.items() if group == "apart"]
+    rest = [of for (group, _), of in found.items() if group != "apart"]
     lines = [
-        f"Memory above the peak of live tensors, {len(found)} recorded runs: median, average and "
-        "worst, in %:",
+        "Memory above the peak of live tensors, in %: median, average, worst.",
         "",
         "| | native | expandable segments | stalloc |",
         "|---|--:|--:|--:|",
     ]
-    for title, key, rows in (
-        ("to fit", "fits_in_bytes", list(found.values())),
-        ("at full speed", "full_speed_in_bytes", steady),
+    for rows, whose in (
+        (apart, f"{len(apart)} runs that nothing was tuned on"),
+        (rest, f"{len(rest)} others"),
     ):
-        cells = []
-        for allocator in ("native", "expandable", "stalloc"):
-            figures = [x for of in rows if (x := excess(of, allocator, key)) is not None]
-            never = len(rows) - len(figures)
-            more = f"; never: {never} of {len(rows)}" if never else ""
-            three = (statistics.median(figures), statistics.mean(figures), max(figures))
-            cells.append(", ".join(f"{x:.1f}" for x in three) + more)
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    fits, speed = (
-        sum(needed(of["expandable"], key) < needed(of["stalloc"], key) for of in rows)
-        for key, rows in (
-            ("fits_in_bytes", found.values()),
-            ("full_speed_in_bytes", steady),
-        )
-    )
+        if rows:
+            lines.append(three(f"{whose}: to fit", "fits_in_bytes", rows))
+            lines.append(three("at full speed", "full_speed_in_bytes", steady(rows)))
+    counts = []
+    for key, rows in (
+        ("fits_in_bytes", list(found.values())),
+        ("full_speed_in_bytes", steady(found.values())),
+    ):
+        less = sum(needed(of["expandable"], key) < needed(of["stalloc"], key) for of in rows)
+        counts.append(f"{less} of {len(rows)}")
     lines += [
         "",
-        f"In {fits} of them expandable segments fit in less than stalloc, in {speed} they are at "
-        "full speed in less.",
+        f"Expandable segments fit in less than stalloc in {counts[0]}, are at full speed in less in "
+        f"{counts[1]}.",
     ]
     return lines
+
+
+def steady(rows: Iterable[dict[str, dict]]) -> list[dict[str, dict]]:
+    """Those that have a steady part."""
+    return [of for of in rows if of["stalloc"]["steady_time_us"]]
+
+
+def three(title: str, key: str, rows: list[dict[str, dict]]) -> str:
+    """A row of the summary: median, average and worst of each allocator, and how often never."""
+    cells = []
+    for allocator in ("native", "expandable", "stalloc"):
+        figures = [x for of in rows if (x := excess(of, allocator, key)) is not None]
+        never = len(rows) - len(figures)
+        of_all = [f(figures) for f in (statistics.median, statistics.mean, max)] if figures else []
+        parts = [", ".join(f"{x:.1f}" for x in of_all)] if figures else []
+        parts += [f"never: {never} of {len(rows)}"] if never else []
+        cells.append("; ".join(parts))
+    return f"| {title} | {' | '.join(cells)} |"
 
 
 def needed(result: dict, key: str) -> float:
