@@ -111,8 +111,8 @@ def summary(found: Results) -> list[str]:
         counts.append(f"{less} of {len(rows)}")
     lines += [
         "",
-        f"Expandable segments fit in less than stalloc in {counts[0]}, are at full speed in less in "
-        f"{counts[1]}.",
+        f"Expandable segments fit in less than stalloc in {counts[0]}, are at full speed in less "
+        f"in {counts[1]}.",
     ]
     return lines
 
