@@ -286,6 +286,11 @@ plots: cli .venv/docs .venv/browser ## draw the figures of README and docs from 
 	.venv/bin/python docs/plots/plots.py --report $(BUILD)/places.html
 	.venv/bin/python docs/plots/screenshot.py $(BUILD)/varlen.html docs/report.png
 
+.PHONY: versions
+versions: libs $(FAKE) ## compile and run the adapter for PyTorch 2.6 to the newest (downloads a GB each), and list them in the docs
+	$(PYTHON) tests/torch_headers.py $(or $(VERSIONS),all) --json docs/data/versions.jsonl
+	$(PYTHON) docs/plots/versions.py
+
 .PHONY: figures
 figures: $(if $(shell command -v $(GO)),cli) ## measure what docs show, ten minutes of it, and again until it is done (BUDGET=; GPU parts need a GPU and PyTorch)
 	$(PYTHON) docs/plots/figures.py --budget $(or $(BUDGET),580)

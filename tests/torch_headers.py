@@ -9,6 +9,7 @@ stand-in for CUDA's runtime under them, and run over libstalloc and the simulate
     python tests/torch_headers.py all              the newest of each minor version from 2.6 on
     python tests/torch_headers.py 2.9 2.10.0 --build python/stalloc/lib/adapters
 
+--json keeps a line for each version that was compiled and run, for the table in docs/pytorch.md.
 --build also leaves the compiled adapters in a folder, under the names that the package looks for.
 They then load wherever glibc 2.28 or a later one is. --arch compiles for another processor, with
 Debian's cross compiler (g++-aarch64-linux-gnu); what it makes is run with an --emulator alone,
@@ -16,6 +17,8 @@ over the --shim and the --driver that are built for it.
 """
 
 import argparse
+import datetime
+import json
 import os
 import platform
 import re
@@ -179,10 +182,22 @@ def compile_all(version, build, target):
     return [*target.emulator, str(program), str(adapter), str(target.shim), *emulated]
 
 
+def keep(file, version):
+    """Notes that a version's adapter compiles and works, in place of what was noted before."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    commit = run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT).strip()
+    today = datetime.date.today().isoformat()
+    rows = [row for row in rows if row["torch"] != version]
+    rows.append({"torch": version, "commit": commit, "date": today})
+    rows.sort(key=lambda row: minor(row["torch"]))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("versions", nargs="*", help="2.11, 2.9.1, newest, all")
     parser.add_argument("--build", type=Path, metavar="FOLDER", help="keep the adapters there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep there what works")
     parser.add_argument("--arch", default=platform.machine(), help="x86_64, aarch64")
     parser.add_argument("--emulator", default="", help="command that runs another processor's")
     parser.add_argument("--shim", type=Path, default=SHIM, help="libstalloc.so of that processor")
@@ -208,6 +223,8 @@ def main():
             run(command, env={**environment, **share}, timeout=600)
         works = " and works" if target.runs else f" for {target.arch}"
         print(f"PyTorch {version}: the adapter compiles{works}", flush=True)
+        if args.json and target.runs:
+            keep(args.json, version)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "docs" / "plots"))
 import constants  # noqa: E402
 import recordings  # noqa: E402
 import tables  # noqa: E402
+import versions  # noqa: E402
 
 # Those that take a second or two. All of them are replayed by `make recordings`.
 SMALL = [("more", "resnet50"), ("tuned", "multiscale_resnet"), ("tuned", "llama_naive")]
@@ -177,3 +178,8 @@ def test_constants_in_pieces(tmp_path, monkeypatch):
     assert "- **two**: that." in text and constants.main() == 0 and len(ran) == 9
     monkeypatch.setattr(recordings, "version", lambda: "def5678")
     assert constants.main() == 1 and len(ran) == 13
+
+
+def test_the_page_of_pytorch_says_which_versions_ran():
+    written = versions.PAGE.read_text().split(f"<!-- {versions.MARK} -->\n")[1]
+    assert written.split("\n<!-- end -->")[0].splitlines() == versions.page(), "run make versions"
