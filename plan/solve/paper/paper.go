@@ -38,7 +38,7 @@ type planner struct {
 
 // Run tries single blocks, and groups of lives of at least 1/256, 1/128, ... of the time.
 func Run(in *dsa.Instance, w *dsa.Work, _ int64, _ uint64, _ []int64) {
-	if !in.Plain() {
+	if in.Align != nil || in.Pin != nil {
 		firstfit.First(in, w, 0, 0, nil) // a group is a stack of rectangles that may lie anywhere
 		return
 	}
@@ -89,7 +89,7 @@ func (p *planner) plan(least int32) {
 // persistent stacks what lives throughout.
 func (p *planner) persistent() {
 	for box := range p.at {
-		if p.in.Lo[box] == 0 && p.in.Hi[box] == p.in.Ticks {
+		if p.in.Lo[box] == 0 && p.in.Hi[box] == p.in.Ticks && p.in.Whole(int32(box)) {
 			p.at[box], p.done[box] = p.base, true
 			p.base += p.in.Size[box]
 		}
@@ -107,10 +107,13 @@ type block struct {
 
 func (b *block) occupancy() float64 { return b.used / (float64(b.height) * float64(b.hi-b.lo)) }
 
-// homophase groups long lives by the phases in which they begin and end.
+// homophase groups long lives by the phases in which they begin and end. A box with gaps is of no
+// group: it goes into what the layers leave.
 func (p *planner) homophase(least int32) []*block {
 	starts, ends := make([]bool, p.in.Ticks+1), make([]bool, p.in.Ticks+1)
-	long := func(box int) bool { return !p.done[box] && p.in.Hi[box]-p.in.Lo[box] >= least }
+	long := func(box int) bool {
+		return !p.done[box] && p.in.Hi[box]-p.in.Lo[box] >= least && p.in.Whole(int32(box))
+	}
 	for box := range p.at {
 		if long(box) {
 			starts[p.in.Lo[box]], ends[p.in.Hi[box]] = true, true

@@ -110,3 +110,27 @@ func TestStair(t *testing.T) {
 		}
 	}
 }
+
+// TestGaps: a block with a gap is of no group, and another lies in its gap.
+func TestGaps(t *testing.T) {
+	problem := &dsa.Problem{Buffers: append(twoPhases(), dsa.Buffer{Lower: 0, Upper: 20, Size: 5}),
+		Gaps: []dsa.Gap{{Buffer: 11, Lower: 2, Upper: 18}}}
+	in := dsa.Compress(problem)
+	w := dsa.NewWork(0, func() (int64, bool) { return 1 << 40, true })
+	Run(in, w, 0, 0, nil)
+	if err := dsa.Check(problem, in.Offsets(problem, w.At)); err != nil {
+		t.Error(err)
+	}
+	if w.Top != 12 { // 2 + 5 + 5 while nothing short lives
+		t.Errorf("it ends at %d, expected 12", w.Top)
+	}
+	p := &planner{in: in, w: w, at: make([]int64, len(in.IDs)), done: make([]bool, len(in.IDs))}
+	p.persistent()
+	for _, g := range p.homophase(2) {
+		for _, box := range g.boxes {
+			if !in.Whole(box) {
+				t.Errorf("a block with a gap is of a group of %d", len(g.boxes))
+			}
+		}
+	}
+}
