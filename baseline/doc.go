@@ -1,7 +1,7 @@
 // Package baseline simulates, call by call, the allocators this project is
 // compared with: PyTorch's native caching allocator and the same with expandable
 // segments. It computes addresses, statistics and driver calls; it touches no memory.
-// GMLake, the third, is package engine/gmlake.
+// GMLake, the third, is package engine/gmlake, the STAlloc paper's, the fourth, package paper.
 //
 // # The idea
 //
