@@ -18,7 +18,9 @@ type Config struct {
 	Warm      bool            // start with what an earlier run has left, for allocators that plan
 	Without   without.Set     // stalloc only: mechanisms that are switched off
 	Range     onerange.Config // stalloc only: its price; the zero value is the default
-	Unwatched bool            // whether blocks share memory is not checked, which takes time
+	// paper only: as published, memory serves again at its free, whatever other streams use it
+	IgnoreStreams bool
+	Unwatched     bool // whether blocks share memory is not checked, which takes time
 
 	held func(addr mem.Addr, size mem.Bytes, held bool) // see Follow; nil for nobody
 }
@@ -40,6 +42,7 @@ var Allocators = []Allocator{
 	simulated("native"),
 	simulated("expandable"),
 	theirs(),
+	published(),
 	ours(),
 }
 

@@ -14,19 +14,23 @@ import (
 func simulated(name string) Allocator {
 	return Allocator{Name: name, New: func(_ context.Context, _ *trace.Trace, c Config) (Target,
 		error) {
-		options := baseline.Options{Capacity: c.Capacity}
-		if c.held != nil {
-			options.Held = func(at baseline.Place, size mem.Bytes, held bool) {
-				c.held(address(at),
-					size, held)
-			}
-		}
-		sim, err := baseline.New(name, options)
+		sim, err := baseline.New(name, options(c))
 		if err != nil {
 			return nil, err
 		}
-		return &simulation{sim: sim, blocks: make(map[int64]held)}, nil
+		return newSimulation(sim), nil
 	}}
+}
+
+// options are those of a simulated allocator.
+func options(c Config) baseline.Options {
+	o := baseline.Options{Capacity: c.Capacity}
+	if c.held != nil {
+		o.Held = func(at baseline.Place, size mem.Bytes, held bool) {
+			c.held(address(at), size, held)
+		}
+	}
+	return o
 }
 
 // simulation is a Target over one of package baseline's allocators.
@@ -34,6 +38,10 @@ type simulation struct {
 	sim    baseline.Allocator
 	blocks map[int64]held
 	fault  error // the first error that Alloc could not return
+}
+
+func newSimulation(sim baseline.Allocator) *simulation {
+	return &simulation{sim: sim, blocks: make(map[int64]held)}
 }
 
 type held struct {

@@ -112,7 +112,7 @@ func TestWaitingFrees(t *testing.T) {
 		{"recorded on its own stream", "s,0,0,1\nr,0,2\nf,0,2\na,1,20971520,0,3", 20 * mem.MiB},
 		{"recorded, over in time", "s,0,7,1\nr,0,2\nf,0,2\na,1,20971520,0,3", 20 * mem.MiB},
 	} {
-		for _, allocator := range []string{"native", "expandable", "gmlake"} {
+		for _, allocator := range []string{"native", "expandable", "gmlake", "paper"} {
 			tr := script(t, "wait", "# workload wait\na,0,20971520,0,1\n"+c.events)
 			if got := replayOne(t, allocator, tr, config); got.PeakReserved != c.want {
 				t.Errorf("%s under %s: peak reserved %v, want %v", c.name, allocator,
@@ -124,7 +124,7 @@ func TestWaitingFrees(t *testing.T) {
 
 func TestFullDevice(t *testing.T) {
 	tr := script(t, "big", "# workload big\na,0,20971520,0,1\na,1,20971520,0,2\na,2,512,0,3")
-	for _, allocator := range []string{"native", "expandable", "gmlake"} {
+	for _, allocator := range []string{"native", "expandable", "gmlake", "paper"} {
 		got := replayOne(t, allocator, tr, Config{Capacity: 32 * mem.MiB})
 		if !got.OOM || got.Requests != 2 || got.PeakLoad != 20*mem.MiB ||
 			got.PeakReserved != 20*mem.MiB {
@@ -135,7 +135,7 @@ func TestFullDevice(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	if _, err := Lookup("magic"); err == nil || !strings.Contains(err.Error(),
-		"native, expandable, gmlake") {
+		"native, expandable, gmlake, paper") {
 		t.Errorf("got %v", err)
 	}
 }

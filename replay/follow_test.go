@@ -31,7 +31,9 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 			}
 			events++
 			peak = max(peak, s.Reserved)
-			if a.Name != "gmlake" && held != s.Reserved {
+			// of the paper's two starts the first may hold more
+			more := a.Name == "paper" && held < s.Reserved
+			if a.Name != "gmlake" && held != s.Reserved && !more {
 				t.Fatalf("%s, event %d: ranges of %v have memory, %v are reserved", a.Name, s.Event,
 					held, s.Reserved)
 			}
@@ -70,7 +72,7 @@ func TestFollowSeesTheWholeRun(t *testing.T) {
 		// it stitches, so its addresses may share memory and addresses differ
 		if a.Name != "gmlake" {
 			disjoint(t, a.Name, tr, at)
-			if most != r.PeakReserved {
+			if most > r.PeakReserved || a.Name != "paper" && most < r.PeakReserved {
 				t.Errorf("%s: ranges of %v have memory at the peak, Replay says %v", a.Name, most,
 					r.PeakReserved)
 			}

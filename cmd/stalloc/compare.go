@@ -180,9 +180,9 @@ func (c *comparison) space() string {
 	return " "
 }
 
-// planned is the result of the allocator that had a plan in this row.
+// planned is the result of the last allocator that had a plan in this row.
 func (c *comparison) planned(row comparedRow) (replay.Result, bool) {
-	for _, name := range c.columns {
+	for _, name := range slices.Backward(c.columns) {
 		if r := row.results[name]; r.Hits+r.Misses > 0 {
 			return r, true
 		}

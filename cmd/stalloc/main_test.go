@@ -134,8 +134,8 @@ func TestPlanFileThatCannotBeWritten(t *testing.T) {
 // and checks what holds for any of them.
 func TestReplayAll(t *testing.T) {
 	for mode, flags := range map[string][]string{replay.Cold: nil, replay.Warm: {"--warm"}} {
-		out, errs, status := run(t, append([]string{"replay", "--json", "testdata/traces/tiny.csv"},
-			flags...)...)
+		out, errs, status := run(t, append([]string{"replay", "--json", "--allocator",
+			strings.Join(replay.Names(), ","), "testdata/traces/tiny.csv"}, flags...)...)
 		if status != 0 || errs != "" {
 			t.Fatalf("%s: exit %d: %s", mode, status, errs)
 		}

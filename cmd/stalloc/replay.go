@@ -34,11 +34,12 @@ type replayFlags struct {
 	late       float64
 	seed       uint64
 	smallest   bool
+	ignoring   bool // of streams
 }
 
 func newReplay() *cobra.Command {
 	flags := replayFlags{
-		allocators: replay.Names(),
+		allocators: []string{"native", "expandable", "gmlake", "stalloc"},
 		capacity:   size(80 * mem.GiB),
 		fragLimit:  size(replay.DefaultFragLimit),
 		seed:       1,
@@ -63,7 +64,9 @@ shown as a share of the steady part's time when it was recorded.
 Hits are the requests that a plan served, as a share of all. With --warm,
 allocators that plan are started twice and the second start is shown, which
 knows the first one's steps; the others keep nothing between runs and start
-cold.
+cold. The allocator 'paper' is that of the STAlloc paper (arXiv 2507.16274): it
+profiles three steps under the native one and starts again with a plan, so a
+cold run has two starts, and needs what the larger takes.
 
 --noise inserts or leaves out that share of the requests in the steps after the
 first, at random, half each: 0.01 disturbs one in a hundred. --late frees that
@@ -98,10 +101,10 @@ every larger device that was tried works, too.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.allocators, "allocator", flags.allocators,
-		"allocators to replay through, in this order")
+		"allocators to replay through, in this order: of "+strings.Join(replay.Names(), ", "))
 	f.BoolVar(&flags.warm, "warm", false,
 		"show the second of two starts, with what the first has left")
-	f.BoolVar(&flags.noPlan, "no-plan", false, "stalloc: plan no steps")
+	f.BoolVar(&flags.noPlan, "no-plan", false, "plan no steps")
 	f.StringSliceVar(&flags.off, "without", nil,
 		"stalloc: `mechanisms` to switch off; 'list' explains them")
 	f.Float64Var(&flags.noise, "noise", 0,
@@ -118,6 +121,8 @@ every larger device that was tried works, too.`,
 	addFormat(f, &flags.format)
 	f.Var(&flags.capacity, "capacity", "memory of the simulated device"+amounts)
 	f.Var(&flags.fragLimit, "frag-limit", "gmlake: do not stitch requests below this size"+amounts)
+	f.BoolVar(&flags.ignoring, "ignore-streams", false,
+		"paper: as published, memory serves again at its free, though other streams may use it")
 	f.Lookup("allocator").DefValue = strings.Join(flags.allocators, ",")
 	complete(cmd, map[string][]string{"allocator": replay.Names(), "format": formats,
 		"show": measureNames()})
@@ -130,7 +135,7 @@ func (f *replayFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	config := replay.Config{Capacity: mem.Bytes(f.capacity), FragLimit: mem.Bytes(f.fragLimit),
-		Warm: f.warm, Without: f.without}
+		Warm: f.warm, Without: f.without, IgnoreStreams: f.ignoring}
 	s := newSession(cmd, f.format, len(paths)*len(allocators))
 	v := f.view(s)
 	s.eachTrace(paths, len(allocators), func(path string, tr *trace.Trace) {
