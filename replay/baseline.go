@@ -97,7 +97,9 @@ func (s *simulation) FreeCompleted(id int64) {
 
 func (s *simulation) EmptyCache() { s.sim.EmptyCache() }
 
-func (s *simulation) Step() Done {
+func (s *simulation) Step() Done { return s.done() }
+
+func (s *simulation) done() Done {
 	calls := s.sim.Calls()
 	return Done{Calls: calls.Total(), TimeUS: calls.Micros, Retries: s.sim.Stats().Retries}
 }

@@ -15,6 +15,8 @@ type Seen struct {
 	// Alloc: where the block lies; 0 for one of no bytes. Only differences mean something
 	Addr     mem.Addr
 	Reserved mem.Bytes // taken from the device
+	Peak     mem.Bytes // the most so far
+	Done     Done      // so far
 	// Hit says that a plan served the request, Miss that there was a plan and it did not.
 	Hit, Miss bool
 }
@@ -23,6 +25,8 @@ type Seen struct {
 type shown interface {
 	place(id int64) mem.Addr
 	reserved() mem.Bytes
+	peak() mem.Bytes
+	done() Done
 	served() (hits, misses int64)
 	used(at mem.Addr, size mem.Bytes, live bool) // a block came or went
 }
@@ -57,7 +61,7 @@ func follower(tr *trace.Trace, target shown, see func(Seen)) func(int) {
 	}
 	live := make(map[int64]block)
 	return func(i int) {
-		s := Seen{Event: i, Reserved: target.reserved()}
+		s := Seen{Event: i, Reserved: target.reserved(), Peak: target.peak(), Done: target.done()}
 		switch e := &tr.Events[i]; e.Kind {
 		case trace.Alloc:
 			h, m := target.served()
@@ -96,6 +100,8 @@ func (s *simulation) reserved() mem.Bytes {
 	return s.sim.Stats().Reserved
 }
 
+func (s *simulation) peak() mem.Bytes { return s.sim.Stats().PeakReserved }
+
 func (s *simulation) served() (hits, misses int64) { return 0, 0 }
 
 func (s *simulation) used(mem.Addr, mem.Bytes, bool) {} // no memory is mapped twice
@@ -105,6 +111,8 @@ func (l *live) used(at mem.Addr, size mem.Bytes, live bool) { l.once.used(at, si
 func (l *live) place(id int64) mem.Addr { return l.blocks[id] }
 
 func (l *live) reserved() mem.Bytes { return l.device.Used() }
+
+func (l *live) peak() mem.Bytes { return l.device.Peak() }
 
 func (l *live) served() (hits, misses int64) {
 	h, m := l.local.Served()

@@ -83,8 +83,9 @@ type Target interface {
 	Finish() (Counts, error)
 }
 
-// timed is a Target that wants to know when each event was recorded, in microseconds.
-type timed interface{ at(micros int64) }
+// Timed is a Target that wants to know of each event, before anything else of it: its number, and
+// when it was recorded, in microseconds.
+type Timed interface{ At(event int, micros int64) }
 
 // reportEvery is how many events pass between looks at the context and reports
 // of progress.
@@ -188,8 +189,8 @@ func (r *run) event(i int) error {
 	if e.Kind != trace.Mark {
 		r.now = max(r.now, e.Micros)
 	}
-	if timed, ok := r.target.(timed); ok {
-		timed.at(r.now)
+	if timed, ok := r.target.(Timed); ok {
+		timed.At(i, r.now)
 	}
 	switch e.Kind {
 	case trace.Alloc:

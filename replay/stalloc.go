@@ -163,7 +163,7 @@ func newLive(device *sim.Device, options actors.Options) (*live, error) {
 	return l, err
 }
 
-func (l *live) at(micros int64) {
+func (l *live) At(_ int, micros int64) {
 	l.ahead.now = time.Duration(micros) * time.Microsecond
 	l.follow()
 }
@@ -296,8 +296,12 @@ func (l *live) EmptyCache() { l.note(l.local.Trim(0)) }
 
 func (l *live) Step() Done {
 	l.note(l.local.Step())
-	calls := l.device.Stats()
 	l.ahead.endStep()
+	return l.done()
+}
+
+func (l *live) done() Done {
+	calls := l.device.Stats()
 	return Done{Calls: calls.Calls(), TimeUS: micros(calls.Time), Retries: int64(l.local.Retries())}
 }
 

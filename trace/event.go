@@ -54,6 +54,25 @@ type Event struct {
 	Mark   string       // Mark: the text after "# "
 }
 
+// AppendText appends the event's line in our own format, without its end.
+func (e *Event) AppendText(b []byte) ([]byte, error) {
+	switch e.Kind {
+	case Mark:
+		return fmt.Appendf(b, "# %s", e.Mark), nil
+	case Alloc:
+		return fmt.Appendf(b, "a,%d,%d,%d,%d", e.ID, int64(e.Size), uint64(e.Stream), e.Micros), nil
+	case FreeRequested:
+		return fmt.Appendf(b, "r,%d,%d", e.ID, e.Micros), nil
+	case FreeCompleted:
+		return fmt.Appendf(b, "f,%d,%d", e.ID, e.Micros), nil
+	case RecordStream:
+		return fmt.Appendf(b, "s,%d,%d,%d", e.ID, uint64(e.Stream), e.Micros), nil
+	case EmptyCache:
+		return fmt.Appendf(b, "e,%d", e.Micros), nil
+	}
+	return b, fmt.Errorf("an event of %v has no line", e.Kind)
+}
+
 // FormatError is input that is not a trace, or not a whole one. Line is set
 // for our text format, Offset for a pickle; both count what the file holds
 // after decompression.

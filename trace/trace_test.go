@@ -124,21 +124,9 @@ func randomTrace(rng *rand.Rand, n int) *Trace {
 // text is the trace in our own format.
 func (t *Trace) text() []byte {
 	b := fmt.Appendf(nil, "# %s\n", t.Header)
-	for _, e := range t.Events {
-		switch e.Kind {
-		case Mark:
-			b = fmt.Appendf(b, "# %s\n", e.Mark)
-		case Alloc:
-			b = fmt.Appendf(b, "a,%d,%d,%d,%d\n", e.ID, int64(e.Size), uint64(e.Stream), e.Micros)
-		case FreeRequested:
-			b = fmt.Appendf(b, "r,%d,%d\n", e.ID, e.Micros)
-		case FreeCompleted:
-			b = fmt.Appendf(b, "f,%d,%d\n", e.ID, e.Micros)
-		case RecordStream:
-			b = fmt.Appendf(b, "s,%d,%d,%d\n", e.ID, uint64(e.Stream), e.Micros)
-		case EmptyCache:
-			b = fmt.Appendf(b, "e,%d\n", e.Micros)
-		}
+	for i := range t.Events {
+		b, _ = t.Events[i].AppendText(b)
+		b = append(b, '\n')
 	}
 	return b
 }

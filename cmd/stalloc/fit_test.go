@@ -36,19 +36,14 @@ func grown(t *testing.T, tr *trace.Trace, times int64, path string) {
 	w := bufio.NewWriter(file)
 	fmt.Fprintln(w, "# workload grown")
 	for _, e := range tr.Events {
-		switch e.Kind {
-		case trace.Mark:
-			fmt.Fprintln(w, "#", e.Mark)
-		case trace.Alloc:
-			if from[e.ID] > 0 && from[e.ID] == to[e.ID] {
-				e.Size *= mem.Bytes(times)
-			}
-			fmt.Fprintf(w, "a,%d,%d,%d,%d\n", e.ID, int64(e.Size), e.Stream, e.Micros)
-		case trace.FreeRequested:
-			fmt.Fprintf(w, "r,%d,%d\n", e.ID, e.Micros)
-		case trace.FreeCompleted:
-			fmt.Fprintf(w, "f,%d,%d\n", e.ID, e.Micros)
+		if e.Kind == trace.Alloc && from[e.ID] > 0 && from[e.ID] == to[e.ID] {
+			e.Size *= mem.Bytes(times)
 		}
+		line, err := e.AppendText(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(w, "%s\n", line)
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
