@@ -27,7 +27,7 @@ func published() Allocator {
 			if err != nil {
 				return nil, err
 			}
-			s := &twoStarts{simulation: newSimulation(planned), paper: planned}
+			s := &twoStarts{tr: tr, simulation: newSimulation(planned), paper: planned}
 			if !c.Warm && plan != nil {
 				s.first = newSimulation(baseline.NewNative(baseline.Options{Capacity: c.Capacity}))
 			}
@@ -39,6 +39,8 @@ func published() Allocator {
 // shown is the second's, but what is reserved is the larger of both.
 type twoStarts struct {
 	*simulation
+	tr         *trace.Trace
+	event      int // that is being replayed
 	paper      *paper.Allocator
 	first      *simulation // nil once it has ended, or if there was none
 	boundaries int
@@ -82,10 +84,16 @@ func (s *twoStarts) EmptyCache() {
 	s.simulation.EmptyCache()
 }
 
+// At notes the number of an event.
+func (s *twoStarts) At(event int, _ int64) { s.event = event }
+
 // Step ends a step, unless it begins the first one.
 func (s *twoStarts) Step() Done {
 	if s.boundaries > 0 {
 		s.paper.Step()
+	}
+	if s.tr.Events[s.event].Mark == "end" {
+		s.paper.Leave()
 	}
 	if s.boundaries++; s.boundaries > paper.Steps {
 		s.endFirst()
@@ -116,6 +124,14 @@ func (s *twoStarts) Finish() (Counts, error) {
 }
 
 func (s *twoStarts) served() (hits, misses int64) { return s.paper.Served() }
+
+func (s *twoStarts) peak() mem.Bytes {
+	most := max(s.simulation.peak(), s.ended.PeakReserved)
+	if s.first != nil {
+		most = max(most, s.first.peak())
+	}
+	return most
+}
 
 func (s *twoStarts) reserved() mem.Bytes {
 	now := s.simulation.reserved()

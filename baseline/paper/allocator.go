@@ -20,6 +20,7 @@ type Allocator struct {
 	requests int // ever: the hooks' view of where the program is
 	steps    int // that ended, set-up and first step as one
 	ordinal  int // of the next static request of the step
+	left     bool
 
 	region region
 	cells  cells
@@ -78,7 +79,11 @@ func (a *Allocator) taken() mem.Bytes { return a.plan.Region + a.plan.Cells }
 func (a *Allocator) Name() string { return "paper" }
 
 // Step is the end of a step.
-func (a *Allocator) Step() { a.steps, a.ordinal = a.steps+1, 0 }
+func (a *Allocator) Step() { a.steps, a.ordinal, a.left = a.steps+1, 0, false }
+
+// Leave says that what follows is of no step, until the next Step: an evaluation, or what comes
+// after the last. It is served from what is free of the region.
+func (a *Allocator) Leave() { a.left = true }
 
 // Served returns how many requests were served at a planned offset, and how many had an ordinal and
 // were not.
@@ -171,6 +176,11 @@ func (a *Allocator) find(size mem.Bytes, stream mem.StreamID) (at mem.Offset, ce
 	if size <= cellSize {
 		at, ok = a.cells.take()
 		return at, true, ok
+	}
+	if a.left && !apart {
+		whole := idle{{0, mem.Offset(a.plan.Region)}}
+		at, ok = a.region.fit(whole, mem.Round(size))
+		return at, false, ok
 	}
 	entries, step := a.plan.head, 0
 	if a.steps > 0 {

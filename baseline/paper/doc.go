@@ -49,6 +49,8 @@
 //   - Blocks of other streams than the one with the most requests are the cache's, and one that
 //     another stream uses is free when that is done. The authors' code ignores streams, so it would
 //     hand out memory that is in use.
+//   - What is asked for after the last step is served as the authors' code serves an evaluation:
+//     from the smallest free part of the region that has room, else by the cache.
 //   - The table of cells is twice as large as the profile needs, as in the authors' code; what
 //     is more is the cache's.
 package paper

@@ -107,9 +107,14 @@ func turn(s *script, a *Allocator, m *naive, live *[]baseline.Block) (string, er
 		*live = append(*live, got)
 		return what, same(a, m, got, want)
 	}
-	if op >= 245 {
+	switch {
+	case op >= 250:
+		a.Leave()
+		m.left = true
+		return "leave", nil
+	case op >= 245:
 		a.Step()
-		m.step, m.ordinal = m.step+1, 0
+		m.step, m.ordinal, m.left = m.step+1, 0, false
 		return "step", nil
 	}
 	if len(*live) == 0 {

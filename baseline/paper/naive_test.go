@@ -18,6 +18,7 @@ type naive struct {
 	requests int
 	step     int
 	ordinal  int
+	left     bool
 }
 
 type naiveBlock struct {
@@ -73,6 +74,9 @@ func (m *naive) find(b *naiveBlock, size mem.Bytes) (mem.Bytes, bool) {
 	if size <= cellSize {
 		b.cell = true
 		return m.cell(main)
+	}
+	if m.left && main {
+		return m.smallest(idle{{0, mem.Offset(m.plan.Region)}}, b.size)
 	}
 	entries, which := m.plan.head, 0
 	if m.step > 0 {

@@ -65,6 +65,7 @@ func training(steps int, extra func(p *program, step int)) *trace.Trace {
 		}
 	}
 	p.mark("end")
+	p.free(p.alloc(11 << 20)) // a checksum
 	return &p.tr
 }
 
@@ -88,6 +89,9 @@ func run(t *testing.T, tr *trace.Trace, a *Allocator) (hits, misses []int64) {
 				hits, misses = append(hits, h-wasHits), append(misses, m-wasMisses)
 				wasHits, wasMisses = h, m
 				a.Step()
+			}
+			if e.Mark == "end" {
+				a.Leave()
 			}
 			begun = begun || strings.HasPrefix(e.Mark, "step ")
 		case trace.Alloc:
