@@ -299,6 +299,10 @@ figures: $(if $(shell command -v $(GO)),cli) ## measure what docs show, ten minu
 constants: cli ## what each mechanism buys: every recording with each switched off, into docs/constants.md
 	$(PYTHON) docs/plots/constants.py
 
+.PHONY: paper
+paper: cli ## the STAlloc paper's allocator over the recordings, into docs/data and docs/paper.md
+	$(PYTHON) docs/plots/paper.py
+
 .PHONY: recordings
 recordings: cli ## replay the recordings anew, into docs/data and the tables of docs/benchmarks.md
 	$(PYTHON) docs/plots/recordings.py
