@@ -115,7 +115,7 @@ is wrong, 130 after an interrupt.`,
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ",
 		".FlagUsagesWrapped 79 "))
 	root.AddCommand(newReplay(), newTune(), newPlan(), newReport(), newDiff(), newFit(), newTop(),
-		newMerge(), newVersion(), newKeys(), newDoctor(),
+		newScore(), newSimulate(), newMerge(), newVersion(), newKeys(), newDoctor(),
 		newPython("run", "Run a training program under stalloc"), newPython("record",
 			"Write down what a training program asks for"))
 	root.SetFlagErrorFunc(flagError)

@@ -4,8 +4,8 @@
 //
 //	7  examples, tests
 //	6  cshim, cmd, report,    what users load and run
-//	   replay, tune, and the
-//	   module's own package
+//	   replay, score, tune, and
+//	   the module's own package
 //	5  actors                 what callers ask of a device
 //	4  actors/pool, stream,   the actors, strangers to each other
 //	   planner
@@ -67,7 +67,7 @@ var Stalloc = Rules{
 		{"cuda", 3}, {"live", 3},
 		{"actors/pool", 4}, {"actors/stream", 4}, {"actors/planner", 4},
 		{"actors", 5},
-		{".", 6}, {"cshim", 6}, {"replay", 6}, {"cmd", 6}, {"report", 6}, {"tune", 6},
+		{".", 6}, {"cshim", 6}, {"replay", 6}, {"cmd", 6}, {"report", 6}, {"score", 6}, {"tune", 6},
 		{"examples", 7}, {"tests", 7},
 	},
 	Strangers: []string{"actors/pool", "actors/stream", "actors/planner"},
