@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +226,49 @@ func TestAnswerChecks(t *testing.T) {
 			replay.Config{})
 		if err == nil || !strings.Contains(err.Error(), "of the input: expected") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBlocks compares what is said of places at random with each byte's.
+func TestBlocks(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	b, taken := newBlocks(), make([]int64, 200) // by grain; 0: nobody's
+	for id := int64(1); id < 3000; id++ {
+		at, n := r.IntN(190), 1+r.IntN(10)
+		free := true
+		for _, by := range taken[at : at+n] {
+			free = free && by == 0
+		}
+		where, size := mem.Addr(at)*mem.Addr(mem.Grain), mem.Bytes(n)*mem.Grain
+		if under := b.under(where, size); (len(under) == 0) != free {
+			t.Fatalf("seed %d: %d blocks are under a place that is free: %v", seed, len(under), free)
+		}
+		if err := b.add(id, where, size); (err == nil) != free {
+			t.Fatalf("seed %d, block %d, free %v: %v", seed, id, free, err)
+		} else if free {
+			copy(taken[at:at+n], slices.Repeat([]int64{id}, n))
+		}
+		if r.IntN(3) > 0 {
+			continue
+		}
+		if gone := taken[r.IntN(200)]; gone > 0 {
+			b.remove(gone)
+			for i, by := range taken {
+				if by == gone {
+					taken[i] = 0
+				}
+			}
+		}
+		held := mem.Bytes(0)
+		for _, by := range taken {
+			if by > 0 {
+				held += mem.Grain
+			}
+		}
+		if b.bytes != held {
+			t.Fatalf("seed %d: %d bytes are live, expected %d", seed, b.bytes, held)
 		}
 	}
 }

@@ -39,6 +39,11 @@ func (p *program) free(ids ...int64) {
 // training is steps of four layers, whose gradients live into the next step. extra asks for
 // something unexpected at the beginning of a step.
 func training(steps int, extra func(p *program, step int)) *trace.Trace {
+	return trainingLate(steps, -1, extra)
+}
+
+// trainingLate has the gradients live longer into one of the steps.
+func trainingLate(steps, late int, extra func(p *program, step int)) *trace.Trace {
 	p := &program{tr: trace.Trace{Name: "training"}}
 	p.alloc(8 << 20) // weights
 	p.alloc(4)
@@ -46,13 +51,19 @@ func training(steps int, extra func(p *program, step int)) *trace.Trace {
 	for step := range steps {
 		p.mark(fmt.Sprint("step ", step))
 		extra(p, step)
-		p.free(gradients...)
+		if step != late {
+			p.free(gradients...)
+		}
+		before := gradients
 		gradients = nil
 		var kept []int64
 		for layer := range mem.Bytes(4) {
 			work := p.alloc(3<<20 + layer<<10)
 			kept = append(kept, p.alloc(5<<20+layer<<12))
 			p.free(work)
+		}
+		if step == late {
+			p.free(before...)
 		}
 		for layer := 3; layer >= 0; layer-- {
 			work := p.alloc(7 << 20)
@@ -150,6 +161,55 @@ func TestRepeats(t *testing.T) {
 	}
 	if calls := a.Calls(); calls.Total() != 2 {
 		t.Errorf("%d driver calls, expected one for the region and one for cells", calls.Total())
+	}
+}
+
+// TestCrossing: a block that lives into the next step has one place in all of them, and none other
+// has it before the one before is free, however late that was in the profile.
+func TestCrossing(t *testing.T) {
+	for late := range 3 {
+		tr := trainingLate(6, late, nothing)
+		profile, err := Read(tr, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, _ := profile.place(nil)
+		_, misses := run(t, tr, newAllocator(t, baseline.Options{}, plan))
+		for step, n := range misses {
+			if n > 0 {
+				t.Errorf("late in step %d: %d requests of step %d miss", late, n, step)
+			}
+		}
+		places := map[mem.Offset]int{}
+		for _, entries := range [][]entry{plan.head, plan.step} {
+			for _, e := range entries {
+				if e.size == 2<<20 {
+					places[e.at]++
+				}
+			}
+		}
+		if len(places) != 4 {
+			t.Errorf("late in step %d: gradients have the places %v, expected four", late, places)
+		}
+	}
+}
+
+// TestLasting: what outlives the profile lies below all else.
+func TestLasting(t *testing.T) {
+	plan := planOf(t, training(4, nothing))
+	lasting := mem.Offset(0)
+	for _, e := range plan.head {
+		if e.size == 8<<20 || e.size == 16<<20 {
+			lasting = max(lasting, e.at+mem.Offset(e.size))
+		}
+	}
+	for _, e := range plan.step {
+		if e.at < lasting {
+			t.Errorf("%v lie at %d, and what lasts ends at %d", e.size, e.at, lasting)
+		}
+	}
+	if lasting != 24<<20 {
+		t.Errorf("what lasts ends at %d, expected 24 MiB", lasting)
 	}
 }
 
