@@ -303,6 +303,10 @@ constants: cli ## what each mechanism buys: every recording with each switched o
 paper: cli ## the STAlloc paper's allocator over the recordings, into docs/data and docs/paper.md
 	$(PYTHON) docs/plots/paper.py
 
+.PHONY: leaderboard
+leaderboard: cli ## score simulators on the recordings kept apart, into docs/data and docs/score.md
+	$(PYTHON) docs/plots/leaderboard.py
+
 .PHONY: recordings
 recordings: cli ## replay the recordings anew, into docs/data and the tables of docs/benchmarks.md
 	$(PYTHON) docs/plots/recordings.py

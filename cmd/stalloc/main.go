@@ -97,10 +97,11 @@ func newRoot() *cobra.Command {
   stalloc replay run.csv.gz               what four allocators would reserve
   stalloc diff base.csv.gz new.csv.gz     what a change did to memory
   stalloc fit --at 4=a.csv.gz --at 8=b.csv.gz   the largest batch that fits
+  stalloc score run.csv.gz -- ./mine      what an allocator of your own would
   stalloc run train.py                    run it under stalloc
   stalloc top                             watch what runs
 
-Record and run need a GPU. Report, replay, diff and fit do not: they read
+Record and run need a GPU. Report, replay, diff, fit and score do not: they read
 recordings, plain or gzip'd, and memory snapshots from
 torch.cuda.memory._dump_snapshot.
 

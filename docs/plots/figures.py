@@ -4,7 +4,7 @@
     python docs/plots/figures.py --only limit       # a part alone
     python docs/plots/figures.py --only tables      # tables and pictures from what is there
 
-The parts: recordings, constants and paper (no GPU), turns, limit and artifact (a GPU
+The parts: recordings, constants, paper and leaderboard (no GPU), turns, limit and artifact (a GPU
 or two, and PyTorch), tables. A part that cannot be made here is left out, and said to be. The exit
 status is 0 if all parts are done, 75 if there is more to do, 1 if one failed.
 """
@@ -24,7 +24,7 @@ ROOT = recordings.ROOT
 DATA = recordings.FOLDER
 EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
-REPLAYS = ("recordings", "constants", "paper")
+REPLAYS = ("recordings", "constants", "paper", "leaderboard")
 ON_GPUS = ("turns", "limit", "artifact")
 PARTS = (*REPLAYS, *ON_GPUS, "tables")
 LEAST = 60  # seconds: with fewer left no part is begun

@@ -37,7 +37,7 @@ def parts(monkeypatch):
 def test_all_parts_in_turn(parts):
     assert figures.main([]) == 0
     own = ["own", "gpu_tables", "pictures"]
-    replays = ["recordings", "constants", "paper"]
+    replays = ["recordings", "constants", "paper", "leaderboard"]
     assert parts.ran == [*replays, "turns", "limit", "artifact", *own]
 
 

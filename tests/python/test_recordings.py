@@ -45,6 +45,15 @@ def test_the_readme_says_what_is_in_the_data():
     assert set(apart) == set(named_in_the_picture())
 
 
+def test_the_data_set_is_described():
+    text = (ROOT / "tests" / "traces" / "README.md").read_text()
+    rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
+    for (_, name), of in recordings.kept().items():
+        said, peak = of["stalloc"], of["stalloc"]["peak_load_bytes"] / tables.GIB
+        facts = f"| {len(said['steps'])} | {said['requests']:,} | {peak:.3f} |"
+        assert rows[name].endswith(facts), f"{name}: expected {facts}"
+
+
 @pytest.mark.parametrize("key", SMALL, ids=lambda key: key[1])
 def test_the_data_say_what_a_replay_says(key):
     kept, path = recordings.kept()[key], recordings.files()[key]

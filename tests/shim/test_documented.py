@@ -44,6 +44,7 @@ def training(tmp_path_factory):
     (work / "package" / "__init__.py").touch()
     (work / "torchtitan" / "__init__.py").touch()
     (work / "tests").symlink_to(ROOT / "tests")
+    (work / "examples").symlink_to(ROOT / "examples")
     (work / "build").mkdir()
     for name, size in (("run", 1), ("b4", 4), ("b8", 8), ("b12", 12)):
         (work / f"{name}.csv.gz").write_bytes(gzip.compress(grown(size).encode()))
