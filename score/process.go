@@ -149,7 +149,11 @@ func (p *process) end() error {
 
 // abandon ends it, and all that it has started.
 func (p *process) abandon() {
-	_ = p.kill() // it may have ended
+	select {
+	case <-p.ended: // its number may be another's by now
+	default:
+		_ = p.kill()
+	}
 	_, _ = p.in.Close(), p.out.Close()
 	<-p.ended
 }
