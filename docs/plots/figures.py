@@ -35,6 +35,10 @@ ASKED = {
     "frontier": ("--models",),
     "together": ("--sets", "99", "--programs"),
 }
+IMAGES = {
+    "limit": "Median step over the limit, by allocator",
+    "frontier": "Tokens a second over memory, by allocator; below it the gain over the better peer",
+}
 LEAST = 60  # seconds: with fewer left no part is begun
 
 
@@ -78,8 +82,8 @@ def gpu_lines(part: str) -> list[str]:
         tables.append(done.stdout.strip())
     if not tables:
         return ["Not measured yet."]
-    if part == "limit":
-        tables.insert(0, "![Median step over the limit, by allocator](figures/limit.png)")
+    if part in IMAGES and (ROOT / "docs" / "figures" / f"{part}.png").exists():
+        tables.insert(0, f"![{IMAGES[part]}](figures/{part}.png)")
     return "\n\n".join(tables).splitlines()
 
 
@@ -115,8 +119,8 @@ def main(argv: list[str] | None = None) -> int:
             continue
         if part == "tables":
             recordings.write_tables(recordings.kept())
-            gpu_tables()
             pictures()
+            gpu_tables()
             continue
         left = args.budget - (time.monotonic() - start)
         status = run(part, left) if left > LEAST else EXIT_MORE

@@ -18,8 +18,8 @@ import streams  # noqa: E402, F401
 UNIT = 1024  # bytes for a MiB
 # What an allocator does itself: pools, captures, running out.
 GPU_ONLY = {
-    "pool_in_pool", "failed_captures", "shared_captures", "full_capture", "full_device",
-    "smaller_batch", "advice", "sums", "history", "pinned",
+    "pool_in_pool", "failed_captures", "capture_estimate", "shared_captures", "full_capture",
+    "full_device", "smaller_batch", "advice", "sums", "history", "pinned",
 }  # fmt: skip
 # These draw on the order of threads.
 ESTIMATED = {"threads"}
