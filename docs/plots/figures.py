@@ -4,9 +4,9 @@
     python docs/plots/figures.py --only limit       # a part alone
     python docs/plots/figures.py --only tables      # tables and pictures from what is there
 
-The parts: recordings, constants, paper and leaderboard (no GPU), turns, limit, artifact, frontier and
-together (a GPU or two, and PyTorch), tables. A part that cannot be made here is left out, and said
-to be. The exit status is 0 if all parts are done, 75 if there is more to do, 1 if one failed.
+The parts: recordings, constants, paper and leaderboard (no GPU), turns, limit, artifact, frontier
+and together (a GPU or two, and PyTorch), tables. A part that cannot be made here is left out, and
+said to be. The exit status is 0 if all parts are done, 75 if there is more to do, 1 if one failed.
 """
 
 from __future__ import annotations
