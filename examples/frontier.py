@@ -10,11 +10,10 @@ allocator trains in the fastest way that fits: micro-batches of 1 to 8 sequences
 recomputed, every second or every one; with stalloc also what leaves for the host, optimizer states,
 activations or both (frontier_search.py). Steps have the same tokens in all ways.
 
-Each run is a process of its own, which has started while the last one trained, except beside
-micro-batches of one sequence, where that would count. Models share out the GPUs; what is compared
-ran on one. Sizes come in groups, the first ones say most. Runs are kept in
---json one by one, and what is there is not run again (ledger.py). The exit status is 0 if all was
-measured, 75 if the time was up before, 1 if a run failed.
+Each run is a process of its own; some start together, and then none starts beside a run. Models
+share out the GPUs; what is compared ran on one. Sizes come in groups, the first ones say most. Runs
+are kept in --json one by one, and what is there is not run again (ledger.py). The exit status is 0
+if all was measured, 75 if the time was up before, 1 if a run failed.
 """
 
 import dataclasses
@@ -29,13 +28,13 @@ import harness
 import ledger
 import machine
 import workers
-from frontier_search import TURNS, Search
+from frontier_search import Search
 
 SCRIPT = Path(__file__).resolve().parent / "train_frontier.py"
 SIZES = ((24, 32, 40, 80), (28, 36, 48, 64), (22, 26, 30, 34, 44, 52, 56, 60, 68, 72))
 # Of the table, in the order in which they are measured.
 COLUMNS = ("native", "expandable", "stalloc", "offload", "async", "gmlake")
-AHEAD = 2  # processes that start while another trains
+TOGETHER = 4  # processes of an allocator that start side by side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,31 +56,28 @@ MODELS = {
 
 
 class Starter:
-    """Launches runs on a GPU in processes of their own, the next ones ahead."""
+    """Launches runs on a GPU in processes of their own."""
 
     def __init__(self, gpu, share, make=workers.Workers):
         self.gpus, self.share, self._make = (gpu,), share, make
         self._allocator = self._those = None
+        self._left = 0  # processes that wait for a run
 
-    def of(self, allocator):
-        """Workers of an allocator; those of the one before end."""
+    def launch(self, script, options, allocator, timeout):
         if self._allocator != allocator:
             self.end()
             self._allocator, self._those = allocator, self._make(self.share)
-        return self._those
-
-    def launch(self, script, options, allocator, timeout, quiet):
-        those = self.of(allocator)
-        # cudaMallocAsync's ballast is what is free when it begins: nothing may start beside it.
-        most = 0 if allocator == "async" else 1 if quiet else 1 + AHEAD
-        for _ in range(most):
-            those.ahead(script, allocator, self.gpus, most)
-        return those.launch(script, options, allocator, timeout, gpus=self.gpus)
+        if not self._left:
+            self._those.prepare([(script, allocator, self.gpus)] * TOGETHER)
+            self._left = TOGETHER
+        self._left -= 1
+        return self._those.launch(script, options, allocator, timeout, gpus=self.gpus)
 
     def end(self):
         if self._those is not None:
             self._those.__exit__()
         self._allocator = self._those = None
+        self._left = 0
 
 
 class Bench:
@@ -91,32 +87,34 @@ class Bench:
         self.name, self.model, self.args, self.book = name, MODELS[name], args, book
         self.starter = starter
 
-    def key(self, allocator, way, cap, turn=0):
+    def key(self, allocator, way, cap):
         options = " ".join([*self.model.options.split(), *way.options(), *self.args.rest])
-        key = {"program": self.name, "options": options, "allocator": allocator, "cap": cap,
-               "steps": way.steps}  # fmt: skip
-        return {**key, "turn": turn} if turn else key
+        return {"program": self.name, "options": options, "allocator": allocator, "cap": cap,
+                "steps": way.steps}  # fmt: skip
 
-    def run(self, allocator, way, cap, turn=0):
+    def run(self, allocator, way, cap):
         """The result of a run with at most `cap` GiB; None: no limit."""
-        key = self.key(allocator, way, cap, turn)
+        key = self.key(allocator, way, cap)
         options = [*key["options"].split(), "--steps", str(way.steps), "--no-deterministic"]
         options += ["--memory-cap", str(cap)] if cap is not None else []
         start = self.starter.launch if self.starter else None
-        quiet = {"quiet": way.batch == 1}
-        return self.book.run(key, SCRIPT, options, allocator, most=90, start=start, **quiet)
+        return self.book.run(key, SCRIPT, options, allocator, most=90, start=start)
 
     def known(self, allocator, way):
-        """The runs of a way that there are, by their limit in GiB: one or more."""
-        found = {}
-        for cap in {key["cap"] for key in self.keys()}:
-            keys = [self.key(allocator, way, cap, turn) for turn in range(TURNS)]
-            if runs := [self.book.entries[ledger.key_of(k)] for k in keys if self.book.has(k)]:
-                found[cap] = runs
-        return found
+        """The runs of a way that there are, by their limit in GiB."""
+        keys = [self.key(allocator, way, cap) for cap in {key["cap"] for key in self.keys()}]
+        return {
+            key["cap"]: self.book.entries[ledger.key_of(key)] for key in keys if self.book.has(key)
+        }
 
-    def all_runs(self):
-        return [self.book.entries[ledger.key_of(key)] for key in self.keys()]
+    def of_all(self, way):
+        """The runs of a way under all allocators that came to their end without retries."""
+        like = self.key(None, way, None)
+        for key in self.keys():
+            run = self.book.entries[ledger.key_of(key)]
+            same = {**key, "allocator": None, "cap": None} == like
+            if same and not run["oom"] and not run["steady_retries"]:
+                yield run
 
     def keys(self):
         """Of all runs of the model."""

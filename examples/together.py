@@ -9,9 +9,9 @@ turns.py gives each run a process after the other: what a shared machine does in
 counts as a difference. Here a program's processes, one an allocator, have their first steps and
 then wait for each other: each trains some steps, in an order drawn anew in each turn, and only one
 trains at a time. Compared are steps of the same number. Between steps each process measures the
-host's speed (host.py); only steps at the fast speed count, and the table says how many that were
-and what all of them say (together_table.py). At the end a step of each is profiled, for what runs
-on the device.
+host's speed (host.py); only pairs of steps at the same speed count, and the table says how many
+these were and what all of them say (together_table.py). At the end a step of each is profiled, for
+what runs on the device.
 
 A set is the same in new processes: what a process has by chance for all its life, its cores and
 addresses, differs between sets. Runs are kept in --json (ledger.py). The exit status is 0 if all

@@ -1,10 +1,10 @@
-"""What together.py has measured so far, as a Markdown table.
+"""What together.py has measured so far, as Markdown tables.
 
 Steps of the same number are compared, under one allocator over under the other. The first step of
-each turn does not count: the others have had the caches. A step is kept if the host was within a
-tenth of its fast speed before and behind it, under both; the fast speed is that of the fastest
-tenth of what all processes of the program have seen. A ratio is the median over the turns of the
-median of each, with its 95 % interval (bootstrap over the turns).
+each turn does not count: the others have had the caches. A pair of steps is kept if the host was
+equally fast for both, within a tenth, by the fixed loop that each process timed before and after
+its step. A ratio is the median over the turns of the median of each, with its 95 % interval
+(bootstrap over the turns); with fewer than three turns there is none.
 """
 
 import statistics
@@ -12,19 +12,14 @@ import statistics
 from turns_table import interval, table
 
 FIRST = 8
-SLOWER = 1.1  # of the fast speed's time
+ALIKE = 1.1  # of the other's time for the fixed loop, at most
+LEAST = 3  # turns
 
 
-def kept(runs):
-    """By set, allocator and step: whether the host was fast."""
-    seen = sorted(us for run in runs for result in run.values() for us in result["host_us"][FIRST:])
-    if not seen:
-        return []
-    fast = seen[len(seen) // 10]
-    return [
-        {a: [us <= SLOWER * fast for us in result["host_us"]] for a, result in run.items()}
-        for run in runs
-    ]
+def alike(run, ours, theirs):
+    """By step, whether the host was equally fast for both."""
+    pairs = zip(run[ours]["host_us"], run[theirs]["host_us"])
+    return [max(pair) <= ALIKE * min(pair) for pair in pairs]
 
 
 def turns(run, every):
@@ -33,15 +28,13 @@ def turns(run, every):
     return [range(at + 1, min(at + every, count)) for at in range(FIRST, count, every)]
 
 
-def ratios(runs, every, quantity, ours, theirs, fast=None):
-    """Of each turn that has kept steps: the median of ours over theirs."""
+def ratios(runs, every, quantity, ours, theirs, keep):
+    """Of each turn: the median of ours over theirs; with `keep` of the pairs that are alike."""
     found = []
-    for number, run in enumerate(runs):
-        mine, other = quantity(run[ours]), quantity(run[theirs])
+    for run in runs:
+        mine, other, same = quantity(run[ours]), quantity(run[theirs]), alike(run, ours, theirs)
         for turn in turns(run, every):
-            steps = [n for n in turn if fast is None
-                     or fast[number][ours][n] and fast[number][theirs][n]]  # fmt: skip
-            each = [mine[n] / other[n] for n in steps if other[n]]
+            each = [mine[n] / other[n] for n in turn if other[n] and (same[n] or not keep)]
             if each:
                 found.append(statistics.median(each))
     return found
@@ -57,26 +50,23 @@ def training(result):
     return [sum(both) for both in zip(threads["main"], threads["autograd"])]
 
 
-def level(runs, every, quantity, allocator, fast):
-    """The median of the kept steps, in ms."""
-    each = [
-        quantity(run[allocator])[n]
-        for number, run in enumerate(runs)
-        for turn in turns(run, every)
-        for n in turn
-        if fast[number][allocator][n]
+def level(runs, every, quantity, allocator):
+    """The median of the steps that count, in ms."""
+    every_step = [
+        quantity(run[allocator])[n] for run in runs for turn in turns(run, every) for n in turn
     ]
-    return statistics.median(each) if each else None
+    return round(statistics.median(every_step), 1)
 
 
-def share(runs, every, allocator, fast):
-    steps = [
-        fast[number][allocator][n]
-        for number, run in enumerate(runs)
-        for turn in turns(run, every)
-        for n in turn
+def share(runs, every, ours, theirs):
+    """Of the pairs: how many are alike."""
+    pairs = [
+        alike(run, ours, theirs)[n] for run in runs for turn in turns(run, every) for n in turn
     ]
-    return sum(steps) / len(steps) if steps else 0
+    return round(sum(pairs) / len(pairs), 2)
+
+
+QUANTITIES = {"step": wall, "cpu": training}
 
 
 def on_device(runs, allocator):
@@ -86,7 +76,7 @@ def on_device(runs, allocator):
 
 
 def with_interval(each):
-    if not each:
+    if len(each) < LEAST:
         return "–"
     low, high = interval(each)
     return f"{statistics.median(each):.3f} ({low:.3f} to {high:.3f})"
@@ -94,35 +84,44 @@ def with_interval(each):
 
 def verdict(each):
     """What the interval of a ratio of times says."""
-    if not each:
+    if len(each) < LEAST:
         return "–"
     low, high = interval(each)
     return "slower" if low > 1 else "faster" if high < 1 else "no difference seen"
 
 
+def sets(bench, name):
+    """The sets in which nobody ran out of memory."""
+    return [run for run in bench.runs(name) if not any(result["oom"] for result in run.values())]
+
+
 def row(bench, name):
     """What is known of a program: the last allocator's times over those of each other."""
-    runs = [run for run in bench.runs(name) if not any(result["oom"] for result in run.values())]
+    runs = sets(bench, name)
     if not runs:
         return {}
     *peers, ours = bench.args.allocators
-    every, fast = bench.args.every, kept(runs)
-
-    def against(peer, quantity, which):
-        return ratios(runs, every, quantity, ours, peer, which)
-
-    found = {"kept": {a: round(share(runs, every, a, fast), 2) for a in bench.args.allocators}}
-    found["turns"] = sum(len(turns(run, every)) for run in runs)
-    for what, quantity in (("step", wall), ("cpu", training)):
-        levels = {a: level(runs, every, quantity, a, fast) for a in bench.args.allocators}
-        found[f"{what}_ms"] = {a: value and round(value, 1) for a, value in levels.items()}
+    every = bench.args.every
+    found = {"turns": sum(len(turns(run, every)) for run in runs)}
+    found["kept"] = {peer: share(runs, every, ours, peer) for peer in peers}
+    for what, quantity in QUANTITIES.items():
+        found[f"{what}_ms"] = {a: level(runs, every, quantity, a) for a in bench.args.allocators}
         for peer in peers:
-            found[f"{what}/{peer}"] = with_interval(against(peer, quantity, fast))
-            found[f"{what}/{peer}, all"] = with_interval(against(peer, quantity, None))
-        found[f"{what}: {ours} is"] = {p: verdict(against(p, quantity, fast)) for p in peers}
+            each = [ratios(runs, every, quantity, ours, peer, keep) for keep in (True, False)]
+            found[f"{what}/{peer}"], found[f"{what}/{peer}, all"] = map(with_interval, each)
+            found[f"{what} beside {peer}"] = verdict(each[0])
     found["device_ms"] = {a: on_device(runs, a) for a in bench.args.allocators}
     found["same bits"] = all(len({r["checksum"] for r in run.values()}) == 1 for run in runs)
     return found
+
+
+def together(bench, names, what, peer, keep):
+    """A ratio over the turns of all programs."""
+    *_, ours = bench.args.allocators
+    return with_interval([
+        ratio for name in names
+        for ratio in ratios(sets(bench, name), bench.args.every, QUANTITIES[what], ours, peer, keep)
+    ])  # fmt: skip
 
 
 def tables(bench, programs):
@@ -131,7 +130,7 @@ def tables(bench, programs):
     parts = sorted(bench.book.places)
     parts += [
         f"- {programs[name].title}: `{programs[name].script} {' '.join(bench.options(name))}`, "
-        f"{of['turns']} turns; {'the same' if of['same bits'] else 'NOT the same'} bits."
+        f"{of['turns']} turns; {bits(bench, name, of)}."
         for name, of in rows.items()
     ]
     *peers, ours = bench.args.allocators
@@ -143,8 +142,10 @@ def tables(bench, programs):
              *(of[f"{what}/{p}{more}"] for p in peers for more in ("", ", all"))]
             for name, of in rows.items()
         ]  # fmt: skip
+        of_all = [together(bench, rows, what, p, keep) for p in peers for keep in (True, False)]
+        lines.append(["**all**", *[""] * len(bench.args.allocators), *of_all])
         parts.append(table(head, lines))
-    head = ["", *(f"kept: {a}" for a in bench.args.allocators)]
+    head = ["", *(f"pairs kept: {p}" for p in peers)]
     head += [f"on the device, ms: {a}" for a in bench.args.allocators]
     lines = [
         [programs[name].title, *(f"{100 * part:.0f} %" for part in of["kept"].values()),
@@ -152,6 +153,12 @@ def tables(bench, programs):
         for name, of in rows.items()
     ]  # fmt: skip
     return "\n\n".join([*parts, table(head, lines)])
+
+
+def bits(bench, name, of):
+    if "--no-deterministic" in bench.options(name):
+        return "bits not compared"
+    return "the same bits" if of["same bits"] else "NOT the same bits"
 
 
 def figure(value):

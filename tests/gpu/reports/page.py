@@ -15,6 +15,7 @@ Written by `make reports-page` from what `make gpu-reports` measured. One row ag
 make gpu-reports ONLY={example} AGAIN=1
 ```
 """
+ENDED = ("out of memory", "early", "error", "crash", "no end")  # before they had done all
 COLUMNS = {"native": "native", "expandable": "expandable segments", "stalloc": "stalloc"}
 
 
@@ -28,6 +29,7 @@ def kept(path):
 def text(cases, rows):
     by = {(row["name"], row["allocator"]): row for row in rows}
     cases = [case for case in cases if any((case.name, a) in by for a in COLUMNS)]
+    cases.sort(key=lambda case: place(case.reports[0]))
     if not cases:
         return HEAD.format(example="NAME") + "\nNothing is measured yet.\n"
     lines = [HEAD.format(example=cases[0].name)]
@@ -38,6 +40,7 @@ def text(cases, rows):
     holds = [f"{name} {sum(bool(by.get((case.name, a), {}).get('ok')) for case in cases)}"
              for a, name in COLUMNS.items()]  # fmt: skip
     lines += [f"What was expected holds, of {len(cases)}: {', '.join(holds)}.\n"]
+    lines += slow(cases, by)
     lines += [f"| report, `NAME` | pattern | expected | {' | '.join(COLUMNS.values())} |",
               "|---|---|---" + "|---" * len(COLUMNS) + "|"]  # fmt: skip
     for case in cases:
@@ -45,6 +48,29 @@ def text(cases, rows):
         cells = [cell(by.get((case.name, a))) for a in COLUMNS]
         lines.append(f"| {first} | {case.pattern} | {case.expected} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def slow(cases, by):
+    """Where stalloc took a second longer than each peer that did what was to be done."""
+    found = []
+    for case in cases:
+        ours = by.get((case.name, "stalloc"), {}).get("seconds", 0)
+        rows = [by.get((case.name, a), {}) for a in COLUMNS if a != "stalloc"]
+        peers = [row["seconds"] for row in rows if "seconds" in row and row["reason"] not in ENDED]
+        if peers and ours > max(peers) + 1:
+            found.append(f"`{case.name}` {ours:.1f} s ({min(peers):.1f})")
+    if not found:
+        return []
+    return [
+        "These programs are short, so that making memory counts. stalloc takes a second or more\n"
+        f"longer in {', '.join(found)}; in parentheses the\nfaster peer. Nine ran side by side.\n"
+    ]
+
+
+def place(report):
+    """Reports by project and number."""
+    name, number = report.split("/")[1].split("#")
+    return name.lower(), int(number)
 
 
 def link(report):

