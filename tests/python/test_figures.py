@@ -38,7 +38,7 @@ def parts(monkeypatch):
 
 
 def test_all_parts_in_turn(parts):
-    parts.takes = 70.0
+    parts.takes = 50.0
     assert figures.main([]) == 0
     own = ["own", "pictures", "gpu_tables"]
     assert parts.ran == [*figures.REPLAYS, *figures.ON_GPUS, *own]
