@@ -316,7 +316,7 @@ leaderboard: cli ## score simulators on the recordings kept apart, into docs/dat
 	$(PYTHON) docs/plots/leaderboard.py
 
 .PHONY: recordings
-recordings: cli ## replay the recordings anew, into docs/data and the tables of docs/benchmarks.md
+recordings: cli ## replay the recordings anew, into docs/data and docs/tables.md
 	$(PYTHON) docs/plots/recordings.py
 
 .venv/docs: docs/requirements.txt .venv/ready

@@ -27,7 +27,7 @@ EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
 REPLAYS = ("recordings", "constants", "paper", "leaderboard")
 ON_GPUS = ("turns", "limit", "artifact", "frontier", "together")
-PAGES = {"frontier": "frontier.md", "together": "speed.md"}  # others are in benchmarks.md
+PAGES = {"frontier": "frontier.md", "together": "speed.md"}  # others are in tables.md
 PARTS = (*REPLAYS, *ON_GPUS, "tables")
 # Options of the table's command, before the names of what is in the ledger.
 ASKED = {
@@ -88,7 +88,7 @@ def gpu_lines(part: str) -> list[str]:
 
 
 def page_of(part: str) -> Path:
-    return ROOT / "docs" / PAGES.get(part, "benchmarks.md")
+    return ROOT / "docs" / PAGES.get(part, "tables.md")
 
 
 def gpu_tables() -> None:

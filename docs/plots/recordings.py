@@ -1,4 +1,4 @@
-"""Replays the recordings anew, and puts their tables into docs/benchmarks.md: `make recordings`.
+"""Replays the recordings anew, and puts their tables into docs/tables.md: `make recordings`.
 
 Each recording goes through every allocator with memory to spare, and then on smaller and smaller
 devices, until the smallest is found that it fits in, and the smallest on which it runs at full
@@ -26,6 +26,8 @@ from tables import ALLOCATORS, Results, pages, summary
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "data"
 DATA = FOLDER / "recordings.json"
+TABLES = ROOT / "docs" / "tables.md"
+SUMMARISED = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 TRACES = ROOT / "tests" / "traces"
 # In the order of the tables. What the allocator was made with, what it was tried on now and then,
 # and what other people wrote, recorded after all mechanisms were there.
@@ -106,9 +108,10 @@ def put(page: Path, mark: str, lines: list[str]) -> None:
 
 
 def write_tables(found: Results) -> None:
-    put(ROOT / "README.md", SUMMARY, summary(found))
+    for page in SUMMARISED:
+        put(page, SUMMARY, summary(found))
     for name, lines in pages(found).items():
-        put(ROOT / "docs" / "benchmarks.md", f"{name}: written by make recordings", lines)
+        put(TABLES, f"{name}: written by make recordings", lines)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The tables of recordings, in docs/benchmarks.md and the README, from what was replayed."""
+"""The tables of recordings, in docs/tables.md and the README, from what was replayed."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def rows_of(found: Results, group: str) -> dict[str, dict[str, dict]]:
 
 
 def pages(found: Results) -> dict[str, list[str]]:
-    """What stands between the marks of docs/benchmarks.md."""
+    """What stands between the marks of docs/tables.md."""
     commits = sorted({r["serves"] for of in found.values() for r in of.values()})
     about = f"`stalloc replay --smallest --json`, what serves as of commit {', '.join(commits)}."
     sizes, waste = [about], []

@@ -1,7 +1,7 @@
 """Puts the versions of PyTorch that were run into docs/pytorch.md: `make versions`.
 
-    docs/data/versions.jsonl    what tests/torch_headers.py compiled and ran, a line a version
-    docs/data/*.jsonl           what was measured on GPUs: each run names its PyTorch
+docs/data/versions.jsonl    what tests/torch_headers.py compiled and ran, a line a version
+docs/data/*.jsonl           what was measured on GPUs: each run names its PyTorch
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ HELP = re.compile(
 def told():
     """What users read, by file: pages, and the texts of --help."""
     for page in PAGES:
-        if "decisions" not in page.parts and page.name not in ("benchmarks.md", "constants.md"):
+        measured = page.name in ("benchmarks.md", "tables.md", "constants.md")
+        if "decisions" not in page.parts and not measured:
             yield page, re.sub(r"`[^`\n]*`", "", page.read_text())
     for source in [*ROOT.glob("cmd/stalloc/*.go"), *ROOT.glob("python/stalloc/*.py")]:
         yield source, " ".join(a or b for a, b in HELP.findall(source.read_text()))
