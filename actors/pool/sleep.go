@@ -12,6 +12,7 @@ import (
 
 	"stalloc/engine"
 	"stalloc/internal/driver"
+	"stalloc/internal/mem"
 )
 
 // Memory sleeps pool by pool: the default pool, and regions. Its handles, views and blocks stay in
@@ -131,27 +132,35 @@ func (p *Pool) Resume(pools []uint64) error {
 }
 
 // wake makes memory for pools that sleep, and returns their handles. Where the limit or the driver
-// leaves too little, idle memory is given back first, as for a request.
+// leaves too little, idle memory is given back first, as for a request, and closed regions make
+// room.
 func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err error) {
+	lack := mem.Bytes(0)
 	try := func() error {
 		handles = p.handlesOf(func(pool uint64) bool {
 			return pools[pool] != nil && !p.isClosed(pool)
 		})
-		_, asleep := p.dev.Size(handles)
-		if limit := p.mayHold(); limit > 0 && p.reserved()+asleep > limit {
+		_, lack = p.dev.Size(handles)
+		if limit := p.mayHold(); limit > 0 && p.reserved()+lack > limit {
+			lack += p.reserved() - limit
 			return &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit}
 		}
 		return p.dev.Wake(handles)
 	}
 	p.dropSpare()
-	held := p.policy.Reserved() // what is idle and sleeps need not wake
 	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
 		return handles, err
 	}
 	_, failed := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true})
-	if failed = errors.Join(failed, p.trimRegions()); p.policy.Reserved() == held {
-		return nil, errors.Join(err, failed)
+	failed = errors.Join(failed, p.trimRegions())
+	p.Settle()
+	for err = try(); errors.Is(err, driver.ErrOutOfMemory) && p.makeRoom(lack, nil); {
+		p.lend(lack, 0) // what has risen
+		p.dropSpare()
+		err = try()
 	}
-	err = try()
+	if err != nil {
+		err = errors.Join(err, failed)
+	}
 	return handles, err
 }
