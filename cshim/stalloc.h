@@ -220,7 +220,7 @@ struct stalloc_stats {
 	 * simulation: its peak reserved memory (0: unknown), the steps that were simulated, and 1
 	 * if the device would have been full after them. */
 	uint64_t native_peak_reserved, native_steps, native_ooms;
-	uint64_t asleep, backup; /* paused memory, and the host memory that backs it up */
+	uint64_t asleep, backup; /* paused or lent memory, and the host memory kept for it */
 	uint64_t waits, wait_ns; /* requests that waited for other streams to avoid new memory */
 };
 

@@ -21,6 +21,7 @@ type moving struct {
 	link     *away.Link // nil: none was
 	moved    map[uint64]*moved
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
+	dropped  []*moved        // regions that are gone, whose mirrors are not
 	warnAway map[string]bool // what was said
 }
 
@@ -172,6 +173,9 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 	for _, m := range p.moved {
 		n += m.Mirror()
 	}
+	for _, m := range p.dropped {
+		n += m.Mirror()
+	}
 	return n
 }
 
@@ -208,14 +212,18 @@ func (p *Pool) allAway(pools []uint64) error {
 // forgetMoved gives up the mirrors of regions that have no memory any more.
 func (p *Pool) forgetMoved() {
 	for region, m := range p.moved {
-		if _, has := p.regions[region]; has {
-			continue
+		if _, has := p.regions[region]; !has {
+			p.dropped = append(p.dropped, m)
+			delete(p.moved, region)
 		}
-		if err := m.Drop(); err != nil {
+	}
+	p.dropped = slices.DeleteFunc(p.dropped, func(m *moved) bool {
+		err := m.Drop()
+		if err != nil {
 			p.sayAway("memory of the host was not given back", err)
 		}
-		delete(p.moved, region)
-	}
+		return err == nil
+	})
 }
 
 // isClosed reports whether a pool is a region that is not in use.
@@ -229,6 +237,9 @@ func (p *Pool) dropAway() error {
 		p.link = nil
 	}
 	for _, m := range p.moved {
+		errs = append(errs, m.Drop())
+	}
+	for _, m := range p.dropped {
 		errs = append(errs, m.Drop())
 	}
 	clear(p.moved)

@@ -175,6 +175,6 @@ func (p *Pool) forgetRegions() {
 	if len(p.regions) > 0 {
 		held := p.policy.Regions()
 		p.keepRegions(func(n uint64) bool { return held[n] || p.sleeps(n) })
-		p.forgetMoved()
 	}
+	p.forgetMoved()
 }

@@ -22,7 +22,8 @@ static void wake_all(void)
 	CHECK(false, "it does not wake: %s", x.why);
 }
 
-/* What is pinned is unpinned behind a resume; what could not be is tried again with the next. */
+/* What is pinned is unpinned behind a resume, or when memory is given back; what could not be is
+ * tried again with the next. */
 static void unpin(void)
 {
 	struct dream down = {.device = -1, .pauses = true}, up = {.device = -1};
@@ -31,6 +32,7 @@ static void unpin(void)
 		      kit_fake_live("pins"));
 		kit_sleep_ms(5);
 		if (i % 20 != 19) continue;
+		stalloc_empty_cache();
 		dream_play(&down, true);
 		dream_play(&up, false);
 	}

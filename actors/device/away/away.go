@@ -167,5 +167,6 @@ func (r *Region) forget(f *driver.Fence) {
 	*f = 0
 }
 
-// Drop gives the mirror up: what is away has no contents any more.
+// Drop gives the mirror up: what is away has no contents any more. With an error some of it stays,
+// and Drop may be tried again.
 func (r *Region) Drop() error { return r.mirror.drop(r.link) }

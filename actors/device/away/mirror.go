@@ -108,10 +108,12 @@ func pinned(pin device.Copier, n mem.Bytes) ([]byte, error) {
 	return piece, nil
 }
 
-// drop gives all of it back. What cannot be unpinned stays, for the driver may go on to copy there.
+// drop gives all of it back. What cannot be unpinned stays until it is called again, for the driver
+// may go on to copy there.
 func (m *mirror) drop(l *Link) error {
 	pin, _ := l.dev.Device.(device.Copier)
 	var errs []error
+	var left mirror
 	for _, piece := range m.blocks {
 		var err error
 		if pin != nil {
@@ -120,9 +122,13 @@ func (m *mirror) drop(l *Link) error {
 		if err == nil {
 			err = hostmem.Give(piece)
 		}
+		if err != nil {
+			left.blocks = append(left.blocks, piece)
+			left.held += mem.Bytes(len(piece))
+		}
 		errs = append(errs, err)
 	}
-	*m = mirror{}
+	*m = left
 	return errors.Join(errs...)
 }
 
