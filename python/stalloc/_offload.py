@@ -16,6 +16,8 @@ LEAST = 1 << 20
 # So much moves into the region before what it had before goes back to the driver: the region shall
 # get new handles, which are large.
 AT_ONCE = 512 << 20
+# After so many steps in a row that have made states anew, the next ones will.
+FRESH = 4
 
 _numbers = itertools.count()
 
@@ -71,8 +73,10 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
 
     Whoever reads `optimizer.state` (state_dict does) has the states on the device until the next
     step; while states, or dictionaries of them, are referenced from elsewhere, they stay there.
-    A step that is captured into a CUDA graph ends the offloading of this optimizer. Not for
-    optimizers that step inside the backward pass. Does nothing while stalloc is not enabled.
+    A step that is captured into a CUDA graph or made inside the backward pass ends the offloading
+    of this optimizer, and so do states that are made anew in each step (LBFGS): a warning says so,
+    and they stay on the device. What an optimizer keeps outside of `state`, such as fp32 weights,
+    stays there, too. Does nothing while stalloc is not enabled.
 
     Raises:
         StallocError: it is no torch.optim.Optimizer, nor a wrapper that has one as `optimizer`.
@@ -113,7 +117,8 @@ class _Offloaded:
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
         self.away = False  # it was closed, on all devices
-        self.captured = False  # a graph has its addresses
+        self.over = False  # its states stay on the device
+        self.fresh = 0  # steps in a row that have made states anew
         self.told = False
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
@@ -130,44 +135,57 @@ class _Offloaded:
         self.away = False
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        self.captured = self.captured or _capturing(self.torch)
         self.wake()
+        if _capturing(self.torch):
+            self._end("a step is captured into a graph, which remembers their addresses")
+        elif self.torch._C._current_graph_task_id() != -1:
+            self._end("the optimizer steps inside the backward pass")
 
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        if self.captured or self.away:
+        if self.over or self.away:
             return
-        self._adopt(optimizer)
-        if not self.devices:
+        self.fresh = self.fresh + 1 if self._adopt(optimizer) else 0
+        if self.fresh >= FRESH:
+            self._end("each step makes them anew")
+        if self.over or not self.devices:
             return
         if self._held(optimizer):
-            if not self.told:
-                self.told = True
-                warnings.warn(
-                    "stalloc: optimizer states are referenced from outside of the optimizer; they "
-                    "stay on the device while they are",
-                    StallocWarning,
-                    stacklevel=2,
-                )
+            self._warn("are referenced from outside of the optimizer; they stay on the device "
+                       "while they are")  # fmt: skip
             return
         self.away = True
         for device in self.devices:
             self.binding.end_awake(device, self.tag, _stream(self.torch, device), True, self.always)
 
-    def _adopt(self, optimizer: Any) -> None:
-        """Moves states that are elsewhere into the region."""
-        if _capturing(self.torch):
-            return
+    def _end(self, why: str) -> None:
+        """Has the states stay on the device, where they are."""
+        if not self.over:
+            self.over, self.told = True, False
+            self._warn(f"stay on the device from now on: {why}")
+
+    def _warn(self, text: str) -> None:
+        if not self.told:
+            self.told = True
+            warnings.warn(f"stalloc: optimizer states {text}", StallocWarning, stacklevel=4)
+
+    def _adopt(self, optimizer: Any, *_: Any) -> bool:
+        """Moves states that are elsewhere into the region; returns whether there were any."""
+        if self.over or _capturing(self.torch):
+            return False
         sharing: dict[int, list[Any]] = {}  # by storage
+        seen: set[int] = set()
         for tensor in _tensors(self.torch, optimizer.__dict__["state"]):
             storage = tensor.untyped_storage()
             at = storage.data_ptr()
+            seen.add(at)
             large = storage.nbytes() >= LEAST
             if tensor.device.type == self.kind and large and at not in self.moved:
                 sharing.setdefault(at, []).append(tensor)
+        self.moved &= seen
         if not sharing:
-            return
+            return False
         self.wake()
-        idle, known = AT_ONCE, len(self.moved)
+        idle, moved = AT_ONCE, False
         for tensors in sharing.values():
             # Parameters, gradients or flat buffers may be the same memory.
             if self._uses(tensors[0]) > len(tensors):
@@ -177,8 +195,10 @@ class _Offloaded:
                 idle = 0
             idle += tensors[0].untyped_storage().nbytes()
             self.moved.add(self._move(tensors))
-        if len(self.moved) > known:
+            moved = True
+        if moved:
             self.torch.cuda.empty_cache()
+        return moved
 
     def _uses(self, tensor: Any) -> int:
         """How many tensors share the storage."""
@@ -212,16 +232,22 @@ class _Offloaded:
             return True
         for values in state.values():
             if isinstance(values, dict) and any(
-                self.torch.is_tensor(value) and count > alone
+                count > alone and self.torch.is_tensor(value) and self._moved_of(value)
                 for value, count in zip(values.values(), _references(values))
             ):
                 return True
         sharing: dict[int, list[Any]] = {}
-        for tensor in _tensors(self.torch, state):
-            at = tensor.untyped_storage().data_ptr()
-            if at in self.moved:
-                sharing.setdefault(at, []).append(tensor)
+        for tensor in self._moved_of(state):
+            sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
         return any(self._uses(tensors[0]) > len(tensors) for tensors in sharing.values())
+
+    def _moved_of(self, value: Any) -> list[Any]:
+        """The tensors of a state that lie in the region."""
+        return [
+            tensor
+            for tensor in _tensors(self.torch, value)
+            if tensor.untyped_storage().data_ptr() in self.moved
+        ]
 
 
 def _references(values: dict[Any, Any]) -> list[int]:

@@ -15,7 +15,8 @@ class Stats:
     not: explain() says why. ``native_peak_reserved`` is the peak of what PyTorch's own allocator
     would have reserved for the same requests on this device, simulated for the first
     ``native_steps`` steps, 0 if unknown; ``native_ooms`` is 1 if the device would have been full.
-    ``asleep`` is what pause() released, and ``backup`` the host memory that backs it up.
+    ``asleep`` is what is away of tensors: what pause() released, and what offload() and awake()
+    have lent. ``backup`` is the host memory that is kept for it.
     ``waits`` counts the requests that waited for other streams (``wait_ns`` in all) to avoid new
     memory; the device had work meanwhile.
 
@@ -89,6 +90,8 @@ class Stats:
             lines.append(f"full       {self.ooms:,} times, after {self.retries:,} retries")
         if self.waits:
             lines.append(f"waited     {self.wait_ns / 1e9:.2f} s in {self.waits:,} requests")
+        if self.asleep or self.backup:
+            lines.append(f"away       {size(self.asleep)}, {size(self.backup)} kept on the host")
         if self.fallback:
             lines.append(
                 f"fallback   {self.fallback:,} requests had plain driver allocations: "

@@ -70,6 +70,8 @@ def line(device: int, stats: Stats) -> str:
         f"{stats.requests:,} requests in {stats.steps:,} steps, {stats.served()}; "
         f"driver {stats.driver_ns / 1e9:.2f} s"
     )
+    if stats.backup:
+        text += f"; {size(stats.backup)} of idle memory kept on the host"
     return text + (f"; {stats.fallback:,} plain driver allocations" if stats.fallback else "")
 
 

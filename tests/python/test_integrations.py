@@ -97,6 +97,28 @@ def test_lightning(steps, monkeypatch, package):
     assert steps == ["optimizer", "step", "optimizer", "step", "step"]
 
 
+@pytest.mark.parametrize("name", ["transformers", "lightning"])
+def test_offload(monkeypatch, name):
+    """One argument, and the optimizers' states are offloaded when the training begins."""
+    offloaded = []
+    monkeypatch.setattr(stalloc, "offload", offloaded.append)
+    if name == "transformers":
+        framework(monkeypatch, "transformers", "TrainerCallback")
+        from stalloc.integrations.transformers import StallocCallback
+
+        for callback in (StallocCallback(offload=True), StallocCallback()):
+            callback.on_train_begin(None, None, None, optimizer="one", model=None)
+        assert offloaded == ["one"]
+    else:
+        framework(monkeypatch, "lightning.pytorch", "Callback")
+        from stalloc.integrations.lightning import StallocCallback
+
+        trainer = types.SimpleNamespace(global_step=0, optimizers=["one", "two"])
+        for callback in (StallocCallback(offload=True), StallocCallback()):
+            callback.on_train_start(trainer, None)
+        assert offloaded == ["one", "two"]
+
+
 class AcceleratedOptimizer:
     """As accelerate's: while gradients are accumulated it does nothing."""
 

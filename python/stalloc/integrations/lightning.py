@@ -1,4 +1,6 @@
-"""For Lightning: ``Trainer(..., callbacks=[StallocCallback()])``."""
+"""For Lightning: ``Trainer(..., callbacks=[StallocCallback()])``.
+
+``StallocCallback(offload=True)`` also offloads the optimizers' states (stalloc.offload)."""
 
 from typing import Any
 
@@ -18,10 +20,14 @@ class StallocCallback(Callback):  # type: ignore[misc]
     If the Trainer has loggers, memory figures are logged.
     """
 
-    _steps = 0
+    def __init__(self, offload: bool = False) -> None:
+        super().__init__()
+        self._offload, self._steps = offload, 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._steps = trainer.global_step
+        for optimizer in trainer.optimizers if self._offload else ():
+            stalloc.offload(optimizer)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -1,5 +1,6 @@
 """For the Hugging Face Trainer: ``Trainer(..., callbacks=[StallocCallback()])``.
 
+``StallocCallback(offload=True)`` also offloads the optimizer's states (stalloc.offload).
 ``log_memory(trainer)`` adds memory figures to what it logs."""
 
 from typing import Any
@@ -13,6 +14,15 @@ from . import scalars
 
 class StallocCallback(TrainerCallback):  # type: ignore[misc]
     """Ends a step after each optimizer step, its gradients cleared, and after an evaluation."""
+
+    def __init__(self, offload: bool = False) -> None:
+        self._offload = offload
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
+    ) -> None:
+        if self._offload:
+            stalloc.offload(optimizer)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         stalloc.step()
