@@ -18,6 +18,9 @@ func (p *Pool) Trim(private uint64) error {
 	if private == 0 {
 		err = errors.Join(err, p.trimRegions())
 	}
+	if p.state == retired { // nothing else comes that would try it again
+		err = errors.Join(err, p.unpin())
+	}
 	return errors.Join(err, p.dev.DropSpare())
 }
 
