@@ -272,3 +272,21 @@ def test_offload_fails_where_bits_differ():
         "WRONG: three: held more than the limit",
         "WRONG: three: other bits",
     ]
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 19, 23, 30, 64, 150])
+def test_the_largest_model_is_found(monkeypatch, most):
+    import offload_largest
+
+    tried = []
+
+    def attempt(options, layers, steps):
+        tried.append(layers)
+        return layers <= most
+
+    monkeypatch.setattr(offload_largest, "attempt", attempt)
+    options = types.SimpleNamespace(
+        way="stalloc, offload", limit=24.0, shape=[2048, 5504, 32000], budget=60
+    )
+    found = offload_largest.search(options, offload_largest.time.monotonic())
+    assert found == (most, True) and len(tried) <= 16 and len(set(tried)) == len(tried), tried

@@ -1,0 +1,128 @@
+/* A region leaves and comes back, over and over, while other streams ask for what it lends: its
+ * bytes stay, theirs too, and the device never holds more than the limit. TIDES_STEPS says how
+ * often (200). */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit.h"
+
+enum { STATES = 3, OTHERS = 8, WORKERS = 2, MIB = 1 << 20, CAPACITY = 32 * MIB, MOST = 16 * MIB };
+static const char tag[] = "states";
+static struct block {
+	char *at;
+	size_t size;
+	uint64_t pattern;
+} states[STATES], others[OTHERS];
+static uint64_t dice;
+static _Atomic uint64_t patterns;
+static _Atomic bool over;
+static long (*most_held)(int);
+
+static bool get(struct block *b, size_t size, void *stream)
+{
+	b->size = size;
+	b->at = stalloc_malloc(size, 0, stream);
+	if (!b->at) return false;
+	b->pattern = atomic_fetch_add(&patterns, 1);
+	kit_fill(b->at, size, b->pattern);
+	return true;
+}
+
+static void check(const struct block *b, const char *what)
+{
+	CHECK(kit_damage(b->at, b->size, b->pattern) < 0, "%s of %zu bytes is damaged", what,
+	      b->size);
+}
+
+static void give(struct block *b, void *stream)
+{
+	check(b, "a block");
+	stalloc_free(b->at, b->size, 0, stream);
+	b->at = NULL;
+}
+
+/* Asks for little, on a stream of its own. */
+static void *work(void *stream)
+{
+	uint64_t random = (uintptr_t)stream;
+	struct block b[4] = {0};
+	while (!atomic_load(&over)) {
+		struct block *x = &b[kit_below(&random, 4)];
+		if (x->at)
+			give(x, stream);
+		else
+			get(x, 1 + kit_below(&random, MIB / 2), stream);
+	}
+	for (int i = 0; i < 4; i++)
+		if (b[i].at) give(&b[i], stream);
+	return NULL;
+}
+
+/* Others ask for more than there is beside the region. Returns whether some of it was away. */
+static bool flood(void)
+{
+	int n = 0;
+	while (n < OTHERS && get(&others[n], (size_t)(1 + kit_below(&dice, 3 * MIB)), NULL)) n++;
+	bool away = kit_stats().asleep > 0;
+	for (int i = 0; i < n; i++) give(&others[i], NULL);
+	return away;
+}
+
+/* What the other threads have is freed at some time. */
+static void open_again(void)
+{
+	for (int i = 0; stalloc_begin_awake(0, tag, NULL) != STALLOC_OK; i++)
+		CHECK(i < 10000, "%s", stalloc_last_error());
+}
+
+static bool step(void)
+{
+	bool changed = kit_below(&dice, 2), away = false;
+	for (int i = 0; i < STATES && changed; i++) {
+		states[i].pattern = atomic_fetch_add(&patterns, 1);
+		kit_fill(states[i].at, states[i].size, states[i].pattern);
+	}
+	CHECK(stalloc_end_awake(0, tag, NULL, changed ? STALLOC_CHANGED : 0) == STALLOC_OK, "%s",
+	      stalloc_last_error());
+	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= flood();
+	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tag);
+	if (kit_below(&dice, 64) == 0) stalloc_empty_cache();
+	open_again();
+	for (int i = 0; i < STATES; i++) check(&states[i], "a state");
+	CHECK(stalloc_step(0) == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(most_held(0) <= MOST, "more than the limit was held");
+	return away;
+}
+
+int main(void)
+{
+	pthread_t workers[WORKERS];
+	uint64_t steps = kit_number("TIDES_STEPS", 200), away = 0;
+	setenv("FAKECUDA_CAPACITY", "33554432", 1);
+	dice = kit_seed();
+	kit_watchdog(60);
+	*(void **)&most_held = kit_symbol("driver", "fakecuda_most");
+	CHECK(stalloc_set_memory_fraction((double)MOST / CAPACITY, 0) == STALLOC_OK, "%s",
+	      stalloc_last_error());
+	CHECK(stalloc_begin_region(tag) == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < STATES; i++)
+		CHECK(get(&states[i], (size_t)(MIB + kit_below(&dice, MIB)), NULL), "%s",
+		      stalloc_last_error());
+	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	for (int i = 0; i < WORKERS; i++)
+		pthread_create(&workers[i], NULL, work, (void *)(uintptr_t)(i + 0x40));
+	for (uint64_t n = 0; n < steps; n++, kit_progress()) away += step();
+	atomic_store(&over, true);
+	for (int i = 0; i < WORKERS; i++) pthread_join(workers[i], NULL);
+	CHECK(away > steps / 4, "only %llu times something was away", (unsigned long long)away);
+	for (int i = 0; i < STATES; i++) give(&states[i], NULL);
+	stalloc_empty_cache();
+	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
+	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
+	printf("tides: %llu steps, in %llu of them something was away\n",
+	       (unsigned long long)steps, (unsigned long long)away);
+	return 0;
+}
