@@ -28,6 +28,8 @@ import (
 //	fail KIND N          the driver refuses the Nth operation of that kind from here on: no!
 //	step
 //	trim                 with pool=
+//	rest SIZE            so much is lent to nobody, and rests once its fences have passed
+//	rise                 what has rested longest has its memory again
 //	layout               what lies where: of each arena, by offset from the window's base
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -155,6 +157,12 @@ func (s *scripted) line(t *testing.T, d *datadriven.TestData, words []string) st
 	case "step":
 		ev.Kind = engine.EvBoundary
 		err = s.step(ev)
+	case "rest":
+		ev.Kind = engine.EvLend
+		ev.Asked, _ = mem.ParseBytes(plain[1])
+		err = s.step(ev)
+	case "rise":
+		err = s.rise(0)
 	case "trim":
 		ev.Kind = engine.EvTrim
 		err = s.step(ev)
@@ -187,7 +195,7 @@ func (s *scripted) told() string {
 			out = append(out, fmt.Sprintf("refused: %v", op.Reason))
 		case engine.OpFence:
 			out = append(out, fmt.Sprintf("fence on stream %d", op.Stream))
-		case engine.OpMap, engine.OpRelease:
+		case engine.OpMap, engine.OpRelease, engine.OpRest:
 			out = append(out, fmt.Sprintf("%v %d", op.Kind, len(run)))
 		case 0:
 			out = append(out, "no!")
