@@ -1,0 +1,132 @@
+package sleeper_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"stalloc/actors/device/devicetest"
+	"stalloc/actors/device/sleeper"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// borrow has the first handle rest, and another that is mapped at page 12 have its memory.
+func (k *kit) borrow() driver.Handle {
+	k.Helper()
+	k.Rest(k.handles[0])
+	h, err := k.Create(page)
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.put(k.at(12), h, page)
+	k.taken(4*page, 0, page)
+	return h
+}
+
+// taken fails unless the driver has given so much, of which so much is spare and so much rests.
+func (k *kit) taken(used, spare, resting mem.Bytes) {
+	k.Helper()
+	if k.gpu.Used() != used || k.Spare() != spare || k.Resting() != resting {
+		k.Errorf("%v taken, %v spare, %v resting; want %v, %v, %v", k.gpu.Used(), k.Spare(),
+			k.Resting(), used, spare, resting)
+	}
+}
+
+func (k *kit) giveBack(h driver.Handle) {
+	k.Helper()
+	k.Keep(true)
+	if err := errors.Join(k.Unmap(k.at(12), page), k.Release(h)); err != nil {
+		k.Fatal(err)
+	}
+	k.Keep(false)
+}
+
+// TestRests: a handle rests while another has its memory, and rises without a call of the driver
+// when that gives it up.
+func TestRests(t *testing.T) {
+	k := newKit(t)
+	h := k.borrow()
+	if risen := k.Risen(); len(risen) > 0 {
+		t.Errorf("%v have risen whose memory another has", risen)
+	}
+	k.giveBack(h)
+	if risen := k.Risen(); !slices.Equal(risen, k.handles[:1]) || len(k.Risen()) > 0 {
+		t.Errorf("%v have risen, want the first handle, once", risen)
+	}
+	k.taken(4*page, 0, 0)
+	k.awake("it has risen")
+	k.end()
+}
+
+// TestSpareIsNeverBesideNew: what needs memory of another size gives as much of what is spare back
+// first, and what rested there sleeps.
+func TestSpareIsNeverBesideNew(t *testing.T) {
+	k := newKit(t)
+	k.Rest(k.handles[0])
+	k.taken(4*page, page, page)
+	h, err := k.Create(2 * page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.taken(5*page, 0, page)
+	if _, mapped := k.Mapped()[k.at(8)]; mapped {
+		t.Error("a place is mapped whose memory went back")
+	}
+	if err := k.Release(h); err != nil {
+		t.Fatal(err)
+	}
+	k.wake()
+	k.taken(4*page, 0, 0)
+	k.awake("it rested without memory, and was woken")
+	k.end()
+}
+
+// TestExportedMemoryIsNobodyElses: another process may have it, so it rises at once.
+func TestExportedMemoryIsNobodyElses(t *testing.T) {
+	d := sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
+	base, err := d.Reserve(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := d.Create(page)
+	if err = errors.Join(err, d.Map(base, h), d.Access(base, page)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Export(base, page); err != nil {
+		t.Fatal(err)
+	}
+	d.Unexport(base, page)
+	d.Rest(h)
+	if d.Resting() > 0 || d.Spare() > 0 || !slices.Equal(d.Risen(), []driver.Handle{h}) {
+		t.Error("exported memory rests")
+	}
+	d.Keep(true)
+	if asleep, err := d.Sleep([]driver.Handle{h}); !asleep || err != nil || d.Spare() > 0 {
+		t.Errorf("exported memory is spare: asleep %v, %v, %v", asleep, err, d.Spare())
+	}
+	if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page),
+		d.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEveryCallOfDropSpareFails: what is spare is given back in the end, and once.
+func TestEveryCallOfDropSpareFails(t *testing.T) {
+	everyCallFails(t, 2, func(k *kit, n int, rules []devicetest.Rule) int {
+		k.Rest(k.handles[0])
+		k.fault.Set(rules...)
+		err := k.DropSpare()
+		injected := k.fault.Injected()
+		k.fault.Set()
+		if (err != nil) != (injected > 0) {
+			t.Errorf("call %d, %d failed: %v", n, injected, err)
+		}
+		if err = k.DropSpare(); err != nil {
+			t.Error(err)
+		}
+		k.taken(3*page, 0, page)
+		return injected
+	})
+}
