@@ -1,5 +1,6 @@
 // Package mover has closed regions leave and come back beside the program: it looks every two
-// milliseconds whether copies have passed, and brings a region back ahead of its next use.
+// milliseconds whether copies have passed, and brings a region back ahead of its next use, a few
+// handles at a time.
 //
 //	EndAwake          load of the program over time              BeginAwake
 //	   |  ____/‾‾‾‾‾‾‾\____/‾‾‾‾‾‾‾\___                              |

@@ -11,7 +11,8 @@ import (
 )
 
 // What closed regions have on the device serves a request for which no memory can be made: they
-// move it out, and the request waits for the copy.
+// move it out, and the request waits on the host until an event after the copy has passed. Other
+// threads go on meanwhile.
 
 // Settle puts to sleep what has been copied, and reports whether more is under way.
 func (p *Pool) Settle() (leaving bool) {

@@ -7,11 +7,19 @@
 //	  ▲               ▲                                    │
 //	  └── Open ───────┴────────────── Fetch ◄──────────────┘
 //
-// Nothing here waits for the device, but where the driver has refused an event or a copy. Copies
-// run on two streams of their own, one for each direction of the link, and events order them: a
-// copy out is after the last use, a handle sleeps when an event after its copy has passed, and who
-// opens the region has its stream wait for the copies back. A region that was only read leaves
-// without a copy, for its mirror is still right.
+// Copies run on two streams of their own, one for each direction of the link, and events order them.
+// A region that was only read leaves without a copy, for its mirror is still right.
+//
+// # Who waits
+//
+//	work that uses the region    on its stream, for the copies back (Open)
+//	a copy out                   on its stream, for the last use
+//	who takes its memory         on the host, for the event after the copy: Settle tells, and
+//	                             addresses are mapped in no stream's order
+//	who opens the region         on the host, for memory alone: until streams have passed their work
+//	                             on what the pool lends it
+//
+// Nothing here waits for the device, but where the driver has refused an event or a copy.
 //
 // # Invariants
 //

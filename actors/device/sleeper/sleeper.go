@@ -10,6 +10,9 @@
 // what is left of it: unmapping or releasing what sleeps is a matter of the books alone, and memory
 // that is mapped at one more place is made for that.
 //
+// A handle that rests is asleep for its caller, too, but stays mapped while another has its memory
+// (spare.go).
+//
 // Every book tells what the driver has done, whichever call of it failed. So Sleep and Wake may be
 // tried again, and do what is left.
 package sleeper
