@@ -150,8 +150,10 @@ class _Offloaded:
         if self.over or not self.devices:
             return
         if self._held(optimizer):
-            self._warn("are referenced from outside of the optimizer; they stay on the device "
-                       "while they are")  # fmt: skip
+            self._warn(
+                "optimizer states are referenced from outside of the optimizer; they stay on the "
+                "device while they are"
+            )
             return
         self.away = True
         for device in self.devices:
@@ -161,12 +163,12 @@ class _Offloaded:
         """Has the states stay on the device, where they are."""
         if not self.over:
             self.over, self.told = True, False
-            self._warn(f"stay on the device from now on: {why}")
+            self._warn(f"optimizer states stay on the device from now on: {why}")
 
     def _warn(self, text: str) -> None:
         if not self.told:
             self.told = True
-            warnings.warn(f"stalloc: optimizer states {text}", StallocWarning, stacklevel=4)
+            warnings.warn(f"stalloc: {text}", StallocWarning, stacklevel=4)
 
     def _adopt(self, optimizer: Any, *_: Any) -> bool:
         """Moves states that are elsewhere into the region; returns whether there were any."""
