@@ -20,7 +20,8 @@ stalloc.step() only these calls count.
 """
 
 from ._errors import SettingError, StallocError, StallocWarning
-from ._offload import awake, offload, prefetch
+from ._lend import awake, prefetch
+from ._offload import offload
 from ._plans import load_plan, save_plan
 from ._session import close, enable, explain, is_enabled, is_recording, mark, route, stats, step
 from ._sleep import pause, region, resume

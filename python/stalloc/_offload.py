@@ -1,14 +1,11 @@
-"""Memory that leaves for the host while nobody uses it: optimizer states, and regions by name."""
+"""Optimizer states that leave for the host while nobody uses them."""
 
-import contextlib
 import itertools
-import sys
 import warnings
-from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
-from . import _library, _session, _torch
+from . import _lend, _library, _offload_state, _session
 from ._errors import StallocError, StallocWarning
 
 # Smaller states stay: step counters, scales of 8-bit states.
@@ -20,46 +17,6 @@ AT_ONCE = 512 << 20
 FRESH = 4
 
 _numbers = itertools.count()
-
-
-@contextlib.contextmanager
-def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[None]:
-    """Work inside uses the region `tag`; behind it the region lends its memory.
-
-    The region (see stalloc.region) must not be touched outside of awake() from the first time
-    on. As much of it as other tensors are short of leaves for pinned memory of the host after
-    the work of the current stream, and comes back by itself as memory comes free, at the latest
-    when awake() begins: the current stream waits for the copies, the host for memory alone.
-    `changed=False`: the region was only read, so that nothing needs to be copied out again.
-    Does nothing while stalloc is not enabled.
-
-    Raises:
-        StallocError: no region has this name, what is away does not fit, or a graph is captured
-            while something is away. Nothing is lost.
-    """
-    active = _session.active()
-    if active is None:
-        yield
-        return
-    torch, library = active
-    ordinal = _torch.device_index(torch, device)
-    library.begin_awake(ordinal, tag, _stream(torch, ordinal))
-    try:
-        yield
-    finally:
-        library.end_awake(ordinal, tag, _stream(torch, ordinal), changed)
-
-
-def prefetch(tag: str, *, device: Any = None) -> None:
-    """Begins to bring the region `tag` back, as far as there is room, ahead of its next awake().
-
-    Raises:
-        StallocError: no region has this name.
-    """
-    active = _session.active()
-    if active is not None:
-        torch, library = active
-        library.prefetch(_torch.device_index(torch, device), tag)
 
 
 def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
@@ -123,7 +80,7 @@ class _Offloaded:
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_load_state_dict_post_hook(self._adopt)
-        _watch_state(optimizer)
+        _offload_state.watch(optimizer)
         self._after(optimizer)
 
     def wake(self) -> None:
@@ -131,7 +88,7 @@ class _Offloaded:
         if not self.away:
             return
         for device in self.devices:
-            self.binding.begin_awake(device, self.tag, _stream(self.torch, device))
+            self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
         self.away = False
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
@@ -157,7 +114,8 @@ class _Offloaded:
             return
         self.away = True
         for device in self.devices:
-            self.binding.end_awake(device, self.tag, _stream(self.torch, device), True, self.always)
+            stream = _lend.current_stream(self.torch, device)
+            self.binding.end_awake(device, self.tag, stream, True, self.always)
 
     def _end(self, why: str) -> None:
         """Has the states stay on the device, where they are."""
@@ -176,7 +134,7 @@ class _Offloaded:
             return False
         sharing: dict[int, list[Any]] = {}  # by storage
         seen: set[int] = set()
-        for tensor in _tensors(self.torch, optimizer.__dict__["state"]):
+        for tensor in _offload_state.tensors(self.torch, optimizer.__dict__["state"]):
             storage = tensor.untyped_storage()
             at = storage.data_ptr()
             seen.add(at)
@@ -227,15 +185,17 @@ class _Offloaded:
     def _held(self, optimizer: Any) -> bool:
         """Whether others than the optimizer refer to states, or to dictionaries of them."""
         state = optimizer.__dict__["state"]
-        alone = _references({0: {}})[0]
-        if max(_references({0: optimizer.__dict__["state"]})) > alone + 2:  # __dict__ and ours
+        alone = _offload_state.references({0: {}})[0]
+        if (
+            max(_offload_state.references({0: optimizer.__dict__["state"]})) > alone + 2
+        ):  # __dict__ and ours
             return True
-        if max(_references(state), default=0) > alone:
+        if max(_offload_state.references(state), default=0) > alone:
             return True
         for values in state.values():
             if isinstance(values, dict) and any(
                 count > alone and self.torch.is_tensor(value) and self._moved_of(value)
-                for value, count in zip(values.values(), _references(values))
+                for value, count in zip(values.values(), _offload_state.references(values))
             ):
                 return True
         sharing: dict[int, list[Any]] = {}
@@ -247,54 +207,9 @@ class _Offloaded:
         """The tensors of a state that lie in the region."""
         return [
             tensor
-            for tensor in _tensors(self.torch, value)
+            for tensor in _offload_state.tensors(self.torch, value)
             if tensor.untyped_storage().data_ptr() in self.moved
         ]
-
-
-def _references(values: dict[Any, Any]) -> list[int]:
-    """How many references there are to each value."""
-    return [sys.getrefcount(value) for value in values.values()]
-
-
-def _tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """The plain tensors that a state ends in: of DTensors and other wrappers, those inside."""
-    if torch.is_tensor(value):
-        if hasattr(value, "_local_tensor"):
-            yield from _tensors(torch, value._local_tensor)
-        elif hasattr(value, "__tensor_flatten__"):
-            for name in value.__tensor_flatten__()[0]:
-                yield from _tensors(torch, getattr(value, name))
-        else:
-            yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _tensors(torch, inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _tensors(torch, inner)
-
-
-def _watch_state(optimizer: Any) -> None:
-    """Makes reading `optimizer.state` wake the states."""
-    kind = type(optimizer)
-
-    def read(self: Any) -> Any:
-        offloaded: Optional[_Offloaded] = self.__dict__.get("_stalloc")
-        if offloaded is not None:
-            offloaded.wake()
-        return self.__dict__["state"]
-
-    def write(self: Any, value: Any) -> None:
-        self.__dict__["state"] = value
-
-    body = {"state": property(read, write), "__module__": kind.__module__}
-    body["__qualname__"] = kind.__qualname__
-    optimizer.__class__ = type(kind.__name__, (kind,), body)
-
-
-def _stream(torch: ModuleType, device: int) -> int:
-    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def _capturing(torch: ModuleType) -> bool:

@@ -4,7 +4,7 @@ library that overwrites what is away."""
 import copy
 
 import pytest
-from stalloc import StallocWarning, _offload
+from stalloc import StallocWarning, _lend, _offload
 
 pytestmark = pytest.mark.torch
 
@@ -49,7 +49,7 @@ def memory(monkeypatch):
 
     monkeypatch.setattr(torch, "empty", allocate)
     monkeypatch.setattr(_offload._Offloaded, "kind", "cpu")
-    monkeypatch.setattr(_offload, "_stream", lambda torch, device: 0)
+    monkeypatch.setattr(_lend, "current_stream", lambda torch, device: 0)
     monkeypatch.setattr(_offload, "_capturing", lambda torch: memory.capturing)
     monkeypatch.setattr(_offload._session, "active", lambda: (torch, memory))
     # A storage that the double refers to as well has one more owner.

@@ -1,0 +1,47 @@
+"""What an optimizer's state consists of, and who reads it."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+
+def references(values: dict[Any, Any]) -> list[int]:
+    """How many references there are to each value."""
+    return [sys.getrefcount(value) for value in values.values()]
+
+
+def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
+    """The plain tensors that a state ends in: of DTensors and other wrappers, those inside."""
+    if torch.is_tensor(value):
+        if hasattr(value, "_local_tensor"):
+            yield from tensors(torch, value._local_tensor)
+        elif hasattr(value, "__tensor_flatten__"):
+            for name in value.__tensor_flatten__()[0]:
+                yield from tensors(torch, getattr(value, name))
+        else:
+            yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from tensors(torch, inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from tensors(torch, inner)
+
+
+def watch(optimizer: Any) -> None:
+    """Makes reading `optimizer.state` wake the states."""
+    kind = type(optimizer)
+
+    def read(self: Any) -> Any:
+        offloaded = self.__dict__.get("_stalloc")
+        if offloaded is not None:
+            offloaded.wake()
+        return self.__dict__["state"]
+
+    def write(self: Any, value: Any) -> None:
+        self.__dict__["state"] = value
+
+    body = {"state": property(read, write), "__module__": kind.__module__}
+    body["__qualname__"] = kind.__qualname__
+    optimizer.__class__ = type(kind.__name__, (kind,), body)
