@@ -68,7 +68,7 @@ func (a *Allocator) BeginAwake(tag string, stream Stream) error {
 // over a stream of its own. Unless the work has changed its contents, nothing is copied out again.
 func (a *Allocator) EndAwake(tag string, stream Stream, changed bool) error {
 	return a.ofRegions([]string{tag}, func(pools []uint64) error {
-		return a.local.EndAwake(pools[0], stream, changed, false)
+		return a.local.EndAwake(pools[0], stream, pool.Closing{Changed: changed})
 	})
 }
 

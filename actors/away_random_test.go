@@ -90,7 +90,8 @@ func (k *away) act(stream mem.StreamID, which int) {
 	case dice < 72 && r.open:
 		k.grow(r.number, &r.blocks, stream)
 	case dice < 80 && r.open:
-		k.must(k.EndAwake(r.number, r.stream, k.rand.IntN(2) == 0, k.rand.IntN(3) == 0))
+		k.must(k.EndAwake(r.number, r.stream, pool.Closing{Changed: k.rand.IntN(2) == 0,
+			All: k.rand.IntN(3) == 0, Mapped: k.rand.IntN(2) == 0}))
 		r.open = false
 	case dice < 88 && !r.open:
 		k.open(which, stream)

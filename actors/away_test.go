@@ -22,6 +22,7 @@ type awayKit struct {
 	states []mem.Addr
 	unit   mem.Bytes // of a block
 	broken bool      // the pool is, on purpose
+	mapped bool      // what is away stays mapped
 }
 
 func newAwayKit(t *testing.T) *awayKit {
@@ -42,7 +43,7 @@ func newAwayKitOn(
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &awayKit{l, t, gpu, region, nil, unit, false}
+	k := &awayKit{Local: l, t: t, gpu: gpu, region: region, unit: unit}
 	for range 4 {
 		at, err := l.MallocIn(0, region, unit)
 		if err != nil {
@@ -107,7 +108,7 @@ func (k *awayKit) closed() {
 
 func (k *awayKit) end(changed bool) {
 	k.t.Helper()
-	if err := k.EndAwake(k.region, 0, changed, false); err != nil {
+	if err := k.EndAwake(k.region, 0, pool.Closing{Changed: changed, Mapped: k.mapped}); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -245,6 +246,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 		gpu := sim.New(sim.Config{Capacity: 8 * unit, FenceDelay: 1})
 		fault := devicetest.NewFault(gpu, 1)
 		k := newAwayKitOn(t, gpu, fault, unit)
+		k.mapped = n%3 == 0
 		for range 2 {
 			fault.Set(devicetest.Rule{Kind: devicetest.AnyCall, Nth: n, Code: 2})
 			k.half(n%2 == 0)
@@ -264,7 +266,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 
 // half is a step in which anything may fail.
 func (k *awayKit) half(changed bool) {
-	if k.EndAwake(k.region, 0, changed, false) != nil {
+	if k.EndAwake(k.region, 0, pool.Closing{Changed: changed, Mapped: k.mapped}) != nil {
 		return
 	}
 	var live []mem.Addr
@@ -284,8 +286,8 @@ func (k *awayKit) half(changed bool) {
 		}
 	}
 	_ = k.Prefetch(k.region)
-	if k.BeginAwake(k.region, 0) == nil {
-		k.end(true)
+	if k.BeginAwake(k.region, 0) == nil { // else it stays open
+		_ = k.EndAwake(k.region, 0, pool.Closing{Changed: true, Mapped: k.mapped})
 	}
 }
 

@@ -109,12 +109,12 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 // EndAwake says that no work given to streams from now on uses a region until BeginAwake; work on
 // stream was the last that did. The program must not touch its memory meanwhile: as much of it as
 // others are short of lies on the host. changed: the work has changed its contents; else what the
-// host has of them is still right. With always, all of it leaves.
-func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+// host has of them is still right.
+func (d *Device) EndAwake(region uint64, stream mem.StreamID, how pool.Closing) error {
 	logged := uint64(0)
 	err := d.onPool(func(p *pool.Pool) error {
 		logged = p.Logged()
-		return p.EndAwake(region, stream, changed, always)
+		return p.EndAwake(region, stream, how)
 	}, nothing)
 	if err == nil {
 		d.life.mover.Closed(region, logged)

@@ -31,7 +31,8 @@ const (
 	EvCapture
 	// EvLend has streams lend Asked bytes of wholly free handles, which rest once the fences behind
 	// the work of their streams have passed: what was lent at earlier events does now, and so much
-	// more is lent as is missing. Those of Size bytes come first. Nobody waits.
+	// more is lent as is missing. Those that rested before come first, then those of Size bytes.
+	// Nobody waits.
 	EvLend
 	// EvRise says that Handle, which rests, has memory again.
 	EvRise

@@ -60,8 +60,11 @@ type run struct {
 }
 
 const (
-	interval = 2 * time.Millisecond // between two looks
-	soon     = interval / 8         // while a region comes back
+	// Between two looks: while a region leaves, or soon comes back; while it does; and else. Each
+	// look takes the pool's lock, which the program has to take again then.
+	interval = 2 * time.Millisecond
+	soon     = interval / 8
+	idle     = 4 * interval
 	// atOnce is what comes back at a time: the program's requests wait meanwhile.
 	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
@@ -118,34 +121,34 @@ func (m *Mover) Stop() {
 
 // run looks again and again, until no region is closed.
 func (m *Mover) run() {
-	for any, comes := m.look(); any; any, comes = m.look() {
-		if comes {
-			m.Clock.Sleep(soon)
-		} else {
-			m.Clock.Sleep(interval)
-		}
+	for any, next := m.look(); any; any, next = m.look() {
+		m.Clock.Sleep(next)
 	}
 }
 
 // look returns false if there is nothing left to look at: no region is closed, or nothing of them
-// has left. What leaves later, since a request is short of memory, comes back with its use. comes:
-// a part came back, and more may.
-func (m *Mover) look() (any, comes bool) {
+// has left. What leaves later, since a request is short of memory, comes back with its use. next is
+// when it looks again.
+func (m *Mover) look() (any bool, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, load := m.Clock.Now(), m.Load()
+	next = idle
 	for n, r := range m.regions {
 		if r.closed && !m.stop {
-			comes = m.lookAt(n, r, now, load) || comes
+			next = min(next, m.lookAt(n, r, now, load))
 			any = any || r.moves
 		}
 	}
 	m.running = any
-	return any, comes
+	return any, next
 }
 
 // lookAt notes the load, and fetches the region if it is time.
-func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) (comes bool) {
+func (m *Mover) lookAt(
+	n uint64, r *region, now time.Duration, load mem.Bytes,
+) (next time.Duration) {
+	next = idle
 	_ = m.OnPool(func(p *pool.Pool) error {
 		leaving, done := p.Settle(), p.Logged()-r.start
 		if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
@@ -156,6 +159,9 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) (
 		all, out, others, open := p.Away(n)
 		most := p.MostHeld()
 		r.moves = r.moves || leaving || out > 0
+		if leaving || len(r.before) == 0 {
+			next = interval
+		}
 		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
 			return nil
 		}
@@ -164,15 +170,19 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) (
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
 		}
+		if done+done/8 >= r.begin {
+			next = interval
+		}
 		if done < r.begin || load+out > most {
 			return nil
 		}
 		err := p.Prefetch(n, atOnce)
-		_, left, _, _ := p.Away(n)
-		comes = left < out
+		if _, left, _, _ := p.Away(n); left < out {
+			next = soon
+		}
 		return err
 	})
-	return comes
+	return next
 }
 
 // begin returns after how many requests and frees size bytes may begin to come back: the latest of

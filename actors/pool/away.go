@@ -28,10 +28,11 @@ type moving struct {
 // moved is a region, and how much of it has to leave.
 type moved struct {
 	*away.Region
-	uses   int          // that have begun and not ended
-	others mem.Bytes    // the most that all but closed regions have held since it was closed
-	before mem.Bytes    // and the time before
-	lately [4]mem.Bytes // what had to be away in the last times, the latest first
+	uses   int           // that have begun and not ended
+	mapped bool          // it stays mapped while it is away
+	others mem.Bytes     // the most that all but closed regions have held since it was closed
+	before mem.Bytes     // and the time before
+	lately [16]mem.Bytes // what had to be away in the last times, the latest first
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -115,8 +116,17 @@ func (p *Pool) MostHeld() mem.Bytes {
 	return limit
 }
 
+// Closing says how a region is closed.
+type Closing struct {
+	Changed bool // its contents are not what the host has of them
+	All     bool // all of it leaves, whatever others are short of
+	// What is away stays mapped: no call of the driver a step, but a stray touch of it reads and
+	// writes what others have there.
+	Mapped bool
+}
+
 // EndAwake closes a region: see actors.Device.EndAwake.
-func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
@@ -129,19 +139,19 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 		return err
 	}
 	if m.uses > 1 || p.Host.Captures() > 0 { // it stays open
-		m.Changed(changed)
+		m.Changed(how.Changed)
 		m.uses = max(m.uses-1, 0)
 		return nil
 	}
 	start := time.Now()
 	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
-	if err := m.Close(stream, handles, changed); err != nil {
+	if err := m.Close(stream, handles, how.Changed); err != nil {
 		return err
 	}
-	m.uses, m.before, m.others = 0, m.others, 0
+	m.uses, m.before, m.others, m.mapped = 0, m.others, 0, how.Mapped
 	p.noteOthers()
 	n, _, _ := m.Size()
-	if !always {
+	if !how.All {
 		n = slices.Max(m.lately[:])
 		n += n / needMargin
 	}
@@ -150,8 +160,9 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	return nil
 }
 
-// needMargin is the part by which more leaves than was needed lately.
-const needMargin = 16
+// needMargin is the part by which more leaves than was needed lately: what is short then waits for a
+// copy, and perhaps for the host's memory to be pinned.
+const needMargin = 8
 
 // Prefetch brings back what fits of a region, at most so much: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {

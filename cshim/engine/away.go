@@ -13,8 +13,9 @@ import (
 
 // What stalloc_engine_end_awake is told, as in stalloc.h.
 const (
-	changed   = 1
-	allLeaves = 2
+	changed     = 1
+	allLeaves   = 2
+	unprotected = 4
 )
 
 //export stalloc_engine_begin_awake
@@ -29,7 +30,8 @@ func stalloc_engine_begin_awake(device C.int, tag *C.char, stream C.uint64_t, te
 func stalloc_engine_end_awake(device C.int, tag *C.char, stream C.uint64_t, how C.int,
 	text *C.char, n C.size_t) C.int {
 	return ofRegion(device, tag, text, n, func(d *opened, region uint64) error {
-		return d.EndAwake(region, mem.StreamID(stream), how&changed != 0, how&allLeaves != 0)
+		return d.EndAwake(region, mem.StreamID(stream), pool.Closing{Changed: how&changed != 0,
+			All: how&allLeaves != 0, Mapped: how&unprotected != 0})
 	})
 }
 

@@ -117,15 +117,25 @@ func (e *Engine) Stats() engine.Stats {
 	return s
 }
 
-// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one.
+// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one. The
+// place of a handle that rests is one: the handle is back there when memory is needed.
 func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.arenaOf(stream, small)
 	if e.tooFragmented(s) {
 		return
 	}
-	gaps := slices.SortedFunc(e.idx.Gaps(s),
-		func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
-	for _, g := range gaps {
+	gaps := slices.Collect(e.idx.Gaps(s))
+	for x := range e.views {
+		if v := &e.views[x]; v.arena == s && s != 0 && v.isFormer() && e.handles[v.handles[0]].rests {
+			gaps = append(gaps, index.Gap{Lo: v.at, Hi: v.at + v.size})
+		}
+	}
+	slices.SortFunc(gaps, func(a, b index.Gap) int { return cmp.Compare(a.Lo, b.Lo) })
+	for i, g := range gaps {
+		if i+1 < len(gaps) && gaps[i+1].Lo == g.Hi {
+			gaps[i+1].Lo = g.Lo
+			continue
+		}
 		do(engine.Range{Addr: e.addr(g.Lo), Size: bytesOf(g.Size())})
 	}
 }

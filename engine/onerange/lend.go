@@ -132,26 +132,33 @@ func (e *Engine) lendDone(fence uint64) {
 func (e *Engine) takeBack() bool {
 	back := false
 	for x := 1; x < len(e.views) && len(e.unmapped) > 0; x++ {
-		v := &e.views[x]
-		if v.arena != e.act.arena || !v.isFormer() {
-			continue
+		if e.views[x].arena == e.act.arena {
+			back = e.restore(uint32(x)) || back
 		}
-		i := slices.Index(e.unmapped, v.handles[0])
-		if i < 0 {
-			continue
-		}
-		e.unmapped = slices.Delete(e.unmapped, i, i+1)
-		h := &e.handles[v.handles[0]]
-		h.arena, h.at = v.arena, v.at
-		h.aliases--
-		e.setPlace(v.handles[0], h.at, h.size)
-		e.arenas[h.arena].hold(h.size)
-		e.idx.Give(h.arena, h.at, h.at+h.size)
-		*v = view{handles: v.handles[:0]}
-		e.spareViews = append(e.spareViews, uint32(x))
-		back = true
 	}
 	return back
+}
+
+// restore gives an arena a handle back that is nobody's and whose place there a view is.
+func (e *Engine) restore(x uint32) bool {
+	v := &e.views[x]
+	if v.arena == 0 || !v.isFormer() {
+		return false
+	}
+	i := slices.Index(e.unmapped, v.handles[0])
+	if i < 0 {
+		return false
+	}
+	e.unmapped = slices.Delete(e.unmapped, i, i+1)
+	h := &e.handles[v.handles[0]]
+	h.arena, h.at = v.arena, v.at
+	h.aliases--
+	e.setPlace(v.handles[0], h.at, h.size)
+	e.arenas[h.arena].hold(h.size)
+	e.idx.Give(h.arena, h.at, h.at+h.size)
+	*v = view{handles: v.handles[:0]}
+	e.spareViews = append(e.spareViews, x)
+	return true
 }
 
 // lendOut has streams lend to nobody: what they have lent rests once its fence has passed. It keeps
@@ -161,26 +168,28 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	for _, h := range e.unmapped {
 		if want > 0 {
 			want -= e.handles[h].size
-			e.handles[h].rests = true
+			e.handles[h].rests, e.handles[h].rested = true, true
 			e.resting = append(e.resting, h)
 			out = append(out, engine.Op{Kind: engine.OpRest, Handle: engine.Index(h)})
 		}
 	}
 	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].rests })
 	want -= e.lentPending
-	for _, likely := range []unit{unitsOf(ev.Size), 0} {
+	for _, may := range []func(h uint32) bool{
+		func(h uint32) bool { return e.handles[h].rested }, // a region may be mapped there
+		func(h uint32) bool { return bytesOf(e.handles[h].size) == ev.Size },
+		func(h uint32) bool { return true },
+	} {
 		for s := range e.allArenas() {
 			if want > 0 && e.lends(s) {
-				want, out = e.lendFrom(s, want, func(h uint32) bool {
-					return likely == 0 || e.handles[h].size == likely
-				}, out)
+				want, out = e.lendFrom(s, want, may, out)
 			}
 		}
 	}
 	return out
 }
 
-// rise takes a handle back that rests: it serves the next request that finds no gap.
+// rise takes a handle back that rests: to where it was, for plans count on it (Gaps).
 func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
 	i := slices.Index(e.resting, uint32(ev.Handle))
 	if i < 0 {
@@ -189,6 +198,12 @@ func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
 	e.handles[ev.Handle].rests = false
 	e.resting = slices.Delete(e.resting, i, i+1)
 	e.unmapped = append(e.unmapped, uint32(ev.Handle))
+	for x := range e.views {
+		if v := &e.views[x]; v.arena != 0 && v.isFormer() && v.handles[0] == uint32(ev.Handle) {
+			e.restore(uint32(x))
+			break
+		}
+	}
 	return out
 }
 

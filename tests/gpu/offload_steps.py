@@ -1,6 +1,7 @@
 """Where the time of steps with offloaded optimizer states goes, beside native without a limit.
 
-    python tests/gpu/offload_steps.py [--turns 3] [--steps 12] [--ways native offload] [--keep DIR]
+    python tests/gpu/offload_steps.py [--turns 3] [--steps 12] [--keep DIR]
+        [--ways native offload unprotected]
 
 Runs the ways of examples/offload_states.py (24 GiB, 2 x 8 sequences of 2048, recomputed) in turns.
 Prints for each turn the tokens/s; then, as medians of all steps after the third, with the least and
@@ -57,7 +58,7 @@ def play(options):
 
     optimizer.register_step_pre_hook(lambda *_: mark("states come back"))
     if stalloc:
-        stalloc.offload(optimizer)
+        stalloc.offload(optimizer, unprotected=options.way == "unprotected")
     optimizer.register_step_pre_hook(lambda *_: mark("optimizer"))
     optimizer.register_step_post_hook(lambda *_: mark("end"))
     steps, losses = [], []
@@ -140,7 +141,7 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--ways", nargs="*", default=["native", "offload"])
+    parser.add_argument("--ways", nargs="*", default=["native", "offload", "unprotected"])
     parser.add_argument("--keep", type=Path, help="a folder for the traces")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -27,7 +27,7 @@ class Memory:
         for tensor in self.moved:
             tensor.copy_(self.saved[tensor.data_ptr()])
 
-    def end_awake(self, device, tag, stream, changed, always):
+    def end_awake(self, device, tag, stream, changed, always, unprotected):
         self.calls.append("always" if always else "end")
         for tensor in self.moved:
             self.saved[tensor.data_ptr()] = tensor.clone()

@@ -127,14 +127,7 @@ func handlesOf(parts []*part) (handles []driver.Handle) {
 func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 	defer r.recount()
 	for fetched < n && err == nil {
-		var some []*part
-		size := mem.Bytes(0)
-		for _, p := range r.parts {
-			if p.away && size < batchSize && fetched+size+p.size <= n {
-				some = append(some, p)
-				size += p.size
-			}
-		}
+		some, size := r.next(n - fetched)
 		if len(some) == 0 {
 			break
 		}
@@ -152,6 +145,24 @@ func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 	r.forget(&r.arrived)
 	r.arrived = arrived
 	return fetched, err
+}
+
+// next returns parts of at most n bytes that come back together: those that need no call of the
+// driver come first.
+func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
+	for _, ready := range []bool{true, false} {
+		for _, p := range r.parts {
+			if p.away && size < batchSize && size+p.size <= n &&
+				r.link.dev.Ready(p.handle) == ready {
+				some = append(some, p)
+				size += p.size
+			}
+		}
+		if len(some) > 0 {
+			break
+		}
+	}
+	return some, size
 }
 
 // fetch wakes parts and copies their contents; none of them, with an error.

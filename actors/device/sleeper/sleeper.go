@@ -42,7 +42,7 @@ type Device struct {
 type handle struct {
 	name   driver.Handle
 	real   driver.Handle // of the wrapped device; 0 while it sleeps
-	was    driver.Handle // while it rests: what its places are mapped to
+	was    driver.Handle // of others, that its places are mapped to; 0: none
 	rests  bool
 	there  bool // it has one
 	size   mem.Bytes
@@ -56,6 +56,7 @@ type handle struct {
 type place struct {
 	of     *handle
 	mapped bool
+	usable bool
 }
 
 // New wraps a device in which nothing is mapped.
@@ -63,7 +64,7 @@ func New(d device.Device) *Device {
 	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{},
 		imports: map[mem.Addr]mem.Bytes{},
 		spare: spare{bySize: map[mem.Bytes][]driver.Handle{},
-			rests: map[driver.Handle]*handle{}}}
+			stay: map[driver.Handle][]*handle{}}}
 }
 
 // Asleep returns how much memory the handles that sleep had.

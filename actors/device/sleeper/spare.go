@@ -25,18 +25,21 @@ import (
 // spare is memory that no handle has.
 type spare struct {
 	keep    bool                          // what is given up
+	mapped  bool                          // and what sleeps stays mapped to it
 	bySize  map[mem.Bytes][]driver.Handle // of the wrapped device
 	sum     mem.Bytes
-	rests   map[driver.Handle]*handle // what rests, by the memory that it is mapped to
+	stay    map[driver.Handle][]*handle // mapped to memory that is not theirs
 	resting mem.Bytes
 	risen   []driver.Handle // since Risen was called
 }
 
-// Keep has memory that is given up from now on be spare, or go back to the driver.
-func (d *Device) Keep(keep bool) {
+// Keep has memory that is given up from now on be spare, or go back to the driver. With mapped what
+// sleeps stays mapped to it, as what rests does: it wakes without a call of the driver if its memory
+// is spare by then. Until then its places show what others have.
+func (d *Device) Keep(keep, mapped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.spare.keep = keep
+	d.spare.keep, d.spare.mapped = keep, mapped
 }
 
 // Spare returns how much is held that no handle has.
@@ -56,10 +59,9 @@ func (d *Device) Rest(h driver.Handle) {
 		d.spare.risen = append(d.spare.risen, h)
 		return
 	}
-	d.spare.push(x.size, x.real)
-	d.spare.rests[x.real] = x
-	x.was, x.real, x.there, x.rests = x.real, 0, false, true
+	x.rests = true
 	d.spare.resting += x.size
+	d.spare.push(x.size, d.leave(x))
 }
 
 // wakes counts a handle out that has slept, or rested.
@@ -119,26 +121,25 @@ func (d *Device) giveUp(x *handle) error {
 	if !keep {
 		return d.release(x.real)
 	}
-	if y := d.spare.rests[x.real]; y != nil {
-		d.rise(y)
-		return nil
-	}
-	d.spare.push(x.size, x.real)
+	d.pass(x.real, x.size)
 	return nil
 }
 
-// rise gives a handle that rests its memory back.
-func (d *Device) rise(x *handle) {
-	delete(d.spare.rests, x.was)
-	d.last++
-	x.real, x.was, x.there, x.number = x.was, 0, true, d.last
-	d.wakes(x)
-	d.spare.risen = append(d.spare.risen, x.name)
+// pass hands memory that a handle has left to the one that rests on it, or to nobody.
+func (d *Device) pass(real driver.Handle, size mem.Bytes) {
+	for _, y := range d.spare.stay[real] {
+		if y.rests {
+			d.enter(y)
+			d.spare.risen = append(d.spare.risen, y.name)
+			return
+		}
+	}
+	d.spare.push(size, real)
 }
 
 // release gives memory back to the driver, which takes it once it is mapped nowhere.
 func (d *Device) release(real driver.Handle) error {
-	if x := d.spare.rests[real]; x != nil {
+	for _, x := range slices.Clone(d.spare.stay[real]) {
 		if err := d.part(d.spotsOf(x)); err != nil {
 			return err
 		}
@@ -147,18 +148,12 @@ func (d *Device) release(real driver.Handle) error {
 	return d.Device.Release(real)
 }
 
-// forsake has a handle that rests sleep: it is not mapped to memory of others any more.
-func (d *Device) forsake(x *handle) {
-	delete(d.spare.rests, x.was)
-	x.was = 0
-}
-
 // spend gives at least so much of what is spare back, or all of it: first what no handle rests on.
 func (d *Device) spend(n mem.Bytes) error {
 	for _, rests := range []bool{false, true} {
 		for size, all := range d.spare.bySize {
 			for _, h := range slices.Clone(all) {
-				if n <= 0 || (d.spare.rests[h] != nil) != rests {
+				if n <= 0 || (len(d.spare.stay[h]) > 0) != rests {
 					continue
 				}
 				if err := d.release(h); err != nil {
