@@ -126,7 +126,8 @@ func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	}
 	gaps := slices.Collect(e.idx.Gaps(s))
 	for x := range e.views {
-		if v := &e.views[x]; v.arena == s && s != 0 && v.isFormer() && e.handles[v.handles[0]].rests {
+		v := &e.views[x]
+		if s != 0 && v.arena == s && v.isFormer() && e.handles[v.handles[0]].rests {
 			gaps = append(gaps, index.Gap{Lo: v.at, Hi: v.at + v.size})
 		}
 	}
