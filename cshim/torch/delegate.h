@@ -1,7 +1,7 @@
-// Every function of PyTorch's CUDA allocator interface, passed on to the allocator that was
-// installed before (native). The interface changes from one minor version of PyTorch to the next;
-// all differences from 2.6 to 2.15 are in this file. A derived class overrides the functions that
-// are the same in all versions, and the hooks at the end for the others.
+// PyTorch's CUDA allocator interface, which changes from one minor version to the next. All
+// differences from 2.6 to 2.15 are in this file: functions that are the same in all versions are
+// derived classes', which have the hooks at the end for the others. What nobody here has a part in
+// is passed on to the allocator that was installed before (native).
 #ifndef STALLOC_TORCH_DELEGATE_H
 #define STALLOC_TORCH_DELEGATE_H
 
@@ -37,78 +37,19 @@ class Delegate : public caching::CUDAAllocator {
       public:
 	explicit Delegate(caching::CUDAAllocator *native) : native(native) {}
 
-	DataPtr allocate(size_t n) override { return native->allocate(n); }
-	c10::DeleterFnPtr raw_deleter() const override { return native->raw_deleter(); }
 	void copy_data(void *to, const void *from, size_t n) const override {
 		native->copy_data(to, from, n);
 	}
-	void *raw_alloc(size_t n) override { return native->raw_alloc(n); }
-	void *raw_alloc_with_stream(size_t n, cudaStream_t s) override {
-		return native->raw_alloc_with_stream(n, s);
-	}
-	void raw_delete(void *ptr) override { native->raw_delete(ptr); }
 	void init(int devices) override { native->init(devices); }
 	bool initialized() override { return native->initialized(); }
 	double getMemoryFraction(DeviceIndex d) override { return native->getMemoryFraction(d); }
-	void setMemoryFraction(double fraction, DeviceIndex d) override {
-		native->setMemoryFraction(fraction, d);
-	}
-	void enable(bool value) override { native->enable(value); }
 	bool isEnabled() const override { return native->isEnabled(); }
-	void cacheInfo(DeviceIndex d, size_t *largest) override { native->cacheInfo(d, largest); }
-	void *getBaseAllocation(void *ptr, size_t *size) override {
-		return native->getBaseAllocation(ptr, size);
-	}
-	void recordStream(const DataPtr &p, c10::cuda::CUDAStream s) override {
-		native->recordStream(p, s);
-	}
-	DeviceStats getDeviceStats(DeviceIndex d) override { return native->getDeviceStats(d); }
-	void resetAccumulatedStats(DeviceIndex d) override { native->resetAccumulatedStats(d); }
-	void resetPeakStats(DeviceIndex d) override { native->resetPeakStats(d); }
-	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
-		native->beginAllocateToPool(d, id, std::move(filter));
-	}
-	void endAllocateToPool(DeviceIndex d, MempoolId_t id) override {
-		native->endAllocateToPool(d, id);
-	}
-	void releasePool(DeviceIndex d, MempoolId_t id) override { native->releasePool(d, id); }
-	int getPoolUseCount(DeviceIndex d, MempoolId_t id) override {
-		return native->getPoolUseCount(d, id);
-	}
-	bool checkPoolLiveAllocations(DeviceIndex d, MempoolId_t id,
-				      const std::unordered_set<void *> &live) override {
-		return native->checkPoolLiveAllocations(d, id, live);
-	}
-	caching::ShareableHandle shareIpcHandle(void *ptr) override {
-		return native->shareIpcHandle(ptr);
-	}
-	std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
-		return native->getIpcDevPtr(std::move(handle));
-	}
 	bool isHistoryEnabled() override { return native->isHistoryEnabled(); }
 	void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &md) override {
 		native->recordAnnotation(md);
 	}
-	void attachOutOfMemoryObserver(caching::OutOfMemoryObserver o) override {
-		native->attachOutOfMemoryObserver(std::move(o));
-	}
-	void attachAllocatorTraceTracker(caching::AllocatorTraceTracker t) override {
-		native->attachAllocatorTraceTracker(std::move(t));
-	}
 	void enablePeerAccess(DeviceIndex d, DeviceIndex to) override {
 		native->enablePeerAccess(d, to);
-	}
-	cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
-				size_t n, cudaStream_t s, bool p2p) override {
-		return native->memcpyAsync(to, to_device, from, from_device, n, s, p2p);
-	}
-	std::shared_ptr<caching::AllocatorState> getCheckpointState(DeviceIndex d,
-								    MempoolId_t id) override {
-		return native->getCheckpointState(d, id);
-	}
-	caching::CheckpointDelta setCheckpointPoolState(
-		DeviceIndex d, std::shared_ptr<caching::AllocatorState> state) override {
-		return native->setCheckpointPoolState(d, std::move(state));
 	}
 	// It stays "native": programs use the name to check whether statistics, snapshots and pools
 	// work.
@@ -238,20 +179,20 @@ class Delegate : public caching::CUDAAllocator {
 #endif
 	}
 
-	virtual bool captures() const { return false; } // a stream may be captured
-	virtual void empty_ours(MempoolId_t) {}
-	virtual void on_empty_cache(MempoolId_t) {}
+	virtual bool captures() const = 0; // a stream may be captured
+	virtual void empty_ours(MempoolId_t id) = 0;
+	virtual void on_empty_cache(MempoolId_t id) = 0;
 	// Whether libstalloc serves the pool, which something uses from now on.
-	virtual bool on_retain_pool(DeviceIndex, MempoolId_t) { return false; }
-	virtual bool on_use_on_oom(DeviceIndex, MempoolId_t) { return true; } // native's
-	virtual void give_to_native(DeviceIndex, MempoolId_t) {}
-	virtual DataPtr allocate_at(size_t, void *) { return {}; }
-	virtual void on_compile_context(const std::string * /*pushed, NULL: popped*/) {}
-	virtual void on_history(const HistoryRequest &) {}
-	virtual void on_snapshot(caching::SnapshotInfo &, bool /*traces*/, MempoolId_t) {}
-	virtual bool on_annotate(const void *, const std::string &) { return false; }
-	virtual Context context_of(const void *) { return nullptr; }
-	virtual DataPtr adopt(DataPtr &&p) { return std::move(p); }
+	virtual bool on_retain_pool(DeviceIndex d, MempoolId_t id) = 0;
+	virtual bool on_use_on_oom(DeviceIndex d, MempoolId_t id) = 0; // native's
+	virtual void give_to_native(DeviceIndex d, MempoolId_t id) = 0;
+	virtual DataPtr allocate_at(size_t size, void *at) = 0;
+	virtual void on_compile_context(const std::string *pushed) = 0; // NULL: popped
+	virtual void on_history(const HistoryRequest &request) = 0;
+	virtual void on_snapshot(caching::SnapshotInfo &info, bool traces, MempoolId_t id) = 0;
+	virtual bool on_annotate(const void *ptr, const std::string &metadata) = 0;
+	virtual Context context_of(const void *ptr) = 0;
+	virtual DataPtr adopt(DataPtr &&p) = 0;
 };
 
 } // namespace stalloc

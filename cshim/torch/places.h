@@ -94,7 +94,7 @@ class Places {
 
       private:
 	std::map<size_t, Place> places_;
-	std::set<std::tuple<bool, uint64_t, size_t>> idle_; // of freed blocks: private, left, address
+	std::set<std::tuple<bool, uint64_t, size_t>> idle_; // whether private, left, address
 	size_t bytes_ = 0, top_ = 0;
 	uint64_t clock_ = 0;
 

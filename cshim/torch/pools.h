@@ -4,15 +4,13 @@
 #ifndef STALLOC_TORCH_POOLS_H
 #define STALLOC_TORCH_POOLS_H
 
-#include <c10/cuda/CUDAStream.h>
-
-#include "ledger.h"
+#include "recording.h"
 
 namespace stalloc {
 
-class Pools : public Ledger {
+class Pools : public Recording {
       public:
-	using Ledger::Ledger;
+	using Recording::Recording;
 
 	void beginAllocateToPool(DeviceIndex d, MempoolId_t id, Filter filter) override {
 		const bool ours = serves(d, id), graph = is_graph(d, filter);
@@ -95,30 +93,6 @@ class Pools : public Ledger {
 	}
 
       protected:
-	static DeviceIndex current_device() {
-		DeviceIndex device = 0;
-		C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-		return device;
-	}
-	// Cached: a stream's handle never changes, and looking it up sets the device twice.
-	cudaStream_t current_stream(DeviceIndex device) {
-		static thread_local struct {
-			DeviceIndex device = -1;
-			c10::StreamId id = 0;
-			cudaStream_t handle = nullptr;
-		} last;
-		c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
-		if (C10_UNLIKELY(last.device != device || last.id != stream.id())) {
-			last.handle = stream.stream();
-			last.device = device;
-			last.id = stream.id();
-			// External streams may be destroyed; all others are c10's and never are.
-			const bool external = last.id != 0 && last.id % 2 == 0;
-			if (!external) library_.lasting_stream(device, last.handle);
-		}
-		return last.handle;
-	}
-
 	// Whether native serves a request.
 	bool native_serves(DeviceIndex device, cudaStream_t stream) {
 		if (C10_LIKELY(!native_openings_.load(std::memory_order_relaxed))) return false;
