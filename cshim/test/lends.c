@@ -1,5 +1,6 @@
 /* Regions that lend their memory: bytes, limits, and driver calls that fail. Work is held back by
- * the simulated driver, so copies pass late. */
+ * the simulated driver, so copies pass late. Beside them a graph writes what its capture had, which
+ * never leaves. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,13 +8,13 @@
 
 #include "kit.h"
 
-enum { BLOCKS = 8, OTHERS = 96, ROUNDS = 30, MIB = 1 << 20, CAPACITY = 64 * MIB };
+enum { BLOCKS = 8, FRAMES = 2, OTHERS = 96, ROUNDS = 30, MIB = 1 << 20, CAPACITY = 64 * MIB };
 static const char tag[] = "states";
 static struct block {
 	char *at;
 	size_t size;
 	uint64_t pattern;
-} states[BLOCKS], others[OTHERS];
+} states[BLOCKS], frames[FRAMES], others[OTHERS];
 static uint64_t dice, patterns;
 static int (*pass_some)(unsigned long, long);
 static int refused, away;
@@ -31,6 +32,19 @@ static void check(const struct block *b, const char *what)
 	      what, b->size, rule);
 }
 
+static void capture(void)
+{
+	stalloc_begin_pool(0, 3, 3, NULL);
+	stalloc_capture_pool(0, 3, 3);
+	for (int i = 0; i < FRAMES; i++) {
+		frames[i].size = (size_t)(1 + kit_below(&dice, 3 * MIB));
+		frames[i].at = stalloc_malloc(frames[i].size, 0, NULL);
+		CHECK(frames[i].at, "%s", stalloc_last_error());
+	}
+	stalloc_end_pool(0, 3, 3);
+	for (int i = 0; i < FRAMES; i++) stalloc_free(frames[i].at, 0, 0, NULL);
+}
+
 /* Asks for memory until there is none, checks it, and frees it. */
 static void press(bool sound)
 {
@@ -44,6 +58,7 @@ static void press(bool sound)
 	CHECK(!sound || n == OTHERS || kit_stats().asleep > 0, "%d blocks, and nothing has left",
 	      n);
 	away += kit_stats().asleep > 0;
+	for (int i = 0; i < FRAMES; i++) fill(&frames[i]); /* a replay */
 	for (int i = 0; i < n; i++) {
 		check(&others[i], "a block");
 		stalloc_free(others[i].at, others[i].size, 0, NULL);
@@ -77,6 +92,7 @@ static void step(bool sound)
 		CHECK(stalloc_begin_awake(0, tag, NULL) == STALLOC_OK, "%s", stalloc_last_error());
 	}
 	while (pass_some(0, 1 << 20)) {} /* as the stream would wait for the copies */
+	for (int i = 0; i < FRAMES; i++) check(&frames[i], "what a graph wrote");
 	for (int i = 0; i < BLOCKS; i++) check(&states[i], "a state");
 	CHECK(kit_stats().reserved <= CAPACITY, "%llu are held",
 	      (unsigned long long)kit_stats().reserved);
@@ -125,6 +141,8 @@ int main(void)
 		fill(&states[i]);
 	}
 	CHECK(stalloc_end_region() == STALLOC_OK, "%s", stalloc_last_error());
+	capture();
+	for (int i = 0; i < FRAMES; i++) fill(&frames[i]);
 	CHECK(stalloc_begin_awake(0, "unknown", NULL) != STALLOC_OK, "there is no such region");
 	CHECK(stalloc_begin_awake(99, tag, NULL) == STALLOC_ERR_ARGUMENT, "there is no device 99");
 	CHECK(stalloc_end_awake(0, tag, NULL, 8) == STALLOC_ERR_ARGUMENT, "8 says nothing");
@@ -133,6 +151,7 @@ int main(void)
 	CHECK(away > ROUNDS / 4, "%d times something was away", away);
 	calls_fail();
 	for (int i = 0; i < BLOCKS; i++) stalloc_free(states[i].at, states[i].size, 0, NULL);
+	stalloc_release_pool(0, 3, 3);
 	stalloc_empty_cache();
 	CHECK(kit_stats().reserved == 0 && kit_fake_live("pins") == 0, "%llu are held, %ld pinned",
 	      (unsigned long long)kit_stats().reserved, kit_fake_live("pins"));
