@@ -203,8 +203,12 @@ func (p *Pool) query(op engine.Op) engine.Event {
 	return answer
 }
 
-// eventsFail says once that memory waits longer than it need.
+// eventsFail says once that memory waits longer than it need. A stream that is captured takes no
+// event, so nothing is wrong then.
 func (p *Pool) eventsFail(err error) {
+	if p.Host.Captures() > 0 {
+		return
+	}
 	p.warnEvents.Do(func() {
 		p.Log.Warn("the driver takes no fence, or cannot tell about one; freed memory that other "+
 			"streams have used stays taken until it does", zap.Error(err))

@@ -113,7 +113,7 @@ class Lives:
             step = {p: max(step.get(p, 0), n) for p, n in now.items()}
             if i + 1 in self.marks:
                 told = ", ".join(f"{p or 'outside'} {n >> 20}" for p, n in step.items())
-                print(f"step {self.marks.index(i + 1)}: {told} MiB", file=sys.stderr)
+                print(f"before step {self.marks.index(i + 1)}: {told} MiB", file=sys.stderr)
                 step = {}
         inside = sum(n for p, n in most.items() if p)
         totals = {"peak": peak, "counted": counted}  # of all, by us and by PyTorch
