@@ -44,15 +44,15 @@ static void take(struct reel *r)
 	night.w->did.captures++;
 }
 
+/* On the default stream: one replay is over before the next begins. */
 static void replay(struct reel *r)
 {
-	int lane = (int)below(LANES);
-	TELL("replay of pool %llu on lane %d", (unsigned long long)r->pool, lane);
+	TELL("replay of pool %llu", (unsigned long long)r->pool);
 	for (int i = 0; i < FRAMES; i++)
 		if (r->frames[i].at) {
 			r->frames[i].tag = ++night.w->sequence * 64 + 1;
-			work_write(&r->frames[i], lane);
-			work_read(&r->frames[i], lane);
+			work_write(&r->frames[i], 0);
+			work_read(&r->frames[i], 0);
 		}
 	pass_some();
 }
