@@ -44,6 +44,12 @@
 // Requests of at most 64 KiB have an arena of their own, of handles of 2 MiB, so that they
 // do not split the gaps of large ones.
 //
+// # Pools of graphs
+//
+// From the first capture on (EvCapture) what is mapped at a private pool's addresses stays until
+// the pool is trimmed: no handle is given back or lent, a view is neither extended nor mapped anew,
+// and no fence is put behind its blocks. What is free serves the captures that follow.
+//
 // # When the driver is at work
 //
 // Every batch that calls the driver ends with OpResume. The books change only when EvResume,
