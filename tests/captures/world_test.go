@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"stalloc/actors/pool"
 	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
@@ -162,7 +163,8 @@ func (w *world) turn() {
 		w.open()
 		return
 	}
-	if !w.asleep && w.may(w.EndAwake(w.region.number, 0, true, w.rand.IntN(2) == 0)) {
+	how := pool.Closing{Changed: true, All: w.rand.IntN(2) == 0}
+	if !w.asleep && w.may(w.EndAwake(w.region.number, 0, how)) {
 		w.region.open = false
 		for _, b := range w.region.live {
 			b.behind = nil // others may have its memory
