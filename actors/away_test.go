@@ -108,7 +108,8 @@ func (k *awayKit) closed() {
 
 func (k *awayKit) end(changed bool) {
 	k.t.Helper()
-	if err := k.EndAwake(k.region, 0, pool.Closing{Changed: changed, Mapped: k.mapped}); err != nil {
+	how := pool.Closing{Changed: changed, Mapped: k.mapped}
+	if err := k.EndAwake(k.region, 0, how); err != nil {
 		k.t.Fatal(err)
 	}
 }

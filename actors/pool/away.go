@@ -160,8 +160,8 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	return nil
 }
 
-// needMargin is the part by which more leaves than was needed lately: what is short then waits for a
-// copy, and perhaps for the host's memory to be pinned.
+// needMargin is the part by which more leaves than was needed lately: what is short then waits for
+// a copy, and perhaps for the host's memory to be pinned.
 const needMargin = 8
 
 // Prefetch brings back what fits of a region, at most so much: see actors.Device.Prefetch.

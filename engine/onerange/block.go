@@ -117,8 +117,8 @@ func (e *Engine) Stats() engine.Stats {
 	return s
 }
 
-// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one. The
-// place of a handle that rests is one: the handle is back there when memory is needed.
+// Gaps calls do with every gap of a stream's arena, by address; with none of a tooFragmented one.
+// The place of a handle that rests is one: the handle is back there when memory is needed.
 func (e *Engine) Gaps(stream mem.StreamID, small bool, do func(engine.Range)) {
 	s := e.arenaOf(stream, small)
 	if e.tooFragmented(s) {

@@ -7,8 +7,8 @@
 //	  ▲               ▲                                    │
 //	  └── Open ───────┴────────────── Fetch ◄──────────────┘
 //
-// Copies run on two streams of their own, one for each direction of the link, and events order them.
-// A region that was only read leaves without a copy, for its mirror is still right.
+// Copies run on two streams of their own, one for each direction of the link, and events order
+// them. A region that was only read leaves without a copy, for its mirror is still right.
 //
 // # Who waits
 //

@@ -34,8 +34,8 @@ type spare struct {
 }
 
 // Keep has memory that is given up from now on be spare, or go back to the driver. With mapped what
-// sleeps stays mapped to it, as what rests does: it wakes without a call of the driver if its memory
-// is spare by then. Until then its places show what others have.
+// sleeps stays mapped to it, as what rests does: it wakes without a call of the driver if its
+// memory is spare by then. Until then its places show what others have.
 func (d *Device) Keep(keep, mapped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

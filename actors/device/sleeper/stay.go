@@ -6,8 +6,8 @@ import (
 	"stalloc/internal/driver"
 )
 
-// What stays mapped to memory that is not its own: handles that rest (spare.go) and, where Keep says
-// so, those that sleep.
+// What stays mapped to memory that is not its own: handles that rest (spare.go) and, where Keep
+// says so, those that sleep.
 
 // leave takes the memory of a handle that stays mapped to it.
 func (d *Device) leave(x *handle) (real driver.Handle) {
