@@ -45,6 +45,8 @@
 //   - Module hooks tell the paper's allocator which requests are of experts. A recording has no such
 //     marks; where at least eight stretches of a step have other sizes in the next, between runs of
 //     requests that all steps share, the stretches are taken for expert modules.
+//   - The paper's planner also tries to plan the experts' blocks of a layer as one group. That is
+//     left out: it needs an upper bound of what later steps route.
 //   - A block that lives from one step into the next takes the place of the one before it.
 //   - Blocks of other streams than the one with the most requests are the cache's, and one that
 //     another stream uses is free when that is done. The authors' code ignores streams, so it would
