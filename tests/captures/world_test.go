@@ -163,7 +163,7 @@ func (w *world) turn() {
 		w.open()
 		return
 	}
-	how := pool.Closing{Changed: true, All: w.rand.IntN(2) == 0}
+	how := pool.Closing{Changed: true, All: w.rand.IntN(2) == 0, Mapped: w.rand.IntN(4) == 0}
 	if !w.asleep && w.may(w.EndAwake(w.region.number, 0, how)) {
 		w.region.open = false
 		for _, b := range w.region.live {
@@ -200,9 +200,7 @@ func (w *world) nap() {
 	if w.asleep = err == nil || strings.HasPrefix(err.Error(), "it sleeps"); w.asleep {
 		w.did.naps++
 	}
-	for _, b := range slices.Concat(w.eager, w.region.live) {
-		b.behind = w.behind(b)
-	}
+	w.look()
 }
 
 func (w *world) wake() {
@@ -212,7 +210,17 @@ func (w *world) wake() {
 		w.t.Error(err)
 	}
 	w.calm, w.asleep = was, false
-	for _, b := range slices.Concat(w.eager, w.region.live) {
+	w.look()
+}
+
+// look finds out anew what memory blocks have. What is away has none, though it may be mapped.
+func (w *world) look() {
+	for _, b := range w.eager {
 		b.behind = w.behind(b)
+	}
+	for _, b := range w.region.live {
+		if w.region.open {
+			b.behind = w.behind(b)
+		}
 	}
 }
