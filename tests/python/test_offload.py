@@ -4,7 +4,7 @@ library that overwrites what is away."""
 import copy
 
 import pytest
-from stalloc import StallocWarning, _lend, _offload
+from stalloc import StallocWarning, Stats, _lend, _offload
 
 pytestmark = pytest.mark.torch
 
@@ -331,6 +331,25 @@ def test_eight_bits_leave_and_scales_stay(memory, wrap):
     assert train(net, optimizer) == expected
     assert [x.dtype for x in memory.moved] == [torch.uint8]
     assert memory.calls[-1] == "end" and optimizer.table[0] == -1
+
+
+def test_statistics_say_what_is_away():
+    text = str(Stats(asleep=3 << 30, backup=10 << 30))
+    assert "away       3.00 GiB, 10.00 GiB kept on the host" in text
+    assert "away" not in str(Stats())
+
+
+def test_unprotected_is_passed_on(memory, monkeypatch):
+    seen, end = [], memory.end_awake
+
+    def end_awake(*args):
+        seen.append(args[-1])
+        end(*args)
+
+    monkeypatch.setattr(memory, "end_awake", end_awake)
+    net = model()
+    train(net, _offload.offload(adam(net), unprotected=True), 2)
+    assert seen == [True, True]
 
 
 def test_wrappers_and_bad_input(memory):
