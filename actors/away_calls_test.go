@@ -1,0 +1,121 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+
+	"stalloc/actors/device/devicetest"
+	"stalloc/actors/pool"
+	"stalloc/cuda/sim"
+	"stalloc/internal/mem"
+)
+
+// TestEachCallFailsOnce: whichever call of the driver fails while states leave and come back, no
+// work touches what is not there, and once calls succeed the states can be used again.
+func TestEachCallFailsOnce(t *testing.T) {
+	const unit = 16 * mem.MiB
+	for n, failed := 1, true; failed; n++ {
+		gpu := sim.New(sim.Config{Capacity: 8 * unit, FenceDelay: 1})
+		fault := devicetest.NewFault(gpu, 1)
+		k := newAwayKitOn(t, gpu, fault, unit)
+		k.mapped = n%3 == 0
+		for range 2 {
+			fault.Set(devicetest.Rule{Kind: devicetest.AnyCall, Nth: n, Code: 2})
+			k.half(n%2 == 0)
+			fault.Set()
+			k.use()
+		}
+		failed = fault.Injected() > 0
+		if n > 5000 {
+			t.Fatal("there is no end of calls")
+		}
+		n += n / 10 // the calls of many handles are alike
+		if t.Failed() {
+			t.Fatalf("call %d", n)
+		}
+	}
+}
+
+// half is a step in which anything may fail.
+func (k *awayKit) half(changed bool) {
+	if k.EndAwake(k.region, 0, pool.Closing{Changed: changed, Mapped: k.mapped}) != nil {
+		return
+	}
+	var live []mem.Addr
+	for range 7 {
+		at, err := k.Malloc(0, k.unit)
+		if err != nil {
+			break
+		}
+		if err := k.gpu.Use(0, at, k.unit); err != nil {
+			k.t.Error(err)
+		}
+		live = append(live, at)
+	}
+	for _, at := range live {
+		if err := k.Release(at); err != nil {
+			k.t.Error(err)
+		}
+	}
+	_ = k.Prefetch(k.region)
+	if k.BeginAwake(k.region, 0) == nil { // else it stays open
+		_ = k.EndAwake(k.region, 0, pool.Closing{Changed: true, Mapped: k.mapped})
+	}
+}
+
+// TestComesBackFromABrokenPool: a bug of ours does not lose states that are away.
+func TestComesBackFromABrokenPool(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: mem.GiB})
+	dev := &dying{Device: gpu}
+	k := newAwayKitOn(t, gpu, dev, 128*mem.MiB)
+	k.end(true)
+	k.release(k.ask(768 * mem.MiB))
+	if k.Stats().Asleep == 0 {
+		t.Fatal("nothing is away")
+	}
+	if err := k.Trim(0); err != nil {
+		t.Fatal(err)
+	}
+	dev.armed = true
+	if _, err := k.Malloc(0, 900*mem.MiB); !errors.Is(err, ErrBroken) {
+		t.Fatalf("the pool is not broken: %v", err)
+	}
+	dev.armed = false
+	k.use()
+	k.end(true)
+	if k.Stats().Asleep > 0 {
+		t.Error("what is in use of a broken pool is away")
+	}
+	k.broken = true
+}
+
+// TestStepsSettle: in a program whose steps repeat the driver is asked for nothing but the region's
+// own handles, and unprotected for nothing at all: no memory is made, mapped or given back.
+func TestStepsSettle(t *testing.T) {
+	for _, unprotected := range []bool{false, true} {
+		k := newAwayKit(t)
+		k.mapped = unprotected
+		var before, after sim.Stats
+		for step := range 12 {
+			before = k.gpu.Stats()
+			k.use()
+			k.end(true)
+			var live []mem.Addr
+			for range 7 {
+				live = append(live, k.ask(128*mem.MiB))
+			}
+			k.release(live...)
+			k.gpu.Finish(0)
+			after = k.gpu.Stats()
+			if step < 8 {
+				continue
+			}
+			made, mapped := after.Create-before.Create, after.Map-before.Map
+			moved := int64(k.Stats().Asleep / (2 * mem.MiB))
+			if made > 0 || unprotected && mapped > 0 || mapped > moved {
+				t.Errorf("step %d, unprotected %v: %d handles made, %d mapped of %d", step,
+					unprotected, made, mapped, moved)
+			}
+		}
+	}
+}
