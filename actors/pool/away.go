@@ -179,17 +179,6 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
-// mirrored returns what is kept on the host for regions that come and go.
-func (p *Pool) mirrored() (n mem.Bytes) {
-	for _, m := range p.moved {
-		n += m.Mirror()
-	}
-	for _, m := range p.dropped {
-		n += m.Mirror()
-	}
-	return n
-}
-
 // Away returns what a region has, how much of it is away, and the most that all but closed regions
 // held while it was closed before; open: it is in use, or never was closed.
 func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
@@ -220,39 +209,5 @@ func (p *Pool) allAway(pools []uint64) error {
 	return nil
 }
 
-// forgetMoved gives up the mirrors of regions that have no memory any more.
-func (p *Pool) forgetMoved() {
-	for region, m := range p.moved {
-		if _, has := p.regions[region]; !has {
-			p.dropped = append(p.dropped, m)
-			delete(p.moved, region)
-		}
-	}
-	p.dropped = slices.DeleteFunc(p.dropped, func(m *moved) bool {
-		err := m.Drop()
-		if err != nil {
-			p.sayAway("memory of the host was not given back", err)
-		}
-		return err == nil
-	})
-}
-
 // isClosed reports whether a pool is a region that is not in use.
 func (p *Pool) isClosed(pool uint64) bool { return p.moved[pool] != nil && !p.moved[pool].IsOpen() }
-
-// dropAway gives up what regions have on the host.
-func (p *Pool) dropAway() error {
-	var errs []error
-	if p.link != nil {
-		errs = append(errs, p.link.Close())
-		p.link = nil
-	}
-	for _, m := range p.moved {
-		errs = append(errs, m.Drop())
-	}
-	for _, m := range p.dropped {
-		errs = append(errs, m.Drop())
-	}
-	clear(p.moved)
-	return errors.Join(errs...)
-}
