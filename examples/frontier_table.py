@@ -103,8 +103,12 @@ def cell(found, column):
 def gain(row, column):
     peer, known = row.peer(), row.gain(column)
     if known is not None:
-        return f"{known:+.1f} %"
+        return percent(known)
     return "alone" if peer == 0 and row.found.get(column) else "–"
+
+
+def percent(value):
+    return f"{round(value, 1) + 0.0:+.1f} %"  # + 0.0: no minus before nothing
 
 
 def summaries(known):
@@ -118,7 +122,8 @@ def summaries(known):
         alone = [str(row.size) for row in known if row.peer() == 0 and row.found.get(column)]
         text = (
             f"{HEADS[column]} over the better peer, {len(gains)} sizes: median "
-            f"{statistics.median(gains.values()):+.1f} %, most {gains[most]:+.1f} % at {most} GiB, "
-            f"least {gains[least]:+.1f} % at {least} GiB"
+            f"{percent(statistics.median(gains.values()))}, "
+            f"most {percent(gains[most])} at {most} GiB, "
+            f"least {percent(gains[least])} at {least} GiB"
         )
         yield text + (f"; it alone trains at {', '.join(alone)} GiB." if alone else ".")

@@ -1,6 +1,7 @@
 """make figures: pieces, parts that cannot be made here, and what of limits is drawn."""
 
 import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_the_page_says_what_was_measured(part):
     page = figures.page_of(part).read_text()
     written = page.split(f"<!-- {part}: written by make figures -->\n")[1]
     assert written.split("\n<!-- end -->")[0].splitlines() == figures.gpu_lines(part)
+
+
+@pytest.mark.parametrize("part", figures.PAGES)
+def test_what_the_text_says_is_in_the_table(part):
+    """Ratios, speeds and gains."""
+    page = figures.page_of(part).read_text()
+    text, table = page.split(f"<!-- {part}: written by make figures -->")
+    said = re.findall(r"[01]\.\d{3}(?: \([^)]*\))?|\d\d,\d{3}|[+-]\d+\.\d %", text)
+    assert said and [word for word in said if word not in table.replace("32,768", "")] == []
 
 
 def test_points(tmp_path):
