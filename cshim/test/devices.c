@@ -79,14 +79,15 @@ static void one_does_not_sleep(void)
 
 static void one_does_not_wake(void)
 {
-	char rule[64];
+	char rules[64];
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
 	long made = kit_fake_count("cuMemCreate");
 	OK(stalloc_resume(-1, NULL, 0));
 	made = kit_fake_count("cuMemCreate") - made;
 	OK(stalloc_pause(-1, NULL, 0, STALLOC_BACKUP_HOST));
-	snprintf(rule, sizeof rule, "cuMemCreate:%ld:2", made); /* the last: device 2's */
-	kit_fake_fail(rule);
+	/* The last, device 2's, and the next: once idle memory is given back it is tried again. */
+	snprintf(rules, sizeof rules, "cuMemCreate:%ld:2,cuMemCreate:%ld:2", made, made + 1);
+	CHECK(kit_fake_fail(rules) == 0, "%s", rules);
 	CHECK(stalloc_resume(-1, NULL, 0) == STALLOC_ERR_MEMORY, "%s", stalloc_last_error());
 	kit_fake_fail(NULL);
 	SAYS("device 1 is awake; device 2 sleeps: ");

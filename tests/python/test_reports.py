@@ -3,10 +3,12 @@
 import contextlib
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(__import__("conftest").ROOT / "tests" / "gpu" / "reports")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "gpu" / "reports")]
 
 import case  # noqa: E402
 import fragments  # noqa: E402, F401
