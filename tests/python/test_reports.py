@@ -102,9 +102,8 @@ def test_there_are_twenty_reports_and_each_is_told():
 
 
 def test_the_page_is_what_was_measured():
-    root = __import__("conftest").ROOT
-    rows = page.kept(root / "docs" / "data" / "reports.jsonl")
-    assert (root / "docs" / "reports.md").read_text() == page.text(list(case.CASES.values()), rows)
+    rows = page.kept(ROOT / "docs" / "data" / "reports.jsonl")
+    assert (ROOT / "docs" / "reports.md").read_text() == page.text(list(case.CASES.values()), rows)
 
 
 def test_a_row_says_in_a_word_how_it_fails(tmp_path):
