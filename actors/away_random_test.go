@@ -91,7 +91,7 @@ func (k *away) act(stream mem.StreamID, which int) {
 		k.grow(r.number, &r.blocks, stream)
 	case dice < 80 && r.open:
 		k.must(k.EndAwake(r.number, r.stream, pool.Closing{Changed: k.rand.IntN(2) == 0,
-			All: k.rand.IntN(3) == 0, Mapped: k.rand.IntN(2) == 0}))
+			All: k.rand.IntN(3) == 0}))
 		r.open = false
 	case dice < 88 && !r.open:
 		k.open(which, stream)

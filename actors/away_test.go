@@ -21,7 +21,6 @@ type awayKit struct {
 	states []mem.Addr
 	unit   mem.Bytes // of a block
 	broken bool      // the pool is, on purpose
-	mapped bool      // what is away stays mapped
 }
 
 func newAwayKit(t *testing.T) *awayKit {
@@ -107,7 +106,7 @@ func (k *awayKit) closed() {
 
 func (k *awayKit) end(changed bool) {
 	k.t.Helper()
-	how := pool.Closing{Changed: changed, Mapped: k.mapped}
+	how := pool.Closing{Changed: changed}
 	if err := k.EndAwake(k.region, 0, how); err != nil {
 		k.t.Fatal(err)
 	}

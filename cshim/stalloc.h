@@ -167,15 +167,12 @@ STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
  *   STALLOC_CHANGED      the work wrote to the region; without it what the host has is still right,
  *                        and nothing is copied out again
  *   STALLOC_ALL_LEAVES   also where memory is not short
- *   STALLOC_UNPROTECTED  what is away stays mapped: that saves calls of the driver, which the
- *                        program may have to wait for, but a stray access there reads and writes
- *                        others' data, where it is an illegal address otherwise
  * prefetch begins to bring back what there is room for. Memory of the host is pinned and kept. A
  * region that was never ended is in use. Uses nest: each begin needs an end. Each returns
  * STALLOC_OK or an error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in
  * use, or not, as before. begin is refused while a private pool is being allocated to and
  * something is away; end then leaves the region in use. */
-enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2, STALLOC_UNPROTECTED = 4 };
+enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
 STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
 STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);
 STALLOC_API int stalloc_prefetch(int device, const char *tag);

@@ -44,7 +44,7 @@ def optimizer_of(kind, model):
         from torchao.optim import CPUOffloadOptimizer
 
         return CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4, fused=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=torch.cuda.is_available())
     if kind == "offload":
         import stalloc
 
@@ -58,19 +58,22 @@ def trial(options, layers, steps):
     import offload_model
     import torch
 
-    device = torch.device("cuda", 0)
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    of_model = argparse.Namespace(**{**vars(options), "shape": [layers, *options.shape]})
     torch.manual_seed(1)
     with device:
-        model = offload_model.Model(layers, *options.shape)
-    model.recompute = True
+        model = offload_model.Model(*of_model.shape)
+    model.recompute = 1
     optimizer = optimizer_of(WAYS[options.way][1], model)
     losses, seconds = [], []
     for number in range(steps):
-        torch.cuda.synchronize()
+        offload_model.synchronize(device)
         begun = time.perf_counter()
-        some = offload_model.step(options, model, optimizer, number, device, contextlib.nullcontext)
+        some = offload_model.step(
+            of_model, model, optimizer, number, device, contextlib.nullcontext
+        )
         losses += map(float, some)
-        torch.cuda.synchronize()
+        offload_model.synchronize(device)
         seconds.append(time.perf_counter() - begun)
     steps_of = [{"step": n, "loss": loss} for n, loss in enumerate(losses)]
     return losses, min(seconds), measure.not_finite(steps_of, model)

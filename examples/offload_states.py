@@ -22,7 +22,6 @@ WAYS = {  # allocator, limited, way
     "stalloc, no limit": ("stalloc", False, "plain"),
     "stalloc, offload, no limit": ("stalloc", False, "offload"),
     "stalloc, offload": ("stalloc", True, "offload"),
-    "stalloc, offload unprotected": ("stalloc", True, "unprotected"),
     "stalloc": ("stalloc", True, "plain"),
     "native, copied by hand": ("native", True, "hand"),
     "stalloc, copied by hand": ("stalloc", True, "hand"),
@@ -79,8 +78,8 @@ def run(options):
     device = torch.device("cuda", 0)
     net, optimizer = offload_model.build(options, device)
     net.recompute = 0 if options.keep else 1
-    if way in ("offload", "unprotected"):
-        stalloc.offload(optimizer, unprotected=way == "unprotected")
+    if way == "offload":
+        stalloc.offload(optimizer)
     elif way == "hand":
         by_hand(torch, optimizer)
     losses, times, seen = [], [], []

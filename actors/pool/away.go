@@ -29,7 +29,6 @@ type moving struct {
 type moved struct {
 	*away.Region
 	uses   int           // that have begun and not ended
-	mapped bool          // it stays mapped while it is away
 	others mem.Bytes     // the most that all but closed regions have held since it was closed
 	before mem.Bytes     // and the time before
 	lately [16]mem.Bytes // what had to be away in the last times, the latest first
@@ -120,9 +119,6 @@ func (p *Pool) MostHeld() mem.Bytes {
 type Closing struct {
 	Changed bool // its contents are not what the host has of them
 	All     bool // all of it leaves, whatever others are short of
-	// What is away stays mapped: no call of the driver a step, but a stray touch of it reads and
-	// writes what others have there.
-	Mapped bool
 }
 
 // EndAwake closes a region: see actors.Device.EndAwake.
@@ -148,7 +144,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if err := m.Close(stream, handles, how.Changed); err != nil {
 		return err
 	}
-	m.uses, m.before, m.others, m.mapped = 0, m.others, 0, how.Mapped
+	m.uses, m.before, m.others = 0, m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
 	if !how.All {

@@ -38,9 +38,9 @@ func (p *Pool) Settle() (leaving bool) {
 
 // settle puts to sleep what of a region has been copied. Others are to have its memory.
 func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
-	p.dev.Keep(true, m.mapped)
+	p.dev.Keep(true)
 	p.aside(func() { slept, err = m.Settle() })
-	p.dev.Keep(false, false)
+	p.dev.Keep(false)
 	p.rise()
 	return slept, err
 }

@@ -13,9 +13,8 @@ import (
 
 // What stalloc_engine_end_awake is told, as in stalloc.h.
 const (
-	changed     = 1
-	allLeaves   = 2
-	unprotected = 4
+	changed   = 1
+	allLeaves = 2
 )
 
 //export stalloc_engine_begin_awake
@@ -31,7 +30,7 @@ func stalloc_engine_end_awake(device C.int, tag *C.char, stream C.uint64_t, how 
 	text *C.char, n C.size_t) C.int {
 	return ofRegion(device, tag, text, n, func(d *opened, region uint64) error {
 		return d.EndAwake(region, mem.StreamID(stream), pool.Closing{Changed: how&changed != 0,
-			All: how&allLeaves != 0, Mapped: how&unprotected != 0})
+			All: how&allLeaves != 0})
 	})
 }
 

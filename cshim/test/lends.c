@@ -70,8 +70,7 @@ static void step(bool sound)
 {
 	bool changed = kit_below(&dice, 2), all = kit_below(&dice, 4) == 0;
 	for (int i = 0; i < BLOCKS && changed; i++) fill(&states[i]);
-	int how = (changed ? STALLOC_CHANGED : 0) + (all ? STALLOC_ALL_LEAVES : 0) +
-		  (kit_below(&dice, 2) ? STALLOC_UNPROTECTED : 0);
+	int how = (changed ? STALLOC_CHANGED : 0) + (all ? STALLOC_ALL_LEAVES : 0);
 	int result = stalloc_end_awake(0, tag, NULL, how);
 	CHECK(result == STALLOC_OK || !sound, "%s", stalloc_last_error());
 	if (result != STALLOC_OK) return;
@@ -145,7 +144,7 @@ int main(void)
 	for (int i = 0; i < FRAMES; i++) fill(&frames[i]);
 	CHECK(stalloc_begin_awake(0, "unknown", NULL) != STALLOC_OK, "there is no such region");
 	CHECK(stalloc_begin_awake(99, tag, NULL) == STALLOC_ERR_ARGUMENT, "there is no device 99");
-	CHECK(stalloc_end_awake(0, tag, NULL, 8) == STALLOC_ERR_ARGUMENT, "8 says nothing");
+	CHECK(stalloc_end_awake(0, tag, NULL, 4) == STALLOC_ERR_ARGUMENT, "4 says nothing");
 	CHECK(stalloc_end_awake(0, NULL, NULL, 0) == STALLOC_ERR_ARGUMENT, "no region is named");
 	for (int i = 0; i < ROUNDS; i++) step(true);
 	CHECK(away > ROUNDS / 4, "%d times something was away", away);

@@ -57,8 +57,7 @@ void loan_begin(void)
 	stays_touch(device, r, stream, false);
 	bool fails = failing();
 	int result = stalloc_end_awake(device, tag_of(r), stream,
-				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0) |
-					       (chance(2) ? STALLOC_UNPROTECTED : 0));
+				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0));
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
 	if (fails) kit_fake_fail("");
 	TELL("lend device %d, region %d: %s", device, r, why);

@@ -17,7 +17,6 @@ static struct block {
 	uint64_t pattern;
 } states[STATES], others[OTHERS];
 static uint64_t dice;
-static bool unprotected;
 static _Atomic uint64_t patterns;
 static _Atomic bool over;
 static long (*most_held)(int);
@@ -86,8 +85,8 @@ static bool step(void)
 		states[i].pattern = atomic_fetch_add(&patterns, 1);
 		kit_fill(states[i].at, states[i].size, states[i].pattern);
 	}
-	int how = (changed ? STALLOC_CHANGED : 0) + (unprotected ? STALLOC_UNPROTECTED : 0);
-	CHECK(stalloc_end_awake(0, tag, NULL, how) == STALLOC_OK, "%s", stalloc_last_error());
+	CHECK(stalloc_end_awake(0, tag, NULL, changed ? STALLOC_CHANGED : 0) == STALLOC_OK, "%s",
+	      stalloc_last_error());
 	for (uint64_t n = 1 + kit_below(&dice, 3); n > 0; n--) away |= flood();
 	if (kit_below(&dice, 4) == 0) stalloc_prefetch(0, tag);
 	if (kit_below(&dice, 64) == 0) stalloc_empty_cache();
@@ -104,7 +103,6 @@ int main(void)
 	uint64_t steps = kit_number("TIDES_STEPS", 200), away = 0;
 	setenv("FAKECUDA_CAPACITY", "33554432", 1);
 	dice = kit_seed();
-	unprotected = kit_below(&dice, 2);
 	kit_watchdog(60);
 	*(void **)&most_held = kit_symbol("driver", "fakecuda_most");
 	CHECK(stalloc_set_memory_fraction((double)MOST / CAPACITY, 0) == STALLOC_OK, "%s",

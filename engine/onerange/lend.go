@@ -176,7 +176,7 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].rests })
 	want -= e.lentPending
 	for _, may := range []func(h uint32) bool{
-		func(h uint32) bool { return e.handles[h].rested }, // a region may be mapped there
+		func(h uint32) bool { return e.handles[h].rested }, // so that steps repeat
 		func(h uint32) bool { return bytesOf(e.handles[h].size) == ev.Size },
 		func(h uint32) bool { return true },
 	} {

@@ -71,7 +71,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _ALL_DEVICES = -1
-_CHANGED, _ALL_LEAVES, _UNPROTECTED = 1, 2, 4
+_CHANGED, _ALL_LEAVES = 1, 2
 
 
 class _StatsStruct(ctypes.Structure):
@@ -174,10 +174,9 @@ class Library:
         self._check(self._lib.stalloc_begin_awake(device, tag.encode(), stream), "awake")
 
     def end_awake(
-        self, device: int, tag: str, stream: int, changed: bool = True, always: bool = False,
-        unprotected: bool = False,
-    ) -> None:  # fmt: skip
-        how = _CHANGED * changed + _ALL_LEAVES * always + _UNPROTECTED * unprotected
+        self, device: int, tag: str, stream: int, changed: bool = True, always: bool = False
+    ) -> None:
+        how = _CHANGED * changed + _ALL_LEAVES * always
         self._check(self._lib.stalloc_end_awake(device, tag.encode(), stream, how), "awake")
 
     def prefetch(self, device: int, tag: str) -> None:

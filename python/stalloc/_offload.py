@@ -19,9 +19,7 @@ FRESH = 4
 _numbers = itertools.count()
 
 
-def offload(
-    optimizer: Any, when: Literal["short", "always"] = "short", *, unprotected: bool = False
-) -> Any:
+def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     """The states of an optimizer lend their memory between its steps. Returns the optimizer.
 
     For every torch.optim.Optimizer; run on a GPU with fused and foreach AdamW.
@@ -29,10 +27,6 @@ def offload(
     load_state_dict. From then on as much of it as other tensors are short of is copied to the host
     behind each step, and comes back before the next. Where everything fits, nothing moves;
     "always" moves all of it. Losses and weights are the same bits as without.
-
-    `unprotected=True` saves the driver's calls, which the program's own launches wait for: what is
-    away stays mapped. Who keeps a pointer to a state that the checks below do not see then reads
-    and writes other tensors, where it is an illegal access otherwise.
 
     Whoever reads `optimizer.state` (state_dict does) has the states on the device until the next
     step; while states, or dictionaries of them, are referenced from elsewhere, they stay there.
@@ -63,7 +57,7 @@ def offload(
     if known is None:
         known = _Offloaded(torch, library, inner)
         inner._stalloc = known
-    known.always, known.unprotected = when == "always", unprotected
+    known.always = when == "always"
     known.begin(inner)
     return optimizer
 
@@ -75,7 +69,7 @@ class _Offloaded:
 
     def __init__(self, torch: ModuleType, library: _library.Library, optimizer: Any) -> None:
         self.torch, self.binding = torch, library
-        self.always = self.unprotected = False
+        self.always = False
         self.tag = f"stalloc.offload.{next(_numbers)}"
         self.devices: set[int] = set()  # where the region has memory
         self.moved: set[int] = set()  # addresses of storages in it
@@ -124,7 +118,7 @@ class _Offloaded:
         self.away = True
         for device in self.devices:
             stream = _lend.current_stream(self.torch, device)
-            self.binding.end_awake(device, self.tag, stream, True, self.always, self.unprotected)
+            self.binding.end_awake(device, self.tag, stream, True, self.always)
 
     def _end(self, why: str) -> None:
         """Has the states stay on the device, where they are."""

@@ -163,7 +163,7 @@ func (w *world) turn() {
 		w.open()
 		return
 	}
-	how := pool.Closing{Changed: true, All: w.rand.IntN(2) == 0, Mapped: w.rand.IntN(4) == 0}
+	how := pool.Closing{Changed: true, All: w.rand.IntN(2) == 0}
 	if !w.asleep && w.may(w.EndAwake(w.region.number, 0, how)) {
 		w.region.open = false
 		for _, b := range w.region.live {

@@ -1,7 +1,5 @@
 """Optimizer states and regions that lend their memory: the same bits, within the limit."""
 
-import functools
-
 import gpu
 from gpu import GIB, MIB
 
@@ -50,18 +48,14 @@ def limited(size):
 
 def check_states_lend():
     """1.5 GiB of weights, gradients and states, 1 GiB of activations, in 2 GiB."""
-    unprotected = functools.partial(stalloc.offload, unprotected=True)
-    ways = (
-        ({"fused": True}, stalloc.offload),
-        ({"foreach": True}, stalloc.offload),
-        ({"fused": True}, unprotected),
-    )
-    for options, offload in ways:
+    for options in ({"fused": True}, {"foreach": True}):
         expected = train(6, GIB, **options)
         forget()
         limited(2 * GIB)
         seen = []
-        got = train(6, GIB, offload, lambda o, seen=seen: seen.append(stalloc.stats()), **options)
+        got = train(
+            6, GIB, stalloc.offload, lambda o, seen=seen: seen.append(stalloc.stats()), **options
+        )
         limited(TOTAL)
         assert got == expected, (got, expected)
         assert all(s.reserved <= 2 * GIB for s in seen), [s.reserved for s in seen]

@@ -290,3 +290,15 @@ def test_the_largest_model_is_found(monkeypatch, most):
     )
     found = offload_largest.search(options, offload_largest.time.monotonic())
     assert found == (most, True) and len(tried) <= 16 and len(set(tried)) == len(tried), tried
+
+
+@pytest.mark.torch
+def test_a_trial_of_the_largest_model():
+    import offload_largest
+
+    options = types.SimpleNamespace(
+        way="native", shape=[64, 128, 100], batch=1, accumulate=2, length=16
+    )
+    losses, seconds, wrong = offload_largest.trial(options, 2, 3)
+    assert len(losses) == 6 and seconds > 0 and not wrong
+    assert offload_largest.attempt(options, 2, 3)[0] == losses

@@ -27,7 +27,7 @@ class Memory:
         for tensor in self.moved:
             tensor.copy_(self.saved[tensor.data_ptr()])
 
-    def end_awake(self, device, tag, stream, changed, always, unprotected):
+    def end_awake(self, device, tag, stream, changed, always):
         self.calls.append("always" if always else "end")
         for tensor in self.moved:
             self.saved[tensor.data_ptr()] = tensor.clone()
@@ -337,19 +337,6 @@ def test_statistics_say_what_is_away():
     text = str(Stats(asleep=3 << 30, backup=10 << 30))
     assert "away       3.00 GiB, 10.00 GiB kept on the host" in text
     assert "away" not in str(Stats())
-
-
-def test_unprotected_is_passed_on(memory, monkeypatch):
-    seen, end = [], memory.end_awake
-
-    def end_awake(*args):
-        seen.append(args[-1])
-        end(*args)
-
-    monkeypatch.setattr(memory, "end_awake", end_awake)
-    net = model()
-    train(net, _offload.offload(adam(net), unprotected=True), 2)
-    assert seen == [True, True]
 
 
 def test_wrappers_and_bad_input(memory):

@@ -147,19 +147,12 @@ func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 	return fetched, err
 }
 
-// next returns parts of at most n bytes that come back together: those that need no call of the
-// driver come first.
+// next returns parts of at most n bytes that come back together.
 func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
-	for _, ready := range []bool{true, false} {
-		for _, p := range r.parts {
-			if p.away && size < batchSize && size+p.size <= n &&
-				r.link.dev.Ready(p.handle) == ready {
-				some = append(some, p)
-				size += p.size
-			}
-		}
-		if len(some) > 0 {
-			break
+	for _, p := range r.parts {
+		if p.away && size < batchSize && size+p.size <= n {
+			some = append(some, p)
+			size += p.size
 		}
 	}
 	return some, size

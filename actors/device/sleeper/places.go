@@ -76,17 +76,7 @@ func (d *Device) fill(x *handle) (err error) {
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.each(addr, size, func(addr mem.Addr, size mem.Bytes) error {
-		if err := d.Device.Access(addr, size); err != nil {
-			return err
-		}
-		for end := addr + mem.Addr(size); addr < end; addr += mem.Addr(mem.HandleSize) {
-			if p := d.places[addr]; p != nil {
-				p.usable = true
-			}
-		}
-		return nil
-	})
+	return d.each(addr, size, d.Device.Access)
 }
 
 // Unmap implements device.Device.

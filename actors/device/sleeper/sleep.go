@@ -94,7 +94,7 @@ func (d *Device) part(spots []spot) error {
 			return err
 		}
 		for _, s := range run {
-			s.mapped, s.usable = false, false
+			s.mapped = false
 		}
 		d.apart += len(run)
 		return nil
@@ -104,8 +104,7 @@ func (d *Device) part(spots []spot) error {
 // join maps places of handles that have memory, where it is not, and makes them usable. It leaves
 // out handles that sleep: the driver may have given the value of theirs to other memory.
 func (d *Device) join(spots []spot) error {
-	there := slices.DeleteFunc(slices.Clone(spots),
-		func(s spot) bool { return !s.of.there || s.usable })
+	there := slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !s.of.there })
 	for _, s := range there {
 		if s.mapped {
 			continue
@@ -116,14 +115,8 @@ func (d *Device) join(spots []spot) error {
 		s.mapped = true
 		d.apart--
 	}
-	return runs(there, func(at mem.Addr, size mem.Bytes, run []spot) error {
-		if err := d.Device.Access(at, size); err != nil {
-			return err
-		}
-		for _, s := range run {
-			s.usable = true
-		}
-		return nil
+	return runs(there, func(at mem.Addr, size mem.Bytes, _ []spot) error {
+		return d.Device.Access(at, size)
 	})
 }
 
@@ -134,9 +127,6 @@ func (d *Device) join(spots []spot) error {
 func (d *Device) Sleep(handles []driver.Handle) (asleep bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.spare.mapped {
-		handles = d.doze(handles)
-	}
 	spots := d.spots(handles)
 	if err := d.part(spots); err != nil {
 		undone := d.join(spots) // whose handles still have their memory
@@ -158,14 +148,9 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var made []*handle
-	roused, err := d.rouse(handles)
-	if err != nil {
-		d.doze(roused)
-		return err
-	}
 	spots := d.withLeft(d.spots(handles))
 	apart := slices.DeleteFunc(slices.Clone(spots), spot.isMapped)
-	err = func() error {
+	err := func() error {
 		for _, h := range handles {
 			if x := d.handles[h]; x != nil && !x.there && x.was == 0 {
 				if err := d.fill(x); err != nil {
@@ -179,7 +164,6 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	if err == nil {
 		return nil
 	}
-	d.doze(roused)
 	undone := d.part(apart)
 	if undone != nil { // what is mapped keeps its memory
 		return errors.Join(err, undone)

@@ -56,7 +56,6 @@ type handle struct {
 type place struct {
 	of     *handle
 	mapped bool
-	usable bool
 }
 
 // New wraps a device in which nothing is mapped.

@@ -25,7 +25,6 @@ import (
 // spare is memory that no handle has.
 type spare struct {
 	keep    bool                          // what is given up
-	mapped  bool                          // and what sleeps stays mapped to it
 	bySize  map[mem.Bytes][]driver.Handle // of the wrapped device
 	sum     mem.Bytes
 	stay    map[driver.Handle][]*handle // mapped to memory that is not theirs
@@ -33,13 +32,11 @@ type spare struct {
 	risen   []driver.Handle // since Risen was called
 }
 
-// Keep has memory that is given up from now on be spare, or go back to the driver. With mapped what
-// sleeps stays mapped to it, as what rests does: it wakes without a call of the driver if its
-// memory is spare by then. Until then its places show what others have.
-func (d *Device) Keep(keep, mapped bool) {
+// Keep has memory that is given up from now on be spare, or go back to the driver.
+func (d *Device) Keep(keep bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.spare.keep, d.spare.mapped = keep, mapped
+	d.spare.keep = keep
 }
 
 // Spare returns how much is held that no handle has.

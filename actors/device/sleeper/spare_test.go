@@ -36,11 +36,11 @@ func (k *kit) taken(used, spare, resting mem.Bytes) {
 
 func (k *kit) giveBack(h driver.Handle) {
 	k.Helper()
-	k.Keep(true, false)
+	k.Keep(true)
 	if err := errors.Join(k.Unmap(k.at(12), page), k.Release(h)); err != nil {
 		k.Fatal(err)
 	}
-	k.Keep(false, false)
+	k.Keep(false)
 }
 
 // TestRests: a handle rests while another has its memory, and rises without a call of the driver
@@ -102,7 +102,7 @@ func TestExportedMemoryIsNobodyElses(t *testing.T) {
 	if d.Resting() > 0 || d.Spare() > 0 || !slices.Equal(d.Risen(), []driver.Handle{h}) {
 		t.Error("exported memory rests")
 	}
-	d.Keep(true, false)
+	d.Keep(true)
 	if asleep, err := d.Sleep([]driver.Handle{h}); !asleep || err != nil || d.Spare() > 0 {
 		t.Errorf("exported memory is spare: asleep %v, %v, %v", asleep, err, d.Spare())
 	}
