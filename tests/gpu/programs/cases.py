@@ -60,8 +60,9 @@ class Lives:
     """Bytes that live at once, inside and outside of private pools, from PyTorch's memory history.
 
     A graph remembers its addresses, and nothing else may lie there between replays. So what must
-    be reserved is the most that lives outside, and the most that lives in each pool while its
-    graphs are captured. Bytes are those that were asked for."""
+    be reserved is the most that lives outside, and the most that lives in the program's pool while
+    its graphs are captured. Bytes are those that were asked for. One case a process: where a pool
+    lay that is gone, others lie later."""
 
     def __init__(self):
         torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=10**6)
@@ -94,7 +95,7 @@ class Lives:
         events = self.events()
         counted = torch.cuda.memory_stats()["requested_bytes.all.peak"]
         torch.cuda.memory._record_memory_history(enabled=None)
-        now, most, peak, step = {}, {}, 0, {}
+        now, outside, inside, peak, step = {}, 0, 0, 0, {}
         for size, pool in self.live.values():
             now[pool] = now.get(pool, 0) + size
         for i, event in enumerate(events):
@@ -103,21 +104,22 @@ class Lives:
                 size, pool = self.live.pop(address)
                 now[pool] -= size
             if event["action"] == "alloc":
-                inside = (p for low, high, p in self.ranges if low <= address < high)
-                pool = pool_of(event) or next(inside, None)
+                there = (p for low, high, p in self.ranges if low <= address < high)
+                pool = pool_of(event) or next(there, None)
                 self.live[address] = (event["size"], pool)
                 now[pool] = now.get(pool, 0) + event["size"]
             if i >= self.first:
-                most = {p: max(most.get(p, 0), n) for p, n in now.items()}
-                peak = max(peak, sum(now.values()))
+                total = sum(now.values())
+                outside = max(outside, now.get(None, 0))
+                inside = max(inside, total - now.get(None, 0))
+                peak = max(peak, total)
             step = {p: max(step.get(p, 0), n) for p, n in now.items()}
             if i + 1 in self.marks:
                 told = ", ".join(f"{p or 'outside'} {n >> 20}" for p, n in step.items())
                 print(f"before step {self.marks.index(i + 1)}: {told} MiB", file=sys.stderr)
                 step = {}
-        inside = sum(n for p, n in most.items() if p)
         totals = {"peak": peak, "counted": counted}  # of all, by us and by PyTorch
-        return {"outside": most.get(None, 0), "left": now.get(None, 0), "inside": inside, **totals}
+        return {"outside": outside, "left": now.get(None, 0), "inside": inside, **totals}
 
 
 def pools_hold():
