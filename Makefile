@@ -207,12 +207,10 @@ bench-plan: cli ## solvers of storage allocation on hard, published, recorded an
 	$(PYTHON) tests/bench_plan.py $(if $(MINIMALLOC),--minimalloc $(MINIMALLOC))
 
 .PHONY: bench-moea
-bench-moea: build/moea-venv/ready ## MaOEA-CS beside pymoo's algorithms on MaF and DTLZ: hours; goes on where it was (OBJECTIVES=5 SEEDS=11 ALGORITHMS=nsga3)
-	$(GO) build -o build/moea-bench ./tests/moea/bench
-	nice build/moea-bench run -objectives $(or $(OBJECTIVES),5,10,15) -seeds $(or $(SEEDS),11)
+bench-moea: build/moea-venv/ready ## MaOEA-CS beside pymoo's algorithms on MaF and DTLZ: hours of a core; goes on where it was (JOBS=1 OBJECTIVES=5 SEEDS=11 ALGORITHMS=nsga3)
+	CGO_ENABLED=0 $(GO) build -o build/moea-bench ./tests/moea/bench
 	nice build/moea-venv/bin/python tests/bench_moea.py --objectives $(or $(OBJECTIVES),5,10,15) \
-	  --seeds $(or $(SEEDS),11) $(if $(ALGORITHMS),--algorithms $(ALGORITHMS))
-	build/moea-bench score >docs/data/moea.jsonl
+	  --seeds $(or $(SEEDS),11) --jobs $(or $(JOBS),1) $(if $(ALGORITHMS),--algorithms $(ALGORITHMS))
 	build/moea-bench table <docs/data/moea.jsonl
 
 .PHONY: bench-tune

@@ -1,5 +1,5 @@
 // Bench is the part of `make bench-moea` that is written in Go: it evaluates functions for other
-// programs, runs MaOEA-CS on them, scores the sets that all have found, and prints their medians.
+// programs, runs MaOEA-CS on them, says how good a set is, and prints the medians of runs.
 package main
 
 import (
@@ -11,8 +11,6 @@ import (
 	"io"
 	"math"
 	"os"
-
-	"stalloc/tests/moea/maf"
 )
 
 func main() {
@@ -30,11 +28,7 @@ func main() {
 
 // serve evaluates what comes in: a number of points, then their variables; out go their objectives.
 func serve(args []string) error {
-	flags := flag.NewFlagSet("serve", flag.ExitOnError)
-	name := flags.String("problem", "MaF1", "")
-	objectives := flags.Int("objectives", 5, "")
-	flags.Parse(args)
-	p, err := maf.New(*name, *objectives)
+	p, err := problemOf("serve", args, func(*flag.FlagSet) {})
 	if err != nil {
 		return err
 	}
@@ -60,7 +54,7 @@ func serve(args []string) error {
 		for ; len(x) > 0; x = x[len(p.Lower):] {
 			for _, v := range p.Evaluate(x[:len(p.Lower)]) {
 				if math.IsNaN(v) {
-					return fmt.Errorf("%s of %v is not a number", *name, x[:len(p.Lower)])
+					return fmt.Errorf("%s of %v is not a number", p.Name, x[:len(p.Lower)])
 				}
 				write(v)
 			}

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"stalloc/plan/solve/moea"
@@ -15,42 +14,25 @@ import (
 // populations are those of the other algorithms' directions, by objectives.
 var populations = map[int]int{5: 210, 10: 230, 15: 135}
 
-// run searches with MaOEA-CS, and writes what each seed ends with.
-func run(args []string) error {
-	flags := flag.NewFlagSet("run", flag.ExitOnError)
-	problems := flags.String("problems", strings.Join(maf.Names(), ","), "")
-	objectives := flags.String("objectives", "5,10,15", "")
-	seeds := flags.Int("seeds", 11, "")
-	dir := flags.String("dir", "build/moea/maoea-cs", "")
+// problemOf reads what every command is told: which function, with how many objectives.
+func problemOf(command string, args []string, more func(*flag.FlagSet)) (*maf.Problem, error) {
+	flags := flag.NewFlagSet(command, flag.ExitOnError)
+	name := flags.String("problem", "MaF1", "one of "+strings.Join(maf.Names(), ", "))
+	objectives := flags.Int("objectives", 5, "")
+	more(flags)
 	flags.Parse(args)
-	for _, m := range strings.Split(*objectives, ",") {
-		n, err := strconv.Atoi(m)
-		if err != nil {
-			return fmt.Errorf("objectives: %w", err)
-		}
-		for seed := range *seeds {
-			for _, name := range strings.Split(*problems, ",") {
-				if err := one(*dir, name, n, seed+1); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+	return maf.New(*name, *objectives)
 }
 
-func one(dir, name string, objectives, seed int) error {
-	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%d.csv", name, objectives, seed))
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	p, err := maf.New(name, objectives)
+// run searches with MaOEA-CS, and prints the objectives of each point that it ends with.
+func run(args []string) error {
+	var seed uint64
+	p, err := problemOf("run", args, func(f *flag.FlagSet) { f.Uint64Var(&seed, "seed", 1, "") })
 	if err != nil {
 		return err
 	}
-	s, err := moea.Minimize(moea.Problem{Lower: p.Lower, Upper: p.Upper, Objectives: objectives},
-		moea.Options{Evaluations: p.Budget(), Population: populations[objectives],
-			Seed: uint64(seed)},
+	s, err := moea.Minimize(moea.Problem{Lower: p.Lower, Upper: p.Upper, Objectives: p.Objectives},
+		moea.Options{Evaluations: p.Budget(), Population: populations[p.Objectives], Seed: seed},
 		func(points [][]float64) (f [][]float64) {
 			for _, x := range points {
 				f = append(f, p.Evaluate(x))
@@ -60,18 +42,15 @@ func one(dir, name string, objectives, seed int) error {
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
+	out := bufio.NewWriter(os.Stdout)
 	for _, x := range s.Population() {
 		for j, v := range x.F {
 			if j > 0 {
-				out.WriteByte(',')
+				fmt.Fprint(out, ",")
 			}
-			fmt.Fprintf(&out, "%.9g", v)
+			fmt.Fprintf(out, "%.9g", v)
 		}
-		out.WriteByte('\n')
+		fmt.Fprintln(out)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(out.String()), 0o644)
+	return out.Flush()
 }

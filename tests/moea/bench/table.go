@@ -7,13 +7,29 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"stalloc/tests/moea/maf"
 )
 
-// printTable prints the medians of what score has written, a row a problem.
+// result is what one run came to.
+type result struct {
+	Problem     string  `json:"problem"`
+	Objectives  int     `json:"objectives"`
+	Algorithm   string  `json:"algorithm"`
+	Seed        int     `json:"seed"`
+	IGD         float64 `json:"igd"`
+	Hypervolume float64 `json:"hypervolume"`
+}
+
+type group struct {
+	algorithm, problem string
+	objectives         int
+}
+
+// printTable prints the medians of the runs that come in, a row a problem.
 func printTable([]string) error {
-	var rows []string
 	var algorithms []string
-	cells := map[string]string{}
+	igd, volume := map[group][]float64{}, map[group][]float64{}
 	for in := json.NewDecoder(os.Stdin); ; {
 		var r result
 		if err := in.Decode(&r); errors.Is(err, io.EOF) {
@@ -21,16 +37,13 @@ func printTable([]string) error {
 		} else if err != nil {
 			return fmt.Errorf("the results: %w", err)
 		}
-		row := fmt.Sprintf("%s, %d", r.Problem, r.Objectives)
-		if !slices.Contains(rows, row) {
-			rows = append(rows, row)
-		}
 		if !slices.Contains(algorithms, r.Algorithm) {
 			algorithms = append(algorithms, r.Algorithm)
 		}
-		cells[row+r.Algorithm] = fmt.Sprintf("%.4f | %.4f | %d",
-			median(r.IGD), median(r.Volume), len(r.IGD))
+		g := group{r.Algorithm, r.Problem, r.Objectives}
+		igd[g], volume[g] = append(igd[g], r.IGD), append(volume[g], r.Hypervolume)
 	}
+	slices.Sort(algorithms)
 	fmt.Print("| problem, objectives |")
 	for _, a := range algorithms {
 		fmt.Printf(" %s: IGD | hypervolume | seeds |", a)
@@ -39,17 +52,24 @@ func printTable([]string) error {
 	for range algorithms {
 		fmt.Print("--:|--:|--:|")
 	}
-	for _, row := range rows {
-		fmt.Printf("\n| %s |", row)
-		for _, a := range algorithms {
-			cell := cells[row+a]
-			if cell == "" {
-				cell = "| | 0"
+	fmt.Println()
+	for m := 2; m <= 20; m++ {
+		for _, problem := range maf.Names() {
+			row, any := fmt.Sprintf("| %s, %d |", problem, m), false
+			for _, a := range algorithms {
+				g := group{a, problem, m}
+				if igd[g] == nil {
+					row += " | | 0 |"
+					continue
+				}
+				any = true
+				row += fmt.Sprintf(" %.4f | %.4f | %d |", median(igd[g]), median(volume[g]), len(igd[g]))
 			}
-			fmt.Printf(" %s |", cell)
+			if any {
+				fmt.Println(row)
+			}
 		}
 	}
-	fmt.Println()
 	return nil
 }
 
