@@ -17,8 +17,9 @@ import (
 //
 // The event may itself depend on this thread: a collective whose peer waits for our next launch.
 // Then no mark passes. Three bounds: a wait ends when no mark has passed for the lag; all waits of
-// a step take no longer than the step before; after a step of which a hundredth was waited in vain,
-// waits rest for ever more steps.
+// a step take no longer than the step before; and once more was waited in vain, beyond a hundredth
+// of the time, than a step takes, waits rest for ever more steps. A step without waits can cost
+// memory for good, so one that waited in vain a little is no reason.
 type rule struct {
 	// of the last mark that has passed, or of one that has not yet; 0: nothing is known
 	lag         engine.Nanos
@@ -26,7 +27,8 @@ type rule struct {
 	began, took engine.Nanos // the step, and the one before
 	spent, vain engine.Nanos // in this step: waiting, and of that while the device stood still
 	borrowed    int          // in this step: streams that were asked to lend, and were at work
-	failed      int          // steps in a row that have waited in vain for too long
+	debt        engine.Nanos // waited in vain so far, beyond a hundredth of the time
+	failed      int          // rests in a row
 	backoff     int          // steps until the next wait
 	counts      Waits
 }
@@ -53,7 +55,7 @@ const (
 	// lastWait bounds a wait while a wait for the device would have no end.
 	lastWait = 10000 * millisecond
 
-	wastedShare     = 100 // 1/100 of a step in vain is too long
+	wastedShare     = 100 // 1/100 of the time may be waited in vain
 	reserveShare    = 4   // a wait leaves 1/4 of the lag
 	maxBackoffShift = 9   // doublings of the steps that waits rest
 )
@@ -114,15 +116,15 @@ func (r *rule) waited(w *wait, now engine.Nanos, forced bool) {
 // endStep begins a step.
 func (r *rule) endStep(now engine.Nanos) {
 	r.took, r.began = now-r.began, now
-	switch {
+	over := r.vain - r.took/wastedShare
+	switch r.debt = max(r.debt+over, 0); {
 	case r.backoff > 0:
 		r.backoff--
-	case r.vain > r.took/wastedShare:
+	case over > 0 && r.debt > r.took:
+		r.debt = r.took // the next such step is enough
 		r.failed++
-		if r.failed > 1 { // the first time may be communication that starts
-			r.backoff = 1 << min(2*(r.failed-1), maxBackoffShift)
-		}
-	case r.spent > 0:
+		r.backoff = 1 << min(2*r.failed, maxBackoffShift)
+	case over <= 0 && r.spent > 0:
 		r.failed = 0
 	}
 	r.spent, r.vain, r.borrowed = 0, 0, 0

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"slices"
 	"testing"
 
 	"stalloc/engine"
@@ -48,34 +49,39 @@ func TestMayWait(t *testing.T) {
 	}
 }
 
-// TestWaitsRest: after steps of which a hundredth was waited in vain waits rest for ever more
-// steps, and one good step ends that.
+// TestWaitsRest: once more than a step was waited in vain waits rest for ever more steps, and one
+// good step ends that.
 func TestWaitsRest(t *testing.T) {
 	r, now := rule{}, engine.Nanos(0)
 	step := func(vain engine.Nanos) {
 		w := wait{waited: true, stalled: true, from: now}
 		now += vain
 		r.waited(&w, now, vain > 0)
-		now += 100 * millisecond
+		now += 100*millisecond - vain
 		r.endStep(now)
 	}
-	var rests []int
-	for range 8 {
-		step(5 * millisecond)
-		n := 0
+	rest := func() (n int) {
 		for ; r.backoff > 0; n++ {
 			now += 100 * millisecond
 			r.endStep(now)
 		}
-		rests = append(rests, n)
+		return n
 	}
-	want := []int{0, 4, 16, 64, 256, 512, 512, 512}
-	for i, n := range rests {
-		if n != want[i] {
-			t.Fatalf("waits rest for %v steps, want %v", rests, want)
+	for range 1000 {
+		if step(millisecond); r.backoff > 0 {
+			t.Fatal("waits rest after a hundredth of each step in vain")
 		}
 	}
-	if r.counts.Vain != 8 || r.counts.Time != 40*millisecond {
+	var rests []int
+	for range 9 {
+		step(60 * millisecond)
+		rests = append(rests, rest())
+	}
+	want := []int{0, 4, 16, 64, 0, 256, 0, 512, 0}
+	if !slices.Equal(rests, want) {
+		t.Fatalf("waits rest for %v steps, want %v", rests, want)
+	}
+	if r.counts.Vain != 1009 || r.counts.Time != 1540*millisecond {
 		t.Errorf("counted %+v", r.counts)
 	}
 	w := wait{waited: true, from: now}
