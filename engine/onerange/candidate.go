@@ -11,6 +11,7 @@ type candidate struct {
 	view   uint32 // 0: a new one
 	offset unit   // of the block in the view
 	cost   int
+	near   int // the least cost of a view that has just ended, and lacks a page at most
 	// Where the block begins and ends in parts of handles that are not under the view yet: these.
 	first, last uint32
 }
@@ -36,7 +37,7 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	}
 	e.epoch++ // what was chosen last is free to be chosen again
 	skip := e.pickNew()
-	best := candidate{cost: len(e.picks) * costMap}
+	best := candidate{cost: len(e.picks) * costMap, near: len(e.picks) * costMap}
 	looked := 0 // handles under views
 	for x := 1; x < len(e.views) && looked < mostLooked; x++ {
 		if v := &e.views[x]; v.arena == a.arena && v.block == 0 && !v.unmapFailed && !v.inArena &&
@@ -50,6 +51,10 @@ func (e *Engine) stitch(out []engine.Op) ([]engine.Op, bool) {
 	}
 	if a.prefers(engine.MeansWait) && best.cost > 0 && e.idx.Total().Pending >= a.n {
 		return e.refuse(engine.RefusedPending, out), true
+	}
+	if best.view == 0 && best.near*comesAgain < best.cost && !a.wholly && e.roomy() {
+		a.wholly = true
+		return e.stitch(out)
 	}
 	return e.stitchBy(best, out)
 }
@@ -93,7 +98,10 @@ func (e *Engine) compare(best *candidate, c candidate, free unit) (looked int) {
 	if more > 0 { // in handles as large as a new view's
 		c.cost += costMap * (1 + int(more*unit(len(e.picks))/a.n))
 	}
-	if c.cost < best.cost &&
+	if v.dirty && !captured && spare >= -pageUnits {
+		best.near = min(best.near, c.cost)
+	}
+	if c.near = best.near; c.cost < best.cost &&
 		(c.cost == 0 || spare >= 0 && !captured && (swaps == 0 || !v.dirty)) {
 		*best = c
 	}

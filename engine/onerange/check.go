@@ -182,11 +182,9 @@ func (e *Engine) checkViews() error {
 			continue
 		}
 		var size unit
-		for i, h := range v.handles {
+		for _, h := range v.handles {
 			size += e.handles[h].size
-			if !slices.Contains(v.holes, i) {
-				aliases[h]++
-			}
+			aliases[h]++
 		}
 		if size != v.size || v.block != 0 && e.kept[v.block].view != uint32(x) {
 			return fmt.Errorf("view %d: %+v has handles of %d", x, *v, size)

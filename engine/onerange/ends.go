@@ -42,7 +42,7 @@ func (e *Engine) ends(n unit) (first, last end, whole unit) {
 	for g := range e.idx.Gaps(e.act.arena) {
 		most[0], most[1] = max(most[0], e.tail(g).size), max(most[1], e.head(g).size)
 	}
-	if e.cfg.Without.Has(without.Ends) {
+	if e.cfg.Without.Has(without.Ends) || e.act.wholly && !e.act.createFailed {
 		most = [2]unit{}
 	}
 	whole = pagesOf(max(n-most[0]-most[1], 0))

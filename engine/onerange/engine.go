@@ -120,7 +120,6 @@ type Engine struct {
 	act   action
 	picks []uint32 // handles, or views, that the batch is about
 	swaps []swap
-	ops   []engine.Op // scratch
 	trims trims
 	stats engine.Stats
 }

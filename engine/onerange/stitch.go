@@ -162,9 +162,9 @@ func (e *Engine) stitched(done int) {
 	k := len(e.swaps)
 	for i, s := range e.swaps {
 		if i < done {
-			e.handles[v.handles[s.pos]].aliases--
 			e.stats.Unmaps++
 			if k+i < done {
+				e.handles[v.handles[s.pos]].aliases--
 				e.handles[s.handle].aliases++
 				e.stats.Maps++
 				v.handles[s.pos] = s.handle

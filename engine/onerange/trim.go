@@ -62,30 +62,21 @@ func (e *Engine) dropIdle(out []engine.Op) []engine.Op {
 	return e.unmapViews(out)
 }
 
-// unmapViews unmaps the views in picks, each in as many calls as it has pieces.
+// unmapViews unmaps the views in picks, a handle a call: one over several would take as long.
 func (e *Engine) unmapViews(out []engine.Op) []engine.Op {
 	for _, x := range e.picks {
-		out = e.unmapView(x, out)
+		v := &e.views[x]
+		at := v.at
+		for i, h := range v.handles {
+			size := e.handles[h].size
+			if !slices.Contains(v.holes, i) {
+				out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
+					Size: bytesOf(size)})
+			}
+			at += size
+		}
 	}
 	return e.await(phaseDrop, out)
-}
-
-func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
-	at := e.views[x].at
-	for i, h := range e.views[x].handles {
-		size := e.handles[h].size
-		if last := len(out) - 1; slices.Contains(e.views[x].holes, i) {
-			// nothing is mapped there
-		} else if last >= 0 && out[last].Kind == engine.OpUnmap &&
-			out[last].Addr+mem.Addr(out[last].Size) == e.addr(at) && at != e.views[x].at {
-			out[last].Size += bytesOf(size)
-		} else {
-			out = append(out, engine.Op{Kind: engine.OpUnmap, Addr: e.addr(at),
-				Size: bytesOf(size)})
-		}
-		at += size
-	}
-	return out
 }
 
 // dropped forgets the views that are unmapped now. Of one that is not, the next trim
@@ -93,20 +84,17 @@ func (e *Engine) unmapView(x uint32, out []engine.Op) []engine.Op {
 func (e *Engine) dropped(done int) {
 	for _, x := range e.picks {
 		v := &e.views[x]
-		e.ops = e.unmapView(x, e.ops[:0])
-		pieces := e.ops[:min(done, len(e.ops))]
-		done -= len(pieces)
-		v.unmapFailed = len(pieces) < len(e.ops)
-		at := v.at
-		for i, h := range v.handles {
-			a := e.addr(at)
-			if slices.ContainsFunc(pieces,
-				func(op engine.Op) bool { return a >= op.Addr && a < op.Addr+mem.Addr(op.Size) }) {
-				v.holes = append(v.holes, i)
-				e.handles[h].aliases--
-				e.stats.Unmaps++
+		v.unmapFailed = false
+		for i := range v.handles {
+			if slices.Contains(v.holes, i) {
+				continue
 			}
-			at += e.handles[h].size
+			if v.unmapFailed = done == 0; v.unmapFailed {
+				break
+			}
+			done--
+			v.holes = append(v.holes, i)
+			e.stats.Unmaps++
 		}
 		if !v.unmapFailed {
 			e.dropView(x)

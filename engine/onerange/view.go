@@ -1,7 +1,5 @@
 package onerange
 
-import "slices"
-
 // A view is a private address range of one block, over handles that lie apart in
 // their arena. When its block is freed the bytes go back to the arena, and the view
 // stays mapped: a later block that it is large enough for takes it over, once the
@@ -11,7 +9,8 @@ type view struct {
 	at      unit
 	class   uint8    // of its extent
 	handles []uint32 // in order
-	// in it: positions where nothing is mapped any more; such a view is being dropped
+	// in it: positions where nothing is mapped any more. Such a view is being dropped, and
+	// keeps its handles until then.
 	holes       []int
 	size        unit   // of the handles together
 	inArena     bool   // its addresses are its arena's own: what could not be unmapped there
@@ -55,10 +54,8 @@ func (e *Engine) newView(v view) uint32 {
 // dropView forgets a view that is not mapped any more.
 func (e *Engine) dropView(x uint32) {
 	v := &e.views[x]
-	for i, h := range v.handles {
-		if !slices.Contains(v.holes, i) {
-			e.handles[h].aliases--
-		}
+	for _, h := range v.handles {
+		e.handles[h].aliases--
 	}
 	if v.fence != 0 {
 		delete(e.fenceOf, v.fence)

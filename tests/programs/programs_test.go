@@ -27,15 +27,19 @@ func above(tr *trace.Trace, share float64) mem.Bytes {
 	return mem.RoundUp(mem.Bytes(share*float64(tr.PeakLoad()))+32*mem.MiB, mem.HandleSize)
 }
 
-// TestKVGrowth: blocks that grow step by step are served in hardly more than what is live. That
-// takes the driver longer than expandable segments, which hold ten times as much above it.
+// TestKVGrowth: blocks that grow step by step are served in hardly more than what is live, where
+// expandable segments hold a block more, and the driver maps what they grow by. To map each block
+// anew takes it 1.5 s.
 func TestKVGrowth(t *testing.T) {
 	tr := KVGrowth()
 	ours := replayed(t, tr, "stalloc", above(tr, 1.05))
 	theirs := replayed(t, tr, "expandable", above(tr, 1.05))
-	if ours.Fragmentation > 0.003 || ours.Retries > 0 || theirs.Fragmentation < 0.02 {
+	if ours.Fragmentation > 0.006 || ours.Retries > 0 || theirs.Fragmentation < 0.02 {
 		t.Errorf("wasted %.4f with %d retries, with expandable segments %.4f",
 			ours.Fragmentation, ours.Retries, theirs.Fragmentation)
+	}
+	if ours.DriverTimeUS > 250e3 {
+		t.Errorf("the driver takes %.0f ms", ours.DriverTimeUS/1e3)
 	}
 }
 
