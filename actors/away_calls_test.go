@@ -111,3 +111,28 @@ func TestStepsSettle(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatRestsIsMadeAgain: memory that rests may go back to the driver, for a region's handles of
+// another size. What the region gives up in the next step is made for it anew, where it was: a
+// program that does the same again has as many handles as before.
+func TestWhatRestsIsMadeAgain(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: 8 * mem.GiB})
+	k := newAwayKitOn(t, gpu, gpu, 512*mem.MiB)
+	var early, s Stats
+	for i := range 12 {
+		k.use()
+		k.end(true)
+		var live []mem.Addr
+		for range 14 {
+			live = append(live, k.ask(512*mem.MiB))
+		}
+		k.release(live...)
+		if s = k.Stats(); i == 3 {
+			early = s
+		}
+	}
+	if s.Engine.Creates > early.Engine.Creates || s.Engine.Mapped > early.Engine.Mapped {
+		t.Errorf("%d handles were made by step 4, %d by step 12; %d and %d are mapped",
+			early.Engine.Creates, s.Engine.Creates, early.Engine.Mapped, s.Engine.Mapped)
+	}
+}

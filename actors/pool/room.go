@@ -39,7 +39,11 @@ func (p *Pool) Settle() (leaving bool) {
 // settle puts to sleep what of a region has been copied. Others are to have its memory.
 func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 	p.dev.Keep(true)
-	p.aside(func() { slept, err = m.Settle() })
+	p.aside(func() {
+		if slept, err = m.Settle(); slept > 0 {
+			err = errors.Join(err, p.dev.Raise())
+		}
+	})
 	p.dev.Keep(false)
 	p.rise()
 	return slept, err

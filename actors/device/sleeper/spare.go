@@ -1,6 +1,7 @@
 package sleeper
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -59,6 +60,46 @@ func (d *Device) Rest(h driver.Handle) {
 	x.rests = true
 	d.spare.resting += x.size
 	d.spare.push(x.size, d.leave(x))
+}
+
+// Raise makes memory, in place of what is spare, for handles that rest and whose own has gone back to
+// the driver: Risen tells of them, too. Else nobody ever has it again, and their caller makes others.
+func (d *Device) Raise() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var lost []*handle
+	for _, x := range d.handles {
+		if x.rests && x.was == 0 {
+			lost = append(lost, x)
+		}
+	}
+	slices.SortFunc(lost, func(a, b *handle) int { return cmp.Compare(a.name, b.name) })
+	for _, x := range lost {
+		if d.spare.sum < x.size {
+			continue
+		}
+		if err := d.raise(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Device) raise(x *handle) error {
+	if err := d.fill(x); err != nil {
+		return err
+	}
+	if err := d.join(d.spotsOf(x)); err != nil {
+		undone := d.part(d.spotsOf(x))
+		if undone == nil { // else what is mapped keeps its memory
+			d.spare.push(x.size, x.real)
+			d.spare.resting += x.size
+			x.rests, x.there, x.real = true, false, 0
+		}
+		return errors.Join(err, undone)
+	}
+	d.spare.risen = append(d.spare.risen, x.name)
+	return nil
 }
 
 // wakes counts a handle out that has slept, or rested.
