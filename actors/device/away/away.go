@@ -19,7 +19,7 @@
 //	who opens the region         on the host, for memory alone: until streams have passed their work
 //	                             on what the pool lends it
 //
-// Nothing here waits for the device, but where the driver has refused an event or a copy.
+// Nothing here waits for the device, but where the driver has refused a copy.
 //
 // # Invariants
 //
@@ -47,6 +47,7 @@ type Region struct {
 	// Events that the next copies wait for; 0: there is none.
 	used               driver.Fence   // behind the last use
 	arrived            driver.Fence   // behind the last copy back
+	copies             bool           // some are under way, and no event is behind them
 	stale              []driver.Fence // nobody waits for them any more
 	mirror             mirror
 	all, away, leaving mem.Bytes // sums of parts
@@ -152,6 +153,9 @@ func (r *Region) recount() {
 func (r *Region) Open(stream mem.StreamID) error {
 	if all, away, _ := r.Size(); away > 0 {
 		return fmt.Errorf("%v of %v are away", away, all)
+	}
+	if err := r.arrive(); err != nil {
+		return err
 	}
 	if err := r.link.order(stream, r.arrived); err != nil {
 		return err

@@ -36,7 +36,11 @@ func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
 		return 0, err
 	}
 	sent = 0
-	if failed := r.link.order(r.link.out, r.used, r.arrived); failed != nil {
+	failed := r.arrive()
+	if failed == nil {
+		failed = r.link.order(r.link.out, r.used, r.arrived)
+	}
+	if failed != nil {
 		return 0, errors.Join(err, failed)
 	}
 	for len(picked) > 0 {
@@ -135,16 +139,22 @@ func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
 			fetched += size
 		}
 	}
-	if fetched == 0 {
-		return 0, err
+	return fetched, errors.Join(err, r.arrive())
+}
+
+// arrive puts an event behind the copies back, if none is. With an error it may be tried again, and
+// nothing that must come after the copies may begin.
+func (r *Region) arrive() error {
+	if !r.copies {
+		return nil
 	}
-	arrived, failed := r.link.dev.Record(r.link.back)
-	if failed != nil {
-		return fetched, errors.Join(err, failed, r.link.dev.Sync())
+	arrived, err := r.link.dev.Record(r.link.back)
+	if err != nil {
+		return err
 	}
 	r.forget(&r.arrived)
-	r.arrived = arrived
-	return fetched, err
+	r.arrived, r.copies = arrived, false
+	return nil
 }
 
 // next returns parts of at most n bytes that come back together.
@@ -163,6 +173,7 @@ func (r *Region) fetch(parts []*part) error {
 	if err := r.link.dev.Wake(handlesOf(parts)); err != nil {
 		return err
 	}
+	r.copies = true
 	for _, p := range parts {
 		if err := r.link.move.CopyBack(p.at, p.host, r.link.back); err != nil {
 			// Copies that have begun write to what sleeps again: behind them.
