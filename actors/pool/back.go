@@ -42,6 +42,8 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 			err != nil && !errors.Is(err, driver.ErrOutOfMemory):
 			return err
 		case gave || got > 0:
+		case p.Host.Captures() > 0: // since it waits; that thread may be waiting for this one
+			return errors.Join(err, errOpenWhileCapturing)
 		case p.policy.Lending() > 0 && p.order.Missing() == 0:
 			p.aside(func() { p.Clock.Sleep(copyWait) })
 		default:

@@ -62,8 +62,8 @@ func (d *Device) Rest(h driver.Handle) {
 	d.spare.push(x.size, d.leave(x))
 }
 
-// Raise makes memory, in place of what is spare, for handles that rest and whose own has gone back to
-// the driver: Risen tells of them, too. Else nobody ever has it again, and their caller makes others.
+// Raise makes memory, in place of what is spare, for handles that rest and whose own has gone back
+// to the driver: Risen tells of them, too. Else they rest for ever, and their caller makes others.
 func (d *Device) Raise() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
