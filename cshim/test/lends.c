@@ -115,6 +115,28 @@ static void calls_fail(void)
 	}
 }
 
+/* Regions that come and go, and one that never leaves, keep no events of the driver. */
+static void events_go_back(void)
+{
+	char name[32];
+	long before = kit_fake_live("events");
+	for (int i = 0; i < 200; i++) {
+		snprintf(name, sizeof name, "region %d", i / 100 * i);
+		CHECK(stalloc_begin_region(name) == STALLOC_OK, "%s", stalloc_last_error());
+		char *at = stalloc_malloc(MIB, 0, NULL);
+		CHECK(at, "%s", stalloc_last_error());
+		stalloc_end_region();
+		CHECK(stalloc_end_awake(0, name, NULL, STALLOC_CHANGED + i % 2) == STALLOC_OK, "%s",
+		      stalloc_last_error());
+		CHECK(i % 3 == 0 && i >= 100 ? true : !stalloc_begin_awake(0, name, NULL), "%s",
+		      stalloc_last_error());
+		stalloc_free(at, 0, 0, NULL);
+		if (i >= 100) stalloc_empty_cache();
+	}
+	CHECK(kit_fake_live("events") < before + 50, "%ld events, %ld before",
+	      kit_fake_live("events"), before);
+}
+
 /* Streams go on, a bit at a time. */
 static void *pass(void *none)
 {
@@ -149,6 +171,7 @@ int main(void)
 	for (int i = 0; i < ROUNDS; i++) step(true);
 	CHECK(away > ROUNDS / 4, "%d times something was away", away);
 	calls_fail();
+	events_go_back();
 	for (int i = 0; i < BLOCKS; i++) stalloc_free(states[i].at, states[i].size, 0, NULL);
 	stalloc_release_pool(0, 3, 3);
 	stalloc_empty_cache();

@@ -45,10 +45,9 @@ type Region struct {
 	parts   []*part // by address
 	out     []batch // under way, the oldest first
 	// Events that the next copies wait for; 0: there is none.
-	used               driver.Fence   // behind the last use
-	arrived            driver.Fence   // behind the last copy back
-	copies             bool           // some are under way, and no event is behind them
-	stale              []driver.Fence // nobody waits for them any more
+	used               driver.Fence // behind the last use
+	arrived            driver.Fence // behind the last copy back
+	copies             bool         // some are under way, and no event is behind them
 	mirror             mirror
 	all, away, leaving mem.Bytes // sums of parts
 }
@@ -83,7 +82,7 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 	if err != nil {
 		return err
 	}
-	r.forget(&r.used)
+	r.link.forget(&r.used)
 	r.used, r.open = used, false
 	r.Refresh(handles)
 	for _, p := range r.parts {
@@ -164,21 +163,21 @@ func (r *Region) Open(stream mem.StreamID) error {
 		for _, p := range r.out[i].parts {
 			p.leaves = false
 		}
-		r.forget(&r.out[i].passed)
+		r.link.forget(&r.out[i].passed)
 	}
 	r.out, r.open = nil, true
 	r.recount()
 	return nil
 }
 
-// forget gives an event up that nobody waits for any more. The device has it until it has passed.
-func (r *Region) forget(f *driver.Fence) {
-	if *f != 0 {
-		r.stale = append(r.stale, *f)
-	}
-	*f = 0
-}
-
 // Drop gives the mirror up: what is away has no contents any more. With an error some of it stays,
 // and Drop may be tried again.
-func (r *Region) Drop() error { return r.mirror.drop(r.link) }
+func (r *Region) Drop() error {
+	for i := range r.out {
+		r.link.forget(&r.out[i].passed)
+	}
+	r.link.forget(&r.used)
+	r.link.forget(&r.arrived)
+	r.out = nil
+	return r.mirror.drop(r.link)
+}

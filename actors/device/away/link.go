@@ -3,6 +3,7 @@ package away
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"stalloc/actors/device"
 	"stalloc/actors/device/sleeper"
@@ -15,6 +16,7 @@ type Link struct {
 	dev       *sleeper.Device
 	move      device.Mover
 	out, back mem.StreamID
+	stale     []driver.Fence // nobody waits for them any more
 }
 
 // NewLink makes the streams. The error says that the device cannot copy beside the program.
@@ -50,4 +52,17 @@ func (l *Link) order(stream mem.StreamID, behind ...driver.Fence) error {
 		}
 	}
 	return nil
+}
+
+// forget gives an event up that nobody waits for any more. The device has it until it is told that
+// it has passed, so those given up before are asked about.
+func (l *Link) forget(f *driver.Fence) {
+	if *f != 0 {
+		l.stale = append(l.stale, *f)
+	}
+	*f = 0
+	l.stale = slices.DeleteFunc(l.stale, func(f driver.Fence) bool {
+		passed, err := l.dev.Done(f)
+		return passed || err != nil
+	})
 }

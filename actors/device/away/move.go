@@ -76,10 +76,6 @@ func (r *Region) Leaving() bool { return len(r.out) > 0 }
 
 // Settle puts to sleep what has been copied, and returns how much. It does not wait.
 func (r *Region) Settle() (slept mem.Bytes, err error) {
-	r.stale = slices.DeleteFunc(r.stale, func(f driver.Fence) bool {
-		passed, err := r.link.dev.Done(f)
-		return passed || err != nil
-	})
 	defer r.recount()
 	for len(r.out) > 0 && !r.open {
 		b := r.out[0]
@@ -152,7 +148,7 @@ func (r *Region) arrive() error {
 	if err != nil {
 		return err
 	}
-	r.forget(&r.arrived)
+	r.link.forget(&r.arrived)
 	r.arrived, r.copies = arrived, false
 	return nil
 }
