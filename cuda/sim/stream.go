@@ -143,13 +143,13 @@ func (d *Device) stream(id mem.StreamID) *stream {
 
 // pass moves the stream on to a position and ends the uses up to it.
 func (d *Device) pass(s *stream, to mem.Tick) {
-	n := 0
-	for ; n < len(s.behind) && s.behind[n].after < to; n++ {
-		d.pass(s.behind[n].other, s.behind[n].until)
+	for len(s.behind) > 0 && s.behind[0].after < to {
+		first := s.behind[0]
+		s.behind = s.behind[1:] // before: the other stream may be behind this one, too
+		d.pass(first.other, first.until)
 	}
-	s.behind = s.behind[n:]
 	s.passed = max(s.passed, to)
-	n = 0
+	n := 0
 	for n < len(s.uses) && s.uses[n].at <= s.passed {
 		d.mark(s.uses[n].addr, s.uses[n].size, -1)
 		n++

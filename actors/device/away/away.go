@@ -12,7 +12,7 @@
 //
 // # Who waits
 //
-//	work that uses the region    on its stream, for the copies back (Open)
+//	work that uses the region    on its stream, for the copies back and the last use (Open)
 //	a copy out                   on its stream, for the last use
 //	who takes its memory         on the host, for the event after the copy: Settle tells, and
 //	                             addresses are mapped in no stream's order
@@ -106,6 +106,9 @@ func (r *Region) Refresh(handles []driver.Handle) {
 		}
 		p := known[h]
 		if p == nil {
+			if !r.link.dev.Usable(h) {
+				continue // no block lies there
+			}
 			p = &part{handle: h, size: size}
 		}
 		delete(known, h)
@@ -156,7 +159,8 @@ func (r *Region) Open(stream mem.StreamID) error {
 	if err := r.arrive(); err != nil {
 		return err
 	}
-	if err := r.link.order(stream, r.arrived); err != nil {
+	// Behind the last use, too: it may have been on another stream, and the next event is this one's.
+	if err := r.link.order(stream, r.arrived, r.used); err != nil {
 		return err
 	}
 	for i := range r.out { // it stays after all

@@ -76,7 +76,17 @@ func (d *Device) fill(x *handle) (err error) {
 func (d *Device) Access(addr mem.Addr, size mem.Bytes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.each(addr, size, d.Device.Access)
+	return d.each(addr, size, func(addr mem.Addr, size mem.Bytes) error {
+		if err := d.Device.Access(addr, size); err != nil {
+			return err
+		}
+		for at := addr; at < addr+mem.Addr(size); at += mem.Addr(mem.HandleSize) {
+			if p := d.places[at]; p != nil {
+				p.usable = true
+			}
+		}
+		return nil
+	})
 }
 
 // Unmap implements device.Device.

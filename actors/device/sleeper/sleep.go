@@ -94,7 +94,7 @@ func (d *Device) part(spots []spot) error {
 			return err
 		}
 		for _, s := range run {
-			s.mapped = false
+			s.mapped, s.usable = false, false
 		}
 		d.apart += len(run)
 		return nil
@@ -115,8 +115,14 @@ func (d *Device) join(spots []spot) error {
 		s.mapped = true
 		d.apart--
 	}
-	return runs(there, func(at mem.Addr, size mem.Bytes, _ []spot) error {
-		return d.Device.Access(at, size)
+	return runs(there, func(at mem.Addr, size mem.Bytes, run []spot) error {
+		if err := d.Device.Access(at, size); err != nil {
+			return err
+		}
+		for _, s := range run {
+			s.usable = true
+		}
+		return nil
 	})
 }
 
@@ -200,4 +206,21 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 		}
 	}
 	return at, x.size, has
+}
+
+// Usable reports whether a handle may be touched wherever it is mapped. Else the driver refused
+// access, and then to unmap it.
+func (d *Device) Usable(h driver.Handle) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.handles[h]
+	if x == nil {
+		return false
+	}
+	for _, p := range x.places {
+		if p.mapped && !p.usable {
+			return false
+		}
+	}
+	return true
 }

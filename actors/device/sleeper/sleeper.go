@@ -56,6 +56,7 @@ type handle struct {
 type place struct {
 	of     *handle
 	mapped bool
+	usable bool // access was given since it was mapped
 }
 
 // New wraps a device in which nothing is mapped.
