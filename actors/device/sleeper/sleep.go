@@ -208,17 +208,17 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 	return at, x.size, has
 }
 
-// Usable reports whether a handle may be touched wherever it is mapped. Else the driver refused
-// access, and then to unmap it.
+// Usable reports whether a handle is awake, and may be touched wherever it has a place. Where the
+// driver refused access, and then to unmap it, it may not.
 func (d *Device) Usable(h driver.Handle) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.handles[h]
-	if x == nil {
+	if x == nil || !x.there {
 		return false
 	}
 	for _, p := range x.places {
-		if p.mapped && !p.usable {
+		if !p.mapped || !p.usable {
 			return false
 		}
 	}
