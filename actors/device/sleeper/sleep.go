@@ -191,8 +191,8 @@ func (d *Device) empty(handles []*handle) error {
 	return errors.Join(errs...)
 }
 
-// Place returns the first place of a handle, and its size, 0 if there is no such handle. One that
-// Export keeps awake has none for this.
+// Place returns the first place of a handle that may be touched, or else the first, and its size, 0
+// if there is no such handle. One that Export keeps awake has none for this.
 func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,16 +200,18 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 	if x == nil {
 		return 0, 0, false
 	}
-	for place := range x.places {
-		if x.shares == 0 && (!has || place < at) {
-			at, has = place, true
+	usable := false
+	for place, p := range x.places {
+		better := p.usable && !usable || p.usable == usable && place < at
+		if x.shares == 0 && (!has || better) {
+			at, usable, has = place, p.usable, true
 		}
 	}
 	return at, x.size, has
 }
 
-// Usable reports whether a handle is awake, and may be touched wherever it has a place. Where the
-// driver refused access, and then to unmap it, it may not.
+// Usable reports whether a handle is awake, and may be touched somewhere. Where the driver refused
+// access, and then to unmap it, it may not.
 func (d *Device) Usable(h driver.Handle) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,9 +220,9 @@ func (d *Device) Usable(h driver.Handle) bool {
 		return false
 	}
 	for _, p := range x.places {
-		if !p.mapped || !p.usable {
-			return false
+		if p.usable {
+			return true
 		}
 	}
-	return true
+	return false
 }
