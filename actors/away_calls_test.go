@@ -136,3 +136,29 @@ func TestWhatRestsIsMadeAgain(t *testing.T) {
 			early.Engine.Creates, s.Engine.Creates, early.Engine.Mapped, s.Engine.Mapped)
 	}
 }
+
+// TestMirrorOfOtherHandles: a region whose handles change keeps no more on the host than it has.
+func TestMirrorOfOtherHandles(t *testing.T) {
+	gpu := sim.New(sim.Config{Capacity: 16 * mem.GiB})
+	k := newAwayKitOn(t, gpu, gpu, 2*mem.MiB)
+	for i := range 4 { // handles are larger where the load is
+		load := k.ask(mem.GiB << i)
+		at, err := k.MallocIn(0, k.region, 64*mem.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.release(load)
+		how := pool.Closing{Changed: true, All: true}
+		if err := errors.Join(k.EndAwake(k.region, 0, how), k.Prefetch(k.region)); err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Stats(); s.Backup > 128*mem.MiB {
+			t.Errorf("the host has %v of 72 MiB", s.Backup)
+		}
+		k.use()
+		k.release(at)
+		if err := k.Trim(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -117,7 +117,8 @@ func (r *Region) Refresh(handles []driver.Handle) {
 	}
 	for _, p := range known { // the device was waited for before its handle went
 		p.gone = true
-		r.mirror.give(p.host)
+		_, size, _ := r.link.dev.Place(p.handle)
+		r.mirror.give(p.host, size > 0) // then other processes have it
 	}
 	slices.SortFunc(r.parts, func(a, b *part) int { return cmp.Compare(a.at, b.at) })
 	r.recount()

@@ -2,6 +2,7 @@ package away
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,7 +13,8 @@ import (
 
 // mirror is the host's memory of a region. It is kept: pinning takes longer than copying.
 type mirror struct {
-	spare  [][]byte // pieces that no part has, pinned
+	spare  [][]byte // pieces that no part has, pinned: nothing copies there
+	left   [][]byte // such ones where copies may be under way
 	blocks [][]byte // pieces as they were pinned
 	held   mem.Bytes
 }
@@ -30,7 +32,10 @@ func (m *mirror) take(l *Link, parts []*part) ([]*part, error) {
 			sum += p.size
 		}
 	}
-	err := m.grow(l, lack, sum)
+	var err error
+	if sum > 0 {
+		err = errors.Join(m.shrink(l), m.grow(l, lack, sum))
+	}
 	if err == nil {
 		return parts, nil
 	}
@@ -45,27 +50,30 @@ func (m *mirror) take(l *Link, parts []*part) ([]*part, error) {
 
 // reuse gives a part a piece that another has left.
 func (m *mirror) reuse(p *part) bool {
-	for i, piece := range m.spare {
-		if mem.Bytes(len(piece)) == p.size {
-			p.host, m.spare = piece, append(m.spare[:i], m.spare[i+1:]...)
-			return true
+	for _, list := range []*[][]byte{&m.spare, &m.left} {
+		for i, piece := range *list {
+			if mem.Bytes(len(piece)) == p.size {
+				p.host, *list = piece, slices.Delete(*list, i, i+1)
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// give takes a piece back.
-func (m *mirror) give(piece []byte) {
-	if piece != nil {
+// give takes a piece back. there: its handle is there, and copies may be under way.
+func (m *mirror) give(piece []byte, there bool) {
+	switch {
+	case piece == nil:
+	case there:
+		m.left = append(m.left, piece)
+	default:
 		m.spare = append(m.spare, piece)
 	}
 }
 
 // grow takes memory of the host for parts and pins it, on several threads.
 func (m *mirror) grow(l *Link, parts []*part, sum mem.Bytes) error {
-	if sum == 0 {
-		return nil
-	}
 	unlock := hostmem.Lock() // or several ranks would all find the same room
 	defer unlock()
 	if err := hostmem.Check(sum); err != nil {
@@ -108,13 +116,37 @@ func pinned(pin device.Copier, n mem.Bytes) ([]byte, error) {
 	return piece, nil
 }
 
-// drop gives all of it back. What cannot be unpinned stays until it is called again, for the driver
-// may go on to copy there.
+// shrink gives the pieces back that no part has. What is lacking has other sizes, and a region whose
+// handles change would pin ever more.
+func (m *mirror) shrink(l *Link) error {
+	idle := map[*byte]bool{}
+	for _, piece := range m.spare {
+		idle[&piece[0]] = true
+	}
+	m.spare = nil
+	err := m.free(l, func(piece []byte) bool { return idle[&piece[0]] })
+	for _, piece := range m.blocks { // of those, what the driver would not unpin
+		if idle[&piece[0]] {
+			m.spare = append(m.spare, piece)
+		}
+	}
+	return err
+}
+
+// drop gives all of it back. What cannot be unpinned stays until it is called again.
 func (m *mirror) drop(l *Link) error {
+	m.spare, m.left = nil, nil
+	return m.free(l, func([]byte) bool { return true })
+}
+
+// free gives pieces back, but for those that cannot be unpinned: the driver may go on to copy there.
+func (m *mirror) free(l *Link, which func(piece []byte) bool) error {
 	pin, _ := l.dev.Device.(device.Copier)
 	var errs []error
-	var left mirror
-	for _, piece := range m.blocks {
+	m.blocks = slices.DeleteFunc(m.blocks, func(piece []byte) bool {
+		if !which(piece) {
+			return false
+		}
 		var err error
 		if pin != nil {
 			err = pin.Unpin(piece)
@@ -122,13 +154,11 @@ func (m *mirror) drop(l *Link) error {
 		if err == nil {
 			err = hostmem.Give(piece)
 		}
-		if err != nil {
-			left.blocks = append(left.blocks, piece)
-			left.held += mem.Bytes(len(piece))
+		if errs = append(errs, err); err == nil {
+			m.held -= mem.Bytes(len(piece))
 		}
-		errs = append(errs, err)
-	}
-	*m = left
+		return err == nil
+	})
 	return errors.Join(errs...)
 }
 
