@@ -13,8 +13,8 @@ import (
 	"stalloc/trace"
 )
 
-// Answer is a simulator: one of the allocators that package replay knows. It reads the same
-// recording, for what the protocol does not tell ahead: when a late free will complete.
+// Answer is a simulator: one of the allocators that package replay knows. It also reads the
+// recording itself, for the protocol does not say in advance when a late free will complete.
 func Answer(ctx context.Context, in io.Reader, out io.Writer, tr *trace.Trace, a replay.Allocator,
 	c replay.Config) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -60,7 +60,7 @@ type server struct {
 	in     *bufio.Scanner
 	out    *bufio.Writer
 	lines  int
-	blocks *blocks // whose end was not told
+	blocks *blocks // those that have not ended yet
 }
 
 func (s *server) read() string {
@@ -88,7 +88,7 @@ func (s *server) expect(e *trace.Event) error {
 	return err
 }
 
-// waits says which blocks were waited for: those whose memory serves already.
+// waits writes which blocks were waited for: those whose memory is reused.
 func (s *server) waits(at mem.Addr, size mem.Bytes) {
 	for _, id := range s.blocks.under(at, size) {
 		fmt.Fprintf(s.out, "w,%d\n", id)
@@ -99,7 +99,7 @@ func (s *server) waits(at mem.Addr, size mem.Bytes) {
 // decimal prints all of a number.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// event reads the line of one that is done, and answers.
+// event reads the line of an event that was replayed, and answers it.
 func (s *server) event(tr *trace.Trace, seen replay.Seen) error {
 	e := &tr.Events[seen.Event]
 	if err := s.expect(e); err != nil {

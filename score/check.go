@@ -13,13 +13,13 @@ type blocks struct {
 	order []block // by address
 	at    map[int64]mem.Addr
 	pages map[mem.Addr]int // by number: the live blocks that touch it
-	bytes mem.Bytes        // of those whose free was not asked for
+	bytes mem.Bytes        // of those that are not freed
 }
 
 type block struct {
 	from, to mem.Addr
 	id       int64
-	freed    bool // its free was asked for
+	freed    bool // by the program; other streams may still use it
 }
 
 func newBlocks() *blocks {
@@ -28,7 +28,7 @@ func newBlocks() *blocks {
 
 const page = mem.Addr(mem.HandleSize)
 
-// add takes in a block, or says what is wrong with its place.
+// add adds a block, or returns what is wrong with its address.
 func (b *blocks) add(id int64, at mem.Addr, size mem.Bytes) error {
 	x := block{at, at + mem.Addr(mem.Round(size)), id, false}
 	switch {
@@ -54,7 +54,7 @@ func (b *blocks) add(id int64, at mem.Addr, size mem.Bytes) error {
 	return nil
 }
 
-// under returns the blocks that have bytes of a place.
+// under returns the blocks that overlap a range.
 func (b *blocks) under(at mem.Addr, size mem.Bytes) (ids []int64) {
 	i := b.place(at)
 	if i > 0 && b.order[i-1].to > at {
@@ -71,7 +71,7 @@ func overlap(x, other block) error {
 		x.from, x.to, other.id, other.from, other.to)
 }
 
-// place is where in the order one of the address stands, or would.
+// place is the index in the order of a block at the address, or where it would be inserted.
 func (b *blocks) place(at mem.Addr) int {
 	i, _ := slices.BinarySearchFunc(b.order, at,
 		func(x block, at mem.Addr) int { return cmp.Compare(x.from, at) })
@@ -87,7 +87,7 @@ func (b *blocks) free(id int64) {
 	}
 }
 
-// remove takes a block out, if there is one of the name.
+// remove removes a block, if there is one of that id.
 func (b *blocks) remove(id int64) {
 	at, ok := b.at[id]
 	if !ok {

@@ -102,7 +102,7 @@ func (p *process) ask() (string, error) {
 	return strings.TrimSuffix(string(line[:len(line)-1]), "\r"), nil
 }
 
-// explain says what became of the simulator where a pipe to it fails.
+// explain turns the failure of a pipe into what happened to the simulator.
 func (p *process) explain(err error, doing string) error {
 	switch {
 	case err == nil:
@@ -119,8 +119,7 @@ func (p *process) explain(err error, doing string) error {
 	}
 }
 
-// end waits for the simulator, which has been told that the run has ended, and says what is wrong
-// with how it ends.
+// end waits for the simulator to exit after q. It returns an error unless it exits as it should.
 func (p *process) end() error {
 	defer p.abandon()
 	if err := p.in.Close(); err != nil {
@@ -147,7 +146,7 @@ func (p *process) end() error {
 	return nil
 }
 
-// abandon ends it, and all that it has started.
+// abandon kills the simulator and all processes that it has started.
 func (p *process) abandon() {
 	select {
 	case <-p.ended: // its number may be another's by now

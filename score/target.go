@@ -26,7 +26,7 @@ type Simulator struct {
 	Counted bool
 }
 
-// DefaultTimeout is for simulators that look for a place at leisure.
+// DefaultTimeout leaves time for simulators that search long for a place.
 const DefaultTimeout = 30 * time.Second
 
 // New checks a command line.
@@ -67,7 +67,7 @@ func ends(tr *trace.Trace) map[int64]int64 {
 	return all
 }
 
-// Error is what a simulator has done wrong.
+// Error says which rule a simulator has broken, and where.
 type Error struct {
 	Event int    // its number in the recording, from 0; -1 before the first
 	Told  string // the line that it was told last
@@ -90,11 +90,11 @@ type target struct {
 	capacity  mem.Bytes
 	blocks    *blocks
 	freed     map[int64]bool // asked for, and not done
-	event     int            // that it was told last, and one
+	event     int            // number of the one that it was told last, plus one
 	told      []byte
 	now       answer
 	full      bool
-	fault     error // what it has done wrong first
+	fault     error // the first rule that it has broken
 
 	ends           map[int64]int64 // when frees complete, in recorded µs
 	micros, waited int64
@@ -127,7 +127,7 @@ func (t *target) At(event int, micros int64) {
 	t.tell(line)
 }
 
-// answer reads one, of an address if that is asked for, and what follows.
+// answer reads an answer: an address if that was asked for, and the figures after it.
 func (t *target) answer(address bool) (at mem.Addr) {
 	if t.fault != nil {
 		return 0
@@ -223,7 +223,7 @@ func (t *target) Alloc(id int64, size mem.Bytes, _ mem.StreamID) error {
 	return t.fault
 }
 
-// covered says where more memory is in use than is reserved.
+// covered returns an error if more memory is in use than is reserved.
 func (t *target) covered() error {
 	if touched := t.blocks.touched(); !t.simulator.Stitched && touched > t.now.reserved {
 		return fmt.Errorf("%d bytes are reserved, and live blocks touch pages of 2 MiB of %d: if addresses share memory, say --stitched",
@@ -254,7 +254,7 @@ func (t *target) Step() replay.Done {
 	return replay.Done{TimeUS: t.now.micros, Retries: t.now.retries}
 }
 
-// Finish ends the simulator: in peace, if it was told all of the run.
+// Finish ends the simulator: with q if it has served the whole run, else by killing it.
 func (t *target) Finish() (replay.Counts, error) {
 	if t.fault == nil && t.event == len(t.tr.Events) && !t.full {
 		t.tell([]byte("q"))

@@ -133,7 +133,7 @@ func (f *scoreFlags) score(s *session, sim *score.Simulator, tr *trace.Trace) (r
 	return r, bare(err)
 }
 
-// bare is what the simulator has done wrong, without where a replay was, which it says itself.
+// bare returns a score.Error without the replay's wrapping, which repeats where it happened.
 func bare(err error) error {
 	var wrong *score.Error
 	if errors.As(err, &wrong) {
