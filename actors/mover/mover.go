@@ -1,17 +1,17 @@
-// Package mover has closed regions leave and come back beside the program: it looks every two
-// milliseconds whether copies have passed, and brings a region back ahead of its next use, a few
-// handles at a time.
+// Package mover moves closed regions out and back while the program runs: every two milliseconds it
+// checks whether copies are done, and it brings a region back before its next use, a few handles at
+// a time.
 //
 //	EndAwake          load of the program over time              BeginAwake
 //	   |  ____/‾‾‾‾‾‾‾\____/‾‾‾‾‾‾‾\___                              |
 //	   |                               \__________                  |
 //	   | leaves                         | comes back as the load falls
 //
-// When that begins is a matter of the last times that the region was away (residency.SafeStart):
-// as early as from then on the load and what has come back never exceed what may be held. Steps
-// take now more, now less time, so that moment is found again by how much the program has asked for
-// and freed by then. If the program asks for more all the same, what has come back leaves again,
-// without a copy; and what has not come back when the program opens the region, it waits for.
+// When it begins to come back follows from the last times that the region was away
+// (residency.SafeStart): at the earliest moment after which the load and what has come back never
+// exceed what may be held. Steps vary in time, so the moment is counted in requests and frees. If
+// the program needs more memory all the same, what has come back leaves again, without a copy. When
+// the program opens the region, it waits for what has not come back.
 package mover
 
 import (
@@ -29,10 +29,10 @@ type Env struct {
 	Load  func() mem.Bytes // of live blocks
 	// OnPool runs a function on the pool.
 	OnPool func(func(*pool.Pool) error) error
-	Go     func(func()) // begins a thread of its own
+	Go     func(func()) // starts a goroutine
 }
 
-// Mover is the thread, and what it knows of each region.
+// Mover is the thread, and its state for each region.
 type Mover struct {
 	Env
 	mu      sync.Mutex
@@ -41,14 +41,14 @@ type Mover struct {
 	stop    bool
 }
 
-// region is what is known of one that is closed.
+// region is the mover's state for a region that was closed.
 type region struct {
 	closed bool
 	moves  bool          // something has left, or leaves, since it was closed
 	since  time.Duration // when it was closed last
 	now    run           // since then
 	before []run         // the last times that it was closed
-	begin  uint64        // after so many requests and frees it begins to come back
+	begin  uint64        // it begins to come back after so many requests and frees
 	knows  bool          // begin is known
 	start  uint64        // requests and frees before it was closed
 }
@@ -60,20 +60,20 @@ type run struct {
 }
 
 const (
-	// Between two looks: while a region leaves, or soon comes back; while it does; and else. Each
-	// look takes the pool's lock, which the program has to take again then.
+	// Time between two checks: while a region leaves or soon comes back; while it comes back; and
+	// else. Each check takes the pool's lock from the program, which has to take it again.
 	interval = 2 * time.Millisecond
 	soon     = interval / 8
 	idle     = 4 * interval
-	// atOnce is what comes back at a time: the program's requests wait meanwhile.
+	// atOnce is how much comes back at a time: the program's requests wait meanwhile.
 	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
-	// linkRate is what fourth-generation PCIe carries. Where the link is faster the memory is taken
-	// earlier than it need be.
+	// linkRate is that of fourth-generation PCIe, in bytes a second. On a faster link the memory is
+	// taken earlier than needed.
 	linkRate = 20e9
 )
 
-// New makes a mover. Its thread begins with the first region.
+// New makes a mover. Its thread starts when the first region is closed.
 func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}} }
 
 // Closed says that a region was closed, after so many requests and frees of the program.
@@ -119,16 +119,16 @@ func (m *Mover) Stop() {
 	m.stop = true
 }
 
-// run looks again and again, until no region is closed.
+// run checks again and again, until look finds nothing to do.
 func (m *Mover) run() {
 	for any, next := m.look(); any; any, next = m.look() {
 		m.Clock.Sleep(next)
 	}
 }
 
-// look returns false if there is nothing left to look at: no region is closed, or nothing of them
-// has left. What leaves later, since a request is short of memory, comes back with its use. next is
-// when it looks again.
+// look checks all closed regions, and returns false if nothing of any has left. What leaves later,
+// because a request is short of memory, comes back when the region is opened. next is the time
+// until the next check.
 func (m *Mover) look() (any bool, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +144,7 @@ func (m *Mover) look() (any bool, next time.Duration) {
 	return any, next
 }
 
-// lookAt notes the load, and fetches the region if it is time.
+// lookAt records the load, and fetches a part of the region if it is time.
 func (m *Mover) lookAt(
 	n uint64, r *region, now time.Duration, load mem.Bytes,
 ) (next time.Duration) {
@@ -165,7 +165,7 @@ func (m *Mover) lookAt(
 		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
 			return nil
 		}
-		// The load has all live blocks, those of the region among them; more than that is held.
+		// The load counts live blocks, the region's too; what is held is more than that.
 		most += out - max(others+all-peak(r.before), 0)
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
@@ -185,8 +185,8 @@ func (m *Mover) lookAt(
 	return next
 }
 
-// begin returns after how many requests and frees size bytes may begin to come back: the latest of
-// what the runs say, their end where they leave no room.
+// begin returns after how many requests and frees size bytes may begin to come back: the latest
+// that any run allows, and a run's end if it never leaves room.
 func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	for _, x := range runs {
 		at, ok := residency.SafeStart(x.load, 0, limit, size, linkRate)

@@ -12,26 +12,26 @@ import (
 	"stalloc/internal/mem"
 )
 
-// A region that the program says it does not use is closed: as much of it as others are short of
-// goes to the host, and comes back before its next use (package away). What was short in one step
-// leaves at once in the next ones, so that nobody waits for it.
+// A region that the program does not use, as it says, is closed: as much of it as other requests
+// need goes to the host, and comes back before its next use (package away). How much they needed in
+// one step leaves at once in the next ones, so that no request waits for it.
 
-// moving is what is known of regions that were closed.
+// moving is the state of regions that were closed at least once.
 type moving struct {
 	link     *away.Link // nil: none was
 	moved    map[uint64]*moved
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
-	dropped  []*moved        // regions that are gone, whose mirrors are not
-	warnAway map[string]bool // what was said
+	dropped  []*moved        // regions without memory whose mirrors are not freed yet
+	warnAway map[string]bool // warnings that were logged
 }
 
 // moved is a region, and how much of it has to leave.
 type moved struct {
 	*away.Region
-	uses   int           // that have begun and not ended
+	uses   int           // begun and not ended
 	others mem.Bytes     // the most that all but closed regions have held since it was closed
-	before mem.Bytes     // and the time before
-	lately [16]mem.Bytes // what had to be away in the last times, the latest first
+	before mem.Bytes     // the same for the time before
+	lately [16]mem.Bytes // how much had to be away in the last uses, the latest first
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -76,7 +76,7 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	return nil
 }
 
-// movedOf returns what is known of a region, which is open the first time.
+// movedOf returns the state of a region. A new one is open.
 func (p *Pool) movedOf(region uint64) (*moved, error) {
 	if m := p.moved[region]; m != nil {
 		return m, nil
@@ -93,8 +93,8 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	return m, nil
 }
 
-// learn notes how much of a region had to be away since it was closed: by how much it and all else
-// exceed what may be held.
+// learn records how much of a region had to be away since it was closed: by how much the region and
+// everything else exceed what may be held.
 func (p *Pool) learn(m *moved) {
 	all, _, _ := m.Size()
 	n := mem.Bytes(0)
@@ -105,8 +105,8 @@ func (p *Pool) learn(m *moved) {
 	m.lately[0] = n
 }
 
-// MostHeld returns how much may be held of the driver, as far as that is known, 0: it is not. Where
-// the driver has refused more that is what was held then, or since.
+// MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
+// more, it is what was held then, or at most since.
 func (p *Pool) MostHeld() mem.Bytes {
 	limit := p.mayHold()
 	if full := max(p.full, p.reserved()); p.full > 0 && (limit == 0 || full < limit) {
@@ -117,8 +117,8 @@ func (p *Pool) MostHeld() mem.Bytes {
 
 // Closing says how a region is closed.
 type Closing struct {
-	Changed bool // its contents are not what the host has of them
-	All     bool // all of it leaves, whatever others are short of
+	Changed bool // its contents may differ from their copy on the host
+	All     bool // all of it leaves, however much others need
 }
 
 // EndAwake closes a region: see actors.Device.EndAwake.
@@ -156,11 +156,11 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	return nil
 }
 
-// needMargin is the part by which more leaves than was needed lately: what is short then waits for
-// a copy, and perhaps for the host's memory to be pinned.
+// needMargin is the fraction by which more leaves than was needed lately: a request that is short
+// all the same waits for a copy, and perhaps for host memory to be pinned.
 const needMargin = 8
 
-// Prefetch brings back what fits of a region, at most so much: see actors.Device.Prefetch.
+// Prefetch brings back as much of a region as fits, at most `most`: see actors.Device.Prefetch.
 func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	m := p.moved[region]
 	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
@@ -175,8 +175,8 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
-// Away returns what a region has, how much of it is away, and the most that all but closed regions
-// held while it was closed before; open: it is in use, or never was closed.
+// Away returns the size of a region, how much of it is away, and the most that all but closed
+// regions held the last time it was closed; open: it is in use, or was never closed.
 func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 	m := p.moved[region]
 	if m == nil {
@@ -186,8 +186,8 @@ func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
 	return all, out, m.before, m.IsOpen()
 }
 
-// allAway moves all of closed regions out that are to sleep, and waits for it. Those sleep already
-// then, and their contents are where they are when a region is closed.
+// allAway moves closed regions out completely before a pause, and waits for it. Then they sleep
+// already, and their contents are where those of closed regions are.
 func (p *Pool) allAway(pools []uint64) error {
 	for _, pool := range pools {
 		m := p.moved[pool]

@@ -13,8 +13,8 @@ import (
 )
 
 // fetch brings n bytes back, at most `now` of them at this call. Idle memory makes way without a
-// wait; what of it streams still work on comes at a later call. With must the caller waits for it,
-// and other regions make way, too.
+// wait; memory that streams still work on does so at a later call. With must the caller waits for
+// it, and other regions make way, too.
 func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	defer p.applyLimit()
 	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
@@ -59,9 +59,9 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	}
 }
 
-// lend has idle memory rest, so much where there is as much, in handles of a size if it can be,
-// once streams have passed what they have queued: at this call, or a later one. It reports whether
-// some rests now.
+// lend makes n bytes of idle memory rest, or all there is, preferably in handles of the size. Each
+// handle rests once its stream has done what is queued now, at this call or a later one. lend
+// reports whether some rests now.
 func (p *Pool) lend(n, size mem.Bytes) bool {
 	if p.state >= broken || !p.policy.Indexed() || p.Host.Captures() > 0 {
 		return false
@@ -74,7 +74,7 @@ func (p *Pool) lend(n, size mem.Bytes) bool {
 	return p.reserved() < held
 }
 
-// rise tells the engine which handles have their memory back that rested.
+// rise tells the engine which resting handles have their memory back.
 func (p *Pool) rise() {
 	risen := p.dev.Risen()
 	if len(risen) == 0 || p.state >= broken {
@@ -90,8 +90,8 @@ func (p *Pool) rise() {
 	}
 }
 
-// aside does something that takes its time while the host serves on: between two events of the
-// engine, and nothing that they are about.
+// aside does something slow without the lock, so that requests are served meanwhile: between two
+// events of the engine, and nothing that they depend on.
 func (p *Pool) aside(do func()) {
 	p.Host.SetBudget(p.budget())
 	p.Host.Unlock()
@@ -99,7 +99,7 @@ func (p *Pool) aside(do func()) {
 	do()
 }
 
-// trimBy gives idle memory back, so much where there is as much. False: there is none.
+// trimBy gives n bytes of idle memory back, or all there is. False: there was none.
 func (p *Pool) trimBy(n mem.Bytes) bool {
 	if p.state >= broken {
 		return false

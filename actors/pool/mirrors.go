@@ -7,9 +7,9 @@ import (
 	"stalloc/internal/mem"
 )
 
-// What regions that come and go keep on the host: it stays as long as they have memory.
+// The host memory of regions that were closed: it is kept as long as they have device memory.
 
-// mirrored returns what is kept on the host for regions that come and go.
+// mirrored returns how much host memory is kept for regions.
 func (p *Pool) mirrored() (n mem.Bytes) {
 	for _, m := range p.moved {
 		n += m.Mirror()
@@ -20,7 +20,7 @@ func (p *Pool) mirrored() (n mem.Bytes) {
 	return n
 }
 
-// forgetMoved gives up the mirrors of regions that have no memory any more.
+// forgetMoved frees the mirrors of regions that have no device memory any more.
 func (p *Pool) forgetMoved() {
 	for region, m := range p.moved {
 		if _, has := p.regions[region]; !has {
@@ -37,7 +37,7 @@ func (p *Pool) forgetMoved() {
 	})
 }
 
-// dropAway gives up what regions have on the host.
+// dropAway frees all host memory of regions.
 func (p *Pool) dropAway() error {
 	var errs []error
 	if p.link != nil {

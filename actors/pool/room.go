@@ -10,11 +10,11 @@ import (
 	"stalloc/internal/mem"
 )
 
-// What closed regions have on the device serves a request for which no memory can be made: they
-// move it out, and the request waits on the host until an event after the copy has passed. Other
+// The device memory of closed regions serves a request for which no memory can be made: they move
+// it out, and the request waits on the host until an event after the copy has completed. Other
 // threads go on meanwhile.
 
-// Settle puts to sleep what has been copied, and reports whether more is under way.
+// Settle puts to sleep what has been copied out, and reports whether more copies are under way.
 func (p *Pool) Settle() (leaving bool) {
 	slept, start := mem.Bytes(0), time.Now()
 	for region, m := range p.moved {
@@ -36,7 +36,7 @@ func (p *Pool) Settle() (leaving bool) {
 	return leaving
 }
 
-// settle puts to sleep what of a region has been copied. Others are to have its memory.
+// settle puts to sleep what of a region has been copied out. Its memory is kept for others.
 func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 	p.dev.Keep(true)
 	p.aside(func() {
@@ -49,8 +49,8 @@ func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
 	return slept, err
 }
 
-// makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
-// have nothing.
+// makeRoom moves n bytes of closed regions out, of all but one, and waits for it. It returns false
+// if they have nothing to give.
 func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
@@ -70,7 +70,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	return gone > 0
 }
 
-// awaitOut waits until so much sleeps, or nothing of the region is under way, and returns how much
+// awaitOut waits until so much of the region sleeps, or no copy is under way, and returns how much
 // went to sleep.
 func (p *Pool) awaitOut(m *moved, most mem.Bytes) (gone mem.Bytes) {
 	for m.Leaving() && gone < most {
@@ -86,10 +86,10 @@ func (p *Pool) awaitOut(m *moved, most mem.Bytes) (gone mem.Bytes) {
 	return gone
 }
 
-// copyWait is how long a thread sleeps between two looks at a copy that it waits for.
+// copyWait is how long a thread sleeps between two checks of a copy that it waits for.
 const copyWait = 50 * time.Microsecond
 
-// noteOthers notes what all but closed regions hold.
+// noteOthers records what all but closed regions hold.
 func (p *Pool) noteOthers() {
 	if len(p.moved) == 0 {
 		return
@@ -105,8 +105,8 @@ func (p *Pool) noteOthers() {
 	}
 }
 
-// meansRoom has the policy refuse what it cannot make memory for, while closed regions have some
-// on the device: to wait for the device and to give idle memory back takes longer.
+// meansRoom tells the policy to refuse a request that it cannot make memory for, while closed
+// regions have some on the device: a wait for the device, or giving idle memory back, takes longer.
 func (p *Pool) meansRoom() engine.Means {
 	for region, m := range p.moved {
 		all, out, _ := m.Size()
@@ -117,8 +117,8 @@ func (p *Pool) meansRoom() engine.Means {
 	return 0
 }
 
-// afterRoom has closed regions make room for a request that was refused, so that it is tried again;
-// the last time by all means.
+// afterRoom makes closed regions give up memory for a request that was refused, and reports whether
+// it is tried again: the last time with all that the policy can do.
 func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.Reason == engine.RefusedDevice {
@@ -138,10 +138,10 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 	return true
 }
 
-// leastRoom is what regions make room for at a time, so that few requests wait.
+// leastRoom is how much regions give up at a time, so that few requests wait.
 const leastRoom = 128 * mem.MiB
 
-// refresh tells a region which handles it has: idle ones may have gone back to the driver.
+// refresh tells a region which handles it has: idle ones may have been released.
 func (p *Pool) refresh(region uint64, m *moved) {
 	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
 }

@@ -46,9 +46,9 @@
 //
 // # Pools of graphs
 //
-// From the first capture on (EvCapture) what is mapped at a private pool's addresses stays until
-// the pool is trimmed: no handle is given back or lent, a view is neither extended nor mapped anew,
-// and no fence is put behind its blocks. What is free serves the captures that follow.
+// From the first capture on (EvCapture), what is mapped at a private pool's addresses stays mapped
+// until the pool is trimmed: no handle is given back or lent, a view is neither extended nor mapped
+// again, and no fence is recorded for its blocks. Free memory serves the captures that follow.
 //
 // # When the driver is at work
 //

@@ -10,14 +10,14 @@ import (
 )
 
 // One stream's memory serves another: before memory is made for a stream, others lend theirs, in
-// wholly free handles. A lent handle serves nobody until the work that its stream has queued so far
-// has passed a fence; then it serves the next request that finds no gap. A handle stays mapped at
-// the place it leaves, so that its stream has it again there without a word to the driver.
+// wholly free handles. A lent handle serves no request until its stream has done the work queued so
+// far (a fence); then it serves the next request that finds no gap. The handle stays mapped at the
+// place it leaves, so its stream can have it back there without a driver call.
 //
 //	stream 0   | a a a a | · · · · | h · · · |          h is lent: no byte of the place is free
 //	stream 1   | b b b b | h                            and mapped here as well
 //
-// Only streams lend that last as long as the program, for a fence names them.
+// Only streams that last as long as the program lend, because a fence names its stream.
 
 // SetPersistent says that a stream is never destroyed, before its first request or later.
 func (e *Engine) SetPersistent(id mem.StreamID) {
@@ -35,7 +35,8 @@ func (e *Engine) lends(s uint32) bool {
 }
 
 // lend makes other streams lend the shortfall of the request, and as much more as its stream has
-// needed before, so that waits are few. It returns false if they have too little for one.
+// needed before, so that waits are few. It returns false if they have too little to be worth a
+// wait.
 func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	a := &e.act
 	if !a.prefers(engine.MeansBorrow) || !isLarge(a.arena) {
@@ -69,8 +70,8 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	return e.refuse(engine.RefusedPending, out), true
 }
 
-// lendFrom has an arena lend so much of what may be: the highest handles, which its blocks need
-// last. It returns what is still wanted.
+// lendFrom makes an arena lend handles for which may is true, up to want: the highest ones, which
+// its blocks need last. It returns how much is still wanted.
 func (e *Engine) lendFrom(
 	s uint32, want unit, may func(h uint32) bool, out []engine.Op,
 ) (unit, []engine.Op) {
@@ -101,10 +102,10 @@ func (e *Engine) leastLent(lack unit) unit {
 	return min(lack, max(e.held/unit(e.cfg.HandlePart), 1))
 }
 
-// isFormer reports whether a view is the place of a handle that was lent.
+// isFormer reports whether a view is the place that a lent handle has left.
 func (v *view) isFormer() bool { return v.inArena && !v.unmapFailed }
 
-// leave takes the picks from their arena. They stay mapped there, each in a view of its own.
+// leave takes the picked handles from their arena. They stay mapped there, each in its own view.
 func (e *Engine) leave() {
 	for _, h := range e.picks {
 		x := &e.handles[h]
@@ -128,7 +129,7 @@ func (e *Engine) lendDone(fence uint64) {
 	e.unmapped = append(e.unmapped, handles...)
 }
 
-// takeBack gives the request's arena the handles that are nobody's and have a place there.
+// takeBack gives the request's arena the unmapped handles that have a place there.
 func (e *Engine) takeBack() bool {
 	back := false
 	for x := 1; x < len(e.views) && len(e.unmapped) > 0; x++ {
@@ -139,7 +140,7 @@ func (e *Engine) takeBack() bool {
 	return back
 }
 
-// restore gives an arena a handle back that is nobody's and whose place there a view is.
+// restore gives an arena an unmapped handle back, if the view is the place that it has left there.
 func (e *Engine) restore(x uint32) bool {
 	v := &e.views[x]
 	if v.arena == 0 || !v.isFormer() {
@@ -161,8 +162,8 @@ func (e *Engine) restore(x uint32) bool {
 	return true
 }
 
-// lendOut has streams lend to nobody: what they have lent rests once its fence has passed. It keeps
-// the place it left, and the views that map it, so that rise gives it back without the driver.
+// lendOut makes streams lend handles to the device: each rests once its fence has passed. It keeps
+// the place it left and the views that map it, so rise gives it back without a driver call.
 func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	want := unitsOf(ev.Asked)
 	for _, h := range e.unmapped {
@@ -189,7 +190,7 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 	return out
 }
 
-// rise takes a handle back that rests: to where it was, for plans count on it (Gaps).
+// rise takes a resting handle back, to the place it left: plans rely on that (Gaps).
 func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
 	i := slices.Index(e.resting, uint32(ev.Handle))
 	if i < 0 {

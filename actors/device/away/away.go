@@ -1,6 +1,6 @@
-// Package away moves the contents of a region to the host while nobody uses it, and back ahead of
-// its next use. Its addresses and handles stay; meanwhile their memory serves others (package
-// sleeper).
+// Package away moves the contents of a region to the host while the program does not use it, and
+// back before its next use. Its addresses and handles stay the same; their memory serves other
+// requests meanwhile (package sleeper).
 //
 //	       Close               Send              Settle
 //	open ─────────► closed ─────────► leaving ─────────► away
@@ -8,23 +8,23 @@
 //	  └── Open ───────┴────────────── Fetch ◄──────────────┘
 //
 // Copies run on two streams of their own, one for each direction of the link, and events order
-// them. A region that was only read leaves without a copy, for its mirror is still right.
+// them. A region that was only read leaves without a copy, for its mirror is still valid.
 //
 // # Who waits
 //
 //	work that uses the region    on its stream, for the copies back and the last use (Open)
 //	a copy out                   on its stream, for the last use
-//	who takes its memory         on the host, for the event after the copy: Settle tells, and
-//	                             addresses are mapped in no stream's order
-//	who opens the region         on the host, for memory alone: until streams have passed their work
-//	                             on what the pool lends it
+//	a request for its memory     on the host, for the event after the copy (Settle): mapping is not
+//	                             ordered by streams
+//	opening the region           on the host, for memory only: until streams have done their work on
+//	                             what the pool lends to the region
 //
-// Nothing here waits for the device, but where the driver has refused a copy.
+// Nothing here synchronizes the device, unless the driver has refused a copy.
 //
 // # Invariants
 //
-//   - memory sleeps only behind its last use, and if its mirror has its contents;
-//   - a mirror is right from the end of a copy out until the region is closed as changed;
+//   - memory sleeps only after its last use, and if its mirror has its contents;
+//   - a mirror is valid from the end of a copy out until the region is closed as changed;
 //   - an open region is on the device, all of it.
 package away
 
@@ -40,14 +40,14 @@ import (
 // Region is one region.
 type Region struct {
 	link    *Link
-	changed bool // since it was opened, as far as that was said
+	changed bool // since it was opened, as far as the program has said so
 	open    bool
 	parts   []*part // by address
-	out     []batch // under way, the oldest first
+	out     []batch // being copied out, the oldest first
 	// Events that the next copies wait for; 0: there is none.
-	used               driver.Fence // behind the last use
-	arrived            driver.Fence // behind the last copy back
-	copies             bool         // some are under way, and no event is behind them
+	used               driver.Fence // after the last use
+	arrived            driver.Fence // after the last copy back
+	copies             bool         // some are under way, without an event after them
 	mirror             mirror
 	all, away, leaving mem.Bytes // sums of parts
 }
@@ -58,10 +58,10 @@ type part struct {
 	at     mem.Addr
 	size   mem.Bytes
 	host   []byte // its mirror; nil: it has none
-	saved  bool   // the mirror has its contents, or will have when the copies out have passed
-	leaves bool   // a batch has it
+	saved  bool   // the mirror has its contents, or will have once the copies out are done
+	leaves bool   // it is in a batch
 	away   bool
-	gone   bool // the region has it no more
+	gone   bool // it is no longer the region's
 }
 
 // New returns an open region that has nothing yet.
@@ -70,12 +70,12 @@ func New(l *Link) *Region { return &Region{link: l, open: true} }
 // IsOpen reports whether the program uses it.
 func (r *Region) IsOpen() bool { return r.open }
 
-// Changed says that the contents of an open region are not what the mirror has, if so.
+// Changed notes whether the contents of an open region may differ from the mirror.
 func (r *Region) Changed(changed bool) { r.changed = r.changed || changed }
 
-// Close says that work given to streams from now on does not use the region, which has these
-// handles, until it is opened. Work on stream was the last that did. changed: its contents are not
-// what the mirror has. With an error it is open as before.
+// Close says that work queued from now on does not use the region, which has these handles, until
+// it is opened again. The last work that did is on stream. changed: its contents may differ from
+// the mirror. After an error it is still open.
 func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed bool) error {
 	r.Changed(changed) // also if it is closed later
 	used, err := r.link.dev.Record(stream)
@@ -92,7 +92,7 @@ func (r *Region) Close(stream mem.StreamID, handles []driver.Handle, changed boo
 	return nil
 }
 
-// Refresh says which handles the region has now. Free ones may have gone since it was closed.
+// Refresh says which handles the region has now. Free ones may have been released since it closed.
 func (r *Region) Refresh(handles []driver.Handle) {
 	known := map[driver.Handle]*part{}
 	for _, p := range r.parts {
@@ -115,7 +115,7 @@ func (r *Region) Refresh(handles []driver.Handle) {
 		p.at = at
 		r.parts = append(r.parts, p)
 	}
-	for _, p := range known { // the device was waited for before its handle went
+	for _, p := range known { // the device was synchronized before the handle was released
 		p.gone = true
 		_, size, _ := r.link.dev.Place(p.handle)
 		r.mirror.give(p.host, size > 0) // then other processes have it
@@ -151,8 +151,8 @@ func (r *Region) recount() {
 	}
 }
 
-// Open says that work on a stream uses the region from now on, behind the copies back. All of it
-// must have been fetched; else there is an error, and nothing has changed.
+// Open says that work on a stream uses the region from now on; the stream waits for the copies
+// back. All of the region must have been fetched; else Open fails and changes nothing.
 func (r *Region) Open(stream mem.StreamID) error {
 	if all, away, _ := r.Size(); away > 0 {
 		return fmt.Errorf("%v of %v are away", away, all)
@@ -175,8 +175,8 @@ func (r *Region) Open(stream mem.StreamID) error {
 	return nil
 }
 
-// Drop gives the mirror up: what is away has no contents any more. With an error some of it stays,
-// and Drop may be tried again.
+// Drop frees the mirror: the contents of what is away are lost. After an error some of the mirror
+// is left, and Drop may be called again.
 func (r *Region) Drop() error {
 	for i := range r.out {
 		r.link.forget(&r.out[i].passed)

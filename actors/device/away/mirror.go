@@ -11,7 +11,7 @@ import (
 	"stalloc/live/hostmem"
 )
 
-// mirror is the host's memory of a region. It is kept: pinning takes longer than copying.
+// mirror is the host memory of a region. It is kept, because pinning takes longer than copying.
 type mirror struct {
 	spare  [][]byte // pieces that no part has, pinned: nothing copies there
 	left   [][]byte // such ones where copies may be under way
@@ -19,10 +19,10 @@ type mirror struct {
 	held   mem.Bytes
 }
 
-const pinThreads = 8 // the kernel zeroes pages more slowly than the link carries them
+const pinThreads = 8 // one thread zeroes pages more slowly than the link copies them
 
-// take gives each part a piece of the mirror, and returns those that have one. The error says why
-// some have none.
+// take gives each part a piece of the mirror, and returns the parts that have one. The error says
+// why some have none.
 func (m *mirror) take(l *Link, parts []*part) ([]*part, error) {
 	var lack []*part
 	sum := mem.Bytes(0)
@@ -48,7 +48,7 @@ func (m *mirror) take(l *Link, parts []*part) ([]*part, error) {
 	return have, err
 }
 
-// reuse gives a part a piece that another has left.
+// reuse gives a part a piece that another part has given back.
 func (m *mirror) reuse(p *part) bool {
 	for _, list := range []*[][]byte{&m.spare, &m.left} {
 		for i, piece := range *list {
@@ -72,9 +72,9 @@ func (m *mirror) give(piece []byte, there bool) {
 	}
 }
 
-// grow takes memory of the host for parts and pins it, on several threads.
+// grow allocates host memory for parts and pins it, on several threads.
 func (m *mirror) grow(l *Link, parts []*part, sum mem.Bytes) error {
-	unlock := hostmem.Lock() // or several ranks would all find the same room
+	unlock := hostmem.Lock() // else several ranks would count the same free memory
 	defer unlock()
 	if err := hostmem.Check(sum); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (m *mirror) grow(l *Link, parts []*part, sum mem.Bytes) error {
 	return errors.Join(errs...)
 }
 
-// pinned returns memory of the host.
+// pinned returns pinned host memory.
 func pinned(pin device.Copier, n mem.Bytes) ([]byte, error) {
 	piece, err := hostmem.Take(n)
 	if err != nil {
@@ -133,7 +133,8 @@ func (m *mirror) shrink(l *Link) error {
 	return err
 }
 
-// drop gives all of it back. What cannot be unpinned stays until it is called again.
+// drop frees all of it. Memory that cannot be unpinned stays until drop is called again, for the
+// driver may still copy there.
 func (m *mirror) drop(l *Link) error {
 	m.spare, m.left = nil, nil
 	return m.free(l, func([]byte) bool { return true })
@@ -162,5 +163,5 @@ func (m *mirror) free(l *Link, which func(piece []byte) bool) error {
 	return errors.Join(errs...)
 }
 
-// Mirror returns how much of the host's memory the region has.
+// Mirror returns how much host memory the region has.
 func (r *Region) Mirror() mem.Bytes { return r.mirror.held }

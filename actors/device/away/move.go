@@ -9,10 +9,10 @@ import (
 	"stalloc/internal/mem"
 )
 
-// batchSize is about what sleeps behind one event.
+// batchSize is about how much goes to sleep after one event.
 const batchSize = 128 * mem.MiB
 
-// batch is what leaves behind an event of the copy stream.
+// batch is handles that are copied out together, and the event after their copies.
 type batch struct {
 	passed driver.Fence
 	parts  []*part
@@ -58,7 +58,7 @@ func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
 			picked = picked[1:]
 		}
 		passed, failed := r.link.dev.Record(r.link.out)
-		if failed != nil { // what is copied may be copied again
+		if failed != nil { // these parts stay, and are copied again next time
 			return sent, errors.Join(err, failed)
 		}
 		for _, p := range b.parts {
@@ -100,12 +100,12 @@ func (r *Region) Settle() (slept mem.Bytes, err error) {
 	return slept, nil
 }
 
-// sleep gives memory back whose contents the mirror has.
+// sleep releases the memory of parts whose contents the mirror has.
 func (r *Region) sleep(parts []*part) (n mem.Bytes, err error) {
 	parts = slices.DeleteFunc(parts, func(p *part) bool { return p.gone })
 	asleep, err := r.link.dev.Sleep(handlesOf(parts))
 	for _, p := range parts {
-		// What the driver has not taken back is mapped nowhere all the same.
+		// Even where the driver did not release the memory, it is unmapped.
 		if _, _, mapped := r.link.dev.Place(p.handle); asleep && mapped {
 			p.away = true
 			n += p.size
@@ -121,7 +121,7 @@ func handlesOf(parts []*part) (handles []driver.Handle) {
 	return handles
 }
 
-// Fetch brings at most n bytes back: it makes memory and begins to copy, behind nothing but other
+// Fetch brings at most n bytes back: it makes memory and begins to copy, waiting only for earlier
 // copies back. It returns how much. An error that matches driver.ErrOutOfMemory says that the
 // device has no more.
 func (r *Region) Fetch(n mem.Bytes) (fetched mem.Bytes, err error) {
@@ -164,7 +164,7 @@ func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
 	return some, size
 }
 
-// fetch wakes parts and copies their contents; none of them, with an error.
+// fetch wakes parts and starts to copy their contents back; after an error all of them sleep.
 func (r *Region) fetch(parts []*part) error {
 	if err := r.link.dev.Wake(handlesOf(parts)); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *Region) fetch(parts []*part) error {
 	r.copies = true
 	for _, p := range parts {
 		if err := r.link.move.CopyBack(p.at, p.host, r.link.back); err != nil {
-			// Copies that have begun write to what sleeps again: behind them.
+			// Copies that have begun write to this memory: it sleeps again after them.
 			again := r.link.dev.Sync()
 			if again == nil {
 				_, again = r.link.dev.Sleep(handlesOf(parts))

@@ -29,15 +29,15 @@ func (d *Device) Map(addr mem.Addr, h driver.Handle) error {
 	return nil
 }
 
-// Bound has Map make nothing for what sleeps where more than most would be awake then, 0: no bound.
-// Wake brings back what there was.
+// Bound limits what is awake: Map makes no memory for a sleeping handle beyond it, 0: no bound.
+// Wake is not limited.
 func (d *Device) Bound(most mem.Bytes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.most = most
 }
 
-// exceeds reports whether so much more would be awake than is to be.
+// exceeds reports whether more would be awake than Bound allows, with so much in addition.
 func (d *Device) exceeds(more mem.Bytes) bool {
 	for _, x := range d.handles {
 		if x.there {
@@ -53,12 +53,12 @@ func unknown(call string, h driver.Handle) error {
 	return fmt.Errorf("%w: there is no handle %#x", err, uint64(h))
 }
 
-// fill has a handle have memory.
+// fill gives a handle memory, unless it has some.
 func (d *Device) fill(x *handle) (err error) {
 	if x.there {
 		return nil
 	}
-	if x.was != 0 { // others have what it is mapped to
+	if x.was != 0 { // it is mapped to memory of others
 		if err := d.part(d.spotsOf(x)); err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func (d *Device) Unmap(addr mem.Addr, size mem.Bytes) error {
 	}, d.forget)
 }
 
-// each makes a call for a range: at once where nothing sleeps, else for what is mapped of it, and
-// another for the rest.
+// each makes a call for a range: one for all of it if nothing is unmapped, else one for each mapped
+// stretch; rest is called for each place that is not mapped.
 func (d *Device) each(
 	addr mem.Addr, size mem.Bytes,
 	call func(mem.Addr, mem.Bytes) error, rest ...func(mem.Addr, mem.Bytes),
@@ -129,8 +129,8 @@ func (d *Device) each(
 	return nil
 }
 
-// run returns how far what is mapped goes from a place on. What nobody knows is the driver's to
-// refuse.
+// run returns the length of the mapped stretch that begins at an address. Addresses that are not
+// known here count as mapped: the driver refuses them.
 func (d *Device) run(addr, end mem.Addr) mem.Bytes {
 	at := addr
 	for at < end {

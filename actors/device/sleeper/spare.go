@@ -9,23 +9,23 @@ import (
 	"stalloc/internal/mem"
 )
 
-// Memory that one handle gives up may be another's at once: to take it back and to make it anew are
-// half of what the driver takes to move a handle. It is spare in between. It counts as held, so
-// whoever needs memory of another size gives as much of it back first.
+// Memory that one handle gives up may serve another at once, for releasing and creating it take
+// half of the driver's time to move a handle. In between the memory is spare. It counts as held, so
+// if memory of another size is needed, as much spare memory is released first.
 //
-// A handle that rests has given its memory up and stays mapped to it. Once nobody else has that
-// memory the handle rises: it is awake as it was, without a call of the driver. Only where the
-// memory goes back to the driver its places are unmapped; then it sleeps like any other.
+// A handle that rests has given up its memory and stays mapped to it. Once no other handle has that
+// memory, the handle rises: it is awake again, without a driver call. Its places are unmapped only
+// if the memory is released to the driver; then it sleeps like any other.
 //
 //	awake     addresses ── place ── handle ── memory
 //	rests     addresses ── place ─────────── memory ── other handle ── place ── addresses
 //
-// While it rests, its places show what another handle has. So only memory rests that nobody may
-// touch there: that of no block.
+// While it rests, its places show the memory of another handle. So a handle rests only while no
+// block lies in it.
 
-// spare is memory that no handle has.
+// spare is memory that no handle has, and what stays mapped to memory of others.
 type spare struct {
-	keep    bool                          // what is given up
+	keep    bool                          // memory that is given up becomes spare
 	bySize  map[mem.Bytes][]driver.Handle // of the wrapped device
 	sum     mem.Bytes
 	stay    map[driver.Handle][]*handle // mapped to memory that is not theirs
@@ -33,22 +33,22 @@ type spare struct {
 	risen   []driver.Handle // since Risen was called
 }
 
-// Keep has memory that is given up from now on be spare, or go back to the driver.
+// Keep says whether memory that is given up from now on becomes spare, or is released.
 func (d *Device) Keep(keep bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.spare.keep = keep
 }
 
-// Spare returns how much is held that no handle has.
+// Spare returns how much memory is held that no handle has.
 func (d *Device) Spare() mem.Bytes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.spare.sum
 }
 
-// Rest has a handle rest until its memory is nobody's: Risen tells. What other processes may have
-// rises at once.
+// Rest makes a handle rest until no other handle has its memory; then Risen returns it. A handle
+// that other processes may have does not rest, and Risen returns it at once.
 func (d *Device) Rest(h driver.Handle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,8 +62,9 @@ func (d *Device) Rest(h driver.Handle) {
 	d.spare.push(x.size, d.leave(x))
 }
 
-// Raise makes memory, in place of what is spare, for handles that rest and whose own has gone back
-// to the driver: Risen tells of them, too. Else they rest for ever, and their caller makes others.
+// Raise makes memory for resting handles whose own memory was released to the driver, in place of
+// spare memory; Risen returns them, too. Otherwise they would rest for ever, and their caller would
+// make other handles instead.
 func (d *Device) Raise() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +103,7 @@ func (d *Device) raise(x *handle) error {
 	return nil
 }
 
-// wakes counts a handle out that has slept, or rested.
+// wakes stops counting a handle as asleep or resting.
 func (d *Device) wakes(x *handle) {
 	if x.rests {
 		d.spare.resting -= x.size
@@ -119,7 +120,7 @@ func (d *Device) Resting() mem.Bytes {
 	return d.spare.resting
 }
 
-// Risen returns what has risen since it was called last.
+// Risen returns the handles that have risen since it was called last.
 func (d *Device) Risen() []driver.Handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,14 +129,14 @@ func (d *Device) Risen() []driver.Handle {
 	return risen
 }
 
-// DropSpare gives what nobody has back to the driver.
+// DropSpare releases all spare memory.
 func (d *Device) DropSpare() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.spend(d.spare.sum)
 }
 
-// take returns memory: spare, if some has the size, or new.
+// take returns memory: spare memory of the size if there is some, else new.
 func (d *Device) take(size mem.Bytes) (driver.Handle, error) {
 	if x := &d.spare; len(x.bySize[size]) > 0 {
 		return x.pop(size), nil
@@ -150,7 +151,8 @@ func (d *Device) take(size mem.Bytes) (driver.Handle, error) {
 	return h, err
 }
 
-// giveUp takes the memory of a handle. What is mapped, or other processes may have, stays theirs.
+// giveUp takes the memory of a handle: it becomes spare, or is released if Keep says so, if the
+// handle is mapped, or if other processes may have it.
 func (d *Device) giveUp(x *handle) error {
 	keep := d.spare.keep && !x.exported
 	for _, p := range x.places {
@@ -163,7 +165,7 @@ func (d *Device) giveUp(x *handle) error {
 	return nil
 }
 
-// pass hands memory that a handle has left to the one that rests on it, or to nobody.
+// pass gives memory that a handle has left to the one that rests on it, else it becomes spare.
 func (d *Device) pass(real driver.Handle, size mem.Bytes) {
 	for _, y := range d.spare.stay[real] {
 		if y.rests {
@@ -175,7 +177,7 @@ func (d *Device) pass(real driver.Handle, size mem.Bytes) {
 	d.spare.push(size, real)
 }
 
-// release gives memory back to the driver, which takes it once it is mapped nowhere.
+// release gives memory back to the driver, after it is unmapped everywhere.
 func (d *Device) release(real driver.Handle) error {
 	for _, x := range slices.Clone(d.spare.stay[real]) {
 		if err := d.part(d.spotsOf(x)); err != nil {
@@ -186,7 +188,7 @@ func (d *Device) release(real driver.Handle) error {
 	return d.Device.Release(real)
 }
 
-// spend gives at least so much of what is spare back, or all of it: first what no handle rests on.
+// spend releases at least n bytes of spare memory, or all: first what no handle is mapped to.
 func (d *Device) spend(n mem.Bytes) error {
 	for _, rests := range []bool{false, true} {
 		for size, all := range d.spare.bySize {

@@ -6,10 +6,10 @@ import (
 	"stalloc/internal/driver"
 )
 
-// What stays mapped to memory that is not its own: handles that rest (spare.go). Several may rest
-// on the same memory, one after the other.
+// Handles that stay mapped to memory that is not their own: those that rest (spare.go). Several may
+// rest on the same memory, one after the other.
 
-// leave takes the memory of a handle that stays mapped to it.
+// leave takes the memory from a handle, which stays mapped to it.
 func (d *Device) leave(x *handle) (real driver.Handle) {
 	real = x.real
 	d.spare.stay[real] = append(d.spare.stay[real], x)
@@ -17,7 +17,7 @@ func (d *Device) leave(x *handle) (real driver.Handle) {
 	return real
 }
 
-// enter gives a handle the memory that it is mapped to, which nobody has.
+// enter gives a handle the memory that it is mapped to, which no handle has.
 func (d *Device) enter(x *handle) {
 	real := x.was
 	d.wakes(x)
@@ -26,7 +26,7 @@ func (d *Device) enter(x *handle) {
 	x.real, x.there, x.number = real, true, d.last
 }
 
-// forsake has a handle count as mapped to memory of others no more.
+// forsake stops counting a handle as mapped to memory of others.
 func (d *Device) forsake(x *handle) {
 	left := slices.DeleteFunc(d.spare.stay[x.was], func(y *handle) bool { return y == x })
 	if d.spare.stay[x.was] = left; len(left) == 0 {
