@@ -7,8 +7,8 @@ from case import case
 
 @case(
     "meta-pytorch/torchrec#4584", live=4096,
-    pattern="an embedding table leaves in mid-step and returns when every second activation lives",
-    expected="fits in 1.05 of the live peak",
+    pattern="an embedding table is freed in a step, allocated while every second activation lives",
+    expected="fits in 1.05 times the live peak",
 )  # fmt: skip
 def comb(c):
     weights, table = c.new(512, 1), c.new(2048, 2)
@@ -29,7 +29,7 @@ def comb(c):
 @case(
     "sgl-project/sglang#24854", "NovaSky-AI/SkyRL#716", "verl-project/verl#6912",
     pattern="a few small tensors survive a phase, each where a large one was",
-    expected="empty_cache leaves at most 1.5 of what lives",
+    expected="after empty_cache at most 1.5 times the live bytes are reserved",
 )  # fmt: skip
 def survivors(c):
     kept, large = [], [c.new(96, i) for i in range(32)]
@@ -49,7 +49,7 @@ def survivors(c):
 @case(
     "NVIDIA/Megatron-LM#4241", "verl-project/verl#5282", live=4608,
     pattern="optimizer states leave for the host and return around each update; activations differ",
-    expected="fits in 1.05 of the live peak, round after round",
+    expected="fits in 1.05 times the live peak, round after round",
 )  # fmt: skip
 def states_away(c):
     draw = random.Random(4)
@@ -70,8 +70,8 @@ def states_away(c):
 
 @case(
     "huggingface/transformers#30536", live=2800,
-    pattern="keys and values grow by concatenation: each block a bit too large for the old hole",
-    expected="in 1.05 of the live peak with at most 4 flushes of the cache",
+    pattern="keys and values grow by concatenation: each block is a bit too large for the old gap",
+    expected="fits in 1.05 times the live peak with at most 4 cache flushes",
 )  # fmt: skip
 def growing_cache(c):
     cache = [c.new(64, i) for i in range(24)]
@@ -89,7 +89,7 @@ def growing_cache(c):
 @case(
     "facebookresearch/detectron2#433", "facebookresearch/detectron2#163", live=3659, factor=1.1,
     pattern="feature pyramids of images whose sizes vary, masks of instances whose number varies",
-    expected="fits in 1.1 of what the largest image needs",
+    expected="fits in 1.1 times what the largest image needs",
 )  # fmt: skip
 def image_sizes(c):
     draw = random.Random(2)
@@ -109,7 +109,7 @@ def image_sizes(c):
 @case(
     "huggingface/transformers#46692",
     pattern="a convolutional network trains on images of varying sizes, epoch after epoch",
-    expected="reserves at most 1.15 of what is allocated",
+    expected="reserves at most 1.15 times what is allocated",
 )  # fmt: skip
 def convolutions(c):
     torch, draw = c.torch, random.Random(3)
@@ -137,7 +137,7 @@ def convolutions(c):
 @case(
     "huggingface/transformers#32282", "researchmm/FTVSR#18", live=2652,
     pattern="evaluation with few large tensors between steps with many; running sums survive",
-    expected="fits in 1.05 of the live peak",
+    expected="fits in 1.05 times the live peak",
 )  # fmt: skip
 def evaluation(c):
     weights, sums = c.new(512, 1), []
@@ -157,8 +157,8 @@ def evaluation(c):
 
 @case(
     "huggingface/peft#1639", "huggingface/diffusers#11423", live=3200, factor=1.1,
-    pattern="adapters of several ranks are loaded and dropped, the last four stay",
-    expected="fits in 1.1 of the live peak; reserves at most 1.2 of what is left in the end",
+    pattern="adapters of several ranks are loaded and dropped; the last four stay",
+    expected="fits in 1.1 times the live peak; reserves at most 1.2 times what is left at the end",
 )  # fmt: skip
 def adapters(c):
     draw, base, loaded = random.Random(5), [c.new(64, i) for i in range(32)], []
@@ -198,8 +198,8 @@ def split_size(c):
 
 @case(
     "pytorch/pytorch#137151", live=2949,
-    pattern="a checkpoint gathers each sharded weight whole, between steps; the shards stay",
-    expected="reserves no more after the save than 1.03 of before",
+    pattern="between steps a checkpoint gathers each sharded weight; the shards stay",
+    expected="reserves at most 1.03 times as much after the save as before",
 )  # fmt: skip
 def gathered_save(c):
     shards = [c.new(8 + i, i) for i in range(24)]

@@ -4,12 +4,14 @@ import json
 
 HEAD = """# Known reports
 
-Public reports about GPU memory allocators, each as a small program of ours: written from what the
-report describes, with sizes that fit any GPU. A row says what the reporter expected, and whether
-that holds. Where a limit is named, it is a multiple of the most that the program's live tensors
-take. A row that fails says how in a word; `docs/data/reports.jsonl` has the figures behind it.
+Public reports about GPU memory allocators, each reproduced as a small program of ours. We chose the
+reports, and wrote the programs from their descriptions, with sizes that fit any GPU. A row says
+what the reporter expected, and whether it holds under each allocator. The live peak is the most
+that the program's live tensors take. A failing row says how, in a word; `docs/data/reports.jsonl`
+has the figures.
 
-Written by `make reports-page` from what `make gpu-reports` measured. One row again, on your GPU:
+`make reports-page` writes this page from what `make gpu-reports` measured. To repeat one row on
+your GPU:
 
 ```sh
 make gpu-reports ONLY={example} AGAIN=1
@@ -39,7 +41,7 @@ def text(cases, rows):
               for device, torch, cuda, commit, date in places]  # fmt: skip
     holds = [f"{name} {sum(bool(by.get((case.name, a), {}).get('ok')) for case in cases)}"
              for a, name in COLUMNS.items()]  # fmt: skip
-    lines += [f"What was expected holds, of {len(cases)}: {', '.join(holds)}.\n"]
+    lines += [f"Reports whose expectation holds, of {len(cases)}: {', '.join(holds)}.\n"]
     lines += slow(cases, by)
     lines += [f"| report, `NAME` | pattern | expected | {' | '.join(COLUMNS.values())} |",
               "|---|---|---" + "|---" * len(COLUMNS) + "|"]  # fmt: skip
@@ -62,8 +64,9 @@ def slow(cases, by):
     if not found:
         return []
     return [
-        "These programs are short, so that making memory counts. stalloc takes a second or more\n"
-        f"longer in {', '.join(found)}; in parentheses the\nfaster peer. Nine ran side by side.\n"
+        "These programs are short, so the time to create memory counts. stalloc takes at least a\n"
+        f"second longer than each peer in {', '.join(found)}; the\n"
+        "faster peer's time is in parentheses. Nine programs ran side by side.\n"
     ]
 
 

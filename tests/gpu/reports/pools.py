@@ -17,7 +17,7 @@ def inside(tensor, pool):
 
 @case(
     "pytorch/pytorch#159674", live=1792,
-    pattern="in a MemPool: 1.5 GiB, freed, then 1.75 GiB",
+    pattern="in a MemPool: 1.5 GiB is freed, then 1.75 GiB is requested",
     expected="served: the pool's own cache is given back first",
 )  # fmt: skip
 def pool_retries(c):
@@ -81,8 +81,8 @@ def pool_backward(c):
 
 @case(
     "pytorch/pytorch#180395", "pytorch/pytorch#190348",
-    pattern="captures fail half-way, four times",
-    expected="empty_cache gets back what they had allocated",
+    pattern="captures fail halfway, four times",
+    expected="empty_cache releases what they had allocated",
 )  # fmt: skip
 def failed_captures(c):
     torch, failed = c.torch, 0
@@ -111,7 +111,7 @@ def failed_captures(c):
 
 @case(
     "vllm-project/vllm#44740", "vllm-project/vllm#44745", alone=True,
-    pattern="a graph's memory is estimated as what the device has less of behind its capture",
+    pattern="a graph's memory is estimated from the device's free memory before and after capture",
     expected="the estimate is never negative",
 )  # fmt: skip
 def capture_estimate(c):
@@ -136,7 +136,7 @@ def capture_estimate(c):
 @case(
     "NVIDIA/TransformerEngine#3427", "pytorch/pytorch#121932",
     pattern="graphs of eight layers in one pool, each with a workspace that it frees",
-    expected="they share it; replays are right beside eager work; all comes back in the end",
+    expected="they share it; replays beside eager work are correct; all is released in the end",
 )  # fmt: skip
 def shared_captures(c):
     torch, graphs, pool = c.torch, [], None
@@ -169,8 +169,8 @@ def shared_captures(c):
 
 @case(
     "pytorch/pytorch#159594", "pytorch/pytorch#187795", live=1536,
-    pattern="memory runs out while a graph is captured, and idle memory is cached",
-    expected="an out-of-memory error, or the memory, but no broken capture; the next one works",
+    pattern="memory runs out while a graph is captured and idle memory is cached",
+    expected="the memory or an out-of-memory error, no broken capture; the next one works",
 )  # fmt: skip
 def full_capture(c):
     torch = c.torch

@@ -9,8 +9,8 @@ from case import MIB, case
 
 @case(
     "pytorch/pytorch#188008", "pytorch/pytorch#191076", alone=True,
-    pattern="the device itself is full: a mapping fails half-way, again and again",
-    expected="an out-of-memory error each time; what is freed serves again",
+    pattern="the device itself is full: a mapping fails halfway, again and again",
+    expected="an out-of-memory error each time; freed memory serves again",
 )  # fmt: skip
 def full_device(c):
     torch = c.torch
@@ -34,7 +34,7 @@ def full_device(c):
 
 @case(
     "pytorch/pytorch#18853", "pytorch/pytorch#27600", "petuum/adaptdl#90", live=3562,
-    pattern="a batch too large runs out of memory; the error is caught, statistics stay",
+    pattern="a batch too large runs out of memory; the error is caught; running sums stay",
     expected="the smaller batch fits",
 )  # fmt: skip
 def smaller_batch(c):
@@ -61,7 +61,7 @@ def smaller_batch(c):
 @case(
     "pytorch/pytorch#173049", live=512,
     pattern="memory runs out; the error advises a setting",
-    expected="the advice is not what is on, or replaced, already",
+    expected="no advice to set expandable_segments where they are on or stalloc serves",
 )  # fmt: skip
 def advice(c):
     try:
@@ -76,7 +76,7 @@ def advice(c):
 
 @case(
     "pytorch/pytorch#40989", "pytorch/pytorch#135726", "pytorch/pytorch#186809",
-    pattern="statistics and snapshot beside each other, in the midst of work on two streams",
+    pattern="statistics and a snapshot are taken during work on two streams",
     expected="reserved >= active >= allocated, and the snapshot says the same",
 )  # fmt: skip
 def sums(c):
@@ -103,8 +103,8 @@ def sums(c):
 
 @case(
     "NVIDIA-NeMo/Megatron-Bridge#3487", "pytorch/pytorch#190575",
-    pattern="history is recorded, the newest 1,000 entries of it; a snapshot is taken",
-    expected="it has these entries, each with the code that asked",
+    pattern="the newest 1,000 entries of history are recorded; a snapshot is taken",
+    expected="it has these entries, each with the stack of its request",
 )  # fmt: skip
 def history(c):
     memory = c.torch.cuda.memory
@@ -123,7 +123,7 @@ def history(c):
 @case(
     "vllm-project/vllm#56410", "sgl-project/sglang#36562", "pytorch/pytorch#150517",
     pattern="pinned host memory of 1.1 GiB",
-    expected="takes at most 1.1 of what is asked for",
+    expected="takes at most 1.1 times what is requested",
 )  # fmt: skip
 def pinned(c):
     asked = int(1.1 * 1024) * MIB

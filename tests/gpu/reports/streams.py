@@ -8,8 +8,8 @@ from case import case
 
 @case(
     "vllm-project/vllm#52950",
-    pattern="each weight sync packs buffers on streams that it has just made",
-    expected="what a sync leaves is used by the next: reserved memory stays flat",
+    pattern="each weight sync packs buffers on newly created streams",
+    expected="each sync reuses the memory of the one before: reserved memory stays flat",
 )  # fmt: skip
 def new_streams(c):
     weights, kept = [c.new(64, 1 + i) for i in range(8)], []
@@ -28,7 +28,7 @@ def new_streams(c):
 
 @case(
     "pytorch/pytorch#189504", live=1024,
-    pattern="the only block that fits is free but for an event of another stream",
+    pattern="the only block that fits is freed but awaits an event of another stream",
     expected="the request waits and is served",
 )  # fmt: skip
 def pending_block(c):
@@ -48,7 +48,7 @@ def pending_block(c):
 @case(
     "microsoft/onnxruntime#12920", "pytorch/pytorch#186232",
     pattern="a stream for each request, one request after the other",
-    expected="streams share idle memory: reserves at most 1.5 of the live peak",
+    expected="streams share idle memory: reserves at most 1.5 times the live peak",
 )  # fmt: skip
 def stream_per_request(c):
     for number in range(24):
@@ -68,7 +68,7 @@ def stream_per_request(c):
     "microsoft/DeepSpeedExamples#186", "huggingface/trl#1100", "pytorch/pytorch#82001",
     live=2108, factor=1.08,
     pattern="parameters are gathered on a side stream, used, dropped and gathered again",
-    expected="no flush of the cache in the later steps, in 1.08 of the live peak",
+    expected="no cache flush in later steps, within 1.08 times the live peak",
 )  # fmt: skip
 def gathered_parameters(c):
     draw, side, main = random.Random(1), c.stream(), c.torch.cuda.current_stream()
@@ -107,7 +107,7 @@ def gathered_parameters(c):
 @case(
     "rapidsai/rmm#1245", live=2048, factor=1.1,
     pattern="threads with a stream each allocate and free blocks of many sizes",
-    expected="nobody runs out of memory in 1.1 of what all may hold at once",
+    expected="no thread runs out of memory in 1.1 times what all may hold at once",
 )  # fmt: skip
 def threads(c):
     failed = []
