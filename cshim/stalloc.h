@@ -159,19 +159,19 @@ STALLOC_API int stalloc_pause(int device, const char *const *tags, size_t n, int
 STALLOC_API int stalloc_resume(int device, const char *const *tags, size_t n);
 
 /* Lends the memory of a region while the program does not use it. Between begin and end work on any
- * stream may use the region. After end, which names the stream of the last such work, its contents
- * leave for the host as far as others are short of memory, over a stream of its own, and their
- * memory serves others. The program must not touch it then, and requests of the region fail. begin
- * brings back what is away: the given stream waits for the copies, the caller for memory alone.
+ * stream may use the region. end names the stream of the last such work. After it, as much of the
+ * region as other requests need is copied to the host, on a separate stream, and its memory serves
+ * them. The program must not touch the region then, and requests in it fail. begin brings back what
+ * is away: the given stream waits for the copies, the caller only for memory.
  * `how` is a sum of
- *   STALLOC_CHANGED      the work wrote to the region; without it what the host has is still right,
- *                        and nothing is copied out again
- *   STALLOC_ALL_LEAVES   also where memory is not short
- * prefetch begins to bring back what there is room for. Memory of the host is pinned and kept. A
- * region that was never ended is in use. Uses nest: each begin needs an end. Each returns
- * STALLOC_OK or an error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in
- * use, or not, as before. begin is refused while a private pool is being allocated to and
- * something is away; end then leaves the region in use. */
+ *   STALLOC_CHANGED      the work wrote to the region; without it the copy on the host is still
+ *                        valid, and nothing is copied out again
+ *   STALLOC_ALL_LEAVES   all of the region leaves, even if memory is not short
+ * prefetch starts to bring back as much as fits. Host memory is pinned and kept. A region that was
+ * never ended is in use. Uses nest: each begin needs an end. Each function returns STALLOC_OK or an
+ * error such as STALLOC_ERR_MEMORY, and then nothing is lost: the region is in use, or not, as
+ * before. begin is refused while a private pool is being allocated to and something is away; end
+ * then leaves the region in use. */
 enum { STALLOC_CHANGED = 1, STALLOC_ALL_LEAVES = 2 };
 STALLOC_API int stalloc_begin_awake(int device, const char *tag, void *stream);
 STALLOC_API int stalloc_end_awake(int device, const char *tag, void *stream, int how);

@@ -1,4 +1,4 @@
-"""Regions by name that lend their memory while nobody uses them."""
+"""Named regions that lend their memory while the program does not use them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from . import _session, _torch
 
 @contextlib.contextmanager
 def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[None]:
-    """Work inside uses the region `tag`; behind it the region lends its memory.
+    """Work inside uses the region `tag`; after it the region lends its memory.
 
-    The region (see stalloc.region) must not be touched outside of awake() from the first time
-    on. As much of it as other tensors are short of leaves for pinned memory of the host after
-    the work of the current stream, and comes back by itself as memory comes free, at the latest
-    when awake() begins: the current stream waits for the copies, the host for memory alone.
-    `changed=False`: the region was only read, so that nothing needs to be copied out again.
+    After the first awake() the region (see stalloc.region) must not be touched outside of one.
+    As much of it as other tensors need is copied to pinned host memory after the work of the
+    current stream. It comes back by itself when memory becomes free, at the latest when awake()
+    begins: then the current stream waits for the copies, the host only for memory.
+    `changed=False`: the region was only read, so nothing is copied out again.
     Does nothing while stalloc is not enabled.
 
     Raises:
@@ -37,7 +37,7 @@ def awake(tag: str, *, changed: bool = True, device: Any = None) -> Iterator[Non
 
 
 def prefetch(tag: str, *, device: Any = None) -> None:
-    """Begins to bring the region `tag` back, as far as there is room, ahead of its next awake().
+    """Starts to bring the region `tag` back before its next awake(), as much as fits.
 
     Raises:
         StallocError: no region has this name.

@@ -1,4 +1,4 @@
-"""Optimizer states that leave for the host while nobody uses them."""
+"""Optimizer states that move to the host while they are not used."""
 
 import itertools
 import warnings
@@ -10,10 +10,10 @@ from ._errors import StallocError, StallocWarning
 
 # Smaller states stay: step counters, scales of 8-bit states.
 LEAST = 1 << 20
-# So much moves into the region before what it had before goes back to the driver: the region shall
-# get new handles, which are large.
+# After so many bytes moved into the region, the memory that they left is released to the driver. So
+# the region gets new handles, which are large.
 AT_ONCE = 512 << 20
-# After so many steps in a row that have made states anew, the next ones will.
+# After so many steps in a row that made new states, every later step is expected to.
 FRESH = 4
 
 _numbers = itertools.count()
@@ -22,18 +22,18 @@ _numbers = itertools.count()
 def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
     """The states of an optimizer lend their memory between its steps. Returns the optimizer.
 
-    For every torch.optim.Optimizer; run on a GPU with fused and foreach AdamW.
-    States of at least 1 MiB get memory of their own after the step that made them, and after
-    load_state_dict. From then on as much of it as other tensors are short of is copied to the host
-    behind each step, and comes back before the next. Where everything fits, nothing moves;
-    "always" moves all of it. Losses and weights are the same bits as without.
+    For every torch.optim.Optimizer; tested on a GPU with fused and foreach AdamW.
+    States of at least 1 MiB get their own memory after the step that made them, and after
+    load_state_dict. From then on as much of it as other tensors need is copied to the host after
+    each step, and comes back before the next. Where everything fits, nothing moves; "always" moves
+    all of it. Losses and weights are bit-identical to those without.
 
-    Whoever reads `optimizer.state` (state_dict does) has the states on the device until the next
+    Reading `optimizer.state` (state_dict does) brings the states back to the device until the next
     step; while states, or dictionaries of them, are referenced from elsewhere, they stay there.
-    A step that is captured into a CUDA graph or made inside the backward pass ends the offloading
-    of this optimizer, and so do states that are made anew in each step (LBFGS): a warning says so,
-    and they stay on the device. What an optimizer keeps outside of `state`, such as fp32 weights,
-    stays there, too. Does nothing while stalloc is not enabled.
+    A step that is captured into a CUDA graph or runs inside the backward pass ends the offloading
+    of this optimizer, and so do new states in each step (LBFGS): a warning says so, and the states
+    stay on the device. What an optimizer keeps outside of `state`, such as fp32 weights, stays
+    there, too. Does nothing while stalloc is not enabled.
 
     Raises:
         StallocError: it is no torch.optim.Optimizer, nor a wrapper that has one as `optimizer`.
@@ -63,7 +63,7 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
 
 
 class _Offloaded:
-    """What offload() knows of an optimizer."""
+    """The state of offload() for one optimizer."""
 
     kind = "cuda"  # of the devices whose memory can leave
 
@@ -87,7 +87,7 @@ class _Offloaded:
         self._after(optimizer)
 
     def wake(self) -> None:
-        """Has the states on the device for the current streams."""
+        """Brings the states back for the current streams."""
         if not self.away:
             return
         for device in self.devices:
@@ -121,7 +121,7 @@ class _Offloaded:
             self.binding.end_awake(device, self.tag, stream, True, self.always)
 
     def _end(self, why: str) -> None:
-        """Has the states stay on the device, where they are."""
+        """Ends offloading: the states stay on the device."""
         if not self.over:
             self.over, self.told = True, False
             self._warn(f"optimizer states stay on the device from now on: {why}")

@@ -1,4 +1,4 @@
-"""What an optimizer's state consists of, and who reads it."""
+"""The tensors of an optimizer's state, references to them, and reads of `optimizer.state`."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ def references(values: dict[Any, Any]) -> list[int]:
 
 
 def tensors(torch: ModuleType, value: Any) -> Iterator[Any]:
-    """The plain tensors that a state ends in: of DTensors and other wrappers, those inside."""
+    """The plain tensors of a state; for DTensors and other wrappers, the tensors inside."""
     if torch.is_tensor(value):
         if hasattr(value, "_local_tensor"):
             yield from tensors(torch, value._local_tensor)
