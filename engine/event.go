@@ -29,10 +29,10 @@ const (
 	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
-	// EvLend has streams lend Asked bytes of wholly free handles, which rest once the fences behind
-	// the work of their streams have passed: what was lent at earlier events does now, and so much
-	// more is lent as is missing. Those that rested before come first, then those of Size bytes.
-	// Nobody waits.
+	// EvLend makes streams lend Asked bytes of wholly free handles. A lent handle rests once the
+	// fence after its stream's work has completed. So handles lent at earlier events rest now, and
+	// only what is missing is lent in addition: first handles that rested before, then those of
+	// Size bytes. Nothing waits.
 	EvLend
 	// EvRise says that Handle, which rests, has memory again.
 	EvRise
@@ -130,8 +130,8 @@ const (
 	OpUnmap
 	// OpRelease returns Handle to the driver. It is mapped nowhere by then.
 	OpRelease
-	// OpRest has Handle rest: its memory may be another's until EvRise. It stays mapped where it
-	// is, and nobody is granted a byte there. It cannot fail.
+	// OpRest makes Handle rest: until EvRise its memory may serve another handle. It stays mapped
+	// where it is, and no block is granted there. It cannot fail.
 	OpRest
 	// OpFence asks for a fence behind the work that Stream has so far: a freed block waits for it
 	// or, with Addr, the view there, which is in no hurry. The number in Fence is the policy's own;

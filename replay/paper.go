@@ -13,9 +13,9 @@ import (
 )
 
 // published makes the list entry of the STAlloc paper's allocator. A cold run is two starts: the
-// first, of three steps under the caching allocator, is profiled, the second has the plan. A warm
-// run is the second alone. Where the profile makes no plan, as of a recording of two steps, native
-// serves both.
+// first, of three steps under the caching allocator, is profiled; the second has the plan. A warm
+// run is the second alone. If there is no plan, as for a recording of two steps, native serves
+// both.
 func published() Allocator {
 	return Allocator{Name: "paper", Plans: true,
 		New: func(_ context.Context, tr *trace.Trace, c Config) (Target, error) {
@@ -35,8 +35,8 @@ func published() Allocator {
 		}}
 }
 
-// twoStarts are the first start, until it ends, and the second, which asks for the same. What is
-// shown is the second's, but what is reserved is the larger of both.
+// twoStarts replays the first start, until it ends, and the second, which makes the same requests.
+// Figures are the second's, but reserved memory is the larger of both.
 type twoStarts struct {
 	*simulation
 	tr         *trace.Trace
@@ -44,7 +44,7 @@ type twoStarts struct {
 	paper      *paper.Allocator
 	first      *simulation // nil once it has ended, or if there was none
 	boundaries int
-	ended      Counts // what the first came to
+	ended      Counts // of the first start
 }
 
 func (s *twoStarts) Alloc(id int64, size mem.Bytes, stream mem.StreamID) error {
@@ -141,8 +141,8 @@ func (s *twoStarts) reserved() mem.Bytes {
 	return now
 }
 
-// latest is the plan that was made last: one recording is replayed on many devices, and the plan
-// knows of none.
+// latest is the plan that was made last: one recording is replayed on devices of many sizes, and
+// its plan does not depend on them.
 var latest struct {
 	sync.Mutex
 	of            weak.Pointer[trace.Trace]

@@ -42,8 +42,8 @@ func (p *Pool) mayHold() mem.Bytes {
 	return p.cap
 }
 
-// applyLimit tells the policy how much it may hold. What sleeps or rests is held there, and takes
-// nothing.
+// applyLimit tells the policy how much it may hold. The policy counts handles that sleep or rest,
+// too, though they have no memory.
 func (p *Pool) applyLimit() {
 	limit := p.mayHold()
 	p.dev.Bound(limit)
@@ -53,7 +53,7 @@ func (p *Pool) applyLimit() {
 	p.policy.SetLimit(limit)
 }
 
-// dropSpare gives back what is held for whoever needs memory next.
+// dropSpare releases spare memory, which is held for the next handle of its size.
 func (p *Pool) dropSpare() {
 	if err := p.dev.DropSpare(); err != nil {
 		p.sayAway("the driver has not taken memory back that nobody has", err)

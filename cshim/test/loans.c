@@ -1,6 +1,6 @@
-/* Regions that lend their memory at night: between stalloc_end_awake and stalloc_begin_awake nobody
- * touches their blocks, and behind it each byte is as it was, whatever others had there, paused,
- * limited or failed meanwhile. */
+/* Regions that lend their memory: nothing touches their blocks between stalloc_end_awake and
+ * stalloc_begin_awake, and after that each byte is as it was, whatever happened meanwhile: other
+ * blocks there, pauses, limits and failures. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ bool loans_any(void)
 	return false;
 }
 
-/* A call of the driver fails under it, now and then. */
+/* Now and then a driver call in it fails. */
 static bool failing(void)
 {
 	static const char *const names[] = {
@@ -45,7 +45,7 @@ static bool failing(void)
 	return true;
 }
 
-/* All lanes have passed what they have; work on one of them comes behind. */
+/* Lends a region, once its last work is queued on one stream. */
 void loan_begin(void)
 {
 	int device = (int)below((uint64_t)life.devices), r = 1 + (int)below(REGIONS - 1);
@@ -99,7 +99,7 @@ void loan_end(void)
 	end(device, r);
 }
 
-/* All is open in the end, a region at a time, and has no memory any more. Nothing sleeps. */
+/* In the end each region is opened and freed, one at a time. Nothing sleeps. */
 void loans_close(void)
 {
 	for (int rounds = 0; loans_any(); rounds++) {

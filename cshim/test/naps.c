@@ -1,5 +1,5 @@
-/* Regions that sleep or lend their memory, and blocks that are exported. Each worker has one of its
- * own, on each device: nobody else touches what sleeps. Its blocks live on between naps. */
+/* Regions that sleep or lend their memory, and blocks that are exported. Each worker has its own
+ * region on each device, so no other touches what sleeps. Its blocks live on between naps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const char *tag_of(const struct worker *w, char *text, size_t n)
 	return text;
 }
 
-/* Fills and thins the pieces. */
+/* Allocates and frees some of the pieces. */
 static void churn(struct worker *w, struct region *r, int device, void *stream)
 {
 	for (int i = 0; i < 2 * PIECES; i++) {
@@ -93,7 +93,7 @@ static void request(struct worker *w, int device, void *stream)
 	}
 }
 
-/* Wakes it. False: it sleeps on, as it may for the lack of memory. */
+/* Wakes it. False: it stays asleep, as it may if memory is short. */
 static bool resume(struct worker *w, struct region *r, int device)
 {
 	char text[32];
@@ -110,7 +110,7 @@ static bool resume(struct worker *w, struct region *r, int device)
 	return true;
 }
 
-/* While it sleeps: frees are taken in, and what comes from elsewhere is served. */
+/* While it sleeps, its blocks can be freed, and other requests are served. */
 static void dream(struct worker *w, struct region *r, int device, void *stream)
 {
 	for (int i = 0; i < PIECES; i++)
@@ -131,7 +131,7 @@ static bool lend(struct worker *w, struct region *r, int device, void *stream)
 	return r->lent = r->intact = result == STALLOC_OK;
 }
 
-/* Uses it again. False: it stays lent, as it may for the lack of memory. */
+/* Uses it again. False: it stays lent, as it may if memory is short. */
 static bool open_again(struct worker *w, struct region *r, int device, void *stream)
 {
 	char text[32];
@@ -190,8 +190,8 @@ static void look(bool kept)
 		}
 }
 
-/* The life stands still: all memory sleeps, and the blocks of all threads are looked at behind it.
- * Where others have taken the memory of what sleeps already, all could not wake. */
+/* All threads stop: all memory sleeps, and after it wakes the blocks of all threads are checked. If
+ * other blocks have taken the memory of what slept before, not all could wake. */
 void all_nap(struct worker *w)
 {
 	if (stalloc_resume(-1, NULL, 0) != STALLOC_OK) return;

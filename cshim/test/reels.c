@@ -1,5 +1,5 @@
-/* Graphs that live through the night. What a capture had and has freed stays the graph's: a replay
- * writes it at any time, whatever sleeps, fails or is given back beside it. */
+/* Graphs that live through the whole run. Memory that a capture had and freed stays the graph's: a
+ * replay may write to it at any time, while other memory sleeps, fails or is given back. */
 #include <stdio.h>
 
 #include "night.h"
@@ -44,7 +44,7 @@ static void take(struct reel *r)
 	night.w->did.captures++;
 }
 
-/* On the default stream: one replay is over before the next begins. */
+/* On the default stream, so one replay ends before the next begins. */
 static void replay(struct reel *r)
 {
 	TELL("replay of pool %llu", (unsigned long long)r->pool);

@@ -1,5 +1,5 @@
-/* Blocks whose bytes are written and read by work in streams, which passes late: memory that others
- * get too early holds their pattern when this work comes to it. */
+/* Blocks whose bytes are written and read by work in streams that runs late: if their memory is
+ * reused too early, this work finds another block's pattern. */
 #include <stdio.h>
 #include <string.h>
 
@@ -204,7 +204,7 @@ void stays_look(void)
 	}
 }
 
-/* A stream goes while blocks of its own are there; what is used on it has to be freed before. */
+/* Destroys a stream that still has blocks; blocks used on it have to be freed before. */
 void lane_renew(void)
 {
 	int device = (int)below((uint64_t)life.devices), lane = 1 + (int)below(LANES - 1);

@@ -1,6 +1,6 @@
-/* A region leaves and comes back, over and over, while other streams ask for what it lends: its
- * bytes stay, theirs too, and the device never holds more than the limit. TIDES_STEPS says how
- * often (200). */
+/* A region leaves and comes back, again and again, while other streams use the memory that it
+ * lends: its bytes stay the same, and so do theirs, and the device never holds more than the limit.
+ * TIDES_STEPS is the number of rounds (200). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void give(struct block *b, void *stream)
 	b->at = NULL;
 }
 
-/* Asks for little, on a stream of its own. */
+/* Makes small requests, on its own stream. */
 static void *work(void *stream)
 {
 	uint64_t random = (uintptr_t)stream;
@@ -61,7 +61,7 @@ static void *work(void *stream)
 	return NULL;
 }
 
-/* Others ask for more than there is beside the region. Returns whether some of it was away. */
+/* Requests more memory than the region leaves free. Returns whether some of it was away. */
 static bool flood(void)
 {
 	int n = 0;
@@ -71,7 +71,7 @@ static bool flood(void)
 	return away;
 }
 
-/* What the other threads have is freed at some time. */
+/* The other threads free their blocks at some time. */
 static void open_again(void)
 {
 	for (int i = 0; stalloc_begin_awake(0, tag, NULL) != STALLOC_OK; i++)

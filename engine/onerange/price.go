@@ -18,11 +18,11 @@ import (
 //     there would be many small handles, with driver calls for each; what is made beyond the
 //     shortfall is held for good. A region that the program names grows by whole handles: it moves
 //     handle by handle.
-//   - A block that comes again a little larger, as a cache that grows, costs the driver what it is
-//     larger by. Where a view whose block has just ended would do for less than a comesAgain-th of
-//     a new view's cost, were that work over and a page more free, the new one is made of whole
-//     handles. So it shares none, and can be extended. That loses the rest of a handle a block at
-//     most, and only to blocks that do not fit there.
+//   - A block that is requested again a little larger, as by a cache that grows, costs driver time
+//     only for what it has grown by. If the view of a block that has just ended would serve at less
+//     than a comesAgain-th of a new view's cost, were its work done and a page more free, the new
+//     view is made of whole handles. So it shares none, and can be extended. That wastes at most
+//     the rest of a handle for each block, and only for blocks that do not fit there.
 //   - A program that gives its memory back step after step pays for it anew each time: its handles
 //     may be trimHandleScale times as large, by the load's peak, and what was held before comes
 //     back in whole ones. Not if less than one trimSpareShare-th of the limit was left: such a

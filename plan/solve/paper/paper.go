@@ -1,18 +1,20 @@
 // Package paper is the planner of the STAlloc paper (arXiv 2507.16274, section on plan synthesis),
-// written from its description, to compare with.
+// written from its description, for comparisons.
 //
 // # Idea
 //
-// Blocks that begin in one phase of computation and end in one are a homophase group: one
-// rectangle, as wide as the group's life and as high as the sum of its sizes. A group is worth it
-// if the blocks fill it: their time-memory product is at least 0.7 of the rectangle. Two groups
-// that overlap in part may be fused, the one laid into the staircase that the other frees.
-// Rectangles, largest first, go into idle times of layers, bands of addresses, or open new ones by
-// interval scheduling. What is left goes into what the layers leave, largest first.
+// Blocks that begin in the same phase of computation and end in the same phase are a homophase
+// group: one rectangle, as wide as the group's lifetime and as high as the sum of its sizes. A
+// group is kept if its blocks fill it: their time-memory product is at least 0.7 of the
+// rectangle's. Two groups that overlap partly may be fused: one is placed into the staircase that
+// the other frees. Rectangles, largest first, go into idle times of layers (bands of addresses), or
+// open new layers, by interval scheduling. The remaining blocks go into the gaps of the layers,
+// largest first.
 //
-// The paper's profiler marks phases; a problem has none. They are told from the blocks: where long
-// lives begin is one phase, until the first of them ends, which begins another. How long is long is
-// tried, as the paper's planner tries variants, and the lowest plan is kept.
+// The paper's profiler marks phases; a problem has none. They are inferred from the blocks: a phase
+// in which long-lived blocks begin lasts until the first of them ends, and then another begins.
+// Several thresholds for "long" are tried, as the paper's planner tries variants, and the lowest
+// plan is kept.
 package paper
 
 import (
