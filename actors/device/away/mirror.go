@@ -116,7 +116,7 @@ func pinned(pin device.Copier, n mem.Bytes) ([]byte, error) {
 	return piece, nil
 }
 
-// shrink gives the pieces back that no part has. What is lacking has other sizes, and a region whose
+// shrink frees the pieces that no part has. What is needed has other sizes, and a region whose
 // handles change would pin ever more.
 func (m *mirror) shrink(l *Link) error {
 	idle := map[*byte]bool{}
@@ -140,7 +140,7 @@ func (m *mirror) drop(l *Link) error {
 	return m.free(l, func([]byte) bool { return true })
 }
 
-// free gives pieces back, but for those that cannot be unpinned: the driver may go on to copy there.
+// free frees pieces, but for those that cannot be unpinned: the driver may still copy there.
 func (m *mirror) free(l *Link, which func(piece []byte) bool) error {
 	pin, _ := l.dev.Device.(device.Copier)
 	var errs []error
