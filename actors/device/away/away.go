@@ -106,7 +106,7 @@ func (r *Region) Refresh(handles []driver.Handle) {
 		}
 		p := known[h]
 		if p == nil {
-			if !r.link.dev.Usable(h) {
+			if _, usable := r.link.dev.Usable(h); !usable {
 				continue // no block lies there
 			}
 			p = &part{handle: h, size: size}
@@ -160,7 +160,7 @@ func (r *Region) Open(stream mem.StreamID) error {
 	if err := r.arrive(); err != nil {
 		return err
 	}
-	// Behind the last use, too: it may have been on another stream, and the next event is this one's.
+	// Behind the last use, too: it may be another stream's, and the next event is this one's.
 	if err := r.link.order(stream, r.arrived, r.used); err != nil {
 		return err
 	}

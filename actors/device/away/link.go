@@ -66,3 +66,31 @@ func (l *Link) forget(f *driver.Fence) {
 		return passed || err != nil
 	})
 }
+
+// copyOut begins to copy a part to its mirror.
+func (l *Link) copyOut(p *part) error {
+	at, err := l.usable(p)
+	if err != nil {
+		return err
+	}
+	return l.move.CopyOut(p.host, at, l.out)
+}
+
+// copyBack begins to copy a part from its mirror.
+func (l *Link) copyBack(p *part) error {
+	at, err := l.usable(p)
+	if err != nil {
+		return err
+	}
+	return l.move.CopyBack(at, p.host, l.back)
+}
+
+// usable returns where a part can be copied: where calls of the driver have failed it may have
+// other places, too.
+func (l *Link) usable(p *part) (mem.Addr, error) {
+	at, usable := l.dev.Usable(p.handle)
+	if !usable {
+		return 0, fmt.Errorf("%v at %#x cannot be used", p.size, uint64(p.at))
+	}
+	return at, nil
+}

@@ -48,7 +48,7 @@ func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
 		for len(picked) > 0 && size < batchSize {
 			p := picked[0]
 			if !p.saved {
-				if failed := r.link.move.CopyOut(p.host, p.at, r.link.out); failed != nil {
+				if failed := r.link.copyOut(p); failed != nil {
 					err, picked = errors.Join(err, failed), nil
 					break
 				}
@@ -171,7 +171,7 @@ func (r *Region) fetch(parts []*part) error {
 	}
 	r.copies = true
 	for _, p := range parts {
-		if err := r.link.move.CopyBack(p.at, p.host, r.link.back); err != nil {
+		if err := r.link.copyBack(p); err != nil {
 			// Copies that have begun write to this memory: it sleeps again after them.
 			again := r.link.dev.Sync()
 			if again == nil {

@@ -191,8 +191,8 @@ func (d *Device) empty(handles []*handle) error {
 	return errors.Join(errs...)
 }
 
-// Place returns the first place of a handle that may be touched, or else the first, and its size, 0
-// if there is no such handle. One that Export keeps awake has none for this.
+// Place returns the first place of a handle, and its size, 0 if there is no such handle. One that
+// Export keeps awake has none for this.
 func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,29 +200,27 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 	if x == nil {
 		return 0, 0, false
 	}
-	usable := false
-	for place, p := range x.places {
-		better := p.usable && !usable || p.usable == usable && place < at
-		if x.shares == 0 && (!has || better) {
-			at, usable, has = place, p.usable, true
+	for place := range x.places {
+		if x.shares == 0 && (!has || place < at) {
+			at, has = place, true
 		}
 	}
 	return at, x.size, has
 }
 
-// Usable reports whether a handle is awake, and may be touched somewhere. Where the driver refused
-// access, and then to unmap it, it may not.
-func (d *Device) Usable(h driver.Handle) bool {
+// Usable returns the first place of a handle that work can use: where a call of the driver has
+// failed some are mapped without access, or not at all.
+func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.handles[h]
 	if x == nil || !x.there {
-		return false
+		return 0, false
 	}
-	for _, p := range x.places {
-		if p.usable {
-			return true
+	for place, p := range x.places {
+		if p.mapped && p.usable && (!has || place < at) {
+			at, has = place, true
 		}
 	}
-	return false
+	return at, has
 }

@@ -130,3 +130,27 @@ func TestEveryCallOfDropSpareFails(t *testing.T) {
 		return injected
 	})
 }
+
+// TestUsable: a place that a failed call has left without access is none to copy at.
+func TestUsable(t *testing.T) {
+	k := newKit(t)
+	h := k.handles[0]
+	first, _, _ := k.Place(h)
+	again, err := k.Create(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Map(k.at(13), again); err != nil {
+		t.Fatal(err)
+	}
+	if at, usable := k.Usable(again); usable {
+		t.Errorf("%#x is mapped without access", uint64(at))
+	}
+	k.put(k.at(14), again, page)
+	if at, usable := k.Usable(again); !usable || at != k.at(14) {
+		t.Errorf("%#x, %t: page 14 can be used", uint64(at), usable)
+	}
+	if at, usable := k.Usable(h); !usable || at != first {
+		t.Errorf("%#x, %t: %#x can be used", uint64(at), usable, uint64(first))
+	}
+}
