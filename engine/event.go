@@ -29,6 +29,10 @@ const (
 	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
+	// EvLend has streams lend Asked bytes of wholly free handles, and gives them back to the driver.
+	// Nobody waits: what was lent at earlier events goes back, as far as the fences behind the work
+	// of their streams have passed, and so much more is lent as is missing.
+	EvLend
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.
 	EvFailed
@@ -61,7 +65,7 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
+	Asked  mem.Bytes    // EvAlloc, EvLend: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	Addr   mem.Addr     // EvFree, EvUseStream

@@ -234,6 +234,8 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	case engine.EvTrim:
 		return e.trim(ev, out)
+	case engine.EvLend:
+		return e.lendOut(ev, out)
 	case engine.EvCapture:
 		e.capture(ev.Pool)
 		return out

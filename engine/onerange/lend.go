@@ -50,12 +50,7 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	if free < e.leastLent(lack) {
 		return out, false
 	}
-	e.epoch++
-	for x := range e.views {
-		if v := &e.views[x]; v.arena == a.arena && v.isFormer() {
-			e.handles[v.handles[0]].epoch = e.epoch
-		}
-	}
+	e.markUnder(func(v *view) bool { return v.arena == a.arena && v.isFormer() })
 	want := max(lack, e.idx.Room(a.arena).Peak-e.arenas[a.arena].held)
 	for _, known := range []bool{true, false} {
 		for s := range e.allArenas() {
@@ -65,6 +60,18 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 		}
 	}
 	return e.refuse(engine.RefusedPending, out), true
+}
+
+// markUnder marks the handles under some views.
+func (e *Engine) markUnder(is func(*view) bool) {
+	e.epoch++
+	for x := range e.views {
+		if v := &e.views[x]; v.arena != 0 && is(v) {
+			for _, h := range v.handles {
+				e.handles[h].epoch = e.epoch
+			}
+		}
+	}
 }
 
 // lendFrom has an arena lend so much of what has a place in the request's arena already, or of what
@@ -149,3 +156,42 @@ func (e *Engine) takeBack() bool {
 	}
 	return back
 }
+
+// lendOut has streams lend to nobody: what they have lent goes back to the driver, as far as it is
+// mapped nowhere but in views that no work uses.
+func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
+	e.act = action{trimming: trimming{active: true, lent: true}}
+	e.markUnder(func(v *view) bool { return v.block != 0 })
+	want := unitsOf(ev.Asked) - e.lentPending - e.units(e.unmapped)
+	for s := range e.allArenas() {
+		if want > 0 && e.lends(s) {
+			want, out = e.lendFrom(s, want, false, out)
+		}
+	}
+	e.epoch++
+	left := unitsOf(min(ev.Asked, lentAtOnce))
+	for _, h := range e.unmapped {
+		if left > 0 {
+			left -= e.handles[h].size
+			e.handles[h].epoch = e.epoch
+		}
+	}
+	e.picks = e.picks[:0]
+	for x := range e.views {
+		v := &e.views[x]
+		if v.arena != 0 && v.block == 0 && !v.dirty && slices.ContainsFunc(v.handles,
+			func(h uint32) bool { return e.handles[h].epoch == e.epoch }) {
+			e.picks = append(e.picks, uint32(x))
+		}
+	}
+	if len(e.picks) == 0 {
+		return e.release(out)
+	}
+	return e.unmapViews(out)
+}
+
+// lentAtOnce is about what goes back at a time: the program's requests wait meanwhile.
+const lentAtOnce = 256 * mem.MiB
+
+// Lending returns what is lent and still in use by its streams' work.
+func (e *Engine) Lending() mem.Bytes { return bytesOf(e.lentPending) }

@@ -11,8 +11,8 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback,
-		unitsOf(ev.Asked)}}
+	e.act = action{trimming: trimming{active: true, pool: ev.Pool,
+		requested: ev.Pool == 0 && !ev.Rollback, enough: unitsOf(ev.Asked)}}
 	return e.giveBack(out)
 }
 
@@ -154,7 +154,7 @@ func (e *Engine) keepRest() {
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
 	for _, h := range e.unmapped {
-		if e.handles[h].aliases == 0 {
+		if x := &e.handles[h]; x.aliases == 0 && (!e.act.lent || x.epoch == e.epoch) {
 			e.picks = append(e.picks, h)
 			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
 		}
