@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"math"
 
 	"stalloc/actors/device/sleeper"
 	"stalloc/actors/pool"
@@ -121,7 +122,7 @@ func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bo
 
 // Prefetch begins to bring back what of a region is away, as far as there is room for it.
 func (d *Device) Prefetch(region uint64) error {
-	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region) }, nothing)
+	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region, math.MaxInt64) }, nothing)
 }
 
 // ResetPeak has PeakReserved start over from what is reserved now.

@@ -52,7 +52,6 @@ type region struct {
 	begin  int           // after so many requests and frees it begins to come back
 	knows  bool          // begin is known
 	start  int           // requests and frees before it was closed, as far as they were seen
-	tried  time.Duration // when it was fetched last
 }
 
 // run is what the program did while a region was closed.
@@ -63,8 +62,8 @@ type run struct {
 
 const (
 	interval = 2 * time.Millisecond // between two looks
-	// retry lies between two attempts: to make room the pool waits for the device.
-	retry   = 100 * time.Millisecond
+	// atOnce is what comes back at a look: the program's requests wait meanwhile.
+	atOnce  = 256 * mem.MiB
 	history = 2 // times that a region was closed
 	// linkRate is what fourth-generation PCIe carries. Where the link is faster the memory is taken
 	// earlier than it need be.
@@ -84,7 +83,7 @@ func (m *Mover) Closed(n uint64) {
 		m.regions[n] = r
 	}
 	r.closed, r.moves = true, false
-	r.since, r.tried, r.start = m.Clock.Now(), 0, m.passed+m.logged
+	r.since, r.start = m.Clock.Now(), m.passed+m.logged
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
@@ -160,11 +159,10 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
 		}
-		if done < r.begin || now-r.tried < retry || load+out > most {
+		if done < r.begin || load+out > most {
 			return nil
 		}
-		r.tried = now
-		return p.Prefetch(n)
+		return p.Prefetch(n, atOnce)
 	})
 }
 

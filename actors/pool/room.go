@@ -15,7 +15,7 @@ import (
 
 // Settle puts to sleep what has been copied, and reports whether more is under way.
 func (p *Pool) Settle() (leaving bool) {
-	slept := mem.Bytes(0)
+	slept, start := mem.Bytes(0), time.Now()
 	for region, m := range p.moved {
 		if p.sleeps(region) || !m.Leaving() {
 			continue
@@ -28,7 +28,9 @@ func (p *Pool) Settle() (leaving bool) {
 		leaving = leaving || m.Leaving()
 	}
 	if slept > 0 {
+		p.time += time.Since(start)
 		p.applyLimit()
+		p.spanned(start, "region: left", slept)
 	}
 	return leaving
 }
@@ -112,6 +114,8 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 		return false
 	}
 	p.waited = true
+	start := time.Now()
+	defer func() { p.spanned(start, "region: a request waits", ev.Asked) }()
 	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
 		ev.Means = p.meansRoom()
 	} else {
