@@ -29,9 +29,9 @@ const (
 	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
-	// EvLend has streams lend Asked bytes of wholly free handles, and gives them back to the driver.
-	// Nobody waits: what was lent at earlier events goes back, as far as the fences behind the work
-	// of their streams have passed, and so much more is lent as is missing.
+	// EvLend has streams lend Asked bytes of wholly free handles, and gives them back to the
+	// driver. Nobody waits: what was lent at earlier events goes back, as far as the fences behind
+	// the work of their streams have passed, and so much more is lent as is missing.
 	EvLend
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.

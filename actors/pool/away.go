@@ -34,6 +34,7 @@ type moved struct {
 	others mem.Bytes    // the most that all but closed regions have held since it was closed
 	before mem.Bytes    // and the time before
 	lately [4]mem.Bytes // what had to be away in the last times, the latest first
+	lends  bool         // what leaves is for requests
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -136,7 +137,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	m.uses, m.before, m.others = 0, m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
-	if !always {
+	if m.lends = !always; m.lends {
 		n = slices.Max(m.lately[:])
 		n += n / needMargin
 	}
@@ -213,6 +214,8 @@ func (p *Pool) lend(n mem.Bytes) bool {
 		return false
 	}
 	held := p.policy.Reserved()
+	p.dev.Keep(true)
+	defer p.dev.Keep(false)
 	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n}); err != nil {
 		p.sayAway("idle memory does not make way for a region", err)
 	}

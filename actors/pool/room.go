@@ -21,7 +21,7 @@ func (p *Pool) Settle() (leaving bool) {
 			continue
 		}
 		p.refresh(region, m)
-		n, err := m.Settle()
+		n, err := p.settle(m)
 		if slept += n; err != nil {
 			p.sayAway("memory of a region has not left", err)
 		}
@@ -33,6 +33,13 @@ func (p *Pool) Settle() (leaving bool) {
 		p.spanned(start, "region: left", slept)
 	}
 	return leaving
+}
+
+// settle puts to sleep what of a region has been copied.
+func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
+	p.dev.Keep(m.lends)
+	defer p.dev.Keep(false)
+	return m.Settle()
 }
 
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
@@ -49,6 +56,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 		}
 		p.refresh(region, m)
 		lack := before + want - p.dev.Asleep()
+		m.lends = true
 		if _, _, leaving := m.Size(); lack > leaving {
 			p.send(m, lack-leaving)
 		}
@@ -62,7 +70,7 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 // awaitOut waits until so much sleeps, or nothing of the region is under way.
 func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
 	for m.Leaving() && p.dev.Asleep() < most {
-		slept, err := m.Settle()
+		slept, err := p.settle(m)
 		if err != nil {
 			p.sayAway("memory of a region has not left", err)
 		}

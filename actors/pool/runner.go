@@ -57,7 +57,7 @@ func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the policy still counts what could not be done
-			p.peak = max(p.peak, p.reserved())
+			p.peak = max(p.peak, p.reserved()+p.dev.Spare())
 			p.noteOthers()
 		}
 		if err == nil && last.Kind == engine.OpQuery {

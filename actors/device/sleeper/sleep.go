@@ -168,7 +168,7 @@ func (d *Device) Wake(handles []driver.Handle) error {
 func (d *Device) empty(handles []*handle) error {
 	var errs []error
 	for _, x := range handles {
-		if err := d.Device.Release(x.real); err != nil {
+		if err := d.giveUp(x); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -34,6 +34,7 @@ type Device struct {
 	apart   int       // places that are not mapped
 	asleep  mem.Bytes // of handles without memory
 	most    mem.Bytes // see Bound
+	spare   spare
 }
 
 type handle struct {
@@ -42,7 +43,9 @@ type handle struct {
 	size   mem.Bytes
 	places map[mem.Addr]*place
 	number driver.Handle // of its memory now: other memory has another one
-	shares int           // exported ranges that lie in it: it stays awake
+	// other processes may have its memory
+	exported bool
+	shares   int // exported ranges that lie in it: it stays awake
 }
 
 type place struct {
@@ -53,7 +56,8 @@ type place struct {
 // New wraps a device in which nothing is mapped.
 func New(d device.Device) *Device {
 	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{},
-		imports: map[mem.Addr]mem.Bytes{}}
+		imports: map[mem.Addr]mem.Bytes{},
+		spare:   spare{bySize: map[mem.Bytes][]driver.Handle{}}}
 }
 
 // Asleep returns how much memory the handles that sleep had.
@@ -89,7 +93,7 @@ func (d *Device) EnablePeers(ordinals ...int) error {
 func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	real, err := d.Device.Create(size)
+	real, err := d.take(size)
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +112,7 @@ func (d *Device) Release(h driver.Handle) error {
 		return unknown("cuMemRelease", h)
 	}
 	if x.there {
-		if err := d.Device.Release(x.real); err != nil {
+		if err := d.giveUp(x); err != nil {
 			return err
 		}
 		x.there, x.real = false, 0
@@ -170,9 +174,9 @@ func (d *Device) fill(x *handle) (err error) {
 	if x.there {
 		return nil
 	}
-	if x.real, err = d.Device.Create(x.size); err == nil {
+	if x.real, err = d.take(x.size); err == nil {
 		d.last++
-		x.there, x.number = true, d.last
+		x.there, x.number, x.exported = true, d.last, false
 		d.asleep -= x.size
 	}
 	return err
