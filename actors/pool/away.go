@@ -164,9 +164,9 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
-// fetch brings so much back, at most `now` of it at this call. Idle memory makes way without a wait;
-// what of it streams still work on comes at a later call. With must the caller waits for that, and
-// other regions make way, too.
+// fetch brings n bytes back, at most `now` of them at this call. Idle memory makes way without a
+// wait; what of it streams still work on comes at a later call. With must the caller waits for it,
+// and other regions make way, too.
 func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	defer p.applyLimit()
 	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),

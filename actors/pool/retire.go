@@ -62,6 +62,6 @@ func (p *Pool) Close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.drop(p.asleep), p.dev.DropSpare(), p.dev.Unreserve(p.Base, p.Size),
-		p.dev.Close())...)
+	return errors.Join(append(errs, p.drop(p.asleep), p.dev.DropSpare(),
+		p.dev.Unreserve(p.Base, p.Size), p.dev.Close())...)
 }

@@ -31,9 +31,9 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
 	return Stats{
-		Reserved: p.reserved() + p.dev.Spare(), Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
-		PeakReserved: p.peak,
-		Load:         s.Load - p.freedSince, Pending: s.Pending,
+		Reserved: p.reserved() + p.dev.Spare(), PeakReserved: p.peak,
+		Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
+		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
 		Late: p.order.Missing(), Waits: p.order.Waits(),
 	}
