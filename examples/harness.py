@@ -18,6 +18,12 @@ from typing import Any, Optional
 import measure
 
 NATIVE_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# PyTorch's own allocators, by its setting.
+PYTORCHS = {
+    "native": "",
+    "expandable": "expandable_segments:True",
+    "async": "backend:cudaMallocAsync",
+}
 EXIT_OUT_OF_MEMORY = 3
 EXIT_NOT_FINITE = 4
 # How running out of memory reads: the allocators' own errors, and cuBLAS's for its workspace.
@@ -61,7 +67,8 @@ def add_arguments(parser):
         "--allocator",
         default="native",
         metavar="NAME",
-        help="native, expandable, stalloc, or stalloc with settings: stalloc:key=value,key=value",
+        help="native, expandable, async (cudaMallocAsync), stalloc, or stalloc with settings: "
+        "stalloc:key=value,key=value",
     )
     group.add_argument(
         "--boundary",
@@ -109,23 +116,28 @@ def choose_allocator(name):
     if "torch" in sys.modules:
         raise RuntimeError("choose_allocator: torch is already imported; call this before")
     kind, _, settings = name.partition(":")
-    if kind not in ("native", "expandable", "stalloc") or (settings and kind != "stalloc"):
+    if kind not in (*PYTORCHS, "stalloc") or (settings and kind != "stalloc"):
         raise SystemExit(
-            f"--allocator {name}: expected native, expandable, stalloc or stalloc:key=value,..."
+            f"--allocator {name}: expected {', '.join(PYTORCHS)}, stalloc or stalloc:key=value,..."
         )
     for variable in NATIVE_VARIABLES:
         os.environ.pop(variable, None)
-    if kind == "expandable":
-        os.environ[_native_variable()] = "expandable_segments:True"
+    if PYTORCHS.get(kind):
+        os.environ[_native_variable()] = PYTORCHS[kind]
     if kind != "stalloc":
         return None
+    pairs = (setting.partition("=") for setting in settings.split(",") if setting)
+    package().enable(**{key: value for key, _, value in pairs})
+    return package()
+
+
+def package():
+    """The module stalloc, of this checkout where it is not installed."""
     try:
         import stalloc
     except ImportError:
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
         import stalloc
-    pairs = (setting.partition("=") for setting in settings.split(",") if setting)
-    stalloc.enable(**{key: value for key, _, value in pairs})
     return stalloc
 
 

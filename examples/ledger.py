@@ -87,11 +87,12 @@ class Ledger:
         if self._end - self._clock() < self._took.get(sort_of(key), FIRST) * 1.15 + more:
             raise OutOfTime
 
-    def run(self, key, script, options, allocator, most=600, **how):
+    def run(self, key, script, options, allocator, most=600, start=None, **how):
         """The result of a run, measured now if the ledger does not have it.
 
         `key` says all that tells it from others; key["program"] of what sort it is. Raises
-        OutOfTime, and Broken for a failure other than a full device. `how` goes to the launcher.
+        OutOfTime, and Broken for a failure other than a full device. `how` goes to the launcher,
+        `start` if it is another than the ledger's.
         """
         found = self.entries.get(key_of(key))
         if found is not None:
@@ -99,7 +100,7 @@ class Ledger:
         self.check(key)
         began = self._clock()
         left = self._end - began
-        report = self._start(script, options, allocator, min(left, most), **how)
+        report = (start or self._start)(script, options, allocator, min(left, most), **how)
         wall = self._clock() - began
         if "failed" in report and "out_of_memory" not in report:
             if wall >= left - 1 and left < most:

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import ballast
+
 
 def bits(value):
     """The float32's own bits, big-endian hexadecimal."""
@@ -85,12 +87,7 @@ class Recorder:
         self._on_gpu = device.type == "cuda"
         self._before = None
         if self._on_gpu and args.memory_cap:
-            import torch
-
-            total = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(
-                min(1.0, args.memory_cap * (1 << 30) / total), device
-            )
+            ballast.limit(device, args.allocator, args.memory_cap)
 
     def setup_done(self):
         """What comes before the first step (weights) counts towards the run's peaks."""

@@ -6,6 +6,7 @@ when they are told what to train, and hold nothing on their GPU but the context.
 
     prepare(), launch()     processes of the next runs start side by side, before anything is
                             measured; each trains once, from nothing, and ends
+    ahead(), launch()       the same, where starting beside a run disturbs nothing
     launch(turn=)           those of a turn share a process an allocator, which sets the model up
                             anew for each. Between two runs all tensors are freed and the allocator
                             gives its cache back; a worker that has kept memory all the same is
@@ -29,6 +30,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import ballast
 import harness
 
 MOST_LEFT = 8 << 20  # bytes that a worker may keep between runs
@@ -54,13 +56,16 @@ class Workers:
 
     def prepare(self, runs):
         """Starts the processes of runs to come, (script, allocator, GPUs) each, side by side."""
-        fresh = []
-        for script, allocator, gpus in runs:
-            ranks = self._start(script, allocator, gpus)
-            self._waiting.setdefault((script, allocator, gpus), []).append(ranks)
-            fresh += ranks
-        for worker in fresh:
+        for worker in [w for run in runs for w in self.ahead(*run)]:
             worker.ready()
+
+    def ahead(self, script, allocator, gpus, most=None):
+        """Starts those of a run to come, without waiting for them, unless there are `most`."""
+        waiting = self._waiting.setdefault((script, allocator, gpus), [])
+        if most is not None and len(waiting) >= most:
+            return []
+        waiting.append(self._start(script, allocator, gpus))
+        return waiting[-1]
 
     def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=(0,)):
         """One training run: its report, or {"failed": why}; with several GPUs, one rank on each.
@@ -193,7 +198,7 @@ def clean():
     torch.cuda.synchronize()
     getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(1.0)
+    ballast.lift()
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.reset_accumulated_memory_stats()
     return torch.cuda.memory_reserved()
