@@ -253,7 +253,8 @@ func (d *device) release(op engine.Op) error {
 		return fmt.Errorf("release of handle %d, which does not exist", op.Handle)
 	}
 	for u, use := range d.handles[op.Handle] {
-		if use.owner != 0 || use.freed > 0 && d.synced < use.freed {
+		if use.owner != 0 || use.freed > 0 &&
+			max(d.synced, d.fenced[use.stream]) < use.freed {
 			return fmt.Errorf("release of handle %d, unit %d in use: %+v", op.Handle, u, use)
 		}
 	}

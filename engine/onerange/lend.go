@@ -158,16 +158,9 @@ func (e *Engine) takeBack() bool {
 }
 
 // lendOut has streams lend to nobody: what they have lent goes back to the driver, as far as it is
-// mapped nowhere but in views that no work uses.
+// mapped nowhere but in views that no work uses. Then they lend what is still missing (lendMore).
 func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: trimming{active: true, lent: true}}
-	e.markUnder(func(v *view) bool { return v.block != 0 })
-	want := unitsOf(ev.Asked) - e.lentPending - e.units(e.unmapped)
-	for s := range e.allArenas() {
-		if want > 0 && e.lends(s) {
-			want, out = e.lendFrom(s, want, false, out)
-		}
-	}
+	e.act = action{trimming: trimming{active: true, lent: true, enough: unitsOf(ev.Asked)}}
 	e.epoch++
 	left := unitsOf(min(ev.Asked, lentAtOnce))
 	for _, h := range e.unmapped {
@@ -188,6 +181,20 @@ func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
 		return e.release(out)
 	}
 	return e.unmapViews(out)
+}
+
+// lendMore has streams lend what lendOut has not given back and nobody has lent. What lies under a
+// view that is in use could not be released.
+func (e *Engine) lendMore(out []engine.Op) []engine.Op {
+	want := e.act.enough - e.lentPending - e.units(e.unmapped)
+	e.act = action{}
+	e.markUnder(func(v *view) bool { return v.block != 0 })
+	for s := range e.allArenas() {
+		if want > 0 && e.lends(s) {
+			want, out = e.lendFrom(s, want, false, out)
+		}
+	}
+	return out
 }
 
 // lentAtOnce is about what goes back at a time: the program's requests wait meanwhile.

@@ -74,6 +74,9 @@ func one(d *device, req uint64, next func() int) error {
 					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr,
 					Exact: true})
 			}
+		case 2:
+			return d.step(engine.Event{Kind: engine.EvLend,
+				Asked: mem.Bytes(next()%32) * mem.MiB})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

@@ -168,6 +168,9 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 // trimEnded goes on with a request, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
+	if a.lent {
+		return e.lendMore(out)
+	}
 	if a.asked {
 		a.trimming.active, a.createFailed = false, false
 		return e.serve(out)
@@ -243,6 +246,7 @@ func (e *Engine) released(done int) {
 	}
 	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
+		e.act.enough -= e.handles[h].size
 		e.handles[h] = handle{}
 		e.freeIDs = append(e.freeIDs, h)
 		e.stats.Releases++
