@@ -81,7 +81,6 @@ type trimming struct {
 	pool      uint64
 	requested bool // by the program
 	enough    unit // no more need be given back; 0: all
-	lent      bool // only marked handles go back
 }
 
 // prefers reports whether something is to come before memory is made for the request.

@@ -150,13 +150,15 @@ func (e *Engine) keepRest() {
 	e.picks = e.picks[:n]
 }
 
-// release returns the unmapped handles.
+// release returns the handles that are mapped nowhere.
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
-	for _, h := range e.unmapped {
-		if x := &e.handles[h]; x.aliases == 0 && (!e.act.lent || x.epoch == e.epoch) {
-			e.picks = append(e.picks, h)
-			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+	for _, list := range [][]uint32{e.unmapped, e.resting} {
+		for _, h := range list {
+			if e.handles[h].aliases == 0 {
+				e.picks = append(e.picks, h)
+				out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+			}
 		}
 	}
 	if len(e.picks) == 0 {
@@ -168,9 +170,6 @@ func (e *Engine) release(out []engine.Op) []engine.Op {
 // trimEnded goes on with a request, or forgets what a private pool had.
 func (e *Engine) trimEnded(out []engine.Op) []engine.Op {
 	a := &e.act
-	if a.lent {
-		return e.lendMore(out)
-	}
 	if a.asked {
 		a.trimming.active, a.createFailed = false, false
 		return e.serve(out)
@@ -246,11 +245,11 @@ func (e *Engine) released(done int) {
 	}
 	for _, h := range e.picks[:done] {
 		e.held -= e.handles[h].size
-		e.act.enough -= e.handles[h].size
 		e.handles[h] = handle{}
 		e.freeIDs = append(e.freeIDs, h)
 		e.stats.Releases++
 	}
-	e.unmapped = slices.DeleteFunc(e.unmapped,
-		func(h uint32) bool { return e.handles[h].size == 0 })
+	gone := func(h uint32) bool { return e.handles[h].size == 0 }
+	e.unmapped = slices.DeleteFunc(e.unmapped, gone)
+	e.resting = slices.DeleteFunc(e.resting, gone)
 }
