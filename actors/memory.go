@@ -111,11 +111,13 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 // others are short of lies on the host. changed: the work has changed its contents; else what the
 // host has of them is still right. With always, all of it leaves.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+	logged := uint64(0)
 	err := d.onPool(func(p *pool.Pool) error {
+		logged = p.Logged()
 		return p.EndAwake(region, stream, changed, always)
 	}, nothing)
 	if err == nil {
-		d.life.mover.Closed(region)
+		d.life.mover.Closed(region, logged)
 	}
 	return err
 }

@@ -34,7 +34,6 @@ type moved struct {
 	others mem.Bytes    // the most that all but closed regions have held since it was closed
 	before mem.Bytes    // and the time before
 	lately [4]mem.Bytes // what had to be away in the last times, the latest first
-	lends  bool         // what leaves is for requests
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -137,7 +136,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	m.uses, m.before, m.others = 0, m.others, 0
 	p.noteOthers()
 	n, _, _ := m.Size()
-	if m.lends = !always; m.lends {
+	if !always {
 		n = slices.Max(m.lately[:])
 		n += n / needMargin
 	}
@@ -180,9 +179,11 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 		} else if limit > 0 {
 			room = min(n, max(limit-p.reserved(), 0))
 		}
-		gave := room < n && p.lend(n-room)
+		gave := room < n && p.lend(n-room, m.Piece())
 		start := time.Now()
-		got, err := m.Fetch(min(room, now))
+		var got mem.Bytes
+		var err error
+		p.aside(func() { got, err = m.Fetch(min(room, now)) })
 		p.time += time.Since(start)
 		p.spanned(start, "region: comes back", got)
 		full = (full || errors.Is(err, driver.ErrOutOfMemory)) && !gave
@@ -193,7 +194,7 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 			return err
 		case gave || got > 0:
 		case p.policy.Lending() > 0 && p.order.Missing() == 0:
-			p.Clock.Sleep(copyWait)
+			p.aside(func() { p.Clock.Sleep(copyWait) })
 		default:
 			for len(ways) > 0 && !ways[0]() {
 				ways = ways[1:]
@@ -207,19 +208,44 @@ func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
 	}
 }
 
-// lend has idle memory go back to the driver, so much where there is as much, once streams have
-// passed what they have queued: at this call, or a later one. It reports whether some went.
-func (p *Pool) lend(n mem.Bytes) bool {
+// lend has idle memory rest, so much where there is as much, in handles of a size if it can be, once
+// streams have passed what they have queued: at this call, or a later one. It reports whether some
+// rests now.
+func (p *Pool) lend(n, size mem.Bytes) bool {
 	if p.state >= broken || !p.policy.Indexed() || p.Host.Captures() > 0 {
 		return false
 	}
-	held := p.policy.Reserved()
-	p.dev.Keep(true)
-	defer p.dev.Keep(false)
-	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n}); err != nil {
+	held := p.reserved()
+	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n, Size: size}); err != nil {
 		p.sayAway("idle memory does not make way for a region", err)
 	}
-	return p.policy.Reserved() < held
+	p.rise()
+	return p.reserved() < held
+}
+
+// rise tells the engine which handles have their memory back that rested.
+func (p *Pool) rise() {
+	risen := p.dev.Risen()
+	if len(risen) == 0 || p.state >= broken {
+		return
+	}
+	for i, h := range p.handles {
+		if h == 0 || !slices.Contains(risen, h) {
+			continue
+		}
+		if _, err := p.run(engine.Event{Kind: engine.EvRise, Handle: engine.Index(i)}); err != nil {
+			p.sayAway("memory is back that nobody had lent", err)
+		}
+	}
+}
+
+// aside does something that takes its time while the host serves on: between two events of the
+// engine, and nothing that they are about.
+func (p *Pool) aside(do func()) {
+	p.Host.SetBudget(p.budget())
+	p.Host.Unlock()
+	defer p.Host.Lock()
+	do()
 }
 
 // trimBy gives idle memory back, so much where there is as much. False: there is none.
@@ -227,11 +253,11 @@ func (p *Pool) trimBy(n mem.Bytes) bool {
 	if p.state >= broken {
 		return false
 	}
-	held := p.policy.Reserved()
+	held := p.reserved()
 	if _, err := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n}); err != nil {
 		p.sayAway("idle memory does not make way for a region", err)
 	}
-	return p.policy.Reserved() < held
+	return p.reserved() < held
 }
 
 // mirrored returns what is kept on the host for regions that come and go.

@@ -39,12 +39,13 @@ func (p *Pool) mayHold() mem.Bytes {
 	return p.cap
 }
 
-// applyLimit tells the policy how much it may hold. What sleeps is held there, and takes nothing.
+// applyLimit tells the policy how much it may hold. What sleeps or rests is held there, and takes
+// nothing.
 func (p *Pool) applyLimit() {
 	limit := p.mayHold()
 	p.dev.Bound(limit)
 	if limit > 0 {
-		limit += p.dev.Asleep()
+		limit += p.dev.Asleep() + p.dev.Resting()
 	}
 	p.policy.SetLimit(limit)
 }

@@ -16,7 +16,7 @@ var ErrRetired = errors.New("the device was closed")
 // Retire ends serving and gives back what is idle.
 func (p *Pool) Retire() error {
 	p.state = retired
-	events, _ := p.Host.Take()
+	events, _ := p.take()
 	p.Host.Return(events)
 	p.Host.Observe(false)
 	return p.giveIdleBack()

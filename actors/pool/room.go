@@ -35,11 +35,13 @@ func (p *Pool) Settle() (leaving bool) {
 	return leaving
 }
 
-// settle puts to sleep what of a region has been copied.
+// settle puts to sleep what of a region has been copied. Others are to have its memory.
 func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
-	p.dev.Keep(m.lends)
-	defer p.dev.Keep(false)
-	return m.Settle()
+	p.dev.Keep(true)
+	p.aside(func() { slept, err = m.Settle() })
+	p.dev.Keep(false)
+	p.rise()
+	return slept, err
 }
 
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
@@ -48,36 +50,35 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
 	}
-	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
-	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
+	lack, gone := mem.RoundUp(n, mem.HandleSize), mem.Bytes(0)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", lack))
 	for region, m := range p.moved {
-		if m == but || m.IsOpen() || p.sleeps(region) {
+		if m == but || m.IsOpen() || p.sleeps(region) || lack <= gone {
 			continue
 		}
 		p.refresh(region, m)
-		lack := before + want - p.dev.Asleep()
-		m.lends = true
-		if _, _, leaving := m.Size(); lack > leaving {
-			p.send(m, lack-leaving)
+		if _, _, leaving := m.Size(); lack-gone > leaving {
+			p.send(m, lack-gone-leaving)
 		}
-		if p.awaitOut(m, before+want); p.dev.Asleep() >= before+want {
-			break
-		}
+		gone += p.awaitOut(m, lack-gone)
 	}
-	return p.dev.Asleep() > before
+	return gone > 0
 }
 
-// awaitOut waits until so much sleeps, or nothing of the region is under way.
-func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
-	for m.Leaving() && p.dev.Asleep() < most {
+// awaitOut waits until so much sleeps, or nothing of the region is under way, and returns how much
+// went to sleep.
+func (p *Pool) awaitOut(m *moved, most mem.Bytes) (gone mem.Bytes) {
+	for m.Leaving() && gone < most {
 		slept, err := p.settle(m)
 		if err != nil {
 			p.sayAway("memory of a region has not left", err)
 		}
+		gone += slept
 		if p.applyLimit(); slept == 0 && err == nil {
-			p.Clock.Sleep(copyWait)
+			p.aside(func() { p.Clock.Sleep(copyWait) })
 		}
 	}
+	return gone
 }
 
 // copyWait is how long a thread sleeps between two looks at a copy that it waits for.

@@ -144,7 +144,7 @@ func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err erro
 		return p.dev.Wake(handles)
 	}
 	p.dropSpare()
-	held := p.policy.Reserved()
+	held := p.policy.Reserved() // what is idle and sleeps need not wake
 	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
 		return handles, err
 	}

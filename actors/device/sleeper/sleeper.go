@@ -38,8 +38,11 @@ type Device struct {
 }
 
 type handle struct {
+	name   driver.Handle
 	real   driver.Handle // of the wrapped device; 0 while it sleeps
-	there  bool          // it has one
+	was    driver.Handle // while it rests: what its places are mapped to
+	rests  bool
+	there  bool // it has one
 	size   mem.Bytes
 	places map[mem.Addr]*place
 	number driver.Handle // of its memory now: other memory has another one
@@ -57,7 +60,8 @@ type place struct {
 func New(d device.Device) *Device {
 	return &Device{Device: d, handles: map[driver.Handle]*handle{}, places: map[mem.Addr]*place{},
 		imports: map[mem.Addr]mem.Bytes{},
-		spare:   spare{bySize: map[mem.Bytes][]driver.Handle{}}}
+		spare: spare{bySize: map[mem.Bytes][]driver.Handle{},
+			rests: map[driver.Handle]*handle{}}}
 }
 
 // Asleep returns how much memory the handles that sleep had.
@@ -98,7 +102,7 @@ func (d *Device) Create(size mem.Bytes) (driver.Handle, error) {
 		return 0, err
 	}
 	d.last++
-	d.handles[d.last] = &handle{real: real, there: true, size: size, places: map[mem.Addr]*place{},
+	d.handles[d.last] = &handle{name: d.last, real: real, there: true, size: size, places: map[mem.Addr]*place{},
 		number: d.last}
 	return d.last, nil
 }
@@ -117,7 +121,8 @@ func (d *Device) Release(h driver.Handle) error {
 		}
 		x.there, x.real = false, 0
 	} else {
-		d.asleep -= x.size
+		d.wakes(x)
+		d.forsake(x)
 	}
 	delete(d.handles, h)
 	return nil
@@ -174,10 +179,16 @@ func (d *Device) fill(x *handle) (err error) {
 	if x.there {
 		return nil
 	}
+	if x.was != 0 { // others have what it is mapped to
+		if err := d.part(d.spotsOf(x)); err != nil {
+			return err
+		}
+		d.forsake(x)
+	}
 	if x.real, err = d.take(x.size); err == nil {
 		d.last++
 		x.there, x.number, x.exported = true, d.last, false
-		d.asleep -= x.size
+		d.wakes(x)
 	}
 	return err
 }
