@@ -1,5 +1,5 @@
-/* Regions that sleep, or lend their memory, and blocks that are exported. Each worker has a region of its own, on each
- * device: nobody else touches what sleeps. Its blocks live on between naps. */
+/* Regions that sleep or lend their memory, and blocks that are exported. Each worker has one of its
+ * own, on each device: nobody else touches what sleeps. Its blocks live on between naps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -121,13 +121,13 @@ static void dream(struct worker *w, struct region *r, int device, void *stream)
 static bool lend(struct worker *w, struct region *r, int device, void *stream)
 {
 	char text[32];
-	const char *tag = tag_of(w, text, sizeof text);
 	int all = kit_below(&w->random, 2) ? STALLOC_ALL_LEAVES : 0;
-	int result = stalloc_end_awake(device, tag, stream, STALLOC_CHANGED | all);
-	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
-	CHECK(result == STALLOC_OK || life.mishaps || !life.sound || strstr(why, "known are") ||
-		      strstr(why, "pool:gmlake"),
-	      "%s", why);
+	int result = stalloc_end_awake(device, tag_of(w, text, sizeof text), stream,
+				       STALLOC_CHANGED | all);
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound ||
+		      strstr(stalloc_last_error(), "known are") ||
+		      strstr(stalloc_last_error(), "pool:gmlake"),
+	      "%s", stalloc_last_error());
 	w->did.loans += result == STALLOC_OK;
 	return r->lent = r->intact = result == STALLOC_OK;
 }
@@ -157,12 +157,9 @@ void nap(struct worker *w)
 	struct region *r = &regions[device][w->id - 1];
 	if (r->asleep && !resume(w, r, device)) return;
 	int road = road_enter(w, device, 0);
-	if (r->lent && !open_again(w, r, device, road_stream(road))) {
-		road_leave(road);
-		return;
-	}
-	if (stalloc_begin_region(tag_of(w, text, sizeof text)) != STALLOC_OK) {
-		CHECK(life.mishaps, "%s", stalloc_last_error());
+	bool open = !r->lent || open_again(w, r, device, road_stream(road));
+	if (!open || stalloc_begin_region(tag_of(w, text, sizeof text)) != STALLOC_OK) {
+		CHECK(!open || life.mishaps, "%s", stalloc_last_error());
 		road_leave(road);
 		return;
 	}
