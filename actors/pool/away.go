@@ -44,6 +44,9 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
+	if !p.policy.Indexed() {
+		return nil
+	}
 	m, err := p.movedOf(region)
 	start := time.Now()
 	switch capturing := p.Host.Captures() > 0; {
@@ -115,6 +118,10 @@ func (p *Pool) MostHeld() mem.Bytes {
 func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
 	if p.sleeps(region) {
 		return ErrAsleep
+	}
+	if !p.policy.Indexed() { // GMLake maps handles at many places
+		p.sayAway("regions lend nothing with pool:gmlake", nil)
+		return nil
 	}
 	m, err := p.movedOf(region)
 	if err != nil {

@@ -2,6 +2,7 @@
  * touches their blocks, and behind it each byte is as it was, whatever others had there, paused,
  * limited or failed meanwhile. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../tests/fakecuda/fakecuda.h"
@@ -48,6 +49,7 @@ static bool failing(void)
 void loan_begin(void)
 {
 	int device = (int)below((uint64_t)life.devices), r = 1 + (int)below(REGIONS - 1);
+	if (strstr(getenv("STALLOC_CONF"), "pool:gmlake")) return; /* nothing lends there */
 	if (night.closed[device] || night.asleep[device][r] || night.lent[device][r] ||
 	    !stays_in(device, r))
 		return;
@@ -59,7 +61,7 @@ void loan_begin(void)
 	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
 	if (fails) kit_fake_fail("");
 	TELL("lend device %d, region %d: %s", device, r, why);
-	CHECK(result == STALLOC_OK || fails || strstr(why, "pool:gmlake"), "%s", why);
+	CHECK(result == STALLOC_OK || fails, "%s", why);
 	night.lent[device][r] = result == STALLOC_OK;
 	night.w->did.loans += result == STALLOC_OK;
 }
