@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"math"
 
 	"stalloc/actors/device/sleeper"
 	"stalloc/actors/pool"
@@ -110,18 +111,20 @@ func (d *Device) BeginAwake(region uint64, stream mem.StreamID) error {
 // others are short of lies on the host. changed: the work has changed its contents; else what the
 // host has of them is still right. With always, all of it leaves.
 func (d *Device) EndAwake(region uint64, stream mem.StreamID, changed, always bool) error {
+	logged := uint64(0)
 	err := d.onPool(func(p *pool.Pool) error {
+		logged = p.Logged()
 		return p.EndAwake(region, stream, changed, always)
 	}, nothing)
 	if err == nil {
-		d.life.mover.Closed(region)
+		d.life.mover.Closed(region, logged)
 	}
 	return err
 }
 
 // Prefetch begins to bring back what of a region is away, as far as there is room for it.
 func (d *Device) Prefetch(region uint64) error {
-	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region) }, nothing)
+	return d.onPool(func(p *pool.Pool) error { return p.Prefetch(region, math.MaxInt64) }, nothing)
 }
 
 // ResetPeak has PeakReserved start over from what is reserved now.

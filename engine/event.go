@@ -29,6 +29,12 @@ const (
 	// EvCapture says that a graph is captured that uses the private pool Pool. From now on, until
 	// the pool is trimmed as one that no graph uses, its addresses and what is mapped there stay.
 	EvCapture
+	// EvLend has streams lend Asked bytes of wholly free handles, which rest once the fences behind
+	// the work of their streams have passed: what was lent at earlier events does now, and so much
+	// more is lent as is missing. Those of Size bytes come first. Nobody waits.
+	EvLend
+	// EvRise says that Handle, which rests, has memory again.
+	EvRise
 	// EvFailed says that op number Failed of the last batch failed with Code and
 	// that no later op of that batch ran.
 	EvFailed
@@ -61,8 +67,10 @@ const Released = uint64(1<<64 - 2)
 type Event struct {
 	Kind   EventKind
 	Req    uint64       // EvAlloc: the caller's ticket, repeated in the answer
-	Asked  mem.Bytes    // EvAlloc: bytes asked for; EvTrim: as much is enough, 0: all
+	Asked  mem.Bytes    // EvAlloc, EvLend: bytes asked for; EvTrim: as much is enough, 0: all
 	Stream mem.StreamID // EvAlloc: the block's stream; EvUseStream: another stream that used it
+	Size   mem.Bytes    // EvLend: handles of that size come first
+	Handle Index        // EvRise
 	Pool   uint64       // EvAlloc, EvTrim, EvCapture: 0 is the default pool, any other private
 	Addr   mem.Addr     // EvFree, EvUseStream
 	Fence  driver.Fence // EvFence: the number an OpFence carried
@@ -121,6 +129,9 @@ const (
 	OpUnmap
 	// OpRelease returns Handle to the driver. It is mapped nowhere by then.
 	OpRelease
+	// OpRest has Handle rest: its memory may be another's until EvRise. It stays mapped where it
+	// is, and nobody is granted a byte there. It cannot fail.
+	OpRest
 	// OpFence asks for a fence behind the work that Stream has so far: a freed block waits for it
 	// or, with Addr, the view there, which is in no hurry. The number in Fence is the policy's own;
 	// EvFence repeats it once the fence has passed. Package order takes these: a runner gets none.
@@ -157,7 +168,7 @@ const (
 
 var opNames = [...]string{
 	OpCreate: "create", OpMap: "map", OpAccess: "access", OpUnmap: "unmap", OpRelease: "release",
-	OpFence: "record", OpRecordEvent: "event",
+	OpRest: "rest", OpFence: "record", OpRecordEvent: "event",
 	OpQuery: "query", OpWait: "wait", OpFreed: "freed", OpSync: "sync", OpResume: "resume",
 	OpGrant: "grant", OpRefuse: "refuse", OpUnknown: "unknown",
 }
@@ -224,7 +235,7 @@ func (r Reason) String() string {
 type Op struct {
 	Kind   OpKind
 	Reason Reason       // OpRefuse
-	Handle Index        // OpCreate, OpMap, OpRelease
+	Handle Index        // OpCreate, OpMap, OpRelease, OpRest
 	Code   int          // OpRefuse
 	Req    uint64       // OpGrant, OpRefuse, OpResume
 	Addr   mem.Addr     // OpMap, OpAccess, OpUnmap, OpFence, OpGrant, OpFreed, OpUnknown

@@ -38,8 +38,6 @@ type Mover struct {
 	regions map[uint64]*region
 	running bool
 	stop    bool
-	passed  int // requests and frees of steps that have ended
-	logged  int // of this one, when it was looked at last
 }
 
 // region is what is known of one that is closed.
@@ -49,22 +47,22 @@ type region struct {
 	since  time.Duration // when it was closed last
 	now    run           // since then
 	before []run         // the last times that it was closed
-	begin  int           // after so many requests and frees it begins to come back
+	begin  uint64        // after so many requests and frees it begins to come back
 	knows  bool          // begin is known
-	start  int           // requests and frees before it was closed, as far as they were seen
-	tried  time.Duration // when it was fetched last
+	start  uint64        // requests and frees before it was closed
 }
 
 // run is what the program did while a region was closed.
 type run struct {
 	load []residency.Load
-	done []int // requests and frees until each of load
+	done []uint64 // requests and frees until each of load
 }
 
 const (
 	interval = 2 * time.Millisecond // between two looks
-	// retry lies between two attempts: to make room the pool waits for the device.
-	retry   = 100 * time.Millisecond
+	soon     = interval / 8         // while a region comes back
+	// atOnce is what comes back at a time: the program's requests wait meanwhile.
+	atOnce  = 64 * mem.MiB
 	history = 2 // times that a region was closed
 	// linkRate is what fourth-generation PCIe carries. Where the link is faster the memory is taken
 	// earlier than it need be.
@@ -74,8 +72,8 @@ const (
 // New makes a mover. Its thread begins with the first region.
 func New(env Env) *Mover { return &Mover{Env: env, regions: map[uint64]*region{}} }
 
-// Closed says that a region was closed.
-func (m *Mover) Closed(n uint64) {
+// Closed says that a region was closed, after so many requests and frees of the program.
+func (m *Mover) Closed(n, logged uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.regions[n]
@@ -84,7 +82,7 @@ func (m *Mover) Closed(n uint64) {
 		m.regions[n] = r
 	}
 	r.closed, r.moves = true, false
-	r.since, r.tried, r.start = m.Clock.Now(), 0, m.passed+m.logged
+	r.since, r.start = m.Clock.Now(), logged
 	r.now = run{}
 	if !m.running && !m.stop {
 		m.running = true
@@ -119,31 +117,36 @@ func (m *Mover) Stop() {
 
 // run looks again and again, until no region is closed.
 func (m *Mover) run() {
-	for m.look() {
-		m.Clock.Sleep(interval)
+	for any, comes := m.look(); any; any, comes = m.look() {
+		if comes {
+			m.Clock.Sleep(soon)
+		} else {
+			m.Clock.Sleep(interval)
+		}
 	}
 }
 
 // look returns false if there is nothing left to look at: no region is closed, or nothing of them
-// has left. What leaves later, since a request is short of memory, comes back with its use.
-func (m *Mover) look() bool {
+// has left. What leaves later, since a request is short of memory, comes back with its use. comes:
+// a part came back, and more may.
+func (m *Mover) look() (any, comes bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, load, any := m.Clock.Now(), m.Load(), false
+	now, load := m.Clock.Now(), m.Load()
 	for n, r := range m.regions {
 		if r.closed && !m.stop {
-			m.lookAt(n, r, now, load)
+			comes = m.lookAt(n, r, now, load) || comes
 			any = any || r.moves
 		}
 	}
 	m.running = any
-	return any
+	return any, comes
 }
 
 // lookAt notes the load, and fetches the region if it is time.
-func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
+func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) (comes bool) {
 	_ = m.OnPool(func(p *pool.Pool) error {
-		leaving, done := p.Settle(), m.done(p.Host.Logged())-r.start
+		leaving, done := p.Settle(), p.Logged()-r.start
 		if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
 			at := residency.Nanos(now - r.since)
 			r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
@@ -160,26 +163,20 @@ func (m *Mover) lookAt(n uint64, r *region, now time.Duration, load mem.Bytes) {
 		if !r.knows {
 			r.begin, r.knows = begin(r.before, most, out), true
 		}
-		if done < r.begin || now-r.tried < retry || load+out > most {
+		if done < r.begin || load+out > most {
 			return nil
 		}
-		r.tried = now
-		return p.Prefetch(n)
+		err := p.Prefetch(n, atOnce)
+		_, left, _, _ := p.Away(n)
+		comes = left < out
+		return err
 	})
-}
-
-// done returns how many requests and frees there were, about: the log begins anew with each step.
-func (m *Mover) done(logged int) int {
-	if logged < m.logged {
-		m.passed += m.logged
-	}
-	m.logged = logged
-	return m.passed + logged
+	return comes
 }
 
 // begin returns after how many requests and frees size bytes may begin to come back: the latest of
 // what the runs say, their end where they leave no room.
-func begin(runs []run, limit, size mem.Bytes) (done int) {
+func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	for _, x := range runs {
 		at, ok := residency.SafeStart(x.load, 0, limit, size, linkRate)
 		for i, n := range x.done {

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"go.uber.org/zap"
+	"time"
 
 	"stalloc/actors/device/away"
-	"stalloc/engine"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -46,7 +44,11 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
+	if !p.policy.Indexed() {
+		return nil
+	}
 	m, err := p.movedOf(region)
+	start := time.Now()
 	switch capturing := p.Host.Captures() > 0; {
 	case err != nil:
 		return err
@@ -58,11 +60,13 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	case !m.IsOpen():
 		p.refresh(region, m)
 		p.learn(m)
-		if _, out, _ := m.Size(); out > 0 {
-			if err := p.fetch(m, out, true); err != nil {
+		_, out, _ := m.Size()
+		if out > 0 {
+			if err := p.fetch(m, out, out, true); err != nil {
 				return fmt.Errorf("it stays away: %w", err)
 			}
 		}
+		defer func() { p.spanned(start, "region: opened", out) }()
 	}
 	if err := m.Open(stream); err != nil {
 		return err
@@ -115,6 +119,10 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 	if p.sleeps(region) {
 		return ErrAsleep
 	}
+	if !p.policy.Indexed() { // GMLake maps handles at many places
+		p.sayAway("regions lend nothing with pool:gmlake", nil)
+		return nil
+	}
 	m, err := p.movedOf(region)
 	if err != nil {
 		return err
@@ -124,6 +132,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 		m.uses = max(m.uses-1, 0)
 		return nil
 	}
+	start := time.Now()
 	handles := p.handlesOf(func(pool uint64) bool { return pool == region })
 	if err := m.Close(stream, handles, changed); err != nil {
 		return err
@@ -136,65 +145,26 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, changed, always bool
 		n += n / needMargin
 	}
 	p.send(m, n)
+	p.spanned(start, "region: closed", n)
 	return nil
 }
 
 // needMargin is the part by which more leaves than was needed lately.
 const needMargin = 16
 
-// Prefetch brings back what fits: see actors.Device.Prefetch.
-func (p *Pool) Prefetch(region uint64) error {
+// Prefetch brings back what fits of a region, at most so much: see actors.Device.Prefetch.
+func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	m := p.moved[region]
 	if !p.isClosed(region) || p.sleeps(region) || p.Host.Captures() > 0 {
 		return nil
 	}
 	p.refresh(region, m)
 	_, out, _ := m.Size()
-	err := p.fetch(m, out, false)
+	err := p.fetch(m, out, most, false)
 	if errors.Is(err, driver.ErrOutOfMemory) {
 		return nil // the rest comes with its use
 	}
 	return err
-}
-
-// fetch brings so much back. Idle memory makes way, and with must other regions.
-func (p *Pool) fetch(m *moved, n mem.Bytes, must bool) error {
-	defer p.applyLimit()
-	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
-		zap.Stringer("held", p.reserved()))
-	ways := []func() bool{func() bool { return p.trimBy(n) }}
-	if must {
-		ways = append(ways, func() bool { return p.makeRoom(n, m) })
-	}
-	for {
-		some := n
-		if limit := p.mayHold(); limit > 0 {
-			some = min(n, max(limit-p.reserved(), 0))
-		}
-		got, err := m.Fetch(some)
-		if n -= got; n <= 0 || err != nil && !errors.Is(err, driver.ErrOutOfMemory) {
-			return err
-		}
-		for len(ways) > 0 && !ways[0]() {
-			ways = ways[1:]
-		}
-		if len(ways) == 0 {
-			return errors.Join(err, &RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
-		}
-		ways = ways[1:]
-	}
-}
-
-// trimBy gives idle memory back, so much where there is as much. False: there is none.
-func (p *Pool) trimBy(n mem.Bytes) bool {
-	if p.state >= broken {
-		return false
-	}
-	held := p.policy.Reserved()
-	if _, err := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n}); err != nil {
-		p.sayAway("idle memory does not make way for a region", err)
-	}
-	return p.policy.Reserved() < held
 }
 
 // mirrored returns what is kept on the host for regions that come and go.

@@ -18,13 +18,14 @@ func (p *Pool) Trim(private uint64) error {
 	if private == 0 {
 		err = errors.Join(err, p.trimRegions())
 	}
-	return err
+	return errors.Join(err, p.dev.DropSpare())
 }
 
 // SetLimit bounds the memory that is held of the driver to n bytes; 0: to what the device has.
 func (p *Pool) SetLimit(n mem.Bytes) {
 	p.limit = n
 	p.applyLimit()
+	p.dropSpare()
 }
 
 // Limit returns what the program has set; 0: nothing.
@@ -38,12 +39,20 @@ func (p *Pool) mayHold() mem.Bytes {
 	return p.cap
 }
 
-// applyLimit tells the policy how much it may hold. What sleeps is held there, and takes nothing.
+// applyLimit tells the policy how much it may hold. What sleeps or rests is held there, and takes
+// nothing.
 func (p *Pool) applyLimit() {
 	limit := p.mayHold()
 	p.dev.Bound(limit)
 	if limit > 0 {
-		limit += p.dev.Asleep()
+		limit += p.dev.Asleep() + p.dev.Resting()
 	}
 	p.policy.SetLimit(limit)
+}
+
+// dropSpare gives back what is held for whoever needs memory next.
+func (p *Pool) dropSpare() {
+	if err := p.dev.DropSpare(); err != nil {
+		p.sayAway("the driver has not taken memory back that nobody has", err)
+	}
 }

@@ -35,6 +35,7 @@ type policy interface {
 	Usage() engine.Usage
 	LargestFree() mem.Bytes
 	Reserved() mem.Bytes // the sizes of all handles
+	Lending() mem.Bytes  // lent, and still in use by its streams' work
 	Check() error
 }
 

@@ -72,6 +72,7 @@ type Pool struct {
 	idle    mem.Bytes           // freed since it retired, and not given back
 
 	requests uint64 // so far
+	taken    uint64 // events of the log
 }
 
 // Window is what a pool was opened with.

@@ -162,11 +162,10 @@ func (p *Pool) Sleeps(pools []uint64) (some, all bool) {
 }
 
 // trimRegions gives back what is idle of regions, and of other private pools that no graph uses.
-func (p *Pool) trimRegions() error {
-	if len(p.policy.Regions()) == 0 {
-		return nil
+func (p *Pool) trimRegions() (err error) {
+	if len(p.policy.Regions()) > 0 {
+		_, err = p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
 	}
-	_, err := p.run(engine.Event{Kind: engine.EvTrim, Pool: engine.Regions})
 	p.forgetRegions()
 	return err
 }

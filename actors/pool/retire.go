@@ -16,7 +16,7 @@ var ErrRetired = errors.New("the device was closed")
 // Retire ends serving and gives back what is idle.
 func (p *Pool) Retire() error {
 	p.state = retired
-	events, _ := p.Host.Take()
+	events, _ := p.take()
 	p.Host.Return(events)
 	p.Host.Observe(false)
 	return p.giveIdleBack()
@@ -32,7 +32,7 @@ func (p *Pool) giveIdleBack() error {
 		}
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim})
-	return errors.Join(err, p.trimRegions())
+	return errors.Join(err, p.trimRegions(), p.dev.DropSpare())
 }
 
 // freedRetired gives memory back after frees of a retired device: each time as much as a
@@ -62,6 +62,6 @@ func (p *Pool) Close() error {
 			errs = append(errs, p.dev.Release(h))
 		}
 	}
-	return errors.Join(append(errs, p.drop(p.asleep), p.dev.Unreserve(p.Base, p.Size),
-		p.dev.Close())...)
+	return errors.Join(append(errs, p.drop(p.asleep), p.dev.DropSpare(),
+		p.dev.Unreserve(p.Base, p.Size), p.dev.Close())...)
 }

@@ -15,22 +15,33 @@ import (
 
 // Settle puts to sleep what has been copied, and reports whether more is under way.
 func (p *Pool) Settle() (leaving bool) {
-	slept := mem.Bytes(0)
+	slept, start := mem.Bytes(0), time.Now()
 	for region, m := range p.moved {
 		if p.sleeps(region) || !m.Leaving() {
 			continue
 		}
 		p.refresh(region, m)
-		n, err := m.Settle()
+		n, err := p.settle(m)
 		if slept += n; err != nil {
 			p.sayAway("memory of a region has not left", err)
 		}
 		leaving = leaving || m.Leaving()
 	}
 	if slept > 0 {
+		p.time += time.Since(start)
 		p.applyLimit()
+		p.spanned(start, "region: left", slept)
 	}
 	return leaving
+}
+
+// settle puts to sleep what of a region has been copied. Others are to have its memory.
+func (p *Pool) settle(m *moved) (slept mem.Bytes, err error) {
+	p.dev.Keep(true)
+	p.aside(func() { slept, err = m.Settle() })
+	p.dev.Keep(false)
+	p.rise()
+	return slept, err
 }
 
 // makeRoom has closed regions but one give up so much, and waits for it. It returns false if they
@@ -39,35 +50,35 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
 	}
-	before, want := p.dev.Asleep(), mem.RoundUp(n, mem.HandleSize)
-	p.Log.Debug("regions make room", zap.Stringer("bytes", want), zap.Stringer("away", before))
+	lack, gone := mem.RoundUp(n, mem.HandleSize), mem.Bytes(0)
+	p.Log.Debug("regions make room", zap.Stringer("bytes", lack))
 	for region, m := range p.moved {
-		if m == but || m.IsOpen() || p.sleeps(region) {
+		if m == but || m.IsOpen() || p.sleeps(region) || lack <= gone {
 			continue
 		}
 		p.refresh(region, m)
-		lack := before + want - p.dev.Asleep()
-		if _, _, leaving := m.Size(); lack > leaving {
-			p.send(m, lack-leaving)
+		if _, _, leaving := m.Size(); lack-gone > leaving {
+			p.send(m, lack-gone-leaving)
 		}
-		if p.awaitOut(m, before+want); p.dev.Asleep() >= before+want {
-			break
-		}
+		gone += p.awaitOut(m, lack-gone)
 	}
-	return p.dev.Asleep() > before
+	return gone > 0
 }
 
-// awaitOut waits until so much sleeps, or nothing of the region is under way.
-func (p *Pool) awaitOut(m *moved, most mem.Bytes) {
-	for m.Leaving() && p.dev.Asleep() < most {
-		slept, err := m.Settle()
+// awaitOut waits until so much sleeps, or nothing of the region is under way, and returns how much
+// went to sleep.
+func (p *Pool) awaitOut(m *moved, most mem.Bytes) (gone mem.Bytes) {
+	for m.Leaving() && gone < most {
+		slept, err := p.settle(m)
 		if err != nil {
 			p.sayAway("memory of a region has not left", err)
 		}
+		gone += slept
 		if p.applyLimit(); slept == 0 && err == nil {
-			p.Clock.Sleep(copyWait)
+			p.aside(func() { p.Clock.Sleep(copyWait) })
 		}
 	}
+	return gone
 }
 
 // copyWait is how long a thread sleeps between two looks at a copy that it waits for.
@@ -112,6 +123,8 @@ func (p *Pool) afterRoom(ev *engine.Event, err error) bool {
 		return false
 	}
 	p.waited = true
+	start := time.Now()
+	defer func() { p.spanned(start, "region: a request waits", ev.Asked) }()
 	if p.makeRoom(max(ev.Asked, leastRoom), nil) {
 		ev.Means = p.meansRoom()
 	} else {

@@ -48,6 +48,12 @@ const maxRounds = 64
 // run feeds the engine an event and performs what comes back until the event is settled. It
 // returns the answer, if the event asked for one.
 func (p *Pool) run(ev engine.Event) (engine.Op, error) {
+	answer, err := p.settled(ev)
+	p.peak = max(p.peak, p.held())
+	return answer, err
+}
+
+func (p *Pool) settled(ev engine.Event) (engine.Op, error) {
 	ev.Now = engine.Nanos(p.Clock.Now())
 	for rounds := 0; rounds < maxRounds; {
 		p.ops = p.order.Step(ev, p.ops[:0])
@@ -57,7 +63,6 @@ func (p *Pool) run(ev engine.Event) (engine.Op, error) {
 		last := p.ops[len(p.ops)-1]
 		failed, err := p.perform(p.ops)
 		if err == nil { // else the policy still counts what could not be done
-			p.peak = max(p.peak, p.reserved())
 			p.noteOthers()
 		}
 		if err == nil && last.Kind == engine.OpQuery {
@@ -95,6 +100,10 @@ func (p *Pool) perform(ops []engine.Op) (int, error) {
 	calls := p.calls
 	for i := range ops {
 		op := &ops[i]
+		if op.Kind == engine.OpRest {
+			p.dev.Rest(p.handles[op.Handle])
+			continue
+		}
 		if op.Kind >= engine.OpQuery {
 			if op.Kind == engine.OpFreed {
 				p.note(schedule.EventDone, op.Addr, op.Size, op.Stream)
@@ -223,5 +232,10 @@ func (p *Pool) sync() error {
 // Poll asks about all fences.
 func (p *Pool) Poll() { _, _ = p.run(engine.Event{Kind: engine.EvPoll}) }
 
-// reserved returns the memory that is held of the driver.
-func (p *Pool) reserved() mem.Bytes { return p.policy.Reserved() - p.dev.Asleep() }
+// reserved returns the memory that handles have.
+func (p *Pool) reserved() mem.Bytes {
+	return p.policy.Reserved() - p.dev.Asleep() - p.dev.Resting()
+}
+
+// held returns the memory that is held of the driver: what no handle has for the moment, too.
+func (p *Pool) held() mem.Bytes { return p.reserved() + p.dev.Spare() }

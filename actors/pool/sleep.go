@@ -76,6 +76,7 @@ func (p *Pool) Pause(pools []uint64, keep bool) error {
 		}
 	}
 	meant := func(pool uint64) bool { return slices.Contains(pools, pool) }
+	p.dropSpare()
 	asleep, err := p.dev.Sleep(p.handlesOf(meant))
 	if !asleep {
 		return errors.Join(err, p.drop(fresh))
@@ -142,7 +143,8 @@ func (p *Pool) wake(pools map[uint64]*backup) (handles []driver.Handle, err erro
 		}
 		return p.dev.Wake(handles)
 	}
-	held := p.policy.Reserved()
+	p.dropSpare()
+	held := p.policy.Reserved() // what is idle and sleeps need not wake
 	if err = try(); !errors.Is(err, driver.ErrOutOfMemory) {
 		return handles, err
 	}

@@ -31,16 +31,16 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	s := p.policy.Stats()
 	return Stats{
-		Reserved: p.reserved(), Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
-		PeakReserved: p.peak,
-		Load:         s.Load - p.freedSince, Pending: s.Pending,
+		Reserved: p.held(), PeakReserved: p.peak,
+		Asleep: p.dev.Asleep(), Backup: p.kept() + p.mirrored(),
+		Load: s.Load - p.freedSince, Pending: s.Pending,
 		DriverCalls: p.calls, DriverTime: p.time, Retries: p.Retries.Load(), Engine: s,
 		Late: p.order.Missing(), Waits: p.order.Waits(),
 	}
 }
 
 // ResetPeak has PeakReserved start over from what is reserved now.
-func (p *Pool) ResetPeak() { p.peak = p.reserved() }
+func (p *Pool) ResetPeak() { p.peak = p.held() }
 
 // LargestFree returns the largest free range as it is mapped.
 func (p *Pool) LargestFree() mem.Bytes { return p.policy.LargestFree() }

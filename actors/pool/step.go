@@ -4,6 +4,7 @@ import (
 	"stalloc/actors/step"
 	"stalloc/engine"
 	"stalloc/internal/mem"
+	"stalloc/stream/schedule"
 )
 
 // EndStep ends a step of the policy, and returns what the planner is to know of it; nil: nothing.
@@ -24,7 +25,7 @@ func (p *Pool) observed() *step.Observed {
 			Limit: p.limit},
 		Return: p.Host.Return,
 	}
-	o.Events, o.Lost = p.Host.Take()
+	o.Events, o.Lost = p.take()
 	for _, id := range p.policy.Streams() {
 		o.Streams[p.policy.Ordinal(id)] = id
 		for _, small := range []bool{false, true} {
@@ -34,3 +35,13 @@ func (p *Pool) observed() *step.Observed {
 	}
 	return o
 }
+
+// take returns the log, which begins anew.
+func (p *Pool) take() (events []schedule.Event, lost uint64) {
+	events, lost = p.Host.Take()
+	p.taken += uint64(len(events)) + lost
+	return events, lost
+}
+
+// Logged returns how many requests and frees of the default pool there were so far.
+func (p *Pool) Logged() uint64 { return p.taken + uint64(p.Host.Logged()) }

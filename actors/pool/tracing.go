@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"stalloc/engine"
+	"stalloc/internal/mem"
 	"stalloc/live/perfetto"
 )
 
@@ -12,7 +13,7 @@ import (
 func (p *Pool) tracedCalls(start time.Time, calls uint64) {
 	now := time.Now()
 	p.Trace.Span(start, now, p.Ordinal, purpose(p.ops), perfetto.Args{"calls": calls})
-	p.Trace.Memory(now, p.Ordinal, p.policy.Stats().Load, p.policy.Reserved())
+	p.Trace.Memory(now, p.Ordinal, p.policy.Stats().Load, p.reserved())
 }
 
 // purpose says what operations are for.
@@ -31,7 +32,18 @@ func purpose(ops []engine.Op) string {
 	case has[engine.OpUnmap]:
 		return "driver: unmap"
 	case has[engine.OpSync]:
-		return "driver: wait for a stream"
+		return "driver: wait for the device"
 	}
 	return "driver: fence"
+}
+
+// spanned puts what has happened to regions since a moment into the trace: so many bytes left, came
+// back, or were waited for.
+func (p *Pool) spanned(start time.Time, name string, n mem.Bytes) {
+	if p.Trace == nil {
+		return
+	}
+	now := time.Now()
+	p.Trace.Span(start, now, p.Ordinal, name, perfetto.Args{"bytes": int64(n)})
+	p.Trace.Memory(now, p.Ordinal, p.policy.Stats().Load, p.reserved())
 }

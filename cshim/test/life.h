@@ -32,7 +32,7 @@ void life_play(double most_seconds);
 #define TALLY(X)                                                                               \
 	X(requests)                                                                            \
 	X(refused) X(hits) X(steps) X(plans) X(plain) X(streams) X(pools) X(captures) X(files) \
-		X(forks) X(mishaps) X(looks) X(signals) X(naps) X(exports) X(nights)
+		X(forks) X(mishaps) X(looks) X(signals) X(naps) X(loans) X(exports) X(nights)
 struct tally {
 #define FIELD(name) uint64_t name;
 	TALLY(FIELD)

@@ -39,6 +39,7 @@ static void unpin(void)
 void dreams_close(void)
 {
 	wake_all();
+	loans_close();
 	unpin();
 	for (int d = 0; d < life.devices; d++) {
 		struct stalloc_stats s;

@@ -1,5 +1,5 @@
-/* Regions that sleep, and blocks that are exported. Each worker has a region of its own, on each
- * device: nobody else touches what sleeps. Its blocks live on between naps. */
+/* Regions that sleep or lend their memory, and blocks that are exported. Each worker has one of its
+ * own, on each device: nobody else touches what sleeps. Its blocks live on between naps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@ enum { PIECES = 12, TRIES = 20 };
 static struct region {
 	struct piece p[PIECES];
 	bool asleep, kept; /* with its contents */
+	bool lent, intact; /* nobody touches it; it has not slept without a backup */
 } regions[DEVICES][THREADS];
 
 static const char *tag_of(const struct worker *w, char *text, size_t n)
@@ -117,6 +118,37 @@ static void dream(struct worker *w, struct region *r, int device, void *stream)
 	request(w, device, stream);
 }
 
+static bool lend(struct worker *w, struct region *r, int device, void *stream)
+{
+	char text[32];
+	int all = kit_below(&w->random, 2) ? STALLOC_ALL_LEAVES : 0;
+	int result = stalloc_end_awake(device, tag_of(w, text, sizeof text), stream,
+				       STALLOC_CHANGED | all);
+	CHECK(result == STALLOC_OK || life.mishaps || !life.sound ||
+		      strstr(stalloc_last_error(), "known are"),
+	      "%s", stalloc_last_error());
+	w->did.loans += result == STALLOC_OK;
+	return r->lent = r->intact = result == STALLOC_OK;
+}
+
+/* Uses it again. False: it stays lent, as it may for the lack of memory. */
+static bool open_again(struct worker *w, struct region *r, int device, void *stream)
+{
+	char text[32];
+	const char *tag = tag_of(w, text, sizeof text);
+	for (int i = 0; stalloc_begin_awake(device, tag, stream) != STALLOC_OK; i++) {
+		const char *why = stalloc_last_error();
+		if (strstr(why, "known are")) break; /* it has no blocks */
+		CHECK(!life.roomy || !life.sound || strstr(why, "private pool"), "%s", why);
+		if (i == TRIES) return false;
+		stalloc_empty_cache();
+		kit_progress();
+	}
+	r->lent = false;
+	for (int i = 0; i < PIECES; i++) piece_wake(&r->p[i], r->intact);
+	return true;
+}
+
 void nap(struct worker *w)
 {
 	char text[32];
@@ -124,16 +156,22 @@ void nap(struct worker *w)
 	struct region *r = &regions[device][w->id - 1];
 	if (r->asleep && !resume(w, r, device)) return;
 	int road = road_enter(w, device, 0);
-	if (stalloc_begin_region(tag_of(w, text, sizeof text)) != STALLOC_OK) {
-		CHECK(life.mishaps, "%s", stalloc_last_error());
+	bool open = !r->lent || open_again(w, r, device, road_stream(road));
+	if (!open || stalloc_begin_region(tag_of(w, text, sizeof text)) != STALLOC_OK) {
+		CHECK(!open || life.mishaps, "%s", stalloc_last_error());
 		road_leave(road);
 		return;
 	}
 	churn(w, r, device, road_stream(road));
 	if (kit_below(&w->random, 3) == 0) export(w, &r->p[kit_below(&w->random, PIECES)]);
-	if (pause_now(w, r, device)) dream(w, r, device, road_stream(road));
+	if (kit_below(&w->random, 2))
+		lend(w, r, device, road_stream(road));
+	else if (pause_now(w, r, device))
+		dream(w, r, device, road_stream(road));
 	CHECK(stalloc_end_region() == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
 	road_leave(road);
+	if (r->lent && kit_below(&w->random, 2))
+		stalloc_prefetch(device, tag_of(w, text, sizeof text));
 	if (!r->asleep) return;
 	if (kit_below(&w->random, 2)) steps_play(w);
 	resume(w, r, device);
@@ -145,7 +183,8 @@ static void look(bool kept)
 	for (int d = 0; d < life.devices; d++)
 		for (int t = 0; t < life.threads; t++) {
 			struct region *r = &regions[d][t];
-			for (int i = 0; i < PIECES; i++)
+			r->intact = r->intact && kept; /* a capture may have kept it open */
+			for (int i = 0; i < PIECES && !r->lent; i++)
 				piece_wake(&r->p[i], r->asleep ? r->kept : kept);
 			r->asleep = false;
 		}
@@ -201,6 +240,9 @@ void naps_clear(struct worker *w)
 			struct worker of = {.id = t + 1, .random = w->random};
 			if (r->asleep)
 				CHECK(resume(&of, r, d), "a region cannot be woken: %s",
+				      stalloc_last_error());
+			if (r->lent)
+				CHECK(open_again(&of, r, d, NULL), "a region cannot be opened: %s",
 				      stalloc_last_error());
 			for (int i = 0; i < PIECES; i++) piece_give(w, &r->p[i]);
 		}

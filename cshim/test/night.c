@@ -63,10 +63,14 @@ static void play(void)
 		pass_some();
 	else if (dice < 850 && night.exports)
 		token_take();
-	else if (dice < 900)
+	else if (dice < 885)
 		dream_begin();
-	else if (dice < 970)
+	else if (dice < 940)
 		dream_end();
+	else if (dice < 955)
+		loan_begin();
+	else if (dice < 970)
+		loan_end();
 	else if (dice < 976 && life.mishaps)
 		sweep();
 	else

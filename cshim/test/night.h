@@ -25,7 +25,7 @@ struct night {
 	struct worker *w;
 	struct stay stays[STAYS];
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
-	bool asleep[DEVICES][REGIONS], closed[DEVICES];
+	bool asleep[DEVICES][REGIONS], lent[DEVICES][REGIONS], closed[DEVICES];
 	bool exports, streams, shots, tells; /* what it does beside */
 };
 extern struct night night;
@@ -50,6 +50,9 @@ void stay_give(struct stay *s);
 void stay_use(struct stay *s); /* on another lane */
 bool stay_awake(const struct stay *s);
 bool stays_in(int device, int region); /* whether there are any */
+/* Work on a stream of the device reads the region's, behind all that is there; with `ends` all
+ * that comes later is behind it. */
+void stays_touch(int device, int region, void *stream, bool ends);
 enum answer { IS_AWAKE, IS_ASLEEP, IS_FULL };
 enum answer answer_of(void *at, int device, int region); /* what a request of it was told */
 void stays_look(void); /* at all that are awake, when all work has passed */
@@ -81,6 +84,12 @@ void dreams_close(void);
 
 /* sweep.c: each call of a pause and of a resume fails in turn, while a part sleeps already. */
 void sweep(void);
+
+/* loans.c: regions that lend their memory. */
+void loan_begin(void);
+void loan_end(void);
+bool loans_any(void);
+void loans_close(void);
 
 /* tokens.c: one names the same memory for ever. */
 void token_take(void);

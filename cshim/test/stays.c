@@ -70,7 +70,23 @@ void pass_all(void)
 
 bool stay_awake(const struct stay *s)
 {
-	return s->plain || s->shared || !night.asleep[s->p.device][s->region];
+	int device = s->p.device, r = s->region;
+	return s->plain || s->shared || (!night.asleep[device][r] && !night.lent[device][r]);
+}
+
+void stays_touch(int device, int region, void *stream, bool ends)
+{
+	for (int l = 0; l < LANES; l++)
+		if (night.lanes[device][l] != stream) pass_stream(night.lanes[device][l]);
+	for (int i = 0; i < STAYS; i++) {
+		const struct stay *s = &night.stays[i];
+		if (!s->p.at || s->p.device != device || s->region != region || s->plain ||
+		    s->lost || !stay_awake(s))
+			continue;
+		CHECK(launch(stream, device, read_it, s->p.at, s->p.size, s->p.tag) == 0,
+		      "no stream");
+	}
+	if (ends) pass_stream(stream);
 }
 
 size_t stay_size(void)
@@ -79,23 +95,39 @@ size_t stay_size(void)
 	return 513 + below(most[below(chance(6) ? 6 : 4)]);
 }
 
-bool stays_in(int device, int region)
+static bool others_in(int device, int region, const void *but)
 {
 	for (int i = 0; i < STAYS; i++) {
 		const struct stay *s = &night.stays[i];
-		if (s->p.at && !s->plain && s->p.device == device && s->region == region)
+		if (s->p.at && !s->plain && s->p.device == device && s->region == region &&
+		    s->p.at != but)
 			return true;
 	}
 	return false;
+}
+
+bool stays_in(int device, int region)
+{
+	return others_in(device, region, NULL);
 }
 
 enum answer answer_of(void *at, int device, int region)
 {
 	const char *why = stalloc_last_error();
 	if (at) night.w->served[device]++;
+	if (at && night.lent[device][region] && !night.closed[device]) {
+		CHECK(!others_in(device, region, at), "region %d of device %d has lent its memory",
+		      region, device);
+		night.lent[device][region] = false; /* it had none left */
+	}
 	if (at) return IS_AWAKE;
 	night.w->did.refused++;
 	if (strstr(why, "sleeps")) return IS_ASLEEP;
+	if (strstr(why, "not in use")) {
+		CHECK(night.lent[device][region], "region %d of device %d: %s", region, device,
+		      why);
+		return IS_AWAKE;
+	}
 	CHECK(strstr(why, "out of memory"), "a request on device %d, region %d: %s", device, region,
 	      why);
 	return IS_FULL;

@@ -37,7 +37,7 @@ void token_take(void)
 	static char text[LENGTH];
 	size_t offset = 0;
 	struct stay *s = &night.stays[below(STAYS)];
-	if (!s->p.at || s->plain || s->lost) return;
+	if (!s->p.at || s->plain || s->lost || night.lent[s->p.device][s->region]) return;
 	long n = stalloc_export_block(s->p.at, &offset, text, sizeof text);
 	if (n < 0) {
 		const char *why = stalloc_last_error();

@@ -37,6 +37,9 @@ func (p *Pool) Usage() engine.Usage { return engine.Usage{} }
 // LargestFree returns 0: any free chunks can be stitched.
 func (p *Pool) LargestFree() mem.Bytes { return 0 }
 
+// Lending is 0: nothing is lent.
+func (p *Pool) Lending() mem.Bytes { return 0 }
+
 // Blocks yields the live and pending blocks, in no order. Nothing may change meanwhile.
 func (p *Pool) Blocks() iter.Seq[engine.Block] {
 	return func(yield func(engine.Block) bool) {

@@ -94,7 +94,7 @@ func (e *Engine) Blocks() iter.Seq[engine.Block] {
 // is the default pool's.
 func (e *Engine) HandlesOf(is func(pool uint64) bool) (list []engine.Index) {
 	for h, x := range e.handles {
-		if x.size > 0 && is(e.heaps[heapAt(x.arena)].pool) {
+		if x.size > 0 && !x.rests && is(e.heaps[heapAt(x.arena)].pool) {
 			list = append(list, engine.Index(h))
 		}
 	}

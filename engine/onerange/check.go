@@ -20,7 +20,7 @@ type piece struct {
 //   - gaps and blocks, live or pending, tile the places of its handles; gaps do not
 //     touch, and are walked from the smallest to the largest;
 //   - the block of a view occupies the handles under it from the first on;
-//   - held is the sum of all handles, those of arenas and unmapped ones.
+//   - held is the sum of all handles, those of arenas, unmapped ones and those that rest.
 func (e *Engine) Check() error {
 	pieces := make([][]piece, len(e.arenas))
 	load := make([]unit, len(e.arenas))
@@ -65,6 +65,12 @@ func (e *Engine) Check() error {
 	for _, h := range e.unmapped {
 		if e.handles[h].arena != 0 {
 			return fmt.Errorf("handle %d is unmapped and has a place: %+v", h, e.handles[h])
+		}
+		total += e.handles[h].size
+	}
+	for _, h := range e.resting {
+		if x := &e.handles[h]; x.arena != 0 || !x.rests || slices.Contains(e.unmapped, h) {
+			return fmt.Errorf("handle %d rests: %+v", h, *x)
 		}
 		total += e.handles[h].size
 	}

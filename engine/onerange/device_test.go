@@ -40,7 +40,11 @@ type device struct {
 	granted map[uint64]engine.Op
 	graphs  map[uint64]bool     // private pools that are captured
 	kept    map[mem.Addr]uint64 // pages that graphs remember, with their pools
+	resting []engine.Index      // whose memory others may have
 }
+
+// another stands for whoever has the memory of a handle that rests.
+const another = ^uint64(0)
 
 type unitUse struct {
 	owner  uint64 // request that holds it, plus one
@@ -182,6 +186,8 @@ func (d *device) perform(op engine.Op, ev engine.Event) (bool, error) {
 		return true, d.unmap(op)
 	case engine.OpRelease:
 		return true, d.release(op)
+	case engine.OpRest:
+		return true, d.rest(op)
 	case engine.OpSync:
 		d.seq++
 		d.synced = d.seq
@@ -252,14 +258,41 @@ func (d *device) release(op engine.Op) error {
 	if d.handles[op.Handle] == nil {
 		return fmt.Errorf("release of handle %d, which does not exist", op.Handle)
 	}
+	rests := slices.Index(d.resting, op.Handle)
+	if rests >= 0 {
+		d.resting = slices.Delete(d.resting, rests, rests+1)
+	}
 	for u, use := range d.handles[op.Handle] {
-		if use.owner != 0 || use.freed > 0 && d.synced < use.freed {
+		if rests < 0 && (use.owner != 0 || use.freed > 0 && d.synced < use.freed) {
 			return fmt.Errorf("release of handle %d, unit %d in use: %+v", op.Handle, u, use)
 		}
 	}
 	d.used -= unit(len(d.handles[op.Handle]))
 	delete(d.handles, op.Handle)
 	return nil
+}
+
+// rest has another have the memory of a handle. What used it must have passed a fence.
+func (d *device) rest(op engine.Op) error {
+	if d.handles[op.Handle] == nil || slices.Contains(d.resting, op.Handle) {
+		return fmt.Errorf("handle %d does not exist, or rests", op.Handle)
+	}
+	for u, use := range d.handles[op.Handle] {
+		if use.owner != 0 || use.freed > 0 && max(d.synced, d.fenced[use.stream]) < use.freed {
+			return fmt.Errorf("handle %d rests, unit %d in use: %+v", op.Handle, u, use)
+		}
+		d.handles[op.Handle][u] = unitUse{owner: another}
+	}
+	d.resting = append(d.resting, op.Handle)
+	return nil
+}
+
+// rise gives the memory of a handle that rests back.
+func (d *device) rise(i int) error {
+	h := d.resting[i]
+	d.resting = slices.Delete(d.resting, i, i+1)
+	clear(d.handles[h])
+	return d.step(engine.Event{Kind: engine.EvRise, Handle: h})
 }
 
 // units calls do for every unit of [addr, addr+size).

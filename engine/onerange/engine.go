@@ -101,6 +101,7 @@ type handle struct {
 	size    unit   // 0: the number is not used
 	aliases int32  // views that map it
 	epoch   uint64 // == Engine.epoch: already picked
+	rests   bool   // its memory may be another's: it has no place, but former ones
 }
 
 // Engine is the state. Its zero value is not usable; see New.
@@ -139,6 +140,7 @@ type handleTable struct {
 	handles  []handle
 	freeIDs  []uint32 // of handles
 	unmapped []uint32 // made for a request that failed: mapped at no place
+	resting  []uint32 // lent to nobody, with former places
 	pages    []uint32 // page of the window → the handle whose place it is
 	epoch    uint64   // of a choice among them
 	held     unit     // their sizes
@@ -234,6 +236,10 @@ func (e *Engine) dispatch(ev engine.Event, out []engine.Op) []engine.Op {
 		return out
 	case engine.EvTrim:
 		return e.trim(ev, out)
+	case engine.EvLend:
+		return e.lendOut(ev, out)
+	case engine.EvRise:
+		return e.rise(ev, out)
 	case engine.EvCapture:
 		e.capture(ev.Pool)
 		return out

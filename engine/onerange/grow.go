@@ -54,7 +54,7 @@ func (e *Engine) grow(v int, from, lack, most unit, out []engine.Op) ([]engine.O
 	a.creates = 0
 	if lack > 0 {
 		size := e.handleSize(a.arena, a.n)
-		sum := growth(lack, size, unit(e.cfg.GrowPart), e.heldBefore(a.arena),
+		sum := growth(lack, size, e.growPart(a.heap), e.heldBefore(a.arena),
 			min(room, most-e.held))
 		if sum > room || e.held+sum > most {
 			e.unmapped = append(e.unmapped, e.picks...)

@@ -60,19 +60,23 @@ func (e *Engine) lend(lack unit, out []engine.Op) ([]engine.Op, bool) {
 	for _, known := range []bool{true, false} {
 		for s := range e.allArenas() {
 			if want > 0 && e.lends(s) {
-				want, out = e.lendFrom(s, want, known, out)
+				want, out = e.lendFrom(s, want, func(h uint32) bool {
+					return (e.handles[h].epoch == e.epoch) == known
+				}, out)
 			}
 		}
 	}
 	return e.refuse(engine.RefusedPending, out), true
 }
 
-// lendFrom has an arena lend so much of what has a place in the request's arena already, or of what
-// has none: the highest handles, which its blocks need last. It returns what is still wanted.
-func (e *Engine) lendFrom(s uint32, want unit, known bool, out []engine.Op) (unit, []engine.Op) {
+// lendFrom has an arena lend so much of what may be: the highest handles, which its blocks need
+// last. It returns what is still wanted.
+func (e *Engine) lendFrom(
+	s uint32, want unit, may func(h uint32) bool, out []engine.Op,
+) (unit, []engine.Op) {
 	e.picks = e.picks[:0]
 	for h := range e.whole(s) {
-		if (e.handles[h].epoch == e.epoch) == known {
+		if may(h) {
 			e.picks = append(e.picks, h)
 		}
 	}
@@ -149,3 +153,44 @@ func (e *Engine) takeBack() bool {
 	}
 	return back
 }
+
+// lendOut has streams lend to nobody: what they have lent rests once its fence has passed. It keeps
+// the place it left, and the views that map it, so that rise gives it back without the driver.
+func (e *Engine) lendOut(ev engine.Event, out []engine.Op) []engine.Op {
+	want := unitsOf(ev.Asked)
+	for _, h := range e.unmapped {
+		if want > 0 {
+			want -= e.handles[h].size
+			e.handles[h].rests = true
+			e.resting = append(e.resting, h)
+			out = append(out, engine.Op{Kind: engine.OpRest, Handle: engine.Index(h)})
+		}
+	}
+	e.unmapped = slices.DeleteFunc(e.unmapped, func(h uint32) bool { return e.handles[h].rests })
+	want -= e.lentPending
+	for _, likely := range []unit{unitsOf(ev.Size), 0} {
+		for s := range e.allArenas() {
+			if want > 0 && e.lends(s) {
+				want, out = e.lendFrom(s, want, func(h uint32) bool {
+					return likely == 0 || e.handles[h].size == likely
+				}, out)
+			}
+		}
+	}
+	return out
+}
+
+// rise takes a handle back that rests: it serves the next request that finds no gap.
+func (e *Engine) rise(ev engine.Event, out []engine.Op) []engine.Op {
+	i := slices.Index(e.resting, uint32(ev.Handle))
+	if i < 0 {
+		return append(out, engine.Op{Kind: engine.OpUnknown})
+	}
+	e.handles[ev.Handle].rests = false
+	e.resting = slices.Delete(e.resting, i, i+1)
+	e.unmapped = append(e.unmapped, uint32(ev.Handle))
+	return out
+}
+
+// Lending returns what is lent and still in use by its streams' work.
+func (e *Engine) Lending() mem.Bytes { return bytesOf(e.lentPending) }

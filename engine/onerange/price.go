@@ -1,6 +1,10 @@
 package onerange
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"stalloc/engine"
+)
 
 // Everything here weighs memory against the driver's time: memory that is held above the peak load
 // is lost to the program, and the driver takes as long for a large handle as for a small one, to
@@ -12,7 +16,8 @@ import "math/bits"
 //     each handle holds some, and is broken as long as one of them lives.
 //   - The shortfall of a request is rounded up to a Config.GrowPart-th of a handle. Unrounded,
 //     there would be many small handles, with driver calls for each; what is made beyond the
-//     shortfall is held for good.
+//     shortfall is held for good. A region that the program names grows by whole handles: it moves
+//     handle by handle.
 //   - A program that gives its memory back step after step pays for it anew each time: its handles
 //     may be trimHandleScale times as large, by the load's peak, and what was held before comes
 //     back in whole ones. Not if less than one trimSpareShare-th of the limit was left: such a
@@ -93,6 +98,14 @@ func (e *Engine) heldBefore(s uint32) unit {
 		return 0
 	}
 	return e.arenas[s].most - e.arenas[s].held
+}
+
+// growPart returns the parts of a handle that a heap grows by.
+func (e *Engine) growPart(heap uint32) unit {
+	if e.heaps[heap].pool >= engine.FirstRegion {
+		return 1
+	}
+	return unit(e.cfg.GrowPart)
 }
 
 // growth returns how much to make for a shortfall, in handles of a size: whole ones, if that is not

@@ -74,6 +74,12 @@ func one(d *device, req uint64, next func() int) error {
 					Stream: stream(next()), Pool: uint64(next() % 3), Planned: op.Addr,
 					Exact: true})
 			}
+		case 2:
+			if n := len(d.resting); n > 0 && next()%2 == 0 {
+				return d.rise(next() % n)
+			}
+			return d.step(engine.Event{Kind: engine.EvLend, Size: mem.Bytes(next()%4) * mem.MiB,
+				Asked: mem.Bytes(next()%32) * mem.MiB})
 		}
 		return d.step(engine.Event{Kind: engine.EvFree, Addr: mem.Addr(next()) << 20}) // no block
 	}

@@ -11,8 +11,8 @@ import (
 // trim gives back what is idle: of the default pools, or of one private pool that
 // nobody will use any more.
 func (e *Engine) trim(ev engine.Event, out []engine.Op) []engine.Op {
-	e.act = action{trimming: trimming{true, ev.Pool, ev.Pool == 0 && !ev.Rollback,
-		unitsOf(ev.Asked)}}
+	e.act = action{trimming: trimming{active: true, pool: ev.Pool,
+		requested: ev.Pool == 0 && !ev.Rollback, enough: unitsOf(ev.Asked)}}
 	return e.giveBack(out)
 }
 
@@ -150,13 +150,15 @@ func (e *Engine) keepRest() {
 	e.picks = e.picks[:n]
 }
 
-// release returns the unmapped handles.
+// release returns the handles that are mapped nowhere.
 func (e *Engine) release(out []engine.Op) []engine.Op {
 	e.picks = e.picks[:0]
-	for _, h := range e.unmapped {
-		if e.handles[h].aliases == 0 {
-			e.picks = append(e.picks, h)
-			out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+	for _, list := range [][]uint32{e.unmapped, e.resting} {
+		for _, h := range list {
+			if e.handles[h].aliases == 0 {
+				e.picks = append(e.picks, h)
+				out = append(out, engine.Op{Kind: engine.OpRelease, Handle: engine.Index(h)})
+			}
 		}
 	}
 	if len(e.picks) == 0 {
@@ -247,6 +249,7 @@ func (e *Engine) released(done int) {
 		e.freeIDs = append(e.freeIDs, h)
 		e.stats.Releases++
 	}
-	e.unmapped = slices.DeleteFunc(e.unmapped,
-		func(h uint32) bool { return e.handles[h].size == 0 })
+	gone := func(h uint32) bool { return e.handles[h].size == 0 }
+	e.unmapped = slices.DeleteFunc(e.unmapped, gone)
+	e.resting = slices.DeleteFunc(e.resting, gone)
 }

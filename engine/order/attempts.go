@@ -103,7 +103,7 @@ func (e *Engine) begun() {
 		}
 	case engine.EvUseStream:
 		e.name(a.ev.Stream)
-	case engine.EvBoundary, engine.EvTrim, engine.EvPoll:
+	case engine.EvBoundary, engine.EvTrim, engine.EvLend, engine.EvPoll:
 		e.poll(all)
 	}
 }

@@ -141,7 +141,13 @@ func (n *naive) once() error {
 	case k < 36:
 		n.noSync = n.random.IntN(4) == 0
 	case k < 37:
-		ev.Kind = engine.EvTrim
+		if ev.Kind = engine.EvTrim; n.random.IntN(2) == 0 && !ev.Capturing {
+			ev.Kind, ev.Asked = engine.EvLend, mem.Bytes(n.random.IntN(64))*mem.MiB
+			if len(n.resting) > 0 && n.random.IntN(2) == 0 {
+				ev.Kind, ev.Handle = engine.EvRise, n.resting[0]
+				n.resting = n.resting[1:]
+			}
+		}
 		return n.step(ev)
 	case k < 38:
 		ev.Kind = engine.EvBoundary

@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"stalloc/engine"
@@ -22,7 +23,8 @@ type world struct {
 	streams  map[mem.StreamID]*work
 	events   map[driver.Fence]recorded
 	refuses  map[mem.StreamID]bool // it takes no events
-	noSync   bool                  // the device cannot be waited for
+	resting  []engine.Index
+	noSync   bool // the device cannot be waited for
 	said     []string
 	answer   engine.Op          // of the last event; OpKind 0: none
 	mapped   map[mem.Addr]piece // by page
@@ -125,7 +127,11 @@ func (w *world) do(op engine.Op) bool {
 		}
 	case engine.OpRelease:
 		delete(w.held, op.Handle)
+		w.resting = slices.DeleteFunc(w.resting,
+			func(h engine.Index) bool { return h == op.Handle })
 		w.say("release")
+	case engine.OpRest:
+		w.resting = append(w.resting, op.Handle)
 	case engine.OpSync:
 		w.say("sync")
 		if w.noSync {

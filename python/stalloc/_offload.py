@@ -13,6 +13,9 @@ from ._errors import StallocError, StallocWarning
 
 # Smaller states stay: step counters, scales of 8-bit states.
 LEAST = 1 << 20
+# So much moves into the region before what it had before goes back to the driver: the region shall
+# get new handles, which are large.
+AT_ONCE = 512 << 20
 
 _numbers = itertools.count()
 
@@ -164,14 +167,17 @@ class _Offloaded:
         if not sharing:
             return
         self.wake()
-        kept: set[int] = set()
+        idle, known = AT_ONCE, len(self.moved)
         for tensors in sharing.values():
             # Parameters, gradients or flat buffers may be the same memory.
             if self._uses(tensors[0]) > len(tensors):
                 continue
-            kept.add(self._move(tensors))
-        self.moved |= kept
-        if kept:  # what they had before is idle, and may never be needed again
+            if idle >= AT_ONCE:
+                self.torch.cuda.empty_cache()
+                idle = 0
+            idle += tensors[0].untyped_storage().nbytes()
+            self.moved.add(self._move(tensors))
+        if len(self.moved) > known:
             self.torch.cuda.empty_cache()
 
     def _uses(self, tensor: Any) -> int:

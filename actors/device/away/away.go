@@ -115,6 +115,16 @@ func (r *Region) Refresh(handles []driver.Handle) {
 // Size returns what the region has, and how much of it is away or leaving.
 func (r *Region) Size() (all, away, leaving mem.Bytes) { return r.all, r.away, r.leaving }
 
+// Piece returns the size of a handle that is away, 0: none is.
+func (r *Region) Piece() mem.Bytes {
+	for _, p := range r.parts {
+		if p.away {
+			return p.size
+		}
+	}
+	return 0
+}
+
 // recount sums up what the parts have.
 func (r *Region) recount() {
 	r.all, r.away, r.leaving = 0, 0, 0

@@ -37,6 +37,7 @@ func (d *Device) Export(addr mem.Addr, size mem.Bytes) (at mem.Addr, all []Expor
 	}
 	for _, s := range spots {
 		s.of.shares++
+		s.of.exported = true
 	}
 	return spots[0].at, all, nil
 }

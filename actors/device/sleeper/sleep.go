@@ -18,11 +18,18 @@ type spot struct {
 // spots returns the places of handles by address.
 func (d *Device) spots(handles []driver.Handle) (spots []spot) {
 	for _, h := range handles {
-		if x := d.handles[h]; x != nil && x.shares == 0 {
-			for at, p := range x.places {
-				spots = append(spots, spot{p, at})
-			}
+		if x := d.handles[h]; x != nil && x.shares == 0 && x.was == 0 {
+			spots = append(spots, d.spotsOf(x)...)
 		}
+	}
+	slices.SortFunc(spots, spot.compare)
+	return spots
+}
+
+// spotsOf returns the places of one handle by address.
+func (d *Device) spotsOf(x *handle) (spots []spot) {
+	for at, p := range x.places {
+		spots = append(spots, spot{p, at})
 	}
 	slices.SortFunc(spots, spot.compare)
 	return spots
@@ -145,7 +152,7 @@ func (d *Device) Wake(handles []driver.Handle) error {
 	apart := slices.DeleteFunc(slices.Clone(spots), spot.isMapped)
 	err := func() error {
 		for _, h := range handles {
-			if x := d.handles[h]; x != nil && !x.there {
+			if x := d.handles[h]; x != nil && !x.there && x.was == 0 {
 				if err := d.fill(x); err != nil {
 					return err
 				}
@@ -168,7 +175,7 @@ func (d *Device) Wake(handles []driver.Handle) error {
 func (d *Device) empty(handles []*handle) error {
 	var errs []error
 	for _, x := range handles {
-		if err := d.Device.Release(x.real); err != nil {
+		if err := d.giveUp(x); err != nil {
 			errs = append(errs, err)
 			continue
 		}

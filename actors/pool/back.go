@@ -1,0 +1,110 @@
+package pool
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"stalloc/engine"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// fetch brings n bytes back, at most `now` of them at this call. Idle memory makes way without a
+// wait; what of it streams still work on comes at a later call. With must the caller waits for it,
+// and other regions make way, too.
+func (p *Pool) fetch(m *moved, n, now mem.Bytes, must bool) error {
+	defer p.applyLimit()
+	p.Log.Debug("a region comes back", zap.Stringer("bytes", n), zap.Bool("now", must),
+		zap.Stringer("held", p.reserved()))
+	ways := []func() bool{func() bool { return p.trimBy(n) },
+		func() bool { return p.makeRoom(n, m) }}
+	for full := false; ; {
+		room := n
+		if limit := p.mayHold(); full {
+			room = 0
+		} else if limit > 0 {
+			room = min(n, max(limit-p.reserved(), 0))
+		}
+		gave := room < n && p.lend(n-room, m.Piece())
+		start := time.Now()
+		var got mem.Bytes
+		var err error
+		p.aside(func() { got, err = m.Fetch(min(room, now)) })
+		p.time += time.Since(start)
+		p.spanned(start, "region: comes back", got)
+		full = (full || errors.Is(err, driver.ErrOutOfMemory)) && !gave
+		n, now = n-got, now-got
+		switch {
+		case n <= 0 || now <= 0 || !gave && got == 0 && !must,
+			err != nil && !errors.Is(err, driver.ErrOutOfMemory):
+			return err
+		case gave || got > 0:
+		case p.policy.Lending() > 0 && p.order.Missing() == 0:
+			p.aside(func() { p.Clock.Sleep(copyWait) })
+		default:
+			for len(ways) > 0 && !ways[0]() {
+				ways = ways[1:]
+			}
+			if len(ways) == 0 {
+				return errors.Join(err,
+					&RefusedError{Reason: engine.RefusedLimit, Limit: p.limit})
+			}
+			ways, full = ways[1:], false
+		}
+	}
+}
+
+// lend has idle memory rest, so much where there is as much, in handles of a size if it can be,
+// once streams have passed what they have queued: at this call, or a later one. It reports whether
+// some rests now.
+func (p *Pool) lend(n, size mem.Bytes) bool {
+	if p.state >= broken || !p.policy.Indexed() || p.Host.Captures() > 0 {
+		return false
+	}
+	held := p.reserved()
+	if _, err := p.run(engine.Event{Kind: engine.EvLend, Asked: n, Size: size}); err != nil {
+		p.sayAway("idle memory does not make way for a region", err)
+	}
+	p.rise()
+	return p.reserved() < held
+}
+
+// rise tells the engine which handles have their memory back that rested.
+func (p *Pool) rise() {
+	risen := p.dev.Risen()
+	if len(risen) == 0 || p.state >= broken {
+		return
+	}
+	for i, h := range p.handles {
+		if h == 0 || !slices.Contains(risen, h) {
+			continue
+		}
+		if _, err := p.run(engine.Event{Kind: engine.EvRise, Handle: engine.Index(i)}); err != nil {
+			p.sayAway("memory is back that nobody had lent", err)
+		}
+	}
+}
+
+// aside does something that takes its time while the host serves on: between two events of the
+// engine, and nothing that they are about.
+func (p *Pool) aside(do func()) {
+	p.Host.SetBudget(p.budget())
+	p.Host.Unlock()
+	defer p.Host.Lock()
+	do()
+}
+
+// trimBy gives idle memory back, so much where there is as much. False: there is none.
+func (p *Pool) trimBy(n mem.Bytes) bool {
+	if p.state >= broken {
+		return false
+	}
+	held := p.reserved()
+	if _, err := p.run(engine.Event{Kind: engine.EvTrim, Rollback: true, Asked: n}); err != nil {
+		p.sayAway("idle memory does not make way for a region", err)
+	}
+	return p.reserved() < held
+}

@@ -1,0 +1,120 @@
+/* Regions that lend their memory at night: between stalloc_end_awake and stalloc_begin_awake nobody
+ * touches their blocks, and behind it each byte is as it was, whatever others had there, paused,
+ * limited or failed meanwhile. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../tests/fakecuda/fakecuda.h"
+#include "night.h"
+
+static void *stream_of(int device)
+{
+	return night.lanes[device][below(LANES)];
+}
+
+static bool has_lent(int device)
+{
+	for (int r = 1; r < REGIONS; r++)
+		if (night.lent[device][r]) return true;
+	return false;
+}
+
+bool loans_any(void)
+{
+	for (int d = 0; d < life.devices; d++)
+		if (has_lent(d)) return true;
+	return false;
+}
+
+/* A call of the driver fails under it, now and then. */
+static bool failing(void)
+{
+	static const char *const names[] = {
+		"cuMemCreate",	 "cuMemMap",	       "cuMemSetAccess",    "cuMemUnmap",
+		"cuMemRelease",	 "cuMemcpyDtoHAsync",  "cuMemcpyHtoDAsync", "cuEventRecord",
+		"cuEventQuery",	 "cuStreamWaitEvent",  "cuCtxSynchronize",  "cuStreamCreate",
+		"cuEventCreate", "cuMemHostRegister"};
+	char rule[64];
+	if (!life.mishaps || !chance(3)) return false;
+	snprintf(rule, sizeof rule, "%s:%d:2", names[below(sizeof names / sizeof *names)],
+		 1 + (int)below(6));
+	CHECK(kit_fake_fail(rule) == 0, "%s", rule);
+	TELL("fail %s", rule);
+	night.w->did.mishaps++;
+	return true;
+}
+
+/* All lanes have passed what they have; work on one of them comes behind. */
+void loan_begin(void)
+{
+	int device = (int)below((uint64_t)life.devices), r = 1 + (int)below(REGIONS - 1);
+	if (strstr(getenv("STALLOC_CONF"), "pool:gmlake")) return; /* nothing lends there */
+	if (night.closed[device] || night.asleep[device][r] || night.lent[device][r] ||
+	    !stays_in(device, r))
+		return;
+	void *stream = stream_of(device);
+	stays_touch(device, r, stream, false);
+	bool fails = failing();
+	int result = stalloc_end_awake(device, tag_of(r), stream,
+				       STALLOC_CHANGED | (chance(3) ? STALLOC_ALL_LEAVES : 0));
+	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
+	if (fails) kit_fake_fail("");
+	TELL("lend device %d, region %d: %s", device, r, why);
+	CHECK(result == STALLOC_OK || fails, "%s", why);
+	night.lent[device][r] = result == STALLOC_OK;
+	night.w->did.loans += result == STALLOC_OK;
+}
+
+static void end(int device, int r)
+{
+	void *stream = stream_of(device);
+	bool fails = failing();
+	int result = stalloc_begin_awake(device, tag_of(r), stream);
+	const char *why = result == STALLOC_OK ? "" : stalloc_last_error();
+	if (fails) kit_fake_fail("");
+	TELL("open device %d, region %d: %s", device, r, why);
+	CHECK(result == STALLOC_OK || fails || night.asleep[device][r] ||
+		      strstr(why, "limit is reached") || strstr(why, "no memory left") ||
+		      strstr(why, "known are"),
+	      "%s", why);
+	if (result != STALLOC_OK) return;
+	CHECK(!night.asleep[device][r] || !stays_in(device, r), "what sleeps was opened");
+	night.lent[device][r] = false;
+	stays_touch(device, r, stream, true);
+}
+
+void loan_end(void)
+{
+	int device = (int)below((uint64_t)life.devices), r = 1 + (int)below(REGIONS - 1);
+	if (!night.lent[device][r]) return;
+	if (chance(3)) {
+		bool fails = failing();
+		int result = stalloc_prefetch(device, tag_of(r));
+		if (fails) kit_fake_fail("");
+		CHECK(result == STALLOC_OK || fails || !stays_in(device, r), "%s",
+		      stalloc_last_error());
+	}
+	if (chance(2)) pass_some();
+	end(device, r);
+}
+
+/* All is open in the end, a region at a time, and has no memory any more. Nothing sleeps. */
+void loans_close(void)
+{
+	for (int rounds = 0; loans_any(); rounds++) {
+		CHECK(rounds < 2 * REGIONS, "it does not open: %s", stalloc_last_error());
+		for (int d = 0; d < life.devices; d++)
+			for (int r = 1; r < REGIONS; r++)
+				if (night.lent[d][r]) end(d, r);
+		stays_look();
+		for (int i = 0; i < STAYS; i++)
+			if (stay_awake(&night.stays[i])) stay_give(&night.stays[i]);
+		pass_all();
+		stalloc_empty_cache();
+	}
+	for (int i = 0; i < STAYS; i++)
+		if (night.stays[i].region) stay_give(&night.stays[i]);
+	pass_all();
+	stalloc_empty_cache();
+}

@@ -1,0 +1,182 @@
+"""Where the time of steps with offloaded optimizer states goes, beside native without a limit.
+
+    python tests/gpu/offload_steps.py [--turns 3] [--steps 12] [--ways native offload] [--keep DIR]
+
+Runs the ways of examples/offload_states.py (24 GiB, 2 x 8 sequences of 2048, recomputed) in turns.
+Prints for each turn the tokens/s; then, as medians of all steps after the third, with the least and
+the most: the device's time of each part of a step, how far the host is ahead when a part begins,
+and what the allocator's trace has: waits, bytes, times of driver calls, and when in the step.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES.parent / "python")]
+GIB = 1 << 30
+FIRST = 3  # steps before it learn
+
+
+def play(options):
+    """One way: a row with the parts of each step, and what the trace says of it."""
+    import torch
+
+    stalloc = None
+    if options.way != "native":
+        import stalloc
+
+        stalloc.enable(strict=True)
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(options.limit * GIB / total)
+    import measure
+    import offload_model
+
+    device = torch.device("cuda", 0)
+    net, optimizer = offload_model.build(options, device)
+    net.recompute = True
+    marks = []  # of this step: name, event, host's time
+
+    def mark(name):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        marks.append((name, event, time.time()))
+
+    @contextlib.contextmanager
+    def around():
+        mark(f"batch {len(marks) + 1}")
+        yield
+
+    optimizer.register_step_pre_hook(lambda *_: mark("states come back"))
+    if stalloc:
+        stalloc.offload(optimizer)
+    optimizer.register_step_pre_hook(lambda *_: mark("optimizer"))
+    optimizer.register_step_post_hook(lambda *_: mark("end"))
+    steps, losses = [], []
+    for number in range(options.steps):
+        marks.clear()
+        torch.cuda.synchronize()
+        base, begun = torch.cuda.Event(enable_timing=True), time.time()
+        base.record()
+        some = offload_model.step(options, net, optimizer, number, device, around)
+        losses.append(sum(map(float, some)))
+        ended = time.time()
+        at = [(name, base.elapsed_time(e), (host - begun) * 1e3) for name, e, host in marks]
+        steps.append({
+            "begun": begun, "ended": ended,
+            "parts": {a[0]: b[1] - a[1] for a, b in zip(at, at[1:])},
+            "ahead": {name: device_at - host for name, device_at, host in at},
+        })  # fmt: skip
+    measure.require_finite(net, losses)
+    print(json.dumps({
+        "device": torch.cuda.get_device_name(), "steps": steps,
+        "losses": losses, "held": torch.cuda.max_memory_reserved() / GIB,
+    }))  # fmt: skip
+
+
+def traced(path, steps):
+    """For each step, by name: how many spans, ms, GiB, when the first began and the last ended."""
+    spans, base = [], 0.0
+    for line in Path(path).read_text().splitlines()[1:]:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line.rstrip(","))
+            if event["name"] == "stalloc_base_time":
+                base = int(event["args"]["nanoseconds"]) / 1e9
+            elif event["ph"] == "X" and not event["name"].startswith("step"):
+                spans.append(event)
+    for step in steps:
+        seen = defaultdict(lambda: [0, 0.0, 0.0, 1e9, 0.0])
+        for event in spans:
+            at = base + event["ts"] / 1e6
+            if step["begun"] <= at < step["ended"]:
+                row, begin = seen[event["name"]], (at - step["begun"]) * 1e3
+                took = event.get("dur", 0) / 1e3
+                row[0] += 1
+                row[1] += took
+                row[2] += event.get("args", {}).get("bytes", 0) / GIB
+                row[3], row[4] = min(row[3], begin), max(row[4], begin + took)
+        yield dict(seen)
+
+
+def shown(values):
+    """The median, with the least and the most."""
+    return f"{statistics.median(values):.1f} ({min(values):.1f}..{max(values):.1f})"
+
+
+def print_tables(rows):
+    """What all turns say together; rows by way."""
+    late = {way: [s for row in some for s in row["steps"][FIRST:]] for way, some in rows.items()}
+    late = {way: steps for way, steps in late.items() if steps}
+    print("\npart of a step | " + " | ".join(f"{way}, ms | ahead, ms" for way in late))
+    for name in next(iter(late.values()))[0]["ahead"]:
+        cells = []
+        for steps in late.values():
+            took = [s["parts"][name] for s in steps if name in s["parts"]]
+            cells += [shown(took) if took else "", shown([s["ahead"][name] for s in steps])]
+        print(f"{name} | " + " | ".join(cells))
+    for way, steps in late.items():
+        names = sorted({name for s in steps for name in s.get("trace", {})})
+        if names:
+            print(f"\n{way}: in a step | spans | ms | GiB | first begins, ms | last ends, ms")
+        for name in names:
+            seen = [s["trace"].get(name, [0, 0.0, 0.0, 0.0, 0.0]) for s in steps]
+            print(f"{name} | " + " | ".join(shown([x[i] for x in seen]) for i in range(5)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=float, default=24)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--accumulate", type=int, default=8)
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--ways", nargs="*", default=["native", "offload"])
+    parser.add_argument("--keep", type=Path, help="a folder for the traces")
+    parser.add_argument("--way", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.way:
+        return play(options)
+    tokens, rows = options.batch * options.accumulate * options.length, defaultdict(list)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
+        for turn in range(options.turns):
+            for way in options.ways:
+                trace = folder / f"{way}-{turn}.json"
+                conf = ",".join(filter(None, [os.environ.get("STALLOC_CONF"), f"trace:{trace}"]))
+                child = subprocess.run(
+                    [sys.executable, __file__, *sys.argv[1:], "--way", way],
+                    capture_output=True, text=True,
+                    env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "", "STALLOC_CONF": conf},
+                )  # fmt: skip
+                if child.returncode:
+                    print(f"turn {turn}, {way}: FAILED: {child.stderr[-400:]}", flush=True)
+                    continue
+                row = json.loads(child.stdout.splitlines()[-1])
+                if way != "native":
+                    for step, seen in zip(row["steps"], traced(trace, row["steps"])):
+                        step["trace"] = seen
+                rows[way].append(row)
+                took = [s["ended"] - s["begun"] for s in row["steps"][FIRST:]]
+                print(
+                    f"turn {turn}, {way}: {tokens / statistics.median(took):.0f} tokens/s, a step "
+                    f"{shown([1e3 * t for t in took])} ms, held {row['held']:.2f} GiB, "
+                    f"{row['device']}, last loss {row['losses'][-1]:.6f}",
+                    flush=True,
+                )
+    if rows:
+        print_tables(rows)
+    return None
+
+
+if __name__ == "__main__":
+    main()
