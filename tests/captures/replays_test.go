@@ -156,10 +156,11 @@ func (f failing) Unmap(at mem.Addr, size mem.Bytes) error {
 func newWorld(t *testing.T, seed uint64, faults int) *world {
 	w := &world{rand: rand.New(rand.NewPCG(seed, uint64(faults))), t: t, faults: faults}
 	w.gpu = sim.New(sim.Config{Capacity: 3 * mem.GiB, FenceDelay: 2})
-	var err error
-	if w.Local, err = actors.OpenLocal(failing{w.gpu, w}, actors.Options{Inline: true}); err != nil {
+	local, err := actors.OpenLocal(failing{w.gpu, w}, actors.Options{Inline: true})
+	if err != nil {
 		t.Fatal(err)
 	}
+	w.Local = local
 	w.PersistentStream(1)
 	w.region.number, _ = pool.Region("test: beside graphs")
 	w.region.open = true
