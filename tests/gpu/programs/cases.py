@@ -61,60 +61,68 @@ class Lives:
 
     A graph remembers its addresses, and nothing else may lie there between replays. So what must
     be reserved is the most that lives outside, and the most that lives in each pool while its
-    graphs are captured."""
+    graphs are captured. Bytes are those that were asked for."""
 
     def __init__(self):
         torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=10**6)
-        self.live = {}  # address: bytes, pool
+        self.live, self.ranges, self.marks = {}, set(), []  # live: address: bytes, pool
         for segment in torch.cuda.memory_snapshot():
             for block in segment["blocks"]:
                 if block["state"].startswith("active"):
-                    self.live[block["address"]] = (block["size"], pool_of(segment))
-        self.first = self.events()
+                    self.live[block["address"]] = (block["requested_size"], pool_of(segment))
+        self.first = 0
 
     def events(self):
-        return len(torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()])
+        """All so far. Where private pools lie is noted."""
+        seen = torch.cuda.memory._snapshot()
+        for s in seen["segments"]:
+            if pool_of(s):
+                self.ranges.add((s["address"], s["address"] + s["total_size"], pool_of(s)))
+        return seen["device_traces"][torch.cuda.current_device()]
+
+    def mark(self):
+        """A step begins: standard error tells of each what lived."""
+        self.marks.append(len(self.events()))
 
     def begin(self):
         """What lives from here on counts."""
-        self.first = self.events()
+        self.first = len(self.events())
         torch.cuda.reset_peak_memory_stats()
 
     def end(self):
         """The most outside, what is there in the end, and the most in pools; no more history."""
-        seen = torch.cuda.memory._snapshot()
-        counted = torch.cuda.max_memory_allocated()
+        events = self.events()
+        counted = torch.cuda.memory_stats()["requested_bytes.all.peak"]
         torch.cuda.memory._record_memory_history(enabled=None)
-        ranges = [
-            (s["address"], s["address"] + s["total_size"], pool_of(s))
-            for s in seen["segments"]
-            if pool_of(s)
-        ]
-        now, most, peak = {}, {}, 0
-
-        def change(pool, size):
-            now[pool] = now.get(pool, 0) + size
-
+        now, most, peak, step = {}, {}, 0, {}
         for size, pool in self.live.values():
-            change(pool, size)
-        events = seen["device_traces"][torch.cuda.current_device()]
+            now[pool] = now.get(pool, 0) + size
         for i, event in enumerate(events):
             address = event.get("addr")
             if event["action"] in ("alloc", "free_completed") and address in self.live:
                 size, pool = self.live.pop(address)
-                change(pool, -size)
+                now[pool] -= size
             if event["action"] == "alloc":
-                inside = [p for low, high, p in ranges if low <= address < high]
-                pool = pool_of(event) or next(iter(inside), None)
-                size = -(-event["size"] // 512) * 512  # as PyTorch counts
-                self.live[address] = (size, pool)
-                change(pool, size)
+                inside = (p for low, high, p in self.ranges if low <= address < high)
+                pool = pool_of(event) or next(inside, None)
+                self.live[address] = (event["size"], pool)
+                now[pool] = now.get(pool, 0) + event["size"]
             if i >= self.first:
                 most = {p: max(most.get(p, 0), n) for p, n in now.items()}
                 peak = max(peak, sum(now.values()))
+            step = {p: max(step.get(p, 0), n) for p, n in now.items()}
+            if i + 1 in self.marks:
+                told = ", ".join(f"{p or 'outside'} {n >> 20}" for p, n in step.items())
+                print(f"step {self.marks.index(i + 1)}: {told} MiB", file=sys.stderr)
+                step = {}
         inside = sum(n for p, n in most.items() if p)
         totals = {"peak": peak, "counted": counted}  # of all, by us and by PyTorch
         return {"outside": most.get(None, 0), "left": now.get(None, 0), "inside": inside, **totals}
+
+
+def pools_hold():
+    """What private pools have reserved; no history may be recorded."""
+    return sum(s["total_size"] for s in torch.cuda.memory_snapshot() if pool_of(s))
 
 
 def run(names):
