@@ -102,7 +102,10 @@ func (p *Pool) Resume(pools []uint64) error {
 			woken[pool] = x
 		}
 	}
-	if len(woken) == 0 {
+	if len(woken) == 0 { // of a closed device, what could not be unpinned has no other chance
+		if err := p.unpin(); err != nil {
+			p.Log.Warn("memory of the host was not given back", zap.Error(err))
+		}
 		return nil
 	}
 	if p.Host.Captures() > 0 { // copies wait for streams that may be captured

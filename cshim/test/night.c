@@ -1,6 +1,8 @@
 /* A night: see night.h. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "night.h"
 
@@ -25,6 +27,7 @@ static void close_one(void)
 	int device = (int)below((uint64_t)life.devices), open = 0;
 	for (int d = 0; d < life.devices; d++) open += !night.closed[d];
 	if (open < 2) return;
+	reels_close(device);
 	CHECK(stalloc_close(device) == STALLOC_OK || life.mishaps, "%s", stalloc_last_error());
 	night.closed[device] = true;
 	TELL("close %d", device);
@@ -73,6 +76,8 @@ static void play(void)
 		loan_end();
 	else if (dice < 976 && life.mishaps)
 		sweep();
+	else if (dice < 988 && night.reels)
+		reels_play();
 	else
 		rare();
 	quotas_check();
@@ -88,13 +93,17 @@ void night_play(struct worker *w, double seconds)
 	night.tells = kit_number("ATTACK_TELL", 0);
 	night.exports = kit_below(&w->random, 2);
 	night.shots = kit_below(&w->random, 3) == 0;
-	night.streams = kit_below(&w->random, 3) == 0 && !life.limits;
+	night.reels = kit_below(&w->random, 2);
+	/* GMLake's algorithm lends nothing */
+	night.streams = kit_below(&w->random, 3) == 0 && !life.limits &&
+			!strstr(getenv("STALLOC_CONF"), "pool:gmlake");
 	stays_open();
 	CHECK(pthread_create(&device, NULL, go_on, NULL) == 0, "no thread");
 	if (night.streams) once_play();
 	while (kit_seconds() - start < seconds) play();
 	for (int d = 0; d < life.devices; d++) quota_set(d, 1);
 	dreams_close();
+	reels_close(-1);
 	for (int i = 0; i < STAYS; i++) stay_give(&night.stays[i]);
 	tokens_close();
 	lanes_close();

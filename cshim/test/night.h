@@ -26,7 +26,7 @@ struct night {
 	struct stay stays[STAYS];
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], lent[DEVICES][REGIONS], closed[DEVICES];
-	bool exports, streams, shots, tells; /* what it does beside */
+	bool exports, streams, shots, reels, tells; /* what it does beside */
 };
 extern struct night night;
 
@@ -60,6 +60,8 @@ void pass_some(void);
 void pass_all(void);
 void lane_renew(void);
 void lanes_close(void);
+void work_write(const struct piece *p, int lane); /* its pattern, as work in a lane */
+void work_read(const struct piece *p, int lane);
 int region_begin(int region);
 void region_end(int region);
 const char *tag_of(int region);
@@ -105,5 +107,9 @@ void once_close(void);
 
 /* shots.c: captures while other streams allocate to the same private pool. */
 void shots_play(void);
+
+/* reels.c: graphs that live on, and write what their captures had. */
+void reels_play(void);
+void reels_close(int device); /* -1: all */
 
 #endif

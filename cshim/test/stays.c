@@ -51,11 +51,20 @@ static void read_it(void *at, size_t size, unsigned long tag)
 	piece_check(&(struct piece){.at = at, .size = size, .tag = tag});
 }
 
-static void work(const struct stay *s, int lane, fakecuda_kernel kernel)
+static void work(const struct piece *p, int lane, fakecuda_kernel kernel)
 {
-	const struct piece *p = &s->p;
 	CHECK(launch(night.lanes[p->device][lane], p->device, kernel, p->at, p->size, p->tag) == 0,
 	      "no stream");
+}
+
+void work_write(const struct piece *p, int lane)
+{
+	work(p, lane, write_it);
+}
+
+void work_read(const struct piece *p, int lane)
+{
+	work(p, lane, read_it);
 }
 
 void pass_some(void)
@@ -152,7 +161,7 @@ void stay_get(struct stay *s)
 	     device, s->region, lane, (unsigned long long)s->p.tag);
 	if (!s->p.at) return;
 	piece_claim(&s->p, true);
-	work(s, lane, write_it);
+	work_write(&s->p, lane);
 }
 
 void stay_use(struct stay *s)
@@ -166,15 +175,15 @@ void stay_use(struct stay *s)
 	stalloc_record_stream(s->p.at, night.lanes[s->p.device][lane]);
 	s->used_on = lane + 1;
 	TELL("use %p on lane %d", s->p.at, lane);
-	work(s, lane, read_it);
-	if (chance(2)) work(s, lane, write_it); /* the same */
+	work_read(&s->p, lane);
+	if (chance(2)) work_write(&s->p, lane); /* the same */
 }
 
 void stay_give(struct stay *s)
 {
 	if (!s->p.at) return;
 	TELL("give %p", s->p.at);
-	if (stay_awake(s) && !s->lost && s->lane >= 0) work(s, s->lane, read_it);
+	if (stay_awake(s) && !s->lost && s->lane >= 0) work_read(&s->p, s->lane);
 	if (s->shared) pass_all(); /* its region may sleep, where no work is to be */
 	piece_claim(&s->p, false);
 	stalloc_free(s->p.at, s->p.size, s->p.device, s->p.stream);

@@ -201,9 +201,15 @@ class Ledger : public Delegate {
 	// Drops the places of freed blocks after empty_cache.
 	void drop_idle_places(const Context &frames) {
 		for (int d = 0; d < c10::cuda::device_count(); d++) {
+			const auto pools = library_.pools(d);
+			auto holds = [&](const auto &id) {
+				return std::any_of(pools.begin(), pools.end(), [&](const auto &p) {
+					return p[0] == id.first && p[1] == id.second;
+				});
+			};
 			std::lock_guard<std::mutex> hold(books_[d].lock);
-			books_[d].places.shrink(
-				0, place_recorder(books_[d], static_cast<DeviceIndex>(d), frames));
+			books_[d].places.drop_idle(
+				place_recorder(books_[d], static_cast<DeviceIndex>(d), frames), holds);
 		}
 	}
 

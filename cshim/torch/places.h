@@ -2,9 +2,9 @@
 //
 // libstalloc stitches, so the same physical memory has different addresses over time. A place is an
 // address range where a block is or was. When all places together exceed what is reserved, those
-// that were left first are dropped. PyTorch's viewer replays a history event by event and needs a
-// segment around each block at all times, so places appear and disappear with events, as segments
-// do.
+// that were left first are dropped, those of private pools last, since graphs remember them.
+// PyTorch's viewer replays a history event by event and needs a segment around each block at all
+// times, so places appear and disappear with events, as segments do.
 #ifndef STALLOC_TORCH_PLACES_H
 #define STALLOC_TORCH_PLACES_H
 
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace stalloc {
@@ -24,6 +25,7 @@ struct Owner {
 
 	bool operator==(const Owner &o) const { return stream == o.stream && pool == o.pool; }
 	bool operator!=(const Owner &o) const { return !(*this == o); }
+	bool is_private() const { return pool.first || pool.second; }
 };
 
 struct Place {
@@ -74,11 +76,14 @@ class Places {
 	// Drops places of freed blocks until all places are at most that many bytes, or none is
 	// left.
 	template <typename Tell> void shrink(size_t most, Tell tell) {
-		while (bytes_ > most && !idle_.empty()) {
-			const size_t at = idle_.begin()->second;
-			const Place place = places_.at(at);
-			take(at);
-			tell(false, at, place.size, place.owner);
+		while (bytes_ > most && !idle_.empty()) drop(std::get<2>(*idle_.begin()), tell);
+	}
+	// Drops places of freed blocks, but for those of private pools that hold memory.
+	template <typename Tell, typename Holds> void drop_idle(Tell tell, Holds holds) {
+		for (auto i = idle_.begin(); i != idle_.end();) {
+			const size_t at = std::get<2>(*i++);
+			const Owner &owner = places_.at(at).owner;
+			if (!owner.is_private() || !holds(owner.pool)) drop(at, tell);
 		}
 	}
 	void clear() { *this = Places(); }
@@ -89,20 +94,25 @@ class Places {
 
       private:
 	std::map<size_t, Place> places_;
-	std::set<std::pair<uint64_t, size_t>> idle_; // left and address of places of freed blocks
+	std::set<std::tuple<bool, uint64_t, size_t>> idle_; // of freed blocks: private, left, address
 	size_t bytes_ = 0, top_ = 0;
 	uint64_t clock_ = 0;
 
 	void put(size_t at, const Place &place) {
 		places_[at] = place;
 		bytes_ += place.size;
-		if (place.left) idle_.insert({place.left, at});
+		if (place.left) idle_.insert({place.owner.is_private(), place.left, at});
 	}
 	void take(size_t at) {
 		const Place &place = places_.at(at);
 		bytes_ -= place.size;
-		if (place.left) idle_.erase({place.left, at});
+		if (place.left) idle_.erase({place.owner.is_private(), place.left, at});
 		places_.erase(at);
+	}
+	template <typename Tell> void drop(size_t at, Tell tell) {
+		const Place place = places_.at(at);
+		take(at);
+		tell(false, at, place.size, place.owner);
 	}
 };
 

@@ -65,7 +65,11 @@ func (e *Engine) free(ev engine.Event, out []engine.Op) []engine.Op {
 	if k.view != 0 {
 		v := &e.views[k.view]
 		e.clean(k.view)
-		v.dirty, v.fence = true, e.newFence(waiter{view: k.view})
+		v.dirty = true
+		if e.heaps[heapAt(v.arena)].captured { // its addresses are never mapped anew
+			return out
+		}
+		v.fence = e.newFence(waiter{view: k.view})
 		out = append(out, engine.Op{Kind: engine.OpFence, Addr: e.addr(v.at),
 			Stream: e.heaps[heapAt(v.arena)].stream, Fence: driver.Fence(v.fence)})
 	}

@@ -249,6 +249,10 @@ static void memory_through_time() {
 	for (int i = 0; i < 5; i++) live.push_back(get(3 * MiB));
 	caching::resetPeakStats(0);
 	record(true, 100000);
+	const MempoolId_t pool{120, 0};
+	Graph graph(pool);
+	graph.get(9 * MiB).clear();
+	graph.end();
 	std::mt19937 random(1);
 	c10::cuda::CUDAStream streams[] = {c10::cuda::getDefaultCUDAStream(),
 					   c10::cuda::getStreamFromPool()};
@@ -264,6 +268,7 @@ static void memory_through_time() {
 		}
 		if (i % 700 == 699) caching::emptyCache();
 	}
+	CHECK(shown(pool).first >= 9 * MiB); // which the graph remembers
 	auto info = snapshot();
 	View view;
 	for (const auto &s : info.segments) {
@@ -287,6 +292,9 @@ static void memory_through_time() {
 	CHECK(events.size() > 4000 && comings > 10 && goings > 10);
 	CHECK(view.blocks.size() == 5 &&
 	      most <= static_cast<size_t>(stats().reserved_bytes[0].peak) + 4 * MiB);
+	release(pool);
+	caching::emptyCache();
+	CHECK(shown(pool).first == 0);
 	record(false, 1);
 }
 

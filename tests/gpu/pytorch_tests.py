@@ -3,7 +3,7 @@
     python tests/gpu/pytorch_tests.py --checkout PATH       or PYTORCH_PATH=PATH
 
 PATH is a checkout of PyTorch, best of the installed version (of which test/ is enough). The tests
-of MEMORY are run in a few processes at a time; one that fails, crashes or hangs costs itself
+of FILES are run in a few processes at a time; one that fails, crashes or hangs costs itself
 alone, since the next one begins in a new process. Those of ALONE want the device for
 themselves. What fails is judged by a second run in a process of its own, under both allocators
 alike: tests leave things behind, such as a graph that nobody has collected yet. The exit status
@@ -26,7 +26,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = "test/test_cuda.py"
 ALLOCATORS = ("native", "stalloc")
 STATES = ("passed", "failed", "crashed", "timed out", "skipped", "not run")
 RUN = ["-m", "stalloc.run", "--strict", "--no-summary", "--conf", "route:adapter"]
@@ -43,6 +42,8 @@ MEMORY = (
     r"TestCudaOptims(CUDA)?\.test_graph",
     r"TestFXMemoryProfiler",
 )
+# What is run of each file.
+FILES = {"test/test_cuda.py": MEMORY, "test/inductor/test_cudagraph_trees.py": ("",)}
 # Of these the ones that fill the device, set limits on it, or look at all of it.
 ALONE = (
     r"oom|out_of_memory|memory_fraction|device_memory|workspace_memory|garbage|expandable|"
@@ -165,7 +166,7 @@ def work(file, allocator, names, results, args, folder):
 
 
 def measure(file, names, args, folder):
-    """The results of all tests, by allocator and name."""
+    """The results of a file's tests, by allocator and name."""
     results = {allocator: {} for allocator in ALLOCATORS}
     # First those that others may run beside; then one allocator at a time.
     together = [name for name in names if not matches(ALONE, name)]
@@ -220,6 +221,15 @@ def show(results):
     return lost
 
 
+def tests_of(file, patterns, words, folder):
+    """The tests that are wanted of a file, which must load under both allocators."""
+    for allocator in ALLOCATORS:
+        first = Worker(file, allocator, folder)
+        first.close()
+    names = [name for name in first.tests if matches(patterns, name)]
+    return [n for n in names if any(word in n for word in words or [""])]
+
+
 def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     checkout = os.environ.get("PYTORCH_PATH")
@@ -231,23 +241,24 @@ def main():
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     parser.add_argument("--verbose", action="store_true", help="show each result as it comes")
     args = parser.parse_args()
-    file = (args.checkout / FILE).resolve()
-    if not file.is_file():
-        parser.error(f"{file} does not exist: name a checkout of PyTorch")
+    files = {(args.checkout / name).resolve(): what for name, what in FILES.items()}
+    files = {file: what for file, what in files.items() if file.is_file()}
+    if not files:
+        parser.error(f"{args.checkout} has none of {', '.join(FILES)}: name a checkout of PyTorch")
     begin = time.monotonic()
     args.deadline = begin + args.budget
+    results = {allocator: {} for allocator in ALLOCATORS}
     with tempfile.TemporaryDirectory() as folder:
-        for allocator in ALLOCATORS:
+        for file, patterns in files.items():
             try:
-                first = Worker(file, allocator, folder)
+                names = tests_of(file, patterns, args.words, folder)
             except Crashed as error:
-                parser.exit(2, f"{file} cannot be run under {allocator}: {error.args[1]}\n")
-            first.close()
-        names = [name for name in first.tests if matches(MEMORY, name)]
-        names = [n for n in names if any(word in n for word in args.words or [""])]
-        results = measure(file, names, args, folder)
+                parser.exit(2, f"{file} cannot be run: {error.args[1]}\n")
+            for allocator, found in measure(file, names, args, folder).items():
+                results[allocator].update(found)
     lost = show(results)
-    print(f"\n{len(names)} tests, {lost} lost, {time.monotonic() - begin:.0f} s")
+    tests = len(results["native"])
+    print(f"\n{tests} tests, {lost} lost, {time.monotonic() - begin:.0f} s")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     return 1 if lost else 0

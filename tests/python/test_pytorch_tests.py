@@ -59,13 +59,21 @@ class TestMatmul(unittest.TestCase):
     def test_memory(self):
         self.fail("not to be run")
 """
+TREES = """
+import unittest
+
+class CudaGraphTreeTests(unittest.TestCase):
+    def test_whatever_its_name(self):
+        pass
+"""
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkout")
-    (folder / "test").mkdir()
+    (folder / "test" / "inductor").mkdir(parents=True)
     (folder / "test" / "test_cuda.py").write_text(TESTS)
+    (folder / "test" / "inductor" / "test_cudagraph_trees.py").write_text(TREES)
     return folder
 
 
@@ -85,7 +93,7 @@ def start(*arguments):
 def test_compares_test_by_test(checkout, tmp_path):
     file = tmp_path / "results.json"
     done = start("--checkout", checkout, "--jobs", 2, "--timeout", 6, "--json", file)
-    assert done.returncode == 1 and "8 tests, 2 lost" in done.stdout, done
+    assert done.returncode == 1 and "9 tests, 2 lost" in done.stdout, done
     for row in ("passed", "failed", "skipped", "crashed", "timed out"):
         assert f"| {row} " in done.stdout
     assert "TestCuda.test_alloc_native_alone: native passed, stalloc failed" in done.stdout
@@ -101,6 +109,7 @@ def test_compares_test_by_test(checkout, tmp_path):
         "test_oom_hangs": ["passed", ""],
         "test_crash": states["native"]["test_crash"],
         "test_behind_a_crash": ["passed", ""],
+        "test_whatever_its_name": ["passed", ""],
     }
     assert [result[0] for result in (states[a]["test_crash"] for a in states)] == ["crashed"] * 2
     assert states["native"]["test_crash"][1].startswith("SIGSEGV")

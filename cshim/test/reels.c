@@ -1,0 +1,86 @@
+/* Graphs that live through the night. What a capture had and has freed stays the graph's: a replay
+ * writes it at any time, whatever sleeps, fails or is given back beside it. */
+#include <stdio.h>
+
+#include "night.h"
+
+enum { REELS = 3, FRAMES = 6 };
+
+/* A graph, with a private pool of its own. Its frames keep their claims until it is dropped. */
+static struct reel {
+	uint64_t pool; /* 0: there is none */
+	int device;
+	struct piece frames[FRAMES];
+} reels[REELS];
+
+static int capture(const char *name, void *stream)
+{
+	int (*f)(void *);
+	*(void **)&f = kit_symbol("driver", name);
+	return f(stream);
+}
+
+static void take(struct reel *r)
+{
+	static uint64_t pools;
+	int device = (int)below((uint64_t)life.devices);
+	if (night.closed[device]) return;
+	void *stream = road_new(night.w, device);
+	CHECK(stream, "no stream");
+	*r = (struct reel){.pool = ++pools, .device = device};
+	stalloc_begin_pool(device, r->pool, 11, NULL);
+	CHECK(capture("fakecuda_capture_begin", stream) == 0, "no capture");
+	for (int i = 0; i < FRAMES; i++) {
+		struct piece *p = &r->frames[i];
+		*p = (struct piece){.size = stay_size(), .device = device, .stream = stream};
+		p->at = stalloc_malloc(p->size, device, stream);
+		if (answer_of(p->at, device, 0) == IS_AWAKE) piece_claim(p, true);
+	}
+	CHECK(capture("fakecuda_capture_end", stream) == 1, "a capture was invalidated");
+	stalloc_end_pool(device, r->pool, 11);
+	for (int i = 0; i < FRAMES; i++) stalloc_free(r->frames[i].at, 0, device, stream);
+	road_drop(stream);
+	TELL("graph of pool %llu on device %d", (unsigned long long)r->pool, device);
+	night.w->did.captures++;
+}
+
+static void replay(struct reel *r)
+{
+	int lane = (int)below(LANES);
+	TELL("replay of pool %llu on lane %d", (unsigned long long)r->pool, lane);
+	for (int i = 0; i < FRAMES; i++)
+		if (r->frames[i].at) {
+			r->frames[i].tag = ++night.w->sequence * 64 + 1;
+			work_write(&r->frames[i], lane);
+			work_read(&r->frames[i], lane);
+		}
+	pass_some();
+}
+
+static void drop(struct reel *r)
+{
+	if (!r->pool) return;
+	TELL("drop pool %llu", (unsigned long long)r->pool);
+	pass_all();
+	for (int i = 0; i < FRAMES; i++)
+		if (r->frames[i].at) piece_claim(&r->frames[i], false);
+	stalloc_release_pool(r->device, r->pool, 11);
+	r->pool = 0;
+}
+
+void reels_play(void)
+{
+	struct reel *r = &reels[below(REELS)];
+	if (!r->pool)
+		take(r);
+	else if (chance(6))
+		drop(r);
+	else
+		replay(r);
+}
+
+void reels_close(int device)
+{
+	for (int i = 0; i < REELS; i++)
+		if (device < 0 || reels[i].device == device) drop(&reels[i]);
+}

@@ -1,0 +1,171 @@
+package captures
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"stalloc/actors"
+	"stalloc/actors/pool"
+	"stalloc/cuda/sim"
+	"stalloc/internal/driver"
+	"stalloc/internal/mem"
+)
+
+// TestReplays: whatever happens beside graphs, a replay finds the memory of its capture, and nobody
+// outside of its pool has any of it.
+func TestReplays(t *testing.T) {
+	for _, faults := range []int{0, 60, 8} {
+		var did done
+		for seed := range uint64(40) {
+			w := newWorld(t, seed, faults)
+			w.play(400)
+			did.add(&w.did)
+			if t.Failed() {
+				t.Fatalf("seed %d, one call in %d fails", seed, faults)
+			}
+		}
+		t.Logf("one call in %d fails: %+v", faults, did)
+		if did.replays < 1000 || did.restores < 50 || did.naps < 50 || did.aliases < 20 {
+			t.Errorf("one call in %d fails: too little was done: %+v", faults, did)
+		}
+	}
+}
+
+// TestDrops: of graphs that are captured and dropped a thousand times nothing stays, of a pool that
+// they share no more than the first time.
+func TestDrops(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	var held mem.Bytes
+	for i := range 1000 {
+		shared, own := &w.pools[0], &captured{number: uint64(100 + i)}
+		w.capture(own)
+		w.end(own)
+		if len(shared.graphs) == 0 {
+			w.capture(shared)
+			held = w.gpu.Used()
+		}
+		if used := w.gpu.Used(); used != held {
+			t.Fatalf("%v are held after %d captures, %v after the first", used, i+1, held)
+		}
+	}
+	w.play(0)
+}
+
+// done counts what was done.
+type done struct{ captures, replays, restores, naps, openings, refused, aliases int }
+
+func (d *done) add(x *done) {
+	d.captures += x.captures
+	d.replays += x.replays
+	d.restores += x.restores
+	d.naps += x.naps
+	d.openings += x.openings
+	d.refused += x.refused
+	d.aliases += x.aliases
+}
+
+// block is one that was handed out, with the memory behind it.
+type block struct {
+	at     mem.Addr
+	size   mem.Bytes
+	stream mem.StreamID
+	pool   uint64
+	behind []part
+}
+
+// part is what a block has of a page of a handle.
+type part struct {
+	handle driver.Handle
+	lo, hi mem.Bytes
+}
+
+// graph remembers where its capture had blocks, and which blocks of the pool lived all the while.
+type graph struct {
+	places []*block
+	beside []*block
+	state  []*block // that lived when the capture ended: a checkpoint
+}
+
+// captured is a private pool of graphs.
+type captured struct {
+	number uint64
+	graphs []*graph
+	live   []*block
+}
+
+// world is a random program with two pools of graphs and a region beside them.
+type world struct {
+	*actors.Local
+	gpu    *sim.Device
+	rand   *rand.Rand
+	t      *testing.T
+	faults int  // one driver call in so many fails; 0: none
+	calm   bool // none fails for now
+	asleep bool
+	pools  [2]captured
+	eager  []*block
+	region struct {
+		number uint64
+		live   []*block
+		open   bool
+	}
+	did done
+}
+
+// failing is the device with calls that fail at random.
+type failing struct {
+	*sim.Device
+	w *world
+}
+
+func (f failing) fails() error {
+	if f.w.faults == 0 || f.w.calm || f.w.rand.IntN(f.w.faults) > 0 {
+		return nil
+	}
+	return &driver.Error{Call: "made to fail", Code: driver.CodeOutOfMemory}
+}
+
+func (f failing) Create(size mem.Bytes) (driver.Handle, error) {
+	if err := f.fails(); err != nil {
+		return 0, err
+	}
+	return f.Device.Create(size)
+}
+
+func (f failing) Map(at mem.Addr, h driver.Handle) error {
+	if err := f.fails(); err != nil {
+		return err
+	}
+	return f.Device.Map(at, h)
+}
+
+func (f failing) Access(at mem.Addr, size mem.Bytes) error {
+	if err := f.fails(); err != nil {
+		return err
+	}
+	return f.Device.Access(at, size)
+}
+
+func (f failing) Unmap(at mem.Addr, size mem.Bytes) error {
+	if err := f.fails(); err != nil {
+		return err
+	}
+	return f.Device.Unmap(at, size)
+}
+
+func newWorld(t *testing.T, seed uint64, faults int) *world {
+	w := &world{rand: rand.New(rand.NewPCG(seed, uint64(faults))), t: t, faults: faults}
+	w.gpu = sim.New(sim.Config{Capacity: 3 * mem.GiB, FenceDelay: 2})
+	local, err := actors.OpenLocal(failing{w.gpu, w}, actors.Options{Inline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Local = local
+	w.PersistentStream(1)
+	w.region.number, _ = pool.Region("test: beside graphs")
+	w.region.open = true
+	for i := range w.pools {
+		w.pools[i].number = uint64(7 + i)
+	}
+	return w
+}
