@@ -22,7 +22,7 @@ def limit(device, allocator, gib):
         )
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
-        _take(torch.cuda.mem_get_info(device)[0] - int(gib * GIB) - KERNELS)
+        take(torch.cuda.mem_get_info(device)[0] - int(gib * GIB) - KERNELS)
         return
     total = torch.cuda.get_device_properties(device).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, gib * GIB / total), device)
@@ -37,7 +37,8 @@ def lift():
         _driver().cuMemFree_v2(_taken.pop())
 
 
-def _take(size):
+def take(size):
+    """Takes so many bytes of the device from all allocators."""
     if size <= 0:
         return
     place = ctypes.c_uint64()

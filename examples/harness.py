@@ -123,7 +123,7 @@ def choose_allocator(name):
     for variable in NATIVE_VARIABLES:
         os.environ.pop(variable, None)
     if PYTORCHS.get(kind):
-        os.environ[_native_variable()] = PYTORCHS[kind]
+        os.environ[native_variable()] = PYTORCHS[kind]
     if kind != "stalloc":
         return None
     pairs = (setting.partition("=") for setting in settings.split(",") if setting)
@@ -158,7 +158,7 @@ def is_recorded():
     return stalloc is not None and stalloc.is_recording()
 
 
-def _native_variable():
+def native_variable():
     """The name under which this release of PyTorch looks for its allocator's settings."""
     try:
         major, minor = (int(part) for part in metadata.version("torch").split(".")[:2])
