@@ -10,8 +10,9 @@ allocator trains in the fastest way that fits: micro-batches of 1 to 8 sequences
 recomputed, every second or every one; with stalloc also what leaves for the host, optimizer states,
 activations or both (frontier_search.py). Steps have the same tokens in all ways.
 
-Each run is a process of its own, which has started while the last one trained. Models share out the
-GPUs; what is compared ran on one. Sizes come in groups, the first ones say most. Runs are kept in
+Each run is a process of its own, which has started while the last one trained, except beside
+micro-batches of one sequence, where that would count. Models share out the GPUs; what is compared
+ran on one. Sizes come in groups, the first ones say most. Runs are kept in
 --json one by one, and what is there is not run again (ledger.py). The exit status is 0 if all was
 measured, 75 if the time was up before, 1 if a run failed.
 """
@@ -34,7 +35,7 @@ SCRIPT = Path(__file__).resolve().parent / "train_frontier.py"
 SIZES = ((24, 32, 40, 80), (28, 36, 48, 64), (22, 26, 30, 34, 44, 52, 56, 60, 68, 72))
 # Of the table, in the order in which they are measured.
 COLUMNS = ("native", "expandable", "stalloc", "offload", "async", "gmlake")
-AHEAD = 1  # processes that start while another trains
+AHEAD = 2  # processes that start while another trains
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +70,10 @@ class Starter:
             self._allocator, self._those = allocator, self._make(self.share)
         return self._those
 
-    def launch(self, script, options, allocator, timeout):
+    def launch(self, script, options, allocator, timeout, quiet):
         those = self.of(allocator)
-        # Its ballast is what is free when it begins: nothing may start beside it.
-        most = 0 if allocator == "async" else 1 + AHEAD
+        # cudaMallocAsync's ballast is what is free when it begins: nothing may start beside it.
+        most = 0 if allocator == "async" else 1 if quiet else 1 + AHEAD
         for _ in range(most):
             those.ahead(script, allocator, self.gpus, most)
         return those.launch(script, options, allocator, timeout, gpus=self.gpus)
@@ -101,7 +102,8 @@ class Bench:
         options = [*key["options"].split(), "--steps", str(way.steps), "--no-deterministic"]
         options += ["--memory-cap", str(cap)] if cap is not None else []
         start = self.starter.launch if self.starter else None
-        return self.book.run(key, SCRIPT, options, allocator, most=90, start=start)
+        quiet = {"quiet": way.batch == 1}
+        return self.book.run(key, SCRIPT, options, allocator, most=90, start=start, **quiet)
 
     def known(self, allocator, way):
         """The runs of a way that there are, by their limit in GiB."""
@@ -184,7 +186,7 @@ def parse_arguments(argv=None):
     parser.add_argument(
         "--batches", nargs="+", type=int, default=[1, 2, 4, 8], help="micro-batches"
     )
-    parser.add_argument("--tries", type=int, default=3, help="ways to offload, at a size")
+    parser.add_argument("--tries", type=int, default=4, help="ways to offload, at a size")
     return harness.parse_known(parser, argv)
 
 

@@ -34,8 +34,10 @@ class Way:
 
     @property
     def steps(self):
-        """Offloading has first steps from which it learns."""
-        return 5 if not self.offload else 16 if "activations" in self.offload else 10
+        """Offloading learns from its first steps; micro-batches of one sequence are bound by the
+        host, whose speed varies."""
+        learns = 16 if "activations" in self.offload else 10 if self.offload else 5
+        return max(learns, 12) if self.batch == 1 else learns
 
     def words(self):
         text = f"{self.batch}, {RECOMPUTED[self.recompute]}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import measure
+import turnstile
 
 NATIVE_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 # PyTorch's own allocators, by its setting.
@@ -215,6 +216,7 @@ def run(args, example):
         recorder.out_of_memory(loop.number, error)
         recorder.report()
         return EXIT_OUT_OF_MEMORY
+    turnstile.keep(example)
     weights = sum(parameter.numel() for parameter in model.parameters())
     wrong = measure.not_finite(recorder.steps, model)
     recorder.report(
@@ -237,6 +239,7 @@ class Loop:
 
     def begin(self):
         self.number += 1
+        turnstile.wait(self.number)
         self._recorder.begin()
 
     def end(self, step):
