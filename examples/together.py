@@ -37,6 +37,10 @@ HERE = Path(__file__).resolve().parent
 FIRST = 8  # steps before the first turn: an allocator learns from them
 PROGRAMS = {
     "deepseek": turns.PROGRAMS["deepseek"],
+    "micro": turns.Program(
+        "Llama-like, micro-batches of one", "train_frontier.py",
+        "--shape 12 2048 5504 32000 --batch 1 --recompute 1 --sequences 8 --no-deterministic", 10,
+    ),
     "generation": turns.PROGRAMS["generation"],
     "mixtral": turns.PROGRAMS["mixtral"],
     "fsdp": turns.Program(
