@@ -29,7 +29,7 @@ import harness
 import ledger
 import machine
 import workers
-from frontier_search import Search
+from frontier_search import TURNS, Search
 
 SCRIPT = Path(__file__).resolve().parent / "train_frontier.py"
 SIZES = ((24, 32, 40, 80), (28, 36, 48, 64), (22, 26, 30, 34, 44, 52, 56, 60, 68, 72))
@@ -91,14 +91,15 @@ class Bench:
         self.name, self.model, self.args, self.book = name, MODELS[name], args, book
         self.starter = starter
 
-    def key(self, allocator, way, cap):
+    def key(self, allocator, way, cap, turn=0):
         options = " ".join([*self.model.options.split(), *way.options(), *self.args.rest])
-        return {"program": self.name, "options": options, "allocator": allocator, "cap": cap,
-                "steps": way.steps}  # fmt: skip
+        key = {"program": self.name, "options": options, "allocator": allocator, "cap": cap,
+               "steps": way.steps}  # fmt: skip
+        return {**key, "turn": turn} if turn else key
 
-    def run(self, allocator, way, cap):
+    def run(self, allocator, way, cap, turn=0):
         """The result of a run with at most `cap` GiB; None: no limit."""
-        key = self.key(allocator, way, cap)
+        key = self.key(allocator, way, cap, turn)
         options = [*key["options"].split(), "--steps", str(way.steps), "--no-deterministic"]
         options += ["--memory-cap", str(cap)] if cap is not None else []
         start = self.starter.launch if self.starter else None
@@ -106,11 +107,16 @@ class Bench:
         return self.book.run(key, SCRIPT, options, allocator, most=90, start=start, **quiet)
 
     def known(self, allocator, way):
-        """The runs of a way that there are, by their limit in GiB."""
-        keys = [self.key(allocator, way, cap) for cap in {key["cap"] for key in self.keys()}]
-        return {
-            key["cap"]: self.book.entries[ledger.key_of(key)] for key in keys if self.book.has(key)
-        }
+        """The runs of a way that there are, by their limit in GiB: one or more."""
+        found = {}
+        for cap in {key["cap"] for key in self.keys()}:
+            keys = [self.key(allocator, way, cap, turn) for turn in range(TURNS)]
+            if runs := [self.book.entries[ledger.key_of(k)] for k in keys if self.book.has(k)]:
+                found[cap] = runs
+        return found
+
+    def all_runs(self):
+        return [self.book.entries[ledger.key_of(key)] for key in self.keys()]
 
     def keys(self):
         """Of all runs of the model."""

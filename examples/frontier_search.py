@@ -7,6 +7,9 @@ limit; the search ends when no way left was faster without one. What an earlier 
 run again: a way that was out of memory is so at smaller sizes; one that held less than a size, or
 was as fast as without a limit below it, is as fast there.
 
+Micro-batches of one sequence are bound by the host, and a shared host has two speeds: such a way
+runs again, at most twice, until the host was fast beside some steps, and only these count.
+
 Ways that offload are tried by an estimate: the time without a limit, and that of what is short on
 the link, half of it hidden. The estimate decides what is tried, never what is shown.
 """
@@ -17,6 +20,8 @@ import statistics
 GIB = 1 << 30
 LINK = 55e9  # bytes a second, each way
 SAME = 0.985  # of its speed without a limit: as fast as that
+SLOW = 1.1  # of the time that a fixed loop takes on the host at its fast speed
+LEAST, TURNS = 3, 3  # steps beside which the host was fast; runs in which they are looked for
 STATES, WEIGHT = 8, 16  # bytes of a weight: AdamW's states, all in all
 OFFLOADS = (("states",), ("activations",), ("states", "activations"))
 RECOMPUTED = {0: "none", 2: "every second layer", 1: "all layers"}
@@ -58,12 +63,19 @@ class Profile:
     live: float
 
 
+def later(run):
+    """The later half of a run's steps: ms, and the host's time for the fixed loop."""
+    times = run["steps_ms"]
+    speeds = run.get("host_us") or [0] * len(times)
+    return list(zip(times, speeds))[len(times) // 2 :]
+
+
 class Search:
-    """`ask(allocator, way, cap)` makes a run, or raises LookupError where only a table is made."""
+    """`ask(allocator, way, cap, turn)` makes a run, or raises LookupError where a table is made."""
 
     def __init__(self, bench, ask=None):
         self.bench = bench
-        self._ask = ask or bench.run
+        self._ask, self._measures = ask or bench.run, ask is None
         self._profiles = None
 
     def best(self, allocator, size, lends=False):
@@ -92,28 +104,47 @@ class Search:
     def rate(self, allocator, way, size):
         """Tokens a second with at most `size` GiB; None where that does not suffice."""
         runs = self.bench.known(allocator, way)
-        if any(run["oom"] and (cap is None or cap >= size) for cap, run in runs.items()):
-            return None
+        for cap, those in runs.items():
+            if those[0]["oom"] and (cap is None or cap >= size):
+                return None
         plain = dataclasses.replace(way, offload=())
         free = self.profiles()[plain].rate
-        if self.bench.known("native", plain).get(None, {}).get("oom"):
+        if self.bench.known("native", plain).get(None, [{}])[0].get("oom"):
             free = float("inf")  # nobody knows what it is without a limit
-        for cap, run in runs.items():
-            if run["oom"]:
+        for cap, those in runs.items():
+            if those[0]["oom"] or not self._settled(way, those):
                 continue
-            rate = self.speed(run)
-            held = run["peak_reserved"] <= size * GIB
+            rate = self.speed(those)
+            held = max(run["peak_reserved"] for run in those) <= size * GIB
             if cap == size or held and (cap is None or cap > size):
                 return rate
             if cap is not None and cap < size and rate >= SAME * free:
                 return rate
-        run = self._ask(allocator, way, size)
-        return None if run["oom"] else self.speed(run)
+        those = list(runs.get(size, []))
+        while not those or not self._settled(way, those):
+            those.append(self._ask(allocator, way, size, len(those)))
+            if those[-1]["oom"]:
+                return None
+        return self.speed(those)
 
-    def speed(self, run):
-        """Of the later half of the steps."""
-        last = run["steps_ms"][len(run["steps_ms"]) // 2 :]
-        return 1000 * self.bench.model.tokens / statistics.median(last)
+    def speed(self, runs):
+        """Of the later half of the steps; of those beside which the host was fast, if there are."""
+        steps = [step for run in runs for step in later(run)]
+        kept = [ms for ms, us in steps if us <= SLOW * self._fast()]
+        chosen = kept if len(kept) >= LEAST else [ms for ms, _ in steps]
+        return 1000 * self.bench.model.tokens / statistics.median(chosen)
+
+    def _settled(self, way, runs):
+        """Whether more runs would say no more. A table takes what there is."""
+        if way.batch > 1 or len(runs) == TURNS or not self._measures:
+            return True
+        fast = SLOW * self._fast()
+        return sum(us <= fast for run in runs for _, us in later(run)) >= LEAST
+
+    def _fast(self):
+        """What the fixed loop takes in the fastest tenth of all steps; 0: older runs, without."""
+        seen = sorted(us for run in self.bench.all_runs() for us in run.get("host_us", []) if us)
+        return seen[len(seen) // 10] if seen else 0
 
     def profiles(self):
         """By way, without a limit under native. What the device has no room for, and what follows
@@ -127,8 +158,9 @@ class Search:
                     last = series[-1][1] if series else None
                     if last is not None and last["oom"]:
                         break
-                    run = self.bench.known("native", way).get(None)
-                    run = run or self._ask("native", way, None)
+                    (run,) = self.bench.known("native", way).get(None) or [
+                        self._ask("native", way, None, 0)
+                    ]
                     series.append((way, run))
                     found[way] = self._profile(run, found, series)
             self._profiles = {way: profile for way, profile in found.items() if profile}
@@ -136,7 +168,7 @@ class Search:
 
     def _profile(self, run, found, series):
         if not run["oom"]:
-            return Profile(self.speed(run), run["peak_load"])
+            return Profile(self.speed([run]), run["peak_load"])
         if len(series) < 3:
             return None
         one, two = (found[way] for way, _ in series[-3:-1])

@@ -13,6 +13,7 @@ ALLOCATORS = {
     "native": "native", "expandable": "expandable", "async": "async",
     "gmlake": "stalloc:pool=gmlake", "stalloc": "stalloc", "offload": "stalloc",
 }  # fmt: skip
+HOST = " (h)"
 PEERS = ("native", "expandable", "async", "gmlake")
 
 
@@ -44,7 +45,7 @@ class Row:
 def rows(bench):
     """All sizes of which anything is known."""
 
-    def ask(allocator, way, cap):
+    def ask(allocator, way, cap, turn):
         raise Missing
 
     search, found = Search(bench, ask), []
@@ -72,6 +73,8 @@ def tables(benches):
         known = rows(bench)
         if known:
             parts += [f"### {bench.model.title}", table(known), *summaries(known)]
+    if any(HOST in part for part in parts):
+        parts.append(f"{HOST.strip()} Micro-batches of one sequence: the host bounds them.")
     return "\n\n".join(parts)
 
 
@@ -89,7 +92,9 @@ def cell(found, column):
     if column not in found:
         return "–"
     best = found[column]
-    return f"{best.rate:,.0f} ({best.way.words()})" if best else "does not train"
+    if not best:
+        return "does not train"
+    return f"{best.rate:,.0f} ({best.way.words()}){HOST if best.way.batch == 1 else ''}"
 
 
 def gain(row, column):

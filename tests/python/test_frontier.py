@@ -100,10 +100,10 @@ def test_it_finds_what_a_search_through_all_finds_with_fewer_runs(gpu, capsys):
 def test_offloading_trains_faster_and_where_nobody_else_does(gpu, capsys):
     assert gpu.run("--sizes", "24", "21", "--columns", *frontier.COLUMNS) == 0
     rows = capsys.readouterr().out.split("| GiB |")[1].splitlines()
-    assert rows[3].startswith("| 24 | does not train | 25,904 (1, every second layer) |")
-    assert rows[3].endswith("| 29,789 (1, none + states) | +0.0 % | +15.0 % |")
+    assert rows[3].startswith("| 24 | does not train | 25,904 (1, every second layer) (h) |")
+    assert rows[3].endswith("| 29,789 (1, none + states) (h) | +0.0 % | +15.0 % |")
     assert rows[2].startswith("| 21 | does not train | does not train | does not train |")
-    assert rows[2].endswith("(1, none + states) | alone | alone |")
+    assert rows[2].endswith("(1, none + states) (h) | alone | alone |")
 
 
 def test_a_way_that_is_out_of_memory_is_not_tried_with_less(gpu):
@@ -122,11 +122,30 @@ def test_a_way_that_is_out_of_memory_is_not_tried_with_less(gpu):
 def test_a_slow_run_says_nothing_of_larger_sizes():
     bench = frontier.Bench("1.3b", frontier.parse_arguments(["--json", "x"]), FakeBook())
     asked = []
-    search = Search(bench, lambda *run: asked.append(run) or {"oom": True})
+    search = Search(bench, lambda *run: asked.append(run[:3]) or {"oom": True})
     way = Way(4, 0)
     search._profiles = {way: frontier_search.Profile(32768.0, 36 * GIB)}
     bench.book.put(bench.key("native", way, 38), live=36, held=38, seconds=1.2)
     assert search.rate("native", way, 39) is None and asked == [("native", way, 39)]
+
+
+def test_what_the_host_bounds_runs_again_until_the_host_was_fast():
+    bench = frontier.Bench("1.3b", frontier.parse_arguments(["--json", "x"]), FakeBook())
+    way, asked = Way(1, 0), []
+    bench.book.put(bench.key("native", Way(2, 0), None), live=30, held=31, seconds=1.0, host=200)
+
+    def run(allocator, way, cap, turn=0):
+        asked.append(turn)
+        host, seconds = (300, 1.5) if turn == 0 else (205, 1.1)
+        key = bench.key(allocator, way, cap, turn)
+        bench.book.put(key, live=28, held=29, seconds=seconds, host=host)
+        return bench.book.entries[ledger.key_of(key)]
+
+    bench.run = run
+    search = Search(bench)
+    search._profiles = {way: frontier_search.Profile(30000.0, 28 * GIB)}
+    assert search.rate("stalloc", way, 30) == pytest.approx(32768 / 1.1) and asked == [0, 1]
+    assert search.rate("stalloc", way, 30) == pytest.approx(32768 / 1.1) and asked == [0, 1]
 
 
 class FakeBook:
@@ -136,11 +155,11 @@ class FakeBook:
     def has(self, key):
         return ledger.key_of(key) in self.entries
 
-    def put(self, key, live=None, held=0, seconds=0.0):
+    def put(self, key, live=None, held=0, seconds=0.0, host=0):
         run = {"oom": live is None}
         if live is not None:
             run |= {"peak_load": live * GIB, "peak_reserved": int(held * GIB)}
-            run["steps_ms"] = [1000 * seconds] * 4
+            run |= {"steps_ms": [1000 * seconds] * 8, "host_us": [host] * 8}
         self.entries[ledger.key_of(key)] = run
 
 
