@@ -93,7 +93,12 @@ class Search:
         for estimate, way in sorted(self.offloads(size), key=lambda pair: -pair[0]):
             if tried == self.bench.args.tries or found and estimate <= found.rate:
                 break
-            found = self._faster(found, allocator, way, size)
+            try:
+                found = self._faster(found, allocator, way, size)
+            except LookupError:  # a table has what was tried
+                if not tried:
+                    raise
+                break
             tried += 1
         return found
 
