@@ -5,8 +5,8 @@
     python tests/gpu/reports/run.py --json new.jsonl --only comb new_streams
     python tests/gpu/reports/run.py --page                                    # docs/reports.md
 
-Each program runs in a process of its own, at most a minute; the allocators side by side, except
-where a program looks at the whole device. A row is printed and kept at once. The exit status is 1
+Each program runs in a process of its own, at most a minute; several side by side, except where
+one looks at the whole device. A row is printed and kept at once. The exit status is 1
 if a program fails under stalloc, 75 if the time was up before all had run.
 """
 
@@ -89,31 +89,45 @@ def main():
     if args.page:
         page.write(ROOT, list(CASES.values()), page.kept(args.json))
         return 0
-    end, lost = time.monotonic() + args.seconds, 0
     known = set() if args.again else {(r["name"], r["allocator"]) for r in page.kept(args.json)}
-    about = {}
+    todo = [(name, a) for name in args.only or CASES for a in args.allocators]
+    todo = [each for each in todo if each not in known]
     where = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    if subprocess.run([sys.executable, "-c", FIRST], env=where, timeout=240).returncode:
+    if todo and subprocess.run([sys.executable, "-c", FIRST], env=where, timeout=240).returncode:
         raise SystemExit("run.py: no GPU here; --page shows what was measured")
-    for name in args.only or CASES:
-        todo = [a for a in args.allocators if (name, a) not in known]
-        with concurrent.futures.ThreadPoolExecutor(1 if CASES[name].alone else 3) as pool:
-            left = end - time.monotonic()
-            if left < 10:
-                print("the time is up: run this again", file=sys.stderr)
-                return ledger.EXIT_MORE
-            runs = [pool.submit(run, name, a, min(MOST, left)) for a in todo]
-            for allocator, result in zip(todo, (each.result() for each in runs)):
+    return run_all(args, todo, time.monotonic() + args.seconds)
+
+
+def run_all(args, todo, end):
+    """Side by side, and then, one after the other, those that are alone; returns the status."""
+    about, statuses = {}, set()
+
+    def one(each):
+        left = end - time.monotonic()
+        return run(*each, min(MOST, left)) if left > 10 else None
+
+    for alone, jobs in ((False, args.jobs), (True, 1)):
+        those = [each for each in todo if CASES[each[0]].alone == alone]
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for each, result in zip(those, pool.map(one, those)):
+                if result is None:
+                    statuses.add(ledger.EXIT_MORE)
+                    continue
                 about |= {key: result[key] for key in ("device", "torch", "cuda") if key in result}
-                row = {"name": name, "allocator": allocator, **about, **result}
-                row |= {"commit": ledger.commit(), "date": datetime.date.today().isoformat()}
-                lost += allocator == "stalloc" and not row["ok"]
-                with args.json.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                say = "ok" if row["ok"] else row["reason"]
-                print(f"{name:20} {allocator:11} {say:14} {row.get('seconds', 0):6.2f} s  "
-                      f"{row['said']}", flush=True)  # fmt: skip
-    return 1 if lost else 0
+                keep(args.json, {**dict(zip(("name", "allocator"), each)), **about, **result})
+                if each[1] == "stalloc" and not result["ok"]:
+                    statuses.add(1)
+    return max(statuses, default=0)
+
+
+def keep(path, row):
+    row |= {"commit": ledger.commit(), "date": datetime.date.today().isoformat()}
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    say = "ok" if row["ok"] else row["reason"]
+    seconds = row.get("seconds", 0)
+    print(f"{row['name']:20} {row['allocator']:11} {say:14} {seconds:6.2f} s  {row['said']}",
+          flush=True)  # fmt: skip
 
 
 def parse_arguments():
@@ -121,6 +135,7 @@ def parse_arguments():
     parser.add_argument("--json", type=Path, default=ROOT / "docs" / "data" / "reports.jsonl")
     parser.add_argument("--only", nargs="+", choices=tuple(CASES), metavar="NAME")
     parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=ALLOCATORS)
+    parser.add_argument("--jobs", type=int, default=9, help="programs side by side")
     parser.add_argument("--seconds", type=float, default=290, help="for all")
     parser.add_argument("--again", action="store_true", help="also what the ledger has")
     parser.add_argument("--page", action="store_true", help="write docs/reports.md, run nothing")
