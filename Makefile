@@ -124,6 +124,14 @@ gpu: $(if $(shell command -v $(GO)),build) ## GPU tests and the comparison of al
 gpu-features: ## what of PyTorch's memory API and modes works, native beside stalloc (needs a GPU and PyTorch)
 	PYTHONPATH=python $(PYTHON) tests/gpu/features.py
 
+.PHONY: gpu-reports
+gpu-reports: ## public reports as small programs, under each allocator (ONLY=names, AGAIN=1, LEDGER=file; needs a GPU and PyTorch)
+	PYTHONPATH=python $(PYTHON) tests/gpu/reports/run.py $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(LEDGER),--json $(LEDGER))
+
+.PHONY: reports-page
+reports-page: ## docs/reports.md, from what gpu-reports has kept
+	$(PYTHON) tests/gpu/reports/run.py --page
+
 PREFIX ?= /usr/local
 
 # What is built already is not built again: installing may be another user's.

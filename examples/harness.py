@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import Any, Optional
 
 import measure
+import turnstile
 
 NATIVE_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# PyTorch's own allocators, by its setting.
+PYTORCHS = {
+    "native": "",
+    "expandable": "expandable_segments:True",
+    "async": "backend:cudaMallocAsync",
+}
 EXIT_OUT_OF_MEMORY = 3
 EXIT_NOT_FINITE = 4
 # How running out of memory reads: the allocators' own errors, and cuBLAS's for its workspace.
@@ -61,7 +68,8 @@ def add_arguments(parser):
         "--allocator",
         default="native",
         metavar="NAME",
-        help="native, expandable, stalloc, or stalloc with settings: stalloc:key=value,key=value",
+        help="native, expandable, async (cudaMallocAsync), stalloc, or stalloc with settings: "
+        "stalloc:key=value,key=value",
     )
     group.add_argument(
         "--boundary",
@@ -109,23 +117,28 @@ def choose_allocator(name):
     if "torch" in sys.modules:
         raise RuntimeError("choose_allocator: torch is already imported; call this before")
     kind, _, settings = name.partition(":")
-    if kind not in ("native", "expandable", "stalloc") or (settings and kind != "stalloc"):
+    if kind not in (*PYTORCHS, "stalloc") or (settings and kind != "stalloc"):
         raise SystemExit(
-            f"--allocator {name}: expected native, expandable, stalloc or stalloc:key=value,..."
+            f"--allocator {name}: expected {', '.join(PYTORCHS)}, stalloc or stalloc:key=value,..."
         )
     for variable in NATIVE_VARIABLES:
         os.environ.pop(variable, None)
-    if kind == "expandable":
-        os.environ[_native_variable()] = "expandable_segments:True"
+    if PYTORCHS.get(kind):
+        os.environ[native_variable()] = PYTORCHS[kind]
     if kind != "stalloc":
         return None
+    pairs = (setting.partition("=") for setting in settings.split(",") if setting)
+    package().enable(**{key: value for key, _, value in pairs})
+    return package()
+
+
+def package():
+    """The module stalloc, of this checkout where it is not installed."""
     try:
         import stalloc
     except ImportError:
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
         import stalloc
-    pairs = (setting.partition("=") for setting in settings.split(",") if setting)
-    stalloc.enable(**{key: value for key, _, value in pairs})
     return stalloc
 
 
@@ -146,7 +159,7 @@ def is_recorded():
     return stalloc is not None and stalloc.is_recording()
 
 
-def _native_variable():
+def native_variable():
     """The name under which this release of PyTorch looks for its allocator's settings."""
     try:
         major, minor = (int(part) for part in metadata.version("torch").split(".")[:2])
@@ -203,6 +216,7 @@ def run(args, example):
         recorder.out_of_memory(loop.number, error)
         recorder.report()
         return EXIT_OUT_OF_MEMORY
+    turnstile.keep(example)
     weights = sum(parameter.numel() for parameter in model.parameters())
     wrong = measure.not_finite(recorder.steps, model)
     recorder.report(
@@ -225,6 +239,7 @@ class Loop:
 
     def begin(self):
         self.number += 1
+        turnstile.wait(self.number)
         self._recorder.begin()
 
     def end(self, step):

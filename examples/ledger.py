@@ -87,11 +87,16 @@ class Ledger:
         if self._end - self._clock() < self._took.get(sort_of(key), FIRST) * 1.15 + more:
             raise OutOfTime
 
-    def run(self, key, script, options, allocator, most=600, **how):
+    def left(self):
+        """Seconds of the piece."""
+        return self._end - self._clock()
+
+    def run(self, key, script, options, allocator, most=600, start=None, **how):
         """The result of a run, measured now if the ledger does not have it.
 
         `key` says all that tells it from others; key["program"] of what sort it is. Raises
-        OutOfTime, and Broken for a failure other than a full device. `how` goes to the launcher.
+        OutOfTime, and Broken for a failure other than a full device. `how` goes to the launcher,
+        `start` if it is another than the ledger's.
         """
         found = self.entries.get(key_of(key))
         if found is not None:
@@ -99,13 +104,17 @@ class Ledger:
         self.check(key)
         began = self._clock()
         left = self._end - began
-        report = self._start(script, options, allocator, min(left, most), **how)
+        report = (start or self._start)(script, options, allocator, min(left, most), **how)
         wall = self._clock() - began
         if "failed" in report and "out_of_memory" not in report:
             if wall >= left - 1 and left < most:
                 raise OutOfTime  # it was the piece that ended it
             raise Broken(f"{script} {' '.join(options)} under {allocator}: {report['failed']}")
-        result = {**measured(report), "wall_seconds": round(wall, 1)}
+        return self.keep(key, report, wall)
+
+    def keep(self, key, report, wall, **more):
+        """Keeps what came of a run, and `more` with it; returns it."""
+        result = {**measured(report), "wall_seconds": round(wall, 1), **more}
         with self._lock:
             if self._about is None:
                 self._about = about(report)
@@ -170,6 +179,7 @@ def measured(report):
         "oom": False,
         "step_ms": round(1e3 * summary["median_step_seconds"], 3),
         "steps_ms": [round(1e3 * step["seconds"], 2) for step in steps],
+        "host_us": [round(step.get("host_us", 0), 1) for step in steps],
         "per_second": round(summary["median_items_per_second"], 1),
         "retries": steps[-1]["retries"],
         "steady_retries": steps[-1]["retries"] - before,

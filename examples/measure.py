@@ -12,7 +12,9 @@ import statistics
 import struct
 import sys
 import time
-from pathlib import Path
+
+import ballast
+import host
 
 
 def bits(value):
@@ -60,21 +62,6 @@ def require_finite(model, losses=()):
         raise SystemExit(wrong)
 
 
-def thread_seconds():
-    """What the threads have run so far, by what they do: main, autograd's, all others."""
-    sums = dict.fromkeys(("main", "autograd", "others"), 0.0)
-    for task in Path("/proc/self/task").glob("*"):
-        try:
-            name, ran = (task / "comm").read_text(), (task / "schedstat").read_text()
-        except OSError:  # it has just ended
-            continue
-        kind = "autograd" if name.startswith("pt_autograd") else "others"
-        if int(task.name) == os.getpid():
-            kind = "main"
-        sums[kind] += int(ran.split()[0]) * 1e-9
-    return sums
-
-
 class Recorder:
     """Measures the run step by step and writes the report."""
 
@@ -85,12 +72,7 @@ class Recorder:
         self._on_gpu = device.type == "cuda"
         self._before = None
         if self._on_gpu and args.memory_cap:
-            import torch
-
-            total = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(
-                min(1.0, args.memory_cap * (1 << 30) / total), device
-            )
+            ballast.limit(device, args.allocator, args.memory_cap)
 
     def setup_done(self):
         """What comes before the first step (weights) counts towards the run's peaks."""
@@ -99,7 +81,8 @@ class Recorder:
 
     def begin(self):
         self._synchronize()
-        self._threads = thread_seconds()
+        self._host = host.speed_us()
+        self._threads = host.thread_seconds()
         self._started = time.perf_counter()
 
     def end(self, step, phase, loss, items):
@@ -109,7 +92,8 @@ class Recorder:
         """
         self._synchronize()
         seconds = time.perf_counter() - self._started
-        threads = thread_seconds()
+        threads = host.thread_seconds()
+        speed = max(self._host, host.speed_us())
         counters = self._counters()
         record = {
             "step": step,
@@ -118,6 +102,7 @@ class Recorder:
             "loss_bits": bits(loss),
             "seconds": seconds,
             "thread_seconds": {kind: ran - self._threads[kind] for kind, ran in threads.items()},
+            "host_us": speed,
             "items": items,
             **self._memory(),
             **{key: now - self._before[key] for key, now in counters.items()},

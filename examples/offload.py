@@ -20,9 +20,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     args.begun = time.monotonic()
     stalloc = harness.choose_allocator(args.allocator)
-    if stalloc is None:  # its functions are there under any allocator
-        sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
-        import stalloc
+    stalloc = stalloc or harness.package()  # its functions are there under any allocator
     harness.make_deterministic()
     import torch
 

@@ -93,7 +93,7 @@ def run(args, stalloc, device):
     """All ways; returns their rows by name."""
     ways = Ways(args, stalloc, device)
     plain = ways.run("nothing, no limit")
-    recomputed = ways.run("recomputed, no limit", recompute=True)
+    recomputed = ways.run("recomputed, no limit", recompute=1)
     ways.planned("stalloc, no limit", None)
     if plain is not None and recomputed is not None:
         for share in args.shares:

@@ -39,11 +39,12 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """Returns the loss of a batch. With `recompute` only the layers' inputs are saved."""
+    """Returns the loss of a batch. Of every `recompute`-th layer only the input is saved: 1 is full
+    recomputation, 2 that of every second layer, 0 none."""
 
     def __init__(self, layers, width, inner, vocabulary):
         super().__init__()
-        self.recompute = False
+        self.recompute = 0
         self.embedding = nn.Embedding(vocabulary, width)
         self.blocks = nn.ModuleList(Block(width, inner) for _ in range(layers))
         self.norm = nn.RMSNorm(width)
@@ -51,8 +52,9 @@ class Model(nn.Module):
 
     def forward(self, tokens):
         x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        for place, block in enumerate(self.blocks):
+            again = self.recompute and place % self.recompute == 0
+            x = checkpoint(block, x, use_reentrant=False) if again else block(x)
         logits = self.head(self.norm(x))
         return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
 
@@ -66,12 +68,15 @@ def build(args, device):
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
 
 
-def step(args, model, optimizer, number, device, around):
-    """Trains on the batches of a step; each forward pass is within a context of around()."""
+def step(args, model, optimizer, number, device, around, lengths=None):
+    """Trains on the batches of a step; each forward pass is within a context of around().
+
+    `lengths` are those of each batch's sequences, if they are not all args.length.
+    """
     generator = torch.Generator().manual_seed(number)
     losses = []
-    for _ in range(args.accumulate):
-        tokens = torch.randint(args.shape[3], (args.batch, args.length), generator=generator)
+    for length in lengths or [args.length] * args.accumulate:
+        tokens = torch.randint(args.shape[3], (args.batch, length), generator=generator)
         tokens = tokens.to(device)
         with around(), torch.autocast(device.type, torch.bfloat16):
             loss = model(tokens) / args.accumulate
@@ -83,7 +88,7 @@ def step(args, model, optimizer, number, device, around):
     return losses
 
 
-def timed(args, device, around, recompute=False, steps=5, ready=lambda number: number >= 2):
+def timed(args, device, around, recompute=0, steps=5, ready=lambda number: number >= 2):
     """Trains until a way is ready, then so many steps whose time counts; returns what was seen."""
     model, optimizer = build(args, device)
     model.recompute = recompute

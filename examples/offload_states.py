@@ -77,7 +77,7 @@ def run(options):
 
     device = torch.device("cuda", 0)
     net, optimizer = offload_model.build(options, device)
-    net.recompute = not options.keep
+    net.recompute = 0 if options.keep else 1
     if way == "offload":
         stalloc.offload(optimizer)
     elif way == "hand":

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Processes that start before they are needed, each to train an example once or again and again.
 
 Half of a short run's time is its start: imports, the CUDA context. Workers have that behind them
@@ -6,22 +5,18 @@ when they are told what to train, and hold nothing on their GPU but the context.
 
     prepare(), launch()     processes of the next runs start side by side, before anything is
                             measured; each trains once, from nothing, and ends
+    ahead(), launch()       the same, where starting beside a run disturbs nothing
     launch(turn=)           those of a turn share a process an allocator, which sets the model up
                             anew for each. Between two runs all tensors are freed and the allocator
                             gives its cache back; a worker that has kept memory all the same is
                             replaced. What an allocator has learned stays
 
 Each worker sees one GPU, and where several are used at once it is kept to its share of the cores.
-A job of several ranks is a worker for each.
-
-    python examples/workers.py train_hf.py stalloc 0   # GPU 0; a line of JSON in, a report out
+A job of several ranks is a worker for each. worker.py is what runs in each.
 """
 
 import contextlib
-import gc
-import importlib
 import json
-import os
 import select
 import subprocess
 import sys
@@ -29,8 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import harness
-
+INSIDE = Path(__file__).resolve().parent / "worker.py"
 MOST_LEFT = 8 << 20  # bytes that a worker may keep between runs
 START = 300  # seconds: many start at once, and the first compile the adapter
 
@@ -54,13 +48,16 @@ class Workers:
 
     def prepare(self, runs):
         """Starts the processes of runs to come, (script, allocator, GPUs) each, side by side."""
-        fresh = []
-        for script, allocator, gpus in runs:
-            ranks = self._start(script, allocator, gpus)
-            self._waiting.setdefault((script, allocator, gpus), []).append(ranks)
-            fresh += ranks
-        for worker in fresh:
+        for worker in [w for run in runs for w in self.ahead(*run)]:
             worker.ready()
+
+    def ahead(self, script, allocator, gpus, most=None):
+        """Starts those of a run to come, without waiting for them, unless there are `most`."""
+        waiting = self._waiting.setdefault((script, allocator, gpus), [])
+        if most is not None and len(waiting) >= most:
+            return []
+        waiting.append(self._start(script, allocator, gpus))
+        return waiting[-1]
 
     def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=(0,)):
         """One training run: its report, or {"failed": why}; with several GPUs, one rank on each.
@@ -108,7 +105,7 @@ class Worker:
         self._is_ready = False
         with self._said.open("w") as sink:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(script), allocator, str(gpu), str(share)],
+                [sys.executable, str(INSIDE), str(script), allocator, str(gpu), str(share)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True,
             )  # fmt: skip
         self.answers = self._process.stdout
@@ -120,9 +117,12 @@ class Worker:
                 self.kill()  # a late answer must not be taken for a report
             self.answer()
 
-    def go(self, options, environment):
+    def go(self, options, environment, **more):
         self.ready()
         line = {"options": [str(option) for option in options], "environment": environment}
+        self.tell({**line, **more})
+
+    def tell(self, line):
         with contextlib.suppress(BrokenPipeError):  # it has ended, as the answer says
             self._process.stdin.write(json.dumps(line) + "\n")
             self._process.stdin.flush()
@@ -181,58 +181,3 @@ def reports_of(ranks, timeout, end):
                 return reports[worker]
     first, *others = (reports[worker] for worker in ranks)
     return {**first, "others": others} if others else first
-
-
-def clean():
-    """Gives all memory back, and returns how much the allocator has all the same."""
-    import torch
-
-    gc.collect()
-    if not torch.cuda.is_available():
-        return 0
-    torch.cuda.synchronize()
-    getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(1.0)
-    torch.cuda.reset_peak_memory_stats()
-    torch.cuda.reset_accumulated_memory_stats()
-    return torch.cuda.memory_reserved()
-
-
-def place(gpu, share):
-    """Lets this process see one GPU, and keeps it to its share of the cores."""
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = seen.split(",")[gpu] if seen else str(gpu)
-    cores = sorted(os.sched_getaffinity(0))
-    some = cores[gpu % share * len(cores) // share : (gpu % share + 1) * len(cores) // share]
-    os.sched_setaffinity(0, some or cores)
-
-
-def main():
-    # What libraries print must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    script, allocator, gpu, share = [*sys.argv[1:], "1"][:4]
-    place(int(gpu), int(share))
-    harness.choose_allocator(allocator)
-    sys.path.insert(0, str(Path(script).parent))
-    program = importlib.import_module(Path(script).stem)
-    program.Example.imports()
-    clean()
-    print(json.dumps({}), file=answers, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "report.json"
-        for line in sys.stdin:
-            told = json.loads(line)
-            os.environ.update(told["environment"] or {})
-            status = program.main(
-                [*told["options"], "--allocator", allocator, "--json", str(output)]
-            )
-            report = json.loads(output.read_text())
-            if status == harness.EXIT_OUT_OF_MEMORY:
-                report["failed"] = f"out of memory in step {report['out_of_memory']['step']}"
-            print(json.dumps({**report, "left": clean()}), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()

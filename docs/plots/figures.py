@@ -4,9 +4,9 @@
     python docs/plots/figures.py --only limit       # a part alone
     python docs/plots/figures.py --only tables      # tables and pictures from what is there
 
-The parts: recordings and constants (no GPU), turns, limit and artifact (a GPU or two, and PyTorch),
-tables. A part that cannot be made here is left out, and said to be. The exit status is 0 if all
-parts are done, 75 if there is more to do, 1 if one failed.
+The parts: recordings and constants (no GPU), turns, limit, artifact, frontier and together (a GPU
+or two, and PyTorch), tables. A part that cannot be made here is left out, and said to be. The exit
+status is 0 if all parts are done, 75 if there is more to do, 1 if one failed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import recordings
 
@@ -25,8 +26,15 @@ DATA = recordings.FOLDER
 EXAMPLES = ROOT / "examples"
 EXIT_MORE = 75
 REPLAYS = ("recordings", "constants")
-ON_GPUS = ("turns", "limit", "artifact")
+ON_GPUS = ("turns", "limit", "artifact", "frontier", "together")
+PAGES = {"frontier": "frontier.md", "together": "speed.md"}  # others are in benchmarks.md
 PARTS = (*REPLAYS, *ON_GPUS, "tables")
+# Options of the table's command, before the names of what is in the ledger.
+ASKED = {
+    "artifact": ("--turns", "99", "--rows"),
+    "frontier": ("--models",),
+    "together": ("--sets", "99", "--programs"),
+}
 LEAST = 60  # seconds: with fewer left no part is begun
 
 
@@ -57,15 +65,15 @@ def run(part: str, seconds: float) -> int:
 
 
 def gpu_lines(part: str) -> list[str]:
-    """What a benchmark of examples/ has measured, as docs/benchmarks.md shows it: machine by
-    machine, which each have a file.
+    """What a benchmark of examples/ has measured, as its page shows it: machine by machine, which
+    each have a file.
     """
     tables = []
     for data in recordings.ledgers(part):
         runs = {json.loads(line)["key"]["program"] for line in data.read_text().splitlines()}
         names = sorted(runs - {"throughput"})
         words = [sys.executable, f"examples/{part}.py", "--json", str(data), "--table"]
-        words += ["--turns", "99", "--rows" if part == "artifact" else "--programs", *names]
+        words += [*ASKED.get(part, ("--turns", "99", "--programs")), *names]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
         tables.append(done.stdout.strip())
     if not tables:
@@ -75,10 +83,14 @@ def gpu_lines(part: str) -> list[str]:
     return "\n\n".join(tables).splitlines()
 
 
+def page_of(part: str) -> Path:
+    return ROOT / "docs" / PAGES.get(part, "benchmarks.md")
+
+
 def gpu_tables() -> None:
     for part in ON_GPUS:
         mark = f"{part}: written by make figures"
-        recordings.put(ROOT / "docs" / "benchmarks.md", mark, gpu_lines(part))
+        recordings.put(page_of(part), mark, gpu_lines(part))
 
 
 def pictures() -> None:

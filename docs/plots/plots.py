@@ -20,6 +20,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("agg")
+import frontiers  # noqa: E402
 import limits  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
 import recordings  # noqa: E402
@@ -223,6 +224,8 @@ def measured_pictures(out: Path) -> None:
         sizes(out)
         if not limits.draw(out, plt, COLOURS, NAMES):
             print("limit.png: not drawn: nothing is measured in docs/data/limit.jsonl")
+        if not frontiers.draw(out, plt, COLOURS):
+            print("frontier.png: not drawn: nothing is measured in docs/data/frontier.jsonl")
 
 
 def main() -> None:

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "plots"))
 
 import figures  # noqa: E402
+import frontier_search  # noqa: E402
+import frontier_table  # noqa: E402
+import frontiers  # noqa: E402
 import limits  # noqa: E402
 
 
@@ -35,9 +38,10 @@ def parts(monkeypatch):
 
 
 def test_all_parts_in_turn(parts):
+    parts.takes = 70.0
     assert figures.main([]) == 0
     own = ["own", "gpu_tables", "pictures"]
-    assert parts.ran == ["recordings", "constants", "turns", "limit", "artifact", *own]
+    assert parts.ran == [*figures.REPLAYS, *figures.ON_GPUS, *own]
 
 
 def test_no_part_begins_without_time(parts, capsys):
@@ -70,7 +74,7 @@ def test_every_part_is_a_command_that_there_is(part):
 
 @pytest.mark.parametrize("part", figures.ON_GPUS)
 def test_the_page_says_what_was_measured(part):
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    page = figures.page_of(part).read_text()
     written = page.split(f"<!-- {part}: written by make figures -->\n")[1]
     assert written.split("\n<!-- end -->")[0].splitlines() == figures.gpu_lines(part)
 
@@ -100,3 +104,22 @@ def test_points(tmp_path):
     assert (xs, ys, dead) == ([1.005, 1.5, limits.UNLIMITED], [1.05, 1.01, 1.0], None)
     assert limits.points(bench, "expandable") == ([], [], None)
     assert limits.benches(tmp_path / "none.jsonl") == []
+
+
+def test_a_frontier_has_gains_where_a_peer_trains_and_says_where_none_does(tmp_path, monkeypatch):
+    way = frontier_search.Way(2, 0)
+
+    def row(size, **rates):
+        found = {name: rate and frontier_search.Found(rate, way) for name, rate in rates.items()}
+        return frontier_table.Row(size, found)
+
+    rows = [
+        row(20, native=None, expandable=None, stalloc=None, offload=50.0),
+        row(24, native=None, expandable=80.0, stalloc=76.0, offload=100.0),
+        row(32, native=120.0, expandable=100.0, stalloc=126.0),
+    ]
+    assert frontiers.speeds(rows, "expandable") == ([24, 32], [80.0, 100.0])
+    assert frontiers.gains(rows, "offload") == [(20, None), (24, pytest.approx(25))]
+    assert frontiers.gains(rows, "stalloc") == [(24, pytest.approx(-5)), (32, pytest.approx(5))]
+    monkeypatch.setattr(frontiers, "models", list)
+    assert not frontiers.draw(tmp_path, None, {})

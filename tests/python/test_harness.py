@@ -58,7 +58,10 @@ class Device:
 def device(monkeypatch):
     device = Device()
     torch = types.SimpleNamespace(
-        cuda=device, __version__="2.11.0", version=types.SimpleNamespace(cuda="13.0")
+        cuda=device,
+        __version__="2.11.0",
+        version=types.SimpleNamespace(cuda="13.0"),
+        empty=lambda size: None,
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     return device
