@@ -2,6 +2,7 @@ package captures
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"stalloc/actors"
@@ -99,8 +100,7 @@ type world struct {
 	gpu    *sim.Device
 	rand   *rand.Rand
 	t      *testing.T
-	faults int  // one driver call in so many fails; 0: none
-	calm   bool // none fails for now
+	faults *faults
 	asleep bool
 	pools  [2]captured
 	eager  []*block
@@ -112,14 +112,32 @@ type world struct {
 	did done
 }
 
+// faults says which calls of the driver fail. The mover's thread calls it, too.
+type faults struct {
+	mu   sync.Mutex
+	rand *rand.Rand
+	each int  // one call in so many fails; 0: none
+	calm bool // none fails for now
+}
+
+// hush has no call fail, or again some, and returns what was.
+func (f *faults) hush(calm bool) (was bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was, f.calm = f.calm, calm
+	return was
+}
+
 // failing is the device with calls that fail at random.
 type failing struct {
 	*sim.Device
-	w *world
+	faults *faults
 }
 
 func (f failing) fails() error {
-	if f.w.faults == 0 || f.w.calm || f.w.rand.IntN(f.w.faults) > 0 {
+	f.faults.mu.Lock()
+	defer f.faults.mu.Unlock()
+	if f.faults.each == 0 || f.faults.calm || f.faults.rand.IntN(f.faults.each) > 0 {
 		return nil
 	}
 	return &driver.Error{Call: "made to fail", Code: driver.CodeOutOfMemory}
@@ -153,10 +171,11 @@ func (f failing) Unmap(at mem.Addr, size mem.Bytes) error {
 	return f.Device.Unmap(at, size)
 }
 
-func newWorld(t *testing.T, seed uint64, faults int) *world {
-	w := &world{rand: rand.New(rand.NewPCG(seed, uint64(faults))), t: t, faults: faults}
+func newWorld(t *testing.T, seed uint64, each int) *world {
+	w := &world{rand: rand.New(rand.NewPCG(seed, uint64(each))), t: t,
+		faults: &faults{rand: rand.New(rand.NewPCG(uint64(each), seed)), each: each}}
 	w.gpu = sim.New(sim.Config{Capacity: 3 * mem.GiB, FenceDelay: 2})
-	local, err := actors.OpenLocal(failing{w.gpu, w}, actors.Options{Inline: true})
+	local, err := actors.OpenLocal(failing{w.gpu, w.faults}, actors.Options{Inline: true})
 	if err != nil {
 		t.Fatal(err)
 	}

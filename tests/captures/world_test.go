@@ -21,7 +21,7 @@ func (w *world) must(err error) {
 // may is must of what may fail where driver calls do.
 func (w *world) may(err error) bool {
 	w.t.Helper()
-	if err != nil && w.faults == 0 {
+	if err != nil && w.faults.each == 0 {
 		w.t.Error(err)
 	}
 	return err == nil
@@ -33,7 +33,7 @@ func (w *world) play(n int) {
 			return
 		}
 	}
-	w.calm = true
+	w.faults.hush(true)
 	w.wake()
 	for i := range w.pools {
 		p := &w.pools[i]
@@ -204,12 +204,12 @@ func (w *world) nap() {
 }
 
 func (w *world) wake() {
-	was := w.calm
-	w.calm = true
+	was := w.faults.hush(true)
 	if err := w.Resume(nil); err != nil {
 		w.t.Error(err)
 	}
-	w.calm, w.asleep = was, false
+	w.faults.hush(was)
+	w.asleep = false
 	w.look()
 }
 
