@@ -107,19 +107,25 @@ def run(options):
     print(json.dumps(row), flush=True)
 
 
+def parser(text, steps, turns, ways):
+    """The options of this program, and of what looks at its steps."""
+    made = argparse.ArgumentParser(description=text)
+    made.add_argument("--limit", type=float, default=24, help="GiB")
+    made.add_argument("--batch", type=int, default=2)
+    made.add_argument("--accumulate", type=int, default=8)
+    made.add_argument("--length", type=int, default=2048)
+    made.add_argument("--steps", type=int, default=steps)
+    made.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
+    made.add_argument("--turns", type=int, default=turns)
+    made.add_argument("--ways", nargs="*", default=ways)
+    made.add_argument("--way", help=argparse.SUPPRESS)
+    return made
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=float, default=24)
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--accumulate", type=int, default=8)
-    parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
-    parser.add_argument("--keep", action="store_true", help="no recomputation")
-    parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--ways", nargs="*", default=list(WAYS))
-    parser.add_argument("--way", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options_of = parser(__doc__, steps=8, turns=1, ways=list(WAYS))
+    options_of.add_argument("--keep", action="store_true", help="no recomputation")
+    options = options_of.parse_args()
     if options.way:
         return run(options)
     for _ in range(options.turns):

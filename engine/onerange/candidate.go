@@ -11,7 +11,7 @@ type candidate struct {
 	view   uint32 // 0: a new one
 	offset unit   // of the block in the view
 	cost   int
-	near   int // the least cost of a view that has just ended, and lacks a page at most
+	near   int // the least cost of a view that has just ended, and is a page short at most
 	// Where the block begins and ends in parts of handles that are not under the view yet: these.
 	first, last uint32
 }

@@ -8,7 +8,6 @@ the most: the device's time of each part of a step, how far the host is ahead wh
 and what the allocator's trace has: waits, bytes, times of driver calls, and when in the step.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,6 +21,9 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES.parent / "python")]
+
+import offload_states  # noqa: E402
+
 GIB = 1 << 30
 FIRST = 3  # steps before it learn
 
@@ -132,18 +134,9 @@ def print_tables(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=float, default=24)
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--accumulate", type=int, default=8)
-    parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--shape", type=int, nargs=4, default=[24, 2048, 5504, 32000])
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--ways", nargs="*", default=["native", "offload"])
-    parser.add_argument("--keep", type=Path, help="a folder for the traces")
-    parser.add_argument("--way", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options_of = offload_states.parser(__doc__, steps=12, turns=3, ways=["native", "offload"])
+    options_of.add_argument("--keep", type=Path, help="a folder for the traces")
+    options = options_of.parse_args()
     if options.way:
         return play(options)
     tokens, rows = options.batch * options.accumulate * options.length, defaultdict(list)

@@ -1,14 +1,10 @@
 package sleeper_test
 
 import (
-	"errors"
 	"testing"
 
 	"stalloc/actors/device/devicetest"
-	"stalloc/actors/device/sleeper"
-	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
-	"stalloc/internal/mem"
 )
 
 // TestNoCallNamesWhatSleeps: while a handle sleeps, others sleep and wake, with each driver call
@@ -34,15 +30,7 @@ func TestNoCallNamesWhatSleeps(t *testing.T) {
 
 // TestNumbersNameMemory: what is made on waking is told from what was there before.
 func TestNumbersNameMemory(t *testing.T) {
-	d := sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
-	base, err := d.Reserve(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := d.Create(page)
-	if err = errors.Join(err, d.Map(base, h), d.Access(base, page)); err != nil {
-		t.Fatal(err)
-	}
+	d, base, h := lone(t)
 	number := func() driver.Handle {
 		t.Helper()
 		_, all, err := d.Export(base, page)
@@ -67,9 +55,5 @@ func TestNumbersNameMemory(t *testing.T) {
 	}
 	if after := number(); after == before {
 		t.Errorf("other memory has number %d, too", after)
-	}
-	if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page),
-		d.Close()); err != nil {
-		t.Error(err)
 	}
 }

@@ -52,6 +52,27 @@ func newKit(t *testing.T) *kit {
 	return k
 }
 
+// lone returns a device with one page, mapped at base, that is given back when the test ends.
+func lone(t *testing.T) (d *sleeper.Device, base mem.Addr, h driver.Handle) {
+	t.Helper()
+	d = sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
+	base, err := d.Reserve(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err = d.Create(page)
+	if err = errors.Join(err, d.Map(base, h), d.Access(base, page)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page),
+			d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, base, h
+}
+
 func (k *kit) at(pages int) mem.Addr { return k.base + mem.Addr(pages)*mem.Addr(page) }
 
 func (k *kit) put(at mem.Addr, h driver.Handle, size mem.Bytes) {

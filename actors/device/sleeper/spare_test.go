@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"stalloc/actors/device/devicetest"
-	"stalloc/actors/device/sleeper"
-	"stalloc/cuda/sim"
 	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
@@ -85,15 +83,7 @@ func TestSpareIsNeverBesideNew(t *testing.T) {
 
 // TestExportedMemoryIsNobodyElses: another process may have it, so it rises at once.
 func TestExportedMemoryIsNobodyElses(t *testing.T) {
-	d := sleeper.New(sim.New(sim.Config{Capacity: 128 * mem.MiB}))
-	base, err := d.Reserve(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := d.Create(page)
-	if err = errors.Join(err, d.Map(base, h), d.Access(base, page)); err != nil {
-		t.Fatal(err)
-	}
+	d, base, h := lone(t)
 	if _, _, err := d.Export(base, page); err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +95,6 @@ func TestExportedMemoryIsNobodyElses(t *testing.T) {
 	d.Keep(true)
 	if asleep, err := d.Sleep([]driver.Handle{h}); !asleep || err != nil || d.Spare() > 0 {
 		t.Errorf("exported memory is spare: asleep %v, %v, %v", asleep, err, d.Spare())
-	}
-	if err := errors.Join(d.Unmap(base, page), d.Release(h), d.Unreserve(base, page),
-		d.Close()); err != nil {
-		t.Error(err)
 	}
 }
 

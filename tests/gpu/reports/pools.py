@@ -63,7 +63,9 @@ def pool_in_pool(c):
             second = c.new(32, 2)
         third = c.new(32, 3)
     c.check(inside(second, inner), "elsewhere", "the inner pool has nothing")
-    c.check(inside(first, outer) and inside(third, outer), "elsewhere", "the outer pool lacks some")
+    c.check(
+        inside(first, outer) and inside(third, outer), "elsewhere", "not all is in the outer pool"
+    )
 
 
 @case(
