@@ -1,5 +1,6 @@
-// Package mover moves closed regions out and back while the program runs: it checks again and again
-// whether copies are done, and it brings a region back before its next use, a few handles at a time.
+// Package mover moves closed regions out and back while the program runs: it checks again and
+// again whether copies are done, and brings a region back before its next use, a few handles at a
+// time.
 //
 //	EndAwake          load of the program over time              BeginAwake
 //	   |  ____/‾‾‾‾‾‾‾\____/‾‾‾‾‾‾‾\___                              |
