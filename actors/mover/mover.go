@@ -11,10 +11,13 @@
 // (residency.SafeStart): at the earliest moment after which the load and what has come back never
 // exceed what may be held. Steps vary in time, so the moment is counted in requests and frees. If
 // the program needs more memory all the same, what has come back leaves again, without a copy. When
-// the program opens the region, it waits for what has not come back.
+// the program opens the region, it waits for what has not come back. Of several regions the one
+// that was opened least lately is expected first, and has room kept for it.
 package mover
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +42,7 @@ type Mover struct {
 	regions map[uint64]*region
 	running bool
 	stop    bool
+	opened  uint64 // openings so far
 }
 
 // region is the mover's state for a region that was closed.
@@ -49,14 +53,17 @@ type region struct {
 	now    run           // since then
 	before []run         // the last times that it was closed
 	begin  uint64        // it begins to come back after so many requests and frees
-	knows  bool          // begin is known
+	rest   mem.Bytes     // the load for which begin was found, 0: it was not
 	start  uint64        // requests and frees before it was closed
+	opened uint64        // the number of its last opening
 }
 
 // run is what the program did while a region was closed.
 type run struct {
 	load []residency.Load
 	done []uint64 // requests and frees until each of load
+	peak mem.Bytes
+	over mem.Bytes // what was held beyond the load at the peak, with all regions there
 }
 
 const (
@@ -102,7 +109,8 @@ func (m *Mover) Opened(n uint64) {
 	if r == nil || !r.closed {
 		return
 	}
-	r.closed, r.knows = false, false
+	m.opened++
+	r.closed, r.rest, r.opened = false, 0, m.opened
 	if r.moves {
 		r.before = append(r.before, r.now)
 	}
@@ -132,56 +140,92 @@ func (m *Mover) run() {
 func (m *Mover) look() (any bool, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, load := m.Clock.Now(), m.Load()
-	next = idle
-	for n, r := range m.regions {
-		if r.closed && !m.stop {
-			next = min(next, m.lookAt(n, r, now, load))
-			any = any || r.moves
-		}
+	m.running = false
+	if m.stop {
+		return false, 0
 	}
+	now, load := m.Clock.Now(), m.Load()
+	_ = m.OnPool(func(p *pool.Pool) error {
+		any, next = m.lookAt(p, now, load)
+		return nil
+	})
 	m.running = any
 	return any, next
 }
 
-// lookAt records the load, and fetches a part of the region if it is time.
+// lookAt records the load, and fetches a part of one region if it is time.
 func (m *Mover) lookAt(
-	n uint64, r *region, now time.Duration, load mem.Bytes,
-) (next time.Duration) {
+	p *pool.Pool, now time.Duration, load mem.Bytes,
+) (any bool, next time.Duration) {
 	next = idle
-	_ = m.OnPool(func(p *pool.Pool) error {
-		leaving, done := p.Settle(), p.Logged()-r.start
-		if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
-			at := residency.Nanos(now - r.since)
-			r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
-			r.now.done = append(r.now.done, done)
+	leaving, kept := p.Settle(), mem.Bytes(0)
+	for _, n := range m.expected() {
+		r := m.regions[n]
+		c, closed := p.Closed(n)
+		if !closed {
+			continue
 		}
-		all, out, others, open := p.Away(n)
-		most := p.MostHeld()
-		r.moves = r.moves || leaving || out > 0
-		if leaving || len(r.before) == 0 {
-			next = interval
+		r.note(now, load, p.Logged(), c.Others+c.All)
+		r.moves = r.moves || c.Leaving > 0 || c.Away > 0
+		any = any || r.moves
+		switch most := p.MostHeld(); {
+		case leaving || r.moves && len(r.before) == 0:
+			next = min(next, interval)
+		case c.Away > 0 && most > 0 && next != soon:
+			// The load counts live blocks, those that are away, too; what is held is more.
+			most += c.Out - kept - over(r.before)
+			next = min(next, r.comesBack(p, n, load, most, c.Away))
 		}
-		if open || leaving || out == 0 || most == 0 || len(r.before) == 0 {
-			return nil
+		kept += c.Away
+	}
+	return any, next
+}
+
+// expected returns the closed regions in the order in which they were opened last.
+func (m *Mover) expected() (closed []uint64) {
+	for n, r := range m.regions {
+		if r.closed {
+			closed = append(closed, n)
 		}
-		// The load counts live blocks, the region's too; what is held is more than that.
-		most += out - max(others+all-peak(r.before), 0)
-		if !r.knows {
-			r.begin, r.knows = begin(r.before, most, out), true
-		}
-		if done+done/8 >= r.begin {
-			next = interval
-		}
-		if done < r.begin || load+out > most {
-			return nil
-		}
-		err := p.Prefetch(n, atOnce)
-		if _, left, _, _ := p.Away(n); left < out {
-			next = soon
-		}
-		return err
+	}
+	slices.SortFunc(closed, func(a, b uint64) int {
+		return cmp.Compare(m.regions[a].opened, m.regions[b].opened)
 	})
+	return closed
+}
+
+// note records the load after so many requests and frees, and what would be held for it.
+func (r *region) note(now time.Duration, load mem.Bytes, logged uint64, held mem.Bytes) {
+	if load > r.now.peak {
+		r.now.peak, r.now.over = load, max(held-load, 0)
+	}
+	if k := len(r.now.load); k == 0 || r.now.load[k-1].Bytes != load {
+		at := residency.Nanos(now - r.since)
+		r.now.load = append(r.now.load, residency.Load{From: at, Bytes: load})
+		r.now.done = append(r.now.done, logged-r.start)
+	}
+}
+
+// comesBack fetches a part of a region if it is time, where load and the region may have so much,
+// and returns the time until the next check.
+func (r *region) comesBack(
+	p *pool.Pool, n uint64, load, most, away mem.Bytes,
+) (next time.Duration) {
+	done := p.Logged() - r.start
+	if rest := most - away; r.rest != rest { // which is the same while it comes back
+		r.begin, r.rest = begin(r.before, most, away), rest
+	}
+	next = idle
+	if done+done/8 >= r.begin {
+		next = interval
+	}
+	if done < r.begin || load+away > most {
+		return next
+	}
+	_ = p.Prefetch(n, atOnce)
+	if c, _ := p.Closed(n); c.Away < away {
+		next = soon
+	}
 	return next
 }
 
@@ -200,12 +244,10 @@ func begin(runs []run, limit, size mem.Bytes) (done uint64) {
 	return done
 }
 
-// peak returns the most of the loads.
-func peak(runs []run) (most mem.Bytes) {
+// over returns how much more than the load was held at the peaks of runs.
+func over(runs []run) (most mem.Bytes) {
 	for _, x := range runs {
-		for _, l := range x.load {
-			most = max(most, l.Bytes)
-		}
+		most = max(most, x.over)
 	}
 	return most
 }

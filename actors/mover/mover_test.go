@@ -1,8 +1,11 @@
 package mover
 
 import (
+	"slices"
 	"testing"
+	"time"
 
+	"stalloc/actors/pool"
 	"stalloc/internal/mem"
 	"stalloc/plan/residency"
 )
@@ -36,7 +39,22 @@ func TestBegin(t *testing.T) {
 	if got := begin(nil, mem.GiB, mem.GiB); got != 0 {
 		t.Errorf("nothing was seen, and it begins after %d", got)
 	}
-	if got := peak([]run{a, b}); got != 8*mem.GiB {
-		t.Errorf("the peak is %v", got)
+}
+
+// TestExpected: the region that was opened least lately is expected first, and one that was never
+// opened before all others.
+func TestExpected(t *testing.T) {
+	still := pool.Clock{Now: func() time.Duration { return 0 }}
+	m := New(Env{Clock: still, Go: func(func()) {}})
+	for _, n := range []uint64{3, 1, 2, 4} {
+		m.Closed(n, 0)
+	}
+	for _, n := range []uint64{2, 3, 1} {
+		m.Opened(n)
+		m.Closed(n, 0)
+	}
+	m.Opened(3)
+	if got := m.expected(); !slices.Equal(got, []uint64{4, 2, 1}) {
+		t.Errorf("expected are %v", got)
 	}
 }

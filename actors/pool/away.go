@@ -14,7 +14,9 @@ import (
 
 // A region that the program does not use, as it says, is closed: as much of it as other requests
 // need goes to the host, and comes back before its next use (package away). How much they needed in
-// one step leaves at once in the next ones, so that no request waits for it.
+// one step leaves at once in the next ones, so that no request waits for it. Closed regions share
+// the need: the one that was closed last leaves first, for in a program that uses them in turn it
+// is the one that is used again last.
 
 // moving is the state of regions that were closed at least once.
 type moving struct {
@@ -23,6 +25,7 @@ type moving struct {
 	full     mem.Bytes       // what was held when the driver refused more, 0: it never has
 	dropped  []*moved        // regions without memory whose mirrors are not freed yet
 	warnAway map[string]bool // warnings that were logged
+	closings uint64
 }
 
 // moved is a region, and how much of it has to leave.
@@ -30,8 +33,8 @@ type moved struct {
 	*away.Region
 	uses   int           // begun and not ended
 	others mem.Bytes     // the most that all but closed regions have held since it was closed
-	before mem.Bytes     // the same for the time before
-	lately [16]mem.Bytes // how much had to be away in the last uses, the latest first
+	lately [16]mem.Bytes // how much of all that is closed had to be away before the last uses
+	closed uint64        // the number of its last closing
 }
 
 // ErrNotOpen is the answer to a request of a region that is not in use.
@@ -93,16 +96,27 @@ func (p *Pool) movedOf(region uint64) (*moved, error) {
 	return m, nil
 }
 
-// learn records how much of a region had to be away since it was closed: by how much the region and
-// everything else exceed what may be held.
+// learn records how much of the closed regions had to be away since a region was closed: by how
+// much they and everything else exceed what may be held.
 func (p *Pool) learn(m *moved) {
-	all, _, _ := m.Size()
+	all, _ := p.closedSize()
 	n := mem.Bytes(0)
 	if most := p.MostHeld(); most > 0 {
 		n = min(max(m.others+all-most, 0), all)
 	}
 	copy(m.lately[1:], m.lately[:])
 	m.lately[0] = n
+}
+
+// closedSize returns the size of the closed regions, and how much of them is away or leaving.
+func (p *Pool) closedSize() (all, out mem.Bytes) {
+	for region, m := range p.moved {
+		if !m.IsOpen() && !p.sleeps(region) {
+			size, away, leaving := m.Size()
+			all, out = all+size, out+away+leaving
+		}
+	}
+	return all, out
 }
 
 // MostHeld returns how much memory may be held, 0 if that is not known. If the driver has refused
@@ -144,12 +158,15 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 	if err := m.Close(stream, handles, how.Changed); err != nil {
 		return err
 	}
-	m.uses, m.before, m.others = 0, m.others, 0
+	m.uses, m.others = 0, 0
+	p.closings++
+	m.closed = p.closings
 	p.noteOthers()
 	n, _, _ := m.Size()
 	if !how.All {
+		_, out := p.closedSize()
 		n = slices.Max(m.lately[:])
-		n += n / needMargin
+		n += n/needMargin - out
 	}
 	p.send(m, n)
 	p.spanned(start, "region: closed", n)
@@ -175,15 +192,24 @@ func (p *Pool) Prefetch(region uint64, most mem.Bytes) error {
 	return err
 }
 
-// Away returns the size of a region, how much of it is away, and the most that all but closed
-// regions held the last time it was closed; open: it is in use, or was never closed.
-func (p *Pool) Away(region uint64) (all, out, others mem.Bytes, open bool) {
+// Closed is a closed region, and what it shares with the other closed ones.
+type Closed struct {
+	Away, Leaving mem.Bytes // of it
+	// All is the size of all closed regions, Out how much of them is away or leaving.
+	All, Out mem.Bytes
+	Others   mem.Bytes // what all but closed regions hold
+}
+
+// Closed returns how a region is; false: it is in use, or was never closed.
+func (p *Pool) Closed(region uint64) (c Closed, closed bool) {
 	m := p.moved[region]
-	if m == nil {
-		return 0, 0, 0, true
+	if m == nil || m.IsOpen() {
+		return c, false
 	}
-	all, out, _ = m.Size()
-	return all, out, m.before, m.IsOpen()
+	_, c.Away, c.Leaving = m.Size()
+	c.All, c.Out = p.closedSize()
+	c.Others = p.heldByOthers()
+	return c, true
 }
 
 // allAway moves closed regions out completely before a pause, and waits for it. Then they sleep
@@ -197,7 +223,7 @@ func (p *Pool) allAway(pools []uint64) error {
 		p.refresh(pool, m)
 		all, _, _ := m.Size()
 		_, err := m.Send(all)
-		p.awaitOut(m, math.MaxInt64)
+		p.awaitOut(nil, math.MaxInt64)
 		if all, out, _ := m.Size(); out < all {
 			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)
 		}

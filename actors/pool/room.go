@@ -1,7 +1,10 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,9 +19,15 @@ import (
 
 // Settle puts to sleep what has been copied out, and reports whether more copies are under way.
 func (p *Pool) Settle() (leaving bool) {
-	slept, start := mem.Bytes(0), time.Now()
+	_, leaving = p.settleAll(nil)
+	return leaving
+}
+
+// settleAll does so for all regions but one, and returns how much now sleeps.
+func (p *Pool) settleAll(but *moved) (slept mem.Bytes, leaving bool) {
+	start := time.Now()
 	for region, m := range p.moved {
-		if p.sleeps(region) || !m.Leaving() {
+		if m == but || p.sleeps(region) || !m.Leaving() {
 			continue
 		}
 		p.refresh(region, m)
@@ -33,7 +42,7 @@ func (p *Pool) Settle() (leaving bool) {
 		p.applyLimit()
 		p.spanned(start, "region: left", slept)
 	}
-	return leaving
+	return slept, leaving
 }
 
 // settle puts to sleep what of a region has been copied out. Its memory is kept for others.
@@ -55,31 +64,44 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	if p.Host.Captures() > 0 {
 		return false
 	}
-	lack, gone := mem.RoundUp(n, mem.HandleSize), mem.Bytes(0)
+	lack := mem.RoundUp(n, mem.HandleSize)
 	p.Log.Debug("regions make room", zap.Stringer("bytes", lack))
-	for region, m := range p.moved {
-		if m == but || m.IsOpen() || p.sleeps(region) || lack <= gone {
+	gone, _ := p.settleAll(but)
+	short := lack - gone
+	for _, m := range p.moved {
+		if _, _, leaving := m.Size(); m != but {
+			short -= leaving
+		}
+	}
+	for _, region := range p.lastClosed() {
+		m := p.moved[region]
+		if m == but || m.IsOpen() || p.sleeps(region) || short <= 0 {
 			continue
 		}
 		p.refresh(region, m)
-		if _, _, leaving := m.Size(); lack-gone > leaving {
-			p.send(m, lack-gone-leaving)
-		}
-		gone += p.awaitOut(m, lack-gone)
+		short -= p.send(m, short)
 	}
-	return gone > 0
+	return gone+p.awaitOut(but, lack-gone) > 0
 }
 
-// awaitOut waits until so much of the region sleeps, or no copy is under way, and returns how much
-// went to sleep.
-func (p *Pool) awaitOut(m *moved, most mem.Bytes) (gone mem.Bytes) {
-	for m.Leaving() && gone < most {
-		slept, err := p.settle(m)
-		if err != nil {
-			p.sayAway("memory of a region has not left", err)
+// lastClosed returns the closed regions, the one that was closed last first.
+func (p *Pool) lastClosed() []uint64 {
+	regions := slices.Collect(maps.Keys(p.moved))
+	slices.SortFunc(regions, func(a, b uint64) int {
+		return cmp.Compare(p.moved[b].closed, p.moved[a].closed)
+	})
+	return regions
+}
+
+// awaitOut waits until so much of all regions but one sleeps, or no copy is under way, and returns
+// how much went to sleep.
+func (p *Pool) awaitOut(but *moved, most mem.Bytes) (gone mem.Bytes) {
+	for gone < most {
+		slept, leaving := p.settleAll(but)
+		if gone += slept; !leaving {
+			break
 		}
-		gone += slept
-		if p.applyLimit(); slept == 0 && err == nil {
+		if slept == 0 {
 			p.aside(func() { p.Clock.Sleep(copyWait) })
 		}
 	}
@@ -94,15 +116,21 @@ func (p *Pool) noteOthers() {
 	if len(p.moved) == 0 {
 		return
 	}
+	others := p.heldByOthers()
+	for _, m := range p.moved {
+		m.others = max(m.others, others)
+	}
+}
+
+// heldByOthers returns what all but closed regions hold.
+func (p *Pool) heldByOthers() mem.Bytes {
 	others := p.reserved()
 	for _, m := range p.moved {
 		if all, out, _ := m.Size(); !m.IsOpen() {
 			others -= all - out
 		}
 	}
-	for _, m := range p.moved {
-		m.others = max(m.others, others)
-	}
+	return others
 }
 
 // meansRoom tells the policy to refuse a request that it cannot make memory for, while closed
@@ -146,11 +174,13 @@ func (p *Pool) refresh(region uint64, m *moved) {
 	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
 }
 
-// send begins to move so much out.
-func (p *Pool) send(m *moved, n mem.Bytes) {
-	if _, err := m.Send(n); err != nil {
+// send begins to move so much out, and returns how much does.
+func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
+	sent, err := m.Send(n)
+	if err != nil {
 		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
 	}
+	return sent
 }
 
 func (p *Pool) sayAway(text string, err error) {
