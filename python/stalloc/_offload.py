@@ -1,22 +1,16 @@
 """Optimizer states that move to the host while they are not used."""
 
-import itertools
+import functools
 import warnings
 from types import ModuleType
 from typing import Any, Literal
 
-from . import _lend, _library, _offload_state, _session
+from . import _library, _offload_state, _offload_step, _session
 from ._errors import StallocError, StallocWarning
+from ._offload_part import Part
 
-# Smaller states stay: step counters, scales of 8-bit states.
-LEAST = 1 << 20
-# After so many bytes moved into the region, the memory that they left is released to the driver. So
-# the region gets new handles, which are large.
-AT_ONCE = 512 << 20
 # After so many steps in a row that made new states, every later step is expected to.
 FRESH = 4
-
-_numbers = itertools.count()
 
 
 def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
@@ -65,22 +59,23 @@ def offload(optimizer: Any, when: Literal["short", "always"] = "short") -> Any:
 class _Offloaded:
     """The state of offload() for one optimizer."""
 
-    kind = "cuda"  # of the devices whose memory can leave
-
     def __init__(self, torch: ModuleType, library: _library.Library, optimizer: Any) -> None:
         self.torch, self.binding = torch, library
         self.always = False
-        self.tag = f"stalloc.offload.{next(_numbers)}"
-        self.devices: set[int] = set()  # where the region has memory
-        self.moved: set[int] = set()  # addresses of storages in it
-        self.away = False  # it was closed, on all devices
+        self.parts: list[Part] = []
         self.over = False  # its states stay on the device
         self.fresh = 0  # steps in a row that have made states anew
         self.told = False
+        self.stepping = False  # some parts are, one after the other
+        self.made = False  # this step has made states
+        self.whole = _offload_step.undivided(torch, optimizer)
+        if self.whole is None:
+            self.parts.append(Part(torch, library, every=True))
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_load_state_dict_post_hook(self._adopt)
-        _offload_state.watch(optimizer)
+        step = self._divided(self.whole) if self.whole is not None else None
+        _offload_state.watch(torch, optimizer, step)
 
     def begin(self, optimizer: Any) -> None:
         """Moves states that are there already."""
@@ -88,40 +83,92 @@ class _Offloaded:
 
     def wake(self) -> None:
         """Brings the states back for the current streams."""
-        if not self.away:
-            return
-        for device in self.devices:
-            self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
-        self.away = False
+        for part in self.parts:
+            part.wake()
+
+    def read(self) -> None:
+        """The program, or the step of a part, reads the states."""
+        if not self.stepping:
+            self.wake()
 
     def _before(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        self.wake()
+        if self.whole is None:
+            self.wake()
         if _capturing(self.torch):
             self._end("a step is captured into a graph, which remembers their addresses")
         elif self.torch._C._current_graph_task_id() != -1:
             self._end("the optimizer steps inside the backward pass")
 
+    @staticmethod
+    def _divided(whole: Any) -> Any:
+        """The step, part by part, with the name and the arguments of the whole one."""
+
+        @functools.wraps(whole)
+        def step(optimizer: Any, closure: Any = None) -> Any:
+            offloaded = optimizer.__dict__.get("_stalloc")  # a copy has none
+            if offloaded is None or offloaded.over:
+                return whole(optimizer, closure)
+            loss = None
+            if closure is not None:
+                with offloaded.torch.enable_grad():
+                    loss = closure()
+            offloaded._by_parts(optimizer)
+            return loss
+
+        return step
+
+    def _by_parts(self, optimizer: Any) -> None:
+        def step(part: Part) -> None:
+            part.wake()
+            self.whole(optimizer)  # type: ignore[misc]
+            self._lend(optimizer, part)
+
+        self._divide(optimizer)
+        self.stepping = True
+        try:
+            _offload_step.by_parts(optimizer, self.parts, step)
+        finally:
+            self.stepping = False
+
+    def _divide(self, optimizer: Any) -> None:
+        if self.whole is not None:
+            new = functools.partial(Part, self.torch, self.binding)
+            _offload_step.divide(self.torch, optimizer, self.parts, new)
+
     def _after(self, optimizer: Any, args: Any = (), kwargs: Any = None) -> None:
-        if self.over or self.away:
-            return
-        self.fresh = self.fresh + 1 if self._adopt(optimizer) else 0
+        self._divide(optimizer)
+        for part in self.parts:
+            if not part.away:
+                self._lend(optimizer, part)
+        self.fresh, self.made = self.fresh + 1 if self.made else 0, False
         if self.fresh >= FRESH:
             self._end("each step makes them anew")
-        if self.over or not self.devices:
+
+    def _lend(self, optimizer: Any, part: Part) -> None:
+        """Moves new states of a part to its region, which lends its memory from now on."""
+        if self.over or _capturing(self.torch):
             return
-        if self._held(optimizer):
+        self.made = part.adopt(optimizer) or self.made
+        if not part.devices:
+            return
+        if part.held(optimizer):
             self._warn(
                 "optimizer states are referenced from outside of the optimizer; they stay on the "
                 "device while they are"
             )
             return
-        self.away = True
-        for device in self.devices:
-            stream = _lend.current_stream(self.torch, device)
-            self.binding.end_awake(device, self.tag, stream, True, self.always)
+        part.lend(self.always)
+
+    def _adopt(self, optimizer: Any, *_: Any) -> None:
+        """Moves loaded states to the regions."""
+        self._divide(optimizer)
+        for part in self.parts:
+            if not self.over and not _capturing(self.torch):
+                part.adopt(optimizer)
 
     def _end(self, why: str) -> None:
         """Ends offloading: the states stay on the device."""
+        self.wake()
         if not self.over:
             self.over, self.told = True, False
             self._warn(f"optimizer states stay on the device from now on: {why}")
@@ -130,89 +177,6 @@ class _Offloaded:
         if not self.told:
             self.told = True
             warnings.warn(f"stalloc: {text}", StallocWarning, stacklevel=4)
-
-    def _adopt(self, optimizer: Any, *_: Any) -> bool:
-        """Moves states that are elsewhere into the region; returns whether there were any."""
-        if self.over or _capturing(self.torch):
-            return False
-        sharing: dict[int, list[Any]] = {}  # by storage
-        seen: set[int] = set()
-        for tensor in _offload_state.tensors(self.torch, optimizer.__dict__["state"]):
-            storage = tensor.untyped_storage()
-            at = storage.data_ptr()
-            seen.add(at)
-            large = storage.nbytes() >= LEAST
-            if tensor.device.type == self.kind and large and at not in self.moved:
-                sharing.setdefault(at, []).append(tensor)
-        self.moved &= seen
-        if not sharing:
-            return False
-        self.wake()
-        idle, moved = AT_ONCE, False
-        for tensors in sharing.values():
-            # Parameters, gradients or flat buffers may be the same memory.
-            if self._uses(tensors[0]) > len(tensors):
-                continue
-            if idle >= AT_ONCE:
-                self.torch.cuda.empty_cache()
-                idle = 0
-            idle += tensors[0].untyped_storage().nbytes()
-            self.moved.add(self._move(tensors))
-            moved = True
-        if moved:
-            self.torch.cuda.empty_cache()
-        return moved
-
-    def _uses(self, tensor: Any) -> int:
-        """How many tensors share the storage."""
-        return int(self.torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)) - 1
-
-    def _move(self, tensors: list[Any]) -> int:
-        """Gives the tensors of one storage a new one in the region; returns its address."""
-        torch, first = self.torch, tensors[0]
-        old = first.untyped_storage()
-        with torch.no_grad():
-            self.binding.begin_region(self.tag)
-            try:
-                new = torch.empty(old.nbytes(), dtype=torch.uint8, device=first.device)
-            finally:
-                self.binding.end_region()
-            whole = torch.empty(0, dtype=torch.uint8, device=first.device)
-            new.copy_(whole.set_(old, 0, (old.nbytes(),), (1,)))
-            storage = new.untyped_storage()
-            for tensor in tensors:
-                tensor.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
-        self.devices.add(first.device.index or 0)
-        return int(storage.data_ptr())
-
-    def _held(self, optimizer: Any) -> bool:
-        """Whether others than the optimizer refer to states, or to dictionaries of them."""
-        state = optimizer.__dict__["state"]
-        alone = _offload_state.references({0: {}})[0]
-        if (
-            max(_offload_state.references({0: optimizer.__dict__["state"]})) > alone + 2
-        ):  # __dict__ and ours
-            return True
-        if max(_offload_state.references(state), default=0) > alone:
-            return True
-        for values in state.values():
-            if isinstance(values, dict) and any(
-                count > alone and self.torch.is_tensor(value) and self._moved_of(value)
-                for value, count in zip(values.values(), _offload_state.references(values))
-            ):
-                return True
-        sharing: dict[int, list[Any]] = {}
-        for tensor in self._moved_of(state):
-            sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
-        return any(self._uses(tensors[0]) > len(tensors) for tensors in sharing.values())
-
-    def _moved_of(self, value: Any) -> list[Any]:
-        """The tensors of a state that lie in the region."""
-        return [
-            tensor
-            for tensor in _offload_state.tensors(self.torch, value)
-            if tensor.untyped_storage().data_ptr() in self.moved
-        ]
 
 
 def _capturing(torch: ModuleType) -> bool:

@@ -64,6 +64,23 @@ def check_states_lend():
         print(f"  {options}: {seen[-1].backup / MIB:.0f} MiB on the host")
 
 
+def check_states_that_do_not_fit_together():
+    """0.75 GiB of weights and gradients and as much of states, in 1.25 GiB, an eighth at a time."""
+    from stalloc import _offload_step
+
+    expected = train(6, 256 * MIB, fused=True)
+    forget()
+    _offload_step.PART = 48 * MIB
+    limited(1280 * MIB)
+    seen = []
+    got = train(6, 256 * MIB, stalloc.offload, lambda o: seen.append(stalloc.stats()), fused=True)
+    limited(TOTAL)
+    assert got == expected, (got, expected)
+    assert all(s.reserved <= 1280 * MIB for s in seen), [s.reserved for s in seen]
+    forget()
+    print(f"  {seen[-1].backup / MIB:.0f} MiB on the host, {seen[-1].reserved / MIB:.0f} held")
+
+
 def check_nothing_moves_where_all_fits():
     train(3, 0, stalloc.offload)
     assert stalloc.stats().backup == 0

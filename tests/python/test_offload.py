@@ -1,93 +1,13 @@
-"""Optimizer states that lend their memory, over the real PyTorch on the CPU and a double of the
-library that overwrites what is away."""
+"""Optimizer states that lend their memory, over the real PyTorch on the CPU."""
 
 import copy
 
 import pytest
-from stalloc import StallocWarning, Stats, _lend, _offload
+from offload_kit import adam, closures, memory, model, train
+from stalloc import StallocWarning, Stats, _offload
 
+__all__ = ["memory"]
 pytestmark = pytest.mark.torch
-
-
-class Memory:
-    """The calls that offload() makes, in order; what is away is poisoned until it is back."""
-
-    def __init__(self):
-        self.calls, self.moved, self.saved = [], [], {}
-        self.inside = None
-
-    def begin_region(self, tag):
-        self.inside = tag
-
-    def end_region(self):
-        self.inside = None
-
-    def begin_awake(self, device, tag, stream):
-        self.calls.append("begin")
-        for tensor in self.moved:
-            tensor.copy_(self.saved[tensor.data_ptr()])
-
-    def end_awake(self, device, tag, stream, changed, always):
-        self.calls.append("always" if always else "end")
-        for tensor in self.moved:
-            self.saved[tensor.data_ptr()] = tensor.clone()
-            tensor.fill_(0xFF)
-
-
-@pytest.fixture
-def memory(monkeypatch):
-    import torch
-
-    memory = Memory()
-    empty = torch.empty
-
-    def allocate(*args, **kwargs):
-        tensor = empty(*args, **kwargs)
-        if memory.inside:
-            memory.moved.append(tensor)
-        return tensor
-
-    monkeypatch.setattr(torch, "empty", allocate)
-    monkeypatch.setattr(_offload._Offloaded, "kind", "cpu")
-    monkeypatch.setattr(_lend, "current_stream", lambda torch, device: 0)
-    monkeypatch.setattr(_offload, "_capturing", lambda torch: memory.capturing)
-    monkeypatch.setattr(_offload._session, "active", lambda: (torch, memory))
-    # A storage that the double refers to as well has one more owner.
-    uses = _offload._Offloaded._uses
-    monkeypatch.setattr(
-        _offload._Offloaded,
-        "_uses",
-        lambda self, x: uses(self, x) - any(x.data_ptr() == m.data_ptr() for m in memory.moved),
-    )
-    memory.capturing = False
-    return memory
-
-
-def model():
-    import torch
-
-    torch.manual_seed(1)
-    return torch.nn.Sequential(torch.nn.Linear(600, 600), torch.nn.Linear(600, 8))
-
-
-def train(net, optimizer, steps=3):
-    import torch
-
-    losses = []
-    for n in range(steps):
-        x = torch.full((4, 600), 0.01 * (n + 1))
-        loss = net(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses
-
-
-def adam(net, **more):
-    import torch
-
-    return torch.optim.AdamW(net.parameters(), lr=0.01, **more)
 
 
 @pytest.mark.parametrize("foreach", [True, False])
@@ -224,24 +144,6 @@ def test_masters_outside_of_the_state_stay(memory):
     assert train(net, _offload.offload(masters)) == expected
     assert len(memory.moved) == 2 and memory.calls[-1] == "end"
     assert masters.masters[0].isfinite().all()  # they are not away
-
-
-def closures(net, optimizer, steps):
-    """Losses of steps that compute them themselves."""
-    import torch
-
-    losses = []
-    for n in range(steps):
-        x = torch.full((4, 600), 0.01 * (n + 1))
-
-        def closure(x=x):
-            optimizer.zero_grad()
-            loss = net(x).square().mean()
-            loss.backward()
-            return loss
-
-        losses.append(optimizer.step(closure).item())
-    return losses
 
 
 def test_states_made_anew_in_each_step_end_it(memory):

@@ -1,0 +1,131 @@
+"""A region with states of an optimizer: of some of its parameters, or all it has."""
+
+import itertools
+from types import ModuleType
+from typing import Any
+
+from . import _lend, _library, _offload_state
+
+# Smaller states stay: step counters, scales of 8-bit states.
+LEAST = 1 << 20
+# After so many bytes moved into the region, the memory that they left is released to the driver. So
+# the region gets new handles, which are large.
+AT_ONCE = 512 << 20
+
+_numbers = itertools.count()
+
+
+class Part:
+    """States that leave together and come back together."""
+
+    kind = "cuda"  # of the devices whose memory can leave
+
+    def __init__(self, torch: ModuleType, library: _library.Library, every: bool = False) -> None:
+        self.torch, self.binding = torch, library
+        self.tag = f"stalloc.offload.{next(_numbers)}"
+        self.every = every  # it has all states, whoever's they are
+        self.parameters: list[Any] = []
+        self.devices: set[int] = set()  # where the region has memory
+        self.moved: set[int] = set()  # addresses of storages in it
+        self.away = False  # it was closed, on all devices
+
+    def wake(self) -> None:
+        """Brings the states back for the current streams."""
+        if not self.away:
+            return
+        for device in self.devices:
+            self.binding.begin_awake(device, self.tag, _lend.current_stream(self.torch, device))
+        self.away = False
+
+    def lend(self, always: bool) -> None:
+        """Lets the states leave, if there are any. always: all of them do."""
+        self.away = bool(self.devices)
+        for device in self.devices:
+            stream = _lend.current_stream(self.torch, device)
+            self.binding.end_awake(device, self.tag, stream, True, always)
+
+    def states(self, optimizer: Any) -> dict[Any, Any]:
+        """The states by parameter, in a dictionary of its own."""
+        state = optimizer.__dict__["state"]
+        if self.every:
+            return dict(state)
+        return {x: state[x] for x in self.parameters if x in state}
+
+    def adopt(self, optimizer: Any) -> bool:
+        """Moves states that are elsewhere into the region; returns whether there were any."""
+        sharing: dict[int, list[Any]] = {}  # by storage
+        seen: set[int] = set()
+        for tensor in _offload_state.tensors(self.torch, self.states(optimizer)):
+            storage = tensor.untyped_storage()
+            at = storage.data_ptr()
+            seen.add(at)
+            large = storage.nbytes() >= LEAST
+            if tensor.device.type == self.kind and large and at not in self.moved:
+                sharing.setdefault(at, []).append(tensor)
+        self.moved &= seen
+        if not sharing:
+            return False
+        self.wake()
+        idle, moved = AT_ONCE, False
+        for tensors in sharing.values():
+            # Parameters, gradients or flat buffers may be the same memory.
+            if self._uses(tensors[0]) > len(tensors):
+                continue
+            if idle >= AT_ONCE:
+                self.torch.cuda.empty_cache()
+                idle = 0
+            idle += tensors[0].untyped_storage().nbytes()
+            self.moved.add(self._move(tensors))
+            moved = True
+        if moved:
+            self.torch.cuda.empty_cache()
+        return moved
+
+    def held(self, optimizer: Any) -> bool:
+        """Whether others than the optimizer refer to states, or to dictionaries of them."""
+        alone = _offload_state.references({0: {}})[0]
+        if _offload_state.references({0: optimizer.__dict__["state"]})[0] > alone + 1:
+            return True  # than __dict__
+        states = self.states(optimizer)
+        if max(_offload_state.references(states), default=0) > alone + 1:
+            return True
+        for values in states.values():
+            if isinstance(values, dict) and any(
+                count > alone and self.torch.is_tensor(value) and self._moved_of(value)
+                for value, count in zip(values.values(), _offload_state.references(values))
+            ):
+                return True
+        sharing: dict[int, list[Any]] = {}
+        for tensor in self._moved_of(states):
+            sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+        return any(self._uses(tensors[0]) > len(tensors) for tensors in sharing.values())
+
+    def _uses(self, tensor: Any) -> int:
+        """How many tensors share the storage."""
+        return int(self.torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)) - 1
+
+    def _move(self, tensors: list[Any]) -> int:
+        """Gives the tensors of one storage a new one in the region; returns its address."""
+        torch, first = self.torch, tensors[0]
+        old = first.untyped_storage()
+        with torch.no_grad():
+            self.binding.begin_region(self.tag)
+            try:
+                new = torch.empty(old.nbytes(), dtype=torch.uint8, device=first.device)
+            finally:
+                self.binding.end_region()
+            whole = torch.empty(0, dtype=torch.uint8, device=first.device)
+            new.copy_(whole.set_(old, 0, (old.nbytes(),), (1,)))
+            storage = new.untyped_storage()
+            for tensor in tensors:
+                tensor.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+        self.devices.add(first.device.index or 0)
+        return int(storage.data_ptr())
+
+    def _moved_of(self, value: Any) -> list[Any]:
+        """The tensors of a state that lie in the region."""
+        return [
+            tensor
+            for tensor in _offload_state.tensors(self.torch, value)
+            if tensor.untyped_storage().data_ptr() in self.moved
+        ]

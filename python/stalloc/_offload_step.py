@@ -1,0 +1,62 @@
+"""An optimizer's step, part by part: no more states have to be on the device than a part has."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from . import _offload_state
+from ._offload_part import Part
+
+# Bytes of parameters of a part. Adam has twice as many of states.
+PART = 512 << 20
+
+
+def undivided(torch: ModuleType, optimizer: Any) -> Callable[..., Any] | None:
+    """The step without hooks of an optimizer that treats each parameter by itself; else None.
+
+    PyTorch's own do, but for LBFGS. Other classes may keep in a group what they count in a step.
+    """
+    step = type(optimizer).step
+    whole = getattr(step, "__wrapped__", None)
+    if isinstance(optimizer, torch.optim.LBFGS) or not step.__module__.startswith("torch.optim."):
+        return None
+    return whole
+
+
+def divide(torch: ModuleType, optimizer: Any, parts: list[Part], new: Callable[[], Part]) -> None:
+    """Gives each parameter a part. It stays in the part that it has; others fill up the last."""
+    of = {id(x): part for part in parts for x in part.parameters}
+    every = [x for group in optimizer.param_groups for x in group["params"]]
+    if len(of) == len(every) and all(id(x) in of for x in every):
+        return
+    for part in parts:
+        part.parameters = []
+    size = PART  # of the last part
+    for x in every:
+        if id(x) in of:
+            part = of[id(x)]
+        else:
+            more = sum(tensor.nbytes for tensor in _offload_state.tensors(torch, x))
+            if size + more > PART:
+                parts.append(new())
+                size = 0
+            part = parts[-1]
+            size += more
+        part.parameters.append(x)
+
+
+def by_parts(optimizer: Any, parts: list[Part], step: Callable[[Part], None]) -> None:
+    """Calls step for each part, while the optimizer has its parameters only."""
+    groups = optimizer.param_groups
+    every = [group["params"] for group in groups]
+    try:
+        for part in parts:
+            own = {id(x) for x in part.parameters}
+            for group, params in zip(groups, every):
+                group["params"] = [x for x in params if id(x) in own]
+            optimizer.param_groups = [group for group in groups if group["params"]]
+            step(part)
+    finally:
+        optimizer.param_groups = groups
+        for group, params in zip(groups, every):
+            group["params"] = params

@@ -1,0 +1,121 @@
+"""Steps of some parameters after the other, over the real PyTorch on the CPU."""
+
+import pytest
+from offload_kit import adam, closures, memory, train
+from stalloc import StallocWarning, _offload, _offload_step
+
+__all__ = ["memory"]
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def parts(memory, monkeypatch):
+    """Each layer of the model is a part of its own."""
+    monkeypatch.setattr(_offload_step, "PART", 4 << 20)
+    return memory
+
+
+def deep(depth=4):
+    import torch
+
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(800, 800) for _ in range(depth - 1)]
+    return torch.nn.Sequential(torch.nn.Linear(600, 800), *layers)
+
+
+def optimizers():
+    import torch
+
+    made = {
+        "AdamW": lambda x: torch.optim.AdamW(x, lr=0.01),
+        "AdamW, in a loop": lambda x: torch.optim.AdamW(x, lr=0.01, foreach=False, amsgrad=True),
+        "SGD": lambda x: torch.optim.SGD(x, lr=0.01, momentum=0.9),
+        "Adagrad": lambda x: torch.optim.Adagrad(x, lr=0.01),
+        "NAdam": lambda x: torch.optim.NAdam(x, lr=0.01),
+        "ASGD": lambda x: torch.optim.ASGD(x, lr=0.01),
+        "Rprop": lambda x: torch.optim.Rprop(x, lr=0.01),
+        "Adafactor": lambda x: torch.optim.Adafactor(x, lr=0.01),
+    }
+    return {name: make for name, make in made.items() if hasattr(torch.optim, name.split(",")[0])}
+
+
+@pytest.mark.parametrize("name", ["AdamW", "AdamW, in a loop", "SGD", "Adagrad", "NAdam", "ASGD",
+                                  "Rprop", "Adafactor"])  # fmt: skip
+def test_part_by_part(parts, name):
+    """The same bits, though never more than one part of the states is there."""
+    make = optimizers()[name]
+    plain = deep()
+    expected = train(plain, make(plain.parameters()), 4)
+    net = deep()
+    optimizer = _offload.offload(make(net.parameters()), when="always")
+    assert train(net, optimizer, 4) == expected
+    for x, y in zip(plain.parameters(), net.parameters()):
+        assert x.equal(y)
+    if name != "Adafactor":  # whose states are small
+        assert len(parts.regions) == 4
+        assert parts.calls[-24:] == ["begin", "always"] * 12
+
+
+def test_hooks_schedulers_and_closures_see_one_step(parts):
+    import torch
+
+    net = deep()
+    seen = []
+    optimizer = _offload.offload(adam(net))
+    optimizer.register_step_pre_hook(
+        lambda o, a, k: seen.append(sum(len(g["params"]) for g in o.param_groups))
+    )
+    optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    closures(net, optimizer, 2)
+    scheduler.step()
+    assert seen == [8, "after"] * 2
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.001)
+
+
+def test_a_failing_part_leaves_the_groups_whole(parts, monkeypatch):
+    net = deep()
+    optimizer = _offload.offload(adam(net), when="always")
+    train(net, optimizer, 2)
+    parts.fails = parts.calls.count("begin") + 2
+    with pytest.raises(MemoryError):
+        train(net, optimizer, 1)
+    assert len(optimizer.param_groups[0]["params"]) == 8
+    parts.fails = 0
+    assert all(loss == loss for loss in train(net, optimizer, 2))
+
+
+def test_groups_and_later_parameters(parts):
+    """Parts go across groups; what is added later gets a part of its own."""
+    import torch
+
+    def run(offload):
+        net, more = deep(), torch.nn.Linear(800, 800)
+        groups = [{"params": net[0].parameters()}, {"params": net[1:].parameters(), "lr": 0.02}]
+        optimizer = torch.optim.AdamW(groups, lr=0.01)
+        if offload:
+            _offload.offload(optimizer, when="always")
+        losses = train(net, optimizer, 2)
+        optimizer.add_param_group({"params": more.parameters(), "lr": 0.03})
+        losses += train(torch.nn.Sequential(net, more), optimizer, 2)
+        return losses, optimizer.state_dict()["state"]
+
+    (losses, state), (expected, of) = run(True), run(False)
+    assert losses == expected and len(parts.regions) == 5
+    for number, values in of.items():
+        assert all(torch.equal(values[name], state[number][name]) for name in values)
+
+
+def test_what_is_referenced_stays_of_one_part(parts):
+    net = deep()
+    optimizer = _offload.offload(adam(net), when="always")
+    train(net, optimizer, 2)
+    held = optimizer.state[net[1].weight]
+    with pytest.warns(StallocWarning, match="referenced from outside"):
+        train(net, optimizer, 1)
+    parts.calls.clear()
+    train(net, optimizer, 1)
+    assert parts.calls == ["begin", "always"] * 3
+    del held
+    train(net, optimizer, 1)
+    assert parts.calls.count("always") == 3 + 4
