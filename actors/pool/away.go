@@ -168,7 +168,7 @@ func (p *Pool) EndAwake(region uint64, stream mem.StreamID, how Closing) error {
 		n = slices.Max(m.lately[:])
 		n += n/needMargin - out
 	}
-	p.send(m, n)
+	p.send(region, m, n)
 	p.spanned(start, "region: closed", n)
 	return nil
 }
@@ -222,7 +222,7 @@ func (p *Pool) allAway(pools []uint64) error {
 		}
 		p.refresh(pool, m)
 		all, _, _ := m.Size()
-		_, err := m.Send(all)
+		_, err := m.Send(all, nil) // the device was waited for
 		p.awaitOut(nil, math.MaxInt64)
 		if all, out, _ := m.Size(); out < all {
 			return errors.Join(fmt.Errorf("%v of a region cannot leave for the host", all-out), err)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"stalloc/engine"
+	"stalloc/internal/driver"
 	"stalloc/internal/mem"
 )
 
@@ -75,11 +76,11 @@ func (p *Pool) makeRoom(n mem.Bytes, but *moved) bool {
 	}
 	for _, region := range p.lastClosed() {
 		m := p.moved[region]
-		if m == but || m.IsOpen() || p.sleeps(region) || short <= 0 {
+		if m == nil || m == but || m.IsOpen() || p.sleeps(region) || short <= 0 {
 			continue
 		}
 		p.refresh(region, m)
-		short -= p.send(m, short)
+		short -= p.send(region, m, short)
 	}
 	return gone+p.awaitOut(but, lack-gone) > 0
 }
@@ -174,13 +175,28 @@ func (p *Pool) refresh(region uint64, m *moved) {
 	m.Refresh(p.handlesOf(func(pool uint64) bool { return pool == region }))
 }
 
-// send begins to move so much out, and returns how much does.
-func (p *Pool) send(m *moved, n mem.Bytes) mem.Bytes {
-	sent, err := m.Send(n)
+// send begins to move so much of a region out, and returns how much does.
+func (p *Pool) send(region uint64, m *moved, n mem.Bytes) mem.Bytes {
+	sent, err := m.Send(n, p.busy(region))
 	if err != nil {
 		p.sayAway("memory of a region cannot leave for the host, or not all that should", err)
 	}
 	return sent
+}
+
+// busy returns the handles of a region where freed blocks lie that other streams still use. The
+// work that closed the region may come before theirs.
+func (p *Pool) busy(region uint64) (handles []driver.Handle) {
+	p.Poll()
+	if p.policy.Stats().Pending == 0 {
+		return nil
+	}
+	for b := range p.policy.Blocks() {
+		if b.Pending && b.Pool == region {
+			handles = append(handles, p.dev.Behind(b.Addr, b.Size)...)
+		}
+	}
+	return handles
 }
 
 func (p *Pool) sayAway(text string, err error) {

@@ -23,7 +23,8 @@
 //
 // # Invariants
 //
-//   - memory sleeps only after its last use, and if its mirror has its contents;
+//   - memory sleeps only after its last use, that of freed blocks on other streams included, and if
+//     its mirror has its contents;
 //   - a mirror is valid from the end of a copy out until the region is closed as changed;
 //   - an open region is on the device, all of it.
 package away

@@ -18,16 +18,17 @@ type batch struct {
 	parts  []*part
 }
 
-// Send begins to move at least n bytes of a closed region out, or all that it has, and returns how
-// much that is. Where the host has too little memory it is less, and the error says so.
-func (r *Region) Send(n mem.Bytes) (sent mem.Bytes, err error) {
+// Send begins to move at least n bytes of a closed region out, or all that it has but busy handles,
+// and returns how much that is. Where the host has too little memory it is less, and the error says
+// so.
+func (r *Region) Send(n mem.Bytes, busy []driver.Handle) (sent mem.Bytes, err error) {
 	if r.open || n <= 0 {
 		return 0, nil
 	}
 	defer r.recount()
 	var picked []*part
 	for _, p := range r.parts {
-		if sent < n && !p.away && !p.leaves {
+		if sent < n && !p.away && !p.leaves && !slices.Contains(busy, p.handle) {
 			picked = append(picked, p)
 			sent += p.size
 		}

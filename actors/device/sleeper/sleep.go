@@ -208,6 +208,16 @@ func (d *Device) Place(h driver.Handle) (at mem.Addr, size mem.Bytes, has bool) 
 	return at, x.size, has
 }
 
+// Behind returns the handles that a range lies in, every byte of which has a place.
+func (d *Device) Behind(addr mem.Addr, size mem.Bytes) (handles []driver.Handle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.behind(addr, size) {
+		handles = append(handles, s.of.name)
+	}
+	return handles
+}
+
 // Usable returns the first place of a handle that work can use: where a call of the driver has
 // failed some are mapped without access, or not at all.
 func (d *Device) Usable(h driver.Handle) (at mem.Addr, has bool) {
