@@ -102,8 +102,8 @@ void night_play(struct worker *w, double seconds)
 	if (night.streams) once_play();
 	while (kit_seconds() - start < seconds) play();
 	for (int d = 0; d < life.devices; d++) quota_set(d, 1);
+	reels_close(-1); /* they may have what sleeping memory needs to wake */
 	dreams_close();
-	reels_close(-1);
 	for (int i = 0; i < STAYS; i++) stay_give(&night.stays[i]);
 	tokens_close();
 	lanes_close();

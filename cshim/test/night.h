@@ -26,6 +26,7 @@ struct night {
 	struct stay stays[STAYS];
 	void *lanes[DEVICES][LANES]; /* streams; the first is the default stream */
 	bool asleep[DEVICES][REGIONS], lent[DEVICES][REGIONS], closed[DEVICES];
+	bool own[DEVICES][REGIONS][LANES]; /* the lane had blocks there */
 	bool exports, streams, shots, reels, tells; /* what it does beside */
 };
 extern struct night night;

@@ -83,10 +83,23 @@ bool stay_awake(const struct stay *s)
 	return s->plain || s->shared || (!night.asleep[device][r] && !night.lent[device][r]);
 }
 
+/* Whether the work of a lane may use the region, but for that of other lanes' freed blocks. */
+static bool lane_uses(int device, int region, int lane)
+{
+	bool uses = night.own[device][region][lane];
+	for (int i = 0; i < STAYS; i++) {
+		const struct stay *s = &night.stays[i];
+		uses |= s->p.at && s->p.device == device && s->region == region &&
+			s->used_on == lane + 1;
+	}
+	return uses;
+}
+
 void stays_touch(int device, int region, void *stream, bool ends)
 {
 	for (int l = 0; l < LANES; l++)
-		if (night.lanes[device][l] != stream) pass_stream(night.lanes[device][l]);
+		if (night.lanes[device][l] != stream && (ends || lane_uses(device, region, l)))
+			pass_stream(night.lanes[device][l]);
 	for (int i = 0; i < STAYS; i++) {
 		const struct stay *s = &night.stays[i];
 		if (!s->p.at || s->p.device != device || s->region != region || s->plain ||
@@ -161,6 +174,7 @@ void stay_get(struct stay *s)
 	     device, s->region, lane, (unsigned long long)s->p.tag);
 	if (!s->p.at) return;
 	piece_claim(&s->p, true);
+	night.own[device][s->region][lane] = true;
 	work_write(&s->p, lane);
 }
 
@@ -216,6 +230,8 @@ void lane_renew(void)
 		struct stay *s = &night.stays[i];
 		if (s->p.at && s->p.device == device && s->lane == lane) s->lane = -1;
 	}
+	for (int r = 1; r < REGIONS; r++) /* else nothing could come behind its work there */
+		if (night.own[device][r][lane]) pass_stream(night.lanes[device][lane]);
 	TELL("renew device %d, lane %d", device, lane);
 	road_drop(night.lanes[device][lane]);
 	CHECK((night.lanes[device][lane] = road_new(night.w, device)), "no stream");
