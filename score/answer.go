@@ -23,7 +23,7 @@ func Answer(ctx context.Context, in io.Reader, out io.Writer, tr *trace.Trace, a
 		blocks: newBlocks()}
 	first := s.read()
 	capacity, ok := strings.CutPrefix(first, "c,")
-	n, err := strconv.ParseInt(capacity, 10, 64)
+	n, err := strconv.ParseUint(capacity, 10, 63)
 	if !ok || err != nil || n < 1 {
 		return s.wrong("c,<bytes>", first)
 	}

@@ -165,7 +165,8 @@ func (t *target) answer(address bool) (at mem.Addr) {
 
 // wait ends a block whose free was asked for.
 func (t *target) wait(line string) error {
-	id, err := strconv.ParseInt(line[len("w,"):], 10, 64)
+	number, err := strconv.ParseUint(line[len("w,"):], 10, 63)
+	id := int64(number)
 	if err != nil || !t.freed[id] {
 		return fmt.Errorf("expected w,<id> of a block whose free was asked for and is not done, got %.80q", line)
 	}
@@ -177,13 +178,14 @@ func (t *target) wait(line string) error {
 	return nil
 }
 
-// parse reads an answer's numbers.
+// parse reads an answer's numbers: digits alone, and for µs a point among them.
 func parse(line string, address bool) (at mem.Addr, now answer, counted bool, err error) {
 	want := "<reserved>"
 	if address {
 		want = "full, or <address>,<reserved>"
 	}
-	wrong := fmt.Errorf("expected %s, or the same and ,<retries>,<µs>, got %.80q", want, line)
+	wrong := fmt.Errorf("expected %s, or the same and ,<retries>,<µs>, in decimal digits, got %.80q",
+		want, line)
 	fields := strings.Split(line, ",")
 	if address {
 		n, err := strconv.ParseUint(fields[0], 10, 63)
@@ -204,7 +206,8 @@ func parse(line string, address bool) (at mem.Addr, now answer, counted bool, er
 	}
 	retries, err := strconv.ParseUint(fields[1], 10, 62)
 	micros, bad := strconv.ParseFloat(fields[2], 64)
-	if err != nil || bad != nil || !(micros >= 0 && micros < 1e18) {
+	others := strings.Trim(fields[2], "0123456789.") // signs, exponents, names, other bases
+	if err != nil || bad != nil || others != "" || micros >= 1e18 {
 		return 0, now, false, wrong
 	}
 	now.retries, now.micros = int64(retries), micros
