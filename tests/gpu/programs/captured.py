@@ -3,10 +3,8 @@
 A case says losses, a digest of the parameters, what was reserved, the bytes that must live for it
 (cases.Lives), and what a step takes."""
 
-import hashlib
-import time
-
-from cases import Lives, clean, full, pools_hold, reserved, run, torch
+from cases import Lives, run, torch
+from replays import adam, capture, compiled, replayed, trained, update
 
 
 class Block(torch.nn.Module):
@@ -30,71 +28,17 @@ def decoder(layers, width):
     return torch.nn.Sequential(*(Block(width) for _ in range(layers))).cuda().bfloat16()
 
 
-def digest(model):
-    """Of the bits of all parameters."""
-    parts = hashlib.sha256()
-    for p in model.parameters():
-        parts.update(p.detach().view(torch.int16).cpu().numpy().tobytes())
-    return parts.hexdigest()[:16]
-
-
-def warm_up(step, times=3):
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(times):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-
-
-def replayed(step, lives, model):
-    """Ten steps beside blocks that come and go, then what remains and what a step takes."""
-    losses = []
-    for _ in range(10):
-        junk = [full(16 + 7 * i, 255) for i in range(8)]
-        losses.append(step().item())
-        del junk
-    bits = digest(model)
-    clean()
-    held, lived = reserved(), lives.end()
-    for _ in range(10):  # a plan is made meanwhile
-        step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(40):
-        step()
-    torch.cuda.synchronize()
-    more = {"ms": 1e3 * (time.perf_counter() - begin) / 40, "in_pools": pools_hold()}
-    must = lived["left"] + lived["inside"]
-    return {"losses": losses, "bits": bits, "reserved": held, "must": must, **lived, **more}
-
-
 def whole_step():
     torch.manual_seed(1)
     lives = Lives()
     model = decoder(8, 1024)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
+    optimizer = adam(model)
     x = torch.randn(8, 512, 1024, device="cuda", dtype=torch.bfloat16)
 
     def step():
-        loss = (model(x) - x).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
+        return update((model(x) - x).float().square().mean(), optimizer)
 
-    warm_up(step)
-    clean()
-    lives.begin()
-    g = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(g):
-        loss = step()
-
-    def replay():
-        g.replay()
-        return loss
-
-    return replayed(replay, lives, model)
+    return replayed(capture(step, lives), lives, model)
 
 
 def layer_by_layer():
@@ -110,45 +54,22 @@ def layer_by_layer():
         y = x
         for layer in layers:
             y = layer(y)
-        loss = (y - x.detach()).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-        return loss
+        return update((y - x.detach()).float().square().mean(), optimizer)
 
     return replayed(step, lives, model)
 
 
 def train_compiled(shapes, steps):
-    """The first half of the steps records its graphs, the second is measured."""
     torch.manual_seed(3)
     lives = Lives()
     model = decoder(4, 768)
-    compiled = torch.compile(model, mode="reduce-overhead", dynamic=False)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     inputs = [torch.randn(*s, 768, device="cuda", dtype=torch.bfloat16) for s in shapes]
-    losses, lived = [], {}
-    for k in range(steps):
-        if not lived:
-            lives.mark()
-        if k == len(shapes):  # each has been compiled, and has run without a capture
-            lives.begin()
-        if k == steps // 2:
-            lived = lives.end()
-            clean()
-            torch.cuda.reset_peak_memory_stats()
-            begin = time.perf_counter()
-        torch.compiler.cudagraph_mark_step_begin()
-        x = inputs[k % len(inputs)]
-        loss = (compiled(x) - x).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    took = 1e3 * (time.perf_counter() - begin) / (steps - steps // 2)
-    held, must = torch.cuda.max_memory_reserved(), lived["outside"] + lived["inside"]
-    lived |= {"bits": digest(model), "ms": took, "in_pools": pools_hold()}
-    return {"losses": losses, "reserved": held, "must": must, **lived}
+    run_model = compiled(model)
+
+    def loss_of(x):
+        return (run_model(x) - x).float().square().mean()
+
+    return trained(lives, model, loss_of, inputs, steps)
 
 
 def reduce_overhead():

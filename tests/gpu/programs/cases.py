@@ -1,4 +1,5 @@
-"""What the programs of test_pools.py share: cases with a result each, and the bytes that must live.
+"""What the programs of test_pools.py and test_captured.py share: cases with a result each, and the
+bytes that must live.
 
     python PROGRAM --allocator native|stalloc CASE...
 
