@@ -43,6 +43,10 @@ var ErrNotOpen = errors.New("this region is not in use: open it first (awake)")
 var errOpenWhileCapturing = errors.New("a private pool is being allocated to, and a stream may be " +
 	"captured into a graph; open the region outside of it")
 
+// errArriving is the answer where a replay, on whatever stream, could come before the copies.
+var errArriving = errors.New("it is being copied back, and a stream that is captured into a graph " +
+	"cannot wait for that; wait for the device before the capture")
+
 // BeginAwake opens a region for work on a stream: see actors.Device.BeginAwake.
 func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 	if p.sleeps(region) {
@@ -58,7 +62,10 @@ func (p *Pool) BeginAwake(region uint64, stream mem.StreamID) error {
 		return err
 	case capturing && !m.IsOpen():
 		return errOpenWhileCapturing
-	case capturing: // the stream cannot wait for what is not captured, and need not
+	case capturing:
+		if arrived, err := m.Arrived(); err != nil || !arrived {
+			return errors.Join(err, errArriving)
+		}
 		m.uses++
 		return nil
 	case !m.IsOpen():

@@ -37,6 +37,19 @@ func (p *Pool) forgetMoved() {
 	})
 }
 
+// closeLink gives the copy streams of a retired device back, once all regions are on the device.
+func (p *Pool) closeLink() error {
+	away := mem.Bytes(0)
+	for _, m := range p.moved {
+		_, out, leaving := m.Size()
+		away += out + leaving
+	}
+	if p.link == nil || away > 0 || p.Host.Captures() > 0 {
+		return nil
+	}
+	return p.link.Close()
+}
+
 // dropAway frees all host memory of regions.
 func (p *Pool) dropAway() error {
 	var errs []error

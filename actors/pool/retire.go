@@ -32,7 +32,7 @@ func (p *Pool) giveIdleBack() error {
 		}
 	}
 	_, err := p.run(engine.Event{Kind: engine.EvTrim})
-	return errors.Join(err, p.trimRegions(), p.dev.DropSpare())
+	return errors.Join(err, p.trimRegions(), p.dev.DropSpare(), p.closeLink())
 }
 
 // freedRetired gives memory back after frees of a retired device: each time as much as a

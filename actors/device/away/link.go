@@ -36,9 +36,15 @@ func NewLink(dev *sleeper.Device) (*Link, error) {
 	return l, nil
 }
 
-// Close gives the streams back, once their copies have passed.
+// Close gives the streams back, once their copies have passed. Later copies are the default
+// stream's.
 func (l *Link) Close() error {
-	return errors.Join(l.dev.Sync(), l.move.DropStream(l.out), l.move.DropStream(l.back))
+	if l.out == 0 {
+		return nil
+	}
+	err := errors.Join(l.dev.Sync(), l.move.DropStream(l.out), l.move.DropStream(l.back))
+	l.out, l.back = 0, 0
+	return err
 }
 
 // order has what a stream is given from now on begin behind events, where they are.

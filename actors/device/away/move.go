@@ -154,6 +154,18 @@ func (r *Region) arrive() error {
 	return nil
 }
 
+// Arrived reports whether the copies back have passed.
+func (r *Region) Arrived() (bool, error) {
+	if err := r.arrive(); err != nil || r.arrived == 0 {
+		return err == nil, err
+	}
+	passed, err := r.link.dev.Done(r.arrived)
+	if passed {
+		r.arrived = 0
+	}
+	return passed, err
+}
+
 // next returns parts of at most n bytes that come back together.
 func (r *Region) next(n mem.Bytes) (some []*part, size mem.Bytes) {
 	for _, p := range r.parts {
