@@ -9,8 +9,9 @@ Rows are GPT-2 and Llama2-7B on Megatron-LM, one rank of tensor 4 x pipeline 2 b
 (train_artifact.py): naive, with a virtual pipeline (V), recomputation (R), both, and ZeRO's
 optimizer with it (ZR); Qwen1.5-MoE with its experts over two GPUs; and GMLake's OPT-1.3B with LoRA,
 recomputation and sharded weights over two. Each row trains under PyTorch's own allocator, with
-expandable segments, under GMLake's algorithm and under stalloc. The figure is the paper's: memory
-allocated at most over memory reserved at most. What differs from the paper is said with each row.
+expandable segments, under cudaMallocAsync, GMLake's algorithm and stalloc. The figure is the
+paper's: memory allocated at most over memory reserved at most. What differs from the paper is said
+with each row; there are fewer micro-batches, but as many as a rank ever holds at once.
 
 At the end, --parts throughput: for each allocator the configuration of Llama2-7B that fits into
 --cap GiB and trains most tokens a second: with each number of layers recomputed, the micro-batches
@@ -32,12 +33,13 @@ import batches
 import harness
 import ledger
 import machine
+import names
 import train_megatron
 import workers
 
 HERE = Path(__file__).resolve().parent
-ALLOCATORS = ("native", "expandable", "stalloc:pool=gmlake", "stalloc")
 STEPS = "--steps 6"
+SIDE = 2  # rows whose processes start side by side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +66,20 @@ KINDS = {
     "VR": "--virtual 2 --recompute-layers 8",
     "ZR": "--zero --recompute-layers 16",
 }
-FAKE = f"{artifact_table.FAKE}, 8 of 32 microbatches"
+
+
+def fake(model, more):
+    """A row of a rank among fake ones."""
+    count = 4 if "--virtual" in more else 2  # micro-batches
+    differs = f"{artifact_table.FAKE}, {count} of 32 micro-batches"
+    options = " ".join(f"--model {model} --microbatches {count} {more}".split())
+    return Row("train_artifact.py", options, differs=differs)
+
+
 ROWS = {
-    **{f"gpt2/{kind}": Row("train_artifact.py", f"--model gpt2 --batch 8 --seq 1024 {more}".strip(),
-                           differs=FAKE) for kind, more in KINDS.items()},
-    **{f"llama2-7b/{kind}": Row("train_artifact.py", f"--model llama2-7b {more}".strip(),
-                                differs=FAKE) for kind, more in KINDS.items()},
+    **{f"llama2-7b/{kind}": fake("llama2-7b", more) for kind, more in KINDS.items()},
+    **{f"gpt2/{kind}": fake("gpt2", f"--batch 8 --seq 1024 {more}")
+       for kind, more in KINDS.items()},
     "qwen1.5-moe": Row(
         "train_artifact.py", "--model qwen1.5-moe --tensor 1 --pipeline 1 --experts-over 2 "
         "--layers 8 --batch 2 --recompute-layers 4 --microbatches 4", 2,
@@ -86,18 +96,24 @@ class Bench:
     def __init__(self, args, book):
         self.args, self.book = args, book
 
-    def rows(self, batch, names, gpus):
+    def rows(self, batch, wanted, gpus):
         """All rows: one on each GPU at once, or one of two ranks. A row's allocators share a GPU,
-        so that their times can be compared."""
-        single = [name for name in names if ROWS[name].gpus == 1]
-        groups = [single[at : at + gpus] for at in range(0, len(single), gpus)]
-        groups += [[name] for name in names if ROWS[name].gpus > 1]
+        so that their times can be compared. The processes of a few rows start together."""
+        single = [name for name in wanted if ROWS[name].gpus == 1]
+        some = SIDE * gpus
+        groups = [single[at : at + some] for at in range(0, len(single), some)]
+        groups += [[name] for name in wanted if ROWS[name].gpus > 1]
         for turn, group in itertools.product(range(self.args.turns), groups):
             batch.run([
                 self.row(name, allocator, turn, (place + turn) % gpus)
                 for place, name in enumerate(group)
-                for allocator in self.args.allocators
+                for allocator in self.turned(turn)
             ])  # fmt: skip
+
+    def turned(self, turn):
+        """The allocators, another one first in each turn."""
+        those = self.args.allocators
+        return [those[(at + turn) % len(those)] for at in range(len(those))]
 
     def row(self, name, allocator, turn, gpu):
         row = ROWS[name]
@@ -108,15 +124,9 @@ class Bench:
         return batches.Run(key, HERE / row.script, words, allocator, gpus)
 
     def ran(self, name, allocator):
-        """The runs of a row that there are, and those of them that were alone on the device."""
-        found, alone = [], []
-        for turn in range(self.args.turns):
-            key = self.row(name, allocator, turn, 0).key
-            beside = self.book.entries.get(ledger.key_of({**key, "alone": False}))
-            by_itself = self.book.entries.get(ledger.key_of(key))
-            found += [run for run in (by_itself, beside) if run]
-            alone += [run for run in (by_itself,) if run]
-        return found, alone
+        """The runs of a row that there are."""
+        keys = [self.row(name, allocator, turn, 0).key for turn in range(self.args.turns)]
+        return [self.book.entries[ledger.key_of(key)] for key in keys if self.book.has(key)]
 
     def throughput(self, found, gpus=1):
         """Puts into `found`, by allocator: what was tried, as {(batch, recomputed): result}, on
@@ -162,8 +172,7 @@ class Bench:
 
 
 def key_of(name, options, allocator, turn, cap=None):
-    """What tells a run from others; `cap` is in GiB. Older ones that ran beside others on their
-    device have "alone": False as well, and no time worth telling."""
+    """What tells a run from others; `cap` is in GiB."""
     return {"program": name, "options": options, "allocator": allocator, "turn": turn, "cap": cap}
 
 
@@ -211,8 +220,8 @@ def parse_arguments(argv=None):
     parser.add_argument(
         "--parts", nargs="+", choices=("rows", "throughput"), default=["rows", "throughput"]
     )
-    parser.add_argument("--allocators", nargs="+", default=list(ALLOCATORS), metavar="NAME")
-    parser.add_argument("--turns", type=harness.positive, default=1, help="runs of each row")
+    parser.add_argument("--allocators", nargs="+", default=list(names.NAMES), metavar="NAME")
+    parser.add_argument("--turns", type=harness.positive, default=5, help="runs of each row")
     parser.add_argument(
         "--cap", type=float, metavar="GIB",
         help="of the throughput (default: the device's memory, less 3 that contexts take)",

@@ -6,39 +6,77 @@ finite: earlier ones computed with NaN, which is faster.
 
 import statistics
 
+from names import name
+
 FAKE = "one rank of 8"
-NAMES = {"native": "torch", "stalloc:pool=gmlake": "GMLake"}
 
 
 def rows(bench, differs, skipped):
-    """Allocated over reserved at most in %, and the median step in ms."""
-    shown = [NAMES.get(a, a) for a in bench.args.allocators]
+    """Memory, and the steps' time."""
+    return "\n\n".join([memory(bench, differs, skipped), times(bench, differs)])
+
+
+def memory(bench, differs, skipped):
+    """Allocated over reserved at most, in %."""
+    those = bench.args.allocators
     lines = [
-        f"| run | {' | '.join(shown)} | step, ms: {' | '.join(shown)} | differs from the paper's |",
-        "|---" + "|--:" * (2 * len(shown)) + "|---|",
+        f"| allocated / reserved, % | {' | '.join(map(name, those))} | differs from the paper's |",
+        "|---" + "|--:" * len(those) + "|---|",
     ]
-    for name, how in differs.items():
-        if name in skipped:
-            lines.append(f"| {name} |{' |' * 2 * len(shown)} not run: {skipped[name]} |")
+    for row, how in differs.items():
+        if row in skipped:
+            lines.append(f"| {row} |{' |' * len(those)} not run: {skipped[row]} |")
             continue
-        fake = how.startswith(FAKE)
-        cells = [figures(*bench.ran(name, a), fake) for a in bench.args.allocators]
-        both = [cell[0] for cell in cells] + [cell[1] for cell in cells]
-        lines.append(f"| {name} | {' | '.join(both)} | {how} |")
+        cells = [share(bench.ran(row, a)) for a in those]
+        lines.append(f"| {row} | {' | '.join(cells)} | {how} |")
     return "\n".join([*lines, *falls(bench, differs)])
 
 
-def falls(bench, names):
+def share(runs):
+    found = efficiency(runs)
+    if found is None:
+        return "out of memory" if runs else "–"
+    return f"{100 * found:.1f}"
+
+
+def times(bench, differs):
+    """The median step, its least and most over the turns, and how many there were."""
+    those = bench.args.allocators
+    head = ["step, ms", "turns", *map(name, those)]
+    lines = [f"| {' | '.join(head)} |", "|---" + "|--:" * (1 + len(those)) + "|"]
+    for row, how in differs.items():
+        each = [timed(bench.ran(row, a), how.startswith(FAKE)) for a in those]
+        if any(each):
+            cells = [span(found) for found in each]
+            lines.append(f"| {row} | {max(map(len, each))} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else "No times."
+
+
+def timed(runs, fake):
+    """What counts: beside fake ranks only what is known to be finite."""
+    return sorted(
+        run["step_ms"] for run in runs if not run["oom"] and (run.get("finite") or not fake)
+    )
+
+
+def span(found):
+    if not found:
+        return "–"
+    spread = f" ({found[0]:.0f} to {found[-1]:.0f})" if len(found) > 1 else ""
+    return f"{statistics.median(found):.0f}{spread}"
+
+
+def falls(bench, wanted):
     """By how much of native's each allocator lowers fragmentation, on average over the rows that
     both ran: the paper's other figure."""
     first, *others = bench.args.allocators
     said = []
     for allocator in others:
-        both = [[efficiency(bench.ran(name, a)[0]) for a in (first, allocator)] for name in names]
+        both = [[efficiency(bench.ran(row, a)) for a in (first, allocator)] for row in wanted]
         each = [1 - (1 - ours) / (1 - native) for native, ours in both if native and ours]
         if each:
-            name = NAMES.get(allocator, allocator)
-            said.append(f"{name} {100 * statistics.mean(each):.1f} % ({len(each)} rows)")
+            fall = 100 * statistics.mean(each)
+            said.append(f"{name(allocator)} {fall:.1f} % ({len(each)} rows)")
     return ["", f"Fragmentation falls by, on average: {', '.join(said)}."] if said else []
 
 
@@ -49,16 +87,8 @@ def efficiency(runs):
     return min(run["peak_allocated"] / run["peak_reserved"] for run in runs)
 
 
-def figures(runs, alone, fake):
-    share = efficiency(runs)
-    if share is None:
-        return "out of memory" if runs else "–", "–"
-    times = [run["step_ms"] for run in alone if run.get("finite") or not fake]
-    return f"{100 * share:.1f}", f"{statistics.median(times):.0f}" if times else "–"
-
-
 def throughput(found, cap, layers):
-    """The fastest configuration of each allocator that fits, how much faster than torch's, and
+    """The fastest configuration of each allocator that fits, how much faster than the first's, and
     all that was tried."""
     lines = [
         f"| allocator | micro-batch in {cap:g} GiB | recomputed | tokens/s | of the first's |",
@@ -66,11 +96,10 @@ def throughput(found, cap, layers):
     ]
     first = None
     for allocator, (_, best, runs) in found.items():
-        name = NAMES.get(allocator, allocator)
         if not best:
-            lines.append(f"| {name} | none fits | | | |")
+            lines.append(f"| {name(allocator)} | none fits | | | |")
             continue
-        line = f"| {name} | {best[0]} | {best[1]} of {layers} |"
+        line = f"| {name(allocator)} | {best[0]} | {best[1]} of {layers} |"
         if not runs or any(run["oom"] for run in runs):
             lines.append(f"{line} {'out of memory' if runs else '–'} | |")
             continue
@@ -84,10 +113,9 @@ def throughput(found, cap, layers):
 
 def tried(found, layers):
     """Tokens a second in the one run of each configuration where the fastest was looked for."""
-    names = [NAMES.get(allocator, allocator) for allocator in found]
     lines = [
-        f"| micro-batch | recomputed | tokens/s, one run: {' | '.join(names)} |",
-        "|--:" * (2 + len(names)) + "|",
+        f"| micro-batch | recomputed | tokens/s, one run: {' | '.join(map(name, found))} |",
+        "|--:" * (2 + len(found)) + "|",
     ]
     hows = {how for runs, _, _ in found.values() for how in runs}
     for batch, recomputed in sorted(hows, key=lambda how: how[::-1]):

@@ -7,9 +7,13 @@ limit; the search ends when no way left was faster without one. What an earlier 
 run again: a way that was out of memory is so at smaller sizes; one that held less than a size, or
 was as fast as without a limit below it, is as fast there.
 
-Micro-batches of one sequence are bound by the host, whose speed on a shared machine varies by a
-half: what a single run took says nothing of its allocator. So the time of such a way is the fastest
-quarter of its steps under all allocators, plus what this one's driver calls and waits took.
+A cell is the median of the runs of its way at its limit: of one, until more are asked for. If one
+of them runs out of memory, the way does not fit.
+
+Small micro-batches may be bound by the host, whose speed on a shared machine varies by a half: what
+such a run took says nothing of its allocator, and little of other hosts. Where a step takes longer
+than its kernels, which are profiled once, the speed is what they alone reach, as on a fast host,
+with what this allocator's driver calls and waits took on top.
 
 Ways that offload are tried by an estimate: the time without a limit, and that of what is short on
 the link, half of it hidden. The estimate decides what is tried, never what is shown.
@@ -21,6 +25,7 @@ import statistics
 GIB = 1 << 30
 LINK = 55e9  # bytes a second, each way
 SAME = 0.985  # of its speed without a limit: as fast as that
+BOUND = 1.05  # of its kernels' time: a step that takes longer is bound by the host
 STATES, WEIGHT = 8, 16  # bytes of a weight: AdamW's states, all in all
 OFFLOADS = (("states",), ("activations",), ("states", "activations"))
 RECOMPUTED = {0: "none", 2: "every second layer", 1: "all layers"}
@@ -43,8 +48,8 @@ class Way:
 
     @property
     def by_host(self):
-        """Whether the host bounds it, under every allocator."""
-        return self.batch == 1 and not self.offload
+        """Whether the host may bound it, under every allocator."""
+        return self.batch <= 2 and not self.offload
 
     def words(self):
         text = f"{self.batch}, {RECOMPUTED[self.recompute]}"
@@ -53,8 +58,15 @@ class Way:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    rate: float  # tokens a second
+    """A way at a size, the tokens a second of its runs there, and those by the clock alone."""
+
     way: Way
+    rates: tuple
+    clocked: tuple = ()
+
+    @property
+    def rate(self):
+        return statistics.median(self.rates)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +83,12 @@ def later(values):
 
 
 class Search:
-    """`ask(allocator, way, cap)` makes a run, or raises LookupError where only a table is made."""
+    """`ask(allocator, way, cap, turn)` makes a run, or raises LookupError where only a table is
+    made. A cell is sought with at least `turns` runs."""
 
-    def __init__(self, bench, ask=None):
-        self.bench = bench
-        self._ask, self._measures = ask or bench.run, ask is None
+    def __init__(self, bench, ask=None, turns=1):
+        self.bench, self.turns = bench, turns
+        self._ask = ask or bench.run
         self._profiles = None
 
     def best(self, allocator, size, lends=False):
@@ -103,37 +116,52 @@ class Search:
         return found
 
     def _faster(self, found, allocator, way, size):
-        rate = self.rate(allocator, way, size)
-        return Found(rate, way) if rate and (not found or rate > found.rate) else found
+        runs = self.runs(allocator, way, size)
+        if runs is None:
+            return found
+        tokens = 1000 * self.bench.model.tokens
+        clocked = tuple(tokens / statistics.median(later(run["steps_ms"])) for run in runs)
+        other = Found(way, tuple(self.speed(way, run) for run in runs), clocked)
+        return other if not found or other.rate > found.rate else found
 
-    def rate(self, allocator, way, size):
-        """Tokens a second with at most `size` GiB; None where that does not suffice."""
-        runs = self.bench.known(allocator, way)
-        if any(run["oom"] and (cap is None or cap >= size) for cap, run in runs.items()):
-            return None
+    def runs(self, allocator, way, size):
+        """What says how fast a way is with `size` GiB; None where that does not suffice."""
+        while True:
+            known = self.bench.known(allocator, way)
+            for cap, runs in known.items():
+                if (cap is None or cap >= size) and any(run["oom"] for run in runs):
+                    return None
+            proven = (cap for cap in known if self._proves(allocator, way, cap, size))
+            cap = next(proven, size)
+            runs = known.get(cap, [])
+            if len(runs) >= self.turns:
+                return runs
+            self._ask(allocator, way, cap, len(runs))
+
+    def _proves(self, allocator, way, cap, size):
+        """Whether the runs with this limit say how fast the way is with `size` GiB."""
+        runs = self.bench.known(allocator, way)[cap]
+        if any(run["oom"] for run in runs):
+            return False
+        if cap == size:
+            return True
+        if cap is None or cap > size:
+            return all(run["peak_reserved"] <= size * GIB for run in runs)
         plain = dataclasses.replace(way, offload=())
-        free = self.profiles()[plain].rate
-        if self.bench.known("native", plain).get(None, {}).get("oom"):
-            free = float("inf")  # nobody knows what it is without a limit
-        for cap, run in runs.items():
-            if run["oom"]:
-                continue
-            rate = self.speed(way, run)
-            held = run["peak_reserved"] <= size * GIB
-            if cap == size or held and (cap is None or cap > size):
-                return rate
-            if cap is not None and cap < size and rate >= SAME * free:
-                return rate
-        run = self._ask(allocator, way, size)
-        return None if run["oom"] else self.speed(way, run)
+        free = self.bench.known("native", plain).get(None, [])
+        if any(run["oom"] for run in free):
+            return False  # nobody knows how fast it is without a limit
+        rates = [self.speed(way, run) for run in runs]
+        return statistics.median(rates) >= SAME * self.profiles()[plain].rate
 
     def speed(self, way, run):
         """Tokens a second in the later half of the steps."""
         step = statistics.median(later(run["steps_ms"]))
         if way.by_host and not run["steady_retries"]:
-            every = [ms for other in self.bench.of_all(way) for ms in later(other["steps_ms"])]
-            own = (driver + wait for driver, wait in zip(run["driver_ms"], run["wait_ms"]))
-            step = statistics.quantiles(every)[0] + statistics.median(later(list(own)))
+            own = [driver + wait for driver, wait in zip(run["driver_ms"], run["wait_ms"])]
+            kernels = self.bench.kernels(way)
+            if kernels and step > BOUND * kernels:
+                step = kernels + statistics.median(later(own))
         return 1000 * self.bench.model.tokens / step
 
     def profiles(self):
@@ -141,19 +169,31 @@ class Search:
         on that, is reckoned from the micro-batches before."""
         if self._profiles is None:
             found = {}
-            for recompute in RECOMPUTED:
+            for recompute in self.bench.model.recompute:
                 series = []
                 for batch in self.bench.args.batches:
                     way = Way(batch, recompute)
                     last = series[-1][1] if series else None
                     if last is not None and last["oom"]:
                         break
-                    run = self.bench.known("native", way).get(None)
-                    run = run or self._ask("native", way, None)
+                    run = self._unlimited(way)
                     series.append((way, run))
                     found[way] = self._profile(run, found, series)
             self._profiles = {way: profile for way, profile in found.items() if profile}
         return self._profiles
+
+    def _unlimited(self, way):
+        """A run under native without a limit; where the host may bound it, its kernels are known
+        then, if the profiler works."""
+        runs = self.bench.known("native", way).get(None, [])
+        known = runs and (not way.by_host or any("device_ms" in run or run["oom"] for run in runs))
+        if not known:
+            try:
+                self._ask("native", way, None, len(runs))
+            except LookupError:  # a table has what was run
+                if not runs:
+                    raise
+        return self.bench.known("native", way)[None][0]
 
     def _profile(self, run, found, series):
         if not run["oom"]:
@@ -172,8 +212,8 @@ class Search:
             if short <= -0.01 * room or WEIGHT * weights > room:
                 continue
             step = self.bench.model.tokens / plain.rate
-            counts = self.bench.model.tokens / 2048 / way.batch  # micro-batches a step
-            for which in OFFLOADS:
+            counts = self.bench.model.sequences / way.batch  # micro-batches a step
+            for which in self.bench.model.offloads:
                 away = min(states, max(short, 0)) if "states" in which else 0
                 rest = max(0, short - away)  # activations, of each micro-batch
                 most = plain.live - WEIGHT * weights if "activations" in which else 0

@@ -13,7 +13,6 @@ ALLOCATORS = {
     "native": "native", "expandable": "expandable", "async": "async",
     "gmlake": "stalloc:pool=gmlake", "stalloc": "stalloc", "offload": "stalloc",
 }  # fmt: skip
-HOST = " (h)"
 PEERS = ("native", "expandable", "async", "gmlake")
 
 
@@ -29,12 +28,14 @@ class Row:
     size: int
     found: dict
 
+    def best(self):
+        """The column of the better peer; None if none trains."""
+        known = {peer: best.rate for peer in PEERS if (best := self.found.get(peer))}
+        return max(known, key=known.get, default=None)
+
     def peer(self):
-        """The better peer's tokens a second, 0 if no peer trains; None if not all are known."""
-        if not all(peer in self.found for peer in ("native", "expandable")):
-            return None
-        known = [self.found[peer] for peer in PEERS if peer in self.found]
-        return max((best.rate for best in known if best), default=0)
+        """The better peer's tokens a second, 0 if no peer trains."""
+        return self.found[self.best()].rate if self.best() else 0
 
     def gain(self, column):
         """Over the better peer, in percent; None where either is not known or does not train."""
@@ -42,29 +43,32 @@ class Row:
         return 100 * (best.rate / peer - 1) if peer and best else None
 
 
+def row(bench, size, search=None):
+    """What is known at a size; None unless native and expandable segments are."""
+    search, found = search or Search(bench, missing), {}
+    for column in HEADS:
+        try:
+            found[column] = search.best(ALLOCATORS[column], size, column == "offload")
+        except Missing:
+            continue
+    return Row(size, found) if {"native", "expandable"} <= set(found) else None
+
+
+def missing(allocator, way, cap, turn):
+    raise Missing
+
+
 def rows(bench):
-    """All sizes of which anything is known."""
-
-    def ask(allocator, way, cap):
-        raise Missing
-
-    search, found = Search(bench, ask), []
-    for size in sizes(bench):
-        cells = {}
-        for column in HEADS:
-            try:
-                cells[column] = search.best(ALLOCATORS[column], size, column == "offload")
-            except Missing:
-                continue
-        if {"native", "expandable"} <= set(cells):
-            found.append(Row(size, cells))
+    """Sizes that were measured, and those of which as much is known, where somebody trains."""
+    search, found = Search(bench, missing), []
+    caps = {key["cap"] for key in bench.keys()} - {None}
+    for size in sorted(caps.union(*bench.groups) if caps else caps):
+        known = row(bench, size, search)
+        if not known or not any(known.found.values()):
+            continue
+        if size in caps or {"stalloc", "offload"} <= set(known.found):
+            found.append(known)
     return found
-
-
-def sizes(bench):
-    """All limits of its runs."""
-    keys = bench.keys()
-    return sorted({key["cap"] for key in keys if key["cap"] is not None})
 
 
 def tables(benches):
@@ -73,10 +77,10 @@ def tables(benches):
         known = rows(bench)
         if known:
             parts += [f"### {bench.model.title}", table(known), *summaries(known)]
-    if any(HOST in part for part in parts):
+    if any("[" in part for part in parts):
         parts.append(
-            f"{HOST.strip()} The host bounds these: the time is that of the fastest quarter of the "
-            "steps under all allocators, and what this one's driver calls and waits took."
+            "In brackets: as measured, where the host bounded the steps. The figure before is what "
+            "the kernels alone, this allocator's driver calls and its waits take."
         )
     return "\n\n".join(parts)
 
@@ -92,12 +96,17 @@ def table(known):
 
 
 def cell(found, column):
+    """Tokens a second, half of the range of its runs, and the way."""
     if column not in found:
         return "–"
     best = found[column]
     if not best:
         return "does not train"
-    return f"{best.rate:,.0f} ({best.way.words()}){HOST if best.way.by_host else ''}"
+    half = (max(best.rates) - min(best.rates)) / 2 / best.rate
+    spread = f" ±{100 * half:.1f} %" if len(best.rates) > 1 else ""
+    clocked = statistics.median(best.clocked)
+    by_host = f" [{clocked:,.0f}]" if best.clocked != best.rates else ""
+    return f"{best.rate:,.0f}{spread} ({best.way.words()}){by_host}"
 
 
 def gain(row, column):

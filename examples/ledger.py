@@ -112,9 +112,9 @@ class Ledger:
             raise Broken(f"{script} {' '.join(options)} under {allocator}: {report['failed']}")
         return self.keep(key, report, wall)
 
-    def keep(self, key, report, wall, **more):
-        """Keeps what came of a run, and `more` with it; returns it."""
-        result = {**measured(report), "wall_seconds": round(wall, 1), **more}
+    def keep(self, key, report, wall):
+        """Keeps what came of a run; returns it."""
+        result = {**measured(report), "wall_seconds": round(wall, 1)}
         with self._lock:
             if self._about is None:
                 self._about = about(report)
@@ -199,6 +199,8 @@ def measured(report):
             for kind in ("main", "autograd", "others")
         },
     }
+    if "device_ms" in report:  # of a step that was profiled
+        result["device_ms"] = report["device_ms"]
     if "others" in report:  # the other ranks
         result["others"] = [measured(other) for other in report["others"]]
     return result

@@ -4,12 +4,16 @@ Steps of the same number are compared, under one allocator over under the other.
 each turn does not count: the others have had the caches. A pair of steps is kept if the host was
 equally fast for both, within a tenth, by the fixed loop that each process timed before and after
 its step. A ratio is the median over the turns of the median of each, with its 95 % interval
-(bootstrap over the turns); with fewer than three turns there is none.
+(bootstrap over the turns); with fewer than three turns there is none. Memory is that of all steps,
+without a limit: what was reserved at most, over the most that live tensors needed.
 """
 
 import statistics
 
+from names import name
 from turns_table import interval, table
+
+GIB = 1 << 30
 
 FIRST = 8
 ALIKE = 1.1  # of the other's time for the fixed loop, at most
@@ -124,6 +128,20 @@ def together(bench, names, what, peer, keep):
     ])  # fmt: skip
 
 
+def above(runs, allocator):
+    """What was reserved above the peak of live tensors, in %; None where nothing was counted."""
+    live = peak_of_live(runs)
+    if not live:
+        return None
+    held = statistics.median(run[allocator]["peak_reserved"] for run in runs)
+    return 100 * (held / live - 1)
+
+
+def peak_of_live(runs):
+    """In bytes; cudaMallocAsync does not count what was asked for."""
+    return max(result["peak_load"] for run in runs for result in run.values())
+
+
 def tables(bench, programs):
     rows = {name: row(bench, name) for name in bench.args.programs}
     rows = {name: of for name, of in rows.items() if of}
@@ -133,26 +151,51 @@ def tables(bench, programs):
         f"{of['turns']} turns; {bits(bench, name, of)}."
         for name, of in rows.items()
     ]
-    *peers, ours = bench.args.allocators
+    titles = {name: programs[name].title for name in rows}
+    parts.append(memory(bench, titles))
     for what, title in (("step", "a step, ms"), ("cpu", "CPU time of main and autograd, ms")):
-        head = [title, *bench.args.allocators]
-        head += [text for p in peers for text in (f"{ours} / {p}, 95 %", "all steps")]
-        lines = [
-            [programs[name].title, *map(figure, of[f"{what}_ms"].values()),
-             *(of[f"{what}/{p}{more}"] for p in peers for more in ("", ", all"))]
-            for name, of in rows.items()
-        ]  # fmt: skip
-        of_all = [together(bench, rows, what, p, keep) for p in peers for keep in (True, False)]
-        lines.append(["**all**", *[""] * len(bench.args.allocators), *of_all])
-        parts.append(table(head, lines))
-    head = ["", *(f"pairs kept: {p}" for p in peers)]
-    head += [f"on the device, ms: {a}" for a in bench.args.allocators]
-    lines = [
-        [programs[name].title, *(f"{100 * part:.0f} %" for part in of["kept"].values()),
-         *map(figure, of["device_ms"].values())]
-        for name, of in rows.items()
-    ]  # fmt: skip
+        parts += [times(bench, titles, rows, what, title), alike_alone(bench, titles, rows, what)]
+    head = ["on the device, ms", *map(name, bench.args.allocators)]
+    lines = [[titles[n], *map(figure, of["device_ms"].values())] for n, of in rows.items()]
     return "\n\n".join([*parts, table(head, lines)])
+
+
+def memory(bench, titles):
+    head = ["memory above the live peak, %", "live, GiB", *map(name, bench.args.allocators)]
+    lines = []
+    for program, title in titles.items():
+        runs = sets(bench, program)
+        cells = [above(runs, a) for a in bench.args.allocators]
+        lines.append([title, f"{peak_of_live(runs) / GIB:.1f}", *map(figure, cells)])
+    return table(head, lines)
+
+
+def times(bench, titles, rows, what, title):
+    """Times, and ours over each peer's, of all pairs."""
+    *peers, ours = bench.args.allocators
+    head = [title, *map(name, bench.args.allocators)]
+    head += [f"{name(ours)} / {name(peer)}, 95 %" for peer in peers]
+    lines = [
+        [titles[n], *map(figure, of[f"{what}_ms"].values()),
+         *(of[f"{what}/{peer}, all"] for peer in peers)]
+        for n, of in rows.items()
+    ]  # fmt: skip
+    of_all = [together(bench, rows, what, peer, False) for peer in peers]
+    lines.append(["**all**", *[""] * len(bench.args.allocators), *of_all])
+    return table(head, lines)
+
+
+def alike_alone(bench, titles, rows, what):
+    """The same of the pairs in which the host was equally fast, and how many these are."""
+    *peers, ours = bench.args.allocators
+    head = ["the host equally fast: pairs kept, ratio"]
+    head += [f"{name(ours)} / {name(peer)}, 95 %" for peer in peers]
+    lines = [
+        [titles[n], *(f"{100 * of['kept'][p]:.0f} %: {of[f'{what}/{p}']}" for p in peers)]
+        for n, of in rows.items()
+    ]
+    lines.append(["**all**", *(together(bench, rows, what, peer, True) for peer in peers)])
+    return table(head, lines)
 
 
 def bits(bench, name, of):

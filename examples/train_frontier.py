@@ -53,6 +53,7 @@ class Example(harness.Example):
     @staticmethod
     def imports():
         import offload_model  # noqa: F401
+        import torch._dynamo  # noqa: F401, or the first optimizer does, for seconds
 
     def setup(self, device):
         import offload_model

@@ -33,6 +33,16 @@ def parse_arguments(argv=None):
     group.add_argument("--shortest", type=harness.positive, default=200, metavar="TOKENS")
     group.add_argument("--longest", type=harness.positive, default=1800, metavar="TOKENS")
     group.add_argument("--eval-every", type=int, default=10, metavar="STEPS", help="0: never")
+    group.add_argument(
+        "--sequences", type=harness.positive, help="of a step, in batches; default: --batch"
+    )
+    group.add_argument(
+        "--recompute", type=int, choices=(0, 1), default=1, help="gradient checkpointing"
+    )
+    group.add_argument(
+        "--offload", nargs="*", choices=("states",), default=[],
+        help="these leave for the host as far as memory is short",
+    )  # fmt: skip
     group.add_argument("--lora", action="store_true", help="train adapters only; needs peft")
     group.add_argument("--rank", type=harness.positive, default=16, help="of the adapters")
     args = parser.parse_args(argv)
@@ -41,6 +51,9 @@ def parse_arguments(argv=None):
         args.batch, args.shortest, args.longest = min(args.batch, 4), 8, 32
         args.rank = min(args.rank, 4)
     args.heads = args.heads or max(1, args.width // 128)
+    args.sequences = args.sequences or args.batch
+    if args.sequences % args.batch:
+        parser.error(f"--sequences {args.sequences} is no multiple of --batch {args.batch}")
     if args.width % (2 * args.heads):
         parser.error(f"--width {args.width} must be a multiple of twice --heads {args.heads}")
     if args.shortest > args.longest:
@@ -84,6 +97,7 @@ class Example(harness.Example):
     @staticmethod
     def imports():
         import accelerate  # noqa: F401
+        import torch._dynamo  # noqa: F401, or the first optimizer does, for seconds
         import transformers.models.llama.modeling_llama
         import transformers.trainer  # noqa: F401
 
@@ -114,7 +128,20 @@ class Example(harness.Example):
 
     def train(self, loop):
         with tempfile.TemporaryDirectory() as folder:
-            make_trainer(self.args, self.model, loop, folder, self.device.type == "cpu").train()
+            on_cpu = self.device.type == "cpu"
+            self.trainer = make_trainer(self.args, self.model, loop, folder, on_cpu)
+            self.trainer.train()
+
+    def step(self, number):
+        """A step like the Trainer's, after its own: to be profiled."""
+        args = self.args
+        drawn = Sequences(args, args.sequences, args.seed + number)
+        for first in range(0, args.sequences, args.batch):
+            batch = pad([drawn[place] for place in range(first, first + args.batch)])
+            batch = {name: values.to(self.device) for name, values in batch.items()}
+            self.trainer.training_step(self.model, batch)
+        self.trainer.optimizer.step()
+        self.trainer.optimizer.zero_grad()
 
 
 def make_trainer(args, model, loop, folder, on_cpu):
@@ -122,13 +149,18 @@ def make_trainer(args, model, loop, folder, on_cpu):
     import transformers
 
     class Trainer(transformers.Trainer):
+        items, loss = 0, 0.0  # of a step
+
         def training_step(self, model, inputs, *rest, **more):
-            self.items = inputs["input_ids"].numel()
-            self.loss = super().training_step(model, inputs, *rest, **more)
-            return self.loss
+            self.items += inputs["input_ids"].numel()
+            loss = super().training_step(model, inputs, *rest, **more)
+            self.loss += loss
+            return loss
 
     class Steps(transformers.TrainerCallback):
-        def on_train_begin(self, *_, **__):
+        def on_train_begin(self, *_, optimizer=None, **__):
+            if args.offload:
+                harness.package().offload(optimizer)
             loop.begin()
 
         def on_step_end(self, arguments, state, control, **_):
@@ -140,6 +172,7 @@ def make_trainer(args, model, loop, folder, on_cpu):
 
         def end(self, phase, evaluation=None):
             loop.end(harness.Step(trainer.loss, trainer.items, phase, evaluation))
+            trainer.items, trainer.loss = 0, 0.0
             loop.begin()  # the loader fetches the next batch before the Trainer begins its step
 
     settings = transformers.TrainingArguments(
@@ -147,11 +180,12 @@ def make_trainer(args, model, loop, folder, on_cpu):
         max_steps=args.steps,
         per_device_train_batch_size=args.batch,
         per_device_eval_batch_size=args.batch,
+        gradient_accumulation_steps=args.sequences // args.batch,
         eval_strategy="steps" if args.eval_every else "no",
         eval_steps=args.eval_every or None,
         prediction_loss_only=True,
         bf16=True,
-        gradient_checkpointing=True,
+        gradient_checkpointing=bool(args.recompute),
         gradient_checkpointing_kwargs={"use_reentrant": False},
         optim="adamw_torch_fused",
         learning_rate=3e-4 if args.lora else 3e-5,
@@ -165,7 +199,7 @@ def make_trainer(args, model, loop, folder, on_cpu):
         model=model,
         args=settings,
         data_collator=pad,
-        train_dataset=Sequences(args, args.steps * args.batch, args.seed),
+        train_dataset=Sequences(args, args.steps * args.sequences, args.seed),
         eval_dataset=Sequences(args, 4 * args.batch, args.seed + 1),
         callbacks=[Steps()],
     )

@@ -39,7 +39,13 @@ def parse_arguments(argv=None):
     group.add_argument("--seq", type=harness.positive, default=2048, help="tokens per sequence")
     group.add_argument("--batch", type=harness.positive, default=4, help="sequences a microbatch")
     group.add_argument("--microbatches", type=harness.positive, default=4, help="a step")
+    group.add_argument("--sequences", type=harness.positive, help="a step, for --microbatches")
+    group.add_argument(
+        "--recompute", type=int, choices=(0, 1), default=1, help="every layer, or none"
+    )
     args = parser.parse_args(argv)
+    if args.sequences:
+        args.microbatches = args.sequences // args.batch
     if args.tiny:
         args.layers, args.width, args.heads, args.hidden, args.vocabulary = 2, 64, 2, 96, 256
         args.seq, args.batch, args.experts = min(args.seq, 32), 2, min(args.experts, 4)
@@ -158,9 +164,12 @@ def make_model(args, device):
     from megatron.core.transformer.module import Float16Module
     from megatron.core.transformer.transformer_config import TransformerConfig
 
-    experts = {}
+    more = {}
+    if args.recompute:
+        more = {"recompute_granularity": "full", "recompute_method": "uniform",
+                "recompute_num_layers": 1}  # fmt: skip
     if args.experts:
-        experts = {
+        more |= {
             "num_moe_experts": args.experts,
             "moe_router_topk": args.top,
             "moe_aux_loss_coeff": 1e-2,
@@ -178,12 +187,9 @@ def make_model(args, device):
         bf16=True,
         params_dtype=torch.bfloat16,
         pipeline_dtype=torch.bfloat16,
-        recompute_granularity="full",
-        recompute_method="uniform",
-        recompute_num_layers=1,
         deterministic_mode=args.deterministic,
         finalize_model_grads_func=finalize_model_grads,
-        **experts,
+        **more,
     )
     model = GPTModel(
         config,

@@ -55,19 +55,23 @@ class Workers:
         for worker in fresh:
             worker.ready()
 
-    def launch(self, script, options, allocator, timeout, turn=None, beside=(), gpus=(0,)):
+    def launch(
+        self, script, options, allocator, timeout, turn=None, beside=(), gpus=(0,), profile=False
+    ):
         """One training run: its report, or {"failed": why}; with several GPUs, one rank on each.
 
-        Without a turn in processes of its own: prepared ones, if there are any. `beside` are the
-        allocators whose workers start along with that of the turn. What a run says appears only
-        as the last line of it in the reason.
+        Without a turn in processes of its own: prepared ones, if there are any. With `profile` a
+        step more is profiled there: "device_ms". `beside` are the allocators whose workers start
+        along with that of the turn. What a run says appears only as the last line of it in the
+        reason.
         """
         end = time.monotonic() + timeout
         if turn is None:
             waiting = self._waiting.get((script, allocator, gpus))
             ranks = waiting.pop(0) if waiting else self._start(script, allocator, gpus)
             try:
-                return train(ranks, options, timeout, end)
+                report = train(ranks, options, timeout, end, profile)
+                return {**report, **profiled(ranks[0], report, end)} if profile else report
             finally:
                 end_all(ranks)
         names = {allocator: 0, **dict.fromkeys(beside)}
@@ -149,12 +153,22 @@ def end_all(workers):
         worker.end()
 
 
-def train(ranks, options, timeout, end):
+def profiled(worker, report, end):
+    """What a step more runs on the device; None where the profiler does not work."""
+    if "failed" in report:
+        return {}
+    worker.tell({"profile": len(report["steps"])})
+    there = select.select([worker.answers], [], [], max(0, end - time.monotonic()))[0]
+    return {"device_ms": worker.answer().get("device_ms") if there else None}
+
+
+def train(ranks, options, timeout, end, profile=False):
     """One run by these workers, until `end`: the first rank's report, with those of the others."""
     for worker in ranks:
         worker.ready()
     if len(ranks) == 1:
-        ranks[0].go(options, {})
+        # A program that has turns keeps its model. It has none before its end.
+        ranks[0].go(options, {}, **({"turns": [1 << 30, 1]} if profile else {}))
         return reports_of(ranks, timeout, end)
     with tempfile.TemporaryDirectory() as folder:  # a port might be another's by the time
         job = {"RENDEZVOUS": f"file://{folder}/store", "WORLD_SIZE": str(len(ranks))}

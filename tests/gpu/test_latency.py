@@ -1,5 +1,8 @@
 """What a request and its free cost on the host: native, expandable segments, stalloc by each route.
 
+    python tests/gpu/test_latency.py                    # all, four minutes
+    python tests/gpu/test_latency.py --turns 5 native stalloc stalloc:plan=off
+
 Two loops of the same steps, each allocator in a process of its own:
 
     storage   in C++, through PyTorch's allocator as a tensor's storage calls it (needs g++)
@@ -9,12 +12,13 @@ A step keeps about 200 blocks of up to 512 KiB (random sizes, the same in every 
 1000 pairs. stalloc is measured with its plan, where requests are hits, and with plan:off, where
 each comes from the pool, out of cached memory. Nothing is launched on the GPU.
 
-The allocators take turns, and of several turns each has its fastest: a host that others use as well
-slows one process down and not the next.
+The allocators take turns. Of the turns each has its fastest, for a host that others use as well
+slows one process down and not the next; all of them stand beside.
 
 Fails if a hit costs more than native does, or if the plan is not used.
 """
 
+import argparse
 import ctypes
 import json
 import random
@@ -31,7 +35,6 @@ import harness
 OTHER = "stalloc:route=pluggable"  # the default is the adapter
 ALLOCATORS = ("native", "expandable", "stalloc", "stalloc:plan=off", OTHER, f"{OTHER},plan=off")
 LIVE, PAIRS, WARM, MEASURED = 200, 1000, 25, 15
-TURNS = 3
 SEED = 7
 
 
@@ -125,16 +128,19 @@ def child(allocator, library):
     print(json.dumps(result))
 
 
-def results(folder):
+def results(folder, allocators, count):
+    """By allocator and loop: the fastest turn, and in it the "turns" of all."""
     library, why = compiled(folder)
     if library is None:
         print(f"only the loop in Python: {why}")
-    turns = {allocator: [] for allocator in ALLOCATORS}
-    for _ in range(TURNS):
+    turns = {allocator: [] for allocator in allocators}
+    for _ in range(count):
         for allocator, measured in turns.items():
             measured.append(turn(allocator, library))
+            words = (f"{loop} {result['ns']:.0f} ns" for loop, result in measured[-1].items())
+            print(f"{allocator}: {', '.join(words)}", flush=True)
     return {
-        allocator: {loop: fastest(result[loop] for result in measured) for loop in measured[0]}
+        allocator: {loop: fastest([result[loop] for result in measured]) for loop in measured[0]}
         for allocator, measured in turns.items()
     }
 
@@ -149,18 +155,24 @@ def turn(allocator, library):
 
 
 def fastest(results):
-    return min(results, key=lambda result: result["ns"])
+    each = sorted(result["ns"] for result in results)
+    return {**min(results, key=lambda result: result["ns"]), "turns": each}
 
 
-def main():
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("allocators", nargs="*", default=ALLOCATORS, metavar="ALLOCATOR")
+    parser.add_argument("--turns", type=harness.positive, default=3)
+    args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        found = results(Path(folder))
+        found = results(Path(folder), args.allocators, args.turns)
     faults = []
     for loop in found["native"]:
         native = found["native"][loop]["ns"]
         for allocator, measured in found.items():
             result = measured[loop]
-            words = f"{result['ns']:7.0f} ns a pair, {result['ns'] / native:.2f} of native's"
+            words = f"{result['ns']:7.0f} ns a pair, {result['ns'] / native:.2f} of native's, "
+            words += f"turns {' '.join(f'{ns:.0f}' for ns in result['turns'])}"
             if "hits" in result:
                 words += f", {result['hits']} hits, {result['misses']} misses"
             print(f"{loop:8} {allocator:32} {words}")

@@ -120,7 +120,7 @@ def test_a_frontier_has_gains_where_a_peer_trains_and_says_where_none_does(tmp_p
     way = frontier_search.Way(2, 0)
 
     def row(size, **rates):
-        found = {name: rate and frontier_search.Found(rate, way) for name, rate in rates.items()}
+        found = {name: rate and frontier_search.Found(way, (rate,)) for name, rate in rates.items()}
         return frontier_table.Row(size, found)
 
     rows = [
