@@ -29,16 +29,16 @@ class Row:
     found: dict
 
     def best(self):
-        """The column of the better peer; None if none trains."""
+        """The column of the best peer; None if none trains."""
         known = {peer: best.rate for peer in PEERS if (best := self.found.get(peer))}
         return max(known, key=known.get, default=None)
 
     def peer(self):
-        """The better peer's tokens a second, 0 if no peer trains."""
+        """The best peer's tokens a second, 0 if no peer trains."""
         return self.found[self.best()].rate if self.best() else 0
 
     def gain(self, column):
-        """Over the better peer, in percent; None where either is not known or does not train."""
+        """Over the best peer, in percent; None where either is not known or does not train."""
         peer, best = self.peer(), self.found.get(column)
         return 100 * (best.rate / peer - 1) if peer and best else None
 
@@ -86,7 +86,7 @@ def tables(benches):
 
 
 def table(known):
-    head = ["GiB", *HEADS.values(), "stalloc / better peer", "with offload"]
+    head = ["GiB", *HEADS.values(), "stalloc / best peer", "with offload"]
     lines = [f"| {' | '.join(head)} |", "|--:" * len(head) + "|"]
     for row in known:
         cells = [cell(row.found, column) for column in HEADS]
@@ -121,7 +121,7 @@ def percent(value):
 
 
 def summaries(known):
-    """The gain over the better peer: median and largest over the sizes where a peer trains."""
+    """The gain over the best peer: median and largest over the sizes where a peer trains."""
     for column in ("stalloc", "offload"):
         gains = {row.size: value for row in known if (value := row.gain(column)) is not None}
         if not gains:
@@ -130,7 +130,7 @@ def summaries(known):
         least = min(gains, key=gains.get)
         alone = [str(row.size) for row in known if row.peer() == 0 and row.found.get(column)]
         text = (
-            f"{HEADS[column]} over the better peer, {len(gains)} sizes: median "
+            f"{HEADS[column]} over the best peer, {len(gains)} sizes: median "
             f"{percent(statistics.median(gains.values()))}, "
             f"most {percent(gains[most])} at {most} GiB, "
             f"least {percent(gains[least])} at {least} GiB"

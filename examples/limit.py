@@ -7,7 +7,7 @@
     python examples/limit.py --json limit.jsonl --table                     # the tables so far
 
 Each program trains under each allocator, in a process of its own, with a limit on its memory
-(torch.cuda.set_per_process_memory_fraction) that is a multiple of its live memory: the most that
+(torch.cuda.set_per_process_memory_fraction) that is a multiple of its peak load: the most that
 its tensors need at once, whatever the allocator.
 
     curve     the step's time at limits from 1.5 down to 1.005 of that, and without one

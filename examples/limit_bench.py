@@ -14,7 +14,7 @@ import ledger
 HERE = Path(__file__).resolve().parent
 GIB = 1 << 30
 UNLIMITED = None
-CURVE = (1.5, 1.3, 1.2, 1.1, 1.05, 1.03, 1.01, 1.005)  # of the live memory
+CURVE = (1.5, 1.3, 1.2, 1.1, 1.05, 1.03, 1.01, 1.005)  # of the peak load
 APART = 0.01  # between two limits of which one suffices; half of it next to 1
 PROBE = 8  # steps, where a size is looked for
 FULL_SPEED = 1.01  # of the fastest allocator's step without a limit
@@ -28,7 +28,7 @@ class Bench:
         self.gpu = gpu
 
     def run(self, allocator, limit=UNLIMITED, turn=0, alone=True, **larger):
-        """A run's result. `limit` is a multiple of the live memory."""
+        """A run's result. `limit` is a multiple of the peak load."""
         key = self.key(allocator, limit, turn, alone, **larger)
         options = key["options"].split()
         size, cap, steps = key["size"], key["cap"], key["steps"]

@@ -16,7 +16,7 @@ def about(bench):
         return "Not measured."
     turns = max(len(bench.results(allocator, None)) for allocator in bench.args.allocators)
     text = f"`{bench.program.script} {bench.program.options}`; {turns} turn{'s'[: turns > 1]}; "
-    text += f"live memory {live / (1 << 30):.2f} GiB"
+    text += f"peak load {live / (1 << 30):.2f} GiB"
     ends = list(bench.checksums())
     if all(ends):
         same = "the same bits" if len(set(ends)) == 1 else "NOT the same bits"
@@ -32,7 +32,7 @@ def curve(bench):
     """Median step in ms, its least and most over the turns, and retries in the steady part."""
     allocators = bench.args.allocators
     limits = sorted({limit for a in allocators for limit in bench.limits(a)}, reverse=True)
-    lines = [row("limit / live", allocators), "|---" + "|--:" * len(allocators) + "|"]
+    lines = [row("limit / peak load", allocators), "|---" + "|--:" * len(allocators) + "|"]
     for limit in (None, *limits):
         cells = [point(bench, allocator, limit) for allocator in allocators]
         if any(cell != "–" for cell in cells):
@@ -56,7 +56,7 @@ def point(bench, allocator, limit):
 
 
 def knees(bench):
-    """Where memory ends and where full speed does, as multiples of the live memory."""
+    """Where memory ends and where full speed does, as multiples of the peak load."""
     lines = ["| allocator | fits in | at full speed in |", "|---|--:|--:|"]
     for allocator in bench.args.allocators:
         if not bench.limits(allocator):

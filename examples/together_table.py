@@ -5,7 +5,7 @@ each turn does not count: the others have had the caches. A pair of steps is kep
 equally fast for both, within a tenth, by the fixed loop that each process timed before and after
 its step. A ratio is the median over the turns of the median of each, with its 95 % interval
 (bootstrap over the turns); with fewer than three turns there is none. Memory is that of all steps,
-without a limit: what was reserved at most, over the most that live tensors needed.
+without a limit: what was reserved at most, over the peak load, the most that live tensors needed at once.
 """
 
 import statistics
@@ -129,15 +129,15 @@ def together(bench, names, what, peer, keep):
 
 
 def above(runs, allocator):
-    """What was reserved above the peak of live tensors, in %; None where nothing was counted."""
-    live = peak_of_live(runs)
+    """What was reserved above the peak load, in %; None where nothing was counted."""
+    live = peak_load(runs)
     if not live:
         return None
     held = statistics.median(run[allocator]["peak_reserved"] for run in runs)
     return 100 * (held / live - 1)
 
 
-def peak_of_live(runs):
+def peak_load(runs):
     """In bytes; cudaMallocAsync does not count what was asked for."""
     return max(result["peak_load"] for run in runs for result in run.values())
 
@@ -161,12 +161,12 @@ def tables(bench, programs):
 
 
 def memory(bench, titles):
-    head = ["memory above the live peak, %", "live, GiB", *map(name, bench.args.allocators)]
+    head = ["memory above the peak load, %", "peak load, GiB", *map(name, bench.args.allocators)]
     lines = []
     for program, title in titles.items():
         runs = sets(bench, program)
         cells = [above(runs, a) for a in bench.args.allocators]
-        lines.append([title, f"{peak_of_live(runs) / GIB:.1f}", *map(figure, cells)])
+        lines.append([title, f"{peak_load(runs) / GIB:.1f}", *map(figure, cells)])
     return table(head, lines)
 
 

@@ -107,7 +107,7 @@ def steps(rows, shown):
     """Steady steps, and the first eight; ratios are medians of those of each turn."""
     ours = shown[-1]
     head = [
-        "", *(f"step, ms: {a}" for a in shown), f"{ours} / faster peer, 95 %",
+        "", *(f"step, ms: {a}" for a in shown), f"{ours} / best peer, 95 %",
         *(f"first {FIRST}, s: {a}" for a in shown), f"{ours} / {shown[0]}, 95 %",
     ]  # fmt: skip
     lines = []

@@ -37,7 +37,7 @@ ASKED = {
 }
 IMAGES = {
     "limit": "Median step over the limit, by allocator",
-    "frontier": "Tokens a second over memory, by allocator; below it the gain over the better peer",
+    "frontier": "Tokens a second over memory, by allocator; below it the gain over the best peer",
 }
 LEAST = 60  # seconds: with fewer left no part is begun
 

@@ -1,5 +1,5 @@
 """Draws docs/figures/frontier.png: the most tokens a second over the memory of the device, by
-allocator, and below it the gain over the better peer; from docs/data/frontier*.jsonl.
+allocator, and below it the gain over the best peer; from docs/data/frontier*.jsonl.
 
 A panel a model. Between two sizes a line stays at the smaller one's speed, which is the least that
 is known there. A size at which an allocator does not train has no mark.

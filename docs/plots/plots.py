@@ -116,7 +116,7 @@ def sizes(out: Path) -> None:
     axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.set_xlabel("memory above the peak of live tensors that a run needs at full speed")
+    axes.set_xlabel("memory above the peak load that a run needs at full speed")
     axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.35, 1.0))
     figure.tight_layout()
     figure.savefig(out / "sizes.png")

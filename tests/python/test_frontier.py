@@ -19,7 +19,7 @@ from machine import Machine
 class Pretend:
     """Weights and states take 20 GiB, a sequence 4, a sixth of that where all is recomputed.
 
-    native needs 1.2 of the live memory, expandable 1.05, stalloc 1.01.
+    native needs 1.2 of the peak load, expandable 1.05, stalloc 1.01.
     """
 
     NEED = {"native": 1.2, "expandable": 1.05, "async": 1.1, "stalloc": 1.01,
@@ -152,7 +152,7 @@ def test_pieces_and_the_table_alone(gpu, capsys):
     assert gpu.run("--table") == 0
     assert capsys.readouterr().out.split("###")[1] == whole
     assert "| 32 | 27,307 (2, none)" in whole or "(2, none)" in whole
-    assert "over the better peer, 2 sizes: median" in whole  # 30 GiB are proven by other runs
+    assert "over the best peer, 2 sizes: median" in whole  # 30 GiB are proven by other runs
     assert gpu.run("--budget", "0") == ledger.EXIT_MORE
 
 

@@ -41,7 +41,7 @@ def test_a_good_guess_needs_few_probes():
 
 
 class Pretend:
-    """A GPU: native fits in 1.153 of the live memory and is at full speed from 1.34 on, and so on.
+    """A GPU: native fits in 1.153 of the peak load and is at full speed from 1.34 on, and so on.
 
     A unit of size is one GiB of load, on top of 2; a step takes 100 ms for the default of 8.
     """
@@ -146,7 +146,7 @@ def test_the_same_bits(gpu):
     gpu.path.write_text(text.replace("of 8", "of other", 1))
     assert "; NOT the same bits" in limit_table.about(gpu.run("--turns", "2"))
     gpu.path.write_text(text.replace('"of 8"', "null", 1))  # of an older ledger
-    assert limit_table.about(gpu.run("--turns", "2")).endswith("live memory 10.00 GiB.")
+    assert limit_table.about(gpu.run("--turns", "2")).endswith("peak load 10.00 GiB.")
 
 
 def test_no_limit_below_one_that_did_not_suffice(gpu):
@@ -222,7 +222,7 @@ def test_the_command(gpu, capsys, monkeypatch):
     assert "Not measured." in capsys.readouterr().out
     assert limit.main(options, gpu.launch, one_gpu) == 0
     assert (
-        "`train.py --steps 12`; 1 turn; live memory 10.00 GiB; the same bits"
+        "`train.py --steps 12`; 1 turn; peak load 10.00 GiB; the same bits"
         in capsys.readouterr().out
     )
     gpu.crash = "native"

@@ -91,7 +91,7 @@ def test_an_allocator_that_wastes_nothing_does_what_was_expected(name, monkeypat
     with count:
         about.program(case.Context(fake, "native", "cpu", UNIT))
     if about.live and name not in ESTIMATED:
-        assert about.live == -(-seen.peak // UNIT), "the live peak that its limit is made from"
+        assert about.live == -(-seen.peak // UNIT), "the peak load that its limit is made from"
 
 
 def test_there_are_twenty_reports_and_each_is_told():

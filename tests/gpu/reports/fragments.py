@@ -8,7 +8,7 @@ from case import case
 @case(
     "meta-pytorch/torchrec#4584", live=4096,
     pattern="an embedding table is freed in a step, allocated while every second activation lives",
-    expected="fits in 1.05 times the live peak",
+    expected="fits in 1.05 times the peak load",
 )  # fmt: skip
 def comb(c):
     weights, table = c.new(512, 1), c.new(2048, 2)
@@ -49,7 +49,7 @@ def survivors(c):
 @case(
     "NVIDIA/Megatron-LM#4241", "verl-project/verl#5282", live=4608,
     pattern="optimizer states leave for the host and return around each update; activations differ",
-    expected="fits in 1.05 times the live peak, round after round",
+    expected="fits in 1.05 times the peak load, round after round",
 )  # fmt: skip
 def states_away(c):
     draw = random.Random(4)
@@ -71,7 +71,7 @@ def states_away(c):
 @case(
     "huggingface/transformers#30536", live=2800,
     pattern="keys and values grow by concatenation: each block is a bit too large for the old gap",
-    expected="fits in 1.05 times the live peak with at most 4 cache flushes",
+    expected="fits in 1.05 times the peak load with at most 4 cache flushes",
 )  # fmt: skip
 def growing_cache(c):
     cache = [c.new(64, i) for i in range(24)]
@@ -137,7 +137,7 @@ def convolutions(c):
 @case(
     "huggingface/transformers#32282", "researchmm/FTVSR#18", live=2652,
     pattern="evaluation with few large tensors between steps with many; running sums survive",
-    expected="fits in 1.05 times the live peak",
+    expected="fits in 1.05 times the peak load",
 )  # fmt: skip
 def evaluation(c):
     weights, sums = c.new(512, 1), []
@@ -158,7 +158,7 @@ def evaluation(c):
 @case(
     "huggingface/peft#1639", "huggingface/diffusers#11423", live=3200, factor=1.1,
     pattern="adapters of several ranks are loaded and dropped; the last four stay",
-    expected="fits in 1.1 times the live peak; reserves at most 1.2 times what is left at the end",
+    expected="fits in 1.1 times the peak load; reserves at most 1.2 times what is left at the end",
 )  # fmt: skip
 def adapters(c):
     draw, base, loaded = random.Random(5), [c.new(64, i) for i in range(32)], []
@@ -182,7 +182,7 @@ def adapters(c):
 @case(
     "pytorch/pytorch#123548", "pytorch/pytorch#193400", conf="max_split_size_mb:128",
     pattern="max_split_size_mb: small tensors stay between large ones that come and go",
-    expected="reserves at most twice the live peak",
+    expected="reserves at most twice the peak load",
 )  # fmt: skip
 def split_size(c):
     stay = []

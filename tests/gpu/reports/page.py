@@ -6,7 +6,7 @@ HEAD = """# Known reports
 
 Public reports about GPU memory allocators, each reproduced as a small program of ours. We chose the
 reports, and wrote the programs from their descriptions, with sizes that fit any GPU. A row says
-what the reporter expected, and whether it holds under each allocator. The live peak is the most
+what the reporter expected, and whether it holds under each allocator. The peak load is the most
 that the program's live tensors take. A failing row says how, in a word; `docs/data/reports.jsonl`
 has the figures.
 
@@ -66,7 +66,7 @@ def slow(cases, by):
     return [
         "These programs are short, so the time to create memory counts. stalloc takes at least a\n"
         f"second longer than each peer in {', '.join(found)}; the\n"
-        "faster peer's time is in parentheses. Nine programs ran side by side.\n"
+        "best peer's time is in parentheses. Nine programs ran side by side.\n"
     ]
 
 

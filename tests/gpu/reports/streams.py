@@ -48,7 +48,7 @@ def pending_block(c):
 @case(
     "microsoft/onnxruntime#12920", "pytorch/pytorch#186232",
     pattern="a stream for each request, one request after the other",
-    expected="streams share idle memory: reserves at most 1.5 times the live peak",
+    expected="streams share idle memory: reserves at most 1.5 times the peak load",
 )  # fmt: skip
 def stream_per_request(c):
     for number in range(24):
@@ -68,7 +68,7 @@ def stream_per_request(c):
     "microsoft/DeepSpeedExamples#186", "huggingface/trl#1100", "pytorch/pytorch#82001",
     live=2108, factor=1.08,
     pattern="parameters are gathered on a side stream, used, dropped and gathered again",
-    expected="no cache flush in later steps, within 1.08 times the live peak",
+    expected="no cache flush in later steps, within 1.08 times the peak load",
 )  # fmt: skip
 def gathered_parameters(c):
     draw, side, main = random.Random(1), c.stream(), c.torch.cuda.current_stream()
